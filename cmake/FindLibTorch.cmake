@@ -1,0 +1,63 @@
+# FindLibTorch: LibTorch as own imported targets, without a CUDA toolkit.
+#
+# PyTorch's own TorchConfig.cmake of a CUDA build calls enable_language(CUDA) and so needs a working nvcc, even for a
+# program that only uses the CPU. Headers and three libraries are all that stoker needs:
+#
+#   LibTorch::cpu    libc10, libtorch_cpu        every program that computes
+#   LibTorch::cuda   libc10_cuda, libtorch_cuda  the CUDA module only; made when the library and CUDA's headers are found
+#
+# Where to look: LIBTORCH_DIR (CMake or environment): a folder with include/ and lib/, such as site-packages/torch or an
+# unpacked libtorch zip. Default: .deps/libtorch/torch of the source tree, which scripts/deps.sh fills.
+# With STOKER_USE_TORCH_CONFIG=ON, or where no such folder is, find_package(Torch) is used (Debian's libtorch-dev).
+set(LIBTORCH_DIR "$ENV{LIBTORCH_DIR}" CACHE PATH "Folder of LibTorch, with include/ and lib/")
+option(STOKER_USE_TORCH_CONFIG "Find LibTorch through its own TorchConfig.cmake" OFF)
+set(libtorch_root "${LIBTORCH_DIR}")
+if(NOT libtorch_root)
+  set(libtorch_root "${PROJECT_SOURCE_DIR}/.deps/libtorch/torch")
+endif()
+
+if(NOT STOKER_USE_TORCH_CONFIG AND EXISTS "${libtorch_root}/lib/libtorch_cpu.so")
+  set(LibTorch_INCLUDE_DIRS "${libtorch_root}/include" "${libtorch_root}/include/torch/csrc/api/include")
+  if(EXISTS "${libtorch_root}/include/torch/version.h")
+    file(STRINGS "${libtorch_root}/include/torch/version.h" version_line REGEX "define TORCH_VERSION \"")
+    string(REGEX REPLACE ".*\"([0-9.]+).*" "\\1" LibTorch_VERSION "${version_line}")
+  endif()
+  if(NOT TARGET LibTorch::cpu)
+    add_library(LibTorch::c10 SHARED IMPORTED)
+    set_target_properties(LibTorch::c10 PROPERTIES IMPORTED_LOCATION "${libtorch_root}/lib/libc10.so"
+      INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}")
+    add_library(LibTorch::cpu SHARED IMPORTED)
+    set_target_properties(LibTorch::cpu PROPERTIES IMPORTED_LOCATION "${libtorch_root}/lib/libtorch_cpu.so"
+      INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}" INTERFACE_LINK_LIBRARIES LibTorch::c10)
+    # Only what we call ourselves is linked; libtorch_cpu's own needs (cudart, cupti) are found through its RPATH.
+    set_property(TARGET LibTorch::cpu PROPERTY INTERFACE_LINK_OPTIONS "-Wl,--allow-shlib-undefined")
+    find_path(LibTorch_CUDA_INCLUDE cuda_runtime_api.h
+      HINTS "${libtorch_root}/../nvidia/cu13/include" ENV CUDA_PATH PATHS /usr/local/cuda/include)
+    if(LibTorch_CUDA_INCLUDE AND EXISTS "${libtorch_root}/lib/libtorch_cuda.so")
+      add_library(LibTorch::c10_cuda SHARED IMPORTED)
+      set_target_properties(LibTorch::c10_cuda PROPERTIES IMPORTED_LOCATION "${libtorch_root}/lib/libc10_cuda.so")
+      add_library(LibTorch::cuda SHARED IMPORTED)
+      set_target_properties(LibTorch::cuda PROPERTIES IMPORTED_LOCATION "${libtorch_root}/lib/libtorch_cuda.so"
+        INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS};${LibTorch_CUDA_INCLUDE}"
+        INTERFACE_LINK_LIBRARIES "LibTorch::cpu;LibTorch::c10_cuda")
+    endif()
+  endif()
+else()
+  find_package(Torch QUIET CONFIG)
+  if(Torch_FOUND)
+    if(TORCH_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
+      message(FATAL_ERROR "This LibTorch was built for the old C++ ABI; take one from PyTorch 2.7 or later")
+    endif()
+    set(LibTorch_VERSION "${Torch_VERSION}")
+    set(LibTorch_INCLUDE_DIRS "${TORCH_INCLUDE_DIRS}")
+    if(NOT TARGET LibTorch::cpu)
+      add_library(LibTorch::cpu INTERFACE IMPORTED)
+      set_target_properties(LibTorch::cpu PROPERTIES INTERFACE_LINK_LIBRARIES "${TORCH_LIBRARIES}"
+        INTERFACE_INCLUDE_DIRECTORIES "${TORCH_INCLUDE_DIRS}")
+    endif()
+  endif()
+endif()
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_INCLUDE_DIRS VERSION_VAR LibTorch_VERSION
+  REASON_FAILURE_MESSAGE "run scripts/deps.sh, or set LIBTORCH_DIR to a folder of LibTorch >= 2.6, or configure with -DSTOKER_TORCH=OFF")

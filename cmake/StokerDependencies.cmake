@@ -1,0 +1,13 @@
+# Every package that stoker builds with; docs/dependencies.md says what each is for.
+find_package(Boost 1.81 REQUIRED COMPONENTS json)
+find_package(yaml-cpp REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(JPEG REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(SPNG REQUIRED IMPORTED_TARGET spng)
+if(STOKER_TORCH)
+  find_package(LibTorch REQUIRED)
+endif()

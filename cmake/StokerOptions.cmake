@@ -1,0 +1,29 @@
+# stoker::options: language standard, warnings and sanitizers of our own targets.
+# It is an INTERFACE target so that nothing is forced on a dependency or on a user of our libraries.
+add_library(stoker_options INTERFACE)
+add_library(stoker::options ALIAS stoker_options)
+
+target_compile_features(stoker_options INTERFACE cxx_std_20)
+target_include_directories(stoker_options INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/generated")
+target_compile_options(stoker_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wundef
+  -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
+  $<$<BOOL:${STOKER_WERROR}>:-Werror>)
+
+if(STOKER_SANITIZE)
+  target_compile_options(stoker_options INTERFACE
+    -fsanitize=${STOKER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(stoker_options INTERFACE -fsanitize=${STOKER_SANITIZE})
+endif()
+
+find_package(Threads REQUIRED)
+target_link_libraries(stoker_options INTERFACE Threads::Threads)
+
+# stoker_library(NAME folder-name SOURCES … [PUBLIC libs…] [PRIVATE libs…]) makes stoker_NAME and stoker::NAME.
+function(stoker_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(stoker_${name} STATIC ${arg_SOURCES})
+  add_library(stoker::${name} ALIAS stoker_${name})
+  set_target_properties(stoker_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(stoker_${name} PUBLIC stoker::options ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+endfunction()

@@ -1,0 +1,19 @@
+# stoker_test(NAME SOURCES … LIBS … [LABELS …] [TIMEOUT seconds] [ENVIRONMENT …])
+# One test program; each of its cases becomes a ctest test. DISCOVERY_MODE PRE_TEST: the program is asked for its
+# cases when ctest runs, so that a cross build or a sanitizer that cannot start at build time does not break the build.
+find_package(GTest REQUIRED)
+include(GoogleTest)
+function(stoker_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE stoker::options ${arg_LIBS} GTest::gmock GTest::gtest GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${arg_ENVIRONMENT}")
+endfunction()

@@ -1,0 +1,34 @@
+// TrainingControl: what the control server may ask of training. The app implements it; the server knows nothing else.
+//
+// Threads:  every method may be called from any thread and returns at once.
+// Blocking: never; a command is put into a bounded mailbox that the trainer empties between steps.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "shared/base/status.h"
+#include "shared/control/trainer_status.h"
+
+namespace stoker::control_server {
+
+struct Command {
+  enum class Kind { kPause, kResume, kCheckpoint, kStop, kSet } kind = Kind::kPause;
+  std::string key;    // kSet: "lr"
+  double value = 0;   // kSet
+};
+
+class TrainingControl {
+ public:
+  // A one-line JSON object that says what was done ({"step":1200,"lr":0.0001}); or why nothing was.
+  using Done = std::function<void(Result<std::string>)>;
+
+  virtual ~TrainingControl() = default;
+  virtual std::shared_ptr<const control::TrainerStatus> status() const = 0;
+  // `done` is called exactly once, on a thread of the trainer or at once. kCheckpoint: when the checkpoint is committed
+  // or has failed. kBusy through `done`: the mailbox is full, nothing was done.
+  virtual void post(Command command, Done done) = 0;
+};
+
+}  // namespace stoker::control_server

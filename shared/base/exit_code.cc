@@ -1,0 +1,37 @@
+#include "shared/base/exit_code.h"
+
+namespace stoker {
+
+ExitCode exit_code_of(const Status& status) {
+  switch (status.code()) {
+    case Code::kOk:
+    case Code::kCancelled:
+      return ExitCode::kDone;
+    case Code::kInvalidArgument:
+    case Code::kMismatch:
+    case Code::kNotFound:
+      return ExitCode::kConfiguration;
+    case Code::kCorrupt:
+      return ExitCode::kNoValidCheckpoint;
+    case Code::kUnreachable:
+      return ExitCode::kUnreachable;
+    case Code::kOutOfMemory:
+      return ExitCode::kOutOfMemory;
+    case Code::kDeviceLost:
+      return ExitCode::kDeviceLost;
+    case Code::kBusy:
+      return ExitCode::kLocked;
+    case Code::kIoError:
+    case Code::kNoSpace:
+    case Code::kPermission:
+    case Code::kAlreadyExists:
+      return ExitCode::kIo;
+    case Code::kTimedOut:
+    case Code::kClosed:
+    case Code::kInternal:
+      return ExitCode::kInternal;
+  }
+  return ExitCode::kInternal;
+}
+
+}  // namespace stoker

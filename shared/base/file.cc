@@ -1,0 +1,214 @@
+#include "shared/base/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+namespace stoker {
+namespace {
+
+class RealFiles final : public FileSystem {
+ public:
+  Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
+    const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+    if (fd < 0) return Status::from_errno(errno, "open " + path);
+    return UniqueFd(fd);
+  }
+
+  Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+      if (written < 0) {
+        if (errno == EINTR) continue;
+        return Status::from_errno(errno, "write " + path);
+      }
+      bytes = bytes.subspan(static_cast<size_t>(written));
+    }
+    return {};
+  }
+
+  Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes, const std::string& path) override {
+    size_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t got = ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+      if (got < 0) {
+        if (errno == EINTR) continue;
+        return Status::from_errno(errno, "read " + path + " at offset " + std::to_string(offset + done));
+      }
+      if (got == 0) break;
+      done += static_cast<size_t>(got);
+    }
+    return done;
+  }
+
+  Status sync(int fd, const std::string& path) override {
+    if (::fsync(fd) != 0) return Status::from_errno(errno, "fsync " + path);
+    return {};
+  }
+
+  Status sync_directory(const std::string& path) override {
+    STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open(path, O_RDONLY | O_DIRECTORY, 0));
+    return sync(fd.get(), path);
+  }
+
+  Status make_directory(const std::string& path) override {
+    if (::mkdir(path.c_str(), 0750) != 0) return Status::from_errno(errno, "mkdir " + path);
+    return {};
+  }
+
+  Status rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) return Status::from_errno(errno, "rename " + from + " to " + to);
+    return {};
+  }
+
+  Status rename_noreplace(const std::string& from, const std::string& to) override {
+    if (::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+    if (errno != EINVAL && errno != ENOSYS) return Status::from_errno(errno, "rename " + from + " to " + to);
+    // A file system without RENAME_NOREPLACE (NFS, some FUSE). Callers hold the run directory's lock, so nobody
+    // can create `to` between the look and the rename; a directory that is not empty is refused by rename itself.
+    struct stat existing {};
+    if (::lstat(to.c_str(), &existing) == 0) return Status::from_errno(EEXIST, "rename " + from + " to " + to);
+    return rename(from, to);
+  }
+
+  Status remove_file(const std::string& path) override {
+    if (::unlink(path.c_str()) != 0) return Status::from_errno(errno, "remove " + path);
+    return {};
+  }
+
+  Status remove_tree(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    if (error) return Status::from_errno(error.value(), "remove " + path);
+    return {};
+  }
+
+  Result<uint64_t> free_bytes(const std::string& path) override {
+    struct statvfs info {};
+    if (::statvfs(path.c_str(), &info) != 0) return Status::from_errno(errno, "statvfs " + path);
+    return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+  }
+};
+
+}  // namespace
+
+FileSystem& real_files() {
+  static RealFiles files;
+  return files;
+}
+
+Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
+  // O_NONBLOCK: a FIFO that somebody left there must not hang us.
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, real_files().open(path, O_RDONLY | O_NONBLOCK));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (!S_ISREG(info.st_mode)) return Status(Code::kInvalidArgument, path + ": not a regular file");
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (size > max_bytes) {
+    return Status(Code::kInvalidArgument,
+                  path + ": " + std::to_string(size) + " bytes, more than the limit of " + std::to_string(max_bytes));
+  }
+  std::string content(size, '\0');
+  STOKER_ASSIGN_OR_RETURN(const size_t got,
+                          real_files().read_at(fd.get(), 0, std::as_writable_bytes(std::span(content)), path));
+  content.resize(got);
+  return content;
+}
+
+Status write_file_atomically(FileSystem& files, const std::string& path, std::string_view content) {
+  const auto parent = std::filesystem::path(path).parent_path();
+  const std::string directory = parent.empty() ? "." : parent.string();
+  const std::string temporary =
+      join_path(directory, "." + std::filesystem::path(path).filename().string() + ".tmp-" + std::to_string(::getpid()));
+  const auto write_all = [&]() -> Status {
+    STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
+    STOKER_RETURN_IF_ERROR(files.write(fd.get(), std::as_bytes(std::span(content)), temporary));
+    STOKER_RETURN_IF_ERROR(files.sync(fd.get(), temporary));
+    STOKER_RETURN_IF_ERROR(files.rename(temporary, path));
+    return files.sync_directory(directory);
+  };
+  Status status = write_all();
+  if (!status.ok()) (void)files.remove_file(temporary);  // after a rename it is gone already, which is fine
+  return status;
+}
+
+Status make_directories(FileSystem& files, const std::string& path) {
+  std::filesystem::path walked;
+  for (const auto& part : std::filesystem::path(path)) {
+    walked /= part;
+    std::error_code error;
+    if (std::filesystem::is_directory(walked, error)) continue;
+    Status status = files.make_directory(walked.string());
+    if (!status.ok() && status.code() != Code::kAlreadyExists) return status;
+    if (!std::filesystem::is_directory(walked, error)) {
+      return Status(Code::kAlreadyExists, walked.string() + ": is in the way; a directory is needed here");
+    }
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> list_directory(const std::string& path) {
+  std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), &::closedir);
+  if (!directory) return Status::from_errno(errno, "open directory " + path);
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = ::readdir(directory.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+    errno = 0;
+  }
+  if (errno != 0) return Status::from_errno(errno, "read directory " + path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string join_path(std::string_view directory, std::string_view name) {
+  return (std::filesystem::path(directory) / name).string();
+}
+
+Result<FileLock> lock_file(const std::string& path, std::string_view holder) {
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, real_files().open(path, O_RDWR | O_CREAT | O_NOFOLLOW));
+  // is_locked() of another program holds a shared lock for an instant; a holder that means it outlasts these tries.
+  bool locked = false;
+  for (int tries = 0; tries < 20 && !locked; ++tries) {
+    if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    locked = ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
+    if (!locked && errno != EWOULDBLOCK) return Status::from_errno(errno, "lock " + path);
+  }
+  if (!locked) {
+    const auto text = read_file(path, 4096);
+    std::string who = text.ok() ? *text : std::string();
+    while (!who.empty() && who.back() == '\n') who.pop_back();
+    return Status(Code::kBusy, path + ": held by another process" + (who.empty() ? "" : " (" + who + ")"));
+  }
+  if (::ftruncate(fd.get(), 0) != 0) return Status::from_errno(errno, "truncate " + path);
+  const std::string line = std::string(holder) + "\n";
+  STOKER_RETURN_IF_ERROR(real_files().write(fd.get(), std::as_bytes(std::span(line)), path));
+  return FileLock{std::move(fd)};
+}
+
+Result<bool> is_locked(const std::string& path) {
+  auto opened = real_files().open(path, O_RDONLY);
+  if (!opened.ok()) {
+    if (opened.status().code() == Code::kNotFound) return false;
+    return opened.status();
+  }
+  // A shared lock, for an instant: it fails exactly while somebody holds the exclusive one.
+  if (::flock(opened->get(), LOCK_SH | LOCK_NB) == 0) return false;
+  if (errno == EWOULDBLOCK) return true;
+  return Status::from_errno(errno, "look at the lock of " + path);
+}
+
+}  // namespace stoker

@@ -1,0 +1,206 @@
+#include "shared/base/log.h"
+
+#include <spdlog/async.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/rotating_file_sink.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+
+namespace stoker {
+namespace {
+
+constexpr size_t kQueueLines = 8192;
+constexpr std::string_view kPattern = "%Y-%m-%dT%H:%M:%S.%eZ %-5l %v";
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return spdlog::level::debug;
+    case LogLevel::kInfo: return spdlog::level::info;
+    case LogLevel::kWarn: return spdlog::level::warn;
+    case LogLevel::kError: return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+void write_to_stderr(std::string_view text) {
+  // One write a line; a closed or full standard error is nobody's trouble but its reader's.
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+// Standard error with a live line at the bottom.
+class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  void set_live(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    if (text == live_) return;
+    std::string out = "\r\033[K";
+    out += text;
+    live_ = text;
+    write_to_stderr(out);
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    std::string out = live_.empty() ? std::string() : std::string("\r\033[K");
+    out.append(line.data(), line.size());
+    out += live_;
+    write_to_stderr(out);
+  }
+  void flush_() override {}
+
+ private:
+  std::string live_;  // guarded by mutex_ of the base
+};
+
+struct Log {
+  std::mutex mutex;
+  std::shared_ptr<spdlog::details::thread_pool> pool;
+  std::shared_ptr<ConsoleSink> console;
+  std::shared_ptr<spdlog::logger> logger;
+  std::atomic<uint64_t> reported_drops{0};  // written by whichever thread logs the number
+};
+
+Log& state() {
+  // Never destroyed: threads may log while the program ends.
+  static Log* const log = new Log;
+  return *log;
+}
+
+std::shared_ptr<spdlog::logger> current_logger() {
+  const std::lock_guard lock(state().mutex);
+  return state().logger;
+}
+
+void emit(LogLevel level, std::string_view event, Fields fields) {
+  const auto logger = current_logger();
+  if (!logger) {
+    if (level >= LogLevel::kInfo) write_to_stderr(format_event(event, fields) + "\n");
+    return;
+  }
+  if (!logger->should_log(spdlog_level(level))) return;
+  logger->log(spdlog_level(level), spdlog::string_view_t("{}"), format_event(event, fields));
+  Log& log = state();
+  const uint64_t drops = log.pool->overrun_counter();
+  const uint64_t reported = log.reported_drops.exchange(drops);
+  if (drops > reported) {
+    logger->warn("log lines dropped lines={} reason=\"the log's disk or terminal is too slow\"", drops - reported);
+  }
+}
+
+bool needs_quotes(std::string_view value) {
+  if (value.empty()) return true;
+  for (const char c : value)
+    if (c == ' ' || c == '"' || c == '=' || c == '\\') return true;
+  return false;
+}
+
+void append_escaped(std::string& out, std::string_view value) {
+  for (const char c : value) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      char hex[8];
+      std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<unsigned char>(c));
+      out += hex;
+    } else {
+      out += c;
+    }
+  }
+}
+
+}  // namespace
+
+Field::Field(std::string_view k, double v) : key(k) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", v);
+  value = text;
+}
+
+std::string format_event(std::string_view event, Fields fields) {
+  std::string line(event);
+  for (const Field& field : fields) {
+    line += ' ';
+    line += field.key;
+    line += '=';
+    const bool quoted = needs_quotes(field.value);
+    if (quoted) line += '"';
+    append_escaped(line, field.value);
+    if (quoted) line += '"';
+  }
+  return line;
+}
+
+Status init_log(const LogSettings& settings) {
+  std::vector<spdlog::sink_ptr> sinks;
+  try {
+    if (!settings.file.empty()) {
+      sinks.push_back(std::make_shared<spdlog::sinks::rotating_file_sink_mt>(
+          settings.file, settings.rotate_bytes, static_cast<size_t>(settings.keep_files)));
+    }
+  } catch (const spdlog::spdlog_ex& error) {
+    return Status(Code::kIoError, std::string("open the log file: ") + error.what());
+  }
+  Log& log = state();
+  const std::lock_guard lock(log.mutex);
+  if (!log.console) log.console = std::make_shared<ConsoleSink>();
+  if (settings.console) sinks.push_back(log.console);
+  if (!log.pool) log.pool = std::make_shared<spdlog::details::thread_pool>(kQueueLines, 1);
+  auto logger = std::make_shared<spdlog::async_logger>("stoker", sinks.begin(), sinks.end(), log.pool,
+                                                       spdlog::async_overflow_policy::overrun_oldest);
+  logger->set_formatter(std::make_unique<spdlog::pattern_formatter>(std::string(kPattern), spdlog::pattern_time_type::utc));
+  logger->set_level(spdlog_level(settings.level));
+  logger->flush_on(spdlog::level::info);
+  logger->set_error_handler([](const std::string&) {});  // a full disk must not fill standard error as well
+  log.logger = std::move(logger);
+  return {};
+}
+
+void flush_log() {
+  Log& log = state();
+  std::shared_ptr<spdlog::details::thread_pool> pool;
+  std::shared_ptr<spdlog::logger> logger;
+  {
+    const std::lock_guard lock(log.mutex);
+    pool = log.pool;
+    logger = log.logger;
+  }
+  if (!logger) return;
+  for (int waited = 0; waited < 100 && pool->queue_size() > 0; ++waited) ::usleep(10'000);
+  for (const auto& sink : logger->sinks()) sink->flush();
+}
+
+void set_log_level(LogLevel level) {
+  if (const auto logger = current_logger()) logger->set_level(spdlog_level(level));
+}
+
+void log_debug(std::string_view event, Fields fields) { emit(LogLevel::kDebug, event, fields); }
+void log_info(std::string_view event, Fields fields) { emit(LogLevel::kInfo, event, fields); }
+void log_warn(std::string_view event, Fields fields) { emit(LogLevel::kWarn, event, fields); }
+void log_error(std::string_view event, Fields fields) { emit(LogLevel::kError, event, fields); }
+
+bool live_line_possible() { return ::isatty(STDERR_FILENO) == 1; }
+
+void set_live_line(std::string_view text) {
+  if (!live_line_possible()) return;
+  Log& log = state();
+  std::shared_ptr<ConsoleSink> console;
+  {
+    const std::lock_guard lock(log.mutex);
+    if (!log.console) log.console = std::make_shared<ConsoleSink>();
+    console = log.console;
+  }
+  console->set_live(text);
+}
+
+}  // namespace stoker

@@ -1,0 +1,110 @@
+// Status and Result: expected trouble as a value.
+//
+// A function that can meet trouble outside the program (files, peers, input, devices) returns Status or Result<T>.
+// The message is one line a user can act on: what happened, where (path, line, offset), and what to do.
+// A broken invariant of ours is not a Status: it asserts.
+//
+// Threads: values; no shared state.
+#pragma once
+
+#include <cassert>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace stoker {
+
+// Closed set: each code is something a caller decides on. Everything else belongs in the message.
+enum class Code {
+  kOk,
+  kInvalidArgument,  // the caller's input is wrong: configuration, command, flag
+  kNotFound,         // a named thing does not exist
+  kAlreadyExists,    // refused to overwrite
+  kTimedOut,         // the wait ended first; trying again is fine
+  kClosed,           // the other side has ended; trying again is not
+  kCancelled,        // stopped on request
+  kCorrupt,          // bytes are not what was written, or not what the format allows
+  kMismatch,         // valid, but made for something else (model, data set, version)
+  kIoError,          // the system refused to read or write
+  kNoSpace,          // disk, quota or shared memory is full
+  kBusy,             // held by another process, or a bound is reached; later may work
+  kPermission,       // the system or our own rules forbid it
+  kOutOfMemory,      // host or device memory
+  kDeviceLost,       // the accelerator cannot be used any more by this process
+  kUnreachable,      // no peer answers
+  kInternal,         // a bug, or an exception nobody expected
+};
+
+std::string_view code_name(Code code);
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;  // ok
+  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  static Status ok_status() { return {}; }
+  // From errno `error`, with the code that fits it (ENOSPC and EDQUOT are kNoSpace, ENOENT is kNotFound, …):
+  // "open runs/demo/LOCK: Permission denied".
+  static Status from_errno(int error, std::string_view what);
+
+  bool ok() const { return code_ == Code::kOk; }
+  explicit operator bool() const { return ok(); }
+  Code code() const { return code_; }
+  const std::string& message() const { return message_; }
+  std::string to_string() const;  // "no space: write model.safetensors: …"; "ok"
+
+  // The same trouble, seen from one level up: "context: message". No effect on an ok status.
+  Status with_context(std::string_view context) const;
+
+ private:
+  Code code_ = Code::kOk;
+  std::string message_;
+};
+
+// Either a value or a Status that is not ok.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}  // NOLINT: `return value;` is the point
+  Result(Status status) : status_(std::move(status)) {  // NOLINT: `return status;` is the point
+    assert(!status_.ok() && "a Result without a value needs an error");
+  }
+
+  bool ok() const { return value_.has_value(); }
+  explicit operator bool() const { return ok(); }
+  const Status& status() const { return status_; }
+
+  T& operator*() & { return checked(); }
+  const T& operator*() const& { return const_cast<Result*>(this)->checked(); }
+  T&& operator*() && { return std::move(checked()); }
+  T* operator->() { return &checked(); }
+  const T* operator->() const { return &const_cast<Result*>(this)->checked(); }
+
+ private:
+  T& checked() {
+    assert(value_.has_value() && "read of a Result that holds an error");
+    return *value_;
+  }
+  Status status_;
+  std::optional<T> value_;
+};
+
+}  // namespace stoker
+
+#define STOKER_CONCAT_INNER(a, b) a##b
+#define STOKER_CONCAT(a, b) STOKER_CONCAT_INNER(a, b)
+
+// Returns from the enclosing function when `expression` (a Status) is not ok.
+#define STOKER_RETURN_IF_ERROR(expression)                          \
+  do {                                                              \
+    if (::stoker::Status stoker_status = (expression); !stoker_status.ok()) return stoker_status; \
+  } while (false)
+
+// `STOKER_ASSIGN_OR_RETURN(auto file, open(path));` unwraps a Result, or returns its Status.
+#define STOKER_ASSIGN_OR_RETURN(declaration, expression) \
+  STOKER_ASSIGN_OR_RETURN_INNER(STOKER_CONCAT(stoker_result_, __LINE__), declaration, expression)
+#define STOKER_ASSIGN_OR_RETURN_INNER(result, declaration, expression) \
+  auto result = (expression);                                          \
+  if (!result.ok()) return result.status();                            \
+  declaration = *std::move(result)

@@ -1,0 +1,50 @@
+// Safetensors: writes and reads one .safetensors file. Stricter than the format's own readers: see docs/checkpoint-format.md.
+//
+// Threads:  one object per thread.
+// Errors:   writing: kNoSpace, kIoError. Reading: kCorrupt with file and offset for anything the format does not allow,
+//           found before any memory is allocated for it; kIoError, kNotFound.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shared/base/file.h"
+#include "shared/base/status.h"
+#include "shared/checkpoint/tensor_view.h"
+
+namespace stoker::checkpoint {
+
+struct WrittenFile {
+  std::string name;
+  uint64_t bytes = 0;
+  std::string sha256;  // hex, computed while writing
+
+  bool operator==(const WrittenFile&) const = default;
+};
+
+// Creates `directory`/`name` (it must not exist), writes it and syncs it. Tensors are laid out in the order given.
+Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& directory, const std::string& name,
+                                      const TensorViews& tensors, const std::map<std::string, std::string>& metadata);
+
+// A file opened for reading: the header is checked, tensors are read on demand with pread.
+class SafetensorsFile {
+ public:
+  static Result<std::unique_ptr<SafetensorsFile>> open(const std::string& path);
+  static Result<std::unique_ptr<SafetensorsFile>> adopt(UniqueFd fd, const std::string& path_in_messages);
+  ~SafetensorsFile();
+
+  const std::vector<TensorSpec>& tensors() const;  // in file order
+  const std::map<std::string, std::string>& metadata() const;
+  const TensorSpec* find(const std::string& name) const;  // nullptr: not there
+  // `out` must be exactly the tensor's bytes. kNotFound, kIoError, kCorrupt.
+  Status read(const std::string& name, std::span<std::byte> out) const;
+
+ private:
+  struct State;
+  explicit SafetensorsFile(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace stoker::checkpoint

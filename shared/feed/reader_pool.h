@@ -1,0 +1,35 @@
+// ReaderPool: threads that fill ring slots: claim a ticket, ask the plan which samples it holds, read each into the slot.
+//
+// The unit of work is a sample: the threads of one pool share the claimed batches, and whoever finishes the last sample
+// of a batch publishes it, so one slow sample holds up one thread, not one batch per thread.
+//
+// Threads:  start() puts `threads` of them under the coordinator; they end when the ring closes or a stop is requested.
+// Owner:    ring, dataset and coordinator must outlive the pool's threads (join the coordinator first).
+// Errors:   a sample that cannot be read is reported through the ring and replaced by the plan's stand-in (all
+//           processes agree on it, so the order stays a pure function); with on_bad_sample: stop the trainer's side ends
+//           the run. When kMaxStandIns in a row cannot be read, the thread fails with the last error.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "shared/base/coordinator.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/sample_plan.h"
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::feed {
+
+class ReaderPool {
+ public:
+  ReaderPool(ring::ShmRing& ring, ring::ProducerId producer, const dataset::Dataset& dataset,
+             const dataset::SamplePlan& plan);
+  ~ReaderPool();
+  void start(int threads, Coordinator& coordinator);
+
+ private:
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
+};
+
+}  // namespace stoker::feed

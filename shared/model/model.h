@@ -1,0 +1,38 @@
+// Model: a network that stoker trains; parameters and buffers are named as PyTorch and torchvision name theirs.
+//
+// Threads: as torch::nn::Module: one thread at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/base/tensor_spec.h"
+#include "shared/config/config.h"
+
+namespace stoker::model {
+
+class Model : public torch::nn::Module {
+ public:
+  // gpt: [batch, time] I64 -> logits [batch, time, vocab]. Others: float input [batch, …] -> [batch, outputs].
+  virtual at::Tensor forward(const at::Tensor& input) = 0;
+};
+using ModelPtr = std::shared_ptr<Model>;
+
+// Builds and initialises as PyTorch does, drawing from the default CPU generator (seed it first: torch::manual_seed).
+// `sample` and `classes` are the data set's (dataset.h). kMismatch: model and data do not fit; says both sides.
+Result<ModelPtr> make_model(const config::ModelConfig& config, const std::vector<TensorSpec>& sample, uint64_t classes);
+
+// Parameters, then buffers, in registration order: what model.safetensors holds.
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+NamedTensors named_tensors(const Model& model);
+
+// SHA-256 over names, dtypes and shapes of named_tensors().
+std::string digest(const Model& model);
+
+}  // namespace stoker::model

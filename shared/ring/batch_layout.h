@@ -1,0 +1,32 @@
+// BatchLayout: where each tensor of a batch lies in a ring slot: batch-major, each tensor on a 64-byte boundary.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shared/base/tensor_spec.h"
+
+namespace stoker::ring {
+
+class BatchLayout {
+ public:
+  BatchLayout(std::vector<TensorSpec> sample, uint64_t batch);
+
+  const std::vector<TensorSpec>& sample() const { return sample_; }  // without the batch dimension
+  uint64_t batch() const { return batch_; }
+  size_t slot_bytes() const { return slot_bytes_; }
+  size_t offset(size_t tensor) const { return offsets_[tensor]; }
+  // The bytes of row `row` of tensor `tensor` within `slot`.
+  std::span<std::byte> row(std::span<std::byte> slot, size_t tensor, uint64_t row) const;
+  std::span<const std::byte> whole(std::span<const std::byte> slot, size_t tensor) const;
+
+ private:
+  std::vector<TensorSpec> sample_;
+  uint64_t batch_;
+  std::vector<size_t> offsets_;
+  size_t slot_bytes_ = 0;
+};
+
+}  // namespace stoker::ring

@@ -1,0 +1,43 @@
+// Task: what a model is trained for: from a batch to a loss, and from many batches to validation metrics.
+//
+// Threads: one thread at a time. Errors: LibTorch's exceptions pass through; the trainer and the evaluator catch them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/config/config.h"
+#include "shared/model/model.h"
+
+namespace stoker::task {
+
+// The tensors of a data set's spec() with a batch dimension in front, in the same order and with the same dtypes.
+using Batch = std::vector<at::Tensor>;
+// Ordered: the first is the metric that "best" and early stopping go by, lower is better for "loss".
+using MetricValues = std::vector<std::pair<std::string, double>>;
+
+// Sums over batches; the result does not depend on how samples were cut into batches, but for rounding (sums in double).
+class Evaluation {
+ public:
+  virtual ~Evaluation() = default;
+  virtual void add(model::Model& model, const Batch& batch) = 0;  // under no_grad, model in eval mode
+  virtual MetricValues result() const = 0;  // loss first; language_model: loss, bits_per_byte, perplexity, accuracy
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  // Mean loss over the batch, a scalar with gradient.
+  virtual at::Tensor loss(model::Model& model, const Batch& batch) const = 0;
+  virtual std::unique_ptr<Evaluation> start_evaluation() const = 0;
+};
+
+// kMismatch when the data set's samples are not what the task needs.
+Result<std::unique_ptr<Task>> make_task(const config::TaskConfig& config, const std::vector<TensorSpec>& sample, uint64_t classes);
+
+}  // namespace stoker::task
