@@ -7,6 +7,7 @@ target_compile_features(stoker_options INTERFACE cxx_std_20)
 target_include_directories(stoker_options INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/generated")
 target_compile_options(stoker_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wundef
+  -Wno-missing-field-initializers  # designated initialisers leave the rest at its default on purpose
   -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
   $<$<BOOL:${STOKER_WERROR}>:-Werror>)
 

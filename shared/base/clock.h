@@ -12,7 +12,8 @@ namespace stoker {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual std::chrono::nanoseconds monotonic() const = 0;  // for intervals and timeouts; never jumps
+  virtual std::chrono::nanoseconds monotonic()
+      const = 0;  // for intervals and timeouts; never jumps
   virtual std::chrono::system_clock::time_point wall() const = 0;  // for people to read; may jump
 };
 
@@ -21,9 +22,12 @@ Clock& system_clock();
 // A clock that moves only when told to.
 class ManualClock : public Clock {
  public:
-  std::chrono::nanoseconds monotonic() const override { return std::chrono::nanoseconds(now_.load()); }
+  std::chrono::nanoseconds monotonic() const override {
+    return std::chrono::nanoseconds(now_.load());
+  }
   std::chrono::system_clock::time_point wall() const override {
-    return std::chrono::system_clock::time_point(std::chrono::duration_cast<std::chrono::system_clock::duration>(monotonic()));
+    return std::chrono::system_clock::time_point(
+        std::chrono::duration_cast<std::chrono::system_clock::duration>(monotonic()));
   }
   void advance(std::chrono::nanoseconds by) { now_ += by.count(); }
 

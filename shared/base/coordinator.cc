@@ -12,8 +12,8 @@
 namespace stoker {
 namespace {
 
-// A new thread inherits the mask of the one that starts it, so signals are blocked around the start: no instant in
-// which a worker could take a signal that belongs to the main thread.
+// A new thread inherits the mask of the one that starts it, so signals are blocked around the
+// start: no instant in which a worker could take a signal that belongs to the main thread.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -33,7 +33,8 @@ bool is_normal_end(const Status& status) {
   return status.ok() || status.code() == Code::kCancelled || status.code() == Code::kClosed;
 }
 
-Status run_catching(const std::string& name, const std::function<Status(std::stop_token)>& body, std::stop_token token) {
+Status run_catching(const std::string& name, const std::function<Status(std::stop_token)>& body,
+                    std::stop_token token) {
   try {
     return body(std::move(token)).with_context(name);
   } catch (const std::bad_alloc&) {

@@ -1,14 +1,18 @@
-// Coordinator: the threads of one process end together, and the first reason is the one that is kept.
+// Coordinator: the threads of one process end together, and the first reason is the one that is
+// kept.
 //
-// After TensorFlow's Coordinator: any thread may ask all of them to stop; the first request decides the outcome; join()
-// waits for everybody with a period of grace and names those who did not come. Unlike it, a stop wakes every wait at
-// once (std::stop_token, std::stop_callback), and a thread that fails can never end in silence.
+// After TensorFlow's Coordinator: any thread may ask all of them to stop; the first request decides
+// the outcome; join() waits for everybody with a period of grace and names those who did not come.
+// Unlike it, a stop wakes every wait at once (std::stop_token, std::stop_callback), and a thread
+// that fails can never end in silence.
 //
 // Threads:  every method may be called from any thread; start() and join() from the owner's.
 // Blocking: wait_for_stop() and join() wait at most as long as they are told.
 // Owner:    owns the threads that it starts. They block all signals: those are the main thread's.
-// Errors:   join() returns the first error that was reported; if none was, kTimedOut naming the stragglers. While a
-//           straggler runs, this object cannot be destroyed: the program logs the names and calls _exit().
+// Errors:   join() returns the first error that was reported; if none was, kTimedOut naming the
+// stragglers. While a
+//           straggler runs, this object cannot be destroyed: the program logs the names and calls
+//           _exit().
 #pragma once
 
 #include <chrono>
@@ -32,8 +36,9 @@ class Coordinator {
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  // The body ends by returning: ok or kCancelled or kClosed is a normal end; any other status, and any exception, is a
-  // request_stop() with it. `name` is what ps and a debugger show; the kernel keeps 15 characters of it.
+  // The body ends by returning: ok or kCancelled or kClosed is a normal end; any other status, and
+  // any exception, is a request_stop() with it. `name` is what ps and a debugger show; the kernel
+  // keeps 15 characters of it.
   void start(std::string name, std::function<Status(std::stop_token)> body);
 
   // The first call decides; later ones change nothing. An ok status is a clean stop.
@@ -44,9 +49,11 @@ class Coordinator {
   std::stop_token token() const { return stop_.get_token(); }
   Status reason() const;  // of the stop; ok while there was none
 
-  // Waits until all threads have ended by themselves or a stop is requested, and then at most `grace` for the rest.
+  // Waits until all threads have ended by themselves or a stop is requested, and then at most
+  // `grace` for the rest.
   Status join(std::chrono::nanoseconds grace);
-  // As join(), but does not wait for a stop first: returns false while threads run and no stop is requested.
+  // As join(), but does not wait for a stop first: returns false while threads run and no stop is
+  // requested.
   bool all_ended() const;
 
  private:

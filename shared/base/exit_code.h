@@ -1,4 +1,5 @@
-// ExitCode: what the programs tell their caller. The one list; systemd units, docs and tests refer to it.
+// ExitCode: what the programs tell their caller. The one list; systemd units, docs and tests refer
+// to it.
 #pragma once
 
 #include "shared/base/status.h"
@@ -6,19 +7,20 @@
 namespace stoker {
 
 enum class ExitCode : int {
-  kDone = 0,              // finished, or stopped on request
-  kUsage = 64,            // the command line is wrong
-  kNoValidCheckpoint = 65,  // checkpoints are there, and none of them is intact; `verify` found damage
-  kUnreachable = 69,      // no daemon answers
+  kDone = 0,    // finished, or stopped on request
+  kUsage = 64,  // the command line is wrong
+  kNoValidCheckpoint =
+      65,             // checkpoints are there, and none of them is intact; `verify` found damage
+  kUnreachable = 69,  // no daemon answers
   kInternal = 70,
   kOutOfMemory = 71,
   kDeviceLost = 72,
   kCollectiveTimedOut = 73,
   kIo = 74,
-  kLocked = 75,           // another process holds the run directory; try later
-  kConfiguration = 78,    // the configuration, or something it names, is wrong
-  kNoProgress = 93,       // three restarts without progress: a restart will not help
-  kAbandoned = 143,       // second SIGTERM: left at once
+  kLocked = 75,         // another process holds the run directory; try later
+  kConfiguration = 78,  // the configuration, or something it names, is wrong
+  kNoProgress = 93,     // three restarts without progress: a restart will not help
+  kAbandoned = 143,     // second SIGTERM: left at once
 };
 
 // The exit code that fits a Status where no more is known.

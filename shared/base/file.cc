@@ -39,13 +39,16 @@ class RealFiles final : public FileSystem {
     return {};
   }
 
-  Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes, const std::string& path) override {
+  Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
+                         const std::string& path) override {
     size_t done = 0;
     while (done < bytes.size()) {
-      const ssize_t got = ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+      const ssize_t got =
+          ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
       if (got < 0) {
         if (errno == EINTR) continue;
-        return Status::from_errno(errno, "read " + path + " at offset " + std::to_string(offset + done));
+        return Status::from_errno(errno,
+                                  "read " + path + " at offset " + std::to_string(offset + done));
       }
       if (got == 0) break;
       done += static_cast<size_t>(got);
@@ -69,17 +72,23 @@ class RealFiles final : public FileSystem {
   }
 
   Status rename(const std::string& from, const std::string& to) override {
-    if (::rename(from.c_str(), to.c_str()) != 0) return Status::from_errno(errno, "rename " + from + " to " + to);
+    if (::rename(from.c_str(), to.c_str()) != 0)
+      return Status::from_errno(errno, "rename " + from + " to " + to);
     return {};
   }
 
   Status rename_noreplace(const std::string& from, const std::string& to) override {
-    if (::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
-    if (errno != EINVAL && errno != ENOSYS) return Status::from_errno(errno, "rename " + from + " to " + to);
-    // A file system without RENAME_NOREPLACE (NFS, some FUSE). Callers hold the run directory's lock, so nobody
-    // can create `to` between the look and the rename; a directory that is not empty is refused by rename itself.
+    if (::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) ==
+        0)
+      return {};
+    if (errno != EINVAL && errno != ENOSYS)
+      return Status::from_errno(errno, "rename " + from + " to " + to);
+    // A file system without RENAME_NOREPLACE (NFS, some FUSE). Callers hold the run directory's
+    // lock, so nobody can create `to` between the look and the rename; a directory that is not
+    // empty is refused by rename itself.
     struct stat existing {};
-    if (::lstat(to.c_str(), &existing) == 0) return Status::from_errno(EEXIST, "rename " + from + " to " + to);
+    if (::lstat(to.c_str(), &existing) == 0)
+      return Status::from_errno(EEXIST, "rename " + from + " to " + to);
     return rename(from, to);
   }
 
@@ -117,12 +126,14 @@ Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
   if (!S_ISREG(info.st_mode)) return Status(Code::kInvalidArgument, path + ": not a regular file");
   const auto size = static_cast<uint64_t>(info.st_size);
   if (size > max_bytes) {
-    return Status(Code::kInvalidArgument,
-                  path + ": " + std::to_string(size) + " bytes, more than the limit of " + std::to_string(max_bytes));
+    return Status(Code::kInvalidArgument, path + ": " + std::to_string(size) +
+                                              " bytes, more than the limit of " +
+                                              std::to_string(max_bytes));
   }
   std::string content(size, '\0');
-  STOKER_ASSIGN_OR_RETURN(const size_t got,
-                          real_files().read_at(fd.get(), 0, std::as_writable_bytes(std::span(content)), path));
+  STOKER_ASSIGN_OR_RETURN(
+      const size_t got,
+      real_files().read_at(fd.get(), 0, std::as_writable_bytes(std::span(content)), path));
   content.resize(got);
   return content;
 }
@@ -131,16 +142,19 @@ Status write_file_atomically(FileSystem& files, const std::string& path, std::st
   const auto parent = std::filesystem::path(path).parent_path();
   const std::string directory = parent.empty() ? "." : parent.string();
   const std::string temporary =
-      join_path(directory, "." + std::filesystem::path(path).filename().string() + ".tmp-" + std::to_string(::getpid()));
+      join_path(directory, "." + std::filesystem::path(path).filename().string() + ".tmp-" +
+                               std::to_string(::getpid()));
   const auto write_all = [&]() -> Status {
-    STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
+    STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
+                            files.open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
     STOKER_RETURN_IF_ERROR(files.write(fd.get(), std::as_bytes(std::span(content)), temporary));
     STOKER_RETURN_IF_ERROR(files.sync(fd.get(), temporary));
     STOKER_RETURN_IF_ERROR(files.rename(temporary, path));
     return files.sync_directory(directory);
   };
   Status status = write_all();
-  if (!status.ok()) (void)files.remove_file(temporary);  // after a rename it is gone already, which is fine
+  if (!status.ok())
+    (void)files.remove_file(temporary);  // after a rename it is gone already, which is fine
   return status;
 }
 
@@ -153,7 +167,8 @@ Status make_directories(FileSystem& files, const std::string& path) {
     Status status = files.make_directory(walked.string());
     if (!status.ok() && status.code() != Code::kAlreadyExists) return status;
     if (!std::filesystem::is_directory(walked, error)) {
-      return Status(Code::kAlreadyExists, walked.string() + ": is in the way; a directory is needed here");
+      return Status(Code::kAlreadyExists,
+                    walked.string() + ": is in the way; a directory is needed here");
     }
   }
   return {};
@@ -180,7 +195,8 @@ std::string join_path(std::string_view directory, std::string_view name) {
 
 Result<FileLock> lock_file(const std::string& path, std::string_view holder) {
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, real_files().open(path, O_RDWR | O_CREAT | O_NOFOLLOW));
-  // is_locked() of another program holds a shared lock for an instant; a holder that means it outlasts these tries.
+  // is_locked() of another program holds a shared lock for an instant; a holder that means it
+  // outlasts these tries.
   bool locked = false;
   for (int tries = 0; tries < 20 && !locked; ++tries) {
     if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -191,7 +207,8 @@ Result<FileLock> lock_file(const std::string& path, std::string_view holder) {
     const auto text = read_file(path, 4096);
     std::string who = text.ok() ? *text : std::string();
     while (!who.empty() && who.back() == '\n') who.pop_back();
-    return Status(Code::kBusy, path + ": held by another process" + (who.empty() ? "" : " (" + who + ")"));
+    return Status(Code::kBusy,
+                  path + ": held by another process" + (who.empty() ? "" : " (" + who + ")"));
   }
   if (::ftruncate(fd.get(), 0) != 0) return Status::from_errno(errno, "truncate " + path);
   const std::string line = std::string(holder) + "\n";

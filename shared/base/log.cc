@@ -1,10 +1,5 @@
 #include "shared/base/log.h"
 
-#include <spdlog/async.h>
-#include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/rotating_file_sink.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,20 +7,45 @@
 #include <memory>
 #include <mutex>
 
+#include <spdlog/async.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/rotating_file_sink.h>
+#include <spdlog/spdlog.h>
+
 namespace stoker {
 namespace {
 
 constexpr size_t kQueueLines = 8192;
-constexpr std::string_view kPattern = "%Y-%m-%dT%H:%M:%S.%eZ %-5l %v";
+constexpr std::string_view kPattern = "%Y-%m-%dT%H:%M:%S.%eZ %v";
 
 spdlog::level::level_enum spdlog_level(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarn: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
   }
   return spdlog::level::info;
+}
+
+// Five columns, so that the events of a log stand under each other.
+std::string_view level_word(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug ";
+    case LogLevel::kInfo:
+      return "info  ";
+    case LogLevel::kWarn:
+      return "warn  ";
+    case LogLevel::kError:
+      return "error ";
+  }
+  return "info  ";
 }
 
 void write_to_stderr(std::string_view text) {
@@ -86,12 +106,15 @@ void emit(LogLevel level, std::string_view event, Fields fields) {
     return;
   }
   if (!logger->should_log(spdlog_level(level))) return;
-  logger->log(spdlog_level(level), spdlog::string_view_t("{}"), format_event(event, fields));
+  logger->log(spdlog_level(level), spdlog::string_view_t("{}"),
+              std::string(level_word(level)) + format_event(event, fields));
   Log& log = state();
   const uint64_t drops = log.pool->overrun_counter();
   const uint64_t reported = log.reported_drops.exchange(drops);
   if (drops > reported) {
-    logger->warn("log lines dropped lines={} reason=\"the log's disk or terminal is too slow\"", drops - reported);
+    logger->warn(
+        "warn  log lines dropped lines={} reason=\"the log's disk or terminal is too slow\"",
+        drops - reported);
   }
 }
 
@@ -156,12 +179,15 @@ Status init_log(const LogSettings& settings) {
   if (!log.console) log.console = std::make_shared<ConsoleSink>();
   if (settings.console) sinks.push_back(log.console);
   if (!log.pool) log.pool = std::make_shared<spdlog::details::thread_pool>(kQueueLines, 1);
-  auto logger = std::make_shared<spdlog::async_logger>("stoker", sinks.begin(), sinks.end(), log.pool,
-                                                       spdlog::async_overflow_policy::overrun_oldest);
-  logger->set_formatter(std::make_unique<spdlog::pattern_formatter>(std::string(kPattern), spdlog::pattern_time_type::utc));
+  auto logger =
+      std::make_shared<spdlog::async_logger>("stoker", sinks.begin(), sinks.end(), log.pool,
+                                             spdlog::async_overflow_policy::overrun_oldest);
+  logger->set_formatter(std::make_unique<spdlog::pattern_formatter>(
+      std::string(kPattern), spdlog::pattern_time_type::utc));
   logger->set_level(spdlog_level(settings.level));
   logger->flush_on(spdlog::level::info);
-  logger->set_error_handler([](const std::string&) {});  // a full disk must not fill standard error as well
+  logger->set_error_handler(
+      [](const std::string&) {});  // a full disk must not fill standard error as well
   log.logger = std::move(logger);
   return {};
 }

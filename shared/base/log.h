@@ -1,13 +1,16 @@
 // log: one event a line, for people who tail and for grep.
 //
-//   2026-01-31T12:00:00.123Z info  checkpoint saved step=1200 bytes=4815162 ms=41.3 path=runs/demo/checkpoints/step-000001200
+//   2026-01-31T12:00:00.123Z info  checkpoint saved step=1200 bytes=4815162 ms=41.3
+//   path=runs/demo/checkpoints/step-000001200
 //
-// The first words are the event and never vary; everything that varies is a field. Values with spaces are quoted.
-// Levels: error = somebody must act; warn = it went on, but not as asked; info = the life of the run, at most a few
-// lines per interval; debug = for finding a fault. Nothing per sample above debug.
+// The first words are the event and never vary; everything that varies is a field. Values with
+// spaces are quoted. Levels: error = somebody must act; warn = it went on, but not as asked; info =
+// the life of the run, at most a few lines per interval; debug = for finding a fault. Nothing per
+// sample above debug.
 //
-// Threads:  every function may be called from any thread after init_log(); before it, lines go to standard error.
-// Blocking: never. The queue is bounded; when a disk or terminal does not keep up, the oldest lines are dropped and
+// Threads:  every function may be called from any thread after init_log(); before it, lines go to
+// standard error. Blocking: never. The queue is bounded; when a disk or terminal does not keep up,
+// the oldest lines are dropped and
 //           their number is logged. Trouble with the log never ends or slows training.
 #pragma once
 
@@ -25,10 +28,10 @@ enum class LogLevel { kDebug, kInfo, kWarn, kError };
 
 struct LogSettings {
   LogLevel level = LogLevel::kInfo;
-  std::string file;                        // empty: no file
-  uint64_t rotate_bytes = 64ull << 20;     // a file that grows past this is rotated
-  int keep_files = 5;                      // rotated files kept beside the current one
-  bool console = true;                     // also to standard error
+  std::string file;                     // empty: no file
+  uint64_t rotate_bytes = 64ull << 20;  // a file that grows past this is rotated
+  int keep_files = 5;                   // rotated files kept beside the current one
+  bool console = true;                  // also to standard error
 };
 
 struct Field {
@@ -56,12 +59,13 @@ void log_info(std::string_view event, Fields fields = {});
 void log_warn(std::string_view event, Fields fields = {});
 void log_error(std::string_view event, Fields fields = {});
 
-// How an event is spelled: "checkpoint saved step=1200 path=\"a b\"". Control characters are escaped, so that one
-// event is always one line, whatever a file name holds.
+// How an event is spelled: "checkpoint saved step=1200 path=\"a b\"". Control characters are
+// escaped, so that one event is always one line, whatever a file name holds.
 std::string format_event(std::string_view event, Fields fields);
 
-// A sink for one changing line on the terminal (progress): printed on standard error, erased before each log line
-// and put back after it. Ignored when standard error is no terminal. Empty text removes it.
+// A sink for one changing line on the terminal (progress): printed on standard error, erased before
+// each log line and put back after it. Ignored when standard error is no terminal. Empty text
+// removes it.
 void set_live_line(std::string_view text);
 bool live_line_possible();
 

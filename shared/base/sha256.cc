@@ -1,9 +1,9 @@
 #include "shared/base/sha256.h"
 
-#include <openssl/evp.h>
-
 #include <array>
 #include <cassert>
+
+#include <openssl/evp.h>
 
 namespace stoker {
 
@@ -20,7 +20,9 @@ Sha256::~Sha256() = default;
 Sha256::Sha256(Sha256&&) noexcept = default;
 Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 
-void Sha256::update(std::span<const std::byte> bytes) { EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()); }
+void Sha256::update(std::span<const std::byte> bytes) {
+  EVP_DigestUpdate(state_->context, bytes.data(), bytes.size());
+}
 
 std::string Sha256::finish_hex() {
   std::array<unsigned char, 32> digest{};

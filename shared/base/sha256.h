@@ -1,4 +1,5 @@
-// Sha256: SHA-256 of a stream of bytes (OpenSSL's libcrypto, which uses the processor's SHA instructions).
+// Sha256: SHA-256 of a stream of bytes (OpenSSL's libcrypto, which uses the processor's SHA
+// instructions).
 //
 // Threads: one object per thread.
 #pragma once

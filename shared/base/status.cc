@@ -43,23 +43,40 @@ Code code_of_errno(int error) {
 
 std::string_view code_name(Code code) {
   switch (code) {
-    case Code::kOk: return "ok";
-    case Code::kInvalidArgument: return "invalid argument";
-    case Code::kNotFound: return "not found";
-    case Code::kAlreadyExists: return "already exists";
-    case Code::kTimedOut: return "timed out";
-    case Code::kClosed: return "closed";
-    case Code::kCancelled: return "cancelled";
-    case Code::kCorrupt: return "corrupt";
-    case Code::kMismatch: return "mismatch";
-    case Code::kIoError: return "I/O error";
-    case Code::kNoSpace: return "no space";
-    case Code::kBusy: return "busy";
-    case Code::kPermission: return "not permitted";
-    case Code::kOutOfMemory: return "out of memory";
-    case Code::kDeviceLost: return "device lost";
-    case Code::kUnreachable: return "unreachable";
-    case Code::kInternal: return "internal error";
+    case Code::kOk:
+      return "ok";
+    case Code::kInvalidArgument:
+      return "invalid argument";
+    case Code::kNotFound:
+      return "not found";
+    case Code::kAlreadyExists:
+      return "already exists";
+    case Code::kTimedOut:
+      return "timed out";
+    case Code::kClosed:
+      return "closed";
+    case Code::kCancelled:
+      return "cancelled";
+    case Code::kCorrupt:
+      return "corrupt";
+    case Code::kMismatch:
+      return "mismatch";
+    case Code::kIoError:
+      return "I/O error";
+    case Code::kNoSpace:
+      return "no space";
+    case Code::kBusy:
+      return "busy";
+    case Code::kPermission:
+      return "not permitted";
+    case Code::kOutOfMemory:
+      return "out of memory";
+    case Code::kDeviceLost:
+      return "device lost";
+    case Code::kUnreachable:
+      return "unreachable";
+    case Code::kInternal:
+      return "internal error";
   }
   return "unknown";
 }

@@ -1,8 +1,8 @@
 // Status and Result: expected trouble as a value.
 //
-// A function that can meet trouble outside the program (files, peers, input, devices) returns Status or Result<T>.
-// The message is one line a user can act on: what happened, where (path, line, offset), and what to do.
-// A broken invariant of ours is not a Status: it asserts.
+// A function that can meet trouble outside the program (files, peers, input, devices) returns
+// Status or Result<T>. The message is one line a user can act on: what happened, where (path, line,
+// offset), and what to do. A broken invariant of ours is not a Status: it asserts.
 //
 // Threads: values; no shared state.
 #pragma once
@@ -44,8 +44,8 @@ class [[nodiscard]] Status {
   Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
 
   static Status ok_status() { return {}; }
-  // From errno `error`, with the code that fits it (ENOSPC and EDQUOT are kNoSpace, ENOENT is kNotFound, …):
-  // "open runs/demo/LOCK: Permission denied".
+  // From errno `error`, with the code that fits it (ENOSPC and EDQUOT are kNoSpace, ENOENT is
+  // kNotFound, …): "open runs/demo/LOCK: Permission denied".
   static Status from_errno(int error, std::string_view what);
 
   bool ok() const { return code_ == Code::kOk; }
@@ -66,7 +66,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT: `return value;` is the point
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: `return value;` is the point
   Result(Status status) : status_(std::move(status)) {  // NOLINT: `return status;` is the point
     assert(!status_.ok() && "a Result without a value needs an error");
   }
@@ -96,8 +96,8 @@ class [[nodiscard]] Result {
 #define STOKER_CONCAT(a, b) STOKER_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function when `expression` (a Status) is not ok.
-#define STOKER_RETURN_IF_ERROR(expression)                          \
-  do {                                                              \
+#define STOKER_RETURN_IF_ERROR(expression)                                                        \
+  do {                                                                                            \
     if (::stoker::Status stoker_status = (expression); !stoker_status.ok()) return stoker_status; \
   } while (false)
 

@@ -1,5 +1,6 @@
 // DType and TensorSpec: name, element type and shape of a tensor, without LibTorch.
-// The ring's component table, a data set's samples and a checkpoint's files all speak of tensors in these words.
+// The ring's component table, a data set's samples and a checkpoint's files all speak of tensors in
+// these words.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +13,22 @@
 namespace stoker {
 
 // The values stand in shared memory (ring_layout.h): never renumber.
-enum class DType : uint32_t { kU8 = 1, kU16 = 2, kI32 = 3, kI64 = 4, kF16 = 5, kBF16 = 6, kF32 = 7, kF64 = 8, kBool = 9, kI8 = 10, kI16 = 11 };
+enum class DType : uint32_t {
+  kU8 = 1,
+  kU16 = 2,
+  kI32 = 3,
+  kI64 = 4,
+  kF16 = 5,
+  kBF16 = 6,
+  kF32 = 7,
+  kF64 = 8,
+  kBool = 9,
+  kI8 = 10,
+  kI16 = 11
+};
 
 size_t dtype_bytes(DType dtype);
-std::string_view dtype_name(DType dtype);                        // as safetensors spells it: "F32", "U8", "BOOL", …
+std::string_view dtype_name(DType dtype);  // as safetensors spells it: "F32", "U8", "BOOL", …
 std::optional<DType> maybe_dtype_of_name(std::string_view name);
 
 struct TensorSpec {
@@ -23,7 +36,7 @@ struct TensorSpec {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;  // outermost first; empty = a scalar
 
-  int64_t elements() const;    // product of the shape; 1 for a scalar
+  int64_t elements() const;  // product of the shape; 1 for a scalar
   size_t bytes() const { return static_cast<size_t>(elements()) * dtype_bytes(dtype); }
   bool operator==(const TensorSpec&) const = default;
 };

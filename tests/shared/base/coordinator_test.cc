@@ -1,0 +1,115 @@
+#include "shared/base/coordinator.h"
+
+#include <signal.h>
+
+#include <atomic>
+#include <latch>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+namespace stoker {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+Status wait_for(std::stop_token stop, std::latch& released) {
+  std::stop_callback release(stop, [&] { released.count_down(); });
+  released.wait();
+  return {};
+}
+
+TEST(Coordinator, FirstErrorWinsAndLaterOnesAreDropped) {
+  Coordinator coordinator;
+  coordinator.request_stop(Status(Code::kIoError, "first"));
+  coordinator.request_stop(Status(Code::kInternal, "second"));
+  EXPECT_EQ(coordinator.join(seconds(5)).message(), "first");
+}
+
+TEST(Coordinator, CleanStopIsNotTurnedIntoAnErrorByALaterOne) {
+  Coordinator coordinator;
+  coordinator.request_stop();
+  coordinator.request_stop(Status(Code::kInternal, "late"));
+  EXPECT_TRUE(coordinator.join(seconds(5)).ok());
+}
+
+TEST(Coordinator, AFailingThreadStopsAllOthersAndIsNamed) {
+  Coordinator coordinator;
+  std::latch released(1);
+  coordinator.start("waiter", [&](std::stop_token stop) { return wait_for(stop, released); });
+  coordinator.start("reader",
+                    [](std::stop_token) { return Status(Code::kIoError, "disk on fire"); });
+  const Status status = coordinator.join(seconds(30));
+  EXPECT_EQ(status.code(), Code::kIoError);
+  EXPECT_EQ(status.message(), "reader: disk on fire");
+}
+
+TEST(Coordinator, AnExceptionIsAnErrorOfItsThread) {
+  Coordinator coordinator;
+  coordinator.start("thrower",
+                    [](std::stop_token) -> Status { throw std::runtime_error("broken"); });
+  const Status status = coordinator.join(seconds(30));
+  EXPECT_EQ(status.code(), Code::kInternal);
+  EXPECT_EQ(status.message(), "thrower: broken");
+}
+
+TEST(Coordinator, ThreadsThatEndByThemselvesLeaveNoStopBehind) {
+  Coordinator coordinator;
+  coordinator.start("worker", [](std::stop_token) { return Status(); });
+  coordinator.start("closed", [](std::stop_token) { return Status(Code::kClosed, "end of data"); });
+  EXPECT_TRUE(coordinator.join(seconds(30)).ok());
+  EXPECT_FALSE(coordinator.should_stop());
+  EXPECT_TRUE(coordinator.all_ended());
+}
+
+TEST(Coordinator, JoinNamesTheStragglers) {
+  std::latch hold(1);
+  Coordinator coordinator;
+  coordinator.start("stubborn", [&](std::stop_token) {
+    hold.wait();  // looks at no stop token
+    return Status();
+  });
+  coordinator.request_stop();
+  const Status status = coordinator.join(milliseconds(1));
+  EXPECT_EQ(status.code(), Code::kTimedOut);
+  EXPECT_NE(status.message().find("stubborn"), std::string::npos);
+  hold.count_down();
+}
+
+TEST(Coordinator, StopWakesAWaitAtOnce) {
+  Coordinator coordinator;
+  std::atomic<bool> stopped{false};
+  coordinator.start("sleeper", [&](std::stop_token) {
+    stopped = coordinator.wait_for_stop(seconds(3600));
+    return Status();
+  });
+  coordinator.request_stop();
+  EXPECT_TRUE(coordinator.join(seconds(30)).ok());
+  EXPECT_TRUE(stopped);
+}
+
+TEST(Coordinator, WaitForStopTimesOutWithoutOne) {
+  Coordinator coordinator;
+  EXPECT_FALSE(coordinator.wait_for_stop(milliseconds(1)));
+}
+
+TEST(Coordinator, ItsThreadsBlockAllSignals) {
+  Coordinator coordinator;
+  std::atomic<int> blocked{0};
+  coordinator.start("signals", [&](std::stop_token) {
+    sigset_t mask;
+    pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+    blocked =
+        sigismember(&mask, SIGTERM) + sigismember(&mask, SIGHUP) + sigismember(&mask, SIGUSR1);
+    return Status();
+  });
+  EXPECT_TRUE(coordinator.join(seconds(30)).ok());
+  EXPECT_EQ(blocked, 3);
+  sigset_t mine;
+  pthread_sigmask(SIG_BLOCK, nullptr, &mine);
+  EXPECT_EQ(sigismember(&mine, SIGTERM), 0);
+}
+
+}  // namespace
+}  // namespace stoker

@@ -1,0 +1,127 @@
+#include "shared/base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+namespace stoker {
+namespace {
+
+class FileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "stoker-file-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+  std::string path(const std::string& name) const { return directory_ + "/" + name; }
+
+  std::string directory_;
+};
+
+TEST_F(FileTest, AtomicWriteReplacesAndLeavesNothingBehind) {
+  ASSERT_TRUE(write_file_atomically(real_files(), path("a"), "old").ok());
+  ASSERT_TRUE(write_file_atomically(real_files(), path("a"), "new").ok());
+  EXPECT_EQ(*read_file(path("a"), 100), "new");
+  EXPECT_EQ(list_directory(directory_)->size(), 1u);
+}
+
+TEST_F(FileTest, AtomicWriteThatFailsLeavesTheOldContent) {
+  ASSERT_TRUE(write_file_atomically(real_files(), path("a"), "old").ok());
+  class NoSync final : public FileSystem {
+   public:
+    Result<UniqueFd> open(const std::string& p, int flags, mode_t mode) override {
+      return real_files().open(p, flags, mode);
+    }
+    Status write(int fd, std::span<const std::byte> b, const std::string& p) override {
+      return real_files().write(fd, b, p);
+    }
+    Result<size_t> read_at(int, uint64_t, std::span<std::byte>, const std::string&) override {
+      return size_t{0};
+    }
+    Status sync(int, const std::string& p) override {
+      return Status::from_errno(EIO, "fsync " + p);
+    }
+    Status sync_directory(const std::string&) override { return {}; }
+    Status make_directory(const std::string&) override { return {}; }
+    Status rename(const std::string& from, const std::string& to) override {
+      return real_files().rename(from, to);
+    }
+    Status rename_noreplace(const std::string&, const std::string&) override { return {}; }
+    Status remove_file(const std::string& p) override { return real_files().remove_file(p); }
+    Status remove_tree(const std::string&) override { return {}; }
+    Result<uint64_t> free_bytes(const std::string&) override { return uint64_t{0}; }
+  } files;
+  EXPECT_EQ(write_file_atomically(files, path("a"), "new").code(), Code::kIoError);
+  EXPECT_EQ(*read_file(path("a"), 100), "old");
+  EXPECT_EQ(list_directory(directory_)->size(), 1u);
+}
+
+TEST_F(FileTest, ReadRefusesWhatIsTooLargeOrNoRegularFile) {
+  ASSERT_TRUE(write_file_atomically(real_files(), path("a"), "12345").ok());
+  EXPECT_EQ(read_file(path("a"), 4).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(read_file(directory_, 4).status().code(), Code::kInvalidArgument);
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  EXPECT_EQ(read_file(path("fifo"), 4).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(read_file(path("none"), 4).status().code(), Code::kNotFound);
+}
+
+TEST_F(FileTest, RenameNoReplaceRefusesAnExistingTarget) {
+  ASSERT_TRUE(real_files().make_directory(path("a")).ok());
+  ASSERT_TRUE(real_files().make_directory(path("b")).ok());
+  EXPECT_EQ(real_files().rename_noreplace(path("a"), path("b")).code(), Code::kAlreadyExists);
+  EXPECT_TRUE(real_files().rename_noreplace(path("a"), path("c")).ok());
+}
+
+TEST_F(FileTest, MakeDirectoriesSaysWhatIsInTheWay) {
+  ASSERT_TRUE(make_directories(real_files(), path("x/y/z")).ok());
+  EXPECT_TRUE(std::filesystem::is_directory(path("x/y/z")));
+  std::ofstream(path("file")) << "x";
+  const Status status = make_directories(real_files(), path("file/y"));
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find(path("file")), std::string::npos);
+}
+
+TEST_F(FileTest, RemoveTreeDoesNotFollowSymlinks) {
+  ASSERT_TRUE(make_directories(real_files(), path("keep")).ok());
+  std::ofstream(path("keep/precious")) << "x";
+  ASSERT_TRUE(make_directories(real_files(), path("tree")).ok());
+  std::filesystem::create_directory_symlink(path("keep"), path("tree/link"));
+  ASSERT_TRUE(real_files().remove_tree(path("tree")).ok());
+  EXPECT_TRUE(std::filesystem::exists(path("keep/precious")));
+  EXPECT_TRUE(real_files().remove_tree(path("not there")).ok());
+}
+
+TEST_F(FileTest, LockIsHeldUntilItsProcessDiesHoweverItDies) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto lock = lock_file(path("LOCK"), "pid=1 since=now");
+    [[maybe_unused]] const ssize_t told = ::write(ready[1], lock.ok() ? "y" : "n", 1);
+    ::pause();
+    ::_exit(0);
+  }
+  char answer = 0;
+  ASSERT_EQ(::read(ready[0], &answer, 1), 1);
+  ASSERT_EQ(answer, 'y');
+  const auto second = lock_file(path("LOCK"), "me");
+  EXPECT_EQ(second.status().code(), Code::kBusy);
+  EXPECT_NE(second.status().message().find("pid=1 since=now"), std::string::npos);
+  EXPECT_TRUE(*is_locked(path("LOCK")));
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_FALSE(*is_locked(path("LOCK")));
+  EXPECT_TRUE(lock_file(path("LOCK"), "me").ok());
+  EXPECT_FALSE(*is_locked(path("no such file")));
+}
+
+}  // namespace
+}  // namespace stoker

@@ -1,0 +1,52 @@
+#include "shared/base/log.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <regex>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+
+namespace stoker {
+namespace {
+
+TEST(Log, FieldsAreQuotedAndEscapedSoThatAnEventIsOneLine) {
+  EXPECT_EQ(format_event("checkpoint saved", {{"step", 1200}, {"ms", 41.25}, {"path", "a b"}}),
+            "checkpoint saved step=1200 ms=41.25 path=\"a b\"");
+  EXPECT_EQ(format_event("odd", {{"v", "line\nbreak \"q\" \x01"}}),
+            "odd v=\"line\\nbreak \\\"q\\\" \\x01\"");
+  EXPECT_EQ(format_event("odd", {{"empty", ""}, {"flag", true}}), "odd empty=\"\" flag=true");
+}
+
+TEST(Log, LinesReachTheFileWithTimeAndLevel) {
+  std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  const std::string file = directory + "/test.log";
+  ASSERT_TRUE(init_log({.level = LogLevel::kInfo, .file = file, .console = false}).ok());
+  log_info("run started", {{"step", 3}});
+  log_debug("not wanted");
+  log_warn("disk slow", {{"s", 1.5}});
+  flush_log();
+  const std::string text = *read_file(file, 1 << 20);
+  const std::regex expected(
+      R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info  run started step=3\n[^\n]+Z warn  disk slow s=1\.5\n)");
+  EXPECT_TRUE(std::regex_match(text, expected)) << text;
+  ASSERT_TRUE(init_log({.console = true}).ok());
+  std::filesystem::remove_all(directory);
+}
+
+TEST(Log, AFileThatCannotBeOpenedIsAnError) {
+  EXPECT_FALSE(init_log({.file = "/proc/no/such/place.log", .console = false}).ok());
+}
+
+TEST(Log, AFullDiskNeitherBlocksNorEndsTheProgram) {
+  ASSERT_TRUE(init_log({.file = "/dev/full", .console = false}).ok());
+  for (int i = 0; i < 20000; ++i) log_info("event", {{"i", i}});
+  flush_log();
+  ASSERT_TRUE(init_log({.console = true}).ok());
+}
+
+}  // namespace
+}  // namespace stoker
