@@ -1,12 +1,14 @@
 // Dataset: random access to the samples of one named data set.
 //
-// A set is scanned and indexed once (index.h), so that every process that opens the same index sees the same samples
-// under the same numbers, whatever happens to the folder meanwhile.
+// A set is scanned and indexed once (index.h), so that every process that opens the same index sees
+// the same samples under the same numbers, whatever happens to the folder meanwhile.
 //
-// Threads:  every method may be called from any thread, concurrently; reading uses pread, never mmap (a truncated file
+// Threads:  every method may be called from any thread, concurrently; reading uses pread, never
+// mmap (a truncated file
 //           is a short read, not a SIGBUS).
 // Blocking: read() as the disk does.
-// Errors:   read(): kCorrupt (the sample is not what its format allows), kIoError, kNotFound; the message names file
+// Errors:   read(): kCorrupt (the sample is not what its format allows), kIoError, kNotFound; the
+// message names file
 //           and offset. The output bytes are then unspecified, and the dataset stays usable.
 #pragma once
 
@@ -42,32 +44,41 @@ class Dataset {
   virtual ~Dataset() = default;
 
   virtual uint64_t size() const = 0;  // samples; at least 1
-  // One sample's tensors, without the batch dimension: language model {"tokens" [context+1]}, classification {"input",
-  // "label" I64 []}, regression {"input", "target" F32 [m]}. Pictures are U8 [channels, height, width].
+  // One sample's tensors, without the batch dimension: language model {"tokens" [context+1]},
+  // classification {"input", "label" I64 []}, regression {"input", "target" F32 [m]}. Pictures are
+  // U8 [channels, height, width].
   virtual const std::vector<TensorSpec>& spec() const = 0;
-  virtual uint64_t classes() const = 0;  // of labels, or size of the vocabulary; 0 where the target is a number
+  virtual uint64_t classes()
+      const = 0;  // of labels, or size of the vocabulary; 0 where the target is a number
   virtual std::vector<std::string> class_names() const { return {}; }
-  // Hex SHA-256 over what was indexed (names, sizes, times, split …): another fingerprint = other samples.
+  // Hex SHA-256 over what was indexed (names, sizes, times, split …): another fingerprint = other
+  // samples.
   virtual const std::string& fingerprint() const = 0;
   virtual Origin origin(uint64_t sample) const = 0;
 
-  // Writes sample `sample` into `outputs`, one span per tensor of spec(), each exactly that tensor's bytes.
-  virtual Status read(uint64_t sample, const DrawKey& draw, std::span<const std::span<std::byte>> outputs) const = 0;
+  // Writes sample `sample` into `outputs`, one span per tensor of spec(), each exactly that
+  // tensor's bytes.
+  virtual Status read(uint64_t sample, const DrawKey& draw,
+                      std::span<const std::span<std::byte>> outputs) const = 0;
 };
 
 // Called now and then while a scan runs (files seen so far); may be empty.
 using ScanProgress = std::function<void(uint64_t files)>;
 
-// Scans (or finds the scan cached under `index_dir` unchanged) and opens. Errors name the path: kNotFound (no such file
-// or folder, or nothing in it that fits: "data.train.path: … holds no file that matches '*.h'"), kPermission,
-// kInvalidArgument (the config), kCorrupt (a file is not of this kind), kIoError.
-// `set_name` ("train") is for messages and for the index file's name.
-Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name, const config::DatasetConfig& config,
-                                              const std::string& index_dir, const ScanProgress& progress);
+// Scans (or finds the scan cached under `index_dir` unchanged) and opens. Errors name the path:
+// kNotFound (no such file or folder, or nothing in it that fits: "data.train.path: … holds no file
+// that matches '*.h'"), kPermission, kInvalidArgument (the config), kCorrupt (a file is not of this
+// kind), kIoError. `set_name` ("train") is for messages and for the index file's name.
+Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
+                                              const config::DatasetConfig& config,
+                                              const std::string& index_dir,
+                                              const ScanProgress& progress);
 
-// Opens through the index that open_dataset() left, without looking at the folder again: the same samples, or an error.
-// kMismatch when the index has another fingerprint than `fingerprint`.
-Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name, const config::DatasetConfig& config,
-                                              const std::string& index_dir, const std::string& fingerprint);
+// Opens through the index that open_dataset() left, without looking at the folder again: the same
+// samples, or an error. kMismatch when the index has another fingerprint than `fingerprint`.
+Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
+                                              const config::DatasetConfig& config,
+                                              const std::string& index_dir,
+                                              const std::string& fingerprint);
 
 }  // namespace stoker::dataset

@@ -1,0 +1,42 @@
+// ByteStream: the bytes of all files of a table, one file after the other.
+//
+// Threads: read() may be called from any thread, concurrently.
+// Errors:  those of FileReader.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/file_reader.h"
+#include "shared/dataset/file_table.h"
+
+namespace stoker::dataset {
+
+class ByteStream {
+ public:
+  explicit ByteStream(FileTable files);
+  ByteStream(const ByteStream&) = delete;  // the reader refers to the table
+  ByteStream& operator=(const ByteStream&) = delete;
+
+  // The number of bytes. kCorrupt when the sizes do not fit in 63 bits.
+  static Result<uint64_t> length_of(const FileTable& files);
+
+  uint64_t length() const { return ends_.empty() ? 0 : ends_.back(); }
+  // position + bytes.size() <= length().
+  Status read(uint64_t position, std::span<std::byte> bytes) const;
+  Origin origin(uint64_t position) const;
+
+ private:
+  size_t file_at(uint64_t position) const;
+
+  // Constant after construction.
+  const FileTable files_;
+  const FileReader reader_;
+  std::vector<uint64_t> ends_;  // of each file, in the stream
+};
+
+}  // namespace stoker::dataset

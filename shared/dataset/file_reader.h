@@ -1,0 +1,62 @@
+// FileReader: reads bytes of a table's files, with a bounded number of open descriptors.
+//
+// Threads:  every method may be called from any thread, concurrently.
+// Blocking: as the disk does. The lock is held for a look into 64 slots, never while a file is
+// opened or read. Owner:    the table must outlive the reader. Errors:   kNotFound, kPermission,
+// kIoError; kCorrupt when the file is not the one that was indexed (its size or time
+//           differs), or ends early. Each names the file, and the offset where there is one.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/base/unique_fd.h"
+#include "shared/dataset/file_table.h"
+
+namespace stoker::dataset {
+
+class FileReader {
+ public:
+  explicit FileReader(const FileTable& files) : files_(files) {}
+
+  // Fills `bytes` from the file's `offset` on. The descriptor is kept for the next call.
+  Status read(size_t file, uint64_t offset, std::span<std::byte> bytes) const;
+  // The whole file into `bytes`, resized to fit; its descriptor is not kept. kCorrupt when it is
+  // larger than `limit`.
+  Status read_whole(size_t file, uint64_t limit, std::vector<std::byte>& bytes) const;
+
+ private:
+  static constexpr size_t kSlots = 64;
+  struct Slot {
+    size_t file = 0;
+    UniqueFd fd;
+    uint32_t users = 0;      // reads going on
+    uint64_t last_used = 0;  // of turn_
+  };
+  struct Lease {
+    int fd = -1;
+    Slot* slot = nullptr;  // null: the descriptor is the caller's own
+  };
+
+  Result<UniqueFd> open(size_t file) const;
+  Status read_from(int fd, size_t file, uint64_t offset, std::span<std::byte> bytes) const;
+  Lease find(size_t file) const;
+  Lease keep(size_t file, UniqueFd& fd) const;  // moves from `fd` when a slot takes it
+  void give_back(const Lease& lease, bool close) const;
+  void close_idle() const;
+
+  // Constant after construction.
+  const FileTable& files_;
+
+  // Guarded by mutex_.
+  mutable std::mutex mutex_;
+  mutable std::array<Slot, kSlots> slots_;
+  mutable uint64_t turn_ = 0;
+};
+
+}  // namespace stoker::dataset

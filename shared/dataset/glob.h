@@ -1,0 +1,37 @@
+// Glob: which relative paths a pattern such as "**/*.h" names.
+//
+//   *      any characters of one name        ?     one character
+//   [a-z]  one character of a set            [!a]  one character that is not in it
+//   **     as a whole name: any number of folders, none among them
+//   {a,b}  either of the alternatives
+//
+// As in a shell, a wildcard at the start of a name does not match a leading dot: hidden files and
+// folders are named or left out. "*.h" names files of the top folder only; "**/*.h" those of every
+// folder.
+//
+// Threads: immutable after construction.
+// Errors:  parse(): kInvalidArgument (empty, absolute, more than 256 alternatives).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/status.h"
+
+namespace stoker::dataset {
+
+class Glob {
+ public:
+  static Result<Glob> parse(std::string_view pattern);
+
+  bool matches(std::string_view path) const;
+  // Whether a file somewhere below the folder `path` could match.
+  bool may_match_below(std::string_view path) const;
+
+ private:
+  using Names = std::vector<std::string>;
+  std::vector<Names> alternatives_;  // each a pattern cut at its slashes
+};
+
+}  // namespace stoker::dataset

@@ -1,0 +1,44 @@
+// Index: what one scan of a data set found, kept in a file, so that every process sees the same
+// samples.
+//
+// Format:  little-endian; version 1. A magic of 8 bytes, u32 version, then text and numbers as
+// index.cc writes them in
+//          one place: settings, source, fingerprint, facts, file table; at the end the SHA-256 of
+//          all before it, as 64 hexadecimal digits.
+// Threads: a value.
+// Errors:  load_index(): kNotFound (no such file), kInvalidArgument (no regular file), kCorrupt
+// (anything is not as it was written), kMismatch (another
+//          version), kIoError, kPermission; the message names the file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/dataset/file_table.h"
+
+namespace stoker::dataset {
+
+struct Index {
+  std::string settings;  // what the configuration says about the samples: "kind=text split=0:0.9
+                         // context=128"
+  std::string source;    // where they were looked for: path and glob
+  std::vector<uint64_t>
+      facts;  // what the kind read in the files, such as the pictures' height and width
+  FileTable files;
+
+  // Hex SHA-256 over settings, names, sizes and times.
+  std::string fingerprint() const;
+};
+
+std::string encode_index(const Index& index);
+// `name` stands in the messages.
+Result<Index> decode_index(std::string_view bytes, const std::string& name);
+
+// Written so that a reader, or a power cut, sees the old file or the new one.
+Status save_index(const Index& index, const std::string& path);
+Result<Index> load_index(const std::string& path);
+
+}  // namespace stoker::dataset

@@ -1,0 +1,56 @@
+// Kind: what has to be known about one kind of data set to find, index and open it; open_dataset.cc
+// does the rest.
+//
+// Threads: constants.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/config/config.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/file_table.h"
+#include "shared/dataset/index.h"
+
+namespace stoker::dataset {
+
+// One named set of the configuration.
+struct SetRequest {
+  const std::string& name;  // "train"
+  const config::DatasetConfig& config;
+
+  // "data.train.split", as the user would write it.
+  std::string key(std::string_view field) const {
+    return "data." + name + '.' + std::string(field);
+  }
+  // kInvalidArgument: "data.train.split: <what>".
+  Status wrong(std::string_view field, const std::string& what) const {
+    return Status(Code::kInvalidArgument, key(field) + ": " + what);
+  }
+};
+
+struct Kind {
+  std::string_view name;
+  // Checks the fields that this kind reads, and gives the text of those that decide what the
+  // samples are.
+  Result<std::string> (*settings)(const SetRequest& set);
+  // Finds the files; reads none of them.
+  Result<FileTable> (*scan)(const SetRequest& set, const ScanProgress& progress);
+  // Reads in the files what has to be known before the first sample. Done once per index.
+  Result<std::vector<uint64_t>> (*inspect)(const SetRequest& set, const FileTable& files);
+  // Opens; touches no file. The index may be one from disk: facts that make no sense are kCorrupt.
+  Result<std::unique_ptr<Dataset>> (*open)(const SetRequest& set, Index index);
+};
+
+const Kind& kind_of(config::DatasetKind kind);
+
+const Kind& text_kind();
+const Kind& synthetic_kind();
+
+}  // namespace stoker::dataset

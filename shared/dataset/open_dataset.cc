@@ -1,0 +1,102 @@
+#include <cassert>
+#include <utility>
+
+#include "shared/base/file.h"
+#include "shared/base/log.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/index.h"
+#include "shared/dataset/kind.h"
+
+namespace stoker::dataset {
+namespace {
+
+// The name becomes a file's name.
+Result<std::string> index_path(const SetRequest& set, const std::string& index_dir) {
+  if (set.name.empty() || set.name.starts_with('.') || set.name.find('/') != std::string::npos) {
+    return Status(Code::kInvalidArgument,
+                  "data." + set.name +
+                      ": the name of a data set must not be empty, begin with '.' or hold '/'");
+  }
+  return join_path(index_dir, set.name + ".index");
+}
+
+std::string source_of(const SetRequest& set) {
+  return set.config.path + '\n' + set.config.labels + '\n' + set.config.glob;
+}
+
+// The facts of the cached index, where it was made of the same files. Whatever is wrong with a
+// cache, it is only a cache.
+bool take_cached(const std::string& path, const Index& wanted, Index& index) {
+  auto cached = load_index(path);
+  if (!cached) {
+    if (cached.status().code() == Code::kNotFound) return false;
+    log_warn("dataset index rebuilt", {{"path", path}, {"reason", cached.status().message()}});
+    return false;
+  }
+  if (cached->settings != wanted.settings || cached->source != wanted.source ||
+      cached->files != wanted.files) {
+    log_info("dataset index rebuilt",
+             {{"path", path}, {"reason", "the files or their settings have changed"}});
+    return false;
+  }
+  index = std::move(*cached);
+  return true;
+}
+
+}  // namespace
+
+const Kind& kind_of(config::DatasetKind kind) {
+  switch (kind) {
+    case config::DatasetKind::kText:
+      return text_kind();
+    case config::DatasetKind::kSynthetic:
+      return synthetic_kind();
+    default:
+      break;
+  }
+  return text_kind();
+}
+
+Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
+                                              const config::DatasetConfig& config,
+                                              const std::string& index_dir,
+                                              const ScanProgress& progress) {
+  const SetRequest set{.name = set_name, .config = config};
+  const Kind& kind = kind_of(config.kind);
+  STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
+  Index wanted;
+  STOKER_ASSIGN_OR_RETURN(wanted.settings, kind.settings(set));
+  wanted.source = source_of(set);
+  STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(set, progress));
+  Index index;
+  if (!take_cached(path, wanted, index)) {
+    STOKER_ASSIGN_OR_RETURN(wanted.facts, kind.inspect(set, wanted.files));
+    STOKER_RETURN_IF_ERROR(make_directories(real_files(), index_dir));
+    STOKER_RETURN_IF_ERROR(save_index(wanted, path));
+    index = std::move(wanted);
+  }
+  return kind.open(set, std::move(index));
+}
+
+Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
+                                              const config::DatasetConfig& config,
+                                              const std::string& index_dir,
+                                              const std::string& fingerprint) {
+  const SetRequest set{.name = set_name, .config = config};
+  const Kind& kind = kind_of(config.kind);
+  STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
+  STOKER_ASSIGN_OR_RETURN(const std::string settings, kind.settings(set));
+  STOKER_ASSIGN_OR_RETURN(Index index, load_index(path));
+  if (index.settings != settings || index.source != source_of(set)) {
+    return Status(Code::kMismatch, path + ": made for other settings of data." + set_name + " (" +
+                                       index.settings + ")");
+  }
+  const std::string found = index.fingerprint();
+  if (found != fingerprint) {
+    return Status(Code::kMismatch, path + ": fingerprint " + found + ", expected " + fingerprint +
+                                       ": the data set was indexed anew");
+  }
+  return kind.open(set, std::move(index));
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,185 @@
+#include "shared/dataset/scan.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "shared/base/file.h"
+#include "shared/base/log.h"
+
+namespace stoker::dataset {
+namespace {
+
+constexpr size_t kMaxDepth = 128;          // folders below folders
+constexpr uint64_t kProgressFiles = 4096;  // between two calls of progress
+
+FileStamp stamp_of(const struct stat& info) {
+  return {
+      .size = static_cast<uint64_t>(info.st_size),
+      .mtime_ns = static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec,
+      .inode = static_cast<uint64_t>(info.st_ino)};
+}
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const { ::closedir(directory); }
+};
+using Directory = std::unique_ptr<DIR, CloseDirectory>;
+
+class FolderWalk {
+ public:
+  FolderWalk(const std::string& root, const Glob& glob,
+             const std::function<void(uint64_t)>& progress)
+      : glob_(glob), progress_(progress) {
+    found_.files = FileTable(root);
+  }
+
+  Result<FolderScan> run() {
+    STOKER_RETURN_IF_ERROR(walk(""));
+    if (progress_) progress_(found_.files.size());
+    log_left_out();
+    return std::move(found_);
+  }
+
+ private:
+  struct Entry {
+    std::string name;
+    bool folder = false;
+    FileStamp stamp;
+  };
+  struct FolderId {
+    dev_t device = 0;
+    ino_t inode = 0;
+    bool operator==(const FolderId&) const = default;
+  };
+
+  std::string full_path(const std::string& relative) const {
+    return relative.empty() ? found_.files.root() : join_path(found_.files.root(), relative);
+  }
+
+  // Depth first, each folder's names in order. Only one directory is open at a time.
+  Status walk(const std::string& relative) {
+    std::vector<Entry> entries;
+    FolderId id;
+    STOKER_RETURN_IF_ERROR(list(relative, entries, id));
+    if (std::find(above_.begin(), above_.end(), id) != above_.end()) {
+      ++loops_;
+      return {};
+    }
+    if (above_.size() >= kMaxDepth) {
+      return Status(Code::kInvalidArgument, full_path(relative) + ": more than " +
+                                                std::to_string(kMaxDepth) + " folders deep");
+    }
+    above_.push_back(id);
+    std::sort(entries.begin(), entries.end(),
+              [](const Entry& a, const Entry& b) { return a.name < b.name; });
+    for (const Entry& entry : entries) {
+      const std::string path = relative.empty() ? entry.name : relative + '/' + entry.name;
+      if (entry.folder) {
+        STOKER_RETURN_IF_ERROR(walk_below(path));
+      } else {
+        found_.files.add(path, entry.stamp);
+        if (progress_ && found_.files.size() % kProgressFiles == 0) progress_(found_.files.size());
+      }
+    }
+    above_.pop_back();
+    return {};
+  }
+
+  Status walk_below(const std::string& path) {
+    const size_t files_before = found_.files.size();
+    const uint64_t loops_before = loops_;
+    STOKER_RETURN_IF_ERROR(walk(path));
+    if (above_.size() > 1 || loops_ != loops_before) return {};
+    found_.folders.push_back(path);
+    if (found_.files.size() == files_before) found_.barren.push_back(path);
+    return {};
+  }
+
+  Status list(const std::string& relative, std::vector<Entry>& entries, FolderId& id) {
+    const std::string path = full_path(relative);
+    Directory directory(::opendir(path.c_str()));
+    if (!directory) return Status::from_errno(errno, "open folder " + path);
+    const int fd = ::dirfd(directory.get());
+    struct stat info {};
+    if (::fstat(fd, &info) != 0) return Status::from_errno(errno, "stat " + path);
+    id = {.device = info.st_dev, .inode = info.st_ino};
+    for (errno = 0; const dirent* found = ::readdir(directory.get()); errno = 0) {
+      const std::string name = found->d_name;
+      if (name == "." || name == "..") continue;
+      STOKER_RETURN_IF_ERROR(look_at(fd, relative, name, entries));
+    }
+    if (errno != 0) return Status::from_errno(errno, "read folder " + path);
+    return {};
+  }
+
+  Status look_at(int fd, const std::string& relative, const std::string& name,
+                 std::vector<Entry>& entries) {
+    const std::string path = relative.empty() ? name : relative + '/' + name;
+    const bool wanted = glob_.matches(path);
+    if (!wanted && !glob_.may_match_below(path)) return {};  // spares the stat
+    struct stat info {};
+    if (::fstatat(fd, name.c_str(), &info, 0) != 0) {
+      if (errno == ELOOP) return ++loops_, Status();
+      if (errno == ENOENT) return ++dangling_, Status();  // a link to nothing, or removed just now
+      return Status::from_errno(errno, "stat " + full_path(path));
+    }
+    if (S_ISDIR(info.st_mode)) {
+      if (glob_.may_match_below(path))
+        entries.push_back({.name = name, .folder = true, .stamp = {}});
+      return {};
+    }
+    if (!wanted) return {};
+    if (!S_ISREG(info.st_mode)) return ++irregular_, Status();
+    if (::faccessat(fd, name.c_str(), R_OK, AT_EACCESS) != 0) {
+      return Status::from_errno(errno, "read " + full_path(path));
+    }
+    entries.push_back({.name = name, .folder = false, .stamp = stamp_of(info)});
+    return {};
+  }
+
+  void log_left_out() const {
+    if (loops_ + dangling_ + irregular_ == 0) return;
+    log_warn("dataset entries left out", {{"path", found_.files.root()},
+                                          {"link_loops", loops_},
+                                          {"dangling_links", dangling_},
+                                          {"not_regular_files", irregular_}});
+  }
+
+  const Glob& glob_;
+  const std::function<void(uint64_t)>& progress_;
+  FolderScan found_;
+  std::vector<FolderId> above_;  // from the root to the folder that is being walked
+  uint64_t loops_ = 0;
+  uint64_t dangling_ = 0;
+  uint64_t irregular_ = 0;
+};
+
+}  // namespace
+
+Result<FolderScan> scan_folder(const std::string& root, const Glob& glob,
+                               const std::function<void(uint64_t)>& progress) {
+  return FolderWalk(root, glob, progress).run();
+}
+
+Status scan_file(const std::string& path, FileTable& files) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return Status::from_errno(errno, path);
+  if (!S_ISREG(info.st_mode)) return Status(Code::kInvalidArgument, path + ": not a regular file");
+  if (::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0)
+    return Status::from_errno(errno, "read " + path);
+  files.add(path, stamp_of(info));
+  return {};
+}
+
+Result<bool> is_folder(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return Status::from_errno(errno, path);
+  return S_ISDIR(info.st_mode);
+}
+
+}  // namespace stoker::dataset

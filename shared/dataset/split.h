@@ -1,0 +1,31 @@
+// Split: the part [from, to) of a data set that one named set takes.
+//
+// Threads: values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "shared/base/status.h"
+#include "shared/dataset/kind.h"
+
+namespace stoker::dataset {
+
+struct Part {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t size() const { return end - begin; }
+};
+
+struct Split {
+  double from = 0.0;
+  double to = 1.0;
+
+  // kInvalidArgument unless 0 <= from < to <= 1.
+  static Result<Split> of(const SetRequest& set);
+  // Two sets that share a border ([0, 0.9] and [0.9, 1]) share neither a sample nor leave one out.
+  Part of_count(uint64_t count) const;
+  std::string to_text() const;  // "split=0:0.9"; equal splits give equal texts
+};
+
+}  // namespace stoker::dataset

@@ -1,0 +1,188 @@
+// Kind `synthetic`: samples that are computed, not read; for trials and tests without data.
+//
+// Every number is a pure function of (which number, sample), made of integer hashes and of sums and
+// products in a fixed order, so that the samples are the same bytes on every machine. No logarithm
+// or cosine: libm's differ in the last bit.
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "shared/dataset/kind.h"
+#include "shared/dataset/split.h"
+
+namespace stoker::dataset {
+namespace {
+
+constexpr uint64_t kSeed = 0x73746f6b65720001ull;  // changing it changes every synthetic data set
+constexpr int64_t kMaxElements = int64_t{1} << 28;
+enum class Stream : uint64_t { kMean = 1, kInput = 2, kTeacher = 3, kTargetNoise = 4 };
+
+constexpr uint64_t mix(uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
+  return value ^ (value >> 31);
+}
+
+uint64_t stream_key(Stream stream, uint64_t row) {
+  return mix(mix(kSeed + static_cast<uint64_t>(stream)) + (row + 1) * 0x9e3779b97f4a7c15ull);
+}
+
+// Nearly normal, mean 0, variance 1: the sum of four uniform 16-bit numbers, centred and scaled;
+// within 3.5.
+float nearly_normal(uint64_t key, uint64_t index) {
+  const uint64_t bits = mix(key + (index + 1) * 0xd1342543de82ef95ull);
+  const auto sum = static_cast<int32_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
+                                        (bits >> 32 & 0xffff) + (bits >> 48));
+  constexpr float kScale = 2.6429175e-05f;  // sqrt(3) / 65536
+  return static_cast<float>(sum - 131070) * kScale;
+}
+
+struct Shape {
+  uint64_t elements = 1;  // of the input
+  uint64_t targets = 0;   // 0: labels
+  uint64_t classes = 0;
+  float noise = 0;
+};
+
+class SyntheticDataset final : public Dataset {
+ public:
+  SyntheticDataset(std::string fingerprint, Part part, const Shape& shape,
+                   std::vector<TensorSpec> spec)
+      : fingerprint_(std::move(fingerprint)), part_(part), shape_(shape), spec_(std::move(spec)) {}
+
+  uint64_t size() const override { return part_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return shape_.classes; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  Origin origin(uint64_t sample) const override {
+    return {.file = "", .offset = part_.begin + sample};
+  }
+
+  Status read(uint64_t sample, const DrawKey&,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size() && outputs.size() == 2 && outputs[0].size() == spec_[0].bytes());
+    if (shape_.classes > 0) {
+      write_labelled(part_.begin + sample, outputs[0], outputs[1]);
+    } else {
+      write_regression(part_.begin + sample, outputs[0], outputs[1]);
+    }
+    return {};
+  }
+
+ private:
+  // A point around the mean of its class.
+  void write_labelled(uint64_t number, std::span<std::byte> input,
+                      std::span<std::byte> label) const {
+    const uint64_t of_class = number % shape_.classes;
+    const uint64_t mean = stream_key(Stream::kMean, of_class);
+    const uint64_t noise = stream_key(Stream::kInput, number);
+    for (uint64_t i = 0; i < shape_.elements; ++i) {
+      const float value = nearly_normal(mean, i) + shape_.noise * nearly_normal(noise, i);
+      std::memcpy(input.data() + i * sizeof value, &value, sizeof value);
+    }
+    const auto written = static_cast<int64_t>(of_class);
+    std::memcpy(label.data(), &written, sizeof written);
+  }
+
+  // A random point, and what a fixed linear teacher says of it, plus noise. The teacher's weights
+  // are scaled so that its answer has variance 1.
+  void write_regression(uint64_t number, std::span<std::byte> input,
+                        std::span<std::byte> target) const {
+    const uint64_t point = stream_key(Stream::kInput, number);
+    for (uint64_t i = 0; i < shape_.elements; ++i) {
+      const float value = nearly_normal(point, i);
+      std::memcpy(input.data() + i * sizeof value, &value, sizeof value);
+    }
+    const uint64_t noise = stream_key(Stream::kTargetNoise, number);
+    const double scale = 1.0 / std::sqrt(static_cast<double>(shape_.elements));
+    for (uint64_t t = 0; t < shape_.targets; ++t) {
+      const uint64_t teacher = stream_key(Stream::kTeacher, t);
+      double sum = 0;
+      for (uint64_t i = 0; i < shape_.elements; ++i)
+        sum += static_cast<double>(nearly_normal(teacher, i)) *
+               static_cast<double>(nearly_normal(point, i));
+      const float value = static_cast<float>(sum * scale) + shape_.noise * nearly_normal(noise, t);
+      std::memcpy(target.data() + t * sizeof value, &value, sizeof value);
+    }
+  }
+
+  const std::string fingerprint_;
+  const Part part_;
+  const Shape shape_;
+  const std::vector<TensorSpec> spec_;
+};
+
+Result<Shape> shape_of(const SetRequest& set) {
+  const auto& given = set.config;
+  Shape shape;
+  if (given.features.empty())
+    return set.wrong("features", "must give the shape of the input, such as [64]");
+  for (const int64_t extent : given.features) {
+    if (extent < 1 || extent > kMaxElements / static_cast<int64_t>(shape.elements)) {
+      return set.wrong("features", "must be positive, with a product of at most " +
+                                       std::to_string(kMaxElements));
+    }
+    shape.elements *= static_cast<uint64_t>(extent);
+  }
+  if (given.classes < 0) return set.wrong("classes", "must not be negative");
+  if (given.classes == 0 && (given.targets < 1 || given.targets > kMaxElements)) {
+    return set.wrong("targets", "must be between 1 and " + std::to_string(kMaxElements));
+  }
+  if (!(given.noise >= 0.0 && given.noise <= 1e6))
+    return set.wrong("noise", "must be between 0 and 1e6");
+  shape.classes = static_cast<uint64_t>(given.classes);
+  shape.targets = given.classes > 0 ? 0 : static_cast<uint64_t>(given.targets);
+  shape.noise = static_cast<float>(given.noise);
+  return shape;
+}
+
+Result<std::string> synthetic_settings(const SetRequest& set) {
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  STOKER_ASSIGN_OR_RETURN(const Shape shape, shape_of(set));
+  if (set.config.samples == 0) return set.wrong("samples", "must be at least 1");
+  std::string text =
+      "kind=synthetic " + split.to_text() + " samples=" + std::to_string(set.config.samples) +
+      " classes=" + std::to_string(shape.classes) + " targets=" + std::to_string(shape.targets) +
+      " noise=" + std::to_string(shape.noise) + " features=";
+  for (const int64_t extent : set.config.features) text += std::to_string(extent) + ',';
+  return text;
+}
+
+Result<FileTable> scan_nothing(const SetRequest&, const ScanProgress&) { return FileTable(); }
+
+Result<std::vector<uint64_t>> inspect_nothing(const SetRequest&, const FileTable&) {
+  return std::vector<uint64_t>();
+}
+
+Result<std::unique_ptr<Dataset>> open_synthetic(const SetRequest& set, Index index) {
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  STOKER_ASSIGN_OR_RETURN(const Shape shape, shape_of(set));
+  const Part part = split.of_count(set.config.samples);
+  if (part.size() == 0)
+    return set.wrong("split",
+                     "takes none of the " + std::to_string(set.config.samples) + " samples");
+  std::vector<TensorSpec> spec{
+      {.name = "input", .dtype = DType::kF32, .shape = set.config.features}};
+  if (shape.classes > 0) {
+    spec.push_back({.name = "label", .dtype = DType::kI64, .shape = {}});
+  } else {
+    spec.push_back(
+        {.name = "target", .dtype = DType::kF32, .shape = {static_cast<int64_t>(shape.targets)}});
+  }
+  return std::unique_ptr<Dataset>(
+      std::make_unique<SyntheticDataset>(index.fingerprint(), part, shape, std::move(spec)));
+}
+
+}  // namespace
+
+const Kind& synthetic_kind() {
+  static constexpr Kind kKind{.name = "synthetic",
+                              .settings = synthetic_settings,
+                              .scan = scan_nothing,
+                              .inspect = inspect_nothing,
+                              .open = open_synthetic};
+  return kKind;
+}
+
+}  // namespace stoker::dataset

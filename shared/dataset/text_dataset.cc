@@ -1,0 +1,84 @@
+// Kind `text`: bytes are the tokens. The bytes of all files, one file after the other, are one
+// stream.
+#include <cassert>
+#include <utility>
+
+#include "shared/dataset/byte_stream.h"
+#include "shared/dataset/kind.h"
+#include "shared/dataset/scan.h"
+#include "shared/dataset/source.h"
+#include "shared/dataset/split.h"
+
+namespace stoker::dataset {
+namespace {
+
+class TextDataset final : public Dataset {
+ public:
+  TextDataset(Index index, Part part, uint64_t context)
+      : fingerprint_(index.fingerprint()),
+        stream_(std::move(index.files)),
+        begin_(part.begin),
+        context_(context),
+        size_((part.size() - 1) / context),
+        spec_{
+            {.name = "tokens", .dtype = DType::kU8, .shape = {static_cast<int64_t>(context + 1)}}} {
+  }
+
+  uint64_t size() const override { return size_; }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return 256; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  Origin origin(uint64_t sample) const override {
+    return stream_.origin(begin_ + sample * context_);
+  }
+
+  Status read(uint64_t sample, const DrawKey&,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size_ && outputs.size() == 1 && outputs[0].size() == context_ + 1);
+    return stream_.read(begin_ + sample * context_, outputs[0]);
+  }
+
+ private:
+  const std::string fingerprint_;
+  const ByteStream stream_;
+  const uint64_t begin_;
+  const uint64_t context_;
+  const uint64_t size_;
+  const std::vector<TensorSpec> spec_;
+};
+
+Result<std::string> text_settings(const SetRequest& set) {
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  STOKER_RETURN_IF_ERROR(check_context(set));
+  return "kind=text " + split.to_text() + " context=" + std::to_string(set.config.context);
+}
+
+Result<FileTable> scan_text(const SetRequest& set, const ScanProgress& progress) {
+  return scan_source(set, set.config.glob, progress);
+}
+
+Result<std::vector<uint64_t>> inspect_text(const SetRequest&, const FileTable&) {
+  return std::vector<uint64_t>();
+}
+
+Result<std::unique_ptr<Dataset>> open_text(const SetRequest& set, Index index) {
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::length_of(index.files));
+  const Part part = split.of_count(length);
+  const auto context = static_cast<uint64_t>(set.config.context);
+  if (part.size() < context + 1) return too_short(set, part.size(), "bytes");
+  return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(std::move(index), part, context));
+}
+
+}  // namespace
+
+const Kind& text_kind() {
+  static constexpr Kind kKind{.name = "text",
+                              .settings = text_settings,
+                              .scan = scan_text,
+                              .inspect = inspect_text,
+                              .open = open_text};
+  return kKind;
+}
+
+}  // namespace stoker::dataset
