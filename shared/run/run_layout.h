@@ -1,0 +1,40 @@
+// RunLayout: the names of everything in a run directory. The one place that spells them;
+// docs/architecture.md lists them.
+//
+// Threads: immutable.
+#pragma once
+
+#include <string>
+
+namespace stoker::run {
+
+class RunLayout {
+ public:
+  explicit RunLayout(std::string run_dir) : root_(std::move(run_dir)) {}
+
+  const std::string& root() const { return root_; }
+  std::string lock_file() const { return at("LOCK"); }           // flock held by the live stokerd
+  std::string end_file() const { return at("END.json"); }        // absent while running
+  std::string config_file() const { return at("config.yaml"); }  // the resolved configuration
+  std::string control_socket() const { return at("control.sock"); }
+  std::string bad_samples_file() const { return at("bad_samples.jsonl"); }
+  std::string index() const { return at("index"); }  // of the data sets that the trainer reads
+  std::string checkpoints() const { return at("checkpoints"); }
+  std::string tb() const { return at("tb"); }  // TensorBoard event files
+  std::string logs() const { return at("logs"); }
+  std::string trainer_log() const { return at("logs/stokerd.log"); }
+  std::string evaluator_log() const { return at("logs/stoker-eval.log"); }
+  std::string metrics() const { return at("metrics"); }
+  std::string train_rows() const { return at("metrics/train.jsonl"); }
+  std::string eval_rows() const { return at("metrics/eval.jsonl"); }
+  std::string eval() const { return at("eval"); }  // the evaluator's; see evaluator/
+  std::string eval_lock_file() const { return at("eval/LOCK"); }
+  std::string ledger_file() const { return at("eval/ledger.jsonl"); }
+  std::string best_file() const { return at("eval/best.json"); }
+
+ private:
+  std::string at(const char* name) const { return root_ + "/" + name; }
+  std::string root_;
+};
+
+}  // namespace stoker::run
