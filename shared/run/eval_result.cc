@@ -1,0 +1,116 @@
+#include "shared/run/eval_result.h"
+
+#include <cmath>
+
+#include <boost/json.hpp>
+
+namespace stoker::run {
+namespace {
+
+namespace json = boost::json;
+
+json::value number_or_null(double value) {
+  if (std::isfinite(value)) return value;
+  return nullptr;  // JSON knows neither NaN nor infinity
+}
+
+// Boost.JSON's accessors throw; every call of them is inside one of the two parse functions, which
+// turn that into Status.
+double number_or_nan(const json::value& value) {
+  return value.is_null() ? std::nan("") : value.to_number<double>();
+}
+
+SetResult set_result_of(const json::key_value_pair& entry) {
+  SetResult set;
+  set.set = entry.key();
+  for (const auto& field : entry.value().as_object()) {
+    if (field.key() == "samples") {
+      set.samples = field.value().to_number<uint64_t>();
+    } else {
+      set.metrics.emplace_back(field.key(), number_or_nan(field.value()));
+    }
+  }
+  return set;
+}
+
+template <typename T, typename Read>
+Result<T> parse_object(std::string_view text, const std::string& path, Read&& read) {
+  boost::system::error_code error;
+  const json::value value = json::parse(json::string_view(text.data(), text.size()), error);
+  if (error) return Status(Code::kCorrupt, path + ": not JSON: " + error.message());
+  try {
+    return read(value.as_object());
+  } catch (const std::exception& wrong) {
+    return Status(Code::kCorrupt,
+                  path + ": a field is missing or has the wrong type: " + wrong.what());
+  }
+}
+
+}  // namespace
+
+std::string to_json(const EvalResult& result) {
+  json::object sets;
+  for (const SetResult& set : result.sets) {
+    json::object& fields = sets[set.set].emplace_object();
+    for (const auto& [name, value] : set.metrics) fields[name] = number_or_null(value);
+    fields["samples"] = set.samples;
+  }
+  const json::object root{{"step", result.step},
+                          {"manifest_sha256", result.manifest_sha256},
+                          {"sets", std::move(sets)},
+                          {"seconds", result.seconds},
+                          {"created", result.created}};
+  return json::serialize(root) + "\n";
+}
+
+Result<EvalResult> parse_eval_result(std::string_view text, const std::string& path) {
+  return parse_object<EvalResult>(text, path, [](const json::object& root) {
+    EvalResult result;
+    result.step = root.at("step").to_number<uint64_t>();
+    result.manifest_sha256 = root.at("manifest_sha256").as_string().c_str();
+    for (const auto& entry : root.at("sets").as_object())
+      result.sets.push_back(set_result_of(entry));
+    result.seconds = root.at("seconds").to_number<double>();
+    result.created = root.at("created").as_string().c_str();
+    return result;
+  });
+}
+
+std::string eval_result_path(const std::string& eval_dir, uint64_t step) {
+  char name[40];
+  std::snprintf(name, sizeof name, "step-%09llu.json", static_cast<unsigned long long>(step));
+  return join_path(eval_dir, name);
+}
+
+Status write_eval_result(FileSystem& files, const std::string& eval_dir, const EvalResult& result) {
+  return write_file_atomically(files, eval_result_path(eval_dir, result.step), to_json(result));
+}
+
+std::string to_json(const Best& best) {
+  const json::object root{{"set", best.set},
+                          {"metric", best.metric},
+                          {"value", number_or_null(best.value)},
+                          {"step", best.step},
+                          {"manifest_sha256", best.manifest_sha256}};
+  return json::serialize(root) + "\n";
+}
+
+Result<Best> parse_best(std::string_view text, const std::string& path) {
+  return parse_object<Best>(text, path, [](const json::object& root) {
+    Best best;
+    best.set = root.at("set").as_string().c_str();
+    best.metric = root.at("metric").as_string().c_str();
+    best.value = number_or_nan(root.at("value"));
+    best.step = root.at("step").to_number<uint64_t>();
+    best.manifest_sha256 = root.at("manifest_sha256").as_string().c_str();
+    return best;
+  });
+}
+
+Result<Best> read_best(const std::string& path) {
+  constexpr uint64_t kMaxBytes = 1 << 20;
+  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
+  return parse_best(text, path);
+}
+
+}  // namespace stoker::run

@@ -1,0 +1,58 @@
+#include "shared/run/eval_result.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+namespace stoker::run {
+namespace {
+
+EvalResult two_sets() {
+  EvalResult result;
+  result.step = 1200;
+  result.manifest_sha256 = "ab12";
+  result.sets = {{"valid", 64, {{"loss", 1.25}, {"accuracy", 0.5}}},
+                 {"far", 8, {{"loss", std::numeric_limits<double>::infinity()}}}};
+  result.seconds = 3.5;
+  result.created = "2026-01-31T12:00:00.000Z";
+  return result;
+}
+
+TEST(EvalResult, IsReadBackAsWrittenAndInfinityBecomesNull) {
+  const std::string json = to_json(two_sets());
+  EXPECT_NE(json.find("\"valid\":{\"loss\":1.25"), std::string::npos) << json;
+  const auto back = parse_eval_result(json, "step.json");
+  ASSERT_TRUE(back.ok()) << back.status().to_string();
+  EXPECT_EQ(back->step, 1200u);
+  EXPECT_EQ(back->manifest_sha256, "ab12");
+  ASSERT_EQ(back->sets.size(), 2u);
+  EXPECT_EQ(back->sets[0].samples, 64u);
+  EXPECT_EQ(back->sets[0].metrics[1].first, "accuracy");
+  EXPECT_DOUBLE_EQ(back->sets[0].metrics[0].second, 1.25);
+  EXPECT_TRUE(std::isnan(back->sets[1].metrics[0].second));
+}
+
+TEST(EvalResult, EveryPrefixIsRefusedAndNothingCrashes) {
+  const std::string json = to_json(two_sets());
+  for (size_t length = 0; length + 2 < json.size(); ++length) {
+    EXPECT_EQ(parse_eval_result(json.substr(0, length), "p").status().code(), Code::kCorrupt) << length;
+  }
+}
+
+TEST(EvalResult, TheFileIsNamedAfterTheStep) {
+  std::string directory = ::testing::TempDir() + "stoker-eval-XXXXXX";
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  ASSERT_TRUE(write_eval_result(real_files(), directory, two_sets()).ok());
+  EXPECT_TRUE(std::filesystem::exists(directory + "/step-000001200.json"));
+  EXPECT_EQ(read_best(directory + "/best.json").status().code(), Code::kNotFound);
+  const Best best{"valid", "loss", 1.25, 1200, "ab12"};
+  ASSERT_TRUE(write_file_atomically(real_files(), directory + "/best.json", to_json(best)).ok());
+  EXPECT_EQ(read_best(directory + "/best.json")->step, 1200u);
+  std::filesystem::remove_all(directory);
+}
+
+}  // namespace
+}  // namespace stoker::run
