@@ -1,0 +1,46 @@
+#include "shared/image/decoder.h"
+
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <string>
+
+#include "shared/image/jpeg_reader.h"
+#include "shared/image/png_reader.h"
+
+namespace stoker::image {
+namespace {
+
+constexpr std::array<uint8_t, 3> kJpegMagic{0xff, 0xd8, 0xff};
+constexpr std::array<uint8_t, 8> kPngMagic{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+
+template <size_t kSize>
+bool begins_with(std::span<const std::byte> file, const std::array<uint8_t, kSize>& magic) {
+  return file.size() >= kSize && std::memcmp(file.data(), magic.data(), kSize) == 0;
+}
+
+}  // namespace
+
+Format format_of(std::span<const std::byte> file) {
+  if (begins_with(file, kJpegMagic)) return Format::kJpeg;
+  if (begins_with(file, kPngMagic)) return Format::kPng;
+  return Format::kUnknown;
+}
+
+Status Decoder::decode(std::span<const std::byte> file, const PictureShape& shape,
+                       std::span<std::byte> planes) {
+  assert(shape.height >= 1 && shape.width >= 1 && planes.size() == shape.bytes());
+  const RowTarget target{.shape = shape, .planes = planes, .resizer = resizer_, .pixels = pixels_};
+  switch (format_of(file)) {
+    case Format::kJpeg:
+      return read_jpeg(file, limits_, target);
+    case Format::kPng:
+      return read_png(file, limits_, target);
+    case Format::kUnknown:
+      break;
+  }
+  if (file.empty()) return Status(Code::kCorrupt, "the file is empty");
+  return Status(Code::kCorrupt, "neither a JPEG nor a PNG (by its first bytes)");
+}
+
+}  // namespace stoker::image

@@ -1,0 +1,34 @@
+// PictureShape, Limits, Format: the words of the decoders.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace stoker::image {
+
+// What a picture is turned into: planes of `height` rows of `width` bytes, red green blue or one of
+// grey.
+struct PictureShape {
+  uint32_t channels = 3;  // 3 or 1
+  uint32_t height = 0;
+  uint32_t width = 0;
+
+  size_t bytes() const { return size_t{channels} * height * width; }
+};
+
+// What is refused, before anything is allocated for it.
+struct Limits {
+  uint64_t pixels = 100'000'000;
+  uint32_t side = 65'535;  // pixels; more would be a way to make tables large
+  int scans = 100;         // of a progressive JPEG: each costs a pass over the whole picture
+  uint64_t memory_bytes = uint64_t{1} << 30;  // that the decoder may take for one picture
+};
+
+enum class Format { kUnknown, kJpeg, kPng };
+
+// By the first bytes, whatever the file's name says.
+Format format_of(std::span<const std::byte> file);
+inline constexpr size_t kFormatBytes = 8;  // that format_of() looks at
+
+}  // namespace stoker::image

@@ -1,0 +1,109 @@
+#include "shared/image/png_reader.h"
+
+#include <spng.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace stoker::image {
+namespace {
+
+constexpr size_t kMaxChunkBytes = size_t{64}
+                                  << 20;  // of what is not picture data: texts, colour profiles
+// Deflate packs at most 1032 bytes into one: a file with less than that cannot hold the picture
+// that it claims.
+constexpr uint64_t kMostPacked = 1040;
+
+struct FreeContext {
+  void operator()(spng_ctx* context) const { spng_ctx_free(context); }
+};
+using Context = std::unique_ptr<spng_ctx, FreeContext>;
+
+Status png_error(int error) {
+  const Code code = error == SPNG_EMEM ? Code::kOutOfMemory : Code::kCorrupt;
+  return Status(code, std::string("PNG: ") + spng_strerror(error));
+}
+
+uint32_t samples_of(uint8_t color_type) {
+  switch (color_type) {
+    case SPNG_COLOR_TYPE_TRUECOLOR:
+      return 3;
+    case SPNG_COLOR_TYPE_GRAYSCALE_ALPHA:
+      return 2;
+    case SPNG_COLOR_TYPE_TRUECOLOR_ALPHA:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
+// Before anything is allocated: the size, and whether the file is long enough for it.
+Status check_header(const spng_ihdr& header, size_t file_bytes, const Limits& limits) {
+  STOKER_RETURN_IF_ERROR(check_size(header.height, header.width, limits).with_context("PNG"));
+  const uint64_t pixels = uint64_t{header.height} * header.width;
+  const uint64_t packed_bits = pixels * samples_of(header.color_type) * header.bit_depth;
+  if (packed_bits / 8 / kMostPacked > file_bytes) {
+    return Status(Code::kCorrupt, "PNG: " + std::to_string(file_bytes) + " bytes cannot hold the " +
+                                      std::to_string(header.width) + "x" +
+                                      std::to_string(header.height) +
+                                      " pixels that the header claims");
+  }
+  if (pixels * 3 > limits.memory_bytes && header.interlace_method != 0) {
+    return Status(Code::kCorrupt, "PNG: interlaced, and needs more than " +
+                                      std::to_string(limits.memory_bytes) +
+                                      " bytes of memory to decode");
+  }
+  return {};
+}
+
+void push_row(uint8_t* row, uint32_t width, const RowTarget& target) {
+  if (target.shape.channels == 1) rgb_to_grey(row, width);
+  target.resizer.push(row);
+}
+
+Status read_row_by_row(spng_ctx* context, const spng_ihdr& header, const RowTarget& target) {
+  const size_t row_bytes = size_t{header.width} * 3;
+  target.pixels.resize(std::max(row_bytes, target.pixels.size()));
+  if (const int error =
+          spng_decode_image(context, nullptr, 0, SPNG_FMT_RGB8, SPNG_DECODE_PROGRESSIVE))
+    return png_error(error);
+  for (uint32_t y = 0; y < header.height; ++y) {
+    const int error = spng_decode_row(context, target.pixels.data(), row_bytes);
+    // The last row comes with SPNG_EOI.
+    if (error != 0 && !(error == SPNG_EOI && y + 1 == header.height)) return png_error(error);
+    push_row(target.pixels.data(), header.width, target);
+  }
+  return {};
+}
+
+// Interlaced: every pass crosses the whole picture, so the whole picture is needed.
+Status read_at_once(spng_ctx* context, const spng_ihdr& header, const RowTarget& target) {
+  const size_t row_bytes = size_t{header.width} * 3;
+  std::vector<uint8_t> whole(row_bytes * header.height);
+  if (const int error = spng_decode_image(context, whole.data(), whole.size(), SPNG_FMT_RGB8, 0))
+    return png_error(error);
+  for (uint32_t y = 0; y < header.height; ++y)
+    push_row(whole.data() + y * row_bytes, header.width, target);
+  return {};
+}
+
+}  // namespace
+
+Status read_png(std::span<const std::byte> file, const Limits& limits, const RowTarget& target) {
+  const Context context(spng_ctx_new(0));
+  if (!context) return png_error(SPNG_EMEM);
+  if (const int error = spng_set_chunk_limits(context.get(), kMaxChunkBytes, kMaxChunkBytes))
+    return png_error(error);
+  if (const int error = spng_set_png_buffer(context.get(), file.data(), file.size()))
+    return png_error(error);
+  spng_ihdr header{};
+  if (const int error = spng_get_ihdr(context.get(), &header)) return png_error(error);
+  STOKER_RETURN_IF_ERROR(check_header(header, file.size(), limits));
+  target.resizer.begin(header.height, header.width, target.shape, target.planes);
+  return header.interlace_method == 0 ? read_row_by_row(context.get(), header, target)
+                                      : read_at_once(context.get(), header, target);
+}
+
+}  // namespace stoker::image

@@ -1,0 +1,17 @@
+// read_png: decodes a PNG with libspng.
+//
+// Errors: kCorrupt with the library's reason (checksums are checked); kOutOfMemory.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "shared/base/status.h"
+#include "shared/image/picture.h"
+#include "shared/image/row_target.h"
+
+namespace stoker::image {
+
+Status read_png(std::span<const std::byte> file, const Limits& limits, const RowTarget& target);
+
+}  // namespace stoker::image

@@ -1,0 +1,75 @@
+#include "shared/image/row_resizer.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace stoker::image {
+namespace {
+
+template <int kChannels>
+void resize_across(const AxisKernel& kernel, const uint8_t* row, uint8_t* out) {
+  for (uint32_t x = 0; x < kernel.outputs(); ++x) {
+    const AxisKernel::Window& window = kernel.window(x);
+    const int32_t* weights = kernel.weights(window);
+    const uint8_t* pixel = row + size_t{window.first} * kChannels;
+    int32_t sums[kChannels];
+    std::fill_n(sums, kChannels, AxisKernel::kHalf);
+    for (uint32_t i = 0; i < window.count; ++i, pixel += kChannels)
+      for (int c = 0; c < kChannels; ++c) sums[c] += weights[i] * pixel[c];
+    for (int c = 0; c < kChannels; ++c) *out++ = AxisKernel::to_byte(sums[c]);
+  }
+}
+
+}  // namespace
+
+void RowResizer::begin(uint32_t height, uint32_t width, const PictureShape& shape,
+                       std::span<std::byte> planes) {
+  assert((shape.channels == 1 || shape.channels == 3) && planes.size() == shape.bytes());
+  shape_ = shape;
+  planes_ = planes;
+  across_.prepare(width, shape.width);
+  down_.prepare(height, shape.height);
+  row_values_ = size_t{shape.width} * shape.channels;
+  ring_ = down_.overlap();
+  next_row_ = started_ = finished_ = 0;
+  narrow_.resize(row_values_);
+  sums_.resize(ring_ * row_values_);
+}
+
+void RowResizer::push(const uint8_t* row) {
+  if (shape_.channels == 3) {
+    resize_across<3>(across_, row, narrow_.data());
+  } else {
+    resize_across<1>(across_, row, narrow_.data());
+  }
+  add_to_output_rows();
+  ++next_row_;
+}
+
+void RowResizer::add_to_output_rows() {
+  while (started_ < down_.outputs() && down_.window(started_).first <= next_row_) {
+    std::fill_n(sums_of(started_), row_values_, AxisKernel::kHalf);
+    ++started_;
+  }
+  for (uint32_t y = finished_; y < started_; ++y) {
+    const AxisKernel::Window& window = down_.window(y);
+    const int32_t weight = down_.weights(window)[next_row_ - window.first];
+    int32_t* sums = sums_of(y);
+    const uint8_t* values = narrow_.data();
+    for (size_t i = 0; i < row_values_; ++i) sums[i] += weight * values[i];
+  }
+  while (finished_ < started_ && down_.window(finished_).end() == next_row_ + 1)
+    write_output_row(finished_++);
+}
+
+void RowResizer::write_output_row(uint32_t y) {
+  const int32_t* sums = sums_of(y);
+  const size_t plane = size_t{shape_.height} * shape_.width;
+  auto* out = reinterpret_cast<uint8_t*>(planes_.data()) + size_t{y} * shape_.width;
+  const uint32_t channels = shape_.channels;
+  for (uint32_t c = 0; c < channels; ++c, out += plane)
+    for (uint32_t x = 0; x < shape_.width; ++x)
+      out[x] = AxisKernel::to_byte(sums[size_t{x} * channels + c]);
+}
+
+}  // namespace stoker::image
