@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Configures and builds one preset, with ccache; quiet unless it fails. Run scripts/deps.sh first.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  cat <<'HELP'
+Usage: scripts/build.sh [PRESET [TARGET…]]
+
+PRESET is one of release (default), dev, asan, tsan, tidy. Without a TARGET everything is built.
+Compiled objects are cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/ccache; STOKER_JOBS sets how many
+compilers run at once (default: as many as cores and memory allow).
+HELP
+  exit 0
+fi
+preset=${1:-release}
+shift || true
+cd "$root"
+
+export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache}
+export CCACHE_BASEDIR=$root                                     # a clone elsewhere hits the same entries
+export CCACHE_NOHASHDIR=1                                       # debug information names no folder: -ffile-prefix-map
+export CCACHE_SLOPPINESS=include_file_mtime,include_file_ctime  # content is compared; a fresh clone has new times
+export CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-3G}
+if [[ -z ${STOKER_COMPILER_LAUNCHER+set} ]] && command -v ccache >/dev/null; then
+  export STOKER_COMPILER_LAUNCHER=ccache
+fi
+
+# One compiler for each core, but a file that includes LibTorch takes about 1.5 GB.
+jobs_that_fit() {
+  local cores available limit used
+  cores=$(nproc)
+  available=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)
+  if limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null) && [[ $limit =~ ^[0-9]+$ ]]; then
+    used=$(cat /sys/fs/cgroup/memory.current)
+    if (((limit - used) / 1024 < available)); then available=$(((limit - used) / 1024)); fi
+  fi
+  local fit=$((available / 1536 / 1024))
+  if ((fit < 1)); then fit=1; fi
+  echo $((fit < cores ? fit : cores))
+}
+jobs=${STOKER_JOBS:-$(jobs_that_fit)}
+
+step "Configure preset $preset" "configure-$preset" cmake --preset "$preset"
+if (($#)); then targets=(--target "$@"); else targets=(); fi
+step "Build preset $preset ($jobs at a time)" "build-$preset" \
+  cmake --build --preset "$preset" -j "$jobs" "${targets[@]}"

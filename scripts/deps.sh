@@ -1,0 +1,203 @@
+#!/usr/bin/env bash
+# Installs what stoker is built from, and only what is missing. Safe to run again at any time.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+
+usage() {
+  cat <<'HELP'
+Usage: scripts/deps.sh [--cuda | --cuda-link] [--no-torch] [--python] [--check]
+
+Debian packages (with apt-get, as root or through sudo), then LibTorch into .deps/libtorch.
+
+  --cuda       LibTorch's CUDA part as well, with all of NVIDIA's libraries (about 2 GB more to
+               download); taken by itself where a GPU is found
+  --cuda-link  only what the CUDA module is compiled and linked against; nothing more to download
+  --no-torch   no LibTorch: enough for the presets asan and tsan
+  --python     also .deps/venv with the Python packages of the tests
+  --check      also the tools of scripts/check.sh
+
+Downloads are kept in ${XDG_CACHE_HOME:-~/.cache}/stoker/wheels, so that another clone takes them
+from there. Every wheel is checked against the SHA-256 in scripts/libtorch-*.txt before use.
+Without a network: put the wheels into a folder and name it in PIP_FIND_LINKS.
+To use another LibTorch (2.6 or later): deps.sh --no-torch, and set LIBTORCH_DIR for the build.
+HELP
+}
+
+packages=(
+  g++ cmake ninja-build ccache pkg-config
+  libboost-json1.81-dev libyaml-cpp-dev libspdlog-dev libcli11-dev libssl-dev
+  libjpeg62-turbo-dev libspng-dev zlib1g-dev
+  libgmock-dev libbenchmark-dev
+)
+torch=cpu
+python=no
+while (($#)); do
+  case $1 in
+    --cuda) torch=cuda ;;
+    --cuda-link) torch=cuda-link ;;
+    --no-torch) torch=no ;;
+    --python) python=yes ;;
+    --check) packages+=(clang-format shellcheck) ;;
+    -h | --help) usage && exit 0 ;;
+    *) usage >&2 && exit 64 ;;
+  esac
+  shift
+done
+if [[ $torch == cpu || $torch == cuda-link ]] && { [[ -e /dev/nvidiactl ]] || nvidia-smi -L >/dev/null 2>&1; }; then
+  torch=cuda
+fi
+
+# ---- Debian packages
+
+is_installed() { [[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
+
+install_packages() {
+  local missing=() package as_root=()
+  command -v dpkg-query >/dev/null || die "this is not Debian; install what matches: ${packages[*]}"
+  [[ $torch == no ]] || packages+=(unzip ca-certificates)
+  # A Python that is not Debian's is as good, if it has what is used here.
+  if [[ $torch != no ]] && ! python3 -m pip --version >/dev/null 2>&1; then packages+=(python3-pip); fi
+  if [[ $python == yes ]] && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
+  for package in "${packages[@]}"; do
+    is_installed "$package" || missing+=("$package")
+  done
+  if ((${#missing[@]} == 0)); then
+    say "Debian packages: all ${#packages[@]} are there"
+    return
+  fi
+  local install=(apt-get install -y --no-install-recommends "${missing[@]}")
+  if ((EUID != 0)); then
+    if ! command -v sudo >/dev/null || { [[ ! -t 0 ]] && ! sudo -n true 2>/dev/null; }; then
+      die "packages are missing and this is neither root nor sudo; run: apt-get update && ${install[*]}"
+    fi
+    sudo true
+    as_root=(sudo)
+  fi
+  as_root+=(env DEBIAN_FRONTEND=noninteractive)
+  step "Read Debian's package lists" apt-update "${as_root[@]}" apt-get update
+  step "Install ${#missing[@]} Debian packages" apt-install "${as_root[@]}" "${install[@]}"
+}
+
+# ---- LibTorch
+
+wheels=$cache/wheels
+libtorch=$root/.deps/libtorch
+
+# "name==version sha256" of every wheel that the requirement files pin.
+pins() { sed -e '/^#/d' -e 's/ *\\$//' "$@" | paste -d ' ' - - | sed -E 's/ +--hash=sha256:/ /'; }
+
+# Prints the cached wheel with this SHA-256; fails when there is none. The index is made once, by hashing.
+wheel_of() { awk -v sha="$1" '$1 == sha { print $2; found = 1; exit } END { exit !found }' "$work/wheels.sha256"; }
+index_wheels() { find "$wheels" -maxdepth 1 -name '*.whl' -exec sha256sum {} + >"$work/wheels.sha256"; }
+
+fetch_wheels() {
+  local name sha platform platforms=()
+  mkdir -p "$wheels"
+  index_wheels
+  : >"$work/missing.txt"
+  while read -r name sha; do
+    wheel_of "$sha" >/dev/null || printf '%s --hash=sha256:%s\n' "$name" "$sha" >>"$work/missing.txt"
+  done < <(pins "$@")
+  [[ -s $work/missing.txt ]] || return 0
+  for platform in manylinux_2_{28,27,26,25,24,23,22,21,20,19,18,17,12,5} manylinux2014 manylinux2010 manylinux1; do
+    platforms+=(--platform "${platform}_x86_64")
+  done
+  # Into a folder of its own first, so that an interrupted download is never taken for a wheel.
+  python3 -m pip download --require-hashes --no-deps --only-binary=:all: --no-cache-dir --progress-bar off \
+    --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none "${platforms[@]}" \
+    -d "$work/download" -r "$work/missing.txt"
+  mv "$work"/download/*.whl "$wheels/"
+  index_wheels
+}
+
+# Python's own parts are left out: the tree is for compilers and linkers.
+unpack_cpu() {
+  unzip -q -o "$1" 'torch/include/*' 'torch/lib/*.so*' 'torch/share/cmake/*' 'torch/version.py' '*.dist-info/METADATA' \
+    '*.dist-info/licenses/*' -x 'torch/lib/*cuda*' 'torch/lib/libcaffe2_nvrtc.so' 'torch/lib/libtorch.so' \
+    'torch/lib/libtorch_python.so' 'torch/lib/libtorch_nvshmem.so' 'torch/lib/libshm.so' -d "$2"
+}
+unpack_cuda_link() {
+  unzip -q -o "$1" 'torch/lib/*cuda*.so' 'torch/lib/libcaffe2_nvrtc.so' 'torch/lib/libtorch_nvshmem.so' \
+    'torch/lib/libtorch.so' -d "$2"
+}
+unpack_nvidia() { unzip -q -o "$1" 'nvidia/*' '*.dist-info/METADATA' '*.dist-info/licenses/*' -d "$2"; }
+
+# Builds the whole tree beside the old one and swaps them by renaming; parts that stay are hard links to the old.
+unpack_libtorch() {
+  local new=$libtorch.new part name sha
+  rm -rf "$new"
+  mkdir -p "$new"
+  if has_part cpu; then cp -al "$libtorch/." "$new/"; fi
+  for part in "${parts[@]}"; do
+    if has_part "$part" && [[ -e $new/.$part ]]; then continue; fi
+    while read -r name sha; do
+      case $part:$name in
+        cpu:torch==*) unpack_cpu "$(wheel_of "$sha")" "$new" ;;
+        cuda-link:torch==*) unpack_cuda_link "$(wheel_of "$sha")" "$new" ;;
+        cuda-link:*) ;;
+        *) unpack_nvidia "$(wheel_of "$sha")" "$new" ;;
+      esac
+    done < <(pins "$(pin_file "$part")")
+    rm -f "$new/.$part"
+    stamp_of "$part" >"$new/.$part"
+  done
+  rm -rf "$libtorch.old"
+  if [[ -e $libtorch ]]; then mv "$libtorch" "$libtorch.old"; fi
+  mv "$new" "$libtorch"
+  rm -rf "$libtorch.old"
+}
+
+# What a part is unpacked from; another pin makes another stamp.
+pin_file() { if [[ $1 == cuda ]]; then echo "$root/scripts/libtorch-cuda.txt"; else echo "$root/scripts/libtorch-cpu.txt"; fi; }
+stamp_of() { sha256sum <"$(pin_file "$1")"; }
+has_part() { [[ $(stamp_of "$1") == "$(cat "$libtorch/.$1" 2>/dev/null)" ]]; }
+has_all_parts() {
+  local part
+  for part in "${parts[@]}"; do has_part "$part" || return 1; done
+}
+
+install_libtorch() {
+  local parts=(cpu) files=("$root/scripts/libtorch-cpu.txt")
+  if [[ $torch != cpu ]]; then parts+=(cuda-link); fi
+  if [[ $torch == cuda ]]; then
+    parts+=(cuda)
+    files+=("$root/scripts/libtorch-cuda.txt")
+  fi
+  mkdir -p "$root/.deps"
+  # One at a time: another run of this script waits here, and then finds everything done.
+  exec 9>"$root/.deps/.lock"
+  flock 9
+  if has_all_parts; then
+    say "LibTorch ($torch): is there"
+    return
+  fi
+  [[ $(uname -m) == x86_64 ]] || die "the pinned LibTorch is for x86_64; set LIBTORCH_DIR to another one"
+  work=$(mktemp -d "$root/.deps/.work.XXXXXX")
+  trap 'rm -rf "$work" "$libtorch.new"' EXIT
+  step "Fetch LibTorch ($torch) or take it from the cache" libtorch-fetch fetch_wheels "${files[@]}"
+  step "Unpack LibTorch into .deps/libtorch" libtorch-unpack unpack_libtorch
+}
+
+# ---- Python packages of the tests
+
+make_venv() {
+  local venv=$root/.deps/venv
+  rm -rf "$venv"
+  python3 -m venv "$venv"
+  "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off --only-binary=:all: --no-deps \
+    -r "$root/scripts/requirements-test.txt"
+  sha256sum <"$root/scripts/requirements-test.txt" >"$venv/.stamp"
+}
+
+install_python() {
+  if [[ $(sha256sum <"$root/scripts/requirements-test.txt") == "$(cat "$root/.deps/venv/.stamp" 2>/dev/null)" ]]; then
+    say "Python packages of the tests: are there"
+    return
+  fi
+  mkdir -p "$root/.deps"
+  step "Install the tests' Python packages into .deps/venv" python-venv make_venv
+}
+
+install_packages
+if [[ $torch != no ]]; then install_libtorch; fi
+if [[ $python == yes ]]; then install_python; fi

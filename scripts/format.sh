@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Applies .clang-format to every C++ file of the repository. With arguments: to those files only.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+cd "$root"
+if (($#)); then
+  clang-format -i "$@"
+else
+  git ls-files -z '*.h' '*.cc' | xargs -0 -r clang-format -i
+fi

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds the release preset and runs all of its tests.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  cat <<'HELP'
+Usage: scripts/test.sh [CTEST-ARGUMENT…]
+
+Everything from nothing: packages, LibTorch, release build, tests. Run again, it does only what has
+changed. Arguments go to ctest: scripts/test.sh -R ShmRing, scripts/test.sh -L system.
+The results stand in build/release/test-results.xml (JUnit).
+HELP
+  exit 0
+fi
+cd "$root"
+began=$(now)
+
+"$root/scripts/deps.sh" --cuda-link --python --check
+export STOKER_PYTHON=${STOKER_PYTHON:-$root/.deps/venv/bin/python}
+"$root/scripts/build.sh" release
+
+results=$root/build/release/test-results.xml
+rm -f "$results"
+step "Run the tests" test-release ctest --preset release --output-junit "$results" "$@"
+tail -n 30 "$logs/test-release.log" | grep -E 'tests passed|The following tests did not run|\(Skipped\)|\(Not Run\)|\(Disabled\)' || true
+say "All of it took $(seconds_since "$began")"
