@@ -51,6 +51,13 @@ struct Kind {
 const Kind& kind_of(config::DatasetKind kind);
 
 const Kind& text_kind();
+const Kind& tokens_kind();
+const Kind& images_kind();
+const Kind& idx_kind();
+const Kind& cifar_kind();
 const Kind& synthetic_kind();
+
+// Kinds whose files say all by their names and sizes.
+Result<std::vector<uint64_t>> no_facts(const SetRequest& set, const FileTable& files);
 
 }  // namespace stoker::dataset

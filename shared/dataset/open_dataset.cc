@@ -49,12 +49,33 @@ const Kind& kind_of(config::DatasetKind kind) {
   switch (kind) {
     case config::DatasetKind::kText:
       return text_kind();
+    case config::DatasetKind::kTokens:
+      return tokens_kind();
+    case config::DatasetKind::kImages:
+      return images_kind();
+    case config::DatasetKind::kIdx:
+      return idx_kind();
+    case config::DatasetKind::kCifar:
+      return cifar_kind();
     case config::DatasetKind::kSynthetic:
       return synthetic_kind();
-    default:
-      break;
   }
+  assert(false && "a DatasetKind without a Kind");
   return text_kind();
+}
+
+std::string supported_kinds() {
+  std::string names;
+  for (const Kind* kind : {&text_kind(), &tokens_kind(), &images_kind(), &idx_kind(), &cifar_kind(),
+                           &synthetic_kind()}) {
+    if (!names.empty()) names += ' ';
+    names += kind->name;
+  }
+  return names;
+}
+
+Result<std::vector<uint64_t>> no_facts(const SetRequest&, const FileTable&) {
+  return std::vector<uint64_t>();
 }
 
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,

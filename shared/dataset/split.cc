@@ -14,12 +14,6 @@ uint64_t border(double fraction, uint64_t count) {
   return std::min(count, static_cast<uint64_t>(std::floor(position)));
 }
 
-std::string exact(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  return text;
-}
-
 }  // namespace
 
 Result<Split> Split::of(const SetRequest& set) {
@@ -34,6 +28,20 @@ Part Split::of_count(uint64_t count) const {
   return {.begin = border(from, count), .end = border(to, count)};
 }
 
-std::string Split::to_text() const { return "split=" + exact(from) + ':' + exact(to); }
+std::string Split::to_text() const { return "split=" + exact_text(from) + ':' + exact_text(to); }
+
+Result<Part> part_of_samples(const SetRequest& set, uint64_t samples) {
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  const Part part = split.of_count(samples);
+  if (part.size() == 0)
+    return set.wrong("split", "takes none of the " + std::to_string(samples) + " samples");
+  return part;
+}
+
+std::string exact_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return text;
+}
 
 }  // namespace stoker::dataset

@@ -28,4 +28,10 @@ struct Split {
   std::string to_text() const;  // "split=0:0.9"; equal splits give equal texts
 };
 
+// The part of `samples` samples that the set takes: at least one, or kInvalidArgument.
+Result<Part> part_of_samples(const SetRequest& set, uint64_t samples);
+
+// Shortest is not the point: equal numbers give equal texts, different ones different texts.
+std::string exact_text(double value);
+
 }  // namespace stoker::dataset

@@ -144,24 +144,16 @@ Result<std::string> synthetic_settings(const SetRequest& set) {
   std::string text =
       "kind=synthetic " + split.to_text() + " samples=" + std::to_string(set.config.samples) +
       " classes=" + std::to_string(shape.classes) + " targets=" + std::to_string(shape.targets) +
-      " noise=" + std::to_string(shape.noise) + " features=";
+      " noise=" + exact_text(set.config.noise) + " features=";
   for (const int64_t extent : set.config.features) text += std::to_string(extent) + ',';
   return text;
 }
 
 Result<FileTable> scan_nothing(const SetRequest&, const ScanProgress&) { return FileTable(); }
 
-Result<std::vector<uint64_t>> inspect_nothing(const SetRequest&, const FileTable&) {
-  return std::vector<uint64_t>();
-}
-
 Result<std::unique_ptr<Dataset>> open_synthetic(const SetRequest& set, Index index) {
-  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_ASSIGN_OR_RETURN(const Shape shape, shape_of(set));
-  const Part part = split.of_count(set.config.samples);
-  if (part.size() == 0)
-    return set.wrong("split",
-                     "takes none of the " + std::to_string(set.config.samples) + " samples");
+  STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, set.config.samples));
   std::vector<TensorSpec> spec{
       {.name = "input", .dtype = DType::kF32, .shape = set.config.features}};
   if (shape.classes > 0) {
@@ -180,7 +172,7 @@ const Kind& synthetic_kind() {
   static constexpr Kind kKind{.name = "synthetic",
                               .settings = synthetic_settings,
                               .scan = scan_nothing,
-                              .inspect = inspect_nothing,
+                              .inspect = no_facts,
                               .open = open_synthetic};
   return kKind;
 }

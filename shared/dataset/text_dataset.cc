@@ -57,10 +57,6 @@ Result<FileTable> scan_text(const SetRequest& set, const ScanProgress& progress)
   return scan_source(set, set.config.glob, progress);
 }
 
-Result<std::vector<uint64_t>> inspect_text(const SetRequest&, const FileTable&) {
-  return std::vector<uint64_t>();
-}
-
 Result<std::unique_ptr<Dataset>> open_text(const SetRequest& set, Index index) {
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::length_of(index.files));
@@ -76,7 +72,7 @@ const Kind& text_kind() {
   static constexpr Kind kKind{.name = "text",
                               .settings = text_settings,
                               .scan = scan_text,
-                              .inspect = inspect_text,
+                              .inspect = no_facts,
                               .open = open_text};
   return kKind;
 }

@@ -1,0 +1,121 @@
+// Kind `cifar`: the binary files of CIFAR-10 and CIFAR-100.
+//
+// A record is one label byte (CIFAR-100: coarse, then fine) and 3072 bytes: 32x32 red, then green,
+// then blue.
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "shared/dataset/byte_stream.h"
+#include "shared/dataset/kind.h"
+#include "shared/dataset/source.h"
+#include "shared/dataset/split.h"
+
+namespace stoker::dataset {
+namespace {
+
+constexpr uint64_t kPixels = 3 * 32 * 32;
+constexpr size_t kMaxLabelBytes = 2;
+
+// The last label byte is the one that counts: 10 classes have no other.
+uint64_t label_bytes(uint64_t classes) { return classes == 10 ? 1 : 2; }
+
+class CifarDataset final : public Dataset {
+ public:
+  CifarDataset(Index index, Part part, uint64_t classes)
+      : fingerprint_(index.fingerprint()),
+        stream_(std::move(index.files)),
+        part_(part),
+        classes_(classes),
+        spec_{{.name = "input", .dtype = DType::kU8, .shape = {3, 32, 32}},
+              {.name = "label", .dtype = DType::kI64, .shape = {}}} {}
+
+  uint64_t size() const override { return part_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return classes_; }
+  std::vector<std::string> class_names() const override {
+    if (classes_ != 10) return {};
+    return {"airplane", "automobile", "bird",  "cat",  "deer",
+            "dog",      "frog",       "horse", "ship", "truck"};
+  }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  Origin origin(uint64_t sample) const override { return stream_.origin(position(sample)); }
+
+  Status read(uint64_t sample, const DrawKey&,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size() && outputs.size() == 2 && outputs[0].size() == kPixels);
+    std::array<std::byte, kMaxLabelBytes> labels{};
+    const auto stored = std::span(labels).first(label_bytes(classes_));
+    STOKER_RETURN_IF_ERROR(stream_.read(position(sample), stored));
+    const auto label = std::to_integer<int64_t>(stored.back());
+    if (static_cast<uint64_t>(label) >= classes_) {
+      const Origin where = origin(sample);
+      return Status(Code::kCorrupt, where.file + ": label " + std::to_string(label) +
+                                        " in the record at offset " + std::to_string(where.offset) +
+                                        ", but there are " + std::to_string(classes_) + " classes");
+    }
+    std::memcpy(outputs[1].data(), &label, sizeof label);
+    return stream_.read(position(sample) + stored.size(), outputs[0]);
+  }
+
+ private:
+  uint64_t position(uint64_t sample) const {
+    return (part_.begin + sample) * (label_bytes(classes_) + kPixels);
+  }
+
+  const std::string fingerprint_;
+  const ByteStream stream_;
+  const Part part_;
+  const uint64_t classes_;
+  const std::vector<TensorSpec> spec_;
+};
+
+Result<std::string> cifar_settings(const SetRequest& set) {
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  if (set.config.classes != 10 && set.config.classes != 100)
+    return set.wrong("classes", "must be 10 or 100");
+  return "kind=cifar " + split.to_text() + " classes=" + std::to_string(set.config.classes);
+}
+
+Result<FileTable> scan_cifar(const SetRequest& set, const ScanProgress& progress) {
+  return scan_source(set, set.config.classes == 10 ? "data_batch_*.bin" : "train.bin", progress);
+}
+
+// The number of records in all files; kCorrupt when one is cut off.
+Result<uint64_t> count_records(const SetRequest& set, const FileTable& files) {
+  const uint64_t record = label_bytes(static_cast<uint64_t>(set.config.classes)) + kPixels;
+  uint64_t records = 0;
+  for (size_t file = 0; file < files.size(); ++file) {
+    const uint64_t size = files.stamp(file).size;
+    if (size == 0 || size % record != 0) {
+      return Status(Code::kCorrupt, set.key("path") + ": " + files.path(file) + ": " +
+                                        std::to_string(size) +
+                                        " bytes is not a whole number of records of " +
+                                        std::to_string(record) + " bytes (CIFAR-" +
+                                        std::to_string(set.config.classes) + ", binary version)");
+    }
+    records += size / record;
+  }
+  return records;
+}
+
+Result<std::unique_ptr<Dataset>> open_cifar(const SetRequest& set, Index index) {
+  STOKER_ASSIGN_OR_RETURN(const uint64_t records, count_records(set, index.files));
+  STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, records));
+  return std::unique_ptr<Dataset>(std::make_unique<CifarDataset>(
+      std::move(index), part, static_cast<uint64_t>(set.config.classes)));
+}
+
+}  // namespace
+
+const Kind& cifar_kind() {
+  static constexpr Kind kKind{.name = "cifar",
+                              .settings = cifar_settings,
+                              .scan = scan_cifar,
+                              .inspect = no_facts,
+                              .open = open_cifar};
+  return kKind;
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,204 @@
+// Kind `idx`: one file of pictures and one of labels, as MNIST is distributed (unpacked).
+//
+// Pictures: u32 0x00000803, then count, height, width (big-endian), then a byte a pixel. Labels:
+// u32 0x00000801, count, a byte a label.
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "shared/dataset/file_reader.h"
+#include "shared/dataset/kind.h"
+#include "shared/dataset/source.h"
+#include "shared/dataset/split.h"
+
+namespace stoker::dataset {
+namespace {
+
+constexpr size_t kPictures = 0, kLabels = 1;  // rows of the file table
+constexpr uint32_t kPicturesMagic = 0x803, kLabelsMagic = 0x801;
+constexpr uint64_t kPicturesHeader = 16, kLabelsHeader = 8;
+
+struct IdxShape {
+  uint64_t count = 0;
+  uint64_t height = 0;
+  uint64_t width = 0;
+  uint64_t classes = 0;
+  uint64_t picture_bytes() const { return height * width; }
+};
+
+class IdxDataset final : public Dataset {
+ public:
+  IdxDataset(Index index, Part part, const IdxShape& shape)
+      : fingerprint_(index.fingerprint()),
+        files_(std::move(index.files)),
+        reader_(files_),
+        part_(part),
+        shape_(shape),
+        spec_{{.name = "input",
+               .dtype = DType::kU8,
+               .shape = {1, static_cast<int64_t>(shape.height), static_cast<int64_t>(shape.width)}},
+              {.name = "label", .dtype = DType::kI64, .shape = {}}} {}
+
+  uint64_t size() const override { return part_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return shape_.classes; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  Origin origin(uint64_t sample) const override {
+    return {.file = files_.path(kPictures), .offset = offset(sample)};
+  }
+
+  Status read(uint64_t sample, const DrawKey&,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size() && outputs.size() == 2 && outputs[0].size() == shape_.picture_bytes());
+    STOKER_RETURN_IF_ERROR(reader_.read(kPictures, offset(sample), outputs[0]));
+    std::byte stored{};
+    const uint64_t label_offset = kLabelsHeader + part_.begin + sample;
+    STOKER_RETURN_IF_ERROR(reader_.read(kLabels, label_offset, std::span(&stored, 1)));
+    const auto label = std::to_integer<int64_t>(stored);
+    if (static_cast<uint64_t>(label) >= shape_.classes) {
+      return Status(Code::kCorrupt, files_.path(kLabels) + ": label " + std::to_string(label) +
+                                        " at offset " + std::to_string(label_offset) +
+                                        " was not there when the file was indexed");
+    }
+    std::memcpy(outputs[1].data(), &label, sizeof label);
+    return {};
+  }
+
+ private:
+  uint64_t offset(uint64_t sample) const {
+    return kPicturesHeader + (part_.begin + sample) * shape_.picture_bytes();
+  }
+
+  const std::string fingerprint_;
+  const FileTable files_;
+  const FileReader reader_;
+  const Part part_;
+  const IdxShape shape_;
+  const std::vector<TensorSpec> spec_;
+};
+
+uint32_t big_endian(const std::byte* bytes) {
+  uint32_t value = 0;
+  for (int i = 0; i < 4; ++i) value = value << 8 | std::to_integer<uint32_t>(bytes[i]);
+  return value;
+}
+
+// The numbers after the magic; the file is long enough for them.
+template <size_t kNumbers>
+Result<std::array<uint32_t, kNumbers>> read_header(const FileReader& reader, const FileTable& files,
+                                                   size_t file, uint32_t magic) {
+  constexpr size_t kBytes = 4 * (1 + kNumbers);
+  const std::string path = files.path(file);
+  if (files.stamp(file).size < kBytes) {
+    return Status(Code::kCorrupt, path + ": " + std::to_string(files.stamp(file).size) +
+                                      " bytes are too few for an idx file");
+  }
+  std::array<std::byte, kBytes> bytes;
+  STOKER_RETURN_IF_ERROR(reader.read(file, 0, bytes));
+  if (bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b}) {
+    return Status(Code::kCorrupt, path + ": packed by gzip; unpack it with gunzip");
+  }
+  if (const uint32_t found = big_endian(bytes.data()); found != magic) {
+    return Status(Code::kCorrupt, path + ": begins with " + std::to_string(found) +
+                                      ", an idx file of " +
+                                      (magic == kPicturesMagic ? "pictures" : "labels") + " with " +
+                                      std::to_string(magic));
+  }
+  std::array<uint32_t, kNumbers> numbers;
+  for (size_t i = 0; i < kNumbers; ++i) numbers[i] = big_endian(bytes.data() + 4 * (i + 1));
+  return numbers;
+}
+
+Status check_shape(const FileTable& files, const IdxShape& shape) {
+  const uint64_t size = files.stamp(kPictures).size;
+  // Two factors of 32 bits fit in 64; the third is divided out.
+  const bool empty = shape.count == 0 || shape.height == 0 || shape.width == 0;
+  if (empty || (size - kPicturesHeader) % shape.picture_bytes() != 0 ||
+      (size - kPicturesHeader) / shape.picture_bytes() != shape.count) {
+    return Status(Code::kCorrupt, files.path(kPictures) + ": its header promises " +
+                                      std::to_string(shape.count) + " pictures of " +
+                                      std::to_string(shape.height) + "x" +
+                                      std::to_string(shape.width) + ", which does not fit its " +
+                                      std::to_string(size) + " bytes");
+  }
+  return {};
+}
+
+// One more than the largest label.
+Result<uint64_t> count_classes(const FileReader& reader, uint64_t count) {
+  std::vector<std::byte> labels(std::min<uint64_t>(count, 1 << 16));
+  uint64_t largest = 0;
+  for (uint64_t at = 0; at < count; at += labels.size()) {
+    const auto chunk = std::span(labels).first(std::min<uint64_t>(labels.size(), count - at));
+    STOKER_RETURN_IF_ERROR(reader.read(kLabels, kLabelsHeader + at, chunk));
+    for (const std::byte label : chunk)
+      largest = std::max(largest, std::to_integer<uint64_t>(label));
+  }
+  return largest + 1;
+}
+
+Result<std::vector<uint64_t>> read_facts(const FileTable& files) {
+  const FileReader reader(files);
+  STOKER_ASSIGN_OR_RETURN(const auto header,
+                          read_header<3>(reader, files, kPictures, kPicturesMagic));
+  const IdxShape shape{.count = header[0], .height = header[1], .width = header[2], .classes = 0};
+  STOKER_RETURN_IF_ERROR(check_shape(files, shape));
+  STOKER_ASSIGN_OR_RETURN(const auto labels, read_header<1>(reader, files, kLabels, kLabelsMagic));
+  const uint64_t label_bytes = files.stamp(kLabels).size - kLabelsHeader;
+  if (labels[0] != shape.count || label_bytes != shape.count) {
+    return Status(Code::kCorrupt, files.path(kLabels) + ": " + std::to_string(labels[0]) +
+                                      " labels in " + std::to_string(label_bytes) + " bytes, but " +
+                                      std::to_string(shape.count) + " pictures in " +
+                                      files.path(kPictures));
+  }
+  STOKER_ASSIGN_OR_RETURN(const uint64_t classes, count_classes(reader, shape.count));
+  return std::vector<uint64_t>{shape.count, shape.height, shape.width, classes};
+}
+
+Result<std::string> idx_settings(const SetRequest& set) {
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  if (set.config.labels.empty()) return set.wrong("labels", "must name the file of the labels");
+  return "kind=idx " + split.to_text();
+}
+
+Result<FileTable> scan_idx(const SetRequest& set, const ScanProgress&) {
+  FileTable files;
+  STOKER_RETURN_IF_ERROR(scan_source_file(set, "path", set.config.path, files));
+  STOKER_RETURN_IF_ERROR(scan_source_file(set, "labels", set.config.labels, files));
+  return files;
+}
+
+Result<std::vector<uint64_t>> inspect_idx(const SetRequest& set, const FileTable& files) {
+  auto facts = read_facts(files);
+  if (!facts) return facts.status().with_context("data." + set.name);
+  return facts;
+}
+
+Result<std::unique_ptr<Dataset>> open_idx(const SetRequest& set, Index index) {
+  if (index.facts.size() != 4 || index.files.size() != 2 || index.facts[3] == 0) {
+    return Status(Code::kCorrupt,
+                  "data." + set.name + ": its index does not describe an idx data set");
+  }
+  const IdxShape shape{.count = index.facts[0],
+                       .height = index.facts[1],
+                       .width = index.facts[2],
+                       .classes = index.facts[3]};
+  STOKER_RETURN_IF_ERROR(check_shape(index.files, shape));
+  STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, shape.count));
+  return std::unique_ptr<Dataset>(std::make_unique<IdxDataset>(std::move(index), part, shape));
+}
+
+}  // namespace
+
+const Kind& idx_kind() {
+  static constexpr Kind kKind{.name = "idx",
+                              .settings = idx_settings,
+                              .scan = scan_idx,
+                              .inspect = inspect_idx,
+                              .open = open_idx};
+  return kKind;
+}
+
+}  // namespace stoker::dataset

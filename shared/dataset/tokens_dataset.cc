@@ -1,0 +1,136 @@
+// Kind `tokens`: little-endian 16-bit or 32-bit token numbers without a header, as tokenizers write
+// them for training.
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "shared/dataset/byte_stream.h"
+#include "shared/dataset/kind.h"
+#include "shared/dataset/scan.h"
+#include "shared/dataset/source.h"
+#include "shared/dataset/split.h"
+
+namespace stoker::dataset {
+namespace {
+
+// Bytes of one token; 0 where the name is unknown.
+uint64_t width_of(const std::string& dtype) {
+  if (dtype == "uint16") return 2;
+  return dtype == "uint32" ? 4 : 0;
+}
+
+// `tokens` int32 values from the uint16 values that lie in the second half of their own room: each
+// is read before the value that is written over it.
+void widen_in_place(std::span<std::byte> bytes) {
+  const std::byte* from = bytes.data() + bytes.size() / 2;
+  for (size_t i = 0; i < bytes.size() / 4; ++i) {
+    uint16_t token;
+    std::memcpy(&token, from + 2 * i, sizeof token);
+    const int32_t value = token;
+    std::memcpy(bytes.data() + 4 * i, &value, sizeof value);
+  }
+}
+
+class TokensDataset final : public Dataset {
+ public:
+  TokensDataset(Index index, Part part, uint64_t context, uint64_t width)
+      : fingerprint_(index.fingerprint()),
+        stream_(std::move(index.files)),
+        begin_(part.begin),
+        context_(context),
+        width_(width),
+        size_((part.size() - 1) / context),
+        spec_{{.name = "tokens",
+               .dtype = DType::kI32,
+               .shape = {static_cast<int64_t>(context + 1)}}} {}
+
+  uint64_t size() const override { return size_; }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override {
+    return 0;
+  }  // the files do not say how large the vocabulary is
+  const std::string& fingerprint() const override { return fingerprint_; }
+  Origin origin(uint64_t sample) const override { return stream_.origin(position(sample)); }
+
+  Status read(uint64_t sample, const DrawKey&,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size_ && outputs.size() == 1 && outputs[0].size() == spec_[0].bytes());
+    const std::span<std::byte> out = outputs[0];
+    if (width_ == 2) {
+      STOKER_RETURN_IF_ERROR(stream_.read(position(sample), out.last(out.size() / 2)));
+      widen_in_place(out);
+      return {};
+    }
+    STOKER_RETURN_IF_ERROR(stream_.read(position(sample), out));
+    return check_positive(sample, out);
+  }
+
+ private:
+  uint64_t position(uint64_t sample) const { return (begin_ + sample * context_) * width_; }
+
+  Status check_positive(uint64_t sample, std::span<const std::byte> out) const {
+    for (size_t i = 0; i < out.size() / 4; ++i) {
+      uint32_t token;
+      std::memcpy(&token, out.data() + 4 * i, sizeof token);
+      if (token <= static_cast<uint32_t>(INT32_MAX)) continue;
+      const Origin where = stream_.origin(position(sample) + 4 * i);
+      return Status(Code::kCorrupt, where.file + ": token " + std::to_string(token) +
+                                        " at offset " + std::to_string(where.offset) +
+                                        " is larger than 2147483647; is the dtype right?");
+    }
+    return {};
+  }
+
+  const std::string fingerprint_;
+  const ByteStream stream_;
+  const uint64_t begin_;
+  const uint64_t context_;
+  const uint64_t width_;
+  const uint64_t size_;
+  const std::vector<TensorSpec> spec_;
+};
+
+Result<std::string> tokens_settings(const SetRequest& set) {
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  STOKER_RETURN_IF_ERROR(check_context(set));
+  if (width_of(set.config.dtype) == 0)
+    return set.wrong("dtype", "'" + set.config.dtype + "' is neither uint16 nor uint32");
+  return "kind=tokens " + split.to_text() + " context=" + std::to_string(set.config.context) +
+         " dtype=" + set.config.dtype;
+}
+
+Result<FileTable> scan_tokens(const SetRequest& set, const ScanProgress& progress) {
+  return scan_source(set, "**/*.bin", progress);
+}
+
+Result<std::unique_ptr<Dataset>> open_tokens(const SetRequest& set, Index index) {
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::length_of(index.files));
+  const uint64_t width = width_of(set.config.dtype);
+  for (size_t file = 0; file < index.files.size(); ++file) {
+    const uint64_t size = index.files.stamp(file).size;
+    if (size % width != 0) {
+      return Status(Code::kCorrupt, set.key("path") + ": " + index.files.path(file) + ": " +
+                                        std::to_string(size) + " bytes is not a whole number of " +
+                                        set.config.dtype + " tokens");
+    }
+  }
+  const Part part = split.of_count(length / width);
+  const auto context = static_cast<uint64_t>(set.config.context);
+  if (part.size() < context + 1) return too_short(set, part.size(), "tokens");
+  return std::unique_ptr<Dataset>(
+      std::make_unique<TokensDataset>(std::move(index), part, context, width));
+}
+
+}  // namespace
+
+const Kind& tokens_kind() {
+  static constexpr Kind kKind{.name = "tokens",
+                              .settings = tokens_settings,
+                              .scan = scan_tokens,
+                              .inspect = no_facts,
+                              .open = open_tokens};
+  return kKind;
+}
+
+}  // namespace stoker::dataset
