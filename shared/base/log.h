@@ -25,6 +25,7 @@
 namespace stoker {
 
 enum class LogLevel { kDebug, kInfo, kWarn, kError };
+LogLevel log_level_of(std::string_view word);  // debug info warn error; anything else is info
 
 struct LogSettings {
   LogLevel level = LogLevel::kInfo;

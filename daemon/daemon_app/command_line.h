@@ -1,0 +1,31 @@
+// CommandLine: what stokerd is asked to do, as plain words; nothing is looked up or checked beyond
+// its form.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/base/exit_code.h"
+
+namespace stoker::daemon_app {
+
+struct CommandLine {
+  std::string config;                  // --config
+  std::string run_dir;                 // --run-dir; empty: run.dir of the configuration
+  std::vector<std::string> overrides;  // --set
+  std::string resume;                  // --resume; empty: the newest valid checkpoint
+  bool fresh = false;                  // --fresh
+  bool check = false;                  // --check
+};
+
+// Either the command line, or the exit code of what was already answered on the terminal (--help,
+// --version, a mistake).
+struct ParsedCommandLine {
+  std::optional<CommandLine> command;
+  ExitCode exit_code = ExitCode::kDone;
+};
+
+ParsedCommandLine parse_command_line(int argc, const char* const* argv);
+
+}  // namespace stoker::daemon_app

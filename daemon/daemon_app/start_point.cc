@@ -1,0 +1,107 @@
+#include "daemon/daemon_app/start_point.h"
+
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/log.h"
+#include "shared/config/load_config.h"
+
+namespace stoker::daemon_app {
+namespace {
+
+// What decides which samples a ticket holds, or what the tensors are. Another value would go on
+// with another run.
+constexpr std::array<std::string_view, 6> kFixedForLife{
+    "run.seed:", "data.train.", "model.", "train.batch:", "task.", "feed.shuffle:"};
+
+bool is_fixed(std::string_view difference) {
+  for (const std::string_view key : kFixedForLife)
+    if (difference.starts_with(key)) return true;
+  return false;
+}
+
+Result<std::string> free_name(const std::string& directory, const std::string& prefix,
+                              const std::string& suffix) {
+  for (int n = 1; n < 100000; ++n) {
+    std::string path = join_path(directory, prefix + std::to_string(n) + suffix);
+    if (!std::filesystem::exists(std::filesystem::symlink_status(path))) return path;
+  }
+  return Status(Code::kIoError, directory + ": holds too many set-aside runs; remove some");
+}
+
+}  // namespace
+
+Result<std::optional<checkpoint::VerifiedCheckpoint>> find_start_point(
+    const checkpoint::CheckpointStore& store, const std::string& resume) {
+  if (!resume.empty()) {
+    STOKER_ASSIGN_OR_RETURN(auto named, checkpoint::CheckpointStore::open_verified(resume));
+    return std::optional(std::move(named));
+  }
+  auto newest = store.open_newest([](const checkpoint::CheckpointEntry& entry, const Status& why) {
+    log_error("checkpoint rejected",
+              {{"step", entry.step}, {"path", entry.path}, {"reason", why.to_string()}});
+  });
+  if (newest.ok()) return std::optional(*std::move(newest));
+  if (newest.status().code() == Code::kNotFound)
+    return std::optional<checkpoint::VerifiedCheckpoint>();
+  if (newest.status().code() == Code::kCorrupt) {
+    return Status(
+        Code::kCorrupt,
+        newest.status().message() +
+            "; nothing was changed; restore one from a backup, or start over with --fresh");
+  }
+  return newest.status();
+}
+
+Status set_aside_later(FileSystem& files, const checkpoint::CheckpointStore& store, uint64_t step) {
+  STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
+  for (const auto& entry : entries) {
+    if (entry.step <= step) continue;
+    STOKER_ASSIGN_OR_RETURN(const std::string to,
+                            free_name(store.directory(), "set-aside.",
+                                      "." + checkpoint::CheckpointStore::name_of(entry.step)));
+    STOKER_RETURN_IF_ERROR(files.rename_noreplace(entry.path, to));
+    log_warn("checkpoint set aside",
+             {{"step", entry.step}, {"to", to}, {"reason", "the run goes on from an earlier one"}});
+  }
+  return {};
+}
+
+Status set_aside_run(FileSystem& files, const std::string& run_dir) {
+  const std::array<const char*, 7> kLeftBehind{
+      "checkpoints", "eval", "metrics", "tb", "config.yaml", "bad_samples.jsonl", "END.json"};
+  std::vector<std::string> there;
+  for (const char* const name : kLeftBehind)
+    if (std::filesystem::exists(std::filesystem::symlink_status(join_path(run_dir, name))))
+      there.emplace_back(name);
+  if (there.empty()) return {};
+  STOKER_ASSIGN_OR_RETURN(const std::string before, free_name(run_dir, "before-", ""));
+  STOKER_RETURN_IF_ERROR(files.make_directory(before));
+  for (const std::string& name : there) {
+    STOKER_RETURN_IF_ERROR(
+        files.rename_noreplace(join_path(run_dir, name), join_path(before, name)));
+  }
+  log_warn("starting over", {{"reason", "--fresh"}, {"kept", before}});
+  return files.sync_directory(run_dir);
+}
+
+Status check_same_run(const config::Config& before, const config::Config& now) {
+  std::string fixed;
+  for (const std::string& difference : config::differences(before, now)) {
+    if (is_fixed(difference)) {
+      fixed += "\n  " + difference;
+    } else {
+      log_info("setting changed since the run began", {{"change", difference}});
+    }
+  }
+  if (fixed.empty()) return {};
+  return Status(
+      Code::kMismatch,
+      "the run directory holds a run with other settings; its checkpoints cannot go on with these "
+      "(start over with --fresh, or take another run.dir):" +
+          fixed);
+}
+
+}  // namespace stoker::daemon_app

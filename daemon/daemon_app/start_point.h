@@ -1,0 +1,34 @@
+// StartPoint: where a run begins: at nothing, or at a checkpoint that verifies.
+//
+// Errors: kCorrupt (exit 65): checkpoints are there and none is valid, or the one named by --resume
+// is not; nothing is
+//         changed. kNotFound: --resume names nothing. kIoError.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "shared/base/file.h"
+#include "shared/checkpoint/store.h"
+#include "shared/config/config.h"
+
+namespace stoker::daemon_app {
+
+// `resume` empty: the newest valid checkpoint of the store, none where it has none. Each rejected
+// one is logged loudly.
+Result<std::optional<checkpoint::VerifiedCheckpoint>> find_start_point(
+    const checkpoint::CheckpointStore& store, const std::string& resume);
+
+// Checkpoints after `step` cannot be written again under their names: they are renamed to
+// set-aside.<n>.<name>, kept for whoever wants to look, and no program reads them.
+Status set_aside_later(FileSystem& files, const checkpoint::CheckpointStore& store, uint64_t step);
+
+// --fresh: everything that a run left (checkpoints, eval, metrics, tb, …) is moved to
+// RUN/before-<n>/.
+Status set_aside_run(FileSystem& files, const std::string& run_dir);
+
+// Whether a run saved under `before` may go on under `now`. kMismatch: settings that its
+// checkpoints depend on differ; names them. Other differences are logged.
+Status check_same_run(const config::Config& before, const config::Config& now);
+
+}  // namespace stoker::daemon_app

@@ -1,0 +1,62 @@
+// TrainingSession: one run from its data to its end: index, start point, ring, readers, model,
+// trainer, checkpoints, metrics.
+//
+// Threads:  run() on the trainer's thread; live() from any thread at any time.
+// Blocking: run() until training has ended and everything it saved is on disk.
+// Errors:   whatever the parts report; exit_code() says how the process should end.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+
+#include "daemon/daemon_app/command_line.h"
+#include "daemon/train/mailbox.h"
+#include "daemon/train/status_board.h"
+#include "shared/base/clock.h"
+#include "shared/base/coordinator.h"
+#include "shared/base/exit_code.h"
+#include "shared/config/config.h"
+#include "shared/control/trainer_status.h"
+#include "shared/run/run_layout.h"
+
+namespace stoker::daemon_app {
+
+enum class Outcome { kFinished, kStopped };
+
+class TrainingSession {
+ public:
+  // All must outlive this object. `threads` runs the readers' supervisor and the writers.
+  TrainingSession(const config::Config& config, const CommandLine& command,
+                  const run::RunLayout& layout, train::Mailbox& mailbox, train::StatusBoard& board,
+                  Clock& clock);
+  ~TrainingSession();
+
+  // `on_training` is called once, when the first batch is there and the first step begins.
+  Result<Outcome> run(std::stop_token stop, const std::function<void()>& on_training);
+
+  // Fills the parts of the status that others than the trainer know: ring, readers, checkpoint
+  // writer.
+  void add_live(control::TrainerStatus& status) const;
+  uint64_t step() const { return board_.step(); }
+  bool wrote_anything() const;  // false while only looking at data; then a stop may simply leave
+
+ private:
+  struct Parts;
+  Status prepare(std::stop_token stop);
+
+  const config::Config& config_;
+  const CommandLine& command_;
+  const run::RunLayout& layout_;
+  train::Mailbox& mailbox_;
+  train::StatusBoard& board_;
+  Clock& clock_;
+
+  mutable std::mutex mutex_;
+  std::unique_ptr<Parts> parts_;  // guarded by mutex_ while it is set or reset; its parts are used
+                                  // by the trainer's thread
+};
+
+}  // namespace stoker::daemon_app

@@ -1,0 +1,61 @@
+#include "daemon/train/device.h"
+
+#include <dlfcn.h>
+
+#include "daemon/cuda/cuda_module.h"
+#include "shared/base/log.h"
+
+namespace stoker::train {
+namespace {
+
+Result<const cuda::CudaModule*> load_cuda_module() {
+  // RTLD_GLOBAL: LibTorch's CUDA hooks register themselves in the one registry of the process.
+  void* const library = ::dlopen(cuda::kModuleFile, RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) {
+    const char* const why = ::dlerror();
+    return Status(Code::kNotFound, std::string("load ") + cuda::kModuleFile + ": " +
+                                       (why != nullptr ? why : "unknown reason"));
+  }
+  const auto entry =
+      reinterpret_cast<const cuda::CudaModule* (*)()>(::dlsym(library, cuda::kModuleEntry));
+  if (entry == nullptr)
+    return Status(Code::kMismatch, std::string(cuda::kModuleFile) + ": is not a module of stoker");
+  const cuda::CudaModule* const module = entry();
+  if (module->version != cuda::kModuleVersion) {
+    return Status(Code::kMismatch,
+                  std::string(cuda::kModuleFile) + ": belongs to another version of stoker");
+  }
+  return module;
+}
+
+Result<c10::Device> open_cuda(int index) {
+  STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* module, load_cuda_module());
+  const int count = module->device_count();
+  if (count == 0)
+    return Status(Code::kNotFound, "no CUDA device answers (driver missing, or no device visible)");
+  if (index >= count) {
+    return Status(Code::kInvalidArgument, "there is no cuda:" + std::to_string(index) +
+                                              "; this machine has " + std::to_string(count));
+  }
+  return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
+}
+
+}  // namespace
+
+Result<c10::Device> open_device(const std::string& word) {
+  const c10::Device cpu(c10::DeviceType::CPU);
+  if (word == "cpu") return cpu;
+  const bool automatic = word == "auto";
+  const int index = word.starts_with("cuda:") ? std::stoi(word.substr(5)) : 0;
+  auto device = open_cuda(index);
+  if (device.ok()) return *device;
+  if (!automatic) {
+    return Status(
+        Code::kInvalidArgument,
+        "train.device: " + word + ": " + device.status().message() + "; set it to cpu or auto");
+  }
+  log_info("training on the CPU", {{"reason", device.status().message()}});
+  return cpu;
+}
+
+}  // namespace stoker::train

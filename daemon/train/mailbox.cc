@@ -1,0 +1,50 @@
+#include "daemon/train/mailbox.h"
+
+#include <utility>
+
+namespace stoker::train {
+
+void answer(const Request& request, Result<std::string> reply) {
+  if (request.done) request.done(std::move(reply));
+}
+
+void Mailbox::post(Request request) {
+  Status refusal;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) {
+      refusal = Status(Code::kClosed, "training has ended");
+    } else if (requests_.size() >= kCapacity) {
+      refusal = Status(Code::kBusy, "the trainer has " + std::to_string(kCapacity) +
+                                        " requests to answer; try again after the next step");
+    } else {
+      requests_.push_back(std::move(request));
+      posted_.notify_one();
+      return;
+    }
+  }
+  answer(request, std::move(refusal));  // outside the lock: `done` may post again
+}
+
+std::vector<Request> Mailbox::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(requests_, {});
+}
+
+void Mailbox::wait(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  posted_.wait_for(lock, timeout, [this] { return !requests_.empty() || closed_; });
+}
+
+void Mailbox::close() {
+  std::vector<Request> left;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    left = std::exchange(requests_, {});
+    posted_.notify_all();
+  }
+  for (const Request& request : left) answer(request, Status(Code::kClosed, "training has ended"));
+}
+
+}  // namespace stoker::train

@@ -1,0 +1,48 @@
+// Mailbox: bounded queue of requests that the trainer takes between steps.
+//
+// Threads:  post() from any thread; take() and wait() from the trainer's.
+// Blocking: post() never; wait() at most `timeout`.
+// Errors:   post() answers kBusy through `done` when the mailbox is full, kClosed when training has
+// ended; then nothing
+//           was done. Every posted request is answered exactly once: close() answers what is left.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+
+namespace stoker::train {
+
+struct Request {
+  enum class Kind { kPause, kResume, kCheckpoint, kStop, kSetLr } kind = Kind::kPause;
+  double value = 0;                               // kSetLr
+  std::function<void(Result<std::string>)> done;  // a JSON object on one line; may be empty
+};
+
+void answer(const Request& request, Result<std::string> reply);
+
+class Mailbox {
+ public:
+  static constexpr size_t kCapacity = 64;
+
+  ~Mailbox() { close(); }
+  void post(Request request);
+  std::vector<Request> take();
+  void wait(
+      std::chrono::milliseconds timeout);  // returns when a request is there, or the time is over
+  void close();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  // Guarded by mutex_.
+  std::vector<Request> requests_;
+  bool closed_ = false;
+};
+
+}  // namespace stoker::train

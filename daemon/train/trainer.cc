@@ -1,0 +1,302 @@
+#include "daemon/train/trainer.h"
+
+#include <cmath>
+#include <utility>
+
+#include <c10/util/Exception.h>
+
+#include "daemon/train/schedule.h"
+#include "shared/base/log.h"
+
+namespace stoker::train {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+constexpr milliseconds kLook{100};  // no wait is longer without a look at the stop token
+
+double ms(nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
+double seconds(nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+Status status_of(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr)
+    return Status(Code::kOutOfMemory, text);
+  if (text.find("CUDA error") != std::string::npos) return Status(Code::kDeviceLost, text);
+  return Status(Code::kInternal, text);
+}
+
+}  // namespace
+
+Trainer::Trainer(const config::Config& config, TrainingState& state, TrainerLinks links)
+    : config_(config),
+      state_(state),
+      links_(std::move(links)),
+      step_(state.model(), state.task(), state.optimizer(), config.train.accumulate,
+            config.train.precision == "bf16") {
+  status_.steps = config.train.steps;
+  status_.device = state.device().str();
+  status_.step = state.step;
+  status_.loss = std::nan("");
+  status_.lr = learning_rate();
+  status_.feed.readers = config.feed.readers;
+  status_.checkpoint.last_step = state.step;
+  submitted_step_ = state.step;
+}
+
+Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
+  interval_.started = links_.clock.monotonic();
+  last_save_ = interval_.started;
+  links_.board.set_step(state_.step);
+  publish(control::TrainerState::kTraining);
+  try {
+    while (state_.step < config_.train.steps) {
+      answer_requests(stop);
+      wait_while_paused(stop);
+      if (stop_asked_ || stop.stop_requested()) break;
+      STOKER_ASSIGN_OR_RETURN(const bool stepped, do_step(stop));
+      if (!stepped) break;
+      STOKER_RETURN_IF_ERROR(report_if_due());
+      STOKER_RETURN_IF_ERROR(save_if_due());
+    }
+    const bool finished = state_.step >= config_.train.steps;
+    publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
+    STOKER_RETURN_IF_ERROR(save_last(stop));
+    links_.mailbox.close();
+    return finished ? Outcome::kFinished : Outcome::kStopped;
+  } catch (const c10::Error& error) {
+    return status_of(error).with_context("step " + std::to_string(state_.step + 1));
+  }
+}
+
+// ---- Requests
+
+void Trainer::answer_requests(std::stop_token stop) {
+  for (Request& request : links_.mailbox.take()) handle(request);
+  if (!save_requests_.empty() && !stop.stop_requested()) (void)try_save();
+}
+
+void Trainer::handle(Request& request) {
+  const std::string at_step = "\"step\":" + std::to_string(state_.step);
+  switch (request.kind) {
+    case Request::Kind::kPause:
+      paused_ = true;
+      return answer(request, "{" + at_step + ",\"state\":\"paused\"}");
+    case Request::Kind::kResume:
+      paused_ = false;
+      return answer(request, "{" + at_step + ",\"state\":\"training\"}");
+    case Request::Kind::kStop:
+      stop_asked_ = true;
+      return answer(request, "{" + at_step + ",\"state\":\"stopping\"}");
+    case Request::Kind::kCheckpoint:
+      save_requests_.push_back(std::move(request));
+      return;
+    case Request::Kind::kSetLr: {
+      state_.lr_scale *= request.value / learning_rate();
+      status_.lr = learning_rate();
+      char text[96];
+      std::snprintf(text, sizeof text, "{%s,\"lr\":%.17g}", at_step.c_str(), status_.lr);
+      log_info("learning rate set",
+               {{"step", state_.step}, {"lr", status_.lr}, {"scale", state_.lr_scale}});
+      return answer(request, std::string(text));
+    }
+  }
+}
+
+void Trainer::wait_while_paused(std::stop_token stop) {
+  if (!paused_) return;
+  log_info("paused", {{"step", state_.step}});
+  publish(control::TrainerState::kPaused);
+  const nanoseconds began = links_.clock.monotonic();
+  while (paused_ && !stop_asked_ && !stop.stop_requested()) {
+    links_.mailbox.wait(kLook);
+    answer_requests(stop);
+  }
+  interval_.paused += links_.clock.monotonic() - began;
+  log_info("resumed", {{"step", state_.step}});
+  publish(control::TrainerState::kTraining);
+}
+
+// ---- One step
+
+double Trainer::learning_rate() const {
+  return state_.lr_scale * train::learning_rate(config_.schedule, config_.optimizer.lr, state_.step,
+                                                config_.train.steps);
+}
+
+Result<std::optional<ring::ReadyBatch>> Trainer::next_batch(std::stop_token stop) {
+  const nanoseconds began = links_.clock.monotonic();
+  while (true) {
+    auto batch = links_.ring.pop(kLook);
+    interval_.waited += batch.ok() ? links_.clock.monotonic() - began : nanoseconds(0);
+    if (batch.ok()) return std::optional(*batch);
+    if (batch.status().code() == Code::kClosed) return std::optional<ring::ReadyBatch>();
+    if (batch.status().code() != Code::kTimedOut) return batch.status();
+    if (stop.stop_requested()) return std::optional<ring::ReadyBatch>();
+    // A starved trainer still obeys: a stop is taken here, the rest between steps.
+    for (Request& request : links_.mailbox.take()) handle(request);
+    if (stop_asked_) return std::optional<ring::ReadyBatch>();
+  }
+}
+
+Result<bool> Trainer::do_step(std::stop_token stop) {
+  std::optional<TrainingState::Mark> began;
+  if (config_.train.accumulate > 1) began = state_.mark();
+  for (int64_t part = 0; part < config_.train.accumulate; ++part) {
+    STOKER_ASSIGN_OR_RETURN(const auto batch, next_batch(stop));
+    if (!batch) {
+      // A step half done is not a step: it is taken back, and the ticket stays where it began.
+      if (part > 0) state_.rewind(*began);
+      return false;
+    }
+    step_.add(batch_tensors(links_.ring.layout(), batch->slot, state_.device()), state_.loss_sum);
+    links_.ring.release(batch->ticket);
+    links_.board.note_progress();
+  }
+  grad_norm_ = step_.finish(learning_rate());
+  ++state_.step;
+  state_.ticket += static_cast<uint64_t>(config_.train.accumulate);
+  ++state_.loss_steps;
+  ++interval_.steps;
+  links_.board.set_step(state_.step);
+  return true;
+}
+
+// ---- Reports
+
+Status Trainer::check_finite() const {
+  const double loss = state_.loss_sum.item<double>();
+  const double norm = grad_norm_.defined() ? grad_norm_.item<double>() : 0.0;
+  if (std::isfinite(loss) && std::isfinite(norm)) return {};
+  return Status(Code::kCorrupt,
+                "the loss or its gradient is not a number at step " + std::to_string(state_.step) +
+                    "; nothing of it is saved; try a smaller optimizer.lr or optimizer.clip_norm");
+}
+
+Status Trainer::report_if_due() {
+  if (state_.step % config_.metrics.every_steps != 0 && state_.step != config_.train.steps)
+    return {};
+  STOKER_RETURN_IF_ERROR(check_finite());
+  const nanoseconds now = links_.clock.monotonic();
+  const nanoseconds spent = now - interval_.started;
+  const nanoseconds busy = spent - interval_.paused;
+  const auto batch = static_cast<uint64_t>(config_.train.batch * config_.train.accumulate);
+  metrics::TrainRow row;
+  row.step = state_.step;
+  row.epoch = links_.plan.epoch_of(state_.ticket);
+  row.loss = state_.loss_sum.item<double>() / static_cast<double>(state_.loss_steps);
+  row.lr = state_.lr_scale * train::learning_rate(config_.schedule, config_.optimizer.lr,
+                                                  state_.step - 1, config_.train.steps);
+  row.grad_norm = grad_norm_.item<double>();
+  row.samples = state_.step * batch;
+  const auto steps = static_cast<double>(interval_.steps);
+  row.samples_per_s = seconds(busy) > 0 ? steps * static_cast<double>(batch) / seconds(busy) : 0;
+  row.step_ms = ms(busy) / steps;
+  row.feed_wait_ms = ms(interval_.waited) / steps;
+  row.checkpoint_stall_ms = ms(interval_.stalled);
+  row.wall = to_iso8601(links_.clock.wall());
+  links_.metrics_bytes = links_.report(row);
+
+  status_.loss = row.loss;
+  status_.samples_per_s = row.samples_per_s;
+  status_.step_ms = row.step_ms;
+  status_.feed.wait_ms = row.feed_wait_ms;
+  status_.eta_s = static_cast<double>(config_.train.steps - state_.step) * row.step_ms / 1000.0;
+  publish(activity());
+  state_.loss_sum.zero_();
+  state_.loss_steps = 0;
+  interval_ = Interval{.started = now};
+  return {};
+}
+
+control::TrainerState Trainer::activity() const {
+  const auto stats = links_.writer.stats();
+  if (stats.degraded) return control::TrainerState::kDegraded;
+  return stats.in_flight ? control::TrainerState::kSaving : control::TrainerState::kTraining;
+}
+
+void Trainer::publish(control::TrainerState activity) {
+  const bool standing = paused_ && activity != control::TrainerState::kStopping;
+  status_.state = standing ? control::TrainerState::kPaused : activity;
+  status_.step = state_.step;
+  status_.epoch = links_.plan.epoch_of(state_.ticket);
+  status_.lr = learning_rate();
+  links_.board.publish(status_);
+  links_.board.note_progress();
+}
+
+// ---- Checkpoints
+
+Status Trainer::save_if_due() {
+  const auto& rules = config_.checkpoint;
+  const bool by_steps = rules.every_steps > 0 && state_.step % rules.every_steps == 0;
+  const bool by_time = rules.every_seconds > 0 &&
+                       seconds(links_.clock.monotonic() - last_save_) >= rules.every_seconds;
+  // The last step is saved by save_last(), which waits for a free snapshot.
+  if ((!by_steps && !by_time) || state_.step == config_.train.steps) return {};
+  STOKER_RETURN_IF_ERROR(check_finite());
+  if (!try_save() && by_steps) {
+    links_.writer.count_skipped();
+    log_warn("checkpoint skipped",
+             {{"step", state_.step}, {"reason", "the one before is still being written"}});
+  }
+  if (rules.on_failure == "stop" && links_.writer.stats().degraded) {
+    return Status(Code::kIoError, "checkpoints fail and checkpoint.on_failure is stop: " +
+                                      links_.writer.stats().last_error);
+  }
+  return {};
+}
+
+bool Trainer::try_save() {
+  if (maybe_submitted_step_ == state_.step && !links_.writer.stats().degraded) {
+    // This very state is saved, or being saved. Whoever asked gets the answer that it is.
+    if (links_.writer.stats().in_flight) return false;
+    for (const Request& request : std::exchange(save_requests_, {})) {
+      answer(request, "{\"step\":" + std::to_string(state_.step) + ",\"saved\":\"before\"}");
+    }
+    return true;
+  }
+  writer::Snapshot* const snapshot = links_.writer.try_begin();
+  if (snapshot == nullptr) return false;
+  const nanoseconds began = links_.clock.monotonic();
+  snapshot->manifest() = links_.manifest;
+  state_.capture(*snapshot);
+  snapshot->manifest().epoch = links_.plan.epoch_of(state_.ticket);
+  snapshot->manifest().metrics_bytes = links_.metrics_bytes;
+  const nanoseconds stall = links_.clock.monotonic() - began;
+  interval_.stalled += stall;
+  status_.checkpoint.stall_ms = ms(stall);
+  maybe_submitted_step_ = state_.step;
+  last_save_ = links_.clock.monotonic();
+  links_.manifest.parent = checkpoint::CheckpointStore::name_of(state_.step);
+  links_.writer.submit(
+      [waiting = std::exchange(save_requests_, {})](Result<checkpoint::Manifest> result) {
+        for (const Request& request : waiting) {
+          if (result.ok()) {
+            answer(request, "{\"step\":" + std::to_string(result->step) + "}");
+          } else {
+            answer(request, result.status());
+          }
+        }
+      });
+  publish(control::TrainerState::kSaving);
+  return true;
+}
+
+Status Trainer::save_last(std::stop_token stop) {
+  if (state_.step == 0) return {};  // nothing was learned
+  STOKER_RETURN_IF_ERROR(check_finite());
+  const bool hurried = stop.stop_requested();
+  while (!links_.writer.wait_idle(kLook)) links_.board.note_progress();
+  if (maybe_submitted_step_ != state_.step || links_.writer.stats().degraded) {
+    if (!try_save())
+      return Status(Code::kInternal, "the checkpoint writer refuses the last snapshot");
+    while (!links_.writer.wait_idle(kLook)) links_.board.note_progress();
+  }
+  const auto stats = links_.writer.stats();
+  if (!stats.degraded) return {};
+  return Status(Code::kIoError, std::string("the last state could not be saved") +
+                                    (hurried ? " while stopping" : "") + ": " + stats.last_error);
+}
+
+}  // namespace stoker::train

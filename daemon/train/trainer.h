@@ -1,0 +1,103 @@
+// Trainer: the loop: requests, batch, step, report, checkpoint; until the last step or a stop.
+//
+// Threads:  run() on one thread; everything else reaches it through the mailbox and leaves it
+// through the status board. Blocking: waits for batches, for requests while paused, and at the end
+// for the last checkpoint; at most 100 ms without
+//           looking at the stop token. Never for the evaluator, a client, the log or (but at the
+//           end) the disk.
+// Owner:    everything in TrainerLinks must outlive it.
+// Errors:   kOutOfMemory, kDeviceLost, kInternal (LibTorch's text), kCorrupt (the loss is not a
+// number: nothing is
+//           saved, the last checkpoint stays), and the ring's and writer's.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "daemon/checkpoint/checkpoint_writer.h"
+#include "daemon/train/mailbox.h"
+#include "daemon/train/status_board.h"
+#include "daemon/train/train_step.h"
+#include "daemon/train/training_state.h"
+#include "shared/base/clock.h"
+#include "shared/config/config.h"
+#include "shared/dataset/sample_plan.h"
+#include "shared/metrics/train_row.h"
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::train {
+
+struct TrainerLinks {
+  ring::ShmRing& ring;
+  const dataset::SamplePlan& plan;
+  writer::CheckpointWriter& writer;
+  Mailbox& mailbox;
+  StatusBoard& board;
+  Clock& clock;
+  // Takes a reported row without waiting; returns the length of train.jsonl with it, for the
+  // manifest.
+  std::function<uint64_t(const metrics::TrainRow&)> report;
+  // The manifest's fields that this run shares: digests, parent.
+  checkpoint::Manifest manifest;
+  uint64_t metrics_bytes = 0;  // of train.jsonl now
+};
+
+class Trainer {
+ public:
+  enum class Outcome { kFinished, kStopped };
+
+  Trainer(const config::Config& config, TrainingState& state, TrainerLinks links);
+
+  // Ends with the last state saved and acknowledged (on_failure: continue: or its loss logged).
+  Result<Outcome> run(std::stop_token stop);
+
+ private:
+  struct Interval {  // since the last report, by the clock
+    std::chrono::nanoseconds started{0};
+    std::chrono::nanoseconds waited{0};   // for batches
+    std::chrono::nanoseconds stalled{0};  // for snapshots
+    std::chrono::nanoseconds paused{0};
+    uint64_t steps = 0;
+  };
+
+  void answer_requests(std::stop_token stop);
+  void handle(Request& request);
+  void wait_while_paused(std::stop_token stop);
+  // False when the run must end (stop, end of data); the step is then not done.
+  Result<bool> do_step(std::stop_token stop);
+  Result<std::optional<ring::ReadyBatch>> next_batch(std::stop_token stop);
+  double learning_rate() const;
+
+  Status report_if_due();
+  Status save_if_due();
+  // Snapshots and submits; false when one is still in flight.
+  bool try_save();
+  Status check_finite() const;
+  Status save_last(std::stop_token stop);
+
+  control::TrainerState activity() const;
+  void publish(control::TrainerState activity);
+
+  const config::Config& config_;
+  TrainingState& state_;
+  TrainerLinks links_;
+  TrainStep step_;
+
+  bool stop_asked_ = false;
+  bool paused_ = false;
+  std::vector<Request>
+      save_requests_;  // `checkpoint` commands that wait for the next free snapshot
+  std::optional<uint64_t>
+      maybe_submitted_step_;  // of the last snapshot handed over, or resumed from
+  std::chrono::nanoseconds last_save_{0};
+  at::Tensor grad_norm_;  // of the last step, on the device
+  Interval interval_;
+  control::TrainerStatus status_;
+};
+
+}  // namespace stoker::train

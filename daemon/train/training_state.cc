@@ -1,0 +1,163 @@
+#include "daemon/train/training_state.h"
+
+#include <mutex>
+#include <utility>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <boost/json.hpp>
+#include <c10/util/Exception.h>
+
+#include "shared/model/load_weights.h"
+#include "shared/model/torch_dtype.h"
+
+namespace stoker::train {
+namespace {
+
+constexpr const char* kRngCpu = "rng.cpu";
+constexpr const char* kLossSum = "interval.loss_sum";
+constexpr const char* kLossSteps = "interval.steps";
+
+// A tensor over host memory of ours, to copy to or from.
+at::Tensor host_view(std::span<std::byte> bytes, const at::Tensor& like) {
+  return at::from_blob(bytes.data(), like.sizes(),
+                       like.options().device(at::kCPU).requires_grad(false));
+}
+
+void copy_out(writer::Snapshot& snapshot, writer::Part part, const std::string& name,
+              const at::Tensor& tensor) {
+  const at::Tensor source = tensor.detach();
+  host_view(snapshot.add(part, model::spec_of(name, source)), source).copy_(source);
+}
+
+at::Tensor cpu_generator_state() {
+  const at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_cpu_generator_state(const at::Tensor& state) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(state);
+}
+
+Status read_into(const checkpoint::SafetensorsFile& file, const std::string& name,
+                 at::Tensor& tensor) {
+  const TensorSpec* const found = file.find(name);
+  const TensorSpec expected = model::spec_of(name, tensor);
+  if (found == nullptr)
+    return Status(Code::kMismatch, "state.safetensors: " + name + " is missing");
+  if (*found != expected) {
+    return Status(Code::kMismatch, "state.safetensors: is " + to_string(*found) + ", needed is " +
+                                       to_string(expected));
+  }
+  return file.read(name, {static_cast<std::byte*>(tensor.data_ptr()), expected.bytes()});
+}
+
+Result<double> lr_scale_of(const std::string& live) {
+  boost::system::error_code error;
+  const boost::json::value value = boost::json::parse(live, error);
+  if (error || !value.is_object())
+    return Status(Code::kCorrupt, "manifest.json: `live` is not a JSON object");
+  const auto* const scale = value.as_object().if_contains("lr_scale");
+  if (scale == nullptr) return 1.0;
+  const auto number = scale->try_to_number<double>();
+  if (!number.has_value() || !(*number > 0))
+    return Status(Code::kCorrupt, "manifest.json: live.lr_scale is not a positive number");
+  return *number;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Config& config,
+                                                             const dataset::Dataset& data,
+                                                             c10::Device device) {
+  std::unique_ptr<TrainingState> state(new TrainingState);
+  state->device_ = device;
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  {
+    const std::lock_guard lock(generator.mutex());
+    generator.set_current_seed(config.run.seed);
+  }
+  STOKER_ASSIGN_OR_RETURN(state->model_,
+                          model::make_model(config.model, data.spec(), data.classes()));
+  STOKER_ASSIGN_OR_RETURN(state->task_, task::make_task(config.task, data.spec(), data.classes()));
+  if (!config.model.init_from.empty()) {
+    STOKER_RETURN_IF_ERROR(model::load_pretrained(*state->model_, config.model.init_from));
+  }
+  STOKER_RETURN_IF_ERROR(model::freeze(*state->model_, config.model.freeze));
+  state->model_digest_ = model::digest(*state->model_);
+  try {
+    state->model_->to(device);
+    state->model_->train();
+    state->loss_sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
+  } catch (const c10::Error& error) {
+    return Status(Code::kOutOfMemory,
+                  std::string("move the model to the device: ") + error.what_without_backtrace());
+  }
+  model::NamedTensors trainable;
+  for (const auto& parameter : state->model_->named_parameters())
+    if (parameter.value().requires_grad())
+      trainable.emplace_back(parameter.key(), parameter.value());
+  STOKER_ASSIGN_OR_RETURN(state->optimizer_,
+                          Optimizer::create(config.optimizer, std::move(trainable)));
+  return state;
+}
+
+void TrainingState::capture(writer::Snapshot& snapshot) const {
+  snapshot.begin();
+  for (const auto& [name, tensor] : model::named_tensors(*model_))
+    copy_out(snapshot, writer::Part::kModel, name, tensor);
+  for (const auto& [name, tensor] : optimizer_->state())
+    copy_out(snapshot, writer::Part::kOptim, name, tensor);
+  copy_out(snapshot, writer::Part::kState, kRngCpu, cpu_generator_state());
+  copy_out(snapshot, writer::Part::kState, kLossSum, loss_sum);
+  copy_out(snapshot, writer::Part::kState, kLossSteps, at::zeros({}, at::kLong) + loss_steps);
+  checkpoint::Manifest& manifest = snapshot.manifest();
+  manifest.step = step;
+  manifest.ticket = ticket;
+  manifest.model_digest = model_digest_;
+  manifest.live = boost::json::serialize(boost::json::object{{"lr_scale", lr_scale}});
+}
+
+TrainingState::Mark TrainingState::mark() const {
+  return {loss_sum.clone(), cpu_generator_state()};
+}
+
+void TrainingState::rewind(const Mark& mark) {
+  loss_sum.copy_(mark.loss_sum);
+  set_cpu_generator_state(mark.generator);
+  optimizer_->zero_grad();
+}
+
+Status TrainingState::restore(const checkpoint::VerifiedCheckpoint& saved) {
+  try {
+    STOKER_ASSIGN_OR_RETURN(const auto weights, saved.open_tensors("model.safetensors"));
+    STOKER_RETURN_IF_ERROR(
+        model::load_weights(*model_, *weights).with_context(saved.path() + "/model.safetensors"));
+    STOKER_ASSIGN_OR_RETURN(const auto optim, saved.open_tensors("optim.safetensors"));
+    STOKER_RETURN_IF_ERROR(
+        optimizer_->load(*optim).with_context(saved.path() + "/optim.safetensors"));
+    STOKER_ASSIGN_OR_RETURN(const auto rest, saved.open_tensors("state.safetensors"));
+    at::Tensor rng = cpu_generator_state();
+    STOKER_RETURN_IF_ERROR(read_into(*rest, kRngCpu, rng).with_context(saved.path()));
+    set_cpu_generator_state(rng);
+    at::Tensor sum = at::zeros({}, at::kDouble);
+    at::Tensor steps = at::zeros({}, at::kLong);
+    STOKER_RETURN_IF_ERROR(read_into(*rest, kLossSum, sum).with_context(saved.path()));
+    STOKER_RETURN_IF_ERROR(read_into(*rest, kLossSteps, steps).with_context(saved.path()));
+    loss_sum.copy_(sum);
+    loss_steps = steps.item<int64_t>();
+    STOKER_ASSIGN_OR_RETURN(lr_scale, lr_scale_of(saved.manifest().live));
+  } catch (const c10::Error& error) {
+    return Status(Code::kInternal,
+                  "restore " + saved.path() + ": " + error.what_without_backtrace());
+  }
+  step = saved.manifest().step;
+  ticket = saved.manifest().ticket;
+  return {};
+}
+
+}  // namespace stoker::train

@@ -1,0 +1,74 @@
+// TrainingState: everything that decides how training goes on: model, optimizer, generator,
+// counters. What is in here is what a checkpoint holds; a run restored from it continues bit for
+// bit.
+//
+// Threads: the trainer's thread only.
+// Errors:  kMismatch: the model does not fit the data, or the checkpoint does not fit the model or
+// optimizer, with the
+//          first differences named; after a failed restore() the state is unusable.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include "daemon/checkpoint/snapshot.h"
+#include "daemon/train/optimizer.h"
+#include "shared/base/status.h"
+#include "shared/checkpoint/store.h"
+#include "shared/config/config.h"
+#include "shared/dataset/dataset.h"
+#include "shared/model/model.h"
+#include "shared/task/task.h"
+
+namespace stoker::train {
+
+class TrainingState {
+ public:
+  // Builds and initialises from config.run.seed; loads config.model.init_from where it is set.
+  static Result<std::unique_ptr<TrainingState>> create(const config::Config& config,
+                                                       const dataset::Dataset& data,
+                                                       c10::Device device);
+
+  Status restore(const checkpoint::VerifiedCheckpoint& saved);
+  // Copies everything to the snapshot's host memory, with the manifest's fields that this class
+  // knows. When it returns, training may go on.
+  void capture(writer::Snapshot& snapshot) const;
+
+  // What a step changes before it is done. A step that cannot be finished (the feed ended inside
+  // it) is taken back.
+  struct Mark {
+    at::Tensor loss_sum;
+    at::Tensor generator;
+  };
+  Mark mark() const;
+  void rewind(const Mark& mark);  // also drops the gradients
+
+  model::Model& model() { return *model_; }
+  const task::Task& task() const { return *task_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  c10::Device device() const { return device_; }
+  const std::string& model_digest() const { return model_digest_; }
+
+  uint64_t step = 0;      // optimizer steps done
+  uint64_t ticket = 0;    // the next micro-batch
+  double lr_scale = 1.0;  // of `set lr`: the schedule's learning rate times this
+  // Since the last reported step; in the checkpoint so that a resumed run reports the same numbers.
+  at::Tensor loss_sum;  // F64 scalar on the device: sum of the steps' mean losses
+  int64_t loss_steps = 0;
+
+ private:
+  TrainingState() : device_(c10::DeviceType::CPU) {}
+
+  c10::Device device_;
+  model::ModelPtr model_;
+  std::unique_ptr<task::Task> task_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::string model_digest_;
+};
+
+}  // namespace stoker::train

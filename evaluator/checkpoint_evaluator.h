@@ -1,0 +1,50 @@
+// CheckpointEvaluator: loads a verified checkpoint into a model and computes the metrics of every
+// configured data set.
+//
+// Deterministic: the same checkpoint, data and number of threads give the same bytes of metrics.
+//
+// Threads:  one.
+// Blocking: evaluate() as long as the data takes; it looks at the stop token and the deadline
+// between batches. Errors:   create(): the data set's (kNotFound, kCorrupt, …), kMismatch.
+// evaluate(): kCorrupt (the checkpoint), kMismatch
+//           (another model), kTimedOut, kCancelled (stop), kInternal, kOutOfMemory. After an error
+//           it can be used again.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "shared/base/clock.h"
+#include "shared/base/status.h"
+#include "shared/checkpoint/store.h"
+#include "shared/config/config.h"
+#include "shared/run/eval_result.h"
+
+namespace stoker::evaluator {
+
+class CheckpointEvaluator {
+ public:
+  // Opens the sets in config.eval.sets (their indexes are kept in `index_dir`) and builds the
+  // model.
+  static Result<std::unique_ptr<CheckpointEvaluator>> create(const config::Config& config,
+                                                             const std::string& index_dir,
+                                                             Clock& clock);
+  ~CheckpointEvaluator();
+
+  Result<run::EvalResult> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
+                                   std::stop_token stop);
+
+  // Text that the checkpoint's model writes after `prompt`; for language models over bytes.
+  Result<std::string> sample_text(const checkpoint::VerifiedCheckpoint& checkpoint,
+                                  const std::string& prompt, int bytes, double temperature,
+                                  uint64_t seed);
+
+ private:
+  struct State;
+  explicit CheckpointEvaluator(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace stoker::evaluator

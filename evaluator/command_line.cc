@@ -1,0 +1,70 @@
+#include "evaluator/command_line.h"
+
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+namespace stoker::evaluator {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  stoker-eval --run-dir runs/demo --follow          evaluate checkpoints as they appear; ends when the run has ended
+  stoker-eval --run-dir runs/demo                   evaluate what is there and not evaluated yet, then exit
+  stoker-eval --run-dir runs/demo --checkpoint runs/demo/checkpoints/step-000001200
+                                                    evaluate this one and print the result; nothing is written
+  stoker-eval --run-dir runs/demo --sample 300      print text sampled from the best checkpoint
+
+It needs the run directory only: the trainer may be running, paused or long gone, and never notices.
+Results: RUN/eval/step-*.json, best.json, ledger.jsonl; RUN/metrics/eval.jsonl; RUN/tb; RUN/logs/stoker-eval.log.
+Exit codes: 0 done, 64 usage, 65 no valid checkpoint, 75 another evaluator has this run, 78 configuration.)";
+
+}  // namespace
+
+ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
+  CommandLine command;
+  bool once = false;
+  CLI::App app{"stoker-eval validates the checkpoints of a run, in a process of its own.",
+               "stoker-eval"};
+  app.footer(kFooter);
+  app.set_version_flag("--version", "stoker-eval " STOKER_VERSION);
+  app.add_option("--run-dir", command.run_dir, "Run directory")->required()->type_name("DIR");
+  auto* const follow =
+      app.add_flag("--follow", command.follow, "Wait for new checkpoints until the run has ended");
+  app.add_flag("--once", once, "Evaluate what is there, then exit (the default)")->excludes(follow);
+  auto* const checkpoint = app.add_option("--checkpoint", command.checkpoints,
+                                          "Evaluate this checkpoint directory (repeatable)")
+                               ->type_name("PATH")
+                               ->allow_extra_args(false)
+                               ->excludes(follow);
+  app.add_option("--config", command.config, "Configuration, instead of RUN/config.yaml")
+      ->type_name("FILE");
+  app.add_option("--set", command.overrides, "Change one setting: --set eval.batch=16 (repeatable)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  auto* const sample =
+      app.add_option("--sample", command.sample_bytes,
+                     "Print so many bytes of text sampled from the best checkpoint")
+          ->type_name("BYTES")
+          ->check(CLI::Range(1, 1'000'000))
+          ->excludes(follow);
+  app.add_option("--prompt", command.prompt, "Text to go on from")
+      ->type_name("TEXT")
+      ->needs(sample);
+  app.add_option("--temperature", command.temperature, "Of the sampling")
+      ->type_name("T")
+      ->check(CLI::Range(0.01, 10.0))
+      ->needs(sample);
+  (void)checkpoint;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& answered) {
+    app.exit(answered);
+    return {std::nullopt, ExitCode::kDone};
+  } catch (const CLI::ParseError& mistake) {
+    std::cerr << "stoker-eval: " << mistake.what() << "; try stoker-eval --help\n";
+    return {std::nullopt, ExitCode::kUsage};
+  }
+  return {command, ExitCode::kDone};
+}
+
+}  // namespace stoker::evaluator

@@ -1,0 +1,30 @@
+// CommandLine: what stoker-eval is asked to do, as plain words.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/base/exit_code.h"
+
+namespace stoker::evaluator {
+
+struct CommandLine {
+  std::string run_dir;                   // --run-dir
+  bool follow = false;                   // --follow; false: once
+  std::vector<std::string> checkpoints;  // --checkpoint
+  std::string config;                    // --config; empty: RUN/config.yaml
+  std::vector<std::string> overrides;    // --set
+  int sample_bytes = 0;                  // --sample
+  std::string prompt;                    // --prompt
+  double temperature = 0.8;              // --temperature
+};
+
+struct ParsedCommandLine {
+  std::optional<CommandLine> command;
+  ExitCode exit_code = ExitCode::kDone;
+};
+
+ParsedCommandLine parse_command_line(int argc, const char* const* argv);
+
+}  // namespace stoker::evaluator

@@ -1,0 +1,98 @@
+#include "evaluator/ledger.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <optional>
+
+#include <boost/json.hpp>
+
+#include "shared/base/log.h"
+
+namespace stoker::evaluator {
+namespace {
+
+namespace json = boost::json;
+constexpr uint64_t kMaxBytes = 256ull << 20;
+constexpr std::array<std::string_view, 4> kOutcomes{"evaluated", "corrupt", "superseded", "failed"};
+
+std::optional<LedgerEntry> maybe_entry(std::string_view line) {
+  boost::system::error_code error;
+  const json::value value = json::parse(json::string_view(line.data(), line.size()), error);
+  if (error) return std::nullopt;
+  try {
+    const json::object& root = value.as_object();
+    LedgerEntry entry;
+    entry.step = root.at("step").to_number<uint64_t>();
+    entry.manifest_sha256 = root.at("manifest_sha256").as_string().c_str();
+    entry.tries = root.at("tries").to_number<int>();
+    entry.reason = root.at("reason").as_string().c_str();
+    const std::string_view word = root.at("outcome").as_string();
+    for (size_t i = 0; i < kOutcomes.size(); ++i) {
+      if (word == kOutcomes[i]) {
+        entry.outcome = static_cast<Outcome>(i);
+        return entry;
+      }
+    }
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view outcome_name(Outcome outcome) { return kOutcomes[static_cast<size_t>(outcome)]; }
+
+Result<Ledger> Ledger::open(FileSystem& files, const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW));
+  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
+  Ledger ledger(files, path, std::move(fd));
+  ledger.read_lines(text);
+  if (!text.empty() && text.back() != '\n') {
+    // A crash tore the last line. Cut it off, so that the next one does not join it.
+    const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+    if (::ftruncate(ledger.fd_.get(), static_cast<off_t>(whole)) != 0)
+      return Status::from_errno(errno, "truncate " + path);
+    log_warn("torn line dropped", {{"file", path}, {"bytes", text.size() - whole}});
+  }
+  return ledger;
+}
+
+void Ledger::read_lines(std::string_view text) {
+  size_t number = 0;
+  while (!text.empty()) {
+    ++number;
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) return;  // torn; open() cuts it
+    const auto entry = maybe_entry(text.substr(0, end));
+    if (entry) {
+      entries_[{entry->step, entry->manifest_sha256}] = *entry;
+    } else {
+      log_warn("line not understood", {{"file", path_}, {"line", number}});
+    }
+    text.remove_prefix(end + 1);
+  }
+}
+
+Status Ledger::append(const LedgerEntry& entry, std::string_view wall_time) {
+  const json::object root{{"step", entry.step},
+                          {"manifest_sha256", entry.manifest_sha256},
+                          {"outcome", outcome_name(entry.outcome)},
+                          {"tries", entry.tries},
+                          {"reason", entry.reason},
+                          {"wall", wall_time}};
+  const std::string line = json::serialize(root) + "\n";
+  STOKER_RETURN_IF_ERROR(files_->write(fd_.get(), std::as_bytes(std::span(line)), path_));
+  STOKER_RETURN_IF_ERROR(files_->sync(fd_.get(), path_));
+  entries_[{entry.step, entry.manifest_sha256}] = entry;
+  return {};
+}
+
+const LedgerEntry* Ledger::find(uint64_t step, const std::string& manifest_sha256) const {
+  const auto found = entries_.find({step, manifest_sha256});
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+}  // namespace stoker::evaluator

@@ -1,0 +1,55 @@
+// Ledger: the evaluator's memory of what became of each checkpoint, one JSON object a line in
+// run/eval/ledger.jsonl.
+//
+// A checkpoint is named by step and manifest SHA-256. An outcome is final, except that a failed one
+// counts its tries.
+//
+// Threads: one.
+// Errors:  open(): kIoError, kPermission. Lines that a crash tore are dropped with a log line; the
+// evaluation is redone. Crash:   a line is appended and synced after the result file is in place:
+// what the ledger knows is there; what is there
+//          and not in the ledger is taken up again without being computed twice (EvaluatorApp).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "shared/base/file.h"
+#include "shared/base/status.h"
+
+namespace stoker::evaluator {
+
+enum class Outcome { kEvaluated, kCorrupt, kSuperseded, kFailed };
+std::string_view outcome_name(Outcome outcome);  // evaluated corrupt superseded failed
+
+struct LedgerEntry {
+  uint64_t step = 0;
+  std::string manifest_sha256;  // empty where the manifest could not be read
+  Outcome outcome = Outcome::kEvaluated;
+  int tries = 1;
+  std::string reason;  // of anything but kEvaluated
+};
+
+class Ledger {
+ public:
+  static Result<Ledger> open(FileSystem& files, const std::string& path);
+
+  Status append(const LedgerEntry& entry, std::string_view wall_time);
+  // The last entry about this checkpoint, or nullptr.
+  const LedgerEntry* find(uint64_t step, const std::string& manifest_sha256) const;
+
+ private:
+  Ledger(FileSystem& files, std::string path, UniqueFd fd)
+      : files_(&files), path_(std::move(path)), fd_(std::move(fd)) {}
+  void read_lines(std::string_view text);
+
+  FileSystem* files_;  // not owned; outlives this object
+  std::string path_;
+  UniqueFd fd_;
+  std::map<std::pair<uint64_t, std::string>, LedgerEntry> entries_;
+};
+
+}  // namespace stoker::evaluator

@@ -1,0 +1,11 @@
+#include "evaluator/command_line.h"
+#include "evaluator/evaluator_app.h"
+#include "shared/base/clock.h"
+
+int main(int argc, char** argv) {
+  const auto parsed =
+      stoker::evaluator::parse_command_line(argc, argv);  // answers --help and mistakes itself
+  if (!parsed.command) return static_cast<int>(parsed.exit_code);
+  return static_cast<int>(
+      stoker::evaluator::EvaluatorApp(*parsed.command, stoker::system_clock()).run());
+}

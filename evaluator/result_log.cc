@@ -1,0 +1,124 @@
+#include "evaluator/result_log.h"
+
+#include <cmath>
+#include <utility>
+
+#include "shared/base/clock.h"
+#include "shared/base/log.h"
+#include "shared/metrics/eval_row.h"
+#include "shared/metrics/event_file.h"
+#include "shared/metrics/json_lines.h"
+
+namespace stoker::evaluator {
+namespace {
+
+constexpr uint64_t kMaxResultBytes = 64ull << 20;
+
+std::string row_key(uint64_t step, const std::string& set, const std::string& manifest_sha256) {
+  return std::to_string(step) + " " + set + " " + manifest_sha256;
+}
+
+metrics::EvalRow row_of(const run::EvalResult& result, const run::SetResult& set) {
+  metrics::EvalRow row;
+  row.step = result.step;
+  row.set = set.set;
+  row.metrics = set.metrics;
+  row.samples = set.samples;
+  row.manifest_sha256 = result.manifest_sha256;
+  row.seconds = result.seconds;
+  row.wall = result.created;
+  return row;
+}
+
+}  // namespace
+
+struct ResultLog::Sinks {
+  std::unique_ptr<metrics::JsonLinesFile> rows;
+  std::unique_ptr<metrics::EventFile> events;  // empty without TensorBoard
+};
+
+ResultLog::ResultLog(FileSystem& files, const run::RunLayout& layout)
+    : files_(files), layout_(layout), sinks_(std::make_unique<Sinks>()) {}
+ResultLog::~ResultLog() = default;
+
+Result<std::unique_ptr<ResultLog>> ResultLog::open(FileSystem& files, const run::RunLayout& layout,
+                                                   bool tensorboard) {
+  std::unique_ptr<ResultLog> log(new ResultLog(files, layout));
+  STOKER_RETURN_IF_ERROR(make_directories(files, layout.metrics()));
+  STOKER_ASSIGN_OR_RETURN(log->sinks_->rows,
+                          metrics::JsonLinesFile::open(files, layout.eval_rows()));
+  STOKER_ASSIGN_OR_RETURN(const metrics::RowsRead read, metrics::read_rows(layout.eval_rows()));
+  for (const metrics::Row& row : read.rows) {
+    const auto known = metrics::eval_row_of(row);
+    if (known.ok()) log->rows_.insert(row_key(known->step, known->set, known->manifest_sha256));
+  }
+  if (tensorboard) {
+    STOKER_ASSIGN_OR_RETURN(
+        log->sinks_->events,
+        metrics::EventFile::create(files, system_clock(), join_path(layout.tb(), "valid"),
+                                   std::nullopt));
+  }
+  auto best = run::read_best(layout.best_file());
+  if (best.ok()) {
+    log->best_ = *std::move(best);
+  } else if (best.status().code() != Code::kNotFound) {
+    log_warn("best.json not understood", {{"reason", best.status().to_string()}});
+  }
+  return log;
+}
+
+std::optional<run::EvalResult> ResultLog::maybe_recorded(uint64_t step,
+                                                         const std::string& manifest_sha256) const {
+  const std::string path = run::eval_result_path(layout_.eval(), step);
+  const auto text = read_file(path, kMaxResultBytes);
+  if (!text.ok()) return std::nullopt;
+  auto result = run::parse_eval_result(*text, path);
+  if (!result.ok() || result->manifest_sha256 != manifest_sha256) return std::nullopt;
+  return *std::move(result);
+}
+
+Status ResultLog::record(const run::EvalResult& result) {
+  STOKER_RETURN_IF_ERROR(run::write_eval_result(files_, layout_.eval(), result));
+  STOKER_RETURN_IF_ERROR(update_best(result));
+  for (const run::SetResult& set : result.sets) {
+    const std::string key = row_key(result.step, set.set, result.manifest_sha256);
+    if (rows_.contains(key)) continue;
+    if (sinks_->events) {
+      for (const auto& [name, value] : set.metrics)
+        sinks_->events->add_scalar(set.set + "/" + name, result.step, value);
+      // TensorBoard is a view: trouble with it must not hold up what counts.
+      if (const Status status = sinks_->events->flush(); !status.ok()) {
+        log_warn("TensorBoard file not written", {{"reason", status.to_string()}});
+      }
+    }
+    STOKER_RETURN_IF_ERROR(sinks_->rows->append(metrics::to_row(row_of(result, set))));
+    STOKER_RETURN_IF_ERROR(sinks_->rows->sync());
+    rows_.insert(key);
+    std::string summary;
+    for (const auto& [name, value] : set.metrics)
+      summary += (summary.empty() ? "" : " ") + name + "=" + std::to_string(value);
+    log_info("evaluated", {{"step", result.step},
+                           {"set", set.set},
+                           {"samples", set.samples},
+                           {"metrics", summary},
+                           {"seconds", result.seconds},
+                           {"best", best_ && best_->step == result.step}});
+  }
+  return {};
+}
+
+Status ResultLog::update_best(const run::EvalResult& result) {
+  if (result.sets.empty() || result.sets.front().metrics.empty()) return {};
+  const auto& [name, value] = result.sets.front().metrics.front();
+  if (std::isnan(value)) return {};
+  // Lower is better. Of equals the earlier one stays, so that a restart cannot move the best about.
+  if (best_ && best_->metric == name && best_->set == result.sets.front().set &&
+      !(value < best_->value))
+    return {};
+  run::Best better{result.sets.front().set, name, value, result.step, result.manifest_sha256};
+  STOKER_RETURN_IF_ERROR(write_file_atomically(files_, layout_.best_file(), run::to_json(better)));
+  best_ = std::move(better);
+  return {};
+}
+
+}  // namespace stoker::evaluator

@@ -1,0 +1,83 @@
+#include "evaluator/result_log.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "shared/metrics/json_lines.h"
+
+namespace stoker::evaluator {
+namespace {
+
+class ResultLogTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "stoker-results-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    layout_ = std::make_unique<run::RunLayout>(pattern);
+    std::filesystem::create_directories(layout_->eval());
+  }
+  void TearDown() override { std::filesystem::remove_all(layout_->root()); }
+
+  std::unique_ptr<ResultLog> open() const {
+    auto log = ResultLog::open(real_files(), *layout_, true);
+    EXPECT_TRUE(log.ok()) << log.status().to_string();
+    return *std::move(log);
+  }
+  static run::EvalResult result(uint64_t step, double loss) {
+    run::EvalResult made;
+    made.step = step;
+    made.manifest_sha256 = "hash-" + std::to_string(step);
+    made.sets = {{"valid", 16, {{"loss", loss}, {"accuracy", 0.5}}}};
+    made.created = "now";
+    return made;
+  }
+  size_t rows() const { return metrics::read_rows(layout_->eval_rows())->rows.size(); }
+
+  std::unique_ptr<run::RunLayout> layout_;
+};
+
+TEST_F(ResultLogTest, TheBestIsKeptAndARestartCannotRegressIt) {
+  {
+    const auto log = open();
+    ASSERT_TRUE(log->record(result(10, 2.0)).ok());
+    ASSERT_TRUE(log->record(result(20, 1.0)).ok());
+  }
+  const auto log = open();
+  ASSERT_TRUE(log->record(result(30, 1.5)).ok());
+  EXPECT_EQ(run::read_best(layout_->best_file())->step, 20u);
+  ASSERT_TRUE(log->record(result(40, 0.5)).ok());
+  EXPECT_EQ(run::read_best(layout_->best_file())->step, 40u);
+}
+
+TEST_F(ResultLogTest, RecordedTwiceIsThereOnce) {
+  {
+    const auto log = open();
+    ASSERT_TRUE(log->record(result(10, 2.0)).ok());
+    ASSERT_TRUE(log->record(result(10, 2.0)).ok());
+  }
+  const auto log = open();
+  ASSERT_TRUE(log->record(result(10, 2.0)).ok());
+  EXPECT_EQ(rows(), 1u);
+}
+
+TEST_F(ResultLogTest, AResultOfAnotherCheckpointOfTheSameStepIsNotTaken) {
+  const auto log = open();
+  ASSERT_TRUE(log->record(result(10, 2.0)).ok());
+  EXPECT_TRUE(log->maybe_recorded(10, "hash-10").has_value());
+  EXPECT_FALSE(log->maybe_recorded(10, "hash of another run").has_value());
+  EXPECT_FALSE(log->maybe_recorded(11, "hash-11").has_value());
+}
+
+TEST_F(ResultLogTest, NotANumberIsNeverTheBest) {
+  const auto log = open();
+  ASSERT_TRUE(log->record(result(10, std::numeric_limits<double>::quiet_NaN())).ok());
+  EXPECT_FALSE(log->best().has_value());
+  ASSERT_TRUE(log->record(result(20, 3.0)).ok());
+  EXPECT_EQ(log->best()->step, 20u);
+}
+
+}  // namespace
+}  // namespace stoker::evaluator

@@ -1,0 +1,193 @@
+// Real processes that die: kill -9 of daemon, readers and evaluator, full disks, damaged
+// checkpoints.
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+class Crash : public RunFixture {
+ protected:
+  void flip_a_bit(const std::string& file) const {
+    std::string bytes = text_of(file);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    std::ofstream(file, std::ios::binary) << bytes;
+  }
+};
+
+TEST_F(Crash, KilledTwentyTimesTheRunEndsWithTheSameBytes) {
+  const std::string config = write_config(small_config());
+  const std::vector<std::string> longer{"--set", "train.steps=4000", "--set",
+                                        "checkpoint.every_steps=25"};
+  ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
+
+  std::mt19937 random(20);  // the seed of the kill times
+  int kills = 0;
+  std::optional<Exit> ended;
+  for (int life = 0; life < 60 && !ended; ++life) {
+    Process trainer = this->trainer(config, run_dir(), longer);
+    if (kills == 20) {
+      ended = trainer.wait(90s);
+      break;
+    }
+    // From the very start on: the instants before the first step are instants too.
+    ended = trainer.wait(std::chrono::milliseconds(150 + random() % 500));
+    if (!ended) {
+      trainer.signal(SIGKILL);
+      const auto killed = trainer.wait(10s);
+      ASSERT_TRUE(killed.has_value());
+      ASSERT_EQ(killed->signal, SIGKILL);
+      ++kills;
+    }
+  }
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 0);
+  EXPECT_EQ(kills, 20) << "the run ended before it was killed often enough";
+  EXPECT_EQ(model_sha256(run_dir(), 4000), model_sha256(run_dir("whole"), 4000));
+  EXPECT_EQ(decided_rows(run_dir()), decided_rows(run_dir("whole")))
+      << "reported steps are doubled or missing";
+  for (const auto& entry : fs::directory_iterator(run_dir() + "/checkpoints")) {
+    EXPECT_EQ(entry.path().filename().string().find(".tmp-"), std::string::npos) << entry.path();
+  }
+}
+
+TEST_F(Crash, AKilledReaderChangesNoByte) {
+  const std::string config = write_config(small_config());
+  const std::vector<std::string> longer{"--set", "train.steps=6000", "--set", "feed.processes=2"};
+  ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
+  Process trainer = this->trainer(config, run_dir(), longer);
+  std::mt19937 random(7);
+  int killed = 0;
+  std::optional<Exit> ended;
+  while (!ended) {
+    const auto readers = children_of(trainer.pid(), "stoker-feed");
+    if (!readers.empty() && killed < 10 && ::kill(readers[random() % readers.size()], SIGKILL) == 0)
+      ++killed;
+    ended = trainer.wait(std::chrono::milliseconds(50 + random() % 100));
+  }
+  EXPECT_EQ(ended->code, 0);
+  EXPECT_GT(killed, 2) << "the run was over too soon";
+  EXPECT_EQ(model_sha256(run_dir(), 6000), model_sha256(run_dir("whole"), 6000));
+  EXPECT_NE(log_of("stokerd").find("reader process died"), std::string::npos);
+}
+
+TEST_F(Crash, NoReaderOutlivesAKilledTrainer) {
+  const std::string config = write_config(small_config());
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+  std::vector<pid_t> readers;
+  ASSERT_TRUE(wait_until(
+      30s, [&] { return !(readers = children_of(trainer.pid(), "stoker-feed")).empty(); }));
+  trainer.signal(SIGKILL);
+  ASSERT_TRUE(trainer.wait(10s).has_value());
+  for (const pid_t reader : readers) {
+    EXPECT_TRUE(wait_until(10s, [&] {
+      return text_of("/proc/" + std::to_string(reader) + "/comm") != "stoker-feed\n";
+    }));
+  }
+}
+
+TEST_F(Crash, AFlippedBitInTheNewestCheckpointFallsBackAndSaysSo) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  const std::string whole = model_sha256(run_dir(), 400);
+  flip_a_bit(run_dir() + "/checkpoints/step-000000400/model.safetensors");
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  const std::string said = log_of("stokerd");
+  EXPECT_NE(said.find("checkpoint rejected step=400"), std::string::npos) << said;
+  EXPECT_NE(said.find("model.safetensors"), std::string::npos);
+  EXPECT_EQ(model_sha256(run_dir(), 400), whole)
+      << "the step after the fallback was not trained again to the same bytes";
+}
+
+TEST_F(Crash, EveryCheckpointBadIsExit65AndNothingIsDeleted) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  const auto before = checkpoints(run_dir());
+  for (const auto& name : before)
+    flip_a_bit(run_dir() + "/checkpoints/" + name + "/optim.safetensors");
+  EXPECT_EQ(train(config, run_dir()).code, 65);
+  EXPECT_EQ(checkpoints(run_dir()), before);
+  EXPECT_NE(log_of("stokerd").find("--fresh"), std::string::npos);
+}
+
+TEST_F(Crash, AFullDiskDegradesAndTrainingGoesOn) {
+  fs::create_directories(run_dir());
+  if (::mount("tmpfs", run_dir().c_str(), "tmpfs", 0, "size=700k") != 0)
+    GTEST_SKIP() << "may not mount a small tmpfs here";
+  const std::string config = write_config(small_config());
+  {
+    // A checkpoint of this model takes about 400 KB, so two do not fit.
+    Process trainer = this->trainer(
+        config, run_dir(), {"--set", "model.hidden=[256, 64]", "--set", "train.steps=1000000"});
+    EXPECT_TRUE(wait_until(
+        60s, [&] { return log_of("stokerd").find("checkpoint failed") != std::string::npos; }));
+    const size_t rows = decided_rows(run_dir()).size();
+    EXPECT_TRUE(wait_until(60s, [&] {
+      return decided_rows(run_dir()).size() > rows + 2 ||
+             log_of("stokerd").find("metrics") != std::string::npos;
+    })) << "training stood still";
+    EXPECT_TRUE(wait_until(60s, [&] {
+      (void)ctl(run_dir(), {"--json", "status"}, "status").wait(10s);
+      return log_of("status").find("degraded") != std::string::npos;
+    }));
+    trainer.signal(SIGKILL);
+    (void)trainer.wait(10s);
+  }
+  ::umount(run_dir().c_str());
+}
+
+TEST_F(Crash, AnEvaluatorKilledAndRestartedEvaluatesEachCheckpointOnce) {
+  const std::string config = write_config(text_config("eval: {policy: all, batch: 8}\n"));
+  ASSERT_EQ(train(config, run_dir(),
+                  {"--set", "train.steps=120", "--set", "checkpoint.every_steps=10", "--set",
+                   "checkpoint.keep_last=12"})
+                .code,
+            0);
+  std::mt19937 random(3);
+  std::optional<Exit> ended;
+  for (int life = 0; life < 200 && !ended; ++life) {
+    Process evaluator = this->evaluator(run_dir(), {"--follow"});
+    ended = evaluator.wait(std::chrono::milliseconds(life < 10 ? 250 + random() % 400 : 60000));
+    evaluator.signal(SIGKILL);
+    if (!ended) (void)evaluator.wait(10s);
+  }
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 0);
+  std::map<std::string, int> lines;
+  for (const char* const file : {"/eval/ledger.jsonl", "/metrics/eval.jsonl"}) {
+    lines.clear();
+    std::istringstream in(text_of(run_dir() + file));
+    for (std::string line; std::getline(in, line);) ++lines[line.substr(0, line.find(','))];
+    EXPECT_EQ(lines.size(), 12u) << file;
+    for (const auto& [step, times] : lines) EXPECT_EQ(times, 1) << file << " " << step;
+  }
+}
+
+TEST_F(Crash, ASecondEvaluatorOnOneRunExits75) {
+  const std::string config = write_config(small_config());
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+  Process first = evaluator(run_dir(), {"--follow"});
+  ASSERT_TRUE(wait_until(
+      30s, [&] { return log_of("stoker-eval").find("evaluator started") != std::string::npos; }));
+  const auto second = evaluator(run_dir(), {"--follow"}).wait(30s);
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(second->code, 75);
+}
+
+}  // namespace
+}  // namespace stoker::test

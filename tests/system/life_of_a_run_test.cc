@@ -1,0 +1,254 @@
+// Real processes from beginning to end: train, evaluate, stop, go on, refuse.
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include <gtest/gtest.h>
+
+#include "shared/run/eval_result.h"
+#include "shared/run/run_state.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+class LifeOfARun : public RunFixture {};
+
+size_t count_of(const std::string& text, const std::string& word) {
+  size_t count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+TEST_F(LifeOfARun, TrainsEvaluatesEveryCheckpointAndBothEndWithZero) {
+  const std::string config = write_config(text_config("eval: {policy: all, batch: 16}\n"));
+  Process evaluator = this->evaluator(run_dir(), {"--follow"});
+  Process trainer = this->trainer(config, run_dir());
+  const auto trained = trainer.wait(90s);
+  ASSERT_TRUE(trained.has_value());
+  EXPECT_EQ(trained->code, 0);
+  const auto evaluated = evaluator.wait(60s);
+  ASSERT_TRUE(evaluated.has_value());
+  EXPECT_EQ(evaluated->code, 0);
+
+  EXPECT_EQ(newest_step(run_dir()), 60u);
+  const auto state = run::look(run::RunLayout(run_dir()));
+  ASSERT_EQ(state.kind, run::RunState::Kind::kEnded);
+  EXPECT_EQ(state.end->state, "finished");
+  EXPECT_EQ(state.end->step, 60u);
+  EXPECT_EQ(decided_rows(run_dir()).size(), 12u);
+  for (const uint64_t step : {20u, 40u, 60u}) {
+    const auto text = text_of(run::eval_result_path(run_dir() + "/eval", step));
+    const auto result = run::parse_eval_result(text, "step");
+    ASSERT_TRUE(result.ok()) << step << ": " << result.status().to_string();
+    EXPECT_EQ(result->step, step);
+    EXPECT_EQ(result->sets.at(0).set, "valid");
+  }
+  const auto first =
+      run::parse_eval_result(text_of(run::eval_result_path(run_dir() + "/eval", 20)), "first");
+  const auto last =
+      run::parse_eval_result(text_of(run::eval_result_path(run_dir() + "/eval", 60)), "last");
+  EXPECT_LT(last->sets[0].metrics[0].second, first->sets[0].metrics[0].second)
+      << "it did not learn";
+  const auto best = run::read_best(run_dir() + "/eval/best.json");
+  ASSERT_TRUE(best.ok());
+  EXPECT_EQ(best->step, 60u);
+}
+
+TEST_F(LifeOfARun, EachModelKindTrainsOnItsKindOfData) {
+  const std::string pictures =
+      R"(data: {train: {kind: synthetic, samples: 400, features: [3, 32, 32], classes: 4}}
+eval: {sets: []}
+task: {kind: classification}
+train: {steps: 3, batch: 8, device: cpu, threads: 1, accumulate: 2}
+)";
+  for (const char* const model :
+       {"{kind: lenet}", "{kind: resnet, layers: 8}", "{kind: mlp, hidden: [16]}"}) {
+    const std::string config = write_config(pictures + "model: " + model + "\n");
+    const std::string run = run_dir("run-" + std::to_string(count_of(model, "e")) +
+                                    std::to_string(std::string(model).size()));
+    EXPECT_EQ(train(config, run).code, 0) << model;
+    EXPECT_EQ(newest_step(run), 3u) << model;
+  }
+}
+
+TEST_F(LifeOfARun, TwoRunsOfOneConfigurationAreTheSameBytes) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir("a")).code, 0);
+  ASSERT_EQ(train(config, run_dir("b"),
+                  {"--set", "feed.readers=5", "--set", "feed.slots=7", "--set", "feed.processes=2"})
+                .code,
+            0);
+  ASSERT_EQ(train(config, run_dir("c"), {"--set", "feed.isolation=thread"}).code, 0);
+  EXPECT_EQ(model_sha256(run_dir("a"), 400), model_sha256(run_dir("b"), 400))
+      << "the readers changed the result";
+  EXPECT_EQ(model_sha256(run_dir("a"), 400), model_sha256(run_dir("c"), 400))
+      << "isolation changed the result";
+  EXPECT_EQ(decided_rows(run_dir("a")), decided_rows(run_dir("b")));
+}
+
+TEST_F(LifeOfARun, SigtermFinishesTheStepSavesAndTheRunGoesOnBitForBit) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir("whole")).code, 0);
+  {
+    Process trainer = this->trainer(config, run_dir());
+    ASSERT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > 5; }));
+    trainer.signal(SIGTERM);
+    const auto exit = trainer.wait(30s);
+    ASSERT_TRUE(exit.has_value());
+    EXPECT_EQ(exit->code, 0);
+  }
+  const auto state = run::look(run::RunLayout(run_dir()));
+  ASSERT_EQ(state.kind, run::RunState::Kind::kEnded);
+  EXPECT_EQ(state.end->state, "stopped");
+  EXPECT_EQ(newest_step(run_dir()), state.end->step) << "the last step was not saved";
+  ASSERT_LT(state.end->step, 400u) << "it ended before it was asked to";
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  EXPECT_EQ(model_sha256(run_dir(), 400), model_sha256(run_dir("whole"), 400));
+  EXPECT_EQ(decided_rows(run_dir()), decided_rows(run_dir("whole")));
+}
+
+TEST_F(LifeOfARun, Sigusr1SavesNowAndTrainingGoesOn) {
+  const std::string config =
+      write_config(small_config("checkpoint: {every_steps: 0, every_seconds: 0}\n"), "c.yaml");
+  const std::string usable = std::regex_replace(
+      text_of(config), std::regex("checkpoint: \\{every_steps: 40, keep_last: 3\\}\n"), "");
+  write_config(usable, "c.yaml");
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=20000"});
+  ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
+  EXPECT_TRUE(checkpoints(run_dir()).empty());
+  trainer.signal(SIGUSR1);
+  EXPECT_TRUE(wait_until(30s, [&] { return !checkpoints(run_dir()).empty(); }));
+  const size_t rows = decided_rows(run_dir()).size();
+  EXPECT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > rows + 3; }))
+      << "training did not go on";
+  trainer.signal(SIGTERM);
+  const auto exit = trainer.wait(30s);
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_EQ(exit->code, 0);
+}
+
+TEST_F(LifeOfARun, TheControlSocketPausesResumesSetsSavesAndStops) {
+  const std::string config = write_config(small_config());
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+  ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
+  const auto ask = [&](const std::vector<std::string>& words, const std::string& log) {
+    const auto exit = ctl(run_dir(), words, log).wait(30s);
+    return exit ? exit->code : -1;
+  };
+  EXPECT_EQ(ask({"pause"}, "pause"), 0);
+  EXPECT_EQ(ask({"--json", "status"}, "paused"), 0);
+  EXPECT_NE(log_of("paused").find("\"paused\""), std::string::npos);
+  const size_t rows = decided_rows(run_dir()).size();
+  EXPECT_EQ(ask({"checkpoint"}, "checkpoint"), 0);
+  EXPECT_FALSE(checkpoints(run_dir()).empty());
+  EXPECT_EQ(decided_rows(run_dir()).size(), rows) << "it trained while it was paused";
+  EXPECT_EQ(ask({"set", "lr", "0.0005"}, "set"), 0);
+  EXPECT_NE(ask({"set", "lr", "-1"}, "set-bad"), 0);
+  EXPECT_EQ(ask({"resume"}, "resume"), 0);
+  EXPECT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > rows; }));
+  EXPECT_NE(decided_rows(run_dir()).back().find("\"lr\":0.0005"), std::string::npos)
+      << decided_rows(run_dir()).back();
+  EXPECT_EQ(ask({"stop"}, "stop"), 0);
+  const auto exit = trainer.wait(30s);
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_EQ(exit->code, 0);
+}
+
+TEST_F(LifeOfARun, ASecondDaemonOnTheSameDirectoryExits75AndHarmsNothing) {
+  const std::string config = write_config(small_config());
+  Process first = trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+  ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
+  Process second(std::vector<std::string>{std::string(STOKER_BIN_DIR) + "/stokerd", "--config",
+                                          config, "--run-dir", run_dir()},
+                 path("second.out"));
+  const auto refused = second.wait(30s);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->code, 75);
+  EXPECT_NE(log_of("second").find("pid=" + std::to_string(first.pid())), std::string::npos)
+      << log_of("second");
+  const size_t rows = decided_rows(run_dir()).size();
+  EXPECT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > rows; }))
+      << "the first was disturbed";
+}
+
+TEST_F(LifeOfARun, FreshStartsOverAndKeepsWhatWasThere) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  const std::string before = model_sha256(run_dir(), 400);
+  ASSERT_EQ(
+      train(config, run_dir(), {"--fresh", "--set", "train.steps=80", "--set", "run.seed=2"}).code,
+      0);
+  EXPECT_EQ(newest_step(run_dir()), 80u);
+  EXPECT_TRUE(fs::exists(run_dir() + "/before-1/checkpoints/step-000000400"));
+  EXPECT_NE(before, model_sha256(run_dir(), 80));
+}
+
+TEST_F(LifeOfARun, AFinishedRunStartedAgainEndsAtOnceAndChangesNothing) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  const auto rows = decided_rows(run_dir());
+  const std::string model = model_sha256(run_dir(), 400);
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  EXPECT_EQ(decided_rows(run_dir()), rows);
+  EXPECT_EQ(model_sha256(run_dir(), 400), model);
+}
+
+TEST_F(LifeOfARun, OtherSettingsThanTheRunBeganWithAreRefusedByName) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=40"}).code, 0);
+  EXPECT_EQ(train(config, run_dir(), {"--set", "model.hidden=[64]"}).code, 78);
+  EXPECT_NE(log_of("stokerd").find("model.hidden"), std::string::npos);
+  EXPECT_EQ(train(config, run_dir(), {"--set", "train.batch=32"}).code, 78);
+  EXPECT_NE(log_of("stokerd").find("train.batch"), std::string::npos);
+  EXPECT_EQ(train(config, run_dir(), {"--set", "train.steps=50"}).code, 0)
+      << "a longer run is the same run";
+}
+
+struct BadStart {
+  const char* name;
+  const char* data;
+  const char* expected;  // in what is said
+};
+
+class BadData : public RunFixture, public ::testing::WithParamInterface<BadStart> {};
+
+TEST_P(BadData, IsExit78AndNamesThePath) {
+  fs::create_directories(path("empty"));
+  std::ofstream(path("zero.txt"));
+  const std::string data =
+      std::regex_replace(std::string(GetParam().data), std::regex("@"), folder_);
+  const std::string config =
+      write_config("data: {train: " + data + "}\neval: {sets: []}\ntrain: {steps: 5}\n");
+  EXPECT_EQ(train(config, run_dir()).code, 78);
+  EXPECT_NE(log_of("stokerd").find(folder_ + GetParam().expected), std::string::npos)
+      << log_of("stokerd");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Folders, BadData,
+    ::testing::Values(BadStart{"Missing", "{kind: text, path: @/nowhere}", "/nowhere"},
+                      BadStart{"Empty", "{kind: text, path: @/empty}", "/empty"},
+                      BadStart{"ZeroLength", "{kind: text, path: @/zero.txt}", "/zero.txt"}),
+    [](const auto& test) { return test.param.name; });
+
+TEST_F(LifeOfARun, AnUnreadableFolderIsExit78AndNamesThePath) {
+  if (::geteuid() == 0)
+    GTEST_SKIP() << "root reads everything; run the tests as another user to see this one";
+  fs::create_directories(path("locked"));
+  ::chmod(path("locked").c_str(), 0);
+  const std::string config =
+      write_config("data: {train: {kind: text, path: " + path("locked") + "}}\neval: {sets: []}\n");
+  EXPECT_EQ(train(config, run_dir()).code, 78);
+  EXPECT_NE(log_of("stokerd").find(path("locked")), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stoker::test

@@ -1,0 +1,55 @@
+// Process: a real child process of a test: started, watched, stopped, and never left behind.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace stoker::test {
+
+struct Exit {
+  int code = 0;    // valid when signal is 0
+  int signal = 0;  // that ended it
+};
+
+class Process {
+ public:
+  // Starts `argv`; standard output and error go to `log`, standard input is /dev/null.
+  Process(const std::vector<std::string>& argv, const std::string& log);
+  ~Process();  // SIGKILL and reap
+  Process(Process&&) noexcept;
+  Process(const Process&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void signal(int number) const;
+  // The exit, or nothing when it still runs at the end of `timeout`.
+  std::optional<Exit> wait(std::chrono::milliseconds timeout);
+  const std::string& log() const { return log_; }
+
+ private:
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+  std::optional<Exit> exit_;
+  std::string log_;
+};
+
+// Waits until `condition` holds; false when `timeout` passes first.
+template <typename Condition>
+bool wait_until(std::chrono::milliseconds timeout, Condition&& condition);
+
+void pause_between_looks();
+
+template <typename Condition>
+bool wait_until(std::chrono::milliseconds timeout, Condition&& condition) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    pause_between_looks();
+  }
+  return true;
+}
+
+}  // namespace stoker::test

@@ -1,0 +1,158 @@
+#include "tests/system/run_fixture.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "shared/base/file.h"
+#include "shared/base/sha256.h"
+#include "shared/checkpoint/store.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+std::string program(const std::string& name) { return std::string(STOKER_BIN_DIR) + "/" + name; }
+
+std::vector<std::string> joined(std::vector<std::string> first,
+                                const std::vector<std::string>& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
+}  // namespace
+
+void RunFixture::SetUp() {
+  std::string pattern = ::testing::TempDir() + "stoker-system-XXXXXX";
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  folder_ = pattern;
+}
+
+void RunFixture::TearDown() {
+  if (HasFailure()) {
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      if (entry.path().extension() == ".out")
+        std::cerr << "---- " << entry.path() << "\n" << text_of(entry.path()) << "\n";
+    }
+  }
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+std::string RunFixture::small_config(const std::string& more) const {
+  return R"(data:
+  train: {kind: synthetic, samples: 5000, features: [32], classes: 4, noise: 0.5}
+  valid: {kind: synthetic, samples: 256, features: [32], classes: 4, noise: 0.5}
+feed: {readers: 2, slots: 4}
+model: {kind: mlp, hidden: [32], dropout: 0.1}
+task: {kind: classification}
+optimizer: {kind: adamw, lr: 0.003}
+schedule: {kind: cosine, warmup_steps: 10, min_lr: 0.0001}
+train: {steps: 400, batch: 16, device: cpu, threads: 1}
+checkpoint: {every_steps: 40, keep_last: 3}
+metrics: {every_steps: 7}
+)" + more;
+}
+
+std::string RunFixture::text_config(const std::string& more) const {
+  std::ofstream corpus(path("corpus.txt"));
+  for (int i = 0; i < 4000; ++i)
+    corpus << "line " << i << " of a text that repeats itself, as texts do\n";
+  return "data:\n  train: {kind: text, path: " + path("corpus.txt") +
+         ", split: [0.0, 0.9]}\n  valid: {kind: text, path: " + path("corpus.txt") +
+         R"(, split: [0.9, 1.0]}
+model: {kind: gpt, layers: 2, width: 32, heads: 2, context: 32}
+task: {kind: language_model}
+optimizer: {kind: adamw, lr: 0.002}
+schedule: {kind: constant, warmup_steps: 10}
+train: {steps: 60, batch: 8, device: cpu, threads: 1}
+checkpoint: {every_steps: 20, keep_last: 3}
+metrics: {every_steps: 5}
+)" + more;
+}
+
+std::string RunFixture::write_config(const std::string& yaml, const std::string& name) const {
+  std::ofstream(path(name)) << yaml;
+  return path(name);
+}
+
+Process RunFixture::trainer(const std::string& config, const std::string& run,
+                            const std::vector<std::string>& more) const {
+  return Process(joined({program("stokerd"), "--config", config, "--run-dir", run}, more),
+                 path("stokerd.out"));
+}
+
+Process RunFixture::evaluator(const std::string& run, const std::vector<std::string>& more) const {
+  return Process(joined({program("stoker-eval"), "--run-dir", run}, more), path("stoker-eval.out"));
+}
+
+Process RunFixture::ctl(const std::string& run, const std::vector<std::string>& more,
+                        const std::string& log) const {
+  return Process(joined({program("stokerctl"), "--run-dir", run}, more), path(log + ".out"));
+}
+
+Exit RunFixture::train(const std::string& config, const std::string& run,
+                       const std::vector<std::string>& more) const {
+  Process process = trainer(config, run, more);
+  const auto exit = process.wait(90s);
+  if (!exit) {
+    ADD_FAILURE() << "stokerd did not end";
+    return Exit{-1, 0};
+  }
+  return *exit;
+}
+
+std::string RunFixture::text_of(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> RunFixture::checkpoints(const std::string& run) {
+  std::vector<std::string> names;
+  const checkpoint::CheckpointStore store(run + "/checkpoints", real_files());
+  const auto entries = store.list();
+  if (entries.ok()) {
+    for (const auto& entry : *entries) names.push_back(store.name_of(entry.step));
+  }
+  return names;
+}
+
+uint64_t RunFixture::newest_step(const std::string& run) {
+  const auto names = checkpoints(run);
+  return names.empty() ? 0 : *checkpoint::CheckpointStore::maybe_step_of(names.back());
+}
+
+std::string RunFixture::model_sha256(const std::string& run, uint64_t step) {
+  return sha256_hex(text_of(run + "/checkpoints/" + checkpoint::CheckpointStore::name_of(step) +
+                            "/model.safetensors"));
+}
+
+std::vector<std::string> RunFixture::decided_rows(const std::string& run) {
+  std::istringstream in(text_of(run + "/metrics/train.jsonl"));
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(in, line);)
+    rows.push_back(line.substr(0, line.find(",\"samples_per_s\"")));
+  return rows;
+}
+
+std::vector<pid_t> RunFixture::children_of(pid_t parent, const std::string& name) {
+  std::vector<pid_t> children;
+  const std::string task = "/proc/" + std::to_string(parent) + "/task";
+  std::error_code ignored;
+  for (const auto& thread : fs::directory_iterator(task, ignored)) {
+    std::istringstream pids(text_of(thread.path() / "children"));
+    for (pid_t pid = 0; pids >> pid;) {
+      const std::string comm = text_of("/proc/" + std::to_string(pid) + "/comm");
+      if (comm == name + "\n") children.push_back(pid);
+    }
+  }
+  return children;
+}
+
+}  // namespace stoker::test
