@@ -1,0 +1,115 @@
+#include "shared/metrics/event_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "shared/metrics/event_message.h"
+
+namespace stoker::metrics {
+namespace {
+
+constexpr size_t kMaxBufferBytes = 1 << 20;
+constexpr std::string_view kNamePrefix = "events.out.tfevents.";
+constexpr size_t kTimeDigits = 10;  // until the year 2286
+
+// Letters, digits, '-' and '_': the rest of the name separates its parts with dots.
+std::string host_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0) return "host";
+  std::string host = name;
+  for (char& c : host)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') c = '-';
+  return host.empty() ? "host" : host;
+}
+
+// TensorBoard reads the files of a directory in the order of their names, so the time in ours must
+// be later than in all that are there, even when the wall clock went back.
+Result<int64_t> free_second(const std::string& directory, int64_t now) {
+  STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(directory));
+  int64_t second = now;
+  for (const std::string& name : names) {
+    if (!name.starts_with(kNamePrefix)) continue;
+    const char* first = name.data() + kNamePrefix.size();
+    int64_t of_name = 0;
+    const auto [end, error] = std::from_chars(first, name.data() + name.size(), of_name);
+    if (error != std::errc() || end != first + kTimeDigits) continue;
+    second = std::max(second, of_name + 1);
+  }
+  return second;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EventFile>> EventFile::create(FileSystem& files, Clock& clock,
+                                                     const std::string& directory,
+                                                     std::optional<uint64_t> maybe_resumed_step) {
+  STOKER_RETURN_IF_ERROR(make_directories(files, directory));
+  const auto now =
+      std::chrono::duration_cast<std::chrono::seconds>(clock.wall().time_since_epoch());
+  STOKER_ASSIGN_OR_RETURN(const int64_t second, free_second(directory, now.count()));
+  char digits[24];
+  std::snprintf(digits, sizeof digits, "%010lld", static_cast<long long>(second));
+  const std::string name = std::string(kNamePrefix) + digits + "." + host_name() + "." +
+                           std::to_string(::getpid()) + ".0";
+
+  std::unique_ptr<EventFile> file(new EventFile(files, clock, join_path(directory, name)));
+  STOKER_ASSIGN_OR_RETURN(
+      file->fd_, files.open(file->path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW));
+  file->add_record(encode_file_version(file->now()));
+  // In every file: TensorBoard's page takes the first start that it sees for the begin of the run
+  // and voids nothing by it; only later ones count.
+  const uint64_t first_step = maybe_resumed_step.has_value() ? *maybe_resumed_step + 1 : 0;
+  file->add_record(encode_session_start(file->now(), first_step));
+  STOKER_RETURN_IF_ERROR(file->flush());
+  return file;
+}
+
+EventFile::~EventFile() { (void)flush(); }
+
+double EventFile::now() const {
+  return std::chrono::duration<double>(clock_.wall().time_since_epoch()).count();
+}
+
+void EventFile::add_record(std::string_view event) {
+  if (buffer_.size() + event.size() > kMaxBufferBytes) {
+    ++dropped_;
+    return;
+  }
+  buffer_ += frame_record(event);
+}
+
+void EventFile::add_scalar(std::string_view tag, uint64_t step, double value) {
+  add_record(encode_scalar(now(), step, tag, static_cast<float>(value)));
+}
+
+void EventFile::add_text(std::string_view tag, uint64_t step, std::string_view text) {
+  add_record(encode_text(now(), step, tag, text));
+}
+
+Status EventFile::flush() {
+  if (buffer_.empty()) return {};
+  // What a failed write left behind would end the reading of this file: first cut back to whole
+  // records.
+  if (torn_) {
+    if (::ftruncate(fd_.get(), static_cast<off_t>(written_)) != 0)
+      return Status::from_errno(errno, "truncate " + path_);
+    torn_ = false;
+  }
+  const Status status = files_.write(fd_.get(), std::as_bytes(std::span(buffer_)), path_);
+  if (!status.ok()) {
+    torn_ = ::ftruncate(fd_.get(), static_cast<off_t>(written_)) != 0;
+    return status;
+  }
+  written_ += buffer_.size();
+  buffer_.clear();
+  return {};
+}
+
+}  // namespace stoker::metrics

@@ -1,0 +1,25 @@
+// The protobuf messages of TensorBoard's event files, encoded by hand: tensorflow.Event and what is
+// in it.
+//
+// Threads: functions of their arguments.
+// Format:  field numbers are those of event.proto, summary.proto and tensor.proto; they never
+// change.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace stoker::metrics {
+
+// `wall` in seconds since 1970.
+std::string encode_file_version(double wall);  // the first event of every file
+std::string encode_session_start(double wall,
+                                 uint64_t step);  // events of this step and later ones are void
+std::string encode_scalar(double wall, uint64_t step, std::string_view tag, float value);
+std::string encode_text(double wall, uint64_t step, std::string_view tag, std::string_view text);
+
+// A TFRecord frame: length, its checksum, data, its checksum.
+std::string frame_record(std::string_view data);
+
+}  // namespace stoker::metrics

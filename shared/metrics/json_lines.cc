@@ -1,0 +1,188 @@
+#include "shared/metrics/json_lines.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "shared/base/log.h"
+
+namespace stoker::metrics {
+namespace {
+
+constexpr uint64_t kBlockBytes = 256 << 10;
+constexpr uint64_t kMaxFileBytes = 1ull << 30;
+
+// The lines of a file from the last to the first, read in blocks: a resume cuts off a few lines of
+// a file that may be long.
+class LinesFromEnd {
+ public:
+  LinesFromEnd(FileSystem& files, int fd, const std::string& path, uint64_t size)
+      : files_(files), fd_(fd), path_(path), start_(size) {}
+
+  struct Line {
+    uint64_t start = 0;  // offset in the file
+    std::string text;    // with its newline, where it has one
+  };
+  // Nothing at the start of the file. kCorrupt: a line is longer than kMaxLineBytes.
+  Result<std::optional<Line>> next() {
+    size_t newline = find_start();
+    while (newline == std::string::npos && start_ > 0) {
+      if (buffer_.size() > kMaxLineBytes) {
+        return Status(Code::kCorrupt, path_ + ": no line ends in the " +
+                                          std::to_string(kMaxLineBytes) + " bytes before offset " +
+                                          std::to_string(start_ + buffer_.size()) +
+                                          "; this is not a metrics file");
+      }
+      STOKER_RETURN_IF_ERROR(prepend_block());
+      newline = find_start();
+    }
+    if (buffer_.empty()) return std::optional<Line>();
+    const size_t begin = newline == std::string::npos ? 0 : newline + 1;
+    Line line{start_ + begin, buffer_.substr(begin)};
+    buffer_.resize(begin);
+    return std::optional<Line>(std::move(line));
+  }
+
+ private:
+  // Of the newline before the buffer's last line.
+  size_t find_start() const {
+    return buffer_.size() < 2 ? std::string::npos : buffer_.rfind('\n', buffer_.size() - 2);
+  }
+  Status prepend_block() {
+    const uint64_t bytes = std::min(kBlockBytes, start_);
+    std::string block(bytes, '\0');
+    STOKER_ASSIGN_OR_RETURN(
+        const size_t got,
+        files_.read_at(fd_, start_ - bytes, std::as_writable_bytes(std::span(block)), path_));
+    if (got != bytes) return Status(Code::kIoError, path_ + ": became shorter while it was read");
+    start_ -= bytes;
+    buffer_.insert(0, block);
+    return {};
+  }
+
+  FileSystem& files_;
+  const int fd_;
+  const std::string path_;
+  uint64_t start_;      // of the buffer in the file
+  std::string buffer_;  // from start_ to the end of what is not returned yet
+};
+
+}  // namespace
+
+Result<std::unique_ptr<JsonLinesFile>> JsonLinesFile::open(FileSystem& files,
+                                                           const std::string& path) {
+  std::unique_ptr<JsonLinesFile> file(new JsonLinesFile(files, path));
+  // O_APPEND: a reader that was told of an offset can rely on it; nothing of ours ever writes in
+  // the middle.
+  STOKER_ASSIGN_OR_RETURN(file->fd_,
+                          files.open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK));
+  struct stat info {};
+  if (::fstat(file->fd_.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (!S_ISREG(info.st_mode)) return Status(Code::kInvalidArgument, path + ": not a regular file");
+  file->size_ = static_cast<uint64_t>(info.st_size);
+  STOKER_RETURN_IF_ERROR(file->cut_torn_line());
+  return file;
+}
+
+Status JsonLinesFile::cut_torn_line() {
+  LinesFromEnd lines(files_, fd_.get(), path_, size_);
+  STOKER_ASSIGN_OR_RETURN(const auto last, lines.next());
+  if (!last.has_value() || last->text.back() == '\n') return {};
+  log_warn("torn line cut off", {{"path", path_},
+                                 {"offset", last->start},
+                                 {"bytes", size_ - last->start},
+                                 {"reason", "its writer was killed while it wrote"}});
+  return cut_to(last->start);
+}
+
+Status JsonLinesFile::cut_to(uint64_t bytes) {
+  if (::ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0)
+    return Status::from_errno(errno, "truncate " + path_);
+  size_ = bytes;
+  torn_ = false;
+  return {};
+}
+
+Status JsonLinesFile::append_line(std::string_view json) {
+  assert(json.find('\n') == std::string_view::npos && "one row is one line");
+  if (torn_) STOKER_RETURN_IF_ERROR(cut_to(size_));
+  std::string line;
+  line.reserve(json.size() + 1);
+  line.append(json).push_back('\n');
+  const Status status = files_.write(fd_.get(), std::as_bytes(std::span(line)), path_);
+  if (status.ok()) {
+    size_ += line.size();
+    return {};
+  }
+  torn_ = true;  // a full disk takes a part of the line first
+  (void)cut_to(size_);
+  return status;
+}
+
+Status JsonLinesFile::truncate_to(uint64_t bytes) {
+  if (bytes > size_) {
+    return Status(Code::kInvalidArgument, path_ + ": cannot be cut to " + std::to_string(bytes) +
+                                              " bytes, it has " + std::to_string(size_));
+  }
+  if (bytes > 0) {
+    char before = 0;
+    STOKER_ASSIGN_OR_RETURN(
+        const size_t got,
+        files_.read_at(fd_.get(), bytes - 1, std::as_writable_bytes(std::span(&before, 1)), path_));
+    if (got != 1 || before != '\n') {
+      return Status(Code::kInvalidArgument,
+                    path_ + ": offset " + std::to_string(bytes) + " is in the middle of a line");
+    }
+  }
+  return cut_to(bytes);
+}
+
+Result<uint64_t> JsonLinesFile::cut_after_step(uint64_t step) {
+  LinesFromEnd lines(files_, fd_.get(), path_, size_);
+  uint64_t keep = size_;
+  uint64_t later = 0;
+  for (;;) {
+    STOKER_ASSIGN_OR_RETURN(const auto line, lines.next());
+    if (!line.has_value()) break;
+    const auto row = parse_row(line->text);
+    const auto of_line = row.ok() ? row->maybe_count("step") : std::nullopt;
+    if (!of_line.has_value()) {
+      return Status(Code::kCorrupt, path_ + ": the line at offset " + std::to_string(line->start) +
+                                        ": " + (row.ok() ? "no step" : row.status().message()));
+    }
+    if (*of_line <= step) break;
+    keep = line->start;
+    ++later;
+  }
+  if (later > 0) STOKER_RETURN_IF_ERROR(cut_to(keep));
+  return later;
+}
+
+Result<RowsRead> read_rows(const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(const std::string content, read_file(path, kMaxFileBytes));
+  RowsRead read;
+  std::string_view rest = content;
+  for (uint64_t number = 1; !rest.empty(); ++number) {
+    const size_t newline = rest.find('\n');
+    if (newline == std::string_view::npos) {
+      read.torn = true;
+      break;
+    }
+    auto row = parse_row(rest.substr(0, newline));
+    if (!row.ok()) {
+      return Status(Code::kCorrupt,
+                    path + ":" + std::to_string(number) + ": " + row.status().message());
+    }
+    read.rows.push_back(*std::move(row));
+    rest.remove_prefix(newline + 1);
+  }
+  return read;
+}
+
+}  // namespace stoker::metrics

@@ -1,0 +1,213 @@
+#include "shared/metrics/metrics_writer.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "shared/base/log.h"
+
+namespace stoker::metrics {
+namespace {
+
+// Nothing that was measured is ever deleted, but for rows that are reported again.
+Status set_aside(FileSystem& files, const std::string& path, const std::string& why) {
+  for (int n = 1; n < 1000; ++n) {
+    const std::string to = path + ".before-" + std::to_string(n);
+    const Status renamed = files.rename_noreplace(path, to);
+    if (renamed.code() == Code::kAlreadyExists) continue;
+    if (renamed.ok()) log_warn("metrics file set aside", {{"to", to}, {"reason", why}});
+    return renamed;
+  }
+  return Status(Code::kIoError, path + ": too many older files beside it; remove some");
+}
+
+Result<std::unique_ptr<JsonLinesFile>> open_and_cut(FileSystem& files, const std::string& path,
+                                                    uint64_t after_step) {
+  STOKER_ASSIGN_OR_RETURN(auto lines, JsonLinesFile::open(files, path));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t cut, lines->cut_after_step(after_step));
+  if (cut > 0)
+    log_info("metrics rows cut off", {{"path", path}, {"rows", cut}, {"after_step", after_step}});
+  return lines;
+}
+
+Result<std::unique_ptr<JsonLinesFile>> open_lines(FileSystem& files, const std::string& path,
+                                                  std::optional<ResumePoint> maybe_resume) {
+  auto lines = maybe_resume.has_value() ? open_and_cut(files, path, maybe_resume->step)
+                                        : JsonLinesFile::open(files, path);
+  if (lines.ok() && (maybe_resume.has_value() || (*lines)->size() == 0)) return lines;
+  if (!lines.ok() && lines.status().code() != Code::kCorrupt) return lines;
+  // Damaged metrics must not keep a run from going on.
+  STOKER_RETURN_IF_ERROR(set_aside(
+      files, path, lines.ok() ? "the run starts at its first step" : lines.status().message()));
+  return JsonLinesFile::open(files, path);
+}
+
+void add_events(EventFile& events, const TrainRow& row) {
+  events.add_scalar("loss", row.step, row.loss);
+  events.add_scalar("train/lr", row.step, row.lr);
+  events.add_scalar("train/grad_norm", row.step, row.grad_norm);
+  events.add_scalar("train/epoch", row.step, static_cast<double>(row.epoch));
+  events.add_scalar("speed/samples_per_s", row.step, row.samples_per_s);
+  events.add_scalar("speed/step_ms", row.step, row.step_ms);
+  events.add_scalar("speed/feed_wait_ms", row.step, row.feed_wait_ms);
+  events.add_scalar("speed/checkpoint_stall_ms", row.step, row.checkpoint_stall_ms);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MetricsWriter>> MetricsWriter::open(
+    FileSystem& files, Clock& clock, const MetricsWriterSettings& settings,
+    std::optional<ResumePoint> maybe_resume) {
+  std::unique_ptr<MetricsWriter> writer(new MetricsWriter(settings));
+  STOKER_ASSIGN_OR_RETURN(writer->lines_, open_lines(files, settings.train_rows, maybe_resume));
+  const uint64_t size = writer->lines_->size();
+  if (maybe_resume.has_value() && size != maybe_resume->metrics_bytes) {
+    log_warn(size < maybe_resume->metrics_bytes ? "metrics rows lost"
+                                                : "metrics file longer than at the checkpoint",
+             {{"path", settings.train_rows},
+              {"bytes", size},
+              {"bytes_at_checkpoint", maybe_resume->metrics_bytes},
+              {"step", maybe_resume->step}});
+  }
+  writer->position_ = size;
+  if (!settings.tensorboard_directory.empty()) {
+    std::optional<uint64_t> resumed_step;
+    if (maybe_resume.has_value()) resumed_step = maybe_resume->step;
+    STOKER_ASSIGN_OR_RETURN(
+        writer->events_,
+        EventFile::create(files, clock, settings.tensorboard_directory, resumed_step));
+  }
+  return writer;
+}
+
+uint64_t MetricsWriter::report(const TrainRow& row) {
+  Entry entry;
+  entry.line = to_json(to_row(row));
+  entry.row = row;
+  const uint64_t bytes = entry.line.size() + 1;
+  position_.fetch_add(bytes, std::memory_order_relaxed);
+  if (!enqueue(std::move(entry))) position_.fetch_sub(bytes, std::memory_order_relaxed);
+  return position();
+}
+
+void MetricsWriter::report_text(std::string_view tag, uint64_t step, std::string_view text) {
+  if (events_ == nullptr) return;
+  Entry entry;
+  entry.row.step = step;
+  entry.tag = tag;
+  entry.text = text;
+  enqueue(std::move(entry));
+}
+
+bool MetricsWriter::enqueue(Entry entry) {
+  const uint64_t step = entry.row.step;
+  bool full = false;
+  {
+    const std::lock_guard lock(mutex_);
+    full = queue_.size() >= settings_.queue_rows;
+    if (!full) queue_.push_back(std::move(entry));
+  }
+  if (!full) {
+    work_.notify_one();
+    return true;
+  }
+  const uint64_t dropped = dropped_.fetch_add(1, std::memory_order_relaxed) + 1;
+  // The first one, and then ever more rarely: a disk that hangs for a day is one line in ten
+  // minutes, not a flood.
+  if ((dropped & (dropped - 1)) == 0)
+    log_warn("metrics row dropped",
+             {{"step", step}, {"dropped", dropped}, {"reason", "the disk does not keep up"}});
+  return false;
+}
+
+Status MetricsWriter::run(std::stop_token stop) {
+  std::unique_lock lock(mutex_);
+  const auto has_work = [this] { return !queue_.empty() || flush_wanted_ != flush_done_; };
+  for (;;) {
+    (void)work_.wait(lock, stop, has_work);
+    const bool last = stop.stop_requested();
+    const std::deque<Entry> entries = std::exchange(queue_, {});
+    const uint64_t flush_to = flush_wanted_;
+    const bool sync = last || flush_to != flush_done_;
+    lock.unlock();
+    Status status = write_all(entries);
+    if (sync) {
+      const Status synced = lines_->sync();
+      if (status.ok()) status = synced;
+    }
+    note_outcome(status);
+    lock.lock();
+    if (unflushed_status_.ok()) unflushed_status_ = status;
+    if (sync) {
+      flush_status_ = std::exchange(unflushed_status_, {});
+      flush_done_ = flush_to;
+      flushed_.notify_all();
+    }
+    // Whatever came in while the last of it was written is written as well.
+    if (last && !has_work()) break;
+  }
+  ended_ = true;
+  flushed_.notify_all();
+  return {};
+}
+
+// Tries every entry; the first error is the one that is told.
+Status MetricsWriter::write_all(const std::deque<Entry>& entries) {
+  Status first;
+  for (const Entry& entry : entries) {
+    if (entry.line.empty()) {
+      events_->add_text(entry.tag, entry.row.step, entry.text);
+      continue;
+    }
+    Status status = lines_->append_line(entry.line);
+    if (!status.ok()) {
+      failed_.fetch_add(1, std::memory_order_relaxed);
+      position_.fetch_sub(entry.line.size() + 1, std::memory_order_relaxed);
+      if (first.ok()) first = std::move(status);
+    }
+    if (events_ != nullptr) add_events(*events_, entry.row);
+  }
+  if (events_ != nullptr) {
+    Status status = events_->flush();
+    if (first.ok()) first = std::move(status);
+  }
+  return first;
+}
+
+void MetricsWriter::note_outcome(const Status& status) {
+  if (status.ok() == !failing_) return;
+  failing_ = !status.ok();
+  if (failing_) {
+    log_error("metrics not written", {{"reason", status.to_string()}, {"training", "goes on"}});
+  } else {
+    log_info("metrics written again", {{"rows_lost", failed()}});
+  }
+}
+
+Status MetricsWriter::write_rest() {
+  const Status status = write_all(std::exchange(queue_, {}));
+  const Status synced = lines_->sync();
+  flush_status_ = status.ok() ? synced : status;
+  return flush_status_;
+}
+
+Status MetricsWriter::flush(std::chrono::nanoseconds timeout) {
+  std::unique_lock lock(mutex_);
+  if (ended_) return write_rest();
+  const uint64_t number = ++flush_wanted_;
+  work_.notify_one();
+  const bool done =
+      flushed_.wait_for(lock, timeout, [&] { return ended_ || flush_done_ >= number; });
+  if (!done) {
+    return Status(Code::kTimedOut,
+                  settings_.train_rows + ": not written in time; the disk does not keep up");
+  }
+  return ended_ && !queue_.empty() ? write_rest() : flush_status_;
+}
+
+MetricsWriter::~MetricsWriter() {
+  const std::lock_guard lock(mutex_);
+  if (!queue_.empty()) note_outcome(write_rest());
+}
+
+}  // namespace stoker::metrics

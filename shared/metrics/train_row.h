@@ -1,0 +1,35 @@
+// TrainRow: one reported step of training; a line of run/metrics/train.jsonl.
+//
+// Threads: values.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "shared/base/status.h"
+#include "shared/metrics/row.h"
+
+namespace stoker::metrics {
+
+struct TrainRow {
+  // What the run decided: the same for an interrupted run and one that was not.
+  uint64_t step = 0;
+  uint64_t epoch = 0;
+  double loss = std::numeric_limits<double>::quiet_NaN();  // mean over the steps since the last row
+  double lr = 0;
+  double grad_norm = 0;  // of the last step, before clipping
+  uint64_t samples = 0;  // trained on since the start of the run
+  // What a clock decided.
+  double samples_per_s = 0;
+  double step_ms = 0;              // mean
+  double feed_wait_ms = 0;         // mean per step: training stood still for want of a batch
+  double checkpoint_stall_ms = 0;  // in all since the last row: training stood still for a snapshot
+  std::string wall;                // ISO 8601, UTC
+};
+
+Row to_row(const TrainRow& row);
+// kCorrupt: a field is missing or has the wrong type; names it.
+Result<TrainRow> train_row_of(const Row& row);
+
+}  // namespace stoker::metrics

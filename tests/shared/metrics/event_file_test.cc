@@ -1,0 +1,154 @@
+#include "shared/metrics/event_file.h"
+
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "tests/shared/metrics/failing_files.h"
+
+namespace stoker::metrics {
+namespace {
+
+using namespace std::chrono_literals;
+
+class EventFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "stoker-events-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    clock_.advance(std::chrono::hours(24 * 365 * 50));
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  std::unique_ptr<EventFile> create(std::optional<uint64_t> resumed = {}) {
+    auto file = EventFile::create(files_, clock_, directory_, resumed);
+    EXPECT_TRUE(file.ok()) << file.status().to_string();
+    return file.ok() ? *std::move(file) : nullptr;
+  }
+  // What TensorBoard makes of the directory; empty where there is no TensorBoard.
+  std::string maybe_read_back() {
+    const char* chosen = std::getenv("STOKER_PYTHON");
+    const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+    const std::string command =
+        python + " " STOKER_READ_EVENTS " " + directory_ + " 2>" + directory_ + "/errors";
+    std::FILE* pipe = ::popen(command.c_str(), "r");
+    if (pipe == nullptr) return "";
+    std::string answer;
+    char part[4096];
+    for (size_t got = 0; (got = std::fread(part, 1, sizeof part, pipe)) > 0;)
+      answer.append(part, got);
+    const int status = ::pclose(pipe);
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    if (code == 77 || code == 127) return "";
+    EXPECT_EQ(code, 0) << *read_file(directory_ + "/errors", 1 << 20);
+    while (!answer.empty() && answer.back() == '\n') answer.pop_back();
+    return answer;
+  }
+
+  std::string directory_;
+  FailingFiles files_;
+  ManualClock clock_;
+};
+
+#define READ_BACK_OR_SKIP(answer)               \
+  const std::string answer = maybe_read_back(); \
+  if (answer.empty())                           \
+  GTEST_SKIP() << "no TensorBoard: set STOKER_PYTHON to a Python that can import tensorboard"
+
+TEST_F(EventFileTest, TensorBoardReadsScalarsAndTexts) {
+  auto file = create();
+  file->add_scalar("loss", 10, 2.5);
+  file->add_scalar("loss", 20, 1.25);
+  file->add_scalar("train/lr", 10, std::numeric_limits<double>::quiet_NaN());
+  file->add_scalar("bad \xff tag", 1, 1);
+  file->add_text("sample", 20, "int main() {\n  \xff\n}");
+  ASSERT_TRUE(file->flush().ok());
+  READ_BACK_OR_SKIP(answer);
+  EXPECT_EQ(
+      answer,
+      R"({"page_scalars": {"bad \ufffd tag": [[1, 1.0]], "loss": [[10, 2.5], [20, 1.25]], "train/lr": [[10, "nan"]]}, )"
+      R"("scalars": {"bad \ufffd tag": [[1, 1.0]], "loss": [[10, 2.5], [20, 1.25]], "train/lr": [[10, "nan"]]}, )"
+      R"("texts": {"sample": [["text", 20, "int main() {\n  \ufffd\n}"]]}})");
+}
+
+TEST_F(EventFileTest, AResumedRunIsOneCurveWithoutDoubledPoints) {
+  {
+    auto file = create();
+    for (uint64_t step = 10; step <= 50; step += 10)
+      file->add_scalar("loss", step, 100.0 + static_cast<double>(step));
+  }
+  auto file = create(30);  // the same second: the name must still sort after the first
+  for (uint64_t step = 40; step <= 60; step += 10)
+    file->add_scalar("loss", step, static_cast<double>(step));
+  ASSERT_TRUE(file->flush().ok());
+  READ_BACK_OR_SKIP(answer);
+  constexpr std::string_view kCurve =
+      R"([[10, 110.0], [20, 120.0], [30, 130.0], [40, 40.0], [50, 50.0], [60, 60.0]])";
+  EXPECT_EQ(answer, std::string(R"({"page_scalars": {"loss": )").append(kCurve) +
+                        R"(}, "scalars": {"loss": )" + std::string(kCurve) + R"(}, "texts": {}})");
+}
+
+TEST_F(EventFileTest, ARunThatWasKilledInMidRecordGoesOnInTheNextFile) {
+  std::string first;
+  {
+    auto file = create();
+    file->add_scalar("loss", 1, 1);
+    file->add_scalar("loss", 2, 2);
+    first = file->path();
+  }
+  std::filesystem::resize_file(first, std::filesystem::file_size(first) - 7);
+  auto file = create(1);
+  file->add_scalar("loss", 2, 22);
+  ASSERT_TRUE(file->flush().ok());
+  READ_BACK_OR_SKIP(answer);
+  EXPECT_NE(answer.find(R"("scalars": {"loss": [[1, 1.0], [2, 22.0]]})"), std::string::npos)
+      << answer;
+}
+
+TEST_F(EventFileTest, NamesSortInTheOrderOfCreationEvenWhenTheClockGoesBack) {
+  const auto file = create();
+  clock_.advance(-std::chrono::hours(1000));
+  const auto later = create();
+  EXPECT_LT(file->path(), later->path());
+  clock_.advance(std::chrono::hours(2000));
+  EXPECT_LT(later->path(), create()->path());
+}
+
+TEST_F(EventFileTest, AFullDiskTearsNothingAndLosesNothing) {
+  auto file = create();
+  const auto size = std::filesystem::file_size(file->path());
+  file->add_scalar("loss", 1, 1);
+  files_.fail_after_bytes(9);
+  EXPECT_EQ(file->flush().code(), Code::kNoSpace);
+  EXPECT_EQ(std::filesystem::file_size(file->path()), size);
+  files_.heal();
+  file->add_scalar("loss", 2, 2);
+  ASSERT_TRUE(file->flush().ok());
+  EXPECT_EQ(file->dropped(), 0u);
+  READ_BACK_OR_SKIP(answer);
+  EXPECT_NE(answer.find(R"("scalars": {"loss": [[1, 1.0], [2, 2.0]]})"), std::string::npos)
+      << answer;
+}
+
+TEST_F(EventFileTest, ALongOutageCostsBoundedMemoryAndIsCounted) {
+  auto file = create();
+  files_.fail_after_bytes(0);
+  for (uint64_t step = 0; step < 40000; ++step) file->add_scalar("loss", step, 1);
+  EXPECT_FALSE(file->flush().ok());
+  EXPECT_GT(file->dropped(), 1000u);
+  files_.heal();
+  EXPECT_TRUE(file->flush().ok());
+}
+
+TEST_F(EventFileTest, SaysWhyItCannotCreate) {
+  EXPECT_FALSE(EventFile::create(files_, clock_, "/proc/none", {}).ok());
+}
+
+}  // namespace
+}  // namespace stoker::metrics

@@ -1,0 +1,88 @@
+// FailingFiles: the real file system, whose disk can be filled, or held up until it is let go.
+//
+// Threads: every method may be called from any thread.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+
+#include "shared/base/file.h"
+
+namespace stoker::metrics {
+
+class FailingFiles final : public FileSystem {
+ public:
+  // The next write that goes past so many bytes writes what fits and fails with ENOSPC.
+  void fail_after_bytes(uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    left_ = bytes;
+  }
+  void heal() { fail_after_bytes(std::numeric_limits<uint64_t>::max()); }
+  // Writes wait until let_go().
+  void hold() {
+    const std::lock_guard lock(mutex_);
+    held_ = true;
+  }
+  void let_go() {
+    const std::lock_guard lock(mutex_);
+    held_ = false;
+    changed_.notify_all();
+  }
+  void wait_until_a_write_is_held() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return waiting_ > 0; });
+  }
+
+  Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override {
+    size_t fits = 0;
+    {
+      std::unique_lock lock(mutex_);
+      ++waiting_;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return !held_; });
+      --waiting_;
+      fits = static_cast<size_t>(std::min<uint64_t>(left_, bytes.size()));
+      if (left_ != std::numeric_limits<uint64_t>::max()) left_ -= fits;
+    }
+    if (fits == bytes.size()) return real_files().write(fd, bytes, path);
+    (void)real_files().write(fd, bytes.first(fits), path);
+    return Status::from_errno(ENOSPC, "write " + path);
+  }
+
+  Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
+    return real_files().open(path, flags, mode);
+  }
+  Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
+                         const std::string& path) override {
+    return real_files().read_at(fd, offset, bytes, path);
+  }
+  Status sync(int fd, const std::string& path) override { return real_files().sync(fd, path); }
+  Status sync_directory(const std::string& path) override {
+    return real_files().sync_directory(path);
+  }
+  Status make_directory(const std::string& path) override {
+    return real_files().make_directory(path);
+  }
+  Status rename(const std::string& from, const std::string& to) override {
+    return real_files().rename(from, to);
+  }
+  Status rename_noreplace(const std::string& from, const std::string& to) override {
+    return real_files().rename_noreplace(from, to);
+  }
+  Status remove_file(const std::string& path) override { return real_files().remove_file(path); }
+  Status remove_tree(const std::string& path) override { return real_files().remove_tree(path); }
+  Result<uint64_t> free_bytes(const std::string& path) override {
+    return real_files().free_bytes(path);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t left_ = std::numeric_limits<uint64_t>::max();
+  bool held_ = false;
+  int waiting_ = 0;
+};
+
+}  // namespace stoker::metrics

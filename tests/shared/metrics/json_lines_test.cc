@@ -1,0 +1,213 @@
+#include "shared/metrics/json_lines.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "tests/shared/metrics/failing_files.h"
+
+namespace stoker::metrics {
+namespace {
+
+class JsonLinesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "stoker-metrics-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    path_ = directory_ + "/train.jsonl";
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  void put(std::string_view content) {
+    std::ofstream(path_, std::ios::binary | std::ios::trunc) << content;
+  }
+  std::string content() { return *read_file(path_, 16 << 20); }
+  std::unique_ptr<JsonLinesFile> open() {
+    auto file = JsonLinesFile::open(real_files(), path_);
+    EXPECT_TRUE(file.ok()) << file.status().to_string();
+    return file.ok() ? *std::move(file) : nullptr;
+  }
+  static Row row_of(uint64_t step) { return Row().add("step", step).add("loss", 1.0 / 3); }
+  void put_steps(uint64_t from, uint64_t to) {
+    auto file = open();
+    for (uint64_t step = from; step <= to; ++step) ASSERT_TRUE(file->append(row_of(step)).ok());
+  }
+  std::vector<uint64_t> steps() {
+    std::vector<uint64_t> found;
+    const auto read = read_rows(path_);
+    EXPECT_TRUE(read.ok()) << read.status().to_string();
+    for (const Row& row : read->rows) found.push_back(row.maybe_count("step").value_or(0));
+    return found;
+  }
+
+  std::string directory_;
+  std::string path_;
+};
+
+TEST_F(JsonLinesTest, AppendsWholeLinesAndCountsTheirBytes) {
+  auto file = open();
+  EXPECT_EQ(file->size(), 0u);
+  ASSERT_TRUE(file->append(row_of(1)).ok());
+  ASSERT_TRUE(file->append_line(R"({"step":2})").ok());
+  EXPECT_EQ(content(), to_json(row_of(1)) + "\n{\"step\":2}\n");
+  EXPECT_EQ(file->size(), content().size());
+}
+
+TEST_F(JsonLinesTest, GoesOnWhereItWas) {
+  put_steps(1, 2);
+  put_steps(3, 4);
+  EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2, 3, 4}));
+}
+
+TEST_F(JsonLinesTest, CutsATornLastLineAtOpen) {
+  for (const char* torn : {"{", "{\"step\":3", "{\"step\":3}"}) {
+    put(std::string("{\"step\":1}\n{\"step\":2}\n") + torn);
+    const auto read = read_rows(path_);
+    ASSERT_TRUE(read.ok());
+    EXPECT_TRUE(read->torn);
+    EXPECT_EQ(read->rows.size(), 2u);
+    EXPECT_EQ(open()->size(), 22u);
+    EXPECT_EQ(content(), "{\"step\":1}\n{\"step\":2}\n");
+  }
+}
+
+TEST_F(JsonLinesTest, CutsAFileThatIsOneTornLine) {
+  put("{\"step");
+  EXPECT_EQ(open()->size(), 0u);
+}
+
+TEST_F(JsonLinesTest, CutsZerosThatAPowerCutLeft) {
+  put("{\"step\":1}\n" + std::string(5000, '\0'));
+  EXPECT_EQ(open()->size(), 11u);
+}
+
+TEST_F(JsonLinesTest, RefusesAForeignFileAndLeavesItAsItIs) {
+  put(std::string(3 << 20, 'x'));
+  EXPECT_EQ(JsonLinesFile::open(real_files(), path_).status().code(), Code::kCorrupt);
+  EXPECT_EQ(content().size(), 3u << 20);
+}
+
+TEST_F(JsonLinesTest, RefusesADirectoryAFifoAndASymlink) {
+  EXPECT_FALSE(JsonLinesFile::open(real_files(), directory_).ok());
+  const std::string fifo = directory_ + "/fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_FALSE(JsonLinesFile::open(real_files(), fifo).ok());
+  std::filesystem::create_symlink("/dev/null", path_);
+  EXPECT_FALSE(JsonLinesFile::open(real_files(), path_).ok());
+}
+
+TEST_F(JsonLinesTest, AWriterThatIsKilledLeavesOnlyWholeLinesAfterTheNextOpen) {
+  for (int round = 0; round < 10; ++round) {
+    int started[2];
+    ASSERT_EQ(::pipe(started), 0);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      auto file = JsonLinesFile::open(real_files(), path_);
+      (void)!::write(started[1], "1", 1);
+      for (uint64_t step = 0; file.ok(); ++step) (void)(*file)->append(row_of(step));
+      ::_exit(1);
+    }
+    char byte = 0;
+    ASSERT_EQ(::read(started[0], &byte, 1), 1);
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    ::close(started[0]);
+    ::close(started[1]);
+    ASSERT_NE(open(), nullptr);
+    const auto read = read_rows(path_);
+    ASSERT_TRUE(read.ok()) << read.status().to_string();
+    EXPECT_FALSE(read->torn);
+  }
+}
+
+TEST_F(JsonLinesTest, AFullDiskLeavesTheFileAsItWas) {
+  FailingFiles files;
+  auto opened = JsonLinesFile::open(files, path_);
+  ASSERT_TRUE(opened.ok());
+  JsonLinesFile& file = **opened;
+  ASSERT_TRUE(file.append(row_of(1)).ok());
+  const std::string before = content();
+  files.fail_after_bytes(5);
+  EXPECT_EQ(file.append(row_of(2)).code(), Code::kNoSpace);
+  EXPECT_EQ(content(), before);
+  EXPECT_EQ(file.size(), before.size());
+  files.heal();
+  ASSERT_TRUE(file.append(row_of(3)).ok());
+  EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 3}));
+}
+
+TEST_F(JsonLinesTest, TruncatesAtTheEndOfALineOnly) {
+  put("{\"step\":1}\n{\"step\":2}\n");
+  auto file = open();
+  EXPECT_EQ(file->truncate_to(23).code(), Code::kInvalidArgument);
+  EXPECT_EQ(file->truncate_to(21).code(), Code::kInvalidArgument);
+  EXPECT_EQ(file->truncate_to(1).code(), Code::kInvalidArgument);
+  EXPECT_EQ(content().size(), 22u);
+  EXPECT_TRUE(file->truncate_to(22).ok());
+  EXPECT_TRUE(file->truncate_to(11).ok());
+  EXPECT_EQ(content(), "{\"step\":1}\n");
+  EXPECT_TRUE(file->truncate_to(0).ok());
+  EXPECT_EQ(content(), "");
+}
+
+TEST_F(JsonLinesTest, CutsTheRowsOfLaterSteps) {
+  put_steps(1, 9);
+  auto file = open();
+  EXPECT_EQ(*file->cut_after_step(100), 0u);
+  EXPECT_EQ(*file->cut_after_step(9), 0u);
+  EXPECT_EQ(*file->cut_after_step(6), 3u);
+  EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2, 3, 4, 5, 6}));
+  ASSERT_TRUE(file->append(row_of(7)).ok());
+  EXPECT_EQ(steps().back(), 7u);
+  EXPECT_EQ(*file->cut_after_step(0), 7u);
+  EXPECT_EQ(content(), "");
+}
+
+TEST_F(JsonLinesTest, CutsThroughManyBlocks) {
+  std::string many;
+  for (uint64_t step = 1; step <= 40000; ++step) many += to_json(row_of(step)) + "\n";
+  ASSERT_GT(many.size(), 1u << 20);
+  put(many);
+  auto file = open();
+  EXPECT_EQ(*file->cut_after_step(123), 40000u - 123);
+  EXPECT_EQ(steps().size(), 123u);
+  EXPECT_EQ(steps().back(), 123u);
+}
+
+TEST_F(JsonLinesTest, ADamagedLineStopsTheCutAndNothingIsChanged) {
+  for (const char* bad : {"garbage", "", "{}", "{\"step\":-1}", "[1]"}) {
+    const std::string before = std::string("{\"step\":1}\n") + bad + "\n{\"step\":9}\n";
+    put(before);
+    auto file = open();
+    const auto cut = file->cut_after_step(5);
+    EXPECT_EQ(cut.status().code(), Code::kCorrupt);
+    EXPECT_NE(cut.status().message().find("offset 11"), std::string::npos)
+        << cut.status().message();
+    EXPECT_EQ(content(), before);
+  }
+}
+
+TEST_F(JsonLinesTest, TheReaderNamesTheDamagedLine) {
+  put("{\"step\":1}\n{\"step\":2}\nxx\n{\"step\":3}\n");
+  const auto read = read_rows(path_);
+  EXPECT_EQ(read.status().code(), Code::kCorrupt);
+  EXPECT_NE(read.status().message().find("train.jsonl:3:"), std::string::npos);
+  EXPECT_EQ(read_rows(directory_ + "/none").status().code(), Code::kNotFound);
+}
+
+TEST_F(JsonLinesTest, TheReaderTakesAnEmptyFile) {
+  put("");
+  const auto read = read_rows(path_);
+  ASSERT_TRUE(read.ok());
+  EXPECT_TRUE(read->rows.empty());
+  EXPECT_FALSE(read->torn);
+}
+
+}  // namespace
+}  // namespace stoker::metrics

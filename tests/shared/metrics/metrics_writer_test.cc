@@ -1,0 +1,208 @@
+#include "shared/metrics/metrics_writer.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/coordinator.h"
+#include "tests/shared/metrics/failing_files.h"
+
+namespace stoker::metrics {
+namespace {
+
+using namespace std::chrono_literals;
+
+class MetricsWriterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "stoker-metrics-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    settings_.train_rows = directory_ + "/train.jsonl";
+    settings_.tensorboard_directory = directory_ + "/tb";
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  std::unique_ptr<MetricsWriter> open(std::optional<ResumePoint> resume = {}) {
+    auto writer = MetricsWriter::open(files_, clock_, settings_, resume);
+    EXPECT_TRUE(writer.ok()) << writer.status().to_string();
+    return writer.ok() ? *std::move(writer) : nullptr;
+  }
+  void start(Coordinator& threads, MetricsWriter& writer) {
+    threads.start("metrics",
+                  [&writer](std::stop_token stop) { return writer.run(std::move(stop)); });
+  }
+  static TrainRow row_of(uint64_t step) {
+    TrainRow row;
+    row.step = step;
+    row.loss = 10.0 / static_cast<double>(step + 1);
+    row.wall = "w";
+    return row;
+  }
+  std::vector<uint64_t> steps() {
+    std::vector<uint64_t> found;
+    const auto read = read_rows(settings_.train_rows);
+    EXPECT_TRUE(read.ok()) << read.status().to_string();
+    for (const Row& row : read->rows) found.push_back(row.maybe_count("step").value_or(0));
+    return found;
+  }
+  uint64_t bytes() { return std::filesystem::file_size(settings_.train_rows); }
+
+  std::string directory_;
+  MetricsWriterSettings settings_;
+  FailingFiles files_;
+  ManualClock clock_;
+};
+
+TEST_F(MetricsWriterTest, PositionIsTheLengthOfTheFileOnceItIsWritten) {
+  auto writer = open();
+  Coordinator threads;
+  start(threads, *writer);
+  for (uint64_t step = 1; step <= 50; ++step) {
+    const uint64_t position = writer->report(row_of(step));
+    EXPECT_EQ(position, writer->position());
+    if (step % 10 == 0) {
+      ASSERT_TRUE(writer->flush(10s).ok());
+      EXPECT_EQ(bytes(), position);
+    }
+  }
+  threads.request_stop();
+  EXPECT_TRUE(threads.join(10s).ok());
+  EXPECT_EQ(steps().size(), 50u);
+}
+
+TEST_F(MetricsWriterTest, WritesWhatWasTakenInBeforeTheStop) {
+  auto writer = open();
+  Coordinator threads;
+  files_.hold();
+  start(threads, *writer);
+  for (uint64_t step = 1; step <= 20; ++step) writer->report(row_of(step));
+  threads.request_stop();
+  files_.let_go();
+  EXPECT_TRUE(threads.join(10s).ok());
+  EXPECT_EQ(steps().size(), 20u);
+}
+
+TEST_F(MetricsWriterTest, WritesWhatIsReportedAfterItsThreadHasEnded) {
+  auto writer = open();
+  Coordinator threads;
+  start(threads, *writer);
+  threads.request_stop();
+  ASSERT_TRUE(threads.join(10s).ok());
+  writer->report(row_of(1));
+  ASSERT_TRUE(writer->flush(10s).ok());
+  EXPECT_EQ(steps(), (std::vector<uint64_t>{1}));
+  writer->report(row_of(2));
+  writer.reset();
+  EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2}));
+}
+
+TEST_F(MetricsWriterTest, AResumeLeavesExactlyOneLinePerStep) {
+  ResumePoint at_five{.step = 5};
+  {
+    auto writer = open();
+    for (uint64_t step = 1; step <= 9; ++step) {
+      const uint64_t position = writer->report(row_of(step));
+      if (step == 5) at_five.metrics_bytes = position;
+    }
+  }
+  auto writer = open(at_five);
+  EXPECT_EQ(writer->position(), at_five.metrics_bytes);
+  EXPECT_EQ(bytes(), at_five.metrics_bytes);
+  for (uint64_t step = 6; step <= 7; ++step) writer->report(row_of(step));
+  writer.reset();
+  EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST_F(MetricsWriterTest, AResumeGoesOnWhereRowsWereLost) {
+  {
+    auto writer = open();
+    writer->report(row_of(1));
+  }
+  auto writer = open(ResumePoint{.step = 8, .metrics_bytes = 100000});
+  EXPECT_EQ(writer->position(), bytes());
+  writer->report(row_of(9));
+  writer.reset();
+  EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 9}));
+}
+
+TEST_F(MetricsWriterTest, AResumeSetsADamagedFileAside) {
+  std::ofstream(settings_.train_rows) << "{\"step\":1}\ngarbage\n{\"step\":9}\n";
+  auto writer = open(ResumePoint{.step = 5, .metrics_bytes = 11});
+  writer->report(row_of(6));
+  writer.reset();
+  EXPECT_EQ(steps(), (std::vector<uint64_t>{6}));
+  EXPECT_EQ(*read_file(settings_.train_rows + ".before-1", 100),
+            "{\"step\":1}\ngarbage\n{\"step\":9}\n");
+}
+
+TEST_F(MetricsWriterTest, ARunThatStartsAgainSetsTheOldRowsAside) {
+  {
+    auto writer = open();
+    writer->report(row_of(1));
+  }
+  for (const char* kept : {".before-1", ".before-2"}) {
+    auto writer = open();
+    EXPECT_EQ(writer->position(), 0u);
+    EXPECT_TRUE(std::filesystem::exists(settings_.train_rows + kept));
+    writer->report(row_of(1));
+    writer.reset();
+    EXPECT_EQ(steps(), (std::vector<uint64_t>{1}));
+  }
+}
+
+TEST_F(MetricsWriterTest, DropsTheNewestWhenTheDiskDoesNotKeepUp) {
+  settings_.queue_rows = 4;
+  settings_.tensorboard_directory.clear();
+  auto writer = open();
+  Coordinator threads;
+  files_.hold();
+  start(threads, *writer);
+  writer->report(row_of(1));
+  files_.wait_until_a_write_is_held();  // step 1 is out of the queue
+  for (uint64_t step = 2; step <= 9; ++step) writer->report(row_of(step));
+  EXPECT_EQ(writer->dropped(), 4u);
+  const uint64_t position = writer->position();
+  EXPECT_EQ(writer->flush(1ms).code(), Code::kTimedOut);
+  files_.let_go();
+  ASSERT_TRUE(writer->flush(10s).ok());
+  EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(bytes(), position);
+}
+
+TEST_F(MetricsWriterTest, AFullDiskIsCountedAndTheNextRowsAreWholeLines) {
+  settings_.tensorboard_directory.clear();
+  auto writer = open();
+  Coordinator threads;
+  start(threads, *writer);
+  writer->report(row_of(1));
+  ASSERT_TRUE(writer->flush(10s).ok());
+  files_.fail_after_bytes(20);
+  writer->report(row_of(2));
+  EXPECT_EQ(writer->flush(10s).code(), Code::kNoSpace);
+  EXPECT_EQ(writer->failed(), 1u);
+  EXPECT_EQ(writer->position(), bytes());
+  files_.heal();
+  writer->report(row_of(3));
+  ASSERT_TRUE(writer->flush(10s).ok());
+  EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 3}));
+  EXPECT_EQ(writer->position(), bytes());
+}
+
+TEST_F(MetricsWriterTest, MakesNoEventFileUnlessAsked) {
+  settings_.tensorboard_directory.clear();
+  auto writer = open();
+  writer->report_text("sample", 1, "text");
+  writer->report(row_of(1));
+  writer.reset();
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/tb"));
+}
+
+TEST_F(MetricsWriterTest, SaysWhyItCannotOpen) {
+  settings_.train_rows = directory_ + "/none/train.jsonl";
+  EXPECT_EQ(MetricsWriter::open(files_, clock_, settings_, {}).status().code(), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace stoker::metrics

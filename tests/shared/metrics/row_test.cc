@@ -1,0 +1,154 @@
+#include "shared/metrics/row.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "shared/metrics/eval_row.h"
+#include "shared/metrics/train_row.h"
+#include "shared/metrics/utf8.h"
+
+namespace stoker::metrics {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST(Row, KeepsTheOrderInWhichFieldsWereAdded) {
+  Row row;
+  row.add("z", uint64_t{1}).add("a", 2.5).add("m", std::string_view("x"));
+  EXPECT_EQ(to_json(row), R"({"z":1,"a":2.5,"m":"x"})");
+}
+
+TEST(Row, PrintsDoublesShortestAndReadsThemBack) {
+  for (const double value : {0.1, 1.0 / 3, 3e-4, 1e300, 5e-324, -2.2250738585072014e-308, 1e22}) {
+    Row row;
+    row.add("v", value);
+    const auto read = parse_row(to_json(row));
+    ASSERT_TRUE(read.ok());
+    // The text is exact; Boost.JSON's reading of it may be off in the last bit.
+    EXPECT_DOUBLE_EQ(*read->maybe_number("v"), value);
+    EXPECT_EQ(std::strtod(to_json(row).c_str() + 5, nullptr), value);
+  }
+  EXPECT_EQ(to_json(Row().add("v", 0.1)), R"({"v":0.1})");
+}
+
+TEST(Row, WritesWhatJsonCannotSayAsNullAndReadsItAsNan) {
+  Row row;
+  row.add("a", kNan).add("b", kInfinity).add("c", -kInfinity);
+  EXPECT_EQ(to_json(row), R"({"a":null,"b":null,"c":null})");
+  EXPECT_TRUE(std::isnan(*parse_row(to_json(row))->maybe_number("b")));
+}
+
+TEST(Row, EscapesTextSoThatARowIsAlwaysOneLineOfValidJson) {
+  Row row;
+  row.add("a\n", std::string_view("quote \" back \\ line\n tab\t nul\0 end", 34));
+  row.add("b", std::string_view("\xff\xc3\x28 \xe2\x82\xac"));
+  const std::string text = to_json(row);
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+  const auto read = parse_row(text);
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(*read->maybe_text("a\n"), std::string("quote \" back \\ line\n tab\t nul\0 end", 34));
+  EXPECT_EQ(*read->maybe_text("b"), "\xEF\xBF\xBD\xEF\xBF\xBD( \xe2\x82\xac");
+}
+
+TEST(Row, LargestCountSurvives) {
+  Row row;
+  row.add("v", std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(parse_row(to_json(row))->maybe_count("v"), std::numeric_limits<uint64_t>::max());
+}
+
+TEST(Row, ANegativeOrBrokenNumberIsNoCount) {
+  const auto row = parse_row(R"({"a":-1,"b":1.5,"c":"1","d":null,"e":true})");
+  ASSERT_TRUE(row.ok());
+  for (const char* name : {"a", "b", "c", "d", "e", "missing"})
+    EXPECT_FALSE(row->maybe_count(name).has_value()) << name;
+  EXPECT_EQ(row->maybe_number("a"), -1.0);
+  EXPECT_FALSE(row->maybe_number("c").has_value());
+}
+
+TEST(Row, RefusesWhatIsNotOneFlatObject) {
+  for (const char* line : {"", " ", "{", "[]", "1", "null", "{}{}", R"({"a":[1]})", R"({"a":{}})",
+                           R"({"a":1)", R"({"a":nan})", "{\"a\":\"\x01\"}", "[[[[[[[[[[[[[[[[[["}) {
+    EXPECT_EQ(parse_row(line).status().code(), Code::kCorrupt) << line;
+  }
+}
+
+TEST(Utf8, KeepsValidTextAndReplacesEachBadByte) {
+  EXPECT_EQ(valid_utf8("plain \xc3\xa4 \xf0\x9f\x94\xa5"), "plain \xc3\xa4 \xf0\x9f\x94\xa5");
+  constexpr std::string_view kBad = "\xEF\xBF\xBD";
+  for (const char* text : {"\x80", "\xff", "\xc3", "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80",
+                           "\xf4\x90\x80\x80", "\xe2\x82", "\xf0\x9f\x94"}) {
+    std::string expected;
+    for (size_t i = 0; i < std::string_view(text).size(); ++i) expected += kBad;
+    EXPECT_EQ(valid_utf8(text), expected) << text;
+  }
+}
+
+TrainRow some_train_row() {
+  return {.step = 120,
+          .epoch = 2,
+          .loss = 1.25,
+          .lr = 3e-4,
+          .grad_norm = 0.5,
+          .samples = 1920,
+          .samples_per_s = 400.5,
+          .step_ms = 40,
+          .feed_wait_ms = 0.25,
+          .checkpoint_stall_ms = 3,
+          .wall = "2026-01-31T12:00:00.123Z"};
+}
+
+TEST(TrainRow, WhatTheRunDecidedComesBeforeWhatAClockDecided) {
+  EXPECT_EQ(to_json(to_row(some_train_row())),
+            R"({"step":120,"epoch":2,"loss":1.25,"lr":3e-04,"grad_norm":0.5,"samples":1920,)"
+            R"("samples_per_s":400.5,"step_ms":40,"feed_wait_ms":0.25,"checkpoint_stall_ms":3,)"
+            R"("wall":"2026-01-31T12:00:00.123Z"})");
+}
+
+TEST(TrainRow, SurvivesTheRoundTrip) {
+  const auto read = train_row_of(*parse_row(to_json(to_row(some_train_row()))));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(to_json(to_row(*read)), to_json(to_row(some_train_row())));
+}
+
+TEST(TrainRow, NamesTheFieldThatIsMissing) {
+  const Row whole = to_row(some_train_row());
+  for (const auto& [missing, ignored] : whole.fields()) {
+    Row row;
+    for (const auto& [name, value] : whole.fields())
+      if (name != missing) row.add_value(name, value);
+    const auto read = train_row_of(row);
+    ASSERT_EQ(read.status().code(), Code::kCorrupt);
+    EXPECT_NE(read.status().message().find("\"" + missing + "\""), std::string::npos);
+  }
+}
+
+TEST(EvalRow, EveryOtherFieldIsAMetricInItsOrder) {
+  EvalRow row{.step = 200,
+              .set = "valid",
+              .metrics = {{"loss", 1.5}, {"bits_per_byte", 2.125}, {"accuracy", kNan}},
+              .samples = 64,
+              .manifest_sha256 = "ab",
+              .seconds = 1.5,
+              .wall = "w"};
+  const std::string text = to_json(to_row(row));
+  EXPECT_EQ(text, R"({"step":200,"set":"valid","loss":1.5,"bits_per_byte":2.125,"accuracy":null,)"
+                  R"("samples":64,"manifest_sha256":"ab","seconds":1.5,"wall":"w"})");
+  const auto read = eval_row_of(*parse_row(text));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->metrics.size(), 3u);
+  EXPECT_EQ(read->metrics[1].first, "bits_per_byte");
+  EXPECT_EQ(to_json(to_row(*read)), text);
+}
+
+TEST(EvalRow, RefusesAMetricThatIsNoNumber) {
+  const auto row = parse_row(
+      R"({"step":1,"set":"v","loss":"x","samples":1,"manifest_sha256":"","seconds":1,"wall":""})");
+  EXPECT_EQ(eval_row_of(*row).status().code(), Code::kCorrupt);
+  EXPECT_EQ(eval_row_of(Row()).status().code(), Code::kCorrupt);
+}
+
+}  // namespace
+}  // namespace stoker::metrics
