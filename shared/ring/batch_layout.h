@@ -1,4 +1,9 @@
-// BatchLayout: where each tensor of a batch lies in a ring slot: batch-major, each tensor on a 64-byte boundary.
+// BatchLayout: where each tensor of a batch lies in a ring slot: batch-major, each tensor on a
+// 64-byte boundary.
+//
+// Threads: a value; immutable.
+// Errors:  none; where the sizes overflow, slot_bytes() is SIZE_MAX and ShmRing::create() refuses
+// it.
 #pragma once
 
 #include <cstddef>

@@ -1,15 +1,22 @@
-// ShmRing: bounded queue of batches in one shared-memory segment, in ticket order, that survives its producers' deaths.
+// ShmRing: bounded queue of batches in one shared-memory segment, in ticket order, that survives
+// its producers' deaths.
 //
-// Ticket t lives in slot t mod N. Producers claim the lowest free tickets, fill the slot and publish it; the one
-// consumer takes tickets strictly in order. See docs/ring-layout.md for the bytes.
+// Ticket t lives in slot t mod N. Producers claim the lowest free tickets, fill the slot and
+// publish it; the one consumer takes tickets strictly in order. See docs/ring-layout.md for the
+// bytes.
 //
-// Threads:  any number of producer processes (up to kMaxProducers) and threads; one consumer thread.
-// Blocking: claim() and pop() wait at most `timeout`, by futex in steps of at most 100 ms; close() wakes both.
-// Owner:    the segment is a memfd: it has no name, and the kernel frees it with its last user.
-// Errors:   kTimedOut, kClosed (end of data or close()), kNoSpace (create: not enough memory; says how much is needed),
-//           kMismatch (attach: version, geometry or magic differ).
-// Format:   ring_layout.h, version 1; positions are offsets from the segment's start, never pointers.
-// Crash:    a slot claimed by a process that died was never visible to the consumer; reissue() hands its ticket on.
+// Threads:  any number of producer processes (up to kMaxProducers) and threads; one consumer
+// thread. Blocking: claim() and pop() wait at most `timeout`, by futex in steps of at most 100 ms;
+// close() wakes both. Owner:    the segment is a memfd: it has no name, and the kernel frees it
+// with its last user. Errors:   kTimedOut, kClosed (end of data or close()), kNoSpace (create: not
+// enough memory; says how much is needed),
+//           kInvalidArgument (create: the settings), kMismatch (attach: not a ring, or version or
+//           geometry differ; claim: the producer was taken out by reissue()), kCorrupt (pop: a
+//           process wrote over the slot table). End of data for a producer is when every ticket has
+//           been filled: until then one may have to be done again.
+// Format:   ring_layout.h, version 1; positions are offsets from the segment's start, never
+// pointers. Crash:    a slot claimed by a process that died was never visible to the consumer;
+// reissue() hands its ticket on.
 //           Call it only after that process has been reaped: a live one may still write.
 #pragma once
 
@@ -33,13 +40,14 @@ inline constexpr uint32_t kMaxProducers = 64;
 
 struct RingSettings {
   uint64_t slots = 8;
-  uint64_t first_ticket = 0;  // where a resumed run goes on
+  uint64_t first_ticket = 0;    // where a resumed run goes on
   uint64_t end_ticket = ~0ull;  // the first ticket that is never produced
 };
 
-// Names a producer process in slot words. A generation is used once, so a late write by a dead owner never counts.
+// Names a producer process in slot words. A generation is used once, so a late write by a dead
+// owner never counts.
 struct ProducerId {
-  uint32_t index = 0;       // row of the producer table
+  uint32_t index = 0;  // row of the producer table
   uint32_t generation = 0;
 };
 
@@ -63,19 +71,23 @@ struct BadSample {
 
 // Sums since creation, over all producers.
 struct RingCounters {
-  uint64_t published = 0;           // batches
+  uint64_t published = 0;  // batches
   uint64_t consumed = 0;
   uint64_t reissued = 0;
-  uint64_t bad_samples = 0;
-  uint64_t read_ns = 0;             // time of reader threads inside Dataset::read
-  uint64_t wait_slot_ns = 0;        // … waiting for a free slot
-  uint64_t wait_batch_ns = 0;       // time the consumer waited for a batch
-  uint64_t ready = 0;               // now: slots that are filled and not taken
+  uint64_t bad_samples =
+      0;  // reports, with the lost ones; one is made again when its ticket is reissued
+  uint64_t lost_reports =
+      0;                 // that found the report area full: take_bad_samples() never gives them
+  uint64_t read_ns = 0;  // time of reader threads inside Dataset::read
+  uint64_t wait_slot_ns = 0;   // … waiting for a free slot
+  uint64_t wait_batch_ns = 0;  // time the consumer waited for a batch
+  uint64_t ready = 0;          // now: slots that are filled and not taken
 };
 
 class ShmRing {
  public:
-  static Result<std::unique_ptr<ShmRing>> create(const BatchLayout& layout, const RingSettings& settings);
+  static Result<std::unique_ptr<ShmRing>> create(const BatchLayout& layout,
+                                                 const RingSettings& settings);
   static Result<std::unique_ptr<ShmRing>> attach(UniqueFd segment);
   virtual ~ShmRing() = default;
 
@@ -87,22 +99,26 @@ class ShmRing {
   // -- supervisor: before a producer starts, and after it was reaped
   virtual Result<ProducerId> add_producer(std::string_view name) = 0;  // kBusy: the table is full
   virtual void set_producer_pid(ProducerId producer, int pid) = 0;
-  virtual uint64_t reissue(ProducerId dead) = 0;  // returns the number of tickets handed back; frees the table row
+  virtual uint64_t reissue(
+      ProducerId dead) = 0;  // returns the number of tickets handed back; frees the table row
 
   // -- producer
   virtual Result<Claim> claim(ProducerId producer, std::chrono::nanoseconds timeout) = 0;
-  // False when the claim had been taken away meanwhile (reissue): the work is dropped, which is fine.
+  // False when the claim had been taken away meanwhile (reissue): the work is dropped, which is
+  // fine.
   virtual bool publish(ProducerId producer, const Claim& claim) = 0;
   virtual void abandon(ProducerId producer, const Claim& claim) = 0;  // gives the ticket back
-  virtual void report_bad_sample(const BadSample& bad) = 0;
+  virtual void report_bad_sample(const BadSample& bad) = 0;  // only while its ticket is claimed
   virtual void add_read_time(std::chrono::nanoseconds spent) = 0;
 
   // -- consumer
   virtual Result<ReadyBatch> pop(std::chrono::nanoseconds timeout) = 0;
   virtual void release(uint64_t ticket) = 0;
-  virtual std::vector<BadSample> take_bad_samples() = 0;  // in the order of their reports; any one thread
+  virtual std::vector<BadSample>
+  take_bad_samples() = 0;  // in the order of their reports; any one thread
 
-  virtual void close() = 0;  // sticky: claim() and pop() return kClosed at once, here and in every process
+  virtual void
+  close() = 0;  // sticky: claim() and pop() return kClosed at once, here and in every process
   virtual bool closed() const = 0;
   virtual RingCounters counters() const = 0;
 };

@@ -1,0 +1,107 @@
+#include "shared/ring/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "shared/ring/memory_room.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+namespace stoker::ring {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr uint64_t kAllocationStep = 256ull << 20;  // a signal undoes one step at most
+
+std::string in_mib(uint64_t bytes) {
+  return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
+}
+
+Status no_space(uint64_t bytes, const std::string& why) {
+  return Status(Code::kNoSpace, "the ring needs " + in_mib(bytes) + " of shared memory: " + why +
+                                    "; lower feed.slots or train.batch, or give it more memory");
+}
+
+// Asked before the allocation: past a cgroup's limit the kernel may kill instead of refusing, and
+// past RLIMIT_FSIZE it sends SIGXFSZ.
+Status check_room(uint64_t bytes) {
+  const MemoryRoom room = memory_room();
+  if (bytes > room.bytes)
+    return no_space(bytes, room.limit + " has " + in_mib(room.bytes) + " left");
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      bytes > limit.rlim_cur)
+    return no_space(bytes, "the limit on file sizes (ulimit -f) is " + in_mib(limit.rlim_cur));
+  return {};
+}
+
+Result<UniqueFd> open_memfd() {
+  UniqueFd fd(::memfd_create("stoker-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
+  if (!fd.valid() && errno == EINVAL)  // Linux before 6.3
+    fd = UniqueFd(::memfd_create("stoker-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return Status::from_errno(errno, "memfd_create for the ring");
+  return fd;
+}
+
+Status allocate(int fd, uint64_t bytes) {
+  for (uint64_t done = 0; done < bytes;) {
+    const uint64_t step = std::min(kAllocationStep, bytes - done);
+    if (::fallocate(fd, 0, static_cast<off_t>(done), static_cast<off_t>(step)) == 0) {
+      done += step;
+    } else if (errno != EINTR) {
+      const int error = errno;
+      return no_space(bytes, Status::from_errno(error, "after " + in_mib(done)).message());
+    }
+  }
+  return {};
+}
+
+struct Mappable {  // what mapped_region asks for
+  int fd;
+  boost::interprocess::mapping_handle_t get_mapping_handle() const { return {fd, false}; }
+};
+
+}  // namespace
+
+Result<Segment> Segment::create(uint64_t bytes) {
+  STOKER_RETURN_IF_ERROR(check_room(bytes));
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_memfd());
+  STOKER_RETURN_IF_ERROR(allocate(fd.get(), bytes));
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0)
+    return Status::from_errno(errno, "seal the ring");
+  return map(std::move(fd), bytes);
+}
+
+Result<Segment> Segment::attach(UniqueFd fd) {
+  struct stat facts {};
+  const std::string name = "file descriptor " + std::to_string(fd.get());
+  if (::fstat(fd.get(), &facts) != 0)
+    return Status(Code::kMismatch,
+                  name + " is no ring: " + Status::from_errno(errno, "fstat").message());
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW;
+  if (!S_ISREG(facts.st_mode) || facts.st_size <= 0 || seals < 0 || (seals & kNeeded) != kNeeded)
+    return Status(Code::kMismatch, name + " is no ring: it is no memfd of fixed size");
+  return map(std::move(fd), static_cast<uint64_t>(facts.st_size));
+}
+
+Result<Segment> Segment::map(UniqueFd fd, uint64_t bytes) {
+  try {
+    boost::interprocess::mapped_region region(Mappable{fd.get()}, boost::interprocess::read_write,
+                                              0, bytes);
+    return Segment(std::move(fd), std::move(region));
+  } catch (const boost::interprocess::interprocess_exception& error) {
+    return Status(Code::kOutOfMemory, "map the ring's " + in_mib(bytes) + ": " + error.what());
+  }
+}
+
+}  // namespace stoker::ring

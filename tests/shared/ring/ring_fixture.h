@@ -1,0 +1,46 @@
+// What the ring's tests share: a layout, and slot bytes that are a pure function of the ticket.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::ring {
+
+using namespace std::chrono_literals;
+
+inline constexpr auto kSoon = 0ns;  // look once
+inline constexpr auto kLong = 20s;  // fails the test when it is needed
+
+inline BatchLayout small_layout(int64_t numbers = 20, uint64_t batch = 3) {
+  return BatchLayout({{.name = "input", .dtype = DType::kF32, .shape = {numbers}},
+                      {.name = "label", .dtype = DType::kI64, .shape = {}}},
+                     batch);
+}
+
+inline uint8_t byte_for(uint64_t ticket, size_t position) {
+  return static_cast<uint8_t>((ticket * 0x9e3779b97f4a7c15ull >> 32) + position * 131 +
+                              (position >> 8));
+}
+
+inline void fill(std::span<std::byte> slot, uint64_t ticket) {
+  for (size_t i = 0; i < slot.size(); ++i) slot[i] = static_cast<std::byte>(byte_for(ticket, i));
+}
+
+inline bool holds(std::span<const std::byte> slot, uint64_t ticket) {
+  for (size_t i = 0; i < slot.size(); ++i)
+    if (slot[i] != static_cast<std::byte>(byte_for(ticket, i))) return false;
+  return true;
+}
+
+inline std::unique_ptr<ShmRing> make_ring(const RingSettings& settings,
+                                          const BatchLayout& layout = small_layout()) {
+  auto ring = ShmRing::create(layout, settings);
+  return ring.ok() ? *std::move(ring) : nullptr;
+}
+
+}  // namespace stoker::ring

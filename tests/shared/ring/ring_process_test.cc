@@ -1,0 +1,144 @@
+// Real producer processes, killed without warning: the consumer sees the same tickets with the same
+// bytes.
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/shared/ring/ring_fixture.h"
+
+extern char** environ;
+
+namespace stoker::ring {
+namespace {
+
+class RingProcesses : public ::testing::Test {
+ protected:
+  struct Reader {
+    ProducerId id;
+    pid_t pid = -1;
+  };
+
+  void open(const RingSettings& settings) {
+    ring_ = make_ring(settings, small_layout(5000, 8));
+    ASSERT_NE(ring_, nullptr);
+  }
+  void TearDown() override {
+    for (const Reader& reader : readers_) end(reader);
+  }
+
+  Reader& spawn(const char* mode = "run") {
+    const auto id = ring_->add_producer("test");
+    EXPECT_TRUE(id.ok());
+    const std::string index = std::to_string(id->index),
+                      generation = std::to_string(id->generation);
+    const char* arguments[] = {RING_TEST_PRODUCER, "3",  index.c_str(),
+                               generation.c_str(), mode, nullptr};
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, ring_->fd(), 3);
+    Reader reader{.id = *id};
+    EXPECT_EQ(::posix_spawn(&reader.pid, arguments[0], &actions, nullptr,
+                            const_cast<char**>(arguments), environ),
+              0);
+    ::posix_spawn_file_actions_destroy(&actions);
+    ring_->set_producer_pid(*id, reader.pid);
+    readers_.push_back(reader);
+    return readers_.back();
+  }
+  static void end(const Reader& reader) {
+    ::kill(reader.pid, SIGKILL);
+    ::waitpid(reader.pid, nullptr, 0);
+  }
+  void kill_and_reissue(size_t which) {
+    end(readers_[which]);
+    ring_->reissue(readers_[which].id);
+    readers_.erase(readers_.begin() + static_cast<std::ptrdiff_t>(which));
+  }
+  void expect_next(uint64_t ticket) {
+    const auto batch = ring_->pop(kLong);
+    ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+    ASSERT_EQ(batch->ticket, ticket);
+    ASSERT_TRUE(holds(batch->slot, ticket)) << "ticket " << ticket;
+    ring_->release(ticket);
+  }
+
+  std::unique_ptr<ShmRing> ring_;
+  std::vector<Reader> readers_;
+};
+
+TEST_F(RingProcesses, OrderAndBytesSurviveKillsAtRandomInstants) {
+  open({.slots = 4});
+  std::mt19937 random(3);
+  for (int i = 0; i < 3; ++i) spawn();
+  std::set<uint64_t> reported;
+  uint64_t ticket = 0;
+  int kills = 0;
+  while (kills < 40 || ring_->counters().reissued < 10) {
+    ASSERT_LT(kills, 2000) << "no kill ever hit a claimed ticket";
+    ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+    for (const auto& bad : ring_->take_bad_samples()) {
+      EXPECT_EQ(bad.sample, bad.ticket);
+      EXPECT_EQ(bad.reason, "process");
+      reported.insert(bad.ticket);
+    }
+    ++ticket;
+    if (random() % 3 != 0) continue;
+    kill_and_reissue(random() % readers_.size());
+    ++kills;
+    spawn();
+  }
+  EXPECT_EQ(ring_->counters().lost_reports, 0u);
+  for (uint64_t t = 0; t < ticket; ++t)
+    EXPECT_EQ(reported.count(t), 1u) << "report of ticket " << t;
+}
+
+TEST_F(RingProcesses, AStoppedReaderIsKilledReapedAndReplaced) {
+  open({.slots = 4, .end_ticket = 12});
+  const Reader stopped = spawn("hold");
+  int status = 0;
+  ASSERT_EQ(::waitpid(stopped.pid, &status, WUNTRACED), stopped.pid);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  spawn();
+  EXPECT_EQ(ring_->pop(1ms).status().code(), Code::kTimedOut) << "ticket 0 is held";
+  kill_and_reissue(0);
+  EXPECT_EQ(ring_->counters().reissued, 1u);
+  for (uint64_t ticket = 0; ticket < 12; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_EQ(ring_->pop(kLong).status().code(), Code::kClosed);
+}
+
+TEST_F(RingProcesses, CloseEndsWaitingProcesses) {
+  open({.slots = 2});
+  spawn();
+  spawn();
+  ASSERT_NO_FATAL_FAILURE(expect_next(0));
+  ring_->close();
+  for (const Reader& reader : readers_) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(reader.pid, &status, 0), reader.pid);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  readers_.clear();
+}
+
+TEST_F(RingProcesses, EndOfDataEndsProcesses) {
+  open({.slots = 3, .end_ticket = 50});
+  spawn();
+  spawn();
+  for (uint64_t ticket = 0; ticket < 50; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  for (const Reader& reader : readers_) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(reader.pid, &status, 0), reader.pid);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  readers_.clear();
+}
+
+}  // namespace
+}  // namespace stoker::ring

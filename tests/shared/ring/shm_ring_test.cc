@@ -1,0 +1,351 @@
+#include "shared/ring/shm_ring.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <latch>
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/ring/ring_fixture.h"
+
+namespace stoker::ring {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ShmRingTest : public ::testing::Test {
+ protected:
+  void open(const RingSettings& settings) {
+    ring_ = make_ring(settings);
+    ASSERT_NE(ring_, nullptr);
+    producer_ = add("reader");
+  }
+  ProducerId add(const char* name) {
+    const auto producer = ring_->add_producer(name);
+    EXPECT_TRUE(producer.ok()) << producer.status().to_string();
+    return producer.ok() ? *producer : ProducerId{};
+  }
+  Claim claim(ProducerId producer) {
+    const auto claim = ring_->claim(producer, kSoon);
+    EXPECT_TRUE(claim.ok()) << claim.status().to_string();
+    return claim.ok() ? *claim : Claim{.ticket = ~0ull, .slot = {}};
+  }
+  void produce(ProducerId producer) {
+    const Claim held = claim(producer);
+    fill(held.slot, held.ticket);
+    EXPECT_TRUE(ring_->publish(producer, held));
+  }
+  void expect_next(uint64_t ticket) {
+    const auto batch = ring_->pop(kSoon);
+    ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+    EXPECT_EQ(batch->ticket, ticket);
+    EXPECT_TRUE(holds(batch->slot, ticket));
+    ring_->release(ticket);
+  }
+
+  std::unique_ptr<ShmRing> ring_;
+  ProducerId producer_;
+};
+
+TEST_F(ShmRingTest, BatchesComeInTicketOrderHoweverTheyWereFinished) {
+  open({.slots = 4});
+  const Claim first = claim(producer_), second = claim(producer_), third = claim(producer_);
+  for (const Claim* held : {&third, &first, &second}) {
+    fill(held->slot, held->ticket);
+    EXPECT_EQ(ring_->publish(producer_, *held), true);
+    if (held == &third) {
+      EXPECT_EQ(ring_->pop(kSoon).status().code(), Code::kTimedOut);
+    }
+  }
+  for (const uint64_t ticket : {0, 1, 2}) expect_next(ticket);
+}
+
+TEST_F(ShmRingTest, ClaimTimesOutWhenFullAndGoesOnAfterRelease) {
+  open({.slots = 2});
+  produce(producer_);
+  produce(producer_);
+  EXPECT_EQ(ring_->claim(producer_, 1ms).status().code(), Code::kTimedOut);
+  const auto batch = ring_->pop(kSoon);
+  ASSERT_TRUE(batch.ok());
+  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), Code::kTimedOut) << "still in use";
+  ring_->release(batch->ticket);
+  EXPECT_EQ(claim(producer_).ticket, 2u);
+}
+
+TEST_F(ShmRingTest, ARingOfOneSlotWorks) {
+  open({.slots = 1});
+  for (uint64_t ticket = 0; ticket < 5; ++ticket) {
+    produce(producer_);
+    expect_next(ticket);
+  }
+}
+
+TEST_F(ShmRingTest, AHeldBatchKeepsItsBytesWhileLaterOnesAreReleased) {
+  open({.slots = 3});
+  for (int i = 0; i < 3; ++i) produce(producer_);
+  const auto held = ring_->pop(kSoon);
+  ASSERT_TRUE(held.ok());
+  expect_next(1);
+  expect_next(2);
+  // Tickets 4 and 5 have room; ticket 3 lives in the held slot.
+  EXPECT_EQ(claim(producer_).ticket, 4u);
+  EXPECT_EQ(claim(producer_).ticket, 5u);
+  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), Code::kTimedOut);
+  EXPECT_TRUE(holds(held->slot, 0));
+  ring_->release(0);
+  EXPECT_EQ(claim(producer_).ticket, 3u);
+}
+
+TEST_F(ShmRingTest, ReleasingTwiceChangesNothing) {
+  open({.slots = 2});
+  produce(producer_);
+  expect_next(0);
+  ring_->release(0);
+  ring_->release(7);
+  produce(producer_);
+  produce(producer_);
+  expect_next(1);
+  expect_next(2);
+}
+
+TEST_F(ShmRingTest, StartsAtAnyTicketAndEndsWhereItIsTold) {
+  constexpr uint64_t kFirst = 1234567890123;
+  open({.slots = 4, .first_ticket = kFirst, .end_ticket = kFirst + 6});
+  for (uint64_t ticket = kFirst; ticket < kFirst + 6; ++ticket) {
+    produce(producer_);
+    expect_next(ticket);
+  }
+  EXPECT_EQ(ring_->claim(producer_, kLong).status().code(), Code::kClosed);
+  EXPECT_EQ(ring_->pop(kLong).status().code(), Code::kClosed);
+}
+
+TEST_F(ShmRingTest, TurnsWrapWithoutHarm) {
+  const uint64_t first = (uint64_t{1} << 32) * 3 - 2;  // with 3 slots the turn becomes 2^32 here
+  open({.slots = 3, .first_ticket = first});
+  for (uint64_t ticket = first; ticket < first + 10; ++ticket) {
+    produce(producer_);
+    expect_next(ticket);
+  }
+}
+
+TEST_F(ShmRingTest, EndOfDataComesToAProducerOnlyWhenEveryTicketIsFilled) {
+  open({.slots = 4, .end_ticket = 2});
+  const ProducerId other = add("other");
+  const Claim held = claim(other);
+  produce(producer_);
+  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), Code::kTimedOut)
+      << "the other may die and its ticket come back";
+  EXPECT_EQ(ring_->reissue(other), 1u);
+  EXPECT_EQ(claim(producer_).ticket, held.ticket);
+  EXPECT_TRUE(ring_->publish(producer_, held));
+  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), Code::kClosed);
+}
+
+TEST_F(ShmRingTest, AnEmptyRangeEndsAtOnce) {
+  open({.slots = 2, .first_ticket = 5, .end_ticket = 5});
+  EXPECT_EQ(ring_->claim(producer_, kLong).status().code(), Code::kClosed);
+  EXPECT_EQ(ring_->pop(kLong).status().code(), Code::kClosed);
+}
+
+TEST_F(ShmRingTest, AbandonedTicketIsTheNextToBeClaimed) {
+  open({.slots = 4});
+  const Claim first = claim(producer_);
+  claim(producer_);
+  ring_->abandon(producer_, first);
+  EXPECT_FALSE(ring_->publish(producer_, first));
+  EXPECT_EQ(claim(producer_).ticket, 0u);
+}
+
+TEST_F(ShmRingTest, ReissueHandsTheDeadProducersTicketsOnAndOnlyThose) {
+  open({.slots = 4});
+  const ProducerId dead = add("dead");
+  const Claim one = claim(dead);
+  claim(producer_);
+  const Claim three = claim(dead);
+  produce(dead);
+  EXPECT_EQ(ring_->reissue(dead), 2u);
+  EXPECT_EQ(claim(producer_).ticket, one.ticket);
+  EXPECT_EQ(claim(producer_).ticket, three.ticket);
+  EXPECT_EQ(ring_->counters().reissued, 2u);
+  EXPECT_EQ(ring_->reissue(dead), 0u) << "once";
+}
+
+TEST_F(ShmRingTest, ALatePublishOfAnOldGenerationDoesNotCount) {
+  open({.slots = 2});
+  const ProducerId zombie = add("zombie");
+  const Claim stale = claim(zombie);
+  ring_->reissue(zombie);
+  EXPECT_FALSE(ring_->publish(zombie, stale));
+  const ProducerId heir = add("heir");
+  EXPECT_EQ(heir.index, zombie.index);
+  EXPECT_NE(heir.generation, zombie.generation);
+  const Claim again = claim(heir);
+  EXPECT_EQ(again.ticket, stale.ticket);
+  EXPECT_FALSE(ring_->publish(zombie, stale));
+  ring_->abandon(zombie, stale);
+  EXPECT_EQ(ring_->claim(zombie, kSoon).status().code(), Code::kMismatch);
+  fill(again.slot, again.ticket);
+  EXPECT_TRUE(ring_->publish(heir, again));
+  expect_next(0);
+}
+
+TEST_F(ShmRingTest, ProducerTableIsBoundedAndItsRowsAreUsedAgain) {
+  open({.slots = 2});
+  std::vector<ProducerId> rows;
+  while (rows.size() < kMaxProducers - 1) rows.push_back(add("x"));
+  EXPECT_EQ(ring_->add_producer("one more").status().code(), Code::kBusy);
+  ring_->reissue(rows[10]);
+  EXPECT_EQ(add("heir").index, rows[10].index);
+}
+
+TEST_F(ShmRingTest, NonsenseProducersAreRefused) {
+  open({.slots = 2});
+  for (const ProducerId id :
+       {ProducerId{.index = 64, .generation = 1}, ProducerId{.index = ~0u, .generation = 1},
+        ProducerId{.index = 3, .generation = 0}, ProducerId{.index = 0, .generation = 9}}) {
+    EXPECT_EQ(ring_->claim(id, kSoon).status().code(), Code::kMismatch);
+    EXPECT_EQ(ring_->reissue(id), 0u);
+    EXPECT_FALSE(ring_->publish(id, {.ticket = 0, .slot = {}}));
+    ring_->set_producer_pid(id, 1);
+  }
+}
+
+TEST_F(ShmRingTest, CloseIsStickyAndWakesBothSides) {
+  open({.slots = 1});
+  claim(producer_);
+  std::latch waiting(2);
+  Status of_claim, of_pop;
+  std::thread reader([&] {
+    waiting.count_down();
+    of_claim = ring_->claim(producer_, kLong).status();
+  });
+  std::thread consumer([&] {
+    waiting.count_down();
+    of_pop = ring_->pop(kLong).status();
+  });
+  waiting.wait();
+  ring_->close();
+  reader.join();
+  consumer.join();
+  EXPECT_EQ(of_claim.code(), Code::kClosed);
+  EXPECT_EQ(of_pop.code(), Code::kClosed);
+  EXPECT_TRUE(ring_->closed());
+  EXPECT_EQ(ring_->pop(kLong).status().code(), Code::kClosed);
+}
+
+TEST_F(ShmRingTest, PublishWakesTheConsumerAndReleaseTheProducer) {
+  open({.slots = 1});
+  std::thread reader([&] {
+    for (int i = 0; i < 200; ++i) {
+      const auto held = ring_->claim(producer_, kLong);
+      ASSERT_TRUE(held.ok()) << held.status().to_string();
+      fill(held->slot, held->ticket);
+      ring_->publish(producer_, *held);
+    }
+  });
+  for (uint64_t ticket = 0; ticket < 200; ++ticket) {
+    const auto batch = ring_->pop(kLong);
+    ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+    ASSERT_TRUE(holds(batch->slot, ticket));
+    ring_->release(ticket);
+  }
+  reader.join();
+}
+
+TEST_F(ShmRingTest, CountersSayWhatHappened) {
+  open({.slots = 4, .first_ticket = 100});
+  for (int i = 0; i < 3; ++i) produce(producer_);
+  expect_next(100);
+  ring_->add_read_time(5us);
+  ring_->add_read_time(6us);
+  const RingCounters counters = ring_->counters();
+  EXPECT_EQ(counters.published, 3u);
+  EXPECT_EQ(counters.consumed, 1u);
+  EXPECT_EQ(counters.ready, 2u);
+  EXPECT_EQ(counters.read_ns, 11000u);
+}
+
+TEST_F(ShmRingTest, BadSamplesArriveInOrderAndOnce) {
+  open({.slots = 2});
+  const Claim held = claim(producer_);
+  ring_->report_bad_sample(
+      {.ticket = held.ticket, .sample = 7, .code = Code::kCorrupt, .reason = "first"});
+  ring_->report_bad_sample(
+      {.ticket = held.ticket, .sample = 3, .code = Code::kIoError, .reason = "second"});
+  const auto reports = ring_->take_bad_samples();
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_EQ(reports[0].sample, 7u);
+  EXPECT_EQ(reports[0].reason, "first");
+  EXPECT_EQ(reports[1].code, Code::kIoError);
+  EXPECT_TRUE(ring_->take_bad_samples().empty());
+  EXPECT_EQ(ring_->counters().bad_samples, 2u);
+}
+
+TEST_F(ShmRingTest, LongReasonsAreCutBetweenCharacters) {
+  open({.slots = 2});
+  std::string reason(199, 'x');
+  reason += "\xc3\xa9 and more";  // the character would end at byte 201
+  ring_->report_bad_sample({.ticket = 0, .sample = 1, .code = Code::kCorrupt, .reason = reason});
+  const auto reports = ring_->take_bad_samples();
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].reason, std::string(199, 'x'));
+}
+
+TEST_F(ShmRingTest, ReportsThatFindNoRoomAreCounted) {
+  open({.slots = 2});
+  for (uint64_t i = 0; i < 300; ++i)
+    ring_->report_bad_sample({.ticket = 0, .sample = i, .code = Code::kCorrupt, .reason = "r"});
+  EXPECT_EQ(ring_->take_bad_samples().size(), 256u);
+  EXPECT_EQ(ring_->counters().bad_samples, 300u);
+  EXPECT_EQ(ring_->counters().lost_reports, 44u);
+  ring_->report_bad_sample({.ticket = 0, .sample = 1, .code = Code::kCorrupt, .reason = "r"});
+  EXPECT_EQ(ring_->take_bad_samples().size(), 1u);
+}
+
+TEST_F(ShmRingTest, TheDescriptorIsNotInheritedByAccident) {
+  open({.slots = 2});
+  EXPECT_NE(::fcntl(ring_->fd(), F_GETFD) & FD_CLOEXEC, 0);
+}
+
+TEST(ShmRing, TooLargeARingIsNoSpaceAndSaysHowMuchItNeeds) {
+  const auto ring = ShmRing::create(small_layout(int64_t{1} << 30, 1024), {.slots = 8});
+  ASSERT_FALSE(ring.ok());
+  EXPECT_EQ(ring.status().code(), Code::kNoSpace);
+  EXPECT_THAT(ring.status().message(), HasSubstr("33554433 MiB"));
+  const auto absurd = ShmRing::create(small_layout(int64_t{1} << 60, 1 << 20), {.slots = 8});
+  EXPECT_EQ(absurd.status().code(), Code::kNoSpace);
+}
+
+TEST(ShmRing, ALimitOnFileSizesIsAnErrorAndNotASignal) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit tight = before;
+  tight.rlim_cur = 64 << 10;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+  const auto ring = ShmRing::create(small_layout(), {.slots = 8});
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(ring.status().code(), Code::kNoSpace);
+}
+
+TEST(ShmRing, SettingsThatMakeNoRingAreRefused) {
+  const auto code = [](const BatchLayout& layout, const RingSettings& settings) {
+    return ShmRing::create(layout, settings).status().code();
+  };
+  EXPECT_EQ(code(small_layout(), {.slots = 0}), Code::kInvalidArgument);
+  EXPECT_EQ(code(small_layout(), {.slots = 1 << 20}), Code::kInvalidArgument);
+  EXPECT_EQ(code(small_layout(), {.first_ticket = ~0ull}), Code::kInvalidArgument);
+  EXPECT_EQ(code(BatchLayout({}, 1), {}), Code::kInvalidArgument);
+  EXPECT_EQ(code(small_layout(4, 0), {}), Code::kInvalidArgument);
+  EXPECT_EQ(code(small_layout(0, 1), {}), Code::kInvalidArgument);
+  EXPECT_EQ(code(small_layout(-4, 1), {}), Code::kInvalidArgument);
+  EXPECT_EQ(code(BatchLayout({{.name = std::string(32, 'n')}}, 1), {}), Code::kInvalidArgument);
+  EXPECT_EQ(code(BatchLayout({{.name = "x", .shape = std::vector<int64_t>(9, 1)}}, 1), {}),
+            Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace stoker::ring
