@@ -1,15 +1,16 @@
-// Model: a network that stoker trains; parameters and buffers are named as PyTorch and torchvision name theirs.
+// Model: a network that stoker trains; parameters and buffers are named as PyTorch and torchvision
+// name theirs (docs/models.md).
 //
 // Threads: as torch::nn::Module: one thread at a time.
 #pragma once
-
-#include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
 
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
 
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
@@ -19,14 +20,23 @@ namespace stoker::model {
 
 class Model : public torch::nn::Module {
  public:
-  // gpt: [batch, time] I64 -> logits [batch, time, vocab]. Others: float input [batch, …] -> [batch, outputs].
+  // gpt: [batch, time] I64 -> logits [batch, time, vocab]. Others: float input [batch, …] ->
+  // [batch, outputs]. What a data set holds is turned into this by the task (prepare_input.h).
   virtual at::Tensor forward(const at::Tensor& input) = 0;
+
+  // Models over tokens: how many tokens forward() takes at most, and how many there are to choose
+  // from. 0 for all others.
+  virtual int64_t context() const { return 0; }
+  virtual int64_t vocab() const { return 0; }
 };
 using ModelPtr = std::shared_ptr<Model>;
 
-// Builds and initialises as PyTorch does, drawing from the default CPU generator (seed it first: torch::manual_seed).
-// `sample` and `classes` are the data set's (dataset.h). kMismatch: model and data do not fit; says both sides.
-Result<ModelPtr> make_model(const config::ModelConfig& config, const std::vector<TensorSpec>& sample, uint64_t classes);
+// Builds and initialises as PyTorch does, drawing from the default CPU generator (seed it first:
+// torch::manual_seed). `sample` and `classes` are the data set's (dataset.h).
+// kMismatch: model and data do not fit; says both sides. kInvalidArgument: the settings contradict
+// each other. kOutOfMemory.
+Result<ModelPtr> make_model(const config::ModelConfig& config,
+                            const std::vector<TensorSpec>& sample, uint64_t classes);
 
 // Parameters, then buffers, in registration order: what model.safetensors holds.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
@@ -34,5 +44,10 @@ NamedTensors named_tensors(const Model& model);
 
 // SHA-256 over names, dtypes and shapes of named_tensors().
 std::string digest(const Model& model);
+
+// Takes the parameters whose names match one of `globs` ("blocks.0.*"; * also matches dots) out of
+// training: they get no gradient. kInvalidArgument: a glob matches nothing, or nothing is left to
+// train; the model is then unchanged.
+Status freeze(Model& model, const std::vector<std::string>& globs);
 
 }  // namespace stoker::model

@@ -1,14 +1,16 @@
-// Task: what a model is trained for: from a batch to a loss, and from many batches to validation metrics.
+// Task: what a model is trained for: from a batch to a loss, and from many batches to validation
+// metrics.
 //
-// Threads: one thread at a time. Errors: LibTorch's exceptions pass through; the trainer and the evaluator catch them.
+// Threads: one thread at a time. Errors: LibTorch's exceptions pass through; the trainer and the
+// evaluator catch them.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "shared/base/status.h"
 #include "shared/config/config.h"
@@ -16,28 +18,36 @@
 
 namespace stoker::task {
 
-// The tensors of a data set's spec() with a batch dimension in front, in the same order and with the same dtypes.
+// The tensors of a data set's spec() with a batch dimension in front, in the same order and with
+// the same dtypes, on the model's device.
 using Batch = std::vector<at::Tensor>;
-// Ordered: the first is the metric that "best" and early stopping go by, lower is better for "loss".
+// Ordered: the first is the metric that "best" and early stopping go by, lower is better for
+// "loss".
 using MetricValues = std::vector<std::pair<std::string, double>>;
 
-// Sums over batches; the result does not depend on how samples were cut into batches, but for rounding (sums in double).
+// Sums over batches; the result does not depend on how samples were cut into batches, but for
+// rounding (sums in double). NaN where nothing was added.
 class Evaluation {
  public:
   virtual ~Evaluation() = default;
-  virtual void add(model::Model& model, const Batch& batch) = 0;  // under no_grad, model in eval mode
-  virtual MetricValues result() const = 0;  // loss first; language_model: loss, bits_per_byte, perplexity, accuracy
+  // Records no gradient. The caller puts the model into eval mode first.
+  virtual void add(model::Model& model, const Batch& batch) = 0;
+  // language_model: loss (nats a token), bits_per_byte (bits_per_token where tokens are not bytes),
+  // perplexity, accuracy. classification: loss, accuracy, and top5 above five classes. regression:
+  // loss (mean squared error), mae, r2.
+  virtual MetricValues result() const = 0;
 };
 
 class Task {
  public:
   virtual ~Task() = default;
-  // Mean loss over the batch, a scalar with gradient.
+  // Mean loss over the batch, an F32 scalar with gradient.
   virtual at::Tensor loss(model::Model& model, const Batch& batch) const = 0;
   virtual std::unique_ptr<Evaluation> start_evaluation() const = 0;
 };
 
-// kMismatch when the data set's samples are not what the task needs.
-Result<std::unique_ptr<Task>> make_task(const config::TaskConfig& config, const std::vector<TensorSpec>& sample, uint64_t classes);
+// kMismatch when the data set's samples are not what the task needs; says both sides.
+Result<std::unique_ptr<Task>> make_task(const config::TaskConfig& config,
+                                        const std::vector<TensorSpec>& sample, uint64_t classes);
 
 }  // namespace stoker::task

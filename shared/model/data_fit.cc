@@ -1,0 +1,57 @@
+#include "shared/model/data_fit.h"
+
+namespace stoker::model {
+
+const TensorSpec* find_component(const std::vector<TensorSpec>& sample, const std::string& name) {
+  for (const TensorSpec& spec : sample)
+    if (spec.name == name) return &spec;
+  return nullptr;
+}
+
+std::string describe(const std::vector<TensorSpec>& sample) {
+  std::string text;
+  for (const TensorSpec& spec : sample) text += (text.empty() ? "" : ", ") + to_string(spec);
+  return text.empty() ? "nothing" : text;
+}
+
+Result<TensorSpec> input_of(const std::vector<TensorSpec>& sample, const std::string& model,
+                            int64_t min_side) {
+  const TensorSpec* const input = find_component(sample, "input");
+  if (input == nullptr) {
+    return Status(Code::kMismatch, "model " + model + " needs samples with `input`; the data has " +
+                                       describe(sample));
+  }
+  if (min_side == 0) return *input;
+  const auto& shape = input->shape;
+  if (shape.size() != 3 || shape[0] < 1 || shape[1] < min_side || shape[2] < min_side) {
+    const std::string side = std::to_string(min_side);
+    return Status(Code::kMismatch,
+                  "model " + model + " needs pictures [channels, height, width] of at least " +
+                      side + " x " + side + " pixels; the data has " + to_string(*input));
+  }
+  return *input;
+}
+
+Result<int64_t> outputs_for(const config::ModelConfig& config,
+                            const std::vector<TensorSpec>& sample, uint64_t classes) {
+  const TensorSpec* const target = find_component(sample, "target");
+  const int64_t wanted =
+      classes > 0 ? static_cast<int64_t>(classes) : (target == nullptr ? 0 : target->elements());
+  const std::string data = classes > 0 ? std::to_string(classes) + " classes"
+                                       : "targets of width " + std::to_string(wanted);
+  if (config.outputs == 0 && wanted > 0) return wanted;
+  if (config.outputs == 0) {
+    return Status(Code::kMismatch,
+                  "model.outputs is 0 (as many as the data has), but the data has neither classes "
+                  "nor targets: " +
+                      describe(sample));
+  }
+  // More outputs than classes are allowed (a head trained elsewhere); a target must fit exactly.
+  const bool fits =
+      classes > 0 ? config.outputs >= wanted : (wanted == 0 || config.outputs == wanted);
+  if (fits) return config.outputs;
+  return Status(Code::kMismatch, "model.outputs is " + std::to_string(config.outputs) +
+                                     ", but the data has " + data);
+}
+
+}  // namespace stoker::model

@@ -1,0 +1,146 @@
+// gpt: a decoder-only transformer over tokens: learned positions, pre-norm blocks, exact GELU,
+// untied head without bias.
+#include <cmath>
+
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+
+#include "shared/model/data_fit.h"
+#include "shared/model/zoo.h"
+
+namespace stoker::model {
+namespace {
+
+class Block : public torch::nn::Module {
+ public:
+  Block(int64_t width, int64_t heads, double dropout)
+      : heads_(heads),
+        dropout_(dropout),
+        ln1_(register_module("ln1", norm(width))),
+        qkv_(register_module("qkv", torch::nn::Linear(width, 3 * width))),
+        proj_(register_module("proj", torch::nn::Linear(width, width))),
+        ln2_(register_module("ln2", norm(width))),
+        up_(register_module("up", torch::nn::Linear(width, 4 * width))),
+        down_(register_module("down", torch::nn::Linear(4 * width, width))) {}
+
+  static torch::nn::LayerNorm norm(int64_t width) {
+    return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
+  }
+
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor y = x + drop(proj_(attend(ln1_(x))));
+    return y + drop(down_(at::gelu(up_(ln2_(y)))));
+  }
+
+ private:
+  at::Tensor attend(const at::Tensor& x) {
+    const int64_t batch = x.size(0), time = x.size(1), width = x.size(2);
+    const at::Tensor split =
+        qkv_(x).view({batch, time, 3, heads_, width / heads_}).permute({2, 0, 3, 1, 4});
+    const at::Tensor seen = at::scaled_dot_product_attention(
+        split.select(0, 0), split.select(0, 1), split.select(0, 2), /*attn_mask=*/{},
+        is_training() ? dropout_ : 0.0, /*is_causal=*/true);
+    return seen.transpose(1, 2).reshape({batch, time, width});
+  }
+
+  at::Tensor drop(const at::Tensor& x) const {
+    return dropout_ > 0 && is_training() ? at::dropout(x, dropout_, true) : x;
+  }
+
+  const int64_t heads_;
+  const double dropout_;
+  torch::nn::LayerNorm ln1_;
+  torch::nn::Linear qkv_, proj_;
+  torch::nn::LayerNorm ln2_;
+  torch::nn::Linear up_, down_;
+};
+
+class Gpt : public Model {
+ public:
+  explicit Gpt(const config::ModelConfig& config)
+      : config_(config),
+        tok_(register_module("tok", torch::nn::Embedding(config.vocab, config.width))),
+        pos_(register_module("pos", torch::nn::Embedding(config.context, config.width))) {
+    const auto list = register_module("blocks", std::make_shared<torch::nn::Module>());
+    for (int64_t i = 0; i < config.layers; ++i) {
+      auto block = std::make_shared<Block>(config.width, config.heads, config.dropout);
+      blocks_.push_back(list->register_module(std::to_string(i), std::move(block)));
+    }
+    ln_ = register_module("ln", Block::norm(config.width));
+    head_ = register_module(
+        "head",
+        torch::nn::Linear(torch::nn::LinearOptions(config.width, config.vocab).bias(false)));
+    initialise();
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    TORCH_CHECK(input.dim() == 2 && input.size(1) <= config_.context, "gpt: input is ",
+                input.sizes(), ", the model takes at most ", config_.context, " tokens a sample");
+    at::Tensor x = tok_(input) + pos_->weight.narrow(0, 0, input.size(1));
+    if (config_.dropout > 0 && is_training()) x = at::dropout(x, config_.dropout, true);
+    for (const auto& block : blocks_) x = block->forward(x);
+    return head_(ln_(x));
+  }
+
+  int64_t context() const override { return config_.context; }
+  int64_t vocab() const override { return config_.vocab; }
+
+ private:
+  // GPT-2's: N(0, 0.02), and the two projections that add to the residual stream are made smaller
+  // by the square root of how many of them there are.
+  void initialise() {
+    const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.layers));
+    for (auto& item : named_parameters()) {
+      const std::string& name = item.key();
+      const bool is_residual = name.ends_with("proj.weight") || name.ends_with("down.weight");
+      if (item.value().dim() == 2)
+        torch::nn::init::normal_(item.value(), 0.0, is_residual ? residual : 0.02);
+      else if (name.ends_with("bias"))
+        torch::nn::init::zeros_(item.value());
+    }
+  }
+
+  const config::ModelConfig config_;
+  torch::nn::Embedding tok_, pos_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+  torch::nn::LayerNorm ln_{nullptr};
+  torch::nn::Linear head_{nullptr};
+};
+
+}  // namespace
+
+Result<ModelPtr> make_gpt(const config::ModelConfig& config, const Samples& sample,
+                          uint64_t classes) {
+  if (config.layers < 1 || config.width < 1 || config.heads < 1 ||
+      config.width % config.heads != 0 || config.context < 1 || config.vocab < 1) {
+    return Status(
+        Code::kInvalidArgument,
+        "model gpt: layers, width, heads, context and vocab must be at least 1 and width (" +
+            std::to_string(config.width) + ") a multiple of heads (" +
+            std::to_string(config.heads) + ")");
+  }
+  const TensorSpec* const tokens = find_component(sample, "tokens");
+  if (tokens == nullptr || tokens->shape.size() != 1 || tokens->shape[0] < 2) {
+    return Status(
+        Code::kMismatch,
+        "model gpt needs samples with `tokens` [2 or more]; the data has " + describe(sample));
+  }
+  if (tokens->shape[0] - 1 > config.context) {
+    return Status(Code::kMismatch, "model.context is " + std::to_string(config.context) +
+                                       ", but the data's samples have " +
+                                       std::to_string(tokens->shape[0] - 1) +
+                                       " tokens and the one to predict");
+  }
+  if (classes > static_cast<uint64_t>(config.vocab)) {
+    return Status(Code::kMismatch, "model.vocab is " + std::to_string(config.vocab) +
+                                       ", but the data has " + std::to_string(classes) + " tokens");
+  }
+  return ModelPtr(std::make_shared<Gpt>(config));
+}
+
+}  // namespace stoker::model

@@ -1,0 +1,57 @@
+// mlp: Linear and ReLU (and Dropout) in turn, numbered as PyTorch's nn.Sequential numbers them.
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/relu.h>
+#include <torch/nn/modules/linear.h>
+
+#include "shared/model/data_fit.h"
+#include "shared/model/zoo.h"
+
+namespace stoker::model {
+namespace {
+
+class Mlp : public Model {
+ public:
+  Mlp(int64_t inputs, const std::vector<int64_t>& hidden, int64_t outputs, double dropout)
+      : dropout_(dropout) {
+    // A hidden layer takes the numbers of its Linear, its ReLU and, where there is one, its
+    // Dropout.
+    const int64_t numbers = dropout > 0 ? 3 : 2;
+    int64_t width = inputs, number = 0;
+    for (const int64_t next : hidden) {
+      layers_.push_back(register_module(std::to_string(number), torch::nn::Linear(width, next)));
+      width = next;
+      number += numbers;
+    }
+    layers_.push_back(register_module(std::to_string(number), torch::nn::Linear(width, outputs)));
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    at::Tensor x = input.flatten(1);
+    for (size_t i = 0; i + 1 < layers_.size(); ++i) {
+      x = at::relu(layers_[i](x));
+      if (dropout_ > 0 && is_training()) x = at::dropout(x, dropout_, true);
+    }
+    return layers_.back()(x);
+  }
+
+ private:
+  const double dropout_;
+  std::vector<torch::nn::Linear> layers_;
+};
+
+}  // namespace
+
+Result<ModelPtr> make_mlp(const config::ModelConfig& config, const Samples& sample,
+                          uint64_t classes) {
+  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "mlp", 0));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
+  if (config.inputs != 0 && config.inputs != input.elements()) {
+    return Status(Code::kMismatch, "model.inputs is " + std::to_string(config.inputs) +
+                                       ", but the data has " + to_string(input));
+  }
+  for (const int64_t width : config.hidden)
+    if (width < 1) return Status(Code::kInvalidArgument, "model.hidden: widths must be at least 1");
+  return ModelPtr(std::make_shared<Mlp>(input.elements(), config.hidden, outputs, config.dropout));
+}
+
+}  // namespace stoker::model

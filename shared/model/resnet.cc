@@ -1,0 +1,161 @@
+// resnet: torchvision's 18, 34 and 50 for ImageNet, and the family for CIFAR of the same paper (8,
+// 14, 20, 32, 44, 56: a 3 x 3 stem, three stages of 16, 32, 64 channels, projection shortcuts).
+#include <ATen/ops/adaptive_avg_pool2d.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/relu.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include "shared/model/data_fit.h"
+#include "shared/model/zoo.h"
+
+namespace stoker::model {
+namespace {
+
+torch::nn::Conv2d conv(int64_t from, int64_t to, int64_t kernel, int64_t stride) {
+  return torch::nn::Conv2d(
+      torch::nn::Conv2dOptions(from, to, kernel).stride(stride).padding(kernel / 2).bias(false));
+}
+
+// The 1 x 1 projection of a shortcut: the children "0" and "1" of "downsample".
+class Projection : public torch::nn::Module {
+ public:
+  Projection(int64_t from, int64_t to, int64_t stride)
+      : conv_(register_module("0", conv(from, to, 1, stride))),
+        bn_(register_module("1", torch::nn::BatchNorm2d(to))) {}
+  at::Tensor forward(const at::Tensor& x) { return bn_(conv_(x)); }
+
+ private:
+  torch::nn::Conv2d conv_;
+  torch::nn::BatchNorm2d bn_;
+};
+
+struct BlockShape {
+  int64_t from, width, stride;
+  int64_t expansion;  // 1: basic block; 4: bottleneck
+  int64_t to() const { return width * expansion; }
+};
+
+// Two 3 x 3 convolutions, or 1 x 1, 3 x 3, 1 x 1 (the stride is on the 3 x 3, as in torchvision).
+class Block : public torch::nn::Module {
+ public:
+  explicit Block(const BlockShape& shape) {
+    // torchvision makes the projection before the block but registers it last; the order of making
+    // decides which random numbers each weight gets.
+    std::shared_ptr<Projection> projection;
+    if (shape.stride != 1 || shape.from != shape.to())
+      projection = std::make_shared<Projection>(shape.from, shape.to(), shape.stride);
+    if (shape.expansion == 1) {
+      add(shape.from, shape.width, 3, shape.stride);
+      add(shape.width, shape.width, 3, 1);
+    } else {
+      add(shape.from, shape.width, 1, 1);
+      add(shape.width, shape.width, 3, shape.stride);
+      add(shape.width, shape.to(), 1, 1);
+    }
+    if (projection) downsample_ = register_module("downsample", projection);
+  }
+
+  at::Tensor forward(const at::Tensor& x) {
+    at::Tensor y = x;
+    for (size_t i = 0; i + 1 < convs_.size(); ++i) y = norms_[i](convs_[i](y)).relu_();
+    y = norms_.back()(convs_.back()(y));
+    y += downsample_ ? downsample_->forward(x) : x;
+    return y.relu_();
+  }
+
+ private:
+  void add(int64_t from, int64_t to, int64_t kernel, int64_t stride) {
+    const std::string number = std::to_string(convs_.size() + 1);
+    convs_.push_back(register_module("conv" + number, conv(from, to, kernel, stride)));
+    norms_.push_back(register_module("bn" + number, torch::nn::BatchNorm2d(to)));
+  }
+
+  std::vector<torch::nn::Conv2d> convs_;
+  std::vector<torch::nn::BatchNorm2d> norms_;
+  std::shared_ptr<Projection> downsample_;
+};
+
+struct NetShape {
+  bool imagenet = false;  // 7 x 7 stem of stride 2 and max pooling; otherwise a 3 x 3 stem
+  int64_t first_width = 0;
+  int64_t expansion = 1;
+  std::vector<int64_t> blocks;  // of each stage
+};
+
+Result<NetShape> shape_of_depth(int64_t depth) {
+  switch (depth) {
+    case 18:
+      return NetShape{true, 64, 1, {2, 2, 2, 2}};
+    case 34:
+      return NetShape{true, 64, 1, {3, 4, 6, 3}};
+    case 50:
+      return NetShape{true, 64, 4, {3, 4, 6, 3}};
+    case 8:
+    case 14:
+    case 20:
+    case 32:
+    case 44:
+    case 56: {
+      const int64_t each = (depth - 2) / 6;
+      return NetShape{false, 16, 1, {each, each, each}};
+    }
+    default:
+      return Status(Code::kInvalidArgument,
+                    "model.layers is " + std::to_string(depth) +
+                        "; a resnet has 8, 14, 20, 32, 44 or 56 layers (for small pictures) or 18, "
+                        "34 or 50 (torchvision's)");
+  }
+}
+
+class Resnet : public Model {
+ public:
+  Resnet(const NetShape& shape, int64_t channels, int64_t outputs) : imagenet_(shape.imagenet) {
+    const int64_t first = shape.first_width;
+    conv1_ = register_module("conv1", conv(channels, first, imagenet_ ? 7 : 3, imagenet_ ? 2 : 1));
+    bn1_ = register_module("bn1", torch::nn::BatchNorm2d(first));
+    int64_t from = first, width = first;
+    for (size_t stage = 0; stage < shape.blocks.size(); ++stage, width *= 2) {
+      const auto layer = register_module("layer" + std::to_string(stage + 1),
+                                         std::make_shared<torch::nn::Module>());
+      for (int64_t i = 0; i < shape.blocks[stage]; ++i) {
+        const BlockShape block{from, width, stage > 0 && i == 0 ? 2 : 1, shape.expansion};
+        blocks_.push_back(
+            layer->register_module(std::to_string(i), std::make_shared<Block>(block)));
+        from = block.to();
+      }
+    }
+    fc_ = register_module("fc", torch::nn::Linear(from, outputs));
+    for (const auto& module : modules())
+      if (auto* const each = module->as<torch::nn::Conv2dImpl>())
+        torch::nn::init::kaiming_normal_(each->weight, 0, torch::kFanOut, torch::kReLU);
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    at::Tensor x = bn1_(conv1_(input)).relu_();
+    if (imagenet_) x = at::max_pool2d(x, 3, 2, 1);
+    for (const auto& block : blocks_) x = block->forward(x);
+    return fc_(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
+  }
+
+ private:
+  const bool imagenet_;
+  torch::nn::Conv2d conv1_{nullptr};
+  torch::nn::BatchNorm2d bn1_{nullptr};
+  std::vector<std::shared_ptr<Block>> blocks_;
+  torch::nn::Linear fc_{nullptr};
+};
+
+}  // namespace
+
+Result<ModelPtr> make_resnet(const config::ModelConfig& config, const Samples& sample,
+                             uint64_t classes) {
+  STOKER_ASSIGN_OR_RETURN(const NetShape shape, shape_of_depth(config.layers));
+  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "resnet", 8));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
+  return ModelPtr(std::make_shared<Resnet>(shape, input.shape[0], outputs));
+}
+
+}  // namespace stoker::model

@@ -1,0 +1,19 @@
+// The zoo: one function per kind of model, each as make_model() in model.h.
+#pragma once
+
+#include "shared/model/model.h"
+
+namespace stoker::model {
+
+using Samples = std::vector<TensorSpec>;
+
+Result<ModelPtr> make_gpt(const config::ModelConfig& config, const Samples& sample,
+                          uint64_t classes);
+Result<ModelPtr> make_mlp(const config::ModelConfig& config, const Samples& sample,
+                          uint64_t classes);
+Result<ModelPtr> make_lenet(const config::ModelConfig& config, const Samples& sample,
+                            uint64_t classes);
+Result<ModelPtr> make_resnet(const config::ModelConfig& config, const Samples& sample,
+                             uint64_t classes);
+
+}  // namespace stoker::model

@@ -1,0 +1,84 @@
+// language_model: predict each token from those before it.
+#include <cmath>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cross_entropy_loss.h>
+
+#include "shared/model/data_fit.h"
+#include "shared/task/kinds.h"
+#include "shared/task/prepare_input.h"
+
+namespace stoker::task {
+namespace {
+
+struct Prediction {
+  at::Tensor logits;  // [batch * time, vocab], F32
+  at::Tensor target;  // [batch * time], I64
+};
+
+Prediction predict(model::Model& model, const at::Tensor& batch) {
+  const at::Tensor tokens = prepare_tokens(batch);
+  const int64_t time = tokens.size(1) - 1;
+  const at::Tensor logits = model.forward(tokens.narrow(1, 0, time));
+  return {logits.flatten(0, 1).to(at::kFloat), tokens.narrow(1, 1, time).flatten()};
+}
+
+class LanguageModelEvaluation : public Evaluation {
+ public:
+  LanguageModelEvaluation(size_t tokens, bool bytes) : tokens_(tokens), bytes_(bytes) {}
+
+  void add(model::Model& model, const Batch& batch) override {
+    const at::NoGradGuard no_grad;
+    const auto [logits, target] = predict(model, batch.at(tokens_));
+    const at::Tensor losses = at::cross_entropy_loss(logits, target, {}, at::Reduction::None);
+    loss_ += losses.sum(at::kDouble).item<double>();
+    right_ += logits.argmax(1).eq(target).sum().item<int64_t>();
+    count_ += target.numel();
+  }
+
+  MetricValues result() const override {
+    const auto count = static_cast<double>(count_);
+    const double loss = loss_ / count;
+    return {{"loss", loss},
+            {bytes_ ? "bits_per_byte" : "bits_per_token", loss / std::log(2.0)},
+            {"perplexity", std::exp(loss)},
+            {"accuracy", static_cast<double>(right_) / count}};
+  }
+
+ private:
+  const size_t tokens_;
+  const bool bytes_;
+  double loss_ = 0;
+  int64_t right_ = 0;
+  int64_t count_ = 0;
+};
+
+class LanguageModel : public Task {
+ public:
+  LanguageModel(size_t tokens, bool bytes) : tokens_(tokens), bytes_(bytes) {}
+
+  at::Tensor loss(model::Model& model, const Batch& batch) const override {
+    const auto [logits, target] = predict(model, batch.at(tokens_));
+    return at::cross_entropy_loss(logits, target);
+  }
+  std::unique_ptr<Evaluation> start_evaluation() const override {
+    return std::make_unique<LanguageModelEvaluation>(tokens_, bytes_);
+  }
+
+ private:
+  const size_t tokens_;
+  const bool bytes_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Task>> make_language_model(const Samples& sample, uint64_t) {
+  STOKER_ASSIGN_OR_RETURN(const size_t at, component(sample, "tokens", "language_model"));
+  if (sample[at].shape.size() != 1 || sample[at].shape[0] < 2) {
+    return Status(Code::kMismatch, "task language_model needs `tokens` [2 or more]; the data has " +
+                                       to_string(sample[at]));
+  }
+  return std::unique_ptr<Task>(std::make_unique<LanguageModel>(at, sample[at].dtype == DType::kU8));
+}
+
+}  // namespace stoker::task
