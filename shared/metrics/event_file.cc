@@ -49,7 +49,7 @@ Result<int64_t> free_second(const std::string& directory, int64_t now) {
 
 Result<std::unique_ptr<EventFile>> EventFile::create(FileSystem& files, Clock& clock,
                                                      const std::string& directory,
-                                                     std::optional<uint64_t> maybe_resumed_step) {
+                                                     std::optional<uint64_t> maybe_after_step) {
   STOKER_RETURN_IF_ERROR(make_directories(files, directory));
   const auto now =
       std::chrono::duration_cast<std::chrono::seconds>(clock.wall().time_since_epoch());
@@ -63,10 +63,8 @@ Result<std::unique_ptr<EventFile>> EventFile::create(FileSystem& files, Clock& c
   STOKER_ASSIGN_OR_RETURN(
       file->fd_, files.open(file->path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW));
   file->add_record(encode_file_version(file->now()));
-  // In every file: TensorBoard's page takes the first start that it sees for the begin of the run
-  // and voids nothing by it; only later ones count.
-  const uint64_t first_step = maybe_resumed_step.has_value() ? *maybe_resumed_step + 1 : 0;
-  file->add_record(encode_session_start(file->now(), first_step));
+  if (maybe_after_step.has_value())
+    file->add_record(encode_session_start(file->now(), *maybe_after_step + 1));
   STOKER_RETURN_IF_ERROR(file->flush());
   return file;
 }

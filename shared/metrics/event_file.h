@@ -28,12 +28,13 @@ namespace stoker::metrics {
 class EventFile {
  public:
   // A new file in `directory` (made where it is missing), whose name sorts after those that are
-  // there. `maybe_resumed_step`: the run goes on after this step; nothing: it starts. TensorBoard
-  // drops what earlier files say of the steps that come now, so that each curve has one point a
-  // step. `files` and `clock` must outlive this object.
+  // there. `maybe_after_step`: the steps after this one come now, perhaps again (0: the run
+  // starts); TensorBoard drops what earlier files say of them, so that each curve has one point a
+  // step. Pass it for every file of a directory or for none: TensorBoard's page heeds it from the
+  // second one on. Nothing: nothing is dropped. `files` and `clock` must outlive this object.
   static Result<std::unique_ptr<EventFile>> create(FileSystem& files, Clock& clock,
                                                    const std::string& directory,
-                                                   std::optional<uint64_t> maybe_resumed_step);
+                                                   std::optional<uint64_t> maybe_after_step);
   // Tries to flush.
   ~EventFile();
 

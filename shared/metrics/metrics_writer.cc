@@ -71,11 +71,10 @@ Result<std::unique_ptr<MetricsWriter>> MetricsWriter::open(
   }
   writer->position_ = size;
   if (!settings.tensorboard_directory.empty()) {
-    std::optional<uint64_t> resumed_step;
-    if (maybe_resume.has_value()) resumed_step = maybe_resume->step;
+    const uint64_t after_step = maybe_resume.has_value() ? maybe_resume->step : 0;
     STOKER_ASSIGN_OR_RETURN(
         writer->events_,
-        EventFile::create(files, clock, settings.tensorboard_directory, resumed_step));
+        EventFile::create(files, clock, settings.tensorboard_directory, after_step));
   }
   return writer;
 }

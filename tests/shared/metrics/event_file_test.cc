@@ -79,7 +79,7 @@ TEST_F(EventFileTest, TensorBoardReadsScalarsAndTexts) {
 
 TEST_F(EventFileTest, AResumedRunIsOneCurveWithoutDoubledPoints) {
   {
-    auto file = create();
+    auto file = create(0);
     for (uint64_t step = 10; step <= 50; step += 10)
       file->add_scalar("loss", step, 100.0 + static_cast<double>(step));
   }
@@ -97,7 +97,7 @@ TEST_F(EventFileTest, AResumedRunIsOneCurveWithoutDoubledPoints) {
 TEST_F(EventFileTest, ARunThatWasKilledInMidRecordGoesOnInTheNextFile) {
   std::string first;
   {
-    auto file = create();
+    auto file = create(0);
     file->add_scalar("loss", 1, 1);
     file->add_scalar("loss", 2, 2);
     first = file->path();
@@ -108,6 +108,19 @@ TEST_F(EventFileTest, ARunThatWasKilledInMidRecordGoesOnInTheNextFile) {
   ASSERT_TRUE(file->flush().ok());
   READ_BACK_OR_SKIP(answer);
   EXPECT_NE(answer.find(R"("scalars": {"loss": [[1, 1.0], [2, 22.0]]})"), std::string::npos)
+      << answer;
+}
+
+TEST_F(EventFileTest, AFileThatVoidsNothingAddsToTheCurve) {
+  {
+    auto file = create();
+    file->add_scalar("loss", 100, 1);
+  }
+  auto file = create();
+  file->add_scalar("loss", 200, 2);
+  ASSERT_TRUE(file->flush().ok());
+  READ_BACK_OR_SKIP(answer);
+  EXPECT_NE(answer.find(R"("page_scalars": {"loss": [[100, 1.0], [200, 2.0]]})"), std::string::npos)
       << answer;
 }
 
