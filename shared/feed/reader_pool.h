@@ -1,13 +1,23 @@
-// ReaderPool: threads that fill ring slots: claim a ticket, ask the plan which samples it holds, read each into the slot.
+// ReaderPool: threads that fill ring slots: claim a ticket, ask the plan which samples it holds,
+// read each into the slot.
 //
-// The unit of work is a sample: the threads of one pool share the claimed batches, and whoever finishes the last sample
-// of a batch publishes it, so one slow sample holds up one thread, not one batch per thread.
+// The unit of work is a sample: the threads of one pool share the claimed batches, and whoever
+// finishes the last sample of a batch publishes it, so one slow sample holds up one thread, not one
+// batch per thread. A pool works on at most two batches at a time, so that its threads have work
+// while the last samples of a batch are being read.
 //
-// Threads:  start() puts `threads` of them under the coordinator; they end when the ring closes or a stop is requested.
-// Owner:    ring, dataset and coordinator must outlive the pool's threads (join the coordinator first).
-// Errors:   a sample that cannot be read is reported through the ring and replaced by the plan's stand-in (all
-//           processes agree on it, so the order stays a pure function); with on_bad_sample: stop the trainer's side ends
-//           the run. When kMaxStandIns in a row cannot be read, the thread fails with the last error.
+// Threads:  start() puts `threads` of them under the coordinator; they end when the ring closes, at
+// the end of data, or
+//           when a stop is requested.
+// Blocking: the threads wait for a slot, and look at the stop at least every 100 ms; a read that
+// hangs is not ended. Owner:    ring, dataset and coordinator must outlive the pool's threads, and
+// so must the pool (join the coordinator
+//           first). The destructor gives the tickets of unfinished batches back.
+// Errors:   a sample that cannot be read is reported through the ring and replaced by the plan's
+// stand-in (all
+//           processes agree on it, so the order stays a pure function); with on_bad_sample: stop
+//           the trainer's side ends the run. When kMaxStandIns in a row cannot be read either, the
+//           thread fails with the last error.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +30,11 @@
 
 namespace stoker::feed {
 
+inline constexpr uint64_t kMaxStandIns = 16;
+
 class ReaderPool {
  public:
+  // The ring's layout must be the dataset's spec and the plan's batch.
   ReaderPool(ring::ShmRing& ring, ring::ProducerId producer, const dataset::Dataset& dataset,
              const dataset::SamplePlan& plan);
   ~ReaderPool();

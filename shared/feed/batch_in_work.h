@@ -1,0 +1,55 @@
+// BatchInWork: one claimed batch that the threads of a pool fill together, sample by sample.
+//
+// Threads:  open() by one thread at a time, while idle(); take_row() and finish_row() by any.
+// Lock-free. Crash:    process-local: what a killed process had in work is in the ring's slot word,
+// not here.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::feed {
+
+class BatchInWork {
+ public:
+  bool idle() const { return idle_.load(std::memory_order_acquire); }
+
+  void open(const ring::Claim& claim, uint64_t rows) {
+    claim_ = claim;
+    rows_.store(rows, std::memory_order_relaxed);
+    remaining_.store(rows, std::memory_order_relaxed);
+    idle_.store(false, std::memory_order_relaxed);
+    // Release: whoever takes a row sees the claim. Until here the cursor stood past the last row.
+    cursor_.store(0, std::memory_order_release);
+  }
+
+  // The next row that nobody has; nothing when all are handed out, or none is open.
+  std::optional<uint64_t> maybe_take_row() {
+    const uint64_t rows = rows_.load(std::memory_order_relaxed);
+    if (cursor_.load(std::memory_order_relaxed) >= rows) return std::nullopt;
+    const uint64_t row = cursor_.fetch_add(1, std::memory_order_acquire);
+    if (row >= rows) return std::nullopt;
+    return row;
+  }
+
+  // True for the thread that finished the last row: it publishes, then calls close().
+  bool finish_row() { return remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  void close() { idle_.store(true, std::memory_order_release); }
+
+  // While the caller holds a row, or is the only one.
+  const ring::Claim& claim() const { return claim_; }
+
+ private:
+  static constexpr uint64_t kPastTheEnd = uint64_t{1} << 63;
+
+  alignas(64) std::atomic<uint64_t> cursor_{kPastTheEnd};
+  alignas(64) std::atomic<uint64_t> remaining_{0};
+  std::atomic<bool> idle_{true};
+  std::atomic<uint64_t> rows_{0};  // the same at every open()
+  ring::Claim claim_;              // written while idle, read by holders of a row
+};
+
+}  // namespace stoker::feed

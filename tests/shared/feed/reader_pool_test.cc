@@ -1,0 +1,215 @@
+#include "shared/feed/reader_pool.h"
+
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/feed/plan_settings.h"
+#include "tests/shared/feed/fake_dataset.h"
+
+namespace stoker::feed {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+constexpr auto kLong = 20s;
+
+class ReaderPoolTest : public ::testing::Test {
+ protected:
+  void open(uint64_t samples, uint64_t batch, const ring::RingSettings& settings,
+            bool shuffle = true) {
+    dataset_.emplace(samples);
+    plan_.emplace(
+        dataset::PlanSettings{.size = samples, .batch = batch, .seed = 5, .shuffle = shuffle});
+    auto ring = ring::ShmRing::create(ring::BatchLayout(dataset_->spec(), batch), settings);
+    ASSERT_TRUE(ring.ok()) << ring.status().to_string();
+    ring_ = *std::move(ring);
+  }
+  void start(int threads) {
+    pool_.emplace(*ring_, *ring_->add_producer("pool"), *dataset_, *plan_);
+    pool_->start(threads, coordinator_);
+  }
+  // What a test expects in row `row` of a batch of these.
+  void expect_row(const ring::ReadyBatch& batch, uint64_t row,
+                  const dataset::PlannedSample& planned) {
+    int64_t values[3];
+    std::memcpy(values, ring_->layout().whole(batch.slot, 0).data() + row * sizeof(values),
+                sizeof(values));
+    EXPECT_EQ(values[0], static_cast<int64_t>(planned.sample))
+        << "ticket " << batch.ticket << " row " << row;
+    EXPECT_EQ(values[1], static_cast<int64_t>(planned.epoch));
+    EXPECT_EQ(values[2], 5);
+    int64_t label = -1;
+    std::memcpy(&label, ring_->layout().whole(batch.slot, 1).data() + row * sizeof(label),
+                sizeof(label));
+    EXPECT_EQ(label, static_cast<int64_t>(planned.sample % 10));
+  }
+  void expect_planned_batches(uint64_t from, uint64_t to) {
+    for (uint64_t ticket = from; ticket < to; ++ticket) {
+      const auto batch = ring_->pop(kLong);
+      ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+      ASSERT_EQ(batch->ticket, ticket);
+      for (uint64_t row = 0; row < plan_->settings().batch; ++row)
+        expect_row(*batch, row, plan_->at(ticket, row));
+      ring_->release(ticket);
+    }
+  }
+  // Waits for a state of the ring that no call waits for.
+  template <typename Condition>
+  static bool eventually(Condition condition) {
+    const auto deadline = std::chrono::steady_clock::now() + kLong;
+    while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    return condition();
+  }
+
+  std::optional<FakeDataset> dataset_;
+  std::optional<dataset::SamplePlan> plan_;
+  std::unique_ptr<ring::ShmRing> ring_;
+  std::optional<ReaderPool> pool_;
+  Coordinator coordinator_;  // goes first: it joins the threads
+};
+
+TEST_F(ReaderPoolTest, OneThreadFillsWhatThePlanSays) {
+  open(50, 7, {.slots = 4, .first_ticket = 3});
+  start(1);
+  expect_planned_batches(3, 40);
+}
+
+TEST_F(ReaderPoolTest, AnyNumberOfThreadsFillsTheSame) {
+  open(50, 7, {.slots = 4});
+  start(5);
+  expect_planned_batches(0, 300);
+}
+
+TEST_F(ReaderPoolTest, TwoPoolsShareTheTickets) {
+  open(1000, 16, {.slots = 3});
+  start(2);
+  ReaderPool other(*ring_, *ring_->add_producer("other"), *dataset_, *plan_);
+  other.start(2, coordinator_);
+  expect_planned_batches(0, 300);
+  ring_->close();
+  EXPECT_TRUE(coordinator_.join(kLong).ok());
+}
+
+TEST_F(ReaderPoolTest, MoreThreadsThanSamplesInABatch) {
+  open(10, 1, {.slots = 2});
+  start(6);
+  expect_planned_batches(0, 100);
+}
+
+TEST_F(ReaderPoolTest, OneSlowSampleHoldsUpNeitherItsThreadsNorTheNextBatch) {
+  open(100, 4, {.slots = 4}, false);
+  dataset_->gate(1);  // in ticket 0
+  start(2);
+  ASSERT_TRUE(eventually([&] { return ring_->counters().ready >= 1; }))
+      << "ticket 1 is read meanwhile";
+  EXPECT_EQ(ring_->pop(0ns).status().code(), Code::kTimedOut);
+  dataset_->open_gate();
+  expect_planned_batches(0, 10);
+}
+
+TEST_F(ReaderPoolTest, ABadSampleIsReportedAndItsStandInTaken) {
+  open(30, 5, {.slots = 8, .end_ticket = 6});
+  dataset_->make_bad({11});
+  start(3);
+  int replaced = 0;
+  for (uint64_t ticket = 0; ticket < 6; ++ticket) {
+    const auto batch = ring_->pop(kLong);
+    ASSERT_TRUE(batch.ok());
+    for (uint64_t row = 0; row < 5; ++row) {
+      const bool bad = plan_->at(ticket, row).sample == 11;
+      replaced += bad;
+      expect_row(*batch, row, bad ? plan_->stand_in(ticket, row, 1) : plan_->at(ticket, row));
+    }
+    ring_->release(ticket);
+  }
+  EXPECT_EQ(replaced, 1);
+  const auto reports = ring_->take_bad_samples();
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].sample, 11u);
+  EXPECT_EQ(reports[0].code, Code::kCorrupt);
+  EXPECT_THAT(reports[0].reason, HasSubstr("sample 11 is bad"));
+  EXPECT_TRUE(coordinator_.join(kLong).ok());
+}
+
+TEST_F(ReaderPoolTest, AStandInThatIsBadItselfHasAStandIn) {
+  open(30, 5, {.slots = 8, .end_ticket = 6}, false);
+  dataset_->make_bad({11, 12, 13});
+  start(2);
+  for (uint64_t ticket = 0; ticket < 6; ++ticket) {
+    const auto batch = ring_->pop(kLong);
+    ASSERT_TRUE(batch.ok());
+    if (ticket == 2) expect_row(*batch, 1, {.sample = 14, .epoch = 0});
+    ring_->release(ticket);
+  }
+  EXPECT_EQ(ring_->take_bad_samples().size(), 3u + 2u + 1u);
+}
+
+TEST_F(ReaderPoolTest, WhenNothingCanBeReadTheRunFailsWithTheReason) {
+  open(64, 4, {.slots = 2});
+  std::set<uint64_t> all;
+  for (uint64_t sample = 0; sample < 64; ++sample) all.insert(sample);
+  dataset_->make_bad(all);
+  start(2);
+  const Status status = coordinator_.join(kLong);
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr("is bad"));
+}
+
+TEST_F(ReaderPoolTest, EndOfDataEndsTheThreads) {
+  open(30, 5, {.slots = 3, .end_ticket = 9});
+  start(4);
+  expect_planned_batches(0, 9);
+  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_FALSE(coordinator_.should_stop());
+}
+
+TEST_F(ReaderPoolTest, ClosingTheRingEndsTheThreads) {
+  open(30, 5, {.slots = 3});
+  start(4);
+  expect_planned_batches(0, 2);
+  ring_->close();
+  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_FALSE(coordinator_.should_stop());
+}
+
+TEST_F(ReaderPoolTest, AStopEndsThreadsThatWaitForASlot) {
+  open(30, 5, {.slots = 1});
+  start(3);
+  ASSERT_TRUE(eventually([&] { return ring_->counters().ready == 1; }));
+  coordinator_.request_stop();
+  EXPECT_TRUE(coordinator_.join(kLong).ok());
+}
+
+TEST_F(ReaderPoolTest, UnfinishedBatchesAreGivenBack) {
+  open(100, 4, {.slots = 4}, false);
+  dataset_->gate(1);
+  start(1);
+  dataset_->wait_until_gated();
+  coordinator_.request_stop();
+  dataset_->open_gate();
+  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  pool_.reset();
+  const auto claim = ring_->claim(*ring_->add_producer("heir"), 0ns);
+  ASSERT_TRUE(claim.ok());
+  EXPECT_EQ(claim->ticket, 0u);
+}
+
+TEST(PlanSettings, ComeFromTheConfiguration) {
+  config::Config config;
+  config.run.seed = 42;
+  config.train.batch = 9;
+  config.feed.shuffle = false;
+  const auto settings = plan_settings(config, 123);
+  EXPECT_EQ(settings.size, 123u);
+  EXPECT_EQ(settings.batch, 9u);
+  EXPECT_EQ(settings.seed, 42u);
+  EXPECT_FALSE(settings.shuffle);
+}
+
+}  // namespace
+}  // namespace stoker::feed
