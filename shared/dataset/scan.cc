@@ -64,17 +64,8 @@ class FolderWalk {
   // Depth first, each folder's names in order. Only one directory is open at a time.
   Status walk(const std::string& relative) {
     std::vector<Entry> entries;
-    FolderId id;
-    STOKER_RETURN_IF_ERROR(list(relative, entries, id));
-    if (std::find(above_.begin(), above_.end(), id) != above_.end()) {
-      ++loops_;
-      return {};
-    }
-    if (above_.size() >= kMaxDepth) {
-      return Status(Code::kInvalidArgument, full_path(relative) + ": more than " +
-                                                std::to_string(kMaxDepth) + " folders deep");
-    }
-    above_.push_back(id);
+    STOKER_ASSIGN_OR_RETURN(const bool loop, list(relative, entries));
+    if (loop) return ++loops_, Status();
     std::sort(entries.begin(), entries.end(),
               [](const Entry& a, const Entry& b) { return a.name < b.name; });
     for (const Entry& entry : entries) {
@@ -100,21 +91,29 @@ class FolderWalk {
     return {};
   }
 
-  Status list(const std::string& relative, std::vector<Entry>& entries, FolderId& id) {
+  // Puts the folder on above_ and gives its entries; true, and nothing done, where it is on above_
+  // already.
+  Result<bool> list(const std::string& relative, std::vector<Entry>& entries) {
     const std::string path = full_path(relative);
     Directory directory(::opendir(path.c_str()));
     if (!directory) return Status::from_errno(errno, "open folder " + path);
     const int fd = ::dirfd(directory.get());
     struct stat info {};
     if (::fstat(fd, &info) != 0) return Status::from_errno(errno, "stat " + path);
-    id = {.device = info.st_dev, .inode = info.st_ino};
+    const FolderId id{.device = info.st_dev, .inode = info.st_ino};
+    if (std::find(above_.begin(), above_.end(), id) != above_.end()) return true;
+    if (above_.size() >= kMaxDepth) {
+      return Status(Code::kInvalidArgument,
+                    path + ": more than " + std::to_string(kMaxDepth) + " folders deep");
+    }
+    above_.push_back(id);
     for (errno = 0; const dirent* found = ::readdir(directory.get()); errno = 0) {
       const std::string name = found->d_name;
       if (name == "." || name == "..") continue;
       STOKER_RETURN_IF_ERROR(look_at(fd, relative, name, entries));
     }
     if (errno != 0) return Status::from_errno(errno, "read folder " + path);
-    return {};
+    return false;
   }
 
   Status look_at(int fd, const std::string& relative, const std::string& name,

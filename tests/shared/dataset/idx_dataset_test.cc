@@ -1,0 +1,134 @@
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/shared/dataset/folder_fixture.h"
+
+namespace stoker::dataset {
+namespace {
+
+using testing::read_sample;
+
+std::string big_endian(uint32_t value) {
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
+          static_cast<char>(value >> 8), static_cast<char>(value)};
+}
+
+// Picture i of 2x3 pixels is filled with i; its label is i mod 4.
+std::string pictures(uint32_t count) {
+  std::string file = big_endian(0x803) + big_endian(count) + big_endian(2) + big_endian(3);
+  for (uint32_t i = 0; i < count; ++i) file += std::string(6, static_cast<char>(i));
+  return file;
+}
+std::string labels(uint32_t count) {
+  std::string file = big_endian(0x801) + big_endian(count);
+  for (uint32_t i = 0; i < count; ++i) file += static_cast<char>(i % 4);
+  return file;
+}
+
+class IdxDataset : public testing::FolderFixture {
+ protected:
+  config::DatasetConfig idx() const {
+    config::DatasetConfig config;
+    config.kind = config::DatasetKind::kIdx;
+    config.path = path("pictures");
+    config.labels = path("labels");
+    return config;
+  }
+  void expect_corrupt(const std::string& pictures_file, const std::string& labels_file,
+                      const std::vector<std::string>& words) {
+    write("pictures", pictures_file);
+    write("labels", labels_file);
+    expect_error(idx(), Code::kCorrupt, words);
+  }
+};
+
+TEST_F(IdxDataset, GivesPicturesAndLabels) {
+  write("pictures", pictures(10));
+  write("labels", labels(10));
+  const auto dataset = open(idx());
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ((*dataset)->size(), 10u);
+  EXPECT_EQ((*dataset)->classes(), 4u);
+  EXPECT_EQ((*dataset)->spec()[0],
+            (TensorSpec{.name = "input", .dtype = DType::kU8, .shape = {1, 2, 3}}));
+  EXPECT_EQ((*dataset)->spec()[1],
+            (TensorSpec{.name = "label", .dtype = DType::kI64, .shape = {}}));
+  for (uint64_t i = 0; i < 10; ++i) {
+    const auto sample = read_sample(**dataset, i);
+    ASSERT_TRUE(sample.status.ok());
+    EXPECT_EQ(sample.text(), std::string(6, static_cast<char>(i)));
+    EXPECT_EQ(sample.label(), static_cast<int64_t>(i % 4));
+  }
+  EXPECT_EQ((*dataset)->origin(2).offset, 16u + 12u);
+}
+
+TEST_F(IdxDataset, OpensTheSameFromTheIndex) {
+  write("pictures", pictures(10));
+  write("labels", labels(10));
+  const std::string fingerprint = (*open(idx()))->fingerprint();
+  const auto dataset = open_indexed("train", idx(), index_dir(), fingerprint);
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ((*dataset)->classes(), 4u);
+  EXPECT_EQ(read_sample(**dataset, 3).label(), 3);
+}
+
+TEST_F(IdxDataset, SplitIsByPosition) {
+  write("pictures", pictures(10));
+  write("labels", labels(10));
+  auto config = idx();
+  config.split = {0.7, 1};
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ((*dataset)->size(), 3u);
+  EXPECT_EQ(read_sample(**dataset, 0).text(), std::string(6, '\7'));
+  config.split = {0, 0.01};
+  expect_error(config, Code::kInvalidArgument, {"data.train.split"});
+}
+
+TEST_F(IdxDataset, EveryTruncationIsAnError) {
+  write("labels", labels(5));
+  const std::string whole = pictures(5);
+  for (size_t length = 0; length < whole.size(); ++length) {
+    write("pictures", whole.substr(0, length));
+    expect_error(idx(), Code::kCorrupt, {path("pictures")});
+  }
+  write("pictures", whole);
+  const std::string all_labels = labels(5);
+  for (size_t length = 0; length < all_labels.size(); ++length) {
+    write("labels", all_labels.substr(0, length));
+    expect_error(idx(), Code::kCorrupt, {path("labels")});
+  }
+}
+
+TEST_F(IdxDataset, HeadersThatLieAreErrors) {
+  const auto header = [](uint32_t count, uint32_t height, uint32_t width) {
+    return big_endian(0x803) + big_endian(count) + big_endian(height) + big_endian(width);
+  };
+  expect_corrupt(header(~0u, ~0u, ~0u) + "x", labels(5), {"does not fit"});
+  expect_corrupt(header(1u << 31, 1u << 31, 4) + "x", labels(5), {"does not fit"});
+  expect_corrupt(header(0, 2, 3), labels(0), {"does not fit"});
+  expect_corrupt(header(5, 0, 3), labels(5), {"does not fit"});
+  expect_corrupt(pictures(5) + "x", labels(5), {"does not fit"});
+}
+
+TEST_F(IdxDataset, LabelsMustBeAsManyAsPictures) {
+  expect_corrupt(pictures(5), labels(4), {path("labels"), "4 labels", "5 pictures"});
+  expect_corrupt(pictures(5), labels(6), {"6 labels"});
+}
+
+TEST_F(IdxDataset, WrongFilesAreTold) {
+  expect_corrupt(labels(50), pictures(5), {path("pictures"), "2049", "2051"});
+  expect_corrupt("\x1f\x8b\x08" + std::string(50, 'x'), labels(5), {"gunzip"});
+  auto config = idx();
+  config.labels = "";
+  expect_error(config, Code::kInvalidArgument, {"data.train.labels"});
+  config.labels = path("missing");
+  expect_error(config, Code::kNotFound, {"data.train.labels", path("missing")});
+  config = idx();
+  config.path = root_.string();
+  expect_error(config, Code::kInvalidArgument, {"not a regular file"});
+}
+
+}  // namespace
+}  // namespace stoker::dataset

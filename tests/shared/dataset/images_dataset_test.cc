@@ -1,0 +1,204 @@
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/shared/dataset/folder_fixture.h"
+#include "tests/shared/image/picture_files.h"
+
+namespace stoker::dataset {
+namespace {
+
+using image::testing::jpeg_of;
+using image::testing::plain;
+using image::testing::png_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::read_sample;
+
+class ImagesDataset : public testing::FolderFixture {
+ protected:
+  config::DatasetConfig images() const {
+    config::DatasetConfig config;
+    config.kind = config::DatasetKind::kImages;
+    config.path = path("data");
+    config.size = {4, 6};
+    return config;
+  }
+  static std::string png(uint8_t value) { return png_of(plain(5, 5, {value, value, value})); }
+};
+
+TEST_F(ImagesDataset, ClassesAreSortedFoldersAndFormatsAreToldByContent) {
+  write("data/dog/1.png", jpeg_of(plain(9, 9, {10, 10, 10})));  // the name lies
+  write("data/cat-b/x", png(20));
+  write("data/cat/deep/2.jpg", png(30));
+  const auto dataset = open(images());
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ((*dataset)->size(), 3u);
+  EXPECT_EQ((*dataset)->classes(), 3u);
+  EXPECT_THAT((*dataset)->class_names(), ElementsAre("cat", "cat-b", "dog"));
+  EXPECT_EQ((*dataset)->spec()[0],
+            (TensorSpec{.name = "input", .dtype = DType::kU8, .shape = {3, 4, 6}}));
+  for (uint64_t i = 0; i < 3; ++i) {
+    const auto sample = read_sample(**dataset, i);
+    ASSERT_TRUE(sample.status.ok()) << sample.status.to_string();
+    EXPECT_EQ(sample.label(), static_cast<int64_t>(i));
+    EXPECT_EQ(sample.tensors[0].size(), 72u);
+    EXPECT_NEAR(std::to_integer<int>(sample.tensors[0][0]), std::vector<int>({30, 20, 10})[i], 1);
+  }
+  EXPECT_EQ((*dataset)->origin(0).file, path("data/cat/deep/2.jpg"));
+}
+
+TEST_F(ImagesDataset, OneChannelIsGrey) {
+  write("data/a/1", png_of(plain(5, 5, {200, 100, 50})));
+  auto config = images();
+  config.channels = 1;
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ((*dataset)->spec()[0].shape, (std::vector<int64_t>{1, 4, 6}));
+  EXPECT_EQ(read_sample(**dataset, 0).text(), std::string(24, '\x7c'));
+}
+
+TEST_F(ImagesDataset, SplitTakesTheSamePartOfEveryClass) {
+  for (int i = 0; i < 10; ++i) write("data/a/" + std::to_string(i), png(static_cast<uint8_t>(i)));
+  for (int i = 0; i < 5; ++i)
+    write("data/b/" + std::to_string(i), png(static_cast<uint8_t>(100 + i)));
+  auto first = images(), second = images();
+  first.split = {0, 0.8};
+  second.split = {0.8, 1};
+  const auto train = open(first), valid = open(second, "valid");
+  ASSERT_TRUE(train.ok() && valid.ok());
+  EXPECT_EQ((*train)->size(), 12u);
+  EXPECT_EQ((*valid)->size(), 3u);
+  EXPECT_EQ((*valid)->classes(), 2u);
+  const auto first_bytes = [](const Dataset& dataset) {
+    std::vector<int> values;
+    for (uint64_t i = 0; i < dataset.size(); ++i)
+      values.push_back(std::to_integer<int>(read_sample(dataset, i).tensors[0][0]));
+    return values;
+  };
+  EXPECT_THAT(first_bytes(**train), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 100, 101, 102, 103));
+  EXPECT_THAT(first_bytes(**valid), ElementsAre(8, 9, 104));
+  EXPECT_EQ(read_sample(**valid, 2).label(), 1);
+}
+
+TEST_F(ImagesDataset, ClassesThatAPartTakesNothingOfKeepTheirNumbers) {
+  write("data/a/1", png(1));
+  for (int i = 0; i < 4; ++i) write("data/b/" + std::to_string(i), png(2));
+  auto config = images();
+  config.split = {0, 0.5};
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ((*dataset)->size(), 2u);
+  EXPECT_EQ((*dataset)->classes(), 2u);
+  EXPECT_EQ(read_sample(**dataset, 0).label(), 1);
+  config.split = {0, 0.1};
+  expect_error(config, Code::kInvalidArgument, {"data.train.split"});
+}
+
+TEST_F(ImagesDataset, EmptyClassFolderIsAnErrorUnlessTheGlobLeavesItOut) {
+  write("data/cat/1.jpg", png(1));
+  write("data/notes/readme.txt", "x");
+  std::filesystem::create_directory(path("data/dog"));
+  expect_error(images(), Code::kNotFound, {path("data/dog"), "class folder"});
+  auto config = images();
+  config.glob = "cat/*.jpg";
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_THAT((*dataset)->class_names(), ElementsAre("cat"));
+}
+
+TEST_F(ImagesDataset, FilesBesideTheClassFoldersAreLeftOutAndCounted) {
+  write("data/a/1", png(1));
+  write("data/readme", "x");
+  write("data/labels.csv", "x");
+  ::testing::internal::CaptureStderr();
+  const auto dataset = open(images());
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ((*dataset)->size(), 1u);
+  EXPECT_THAT(log, HasSubstr("files=2"));
+}
+
+TEST_F(ImagesDataset, FolderWithoutClassesOrWithoutPicturesIsAnError) {
+  write("data/1.jpg", png(1));
+  expect_error(images(), Code::kNotFound, {path("data"), "a folder per class"});
+  std::filesystem::remove_all(path("data"));
+  write("data/a/1.txt", "text");
+  write("data/a/2.txt", "");
+  expect_error(images(), Code::kCorrupt, {path("data/a/1.txt"), "JPEG or PNG"});
+  write("file", "x");
+  auto config = images();
+  config.path = path("file");
+  expect_error(config, Code::kInvalidArgument, {"not a folder"});
+}
+
+TEST_F(ImagesDataset, DamagedPicturesAreCorruptAndNameTheFile) {
+  const std::string jpeg = jpeg_of(image::testing::pattern(40, 40));
+  write("data/a/0-good", jpeg);
+  write("data/a/1-cut", jpeg.substr(0, jpeg.size() / 2));
+  write("data/a/2-garbage", "\xff\xd8\xff garbage");
+  write("data/a/3-empty", "");
+  write("data/a/4-text", "hello");
+  write("data/a/5-cut-png", png(1).substr(0, 40));
+  write("data/a/6-good", png(6));
+  const auto dataset = open(images());
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_TRUE(read_sample(**dataset, 0).status.ok());
+  for (uint64_t i = 1; i <= 5; ++i) {
+    const Status status = read_sample(**dataset, i).status;
+    EXPECT_EQ(status.code(), Code::kCorrupt) << i;
+    EXPECT_THAT(status.message(), HasSubstr(path("data/a/" + std::to_string(i))));
+  }
+  EXPECT_TRUE(read_sample(**dataset, 6).status.ok());
+}
+
+TEST_F(ImagesDataset, FileDeletedAfterIndexingIsNotFound) {
+  write("data/a/1", png(1));
+  write("data/a/2", png(2));
+  const auto dataset = open(images());
+  ASSERT_TRUE(dataset.ok());
+  std::filesystem::remove(path("data/a/1"));
+  EXPECT_EQ(read_sample(**dataset, 0).status.code(), Code::kNotFound);
+  EXPECT_TRUE(read_sample(**dataset, 1).status.ok());
+}
+
+TEST_F(ImagesDataset, BadSettingsNameTheirKeys) {
+  write("data/a/1", png(1));
+  for (const auto& size :
+       std::vector<std::vector<int64_t>>{{}, {5}, {0, 5}, {5, -1}, {1 << 20, 5}, {1, 2, 3}}) {
+    auto config = images();
+    config.size = size;
+    expect_error(config, Code::kInvalidArgument, {"data.train.size"});
+  }
+  for (const int64_t channels : {0, 2, 4}) {
+    auto config = images();
+    config.channels = channels;
+    expect_error(config, Code::kInvalidArgument, {"data.train.channels"});
+  }
+}
+
+TEST_F(ImagesDataset, ManyThreadsDecodeTheSamePictures) {
+  for (int i = 0; i < 20; ++i)
+    write("data/a/" + std::to_string(100 + i),
+          i % 2 ? png(static_cast<uint8_t>(i))
+                : jpeg_of(image::testing::pattern(20 + static_cast<uint32_t>(i), 30)));
+  const auto dataset = open(images());
+  ASSERT_TRUE(dataset.ok());
+  std::vector<std::string> expected;
+  for (uint64_t i = 0; i < 20; ++i) expected.push_back(read_sample(**dataset, i).text());
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(3);
+  for (size_t t = 0; t < wrong.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < 200; ++i)
+        wrong[t] += read_sample(**dataset, (i * 7 + t) % 20).text() != expected[(i * 7 + t) % 20];
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const int count : wrong) EXPECT_EQ(count, 0);
+}
+
+}  // namespace
+}  // namespace stoker::dataset

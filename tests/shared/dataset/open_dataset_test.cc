@@ -1,0 +1,234 @@
+// The index cache, and what all kinds have in common.
+#include <sys/resource.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/shared/dataset/folder_fixture.h"
+
+namespace stoker::dataset {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::read_sample;
+
+class OpenDataset : public testing::FolderFixture {
+ protected:
+  config::DatasetConfig text(const std::string& name = "data", int64_t context = 4) const {
+    config::DatasetConfig config;
+    config.path = path(name);
+    config.context = context;
+    return config;
+  }
+  Result<std::unique_ptr<Dataset>> indexed(const config::DatasetConfig& config,
+                                           const std::string& fingerprint) const {
+    return open_indexed("train", config, index_dir(), fingerprint);
+  }
+  // What is logged while the set is opened once more.
+  std::string log_of_open(const config::DatasetConfig& config) const {
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(open(config).ok());
+    return ::testing::internal::GetCapturedStderr();
+  }
+};
+
+TEST_F(OpenDataset, SupportedKindsAreNamed) {
+  EXPECT_EQ(supported_kinds(), "text tokens images idx cifar synthetic");
+}
+
+TEST_F(OpenDataset, IndexIsReusedWhileNothingChanges) {
+  write("data/a", "0123456789");
+  ASSERT_TRUE(open(text()).ok());
+  const auto written = std::filesystem::last_write_time(path(".index/train.index"));
+  age(".index/train.index", -100);
+  EXPECT_EQ(log_of_open(text()), "");
+  EXPECT_EQ(std::filesystem::last_write_time(path(".index/train.index")),
+            written - std::chrono::seconds(100));
+}
+
+TEST_F(OpenDataset, IndexIsRebuiltWhenAFileIsAddedChangedOrRemoved) {
+  write("data/a", "0123456789");
+  write("data/b", "0123456789");
+  const std::string first = (*open(text()))->fingerprint();
+  write("data/c", "x");
+  EXPECT_THAT(log_of_open(text()), HasSubstr("dataset index rebuilt"));
+  EXPECT_NE((*open(text()))->fingerprint(), first);
+  std::filesystem::remove(path("data/c"));
+  EXPECT_EQ((*open(text()))->fingerprint(), first);
+  age("data/a", 2);
+  EXPECT_NE((*open(text()))->fingerprint(), first);
+  write("data/a", "01234567");
+  EXPECT_EQ((*open(text()))->size(), 4u);  // (18 - 1) / 4
+}
+
+TEST_F(OpenDataset, DamagedIndexIsRebuiltWithALogLineButNotByOpenIndexed) {
+  write("data/a", "0123456789");
+  const std::string fingerprint = (*open(text()))->fingerprint();
+  for (const std::string& damage : {std::string(), std::string("garbage"), std::string(3000, '\0'),
+                                    content_of(".index/train.index").substr(0, 200)}) {
+    write(".index/train.index", damage);
+    EXPECT_EQ(indexed(text(), fingerprint).status().code(), Code::kCorrupt);
+    EXPECT_THAT(log_of_open(text()), HasSubstr("dataset index rebuilt"));
+    EXPECT_TRUE(indexed(text(), fingerprint).ok());
+  }
+}
+
+TEST_F(OpenDataset, OpenIndexedTakesTheSameSamplesWithoutLookingAtTheFolder) {
+  write("data/b", "0123456789");
+  const std::string fingerprint = (*open(text()))->fingerprint();
+  write("data/a", "a new file that sorts first");
+  const auto dataset = indexed(text(), fingerprint);
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ((*dataset)->fingerprint(), fingerprint);
+  EXPECT_EQ(read_sample(**dataset, 1).text(), "45678");
+}
+
+TEST_F(OpenDataset, OpenIndexedRefusesAnotherFingerprintOrOtherSettings) {
+  write("data/a", "0123456789");
+  const std::string fingerprint = (*open(text()))->fingerprint();
+  EXPECT_EQ(indexed(text(), std::string(64, '0')).status().code(), Code::kMismatch);
+  EXPECT_EQ(indexed(text("data", 3), fingerprint).status().code(), Code::kMismatch);
+  EXPECT_EQ(indexed(text("elsewhere"), fingerprint).status().code(), Code::kMismatch);
+  EXPECT_EQ(open_indexed("valid", text(), index_dir(), fingerprint).status().code(),
+            Code::kNotFound);
+}
+
+TEST_F(OpenDataset, FingerprintDoesNotDependOnWhereTheDataLies) {
+  write("data/a", "0123456789");
+  const std::string fingerprint = (*open(text()))->fingerprint();
+  std::filesystem::rename(path("data"), path("moved"));
+  EXPECT_EQ((*open(text("moved")))->fingerprint(), fingerprint);
+}
+
+TEST_F(OpenDataset, MissingPathIsNotFoundAndNamesTheKey) {
+  expect_error(text("missing"), Code::kNotFound, {"data.train.path", path("missing")});
+}
+
+TEST_F(OpenDataset, EmptyFolderIsNotFoundAndNamesGlobAndPath) {
+  std::filesystem::create_directory(path("data"));
+  expect_error(text(), Code::kNotFound, {"data.train.path", path("data"), "'**/*'"});
+}
+
+TEST_F(OpenDataset, UnreadableFolderNamesThePath) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root reads everything";
+  write("data/a", "0123456789");
+  std::filesystem::permissions(path("data"), std::filesystem::perms::none);
+  expect_error(text(), Code::kPermission, {"data.train.path", path("data")});
+}
+
+TEST_F(OpenDataset, SpecialFileAsPathIsRefusedWithoutHanging) {
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  expect_error(text("fifo"), Code::kInvalidArgument, {"not a regular file"});
+  config::DatasetConfig device = text();
+  device.path = "/dev/zero";
+  expect_error(device, Code::kInvalidArgument, {"not a regular file"});
+}
+
+TEST_F(OpenDataset, BadSettingsNameTheirKeys) {
+  write("data/a", "0123456789");
+  auto config = text();
+  config.path = "";
+  expect_error(config, Code::kInvalidArgument, {"data.train.path"});
+  config = text("data", 0);
+  expect_error(config, Code::kInvalidArgument, {"data.train.context"});
+  for (const auto& split : std::vector<std::vector<double>>{
+           {}, {0.5}, {0.5, 0.5}, {-0.1, 1}, {0, 1.1}, {0, 0.5, 1}, {0, std::nan("")}}) {
+    config = text();
+    config.split = split;
+    expect_error(config, Code::kInvalidArgument, {"data.train.split"});
+  }
+  config = text();
+  config.glob = "/x";
+  expect_error(config, Code::kInvalidArgument, {"data.train.glob"});
+}
+
+TEST_F(OpenDataset, SetNamesThatAreNoFileNamesAreRefused) {
+  write("data/a", "0123456789");
+  for (const std::string name : {"", "../x", "a/b", ".x"})
+    EXPECT_EQ(open(text(), name).status().code(), Code::kInvalidArgument) << name;
+}
+
+TEST_F(OpenDataset, IndexFolderThatCannotBeMadeIsAnError) {
+  write("data/a", "0123456789");
+  write("file", "x");
+  const auto dataset = open_dataset("train", text(), path("file/index"), {});
+  ASSERT_FALSE(dataset.ok());
+  EXPECT_THAT(dataset.status().message(), HasSubstr(path("file")));
+}
+
+TEST_F(OpenDataset, FileDeletedOrChangedAfterIndexingIsAnErrorOfItsSamplesOnly) {
+  write("data/a", "01234");
+  write("data/b", "56789");
+  write("data/c", "abcde");
+  const auto dataset = open(text("data", 4));
+  ASSERT_TRUE(dataset.ok());
+  ASSERT_EQ((*dataset)->size(), 3u);
+  std::filesystem::remove(path("data/b"));
+  EXPECT_TRUE(read_sample(**dataset, 0).status.ok());
+  EXPECT_EQ(read_sample(**dataset, 1).status.code(), Code::kNotFound);
+  EXPECT_THAT(read_sample(**dataset, 1).status.message(), HasSubstr(path("data/b")));
+  ASSERT_EQ(::mkfifo(path("data/b").c_str(), 0600), 0);
+  EXPECT_EQ(read_sample(**dataset, 1).status.code(), Code::kCorrupt);
+  age("data/c", 5);
+  EXPECT_EQ(read_sample(**dataset, 2).status.code(), Code::kCorrupt);
+  EXPECT_TRUE(read_sample(**dataset, 0).status.ok());
+}
+
+TEST_F(OpenDataset, FileCutOffWhileItIsOpenIsCorruptWithTheOffset) {
+  write("data", std::string(1000, 'x'));
+  const auto dataset = open(text("data", 99));
+  ASSERT_TRUE(dataset.ok());
+  ASSERT_TRUE(read_sample(**dataset, 0).status.ok());  // the descriptor is kept
+  std::filesystem::resize_file(path("data"), 550);
+  EXPECT_TRUE(read_sample(**dataset, 3).status.ok());
+  const auto cut = read_sample(**dataset, 5);
+  EXPECT_EQ(cut.status.code(), Code::kCorrupt);
+  EXPECT_THAT(cut.status.message(), HasSubstr(path("data")));
+  EXPECT_THAT(cut.status.message(), HasSubstr("offset 550"));
+}
+
+TEST_F(OpenDataset, ManyFilesNeedFewDescriptors) {
+  for (int i = 0; i < 300; ++i) write("data/" + std::to_string(1000 + i), "0123456789");
+  const auto dataset = open(text("data", 9));
+  ASSERT_TRUE(dataset.ok());
+  rlimit old{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &old), 0);
+  // Fewer than the cache would take: it closes some and goes on.
+  const rlimit few{.rlim_cur = 24, .rlim_max = old.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  uint64_t failed = 0;
+  for (uint64_t sample = 0; sample < (*dataset)->size(); ++sample)
+    failed += !read_sample(**dataset, sample).status.ok();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &old), 0);
+  EXPECT_EQ(failed, 0u);
+}
+
+TEST_F(OpenDataset, ManyThreadsReadTheSameBytes) {
+  std::string all;
+  for (int i = 0; i < 200; ++i) {
+    const std::string content = std::to_string(1'000'000'000 + i * 7919);
+    write("data/" + std::to_string(1000 + i), content);
+    all += content;
+  }
+  const auto dataset = open(text("data", 15));
+  ASSERT_TRUE(dataset.ok());
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4);
+  for (size_t t = 0; t < wrong.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < 2000; ++i) {
+        const uint64_t sample = (i * 37 + t * 11) % (*dataset)->size();
+        const auto read = read_sample(**dataset, sample);
+        wrong[t] += !read.status.ok() || read.text() != all.substr(sample * 15, 16);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const int count : wrong) EXPECT_EQ(count, 0);
+}
+
+}  // namespace
+}  // namespace stoker::dataset

@@ -1,0 +1,193 @@
+#include "shared/dataset/sample_plan.h"
+
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace stoker::dataset {
+namespace {
+
+std::vector<uint64_t> epoch_order(const PlanSettings& settings, uint64_t epoch) {
+  PlanSettings one_by_one = settings;
+  one_by_one.batch = 1;
+  const SamplePlan plan(one_by_one);
+  std::vector<uint64_t> order;
+  for (uint64_t i = 0; i < settings.size; ++i)
+    order.push_back(plan.at(epoch * settings.size + i, 0).sample);
+  return order;
+}
+
+bool is_permutation_of_all(const std::vector<uint64_t>& order) {
+  std::vector<bool> seen(order.size());
+  for (const uint64_t sample : order) {
+    if (sample >= order.size() || seen[sample]) return false;
+    seen[sample] = true;
+  }
+  return true;
+}
+
+TEST(SamplePlan, IsAPermutationForEverySize) {
+  for (uint64_t size = 1; size <= 2000; ++size)
+    ASSERT_TRUE(is_permutation_of_all(epoch_order({.size = size, .seed = size * 7}, size % 5)))
+        << size;
+}
+
+TEST(SamplePlan, StaysInRangeAndApartForHugeSizes) {
+  for (const uint64_t size :
+       std::vector<uint64_t>{(1ull << 32) - 1, (1ull << 32), (1ull << 32) + 1, 1'000'000'000'039ull,
+                             (1ull << 61) + 1, kMaxPlanSize}) {
+    const SamplePlan plan({.size = size, .batch = 1, .seed = 3});
+    std::set<uint64_t> seen;
+    for (uint64_t i = 0; i < 5000; ++i) {
+      const uint64_t place = i % 2 == 0 ? i : size - 1 - i;
+      const PlannedSample planned = plan.at(place, 0);
+      ASSERT_LT(planned.sample, size);
+      ASSERT_EQ(planned.epoch, 0u);
+      ASSERT_TRUE(seen.insert(planned.sample).second);
+    }
+  }
+}
+
+TEST(SamplePlan, DiffersByEpochAndBySeed) {
+  const auto first = epoch_order({.size = 1000, .seed = 1}, 0);
+  EXPECT_EQ(first, epoch_order({.size = 1000, .seed = 1}, 0));
+  EXPECT_NE(first, epoch_order({.size = 1000, .seed = 1}, 1));
+  EXPECT_NE(first, epoch_order({.size = 1000, .seed = 2}, 0));
+  // Seed and epoch are not added up.
+  EXPECT_NE(epoch_order({.size = 1000, .seed = 1}, 2), epoch_order({.size = 1000, .seed = 2}, 1));
+}
+
+TEST(SamplePlan, KeepsTheOrderWithoutShuffle) {
+  for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+    const auto order = epoch_order({.size = 10, .shuffle = false}, epoch);
+    for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(order[i], i);
+  }
+}
+
+// Pearson's sum over a table of counts that should all be equal.
+double chi_square(const std::vector<uint64_t>& counts) {
+  uint64_t total = 0;
+  for (const uint64_t count : counts) total += count;
+  const double expected = static_cast<double>(total) / static_cast<double>(counts.size());
+  double sum = 0;
+  for (const uint64_t count : counts)
+    sum += (static_cast<double>(count) - expected) * (static_cast<double>(count) - expected) /
+           expected;
+  return sum;
+}
+
+// Seeds are fixed, so these either always pass or never. The bound is the mean plus five standard
+// deviations.
+double bound(size_t cells) {
+  const double freedom = static_cast<double>(cells - 1);
+  return freedom + 5 * std::sqrt(2 * freedom);
+}
+
+TEST(SamplePlan, NeighboursInTheOrderAreIndependent) {
+  for (const uint64_t size : {1000ull, 4096ull, 60000ull, 1000003ull}) {
+    const SamplePlan plan({.size = size, .batch = 1, .seed = 11});
+    constexpr uint64_t kBins = 16;
+    std::vector<uint64_t> pairs(kBins * kBins);
+    for (uint64_t i = 0; i < 40000; ++i) {
+      const uint64_t here = plan.at(i * 2, 0).sample, next = plan.at(i * 2 + 1, 0).sample;
+      ++pairs[here * kBins / size * kBins + next * kBins / size];
+    }
+    EXPECT_LT(chi_square(pairs), bound(pairs.size())) << size;
+  }
+}
+
+TEST(SamplePlan, EverySampleReachesEveryPlaceOverTheEpochs) {
+  constexpr uint64_t kSize = 50;
+  std::vector<uint64_t> counts(kSize * kSize);
+  for (uint64_t epoch = 0; epoch < 4000; ++epoch) {
+    const auto order = epoch_order({.size = kSize, .seed = 5}, epoch);
+    for (uint64_t i = 0; i < kSize; ++i) ++counts[i * kSize + order[i]];
+  }
+  EXPECT_LT(chi_square(counts), bound(counts.size()));
+}
+
+TEST(SamplePlan, BatchesSpanEpochsAndUseEverySampleOncePerEpoch) {
+  const PlanSettings settings{.size = 103, .batch = 10, .seed = 9};
+  const SamplePlan plan(settings);
+  std::vector<std::vector<uint64_t>> epochs(3);
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) {
+    for (uint64_t row = 0; row < settings.batch; ++row) {
+      const PlannedSample planned = plan.at(ticket, row);
+      ASSERT_EQ(planned.epoch, (ticket * 10 + row) / 103);
+      if (planned.epoch < epochs.size()) epochs[planned.epoch].push_back(planned.sample);
+    }
+  }
+  for (const auto& order : epochs) {
+    ASSERT_EQ(order.size(), settings.size);
+    EXPECT_TRUE(is_permutation_of_all(order));
+  }
+  EXPECT_EQ(plan.at(10, 2).epoch, 0u);
+  EXPECT_EQ(plan.at(10, 3).epoch, 1u);
+  EXPECT_EQ(plan.epoch_of(10), 0u);
+  EXPECT_EQ(plan.epoch_of(11), 1u);
+}
+
+TEST(SamplePlan, BatchMayBeLargerThanTheDataSet) {
+  const SamplePlan plan({.size = 3, .batch = 8, .seed = 1});
+  std::vector<uint64_t> first{plan.at(0, 0).sample, plan.at(0, 1).sample, plan.at(0, 2).sample};
+  EXPECT_TRUE(is_permutation_of_all(first));
+  EXPECT_EQ(plan.at(0, 7).epoch, 2u);
+  EXPECT_EQ(plan.at(1, 1).epoch, 3u);
+}
+
+TEST(SamplePlan, OneSampleIsAlwaysTheSame) {
+  const SamplePlan plan({.size = 1, .batch = 4, .seed = 1});
+  EXPECT_EQ(plan.at(100, 3).sample, 0u);
+  EXPECT_EQ(plan.at(100, 3).epoch, 403u);
+  EXPECT_EQ(plan.stand_in(100, 3, 7).sample, 0u);
+}
+
+TEST(SamplePlan, StandInsAreOtherSamplesOfTheSameEpochUntilAllWereTried) {
+  const PlanSettings settings{.size = 37, .batch = 5, .seed = 2};
+  const SamplePlan plan(settings);
+  for (uint64_t ticket = 0; ticket < 30; ++ticket) {
+    for (uint64_t row = 0; row < settings.batch; ++row) {
+      std::set<uint64_t> tried{plan.at(ticket, row).sample};
+      for (uint64_t attempt = 1; attempt < settings.size; ++attempt) {
+        const PlannedSample other = plan.stand_in(ticket, row, attempt);
+        ASSERT_EQ(other.epoch, plan.at(ticket, row).epoch);
+        ASSERT_TRUE(tried.insert(other.sample).second);
+      }
+      EXPECT_EQ(plan.stand_in(ticket, row, settings.size).sample, plan.at(ticket, row).sample);
+    }
+  }
+}
+
+TEST(SamplePlan, StandInIsTheNextOfTheSameOrder) {
+  const SamplePlan plan({.size = 100, .batch = 10, .seed = 4});
+  EXPECT_EQ(plan.stand_in(3, 4, 1).sample, plan.at(3, 5).sample);
+  EXPECT_EQ(plan.stand_in(3, 9, 2).sample, plan.at(4, 1).sample);
+  EXPECT_EQ(plan.stand_in(9, 9, 1).sample, plan.at(0, 0).sample);  // wraps round
+}
+
+// The order of samples is part of what a run is: a new version that gives another order could not
+// resume an old run.
+TEST(SamplePlan, OrderNeverChangesBetweenVersions) {
+  const auto first = [](const PlanSettings& settings, uint64_t ticket) {
+    const SamplePlan plan(settings);
+    std::vector<uint64_t> samples;
+    for (uint64_t row = 0; row < 8; ++row) samples.push_back(plan.at(ticket, row).sample);
+    return samples;
+  };
+  using Samples = std::vector<uint64_t>;
+  EXPECT_EQ(first({.size = 10, .batch = 8, .seed = 1}, 0), (Samples{2, 6, 4, 9, 8, 5, 0, 7}));
+  EXPECT_EQ(first({.size = 10, .batch = 8, .seed = 1}, 1), (Samples{1, 3, 4, 0, 6, 1, 2, 7}));
+  EXPECT_EQ(first({.size = 60000, .batch = 8, .seed = 42}, 123456),
+            (Samples{46978, 2645, 5237, 57947, 35538, 25619, 15272, 408}));
+  EXPECT_EQ(first({.size = 1'281'167, .batch = 8, .seed = 0}, 0),
+            (Samples{523846, 778741, 61999, 435182, 195008, 1074934, 666065, 849143}));
+  EXPECT_EQ(first({.size = 1ull << 40, .batch = 8, .seed = ~0ull}, 7),
+            (Samples{267780407698, 818040547202, 882953546684, 442333341677, 738348277635,
+                     699774233981, 1073104640320, 885929210166}));
+}
+
+}  // namespace
+}  // namespace stoker::dataset

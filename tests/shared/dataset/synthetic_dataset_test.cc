@@ -1,0 +1,135 @@
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/sha256.h"
+#include "tests/shared/dataset/folder_fixture.h"
+
+namespace stoker::dataset {
+namespace {
+
+using testing::read_sample;
+
+class SyntheticDataset : public testing::FolderFixture {
+ protected:
+  static config::DatasetConfig synthetic(int64_t classes) {
+    config::DatasetConfig config;
+    config.kind = config::DatasetKind::kSynthetic;
+    config.samples = 100;
+    config.features = {3, 8};
+    config.classes = classes;
+    return config;
+  }
+};
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(sum / static_cast<double>(a.size()));
+}
+
+TEST_F(SyntheticDataset, SamplesOfOneClassAreNearEachOtherAndFarFromOthers) {
+  const auto dataset = open(synthetic(4));
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ((*dataset)->size(), 100u);
+  EXPECT_EQ((*dataset)->classes(), 4u);
+  EXPECT_EQ((*dataset)->spec()[0],
+            (TensorSpec{.name = "input", .dtype = DType::kF32, .shape = {3, 8}}));
+  EXPECT_EQ((*dataset)->spec()[1],
+            (TensorSpec{.name = "label", .dtype = DType::kI64, .shape = {}}));
+  const auto a = read_sample(**dataset, 0), same = read_sample(**dataset, 4),
+             other = read_sample(**dataset, 5);
+  EXPECT_EQ(a.label(), same.label());
+  EXPECT_NE(a.label(), other.label());
+  EXPECT_LT(distance(a.values<float>(0), same.values<float>(0)), 0.3);
+  EXPECT_GT(distance(a.values<float>(0), same.values<float>(0)), 0.01);
+  EXPECT_GT(distance(a.values<float>(0), other.values<float>(0)), 0.7);
+}
+
+TEST_F(SyntheticDataset, NumbersAreNearlyNormal) {
+  auto config = synthetic(0);
+  config.features = {100000};
+  config.samples = 1;
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok());
+  double sum = 0, squares = 0;
+  for (const float value : read_sample(**dataset, 0).values<float>(0))
+    sum += value, squares += value * value;
+  EXPECT_NEAR(sum / 100000, 0, 0.02);
+  EXPECT_NEAR(squares / 100000, 1, 0.02);
+}
+
+// Least squares by hand: with one feature the target is w * x + noise.
+TEST_F(SyntheticDataset, TargetsComeFromOneLinearTeacher) {
+  auto config = synthetic(0);
+  config.features = {1};
+  config.targets = 2;
+  config.noise = 0;
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ((*dataset)->classes(), 0u);
+  EXPECT_EQ((*dataset)->spec()[1],
+            (TensorSpec{.name = "target", .dtype = DType::kF32, .shape = {2}}));
+  const auto first = read_sample(**dataset, 0);
+  for (uint64_t i = 1; i < 100; ++i) {
+    const auto sample = read_sample(**dataset, i);
+    for (size_t t = 0; t < 2; ++t)
+      EXPECT_NEAR(sample.values<float>(1)[t] * first.values<float>(0)[0],
+                  first.values<float>(1)[t] * sample.values<float>(0)[0], 1e-5);
+  }
+}
+
+TEST_F(SyntheticDataset, PartsAreOfTheSameSequence) {
+  const auto whole = open(synthetic(4));
+  auto config = synthetic(4);
+  config.split = {0.9, 1};
+  const auto part = open(config, "valid");
+  ASSERT_TRUE(whole.ok() && part.ok());
+  EXPECT_EQ((*part)->size(), 10u);
+  EXPECT_EQ(read_sample(**part, 3).text(), read_sample(**whole, 93).text());
+  EXPECT_NE((*part)->fingerprint(), (*whole)->fingerprint());
+}
+
+TEST_F(SyntheticDataset, BytesNeverChangeBetweenVersions) {
+  const auto labelled = open(synthetic(4));
+  ASSERT_TRUE(labelled.ok());
+  const auto sample = read_sample(**labelled, 57);
+  EXPECT_EQ(sha256_hex(sample.text(0) + sample.text(1)),
+            "24136806541370c69ae7aa0cd926108769b82596e733e94e58db8fa56edf91c3");
+  const auto regression = open(synthetic(0), "valid");
+  ASSERT_TRUE(regression.ok());
+  const auto point = read_sample(**regression, 57);
+  EXPECT_EQ(sha256_hex(point.text(0) + point.text(1)),
+            "e75457b1af06288b0ddfb232e4d1ad579cae7168e7d1ccc3faed7c30c1d0aae0");
+}
+
+TEST_F(SyntheticDataset, OpensFromItsIndex) {
+  const std::string fingerprint = (*open(synthetic(4)))->fingerprint();
+  EXPECT_TRUE(open_indexed("train", synthetic(4), index_dir(), fingerprint).ok());
+  EXPECT_EQ(open_indexed("train", synthetic(5), index_dir(), fingerprint).status().code(),
+            Code::kMismatch);
+}
+
+TEST_F(SyntheticDataset, BadSettingsNameTheirKeys) {
+  const auto refused = [this](const std::string& key, auto change) {
+    auto config = synthetic(0);
+    change(config);
+    expect_error(config, Code::kInvalidArgument, {"data.train." + key});
+  };
+  using Config = config::DatasetConfig;
+  refused("samples", [](Config& config) { config.samples = 0; });
+  refused("features", [](Config& config) { config.features = {}; });
+  refused("features", [](Config& config) { config.features = {4, 0}; });
+  refused("features", [](Config& config) { config.features = {1ll << 40, 1ll << 40}; });
+  refused("targets", [](Config& config) { config.targets = 0; });
+  refused("targets", [](Config& config) { config.targets = 1ll << 60; });
+  refused("classes", [](Config& config) { config.classes = -1; });
+  refused("noise", [](Config& config) { config.noise = -1; });
+  refused("noise", [](Config& config) { config.noise = std::nan(""); });
+  refused("split", [](Config& config) { config.split = {0, 0.001}; });
+}
+
+}  // namespace
+}  // namespace stoker::dataset

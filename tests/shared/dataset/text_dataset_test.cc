@@ -1,0 +1,97 @@
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/shared/dataset/folder_fixture.h"
+
+namespace stoker::dataset {
+namespace {
+
+using testing::read_sample;
+
+class TextDataset : public testing::FolderFixture {
+ protected:
+  config::DatasetConfig text(int64_t context, std::vector<double> split = {0, 1}) const {
+    config::DatasetConfig config;
+    config.path = path("data");
+    config.context = context;
+    config.split = std::move(split);
+    return config;
+  }
+};
+
+TEST_F(TextDataset, SamplesAreContextPlusOneBytesThatOverlapByOne) {
+  write("data", "abcdefghij");
+  const auto dataset = open(text(3));
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ((*dataset)->size(), 3u);
+  EXPECT_EQ((*dataset)->classes(), 256u);
+  ASSERT_EQ((*dataset)->spec().size(), 1u);
+  EXPECT_EQ((*dataset)->spec()[0],
+            (TensorSpec{.name = "tokens", .dtype = DType::kU8, .shape = {4}}));
+  EXPECT_EQ(read_sample(**dataset, 0).text(), "abcd");
+  EXPECT_EQ(read_sample(**dataset, 1).text(), "defg");
+  EXPECT_EQ(read_sample(**dataset, 2).text(), "ghij");
+}
+
+TEST_F(TextDataset, SamplesGoOverTheEndsOfFiles) {
+  write("data/1", "ab");
+  write("data/2", "");
+  write("data/3", "c");
+  write("data/4", "defgh");
+  const auto dataset = open(text(3));
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ((*dataset)->size(), 2u);
+  EXPECT_EQ(read_sample(**dataset, 0).text(), "abcd");
+  EXPECT_EQ(read_sample(**dataset, 1).text(), "defg");
+  EXPECT_EQ((*dataset)->origin(0).file, path("data/1"));
+  EXPECT_EQ((*dataset)->origin(0).offset, 0u);
+  EXPECT_EQ((*dataset)->origin(1).file, path("data/4"));
+  EXPECT_EQ((*dataset)->origin(1).offset, 0u);
+}
+
+TEST_F(TextDataset, PartsNeitherShareNorLeaveOutBytes) {
+  std::string content;
+  for (int i = 0; i < 100; ++i) content += static_cast<char>(i);
+  write("data", content);
+  const auto train = open(text(1, {0, 0.29})), valid = open(text(1, {0.29, 1}), "valid");
+  ASSERT_TRUE(train.ok() && valid.ok());
+  EXPECT_EQ((*train)->size(), 28u);  // 29 bytes
+  EXPECT_EQ((*valid)->size(), 70u);  // 71 bytes
+  EXPECT_EQ(read_sample(**train, 27).text(), content.substr(27, 2));
+  EXPECT_EQ(read_sample(**valid, 0).text(), content.substr(29, 2));
+  EXPECT_EQ(read_sample(**valid, 69).text(), content.substr(98, 2));
+}
+
+TEST_F(TextDataset, ExactlyOneSampleIsEnoughAndOneByteLessIsNot) {
+  write("data", "abcd");
+  EXPECT_EQ((*open(text(3)))->size(), 1u);
+  expect_error(text(4), Code::kInvalidArgument, {"data.train.path", "4 bytes", "context + 1 = 5"});
+}
+
+TEST_F(TextDataset, ZeroLengthFileIsAnError) {
+  write("data", "");
+  expect_error(text(4), Code::kInvalidArgument, {"0 bytes"});
+}
+
+TEST_F(TextDataset, HugeContextIsAnErrorAndAllocatesNothing) {
+  write("data", "abcd");
+  expect_error(text(INT64_MAX), Code::kInvalidArgument, {"data.train.context"});
+  expect_error(text(-1), Code::kInvalidArgument, {"data.train.context"});
+}
+
+TEST_F(TextDataset, GlobChoosesFiles) {
+  write("data/a.h", "aaaa");
+  write("data/b.cc", "bbbb");
+  write("data/c.h", "cccc");
+  auto config = text(7);
+  config.glob = "**/*.h";
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ(read_sample(**dataset, 0).text(), "aaaacccc");
+  config.glob = "*.py";
+  expect_error(config, Code::kNotFound, {"'*.py'"});
+}
+
+}  // namespace
+}  // namespace stoker::dataset

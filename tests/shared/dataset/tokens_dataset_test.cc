@@ -1,0 +1,91 @@
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/dataset/folder_fixture.h"
+
+namespace stoker::dataset {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::read_sample;
+
+template <typename T>
+std::string little_endian(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+class TokensDataset : public testing::FolderFixture {
+ protected:
+  config::DatasetConfig tokens(const std::string& dtype,
+                               const std::string& name = "data.bin") const {
+    config::DatasetConfig config;
+    config.kind = config::DatasetKind::kTokens;
+    config.path = path(name);
+    config.context = 2;
+    config.dtype = dtype;
+    return config;
+  }
+};
+
+TEST_F(TokensDataset, Uint16BecomesInt32) {
+  write("data.bin", little_endian<uint16_t>({1, 2, 65535, 4, 5}));
+  const auto dataset = open(tokens("uint16"));
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ((*dataset)->size(), 2u);
+  EXPECT_EQ((*dataset)->spec()[0],
+            (TensorSpec{.name = "tokens", .dtype = DType::kI32, .shape = {3}}));
+  EXPECT_THAT(read_sample(**dataset, 0).values<int32_t>(0), ElementsAre(1, 2, 65535));
+  EXPECT_THAT(read_sample(**dataset, 1).values<int32_t>(0), ElementsAre(65535, 4, 5));
+  EXPECT_EQ((*dataset)->origin(1).offset, 4u);
+}
+
+TEST_F(TokensDataset, Uint32AndSeveralFiles) {
+  write("data/1.bin", little_endian<uint32_t>({1, 2, 3, 100000}));
+  write("data/2.bin", little_endian<uint32_t>({5, 0x7fffffff, 7}));
+  write("data/readme.txt", "odd");
+  const auto dataset = open(tokens("uint32", "data"));
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ((*dataset)->size(), 3u);
+  EXPECT_THAT(read_sample(**dataset, 1).values<int32_t>(0), ElementsAre(3, 100000, 5));
+  EXPECT_THAT(read_sample(**dataset, 2).values<int32_t>(0), ElementsAre(5, 0x7fffffff, 7));
+}
+
+TEST_F(TokensDataset, TokenThatDoesNotFitIsCorruptWithFileAndOffset) {
+  write("data.bin", little_endian<uint32_t>({1, 2, 3, 0x80000000, 5}));
+  const auto dataset = open(tokens("uint32"));
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_TRUE(read_sample(**dataset, 0).status.ok());
+  const Status status = read_sample(**dataset, 1).status;
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr(path("data.bin")));
+  EXPECT_THAT(status.message(), HasSubstr("offset 12"));
+}
+
+TEST_F(TokensDataset, SplitIsByTokens) {
+  std::vector<uint16_t> values;
+  for (uint16_t i = 0; i < 100; ++i) values.push_back(i);
+  write("data.bin", little_endian(values));
+  auto config = tokens("uint16");
+  config.split = {0.5, 1};
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ((*dataset)->size(), 24u);
+  EXPECT_THAT(read_sample(**dataset, 0).values<int32_t>(0), ElementsAre(50, 51, 52));
+}
+
+TEST_F(TokensDataset, HalfATokenOrTooFewOrAWrongTypeIsAnError) {
+  write("data.bin", "12345");
+  expect_error(tokens("uint16"), Code::kCorrupt, {path("data.bin"), "5 bytes"});
+  write("data.bin", "1234");
+  expect_error(tokens("uint16"), Code::kInvalidArgument, {"2 tokens"});
+  write("data.bin", "");
+  expect_error(tokens("uint16"), Code::kInvalidArgument, {"0 tokens"});
+  expect_error(tokens("int8"), Code::kInvalidArgument, {"data.train.dtype", "int8"});
+}
+
+}  // namespace
+}  // namespace stoker::dataset
