@@ -1,0 +1,117 @@
+"""What is compared with PyTorch. twin_case.cc has the same cases in C++."""
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch.optim import lr_scheduler
+
+from models import Gpt, Lenet, Mlp, Resnet
+
+STEPS = 10
+
+
+def picture(u8):
+    return (u8.float() / 255 - 0.5) / 0.5
+
+
+def language_model_loss(model, batch):
+    tokens = batch["tokens"].long()
+    logits = model(tokens[:, :-1])
+    return logits, F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def classification_loss(model, batch):
+    logits = model(picture(batch["input"]))
+    return logits, F.cross_entropy(logits, batch["label"])
+
+
+def regression_loss(model, batch):
+    output = model(batch["input"])
+    return output, F.mse_loss(output, batch["target"])
+
+
+def warm_up_then(optimizer, warmup, after):
+    rising = lr_scheduler.LinearLR(optimizer, start_factor=1 / warmup, total_iters=warmup - 1)
+    return lr_scheduler.SequentialLR(optimizer, [rising, after], milestones=[warmup])
+
+
+@dataclass
+class Case:
+    name: str
+    model: callable
+    batches: callable  # -> two batches, each a dict of tensors as the data set stores them
+    loss: callable
+    optimizer: callable  # parameters -> optimizer
+    schedule: callable  # optimizer -> scheduler
+    clip_norm: float
+
+
+def tokens():
+    return [{"tokens": torch.randint(64, (3, 9), dtype=torch.uint8)} for _ in range(2)]
+
+
+def vectors():
+    return [{"input": torch.randn(6, 10), "target": torch.randn(6, 2)} for _ in range(2)]
+
+
+def pictures(samples, shape, classes):
+    def make():
+        return [
+            {
+                "input": torch.randint(256, (samples, *shape), dtype=torch.uint8),
+                "label": torch.randint(classes, (samples,)),
+            }
+            for _ in range(2)
+        ]
+
+    return make
+
+
+CASES = [
+    Case(
+        name="gpt_adamw_cosine",
+        model=lambda: Gpt(layers=2, width=16, heads=2, context=8, vocab=64),
+        batches=tokens,
+        loss=language_model_loss,
+        optimizer=lambda p: torch.optim.AdamW(p, lr=3e-3, betas=(0.9, 0.95), eps=1e-6, weight_decay=0.1, fused=True),
+        schedule=lambda o: warm_up_then(o, 3, lr_scheduler.CosineAnnealingLR(o, T_max=STEPS - 3, eta_min=3e-4)),
+        clip_norm=0.5,
+    ),
+    Case(
+        name="mlp_momentum_linear",
+        model=lambda: Mlp(10, [16, 8], 2),
+        batches=vectors,
+        loss=regression_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.01, fused=True),
+        schedule=lambda o: warm_up_then(o, 2, lr_scheduler.LinearLR(o, 1.0, 0.1, total_iters=STEPS - 2)),
+        clip_norm=0.0,
+    ),
+    Case(
+        name="lenet_adam_step",
+        model=lambda: Lenet(1, 12, 7),
+        batches=pictures(5, (1, 12, 12), 7),
+        loss=classification_loss,
+        optimizer=lambda p: torch.optim.Adam(p, lr=2e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01, fused=True),
+        schedule=lambda o: lr_scheduler.StepLR(o, step_size=4, gamma=0.5),
+        clip_norm=1.0,
+    ),
+    Case(
+        name="resnet8_sgd_constant",
+        model=lambda: Resnet(8, 3, 4),
+        batches=pictures(4, (3, 16, 16), 4),
+        loss=classification_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.05, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=0.25,
+    ),
+]
+
+# Only the bytes of the initial weights are compared.
+INITIAL_ONLY = {
+    "resnet18": lambda: Resnet(18, 3, 10),
+    "resnet20": lambda: Resnet(20, 3, 10),
+    "resnet50": lambda: Resnet(50, 1, 5),
+    "mlp_dropout": lambda: Mlp(12, [7, 5], 3, dropout=0.1),
+    "gpt": lambda: Gpt(layers=3, width=24, heads=3, context=16, vocab=256),
+}
+SEED = 7

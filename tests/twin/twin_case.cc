@@ -1,0 +1,130 @@
+#include "tests/twin/twin_case.h"
+
+namespace stoker::twin {
+namespace {
+
+std::vector<TensorSpec> tokens(int64_t length) { return {{"tokens", DType::kU8, {length}}}; }
+
+std::vector<TensorSpec> labelled(DType dtype, std::vector<int64_t> shape) {
+  return {{"input", dtype, std::move(shape)}, {"label", DType::kI64, {}}};
+}
+
+config::ModelConfig gpt(int64_t layers, int64_t width, int64_t heads, int64_t context,
+                        int64_t vocab) {
+  config::ModelConfig model;
+  model.kind = config::ModelKind::kGpt;
+  model.layers = layers;
+  model.width = width;
+  model.heads = heads;
+  model.context = context;
+  model.vocab = vocab;
+  return model;
+}
+
+config::ModelConfig mlp(std::vector<int64_t> hidden, double dropout) {
+  config::ModelConfig model;
+  model.kind = config::ModelKind::kMlp;
+  model.hidden = std::move(hidden);
+  model.dropout = dropout;
+  return model;
+}
+
+config::ModelConfig resnet(int64_t depth) {
+  config::ModelConfig model;
+  model.kind = config::ModelKind::kResnet;
+  model.layers = depth;
+  return model;
+}
+
+TwinCase gpt_adamw_cosine() {
+  return {.name = "gpt_adamw_cosine",
+          .model = gpt(2, 16, 2, 8, 64),
+          .task = {config::TaskKind::kLanguageModel},
+          .optimizer = {.kind = config::OptimizerKind::kAdamW,
+                        .lr = 3e-3,
+                        .betas = {0.9, 0.95},
+                        .eps = 1e-6,
+                        .weight_decay = 0.1,
+                        .clip_norm = 0.5},
+          .schedule = {.kind = config::ScheduleKind::kCosine, .warmup_steps = 3, .min_lr = 3e-4},
+          .sample = tokens(9),
+          .classes = 64};
+}
+
+TwinCase mlp_momentum_linear() {
+  return {.name = "mlp_momentum_linear",
+          .model = mlp({16, 8}, 0.0),
+          .task = {config::TaskKind::kRegression},
+          .optimizer = {.kind = config::OptimizerKind::kMomentum,
+                        .lr = 0.05,
+                        .momentum = 0.9,
+                        .nesterov = true,
+                        .weight_decay = 0.01,
+                        .clip_norm = 0.0},
+          .schedule = {.kind = config::ScheduleKind::kLinear, .warmup_steps = 2, .min_lr = 0.005},
+          .sample = {{"input", DType::kF32, {10}}, {"target", DType::kF32, {2}}},
+          .classes = 0};
+}
+
+TwinCase lenet_adam_step() {
+  config::ModelConfig lenet;
+  lenet.kind = config::ModelKind::kLenet;
+  return {.name = "lenet_adam_step",
+          .model = lenet,
+          .task = {config::TaskKind::kClassification},
+          .optimizer = {.kind = config::OptimizerKind::kAdam,
+                        .lr = 2e-3,
+                        .betas = {0.9, 0.999},
+                        .eps = 1e-6,
+                        .weight_decay = 0.01,
+                        .clip_norm = 1.0},
+          .schedule = {.kind = config::ScheduleKind::kStep,
+                       .warmup_steps = 0,
+                       .every_steps = 4,
+                       .factor = 0.5},
+          .sample = labelled(DType::kU8, {1, 12, 12}),
+          .classes = 7};
+}
+
+TwinCase resnet8_sgd_constant() {
+  return {.name = "resnet8_sgd_constant",
+          .model = resnet(8),
+          .task = {config::TaskKind::kClassification},
+          .optimizer = {.kind = config::OptimizerKind::kSgd,
+                        .lr = 0.05,
+                        .weight_decay = 0.0,
+                        .clip_norm = 0.25},
+          .schedule = {.kind = config::ScheduleKind::kConstant, .warmup_steps = 0},
+          .sample = labelled(DType::kU8, {3, 16, 16}),
+          .classes = 4};
+}
+
+}  // namespace
+
+std::vector<TwinCase> trained_cases() {
+  return {gpt_adamw_cosine(), mlp_momentum_linear(), lenet_adam_step(), resnet8_sgd_constant()};
+}
+
+std::vector<TwinCase> initial_cases() {
+  return {
+      {.name = "resnet18",
+       .model = resnet(18),
+       .sample = labelled(DType::kU8, {3, 64, 64}),
+       .classes = 10},
+      {.name = "resnet20",
+       .model = resnet(20),
+       .sample = labelled(DType::kU8, {3, 32, 32}),
+       .classes = 10},
+      {.name = "resnet50",
+       .model = resnet(50),
+       .sample = labelled(DType::kU8, {1, 64, 64}),
+       .classes = 5},
+      {.name = "mlp_dropout",
+       .model = mlp({7, 5}, 0.1),
+       .sample = labelled(DType::kF32, {12}),
+       .classes = 3},
+      {.name = "gpt", .model = gpt(3, 24, 3, 16, 256), .sample = tokens(17), .classes = 256},
+  };
+}
+
+}  // namespace stoker::twin

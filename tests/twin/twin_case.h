@@ -1,0 +1,31 @@
+// TwinCase: what is compared with PyTorch; the same cases as in cases.py.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shared/base/tensor_spec.h"
+#include "shared/config/config.h"
+
+namespace stoker::twin {
+
+inline constexpr uint64_t kSeed = 7;
+inline constexpr uint64_t kSteps = 10;
+
+struct TwinCase {
+  std::string name;
+  config::ModelConfig model;
+  config::TaskConfig task;
+  config::OptimizerConfig optimizer;
+  config::ScheduleConfig schedule;
+  std::vector<TensorSpec> sample;
+  uint64_t classes = 0;
+};
+
+// Trained for ten steps.
+std::vector<TwinCase> trained_cases();
+// Only made: the bytes of their initial weights are compared.
+std::vector<TwinCase> initial_cases();
+
+}  // namespace stoker::twin

@@ -1,0 +1,51 @@
+// twin_export DIR: trains every case and commits a checkpoint of each to DIR/<case>, for PyTorch to
+// load (check_twin.py).
+#include <cstdio>
+
+#include "shared/checkpoint/store.h"
+#include "shared/model/torch_dtype.h"
+#include "tests/twin/twin_run.h"
+
+namespace {
+
+using namespace stoker;
+
+checkpoint::TensorViews views_of(const model::NamedTensors& tensors) {
+  checkpoint::TensorViews views;
+  for (const auto& [name, tensor] : tensors) {
+    const auto* const bytes = static_cast<const std::byte*>(tensor.data_ptr());
+    views.push_back({model::spec_of(name, tensor), {bytes, tensor.nbytes()}});
+  }
+  return views;
+}
+
+Status export_case(const twin::TwinCase& twin_case, const std::string& directory) {
+  STOKER_ASSIGN_OR_RETURN(
+      const auto golden,
+      checkpoint::SafetensorsFile::open(STOKER_TWIN_GOLDEN "/" + twin_case.name + ".safetensors"));
+  STOKER_ASSIGN_OR_RETURN(const twin::TwinRun run, twin::run_case(twin_case, *golden));
+  const std::string path = join_path(directory, twin_case.name);
+  STOKER_RETURN_IF_ERROR(make_directories(real_files(), path));
+  checkpoint::CheckpointContent content;
+  content.manifest.step = twin::kSteps;
+  content.model = views_of(model::named_tensors(*run.model));
+  content.optim = views_of(run.optimizer->state());
+  const auto written = checkpoint::CheckpointStore(path, real_files()).commit(content);
+  return written.ok() ? Status() : written.status();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: twin_export DIRECTORY\n");
+    return 64;
+  }
+  for (const auto& twin_case : stoker::twin::trained_cases()) {
+    const stoker::Status status = export_case(twin_case, argv[1]);
+    if (status.ok()) continue;
+    std::fprintf(stderr, "%s: %s\n", twin_case.name.c_str(), status.to_string().c_str());
+    return 70;
+  }
+  return 0;
+}
