@@ -1,0 +1,65 @@
+#include "daemon/service/run_directory.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <string_view>
+#include <utility>
+
+namespace stoker::service {
+namespace {
+
+// What the system said, as trouble with the configuration: a restart will not help until somebody
+// acts.
+Status not_usable(const Status& status, const std::string& path) {
+  const bool of_configuration = status.code() == Code::kPermission ||
+                                status.code() == Code::kAlreadyExists ||
+                                status.code() == Code::kNotFound;
+  return Status(of_configuration ? Code::kInvalidArgument : status.code(),
+                "run.dir " + path + " cannot be used by user " + std::to_string(::geteuid()) +
+                    ": " + status.message() +
+                    (of_configuration ? "; give it to that user, or choose another run.dir" : ""));
+}
+
+}  // namespace
+
+Result<RunDirectory> RunDirectory::open(const run::RunLayout& layout, Clock& clock,
+                                        FileSystem& files) {
+  if (Status made = make_directories(files, layout.root()); !made.ok())
+    return not_usable(made, layout.root());
+  auto lock = lock_file(layout.lock_file(),
+                        "pid=" + std::to_string(::getpid()) + " since=" + to_iso8601(clock.wall()));
+  if (!lock.ok() && lock.status().code() == Code::kBusy) {
+    return Status(
+        Code::kBusy,
+        lock.status().message() +
+            ": another stokerd trains in this directory; stop it, or choose another run.dir");
+  }
+  if (!lock.ok()) return not_usable(lock.status(), layout.root());
+
+  RunDirectory directory(layout, files, *std::move(lock));
+  STOKER_RETURN_IF_ERROR(directory.make_folders());
+  STOKER_RETURN_IF_ERROR(directory.test_writing());
+  const Status removed = files.remove_file(layout.end_file());
+  if (!removed.ok() && removed.code() != Code::kNotFound) return not_usable(removed, layout.root());
+  return directory;
+}
+
+Status RunDirectory::make_folders() {
+  for (const std::string& folder : {layout_.checkpoints(), layout_.eval(), layout_.metrics(),
+                                    layout_.tb(), layout_.logs(), layout_.index()}) {
+    if (Status made = make_directories(*files_, folder); !made.ok())
+      return not_usable(made, layout_.root());
+  }
+  return {};
+}
+
+// In checkpoints/, because that is the folder that must work hours from now.
+Status RunDirectory::test_writing() {
+  const std::string path = join_path(layout_.checkpoints(), ".tmp-self-test");
+  Status written = write_file_atomically(*files_, path, "stokerd was here\n");
+  if (written.ok()) written = files_->remove_file(path);
+  return written.ok() ? written : not_usable(written, layout_.root());
+}
+
+}  // namespace stoker::service

@@ -1,0 +1,44 @@
+// RunDirectory: the run directory while this process trains in it: folders, lock, and how it ended.
+//
+// Threads:  one.
+// Blocking: for the disk.
+// Owner:    holds the flock on LOCK until it is destroyed or the process dies, however it dies.
+// Errors:   kBusy (exit 75): another stokerd trains here; names its process. kInvalidArgument (exit
+// 78): the directory
+//           cannot be made or written; names path and user. kNoSpace, kIoError (exit 74). Only LOCK
+//           and missing folders have been made then.
+#pragma once
+
+#include <string>
+
+#include "shared/base/clock.h"
+#include "shared/base/file.h"
+#include "shared/base/status.h"
+#include "shared/run/run_layout.h"
+#include "shared/run/run_state.h"
+
+namespace stoker::service {
+
+class RunDirectory {
+ public:
+  // Makes the directory, takes the lock, makes the folders, proves that files can be written,
+  // synced and renamed, and removes END.json. `files` must outlive this object.
+  static Result<RunDirectory> open(const run::RunLayout& layout, Clock& clock,
+                                   FileSystem& files = real_files());
+
+  // Those that are missing.
+  Status make_folders();
+  Status write_end(const run::RunEnd& end) { return run::write_run_end(*files_, layout_, end); }
+  const run::RunLayout& layout() const { return layout_; }
+
+ private:
+  RunDirectory(run::RunLayout layout, FileSystem& files, FileLock lock)
+      : layout_(std::move(layout)), files_(&files), lock_(std::move(lock)) {}
+  Status test_writing();
+
+  run::RunLayout layout_;
+  FileSystem* files_;
+  FileLock lock_;
+};
+
+}  // namespace stoker::service

@@ -1,0 +1,193 @@
+#include "daemon/service/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/exit_code.h"
+
+namespace stoker::service {
+namespace {
+
+using run::RunState;
+
+// The real file system, with one operation that fails.
+class OneFault final : public FileSystem {
+ public:
+  int sync_error = 0, rename_error = 0, mkdir_error = 0;
+
+  Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
+    return real_files().open(path, flags, mode);
+  }
+  Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override {
+    return real_files().write(fd, bytes, path);
+  }
+  Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
+                         const std::string& path) override {
+    return real_files().read_at(fd, offset, bytes, path);
+  }
+  Status sync(int fd, const std::string& path) override {
+    return sync_error ? Status::from_errno(sync_error, "fsync " + path)
+                      : real_files().sync(fd, path);
+  }
+  Status sync_directory(const std::string& path) override {
+    return real_files().sync_directory(path);
+  }
+  Status make_directory(const std::string& path) override {
+    return mkdir_error ? Status::from_errno(mkdir_error, "mkdir " + path)
+                       : real_files().make_directory(path);
+  }
+  Status rename(const std::string& from, const std::string& to) override {
+    return rename_error ? Status::from_errno(rename_error, "rename " + from)
+                        : real_files().rename(from, to);
+  }
+  Status rename_noreplace(const std::string& from, const std::string& to) override {
+    return real_files().rename_noreplace(from, to);
+  }
+  Status remove_file(const std::string& path) override { return real_files().remove_file(path); }
+  Status remove_tree(const std::string& path) override { return real_files().remove_tree(path); }
+  Result<uint64_t> free_bytes(const std::string& path) override {
+    return real_files().free_bytes(path);
+  }
+};
+
+class RunDirectoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "stoker-run-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    base_ = pattern;
+    layout_ = run::RunLayout(base_ + "/runs/demo");
+  }
+  void TearDown() override { std::filesystem::remove_all(base_); }
+
+  std::string base_;
+  run::RunLayout layout_{""};
+  ManualClock clock_;
+  OneFault files_;
+};
+
+TEST_F(RunDirectoryTest, MakesItsFoldersForOwnerAndGroupOnly) {
+  const mode_t before = ::umask(0);
+  const auto directory = RunDirectory::open(layout_, clock_);
+  ::umask(before);
+  ASSERT_TRUE(directory.ok()) << directory.status().to_string();
+  for (const std::string& folder :
+       {layout_.root(), layout_.checkpoints(), layout_.eval(), layout_.metrics(), layout_.tb(),
+        layout_.logs(), layout_.index()}) {
+    struct stat info {};
+    ASSERT_EQ(::stat(folder.c_str(), &info), 0) << folder;
+    EXPECT_EQ(info.st_mode & 07777, 0750u) << folder;
+  }
+  EXPECT_TRUE(list_directory(layout_.checkpoints())->empty()) << "the self test left something";
+}
+
+TEST_F(RunDirectoryTest, IsRunningWhileItLivesAndDeadWhenItEndsWithoutAWord) {
+  {
+    const auto directory = RunDirectory::open(layout_, clock_);
+    ASSERT_TRUE(directory.ok());
+    EXPECT_EQ(run::look(layout_).kind, RunState::Kind::kRunning);
+    EXPECT_NE(read_file(layout_.lock_file(), 100)->find("pid=" + std::to_string(::getpid())),
+              std::string::npos);
+  }
+  EXPECT_EQ(run::look(layout_).kind, RunState::Kind::kDead);
+}
+
+TEST_F(RunDirectoryTest, TellsItsEndAndTheNextStartForgetsIt) {
+  {
+    auto directory = RunDirectory::open(layout_, clock_);
+    ASSERT_TRUE(directory.ok());
+    ASSERT_TRUE(directory->write_end({"stopped", 12, "asked to stop by SIGTERM", 0}).ok());
+  }
+  const RunState ended = run::look(layout_);
+  ASSERT_EQ(ended.kind, RunState::Kind::kEnded);
+  EXPECT_EQ(ended.end->step, 12u);
+  const auto again = RunDirectory::open(layout_, clock_);
+  ASSERT_TRUE(again.ok());
+  EXPECT_FALSE(std::filesystem::exists(layout_.end_file()));
+}
+
+TEST_F(RunDirectoryTest, ASecondProcessIsTurnedAwayWithTheNameOfTheFirst) {
+  const auto first = RunDirectory::open(layout_, clock_);
+  ASSERT_TRUE(first.ok());
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const auto second = RunDirectory::open(layout_, clock_);
+    const bool as_promised =
+        second.status().code() == Code::kBusy &&
+        second.status().message().find("pid=" + std::to_string(::getppid())) != std::string::npos;
+    ::_exit(as_promised ? static_cast<int>(exit_code_of(second.status())) : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 75);
+}
+
+TEST_F(RunDirectoryTest, ALockOfAKilledProcessIsTakenAtOnce) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const auto held = RunDirectory::open(layout_, clock_);
+    (void)!::write(ready[1], held.ok() ? "1" : "0", 1);
+    ::pause();
+    ::_exit(0);
+  }
+  char answer = 0;
+  ASSERT_EQ(::read(ready[0], &answer, 1), 1);
+  EXPECT_EQ(answer, '1');
+  EXPECT_EQ(RunDirectory::open(layout_, clock_).status().code(), Code::kBusy);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(RunDirectory::open(layout_, clock_).ok());
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST_F(RunDirectoryTest, AReadOnlyDirectoryIsAMistakeOfTheConfigurationThatNamesPathAndUser) {
+  files_.mkdir_error = EROFS;
+  const auto directory = RunDirectory::open(layout_, clock_, files_);
+  ASSERT_FALSE(directory.ok());
+  EXPECT_EQ(exit_code_of(directory.status()), ExitCode::kConfiguration);
+  EXPECT_NE(directory.status().message().find(layout_.root()), std::string::npos);
+  EXPECT_NE(directory.status().message().find("user " + std::to_string(::geteuid())),
+            std::string::npos);
+}
+
+TEST_F(RunDirectoryTest, AFileInTheWayIsNamed) {
+  ASSERT_TRUE(make_directories(real_files(), base_ + "/runs").ok());
+  ASSERT_TRUE(write_file_atomically(real_files(), layout_.root(), "x").ok());
+  const auto directory = RunDirectory::open(layout_, clock_);
+  EXPECT_EQ(directory.status().code(), Code::kInvalidArgument);
+  EXPECT_NE(directory.status().message().find("in the way"), std::string::npos);
+}
+
+TEST_F(RunDirectoryTest, ADiskThatCannotSyncOrRenameIsFoundAtTheStart) {
+  files_.sync_error = EIO;
+  EXPECT_EQ(RunDirectory::open(layout_, clock_, files_).status().code(), Code::kIoError);
+  files_.sync_error = ENOSPC;
+  EXPECT_EQ(RunDirectory::open(layout_, clock_, files_).status().code(), Code::kNoSpace);
+  files_.sync_error = 0;
+  files_.rename_error = EPERM;
+  EXPECT_EQ(RunDirectory::open(layout_, clock_, files_).status().code(), Code::kInvalidArgument);
+  files_.rename_error = 0;
+  EXPECT_TRUE(RunDirectory::open(layout_, clock_, files_).ok());
+}
+
+TEST_F(RunDirectoryTest, AFailedStartLeavesTheEndOfTheLastRun) {
+  { ASSERT_TRUE(RunDirectory::open(layout_, clock_)->write_end({"finished", 9, "", 0}).ok()); }
+  files_.sync_error = EIO;
+  ASSERT_FALSE(RunDirectory::open(layout_, clock_, files_).ok());
+  EXPECT_EQ(run::look(layout_).kind, RunState::Kind::kEnded);
+}
+
+}  // namespace
+}  // namespace stoker::service
