@@ -120,7 +120,7 @@ unpack_cuda_link() {
   unzip -q -o "$1" 'torch/lib/*cuda*.so' 'torch/lib/libcaffe2_nvrtc.so' 'torch/lib/libtorch_nvshmem.so' \
     'torch/lib/libtorch.so' -d "$2"
 }
-unpack_nvidia() { unzip -q -o "$1" 'nvidia/*' '*.dist-info/METADATA' '*.dist-info/licenses/*' -d "$2"; }
+unpack_nvidia() { unzip -q -o "$1" 'nvidia/*' '*.dist-info/*' -d "$2"; }
 
 # Builds the whole tree beside the old one and swaps them by renaming; parts that stay are hard links to the old.
 unpack_libtorch() {

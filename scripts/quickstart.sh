@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# From a bare machine to a trained model: installs what is missing, builds, trains, shows what came out.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+
+usage() {
+  cat <<'HELP'
+Usage: scripts/quickstart.sh [--new] [--cuda] [--no-build] [--run-dir DIR] [--config FILE] [--set KEY=VALUE]…
+
+Trains a byte-level GPT on the C++ headers of this machine (config/cpp-gpt.yaml), with the evaluator
+beside it, and ends with a table, a plot and a sample of text. What is there already is not
+installed or built again.
+
+  --new           begin a new run even where an unfinished one could go on
+  --cuda          take LibTorch's CUDA part also where no GPU is found
+  --no-build      use the programs as they are
+  --run-dir DIR   where the run is kept (default: runs/quickstart)
+  --config FILE   train something else
+  --set KEY=VALUE change one setting of the configuration, as with stokerd (repeatable)
+
+Ctrl-C ends training cleanly: the step is finished and a checkpoint saved. Call it again, and the
+run goes on from there. A run that has finished is left alone: the next call makes runs/quickstart-2,
+and so on.
+HELP
+}
+
+run_dir=$root/runs/quickstart
+config=$root/config/cpp-gpt.yaml
+deps=()
+settings=()
+new=no
+build=yes
+while (($#)); do
+  case $1 in
+    --new) new=yes ;;
+    --cuda) deps+=(--cuda) ;;
+    --no-build) build=no ;;
+    --run-dir | --config | --set)
+      (($# > 1)) || { usage >&2 && exit 64; }
+      case $1 in
+        --run-dir) run_dir=$(realpath -m "$2") ;;
+        --config) config=$(realpath -m "$2") ;;
+        --set) settings+=(--set "$2") ;;
+      esac
+      shift
+      ;;
+    -h | --help) usage && exit 0 ;;
+    *) usage >&2 && exit 64 ;;
+  esac
+  shift
+done
+bin=${STOKER_BIN:-$root/build/release/bin}
+cd "$root"
+[[ -e $config ]] || die "no such configuration: $config"
+
+# ---- Programs
+
+if [[ $build == yes ]]; then
+  "$root/scripts/deps.sh" ${deps[@]+"${deps[@]}"}
+  "$root/scripts/build.sh" release programs
+fi
+for program in stokerd stoker-feed stoker-eval stokerctl; do
+  [[ -x $bin/$program ]] || die "$bin/$program is missing; run scripts/build.sh release programs"
+done
+
+# ---- Which run
+
+# A run that has finished, or any run with --new, is left as it is.
+is_taken() {
+  [[ -d $1 ]] || return 1
+  [[ $new == yes ]] || grep -qE '"state" *: *"finished"' "$1/END.json" 2>/dev/null
+}
+first=$run_dir
+for ((number = 2; ; number++)); do
+  is_taken "$run_dir" || break
+  run_dir=$first-$number
+done
+mkdir -p "$run_dir/logs"
+# Shown and typed by people: as short as it can be.
+shown=$(realpath -m --relative-to="$root" "$run_dir")
+[[ $shown != ../* ]] || shown=$run_dir
+
+# ---- Train, with the evaluator beside it
+
+# The evaluator leaves when it sees END.json: one that an earlier call left must be gone first (stokerd removes it at its
+# start; should it end again at once, `ended` says so). It gets a session of its own, so that Ctrl-C ends the trainer only
+# and the last checkpoint is still evaluated.
+evaluator_log=$run_dir/logs/stoker-eval.out
+ended=$run_dir/logs/.trainer-ended
+rm -f "$ended"
+# shellcheck disable=SC2016  # expanded by the inner shell
+setsid bash -c 'while [[ -e $1/END.json && ! -e $2 ]]; do sleep 0.1; done; exec "$3" --run-dir "$1" --follow' \
+  stoker-eval "$run_dir" "$ended" "$bin/stoker-eval" >>"$evaluator_log" 2>&1 &
+evaluator=$!
+end_evaluator() {
+  kill -TERM "$evaluator" 2>/dev/null || true
+  wait "$evaluator" 2>/dev/null || true
+}
+trap end_evaluator EXIT
+trap : INT  # stokerd handles Ctrl-C; this shell goes on after it
+
+say "Training into $shown (Ctrl-C stops cleanly; the evaluator writes to $shown/logs)"
+status=0
+"$bin/stokerd" --config "$config" --run-dir "$run_dir" ${settings[@]+"${settings[@]}"} || status=$?
+if ((status != 0)); then
+  printf 'stokerd ended with exit code %d; its log: %s/logs/stokerd.log\n' "$status" "$shown" >&2
+  exit "$status"
+fi
+
+touch "$ended"
+say "Training has ended; waiting for the evaluator's last result (Ctrl-C skips it)"
+if ! wait "$evaluator"; then
+  say "The evaluator did not end by itself; its output: $evaluator_log"
+fi
+end_evaluator
+rm -f "$ended"
+trap - EXIT INT
+
+# ---- What came out
+
+# A part that fails is named, and the rest is shown all the same; the script then fails.
+shown_all=yes
+show() {
+  say ""
+  "$@" || {
+    printf '%s failed with exit code %d\n' "$(basename "$1") ${*: -1}" "$?" >&2
+    shown_all=no
+  }
+}
+show "$bin/stokerctl" --run-dir "$run_dir" report
+show "$bin/stokerctl" --run-dir "$run_dir" plot
+say ""
+say "Text sampled from the best checkpoint:"
+show "$bin/stoker-eval" --run-dir "$run_dir" --sample 300
+
+short_bin=$(realpath -m --relative-to="$root" "$bin")
+[[ $short_bin != ../* ]] || short_bin=$bin
+cat <<NEXT
+
+To look further:
+  $short_bin/stokerctl --run-dir $shown list                   the checkpoints
+  $short_bin/stokerctl --run-dir $shown verify                 every byte of the newest, against its checksums
+  $short_bin/stokerctl --run-dir $shown status                 while a run is going on
+  tail -f $shown/logs/stokerd.log
+  tensorboard --logdir $shown/tb
+  $short_bin/stokerd --config ${config#"$root"/} --run-dir runs/mine --set train.steps=20000
+NEXT
+[[ $shown_all == yes ]]

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# check_documents.sh ROOT: what the documents link to and name exists; none of them names a path of somebody's machine.
+set -euo pipefail
+cd "${1:?give the root of the repository}"
+bad=0
+complain() {
+  printf '%s\n' "$*" >&2
+  bad=$((bad + 1))
+}
+
+mapfile -t documents < <(find . -maxdepth 1 -name '*.md'; find docs -name '*.md' 2>/dev/null)
+((${#documents[@]} > 0)) || complain "no documents found under $1"
+
+# [text](target): relative to the document; what stands after # is a heading there.
+check_links() {
+  local document=$1 target file anchor
+  while read -r target; do
+    case $target in http://* | https://* | mailto:*) continue ;; esac
+    file=${target%%#*}
+    anchor=
+    [[ $target != *'#'* ]] || anchor=${target#*#}
+    if [[ -z $file ]]; then file=$document; else file=$(dirname "$document")/$file; fi
+    if [[ ! -e $file ]]; then
+      complain "$document: link to $target: no such file"
+    elif [[ -n $anchor && $file == *.md ]] && ! headings "$file" | grep -qxF "$anchor"; then
+      complain "$document: link to $target: no such heading"
+    fi
+  done < <(grep -oE '\]\([^) ]+\)' "$document" | sed -E 's/^\]\((.*)\)$/\1/')
+}
+
+# A file's headings in the way that Git hosts turn them into anchors.
+headings() { grep -E '^#+ ' "$1" | sed -E 's/^#+ +//' | tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'; }
+
+# Words such as `shared/ring/shm_ring.h` or scripts/test.sh: a path below a folder of ours must be there. A pattern
+# (* < { …) is not a path.
+check_paths() {
+  local document=$1 path
+  while read -r path; do
+    path=${path%%[.,:;]}
+    [[ -e $path ]] || complain "$document: names $path, which does not exist"
+  done < <(grep -oE '(^|[^A-Za-z0-9_./<*{-])(scripts|shared|daemon|evaluator|tests|cmake|config|docs|systemd|bench|\.ci)/[A-Za-z0-9_./@*{<-]+' \
+    "$document" | sed -E 's/^[^a-z.]//' | grep -vE '[*{<]|/$' | sort -u)
+}
+
+# What is true of one machine only has no place in a document. System paths that every Debian has are fine.
+check_machine_paths() {
+  local document=$1 found
+  if found=$(grep -nE '(^|[^A-Za-z0-9_.~}-])/(work|home|root|Users|mnt|data|scratch)/' "$document"); then
+    complain "$document: names a path of somebody's machine: $found"
+  fi
+}
+
+for document in "${documents[@]}"; do
+  check_links "$document"
+  check_paths "$document"
+  check_machine_paths "$document"
+done
+((bad == 0)) || exit 1
+printf '%d documents name only what exists\n' "${#documents[@]}"

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Plants one dead name at a time in a small tree, and expects check_documents.sh to refuse it.
+# shellcheck disable=SC2016  # the backticks are Markdown
+set -euo pipefail
+check=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/check_documents.sh
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+mkdir -p "$tree/docs" "$tree/scripts"
+touch "$tree/scripts/test.sh"
+printf '# Ring layout\n\n## The slot word\n' >"$tree/docs/ring.md"
+
+write_readme() { printf '# Title\n\nRun `scripts/test.sh`; see [the ring](docs/ring.md#the-slot-word) and tests/ or /usr/include.\n%s\n' "$1" >"$tree/README.md"; }
+expect_refused() {
+  local what=$1 text=$2 expected=$3 output
+  write_readme "$text"
+  if output=$("$check" "$tree" 2>&1); then
+    printf '%s: was not refused\n' "$what" >&2
+    exit 1
+  elif [[ $output != *"$expected"* ]]; then
+    printf '%s: refused, but without "%s": %s\n' "$what" "$expected" "$output" >&2
+    exit 1
+  fi
+}
+
+write_readme ''
+"$check" "$tree"
+expect_refused 'a dead link' 'See [this](docs/gone.md).' 'docs/gone.md: no such file'
+expect_refused 'a dead heading' 'See [this](docs/ring.md#gone).' 'no such heading'
+expect_refused 'a dead path' 'Run `scripts/gone.sh`.' 'scripts/gone.sh, which does not exist'
+expect_refused 'a path of a machine' 'Look into /home/me/stoker.' "somebody's machine"

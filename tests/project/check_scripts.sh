@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# check_scripts.sh ROOT: every shell script parses, says what it is, and is clean under shellcheck where that is installed.
+set -euo pipefail
+cd "${1:?give the root of the repository}"
+bad=0
+complain() {
+  printf '%s\n' "$*" >&2
+  bad=$((bad + 1))
+}
+
+mapfile -t scripts < <(find scripts tests/project .ci -type f \( -name '*.sh' -o -path '.ci/*' \) | sort)
+((${#scripts[@]} > 0)) || complain "no scripts found under $1"
+for script in "${scripts[@]}"; do
+  bash -n "$script" || complain "$script: bash -n fails"
+  # What is sourced by others is not executable and sets nothing.
+  if [[ -x $script ]]; then
+    [[ $(head -n 1 "$script") == '#!/usr/bin/env bash' ]] || complain "$script: the first line must be #!/usr/bin/env bash"
+    grep -q '^set -euo pipefail$' "$script" || complain "$script: 'set -euo pipefail' is missing"
+  elif [[ $(head -n 1 "$script") == '#!'* ]]; then
+    complain "$script: starts with #! and is not executable"
+  fi
+done
+if command -v shellcheck >/dev/null; then
+  shellcheck -x -P SCRIPTDIR "${scripts[@]}" || complain "shellcheck found fault"
+else
+  printf 'shellcheck is not installed: only parsed\n'
+fi
+((bad == 0)) || exit 1
+printf '%d scripts are clean\n' "${#scripts[@]}"

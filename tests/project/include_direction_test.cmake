@@ -1,0 +1,57 @@
+# Plants one violation at a time in a small tree, and expects cmake/include_direction.cmake to refuse it by name.
+# cmake -DROOT=<repository> -DWORK=<empty folder> -P include_direction_test.cmake
+cmake_minimum_required(VERSION 3.25)
+
+set(tree "${WORK}/tree")
+
+function(write_clean_tree)
+  file(REMOVE_RECURSE "${tree}")
+  file(WRITE "${tree}/shared/base/status.h" "#include <string>\n")
+  file(WRITE "${tree}/shared/config/config.cc" "#include <yaml-cpp/yaml.h>\n#include \"shared/base/status.h\"\n")
+  file(WRITE "${tree}/shared/ring/ring.h" "#include \"shared/base/status.h\"\n")
+  file(WRITE "${tree}/shared/model/model.h" "#include <torch/nn/module.h>\n#include \"shared/base/status.h\"\n")
+  file(WRITE "${tree}/daemon/control/server.h" "#include \"shared/control/protocol.h\"\n")
+endfunction()
+
+function(check result output)
+  execute_process(COMMAND "${CMAKE_COMMAND}" "-DROOT=${tree}" -P "${ROOT}/cmake/include_direction.cmake"
+    RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  set(${result} ${code} PARENT_SCOPE)
+  set(${output} "${out}${err}" PARENT_SCOPE)
+endfunction()
+
+# expect_refused(what file text expected…): with `text` in `file` the check fails, and its output holds `expected`.
+function(expect_refused what file text expected)
+  write_clean_tree()
+  file(WRITE "${tree}/${file}" "${text}\n")
+  check(code output)
+  if(code EQUAL 0)
+    message(SEND_ERROR "${what}: was not refused")
+  elseif(NOT output MATCHES "${expected}")
+    message(SEND_ERROR "${what}: refused, but without '${expected}':\n${output}")
+  endif()
+endfunction()
+
+write_clean_tree()
+check(code output)
+if(NOT code EQUAL 0)
+  message(SEND_ERROR "a clean tree was refused:\n${output}")
+endif()
+
+expect_refused("a row above" shared/base/bad.h "#include \"shared/config/config.h\"" "shared/base must not include shared/config")
+expect_refused("a sibling" shared/ring/bad.cc "#include \"shared/dataset/dataset.h\"" "shared/ring must not include shared/dataset")
+expect_refused("an include with blanks" shared/ring/bad.cc "  #  include \"daemon/train/trainer.h\"" "must not include daemon/train")
+expect_refused("evaluator reaching the daemon" evaluator/bad.cc "#include \"daemon/train/trainer.h\"" "evaluator must not include daemon/train")
+expect_refused("a relative include" shared/ring/bad.cc "#include \"ring.h\"" "from the root of the repository")
+expect_refused("a path with .." shared/ring/bad.cc "#include \"../base/status.h\"" "from the root of the repository")
+expect_refused("a folder without a row" shared/helpers/bad.h "#include <string>" "shared/helpers has no row")
+expect_refused("yaml-cpp outside config" shared/ring/bad.cc "#include <yaml-cpp/yaml.h>" "may include <yaml-cpp>")
+expect_refused("spdlog outside base" daemon/control/bad.cc "#include <spdlog/spdlog.h>" "may include <spdlog>")
+expect_refused("LibTorch in a Torch-free folder" daemon/ctl/bad.cc "#include <ATen/ATen.h>" "may include <ATen>")
+
+file(REMOVE_RECURSE "${tree}")
+check(code output)
+if(code EQUAL 0)
+  message(SEND_ERROR "a tree without sources passed: nothing was checked")
+endif()
+file(REMOVE_RECURSE "${WORK}")

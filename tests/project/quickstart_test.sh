@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# scripts/quickstart.sh with small stand-ins for the programs: what it starts, in which order, and on which run.
+set -euo pipefail
+root=${1:?give the root of the repository}
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+mkdir "$tree/bin"
+export CALLS=$tree/calls STOKER_BIN=$tree/bin
+
+# Each stand-in notes its call. The trainer ends as FAKE_END says; the evaluator waits for the run's end, as the real one.
+cat >"$tree/bin/stokerd" <<'FAKE'
+#!/usr/bin/env bash
+echo "stokerd $*" >>"$CALLS"
+while (($#)); do [[ $1 != --run-dir ]] || run=$2; shift; done
+rm -f "$run/END.json"
+[[ ${FAKE_END:-finished} != failed ]] || exit 74
+for ((i = 0; i < 600; i++)); do [[ ! -e $run/evaluator-is-there ]] || break; sleep 0.05; done
+echo "{\"state\":\"${FAKE_END:-finished}\",\"step\":10}" >"$run/END.json"
+FAKE
+cat >"$tree/bin/stoker-eval" <<'FAKE'
+#!/usr/bin/env bash
+run=$2
+if [[ $* != *--follow* ]]; then
+  echo "stoker-eval $*" >>"$CALLS"
+  exit
+fi
+touch "$run/evaluator-is-there"
+for ((i = 0; i < 600; i++)); do [[ ! -e $run/END.json ]] || break; sleep 0.05; done
+echo "stoker-eval followed" >>"$CALLS"
+FAKE
+cat >"$tree/bin/stokerctl" <<'FAKE'
+#!/usr/bin/env bash
+echo "stokerctl $*" >>"$CALLS"
+FAKE
+cp "$tree/bin/stokerctl" "$tree/bin/stoker-feed"
+chmod +x "$tree"/bin/*
+echo 'run: {}' >"$tree/config.yaml"
+
+fail() {
+  printf '%s\ncalls:\n%s\n' "$*" "$(cat "$CALLS")" >&2
+  exit 1
+}
+quickstart() {
+  : >"$CALLS"
+  "$root/scripts/quickstart.sh" --no-build --config "$tree/config.yaml" --run-dir "$tree/run" "$@" >"$tree/out" 2>&1
+}
+expect_calls() {
+  local what=$1 expected
+  shift
+  expected=$(printf '%s\n' "$@")
+  [[ $(cat "$CALLS") == "$expected" ]] || fail "$what; expected:
+$expected"
+}
+
+quickstart --set train.steps=10 || fail "a first run failed: $(cat "$tree/out")"
+expect_calls 'a first run' "stokerd --config $tree/config.yaml --run-dir $tree/run --set train.steps=10" \
+  'stoker-eval followed' "stokerctl --run-dir $tree/run report" "stokerctl --run-dir $tree/run plot" \
+  "stoker-eval --run-dir $tree/run --sample 300"
+grep -q 'tensorboard --logdir' "$tree/out" || fail "the commands to look further are missing: $(cat "$tree/out")"
+
+FAKE_END=stopped quickstart || fail 'a second run failed'
+grep -q -- "--run-dir $tree/run-2" "$CALLS" || fail 'a finished run was not left alone'
+
+quickstart || fail 'going on after a stop failed'
+grep -q "^stokerd .*--run-dir $tree/run-2$" "$CALLS" || fail 'a stopped run did not go on'
+grep -q 'stoker-eval followed' "$CALLS" || fail 'the evaluator did not follow a run that went on'
+
+FAKE_END=failed quickstart --new && fail 'a failure of stokerd was not passed on'
+grep -q 'exit code 74' "$tree/out" || fail "the exit code is not named: $(cat "$tree/out")"
+grep -q 'stokerctl' "$CALLS" && fail 'something was reported of a run that failed'
+[[ -d $tree/run-3 ]] || fail '--new did not make a new run'
+exit 0
