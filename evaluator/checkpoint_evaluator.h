@@ -5,10 +5,10 @@
 //
 // Threads:  one.
 // Blocking: evaluate() as long as the data takes; it looks at the stop token and the deadline
-// between batches. Errors:   create(): the data set's (kNotFound, kCorrupt, …), kMismatch.
-// evaluate(): kCorrupt (the checkpoint), kMismatch
-//           (another model), kTimedOut, kCancelled (stop), kInternal, kOutOfMemory. After an error
-//           it can be used again.
+//           between batches.
+// Errors:   create(): the data set's (kNotFound, kCorrupt, …), kMismatch. evaluate(): kCorrupt (the
+//           checkpoint), kMismatch (another model), kTimedOut, kCancelled (stop), kInternal,
+//           kOutOfMemory. After an error it can be used again.
 #pragma once
 
 #include <chrono>

@@ -5,8 +5,10 @@
 // nothing of it reaches the trainer but these files.
 //
 // Threads: run() on the main thread, which takes the signals; the work is done on one worker
-// thread. Errors:  run() logs them and returns the exit code. Crash:   killed anywhere and started
-// again, each checkpoint has exactly one result, one row and one ledger line.
+//          thread.
+// Errors:  run() logs them and returns the exit code.
+// Crash:   killed anywhere and started again, each checkpoint has exactly one result, one row and
+//          one ledger line.
 #pragma once
 
 #include <map>

@@ -6,9 +6,10 @@
 //
 // Threads: one.
 // Errors:  open(): kIoError, kPermission. Lines that a crash tore are dropped with a log line; the
-// evaluation is redone. Crash:   a line is appended and synced after the result file is in place:
-// what the ledger knows is there; what is there
-//          and not in the ledger is taken up again without being computed twice (EvaluatorApp).
+//          evaluation is redone.
+// Crash:   a line is appended and synced after the result file is in place: what the ledger knows
+//          is there; what is there and not in the ledger is taken up again without being computed
+//          twice (EvaluatorApp).
 #pragma once
 
 #include <cstdint>

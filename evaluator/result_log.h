@@ -2,8 +2,8 @@
 // TensorBoard; in that order, each exactly once per checkpoint however often the evaluator is
 // killed in between.
 //
-// Threads: one. Errors: kIoError, kNoSpace: recording may be tried again, nothing is doubled by
-// that.
+// Threads: one.
+// Errors:  kIoError, kNoSpace: recording may be tried again, nothing is doubled by that.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// TrainingControl: what the control server may ask of training. The app implements it; the server knows nothing else.
+// TrainingControl: what the control server may ask of training. The app implements it; the server
+// knows nothing else.
 //
 // Threads:  every method may be called from any thread and returns at once.
 // Blocking: never; a command is put into a bounded mailbox that the trainer empties between steps.
@@ -15,8 +16,8 @@ namespace stoker::control_server {
 
 struct Command {
   enum class Kind { kPause, kResume, kCheckpoint, kStop, kSet } kind = Kind::kPause;
-  std::string key;    // kSet: "lr"
-  double value = 0;   // kSet
+  std::string key;   // kSet: "lr"
+  double value = 0;  // kSet
 };
 
 class TrainingControl {
@@ -26,8 +27,9 @@ class TrainingControl {
 
   virtual ~TrainingControl() = default;
   virtual std::shared_ptr<const control::TrainerStatus> status() const = 0;
-  // `done` is called exactly once, on a thread of the trainer or at once. kCheckpoint: when the checkpoint is committed
-  // or has failed. kBusy through `done`: the mailbox is full, nothing was done.
+  // `done` is called exactly once, on a thread of the trainer or at once. kCheckpoint: when the
+  // checkpoint is committed or has failed. kBusy through `done`: the mailbox is full, nothing was
+  // done.
   virtual void post(Command command, Done done) = 0;
 };
 

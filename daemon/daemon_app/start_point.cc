@@ -16,7 +16,13 @@ namespace {
 constexpr std::array<std::string_view, 6> kFixedForLife{
     "run.seed:", "data.train.", "model.", "train.batch:", "task.", "feed.shuffle:"};
 
+// These are judged by what they name: the data by its fingerprint, weights to begin with only by a
+// run that begins.
+constexpr std::array<std::string_view, 2> kJudgedElsewhere{"data.train.path:", "model.init_from:"};
+
 bool is_fixed(std::string_view difference) {
+  for (const std::string_view key : kJudgedElsewhere)
+    if (difference.starts_with(key)) return false;
   for (const std::string_view key : kFixedForLife)
     if (difference.starts_with(key)) return true;
   return false;

@@ -1,8 +1,7 @@
 // StartPoint: where a run begins: at nothing, or at a checkpoint that verifies.
 //
 // Errors: kCorrupt (exit 65): checkpoints are there and none is valid, or the one named by --resume
-// is not; nothing is
-//         changed. kNotFound: --resume names nothing. kIoError.
+//         is not; nothing is changed. kNotFound: --resume names nothing. kIoError.
 #pragma once
 
 #include <optional>

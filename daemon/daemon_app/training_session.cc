@@ -1,12 +1,12 @@
 #include "daemon/daemon_app/training_session.h"
 
-#include <ATen/Context.h>
-#include <ATen/Parallel.h>
-
 #include <atomic>
 #include <optional>
 #include <thread>
 #include <utility>
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
 
 #include "daemon/checkpoint/checkpoint_writer.h"
 #include "daemon/daemon_app/start_point.h"
@@ -52,27 +52,38 @@ struct TrainingSession::Parts {
   dataset::SamplePlan plan;
   std::unique_ptr<train::TrainingState> state;
   checkpoint::Manifest manifest;  // what all checkpoints of this run share
-  uint64_t metrics_bytes = 0;
+  std::optional<metrics::ResumePoint> resume;
   std::unique_ptr<ring::ShmRing> ring;
   std::unique_ptr<metrics::MetricsWriter> metrics;
   std::unique_ptr<checkpoint::CheckpointStore> store;
   std::unique_ptr<writer::CheckpointWriter> writer;
   std::unique_ptr<feeder::FeedSupervisor> feed;
-  // Ended in the reverse order: first nobody fills the ring, then everything handed to the writers is written.
+  // Ended in the reverse order: first nobody fills the ring, then everything handed to the writers
+  // is written.
   Coordinator writers;
   Coordinator feeders;
 };
 
-TrainingSession::TrainingSession(const config::Config& config, const CommandLine& command, const run::RunLayout& layout,
-                                 train::Mailbox& mailbox, train::StatusBoard& board, Clock& clock)
-    : config_(config), command_(command), layout_(layout), mailbox_(mailbox), board_(board), clock_(clock) {}
+TrainingSession::TrainingSession(const config::Config& config, const CommandLine& command,
+                                 const run::RunLayout& layout, train::Mailbox& mailbox,
+                                 train::StatusBoard& board, Clock& clock)
+    : config_(config),
+      command_(command),
+      layout_(layout),
+      mailbox_(mailbox),
+      board_(board),
+      clock_(clock) {}
 
 TrainingSession::~TrainingSession() = default;
 
 // ---- Preparing
 
-Result<std::unique_ptr<dataset::Dataset>> TrainingSession::open_data(std::stop_token stop) {
-  auto progress = [this, stop](uint64_t files) {
+Status TrainingSession::check_stop() const {
+  return stop_asked_ ? Status(Code::kCancelled, "stopped while starting") : Status();
+}
+
+Result<std::unique_ptr<dataset::Dataset>> TrainingSession::open_data() {
+  auto progress = [this](uint64_t files) {
     board_.note_progress();
     set_live_line("indexing data.train: " + std::to_string(files) + " files");
   };
@@ -85,12 +96,167 @@ Result<std::unique_ptr<dataset::Dataset>> TrainingSession::open_data(std::stop_t
   return data;
 }
 
-Status TrainingSession::prepare(std::stop_token stop) {
-  STOKER_ASSIGN_OR_RETURN(auto data, open_data(stop));
+Result<std::unique_ptr<TrainingSession::Parts>> TrainingSession::prepare() {
+  STOKER_ASSIGN_OR_RETURN(auto data, open_data());
+  STOKER_RETURN_IF_ERROR(check_stop());
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(config_.train.device));
   set_up_libtorch(config_);
-  auto parts = std::make_unique<Parts>(std::move(data), feed::plan_settings(config_, data->size()));
+  const dataset::PlanSettings plan = feed::plan_settings(config_, data->size());
+  auto parts = std::make_unique<Parts>(std::move(data), plan);
+  STOKER_ASSIGN_OR_RETURN(parts->state,
+                          train::TrainingState::create(config_, *parts->data, device));
+  parts->store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints(), real_files());
+  STOKER_RETURN_IF_ERROR(parts->store->clean_up());
+  STOKER_RETURN_IF_ERROR(restore(*parts));
+  STOKER_RETURN_IF_ERROR(check_stop());
+  STOKER_RETURN_IF_ERROR(open_outputs(*parts));
+  STOKER_RETURN_IF_ERROR(start_feed(*parts));
+  log_info("training", {{"model", parts->state->model_digest().substr(0, 12)},
+                        {"device", device.str()},
+                        {"threads", at::get_num_threads()},
+                        {"from_step", parts->state->step},
+                        {"to_step", config_.train.steps}});
+  return parts;
+}
+
+Status TrainingSession::restore(Parts& parts) {
+  checkpoint::Manifest& manifest = parts.manifest;
+  manifest.build = stoker_version();
+  manifest.torch = torch_version();
+  manifest.config_digest = config::digest(config_);
+  manifest.data_digest = parts.data->fingerprint();
+  STOKER_ASSIGN_OR_RETURN(const auto start, find_start_point(*parts.store, command_.resume));
+  if (!start)
+    return write_file_atomically(real_files(), layout_.config_file(), config::to_yaml(config_));
+
+  const auto before = config::load_config(layout_.config_file(), {});
+  if (before.ok()) {
+    STOKER_RETURN_IF_ERROR(check_same_run(*before, config_));
+  } else {
+    log_warn("settings of the run so far not readable", {{"reason", before.status().message()}});
+  }
+  const checkpoint::Manifest& saved = start->manifest();
+  if (saved.data_digest != manifest.data_digest) {
+    return Status(Code::kMismatch, "data.train: is not the data that " + start->path() +
+                                       " was trained on (fingerprint " +
+                                       saved.data_digest.substr(0, 12) + ", now " +
+                                       manifest.data_digest.substr(0, 12) +
+                                       "); bring the old files back, or start over with --fresh");
+  }
+  STOKER_RETURN_IF_ERROR(parts.state->restore(*start));
+  STOKER_RETURN_IF_ERROR(set_aside_later(real_files(), *parts.store, saved.step));
+  manifest.parent = checkpoint::CheckpointStore::name_of(saved.step);
+  parts.resume = metrics::ResumePoint{saved.step, saved.metrics_bytes};
+  log_info("resumed", {{"step", saved.step}, {"path", start->path()}});
+  return write_file_atomically(real_files(), layout_.config_file(), config::to_yaml(config_));
+}
+
+Status TrainingSession::open_outputs(Parts& parts) {
+  metrics::MetricsWriterSettings settings;
+  settings.train_rows = layout_.train_rows();
+  if (config_.metrics.tensorboard)
+    settings.tensorboard_directory = join_path(layout_.tb(), "train");
+  STOKER_ASSIGN_OR_RETURN(
+      parts.metrics, metrics::MetricsWriter::open(real_files(), clock_, settings, parts.resume));
+  parts.writers.start("metrics",
+                      [&parts](std::stop_token stop) { return parts.metrics->run(stop); });
   return {};
+}
+
+Status TrainingSession::start_feed(Parts& parts) {
+  const ring::BatchLayout batch(parts.data->spec(), static_cast<uint64_t>(config_.train.batch));
+  ring::RingSettings settings;
+  settings.slots = static_cast<uint64_t>(config_.feed.slots);
+  settings.first_ticket = parts.state->ticket;
+  settings.end_ticket = config_.train.steps * static_cast<uint64_t>(config_.train.accumulate);
+  STOKER_ASSIGN_OR_RETURN(parts.ring, ring::ShmRing::create(batch, settings));
+  feeder::FeedSettings feed;
+  feed.feed = config_.feed;
+  feed.config_path = layout_.config_file();
+  feed.index_dir = layout_.index();
+  feed.bad_sample_path = layout_.bad_samples_file();
+  feed.log_file = layout_.trainer_log();
+  parts.feed = std::make_unique<feeder::FeedSupervisor>(std::move(feed), *parts.ring, *parts.data,
+                                                        parts.plan, parts.feeders, clock_);
+  return parts.feed->start();
+}
+
+// ---- Training
+
+Result<Outcome> TrainingSession::run(std::stop_token stop,
+                                     const std::function<void()>& on_training) {
+  auto prepared = prepare();
+  if (!prepared.ok()) {
+    if (prepared.status().code() == Code::kCancelled) return Outcome::kStopped;
+    return prepared.status();
+  }
+  Parts* parts = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    parts_ = *std::move(prepared);
+    parts = parts_.get();
+  }
+  auto outcome = train(*parts, stop, on_training);
+  const Status wound_up = wind_up(*parts);
+  if (outcome.ok() && !wound_up.ok()) return wound_up;
+  return outcome;
+}
+
+Result<Outcome> TrainingSession::train(Parts& parts, std::stop_token stop,
+                                       const std::function<void()>& on_training) {
+  // Readers that fail for good end the data: the trainer saves what it has and leaves.
+  const std::stop_callback feed_failed(parts.feeders.token(), [&parts] { parts.ring->close(); });
+  train::TrainerLinks links{
+      *parts.ring,
+      parts.plan,
+      *parts.writer,
+      mailbox_,
+      board_,
+      clock_,
+      [&parts](const metrics::TrainRow& row) { return parts.metrics->report(row); },
+      parts.manifest,
+      parts.metrics->position()};
+  train::Trainer trainer(config_, *parts.state, std::move(links));
+  on_training();
+  auto outcome = trainer.run(stop);
+  if (const Status feed = parts.feeders.reason(); !feed.ok()) return feed.with_context("feed");
+  if (!outcome.ok()) return outcome.status();
+  return *outcome == train::Trainer::Outcome::kFinished ? Outcome::kFinished : Outcome::kStopped;
+}
+
+Status TrainingSession::wind_up(Parts& parts) {
+  parts.feed->stop();
+  parts.feeders.request_stop();
+  const Status feed = parts.feeders.join(kGrace);
+  if (const Status flushed = parts.metrics->flush(kGrace); !flushed.ok()) {
+    log_warn("metrics not written", {{"reason", flushed.to_string()}});
+  }
+  parts.writers.request_stop();
+  const Status written = parts.writers.join(kGrace);
+  return feed.ok() ? written : feed;
+}
+
+void TrainingSession::add_live(control::TrainerStatus& status) const {
+  const std::lock_guard lock(mutex_);
+  if (!parts_) return;
+  const ring::RingCounters counters = parts_->ring->counters();
+  status.feed.ready_slots = counters.ready;
+  status.feed.slots = parts_->ring->slots();
+  status.feed.bad_samples = counters.bad_samples;
+  status.feed.reissued = counters.reissued;
+  status.feed.readers = parts_->feed->live_readers();
+  const auto saved = parts_->writer->stats();
+  status.checkpoint.last_step = std::max(status.checkpoint.last_step, saved.last_step);
+  status.checkpoint.in_flight = saved.in_flight;
+  status.checkpoint.saved = saved.saved;
+  status.checkpoint.failures = saved.failures;
+  status.checkpoint.skipped = saved.skipped;
+  status.checkpoint.last_error = saved.last_error;
+}
+
+bool TrainingSession::prepared() const {
+  const std::lock_guard lock(mutex_);
+  return parts_ != nullptr;
 }
 
 }  // namespace stoker::daemon_app

@@ -6,6 +6,7 @@
 // Errors:   whatever the parts report; exit_code() says how the process should end.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,7 @@
 #include "shared/base/exit_code.h"
 #include "shared/config/config.h"
 #include "shared/control/trainer_status.h"
+#include "shared/dataset/dataset.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::daemon_app {
@@ -37,15 +39,25 @@ class TrainingSession {
   // `on_training` is called once, when the first batch is there and the first step begins.
   Result<Outcome> run(std::stop_token stop, const std::function<void()>& on_training);
 
+  // Ends the preparing too, where nobody reads the mailbox yet. From any thread.
+  void request_stop() { stop_asked_ = true; }
+
   // Fills the parts of the status that others than the trainer know: ring, readers, checkpoint
   // writer.
   void add_live(control::TrainerStatus& status) const;
-  uint64_t step() const { return board_.step(); }
-  bool wrote_anything() const;  // false while only looking at data; then a stop may simply leave
+  bool prepared() const;  // false while only looking at data; then a stop may simply leave
 
  private:
   struct Parts;
-  Status prepare(std::stop_token stop);
+  Result<std::unique_ptr<dataset::Dataset>> open_data();
+  Result<std::unique_ptr<Parts>> prepare();
+  Status restore(Parts& parts);
+  Status open_outputs(Parts& parts);
+  Status start_feed(Parts& parts);
+  Result<Outcome> train(Parts& parts, std::stop_token stop,
+                        const std::function<void()>& on_training);
+  Status wind_up(Parts& parts);
+  Status check_stop() const;
 
   const config::Config& config_;
   const CommandLine& command_;
@@ -53,6 +65,8 @@ class TrainingSession {
   train::Mailbox& mailbox_;
   train::StatusBoard& board_;
   Clock& clock_;
+
+  std::atomic<bool> stop_asked_{false};  // written by the main thread; only ever turns true
 
   mutable std::mutex mutex_;
   std::unique_ptr<Parts> parts_;  // guarded by mutex_ while it is set or reset; its parts are used

@@ -4,9 +4,8 @@
 // Blocking: for the disk.
 // Owner:    holds the flock on LOCK until it is destroyed or the process dies, however it dies.
 // Errors:   kBusy (exit 75): another stokerd trains here; names its process. kInvalidArgument (exit
-// 78): the directory
-//           cannot be made or written; names path and user. kNoSpace, kIoError (exit 74). Only LOCK
-//           and missing folders have been made then.
+//           78): the directory cannot be made or written; names path and user. kNoSpace, kIoError
+//           (exit 74). Only LOCK and missing folders have been made then.
 #pragma once
 
 #include <string>

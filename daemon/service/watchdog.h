@@ -6,7 +6,8 @@
 // saving and stopping (for at most ten minutes).
 //
 // Threads:  tick() from one thread, the main loop's timer; more often than half the watchdog's
-// interval. Blocking: as Notifier.
+//           interval.
+// Blocking: as Notifier.
 #pragma once
 
 #include <chrono>

@@ -3,8 +3,8 @@
 // Threads:  post() from any thread; take() and wait() from the trainer's.
 // Blocking: post() never; wait() at most `timeout`.
 // Errors:   post() answers kBusy through `done` when the mailbox is full, kClosed when training has
-// ended; then nothing
-//           was done. Every posted request is answered exactly once: close() answers what is left.
+//           ended; then nothing was done. Every posted request is answered exactly once: close()
+//           answers what is left.
 #pragma once
 
 #include <chrono>

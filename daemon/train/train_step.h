@@ -1,6 +1,7 @@
 // TrainStep: from the micro-batches of one step to an update of the parameters.
 //
-// Threads: the trainer's thread only. Errors: LibTorch's exceptions pass through.
+// Threads: the trainer's thread only.
+// Errors:  LibTorch's exceptions pass through.
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,13 @@
 // Trainer: the loop: requests, batch, step, report, checkpoint; until the last step or a stop.
 //
 // Threads:  run() on one thread; everything else reaches it through the mailbox and leaves it
-// through the status board. Blocking: waits for batches, for requests while paused, and at the end
-// for the last checkpoint; at most 100 ms without
-//           looking at the stop token. Never for the evaluator, a client, the log or (but at the
-//           end) the disk.
+//           through the status board.
+// Blocking: waits for batches, for requests while paused, and at the end for the last checkpoint;
+//           at most 100 ms without looking at the stop token. Never for the evaluator, a client,
+//           the log or (but at the end) the disk.
 // Owner:    everything in TrainerLinks must outlive it.
 // Errors:   kOutOfMemory, kDeviceLost, kInternal (LibTorch's text), kCorrupt (the loss is not a
-// number: nothing is
-//           saved, the last checkpoint stays), and the ring's and writer's.
+//           number: nothing is saved, the last checkpoint stays), and the ring's and writer's.
 #pragma once
 
 #include <chrono>

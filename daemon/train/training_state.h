@@ -4,8 +4,8 @@
 //
 // Threads: the trainer's thread only.
 // Errors:  kMismatch: the model does not fit the data, or the checkpoint does not fit the model or
-// optimizer, with the
-//          first differences named; after a failed restore() the state is unusable.
+//          optimizer, with the first differences named; after a failed restore() the state is
+//          unusable.
 #pragma once
 
 #include <cstdint>

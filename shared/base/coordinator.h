@@ -10,9 +10,8 @@
 // Blocking: wait_for_stop() and join() wait at most as long as they are told.
 // Owner:    owns the threads that it starts. They block all signals: those are the main thread's.
 // Errors:   join() returns the first error that was reported; if none was, kTimedOut naming the
-// stragglers. While a
-//           straggler runs, this object cannot be destroyed: the program logs the names and calls
-//           _exit().
+//           stragglers. While a straggler runs, this object cannot be destroyed: the program logs
+//           the names and calls _exit().
 #pragma once
 
 #include <chrono>

@@ -4,8 +4,7 @@
 // Threads:  every method may be called from any thread.
 // Blocking: as the system calls do; sync() waits for the disk.
 // Errors:   the path and errno's text; kNoSpace, kNotFound, kPermission, kIoError. A failed sync()
-// must never be
-//           retried on the same file: the kernel has marked the lost pages clean.
+//           must never be retried on the same file: the kernel has marked the lost pages clean.
 #pragma once
 
 #include <sys/types.h>

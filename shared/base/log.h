@@ -9,9 +9,10 @@
 // sample above debug.
 //
 // Threads:  every function may be called from any thread after init_log(); before it, lines go to
-// standard error. Blocking: never. The queue is bounded; when a disk or terminal does not keep up,
-// the oldest lines are dropped and
-//           their number is logged. Trouble with the log never ends or slows training.
+//           standard error.
+// Blocking: never. The queue is bounded; when a disk or terminal does not keep up, the oldest lines
+//           are dropped and their number is logged. Trouble with the log never ends or slows
+//           training.
 #pragma once
 
 #include <concepts>

@@ -15,26 +15,29 @@ inline constexpr int kFormat = 1;
 
 struct Manifest {
   int format = kFormat;
-  uint64_t step = 0;      // optimizer steps done
+  uint64_t step = 0;  // optimizer steps done
   uint64_t epoch = 0;
-  uint64_t ticket = 0;    // the next micro-batch to train on
-  std::string created;    // ISO 8601, for people
-  std::string build;      // stoker's version
-  std::string torch;      // LibTorch's version
+  uint64_t ticket = 0;  // the next micro-batch to train on
+  std::string created;  // ISO 8601, for people
+  std::string build;    // stoker's version
+  std::string torch;    // LibTorch's version
   int world_size = 1;
-  std::string model_digest;   // names, shapes and dtypes of the parameters
+  std::string model_digest;  // names, shapes and dtypes of the parameters
   std::string config_digest;
-  std::string data_digest;    // fingerprint of data.train
+  std::string data_digest;  // fingerprint of data.train
   std::vector<WrittenFile> files;
-  std::string parent;     // directory name of the checkpoint that this run resumed from or saved before; may be empty
-  uint64_t metrics_bytes = 0;  // length of metrics/train.jsonl at this step: a resume cuts it back to here
-  std::string live;       // JSON object of the settings changed while running ({"lr": 1e-4}); "{}"
+  std::string parent;  // directory name of the checkpoint that this run resumed from or saved
+                       // before; may be empty
+  uint64_t metrics_bytes =
+      0;             // length of metrics/train.jsonl at this step: a resume cuts it back to here
+  std::string live;  // JSON object of the settings changed while running ({"lr": 1e-4}); "{}"
 
   bool operator==(const Manifest&) const = default;
 };
 
 std::string to_json(const Manifest& manifest);
-// kCorrupt: not JSON, a field missing or of the wrong type, a file name with '/'. kMismatch: a newer format.
+// kCorrupt: not JSON, a field missing or of the wrong type, a file name with '/'. kMismatch: a
+// newer format.
 Result<Manifest> parse_manifest(std::string_view json, const std::string& path_in_messages);
 
 }  // namespace stoker::checkpoint

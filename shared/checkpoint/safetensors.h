@@ -1,12 +1,14 @@
-// Safetensors: writes and reads one .safetensors file. Stricter than the format's own readers: see docs/checkpoint-format.md.
+// Safetensors: writes and reads one .safetensors file. Stricter than the format's own readers: see
+// docs/checkpoint-format.md.
 //
-// Threads:  one object per thread.
-// Errors:   writing: kNoSpace, kIoError. Reading: kCorrupt with file and offset for anything the format does not allow,
-//           found before any memory is allocated for it; kIoError, kNotFound.
+// Threads: one object per thread.
+// Errors:  writing: kNoSpace, kIoError. Reading: kCorrupt with file and offset for anything the
+//          format does not allow, found before any memory is allocated for it; kIoError, kNotFound.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,21 +26,27 @@ struct WrittenFile {
   bool operator==(const WrittenFile&) const = default;
 };
 
-// Creates `directory`/`name` (it must not exist), writes it and syncs it. Tensors are laid out in the order given.
-Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& directory, const std::string& name,
-                                      const TensorViews& tensors, const std::map<std::string, std::string>& metadata);
+// Creates `directory`/`name` (it must not exist), writes it and syncs it. Tensors are laid out with
+// the largest element size first and otherwise in the order given: then each begins at a multiple
+// of its element size, without which PyTorch cannot load it. kInvalidArgument: a view that does not
+// fit its spec, a bad name, a name twice; nothing is written.
+Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& directory,
+                                      const std::string& name, const TensorViews& tensors,
+                                      const std::map<std::string, std::string>& metadata);
 
 // A file opened for reading: the header is checked, tensors are read on demand with pread.
 class SafetensorsFile {
  public:
   static Result<std::unique_ptr<SafetensorsFile>> open(const std::string& path);
-  static Result<std::unique_ptr<SafetensorsFile>> adopt(UniqueFd fd, const std::string& path_in_messages);
+  static Result<std::unique_ptr<SafetensorsFile>> adopt(UniqueFd fd,
+                                                        const std::string& path_in_messages);
   ~SafetensorsFile();
 
   const std::vector<TensorSpec>& tensors() const;  // in file order
   const std::map<std::string, std::string>& metadata() const;
   const TensorSpec* find(const std::string& name) const;  // nullptr: not there
-  // `out` must be exactly the tensor's bytes. kNotFound, kIoError, kCorrupt.
+  // `out` must be exactly the tensor's bytes (else kInvalidArgument). kNotFound, kIoError,
+  // kCorrupt.
   Status read(const std::string& name, std::span<std::byte> out) const;
 
  private:

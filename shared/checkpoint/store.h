@@ -1,11 +1,11 @@
 // CheckpointStore: the directory run/checkpoints: commit, find, verify, retire.
 //
-// Threads:  commit(), retire() and clean_up() from one thread of the process that holds run/LOCK; the rest from any
-//           thread of any process.
+// Threads:  commit(), retire() and clean_up() from one thread of the process that holds run/LOCK;
+//           the rest from any thread of any process.
 // Blocking: commit() waits for the disk.
 // Errors:   each says what is unchanged.
-// Crash:    a checkpoint is either wholly there or not visible; what a crash leaves is named .tmp-… or .trash-…, and
-//           clean_up() removes it.
+// Crash:    a checkpoint is either wholly there or not visible; what a crash leaves is named .tmp-…
+//           or .trash-…, and clean_up() removes it.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ namespace stoker::checkpoint {
 
 // What is saved. The views must stay valid while commit() runs.
 struct CheckpointContent {
-  Manifest manifest;    // files, created and build are filled in by commit()
-  TensorViews model;    // -> model.safetensors
-  TensorViews optim;    // -> optim.safetensors
-  TensorViews state;    // -> state.safetensors: generator states and the like
+  Manifest manifest;  // files, created and build are filled in by commit()
+  TensorViews model;  // -> model.safetensors
+  TensorViews optim;  // -> optim.safetensors
+  TensorViews state;  // -> state.safetensors: generator states and the like
 };
 
 struct CheckpointEntry {
@@ -35,8 +35,9 @@ struct CheckpointEntry {
   std::string path;
 };
 
-// A checkpoint held open for reading: all files opened and share-locked first, so that retention on a local file system
-// cannot tear it, and every byte verified against SHA256SUMS before anything is used.
+// A checkpoint held open for reading: all files opened and share-locked first, so that retention on
+// a local file system cannot tear it, and every byte verified against SHA256SUMS before anything is
+// used.
 class VerifiedCheckpoint {
  public:
   const std::string& path() const { return path_; }
@@ -60,7 +61,8 @@ class VerifiedCheckpoint {
 struct Retention {
   int keep_last = 3;
   uint64_t keep_every_steps = 0;
-  std::vector<uint64_t> protected_steps;  // the best ones, the last finite one, those pending evaluation
+  std::vector<uint64_t>
+      protected_steps;  // the best ones, the last finite one, those pending evaluation
 };
 
 class CheckpointStore {
@@ -69,28 +71,31 @@ class CheckpointStore {
   CheckpointStore(std::string directory, FileSystem& files);
 
   const std::string& directory() const { return directory_; }
-  static std::string name_of(uint64_t step);                           // "step-000001200"
+  static std::string name_of(uint64_t step);  // "step-000001200"
   static std::optional<uint64_t> maybe_step_of(const std::string& name);
 
-  // All that look like checkpoints (step-N directories), oldest first, not verified. Empty where the directory is missing.
+  // All that look like checkpoints (step-N directories), oldest first, not verified. Empty where
+  // the directory is missing.
   Result<std::vector<CheckpointEntry>> list() const;
 
-  // Writes, syncs and publishes. Returns the manifest as written only when a power cut can no longer lose it.
-  // On failure nothing is visible, earlier checkpoints are unchanged, and the same step may be tried again.
-  // kNoSpace also before the first write when the disk has not room for it. kAlreadyExists: the step is there.
+  // Writes, syncs and publishes. Returns the manifest as written only when a power cut can no
+  // longer lose it. On failure nothing is visible, earlier checkpoints are unchanged, and the same
+  // step may be tried again. kNoSpace also before the first write when the disk has not room for
+  // it. kAlreadyExists: the step is there.
   Result<Manifest> commit(const CheckpointContent& content);
 
-  // kCorrupt: names the file and how it differs (missing, size, SHA-256). kNotFound: the directory is gone.
-  // kMismatch: a newer format. kIoError.
+  // kCorrupt: names the file and how it differs (missing, size, SHA-256). kNotFound: the directory
+  // is gone. kMismatch: a newer format. kIoError.
   static Result<VerifiedCheckpoint> open_verified(const std::string& checkpoint_path);
 
-  // Newest that verifies; `on_rejected` is told of each newer one that does not. kNotFound: there are none at all.
-  // kCorrupt: there are some and all are bad.
+  // Newest that verifies; `on_rejected` is told of each newer one that does not. kNotFound: there
+  // are none at all. kCorrupt: there are some and all are bad.
   Result<VerifiedCheckpoint> open_newest(
       const std::function<void(const CheckpointEntry&, const Status&)>& on_rejected) const;
 
-  // Deletes what `retention` does not keep: renamed to .trash-… first, so a half-deleted one is never a candidate.
-  // Never the newest, never one that a reader holds locked. Returns the steps that are gone.
+  // Deletes what `retention` does not keep: renamed to .trash-… first, so a half-deleted one is
+  // never a candidate. Never the newest, never one that a reader holds locked. Returns the steps
+  // that are gone.
   Result<std::vector<uint64_t>> retire(const Retention& retention);
 
   // Removes .tmp-… and .trash-… of a dead predecessor. Only under run/LOCK.

@@ -1,6 +1,10 @@
-// Config: every setting of stoker as plain structs; config/stoker.yaml is the manual with the same names and defaults.
+// Config: every setting of stoker as plain structs; config/stoker.yaml is the manual with the same
+// names and defaults.
 //
-// Threads: values. Errors: none here; load_config.h turns YAML into these and reports everything wrong at once.
+// Threads: values.
+// Errors:  none here; load_config.h turns YAML into these and reports everything wrong at once.
+//
+// A comment that begins with kinds names those that read the field; it is refused for the others.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +18,8 @@ struct RunConfig {
   std::string dir = "runs/demo";  // run directory; relative to the working directory
   uint64_t seed = 1;              // of initialisation, order of samples and augmentation
   bool deterministic = false;     // refuse nondeterministic kernels (always so on the CPU)
+
+  bool operator==(const RunConfig&) const = default;
 };
 
 enum class DatasetKind { kText, kTokens, kImages, kIdx, kCifar, kSynthetic };
@@ -21,118 +27,146 @@ enum class DatasetKind { kText, kTokens, kImages, kIdx, kCifar, kSynthetic };
 // One named data set. Which fields a kind reads is said beside each; others are refused when set.
 struct DatasetConfig {
   DatasetKind kind = DatasetKind::kText;
-  std::string path;                 // text tokens images idx cifar: file or folder
-  std::string glob = "**/*";        // text images, for a folder: which files
-  std::vector<double> split = {0.0, 1.0};  // part [from, to) of the samples' source, by position (text, tokens: of bytes/tokens; others: of samples)
-  int64_t context = 0;              // text tokens: tokens a sample; 0 = model.context
-  std::string dtype = "uint16";     // tokens: uint16 | uint32
-  std::string labels;               // idx: file of the labels
-  std::vector<int64_t> size;        // images: [height, width] that pictures are resized to
-  int64_t channels = 3;             // images: 3 = RGB, 1 = grey
-  int64_t classes = 0;              // cifar: 10 | 100; synthetic: number of classes, 0 = regression
-  uint64_t samples = 0;             // synthetic: how many
-  std::vector<int64_t> features;    // synthetic: shape of the input, e.g. [1024] or [3, 32, 32]
-  int64_t targets = 1;              // synthetic with classes = 0: width of the target
-  double noise = 0.1;               // synthetic: standard deviation added
+  std::string path;           // text tokens images idx cifar: file or folder
+  std::string glob = "**/*";  // text images, for a folder: which files
+  // Part [from, to) of the source, by position: text of bytes, tokens of tokens, others of samples.
+  std::vector<double> split = {0.0, 1.0};
+  int64_t context = 0;            // text tokens: tokens a sample; 0 = model.context
+  std::string dtype = "uint16";   // tokens: uint16 | uint32
+  std::string labels;             // idx: file of the labels
+  std::vector<int64_t> size;      // images: [height, width] that pictures are resized to
+  int64_t channels = 3;           // images: 3 = RGB, 1 = grey
+  int64_t classes = 0;            // cifar: 10 | 100; synthetic: number of classes, 0 = regression
+  uint64_t samples = 0;           // synthetic: how many
+  std::vector<int64_t> features;  // synthetic: shape of the input, e.g. [1024] or [3, 32, 32]
+  int64_t targets = 1;            // synthetic with classes = 0: width of the target
+  double noise = 0.1;             // synthetic: standard deviation added
+
+  bool operator==(const DatasetConfig&) const = default;
 };
 
 enum class Isolation { kProcess, kThread };
 enum class OnBadSample { kSkip, kStop };
 
 struct FeedConfig {
-  int readers = 2;                            // reading threads in all
-  int processes = 1;                          // reader processes (isolation: process); the threads are shared out
+  int readers = 2;    // reading threads in all
+  int processes = 1;  // reader processes (isolation: process); the threads are shared out
   Isolation isolation = Isolation::kProcess;
-  int slots = 8;                              // batches that the ring holds
+  int slots = 8;  // batches that the ring holds
   bool shuffle = true;
   OnBadSample on_bad_sample = OnBadSample::kSkip;
-  double bad_sample_limit = 0.001;            // stop when more than this part of the samples was bad
+  double bad_sample_limit = 0.001;  // stop when more than this part of the samples was bad
+
+  bool operator==(const FeedConfig&) const = default;
 };
 
 enum class ModelKind { kGpt, kMlp, kLenet, kResnet };
 
 struct ModelConfig {
   ModelKind kind = ModelKind::kGpt;
-  int64_t layers = 6;                   // gpt: blocks; resnet: depth 8 14 18 20 32 34 44 50 56
-  int64_t width = 192;                  // gpt
-  int64_t heads = 6;                    // gpt
-  int64_t context = 128;                // gpt: tokens
-  int64_t vocab = 256;                  // gpt: size of the vocabulary
-  double dropout = 0.0;                 // gpt mlp
-  std::vector<int64_t> hidden = {1024}; // mlp: widths of the hidden layers
-  int64_t inputs = 0;                   // mlp: 0 = elements of the data's input
-  int64_t outputs = 0;                  // mlp lenet resnet: 0 = classes (or target width) of the data
-  std::string init_from;                // a checkpoint directory or .safetensors file whose tensors are loaded first
-  std::vector<std::string> freeze;      // globs of parameter names that are not trained
+  int64_t layers = 6;     // gpt: blocks; resnet: depth 8 14 18 20 32 34 44 50 56, 18 when not given
+  int64_t width = 192;    // gpt
+  int64_t heads = 6;      // gpt
+  int64_t context = 128;  // gpt: tokens
+  int64_t vocab = 256;    // gpt: size of the vocabulary
+  double dropout = 0.0;   // gpt mlp
+  std::vector<int64_t> hidden = {1024};  // mlp: widths of the hidden layers
+  int64_t inputs = 0;                    // mlp: 0 = elements of the data's input
+  int64_t outputs = 0;  // mlp lenet resnet: 0 = classes (or target width) of the data
+  std::string
+      init_from;  // a checkpoint directory or .safetensors file whose tensors are loaded first
+  std::vector<std::string> freeze;  // globs of parameter names that are not trained
+
+  bool operator==(const ModelConfig&) const = default;
 };
 
 enum class TaskKind { kLanguageModel, kClassification, kRegression };
 struct TaskConfig {
   TaskKind kind = TaskKind::kLanguageModel;
+
+  bool operator==(const TaskConfig&) const = default;
 };
 
 enum class OptimizerKind { kSgd, kMomentum, kAdam, kAdamW };
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kAdamW;
-  double lr = 3.0e-4;
+  double lr = 3.0e-4;                       // 0.01 for sgd and momentum when not given
   std::vector<double> betas = {0.9, 0.95};  // adam adamw
   double eps = 1e-8;                        // adam adamw
   double momentum = 0.9;                    // momentum
   bool nesterov = false;                    // momentum
-  double weight_decay = 0.1;                // adamw: decoupled; others: added to the gradient
-  double clip_norm = 1.0;                   // global norm; 0 = off
+  double weight_decay = 0.1;  // adamw: decoupled; others: added to the gradient, 0 when not given
+  double clip_norm = 1.0;     // global norm; 0 = off
+
+  bool operator==(const OptimizerConfig&) const = default;
 };
 
 enum class ScheduleKind { kConstant, kCosine, kLinear, kStep };
 struct ScheduleConfig {
   ScheduleKind kind = ScheduleKind::kCosine;
-  uint64_t warmup_steps = 100;     // linear from lr / warmup_steps
-  double min_lr = 3.0e-5;          // cosine linear: where train.steps ends
-  uint64_t every_steps = 1000;     // step: how often lr is multiplied by factor
-  double factor = 0.1;             // step
+  uint64_t warmup_steps = 100;  // linear from lr / warmup_steps
+  double min_lr = 3.0e-5;       // cosine linear: where train.steps ends; lr / 10 when not given
+  uint64_t every_steps = 1000;  // step: how often lr is multiplied by factor
+  double factor = 0.1;          // step
+
+  bool operator==(const ScheduleConfig&) const = default;
 };
 
 struct TrainConfig {
   uint64_t steps = 2000;
-  int64_t batch = 16;                // samples a micro-batch
-  std::string device = "auto";       // auto | cpu | cuda | cuda:N
-  std::string precision = "fp32";    // fp32 | bf16
-  int64_t accumulate = 1;            // micro-batches a step
-  int threads = 0;                   // of LibTorch; 0 = cores less readers, at least 1
+  int64_t batch = 16;              // samples a micro-batch
+  std::string device = "auto";     // auto | cpu | cuda | cuda:N
+  std::string precision = "fp32";  // fp32 | bf16
+  int64_t accumulate = 1;          // micro-batches a step
+  int threads = 0;                 // of LibTorch; 0 = cores less readers, at least 1
+
+  bool operator==(const TrainConfig&) const = default;
 };
 
 struct CheckpointConfig {
-  uint64_t every_steps = 200;        // 0 = not by steps
-  double every_seconds = 600;        // 0 = not by time
-  int keep_last = 3;                 // at least 2
-  uint64_t keep_every_steps = 0;     // 0 = off; else every checkpoint at a multiple is kept
-  int keep_best = 1;                 // of the evaluator's first metric
+  uint64_t every_steps = 200;           // 0 = not by steps
+  double every_seconds = 600;           // 0 = not by time
+  int keep_last = 3;                    // at least 2
+  uint64_t keep_every_steps = 0;        // 0 = off; else every checkpoint at a multiple is kept
+  int keep_best = 1;                    // of the evaluator's first metric
   std::string on_failure = "continue";  // continue | stop
+
+  bool operator==(const CheckpointConfig&) const = default;
 };
 
 struct EvalConfig {
-  std::vector<std::string> sets = {"valid"};  // names under data
-  std::string policy = "latest";     // latest | all
+  // Names under data; when not given: valid where there is such a set, else none.
+  std::vector<std::string> sets = {"valid"};
+  std::string policy = "latest";  // latest | all
   int64_t batch = 64;
   int threads = 1;
-  uint64_t max_samples = 0;          // 0 = all; else the first so many of each set
-  double timeout_seconds = 3600;     // of one checkpoint
-  int tries = 3;                     // of one checkpoint
+  uint64_t max_samples = 0;       // 0 = all; else the first so many of each set
+  double timeout_seconds = 3600;  // of one checkpoint
+  int tries = 3;                  // of one checkpoint
+
+  bool operator==(const EvalConfig&) const = default;
 };
 
 struct MetricsConfig {
   uint64_t every_steps = 10;
   bool tensorboard = true;
+
+  bool operator==(const MetricsConfig&) const = default;
 };
 
 struct ControlConfig {
-  std::string socket = "auto";       // auto = run/control.sock, or in systemd's RuntimeDirectory; off = none
-  std::string http = "";             // not served yet; must be empty
+  std::string socket =
+      "auto";             // auto = run/control.sock, or in systemd's RuntimeDirectory; off = none
+  std::string http = "";  // not served yet; must be empty
   std::vector<std::string> operators;  // users that may operate, beside the owner and root
+
+  bool operator==(const ControlConfig&) const = default;
 };
 
 struct LogConfig {
-  std::string level = "info";        // debug | info | warn | error
+  std::string level = "info";  // debug | info | warn | error
+
+  bool operator==(const LogConfig&) const = default;
 };
 
 struct Config {
@@ -149,6 +183,8 @@ struct Config {
   MetricsConfig metrics;
   ControlConfig control;
   LogConfig log;
+
+  bool operator==(const Config&) const = default;
 };
 
 }  // namespace stoker::config

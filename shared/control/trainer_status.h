@@ -1,6 +1,8 @@
-// TrainerStatus: what `status` answers; one immutable snapshot that the trainer publishes and everybody else reads.
+// TrainerStatus: what `status` answers; one immutable snapshot that the trainer publishes and
+// everybody else reads.
 //
-// Threads: a value; the trainer publishes a new one through std::shared_ptr<const TrainerStatus>, nobody changes an old.
+// Threads: a value; the trainer publishes a new one through std::shared_ptr<const TrainerStatus>,
+//          nobody changes an old.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +19,16 @@ std::string_view state_name(TrainerState state);  // "starting", "training", …
 struct TrainerStatus {
   TrainerState state = TrainerState::kStarting;
   uint64_t step = 0;
-  uint64_t steps = 0;            // where training ends
+  uint64_t steps = 0;  // where training ends
   uint64_t epoch = 0;
-  double loss = 0;               // of the last reported interval; NaN before the first
+  double loss = 0;  // of the last reported interval; NaN before the first
   double lr = 0;
   double samples_per_s = 0;
   double step_ms = 0;
   double eta_s = 0;
-  std::string device;            // "cpu", "cuda:0"
+  std::string device;  // "cpu", "cuda:0"
   struct Feed {
-    double wait_ms = 0;          // the trainer's wait for data, per step, last interval
+    double wait_ms = 0;  // the trainer's wait for data, per step, last interval
     uint64_t ready_slots = 0;
     uint64_t slots = 0;
     uint64_t bad_samples = 0;
@@ -34,26 +36,38 @@ struct TrainerStatus {
     int readers = 0;
   } feed;
   struct Checkpoint {
-    uint64_t last_step = 0;      // last acknowledged; 0 = none yet
+    uint64_t last_step = 0;  // last acknowledged; 0 = none yet
     bool in_flight = false;
-    double stall_ms = 0;         // training stood still for the last snapshot
+    double stall_ms = 0;  // training stood still for the last snapshot
     uint64_t saved = 0;
     uint64_t failures = 0;
-    uint64_t skipped = 0;        // asked for while one was in flight
+    uint64_t skipped = 0;  // asked for while one was in flight
     std::string last_error;
   } checkpoint;
-  struct Evaluator {             // read from the run directory, never from the evaluator
+  struct Evaluator {               // read from the run directory, never from the evaluator
     std::string state = "absent";  // absent | running | ended
     uint64_t last_step = 0;
-    double best = 0;             // of the first metric; NaN = none
+    double best = 0;  // of the first metric; NaN = none
     uint64_t best_step = 0;
   } evaluator;
+  struct Control {             // filled in by the control server, which counts what it refuses
+    uint64_t connections = 0;  // open now
+    uint64_t accepted = 0;     // since the start
+    uint64_t refused = 0;      // connections turned away
+    uint64_t requests = 0;     // understood
+    uint64_t rejected = 0;     // requests that were answered with an error
+    uint64_t dropped = 0;      // connections closed because they went past a limit
+  } control;
   std::string run_dir;
   int pid = 0;
   double uptime_s = 0;
 };
 
+// A JSON object on one line; NaN and the infinities, which JSON does not know, as null.
 std::string to_json(const TrainerStatus& status);
+// Fields that are missing keep their defaults and unknown ones are passed over, so that programs of
+// two releases understand each other; only `state` and `step` must be there. null is NaN. kCorrupt:
+// not JSON, or a field has the wrong type; names it.
 Result<TrainerStatus> parse_trainer_status(std::string_view json);
 
 }  // namespace stoker::control

@@ -4,12 +4,11 @@
 // the same samples under the same numbers, whatever happens to the folder meanwhile.
 //
 // Threads:  every method may be called from any thread, concurrently; reading uses pread, never
-// mmap (a truncated file
-//           is a short read, not a SIGBUS).
+//           mmap (a truncated file is a short read, not a SIGBUS).
 // Blocking: read() as the disk does.
 // Errors:   read(): kCorrupt (the sample is not what its format allows), kIoError, kNotFound; the
-// message names file
-//           and offset. The output bytes are then unspecified, and the dataset stays usable.
+//           message names file and offset. The output bytes are then unspecified, and the dataset
+//           stays usable.
 #pragma once
 
 #include <cstddef>

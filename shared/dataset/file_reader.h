@@ -2,9 +2,11 @@
 //
 // Threads:  every method may be called from any thread, concurrently.
 // Blocking: as the disk does. The lock is held for a look into 64 slots, never while a file is
-// opened or read. Owner:    the table must outlive the reader. Errors:   kNotFound, kPermission,
-// kIoError; kCorrupt when the file is not the one that was indexed (its size or time
-//           differs), or ends early. Each names the file, and the offset where there is one.
+//           opened or read.
+// Owner:    the table must outlive the reader.
+// Errors:   kNotFound, kPermission, kIoError; kCorrupt when the file is not the one that was
+//           indexed (its size or time differs), or ends early. Each names the file, and the offset
+//           where there is one.
 #pragma once
 
 #include <array>

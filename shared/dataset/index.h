@@ -2,13 +2,12 @@
 // samples.
 //
 // Format:  little-endian; version 1. A magic of 8 bytes, u32 version, then text and numbers as
-// index.cc writes them in
-//          one place: settings, source, fingerprint, facts, file table; at the end the SHA-256 of
-//          all before it, as 64 hexadecimal digits.
+//          index.cc writes them in one place: settings, source, fingerprint, facts, file table; at
+//          the end the SHA-256 of all before it, as 64 hexadecimal digits.
 // Threads: a value.
 // Errors:  load_index(): kNotFound (no such file), kInvalidArgument (no regular file), kCorrupt
-// (anything is not as it was written), kMismatch (another
-//          version), kIoError, kPermission; the message names the file.
+//          (anything is not as it was written), kMismatch (another version), kIoError, kPermission;
+//          the message names the file.
 #pragma once
 
 #include <cstdint>

@@ -4,31 +4,24 @@
 #include <bit>
 #include <cassert>
 
+#include "shared/dataset/mix64.h"
+
 namespace stoker::dataset {
 namespace {
 
 // Every constant and the number of rounds decide the order of samples in every run there is: never
 // change them. The golden values in sample_plan_test.cc hold them.
 constexpr uint32_t kRounds = 8;
-constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ull;  // 2^64 / golden ratio
-
-// The finaliser of SplitMix64: a bijection in which every input bit moves about half of the output
-// bits.
-constexpr uint64_t mix(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
-  return value ^ (value >> 31);
-}
 
 using RoundKeys = std::array<uint64_t, kRounds>;
 
 RoundKeys round_keys(uint64_t seed, uint64_t epoch) {
   // The seed is mixed before the epoch joins it, so that (seed 1, epoch 2) and (seed 2, epoch 1)
   // have nothing in common.
-  const uint64_t base = mix(mix(seed + kGolden) + (epoch + 1) * kGolden);
+  const uint64_t base = mix64(mix64(seed + kGolden64) + (epoch + 1) * kGolden64);
   RoundKeys keys;
   for (uint32_t round = 0; round < kRounds; ++round)
-    keys[round] = mix(base + (round + 1) * kGolden);
+    keys[round] = mix64(base + (round + 1) * kGolden64);
   return keys;
 }
 
@@ -39,7 +32,7 @@ uint64_t feistel(uint64_t value, uint32_t half_bits, const RoundKeys& keys) {
   uint64_t left = value >> half_bits;
   uint64_t right = value & mask;
   for (const uint64_t key : keys) {
-    const uint64_t next = left ^ (mix(right ^ key) & mask);
+    const uint64_t next = left ^ (mix64(right ^ key) & mask);
     left = right;
     right = next;
   }

@@ -39,7 +39,7 @@ class FolderWalk {
   }
 
   Result<FolderScan> run() {
-    STOKER_RETURN_IF_ERROR(walk(""));
+    STOKER_RETURN_IF_ERROR(walk("").status());
     if (progress_) progress_(found_.files.size());
     log_left_out();
     return std::move(found_);
@@ -61,11 +61,12 @@ class FolderWalk {
     return relative.empty() ? found_.files.root() : join_path(found_.files.root(), relative);
   }
 
-  // Depth first, each folder's names in order. Only one directory is open at a time.
-  Status walk(const std::string& relative) {
+  // Depth first, each folder's names in order. Only one directory is open at a time. False when the
+  // folder leads back to one above it and was left out.
+  Result<bool> walk(const std::string& relative) {
     std::vector<Entry> entries;
     STOKER_ASSIGN_OR_RETURN(const bool loop, list(relative, entries));
-    if (loop) return ++loops_, Status();
+    if (loop) return ++loops_, false;
     std::sort(entries.begin(), entries.end(),
               [](const Entry& a, const Entry& b) { return a.name < b.name; });
     for (const Entry& entry : entries) {
@@ -78,16 +79,14 @@ class FolderWalk {
       }
     }
     above_.pop_back();
-    return {};
+    return true;
   }
 
   Status walk_below(const std::string& path) {
     const size_t files_before = found_.files.size();
-    const uint64_t loops_before = loops_;
-    STOKER_RETURN_IF_ERROR(walk(path));
-    if (above_.size() > 1 || loops_ != loops_before) return {};
-    found_.folders.push_back(path);
-    if (found_.files.size() == files_before) found_.barren.push_back(path);
+    STOKER_ASSIGN_OR_RETURN(const bool walked, walk(path));
+    const bool below_root = above_.size() == 1;
+    if (walked && below_root && found_.files.size() == files_before) found_.barren.push_back(path);
     return {};
   }
 

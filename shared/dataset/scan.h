@@ -2,9 +2,9 @@
 //
 // Blocking: one stat a file.
 // Errors:   kNotFound, kPermission (a folder or a file that cannot be read), kInvalidArgument,
-// kIoError; each names the
-//           path. What is no regular file (FIFO, device, socket, dangling link) and folders that
-//           lead back to one above them are left out, and their numbers logged.
+//           kIoError; each names the path. What is no regular file (FIFO, device, socket, dangling
+//           link) and folders that lead back to one above them are left out, and their numbers
+//           logged.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,8 @@ namespace stoker::dataset {
 
 struct FolderScan {
   FileTable files;  // sorted as a tree: by name within each folder
-  std::vector<std::string>
-      folders;  // the folders right below the root that were looked into, sorted
-  std::vector<std::string> barren;  // … those of them without any file that matches
+  // The folders right below the root that were looked into and hold no file that matches, sorted.
+  std::vector<std::string> barren;
 };
 
 // `progress` is called now and then with the number of files found so far; it may be empty.

@@ -1,7 +1,7 @@
 // Source: what the kinds that read a file or a folder have in common when they look at `path`.
 //
 // Errors: kNotFound, kPermission, kInvalidArgument, kIoError; each begins with the key,
-// "data.train.path: …".
+//         "data.train.path: …".
 #pragma once
 
 #include <cstdint>

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "shared/dataset/kind.h"
+#include "shared/dataset/mix64.h"
 #include "shared/dataset/split.h"
 
 namespace stoker::dataset {
@@ -18,20 +19,14 @@ constexpr uint64_t kSeed = 0x73746f6b65720001ull;  // changing it changes every 
 constexpr int64_t kMaxElements = int64_t{1} << 28;
 enum class Stream : uint64_t { kMean = 1, kInput = 2, kTeacher = 3, kTargetNoise = 4 };
 
-constexpr uint64_t mix(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
-  return value ^ (value >> 31);
-}
-
 uint64_t stream_key(Stream stream, uint64_t row) {
-  return mix(mix(kSeed + static_cast<uint64_t>(stream)) + (row + 1) * 0x9e3779b97f4a7c15ull);
+  return mix64(mix64(kSeed + static_cast<uint64_t>(stream)) + (row + 1) * kGolden64);
 }
 
 // Nearly normal, mean 0, variance 1: the sum of four uniform 16-bit numbers, centred and scaled;
 // within 3.5.
 float nearly_normal(uint64_t key, uint64_t index) {
-  const uint64_t bits = mix(key + (index + 1) * 0xd1342543de82ef95ull);
+  const uint64_t bits = mix64(key + (index + 1) * 0xd1342543de82ef95ull);
   const auto sum = static_cast<int32_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
                                         (bits >> 32 & 0xffff) + (bits >> 48));
   constexpr float kScale = 2.6429175e-05f;  // sqrt(3) / 65536

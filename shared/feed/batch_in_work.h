@@ -1,8 +1,8 @@
 // BatchInWork: one claimed batch that the threads of a pool fill together, sample by sample.
 //
-// Threads:  open() by one thread at a time, while idle(); take_row() and finish_row() by any.
-// Lock-free. Crash:    process-local: what a killed process had in work is in the ring's slot word,
-// not here.
+// Threads: open() by one thread at a time, while idle(); take_row() and finish_row() by any.
+//          Lock-free.
+// Crash:   process-local: what a killed process had in work is in the ring's slot word, not here.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,8 @@
 // plan_settings: the sample plan of a run. One function, so that stokerd, stoker-feed and stokerctl
 // plan the same.
 //
-// Threads: any. Errors: none; load_config() has checked the configuration.
+// Threads: any.
+// Errors:  none; load_config() has checked the configuration.
 #pragma once
 
 #include <cstdint>

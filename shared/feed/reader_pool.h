@@ -7,17 +7,16 @@
 // while the last samples of a batch are being read.
 //
 // Threads:  start() puts `threads` of them under the coordinator; they end when the ring closes, at
-// the end of data, or
-//           when a stop is requested.
+//           the end of data, or when a stop is requested.
 // Blocking: the threads wait for a slot, and look at the stop at least every 100 ms; a read that
-// hangs is not ended. Owner:    ring, dataset and coordinator must outlive the pool's threads, and
-// so must the pool (join the coordinator
-//           first). The destructor gives the tickets of unfinished batches back.
+//           hangs is not ended.
+// Owner:    ring, dataset and coordinator must outlive the pool's threads, and so must the pool
+//           (join the coordinator first). The destructor gives the tickets of unfinished batches
+//           back.
 // Errors:   a sample that cannot be read is reported through the ring and replaced by the plan's
-// stand-in (all
-//           processes agree on it, so the order stays a pure function); with on_bad_sample: stop
-//           the trainer's side ends the run. When kMaxStandIns in a row cannot be read either, the
-//           thread fails with the last error.
+//           stand-in (all processes agree on it, so the order stays a pure function); with
+//           on_bad_sample: stop the trainer's side ends the run. When kMaxStandIns in a row cannot
+//           be read either, the thread fails with the last error.
 #pragma once
 
 #include <cstdint>

@@ -6,9 +6,10 @@
 // smallest of 1/1, 1/2, 1/4, 1/8 that still covers the shape.
 //
 // Threads: one object per thread; memory is kept for the next picture, so that a warm decoder
-// allocates little. Errors:  kCorrupt with the library's reason: damaged, cut off, of another
-// format, or past the limits;
-//          kOutOfMemory. The output bytes are then unspecified, and the decoder stays usable.
+//          allocates little.
+// Errors:  kCorrupt with the library's reason: damaged, cut off, of another format, or past the
+//          limits; kOutOfMemory. The output bytes are then unspecified, and the decoder stays
+//          usable.
 #pragma once
 
 #include <cstddef>

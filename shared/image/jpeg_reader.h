@@ -1,8 +1,8 @@
 // read_jpeg: decodes a JPEG with libjpeg-turbo.
 //
 // Errors: kCorrupt with the library's reason. Its warnings about lost or invalid picture data are
-// errors here: it would
-//         fill the rest with grey, and a model would learn that. kOutOfMemory.
+//         errors here: it would fill the rest with grey, and a model would learn that.
+//         kOutOfMemory.
 #pragma once
 
 #include <cstddef>

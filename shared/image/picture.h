@@ -1,4 +1,5 @@
-// PictureShape, Limits, Format: the words of the decoders.
+// PictureShape, Limits,
+// Format: the words of the decoders.
 #pragma once
 
 #include <cstddef>

@@ -6,11 +6,10 @@
 // Threads:  one.
 // Blocking: flush() for the disk; add_… never.
 // Errors:   kNoSpace, kIoError, kPermission. What was added before a failed flush() is kept for the
-// next one, up to
-//           1 MiB; what would go past that is dropped and counted.
+//           next one, up to 1 MiB; what would go past that is dropped and counted.
 // Format:   TFRecord frames around tensorflow.Event; docs/metrics.md.
 // Crash:    a torn last record ends what TensorBoard reads of this file; the file of the next start
-// goes on.
+//           goes on.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 //
 // Threads: functions of their arguments.
 // Format:  field numbers are those of event.proto, summary.proto and tensor.proto; they never
-// change.
+//          change.
 #pragma once
 
 #include <cstdint>

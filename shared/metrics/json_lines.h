@@ -1,12 +1,11 @@
 // JsonLinesFile: appends rows to a file, one JSON object a line, each in one write.
 //
 // Threads:  one; readers of the file may be in any process and see whole lines, but for the last
-// one of a writer that
-//           is just writing or was killed.
+//           one of a writer that is just writing or was killed.
 // Blocking: for the disk; sync() until the bytes are on it.
 // Errors:   kNoSpace, kIoError, kPermission. After a failed append the file is as it was before it.
 // Crash:    kill -9 may leave a torn last line; open() cuts it off and logs it. A power cut may
-// lose what was not synced.
+//           lose what was not synced.
 #pragma once
 
 #include <cstdint>

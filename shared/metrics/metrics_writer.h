@@ -5,17 +5,14 @@
 // happens on another one.
 //
 // Threads:  report(), report_text() and position() from the trainer's thread; run() on one thread
-// of a Coordinator; flush() and
-//           dropped() from any thread.
-// Blocking: report() never; flush() at most `timeout`.
-// When full: the newest row is dropped, counted and logged: training goes on, the file misses the
-// row. Errors:   open(): the file cannot be opened. Later trouble (disk full) is logged once per
-// outage and counted;
-//           it never ends training.
+//           of a Coordinator; flush() and dropped() from any thread.
+// Blocking: report() never; flush() at most `timeout`. When full: the newest row is dropped,
+//           counted and logged: training goes on, the file misses the row.
+// Errors:   open(): the file cannot be opened. Later trouble (disk full) is logged once per outage
+//           and counted; it never ends training.
 // Crash:    rows that are not written yet are lost; a resumed run reports their steps again, or had
-// them before its
-//           checkpoint: call flush(), which syncs, before the checkpoint of a step is acknowledged
-//           to lose none.
+//           them before its checkpoint: call flush(), which syncs, before the checkpoint of a step
+//           is acknowledged to lose none.
 #pragma once
 
 #include <atomic>

@@ -2,9 +2,8 @@
 //
 // Threads: values.
 // Format:  a JSON object on one line. Doubles in the shortest text that reads back as the same
-// double; NaN and the
-//          infinities, which JSON does not know, as null. docs/metrics.md lists the fields of each
-//          file.
+//          double; NaN and the infinities, which JSON does not know, as null. docs/metrics.md lists
+//          the fields of each file.
 #pragma once
 
 #include <cstdint>

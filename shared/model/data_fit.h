@@ -1,6 +1,7 @@
 // DataFit: what a model must know of the data it is made for, and whether the two go together.
 //
-// Threads: pure functions. Errors: kMismatch, naming both sides.
+// Threads: pure functions.
+// Errors:  kMismatch, naming both sides.
 #pragma once
 
 #include <cstdint>

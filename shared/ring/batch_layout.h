@@ -3,7 +3,7 @@
 //
 // Threads: a value; immutable.
 // Errors:  none; where the sizes overflow, slot_bytes() is SIZE_MAX and ShmRing::create() refuses
-// it.
+//          it.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 // Threads:  any number of waiters and notifiers, in any process that maps the words.
 // Blocking: sleep() at most `timeout`; it may return early.
 // Crash:    a waiter that is killed leaves `waiters` too high: each notify() then costs a system
-// call, nothing more.
+//           call, nothing more.
 #pragma once
 
 #include <chrono>

@@ -3,9 +3,8 @@
 //
 // Threads: values.
 // Errors:  describe(): kInvalidArgument (slots, tickets, names, shapes), kNoSpace (too large for
-// any machine).
-//          read_layout(): kMismatch; it reads nothing outside `segment`, whatever the header
-//          claims.
+//          any machine). read_layout(): kMismatch; it reads nothing outside `segment`, whatever the
+//          header claims.
 #pragma once
 
 #include <cstddef>

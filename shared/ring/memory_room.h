@@ -1,8 +1,8 @@
 // memory_room: how much memory this process may still take, by the machine and by its memory cgroup
 // (1 or 2).
 //
-// Threads: any. Errors: none; where nothing is known, the answer is "unlimited" and the allocation
-// decides.
+// Threads: any.
+// Errors:  none; where nothing is known, the answer is "unlimited" and the allocation decides.
 #pragma once
 
 #include <cstdint>

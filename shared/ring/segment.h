@@ -2,10 +2,10 @@
 //
 // Because every page is allocated and nobody can shrink it, touching it can never raise SIGBUS.
 //
-// Owner:    no name; the kernel frees it with its last user. The descriptor is close-on-exec.
-// Errors:   create(): kNoSpace (how much is needed, how much there is), kOutOfMemory (no address
-// space).
-//           attach(): kMismatch (no sealed memfd). Boost.Interprocess throws only inside this file.
+// Owner:  no name; the kernel frees it with its last user. The descriptor is close-on-exec.
+// Errors: create(): kNoSpace (how much is needed, how much there is), kOutOfMemory (no address
+//         space). attach(): kMismatch (no sealed memfd). Boost.Interprocess throws only inside this
+//         file.
 #pragma once
 
 #include <cstddef>

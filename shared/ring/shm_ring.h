@@ -6,18 +6,20 @@
 // bytes.
 //
 // Threads:  any number of producer processes (up to kMaxProducers) and threads; one consumer
-// thread. Blocking: claim() and pop() wait at most `timeout`, by futex in steps of at most 100 ms;
-// close() wakes both. Owner:    the segment is a memfd: it has no name, and the kernel frees it
-// with its last user. Errors:   kTimedOut, kClosed (end of data or close()), kNoSpace (create: not
-// enough memory; says how much is needed),
-//           kInvalidArgument (create: the settings), kMismatch (attach: not a ring, or version or
-//           geometry differ; claim: the producer was taken out by reissue()), kCorrupt (pop: a
-//           process wrote over the slot table). End of data for a producer is when every ticket has
-//           been filled: until then one may have to be done again.
+//           thread.
+// Blocking: claim() and pop() wait at most `timeout`, by futex in steps of at most 100 ms; close()
+//           wakes both.
+// Owner:    the segment is a memfd: it has no name, and the kernel frees it with its last user.
+// Errors:   kTimedOut, kClosed (end of data or close()), kNoSpace (create: not enough memory; says
+//           how much is needed), kInvalidArgument (create: the settings), kMismatch (attach: not a
+//           ring, or version or geometry differ; claim: the producer was taken out by reissue()),
+//           kCorrupt (pop: a process wrote over the slot table). End of data for a producer is when
+//           every ticket has been filled: until then one may have to be done again.
 // Format:   ring_layout.h, version 1; positions are offsets from the segment's start, never
-// pointers. Crash:    a slot claimed by a process that died was never visible to the consumer;
-// reissue() hands its ticket on.
-//           Call it only after that process has been reaped: a live one may still write.
+//           pointers.
+// Crash:    a slot claimed by a process that died was never visible to the consumer; reissue()
+//           hands its ticket on. Call it only after that process has been reaped: a live one may
+//           still write.
 #pragma once
 
 #include <chrono>

@@ -7,7 +7,7 @@
 // Threads: values; the functions from one thread.
 // Errors:  kCorrupt: not the JSON that is written here; kNotFound, kIoError.
 // Crash:   written to a temporary file, synced and renamed: a result is there as a whole or not at
-// all.
+//          all.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,8 @@
 // needed. END.json is written by a trainer that ended by its own decision, and removed by the next
 // one at its start.
 //
-// Threads: any. Errors: look() has none: what cannot be read is not there.
+// Threads: any.
+// Errors:  look() has none: what cannot be read is not there.
 #pragma once
 
 #include <cstdint>

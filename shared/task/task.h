@@ -1,8 +1,8 @@
 // Task: what a model is trained for: from a batch to a loss, and from many batches to validation
 // metrics.
 //
-// Threads: one thread at a time. Errors: LibTorch's exceptions pass through; the trainer and the
-// evaluator catch them.
+// Threads: one thread at a time.
+// Errors:  LibTorch's exceptions pass through; the trainer and the evaluator catch them.
 #pragma once
 
 #include <memory>

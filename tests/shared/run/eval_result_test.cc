@@ -1,11 +1,12 @@
 #include "shared/run/eval_result.h"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
 #include <limits>
+
+#include <gtest/gtest.h>
 
 namespace stoker::run {
 namespace {
@@ -38,7 +39,8 @@ TEST(EvalResult, IsReadBackAsWrittenAndInfinityBecomesNull) {
 TEST(EvalResult, EveryPrefixIsRefusedAndNothingCrashes) {
   const std::string json = to_json(two_sets());
   for (size_t length = 0; length + 2 < json.size(); ++length) {
-    EXPECT_EQ(parse_eval_result(json.substr(0, length), "p").status().code(), Code::kCorrupt) << length;
+    EXPECT_EQ(parse_eval_result(json.substr(0, length), "p").status().code(), Code::kCorrupt)
+        << length;
   }
 }
 

@@ -1,0 +1,233 @@
+#include "daemon/control/control_server.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "daemon/control/listening_socket.h"
+#include "daemon/control/request_handler.h"
+#include "shared/base/log.h"
+
+namespace stoker::control_server {
+
+using boost::system::error_code;
+namespace asio = boost::asio;
+
+namespace {
+
+std::string error_line(Code code, std::string message) {
+  return control::render_error({.why = Status(code, std::move(message))});
+}
+
+// A descriptor kept for the time when there are no more: given up, it lets one client be accepted
+// and told.
+UniqueFd open_reserve() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+// One try, without waiting: the connection is closed at once.
+void tell_and_forget(int fd, const std::string& line) {
+  const std::string bytes = line + "\n";
+  (void)::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+}  // namespace
+
+class ControlServer::Impl final : public SessionEvents {
+ public:
+  Impl(asio::io_context& io, Clock& clock, TrainingControl& training, ServerSettings settings)
+      : settings_(std::move(settings)),
+        authority_(::geteuid(), settings_.operators),
+        clock_(clock),
+        io_(io),
+        acceptor_(io),
+        pause_(io),
+        replies_(std::make_shared<ReplyQueue>(io)),
+        handler_(training, clock, settings_.limits, settings_.build, replies_) {}
+
+  Status start();
+  void stop();
+  const control::TrainerStatus::Control& counters() { return handler_.counters(); }
+
+  void on_line(Session& session, std::string_view line) override { handler_.handle(session, line); }
+  void on_ended(Session& session, bool past_limit) override;
+
+ private:
+  using Socket = Session::Socket;
+  void accept();
+  void on_accept(const error_code& error, Socket socket);
+  void accept_after(std::chrono::milliseconds pause);
+  void on_accept_trouble(const error_code& error);
+  void turn_one_away();
+  Status admit(const Peer& peer);
+  void refuse(int fd, const Status& why);
+
+  // Constant after construction.
+  const ServerSettings settings_;
+  const Authority authority_;
+  Clock& clock_;
+
+  asio::io_context& io_;
+  asio::local::stream_protocol::acceptor acceptor_;
+  asio::steady_timer pause_;
+  std::optional<ListeningSocket> maybe_socket_;
+  bool linked_ = false;
+  UniqueFd reserve_;
+  std::optional<std::chrono::nanoseconds> maybe_last_complaint_;
+  const std::shared_ptr<ReplyQueue> replies_;
+  RequestHandler handler_;
+  std::vector<std::shared_ptr<Session>> sessions_;
+  // Handlers that come after the end of this object find it dead.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+// ---- Start and stop
+
+Status ControlServer::Impl::start() {
+  auto opened = ListeningSocket::open(settings_.socket_path);
+  if (!opened.ok()) return opened.status();
+  maybe_socket_.emplace(*std::move(opened));
+  error_code error;
+  acceptor_.assign(asio::local::stream_protocol(), maybe_socket_->take_descriptor().release(),
+                   error);
+  if (error) {
+    maybe_socket_.reset();
+    return Status(Code::kInternal, "watch the control socket: " + error.message());
+  }
+  reserve_ = open_reserve();
+  if (!settings_.link_path.empty() && settings_.link_path != settings_.socket_path) {
+    // Without the link stokerctl needs --socket; training goes on.
+    const Status linked = link_socket(settings_.link_path, settings_.socket_path);
+    linked_ = linked.ok();
+    if (!linked.ok()) log_warn("control socket not linked", {{"why", linked.to_string()}});
+  }
+  log_info("control socket open", {{"path", settings_.socket_path}});
+  accept();
+  return {};
+}
+
+void ControlServer::Impl::stop() {
+  if (!maybe_socket_) return;
+  *alive_ = false;
+  error_code ignored;
+  acceptor_.close(ignored);
+  pause_.cancel();
+  replies_->deliver();
+  replies_->close();
+  for (const auto& session : std::vector(sessions_))
+    session->stop(error_line(Code::kClosed, "the daemon is ending"));
+  if (linked_) unlink_socket(settings_.link_path, settings_.socket_path);
+  maybe_socket_.reset();
+}
+
+void ControlServer::Impl::on_ended(Session& session, bool past_limit) {
+  auto& counters = handler_.counters();
+  if (past_limit) {
+    ++counters.dropped;
+    log_debug("control client dropped", {{"uid", session.peer().uid}, {"pid", session.peer().pid}});
+  }
+  std::erase_if(sessions_, [&](const auto& held) { return held.get() == &session; });
+  counters.connections = sessions_.size();
+}
+
+// ---- Accepting
+
+void ControlServer::Impl::accept() {
+  acceptor_.async_accept([this, alive = alive_](const error_code& error, Socket socket) {
+    if (*alive) on_accept(error, std::move(socket));
+  });
+}
+
+void ControlServer::Impl::accept_after(std::chrono::milliseconds pause) {
+  pause_.expires_after(pause);
+  pause_.async_wait([this, alive = alive_](const error_code& error) {
+    if (*alive && !error) accept();
+  });
+}
+
+void ControlServer::Impl::on_accept(const error_code& error, Socket socket) {
+  if (error) return on_accept_trouble(error);
+  const auto peer = settings_.peer_of(socket.native_handle());
+  const Status admitted = peer.ok() ? admit(*peer) : peer.status();
+  if (!admitted.ok()) {
+    refuse(socket.native_handle(), admitted);
+    return accept_after(settings_.limits.refusal_pause);
+  }
+  auto& counters = handler_.counters();
+  ++counters.accepted;
+  const auto session = std::make_shared<Session>(
+      std::move(socket), *peer, authority_.role_of(peer->uid), settings_.limits, *this);
+  sessions_.push_back(session);
+  counters.connections = sessions_.size();
+  session->start();
+  accept();
+}
+
+Status ControlServer::Impl::admit(const Peer& peer) {
+  const Limits& limits = settings_.limits;
+  const bool privileged = authority_.is_owner_or_root(peer.uid);
+  const size_t room =
+      privileged ? limits.connections : limits.connections - limits.reserved_connections;
+  if (sessions_.size() >= room)
+    return Status(Code::kBusy, std::to_string(sessions_.size()) +
+                                   " clients are connected, which is the limit; try later");
+  const auto same_user =
+      std::count_if(sessions_.begin(), sessions_.end(),
+                    [&](const auto& session) { return session->peer().uid == peer.uid; });
+  if (!privileged && static_cast<size_t>(same_user) >= limits.connections_per_uid) {
+    return Status(Code::kBusy, "uid " + std::to_string(peer.uid) + " has " +
+                                   std::to_string(same_user) +
+                                   " connections, which is the limit; close one");
+  }
+  if (!handler_.take_connection(peer.uid))
+    return Status(Code::kBusy, "too many requests and connections of uid " +
+                                   std::to_string(peer.uid) + "; wait a second");
+  return {};
+}
+
+void ControlServer::Impl::refuse(int fd, const Status& why) {
+  ++handler_.counters().refused;
+  tell_and_forget(fd, error_line(why.code(), why.message()));
+}
+
+void ControlServer::Impl::on_accept_trouble(const error_code& error) {
+  if (error == asio::error::operation_aborted) return;
+  constexpr std::chrono::nanoseconds kBetweenComplaints = std::chrono::minutes(1);
+  const auto now = clock_.monotonic();
+  if (!maybe_last_complaint_ || now - *maybe_last_complaint_ >= kBetweenComplaints) {
+    log_warn("control clients cannot be accepted; it is tried again", {{"why", error.message()}});
+    maybe_last_complaint_ = now;
+  }
+  if (error == asio::error::no_descriptors) turn_one_away();
+  accept_after(settings_.limits.accept_pause);
+}
+
+void ControlServer::Impl::turn_one_away() {
+  reserve_.reset();
+  {
+    const UniqueFd client(
+        ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (client.valid())
+      refuse(client.get(),
+             Status(Code::kBusy, "the daemon has no file descriptors left; try later"));
+  }
+  reserve_ = open_reserve();  // if somebody was quicker, the next client is told nothing, and waits
+}
+
+// ---- The public face
+
+ControlServer::ControlServer(asio::io_context& io, Clock& clock, TrainingControl& training,
+                             ServerSettings settings)
+    : impl_(std::make_unique<Impl>(io, clock, training, std::move(settings))) {}
+ControlServer::~ControlServer() { stop(); }
+Status ControlServer::start() { return impl_->start(); }
+void ControlServer::stop() { impl_->stop(); }
+const control::TrainerStatus::Control& ControlServer::counters() const { return impl_->counters(); }
+
+}  // namespace stoker::control_server

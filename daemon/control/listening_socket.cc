@@ -1,0 +1,100 @@
+#include "daemon/control/listening_socket.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+namespace stoker::control_server {
+namespace {
+
+constexpr mode_t kMode = 0660;
+constexpr int kBacklog = 64;
+
+Status in_the_way(const std::string& path) {
+  return Status(Code::kAlreadyExists,
+                path +
+                    ": is in the way of the control socket and is not a socket; move it, or set "
+                    "control.socket to another path");
+}
+
+// Removes what a dead daemon left at `path`.
+Status clear_place(const control::SocketAddress& address, const std::string& path) {
+  struct stat found {};
+  if (::fstatat(address.directory(), address.name().c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno == ENOENT) return {};
+    return Status::from_errno(errno, "look at " + path);
+  }
+  // A symbolic link called control.sock that leads to a control.sock is our own: see link_socket().
+  bool ours = S_ISSOCK(found.st_mode);
+  if (S_ISLNK(found.st_mode)) {
+    std::error_code ignored;
+    ours = std::filesystem::read_symlink(path, ignored).filename() == "control.sock";
+  }
+  if (!ours) return in_the_way(path);
+  if (::unlinkat(address.directory(), address.name().c_str(), 0) != 0 && errno != ENOENT)
+    return Status::from_errno(errno, "remove the old control socket " + path);
+  return {};
+}
+
+bool same_file(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+}  // namespace
+
+Result<ListeningSocket> ListeningSocket::open(const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(auto address, control::SocketAddress::of(path));
+  STOKER_RETURN_IF_ERROR(clear_place(address, path));
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return Status::from_errno(errno, "make the control socket");
+  // Linux makes the file with the socket's own mode less the umask, so it is never open to others,
+  // not for an instant.
+  if (::fchmod(fd.get(), kMode) != 0 || ::bind(fd.get(), address.get(), address.length()) != 0)
+    return Status::from_errno(errno, "bind the control socket " + path);
+  struct stat made {};
+  if (::fstatat(address.directory(), address.name().c_str(), &made, AT_SYMLINK_NOFOLLOW) != 0)
+    return Status::from_errno(errno, "look at the control socket " + path);
+  ListeningSocket socket(std::move(fd), std::move(address), made);
+  const auto& bound = *socket.maybe_address_;
+  if (::fchmodat(bound.directory(), bound.name().c_str(), kMode, 0) != 0)
+    return Status::from_errno(errno, "set the mode of the control socket " + path);
+  if (::listen(socket.fd_.get(), kBacklog) != 0)
+    return Status::from_errno(errno, "listen on the control socket " + path);
+  return socket;
+}
+
+void ListeningSocket::remove() {
+  if (!maybe_address_) return;
+  struct stat found {};
+  const auto& address = *maybe_address_;
+  if (address.directory() >= 0 &&
+      ::fstatat(address.directory(), address.name().c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+      same_file(found, made_))
+    (void)::unlinkat(address.directory(), address.name().c_str(), 0);
+  maybe_address_.reset();
+}
+
+Status link_socket(const std::string& link_path, const std::string& socket_path) {
+  std::error_code error;
+  const std::string target = std::filesystem::absolute(socket_path, error).string();
+  if (error) return Status::from_errno(error.value(), "find " + socket_path);
+  // The same place spelled in another way, or a link that is there already.
+  if (std::filesystem::equivalent(link_path, target, error)) return {};
+  STOKER_ASSIGN_OR_RETURN(const auto address, control::SocketAddress::of(link_path));
+  STOKER_RETURN_IF_ERROR(clear_place(address, link_path));
+  if (::symlinkat(target.c_str(), address.directory(), address.name().c_str()) != 0)
+    return Status::from_errno(errno, "link " + link_path + " to the control socket " + target);
+  return {};
+}
+
+void unlink_socket(const std::string& link_path, const std::string& socket_path) {
+  std::error_code error;
+  const auto target = std::filesystem::absolute(socket_path, error);
+  if (!error && std::filesystem::read_symlink(link_path, error) == target)
+    (void)std::filesystem::remove(link_path, error);
+}
+
+}  // namespace stoker::control_server

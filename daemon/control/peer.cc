@@ -1,0 +1,62 @@
+#include "daemon/control/peer.h"
+
+#include <pwd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <limits>
+
+namespace stoker::control_server {
+namespace {
+
+Result<uid_t> resolve_user(const std::string& user) {
+  const std::string where = "control.operators: '" + user + "'";
+  uid_t number = 0;
+  const auto [end, error] = std::from_chars(user.data(), user.data() + user.size(), number);
+  if (error == std::errc() && end == user.data() + user.size()) {
+    if (number != std::numeric_limits<uid_t>::max()) return number;
+    return Status(Code::kInvalidArgument, where + " is the number that stands for no user");
+  }
+  passwd entry{};
+  passwd* found = nullptr;
+  std::vector<char> buffer(1024);
+  int failed = 0;
+  while ((failed = ::getpwnam_r(user.c_str(), &entry, buffer.data(), buffer.size(), &found)) ==
+             ERANGE &&
+         buffer.size() < (1u << 20))
+    buffer.resize(buffer.size() * 2);
+  if (found != nullptr) return found->pw_uid;
+  if (failed != 0) return Status::from_errno(failed, where + ": look up the user");
+  return Status(Code::kInvalidArgument,
+                where + " is no user of this machine; give a user's name or number");
+}
+
+}  // namespace
+
+Result<Peer> peer_of_socket(int fd) {
+  ucred credentials{};
+  socklen_t length = sizeof credentials;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0)
+    return Status::from_errno(errno, "ask who connected to the control socket");
+  return Peer{.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid};
+}
+
+std::string_view role_name(Role role) { return role == Role::kOperate ? "operate" : "read"; }
+
+Role Authority::role_of(uid_t uid) const {
+  const bool listed = std::find(operators_.begin(), operators_.end(), uid) != operators_.end();
+  return is_owner_or_root(uid) || listed ? Role::kOperate : Role::kRead;
+}
+
+Result<std::vector<uid_t>> resolve_operators(const std::vector<std::string>& users) {
+  std::vector<uid_t> uids;
+  for (const std::string& user : users) {
+    STOKER_ASSIGN_OR_RETURN(const uid_t uid, resolve_user(user));
+    uids.push_back(uid);
+  }
+  return uids;
+}
+
+}  // namespace stoker::control_server

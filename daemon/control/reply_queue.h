@@ -1,0 +1,41 @@
+// ReplyQueue: brings answers from the trainer's threads to the io_context's thread.
+//
+// An answer may come long after its client, or the whole server, has gone: whoever holds a
+// shared_ptr to this may call put() at any time.
+//
+// Threads:  put() from any thread; deliver() and close() from the io_context's.
+// Blocking: never for longer than a short lock.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "daemon/control/session.h"
+
+namespace stoker::control_server {
+
+class ReplyQueue : public std::enable_shared_from_this<ReplyQueue> {
+ public:
+  // `io` must live until close().
+  explicit ReplyQueue(boost::asio::io_context& io) : io_(&io) {}
+
+  void put(std::weak_ptr<Session> to, std::string line);
+  void deliver();  // what is there; also before the io_context comes to it
+  void close();    // later answers are dropped
+
+ private:
+  struct Reply {
+    std::weak_ptr<Session> to;
+    std::string line;
+  };
+
+  // Guarded by mutex_.
+  std::mutex mutex_;
+  boost::asio::io_context* io_;  // null: closed
+  std::vector<Reply> replies_;
+  bool scheduled_ = false;
+};
+
+}  // namespace stoker::control_server

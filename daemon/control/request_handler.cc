@@ -1,0 +1,154 @@
+#include "daemon/control/request_handler.h"
+
+#include <charconv>
+#include <utility>
+
+#include "shared/base/log.h"
+
+namespace stoker::control_server {
+namespace {
+
+using control::ErrorCode;
+using control::Method;
+using control::Refusal;
+using control::Request;
+
+// As a person types it, for the log.
+std::string words_of(const Request& request) {
+  std::string words(control::info_of(request.method).name);
+  if (request.method != Method::kSet) return words;
+  char value[32];
+  const auto end = std::to_chars(value, value + sizeof value, request.value).ptr;
+  return words + " " + request.key + " " + std::string(value, end);
+}
+
+Command command_of(const Request& request) {
+  switch (request.method) {
+    case Method::kPause:
+      return {.kind = Command::Kind::kPause};
+    case Method::kResume:
+      return {.kind = Command::Kind::kResume};
+    case Method::kCheckpoint:
+      return {.kind = Command::Kind::kCheckpoint};
+    case Method::kStop:
+      return {.kind = Command::Kind::kStop};
+    default:
+      return {.kind = Command::Kind::kSet, .key = request.key, .value = request.value};
+  }
+}
+
+Refusal busy(const std::string& id, std::string message) {
+  return {.id = id, .code = ErrorCode::kFailed, .why = Status(Code::kBusy, std::move(message))};
+}
+
+// Names and texts are ours and need no escaping.
+std::string help_json() {
+  std::string list;
+  for (const auto& info : control::methods()) {
+    list += list.empty() ? "" : ",";
+    list += "{\"method\":\"" + std::string(info.name) + "\",\"words\":\"" +
+            std::string(info.words) + "\",\"role\":\"" +
+            std::string(role_name(info.changes_state ? Role::kOperate : Role::kRead)) +
+            "\",\"text\":\"" + std::string(info.text) + "\"}";
+  }
+  return "{\"methods\":[" + list + "]}";
+}
+
+std::string hello_json(const std::string& build, Role role) {
+  std::string names;
+  for (const auto& info : control::methods())
+    names += (names.empty() ? "\"" : ",\"") + std::string(info.name) + "\"";
+  return "{\"proto\":" + std::to_string(control::kProtocolVersion) + ",\"build\":\"" + build +
+         "\",\"role\":\"" + std::string(role_name(role)) + "\",\"methods\":[" + names + "]}";
+}
+
+void log_change(const Peer& peer, const std::string& words, const Status& result) {
+  const std::string outcome = result.to_string();
+  if (result.ok()) {
+    log_info("control command",
+             {{"command", words}, {"uid", peer.uid}, {"pid", peer.pid}, {"result", outcome}});
+  } else {
+    log_warn("control command",
+             {{"command", words}, {"uid", peer.uid}, {"pid", peer.pid}, {"result", outcome}});
+  }
+}
+
+}  // namespace
+
+void RequestHandler::handle(Session& session, std::string_view line) {
+  if (!requests_.take(session.peer().uid)) {
+    return reject(
+        session,
+        busy("null", "more than " + std::to_string(static_cast<int>(limits_.requests_per_s)) +
+                         " requests a second of one user; wait, then connect again"),
+        true);
+  }
+  const auto parsed = control::parse_request(line);
+  if (const auto* refusal = std::get_if<Refusal>(&parsed))
+    return reject(session, *refusal, refusal->code == ErrorCode::kParseError);
+  const auto& request = std::get<Request>(parsed);
+  ++counters_.requests;
+  if (control::info_of(request.method).changes_state) return change(session, request);
+  answer(session, request);
+}
+
+void RequestHandler::reject(Session& session, const Refusal& refusal, bool then_end) {
+  ++counters_.rejected;
+  if (then_end) return session.end_past_limit(control::render_error(refusal));
+  session.send(control::render_error(refusal));
+}
+
+void RequestHandler::answer(Session& session, const Request& request) {
+  switch (request.method) {
+    case Method::kHello:
+      return session.send(control::render_result(request.id, hello_json(build_, session.role())));
+    case Method::kHelp:
+      return session.send(control::render_result(request.id, help_json()));
+    default:
+      return session.send(control::render_result(request.id, status_json()));
+  }
+}
+
+std::string RequestHandler::status_json() const {
+  const auto published = training_.status();
+  control::TrainerStatus status = published != nullptr ? *published : control::TrainerStatus();
+  status.control = counters_;
+  return control::to_json(status);
+}
+
+void RequestHandler::change(Session& session, const Request& request) {
+  const Peer peer = session.peer();
+  const std::string words = words_of(request);
+  if (!changes_.take(peer.uid)) {
+    return reject(
+        session,
+        busy(request.id, "more than " + std::to_string(static_cast<int>(limits_.changes_per_s)) +
+                             " changes a second of one user; nothing was done"),
+        true);
+  }
+  if (session.role() != Role::kOperate) {
+    const Status why(Code::kPermission,
+                     "uid " + std::to_string(peer.uid) + " may only read; '" + words +
+                         "' is for the daemon's owner, root and the users in control.operators");
+    log_change(peer, words, why);
+    return reject(session, {.id = request.id, .code = ErrorCode::kFailed, .why = why}, false);
+  }
+  if (session.in_flight() >= limits_.requests_in_flight) {
+    return reject(
+        session,
+        busy(request.id, std::to_string(limits_.requests_in_flight) +
+                             " requests of this connection are in flight; nothing was done"),
+        true);
+  }
+  session.begin_request();
+  training_.post(command_of(request), [replies = replies_, to = session.weak_from_this(),
+                                       id = request.id, peer, words](Result<std::string> result) {
+    // Logged here, on whatever thread: it was done, whether or not anybody is left to hear it.
+    log_change(peer, words, result.status());
+    replies->put(to, result.ok()
+                         ? control::render_result(id, *result)
+                         : control::render_error({id, ErrorCode::kFailed, result.status()}));
+  });
+}
+
+}  // namespace stoker::control_server

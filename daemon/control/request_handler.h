@@ -1,0 +1,53 @@
+// RequestHandler: from a line to an answer: understood, allowed, done.
+//
+// Threads:  the io_context's only; what it gives to training is answered from other threads through
+//           the ReplyQueue.
+// Blocking: never.
+// Owner:    training, rates' clock and limits must outlive it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "daemon/control/reply_queue.h"
+#include "daemon/control/request_rates.h"
+#include "daemon/control/session.h"
+#include "daemon/control/training_control.h"
+#include "shared/control/protocol.h"
+
+namespace stoker::control_server {
+
+class RequestHandler {
+ public:
+  RequestHandler(TrainingControl& training, Clock& clock, const Limits& limits, std::string build,
+                 std::shared_ptr<ReplyQueue> replies)
+      : training_(training),
+        limits_(limits),
+        build_(std::move(build)),
+        replies_(std::move(replies)),
+        requests_(clock, limits.requests_per_s),
+        changes_(clock, limits.changes_per_s) {}
+
+  void handle(Session& session, std::string_view line);
+  // A connection costs a request.
+  bool take_connection(uid_t uid) { return requests_.take(uid); }
+
+  control::TrainerStatus::Control& counters() { return counters_; }
+
+ private:
+  void reject(Session& session, const control::Refusal& refusal, bool then_end);
+  void answer(Session& session, const control::Request& request);
+  void change(Session& session, const control::Request& request);
+  std::string status_json() const;
+
+  TrainingControl& training_;
+  const Limits& limits_;
+  const std::string build_;
+  const std::shared_ptr<ReplyQueue> replies_;
+  RequestRates requests_;
+  RequestRates changes_;
+  control::TrainerStatus::Control counters_;
+};
+
+}  // namespace stoker::control_server

@@ -1,0 +1,32 @@
+#include "daemon/control/request_rates.h"
+
+#include <algorithm>
+
+namespace stoker::control_server {
+
+namespace {
+constexpr size_t kMaxBuckets =
+    256;  // then those that are full again, and so say nothing, are forgotten
+}
+
+double RequestRates::tokens_now(const Bucket& bucket) const {
+  const double passed = seconds_between(bucket.at, clock_.monotonic());
+  return std::min(per_s_, bucket.tokens + passed * per_s_);
+}
+
+bool RequestRates::take(uid_t uid) {
+  if (buckets_.size() >= kMaxBuckets) forget_full_buckets();
+  const auto now = clock_.monotonic();
+  auto [at, is_new] = buckets_.try_emplace(uid, Bucket{.tokens = per_s_, .at = now});
+  Bucket& bucket = at->second;
+  bucket = Bucket{.tokens = tokens_now(bucket), .at = now};
+  if (bucket.tokens < 1) return false;
+  bucket.tokens -= 1;
+  return true;
+}
+
+void RequestRates::forget_full_buckets() {
+  std::erase_if(buckets_, [this](const auto& entry) { return tokens_now(entry.second) >= per_s_; });
+}
+
+}  // namespace stoker::control_server

@@ -1,0 +1,236 @@
+#include "daemon/daemon_app/daemon_app.h"
+
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include <boost/asio/post.hpp>
+
+#include "daemon/daemon_app/progress_line.h"
+#include "daemon/daemon_app/start_point.h"
+#include "daemon/daemon_app/version.h"
+#include "shared/base/log.h"
+#include "shared/config/load_config.h"
+#include "shared/control/socket_path.h"
+
+namespace stoker::daemon_app {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto kTick = 500ms;
+constexpr auto kStartingGrace = 3s;  // a scan that does not hear a stop is left after this
+constexpr auto kJoinGrace = 30s;
+
+size_t terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col - 1u
+                                                                            : 79u;
+}
+
+}  // namespace
+
+DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock)
+    : config_(std::move(config)),
+      command_(std::move(command)),
+      layout_(config_.run.dir),
+      clock_(clock),
+      signals_(io_, SIGINT, SIGTERM),
+      timer_(io_) {
+  signals_.add(SIGHUP);
+  signals_.add(SIGUSR1);
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+DaemonApp::~DaemonApp() = default;
+
+ExitCode DaemonApp::run() {
+  if (const Status opened = open(); !opened.ok()) return finish(opened);
+  session_ =
+      std::make_unique<TrainingSession>(config_, command_, layout_, mailbox_, board_, clock_);
+  link_ = std::make_unique<TrainingLink>(mailbox_, board_, *session_, layout_, clock_);
+  if (const Status served = start_control(); !served.ok()) return finish(served);
+  watchdog_ =
+      std::make_unique<service::Watchdog>(notifier_, clock_, [this] { return board_.progress(); });
+  await_signal();
+  start_training();
+  tick();
+  io_.run();  // until training_ended()
+
+  const Status joined = trainer_.join(kJoinGrace);
+  set_live_line("");
+  if (!trainer_.all_ended()) {
+    log_error("leaving with threads that did not stop", {{"reason", joined.message()}});
+    flush_log();
+    ::_exit(static_cast<int>(ExitCode::kInternal));
+  }
+  if (!outcome_)
+    return finish(joined.ok() ? Status(Code::kInternal, "training ended without an outcome")
+                              : joined);
+  return finish(outcome_->status());
+}
+
+// ---- Start
+
+Status DaemonApp::open() {
+  STOKER_ASSIGN_OR_RETURN(directory_, service::RunDirectory::open(layout_, clock_));
+  STOKER_RETURN_IF_ERROR(
+      init_log({.level = log_level_of(config_.log.level), .file = layout_.trainer_log()}));
+  log_info("stokerd started", {{"version", stoker_version()},
+                               {"torch", torch_version()},
+                               {"run", layout_.root()},
+                               {"config", command_.config},
+                               {"pid", ::getpid()}});
+  if (command_.fresh) {
+    STOKER_RETURN_IF_ERROR(set_aside_run(real_files(), layout_.root()));
+    STOKER_RETURN_IF_ERROR(directory_->make_folders());
+  }
+  return {};
+}
+
+Status DaemonApp::start_control() {
+  if (config_.control.socket == "off") return {};
+  control_server::ServerSettings settings;
+  settings.socket_path = control::resolve_socket_path(config_.control.socket, layout_.root(),
+                                                      ::getenv("RUNTIME_DIRECTORY"));
+  settings.link_path = layout_.control_socket();
+  STOKER_ASSIGN_OR_RETURN(settings.operators,
+                          control_server::resolve_operators(config_.control.operators));
+  settings.build = stoker_version();
+  control_ =
+      std::make_unique<control_server::ControlServer>(io_, clock_, *link_, std::move(settings));
+  return control_->start();
+}
+
+void DaemonApp::start_training() {
+  trainer_.start("trainer", [this](std::stop_token stop) -> Status {
+    auto on_training = [this] {
+      training_ = true;
+      notifier_.ready();
+    };
+    outcome_ = session_->run(stop, on_training);
+    boost::asio::post(io_, [this] { training_ended(); });
+    return outcome_->status();
+  });
+}
+
+void DaemonApp::training_ended() {
+  notifier_.stopping();
+  mailbox_.close();
+  if (control_) control_->stop();
+  signals_.cancel();
+  timer_.cancel();
+  io_.stop();
+}
+
+// ---- Signals
+
+void DaemonApp::await_signal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int number) {
+    if (error) return;
+    on_signal(number);
+    await_signal();
+  });
+}
+
+void DaemonApp::on_signal(int number) {
+  switch (policy_.on_signal(number)) {
+    case service::SignalAction::kReload:
+      return reload();
+    case service::SignalAction::kSave:
+      log_info("checkpoint asked for", {{"by", "SIGUSR1"}});
+      return mailbox_.post({train::Request::Kind::kCheckpoint, 0, {}});
+    case service::SignalAction::kLeaveAtOnce:
+      return leave_at_once();
+    case service::SignalAction::kStopGracefully:
+      return stop_gracefully(number == SIGINT ? "SIGINT" : "SIGTERM");
+    case service::SignalAction::kIgnore:
+      return;
+  }
+}
+
+void DaemonApp::stop_gracefully(const std::string& why) {
+  stop_asked_ = true;
+  stop_asked_at_ = clock_.monotonic();
+  reason_ = "asked to stop by " + why;
+  log_info(
+      "stopping",
+      {{"by", why}, {"then", "the step is finished and saved; a second signal leaves at once"}});
+  notifier_.stopping();
+  mailbox_.post({train::Request::Kind::kStop, 0, {}});
+  session_->request_stop();
+}
+
+void DaemonApp::leave_at_once() {
+  log_warn("leaving at once",
+           {{"by", "second signal"}, {"lost", "the steps since the last checkpoint"}});
+  set_live_line("");
+  flush_log();
+  ::_exit(static_cast<int>(
+      ExitCode::kAbandoned));  // readers die with us; the lock is freed by the kernel
+}
+
+void DaemonApp::reload() {
+  const auto fresh = config::load_config(command_.config, command_.overrides);
+  if (!fresh.ok()) {
+    log_error("reload refused",
+              {{"reason", fresh.status().message()}, {"kept", "the settings before"}});
+    return;
+  }
+  set_log_level(log_level_of(fresh->log.level));
+  log_info("reloaded", {{"log.level", fresh->log.level}});
+  notifier_.ready();
+}
+
+// ---- The clock's part
+
+void DaemonApp::tick() {
+  const auto status = link_->status();
+  if (training_) show_progress(*status);
+  watchdog_->tick(*status);
+  const bool starting = !training_ && stop_asked_;
+  if (starting && clock_.monotonic() - stop_asked_at_ > kStartingGrace && !session_->prepared()) {
+    log_info("stopped while starting", {{"written", "nothing"}});
+    (void)directory_->write_end({"stopped", board_.step(), reason_, 0});
+    flush_log();
+    ::_exit(static_cast<int>(ExitCode::kDone));
+  }
+  timer_.expires_after(kTick);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) tick();
+  });
+}
+
+void DaemonApp::show_progress(const control::TrainerStatus& status) {
+  if (live_line_possible()) set_live_line(progress_line(status, terminal_columns()));
+  notifier_.status(progress_line(status, 200));
+}
+
+// ---- End
+
+ExitCode DaemonApp::finish(const Status& status) {
+  ExitCode code = exit_code_of(status);
+  run::RunEnd end{"finished", board_.step(), reason_, 0};
+  if (!status.ok()) {
+    log_error("stokerd failed", {{"reason", status.to_string()}});
+    end.state = "failed";
+    end.reason = status.to_string();
+  } else if (outcome_ && *outcome_ && **outcome_ == Outcome::kStopped) {
+    end.state = "stopped";
+  }
+  end.exit_code = static_cast<int>(code);
+  // Without the lock nothing in the directory is ours to write.
+  if (directory_) {
+    if (const Status written = directory_->write_end(end); !written.ok()) {
+      log_error("END.json not written", {{"reason", written.to_string()}});
+    }
+  }
+  log_info(
+      "stokerd ended",
+      {{"state", end.state}, {"step", end.step}, {"reason", end.reason}, {"exit", end.exit_code}});
+  flush_log();
+  return code;
+}
+
+}  // namespace stoker::daemon_app

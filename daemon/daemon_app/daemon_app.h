@@ -1,0 +1,85 @@
+// DaemonApp: stokerd as a whole: the run directory, the log, the trainer's thread, and the main
+// thread's loop of signals, control socket, progress line and watchdog.
+//
+// Threads: run() on the main thread, which does nothing but serve; training is on a thread of its
+//          own.
+// Errors:  run() logs what went wrong, writes END.json, and returns the exit code.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "daemon/control/control_server.h"
+#include "daemon/daemon_app/command_line.h"
+#include "daemon/daemon_app/training_link.h"
+#include "daemon/daemon_app/training_session.h"
+#include "daemon/service/notify.h"
+#include "daemon/service/run_directory.h"
+#include "daemon/service/signals.h"
+#include "daemon/service/watchdog.h"
+#include "shared/base/clock.h"
+#include "shared/base/coordinator.h"
+#include "shared/config/config.h"
+#include "shared/run/run_layout.h"
+
+namespace stoker::daemon_app {
+
+class DaemonApp {
+ public:
+  DaemonApp(config::Config config, CommandLine command, Clock& clock);
+  ~DaemonApp();
+
+  ExitCode run();
+
+ private:
+  Status open();
+  Status start_control();
+  void start_training();
+  void training_ended();
+
+  void await_signal();
+  void on_signal(int number);
+  void stop_gracefully(const std::string& why);
+  void leave_at_once();
+  void reload();
+  void tick();
+  void show_progress(const control::TrainerStatus& status);
+  ExitCode finish(const Status& status);
+
+  // Constant after construction.
+  const config::Config config_;
+  const CommandLine command_;
+  const run::RunLayout layout_;
+  Clock& clock_;
+
+  // The main thread's.
+  boost::asio::io_context io_{1};
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer timer_;
+  service::Notifier notifier_;
+  std::optional<service::RunDirectory> directory_;
+  std::unique_ptr<control_server::ControlServer> control_;
+  service::SignalPolicy policy_;
+  bool stop_asked_ = false;
+  std::chrono::nanoseconds stop_asked_at_{0};
+  std::string reason_ = "the last step is done";
+
+  // Own synchronisation.
+  train::Mailbox mailbox_;
+  train::StatusBoard board_;
+  std::atomic<bool> training_{false};  // the first batch has come; written by the trainer's thread
+  Coordinator trainer_;
+  std::unique_ptr<TrainingSession> session_;
+  std::unique_ptr<TrainingLink> link_;
+  std::unique_ptr<service::Watchdog> watchdog_;
+  std::optional<Result<Outcome>>
+      outcome_;  // set by the trainer's thread before it posts training_ended()
+};
+
+}  // namespace stoker::daemon_app

@@ -1,0 +1,36 @@
+// EvaluatorView: what the run directory says about the evaluator. The daemon never talks to it.
+//
+// Threads:  any.
+// Blocking: reads two small files, at most once a second however often it is asked.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+
+#include "shared/base/clock.h"
+#include "shared/control/trainer_status.h"
+#include "shared/run/run_layout.h"
+
+namespace stoker::daemon_app {
+
+class EvaluatorView {
+ public:
+  // Both must outlive this object.
+  EvaluatorView(const run::RunLayout& layout, Clock& clock) : layout_(layout), clock_(clock) {}
+
+  control::TrainerStatus::Evaluator look() const;
+
+ private:
+  control::TrainerStatus::Evaluator read() const;
+
+  const run::RunLayout& layout_;
+  Clock& clock_;
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  mutable bool read_once_ = false;
+  mutable std::chrono::nanoseconds read_at_{0};
+  mutable control::TrainerStatus::Evaluator last_;
+};
+
+}  // namespace stoker::daemon_app

@@ -1,0 +1,57 @@
+#include "daemon/daemon_app/training_link.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace stoker::daemon_app {
+namespace {
+
+train::Request::Kind kind_of(control_server::Command::Kind kind) {
+  switch (kind) {
+    case control_server::Command::Kind::kPause:
+      return train::Request::Kind::kPause;
+    case control_server::Command::Kind::kResume:
+      return train::Request::Kind::kResume;
+    case control_server::Command::Kind::kCheckpoint:
+      return train::Request::Kind::kCheckpoint;
+    case control_server::Command::Kind::kStop:
+      return train::Request::Kind::kStop;
+    case control_server::Command::Kind::kSet:
+      return train::Request::Kind::kSetLr;
+  }
+  return train::Request::Kind::kPause;
+}
+
+}  // namespace
+
+TrainingLink::TrainingLink(train::Mailbox& mailbox, const train::StatusBoard& board,
+                           const TrainingSession& session, const run::RunLayout& layout,
+                           Clock& clock)
+    : mailbox_(mailbox),
+      board_(board),
+      session_(session),
+      layout_(layout),
+      evaluator_(layout, clock),
+      clock_(clock),
+      started_(clock.monotonic()) {}
+
+std::shared_ptr<const control::TrainerStatus> TrainingLink::status() const {
+  auto status = std::make_shared<control::TrainerStatus>(*board_.read());
+  if (status->state != control::TrainerState::kStarting) status->step = board_.step();
+  session_.add_live(*status);
+  status->evaluator = evaluator_.look();
+  status->run_dir = layout_.root();
+  status->pid = ::getpid();
+  status->uptime_s = seconds_between(started_, clock_.monotonic());
+  return status;
+}
+
+void TrainingLink::post(control_server::Command command, Done done) {
+  if (command.kind == control_server::Command::Kind::kSet && command.key != "lr") {
+    return done(Status(Code::kInvalidArgument, "set: unknown key " + command.key + "; known: lr"));
+  }
+  mailbox_.post({kind_of(command.kind), command.value, std::move(done)});
+}
+
+}  // namespace stoker::daemon_app

@@ -1,0 +1,36 @@
+// TrainingLink: the control server's view of training: commands into the trainer's mailbox, status
+// from its board.
+//
+// Threads: every method from any thread; nothing here waits for the trainer.
+#pragma once
+
+#include <memory>
+
+#include "daemon/control/training_control.h"
+#include "daemon/daemon_app/evaluator_view.h"
+#include "daemon/daemon_app/training_session.h"
+#include "daemon/train/mailbox.h"
+#include "daemon/train/status_board.h"
+
+namespace stoker::daemon_app {
+
+class TrainingLink final : public control_server::TrainingControl {
+ public:
+  // All must outlive this object.
+  TrainingLink(train::Mailbox& mailbox, const train::StatusBoard& board,
+               const TrainingSession& session, const run::RunLayout& layout, Clock& clock);
+
+  std::shared_ptr<const control::TrainerStatus> status() const override;
+  void post(control_server::Command command, Done done) override;
+
+ private:
+  train::Mailbox& mailbox_;
+  const train::StatusBoard& board_;
+  const TrainingSession& session_;
+  const run::RunLayout& layout_;
+  EvaluatorView evaluator_;
+  Clock& clock_;
+  const std::chrono::nanoseconds started_;
+};
+
+}  // namespace stoker::daemon_app

@@ -1,0 +1,115 @@
+// FeedSupervisor: the producers of one run: reader processes (or threads of this process), kept
+// alive, and their bad samples taken note of.
+//
+// A reader process that dies is reaped first; then the ring hands its tickets to the others, so the
+// trainer gets the same batches with the same bytes; then another process is started in its place.
+//
+// Threads:  every method may be called from any thread. One thread under the coordinator watches
+//           the readers; with isolation: thread the reading threads are under it, too.
+// Blocking: start() as starting processes does; stop() at most about two seconds.
+// Owner:    ring, dataset, plan, coordinator and clock must outlive this object; join the
+//           coordinator before destroying it. The destructor leaves no process behind. start()
+//           belongs to a thread that lives as long as training does: the kernel ends the processes
+//           with the thread that started them.
+// Errors:   start(): stoker-feed is missing or cannot be started. Later trouble is a
+//           request_stop(): kInternal (reader processes die again and again), kCorrupt (bad samples
+//           beyond what the configuration allows).
+// Crash:    when this process dies, however it dies, the kernel kills the readers and frees the
+//           ring.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "daemon/feeder/bad_sample_log.h"
+#include "daemon/feeder/reader_process.h"
+#include "shared/base/clock.h"
+#include "shared/base/coordinator.h"
+#include "shared/base/status.h"
+#include "shared/config/config.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/sample_plan.h"
+#include "shared/feed/reader_pool.h"
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::feeder {
+
+struct FeedSettings {
+  config::FeedConfig feed;
+  std::string config_path;      // the run's resolved configuration: run/config.yaml
+  std::string index_dir;        // where the data set's index was left
+  std::string bad_sample_path;  // run/bad_samples.jsonl; empty: no list
+  std::string log_file;         // of the reader processes, beside standard error; empty: none
+  std::string feed_program;     // empty: find_feed_program()
+};
+
+class FeedSupervisor {
+ public:
+  FeedSupervisor(FeedSettings settings, ring::ShmRing& ring, const dataset::Dataset& dataset,
+                 const dataset::SamplePlan& plan, Coordinator& coordinator,
+                 Clock& clock = system_clock());
+  ~FeedSupervisor();
+  FeedSupervisor(const FeedSupervisor&) = delete;
+  FeedSupervisor& operator=(const FeedSupervisor&) = delete;
+
+  Status start();
+  // Closes the ring, waits for the readers, kills those that do not come, and takes note of their
+  // last reports.
+  void stop();
+
+  int live_readers() const;  // reading threads now
+  uint64_t bad_samples() const;
+  uint64_t deaths() const;               // of reader processes
+  std::vector<int> process_ids() const;  // of the live ones
+
+ private:
+  struct Reader {
+    int threads = 1;
+    std::optional<ReaderProcess> maybe_process;
+    ring::ProducerId producer;
+    std::chrono::nanoseconds started{0};
+    std::chrono::nanoseconds start_again{0};  // when there is no process
+    std::chrono::nanoseconds delay{0};        // before the next start
+    bool done = false;                        // it ended because there is no more to read
+  };
+
+  Status start_threads();
+  Status start_processes();
+  Status spawn(Reader& reader);
+  Status supervise(std::stop_token stop);
+  void wait_for_deaths(std::chrono::milliseconds timeout) const;
+
+  // With mutex_ held.
+  void look_after(Reader& reader);
+  void note_death(Reader& reader, const ReaderProcess::End& end);
+  void plan_restart(Reader& reader);
+  Status take_bad_samples();  // kCorrupt: the run must end
+  bool any_process() const;
+
+  // Constant after construction.
+  FeedSettings settings_;
+  ring::ShmRing& ring_;
+  const dataset::Dataset& dataset_;
+  const dataset::SamplePlan& plan_;
+  Coordinator& coordinator_;
+  Clock& clock_;
+
+  // Guarded by mutex_.
+  mutable std::mutex mutex_;
+  BadSampleLog bad_samples_;
+  std::vector<Reader> readers_;
+  std::optional<feed::ReaderPool> pool_;  // isolation: thread
+  bool stopping_ = false;
+  uint64_t deaths_ = 0;
+  uint64_t deaths_in_vain_ = 0;    // since a batch was published
+  uint64_t failures_in_vain_ = 0;  // those of them that ended by themselves, with an error
+  uint64_t published_at_death_ = 0;
+};
+
+}  // namespace stoker::feeder

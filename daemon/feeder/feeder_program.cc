@@ -1,0 +1,119 @@
+#include "daemon/feeder/feeder_program.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "shared/base/coordinator.h"
+#include "shared/base/log.h"
+#include "shared/config/load_config.h"
+#include "shared/dataset/dataset.h"
+#include "shared/feed/plan_settings.h"
+#include "shared/feed/reader_pool.h"
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::feeder {
+namespace {
+
+constexpr auto kGrace = std::chrono::seconds(1);  // stokerd waits two before it kills
+
+// Nothing when the program is to end with `exit_code` (usage, --help).
+std::optional<FeederArguments> maybe_parse(int argc, char** argv, ExitCode& exit_code) {
+  FeederArguments arguments;
+  CLI::App app(
+      "Reads samples into the ring of a stokerd, which starts it. Not meant to be started by "
+      "hand.");
+  app.add_option("--config", arguments.config_path, "The run's config.yaml")->required();
+  app.add_option("--index-dir", arguments.index_dir, "Folder of the data set's index")->required();
+  app.add_option("--fingerprint", arguments.fingerprint, "The data set's fingerprint")->required();
+  app.add_option("--ring-fd", arguments.ring_fd, "File descriptor of the ring")->required();
+  app.add_option("--producer", arguments.producer, "Row of the ring's producer table")->required();
+  app.add_option("--generation", arguments.generation, "Generation of that row")->required();
+  app.add_option("--threads", arguments.threads, "Reading threads")->check(CLI::Range(1, 1024));
+  app.add_option("--parent", arguments.parent, "Process that must be the parent");
+  app.add_option("--log", arguments.log_file, "Log file, beside standard error");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    exit_code = app.exit(error) == 0 ? ExitCode::kDone : ExitCode::kUsage;
+    return std::nullopt;
+  }
+  return arguments;
+}
+
+LogLevel log_level_of(const std::string& name) {
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "warn") return LogLevel::kWarn;
+  if (name == "error") return LogLevel::kError;
+  return LogLevel::kInfo;
+}
+
+Status check_fit(const ring::ShmRing& ring, const dataset::Dataset& dataset,
+                 const dataset::SamplePlan& plan) {
+  if (ring.layout().sample() == dataset.spec() && ring.layout().batch() == plan.settings().batch)
+    return {};
+  return Status(Code::kMismatch,
+                "the ring was made for samples or a batch other than the configuration's");
+}
+
+}  // namespace
+
+Status settle_process(int parent) {
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return Status::from_errno(errno, "PR_SET_PDEATHSIG");
+  // Between its start and that call the parent may have died: then nobody would ever end this
+  // process.
+  if (parent != 0 && ::getppid() != parent)
+    return Status(Code::kCancelled, "the parent process has ended");
+  // Ctrl-C on a terminal and a service manager's SIGTERM reach every process of the group. stokerd
+  // finishes its step with what its readers give, and then closes the ring; that ends them.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) ::signal(signal, SIG_IGN);
+  // One byte, not zero: a core_pattern that is a pipe looks at no limit but this one.
+  const rlimit no_core{.rlim_cur = 1, .rlim_max = 1};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  return {};
+}
+
+Status read_for_ring(const FeederArguments& arguments) {
+  STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
+  STOKER_RETURN_IF_ERROR(
+      init_log({.level = log_level_of(config.log.level), .file = arguments.log_file}));
+  const auto train = config.data.find("train");
+  if (train == config.data.end())
+    return Status(Code::kInvalidArgument, arguments.config_path + ": no data set named train");
+  STOKER_ASSIGN_OR_RETURN(
+      const auto dataset,
+      dataset::open_indexed("train", train->second, arguments.index_dir, arguments.fingerprint));
+  STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));
+  const dataset::SamplePlan plan(feed::plan_settings(config, dataset->size()));
+  STOKER_RETURN_IF_ERROR(check_fit(*ring, *dataset, plan));
+  const ring::ProducerId producer{.index = arguments.producer, .generation = arguments.generation};
+  feed::ReaderPool pool(*ring, producer, *dataset, plan);
+  Coordinator coordinator;
+  pool.start(arguments.threads, coordinator);
+  const Status status = coordinator.join(kGrace);
+  if (!coordinator.all_ended()) {  // a read hangs: the process ends under it
+    log_error("reader ends", {{"error", status.to_string()}});
+    flush_log();
+    ::_exit(static_cast<int>(exit_code_of(status)));
+  }
+  return status;
+}
+
+ExitCode run_feeder(int argc, char** argv) {
+  ExitCode exit_code = ExitCode::kDone;
+  const auto arguments = maybe_parse(argc, argv, exit_code);
+  if (!arguments) return exit_code;
+  Status status = settle_process(arguments->parent);
+  if (status.ok()) status = read_for_ring(*arguments);
+  if (!status.ok()) log_error("reader ends", {{"error", status.to_string()}});
+  flush_log();
+  return exit_code_of(status);
+}
+
+}  // namespace stoker::feeder

@@ -1,0 +1,37 @@
+// FeederProgram: stoker-feed: opens the data set and the ring that stokerd hands it, and reads
+// until the ring closes.
+//
+// Errors: the process's exit code (shared/base/exit_code.h); the reason is on standard error.
+// Crash:  ends with its parent (PR_SET_PDEATHSIG); writes no core dump, for the ring would be in
+//         it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "shared/base/exit_code.h"
+#include "shared/base/status.h"
+
+namespace stoker::feeder {
+
+struct FeederArguments {
+  std::string config_path;
+  std::string index_dir;
+  std::string fingerprint;
+  int ring_fd = -1;
+  uint32_t producer = 0;
+  uint32_t generation = 0;
+  int threads = 1;
+  int parent = 0;  // 0: not checked
+  std::string log_file;
+};
+
+// Dies with the parent; deaf to the signals meant for stokerd. kCancelled: the parent is gone
+// already.
+Status settle_process(int parent);
+// Until the ring closes, or the end of data.
+Status read_for_ring(const FeederArguments& arguments);
+// The whole program.
+ExitCode run_feeder(int argc, char** argv);
+
+}  // namespace stoker::feeder

@@ -1,0 +1,61 @@
+// ReaderProcess: one stoker-feed child, held by a pidfd, so that it is this child that is waited
+// for and killed, and never a stranger under a number used again.
+//
+// Threads:  one at a time.
+// Blocking: kill_and_reap() until the kernel has ended the process; nothing else waits.
+// Owner:    the destructor leaves no child behind. The child ends with the thread that spawned it
+//           (PR_SET_PDEATHSIG), so that a stokerd killed without warning leaves none either.
+// Errors:   spawn(): errno's text with the program's path.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/base/unique_fd.h"
+
+namespace stoker::feeder {
+
+// The descriptor under which a child finds the ring.
+inline constexpr int kRingFd = 3;
+
+class ReaderProcess {
+ public:
+  // How a process ended.
+  struct End {
+    bool by_signal = false;
+    int code = 0;  // exit code or signal
+    bool clean() const { return !by_signal && code == 0; }
+    std::string to_string() const;  // "exit code 78", "signal 9 (Killed)"
+  };
+
+  // Terminal and service signals (INT, TERM, HUP, USR1) are blocked in the child from its first
+  // instruction: they are meant for stokerd, which ends its readers through the ring.
+  static Result<ReaderProcess> spawn(const std::string& program,
+                                     const std::vector<std::string>& arguments, int ring_fd);
+  ReaderProcess(ReaderProcess&& other) noexcept;
+  ReaderProcess& operator=(ReaderProcess&& other) noexcept;
+  ~ReaderProcess();
+
+  pid_t pid() const { return pid_; }
+  int pidfd() const { return pidfd_.get(); }  // readable when the process has ended
+  // Reaps it when it has ended.
+  std::optional<End> maybe_reap();
+  void kill_and_reap();
+
+ private:
+  ReaderProcess(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
+  std::optional<End> wait(int options);
+
+  pid_t pid_ = -1;  // -1: reaped, or moved from
+  UniqueFd pidfd_;
+};
+
+// stoker-feed beside this program, or in ../libexec/stoker as it is installed. kNotFound: names
+// where it was looked for.
+Result<std::string> find_feed_program();
+
+}  // namespace stoker::feeder

@@ -1,0 +1,140 @@
+#include "shared/control/client.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "shared/control/protocol.h"
+#include "shared/control/socket_path.h"
+
+namespace stoker::control {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr size_t kMaxReplyBytes = 4 << 20;  // a peer that sends more is none of ours
+
+Status no_answer(const std::string& path, int error) {
+  const std::string where = "no daemon answers on " + path;
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return Status(
+          Code::kUnreachable,
+          where + ": there is no such socket; is stokerd running, and is this its run directory?");
+    case ECONNREFUSED:
+      return Status(Code::kUnreachable,
+                    where + ": nobody listens there; stokerd has ended or was killed");
+    case EACCES:
+    case EPERM:
+      return Status(Code::kPermission, path +
+                                           ": this user may not open the control socket; become "
+                                           "its owner, or a member of its group");
+    case EAGAIN:
+      return Status(Code::kTimedOut, where + ": too many clients are waiting there; try again");
+    default:
+      return Status::from_errno(error, "connect to " + path);
+  }
+}
+
+}  // namespace
+
+Result<Client> Client::connect(const std::string& path, milliseconds timeout) {
+  auto address = SocketAddress::of(path);
+  if (!address.ok()) {
+    if (address.status().code() != Code::kNotFound) return address.status();
+    return no_answer(path, ENOENT);
+  }
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return Status::from_errno(errno, "make a socket");
+  // For a Unix socket this bounds connect() too, which waits while the daemon's backlog is full.
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
+  const timeval limit{
+      .tv_sec = seconds.count(),
+      .tv_usec = std::chrono::duration_cast<std::chrono::microseconds>(timeout - seconds).count()};
+  (void)::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  int connected = -1;
+  do {
+    connected = ::connect(fd.get(), address->get(), address->length());
+  } while (connected != 0 && errno == EINTR);
+  if (connected != 0) return no_answer(path, errno);
+  return Client(std::move(fd), path);
+}
+
+Result<std::string> Client::call(std::string_view method, std::string_view params,
+                                 milliseconds timeout) {
+  STOKER_ASSIGN_OR_RETURN(
+      const std::string reply,
+      exchange(render_request(std::to_string(next_id_++), method, params), timeout));
+  return parse_reply(reply);
+}
+
+Result<std::string> Client::exchange(std::string_view line, milliseconds timeout) {
+  const Deadline deadline = std::chrono::steady_clock::now() + timeout;
+  const Status sent = send_line(line, deadline);
+  // A daemon that turned us away has written why before it closed, so what it said is worth more
+  // than our EPIPE.
+  auto reply = read_line(deadline);
+  if (!reply.ok() && !sent.ok()) return sent;
+  return reply;
+}
+
+Status Client::wait_for(short events, Deadline deadline) const {
+  while (true) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) break;
+    pollfd poll_fd{.fd = fd_.get(), .events = events, .revents = 0};
+    const int ready =
+        ::poll(&poll_fd, 1, static_cast<int>(std::min<int64_t>(left.count(), 1 << 30)));
+    if (ready > 0) return {};
+    if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "wait for " + path_);
+  }
+  return Status(Code::kTimedOut,
+                "the daemon on " + path_ + " did not answer in time; is it stopped or very busy?");
+}
+
+Status Client::send_line(std::string_view line, Deadline deadline) {
+  std::string bytes(line);
+  bytes += '\n';
+  std::string_view left = bytes;
+  while (!left.empty()) {
+    const ssize_t sent = ::send(fd_.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      left.remove_prefix(static_cast<size_t>(sent));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      STOKER_RETURN_IF_ERROR(wait_for(POLLOUT, deadline));
+    } else if (errno != EINTR) {
+      return Status(Code::kUnreachable, "the daemon on " + path_ + " closed the connection");
+    }
+  }
+  return {};
+}
+
+Result<std::string> Client::read_line(Deadline deadline) {
+  size_t looked_at = 0;
+  while (true) {
+    const size_t end = unread_.find('\n', looked_at);
+    if (end != std::string::npos) {
+      std::string line = unread_.substr(0, end);
+      unread_.erase(0, end + 1);
+      return line;
+    }
+    looked_at = unread_.size();
+    if (looked_at > kMaxReplyBytes)
+      return Status(Code::kCorrupt,
+                    path_ + ": what answers there is not stokerd: it sends no lines");
+    STOKER_RETURN_IF_ERROR(wait_for(POLLIN, deadline));
+    std::array<char, 16384> chunk;
+    const ssize_t got = ::recv(fd_.get(), chunk.data(), chunk.size(), MSG_DONTWAIT);
+    if (got > 0) {
+      unread_.append(chunk.data(), static_cast<size_t>(got));
+    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+      return Status(Code::kUnreachable, "the daemon on " + path_ + " ended before it answered");
+    }
+  }
+}
+
+}  // namespace stoker::control

@@ -1,0 +1,205 @@
+#include "shared/control/trainer_status.h"
+
+#include <array>
+#include <cmath>
+
+#include <boost/json.hpp>
+
+namespace stoker::control {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::array<std::string_view, 6> kStateNames = {"starting", "training", "paused",
+                                                         "saving",   "stopping", "degraded"};
+
+json::value number(double value) {
+  if (std::isfinite(value)) return value;
+  return nullptr;
+}
+
+json::object feed_of(const TrainerStatus::Feed& feed) {
+  return {{"wait_ms", number(feed.wait_ms)},
+          {"ready_slots", feed.ready_slots},
+          {"slots", feed.slots},
+          {"bad_samples", feed.bad_samples},
+          {"reissued", feed.reissued},
+          {"readers", feed.readers}};
+}
+
+json::object checkpoint_of(const TrainerStatus::Checkpoint& checkpoint) {
+  return {{"last_step", checkpoint.last_step},       {"in_flight", checkpoint.in_flight},
+          {"stall_ms", number(checkpoint.stall_ms)}, {"saved", checkpoint.saved},
+          {"failures", checkpoint.failures},         {"skipped", checkpoint.skipped},
+          {"last_error", checkpoint.last_error}};
+}
+
+json::object evaluator_of(const TrainerStatus::Evaluator& evaluator) {
+  return {{"state", evaluator.state},
+          {"last_step", evaluator.last_step},
+          {"best", number(evaluator.best)},
+          {"best_step", evaluator.best_step}};
+}
+
+json::object control_of(const TrainerStatus::Control& control) {
+  return {{"connections", control.connections}, {"accepted", control.accepted},
+          {"refused", control.refused},         {"requests", control.requests},
+          {"rejected", control.rejected},       {"dropped", control.dropped}};
+}
+
+// Reads the fields of one object; remembers the first that has the wrong type.
+class FieldReader {
+ public:
+  FieldReader(const json::object& object, std::string prefix, std::string& wrong)
+      : object_(object), prefix_(std::move(prefix)), wrong_(wrong) {}
+
+  void read(const char* name, double& out) const {
+    const json::value* value = object_.if_contains(name);
+    if (value == nullptr) return;
+    if (value->is_null()) {
+      out = std::nan("");
+    } else if (value->is_number()) {
+      out = value->to_number<double>();
+    } else {
+      note(name);
+    }
+  }
+  template <std::integral T>
+  void read(const char* name, T& out) const {
+    const json::value* value = object_.if_contains(name);
+    if (value == nullptr) return;
+    boost::system::error_code error;
+    const T read = value->to_number<T>(error);
+    if (error) return note(name);
+    out = read;
+  }
+  void read(const char* name, bool& out) const {
+    const json::value* value = object_.if_contains(name);
+    if (value == nullptr) return;
+    if (!value->is_bool()) return note(name);
+    out = value->get_bool();
+  }
+  void read(const char* name, std::string& out) const {
+    const json::value* value = object_.if_contains(name);
+    if (value == nullptr) return;
+    if (!value->is_string()) return note(name);
+    out = std::string(value->get_string());
+  }
+  template <typename Read>
+  void object(const char* name, Read&& read_fields) const {
+    const json::value* value = object_.if_contains(name);
+    if (value == nullptr) return;
+    if (!value->is_object()) return note(name);
+    read_fields(FieldReader(value->get_object(), prefix_ + name + ".", wrong_));
+  }
+
+ private:
+  void note(const char* name) const {
+    if (wrong_.empty()) wrong_ = prefix_ + name;
+  }
+  const json::object& object_;
+  const std::string prefix_;
+  std::string& wrong_;
+};
+
+void read_parts(const FieldReader& root, TrainerStatus& status) {
+  root.object("feed", [&](const FieldReader& fields) {
+    fields.read("wait_ms", status.feed.wait_ms);
+    fields.read("ready_slots", status.feed.ready_slots);
+    fields.read("slots", status.feed.slots);
+    fields.read("bad_samples", status.feed.bad_samples);
+    fields.read("reissued", status.feed.reissued);
+    fields.read("readers", status.feed.readers);
+  });
+  root.object("checkpoint", [&](const FieldReader& fields) {
+    fields.read("last_step", status.checkpoint.last_step);
+    fields.read("in_flight", status.checkpoint.in_flight);
+    fields.read("stall_ms", status.checkpoint.stall_ms);
+    fields.read("saved", status.checkpoint.saved);
+    fields.read("failures", status.checkpoint.failures);
+    fields.read("skipped", status.checkpoint.skipped);
+    fields.read("last_error", status.checkpoint.last_error);
+  });
+  root.object("evaluator", [&](const FieldReader& fields) {
+    fields.read("state", status.evaluator.state);
+    fields.read("last_step", status.evaluator.last_step);
+    fields.read("best", status.evaluator.best);
+    fields.read("best_step", status.evaluator.best_step);
+  });
+  root.object("control", [&](const FieldReader& fields) {
+    fields.read("connections", status.control.connections);
+    fields.read("accepted", status.control.accepted);
+    fields.read("refused", status.control.refused);
+    fields.read("requests", status.control.requests);
+    fields.read("rejected", status.control.rejected);
+    fields.read("dropped", status.control.dropped);
+  });
+}
+
+void read_top(const FieldReader& root, TrainerStatus& status) {
+  root.read("step", status.step);
+  root.read("steps", status.steps);
+  root.read("epoch", status.epoch);
+  root.read("loss", status.loss);
+  root.read("lr", status.lr);
+  root.read("samples_per_s", status.samples_per_s);
+  root.read("step_ms", status.step_ms);
+  root.read("eta_s", status.eta_s);
+  root.read("device", status.device);
+  root.read("run_dir", status.run_dir);
+  root.read("pid", status.pid);
+  root.read("uptime_s", status.uptime_s);
+}
+
+}  // namespace
+
+std::string_view state_name(TrainerState state) {
+  return kStateNames.at(static_cast<size_t>(state));
+}
+
+std::string to_json(const TrainerStatus& status) {
+  const std::string_view state = state_name(status.state);
+  const json::object root{{"state", json::string_view(state.data(), state.size())},
+                          {"step", status.step},
+                          {"steps", status.steps},
+                          {"epoch", status.epoch},
+                          {"loss", number(status.loss)},
+                          {"lr", number(status.lr)},
+                          {"samples_per_s", number(status.samples_per_s)},
+                          {"step_ms", number(status.step_ms)},
+                          {"eta_s", number(status.eta_s)},
+                          {"device", status.device},
+                          {"feed", feed_of(status.feed)},
+                          {"checkpoint", checkpoint_of(status.checkpoint)},
+                          {"evaluator", evaluator_of(status.evaluator)},
+                          {"control", control_of(status.control)},
+                          {"run_dir", status.run_dir},
+                          {"pid", status.pid},
+                          {"uptime_s", number(status.uptime_s)}};
+  return json::serialize(root);
+}
+
+Result<TrainerStatus> parse_trainer_status(std::string_view text) {
+  boost::system::error_code error;
+  const json::value value = json::parse(json::string_view(text.data(), text.size()), error);
+  if (error || !value.is_object()) return Status(Code::kCorrupt, "a status is one JSON object");
+  const json::object& object = value.get_object();
+  std::string wrong;
+  TrainerStatus status;
+  const FieldReader root(object, "", wrong);
+  std::string state;
+  root.read("state", state);
+  if (state.empty() || !object.contains("step"))
+    return Status(Code::kCorrupt, "a status needs state and step");
+  size_t index = 0;
+  while (index < kStateNames.size() && kStateNames[index] != state) ++index;
+  if (index == kStateNames.size())
+    return Status(Code::kCorrupt, "status: unknown state '" + state + "'");
+  status.state = static_cast<TrainerState>(index);
+  read_top(root, status);
+  read_parts(root, status);
+  if (!wrong.empty()) return Status(Code::kCorrupt, "status: " + wrong + " has the wrong type");
+  return status;
+}
+
+}  // namespace stoker::control

@@ -1,0 +1,41 @@
+#include "daemon/daemon_app/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace stoker::daemon_app {
+namespace {
+
+ParsedCommandLine parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "stokerd");
+  return parse_command_line(static_cast<int>(words.size()), words.data());
+}
+
+TEST(CommandLine, TakesEverythingThatTheManualNames) {
+  const auto parsed = parse({"--config", "a.yaml", "--run-dir", "runs/x", "--set", "train.steps=1", "--set", "a=b", "--check"});
+  ASSERT_TRUE(parsed.command.has_value());
+  EXPECT_EQ(parsed.command->config, "a.yaml");
+  EXPECT_EQ(parsed.command->run_dir, "runs/x");
+  EXPECT_EQ(parsed.command->overrides, (std::vector<std::string>{"train.steps=1", "a=b"}));
+  EXPECT_TRUE(parsed.command->check);
+  EXPECT_FALSE(parsed.command->fresh);
+}
+
+TEST(CommandLine, HelpAndVersionAreAnsweredWithZero) {
+  for (const char* const word : {"--help", "--version"}) {
+    const auto parsed = parse({word});
+    EXPECT_FALSE(parsed.command.has_value());
+    EXPECT_EQ(parsed.exit_code, ExitCode::kDone) << word;
+  }
+}
+
+TEST(CommandLine, MistakesAreUsageErrors) {
+  EXPECT_EQ(parse({}).exit_code, ExitCode::kUsage);
+  EXPECT_EQ(parse({"--config"}).exit_code, ExitCode::kUsage);
+  EXPECT_EQ(parse({"--config", "a", "--frehs"}).exit_code, ExitCode::kUsage);
+  EXPECT_EQ(parse({"--config", "a", "--fresh", "--resume", "x"}).exit_code, ExitCode::kUsage) << "they contradict each other";
+}
+
+}  // namespace
+}  // namespace stoker::daemon_app

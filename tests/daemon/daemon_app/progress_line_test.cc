@@ -1,0 +1,49 @@
+#include "daemon/daemon_app/progress_line.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace stoker::daemon_app {
+namespace {
+
+control::TrainerStatus half_way() {
+  control::TrainerStatus status;
+  status.state = control::TrainerState::kTraining;
+  status.step = 1200;
+  status.steps = 2000;
+  status.loss = 1.40321;
+  status.lr = 3e-4;
+  status.samples_per_s = 812.4;
+  status.feed.wait_ms = 0.12;
+  status.eta_s = 67;
+  status.evaluator.best = std::nan("");
+  return status;
+}
+
+TEST(ProgressLine, SaysWhatAPersonWantsToKnow) {
+  EXPECT_EQ(progress_line(half_way(), 200),
+            "training  step 1200/2000 60 %  loss 1.4032  lr 0.0003  812 samples/s  wait 0.1 ms  ETA 1:07");
+}
+
+TEST(ProgressLine, ShowsTheBestOnceThereIsOneAndNoLossBeforeTheFirstReport) {
+  auto status = half_way();
+  status.evaluator.best = 1.5;
+  status.evaluator.best_step = 1000;
+  EXPECT_NE(progress_line(status, 200).find("best 1.5000 @1000"), std::string::npos);
+  status.loss = std::nan("");
+  EXPECT_EQ(progress_line(status, 200).find("loss"), std::string::npos);
+}
+
+TEST(ProgressLine, FitsTheTerminal) { EXPECT_EQ(progress_line(half_way(), 40).size(), 40u); }
+
+TEST(ProgressLine, DurationsAreReadable) {
+  EXPECT_EQ(duration_text(7), "0:07");
+  EXPECT_EQ(duration_text(754), "12:34");
+  EXPECT_EQ(duration_text(3 * 3600 + 121), "3:02:01");
+  EXPECT_EQ(duration_text(51 * 3600), "2 d 3 h");
+  EXPECT_EQ(duration_text(std::nan("")), "-");
+}
+
+}  // namespace
+}  // namespace stoker::daemon_app

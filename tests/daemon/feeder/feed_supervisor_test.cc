@@ -1,0 +1,163 @@
+#include "daemon/feeder/feed_supervisor.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "tests/daemon/feeder/feeder_fixture.h"
+
+namespace stoker::feeder {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FeedSupervisorTest : public FeederTest {
+ protected:
+  void SetUp() override {
+    FeederTest::SetUp();
+    settings_.feed_program = FEEDER_TEST_READER;
+  }
+  void behave_as(const std::string& how) { settings_.config_path = path(how); }
+  static bool no_children_left() {
+    return ::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD;
+  }
+};
+
+TEST_F(FeedSupervisorTest, ProcessesFillWhatThePlanSays) {
+  settings_.feed.readers = 3;
+  settings_.feed.processes = 2;
+  open_ring({.slots = 4, .first_ticket = 5});
+  ASSERT_TRUE(start().ok());
+  EXPECT_EQ(supervisor_->live_readers(), 3);
+  EXPECT_EQ(supervisor_->process_ids().size(), 2u);
+  for (uint64_t ticket = 5; ticket < 60; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  supervisor_->stop();
+  EXPECT_EQ(supervisor_->live_readers(), 0);
+  EXPECT_TRUE(no_children_left());
+  EXPECT_FALSE(coordinator_.should_stop());
+}
+
+TEST_F(FeedSupervisorTest, ThreadsOfThisProcessFillTheSame) {
+  settings_.feed.isolation = config::Isolation::kThread;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  EXPECT_EQ(supervisor_->live_readers(), 2);
+  for (uint64_t ticket = 0; ticket < 60; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  supervisor_->stop();
+  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_FALSE(coordinator_.should_stop());
+}
+
+TEST_F(FeedSupervisorTest, ReadersKilledInMidBatchChangeNoByte) {
+  settings_.feed.processes = 2;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  std::mt19937 random(5);
+  uint64_t ticket = 0;
+  uint64_t kills = 0;
+  while (kills < 12 || ring_->counters().reissued == 0) {
+    ASSERT_LT(kills, 200u) << "no kill ever hit a claimed ticket";
+    for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
+    const auto ids = supervisor_->process_ids();
+    if (ids.empty()) continue;
+    ::kill(ids[random() % ids.size()], SIGKILL);
+    ++kills;
+    const uint64_t deaths = supervisor_->deaths();
+    ASSERT_TRUE(eventually(
+        [&] { return supervisor_->deaths() > deaths || supervisor_->process_ids() != ids; }));
+  }
+  for (int i = 0; i < 20; ++i) ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
+  EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
+}
+
+TEST_F(FeedSupervisorTest, EndOfDataEndsTheReadersAndNotTheRun) {
+  open_ring({.slots = 4, .end_ticket = 10});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 10; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_TRUE(eventually([&] { return supervisor_->live_readers() == 0; }));
+  EXPECT_EQ(supervisor_->deaths(), 0u);
+  EXPECT_FALSE(coordinator_.should_stop());
+}
+
+TEST_F(FeedSupervisorTest, ReadersThatRefuseEndTheRunAfterAFewTries) {
+  behave_as("refuse");
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), Code::kInternal);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 78"));
+}
+
+TEST_F(FeedSupervisorTest, ReadersThatCrashEndTheRunInTheEnd) {
+  behave_as("crash");
+  settings_.feed.readers = 20;
+  settings_.feed.processes = 20;  // so that the back-off does not make the test long
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), Code::kInternal);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("keep dying"));
+}
+
+TEST_F(FeedSupervisorTest, AMissingProgramIsAnErrorThatNamesIt) {
+  settings_.feed_program = path("no-such-program");
+  open_ring({.slots = 4});
+  const Status status = start();
+  EXPECT_EQ(status.code(), Code::kNotFound);
+  EXPECT_THAT(status.message(), HasSubstr("no-such-program"));
+}
+
+TEST_F(FeedSupervisorTest, StopKillsAReaderThatDoesNotCome) {
+  behave_as("stuck");
+  settings_.feed.readers = 1;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_EQ(supervisor_->process_ids().size(), 1u);
+  const pid_t pid = supervisor_->process_ids()[0];
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOWAIT), 0);
+  supervisor_->stop();
+  EXPECT_TRUE(no_children_left());
+}
+
+TEST_F(FeedSupervisorTest, DestructionLeavesNoChild) {
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  coordinator_.request_stop();
+  ASSERT_TRUE(coordinator_.join(kLong).ok());
+  supervisor_.reset();
+  EXPECT_TRUE(no_children_left());
+}
+
+TEST_F(FeedSupervisorTest, BadSamplesEndTheRunWhereTheConfigurationSaysSo) {
+  behave_as("bad");
+  settings_.feed.on_bad_sample = config::OnBadSample::kStop;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), Code::kCorrupt);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("made \"bad\""));
+}
+
+TEST_F(FeedSupervisorTest, TooManyBadSamplesEndTheRunAndAllAreListed) {
+  behave_as("bad");
+  settings_.feed.readers = 1;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("feed.bad_sample_limit"));
+  supervisor_->stop();
+  const auto list = read_file(settings_.bad_sample_path, 1 << 20);
+  ASSERT_TRUE(list.ok());
+  EXPECT_EQ(static_cast<uint64_t>(std::count(list->begin(), list->end(), '\n')),
+            supervisor_->bad_samples());
+  EXPECT_THAT(*list, HasSubstr(R"("reason":"made \"bad\"")"));
+}
+
+}  // namespace
+}  // namespace stoker::feeder

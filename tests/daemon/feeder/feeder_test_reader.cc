@@ -1,0 +1,66 @@
+// A stand-in for stoker-feed with the same command line, which misbehaves as the name of its
+// configuration file says:
+//   crash    ends by SIGABRT at once          refuse   exits 78 at once
+//   stuck    stops itself with a ticket       bad      reports every sample of each ticket as bad
+//   anything else reads the fixture's synthetic data set
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "shared/feed/reader_pool.h"
+#include "tests/daemon/feeder/feeder_fixture.h"
+
+namespace stoker::feeder {
+namespace {
+
+int misbehave(const std::string& how, ring::ShmRing& ring, ring::ProducerId id) {
+  while (true) {
+    const auto claim = ring.claim(id, kLong);
+    if (!claim.ok()) return 0;
+    if (how == "stuck") ::raise(SIGSTOP);
+    for (uint64_t row = 0; row < kBatch; ++row)
+      ring.report_bad_sample({.ticket = claim->ticket,
+                              .sample = claim->ticket * kBatch + row,
+                              .code = Code::kCorrupt,
+                              .reason = "made \"bad\""});
+    ring.publish(id, *claim);
+  }
+}
+
+int run(std::map<std::string, std::string>& arguments) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const std::string how = std::filesystem::path(arguments["--config"]).filename();
+  if (how == "crash") {
+    const rlimit no_core{};
+    ::setrlimit(RLIMIT_CORE, &no_core);
+    ::abort();
+  }
+  if (how == "refuse") return 78;
+  auto ring = ring::ShmRing::attach(UniqueFd(std::stoi(arguments["--ring-fd"])));
+  if (!ring.ok()) return 70;
+  const ring::ProducerId id{
+      .index = static_cast<uint32_t>(std::stoul(arguments["--producer"])),
+      .generation = static_cast<uint32_t>(std::stoul(arguments["--generation"]))};
+  if (how == "stuck" || how == "bad") return misbehave(how, **ring, id);
+  const auto data = dataset::open_indexed("train", synthetic_config(), arguments["--index-dir"],
+                                          arguments["--fingerprint"]);
+  if (!data.ok()) return 78;
+  const dataset::SamplePlan plan(
+      {.size = (*data)->size(), .batch = kBatch, .seed = 9, .shuffle = true});
+  feed::ReaderPool pool(**ring, id, **data, plan);
+  Coordinator coordinator;
+  pool.start(std::stoi(arguments["--threads"]), coordinator);
+  return coordinator.join(kLong).ok() ? 0 : 70;
+}
+
+}  // namespace
+}  // namespace stoker::feeder
+
+int main(int argc, char** argv) {
+  std::map<std::string, std::string> arguments;
+  for (int i = 1; i + 1 < argc; i += 2) arguments[argv[i]] = argv[i + 1];
+  return stoker::feeder::run(arguments);
+}

@@ -1,0 +1,50 @@
+#include "daemon/train/mailbox.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace stoker::train {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Mailbox, KeepsRequestsInOrder) {
+  Mailbox mailbox;
+  mailbox.post({Request::Kind::kPause, 0, {}});
+  mailbox.post({Request::Kind::kSetLr, 0.5, {}});
+  const auto taken = mailbox.take();
+  ASSERT_EQ(taken.size(), 2u);
+  EXPECT_EQ(taken[0].kind, Request::Kind::kPause);
+  EXPECT_EQ(taken[1].value, 0.5);
+  EXPECT_TRUE(mailbox.take().empty());
+}
+
+TEST(Mailbox, RefusesWhenFullAndNothingIsDone) {
+  Mailbox mailbox;
+  for (size_t i = 0; i < Mailbox::kCapacity; ++i) mailbox.post({});
+  Code code = Code::kOk;
+  mailbox.post({Request::Kind::kStop, 0, [&](const Result<std::string>& reply) { code = reply.status().code(); }});
+  EXPECT_EQ(code, Code::kBusy);
+  EXPECT_EQ(mailbox.take().size(), Mailbox::kCapacity);
+}
+
+TEST(Mailbox, ClosingAnswersWhatIsLeftAndRefusesTheRest) {
+  Mailbox mailbox;
+  int closed = 0;
+  const auto count = [&](const Result<std::string>& reply) { closed += reply.status().code() == Code::kClosed; };
+  mailbox.post({Request::Kind::kCheckpoint, 0, count});
+  mailbox.close();
+  mailbox.post({Request::Kind::kPause, 0, count});
+  EXPECT_EQ(closed, 2);
+}
+
+TEST(Mailbox, APostWakesTheWaitingTrainer) {
+  Mailbox mailbox;
+  std::jthread poster([&] { mailbox.post({Request::Kind::kResume, 0, {}}); });
+  mailbox.wait(1h);  // the test's own time limit fails it when nothing wakes
+  EXPECT_EQ(mailbox.take().size(), 1u);
+}
+
+}  // namespace
+}  // namespace stoker::train

@@ -1,0 +1,205 @@
+#include "shared/control/protocol.h"
+
+#include <random>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stoker::control {
+namespace {
+
+using testing::HasSubstr;
+
+struct GoodLine {
+  std::string line;
+  Method method;
+  std::string id = "null";
+  double value = 0;
+};
+
+class GoodLines : public testing::TestWithParam<GoodLine> {};
+
+TEST_P(GoodLines, AreUnderstood) {
+  const auto parsed = parse_request(GetParam().line);
+  ASSERT_TRUE(std::holds_alternative<Request>(parsed)) << std::get<Refusal>(parsed).why.message();
+  const auto& request = std::get<Request>(parsed);
+  EXPECT_EQ(request.method, GetParam().method);
+  EXPECT_EQ(request.id, GetParam().id);
+  EXPECT_EQ(request.value, GetParam().value);
+  EXPECT_EQ(request.key, request.method == Method::kSet ? "lr" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Protocol, GoodLines,
+    testing::Values(
+        GoodLine{"status", Method::kStatus}, GoodLine{"  status \t", Method::kStatus},
+        GoodLine{"status\r", Method::kStatus}, GoodLine{"hello", Method::kHello},
+        GoodLine{"help", Method::kHelp}, GoodLine{"pause", Method::kPause},
+        GoodLine{"resume", Method::kResume}, GoodLine{"checkpoint", Method::kCheckpoint},
+        GoodLine{"stop", Method::kStop}, GoodLine{"set lr 1e-4", Method::kSet, "null", 1e-4},
+        GoodLine{"set  lr\t0.5", Method::kSet, "null", 0.5},
+        GoodLine{"set lr 999.9", Method::kSet, "null", 999.9},
+        GoodLine{R"({"id":1,"method":"status"})", Method::kStatus, "1"},
+        GoodLine{R"( {"method":"status"} )", Method::kStatus, "null"},
+        GoodLine{R"({"jsonrpc":"2.0","id":-7,"method":"stop","params":{}})", Method::kStop, "-7"},
+        GoodLine{R"({"id":18446744073709551615,"method":"pause"})", Method::kPause,
+                 "18446744073709551615"},
+        GoodLine{R"({"id":"a\"b","method":"hello"})", Method::kHello, R"("a\"b")"},
+        GoodLine{R"({"id":null,"method":"help"})", Method::kHelp},
+        GoodLine{R"({"params":{"lr":1e-4},"method":"set","id":2})", Method::kSet, "2", 1e-4},
+        GoodLine{R"({"method":"set","params":{"lr":1}})", Method::kSet, "null", 1.0}));
+
+struct BadLine {
+  std::string line;
+  ErrorCode code;
+  std::string says;
+  std::string id = "null";
+};
+
+class BadLines : public testing::TestWithParam<BadLine> {};
+
+TEST_P(BadLines, AreRefusedWithTheReason) {
+  const auto parsed = parse_request(GetParam().line);
+  ASSERT_TRUE(std::holds_alternative<Refusal>(parsed));
+  const auto& refusal = std::get<Refusal>(parsed);
+  EXPECT_EQ(refusal.code, GetParam().code) << refusal.why.message();
+  EXPECT_THAT(refusal.why.message(), HasSubstr(GetParam().says));
+  EXPECT_EQ(refusal.id, GetParam().id);
+  EXPECT_FALSE(refusal.why.ok());
+  const auto reply = parse_reply(render_error(refusal));
+  ASSERT_FALSE(reply.ok());
+  EXPECT_EQ(reply.status().code(), refusal.why.code());
+  EXPECT_EQ(reply.status().message(), refusal.why.message());
+}
+
+constexpr auto kParse = ErrorCode::kParseError;
+constexpr auto kShape = ErrorCode::kInvalidRequest;
+constexpr auto kMethod = ErrorCode::kUnknownMethod;
+constexpr auto kParams = ErrorCode::kInvalidParams;
+
+INSTANTIATE_TEST_SUITE_P(
+    Words, BadLines,
+    testing::Values(
+        BadLine{"", kShape, "empty"}, BadLine{"   \t ", kShape, "empty"},
+        BadLine{"\r", kShape, "empty"}, BadLine{"statsu", kMethod, "unknown method 'statsu'"},
+        BadLine{"STATUS", kMethod, "unknown method"}, BadLine{"status now", kParams, "nothing"},
+        BadLine{"stop;", kMethod, "unknown method"}, BadLine{"set", kParams, "a name and a value"},
+        BadLine{"set lr", kParams, "a name and a value"},
+        BadLine{"set lr 1 2", kParams, "a name and a value"},
+        BadLine{"set momentum 0.9", kParams, "'momentum'"},
+        BadLine{"set lr fast", kParams, "above 0 and below 1000"},
+        BadLine{"set lr 0", kParams, "above 0"}, BadLine{"set lr -1", kParams, "above 0"},
+        BadLine{"set lr nan", kParams, "above 0"}, BadLine{"set lr inf", kParams, "above 0"},
+        BadLine{"set lr 1000", kParams, "below 1000"}, BadLine{"set lr 1e999", kParams, "above 0"},
+        BadLine{"set lr 1e-4x", kParams, "above 0"}, BadLine{"set lr 0x1p-4", kParams, "above 0"},
+        BadLine{std::string("status\0", 7), kParse, "neither"},
+        BadLine{"\x01\x02\xff", kParse, "neither"}, BadLine{"st\xc3\xa4tus", kParse, "neither"},
+        BadLine{"GET / HTTP/1.1", kMethod, "unknown method 'GET'"},
+        BadLine{"[1,2]", kMethod, "unknown method"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Json, BadLines,
+    testing::Values(
+        BadLine{"{", kParse, "not JSON"}, BadLine{"{}", kShape, "method is missing"},
+        BadLine{R"({"method":"status"} x)", kParse, "not JSON"},
+        BadLine{R"({"method":"status"}{"method":"stop"})", kParse, "not JSON"},
+        BadLine{"{\"method\":\"sta\xfftus\"}", kParse, "not JSON"},
+        BadLine{std::string("{\"method\":\"sta\0tus\"}", 20), kParse, "not JSON"},
+        BadLine{R"({"id":3,"method":7})", kShape, "not a string", "3"},
+        BadLine{R"({"id":3,"method":"launch"})", kMethod, "'launch'", "3"},
+        BadLine{R"({"id":[1],"method":"status"})", kShape, "id must be"},
+        BadLine{R"({"id":1.5,"method":"status"})", kShape, "id must be"},
+        BadLine{R"({"id":"x","method":"status","extra":1})", kShape, "'extra'", R"("x")"},
+        BadLine{R"({"id":1,"jsonrpc":"1.0","method":"status"})", kShape, "2.0", "1"},
+        BadLine{R"({"id":1,"jsonrpc":2,"method":"status"})", kShape, "2.0", "1"},
+        BadLine{R"({"id":1,"method":"status","method":"stop"})", kShape, "twice", "1"},
+        BadLine{R"({"id":1,"method":"set","params":{"lr":1e-4,"lr":1}})", kShape, "twice", "1"},
+        BadLine{R"({"id":1,"method":"set","params":{"lr":1e-4,"\u006cr":1}})", kShape, "twice",
+                "1"},
+        BadLine{R"({"id":1,"method":"status","params":{"a":1}})", kParams, "no params", "1"},
+        BadLine{R"({"id":1,"method":"status","params":[]})", kParams, "no params", "1"},
+        BadLine{R"({"id":1,"method":"set"})", kParams, "one setting", "1"},
+        BadLine{R"({"id":1,"method":"set","params":{}})", kParams, "one setting", "1"},
+        BadLine{R"({"id":1,"method":"set","params":{"lr":1,"x":2}})", kParams, "one setting", "1"},
+        BadLine{R"({"id":1,"method":"set","params":{"loss":0}})", kParams, "'loss'", "1"},
+        BadLine{R"({"id":1,"method":"set","params":{"lr":"1e-4"}})", kParams, "above 0", "1"},
+        BadLine{R"({"id":1,"method":"set","params":{"lr":true}})", kParams, "above 0", "1"},
+        BadLine{R"({"id":1,"method":"set","params":{"lr":null}})", kParams, "above 0", "1"},
+        BadLine{R"({"id":1,"method":"set","params":{"lr":-0.0}})", kParams, "above 0", "1"},
+        BadLine{R"({"id":1,"method":"set","params":{"lr":{"value":1}}})", kParams, "above 0",
+                "1"}));
+
+TEST(Protocol, RefusesDeepJsonWithoutDescendingIntoIt) {
+  std::string line = R"({"method":"status","params":)";
+  for (int i = 0; i < 100000; ++i) line += "[";
+  const auto parsed = parse_request(line);
+  ASSERT_TRUE(std::holds_alternative<Refusal>(parsed));
+  EXPECT_EQ(std::get<Refusal>(parsed).code, ErrorCode::kParseError);
+}
+
+TEST(Protocol, RefusesAnIdThatIsTooLong) {
+  const std::string id(kMaxIdBytes, 'x');
+  EXPECT_TRUE(std::holds_alternative<Request>(
+      parse_request(R"({"id":")" + id + R"(","method":"status"})")));
+  EXPECT_TRUE(std::holds_alternative<Refusal>(
+      parse_request(R"({"id":")" + id + R"(x","method":"status"})")));
+}
+
+TEST(Protocol, NeverEchoesControlCharactersAndStaysShort) {
+  const auto parsed =
+      parse_request(R"({"id":1,"method":"\u001b[31m)" + std::string(5000, 'a') + R"("})");
+  ASSERT_TRUE(std::holds_alternative<Refusal>(parsed));
+  const std::string line = render_error(std::get<Refusal>(parsed));
+  EXPECT_LT(line.size(), 400u);
+  EXPECT_EQ(line.find("u001b"), std::string::npos);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+}
+
+TEST(Protocol, SurvivesRandomLines) {
+  std::mt19937 random(7);
+  const std::string seed = R"({"id":1,"method":"set","params":{"lr":1e-4}})";
+  for (int round = 0; round < 20000; ++round) {
+    std::string line = seed;
+    for (unsigned flips = random() % 4; flips > 0; --flips)
+      line[random() % line.size()] = static_cast<char>(random());
+    line.resize(random() % (line.size() + 1));
+    const auto parsed = parse_request(line);
+    if (const auto* request = std::get_if<Request>(&parsed); request && request->key == "lr") {
+      EXPECT_GT(request->value, 0);
+      EXPECT_LT(request->value, kMaxLearningRate);
+    }
+  }
+}
+
+TEST(Protocol, AResultGoesRoundAndStaysOneLine) {
+  const std::string line = render_result("7", "{\"step\":\n1200}\n");
+  EXPECT_EQ(line, R"({"id":7,"result":{"step": 1200}})");
+  const auto result = parse_reply(line);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(*result, R"({"step":1200})");
+  EXPECT_EQ(render_result("null", ""), R"({"id":null,"result":{}})");
+}
+
+TEST(Protocol, ARequestThatWeRenderIsUnderstood) {
+  const auto parsed = parse_request(render_request("5", "set", R"({"lr":0.25})"));
+  ASSERT_TRUE(std::holds_alternative<Request>(parsed));
+  EXPECT_EQ(std::get<Request>(parsed).value, 0.25);
+}
+
+TEST(Protocol, TheClientRefusesRepliesOfSomethingElse) {
+  for (const std::string& line :
+       std::vector<std::string>{"", "HTTP/1.1 400", "[]", "{}", R"({"id":1})", R"({"result":3})",
+                                R"({"error":null})", R"({"error":{"code":1}})"}) {
+    const auto reply = parse_reply(line);
+    ASSERT_FALSE(reply.ok()) << line;
+    EXPECT_EQ(reply.status().code(), Code::kCorrupt) << line;
+  }
+}
+
+TEST(Protocol, TheMethodTableIsInTheOrderOfTheEnumeration) {
+  for (const MethodInfo& info : methods()) EXPECT_EQ(info_of(info.method).name, info.name);
+}
+
+}  // namespace
+}  // namespace stoker::control

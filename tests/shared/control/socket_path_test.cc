@@ -1,0 +1,58 @@
+#include "shared/control/socket_path.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stoker::control {
+namespace {
+
+TEST(SocketPath, AutoIsTheRunDirectoryUnlessSystemdGivesOne) {
+  EXPECT_EQ(resolve_socket_path("auto", "runs/a", nullptr), "runs/a/control.sock");
+  EXPECT_EQ(resolve_socket_path("auto", "runs/a", ""), "runs/a/control.sock");
+  EXPECT_EQ(resolve_socket_path("auto", "runs/a", "/run/stoker"), "/run/stoker/control.sock");
+  EXPECT_EQ(resolve_socket_path("auto", "runs/a", "/run/one:/run/two"), "/run/one/control.sock");
+  EXPECT_EQ(resolve_socket_path("/tmp/x.sock", "runs/a", "/run/stoker"), "/tmp/x.sock");
+}
+
+TEST(SocketPath, AShortPathIsTakenAsItIs) {
+  const auto address = SocketAddress::of("/tmp/control.sock");
+  ASSERT_TRUE(address.ok());
+  EXPECT_EQ(address->text(), "/tmp/control.sock");
+  EXPECT_EQ(address->name(), "control.sock");
+}
+
+TEST(SocketPath, ALongPathGoesThroughItsDirectory) {
+  char root[] = "/tmp/stoker-path-XXXXXX";
+  ASSERT_NE(::mkdtemp(root), nullptr);
+  const std::string deep = std::string(root) + "/" + std::string(200, 'd');
+  std::filesystem::create_directories(deep);
+  const auto address = SocketAddress::of(deep + "/control.sock");
+  ASSERT_TRUE(address.ok()) << address.status().to_string();
+  EXPECT_LE(address->text().size(), kMaxSocketPathBytes);
+  EXPECT_THAT(address->text(), testing::StartsWith("/proc/self/fd/"));
+  const auto exact = SocketAddress::of("/" + std::string(106, 'a'));
+  ASSERT_TRUE(exact.ok());
+  EXPECT_EQ(exact->text().size(), kMaxSocketPathBytes);
+  EXPECT_FALSE(SocketAddress::of(deep + "/" + std::string(120, 'n')).ok())
+      << "the name alone is too long";
+  std::filesystem::remove_all(root);
+}
+
+TEST(SocketPath, RefusesWhatNamesNoFile) {
+  for (const std::string& path :
+       {std::string(), std::string("/tmp/"), std::string("/tmp/a\0b", 8)}) {
+    const auto address = SocketAddress::of(path);
+    ASSERT_FALSE(address.ok());
+    EXPECT_EQ(address.status().code(), Code::kInvalidArgument);
+  }
+  const auto missing = SocketAddress::of("/nowhere/at/all/control.sock");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.status().code(), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace stoker::control

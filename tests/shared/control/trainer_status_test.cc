@@ -1,0 +1,98 @@
+#include "shared/control/trainer_status.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stoker::control {
+namespace {
+
+TrainerStatus full() {
+  TrainerStatus status;
+  status.state = TrainerState::kSaving;
+  status.step = 1200;
+  status.steps = 2000;
+  status.epoch = 3;
+  status.loss = 1.25;
+  status.lr = 3e-4;
+  status.samples_per_s = 512.5;
+  status.step_ms = 31.2;
+  status.eta_s = 25;
+  status.device = "cpu";
+  status.feed = {
+      .wait_ms = 0.2, .ready_slots = 7, .slots = 8, .bad_samples = 1, .reissued = 2, .readers = 4};
+  status.checkpoint = {.last_step = 1000,
+                       .in_flight = true,
+                       .stall_ms = 3.5,
+                       .saved = 5,
+                       .failures = 1,
+                       .skipped = 2,
+                       .last_error = "disk \"full\"\n"};
+  status.evaluator = {.state = "running", .last_step = 800, .best = 1.5, .best_step = 600};
+  status.control = {
+      .connections = 1, .accepted = 9, .refused = 2, .requests = 30, .rejected = 4, .dropped = 3};
+  status.run_dir = "runs/a b";
+  status.pid = 77;
+  status.uptime_s = 60.5;
+  return status;
+}
+
+TEST(TrainerStatus, GoesRoundThroughJson) {
+  const std::string json = to_json(full());
+  EXPECT_EQ(json.find('\n'), std::string::npos);
+  const auto read = parse_trainer_status(json);
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(to_json(*read), json);
+  EXPECT_EQ(read->checkpoint.last_error, "disk \"full\"\n");
+  EXPECT_EQ(read->feed.readers, 4);
+  EXPECT_EQ(read->control.dropped, 3u);
+}
+
+TEST(TrainerStatus, WritesWhatIsNoNumberAsNull) {
+  TrainerStatus status = full();
+  status.loss = std::nan("");
+  status.evaluator.best = std::numeric_limits<double>::infinity();
+  const std::string json = to_json(status);
+  EXPECT_NE(json.find("\"loss\":null"), std::string::npos);
+  const auto read = parse_trainer_status(json);
+  ASSERT_TRUE(read.ok());
+  EXPECT_TRUE(std::isnan(read->loss));
+  EXPECT_TRUE(std::isnan(read->evaluator.best));
+}
+
+TEST(TrainerStatus, UnderstandsOtherReleases) {
+  const auto read =
+      parse_trainer_status(R"({"state":"paused","step":3,"novelty":[1],"feed":{"new":1}})");
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(read->state, TrainerState::kPaused);
+  EXPECT_EQ(read->step, 3u);
+}
+
+TEST(TrainerStatus, NamesTheFieldThatIsWrong) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "JSON object"},
+      {"[]", "JSON object"},
+      {"{}", "state and step"},
+      {R"({"state":"paused"})", "state and step"},
+      {R"({"state":"asleep","step":1})", "asleep"},
+      {R"({"state":1,"step":1})", "state"},
+      {R"({"state":"paused","step":-1})", "step"},
+      {R"({"state":"paused","step":1.5})", "step"},
+      {R"({"state":"paused","step":1,"loss":"low"})", "loss"},
+      {R"({"state":"paused","step":1,"feed":3})", "feed"},
+      {R"({"state":"paused","step":1,"feed":{"readers":"two"}})", "feed.readers"},
+      {R"({"state":"paused","step":1,"checkpoint":{"in_flight":0}})", "checkpoint.in_flight"},
+      {R"({"state":"paused","step":1,"pid":99999999999})", "pid"},
+  };
+  for (const auto& [json, says] : cases) {
+    const auto read = parse_trainer_status(json);
+    ASSERT_FALSE(read.ok()) << json;
+    EXPECT_EQ(read.status().code(), Code::kCorrupt) << json;
+    EXPECT_THAT(read.status().message(), testing::HasSubstr(says)) << json;
+  }
+}
+
+}  // namespace
+}  // namespace stoker::control
