@@ -24,7 +24,7 @@ namespace stoker::checkpoint {
 
 // What is saved. The views must stay valid while commit() runs.
 struct CheckpointContent {
-  Manifest manifest;  // files, created and build are filled in by commit()
+  Manifest manifest;  // commit() fills in files, and created and build where empty
   TensorViews model;  // -> model.safetensors
   TensorViews optim;  // -> optim.safetensors
   TensorViews state;  // -> state.safetensors: generator states and the like

@@ -118,7 +118,7 @@ struct TrainConfig {
   std::string device = "auto";     // auto | cpu | cuda | cuda:N
   std::string precision = "fp32";  // fp32 | bf16
   int64_t accumulate = 1;          // micro-batches a step
-  int threads = 0;                 // of LibTorch; 0 = cores less readers, at least 1
+  int threads = 0;                 // of LibTorch; 0 = all cores
 
   bool operator==(const TrainConfig&) const = default;
 };

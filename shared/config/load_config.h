@@ -30,4 +30,7 @@ std::string to_yaml(const Config& config);
 // schedule, data, seed, batch. Not over paths, intervals, logging.
 std::string digest(const Config& config);
 
+// What differs, a line each: "train.batch: 16 -> 32". Empty when both are equal.
+std::vector<std::string> differences(const Config& before, const Config& after);
+
 }  // namespace stoker::config

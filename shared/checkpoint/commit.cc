@@ -1,0 +1,103 @@
+#include <unistd.h>
+
+#include <utility>
+
+#include "shared/base/clock.h"
+#include "shared/base/log.h"
+#include "shared/checkpoint/hashed_file.h"
+#include "shared/checkpoint/names.h"
+#include "shared/checkpoint/store.h"
+#include "shared/checkpoint/sums.h"
+
+namespace stoker::checkpoint {
+namespace {
+
+// Headers, manifest, sums, and the directory itself.
+constexpr uint64_t kSmallFilesBytes = 1 << 20;
+
+uint64_t bytes_of(const TensorViews& views) {
+  uint64_t bytes = 0;
+  for (const TensorView& view : views) bytes += view.bytes.size();
+  return bytes;
+}
+
+// Refuses at once what would fail after gigabytes; a race with other writers is caught by write().
+Status check_room(FileSystem& files, const std::string& directory,
+                  const CheckpointContent& content) {
+  const uint64_t needed = bytes_of(content.model) + bytes_of(content.optim) +
+                          bytes_of(content.state) + kSmallFilesBytes;
+  STOKER_ASSIGN_OR_RETURN(const uint64_t free, files.free_bytes(directory));
+  if (free >= needed) return {};
+  return Status(Code::kNoSpace, directory + ": a checkpoint needs " + std::to_string(needed >> 20) +
+                                    " MiB, " + std::to_string(free >> 20) +
+                                    " MiB are free; make room, or lower checkpoint.keep_last");
+}
+
+// Everything but the move to its name. SHA256SUMS last: where it is whole, so is the rest.
+Result<Manifest> write_files(FileSystem& files, const std::string& directory,
+                             const CheckpointContent& content) {
+  Manifest manifest = content.manifest;
+  manifest.format = kFormat;
+  if (manifest.created.empty()) manifest.created = to_iso8601(system_clock().wall());
+  if (manifest.build.empty()) manifest.build = "stoker " STOKER_VERSION;
+  manifest.files.clear();
+  const std::pair<const char*, const TensorViews*> parts[] = {
+      {"model.safetensors", &content.model},
+      {"optim.safetensors", &content.optim},
+      {"state.safetensors", &content.state}};
+  std::vector<Sum> sums;
+  for (const auto& [name, views] : parts) {
+    // PyTorch's loaders expect this entry.
+    STOKER_ASSIGN_OR_RETURN(WrittenFile file,
+                            write_safetensors(files, directory, name, *views, {{"format", "pt"}}));
+    sums.push_back({file.sha256, file.name});
+    manifest.files.push_back(std::move(file));
+  }
+  STOKER_ASSIGN_OR_RETURN(const WrittenFile written,
+                          write_hashed_file(files, directory, kManifestName, to_json(manifest)));
+  sums.push_back({written.sha256, written.name});
+  STOKER_RETURN_IF_ERROR(write_hashed_file(files, directory, kSumsName, to_sums(sums)).status());
+  STOKER_RETURN_IF_ERROR(files.sync_directory(directory));
+  return manifest;
+}
+
+// A convenience for people and scripts, which nothing of ours reads: trouble with it is not the checkpoint's.
+void point_latest_at(const std::string& directory, const std::string& name) {
+  const std::string temporary = join_path(directory, std::string(kTemporaryPrefix) + kLatestName);
+  ::unlink(temporary.c_str());
+  if (::symlink(name.c_str(), temporary.c_str()) != 0 ||
+      ::rename(temporary.c_str(), join_path(directory, kLatestName).c_str()) != 0)
+    log_debug("link to the latest checkpoint not updated", {{"directory", directory}});
+}
+
+}  // namespace
+
+Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
+  const std::string name = name_of(content.manifest.step);
+  const std::string path = join_path(directory_, name);
+  const std::string temporary = join_path(directory_, std::string(kTemporaryPrefix) + name);
+  if (::access(path.c_str(), F_OK) == 0)
+    return Status(Code::kAlreadyExists, path + ": a checkpoint of this step is there already");
+  STOKER_RETURN_IF_ERROR(make_directories(files_, directory_));
+  STOKER_RETURN_IF_ERROR(check_room(files_, directory_, content));
+  STOKER_RETURN_IF_ERROR(files_.remove_tree(temporary));  // of an earlier try
+  STOKER_RETURN_IF_ERROR(files_.make_directory(temporary));
+
+  auto written = write_files(files_, temporary, content);
+  Status status = written.status();
+  if (status.ok()) status = files_.rename_noreplace(temporary, path);
+  if (!status.ok()) {
+    static_cast<void>(files_.remove_tree(temporary));  // else clean_up() does it at the next start
+    return status;
+  }
+  status = files_.sync_directory(directory_);
+  if (!status.ok()) {
+    // Visible, but a power cut could take it away: what is not acknowledged must not be seen.
+    if (files_.rename(path, temporary).ok()) static_cast<void>(files_.remove_tree(temporary));
+    return status;
+  }
+  point_latest_at(directory_, name);
+  return written;
+}
+
+}  // namespace stoker::checkpoint

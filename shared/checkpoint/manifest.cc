@@ -1,0 +1,121 @@
+#include "shared/checkpoint/manifest.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <boost/json.hpp>
+
+#include "shared/checkpoint/sums.h"
+
+namespace stoker::checkpoint {
+namespace {
+
+namespace json = boost::json;
+
+constexpr size_t kMaxFiles = 64;
+
+// Boost.JSON's accessors throw; every call of them is inside parse_manifest(), which turns that into
+// Status.
+std::string text_at(const json::object& object, const char* key) {
+  return std::string(object.at(key).as_string());
+}
+uint64_t count_at(const json::object& object, const char* key) {
+  return object.at(key).to_number<uint64_t>();
+}
+
+WrittenFile file_of(const json::value& value) {
+  const json::object& object = value.as_object();
+  return {text_at(object, "name"), count_at(object, "bytes"), text_at(object, "sha256")};
+}
+
+Manifest manifest_of(const json::object& root) {
+  Manifest manifest;
+  manifest.format = root.at("format").to_number<int>();
+  manifest.step = count_at(root, "step");
+  manifest.epoch = count_at(root, "epoch");
+  manifest.ticket = count_at(root, "ticket");
+  manifest.created = text_at(root, "created");
+  manifest.build = text_at(root, "build");
+  manifest.torch = text_at(root, "torch");
+  manifest.world_size = root.at("world_size").to_number<int>();
+  manifest.model_digest = text_at(root, "model_digest");
+  manifest.config_digest = text_at(root, "config_digest");
+  manifest.data_digest = text_at(root, "data_digest");
+  for (const json::value& file : root.at("files").as_array())
+    manifest.files.push_back(file_of(file));
+  manifest.parent = text_at(root, "parent");
+  manifest.metrics_bytes = count_at(root, "metrics_bytes");
+  manifest.live = json::serialize(root.at("live").as_object());
+  return manifest;
+}
+
+// Empty when the files may be opened under the checkpoint's directory.
+std::string trouble_with_files(const Manifest& manifest) {
+  if (manifest.files.empty()) return "names no file";
+  if (manifest.files.size() > kMaxFiles) return "names too many files";
+  for (size_t i = 0; i < manifest.files.size(); ++i) {
+    const WrittenFile& file = manifest.files[i];
+    if (!is_file_name(file.name) || file.name == kManifestName || file.name == kSumsName)
+      return "names a file that cannot be part of a checkpoint";
+    if (!is_sha256(file.sha256)) return "has no SHA-256 for " + file.name;
+    const auto same = [&](const WrittenFile& other) { return other.name == file.name; };
+    if (std::count_if(manifest.files.begin(), manifest.files.end(), same) > 1)
+      return "names " + file.name + " twice";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string to_json(const Manifest& manifest) {
+  json::array files;
+  for (const WrittenFile& file : manifest.files)
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+  boost::system::error_code error;
+  json::value live = json::parse(manifest.live.empty() ? "{}" : manifest.live, error);
+  assert(!error && live.is_object() && "Manifest::live must be a JSON object");
+  const json::object root{{"format", manifest.format},
+                          {"step", manifest.step},
+                          {"epoch", manifest.epoch},
+                          {"ticket", manifest.ticket},
+                          {"created", manifest.created},
+                          {"build", manifest.build},
+                          {"torch", manifest.torch},
+                          {"world_size", manifest.world_size},
+                          {"model_digest", manifest.model_digest},
+                          {"config_digest", manifest.config_digest},
+                          {"data_digest", manifest.data_digest},
+                          {"files", std::move(files)},
+                          {"parent", manifest.parent},
+                          {"metrics_bytes", manifest.metrics_bytes},
+                          {"live", std::move(live)}};
+  return json::serialize(root) + "\n";
+}
+
+Result<Manifest> parse_manifest(std::string_view text, const std::string& path_in_messages) {
+  boost::system::error_code error;
+  const json::value value = json::parse(json::string_view(text.data(), text.size()), error);
+  if (error) return Status(Code::kCorrupt, path_in_messages + ": not JSON: " + error.message());
+  const auto corrupt = [&](const std::string& what) {
+    return Status(Code::kCorrupt, path_in_messages + ": " + what);
+  };
+  try {
+    const json::object& root = value.as_object();
+    // Before the other fields: a later format may have others.
+    const auto format = root.at("format").to_number<int64_t>();
+    if (format > kFormat) {
+      return Status(Code::kMismatch, path_in_messages + ": format " + std::to_string(format) +
+                                         "; this version reads up to " + std::to_string(kFormat) +
+                                         ", install a newer stoker");
+    }
+    if (format < 1) return corrupt("format " + std::to_string(format) + " does not exist");
+    Manifest manifest = manifest_of(root);
+    if (const std::string trouble = trouble_with_files(manifest); !trouble.empty())
+      return corrupt(trouble);
+    return manifest;
+  } catch (const std::exception& wrong) {
+    return corrupt(std::string("a field is missing or has the wrong type: ") + wrong.what());
+  }
+}
+
+}  // namespace stoker::checkpoint

@@ -1,0 +1,80 @@
+#include "shared/checkpoint/store.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "shared/checkpoint/names.h"
+
+namespace stoker::checkpoint {
+
+CheckpointStore::CheckpointStore(std::string directory, FileSystem& files)
+    : directory_(std::move(directory)), files_(files) {}
+
+std::string CheckpointStore::name_of(uint64_t step) {
+  char name[40];
+  std::snprintf(name, sizeof name, "step-%09llu", static_cast<unsigned long long>(step));
+  return name;
+}
+
+std::optional<uint64_t> CheckpointStore::maybe_step_of(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  uint64_t step = 0;
+  const char* const end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, step);
+  // Only the one spelling that name_of() gives, so that no step has two names.
+  if (parsed.ec != std::errc() || parsed.ptr != end || name_of(step) != name) return std::nullopt;
+  return step;
+}
+
+Result<std::vector<CheckpointEntry>> CheckpointStore::list() const {
+  const auto names = list_directory(directory_);
+  if (!names.ok() && names.status().code() == Code::kNotFound)
+    return std::vector<CheckpointEntry>{};
+  if (!names.ok()) return names.status();
+  std::vector<CheckpointEntry> entries;
+  for (const std::string& name : *names) {
+    const auto step = maybe_step_of(name);
+    if (!step) continue;
+    std::string path = join_path(directory_, name);
+    struct stat facts {};
+    if (::lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode))
+      entries.push_back({*step, std::move(path)});
+  }
+  std::ranges::sort(entries, {}, &CheckpointEntry::step);
+  return entries;
+}
+
+Result<VerifiedCheckpoint> CheckpointStore::open_newest(
+    const std::function<void(const CheckpointEntry&, const Status&)>& on_rejected) const {
+  STOKER_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, list());
+  size_t rejected = 0;
+  Status newest;
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    auto opened = open_verified(entry->path);
+    if (opened.ok()) return opened;
+    if (opened.status().code() == Code::kNotFound) continue;  // retired since it was listed
+    if (rejected++ == 0) newest = opened.status();
+    if (on_rejected) on_rejected(*entry, opened.status());
+  }
+  if (rejected == 0) return Status(Code::kNotFound, directory_ + ": no checkpoint");
+  return Status(Code::kCorrupt, directory_ + ": none of " + std::to_string(rejected) +
+                                    " checkpoints is valid; the newest: " + newest.message());
+}
+
+Status CheckpointStore::clean_up() {
+  const auto names = list_directory(directory_);
+  if (!names.ok()) return names.status().code() == Code::kNotFound ? Status() : names.status();
+  bool removed = false;
+  for (const std::string& name : *names) {
+    if (!name.starts_with(kTemporaryPrefix) && !name.starts_with(kTrashPrefix)) continue;
+    STOKER_RETURN_IF_ERROR(files_.remove_tree(join_path(directory_, name)));
+    removed = true;
+  }
+  return removed ? files_.sync_directory(directory_) : Status();
+}
+
+}  // namespace stoker::checkpoint

@@ -1,0 +1,141 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "shared/base/sha256.h"
+#include "shared/checkpoint/hashed_file.h"
+#include "shared/checkpoint/store.h"
+#include "shared/checkpoint/sums.h"
+
+namespace stoker::checkpoint {
+namespace {
+
+constexpr uint64_t kMaxSumsBytes = 64 << 10;
+constexpr uint64_t kMaxManifestBytes = 16 << 20;
+
+std::string directory_name(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return std::string(path.substr(path.rfind('/') + 1));
+}
+
+bool is_directory(const std::string& path) {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+struct OpenFile {
+  UniqueFd fd;
+  uint64_t bytes = 0;
+};
+
+// Opened and share-locked: retire() leaves a checkpoint alone whose SHA256SUMS somebody holds. Where the file
+// system has no locks, what has been opened stays readable all the same.
+Result<OpenFile> open_held(const std::string& directory, const std::string& name) {
+  const std::string path = join_path(directory, name);
+  auto opened = real_files().open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!opened.ok()) {
+    const bool is_gone = opened.status().code() == Code::kNotFound && !is_directory(directory);
+    if (is_gone) return Status(Code::kNotFound, directory + ": no such checkpoint");
+    if (opened.status().code() == Code::kNotFound)
+      return Status(Code::kCorrupt, path + ": missing");
+    return opened.status();
+  }
+  struct stat facts {};
+  if (::fstat(opened->get(), &facts) != 0) return Status::from_errno(errno, "stat " + path);
+  if (!S_ISREG(facts.st_mode)) return Status(Code::kCorrupt, path + ": not a regular file");
+  if (::flock(opened->get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return Status(Code::kNotFound, directory + ": is being removed");
+  return OpenFile{std::move(*opened), static_cast<uint64_t>(facts.st_size)};
+}
+
+Result<std::string> read_whole(const OpenFile& file, uint64_t max_bytes, const std::string& path) {
+  if (file.bytes > max_bytes)
+    return Status(Code::kCorrupt,
+                  path + ": " + std::to_string(file.bytes) + " bytes are more than it can have");
+  std::string text(file.bytes, '\0');
+  STOKER_ASSIGN_OR_RETURN(
+      const size_t got,
+      real_files().read_at(file.fd.get(), 0, std::as_writable_bytes(std::span(text)), path));
+  if (got != text.size())
+    return Status(Code::kCorrupt, path + ": became shorter while it was read");
+  return text;
+}
+
+// The manifest's list and the sums are two witnesses of the same files.
+Status compare_lists(const Manifest& manifest, const std::vector<Sum>& sums,
+                     const std::string& sums_path) {
+  if (sums.size() != manifest.files.size() + 1)
+    return Status(Code::kCorrupt, sums_path + ": does not name the files of the manifest");
+  for (const WrittenFile& file : manifest.files) {
+    const auto sum = std::ranges::find(sums, file.name, &Sum::name);
+    if (sum == sums.end() || sum->sha256 != file.sha256)
+      return Status(Code::kCorrupt, sums_path + ": differs from the manifest at " + file.name);
+  }
+  return {};
+}
+
+Status verify_file(const OpenFile& open, const WrittenFile& file, const std::string& path) {
+  if (open.bytes != file.bytes)
+    return Status(Code::kCorrupt, path + ": has " + std::to_string(open.bytes) + " bytes, " +
+                                      std::to_string(file.bytes) + " were committed");
+  STOKER_ASSIGN_OR_RETURN(const std::string found, sha256_of_file(open.fd.get(), file.bytes, path));
+  if (found == file.sha256) return {};
+  return Status(Code::kCorrupt, path + ": SHA-256 is " + found + ", committed was " + file.sha256);
+}
+
+}  // namespace
+
+Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& checkpoint_path) {
+  const std::string sums_path = join_path(checkpoint_path, kSumsName);
+  const std::string manifest_path = join_path(checkpoint_path, kManifestName);
+  VerifiedCheckpoint checkpoint;
+  checkpoint.path_ = checkpoint_path;
+
+  // SHA256SUMS first: it carries the lock that keeps the others here.
+  STOKER_ASSIGN_OR_RETURN(OpenFile sums_file, open_held(checkpoint_path, kSumsName));
+  STOKER_ASSIGN_OR_RETURN(const std::string sums_text,
+                          read_whole(sums_file, kMaxSumsBytes, sums_path));
+  STOKER_ASSIGN_OR_RETURN(const std::vector<Sum> sums, parse_sums(sums_text, sums_path));
+
+  STOKER_ASSIGN_OR_RETURN(const OpenFile manifest_file, open_held(checkpoint_path, kManifestName));
+  STOKER_ASSIGN_OR_RETURN(const std::string manifest_text,
+                          read_whole(manifest_file, kMaxManifestBytes, manifest_path));
+  checkpoint.manifest_sha256_ = sha256_hex(manifest_text);
+  const auto manifest_sum = std::ranges::find(sums, kManifestName, &Sum::name);
+  if (manifest_sum == sums.end() || manifest_sum->sha256 != checkpoint.manifest_sha256_)
+    return Status(Code::kCorrupt, manifest_path + ": is not what SHA256SUMS says");
+  STOKER_ASSIGN_OR_RETURN(checkpoint.manifest_, parse_manifest(manifest_text, manifest_path));
+  const Manifest& manifest = checkpoint.manifest_;
+  const auto step = maybe_step_of(directory_name(checkpoint_path));
+  if (step && *step != manifest.step)
+    return Status(Code::kCorrupt, manifest_path + ": is of step " + std::to_string(manifest.step));
+  STOKER_RETURN_IF_ERROR(compare_lists(manifest, sums, sums_path));
+
+  std::vector<OpenFile> opened;
+  for (const WrittenFile& file : manifest.files) {
+    STOKER_ASSIGN_OR_RETURN(OpenFile open, open_held(checkpoint_path, file.name));
+    opened.push_back(std::move(open));
+  }
+  for (size_t i = 0; i < opened.size(); ++i) {
+    const WrittenFile& file = manifest.files[i];
+    STOKER_RETURN_IF_ERROR(verify_file(opened[i], file, join_path(checkpoint_path, file.name)));
+    checkpoint.files_.push_back({file.name, std::move(opened[i].fd)});
+  }
+  checkpoint.files_.push_back({kSumsName, std::move(sums_file.fd)});
+  return checkpoint;
+}
+
+Result<std::unique_ptr<SafetensorsFile>> VerifiedCheckpoint::open_tensors(
+    const std::string& file_name) const {
+  const std::string path = join_path(path_, file_name);
+  const auto held = std::ranges::find(files_, file_name, &HeldFile::name);
+  if (held == files_.end()) return Status(Code::kNotFound, path + ": not in this checkpoint");
+  UniqueFd fd(::fcntl(held->fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (fd.get() < 0) return Status::from_errno(errno, "dup " + path);
+  return SafetensorsFile::adopt(std::move(fd), path);
+}
+
+}  // namespace stoker::checkpoint

@@ -1,0 +1,163 @@
+#include "shared/config/cross_checks.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string>
+
+#include "shared/config/nearest_word.h"
+
+namespace stoker::config {
+namespace {
+
+constexpr auto kResnetDepths = std::to_array<int64_t>({8, 14, 18, 20, 32, 34, 44, 50, 56});
+
+class CrossChecks {
+ public:
+  CrossChecks(const Config& config, const GivenKeys& given, Mistakes& mistakes)
+      : config_(config), given_(given), mistakes_(mistakes) {}
+
+  void run() {
+    if (!config_.data.contains("train"))
+      refuse(
+          "data.train",
+          "is missing; name the data to train on, such as 'train: {kind: text, path: corpus.txt}'");
+    for (const auto& [name, set] : config_.data) check_dataset("data." + name, set);
+    check_feed();
+    check_model();
+    check_task();
+    check_optimizer();
+    check_device();
+    check_eval();
+    if (!config_.control.http.empty())
+      refuse("control.http", "is not served by this version; leave it empty");
+    if (config_.run.dir.empty()) refuse("run.dir", "must name a directory");
+    if (config_.control.socket.empty())
+      refuse("control.socket", "must be auto, off, or the path of a socket");
+  }
+
+ private:
+  void refuse(const std::string& key, const std::string& what) {
+    if (!mistakes_.touches(key)) mistakes_.add(given_.place_of(key), key, what);
+  }
+
+  void check_dataset(const std::string& key, const DatasetConfig& set) {
+    if (mistakes_.touches(key + ".kind")) return;
+    if (set.kind != DatasetKind::kSynthetic && set.path.empty())
+      refuse(key + ".path", "is missing; name the file or folder of the data");
+    const bool is_part = set.split.size() == 2 && set.split[0] < set.split[1];
+    if (!is_part)
+      refuse(key + ".split", "must be the part [from, to) with from below to, such as [0.0, 0.9]");
+    switch (set.kind) {
+      case DatasetKind::kText:
+      case DatasetKind::kTokens:
+        break;
+      case DatasetKind::kImages:
+        if (set.size.size() != 2)
+          refuse(key + ".size", "must be [height, width] in pixels, such as [224, 224]");
+        if (set.channels == 2) refuse(key + ".channels", "must be 1 (grey) or 3 (RGB)");
+        break;
+      case DatasetKind::kIdx:
+        if (set.labels.empty())
+          refuse(key + ".labels",
+                 "is missing; name the file of the labels, such as train-labels-idx1-ubyte");
+        break;
+      case DatasetKind::kCifar:
+        if (set.classes != 10 && set.classes != 100) refuse(key + ".classes", "must be 10 or 100");
+        break;
+      case DatasetKind::kSynthetic:
+        if (set.samples == 0) refuse(key + ".samples", "is missing; say how many");
+        if (set.features.empty())
+          refuse(key + ".features", "is missing; give the shape of the input, such as [3, 32, 32]");
+        break;
+    }
+  }
+
+  void check_feed() {
+    if (config_.feed.isolation == Isolation::kProcess &&
+        config_.feed.processes > config_.feed.readers && !mistakes_.touches("feed.readers"))
+      refuse("feed.processes", "is " + std::to_string(config_.feed.processes) + ", more than the " +
+                                   std::to_string(config_.feed.readers) +
+                                   " threads of feed.readers that they share; raise feed.readers");
+  }
+
+  void check_model() {
+    const ModelConfig& model = config_.model;
+    if (mistakes_.touches("model.kind")) return;
+    if (model.kind == ModelKind::kGpt && model.width % model.heads != 0 &&
+        !mistakes_.touches("model.heads"))
+      refuse("model.width", "is " + std::to_string(model.width) +
+                                ", not a multiple of model.heads (" + std::to_string(model.heads) +
+                                ")");
+    if (model.kind == ModelKind::kResnet && !std::ranges::count(kResnetDepths, model.layers))
+      refuse("model.layers",
+             "is " + std::to_string(model.layers) +
+                 "; a resnet has 8, 14, 20, 32, 44 or 56 layers (small pictures) or 18, 34 or 50");
+  }
+
+  void check_task() {
+    if (mistakes_.touches("task.kind") || mistakes_.touches("model.kind")) return;
+    const bool speaks = config_.task.kind == TaskKind::kLanguageModel;
+    const bool is_gpt = config_.model.kind == ModelKind::kGpt;
+    if (speaks && !is_gpt)
+      refuse("task.kind",
+             "is language_model, which needs model.kind gpt; for pictures and numbers write "
+             "classification or regression");
+    if (!speaks && is_gpt) refuse("task.kind", "does not fit model.kind gpt; write language_model");
+    const auto train = config_.data.find("train");
+    if (train == config_.data.end() || mistakes_.touches("data.train.kind")) return;
+    const bool is_sequence =
+        train->second.kind == DatasetKind::kText || train->second.kind == DatasetKind::kTokens;
+    if (is_sequence && !is_gpt)
+      refuse("model.kind", "does not read sequences of tokens, which data.train has; write gpt");
+    if (!is_sequence && is_gpt)
+      refuse("model.kind",
+             "is gpt, which reads sequences of tokens; data.train must be of kind text or tokens");
+  }
+
+  void check_optimizer() {
+    const auto& betas = config_.optimizer.betas;
+    const bool fits = betas.size() == 2 && betas[0] < 1 && betas[1] < 1;
+    if (!fits)
+      refuse("optimizer.betas", "must be two numbers from 0 to below 1, such as [0.9, 0.95]");
+    if (config_.optimizer.kind == OptimizerKind::kMomentum && config_.optimizer.nesterov &&
+        config_.optimizer.momentum == 0)
+      refuse("optimizer.nesterov", "needs optimizer.momentum above 0");
+  }
+
+  void check_device() {
+    const std::string& device = config_.train.device;
+    if (device == "auto" || device == "cpu" || device == "cuda") return;
+    const std::string prefix = "cuda:";
+    const std::string number = device.starts_with(prefix) ? device.substr(prefix.size()) : "";
+    const bool is_number = !number.empty() && number.size() <= 2 &&
+                           std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
+    if (!is_number)
+      refuse("train.device", "is " + quoted(device) + "; it must be auto, cpu, cuda or cuda:N");
+  }
+
+  void check_eval() {
+    std::set<std::string> seen;
+    std::vector<std::string> names;
+    for (const auto& [name, set] : config_.data) names.push_back(name);
+    for (const std::string& name : config_.eval.sets) {
+      if (!seen.insert(name).second) refuse("eval.sets", "names " + quoted(name) + " twice");
+      if (config_.data.contains(name)) continue;
+      const std::string near = nearest_word(name, names);
+      refuse("eval.sets", "names " + quoted(name) + ", but there is no data." + one_line(name, 60) +
+                              (near.empty() ? "" : "; did you mean " + quoted(near) + "?"));
+    }
+  }
+
+  const Config& config_;
+  const GivenKeys& given_;
+  Mistakes& mistakes_;
+};
+
+}  // namespace
+
+void check_together(const Config& config, const GivenKeys& given, Mistakes& mistakes) {
+  CrossChecks(config, given, mistakes).run();
+}
+
+}  // namespace stoker::config

@@ -1,0 +1,38 @@
+#include "shared/config/defaults.h"
+
+namespace stoker::config {
+namespace {
+
+void optimizer_defaults(const GivenKeys& given, OptimizerConfig& optimizer) {
+  const bool is_adam =
+      optimizer.kind == OptimizerKind::kAdam || optimizer.kind == OptimizerKind::kAdamW;
+  // Each optimizer's usual rate, as in PyTorch's examples; a coupled decay is seldom wanted unasked.
+  if (!is_adam && !given.contains("optimizer.lr")) optimizer.lr = 0.01;
+  if (optimizer.kind != OptimizerKind::kAdamW && !given.contains("optimizer.weight_decay"))
+    optimizer.weight_decay = 0;
+}
+
+void schedule_defaults(const GivenKeys& given, const OptimizerConfig& optimizer,
+                       ScheduleConfig& schedule) {
+  const bool has_end =
+      schedule.kind == ScheduleKind::kCosine || schedule.kind == ScheduleKind::kLinear;
+  const bool is_default_rate = optimizer.lr == OptimizerConfig{}.lr;
+  if (has_end && !is_default_rate && !given.contains("schedule.min_lr"))
+    schedule.min_lr = optimizer.lr / 10;
+}
+
+}  // namespace
+
+void apply_dependent_defaults(const GivenKeys& given, Config& config) {
+  if (config.model.kind == ModelKind::kResnet && !given.contains("model.layers"))
+    config.model.layers = 18;
+  optimizer_defaults(given, config.optimizer);
+  schedule_defaults(given, config.optimizer, config.schedule);
+  if (!given.contains("eval.sets") && !config.data.contains("valid")) config.eval.sets.clear();
+  for (auto& [name, set] : config.data) {
+    const bool is_sequence = set.kind == DatasetKind::kText || set.kind == DatasetKind::kTokens;
+    if (is_sequence && set.context == 0) set.context = config.model.context;
+  }
+}
+
+}  // namespace stoker::config

@@ -1,0 +1,303 @@
+#include "shared/config/read_settings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "shared/config/nearest_word.h"
+#include "shared/config/schema.h"
+
+namespace stoker::config {
+namespace {
+
+constexpr size_t kMaxItems = 1024;  // of a list
+constexpr size_t kMaxDatasets = 64;
+constexpr size_t kMaxDatasetName = 64;
+
+// Reads one field; says what is wrong under the field's full name.
+class FieldReader {
+ public:
+  FieldReader(const Field& field, std::string key, Mistakes& mistakes)
+      : field_(field), key_(std::move(key)), mistakes_(mistakes) {}
+
+  void read(const Value& value) {
+    std::visit([&](const auto& target) { read_into(value, target); }, field_.target);
+  }
+
+ private:
+  void wrong(const Value& value, const std::string& what) {
+    mistakes_.add(value.place, key_, what);
+  }
+  // "is 'x', but must be …"
+  void wanted(const Value& value, const std::string& what) {
+    std::string is;
+    switch (value.type) {
+      case Value::Type::kScalar:
+        is = "is " + quoted(value.text);
+        break;
+      case Value::Type::kList:
+        is = "is a list";
+        break;
+      case Value::Type::kMap:
+        is = "is a section";
+        break;
+      case Value::Type::kNothing:
+        is = "has no value";
+        break;
+    }
+    wrong(value, is + "; it must be " + what);
+  }
+
+  bool is_word(const Value& value) const {
+    return value.type == Value::Type::kScalar && !value.in_quotes;
+  }
+
+  void read_into(const Value& value, bool* target) {
+    if (is_word(value) && (value.text == "true" || value.text == "false")) {
+      *target = value.text == "true";
+    } else {
+      wanted(value, "true or false");
+    }
+  }
+
+  std::string range() const {
+    const bool has_max = field_.max < 1e15;
+    const std::string from = (field_.above_min ? "above "
+                              : has_max        ? "from "
+                                               : "at least ") +
+                             number_text(field_.min);
+    return has_max ? from + (field_.above_min ? " and at most " : " to ") + number_text(field_.max)
+                   : from;
+  }
+  static std::string number_text(double number) {
+    if (number == std::floor(number) && std::abs(number) < 1e15)
+      return std::to_string(static_cast<int64_t>(number));
+    double copy = number;
+    return yaml_of(Target(&copy));
+  }
+  bool in_range(double number) const {
+    return number <= field_.max && (field_.above_min ? number > field_.min : number >= field_.min);
+  }
+
+  template <typename Number>
+  bool read_number(const Value& value, Number& target) {
+    constexpr bool kWhole = std::is_integral_v<Number>;
+    const bool is_unbounded = field_.min == std::numeric_limits<double>::lowest();
+    const std::string what =
+        std::string(kWhole ? "a whole number" : "a number") + (is_unbounded ? "" : " " + range());
+    Number number{};
+    const char* begin = value.text.data();
+    const char* const end = begin + value.text.size();
+    if (begin != end && *begin == '+') ++begin;
+    const auto parsed = std::from_chars(begin, end, number);
+    const bool reads = is_word(value) && parsed.ec == std::errc() && parsed.ptr == end &&
+                       std::isfinite(static_cast<double>(number));
+    if (!reads || (!is_unbounded && !in_range(static_cast<double>(number)))) {
+      wanted(value, what);
+      return false;
+    }
+    target = number;
+    return true;
+  }
+  void read_into(const Value& value, int* target) { read_number(value, *target); }
+  void read_into(const Value& value, int64_t* target) { read_number(value, *target); }
+  void read_into(const Value& value, uint64_t* target) { read_number(value, *target); }
+  void read_into(const Value& value, double* target) { read_number(value, *target); }
+
+  bool read_text(const Value& value, std::string& target) {
+    if (value.type != Value::Type::kScalar) {
+      wanted(value, "text");
+      return false;
+    }
+    const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+    if (std::ranges::any_of(value.text, is_control)) {
+      wrong(value, "is " + quoted(value.text) + "; it must not hold a control character");
+      return false;
+    }
+    target = value.text;
+    return true;
+  }
+  void read_into(const Value& value, std::string* target) {
+    if (field_.words.empty()) {
+      read_text(value, *target);
+    } else if (value.type == Value::Type::kScalar && is_word_of(field_.words, value.text)) {
+      *target = value.text;
+    } else {
+      std::vector<std::string> words;
+      for (size_t from = 0; from < field_.words.size();) {
+        const size_t space = std::min(field_.words.find(' ', from), field_.words.size());
+        words.emplace_back(field_.words.substr(from, space - from));
+        from = space + 1;
+      }
+      wanted_word(value, words);
+    }
+  }
+  void read_into(const Value& value, const Choice& target) {
+    const auto found = std::ranges::find(target.words, std::string_view(value.text));
+    if (value.type == Value::Type::kScalar && found != target.words.end()) {
+      target.set(target.target, static_cast<int>(found - target.words.begin()));
+    } else {
+      wanted_word(value, {target.words.begin(), target.words.end()});
+    }
+  }
+  void wanted_word(const Value& value, const std::vector<std::string>& words) {
+    std::string all;
+    for (size_t i = 0; i < words.size(); ++i)
+      all += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+    const std::string near =
+        value.type == Value::Type::kScalar ? nearest_word(value.text, words) : "";
+    wanted(value, all + (near.empty() ? "" : " (did you mean " + quoted(near) + "?)"));
+  }
+
+  template <typename T>
+  void read_into(const Value& value, std::vector<T>* target) {
+    const char* const example = std::is_same_v<T, std::string> ? "[a, b]" : "[1, 2]";
+    if (value.type != Value::Type::kList) {
+      wanted(value, std::string("a list, such as ") + example);
+      return;
+    }
+    if (value.items.size() > kMaxItems) {
+      wrong(value, "has more than " + std::to_string(kMaxItems) + " items");
+      return;
+    }
+    std::vector<T> items(value.items.size());
+    bool all_read = true;
+    for (size_t i = 0; i < items.size(); ++i) {
+      if constexpr (std::is_same_v<T, std::string>) {
+        all_read = read_text(value.items[i], items[i]) && all_read;
+      } else {
+        all_read = read_number(value.items[i], items[i]) && all_read;
+      }
+    }
+    if (all_read) *target = std::move(items);
+  }
+
+  const Field& field_;
+  const std::string key_;
+  Mistakes& mistakes_;
+};
+
+class SettingsReader {
+ public:
+  SettingsReader(const Value& root, Config& config, Mistakes& mistakes)
+      : root_(root), config_(config), mistakes_(mistakes) {}
+
+  GivenKeys read() {
+    if (root_.type == Value::Type::kNothing) return given_;
+    if (root_.type != Value::Type::kMap) {
+      mistakes_.add(root_.place, "",
+                    "a configuration is sections of keys, such as 'train: {steps: 100}'");
+      return given_;
+    }
+    read_datasets();  // first: they add sections
+    const std::vector<Section> sections = sections_of(config_);
+    for (const Entry& entry : root_.entries) {
+      if (entry.key == "data") continue;
+      const auto section = std::ranges::find(sections, entry.key, &Section::key);
+      if (section == sections.end()) {
+        unknown_section(sections, entry);
+      } else {
+        read_section(*section, entry);
+      }
+    }
+    return given_;
+  }
+
+ private:
+  void unknown_section(const std::vector<Section>& sections, const Entry& entry) {
+    std::vector<std::string> names = {"data"};
+    std::string home;
+    for (const Section& section : sections) {
+      if (section.key.starts_with("data.")) continue;
+      names.push_back(section.key);
+      if (home.empty() && section.find(entry.key) != nullptr) home = section.key + '.' + entry.key;
+    }
+    std::string near = nearest_word(entry.key, names);
+    if (near.empty()) near = home;
+    mistakes_.add(entry.place, entry.key,
+                  "no such section" + (near.empty() ? "" : "; did you mean " + quoted(near) + "?"));
+  }
+
+  static bool is_dataset_name(std::string_view name) {
+    const auto ok = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '_' || c == '-';
+    };
+    return !name.empty() && name.size() <= kMaxDatasetName && name[0] != '-' &&
+           std::ranges::all_of(name, ok);
+  }
+
+  void read_datasets() {
+    const auto data = std::ranges::find(root_.entries, "data", &Entry::key);
+    if (data == root_.entries.end() || !is_section(*data, "data")) return;
+    for (const Entry& entry : data->value.entries) {
+      const std::string key = "data." + entry.key;
+      if (!is_dataset_name(entry.key)) {
+        mistakes_.add(entry.place, key, "a data set is named with letters, digits, _ and -");
+      } else if (config_.data.size() == kMaxDatasets) {
+        mistakes_.add(entry.place, key, "more than " + std::to_string(kMaxDatasets) + " data sets");
+      } else {
+        DatasetConfig& set = config_.data[entry.key];
+        read_section(dataset_section(entry.key, set), entry);
+      }
+    }
+  }
+
+  // Whether `entry` can be read as a section; an empty one is (everything in it commented out).
+  bool is_section(const Entry& entry, const std::string& key) {
+    given_.add(key, entry.place);
+    const bool fits =
+        entry.value.type == Value::Type::kMap || entry.value.type == Value::Type::kNothing;
+    if (!fits) mistakes_.add(entry.value.place, key, "is a section; write its keys below it");
+    return fits;
+  }
+
+  void read_section(const Section& section, const Entry& entry) {
+    if (!is_section(entry, section.key)) return;
+    const std::vector<Entry>& entries = entry.value.entries;
+    // The kind first: it decides which of the others are read.
+    const auto kind = std::ranges::find(entries, "kind", &Entry::key);
+    if (kind != entries.end()) read_field(section, *kind);
+    for (const Entry& each : entries)
+      if (each.key != "kind") read_field(section, each);
+  }
+
+  void read_field(const Section& section, const Entry& entry) {
+    const std::string key = section.key + '.' + entry.key;
+    const Field* const field = section.find(entry.key);
+    if (field == nullptr) {
+      std::vector<std::string> names;
+      for (const Field& each : section.fields) names.emplace_back(each.name);
+      const std::string near = nearest_word(entry.key, names);
+      mistakes_.add(entry.place, key,
+                    "no such key" + (near.empty() ? "" : "; did you mean " + quoted(near) + "?"));
+      return;
+    }
+    if (!section.reads(*field)) {
+      if (mistakes_.touches(section.key + ".kind")) return;
+      mistakes_.add(entry.place, key,
+                    "is not read by kind " + std::string(section.kind()) + " (only by " +
+                        std::string(field->kinds) + "); remove it");
+      return;
+    }
+    given_.add(key, entry.value.place.line > 0 || entry.value.place.flag >= 0 ? entry.value.place
+                                                                              : entry.place);
+    Value value = entry.value;
+    if (value.type == Value::Type::kNothing) value.place = entry.place;
+    FieldReader(*field, key, mistakes_).read(value);
+  }
+
+  const Value& root_;
+  Config& config_;
+  Mistakes& mistakes_;
+  GivenKeys given_;
+};
+
+}  // namespace
+
+GivenKeys read_settings(const Value& root, Config& config, Mistakes& mistakes) {
+  return SettingsReader(root, config, mistakes).read();
+}
+
+}  // namespace stoker::config

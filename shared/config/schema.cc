@@ -1,0 +1,392 @@
+#include "shared/config/schema.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace stoker::config {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr auto kDatasetKinds =
+    std::to_array({"text"sv, "tokens"sv, "images"sv, "idx"sv, "cifar"sv, "synthetic"sv});
+constexpr auto kIsolations = std::to_array({"process"sv, "thread"sv});
+constexpr auto kOnBadSample = std::to_array({"skip"sv, "stop"sv});
+constexpr auto kModelKinds = std::to_array({"gpt"sv, "mlp"sv, "lenet"sv, "resnet"sv});
+constexpr auto kTaskKinds = std::to_array({"language_model"sv, "classification"sv, "regression"sv});
+constexpr auto kOptimizerKinds = std::to_array({"sgd"sv, "momentum"sv, "adam"sv, "adamw"sv});
+constexpr auto kScheduleKinds = std::to_array({"constant"sv, "cosine"sv, "linear"sv, "step"sv});
+
+// Large enough for every use, small enough that no product of two overflows.
+constexpr double kManySteps = 1e15;
+constexpr double kManySamples = 1e9;
+
+Section run_section(RunConfig& run) {
+  return {"run",
+          {{.name = "dir", .target = &run.dir},
+           {.name = "seed", .target = &run.seed, .decides = true},
+           {.name = "deterministic", .target = &run.deterministic}}};
+}
+
+Section feed_section(FeedConfig& feed) {
+  return {"feed",
+          {{.name = "readers", .target = &feed.readers, .min = 1, .max = 1024},
+           {.name = "processes", .target = &feed.processes, .min = 1, .max = 64},
+           {.name = "isolation", .target = choice(feed.isolation, kIsolations)},
+           {.name = "slots", .target = &feed.slots, .min = 2, .max = 1024},
+           {.name = "shuffle", .target = &feed.shuffle, .decides = true},
+           {.name = "on_bad_sample", .target = choice(feed.on_bad_sample, kOnBadSample)},
+           {.name = "bad_sample_limit", .target = &feed.bad_sample_limit, .min = 0, .max = 1}}};
+}
+
+Section model_section(ModelConfig& model) {
+  const std::string_view gpt = "gpt";
+  return {"model",
+          {{.name = "kind", .target = choice(model.kind, kModelKinds), .decides = true},
+           {.name = "layers",
+            .target = &model.layers,
+            .min = 1,
+            .max = 1000,
+            .kinds = "gpt resnet",
+            .decides = true},
+           {.name = "width",
+            .target = &model.width,
+            .min = 1,
+            .max = 1e6,
+            .kinds = gpt,
+            .decides = true},
+           {.name = "heads",
+            .target = &model.heads,
+            .min = 1,
+            .max = 1e6,
+            .kinds = gpt,
+            .decides = true},
+           {.name = "context",
+            .target = &model.context,
+            .min = 1,
+            .max = 1e6,
+            .kinds = gpt,
+            .decides = true},
+           {.name = "vocab",
+            .target = &model.vocab,
+            .min = 1,
+            .max = 1e7,
+            .kinds = gpt,
+            .decides = true},
+           {.name = "dropout",
+            .target = &model.dropout,
+            .min = 0,
+            .max = 0.99,
+            .kinds = "gpt mlp",
+            .decides = true},
+           {.name = "hidden",
+            .target = &model.hidden,
+            .min = 1,
+            .max = 1e7,
+            .kinds = "mlp",
+            .decides = true},
+           {.name = "inputs",
+            .target = &model.inputs,
+            .min = 0,
+            .max = 1e9,
+            .kinds = "mlp",
+            .decides = true},
+           {.name = "outputs",
+            .target = &model.outputs,
+            .min = 0,
+            .max = 1e7,
+            .kinds = "mlp lenet resnet",
+            .decides = true},
+           {.name = "init_from", .target = &model.init_from},
+           {.name = "freeze", .target = &model.freeze, .decides = true}}};
+}
+
+Section task_section(TaskConfig& task) {
+  return {"task", {{.name = "kind", .target = choice(task.kind, kTaskKinds), .decides = true}}};
+}
+
+Section optimizer_section(OptimizerConfig& optimizer) {
+  const std::string_view adams = "adam adamw";
+  const std::string_view momentum = "momentum";
+  return {"optimizer",
+          {{.name = "kind", .target = choice(optimizer.kind, kOptimizerKinds), .decides = true},
+           {.name = "lr",
+            .target = &optimizer.lr,
+            .min = 0,
+            .max = 1e3,
+            .above_min = true,
+            .decides = true},
+           {.name = "betas",
+            .target = &optimizer.betas,
+            .min = 0,
+            .max = 1,
+            .kinds = adams,
+            .decides = true},
+           {.name = "eps",
+            .target = &optimizer.eps,
+            .min = 0,
+            .max = 1,
+            .above_min = true,
+            .kinds = adams,
+            .decides = true},
+           {.name = "momentum",
+            .target = &optimizer.momentum,
+            .min = 0,
+            .max = 1,
+            .kinds = momentum,
+            .decides = true},
+           {.name = "nesterov", .target = &optimizer.nesterov, .kinds = momentum, .decides = true},
+           {.name = "weight_decay",
+            .target = &optimizer.weight_decay,
+            .min = 0,
+            .max = 1e3,
+            .decides = true},
+           {.name = "clip_norm",
+            .target = &optimizer.clip_norm,
+            .min = 0,
+            .max = 1e9,
+            .decides = true}}};
+}
+
+Section schedule_section(ScheduleConfig& schedule) {
+  const std::string_view to_the_end = "cosine linear";
+  const std::string_view in_steps = "step";
+  return {"schedule",
+          {{.name = "kind", .target = choice(schedule.kind, kScheduleKinds), .decides = true},
+           {.name = "warmup_steps",
+            .target = &schedule.warmup_steps,
+            .min = 0,
+            .max = kManySteps,
+            .decides = true},
+           {.name = "min_lr",
+            .target = &schedule.min_lr,
+            .min = 0,
+            .max = 1e3,
+            .kinds = to_the_end,
+            .decides = true},
+           {.name = "every_steps",
+            .target = &schedule.every_steps,
+            .min = 1,
+            .max = kManySteps,
+            .kinds = in_steps,
+            .decides = true},
+           {.name = "factor",
+            .target = &schedule.factor,
+            .min = 0,
+            .max = 1e3,
+            .above_min = true,
+            .kinds = in_steps,
+            .decides = true}}};
+}
+
+Section train_section(TrainConfig& train) {
+  return {
+      "train",
+      {{.name = "steps", .target = &train.steps, .min = 1, .max = kManySteps, .decides = true},
+       {.name = "batch", .target = &train.batch, .min = 1, .max = 1e6, .decides = true},
+       {.name = "device", .target = &train.device},
+       {.name = "precision", .target = &train.precision, .words = "fp32 bf16", .decides = true},
+       {.name = "accumulate", .target = &train.accumulate, .min = 1, .max = 1e6, .decides = true},
+       {.name = "threads", .target = &train.threads, .min = 0, .max = 4096}}};
+}
+
+Section checkpoint_section(CheckpointConfig& checkpoint) {
+  return {"checkpoint",
+          {{.name = "every_steps", .target = &checkpoint.every_steps, .min = 0, .max = kManySteps},
+           {.name = "every_seconds", .target = &checkpoint.every_seconds, .min = 0, .max = 1e9},
+           {.name = "keep_last", .target = &checkpoint.keep_last, .min = 2, .max = 1e6},
+           {.name = "keep_every_steps",
+            .target = &checkpoint.keep_every_steps,
+            .min = 0,
+            .max = kManySteps},
+           {.name = "keep_best", .target = &checkpoint.keep_best, .min = 0, .max = 1000},
+           {.name = "on_failure", .target = &checkpoint.on_failure, .words = "continue stop"}}};
+}
+
+Section eval_section(EvalConfig& eval) {
+  return {"eval",
+          {{.name = "sets", .target = &eval.sets},
+           {.name = "policy", .target = &eval.policy, .words = "latest all"},
+           {.name = "batch", .target = &eval.batch, .min = 1, .max = 1e6},
+           {.name = "threads", .target = &eval.threads, .min = 0, .max = 4096},
+           {.name = "max_samples", .target = &eval.max_samples, .min = 0, .max = kManySamples},
+           {.name = "timeout_seconds", .target = &eval.timeout_seconds, .min = 1, .max = 1e9},
+           {.name = "tries", .target = &eval.tries, .min = 1, .max = 100}}};
+}
+
+Section metrics_section(MetricsConfig& metrics) {
+  return {"metrics",
+          {{.name = "every_steps", .target = &metrics.every_steps, .min = 1, .max = kManySteps},
+           {.name = "tensorboard", .target = &metrics.tensorboard}}};
+}
+
+Section control_section(ControlConfig& control) {
+  return {"control",
+          {{.name = "socket", .target = &control.socket},
+           {.name = "http", .target = &control.http},
+           {.name = "operators", .target = &control.operators}}};
+}
+
+Section log_section(LogConfig& log) {
+  return {"log", {{.name = "level", .target = &log.level, .words = "debug info warn error"}}};
+}
+
+// Plain where every YAML reader takes it for this text, else in double quotes.
+std::string yaml_of(const std::string& text) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '/' || c == '.' || c == '-' || c == '+';
+  };
+  const bool starts_plain = !text.empty() && plain(text[0]) && text[0] != '-';
+  const bool is_null = text == "null" || text == "Null" || text == "NULL";
+  if (starts_plain && !is_null && std::all_of(text.begin(), text.end(), plain)) return text;
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+std::string yaml_of(bool value) { return value ? "true" : "false"; }
+template <typename Number>
+std::string yaml_of_number(Number value) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), end.ptr};
+}
+std::string yaml_of(int value) { return yaml_of_number(value); }
+std::string yaml_of(int64_t value) { return yaml_of_number(value); }
+std::string yaml_of(uint64_t value) { return yaml_of_number(value); }
+std::string yaml_of(double value) { return yaml_of_number(value); }
+template <typename T>
+std::string yaml_of(const std::vector<T>& list) {
+  std::string out = "[";
+  for (const T& item : list) out += (out.size() > 1 ? ", " : "") + yaml_of(item);
+  return out + "]";
+}
+
+}  // namespace
+
+const Field* Section::find(std::string_view name) const {
+  const auto found = std::ranges::find(fields, name, &Field::name);
+  return found == fields.end() ? nullptr : &*found;
+}
+
+std::string_view Section::kind() const {
+  const Field* field = find("kind");
+  if (field == nullptr) return {};
+  const auto& kind = std::get<Choice>(field->target);
+  return kind.words[static_cast<size_t>(kind.get(kind.target))];
+}
+
+bool Section::reads(const Field& field) const {
+  return field.kinds.empty() || is_word_of(field.kinds, kind());
+}
+
+bool is_word_of(std::string_view words, std::string_view word) {
+  for (size_t from = 0; from <= words.size();) {
+    const size_t space = std::min(words.find(' ', from), words.size());
+    if (words.substr(from, space - from) == word) return true;
+    from = space + 1;
+  }
+  return false;
+}
+
+std::string yaml_of(const Target& target) {
+  if (const auto* kind = std::get_if<Choice>(&target))
+    return std::string(kind->words[static_cast<size_t>(kind->get(kind->target))]);
+  return std::visit(
+      [](const auto& pointer) -> std::string {
+        if constexpr (std::is_pointer_v<std::decay_t<decltype(pointer)>>) return yaml_of(*pointer);
+        return {};
+      },
+      target);
+}
+
+Section dataset_section(const std::string& name, DatasetConfig& set) {
+  const bool trains = name == "train";
+  const std::string_view sequences = "text tokens";
+  const std::string_view synthetic = "synthetic";
+  return {"data." + name,
+          {{.name = "kind", .target = choice(set.kind, kDatasetKinds), .decides = trains},
+           {.name = "path", .target = &set.path, .kinds = "text tokens images idx cifar"},
+           {.name = "glob", .target = &set.glob, .kinds = "text images", .decides = trains},
+           {.name = "split", .target = &set.split, .min = 0, .max = 1, .decides = trains},
+           {.name = "context",
+            .target = &set.context,
+            .min = 0,
+            .max = 1e6,
+            .kinds = sequences,
+            .decides = trains},
+           {.name = "dtype",
+            .target = &set.dtype,
+            .kinds = "tokens",
+            .words = "uint16 uint32",
+            .decides = trains},
+           {.name = "labels", .target = &set.labels, .kinds = "idx"},
+           {.name = "size",
+            .target = &set.size,
+            .min = 1,
+            .max = 16384,
+            .kinds = "images",
+            .decides = trains},
+           {.name = "channels",
+            .target = &set.channels,
+            .min = 1,
+            .max = 3,
+            .kinds = "images",
+            .decides = trains},
+           {.name = "classes",
+            .target = &set.classes,
+            .min = 0,
+            .max = 1e6,
+            .kinds = "cifar synthetic",
+            .decides = trains},
+           {.name = "samples",
+            .target = &set.samples,
+            .min = 0,
+            .max = kManySteps,
+            .kinds = synthetic,
+            .decides = trains},
+           {.name = "features",
+            .target = &set.features,
+            .min = 1,
+            .max = 1e9,
+            .kinds = synthetic,
+            .decides = trains},
+           {.name = "targets",
+            .target = &set.targets,
+            .min = 1,
+            .max = 1e6,
+            .kinds = synthetic,
+            .decides = trains},
+           {.name = "noise",
+            .target = &set.noise,
+            .min = 0,
+            .max = 1e6,
+            .kinds = synthetic,
+            .decides = trains}}};
+}
+
+std::vector<Section> sections_of(Config& config) {
+  std::vector<Section> sections = {run_section(config.run)};
+  if (const auto train = config.data.find("train"); train != config.data.end())
+    sections.push_back(dataset_section(train->first, train->second));
+  for (auto& [name, set] : config.data)
+    if (name != "train") sections.push_back(dataset_section(name, set));
+  sections.push_back(feed_section(config.feed));
+  sections.push_back(model_section(config.model));
+  sections.push_back(task_section(config.task));
+  sections.push_back(optimizer_section(config.optimizer));
+  sections.push_back(schedule_section(config.schedule));
+  sections.push_back(train_section(config.train));
+  sections.push_back(checkpoint_section(config.checkpoint));
+  sections.push_back(eval_section(config.eval));
+  sections.push_back(metrics_section(config.metrics));
+  sections.push_back(control_section(config.control));
+  sections.push_back(log_section(config.log));
+  return sections;
+}
+
+}  // namespace stoker::config

@@ -1,0 +1,73 @@
+// schema: the fields of every section by name: what reads, writes and compares a configuration goes
+// through this one list.
+//
+// Threads: values that point into the Config they were made of.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "shared/config/config.h"
+
+namespace stoker::config {
+
+// An enum field: its words in the order of the enumerators.
+struct Choice {
+  std::span<const std::string_view> words;
+  void* target;
+  int (*get)(const void* target);
+  void (*set)(void* target, int value);
+};
+
+template <typename Enum>
+Choice choice(Enum& target, std::span<const std::string_view> words) {
+  static_assert(std::is_enum_v<Enum>);
+  return {.words = words,
+          .target = &target,
+          .get = [](const void* from) { return static_cast<int>(*static_cast<const Enum*>(from)); },
+          .set = [](void* to, int value) { *static_cast<Enum*>(to) = static_cast<Enum>(value); }};
+}
+
+using Target = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, Choice,
+                            std::vector<double>*, std::vector<int64_t>*, std::vector<std::string>*>;
+
+struct Field {
+  std::string_view name;
+  Target target;
+  // Of a number, or of each number of a list.
+  double min = std::numeric_limits<double>::lowest();
+  double max = std::numeric_limits<double>::max();
+  bool above_min = false;       // min itself is not allowed
+  std::string_view kinds = {};  // the kinds of the section that read it; empty: all
+  std::string_view words = {};  // of a text: the only values, "fp32 bf16"
+  bool decides = false;         // it has a part in what training computes: see digest()
+};
+
+struct Section {
+  std::string key;  // "train", "data.valid"
+  std::vector<Field> fields;
+
+  const Field* find(std::string_view name) const;
+  // The word of the field `kind`; empty where the section has none.
+  std::string_view kind() const;
+  // Whether the section's kind reads the field.
+  bool reads(const Field& field) const;
+};
+
+Section dataset_section(const std::string& name, DatasetConfig& set);
+// All of them, in the order of config/stoker.yaml; data sets by name, train first.
+std::vector<Section> sections_of(Config& config);
+
+// Whether `word` stands in `words`, which are separated by spaces.
+bool is_word_of(std::string_view words, std::string_view word);
+
+// The field's value as YAML on one line.
+std::string yaml_of(const Target& target);
+
+}  // namespace stoker::config
