@@ -47,13 +47,6 @@ std::optional<FeederArguments> maybe_parse(int argc, char** argv, ExitCode& exit
   return arguments;
 }
 
-LogLevel log_level_of(const std::string& name) {
-  if (name == "debug") return LogLevel::kDebug;
-  if (name == "warn") return LogLevel::kWarn;
-  if (name == "error") return LogLevel::kError;
-  return LogLevel::kInfo;
-}
-
 Status check_fit(const ring::ShmRing& ring, const dataset::Dataset& dataset,
                  const dataset::SamplePlan& plan) {
   if (ring.layout().sample() == dataset.spec() && ring.layout().batch() == plan.settings().batch)
