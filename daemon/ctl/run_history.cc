@@ -1,22 +1,24 @@
 #include "daemon/ctl/run_history.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <cmath>
 
 #include "shared/base/file.h"
 #include "shared/metrics/json_lines.h"
-#include "shared/run/run_layout.h"
 
 namespace stoker::ctl {
 namespace {
 
 constexpr uint64_t kMaxResultBytes = 1 << 20;
 
+// None where the file is missing: nothing was reported yet.
 Result<std::vector<metrics::TrainRow>> read_train_rows(const std::string& path) {
-  STOKER_ASSIGN_OR_RETURN(const auto read, metrics::read_rows(path));
   std::vector<metrics::TrainRow> rows;
-  rows.reserve(read.rows.size());
-  for (const metrics::Row& row : read.rows) {
+  const auto read = metrics::read_rows(path);
+  if (!read.ok() && read.status().code() == Code::kNotFound) return rows;
+  if (!read.ok()) return read.status();
+  rows.reserve(read->rows.size());
+  for (const metrics::Row& row : read->rows) {
     auto one = metrics::train_row_of(row);
     if (!one.ok()) return one.status().with_context(path + ":" + std::to_string(rows.size() + 1));
     rows.push_back(*std::move(one));
@@ -29,14 +31,22 @@ bool is_result_name(const std::string& name) {
   return name.starts_with("step-") && name.ends_with(".json");
 }
 
-Result<std::vector<run::EvalResult>> read_evals(const std::string& eval_dir) {
+}  // namespace
+
+std::string MetricName::text() const {
+  std::string words = metric;
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return set + " " + words;
+}
+
+Result<std::vector<run::EvalResult>> read_evals(const run::RunLayout& layout) {
   std::vector<run::EvalResult> evals;
-  const auto names = list_directory(eval_dir);
+  const auto names = list_directory(layout.eval());
   if (!names.ok() && names.status().code() == Code::kNotFound) return evals;
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (!is_result_name(name)) continue;
-    const std::string path = join_path(eval_dir, name);
+    const std::string path = join_path(layout.eval(), name);
     STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxResultBytes));
     STOKER_ASSIGN_OR_RETURN(run::EvalResult result, run::parse_eval_result(text, path));
     evals.push_back(std::move(result));
@@ -46,33 +56,42 @@ Result<std::vector<run::EvalResult>> read_evals(const std::string& eval_dir) {
   return evals;
 }
 
-}  // namespace
-
-const run::EvalResult* RunHistory::find_eval(uint64_t step) const {
-  for (const run::EvalResult& eval : evals)
-    if (eval.step == step) return &eval;
-  return nullptr;
+Result<RunHistory> read_history(const run::RunLayout& layout) {
+  RunHistory history{.layout = layout, .state = run::look(layout), .train = {}, .evals = {}};
+  STOKER_ASSIGN_OR_RETURN(history.train, read_train_rows(layout.train_rows()));
+  STOKER_ASSIGN_OR_RETURN(history.evals, read_evals(layout));
+  return history;
 }
 
-Result<RunHistory> read_history(const std::string& run_dir) {
-  const run::RunLayout layout(run_dir);
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(run_dir, ignored)) {
-    return Status(Code::kNotFound, run_dir + ": no such directory; name a run with --run-dir");
+std::vector<MetricName> reported_metrics(const std::vector<run::EvalResult>& evals) {
+  std::vector<MetricName> names;
+  if (evals.empty() || evals.back().sets.empty()) return names;
+  const run::SetResult& first = evals.back().sets.front();
+  for (const auto& [name, value] : first.metrics) names.push_back({first.set, name});
+  return names;
+}
+
+std::optional<double> maybe_value(const run::EvalResult& eval, const MetricName& metric) {
+  for (const run::SetResult& set : eval.sets) {
+    if (set.set != metric.set) continue;
+    for (const auto& [name, value] : set.metrics)
+      if (name == metric.metric) return value;
   }
-  RunHistory history;
-  history.run_dir = run_dir;
-  history.state = run::look(layout);
-  auto rows = read_train_rows(layout.train_rows());
-  if (!rows.ok() && rows.status().code() != Code::kNotFound) return rows.status();
-  if (!rows.ok() || rows->empty()) {
-    return Status(Code::kNotFound,
-                  layout.train_rows() + ": no step has been reported yet; try again after " +
-                      "metrics.every_steps steps, or look into " + layout.trainer_log());
+  return std::nullopt;
+}
+
+const run::EvalResult* find_best(const std::vector<run::EvalResult>& evals,
+                                 const MetricName& metric) {
+  const run::EvalResult* best = nullptr;
+  double least = 0;
+  for (const run::EvalResult& eval : evals) {
+    const auto value = maybe_value(eval, metric);
+    if (!value.has_value() || !std::isfinite(*value)) continue;
+    if (best != nullptr && *value >= least) continue;
+    best = &eval;
+    least = *value;
   }
-  history.train = *std::move(rows);
-  STOKER_ASSIGN_OR_RETURN(history.evals, read_evals(layout.eval()));
-  return history;
+  return best;
 }
 
 }  // namespace stoker::ctl
