@@ -1,0 +1,14 @@
+// What stoker-bench measures; each is defined in the file of its name.
+#pragma once
+
+#include "bench/benchmark.h"
+
+namespace stoker::bench {
+
+Benchmark ring_operations();
+Benchmark ring_bandwidth();
+Benchmark feed_text();
+Benchmark feed_images();
+Benchmark checkpoint_commit();
+
+}  // namespace stoker::bench

@@ -1,0 +1,107 @@
+#include "bench/benchmark.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include <boost/json.hpp>
+
+namespace stoker::bench {
+namespace {
+
+boost::json::array spread_of(const std::vector<double>& values) {
+  const auto [lowest, highest] = std::minmax_element(values.begin(), values.end());
+  return {*lowest, *highest};
+}
+
+Status run_once(const Measure& measure, std::vector<double>& values) {
+  STOKER_ASSIGN_OR_RETURN(const double value, measure());
+  values.push_back(value);
+  return {};
+}
+
+// Each run measures all sides, one after the other; every second run in the opposite order, so that
+// no side always finds the caches, the clock and the disk as the same other one left them.
+Status measure_in_turn(const Trial& trial, int runs, std::vector<std::vector<double>>& values) {
+  values.resize(1 + trial.peers.size());
+  for (int run = 0; run < runs; ++run) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const size_t side = run % 2 == 0 ? i : values.size() - 1 - i;
+      STOKER_RETURN_IF_ERROR(
+          run_once(side == 0 ? trial.run : trial.peers[side - 1].run, values[side]));
+    }
+  }
+  return {};
+}
+
+void print_line(const Measurement& measurement) {
+  std::puts(to_json(measurement).c_str());
+  std::fflush(stdout);
+}
+
+Status run_benchmark(const Benchmark& benchmark, const Options& options) {
+  STOKER_ASSIGN_OR_RETURN(const auto trials, benchmark.prepare(options));
+  for (const Trial& trial : trials) {
+    std::vector<std::vector<double>> values;
+    STOKER_RETURN_IF_ERROR(measure_in_turn(trial, options.runs, values));
+    Measurement line{benchmark.name, trial.metric, trial.unit, values[0], {}, {}};
+    if (trial.peers.empty()) print_line(line);
+    for (size_t i = 0; i < trial.peers.size(); ++i) {
+      line.peer = trial.peers[i].name;
+      line.peer_values = values[i + 1];
+      print_line(line);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle - 1] + values[middle]) / 2;
+}
+
+std::string to_json(const Measurement& measurement) {
+  boost::json::object line;
+  line["bench"] = measurement.bench;
+  line["metric"] = measurement.metric;
+  line["value"] = median(measurement.values);
+  line["unit"] = measurement.unit;
+  if (!measurement.peer_values.empty()) {
+    line["peer"] = measurement.peer;
+    line["peer_value"] = median(measurement.peer_values);
+    std::vector<double> ratios;
+    for (size_t i = 0; i < measurement.values.size(); ++i)
+      ratios.push_back(measurement.values[i] / measurement.peer_values[i]);
+    line["ratio"] = median(std::move(ratios));
+  }
+  line["runs"] = measurement.values.size();
+  line["spread"] = spread_of(measurement.values);
+  if (!measurement.peer_values.empty()) line["peer_spread"] = spread_of(measurement.peer_values);
+  return boost::json::serialize(line);
+}
+
+int run_all(const std::vector<Benchmark>& benchmarks, const Options& options) {
+  bool found = false;
+  bool failed = false;
+  for (const Benchmark& benchmark : benchmarks) {
+    if (!options.only.empty() && options.only != benchmark.name) continue;
+    found = true;
+    if (options.list) {
+      std::printf("%-20s %s\n", benchmark.name.c_str(), benchmark.what.c_str());
+      continue;
+    }
+    const Status status = run_benchmark(benchmark, options);
+    if (status.ok()) continue;
+    std::fprintf(stderr, "%s: %s\n", benchmark.name.c_str(), status.to_string().c_str());
+    failed = true;
+  }
+  if (!found)
+    std::fprintf(stderr, "no benchmark is named '%s'; --list names them\n", options.only.c_str());
+  return found && !failed ? 0 : 1;
+}
+
+}  // namespace stoker::bench

@@ -1,0 +1,79 @@
+// How many megabytes of state a second a commit makes durable: hashed, written, synced, renamed.
+// The peers write the same bytes to one file, with a sync at the end and without any; what they
+// leave out is what a commit costs beside the disk.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "bench/benches.h"
+#include "bench/saved_state.h"
+#include "bench/scratch_folder.h"
+#include "bench/stopwatch.h"
+#include "shared/base/file.h"
+#include "shared/checkpoint/store.h"
+
+namespace stoker::bench {
+namespace {
+
+struct Disk {
+  explicit Disk(size_t bytes) : state(bytes) {}
+  SavedState state;
+  std::shared_ptr<ScratchFolder> folder;
+
+  double megabytes_per_second(const Stopwatch& watch) const {
+    return static_cast<double>(state.bytes().size()) / watch.seconds() / 1e6;
+  }
+};
+
+Result<double> commit(const Disk& disk) {
+  const std::string directory = disk.folder->file("checkpoints");
+  checkpoint::CheckpointStore store(directory, real_files());
+  checkpoint::CheckpointContent content;
+  content.manifest.step = 1;
+  content.model = disk.state.model();
+  content.optim = disk.state.optim();
+  const Stopwatch watch;
+  STOKER_RETURN_IF_ERROR(store.commit(content).status());
+  const double rate = disk.megabytes_per_second(watch);
+  STOKER_RETURN_IF_ERROR(real_files().remove_tree(directory));
+  return rate;
+}
+
+Result<double> write_plainly(const Disk& disk, bool sync) {
+  constexpr size_t kPiece = 1 << 20;
+  const std::string path = disk.folder->file("plain");
+  const std::span<const std::byte> bytes = disk.state.bytes();
+  const Stopwatch watch;
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, real_files().open(path, O_WRONLY | O_CREAT | O_EXCL, 0640));
+  for (size_t at = 0; at < bytes.size(); at += kPiece)
+    STOKER_RETURN_IF_ERROR(
+        real_files().write(fd.get(), bytes.subspan(at, std::min(kPiece, bytes.size() - at)), path));
+  if (sync) STOKER_RETURN_IF_ERROR(real_files().sync(fd.get(), path));
+  fd.reset();
+  const double rate = disk.megabytes_per_second(watch);
+  STOKER_RETURN_IF_ERROR(real_files().remove_file(path));  // its unwritten pages go with it
+  return rate;
+}
+
+}  // namespace
+
+Benchmark checkpoint_commit() {
+  const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
+    const size_t bytes = options.quick ? 1 << 20 : 256 << 20;
+    const auto disk = std::make_shared<Disk>(bytes);
+    STOKER_ASSIGN_OR_RETURN(disk->folder, ScratchFolder::create(options.dir));
+    return std::vector<Trial>{
+        {"commit of " + std::to_string(bytes >> 20) + " MiB",
+         "MB/s",
+         [=] { return commit(*disk); },
+         {{"write and fsync", [=] { return write_plainly(*disk, true); }},
+          {"write without sync", [=] { return write_plainly(*disk, false); }}}}};
+  };
+  return {"checkpoint-commit", "megabytes of state a second made durable (--dir: which disk)",
+          prepare};
+}
+
+}  // namespace stoker::bench

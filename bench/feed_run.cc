@@ -1,0 +1,93 @@
+#include "bench/feed_run.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "bench/stopwatch.h"
+#include "shared/base/coordinator.h"
+#include "shared/dataset/sample_plan.h"
+#include "shared/feed/reader_pool.h"
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::bench {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kGrace = std::chrono::seconds(10);
+
+Status take(ring::ShmRing& ring, uint64_t batches) {
+  for (uint64_t i = 0; i < batches; ++i) {
+    STOKER_ASSIGN_OR_RETURN(const auto batch, ring.pop(kPatience));
+    ring.release(batch.ticket);
+  }
+  return {};
+}
+
+Result<double> consume(ring::ShmRing& ring, std::chrono::nanoseconds time) {
+  STOKER_RETURN_IF_ERROR(take(ring, 2 * ring.slots()));
+  const Stopwatch watch;
+  uint64_t batches = 0;
+  do {
+    STOKER_RETURN_IF_ERROR(take(ring, 1));
+    ++batches;
+  } while (watch.elapsed() < time);
+  return static_cast<double>(batches * ring.layout().batch()) / watch.seconds();
+}
+
+// A bad sample would be replaced and counted as read.
+Status check_all_good(ring::ShmRing& ring) {
+  const auto bad = ring.take_bad_samples();
+  if (bad.empty()) return {};
+  return Status(bad.front().code, bad.front().reason);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<dataset::Dataset>> open_train_set(const config::DatasetConfig& config,
+                                                         const std::string& index_dir) {
+  return dataset::open_dataset("train", config, index_dir, {});
+}
+
+Result<double> samples_per_second(const dataset::Dataset& dataset, const FeedRun& run,
+                                  std::chrono::nanoseconds time) {
+  const ring::BatchLayout layout(dataset.spec(), run.batch);
+  STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::create(layout, {.slots = 8}));
+  STOKER_ASSIGN_OR_RETURN(const auto producer, ring->add_producer("bench"));
+  const dataset::SamplePlan plan({.size = dataset.size(), .batch = run.batch});
+  feed::ReaderPool pool(*ring, producer, dataset, plan);
+  Coordinator coordinator;
+  pool.start(run.threads, coordinator);
+  const auto rate = consume(*ring, time);
+  ring->close();
+  STOKER_RETURN_IF_ERROR(coordinator.join(kGrace));
+  STOKER_RETURN_IF_ERROR(check_all_good(*ring));
+  return rate;
+}
+
+Result<double> calls_per_second(int threads, std::chrono::nanoseconds time,
+                                const std::function<Status(uint64_t)>& read) {
+  std::atomic<uint64_t> calls{0};
+  std::atomic<bool> over{false};
+  Coordinator coordinator;
+  const Stopwatch watch;
+  for (int thread = 0; thread < threads; ++thread)
+    coordinator.start("peer" + std::to_string(thread), [&, thread](std::stop_token) -> Status {
+      uint64_t done = 0;
+      for (; !over.load(std::memory_order_relaxed); ++done)
+        STOKER_RETURN_IF_ERROR(
+            read(static_cast<uint64_t>(thread) + done * static_cast<uint64_t>(threads)));
+      calls += done;
+      return {};
+    });
+  coordinator.wait_for_stop(time);
+  over = true;
+  STOKER_RETURN_IF_ERROR(coordinator.join(kGrace));
+  return static_cast<double>(calls.load()) / watch.seconds();
+}
+
+int reader_threads() {
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 4u));
+}
+
+}  // namespace stoker::bench

@@ -1,0 +1,37 @@
+// FeedRun: a reader pool that reads a data set into a ring for a while, as a reader process does.
+//
+// Threads:  the caller consumes; the pool's threads read.
+// Blocking: about `time`, after twice the ring's slots have passed unmeasured.
+// Errors:   those of ring and pool.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "shared/base/status.h"
+#include "shared/config/config.h"
+#include "shared/dataset/dataset.h"
+
+namespace stoker::bench {
+
+Result<std::unique_ptr<dataset::Dataset>> open_train_set(const config::DatasetConfig& config,
+                                                         const std::string& index_dir);
+
+struct FeedRun {
+  uint64_t batch = 64;
+  int threads = 1;
+};
+Result<double> samples_per_second(const dataset::Dataset& dataset, const FeedRun& run,
+                                  std::chrono::nanoseconds time);
+
+// The peers' loop: `threads` threads call `read` with numbers that grow by `threads`, from 0, 1, …;
+// the number of calls a second. The first error ends all.
+Result<double> calls_per_second(int threads, std::chrono::nanoseconds time,
+                                const std::function<Status(uint64_t)>& read);
+
+int reader_threads();  // what this machine has cores for, at most 4
+
+}  // namespace stoker::bench

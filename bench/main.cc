@@ -1,0 +1,12 @@
+#include "bench/benches.h"
+#include "bench/options.h"
+
+int main(int argc, char** argv) {
+  using namespace stoker::bench;
+  int exit_code = 0;
+  const auto options = maybe_parse(argc, argv, exit_code);
+  if (!options) return exit_code;
+  return run_all(
+      {ring_operations(), ring_bandwidth(), feed_text(), feed_images(), checkpoint_commit()},
+      *options);
+}
