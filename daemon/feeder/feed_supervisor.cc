@@ -17,10 +17,10 @@ constexpr std::chrono::milliseconds kLongestWait = 100ms;
 constexpr std::chrono::nanoseconds kFirstDelay = 100ms;
 constexpr std::chrono::nanoseconds kLongestDelay = 5s;
 constexpr std::chrono::nanoseconds kLivedWell = 60s;  // after so long a life the delay begins anew
-constexpr auto kStopGrace = 2s;
+constexpr auto kStopGrace = 900ms;
 constexpr uint64_t kDeathsInVain = 20;  // so many without one new batch, and the run ends
-constexpr uint64_t kFailuresInVain =
-    3;  // a reader that ends with an error of its own will do so again
+// A reader that ends with an error of its own will do so again.
+constexpr uint64_t kFailuresInVain = 3;
 
 }  // namespace
 
@@ -52,7 +52,9 @@ Status FeedSupervisor::start_threads() {
   STOKER_ASSIGN_OR_RETURN(const ring::ProducerId producer, ring_.add_producer("stokerd"));
   ring_.set_producer_pid(producer, ::getpid());
   const std::lock_guard lock(mutex_);
-  pool_.emplace(ring_, producer, dataset_, plan_);
+  STOKER_RETURN_IF_ERROR(make_table(1, 1));
+  guarded_.emplace(dataset_, *table_, std::nullopt);
+  pool_.emplace(ring_, producer, *guarded_, plan_);
   pool_->start(settings_.feed.readers, coordinator_);
   return {};
 }
@@ -63,32 +65,42 @@ Status FeedSupervisor::start_processes() {
   }
   const int processes =
       std::clamp(settings_.feed.processes, 1, std::max(1, settings_.feed.readers));
+  const int threads = std::max(1, settings_.feed.readers);
   const std::lock_guard lock(mutex_);
+  STOKER_RETURN_IF_ERROR(
+      make_table(static_cast<uint32_t>(processes), static_cast<uint32_t>(threads)));
   readers_.resize(static_cast<size_t>(processes));
   for (int i = 0; i < processes; ++i) {
     Reader& reader = readers_[static_cast<size_t>(i)];
+    reader.number = static_cast<uint32_t>(i);
     // The first get one more when the threads do not divide evenly.
-    reader.threads =
-        settings_.feed.readers / processes + (i < settings_.feed.readers % processes ? 1 : 0);
-    reader.threads = std::max(1, reader.threads);
+    reader.threads = threads / processes + (i < threads % processes ? 1 : 0);
     reader.delay = kFirstDelay;
     STOKER_RETURN_IF_ERROR(spawn(reader));
   }
   return {};
 }
 
+Status FeedSupervisor::make_table(uint32_t readers, uint32_t threads) {
+  STOKER_ASSIGN_OR_RETURN(table_, QuarantineTable::create(readers, threads));
+  quarantine_.emplace(*table_, dataset_);
+  return quarantine_->restore(settings_.quarantined);
+}
+
 Status FeedSupervisor::spawn(Reader& reader) {
   STOKER_ASSIGN_OR_RETURN(reader.producer, ring_.add_producer("stoker-feed"));
-  std::vector<std::string> arguments{"--config",      settings_.config_path,
-                                     "--index-dir",   settings_.index_dir,
-                                     "--fingerprint", dataset_.fingerprint(),
-                                     "--ring-fd",     std::to_string(kRingFd),
-                                     "--producer",    std::to_string(reader.producer.index),
-                                     "--generation",  std::to_string(reader.producer.generation),
-                                     "--threads",     std::to_string(reader.threads),
-                                     "--parent",      std::to_string(::getpid())};
+  std::vector<std::string> arguments{"--config",        settings_.config_path,
+                                     "--index-dir",     settings_.index_dir,
+                                     "--fingerprint",   dataset_.fingerprint(),
+                                     "--ring-fd",       std::to_string(kRingFd),
+                                     "--quarantine-fd", std::to_string(kQuarantineFd),
+                                     "--reader",        std::to_string(reader.number),
+                                     "--producer",      std::to_string(reader.producer.index),
+                                     "--generation",    std::to_string(reader.producer.generation),
+                                     "--threads",       std::to_string(reader.threads),
+                                     "--parent",        std::to_string(::getpid())};
   if (!settings_.log_file.empty()) arguments.insert(arguments.end(), {"--log", settings_.log_file});
-  auto process = ReaderProcess::spawn(settings_.feed_program, arguments, ring_.fd());
+  auto process = ReaderProcess::spawn(settings_.feed_program, arguments, ring_.fd(), table_->fd());
   if (!process.ok()) {
     ring_.reissue(reader.producer);
     return process.status();
@@ -115,13 +127,19 @@ Status FeedSupervisor::supervise(std::stop_token stop) {
   return {};
 }
 
+// Also ends when a process is to be started again.
 void FeedSupervisor::wait_for_deaths(std::chrono::milliseconds timeout) const {
   std::vector<pollfd> entries;
   {
     const std::lock_guard lock(mutex_);
-    for (const Reader& reader : readers_)
+    const auto now = clock_.monotonic();
+    for (const Reader& reader : readers_) {
       if (reader.maybe_process)
         entries.push_back({.fd = reader.maybe_process->pidfd(), .events = POLLIN, .revents = 0});
+      else if (!reader.done && !stopping_)
+        timeout = std::clamp(std::chrono::ceil<std::chrono::milliseconds>(reader.start_again - now),
+                             0ms, timeout);
+    }
   }
   ::poll(entries.data(), entries.size(), static_cast<int>(timeout.count()));
 }
@@ -139,30 +157,38 @@ void FeedSupervisor::look_after(Reader& reader) {
   }
 }
 
-// The process is reaped: only now may its tickets go to others.
+// The process is reaped: only now may its tickets go to others, and only after the suspects are
+// named.
 void FeedSupervisor::note_death(Reader& reader, const ReaderProcess::End& end) {
   reader.maybe_process.reset();
+  const auto quarantined = quarantine_->judge_death(reader.number, end.to_string());
   const uint64_t handed_back = ring_.reissue(reader.producer);
   if (end.clean() && handed_back == 0) {
     reader.done = true;
     return;
   }
   ++deaths_;
+  log_warn("reader process died",
+           {{"cause", end.to_string()}, {"tickets_handed_on", handed_back}, {"deaths", deaths_}});
+  if (!quarantined.ok()) coordinator_.request_stop(quarantined.status());
+  const bool gets_further = quarantined.ok() && *quarantined;
+  if (gets_further || clock_.monotonic() - reader.started >= kLivedWell) reader.delay = kFirstDelay;
+  plan_restart(reader);
+  count_death(end, gets_further);
+}
+
+void FeedSupervisor::count_death(const ReaderProcess::End& end, bool gets_further) {
   const uint64_t published = ring_.counters().published;
-  if (published != published_at_death_) deaths_in_vain_ = failures_in_vain_ = 0;
+  if (gets_further || published != published_at_death_) deaths_in_vain_ = failures_in_vain_ = 0;
   published_at_death_ = published;
   ++deaths_in_vain_;
   if (!end.by_signal) ++failures_in_vain_;
-  log_warn("reader process died",
-           {{"cause", end.to_string()}, {"tickets_handed_on", handed_back}, {"deaths", deaths_}});
-  if (clock_.monotonic() - reader.started >= kLivedWell) reader.delay = kFirstDelay;
-  plan_restart(reader);
-  if (deaths_in_vain_ >= kDeathsInVain || failures_in_vain_ >= kFailuresInVain)
-    coordinator_.request_stop(Status(
-        Code::kInternal,
-        "reader processes keep dying (" + std::to_string(deaths_in_vain_) +
-            " without one new batch; the last by " + end.to_string() +
-            "): their lines in the log say why, and feed.isolation: thread helps to find it"));
+  if (deaths_in_vain_ < kDeathsInVain && failures_in_vain_ < kFailuresInVain) return;
+  coordinator_.request_stop(
+      Status(Code::kInternal,
+             "reader processes keep dying (" + std::to_string(deaths_in_vain_) +
+                 " without one new batch; the last by " + end.to_string() +
+                 "): their lines in the log say why, and feed.isolation: thread helps to find it"));
 }
 
 void FeedSupervisor::plan_restart(Reader& reader) {
@@ -230,6 +256,11 @@ uint64_t FeedSupervisor::bad_samples() const {
 uint64_t FeedSupervisor::deaths() const {
   const std::lock_guard lock(mutex_);
   return deaths_;
+}
+
+std::vector<uint64_t> FeedSupervisor::quarantined() const {
+  const std::lock_guard lock(mutex_);
+  return quarantine_ ? quarantine_->samples() : settings_.quarantined;
 }
 
 std::vector<int> FeedSupervisor::process_ids() const {

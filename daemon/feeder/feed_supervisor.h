@@ -3,15 +3,16 @@
 //
 // A reader process that dies is reaped first; then the ring hands its tickets to the others, so the
 // trainer gets the same batches with the same bytes; then another process is started in its place.
+// A sample that kills one process after another goes into quarantine, and its stand-in is read.
 //
 // Threads:  every method may be called from any thread. One thread under the coordinator watches
 //           the readers; with isolation: thread the reading threads are under it, too.
-// Blocking: start() as starting processes does; stop() at most about two seconds.
+// Blocking: start() as starting processes does; stop() at most about a second.
 // Owner:    ring, dataset, plan, coordinator and clock must outlive this object; join the
 //           coordinator before destroying it. The destructor leaves no process behind. start()
 //           belongs to a thread that lives as long as training does: the kernel ends the processes
 //           with the thread that started them.
-// Errors:   start(): stoker-feed is missing or cannot be started. Later trouble is a
+// Errors:   start(): stoker-feed is missing or cannot be started, kNoSpace. Later trouble is a
 //           request_stop(): kInternal (reader processes die again and again), kCorrupt (bad samples
 //           beyond what the configuration allows).
 // Crash:    when this process dies, however it dies, the kernel kills the readers and frees the
@@ -28,6 +29,9 @@
 #include <vector>
 
 #include "daemon/feeder/bad_sample_log.h"
+#include "daemon/feeder/guarded_dataset.h"
+#include "daemon/feeder/quarantine.h"
+#include "daemon/feeder/quarantine_table.h"
 #include "daemon/feeder/reader_process.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
@@ -42,11 +46,12 @@ namespace stoker::feeder {
 
 struct FeedSettings {
   config::FeedConfig feed;
-  std::string config_path;      // the run's resolved configuration: run/config.yaml
-  std::string index_dir;        // where the data set's index was left
-  std::string bad_sample_path;  // run/bad_samples.jsonl; empty: no list
-  std::string log_file;         // of the reader processes, beside standard error; empty: none
-  std::string feed_program;     // empty: find_feed_program()
+  std::string config_path;            // the run's resolved configuration: run/config.yaml
+  std::string index_dir;              // where the data set's index was left
+  std::string bad_sample_path;        // run/bad_samples.jsonl; empty: no list
+  std::string log_file;               // of the reader processes, beside standard error; empty: none
+  std::string feed_program;           // empty: find_feed_program()
+  std::vector<uint64_t> quarantined;  // samples not to be read, as the checkpoint names them
 };
 
 class FeedSupervisor {
@@ -65,11 +70,13 @@ class FeedSupervisor {
 
   int live_readers() const;  // reading threads now
   uint64_t bad_samples() const;
-  uint64_t deaths() const;               // of reader processes
-  std::vector<int> process_ids() const;  // of the live ones
+  uint64_t deaths() const;                    // of reader processes
+  std::vector<uint64_t> quarantined() const;  // samples, for the checkpoint
+  std::vector<int> process_ids() const;       // of the live ones
 
  private:
   struct Reader {
+    uint32_t number = 0;  // row of the quarantine table
     int threads = 1;
     std::optional<ReaderProcess> maybe_process;
     ring::ProducerId producer;
@@ -83,11 +90,13 @@ class FeedSupervisor {
   Status start_processes();
   Status spawn(Reader& reader);
   Status supervise(std::stop_token stop);
+  Status make_table(uint32_t readers, uint32_t threads);
   void wait_for_deaths(std::chrono::milliseconds timeout) const;
 
   // With mutex_ held.
   void look_after(Reader& reader);
   void note_death(Reader& reader, const ReaderProcess::End& end);
+  void count_death(const ReaderProcess::End& end, bool gets_further);
   void plan_restart(Reader& reader);
   Status take_bad_samples();  // kCorrupt: the run must end
   bool any_process() const;
@@ -104,7 +113,10 @@ class FeedSupervisor {
   mutable std::mutex mutex_;
   BadSampleLog bad_samples_;
   std::vector<Reader> readers_;
-  std::optional<feed::ReaderPool> pool_;  // isolation: thread
+  std::optional<QuarantineTable> table_;
+  std::optional<Quarantine> quarantine_;
+  std::optional<GuardedDataset> guarded_;  // isolation: thread
+  std::optional<feed::ReaderPool> pool_;   // isolation: thread
   bool stopping_ = false;
   uint64_t deaths_ = 0;
   uint64_t deaths_in_vain_ = 0;    // since a batch was published

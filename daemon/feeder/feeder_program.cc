@@ -10,6 +10,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "daemon/feeder/guarded_dataset.h"
+#include "daemon/feeder/quarantine_table.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
@@ -21,7 +23,7 @@
 namespace stoker::feeder {
 namespace {
 
-constexpr auto kGrace = std::chrono::seconds(1);  // stokerd waits two before it kills
+constexpr auto kGrace = std::chrono::milliseconds(500);  // stokerd waits 900 before it kills
 
 // Nothing when the program is to end with `exit_code` (usage, --help).
 std::optional<FeederArguments> maybe_parse(int argc, char** argv, ExitCode& exit_code) {
@@ -33,6 +35,10 @@ std::optional<FeederArguments> maybe_parse(int argc, char** argv, ExitCode& exit
   app.add_option("--index-dir", arguments.index_dir, "Folder of the data set's index")->required();
   app.add_option("--fingerprint", arguments.fingerprint, "The data set's fingerprint")->required();
   app.add_option("--ring-fd", arguments.ring_fd, "File descriptor of the ring")->required();
+  app.add_option("--quarantine-fd", arguments.quarantine_fd,
+                 "File descriptor of the quarantine table")
+      ->required();
+  app.add_option("--reader", arguments.reader, "Row of that table")->required();
   app.add_option("--producer", arguments.producer, "Row of the ring's producer table")->required();
   app.add_option("--generation", arguments.generation, "Generation of that row")->required();
   app.add_option("--threads", arguments.threads, "Reading threads")->check(CLI::Range(1, 1024));
@@ -86,7 +92,12 @@ Status read_for_ring(const FeederArguments& arguments) {
   const dataset::SamplePlan plan(feed::plan_settings(config, dataset->size()));
   STOKER_RETURN_IF_ERROR(check_fit(*ring, *dataset, plan));
   const ring::ProducerId producer{.index = arguments.producer, .generation = arguments.generation};
-  feed::ReaderPool pool(*ring, producer, *dataset, plan);
+  STOKER_ASSIGN_OR_RETURN(const auto quarantine,
+                          QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
+  if (arguments.reader >= quarantine.readers())
+    return Status(Code::kMismatch, "--reader: the quarantine table has no such row");
+  const GuardedDataset guarded(*dataset, quarantine, arguments.reader);
+  feed::ReaderPool pool(*ring, producer, guarded, plan);
   Coordinator coordinator;
   pool.start(arguments.threads, coordinator);
   const Status status = coordinator.join(kGrace);

@@ -36,8 +36,25 @@ struct SpawnRecords {
   SpawnRecords& operator=(const SpawnRecords&) = delete;
 };
 
-void prepare(SpawnRecords& records, int ring_fd) {
-  ::posix_spawn_file_actions_adddup2(&records.actions, ring_fd, kRingFd);  // without close-on-exec
+// What the child is handed, as numbers that none of its own overwrites while they are put in place.
+struct HandedFds {
+  UniqueFd ring;
+  UniqueFd quarantine;
+};
+
+Result<HandedFds> lift(int ring_fd, int quarantine_fd) {
+  HandedFds lifted{
+      .ring = UniqueFd(::fcntl(ring_fd, F_DUPFD_CLOEXEC, kQuarantineFd + 1)),
+      .quarantine = UniqueFd(::fcntl(quarantine_fd, F_DUPFD_CLOEXEC, kQuarantineFd + 1))};
+  if (!lifted.ring.valid() || !lifted.quarantine.valid())
+    return Status::from_errno(errno, "hand the ring to a reader process");
+  return lifted;
+}
+
+void prepare(SpawnRecords& records, const HandedFds& fds) {
+  // dup2 leaves close-on-exec behind.
+  ::posix_spawn_file_actions_adddup2(&records.actions, fds.ring.get(), kRingFd);
+  ::posix_spawn_file_actions_adddup2(&records.actions, fds.quarantine.get(), kQuarantineFd);
   ::posix_spawn_file_actions_addopen(&records.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   sigset_t blocked, defaults;
   ::sigemptyset(&blocked);
@@ -68,12 +85,14 @@ std::string ReaderProcess::End::to_string() const {
 }
 
 Result<ReaderProcess> ReaderProcess::spawn(const std::string& program,
-                                           const std::vector<std::string>& arguments, int ring_fd) {
+                                           const std::vector<std::string>& arguments, int ring_fd,
+                                           int quarantine_fd) {
+  STOKER_ASSIGN_OR_RETURN(const HandedFds fds, lift(ring_fd, quarantine_fd));
   std::vector<char*> words{const_cast<char*>(program.c_str())};
   for (const auto& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
   words.push_back(nullptr);
   SpawnRecords records;
-  prepare(records, ring_fd);
+  prepare(records, fds);
   pid_t pid = -1;
   const int error = ::posix_spawn(&pid, program.c_str(), &records.actions, &records.attributes,
                                   words.data(), environment_of_child().data());

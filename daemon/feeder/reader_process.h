@@ -19,8 +19,9 @@
 
 namespace stoker::feeder {
 
-// The descriptor under which a child finds the ring.
+// The descriptors under which a child finds the ring and the quarantine table.
 inline constexpr int kRingFd = 3;
+inline constexpr int kQuarantineFd = 4;
 
 class ReaderProcess {
  public:
@@ -35,7 +36,8 @@ class ReaderProcess {
   // Terminal and service signals (INT, TERM, HUP, USR1) are blocked in the child from its first
   // instruction: they are meant for stokerd, which ends its readers through the ring.
   static Result<ReaderProcess> spawn(const std::string& program,
-                                     const std::vector<std::string>& arguments, int ring_fd);
+                                     const std::vector<std::string>& arguments, int ring_fd,
+                                     int quarantine_fd);
   ReaderProcess(ReaderProcess&& other) noexcept;
   ReaderProcess& operator=(ReaderProcess&& other) noexcept;
   ~ReaderProcess();

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <random>
+#include <algorithm>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,9 +23,6 @@ class FeedSupervisorTest : public FeederTest {
     settings_.feed_program = FEEDER_TEST_READER;
   }
   void behave_as(const std::string& how) { settings_.config_path = path(how); }
-  static bool no_children_left() {
-    return ::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD;
-  }
 };
 
 TEST_F(FeedSupervisorTest, ProcessesFillWhatThePlanSays) {
@@ -53,26 +50,57 @@ TEST_F(FeedSupervisorTest, ThreadsOfThisProcessFillTheSame) {
   EXPECT_FALSE(coordinator_.should_stop());
 }
 
-TEST_F(FeedSupervisorTest, ReadersKilledInMidBatchChangeNoByte) {
+TEST_F(FeedSupervisorTest, ASampleThatKillsGoesIntoQuarantineAndItsStandInIsRead) {
+  behave_as("deadly");
+  settings_.feed.readers = 4;
   settings_.feed.processes = 2;
+  settings_.feed.bad_sample_limit = 1.0;
+  unreadable_ = deadly_samples(*plan_);
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  std::mt19937 random(5);
-  uint64_t ticket = 0;
-  uint64_t kills = 0;
-  while (kills < 12 || ring_->counters().reissued == 0) {
-    ASSERT_LT(kills, 200u) << "no kill ever hit a claimed ticket";
-    for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
-    const auto ids = supervisor_->process_ids();
-    if (ids.empty()) continue;
-    ::kill(ids[random() % ids.size()], SIGKILL);
-    ++kills;
-    const uint64_t deaths = supervisor_->deaths();
-    ASSERT_TRUE(eventually(
-        [&] { return supervisor_->deaths() > deaths || supervisor_->process_ids() != ids; }));
-  }
-  for (int i = 0; i < 20; ++i) ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
+  // Into the third epoch: what is in quarantine stays there.
+  for (uint64_t ticket = 0; ticket < 70; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  const auto found = supervisor_->quarantined();
+  EXPECT_EQ(std::set<uint64_t>(found.begin(), found.end()), unreadable_);
+  EXPECT_GE(supervisor_->deaths(), 2 * kKillsToQuarantine);
+  supervisor_->stop();
+  EXPECT_GE(supervisor_->bad_samples(), 4u);
+  for (const uint64_t sample : unreadable_)
+    EXPECT_THAT(list_of_bad_samples(), HasSubstr("\"sample\":" + std::to_string(sample) + ","));
+  EXPECT_THAT(list_of_bad_samples(), HasSubstr("in quarantine"));
   EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
+}
+
+TEST_F(FeedSupervisorTest, AQuarantineThatIsGivenBackCostsNoReader) {
+  behave_as("deadly");
+  unreadable_ = deadly_samples(*plan_);
+  settings_.quarantined.assign(unreadable_.begin(), unreadable_.end());
+  settings_.feed.bad_sample_limit = 1.0;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_EQ(supervisor_->deaths(), 0u);
+  EXPECT_EQ(supervisor_->quarantined(), settings_.quarantined);
+}
+
+TEST_F(FeedSupervisorTest, ThreadsOfThisProcessHonourTheQuarantine) {
+  settings_.feed.isolation = config::Isolation::kThread;
+  unreadable_ = deadly_samples(*plan_);
+  settings_.quarantined.assign(unreadable_.begin(), unreadable_.end());
+  settings_.feed.bad_sample_limit = 1.0;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+}
+
+TEST_F(FeedSupervisorTest, AKillerEndsTheRunWhereNoSampleMayBeSkipped) {
+  behave_as("deadly");
+  settings_.feed.on_bad_sample = config::OnBadSample::kStop;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), Code::kCorrupt);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("in quarantine"));
 }
 
 TEST_F(FeedSupervisorTest, EndOfDataEndsTheReadersAndNotTheRun) {
@@ -95,8 +123,6 @@ TEST_F(FeedSupervisorTest, ReadersThatRefuseEndTheRunAfterAFewTries) {
 
 TEST_F(FeedSupervisorTest, ReadersThatCrashEndTheRunInTheEnd) {
   behave_as("crash");
-  settings_.feed.readers = 20;
-  settings_.feed.processes = 20;  // so that the back-off does not make the test long
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
@@ -150,13 +176,13 @@ TEST_F(FeedSupervisorTest, TooManyBadSamplesEndTheRunAndAllAreListed) {
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), Code::kCorrupt);
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("feed.bad_sample_limit"));
   supervisor_->stop();
-  const auto list = read_file(settings_.bad_sample_path, 1 << 20);
-  ASSERT_TRUE(list.ok());
-  EXPECT_EQ(static_cast<uint64_t>(std::count(list->begin(), list->end(), '\n')),
+  const std::string list = list_of_bad_samples();
+  EXPECT_EQ(static_cast<uint64_t>(std::count(list.begin(), list.end(), '\n')),
             supervisor_->bad_samples());
-  EXPECT_THAT(*list, HasSubstr(R"("reason":"made \"bad\"")"));
+  EXPECT_THAT(list, HasSubstr(R"("reason":"made \"bad\"")"));
 }
 
 }  // namespace

@@ -1,14 +1,17 @@
-// What the feeder's tests share: a synthetic data set, its ring, and what the plan says each batch
-// holds.
+// What the feeder's tests share: a data set, its ring, the configuration that says the same to
+// stoker-feed, and what the plan says each batch holds.
 #pragma once
 
 #include <stdlib.h>
+#include <sys/wait.h>
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,7 +19,9 @@
 #include <gtest/gtest.h>
 
 #include "daemon/feeder/feed_supervisor.h"
+#include "shared/base/file.h"
 #include "shared/dataset/dataset.h"
+#include "shared/dataset/sample_plan.h"
 
 namespace stoker::feeder {
 
@@ -33,6 +38,22 @@ inline config::DatasetConfig synthetic_config() {
   return config;
 }
 
+inline dataset::SamplePlan plan_for(const dataset::Dataset& data) {
+  return dataset::SamplePlan({.size = data.size(), .batch = kBatch, .seed = 9, .shuffle = true});
+}
+
+// Samples that the test reader dies of where it is told to: one, and the one in its stead.
+inline std::set<uint64_t> deadly_samples(const dataset::SamplePlan& plan) {
+  return {plan.at(3, 5).sample, plan.stand_in(3, 5, 1).sample};
+}
+
+// Time that runs a hundred times as fast, so that no test waits for the back-off.
+class HastyClock : public Clock {
+ public:
+  std::chrono::nanoseconds monotonic() const override { return system_clock().monotonic() * 100; }
+  std::chrono::system_clock::time_point wall() const override { return system_clock().wall(); }
+};
+
 class FeederTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -44,11 +65,7 @@ class FeederTest : public ::testing::Test {
     settings_.config_path = path("config.yaml");
     settings_.bad_sample_path = path("bad_samples.jsonl");
     ASSERT_TRUE(std::filesystem::create_directory(settings_.index_dir));
-    auto data = dataset::open_dataset("train", synthetic_config(), settings_.index_dir, {});
-    ASSERT_TRUE(data.ok()) << data.status().to_string();
-    data_ = *std::move(data);
-    plan_.emplace(
-        dataset::PlanSettings{.size = data_->size(), .batch = kBatch, .seed = 9, .shuffle = true});
+    open_data(synthetic_config());
   }
   void TearDown() override {
     if (supervisor_) supervisor_->stop();
@@ -60,21 +77,38 @@ class FeederTest : public ::testing::Test {
 
   std::string path(const std::string& name) const { return directory_ + "/" + name; }
 
+  void open_data(const config::DatasetConfig& config) {
+    auto data = dataset::open_dataset("train", config, settings_.index_dir, {});
+    ASSERT_TRUE(data.ok()) << data.status().to_string();
+    data_ = *std::move(data);
+    plan_.emplace(plan_for(*data_));
+  }
+  // `train_set`: data.train in YAML.
+  void write_config(const std::string& train_set) const {
+    std::ofstream(settings_.config_path)
+        << "run: {seed: 9}\ndata:\n  train: " << train_set
+        << "\nmodel: {kind: mlp, hidden: [8]}\ntask: {kind: classification}\n"
+        << "train: {batch: " << kBatch << "}\n";
+  }
   void open_ring(const ring::RingSettings& settings) {
     auto ring = ring::ShmRing::create(ring::BatchLayout(data_->spec(), kBatch), settings);
     ASSERT_TRUE(ring.ok()) << ring.status().to_string();
     ring_ = *std::move(ring);
   }
   Status start() {
-    supervisor_ = std::make_unique<FeedSupervisor>(settings_, *ring_, *data_, *plan_, coordinator_);
+    supervisor_ = std::make_unique<FeedSupervisor>(settings_, *ring_, *data_, *plan_, coordinator_,
+                                                   hasty_clock_);
     return supervisor_->start();
   }
-  // What an undisturbed run gives, from the plan and the data set alone.
+  // What an undisturbed run gives, from the plan and the data set alone, with stand-ins for the
+  // unreadable.
   std::vector<std::byte> expected_batch(uint64_t ticket) const {
     const auto& layout = ring_->layout();
     std::vector<std::byte> slot(layout.slot_bytes());
     for (uint64_t row = 0; row < kBatch; ++row) {
-      const auto planned = plan_->at(ticket, row);
+      auto planned = plan_->at(ticket, row);
+      for (uint64_t attempt = 1; unreadable_.contains(planned.sample); ++attempt)
+        planned = plan_->stand_in(ticket, row, attempt);
       const std::vector<std::span<std::byte>> outputs{layout.row(slot, 0, row),
                                                       layout.row(slot, 1, row)};
       EXPECT_TRUE(data_
@@ -104,6 +138,14 @@ class FeederTest : public ::testing::Test {
     return condition();
   }
 
+  std::string list_of_bad_samples() const {
+    const auto text = read_file(settings_.bad_sample_path, 1 << 20);
+    return text.ok() ? *text : "";
+  }
+  static bool no_children_left() {
+    return ::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD;
+  }
+
   std::string directory_;
   FeedSettings settings_;
   std::unique_ptr<dataset::Dataset> data_;
@@ -111,6 +153,8 @@ class FeederTest : public ::testing::Test {
   std::unique_ptr<ring::ShmRing> ring_;
   std::unique_ptr<FeedSupervisor> supervisor_;
   Coordinator coordinator_;
+  HastyClock hasty_clock_;
+  std::set<uint64_t> unreadable_;
 };
 
 }  // namespace stoker::feeder

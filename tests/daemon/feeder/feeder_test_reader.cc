@@ -2,6 +2,7 @@
 // configuration file says:
 //   crash    ends by SIGABRT at once          refuse   exits 78 at once
 //   stuck    stops itself with a ticket       bad      reports every sample of each ticket as bad
+//   deadly   is killed by each of deadly_samples()
 //   anything else reads the fixture's synthetic data set
 #include <signal.h>
 #include <sys/prctl.h>
@@ -9,12 +10,35 @@
 
 #include <cstdlib>
 #include <map>
+#include <set>
 
+#include "daemon/feeder/guarded_dataset.h"
 #include "shared/feed/reader_pool.h"
 #include "tests/daemon/feeder/feeder_fixture.h"
 
 namespace stoker::feeder {
 namespace {
+
+// Dies of some samples.
+class DeadlyDataset final : public dataset::Dataset {
+ public:
+  DeadlyDataset(const dataset::Dataset& data, std::set<uint64_t> deadly)
+      : data_(data), deadly_(std::move(deadly)) {}
+  uint64_t size() const override { return data_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return data_.spec(); }
+  uint64_t classes() const override { return data_.classes(); }
+  const std::string& fingerprint() const override { return data_.fingerprint(); }
+  dataset::Origin origin(uint64_t sample) const override { return data_.origin(sample); }
+  Status read(uint64_t sample, const dataset::DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override {
+    if (deadly_.contains(sample)) ::raise(SIGKILL);
+    return data_.read(sample, draw, outputs);
+  }
+
+ private:
+  const dataset::Dataset& data_;
+  const std::set<uint64_t> deadly_;
+};
 
 int misbehave(const std::string& how, ring::ShmRing& ring, ring::ProducerId id) {
   while (true) {
@@ -48,9 +72,13 @@ int run(std::map<std::string, std::string>& arguments) {
   const auto data = dataset::open_indexed("train", synthetic_config(), arguments["--index-dir"],
                                           arguments["--fingerprint"]);
   if (!data.ok()) return 78;
-  const dataset::SamplePlan plan(
-      {.size = (*data)->size(), .batch = kBatch, .seed = 9, .shuffle = true});
-  feed::ReaderPool pool(**ring, id, **data, plan);
+  const auto plan = plan_for(**data);
+  const auto table = QuarantineTable::attach(UniqueFd(std::stoi(arguments["--quarantine-fd"])));
+  if (!table.ok()) return 70;
+  const DeadlyDataset deadly(**data, how == "deadly" ? deadly_samples(plan) : std::set<uint64_t>{});
+  const GuardedDataset guarded(deadly, *table,
+                               static_cast<uint32_t>(std::stoul(arguments["--reader"])));
+  feed::ReaderPool pool(**ring, id, guarded, plan);
   Coordinator coordinator;
   pool.start(std::stoi(arguments["--threads"]), coordinator);
   return coordinator.join(kLong).ok() ? 0 : 70;

@@ -1,0 +1,43 @@
+// GuardedDataset: a data set whose reads leave a trace for stokerd, and which refuses samples in
+// quarantine.
+//
+// Threads:  as Dataset. A suspected sample is read while no other thread of this object reads.
+// Owner:    dataset and table must outlive this object.
+// Errors:   read(): kCorrupt for a sample in quarantine, so that the plan's stand-in takes its
+//           place and the sample is listed as every other bad one; otherwise the data set's.
+#pragma once
+
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "daemon/feeder/quarantine_table.h"
+#include "shared/dataset/dataset.h"
+
+namespace stoker::feeder {
+
+class GuardedDataset final : public dataset::Dataset {
+ public:
+  // `maybe_reader`: this process's number in the table; none (a thread of stokerd) leaves no trace.
+  GuardedDataset(const dataset::Dataset& dataset, const QuarantineTable& table,
+                 std::optional<uint32_t> maybe_reader)
+      : dataset_(dataset), table_(table), maybe_reader_(maybe_reader) {}
+
+  uint64_t size() const override { return dataset_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return dataset_.spec(); }
+  uint64_t classes() const override { return dataset_.classes(); }
+  std::vector<std::string> class_names() const override { return dataset_.class_names(); }
+  const std::string& fingerprint() const override { return dataset_.fingerprint(); }
+  dataset::Origin origin(uint64_t sample) const override { return dataset_.origin(sample); }
+  Status read(uint64_t sample, const dataset::DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override;
+
+ private:
+  const dataset::Dataset& dataset_;
+  const QuarantineTable& table_;
+  const std::optional<uint32_t> maybe_reader_;
+  mutable std::shared_mutex reading_;  // exclusive: a suspect is being read
+};
+
+}  // namespace stoker::feeder

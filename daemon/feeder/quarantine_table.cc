@@ -1,0 +1,139 @@
+#include "daemon/feeder/quarantine_table.h"
+
+#include <algorithm>
+#include <cassert>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace stoker::feeder {
+namespace {
+
+constexpr uint64_t kMagic = 0x4e4152415551'0001;  // "QUARAN", version 1
+constexpr uint64_t kHeaderWords = 8;
+constexpr uint64_t kWordsPerMark = 8;  // a cache line each: threads do not take each other's
+constexpr uint32_t kMostReaders = 1 << 10;
+constexpr uint32_t kMostThreads = 1 << 12;
+
+// Words of the header. The first three are written once, before any process is started.
+enum HeaderWord : uint64_t {
+  kMagicWord,
+  kReadersWord,
+  kThreadsWord,
+  kSuspectsWord,
+  kQuarantineWord
+};
+
+uint64_t words_of(uint64_t readers, uint64_t threads) {
+  return kHeaderWords + readers * threads * kWordsPerMark + kMaxSuspects + kMaxQuarantined;
+}
+
+std::span<uint64_t> all_words(const ring::Segment& segment) {
+  const auto bytes = segment.bytes();
+  return {reinterpret_cast<uint64_t*>(bytes.data()), bytes.size() / sizeof(uint64_t)};
+}
+
+}  // namespace
+
+// ---- Opening
+
+Result<QuarantineTable> QuarantineTable::create(uint32_t readers, uint32_t threads) {
+  assert(readers >= 1 && readers <= kMostReaders && threads >= 1 && threads <= kMostThreads);
+  STOKER_ASSIGN_OR_RETURN(ring::Segment segment,
+                          ring::Segment::create(words_of(readers, threads) * sizeof(uint64_t)));
+  const auto words = all_words(segment);
+  words[kMagicWord] = kMagic;
+  words[kReadersWord] = readers;
+  words[kThreadsWord] = threads;
+  return QuarantineTable(std::move(segment), readers, threads);
+}
+
+Result<QuarantineTable> QuarantineTable::attach(UniqueFd fd) {
+  STOKER_ASSIGN_OR_RETURN(ring::Segment segment, ring::Segment::attach(std::move(fd)));
+  const auto words = all_words(segment);
+  const auto mismatch = [] {
+    return Status(Code::kMismatch,
+                  "the quarantine table is not what this stoker-feed expects: is "
+                  "it of the same version as stokerd?");
+  };
+  if (words.size() < kHeaderWords || words[kMagicWord] != kMagic) return mismatch();
+  const uint64_t readers = words[kReadersWord];
+  const uint64_t threads = words[kThreadsWord];
+  if (readers == 0 || readers > kMostReaders || threads == 0 || threads > kMostThreads ||
+      words.size() < words_of(readers, threads))
+    return mismatch();
+  return QuarantineTable(std::move(segment), static_cast<uint32_t>(readers),
+                         static_cast<uint32_t>(threads));
+}
+
+QuarantineTable::QuarantineTable(ring::Segment segment, uint32_t readers, uint32_t threads)
+    : segment_(std::move(segment)), readers_(readers), threads_(threads) {
+  const auto words = all_words(segment_);
+  marks_ = words.subspan(kHeaderWords, uint64_t{readers} * threads * kWordsPerMark);
+  const auto sets = words.subspan(kHeaderWords + marks_.size());
+  suspects_ = {.count = &words[kSuspectsWord], .entries = sets.first(kMaxSuspects)};
+  quarantine_ = {.count = &words[kQuarantineWord],
+                 .entries = sets.subspan(kMaxSuspects, kMaxQuarantined)};
+}
+
+// ---- Marks
+
+std::span<uint64_t> QuarantineTable::marks_of(uint32_t reader) const {
+  assert(reader < readers_);
+  const uint64_t words = uint64_t{threads_} * kWordsPerMark;
+  return marks_.subspan(reader * words, words);
+}
+
+QuarantineTable::Mark::Mark(const QuarantineTable& table, uint32_t reader, uint64_t sample) {
+  const auto words = table.marks_of(reader);
+  // Where a thread begins to look is its own; with as many marks as threads one is always free.
+  const uint64_t first = std::hash<std::thread::id>()(std::this_thread::get_id()) % table.threads_;
+  for (uint64_t i = 0; i < table.threads_ && maybe_word_ == nullptr; ++i) {
+    uint64_t& word = words[(first + i) % table.threads_ * kWordsPerMark];
+    uint64_t none = 0;
+    if (std::atomic_ref(word).compare_exchange_strong(none, sample + 1)) maybe_word_ = &word;
+  }
+}
+
+QuarantineTable::Mark::~Mark() {
+  if (maybe_word_ != nullptr) std::atomic_ref(*maybe_word_).store(0);
+}
+
+std::vector<uint64_t> QuarantineTable::take_marks(uint32_t reader) const {
+  std::vector<uint64_t> samples;
+  const auto words = marks_of(reader);
+  for (uint64_t i = 0; i < words.size(); i += kWordsPerMark)
+    if (const uint64_t word = std::atomic_ref(words[i]).exchange(0)) samples.push_back(word - 1);
+  return samples;
+}
+
+// ---- Sets
+
+bool QuarantineTable::SampleSet::contains(uint64_t sample) const {
+  if (std::atomic_ref(*count).load() == 0) return false;
+  return std::any_of(entries.begin(), entries.end(), [sample](uint64_t& entry) {
+    return std::atomic_ref(entry).load(std::memory_order_relaxed) == sample + 1;
+  });
+}
+
+bool QuarantineTable::SampleSet::add(uint64_t sample) const {
+  if (contains(sample)) return true;
+  for (uint64_t& entry : entries) {
+    uint64_t none = 0;
+    if (!std::atomic_ref(entry).compare_exchange_strong(none, sample + 1)) continue;
+    std::atomic_ref(*count).fetch_add(1);
+    return true;
+  }
+  return false;
+}
+
+void QuarantineTable::SampleSet::remove(uint64_t sample) const {
+  for (uint64_t& entry : entries) {
+    uint64_t expected = sample + 1;
+    if (std::atomic_ref(entry).compare_exchange_strong(expected, 0))
+      std::atomic_ref(*count).fetch_sub(1);
+  }
+}
+
+}  // namespace stoker::feeder

@@ -1,0 +1,284 @@
+// stoker-feed itself, as processes.
+#include "daemon/feeder/feeder_program.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <random>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/daemon/feeder/feeder_fixture.h"
+
+namespace stoker::feeder {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FeederProgramTest : public FeederTest {
+ protected:
+  void SetUp() override {
+    FeederTest::SetUp();
+    settings_.feed_program = FEED_PROGRAM;
+    write_config("{kind: synthetic, samples: 500, features: [3, 10], classes: 4}");
+  }
+
+  // CIFAR-10 with a label that does not exist in record 17.
+  void use_damaged_cifar() {
+    constexpr size_t kRecord = 3073;
+    std::string bytes(40 * kRecord, '\0');
+    std::mt19937 random(3);
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    for (size_t record = 0; record < 40; ++record)
+      bytes[record * kRecord] = static_cast<char>(record % 10);
+    bytes[17 * kRecord] = 10;
+    std::ofstream(path("data.bin"), std::ios::binary) << bytes;
+    config::DatasetConfig config;
+    config.kind = config::DatasetKind::kCifar;
+    config.path = path("data.bin");
+    config.classes = 10;
+    open_data(config);
+    write_config("{kind: cifar, path: " + config.path + ", classes: 10}");
+    unreadable_ = {17};
+  }
+
+  static std::chrono::nanoseconds cpu_time(pid_t pid) {
+    clockid_t clock{};
+    timespec spent{};
+    EXPECT_EQ(::clock_getcpuclockid(pid, &clock), 0);
+    EXPECT_EQ(::clock_gettime(clock, &spent), 0);
+    return std::chrono::seconds(spent.tv_sec) + std::chrono::nanoseconds(spent.tv_nsec);
+  }
+};
+
+TEST_F(FeederProgramTest, FillsWhatThePlanSays) {
+  settings_.feed.readers = 3;
+  settings_.feed.processes = 2;
+  open_ring({.slots = 4, .first_ticket = 5});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 5; ticket < 60; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  const auto ids = supervisor_->process_ids();
+  EXPECT_EQ(ids.size(), 2u);
+  supervisor_->stop();
+  EXPECT_TRUE(no_children_left());
+  EXPECT_EQ(supervisor_->deaths(), 0u);
+}
+
+TEST_F(FeederProgramTest, KilledInMidBatchItChangesNoByte) {
+  // Samples so large that a batch takes long to read, and a kill after a slot was freed finds one
+  // claimed.
+  auto config = synthetic_config();
+  config.features = {3, 64, 64};
+  open_data(config);
+  write_config("{kind: synthetic, samples: 500, features: [3, 64, 64], classes: 4}");
+  settings_.feed.processes = 2;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  std::mt19937 random(5);
+  uint64_t ticket = 0;
+  for (uint64_t kills = 0; kills < 10 || ring_->counters().reissued < 3; ++kills) {
+    ASSERT_LT(kills, 300u) << "too few kills hit a claimed ticket";
+    for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
+    const auto ids = supervisor_->process_ids();
+    if (ids.empty()) continue;
+    const uint64_t deaths = supervisor_->deaths();
+    ::kill(ids[random() % ids.size()], SIGKILL);
+    ASSERT_TRUE(eventually([&] { return supervisor_->deaths() > deaths; }));
+  }
+  for (int i = 0; i < 20; ++i) ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
+  EXPECT_TRUE(supervisor_->quarantined().empty()) << "no sample is to blame";
+  EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
+}
+
+TEST_F(FeederProgramTest, EndsAtTheEndOfData) {
+  open_ring({.slots = 4, .end_ticket = 10});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 10; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_EQ(ring_->pop(kLong).status().code(), Code::kClosed);
+  EXPECT_TRUE(eventually([&] { return supervisor_->live_readers() == 0; }));
+  EXPECT_EQ(supervisor_->deaths(), 0u);
+  EXPECT_FALSE(coordinator_.should_stop());
+}
+
+TEST_F(FeederProgramTest, ADamagedSampleIsListedAndItsStandInRead) {
+  use_damaged_cifar();
+  settings_.feed.bad_sample_limit = 1.0;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 12; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  supervisor_->stop();
+  EXPECT_THAT(list_of_bad_samples(), HasSubstr("\"sample\":17,"));
+  EXPECT_THAT(list_of_bad_samples(),
+              HasSubstr("data.bin\",\"offset\":" + std::to_string(17 * 3073)));
+  EXPECT_GE(supervisor_->bad_samples(), 4u) << "once in each epoch";
+}
+
+TEST_F(FeederProgramTest, MoreDamageThanTheLimitAllowsEndsTheRun) {
+  use_damaged_cifar();
+  settings_.feed.bad_sample_limit = 0.01;  // one of 40 is more
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  uint64_t ticket = 0;
+  while (!coordinator_.should_stop()) {
+    ASSERT_LT(ticket, 2000u);
+    ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
+  }
+  EXPECT_EQ(coordinator_.reason().code(), Code::kCorrupt);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("feed.bad_sample_limit = 0.01"));
+}
+
+TEST_F(FeederProgramTest, DamageEndsTheRunWhereNoSampleMayBeSkipped) {
+  use_damaged_cifar();
+  settings_.feed.on_bad_sample = config::OnBadSample::kStop;
+  open_ring({.slots = 8});  // three epochs
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), Code::kCorrupt);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("data.bin"));
+}
+
+TEST_F(FeederProgramTest, AConfigurationItCannotReadEndsTheRun) {
+  std::ofstream(settings_.config_path) << "run: [\n";
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 78"));
+}
+
+TEST_F(FeederProgramTest, AnIndexThatHasChangedEndsTheRun) {
+  auto config = synthetic_config();
+  config.samples = 400;
+  open_ring({.slots = 4});
+  auto changed = dataset::open_dataset("train", config, settings_.index_dir, {});
+  ASSERT_TRUE(changed.ok());
+  write_config("{kind: synthetic, samples: 400, features: [3, 10], classes: 4}");
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), Code::kInternal);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code"));
+}
+
+TEST_F(FeederProgramTest, SignalsMeantForStokerdDoNotEndIt) {
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_NO_FATAL_FAILURE(expect_next(0));
+  for (const int pid : supervisor_->process_ids())
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) ::kill(pid, signal);
+  for (uint64_t ticket = 1; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_EQ(supervisor_->deaths(), 0u);
+}
+
+TEST_F(FeederProgramTest, AFullRingCostsNoProcessorTime) {
+  settings_.feed.readers = 4;
+  settings_.feed.processes = 2;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(eventually([&] { return ring_->counters().ready == ring_->slots(); }));
+  const auto ids = supervisor_->process_ids();
+  ASSERT_EQ(ids.size(), 2u);
+  const auto spent = [&ids] { return cpu_time(ids[0]) + cpu_time(ids[1]); };
+  // The trainer pauses. All must have started and come to rest before it counts: two looks a while
+  // apart differ by less than 1 %.
+  bool at_rest = false;
+  for (int look = 0; look < 10 && !at_rest; ++look) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto before = spent();
+    EXPECT_FALSE(coordinator_.wait_for_stop(500ms));
+    at_rest = (spent() - before) * 100 < std::chrono::steady_clock::now() - start;
+  }
+  EXPECT_TRUE(at_rest) << "of two processes with two threads each";
+}
+
+// A process that is not a child of this one.
+class Stranger {
+ public:
+  explicit Stranger(pid_t pid) : pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
+  bool known() const { return pidfd_.valid(); }
+  bool ends_within(std::chrono::milliseconds timeout) const {
+    pollfd entry{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&entry, 1, static_cast<int>(timeout.count())) == 1;
+  }
+
+ private:
+  UniqueFd pidfd_;
+};
+
+// Starts feeder_test_parent; what it prints can be read from `output`.
+pid_t start_parent(const FeedSettings& settings, UniqueFd& output) {
+  int ends[2];
+  EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  output = UniqueFd(ends[0]);
+  const UniqueFd input(ends[1]);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::dup2(input.get(), STDOUT_FILENO);
+    ::execl(FEEDER_TEST_PARENT, FEEDER_TEST_PARENT, settings.feed_program.c_str(),
+            settings.config_path.c_str(), settings.index_dir.c_str(), nullptr);
+    ::_exit(127);
+  }
+  return pid;
+}
+
+std::string read_line(const UniqueFd& fd) {
+  std::string line;
+  for (char next = 0; ::read(fd.get(), &next, 1) == 1 && next != '\n';) line.push_back(next);
+  return line;
+}
+
+TEST_F(FeederProgramTest, DiesWithItsParentHoweverThatDies) {
+  UniqueFd output;
+  const pid_t parent = start_parent(settings_, output);
+  ASSERT_GT(parent, 0);
+  std::istringstream ids(read_line(output));
+  std::vector<Stranger> readers;
+  for (pid_t pid = 0; ids >> pid;) readers.emplace_back(pid);
+  EXPECT_EQ(readers.size(), 2u);
+  for (const Stranger& reader : readers) {
+    EXPECT_TRUE(reader.known());
+    EXPECT_FALSE(reader.ends_within(0ms));
+  }
+  ::kill(parent, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(::waitpid(parent, &status, 0), parent);
+  EXPECT_TRUE(WIFSIGNALED(status)) << "exit code " << WEXITSTATUS(status);
+  for (const Stranger& reader : readers) EXPECT_TRUE(reader.ends_within(kLong));
+}
+
+// Runs stoker-feed by hand.
+int exit_code_of_feed(std::vector<std::string> arguments) {
+  std::vector<char*> words{const_cast<char*>(FEED_PROGRAM)};
+  for (std::string& argument : arguments) words.push_back(argument.data());
+  words.push_back(nullptr);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::close(STDERR_FILENO);
+    ::execv(FEED_PROGRAM, words.data());
+    ::_exit(127);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(FeederProgramTest, BadCommandLinesAreUsageErrors) {
+  EXPECT_EQ(exit_code_of_feed({}), 64);
+  EXPECT_EQ(exit_code_of_feed({"--ring-fd", "x"}), 64);
+}
+
+TEST_F(FeederProgramTest, WithoutARingItEndsWithAnError) {
+  const int code = exit_code_of_feed({"--config", settings_.config_path, "--index-dir",
+                                      settings_.index_dir, "--fingerprint", data_->fingerprint(),
+                                      "--ring-fd", "77", "--quarantine-fd", "78", "--reader", "0",
+                                      "--producer", "0", "--generation", "1"});
+  EXPECT_GT(code, 0);
+}
+
+}  // namespace
+}  // namespace stoker::feeder
