@@ -1,0 +1,43 @@
+// CheckpointList: the checkpoints of a run with what was found out about each.
+//
+// Threads: values; functions of their arguments and the file system.
+// Errors:  kIoError, kPermission, kCorrupt (an evaluation result). A checkpoint that cannot be read
+//          is an entry that says so, not an error.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/ctl/run_history.h"
+#include "daemon/ctl/terminal.h"
+#include "shared/base/status.h"
+#include "shared/run/run_layout.h"
+
+namespace stoker::ctl {
+
+struct ListedCheckpoint {
+  uint64_t step = 0;
+  std::string path;
+  std::string created;                // ISO 8601
+  uint64_t bytes = 0;                 // of its files, as the manifest says
+  std::optional<double> maybe_valid;  // of CheckpointList::metric; of this very checkpoint
+  bool best = false;
+  std::string trouble;  // why its manifest cannot be used; empty: it can
+};
+
+struct CheckpointList {
+  std::string run_dir;
+  MetricName metric;  // empty before the first evaluation
+  std::vector<ListedCheckpoint> checkpoints;
+  // The best so far; its checkpoint may be gone.
+  std::optional<run::Best> maybe_best;
+};
+
+Result<CheckpointList> list_checkpoints(const run::RunLayout& layout);
+std::string render_list(const CheckpointList& list, const TextStyle& style);
+// One JSON object on one line, without newline.
+std::string to_json(const CheckpointList& list);
+
+}  // namespace stoker::ctl

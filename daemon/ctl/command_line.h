@@ -1,0 +1,56 @@
+// CommandLine: what stokerctl is asked to do, as plain words; nothing is looked up or checked
+// beyond its form.
+//
+// Threads: values.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+
+#include "shared/base/exit_code.h"
+
+namespace stoker::ctl {
+
+enum class Action {
+  kStatus,
+  kWatch,
+  kPause,
+  kResume,
+  kCheckpoint,
+  kStop,
+  kSet,
+  kList,
+  kVerify,
+  kExplain,
+  kLogs,
+  kReport,
+  kPlot,
+};
+
+struct CommandLine {
+  Action action = Action::kStatus;
+  std::string run_dir;           // --run-dir; empty: the current directory
+  std::string socket;            // --socket; empty: the run directory's
+  bool json = false;             // --json
+  double lr = 0;                 // set lr
+  std::optional<uint64_t> step;  // verify [STEP], explain --step
+  bool all = false;              // verify --all
+  uint64_t lines = 20;           // logs -n
+  bool follow = false;           // logs -f
+  bool evaluator = false;        // logs --evaluator
+};
+
+// Either the command line, or the exit code of what was already answered (--help, --version, a
+// mistake).
+struct ParsedCommandLine {
+  std::optional<CommandLine> command;
+  ExitCode exit_code = ExitCode::kDone;
+};
+
+// Help goes to `out`, a mistake to `err` in one line.
+ParsedCommandLine parse_command_line(int argc, const char* const* argv, std::ostream& out,
+                                     std::ostream& err);
+
+}  // namespace stoker::ctl

@@ -1,0 +1,99 @@
+#include "daemon/ctl/directory_commands.h"
+
+#include <thread>
+
+#include "daemon/ctl/checkpoint_check.h"
+#include "daemon/ctl/checkpoint_list.h"
+#include "daemon/ctl/explain.h"
+#include "daemon/ctl/log_tail.h"
+#include "daemon/ctl/run_history.h"
+#include "daemon/ctl/run_report.h"
+#include "shared/base/file.h"
+#include "shared/run/run_state.h"
+
+namespace stoker::ctl {
+namespace {
+
+constexpr int kPlotRows = 20;
+
+// 65 says that a checkpoint is damaged; other damaged files are I/O.
+ExitCode exit_code_of_reading(const Status& status) {
+  return status.code() == Code::kCorrupt ? ExitCode::kIo : exit_code_of(status);
+}
+
+ExitCode show(const Result<std::string>& text, const Console& console) {
+  if (!text.ok()) return console.fail(text.status(), exit_code_of_reading(text.status()));
+  console.out << *text;
+  return ExitCode::kDone;
+}
+
+// Whether more may be appended to the log.
+bool is_written_to(const run::RunLayout& layout, bool evaluator) {
+  if (!evaluator) return run::look(layout).kind == run::RunState::Kind::kRunning;
+  const auto locked = is_locked(layout.eval_lock_file());
+  return locked.ok() && *locked;
+}
+
+}  // namespace
+
+ExitCode show_list(const run::RunLayout& layout, const CommandLine& command,
+                   const Console& console) {
+  const auto list = list_checkpoints(layout);
+  if (!list.ok()) return console.fail(list.status(), exit_code_of_reading(list.status()));
+  console.out << (command.json ? to_json(*list) + "\n" : render_list(*list, console.style));
+  return ExitCode::kDone;
+}
+
+ExitCode show_check(const run::RunLayout& layout, const CommandLine& command,
+                    const Console& console) {
+  const auto checked = check_checkpoints(layout, command.step, command.all);
+  if (!checked.ok()) return console.fail(checked.status(), exit_code_of(checked.status()));
+  console.out << (command.json ? to_json(*checked) + "\n" : render_check(*checked));
+  return is_damaged(*checked) ? ExitCode::kNoValidCheckpoint : ExitCode::kDone;
+}
+
+ExitCode show_explanation(const run::RunLayout& layout, const CommandLine& command,
+                          const Console& console) {
+  const auto explained = explain_step(layout, command.step.value_or(1));
+  if (!explained.ok())
+    return console.fail(explained.status(), exit_code_of_reading(explained.status()));
+  console.out << (command.json ? to_json(*explained) + "\n"
+                               : render_explanation(*explained, console.style));
+  return ExitCode::kDone;
+}
+
+ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, const Console& console,
+                   std::chrono::milliseconds interval) {
+  auto tail = LogTail::open(command.evaluator ? layout.evaluator_log() : layout.trainer_log(),
+                            command.lines);
+  if (!tail.ok()) return console.fail(tail.status(), exit_code_of_reading(tail.status()));
+  // Asked before the last reading, so that nothing written before the end is missed.
+  bool more_to_come = true;
+  bool more_here = true;
+  while ((more_to_come || more_here) && console.out.good()) {
+    if (!more_here) {
+      console.out.flush();
+      std::this_thread::sleep_for(interval);
+    }
+    more_to_come = command.follow && is_written_to(layout, command.evaluator);
+    const auto text = tail->read_more();
+    if (!text.ok()) return console.fail(text.status(), exit_code_of_reading(text.status()));
+    console.out << *text;
+    more_here = !text->empty();
+  }
+  return ExitCode::kDone;
+}
+
+ExitCode show_report(const run::RunLayout& layout, const Console& console) {
+  const auto history = read_history(layout);
+  if (!history.ok()) return show(history.status(), console);
+  return show(render_report(*history, console.style), console);
+}
+
+ExitCode show_plot(const run::RunLayout& layout, const Console& console) {
+  const auto history = read_history(layout);
+  if (!history.ok()) return show(history.status(), console);
+  return show(render_loss_plot(*history, kPlotRows, console.style), console);
+}
+
+}  // namespace stoker::ctl

@@ -1,0 +1,66 @@
+#include "daemon/ctl/stokerctl.h"
+
+#include <chrono>
+#include <ostream>
+
+#include "daemon/ctl/command_line.h"
+#include "daemon/ctl/console.h"
+#include "daemon/ctl/daemon_commands.h"
+#include "daemon/ctl/directory_commands.h"
+#include "daemon/ctl/run_place.h"
+
+namespace stoker::ctl {
+namespace {
+
+using namespace std::chrono_literals;
+
+ExitCode run_on_directory(const CommandLine& command, const Console& console) {
+  const auto layout = find_run(command.run_dir);
+  if (!layout.ok()) return console.fail(layout.status(), exit_code_of(layout.status()));
+  switch (command.action) {
+    case Action::kList:
+      return show_list(*layout, command, console);
+    case Action::kVerify:
+      return show_check(*layout, command, console);
+    case Action::kExplain:
+      return show_explanation(*layout, command, console);
+    case Action::kLogs:
+      return show_logs(*layout, command, console, 200ms);
+    case Action::kReport:
+      return show_report(*layout, console);
+    default:
+      return show_plot(*layout, console);
+  }
+}
+
+ExitCode run(const CommandLine& command, const Console& console) {
+  switch (command.action) {
+    case Action::kStatus:
+      return show_status(command, console);
+    case Action::kWatch:
+      return watch_status(command, console, 1s);
+    case Action::kPause:
+    case Action::kResume:
+    case Action::kCheckpoint:
+    case Action::kStop:
+    case Action::kSet:
+      return change_training(command, console);
+    default:
+      return run_on_directory(command, console);
+  }
+}
+
+}  // namespace
+
+ExitCode run_stokerctl(int argc, const char* const* argv, const TextStyle& style, std::ostream& out,
+                       std::ostream& err) {
+  const auto parsed = parse_command_line(argc, argv, out, err);
+  const Console console{.out = out, .err = err, .style = style};
+  const ExitCode code = parsed.command ? run(*parsed.command, console) : parsed.exit_code;
+  out.flush();
+  if (!out.good())
+    return console.fail(Status(Code::kIoError, "cannot write the answer"), ExitCode::kIo);
+  return code;
+}
+
+}  // namespace stoker::ctl
