@@ -10,5 +10,6 @@ Benchmark ring_bandwidth();
 Benchmark feed_text();
 Benchmark feed_images();
 Benchmark checkpoint_commit();
+Benchmark snapshot_stall();
 
 }  // namespace stoker::bench
