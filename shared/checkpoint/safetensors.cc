@@ -22,10 +22,13 @@ Status check_views(const TensorViews& tensors, const std::string& path) {
     STOKER_RETURN_IF_ERROR(check_tensor_name(spec.name).with_context(path));
     if (!names.insert(spec.name).second)
       return Status(Code::kInvalidArgument, path + ": tensor " + spec.name + " is given twice");
-    if (bytes.size() != spec.bytes()) {
-      return Status(Code::kInvalidArgument,
-                    path + ": " + to_string(spec) + " needs " + std::to_string(spec.bytes()) +
-                        " bytes, given are " + std::to_string(bytes.size()));
+    const auto needed = maybe_bytes_of(spec);
+    if (!needed)
+      return Status(Code::kInvalidArgument, path + ": " + to_string(spec) + " is no shape");
+    if (bytes.size() != *needed) {
+      return Status(Code::kInvalidArgument, path + ": " + to_string(spec) + " needs " +
+                                                std::to_string(*needed) + " bytes, given are " +
+                                                std::to_string(bytes.size()));
     }
   }
   return {};
@@ -60,6 +63,11 @@ Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& dire
                                               std::to_string(tensors.size()) +
                                               " tensors is larger than the format allows");
   }
+  // What we would refuse to read (text that is not UTF-8, say) is not written either.
+  const auto read_back =
+      parse_tensor_header(std::string_view(head).substr(sizeof(uint64_t)), offset);
+  if (!read_back.ok())
+    return Status(Code::kInvalidArgument, path + ": " + read_back.status().message());
   STOKER_ASSIGN_OR_RETURN(HashedFile file, HashedFile::create(files, directory, name));
   STOKER_RETURN_IF_ERROR(file.append(head));
   for (const TensorView* view : order) STOKER_RETURN_IF_ERROR(file.append(view->bytes));

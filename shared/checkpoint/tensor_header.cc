@@ -155,17 +155,6 @@ class HeaderHandler {
 
 Status corrupt(std::string what) { return Status(Code::kCorrupt, "header: " + std::move(what)); }
 
-// The tensor's bytes by dtype and shape; nullopt when that is more than 64 bits hold. The factors
-// are multiplied in the order of the shape, as the crate does it: [0, huge, huge] is 0, [huge,
-// huge, 0] is refused.
-std::optional<uint64_t> maybe_bytes_of(const TensorSpec& spec) {
-  uint64_t bytes = 1;
-  for (const int64_t extent : spec.shape)
-    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(extent), &bytes)) return std::nullopt;
-  if (__builtin_mul_overflow(bytes, dtype_bytes(spec.dtype), &bytes)) return std::nullopt;
-  return bytes;
-}
-
 Status check_places(std::vector<TensorPlace>& tensors, uint64_t data_bytes) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -178,7 +167,7 @@ Status check_places(std::vector<TensorPlace>& tensors, uint64_t data_bytes) {
                      " leave a hole or overlap; " + std::to_string(expected) + " is due");
     }
     const auto bytes = maybe_bytes_of(spec);
-    if (!bytes) return corrupt("tensor " + spec.name + ": its shape overflows 64 bits");
+    if (!bytes) return corrupt("tensor " + spec.name + ": its shape overflows 63 bits");
     if (*bytes != end - begin) {
       return corrupt("tensor " + spec.name + ": dtype and shape need " + std::to_string(*bytes) +
                      " bytes, data_offsets " + span + " hold " + std::to_string(end - begin));
@@ -195,6 +184,16 @@ std::string quoted(std::string_view text) {
 }
 
 }  // namespace
+
+// The factors are multiplied in the order of the shape, as the crate does it: [0, huge, huge] is 0,
+// [huge, huge, 0] is refused. With a sign, because TensorSpec::elements() counts with one.
+std::optional<uint64_t> maybe_bytes_of(const TensorSpec& spec) {
+  int64_t bytes = 1;
+  for (const int64_t extent : spec.shape)
+    if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) return std::nullopt;
+  if (__builtin_mul_overflow(bytes, dtype_bytes(spec.dtype), &bytes)) return std::nullopt;
+  return static_cast<uint64_t>(bytes);
+}
 
 Result<TensorHeader> parse_tensor_header(std::string_view text, uint64_t data_bytes) {
   if (!text.starts_with('{')) return corrupt("does not start with '{'");

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,10 @@ Result<TensorHeader> parse_tensor_header(std::string_view json, uint64_t data_by
 // The header with its length in front, padded with spaces so that the data begin at a multiple
 // of 8.
 std::string format_tensor_header(const TensorHeader& header);
+
+// The tensor's bytes by dtype and shape. nullopt: a negative extent, or more elements or bytes than 63
+// bits count.
+std::optional<uint64_t> maybe_bytes_of(const TensorSpec& spec);
 
 // kInvalidArgument: longer than kMaxNameBytes, holds a control character, or is kMetadataKey.
 Status check_tensor_name(std::string_view name);

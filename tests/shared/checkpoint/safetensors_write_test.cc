@@ -1,0 +1,213 @@
+#include <sys/stat.h>
+
+#include <cstring>
+#include <filesystem>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/sha256.h"
+#include "shared/checkpoint/safetensors.h"
+#include "tests/shared/checkpoint/raw_tensors.h"
+#include "tests/support/faulty_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::checkpoint {
+namespace {
+
+using test::FaultyFiles;
+using test::TemporaryDirectory;
+using ::testing::HasSubstr;
+
+using Metadata = std::map<std::string, std::string>;
+
+class SafetensorsWrite : public ::testing::Test {
+ protected:
+  Result<WrittenFile> write(const TensorViews& tensors, const Metadata& metadata = {}) {
+    return write_safetensors(real_files(), scratch_.path(), "t.safetensors", tensors, metadata);
+  }
+  std::string content() { return *read_file(scratch_ / "t.safetensors", 1 << 30); }
+  bool is_there() { return std::filesystem::exists(scratch_ / "t.safetensors"); }
+  void expect_refused(const TensorViews& tensors, const std::string& why,
+                      const Metadata& metadata = {}) {
+    const auto written = write(tensors, metadata);
+    ASSERT_FALSE(written.ok()) << why;
+    EXPECT_EQ(written.status().code(), Code::kInvalidArgument) << written.status().to_string();
+    EXPECT_THAT(written.status().message(), HasSubstr(why));
+    EXPECT_THAT(written.status().message(), HasSubstr("t.safetensors"));
+    EXPECT_FALSE(is_there());
+  }
+
+  TemporaryDirectory scratch_;
+};
+
+TEST_F(SafetensorsWrite, GoldenBytes) {
+  const uint8_t bytes[] = {7, 8};
+  const float floats[] = {1.0F, -2.0F};
+  const TensorViews tensors = {{{"b", DType::kU8, {2}}, std::as_bytes(std::span(bytes))},
+                               {{"a", DType::kF32, {2, 1}}, std::as_bytes(std::span(floats))}};
+  const auto written = write(tensors, {{"format", "pt"}});
+  ASSERT_TRUE(written.ok()) << written.status().to_string();
+  // The larger elements come first; spaces fill up to a multiple of 8.
+  const std::string header =
+      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
+      R"("b":{"dtype":"U8","shape":[2],"data_offsets":[8,10]}})"
+      "    ";
+  ASSERT_EQ(header.size() % 8, 0U);
+  EXPECT_EQ(content(), raw_tensors(header, std::string("\0\0\x80\x3f\0\0\0\xc0\x07\x08", 10)));
+}
+
+TEST_F(SafetensorsWrite, TheSameTensorsGiveTheSameBytes) {
+  const auto tensors = one_of_each_dtype();
+  ASSERT_TRUE(write(views_of(tensors), {{"b", "2"}, {"a", "1"}}).ok());
+  const std::string first = content();
+  std::filesystem::remove(scratch_ / "t.safetensors");
+  ASSERT_TRUE(write(views_of(tensors), {{"a", "1"}, {"b", "2"}}).ok());
+  EXPECT_EQ(content(), first);
+}
+
+TEST_F(SafetensorsWrite, EveryTensorBeginsAtAMultipleOfItsElementSize) {
+  const auto tensors = one_of_each_dtype();
+  ASSERT_TRUE(write(views_of(tensors)).ok());
+  const auto file = SafetensorsFile::open(scratch_ / "t.safetensors");
+  ASSERT_TRUE(file.ok());
+  const std::string all = content();
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, all.data(), sizeof header_bytes);
+  size_t offset = sizeof header_bytes + header_bytes;
+  for (const TensorSpec& spec : (*file)->tensors()) {
+    EXPECT_EQ(offset % dtype_bytes(spec.dtype), 0U) << to_string(spec);
+    offset += spec.bytes();
+  }
+  EXPECT_EQ(offset, all.size());
+}
+
+TEST_F(SafetensorsWrite, ReportsSizeAndHashOfWhatIsInTheFile) {
+  const auto written = write(views_of(one_of_each_dtype()));
+  ASSERT_TRUE(written.ok());
+  EXPECT_EQ(written->name, "t.safetensors");
+  EXPECT_EQ(written->bytes, content().size());
+  EXPECT_EQ(written->sha256, sha256_hex(content()));
+}
+
+// Around the size at which pieces are gathered into one write.
+TEST_F(SafetensorsWrite, TensorsOfManySizesArriveWhole) {
+  std::vector<OwnedTensor> tensors;
+  unsigned seed = 0;
+  for (const int64_t bytes : {0, 1, 5, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 7, 3 << 20, 2, 2})
+    tensors.push_back(make_tensor("t" + std::to_string(seed), DType::kU8, {bytes}, seed)), ++seed;
+  const auto written = write(views_of(tensors));
+  ASSERT_TRUE(written.ok());
+  EXPECT_EQ(written->sha256, sha256_hex(content()));
+  std::string data;
+  for (const OwnedTensor& tensor : tensors)
+    data.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+  EXPECT_TRUE(content().ends_with(data));
+}
+
+TEST_F(SafetensorsWrite, NoTensorsAtAllIsAFileToo) {
+  ASSERT_TRUE(write({}).ok());
+  EXPECT_EQ(content(), raw_tensors("{}      ", ""));
+  const auto file = SafetensorsFile::open(scratch_ / "t.safetensors");
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  EXPECT_TRUE((*file)->tensors().empty());
+}
+
+TEST_F(SafetensorsWrite, NamesAndMetadataOfAnyTextComeBack) {
+  const std::string odd = "quote\" back\\slash /slash \xc3\xa9 \xe2\x82\xac \xf0\x9f\x94\xa5";
+  const OwnedTensor tensor = make_tensor(odd, DType::kI16, {2});
+  const Metadata metadata = {{odd, "line\nbreak\ttab\x01"}, {"", ""}};
+  ASSERT_TRUE(write({tensor.view()}, metadata).ok());
+  const auto file = SafetensorsFile::open(scratch_ / "t.safetensors");
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  EXPECT_EQ((*file)->metadata(), metadata);
+  ASSERT_NE((*file)->find(odd), nullptr);
+  EXPECT_EQ(*(*file)->find(odd), tensor.spec);
+}
+
+TEST_F(SafetensorsWrite, RefusesBadNames) {
+  const OwnedTensor tensor = make_tensor("ok", DType::kU8, {1});
+  const auto named = [&](const std::string& name) {
+    return TensorViews{{{name, DType::kU8, {1}}, tensor.bytes}};
+  };
+  expect_refused(named("__metadata__"), "__metadata__");
+  expect_refused(named(std::string(513, 'n')), "513");
+  expect_refused(named("line\nbreak"), "control character");
+  expect_refused(named(std::string("nul\0", 4)), "control character");
+  expect_refused(named("del\x7f"), "control character");
+  expect_refused(named("c1\xc2\x85"), "control character");
+  expect_refused(named("not UTF-8 \xff"), "");
+  expect_refused(named("cut off \xc3"), "");
+  expect_refused({tensor.view(), tensor.view()}, "twice");
+  EXPECT_TRUE(write(named(std::string(512, 'n'))).ok());
+}
+
+TEST_F(SafetensorsWrite, RefusesMetadataThatNobodyCouldRead) {
+  expect_refused({}, "", {{"key", "\xff"}});
+  expect_refused({}, "", {{"\xff", "value"}});
+}
+
+TEST_F(SafetensorsWrite, RefusesViewsThatDoNotFit) {
+  const std::vector<std::byte> bytes(16);
+  const auto shaped = [&](std::vector<int64_t> shape) {
+    return TensorViews{{{"t", DType::kF32, std::move(shape)}, bytes}};
+  };
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  expect_refused(shaped({3}), "16");
+  expect_refused(shaped({5}), "16");
+  expect_refused(shaped({0}), "16");
+  expect_refused(shaped({-4}), "t");
+  expect_refused(shaped({-2, -2}), "t");
+  expect_refused(shaped({kHuge, kHuge}), "t");
+  expect_refused(shaped({int64_t{1} << 62, 4, 4}), "t");  // 2^66 * 4: 0 when it wraps
+  EXPECT_TRUE(write(shaped({2, 1, 2})).ok());
+}
+
+TEST_F(SafetensorsWrite, RefusesADTypeThatIsNone) {
+  const std::vector<std::byte> bytes(4);
+  expect_refused({{{"t", static_cast<DType>(0), {1}}, {}}}, "t");
+  expect_refused({{{"t", static_cast<DType>(99), {0}}, {}}}, "t");
+}
+
+TEST_F(SafetensorsWrite, NeverOverwrites) {
+  test::write_whole(scratch_ / "t.safetensors", "precious");
+  EXPECT_EQ(write({}).status().code(), Code::kAlreadyExists);
+  EXPECT_EQ(content(), "precious");
+}
+
+TEST_F(SafetensorsWrite, ADirectoryThatIsNotThereIsAnError) {
+  const auto written = write_safetensors(real_files(), scratch_ / "none", "t", {}, {});
+  EXPECT_EQ(written.status().code(), Code::kNotFound);
+}
+
+TEST_F(SafetensorsWrite, EveryFailingOperationIsReported) {
+  const auto tensors = one_of_each_dtype();
+  for (uint64_t at = 1;; ++at) {
+    TemporaryDirectory directory;
+    FaultyFiles files(directory.path());
+    files.fail_at(at, {ENOSPC, test::Fault::Extent::kHalf});
+    const auto written =
+        write_safetensors(files, directory.path(), "t.safetensors", views_of(tensors), {});
+    if (files.operations().size() < at) {
+      EXPECT_TRUE(written.ok());
+      EXPECT_GE(at, 4U);  // open, write, sync at the least
+      break;
+    }
+    EXPECT_EQ(written.status().code(), Code::kNoSpace) << "operation " << at;
+    EXPECT_EQ(files.operations().size(), at) << "something was tried after the error";
+  }
+}
+
+TEST_F(SafetensorsWrite, IsSyncedWhenItReturns) {
+  FaultyFiles files(scratch_.path());
+  ASSERT_TRUE(
+      write_safetensors(files, scratch_.path(), "t.safetensors", views_of(one_of_each_dtype()), {})
+          .ok());
+  TemporaryDirectory other;
+  files.cut_power(files.operations().size(), test::Survival::kNamesOnly, 0, other / "disk");
+  EXPECT_EQ(*read_file(other / "disk/t.safetensors", 1 << 20), content());
+}
+
+}  // namespace
+}  // namespace stoker::checkpoint
