@@ -1,9 +1,12 @@
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <utility>
 
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
+#include "shared/checkpoint/discard.h"
 #include "shared/checkpoint/hashed_file.h"
 #include "shared/checkpoint/names.h"
 #include "shared/checkpoint/store.h"
@@ -61,6 +64,22 @@ Result<Manifest> write_files(FileSystem& files, const std::string& directory,
   return manifest;
 }
 
+bool exists(const std::string& path) {
+  struct stat facts {};
+  return ::lstat(path.c_str(), &facts) == 0;
+}
+
+// A synced checkpoint is lost all the same when a directory above it was made just now and not
+// synced itself. Those that we may not even open are not ours, and were there before.
+Status sync_way_to(FileSystem& files, const std::string& directory) {
+  const auto whole = std::filesystem::absolute(directory).lexically_normal();
+  for (auto above = whole.parent_path();; above = above.parent_path()) {
+    const Status status = files.sync_directory(above.string());
+    if (!status.ok() && status.code() != Code::kPermission) return status;
+    if (above == above.parent_path()) return {};
+  }
+}
+
 // A convenience for people and scripts, which nothing of ours reads: trouble with it is not the checkpoint's.
 void point_latest_at(const std::string& directory, const std::string& name) {
   const std::string temporary = join_path(directory, std::string(kTemporaryPrefix) + kLatestName);
@@ -75,25 +94,29 @@ void point_latest_at(const std::string& directory, const std::string& name) {
 Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
   const std::string name = name_of(content.manifest.step);
   const std::string path = join_path(directory_, name);
-  const std::string temporary = join_path(directory_, std::string(kTemporaryPrefix) + name);
-  if (::access(path.c_str(), F_OK) == 0)
+  const std::string hidden = std::string(kTemporaryPrefix) + name;
+  const std::string temporary = join_path(directory_, hidden);
+  if (exists(path))
     return Status(Code::kAlreadyExists, path + ": a checkpoint of this step is there already");
   STOKER_RETURN_IF_ERROR(make_directories(files_, directory_));
+  if (!is_rooted_) STOKER_RETURN_IF_ERROR(sync_way_to(files_, directory_));
+  is_rooted_ = true;
   STOKER_RETURN_IF_ERROR(check_room(files_, directory_, content));
-  STOKER_RETURN_IF_ERROR(files_.remove_tree(temporary));  // of an earlier try
+  if (exists(temporary)) STOKER_RETURN_IF_ERROR(discard(files_, directory_, {hidden}));
   STOKER_RETURN_IF_ERROR(files_.make_directory(temporary));
 
   auto written = write_files(files_, temporary, content);
-  Status status = written.status();
-  if (status.ok()) status = files_.rename_noreplace(temporary, path);
-  if (!status.ok()) {
+  if (!written.ok()) {
     static_cast<void>(files_.remove_tree(temporary));  // else clean_up() does it at the next start
-    return status;
+    return written;
   }
-  status = files_.sync_directory(directory_);
+  Status status = files_.rename_noreplace(temporary, path);
+  if (status.ok()) status = files_.sync_directory(directory_);
   if (!status.ok()) {
-    // Visible, but a power cut could take it away: what is not acknowledged must not be seen.
-    if (files_.rename(path, temporary).ok()) static_cast<void>(files_.remove_tree(temporary));
+    // It may be visible, but a power cut could take it away: what is not acknowledged must not be
+    // seen. (Over a network, a rename may report an error and be done all the same.)
+    if (!exists(temporary)) static_cast<void>(files_.rename(path, temporary));
+    static_cast<void>(discard(files_, directory_, {hidden}));
     return status;
   }
   point_latest_at(directory_, name);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "shared/checkpoint/discard.h"
 #include "shared/checkpoint/names.h"
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/sums.h"
@@ -36,19 +37,25 @@ Claim claim(const std::string& checkpoint) {
 Result<std::vector<uint64_t>> CheckpointStore::retire(const Retention& retention) {
   STOKER_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, list());
   std::vector<uint64_t> gone;
-  for (size_t i = 0; i < entries.size(); ++i) {
+  std::vector<std::string> hidden;
+  std::vector<Claim> claims;  // until all are out of sight
+  Status status;
+  for (size_t i = 0; i < entries.size() && status.ok(); ++i) {
     const CheckpointEntry& entry = entries[i];
     if (is_kept(retention, entry, entries.size() - 1 - i)) continue;
-    const Claim claimed = claim(entry.path);
+    Claim claimed = claim(entry.path);
     if (!claimed.taken) continue;  // next time
-    const std::string trash =
-        join_path(directory_, std::string(kTrashPrefix) + name_of(entry.step));
-    STOKER_RETURN_IF_ERROR(files_.remove_tree(trash));
-    STOKER_RETURN_IF_ERROR(files_.rename(entry.path, trash));
-    STOKER_RETURN_IF_ERROR(files_.remove_tree(trash));
+    const std::string trash = std::string(kTrashPrefix) + name_of(entry.step);
+    status = files_.remove_tree(join_path(directory_, trash));
+    if (status.ok()) status = files_.rename(entry.path, join_path(directory_, trash));
+    if (!status.ok()) break;
     gone.push_back(entry.step);
+    hidden.push_back(trash);
+    claims.push_back(std::move(claimed));
   }
-  if (!gone.empty()) STOKER_RETURN_IF_ERROR(files_.sync_directory(directory_));
+  const Status discarded = discard(files_, directory_, hidden);
+  if (!status.ok()) return status;
+  if (!discarded.ok()) return discarded;
   return gone;
 }
 

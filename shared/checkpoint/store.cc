@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "shared/checkpoint/discard.h"
 #include "shared/checkpoint/names.h"
 
 namespace stoker::checkpoint {
@@ -68,13 +69,11 @@ Result<VerifiedCheckpoint> CheckpointStore::open_newest(
 Status CheckpointStore::clean_up() {
   const auto names = list_directory(directory_);
   if (!names.ok()) return names.status().code() == Code::kNotFound ? Status() : names.status();
-  bool removed = false;
-  for (const std::string& name : *names) {
-    if (!name.starts_with(kTemporaryPrefix) && !name.starts_with(kTrashPrefix)) continue;
-    STOKER_RETURN_IF_ERROR(files_.remove_tree(join_path(directory_, name)));
-    removed = true;
-  }
-  return removed ? files_.sync_directory(directory_) : Status();
+  std::vector<std::string> hidden;
+  for (const std::string& name : *names)
+    if (name.starts_with(kTemporaryPrefix) || name.starts_with(kTrashPrefix))
+      hidden.push_back(name);
+  return discard(files_, directory_, hidden);
 }
 
 }  // namespace stoker::checkpoint

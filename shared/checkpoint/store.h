@@ -104,6 +104,7 @@ class CheckpointStore {
  private:
   std::string directory_;
   FileSystem& files_;
+  bool is_rooted_ = false;  // the directories above are synced
 };
 
 }  // namespace stoker::checkpoint

@@ -1,0 +1,176 @@
+// A power cut at each operation: with all lost that was not synced, with names kept and bytes lost,
+// with a coin for each change, and with everything kept.
+#include <filesystem>
+
+#include "tests/shared/checkpoint/store_fixture.h"
+
+namespace stoker::checkpoint {
+namespace {
+
+using test::FaultyFiles;
+using test::Survival;
+using test::TemporaryDirectory;
+
+struct Outage {
+  Survival survival;
+  uint64_t seed;
+};
+
+std::vector<Outage> outages() {
+  std::vector<Outage> all = {
+      {Survival::kNothing, 0}, {Survival::kNamesOnly, 0}, {Survival::kEverything, 0}};
+  for (uint64_t seed = 1; seed <= 6; ++seed) all.push_back({Survival::kSome, seed});
+  return all;
+}
+
+class PowerCut : public ::testing::Test {
+ protected:
+  // `check` gets the checkpoint directory as each outage after `operations` leaves it.
+  template <typename Check>
+  void after(uint64_t operations, const Check& check) {
+    for (const auto& [survival, seed] : outages()) {
+      TemporaryDirectory disk;
+      files_.cut_power(operations, survival, seed, disk / "root");
+      const auto done = files_.operations();
+      SCOPED_TRACE("after " + std::to_string(operations) + " operations, the last: " +
+                   (operations == 0 ? "none" : to_string(done[operations - 1])) + ", survival " +
+                   std::to_string(static_cast<int>(survival)) + " seed " + std::to_string(seed));
+      check(disk / "root/runs/demo/checkpoints");
+    }
+  }
+  static std::string path_in(const std::string& directory, uint64_t step) {
+    return join_path(directory, CheckpointStore::name_of(step));
+  }
+  static bool is_there(const std::string& directory, uint64_t step) {
+    return std::filesystem::exists(path_in(directory, step));
+  }
+  // Whatever is visible is whole; cleaning up works, and leaves nothing else; so does going on.
+  static void expect_sound(const std::string& directory, uint64_t next_step) {
+    TemporaryDirectory other;
+    FaultyFiles files(other.path());
+    CheckpointStore store(directory, files);
+    for (const uint64_t step : steps_of(store))
+      EXPECT_TRUE(is_whole(path_in(directory, step), step));
+    EXPECT_TRUE(store.clean_up().ok());
+    for (const std::string& name : names_in(directory))
+      EXPECT_TRUE(CheckpointStore::maybe_step_of(name)) << name << " is left";
+    if (!is_there(directory, next_step)) {
+      const auto written = store.commit(TrainerState(next_step).content());
+      EXPECT_TRUE(written.ok()) << written.status().to_string();
+    }
+    EXPECT_TRUE(is_whole(path_in(directory, next_step), next_step));
+  }
+  uint64_t count() const { return files_.operations().size(); }
+
+  TemporaryDirectory root_;
+  FaultyFiles files_{root_.path()};
+  const std::string directory_ = root_ / "runs/demo/checkpoints";  // made by the first commit
+  CheckpointStore store_{directory_, files_};
+};
+
+TEST_F(PowerCut, AnAcknowledgedFirstCheckpointSurvives) {
+  ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
+  after(count(),
+        [](const std::string& directory) { EXPECT_TRUE(is_whole(path_in(directory, 1), 1)); });
+}
+
+// As the daemon does it: the directories are made before the store is.
+TEST_F(PowerCut, AlsoInDirectoriesThatSomebodyElseMadeAndDidNotSync) {
+  ASSERT_TRUE(make_directories(files_, directory_).ok());
+  ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
+  after(count(),
+        [](const std::string& directory) { EXPECT_TRUE(is_whole(path_in(directory, 1), 1)); });
+}
+
+TEST_F(PowerCut, AtEveryOperationOfACommit) {
+  ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
+  const uint64_t first = count();
+  ASSERT_TRUE(store_.commit(TrainerState(2).content()).ok());
+  const uint64_t last = count();
+  int seen = 0;
+  for (uint64_t at = first; at <= last; ++at) {
+    after(at, [&](const std::string& directory) {
+      EXPECT_TRUE(is_whole(path_in(directory, 1), 1));
+      if (at == last) {
+        EXPECT_TRUE(is_whole(path_in(directory, 2), 2));
+      } else if (is_there(directory, 2)) {
+        ++seen;
+      }
+      expect_sound(directory, 2);
+    });
+  }
+  EXPECT_GT(seen, 0) << "visible before it was acknowledged, which is fine, must have been tried";
+}
+
+// The failed operation leaves its mark on what the program does next; then the power goes as well.
+TEST_F(PowerCut, AtEveryOperationOfACommitThatFailsAndIsTriedAgain) {
+  ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
+  const uint64_t first = count();
+  ASSERT_TRUE(store_.commit(TrainerState(2).content()).ok());
+  const uint64_t operations = count() - first;
+  // The last ones: rename, and the sync that would have made it last.
+  for (uint64_t failing = operations - 2; failing <= operations; ++failing) {
+    TemporaryDirectory root;
+    FaultyFiles files(root.path());
+    CheckpointStore store(root / "checkpoints", files);
+    ASSERT_TRUE(store.commit(TrainerState(1).content()).ok());
+    const uint64_t start = files.operations().size();
+    files.fail_at(start + failing, {EIO, test::Fault::Extent::kAll});
+    ASSERT_FALSE(store.commit(TrainerState(2).content()).ok());
+    ASSERT_TRUE(store.commit(TrainerState(2).content()).ok());
+    const uint64_t end = files.operations().size();
+    for (uint64_t at = start + failing; at <= end; ++at) {
+      for (const auto& [survival, seed] : outages()) {
+        TemporaryDirectory disk;
+        files.cut_power(at, survival, seed, disk / "root");
+        SCOPED_TRACE("failing " + std::to_string(failing) + ", after " +
+                     to_string(files.operations()[at - 1]) + ", survival " +
+                     std::to_string(static_cast<int>(survival)) + " seed " + std::to_string(seed));
+        const std::string directory = disk / "root/checkpoints";
+        EXPECT_TRUE(is_whole(path_in(directory, 1), 1));
+        if (at == end) {
+          EXPECT_TRUE(is_whole(path_in(directory, 2), 2));
+        }
+        expect_sound(directory, 2);
+      }
+    }
+  }
+}
+
+TEST_F(PowerCut, AtEveryOperationOfRetiring) {
+  for (uint64_t step = 1; step <= 4; ++step)
+    ASSERT_TRUE(store_.commit(TrainerState(step).content()).ok());
+  const uint64_t first = count();
+  const auto gone = store_.retire({.keep_last = 2});
+  ASSERT_TRUE(gone.ok()) << gone.status().to_string();
+  ASSERT_EQ(*gone, (std::vector<uint64_t>{1, 2}));
+  for (uint64_t at = first; at <= count(); ++at) {
+    after(at, [&](const std::string& directory) {
+      EXPECT_TRUE(is_whole(path_in(directory, 3), 3));
+      EXPECT_TRUE(is_whole(path_in(directory, 4), 4));
+      expect_sound(directory, 5);
+    });
+  }
+}
+
+TEST_F(PowerCut, AtEveryOperationOfCleaningUp) {
+  ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
+  // A retirement and a commit that kills ended: their renames were never synced.
+  ASSERT_TRUE(store_.commit(TrainerState(2).content()).ok());
+  ASSERT_TRUE(
+      files_.rename(path_in(directory_, 1), join_path(directory_, ".trash-step-000000001")).ok());
+  ASSERT_TRUE(files_.make_directory(join_path(directory_, ".tmp-step-000000003")).ok());
+  std::filesystem::remove(join_path(directory_, "latest"));
+  const uint64_t first = count();
+  ASSERT_TRUE(store_.clean_up().ok());
+  EXPECT_EQ(names_in(directory_), (std::vector<std::string>{"step-000000002"}));
+  for (uint64_t at = first; at <= count(); ++at) {
+    after(at, [&](const std::string& directory) {
+      EXPECT_TRUE(is_whole(path_in(directory, 2), 2));
+      expect_sound(directory, 3);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace stoker::checkpoint

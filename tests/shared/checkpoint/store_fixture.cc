@@ -1,0 +1,97 @@
+#include "tests/shared/checkpoint/store_fixture.h"
+
+namespace stoker::checkpoint {
+
+TrainerState::TrainerState(uint64_t step) {
+  const auto seed = static_cast<unsigned>(step);
+  manifest.step = step;
+  manifest.epoch = step / 10;
+  manifest.ticket = step * 4;
+  manifest.torch = "2.11.0";
+  manifest.model_digest = "m";
+  manifest.config_digest = "c";
+  manifest.data_digest = "d";
+  manifest.parent = step == 0 ? "" : CheckpointStore::name_of(step - 1);
+  manifest.metrics_bytes = step * 100;
+  manifest.live = R"({"lr":1E-4})";
+  model = {make_tensor("fc.weight", DType::kF32, {8, 4}, seed),
+           make_tensor("fc.bias", DType::kF32, {8}, seed + 1)};
+  optim = {make_tensor("fc.weight.exp_avg", DType::kF32, {8, 4}, seed + 2),
+           make_tensor("step", DType::kI64, {}, seed + 3)};
+  state = {make_tensor("rng", DType::kU8, {40}, seed + 4)};
+}
+
+CheckpointContent TrainerState::content() const {
+  return {manifest, views_of(model), views_of(optim), views_of(state)};
+}
+
+std::vector<uint64_t> steps_of(const CheckpointStore& store) {
+  const auto entries = store.list();
+  EXPECT_TRUE(entries.ok()) << entries.status().to_string();
+  std::vector<uint64_t> steps;
+  if (entries.ok())
+    for (const CheckpointEntry& entry : *entries) steps.push_back(entry.step);
+  return steps;
+}
+
+std::vector<std::string> names_in(const std::string& directory) {
+  const auto names = list_directory(directory);
+  return names.ok() ? *names : std::vector<std::string>{};
+}
+
+std::vector<std::string> files_in(const std::string& checkpoint) {
+  std::vector<std::string> paths;
+  for (const std::string& name : names_in(checkpoint)) paths.push_back(join_path(checkpoint, name));
+  return paths;
+}
+
+namespace {
+
+::testing::AssertionResult holds(const VerifiedCheckpoint& checkpoint, const std::string& name,
+                                 const std::vector<OwnedTensor>& tensors) {
+  const auto file = checkpoint.open_tensors(name);
+  if (!file.ok()) return ::testing::AssertionFailure() << file.status().to_string();
+  if ((*file)->tensors().size() != tensors.size())
+    return ::testing::AssertionFailure() << name << " has more or fewer tensors";
+  for (const OwnedTensor& tensor : tensors) {
+    std::vector<std::byte> bytes(tensor.bytes.size());
+    const Status status = (*file)->read(tensor.spec.name, bytes);
+    if (!status.ok()) return ::testing::AssertionFailure() << status.to_string();
+    if (bytes != tensor.bytes || *(*file)->find(tensor.spec.name) != tensor.spec)
+      return ::testing::AssertionFailure() << name << " differs at " << tensor.spec.name;
+  }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace
+
+::testing::AssertionResult is_whole(const std::string& checkpoint, uint64_t step) {
+  const auto opened = CheckpointStore::open_verified(checkpoint);
+  if (!opened.ok()) return ::testing::AssertionFailure() << opened.status().to_string();
+  const TrainerState due(step);
+  Manifest manifest = opened->manifest();
+  if (manifest.files.size() != 3) return ::testing::AssertionFailure() << "files missing";
+  manifest.files = due.manifest.files;
+  manifest.created = due.manifest.created;
+  manifest.build = due.manifest.build;
+  if (manifest != due.manifest)
+    return ::testing::AssertionFailure() << "another manifest: " << to_json(manifest);
+  for (const auto& [name, tensors] :
+       {std::pair("model.safetensors", &due.model), std::pair("optim.safetensors", &due.optim),
+        std::pair("state.safetensors", &due.state)}) {
+    if (const auto same = holds(*opened, name, *tensors); !same) return same;
+  }
+  return ::testing::AssertionSuccess();
+}
+
+std::string StoreFixture::commit(uint64_t step) {
+  const auto written = store_.commit(TrainerState(step).content());
+  EXPECT_TRUE(written.ok()) << written.status().to_string();
+  return path_of(step);
+}
+
+std::string StoreFixture::path_of(uint64_t step) const {
+  return join_path(directory_, CheckpointStore::name_of(step));
+}
+
+}  // namespace stoker::checkpoint
