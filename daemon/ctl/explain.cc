@@ -1,7 +1,6 @@
 #include "daemon/ctl/explain.h"
 
 #include <cassert>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -84,7 +83,7 @@ Result<ExplainedStep> explain_step(const run::RunLayout& layout, uint64_t step) 
   const dataset::SamplePlan plan(feed::plan_settings(config, data->size()));
   const auto tickets = static_cast<uint64_t>(config.train.accumulate);
   const uint64_t batch = plan.settings().batch;
-  if (step > std::numeric_limits<uint64_t>::max() / 2 / tickets / batch) {
+  if (step > dataset::kMaxPlanSize / tickets / batch) {
     return Status(Code::kInvalidArgument,
                   "no run gets to step " + std::to_string(step) + ": it has too many samples");
   }

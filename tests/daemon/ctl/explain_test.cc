@@ -1,0 +1,125 @@
+#include <boost/json.hpp>
+
+#include "shared/config/load_config.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/sample_plan.h"
+#include "shared/feed/plan_settings.h"
+#include "tests/daemon/ctl/run_fixture.h"
+
+namespace stoker::ctl {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Explain : public RunFixture {
+ protected:
+  static constexpr uint64_t kBatch = 4, kAccumulate = 2;
+
+  // What stokerd leaves at its start: the configuration and the index.
+  void start_run() {
+    for (int i = 0; i < 9; ++i)
+      put(path("corpus/file" + std::to_string(i) + ".txt"), std::string(100, 'a'));
+    const auto config =
+        config::parse_config("data:\n  train: {kind: text, path: " + path("corpus") +
+                                 ", context: 16}\n"
+                                 "train: {steps: 10, batch: 4, accumulate: 2}\n"
+                                 "model: {kind: gpt, context: 16}\n",
+                             "test", {});
+    ASSERT_TRUE(config.ok()) << config.status().to_string();
+    config_ = *config;
+    put(layout().config_file(), config::to_yaml(config_));
+    auto data = dataset::open_dataset("train", config_.data.at("train"), layout().index(), {});
+    ASSERT_TRUE(data.ok()) << data.status().to_string();
+    data_ = *std::move(data);
+  }
+  boost::json::array explain(uint64_t step) {
+    const Answer answer = ctl({"--json", "explain", "--step", std::to_string(step)});
+    EXPECT_EQ(answer.code, 0) << answer.err;
+    return boost::json::parse(answer.out).at("samples").as_array();
+  }
+  static uint64_t number(const boost::json::value& sample, const char* name) {
+    return sample.at(name).to_number<uint64_t>();
+  }
+
+  config::Config config_;
+  std::unique_ptr<dataset::Dataset> data_;
+};
+
+TEST_F(Explain, NamesTheSamplesThatTheReadersTake) {
+  start_run();
+  const dataset::SamplePlan plan(feed::plan_settings(config_, data_->size()));
+  const auto samples = explain(3);
+  ASSERT_EQ(samples.size(), kBatch * kAccumulate);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const uint64_t ticket = 2 * kAccumulate + i / kBatch;
+    const auto planned = plan.at(ticket, i % kBatch);
+    EXPECT_EQ(number(samples[i], "ticket"), ticket);
+    EXPECT_EQ(number(samples[i], "row"), i % kBatch);
+    EXPECT_EQ(number(samples[i], "sample"), planned.sample);
+    EXPECT_EQ(number(samples[i], "epoch"), planned.epoch);
+    const auto origin = data_->origin(planned.sample);
+    EXPECT_EQ(samples[i].at("file").as_string(), origin.file);
+    EXPECT_EQ(number(samples[i], "offset"), origin.offset);
+  }
+}
+
+TEST_F(Explain, IsReadableAndNamesTheFiles) {
+  start_run();
+  const Answer answer = ctl({"explain", "--step", "1"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.out, HasSubstr("step 1 of 10: 8 of the "));
+  EXPECT_THAT(answer.out, HasSubstr(path("corpus/file")));
+  EXPECT_THAT(ctl({"explain", "--step", "11"}).out, HasSubstr("ends before this step"));
+}
+
+TEST_F(Explain, NeedsNeitherTheDataNorADaemonAndChangesNothing) {
+  start_run();
+  const auto before = explain(2);
+  std::filesystem::remove_all(path("corpus/file3.txt"));
+  put(path("corpus/new.txt"), std::string(1000, 'b'));
+  const std::string index = *read_file(layout().index() + "/train.index", 1 << 20);
+  EXPECT_EQ(explain(2), before);
+  EXPECT_EQ(*read_file(layout().index() + "/train.index", 1 << 20), index);
+}
+
+TEST_F(Explain, AnUnreadableSampleIsReplacedAsTheReadersReplaceIt) {
+  start_run();
+  const dataset::SamplePlan plan(feed::plan_settings(config_, data_->size()));
+  const uint64_t first = plan.at(0, 1).sample;
+  const uint64_t second = plan.stand_in(0, 1, 1).sample;
+  std::string lines;
+  for (const uint64_t sample : {first, second})
+    lines += "{\"ticket\":0,\"sample\":" + std::to_string(sample) + ",\"file\":\"f\"}\n";
+  put(layout().bad_samples_file(), lines);
+  const auto samples = explain(1);
+  EXPECT_EQ(number(samples[1], "sample"), plan.stand_in(0, 1, 2).sample);
+  EXPECT_EQ(number(samples[1], "instead_of"), first);
+  EXPECT_EQ(samples[0].as_object().count("instead_of"), 0u);
+}
+
+TEST_F(Explain, SaysWhatIsMissing) {
+  put(layout().config_file(), "data: {train: {kind: text, path: x, context: 4}}\n");
+  const Answer no_index = ctl({"explain", "--step", "1"});
+  EXPECT_EQ(no_index.code, 78);
+  EXPECT_THAT(no_index.err, HasSubstr("train.index: no index yet"));
+  put(layout().config_file(), "data: {train: {kind: text, pth: x}}\n");
+  const Answer bad_config = ctl({"explain", "--step", "1"});
+  EXPECT_EQ(bad_config.code, 78);
+  EXPECT_THAT(bad_config.err, HasSubstr("config.yaml:1"));
+  std::filesystem::remove(layout().config_file());
+  EXPECT_EQ(ctl({"explain", "--step", "1"}).code, 78);
+}
+
+TEST_F(Explain, ADamagedIndexAndAnAbsurdStepAreErrors) {
+  start_run();
+  const Answer absurd = ctl({"explain", "--step", "900000000000000000"});
+  EXPECT_EQ(absurd.code, 78);
+  EXPECT_THAT(absurd.err, HasSubstr("no run gets to step"));
+  put(layout().index() + "/train.index", "not an index");
+  const Answer damaged = ctl({"explain", "--step", "1"});
+  EXPECT_EQ(damaged.code, 74);
+  EXPECT_THAT(damaged.err, HasSubstr("train.index"));
+}
+
+}  // namespace
+}  // namespace stoker::ctl
