@@ -27,11 +27,13 @@ Status clear_place(const control::SocketAddress& address, const std::string& pat
     if (errno == ENOENT) return {};
     return Status::from_errno(errno, "look at " + path);
   }
-  // A symbolic link called control.sock that leads to a control.sock is our own: see link_socket().
+  // A dead daemon also leaves the link of link_socket(): it leads to a socket, or to nothing.
   bool ours = S_ISSOCK(found.st_mode);
   if (S_ISLNK(found.st_mode)) {
-    std::error_code ignored;
-    ours = std::filesystem::read_symlink(path, ignored).filename() == "control.sock";
+    struct stat target {};
+    ours = ::fstatat(address.directory(), address.name().c_str(), &target, 0) == 0
+               ? S_ISSOCK(target.st_mode)
+               : errno == ENOENT;
   }
   if (!ours) return in_the_way(path);
   if (::unlinkat(address.directory(), address.name().c_str(), 0) != 0 && errno != ENOENT)
@@ -82,7 +84,11 @@ Status link_socket(const std::string& link_path, const std::string& socket_path)
   const std::string target = std::filesystem::absolute(socket_path, error).string();
   if (error) return Status::from_errno(error.value(), "find " + socket_path);
   // The same place spelled in another way, or a link that is there already.
-  if (std::filesystem::equivalent(link_path, target, error)) return {};
+  struct stat at_link {};
+  struct stat at_target {};
+  if (::stat(link_path.c_str(), &at_link) == 0 && ::stat(target.c_str(), &at_target) == 0 &&
+      same_file(at_link, at_target))
+    return {};
   STOKER_ASSIGN_OR_RETURN(const auto address, control::SocketAddress::of(link_path));
   STOKER_RETURN_IF_ERROR(clear_place(address, link_path));
   if (::symlinkat(target.c_str(), address.directory(), address.name().c_str()) != 0)

@@ -124,7 +124,7 @@ void RequestHandler::change(Session& session, const Request& request) {
         session,
         busy(request.id, "more than " + std::to_string(static_cast<int>(limits_.changes_per_s)) +
                              " changes a second of one user; nothing was done"),
-        true);
+        false);
   }
   if (session.role() != Role::kOperate) {
     const Status why(Code::kPermission,
@@ -138,7 +138,7 @@ void RequestHandler::change(Session& session, const Request& request) {
         session,
         busy(request.id, std::to_string(limits_.requests_in_flight) +
                              " requests of this connection are in flight; nothing was done"),
-        true);
+        false);
   }
   session.begin_request();
   training_.post(command_of(request), [replies = replies_, to = session.weak_from_this(),

@@ -15,9 +15,12 @@ double RequestRates::tokens_now(const Bucket& bucket) const {
 }
 
 bool RequestRates::take(uid_t uid) {
-  if (buckets_.size() >= kMaxBuckets) forget_full_buckets();
   const auto now = clock_.monotonic();
-  auto [at, is_new] = buckets_.try_emplace(uid, Bucket{.tokens = per_s_, .at = now});
+  auto at = buckets_.find(uid);
+  if (at == buckets_.end()) {
+    if (buckets_.size() >= kMaxBuckets) forget_full_buckets();
+    at = buckets_.emplace(uid, Bucket{.tokens = per_s_, .at = now}).first;
+  }
   Bucket& bucket = at->second;
   bucket = Bucket{.tokens = tokens_now(bucket), .at = now};
   if (bucket.tokens < 1) return false;

@@ -33,7 +33,11 @@ Session::Session(Socket socket, const Peer& peer, Role role, const Limits& limit
       timer_(socket_.get_executor()) {}
 
 void Session::start() {
+  error_code error;
+  socket_.non_blocking(true, error);
+  if (error) return end();
   note_activity();
+  arm_timer();  // a client that never says anything is idle too
   read();
 }
 
@@ -87,27 +91,34 @@ void Session::on_input_closed() {
                       control::ErrorCode::kInvalidRequest));
   }
   end_if_done();
-  if (!ended_) arm_timer();
+  arm_timer();
+  if (ended_) return;
+  // Requests in flight hold the connection open. When the peer does not read either, it has gone,
+  // and must not keep a place that others could have while training is slow to answer.
+  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](const error_code& error) {
+    if (!error) self->end();
+  });
 }
 
 // ---- Lines out
 
 void Session::send(std::string line) {
   if (ended_ || ending_) return;
-  queued_ += line;
-  queued_ += '\n';
-  if (unsent() > limits_.unsent_bytes) {
-    past_limit_ = true;
-    return end();  // it does not read, so it cannot be told
-  }
+  output_ += line;
+  output_ += '\n';
   note_activity();
   write();
+  if (!ended_ && output_.size() > limits_.unsent_bytes) {
+    past_limit_ = true;
+    end();  // it does not read, so it cannot be told
+  }
 }
 
 void Session::finish_request(std::string line) {
   --in_flight_;
   send(std::move(line));
-  if (!ended_) arm_timer();
+  end_if_done();
+  arm_timer();
 }
 
 void Session::end_past_limit(std::string line) {
@@ -117,33 +128,32 @@ void Session::end_past_limit(std::string line) {
   if (ended_) return;
   ending_ = true;
   end_if_done();
-  if (!ended_) arm_timer();
+  arm_timer();
 }
 
+// What the kernel takes now; the rest when there is room. No write is ever under way between two
+// handlers, so output_ always is exactly what the peer has not been given.
 void Session::write() {
-  if (write_pending_ || ended_) return;
-  if (written_ == writing_.size()) {
-    writing_.clear();
-    written_ = 0;
-    std::swap(writing_, queued_);
+  error_code error;
+  while (!write_waits_ && !ended_ && !output_.empty()) {
+    const size_t taken = socket_.write_some(asio::buffer(output_), error);
+    if (error == asio::error::would_block) return write_when_there_is_room();
+    if (error) return end();  // the peer has gone
+    output_.erase(0, taken);
+    note_activity();
   }
-  if (writing_.empty()) return;
-  write_pending_ = true;
-  socket_.async_write_some(asio::buffer(writing_.data() + written_, writing_.size() - written_),
-                           [self = shared_from_this()](const error_code& error, size_t bytes) {
-                             self->on_written(error, bytes);
-                           });
 }
 
-void Session::on_written(const error_code& error, size_t bytes) {
-  write_pending_ = false;
-  if (ended_) return;
-  if (error) return end();  // the peer has gone
-  written_ += bytes;
-  note_activity();
-  write();
-  end_if_done();
-  if (!ended_) arm_timer();
+void Session::write_when_there_is_room() {
+  write_waits_ = true;
+  socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const error_code& error) {
+    self->write_waits_ = false;
+    if (self->ended_) return;
+    if (error) return self->end();
+    self->write();
+    self->end_if_done();
+    self->arm_timer();
+  });
 }
 
 // ---- Time
@@ -187,7 +197,7 @@ void Session::on_timer() {
 // ---- The end
 
 void Session::end_if_done() {
-  if (ended_ || unsent() > 0) return;
+  if (ended_ || !output_.empty()) return;
   if (ending_ || (input_closed_ && in_flight_ == 0)) end();
 }
 
@@ -202,11 +212,9 @@ void Session::end() {
 
 void Session::stop(std::string last_line) {
   if (ended_) return;
-  if (!ending_) queued_ += last_line + "\n";
-  const std::string unsent_text = writing_.substr(written_) + queued_;
+  if (!ending_) output_ += last_line + "\n";
   error_code ignored;
-  socket_.non_blocking(true, ignored);
-  socket_.send(asio::buffer(unsent_text), 0, ignored);
+  socket_.write_some(asio::buffer(output_), ignored);
   end();
 }
 

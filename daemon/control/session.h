@@ -61,14 +61,13 @@ class Session : public std::enable_shared_from_this<Session> {
   void take_lines();
   void on_input_closed();
   void write();
-  void on_written(const boost::system::error_code& error, size_t bytes);
+  void write_when_there_is_room();
   void note_activity();
   std::optional<Time> maybe_deadline() const;
   void arm_timer();
   void on_timer();
   void end_if_done();
   void end();
-  size_t unsent() const { return writing_.size() - written_ + queued_.size(); }
 
   // Constant after construction.
   const Peer peer_;
@@ -79,14 +78,12 @@ class Session : public std::enable_shared_from_this<Session> {
   Socket socket_;
   boost::asio::steady_timer timer_;
   std::array<char, 4096> chunk_;
-  std::string input_;    // begun lines
-  std::string writing_;  // given to the kernel, from written_ on not yet taken
-  size_t written_ = 0;
-  std::string queued_;
+  std::string input_;   // begun lines
+  std::string output_;  // what the kernel has not taken yet
   size_t in_flight_ = 0;
   Time line_begun_;     // valid while input_ is not empty
   Time last_activity_;  // a line came, a reply was made, or the peer took some of one
-  bool write_pending_ = false;
+  bool write_waits_ = false;
   bool input_closed_ = false;
   bool ending_ = false;  // the last line is queued, nothing more is read
   bool past_limit_ = false;

@@ -1,0 +1,175 @@
+// Who is let in, and as what.
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <atomic>
+
+#include <gmock/gmock.h>
+
+#include "tests/daemon/control/control_fixture.h"
+
+namespace stoker::control_server {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using Counters = control::TrainerStatus::Control;
+
+constexpr uid_t kStranger = 4242;
+
+class Admission : public ControlFixture {
+ protected:
+  // From now on whoever connects is this user.
+  void become(uid_t uid) {
+    uid_ = uid;
+    settings_.peer_of = [this](int) { return Peer{.uid = uid_, .gid = 1, .pid = 99}; };
+  }
+  std::vector<TestClient> connect_and_ask(size_t count) {
+    std::vector<TestClient> clients;
+    for (size_t i = 0; i < count; ++i) {
+      clients.push_back(client());
+      EXPECT_THAT(clients.back().ask("status"), HasSubstr("\"state\"")) << "client " << i;
+    }
+    return clients;
+  }
+  void expect_turned_away(const std::string& why) {
+    auto peer = client();
+    EXPECT_THAT(peer.read_line(), HasSubstr(why));
+    EXPECT_TRUE(peer.is_ended());
+  }
+
+  std::atomic<uid_t> uid_ = 0;  // written by the test's thread, read by the server's
+};
+
+TEST_F(Admission, TheOwnerMayFillEveryPlaceAndOneMoreIsTurnedAway) {
+  serve();
+  auto clients = connect_and_ask(settings_.limits.connections);
+  expect_turned_away("32 clients are connected, which is the limit");
+  EXPECT_EQ(counters().refused, 1u);
+  EXPECT_EQ(counters().connections, 32u);
+  for (auto& peer : clients) EXPECT_THAT(peer.ask("status"), HasSubstr("\"refused\":1"));
+}
+
+TEST_F(Admission, APlaceThatBecameFreeIsGivenAgain) {
+  settings_.limits.connections = 5;
+  serve();
+  auto clients = connect_and_ask(5);
+  expect_turned_away("5 clients");
+  clients.pop_back();
+  ASSERT_TRUE(eventually([](const Counters& now) { return now.connections == 4; }));
+  EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
+}
+
+TEST_F(Admission, OneOfTheOtherUsersGetsOnlySoManyConnections) {
+  become(kStranger);
+  settings_.limits.connections_per_uid = 2;
+  serve();
+  const auto clients = connect_and_ask(2);
+  expect_turned_away("uid 4242 has 2 connections");
+  uid_ = kStranger + 1;
+  EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
+}
+
+TEST_F(Admission, OtherUsersLeaveThePlacesOfOwnerAndRootFree) {
+  become(kStranger);
+  settings_.limits.connections = 5;
+  settings_.limits.reserved_connections = 4;
+  serve();
+  const auto clients = connect_and_ask(1);
+  expect_turned_away("1 clients are connected");
+  uid_ = 0;
+  const auto of_root = connect_and_ask(4);
+  expect_turned_away("5 clients are connected");
+}
+
+TEST_F(Admission, WhoseNameTheKernelDoesNotTellIsTurnedAway) {
+  settings_.peer_of = [](int) -> Result<Peer> {
+    return Status(Code::kPermission, "ask who connected: not permitted");
+  };
+  serve();
+  expect_turned_away("not permitted");
+  EXPECT_EQ(counters().refused, 1u);
+  EXPECT_EQ(counters().accepted, 0u);
+}
+
+TEST_F(Admission, WhoMayOnlyReadChangesNothing) {
+  become(kStranger);
+  serve();
+  auto peer = client();
+  EXPECT_THAT(peer.ask("status"), HasSubstr("\"state\""));
+  EXPECT_THAT(peer.ask("hello"), HasSubstr(R"("role":"read")"));
+  for (const std::string line : {"pause", "resume", "checkpoint", "stop", "set lr 0.5"}) {
+    EXPECT_THAT(peer.ask(line), AllOf(HasSubstr(R"("kind":"not permitted")"), HasSubstr(line)))
+        << line;
+  }
+  EXPECT_THAT(training_.commands(), IsEmpty());
+}
+
+TEST_F(Admission, AListedOperatorMayChange) {
+  become(kStranger);
+  settings_.operators = {kStranger};
+  serve();
+  auto peer = client();
+  EXPECT_THAT(peer.ask("hello"), HasSubstr(R"("role":"operate")"));
+  EXPECT_THAT(peer.ask("pause"), HasSubstr("result"));
+  EXPECT_THAT(training_.commands(), SizeIs(1));
+}
+
+TEST_F(Admission, AClientThatWentAwayGivesItsPlaceBackBeforeTrainingAnswers) {
+  settings_.limits.connections = 5;
+  training_.hold();
+  serve();
+  std::vector<TestClient> clients;
+  for (int i = 0; i < 5; ++i) {
+    clients.push_back(client());
+    ASSERT_TRUE(clients.back().send("pause\n"));
+  }
+  auto held = training_.take_held(5);
+  ASSERT_THAT(held, SizeIs(5));
+  clients.clear();
+  ASSERT_TRUE(eventually([](const Counters& now) { return now.connections == 0; }));
+  EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
+  for (auto& done : held) done(std::string("{}"));  // nobody is left to hear it
+  EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
+}
+
+// Takes every descriptor that this process may still have.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few{.rlim_cur = 128, .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    while (true) {
+      UniqueFd fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (!fd.valid()) break;
+      taken_.push_back(std::move(fd));
+    }
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+  std::vector<UniqueFd> taken_;
+};
+
+TEST_F(Admission, WithoutFileDescriptorsClientsAreToldAndLaterServed) {
+  settings_.limits.accept_pause = 1ms;
+  serve();
+  TestClient peer;
+  const auto address = control::SocketAddress::of(settings_.socket_path);
+  ASSERT_TRUE(address.ok());
+  {
+    const NoDescriptors none;
+    ASSERT_TRUE(peer.connect_to(*address));
+    EXPECT_THAT(peer.read_line(), HasSubstr("no file descriptors left"));
+    EXPECT_TRUE(peer.is_ended());
+  }
+  EXPECT_THAT(client().ask("status"), HasSubstr("\"refused\":1"));
+}
+
+}  // namespace
+}  // namespace stoker::control_server

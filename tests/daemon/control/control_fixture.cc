@@ -1,0 +1,68 @@
+#include "tests/daemon/control/control_fixture.h"
+
+#include <stdlib.h>
+
+#include <chrono>
+#include <filesystem>
+
+namespace stoker::control_server {
+namespace {
+
+std::string fresh_directory() {
+  char path[] = "/tmp/stoker-control-XXXXXX";
+  EXPECT_NE(::mkdtemp(path), nullptr);
+  return path;
+}
+
+}  // namespace
+
+ControlFixture::ControlFixture()
+    : root_(fresh_directory()), busy_(boost::asio::make_work_guard(io_)) {
+  settings_.socket_path = root_ + "/control.sock";
+  settings_.build = "1.2.3";
+}
+
+ControlFixture::~ControlFixture() {
+  if (thread_.joinable()) {
+    destroy();
+    busy_.reset();
+    io_.stop();
+    thread_.join();
+  }
+  server_.reset();
+  std::filesystem::remove_all(root_);
+}
+
+void ControlFixture::open() {
+  server_ = std::make_unique<ControlServer>(io_, clock_, training_, settings_);
+  const Status started = server_->start();
+  ASSERT_TRUE(started.ok()) << started.to_string();
+}
+
+void ControlFixture::run() {
+  thread_ = std::thread([this] { io_.run(); });
+}
+
+void ControlFixture::stop() {
+  on_server([this] { server_->stop(); });
+}
+
+void ControlFixture::destroy() {
+  on_server([this] { server_.reset(); });
+}
+
+control::TrainerStatus::Control ControlFixture::counters() {
+  return on_server([this] { return server_->counters(); });
+}
+
+bool ControlFixture::eventually(
+    const std::function<bool(const control::TrainerStatus::Control&)>& so) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (so(counters())) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+}  // namespace stoker::control_server

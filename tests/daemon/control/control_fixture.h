@@ -1,0 +1,64 @@
+// ControlFixture: a real control server on a Unix socket in a fresh directory, on a thread of its
+// own as in the daemon, with a training that is a fake and a clock that the test moves.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <gtest/gtest.h>
+
+#include "daemon/control/control_server.h"
+#include "tests/daemon/control/fake_training.h"
+#include "tests/daemon/control/test_client.h"
+
+namespace stoker::control_server {
+
+class ControlFixture : public testing::Test {
+ protected:
+  ControlFixture();
+  ~ControlFixture() override;
+
+  // Binds and listens; clients can connect from here on. The server runs only after run().
+  void open();
+  void run();
+  void serve() {
+    open();
+    run();
+  }
+  void stop();     // as the daemon does when training has ended
+  void destroy();  // the server, not the io_context
+
+  TestClient client() const { return TestClient(settings_.socket_path); }
+
+  // On the server's thread.
+  control::TrainerStatus::Control counters();
+  // Waits until the counters are so; false when that does not come.
+  bool eventually(const std::function<bool(const control::TrainerStatus::Control&)>& so);
+
+  const std::string root_;
+  ServerSettings settings_;
+  ManualClock clock_;
+  FakeTraining training_;
+
+ private:
+  template <typename Work>
+  auto on_server(Work work) {
+    std::packaged_task<decltype(work())()> task(std::move(work));
+    auto done = task.get_future();
+    boost::asio::post(io_, std::move(task));
+    return done.get();
+  }
+
+  boost::asio::io_context io_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> busy_;
+  std::unique_ptr<ControlServer> server_;
+  std::thread thread_;
+};
+
+}  // namespace stoker::control_server

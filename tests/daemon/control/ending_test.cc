@@ -1,0 +1,131 @@
+// The server's beginning and end, with clients and answers under way.
+#include <filesystem>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "tests/daemon/control/control_fixture.h"
+
+namespace stoker::control_server {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+class Ending : public ControlFixture {};
+
+TEST_F(Ending, ClientsAreToldAndTheSocketIsGone) {
+  serve();
+  auto peer = client();
+  ASSERT_THAT(peer.ask("status"), HasSubstr("\"state\""));
+  stop();
+  EXPECT_THAT(peer.read_line(), HasSubstr("the daemon is ending"));
+  EXPECT_TRUE(peer.is_ended());
+  EXPECT_FALSE(fs::exists(fs::symlink_status(settings_.socket_path)));
+  stop();  // again
+}
+
+TEST_F(Ending, AnswersThatTrainingHasGivenAreDeliveredFirst) {
+  training_.hold();
+  serve();
+  auto peer = client();
+  ASSERT_TRUE(peer.send("stop\ncheckpoint\n"));
+  auto held = training_.take_held(2);
+  ASSERT_THAT(held, SizeIs(2));
+  held[0](std::string(R"({"step":8})"));
+  stop();
+  EXPECT_THAT(peer.read_line(), HasSubstr(R"({"step":8})"));
+  EXPECT_THAT(peer.read_line(), HasSubstr("the daemon is ending"));
+  EXPECT_TRUE(peer.is_ended());
+  held[1](std::string("{}"));  // too late for anybody
+}
+
+TEST_F(Ending, AnAnswerMayComeWhenTheServerIsNoMore) {
+  training_.hold();
+  serve();
+  auto peer = client();
+  ASSERT_TRUE(peer.send("checkpoint\n"));
+  auto held = training_.take_held(1);
+  ASSERT_THAT(held, SizeIs(1));
+  destroy();
+  EXPECT_THAT(peer.read_line(), HasSubstr("the daemon is ending"));
+  held[0](std::string("{}"));
+}
+
+TEST_F(Ending, AnswersOfOtherThreadsMayMeetTheEnd) {
+  training_.hold();
+  serve();
+  std::vector<TestClient> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(client());
+    ASSERT_TRUE(clients.back().send("pause\nresume\n"));
+  }
+  auto held = training_.take_held(16);
+  ASSERT_THAT(held, SizeIs(16));
+  std::vector<std::thread> threads;
+  for (auto& done : held) threads.emplace_back([&done] { done(std::string(R"({"step":1})")); });
+  stop();
+  for (auto& thread : threads) thread.join();
+  for (auto& peer : clients) {
+    std::string last;
+    for (std::string line = peer.read_line(); !line.empty(); line = peer.read_line()) last = line;
+    EXPECT_THAT(last, HasSubstr("the daemon is ending"));
+  }
+}
+
+TEST_F(Ending, AServerThatCannotBindLeavesNothingAndSaysWhy) {
+  settings_.socket_path = root_ + "/missing/control.sock";
+  settings_.link_path = root_ + "/control.sock";
+  boost::asio::io_context io;
+  ControlServer server(io, clock_, training_, settings_);
+  const Status started = server.start();
+  EXPECT_EQ(started.code(), Code::kNotFound);
+  EXPECT_THAT(started.message(), HasSubstr(root_ + "/missing"));
+  EXPECT_TRUE(fs::is_empty(root_));
+}
+
+TEST_F(Ending, TheLinkInTheRunDirectoryLeadsToTheSocketAndGoesWithIt) {
+  fs::create_directories(root_ + "/run");
+  settings_.link_path = root_ + "/run/control.sock";
+  serve();
+  EXPECT_EQ(fs::read_symlink(settings_.link_path), settings_.socket_path);
+  EXPECT_THAT(TestClient(settings_.link_path).ask("status"), HasSubstr("\"state\""));
+  stop();
+  EXPECT_FALSE(fs::exists(fs::symlink_status(settings_.link_path)));
+}
+
+TEST_F(Ending, WithoutTheLinkTheServerServes) {
+  settings_.link_path = root_ + "/missing/control.sock";
+  serve();
+  EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
+}
+
+TEST_F(Ending, PathsLongerThanTheKernelTakesAreServed) {
+  const std::string deep = root_ + "/" + std::string(120, 'd') + "/" + std::string(120, 'e');
+  fs::create_directories(deep + "/run");
+  settings_.socket_path = deep + "/control.sock";
+  settings_.link_path = deep + "/run/control.sock";
+  serve();
+  EXPECT_TRUE(fs::is_socket(settings_.socket_path));
+  EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
+  EXPECT_THAT(TestClient(settings_.link_path).ask("status"), HasSubstr("\"state\""));
+  stop();
+  EXPECT_FALSE(fs::exists(fs::symlink_status(settings_.socket_path)));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(settings_.link_path)));
+}
+
+TEST_F(Ending, TheNextServerTakesThePlaceOfOneThatWasKilled) {
+  {
+    UniqueFd dead(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const auto address = control::SocketAddress::of(settings_.socket_path);
+    ASSERT_EQ(::bind(dead.get(), address->get(), address->length()), 0);
+    ASSERT_EQ(::listen(dead.get(), 1), 0);
+  }
+  ASSERT_TRUE(fs::is_socket(settings_.socket_path));
+  serve();
+  EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
+}
+
+}  // namespace
+}  // namespace stoker::control_server

@@ -1,0 +1,71 @@
+// FakeTraining: takes commands as a trainer does, and answers when the test says so.
+//
+// Threads: every method may be called from any thread.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "daemon/control/training_control.h"
+
+namespace stoker::control_server {
+
+class FakeTraining : public TrainingControl {
+ public:
+  std::shared_ptr<const control::TrainerStatus> status() const override {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+  void post(Command command, Done done) override {
+    std::unique_lock lock(mutex_);
+    commands_.push_back(std::move(command));
+    if (holding_) {
+      held_.push_back(std::move(done));
+      posted_.notify_all();
+      return;
+    }
+    const Result<std::string> answer = answer_;
+    lock.unlock();
+    done(answer);
+  }
+
+  void publish(const control::TrainerStatus& status) {
+    const std::lock_guard lock(mutex_);
+    status_ = std::make_shared<const control::TrainerStatus>(status);
+  }
+  void answer_with(Result<std::string> answer) {
+    const std::lock_guard lock(mutex_);
+    answer_ = std::move(answer);
+  }
+  // From now on nothing is answered before take_held().
+  void hold() {
+    const std::lock_guard lock(mutex_);
+    holding_ = true;
+  }
+  // Waits until `count` commands wait for their answers; fewer when they do not come.
+  std::vector<Done> take_held(size_t count) {
+    std::unique_lock lock(mutex_);
+    posted_.wait_for(lock, std::chrono::seconds(20), [&] { return held_.size() >= count; });
+    return std::exchange(held_, {});
+  }
+  std::vector<Command> commands() const {
+    const std::lock_guard lock(mutex_);
+    return commands_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable posted_;
+  // Guarded by mutex_.
+  std::shared_ptr<const control::TrainerStatus> status_;
+  Result<std::string> answer_ = std::string(R"({"step":1200})");
+  bool holding_ = false;
+  std::vector<Done> held_;
+  std::vector<Command> commands_;
+};
+
+}  // namespace stoker::control_server
