@@ -10,6 +10,7 @@
 namespace stoker::config {
 namespace {
 
+constexpr int64_t kByteValues = 256;
 constexpr auto kResnetDepths = std::to_array<int64_t>({8, 14, 18, 20, 32, 34, 44, 50, 56});
 
 class CrossChecks {
@@ -25,6 +26,7 @@ class CrossChecks {
     for (const auto& [name, set] : config_.data) check_dataset("data." + name, set);
     check_feed();
     check_model();
+    check_sequences();
     check_task();
     check_optimizer();
     check_device();
@@ -93,6 +95,24 @@ class CrossChecks {
       refuse("model.layers",
              "is " + std::to_string(model.layers) +
                  "; a resnet has 8, 14, 20, 32, 44 or 56 layers (small pictures) or 18, 34 or 50");
+  }
+
+  void check_sequences() {
+    const ModelConfig& model = config_.model;
+    if (model.kind != ModelKind::kGpt || mistakes_.touches("model.kind")) return;
+    for (const auto& [name, set] : config_.data) {
+      const std::string key = "data." + name;
+      const bool is_text = set.kind == DatasetKind::kText;
+      const bool is_sequence = is_text || set.kind == DatasetKind::kTokens;
+      if (!is_sequence || mistakes_.touches(key + ".kind")) continue;
+      if (set.context > model.context && !mistakes_.touches("model.context"))
+        refuse(key + ".context", "is " + std::to_string(set.context) +
+                                     " tokens, more than model.context (" +
+                                     std::to_string(model.context) + ")");
+      if (is_text && model.vocab < kByteValues)
+        refuse("model.vocab", "is " + std::to_string(model.vocab) + ", but " + key +
+                                  " is of bytes: at least " + std::to_string(kByteValues));
+    }
   }
 
   void check_task() {

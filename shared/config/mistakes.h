@@ -29,6 +29,7 @@ class Mistakes {
   void add(const Place& place, std::string_view key, std::string_view what);
 
   bool empty() const { return count_ == 0; }
+  size_t count() const { return count_; }
   // Whether `key`, or a section that holds it, has a mistake: what follows from it is not reported.
   bool touches(std::string_view key) const;
   // kInvalidArgument, a line each: the file's in its order, then the flags', then those without a place.

@@ -37,17 +37,18 @@ Value& map_at(Value& map, const std::string& key, const Place& flag) {
 }
 
 void put(Value& root, const std::vector<std::string>& parts, Value value, const Place& flag) {
-  if (value.type == Value::Type::kNothing) {
-    Value* map = &root;
-    for (size_t i = 0; i + 1 < parts.size() && map != nullptr; ++i) map = map->find(parts[i]);
-    if (map != nullptr) remove(*map, parts.back());
-    return;
-  }
   Value* map = &root;
   if (map->type != Value::Type::kMap) *map = {.type = Value::Type::kMap, .place = flag};
   for (size_t i = 0; i + 1 < parts.size(); ++i) map = &map_at(*map, parts[i], flag);
   remove(*map, parts.back());
   map->entries.push_back({parts.back(), flag, std::move(value)});
+}
+
+// Other keys are known or not whatever the file says; which data sets there are, the file decides.
+bool is_missing_set(Value& root, const std::vector<std::string>& parts) {
+  if (parts.size() != 2 || parts[0] != "data") return false;
+  Value* const data = root.find("data");
+  return data == nullptr || data->find(parts[1]) == nullptr;
 }
 
 }  // namespace
@@ -71,7 +72,12 @@ void apply_overrides(const std::vector<std::string>& flags, Value& root, Mistake
       mistakes.add(place, key, "is longer than 64 KiB; write it into the file");
       continue;
     }
-    put(root, parts, parse_yaml(flag.substr(equals + 1), place.flag, key, mistakes), place);
+    const size_t before = mistakes.count();
+    Value value = parse_yaml(flag.substr(equals + 1), place.flag, key, mistakes);
+    if (mistakes.count() != before) continue;
+    if (value.type == Value::Type::kNothing && is_missing_set(root, parts))
+      mistakes.add(place, key, "there is no such data set to take out");
+    put(root, parts, std::move(value), place);
   }
 }
 

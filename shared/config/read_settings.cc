@@ -34,7 +34,7 @@ class FieldReader {
     std::string is;
     switch (value.type) {
       case Value::Type::kScalar:
-        is = "is " + quoted(value.text);
+        is = "is " + quoted(value.text) + (value.in_quotes ? " in quotes" : "");
         break;
       case Value::Type::kList:
         is = "is a list";
@@ -62,7 +62,7 @@ class FieldReader {
   }
 
   std::string range() const {
-    const bool has_max = field_.max < 1e15;
+    const bool has_max = field_.max < std::numeric_limits<double>::max();
     const std::string from = (field_.above_min ? "above "
                               : has_max        ? "from "
                                                : "at least ") +
@@ -71,8 +71,11 @@ class FieldReader {
                    : from;
   }
   static std::string number_text(double number) {
-    if (number == std::floor(number) && std::abs(number) < 1e15)
-      return std::to_string(static_cast<int64_t>(number));
+    constexpr double kEndOfWhole =
+        18446744073709551616.0;  // 2^64, also where the seed's range ends
+    if (number >= kEndOfWhole) return std::to_string(std::numeric_limits<uint64_t>::max());
+    if (number == std::floor(number) && number >= 0)
+      return std::to_string(static_cast<uint64_t>(number));
     double copy = number;
     return yaml_of(Target(&copy));
   }
@@ -178,6 +181,11 @@ class FieldReader {
   Mistakes& mistakes_;
 };
 
+// --set KEY= : what the file said is gone, and the default holds.
+bool is_taken_out(const Entry& entry) {
+  return entry.value.type == Value::Type::kNothing && entry.place.flag >= 0;
+}
+
 class SettingsReader {
  public:
   SettingsReader(const Value& root, Config& config, Mistakes& mistakes)
@@ -233,6 +241,7 @@ class SettingsReader {
     if (data == root_.entries.end() || !is_section(*data, "data")) return;
     for (const Entry& entry : data->value.entries) {
       const std::string key = "data." + entry.key;
+      if (is_taken_out(entry)) continue;
       if (!is_dataset_name(entry.key)) {
         mistakes_.add(entry.place, key, "a data set is named with letters, digits, _ and -");
       } else if (config_.data.size() == kMaxDatasets) {
@@ -274,6 +283,7 @@ class SettingsReader {
                     "no such key" + (near.empty() ? "" : "; did you mean " + quoted(near) + "?"));
       return;
     }
+    if (is_taken_out(entry)) return;
     if (!section.reads(*field)) {
       if (mistakes_.touches(section.key + ".kind")) return;
       mistakes_.add(entry.place, key,

@@ -21,11 +21,12 @@ constexpr auto kScheduleKinds = std::to_array({"constant"sv, "cosine"sv, "linear
 // Large enough for every use, small enough that no product of two overflows.
 constexpr double kManySteps = 1e15;
 constexpr double kManySamples = 1e9;
+constexpr double kAnySeed = 18446744073709551616.0;  // 2^64: what a double makes of the largest
 
 Section run_section(RunConfig& run) {
   return {"run",
           {{.name = "dir", .target = &run.dir},
-           {.name = "seed", .target = &run.seed, .decides = true},
+           {.name = "seed", .target = &run.seed, .min = 0, .max = kAnySeed, .decides = true},
            {.name = "deterministic", .target = &run.deterministic}}};
 }
 
@@ -200,7 +201,7 @@ Section checkpoint_section(CheckpointConfig& checkpoint) {
             .target = &checkpoint.keep_every_steps,
             .min = 0,
             .max = kManySteps},
-           {.name = "keep_best", .target = &checkpoint.keep_best, .min = 0, .max = 1000},
+           {.name = "keep_best", .target = &checkpoint.keep_best, .min = 0, .max = 1},
            {.name = "on_failure", .target = &checkpoint.on_failure, .words = "continue stop"}}};
 }
 
@@ -232,15 +233,23 @@ Section log_section(LogConfig& log) {
   return {"log", {{.name = "level", .target = &log.level, .words = "debug info warn error"}}};
 }
 
+// Words that YAML 1.1, in which many read, takes for a bool or for nothing.
+bool is_yaml_word(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return is_word_of("null true false yes no on off y n", text);
+}
+
 // Plain where every YAML reader takes it for this text, else in double quotes.
 std::string yaml_of(const std::string& text) {
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '/' || c == '.' || c == '-' || c == '+';
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto plain = [&](char c) {
+    return letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '/' || c == '.' || c == '-' ||
+           c == '+';
   };
-  const bool starts_plain = !text.empty() && plain(text[0]) && text[0] != '-';
-  const bool is_null = text == "null" || text == "Null" || text == "NULL";
-  if (starts_plain && !is_null && std::all_of(text.begin(), text.end(), plain)) return text;
+  const bool starts_plain = !text.empty() && (letter(text[0]) || text[0] == '/');
+  if (starts_plain && !is_yaml_word(text) && std::all_of(text.begin(), text.end(), plain))
+    return text;
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -258,7 +267,14 @@ std::string yaml_of_number(Number value) {
 std::string yaml_of(int value) { return yaml_of_number(value); }
 std::string yaml_of(int64_t value) { return yaml_of_number(value); }
 std::string yaml_of(uint64_t value) { return yaml_of_number(value); }
-std::string yaml_of(double value) { return yaml_of_number(value); }
+// With a point before an exponent: YAML 1.1 takes 1e-08 for text.
+std::string yaml_of(double value) {
+  std::string text = yaml_of_number(value);
+  const size_t exponent = text.find('e');
+  if (exponent != std::string::npos && text.find('.') == std::string::npos)
+    text.insert(exponent, ".0");
+  return text;
+}
 template <typename T>
 std::string yaml_of(const std::vector<T>& list) {
   std::string out = "[";

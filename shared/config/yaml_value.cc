@@ -1,5 +1,6 @@
 #include "shared/config/yaml_value.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -152,9 +153,16 @@ class TreeBuilder final : public YAML::EventHandler {
   std::optional<Value> root_;
 };
 
-std::string said_by_parser(const YAML::Exception& error) {
+// The parser finds a tab in the indentation by what goes wrong after it.
+bool is_indented_with_tab(std::string_view text, int line) {
+  for (; line > 0; --line) text = text.substr(std::min(text.find('\n'), text.size() - 1) + 1);
+  const size_t blanks = std::min(text.find_first_not_of(" \t"), text.size());
+  return text.substr(0, blanks).find('\t') != std::string_view::npos;
+}
+
+std::string said_by_parser(const YAML::Exception& error, std::string_view text) {
   if (error.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR) return kNoAnchors;
-  if (error.msg == YAML::ErrorMsg::TAB_IN_INDENTATION)
+  if (is_indented_with_tab(text, error.mark.line))
     return "a tab in the indentation; indent with spaces";
   return "not YAML (" + error.msg + "); check indentation, brackets, quotes and ': ' near here";
 }
@@ -181,7 +189,7 @@ Value parse_yaml(std::string_view text, int flag, std::string_view key, Mistakes
   } catch (const Refused& refused) {
     mistakes.add(refused.place, key, refused.what);
   } catch (const YAML::Exception& error) {
-    mistakes.add(tree.place_of(error.mark), key, said_by_parser(error));
+    mistakes.add(tree.place_of(error.mark), key, said_by_parser(error, text));
   }
   return tree.take_root();
 }

@@ -1,0 +1,140 @@
+// What only several settings together show to be wrong.
+#include "tests/shared/config/config_text.h"
+
+namespace stoker::config::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+TEST(CrossChecks, DataToTrainOnIsRequired) {
+  EXPECT_THAT(mistakes("data: {valid: {path: b}}\n"),
+              ElementsAre("my.yaml:1:1: data.train: is missing; name the data to train on, such as "
+                          "'train: {kind: text, path: corpus.txt}'"));
+}
+
+TEST(CrossChecks, EachKindOfDataNeedsItsOwn) {
+  const auto lacks = [](const std::string& set, const std::string& key) {
+    const auto lines = mistakes("data: {train: {" + set + "}}\n" +
+                                "task: {kind: classification}\nmodel: {kind: mlp}\n");
+    EXPECT_THAT(lines, ElementsAre(HasSubstr("data.train." + key + ": "))) << set;
+  };
+  lacks("kind: images, size: [8, 8]", "path");
+  lacks("kind: images, path: a", "size");
+  lacks("kind: images, path: a, size: [8]", "size");
+  lacks("kind: images, path: a, size: [8, 8], channels: 2", "channels");
+  lacks("kind: idx, path: a", "labels");
+  lacks("kind: cifar, path: a", "classes");
+  lacks("kind: cifar, path: a, classes: 20", "classes");
+  lacks("kind: synthetic, features: [5]", "samples");
+  lacks("kind: synthetic, samples: 5", "features");
+}
+
+TEST(CrossChecks, APartGoesFromLessToMore) {
+  for (const char* const split :
+       {"[0.5, 0.5]", "[0.9, 0.1]", "[]", "[0.5]", "[0, 0.5, 1]", "[-0.1, 1]", "[0, 1.1]"}) {
+    EXPECT_THAT(mistakes("data: {train: {path: a, split: " + std::string(split) + "}}\n"),
+                ElementsAre(StartsWith("my.yaml:1:")))
+        << split;
+  }
+}
+
+TEST(CrossChecks, ASetToEvaluateMustBeThere) {
+  const std::string data = "data: {train: {path: a}, valid: {path: b}}\n";
+  EXPECT_THAT(mistakes(data + "eval: {sets: [valid, vaild]}\n"),
+              ElementsAre("my.yaml:2:14: eval.sets: names 'vaild', but there is no data.vaild; did "
+                          "you mean 'valid'?"));
+  EXPECT_THAT(mistakes(data + "eval: {sets: [valid, valid]}\n"),
+              ElementsAre(HasSubstr("names 'valid' twice")));
+  EXPECT_THAT(mistakes(kData + "eval: {sets: [valid]}\n"), ElementsAre(HasSubstr("eval.sets")));
+  EXPECT_THAT(mistakes(data + "eval: {sets: [train]}\n"), IsEmpty());
+}
+
+TEST(CrossChecks, HeadsShareTheWidth) {
+  EXPECT_THAT(mistakes(kData + "model: {width: 100, heads: 6}\n"),
+              ElementsAre("my.yaml:2:16: model.width: is 100, not a multiple of model.heads (6)"));
+  // Of two keys, the one that is given is named.
+  EXPECT_THAT(mistakes(kData + "model: {heads: 5}\n"), ElementsAre(StartsWith("my.yaml:2:")));
+}
+
+TEST(CrossChecks, SamplesFitIntoTheModelsContext) {
+  EXPECT_THAT(mistakes("data: {train: {path: a, context: 129}}\n"),
+              ElementsAre("my.yaml:1:34: data.train.context: is 129 tokens, more than "
+                          "model.context (128)"));
+  EXPECT_THAT(mistakes("data: {train: {path: a}, valid: {path: b, context: 200}}\n"),
+              ElementsAre(HasSubstr("data.valid.context")));
+  EXPECT_THAT(mistakes("data: {train: {path: a, context: 129}}\nmodel: {context: 129}\n"),
+              IsEmpty());
+}
+
+TEST(CrossChecks, BytesFitIntoTheVocabulary) {
+  EXPECT_THAT(mistakes(kData + "model: {vocab: 255}\n"),
+              ElementsAre("my.yaml:2:16: model.vocab: is 255, but data.train is of bytes: at least "
+                          "256"));
+  EXPECT_THAT(mistakes("data: {train: {kind: tokens, path: a}}\nmodel: {vocab: 50}\n"), IsEmpty());
+}
+
+TEST(CrossChecks, AResnetHasADepthThatExists) {
+  for (const char* const depth : {"8", "14", "18", "20", "32", "34", "44", "50", "56"})
+    EXPECT_THAT(mistakes(kPictures, {"model.kind=resnet", "model.layers=" + std::string(depth)}),
+                IsEmpty());
+  EXPECT_THAT(mistakes(kPictures + "model: {kind: resnet, layers: 19}\n"),
+              ElementsAre(StartsWith("my.yaml:3:31: model.layers: is 19; a resnet has")));
+}
+
+TEST(CrossChecks, ModelTaskAndDataFitEachOther) {
+  EXPECT_THAT(mistakes(kData + "task: {kind: classification}\n"),
+              ElementsAre(HasSubstr("task.kind: does not fit model.kind gpt")));
+  EXPECT_THAT(mistakes("data: {train: {kind: cifar, path: a, classes: 10}}\n"),
+              ElementsAre(HasSubstr("data.train must be of kind text or tokens")));
+  EXPECT_THAT(mistakes(kPictures + "model: {kind: lenet}\n"), IsEmpty());
+  EXPECT_THAT(mistakes("data: {train: {kind: cifar, path: a, classes: 10}}\n"
+                       "model: {kind: lenet}\n"),
+              ElementsAre(HasSubstr("is language_model, which needs model.kind gpt")));
+  EXPECT_THAT(mistakes(kData + "model: {kind: mlp}\ntask: {kind: regression}\n"),
+              ElementsAre(HasSubstr("model.kind: does not read sequences of tokens")));
+}
+
+TEST(CrossChecks, ADeviceHasANameThatExists) {
+  for (const char* const word : {"auto", "cpu", "cuda", "cuda:0", "cuda:15"})
+    EXPECT_THAT(mistakes(kData, {"train.device=" + std::string(word)}), IsEmpty()) << word;
+  for (const char* const word :
+       {"gpu", "\"cuda:\"", "cuda:x", "cuda:1x", "cuda:-1", "cuda:999", "CPU"})
+    EXPECT_THAT(mistakes(kData, {"train.device=" + std::string(word)}),
+                ElementsAre(HasSubstr("it must be auto, cpu, cuda or cuda:N")))
+        << word;
+}
+
+TEST(CrossChecks, ThreadsSufficeForTheProcesses) {
+  EXPECT_THAT(mistakes(kData + "feed: {readers: 2, processes: 3}\n"),
+              ElementsAre(StartsWith("my.yaml:2:31: feed.processes: is 3, more than the 2")));
+  EXPECT_THAT(mistakes(kData + "feed: {readers: 2, processes: 3, isolation: thread}\n"), IsEmpty());
+}
+
+TEST(CrossChecks, NesterovNeedsMomentum) {
+  EXPECT_THAT(mistakes(kData + "optimizer: {kind: momentum, momentum: 0, nesterov: true}\n"),
+              ElementsAre(HasSubstr("optimizer.nesterov: needs optimizer.momentum above 0")));
+}
+
+TEST(CrossChecks, BetasAreTwo) {
+  for (const char* const betas : {"[]", "[0.9]", "[0.9, 0.95, 0.99]", "[0.9, 1]"})
+    EXPECT_THAT(mistakes(kData, {"optimizer.betas=" + std::string(betas)}),
+                ElementsAre(HasSubstr("must be two numbers")))
+        << betas;
+}
+
+TEST(CrossChecks, WhatIsNotServedYetIsSaid) {
+  EXPECT_THAT(mistakes(kData + "control: {http: \"127.0.0.1:9000\"}\n"),
+              ElementsAre(HasSubstr("control.http: is not served by this version")));
+}
+
+TEST(CrossChecks, EmptyNamesAreRefused) {
+  EXPECT_THAT(mistakes(kData + "run: {dir: \"\"}\n"), ElementsAre(HasSubstr("run.dir: must name")));
+  EXPECT_THAT(mistakes(kData + "control: {socket: \"\"}\n"),
+              ElementsAre(HasSubstr("control.socket: must be")));
+}
+
+}  // namespace
+}  // namespace stoker::config::test

@@ -1,0 +1,144 @@
+#include "tests/shared/config/random_config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "shared/config/schema.h"
+
+namespace stoker::config::test {
+namespace {
+
+// What YAML readers like to take for something else.
+constexpr std::array kTexts{
+    "a",  "runs/x", "a b",   "~",  "null", "true", "off",   "No",      "1",    "1e5",
+    "0x", "-",      "- a",   "[a", "{a}",  "#a",   "a #b",  "a:",      "a: b", "&a",
+    "*a", "!a",     "|",     ">",  "'",    "''",   "\"",    "a\\",     "\\x",  "%a",
+    "@a", "`a",     "?",     ", ", " a ",  "Ü",    "日本",  "😀",       "---",  "...",
+    "=",  "<<",     "x\"y'", "*",  ".5",   "+1",   "NULL ", "\u0085b", "_",    "2020-01-01"};
+
+class Filler {
+ public:
+  explicit Filler(std::mt19937_64& random) : random_(random) {}
+
+  // Every field that the section's kind reads, but not the kind.
+  void fill(const Section& section) {
+    for (const Field& field : section.fields) {
+      if (field.name == "kind" || !section.reads(field)) continue;
+      std::visit([&](const auto& target) { fill(field, target); }, field.target);
+    }
+  }
+
+  uint64_t below(uint64_t end) { return random_() % end; }
+  double part() { return std::uniform_real_distribution<double>(1e-9, 1.0)(random_); }
+
+ private:
+  double number(const Field& field) {
+    const double room = std::min(field.max - field.min, 1e6);
+    const bool is_small = below(3) == 0;
+    const double value = field.min + part() * (is_small ? std::min(room, 1e-6) : room);
+    const double whole = std::ceil(value);
+    return below(3) == 0 && whole <= field.max ? whole : value;
+  }
+  template <typename Whole>
+  void fill_whole(const Field& field, Whole& target) {
+    target = static_cast<Whole>(std::floor(number(field)));
+  }
+
+  void fill(const Field& field, double* target) { *target = number(field); }
+  void fill(const Field& field, int* target) { fill_whole(field, *target); }
+  void fill(const Field& field, int64_t* target) { fill_whole(field, *target); }
+  void fill(const Field& field, uint64_t* target) { fill_whole(field, *target); }
+  void fill(const Field&, bool* target) { *target = below(2) == 0; }
+  void fill(const Field&, const Choice& target) {
+    target.set(target.target, static_cast<int>(below(target.words.size())));
+  }
+  void fill(const Field& field, std::string* target) {
+    std::string words(field.words);
+    if (words.empty()) words = kTexts[below(kTexts.size())];
+    if (!field.words.empty()) {
+      for (uint64_t skip = below(5); skip > 0 && words.find(' ') != std::string::npos; --skip)
+        words.erase(0, words.find(' ') + 1);
+      words = words.substr(0, words.find(' '));
+    }
+    *target = words;
+  }
+  template <typename T>
+  void fill(const Field& field, std::vector<T>* target) {
+    std::vector<T> list(below(4));
+    for (T& item : list) fill(field, &item);
+    *target = std::move(list);
+  }
+
+  std::mt19937_64& random_;
+};
+
+template <typename Enum>
+Enum any(Filler& filler, int first, int last) {
+  return static_cast<Enum>(first +
+                           static_cast<int>(filler.below(static_cast<uint64_t>(last - first + 1))));
+}
+
+DatasetConfig random_set(const std::string& name, const Config& config, Filler& filler) {
+  const bool is_sequence = config.model.kind == ModelKind::kGpt;
+  DatasetConfig set;
+  set.kind = is_sequence ? any<DatasetKind>(filler, 0, 1) : any<DatasetKind>(filler, 2, 5);
+  filler.fill(dataset_section(name, set));
+  const double from = filler.part() / 2;
+  set.split = {from, from + filler.part() / 2};
+  if (is_sequence)
+    set.context =
+        1 + static_cast<int64_t>(filler.below(static_cast<uint64_t>(config.model.context)));
+  if (set.kind == DatasetKind::kImages) set.size = {8, 9};
+  if (set.channels == 2) set.channels = 3;
+  if (set.kind == DatasetKind::kCifar) set.classes = 100;
+  if (set.kind == DatasetKind::kSynthetic) {
+    set.samples += 1;
+    set.features.push_back(7);
+  }
+  return set;
+}
+
+void fill_model(Config& config, Filler& filler) {
+  config.model.kind = any<ModelKind>(filler, 0, 3);
+  config.task.kind =
+      config.model.kind == ModelKind::kGpt ? TaskKind::kLanguageModel : any<TaskKind>(filler, 1, 2);
+  for (const Section& section : sections_of(config))
+    if (section.key == "model") filler.fill(section);
+  if (config.model.kind == ModelKind::kGpt) {
+    config.model.heads = 1 + static_cast<int64_t>(filler.below(16));
+    config.model.width = config.model.heads * (1 + static_cast<int64_t>(filler.below(100)));
+    config.model.vocab += 256;
+  }
+  if (config.model.kind == ModelKind::kResnet) config.model.layers = 20;
+}
+
+}  // namespace
+
+Config random_config(std::mt19937_64& random) {
+  Filler filler(random);
+  Config config;
+  config.optimizer.kind = any<OptimizerKind>(filler, 0, 3);
+  config.schedule.kind = any<ScheduleKind>(filler, 0, 3);
+  for (const Section& section : sections_of(config))
+    if (section.key != "model") filler.fill(section);
+  fill_model(config, filler);
+  for (const char* const name : {"train", "valid", "test-2"})
+    if (name == std::string_view("train") || filler.below(2) == 0)
+      config.data[name] = random_set(name, config, filler);
+  // What several settings together demand.
+  const bool is_adam = config.optimizer.kind == OptimizerKind::kAdam ||
+                       config.optimizer.kind == OptimizerKind::kAdamW;
+  if (is_adam) config.optimizer.betas = {filler.part() * 0.9, 0.999};
+  config.optimizer.nesterov = config.optimizer.nesterov && config.optimizer.momentum > 0;
+  config.feed.processes = std::min(config.feed.processes, config.feed.readers);
+  config.train.device = filler.below(2) == 0 ? "cuda:3" : "cpu";
+  config.control.http = "";
+  config.eval.sets.clear();
+  for (const auto& [name, set] : config.data)
+    if (filler.below(2) == 0) config.eval.sets.push_back(name);
+  return config;
+}
+
+}  // namespace stoker::config::test
