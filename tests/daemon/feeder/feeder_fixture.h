@@ -134,8 +134,11 @@ class FeederTest : public ::testing::Test {
   template <typename Condition>
   static bool eventually(Condition condition) {
     const auto deadline = std::chrono::steady_clock::now() + kLong;
-    while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-    return condition();
+    while (std::chrono::steady_clock::now() < deadline) {
+      if (condition()) return true;
+      std::this_thread::yield();
+    }
+    return false;
   }
 
   std::string list_of_bad_samples() const {
