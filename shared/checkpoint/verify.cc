@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include "shared/base/sha256.h"
 #include "shared/checkpoint/hashed_file.h"
@@ -24,6 +25,14 @@ std::string directory_name(std::string_view path) {
 bool is_directory(const std::string& path) {
   struct stat facts {};
   return ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+// `latest` may point elsewhere before the last file is opened: its target is taken once.
+std::string behind_link(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(std::filesystem::path(path), error)) return path;
+  const auto target = std::filesystem::canonical(path, error);
+  return error ? path : target.string();
 }
 
 struct OpenFile {
@@ -88,7 +97,8 @@ Status verify_file(const OpenFile& open, const WrittenFile& file, const std::str
 
 }  // namespace
 
-Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& checkpoint_path) {
+Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& given_path) {
+  const std::string checkpoint_path = behind_link(given_path);
   const std::string sums_path = join_path(checkpoint_path, kSumsName);
   const std::string manifest_path = join_path(checkpoint_path, kManifestName);
   VerifiedCheckpoint checkpoint;

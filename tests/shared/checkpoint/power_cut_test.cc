@@ -16,10 +16,10 @@ struct Outage {
   uint64_t seed;
 };
 
-std::vector<Outage> outages() {
+std::vector<Outage> outages(uint64_t coins = 6) {
   std::vector<Outage> all = {
       {Survival::kNothing, 0}, {Survival::kNamesOnly, 0}, {Survival::kEverything, 0}};
-  for (uint64_t seed = 1; seed <= 6; ++seed) all.push_back({Survival::kSome, seed});
+  for (uint64_t seed = 1; seed <= coins; ++seed) all.push_back({Survival::kSome, seed});
   return all;
 }
 
@@ -120,7 +120,7 @@ TEST_F(PowerCut, AtEveryOperationOfACommitThatFailsAndIsTriedAgain) {
     ASSERT_TRUE(store.commit(TrainerState(2).content()).ok());
     const uint64_t end = files.operations().size();
     for (uint64_t at = start + failing; at <= end; ++at) {
-      for (const auto& [survival, seed] : outages()) {
+      for (const auto& [survival, seed] : outages(2)) {
         TemporaryDirectory disk;
         files.cut_power(at, survival, seed, disk / "root");
         SCOPED_TRACE("failing " + std::to_string(failing) + ", after " +

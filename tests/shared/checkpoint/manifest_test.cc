@@ -1,0 +1,180 @@
+#include "shared/checkpoint/manifest.h"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/checkpoint/sums.h"
+
+namespace stoker::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kSha(64, 'a');
+
+Manifest full() {
+  Manifest manifest;
+  manifest.step = 1200;
+  manifest.epoch = 3;
+  manifest.ticket = 4800;
+  manifest.created = "2026-01-02T03:04:05Z";
+  manifest.build = "stoker 0.1.0";
+  manifest.torch = "2.11.0";
+  manifest.model_digest = "m";
+  manifest.config_digest = "c";
+  manifest.data_digest = "d";
+  manifest.files = {{"model.safetensors", 10, kSha}, {"state.safetensors", 0, kSha}};
+  manifest.parent = "step-000001000";
+  manifest.metrics_bytes = 77;
+  manifest.live = R"({"lr":1E-4})";
+  return manifest;
+}
+
+std::string replaced(const std::string& from, const std::string& to) {
+  std::string text = to_json(full());
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+void expect_corrupt(const std::string& text) {
+  const auto parsed = parse_manifest(text, "run/manifest.json");
+  ASSERT_FALSE(parsed.ok()) << text;
+  EXPECT_EQ(parsed.status().code(), Code::kCorrupt) << parsed.status().to_string();
+  EXPECT_THAT(parsed.status().message(), HasSubstr("run/manifest.json"));
+  EXPECT_EQ(parsed.status().message().find('\n'), std::string::npos);
+}
+
+TEST(Manifest, IsOneLineOfJson) {
+  EXPECT_EQ(to_json(full()),
+            R"({"format":1,"step":1200,"epoch":3,"ticket":4800,"created":"2026-01-02T03:04:05Z",)"
+            R"("build":"stoker 0.1.0","torch":"2.11.0","world_size":1,"model_digest":"m",)"
+            R"("config_digest":"c","data_digest":"d","files":[{"name":"model.safetensors",)"
+            R"("bytes":10,"sha256":")" +
+                kSha + R"("},{"name":"state.safetensors","bytes":0,"sha256":")" + kSha +
+                R"("}],"parent":"step-000001000","metrics_bytes":77,"live":{"lr":1E-4}})" + "\n");
+}
+
+TEST(Manifest, ComesBackAsItWas) {
+  Manifest manifest = full();
+  const auto expect_same = [&] {
+    const auto parsed = parse_manifest(to_json(manifest), "m");
+    ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+    EXPECT_EQ(*parsed, manifest);
+  };
+  expect_same();
+  manifest.step = manifest.ticket = manifest.metrics_bytes = std::numeric_limits<uint64_t>::max();
+  manifest.files[0].bytes = std::numeric_limits<uint64_t>::max();
+  manifest.build = "quote\" back\\slash \n \xc3\xa9";
+  manifest.parent.clear();
+  manifest.live = "{}";
+  expect_same();
+}
+
+TEST(Manifest, ANewerFormatIsAMismatchWhateverElseItHas) {
+  for (const std::string& text :
+       {replaced("\"format\":1", "\"format\":2"), std::string(R"({"format":99})")}) {
+    const auto parsed = parse_manifest(text, "run/manifest.json");
+    EXPECT_EQ(parsed.status().code(), Code::kMismatch) << parsed.status().to_string();
+    EXPECT_THAT(parsed.status().message(), HasSubstr("format"));
+  }
+}
+
+TEST(Manifest, AFormatThatNeverWas) {
+  for (const char* format : {"0", "-1", "1.5", "\"1\"", "null", "18446744073709551615"})
+    expect_corrupt(replaced("\"format\":1", std::string("\"format\":") + format));
+}
+
+TEST(Manifest, EveryFieldIsNeeded) {
+  for (const char* field : {"format", "step", "epoch", "ticket", "created", "build", "torch",
+                            "world_size", "model_digest", "config_digest", "data_digest", "files",
+                            "name", "bytes", "sha256", "parent", "metrics_bytes", "live"})
+    expect_corrupt(replaced("\"" + std::string(field) + "\":", "\"other\":"));
+}
+
+TEST(Manifest, FieldsOfAnotherType) {
+  for (const char* value : {"-1", "1.5", "\"1200\"", "null", "[]", "{}", "18446744073709551616"})
+    expect_corrupt(replaced("\"step\":1200", std::string("\"step\":") + value));
+  expect_corrupt(replaced("\"torch\":\"2.11.0\"", "\"torch\":2.11"));
+  expect_corrupt(replaced("\"world_size\":1", "\"world_size\":3000000000"));
+  expect_corrupt(replaced("{\"lr\":1E-4}", "[]"));
+  expect_corrupt(replaced("{\"lr\":1E-4}", "\"{}\""));
+  expect_corrupt(R"({"format":1,"files":{}})");
+}
+
+TEST(Manifest, FilesThatCannotBePartOfACheckpoint) {
+  for (const char* name : {"../model.safetensors", "/etc/passwd", "a/b", "", ".", "..", ".hidden",
+                           "manifest.json", "SHA256SUMS", "with space", "nul\\u0000", "new\\nline"})
+    expect_corrupt(replaced("model.safetensors", name));
+  expect_corrupt(replaced("model.safetensors", std::string(256, 'n')));
+  expect_corrupt(replaced("model.safetensors", "state.safetensors"));  // twice
+  for (const std::string& sum : {std::string(), std::string(63, 'a'), std::string(65, 'a'),
+                                 std::string(64, 'A'), std::string(64, 'g')})
+    expect_corrupt(replaced(kSha, sum));
+  Manifest none = full();
+  none.files.clear();
+  expect_corrupt(to_json(none));
+  Manifest many = full();
+  for (int i = 0; i < 1000; ++i) many.files.push_back({"f" + std::to_string(i), 1, kSha});
+  expect_corrupt(to_json(many));
+}
+
+TEST(Manifest, WhatIsNoJsonObject) {
+  for (const char* text : {"", " ", "null", "[]", "\"\"", "7", "{", "}", "{}", "{}{}", "\xff"})
+    expect_corrupt(text);
+  expect_corrupt(std::string(100'000, '['));
+  expect_corrupt(to_json(full()) + "x");
+  expect_corrupt(replaced("\"m\"", "\"\xff\""));
+}
+
+TEST(Manifest, CutOffAnywhere) {
+  const std::string whole = to_json(full());
+  for (size_t bytes = 0; bytes + 1 < whole.size(); ++bytes) expect_corrupt(whole.substr(0, bytes));
+}
+
+TEST(Manifest, FlippedBitsNeverCrash) {
+  const std::string whole = to_json(full());
+  for (size_t bit = 0; bit < whole.size() * 8; ++bit) {
+    std::string flipped = whole;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    const auto parsed = parse_manifest(flipped, "m");
+    if (!parsed.ok()) {
+      ASSERT_NE(parsed.status().code(), Code::kInternal);
+    }
+  }
+}
+
+TEST(Sums, AsCoreutilsWritesThem) {
+  EXPECT_EQ(to_sums({{kSha, "a.txt"}, {kSha, "b"}}), kSha + "  a.txt\n" + kSha + "  b\n");
+  const auto parsed = parse_sums(kSha + "  a.txt\n" + kSha + "  b\n", "SHA256SUMS");
+  ASSERT_TRUE(parsed.ok());
+  ASSERT_EQ(parsed->size(), 2U);
+  EXPECT_EQ((*parsed)[1].name, "b");
+}
+
+TEST(Sums, RefusesAnythingElseAndNamesTheLine) {
+  const std::string good = kSha + "  a\n";
+  const auto expect_refused = [](const std::string& text, const std::string& place) {
+    const auto parsed = parse_sums(text, "run/SHA256SUMS");
+    ASSERT_FALSE(parsed.ok()) << text;
+    EXPECT_EQ(parsed.status().code(), Code::kCorrupt);
+    EXPECT_THAT(parsed.status().message(), HasSubstr("run/SHA256SUMS" + place));
+  };
+  expect_refused("", ":1");
+  expect_refused("\n", ":1");
+  expect_refused(good + "\n", ":2");
+  expect_refused(good + kSha + "  b", ":2");  // the line does not end
+  expect_refused(good + good, ":2");
+  expect_refused(good + kSha + " *b\n", ":2");
+  expect_refused(good + kSha + "  b\r\n", ":2");
+  expect_refused(good + kSha + "  ../b\n", ":2");
+  expect_refused(good + kSha + "  \n", ":2");
+  expect_refused(good + kSha.substr(1) + "  b\n", ":2");
+  expect_refused(good + std::string(64, 'A') + "  b\n", ":2");
+  expect_refused("# a comment\n" + good, ":1");
+}
+
+}  // namespace
+}  // namespace stoker::checkpoint
