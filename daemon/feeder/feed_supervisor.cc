@@ -67,8 +67,8 @@ Status FeedSupervisor::start_processes() {
       std::clamp(settings_.feed.processes, 1, std::max(1, settings_.feed.readers));
   const int threads = std::max(1, settings_.feed.readers);
   const std::lock_guard lock(mutex_);
-  STOKER_RETURN_IF_ERROR(
-      make_table(static_cast<uint32_t>(processes), static_cast<uint32_t>(threads)));
+  STOKER_RETURN_IF_ERROR(make_table(static_cast<uint32_t>(processes),
+                                    static_cast<uint32_t>((threads + processes - 1) / processes)));
   readers_.resize(static_cast<size_t>(processes));
   for (int i = 0; i < processes; ++i) {
     Reader& reader = readers_[static_cast<size_t>(i)];
