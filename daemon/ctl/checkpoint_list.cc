@@ -89,7 +89,7 @@ std::string render_list(const CheckpointList& list, const TextStyle& style) {
                    {.title = "saved (UTC)", .left = true},
                    {.title = "size"},
                    {.title = wrapped_title(printable(metric))},
-                   {.title = "", .left = true}});
+                   {.title = "note", .left = true}});
   for (const ListedCheckpoint& one : list.checkpoints) {
     if (!one.trouble.empty()) {
       table.add({format_count(one.step), "?", "?", "-", "DAMAGED: " + printable(one.trouble)});

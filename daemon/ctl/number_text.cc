@@ -21,6 +21,12 @@ std::string format_number(double value, int digits) {
   return text;
 }
 
+std::string format_setting(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
 std::string format_count(uint64_t value) {
   std::string text = std::to_string(value);
   for (size_t at = text.size(); at > 3;) {

@@ -1,5 +1,6 @@
 #include "daemon/ctl/status_text.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "daemon/ctl/number_text.h"
@@ -38,7 +39,7 @@ std::string training_text(const TrainerStatus& status) {
 std::string loss_text(const TrainerStatus& status) {
   return (std::isnan(status.loss) && status.step == 0 ? "none yet"
                                                       : format_number(status.loss, 5)) +
-         ", learning rate " + format_number(status.lr, 3);
+         ", learning rate " + format_setting(status.lr);
 }
 
 std::string speed_text(const TrainerStatus& status) {

@@ -102,6 +102,7 @@ TEST_F(DaemonCommands, StatusIsATableOrTheAnswerItself) {
   const Answer table = ctl({"status"});
   ASSERT_EQ(table.code, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("training    step 1 200 of 2 000 (60 %), epoch 0, 4 min 2 s"));
+  EXPECT_THAT(table.out, HasSubstr("loss        1.5000, learning rate 0.0003\n"));
   EXPECT_THAT(table.out, HasSubstr("checkpoint  step 1 000"));
   EXPECT_THAT(table.out, Not(HasSubstr("\x1b")));
   EXPECT_LE(widest_line(table.out), 80u) << table.out;
