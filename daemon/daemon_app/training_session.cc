@@ -42,6 +42,12 @@ std::vector<uint64_t> protected_steps(const config::Config& config, const run::R
   return {best->step};
 }
 
+// Lost rows are no reason to lose a checkpoint.
+void flush_rows(metrics::MetricsWriter& rows) {
+  if (const Status flushed = rows.flush(kGrace); !flushed.ok())
+    log_warn("metrics not written", {{"reason", flushed.to_string()}});
+}
+
 }  // namespace
 
 struct TrainingSession::Parts {
@@ -158,8 +164,20 @@ Status TrainingSession::open_outputs(Parts& parts) {
     settings.tensorboard_directory = join_path(layout_.tb(), "train");
   STOKER_ASSIGN_OR_RETURN(
       parts.metrics, metrics::MetricsWriter::open(real_files(), clock_, settings, parts.resume));
+  writer::WriterSettings saving;
+  saving.retention = [this] {
+    return checkpoint::Retention{.keep_last = config_.checkpoint.keep_last,
+                                 .keep_every_steps = config_.checkpoint.keep_every_steps,
+                                 .protected_steps = protected_steps(config_, layout_)};
+  };
+  // A checkpoint that is there means that the rows up to its step are, too.
+  saving.before_commit = [&parts] { flush_rows(*parts.metrics); };
+  parts.writer =
+      std::make_unique<writer::CheckpointWriter>(*parts.store, std::move(saving), clock_);
   parts.writers.start("metrics",
                       [&parts](std::stop_token stop) { return parts.metrics->run(stop); });
+  parts.writers.start("checkpoints",
+                      [&parts](std::stop_token stop) { return parts.writer->run(stop); });
   return {};
 }
 
@@ -228,9 +246,7 @@ Status TrainingSession::wind_up(Parts& parts) {
   parts.feed->stop();
   parts.feeders.request_stop();
   const Status feed = parts.feeders.join(kGrace);
-  if (const Status flushed = parts.metrics->flush(kGrace); !flushed.ok()) {
-    log_warn("metrics not written", {{"reason", flushed.to_string()}});
-  }
+  flush_rows(*parts.metrics);
   parts.writers.request_stop();
   const Status written = parts.writers.join(kGrace);
   return feed.ok() ? written : feed;

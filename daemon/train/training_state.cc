@@ -32,7 +32,7 @@ void copy_out(writer::Snapshot& snapshot, writer::Part part, const std::string& 
 }
 
 at::Tensor cpu_generator_state() {
-  const at::Generator generator = at::detail::getDefaultCPUGenerator();
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   return generator.get_state();
 }
@@ -63,10 +63,10 @@ Result<double> lr_scale_of(const std::string& live) {
     return Status(Code::kCorrupt, "manifest.json: `live` is not a JSON object");
   const auto* const scale = value.as_object().if_contains("lr_scale");
   if (scale == nullptr) return 1.0;
-  const auto number = scale->try_to_number<double>();
-  if (!number.has_value() || !(*number > 0))
+  const double number = scale->to_number<double>(error);
+  if (error || !(number > 0))
     return Status(Code::kCorrupt, "manifest.json: live.lr_scale is not a positive number");
-  return *number;
+  return number;
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "daemon/train/mailbox.h"
 
-#include <gtest/gtest.h>
-
 #include <thread>
+
+#include <gtest/gtest.h>
 
 namespace stoker::train {
 namespace {
@@ -24,7 +24,8 @@ TEST(Mailbox, RefusesWhenFullAndNothingIsDone) {
   Mailbox mailbox;
   for (size_t i = 0; i < Mailbox::kCapacity; ++i) mailbox.post({});
   Code code = Code::kOk;
-  mailbox.post({Request::Kind::kStop, 0, [&](const Result<std::string>& reply) { code = reply.status().code(); }});
+  mailbox.post({Request::Kind::kStop, 0,
+                [&](const Result<std::string>& reply) { code = reply.status().code(); }});
   EXPECT_EQ(code, Code::kBusy);
   EXPECT_EQ(mailbox.take().size(), Mailbox::kCapacity);
 }
@@ -32,7 +33,9 @@ TEST(Mailbox, RefusesWhenFullAndNothingIsDone) {
 TEST(Mailbox, ClosingAnswersWhatIsLeftAndRefusesTheRest) {
   Mailbox mailbox;
   int closed = 0;
-  const auto count = [&](const Result<std::string>& reply) { closed += reply.status().code() == Code::kClosed; };
+  const auto count = [&](const Result<std::string>& reply) {
+    closed += reply.status().code() == Code::kClosed;
+  };
   mailbox.post({Request::Kind::kCheckpoint, 0, count});
   mailbox.close();
   mailbox.post({Request::Kind::kPause, 0, count});

@@ -1,0 +1,142 @@
+#include "daemon/checkpoint/checkpoint_writer.h"
+
+#include <cassert>
+#include <utility>
+
+#include "shared/base/log.h"
+
+namespace stoker::writer {
+
+CheckpointWriter::CheckpointWriter(checkpoint::CheckpointStore& store, WriterSettings settings,
+                                   Clock& clock)
+    : store_(store), settings_(std::move(settings)), clock_(clock) {
+  assert(settings_.retention && "the writer needs to know what to keep");
+}
+
+// ---- The trainer's side
+
+Snapshot* CheckpointWriter::try_begin() {
+  const std::lock_guard lock(mutex_);
+  if (phase_ != Phase::kIdle) return nullptr;
+  phase_ = Phase::kFilling;
+  return &snapshot_;
+}
+
+void CheckpointWriter::submit(OnDone on_done) {
+  {
+    const std::lock_guard lock(mutex_);
+    assert(phase_ == Phase::kFilling && "submit() without try_begin()");
+    phase_ = Phase::kSubmitted;
+    on_done_ = std::move(on_done);
+    submitted_at_ = clock_.monotonic();
+    stats_.in_flight = true;
+  }
+  changed_.notify_all();
+}
+
+void CheckpointWriter::count_skipped() {
+  const std::lock_guard lock(mutex_);
+  ++stats_.skipped;
+}
+
+bool CheckpointWriter::wait_idle(std::chrono::milliseconds timeout) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, timeout, [this] { return phase_ == Phase::kIdle; });
+}
+
+WriterStats CheckpointWriter::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+// ---- The writing thread
+
+Status CheckpointWriter::run(std::stop_token stop) {
+  while (true) {
+    std::chrono::nanoseconds submitted_at{0};
+    OnDone on_done;
+    {
+      std::unique_lock lock(mutex_);
+      const auto is_submitted = [this] { return phase_ == Phase::kSubmitted; };
+      if (!changed_.wait(lock, stop, is_submitted)) return {};
+      submitted_at = submitted_at_;
+      on_done = std::exchange(on_done_, nullptr);
+    }
+    auto result = write(stop);
+    if (result.ok()) retire();
+    note(result, 1e3 * seconds_between(submitted_at, clock_.monotonic()));
+    // Whoever asked is answered before the trainer, which may end the program then, sees us idle.
+    if (on_done) on_done(std::move(result));
+    {
+      const std::lock_guard lock(mutex_);
+      phase_ = Phase::kIdle;
+    }
+    changed_.notify_all();
+  }
+}
+
+Result<checkpoint::Manifest> CheckpointWriter::write(std::stop_token stop) {
+  auto result = try_write(1);
+  for (size_t i = 0; !result.ok() && i < settings_.delays.size(); ++i) {
+    // Somebody else has saved this very step: trying again cannot help.
+    if (result.status().code() == Code::kAlreadyExists) break;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, stop, settings_.delays[i], [] { return false; });
+    }
+    if (result.status().code() == Code::kNoSpace) retire();
+    result = try_write(static_cast<int>(i) + 2);
+  }
+  return result;
+}
+
+Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt) {
+  if (settings_.before_commit) settings_.before_commit();
+  auto result = store_.commit(snapshot_.content());
+  if (result.ok()) return result;
+  const auto tries = static_cast<int>(settings_.delays.size()) + 1;
+  log_error("checkpoint failed", {{"step", snapshot_.manifest().step},
+                                  {"try", std::to_string(attempt) + "/" + std::to_string(tries)},
+                                  {"reason", result.status().to_string()}});
+  const std::lock_guard lock(mutex_);
+  ++stats_.failures;
+  stats_.last_error = result.status().to_string();
+  return result;
+}
+
+void CheckpointWriter::retire() {
+  const auto gone = store_.retire(settings_.retention());
+  if (!gone.ok()) {
+    log_warn("old checkpoints not removed", {{"reason", gone.status().to_string()}});
+    return;
+  }
+  for (const uint64_t step : *gone) log_debug("checkpoint retired", {{"step", step}});
+}
+
+void CheckpointWriter::note(const Result<checkpoint::Manifest>& result, double ms) {
+  {
+    const std::lock_guard lock(mutex_);
+    stats_.in_flight = false;
+    stats_.degraded = !result.ok();
+    if (result.ok()) {
+      ++stats_.saved;
+      stats_.last_step = result->step;
+      stats_.last_ms = ms;
+      stats_.last_bytes = snapshot_.bytes();
+      stats_.last_error.clear();
+    }
+  }
+  if (!result.ok()) {
+    log_error("checkpoint given up",
+              {{"step", snapshot_.manifest().step}, {"training", "goes on with the one before"}});
+    return;
+  }
+  log_info("checkpoint saved",
+           {{"step", result->step},
+            {"bytes", stats().last_bytes},
+            {"ms", ms},
+            {"path",
+             join_path(store_.directory(), checkpoint::CheckpointStore::name_of(result->step))}});
+}
+
+}  // namespace stoker::writer

@@ -1,0 +1,200 @@
+#include "daemon/checkpoint/checkpoint_writer.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <future>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/coordinator.h"
+
+namespace stoker::writer {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Real files, of which writes can be refused.
+class RefusingFiles : public FileSystem {
+ public:
+  std::atomic<bool> refuse{false};
+
+  Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
+    return real_files().open(path, flags, mode);
+  }
+  Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override {
+    if (refuse) return Status(Code::kNoSpace, "write " + path + ": no space left");
+    return real_files().write(fd, bytes, path);
+  }
+  Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
+                         const std::string& path) override {
+    return real_files().read_at(fd, offset, bytes, path);
+  }
+  Status sync(int fd, const std::string& path) override { return real_files().sync(fd, path); }
+  Status sync_directory(const std::string& path) override {
+    return real_files().sync_directory(path);
+  }
+  Status make_directory(const std::string& path) override {
+    return real_files().make_directory(path);
+  }
+  Status rename(const std::string& from, const std::string& to) override {
+    return real_files().rename(from, to);
+  }
+  Status rename_noreplace(const std::string& from, const std::string& to) override {
+    return real_files().rename_noreplace(from, to);
+  }
+  Status remove_file(const std::string& path) override { return real_files().remove_file(path); }
+  Status remove_tree(const std::string& path) override { return real_files().remove_tree(path); }
+  Result<uint64_t> free_bytes(const std::string& path) override {
+    return real_files().free_bytes(path);
+  }
+};
+
+class CheckpointWriterTest : public testing::Test {
+ protected:
+  CheckpointWriterTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "stoker-writer-XXXXXX").string();
+    root_ = ::mkdtemp(name.data());
+    store_ = std::make_unique<checkpoint::CheckpointStore>(root_ + "/checkpoints", files_);
+  }
+  ~CheckpointWriterTest() override {
+    coordinator_.request_stop();
+    EXPECT_TRUE(coordinator_.join(60s).ok());
+    std::filesystem::remove_all(root_);
+  }
+
+  // `tries`: how often a commit is tried.
+  void start(size_t tries = 1) {
+    make(tries);
+    run();
+  }
+  void make(size_t tries = 1) {
+    WriterSettings settings;
+    settings.retention = [] { return checkpoint::Retention{.keep_last = 2}; };
+    settings.before_commit = [this] { ++before_commits_; };
+    settings.delays.assign(tries - 1, 1ms);
+    writer_ = std::make_unique<CheckpointWriter>(*store_, settings);
+  }
+  void run() {
+    coordinator_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
+  }
+
+  // Nothing when one is in flight.
+  std::optional<std::future<Result<checkpoint::Manifest>>> submit(uint64_t step) {
+    Snapshot* const snapshot = writer_->try_begin();
+    if (snapshot == nullptr) return std::nullopt;
+    snapshot->begin();
+    std::ranges::fill(snapshot->add(Part::kModel, {"w", DType::kF32, {64}}),
+                      static_cast<std::byte>(step));
+    snapshot->manifest().step = step;
+    snapshot->manifest().live = "{}";
+    auto promise = std::make_shared<std::promise<Result<checkpoint::Manifest>>>();
+    writer_->submit([promise](auto result) { promise->set_value(std::move(result)); });
+    return promise->get_future();
+  }
+  Result<checkpoint::Manifest> save(uint64_t step) {
+    while (true) {
+      if (auto done = submit(step)) return done->get();
+      (void)writer_->wait_idle(100ms);
+    }
+  }
+  std::vector<uint64_t> steps() const {
+    std::vector<uint64_t> found;
+    for (const auto& entry : *store_->list()) found.push_back(entry.step);
+    return found;
+  }
+
+  std::string root_;
+  RefusingFiles files_;
+  std::unique_ptr<checkpoint::CheckpointStore> store_;
+  std::unique_ptr<CheckpointWriter> writer_;
+  std::atomic<int> before_commits_{0};
+  Coordinator coordinator_;
+};
+
+TEST_F(CheckpointWriterTest, WritesWhatTheSnapshotHolds) {
+  start();
+  const auto saved = save(7);
+  ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  const auto opened =
+      checkpoint::CheckpointStore::open_verified(root_ + "/checkpoints/step-000000007");
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  const auto model = opened->open_tensors("model.safetensors");
+  ASSERT_TRUE(model.ok());
+  std::vector<std::byte> bytes(256);
+  ASSERT_TRUE((*model)->read("w", bytes).ok());
+  EXPECT_EQ(bytes, std::vector<std::byte>(256, std::byte{7}));
+  ASSERT_TRUE(writer_->wait_idle(60s));
+  EXPECT_EQ(writer_->stats().last_step, 7u);
+  EXPECT_EQ(writer_->stats().saved, 1u);
+  EXPECT_EQ(writer_->stats().last_bytes, 256u);
+  EXPECT_EQ(before_commits_, 1);
+}
+
+TEST_F(CheckpointWriterTest, GivesNoSnapshotWhileOneIsInFlight) {
+  make();  // nobody writes yet
+  auto first = submit(1);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_TRUE(writer_->stats().in_flight);
+  EXPECT_FALSE(submit(2).has_value());
+  EXPECT_FALSE(writer_->wait_idle(1ms));
+  writer_->count_skipped();
+  EXPECT_EQ(writer_->stats().skipped, 1u);
+  run();
+  EXPECT_TRUE(first->get().ok());
+  ASSERT_TRUE(writer_->wait_idle(60s));
+  EXPECT_TRUE(save(3).ok());
+  EXPECT_THAT(steps(), ElementsAre(1, 3));
+}
+
+TEST_F(CheckpointWriterTest, RetiresWhatRetentionDoesNotKeep) {
+  start();
+  for (uint64_t step = 1; step <= 4; ++step) ASSERT_TRUE(save(step).ok());
+  EXPECT_THAT(steps(), ElementsAre(3, 4));
+}
+
+TEST_F(CheckpointWriterTest, GivesUpAfterAllTriesAndIsDegradedUntilOneSucceeds) {
+  start(3);
+  ASSERT_TRUE(save(1).ok());
+  files_.refuse = true;
+  const auto failed = save(2);
+  EXPECT_EQ(failed.status().code(), Code::kNoSpace);
+  ASSERT_TRUE(writer_->wait_idle(60s));
+  EXPECT_TRUE(writer_->stats().degraded);
+  EXPECT_EQ(writer_->stats().failures, 3u);
+  EXPECT_THAT(writer_->stats().last_error, HasSubstr("no space left"));
+  EXPECT_EQ(writer_->stats().last_step, 1u);
+  EXPECT_THAT(steps(), ElementsAre(1));
+  files_.refuse = false;
+  EXPECT_TRUE(save(3).ok());
+  ASSERT_TRUE(writer_->wait_idle(60s));
+  EXPECT_FALSE(writer_->stats().degraded);
+  EXPECT_THAT(steps(), ElementsAre(1, 3));
+}
+
+TEST_F(CheckpointWriterTest, WritesWhatWasSubmittedBeforeItStops) {
+  make();
+  auto last = submit(5);
+  coordinator_.request_stop();
+  run();
+  ASSERT_TRUE(last.has_value());
+  EXPECT_TRUE(last->get().ok());
+  EXPECT_TRUE(coordinator_.join(60s).ok());
+  EXPECT_THAT(steps(), ElementsAre(5));
+}
+
+TEST_F(CheckpointWriterTest, DoesNotReplaceACheckpointThatIsThere) {
+  start(3);
+  ASSERT_TRUE(save(1).ok());
+  EXPECT_EQ(save(1).status().code(), Code::kAlreadyExists);
+  ASSERT_TRUE(writer_->wait_idle(60s));
+  EXPECT_EQ(writer_->stats().failures, 1u);  // not tried again
+}
+
+}  // namespace
+}  // namespace stoker::writer
