@@ -143,15 +143,13 @@ class NoDescriptors {
     ::getrlimit(RLIMIT_NOFILE, &before_);
     const rlimit few{.rlim_cur = 128, .rlim_max = before_.rlim_max};
     ::setrlimit(RLIMIT_NOFILE, &few);
-    while (true) {
-      UniqueFd fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-      if (!fd.valid()) break;
-      taken_.push_back(std::move(fd));
-    }
+    for (UniqueFd fd = another(); fd.valid(); fd = another()) taken_.push_back(std::move(fd));
   }
   ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
 
  private:
+  static UniqueFd another() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
   rlimit before_{};
   std::vector<UniqueFd> taken_;
 };
