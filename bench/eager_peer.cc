@@ -1,0 +1,82 @@
+#include "bench/eager_peer.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+
+namespace stoker::bench {
+namespace {
+
+constexpr size_t kLongestLine = 100;
+
+Result<pid_t> spawn(const std::vector<std::string>& command, int socket) {
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, socket, STDIN_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, socket, STDOUT_FILENO);
+  pid_t pid = -1;
+  const int error =
+      ::posix_spawnp(&pid, arguments[0], &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return Status::from_errno(error, "start " + command[0]);
+  return pid;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<EagerPeer>> EagerPeer::start(const std::vector<std::string>& command) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return Status::from_errno(errno, "socketpair");
+  UniqueFd mine(ends[0]);
+  UniqueFd theirs(ends[1]);
+  STOKER_ASSIGN_OR_RETURN(const pid_t pid, spawn(command, theirs.get()));
+  std::shared_ptr<EagerPeer> peer(new EagerPeer(pid, std::move(mine)));
+  theirs.reset();  // so that its end is the end of the line
+  const auto parameters = peer->read_number();
+  if (!parameters.ok())
+    return Status(Code::kNotFound, command[0] + " did not get ready: is PyTorch installed there?");
+  peer->parameters_ = static_cast<int64_t>(*parameters);
+  return peer;
+}
+
+EagerPeer::~EagerPeer() {
+  socket_.reset();
+  ::kill(pid_, SIGTERM);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+Result<double> EagerPeer::run(std::chrono::nanoseconds time) {
+  const std::string request = std::to_string(std::chrono::duration<double>(time).count()) + '\n';
+  if (::send(socket_.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(request.size()))
+    return Status(Code::kClosed, "the Python peer has ended");
+  return read_number();
+}
+
+// A line with one number.
+Result<double> EagerPeer::read_number() {
+  std::string line;
+  char next = 0;
+  while (line.size() < kLongestLine && ::read(socket_.get(), &next, 1) == 1) {
+    if (next != '\n') {
+      line += next;
+      continue;
+    }
+    double number = 0;
+    const auto parsed = std::from_chars(line.data(), line.data() + line.size(), number);
+    if (parsed.ec == std::errc() && parsed.ptr == line.data() + line.size()) return number;
+    return Status(Code::kCorrupt, "the Python peer said '" + line + "' instead of a number");
+  }
+  return Status(Code::kClosed, "the Python peer has ended");
+}
+
+}  // namespace stoker::bench

@@ -1,0 +1,72 @@
+// stoker-bench-train: how many training steps a second this machine's CPU takes; with STOKER_PYTHON
+// set to a Python that has PyTorch, against eager PyTorch with as many threads.
+#include <cstdio>
+#include <cstdlib>
+
+#include "bench/benchmark.h"
+#include "bench/eager_peer.h"
+#include "bench/options.h"
+#include "bench/training.h"
+
+namespace stoker::bench {
+namespace {
+
+std::vector<std::string> peer_command(const char* python, const std::string& model,
+                                      const TrainingSetup& setup) {
+  std::vector<std::string> command{python, STOKER_BENCH_FOLDER "/train_peer.py", model};
+  const std::pair<const char*, int64_t> numbers[] = {
+      {"--batch", static_cast<int64_t>(setup.batch)},
+      {"--classes", static_cast<int64_t>(setup.classes)},
+      {"--context", setup.model.context},
+      {"--heads", setup.model.heads},
+      {"--layers", setup.model.layers},
+      {"--threads", training_threads()},
+      {"--width", setup.model.width}};
+  for (const auto& [name, number] : numbers) {
+    command.emplace_back(name);
+    command.push_back(std::to_string(number));
+  }
+  return command;
+}
+
+// Without a Python there is no peer. One that was asked for and does not work is an error.
+Status add_peer(const std::string& model, const TrainingSetup& setup, const Training& training,
+                const Options& options, Trial& trial) {
+  const char* python = std::getenv("STOKER_PYTHON");
+  if (python == nullptr || *python == '\0') return {};
+  STOKER_ASSIGN_OR_RETURN(const auto peer, EagerPeer::start(peer_command(python, model, setup)));
+  if (peer->parameters() != training.parameters())
+    return Status(Code::kMismatch, "the peer's model has " + std::to_string(peer->parameters()) +
+                                       " parameters, ours " +
+                                       std::to_string(training.parameters()));
+  trial.peers = {{"eager PyTorch", [peer, time = options.run_time()] { return peer->run(time); }}};
+  return {};
+}
+
+Benchmark train_steps(const std::string& model, TrainingSetup (*setup_of)(bool tiny)) {
+  const auto prepare = [=](const Options& options) -> Result<std::vector<Trial>> {
+    const TrainingSetup setup = setup_of(options.quick);
+    STOKER_ASSIGN_OR_RETURN(const auto training, Training::create(setup));
+    Trial trial{model + " of " + std::to_string(training->parameters()) + " parameters, batch " +
+                    std::to_string(setup.batch) + ", " + std::to_string(training_threads()) +
+                    " threads",
+                "steps/s",
+                [=, time = options.run_time()] { return training->run(time); },
+                {}};
+    STOKER_RETURN_IF_ERROR(add_peer(model, setup, *training, options, trial));
+    return std::vector<Trial>{trial};
+  };
+  return {"train-" + model, "training steps a second on the CPU (peer: set STOKER_PYTHON)",
+          prepare};
+}
+
+}  // namespace
+}  // namespace stoker::bench
+
+int main(int argc, char** argv) {
+  using namespace stoker::bench;
+  int exit_code = 0;
+  const auto options = maybe_parse(argc, argv, exit_code);
+  if (!options) return exit_code;
+  return run_all({train_steps("gpt", gpt_setup), train_steps("lenet", lenet_setup)}, *options);
+}
