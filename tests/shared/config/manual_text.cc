@@ -1,30 +1,58 @@
 #include "tests/shared/config/manual_text.h"
 
-#include <regex>
+#include <algorithm>
 #include <sstream>
 
 namespace stoker::config::test {
+namespace {
+
+bool is_name(std::string_view text) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !text.empty() && std::ranges::all_of(text, fits);
+}
+
+// "  #key: value"; no name where the line is none.
+struct KeyLine {
+  size_t indent = 0;
+  bool is_commented_out = false;
+  std::string name;
+  std::string value;
+};
+KeyLine key_line(std::string_view line) {
+  KeyLine key;
+  key.indent = std::min(line.find_first_not_of(' '), line.size());
+  line.remove_prefix(key.indent);
+  key.is_commented_out = line.starts_with('#');
+  if (key.is_commented_out) line.remove_prefix(1);
+  const size_t colon = line.find(':');
+  if (colon == std::string_view::npos || !is_name(line.substr(0, colon))) return {};
+  key.name = line.substr(0, colon);
+  key.value = line.substr(std::min(colon + 2, line.size()));
+  return key;
+}
+
+}  // namespace
 
 std::vector<ManualKey> manual_keys(const std::string& manual) {
-  const std::regex key_line("( *)(#?)([a-z_0-9]+):(?: (.*))?");
   std::vector<ManualKey> keys;
   std::string section, set, comment;
   std::istringstream stream(manual);
   for (std::string line; std::getline(stream, line);) {
-    std::smatch match;
-    if (const size_t text = line.find("# "); text == line.find_first_not_of(' ')) {
-      comment += (comment.empty() ? "" : " ") + line.substr(std::min(text + 2, line.size()));
+    const size_t start = std::min(line.find_first_not_of(' '), line.size());
+    if (line.compare(start, 2, "# ") == 0) {
+      comment += (comment.empty() ? "" : " ") + line.substr(start + 2);
       continue;
     }
-    if (std::regex_match(line, match, key_line)) {
-      const auto indent = match[1].length();
-      if (indent == 0) {
-        section = match[3];
-      } else if (section == "data" && indent == 2) {
-        set = '.' + match[3].str();
+    if (const KeyLine key = key_line(line); !key.name.empty()) {
+      if (key.indent == 0) {
+        section = key.name;
+      } else if (section == "data" && key.indent == 2) {
+        set = '.' + key.name;
       } else {
-        keys.push_back({section + (section == "data" ? set : ""), match[3], match[4], comment,
-                        match[2].length() > 0});
+        keys.push_back({section + (section == "data" ? set : ""), key.name, key.value, comment,
+                        key.is_commented_out});
       }
     }
     comment.clear();
@@ -33,15 +61,18 @@ std::vector<ManualKey> manual_keys(const std::string& manual) {
 }
 
 std::vector<PageRow> page_rows(const std::string& page) {
-  const std::regex row(R"(\| `([A-Za-z_.]+\.[a-z_]+)` \| ([^|]*) \| .* \|)");
+  const std::string bar = " | ";
   std::vector<PageRow> rows;
   std::istringstream stream(page);
   for (std::string line; std::getline(stream, line);) {
-    std::smatch match;
-    if (!std::regex_match(line, match, row)) continue;
-    std::string value = match[2];
+    const size_t first = line.find(bar);
+    const size_t second = first == std::string::npos ? first : line.find(bar, first + bar.size());
+    if (!line.starts_with("| `") || second == std::string::npos) continue;
+    std::string key = line.substr(2, first - 2);
+    std::string value = line.substr(first + bar.size(), second - first - bar.size());
+    std::erase(key, '`');
     std::erase(value, '`');
-    rows.push_back({match[1], value});
+    rows.push_back({key, value});
   }
   return rows;
 }
