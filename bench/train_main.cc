@@ -29,12 +29,18 @@ std::vector<std::string> peer_command(const char* python, const std::string& mod
   return command;
 }
 
-// Without a Python there is no peer. One that was asked for and does not work is an error.
+// Without a Python that has PyTorch there is no peer; where one was named, it is said.
 Status add_peer(const std::string& model, const TrainingSetup& setup, const Training& training,
                 const Options& options, Trial& trial) {
   const char* python = std::getenv("STOKER_PYTHON");
   if (python == nullptr || *python == '\0') return {};
-  STOKER_ASSIGN_OR_RETURN(const auto peer, EagerPeer::start(peer_command(python, model, setup)));
+  const auto started = EagerPeer::start(peer_command(python, model, setup));
+  if (!started.ok()) {
+    std::fprintf(stderr, "train-%s: no peer: %s\n", model.c_str(),
+                 started.status().to_string().c_str());
+    return {};
+  }
+  const auto& peer = *started;
   if (peer->parameters() != training.parameters())
     return Status(Code::kMismatch, "the peer's model has " + std::to_string(peer->parameters()) +
                                        " parameters, ours " +
