@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <utility>
 
@@ -70,14 +71,22 @@ bool exists(const std::string& path) {
 }
 
 // A synced checkpoint is lost all the same when a directory above it was made just now and not
-// synced itself. Those that we may not even open are not ours, and were there before.
+// synced itself. What was made just now is on the same file system as `directory`, and may be opened
+// by us; what is beyond was there before.
 Status sync_way_to(FileSystem& files, const std::string& directory) {
-  const auto whole = std::filesystem::absolute(directory).lexically_normal();
-  for (auto above = whole.parent_path();; above = above.parent_path()) {
-    const Status status = files.sync_directory(above.string());
+  std::error_code error;
+  const auto real = std::filesystem::canonical(directory, error);
+  if (error) return Status::from_errno(error.value(), "resolve " + directory);
+  struct stat facts {};
+  if (::stat(real.c_str(), &facts) != 0) return Status::from_errno(errno, "stat " + real.string());
+  const dev_t device = facts.st_dev;
+  for (auto path = real; path != path.parent_path();) {
+    path = path.parent_path();
+    if (::stat(path.c_str(), &facts) != 0 || facts.st_dev != device) break;
+    const Status status = files.sync_directory(path.string());
     if (!status.ok() && status.code() != Code::kPermission) return status;
-    if (above == above.parent_path()) return {};
   }
+  return {};
 }
 
 // A convenience for people and scripts, which nothing of ours reads: trouble with it is not the checkpoint's.

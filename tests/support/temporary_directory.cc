@@ -14,7 +14,7 @@ TemporaryDirectory::TemporaryDirectory() {
     std::perror(pattern.c_str());
     std::abort();
   }
-  path_ = pattern;
+  path_ = std::filesystem::canonical(pattern).string();
 }
 
 TemporaryDirectory::~TemporaryDirectory() {
