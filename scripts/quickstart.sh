@@ -128,10 +128,11 @@ show() {
   }
 }
 show "$bin/stokerctl" --run-dir "$run_dir" report
-show "$bin/stokerctl" --run-dir "$run_dir" plot
-say ""
-say "Text sampled from the best checkpoint:"
-show "$bin/stoker-eval" --run-dir "$run_dir" --sample 300
+if grep -q 'kind: language_model' "$run_dir/config.yaml"; then
+  say ""
+  say "Text sampled from the best checkpoint:"
+  show "$bin/stoker-eval" --run-dir "$run_dir" --sample 300
+fi
 
 short_bin=$(realpath -m --relative-to="$root" "$bin")
 [[ $short_bin != ../* ]] || short_bin=$bin

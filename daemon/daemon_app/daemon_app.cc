@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -22,6 +23,8 @@ using namespace std::chrono_literals;
 constexpr auto kTick = 500ms;
 constexpr auto kStartingGrace = 3s;  // a scan that does not hear a stop is left after this
 constexpr auto kJoinGrace = 30s;
+constexpr auto kLogEvery = 10s;  // of lines about progress, at most
+constexpr auto kLogBesideLiveLine = 60s;
 
 size_t terminal_columns() {
   winsize size{};
@@ -180,6 +183,9 @@ void DaemonApp::reload() {
   }
   set_log_level(log_level_of(fresh->log.level));
   log_info("reloaded", {{"log.level", fresh->log.level}});
+  for (const std::string& difference : config::differences(config_, *fresh))
+    if (!difference.starts_with("log.level:") && !difference.starts_with("run.dir:"))
+      log_warn("not changed while running", {{"key", difference}, {"takes_effect", "next start"}});
   notifier_.ready();
 }
 
@@ -187,7 +193,10 @@ void DaemonApp::reload() {
 
 void DaemonApp::tick() {
   const auto status = link_->status();
-  if (training_) show_progress(*status);
+  if (training_) {
+    show_progress(*status);
+    log_progress(*status);
+  }
   watchdog_->tick(*status);
   const bool starting = !training_ && stop_asked_;
   if (starting && clock_.monotonic() - stop_asked_at_ > kStartingGrace && !session_->prepared()) {
@@ -205,6 +214,22 @@ void DaemonApp::tick() {
 void DaemonApp::show_progress(const control::TrainerStatus& status) {
   if (live_line_possible()) set_live_line(progress_line(status, terminal_columns()));
   notifier_.status(progress_line(status, 200));
+}
+
+void DaemonApp::log_progress(const control::TrainerStatus& status) {
+  const bool is_new = status.step != logged_step_ && std::isfinite(status.loss);
+  const auto every = live_line_possible() ? kLogBesideLiveLine : kLogEvery;
+  if (!is_new || clock_.monotonic() - logged_at_ < every) return;
+  logged_step_ = status.step;
+  logged_at_ = clock_.monotonic();
+  log_info("progress", {{"step", status.step},
+                        {"steps", status.steps},
+                        {"loss", status.loss},
+                        {"lr", status.lr},
+                        {"samples_per_s", status.samples_per_s},
+                        {"step_ms", status.step_ms},
+                        {"feed_wait_ms", status.feed.wait_ms},
+                        {"eta_s", status.eta_s}});
 }
 
 // ---- End

@@ -50,6 +50,7 @@ class DaemonApp {
   void reload();
   void tick();
   void show_progress(const control::TrainerStatus& status);
+  void log_progress(const control::TrainerStatus& status);
   ExitCode finish(const Status& status);
 
   // Constant after construction.
@@ -69,6 +70,8 @@ class DaemonApp {
   bool stop_asked_ = false;
   std::chrono::nanoseconds stop_asked_at_{0};
   std::string reason_ = "the last step is done";
+  uint64_t logged_step_ = 0;
+  std::chrono::nanoseconds logged_at_{0};
 
   // Own synchronisation.
   train::Mailbox mailbox_;

@@ -13,12 +13,14 @@ namespace {
 
 // What decides which samples a ticket holds, or what the tensors are. Another value would go on
 // with another run.
-constexpr std::array<std::string_view, 6> kFixedForLife{
-    "run.seed:", "data.train.", "model.", "train.batch:", "task.", "feed.shuffle:"};
+constexpr std::array<std::string_view, 7> kFixedForLife{
+    "run.seed:",         "data.train.", "model.",       "train.batch:",
+    "train.accumulate:", "task.",       "feed.shuffle:"};
 
 // These are judged by what they name: the data by its fingerprint, weights to begin with only by a
 // run that begins.
-constexpr std::array<std::string_view, 2> kJudgedElsewhere{"data.train.path:", "model.init_from:"};
+constexpr std::array<std::string_view, 3> kJudgedElsewhere{
+    "data.train.path:", "data.train.labels:", "model.init_from:"};
 
 bool is_fixed(std::string_view difference) {
   for (const std::string_view key : kJudgedElsewhere)

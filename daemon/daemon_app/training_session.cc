@@ -193,7 +193,7 @@ Status TrainingSession::start_feed(Parts& parts) {
   feed.config_path = layout_.config_file();
   feed.index_dir = layout_.index();
   feed.bad_sample_path = layout_.bad_samples_file();
-  feed.log_file = layout_.trainer_log();
+  feed.quarantined = parts.state->quarantined;
   parts.feed = std::make_unique<feeder::FeedSupervisor>(std::move(feed), *parts.ring, *parts.data,
                                                         parts.plan, parts.feeders, clock_);
   return parts.feed->start();
@@ -232,6 +232,7 @@ Result<Outcome> TrainingSession::train(Parts& parts, std::stop_token stop,
       board_,
       clock_,
       [&parts](const metrics::TrainRow& row) { return parts.metrics->report(row); },
+      [&parts] { return parts.feed->quarantined(); },
       parts.manifest,
       parts.metrics->position()};
   train::Trainer trainer(config_, *parts.state, std::move(links));

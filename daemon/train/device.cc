@@ -13,8 +13,8 @@ Result<const cuda::CudaModule*> load_cuda_module() {
   void* const library = ::dlopen(cuda::kModuleFile, RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     const char* const why = ::dlerror();
-    return Status(Code::kNotFound, std::string("load ") + cuda::kModuleFile + ": " +
-                                       (why != nullptr ? why : "unknown reason"));
+    return Status(Code::kNotFound,
+                  std::string("no CUDA module: ") + (why != nullptr ? why : cuda::kModuleFile));
   }
   const auto entry =
       reinterpret_cast<const cuda::CudaModule* (*)()>(::dlsym(library, cuda::kModuleEntry));

@@ -92,6 +92,10 @@ void Trainer::handle(Request& request) {
       save_requests_.push_back(std::move(request));
       return;
     case Request::Kind::kSetLr: {
+      if (learning_rate() == 0)
+        return answer(request, Status(Code::kInvalidArgument,
+                                      "the schedule's learning rate is 0 at step " +
+                                          std::to_string(state_.step) + "; nothing scales it"));
       state_.lr_scale *= request.value / learning_rate();
       status_.lr = learning_rate();
       char text[96];
@@ -260,6 +264,7 @@ bool Trainer::try_save() {
   if (snapshot == nullptr) return false;
   const nanoseconds began = links_.clock.monotonic();
   snapshot->manifest() = links_.manifest;
+  state_.quarantined = links_.quarantined();
   state_.capture(*snapshot);
   snapshot->manifest().epoch = links_.plan.epoch_of(state_.ticket);
   snapshot->manifest().metrics_bytes = links_.metrics_bytes;

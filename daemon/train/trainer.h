@@ -41,6 +41,8 @@ struct TrainerLinks {
   // Takes a reported row without waiting; returns the length of train.jsonl with it, for the
   // manifest.
   std::function<uint64_t(const metrics::TrainRow&)> report;
+  // The samples that the readers have put into quarantine so far.
+  std::function<std::vector<uint64_t>()> quarantined;
   // The manifest's fields that this run shares: digests, parent.
   checkpoint::Manifest manifest;
   uint64_t metrics_bytes = 0;  // of train.jsonl now

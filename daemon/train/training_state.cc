@@ -56,17 +56,38 @@ Status read_into(const checkpoint::SafetensorsFile& file, const std::string& nam
   return file.read(name, {static_cast<std::byte*>(tensor.data_ptr()), expected.bytes()});
 }
 
-Result<double> lr_scale_of(const std::string& live) {
+// What changed while the run was going: `live` of the manifest.
+struct Live {
+  double lr_scale = 1.0;
+  std::vector<uint64_t> quarantined;
+};
+
+std::string live_text(double lr_scale, const std::vector<uint64_t>& quarantined) {
+  return boost::json::serialize(boost::json::object{
+      {"lr_scale", lr_scale},
+      {"quarantined", boost::json::array(quarantined.begin(), quarantined.end())}});
+}
+
+Result<Live> parse_live(const std::string& text) {
+  const auto corrupt = [](const std::string& what) {
+    return Status(Code::kCorrupt, "manifest.json: live: " + what);
+  };
   boost::system::error_code error;
-  const boost::json::value value = boost::json::parse(live, error);
-  if (error || !value.is_object())
-    return Status(Code::kCorrupt, "manifest.json: `live` is not a JSON object");
-  const auto* const scale = value.as_object().if_contains("lr_scale");
-  if (scale == nullptr) return 1.0;
-  const double number = scale->to_number<double>(error);
-  if (error || !(number > 0))
-    return Status(Code::kCorrupt, "manifest.json: live.lr_scale is not a positive number");
-  return number;
+  const boost::json::value value = boost::json::parse(text, error);
+  if (error || !value.is_object()) return corrupt("not a JSON object");
+  Live live;
+  try {
+    const boost::json::object& fields = value.as_object();
+    if (const auto* scale = fields.if_contains("lr_scale"))
+      live.lr_scale = scale->to_number<double>();
+    if (const auto* samples = fields.if_contains("quarantined"))
+      for (const auto& sample : samples->as_array())
+        live.quarantined.push_back(sample.to_number<uint64_t>());
+  } catch (const std::exception& wrong) {
+    return corrupt(wrong.what());
+  }
+  if (!(live.lr_scale > 0)) return corrupt("lr_scale is not a positive number");
+  return live;
 }
 
 }  // namespace
@@ -119,7 +140,7 @@ void TrainingState::capture(writer::Snapshot& snapshot) const {
   manifest.step = step;
   manifest.ticket = ticket;
   manifest.model_digest = model_digest_;
-  manifest.live = boost::json::serialize(boost::json::object{{"lr_scale", lr_scale}});
+  manifest.live = live_text(lr_scale, quarantined);
 }
 
 TrainingState::Mark TrainingState::mark() const {
@@ -150,7 +171,9 @@ Status TrainingState::restore(const checkpoint::VerifiedCheckpoint& saved) {
     STOKER_RETURN_IF_ERROR(read_into(*rest, kLossSteps, steps).with_context(saved.path()));
     loss_sum.copy_(sum);
     loss_steps = steps.item<int64_t>();
-    STOKER_ASSIGN_OR_RETURN(lr_scale, lr_scale_of(saved.manifest().live));
+    STOKER_ASSIGN_OR_RETURN(Live live, parse_live(saved.manifest().live));
+    lr_scale = live.lr_scale;
+    quarantined = std::move(live.quarantined);
   } catch (const c10::Error& error) {
     return Status(Code::kInternal,
                   "restore " + saved.path() + ": " + error.what_without_backtrace());

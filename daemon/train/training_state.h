@@ -57,6 +57,8 @@ class TrainingState {
   uint64_t step = 0;      // optimizer steps done
   uint64_t ticket = 0;    // the next micro-batch
   double lr_scale = 1.0;  // of `set lr`: the schedule's learning rate times this
+  // Samples that the readers must not touch again: their stand-ins are part of what was trained on.
+  std::vector<uint64_t> quarantined;
   // Since the last reported step; in the checkpoint so that a resumed run reports the same numbers.
   at::Tensor loss_sum;  // F64 scalar on the device: sum of the steps' mean losses
   int64_t loss_steps = 0;

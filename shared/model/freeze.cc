@@ -20,7 +20,7 @@ Status freeze(Model& model, const std::vector<std::string>& globs) {
       return Status(Code::kInvalidArgument, "model.freeze: '" + glob +
                                                 "' matches no parameter; the names begin with '" +
                                                 parameters.front().key() + "' and end with '" +
-                                                parameters.back().key() + "' (docs/models.md)");
+                                                parameters.back().key() + "'");
     }
   }
   size_t left = 0;

@@ -1,5 +1,5 @@
 // Model: a network that stoker trains; parameters and buffers are named as PyTorch and torchvision
-// name theirs (docs/models.md).
+// name theirs.
 //
 // Threads: as torch::nn::Module: one thread at a time.
 #pragma once

@@ -77,6 +77,7 @@ class Run {
                                     if (on_row) on_row(row);
                                     return uint64_t{0};
                                   },
+                                  [] { return std::vector<uint64_t>{}; },
                                   {},
                                   0});
   }
