@@ -65,16 +65,18 @@ Result<std::optional<checkpoint::VerifiedCheckpoint>> find_start_point(
 
 Status set_aside_later(FileSystem& files, const checkpoint::CheckpointStore& store, uint64_t step) {
   STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
+  bool moved = false;
   for (const auto& entry : entries) {
     if (entry.step <= step) continue;
     STOKER_ASSIGN_OR_RETURN(const std::string to,
                             free_name(store.directory(), "set-aside.",
                                       "." + checkpoint::CheckpointStore::name_of(entry.step)));
     STOKER_RETURN_IF_ERROR(files.rename_noreplace(entry.path, to));
+    moved = true;
     log_warn("checkpoint set aside",
              {{"step", entry.step}, {"to", to}, {"reason", "the run goes on from an earlier one"}});
   }
-  return {};
+  return moved ? files.sync_directory(store.directory()) : Status();
 }
 
 Status set_aside_run(FileSystem& files, const std::string& run_dir) {
@@ -92,6 +94,7 @@ Status set_aside_run(FileSystem& files, const std::string& run_dir) {
         files.rename_noreplace(join_path(run_dir, name), join_path(before, name)));
   }
   log_warn("starting over", {{"reason", "--fresh"}, {"kept", before}});
+  STOKER_RETURN_IF_ERROR(files.sync_directory(before));
   return files.sync_directory(run_dir);
 }
 

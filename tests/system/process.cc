@@ -25,7 +25,7 @@ Process::Process(const std::vector<std::string>& argv, const std::string& log) :
                                    O_WRONLY | O_CREAT | O_APPEND, 0600);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
   const int error =
-      ::posix_spawn(&pid_, argv.front().c_str(), &actions, nullptr, arguments.data(), environ);
+      ::posix_spawnp(&pid_, argv.front().c_str(), &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::runtime_error("cannot start " + argv.front());
   pidfd_ = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));

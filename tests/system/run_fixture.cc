@@ -16,6 +16,8 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
+}  // namespace
+
 std::string program(const std::string& name) { return std::string(STOKER_BIN_DIR) + "/" + name; }
 
 std::vector<std::string> joined(std::vector<std::string> first,
@@ -23,8 +25,6 @@ std::vector<std::string> joined(std::vector<std::string> first,
   first.insert(first.end(), more.begin(), more.end());
   return first;
 }
-
-}  // namespace
 
 void RunFixture::SetUp() {
   std::string pattern = ::testing::TempDir() + "stoker-system-XXXXXX";

@@ -11,6 +11,11 @@
 
 namespace stoker::test {
 
+// Its path in the build.
+std::string program(const std::string& name);
+std::vector<std::string> joined(std::vector<std::string> first,
+                                const std::vector<std::string>& more);
+
 class RunFixture : public ::testing::Test {
  protected:
   void SetUp() override;

@@ -1,0 +1,109 @@
+// What the programs do when nobody asks anything of them, and when somebody asks twice.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Signals : public RunFixture {};
+class Idle : public RunFixture {};
+
+// Processor time of a process, all of its threads: fields 14 and 15 of /proc/PID/stat.
+std::chrono::milliseconds processor_time(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(in, text);
+  std::istringstream fields(text.substr(text.rfind(')') + 2));  // from field 3 on
+  std::string skipped;
+  for (int field = 3; field < 14; ++field) fields >> skipped;
+  long user = 0, system = 0;
+  fields >> user >> system;
+  return std::chrono::milliseconds((user + system) * 1000 / ::sysconf(_SC_CLK_TCK));
+}
+
+TEST_F(Signals, ASecondSigtermLeavesAtOnceWith143) {
+  // One step of this takes seconds, so that the second signal comes in the middle of it.
+  const std::string config = write_config(text_config());
+  Process trainer = this->trainer(config, run_dir(),
+                                  {"--set", "model.width=512", "--set", "model.layers=8", "--set",
+                                   "train.batch=256", "--set", "metrics.every_steps=1"});
+  ASSERT_TRUE(wait_until(
+      60s, [&] { return log_of("stokerd").find("info  training ") != std::string::npos; }));
+  trainer.signal(SIGTERM);
+  ASSERT_TRUE(wait_until(
+      30s, [&] { return log_of("stokerd").find("info  stopping ") != std::string::npos; }));
+  trainer.signal(SIGTERM);
+  const auto exit = trainer.wait(30s);
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_EQ(exit->code, 143);
+  EXPECT_NE(log_of("stokerd").find("leaving at once"), std::string::npos);
+  EXPECT_TRUE(checkpoints(run_dir()).empty());
+}
+
+TEST_F(Signals, SighupTakesTheLogLevelAndNamesWhatItDoesNotTake) {
+  const std::string config = write_config(small_config());
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+  ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
+  write_config(small_config("log: {level: warn}\n"));
+  trainer.signal(SIGHUP);
+  EXPECT_TRUE(wait_until(30s, [&] {
+    return log_of("stokerd").find("not changed while running") == std::string::npos &&
+           log_of("stokerd").find("reloaded") != std::string::npos;
+  }));
+  write_config(small_config("run: {seed: 9}\n"));
+  trainer.signal(SIGHUP);
+  EXPECT_TRUE(wait_until(
+      30s, [&] { return log_of("stokerd").find("run.seed: 1 -> 9") != std::string::npos; }));
+  std::ofstream(config) << "train: {stepz: 1}\n";
+  trainer.signal(SIGHUP);
+  EXPECT_TRUE(wait_until(
+      30s, [&] { return log_of("stokerd").find("reload refused") != std::string::npos; }));
+  EXPECT_NE(log_of("stokerd").find("did you mean 'steps'"), std::string::npos);
+  trainer.signal(SIGTERM);
+  const auto exit = trainer.wait(30s);
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_EQ(exit->code, 0);
+}
+
+TEST_F(Idle, APausedRunAndAWaitingEvaluatorUseUnderOnePercentOfACore) {
+  const std::string config = write_config(small_config());
+  Process trainer = this->trainer(
+      config, run_dir(), {"--set", "train.steps=1000000", "--set", "checkpoint.every_steps=0"});
+  ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
+  Process evaluator = this->evaluator(run_dir(), {"--follow"});
+  ASSERT_TRUE(wait_until(
+      30s, [&] { return log_of("stoker-eval").find("evaluator started") != std::string::npos; }));
+  const auto exit = ctl(run_dir(), {"pause"}, "pause").wait(30s);
+  ASSERT_TRUE(exit.has_value() && exit->code == 0);
+  const auto readers = children_of(trainer.pid(), "stoker-feed");
+  ASSERT_FALSE(readers.empty());
+  std::vector<pid_t> all = readers;
+  all.push_back(trainer.pid());
+  all.push_back(evaluator.pid());
+  // Processor time, not time: another process's load does not count. The best of some looks, for the
+  // readers may still be filling the ring in the first.
+  constexpr auto kLook = 3000ms;
+  for (const pid_t pid : all) {
+    auto used = kLook;
+    for (int look = 0; look < 4 && used >= kLook / 100; ++look) {
+      const auto before = processor_time(pid);
+      std::this_thread::sleep_for(kLook);  // the window that is measured
+      used = std::min(used, processor_time(pid) - before);
+    }
+    EXPECT_LE(used, kLook / 100) << text_of("/proc/" + std::to_string(pid) + "/comm");
+  }
+}
+
+}  // namespace
+}  // namespace stoker::test
