@@ -107,6 +107,7 @@ Status EvaluatorApp::open_results() {
   STOKER_ASSIGN_OR_RETURN(
       lock_, lock_file(layout_.eval_lock_file(), "pid=" + std::to_string(::getpid()) +
                                                      " since=" + to_iso8601(clock_.wall())));
+  STOKER_RETURN_IF_ERROR(remove_unfinished_writes(real_files(), layout_.eval()));
   STOKER_ASSIGN_OR_RETURN(ledger_, Ledger::open(real_files(), layout_.ledger_file()));
   STOKER_ASSIGN_OR_RETURN(results_,
                           ResultLog::open(real_files(), layout_, config_.metrics.tensorboard));

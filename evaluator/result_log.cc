@@ -1,6 +1,7 @@
 #include "evaluator/result_log.h"
 
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "shared/base/clock.h"
@@ -34,7 +35,9 @@ metrics::EvalRow row_of(const run::EvalResult& result, const run::SetResult& set
 
 struct ResultLog::Sinks {
   std::unique_ptr<metrics::JsonLinesFile> rows;
-  std::unique_ptr<metrics::EventFile> events;  // empty without TensorBoard
+  std::string tensorboard;  // where the event files go; empty: none are written
+  std::map<std::string, std::unique_ptr<metrics::EventFile>>
+      events;  // by set, from its first row on
 };
 
 ResultLog::ResultLog(FileSystem& files, const run::RunLayout& layout)
@@ -52,12 +55,7 @@ Result<std::unique_ptr<ResultLog>> ResultLog::open(FileSystem& files, const run:
     const auto known = metrics::eval_row_of(row);
     if (known.ok()) log->rows_.insert(row_key(known->step, known->set, known->manifest_sha256));
   }
-  if (tensorboard) {
-    STOKER_ASSIGN_OR_RETURN(
-        log->sinks_->events,
-        metrics::EventFile::create(files, system_clock(), join_path(layout.tb(), "valid"),
-                                   std::nullopt));
-  }
+  if (tensorboard) log->sinks_->tensorboard = join_path(layout.tb(), "eval");
   auto best = run::read_best(layout.best_file());
   if (best.ok()) {
     log->best_ = *std::move(best);
@@ -83,14 +81,9 @@ Status ResultLog::record(const run::EvalResult& result) {
   for (const run::SetResult& set : result.sets) {
     const std::string key = row_key(result.step, set.set, result.manifest_sha256);
     if (rows_.contains(key)) continue;
-    if (sinks_->events) {
-      for (const auto& [name, value] : set.metrics)
-        sinks_->events->add_scalar(set.set + "/" + name, result.step, value);
-      // TensorBoard is a view: trouble with it must not hold up what counts.
-      if (const Status status = sinks_->events->flush(); !status.ok()) {
-        log_warn("TensorBoard file not written", {{"reason", status.to_string()}});
-      }
-    }
+    // TensorBoard is a view: trouble with it must not hold up what counts.
+    if (const Status status = draw(result.step, set); !status.ok())
+      log_warn("TensorBoard file not written", {{"reason", status.to_string()}});
     STOKER_RETURN_IF_ERROR(sinks_->rows->append(metrics::to_row(row_of(result, set))));
     STOKER_RETURN_IF_ERROR(sinks_->rows->sync());
     rows_.insert(key);
@@ -107,10 +100,23 @@ Status ResultLog::record(const run::EvalResult& result) {
   return {};
 }
 
+// A run of TensorBoard's per set, with the trainer's names, so that both losses share a chart.
+Status ResultLog::draw(uint64_t step, const run::SetResult& set) {
+  if (sinks_->tensorboard.empty()) return {};
+  auto& events = sinks_->events[set.set];
+  if (!events) {
+    STOKER_ASSIGN_OR_RETURN(
+        events, metrics::EventFile::create(files_, system_clock(),
+                                           join_path(sinks_->tensorboard, set.set), std::nullopt));
+  }
+  for (const auto& [name, value] : set.metrics) events->add_scalar(name, step, value);
+  return events->flush();
+}
+
 Status ResultLog::update_best(const run::EvalResult& result) {
   if (result.sets.empty() || result.sets.front().metrics.empty()) return {};
   const auto& [name, value] = result.sets.front().metrics.front();
-  if (std::isnan(value)) return {};
+  if (!std::isfinite(value)) return {};
   // Lower is better. Of equals the earlier one stays, so that a restart cannot move the best about.
   if (best_ && best_->metric == name && best_->set == result.sets.front().set &&
       !(value < best_->value))

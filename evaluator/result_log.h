@@ -34,6 +34,7 @@ class ResultLog {
  private:
   struct Sinks;
   ResultLog(FileSystem& files, const run::RunLayout& layout);
+  Status draw(uint64_t step, const run::SetResult& set);
   Status update_best(const run::EvalResult& result);
 
   FileSystem& files_;

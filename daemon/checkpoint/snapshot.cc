@@ -11,10 +11,7 @@ void Snapshot::FreeAligned::operator()(std::byte* memory) const {
   ::operator delete(memory, kAlignment);
 }
 
-void Snapshot::begin() {
-  entries_.clear();
-  manifest_ = {};
-}
+void Snapshot::begin() { entries_.clear(); }
 
 std::span<std::byte> Snapshot::add(Part part, TensorSpec spec) {
   const size_t bytes = spec.bytes();

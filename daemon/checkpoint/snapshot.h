@@ -21,7 +21,7 @@ enum class Part { kModel, kOptim, kState };  // the file that a tensor goes to
 
 class Snapshot {
  public:
-  // Forgets the tensors before; their memory is kept for the next ones.
+  // Forgets the tensors before; their memory is kept for the next ones. The manifest stays as it is.
   void begin();
   // Room for one tensor, to be filled by the caller; valid until the next begin().
   std::span<std::byte> add(Part part, TensorSpec spec);

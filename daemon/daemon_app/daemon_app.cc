@@ -181,8 +181,9 @@ void DaemonApp::reload() {
               {{"reason", fresh.status().message()}, {"kept", "the settings before"}});
     return;
   }
-  set_log_level(log_level_of(fresh->log.level));
+  set_log_level(LogLevel::kInfo);  // this line is seen whatever the levels are
   log_info("reloaded", {{"log.level", fresh->log.level}});
+  set_log_level(log_level_of(fresh->log.level));
   for (const std::string& difference : config::differences(config_, *fresh))
     if (!difference.starts_with("log.level:") && !difference.starts_with("run.dir:"))
       log_warn("not changed while running", {{"key", difference}, {"takes_effect", "next start"}});
@@ -243,6 +244,7 @@ ExitCode DaemonApp::finish(const Status& status) {
     end.reason = status.to_string();
   } else if (outcome_ && *outcome_ && **outcome_ == Outcome::kStopped) {
     end.state = "stopped";
+    if (!stop_asked_) end.reason = "asked to stop through the control socket";
   }
   end.exit_code = static_cast<int>(code);
   // Without the lock nothing in the directory is ours to write.

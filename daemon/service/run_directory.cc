@@ -38,6 +38,7 @@ Result<RunDirectory> RunDirectory::open(const run::RunLayout& layout, Clock& clo
   if (!lock.ok()) return not_usable(lock.status(), layout.root());
 
   RunDirectory directory(layout, files, *std::move(lock));
+  STOKER_RETURN_IF_ERROR(remove_unfinished_writes(files, layout.root()));
   STOKER_RETURN_IF_ERROR(directory.make_folders());
   STOKER_RETURN_IF_ERROR(directory.test_writing());
   const Status removed = files.remove_file(layout.end_file());
@@ -56,10 +57,12 @@ Status RunDirectory::make_folders() {
 
 // In checkpoints/, because that is the folder that must work hours from now.
 Status RunDirectory::test_writing() {
-  const std::string path = join_path(layout_.checkpoints(), ".tmp-self-test");
-  Status written = write_file_atomically(*files_, path, "stokerd was here\n");
-  if (written.ok()) written = files_->remove_file(path);
-  return written.ok() ? written : not_usable(written, layout_.root());
+  const std::string folder = join_path(layout_.checkpoints(), ".tmp-self-test");
+  Status done = files_->make_directory(folder);
+  if (done.code() == Code::kAlreadyExists) done = {};  // of one that was killed here
+  if (done.ok()) done = write_file_atomically(*files_, join_path(folder, "file"), "stoker\n");
+  if (done.ok()) done = files_->remove_tree(folder);
+  return done.ok() ? done : not_usable(done, layout_.root());
 }
 
 }  // namespace stoker::service

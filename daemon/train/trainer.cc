@@ -241,8 +241,11 @@ Status Trainer::save_if_due() {
   STOKER_RETURN_IF_ERROR(check_finite());
   if (!try_save() && by_steps) {
     links_.writer.count_skipped();
-    log_warn("checkpoint skipped",
-             {{"step", state_.step}, {"reason", "the one before is still being written"}});
+    // Once for each that is in flight: where saving is slow, every interval may skip.
+    if (!std::exchange(skip_said_, true)) {
+      log_warn("checkpoint skipped",
+               {{"step", state_.step}, {"reason", "the one before is still being written"}});
+    }
   }
   if (rules.on_failure == "stop" && links_.writer.stats().degraded) {
     return Status(Code::kIoError, "checkpoints fail and checkpoint.on_failure is stop: " +
@@ -272,6 +275,7 @@ bool Trainer::try_save() {
   interval_.stalled += stall;
   status_.checkpoint.stall_ms = ms(stall);
   maybe_submitted_step_ = state_.step;
+  skip_said_ = false;
   last_save_ = links_.clock.monotonic();
   links_.manifest.parent = checkpoint::CheckpointStore::name_of(state_.step);
   links_.writer.submit(

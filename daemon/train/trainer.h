@@ -95,6 +95,7 @@ class Trainer {
       save_requests_;  // `checkpoint` commands that wait for the next free snapshot
   std::optional<uint64_t>
       maybe_submitted_step_;  // of the last snapshot handed over, or resumed from
+  bool skip_said_ = false;
   std::chrono::nanoseconds last_save_{0};
   at::Tensor grad_norm_;  // of the last step, on the device
   Interval interval_;

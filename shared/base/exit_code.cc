@@ -10,6 +10,7 @@ ExitCode exit_code_of(const Status& status) {
     case Code::kInvalidArgument:
     case Code::kMismatch:
     case Code::kNotFound:
+    case Code::kPermission:  // of a path that the configuration names
       return ExitCode::kConfiguration;
     case Code::kCorrupt:
       return ExitCode::kNoValidCheckpoint;
@@ -23,7 +24,6 @@ ExitCode exit_code_of(const Status& status) {
       return ExitCode::kLocked;
     case Code::kIoError:
     case Code::kNoSpace:
-    case Code::kPermission:
     case Code::kAlreadyExists:
       return ExitCode::kIo;
     case Code::kTimedOut:

@@ -111,6 +111,9 @@ class RealFiles final : public FileSystem {
   }
 };
 
+// ".NAME.tmp-PID" is a file that write_file_atomically() has not put in its place yet.
+constexpr std::string_view kUnfinishedMark = ".tmp-";
+
 }  // namespace
 
 FileSystem& real_files() {
@@ -142,8 +145,8 @@ Status write_file_atomically(FileSystem& files, const std::string& path, std::st
   const auto parent = std::filesystem::path(path).parent_path();
   const std::string directory = parent.empty() ? "." : parent.string();
   const std::string temporary =
-      join_path(directory, "." + std::filesystem::path(path).filename().string() + ".tmp-" +
-                               std::to_string(::getpid()));
+      join_path(directory, "." + std::filesystem::path(path).filename().string() +
+                               std::string(kUnfinishedMark) + std::to_string(::getpid()));
   const auto write_all = [&]() -> Status {
     STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
                             files.open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
@@ -156,6 +159,18 @@ Status write_file_atomically(FileSystem& files, const std::string& path, std::st
   if (!status.ok())
     (void)files.remove_file(temporary);  // after a rename it is gone already, which is fine
   return status;
+}
+
+Status remove_unfinished_writes(FileSystem& files, const std::string& directory) {
+  STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(directory));
+  for (const std::string& name : names) {
+    const size_t mark = name.rfind(kUnfinishedMark);
+    const bool is_ours =
+        name.starts_with('.') && mark != std::string::npos && mark > 1 &&
+        name.find_first_not_of("0123456789", mark + kUnfinishedMark.size()) == std::string::npos;
+    if (is_ours) STOKER_RETURN_IF_ERROR(files.remove_file(join_path(directory, name)));
+  }
+  return {};
 }
 
 Status make_directories(FileSystem& files, const std::string& path) {

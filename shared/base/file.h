@@ -57,6 +57,10 @@ Result<std::string> read_file(const std::string& path, uint64_t max_bytes);
 // unchanged.
 Status write_file_atomically(FileSystem& files, const std::string& path, std::string_view content);
 
+// Removes what a write_file_atomically() that was killed has left in `directory` (not below it). Only
+// where no other process writes there now.
+Status remove_unfinished_writes(FileSystem& files, const std::string& directory);
+
 // Makes the directory and the missing ones above it.
 Status make_directories(FileSystem& files, const std::string& path);
 

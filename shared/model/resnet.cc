@@ -128,7 +128,7 @@ class Resnet : public Model {
       }
     }
     fc_ = register_module("fc", torch::nn::Linear(from, outputs));
-    for (const auto& module : modules())
+    for (const auto& module : modules(/*include_self=*/false))
       if (auto* const each = module->as<torch::nn::Conv2dImpl>())
         torch::nn::init::kaiming_normal_(each->weight, 0, torch::kFanOut, torch::kReLU);
   }

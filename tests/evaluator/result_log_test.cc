@@ -63,6 +63,28 @@ TEST_F(ResultLogTest, RecordedTwiceIsThereOnce) {
   EXPECT_EQ(rows(), 1u);
 }
 
+TEST_F(ResultLogTest, EachSetIsARunOfTensorBoard) {
+  const auto log = open();
+  auto made = result(10, 2.0);
+  made.sets.push_back({"other", 16, {{"loss", 3.0}}});
+  ASSERT_TRUE(log->record(made).ok());
+  for (const std::string set : {"valid", "other"}) {
+    const auto files = list_directory(layout_->tb() + "/eval/" + set);
+    ASSERT_TRUE(files.ok()) << files.status().to_string();
+    ASSERT_EQ(files->size(), 1u);
+    const auto bytes = read_file(layout_->tb() + "/eval/" + set + "/" + files->front(), 1 << 20);
+    EXPECT_NE(bytes->find("loss"), std::string::npos);
+  }
+}
+
+TEST_F(ResultLogTest, InfinityIsNeverTheBestAlsoAfterARestart) {
+  ASSERT_TRUE(open()->record(result(10, std::numeric_limits<double>::infinity())).ok());
+  const auto log = open();
+  EXPECT_FALSE(log->best().has_value());
+  ASSERT_TRUE(log->record(result(20, 3.0)).ok());
+  EXPECT_EQ(log->best()->step, 20u);
+}
+
 TEST_F(ResultLogTest, AResultOfAnotherCheckpointOfTheSameStepIsNotTaken) {
   const auto log = open();
   ASSERT_TRUE(log->record(result(10, 2.0)).ok());

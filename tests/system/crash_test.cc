@@ -32,8 +32,8 @@ class Crash : public RunFixture {
 
 TEST_F(Crash, KilledTwentyTimesTheRunEndsWithTheSameBytes) {
   const std::string config = write_config(small_config());
-  const std::vector<std::string> longer{"--set", "train.steps=4000", "--set",
-                                        "checkpoint.every_steps=25"};
+  const std::vector<std::string> longer{"--set", "train.steps=40000", "--set",
+                                        "checkpoint.every_steps=100"};
   ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
 
   std::mt19937 random(20);  // the seed of the kill times
@@ -58,7 +58,7 @@ TEST_F(Crash, KilledTwentyTimesTheRunEndsWithTheSameBytes) {
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->code, 0);
   EXPECT_EQ(kills, 20) << "the run ended before it was killed often enough";
-  EXPECT_EQ(model_sha256(run_dir(), 4000), model_sha256(run_dir("whole"), 4000));
+  EXPECT_EQ(model_sha256(run_dir(), 40000), model_sha256(run_dir("whole"), 40000));
   EXPECT_EQ(decided_rows(run_dir()), decided_rows(run_dir("whole")))
       << "reported steps are doubled or missing";
   for (const auto& entry : fs::directory_iterator(run_dir() + "/checkpoints")) {

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include <gtest/gtest.h>
 
@@ -133,7 +134,9 @@ TEST_F(LifeOfARun, Sigusr1SavesNowAndTrainingGoesOn) {
 
 TEST_F(LifeOfARun, TheControlSocketPausesResumesSetsSavesAndStops) {
   const std::string config = write_config(small_config());
-  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+  Process trainer = this->trainer(config, run_dir(),
+                                  {"--set", "train.steps=1000000", "--set",
+                                   "schedule.kind=constant", "--set", "schedule.min_lr="});
   ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
   const auto ask = [&](const std::vector<std::string>& words, const std::string& log) {
     const auto exit = ctl(run_dir(), words, log).wait(30s);
@@ -213,6 +216,8 @@ struct BadStart {
   const char* data;
   const char* expected;  // in what is said
 };
+
+void PrintTo(const BadStart& start, std::ostream* out) { *out << start.name; }
 
 class BadData : public RunFixture, public ::testing::WithParamInterface<BadStart> {};
 

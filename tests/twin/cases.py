@@ -98,7 +98,8 @@ CASES = [
     Case(
         name="resnet8_sgd_constant",
         model=lambda: Resnet(8, 3, 4),
-        batches=pictures(4, (3, 16, 16), 4),
+        # Eight: with four, one input of a ReLU is so near 0 that PyTorch differs from itself between one thread and two.
+        batches=pictures(8, (3, 16, 16), 4),
         loss=classification_loss,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.05, fused=True),
         schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),

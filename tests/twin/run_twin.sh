@@ -1,11 +1,11 @@
 #!/bin/sh
 # run_twin.sh TWIN_EXPORT: checks stoker against PyTorch itself. Exit code 77: there is no PyTorch here.
-# STOKER_TWIN_PYTHON names the Python to use; default python3.
+# STOKER_PYTHON names the Python to use; default python3.
 set -eu
-python=${STOKER_TWIN_PYTHON:-python3}
+python=${STOKER_PYTHON:-python3}
 here=$(cd "$(dirname "$0")" && pwd)
 if ! reason=$("$python" -c 'import torch, safetensors.torch' 2>&1); then
-  echo "skipped: $python cannot import torch and safetensors (set STOKER_TWIN_PYTHON):"
+  echo "skipped: $python cannot import torch and safetensors (set STOKER_PYTHON):"
   echo "$reason" | tail -n 1
   exit 77
 fi

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct TwinCase {
   std::vector<TensorSpec> sample;
   uint64_t classes = 0;
 };
+// For GoogleTest's messages.
+inline void PrintTo(const TwinCase& twin_case, std::ostream* out) { *out << twin_case.name; }
 
 // Trained for ten steps.
 std::vector<TwinCase> trained_cases();

@@ -133,7 +133,7 @@ TEST_P(TwinGolden, TrainedModelEvaluatesToTheSameLoss) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, TwinGolden, testing::ValuesIn(trained_cases()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 class TwinInitialWeights : public testing::TestWithParam<TwinCase> {};
 
@@ -147,7 +147,7 @@ TEST_P(TwinInitialWeights, AreByteEqual) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, TwinInitialWeights, testing::ValuesIn(initial_cases()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace stoker::twin

@@ -31,7 +31,7 @@ TEST(Schedule, CosineIsHalfWayInTheMiddleAndArrivesAtTheEnd) {
 TEST(Schedule, LinearFallsEvenly) {
   const auto config = schedule(config::ScheduleKind::kLinear, 0);
   EXPECT_DOUBLE_EQ(learning_rate(config, 1.1, 25, 100), 0.85);
-  EXPECT_DOUBLE_EQ(learning_rate(config, 1.1, 100, 100), 0.1);
+  EXPECT_NEAR(learning_rate(config, 1.1, 100, 100), 0.1, 1e-15);
 }
 
 TEST(Schedule, StepMultipliesAtEachMultiple) {

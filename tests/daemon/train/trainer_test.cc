@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <future>
 #include <optional>
+#include <thread>
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
@@ -43,9 +44,9 @@ config::Config small_config(uint64_t steps) {
 }
 
 // One process's part of a run: everything between a checkpoint directory and the trainer.
-class Run {
+class Session {
  public:
-  Run(const config::Config& config, const std::string& root)
+  Session(const config::Config& config, const std::string& root)
       : config_(config), store_(root + "/checkpoints", real_files()) {
     at::set_num_threads(1);
     writer::WriterSettings settings;
@@ -56,7 +57,9 @@ class Run {
     plan_.emplace(feed::plan_settings(config, data_->size()));
     state_ = *TrainingState::create(config, *data_, c10::Device(c10::kCPU));
     const auto newest = store_.open_newest({});
-    if (newest.ok()) EXPECT_TRUE(state_->restore(*newest).ok());
+    if (newest.ok()) {
+      EXPECT_TRUE(state_->restore(*newest).ok());
+    }
     const ring::BatchLayout layout(data_->spec(), static_cast<uint64_t>(config.train.batch));
     const auto end = config.train.steps * static_cast<uint64_t>(config.train.accumulate);
     ring_ = *ring::ShmRing::create(layout,
@@ -77,11 +80,13 @@ class Run {
                                     if (on_row) on_row(row);
                                     return uint64_t{0};
                                   },
-                                  [] { return std::vector<uint64_t>{}; },
-                                  {},
+                                  [] {
+                                    return std::vector<uint64_t>{31, 7};
+                                  },
+                                  {.data_digest = "the data"},
                                   0});
   }
-  ~Run() {
+  ~Session() {
     threads_.request_stop();
     EXPECT_TRUE(threads_.join(60s).ok());
   }
@@ -140,7 +145,7 @@ class TrainerTest : public testing::Test {
 TEST_F(TrainerTest, TrainsToTheLastStepReportsAndSaves) {
   auto config = small_config(10);
   config.checkpoint.every_steps = 4;
-  Run run(config, root_);
+  Session run(config, root_);
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
   EXPECT_EQ(*outcome, Trainer::Outcome::kFinished);
@@ -154,13 +159,13 @@ TEST_F(TrainerTest, TrainsToTheLastStepReportsAndSaves) {
 }
 
 TEST_F(TrainerTest, ResumesBitForBitInTheMiddleOfAnIntervalAndAnEpoch) {
-  Run whole(small_config(40), root_);
+  Session whole(small_config(40), root_);
   ASSERT_TRUE(whole.train().ok());
 
   const std::string other = fresh();
   std::vector<metrics::TrainRow> rows;
   for (const uint64_t leave_at : {7u, 23u, 40u}) {
-    Run part(small_config(40), other);
+    Session part(small_config(40), other);
     // The first report of this part asks for a save at the step that follows it; the stop is then
     // between two reports.
     part.on_row = [&](const metrics::TrainRow& row) {
@@ -168,7 +173,9 @@ TEST_F(TrainerTest, ResumesBitForBitInTheMiddleOfAnIntervalAndAnEpoch) {
     };
     ASSERT_TRUE(part.train().ok());
     rows.insert(rows.end(), part.rows_.begin(), part.rows_.end());
-    if (leave_at == 40) EXPECT_EQ(part.model_sha256(), whole.model_sha256());
+    if (leave_at == 40) {
+      EXPECT_EQ(part.model_sha256(), whole.model_sha256());
+    }
   }
   ASSERT_EQ(rows.size(), whole.rows_.size());
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -182,18 +189,18 @@ TEST_F(TrainerTest, ResumesBitForBitInTheMiddleOfAnIntervalAndAnEpoch) {
 TEST_F(TrainerTest, AccumulatedMicroBatchesAreOneStep) {
   auto config = small_config(6);
   config.model.dropout = 0;
-  Run whole(config, root_);
+  Session whole(config, root_);
   ASSERT_TRUE(whole.train().ok());
   config.train.batch = 2;
   config.train.accumulate = 2;
-  Run parts(config, fresh());
+  Session parts(config, fresh());
   ASSERT_TRUE(parts.train().ok());
   EXPECT_EQ(parts.rows_.back().samples, whole.rows_.back().samples);
   EXPECT_NEAR(parts.rows_.back().loss, whole.rows_.back().loss, 1e-6);
 }
 
 TEST_F(TrainerTest, StopsBetweenStepsAndSavesThatStep) {
-  Run run(small_config(1000), root_);
+  Session run(small_config(1000), root_);
   run.on_row = [&](const metrics::TrainRow& row) {
     if (row.step == 6) run.ask(Request::Kind::kStop);
   };
@@ -205,7 +212,7 @@ TEST_F(TrainerTest, StopsBetweenStepsAndSavesThatStep) {
 }
 
 TEST_F(TrainerTest, APauseHoldsUntilResumed) {
-  Run run(small_config(9), root_);
+  Session run(small_config(9), root_);
   run.on_row = [&](const metrics::TrainRow& row) {
     if (row.step == 3) run.ask(Request::Kind::kPause);
   };
@@ -222,14 +229,14 @@ TEST_F(TrainerTest, APauseHoldsUntilResumed) {
 TEST_F(TrainerTest, SetLrScalesTheScheduleFromThenOnAlsoAfterAResume) {
   const auto config = small_config(12);
   {
-    Run run(config, root_);
+    Session run(config, root_);
     run.on_row = [&](const metrics::TrainRow& row) {
       if (row.step == 3) run.ask(Request::Kind::kSetLr, 0.001);
       if (row.step == 6) run.ask(Request::Kind::kStop);
     };
     ASSERT_TRUE(run.train().ok());
   }
-  Run rest(config, root_);
+  Session rest(config, root_);
   ASSERT_TRUE(rest.train().ok());
   const auto planned = [&](uint64_t step) {
     return learning_rate(config.schedule, config.optimizer.lr, step, config.train.steps);
@@ -241,7 +248,7 @@ TEST_F(TrainerTest, SetLrScalesTheScheduleFromThenOnAlsoAfterAResume) {
 }
 
 TEST_F(TrainerTest, ACheckpointCommandIsAnsweredWhenItIsSaved) {
-  Run run(small_config(9), root_);
+  Session run(small_config(9), root_);
   run.on_row = [&](const metrics::TrainRow& row) {
     if (row.step == 3) run.ask(Request::Kind::kCheckpoint);
   };
@@ -250,13 +257,32 @@ TEST_F(TrainerTest, ACheckpointCommandIsAnsweredWhenItIsSaved) {
   EXPECT_THAT(run.replies_, ElementsAre("{\"step\":3}"));
 }
 
+TEST_F(TrainerTest, ACheckpointSaysWhatTheRunIsAndWhatItSetAside) {
+  auto config = small_config(8);
+  config.checkpoint.every_steps = 4;
+  {
+    Session run(config, root_);
+    ASSERT_TRUE(run.train().ok());
+  }
+  Session next(config, root_);
+  EXPECT_THAT(next.state_->quarantined, ElementsAre(31, 7));
+  const auto newest = next.store_.open_newest({});
+  ASSERT_TRUE(newest.ok());
+  EXPECT_EQ(newest->manifest().data_digest, "the data");
+  EXPECT_EQ(newest->manifest().step, 8u);
+  EXPECT_EQ(newest->manifest().ticket, 8u);
+  if (next.saved().size() == 2) {
+    EXPECT_EQ(newest->manifest().parent, "step-000000004");
+  }
+}
+
 TEST_F(TrainerTest, ALossThatIsNotANumberEndsTheRunAndSavesNothing) {
   auto config = small_config(50);
   config.optimizer.kind = config::OptimizerKind::kSgd;
   config.optimizer.lr = 1e20;
   config.optimizer.clip_norm = 0;
   config.schedule.warmup_steps = 0;
-  Run run(config, root_);
+  Session run(config, root_);
   const auto outcome = run.train();
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.status().code(), Code::kCorrupt);
@@ -265,7 +291,7 @@ TEST_F(TrainerTest, ALossThatIsNotANumberEndsTheRunAndSavesNothing) {
 }
 
 TEST_F(TrainerTest, ARingThatClosesEndsTrainingWithTheStepSaved) {
-  Run run(small_config(1000), root_);
+  Session run(small_config(1000), root_);
   run.on_row = [&](const metrics::TrainRow& row) {
     if (row.step == 6) run.ring_->close();
   };

@@ -123,5 +123,15 @@ TEST_F(FileTest, LockIsHeldUntilItsProcessDiesHoweverItDies) {
   EXPECT_FALSE(*is_locked(path("no such file")));
 }
 
+TEST_F(FileTest, UnfinishedWritesAreRemovedAndNothingElse) {
+  for (const char* name : {".config.yaml.tmp-123", "config.yaml", ".tmp-step-000000001", ".hidden",
+                           ".notes.tmp-mine", ".tmp-5"})
+    ASSERT_TRUE(write_file_atomically(real_files(), path(name), "x").ok());
+  ASSERT_TRUE(remove_unfinished_writes(real_files(), path("")).ok());
+  EXPECT_EQ(*list_directory(path("")),
+            (std::vector<std::string>{".hidden", ".notes.tmp-mine", ".tmp-5", ".tmp-step-000000001",
+                                      "config.yaml"}));
+}
+
 }  // namespace
 }  // namespace stoker
