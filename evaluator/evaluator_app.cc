@@ -96,8 +96,10 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   STOKER_ASSIGN_OR_RETURN(config_, config::load_config(path, command_.overrides));
   STOKER_RETURN_IF_ERROR(make_directories(real_files(), layout_.eval()));
   STOKER_RETURN_IF_ERROR(make_directories(real_files(), layout_.logs()));
-  STOKER_RETURN_IF_ERROR(
-      init_log({.level = log_level_of(config_.log.level), .file = layout_.evaluator_log()}));
+  // Who asks for text gets the text, and what went wrong.
+  const bool is_text = command_.sample_bytes > 0;
+  const LogLevel level = is_text ? LogLevel::kWarn : log_level_of(config_.log.level);
+  STOKER_RETURN_IF_ERROR(init_log({.level = level, .file = layout_.evaluator_log()}));
   STOKER_ASSIGN_OR_RETURN(
       evaluator_, CheckpointEvaluator::create(config_, join_path(layout_.eval(), "index"), clock_));
   return {};

@@ -153,7 +153,7 @@ TEST_F(LifeOfARun, TheControlSocketPausesResumesSetsSavesAndStops) {
   EXPECT_NE(ask({"set", "lr", "-1"}, "set-bad"), 0);
   EXPECT_EQ(ask({"resume"}, "resume"), 0);
   EXPECT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > rows; }));
-  EXPECT_NE(decided_rows(run_dir()).back().find("\"lr\":0.0005"), std::string::npos)
+  EXPECT_NE(decided_rows(run_dir()).back().find("\"lr\":5e-04"), std::string::npos)
       << decided_rows(run_dir()).back();
   EXPECT_EQ(ask({"stop"}, "stop"), 0);
   const auto exit = trainer.wait(30s);

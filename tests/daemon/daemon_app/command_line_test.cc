@@ -1,8 +1,8 @@
 #include "daemon/daemon_app/command_line.h"
 
-#include <gtest/gtest.h>
-
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace stoker::daemon_app {
 namespace {
@@ -13,7 +13,8 @@ ParsedCommandLine parse(std::vector<const char*> words) {
 }
 
 TEST(CommandLine, TakesEverythingThatTheManualNames) {
-  const auto parsed = parse({"--config", "a.yaml", "--run-dir", "runs/x", "--set", "train.steps=1", "--set", "a=b", "--check"});
+  const auto parsed = parse({"--config", "a.yaml", "--run-dir", "runs/x", "--set", "train.steps=1",
+                             "--set", "a=b", "--check"});
   ASSERT_TRUE(parsed.command.has_value());
   EXPECT_EQ(parsed.command->config, "a.yaml");
   EXPECT_EQ(parsed.command->run_dir, "runs/x");
@@ -34,7 +35,8 @@ TEST(CommandLine, MistakesAreUsageErrors) {
   EXPECT_EQ(parse({}).exit_code, ExitCode::kUsage);
   EXPECT_EQ(parse({"--config"}).exit_code, ExitCode::kUsage);
   EXPECT_EQ(parse({"--config", "a", "--frehs"}).exit_code, ExitCode::kUsage);
-  EXPECT_EQ(parse({"--config", "a", "--fresh", "--resume", "x"}).exit_code, ExitCode::kUsage) << "they contradict each other";
+  EXPECT_EQ(parse({"--config", "a", "--fresh", "--resume", "x"}).exit_code, ExitCode::kUsage)
+      << "they contradict each other";
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
 #include "daemon/daemon_app/start_point.h"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+
+#include <gtest/gtest.h>
 
 namespace stoker::daemon_app {
 namespace {
@@ -28,7 +29,9 @@ class StartPointTest : public ::testing::Test {
     const auto committed = store().commit(content);
     ASSERT_TRUE(committed.ok()) << committed.status().to_string();
   }
-  checkpoint::CheckpointStore store() { return checkpoint::CheckpointStore(run_ + "/checkpoints", real_files()); }
+  checkpoint::CheckpointStore store() {
+    return checkpoint::CheckpointStore(run_ + "/checkpoints", real_files());
+  }
 
   std::string run_;
 };
@@ -43,7 +46,8 @@ TEST_F(StartPointTest, TheNewestValidOneIsTakenOrTheOneThatIsNamed) {
   make_checkpoint(10);
   make_checkpoint(20);
   EXPECT_EQ((*find_start_point(store(), ""))->manifest().step, 20u);
-  EXPECT_EQ((*find_start_point(store(), run_ + "/checkpoints/step-000000010"))->manifest().step, 10u);
+  EXPECT_EQ((*find_start_point(store(), run_ + "/checkpoints/step-000000010"))->manifest().step,
+            10u);
   EXPECT_FALSE(find_start_point(store(), run_ + "/checkpoints/step-000000030").ok());
 }
 
