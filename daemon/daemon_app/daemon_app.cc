@@ -13,6 +13,7 @@
 #include "daemon/daemon_app/start_point.h"
 #include "daemon/daemon_app/version.h"
 #include "shared/base/log.h"
+#include "shared/checkpoint/store.h"
 #include "shared/config/load_config.h"
 #include "shared/control/socket_path.h"
 
@@ -88,6 +89,23 @@ Status DaemonApp::open() {
   if (command_.fresh) {
     STOKER_RETURN_IF_ERROR(set_aside_run(real_files(), layout_.root()));
     STOKER_RETURN_IF_ERROR(directory_->make_folders());
+  }
+  return count_start();
+}
+
+Status DaemonApp::count_start() {
+  const checkpoint::CheckpointStore store(layout_.checkpoints(), real_files());
+  STOKER_ASSIGN_OR_RETURN(const auto saved, store.list());
+  const uint64_t newest = saved.empty() ? 0 : saved.back().step;
+  const auto may_start = starts_.note_start(newest);
+  if (!may_start.ok()) {
+    log_warn("starts not counted", {{"reason", may_start.status().to_string()}});
+  } else if (!*may_start) {
+    no_progress_ = true;
+    return Status(Code::kInternal, "the last " + std::to_string(service::RestartCount::kMaxInVain) +
+                                       " starts died without a checkpoint newer than step " +
+                                       std::to_string(newest) +
+                                       "; see the log for what they died of, then start again");
   }
   return {};
 }
@@ -203,6 +221,7 @@ void DaemonApp::tick() {
   if (starting && clock_.monotonic() - stop_asked_at_ > kStartingGrace && !session_->prepared()) {
     log_info("stopped while starting", {{"written", "nothing"}});
     (void)directory_->write_end({"stopped", board_.step(), reason_, 0});
+    (void)starts_.forget();
     flush_log();
     ::_exit(static_cast<int>(ExitCode::kDone));
   }
@@ -236,7 +255,7 @@ void DaemonApp::log_progress(const control::TrainerStatus& status) {
 // ---- End
 
 ExitCode DaemonApp::finish(const Status& status) {
-  ExitCode code = exit_code_of(status);
+  const ExitCode code = no_progress_ ? ExitCode::kNoProgress : exit_code_of(status);
   run::RunEnd end{"finished", board_.step(), reason_, 0};
   if (!status.ok()) {
     log_error("stokerd failed", {{"reason", status.to_string()}});
@@ -247,6 +266,7 @@ ExitCode DaemonApp::finish(const Status& status) {
     if (!stop_asked_) end.reason = "asked to stop through the control socket";
   }
   end.exit_code = static_cast<int>(code);
+  if (status.ok() && directory_) (void)starts_.forget();  // else the next start counts on
   // Without the lock nothing in the directory is ours to write.
   if (directory_) {
     if (const Status written = directory_->write_end(end); !written.ok()) {

@@ -20,6 +20,7 @@
 #include "daemon/daemon_app/training_link.h"
 #include "daemon/daemon_app/training_session.h"
 #include "daemon/service/notify.h"
+#include "daemon/service/restart_count.h"
 #include "daemon/service/run_directory.h"
 #include "daemon/service/signals.h"
 #include "daemon/service/watchdog.h"
@@ -40,6 +41,7 @@ class DaemonApp {
  private:
   Status open();
   Status start_control();
+  Status count_start();
   void start_training();
   void training_ended();
 
@@ -67,6 +69,8 @@ class DaemonApp {
   std::optional<service::RunDirectory> directory_;
   std::unique_ptr<control_server::ControlServer> control_;
   service::SignalPolicy policy_;
+  service::RestartCount starts_{real_files(), layout_.starts_file()};
+  bool no_progress_ = false;
   bool stop_asked_ = false;
   std::chrono::nanoseconds stop_asked_at_{0};
   std::string reason_ = "the last step is done";

@@ -15,6 +15,7 @@ class RunLayout {
   const std::string& root() const { return root_; }
   std::string lock_file() const { return at("LOCK"); }           // flock held by the live stokerd
   std::string end_file() const { return at("END.json"); }        // absent while running
+  std::string starts_file() const { return at("starts.json"); }  // in a row that got no further
   std::string config_file() const { return at("config.yaml"); }  // the resolved configuration
   std::string control_socket() const { return at("control.sock"); }
   std::string bad_samples_file() const { return at("bad_samples.jsonl"); }
