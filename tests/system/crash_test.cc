@@ -154,15 +154,20 @@ TEST_F(Crash, AFullDiskDegradesAndTrainingGoesOn) {
         config, run_dir(), {"--set", "model.hidden=[256, 64]", "--set", "train.steps=1000000"});
     EXPECT_TRUE(wait_until(
         60s, [&] { return log_of("stokerd").find("checkpoint failed") != std::string::npos; }));
-    const size_t rows = decided_rows(run_dir()).size();
-    EXPECT_TRUE(wait_until(60s, [&] {
-      return decided_rows(run_dir()).size() > rows + 2 ||
-             log_of("stokerd").find("metrics") != std::string::npos;
-    })) << "training stood still";
-    EXPECT_TRUE(wait_until(60s, [&] {
+    const auto status = [&] {
+      fs::remove(path("status.out"));
       (void)ctl(run_dir(), {"--json", "status"}, "status").wait(10s);
-      return log_of("status").find("degraded") != std::string::npos;
-    }));
+      return log_of("status");
+    };
+    EXPECT_TRUE(
+        wait_until(60s, [&] { return status().find("\"degraded\"") != std::string::npos; }));
+    const auto step = [&] {
+      const std::string text = status();
+      const size_t at = text.find("\"step\":");
+      return at == std::string::npos ? 0 : std::stoull(text.substr(at + 7));
+    };
+    const uint64_t before = step();
+    EXPECT_TRUE(wait_until(60s, [&] { return step() > before; })) << "training stood still";
     trainer.signal(SIGKILL);
     (void)trainer.wait(10s);
   }

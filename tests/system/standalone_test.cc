@@ -1,0 +1,94 @@
+// The programs by themselves: an evaluator without a trainer, a trainer under a service manager.
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "shared/run/eval_result.h"
+#include "tests/daemon/service/notify_listener.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+class StandaloneEvaluator : public RunFixture {
+ protected:
+  int evaluate(const std::vector<std::string>& more) const {
+    fs::remove(path("stoker-eval.out"));
+    const auto exit = evaluator(run_dir(), more).wait(60s);
+    return exit ? exit->code : -1;
+  }
+};
+
+TEST_F(StandaloneEvaluator, EvaluatesARunWhoseTrainerWasKilledLongAgo) {
+  const std::string config = write_config(small_config("eval: {policy: all}\n"));
+  {
+    Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+    ASSERT_TRUE(wait_until(60s, [&] { return checkpoints(run_dir()).size() >= 3; }));
+    trainer.signal(SIGKILL);
+    ASSERT_TRUE(trainer.wait(10s).has_value());
+  }
+  fs::remove(config);
+  EXPECT_EQ(evaluate({"--once"}), 0);
+  for (const auto& entry : checkpoints(run_dir()))
+    EXPECT_TRUE(fs::exists(run_dir() + "/eval/" + entry + ".json")) << entry;
+  EXPECT_TRUE(run::read_best(run_dir() + "/eval/best.json").ok());
+}
+
+TEST_F(StandaloneEvaluator, PrintsOneNamedCheckpointAndWritesNothing) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  const std::string named = run_dir() + "/checkpoints/" + checkpoints(run_dir()).front();
+  EXPECT_EQ(evaluate({"--checkpoint", named}), 0);
+  EXPECT_NE(log_of("stoker-eval").find("\"sets\":{\"valid\":{\"loss\":"), std::string::npos)
+      << log_of("stoker-eval");
+  EXPECT_FALSE(fs::exists(run_dir() + "/eval/ledger.jsonl"));
+  EXPECT_FALSE(fs::exists(run_dir() + "/metrics/eval.jsonl"));
+}
+
+TEST_F(StandaloneEvaluator, SaysWhatIsWrongWithWhatItIsGiven) {
+  EXPECT_EQ(evaluate({"--once"}), 78);
+  EXPECT_NE(log_of("stoker-eval").find(run_dir()), std::string::npos);
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  EXPECT_EQ(evaluate({"--checkpoint", path("nowhere")}), 78);
+  EXPECT_NE(log_of("stoker-eval").find(path("nowhere")), std::string::npos);
+  EXPECT_EQ(evaluate({"--sample", "10"}), 78);  // of a model that does not write
+  EXPECT_EQ(evaluate({"--once", "--follow"}), 64);
+}
+
+class Service : public RunFixture {};
+
+TEST_F(Service, TheManagerHearsReadyProgressWatchdogAndStopping) {
+  service::NotifyListener manager(service::NotifyListener::Kind::kPath);
+  ::setenv("NOTIFY_SOCKET", manager.name().c_str(), 1);
+  ::setenv("WATCHDOG_USEC", "2000000", 1);
+  const std::string config = write_config(small_config());
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+  ::unsetenv("NOTIFY_SOCKET");
+  ::unsetenv("WATCHDOG_USEC");
+  std::string heard;
+  const auto hears = [&](const std::string& words) {
+    return wait_until(30s, [&] {
+      for (const std::string& message : manager.take()) heard += message + "\n";
+      return heard.find(words) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(hears("READY=1")) << heard;
+  EXPECT_TRUE(hears("STATUS=training  step ")) << heard;
+  EXPECT_TRUE(hears("WATCHDOG=1")) << heard;
+  EXPECT_EQ(heard.find("STOPPING=1"), std::string::npos);
+  trainer.signal(SIGTERM);
+  EXPECT_TRUE(hears("STOPPING=1")) << heard;
+  const auto exit = trainer.wait(30s);
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_EQ(exit->code, 0);
+}
+
+}  // namespace
+}  // namespace stoker::test
