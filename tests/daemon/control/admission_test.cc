@@ -155,6 +155,10 @@ class NoDescriptors {
 };
 
 TEST_F(Admission, WithoutFileDescriptorsClientsAreToldAndLaterServed) {
+#ifdef __SANITIZE_ADDRESS__
+  // It would then call every object with virtual functions invalid.
+  GTEST_SKIP() << "UBSan, built in together with ASan, looks at memory through a pipe of its own";
+#endif
   settings_.limits.accept_pause = 1ms;
   serve();
   TestClient peer;
