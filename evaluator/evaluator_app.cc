@@ -93,7 +93,13 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
     watch.wait(kRescan, stop);
   }
   if (stop.stop_requested()) return {};
-  STOKER_ASSIGN_OR_RETURN(config_, config::load_config(path, command_.overrides));
+  auto loaded = config::load_config(path, command_.overrides);
+  if (loaded.status().code() == Code::kNotFound && command_.config.empty())
+    return Status(Code::kNotFound, command_.run_dir +
+                                       ": not a run directory, it has no config.yaml; give the "
+                                       "directory that stokerd trains in");
+  if (!loaded.ok()) return loaded.status();
+  config_ = *std::move(loaded);
   STOKER_RETURN_IF_ERROR(make_directories(real_files(), layout_.eval()));
   STOKER_RETURN_IF_ERROR(make_directories(real_files(), layout_.logs()));
   // Who asks for text gets the text, and what went wrong.

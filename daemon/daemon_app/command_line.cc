@@ -21,7 +21,7 @@ While it trains:
   SIGTERM, Ctrl-C: finish the step, save, exit 0 (a second one: leave at once)   SIGUSR1: save now   SIGHUP: reload
 
 Exit codes: 0 done or stopped on request, 64 usage, 65 no valid checkpoint, 70 internal, 71 out of memory, 72 device
-lost, 74 I/O, 75 the run directory is held by another process, 78 configuration, 143 left at once.)";
+lost, 74 I/O, 75 the run directory is held by another process, 78 configuration, 93 starts without progress, 143 left at once.)";
 
 }  // namespace
 

@@ -13,7 +13,9 @@ int main(int argc, char** argv) {
   auto config = config::load_config(
       parsed.command->config, parsed.command->overrides);  // structs, or every mistake at once
   if (!config.ok()) {
-    std::cerr << config.status().message() << "\n";
+    // Mistakes come a line each with their place, as compilers give them; all else is one line of ours.
+    const bool has_places = config.status().code() == Code::kInvalidArgument;
+    std::cerr << (has_places ? "" : "stokerd: ") << config.status().message() << "\n";
     return static_cast<int>(ExitCode::kConfiguration);
   }
   if (!parsed.command->run_dir.empty()) config->run.dir = parsed.command->run_dir;

@@ -1,16 +1,15 @@
 #include "daemon/checkpoint/checkpoint_writer.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <future>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "shared/base/coordinator.h"
+#include "tests/support/faulty_files.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::writer {
 namespace {
@@ -19,53 +18,11 @@ using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Real files, of which writes can be refused.
-class RefusingFiles : public FileSystem {
- public:
-  std::atomic<bool> refuse{false};
-
-  Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
-    return real_files().open(path, flags, mode);
-  }
-  Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override {
-    if (refuse) return Status(Code::kNoSpace, "write " + path + ": no space left");
-    return real_files().write(fd, bytes, path);
-  }
-  Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
-                         const std::string& path) override {
-    return real_files().read_at(fd, offset, bytes, path);
-  }
-  Status sync(int fd, const std::string& path) override { return real_files().sync(fd, path); }
-  Status sync_directory(const std::string& path) override {
-    return real_files().sync_directory(path);
-  }
-  Status make_directory(const std::string& path) override {
-    return real_files().make_directory(path);
-  }
-  Status rename(const std::string& from, const std::string& to) override {
-    return real_files().rename(from, to);
-  }
-  Status rename_noreplace(const std::string& from, const std::string& to) override {
-    return real_files().rename_noreplace(from, to);
-  }
-  Status remove_file(const std::string& path) override { return real_files().remove_file(path); }
-  Status remove_tree(const std::string& path) override { return real_files().remove_tree(path); }
-  Result<uint64_t> free_bytes(const std::string& path) override {
-    return real_files().free_bytes(path);
-  }
-};
-
 class CheckpointWriterTest : public testing::Test {
  protected:
-  CheckpointWriterTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "stoker-writer-XXXXXX").string();
-    root_ = ::mkdtemp(name.data());
-    store_ = std::make_unique<checkpoint::CheckpointStore>(root_ + "/checkpoints", files_);
-  }
   ~CheckpointWriterTest() override {
     coordinator_.request_stop();
     EXPECT_TRUE(coordinator_.join(60s).ok());
-    std::filesystem::remove_all(root_);
   }
 
   // `tries`: how often a commit is tried.
@@ -78,7 +35,7 @@ class CheckpointWriterTest : public testing::Test {
     settings.retention = [] { return checkpoint::Retention{.keep_last = 2}; };
     settings.before_commit = [this] { ++before_commits_; };
     settings.delays.assign(tries - 1, 1ms);
-    writer_ = std::make_unique<CheckpointWriter>(*store_, settings);
+    writer_ = std::make_unique<CheckpointWriter>(store_, settings);
   }
   void run() {
     coordinator_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
@@ -105,13 +62,13 @@ class CheckpointWriterTest : public testing::Test {
   }
   std::vector<uint64_t> steps() const {
     std::vector<uint64_t> found;
-    for (const auto& entry : *store_->list()) found.push_back(entry.step);
+    for (const auto& entry : *store_.list()) found.push_back(entry.step);
     return found;
   }
 
-  std::string root_;
-  RefusingFiles files_;
-  std::unique_ptr<checkpoint::CheckpointStore> store_;
+  test::TemporaryDirectory root_;
+  test::FaultyFiles files_{root_.path()};
+  checkpoint::CheckpointStore store_{root_.path() + "/checkpoints", files_};
   std::unique_ptr<CheckpointWriter> writer_;
   std::atomic<int> before_commits_{0};
   Coordinator coordinator_;
@@ -122,7 +79,7 @@ TEST_F(CheckpointWriterTest, WritesWhatTheSnapshotHolds) {
   const auto saved = save(7);
   ASSERT_TRUE(saved.ok()) << saved.status().to_string();
   const auto opened =
-      checkpoint::CheckpointStore::open_verified(root_ + "/checkpoints/step-000000007");
+      checkpoint::CheckpointStore::open_verified(store_.directory() + "/step-000000007");
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
   const auto model = opened->open_tensors("model.safetensors");
   ASSERT_TRUE(model.ok());
@@ -161,16 +118,16 @@ TEST_F(CheckpointWriterTest, RetiresWhatRetentionDoesNotKeep) {
 TEST_F(CheckpointWriterTest, GivesUpAfterAllTriesAndIsDegradedUntilOneSucceeds) {
   start(3);
   ASSERT_TRUE(save(1).ok());
-  files_.refuse = true;
+  files_.set_free_bytes(0);
   const auto failed = save(2);
   EXPECT_EQ(failed.status().code(), Code::kNoSpace);
   ASSERT_TRUE(writer_->wait_idle(60s));
   EXPECT_TRUE(writer_->stats().degraded);
   EXPECT_EQ(writer_->stats().failures, 3u);
-  EXPECT_THAT(writer_->stats().last_error, HasSubstr("no space left"));
+  EXPECT_THAT(writer_->stats().last_error, HasSubstr("0 MiB are free"));
   EXPECT_EQ(writer_->stats().last_step, 1u);
   EXPECT_THAT(steps(), ElementsAre(1));
-  files_.refuse = false;
+  files_.set_free_bytes(uint64_t{1} << 40);
   EXPECT_TRUE(save(3).ok());
   ASSERT_TRUE(writer_->wait_idle(60s));
   EXPECT_FALSE(writer_->stats().degraded);
