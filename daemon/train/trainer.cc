@@ -41,7 +41,7 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, TrainerLink
   status_.lr = learning_rate();
   status_.feed.readers = config.feed.readers;
   status_.checkpoint.last_step = state.step;
-  maybe_submitted_step_ = state.step;
+  if (state.step > 0) maybe_submitted_step_ = state.step;  // resumed from it
 }
 
 Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {

@@ -276,6 +276,14 @@ TEST_F(TrainerTest, ACheckpointSaysWhatTheRunIsAndWhatItSetAside) {
   }
 }
 
+TEST_F(TrainerTest, ACheckpointCommandBeforeTheFirstStepSavesTheBeginning) {
+  Session run(small_config(9), root_);
+  run.ask(Request::Kind::kCheckpoint);
+  ASSERT_TRUE(run.train().ok());
+  EXPECT_EQ(run.saved().front(), 0u);
+  EXPECT_THAT(run.replies_, ElementsAre("{\"step\":0}"));
+}
+
 TEST_F(TrainerTest, ALossThatIsNotANumberEndsTheRunAndSavesNothing) {
   auto config = small_config(50);
   config.optimizer.kind = config::OptimizerKind::kSgd;
