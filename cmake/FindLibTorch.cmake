@@ -17,6 +17,7 @@ if(NOT libtorch_root)
 endif()
 
 if(NOT STOKER_USE_TORCH_CONFIG AND EXISTS "${libtorch_root}/lib/libtorch_cpu.so")
+  set(LibTorch_LIBRARY_DIR "${libtorch_root}/lib")
   set(LibTorch_INCLUDE_DIRS "${libtorch_root}/include" "${libtorch_root}/include/torch/csrc/api/include")
   if(EXISTS "${libtorch_root}/include/torch/version.h")
     file(STRINGS "${libtorch_root}/include/torch/version.h" version_line REGEX "define TORCH_VERSION \"")
