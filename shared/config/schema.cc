@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 namespace stoker::config {
 namespace {
 
 using namespace std::string_view_literals;
 
-constexpr auto kDatasetKinds =
-    std::to_array({"text"sv, "tokens"sv, "images"sv, "idx"sv, "cifar"sv, "synthetic"sv});
 constexpr auto kIsolations = std::to_array({"process"sv, "thread"sv});
 constexpr auto kOnBadSample = std::to_array({"skip"sv, "stop"sv});
 constexpr auto kModelKinds = std::to_array({"gpt"sv, "mlp"sv, "lenet"sv, "resnet"sv});
@@ -233,55 +230,6 @@ Section log_section(LogConfig& log) {
   return {"log", {{.name = "level", .target = &log.level, .words = "debug info warn error"}}};
 }
 
-// Words that YAML 1.1, in which many read, takes for a bool or for nothing.
-bool is_yaml_word(std::string text) {
-  for (char& c : text)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return is_word_of("null true false yes no on off y n", text);
-}
-
-// Plain where every YAML reader takes it for this text, else in double quotes.
-std::string yaml_of(const std::string& text) {
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  const auto plain = [&](char c) {
-    return letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '/' || c == '.' || c == '-' ||
-           c == '+';
-  };
-  const bool starts_plain = !text.empty() && (letter(text[0]) || text[0] == '/');
-  if (starts_plain && !is_yaml_word(text) && std::all_of(text.begin(), text.end(), plain))
-    return text;
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
-std::string yaml_of(bool value) { return value ? "true" : "false"; }
-template <typename Number>
-std::string yaml_of_number(Number value) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
-  return {text.data(), end.ptr};
-}
-std::string yaml_of(int value) { return yaml_of_number(value); }
-std::string yaml_of(int64_t value) { return yaml_of_number(value); }
-std::string yaml_of(uint64_t value) { return yaml_of_number(value); }
-// With a point before an exponent: YAML 1.1 takes 1e-08 for text.
-std::string yaml_of(double value) {
-  std::string text = yaml_of_number(value);
-  const size_t exponent = text.find('e');
-  if (exponent != std::string::npos && text.find('.') == std::string::npos)
-    text.insert(exponent, ".0");
-  return text;
-}
-template <typename T>
-std::string yaml_of(const std::vector<T>& list) {
-  std::string out = "[";
-  for (const T& item : list) out += (out.size() > 1 ? ", " : "") + yaml_of(item);
-  return out + "]";
-}
-
 }  // namespace
 
 const Field* Section::find(std::string_view name) const {
@@ -307,82 +255,6 @@ bool is_word_of(std::string_view words, std::string_view word) {
     from = space + 1;
   }
   return false;
-}
-
-std::string yaml_of(const Target& target) {
-  if (const auto* kind = std::get_if<Choice>(&target))
-    return std::string(kind->words[static_cast<size_t>(kind->get(kind->target))]);
-  return std::visit(
-      [](const auto& pointer) -> std::string {
-        if constexpr (std::is_pointer_v<std::decay_t<decltype(pointer)>>) return yaml_of(*pointer);
-        return {};
-      },
-      target);
-}
-
-Section dataset_section(const std::string& name, DatasetConfig& set) {
-  const bool trains = name == "train";
-  const std::string_view sequences = "text tokens";
-  const std::string_view synthetic = "synthetic";
-  return {"data." + name,
-          {{.name = "kind", .target = choice(set.kind, kDatasetKinds), .decides = trains},
-           {.name = "path", .target = &set.path, .kinds = "text tokens images idx cifar"},
-           {.name = "glob", .target = &set.glob, .kinds = "text images", .decides = trains},
-           {.name = "split", .target = &set.split, .min = 0, .max = 1, .decides = trains},
-           {.name = "context",
-            .target = &set.context,
-            .min = 0,
-            .max = 1e6,
-            .kinds = sequences,
-            .decides = trains},
-           {.name = "dtype",
-            .target = &set.dtype,
-            .kinds = "tokens",
-            .words = "uint16 uint32",
-            .decides = trains},
-           {.name = "labels", .target = &set.labels, .kinds = "idx"},
-           {.name = "size",
-            .target = &set.size,
-            .min = 1,
-            .max = 16384,
-            .kinds = "images",
-            .decides = trains},
-           {.name = "channels",
-            .target = &set.channels,
-            .min = 1,
-            .max = 3,
-            .kinds = "images",
-            .decides = trains},
-           {.name = "classes",
-            .target = &set.classes,
-            .min = 0,
-            .max = 1e6,
-            .kinds = "cifar synthetic",
-            .decides = trains},
-           {.name = "samples",
-            .target = &set.samples,
-            .min = 0,
-            .max = kManySteps,
-            .kinds = synthetic,
-            .decides = trains},
-           {.name = "features",
-            .target = &set.features,
-            .min = 1,
-            .max = 1e9,
-            .kinds = synthetic,
-            .decides = trains},
-           {.name = "targets",
-            .target = &set.targets,
-            .min = 1,
-            .max = 1e6,
-            .kinds = synthetic,
-            .decides = trains},
-           {.name = "noise",
-            .target = &set.noise,
-            .min = 0,
-            .max = 1e6,
-            .kinds = synthetic,
-            .decides = trains}}};
 }
 
 std::vector<Section> sections_of(Config& config) {

@@ -170,21 +170,20 @@ Result<FileTable> scan_idx(const SetRequest& set, const ScanProgress&) {
   return files;
 }
 
-Result<std::vector<uint64_t>> inspect_idx(const SetRequest& set, const FileTable& files) {
+Result<Facts> inspect_idx(const SetRequest& set, const FileTable& files, const ScanProgress&) {
   auto facts = read_facts(files);
   if (!facts) return facts.status().with_context("data." + set.name);
-  return facts;
+  return Facts{.numbers = *std::move(facts), .names = {}};
 }
 
 Result<std::unique_ptr<Dataset>> open_idx(const SetRequest& set, Index index) {
-  if (index.facts.size() != 4 || index.files.size() != 2 || index.facts[3] == 0) {
+  const std::vector<uint64_t>& facts = index.facts.numbers;
+  if (facts.size() != 4 || index.files.size() != 2 || facts[3] == 0) {
     return Status(Code::kCorrupt,
                   "data." + set.name + ": its index does not describe an idx data set");
   }
-  const IdxShape shape{.count = index.facts[0],
-                       .height = index.facts[1],
-                       .width = index.facts[2],
-                       .classes = index.facts[3]};
+  const IdxShape shape{
+      .count = facts[0], .height = facts[1], .width = facts[2], .classes = facts[3]};
   STOKER_RETURN_IF_ERROR(check_shape(index.files, shape));
   STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, shape.count));
   return std::unique_ptr<Dataset>(std::make_unique<IdxDataset>(std::move(index), part, shape));

@@ -1,8 +1,8 @@
 // Index: what one scan of a data set found, kept in a file, so that every process sees the same
 // samples.
 //
-// Format:  little-endian; version 1. A magic of 8 bytes, u32 version, then text and numbers as
-//          index.cc writes them in one place: settings, source, fingerprint, facts, file table; at
+// Format:  little-endian; version 2. A magic of 8 bytes, u32 version, then text and numbers as
+//          index.cc writes them in one place: settings, source, fingerprint, facts, names, file table; at
 //          the end the SHA-256 of all before it, as 64 hexadecimal digits.
 // Threads: a value.
 // Errors:  load_index(): kNotFound (no such file), kInvalidArgument (no regular file), kCorrupt
@@ -20,12 +20,19 @@
 
 namespace stoker::dataset {
 
+// What a kind read in the files and has to know before the first sample: numbers, such as where
+// records begin, and texts, such as the names of classes. Kept small: a set may have millions of
+// records.
+struct Facts {
+  std::vector<uint64_t> numbers;
+  std::vector<std::string> names;
+};
+
 struct Index {
   std::string settings;  // what the configuration says about the samples: "kind=text split=0:0.9
                          // context=128"
   std::string source;    // where they were looked for: path and glob
-  std::vector<uint64_t>
-      facts;  // what the kind read in the files, such as the pictures' height and width
+  Facts facts;
   FileTable files;
 
   // Hex SHA-256 over settings, names, sizes and times.

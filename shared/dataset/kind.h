@@ -43,7 +43,8 @@ struct Kind {
   // Finds the files; reads none of them.
   Result<FileTable> (*scan)(const SetRequest& set, const ScanProgress& progress);
   // Reads in the files what has to be known before the first sample. Done once per index.
-  Result<std::vector<uint64_t>> (*inspect)(const SetRequest& set, const FileTable& files);
+  Result<Facts> (*inspect)(const SetRequest& set, const FileTable& files,
+                           const ScanProgress& progress);
   // Opens; touches no file. The index may be one from disk: facts that make no sense are kCorrupt.
   Result<std::unique_ptr<Dataset>> (*open)(const SetRequest& set, Index index);
 };
@@ -58,6 +59,6 @@ const Kind& cifar_kind();
 const Kind& synthetic_kind();
 
 // Kinds whose files say all by their names and sizes.
-Result<std::vector<uint64_t>> no_facts(const SetRequest& set, const FileTable& files);
+Result<Facts> no_facts(const SetRequest& set, const FileTable& files, const ScanProgress& progress);
 
 }  // namespace stoker::dataset

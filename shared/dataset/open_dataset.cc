@@ -74,9 +74,7 @@ std::string supported_kinds() {
   return names;
 }
 
-Result<std::vector<uint64_t>> no_facts(const SetRequest&, const FileTable&) {
-  return std::vector<uint64_t>();
-}
+Result<Facts> no_facts(const SetRequest&, const FileTable&, const ScanProgress&) { return Facts(); }
 
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
                                               const config::DatasetConfig& config,
@@ -91,7 +89,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
   STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(set, progress));
   Index index;
   if (!take_cached(path, wanted, index)) {
-    STOKER_ASSIGN_OR_RETURN(wanted.facts, kind.inspect(set, wanted.files));
+    STOKER_ASSIGN_OR_RETURN(wanted.facts, kind.inspect(set, wanted.files, progress));
     STOKER_RETURN_IF_ERROR(make_directories(real_files(), index_dir));
     STOKER_RETURN_IF_ERROR(save_index(wanted, path));
     index = std::move(wanted);

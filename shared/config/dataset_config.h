@@ -1,0 +1,35 @@
+// DatasetConfig: the settings of one named data set, data.NAME.
+//
+// Threads: a value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stoker::config {
+
+enum class DatasetKind { kText, kTokens, kImages, kIdx, kCifar, kSynthetic };
+
+// One named data set. Which fields a kind reads is said beside each; others are refused when set.
+struct DatasetConfig {
+  DatasetKind kind = DatasetKind::kText;
+  std::string path;           // text tokens images idx cifar: file or folder
+  std::string glob = "**/*";  // text images, for a folder: which files
+  // Part [from, to) of the source, by position: text of bytes, tokens of tokens, others of samples.
+  std::vector<double> split = {0.0, 1.0};
+  int64_t context = 0;            // text tokens: tokens a sample; 0 = model.context
+  std::string dtype = "uint16";   // tokens: uint16 | uint32
+  std::string labels;             // idx: file of the labels
+  std::vector<int64_t> size;      // images: [height, width] that pictures are resized to
+  int64_t channels = 3;           // images: 3 = RGB, 1 = grey
+  int64_t classes = 0;            // cifar: 10 | 100; synthetic: number of classes, 0 = regression
+  uint64_t samples = 0;           // synthetic: how many
+  std::vector<int64_t> features;  // synthetic: shape of the input, e.g. [1024] or [3, 32, 32]
+  int64_t targets = 1;            // synthetic with classes = 0: width of the target
+  double noise = 0.1;             // synthetic: standard deviation added
+
+  bool operator==(const DatasetConfig&) const = default;
+};
+
+}  // namespace stoker::config

@@ -1,0 +1,45 @@
+#include "shared/dataset/picture_input.h"
+
+#include <algorithm>
+
+#include "shared/image/decoder.h"
+
+namespace stoker::dataset {
+namespace {
+
+constexpr int64_t kMaxSide = 16384;
+
+}  // namespace
+
+Result<PictureInput> PictureInput::of(const SetRequest& set) {
+  const auto& size = set.config.size;
+  const auto fits = [](int64_t side) { return side >= 1 && side <= kMaxSide; };
+  if (size.size() != 2 || !std::all_of(size.begin(), size.end(), fits)) {
+    return set.wrong("size",
+                     "must be [height, width], each between 1 and " + std::to_string(kMaxSide));
+  }
+  if (set.config.channels != 1 && set.config.channels != 3)
+    return set.wrong("channels", "must be 3 (RGB) or 1 (grey)");
+  return PictureInput({.channels = static_cast<uint32_t>(set.config.channels),
+                       .height = static_cast<uint32_t>(size[0]),
+                       .width = static_cast<uint32_t>(size[1])});
+}
+
+TensorSpec PictureInput::spec() const {
+  return {.name = "input",
+          .dtype = DType::kU8,
+          .shape = {shape_.channels, shape_.height, shape_.width}};
+}
+
+std::string PictureInput::to_text() const {
+  return "size=" + std::to_string(shape_.height) + "x" + std::to_string(shape_.width) +
+         " channels=" + std::to_string(shape_.channels);
+}
+
+Status PictureInput::read(std::span<const std::byte> file, const DrawKey&,
+                          std::span<std::byte> input) const {
+  thread_local image::Decoder decoder;
+  return decoder.decode(file, shape_, input);
+}
+
+}  // namespace stoker::dataset

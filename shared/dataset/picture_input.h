@@ -1,0 +1,39 @@
+// PictureInput: how a set turns an encoded picture into its tensor "input": the settings that every
+// kind with pictures reads.
+//
+// Threads: immutable after construction; read() may be called from any thread, concurrently. Each
+//          thread keeps a decoder with its memory.
+// Errors:  of(): kInvalidArgument, naming the setting. read(): kCorrupt (damaged, of another
+//          format, past the limits), kOutOfMemory; the caller adds which file it was. The output
+//          bytes are then unspecified.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "shared/base/status.h"
+#include "shared/base/tensor_spec.h"
+#include "shared/dataset/kind.h"
+#include "shared/image/picture.h"
+
+namespace stoker::dataset {
+
+class PictureInput {
+ public:
+  static Result<PictureInput> of(const SetRequest& set);
+
+  // U8 [channels, height, width], named "input".
+  TensorSpec spec() const;
+  std::string to_text() const;  // "size=32x32 channels=3"; for Kind::settings
+  // Decodes `file`, the bytes of a JPEG or PNG, into `input`: spec()'s bytes.
+  Status read(std::span<const std::byte> file, const DrawKey& draw,
+              std::span<std::byte> input) const;
+
+ private:
+  explicit PictureInput(const image::PictureShape& shape) : shape_(shape) {}
+
+  image::PictureShape shape_;
+};
+
+}  // namespace stoker::dataset
