@@ -8,7 +8,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/discard.h"
-#include "shared/checkpoint/hashed_file.h"
+#include "shared/checkpoint/hashed_files.h"
 #include "shared/checkpoint/names.h"
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/sums.h"
@@ -44,19 +44,22 @@ Result<Manifest> write_files(FileSystem& files, const std::string& directory,
   manifest.format = kFormat;
   if (manifest.created.empty()) manifest.created = to_iso8601(system_clock().wall());
   if (manifest.build.empty()) manifest.build = "stoker " STOKER_VERSION;
-  manifest.files.clear();
   const std::pair<const char*, const TensorViews*> parts[] = {
       {"model.safetensors", &content.model},
       {"optim.safetensors", &content.optim},
       {"state.safetensors", &content.state}};
-  std::vector<Sum> sums;
+  std::vector<SafetensorsContent> laid_out;
+  std::vector<FileContent> contents;
   for (const auto& [name, views] : parts) {
     // PyTorch's loaders expect this entry.
-    STOKER_ASSIGN_OR_RETURN(WrittenFile file,
-                            write_safetensors(files, directory, name, *views, {{"format", "pt"}}));
-    sums.push_back({file.sha256, file.name});
-    manifest.files.push_back(std::move(file));
+    auto file = lay_out_safetensors(name, *views, {{"format", "pt"}});
+    if (!file.ok()) return file.status().with_context(directory);
+    laid_out.push_back(*std::move(file));
+    contents.push_back(laid_out.back().content);
   }
+  STOKER_ASSIGN_OR_RETURN(manifest.files, write_hashed_files(files, directory, contents));
+  std::vector<Sum> sums;
+  for (const WrittenFile& file : manifest.files) sums.push_back({file.sha256, file.name});
   STOKER_ASSIGN_OR_RETURN(const WrittenFile written,
                           write_hashed_file(files, directory, kManifestName, to_json(manifest)));
   sums.push_back({written.sha256, written.name});

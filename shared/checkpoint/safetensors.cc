@@ -10,7 +10,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "shared/checkpoint/hashed_file.h"
 #include "shared/checkpoint/tensor_header.h"
 
 namespace stoker::checkpoint {
@@ -45,11 +44,9 @@ std::vector<const TensorView*> in_file_order(const TensorViews& tensors) {
 
 }  // namespace
 
-Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& directory,
-                                      const std::string& name, const TensorViews& tensors,
-                                      const std::map<std::string, std::string>& metadata) {
-  const std::string path = join_path(directory, name);
-  STOKER_RETURN_IF_ERROR(check_views(tensors, path));
+Result<SafetensorsContent> lay_out_safetensors(const std::string& name, const TensorViews& tensors,
+                                               const std::map<std::string, std::string>& metadata) {
+  STOKER_RETURN_IF_ERROR(check_views(tensors, name));
   const auto order = in_file_order(tensors);
   TensorHeader header{{}, metadata};
   uint64_t offset = 0;
@@ -59,7 +56,7 @@ Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& dire
   }
   const std::string head = format_tensor_header(header);
   if (head.size() - sizeof(uint64_t) > kMaxHeaderBytes) {
-    return Status(Code::kInvalidArgument, path + ": the header of " +
+    return Status(Code::kInvalidArgument, name + ": the header of " +
                                               std::to_string(tensors.size()) +
                                               " tensors is larger than the format allows");
   }
@@ -67,11 +64,24 @@ Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& dire
   const auto read_back =
       parse_tensor_header(std::string_view(head).substr(sizeof(uint64_t)), offset);
   if (!read_back.ok())
-    return Status(Code::kInvalidArgument, path + ": " + read_back.status().message());
-  STOKER_ASSIGN_OR_RETURN(HashedFile file, HashedFile::create(files, directory, name));
-  STOKER_RETURN_IF_ERROR(file.append(head));
-  for (const TensorView* view : order) STOKER_RETURN_IF_ERROR(file.append(view->bytes));
-  return file.finish();
+    return Status(Code::kInvalidArgument, name + ": " + read_back.status().message());
+  SafetensorsContent laid_out;
+  const auto bytes = std::as_bytes(std::span(head));
+  laid_out.head.assign(bytes.begin(), bytes.end());
+  laid_out.content.name = name;
+  laid_out.content.pieces.emplace_back(laid_out.head);
+  for (const TensorView* view : order) laid_out.content.pieces.push_back(view->bytes);
+  return laid_out;
+}
+
+Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& directory,
+                                      const std::string& name, const TensorViews& tensors,
+                                      const std::map<std::string, std::string>& metadata) {
+  auto laid_out = lay_out_safetensors(name, tensors, metadata);
+  if (!laid_out.ok()) return laid_out.status().with_context(directory);
+  STOKER_ASSIGN_OR_RETURN(auto written,
+                          write_hashed_files(files, directory, {&laid_out->content, 1}));
+  return std::move(written.front());
 }
 
 // ---- Reading

@@ -14,22 +14,29 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/checkpoint/hashed_files.h"
 #include "shared/checkpoint/tensor_view.h"
 
 namespace stoker::checkpoint {
 
-struct WrittenFile {
-  std::string name;
-  uint64_t bytes = 0;
-  std::string sha256;  // hex, computed while writing
+// A file ready to be written: its header, and where the tensors' bytes lie.
+struct SafetensorsContent {
+  std::vector<std::byte> head;  // the first of the pieces
+  FileContent content;          // of memory that somebody else owns, the head apart
 
-  bool operator==(const WrittenFile&) const = default;
+  SafetensorsContent() = default;
+  SafetensorsContent(SafetensorsContent&&) = default;
+  SafetensorsContent& operator=(SafetensorsContent&&) = default;
 };
 
-// Creates `directory`/`name` (it must not exist), writes it and syncs it. Tensors are laid out with
-// the largest element size first and otherwise in the order given: then each begins at a multiple
-// of its element size, without which PyTorch cannot load it. kInvalidArgument: a view that does not
-// fit its spec, a bad name, a name twice; nothing is written.
+// Tensors are laid out with the largest element size first and otherwise in the order given: then
+// each begins at a multiple of its element size, without which PyTorch cannot load it.
+// kInvalidArgument: a view that does not fit its spec, a bad name, a name twice.
+Result<SafetensorsContent> lay_out_safetensors(const std::string& name, const TensorViews& tensors,
+                                               const std::map<std::string, std::string>& metadata);
+
+// Lays out, creates `directory`/`name` (it must not exist), writes it and syncs it. Nothing is
+// written of what cannot be laid out.
 Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& directory,
                                       const std::string& name, const TensorViews& tensors,
                                       const std::map<std::string, std::string>& metadata);

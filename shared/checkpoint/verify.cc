@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "shared/base/sha256.h"
-#include "shared/checkpoint/hashed_file.h"
+#include "shared/checkpoint/hashed_files.h"
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/sums.h"
 

@@ -1,0 +1,175 @@
+#include "shared/checkpoint/hashed_files.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include "shared/base/sha256.h"
+
+namespace stoker::checkpoint {
+namespace {
+
+// Large enough that a system call costs nothing, small enough that a stop is soon seen.
+constexpr size_t kChunkBytes = 1 << 20;
+// How much is written before the disk is asked to begin with it.
+constexpr uint64_t kWritebackBytes = 8 << 20;
+// A thread costs about as much as hashing this.
+constexpr uint64_t kWorthAThread = 256 << 10;
+
+// The hash of one content. It must be joined before the content goes: the destructor does.
+class Hashing {
+ public:
+  explicit Hashing(const FileContent& content) {
+    if (content.bytes() < kWorthAThread) {
+      hash(content, {});
+    } else {
+      thread_ = std::jthread([this, &content](const std::stop_token& stop) {
+        pthread_setname_np(pthread_self(), "hash");
+        hash(content, stop);
+      });
+    }
+  }
+  Hashing(const Hashing&) = delete;
+  Hashing& operator=(const Hashing&) = delete;
+
+  std::string wait() {
+    if (thread_.joinable()) thread_.join();
+    return std::move(digest_);
+  }
+
+ private:
+  void hash(const FileContent& content, const std::stop_token& stop) {
+    Sha256 hash;
+    for (std::span<const std::byte> piece : content.pieces) {
+      while (!piece.empty() && !stop.stop_requested()) {
+        const size_t chunk = std::min(piece.size(), kChunkBytes);
+        hash.update(piece.first(chunk));
+        piece = piece.subspan(chunk);
+      }
+    }
+    digest_ = hash.finish_hex();
+  }
+
+  std::string digest_;   // the thread's until it is joined
+  std::jthread thread_;  // last: it uses the rest
+};
+
+// Writes pieces in chunks of a good size, whatever the size of the pieces.
+class ChunkedFile {
+ public:
+  ChunkedFile(FileSystem& files, UniqueFd fd, std::string path)
+      : files_(files), fd_(std::move(fd)), path_(std::move(path)) {}
+
+  Status append(std::span<const std::byte> piece) {
+    if (gathered_.size() + piece.size() <= kChunkBytes) {
+      gathered_.insert(gathered_.end(), piece.begin(), piece.end());
+      return {};
+    }
+    STOKER_RETURN_IF_ERROR(flush());
+    while (piece.size() > kChunkBytes) {
+      STOKER_RETURN_IF_ERROR(write(piece.first(kChunkBytes)));
+      piece = piece.subspan(kChunkBytes);
+    }
+    gathered_.assign(piece.begin(), piece.end());
+    return {};
+  }
+
+  Status flush() {
+    const Status status = gathered_.empty() ? Status() : write(gathered_);
+    gathered_.clear();
+    return status;
+  }
+
+  Status sync_and_close() {
+    STOKER_RETURN_IF_ERROR(files_.sync(fd_.get(), path_));
+    if (::close(fd_.release()) != 0) return Status::from_errno(errno, "close " + path_);
+    return {};
+  }
+
+ private:
+  Status write(std::span<const std::byte> chunk) {
+    STOKER_RETURN_IF_ERROR(files_.write(fd_.get(), chunk, path_));
+    written_ += chunk.size();
+    if (written_ - asked_ >= kWritebackBytes) {
+      // A hint, which promises nothing: so that sync() finds most of it done. What fails on the way
+      // is reported by sync().
+      static_cast<void>(::sync_file_range(fd_.get(), static_cast<off_t>(asked_),
+                                          static_cast<off_t>(written_ - asked_),
+                                          SYNC_FILE_RANGE_WRITE));
+      asked_ = written_;
+    }
+    return {};
+  }
+
+  FileSystem& files_;
+  UniqueFd fd_;
+  std::string path_;
+  std::vector<std::byte> gathered_;  // small pieces, until they make a chunk
+  uint64_t written_ = 0;
+  uint64_t asked_ = 0;  // of written_: the disk was asked to write it
+};
+
+Result<ChunkedFile> write_content(FileSystem& files, const std::string& directory,
+                                  const FileContent& content) {
+  std::string path = join_path(directory, content.name);
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW));
+  ChunkedFile file(files, std::move(fd), std::move(path));
+  for (const auto piece : content.pieces) STOKER_RETURN_IF_ERROR(file.append(piece));
+  STOKER_RETURN_IF_ERROR(file.flush());
+  return file;
+}
+
+}  // namespace
+
+uint64_t FileContent::bytes() const {
+  uint64_t bytes = 0;
+  for (const auto piece : pieces) bytes += piece.size();
+  return bytes;
+}
+
+Result<std::vector<WrittenFile>> write_hashed_files(FileSystem& files, const std::string& directory,
+                                                    std::span<const FileContent> contents) {
+  std::vector<std::unique_ptr<Hashing>> hashes;
+  for (const FileContent& content : contents) hashes.push_back(std::make_unique<Hashing>(content));
+  std::vector<ChunkedFile> open;
+  for (const FileContent& content : contents) {
+    STOKER_ASSIGN_OR_RETURN(ChunkedFile file, write_content(files, directory, content));
+    open.push_back(std::move(file));
+  }
+  for (ChunkedFile& file : open) STOKER_RETURN_IF_ERROR(file.sync_and_close());
+  std::vector<WrittenFile> written;
+  for (size_t i = 0; i < contents.size(); ++i)
+    written.push_back({contents[i].name, contents[i].bytes(), hashes[i]->wait()});
+  return written;
+}
+
+Result<WrittenFile> write_hashed_file(FileSystem& files, const std::string& directory,
+                                      const std::string& name, std::string_view text) {
+  const FileContent content{.name = name, .pieces = {std::as_bytes(std::span(text))}};
+  STOKER_ASSIGN_OR_RETURN(auto written, write_hashed_files(files, directory, {&content, 1}));
+  return std::move(written.front());
+}
+
+Result<std::string> sha256_of_file(int fd, uint64_t bytes, const std::string& path) {
+  std::vector<std::byte> buffer(std::min<uint64_t>(kChunkBytes, bytes + 1));
+  Sha256 hash;
+  uint64_t offset = 0;
+  for (;;) {
+    STOKER_ASSIGN_OR_RETURN(const size_t got, real_files().read_at(fd, offset, buffer, path));
+    hash.update(std::span(buffer).first(got));
+    offset += got;
+    if (got < buffer.size() || offset > bytes) break;
+  }
+  if (offset == bytes) return hash.finish_hex();
+  return Status(Code::kCorrupt, path + ": changed its size while it was read; " +
+                                    std::to_string(bytes) + " bytes are due");
+}
+
+}  // namespace stoker::checkpoint
