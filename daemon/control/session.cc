@@ -102,7 +102,7 @@ void Session::on_input_closed() {
 
 // ---- Lines out
 
-void Session::send(std::string line) {
+void Session::send(const std::string& line) {
   if (ended_ || ending_) return;
   output_ += line;
   output_ += '\n';
@@ -114,9 +114,9 @@ void Session::send(std::string line) {
   }
 }
 
-void Session::finish_request(std::string line) {
+void Session::finish_request(const std::string& line) {
   --in_flight_;
-  send(std::move(line));
+  send(line);
   end_if_done();
   arm_timer();
 }
@@ -124,7 +124,7 @@ void Session::finish_request(std::string line) {
 void Session::end_past_limit(std::string line) {
   if (ended_ || ending_) return;
   past_limit_ = true;
-  send(std::move(line));
+  send(line);
   if (ended_) return;
   ending_ = true;
   end_if_done();
@@ -210,7 +210,7 @@ void Session::end() {
   events_.on_ended(*this, past_limit_);
 }
 
-void Session::stop(std::string last_line) {
+void Session::stop(const std::string& last_line) {
   if (ended_) return;
   if (!ending_) output_ += last_line + "\n";
   error_code ignored;

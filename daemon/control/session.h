@@ -46,13 +46,13 @@ class Session : public std::enable_shared_from_this<Session> {
   Role role() const { return role_; }
   size_t in_flight() const { return in_flight_; }
 
-  void send(std::string line);  // nothing happens when the session has ended
+  void send(const std::string& line);  // nothing happens when the session has ended
   void begin_request() { ++in_flight_; }
-  void finish_request(std::string line);  // the reply to one that was begun
+  void finish_request(const std::string& line);  // the reply to one that was begun
   // The last line that this client gets; then the end. `line` is an error that says why.
   void end_past_limit(std::string line);
   // At once, from the server: what is unsent is tried once more, without waiting.
-  void stop(std::string last_line);
+  void stop(const std::string& last_line);
 
  private:
   using Time = std::chrono::steady_clock::time_point;

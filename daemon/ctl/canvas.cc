@@ -17,7 +17,8 @@ Canvas::Canvas(int columns, int rows, bool unicode)
 }
 
 Canvas::Cell& Canvas::cell_of(int x, int y) {
-  return cells_[static_cast<size_t>(y / cell_high_ * columns_ + x / cell_wide_)];
+  const int cell = y / cell_high_ * columns_ + x / cell_wide_;
+  return cells_[static_cast<size_t>(cell)];
 }
 
 void Canvas::dot(int x, int y, int owner) {
@@ -48,7 +49,8 @@ std::string Canvas::row_text(int row, bool colour) const {
   std::string text;
   size_t blanks = 0;
   for (int column = 0; column < columns_; ++column) {
-    const Cell& cell = cells_[static_cast<size_t>(row * columns_ + column)];
+    const int index = row * columns_ + column;
+    const Cell& cell = cells_[static_cast<size_t>(index)];
     if (!cell.marked && cell.dots == 0) {
       ++blanks;
       continue;
