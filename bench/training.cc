@@ -39,8 +39,7 @@ class RunningTraining final : public Training {
         optimizer_(std::move(optimizer)),
         step_(*model_, *task_, *optimizer_, 1, false),
         layout_(setup.sample, setup.batch),
-        slot_(layout_.slot_bytes()),
-        loss_sum_(at::zeros({}, at::kDouble)) {
+        slot_(layout_.slot_bytes()) {
     for (size_t i = 0; i < setup.sample.size(); ++i) {
       const bool holds_classes = setup.sample[i].name != "input";
       fill(setup.sample[i], holds_classes ? setup.classes : 256,
@@ -69,7 +68,7 @@ class RunningTraining final : public Training {
 
  private:
   void take_step() {
-    step_.add(train::batch_tensors(layout_, slot_, c10::Device(c10::kCPU)), loss_sum_);
+    step_.add(train::batch_tensors(layout_, slot_, c10::Device(c10::kCPU)));
     (void)step_.finish(kLearningRate);
   }
 
@@ -79,7 +78,6 @@ class RunningTraining final : public Training {
   train::TrainStep step_;
   ring::BatchLayout layout_;
   std::vector<std::byte> slot_;
-  at::Tensor loss_sum_;
 };
 
 }  // namespace

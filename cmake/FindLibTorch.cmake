@@ -32,7 +32,8 @@ if(NOT STOKER_USE_TORCH_CONFIG AND EXISTS "${libtorch_root}/lib/libtorch_cpu.so"
       INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}" INTERFACE_LINK_LIBRARIES LibTorch::c10)
     # Only what we call ourselves is linked; libtorch_cpu's own needs (cudart, cupti) are found through its RPATH.
     set_property(TARGET LibTorch::cpu PROPERTY INTERFACE_LINK_OPTIONS "-Wl,--allow-shlib-undefined")
-    find_path(LibTorch_CUDA_INCLUDE cuda_runtime_api.h
+    # cuda_runtime_api.h includes this one, which comes in a package of its own.
+    find_path(LibTorch_CUDA_INCLUDE crt/host_defines.h
       HINTS "${libtorch_root}/../nvidia/cu13/include" ENV CUDA_PATH PATHS /usr/local/cuda/include)
     if(LibTorch_CUDA_INCLUDE AND EXISTS "${libtorch_root}/lib/libtorch_cuda.so")
       add_library(LibTorch::c10_cuda SHARED IMPORTED)

@@ -10,7 +10,7 @@ set(all_shared "${torch_free_shared} shared/model shared/task")
 
 set(ALLOW_shared/base "")
 set(ALLOW_shared/config "shared/base")
-set(ALLOW_shared/run "shared/base")
+set(ALLOW_shared/run "shared/base shared/config")
 set(ALLOW_shared/ring "shared/base shared/config")
 set(ALLOW_shared/image "shared/base shared/config")
 set(ALLOW_shared/dataset "shared/base shared/config shared/image")  # a sample is decoded where it is read

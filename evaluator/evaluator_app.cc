@@ -10,12 +10,15 @@
 #include <utility>
 
 #include "evaluator/backlog.h"
+#include "evaluator/best_command.h"
 #include "evaluator/checkpoint_watch.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/log.h"
 #include "shared/base/sha256.h"
 #include "shared/config/load_config.h"
+#include "shared/run/early_stop.h"
 #include "shared/run/run_state.h"
+#include "shared/run/stop_request.h"
 
 namespace stoker::evaluator {
 namespace {
@@ -118,7 +121,8 @@ Status EvaluatorApp::open_results() {
   STOKER_RETURN_IF_ERROR(remove_unfinished_writes(real_files(), layout_.eval()));
   STOKER_ASSIGN_OR_RETURN(ledger_, Ledger::open(real_files(), layout_.ledger_file()));
   STOKER_ASSIGN_OR_RETURN(results_,
-                          ResultLog::open(real_files(), layout_, config_.metrics.tensorboard));
+                          ResultLog::open(real_files(), layout_, run::goal_of(config_.eval),
+                                          config_.metrics.tensorboard));
   log_info("evaluator started",
            {{"run", command_.run_dir}, {"policy", config_.eval.policy}, {"pid", ::getpid()}});
   return {};
@@ -197,9 +201,44 @@ Status EvaluatorApp::evaluate_one(const checkpoint::CheckpointEntry& entry, std:
     if (!fresh.ok()) return settle(entry, manifest, fresh.status());
     result = *std::move(fresh);
   }
-  if (const Status recorded = results_->record(*result); !recorded.ok())
+  if (const Status recorded = results_->record(*result); !recorded.ok()) {
+    if (recorded.code() == Code::kInvalidArgument) return recorded;
     return settle(entry, manifest, recorded);
+  }
+  act_on(*result, entry.path, stop);
   return settle(entry, manifest, {});
+}
+
+void EvaluatorApp::act_on(const run::EvalResult& result, const std::string& checkpoint_path,
+                          std::stop_token stop) {
+  const bool is_best = results_->best() && results_->best()->step == result.step;
+  if (is_best && !config_.eval.on_best.empty()) {
+    const Status ran =
+        run_best_command(config_.eval.on_best, checkpoint_path,
+                         std::chrono::duration_cast<std::chrono::milliseconds>(
+                             std::chrono::duration<double>(config_.eval.timeout_seconds)),
+                         stop);
+    if (ran.ok()) {
+      log_info("on_best run", {{"step", result.step}});
+    } else {
+      log_error("on_best failed", {{"step", result.step}, {"reason", ran.message()}});
+    }
+  }
+  ask_to_stop(result.step);
+}
+
+void EvaluatorApp::ask_to_stop(uint64_t step) {
+  const run::EarlyStopRule rule = run::early_stop_rule(config_.eval);
+  if (!rule.is_on()) return;
+  const auto reason = rule.maybe_reason(results_->history(step));
+  if (!reason) return;
+  const Status written = write_file_atomically(
+      real_files(), layout_.stop_file(), to_json(run::StopRequest{step, rule.to_text(), *reason}));
+  if (written.ok()) {
+    log_info("the run may end", {{"reason", *reason}});
+  } else {
+    log_error("stop.json not written", {{"reason", written.to_string()}});
+  }
 }
 
 Status EvaluatorApp::settle(const checkpoint::CheckpointEntry& entry,

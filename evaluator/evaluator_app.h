@@ -47,6 +47,10 @@ class EvaluatorApp {
   // Evaluates what is due; returns whether something is left to try again later.
   Result<bool> evaluate_due(std::stop_token stop);
   Status evaluate_one(const checkpoint::CheckpointEntry& entry, std::stop_token stop);
+  // What a new result leads to: the command for a new best, and a request to stop.
+  void act_on(const run::EvalResult& result, const std::string& checkpoint_path,
+              std::stop_token stop);
+  void ask_to_stop(uint64_t step);
   Status settle(const checkpoint::CheckpointEntry& entry, const std::string& manifest_sha256,
                 const Status& trouble);
   bool is_settled(const checkpoint::CheckpointEntry& entry) const;

@@ -40,20 +40,22 @@ struct ResultLog::Sinks {
       events;  // by set, from its first row on
 };
 
-ResultLog::ResultLog(FileSystem& files, const run::RunLayout& layout)
-    : files_(files), layout_(layout), sinks_(std::make_unique<Sinks>()) {}
+ResultLog::ResultLog(FileSystem& files, const run::RunLayout& layout, run::Goal goal)
+    : files_(files), layout_(layout), goal_(std::move(goal)), sinks_(std::make_unique<Sinks>()) {}
 ResultLog::~ResultLog() = default;
 
 Result<std::unique_ptr<ResultLog>> ResultLog::open(FileSystem& files, const run::RunLayout& layout,
-                                                   bool tensorboard) {
-  std::unique_ptr<ResultLog> log(new ResultLog(files, layout));
+                                                   run::Goal goal, bool tensorboard) {
+  std::unique_ptr<ResultLog> log(new ResultLog(files, layout, std::move(goal)));
   STOKER_RETURN_IF_ERROR(make_directories(files, layout.metrics()));
   STOKER_ASSIGN_OR_RETURN(log->sinks_->rows,
                           metrics::JsonLinesFile::open(files, layout.eval_rows()));
   STOKER_ASSIGN_OR_RETURN(const metrics::RowsRead read, metrics::read_rows(layout.eval_rows()));
   for (const metrics::Row& row : read.rows) {
     const auto known = metrics::eval_row_of(row);
-    if (known.ok()) log->rows_.insert(row_key(known->step, known->set, known->manifest_sha256));
+    if (!known.ok()) continue;
+    log->rows_.insert(row_key(known->step, known->set, known->manifest_sha256));
+    log->note_value(known->step, known->set, known->metrics);
   }
   if (tensorboard) log->sinks_->tensorboard = join_path(layout.tb(), "eval");
   auto best = run::read_best(layout.best_file());
@@ -87,6 +89,7 @@ Status ResultLog::record(const run::EvalResult& result) {
     STOKER_RETURN_IF_ERROR(sinks_->rows->append(metrics::to_row(row_of(result, set))));
     STOKER_RETURN_IF_ERROR(sinks_->rows->sync());
     rows_.insert(key);
+    note_value(result.step, set.set, set.metrics);
     std::string summary;
     for (const auto& [name, value] : set.metrics)
       summary += (summary.empty() ? "" : " ") + name + "=" + std::to_string(value);
@@ -98,6 +101,20 @@ Status ResultLog::record(const run::EvalResult& result) {
                            {"best", best_ && best_->step == result.step}});
   }
   return {};
+}
+
+void ResultLog::note_value(uint64_t step, const std::string& set,
+                           const run::MetricValues& metrics) {
+  if (set != goal_.set) return;
+  for (const auto& [name, value] : metrics)
+    if (name == goal_.metric) values_[step] = value;
+}
+
+std::vector<run::GoalPoint> ResultLog::history(uint64_t step) const {
+  std::vector<run::GoalPoint> points;
+  for (auto it = values_.begin(); it != values_.end() && it->first <= step; ++it)
+    points.push_back({it->first, it->second});
+  return points;
 }
 
 // A run of TensorBoard's per set, with the trainer's names, so that both losses share a chart.
@@ -114,14 +131,13 @@ Status ResultLog::draw(uint64_t step, const run::SetResult& set) {
 }
 
 Status ResultLog::update_best(const run::EvalResult& result) {
-  if (result.sets.empty() || result.sets.front().metrics.empty()) return {};
-  const auto& [name, value] = result.sets.front().metrics.front();
+  STOKER_ASSIGN_OR_RETURN(const double value, run::value_of(result, goal_));
   if (!std::isfinite(value)) return {};
-  // Lower is better. Of equals the earlier one stays, so that a restart cannot move the best about.
-  if (best_ && best_->metric == name && best_->set == result.sets.front().set &&
-      !(value < best_->value))
+  // Of equals the earlier one stays, so that a restart cannot move the best about.
+  if (best_ && best_->metric == goal_.metric && best_->set == goal_.set &&
+      !goal_.is_better(value, best_->value))
     return {};
-  run::Best better{result.sets.front().set, name, value, result.step, result.manifest_sha256};
+  run::Best better{goal_.set, goal_.metric, value, result.step, result.manifest_sha256};
   STOKER_RETURN_IF_ERROR(write_file_atomically(files_, layout_.best_file(), run::to_json(better)));
   best_ = std::move(better);
   return {};

@@ -39,7 +39,10 @@ std::string training_text(const TrainerStatus& status) {
 std::string loss_text(const TrainerStatus& status) {
   return (std::isnan(status.loss) && status.step == 0 ? "none yet"
                                                       : format_number(status.loss, 5)) +
-         ", learning rate " + format_setting(status.lr);
+         ", learning rate " + format_setting(status.lr) +
+         (status.skipped_steps > 0 ? ", " + counted(status.skipped_steps, "step") + " skipped"
+                                   : "") +
+         (status.rollbacks > 0 ? ", rolled back " + counted(status.rollbacks, "time") : "");
 }
 
 std::string speed_text(const TrainerStatus& status) {

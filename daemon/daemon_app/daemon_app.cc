@@ -16,6 +16,7 @@
 #include "shared/checkpoint/store.h"
 #include "shared/config/load_config.h"
 #include "shared/control/socket_path.h"
+#include "shared/run/early_stop.h"
 
 namespace stoker::daemon_app {
 namespace {
@@ -51,6 +52,7 @@ DaemonApp::~DaemonApp() = default;
 
 ExitCode DaemonApp::run() {
   if (const Status opened = open(); !opened.ok()) return finish(opened);
+  if (const auto request = maybe_stop_request()) return stay_ended(*request);
   session_ =
       std::make_unique<TrainingSession>(config_, command_, layout_, mailbox_, board_, clock_);
   link_ = std::make_unique<TrainingLink>(mailbox_, board_, *session_, layout_, clock_);
@@ -208,6 +210,45 @@ void DaemonApp::reload() {
   notifier_.ready();
 }
 
+// ---- The evaluator
+
+std::optional<run::StopRequest> DaemonApp::maybe_stop_request() const {
+  const run::EarlyStopRule rule = run::early_stop_rule(config_.eval);
+  if (!rule.is_on()) return std::nullopt;
+  auto request = run::read_stop_request(layout_.stop_file());
+  if (!request.ok()) {
+    if (request.status().code() != Code::kNotFound)
+      log_warn("stop.json not understood", {{"reason", request.status().message()}});
+    return std::nullopt;
+  }
+  if (request->rule != rule.to_text()) return std::nullopt;
+  return *std::move(request);
+}
+
+void DaemonApp::obey_evaluator() {
+  if (stop_asked_ || ended_early_) return;
+  const auto request = maybe_stop_request();
+  if (!request) return;
+  ended_early_ = true;
+  reason_ = "stopped early: " + request->reason;
+  log_info("stopping early", {{"reason", request->reason}});
+  mailbox_.post({train::Request::Kind::kStop, 0, {}});
+}
+
+// A run that was stopped early stays so when it is started again, as a finished one does.
+ExitCode DaemonApp::stay_ended(const run::StopRequest& request) {
+  reason_ = "stopped early: " + request.reason;
+  log_info("nothing to do", {{"reason", reason_},
+                             {"to_go_on",
+                              "change eval.patience, patience_steps, min_delta or "
+                              "stop_at, or remove " +
+                                  layout_.stop_file()}});
+  const checkpoint::CheckpointStore store(layout_.checkpoints(), real_files());
+  if (const auto saved = store.list(); saved.ok() && !saved->empty())
+    board_.set_step(saved->back().step);
+  return finish({});
+}
+
 // ---- The clock's part
 
 void DaemonApp::tick() {
@@ -215,6 +256,7 @@ void DaemonApp::tick() {
   if (training_) {
     show_progress(*status);
     log_progress(*status);
+    obey_evaluator();
   }
   watchdog_->tick(*status);
   const bool starting = !training_ && stop_asked_;
@@ -261,7 +303,7 @@ ExitCode DaemonApp::finish(const Status& status) {
     log_error("stokerd failed", {{"reason", status.to_string()}});
     end.state = "failed";
     end.reason = status.to_string();
-  } else if (outcome_ && *outcome_ && **outcome_ == Outcome::kStopped) {
+  } else if (outcome_ && *outcome_ && **outcome_ == Outcome::kStopped && !ended_early_) {
     end.state = "stopped";
     if (!stop_asked_) end.reason = "asked to stop through the control socket";
   }

@@ -28,6 +28,7 @@
 #include "shared/base/coordinator.h"
 #include "shared/config/config.h"
 #include "shared/run/run_layout.h"
+#include "shared/run/stop_request.h"
 
 namespace stoker::daemon_app {
 
@@ -49,6 +50,10 @@ class DaemonApp {
   void on_signal(int number);
   void stop_gracefully(const std::string& why);
   void leave_at_once();
+  // Whether the evaluator has asked for the end of this run, by the rule that it has now.
+  std::optional<run::StopRequest> maybe_stop_request() const;
+  void obey_evaluator();
+  ExitCode stay_ended(const run::StopRequest& request);
   void reload();
   void tick();
   void show_progress(const control::TrainerStatus& status);
@@ -72,6 +77,7 @@ class DaemonApp {
   service::RestartCount starts_{real_files(), layout_.starts_file()};
   bool no_progress_ = false;
   bool stop_asked_ = false;
+  bool ended_early_ = false;  // the evaluator asked for it
   std::chrono::nanoseconds stop_asked_at_{0};
   std::string reason_ = "the last step is done";
   uint64_t logged_step_ = 0;

@@ -9,6 +9,7 @@
 #include <ATen/Parallel.h>
 
 #include "daemon/checkpoint/checkpoint_writer.h"
+#include "daemon/daemon_app/rollback.h"
 #include "daemon/daemon_app/start_point.h"
 #include "daemon/daemon_app/version.h"
 #include "daemon/feeder/feed_supervisor.h"
@@ -46,6 +47,16 @@ std::vector<uint64_t> protected_steps(const config::Config& config, const run::R
 void flush_rows(metrics::MetricsWriter& rows) {
   if (const Status flushed = rows.flush(kGrace); !flushed.ok())
     log_warn("metrics not written", {{"reason", flushed.to_string()}});
+}
+
+// The checkpoint knows how often the run had gone back when it was saved.
+void lower_lr(const config::TrainConfig& config, train::TrainingState& state, uint64_t rollbacks) {
+  for (; state.rollbacks < rollbacks; ++state.rollbacks) state.lr_scale *= config.rollback_lr;
+  log_warn("rolled back",
+           {{"to_step", state.step},
+            {"time", std::to_string(rollbacks) + "/" + std::to_string(config.nonfinite_limit)},
+            {"lr_scale", state.lr_scale},
+            {"reason", "loss or gradient not finite"}});
 }
 
 }  // namespace
@@ -102,8 +113,8 @@ Result<std::unique_ptr<dataset::Dataset>> TrainingSession::open_data() {
   return data;
 }
 
-Result<std::unique_ptr<TrainingSession::Parts>> TrainingSession::prepare() {
-  STOKER_ASSIGN_OR_RETURN(auto data, open_data());
+Result<std::unique_ptr<TrainingSession::Parts>> TrainingSession::prepare(
+    std::unique_ptr<dataset::Dataset> data, const std::string& resume) {
   STOKER_RETURN_IF_ERROR(check_stop());
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(config_.train.device));
   set_up_libtorch(config_);
@@ -113,7 +124,7 @@ Result<std::unique_ptr<TrainingSession::Parts>> TrainingSession::prepare() {
                           train::TrainingState::create(config_, *parts->data, device));
   parts->store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints(), real_files());
   STOKER_RETURN_IF_ERROR(parts->store->clean_up());
-  STOKER_RETURN_IF_ERROR(restore(*parts));
+  STOKER_RETURN_IF_ERROR(restore(*parts, resume));
   STOKER_RETURN_IF_ERROR(check_stop());
   STOKER_RETURN_IF_ERROR(open_outputs(*parts));
   STOKER_RETURN_IF_ERROR(start_feed(*parts));
@@ -125,13 +136,13 @@ Result<std::unique_ptr<TrainingSession::Parts>> TrainingSession::prepare() {
   return parts;
 }
 
-Status TrainingSession::restore(Parts& parts) {
+Status TrainingSession::restore(Parts& parts, const std::string& resume) {
   checkpoint::Manifest& manifest = parts.manifest;
   manifest.build = stoker_version();
   manifest.torch = torch_version();
   manifest.config_digest = config::digest(config_);
   manifest.data_digest = parts.data->fingerprint();
-  STOKER_ASSIGN_OR_RETURN(const auto start, find_start_point(*parts.store, command_.resume));
+  STOKER_ASSIGN_OR_RETURN(const auto start, find_start_point(*parts.store, resume));
   if (!start)
     return write_file_atomically(real_files(), layout_.config_file(), config::to_yaml(config_));
 
@@ -153,6 +164,9 @@ Status TrainingSession::restore(Parts& parts) {
   STOKER_RETURN_IF_ERROR(set_aside_later(real_files(), *parts.store, saved.step));
   manifest.parent = checkpoint::CheckpointStore::name_of(saved.step);
   parts.resume = metrics::ResumePoint{saved.step, saved.metrics_bytes};
+  STOKER_ASSIGN_OR_RETURN(const auto rollback, read_rollback(layout_.rollback_file()));
+  if (rollback && rollback->to_step == saved.step)
+    lower_lr(config_.train, *parts.state, rollback->times);
   log_info("resumed", {{"step", saved.step}, {"path", start->path()}});
   return write_file_atomically(real_files(), layout_.config_file(), config::to_yaml(config_));
 }
@@ -203,25 +217,40 @@ Status TrainingSession::start_feed(Parts& parts) {
 
 Result<Outcome> TrainingSession::run(std::stop_token stop,
                                      const std::function<void()>& on_training) {
-  auto prepared = prepare();
-  if (!prepared.ok()) {
-    if (prepared.status().code() == Code::kCancelled) return Outcome::kStopped;
-    return prepared.status();
+  auto data = open_data();
+  if (!data.ok()) return data.status();
+  std::string resume = command_.resume;
+  for (bool first = true;; first = false) {
+    auto prepared = prepare(*std::move(data), resume);
+    if (!prepared.ok()) {
+      if (prepared.status().code() == Code::kCancelled) return Outcome::kStopped;
+      return prepared.status();
+    }
+    Parts& parts = *hold(*std::move(prepared));
+    if (first) on_training();
+    const auto ended = train(parts, stop);
+    const Status wound_up = wind_up(parts);
+    if (!ended.ok()) return ended.status();
+    if (!wound_up.ok()) return wound_up;
+    if (*ended != Ended::kRollBack)
+      return *ended == Ended::kFinished ? Outcome::kFinished : Outcome::kStopped;
+    std::optional<uint64_t> begun_at;
+    if (parts.resume) begun_at = parts.resume->step;
+    STOKER_RETURN_IF_ERROR(go_back(real_files(), *parts.store, layout_.rollback_file(), begun_at,
+                                   parts.state->rollbacks));
+    resume.clear();  // to where the run began before: what it saved since counts now
+    data = std::move(parts.data);
+    hold(nullptr);
   }
-  Parts* parts = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    parts_ = *std::move(prepared);
-    parts = parts_.get();
-  }
-  auto outcome = train(*parts, stop, on_training);
-  const Status wound_up = wind_up(*parts);
-  if (outcome.ok() && !wound_up.ok()) return wound_up;
-  return outcome;
 }
 
-Result<Outcome> TrainingSession::train(Parts& parts, std::stop_token stop,
-                                       const std::function<void()>& on_training) {
+TrainingSession::Parts* TrainingSession::hold(std::unique_ptr<Parts> parts) {
+  const std::lock_guard lock(mutex_);
+  parts_.swap(parts);
+  return parts_.get();
+}
+
+Result<TrainingSession::Ended> TrainingSession::train(Parts& parts, std::stop_token stop) {
   // Readers that fail for good end the data: the trainer saves what it has and leaves.
   const std::stop_callback feed_failed(parts.feeders.token(), [&parts] { parts.ring->close(); });
   train::TrainerLinks links{
@@ -236,11 +265,18 @@ Result<Outcome> TrainingSession::train(Parts& parts, std::stop_token stop,
       parts.manifest,
       parts.metrics->position()};
   train::Trainer trainer(config_, *parts.state, std::move(links));
-  on_training();
-  auto outcome = trainer.run(stop);
+  const auto outcome = trainer.run(stop);
   if (const Status feed = parts.feeders.reason(); !feed.ok()) return feed.with_context("feed");
   if (!outcome.ok()) return outcome.status();
-  return *outcome == train::Trainer::Outcome::kFinished ? Outcome::kFinished : Outcome::kStopped;
+  switch (*outcome) {
+    case train::Trainer::Outcome::kFinished:
+      return Ended::kFinished;
+    case train::Trainer::Outcome::kStopped:
+      return Ended::kStopped;
+    case train::Trainer::Outcome::kRollBack:
+      return Ended::kRollBack;
+  }
+  return Status(Code::kInternal, "training ended without an outcome");
 }
 
 Status TrainingSession::wind_up(Parts& parts) {

@@ -2,7 +2,9 @@
 // trainer, checkpoints, metrics.
 //
 // Threads:  run() on the trainer's thread; live() from any thread at any time.
-// Blocking: run() until training has ended and everything it saved is on disk.
+// Blocking: run() until training has ended and everything it saved is on disk. Where training must
+//           go back to its last checkpoint (train.on_nonfinite: rollback), run() does all but
+//           opening the data again.
 // Errors:   whatever the parts report; exit_code() says how the process should end.
 #pragma once
 
@@ -49,13 +51,15 @@ class TrainingSession {
 
  private:
   struct Parts;
+  enum class Ended { kFinished, kStopped, kRollBack };
   Result<std::unique_ptr<dataset::Dataset>> open_data();
-  Result<std::unique_ptr<Parts>> prepare();
-  Status restore(Parts& parts);
+  Result<std::unique_ptr<Parts>> prepare(std::unique_ptr<dataset::Dataset> data,
+                                         const std::string& resume);
+  Status restore(Parts& parts, const std::string& resume);
   Status open_outputs(Parts& parts);
   Status start_feed(Parts& parts);
-  Result<Outcome> train(Parts& parts, std::stop_token stop,
-                        const std::function<void()>& on_training);
+  Result<Ended> train(Parts& parts, std::stop_token stop);
+  Parts* hold(std::unique_ptr<Parts> parts);  // shows them to add_live(); null: none
   Status wind_up(Parts& parts);
   Status check_stop() const;
 

@@ -2,16 +2,20 @@
 
 #include <cassert>
 #include <new>
+#include <optional>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/_foreach_sub.h>
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/logical_not.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -78,6 +82,22 @@ void Optimizer::set_lr(double lr) {
 
 at::Tensor Optimizer::update() {
   const at::NoGradGuard no_grad;
+  found_inf_ = at::Tensor();
+  const at::Tensor norm = clip();
+  apply();
+  return norm;
+}
+
+at::Tensor Optimizer::step_if_finite(double lr, const at::Tensor& loss) {
+  const at::NoGradGuard no_grad;
+  set_lr(lr);
+  const at::Tensor norm = clip();
+  found_inf_ = (norm + loss).isfinite().logical_not().to(at::kFloat);
+  apply();
+  return norm;
+}
+
+at::Tensor Optimizer::clip() {
   const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients_)));
   if (config_.clip_norm > 0) {
     // As torch.nn.utils.clip_grad_norm_; a factor of 1 is multiplied too, so that the device is
@@ -85,7 +105,6 @@ at::Tensor Optimizer::update() {
     const at::Tensor factor = (config_.clip_norm / (norm + 1e-6)).clamp_max_(1.0);
     at::_foreach_mul_(gradients_, factor);
   }
-  apply();
   return norm;
 }
 
@@ -96,6 +115,8 @@ void Optimizer::apply() {
     else
       kernel(lr_);
   };
+  const std::optional<at::Tensor> found_inf =
+      found_inf_.defined() ? std::optional(found_inf_) : std::nullopt;
   switch (config_.kind) {
     case OptimizerKind::kSgd:
     case OptimizerKind::kMomentum:
@@ -104,18 +125,19 @@ void Optimizer::apply() {
         at::_fused_sgd_(parameters_, gradients_, momentum_buffers_, config_.weight_decay,
                         momentum_buffers_.empty() ? 0.0 : config_.momentum, lr,
                         /*dampening=*/0.0, config_.nesterov && !momentum_buffers_.empty(),
-                        /*maximize=*/false, /*is_first_step=*/false);
+                        /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{}, found_inf);
       });
       break;
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
       at::_foreach_add_(steps_, 1);
+      if (found_inf) at::_foreach_sub_(steps_, std::vector<at::Tensor>(steps_.size(), *found_inf));
       with_lr([&](const auto& lr) {
         const auto kernel = [&](auto&& fused) {
           fused(parameters_, gradients_, exp_avgs_, exp_avg_sqs_,
                 /*max_exp_avg_sqs=*/at::TensorList{}, steps_, lr, config_.betas.at(0),
                 config_.betas.at(1), config_.weight_decay, config_.eps, /*amsgrad=*/false,
-                /*maximize=*/false);
+                /*maximize=*/false, /*grad_scale=*/std::optional<at::Tensor>(), found_inf);
         };
         if (config_.kind == OptimizerKind::kAdamW)
           kernel([](auto&&... each) { at::_fused_adamw_(each...); });

@@ -36,6 +36,10 @@ class Optimizer {
   // Clips, then updates the parameters by what is in their gradients, which stay as they are but
   // for the clipping. Returns the norm before clipping, an F32 scalar on the device.
   at::Tensor step(double lr);
+  // As step(), but changes nothing where the norm or `loss` (a scalar on the device) is not finite;
+  // skipped() says so afterwards, without anybody waiting for the device.
+  at::Tensor step_if_finite(double lr, const at::Tensor& loss);
+  const at::Tensor& skipped() const { return found_inf_; }  // F32 scalar on the device: 1 or 0
 
   // step() in two parts, so that the second can be captured in a CUDA graph: everything that
   // update() reads is on the device.
@@ -54,6 +58,7 @@ class Optimizer {
  private:
   explicit Optimizer(const config::OptimizerConfig& config) : config_(config) {}
   void add(const std::string& name, const at::Tensor& parameter);
+  at::Tensor clip();
   void apply();
 
   const config::OptimizerConfig config_;
@@ -63,6 +68,7 @@ class Optimizer {
   NamedTensors state_;
   double lr_ = 0;
   at::Tensor device_lr_;  // F32 scalar; undefined on the CPU, where kernels take the double
+  at::Tensor found_inf_;  // F32 scalar: 1 keeps the kernels from changing anything; else undefined
 };
 
 }  // namespace stoker::train

@@ -5,6 +5,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/ScalarType.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -63,21 +64,34 @@ TrainStep::TrainStep(model::Model& model, const task::Task& task, Optimizer& opt
                      int64_t accumulate, bool bf16)
     : model_(model), task_(task), optimizer_(optimizer), accumulate_(accumulate), bf16_(bf16) {}
 
-void TrainStep::add(const task::Batch& batch, at::Tensor& loss_sum) {
+void TrainStep::add(const task::Batch& batch) {
   at::Tensor loss;
   {
-    const Autocast autocast(bf16_, loss_sum.device().type());
+    const Autocast autocast(bf16_, batch.front().device().type());
     loss = task_.loss(model_, batch);
   }
-  loss_sum.add_(loss.detach(), 1.0 / static_cast<double>(accumulate_));
+  if (!loss_.defined()) loss_ = at::zeros({}, loss.options().dtype(at::kDouble));
+  if (std::exchange(finished_, false)) loss_.zero_();
+  loss_.add_(loss.detach(), 1.0 / static_cast<double>(accumulate_));
   if (accumulate_ > 1) loss = loss / static_cast<double>(accumulate_);
   loss.backward();
 }
 
 at::Tensor TrainStep::finish(double lr) {
   at::Tensor norm = optimizer_.step(lr);
-  optimizer_.zero_grad();
+  drop();
   return norm;
+}
+
+at::Tensor TrainStep::finish_if_finite(double lr) {
+  at::Tensor norm = optimizer_.step_if_finite(lr, loss_);
+  drop();
+  return norm;
+}
+
+void TrainStep::drop() {
+  optimizer_.zero_grad();
+  finished_ = true;
 }
 
 }  // namespace stoker::train

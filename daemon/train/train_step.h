@@ -27,13 +27,21 @@ class TrainStep {
   TrainStep(model::Model& model, const task::Task& task, Optimizer& optimizer, int64_t accumulate,
             bool bf16);
 
-  // Adds one micro-batch's share to the gradients; its mean loss is added to `loss_sum` (F64 scalar
-  // on the device), so that nothing here waits for the device. When it returns on the CPU, the
-  // batch's memory is no longer used.
-  void add(const task::Batch& batch, at::Tensor& loss_sum);
+  // Adds one micro-batch's share to the gradients and to loss(). When it returns on the CPU, the
+  // batch's memory is no longer used. Nothing here waits for the device.
+  void add(const task::Batch& batch);
   // Clips, updates, and zeroes the gradients; returns the norm of the gradient before clipping (on
   // the device).
   at::Tensor finish(double lr);
+  // As finish(), but a step whose loss or gradient is not finite changes no parameter; the
+  // optimizer's skipped() says so.
+  at::Tensor finish_if_finite(double lr);
+  // Drops what add() has gathered since the last finish.
+  void drop();
+
+  // The mean loss of the step, F64 scalar on the device: of what was added since the last finish,
+  // and after it of the step that was finished.
+  const at::Tensor& loss() const { return loss_; }
 
  private:
   model::Model& model_;
@@ -41,6 +49,8 @@ class TrainStep {
   Optimizer& optimizer_;
   int64_t accumulate_;
   bool bf16_;
+  at::Tensor loss_;
+  bool finished_ = true;  // the next add() begins a step
 };
 
 }  // namespace stoker::train

@@ -33,7 +33,8 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, TrainerLink
       state_(state),
       links_(std::move(links)),
       step_(state.model(), state.task(), state.optimizer(), config.train.accumulate,
-            config.train.precision == "bf16") {
+            config.train.precision == "bf16"),
+      guard_(config.train, state) {
   status_.steps = config.train.steps;
   status_.device = state.device().str();
   status_.step = state.step;
@@ -56,24 +57,51 @@ Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
       if (stop_asked_ || stop.stop_requested()) break;
       STOKER_ASSIGN_OR_RETURN(const bool stepped, do_step(stop));
       if (!stepped) break;
-      STOKER_RETURN_IF_ERROR(report_if_due());
-      STOKER_RETURN_IF_ERROR(save_if_due());
+      STOKER_ASSIGN_OR_RETURN(const bool fine, report_and_save());
+      if (!fine) {
+        refuse_saving(Status(Code::kCancelled, "the run goes back to its last checkpoint"));
+        return Outcome::kRollBack;
+      }
     }
-    const bool finished = state_.step >= config_.train.steps;
-    publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
-    STOKER_RETURN_IF_ERROR(save_last(stop));
-    links_.mailbox.close();
-    return finished ? Outcome::kFinished : Outcome::kStopped;
+    return end_run(stop);
   } catch (const c10::Error& error) {
     return status_of(error).with_context("step " + std::to_string(state_.step + 1));
   }
+}
+
+Result<Trainer::Outcome> Trainer::end_run(std::stop_token stop) {
+  const bool finished = state_.step >= config_.train.steps;
+  publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
+  STOKER_ASSIGN_OR_RETURN(const FiniteGuard::Verdict verdict, guard_.look());
+  if (verdict == FiniteGuard::Verdict::kFine) {
+    STOKER_RETURN_IF_ERROR(save_last(stop.stop_requested()));
+  } else {
+    log_warn("the last steps are not saved",
+             {{"step", state_.step}, {"reason", "loss or gradient not finite"}});
+  }
+  links_.mailbox.close();
+  return finished ? Outcome::kFinished : Outcome::kStopped;
 }
 
 // ---- Requests
 
 void Trainer::answer_requests(std::stop_token stop) {
   for (Request& request : links_.mailbox.take()) handle(request);
-  if (!save_requests_.empty() && !stop.stop_requested()) (void)try_save();
+  if (!save_requests_.empty() && !stop.stop_requested()) save_for_requests();
+}
+
+void Trainer::save_for_requests() {
+  const auto verdict = guard_.look();
+  if (verdict.ok() && *verdict == FiniteGuard::Verdict::kFine) {
+    (void)try_save();
+  } else {
+    refuse_saving(Status(Code::kCorrupt, "the loss or its gradient is not a number at step " +
+                                             std::to_string(state_.step)));
+  }
+}
+
+void Trainer::refuse_saving(const Status& why) {
+  for (const Request& request : std::exchange(save_requests_, {})) answer(request, why);
 }
 
 void Trainer::handle(Request& request) {
@@ -145,22 +173,24 @@ Result<std::optional<ring::ReadyBatch>> Trainer::next_batch(std::stop_token stop
 
 Result<bool> Trainer::do_step(std::stop_token stop) {
   std::optional<TrainingState::Mark> began;
-  if (config_.train.accumulate > 1) began = state_.mark();
+  if (config_.train.accumulate > 1) began = TrainingState::mark();
   for (int64_t part = 0; part < config_.train.accumulate; ++part) {
     STOKER_ASSIGN_OR_RETURN(const auto batch, next_batch(stop));
     if (!batch) {
       // A step half done is not a step: it is taken back, and the ticket stays where it began.
-      if (part > 0) state_.rewind(*began);
+      if (part > 0) {
+        TrainingState::rewind(*began);
+        step_.drop();
+      }
       return false;
     }
-    step_.add(batch_tensors(links_.ring.layout(), batch->slot, state_.device()), state_.loss_sum);
+    step_.add(batch_tensors(links_.ring.layout(), batch->slot, state_.device()));
     links_.ring.release(batch->ticket);
     links_.board.note_progress();
   }
-  grad_norm_ = step_.finish(learning_rate());
+  guard_.finish(step_, learning_rate());
   ++state_.step;
   state_.ticket += static_cast<uint64_t>(config_.train.accumulate);
-  ++state_.loss_steps;
   ++interval_.steps;
   links_.board.set_step(state_.step);
   return true;
@@ -168,36 +198,36 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
 
 // ---- Reports
 
-Status Trainer::check_finite() const {
-  const double loss = state_.loss_sum.item<double>();
-  const double norm = grad_norm_.defined() ? grad_norm_.item<double>() : 0.0;
-  if (std::isfinite(loss) && std::isfinite(norm)) return {};
-  return Status(Code::kCorrupt,
-                "the loss or its gradient is not a number at step " + std::to_string(state_.step) +
-                    "; nothing of it is saved; try a smaller optimizer.lr or optimizer.clip_norm");
+Result<bool> Trainer::report_and_save() {
+  const auto& rules = config_.checkpoint;
+  const bool is_last = state_.step == config_.train.steps;
+  const bool report_due = is_last || state_.step % config_.metrics.every_steps == 0;
+  const bool by_steps = rules.every_steps > 0 && state_.step % rules.every_steps == 0;
+  const bool by_time = rules.every_seconds > 0 &&
+                       seconds(links_.clock.monotonic() - last_save_) >= rules.every_seconds;
+  // The last step is saved by save_last(), which waits for a free snapshot.
+  const bool save_due = (by_steps || by_time) && !is_last;
+  if (!report_due && !save_due) return true;
+  STOKER_ASSIGN_OR_RETURN(const FiniteGuard::Verdict verdict, guard_.look());
+  if (verdict == FiniteGuard::Verdict::kRollBack) return false;
+  if (report_due) report();
+  if (save_due) STOKER_RETURN_IF_ERROR(save_by_rule(by_steps));
+  return true;
 }
 
-Status Trainer::report_if_due() {
-  if (state_.step % config_.metrics.every_steps != 0 && state_.step != config_.train.steps)
-    return {};
-  STOKER_RETURN_IF_ERROR(check_finite());
+void Trainer::report() {
   const nanoseconds now = links_.clock.monotonic();
-  const nanoseconds spent = now - interval_.started;
-  const nanoseconds busy = spent - interval_.paused;
   const auto batch = static_cast<uint64_t>(config_.train.batch * config_.train.accumulate);
   metrics::TrainRow row;
   row.step = state_.step;
   row.epoch = links_.plan.epoch_of(state_.ticket);
+  // Not a number where all steps were skipped.
   row.loss = state_.loss_sum.item<double>() / static_cast<double>(state_.loss_steps);
   row.lr = state_.lr_scale * train::learning_rate(config_.schedule, config_.optimizer.lr,
                                                   state_.step - 1, config_.train.steps);
-  row.grad_norm = grad_norm_.item<double>();
+  row.grad_norm = guard_.grad_norm().item<double>();
   row.samples = state_.step * batch;
-  const auto steps = static_cast<double>(interval_.steps);
-  row.samples_per_s = seconds(busy) > 0 ? steps * static_cast<double>(batch) / seconds(busy) : 0;
-  row.step_ms = ms(busy) / steps;
-  row.feed_wait_ms = ms(interval_.waited) / steps;
-  row.checkpoint_stall_ms = ms(interval_.stalled);
+  interval_.add_to(row, now, batch);
   row.wall = to_iso8601(links_.clock.wall());
   links_.metrics_bytes = links_.report(row);
 
@@ -210,7 +240,6 @@ Status Trainer::report_if_due() {
   state_.loss_sum.zero_();
   state_.loss_steps = 0;
   interval_ = Interval{.started = now};
-  return {};
 }
 
 control::TrainerState Trainer::activity() const {
@@ -225,20 +254,15 @@ void Trainer::publish(control::TrainerState activity) {
   status_.step = state_.step;
   status_.epoch = links_.plan.epoch_of(state_.ticket);
   status_.lr = learning_rate();
+  status_.skipped_steps = state_.skipped_steps;
+  status_.rollbacks = state_.rollbacks;
   links_.board.publish(status_);
   links_.board.note_progress();
 }
 
 // ---- Checkpoints
 
-Status Trainer::save_if_due() {
-  const auto& rules = config_.checkpoint;
-  const bool by_steps = rules.every_steps > 0 && state_.step % rules.every_steps == 0;
-  const bool by_time = rules.every_seconds > 0 &&
-                       seconds(links_.clock.monotonic() - last_save_) >= rules.every_seconds;
-  // The last step is saved by save_last(), which waits for a free snapshot.
-  if ((!by_steps && !by_time) || state_.step == config_.train.steps) return {};
-  STOKER_RETURN_IF_ERROR(check_finite());
+Status Trainer::save_by_rule(bool by_steps) {
   if (!try_save() && by_steps) {
     links_.writer.count_skipped();
     // Once for each that is in flight: where saving is slow, every interval may skip.
@@ -247,7 +271,7 @@ Status Trainer::save_if_due() {
                {{"step", state_.step}, {"reason", "the one before is still being written"}});
     }
   }
-  if (rules.on_failure == "stop" && links_.writer.stats().degraded) {
+  if (config_.checkpoint.on_failure == "stop" && links_.writer.stats().degraded) {
     return Status(Code::kIoError, "checkpoints fail and checkpoint.on_failure is stop: " +
                                       links_.writer.stats().last_error);
   }
@@ -292,10 +316,8 @@ bool Trainer::try_save() {
   return true;
 }
 
-Status Trainer::save_last(std::stop_token stop) {
+Status Trainer::save_last(bool hurried) {
   if (state_.step == 0) return {};  // nothing was learned
-  STOKER_RETURN_IF_ERROR(check_finite());
-  const bool hurried = stop.stop_requested();
   while (!links_.writer.wait_idle(kLook)) links_.board.note_progress();
   if (maybe_submitted_step_ != state_.step || links_.writer.stats().degraded) {
     if (!try_save())

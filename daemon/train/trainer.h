@@ -7,7 +7,8 @@
 //           the log or (but at the end) the disk.
 // Owner:    everything in TrainerLinks must outlive it.
 // Errors:   kOutOfMemory, kDeviceLost, kInternal (LibTorch's text), kCorrupt (the loss is not a
-//           number: nothing is saved, the last checkpoint stays), and the ring's and writer's.
+//           number, see FiniteGuard: nothing is saved, the last checkpoint stays), and the ring's
+//           and writer's.
 #pragma once
 
 #include <chrono>
@@ -19,6 +20,8 @@
 #include <vector>
 
 #include "daemon/checkpoint/checkpoint_writer.h"
+#include "daemon/train/finite_guard.h"
+#include "daemon/train/interval.h"
 #include "daemon/train/mailbox.h"
 #include "daemon/train/status_board.h"
 #include "daemon/train/train_step.h"
@@ -50,7 +53,11 @@ struct TrainerLinks {
 
 class Trainer {
  public:
-  enum class Outcome { kFinished, kStopped };
+  enum class Outcome {
+    kFinished,
+    kStopped,
+    kRollBack,  // the state is spoiled: go on from the last checkpoint; nothing was saved
+  };
 
   Trainer(const config::Config& config, TrainingState& state, TrainerLinks links);
 
@@ -58,28 +65,24 @@ class Trainer {
   Result<Outcome> run(std::stop_token stop);
 
  private:
-  struct Interval {  // since the last report, by the clock
-    std::chrono::nanoseconds started{0};
-    std::chrono::nanoseconds waited{0};   // for batches
-    std::chrono::nanoseconds stalled{0};  // for snapshots
-    std::chrono::nanoseconds paused{0};
-    uint64_t steps = 0;
-  };
-
   void answer_requests(std::stop_token stop);
   void handle(Request& request);
   void wait_while_paused(std::stop_token stop);
+  void save_for_requests();
+  void refuse_saving(const Status& why);  // to those that wait for a checkpoint
   // False when the run must end (stop, end of data); the step is then not done.
   Result<bool> do_step(std::stop_token stop);
   Result<std::optional<ring::ReadyBatch>> next_batch(std::stop_token stop);
   double learning_rate() const;
 
-  Status report_if_due();
-  Status save_if_due();
+  // False when the run must roll back.
+  Result<bool> report_and_save();
+  void report();
+  Status save_by_rule(bool by_steps);
   // Snapshots and submits; false when one is still in flight.
   bool try_save();
-  Status check_finite() const;
-  Status save_last(std::stop_token stop);
+  Result<Outcome> end_run(std::stop_token stop);
+  Status save_last(bool hurried);
 
   control::TrainerState activity() const;
   void publish(control::TrainerState activity);
@@ -88,6 +91,7 @@ class Trainer {
   TrainingState& state_;
   TrainerLinks links_;
   TrainStep step_;
+  FiniteGuard guard_;
 
   bool stop_asked_ = false;
   bool paused_ = false;
@@ -97,7 +101,6 @@ class Trainer {
       maybe_submitted_step_;  // of the last snapshot handed over, or resumed from
   bool skip_said_ = false;
   std::chrono::nanoseconds last_save_{0};
-  at::Tensor grad_norm_;  // of the last step, on the device
   Interval interval_;
   control::TrainerStatus status_;
 };

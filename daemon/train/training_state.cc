@@ -59,13 +59,17 @@ Status read_into(const checkpoint::SafetensorsFile& file, const std::string& nam
 // What changed while the run was going: `live` of the manifest.
 struct Live {
   double lr_scale = 1.0;
+  uint64_t skipped_steps = 0;
+  uint64_t rollbacks = 0;
   std::vector<uint64_t> quarantined;
 };
 
-std::string live_text(double lr_scale, const std::vector<uint64_t>& quarantined) {
+std::string live_text(const TrainingState& state) {
   return boost::json::serialize(boost::json::object{
-      {"lr_scale", lr_scale},
-      {"quarantined", boost::json::array(quarantined.begin(), quarantined.end())}});
+      {"lr_scale", state.lr_scale},
+      {"skipped_steps", state.skipped_steps},
+      {"rollbacks", state.rollbacks},
+      {"quarantined", boost::json::array(state.quarantined.begin(), state.quarantined.end())}});
 }
 
 Result<Live> parse_live(const std::string& text) {
@@ -80,6 +84,10 @@ Result<Live> parse_live(const std::string& text) {
     const boost::json::object& fields = value.as_object();
     if (const auto* scale = fields.if_contains("lr_scale"))
       live.lr_scale = scale->to_number<double>();
+    if (const auto* steps = fields.if_contains("skipped_steps"))
+      live.skipped_steps = steps->to_number<uint64_t>();
+    if (const auto* times = fields.if_contains("rollbacks"))
+      live.rollbacks = times->to_number<uint64_t>();
     if (const auto* samples = fields.if_contains("quarantined"))
       for (const auto& sample : samples->as_array())
         live.quarantined.push_back(sample.to_number<uint64_t>());
@@ -140,18 +148,12 @@ void TrainingState::capture(writer::Snapshot& snapshot) const {
   manifest.step = step;
   manifest.ticket = ticket;
   manifest.model_digest = model_digest_;
-  manifest.live = live_text(lr_scale, quarantined);
+  manifest.live = live_text(*this);
 }
 
-TrainingState::Mark TrainingState::mark() const {
-  return {loss_sum.clone(), cpu_generator_state()};
-}
+TrainingState::Mark TrainingState::mark() { return {cpu_generator_state()}; }
 
-void TrainingState::rewind(const Mark& mark) {
-  loss_sum.copy_(mark.loss_sum);
-  set_cpu_generator_state(mark.generator);
-  optimizer_->zero_grad();
-}
+void TrainingState::rewind(const Mark& mark) { set_cpu_generator_state(mark.generator); }
 
 Status TrainingState::restore(const checkpoint::VerifiedCheckpoint& saved) {
   try {
@@ -173,6 +175,8 @@ Status TrainingState::restore(const checkpoint::VerifiedCheckpoint& saved) {
     loss_steps = steps.item<int64_t>();
     STOKER_ASSIGN_OR_RETURN(Live live, parse_live(saved.manifest().live));
     lr_scale = live.lr_scale;
+    skipped_steps = live.skipped_steps;
+    rollbacks = live.rollbacks;
     quarantined = std::move(live.quarantined);
   } catch (const c10::Error& error) {
     return Status(Code::kInternal,

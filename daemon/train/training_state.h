@@ -39,14 +39,13 @@ class TrainingState {
   // knows. When it returns, training may go on.
   void capture(writer::Snapshot& snapshot) const;
 
-  // What a step changes before it is done. A step that cannot be finished (the feed ended inside
-  // it) is taken back.
+  // What a step changes before it is done, the gradients apart: the generator. A step that cannot
+  // be finished (the feed ended inside it) is taken back.
   struct Mark {
-    at::Tensor loss_sum;
     at::Tensor generator;
   };
-  Mark mark() const;
-  void rewind(const Mark& mark);  // also drops the gradients
+  static Mark mark();
+  static void rewind(const Mark& mark);
 
   model::Model& model() { return *model_; }
   const task::Task& task() const { return *task_; }
@@ -54,12 +53,15 @@ class TrainingState {
   c10::Device device() const { return device_; }
   const std::string& model_digest() const { return model_digest_; }
 
-  uint64_t step = 0;      // optimizer steps done
-  uint64_t ticket = 0;    // the next micro-batch
-  double lr_scale = 1.0;  // of `set lr`: the schedule's learning rate times this
+  uint64_t step = 0;           // optimizer steps done
+  uint64_t ticket = 0;         // the next micro-batch
+  double lr_scale = 1.0;       // of `set lr`: the schedule's learning rate times this
+  uint64_t skipped_steps = 0;  // of `step`: those that changed nothing, see FiniteGuard
+  uint64_t rollbacks = 0;      // of the run so far
   // Samples that the readers must not touch again: their stand-ins are part of what was trained on.
   std::vector<uint64_t> quarantined;
-  // Since the last reported step; in the checkpoint so that a resumed run reports the same numbers.
+  // Since the last reported step, without skipped ones; in the checkpoint so that a resumed run
+  // reports the same numbers.
   at::Tensor loss_sum;  // F64 scalar on the device: sum of the steps' mean losses
   int64_t loss_steps = 0;
 

@@ -25,10 +25,12 @@ static_assert(std::endian::native == std::endian::little, "the format is little 
 // keep the last of two equal keys without a word.)
 class HeaderHandler {
  public:
+  // NOLINTBEGIN(readability-identifier-naming): the parser asks for them by these names
   static constexpr size_t max_object_size = std::numeric_limits<size_t>::max();
   static constexpr size_t max_array_size = std::numeric_limits<size_t>::max();
   static constexpr size_t max_key_size = std::numeric_limits<size_t>::max();
   static constexpr size_t max_string_size = std::numeric_limits<size_t>::max();
+  // NOLINTEND(readability-identifier-naming)
 
   TensorHeader header;
   std::string problem;  // of refuse(); empty: the parser's own error
@@ -130,15 +132,15 @@ class HeaderHandler {
   }
   const std::string& name() const { return header.tensors.back().spec.name; }
   bool take_number(uint64_t value, error_code& ec) {
-    TensorPlace* const tensor = header.tensors.empty() ? nullptr : &header.tensors.back();
     if (in_ == In::kShape) {
       if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
         return refuse(ec, "tensor " + name() + ": an extent beyond 63 bits");
-      tensor->spec.shape.push_back(static_cast<int64_t>(value));
+      header.tensors.back().spec.shape.push_back(static_cast<int64_t>(value));
       return true;
     }
     if (in_ != In::kOffsets) return refuse(ec, "a number where none belongs");
-    (offsets_read_++ == 0 ? tensor->begin : tensor->end) = value;
+    TensorPlace& tensor = header.tensors.back();
+    (offsets_read_++ == 0 ? tensor.begin : tensor.end) = value;
     return true;
   }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,10 @@ struct TrainConfig {
   std::string precision = "fp32";  // fp32 | bf16
   int64_t accumulate = 1;          // micro-batches a step
   int threads = 0;                 // of LibTorch; 0 = all cores
+  // What a loss or gradient that is not a finite number leads to: stop | skip | rollback.
+  std::string on_nonfinite = "stop";
+  int nonfinite_limit = 10;  // skip: steps in a row; rollback: times in a run; then it is stopped
+  double rollback_lr = 0.5;  // rollback: the learning rate is multiplied by it
 
   bool operator==(const TrainConfig&) const = default;
 };
@@ -122,6 +127,13 @@ struct EvalConfig {
   uint64_t max_samples = 0;       // 0 = all; else the first so many of each set
   double timeout_seconds = 3600;  // of one checkpoint
   int tries = 3;                  // of one checkpoint
+  // What says which checkpoint is better: METRIC or SET/METRIC; empty: the loss of the first set.
+  std::string metric;
+  uint64_t patience = 0;  // evaluations in a row without a better one that end the run; 0 = off
+  uint64_t patience_steps = 0;       // the same in steps; 0 = off
+  double min_delta = 0;              // less than this is no improvement, for the patience
+  std::optional<double> stop_at;     // ends the run when the metric is there or past it
+  std::vector<std::string> on_best;  // command (no shell) run with the path of each new best
 
   bool operator==(const EvalConfig&) const = default;
 };

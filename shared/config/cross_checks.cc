@@ -167,6 +167,13 @@ class CrossChecks {
       refuse("eval.sets", "names " + quoted(name) + ", but there is no data." + one_line(name, 60) +
                               (near.empty() ? "" : "; did you mean " + quoted(near) + "?"));
     }
+    const std::string& metric = config_.eval.metric;
+    const size_t slash = metric.find('/');
+    if (slash != std::string::npos && !seen.contains(metric.substr(0, slash)))
+      refuse("eval.metric", "is " + quoted(metric) + ", but eval.sets does not name " +
+                                quoted(metric.substr(0, slash)));
+    if (!config_.eval.on_best.empty() && config_.eval.on_best.front().empty())
+      refuse("eval.on_best", "begins with an empty text; the first is the program");
   }
 
   const Config& config_;

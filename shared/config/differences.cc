@@ -25,13 +25,17 @@ std::vector<std::string> differences(const Config& before, const Config& after) 
   const std::map<std::string, std::string> old_by_key(old_settings.begin(), old_settings.end());
   const std::map<std::string, std::string> new_by_key(new_settings.begin(), new_settings.end());
   std::vector<std::string> lines;
+  const auto note = [&lines](const std::string& key, const std::string& was,
+                             const std::string& is) {
+    lines.emplace_back(key).append(": ").append(was).append(" -> ").append(is);
+  };
   for (const auto& [key, value] : new_settings) {
     const auto old = old_by_key.find(key);
     const std::string was = old == old_by_key.end() ? "(not set)" : old->second;
-    if (was != value) lines.push_back(key + ": " + was + " -> " + value);
+    if (was != value) note(key, was, value);
   }
   for (const auto& [key, value] : old_settings)
-    if (!new_by_key.contains(key)) lines.push_back(key + ": " + value + " -> (not set)");
+    if (!new_by_key.contains(key)) note(key, value, "(not set)");
   return lines;
 }
 

@@ -107,6 +107,14 @@ class FieldReader {
   void read_into(const Value& value, int64_t* target) { read_number(value, *target); }
   void read_into(const Value& value, uint64_t* target) { read_number(value, *target); }
   void read_into(const Value& value, double* target) { read_number(value, *target); }
+  void read_into(const Value& value, std::optional<double>* target) {
+    double number = 0;
+    if (is_word(value) && value.text == "off") {
+      target->reset();
+    } else if (read_number(value, number)) {
+      *target = number;
+    }
+  }
 
   bool read_text(const Value& value, std::string& target) {
     if (value.type != Value::Type::kScalar) {

@@ -186,7 +186,18 @@ Section train_section(TrainConfig& train) {
        {.name = "device", .target = &train.device},
        {.name = "precision", .target = &train.precision, .words = "fp32 bf16", .decides = true},
        {.name = "accumulate", .target = &train.accumulate, .min = 1, .max = 1e6, .decides = true},
-       {.name = "threads", .target = &train.threads, .min = 0, .max = 4096}}};
+       {.name = "threads", .target = &train.threads, .min = 0, .max = 4096},
+       {.name = "on_nonfinite",
+        .target = &train.on_nonfinite,
+        .words = "stop skip rollback",
+        .decides = true},
+       {.name = "nonfinite_limit", .target = &train.nonfinite_limit, .min = 1, .max = 1e6},
+       {.name = "rollback_lr",
+        .target = &train.rollback_lr,
+        .min = 0,
+        .max = 1,
+        .above_min = true,
+        .decides = true}}};
 }
 
 Section checkpoint_section(CheckpointConfig& checkpoint) {
@@ -210,7 +221,13 @@ Section eval_section(EvalConfig& eval) {
            {.name = "threads", .target = &eval.threads, .min = 0, .max = 4096},
            {.name = "max_samples", .target = &eval.max_samples, .min = 0, .max = kManySamples},
            {.name = "timeout_seconds", .target = &eval.timeout_seconds, .min = 1, .max = 1e9},
-           {.name = "tries", .target = &eval.tries, .min = 1, .max = 100}}};
+           {.name = "tries", .target = &eval.tries, .min = 1, .max = 100},
+           {.name = "metric", .target = &eval.metric},
+           {.name = "patience", .target = &eval.patience, .min = 0, .max = 1e6},
+           {.name = "patience_steps", .target = &eval.patience_steps, .min = 0, .max = kManySteps},
+           {.name = "min_delta", .target = &eval.min_delta, .min = 0, .max = 1e9},
+           {.name = "stop_at", .target = &eval.stop_at},
+           {.name = "on_best", .target = &eval.on_best}}};
 }
 
 Section metrics_section(MetricsConfig& metrics) {

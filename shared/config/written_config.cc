@@ -26,13 +26,25 @@ std::string to_yaml(const Config& config) {
   return text;
 }
 
+// Settings at their defaults are left out: a setting that is new in a later version, and not used,
+// leaves the digest as it was.
 std::string digest(const Config& config) {
   Config copy = config;
+  Config defaults;
+  for (const auto& [name, set] : config.data) defaults.data[name].kind = set.kind;
+  const std::vector<Section> sections = sections_of(copy);
+  const std::vector<Section> default_sections = sections_of(defaults);
   std::string text;
-  for (const Section& section : sections_of(copy))
-    for (const Field& field : section.fields)
-      if (field.decides && section.reads(field))
-        text += section.key + '.' + std::string(field.name) + '=' + yaml_of(field.target) + '\n';
+  for (size_t i = 0; i < sections.size(); ++i) {
+    const Section& section = sections[i];
+    for (size_t j = 0; j < section.fields.size(); ++j) {
+      const Field& field = section.fields[j];
+      if (!field.decides || !section.reads(field)) continue;
+      const std::string value = yaml_of(field.target);
+      if (field.name != "kind" && value == yaml_of(default_sections[i].fields[j].target)) continue;
+      text += section.key + '.' + std::string(field.name) + '=' + value + '\n';
+    }
+  }
   return sha256_hex(text);
 }
 

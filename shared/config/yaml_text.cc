@@ -51,6 +51,7 @@ std::string yaml_of(double value) {
     text.insert(exponent, ".0");
   return text;
 }
+std::string yaml_of(const std::optional<double>& value) { return value ? yaml_of(*value) : "off"; }
 template <typename T>
 std::string yaml_of(const std::vector<T>& list) {
   std::string out = "[";

@@ -14,10 +14,12 @@ namespace json = boost::json;
 // What Boost.JSON's parser tells while it reads. Only objects and their keys matter.
 struct KeyCollector {
   using Error = boost::system::error_code;
+  // NOLINTBEGIN(readability-identifier-naming): the parser asks for them by these names
   constexpr static size_t max_object_size = static_cast<size_t>(-1);
   constexpr static size_t max_array_size = static_cast<size_t>(-1);
   constexpr static size_t max_key_size = static_cast<size_t>(-1);
   constexpr static size_t max_string_size = static_cast<size_t>(-1);
+  // NOLINTEND(readability-identifier-naming)
 
   bool on_document_begin(Error&) { return true; }
   bool on_document_end(Error&) { return true; }

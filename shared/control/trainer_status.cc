@@ -145,6 +145,8 @@ void read_top(const FieldReader& root, TrainerStatus& status) {
   root.read("samples_per_s", status.samples_per_s);
   root.read("step_ms", status.step_ms);
   root.read("eta_s", status.eta_s);
+  root.read("skipped_steps", status.skipped_steps);
+  root.read("rollbacks", status.rollbacks);
   root.read("device", status.device);
   root.read("run_dir", status.run_dir);
   root.read("pid", status.pid);
@@ -168,6 +170,8 @@ std::string to_json(const TrainerStatus& status) {
                           {"samples_per_s", number(status.samples_per_s)},
                           {"step_ms", number(status.step_ms)},
                           {"eta_s", number(status.eta_s)},
+                          {"skipped_steps", status.skipped_steps},
+                          {"rollbacks", status.rollbacks},
                           {"device", status.device},
                           {"feed", feed_of(status.feed)},
                           {"checkpoint", checkpoint_of(status.checkpoint)},

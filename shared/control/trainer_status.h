@@ -26,7 +26,9 @@ struct TrainerStatus {
   double samples_per_s = 0;
   double step_ms = 0;
   double eta_s = 0;
-  std::string device;  // "cpu", "cuda:0"
+  uint64_t skipped_steps = 0;  // whose loss or gradient was not finite (on_nonfinite: skip)
+  uint64_t rollbacks = 0;      // to the last checkpoint, for that reason (on_nonfinite: rollback)
+  std::string device;          // "cpu", "cuda:0"
   struct Feed {
     double wait_ms = 0;  // the trainer's wait for data, per step, last interval
     uint64_t ready_slots = 0;

@@ -14,9 +14,12 @@ namespace stoker::dataset {
 namespace {
 
 // Bytes of one token; 0 where the name is unknown.
-uint64_t width_of(const std::string& dtype) {
-  if (dtype == "uint16") return 2;
-  return dtype == "uint32" ? 4 : 0;
+// Bytes a token.
+Result<uint64_t> width_of(const SetRequest& set) {
+  const std::string& dtype = set.config.dtype;
+  if (dtype == "uint16") return uint64_t{2};
+  if (dtype == "uint32") return uint64_t{4};
+  return set.wrong("dtype", "'" + dtype + "' is neither uint16 nor uint32");
 }
 
 // `tokens` int32 values from the uint16 values that lie in the second half of their own room: each
@@ -93,8 +96,7 @@ class TokensDataset final : public Dataset {
 Result<std::string> tokens_settings(const SetRequest& set) {
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_RETURN_IF_ERROR(check_context(set));
-  if (width_of(set.config.dtype) == 0)
-    return set.wrong("dtype", "'" + set.config.dtype + "' is neither uint16 nor uint32");
+  STOKER_RETURN_IF_ERROR(width_of(set).status());
   return "kind=tokens " + split.to_text() + " context=" + std::to_string(set.config.context) +
          " dtype=" + set.config.dtype;
 }
@@ -106,7 +108,7 @@ Result<FileTable> scan_tokens(const SetRequest& set, const ScanProgress& progres
 Result<std::unique_ptr<Dataset>> open_tokens(const SetRequest& set, Index index) {
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::length_of(index.files));
-  const uint64_t width = width_of(set.config.dtype);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t width, width_of(set));
   for (size_t file = 0; file < index.files.size(); ++file) {
     const uint64_t size = index.files.stamp(file).size;
     if (size % width != 0) {

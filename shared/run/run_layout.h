@@ -16,6 +16,7 @@ class RunLayout {
   std::string lock_file() const { return at("LOCK"); }           // flock held by the live stokerd
   std::string end_file() const { return at("END.json"); }        // absent while running
   std::string starts_file() const { return at("starts.json"); }  // in a row that got no further
+  std::string rollback_file() const { return at("rollback.json"); }
   std::string config_file() const { return at("config.yaml"); }  // the resolved configuration
   std::string control_socket() const { return at("control.sock"); }
   std::string bad_samples_file() const { return at("bad_samples.jsonl"); }
@@ -32,6 +33,7 @@ class RunLayout {
   std::string eval_lock_file() const { return at("eval/LOCK"); }
   std::string ledger_file() const { return at("eval/ledger.jsonl"); }
   std::string best_file() const { return at("eval/best.json"); }
+  std::string stop_file() const { return at("eval/stop.json"); }
 
  private:
   std::string at(const char* name) const { return root_ + "/" + name; }

@@ -22,7 +22,7 @@ class ResultLogTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(layout_->root()); }
 
   std::unique_ptr<ResultLog> open() const {
-    auto log = ResultLog::open(real_files(), *layout_, true);
+    auto log = ResultLog::open(real_files(), *layout_, {"valid", "loss"}, true);
     EXPECT_TRUE(log.ok()) << log.status().to_string();
     return *std::move(log);
   }
@@ -50,6 +50,39 @@ TEST_F(ResultLogTest, TheBestIsKeptAndARestartCannotRegressIt) {
   EXPECT_EQ(run::read_best(layout_->best_file())->step, 20u);
   ASSERT_TRUE(log->record(result(40, 0.5)).ok());
   EXPECT_EQ(run::read_best(layout_->best_file())->step, 40u);
+}
+
+TEST_F(ResultLogTest, TheBestGoesByTheGoal) {
+  auto log = *ResultLog::open(real_files(), *layout_, {"valid", "accuracy"}, false);
+  run::EvalResult good = result(10, 1.0);
+  ASSERT_TRUE(log->record(good).ok());
+  run::EvalResult better = result(20, 3.0);
+  better.sets[0].metrics[1].second = 0.75;
+  ASSERT_TRUE(log->record(better).ok());
+  EXPECT_EQ(run::read_best(layout_->best_file())->step, 20u);
+  EXPECT_EQ(run::read_best(layout_->best_file())->metric, "accuracy");
+}
+
+TEST_F(ResultLogTest, AGoalThatNoResultHasIsAnError) {
+  auto log = *ResultLog::open(real_files(), *layout_, {"valid", "bleu"}, false);
+  EXPECT_EQ(log->record(result(10, 1.0)).code(), Code::kInvalidArgument);
+}
+
+TEST_F(ResultLogTest, TheHistoryOutlivesARestartAndCountsTheLaterOfTwo) {
+  {
+    const auto log = open();
+    ASSERT_TRUE(log->record(result(10, 2.0)).ok());
+    ASSERT_TRUE(log->record(result(30, 1.0)).ok());
+    ASSERT_TRUE(log->record(result(20, 1.5)).ok());
+  }
+  const auto log = open();
+  run::EvalResult anew = result(20, 1.25);
+  anew.manifest_sha256 = "another";
+  ASSERT_TRUE(log->record(anew).ok());
+  const auto upto_20 = log->history(20);
+  ASSERT_EQ(upto_20.size(), 2u);
+  EXPECT_EQ(upto_20[1].value, 1.25);
+  EXPECT_EQ(log->history(1000).size(), 3u);
 }
 
 TEST_F(ResultLogTest, RecordedTwiceIsThereOnce) {

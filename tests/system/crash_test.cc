@@ -181,6 +181,9 @@ TEST_F(Crash, AnEvaluatorKilledAndRestartedEvaluatesEachCheckpointOnce) {
                    "checkpoint.keep_last=12"})
                 .code,
             0);
+  // A busy disk has some of them skipped.
+  const size_t saved = checkpoints(run_dir()).size();
+  ASSERT_GE(saved, 3u);
   std::mt19937 random(3);
   std::optional<Exit> ended;
   for (int life = 0; life < 200 && !ended; ++life) {
@@ -196,7 +199,7 @@ TEST_F(Crash, AnEvaluatorKilledAndRestartedEvaluatesEachCheckpointOnce) {
     lines.clear();
     std::istringstream in(text_of(run_dir() + file));
     for (std::string line; std::getline(in, line);) ++lines[line.substr(0, line.find(','))];
-    EXPECT_EQ(lines.size(), 12u) << file;
+    EXPECT_EQ(lines.size(), saved) << file;
     for (const auto& [step, times] : lines) EXPECT_EQ(times, 1) << file << " " << step;
   }
 }

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <future>
 #include <optional>
@@ -43,17 +45,46 @@ config::Config small_config(uint64_t steps) {
   return config;
 }
 
+// A data set in which some samples hold what is not a number.
+class PoisonedDataset final : public dataset::Dataset {
+ public:
+  PoisonedDataset(std::unique_ptr<dataset::Dataset> inner,
+                  std::function<bool(uint64_t)> is_poisoned)
+      : inner_(std::move(inner)), is_poisoned_(std::move(is_poisoned)) {}
+
+  uint64_t size() const override { return inner_->size(); }
+  const std::vector<TensorSpec>& spec() const override { return inner_->spec(); }
+  uint64_t classes() const override { return inner_->classes(); }
+  const std::string& fingerprint() const override { return inner_->fingerprint(); }
+  dataset::Origin origin(uint64_t sample) const override { return inner_->origin(sample); }
+  Status read(uint64_t sample, const dataset::DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override {
+    STOKER_RETURN_IF_ERROR(inner_->read(sample, draw, outputs));
+    const float poison = std::nanf("");
+    if (is_poisoned_(sample)) std::memcpy(outputs[0].data(), &poison, sizeof poison);
+    return {};
+  }
+
+ private:
+  std::unique_ptr<dataset::Dataset> inner_;
+  std::function<bool(uint64_t)> is_poisoned_;
+};
+
 // One process's part of a run: everything between a checkpoint directory and the trainer.
 class Session {
  public:
-  Session(const config::Config& config, const std::string& root)
+  Session(
+      const config::Config& config, const std::string& root,
+      std::function<bool(uint64_t)> is_poisoned = [](uint64_t) { return false; })
       : config_(config), store_(root + "/checkpoints", real_files()) {
     at::set_num_threads(1);
     writer::WriterSettings settings;
     settings.retention = [] { return checkpoint::Retention{.keep_last = 100}; };
     settings.delays.clear();
     writer_ = std::make_unique<writer::CheckpointWriter>(store_, settings);
-    data_ = *dataset::open_dataset("train", config.data.at("train"), root + "/index", {});
+    data_ = std::make_unique<PoisonedDataset>(
+        *dataset::open_dataset("train", config.data.at("train"), root + "/index", {}),
+        std::move(is_poisoned));
     plan_.emplace(feed::plan_settings(config, data_->size()));
     state_ = *TrainingState::create(config, *data_, c10::Device(c10::kCPU));
     const auto newest = store_.open_newest({});
@@ -296,6 +327,93 @@ TEST_F(TrainerTest, ALossThatIsNotANumberEndsTheRunAndSavesNothing) {
   EXPECT_EQ(outcome.status().code(), Code::kCorrupt);
   EXPECT_THAT(outcome.status().message(), HasSubstr("not a number at step"));
   EXPECT_TRUE(run.saved().empty());
+}
+
+TEST_F(TrainerTest, SkippingChangesNothingWhereEverythingIsFinite) {
+  for (const auto kind : {config::OptimizerKind::kSgd, config::OptimizerKind::kMomentum,
+                          config::OptimizerKind::kAdam, config::OptimizerKind::kAdamW}) {
+    std::vector<std::string> hashes;
+    for (const char* const policy : {"stop", "skip"}) {
+      auto config = small_config(10);
+      config.optimizer.kind = kind;
+      config.train.on_nonfinite = policy;
+      Session run(config, fresh());
+      ASSERT_TRUE(run.train().ok());
+      hashes.push_back(run.model_sha256());
+    }
+    EXPECT_EQ(hashes[0], hashes[1]);
+  }
+}
+
+TEST_F(TrainerTest, AStepThatIsNotFiniteIsSkippedAndTheOthersCount) {
+  auto config = small_config(32);  // two epochs, with one bad step each
+  config.train.on_nonfinite = "skip";
+  Session run(config, root_, [](uint64_t sample) { return sample == 5; });
+  const auto outcome = run.train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, Trainer::Outcome::kFinished);
+  EXPECT_EQ(run.state_->skipped_steps, 2u);
+  EXPECT_EQ(run.board_.read()->skipped_steps, 2u);
+  for (const metrics::TrainRow& row : run.rows_) {
+    EXPECT_TRUE(std::isfinite(row.loss)) << row.step;
+    EXPECT_TRUE(std::isfinite(row.grad_norm)) << row.step;
+  }
+  Session again(config, root_);
+  EXPECT_EQ(again.state_->skipped_steps, 2u) << "it is part of the checkpoint";
+}
+
+TEST_F(TrainerTest, SkippedStepsLeaveTheModelAsItWas) {
+  for (const auto kind : {config::OptimizerKind::kMomentum, config::OptimizerKind::kAdamW}) {
+    auto config = small_config(4);
+    config.optimizer.kind = kind;
+    config.train.on_nonfinite = "skip";
+    config.metrics.every_steps = 1;
+    Session run(config, fresh(), [](uint64_t) { return true; });
+    run.ask(Request::Kind::kCheckpoint);  // before the first step
+    ASSERT_TRUE(run.train().ok());
+    const auto entries = *run.store_.list();
+    ASSERT_EQ(entries.size(), 2u);
+    const auto first = *checkpoint::CheckpointStore::open_verified(entries.front().path);
+    const auto last = *checkpoint::CheckpointStore::open_verified(entries.back().path);
+    EXPECT_EQ(first.manifest().files.at(0).sha256, last.manifest().files.at(0).sha256);
+    EXPECT_EQ(first.manifest().files.at(1).sha256, last.manifest().files.at(1).sha256);
+    EXPECT_TRUE(std::isnan(run.rows_.back().loss));
+  }
+}
+
+TEST_F(TrainerTest, TooManySkippedStepsInARowEndTheRun) {
+  auto config = small_config(50);
+  config.train.on_nonfinite = "skip";
+  config.train.nonfinite_limit = 6;
+  Session run(config, root_, [](uint64_t) { return true; });
+  const auto outcome = run.train();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.status().code(), Code::kCorrupt);
+  EXPECT_THAT(outcome.status().message(), HasSubstr("at step 6, nor at the 5 steps before"));
+}
+
+TEST_F(TrainerTest, ASpoiledStateAsksForARollbackAndIsNotSaved) {
+  auto config = small_config(50);
+  config.train.on_nonfinite = "rollback";
+  config.train.nonfinite_limit = 2;
+  config.checkpoint.every_steps = 3;
+  Session run(config, root_, [](uint64_t) { return true; });
+  run.on_row = [](const metrics::TrainRow&) { FAIL() << "a spoiled step was reported"; };
+  const auto outcome = run.train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, Trainer::Outcome::kRollBack);
+  EXPECT_TRUE(run.saved().empty());
+}
+
+TEST_F(TrainerTest, TooManyRollbacksEndTheRun) {
+  auto config = small_config(50);
+  config.train.on_nonfinite = "rollback";
+  config.train.nonfinite_limit = 2;
+  Session run(config, root_, [](uint64_t) { return true; });
+  run.state_->rollbacks = 2;
+  const auto outcome = run.train();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_THAT(outcome.status().message(), HasSubstr("after 2 rollbacks"));
 }
 
 TEST_F(TrainerTest, ARingThatClosesEndsTrainingWithTheStepSaved) {

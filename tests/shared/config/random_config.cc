@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include "shared/config/schema.h"
@@ -47,6 +48,9 @@ class Filler {
   }
 
   void fill(const Field& field, double* target) { *target = number(field); }
+  void fill(const Field&, std::optional<double>* target) {
+    if (below(2) == 0) *target = part() - 0.5;
+  }
   void fill(const Field& field, int* target) { fill_whole(field, *target); }
   void fill(const Field& field, int64_t* target) { fill_whole(field, *target); }
   void fill(const Field& field, uint64_t* target) { fill_whole(field, *target); }
@@ -135,6 +139,9 @@ Config random_config(std::mt19937_64& random) {
   config.feed.processes = std::min(config.feed.processes, config.feed.readers);
   config.train.device = filler.below(2) == 0 ? "cuda:3" : "cpu";
   config.control.http = "";
+  config.eval.metric = filler.below(2) == 0 ? "" : "accuracy";
+  if (!config.eval.on_best.empty() && config.eval.on_best.front().empty())
+    config.eval.on_best.front() = "program";
   config.eval.sets.clear();
   for (const auto& [name, set] : config.data)
     if (filler.below(2) == 0) config.eval.sets.push_back(name);

@@ -20,6 +20,8 @@ TrainerStatus full() {
   status.samples_per_s = 512.5;
   status.step_ms = 31.2;
   status.eta_s = 25;
+  status.skipped_steps = 6;
+  status.rollbacks = 2;
   status.device = "cpu";
   status.feed = {
       .wait_ms = 0.2, .ready_slots = 7, .slots = 8, .bad_samples = 1, .reissued = 2, .readers = 4};

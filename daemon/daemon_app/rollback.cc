@@ -1,0 +1,48 @@
+#include "daemon/daemon_app/rollback.h"
+
+#include <boost/json.hpp>
+
+#include "daemon/daemon_app/start_point.h"
+
+namespace stoker::daemon_app {
+
+namespace json = boost::json;
+
+Status go_back(FileSystem& files, const checkpoint::CheckpointStore& store, const std::string& path,
+               std::optional<uint64_t> begun_at, uint64_t times) {
+  STOKER_ASSIGN_OR_RETURN(const auto saved, store.list());
+  if (saved.empty()) {
+    return Status(Code::kCorrupt,
+                  "the loss or its gradient is not a number, and there is no checkpoint yet to go "
+                  "back to; try a smaller optimizer.lr or optimizer.clip_norm");
+  }
+  const uint64_t newest = saved.back().step;
+  const bool in_vain = times > 0 && begun_at == newest && saved.size() > 1;
+  const uint64_t to_step = in_vain ? saved[saved.size() - 2].step : newest;
+  STOKER_RETURN_IF_ERROR(set_aside_later(files, store, to_step));
+  return write_file_atomically(
+      files, path,
+      json::serialize(json::object{{"to_step", to_step}, {"times", times + 1}}) + "\n");
+}
+
+Result<std::optional<Rollback>> read_rollback(const std::string& path) {
+  constexpr uint64_t kMaxBytes = 1 << 16;
+  const auto text = read_file(path, kMaxBytes);
+  if (text.status().code() == Code::kNotFound) return std::optional<Rollback>();
+  if (!text.ok()) return text.status();
+  boost::system::error_code error;
+  const json::value value = json::parse(*text, error);
+  try {
+    if (!error) {
+      const json::object& root = value.as_object();
+      return std::optional(Rollback{.to_step = root.at("to_step").to_number<uint64_t>(),
+                                    .times = root.at("times").to_number<uint64_t>()});
+    }
+  } catch (const std::exception&) {
+    // Said below.
+  }
+  return Status(Code::kCorrupt, path + R"(: is not {"to_step": N, "times": N}; remove it to go on )"
+                                       "with the learning rate of the last checkpoint");
+}
+
+}  // namespace stoker::daemon_app

@@ -1,0 +1,100 @@
+#include "evaluator/best_command.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "shared/base/unique_fd.h"
+
+namespace stoker::evaluator {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+constexpr auto kLook = 100ms;
+constexpr auto kAfterTerm = 2s;
+
+class SpawnSettings {
+ public:
+  SpawnSettings() {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
+    posix_spawnattr_init(&attributes_);
+    // Ours are blocked, and that would be inherited. A group of its own: what it starts ends with
+    // it.
+    sigset_t none;
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attributes_, &none);
+    posix_spawnattr_setpgroup(&attributes_, 0);
+    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  }
+  ~SpawnSettings() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+
+  posix_spawn_file_actions_t actions_{};
+  posix_spawnattr_t attributes_{};
+};
+
+// True when the process has ended within `time`; it can then be reaped.
+bool ends_within(int pidfd, std::chrono::milliseconds time) {
+  pollfd look{.fd = pidfd, .events = POLLIN, .revents = 0};
+  return ::poll(&look, 1, static_cast<int>(time.count())) > 0;
+}
+
+void end_group(pid_t pid, int pidfd) {
+  ::kill(-pid, SIGTERM);
+  (void)ends_within(pidfd, kAfterTerm);
+  ::kill(-pid, SIGKILL);
+  (void)ends_within(pidfd, kAfterTerm);
+}
+
+Status status_of_exit(int raw) {
+  if (WIFSIGNALED(raw))
+    return Status(Code::kInternal, "ended by signal " + std::to_string(WTERMSIG(raw)));
+  if (WEXITSTATUS(raw) == 0) return {};
+  return Status(Code::kInternal, "exit code " + std::to_string(WEXITSTATUS(raw)));
+}
+
+}  // namespace
+
+Status run_best_command(const std::vector<std::string>& command, const std::string& checkpoint_path,
+                        std::chrono::milliseconds timeout, std::stop_token stop) {
+  std::vector<char*> arguments;
+  for (const std::string& part : command) arguments.push_back(const_cast<char*>(part.c_str()));
+  arguments.push_back(const_cast<char*>(checkpoint_path.c_str()));
+  arguments.push_back(nullptr);
+  const SpawnSettings settings;
+  pid_t pid = 0;
+  const int error = ::posix_spawnp(&pid, arguments[0], &settings.actions_, &settings.attributes_,
+                                   arguments.data(), environ);
+  if (error != 0) return Status::from_errno(error, "start " + command.front());
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const auto end = Clock::now() + timeout;
+  Status why;
+  while (!ends_within(pidfd.get(), kLook)) {
+    if (stop.stop_requested()) why = Status(Code::kCancelled, "the evaluator was stopped");
+    if (Clock::now() >= end)
+      why = Status(Code::kTimedOut, "it took longer than eval.timeout_seconds");
+    if (why.ok()) continue;
+    end_group(pid, pidfd.get());
+    break;
+  }
+  int raw = 0;
+  (void)::waitpid(pid, &raw, 0);
+  const Status ended = why.ok() ? status_of_exit(raw) : why;
+  return ended.ok() ? ended : ended.with_context(command.front());
+}
+
+}  // namespace stoker::evaluator

@@ -1,0 +1,61 @@
+#include "shared/run/early_stop.h"
+
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+namespace stoker::run {
+namespace {
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+std::string exact(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return text;
+}
+
+}  // namespace
+
+std::string EarlyStopRule::to_text() const {
+  return goal.to_text() + " patience=" + std::to_string(patience) +
+         " patience_steps=" + std::to_string(patience_steps) + " min_delta=" + exact(min_delta) +
+         " stop_at=" + (stop_at ? exact(*stop_at) : "off");
+}
+
+std::optional<std::string> EarlyStopRule::maybe_reason(std::span<const GoalPoint> points) const {
+  GoalPoint best{.step = 0, .value = std::numeric_limits<double>::quiet_NaN()};
+  uint64_t without = 0;  // evaluations since
+  for (const GoalPoint& point : points) {
+    const bool better = goal.is_better(point.value, best.value, min_delta);
+    if (better) best = point;
+    without = better ? 0 : without + 1;
+  }
+  if (points.empty()) return std::nullopt;
+  const GoalPoint& last = points.back();
+  if (stop_at && (last.value == *stop_at || goal.is_better(last.value, *stop_at))) {
+    return goal.to_text() + " is " + number(last.value) + " at step " + std::to_string(last.step) +
+           ", past eval.stop_at " + number(*stop_at);
+  }
+  const bool is_long = patience > 0 && without >= patience;
+  const bool is_long_in_steps =
+      patience_steps > 0 && without > 0 && last.step - best.step >= patience_steps;
+  if (!is_long && !is_long_in_steps) return std::nullopt;
+  return goal.to_text() + " has not become better than " + number(best.value) + " of step " +
+         std::to_string(best.step) + " in " + std::to_string(without) + " evaluations up to step " +
+         std::to_string(last.step);
+}
+
+EarlyStopRule early_stop_rule(const config::EvalConfig& config) {
+  return {.goal = goal_of(config),
+          .patience = config.patience,
+          .patience_steps = config.patience_steps,
+          .min_delta = config.min_delta,
+          .stop_at = config.stop_at};
+}
+
+}  // namespace stoker::run

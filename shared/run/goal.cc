@@ -1,0 +1,41 @@
+#include "shared/run/goal.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+namespace stoker::run {
+
+bool Goal::higher_is_better() const {
+  constexpr std::array<std::string_view, 2> kHigherIsBetter{"accuracy", "r2"};
+  return std::ranges::find(kHigherIsBetter, metric) != kHigherIsBetter.end();
+}
+
+bool Goal::is_better(double value, double than, double min_delta) const {
+  if (std::isnan(value)) return false;
+  if (std::isnan(than)) return true;
+  return higher_is_better() ? value > than + min_delta : value < than - min_delta;
+}
+
+Goal goal_of(const config::EvalConfig& config) {
+  const std::string first = config.sets.empty() ? "" : config.sets.front();
+  if (config.metric.empty()) return {first, "loss"};
+  const size_t slash = config.metric.find('/');
+  if (slash == std::string::npos) return {first, config.metric};
+  return {config.metric.substr(0, slash), config.metric.substr(slash + 1)};
+}
+
+Result<double> value_of(const EvalResult& result, const Goal& goal) {
+  std::string there;
+  for (const SetResult& set : result.sets) {
+    for (const auto& [name, value] : set.metrics) {
+      if (set.set == goal.set && name == goal.metric) return value;
+      there += (there.empty() ? "" : ", ") + Goal{set.set, name}.to_text();
+    }
+  }
+  return Status(Code::kInvalidArgument,
+                "eval.metric: there is no " + goal.to_text() + "; known are: " + there);
+}
+
+}  // namespace stoker::run

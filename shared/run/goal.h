@@ -1,0 +1,32 @@
+// Goal: the one number of an evaluation that says which checkpoint is better (eval.metric).
+//
+// Threads: values.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "shared/base/status.h"
+#include "shared/config/config.h"
+#include "shared/run/eval_result.h"
+
+namespace stoker::run {
+
+struct Goal {
+  std::string set;
+  std::string metric;
+
+  // Accuracies and the like; of losses and errors lower is better.
+  bool higher_is_better() const;
+  // By more than `min_delta`. What is not a number is never better, and anything is better than it.
+  bool is_better(double value, double than, double min_delta = 0) const;
+  std::string to_text() const { return set + "/" + metric; }
+};
+
+// eval.metric, "METRIC" or "SET/METRIC"; by default the loss of the first set.
+Goal goal_of(const config::EvalConfig& config);
+
+// kInvalidArgument: the result has no such metric; names those that it has.
+Result<double> value_of(const EvalResult& result, const Goal& goal);
+
+}  // namespace stoker::run

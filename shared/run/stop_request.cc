@@ -1,0 +1,36 @@
+#include "shared/run/stop_request.h"
+
+#include <boost/json.hpp>
+
+namespace stoker::run {
+
+namespace json = boost::json;
+
+std::string to_json(const StopRequest& request) {
+  return json::serialize(json::object{
+             {"step", request.step}, {"rule", request.rule}, {"reason", request.reason}}) +
+         "\n";
+}
+
+Result<StopRequest> parse_stop_request(std::string_view text, const std::string& path) {
+  boost::system::error_code error;
+  const json::value value = json::parse(json::string_view(text.data(), text.size()), error);
+  if (error) return Status(Code::kCorrupt, path + ": not JSON: " + error.message());
+  try {
+    const json::object& root = value.as_object();
+    return StopRequest{.step = root.at("step").to_number<uint64_t>(),
+                       .rule = root.at("rule").as_string().c_str(),
+                       .reason = root.at("reason").as_string().c_str()};
+  } catch (const std::exception& wrong) {
+    return Status(Code::kCorrupt,
+                  path + ": a field is missing or has the wrong type: " + wrong.what());
+  }
+}
+
+Result<StopRequest> read_stop_request(const std::string& path) {
+  constexpr uint64_t kMaxBytes = 1 << 20;
+  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
+  return parse_stop_request(text, path);
+}
+
+}  // namespace stoker::run

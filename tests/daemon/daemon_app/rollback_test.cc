@@ -1,0 +1,101 @@
+#include "daemon/daemon_app/rollback.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+namespace stoker::daemon_app {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RollbackTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "stoker-rollback-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    run_ = pattern;
+    file_ = run_ + "/rollback.json";
+  }
+  void TearDown() override { fs::remove_all(run_); }
+  void have_checkpoints(std::initializer_list<uint64_t> steps) {
+    for (const uint64_t step : steps)
+      fs::create_directories(run_ + "/checkpoints/" + checkpoint::CheckpointStore::name_of(step));
+  }
+  Status go_back_from(std::optional<uint64_t> begun_at, uint64_t times) {
+    return go_back(real_files(), store_(), file_, begun_at, times);
+  }
+  Rollback remembered() {
+    const auto read = read_rollback(file_);
+    EXPECT_TRUE(read.ok()) << read.status().to_string();
+    return read.ok() && *read ? **read : Rollback{};
+  }
+  uint64_t newest() { return store_().list()->back().step; }
+
+  std::string run_;
+  std::string file_;
+
+ private:
+  checkpoint::CheckpointStore store_() {
+    return checkpoint::CheckpointStore(run_ + "/checkpoints", real_files());
+  }
+};
+
+TEST_F(RollbackTest, ARunThatNeverWentBackRemembersNothing) {
+  const auto read = read_rollback(file_);
+  ASSERT_TRUE(read.ok());
+  EXPECT_FALSE(read->has_value());
+}
+
+TEST_F(RollbackTest, GoesToTheNewestAndCounts) {
+  have_checkpoints({5, 10});
+  ASSERT_TRUE(go_back_from(std::nullopt, 0).ok());
+  EXPECT_EQ(remembered().to_step, 10u);
+  EXPECT_EQ(remembered().times, 1u);
+  EXPECT_EQ(newest(), 10u);
+}
+
+TEST_F(RollbackTest, GoesFurtherBackWhereTheNewestDidNotHelp) {
+  have_checkpoints({5, 10});
+  ASSERT_TRUE(go_back_from(10, 1).ok());
+  EXPECT_EQ(remembered().to_step, 5u);
+  EXPECT_EQ(remembered().times, 2u);
+  EXPECT_EQ(newest(), 5u) << "what was left out would be resumed from after a kill";
+  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/set-aside.1.step-000000010")) << "nothing is deleted";
+}
+
+TEST_F(RollbackTest, StaysWithTheOnlyOne) {
+  have_checkpoints({5});
+  ASSERT_TRUE(go_back_from(5, 3).ok());
+  EXPECT_EQ(remembered().to_step, 5u);
+  EXPECT_EQ(remembered().times, 4u);
+}
+
+TEST_F(RollbackTest, ANewerCheckpointSinceTheLastRollbackIsTheOneToGoTo) {
+  have_checkpoints({5, 10, 15});
+  ASSERT_TRUE(go_back_from(5, 2).ok());
+  EXPECT_EQ(remembered().to_step, 15u);
+}
+
+TEST_F(RollbackTest, WithoutACheckpointThereIsNoWayBack) {
+  const Status status = go_back_from(std::nullopt, 0);
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_NE(status.message().find("no checkpoint yet"), std::string::npos);
+}
+
+TEST_F(RollbackTest, AFileThatIsNotOursIsAnErrorThatNamesTheRemedy) {
+  for (const char* const text :
+       {"", "{}", "[1]", R"({"to_step":-1,"times":1})", R"({"to_step":1})"}) {
+    std::ofstream(file_) << text;
+    const auto read = read_rollback(file_);
+    ASSERT_FALSE(read.ok()) << text;
+    EXPECT_EQ(read.status().code(), Code::kCorrupt);
+    EXPECT_NE(read.status().message().find("remove it"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace stoker::daemon_app

@@ -1,0 +1,61 @@
+#include "evaluator/best_command.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+
+namespace stoker::evaluator {
+namespace {
+
+using namespace std::chrono_literals;
+
+class BestCommand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "stoker-best-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_;
+};
+
+TEST_F(BestCommand, GetsTheCheckpointAsItsLastArgumentAndNoShell) {
+  const std::string to = folder_ + "/said";
+  const Status ran =
+      run_best_command({"sh", "-c", "printf '%s|' \"$@\" > \"$0\"", to, "a b; $HOME"},
+                       "/run/checkpoints/step-7", 10s, {});
+  ASSERT_TRUE(ran.ok()) << ran.to_string();
+  EXPECT_EQ(*read_file(to, 1000), "a b; $HOME|/run/checkpoints/step-7|");
+}
+
+TEST_F(BestCommand, AFailureSaysWhichProgramAndHow) {
+  EXPECT_EQ(run_best_command({"sh", "-c", "exit 3"}, "x", 10s, {}).message(), "sh: exit code 3");
+  EXPECT_EQ(run_best_command({"sh", "-c", "kill -9 $$"}, "x", 10s, {}).message(),
+            "sh: ended by signal 9");
+  const Status missing = run_best_command({"/no/such/program"}, "x", 10s, {});
+  EXPECT_EQ(missing.code(), Code::kNotFound);
+  EXPECT_NE(missing.message().find("/no/such/program"), std::string::npos);
+}
+
+TEST_F(BestCommand, OneThatHangsIsEndedWithAllThatItStarted) {
+  const Status ran = run_best_command(
+      {"sh", "-c", "sleep 1000 & echo $! > \"$0\"; wait", folder_ + "/pid"}, "x", 300ms, {});
+  EXPECT_EQ(ran.code(), Code::kTimedOut);
+}
+
+TEST_F(BestCommand, AStopEndsIt) {
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(run_best_command({"sh", "-c", "sleep 1000"}, "x", 1000s, stop.get_token()).code(),
+            Code::kCancelled);
+}
+
+}  // namespace
+}  // namespace stoker::evaluator

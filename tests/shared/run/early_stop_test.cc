@@ -1,0 +1,107 @@
+#include "shared/run/early_stop.h"
+
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace stoker::run {
+namespace {
+
+std::vector<GoalPoint> every_100(const std::vector<double>& values) {
+  std::vector<GoalPoint> points;
+  for (const double value : values) points.push_back({100 * (points.size() + 1), value});
+  return points;
+}
+
+EarlyStopRule patient(uint64_t patience) {
+  return {.goal = {"valid", "loss"}, .patience = patience};
+}
+
+TEST(EarlyStop, IsOffByDefault) {
+  EXPECT_FALSE(early_stop_rule({}).is_on());
+  EXPECT_FALSE(EarlyStopRule{}.maybe_reason(every_100({1, 2, 3, 4, 5, 6, 7, 8})));
+}
+
+TEST(EarlyStop, WaitsForAsManyEvaluationsAsItHasPatience) {
+  EXPECT_FALSE(patient(3).maybe_reason(every_100({3, 2, 2.5, 2.4})));
+  const auto reason = patient(3).maybe_reason(every_100({3, 2, 2.5, 2.4, 2.1}));
+  ASSERT_TRUE(reason);
+  EXPECT_EQ(*reason,
+            "valid/loss has not become better than 2 of step 200 in 3 evaluations up to step 500");
+}
+
+TEST(EarlyStop, ABetterOneRenewsThePatience) {
+  EXPECT_FALSE(patient(3).maybe_reason(every_100({3, 2, 2.5, 2.4, 1.9, 2, 2})));
+  EXPECT_TRUE(patient(3).maybe_reason(every_100({3, 2, 2.5, 2.4, 1.9, 2, 2, 2})));
+}
+
+TEST(EarlyStop, LessThanTheMinimumIsNoImprovement) {
+  EarlyStopRule rule = patient(2);
+  rule.min_delta = 0.1;
+  EXPECT_TRUE(rule.maybe_reason(every_100({2, 1.95, 1.91})));
+  EXPECT_FALSE(rule.maybe_reason(every_100({2, 1.95, 1.89})));
+}
+
+TEST(EarlyStop, HigherIsBetterForAnAccuracy) {
+  EarlyStopRule rule = patient(2);
+  rule.goal.metric = "accuracy";
+  EXPECT_FALSE(rule.maybe_reason(every_100({0.1, 0.2, 0.3, 0.4})));
+  EXPECT_TRUE(rule.maybe_reason(every_100({0.4, 0.3, 0.2})));
+}
+
+TEST(EarlyStop, WhatIsNoNumberIsNoImprovement) {
+  const double nan = std::nan("");
+  EXPECT_TRUE(patient(2).maybe_reason(every_100({1, nan, nan})));
+  EXPECT_TRUE(patient(2).maybe_reason(every_100({nan, nan})));
+  EXPECT_FALSE(patient(2).maybe_reason(every_100({nan, 1, 2})));
+}
+
+TEST(EarlyStop, PatienceMayBeGivenInSteps) {
+  const EarlyStopRule rule{.goal = {"valid", "loss"}, .patience_steps = 250};
+  EXPECT_FALSE(rule.maybe_reason(every_100({1, 2, 2})));
+  EXPECT_TRUE(rule.maybe_reason(every_100({1, 2, 2, 2})));
+}
+
+TEST(EarlyStop, StopsWhereTheGoalIsReached) {
+  EarlyStopRule rule{.goal = {"valid", "loss"}, .stop_at = 0.5};
+  EXPECT_TRUE(rule.is_on());
+  EXPECT_FALSE(rule.maybe_reason(every_100({1, 0.6})));
+  EXPECT_TRUE(rule.maybe_reason(every_100({1, 0.5})));
+  EXPECT_EQ(*rule.maybe_reason(every_100({1, 0.4})),
+            "valid/loss is 0.4 at step 200, past eval.stop_at 0.5");
+  rule.goal.metric = "accuracy";
+  EXPECT_TRUE(rule.maybe_reason(every_100({0.6})));
+  EXPECT_FALSE(rule.maybe_reason(every_100({0.4})));
+}
+
+TEST(EarlyStop, DifferentRulesHaveDifferentTexts) {
+  EarlyStopRule other = patient(3);
+  other.min_delta = 1e-9;
+  EXPECT_NE(patient(3).to_text(), patient(4).to_text());
+  EXPECT_NE(patient(3).to_text(), other.to_text());
+  EXPECT_EQ(patient(3).to_text(), patient(3).to_text());
+}
+
+TEST(Goal, IsTheLossOfTheFirstSetUnlessNamed) {
+  config::EvalConfig config;
+  config.sets = {"valid", "test"};
+  EXPECT_EQ(goal_of(config).to_text(), "valid/loss");
+  config.metric = "accuracy";
+  EXPECT_EQ(goal_of(config).to_text(), "valid/accuracy");
+  config.metric = "test/perplexity";
+  EXPECT_EQ(goal_of(config).to_text(), "test/perplexity");
+}
+
+TEST(Goal, AMetricThatIsNotThereIsAnErrorThatNamesThoseThatAre) {
+  EvalResult result;
+  result.sets = {{"valid", 4, {{"loss", 1.5}, {"accuracy", 0.25}}}};
+  EXPECT_EQ(*value_of(result, {"valid", "accuracy"}), 0.25);
+  const auto missing = value_of(result, {"valid", "bleu"});
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.status().message(),
+            "eval.metric: there is no valid/bleu; known are: valid/loss, valid/accuracy");
+}
+
+}  // namespace
+}  // namespace stoker::run

@@ -1,0 +1,58 @@
+// The evaluator finds that a run has learned what it can; the trainer ends it.
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "shared/run/run_state.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class EarlyStop : public RunFixture {
+ protected:
+  static run::RunEnd end_of(const std::string& run) {
+    const auto state = run::look(run::RunLayout(run));
+    EXPECT_EQ(state.kind, run::RunState::Kind::kEnded);
+    return state.end.value_or(run::RunEnd{});
+  }
+};
+
+TEST_F(EarlyStop, EndsTheRunSavedAndFinishedAndItStaysEnded) {
+  const std::string best = path("best.txt");
+  const std::string config = write_config(
+      text_config("eval: {stop_at: 1000, batch: 16, on_best: [sh, -c, 'echo \"$1\" >> " + best +
+                  "', hook]}\n"));
+  const std::vector<std::string> endless = {"--set", "train.steps=1000000"};
+  Process evaluator = this->evaluator(run_dir(), {"--follow"});
+  Process trainer = this->trainer(config, run_dir(), endless);
+  const auto trained = trainer.wait(90s);
+  ASSERT_TRUE(trained.has_value());
+  EXPECT_EQ(trained->code, 0);
+  const auto evaluated = evaluator.wait(60s);
+  ASSERT_TRUE(evaluated.has_value()) << "the evaluator waits for a run that has ended";
+  EXPECT_EQ(evaluated->code, 0);
+  const run::RunEnd end = end_of(run_dir());
+  EXPECT_EQ(end.state, "finished");
+  EXPECT_NE(end.reason.find("stopped early: valid/loss is "), std::string::npos) << end.reason;
+  const uint64_t step = newest_step(run_dir());
+  EXPECT_EQ(step, end.step) << "the last step was not saved";
+  EXPECT_NE(text_of(best).find(run_dir() + "/checkpoints/step-"), std::string::npos)
+      << "eval.on_best was not run";
+
+  EXPECT_EQ(train(config, run_dir(), endless).code, 0);
+  EXPECT_EQ(newest_step(run_dir()), step) << "a run that was stopped early went on";
+  EXPECT_EQ(end_of(run_dir()).step, step);
+
+  EXPECT_EQ(train(config, run_dir(),
+                  {"--set", "train.steps=" + std::to_string(step + 5), "--set", "eval.stop_at=off"})
+                .code,
+            0);
+  EXPECT_EQ(newest_step(run_dir()), step + 5) << "another rule does not let it go on";
+}
+
+}  // namespace
+}  // namespace stoker::test
