@@ -62,6 +62,14 @@ Result<std::vector<CheckedCheckpoint>> check_checkpoints(const run::RunLayout& l
   return checked;
 }
 
+Result<std::string> checkpoint_path(const run::RunLayout& layout, uint64_t step) {
+  const checkpoint::CheckpointStore store(layout.checkpoints(), real_files());
+  STOKER_ASSIGN_OR_RETURN(auto entries, store.list());
+  STOKER_ASSIGN_OR_RETURN(const auto chosen,
+                          choose(std::move(entries), store.directory(), step, /*all=*/false));
+  return chosen.front().path;
+}
+
 bool is_damaged(const std::vector<CheckedCheckpoint>& checked) {
   return std::any_of(checked.begin(), checked.end(),
                      [](const CheckedCheckpoint& one) { return !one.damage.empty(); });

@@ -28,6 +28,8 @@ struct CheckedCheckpoint {
 Result<std::vector<CheckedCheckpoint>> check_checkpoints(const run::RunLayout& layout,
                                                          std::optional<uint64_t> maybe_step,
                                                          bool all);
+// Where the checkpoint of a step lies; not verified. kNotFound names those that there are.
+Result<std::string> checkpoint_path(const run::RunLayout& layout, uint64_t step);
 bool is_damaged(const std::vector<CheckedCheckpoint>& checked);
 // A line each.
 std::string render_check(const std::vector<CheckedCheckpoint>& checked);

@@ -18,6 +18,7 @@ constexpr const char* kFooter = R"(Examples:
   stokerctl --run-dir runs/demo checkpoint    save now; returns when it is safe on the disk
   stokerctl --run-dir runs/demo list          the checkpoints, the best one marked
   stokerctl --run-dir runs/demo verify 1200   is every byte of step 1200 as it was saved?
+  stokerctl --run-dir runs/demo diff 800 1200 how far each tensor moved meanwhile
   stokerctl --run-dir runs/demo explain --step 1200
                                               which samples were in that step
   stokerctl --run-dir runs/demo logs -f       the trainer's log, as it grows
@@ -104,6 +105,11 @@ class Parser {
         verify->add_option("STEP", command_.step, "Of this step (default: the newest)")
             ->check(check_step);
     verify->add_flag("--all", command_.all, "All checkpoints")->excludes(step);
+    CLI::App* const diff =
+        add("diff", Action::kDiff, "How far the weights moved between two checkpoints");
+    diff->add_option("FROM", command_.from_step, "Step of the one")->required()->check(check_step);
+    diff->add_option("TO", command_.to_step, "Step of the other")->required()->check(check_step);
+    diff->add_flag("--all", command_.all, "All tensors, not only the 20 that moved most");
     CLI::App* const explain =
         add("explain", Action::kExplain, "Which samples a step trains on, and from which files");
     explain->add_option("--step", command_.step, "The step, from 1")

@@ -23,6 +23,7 @@ enum class Action {
   kSet,
   kList,
   kVerify,
+  kDiff,
   kExplain,
   kLogs,
   kReport,
@@ -36,10 +37,12 @@ struct CommandLine {
   bool json = false;             // --json
   double lr = 0;                 // set lr
   std::optional<uint64_t> step;  // verify [STEP], explain --step
-  bool all = false;              // verify --all
-  uint64_t lines = 20;           // logs -n
-  bool follow = false;           // logs -f
-  bool evaluator = false;        // logs --evaluator
+  uint64_t from_step = 0;        // diff STEP STEP
+  uint64_t to_step = 0;
+  bool all = false;        // verify --all, diff --all
+  uint64_t lines = 20;     // logs -n
+  bool follow = false;     // logs -f
+  bool evaluator = false;  // logs --evaluator
 };
 
 // Either the command line, or the exit code of what was already answered (--help, --version, a

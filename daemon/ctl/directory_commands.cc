@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "daemon/ctl/checkpoint_check.h"
+#include "daemon/ctl/checkpoint_diff.h"
 #include "daemon/ctl/checkpoint_list.h"
 #include "daemon/ctl/explain.h"
 #include "daemon/ctl/log_tail.h"
@@ -50,6 +51,17 @@ ExitCode show_check(const run::RunLayout& layout, const CommandLine& command,
   if (!checked.ok()) return console.fail(checked.status(), exit_code_of(checked.status()));
   console.out << (command.json ? to_json(*checked) + "\n" : render_check(*checked));
   return is_damaged(*checked) ? ExitCode::kNoValidCheckpoint : ExitCode::kDone;
+}
+
+ExitCode show_diff(const run::RunLayout& layout, const CommandLine& command,
+                   const Console& console) {
+  constexpr size_t kTensorsShown = 20;
+  const auto diff = diff_checkpoints(layout, command.from_step, command.to_step);
+  if (!diff.ok()) return console.fail(diff.status(), exit_code_of(diff.status()));
+  console.out << (command.json
+                      ? to_json(*diff) + "\n"
+                      : render_diff(*diff, command.all ? 0 : kTensorsShown, console.style));
+  return ExitCode::kDone;
 }
 
 ExitCode show_explanation(const run::RunLayout& layout, const CommandLine& command,

@@ -17,6 +17,8 @@ ExitCode show_list(const run::RunLayout& layout, const CommandLine& command,
                    const Console& console);
 ExitCode show_check(const run::RunLayout& layout, const CommandLine& command,
                     const Console& console);
+ExitCode show_diff(const run::RunLayout& layout, const CommandLine& command,
+                   const Console& console);
 ExitCode show_explanation(const run::RunLayout& layout, const CommandLine& command,
                           const Console& console);
 // With --follow: looks every `interval`.

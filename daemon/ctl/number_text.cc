@@ -21,11 +21,13 @@ std::string format_number(double value, int digits) {
   return text;
 }
 
-std::string format_setting(double value) {
+std::string format_significant(double value, int digits) {
   char text[40];
-  std::snprintf(text, sizeof text, "%.4g", value);
+  std::snprintf(text, sizeof text, "%.*g", digits, value);
   return text;
 }
+
+std::string format_setting(double value) { return format_significant(value, 4); }
 
 std::string format_count(uint64_t value) {
   std::string text = std::to_string(value);
