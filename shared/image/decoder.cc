@@ -5,7 +5,6 @@
 #include <cstring>
 #include <string>
 
-#include "shared/image/jpeg_reader.h"
 #include "shared/image/png_reader.h"
 
 namespace stoker::image {
@@ -28,12 +27,12 @@ Format format_of(std::span<const std::byte> file) {
 }
 
 Status Decoder::decode(std::span<const std::byte> file, const PictureShape& shape,
-                       std::span<std::byte> planes) {
+                       std::span<std::byte> planes, const BoxRule& part) {
   assert(shape.height >= 1 && shape.width >= 1 && planes.size() == shape.bytes());
-  const RowTarget target{.shape = shape, .planes = planes, .resizer = resizer_, .pixels = pixels_};
+  const RowTarget target{.shape = shape, .planes = planes, .part = part, .resizer = resizer_};
   switch (format_of(file)) {
     case Format::kJpeg:
-      return read_jpeg(file, limits_, target);
+      return jpeg_.read(file, limits_, target);
     case Format::kPng:
       return read_png(file, limits_, target);
     case Format::kUnknown:

@@ -1,25 +1,27 @@
-// Decoder: a JPEG or PNG file in memory to planes of bytes of a given size.
+// Decoder: a JPEG or PNG file in memory, or a part of the picture, to planes of bytes of a given
+// size.
 //
 // Every picture becomes 8-bit RGB, or grey by the usual luma (ITU-R 601), whatever it was: grey,
 // palette, 16-bit, CMYK (by Adobe's convention: stored inverted). Alpha is dropped, not blended.
-// EXIF orientation is not applied. The picture is stretched to the shape. A JPEG is decoded at the
-// smallest of 1/1, 1/2, 1/4, 1/8 that still covers the shape.
+// EXIF orientation is not applied. The part is stretched to the shape. A JPEG is decoded at the
+// smallest of 1/1, 1/2, 1/4, 1/8 at which the part still covers the shape, and nothing is decoded
+// that the part does not need.
 //
 // Threads: one object per thread; memory is kept for the next picture, so that a warm decoder
 //          allocates little.
-// Errors:  kCorrupt with the library's reason: damaged, cut off, of another format, or past the
-//          limits; kOutOfMemory. The output bytes are then unspecified, and the decoder stays
-//          usable.
+// Errors:  kCorrupt with the library's reason: damaged (where it was looked at), cut off, of
+//          another format, or past the limits; kOutOfMemory. The output bytes are then unspecified,
+//          and the decoder stays usable.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "shared/base/status.h"
+#include "shared/image/jpeg_reader.h"
 #include "shared/image/picture.h"
-#include "shared/image/row_resizer.h"
+#include "shared/image/resizer.h"
 
 namespace stoker::image {
 
@@ -29,14 +31,14 @@ class Decoder {
 
   // `planes`: shape.bytes() bytes: plane after plane, row after row.
   Status decode(std::span<const std::byte> file, const PictureShape& shape,
-                std::span<std::byte> planes);
+                std::span<std::byte> planes, const BoxRule& part = {});
 
  private:
   // Constant after construction.
   const Limits limits_;
 
-  RowResizer resizer_;
-  std::vector<uint8_t> pixels_;  // what a library decodes into
+  JpegReader jpeg_;
+  Resizer resizer_;
 };
 
 }  // namespace stoker::image

@@ -1,11 +1,13 @@
-// read_jpeg: decodes a JPEG with libjpeg-turbo.
+// JpegReader: decodes JPEGs with libjpeg-turbo, one after the other with the same decompressor.
 //
-// Errors: kCorrupt with the library's reason. Its warnings about lost or invalid picture data are
-//         errors here: it would fill the rest with grey, and a model would learn that.
-//         kOutOfMemory.
+// Threads: one object per thread.
+// Errors:  read(): kCorrupt with the library's reason. Its warnings about lost or invalid picture
+//          data are errors here: it would fill the rest with grey, and a model would learn that.
+//          What lies beyond the part that is wanted is not looked at. kOutOfMemory.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 
 #include "shared/base/status.h"
@@ -14,6 +16,16 @@
 
 namespace stoker::image {
 
-Status read_jpeg(std::span<const std::byte> file, const Limits& limits, const RowTarget& target);
+class JpegReader {
+ public:
+  JpegReader();
+  ~JpegReader();
+
+  Status read(std::span<const std::byte> file, const Limits& limits, const RowTarget& target);
+
+ private:
+  class Decompressor;
+  std::unique_ptr<Decompressor> decompressor_;  // none before the first picture and after a bad one
+};
 
 }  // namespace stoker::image

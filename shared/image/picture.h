@@ -1,9 +1,9 @@
-// PictureShape, Limits,
-// Format: the words of the decoders.
+// PictureShape, Box, Limits, Format: the words of the decoders.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 namespace stoker::image {
@@ -17,6 +17,18 @@ struct PictureShape {
 
   size_t bytes() const { return size_t{channels} * height * width; }
 };
+
+// A part of a picture, in its pixels, which need not be whole ones. Inside the picture, and not
+// empty.
+struct Box {
+  double left = 0;
+  double top = 0;
+  double width = 0;
+  double height = 0;
+};
+
+// Which part of a picture of this size is wanted; empty: all of it.
+using BoxRule = std::function<Box(uint32_t height, uint32_t width)>;
 
 // What is refused, before anything is allocated for it.
 struct Limits {

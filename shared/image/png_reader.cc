@@ -2,10 +2,10 @@
 
 #include <spng.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace stoker::image {
 namespace {
@@ -58,22 +58,23 @@ Status check_header(const spng_ihdr& header, size_t file_bytes, const Limits& li
   return {};
 }
 
-void push_row(uint8_t* row, uint32_t width, const RowTarget& target) {
-  if (target.shape.channels == 1) rgb_to_grey(row, width);
-  target.resizer.push(row);
-}
-
+// Rows come one after the other, so those above the part have to be decoded too; those below it do
+// not.
 Status read_row_by_row(spng_ctx* context, const spng_ihdr& header, const RowTarget& target) {
   const size_t row_bytes = size_t{header.width} * 3;
-  target.pixels.resize(std::max(row_bytes, target.pixels.size()));
+  const auto [begin, end] = target.resizer.rows();
+  target.resizer.expect_rows(row_bytes, 0);
   if (const int error =
           spng_decode_image(context, nullptr, 0, SPNG_FMT_RGB8, SPNG_DECODE_PROGRESSIVE))
     return png_error(error);
-  for (uint32_t y = 0; y < header.height; ++y) {
-    const int error = spng_decode_row(context, target.pixels.data(), row_bytes);
+  for (uint32_t y = 0; y < end; ++y) {
+    uint8_t* row = target.resizer.next_row();
+    const int error = spng_decode_row(context, row, row_bytes);
     // The last row comes with SPNG_EOI.
     if (error != 0 && !(error == SPNG_EOI && y + 1 == header.height)) return png_error(error);
-    push_row(target.pixels.data(), header.width, target);
+    if (y < begin) continue;
+    if (target.shape.channels == 1) rgb_to_grey(row, header.width);
+    target.resizer.push();
   }
   return {};
 }
@@ -84,8 +85,7 @@ Status read_at_once(spng_ctx* context, const spng_ihdr& header, const RowTarget&
   std::vector<uint8_t> whole(row_bytes * header.height);
   if (const int error = spng_decode_image(context, whole.data(), whole.size(), SPNG_FMT_RGB8, 0))
     return png_error(error);
-  for (uint32_t y = 0; y < header.height; ++y)
-    push_row(whole.data() + y * row_bytes, header.width, target);
+  push_rows(whole.data(), row_bytes, header.width, target);
   return {};
 }
 
@@ -104,11 +104,13 @@ Status read_png(std::span<const std::byte> file, const Limits& limits, const Row
   spng_ihdr header{};
   if (const int error = spng_get_ihdr(context.get(), &header)) return png_error(error);
   STOKER_RETURN_IF_ERROR(check_header(header, file.size(), limits));
-  target.resizer.begin(header.height, header.width, target.shape, target.planes);
+  target.resizer.begin(header.height, header.width, target.box(header.height, header.width),
+                       target.shape, target.planes);
   STOKER_RETURN_IF_ERROR(header.interlace_method == 0
                              ? read_row_by_row(context.get(), header, target)
                              : read_at_once(context.get(), header, target));
   // The checksum of the last piece of picture data has not been looked at yet.
+  if (target.resizer.rows().end < header.height) return {};
   if (const int error = spng_decode_chunks(context.get())) return png_error(error);
   return {};
 }

@@ -6,12 +6,13 @@
 namespace stoker::image {
 namespace {
 
+// `row` begins with column `left`.
 template <int kChannels>
-void resize_across(const AxisKernel& kernel, const uint8_t* row, uint8_t* out) {
+void resize_across(const AxisKernel& kernel, const uint8_t* row, uint32_t left, uint8_t* out) {
   for (uint32_t x = 0; x < kernel.outputs(); ++x) {
     const AxisKernel::Window& window = kernel.window(x);
     const int32_t* weights = kernel.weights(window);
-    const uint8_t* pixel = row + size_t{window.first} * kChannels;
+    const uint8_t* pixel = row + size_t{window.first - left} * kChannels;
     int32_t sums[kChannels];
     std::fill_n(sums, kChannels, AxisKernel::kHalf);
     for (uint32_t i = 0; i < window.count; ++i, pixel += kChannels)
@@ -22,43 +23,47 @@ void resize_across(const AxisKernel& kernel, const uint8_t* row, uint8_t* out) {
 
 }  // namespace
 
-void RowResizer::begin(uint32_t height, uint32_t width, const PictureShape& shape,
-                       std::span<std::byte> planes) {
+void RowResizer::begin(const AxisKernel& across, const AxisKernel& down, const PictureShape& shape,
+                       std::span<std::byte> planes, size_t row_bytes, uint32_t left) {
   assert((shape.channels == 1 || shape.channels == 3) && planes.size() == shape.bytes());
+  assert(left <= across.first() && row_bytes >= size_t{across.end() - left} * shape.channels);
   shape_ = shape;
   planes_ = planes;
-  across_.prepare(width, shape.width);
-  down_.prepare(height, shape.height);
+  across_ = &across;
+  down_ = &down;
+  left_ = left;
   row_values_ = size_t{shape.width} * shape.channels;
-  ring_ = down_.overlap();
-  next_row_ = started_ = finished_ = 0;
+  ring_ = down.overlap();
+  next_row_ = down.first();
+  started_ = finished_ = 0;
+  row_.reserve(1, row_bytes);
   narrow_.resize(row_values_);
   sums_.resize(ring_ * row_values_);
 }
 
-void RowResizer::push(const uint8_t* row) {
+void RowResizer::push() {
   if (shape_.channels == 3) {
-    resize_across<3>(across_, row, narrow_.data());
+    resize_across<3>(*across_, row_.row(0), left_, narrow_.data());
   } else {
-    resize_across<1>(across_, row, narrow_.data());
+    resize_across<1>(*across_, row_.row(0), left_, narrow_.data());
   }
   add_to_output_rows();
   ++next_row_;
 }
 
 void RowResizer::add_to_output_rows() {
-  while (started_ < down_.outputs() && down_.window(started_).first <= next_row_) {
+  while (started_ < down_->outputs() && down_->window(started_).first <= next_row_) {
     std::fill_n(sums_of(started_), row_values_, AxisKernel::kHalf);
     ++started_;
   }
   for (uint32_t y = finished_; y < started_; ++y) {
-    const AxisKernel::Window& window = down_.window(y);
-    const int32_t weight = down_.weights(window)[next_row_ - window.first];
+    const AxisKernel::Window& window = down_->window(y);
+    const int32_t weight = down_->weights(window)[next_row_ - window.first];
     int32_t* sums = sums_of(y);
     const uint8_t* values = narrow_.data();
     for (size_t i = 0; i < row_values_; ++i) sums[i] += weight * values[i];
   }
-  while (finished_ < started_ && down_.window(finished_).end() == next_row_ + 1)
+  while (finished_ < started_ && down_->window(finished_).end() == next_row_ + 1)
     write_output_row(finished_++);
 }
 

@@ -1,8 +1,8 @@
-// RowResizer: resizes a picture while its rows come in, so that no whole picture of the original
-// size is ever held.
+// RowResizer: resizes a picture while its rows come in, with kernels of any width and with no more
+// memory than the output rows in work need: the exact one, for pictures that shrink a lot.
 //
 // Each row is first resized along its width, to bytes, then added, weighted, to those output rows
-// that it is a part of.
+// that it is a part of: to the bit what Pillow computes.
 //
 // Threads: one object per thread; memory is kept for the next picture.
 #pragma once
@@ -14,17 +14,17 @@
 
 #include "shared/image/axis_kernel.h"
 #include "shared/image/picture.h"
+#include "shared/image/pixel_rows.h"
 
 namespace stoker::image {
 
 class RowResizer {
  public:
-  // `planes`: shape.bytes() bytes, which must stay valid until the last row was pushed.
-  void begin(uint32_t height, uint32_t width, const PictureShape& shape,
-             std::span<std::byte> planes);
-  // The next row from the top: `width` pixels of `shape.channels` interleaved bytes. Allocates
-  // nothing.
-  void push(const uint8_t* row);
+  // As BlockResizer's. The kernels must stay valid until the last row was pushed.
+  void begin(const AxisKernel& across, const AxisKernel& down, const PictureShape& shape,
+             std::span<std::byte> planes, size_t row_bytes, uint32_t left);
+  uint8_t* next_row() { return row_.row(0); }
+  void push();
 
  private:
   void add_to_output_rows();
@@ -33,13 +33,16 @@ class RowResizer {
 
   PictureShape shape_;
   std::span<std::byte> planes_;
-  AxisKernel across_, down_;
+  const AxisKernel* across_ = nullptr;
+  const AxisKernel* down_ = nullptr;
+  uint32_t left_ = 0;            // the column that rows begin with
   size_t row_values_ = 0;        // of one output row: width * channels
   uint32_t ring_ = 0;            // output rows that may be unfinished at the same time
   uint32_t next_row_ = 0;        // of the input
   uint32_t started_ = 0;         // output rows whose sums have begun
   uint32_t finished_ = 0;        // output rows that are written
-  std::vector<uint8_t> narrow_;  // the row, resized along its width
+  PixelRows row_;                // as it came
+  std::vector<uint8_t> narrow_;  // resized along its width
   std::vector<int32_t> sums_;    // ring_ rows
 };
 

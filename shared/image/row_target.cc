@@ -1,5 +1,7 @@
 #include "shared/image/row_target.h"
 
+#include <cassert>
+#include <cstring>
 #include <string>
 
 namespace stoker::image {
@@ -13,6 +15,14 @@ uint8_t scaled(uint32_t a, uint32_t b) {
 
 }  // namespace
 
+Box RowTarget::box(uint32_t height, uint32_t width) const {
+  if (!part) return {.left = 0, .top = 0, .width = double(width), .height = double(height)};
+  const Box box = part(height, width);
+  assert(box.left >= 0 && box.top >= 0 && box.width > 0 && box.height > 0);
+  assert(box.left + box.width <= width + 1e-6 && box.top + box.height <= height + 1e-6);
+  return box;
+}
+
 Status check_size(uint64_t height, uint64_t width, const Limits& limits) {
   const std::string size = std::to_string(width) + "x" + std::to_string(height) + " pixels";
   if (height == 0 || width == 0) return Status(Code::kCorrupt, "a picture of " + size);
@@ -22,6 +32,17 @@ Status check_size(uint64_t height, uint64_t width, const Limits& limits) {
                                       std::to_string(limits.side) + " a side");
   }
   return {};
+}
+
+void push_rows(const uint8_t* pixels, size_t row_bytes, uint32_t width, const RowTarget& target) {
+  target.resizer.expect_rows(row_bytes, 0);
+  const auto [begin, end] = target.resizer.rows();
+  for (uint32_t y = begin; y < end; ++y) {
+    uint8_t* row = target.resizer.next_row();
+    std::memcpy(row, pixels + y * row_bytes, row_bytes);
+    if (target.shape.channels == 1) rgb_to_grey(row, width);
+    target.resizer.push();
+  }
 }
 
 void cmyk_to_rgb(uint8_t* row, uint32_t width) {

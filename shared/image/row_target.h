@@ -1,27 +1,32 @@
-// RowTarget: where a reader puts the rows it decodes, and checks that both readers share.
+// RowTarget: where a reader puts the rows it decodes, and checks that the readers share.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "shared/base/status.h"
 #include "shared/image/picture.h"
-#include "shared/image/row_resizer.h"
+#include "shared/image/resizer.h"
 
 namespace stoker::image {
 
-// References into one Decoder.
+// References into one Decoder and its caller.
 struct RowTarget {
   const PictureShape& shape;
   std::span<std::byte> planes;
-  RowResizer& resizer;
-  std::vector<uint8_t>& pixels;  // scratch
+  const BoxRule& part;
+  Resizer& resizer;
+
+  // The part that is wanted of a picture of this size.
+  Box box(uint32_t height, uint32_t width) const;
 };
 
 // kCorrupt when a picture of this size is refused.
 Status check_size(uint64_t height, uint64_t width, const Limits& limits);
+
+// Pushes the rows that the resizer needs of a picture of RGB pixels that is there as a whole.
+void push_rows(const uint8_t* pixels, size_t row_bytes, uint32_t width, const RowTarget& target);
 
 // In place: `row` holds `width` pixels and keeps the shorter result at its front.
 void cmyk_to_rgb(uint8_t* row, uint32_t width);  // Adobe's: 255 is no ink

@@ -93,6 +93,11 @@ std::string jpeg_of(const Pixels& pixels, const JpegOptions& options) {
                                                : JCS_CMYK;
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, options.quality, TRUE);
+  info.restart_in_rows = options.restart_rows;
+  if (pixels.channels == 3) {
+    info.comp_info[0].h_samp_factor = options.across;
+    info.comp_info[0].v_samp_factor = options.down;
+  }
   std::vector<jpeg_scan_info> scans;
   if (options.progressive) {
     jpeg_simple_progression(&info);

@@ -30,7 +30,9 @@ Pixels plain(uint32_t height, uint32_t width, std::vector<uint8_t> colour);
 struct JpegOptions {
   int quality = 95;
   bool progressive = false;
-  int extra_scans = 0;  // progressive: so many more scans that refine nothing new
+  int across = 2, down = 2;  // pixels that share a sample of colour (of RGB)
+  int restart_rows = 0;      // a restart marker after so many rows of blocks; 0: none
+  int extra_scans = 0;       // progressive: so many more scans that refine nothing new
 };
 std::string jpeg_of(const Pixels& pixels,
                     const JpegOptions& options = {});  // 1 grey, 3 RGB, 4 CMYK (Adobe: inverted)

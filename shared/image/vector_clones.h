@@ -1,0 +1,14 @@
+// STOKER_VECTOR_CLONES: put before a function whose loops the compiler turns into vector code. The
+// function is then compiled twice, for any x86-64 and for those with AVX2, and the dynamic loader
+// takes the one that fits. Both compute the same: only whole numbers belong in such a function.
+//
+// Nothing under sanitizers, which are not ready when the loader asks; nothing elsewhere than on
+// x86-64 with glibc.
+#pragma once
+
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define STOKER_VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define STOKER_VECTOR_CLONES
+#endif
