@@ -50,6 +50,7 @@ class CrossChecks {
     const bool is_part = set.split.size() == 2 && set.split[0] < set.split[1];
     if (!is_part)
       refuse(key + ".split", "must be the part [from, to) with from below to, such as [0.0, 0.9]");
+    check_transforms(key, set);
     switch (set.kind) {
       case DatasetKind::kText:
       case DatasetKind::kTokens:
@@ -73,6 +74,30 @@ class CrossChecks {
           refuse(key + ".features", "is missing; give the shape of the input, such as [3, 32, 32]");
         break;
     }
+  }
+
+  // Nothing in a configuration is ignored: a number that the way of cropping does not use is a
+  // mistake.
+  void check_transforms(const std::string& key, const DatasetConfig& set) {
+    const DatasetConfig defaults;
+    if (set.fit != "center_crop" && set.crop_part != defaults.crop_part)
+      refuse(key + ".crop_part", "is only used with fit: center_crop");
+    if (set.fit != "random_crop" && set.crop_area != defaults.crop_area)
+      refuse(key + ".crop_area", "is only used with fit: random_crop");
+    if (set.fit != "random_crop" && set.crop_ratio != defaults.crop_ratio)
+      refuse(key + ".crop_ratio", "is only used with fit: random_crop");
+    const auto is_interval = [](const std::vector<double>& numbers) {
+      return numbers.size() == 2 && numbers[0] <= numbers[1];
+    };
+    if (!is_interval(set.crop_area))
+      refuse(key + ".crop_area", "must be [from, to] with from not above to, such as [0.08, 1.0]");
+    if (!is_interval(set.crop_ratio))
+      refuse(key + ".crop_ratio",
+             "must be [from, to] with from not above to, such as [0.75, 1.3333]");
+    if (set.jitter.size() != 4 || set.jitter[3] > 0.5)
+      refuse(key + ".jitter",
+             "must be [brightness, contrast, saturation, hue] with a hue of at most 0.5, such as "
+             "[0.4, 0.4, 0.4, 0.1]");
   }
 
   void check_feed() {

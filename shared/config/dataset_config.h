@@ -18,11 +18,20 @@ struct DatasetConfig {
   std::string glob = "**/*";  // text images, for a folder: which files
   // Part [from, to) of the source, by position: text of bytes, tokens of tokens, others of samples.
   std::vector<double> split = {0.0, 1.0};
-  int64_t context = 0;            // text tokens: tokens a sample; 0 = model.context
-  std::string dtype = "uint16";   // tokens: uint16 | uint32
-  std::string labels;             // idx: file of the labels
-  std::vector<int64_t> size;      // images: [height, width] that pictures are resized to
-  int64_t channels = 3;           // images: 3 = RGB, 1 = grey
+  int64_t context = 0;           // text tokens: tokens a sample; 0 = model.context
+  std::string dtype = "uint16";  // tokens: uint16 | uint32
+  std::string labels;            // idx: file of the labels
+  std::vector<int64_t> size;     // images: [height, width] that pictures are resized to
+  int64_t channels = 3;          // images: 3 = RGB, 1 = grey
+  // images: which part of a picture is resized: stretch (all) | center_crop | random_crop
+  std::string fit = "stretch";
+  double crop_part = 0.875;                         // center_crop: of the shorter side
+  std::vector<double> crop_area = {0.08, 1.0};      // random_crop: of the picture's
+  std::vector<double> crop_ratio = {0.75, 1.3333};  // random_crop: width / height
+  // images idx cifar: what is done to the input at random, anew in each epoch
+  int64_t pad = 0;    // black pixels around it, of which as many are cut off again
+  double flip = 0.0;  // probability of left becoming right
+  std::vector<double> jitter = {0.0, 0.0, 0.0, 0.0};  // brightness, contrast, saturation, hue
   int64_t classes = 0;            // cifar: 10 | 100; synthetic: number of classes, 0 = regression
   uint64_t samples = 0;           // synthetic: how many
   std::vector<int64_t> features;  // synthetic: shape of the input, e.g. [1024] or [3, 32, 32]

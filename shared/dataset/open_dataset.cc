@@ -3,6 +3,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/dataset/augmented_dataset.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/index.h"
 #include "shared/dataset/kind.h"
@@ -22,6 +23,18 @@ Result<std::string> index_path(const SetRequest& set, const std::string& index_d
 
 std::string source_of(const SetRequest& set) {
   return set.config.path + '\n' + set.config.labels + '\n' + set.config.glob;
+}
+
+// What the kind makes of the files, and what is then done to it.
+Result<std::string> settings_of(const Kind& kind, const SetRequest& set) {
+  STOKER_ASSIGN_OR_RETURN(const std::string settings, kind.settings(set));
+  STOKER_ASSIGN_OR_RETURN(const Augmentation augmentation, Augmentation::of(set));
+  return settings + augmentation.to_text();
+}
+
+Result<std::unique_ptr<Dataset>> open_with(const Kind& kind, const SetRequest& set, Index index) {
+  STOKER_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, kind.open(set, std::move(index)));
+  return augmented(set, std::move(dataset));
 }
 
 // The facts of the cached index, where it was made of the same files. Whatever is wrong with a
@@ -84,7 +97,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
   const Kind& kind = kind_of(config.kind);
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
   Index wanted;
-  STOKER_ASSIGN_OR_RETURN(wanted.settings, kind.settings(set));
+  STOKER_ASSIGN_OR_RETURN(wanted.settings, settings_of(kind, set));
   wanted.source = source_of(set);
   STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(set, progress));
   Index index;
@@ -94,7 +107,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
     STOKER_RETURN_IF_ERROR(save_index(wanted, path));
     index = std::move(wanted);
   }
-  return kind.open(set, std::move(index));
+  return open_with(kind, set, std::move(index));
 }
 
 Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
@@ -104,7 +117,7 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
   const SetRequest set{.name = set_name, .config = config};
   const Kind& kind = kind_of(config.kind);
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
-  STOKER_ASSIGN_OR_RETURN(const std::string settings, kind.settings(set));
+  STOKER_ASSIGN_OR_RETURN(const std::string settings, settings_of(kind, set));
   STOKER_ASSIGN_OR_RETURN(Index index, load_index(path));
   if (index.settings != settings || index.source != source_of(set)) {
     return Status(Code::kMismatch, path + ": made for other settings of data." + set_name + " (" +
@@ -115,7 +128,7 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
     return Status(Code::kMismatch, path + ": fingerprint " + found + ", expected " + fingerprint +
                                        ": the data set was indexed anew");
   }
-  return kind.open(set, std::move(index));
+  return open_with(kind, set, std::move(index));
 }
 
 }  // namespace stoker::dataset

@@ -20,9 +20,11 @@ Result<PictureInput> PictureInput::of(const SetRequest& set) {
   }
   if (set.config.channels != 1 && set.config.channels != 3)
     return set.wrong("channels", "must be 3 (RGB) or 1 (grey)");
+  STOKER_ASSIGN_OR_RETURN(const CropRule crop, CropRule::of(set));
   return PictureInput({.channels = static_cast<uint32_t>(set.config.channels),
                        .height = static_cast<uint32_t>(size[0]),
-                       .width = static_cast<uint32_t>(size[1])});
+                       .width = static_cast<uint32_t>(size[1])},
+                      crop);
 }
 
 TensorSpec PictureInput::spec() const {
@@ -33,13 +35,16 @@ TensorSpec PictureInput::spec() const {
 
 std::string PictureInput::to_text() const {
   return "size=" + std::to_string(shape_.height) + "x" + std::to_string(shape_.width) +
-         " channels=" + std::to_string(shape_.channels);
+         " channels=" + std::to_string(shape_.channels) + crop_.to_text();
 }
 
-Status PictureInput::read(std::span<const std::byte> file, const DrawKey&,
+Status PictureInput::read(std::span<const std::byte> file, const DrawKey& draw,
                           std::span<std::byte> input) const {
   thread_local image::Decoder decoder;
-  return decoder.decode(file, shape_, input);
+  if (crop_.takes_all()) return decoder.decode(file, shape_, input);
+  return decoder.decode(file, shape_, input, [&](uint32_t height, uint32_t width) {
+    return crop_.box(height, width, shape_, draw);
+  });
 }
 
 }  // namespace stoker::dataset

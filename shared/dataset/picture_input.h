@@ -14,6 +14,7 @@
 
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
+#include "shared/dataset/crop_rule.h"
 #include "shared/dataset/kind.h"
 #include "shared/image/picture.h"
 
@@ -26,14 +27,16 @@ class PictureInput {
   // U8 [channels, height, width], named "input".
   TensorSpec spec() const;
   std::string to_text() const;  // "size=32x32 channels=3"; for Kind::settings
-  // Decodes `file`, the bytes of a JPEG or PNG, into `input`: spec()'s bytes.
+  // Decodes `file`, the bytes of a JPEG or PNG, or a part of it, into `input`: spec()'s bytes.
   Status read(std::span<const std::byte> file, const DrawKey& draw,
               std::span<std::byte> input) const;
 
  private:
-  explicit PictureInput(const image::PictureShape& shape) : shape_(shape) {}
+  PictureInput(const image::PictureShape& shape, const CropRule& crop)
+      : shape_(shape), crop_(crop) {}
 
   image::PictureShape shape_;
+  CropRule crop_;
 };
 
 }  // namespace stoker::dataset

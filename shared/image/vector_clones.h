@@ -1,6 +1,7 @@
 // STOKER_VECTOR_CLONES: put before a function whose loops the compiler turns into vector code. The
 // function is then compiled twice, for any x86-64 and for those with AVX2, and the dynamic loader
-// takes the one that fits. Both compute the same: only whole numbers belong in such a function.
+// takes the one that fits. Both compute the same, floats too: AVX2 by itself fuses no
+// multiplication with an addition.
 //
 // Nothing under sanitizers, which are not ready when the loader asks; nothing elsewhere than on
 // x86-64 with glibc.

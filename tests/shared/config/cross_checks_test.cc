@@ -32,6 +32,35 @@ TEST(CrossChecks, EachKindOfDataNeedsItsOwn) {
   lacks("kind: synthetic, samples: 5", "features");
 }
 
+TEST(CrossChecks, TransformsFitTogether) {
+  const auto told = [](const std::string& settings) {
+    return mistakes("data: {train: {kind: images, path: a, size: [8, 8], " + settings + "}}\n" +
+                    "task: {kind: classification}\nmodel: {kind: lenet}\n");
+  };
+  for (const char* const good :
+       {"fit: random_crop, crop_area: [0.5, 0.5], crop_ratio: [1, 1]", "crop_part: 0.875",
+        "fit: center_crop, crop_part: 1", "pad: 4, flip: 1, jitter: [2, 1, 0.5, 0.5]"})
+    EXPECT_THAT(told(good), IsEmpty()) << good;
+  for (const auto& [bad, what] : std::vector<std::pair<std::string, std::string>>{
+           {"fit: crop", "fit"},
+           {"crop_part: 0.9", "crop_part: is only used with fit: center_crop"},
+           {"fit: center_crop, crop_part: 0", "crop_part"},
+           {"fit: center_crop, crop_part: 1.1", "crop_part"},
+           {"fit: center_crop, crop_area: [0.1, 1]", "only used with fit: random_crop"},
+           {"crop_ratio: [1, 1]", "only used with fit: random_crop"},
+           {"fit: random_crop, crop_area: [1, 0.5]", "crop_area: must be [from, to]"},
+           {"fit: random_crop, crop_area: [0, 1]", "crop_area"},
+           {"fit: random_crop, crop_area: [0.5]", "crop_area"},
+           {"fit: random_crop, crop_ratio: [2, 1]", "crop_ratio: must be [from, to]"},
+           {"pad: -1", "pad"},
+           {"flip: 1.5", "flip"},
+           {"jitter: [0.4]", "jitter: must be [brightness"},
+           {"jitter: [0.4, 0.4, 0.4, 0.6]", "hue of at most 0.5"},
+           {"jitter: [-1, 0, 0, 0]", "jitter"}})
+    EXPECT_THAT(told(bad), ElementsAre(testing::AllOf(HasSubstr("data.train."), HasSubstr(what))))
+        << bad;
+}
+
 TEST(CrossChecks, APartGoesFromLessToMore) {
   for (const char* const split :
        {"[0.5, 0.5]", "[0.9, 0.1]", "[]", "[0.5]", "[0, 0.5, 1]", "[-0.1, 1]", "[0, 1.1]"}) {

@@ -84,6 +84,21 @@ Enum any(Filler& filler, int first, int last) {
                            static_cast<int>(filler.below(static_cast<uint64_t>(last - first + 1))));
 }
 
+void fill_transforms(DatasetConfig& set, Filler& filler) {
+  const bool has_pictures = set.kind == DatasetKind::kImages || set.kind == DatasetKind::kIdx ||
+                            set.kind == DatasetKind::kCifar;
+  const DatasetConfig defaults;
+  const double from = filler.part() / 2;
+  if (set.fit != "center_crop") set.crop_part = defaults.crop_part;
+  set.crop_area = defaults.crop_area;
+  set.crop_ratio = defaults.crop_ratio;
+  if (set.fit == "random_crop") {
+    set.crop_area = {from, from + filler.part() / 2};
+    set.crop_ratio = {from, from + filler.part()};
+  }
+  if (has_pictures) set.jitter = {filler.part(), filler.part(), 0, filler.part() / 2};
+}
+
 DatasetConfig random_set(const std::string& name, const Config& config, Filler& filler) {
   const bool is_sequence = config.model.kind == ModelKind::kGpt;
   DatasetConfig set;
@@ -96,6 +111,7 @@ DatasetConfig random_set(const std::string& name, const Config& config, Filler& 
         1 + static_cast<int64_t>(filler.below(static_cast<uint64_t>(config.model.context)));
   if (set.kind == DatasetKind::kImages) set.size = {8, 9};
   if (set.channels == 2) set.channels = 3;
+  fill_transforms(set, filler);
   if (set.kind == DatasetKind::kCifar) set.classes = 100;
   if (set.kind == DatasetKind::kSynthetic) {
     set.samples += 1;

@@ -1,0 +1,65 @@
+#include "shared/dataset/augmented_dataset.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace stoker::dataset {
+namespace {
+
+// Pictures are U8 [channels, height, width], the first tensor.
+bool is_picture(const TensorSpec& input) {
+  return input.dtype == DType::kU8 && input.shape.size() == 3 &&
+         (input.shape[0] == 1 || input.shape[0] == 3);
+}
+
+class AugmentedDataset final : public Dataset {
+ public:
+  AugmentedDataset(std::unique_ptr<Dataset> dataset, const image::PictureShape& shape,
+                   const Augmentation& augmentation)
+      : dataset_(std::move(dataset)), shape_(shape), augmentation_(augmentation) {}
+
+  uint64_t size() const override { return dataset_->size(); }
+  const std::vector<TensorSpec>& spec() const override { return dataset_->spec(); }
+  uint64_t classes() const override { return dataset_->classes(); }
+  std::vector<std::string> class_names() const override { return dataset_->class_names(); }
+  const std::string& fingerprint() const override { return dataset_->fingerprint(); }
+  Origin origin(uint64_t sample) const override { return dataset_->origin(sample); }
+
+  Status read(uint64_t sample, const DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override {
+    STOKER_RETURN_IF_ERROR(dataset_->read(sample, draw, outputs));
+    augmentation_.apply(shape_, draw, outputs[0]);
+    return {};
+  }
+
+ private:
+  const std::unique_ptr<Dataset> dataset_;
+  const image::PictureShape shape_;
+  const Augmentation augmentation_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> augmented(const SetRequest& set,
+                                           std::unique_ptr<Dataset> dataset) {
+  STOKER_ASSIGN_OR_RETURN(const Augmentation augmentation, Augmentation::of(set));
+  if (augmentation.none()) return dataset;
+  const TensorSpec& input = dataset->spec().front();
+  if (!is_picture(input))
+    return set.wrong("pad, flip, jitter",
+                     "are for pictures of bytes, which this set does not have");
+  const image::PictureShape shape{.channels = static_cast<uint32_t>(input.shape[0]),
+                                  .height = static_cast<uint32_t>(input.shape[1]),
+                                  .width = static_cast<uint32_t>(input.shape[2])};
+  if (augmentation.pad() >= std::min(shape.height, shape.width)) {
+    return set.wrong("pad", "is " + std::to_string(augmentation.pad()) +
+                                "; it must be less than the pictures' sides, " +
+                                std::to_string(shape.height) + " and " +
+                                std::to_string(shape.width));
+  }
+  return std::unique_ptr<Dataset>(
+      std::make_unique<AugmentedDataset>(std::move(dataset), shape, augmentation));
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,20 @@
+// augmented: a data set whose pictures are changed at random while they are read, whatever kind
+// they are of.
+//
+// Threads, blocking, errors: as the set itself.
+#pragma once
+
+#include <memory>
+
+#include "shared/base/status.h"
+#include "shared/dataset/augmentation.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/kind.h"
+
+namespace stoker::dataset {
+
+// The set itself where nothing is to be done to it. kInvalidArgument where its input is no picture,
+// or one not larger than `pad`.
+Result<std::unique_ptr<Dataset>> augmented(const SetRequest& set, std::unique_ptr<Dataset> dataset);
+
+}  // namespace stoker::dataset
