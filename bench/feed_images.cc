@@ -1,73 +1,117 @@
-// How many JPEG files a second the reader pool reads, decodes, resizes and brings into the ring,
-// against libjpeg alone, which decodes the same pictures from memory in full size by as many
-// threads and resizes nothing.
+// How many JPEG files a second the reader pool reads, decodes, crops, resizes and brings into the
+// ring.
+//
+// The peer of the large ones is libjpeg alone, which decodes the same pictures from memory in full
+// size by as many threads and resizes nothing. The peer of the small ones opens, reads and closes
+// the files too: there that is half of the work. It reads them out of order, as a shuffled set is
+// read: names and pages that lie side by side are found sooner.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/benches.h"
 #include "bench/feed_run.h"
+#include "bench/jpeg_folder.h"
 #include "bench/jpeg_picture.h"
-#include "bench/scratch_folder.h"
-#include "shared/base/file.h"
+#include "shared/base/unique_fd.h"
 
 namespace stoker::bench {
 namespace {
 
-constexpr uint32_t kWidth = 500;
-constexpr uint32_t kHeight = 375;
+using Folder = std::shared_ptr<JpegFolder>;
+
 constexpr int64_t kSide = 224;
+constexpr uint32_t kSmallSide = 32;
+constexpr uint64_t kLargeOdd = 0x9e3779b97f4a7c15u;
 
-struct Pictures {
-  std::shared_ptr<ScratchFolder> folder;
-  std::vector<std::string> jpegs;
-  std::unique_ptr<dataset::Dataset> dataset;
-};
-
-Result<std::shared_ptr<Pictures>> make_pictures(const Options& options) {
-  auto pictures = std::make_shared<Pictures>();
-  STOKER_ASSIGN_OR_RETURN(pictures->folder, ScratchFolder::create(options.dir));
-  const std::string root = pictures->folder->file("pictures");
-  const uint64_t count = options.quick ? 8 : 256;
-  for (uint64_t i = 0; i < count; ++i) {
-    const std::string folder = root + (i % 2 == 0 ? "/even" : "/odd");
-    if (i < 2) STOKER_RETURN_IF_ERROR(make_directories(real_files(), folder));
-    STOKER_ASSIGN_OR_RETURN(std::string jpeg, make_jpeg(kWidth, kHeight, i));
-    STOKER_RETURN_IF_ERROR(
-        write_file_atomically(real_files(), folder + "/" + std::to_string(i) + ".jpg", jpeg));
-    pictures->jpegs.push_back(std::move(jpeg));
-  }
-  const config::DatasetConfig config{.kind = config::DatasetKind::kImages,
-                                     .path = root,
-                                     .glob = "**/*.jpg",
-                                     .size = {kSide, kSide}};
-  STOKER_ASSIGN_OR_RETURN(pictures->dataset, open_train_set(config, pictures->folder->path()));
-  return pictures;
+Status decode(const JpegFolder& folder, uint64_t call) {
+  thread_local std::vector<std::byte> pixels;
+  const std::string& jpeg = folder.jpegs[call % folder.jpegs.size()];
+  return decode_jpeg(std::as_bytes(std::span(jpeg)), pixels);
 }
 
-Status decode(const Pictures& pictures, uint64_t call) {
-  thread_local std::vector<std::byte> pixels;
-  const std::string& jpeg = pictures.jpegs[call % pictures.jpegs.size()];
-  return decode_jpeg(std::as_bytes(std::span(jpeg)), pixels);
+Status read_and_decode(const JpegFolder& folder, uint64_t call) {
+  thread_local std::vector<std::byte> bytes(1 << 16), pixels;
+  const std::string& path = folder.paths[call * kLargeOdd % folder.paths.size()];
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const ssize_t got = fd.valid() ? ::read(fd.get(), bytes.data(), bytes.size()) : -1;
+  if (got < 0) return Status::from_errno(errno, "read " + path);
+  return decode_jpeg(std::span(bytes).first(static_cast<size_t>(got)), pixels);
+}
+
+// One thread is measured by its time on a processor, which others on the machine do not change;
+// more by the clock.
+Measure measured(int threads, std::function<Result<Rate>()> run) {
+  return [=]() -> Result<double> {
+    STOKER_ASSIGN_OR_RETURN(const Rate rate, run());
+    return threads == 1 ? rate.per_cpu_second : rate.per_second;
+  };
+}
+
+Trial trial(const std::string& what, const FeedRun& run, const Options& options,
+            const std::shared_ptr<dataset::Dataset>& dataset, const std::string& peer,
+            const std::function<Status(uint64_t)>& peers_call) {
+  const auto time = options.run_time();
+  const auto ours = [=] { return sample_rate(*dataset, run, time); };
+  const auto theirs = [=] { return call_rate(run.threads, time, peers_call); };
+  return {.metric = what + (run.threads == 1 ? ", 1 thread" : ", 2 threads"),
+          .unit = run.threads == 1 ? "1/s of CPU time" : "1/s",
+          .run = measured(run.threads, ours),
+          .peers = {{.name = peer, .run = measured(run.threads, theirs)}}};
+}
+
+// The folder's pictures as `config` says, against libjpeg alone.
+Result<Trial> large(const Options& options, const Folder& folder, const std::string& what,
+                    const config::DatasetConfig& config, int threads) {
+  STOKER_ASSIGN_OR_RETURN(const auto dataset, folder->open(config, config.fit));
+  const FeedRun run{.batch = options.quick ? 4u : 64u, .threads = threads};
+  return trial(what, run, options, dataset, "libjpeg alone, full size",
+               [folder](uint64_t call) { return decode(*folder, call); });
+}
+
+Result<Trial> small(const Options& options, const Folder& folder, int threads) {
+  STOKER_ASSIGN_OR_RETURN(const auto dataset,
+                          folder->open({.size = {kSmallSide, kSmallSide}}, "small"));
+  const FeedRun run{.batch = options.quick ? 4u : 256u, .threads = threads};
+  return trial("JPEG files of 32x32", run, options, dataset, "open, read, close and libjpeg alone",
+               [folder](uint64_t call) { return read_and_decode(*folder, call); });
+}
+
+Result<std::vector<Trial>> prepare(const Options& options) {
+  STOKER_ASSIGN_OR_RETURN(const Folder made,
+                          make_jpeg_folder(options, options.quick ? 8 : 256, 500, 375));
+  STOKER_ASSIGN_OR_RETURN(const Folder given, maybe_given_jpeg_folder(options));
+  const config::DatasetConfig stretch{.size = {kSide, kSide}};
+  const config::DatasetConfig crop{.size = {kSide, kSide}, .fit = "random_crop"};
+  const Folder& pictures = given ? given : made;
+  const std::string whose = given ? "JPEG files of STOKER_DATA" : "JPEG files of 500x375";
+  std::vector<Trial> trials;
+  for (const int threads : {1, 2}) {
+    STOKER_ASSIGN_OR_RETURN(
+        auto crops, large(options, pictures, whose + ", random crops to 224x224", crop, threads));
+    trials.push_back(std::move(crops));
+  }
+  STOKER_ASSIGN_OR_RETURN(auto whole,
+                          large(options, pictures, whose + ", whole to 224x224", stretch, 1));
+  trials.push_back(std::move(whole));
+  STOKER_ASSIGN_OR_RETURN(
+      const Folder small_ones,
+      make_jpeg_folder(options, options.quick ? 32 : 4096, kSmallSide, kSmallSide));
+  for (const int threads : {1, 2}) {
+    STOKER_ASSIGN_OR_RETURN(auto tiny, small(options, small_ones, threads));
+    trials.push_back(std::move(tiny));
+  }
+  return trials;
 }
 
 }  // namespace
 
 Benchmark feed_images() {
-  const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
-    STOKER_ASSIGN_OR_RETURN(const auto pictures, make_pictures(options));
-    const FeedRun run{.batch = options.quick ? 4u : 32u, .threads = reader_threads()};
-    const auto time = options.run_time();
-    return std::vector<Trial>{
-        {"JPEG files of 500x375 to 224x224, " + std::to_string(run.threads) + " threads",
-         "1/s",
-         [=] { return samples_per_second(*pictures->dataset, run, time); },
-         {{"libjpeg alone, full size", [=] {
-             return calls_per_second(run.threads, time,
-                                     [&](uint64_t call) { return decode(*pictures, call); });
-           }}}}};
-  };
-  return {"feed-images", "JPEG files a second from a folder into the ring", prepare};
+  return {"feed-images", "JPEG files a second from a folder (STOKER_DATA, or made) into the ring",
+          prepare};
 }
 
 }  // namespace stoker::bench

@@ -1,5 +1,7 @@
 #include "bench/feed_run.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -24,15 +26,29 @@ Status take(ring::ShmRing& ring, uint64_t batches) {
   return {};
 }
 
-Result<double> consume(ring::ShmRing& ring, std::chrono::nanoseconds time) {
+// Of the whole process.
+double cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+Rate rate_of(uint64_t count, const Stopwatch& watch, double cpu_start) {
+  const auto done = static_cast<double>(count);
+  return {.per_second = done / watch.seconds(),
+          .per_cpu_second = done / (cpu_seconds() - cpu_start)};
+}
+
+Result<Rate> consume(ring::ShmRing& ring, std::chrono::nanoseconds time) {
   STOKER_RETURN_IF_ERROR(take(ring, 2 * ring.slots()));
   const Stopwatch watch;
+  const double cpu_start = cpu_seconds();
   uint64_t batches = 0;
   do {
     STOKER_RETURN_IF_ERROR(take(ring, 1));
     ++batches;
   } while (watch.elapsed() < time);
-  return static_cast<double>(batches * ring.layout().batch()) / watch.seconds();
+  return rate_of(batches * ring.layout().batch(), watch, cpu_start);
 }
 
 // A bad sample would be replaced and counted as read.
@@ -49,8 +65,8 @@ Result<std::unique_ptr<dataset::Dataset>> open_train_set(const config::DatasetCo
   return dataset::open_dataset("train", config, index_dir, {});
 }
 
-Result<double> samples_per_second(const dataset::Dataset& dataset, const FeedRun& run,
-                                  std::chrono::nanoseconds time) {
+Result<Rate> sample_rate(const dataset::Dataset& dataset, const FeedRun& run,
+                         std::chrono::nanoseconds time) {
   const ring::BatchLayout layout(dataset.spec(), run.batch);
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::create(layout, {.slots = 8}));
   STOKER_ASSIGN_OR_RETURN(const auto producer, ring->add_producer("bench"));
@@ -65,12 +81,13 @@ Result<double> samples_per_second(const dataset::Dataset& dataset, const FeedRun
   return rate;
 }
 
-Result<double> calls_per_second(int threads, std::chrono::nanoseconds time,
-                                const std::function<Status(uint64_t)>& read) {
+Result<Rate> call_rate(int threads, std::chrono::nanoseconds time,
+                       const std::function<Status(uint64_t)>& read) {
   std::atomic<uint64_t> calls{0};
   std::atomic<bool> over{false};
   Coordinator coordinator;
   const Stopwatch watch;
+  const double cpu_start = cpu_seconds();
   for (int thread = 0; thread < threads; ++thread)
     coordinator.start("peer" + std::to_string(thread), [&, thread](std::stop_token) -> Status {
       uint64_t done = 0;
@@ -83,7 +100,19 @@ Result<double> calls_per_second(int threads, std::chrono::nanoseconds time,
   coordinator.wait_for_stop(time);
   over = true;
   STOKER_RETURN_IF_ERROR(coordinator.join(kGrace));
-  return static_cast<double>(calls.load()) / watch.seconds();
+  return rate_of(calls.load(), watch, cpu_start);
+}
+
+Result<double> samples_per_second(const dataset::Dataset& dataset, const FeedRun& run,
+                                  std::chrono::nanoseconds time) {
+  STOKER_ASSIGN_OR_RETURN(const Rate rate, sample_rate(dataset, run, time));
+  return rate.per_second;
+}
+
+Result<double> calls_per_second(int threads, std::chrono::nanoseconds time,
+                                const std::function<Status(uint64_t)>& read) {
+  STOKER_ASSIGN_OR_RETURN(const Rate rate, call_rate(threads, time, read));
+  return rate.per_second;
 }
 
 int reader_threads() {

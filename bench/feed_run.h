@@ -24,11 +24,22 @@ struct FeedRun {
   uint64_t batch = 64;
   int threads = 1;
 };
-Result<double> samples_per_second(const dataset::Dataset& dataset, const FeedRun& run,
-                                  std::chrono::nanoseconds time);
+// A second on the clock, and a second of the process's time on a processor: the same for one thread
+// that has one to itself.
+struct Rate {
+  double per_second = 0;
+  double per_cpu_second = 0;
+};
+Result<Rate> sample_rate(const dataset::Dataset& dataset, const FeedRun& run,
+                         std::chrono::nanoseconds time);
 
 // The peers' loop: `threads` threads call `read` with numbers that grow by `threads`, from 0, 1, …;
-// the number of calls a second. The first error ends all.
+// the number of calls. The first error ends all.
+Result<Rate> call_rate(int threads, std::chrono::nanoseconds time,
+                       const std::function<Status(uint64_t)>& read);
+// What a trial by the clock measures.
+Result<double> samples_per_second(const dataset::Dataset& dataset, const FeedRun& run,
+                                  std::chrono::nanoseconds time);
 Result<double> calls_per_second(int threads, std::chrono::nanoseconds time,
                                 const std::function<Status(uint64_t)>& read);
 

@@ -1,7 +1,5 @@
 #include "shared/dataset/file_table.h"
 
-#include "shared/base/file.h"
-
 namespace stoker::dataset {
 
 void FileTable::add(std::string_view name, const FileStamp& stamp) {
@@ -15,7 +13,14 @@ std::string_view FileTable::name(size_t file) const {
 }
 
 std::string FileTable::path(size_t file) const {
-  return root_.empty() ? std::string(name(file)) : join_path(root_, name(file));
+  // By hand: it is asked for with every small file that is read.
+  const std::string_view last = name(file);
+  std::string path;
+  path.reserve(root_.size() + 1 + last.size());
+  path += root_;
+  if (!root_.empty() && !root_.ends_with('/')) path += '/';
+  path += last;
+  return path;
 }
 
 void FileTable::add_to(Sha256& hash) const {

@@ -139,8 +139,10 @@ STOKER_INLINE Bytes16 high_halves(Bytes16 a, Bytes16 b) {
 
 // In place: four times each vector is woven with the one eight places on.
 STOKER_INLINE void transpose_16x16(Bytes16 (&block)[16]) {
+#pragma GCC unroll 4
   for (int round = 0; round < 4; ++round) {
     Bytes16 woven[16];
+#pragma GCC unroll 8
     for (size_t i = 0; i < 8; ++i) {
       woven[2 * i] = low_halves(block[i], block[i + 8]);
       woven[2 * i + 1] = high_halves(block[i], block[i + 8]);
@@ -185,12 +187,14 @@ void weigh_columns(const uint16_t* columns, uint32_t channels, const ColumnWeigh
   round_to_levels(sums, kernel.outputs * count, out);
 }
 
+STOKER_VECTOR_CLONES
 void rows_to_columns(const uint16_t* rows, size_t stride, size_t count, uint16_t* columns) {
   for (size_t i = 0; i < count; i += 8)
     for (size_t lane = 0; lane < kLanes; lane += 8)
       transpose_8x8(rows + lane * stride + i, stride, columns + i * kLanes + lane);
 }
 
+STOKER_VECTOR_CLONES
 void columns_to_rows(const uint8_t* columns, uint32_t channels, uint32_t count, uint32_t lanes,
                      uint8_t* rows, size_t stride) {
   const size_t step = size_t{channels} * kLanes;

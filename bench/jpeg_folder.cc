@@ -1,0 +1,69 @@
+#include "bench/jpeg_folder.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "bench/feed_run.h"
+#include "bench/jpeg_picture.h"
+#include "shared/base/file.h"
+
+namespace stoker::bench {
+namespace {
+
+constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+constexpr const char* kNames = "**/*.{jpg,jpeg,JPG,JPEG}";
+
+bool is_jpeg_name(const std::filesystem::path& path) {
+  const std::string ending = path.extension().string();
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".JPG" || ending == ".JPEG";
+}
+
+}  // namespace
+
+Result<std::shared_ptr<dataset::Dataset>> JpegFolder::open(config::DatasetConfig config,
+                                                           const std::string& name) const {
+  config.kind = config::DatasetKind::kImages;
+  config.path = root;
+  config.glob = kNames;
+  STOKER_ASSIGN_OR_RETURN(auto dataset, open_train_set(config, scratch->file("index-" + name)));
+  return std::shared_ptr<dataset::Dataset>(std::move(dataset));
+}
+
+Result<std::shared_ptr<JpegFolder>> make_jpeg_folder(const Options& options, uint64_t count,
+                                                     uint32_t width, uint32_t height) {
+  auto folder = std::make_shared<JpegFolder>();
+  STOKER_ASSIGN_OR_RETURN(folder->scratch, ScratchFolder::create(options.dir));
+  folder->root = folder->scratch->file("pictures");
+  for (uint64_t i = 0; i < count; ++i) {
+    const std::string of_class = folder->root + (i % 2 == 0 ? "/even" : "/odd");
+    if (i < 2) STOKER_RETURN_IF_ERROR(make_directories(real_files(), of_class));
+    STOKER_ASSIGN_OR_RETURN(std::string jpeg, make_jpeg(width, height, i));
+    folder->paths.push_back(of_class + "/" + std::to_string(i) + ".jpg");
+    STOKER_RETURN_IF_ERROR(write_file_atomically(real_files(), folder->paths.back(), jpeg));
+    folder->jpegs.push_back(std::move(jpeg));
+  }
+  return folder;
+}
+
+Result<std::shared_ptr<JpegFolder>> maybe_given_jpeg_folder(const Options& options) {
+  const char* const root = std::getenv("STOKER_DATA");
+  if (!root || *root == '\0' || options.quick) return std::shared_ptr<JpegFolder>();
+  auto folder = std::make_shared<JpegFolder>();
+  STOKER_ASSIGN_OR_RETURN(folder->scratch, ScratchFolder::create(options.dir));
+  folder->root = root;
+  std::error_code error;
+  for (auto at = std::filesystem::recursive_directory_iterator(root, error);
+       !error && at != std::filesystem::recursive_directory_iterator(); at.increment(error)) {
+    if (!is_jpeg_name(at->path())) continue;
+    STOKER_ASSIGN_OR_RETURN(std::string jpeg, read_file(at->path().string(), kMostBytes));
+    folder->paths.push_back(at->path().string());
+    folder->jpegs.push_back(std::move(jpeg));
+  }
+  if (error) return Status::from_errno(error.value(), "STOKER_DATA: " + folder->root);
+  if (folder->jpegs.empty())
+    return Status(Code::kNotFound, "STOKER_DATA: " + folder->root + " holds no JPEG");
+  return folder;
+}
+
+}  // namespace stoker::bench
