@@ -8,6 +8,7 @@ find_package(JPEG REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(SPNG REQUIRED IMPORTED_TARGET spng)
+pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
 if(STOKER_TORCH)
   find_package(LibTorch REQUIRED)
   # Installed programs look beside themselves first; else LibTorch stays where it was found.

@@ -1,5 +1,5 @@
-// Kind `images`: a folder per class, JPEG and PNG files in it, decoded and resized while they are
-// read.
+// Kind `images`: a folder per class, JPEG, PNG and WebP files in it, decoded and resized while
+// they are read.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -112,8 +112,8 @@ Result<Facts> inspect_images(const SetRequest& set, const FileTable& files, cons
     if (image::format_of(std::span(head).first(bytes)) != image::Format::kUnknown) return Facts();
   }
   return Status(Code::kCorrupt, set.key("path") + ": none of " + std::to_string(probes) +
-                                    " files looked at is a JPEG or PNG, such as " + files.path(0) +
-                                    "; narrow the glob to the pictures");
+                                    " files looked at is a JPEG, PNG or WebP, such as " +
+                                    files.path(0) + "; narrow the glob to the pictures");
 }
 
 Result<std::unique_ptr<Dataset>> open_images(const SetRequest& set, Index index) {

@@ -27,7 +27,7 @@ class PictureInput {
   // U8 [channels, height, width], named "input".
   TensorSpec spec() const;
   std::string to_text() const;  // "size=32x32 channels=3"; for Kind::settings
-  // Decodes `file`, the bytes of a JPEG or PNG, or a part of it, into `input`: spec()'s bytes.
+  // Decodes `file`, the bytes of a JPEG, PNG or WebP, or a part of it, into `input`: spec()'s bytes.
   Status read(std::span<const std::byte> file, const DrawKey& draw,
               std::span<std::byte> input) const;
 

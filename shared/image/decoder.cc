@@ -6,12 +6,17 @@
 #include <string>
 
 #include "shared/image/png_reader.h"
+#include "shared/image/webp_reader.h"
 
 namespace stoker::image {
 namespace {
 
 constexpr std::array<uint8_t, 3> kJpegMagic{0xff, 0xd8, 0xff};
 constexpr std::array<uint8_t, 8> kPngMagic{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+
+// A RIFF file: magic, length, and what is in it.
+constexpr std::array<uint8_t, 4> kRiffMagic{'R', 'I', 'F', 'F'}, kWebpMagic{'W', 'E', 'B', 'P'};
+constexpr size_t kRiffBytes = 8;
 
 template <size_t kSize>
 bool begins_with(std::span<const std::byte> file, const std::array<uint8_t, kSize>& magic) {
@@ -23,23 +28,29 @@ bool begins_with(std::span<const std::byte> file, const std::array<uint8_t, kSiz
 Format format_of(std::span<const std::byte> file) {
   if (begins_with(file, kJpegMagic)) return Format::kJpeg;
   if (begins_with(file, kPngMagic)) return Format::kPng;
+  if (begins_with(file, kRiffMagic) && file.size() >= kFormatBytes &&
+      begins_with(file.subspan(kRiffBytes), kWebpMagic))
+    return Format::kWebp;
   return Format::kUnknown;
 }
 
 Status Decoder::decode(std::span<const std::byte> file, const PictureShape& shape,
                        std::span<std::byte> planes, const BoxRule& part) {
   assert(shape.height >= 1 && shape.width >= 1 && planes.size() == shape.bytes());
-  const RowTarget target{.shape = shape, .planes = planes, .part = part, .resizer = resizer_};
+  const RowTarget target{
+      .shape = shape, .planes = planes, .part = part, .resizer = resizer_, .pixels = pixels_};
   switch (format_of(file)) {
     case Format::kJpeg:
       return jpeg_.read(file, limits_, target);
     case Format::kPng:
       return read_png(file, limits_, target);
+    case Format::kWebp:
+      return read_webp(file, limits_, target);
     case Format::kUnknown:
       break;
   }
   if (file.empty()) return Status(Code::kCorrupt, "the file is empty");
-  return Status(Code::kCorrupt, "neither a JPEG nor a PNG (by its first bytes)");
+  return Status(Code::kCorrupt, "not a JPEG, PNG or WebP (by its first bytes)");
 }
 
 }  // namespace stoker::image

@@ -1,5 +1,5 @@
-// Decoder: a JPEG or PNG file in memory, or a part of the picture, to planes of bytes of a given
-// size.
+// Decoder: a JPEG, PNG or WebP file in memory, or a part of the picture, to planes of bytes of a
+// given size.
 //
 // Every picture becomes 8-bit RGB, or grey by the usual luma (ITU-R 601), whatever it was: grey,
 // palette, 16-bit, CMYK (by Adobe's convention: stored inverted). Alpha is dropped, not blended.
@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "shared/base/status.h"
 #include "shared/image/jpeg_reader.h"
@@ -39,6 +40,7 @@ class Decoder {
 
   JpegReader jpeg_;
   Resizer resizer_;
+  std::vector<uint8_t> pixels_;  // what a library decodes into that does not give rows
 };
 
 }  // namespace stoker::image

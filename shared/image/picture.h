@@ -38,10 +38,10 @@ struct Limits {
   uint64_t memory_bytes = uint64_t{1} << 30;  // that the decoder may take for one picture
 };
 
-enum class Format { kUnknown, kJpeg, kPng };
+enum class Format { kUnknown, kJpeg, kPng, kWebp };
 
 // By the first bytes, whatever the file's name says.
 Format format_of(std::span<const std::byte> file);
-inline constexpr size_t kFormatBytes = 8;  // that format_of() looks at
+inline constexpr size_t kFormatBytes = 12;  // that format_of() looks at
 
 }  // namespace stoker::image

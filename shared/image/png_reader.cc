@@ -85,7 +85,9 @@ Status read_at_once(spng_ctx* context, const spng_ihdr& header, const RowTarget&
   std::vector<uint8_t> whole(row_bytes * header.height);
   if (const int error = spng_decode_image(context, whole.data(), whole.size(), SPNG_FMT_RGB8, 0))
     return png_error(error);
-  push_rows(whole.data(), row_bytes, header.width, target);
+  push_rows(
+      {.pixels = whole.data(), .row_bytes = row_bytes, .top = 0, .left = 0, .width = header.width},
+      target);
   return {};
 }
 

@@ -34,13 +34,13 @@ Status check_size(uint64_t height, uint64_t width, const Limits& limits) {
   return {};
 }
 
-void push_rows(const uint8_t* pixels, size_t row_bytes, uint32_t width, const RowTarget& target) {
-  target.resizer.expect_rows(row_bytes, 0);
+void push_rows(const DecodedPart& part, const RowTarget& target) {
+  target.resizer.expect_rows(part.row_bytes, part.left);
   const auto [begin, end] = target.resizer.rows();
   for (uint32_t y = begin; y < end; ++y) {
     uint8_t* row = target.resizer.next_row();
-    std::memcpy(row, pixels + y * row_bytes, row_bytes);
-    if (target.shape.channels == 1) rgb_to_grey(row, width);
+    std::memcpy(row, part.pixels + (y - part.top) * part.row_bytes, part.row_bytes);
+    if (target.shape.channels == 1) rgb_to_grey(row, part.width);
     target.resizer.push();
   }
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "shared/base/status.h"
 #include "shared/image/picture.h"
@@ -17,6 +18,7 @@ struct RowTarget {
   std::span<std::byte> planes;
   const BoxRule& part;
   Resizer& resizer;
+  std::vector<uint8_t>& pixels;  // scratch
 
   // The part that is wanted of a picture of this size.
   Box box(uint32_t height, uint32_t width) const;
@@ -25,8 +27,16 @@ struct RowTarget {
 // kCorrupt when a picture of this size is refused.
 Status check_size(uint64_t height, uint64_t width, const Limits& limits);
 
-// Pushes the rows that the resizer needs of a picture of RGB pixels that is there as a whole.
-void push_rows(const uint8_t* pixels, size_t row_bytes, uint32_t width, const RowTarget& target);
+// RGB pixels of a part of a picture, whose place in it is (top, left).
+struct DecodedPart {
+  const uint8_t* pixels;
+  size_t row_bytes;
+  uint32_t top;
+  uint32_t left;
+  uint32_t width;
+};
+// Pushes those rows of it that the resizer needs.
+void push_rows(const DecodedPart& part, const RowTarget& target);
 
 // In place: `row` holds `width` pixels and keeps the shorter result at its front.
 void cmyk_to_rgb(uint8_t* row, uint32_t width);  // Adobe's: 255 is no ink

@@ -127,7 +127,7 @@ TEST_F(ImagesDataset, FolderWithoutClassesOrWithoutPicturesIsAnError) {
   std::filesystem::remove_all(path("data"));
   write("data/a/1.txt", "text");
   write("data/a/2.txt", "");
-  expect_error(images(), Code::kCorrupt, {path("data/a/1.txt"), "JPEG or PNG"});
+  expect_error(images(), Code::kCorrupt, {path("data/a/1.txt"), "JPEG, PNG or WebP"});
   write("file", "x");
   auto config = images();
   config.path = path("file");

@@ -47,8 +47,8 @@ std::string with_jpeg_size(std::string file, uint16_t height, uint16_t width) {
 
 TEST(BadPicture, NothingAndOtherFormatsAreNamed) {
   expect_corrupt("", "empty");
-  expect_corrupt("GIF89a and so on", "neither a JPEG nor a PNG");
-  expect_corrupt(std::string(100, '\0'), "neither a JPEG nor a PNG");
+  expect_corrupt("GIF89a and so on", "not a JPEG, PNG or WebP");
+  expect_corrupt(std::string(100, '\0'), "not a JPEG, PNG or WebP");
 }
 
 TEST(BadJpeg, MagicFollowedByGarbage) {

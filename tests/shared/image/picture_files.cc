@@ -7,6 +7,8 @@
 #include <cstdio>  // jpeglib.h needs FILE
 #include <cstdlib>
 
+#include <webp/encode.h>
+
 namespace stoker::image::testing {
 namespace {
 
@@ -125,6 +127,25 @@ std::string jpeg_of(const Pixels& pixels, const JpegOptions& options) {
   std::string file(reinterpret_cast<char*>(buffer), size);
   jpeg_destroy_compress(&info);
   std::free(buffer);
+  return file;
+}
+
+std::string webp_of(const Pixels& pixels, const WebpOptions& options) {
+  const auto width = static_cast<int>(pixels.width), height = static_cast<int>(pixels.height);
+  const auto stride = width * static_cast<int>(pixels.channels);
+  const uint8_t* samples = pixels.samples.data();
+  const bool alpha = pixels.channels == 4;
+  uint8_t* bytes = nullptr;
+  size_t size = 0;
+  if (options.lossless) {
+    size = (alpha ? WebPEncodeLosslessRGBA : WebPEncodeLosslessRGB)(samples, width, height, stride,
+                                                                    &bytes);
+  } else {
+    size = (alpha ? WebPEncodeRGBA : WebPEncodeRGB)(samples, width, height, stride, options.quality,
+                                                    &bytes);
+  }
+  std::string file(reinterpret_cast<char*>(bytes), size);
+  WebPFree(bytes);
   return file;
 }
 

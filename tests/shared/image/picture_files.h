@@ -37,6 +37,12 @@ struct JpegOptions {
 std::string jpeg_of(const Pixels& pixels,
                     const JpegOptions& options = {});  // 1 grey, 3 RGB, 4 CMYK (Adobe: inverted)
 
+struct WebpOptions {
+  bool lossless = false;
+  float quality = 95;
+};
+std::string webp_of(const Pixels& pixels, const WebpOptions& options = {});  // 3 RGB, 4 RGB + alpha
+
 struct PngOptions {
   int color_type = 2;  // as in the format: 0 grey, 2 RGB, 3 palette, 4 grey + alpha, 6 RGB + alpha
   int bit_depth =

@@ -1,0 +1,18 @@
+// read_webp: decodes a WebP, lossy or lossless, with libwebp.
+//
+// Errors: kCorrupt: damaged (the format has no checksums: damage that still makes a picture is not
+//         seen), cut off, an animation. kOutOfMemory.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "shared/base/status.h"
+#include "shared/image/picture.h"
+#include "shared/image/row_target.h"
+
+namespace stoker::image {
+
+Status read_webp(std::span<const std::byte> file, const Limits& limits, const RowTarget& target);
+
+}  // namespace stoker::image
