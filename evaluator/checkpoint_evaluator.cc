@@ -119,8 +119,7 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
   at::set_num_threads(std::max(1, config.eval.threads));
   auto state = std::make_unique<State>(config, clock);
   for (const std::string& name : config.eval.sets) {
-    STOKER_ASSIGN_OR_RETURN(auto data,
-                            dataset::open_dataset(name, config.data.at(name), index_dir, {}));
+    STOKER_ASSIGN_OR_RETURN(auto data, dataset::open_dataset(name, config.data, index_dir, {}));
     log_info("data set opened", {{"set", name},
                                  {"samples", data->size()},
                                  {"fingerprint", data->fingerprint().substr(0, 12)}});

@@ -1,5 +1,6 @@
 #include "daemon/ctl/explain.h"
 
+#include <algorithm>
 #include <cassert>
 #include <set>
 #include <utility>
@@ -8,10 +9,8 @@
 
 #include "daemon/ctl/number_text.h"
 #include "daemon/ctl/text_table.h"
-#include "shared/base/file.h"
 #include "shared/config/load_config.h"
 #include "shared/dataset/dataset.h"
-#include "shared/dataset/index.h"
 #include "shared/dataset/sample_plan.h"
 #include "shared/feed/plan_settings.h"
 #include "shared/metrics/json_lines.h"
@@ -19,23 +18,8 @@
 namespace stoker::ctl {
 namespace {
 
-constexpr const char* kSet = "train";
-
 // (ticket, sample) of what could not be read.
 using BadSamples = std::set<std::pair<uint64_t, uint64_t>>;
-
-Result<std::unique_ptr<dataset::Dataset>> open_data(const run::RunLayout& layout,
-                                                    const config::DatasetConfig& config) {
-  const std::string path = join_path(layout.index(), std::string(kSet) + ".index");
-  const auto index = dataset::load_index(path);
-  if (!index.ok() && index.status().code() == Code::kNotFound) {
-    return Status(Code::kNotFound,
-                  path + ": no index yet; stokerd makes it when it first reads the data");
-  }
-  if (!index.ok()) return index.status();
-  // The index as the run uses it; the data may have changed since, and are not looked at.
-  return dataset::open_indexed(kSet, config, layout.index(), index->fingerprint());
-}
 
 Result<BadSamples> read_bad_samples(const std::string& path, uint64_t first, uint64_t last) {
   BadSamples bad;
@@ -63,9 +47,12 @@ ExplainedSample explain_sample(const dataset::SamplePlan& plan, const dataset::D
   ExplainedSample explained{.ticket = ticket,
                             .row = row,
                             .epoch = used.epoch,
+                            .pass = used.pass,
                             .sample = used.sample,
                             .file = std::move(origin.file),
                             .offset = origin.offset,
+                            .set = std::move(origin.set),
+                            .draws = data.describe_draws(used.sample, plan.draw_key(used)),
                             .maybe_instead_of = std::nullopt};
   if (used.sample != planned.sample) explained.maybe_instead_of = planned.sample;
   return explained;
@@ -76,18 +63,18 @@ ExplainedSample explain_sample(const dataset::SamplePlan& plan, const dataset::D
 Result<ExplainedStep> explain_step(const run::RunLayout& layout, uint64_t step) {
   assert(step >= 1);
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(layout.config_file(), {}));
-  const auto train = config.data.find(kSet);
-  if (train == config.data.end())
-    return Status(Code::kInvalidArgument, layout.config_file() + ": no data set named train");
-  STOKER_ASSIGN_OR_RETURN(const auto data, open_data(layout, train->second));
-  const dataset::SamplePlan plan(feed::plan_settings(config, data->size()));
+  // The index as the run uses it; the data may have changed since, and are not looked at.
+  STOKER_ASSIGN_OR_RETURN(const auto data,
+                          dataset::open_indexed("train", config.data, layout.index(), ""));
   const auto tickets = static_cast<uint64_t>(config.train.accumulate);
-  const uint64_t batch = plan.settings().batch;
+  const auto batch = static_cast<uint64_t>(config.train.batch);
   if (step > dataset::kMaxPlanSize / tickets / batch) {
     return Status(Code::kInvalidArgument,
                   "no run gets to step " + std::to_string(step) + ": it has too many samples");
   }
   const uint64_t first = (step - 1) * tickets;
+  STOKER_ASSIGN_OR_RETURN(const dataset::SamplePlan plan,
+                          feed::kept_plan(config, *data, layout.index(), first));
   STOKER_ASSIGN_OR_RETURN(const BadSamples bad,
                           read_bad_samples(layout.bad_samples_file(), first, first + tickets - 1));
   ExplainedStep explained{
@@ -99,18 +86,30 @@ Result<ExplainedStep> explain_step(const run::RunLayout& layout, uint64_t step) 
 }
 
 std::string render_explanation(const ExplainedStep& explained, const TextStyle& style) {
-  TextTable table({{.title = "ticket"},
-                   {.title = "row"},
-                   {.title = "epoch"},
-                   {.title = "sample"},
-                   {.title = "offset"},
-                   {.title = "file", .left = true}});
+  const auto any = [&explained](std::string ExplainedSample::*text) {
+    return std::any_of(explained.samples.begin(), explained.samples.end(),
+                       [text](const ExplainedSample& one) { return !(one.*text).empty(); });
+  };
+  const bool of_mixture = any(&ExplainedSample::set);
+  const bool with_draws = any(&ExplainedSample::draws);
+  std::vector<Column> columns{
+      {.title = "ticket"}, {.title = "row"}, {.title = "epoch"}, {.title = "sample"}};
+  if (of_mixture) columns.push_back({.title = "set", .left = true});
+  columns.push_back({.title = "offset"});
+  columns.push_back({.title = "file", .left = true});
+  if (with_draws) columns.push_back({.title = "draws", .left = true});
+  TextTable table(std::move(columns));
   for (const ExplainedSample& one : explained.samples) {
     std::string file = one.file.empty() ? "(synthetic)" : printable(one.file);
     if (one.maybe_instead_of)
       file += "  (instead of sample " + format_count(*one.maybe_instead_of) + ": unreadable)";
-    table.add({format_count(one.ticket), format_count(one.row), format_count(one.epoch),
-               format_count(one.sample), format_count(one.offset), std::move(file)});
+    std::vector<std::string> cells{format_count(one.ticket), format_count(one.row),
+                                   format_count(one.epoch), format_count(one.sample)};
+    if (of_mixture) cells.push_back(one.set);
+    cells.push_back(format_count(one.offset));
+    cells.push_back(std::move(file));
+    if (with_draws) cells.push_back(printable(one.draws));
+    table.add(std::move(cells));
   }
   std::string out = "step " + format_count(explained.step) + " of " +
                     format_count(explained.steps) + ": " + format_count(explained.samples.size()) +
@@ -123,8 +122,11 @@ std::string to_json(const ExplainedStep& explained) {
   namespace json = boost::json;
   json::array samples;
   for (const ExplainedSample& one : explained.samples) {
-    json::object fields{{"ticket", one.ticket}, {"row", one.row},   {"epoch", one.epoch},
-                        {"sample", one.sample}, {"file", one.file}, {"offset", one.offset}};
+    json::object fields{{"ticket", one.ticket}, {"row", one.row},       {"epoch", one.epoch},
+                        {"pass", one.pass},     {"sample", one.sample}, {"file", one.file},
+                        {"offset", one.offset}};
+    if (!one.set.empty()) fields["set"] = one.set;
+    if (!one.draws.empty()) fields["draws"] = one.draws;
     if (one.maybe_instead_of) fields["instead_of"] = *one.maybe_instead_of;
     samples.push_back(std::move(fields));
   }

@@ -1,7 +1,7 @@
 // explain_step: which samples a step trains on, and where they come from.
 //
-// From the run's configuration and index alone, because the plan is a pure function of them; samples
-// that could not be read are replaced as the readers replaced them.
+// From what the run keeps (configuration, index, sample weights) alone, because the plan is a pure
+// function of them; samples that could not be read are replaced as the readers replaced them.
 //
 // Threads: functions of their arguments and the file system.
 // Errors:  kNotFound: the run has no configuration or index yet; kInvalidArgument, kCorrupt,
@@ -23,9 +23,12 @@ struct ExplainedSample {
   uint64_t ticket = 0;  // the micro-batch
   uint64_t row = 0;     // in it
   uint64_t epoch = 0;
+  uint64_t pass = 0;  // over the sample's own set
   uint64_t sample = 0;
   std::string file;  // empty: made by a formula
   uint64_t offset = 0;
+  std::string set;    // of a mixture: the name of the sample's set
+  std::string draws;  // what is drawn at random while it is read; empty: nothing
   std::optional<uint64_t> maybe_instead_of;  // the planned sample, which could not be read
 };
 

@@ -104,12 +104,13 @@ Result<std::unique_ptr<dataset::Dataset>> TrainingSession::open_data() {
     board_.note_progress();
     set_live_line("indexing data.train: " + std::to_string(files) + " files");
   };
-  auto data = dataset::open_dataset("train", config_.data.at("train"), layout_.index(), progress);
+  auto data = dataset::open_dataset("train", config_.data, layout_.index(), progress);
   set_live_line("");
   if (!data.ok()) return data.status();
   log_info("data set opened", {{"set", "train"},
                                {"samples", (*data)->size()},
                                {"fingerprint", (*data)->fingerprint().substr(0, 12)}});
+  STOKER_ASSIGN_OR_RETURN(weights_, feed::read_sample_weights(config_, **data));
   return data;
 }
 
@@ -118,13 +119,15 @@ Result<std::unique_ptr<TrainingSession::Parts>> TrainingSession::prepare(
   STOKER_RETURN_IF_ERROR(check_stop());
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(config_.train.device));
   set_up_libtorch(config_);
-  const dataset::PlanSettings plan = feed::plan_settings(config_, data->size());
+  STOKER_ASSIGN_OR_RETURN(const auto plan, feed::plan_settings(config_, *data, weights_));
   auto parts = std::make_unique<Parts>(std::move(data), plan);
   STOKER_ASSIGN_OR_RETURN(parts->state,
                           train::TrainingState::create(config_, *parts->data, device));
   parts->store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints(), real_files());
   STOKER_RETURN_IF_ERROR(parts->store->clean_up());
   STOKER_RETURN_IF_ERROR(restore(*parts, resume));
+  STOKER_RETURN_IF_ERROR(
+      feed::keep_sample_weights(weights_, layout_.index(), parts->state->ticket));
   STOKER_RETURN_IF_ERROR(check_stop());
   STOKER_RETURN_IF_ERROR(open_outputs(*parts));
   STOKER_RETURN_IF_ERROR(start_feed(*parts));

@@ -24,6 +24,7 @@
 #include "shared/config/config.h"
 #include "shared/control/trainer_status.h"
 #include "shared/dataset/dataset.h"
+#include "shared/feed/sample_weights.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::daemon_app {
@@ -69,6 +70,9 @@ class TrainingSession {
   train::Mailbox& mailbox_;
   train::StatusBoard& board_;
   Clock& clock_;
+
+  // Of the trainer's thread: read once, so that going back draws by what the run was started with.
+  feed::SampleWeights weights_;
 
   std::atomic<bool> stop_asked_{false};  // written by the main thread; only ever turns true
 

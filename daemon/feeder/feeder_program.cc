@@ -82,14 +82,13 @@ Status read_for_ring(const FeederArguments& arguments) {
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
   STOKER_RETURN_IF_ERROR(
       init_log({.level = log_level_of(config.log.level), .file = arguments.log_file}));
-  const auto train = config.data.find("train");
-  if (train == config.data.end())
-    return Status(Code::kInvalidArgument, arguments.config_path + ": no data set named train");
   STOKER_ASSIGN_OR_RETURN(
       const auto dataset,
-      dataset::open_indexed("train", train->second, arguments.index_dir, arguments.fingerprint));
+      dataset::open_indexed("train", config.data, arguments.index_dir, arguments.fingerprint));
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));
-  const dataset::SamplePlan plan(feed::plan_settings(config, dataset->size()));
+  STOKER_ASSIGN_OR_RETURN(
+      const dataset::SamplePlan plan,
+      feed::kept_plan(config, *dataset, arguments.index_dir, feed::kNewestTicket));
   STOKER_RETURN_IF_ERROR(check_fit(*ring, *dataset, plan));
   const ring::ProducerId producer{.index = arguments.producer, .generation = arguments.generation};
   STOKER_ASSIGN_OR_RETURN(const auto quarantine,

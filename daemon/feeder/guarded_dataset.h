@@ -30,6 +30,11 @@ class GuardedDataset final : public dataset::Dataset {
   std::vector<std::string> class_names() const override { return dataset_.class_names(); }
   const std::string& fingerprint() const override { return dataset_.fingerprint(); }
   dataset::Origin origin(uint64_t sample) const override { return dataset_.origin(sample); }
+  std::vector<uint64_t> shard_ends() const override { return dataset_.shard_ends(); }
+  std::vector<uint64_t> set_sizes() const override { return dataset_.set_sizes(); }
+  std::string describe_draws(uint64_t sample, const dataset::DrawKey& draw) const override {
+    return dataset_.describe_draws(sample, draw);
+  }
   Status read(uint64_t sample, const dataset::DrawKey& draw,
               std::span<const std::span<std::byte>> outputs) const override;
 

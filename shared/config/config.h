@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +25,8 @@ struct RunConfig {
 };
 
 enum class Isolation { kProcess, kThread };
+enum class Shuffle { kFull, kOff, kWindow, kShards };
+enum class LastBatch { kSpan, kDrop, kPad };
 enum class OnBadSample { kSkip, kStop };
 
 struct FeedConfig {
@@ -33,7 +34,10 @@ struct FeedConfig {
   int processes = 1;  // reader processes (isolation: process); the threads are shared out
   Isolation isolation = Isolation::kProcess;
   int slots = 8;  // batches that the ring holds
-  bool shuffle = true;
+  Shuffle shuffle = Shuffle::kFull;
+  uint64_t window = 10000;   // window: samples that are mixed with each other
+  uint64_t shards_open = 8;  // shards: shards whose samples are mixed with each other
+  LastBatch last_batch = LastBatch::kSpan;
   OnBadSample on_bad_sample = OnBadSample::kSkip;
   double bad_sample_limit = 0.001;  // stop when more than this part of the samples was bad
 
@@ -162,7 +166,7 @@ struct LogConfig {
 
 struct Config {
   RunConfig run;
-  std::map<std::string, DatasetConfig> data;  // "train" is required
+  DatasetConfigs data;  // "train" is required
   FeedConfig feed;
   ModelConfig model;
   TaskConfig task;

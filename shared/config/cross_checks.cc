@@ -5,7 +5,9 @@
 #include <set>
 #include <string>
 
+#include "shared/config/mixture_checks.h"
 #include "shared/config/nearest_word.h"
+#include "shared/config/training_sets.h"
 
 namespace stoker::config {
 namespace {
@@ -24,6 +26,7 @@ class CrossChecks {
           "data.train",
           "is missing; name the data to train on, such as 'train: {kind: text, path: corpus.txt}'");
     for (const auto& [name, set] : config_.data) check_dataset("data." + name, set);
+    check_mixtures(config_, given_, mistakes_);
     check_feed();
     check_model();
     check_sequences();
@@ -45,15 +48,20 @@ class CrossChecks {
 
   void check_dataset(const std::string& key, const DatasetConfig& set) {
     if (mistakes_.touches(key + ".kind")) return;
-    if (set.kind != DatasetKind::kSynthetic && set.path.empty())
+    const bool is_made = set.kind == DatasetKind::kSynthetic || set.kind == DatasetKind::kMixture;
+    if (!is_made && set.path.empty())
       refuse(key + ".path", "is missing; name the file or folder of the data");
     const bool is_part = set.split.size() == 2 && set.split[0] < set.split[1];
     if (!is_part)
       refuse(key + ".split", "must be the part [from, to) with from below to, such as [0.0, 0.9]");
     check_transforms(key, set);
+    if (!set.weights_file.empty() && set.repeat != 1)
+      refuse(key + ".repeat", "means nothing where samples are drawn by " + key +
+                                  ".weights_file; leave one of them out");
     switch (set.kind) {
       case DatasetKind::kText:
       case DatasetKind::kTokens:
+      case DatasetKind::kMixture:  // check_mixtures()
         break;
       case DatasetKind::kImages:
         if (set.size.size() != 2)
@@ -149,15 +157,19 @@ class CrossChecks {
              "is language_model, which needs model.kind gpt; for pictures and numbers write "
              "classification or regression");
     if (!speaks && is_gpt) refuse("task.kind", "does not fit model.kind gpt; write language_model");
-    const auto train = config_.data.find("train");
-    if (train == config_.data.end() || mistakes_.touches("data.train.kind")) return;
-    const bool is_sequence =
-        train->second.kind == DatasetKind::kText || train->second.kind == DatasetKind::kTokens;
-    if (is_sequence && !is_gpt)
-      refuse("model.kind", "does not read sequences of tokens, which data.train has; write gpt");
-    if (!is_sequence && is_gpt)
-      refuse("model.kind",
-             "is gpt, which reads sequences of tokens; data.train must be of kind text or tokens");
+    for (const std::string& name : training_sets(config_)) {
+      const auto train = config_.data.find(name);
+      if (train == config_.data.end() || mistakes_.touches("data." + name + ".kind")) continue;
+      const DatasetKind kind = train->second.kind;
+      if (kind == DatasetKind::kMixture) continue;  // its sets are looked at
+      const bool is_sequence = kind == DatasetKind::kText || kind == DatasetKind::kTokens;
+      if (is_sequence && !is_gpt)
+        refuse("model.kind",
+               "does not read sequences of tokens, which data." + name + " has; write gpt");
+      if (!is_sequence && is_gpt)
+        refuse("model.kind", "is gpt, which reads sequences of tokens; data." + name +
+                                 " must be of kind text or tokens");
+    }
   }
 
   void check_optimizer() {

@@ -8,25 +8,52 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr auto kDatasetKinds =
-    std::to_array({"text"sv, "tokens"sv, "images"sv, "idx"sv, "cifar"sv, "synthetic"sv});
+constexpr auto kDatasetKinds = std::to_array(
+    {"text"sv, "tokens"sv, "images"sv, "idx"sv, "cifar"sv, "synthetic"sv, "mixture"sv});
 
 // Large enough for every use, small enough that no product of two overflows.
 constexpr double kMostSamples = 1e15;
 
 }  // namespace
 
-Section dataset_section(const std::string& name, DatasetConfig& set) {
-  const bool trains = name == "train";
+Section dataset_section(const std::string& name, DatasetConfig& set, bool trains) {
   const std::string_view sequences = "text tokens";
   const std::string_view synthetic = "synthetic";
   const std::string_view encoded_pictures = "images";    // through PictureInput
   const std::string_view pictures = "images idx cifar";  // U8 [channels, height, width]
+  const std::string_view mixture = "mixture";
   return {"data." + name,
           {{.name = "kind", .target = choice(set.kind, kDatasetKinds), .decides = trains},
            {.name = "path", .target = &set.path, .kinds = "text tokens images idx cifar"},
            {.name = "glob", .target = &set.glob, .kinds = "text images", .decides = trains},
-           {.name = "split", .target = &set.split, .min = 0, .max = 1, .decides = trains},
+           {.name = "split",
+            .target = &set.split,
+            .min = 0,
+            .max = 1,
+            .not_kinds = mixture,
+            .decides = trains},
+           {.name = "skip",
+            .target = &set.skip,
+            .min = 0,
+            .max = kMostSamples,
+            .not_kinds = mixture,
+            .decides = trains},
+           {.name = "take",
+            .target = &set.take,
+            .min = 0,
+            .max = kMostSamples,
+            .not_kinds = mixture,
+            .decides = trains},
+           {.name = "repeat",
+            .target = &set.repeat,
+            .min = 1,
+            .max = 1000,
+            .not_kinds = mixture,
+            .decides = trains},
+           {.name = "weights_file",
+            .target = &set.weights_file,
+            .not_kinds = mixture,
+            .decides = trains},
            {.name = "context",
             .target = &set.context,
             .min = 0,
@@ -124,6 +151,14 @@ Section dataset_section(const std::string& name, DatasetConfig& set) {
             .min = 0,
             .max = 1e6,
             .kinds = synthetic,
+            .decides = trains},
+           {.name = "of", .target = &set.of, .kinds = mixture, .decides = trains},
+           {.name = "weights",
+            .target = &set.weights,
+            .min = 0,
+            .max = 1e9,
+            .above_min = true,
+            .kinds = mixture,
             .decides = trains}}};
 }
 

@@ -256,7 +256,7 @@ class SettingsReader {
         mistakes_.add(entry.place, key, "more than " + std::to_string(kMaxDatasets) + " data sets");
       } else {
         DatasetConfig& set = config_.data[entry.key];
-        read_section(dataset_section(entry.key, set), entry);
+        read_section(dataset_section(entry.key, set, false), entry);
       }
     }
   }
@@ -274,10 +274,10 @@ class SettingsReader {
     if (!is_section(entry, section.key)) return;
     const std::vector<Entry>& entries = entry.value.entries;
     // The kind first: it decides which of the others are read.
-    const auto kind = std::ranges::find(entries, "kind", &Entry::key);
+    const auto kind = std::ranges::find(entries, section.kind_field, &Entry::key);
     if (kind != entries.end()) read_field(section, *kind);
     for (const Entry& each : entries)
-      if (each.key != "kind") read_field(section, each);
+      if (each.key != section.kind_field) read_field(section, each);
   }
 
   void read_field(const Section& section, const Entry& entry) {
@@ -293,10 +293,13 @@ class SettingsReader {
     }
     if (is_taken_out(entry)) return;
     if (!section.reads(*field)) {
-      if (mistakes_.touches(section.key + ".kind")) return;
+      const std::string kind_field(section.kind_field);
+      if (mistakes_.touches(section.key + '.' + kind_field)) return;
+      const std::string readers =
+          field->kinds.empty() ? "" : " (only by " + std::string(field->kinds) + ')';
       mistakes_.add(entry.place, key,
-                    "is not read by kind " + std::string(section.kind()) + " (only by " +
-                        std::string(field->kinds) + "); remove it");
+                    "is not read by " + kind_field + ' ' + std::string(section.kind()) + readers +
+                        "; remove it");
       return;
     }
     given_.add(key, entry.value.place.line > 0 || entry.value.place.flag >= 0 ? entry.value.place

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <array>
 
+#include "shared/config/training_sets.h"
+
 namespace stoker::config {
 namespace {
 
 using namespace std::string_view_literals;
 
 constexpr auto kIsolations = std::to_array({"process"sv, "thread"sv});
+constexpr auto kShuffles = std::to_array({"full"sv, "off"sv, "window"sv, "shards"sv});
+constexpr auto kLastBatches = std::to_array({"span"sv, "drop"sv, "pad"sv});
 constexpr auto kOnBadSample = std::to_array({"skip"sv, "stop"sv});
 constexpr auto kModelKinds = std::to_array({"gpt"sv, "mlp"sv, "lenet"sv, "resnet"sv});
 constexpr auto kTaskKinds = std::to_array({"language_model"sv, "classification"sv, "regression"sv});
@@ -33,9 +37,23 @@ Section feed_section(FeedConfig& feed) {
            {.name = "processes", .target = &feed.processes, .min = 1, .max = 64},
            {.name = "isolation", .target = choice(feed.isolation, kIsolations)},
            {.name = "slots", .target = &feed.slots, .min = 2, .max = 1024},
-           {.name = "shuffle", .target = &feed.shuffle, .decides = true},
+           {.name = "shuffle", .target = choice(feed.shuffle, kShuffles), .decides = true},
+           {.name = "window",
+            .target = &feed.window,
+            .min = 2,
+            .max = kManySteps,
+            .kinds = "window",
+            .decides = true},
+           {.name = "shards_open",
+            .target = &feed.shards_open,
+            .min = 1,
+            .max = kManySamples,
+            .kinds = "shards",
+            .decides = true},
+           {.name = "last_batch", .target = choice(feed.last_batch, kLastBatches), .decides = true},
            {.name = "on_bad_sample", .target = choice(feed.on_bad_sample, kOnBadSample)},
-           {.name = "bad_sample_limit", .target = &feed.bad_sample_limit, .min = 0, .max = 1}}};
+           {.name = "bad_sample_limit", .target = &feed.bad_sample_limit, .min = 0, .max = 1}},
+          "shuffle"};
 }
 
 Section model_section(ModelConfig& model) {
@@ -255,14 +273,15 @@ const Field* Section::find(std::string_view name) const {
 }
 
 std::string_view Section::kind() const {
-  const Field* field = find("kind");
+  const Field* field = find(kind_field);
   if (field == nullptr) return {};
   const auto& kind = std::get<Choice>(field->target);
   return kind.words[static_cast<size_t>(kind.get(kind.target))];
 }
 
 bool Section::reads(const Field& field) const {
-  return field.kinds.empty() || is_word_of(field.kinds, kind());
+  if (!field.kinds.empty()) return is_word_of(field.kinds, kind());
+  return field.not_kinds.empty() || !is_word_of(field.not_kinds, kind());
 }
 
 bool is_word_of(std::string_view words, std::string_view word) {
@@ -276,10 +295,12 @@ bool is_word_of(std::string_view words, std::string_view word) {
 
 std::vector<Section> sections_of(Config& config) {
   std::vector<Section> sections = {run_section(config.run)};
+  const std::vector<std::string> trained_on = training_sets(config);
   if (const auto train = config.data.find("train"); train != config.data.end())
-    sections.push_back(dataset_section(train->first, train->second));
+    sections.push_back(dataset_section(train->first, train->second, true));
   for (auto& [name, set] : config.data)
-    if (name != "train") sections.push_back(dataset_section(name, set));
+    if (name != "train")
+      sections.push_back(dataset_section(name, set, std::ranges::count(trained_on, name) > 0));
   sections.push_back(feed_section(config.feed));
   sections.push_back(model_section(config.model));
   sections.push_back(task_section(config.task));

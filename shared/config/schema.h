@@ -45,24 +45,27 @@ struct Field {
   // Of a number, or of each number of a list.
   double min = std::numeric_limits<double>::lowest();
   double max = std::numeric_limits<double>::max();
-  bool above_min = false;       // min itself is not allowed
-  std::string_view kinds = {};  // the kinds of the section that read it; empty: all
-  std::string_view words = {};  // of a text: the only values, "fp32 bf16"
-  bool decides = false;         // it has a part in what training computes: see digest()
+  bool above_min = false;           // min itself is not allowed
+  std::string_view kinds = {};      // the kinds of the section that read it; empty: all …
+  std::string_view not_kinds = {};  // … but these
+  std::string_view words = {};      // of a text: the only values, "fp32 bf16"
+  bool decides = false;             // it has a part in what training computes: see digest()
 };
 
 struct Section {
   std::string key;  // "train", "data.valid"
   std::vector<Field> fields;
+  std::string_view kind_field = "kind";  // the field whose word is the section's kind
 
   const Field* find(std::string_view name) const;
-  // The word of the field `kind`; empty where the section has none.
+  // The word of the kind's field; empty where the section has none.
   std::string_view kind() const;
   // Whether the section's kind reads the field.
   bool reads(const Field& field) const;
 };
 
-Section dataset_section(const std::string& name, DatasetConfig& set);
+// `trains`: training reads the set.
+Section dataset_section(const std::string& name, DatasetConfig& set, bool trains);
 // All of them, in the order of config/stoker.yaml; data sets by name, train first.
 std::vector<Section> sections_of(Config& config);
 

@@ -63,7 +63,7 @@ std::string yaml_of(const std::vector<T>& list) {
 
 std::string yaml_of(const Target& target) {
   if (const auto* kind = std::get_if<Choice>(&target))
-    return std::string(kind->words[static_cast<size_t>(kind->get(kind->target))]);
+    return yaml_of(std::string(kind->words[static_cast<size_t>(kind->get(kind->target))]));
   return std::visit(
       [](const auto& pointer) -> std::string {
         if constexpr (std::is_pointer_v<std::decay_t<decltype(pointer)>>) return yaml_of(*pointer);

@@ -44,6 +44,19 @@ Status ByteStream::read(uint64_t position, std::span<std::byte> bytes) const {
   return {};
 }
 
+std::vector<uint64_t> ByteStream::shard_ends(uint64_t begin, uint64_t stride,
+                                             uint64_t samples) const {
+  std::vector<uint64_t> shards;
+  uint64_t last = 0;
+  for (const uint64_t end : ends_) {
+    const uint64_t length = end > begin ? end - begin : 0;
+    const uint64_t begun = std::min(samples, length / stride + (length % stride != 0));
+    if (begun > last) shards.push_back(begun);
+    last = std::max(last, begun);
+  }
+  return shards;
+}
+
 Origin ByteStream::origin(uint64_t position) const {
   const size_t file = file_at(position);
   assert(file < files_.size());

@@ -29,6 +29,9 @@ class ByteStream {
   // position + bytes.size() <= length().
   Status read(uint64_t position, std::span<std::byte> bytes) const;
   Origin origin(uint64_t position) const;
+  // As Dataset::shard_ends(), a file being a shard, of `samples` >= 1 samples of which the i-th
+  // begins at begin + i * stride. Files in which no sample begins are none.
+  std::vector<uint64_t> shard_ends(uint64_t begin, uint64_t stride, uint64_t samples) const;
 
  private:
   size_t file_at(uint64_t position) const;

@@ -41,6 +41,9 @@ class CifarDataset final : public Dataset {
   }
   const std::string& fingerprint() const override { return fingerprint_; }
   Origin origin(uint64_t sample) const override { return stream_.origin(position(sample)); }
+  std::vector<uint64_t> shard_ends() const override {
+    return stream_.shard_ends(position(0), position(1) - position(0), size());
+  }
 
   Status read(uint64_t sample, const DrawKey&,
               std::span<const std::span<std::byte>> outputs) const override {

@@ -27,8 +27,9 @@ namespace stoker::dataset {
 
 // Where a sample comes from, for messages, ledgers and `stokerctl explain`.
 struct Origin {
-  std::string file;     // empty: synthetic
-  uint64_t offset = 0;  // of the first byte, or of the record
+  std::string file;      // empty: synthetic
+  uint64_t offset = 0;   // of the first byte, or of the record
+  std::string set = {};  // of a mixture: the name of the sample's set
 };
 
 // What random choices while reading one sample depend on: nothing else may.
@@ -54,6 +55,16 @@ class Dataset {
   // samples.
   virtual const std::string& fingerprint() const = 0;
   virtual Origin origin(uint64_t sample) const = 0;
+  // What is read in one go where random access is dear, such as the samples of one file: for each
+  // shard the number of samples up to its end. Strictly increasing; the last is size().
+  virtual std::vector<uint64_t> shard_ends() const { return {size()}; }
+  // Of a mixture: the samples of each of its sets, which are numbered one set after the other.
+  virtual std::vector<uint64_t> set_sizes() const { return {size()}; }
+  // What read() draws at random for this sample, in words for people: "crop=12,40,180x180 flip".
+  // Empty where nothing is drawn.
+  virtual std::string describe_draws(uint64_t /*sample*/, const DrawKey& /*draw*/) const {
+    return {};
+  }
 
   // Writes sample `sample` into `outputs`, one span per tensor of spec(), each exactly that
   // tensor's bytes.
@@ -68,13 +79,24 @@ using ScanProgress = std::function<void(uint64_t files)>;
 // kNotFound (no such file or folder, or nothing in it that fits: "data.train.path: … holds no file
 // that matches '*.h'"), kPermission, kInvalidArgument (the config), kCorrupt (a file is not of this
 // kind), kIoError. `set_name` ("train") is for messages and for the index file's name.
+// A mixture opens its sets as well: it needs all of them.
+Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
+                                              const config::DatasetConfigs& sets,
+                                              const std::string& index_dir,
+                                              const ScanProgress& progress);
+// A set that is no mixture.
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
                                               const ScanProgress& progress);
 
 // Opens through the index that open_dataset() left, without looking at the folder again: the same
-// samples, or an error. kMismatch when the index has another fingerprint than `fingerprint`.
+// samples, or an error. kNotFound: there is no index yet. kMismatch when the samples have another
+// fingerprint than `fingerprint`; where that is empty, they are what the index says.
+Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
+                                              const config::DatasetConfigs& sets,
+                                              const std::string& index_dir,
+                                              const std::string& fingerprint);
 Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,

@@ -58,6 +58,9 @@ const Kind& idx_kind();
 const Kind& cifar_kind();
 const Kind& synthetic_kind();
 
+// kMismatch when the data are not those with the fingerprint `expected`; empty: any.
+Status check_fingerprint(const Dataset& data, const std::string& expected, const std::string& name);
+
 // Kinds whose files say all by their names and sizes.
 Result<Facts> no_facts(const SetRequest& set, const FileTable& files, const ScanProgress& progress);
 

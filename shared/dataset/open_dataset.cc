@@ -7,6 +7,7 @@
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/index.h"
 #include "shared/dataset/kind.h"
+#include "shared/dataset/taken_part.h"
 
 namespace stoker::dataset {
 namespace {
@@ -19,6 +20,11 @@ Result<std::string> index_path(const SetRequest& set, const std::string& index_d
                       ": the name of a data set must not be empty, begin with '.' or hold '/'");
   }
   return join_path(index_dir, set.name + ".index");
+}
+
+Status check_kind(const SetRequest& set) {
+  if (set.config.kind != config::DatasetKind::kMixture) return {};
+  return set.wrong("kind", "a mixture cannot be opened without its sets");
 }
 
 std::string source_of(const SetRequest& set) {
@@ -72,6 +78,8 @@ const Kind& kind_of(config::DatasetKind kind) {
       return cifar_kind();
     case config::DatasetKind::kSynthetic:
       return synthetic_kind();
+    case config::DatasetKind::kMixture:
+      break;  // made of other sets, not of files
   }
   assert(false && "a DatasetKind without a Kind");
   return text_kind();
@@ -94,6 +102,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
                                               const std::string& index_dir,
                                               const ScanProgress& progress) {
   const SetRequest set{.name = set_name, .config = config};
+  STOKER_RETURN_IF_ERROR(check_kind(set));
   const Kind& kind = kind_of(config.kind);
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
   Index wanted;
@@ -107,7 +116,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
     STOKER_RETURN_IF_ERROR(save_index(wanted, path));
     index = std::move(wanted);
   }
-  return open_with(kind, set, std::move(index));
+  STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, set, std::move(index)));
+  return taken_part(set, std::move(whole));
 }
 
 Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
@@ -115,20 +125,30 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
                                               const std::string& index_dir,
                                               const std::string& fingerprint) {
   const SetRequest set{.name = set_name, .config = config};
+  STOKER_RETURN_IF_ERROR(check_kind(set));
   const Kind& kind = kind_of(config.kind);
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
   STOKER_ASSIGN_OR_RETURN(const std::string settings, settings_of(kind, set));
-  STOKER_ASSIGN_OR_RETURN(Index index, load_index(path));
+  auto loaded = load_index(path);
+  if (!loaded.ok() && loaded.status().code() == Code::kNotFound)
+    return Status(Code::kNotFound, path + ": no index yet; it is made when the data is first read");
+  if (!loaded.ok()) return loaded.status();
+  Index index = *std::move(loaded);
   if (index.settings != settings || index.source != source_of(set)) {
     return Status(Code::kMismatch, path + ": made for other settings of data." + set_name + " (" +
                                        index.settings + ")");
   }
-  const std::string found = index.fingerprint();
-  if (found != fingerprint) {
-    return Status(Code::kMismatch, path + ": fingerprint " + found + ", expected " + fingerprint +
-                                       ": the data set was indexed anew");
-  }
-  return open_with(kind, set, std::move(index));
+  STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, set, std::move(index)));
+  STOKER_ASSIGN_OR_RETURN(auto data, taken_part(set, std::move(whole)));
+  STOKER_RETURN_IF_ERROR(check_fingerprint(*data, fingerprint, path));
+  return data;
+}
+
+Status check_fingerprint(const Dataset& data, const std::string& expected,
+                         const std::string& name) {
+  if (expected.empty() || data.fingerprint() == expected) return {};
+  return Status(Code::kMismatch, name + ": fingerprint " + data.fingerprint() + ", expected " +
+                                     expected + ": the data set was indexed anew");
 }
 
 }  // namespace stoker::dataset

@@ -1,50 +1,126 @@
 #include "shared/dataset/sample_plan.h"
 
-#include <array>
-#include <bit>
+#include <algorithm>
 #include <cassert>
+#include <utility>
 
-#include "shared/dataset/mix64.h"
+#include "shared/dataset/mixture_schedule.h"
+#include "shared/dataset/permutation.h"
+#include "shared/dataset/set_sequence.h"
 
 namespace stoker::dataset {
 namespace {
 
-// Every constant and the number of rounds decide the order of samples in every run there is: never
-// change them. The golden values in sample_plan_test.cc hold them.
-constexpr uint32_t kRounds = 8;
+constexpr uint64_t kScheduleSeed = ~uint64_t{0};  // no set has this number
 
-using RoundKeys = std::array<uint64_t, kRounds>;
-
-RoundKeys round_keys(uint64_t seed, uint64_t epoch) {
-  // The seed is mixed before the epoch joins it, so that (seed 1, epoch 2) and (seed 2, epoch 1)
-  // have nothing in common.
-  const uint64_t base = mix64(mix64(seed + kGolden64) + (epoch + 1) * kGolden64);
-  RoundKeys keys;
-  for (uint32_t round = 0; round < kRounds; ++round)
-    keys[round] = mix64(base + (round + 1) * kGolden64);
-  return keys;
-}
-
-// A permutation of [0, 2^(2 * half_bits)): each round replaces one half by itself XOR a function of
-// the other half.
-uint64_t feistel(uint64_t value, uint32_t half_bits, const RoundKeys& keys) {
-  const uint64_t mask = (uint64_t{1} << half_bits) - 1;
-  uint64_t left = value >> half_bits;
-  uint64_t right = value & mask;
-  for (const uint64_t key : keys) {
-    const uint64_t next = left ^ (mix64(right ^ key) & mask);
-    left = right;
-    right = next;
-  }
-  return left << half_bits | right;
+bool is_weighted(const PlanSettings& settings) {
+  return !settings.sets.empty() && settings.sets.front().weight > 0;
 }
 
 }  // namespace
 
-SamplePlan::SamplePlan(const PlanSettings& settings) : settings_(settings) {
+SamplePlan::SamplePlan(const PlanSettings& settings)
+    : settings_(settings), global_batch_(settings.batch * settings.world) {
   assert(settings.size >= 1 && settings.size <= kMaxPlanSize && "a plan needs at least one sample");
   assert(settings.batch >= 1 && "a batch holds at least one sample");
-  half_bits_ = (static_cast<uint32_t>(std::bit_width(settings.size - 1)) + 1) / 2;
+  assert(settings.rank < settings.world);
+  add_stretches();
+  if (is_weighted(settings)) {
+    std::vector<double> weights;
+    for (const PlannedSet& set : settings.sets) weights.push_back(set.weight);
+    maybe_schedule_ = std::make_unique<const MixtureSchedule>(
+        weights, derived_seed(settings.seed, kScheduleSeed));
+    for (size_t set = 0; set < settings.sets.size(); ++set) sequences_.push_back(sequence_of(set));
+  } else {
+    sequences_.push_back(sequence_of_all());
+  }
+  for (PlannedSet& set : settings_.sets) set.sample_weights.clear();  // the tables say the same
+  if (settings.last_batch == config::LastBatch::kDrop) epoch_tickets_ = epoch_size_ / global_batch_;
+  if (settings.last_batch == config::LastBatch::kPad)
+    epoch_tickets_ = (epoch_size_ + global_batch_ - 1) / global_batch_;
+  assert(settings.last_batch == config::LastBatch::kSpan || epoch_tickets_ >= 1);
+}
+
+SamplePlan::~SamplePlan() = default;
+SamplePlan::SamplePlan(SamplePlan&&) noexcept = default;
+SamplePlan& SamplePlan::operator=(SamplePlan&&) noexcept = default;
+
+// ---- Setting up
+
+void SamplePlan::add_stretches() {
+  std::vector<PlannedSet> one(1);
+  one.front().size = settings_.size;
+  uint64_t first = 0;
+  epoch_size_ = 0;
+  for (const PlannedSet& set : settings_.sets.empty() ? one : settings_.sets) {
+    epoch_size_ += set.size * set.repeat;
+    stretches_.push_back(
+        {.first = first, .size = set.size, .repeat = set.repeat, .epoch_end = epoch_size_});
+    first += set.size;
+  }
+  assert(first == settings_.size && epoch_size_ <= kMaxPlanSize);
+}
+
+// The ends of the shards of one set, counted from its first sample, and repeated as it is.
+std::vector<uint64_t> SamplePlan::shard_ends_of(const Stretch& stretch) const {
+  const auto& ends = settings_.shard_ends;
+  auto from = std::upper_bound(ends.begin(), ends.end(), stretch.first);
+  const auto to = std::lower_bound(from, ends.end(), stretch.first + stretch.size);
+  std::vector<uint64_t> own;
+  for (uint64_t lap = 0; lap < stretch.repeat; ++lap) {
+    for (auto end = from; end != to; ++end)
+      own.push_back(lap * stretch.size + (*end - stretch.first));
+    own.push_back((lap + 1) * stretch.size);
+  }
+  return own;
+}
+
+std::unique_ptr<const SetSequence> SamplePlan::sequence_of_all() const {
+  if (stretches_.size() == 1 && !settings_.sets.empty() &&
+      !settings_.sets.front().sample_weights.empty())
+    return std::make_unique<DrawSequence>(settings_.sets.front().sample_weights, settings_.seed);
+  OrderSettings order{.size = epoch_size_,
+                      .seed = settings_.seed,
+                      .shuffle = settings_.shuffle,
+                      .window = settings_.window,
+                      .shards_open = settings_.shards_open,
+                      .shard_ends = {}};
+  uint64_t begin = 0;
+  for (const Stretch& stretch : stretches_) {
+    if (settings_.shuffle == config::Shuffle::kShards)
+      for (const uint64_t end : shard_ends_of(stretch)) order.shard_ends.push_back(begin + end);
+    begin = stretch.epoch_end;
+  }
+  return std::make_unique<PassSequence>(order);
+}
+
+std::unique_ptr<const SetSequence> SamplePlan::sequence_of(size_t set) const {
+  // Each set has a seed of its own: two of the same size would else come in the same order.
+  const uint64_t seed = derived_seed(settings_.seed, set);
+  const PlannedSet& planned = settings_.sets[set];
+  assert(planned.weight > 0 && planned.repeat == 1);
+  if (!planned.sample_weights.empty())
+    return std::make_unique<DrawSequence>(planned.sample_weights, seed);
+  OrderSettings order{.size = planned.size,
+                      .seed = seed,
+                      .shuffle = settings_.shuffle,
+                      .window = settings_.window,
+                      .shards_open = settings_.shards_open,
+                      .shard_ends = {}};
+  if (settings_.shuffle == config::Shuffle::kShards)
+    order.shard_ends = shard_ends_of(stretches_[set]);
+  return std::make_unique<PassSequence>(order);
+}
+
+// ---- Asking
+
+uint64_t SamplePlan::position(uint64_t ticket, uint64_t row) const {
+  assert(row < settings_.batch);
+  const uint64_t global_row = settings_.rank * settings_.batch + row;
+  if (epoch_tickets_ == 0) return ticket * global_batch_ + global_row;
+  const uint64_t place = ticket % epoch_tickets_ * global_batch_ + global_row;
+  return ticket / epoch_tickets_ * epoch_size_ +
+         place % epoch_size_;  // pad: from the epoch's front
 }
 
 PlannedSample SamplePlan::at(uint64_t ticket, uint64_t row) const {
@@ -52,27 +128,28 @@ PlannedSample SamplePlan::at(uint64_t ticket, uint64_t row) const {
 }
 
 PlannedSample SamplePlan::stand_in(uint64_t ticket, uint64_t row, uint64_t attempt) const {
-  assert(row < settings_.batch);
-  const uint64_t place = ticket * settings_.batch + row;
-  const uint64_t epoch = place / settings_.size;
-  const uint64_t position = (place % settings_.size + attempt % settings_.size) % settings_.size;
-  return {.sample = permute(epoch, position), .epoch = epoch};
+  const uint64_t place = position(ticket, row);
+  const uint64_t epoch = place / epoch_size_;
+  if (maybe_schedule_) {
+    const Turn turn = maybe_schedule_->at(place);
+    const SetSequence::Use use = sequences_[turn.set]->at(turn.position, attempt);
+    return {.sample = stretches_[turn.set].first + use.sample, .epoch = epoch, .pass = use.pass};
+  }
+  const SetSequence::Use use = sequences_.front()->at(place, attempt);
+  if (stretches_.size() == 1 && stretches_.front().repeat == 1)
+    return {.sample = use.sample, .epoch = epoch, .pass = use.pass};
+  const auto stretch = std::upper_bound(
+      stretches_.begin(), stretches_.end(), use.sample,
+      [](uint64_t sample, const Stretch& each) { return sample < each.epoch_end; });
+  const uint64_t before = use.sample - (stretch->epoch_end - stretch->size * stretch->repeat);
+  return {.sample = stretch->first + before % stretch->size,
+          .epoch = epoch,
+          .pass = epoch * stretch->repeat + before / stretch->size};
 }
 
 uint64_t SamplePlan::epoch_of(uint64_t ticket) const {
-  return ticket * settings_.batch / settings_.size;
-}
-
-uint64_t SamplePlan::permute(uint64_t epoch, uint64_t position) const {
-  if (!settings_.shuffle || settings_.size == 1) return position;
-  const RoundKeys keys = round_keys(settings_.seed, epoch);
-  // Cycle walking: the network permutes a power of four, less than four times the size. A value
-  // outside is put through again until it falls inside, which keeps it a permutation and takes
-  // fewer than four turns on average.
-  uint64_t value = position;
-  do value = feistel(value, half_bits_, keys);
-  while (value >= settings_.size);
-  return value;
+  if (epoch_tickets_ != 0) return ticket / epoch_tickets_;
+  return ticket * global_batch_ / epoch_size_;
 }
 
 }  // namespace stoker::dataset

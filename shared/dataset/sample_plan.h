@@ -1,51 +1,110 @@
 // SamplePlan: which samples a batch holds, as a pure function.
 //
-// Ticket t is the t-th micro-batch of the run; row i of it is position p = t * batch + i of one
-// endless sequence: epoch e = p / size, sample = permutation_e(p mod size). The permutation is
-// pseudo-random with O(1) memory and time (a small Feistel network with cycle walking, keyed by
-// seed and epoch), so any ticket, past or future, costs the same, resume needs one number, and the
-// number of readers changes nothing. Each sample appears exactly once per epoch; a batch may span
-// two epochs.
+// Ticket t is the t-th micro-batch of the run, over all ranks; row i of rank r in it is position
+// p = t * (batch * world) + r * batch + i of one endless sequence. So the order of the run is the
+// same for every number of ranks with the same global batch. What the sequence is:
 //
-// Threads: immutable after construction; no allocation.
+// - one set, or several one after the other: epoch p / size, in an order of its own (EpochOrder);
+// - a weighted mixture: a schedule says which set is next (MixtureSchedule), and each set has epochs
+//   of its own;
+// - a set with sample weights: position p is a draw of its own, with replacement.
+//
+// Each is computed, so any ticket, past or future, costs the same, resume needs one number, and the
+// number of readers changes nothing.
+//
+// Threads:  any; constant but for the shards' order (shard_order.h).
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "shared/config/config.h"
+#include "shared/dataset/dataset.h"
 
 namespace stoker::dataset {
 
+class SetSequence;
+class MixtureSchedule;
+
 inline constexpr uint64_t kMaxPlanSize = uint64_t{1} << 62;
+
+// One set of a mixture, or the only one.
+struct PlannedSet {
+  uint64_t size = 1;                   // samples
+  uint64_t repeat = 1;                 // how often each comes an epoch
+  double weight = 0;                   // of a weighted mixture: its share
+  std::vector<double> sample_weights;  // of a set that is drawn from: one a sample
+};
 
 struct PlanSettings {
   uint64_t size = 1;   // samples of the data set; at most kMaxPlanSize
-  uint64_t batch = 1;  // samples a ticket
+  uint64_t batch = 1;  // samples a ticket, of one rank
   uint64_t seed = 1;
-  bool shuffle = true;  // false: the samples in order
+  config::Shuffle shuffle = config::Shuffle::kFull;
+  uint64_t window = 1;               // window
+  uint64_t shards_open = 1;          // shards
+  std::vector<uint64_t> shard_ends;  // shards: as Dataset::shard_ends(); empty: one shard
+  config::LastBatch last_batch = config::LastBatch::kSpan;
+  uint64_t rank = 0;  // of `world`
+  uint64_t world = 1;
+  // Empty: one set without more to say. Otherwise their sizes add up to `size`, and either all have
+  // a weight or none. With weights of any sort: last_batch kSpan, and no repeat.
+  std::vector<PlannedSet> sets;
 };
 
 struct PlannedSample {
   uint64_t sample = 0;
-  uint64_t epoch = 0;
+  uint64_t epoch = 0;  // of the run
+  // The pass over the sample's own set: the epoch where there is one set that comes once, otherwise
+  // a number that tells its uses apart.
+  uint64_t pass = 0;
 };
 
 class SamplePlan {
  public:
+  // With drop, a global batch must fit into an epoch.
   explicit SamplePlan(const PlanSettings& settings);
+  ~SamplePlan();
+  SamplePlan(SamplePlan&&) noexcept;
+  SamplePlan& operator=(SamplePlan&&) noexcept;
 
-  const PlanSettings& settings() const { return settings_; }
+  const PlanSettings& settings() const { return settings_; }  // without the sample weights
   // The sample for row `row` of ticket `ticket`.
   PlannedSample at(uint64_t ticket, uint64_t row) const;
   // What takes its place when it and the `attempt - 1` stand-ins before could not be read: the
-  // attempt-th sample that follows it in the same epoch's permutation (wrapping round). attempt
-  // >= 1.
+  // attempt-th sample that follows it in the same epoch of the same set's order (wrapping round),
+  // or another draw. attempt >= 1.
   PlannedSample stand_in(uint64_t ticket, uint64_t row, uint64_t attempt) const;
-  uint64_t epoch_of(uint64_t ticket) const;  // of its first row
+  uint64_t epoch_of(uint64_t ticket) const;            // of its first row on rank 0
+  uint64_t epoch_size() const { return epoch_size_; }  // positions
+  // What random choices while reading it depend on.
+  DrawKey draw_key(const PlannedSample& planned) const {
+    return {.seed = settings_.seed, .epoch = planned.pass, .sample = planned.sample};
+  }
 
  private:
-  uint64_t permute(uint64_t epoch, uint64_t position) const;
+  // Where the samples of a set lie, in the data set and in an epoch.
+  struct Stretch {
+    uint64_t first = 0;      // sample
+    uint64_t size = 1;       // samples
+    uint64_t repeat = 1;     // times
+    uint64_t epoch_end = 0;  // place after its last one, were the epoch in order
+  };
+
+  void add_stretches();
+  std::vector<uint64_t> shard_ends_of(const Stretch& stretch) const;
+  std::unique_ptr<const SetSequence> sequence_of_all() const;
+  std::unique_ptr<const SetSequence> sequence_of(size_t set) const;
+  uint64_t position(uint64_t ticket, uint64_t row) const;
 
   PlanSettings settings_;
-  uint32_t half_bits_ = 0;  // the network permutes [0, 2^(2 * half_bits_))
+  uint64_t global_batch_ = 1;
+  uint64_t epoch_size_ = 1;
+  uint64_t epoch_tickets_ = 0;                                 // drop, pad
+  std::vector<Stretch> stretches_;                             // of the sets
+  std::unique_ptr<const MixtureSchedule> maybe_schedule_;      // a weighted mixture
+  std::vector<std::unique_ptr<const SetSequence>> sequences_;  // one; of each set with a schedule
 };
 
 }  // namespace stoker::dataset

@@ -32,6 +32,10 @@ class TextDataset final : public Dataset {
     return stream_.origin(begin_ + sample * context_);
   }
 
+  std::vector<uint64_t> shard_ends() const override {
+    return stream_.shard_ends(begin_, context_, size_);
+  }
+
   Status read(uint64_t sample, const DrawKey&,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size_ && outputs.size() == 1 && outputs[0].size() == context_ + 1);

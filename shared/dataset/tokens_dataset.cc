@@ -54,6 +54,9 @@ class TokensDataset final : public Dataset {
   }  // the files do not say how large the vocabulary is
   const std::string& fingerprint() const override { return fingerprint_; }
   Origin origin(uint64_t sample) const override { return stream_.origin(position(sample)); }
+  std::vector<uint64_t> shard_ends() const override {
+    return stream_.shard_ends(position(0), context_ * width_, size_);
+  }
 
   Status read(uint64_t sample, const DrawKey&,
               std::span<const std::span<std::byte>> outputs) const override {

@@ -1,12 +1,87 @@
 #include "shared/feed/plan_settings.h"
 
-namespace stoker::feed {
+#include <utility>
 
-dataset::PlanSettings plan_settings(const config::Config& config, uint64_t dataset_size) {
-  return {.size = dataset_size,
-          .batch = static_cast<uint64_t>(config.train.batch),
-          .seed = config.run.seed,
-          .shuffle = config.feed.shuffle};
+#include "shared/config/training_sets.h"
+
+namespace stoker::feed {
+namespace {
+
+Result<dataset::PlannedSet> planned_set(const std::string& name, const config::DatasetConfig& set,
+                                        uint64_t size, const SampleWeights& weights) {
+  dataset::PlannedSet planned{
+      .size = size, .repeat = set.repeat, .weight = 0, .sample_weights = {}};
+  if (set.weights_file.empty()) return planned;
+  const auto own = weights.find(name);
+  if (own == weights.end() || own->second.size() != size)
+    return Status(Code::kMismatch, "data." + name + ": its weights are not one for each of its " +
+                                       std::to_string(size) + " samples");
+  planned.sample_weights = own->second;
+  return planned;
+}
+
+Result<std::vector<dataset::PlannedSet>> planned_sets(const config::Config& config,
+                                                      const dataset::Dataset& data,
+                                                      const SampleWeights& weights) {
+  const std::vector<std::string> names = config::sample_sets(config);
+  const std::vector<uint64_t> sizes = data.set_sizes();
+  const std::vector<double>& shares = config.data.at("train").weights;
+  if (sizes.size() != names.size() || (!shares.empty() && shares.size() != names.size()))
+    return Status(Code::kMismatch, "data.train: the data is not what the configuration says");
+  std::vector<dataset::PlannedSet> sets;
+  for (size_t i = 0; i < names.size(); ++i) {
+    STOKER_ASSIGN_OR_RETURN(auto planned,
+                            planned_set(names[i], config.data.at(names[i]), sizes[i], weights));
+    if (!shares.empty()) planned.weight = shares[i];
+    sets.push_back(std::move(planned));
+  }
+  return sets;
+}
+
+// The dataset's limit holds for its samples; repeated they may be too many.
+Status check_epoch(const dataset::PlanSettings& settings) {
+  uint64_t epoch = 0;
+  for (const dataset::PlannedSet& set : settings.sets) {
+    if (set.size > (dataset::kMaxPlanSize - epoch) / set.repeat)
+      return Status(Code::kInvalidArgument, "data.train: an epoch of its samples is too long");
+    epoch += set.size * set.repeat;
+  }
+  if (settings.last_batch == config::LastBatch::kDrop && epoch < settings.batch * settings.world)
+    return Status(Code::kInvalidArgument, "feed.last_batch: drop leaves nothing of an epoch of " +
+                                              std::to_string(epoch) + " samples, fewer than the " +
+                                              std::to_string(settings.batch) +
+                                              " of train.batch; write span or pad");
+  return {};
+}
+
+}  // namespace
+
+Result<dataset::PlanSettings> plan_settings(const config::Config& config,
+                                            const dataset::Dataset& data,
+                                            const SampleWeights& weights) {
+  dataset::PlanSettings settings{.size = data.size(),
+                                 .batch = static_cast<uint64_t>(config.train.batch),
+                                 .seed = config.run.seed,
+                                 .shuffle = config.feed.shuffle,
+                                 .window = config.feed.window,
+                                 .shards_open = config.feed.shards_open,
+                                 .shard_ends = {},
+                                 .last_batch = config.feed.last_batch,
+                                 .rank = 0,
+                                 .world = 1,
+                                 .sets = {}};
+  if (settings.shuffle == config::Shuffle::kShards) settings.shard_ends = data.shard_ends();
+  STOKER_ASSIGN_OR_RETURN(settings.sets, planned_sets(config, data, weights));
+  STOKER_RETURN_IF_ERROR(check_epoch(settings));
+  return settings;
+}
+
+Result<dataset::SamplePlan> kept_plan(const config::Config& config, const dataset::Dataset& data,
+                                      const std::string& index_dir, uint64_t ticket) {
+  STOKER_ASSIGN_OR_RETURN(const SampleWeights weights,
+                          kept_sample_weights(config, index_dir, ticket));
+  STOKER_ASSIGN_OR_RETURN(const auto settings, plan_settings(config, data, weights));
+  return dataset::SamplePlan(settings);
 }
 
 }  // namespace stoker::feed

@@ -2,17 +2,25 @@
 // plan the same.
 //
 // Threads: any.
-// Errors:  none; load_config() has checked the configuration.
+// Errors:  kMismatch: data or weights are not what the configuration says. kInvalidArgument: with
+//          feed.last_batch: drop, a batch larger than an epoch. load_config() has checked the rest.
 #pragma once
 
-#include <cstdint>
-
+#include "shared/base/status.h"
 #include "shared/config/config.h"
+#include "shared/dataset/dataset.h"
 #include "shared/dataset/sample_plan.h"
+#include "shared/feed/sample_weights.h"
 
 namespace stoker::feed {
 
-// `dataset_size` is that of data.train, at least 1.
-dataset::PlanSettings plan_settings(const config::Config& config, uint64_t dataset_size);
+// `data` is data.train; `weights` are of its sets that have a weights_file.
+Result<dataset::PlanSettings> plan_settings(const config::Config& config,
+                                            const dataset::Dataset& data,
+                                            const SampleWeights& weights);
+
+// The plan as it is from `ticket` on, by the weights that stokerd has kept for it.
+Result<dataset::SamplePlan> kept_plan(const config::Config& config, const dataset::Dataset& data,
+                                      const std::string& index_dir, uint64_t ticket);
 
 }  // namespace stoker::feed

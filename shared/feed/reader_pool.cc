@@ -136,10 +136,7 @@ class Reader {
     for (uint64_t attempt = 0; attempt <= kMaxStandIns; ++attempt) {
       const auto planned =
           attempt == 0 ? plan_.at(claim.ticket, row) : plan_.stand_in(claim.ticket, row, attempt);
-      status = dataset_.read(
-          planned.sample,
-          {.seed = plan_.settings().seed, .epoch = planned.epoch, .sample = planned.sample},
-          outputs_);
+      status = dataset_.read(planned.sample, plan_.draw_key(planned), outputs_);
       if (status.ok()) break;
       ring_.report_bad_sample({.ticket = claim.ticket,
                                .sample = planned.sample,

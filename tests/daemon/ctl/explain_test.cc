@@ -19,16 +19,17 @@ class Explain : public RunFixture {
   void start_run() {
     for (int i = 0; i < 9; ++i)
       put(path("corpus/file" + std::to_string(i) + ".txt"), std::string(100, 'a'));
-    const auto config =
-        config::parse_config("data:\n  train: {kind: text, path: " + path("corpus") +
-                                 ", context: 16}\n"
-                                 "train: {steps: 10, batch: 4, accumulate: 2}\n"
-                                 "model: {kind: gpt, context: 16}\n",
-                             "test", {});
+    start_run_of("data:\n  train: {kind: text, path: " + path("corpus") + ", context: 16}\n");
+  }
+  void start_run_of(const std::string& data_sets) {
+    const auto config = config::parse_config(data_sets +
+                                                 "train: {steps: 10, batch: 4, accumulate: 2}\n"
+                                                 "model: {kind: gpt, context: 16}\n",
+                                             "test", {});
     ASSERT_TRUE(config.ok()) << config.status().to_string();
     config_ = *config;
     put(layout().config_file(), config::to_yaml(config_));
-    auto data = dataset::open_dataset("train", config_.data.at("train"), layout().index(), {});
+    auto data = dataset::open_dataset("train", config_.data, layout().index(), {});
     ASSERT_TRUE(data.ok()) << data.status().to_string();
     data_ = *std::move(data);
   }
@@ -47,7 +48,7 @@ class Explain : public RunFixture {
 
 TEST_F(Explain, NamesTheSamplesThatTheReadersTake) {
   start_run();
-  const dataset::SamplePlan plan(feed::plan_settings(config_, data_->size()));
+  const dataset::SamplePlan plan(*feed::plan_settings(config_, *data_, {}));
   const auto samples = explain(3);
   ASSERT_EQ(samples.size(), kBatch * kAccumulate);
   for (size_t i = 0; i < samples.size(); ++i) {
@@ -84,7 +85,7 @@ TEST_F(Explain, NeedsNeitherTheDataNorADaemonAndChangesNothing) {
 
 TEST_F(Explain, AnUnreadableSampleIsReplacedAsTheReadersReplaceIt) {
   start_run();
-  const dataset::SamplePlan plan(feed::plan_settings(config_, data_->size()));
+  const dataset::SamplePlan plan(*feed::plan_settings(config_, *data_, {}));
   const uint64_t first = plan.at(0, 1).sample;
   const uint64_t second = plan.stand_in(0, 1, 1).sample;
   std::string lines;
@@ -95,6 +96,50 @@ TEST_F(Explain, AnUnreadableSampleIsReplacedAsTheReadersReplaceIt) {
   EXPECT_EQ(number(samples[1], "sample"), plan.stand_in(0, 1, 2).sample);
   EXPECT_EQ(number(samples[1], "instead_of"), first);
   EXPECT_EQ(samples[0].as_object().count("instead_of"), 0u);
+}
+
+TEST_F(Explain, NamesTheSetOfAMixtureAndItsPass) {
+  put(path("code.h"), std::string(160, 'c'));
+  put(path("prose.txt"), std::string(64, 'p'));
+  start_run_of(
+      "data:\n  train: {kind: mixture, of: [code, prose], weights: [1, 1]}\n"
+      "  code: {kind: text, path: " +
+      path("code.h") +
+      ", context: 16}\n"
+      "  prose: {kind: text, path: " +
+      path("prose.txt") + ", context: 16}\n");
+  const dataset::SamplePlan plan(*feed::plan_settings(config_, *data_, {}));
+  uint64_t of_prose = 0;
+  for (const uint64_t step : {1, 5, 1'000'000'000}) {
+    const auto samples = explain(step);
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const auto planned = plan.at((step - 1) * kAccumulate + i / kBatch, i % kBatch);
+      EXPECT_EQ(number(samples[i], "sample"), planned.sample);
+      EXPECT_EQ(number(samples[i], "pass"), planned.pass);
+      const bool is_prose = planned.sample >= 9;
+      EXPECT_EQ(samples[i].at("set").as_string(), is_prose ? "prose" : "code");
+      EXPECT_EQ(samples[i].at("file").as_string(), path(is_prose ? "prose.txt" : "code.h"));
+      of_prose += is_prose;
+    }
+  }
+  EXPECT_EQ(of_prose, 12u) << "half of each batch";
+  EXPECT_THAT(ctl({"explain", "--step", "1"}).out, HasSubstr("sample  set"));
+}
+
+TEST_F(Explain, TellsWhatWasDrawnBeforeTheWeightsWereReplacedAndWhatIsDrawnSince) {
+  start_run();
+  config_.data["train"].weights_file = path("weights.txt");
+  put(layout().config_file(), config::to_yaml(config_));
+  const auto only = [this](uint64_t sample) {
+    std::vector<double> weights(data_->size());
+    weights[sample] = 1;
+    return feed::SampleWeights{{"train", weights}};
+  };
+  ASSERT_TRUE(feed::keep_sample_weights(only(3), layout().index(), 0).ok());
+  ASSERT_TRUE(feed::keep_sample_weights(only(7), layout().index(), 4 * kAccumulate).ok());
+  for (const auto& sample : explain(4)) EXPECT_EQ(number(sample, "sample"), 3u);
+  for (const auto& sample : explain(5)) EXPECT_EQ(number(sample, "sample"), 7u);
+  EXPECT_THAT(ctl({"explain", "--step", "1"}).out, HasSubstr(path("corpus/file")));
 }
 
 TEST_F(Explain, SaysWhatIsMissing) {

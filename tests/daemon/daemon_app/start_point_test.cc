@@ -101,5 +101,55 @@ TEST(SameRun, SettingsThatMakeAnotherRunAreNamedAndOthersAreFine) {
   EXPECT_NE(refused.message().find("model.width"), std::string::npos);
 }
 
+config::Config mixed() {
+  config::Config config;
+  config.data["train"].kind = config::DatasetKind::kMixture;
+  config.data["train"].of = {"code", "prose"};
+  config.data["code"].path = "code";
+  config.data["prose"].path = "prose";
+  config.data["valid"].path = "valid";
+  return config;
+}
+
+std::string refusal_of(const config::Config& before, const config::Config& now) {
+  const Status status = check_same_run(before, now);
+  EXPECT_EQ(status.code(), Code::kMismatch);
+  return status.message();
+}
+
+TEST(SameRun, TheOrderOfSamplesStaysWhatItWas) {
+  config::Config before = mixed();
+  before.feed.shuffle = config::Shuffle::kWindow;
+  config::Config now = before;
+  now.feed.window = 77;
+  EXPECT_NE(refusal_of(before, now).find("feed.window: 10000 -> 77"), std::string::npos);
+  now = before;
+  now.feed.last_batch = config::LastBatch::kDrop;
+  EXPECT_NE(refusal_of(before, now).find("feed.last_batch: span -> drop"), std::string::npos);
+  now = before;
+  now.feed.shuffle = config::Shuffle::kShards;
+  EXPECT_NE(refusal_of(before, now).find("feed.shuffle: window -> shards"), std::string::npos);
+  now = before;
+  now.feed.shards_open = 99;  // which shuffle: window does not read
+  EXPECT_TRUE(check_same_run(before, now).ok());
+}
+
+TEST(SameRun, TheSetsOfAMixtureArePartOfTheRunAndOthersAreNot) {
+  const config::Config before = mixed();
+  config::Config now = before;
+  now.data["code"].path = "moved";
+  now.data["valid"].take = 5;
+  now.data["more"].path = "more";
+  EXPECT_TRUE(check_same_run(before, now).ok()) << check_same_run(before, now).message();
+  now.data["prose"].repeat = 2;
+  EXPECT_NE(refusal_of(before, now).find("data.prose.repeat: 1 -> 2"), std::string::npos);
+  now = before;
+  now.data["train"].of = {"code"};
+  EXPECT_NE(refusal_of(before, now).find("data.train.of"), std::string::npos);
+  now = before;
+  now.data["train"].weights = {1, 2};
+  EXPECT_NE(refusal_of(before, now).find("data.train.weights"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace stoker::daemon_app

@@ -39,7 +39,7 @@ inline config::DatasetConfig synthetic_config() {
 }
 
 inline dataset::SamplePlan plan_for(const dataset::Dataset& data) {
-  return dataset::SamplePlan({.size = data.size(), .batch = kBatch, .seed = 9, .shuffle = true});
+  return dataset::SamplePlan({.size = data.size(), .batch = kBatch, .seed = 9});
 }
 
 // Samples that the test reader dies of where it is told to: one, and the one in its stead.
@@ -111,10 +111,7 @@ class FeederTest : public ::testing::Test {
         planned = plan_->stand_in(ticket, row, attempt);
       const std::vector<std::span<std::byte>> outputs{layout.row(slot, 0, row),
                                                       layout.row(slot, 1, row)};
-      EXPECT_TRUE(data_
-                      ->read(planned.sample,
-                             {.seed = 9, .epoch = planned.epoch, .sample = planned.sample}, outputs)
-                      .ok());
+      EXPECT_TRUE(data_->read(planned.sample, plan_->draw_key(planned), outputs).ok());
     }
     return slot;
   }

@@ -15,6 +15,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/config/load_config.h"
+#include "shared/feed/plan_settings.h"
 #include "tests/daemon/feeder/feeder_fixture.h"
 
 namespace stoker::feeder {
@@ -70,6 +72,52 @@ TEST_F(FeederProgramTest, FillsWhatThePlanSays) {
   EXPECT_TRUE(no_children_left());
   EXPECT_EQ(supervisor_->deaths(), 0u);
 }
+
+// stokerd and stoker-feed make their plans of the same configuration, index and kept weights. The
+// parameter: what comes after "data:\n  train: ".
+class FeederPlanTest : public FeederProgramTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void prepare() {
+    std::string weights;
+    for (int i = 0; i < 40; ++i) weights += std::to_string(i % 3) + '\n';
+    std::ofstream(path("weights.txt")) << weights;
+    std::string sets = GetParam();
+    const std::string file = "WEIGHTS";
+    if (const size_t at = sets.find(file); at != std::string::npos)
+      sets.replace(at, file.size(), path("weights.txt"));
+    write_config(sets);
+    const auto config = config::load_config(settings_.config_path, {});
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    data_ = *dataset::open_dataset("train", config->data, settings_.index_dir, {});
+    const auto numbers = feed::read_sample_weights(*config, *data_);
+    ASSERT_TRUE(numbers.ok()) << numbers.status().message();
+    ASSERT_TRUE(feed::keep_sample_weights(*numbers, settings_.index_dir, 3).ok());
+    plan_.emplace(*feed::plan_settings(*config, *data_, *numbers));
+  }
+};
+
+TEST_P(FeederPlanTest, IsTheSameInBothProcesses) {
+  prepare();
+  open_ring({.slots = 4, .first_ticket = 3});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 3; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+}
+
+#define EVEN "{kind: synthetic, samples: 90, features: [3, 10], classes: 4}\n"
+#define ODD "{kind: synthetic, samples: 40, features: [3, 10], classes: 4, noise: 2}\n"
+#define DRAWN \
+  "{kind: synthetic, samples: 40, features: [3, 10], classes: 4, weights_file: WEIGHTS}\n"
+INSTANTIATE_TEST_SUITE_P(
+    OfEachKind, FeederPlanTest,
+    ::testing::Values(EVEN "feed: {shuffle: off}", EVEN "feed: {shuffle: window, window: 7}",
+                      EVEN "feed: {shuffle: shards, last_batch: pad}", DRAWN,
+                      "{kind: mixture, of: [even, odd]}\n  even: " EVEN "  odd: " ODD
+                      "feed: {last_batch: drop}",
+                      "{kind: mixture, of: [even, odd], weights: [1, 2]}\n  even: " EVEN
+                      "  odd: " DRAWN));
+#undef EVEN
+#undef ODD
+#undef DRAWN
 
 TEST_F(FeederProgramTest, KilledInMidBatchItChangesNoByte) {
   // Samples so large that a batch takes long to read, and a kill after a slot was freed finds one

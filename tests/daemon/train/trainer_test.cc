@@ -85,7 +85,7 @@ class Session {
     data_ = std::make_unique<PoisonedDataset>(
         *dataset::open_dataset("train", config.data.at("train"), root + "/index", {}),
         std::move(is_poisoned));
-    plan_.emplace(feed::plan_settings(config, data_->size()));
+    plan_.emplace(*feed::plan_settings(config, *data_, {}));
     state_ = *TrainingState::create(config, *data_, c10::Device(c10::kCPU));
     const auto newest = store_.open_newest({});
     if (newest.ok()) {

@@ -142,6 +142,85 @@ TEST(CrossChecks, ThreadsSufficeForTheProcesses) {
   EXPECT_THAT(mistakes(kData + "feed: {readers: 2, processes: 3, isolation: thread}\n"), IsEmpty());
 }
 
+// ---- Mixtures, and how samples are drawn
+
+const std::string kMixed =
+    "data: {train: {kind: mixture, of: [code, prose]}, code: {path: a}, prose: {path: b}}\n";
+
+TEST(Mixtures, AreOfSetsThatAreThereEachOnce) {
+  EXPECT_THAT(mistakes(kMixed), IsEmpty());
+  EXPECT_THAT(mistakes("data: {train: {kind: mixture}}\n"),
+              ElementsAre(HasSubstr("data.train.of: is missing; name the sets of the mixture")));
+  EXPECT_THAT(mistakes(kMixed, {"data.train.of=[code, pros]"}),
+              ElementsAre("--set data.train.of=[code, pros]: names 'pros', but there is no "
+                          "data.pros; did you mean 'prose'?"));
+  EXPECT_THAT(mistakes(kMixed, {"data.train.of=[code, code]"}),
+              ElementsAre(HasSubstr("names 'code' twice")));
+  EXPECT_THAT(mistakes(kMixed, {"data.train.of=[train]"}),
+              ElementsAre(HasSubstr("names 'train', which is a mixture itself")));
+}
+
+TEST(Mixtures, HaveAWeightForEachOfTheirSetsOrNone) {
+  EXPECT_THAT(mistakes(kMixed, {"data.train.weights=[0.7, 0.3]"}), IsEmpty());
+  EXPECT_THAT(mistakes(kMixed, {"data.train.weights=[1]"}),
+              ElementsAre(HasSubstr("data.train.weights=[1]: has 1 numbers for the 2 sets")));
+  EXPECT_THAT(mistakes(kMixed, {"data.train.weights=[1, 0]"}),
+              ElementsAre(HasSubstr("a number above 0")));
+}
+
+TEST(Mixtures, ReadNeitherPathNorPart) {
+  EXPECT_THAT(
+      mistakes(kMixed, {"data.train.split=[0, 0.5]"}),
+      ElementsAre("--set data.train.split=[0, 0.5]: is not read by kind mixture; remove it"));
+  EXPECT_THAT(mistakes(kMixed, {"data.train.path=a"}), ElementsAre(HasSubstr("only by text")));
+}
+
+TEST(Mixtures, FitModelAndTaskByTheirSets) {
+  EXPECT_THAT(mistakes(kMixed + "task: {kind: classification}\nmodel: {kind: mlp}\n"),
+              ElementsAre(HasSubstr("which data.code has; write gpt")));
+  EXPECT_THAT(
+      mistakes("data: {train: {kind: mixture, of: [a]}, a: {kind: cifar, path: a, classes: 10}}\n"
+               "task: {kind: classification}\nmodel: {kind: lenet}\n"),
+      IsEmpty());
+}
+
+TEST(Draws, OneSettingSaysHowOftenASampleComes) {
+  const std::string drawn = "data: {train: {path: a, weights_file: w.txt}}\n";
+  EXPECT_THAT(mistakes(drawn), IsEmpty());
+  EXPECT_THAT(mistakes(drawn, {"data.train.repeat=2"}),
+              ElementsAre(HasSubstr("drawn by data.train.weights_file; leave one of them out")));
+  const Flags weighted{"data.train.weights=[1, 2]"};
+  EXPECT_THAT(mistakes(kMixed, {weighted[0], "data.code.repeat=2"}),
+              ElementsAre(HasSubstr("data.train.weights says how often a set is used")));
+  EXPECT_THAT(mistakes(kMixed, {"data.code.repeat=2"}), IsEmpty());
+  EXPECT_THAT(mistakes(kMixed, {"data.code.weights_file=w"}),
+              ElementsAre(HasSubstr("needs data.train.weights")));
+  EXPECT_THAT(mistakes(kMixed, {weighted[0], "data.code.weights_file=w"}), IsEmpty());
+}
+
+TEST(Draws, HaveNoLastBatch) {
+  for (const std::string last : {"drop", "pad"}) {
+    const std::string flag = "feed.last_batch=" + last;
+    EXPECT_THAT(mistakes(kMixed, {flag}), IsEmpty());
+    EXPECT_THAT(mistakes(kMixed, {flag, "data.train.weights=[1, 2]"}),
+                ElementsAre(HasSubstr("must be span: with data.train.weights")));
+    EXPECT_THAT(mistakes(kData, {flag, "data.train.weights_file=w"}),
+                ElementsAre(HasSubstr("must be span: samples drawn by")));
+  }
+}
+
+TEST(Shuffles, ReadTheirOwnKeysOnly) {
+  EXPECT_THAT(mistakes(kData + "feed: {shuffle: window, window: 5}\n"), IsEmpty());
+  EXPECT_THAT(mistakes(kData + "feed: {window: 5}\n"),
+              ElementsAre("my.yaml:2:8: feed.window: is not read by shuffle full (only by window); "
+                          "remove it"));
+  EXPECT_THAT(mistakes(kData + "feed: {shards_open: 5, shuffle: window}\n"),
+              ElementsAre(HasSubstr("feed.shards_open: is not read by shuffle window")));
+  EXPECT_THAT(mistakes(kData + "feed: {shuffle: true, window: 5}\n"),
+              ElementsAre("my.yaml:2:17: feed.shuffle: is 'true'; it must be full, off, window or "
+                          "shards"));
+}
+
 TEST(CrossChecks, NesterovNeedsMomentum) {
   EXPECT_THAT(mistakes(kData + "optimizer: {kind: momentum, momentum: 0, nesterov: true}\n"),
               ElementsAre(HasSubstr("optimizer.nesterov: needs optimizer.momentum above 0")));

@@ -24,20 +24,22 @@ std::string text_with(const std::string& section, const std::string& kind) {
   const std::string task = "task: {kind: classification}\n";
   const std::string mlp = task + "model: {kind: mlp}\n";
   if (section == "data.train") {
-    static const std::map<std::string, std::string> sets{
-        {"text", "path: a"},
-        {"tokens", "path: a"},
-        {"images", "path: a, size: [8, 8]"},
-        {"idx", "path: a, labels: b"},
-        {"cifar", "path: a, classes: 10"},
-        {"synthetic", "samples: 5, features: [3]"}};
-    const bool is_sequence = kind == "text" || kind == "tokens";
-    return "data: {train: {kind: " + kind + ", " + sets.at(kind) + "}}\n" +
+    static const std::map<std::string, std::string> sets{{"text", "path: a"},
+                                                         {"tokens", "path: a"},
+                                                         {"images", "path: a, size: [8, 8]"},
+                                                         {"idx", "path: a, labels: b"},
+                                                         {"cifar", "path: a, classes: 10"},
+                                                         {"synthetic", "samples: 5, features: [3]"},
+                                                         {"mixture", "of: [code, prose]"}};
+    const bool is_sequence = kind == "text" || kind == "tokens" || kind == "mixture";
+    const std::string others = kind == "mixture" ? ", code: {path: a}, prose: {path: b}" : "";
+    return "data: {train: {kind: " + kind + ", " + sets.at(kind) + '}' + others + "}\n" +
            (is_sequence ? "" : mlp);
   }
   if (section == "model")
     return (kind == "gpt" ? kData : kPictures) + "model: {kind: " + kind + "}\n";
   if (kind.empty()) return kData;
+  if (section == "feed") return kData + "feed: {shuffle: " + kind + "}\n";
   return kData + section + ": {kind: " + kind + "}\n";
 }
 

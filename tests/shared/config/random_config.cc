@@ -103,7 +103,7 @@ DatasetConfig random_set(const std::string& name, const Config& config, Filler& 
   const bool is_sequence = config.model.kind == ModelKind::kGpt;
   DatasetConfig set;
   set.kind = is_sequence ? any<DatasetKind>(filler, 0, 1) : any<DatasetKind>(filler, 2, 5);
-  filler.fill(dataset_section(name, set));
+  filler.fill(dataset_section(name, set, false));
   const double from = filler.part() / 2;
   set.split = {from, from + filler.part() / 2};
   if (is_sequence)
@@ -117,7 +117,26 @@ DatasetConfig random_set(const std::string& name, const Config& config, Filler& 
     set.samples += 1;
     set.features.push_back(7);
   }
+  if (!set.weights_file.empty()) set.repeat = 1;
   return set;
+}
+
+// data.train becomes a mixture of the others.
+void mix(Config& config, Filler& filler) {
+  DatasetConfig mixture;
+  mixture.kind = DatasetKind::kMixture;
+  for (auto& [name, set] : config.data) {
+    if (name == "train") continue;
+    mixture.of.push_back(name);
+    if (filler.below(2) == 0) mixture.weights.push_back(filler.part());
+  }
+  const bool weighted = mixture.weights.size() == mixture.of.size();
+  if (!weighted) mixture.weights.clear();
+  for (const std::string& name : mixture.of) {
+    if (weighted) config.data[name].repeat = 1;
+    if (!weighted) config.data[name].weights_file.clear();
+  }
+  config.data["train"] = mixture;
 }
 
 void fill_model(Config& config, Filler& filler) {
@@ -147,7 +166,11 @@ Config random_config(std::mt19937_64& random) {
   for (const char* const name : {"train", "valid", "test-2"})
     if (name == std::string_view("train") || filler.below(2) == 0)
       config.data[name] = random_set(name, config, filler);
+  if (config.data.size() > 1 && filler.below(3) == 0) mix(config, filler);
   // What several settings together demand.
+  const DatasetConfig& train = config.data["train"];
+  if (!train.weights.empty() || !train.weights_file.empty())
+    config.feed.last_batch = LastBatch::kSpan;
   const bool is_adam = config.optimizer.kind == OptimizerKind::kAdam ||
                        config.optimizer.kind == OptimizerKind::kAdamW;
   if (is_adam) config.optimizer.betas = {filler.part() * 0.9, 0.999};

@@ -21,7 +21,7 @@ TEST(Settings, EverySectionIsRead) {
       "data:\n"
       "  train: {kind: tokens, path: t.bin, dtype: uint32, split: [0, 0.5], context: 64}\n"
       "  held-out_2: {kind: text, path: b.txt, glob: \"*.h\"}\n"
-      "feed: {readers: 3, processes: 2, isolation: thread, slots: 4, shuffle: false,\n"
+      "feed: {readers: 3, processes: 2, isolation: thread, slots: 4, shuffle: off,\n"
       "       on_bad_sample: stop, bad_sample_limit: 0}\n"
       "model: {kind: gpt, layers: 2, width: 64, heads: 4, context: 128, vocab: 50257,\n"
       "        dropout: 0.1, init_from: a.safetensors, freeze: [\"tok.*\", pos.weight]}\n"

@@ -62,7 +62,7 @@ TEST(SamplePlan, DiffersByEpochAndBySeed) {
 
 TEST(SamplePlan, KeepsTheOrderWithoutShuffle) {
   for (uint64_t epoch = 0; epoch < 3; ++epoch) {
-    const auto order = epoch_order({.size = 10, .shuffle = false}, epoch);
+    const auto order = epoch_order({.size = 10, .shuffle = config::Shuffle::kOff}, epoch);
     for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(order[i], i);
   }
 }

@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/feed/plan_settings.h"
 #include "tests/shared/feed/fake_dataset.h"
 
 namespace stoker::feed {
@@ -21,7 +20,7 @@ constexpr auto kLong = 20s;
 class ReaderPoolTest : public ::testing::Test {
  protected:
   void open(uint64_t samples, uint64_t batch, const ring::RingSettings& settings,
-            bool shuffle = true) {
+            config::Shuffle shuffle = config::Shuffle::kFull) {
     dataset_.emplace(samples);
     plan_.emplace(
         dataset::PlanSettings{.size = samples, .batch = batch, .seed = 5, .shuffle = shuffle});
@@ -102,7 +101,7 @@ TEST_F(ReaderPoolTest, MoreThreadsThanSamplesInABatch) {
 }
 
 TEST_F(ReaderPoolTest, OneSlowSampleHoldsUpNeitherItsThreadsNorTheNextBatch) {
-  open(100, 4, {.slots = 4}, false);
+  open(100, 4, {.slots = 4}, config::Shuffle::kOff);
   dataset_->gate(1);  // in ticket 0
   start(2);
   ASSERT_TRUE(eventually([&] { return ring_->counters().ready >= 1; }))
@@ -137,7 +136,7 @@ TEST_F(ReaderPoolTest, ABadSampleIsReportedAndItsStandInTaken) {
 }
 
 TEST_F(ReaderPoolTest, AStandInThatIsBadItselfHasAStandIn) {
-  open(30, 5, {.slots = 8, .end_ticket = 6}, false);
+  open(30, 5, {.slots = 8, .end_ticket = 6}, config::Shuffle::kOff);
   dataset_->make_bad({11, 12, 13});
   start(2);
   for (uint64_t ticket = 0; ticket < 6; ++ticket) {
@@ -186,7 +185,7 @@ TEST_F(ReaderPoolTest, AStopEndsThreadsThatWaitForASlot) {
 }
 
 TEST_F(ReaderPoolTest, UnfinishedBatchesAreGivenBack) {
-  open(100, 4, {.slots = 4}, false);
+  open(100, 4, {.slots = 4}, config::Shuffle::kOff);
   dataset_->gate(1);
   start(1);
   dataset_->wait_until_gated();
@@ -197,18 +196,6 @@ TEST_F(ReaderPoolTest, UnfinishedBatchesAreGivenBack) {
   const auto claim = ring_->claim(*ring_->add_producer("heir"), 0ns);
   ASSERT_TRUE(claim.ok());
   EXPECT_EQ(claim->ticket, 0u);
-}
-
-TEST(PlanSettings, ComeFromTheConfiguration) {
-  config::Config config;
-  config.run.seed = 42;
-  config.train.batch = 9;
-  config.feed.shuffle = false;
-  const auto settings = plan_settings(config, 123);
-  EXPECT_EQ(settings.size, 123u);
-  EXPECT_EQ(settings.batch, 9u);
-  EXPECT_EQ(settings.seed, 42u);
-  EXPECT_FALSE(settings.shuffle);
 }
 
 }  // namespace

@@ -1,0 +1,51 @@
+// EpochOrder: in which order the samples of a set come, epoch after epoch; each exactly once an
+// epoch.
+//
+// full:   any sample at any place.
+// off:    as they are numbered.
+// window: mixed within windows of `window` neighbours, so that a sample is fewer than that from its
+//         place; where the windows begin is another place in each epoch.
+// shards: the shards in a random order; the samples of `shards_open` of them mixed at a time.
+//
+// A place costs the same in every epoch: nothing for `off`, a computed permutation for `full` and
+// `window`, two binary searches over the shards beside it for `shards`.
+//
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "shared/config/config.h"
+#include "shared/dataset/shard_order.h"
+
+namespace stoker::dataset {
+
+struct OrderSettings {
+  uint64_t size = 1;  // samples
+  uint64_t seed = 1;
+  config::Shuffle shuffle = config::Shuffle::kFull;
+  uint64_t window = 1;               // window: at least 1
+  uint64_t shards_open = 1;          // shards: at least 1
+  std::vector<uint64_t> shard_ends;  // shards: as Dataset::shard_ends(); empty: one shard
+};
+
+class EpochOrder {
+ public:
+  explicit EpochOrder(const OrderSettings& settings);
+
+  uint64_t size() const { return size_; }
+  uint64_t at(uint64_t epoch, uint64_t place) const;  // place < size()
+
+ private:
+  uint64_t in_window(uint64_t epoch, uint64_t place) const;
+
+  const uint64_t size_;
+  const uint64_t seed_;
+  const uint64_t window_;
+  config::Shuffle shuffle_;
+  std::optional<ShardOrders> maybe_shards_;
+};
+
+}  // namespace stoker::dataset

@@ -1,0 +1,29 @@
+// permuted: a pseudo-random permutation of [0, size) that is computed, not stored: one place costs
+// the same whatever the size and wherever it is.
+//
+// A small Feistel network permutes the next power of four; a value outside is put through again
+// until it falls inside (cycle walking), which keeps it a permutation and takes fewer than four
+// turns on average.
+//
+// Threads: any; no state, no allocation.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace stoker::dataset {
+
+inline constexpr size_t kFeistelRounds = 8;
+using RoundKeys = std::array<uint64_t, kFeistelRounds>;
+
+// A seed for the number-th of the things that `seed` decides. (seed 1, number 2) and (seed 2,
+// number 1) have nothing in common.
+uint64_t derived_seed(uint64_t seed, uint64_t number);
+
+RoundKeys round_keys(uint64_t derived);
+
+// place < size <= 2^62.
+uint64_t permuted(uint64_t place, uint64_t size, const RoundKeys& keys);
+
+}  // namespace stoker::dataset

@@ -1,0 +1,48 @@
+// SetSequence: the endless sequence of one set's samples.
+//
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "shared/dataset/alias_table.h"
+#include "shared/dataset/epoch_order.h"
+
+namespace stoker::dataset {
+
+class SetSequence {
+ public:
+  struct Use {
+    uint64_t sample = 0;
+    uint64_t pass = 0;  // tells the uses of a sample apart
+  };
+
+  virtual ~SetSequence() = default;
+  // attempt 0: the sample at the position. Else its attempt-th stand-in.
+  virtual Use at(uint64_t position, uint64_t attempt) const = 0;
+};
+
+// Every sample once a pass; a stand-in is the next of the same pass.
+class PassSequence final : public SetSequence {
+ public:
+  explicit PassSequence(const OrderSettings& settings) : order_(settings) {}
+  Use at(uint64_t position, uint64_t attempt) const override;
+
+ private:
+  const EpochOrder order_;
+};
+
+// Each position a draw by weight, with replacement; a stand-in is another draw.
+class DrawSequence final : public SetSequence {
+ public:
+  DrawSequence(std::span<const double> weights, uint64_t seed) : table_(weights), seed_(seed) {}
+  Use at(uint64_t position, uint64_t attempt) const override;
+
+ private:
+  const AliasTable table_;
+  const uint64_t seed_;
+};
+
+}  // namespace stoker::dataset

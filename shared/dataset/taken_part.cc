@@ -1,0 +1,70 @@
+#include "shared/dataset/taken_part.h"
+
+#include <cassert>
+#include <utility>
+
+#include "shared/base/sha256.h"
+#include "shared/dataset/split.h"
+
+namespace stoker::dataset {
+namespace {
+
+class TakenPart final : public Dataset {
+ public:
+  TakenPart(std::unique_ptr<Dataset> whole, Part part)
+      : whole_(std::move(whole)),
+        part_(part),
+        fingerprint_(sha256_hex(whole_->fingerprint() + " skip=" + std::to_string(part.begin) +
+                                " take=" + std::to_string(part.size()))) {}
+
+  uint64_t size() const override { return part_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return whole_->spec(); }
+  uint64_t classes() const override { return whole_->classes(); }
+  std::vector<std::string> class_names() const override { return whole_->class_names(); }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  Origin origin(uint64_t sample) const override { return whole_->origin(part_.begin + sample); }
+  std::vector<uint64_t> shard_ends() const override {
+    std::vector<uint64_t> ends;
+    for (const uint64_t end : whole_->shard_ends())
+      if (end > part_.begin && end < part_.end) ends.push_back(end - part_.begin);
+    ends.push_back(part_.size());
+    return ends;
+  }
+  std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
+    return whole_->describe_draws(part_.begin + sample, in_whole(draw));
+  }
+  Status read(uint64_t sample, const DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size());
+    return whole_->read(part_.begin + sample, in_whole(draw), outputs);
+  }
+
+ private:
+  // A sample keeps its draws whatever is left out before it.
+  DrawKey in_whole(DrawKey draw) const {
+    draw.sample += part_.begin;
+    return draw;
+  }
+
+  const std::unique_ptr<Dataset> whole_;
+  const Part part_;
+  const std::string fingerprint_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> taken_part(const SetRequest& set, std::unique_ptr<Dataset> whole) {
+  const uint64_t size = whole->size();
+  const uint64_t skip = set.config.skip;
+  const uint64_t take = set.config.take;
+  if (skip == 0 && (take == 0 || take == size)) return whole;
+  if (skip >= size)
+    return set.wrong("skip", "leaves none of the " + std::to_string(size) + " samples");
+  if (take > size - skip)
+    return set.wrong("take", "is " + std::to_string(take) + ", but there are " +
+                                 std::to_string(size - skip) + " samples to take from");
+  const Part part{.begin = skip, .end = take == 0 ? size : skip + take};
+  return std::unique_ptr<Dataset>(std::make_unique<TakenPart>(std::move(whole), part));
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,18 @@
+// taken_part: the part of a data set's samples that data.NAME.skip and data.NAME.take leave.
+//
+// Threads: as Dataset.
+// Errors:  kInvalidArgument, naming the key: more is to be left out or taken than there is.
+#pragma once
+
+#include <memory>
+
+#include "shared/base/status.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/kind.h"
+
+namespace stoker::dataset {
+
+// `whole` itself where neither is set. The part has a fingerprint of its own.
+Result<std::unique_ptr<Dataset>> taken_part(const SetRequest& set, std::unique_ptr<Dataset> whole);
+
+}  // namespace stoker::dataset

@@ -1,0 +1,233 @@
+// What makes one data set of several, or of a part of one.
+#include "shared/dataset/mixture_dataset.h"
+
+#include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/dataset/folder_fixture.h"
+
+namespace stoker::dataset {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::read_sample;
+
+// A set that shows what it was asked.
+class EchoDataset final : public Dataset {
+ public:
+  EchoDataset(std::string name, uint64_t size, std::vector<std::string> classes = {})
+      : name_(std::move(name)), size_(size), classes_(std::move(classes)) {}
+  uint64_t size() const override { return size_; }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return classes_.size(); }
+  std::vector<std::string> class_names() const override { return classes_; }
+  const std::string& fingerprint() const override { return name_; }
+  Origin origin(uint64_t sample) const override { return {.file = name_, .offset = sample}; }
+  std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
+    return name_ + ' ' + std::to_string(sample) + ' ' + std::to_string(draw.seed) + ' ' +
+           std::to_string(draw.epoch) + ' ' + std::to_string(draw.sample);
+  }
+  Status read(uint64_t sample, const DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override {
+    const uint64_t values[] = {sample, draw.seed, draw.epoch, draw.sample};
+    std::memcpy(outputs[0].data(), values, sizeof values);
+    return {};
+  }
+
+ private:
+  const std::string name_;
+  const uint64_t size_;
+  const std::vector<std::string> classes_;
+  const std::vector<TensorSpec> spec_{{.name = "input", .dtype = DType::kI64, .shape = {4}}};
+};
+
+Result<std::unique_ptr<Dataset>> mixture_of_echoes(std::vector<std::string> first_classes = {},
+                                                   std::vector<std::string> other_classes = {}) {
+  std::vector<NamedSet> sets;
+  sets.push_back({"code", std::make_unique<EchoDataset>("c", 5, std::move(first_classes))});
+  sets.push_back({"prose", std::make_unique<EchoDataset>("p", 3, std::move(other_classes))});
+  return make_mixture("train", std::move(sets));
+}
+
+TEST(MixtureOfSets, ItsSamplesAreThoseOfItsSetsOneAfterTheOther) {
+  const auto mixture = mixture_of_echoes();
+  ASSERT_TRUE(mixture.ok());
+  EXPECT_EQ((*mixture)->size(), 8u);
+  EXPECT_THAT((*mixture)->set_sizes(), ElementsAre(5, 3));
+  EXPECT_THAT((*mixture)->shard_ends(), ElementsAre(5, 8));
+  const Origin origin = (*mixture)->origin(6);
+  EXPECT_EQ(origin.file, "p");
+  EXPECT_EQ(origin.offset, 1u);
+  EXPECT_EQ(origin.set, "prose");
+  EXPECT_EQ((*mixture)->origin(4).set, "code");
+}
+
+TEST(MixtureOfSets, ASampleIsReadAndDrawnAsItsOwnSetWould) {
+  const auto mixture = mixture_of_echoes();
+  uint64_t values[4];
+  const std::span<std::byte> output = std::as_writable_bytes(std::span(values));
+  const DrawKey draw{.seed = 7, .epoch = 9, .sample = 6};
+  ASSERT_TRUE((*mixture)->read(6, draw, std::span(&output, 1)).ok());
+  EXPECT_THAT(values, ElementsAre(1, 7, 9, 1));
+  EXPECT_EQ((*mixture)->describe_draws(6, draw), "p 1 7 9 1");
+}
+
+TEST(MixtureOfSets, LabelsMustMeanTheSame) {
+  EXPECT_TRUE(mixture_of_echoes({"cat", "dog"}, {"cat", "dog"}).ok());
+  const auto mixture = mixture_of_echoes({"cat", "dog"}, {"dog", "cat"});
+  EXPECT_EQ(mixture.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(mixture.status().message(),
+              HasSubstr("data.train.of: data.code and data.prose have different classes"));
+}
+
+class NamedSets : public testing::FolderFixture {
+ protected:
+  void SetUp() override {
+    FolderFixture::SetUp();
+    write("code/1.h", std::string(41, 'c'));
+    write("code/2.h", std::string(30, 'd'));
+    write("prose.txt", std::string(51, 'p'));
+    sets_["code"] = text("code");
+    sets_["prose"] = text("prose.txt");
+    sets_["train"].kind = config::DatasetKind::kMixture;
+    sets_["train"].of = {"code", "prose"};
+  }
+  config::DatasetConfig text(const std::string& name) const {
+    config::DatasetConfig config;
+    config.path = path(name);
+    config.context = 10;
+    return config;
+  }
+  Result<std::unique_ptr<Dataset>> open_train() const {
+    return open_dataset("train", sets_, index_dir(), {});
+  }
+
+  config::DatasetConfigs sets_;
+};
+
+TEST_F(NamedSets, AMixtureIsOpenedThroughTheIndexesOfItsSets) {
+  const auto scanned = open_train();
+  ASSERT_TRUE(scanned.ok()) << scanned.status().to_string();
+  EXPECT_THAT((*scanned)->set_sizes(), ElementsAre(7, 5));
+  std::filesystem::remove(path("prose.txt"));
+  const auto indexed = open_indexed("train", sets_, index_dir(), (*scanned)->fingerprint());
+  ASSERT_TRUE(indexed.ok()) << indexed.status().to_string();
+  EXPECT_EQ((*indexed)->size(), 12u);
+  EXPECT_TRUE(open_indexed("train", sets_, index_dir(), "").ok());
+}
+
+TEST_F(NamedSets, AnotherFileInOneOfThemIsAnotherMixture) {
+  const std::string before = (*open_train())->fingerprint();
+  write("code/3.h", std::string(20, 'e'));
+  EXPECT_NE((*open_train())->fingerprint(), before);
+  EXPECT_EQ(open_indexed("train", sets_, index_dir(), before).status().code(), Code::kMismatch);
+}
+
+TEST_F(NamedSets, ItsFilesAreItsShards) {
+  const auto mixture = open_train();
+  EXPECT_THAT((*mixture)->shard_ends(), ElementsAre(5, 7, 12));
+}
+
+TEST_F(NamedSets, DifferentTensorsAreRefusedWithBothNames) {
+  sets_["prose"].context = 5;
+  const auto mixture = open_train();
+  EXPECT_EQ(mixture.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(mixture.status().message(), HasSubstr("data.code and data.prose"));
+  EXPECT_THAT(mixture.status().message(), HasSubstr("tokens U8 [11]; tokens U8 [6]"));
+}
+
+TEST_F(NamedSets, WhatIsNotThereIsNamed) {
+  EXPECT_EQ(open_indexed("train", sets_, index_dir(), "").status().code(), Code::kNotFound);
+  sets_["train"].of = {"code", "nothing"};
+  EXPECT_THAT(open_train().status().message(), HasSubstr("data.nothing"));
+  EXPECT_EQ(open(sets_["train"]).status().code(), Code::kInvalidArgument);
+}
+
+// ---- skip and take
+
+TEST_F(NamedSets, SkipAndTakeLeaveAPartOfTheSamples) {
+  write("abc", "abcdefghijklmnop");
+  config::DatasetConfig config = text("abc");
+  config.context = 1;  // sample i is the letters i and i + 1
+  config.skip = 3;
+  config.take = 5;
+  const auto part = open(config, "part");
+  ASSERT_TRUE(part.ok()) << part.status().to_string();
+  EXPECT_EQ((*part)->size(), 5u);
+  EXPECT_EQ(read_sample(**part, 0).text(), "de");
+  EXPECT_EQ(read_sample(**part, 4).text(), "hi");
+  EXPECT_EQ((*part)->origin(4).offset, 7u);
+  config.take = 0;
+  EXPECT_EQ((*open(config, "rest"))->size(), 12u);
+}
+
+TEST_F(NamedSets, APartIsAnotherSetThanTheWhole) {
+  config::DatasetConfig config = text("code");
+  const std::string whole = (*open(config))->fingerprint();
+  config.take = 7;
+  EXPECT_EQ((*open(config))->fingerprint(), whole) << "all of it is no part";
+  config.take = 6;
+  const std::string six = (*open(config))->fingerprint();
+  EXPECT_NE(six, whole);
+  EXPECT_TRUE(open_indexed("train", config, index_dir(), six).ok());
+  config.skip = 1;
+  EXPECT_NE((*open(config))->fingerprint(), six);
+  EXPECT_EQ(open_indexed("train", config, index_dir(), six).status().code(), Code::kMismatch);
+}
+
+TEST_F(NamedSets, TheShardsOfAPartAreCutAtItsEnds) {
+  config::DatasetConfig config = text("code");
+  config.skip = 2;
+  config.take = 4;
+  EXPECT_THAT((*open(config))->shard_ends(), ElementsAre(3, 4));
+  config.skip = 5;
+  config.take = 2;
+  EXPECT_THAT((*open(config))->shard_ends(), ElementsAre(2));
+}
+
+TEST_F(NamedSets, MoreThanThereIsCannotBeSkippedOrTaken) {
+  config::DatasetConfig config = text("code");
+  config.skip = 7;
+  expect_error(config, Code::kInvalidArgument, {"data.train.skip: leaves none of the 7 samples"});
+  config.skip = 3;
+  config.take = 5;
+  expect_error(config, Code::kInvalidArgument,
+               {"data.train.take: is 5, but there are 4 samples to take from"});
+}
+
+// ---- Shards
+
+TEST_F(NamedSets, AFileInWhichNoSampleBeginsIsNoShard) {
+  write("many/1", std::string(25, 'a'));
+  write("many/2", "");
+  write("many/3", "bbb");
+  write("many/4", std::string(30, 'c'));
+  config::DatasetConfig config = text("many");  // 58 bytes: samples begin at 0, 10, … 40
+  EXPECT_EQ((*open(config))->size(), 5u);
+  EXPECT_THAT((*open(config))->shard_ends(), ElementsAre(3, 5));
+  config.split = {0.5, 1.0};  // from byte 29: samples begin at 29 and 39
+  EXPECT_THAT((*open(config))->shard_ends(), ElementsAre(2));
+}
+
+TEST_F(NamedSets, FilesOfTokensAndRecordsAreShardsToo) {
+  write("tokens/1.bin", std::string(2 * 12, '\0'));
+  write("tokens/2.bin", std::string(2 * 20, '\0'));
+  config::DatasetConfig tokens = text("tokens");  // samples begin at the tokens 0, 10, 20
+  tokens.kind = config::DatasetKind::kTokens;
+  EXPECT_THAT((*open(tokens))->shard_ends(), ElementsAre(2, 3));
+  for (const char* const name : {"data_batch_1.bin", "data_batch_2.bin"})
+    write(std::string("cifar/") + name, std::string(4 * 3073, '\0'));
+  config::DatasetConfig cifar;
+  cifar.kind = config::DatasetKind::kCifar;
+  cifar.path = path("cifar");
+  cifar.classes = 10;
+  EXPECT_THAT((*open(cifar))->shard_ends(), ElementsAre(4, 8));
+  cifar.split = {0.25, 1.0};
+  EXPECT_THAT((*open(cifar))->shard_ends(), ElementsAre(2, 6));
+}
+
+}  // namespace
+}  // namespace stoker::dataset

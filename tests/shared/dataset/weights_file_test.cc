@@ -1,0 +1,121 @@
+#include "shared/dataset/weights_file.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/dataset/folder_fixture.h"
+
+namespace stoker::dataset {
+namespace {
+
+using ::testing::HasSubstr;
+using Weights = std::vector<double>;
+
+// As numpy.save() writes it.
+template <typename Number>
+std::string npy(const std::vector<Number>& numbers, const std::string& type,
+                const std::string& shape, int version = 1) {
+  std::string header =
+      "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  const size_t before = version == 1 ? 10 : 12;
+  header.resize((before + header.size()) / 64 * 64 + 64 - before - 1, ' ');
+  header += '\n';
+  std::string out("\x93NUMPY");
+  out += static_cast<char>(version);
+  out += '\0';
+  const auto length = static_cast<uint32_t>(header.size());
+  out.append(reinterpret_cast<const char*>(&length), version == 1 ? 2 : 4);
+  out += header;
+  return out.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number));
+}
+
+std::string refusal(std::string_view bytes) {
+  const auto weights = parse_weights(bytes, "w");
+  EXPECT_EQ(weights.status().code(), Code::kCorrupt) << bytes;
+  return weights.status().message();
+}
+
+TEST(WeightsFile, TextIsNumbersWithSpaceBetween) {
+  EXPECT_EQ(*parse_weights("1\n2.5\n0\n1e-3\n", "w"), (Weights{1, 2.5, 0, 1e-3}));
+  EXPECT_EQ(*parse_weights("  1 2,3\r\n4", "w"), (Weights{1, 2, 3, 4}));
+}
+
+TEST(WeightsFile, TextThatIsNoNumberIsNamedByItsLine) {
+  EXPECT_THAT(refusal("1\n2\nthree\n"), HasSubstr("w: line 3: not a number"));
+  EXPECT_THAT(refusal("1\n2x\n"), HasSubstr("line 2"));
+  EXPECT_THAT(refusal("1e999\n"), HasSubstr("line 1"));
+  EXPECT_THAT(refusal(""), HasSubstr("has 0 numbers"));
+}
+
+TEST(WeightsFile, NumbersThatAreNoWeightsAreNamedByTheirSample) {
+  EXPECT_THAT(refusal("1 -1"), HasSubstr("the weight of sample 1 is not a number from 0: -1"));
+  EXPECT_THAT(refusal("1 2 nan"), HasSubstr("sample 2"));
+  EXPECT_THAT(refusal("inf"), HasSubstr("sample 0"));
+  EXPECT_THAT(refusal("0 0 0"), HasSubstr("all weights are 0"));
+}
+
+TEST(WeightsFile, NumpysFilesAreRead) {
+  const Weights weights{0.5, 0, 3};
+  const std::vector<float> narrow{0.5f, 0, 3};
+  for (const int version : {1, 2, 3}) {
+    EXPECT_EQ(*parse_weights(npy(weights, "<f8", "(3,)", version), "w"), weights);
+    EXPECT_EQ(*parse_weights(npy(narrow, "<f4", "(3,)", version), "w"), weights);
+  }
+}
+
+TEST(WeightsFile, OtherArraysOfNumpyAreRefused) {
+  const Weights weights{1, 2, 3, 4};
+  EXPECT_THAT(refusal(npy(weights, ">f8", "(4,)")), HasSubstr("'>f8'"));
+  EXPECT_THAT(refusal(npy(weights, "<i8", "(4,)")), HasSubstr("float64 ('<f8') are read"));
+  EXPECT_THAT(refusal(npy(weights, "<f8", "(2, 2)")), HasSubstr("one dimension"));
+  EXPECT_THAT(refusal(npy(weights, "<f8", "()")), HasSubstr("one dimension"));
+  EXPECT_THAT(refusal(npy(weights, "<f8", "(5,)")), HasSubstr("promises 5 numbers"));
+  EXPECT_THAT(refusal(npy(weights, "<f8", "(99999999999999999999,)")), HasSubstr("one dimension"));
+}
+
+TEST(WeightsFile, ACutOrChangedArrayIsNeverAnythingElseThanAnErrorOrWeights) {
+  const std::string whole = npy(Weights{1, 2, 3}, "<f8", "(3,)");
+  for (size_t length = 0; length < whole.size(); ++length)
+    EXPECT_FALSE(parse_weights(whole.substr(0, length), "w").ok()) << length;
+  for (size_t at = 0; at < whole.size(); ++at)
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string flipped = whole;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << bit));
+      const auto weights = parse_weights(flipped, "w");
+      EXPECT_TRUE(!weights.ok() || weights->size() == 3) << "byte " << at;
+    }
+}
+
+TEST(KeptWeights, ComeBackToTheBit) {
+  const Weights weights{0.1, 0, 1e300, 5e-324};
+  EXPECT_EQ(*decode_kept_weights(encode_kept_weights(weights), "k"), weights);
+}
+
+TEST(KeptWeights, AnyCutAndAnyFlippedBitIsFound) {
+  const std::string whole = encode_kept_weights({1, 2, 3});
+  for (size_t length = 0; length < whole.size(); ++length)
+    EXPECT_EQ(decode_kept_weights(whole.substr(0, length), "k").status().code(), Code::kCorrupt);
+  for (size_t bit = 0; bit < whole.size() * 8; ++bit) {
+    std::string flipped = whole;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    EXPECT_FALSE(decode_kept_weights(flipped, "k").ok()) << bit;
+  }
+}
+
+class WeightsOnDisk : public testing::FolderFixture {};
+
+TEST_F(WeightsOnDisk, ThereMustBeOneForEachSample) {
+  write("w.txt", "1\n2\n3\n");
+  EXPECT_EQ(*read_weights(path("w.txt"), 3), (Weights{1, 2, 3}));
+  const auto other = read_weights(path("w.txt"), 4);
+  EXPECT_EQ(other.status().code(), Code::kMismatch);
+  EXPECT_THAT(other.status().message(), HasSubstr("has 3 numbers for 4 samples"));
+  EXPECT_EQ(read_weights(path("none"), 4).status().code(), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace stoker::dataset

@@ -1,0 +1,152 @@
+// The plan of a run: what the configuration and the data say, and the weights that a run keeps.
+#include "shared/feed/plan_settings.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/feed/fake_dataset.h"
+
+namespace stoker::feed {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class PlanOfARun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "stoker-plan-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    config_.data["train"].kind = config::DatasetKind::kSynthetic;
+    config_.train.batch = 4;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  void write_weights(const std::string& text) {
+    config_.data["train"].weights_file = directory_ + "/weights.txt";
+    std::ofstream(directory_ + "/weights.txt") << text;
+  }
+  // As stokerd does at a start from the ticket.
+  void start_at(uint64_t ticket, const std::string& weights) {
+    write_weights(weights);
+    const auto read = read_sample_weights(config_, data_);
+    ASSERT_TRUE(read.ok()) << read.status().to_string();
+    const Status kept = keep_sample_weights(*read, directory_, ticket);
+    ASSERT_TRUE(kept.ok()) << kept.to_string();
+  }
+  std::vector<double> kept_for(uint64_t ticket) const {
+    const auto kept = kept_sample_weights(config_, directory_, ticket);
+    return kept.ok() ? kept->at("train") : std::vector<double>();
+  }
+
+  std::string directory_;
+  config::Config config_;
+  FakeDataset data_{3};
+};
+
+TEST_F(PlanOfARun, ComesFromTheConfiguration) {
+  config_.run.seed = 42;
+  config_.feed.shuffle = config::Shuffle::kWindow;
+  config_.feed.window = 77;
+  config_.feed.last_batch = config::LastBatch::kPad;
+  config_.data["train"].repeat = 5;
+  const auto settings = plan_settings(config_, data_, {});
+  ASSERT_TRUE(settings.ok()) << settings.status().to_string();
+  EXPECT_EQ(settings->size, 3u);
+  EXPECT_EQ(settings->batch, 4u);
+  EXPECT_EQ(settings->seed, 42u);
+  EXPECT_EQ(settings->shuffle, config::Shuffle::kWindow);
+  EXPECT_EQ(settings->window, 77u);
+  EXPECT_EQ(settings->last_batch, config::LastBatch::kPad);
+  EXPECT_EQ(settings->world, 1u);
+  ASSERT_EQ(settings->sets.size(), 1u);
+  EXPECT_EQ(settings->sets[0].repeat, 5u);
+  EXPECT_THAT(settings->shard_ends, IsEmpty());
+}
+
+TEST_F(PlanOfARun, TakesTheShardsOfTheDataWhereTheyCount) {
+  config_.feed.shuffle = config::Shuffle::kShards;
+  config_.feed.shards_open = 2;
+  const auto settings = plan_settings(config_, data_, {});
+  EXPECT_THAT(settings->shard_ends, ElementsAre(3));
+  EXPECT_EQ(settings->shards_open, 2u);
+}
+
+TEST_F(PlanOfARun, DropNeedsABatchInAnEpoch) {
+  config_.feed.last_batch = config::LastBatch::kDrop;
+  const auto settings = plan_settings(config_, data_, {});
+  EXPECT_EQ(settings.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(settings.status().message(), HasSubstr("an epoch of 3 samples, fewer than the 4"));
+  config_.data["train"].repeat = 2;
+  EXPECT_TRUE(plan_settings(config_, data_, {}).ok());
+}
+
+TEST_F(PlanOfARun, DataOfAnotherNumberOfSetsIsRefused) {
+  config_.data["train"].kind = config::DatasetKind::kMixture;
+  config_.data["train"].of = {"a", "b"};
+  config_.data["a"] = config_.data["b"] = {};
+  EXPECT_EQ(plan_settings(config_, data_, {}).status().code(), Code::kMismatch);
+  EXPECT_EQ(read_sample_weights(config_, data_).status().code(), Code::kMismatch);
+}
+
+TEST_F(PlanOfARun, WeightsThatDoNotFitAreNamedByTheirKey) {
+  write_weights("1 2");
+  const auto two = read_sample_weights(config_, data_);
+  EXPECT_EQ(two.status().code(), Code::kMismatch);
+  EXPECT_THAT(two.status().message(), HasSubstr("data.train.weights_file: "));
+  EXPECT_EQ(plan_settings(config_, data_, {{"train", {1, 2}}}).status().code(), Code::kMismatch);
+  EXPECT_EQ(plan_settings(config_, data_, {}).status().code(), Code::kMismatch);
+}
+
+TEST_F(PlanOfARun, ReadersDrawByWhatWasReadAtTheStartWhateverBecomesOfTheFile) {
+  start_at(0, "0 0 1");
+  write_weights("1 0 0");
+  const auto plan = kept_plan(config_, data_, directory_, kNewestTicket);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  for (uint64_t row = 0; row < 4; ++row) EXPECT_EQ(plan->at(5, row).sample, 2u);
+}
+
+TEST_F(PlanOfARun, NewWeightsHoldFromTheirStartOn) {
+  start_at(0, "0 0 1");
+  start_at(100, "0 0 1");  // the same: nothing to tell apart
+  start_at(200, "0 1 0");
+  EXPECT_THAT(kept_for(0), ElementsAre(0, 0, 1));
+  EXPECT_THAT(kept_for(199), ElementsAre(0, 0, 1));
+  EXPECT_THAT(kept_for(200), ElementsAre(0, 1, 0));
+  EXPECT_THAT(kept_for(kNewestTicket), ElementsAre(0, 1, 0));
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/train.weights-from-100"));
+}
+
+TEST_F(PlanOfARun, WhatARunThatGoesOnFromEarlierDrewAfterwardsIsForgotten) {
+  start_at(0, "0 0 1");
+  start_at(200, "0 1 0");
+  start_at(150, "1 0 0");
+  EXPECT_THAT(kept_for(149), ElementsAre(0, 0, 1));
+  EXPECT_THAT(kept_for(150), ElementsAre(1, 0, 0));
+  EXPECT_THAT(kept_for(kNewestTicket), ElementsAre(1, 0, 0));
+  start_at(0, "0 1 0");
+  EXPECT_THAT(kept_for(150), ElementsAre(0, 1, 0));
+}
+
+TEST_F(PlanOfARun, KeptWeightsThatAreDamagedAreAnErrorForReadersAndMadeAnewAtAStart) {
+  start_at(0, "0 0 1");
+  std::ofstream(directory_ + "/train.weights-from-0", std::ios::app) << "x";
+  EXPECT_EQ(kept_sample_weights(config_, directory_, 5).status().code(), Code::kCorrupt);
+  start_at(10, "0 0 1");
+  EXPECT_THAT(kept_for(10), ElementsAre(0, 0, 1));
+}
+
+TEST_F(PlanOfARun, WeightsOfATicketBeforeAllAreNotGuessed) {
+  start_at(10, "0 0 1");
+  const auto kept = kept_sample_weights(config_, directory_, 9);
+  EXPECT_EQ(kept.status().code(), Code::kNotFound);
+  EXPECT_THAT(kept.status().message(), HasSubstr("no weights of data.train are kept for ticket 9"));
+}
+
+}  // namespace
+}  // namespace stoker::feed
