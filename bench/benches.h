@@ -5,6 +5,7 @@
 
 namespace stoker::bench {
 
+Benchmark plan_orders();
 Benchmark ring_operations();
 Benchmark ring_bandwidth();
 Benchmark feed_text();

@@ -34,7 +34,8 @@ SamplePlan::SamplePlan(const PlanSettings& settings)
   } else {
     sequences_.push_back(sequence_of_all());
   }
-  for (PlannedSet& set : settings_.sets) set.sample_weights.clear();  // the tables say the same
+  for (PlannedSet& set : settings_.sets)  // the tables say the same
+    set.sample_weights = std::vector<double>();
   if (settings.last_batch == config::LastBatch::kDrop) epoch_tickets_ = epoch_size_ / global_batch_;
   if (settings.last_batch == config::LastBatch::kPad)
     epoch_tickets_ = (epoch_size_ + global_batch_ - 1) / global_batch_;

@@ -1,0 +1,108 @@
+// How long the sample plan takes to name a sample in each order, 10^12 samples into a run, against
+// the same plan at a run's beginning; the full order also against a list that is shuffled once an
+// epoch.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bench/benches.h"
+#include "bench/stopwatch.h"
+#include "shared/dataset/sample_plan.h"
+
+namespace stoker::bench {
+namespace {
+
+using config::Shuffle;
+
+constexpr uint64_t kSamples = 1'281'167;  // of ImageNet
+constexpr uint64_t kShards = 1281;
+constexpr uint64_t kBatch = 256;
+constexpr uint64_t kFar = 1'000'000'000'000;
+
+// So that no sum can be left out.
+volatile uint64_t sink;
+
+dataset::PlanSettings plain(Shuffle shuffle) {
+  dataset::PlanSettings settings{.size = kSamples,
+                                 .batch = kBatch,
+                                 .seed = 1,
+                                 .shuffle = shuffle,
+                                 .window = 10000,
+                                 .shards_open = 8};
+  for (uint64_t shard = 1; shard <= kShards; ++shard)
+    settings.shard_ends.push_back(kSamples * shard / kShards);
+  return settings;
+}
+
+struct Order {
+  std::string name;
+  dataset::PlanSettings settings;
+};
+
+std::vector<Order> orders() {
+  Order mixture{"mixture of 4 by weight", plain(Shuffle::kFull)};
+  const uint64_t quarter = kSamples / 4;
+  for (const double weight : {0.4, 0.3, 0.2})
+    mixture.settings.sets.push_back({.size = quarter, .weight = weight});
+  mixture.settings.sets.push_back({.size = kSamples - 3 * quarter, .weight = 0.1});
+  Order drawn{"drawn by weight", plain(Shuffle::kFull)};
+  drawn.settings.sets.push_back({.size = kSamples});
+  for (uint64_t i = 0; i < kSamples; ++i)
+    drawn.settings.sets[0].sample_weights.push_back(static_cast<double>(i % 100));
+  return {{"full", plain(Shuffle::kFull)},
+          {"off", plain(Shuffle::kOff)},
+          {"window of 10000", plain(Shuffle::kWindow)},
+          {"shards, 8 of 1281 open", plain(Shuffle::kShards)},
+          mixture,
+          drawn};
+}
+
+Result<double> nanoseconds_a_sample(const dataset::SamplePlan& plan, uint64_t position,
+                                    std::chrono::nanoseconds time) {
+  const Stopwatch watch;
+  uint64_t sum = 0, samples = 0;
+  for (uint64_t ticket = position / kBatch; samples == 0 || watch.elapsed() < time; ++ticket)
+    for (uint64_t row = 0; row < kBatch; ++row, ++samples) sum += plan.at(ticket, row).sample;
+  sink = sum;
+  return watch.seconds() * 1e9 / static_cast<double>(samples);
+}
+
+// What most loaders do: a list in memory, shuffled for each epoch.
+Result<double> nanoseconds_of_a_list(std::chrono::nanoseconds time) {
+  std::mt19937_64 random(1);
+  std::vector<uint64_t> list(kSamples);
+  std::iota(list.begin(), list.end(), uint64_t{0});
+  const Stopwatch watch;
+  uint64_t samples = 0;
+  while (samples == 0 || watch.elapsed() < time) {
+    std::shuffle(list.begin(), list.end(), random);
+    sink = std::accumulate(list.begin(), list.end(), uint64_t{0});
+    samples += kSamples;
+  }
+  return watch.seconds() * 1e9 / static_cast<double>(samples);
+}
+
+}  // namespace
+
+Benchmark plan_orders() {
+  const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
+    const auto time = options.run_time();
+    std::vector<Trial> trials;
+    for (Order& order : orders()) {
+      const auto plan = std::make_shared<const dataset::SamplePlan>(order.settings);
+      trials.push_back({order.name + ", at position 10^12",
+                        "ns a sample",
+                        [=] { return nanoseconds_a_sample(*plan, kFar, time); },
+                        {{"at position 0", [=] { return nanoseconds_a_sample(*plan, 0, time); }}}});
+    }
+    trials.front().peers.push_back(
+        {"list shuffled once an epoch", [=] { return nanoseconds_of_a_list(time); }});
+    return trials;
+  };
+  return {"plan-orders", "time to name a sample, in each order of samples", prepare};
+}
+
+}  // namespace stoker::bench
