@@ -110,6 +110,8 @@ Result<std::unique_ptr<dataset::Dataset>> TrainingSession::open_data() {
   log_info("data set opened", {{"set", "train"},
                                {"samples", (*data)->size()},
                                {"fingerprint", (*data)->fingerprint().substr(0, 12)}});
+  if (config_.feed.shuffle == config::Shuffle::kShards && (*data)->shard_ends().size() == 1)
+    log_warn("feed.shuffle: shards mixes all of data.train", {{"reason", "it is one shard"}});
   STOKER_ASSIGN_OR_RETURN(weights_, feed::read_sample_weights(config_, **data));
   return data;
 }

@@ -1,0 +1,166 @@
+// Runs under each order of samples: killed and resumed they come to the bytes of a run that was
+// left alone, and stokerctl tells the same of both.
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Order : public RunFixture {
+ protected:
+  static constexpr uint64_t kSteps = 3000;
+
+  // `train` takes the place of data.train; `more` is more of data, or sections after it.
+  std::string config_of(const std::string& train, const std::string& more) const {
+    std::ofstream weights(path("weights.txt"));
+    for (int i = 0; i < 500; ++i) weights << i % 7 << '\n';
+    return write_config("data:\n  train: " + train + "\n" + more +
+                        R"(
+model: {kind: mlp, hidden: [16], dropout: 0.1}
+task: {kind: classification}
+optimizer: {kind: adamw, lr: 0.003}
+schedule: {kind: constant, warmup_steps: 10}
+train: {steps: 3000, batch: 12, device: cpu, threads: 1}
+checkpoint: {every_steps: 50, keep_last: 3}
+metrics: {every_steps: 7}
+)");
+  }
+  // Two texts of several files each, and a tiny GPT over them.
+  std::string text_config_of(const std::string& train, const std::string& feed) const {
+    for (const char* const name : {"code", "prose"}) {
+      std::filesystem::create_directories(path(name));
+      for (int file = 0; file < 6; ++file) {
+        std::ofstream out(path(name) + "/" + std::to_string(file) + ".txt");
+        for (int line = 0; line < 40 + 30 * file; ++line)
+          out << name << ", file " << file << ", line " << line << '\n';
+      }
+    }
+    return write_config("data:\n  train: " + train + "\n  code: {path: " + path("code") +
+                        "}\n  prose: {path: " + path("prose") + "}\n" + feed +
+                        R"(
+model: {kind: gpt, layers: 1, width: 16, heads: 2, context: 16}
+optimizer: {kind: adamw, lr: 0.002}
+schedule: {kind: constant, warmup_steps: 10}
+train: {steps: 600, batch: 8, device: cpu, threads: 1}
+checkpoint: {every_steps: 20, keep_last: 3}
+metrics: {every_steps: 5}
+)");
+  }
+
+  std::string explained(const std::string& run, uint64_t step) const {
+    const std::string log = "explain";
+    std::filesystem::remove(path(log + ".out"));  // output is appended
+    const auto exit =
+        ctl(run, {"--json", "explain", "--step", std::to_string(step)}, log).wait(30s);
+    EXPECT_TRUE(exit && exit->code == 0) << log_of(log);
+    return log_of(log);
+  }
+
+  // Killed `kills` times, each time when there is a newer checkpoint.
+  void train_with_kills(const std::string& config, int kills) {
+    for (uint64_t life = 0; life < static_cast<uint64_t>(kills); ++life) {
+      const uint64_t before = newest_step(run_dir());
+      Process trainer = this->trainer(config, run_dir());
+      ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > before; }));
+      trainer.signal(SIGKILL);
+      const auto killed = trainer.wait(10s);
+      ASSERT_TRUE(killed.has_value());
+      ASSERT_EQ(killed->signal, SIGKILL) << "the run ended before it was killed often enough";
+    }
+    ASSERT_EQ(train(config, run_dir()).code, 0);
+  }
+
+  void expect_same_after_kills(const std::string& config, uint64_t steps) {
+    ASSERT_EQ(train(config, run_dir("whole")).code, 0);
+    ASSERT_NO_FATAL_FAILURE(train_with_kills(config, 3));
+    EXPECT_EQ(model_sha256(run_dir(), steps), model_sha256(run_dir("whole"), steps));
+    EXPECT_EQ(decided_rows(run_dir()), decided_rows(run_dir("whole")));
+    for (const uint64_t step : {uint64_t{1}, steps / 2, steps, uint64_t{1'000'000'000}})
+      EXPECT_EQ(explained(run_dir(), step), explained(run_dir("whole"), step)) << step;
+  }
+
+  std::string synthetic(int samples, const std::string& more = "") const {
+    return "{kind: synthetic, samples: " + std::to_string(samples) +
+           ", features: [16], classes: 4, noise: 0.5" + more + "}";
+  }
+};
+
+TEST_F(Order, OffSurvivesKills) {
+  expect_same_after_kills(config_of(synthetic(500), "feed: {shuffle: off, last_batch: drop}"),
+                          kSteps);
+}
+
+TEST_F(Order, WindowSurvivesKills) {
+  expect_same_after_kills(
+      config_of(synthetic(500, ", skip: 3, repeat: 2"),
+                "feed: {shuffle: window, window: 50, last_batch: pad, processes: 2}"),
+      kSteps);
+}
+
+TEST_F(Order, DrawsByWeightSurviveKills) {
+  expect_same_after_kills(config_of(synthetic(500, ", weights_file: " + path("weights.txt")), ""),
+                          kSteps);
+}
+
+TEST_F(Order, AWeightedMixtureSurvivesKills) {
+  const std::string train = "{kind: mixture, of: [small, large], weights: [0.25, 0.75]}";
+  expect_same_after_kills(
+      config_of(train, "  small: " + synthetic(40) + "\n  large: " + synthetic(700)), kSteps);
+}
+
+TEST_F(Order, MixturesOfTextsSurviveKillsUnderEveryOrder) {
+  int number = 0;
+  for (const char* const feed :
+       {"feed: {shuffle: full}", "feed: {shuffle: off}", "feed: {shuffle: window, window: 30}",
+        "feed: {shuffle: shards, shards_open: 2, last_batch: drop}"}) {
+    SCOPED_TRACE(feed);
+    const std::string config = text_config_of("{kind: mixture, of: [code, prose]}", feed);
+    expect_same_after_kills(config, 600);
+    // Each order takes the two run directories anew.
+    for (const std::string& run : {run_dir(), run_dir("whole")})
+      std::filesystem::rename(run, run + "-" + std::to_string(number));
+    ++number;
+  }
+}
+
+TEST_F(Order, WeightsReplacedAtARestartHoldFromThereOn) {
+  const std::string config =
+      config_of(synthetic(500, ", weights_file: " + path("weights.txt")), "");
+  const auto only = [this](int sample) {
+    std::ofstream weights(path("weights.txt"));
+    for (int i = 0; i < 500; ++i) weights << (i == sample) << '\n';
+  };
+  only(3);
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=100"}).code, 0);
+  only(8);
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=200"}).code, 0);
+  EXPECT_NE(explained(run_dir(), 100).find("\"sample\":3,"), std::string::npos);
+  EXPECT_EQ(explained(run_dir(), 100).find("\"sample\":8,"), std::string::npos);
+  EXPECT_NE(explained(run_dir(), 101).find("\"sample\":8,"), std::string::npos);
+  EXPECT_EQ(explained(run_dir(), 101).find("\"sample\":3,"), std::string::npos);
+}
+
+TEST_F(Order, AnotherOneIsAnotherRun) {
+  const std::string config = config_of(synthetic(500), "feed: {shuffle: window, window: 50}");
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=100"}).code, 0);
+  // Three: after four starts in vain stokerd would refuse the next.
+  for (const char* const flag : {"feed.window=51", "feed.last_batch=drop", "data.train.repeat=2"}) {
+    EXPECT_EQ(train(config, run_dir(), {"--set", flag}).code, 78) << flag;
+    EXPECT_NE(log_of("stokerd").find("start over with --fresh"), std::string::npos) << flag;
+  }
+  EXPECT_EQ(train(config, run_dir(), {"--set", "train.steps=200", "--set", "feed.readers=3"}).code,
+            0);
+}
+
+}  // namespace
+}  // namespace stoker::test
