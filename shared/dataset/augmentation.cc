@@ -1,6 +1,7 @@
 #include "shared/dataset/augmentation.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "shared/dataset/draws.h"
@@ -53,39 +54,66 @@ std::string Augmentation::to_text() const {
   return text;
 }
 
-void Augmentation::apply(const image::PictureShape& shape, const DrawKey& draw,
-                         std::span<std::byte> planes) const {
-  if (pad_ > 0) shift(shape, draw, planes);
-  if (flip_ > 0 && Draws(draw, Purpose::kFlip).uniform() < flip_) image::mirror(shape, planes);
-  if (jitters()) jitter(shape, draw, planes);
-}
-
-void Augmentation::shift(const image::PictureShape& shape, const DrawKey& draw,
-                         std::span<std::byte> planes) const {
+Augmentation::Shift Augmentation::draw_shift(const DrawKey& draw) const {
   Draws draws(draw, Purpose::kPad);
   const auto pad = static_cast<int32_t>(pad_);
-  const int32_t down = static_cast<int32_t>(draws.below(2 * pad_ + 1)) - pad;
-  const int32_t across = static_cast<int32_t>(draws.below(2 * pad_ + 1)) - pad;
-  image::shift(shape, down, across, planes);
+  Shift shift;
+  shift.down = static_cast<int32_t>(draws.below(2 * pad_ + 1)) - pad;
+  shift.across = static_cast<int32_t>(draws.below(2 * pad_ + 1)) - pad;
+  return shift;
 }
 
-void Augmentation::jitter(const image::PictureShape& shape, const DrawKey& draw,
-                          std::span<std::byte> planes) const {
+bool Augmentation::draw_flip(const DrawKey& draw) const {
+  return Draws(draw, Purpose::kFlip).uniform() < flip_;
+}
+
+Augmentation::Jitter Augmentation::draw_jitter(const DrawKey& draw) const {
   Draws draws(draw, Purpose::kJitter);
-  std::array<Step, kSteps> order{kBrightness, kContrast, kSaturation, kHue};
+  Jitter jitter;
   for (uint32_t left = kSteps; left > 1; --left)
-    std::swap(order[left - 1], order[draws.below(left)]);
-  std::array<double, kSteps> amount;
+    std::swap(jitter.order[left - 1], jitter.order[draws.below(left)]);
   for (const Step step : {kBrightness, kContrast, kSaturation})
-    amount[step] = draws.uniform(std::max(0.0, 1 - strength_[step]), 1 + strength_[step]);
-  amount[kHue] = draws.uniform(-strength_[kHue], strength_[kHue]);
-  for (const Step step : order) {
-    if (strength_[step] == 0) continue;
-    if (step == kBrightness) image::change_brightness(shape, amount[step], planes);
-    if (step == kContrast) image::change_contrast(shape, amount[step], planes);
-    if (step == kSaturation) image::change_saturation(shape, amount[step], planes);
-    if (step == kHue) image::change_hue(shape, amount[step], planes);
+    jitter.amount[step] = draws.uniform(std::max(0.0, 1 - strength_[step]), 1 + strength_[step]);
+  jitter.amount[kHue] = draws.uniform(-strength_[kHue], strength_[kHue]);
+  return jitter;
+}
+
+void Augmentation::apply(const image::PictureShape& shape, const DrawKey& draw,
+                         std::span<std::byte> planes) const {
+  if (pad_ > 0) {
+    const Shift shift = draw_shift(draw);
+    image::shift(shape, shift.down, shift.across, planes);
   }
+  if (flip_ > 0 && draw_flip(draw)) image::mirror(shape, planes);
+  if (!jitters()) return;
+  const Jitter jitter = draw_jitter(draw);
+  for (const Step step : jitter.order) {
+    const double amount = jitter.amount[step];
+    if (strength_[step] == 0) continue;
+    if (step == kBrightness) image::change_brightness(shape, amount, planes);
+    if (step == kContrast) image::change_contrast(shape, amount, planes);
+    if (step == kSaturation) image::change_saturation(shape, amount, planes);
+    if (step == kHue) image::change_hue(shape, amount, planes);
+  }
+}
+
+std::vector<std::string> Augmentation::describe(const DrawKey& draw) const {
+  constexpr std::array<const char*, kSteps> kNames{"brightness", "contrast", "saturation", "hue"};
+  std::vector<std::string> parts;
+  if (pad_ > 0) {
+    const Shift shift = draw_shift(draw);
+    parts.push_back("shift=" + std::to_string(shift.down) + "," + std::to_string(shift.across));
+  }
+  if (flip_ > 0 && draw_flip(draw)) parts.emplace_back("flip");
+  if (!jitters()) return parts;
+  const Jitter jitter = draw_jitter(draw);
+  for (const Step step : jitter.order) {
+    if (strength_[step] == 0) continue;
+    char amount[32];
+    std::snprintf(amount, sizeof amount, "=%.3f", jitter.amount[step]);
+    parts.push_back(std::string(kNames[step]) + amount);
+  }
+  return parts;
 }
 
 }  // namespace stoker::dataset

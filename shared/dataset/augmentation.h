@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "shared/base/status.h"
 #include "shared/dataset/dataset.h"
@@ -28,6 +29,8 @@ class Augmentation {
   bool none() const { return pad_ == 0 && flip_ == 0 && !jitters(); }
   std::string to_text() const;  // " pad=4 flip=0.5"; empty for none
   uint32_t pad() const { return pad_; }
+  // What apply() draws, for people: "shift=-2,3", "flip", "brightness=1.21".
+  std::vector<std::string> describe(const DrawKey& draw) const;
   // In place; `planes` are shape.bytes() bytes, and the sides are larger than pad().
   void apply(const image::PictureShape& shape, const DrawKey& draw,
              std::span<std::byte> planes) const;
@@ -35,11 +38,19 @@ class Augmentation {
  private:
   enum Step { kBrightness, kContrast, kSaturation, kHue, kSteps };
 
+  struct Shift {
+    int32_t down = 0;
+    int32_t across = 0;
+  };
+  struct Jitter {
+    std::array<Step, kSteps> order{kBrightness, kContrast, kSaturation, kHue};
+    std::array<double, kSteps> amount{};
+  };
+
   bool jitters() const;
-  void shift(const image::PictureShape& shape, const DrawKey& draw,
-             std::span<std::byte> planes) const;
-  void jitter(const image::PictureShape& shape, const DrawKey& draw,
-              std::span<std::byte> planes) const;
+  Shift draw_shift(const DrawKey& draw) const;
+  bool draw_flip(const DrawKey& draw) const;
+  Jitter draw_jitter(const DrawKey& draw) const;
 
   uint32_t pad_ = 0;
   double flip_ = 0;

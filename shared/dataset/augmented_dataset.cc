@@ -25,6 +25,13 @@ class AugmentedDataset final : public Dataset {
   std::vector<std::string> class_names() const override { return dataset_->class_names(); }
   const std::string& fingerprint() const override { return dataset_->fingerprint(); }
   Origin origin(uint64_t sample) const override { return dataset_->origin(sample); }
+  std::vector<uint64_t> shard_ends() const override { return dataset_->shard_ends(); }
+  std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
+    std::string text = dataset_->describe_draws(sample, draw);
+    for (const std::string& part : augmentation_.describe(draw))
+      text += (text.empty() ? "" : " ") + part;
+    return text;
+  }
 
   Status read(uint64_t sample, const DrawKey& draw,
               std::span<const std::span<std::byte>> outputs) const override {

@@ -1,5 +1,6 @@
 // Pictures that are changed at random, through data sets as they are opened.
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <set>
 #include <string>
@@ -98,6 +99,37 @@ TEST_F(Augmented, StepsComeInOrderWithTheirDraws) {
     const DrawKey key{.seed = 7, .epoch = i / 10, .sample = i};
     EXPECT_EQ(read(**dataset, key), expected_of(read(**plain, key), config, key)) << i;
   }
+}
+
+TEST_F(Augmented, WhatIsDescribedIsWhatIsDone) {
+  auto config = cifar();
+  config.pad = 4;
+  config.flip = 0.5;
+  const auto plain = open(cifar(), "plain");
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  for (uint64_t i = 0; i < kRecords; ++i) {
+    const DrawKey key{.seed = 7, .epoch = 1, .sample = i};
+    const std::string text = (*dataset)->describe_draws(i, key);
+    int down = 0, across = 0;
+    ASSERT_EQ(std::sscanf(text.c_str(), "shift=%d,%d", &down, &across), 2) << text;
+    std::vector<std::byte> planes = read(**plain, key);
+    image::shift(kShape, down, across, planes);
+    if (text.ends_with(" flip")) image::mirror(kShape, planes);
+    EXPECT_EQ(read(**dataset, key), planes) << text;
+  }
+  EXPECT_EQ((*plain)->describe_draws(0, {}), "");
+}
+
+TEST_F(Augmented, JitterIsDescribedStepByStepAsItIsDone) {
+  auto config = cifar();
+  config.jitter = {0.4, 0, 0.6, 0};
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok());
+  const std::string text = (*dataset)->describe_draws(3, {.seed = 7, .epoch = 1, .sample = 3});
+  EXPECT_NE(text.find("brightness="), std::string::npos) << text;
+  EXPECT_NE(text.find("saturation="), std::string::npos) << text;
+  EXPECT_EQ(text.find("hue="), std::string::npos) << text;
 }
 
 TEST_F(Augmented, SeedAndEpochChangeThePictureAndNothingElseDoes) {
