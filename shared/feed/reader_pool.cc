@@ -109,6 +109,7 @@ struct ReaderPool::Shared {
   }
 
   void finish_row(const Row& row) {
+    ring.note_sample(producer);
     if (!row.batch->finish_row()) return;
     ring.publish(producer, row.batch->claim());  // false: reissued meanwhile; another fills it
     row.batch->close();

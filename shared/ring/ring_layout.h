@@ -1,4 +1,4 @@
-// RingLayout: the bytes of the ring's segment, version 1. docs/ring-layout.md is this file in
+// RingLayout: the bytes of the ring's segment, version 2. docs/ring-layout.md is this file in
 // words, with an example.
 //
 // Little-endian, fixed-width, no pointers: every position is an offset from the segment's start.
@@ -21,7 +21,7 @@ static_assert(std::atomic_ref<uint64_t>::is_always_lock_free);
 static_assert(std::atomic_ref<uint32_t>::is_always_lock_free);
 
 inline constexpr uint64_t kMagic = 0x474e49524b4f5453;  // "STOKRING"
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 inline constexpr size_t kCacheLine = 64;
 inline constexpr size_t kPayloadAlignment = 4096;
 inline constexpr uint32_t kMaxTensors = 64;
@@ -134,7 +134,7 @@ struct ProducerRecord {
   uint32_t waiting;  // atomic; its threads that wait for a slot
   char name[32];
   uint64_t published;  // atomic; batches
-  uint64_t reserved;
+  uint64_t samples;    // atomic; finished by this producer: its heartbeat
 };
 
 // A report's word: 0 = free; ticket << 4 | 1 = being written by that ticket's owner; sequence << 4
@@ -167,7 +167,8 @@ static_assert(offsetof(TensorRecord, dtype) == 32 && offsetof(TensorRecord, shap
 static_assert(offsetof(TensorRecord, offset) == 104 && offsetof(TensorRecord, row_bytes) == 112);
 static_assert(std::is_trivially_copyable_v<SlotRecord> && sizeof(SlotRecord) == kCacheLine);
 static_assert(std::is_trivially_copyable_v<ProducerRecord> && sizeof(ProducerRecord) == kCacheLine);
-static_assert(offsetof(ProducerRecord, pid) == 8 && offsetof(ProducerRecord, published) == 48);
+static_assert(offsetof(ProducerRecord, pid) == 8 && offsetof(ProducerRecord, published) == 48 &&
+              offsetof(ProducerRecord, samples) == 56);
 static_assert(std::is_trivially_copyable_v<ReportRecord> && sizeof(ReportRecord) == 256);
 static_assert(offsetof(ReportRecord, code) == 24 && offsetof(ReportRecord, reason) == 32);
 static_assert(static_cast<int>(Code::kNotFound) == 2 && static_cast<int>(Code::kCorrupt) == 7 &&

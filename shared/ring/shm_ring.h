@@ -15,7 +15,7 @@
 //           ring, or version or geometry differ; claim: the producer was taken out by reissue()),
 //           kCorrupt (pop: a process wrote over the slot table). End of data for a producer is when
 //           every ticket has been filled: until then one may have to be done again.
-// Format:   ring_layout.h, version 1; positions are offsets from the segment's start, never
+// Format:   ring_layout.h, version 2; positions are offsets from the segment's start, never
 //           pointers.
 // Crash:    a slot claimed by a process that died was never visible to the consumer; reissue()
 //           hands its ticket on. Call it only after that process has been reaped: a live one may
@@ -71,6 +71,13 @@ struct BadSample {
   std::string reason;  // cut at 200 bytes
 };
 
+// What a supervisor needs to tell a producer that works, or has nothing to do, from one that hangs.
+struct ProducerProgress {
+  uint64_t samples = 0;    // finished, ever: its heartbeat
+  uint64_t claims = 0;     // tickets that it holds now
+  uint64_t unclaimed = 0;  // tickets that it could claim now
+};
+
 // Sums since creation, over all producers.
 struct RingCounters {
   uint64_t published = 0;  // batches
@@ -103,6 +110,7 @@ class ShmRing {
   virtual void set_producer_pid(ProducerId producer, int pid) = 0;
   virtual uint64_t reissue(
       ProducerId dead) = 0;  // returns the number of tickets handed back; frees the table row
+  virtual ProducerProgress progress(ProducerId producer) const = 0;
 
   // -- producer
   virtual Result<Claim> claim(ProducerId producer, std::chrono::nanoseconds timeout) = 0;
@@ -111,6 +119,7 @@ class ShmRing {
   virtual bool publish(ProducerId producer, const Claim& claim) = 0;
   virtual void abandon(ProducerId producer, const Claim& claim) = 0;  // gives the ticket back
   virtual void report_bad_sample(const BadSample& bad) = 0;  // only while its ticket is claimed
+  virtual void note_sample(ProducerId producer) = 0;         // one more is finished: the heartbeat
   virtual void add_read_time(std::chrono::nanoseconds spent) = 0;
 
   // -- consumer

@@ -80,11 +80,14 @@ class DocumentedProducer {
   bool publish(uint64_t ticket) {
     if (!replace(ticket, claimed(ticket), plain(ticket, 3))) return false;
     __atomic_fetch_add(at<uint64_t>(producer_row() + 48), 1, __ATOMIC_RELAXED);
+    if (ticket != u64(128)) return true;
     add32(256, 1);
     if (u32(260) > 0)
       ::syscall(SYS_futex, at<uint32_t>(256), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
     return true;
   }
+
+  void note_sample() { __atomic_fetch_add(at<uint64_t>(producer_row() + 56), 1, __ATOMIC_RELAXED); }
 
   void report(uint64_t ticket, uint64_t sample, const std::string& reason) {
     __atomic_fetch_add(at<uint64_t>(392), 1, __ATOMIC_RELAXED);
@@ -155,7 +158,7 @@ class RingDocument : public ::testing::Test {
 TEST_F(RingDocument, PositionsAreThoseOfTheExample) {
   DocumentedProducer& p = *producer_;
   EXPECT_EQ(std::memcmp(p.at<char>(0), "STOKRING", 8), 0);
-  EXPECT_EQ(p.u32(8), 1u);
+  EXPECT_EQ(p.u32(8), 2u);
   EXPECT_EQ(p.u32(12), 448u);
   EXPECT_EQ(p.u64(16), 864256u);
   EXPECT_EQ(p.u64(24), 4u);
@@ -192,6 +195,16 @@ TEST_F(RingDocument, AWordGoesThroughTheStatesOfTheExample) {
   EXPECT_EQ(std::memcmp(labels.data() + 5 * sizeof(label), &label, sizeof(label)), 0);
   ring_->release(batch->ticket);
   EXPECT_EQ(producer_->slot_word(10), 0x0000000300000001u);
+}
+
+TEST_F(RingDocument, ItsHeartbeatIsSeen) {
+  ASSERT_EQ(producer_->maybe_claim(), std::optional<uint64_t>(10));
+  producer_->note_sample();
+  producer_->note_sample();
+  const auto progress = ring_->progress({.index = 1, .generation = 3});
+  EXPECT_EQ(progress.samples, 2u);
+  EXPECT_EQ(progress.claims, 1u);
+  EXPECT_EQ(progress.unclaimed, 3u);
 }
 
 TEST_F(RingDocument, AProducerByTheDocumentFeedsTheRingToItsEnd) {

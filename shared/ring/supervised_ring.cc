@@ -1,0 +1,44 @@
+// The supervisor's side: who produces, and what becomes of a dead producer's tickets.
+#include "shared/ring/mapped_ring.h"
+
+namespace stoker::ring {
+
+void MappedRing::set_producer_pid(ProducerId producer, int pid) {
+  if (producers_.alive(producer)) std::atomic_ref(producers_.maybe_row(producer)->pid).store(pid);
+}
+
+uint64_t MappedRing::reissue(ProducerId dead) {
+  uint32_t waiting = 0;
+  if (!producers_.retire(dead, waiting)) return 0;
+  if (waiting > 0) slot_freed_.leave(waiting);
+  uint64_t handed_back = 0;
+  const uint64_t next = next_ticket();
+  for (uint64_t ticket = next; ticket < next + slots(); ++ticket) {
+    uint64_t expected = claimed_word(dead, ticket);
+    if (word_of(ticket).load() != expected) continue;
+    reports_.clear_unfinished(ticket);
+    if (word_of(ticket).compare_exchange_strong(expected, plain_word(Phase::kReissue, ticket)))
+      ++handed_back;
+  }
+  std::atomic_ref(header_.reissued).fetch_add(handed_back, std::memory_order_relaxed);
+  producers_.free_row(dead);
+  slot_freed_.notify();
+  return handed_back;
+}
+
+ProducerProgress MappedRing::progress(ProducerId producer) const {
+  ProducerProgress progress;
+  if (ProducerRecord* row = producers_.maybe_row(producer))
+    progress.samples = std::atomic_ref(row->samples).load(std::memory_order_relaxed);
+  const uint64_t next = next_ticket();
+  const uint64_t limit = std::min(next + slots(), known_.header.end_ticket);
+  for (uint64_t ticket = next; ticket < limit; ++ticket) {
+    const uint64_t seen = word_of(ticket).load(std::memory_order_relaxed);
+    if (seen == claimed_word(producer, ticket)) ++progress.claims;
+    if (seen == plain_word(Phase::kFree, ticket) || seen == plain_word(Phase::kReissue, ticket))
+      ++progress.unclaimed;
+  }
+  return progress;
+}
+
+}  // namespace stoker::ring

@@ -1,0 +1,67 @@
+// What the ring tells a supervisor about its producers.
+#include <gtest/gtest.h>
+
+#include "tests/shared/ring/ring_fixture.h"
+
+namespace stoker::ring {
+namespace {
+
+class RingProgress : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ring_ = make_ring({.slots = 3, .end_ticket = 5});
+    ASSERT_NE(ring_, nullptr);
+    one_ = *ring_->add_producer("one");
+    other_ = *ring_->add_producer("other");
+  }
+  std::unique_ptr<ShmRing> ring_;
+  ProducerId one_, other_;
+};
+
+TEST_F(RingProgress, SamplesAreCountedForTheirProducer) {
+  for (int i = 0; i < 3; ++i) ring_->note_sample(one_);
+  ring_->note_sample(other_);
+  EXPECT_EQ(ring_->progress(one_).samples, 3u);
+  EXPECT_EQ(ring_->progress(other_).samples, 1u);
+}
+
+TEST_F(RingProgress, ARowThatIsUsedAgainBeginsAtZero) {
+  ring_->note_sample(one_);
+  ring_->reissue(one_);
+  const auto next = ring_->add_producer("next");
+  ASSERT_TRUE(next.ok());
+  ASSERT_EQ(next->index, one_.index);
+  EXPECT_EQ(ring_->progress(*next).samples, 0u);
+}
+
+TEST_F(RingProgress, ClaimsAreTheProducersOwnAndTheRestIsUnclaimed) {
+  const auto claim = ring_->claim(one_, kSoon);
+  ASSERT_TRUE(claim.ok());
+  EXPECT_EQ(ring_->progress(one_).claims, 1u);
+  EXPECT_EQ(ring_->progress(one_).unclaimed, 2u);
+  EXPECT_EQ(ring_->progress(other_).claims, 0u);
+  ring_->abandon(one_, *claim);
+  EXPECT_EQ(ring_->progress(one_).claims, 0u);
+  EXPECT_EQ(ring_->progress(one_).unclaimed, 3u) << "what was given back may be claimed";
+}
+
+TEST_F(RingProgress, NothingIsUnclaimedInAFullRingOrPastTheEnd) {
+  for (uint64_t ticket = 0; ticket < 3; ++ticket)
+    ASSERT_TRUE(ring_->publish(one_, *ring_->claim(one_, kSoon)));
+  EXPECT_EQ(ring_->progress(one_).unclaimed, 0u);
+  for (uint64_t ticket = 0; ticket < 3; ++ticket) {
+    ASSERT_TRUE(ring_->pop(kSoon).ok());
+    ring_->release(ticket);
+  }
+  EXPECT_EQ(ring_->progress(one_).unclaimed, 2u) << "tickets 3 and 4; 5 is past the end";
+}
+
+TEST_F(RingProgress, AnUnknownProducerHasNone) {
+  const ProducerId unknown{.index = 1000, .generation = 1};
+  ring_->note_sample(unknown);
+  EXPECT_EQ(ring_->progress(unknown).samples, 0u);
+  EXPECT_EQ(ring_->progress(unknown).claims, 0u);
+}
+
+}  // namespace
+}  // namespace stoker::ring
