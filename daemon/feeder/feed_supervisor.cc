@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "daemon/feeder/process_state.h"
 #include "shared/base/log.h"
 
 namespace stoker::feeder {
@@ -18,9 +19,11 @@ constexpr std::chrono::nanoseconds kFirstDelay = 100ms;
 constexpr std::chrono::nanoseconds kLongestDelay = 5s;
 constexpr std::chrono::nanoseconds kLivedWell = 60s;  // after so long a life the delay begins anew
 constexpr auto kStopGrace = 900ms;
-constexpr uint64_t kDeathsInVain = 20;  // so many without one new batch, and the run ends
-// A reader that ends with an error of its own will do so again.
-constexpr uint64_t kFailuresInVain = 3;
+constexpr std::chrono::nanoseconds kKillTakesLong = 5s;
+
+std::chrono::nanoseconds hang_limit(const config::FeedConfig& feed) {
+  return std::chrono::nanoseconds(static_cast<int64_t>(feed.hang_seconds * 1e9));
+}
 
 }  // namespace
 
@@ -34,7 +37,8 @@ FeedSupervisor::FeedSupervisor(FeedSettings settings, ring::ShmRing& ring,
       coordinator_(coordinator),
       clock_(clock),
       bad_samples_(settings_.feed, dataset, plan.settings().batch, settings_.bad_sample_path,
-                   clock) {}
+                   clock),
+      budget_(static_cast<uint64_t>(settings_.feed.deaths_per_minute)) {}
 
 FeedSupervisor::~FeedSupervisor() { stop(); }
 
@@ -99,7 +103,6 @@ Status FeedSupervisor::spawn(Reader& reader) {
                                      "--generation",    std::to_string(reader.producer.generation),
                                      "--threads",       std::to_string(reader.threads),
                                      "--parent",        std::to_string(::getpid())};
-  if (!settings_.log_file.empty()) arguments.insert(arguments.end(), {"--log", settings_.log_file});
   auto process = ReaderProcess::spawn(settings_.feed_program, arguments, ring_.fd(), table_->fd());
   if (!process.ok()) {
     ring_.reissue(reader.producer);
@@ -108,6 +111,9 @@ Status FeedSupervisor::spawn(Reader& reader) {
   ring_.set_producer_pid(reader.producer, process->pid());
   reader.maybe_process.emplace(*std::move(process));
   reader.started = clock_.monotonic();
+  reader.watch = HangWatch(hang_limit(settings_.feed));
+  reader.maybe_killed.reset();
+  reader.outlives_kill = false;
   log_info("reader process started", {{"pid", reader.maybe_process->pid()},
                                       {"threads", reader.threads},
                                       {"generation", reader.producer.generation}});
@@ -146,49 +152,87 @@ void FeedSupervisor::wait_for_deaths(std::chrono::milliseconds timeout) const {
 
 void FeedSupervisor::look_after(Reader& reader) {
   if (reader.maybe_process) {
-    if (const auto end = reader.maybe_process->maybe_reap()) note_death(reader, *end);
-    return;
+    const auto end = reader.maybe_process->maybe_reap();
+    return end ? note_death(reader, *end) : watch_progress(reader);
   }
   if (reader.done || clock_.monotonic() < reader.start_again) return;
-  if (const Status status = spawn(reader); !status.ok()) {
-    log_error("reader process cannot be started", {{"error", status.to_string()}});
-    ++deaths_in_vain_;
-    plan_restart(reader);
+  const Status spawned = spawn(reader);
+  if (spawned.ok()) return;
+  log_error("reader process cannot be started", {{"error", spawned.to_string()}});
+  plan_restart(reader);
+  const Status go_on = budget_.note_death({.now = clock_.monotonic(),
+                                           .published = ring_.counters().published,
+                                           .cause = spawned.to_string()});
+  if (!go_on.ok()) coordinator_.request_stop(go_on);
+}
+
+void FeedSupervisor::watch_progress(Reader& reader) {
+  const int pid = reader.maybe_process->pid();
+  const auto now = clock_.monotonic();
+  if (!reader.maybe_killed) {
+    if (reader.watch.hangs({.now = now,
+                            .cpu_time = cpu_time_of(pid),
+                            .progress = ring_.progress(reader.producer)}))
+      kill_hung(reader);
+    return;
   }
+  // Its tickets stay with it: until the kernel has ended it, it may still write.
+  if (reader.outlives_kill || now - *reader.maybe_killed < kKillTakesLong) return;
+  reader.outlives_kill = true;
+  log_error("reader process cannot be killed; its batches wait until the kernel ends it",
+            {{"pid", pid},
+             {"state", process_state(pid)},
+             {"tickets", ring_.progress(reader.producer).claims}});
+}
+
+void FeedSupervisor::kill_hung(Reader& reader) {
+  const int pid = reader.maybe_process->pid();
+  log_warn("reader process hangs and is killed",
+           {{"pid", pid},
+            {"seconds_without_a_sample", seconds_between({}, reader.watch.still_for())},
+            {"state", reader.watch.computes() ? "computing" : process_state(pid)},
+            {"tickets", ring_.progress(reader.producer).claims}});
+  reader.maybe_killed = clock_.monotonic();
+  ++hangs_;
+  reader.maybe_process->kill();
+}
+
+std::string FeedSupervisor::cause_of(const Reader& reader, const ReaderProcess::End& end) const {
+  std::string cause = end.to_string();
+  if (reader.maybe_killed) cause += " because it hung";
+  if (const auto call = table_->maybe_take_forbidden_call(reader.number))
+    cause += " for system call " + std::to_string(*call) +
+             ", which is forbidden to readers (feed.confined)";
+  return cause;
 }
 
 // The process is reaped: only now may its tickets go to others, and only after the suspects are
 // named.
 void FeedSupervisor::note_death(Reader& reader, const ReaderProcess::End& end) {
+  const std::string cause = cause_of(reader, end);
+  const bool waited = reader.maybe_killed && !reader.watch.computes();
   reader.maybe_process.reset();
-  const auto quarantined = quarantine_->judge_death(reader.number, end.to_string());
+  const auto quarantined = quarantine_->judge_death(
+      reader.number, cause, waited ? Quarantine::Blame::kNone : Quarantine::Blame::kPossible);
   const uint64_t handed_back = ring_.reissue(reader.producer);
   if (end.clean() && handed_back == 0) {
     reader.done = true;
     return;
   }
-  ++deaths_;
-  log_warn("reader process died",
-           {{"cause", end.to_string()}, {"tickets_handed_on", handed_back}, {"deaths", deaths_}});
+  log_warn(
+      "reader process died",
+      {{"cause", cause}, {"tickets_handed_on", handed_back}, {"deaths", budget_.deaths() + 1}});
   if (!quarantined.ok()) coordinator_.request_stop(quarantined.status());
   const bool gets_further = quarantined.ok() && *quarantined;
-  if (gets_further || clock_.monotonic() - reader.started >= kLivedWell) reader.delay = kFirstDelay;
+  const auto now = clock_.monotonic();
+  if (gets_further || now - reader.started >= kLivedWell) reader.delay = kFirstDelay;
   plan_restart(reader);
-  count_death(end, gets_further);
-}
-
-void FeedSupervisor::count_death(const ReaderProcess::End& end, bool gets_further) {
-  const uint64_t published = ring_.counters().published;
-  if (gets_further || published != published_at_death_) deaths_in_vain_ = failures_in_vain_ = 0;
-  published_at_death_ = published;
-  ++deaths_in_vain_;
-  if (!end.by_signal) ++failures_in_vain_;
-  if (deaths_in_vain_ < kDeathsInVain && failures_in_vain_ < kFailuresInVain) return;
-  coordinator_.request_stop(
-      Status(Code::kInternal,
-             "reader processes keep dying (" + std::to_string(deaths_in_vain_) +
-                 " without one new batch; the last by " + end.to_string() +
-                 "): their lines in the log say why, and feed.isolation: thread helps to find it"));
+  const Status go_on = budget_.note_death({.now = now,
+                                           .published = ring_.counters().published,
+                                           .by_itself = !end.by_signal,
+                                           .gets_further = gets_further,
+                                           .cause = cause});
+  if (!go_on.ok()) coordinator_.request_stop(go_on);
 }
 
 void FeedSupervisor::plan_restart(Reader& reader) {
@@ -255,7 +299,12 @@ uint64_t FeedSupervisor::bad_samples() const {
 
 uint64_t FeedSupervisor::deaths() const {
   const std::lock_guard lock(mutex_);
-  return deaths_;
+  return budget_.deaths();
+}
+
+uint64_t FeedSupervisor::hangs() const {
+  const std::lock_guard lock(mutex_);
+  return hangs_;
 }
 
 std::vector<uint64_t> FeedSupervisor::quarantined() const {

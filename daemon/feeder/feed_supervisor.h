@@ -3,11 +3,13 @@
 //
 // A reader process that dies is reaped first; then the ring hands its tickets to the others, so the
 // trainer gets the same batches with the same bytes; then another process is started in its place.
-// A sample that kills one process after another goes into quarantine, and its stand-in is read.
+// A sample that kills one process after another goes into quarantine, and its stand-in is read. A
+// process that hangs is killed, and then treated as one that died.
 //
 // Threads:  every method may be called from any thread. One thread under the coordinator watches
 //           the readers; with isolation: thread the reading threads are under it, too.
-// Blocking: start() as starting processes does; stop() at most about a second.
+// Blocking: start() as starting processes does; stop() at most about a second, and some more for
+//           each process that the kernel cannot end.
 // Owner:    ring, dataset, plan, coordinator and clock must outlive this object; join the
 //           coordinator before destroying it. The destructor leaves no process behind. start()
 //           belongs to a thread that lives as long as training does: the kernel ends the processes
@@ -30,9 +32,11 @@
 
 #include "daemon/feeder/bad_sample_log.h"
 #include "daemon/feeder/guarded_dataset.h"
+#include "daemon/feeder/hang_watch.h"
 #include "daemon/feeder/quarantine.h"
 #include "daemon/feeder/quarantine_table.h"
 #include "daemon/feeder/reader_process.h"
+#include "daemon/feeder/restart_budget.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/status.h"
@@ -49,7 +53,6 @@ struct FeedSettings {
   std::string config_path;            // the run's resolved configuration: run/config.yaml
   std::string index_dir;              // where the data set's index was left
   std::string bad_sample_path;        // run/bad_samples.jsonl; empty: no list
-  std::string log_file;               // of the reader processes, beside standard error; empty: none
   std::string feed_program;           // empty: find_feed_program()
   std::vector<uint64_t> quarantined;  // samples not to be read, as the checkpoint names them
 };
@@ -71,6 +74,7 @@ class FeedSupervisor {
   int live_readers() const;  // reading threads now
   uint64_t bad_samples() const;
   uint64_t deaths() const;                    // of reader processes
+  uint64_t hangs() const;                     // of those: killed because they hung
   std::vector<uint64_t> quarantined() const;  // samples, for the checkpoint
   std::vector<int> process_ids() const;       // of the live ones
 
@@ -84,6 +88,9 @@ class FeedSupervisor {
     std::chrono::nanoseconds start_again{0};  // when there is no process
     std::chrono::nanoseconds delay{0};        // before the next start
     bool done = false;                        // it ended because there is no more to read
+    HangWatch watch;
+    std::optional<std::chrono::nanoseconds> maybe_killed;  // when: it hung
+    bool outlives_kill = false;                            // and that is said
   };
 
   Status start_threads();
@@ -95,8 +102,10 @@ class FeedSupervisor {
 
   // With mutex_ held.
   void look_after(Reader& reader);
+  void watch_progress(Reader& reader);
+  void kill_hung(Reader& reader);
   void note_death(Reader& reader, const ReaderProcess::End& end);
-  void count_death(const ReaderProcess::End& end, bool gets_further);
+  std::string cause_of(const Reader& reader, const ReaderProcess::End& end) const;
   void plan_restart(Reader& reader);
   Status take_bad_samples();  // kCorrupt: the run must end
   bool any_process() const;
@@ -118,10 +127,8 @@ class FeedSupervisor {
   std::optional<GuardedDataset> guarded_;  // isolation: thread
   std::optional<feed::ReaderPool> pool_;   // isolation: thread
   bool stopping_ = false;
-  uint64_t deaths_ = 0;
-  uint64_t deaths_in_vain_ = 0;    // since a batch was published
-  uint64_t failures_in_vain_ = 0;  // those of them that ended by themselves, with an error
-  uint64_t published_at_death_ = 0;
+  RestartBudget budget_;
+  uint64_t hangs_ = 0;
 };
 
 }  // namespace stoker::feeder

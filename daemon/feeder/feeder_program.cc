@@ -2,7 +2,6 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "daemon/feeder/confinement.h"
 #include "daemon/feeder/guarded_dataset.h"
 #include "daemon/feeder/quarantine_table.h"
 #include "shared/base/coordinator.h"
@@ -43,7 +43,6 @@ std::optional<FeederArguments> maybe_parse(int argc, char** argv, ExitCode& exit
   app.add_option("--generation", arguments.generation, "Generation of that row")->required();
   app.add_option("--threads", arguments.threads, "Reading threads")->check(CLI::Range(1, 1024));
   app.add_option("--parent", arguments.parent, "Process that must be the parent");
-  app.add_option("--log", arguments.log_file, "Log file, beside standard error");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -61,6 +60,12 @@ Status check_fit(const ring::ShmRing& ring, const dataset::Dataset& dataset,
                 "the ring was made for samples or a batch other than the configuration's");
 }
 
+ConfinementSettings confinement_of(const config::FeedConfig& feed, int threads) {
+  return {.threads = threads,
+          .memory_bytes = static_cast<uint64_t>(feed.memory_mib) << 20,
+          .filter = feed.confined};
+}
+
 }  // namespace
 
 Status settle_process(int parent) {
@@ -72,16 +77,12 @@ Status settle_process(int parent) {
   // Ctrl-C on a terminal and a service manager's SIGTERM reach every process of the group. stokerd
   // finishes its step with what its readers give, and then closes the ring; that ends them.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) ::signal(signal, SIG_IGN);
-  // One byte, not zero: a core_pattern that is a pipe looks at no limit but this one.
-  const rlimit no_core{.rlim_cur = 1, .rlim_max = 1};
-  ::setrlimit(RLIMIT_CORE, &no_core);
-  return {};
+  return forbid_core_dumps_and_privileges();
 }
 
 Status read_for_ring(const FeederArguments& arguments) {
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
-  STOKER_RETURN_IF_ERROR(
-      init_log({.level = log_level_of(config.log.level), .file = arguments.log_file}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = log_level_of(config.log.level), .file = {}}));
   STOKER_ASSIGN_OR_RETURN(
       const auto dataset,
       dataset::open_indexed("train", config.data, arguments.index_dir, arguments.fingerprint));
@@ -96,6 +97,8 @@ Status read_for_ring(const FeederArguments& arguments) {
   if (arguments.reader >= quarantine.readers())
     return Status(Code::kMismatch, "--reader: the quarantine table has no such row");
   const GuardedDataset guarded(*dataset, quarantine, arguments.reader);
+  STOKER_RETURN_IF_ERROR(confine(confinement_of(config.feed, arguments.threads),
+                                 quarantine.forbidden_call_of(arguments.reader)));
   feed::ReaderPool pool(*ring, producer, guarded, plan);
   Coordinator coordinator;
   pool.start(arguments.threads, coordinator);

@@ -2,8 +2,8 @@
 // until the ring closes.
 //
 // Errors: the process's exit code (shared/base/exit_code.h); the reason is on standard error.
-// Crash:  ends with its parent (PR_SET_PDEATHSIG); writes no core dump, for the ring would be in
-//         it.
+// Crash:  ends with its parent (PR_SET_PDEATHSIG). What it gives up before it reads the first
+//         sample is in confinement.h.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,9 @@ struct FeederArguments {
   uint32_t generation = 0;
   int threads = 1;
   int parent = 0;  // 0: not checked
-  std::string log_file;
 };
 
-// Dies with the parent; deaf to the signals meant for stokerd. kCancelled: the parent is gone
+// Dies with the parent; no core dump, no new privileges; deaf to the signals meant for stokerd. kCancelled: the parent is gone
 // already.
 Status settle_process(int parent);
 // Until the ring closes, or the end of data.

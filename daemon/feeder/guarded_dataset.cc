@@ -1,6 +1,7 @@
 #include "daemon/feeder/guarded_dataset.h"
 
 #include <mutex>
+#include <new>
 
 namespace stoker::feeder {
 
@@ -9,6 +10,15 @@ Status GuardedDataset::read(uint64_t sample, const dataset::DrawKey& draw,
   if (table_.quarantined(sample))
     return Status(Code::kCorrupt, "in quarantine: it killed its reader process again and again");
   if (!maybe_reader_) return dataset_.read(sample, draw, outputs);
+  try {
+    return read_marked(sample, draw, outputs);
+  } catch (const std::bad_alloc&) {  // the process has a limit (confinement.h), and goes on
+    return Status(Code::kOutOfMemory, "needs more memory than feed.memory_mib gives its reader");
+  }
+}
+
+Status GuardedDataset::read_marked(uint64_t sample, const dataset::DrawKey& draw,
+                                   std::span<const std::span<std::byte>> outputs) const {
   if (!table_.suspected(sample)) {
     const std::shared_lock with_others(reading_);
     const QuarantineTable::Mark mark(table_, *maybe_reader_, sample);

@@ -4,7 +4,8 @@
 // Threads:  as Dataset. A suspected sample is read while no other thread of this object reads.
 // Owner:    dataset and table must outlive this object.
 // Errors:   read(): kCorrupt for a sample in quarantine, so that the plan's stand-in takes its
-//           place and the sample is listed as every other bad one; otherwise the data set's.
+//           place and the sample is listed as every other bad one; kOutOfMemory where a reader
+//           process has no memory left for it; otherwise the data set's.
 #pragma once
 
 #include <optional>
@@ -39,6 +40,9 @@ class GuardedDataset final : public dataset::Dataset {
               std::span<const std::span<std::byte>> outputs) const override;
 
  private:
+  Status read_marked(uint64_t sample, const dataset::DrawKey& draw,
+                     std::span<const std::span<std::byte>> outputs) const;
+
   const dataset::Dataset& dataset_;
   const QuarantineTable& table_;
   const std::optional<uint32_t> maybe_reader_;

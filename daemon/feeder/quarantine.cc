@@ -22,8 +22,9 @@ Status Quarantine::restore(const std::vector<uint64_t>& samples) {
   return {};
 }
 
-Result<bool> Quarantine::judge_death(uint32_t reader, std::string_view cause) {
+Result<bool> Quarantine::judge_death(uint32_t reader, std::string_view cause, Blame blame) {
   auto in_hand = table_.take_marks(reader);
+  if (blame == Blame::kNone) return false;
   // The numbers come from another process: they are not trusted to be the set's.
   std::erase_if(in_hand, [this](uint64_t sample) { return sample >= dataset_.size(); });
   std::erase_if(kills_, [this](const auto& entry) { return !table_.suspected(entry.first); });

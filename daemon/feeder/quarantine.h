@@ -1,6 +1,6 @@
 // Quarantine: stokerd's judgement of samples that kill reader processes.
 //
-// A sample that was the only one in hand at kKillsToQuarantine deaths, without one read that came
+// A sample that was the only one in hand at kKillsToQuarantine deaths for which it may be to blame, without one read that came
 // back in between, is not read any more. Which samples these are depends on the data alone when the
 // same samples always kill, so a run that is started again comes to the same list; a list from a
 // checkpoint makes it certain (restore()).
@@ -30,9 +30,12 @@ class Quarantine {
       : table_(table), dataset_(dataset) {}
 
   Status restore(const std::vector<uint64_t>& samples);
+  // Whether what was in hand may be to blame for a death. A process that was killed because it waited
+  // without end says nothing of its sample: it was stopped, or the file system does not answer.
+  enum class Blame { kPossible, kNone };
   // After process `reader` was reaped, before its tickets are handed on. True: a sample was put into
   // quarantine, so the next process gets further.
-  Result<bool> judge_death(uint32_t reader, std::string_view cause);
+  Result<bool> judge_death(uint32_t reader, std::string_view cause, Blame blame = Blame::kPossible);
   const std::vector<uint64_t>& samples() const { return samples_; }  // in quarantine
 
  private:

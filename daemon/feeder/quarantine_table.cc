@@ -10,7 +10,7 @@
 namespace stoker::feeder {
 namespace {
 
-constexpr uint64_t kMagic = 0x4e4152415551'0001;  // "QUARAN", version 1
+constexpr uint64_t kMagic = 0x4e4152415551'0002;  // "QUARAN", version 2
 constexpr uint64_t kHeaderWords = 8;
 constexpr uint64_t kWordsPerMark = 8;  // a cache line each: threads do not take each other's
 constexpr uint32_t kMostReaders = 1 << 10;
@@ -26,7 +26,8 @@ enum HeaderWord : uint64_t {
 };
 
 uint64_t words_of(uint64_t readers, uint64_t threads) {
-  return kHeaderWords + readers * threads * kWordsPerMark + kMaxSuspects + kMaxQuarantined;
+  return kHeaderWords + readers * threads * kWordsPerMark + readers + kMaxSuspects +
+         kMaxQuarantined;
 }
 
 std::span<uint64_t> all_words(const ring::Segment& segment) {
@@ -71,7 +72,8 @@ QuarantineTable::QuarantineTable(ring::Segment segment, uint32_t readers, uint32
     : segment_(std::move(segment)), readers_(readers), threads_(threads) {
   const auto words = all_words(segment_);
   marks_ = words.subspan(kHeaderWords, uint64_t{readers} * threads * kWordsPerMark);
-  const auto sets = words.subspan(kHeaderWords + marks_.size());
+  forbidden_calls_ = words.subspan(kHeaderWords + marks_.size(), readers);
+  const auto sets = words.subspan(kHeaderWords + marks_.size() + readers);
   suspects_ = {.count = &words[kSuspectsWord], .entries = sets.first(kMaxSuspects)};
   quarantine_ = {.count = &words[kQuarantineWord],
                  .entries = sets.subspan(kMaxSuspects, kMaxQuarantined)};
@@ -106,6 +108,18 @@ std::vector<uint64_t> QuarantineTable::take_marks(uint32_t reader) const {
   for (uint64_t i = 0; i < words.size(); i += kWordsPerMark)
     if (const uint64_t word = std::atomic_ref(words[i]).exchange(0)) samples.push_back(word - 1);
   return samples;
+}
+
+// ---- Forbidden calls
+
+uint64_t& QuarantineTable::forbidden_call_of(uint32_t reader) const {
+  assert(reader < readers_);
+  return forbidden_calls_[reader];
+}
+
+std::optional<uint64_t> QuarantineTable::maybe_take_forbidden_call(uint32_t reader) const {
+  const uint64_t word = std::atomic_ref(forbidden_call_of(reader)).exchange(0);
+  return word == 0 ? std::nullopt : std::optional(word - 1);
 }
 
 // ---- Sets

@@ -1,22 +1,23 @@
 // QuarantineTable: what stokerd and its reader processes tell each other about samples that kill
 // their reader, in one sealed memfd beside the ring.
 //
-// Three parts. Marks: what each reading thread has in hand, so that stokerd knows what a dead
+// Four parts. Marks: what each reading thread has in hand, so that stokerd knows what a dead
 // process was reading. Suspects: samples that were in hand when a process died; each is read alone
 // in its process, so that the next death names one sample. Quarantine: samples that nobody reads
-// any more.
+// any more. Forbidden calls: the system call that ended a process, which its filter does not allow.
 //
 // Threads:  every method may be called from any thread and process. Lock-free.
 // Blocking: never.
 // Owner:    the kernel frees the memfd with its last user.
 // Errors:   create(): as ring::Segment. attach(): kMismatch (no table, or another build's).
-// Format:   version 1, words of 64 bits; an entry is the sample's number + 1, 0 = none. Only stokerd
+// Format:   version 2, words of 64 bits; an entry is the sample's number + 1, 0 = none. Only stokerd
 //           and the stoker-feed beside it share it.
 // Crash:    a dead process's marks stay, which is their purpose; take_marks() clears them.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -52,6 +53,10 @@ class QuarantineTable {
   // What the dead process `reader` had in hand.
   std::vector<uint64_t> take_marks(uint32_t reader) const;
 
+  // Where process `reader` leaves the number of a forbidden system call, plus 1.
+  uint64_t& forbidden_call_of(uint32_t reader) const;
+  std::optional<uint64_t> maybe_take_forbidden_call(uint32_t reader) const;
+
   bool suspected(uint64_t sample) const { return suspects_.contains(sample); }
   bool suspect(uint64_t sample) const { return suspects_.add(sample); }  // false: no room
   void acquit(uint64_t sample) const { suspects_.remove(sample); }
@@ -78,6 +83,7 @@ class QuarantineTable {
   uint32_t readers_;
   uint32_t threads_;
   std::span<uint64_t> marks_;
+  std::span<uint64_t> forbidden_calls_;
   SampleSet suspects_;
   SampleSet quarantine_;
 };

@@ -14,6 +14,9 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/feeder/process_state.h"
+#include "shared/base/log.h"
+
 extern char** environ;
 
 namespace stoker::feeder {
@@ -138,10 +141,22 @@ std::optional<ReaderProcess::End> ReaderProcess::wait(int options) {
 
 std::optional<ReaderProcess::End> ReaderProcess::maybe_reap() { return wait(WNOHANG); }
 
-void ReaderProcess::kill_and_reap() {
-  if (pid_ < 0) return;
-  ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
-  wait(0);
+void ReaderProcess::kill() {
+  if (pid_ >= 0) ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+}
+
+bool ReaderProcess::kill_and_reap(std::chrono::milliseconds patience) {
+  if (pid_ < 0) return true;
+  kill();
+  pollfd ended{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
+  int result = 0;
+  do result = ::poll(&ended, 1, static_cast<int>(patience.count()));
+  while (result < 0 && errno == EINTR);
+  if (result != 0) return wait(0).has_value();
+  log_error("reader process cannot be killed and is left behind",
+            {{"pid", pid_}, {"state", process_state(pid_)}});
+  pid_ = -1;
+  return false;
 }
 
 Result<std::string> find_feed_program() {

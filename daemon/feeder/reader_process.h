@@ -2,14 +2,16 @@
 // for and killed, and never a stranger under a number used again.
 //
 // Threads:  one at a time.
-// Blocking: kill_and_reap() until the kernel has ended the process; nothing else waits.
-// Owner:    the destructor leaves no child behind. The child ends with the thread that spawned it
+// Blocking: kill_and_reap(), and with it the destructor, at most kPatience; nothing else waits.
+// Owner:    the destructor leaves no child behind but one that the kernel cannot end: it sleeps
+//           uninterruptibly, ends when it wakes, and is reaped by init. The child ends with the thread that spawned it
 //           (PR_SET_PDEATHSIG), so that a stokerd killed without warning leaves none either.
 // Errors:   spawn(): errno's text with the program's path.
 #pragma once
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,9 +48,13 @@ class ReaderProcess {
   int pidfd() const { return pidfd_.get(); }  // readable when the process has ended
   // Reaps it when it has ended.
   std::optional<End> maybe_reap();
-  void kill_and_reap();
+  void kill();
+  // False: the kernel has not ended it within `patience`, and it is left alone.
+  bool kill_and_reap(std::chrono::milliseconds patience = kPatience);
 
  private:
+  static constexpr std::chrono::milliseconds kPatience{3000};
+
   ReaderProcess(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
   std::optional<End> wait(int options);
 

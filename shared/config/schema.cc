@@ -52,7 +52,11 @@ Section feed_section(FeedConfig& feed) {
             .decides = true},
            {.name = "last_batch", .target = choice(feed.last_batch, kLastBatches), .decides = true},
            {.name = "on_bad_sample", .target = choice(feed.on_bad_sample, kOnBadSample)},
-           {.name = "bad_sample_limit", .target = &feed.bad_sample_limit, .min = 0, .max = 1}},
+           {.name = "bad_sample_limit", .target = &feed.bad_sample_limit, .min = 0, .max = 1},
+           {.name = "hang_seconds", .target = &feed.hang_seconds, .min = 0, .max = 1e6},
+           {.name = "deaths_per_minute", .target = &feed.deaths_per_minute, .min = 1, .max = 1e6},
+           {.name = "memory_mib", .target = &feed.memory_mib, .min = 0, .max = 1e9},
+           {.name = "confined", .target = &feed.confined}},
           "shuffle"};
 }
 

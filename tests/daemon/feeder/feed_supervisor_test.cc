@@ -1,6 +1,7 @@
 #include "daemon/feeder/feed_supervisor.h"
 
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/feeder/confinement.h"
 #include "shared/base/file.h"
 #include "tests/daemon/feeder/feeder_fixture.h"
 
@@ -69,6 +71,37 @@ TEST_F(FeedSupervisorTest, ASampleThatKillsGoesIntoQuarantineAndItsStandInIsRead
     EXPECT_THAT(list_of_bad_samples(), HasSubstr("\"sample\":" + std::to_string(sample) + ","));
   EXPECT_THAT(list_of_bad_samples(), HasSubstr("in quarantine"));
   EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
+}
+
+TEST_F(FeedSupervisorTest, ASampleThatMakesForbiddenCallsGoesIntoQuarantineAndTheLogNamesTheCall) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
+  behave_as("intruder");
+  settings_.feed.bad_sample_limit = 1.0;
+  unreadable_ = {plan_->at(3, 5).sample};
+  open_ring({.slots = 4});
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  const auto found = supervisor_->quarantined();
+  supervisor_->stop();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("for system call " + std::to_string(SYS_socket) +
+                        ", which is forbidden to readers"));
+  EXPECT_EQ(std::set<uint64_t>(found.begin(), found.end()), unreadable_);
+  EXPECT_GE(supervisor_->deaths(), kKillsToQuarantine);
+}
+
+TEST_F(FeedSupervisorTest, ASampleThatNeedsMoreMemoryThanItMayIsABadOneAndKillsNobody) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
+  behave_as("hungry");
+  settings_.feed.bad_sample_limit = 1.0;
+  unreadable_ = {plan_->at(3, 5).sample};
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  supervisor_->stop();
+  EXPECT_EQ(supervisor_->deaths(), 0u);
+  EXPECT_THAT(list_of_bad_samples(), HasSubstr("feed.memory_mib"));
 }
 
 TEST_F(FeedSupervisorTest, AQuarantineThatIsGivenBackCostsNoReader) {

@@ -42,6 +42,16 @@ inline dataset::SamplePlan plan_for(const dataset::Dataset& data) {
   return dataset::SamplePlan({.size = data.size(), .batch = kBatch, .seed = 9});
 }
 
+template <typename Condition>
+bool eventually(Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + kLong;
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (condition()) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
 // Samples that the test reader dies of where it is told to: one, and the one in its stead.
 inline std::set<uint64_t> deadly_samples(const dataset::SamplePlan& plan) {
   return {plan.at(3, 5).sample, plan.stand_in(3, 5, 1).sample};
@@ -61,6 +71,8 @@ class FeederTest : public ::testing::Test {
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
     settings_.feed.readers = 2;
+    settings_.feed.hang_seconds = 0;  // time runs too fast here: a test of hangs brings its own
+    settings_.feed.deaths_per_minute = 1'000'000;
     settings_.index_dir = path("index");
     settings_.config_path = path("config.yaml");
     settings_.bad_sample_path = path("bad_samples.jsonl");
@@ -96,8 +108,8 @@ class FeederTest : public ::testing::Test {
     ring_ = *std::move(ring);
   }
   Status start() {
-    supervisor_ = std::make_unique<FeedSupervisor>(settings_, *ring_, *data_, *plan_, coordinator_,
-                                                   hasty_clock_);
+    supervisor_ =
+        std::make_unique<FeedSupervisor>(settings_, *ring_, *data_, *plan_, coordinator_, *clock_);
     return supervisor_->start();
   }
   // What an undisturbed run gives, from the plan and the data set alone, with stand-ins for the
@@ -109,8 +121,9 @@ class FeederTest : public ::testing::Test {
       auto planned = plan_->at(ticket, row);
       for (uint64_t attempt = 1; unreadable_.contains(planned.sample); ++attempt)
         planned = plan_->stand_in(ticket, row, attempt);
-      const std::vector<std::span<std::byte>> outputs{layout.row(slot, 0, row),
-                                                      layout.row(slot, 1, row)};
+      std::vector<std::span<std::byte>> outputs;
+      for (size_t tensor = 0; tensor < layout.sample().size(); ++tensor)
+        outputs.push_back(layout.row(slot, tensor, row));
       EXPECT_TRUE(data_->read(planned.sample, plan_->draw_key(planned), outputs).ok());
     }
     return slot;
@@ -120,7 +133,7 @@ class FeederTest : public ::testing::Test {
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     ASSERT_EQ(batch->ticket, ticket);
     const auto expected = expected_batch(ticket);
-    for (const size_t tensor : {0, 1}) {
+    for (size_t tensor = 0; tensor < ring_->layout().sample().size(); ++tensor) {
       const auto got = ring_->layout().whole(batch->slot, tensor);
       const auto want = ring_->layout().whole(expected, tensor);
       ASSERT_TRUE(std::equal(got.begin(), got.end(), want.begin(), want.end()))
@@ -128,16 +141,6 @@ class FeederTest : public ::testing::Test {
     }
     ring_->release(ticket);
   }
-  template <typename Condition>
-  static bool eventually(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + kLong;
-    while (std::chrono::steady_clock::now() < deadline) {
-      if (condition()) return true;
-      std::this_thread::yield();
-    }
-    return false;
-  }
-
   std::string list_of_bad_samples() const {
     const auto text = read_file(settings_.bad_sample_path, 1 << 20);
     return text.ok() ? *text : "";
@@ -154,6 +157,7 @@ class FeederTest : public ::testing::Test {
   std::unique_ptr<FeedSupervisor> supervisor_;
   Coordinator coordinator_;
   HastyClock hasty_clock_;
+  Clock* clock_ = &hasty_clock_;
   std::set<uint64_t> unreadable_;
 };
 

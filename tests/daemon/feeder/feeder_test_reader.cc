@@ -2,16 +2,23 @@
 // configuration file says:
 //   crash    ends by SIGABRT at once          refuse   exits 78 at once
 //   stuck    stops itself with a ticket       bad      reports every sample of each ticket as bad
-//   deadly   is killed by each of deadly_samples()
+//   deadly   is killed by each of deadly_samples()      spins    never ends with the first of them
+//   intruder makes a forbidden system call for it       hungry   takes more memory than it may for it
+//   stuck_once, waits_once: only the first process of a row; the latter in a read of that sample
 //   anything else reads the fixture's synthetic data set
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <set>
 
+#include "daemon/feeder/confinement.h"
 #include "daemon/feeder/guarded_dataset.h"
 #include "shared/feed/reader_pool.h"
 #include "tests/daemon/feeder/feeder_fixture.h"
@@ -19,11 +26,12 @@
 namespace stoker::feeder {
 namespace {
 
-// Dies of some samples.
+// Does something else where it is asked for some samples.
 class DeadlyDataset final : public dataset::Dataset {
  public:
-  DeadlyDataset(const dataset::Dataset& data, std::set<uint64_t> deadly)
-      : data_(data), deadly_(std::move(deadly)) {}
+  using Deed = std::function<void()>;
+  DeadlyDataset(const dataset::Dataset& data, std::set<uint64_t> deadly, Deed deed)
+      : data_(data), deadly_(std::move(deadly)), deed_(std::move(deed)) {}
   uint64_t size() const override { return data_.size(); }
   const std::vector<TensorSpec>& spec() const override { return data_.spec(); }
   uint64_t classes() const override { return data_.classes(); }
@@ -31,14 +39,43 @@ class DeadlyDataset final : public dataset::Dataset {
   dataset::Origin origin(uint64_t sample) const override { return data_.origin(sample); }
   Status read(uint64_t sample, const dataset::DrawKey& draw,
               std::span<const std::span<std::byte>> outputs) const override {
-    if (deadly_.contains(sample)) ::raise(SIGKILL);
+    if (deadly_.contains(sample)) deed_();
     return data_.read(sample, draw, outputs);
   }
 
  private:
   const dataset::Dataset& data_;
   const std::set<uint64_t> deadly_;
+  const Deed deed_;
 };
+
+void spin() {
+  std::atomic<uint64_t> turns{0};
+  while (true) ++turns;
+}
+
+void wait_for_ever() {
+  while (true) std::this_thread::sleep_for(1h);
+}
+
+void eat() {
+  const std::vector<char> meal(4ull << 30, 1);
+  if (meal.back() != 1) std::abort();
+}
+
+struct Misdeed {
+  DeadlyDataset::Deed deed;
+  size_t samples = 1;  // how many of deadly_samples() it is done for; the first is that of (3, 5)
+};
+
+Misdeed misdeed_of(const std::string& how, ring::ProducerId id) {
+  if (how == "deadly") return {[] { ::raise(SIGKILL); }, 2};
+  if (how == "spins") return {spin};
+  if (how == "waits_once" && id.generation == 1) return {wait_for_ever};
+  if (how == "intruder") return {[] { (void)::socket(AF_INET, SOCK_STREAM, 0); }};
+  if (how == "hungry") return {eat};
+  return {[] {}, 0};
+}
 
 int misbehave(const std::string& how, ring::ShmRing& ring, ring::ProducerId id) {
   while (true) {
@@ -68,6 +105,11 @@ int run(std::map<std::string, std::string>& arguments) {
   const ring::ProducerId id{
       .index = static_cast<uint32_t>(std::stoul(arguments["--producer"])),
       .generation = static_cast<uint32_t>(std::stoul(arguments["--generation"]))};
+  if (how == "stuck_once" && id.generation == 1) {
+    const auto claim = (*ring)->claim(id, kLong);
+    ::raise(SIGSTOP);
+    if (claim.ok()) (*ring)->abandon(id, *claim);
+  }
   if (how == "stuck" || how == "bad") return misbehave(how, **ring, id);
   const auto data = dataset::open_indexed("train", synthetic_config(), arguments["--index-dir"],
                                           arguments["--fingerprint"]);
@@ -75,9 +117,18 @@ int run(std::map<std::string, std::string>& arguments) {
   const auto plan = plan_for(**data);
   const auto table = QuarantineTable::attach(UniqueFd(std::stoi(arguments["--quarantine-fd"])));
   if (!table.ok()) return 70;
-  const DeadlyDataset deadly(**data, how == "deadly" ? deadly_samples(plan) : std::set<uint64_t>{});
-  const GuardedDataset guarded(deadly, *table,
-                               static_cast<uint32_t>(std::stoul(arguments["--reader"])));
+  const Misdeed misdeed = misdeed_of(how, id);
+  std::set<uint64_t> deadly{plan.at(3, 5).sample};
+  if (misdeed.samples == 2) deadly = deadly_samples(plan);
+  if (misdeed.samples == 0) deadly.clear();
+  const DeadlyDataset wicked(**data, deadly, misdeed.deed);
+  const auto reader = static_cast<uint32_t>(std::stoul(arguments["--reader"]));
+  const GuardedDataset guarded(wicked, *table, reader);
+  const ConfinementSettings confinement{.threads = std::stoi(arguments["--threads"]),
+                                        .memory_bytes = 256 << 20};
+  if (!forbid_core_dumps_and_privileges().ok() ||
+      !confine(confinement, table->forbidden_call_of(reader)).ok())
+    return 70;
   feed::ReaderPool pool(**ring, id, guarded, plan);
   Coordinator coordinator;
   pool.start(std::stoi(arguments["--threads"]), coordinator);

@@ -1,0 +1,62 @@
+#include "daemon/feeder/confinement.h"
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+
+#include "daemon/feeder/syscall_filter.h"
+#include "shared/base/log.h"
+
+namespace stoker::feeder {
+namespace {
+
+// What a thread takes of address space before it has read anything: its stack, and the arena that
+// the C library reserves for it (128 MiB, of which it gives half back).
+constexpr uint64_t kThreadBytes = 160ull << 20;
+
+Result<uint64_t> address_space_now() {
+  std::ifstream file("/proc/self/statm");
+  uint64_t pages = 0;
+  if (!(file >> pages)) return Status(Code::kIoError, "/proc/self/statm cannot be read");
+  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+Status limit_address_space(const ConfinementSettings& settings) {
+  STOKER_ASSIGN_OR_RETURN(const uint64_t now, address_space_now());
+  const auto threads = static_cast<uint64_t>(settings.threads);
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0) return Status::from_errno(errno, "RLIMIT_AS");
+  const rlim_t wanted = now + threads * (kThreadBytes + settings.memory_bytes);
+  // A lower limit that is there already stays.
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, wanted);
+  limit.rlim_max = limit.rlim_cur;
+  if (::setrlimit(RLIMIT_AS, &limit) != 0) return Status::from_errno(errno, "RLIMIT_AS");
+  return {};
+}
+
+}  // namespace
+
+Status forbid_core_dumps_and_privileges() {
+  // One byte, not zero: a core_pattern that is a pipe looks at no limit but this one.
+  const rlimit no_core{.rlim_cur = 1, .rlim_max = 1};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    return Status::from_errno(errno, "PR_SET_NO_NEW_PRIVS");
+  return {};
+}
+
+Status confine(const ConfinementSettings& settings, uint64_t& forbidden_call) {
+  if (kSanitized) return {};
+  if (settings.memory_bytes > 0) STOKER_RETURN_IF_ERROR(limit_address_space(settings));
+  if (!settings.filter) return {};
+  const Status filtered = install_syscall_filter(forbidden_call);
+  if (filtered.code() != Code::kUnreachable) return filtered;
+  log_warn("reader process runs without a filter of system calls", {{"why", filtered.message()}});
+  return {};
+}
+
+}  // namespace stoker::feeder

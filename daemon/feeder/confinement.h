@@ -1,0 +1,39 @@
+// confinement: what a reader process gives up before it reads the first sample, so that a damaged
+// or hostile file that takes over a decoder has got hold of very little.
+//
+// No new privileges; no core dump (the ring would be in it); a limit on its address space; and only
+// the system calls that reading takes (syscall_filter.h).
+//
+// Threads: confine() binds every thread of the process.
+// Errors:  as the kernel refuses. A kernel without seccomp is a warning in the log, not an error.
+// Sanitizers: a build under one keeps its address space and its system calls: the sanitizer needs
+//             both.
+#pragma once
+
+#include <cstdint>
+
+#include "shared/base/status.h"
+
+namespace stoker::feeder {
+
+inline constexpr bool kSanitized =
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    true;
+#else
+    false;
+#endif
+
+struct ConfinementSettings {
+  int threads = 1;            // reading threads that will be started
+  uint64_t memory_bytes = 0;  // of address space, for each of them; 0: no limit
+  bool filter = true;         // of system calls
+};
+
+// At the very start of the process.
+Status forbid_core_dumps_and_privileges();
+
+// After the ring and the data set are opened, whose memory is not counted, and before the reading
+// threads are started. `forbidden_call`: see install_syscall_filter().
+Status confine(const ConfinementSettings& settings, uint64_t& forbidden_call);
+
+}  // namespace stoker::feeder

@@ -1,0 +1,30 @@
+// SyscallFilter: the system calls that a reader process may make from now on: read files, memory,
+// futex, clock, threads of its own, its end, and lines to standard error. Nothing else: no network,
+// no exec, no process, no file opened for writing, no memory that can be executed.
+//
+// A table and a hundred lines of classic BPF instead of libseccomp: what is allowed is one list that
+// can be read, and there is no library to ask for. A call that is not in it raises SIGSYS; the
+// handler leaves the call's number where stokerd finds it, and the process ends by that signal.
+//
+// Threads: install() binds every thread of the process, also those that were started before.
+// Errors:  kUnreachable: the kernel has no seccomp. Others as the kernel says.
+// Crash:   the filter ends with the process, and its children, of which it can have none.
+#pragma once
+
+#include <linux/filter.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "shared/base/status.h"
+
+namespace stoker::feeder {
+
+// For the process `pid`; only its own threads may be signalled.
+std::vector<sock_filter> filter_program(int pid);
+
+// `forbidden_call`: gets the number of the call that ended the process, plus 1 (0: none did); must
+// be valid as long as the process lives.
+Status install_syscall_filter(uint64_t& forbidden_call);
+
+}  // namespace stoker::feeder

@@ -1,0 +1,176 @@
+// Readers that hang, as processes: found, killed, reaped, their batches read again.
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/feeder/process_state.h"
+#include "tests/daemon/feeder/feeder_fixture.h"
+
+namespace stoker::feeder {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class HungReaderTest : public FeederTest {
+ protected:
+  void SetUp() override {
+    FeederTest::SetUp();
+    settings_.feed_program = FEEDER_TEST_READER;
+    settings_.feed.readers = 1;
+    settings_.feed.hang_seconds = 60;
+    clock_ = &manual_clock_;
+  }
+  void behave_as(const std::string& how) { settings_.config_path = path(how); }
+
+  static void wait_until_stopped(pid_t pid) {
+    siginfo_t info{};
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOWAIT), 0);
+  }
+  // Lets a minute pass for the supervisor, and waits until it has drawn its conclusion.
+  void let_a_minute_pass_and_expect_a_kill() {
+    const uint64_t hangs = supervisor_->hangs();
+    // It must have looked once before the minute begins.
+    EXPECT_TRUE(as_time_passes(1s, [&] { return supervisor_->hangs() > hangs; }));
+    // The next one is started after the back-off.
+    EXPECT_TRUE(as_time_passes(10ms, [&] {
+      return supervisor_->live_readers() == settings_.feed.readers && supervisor_->deaths() > 0;
+    }));
+  }
+  template <typename Condition>
+  bool as_time_passes(std::chrono::nanoseconds tick, Condition condition) {
+    return eventually([&] {
+      manual_clock_.advance(tick);
+      return condition() || (coordinator_.wait_for_stop(1ms) && condition());
+    });
+  }
+
+  ManualClock manual_clock_;
+};
+
+TEST_F(HungReaderTest, OneStoppedWithATicketInHandIsKilledAndItsTicketReadByTheNext) {
+  behave_as("stuck_once");
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_EQ(supervisor_->process_ids().size(), 1u);
+  const int stopped = supervisor_->process_ids()[0];
+  wait_until_stopped(stopped);
+  EXPECT_EQ(process_state(stopped), "stopped");
+  EXPECT_EQ(ring_->pop(0ns).status().code(), Code::kTimedOut);
+  let_a_minute_pass_and_expect_a_kill();
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_EQ(supervisor_->hangs(), 1u);
+  EXPECT_EQ(supervisor_->deaths(), 1u);
+  EXPECT_GE(ring_->counters().reissued, 1u);
+  EXPECT_THAT(supervisor_->quarantined(), IsEmpty());
+  EXPECT_FALSE(coordinator_.should_stop());
+}
+
+TEST_F(HungReaderTest, OneStoppedWithNothingInHandIsFoundWhenThereIsWork) {
+  settings_.feed_program = FEED_PROGRAM;
+  write_config("{kind: synthetic, samples: 500, features: [3, 10], classes: 4}");
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(eventually([&] { return ring_->counters().ready == ring_->slots(); }));
+  const auto ids = supervisor_->process_ids();
+  ASSERT_EQ(ids.size(), 1u);
+  ::kill(ids[0], SIGSTOP);
+  wait_until_stopped(ids[0]);
+  manual_clock_.advance(1h);  // the trainer pauses: there is nothing to do, and nobody hangs
+  EXPECT_FALSE(coordinator_.wait_for_stop(1s));
+  EXPECT_EQ(supervisor_->hangs(), 0u);
+  for (uint64_t ticket = 0; ticket < 4; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  let_a_minute_pass_and_expect_a_kill();
+  for (uint64_t ticket = 4; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_THAT(supervisor_->quarantined(), IsEmpty());
+}
+
+TEST_F(HungReaderTest, OneWhoseReadNeverComesBackIsReplacedAndTheSampleNotBlamed) {
+  behave_as("waits_once");
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(eventually([&] { return ring_->counters().ready == 3; })) << "ticket 3 hangs";
+  let_a_minute_pass_and_expect_a_kill();
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_EQ(supervisor_->hangs(), 1u);
+  EXPECT_THAT(supervisor_->quarantined(), IsEmpty());
+}
+
+TEST_F(HungReaderTest, TheOthersGoOnMeanwhile) {
+  behave_as("stuck_once");
+  settings_.feed.readers = 2;
+  settings_.feed.processes = 2;
+  open_ring({.slots = 8});
+  ASSERT_TRUE(start().ok());
+  const auto ids = supervisor_->process_ids();
+  ASSERT_EQ(ids.size(), 2u);
+  for (const int pid : ids) wait_until_stopped(pid);  // both rows have generation 1
+  ::kill(ids[1], SIGCONT);
+  // All but the ticket that the first one holds.
+  ASSERT_TRUE(eventually([&] { return ring_->progress({0, 1}).unclaimed == 0; }));
+  ASSERT_TRUE(eventually([&] { return ring_->progress({1, 1}).claims == 0; }));
+  EXPECT_EQ(ring_->counters().ready, 7u);
+  let_a_minute_pass_and_expect_a_kill();
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_EQ(supervisor_->hangs(), 1u);
+}
+
+TEST_F(HungReaderTest, ASampleThatADecoderNeverEndsWithGoesIntoQuarantine) {
+  behave_as("spins");
+  clock_ = &system_clock();  // what a process computes goes by it
+  settings_.feed.hang_seconds = 1;
+  settings_.feed.bad_sample_limit = 1.0;
+  unreadable_ = {plan_->at(3, 5).sample};
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  const auto found = supervisor_->quarantined();
+  EXPECT_EQ(std::set<uint64_t>(found.begin(), found.end()), unreadable_);
+  EXPECT_GE(supervisor_->hangs(), kKillsToQuarantine);
+}
+
+TEST_F(HungReaderTest, ReadersThatAllHangEndTheRunWithTheReason) {
+  behave_as("stuck");
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  EXPECT_TRUE(as_time_passes(1s, [&] { return coordinator_.should_stop(); }));
+  EXPECT_EQ(coordinator_.reason().code(), Code::kInternal);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("because it hung"));
+}
+
+// A process that waits for its vforked child sleeps uninterruptibly.
+TEST(ProcessState, UninterruptibleSleepIsSaidSo) {
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const pid_t child = static_cast<pid_t>(::syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0));
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      while (true) ::pause();
+    }
+    ::_exit(0);
+  }
+  EXPECT_TRUE(eventually([parent] {
+    return process_state(parent).starts_with("in uninterruptible sleep (D)");
+  })) << process_state(parent);
+  ::kill(parent, SIGKILL);
+  EXPECT_EQ(::waitpid(parent, nullptr, 0), parent);
+}
+
+TEST(ProcessState, IsSaidInWords) {
+  EXPECT_EQ(state_in_words("12 (a b) T 1 2", "0"), "stopped");
+  EXPECT_EQ(state_in_words("12 (a) D 1 2", "nfs_wait"), "in uninterruptible sleep (D) in nfs_wait");
+  EXPECT_EQ(state_in_words("12 (x) D) S 1", ""), "asleep");
+  EXPECT_EQ(state_in_words("", ""), "");
+  EXPECT_EQ(state_in_words("12 (a)", ""), "");
+  EXPECT_EQ(process_state(::getpid()).substr(0, 7), "running");
+}
+
+}  // namespace
+}  // namespace stoker::feeder
