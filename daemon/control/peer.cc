@@ -2,6 +2,8 @@
 
 #include <pwd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,6 +12,8 @@
 
 namespace stoker::control_server {
 namespace {
+
+constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, which older headers do not have
 
 Result<uid_t> resolve_user(const std::string& user) {
   const std::string where = "control.operators: '" + user + "'";
@@ -41,6 +45,19 @@ Result<Peer> peer_of_socket(int fd) {
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0)
     return Status::from_errno(errno, "ask who connected to the control socket");
   return Peer{.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid};
+}
+
+Result<UniqueFd> pidfd_of_peer(int fd, const Peer& peer) {
+  int pidfd = -1;
+  socklen_t length = sizeof pidfd;
+  if (::getsockopt(fd, SOL_SOCKET, kPeerPidfd, &pidfd, &length) == 0 && pidfd >= 0)
+    return UniqueFd(pidfd);
+  // Linux before 6.5. The number could be another process's by now; but the peer still asks, and a
+  // process that asks through a dead one's connection is the operator's own doing.
+  UniqueFd opened(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+  if (opened.valid()) return opened;
+  return Status(Code::kUnreachable, "process " + std::to_string(peer.pid) + " cannot be held: " +
+                                        Status::from_errno(errno, "pidfd_open").message());
 }
 
 std::string_view role_name(Role role) { return role == Role::kOperate ? "operate" : "read"; }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/base/unique_fd.h"
 
 namespace stoker::control_server {
 
@@ -21,6 +22,9 @@ struct Peer {
 
 // SO_PEERCRED: of the process that connected, at that time.
 Result<Peer> peer_of_socket(int fd);
+
+// A hold on that process. kUnreachable: it has ended, or is not to be seen from here.
+Result<UniqueFd> pidfd_of_peer(int fd, const Peer& peer);
 
 enum class Role { kRead, kOperate };
 std::string_view role_name(Role role);  // "read", "operate"

@@ -116,30 +116,45 @@ std::string RequestHandler::status_json() const {
   return control::to_json(status);
 }
 
-void RequestHandler::change(Session& session, const Request& request) {
-  const Peer peer = session.peer();
-  const std::string words = words_of(request);
-  if (!changes_.take(peer.uid)) {
-    return reject(
-        session,
-        busy(request.id, "more than " + std::to_string(static_cast<int>(limits_.changes_per_s)) +
-                             " changes a second of one user; nothing was done"),
-        false);
-  }
+std::optional<Refusal> RequestHandler::maybe_refuse_change(const Session& session,
+                                                           const Request& request,
+                                                           const std::string& words) {
+  const Peer& peer = session.peer();
+  if (!changes_.take(peer.uid))
+    return busy(request.id, "more than " + std::to_string(static_cast<int>(limits_.changes_per_s)) +
+                                " changes a second of one user; nothing was done");
   if (session.role() != Role::kOperate) {
     const Status why(Code::kPermission,
                      "uid " + std::to_string(peer.uid) + " may only read; '" + words +
                          "' is for the daemon's owner, root and the users in control.operators");
     log_change(peer, words, why);
-    return reject(session, {.id = request.id, .code = ErrorCode::kFailed, .why = why}, false);
+    return Refusal{.id = request.id, .code = ErrorCode::kFailed, .why = why};
   }
-  if (session.in_flight() >= limits_.requests_in_flight) {
-    return reject(
-        session,
-        busy(request.id, std::to_string(limits_.requests_in_flight) +
-                             " requests of this connection are in flight; nothing was done"),
-        false);
-  }
+  if (session.in_flight() >= limits_.requests_in_flight)
+    return busy(request.id, std::to_string(limits_.requests_in_flight) +
+                                " requests of this connection are in flight; nothing was done");
+  return std::nullopt;
+}
+
+void RequestHandler::attach(Session& session, const Request& request) {
+  auto process = session.hold_peer();
+  auto attached = process.ok() ? training_.attach(session.peer().pid, *std::move(process))
+                               : Result<AttachedRing>(process.status());
+  log_change(session.peer(), words_of(request), attached.status());
+  if (!attached.ok())
+    return reject(session, {request.id, ErrorCode::kFailed, attached.status()}, false);
+  // Its row is the process's for as long as that lives, so a reply that is lost costs a row.
+  if (!session.send_with(control::render_result(request.id, attached->answer),
+                         std::move(attached->ring)))
+    reject(session, busy(request.id, "read the reply to the attach before this one"), false);
+}
+
+void RequestHandler::change(Session& session, const Request& request) {
+  const Peer peer = session.peer();
+  const std::string words = words_of(request);
+  if (const auto refusal = maybe_refuse_change(session, request, words))
+    return reject(session, *refusal, false);
+  if (request.method == Method::kAttach) return attach(session, request);
   session.begin_request();
   training_.post(command_of(request), [replies = replies_, to = session.weak_from_this(),
                                        id = request.id, peer, words](Result<std::string> result) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -39,6 +40,10 @@ class RequestHandler {
   void reject(Session& session, const control::Refusal& refusal, bool then_end);
   void answer(Session& session, const control::Request& request);
   void change(Session& session, const control::Request& request);
+  std::optional<control::Refusal> maybe_refuse_change(const Session& session,
+                                                      const control::Request& request,
+                                                      const std::string& words);
+  void attach(Session& session, const control::Request& request);
   std::string status_json() const;
 
   TrainingControl& training_;

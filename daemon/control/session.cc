@@ -1,5 +1,9 @@
 #include "daemon/control/session.h"
 
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include <boost/asio/buffer.hpp>
@@ -15,6 +19,27 @@ namespace asio = boost::asio;
 std::string refusal_line(Code code, std::string message,
                          control::ErrorCode error = control::ErrorCode::kFailed) {
   return control::render_error({.code = error, .why = Status(code, std::move(message))});
+}
+
+// One try: how many bytes the kernel took; the descriptor goes with the first.
+size_t send_with_descriptor(int socket, const std::string& bytes, int descriptor,
+                            error_code& error) {
+  iovec part{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof descriptor);
+  std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  const ssize_t taken = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (taken >= 0) return static_cast<size_t>(taken);
+  error = error_code(errno, boost::system::system_category());
+  return 0;
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {
@@ -114,6 +139,14 @@ void Session::send(const std::string& line) {
   }
 }
 
+bool Session::send_with(const std::string& line, UniqueFd attachment) {
+  if (attachment_.valid()) return false;
+  attachment_ = std::move(attachment);
+  attachment_at_ = output_.size();
+  send(line);
+  return true;
+}
+
 void Session::finish_request(const std::string& line) {
   --in_flight_;
   send(line);
@@ -136,12 +169,25 @@ void Session::end_past_limit(std::string line) {
 void Session::write() {
   error_code error;
   while (!write_waits_ && !ended_ && !output_.empty()) {
-    const size_t taken = socket_.write_some(asio::buffer(output_), error);
+    const size_t taken = write_some(error);
     if (error == asio::error::would_block) return write_when_there_is_room();
     if (error) return end();  // the peer has gone
     output_.erase(0, taken);
     note_activity();
   }
+}
+
+size_t Session::write_some(error_code& error) {
+  if (!attachment_.valid()) return socket_.write_some(asio::buffer(output_), error);
+  if (attachment_at_ > 0) {
+    const size_t taken = socket_.write_some(asio::buffer(output_.data(), attachment_at_), error);
+    attachment_at_ -= taken;
+    return taken;
+  }
+  const size_t taken =
+      send_with_descriptor(socket_.native_handle(), output_, attachment_.get(), error);
+  if (taken > 0) attachment_.reset();
+  return taken;
 }
 
 void Session::write_when_there_is_room() {
@@ -214,7 +260,7 @@ void Session::stop(const std::string& last_line) {
   if (ended_) return;
   if (!ending_) output_ += last_line + "\n";
   error_code ignored;
-  socket_.write_some(asio::buffer(output_), ignored);
+  write_some(ignored);
   end();
 }
 

@@ -47,6 +47,10 @@ class Session : public std::enable_shared_from_this<Session> {
   size_t in_flight() const { return in_flight_; }
 
   void send(const std::string& line);  // nothing happens when the session has ended
+  // With a file descriptor that goes with the line's first byte. False: the one before it is still
+  // on its way, and nothing was sent.
+  bool send_with(const std::string& line, UniqueFd attachment);
+  Result<UniqueFd> hold_peer() { return pidfd_of_peer(socket_.native_handle(), peer_); }
   void begin_request() { ++in_flight_; }
   void finish_request(const std::string& line);  // the reply to one that was begun
   // The last line that this client gets; then the end. `line` is an error that says why.
@@ -61,6 +65,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void take_lines();
   void on_input_closed();
   void write();
+  size_t write_some(boost::system::error_code& error);
   void write_when_there_is_room();
   void note_activity();
   std::optional<Time> maybe_deadline() const;
@@ -78,8 +83,10 @@ class Session : public std::enable_shared_from_this<Session> {
   Socket socket_;
   boost::asio::steady_timer timer_;
   std::array<char, 4096> chunk_;
-  std::string input_;   // begun lines
-  std::string output_;  // what the kernel has not taken yet
+  std::string input_;         // begun lines
+  std::string output_;        // what the kernel has not taken yet
+  UniqueFd attachment_;       // goes with …
+  size_t attachment_at_ = 0;  // … this byte of output_
   size_t in_flight_ = 0;
   Time line_begun_;     // valid while input_ is not empty
   Time last_activity_;  // a line came, a reply was made, or the peer took some of one

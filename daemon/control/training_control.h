@@ -5,11 +5,14 @@
 // Blocking: never; a command is put into a bounded mailbox that the trainer empties between steps.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "shared/base/status.h"
+#include "shared/base/unique_fd.h"
 #include "shared/control/trainer_status.h"
 
 namespace stoker::control_server {
@@ -18,6 +21,12 @@ struct Command {
   enum class Kind { kPause, kResume, kCheckpoint, kStop, kSet } kind = Kind::kPause;
   std::string key;   // kSet: "lr"
   double value = 0;  // kSet
+};
+
+// The ring for a process that is to fill it.
+struct AttachedRing {
+  std::string answer;  // a one-line JSON object
+  UniqueFd ring;       // goes with it
 };
 
 class TrainingControl {
@@ -31,6 +40,9 @@ class TrainingControl {
   // checkpoint is committed or has failed. kBusy through `done`: the mailbox is full, nothing was
   // done.
   virtual void post(Command command, Done done) = 0;
+  // `pidfd` holds the process `pid`, which is the producer as long as it lives. kPermission: not with
+  // this configuration.
+  virtual Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) = 0;
 };
 
 }  // namespace stoker::control_server

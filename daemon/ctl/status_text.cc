@@ -58,6 +58,9 @@ std::string feed_text(const TrainerStatus::Feed& feed) {
                      counted(static_cast<uint64_t>(std::max(feed.readers, 0)), "reader");
   if (feed.bad_samples > 0) text += ", " + counted(feed.bad_samples, "bad sample");
   if (feed.reissued > 0) text += ", " + format_count(feed.reissued) + " batches reissued";
+  if (feed.deaths > 0) text += ", " + format_count(feed.deaths) + " readers died";
+  if (feed.hangs > 0) text += " (" + format_count(feed.hangs) + " hung)";
+  if (feed.outside > 0) text += ", " + format_count(feed.outside) + " outside producers";
   return text;
 }
 

@@ -55,7 +55,8 @@ ExitCode DaemonApp::run() {
   if (const auto request = maybe_stop_request()) return stay_ended(*request);
   session_ =
       std::make_unique<TrainingSession>(config_, command_, layout_, mailbox_, board_, clock_);
-  link_ = std::make_unique<TrainingLink>(mailbox_, board_, *session_, layout_, clock_);
+  link_ =
+      std::make_unique<TrainingLink>(mailbox_, board_, *session_, layout_, config_.feed, clock_);
   if (const Status served = start_control(); !served.ok()) return finish(served);
   watchdog_ =
       std::make_unique<service::Watchdog>(notifier_, clock_, [this] { return board_.progress(); });

@@ -18,9 +18,9 @@ namespace {
 
 // What decides which samples a ticket holds, or what the tensors are. Another value would go on
 // with another run. So do the settings of the sets that are trained on.
-constexpr std::array<std::string_view, 9> kFixedForLife{
+constexpr std::array<std::string_view, 10> kFixedForLife{
     "run.seed:",     "model.",       "train.batch:",      "train.accumulate:", "task.",
-    "feed.shuffle:", "feed.window:", "feed.shards_open:", "feed.last_batch:"};
+    "feed.shuffle:", "feed.window:", "feed.shards_open:", "feed.last_batch:",  "feed.source:"};
 
 // These are judged by what they name: the data by its fingerprint, weights to begin with only by a
 // run that begins.

@@ -26,12 +26,13 @@ train::Request::Kind kind_of(control_server::Command::Kind kind) {
 }  // namespace
 
 TrainingLink::TrainingLink(train::Mailbox& mailbox, const train::StatusBoard& board,
-                           const TrainingSession& session, const run::RunLayout& layout,
-                           Clock& clock)
+                           TrainingSession& session, const run::RunLayout& layout,
+                           const config::FeedConfig& feed, Clock& clock)
     : mailbox_(mailbox),
       board_(board),
       session_(session),
       layout_(layout),
+      feed_(feed),
       evaluator_(layout, clock),
       clock_(clock),
       started_(clock.monotonic()) {}
@@ -52,6 +53,13 @@ void TrainingLink::post(control_server::Command command, Done done) {
     return done(Status(Code::kInvalidArgument, "set: unknown key " + command.key + "; known: lr"));
   }
   mailbox_.post({kind_of(command.kind), command.value, std::move(done)});
+}
+
+Result<control_server::AttachedRing> TrainingLink::attach(pid_t pid, UniqueFd pidfd) {
+  STOKER_ASSIGN_OR_RETURN(auto attachment,
+                          session_.attach({.pid = pid, .pidfd = std::move(pidfd)}));
+  return control_server::AttachedRing{.answer = feeder::to_json(attachment, feed_),
+                                      .ring = std::move(attachment.ring)};
 }
 
 }  // namespace stoker::daemon_app

@@ -17,17 +17,19 @@ namespace stoker::daemon_app {
 class TrainingLink final : public control_server::TrainingControl {
  public:
   // All must outlive this object.
-  TrainingLink(train::Mailbox& mailbox, const train::StatusBoard& board,
-               const TrainingSession& session, const run::RunLayout& layout, Clock& clock);
+  TrainingLink(train::Mailbox& mailbox, const train::StatusBoard& board, TrainingSession& session,
+               const run::RunLayout& layout, const config::FeedConfig& feed, Clock& clock);
 
   std::shared_ptr<const control::TrainerStatus> status() const override;
   void post(control_server::Command command, Done done) override;
+  Result<control_server::AttachedRing> attach(pid_t pid, UniqueFd pidfd) override;
 
  private:
   train::Mailbox& mailbox_;
   const train::StatusBoard& board_;
-  const TrainingSession& session_;
+  TrainingSession& session_;
   const run::RunLayout& layout_;
+  const config::FeedConfig& feed_;
   EvaluatorView evaluator_;
   Clock& clock_;
   const std::chrono::nanoseconds started_;

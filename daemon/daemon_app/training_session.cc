@@ -303,6 +303,9 @@ void TrainingSession::add_live(control::TrainerStatus& status) const {
   status.feed.bad_samples = counters.bad_samples;
   status.feed.reissued = counters.reissued;
   status.feed.readers = parts_->feed->live_readers();
+  status.feed.deaths = parts_->feed->deaths();
+  status.feed.hangs = parts_->feed->hangs();
+  status.feed.outside = parts_->feed->outside_producers();
   const auto saved = parts_->writer->stats();
   status.checkpoint.last_step = std::max(status.checkpoint.last_step, saved.last_step);
   status.checkpoint.in_flight = saved.in_flight;
@@ -310,6 +313,12 @@ void TrainingSession::add_live(control::TrainerStatus& status) const {
   status.checkpoint.failures = saved.failures;
   status.checkpoint.skipped = saved.skipped;
   status.checkpoint.last_error = saved.last_error;
+}
+
+Result<feeder::Attachment> TrainingSession::attach(feeder::OutsideProcess process) {
+  const std::lock_guard lock(mutex_);
+  if (!parts_) return Status(Code::kBusy, "training is being prepared; try again when it trains");
+  return parts_->feed->attach(std::move(process));
 }
 
 bool TrainingSession::prepared() const {

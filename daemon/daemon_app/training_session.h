@@ -16,6 +16,7 @@
 #include <string>
 
 #include "daemon/daemon_app/command_line.h"
+#include "daemon/feeder/outside_producers.h"
 #include "daemon/train/mailbox.h"
 #include "daemon/train/status_board.h"
 #include "shared/base/clock.h"
@@ -48,6 +49,8 @@ class TrainingSession {
   // Fills the parts of the status that others than the trainer know: ring, readers, checkpoint
   // writer.
   void add_live(control::TrainerStatus& status) const;
+  // kBusy: there is no ring yet. Otherwise as FeedSupervisor.
+  Result<feeder::Attachment> attach(feeder::OutsideProcess process);
   bool prepared() const;  // false while only looking at data; then a stop may simply leave
 
  private:

@@ -25,6 +25,13 @@ std::chrono::nanoseconds hang_limit(const config::FeedConfig& feed) {
   return std::chrono::nanoseconds(static_cast<int64_t>(feed.hang_seconds * 1e9));
 }
 
+// The ring's table has room for the readers first.
+size_t most_outside(const config::FeedConfig& feed) {
+  const bool alone = feed.source == config::FeedSource::kOutside;
+  const int own = alone ? 0 : std::clamp(feed.processes, 1, static_cast<int>(ring::kMaxProducers));
+  return ring::kMaxProducers - static_cast<size_t>(own);
+}
+
 }  // namespace
 
 FeedSupervisor::FeedSupervisor(FeedSettings settings, ring::ShmRing& ring,
@@ -38,7 +45,8 @@ FeedSupervisor::FeedSupervisor(FeedSettings settings, ring::ShmRing& ring,
       clock_(clock),
       bad_samples_(settings_.feed, dataset, plan.settings().batch, settings_.bad_sample_path,
                    clock),
-      budget_(static_cast<uint64_t>(settings_.feed.deaths_per_minute)) {}
+      budget_(static_cast<uint64_t>(settings_.feed.deaths_per_minute)),
+      outside_(ring, most_outside(settings_.feed), hang_limit(settings_.feed)) {}
 
 FeedSupervisor::~FeedSupervisor() { stop(); }
 
@@ -46,7 +54,8 @@ FeedSupervisor::~FeedSupervisor() { stop(); }
 
 Status FeedSupervisor::start() {
   const bool threads = settings_.feed.isolation == config::Isolation::kThread;
-  STOKER_RETURN_IF_ERROR(threads ? start_threads() : start_processes());
+  if (settings_.feed.source != config::FeedSource::kOutside)
+    STOKER_RETURN_IF_ERROR(threads ? start_threads() : start_processes());
   coordinator_.start("feed-supervisor",
                      [this](std::stop_token stop) { return supervise(std::move(stop)); });
   return {};
@@ -128,6 +137,7 @@ Status FeedSupervisor::supervise(std::stop_token stop) {
     const std::lock_guard lock(mutex_);
     if (stopping_) break;
     for (Reader& reader : readers_) look_after(reader);
+    outside_.look_after(clock_.monotonic());
     STOKER_RETURN_IF_ERROR(take_bad_samples());  // which stops all
   }
   return {};
@@ -139,6 +149,8 @@ void FeedSupervisor::wait_for_deaths(std::chrono::milliseconds timeout) const {
   {
     const std::lock_guard lock(mutex_);
     const auto now = clock_.monotonic();
+    for (const int pidfd : outside_.pidfds())
+      entries.push_back({.fd = pidfd, .events = POLLIN, .revents = 0});
     for (const Reader& reader : readers_) {
       if (reader.maybe_process)
         entries.push_back({.fd = reader.maybe_process->pidfd(), .events = POLLIN, .revents = 0});
@@ -245,6 +257,16 @@ Status FeedSupervisor::take_bad_samples() {
   return bad_samples_.take(reports, ring_.counters());
 }
 
+Result<Attachment> FeedSupervisor::attach(OutsideProcess process) {
+  if (settings_.feed.source == config::FeedSource::kReaders)
+    return Status(Code::kPermission,
+                  "this run's data come from its own readers; feed.source: both or outside lets "
+                  "other programs attach");
+  const std::lock_guard lock(mutex_);
+  if (stopping_ || ring_.closed()) return Status(Code::kClosed, "the feed is ending");
+  return outside_.attach(std::move(process));
+}
+
 // ---- Ending
 
 bool FeedSupervisor::any_process() const {
@@ -310,6 +332,11 @@ uint64_t FeedSupervisor::hangs() const {
 std::vector<uint64_t> FeedSupervisor::quarantined() const {
   const std::lock_guard lock(mutex_);
   return quarantine_ ? quarantine_->samples() : settings_.quarantined;
+}
+
+size_t FeedSupervisor::outside_producers() const {
+  const std::lock_guard lock(mutex_);
+  return outside_.size();
 }
 
 std::vector<int> FeedSupervisor::process_ids() const {

@@ -33,6 +33,7 @@
 #include "daemon/feeder/bad_sample_log.h"
 #include "daemon/feeder/guarded_dataset.h"
 #include "daemon/feeder/hang_watch.h"
+#include "daemon/feeder/outside_producers.h"
 #include "daemon/feeder/quarantine.h"
 #include "daemon/feeder/quarantine_table.h"
 #include "daemon/feeder/reader_process.h"
@@ -67,6 +68,9 @@ class FeedSupervisor {
   FeedSupervisor& operator=(const FeedSupervisor&) = delete;
 
   Status start();
+  // The ring for a process that is to fill it beside the readers or in their stead. kPermission: not
+  // with this feed.source. kClosed: the feed ends. Otherwise as OutsideProducers.
+  Result<Attachment> attach(OutsideProcess process);
   // Closes the ring, waits for the readers, kills those that do not come, and takes note of their
   // last reports.
   void stop();
@@ -76,7 +80,8 @@ class FeedSupervisor {
   uint64_t deaths() const;                    // of reader processes
   uint64_t hangs() const;                     // of those: killed because they hung
   std::vector<uint64_t> quarantined() const;  // samples, for the checkpoint
-  std::vector<int> process_ids() const;       // of the live ones
+  size_t outside_producers() const;           // attached now
+  std::vector<int> process_ids() const;       // of the live readers
 
  private:
   struct Reader {
@@ -128,6 +133,7 @@ class FeedSupervisor {
   std::optional<feed::ReaderPool> pool_;   // isolation: thread
   bool stopping_ = false;
   RestartBudget budget_;
+  OutsideProducers outside_;
   uint64_t hangs_ = 0;
 };
 

@@ -28,8 +28,10 @@ enum class Isolation { kProcess, kThread };
 enum class Shuffle { kFull, kOff, kWindow, kShards };
 enum class LastBatch { kSpan, kDrop, kPad };
 enum class OnBadSample { kSkip, kStop };
+enum class FeedSource { kReaders, kBoth, kOutside };
 
 struct FeedConfig {
+  FeedSource source = FeedSource::kReaders;
   int readers = 2;    // reading threads in all
   int processes = 1;  // reader processes (isolation: process); the threads are shared out
   Isolation isolation = Isolation::kProcess;

@@ -13,6 +13,7 @@ using namespace std::string_view_literals;
 constexpr auto kIsolations = std::to_array({"process"sv, "thread"sv});
 constexpr auto kShuffles = std::to_array({"full"sv, "off"sv, "window"sv, "shards"sv});
 constexpr auto kLastBatches = std::to_array({"span"sv, "drop"sv, "pad"sv});
+constexpr auto kFeedSources = std::to_array({"readers"sv, "both"sv, "outside"sv});
 constexpr auto kOnBadSample = std::to_array({"skip"sv, "stop"sv});
 constexpr auto kModelKinds = std::to_array({"gpt"sv, "mlp"sv, "lenet"sv, "resnet"sv});
 constexpr auto kTaskKinds = std::to_array({"language_model"sv, "classification"sv, "regression"sv});
@@ -33,7 +34,8 @@ Section run_section(RunConfig& run) {
 
 Section feed_section(FeedConfig& feed) {
   return {"feed",
-          {{.name = "readers", .target = &feed.readers, .min = 1, .max = 1024},
+          {{.name = "source", .target = choice(feed.source, kFeedSources)},
+           {.name = "readers", .target = &feed.readers, .min = 1, .max = 1024},
            {.name = "processes", .target = &feed.processes, .min = 1, .max = 64},
            {.name = "isolation", .target = choice(feed.isolation, kIsolations)},
            {.name = "slots", .target = &feed.slots, .min = 2, .max = 1024},

@@ -14,7 +14,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::array<MethodInfo, 8> kMethods = {{
+constexpr std::array<MethodInfo, 9> kMethods = {{
     {Method::kHello, "hello", false, "hello", "protocol version, build and methods"},
     {Method::kHelp, "help", false, "help", "this list"},
     {Method::kStatus, "status", false, "status", "what training is doing"},
@@ -24,6 +24,7 @@ constexpr std::array<MethodInfo, 8> kMethods = {{
      "save now; answers when it is committed"},
     {Method::kStop, "stop", true, "stop", "finish the step, save, end"},
     {Method::kSet, "set", true, "set lr VALUE", "change a setting while training: lr"},
+    {Method::kAttach, "attach", true, "attach", "the ring, as a file descriptor, to fill batches"},
 }};
 
 // What may be set, and between which bounds. The bounds are exclusive.

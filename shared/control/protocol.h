@@ -29,7 +29,7 @@ inline constexpr int kMaxDepth = 32;               // of nested JSON
 inline constexpr size_t kMaxIdBytes = 256;         // of an id that is a string
 inline constexpr double kMaxLearningRate = 1e3;
 
-enum class Method { kHello, kHelp, kStatus, kPause, kResume, kCheckpoint, kStop, kSet };
+enum class Method { kHello, kHelp, kStatus, kPause, kResume, kCheckpoint, kStop, kSet, kAttach };
 
 struct MethodInfo {
   Method method;

@@ -24,7 +24,10 @@ json::object feed_of(const TrainerStatus::Feed& feed) {
           {"slots", feed.slots},
           {"bad_samples", feed.bad_samples},
           {"reissued", feed.reissued},
-          {"readers", feed.readers}};
+          {"readers", feed.readers},
+          {"deaths", feed.deaths},
+          {"hangs", feed.hangs},
+          {"outside", feed.outside}};
 }
 
 json::object checkpoint_of(const TrainerStatus::Checkpoint& checkpoint) {
@@ -110,6 +113,9 @@ void read_parts(const FieldReader& root, TrainerStatus& status) {
     fields.read("bad_samples", status.feed.bad_samples);
     fields.read("reissued", status.feed.reissued);
     fields.read("readers", status.feed.readers);
+    fields.read("deaths", status.feed.deaths);
+    fields.read("hangs", status.feed.hangs);
+    fields.read("outside", status.feed.outside);
   });
   root.object("checkpoint", [&](const FieldReader& fields) {
     fields.read("last_step", status.checkpoint.last_step);

@@ -36,6 +36,9 @@ struct TrainerStatus {
     uint64_t bad_samples = 0;
     uint64_t reissued = 0;
     int readers = 0;
+    uint64_t deaths = 0;   // of reader processes
+    uint64_t hangs = 0;    // of those: killed because they hung
+    uint64_t outside = 0;  // producers that are attached and not ours
   } feed;
   struct Checkpoint {
     uint64_t last_step = 0;  // last acknowledged; 0 = none yet

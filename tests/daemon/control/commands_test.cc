@@ -62,7 +62,7 @@ TEST_F(Commands, HelloTellsVersionBuildRoleAndMethods) {
   serve();
   EXPECT_EQ(client().ask(R"({"id":1,"method":"hello"})"),
             R"({"id":1,"result":{"proto":1,"build":"1.2.3","role":"operate","methods":)"
-            R"(["hello","help","status","pause","resume","checkpoint","stop","set"]}})");
+            R"(["hello","help","status","pause","resume","checkpoint","stop","set","attach"]}})");
 }
 
 TEST_F(Commands, HelpListsEveryMethodWithItsWords) {

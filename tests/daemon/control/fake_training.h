@@ -3,6 +3,9 @@
 // Threads: every method may be called from any thread.
 #pragma once
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -31,6 +34,19 @@ class FakeTraining : public TrainingControl {
     const Result<std::string> answer = answer_;
     lock.unlock();
     done(answer);
+  }
+
+  Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {
+    const std::lock_guard lock(mutex_);
+    attached_.push_back(pid);
+    if (!pidfd.valid()) return Status(Code::kInternal, "no hold on the process");
+    UniqueFd file(::memfd_create("ring", MFD_CLOEXEC));
+    if (::write(file.get(), "the ring", 8) != 8) return Status(Code::kInternal, "write");
+    return AttachedRing{.answer = R"({"producer":3})", .ring = std::move(file)};
+  }
+  std::vector<pid_t> attached() const {
+    const std::lock_guard lock(mutex_);
+    return attached_;
   }
 
   void publish(const control::TrainerStatus& status) {
@@ -66,6 +82,7 @@ class FakeTraining : public TrainingControl {
   bool holding_ = false;
   std::vector<Done> held_;
   std::vector<Command> commands_;
+  std::vector<pid_t> attached_;
 };
 
 }  // namespace stoker::control_server

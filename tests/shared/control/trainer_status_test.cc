@@ -23,8 +23,15 @@ TrainerStatus full() {
   status.skipped_steps = 6;
   status.rollbacks = 2;
   status.device = "cpu";
-  status.feed = {
-      .wait_ms = 0.2, .ready_slots = 7, .slots = 8, .bad_samples = 1, .reissued = 2, .readers = 4};
+  status.feed = {.wait_ms = 0.2,
+                 .ready_slots = 7,
+                 .slots = 8,
+                 .bad_samples = 1,
+                 .reissued = 2,
+                 .readers = 4,
+                 .deaths = 6,
+                 .hangs = 5,
+                 .outside = 3};
   status.checkpoint = {.last_step = 1000,
                        .in_flight = true,
                        .stall_ms = 3.5,

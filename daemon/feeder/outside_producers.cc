@@ -1,0 +1,85 @@
+#include "daemon/feeder/outside_producers.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include <boost/json.hpp>
+
+#include "daemon/feeder/process_state.h"
+#include "shared/base/clock.h"
+#include "shared/base/log.h"
+#include "shared/ring/ring_layout.h"
+
+namespace stoker::feeder {
+
+std::string to_json(const Attachment& attachment, const config::FeedConfig& feed) {
+  const bool alone = feed.source == config::FeedSource::kOutside;
+  return boost::json::serialize(boost::json::object{{"producer", attachment.producer.index},
+                                                    {"generation", attachment.producer.generation},
+                                                    {"format", ring::kVersion},
+                                                    {"source", alone ? "outside" : "both"},
+                                                    {"hang_seconds", feed.hang_seconds}});
+}
+
+Result<Attachment> OutsideProducers::attach(OutsideProcess process) {
+  if (producers_.size() >= most_)
+    return Status(Code::kBusy, std::to_string(producers_.size()) +
+                                   " outside producers are attached, which is the limit");
+  UniqueFd ring(::fcntl(ring_.fd(), F_DUPFD_CLOEXEC, 0));
+  if (!ring.valid()) return Status::from_errno(errno, "hand the ring to an outside producer");
+  STOKER_ASSIGN_OR_RETURN(const ring::ProducerId id,
+                          ring_.add_producer("pid " + std::to_string(process.pid)));
+  ring_.set_producer_pid(id, process.pid);
+  log_info("outside producer attached",
+           {{"pid", process.pid}, {"producer", id.index}, {"generation", id.generation}});
+  producers_.push_back({.process = std::move(process), .id = id, .watch = HangWatch(hang_limit_)});
+  return Attachment{.producer = id, .ring = std::move(ring)};
+}
+
+void OutsideProducers::look_after(std::chrono::nanoseconds now) {
+  std::erase_if(producers_, [this](const Producer& one) { return detach_if_ended(one); });
+  for (Producer& producer : producers_) watch_progress(producer, now);
+}
+
+bool OutsideProducers::detach_if_ended(const Producer& producer) {
+  pollfd ended{.fd = producer.process.pidfd.get(), .events = POLLIN, .revents = 0};
+  if (::poll(&ended, 1, 0) != 1) return false;
+  const uint64_t handed_back = ring_.reissue(producer.id);
+  log_info("outside producer ended",
+           {{"pid", producer.process.pid}, {"tickets_handed_on", handed_back}});
+  return true;
+}
+
+void OutsideProducers::watch_progress(Producer& producer, std::chrono::nanoseconds now) {
+  if (producer.killed) return;
+  ring::ProducerProgress progress = ring_.progress(producer.id);
+  progress.unclaimed = 0;  // it may wait for data of its own before it claims: that is no hang
+  if (!producer.watch.hangs({.now = now, .progress = progress})) return;
+  producer.killed = true;
+  const int pid = producer.process.pid;
+  const int result = static_cast<int>(
+      ::syscall(SYS_pidfd_send_signal, producer.process.pidfd.get(), SIGKILL, nullptr, 0));
+  const std::string outcome =
+      result == 0 ? "killed" : "cannot be killed: " + Status::from_errno(errno, "signal").message();
+  log_warn("outside producer hangs",
+           {{"pid", pid},
+            {"outcome", outcome},
+            {"seconds_without_a_sample", seconds_between({}, producer.watch.still_for())},
+            {"state", process_state(pid)},
+            {"tickets", progress.claims}});
+}
+
+std::vector<int> OutsideProducers::pidfds() const {
+  std::vector<int> fds;
+  for (const Producer& producer : producers_) fds.push_back(producer.process.pidfd.get());
+  return fds;
+}
+
+}  // namespace stoker::feeder

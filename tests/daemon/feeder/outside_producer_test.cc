@@ -1,0 +1,313 @@
+// Producers that stokerd did not start: attached, fed from, killed, hung. Real processes; the one in
+// Python comes over a real control socket.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/json.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/control/control_server.h"
+#include "daemon/feeder/outside_producers.h"
+#include "tests/daemon/feeder/feeder_fixture.h"
+
+namespace stoker::feeder {
+namespace {
+
+using ::testing::HasSubstr;
+
+class OutsideProducerTest : public FeederTest {
+ protected:
+  void SetUp() override {
+    FeederTest::SetUp();
+    settings_.feed.source = config::FeedSource::kOutside;
+    settings_.feed_program = FEED_PROGRAM;
+    write_config("{kind: synthetic, samples: 500, features: [3, 10], classes: 4}");
+  }
+  void TearDown() override {
+    for (const pid_t pid : children_) end(pid);
+    FeederTest::TearDown();
+  }
+  static void end(pid_t pid) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
+
+  // A process that does `what` with the ring once it is attached, in its own mapping.
+  Result<ring::ProducerId> attach_process(
+      const std::function<void(ring::ShmRing&, ring::ProducerId)>& what) {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ring::ProducerId id;
+      if (::read(ends[0], &id, sizeof id) != sizeof id) ::_exit(1);
+      auto mine = ring::ShmRing::attach(UniqueFd(::dup(ring_->fd())));
+      if (mine.ok()) what(**mine, id);
+      ::_exit(0);
+    }
+    children_.push_back(pid);
+    auto attachment = supervisor_->attach(
+        {.pid = pid, .pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))});
+    if (attachment.ok()) {
+      EXPECT_TRUE(attachment->ring.valid());
+      EXPECT_EQ(::write(ends[1], &attachment->producer, sizeof(ring::ProducerId)),
+                static_cast<ssize_t>(sizeof(ring::ProducerId)));
+    }
+    ::close(ends[0]);
+    ::close(ends[1]);
+    if (!attachment.ok()) return attachment.status();
+    return attachment->producer;
+  }
+
+  // Fills each ticket with its number.
+  static void fill_with_tickets(ring::ShmRing& ring, ring::ProducerId id) {
+    while (true) {
+      const auto claim = ring.claim(id, kLong);
+      if (!claim.ok()) return;
+      std::memset(claim->slot.data(), static_cast<int>(claim->ticket), claim->slot.size());
+      for (uint64_t row = 0; row < kBatch; ++row) ring.note_sample(id);
+      ring.publish(id, *claim);
+    }
+  }
+  static void hold(ring::ShmRing& ring, ring::ProducerId id) {
+    (void)ring.claim(id, kLong);
+    while (true) ::pause();
+  }
+  void expect_tickets(uint64_t from, uint64_t to) {
+    for (uint64_t ticket = from; ticket < to; ++ticket) {
+      const auto batch = ring_->pop(kLong);
+      ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+      ASSERT_EQ(batch->ticket, ticket);
+      ASSERT_EQ(batch->slot.front(), static_cast<std::byte>(ticket));
+      ASSERT_EQ(batch->slot.back(), static_cast<std::byte>(ticket));
+      ring_->release(ticket);
+    }
+  }
+
+  std::vector<pid_t> children_;
+};
+
+TEST_F(OutsideProducerTest, FillsTheRingAloneAndStokerdStartsNobody) {
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  EXPECT_TRUE(supervisor_->process_ids().empty());
+  ASSERT_TRUE(attach_process(fill_with_tickets).ok());
+  ASSERT_TRUE(attach_process(fill_with_tickets).ok());
+  EXPECT_EQ(supervisor_->outside_producers(), 2u);
+  ASSERT_NO_FATAL_FAILURE(expect_tickets(0, 100));
+}
+
+TEST_F(OutsideProducerTest, WhatADeadOneHeldIsFilledByTheOthersInOrder) {
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  const auto holder = attach_process(hold);
+  ASSERT_TRUE(holder.ok());
+  ASSERT_TRUE(eventually([&] { return ring_->progress(*holder).claims == 1; }));
+  ASSERT_TRUE(attach_process(fill_with_tickets).ok());
+  ASSERT_TRUE(eventually([&] { return ring_->counters().ready == 3; }));
+  ::kill(children_[0], SIGKILL);
+  ASSERT_NO_FATAL_FAILURE(expect_tickets(0, 50));
+  EXPECT_TRUE(eventually([&] { return supervisor_->outside_producers() == 1; }));
+  EXPECT_EQ(ring_->counters().reissued, 1u);
+  EXPECT_EQ(supervisor_->deaths(), 0u) << "not a reader of ours";
+}
+
+TEST_F(OutsideProducerTest, OneThatHangsWithATicketIsKilledAndOneThatWaitsForItsDataIsNot) {
+  ManualClock clock;
+  clock_ = &clock;
+  settings_.feed.hang_seconds = 60;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  const auto waiting = attach_process([](ring::ShmRing&, ring::ProducerId) {
+    while (true) ::pause();
+  });
+  const auto hung = attach_process(hold);
+  ASSERT_TRUE(waiting.ok() && hung.ok());
+  ASSERT_TRUE(eventually([&] { return ring_->progress(*hung).claims == 1; }));
+  EXPECT_TRUE(eventually([&] {
+    clock.advance(1s);
+    return coordinator_.wait_for_stop(1ms) || supervisor_->outside_producers() == 1;
+  }));
+  int status = 0;
+  EXPECT_EQ(::waitpid(children_[1], &status, 0), children_[1]);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  EXPECT_EQ(::waitpid(children_[0], &status, WNOHANG), 0) << "it lives";
+  children_.pop_back();
+  EXPECT_EQ(ring_->counters().reissued, 1u);
+}
+
+TEST_F(OutsideProducerTest, BesideReadersTheOrderIsThatOfTheTickets) {
+  settings_.feed.source = config::FeedSource::kBoth;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  // It keeps to the plan, as it must here.
+  ASSERT_TRUE(attach_process([this](ring::ShmRing& ring, ring::ProducerId id) {
+                while (true) {
+                  const auto claim = ring.claim(id, kLong);
+                  if (!claim.ok()) return;
+                  const auto batch = expected_batch(claim->ticket);
+                  std::memcpy(claim->slot.data(), batch.data(), batch.size());
+                  ring.publish(id, *claim);
+                }
+              }).ok());
+  for (uint64_t ticket = 0; ticket < 60; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+}
+
+TEST_F(OutsideProducerTest, ARunOfItsOwnReadersLetsNobodyIn) {
+  settings_.feed.source = config::FeedSource::kReaders;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  const auto refused = attach_process(hold);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kPermission);
+  EXPECT_THAT(refused.status().message(), HasSubstr("feed.source"));
+}
+
+TEST_F(OutsideProducerTest, NobodyIsLetInWhenTheFeedEnds) {
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  supervisor_->stop();
+  EXPECT_EQ(attach_process(hold).status().code(), Code::kClosed);
+}
+
+TEST_F(OutsideProducerTest, TheirNumberIsBounded) {
+  open_ring({.slots = 4});
+  OutsideProducers outside(*ring_, 1, 0ns);
+  const auto process = [] {
+    return OutsideProcess{
+        .pid = ::getpid(),
+        .pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)))};
+  };
+  EXPECT_TRUE(outside.attach(process()).ok());
+  EXPECT_EQ(outside.attach(process()).status().code(), Code::kBusy);
+}
+
+// ---- The example in docs/examples, over a control socket
+
+class RingForProducers final : public control_server::TrainingControl {
+ public:
+  RingForProducers(FeedSupervisor& supervisor, const config::FeedConfig& feed)
+      : supervisor_(supervisor), feed_(feed) {}
+  std::shared_ptr<const control::TrainerStatus> status() const override { return nullptr; }
+  void post(control_server::Command, Done done) override {
+    done(Status(Code::kBusy, "no trainer"));
+  }
+  Result<control_server::AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {
+    STOKER_ASSIGN_OR_RETURN(auto attachment,
+                            supervisor_.attach({.pid = pid, .pidfd = std::move(pidfd)}));
+    return control_server::AttachedRing{.answer = to_json(attachment, feed_),
+                                        .ring = std::move(attachment.ring)};
+  }
+
+ private:
+  FeedSupervisor& supervisor_;
+  const config::FeedConfig& feed_;
+};
+
+bool python_can_attach() {
+  // recv_fds is of Python 3.9; libatomic comes with GCC's runtime.
+  return std::system(
+             "python3 -c 'import socket, ctypes; socket.recv_fds; "
+             "ctypes.CDLL(\"libatomic.so.1\")' 2>/dev/null") == 0;
+}
+
+class PythonProducerTest : public OutsideProducerTest {
+ protected:
+  void SetUp() override {
+    if (!python_can_attach()) GTEST_SKIP() << "no python3 with socket.recv_fds and libatomic";
+    OutsideProducerTest::SetUp();
+  }
+  void TearDown() override {
+    io_.stop();
+    if (thread_.joinable()) thread_.join();
+    server_.reset();
+    OutsideProducerTest::TearDown();
+  }
+  void serve() {
+    training_ = std::make_unique<RingForProducers>(*supervisor_, settings_.feed);
+    server_ = std::make_unique<control_server::ControlServer>(
+        io_, system_clock(), *training_,
+        control_server::ServerSettings{.socket_path = path("control.sock")});
+    ASSERT_TRUE(server_->start().ok());
+    thread_ = std::jthread([this] { io_.run(); });
+  }
+  pid_t run_python() {
+    const std::string folder = directory_;
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::execlp("python3", "python3", RING_PRODUCER, folder.c_str(), nullptr);
+      ::_exit(127);
+    }
+    children_.push_back(pid);
+    return pid;
+  }
+
+  boost::asio::io_context io_{1};
+  std::unique_ptr<RingForProducers> training_;
+  std::unique_ptr<control_server::ControlServer> server_;
+  std::jthread thread_;
+};
+
+TEST_F(PythonProducerTest, FeedsTheRingToItsEndAndSurvivesTheDeathOfAnother) {
+  open_ring({.slots = 4, .end_ticket = 40});
+  ASSERT_TRUE(start().ok());
+  ASSERT_NO_FATAL_FAILURE(serve());
+  const pid_t first = run_python();
+  std::vector<std::vector<std::byte>> batches;
+  const auto take = [&](uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) {
+      const auto batch = ring_->pop(kLong);
+      ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+      ASSERT_EQ(batch->ticket, batches.size());
+      batches.emplace_back(batch->slot.begin(), batch->slot.end());
+      ring_->release(batch->ticket);
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(take(10));
+  ::kill(first, SIGKILL);
+  const pid_t second = run_python();
+  ASSERT_NO_FATAL_FAILURE(take(30));
+  EXPECT_EQ(ring_->pop(kLong).status().code(), Code::kClosed);
+  int status = 0;
+  ASSERT_EQ(::waitpid(second, &status, 0), second);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  children_.pop_back();
+  // Its samples: a label, and an input around it.
+  const auto& layout = ring_->layout();
+  for (const auto& batch : batches)
+    for (uint64_t row = 0; row < kBatch; ++row) {
+      int64_t label = -1;
+      float input[30];
+      std::memcpy(&label, batch.data() + layout.offset(1) + row * sizeof label, sizeof label);
+      std::memcpy(input, batch.data() + layout.offset(0) + row * sizeof input, sizeof input);
+      ASSERT_TRUE(label == 0 || label == 1) << label;
+      float mean = 0;
+      for (const float value : input) mean += value / 30;
+      ASSERT_NEAR(mean, static_cast<float>(label), 0.5f);
+    }
+}
+
+TEST_F(PythonProducerTest, IsToldWhenItMayNotAttach) {
+  settings_.feed.source = config::FeedSource::kReaders;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_NO_FATAL_FAILURE(serve());
+  int status = 0;
+  ASSERT_GT(::waitpid(run_python(), &status, 0), 0);
+  children_.pop_back();
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+}
+
+}  // namespace
+}  // namespace stoker::feeder
