@@ -8,6 +8,7 @@ namespace stoker::bench {
 Benchmark plan_orders();
 Benchmark ring_operations();
 Benchmark ring_bandwidth();
+Benchmark ring_consumer();
 Benchmark feed_text();
 Benchmark feed_images();
 Benchmark checkpoint_commit();

@@ -6,7 +6,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   const auto options = maybe_parse(argc, argv, exit_code);
   if (!options) return exit_code;
-  return run_all({plan_orders(), ring_operations(), ring_bandwidth(), feed_text(), feed_images(),
-                  checkpoint_commit(), snapshot_stall()},
+  return run_all({plan_orders(), ring_operations(), ring_bandwidth(), ring_consumer(), feed_text(),
+                  feed_images(), checkpoint_commit(), snapshot_stall()},
                  *options);
 }

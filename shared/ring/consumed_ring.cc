@@ -41,7 +41,9 @@ Result<ReadyBatch> MappedRing::pop(std::chrono::nanoseconds timeout) {
 void MappedRing::release(uint64_t ticket) {
   uint64_t expected = plain_word(Phase::kInUse, ticket);
   if (word_of(ticket).compare_exchange_strong(expected, plain_word(Phase::kFree, ticket + slots())))
-    slot_freed_.notify();
+    // One slot is of use to one producer. Should that one be stopped, the others look again within
+    // 100 ms.
+    slot_freed_.notify_one();
 }
 
 }  // namespace stoker::ring

@@ -27,10 +27,13 @@ void EventCount::sleep(uint32_t epoch, std::chrono::nanoseconds timeout) {
 
 void EventCount::leave(uint32_t waiters) { std::atomic_ref(words_.waiters).fetch_sub(waiters); }
 
-void EventCount::notify() {
+void EventCount::wake(int most) {
   std::atomic_ref(words_.epoch).fetch_add(1);
   if (std::atomic_ref(words_.waiters).load() > 0)
-    ::syscall(SYS_futex, &words_.epoch, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    ::syscall(SYS_futex, &words_.epoch, FUTEX_WAKE, most, nullptr, nullptr, 0);
 }
+
+void EventCount::notify() { wake(INT_MAX); }
+void EventCount::notify_one() { wake(1); }
 
 }  // namespace stoker::ring

@@ -26,9 +26,12 @@ class EventCount {
   uint32_t enter();  // returns the epoch to sleep on
   void sleep(uint32_t epoch, std::chrono::nanoseconds timeout);
   void leave(uint32_t waiters = 1);
-  void notify();  // wakes all
+  void notify();      // wakes all
+  void notify_one();  // where what changed is of use to one only
 
  private:
+  void wake(int most);
+
   EventWords& words_;
 };
 

@@ -1,0 +1,82 @@
+// What the trainer pays for a batch that is ready: the time of pop() and release() together, by
+// itself and beside readers that wait for the slot which it gives back. Waiting for data is not in it:
+// the clock runs only when a batch is there.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "bench/benches.h"
+#include "bench/stopwatch.h"
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::bench {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(30);
+constexpr uint64_t kSlots = 8;
+
+void produce(ring::ShmRing& ring, ring::ProducerId me) {
+  while (true) {
+    const auto claim = ring.claim(me, kPatience);
+    if (!claim.ok()) return;
+    std::memset(claim->slot.data(), 1, claim->slot.size());
+    ring.publish(me, *claim);
+  }
+}
+
+// Microseconds for each batch.
+Result<std::vector<double>> costs(int producers, std::chrono::nanoseconds time) {
+  const ring::BatchLayout layout({{.name = "x", .dtype = DType::kU8, .shape = {64 << 10}}}, 1);
+  STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::create(layout, {.slots = kSlots}));
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < producers; ++i) {
+    STOKER_ASSIGN_OR_RETURN(const auto me, ring->add_producer("bench"));
+    threads.emplace_back([&ring, me] { produce(*ring, me); });
+  }
+  std::vector<double> costs;
+  const Stopwatch whole;
+  Status trouble;
+  while (whole.elapsed() < time && trouble.ok()) {
+    // A full ring is what a trainer that computes finds: its readers wait.
+    while (ring->counters().ready < kSlots) std::this_thread::yield();
+    const Stopwatch watch;
+    const auto batch = ring->pop(kPatience);
+    if (batch.ok()) ring->release(batch->ticket);
+    costs.push_back(watch.seconds() * 1e6);
+    trouble = batch.status();
+  }
+  ring->close();
+  if (!trouble.ok()) return trouble;
+  return costs;
+}
+
+Result<double> quantile(int producers, double part, std::chrono::nanoseconds time) {
+  STOKER_ASSIGN_OR_RETURN(auto all, costs(producers, time));
+  const auto at =
+      all.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(all.size() - 1));
+  std::nth_element(all.begin(), at, all.end());
+  return *at;
+}
+
+}  // namespace
+
+Benchmark ring_consumer() {
+  const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
+    const auto time = options.run_time();
+    std::vector<Trial> trials;
+    for (const int producers : {1, 4})
+      for (const auto& [name, part] : {std::pair("p50", 0.5), std::pair("p99", 0.99)})
+        trials.push_back({std::string(name) + " of a batch, " + std::to_string(producers) +
+                              " waiting producer(s)",
+                          "us",
+                          [=, q = part] { return quantile(producers, q, time); },
+                          {}});
+    return trials;
+  };
+  return {"ring-consumer", "what a batch that is ready costs the trainer", prepare};
+}
+
+}  // namespace stoker::bench
