@@ -4,11 +4,19 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "shared/base/file.h"
 
 namespace stoker::dataset {
 namespace {
+
+// Descriptors come free when others are done: a second is waited for one.
+constexpr int kOpenTries = 20;
+constexpr auto kBetweenOpens = std::chrono::milliseconds(50);
+constexpr int kReadTries = 3;
+constexpr auto kBetweenReads = std::chrono::milliseconds(20);
 
 Status changed(const std::string& path, const std::string& how) {
   return Status(Code::kCorrupt,
@@ -46,7 +54,9 @@ Result<UniqueFd> FileReader::open(size_t file) const {
   // the flag.
   constexpr int kFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   UniqueFd fd(::open(path.c_str(), kFlags));
-  if (!fd.valid() && errno == EMFILE) {
+  for (int tries = 0; !fd.valid() && (errno == EMFILE || errno == ENFILE) && tries < kOpenTries;
+       ++tries) {
+    if (tries > 0) std::this_thread::sleep_for(kBetweenOpens);
     close_idle();
     fd = UniqueFd(::open(path.c_str(), kFlags));
   }
@@ -68,10 +78,15 @@ Result<UniqueFd> FileReader::open(size_t file) const {
 Status FileReader::read_from(int fd, size_t file, uint64_t offset,
                              std::span<std::byte> bytes) const {
   size_t done = 0;
+  int failures = 0;
   while (done < bytes.size()) {
     const ssize_t got =
         ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EIO && ++failures < kReadTries) {  // some pass: a path that is switched
+      std::this_thread::sleep_for(kBetweenReads);
+      continue;
+    }
     if (got < 0) {
       return Status::from_errno(
           errno, "read " + files_.path(file) + " at offset " + std::to_string(offset + done));

@@ -1,7 +1,8 @@
 // FileReader: reads bytes of a table's files, with a bounded number of open descriptors.
 //
 // Threads:  every method may be called from any thread, concurrently.
-// Blocking: as the disk does. The lock is held for a look into 64 slots, never while a file is
+// Blocking: as the disk does; up to a second for a descriptor where there is none; a failed read is
+//           tried three times. The lock is held for a look into 64 slots, never while a file is
 //           opened or read.
 // Owner:    the table must outlive the reader.
 // Errors:   kNotFound, kPermission, kIoError; kCorrupt when the file is not the one that was

@@ -3,10 +3,12 @@
 //   crash    ends by SIGABRT at once          refuse   exits 78 at once
 //   stuck    stops itself with a ticket       bad      reports every sample of each ticket as bad
 //   deadly   is killed by each of deadly_samples()      spins    never ends with the first of them
+//   crashes  ends by SIGSEGV for it
 //   intruder makes a forbidden system call for it       hungry   takes more memory than it may for it
 //   stuck_once, waits_once: only the first process of a row; the latter in a read of that sample
 //   anything else reads the fixture's synthetic data set
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -54,6 +56,12 @@ void spin() {
   while (true) ++turns;
 }
 
+// As a decoder does that writes where it must not.
+void crash() {
+  void* page = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  *static_cast<volatile char*>(page) = 1;
+}
+
 void wait_for_ever() {
   while (true) std::this_thread::sleep_for(1h);
 }
@@ -70,6 +78,7 @@ struct Misdeed {
 
 Misdeed misdeed_of(const std::string& how, ring::ProducerId id) {
   if (how == "deadly") return {[] { ::raise(SIGKILL); }, 2};
+  if (how == "crashes") return {crash};
   if (how == "spins") return {spin};
   if (how == "waits_once" && id.generation == 1) return {wait_for_ever};
   if (how == "intruder") return {[] { (void)::socket(AF_INET, SOCK_STREAM, 0); }};

@@ -1,9 +1,13 @@
 // Real producer processes, killed without warning: the consumer sees the same tickets with the same
 // bytes.
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <filesystem>
 #include <random>
 #include <set>
 #include <string>
@@ -111,6 +115,51 @@ TEST_F(RingProcesses, AStoppedReaderIsKilledReapedAndReplaced) {
   EXPECT_EQ(ring_->counters().reissued, 1u);
   for (uint64_t ticket = 0; ticket < 12; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   EXPECT_EQ(ring_->pop(kLong).status().code(), Code::kClosed);
+}
+
+TEST_F(RingProcesses, AProducerKilledInAnyStateOfItsSlotLosesNoTicket) {
+  for (const char* state : {"hold", "hold_report", "hold_published"}) {
+    SCOPED_TRACE(state);
+    open({.slots = 2, .end_ticket = 6});
+    const Reader stopped = spawn(state);
+    int status = 0;
+    ASSERT_EQ(::waitpid(stopped.pid, &status, WUNTRACED), stopped.pid);
+    ASSERT_TRUE(WIFSTOPPED(status));
+    kill_and_reissue(0);
+    spawn();
+    for (uint64_t ticket = 0; ticket < 6; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+    EXPECT_EQ(ring_->pop(kLong).status().code(), Code::kClosed);
+    kill_and_reissue(0);
+  }
+}
+
+TEST_F(RingProcesses, NothingOfARingIsLeftWhenItsCreatorIsKilled) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t creator = ::fork();
+  if (creator == 0) {
+    const auto ring = make_ring({.slots = 2});
+    if (ring == nullptr || ::write(ends[1], "x", 1) != 1) ::_exit(1);
+    while (true) ::pause();
+  }
+  char made = 0;
+  ASSERT_EQ(::read(ends[0], &made, 1), 1);
+  ::kill(creator, SIGKILL);
+  ASSERT_EQ(::waitpid(creator, nullptr, 0), creator);
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    EXPECT_EQ(entry.path().filename().string().find("stoker-ring"), std::string::npos)
+        << entry.path();
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST_F(RingProcesses, NobodyCanCutTheMemoryOffUnderTheOthers) {
+  open({.slots = 2});
+  EXPECT_EQ(::ftruncate(ring_->fd(), 0), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(::ftruncate(ring_->fd(), 1 << 30), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(::fcntl(ring_->fd(), F_ADD_SEALS, F_SEAL_WRITE), -1) << "not even by another seal";
 }
 
 TEST_F(RingProcesses, CloseEndsWaitingProcesses) {

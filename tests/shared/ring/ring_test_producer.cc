@@ -1,5 +1,6 @@
-// A reader process for the tests: ring_test_producer FD INDEX GENERATION [hold]
-// Fills tickets until the ring ends. `hold`: claims one ticket, writes half of it and stops itself.
+// A reader process for the tests: ring_test_producer FD INDEX GENERATION [hold…]
+// Fills tickets until the ring ends, or stops itself at the first: `hold`: with half of it written;
+// `hold_report`: with a report made as well; `hold_published`: when it has just published it.
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -17,18 +18,20 @@ int main(int argc, char** argv) {
   if (!ring.ok()) return 78;
   const ProducerId id{.index = static_cast<uint32_t>(std::atoi(argv[2])),
                       .generation = static_cast<uint32_t>(std::atoi(argv[3]))};
-  const bool hold = argc > 4 && std::string_view(argv[4]) == "hold";
+  const std::string_view how = argc > 4 ? argv[4] : "";
   while (true) {
     const auto claim = (*ring)->claim(id, kLong);
     if (!claim.ok()) return claim.status().code() == Code::kClosed ? 0 : 70;
-    if (hold) {
+    if (how == "hold") {
       fill(claim->slot.first(claim->slot.size() / 2), claim->ticket + 1);
       ::raise(SIGSTOP);
     }
     fill(claim->slot, ~claim->ticket);  // so that a half-done slot can be told from a finished one
     (*ring)->report_bad_sample(
         {.ticket = claim->ticket, .sample = claim->ticket, .reason = "process"});
+    if (how == "hold_report") ::raise(SIGSTOP);
     fill(claim->slot, claim->ticket);
     (*ring)->publish(id, *claim);
+    if (how == "hold_published") ::raise(SIGSTOP);
   }
 }

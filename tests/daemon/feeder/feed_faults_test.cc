@@ -1,0 +1,123 @@
+// What goes wrong with data and descriptors while readers read: docs/faults.md has the whole table.
+// The reads and opens that fail are made to by tests/daemon/feeder/failing_reads.cc, which is preloaded
+// into stoker-feed.
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/feeder/confinement.h"
+#include "tests/daemon/feeder/feeder_fixture.h"
+
+namespace stoker::feeder {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FeedFaults : public FeederTest {
+ protected:
+  static constexpr size_t kRecord = 3073;
+  static constexpr size_t kRecords = 50;  // of each of four files
+
+  void SetUp() override {
+    FeederTest::SetUp();
+    settings_.feed_program = FEED_PROGRAM;
+    settings_.feed.bad_sample_limit = 1.0;
+    std::string bytes(kRecords * kRecord, '\1');
+    for (size_t record = 0; record < kRecords; ++record)
+      bytes[record * kRecord] = static_cast<char>(record % 10);
+    std::filesystem::create_directory(path("data"));
+    for (const char* number : {"1", "2", "3", "4"})
+      std::ofstream(file(number), std::ios::binary) << bytes;
+    config::DatasetConfig config;
+    config.kind = config::DatasetKind::kCifar;
+    config.path = path("data");
+    config.classes = 10;
+    open_data(config);
+    write_config("{kind: cifar, path: " + config.path + ", classes: 10}");
+  }
+  void TearDown() override {
+    for (const char* name : {"LD_PRELOAD", "FAIL_READS"}) ::unsetenv(name);
+    FeederTest::TearDown();
+  }
+  std::string file(const std::string& number) const {
+    return path("data/data_batch_" + number + ".bin");
+  }
+  // "FILE OFFSET ERROR TIMES": reads of the file that begin there fail so often in each process.
+  void fail_reads(size_t record, int error, int times) {
+    ::setenv("FAIL_READS",
+             (file("1") + " " + std::to_string(record * kRecord) + " " + std::to_string(error) +
+              " " + std::to_string(times))
+                 .c_str(),
+             1);
+    ::setenv("LD_PRELOAD", FAILING_READS, 1);
+  }
+};
+
+TEST_F(FeedFaults, AFileCutOffWhileItIsReadGivesBadSamplesAndNoDeadReader) {
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 13; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  std::filesystem::resize_file(file("2"), kRecord * kRecords / 2 + 100);
+  for (uint64_t taken = 0; taken < 100; ++taken) {
+    const auto batch = ring_->pop(kLong);
+    ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+    ring_->release(batch->ticket);
+  }
+  supervisor_->stop();
+  EXPECT_THAT(list_of_bad_samples(), HasSubstr("data_batch_2.bin"));
+  EXPECT_THAT(list_of_bad_samples(), HasSubstr("since it was indexed"));
+  EXPECT_EQ(supervisor_->deaths(), 0u);
+}
+
+TEST_F(FeedFaults, AFileReplacedUnderTheSameNameIsToldFromTheOneThatWasIndexed) {
+  std::filesystem::rename(file("3"), path("old"));
+  std::ofstream(file("3"), std::ios::binary) << std::string(kRecords * kRecord, '\2');
+  settings_.feed.on_bad_sample = config::OnBadSample::kStop;
+  open_ring({.slots = 16});  // more than an epoch
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("data_batch_3.bin: modified"));
+}
+
+TEST_F(FeedFaults, AReadErrorThatPassesCostsNoSample) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer wants to be loaded first";
+  fail_reads(17, EIO, 2);
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 30; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  supervisor_->stop();
+  EXPECT_EQ(supervisor_->bad_samples(), 0u);
+}
+
+TEST_F(FeedFaults, AReadErrorThatStaysIsABadSampleWithFileAndOffset) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer wants to be loaded first";
+  fail_reads(17, EIO, 1'000'000);
+  unreadable_ = {17};
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 30; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  supervisor_->stop();
+  EXPECT_THAT(list_of_bad_samples(), HasSubstr("\"sample\":17,"));
+  EXPECT_THAT(list_of_bad_samples(), HasSubstr("I/O error"));
+  EXPECT_THAT(list_of_bad_samples(), HasSubstr("offset " + std::to_string(17 * kRecord)));
+}
+
+TEST_F(FeedFaults, ADecoderThatCrashesCostsItsProcessAndItsSample) {
+  settings_.feed_program = FEEDER_TEST_READER;
+  settings_.config_path = path("crashes");
+  open_data(synthetic_config());
+  unreadable_ = {plan_->at(3, 5).sample};
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 70; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  const auto found = supervisor_->quarantined();
+  EXPECT_EQ(std::set<uint64_t>(found.begin(), found.end()), unreadable_);
+  EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
+}
+
+}  // namespace
+}  // namespace stoker::feeder

@@ -1,0 +1,79 @@
+// Data files read where descriptors are short.
+#include "shared/dataset/file_reader.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <future>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/unique_fd.h"
+#include "tests/shared/dataset/folder_fixture.h"
+
+namespace stoker::dataset {
+namespace {
+
+class FileReaderTest : public testing::FolderFixture {
+ protected:
+  void SetUp() override {
+    FolderFixture::SetUp();
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit few{.rlim_cur = 64, .rlim_max = before_.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  void TearDown() override {
+    held_.clear();
+    ::setrlimit(RLIMIT_NOFILE, &before_);
+    FolderFixture::TearDown();
+  }
+  // One file, which holds digits.
+  FileTable digits() {
+    write("digits", "0123456789");
+    struct stat info {};
+    EXPECT_EQ(::stat(path("digits").c_str(), &info), 0);
+    FileTable files(root_.string());
+    files.add("digits",
+              {.size = static_cast<uint64_t>(info.st_size),
+               .mtime_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec,
+               .inode = info.st_ino});
+    return files;
+  }
+  // Until there is none left.
+  void take_all_descriptors() {
+    for (int fd = ::open("/dev/null", O_RDONLY); fd >= 0; fd = ::open("/dev/null", O_RDONLY))
+      held_.emplace_back(fd);
+    ASSERT_EQ(errno, EMFILE);
+  }
+
+  rlimit before_{};
+  std::vector<UniqueFd> held_;
+};
+
+TEST_F(FileReaderTest, WaitsForADescriptorThatComesFree) {
+  const FileTable files = digits();
+  const FileReader reader(files);
+  ASSERT_NO_FATAL_FAILURE(take_all_descriptors());
+  std::byte first{};
+  auto read = std::async(std::launch::async, [&] { return reader.read(0, 0, {&first, 1}); });
+  held_.clear();
+  const Status status = read.get();
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(first, std::byte('0'));
+}
+
+TEST_F(FileReaderTest, SaysSoWhenNoneComesFree) {
+  const FileTable files = digits();
+  const FileReader reader(files);
+  ASSERT_NO_FATAL_FAILURE(take_all_descriptors());
+  std::byte first{};
+  const Status status = reader.read(0, 0, {&first, 1});
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("Too many open files"), std::string::npos) << status.to_string();
+}
+
+}  // namespace
+}  // namespace stoker::dataset

@@ -1,0 +1,138 @@
+// Readers killed and stopped at random instants, for STOKER_STRESS_SECONDS (5): every batch that the
+// trainer's side takes is taken apart, and each sample of the data set must have been used exactly once
+// in every epoch, in the order of the plan. STOKER_STRESS_SEED repeats the choices of a run.
+//
+//   STOKER_STRESS_SECONDS=600 build/release/tests/feed_stress
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/daemon/feeder/feeder_fixture.h"
+
+namespace stoker::feeder {
+namespace {
+
+double number_from(const char* name, double otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atof(text);
+}
+
+class FeedStress : public FeederTest {
+ protected:
+  void SetUp() override {
+    FeederTest::SetUp();
+    clock_ = &system_clock();
+    settings_.feed_program = FEED_PROGRAM;
+    settings_.feed.readers = 6;
+    settings_.feed.processes = 3;
+    settings_.feed.hang_seconds = 0.5;
+    auto config = synthetic_config();
+    config.features = {3, 64, 64};
+    open_data(config);
+    write_config("{kind: synthetic, samples: 500, features: [3, 64, 64], classes: 4}");
+    open_ring({.slots = 6});
+    for (uint64_t sample = 0; sample < data_->size(); ++sample) samples_[bytes_of(sample)] = sample;
+    ASSERT_EQ(samples_.size(), data_->size()) << "samples must be told apart by their bytes";
+  }
+  std::string bytes_of(uint64_t sample) const {
+    std::string input(data_->spec()[0].bytes(), '\0');
+    std::string label(data_->spec()[1].bytes(), '\0');
+    const std::vector<std::span<std::byte>> outputs{std::as_writable_bytes(std::span(input)),
+                                                    std::as_writable_bytes(std::span(label))};
+    EXPECT_TRUE(data_->read(sample, {}, outputs).ok());
+    return input + label;
+  }
+
+  // Every row of the batch: known, as planned, and not used before in its epoch.
+  void take_apart(const ring::ReadyBatch& batch) {
+    const auto& layout = ring_->layout();
+    for (uint64_t row = 0; row < kBatch; ++row) {
+      std::string bytes;
+      for (const size_t tensor : {0, 1}) {
+        const auto whole = layout.whole(batch.slot, tensor);
+        const size_t length = layout.sample()[tensor].bytes();
+        bytes.append(reinterpret_cast<const char*>(whole.data()) + row * length, length);
+      }
+      const auto found = samples_.find(bytes);
+      ASSERT_NE(found, samples_.end())
+          << "ticket " << batch.ticket << " row " << row << " holds no sample, or half of one";
+      const auto planned = plan_->at(batch.ticket, row);
+      ASSERT_EQ(found->second, planned.sample) << "ticket " << batch.ticket << " row " << row;
+      if (uses_.size() <= planned.epoch)
+        uses_.resize(planned.epoch + 1, std::vector<int>(data_->size()));
+      ++uses_[planned.epoch][found->second];
+    }
+  }
+  void take(uint64_t ticket) {
+    const auto batch = ring_->pop(kLong);
+    ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+    ASSERT_EQ(batch->ticket, ticket);
+    ASSERT_NO_FATAL_FAILURE(take_apart(*batch));
+    ring_->release(ticket);
+  }
+  void do_mischief(std::mt19937& random) {
+    const auto ids = supervisor_->process_ids();
+    if (ids.empty()) return;
+    const pid_t pid = ids[random() % ids.size()];
+    switch (random() % 3) {
+      case 0:
+        ::kill(pid, SIGKILL);
+        ++kills_;
+        break;
+      case 1:
+        ::kill(pid, SIGSTOP);  // for good: it must be found
+        ++stops_;
+        break;
+      default:
+        ::kill(pid, SIGSTOP);
+        std::this_thread::yield();
+        ::kill(pid, SIGCONT);
+        ++pauses_;
+    }
+  }
+
+  std::map<std::string, uint64_t> samples_;
+  std::vector<std::vector<int>> uses_;  // of each sample, by epoch
+  uint64_t kills_ = 0, stops_ = 0, pauses_ = 0;
+};
+
+TEST_F(FeedStress, EachSampleIsUsedOnceHoweverManyReadersAreKilledAndStopped) {
+  const auto seed =
+      static_cast<uint32_t>(number_from("STOKER_STRESS_SEED", std::random_device{}()));
+  const auto time = std::chrono::duration<double>(number_from("STOKER_STRESS_SECONDS", 5));
+  std::printf("STOKER_STRESS_SEED=%u\n", seed);
+  std::mt19937 random(seed);
+  ASSERT_TRUE(start().ok());
+  const auto end = std::chrono::steady_clock::now() + time;
+  auto next_mischief = std::chrono::steady_clock::now();
+  uint64_t ticket = 0;
+  while (std::chrono::steady_clock::now() < end) {
+    ASSERT_NO_FATAL_FAILURE(take(ticket++));
+    if (std::chrono::steady_clock::now() < next_mischief) continue;
+    do_mischief(random);
+    next_mischief = std::chrono::steady_clock::now() + std::chrono::milliseconds(random() % 200);
+  }
+  // To the end of the epoch that has begun, so that all of them are whole.
+  const uint64_t begun = uses_.size();
+  while (ticket * kBatch < begun * data_->size()) ASSERT_NO_FATAL_FAILURE(take(ticket++));
+  for (uint64_t epoch = 0; epoch < begun; ++epoch)
+    for (uint64_t sample = 0; sample < data_->size(); ++sample)
+      ASSERT_EQ(uses_[epoch][sample], 1) << "sample " << sample << " of epoch " << epoch;
+  EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
+  EXPECT_GT(kills_ + stops_, 0u);
+  std::printf(
+      "%lu batches in %lu epochs; %lu readers killed, %lu stopped, %lu paused; %lu deaths, "
+      "%lu of them hung; %lu tickets reissued; %lu samples in quarantine\n",
+      ticket, begun, kills_, stops_, pauses_, supervisor_->deaths(), supervisor_->hangs(),
+      ring_->counters().reissued, supervisor_->quarantined().size());
+}
+
+}  // namespace
+}  // namespace stoker::feeder
