@@ -41,7 +41,7 @@ Status Decoder::decode(std::span<const std::byte> file, const PictureShape& shap
       .shape = shape, .planes = planes, .part = part, .resizer = resizer_, .pixels = pixels_};
   switch (format_of(file)) {
     case Format::kJpeg:
-      return jpeg_.read(file, limits_, target);
+      return jpeg_.read(file, target);
     case Format::kPng:
       return read_png(file, limits_, target);
     case Format::kWebp:

@@ -28,7 +28,7 @@ namespace stoker::image {
 
 class Decoder {
  public:
-  explicit Decoder(const Limits& limits = {}) : limits_(limits) {}
+  explicit Decoder(const Limits& limits = {}) : limits_(limits), jpeg_(limits) {}
 
   // `planes`: shape.bytes() bytes: plane after plane, row after row.
   Status decode(std::span<const std::byte> file, const PictureShape& shape,

@@ -208,15 +208,14 @@ class JpegReader::Decompressor {
   char message_[JMSG_LENGTH_MAX] = "";
 };
 
-JpegReader::JpegReader() = default;
+JpegReader::JpegReader(const Limits& limits) : limits_(limits) {}
 JpegReader::~JpegReader() = default;
 
-Status JpegReader::read(std::span<const std::byte> file, const Limits& limits,
-                        const RowTarget& target) {
+Status JpegReader::read(std::span<const std::byte> file, const RowTarget& target) {
   // Taken out, so that one that has failed is not used again.
   auto jpeg = std::move(decompressor_);
   if (!jpeg) {
-    jpeg = std::make_unique<Decompressor>(limits);
+    jpeg = std::make_unique<Decompressor>(limits_);
     if (!jpeg->create()) return jpeg->error();
   }
   if (!jpeg->read_header(file)) return jpeg->error();

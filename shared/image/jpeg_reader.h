@@ -18,13 +18,17 @@ namespace stoker::image {
 
 class JpegReader {
  public:
-  JpegReader();
+  explicit JpegReader(const Limits& limits);
   ~JpegReader();
 
-  Status read(std::span<const std::byte> file, const Limits& limits, const RowTarget& target);
+  Status read(std::span<const std::byte> file, const RowTarget& target);
 
  private:
   class Decompressor;
+
+  // Constant after construction.
+  const Limits limits_;
+
   std::unique_ptr<Decompressor> decompressor_;  // none before the first picture and after a bad one
 };
 
