@@ -48,10 +48,12 @@ config::DatasetConfig images(const std::string& folder) {
   for (const char* name : {"cat", "dog"}) {
     std::filesystem::create_directories(folder + "/data/" + name);
     const auto pixels = image::testing::pattern(90, 120);
-    for (int i = 0; i < 20; ++i)
-      std::ofstream(folder + "/data/" + name + "/" + std::to_string(i))
-          << (i % 2 == 0 ? image::testing::jpeg_of(pixels, {.progressive = i % 4 == 0})
-                         : image::testing::png_of(pixels, {.interlaced = i % 4 == 1}));
+    for (int i = 0; i < 24; ++i) {
+      const std::string pictures[] = {image::testing::jpeg_of(pixels, {.progressive = i % 2 == 0}),
+                                      image::testing::png_of(pixels, {.interlaced = i % 2 == 0}),
+                                      image::testing::webp_of(pixels)};
+      std::ofstream(folder + "/data/" + name + "/" + std::to_string(i)) << pictures[i % 3];
+    }
   }
   return {.kind = DatasetKind::kImages, .path = folder + "/data", .size = {32, 32}};
 }
