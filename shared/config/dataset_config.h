@@ -28,6 +28,13 @@ struct DatasetConfig {
   std::vector<int64_t> features;  // synthetic: shape of the input, e.g. [1024] or [3, 32, 32]
   int64_t targets = 1;            // synthetic with classes = 0: width of the target
   double noise = 0.1;             // synthetic: standard deviation added
+  // Of kinds whose records have named fields: tfrecord tar.
+  std::vector<std::string> input;     // the input: a picture (size), or bytes or numbers (shape)
+  std::vector<int64_t> shape;         // of an input that is no picture
+  std::string label;                  // the class; numbers, or names
+  std::vector<std::string> target;    // instead of a label: numbers, `targets` together
+  std::string text;                   // instead of all these: bytes are tokens
+  std::string incomplete = "refuse";  // refuse | skip: records that lack one of these
 
   bool operator==(const DatasetConfig&) const = default;
 };
