@@ -67,12 +67,45 @@ class CrossChecks {
       case DatasetKind::kCifar:
         if (set.classes != 10 && set.classes != 100) refuse(key + ".classes", "must be 10 or 100");
         break;
+      case DatasetKind::kTfrecord:
+        check_fields(key, set);
+        break;
       case DatasetKind::kSynthetic:
         if (set.samples == 0) refuse(key + ".samples", "is missing; say how many");
         if (set.features.empty())
           refuse(key + ".features", "is missing; give the shape of the input, such as [3, 32, 32]");
         break;
     }
+  }
+
+  // Of kinds whose records have named fields.
+  void check_fields(const std::string& key, const DatasetConfig& set) {
+    const bool has_input = !set.input.empty(),
+               has_answer = !set.label.empty() || !set.target.empty();
+    if (!set.text.empty()) {
+      if (has_input || has_answer)
+        refuse(key + ".text", "goes without input, label and target; remove it or these");
+      return;
+    }
+    if (!has_input) {
+      refuse(key + ".input",
+             "is missing; name the field that is the input (or, for a language "
+             "model, a text)");
+      return;
+    }
+    if (set.size.empty() == set.shape.empty())
+      refuse(key + ".size",
+             "is needed, such as [224, 224], where the input is a picture, and "
+             "otherwise shape: one of the two");
+    if (!set.size.empty() && set.size.size() != 2)
+      refuse(key + ".size", "must be [height, width] in pixels, such as [224, 224]");
+    if (set.channels == 2) refuse(key + ".channels", "must be 1 (grey) or 3 (RGB)");
+    if (!has_answer)
+      refuse(key + ".label",
+             "is missing; name the field that is the class (or, for a regression, "
+             "a target)");
+    if (!set.label.empty() && !set.target.empty())
+      refuse(key + ".target", "goes without a label; remove one of the two");
   }
 
   void check_feed() {
@@ -102,14 +135,12 @@ class CrossChecks {
     if (model.kind != ModelKind::kGpt || mistakes_.touches("model.kind")) return;
     for (const auto& [name, set] : config_.data) {
       const std::string key = "data." + name;
-      const bool is_text = set.kind == DatasetKind::kText;
-      const bool is_sequence = is_text || set.kind == DatasetKind::kTokens;
-      if (!is_sequence || mistakes_.touches(key + ".kind")) continue;
+      if (!set.is_sequence() || mistakes_.touches(key + ".kind")) continue;
       if (set.context > model.context && !mistakes_.touches("model.context"))
         refuse(key + ".context", "is " + std::to_string(set.context) +
                                      " tokens, more than model.context (" +
                                      std::to_string(model.context) + ")");
-      if (is_text && model.vocab < kByteValues)
+      if (set.is_of_bytes() && model.vocab < kByteValues)
         refuse("model.vocab", "is " + std::to_string(model.vocab) + ", but " + key +
                                   " is of bytes: at least " + std::to_string(kByteValues));
     }
@@ -126,13 +157,14 @@ class CrossChecks {
     if (!speaks && is_gpt) refuse("task.kind", "does not fit model.kind gpt; write language_model");
     const auto train = config_.data.find("train");
     if (train == config_.data.end() || mistakes_.touches("data.train.kind")) return;
-    const bool is_sequence =
-        train->second.kind == DatasetKind::kText || train->second.kind == DatasetKind::kTokens;
+    const bool is_sequence = train->second.is_sequence();
     if (is_sequence && !is_gpt)
       refuse("model.kind", "does not read sequences of tokens, which data.train has; write gpt");
     if (!is_sequence && is_gpt)
-      refuse("model.kind",
-             "is gpt, which reads sequences of tokens; data.train must be of kind text or tokens");
+      refuse(
+          "model.kind",
+          "is gpt, which reads sequences of tokens; data.train must be of kind text or tokens, or "
+          "have a text");
   }
 
   void check_optimizer() {

@@ -45,10 +45,11 @@ struct Field {
   // Of a number, or of each number of a list.
   double min = std::numeric_limits<double>::lowest();
   double max = std::numeric_limits<double>::max();
-  bool above_min = false;       // min itself is not allowed
-  std::string_view kinds = {};  // the kinds of the section that read it; empty: all
-  std::string_view words = {};  // of a text: the only values, "fp32 bf16"
-  bool decides = false;         // it has a part in what training computes: see digest()
+  bool above_min = false;        // min itself is not allowed
+  std::string_view kinds = {};   // the kinds of the section that read it; empty: all
+  std::string_view words = {};   // of a text: the only values, "fp32 bf16"
+  bool may_stand_alone = false;  // of a list of texts: one text is a list of one
+  bool decides = false;          // it has a part in what training computes: see digest()
 };
 
 struct Section {

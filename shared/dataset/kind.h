@@ -56,6 +56,7 @@ const Kind& tokens_kind();
 const Kind& images_kind();
 const Kind& idx_kind();
 const Kind& cifar_kind();
+const Kind& tfrecord_kind();
 const Kind& synthetic_kind();
 
 // Kinds whose files say all by their names and sizes.

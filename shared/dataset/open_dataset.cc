@@ -57,6 +57,8 @@ const Kind& kind_of(config::DatasetKind kind) {
       return idx_kind();
     case config::DatasetKind::kCifar:
       return cifar_kind();
+    case config::DatasetKind::kTfrecord:
+      return tfrecord_kind();
     case config::DatasetKind::kSynthetic:
       return synthetic_kind();
   }
@@ -67,7 +69,7 @@ const Kind& kind_of(config::DatasetKind kind) {
 std::string supported_kinds() {
   std::string names;
   for (const Kind* kind : {&text_kind(), &tokens_kind(), &images_kind(), &idx_kind(), &cifar_kind(),
-                           &synthetic_kind()}) {
+                           &tfrecord_kind(), &synthetic_kind()}) {
     if (!names.empty()) names += ' ';
     names += kind->name;
   }

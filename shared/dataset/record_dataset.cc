@@ -2,6 +2,7 @@
 #include <cassert>
 
 #include "shared/dataset/records.h"
+#include "shared/dataset/source.h"
 #include "shared/dataset/split.h"
 #include "shared/dataset/text_windows.h"
 
@@ -49,6 +50,17 @@ class RecordDataset final : public Dataset {
 };
 
 }  // namespace
+
+Result<std::string> record_settings(std::string_view kind, const SetRequest& set) {
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(set));
+  std::string text = "kind=" + std::string(kind) + ' ' + split.to_text() + ' ' + fields.to_text() +
+                     " incomplete=" + set.config.incomplete;
+  if (fields.label()) text += " classes=" + std::to_string(set.config.classes);
+  if (!fields.is_text()) return text;
+  STOKER_RETURN_IF_ERROR(check_context(set));
+  return text + " context=" + std::to_string(set.config.context);
+}
 
 Result<std::unique_ptr<Dataset>> make_record_dataset(const SetRequest& set, RecordFields fields,
                                                      std::string fingerprint,

@@ -171,8 +171,8 @@ Status RecordFields::to_numbers(std::span<const FieldValue> values, size_t first
   if (filled == numbers.size()) return {};
   const size_t last = first + values.size() - 1;
   return in_field(last,
-                  Status(Code::kCorrupt, "ends after " + std::to_string(filled) + " numbers, but " +
-                                             std::to_string(numbers.size()) + " are needed"));
+                  Status(Code::kCorrupt, "ends with number " + std::to_string(filled) + " of the " +
+                                             std::to_string(numbers.size()) + " that are needed"));
 }
 
 Status RecordFields::in_field(size_t name, const Status& status) const {

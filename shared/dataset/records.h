@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "shared/base/status.h"
@@ -54,6 +55,9 @@ class Records {
   const FileReader reader_;
   const RecordTable table_;
 };
+
+// For Kind::settings of a kind that is made of records.
+Result<std::string> record_settings(std::string_view kind, const SetRequest& set);
 
 // The data set over records: `split` is by records, or by bytes of a stream of texts.
 Result<std::unique_ptr<Dataset>> make_record_dataset(const SetRequest& set, RecordFields fields,

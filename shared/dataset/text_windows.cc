@@ -73,7 +73,6 @@ class TextWindows final : public Dataset {
 Result<std::unique_ptr<Dataset>> make_text_windows(const SetRequest& set, std::string fingerprint,
                                                    std::unique_ptr<Records> records) {
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
-  STOKER_RETURN_IF_ERROR(check_context(set));
   std::vector<uint64_t> ends(records->table().size());
   uint64_t length = 0;
   for (uint64_t record = 0; record < ends.size(); ++record) {

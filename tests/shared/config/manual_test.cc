@@ -30,6 +30,7 @@ std::string text_with(const std::string& section, const std::string& kind) {
         {"images", "path: a, size: [8, 8]"},
         {"idx", "path: a, labels: b"},
         {"cifar", "path: a, classes: 10"},
+        {"tfrecord", "path: a, input: x, size: [8, 8], label: y"},
         {"synthetic", "samples: 5, features: [3]"}};
     const bool is_sequence = kind == "text" || kind == "tokens";
     return "data: {train: {kind: " + kind + ", " + sets.at(kind) + "}}\n" +

@@ -51,7 +51,7 @@ TEST(Mistakes, AllAreToldAtOnceInTheOrderOfTheFile) {
 TEST(Mistakes, AWordThatIsNoKindIsNamedWithTheLikelyOne) {
   EXPECT_THAT(mistakes("data: {train: {kind: txet, path: a}}\n"),
               ElementsAre("my.yaml:1:22: data.train.kind: is 'txet'; it must be text, tokens, "
-                          "images, idx, cifar or synthetic (did you mean 'text'?)"));
+                          "images, idx, cifar, tfrecord or synthetic (did you mean 'text'?)"));
 }
 
 // ---- Types

@@ -87,10 +87,19 @@ Enum any(Filler& filler, int first, int last) {
 DatasetConfig random_set(const std::string& name, const Config& config, Filler& filler) {
   const bool is_sequence = config.model.kind == ModelKind::kGpt;
   DatasetConfig set;
-  set.kind = is_sequence ? any<DatasetKind>(filler, 0, 1) : any<DatasetKind>(filler, 2, 5);
+  set.kind = is_sequence ? any<DatasetKind>(filler, 0, 1)
+                         : any<DatasetKind>(filler, 2, static_cast<int>(DatasetKind::kSynthetic));
   filler.fill(dataset_section(name, set));
   const double from = filler.part() / 2;
   set.split = {from, from + filler.part() / 2};
+  if (set.has_fields()) {
+    set.input.push_back("x");
+    set.size = {8, 9};
+    set.shape.clear();
+    set.label += 'y';
+    set.target.clear();
+    set.text.clear();
+  }
   if (is_sequence)
     set.context =
         1 + static_cast<int64_t>(filler.below(static_cast<uint64_t>(config.model.context)));

@@ -98,7 +98,7 @@ TEST(RecordFields, ValuesThatDoNotFillTheShapeNameTheirField) {
   const std::array<float, 5> numbers{};
   EXPECT_EQ(
       message(FieldFloats(numbers).first(2), FieldFloats(numbers).first(1), InputForm::kNumbers),
-      "input 'b' ends after 3 numbers, but 4 are needed");
+      "input 'b' ends with number 3 of the 4 that are needed");
   EXPECT_THAT(message(FieldFloats(numbers), FieldFloats(), InputForm::kNumbers),
               HasSubstr("input 'a' has 5 numbers"));
   EXPECT_EQ(message(bytes("xy"), bytes("z"), InputForm::kBytes),
