@@ -6,6 +6,7 @@
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/index.h"
 #include "shared/dataset/kind.h"
+#include "shared/dataset/scan.h"
 
 namespace stoker::dataset {
 namespace {
@@ -24,6 +25,13 @@ std::string source_of(const SetRequest& set) {
   return set.config.path + '\n' + set.config.labels + '\n' + set.config.glob;
 }
 
+bool is_as_made(const FileTable& made) {
+  FileTable found(made.root());
+  for (size_t file = 0; file < made.size(); ++file)
+    if (!scan_file(made.path(file), found).ok()) return false;
+  return found == made;
+}
+
 // The facts of the cached index, where it was made of the same files. Whatever is wrong with a
 // cache, it is only a cache.
 bool take_cached(const std::string& path, const Index& wanted, Index& index) {
@@ -37,6 +45,11 @@ bool take_cached(const std::string& path, const Index& wanted, Index& index) {
       cached->files != wanted.files) {
     log_info("dataset index rebuilt",
              {{"path", path}, {"reason", "the files or their settings have changed"}});
+    return false;
+  }
+  if (!is_as_made(cached->facts.made)) {
+    log_info("dataset index rebuilt",
+             {{"path", path}, {"reason", "a file that was made beside it is gone or has changed"}});
     return false;
   }
   index = std::move(*cached);
@@ -82,7 +95,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
                                               const ScanProgress& progress) {
-  const SetRequest set{.name = set_name, .config = config};
+  const SetRequest set{.name = set_name, .config = config, .index_dir = index_dir};
   const Kind& kind = kind_of(config.kind);
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
   Index wanted;
@@ -91,8 +104,9 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
   STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(set, progress));
   Index index;
   if (!take_cached(path, wanted, index)) {
-    STOKER_ASSIGN_OR_RETURN(wanted.facts, kind.inspect(set, wanted.files, progress));
     STOKER_RETURN_IF_ERROR(make_directories(real_files(), index_dir));
+    STOKER_RETURN_IF_ERROR(remove_unfinished_writes(real_files(), index_dir));
+    STOKER_ASSIGN_OR_RETURN(wanted.facts, kind.inspect(set, wanted.files, progress));
     STOKER_RETURN_IF_ERROR(save_index(wanted, path));
     index = std::move(wanted);
   }
@@ -103,7 +117,7 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
                                               const std::string& fingerprint) {
-  const SetRequest set{.name = set_name, .config = config};
+  const SetRequest set{.name = set_name, .config = config, .index_dir = index_dir};
   const Kind& kind = kind_of(config.kind);
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
   STOKER_ASSIGN_OR_RETURN(const std::string settings, kind.settings(set));

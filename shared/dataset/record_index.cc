@@ -21,7 +21,7 @@ RecordIndex::RecordIndex(const SetRequest& set, const RecordFields& fields, cons
 Status RecordIndex::add(uint64_t offset, std::string_view what, std::span<const FieldValue> values,
                         std::span<const uint64_t> row) {
   assert(values.size() == fields_.names().size() && row.size() == table_.width);
-  if (++seen_ % kProgressRecords == 0 && progress_) progress_(seen_);
+  if (++seen_ % kProgressRecords == 0) progress_(seen_, "records");
   if (std::ranges::any_of(values, is_missing)) {
     note_incomplete(offset, what, values);
     return {};
@@ -46,7 +46,7 @@ void RecordIndex::end_shard() {
 }
 
 Result<Facts> RecordIndex::finish() {
-  if (progress_) progress_(seen_);
+  progress_(seen_, "records");
   if (seen_ == 0) {
     return Status(Code::kNotFound,
                   set_.key("path") + ": " + set_.config.path + ": there is no record in its " +

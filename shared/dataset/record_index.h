@@ -51,7 +51,7 @@ class RecordIndex {
   const SetRequest& set_;
   const RecordFields& fields_;
   const FileTable& shards_;
-  const ScanProgress& progress_;
+  const ScanProgress progress_;
   const bool skips_;
   RecordTable table_;
   ClassLabels labels_;

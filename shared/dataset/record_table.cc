@@ -22,7 +22,7 @@ size_t RecordTable::shard_of(uint64_t record) const {
 }
 
 Facts RecordTable::to_facts() && {
-  Facts facts{.numbers = {}, .names = std::move(class_names)};
+  Facts facts{.numbers = {}, .names = std::move(class_names), .made = FileTable()};
   facts.numbers.reserve(kHead + shard_ends.size() + rows.size() + labels.size());
   facts.numbers = {static_cast<uint64_t>(form), classes};
   for (const auto* part : {&shard_ends, &rows, &labels})

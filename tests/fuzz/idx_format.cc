@@ -1,5 +1,6 @@
 #include "tests/fuzz/format.h"
 #include "tests/fuzz/set_under_test.h"
+#include "tests/support/packed_bytes.h"
 
 namespace stoker::fuzz {
 namespace {
@@ -9,15 +10,17 @@ std::string big_endian(uint32_t value) {
           static_cast<char>(value >> 8), static_cast<char>(value)};
 }
 
-std::string seed(uint32_t count, uint32_t height, uint32_t width) {
-  std::string pictures =
-      big_endian(0x803) + big_endian(count) + big_endian(height) + big_endian(width);
-  std::string labels = big_endian(0x801) + big_endian(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    pictures += std::string(size_t{height} * width, static_cast<char>(i));
-    labels += static_cast<char>(i % 3);
-  }
-  return join_input({labels, pictures});
+std::string pictures(uint32_t count, uint32_t height, uint32_t width) {
+  std::string file = big_endian(0x803) + big_endian(count) + big_endian(height) + big_endian(width);
+  for (uint32_t i = 0; i < count; ++i)
+    file += std::string(size_t{height} * width, static_cast<char>(i));
+  return file;
+}
+
+std::string labels(uint32_t count) {
+  std::string file = big_endian(0x801) + big_endian(count);
+  for (uint32_t i = 0; i < count; ++i) file += static_cast<char>(i % 3);
+  return file;
 }
 
 bool run(std::string_view input) {
@@ -36,7 +39,11 @@ bool run(std::string_view input) {
 
 const Format& idx_format() {
   static constexpr Format kFormat{.name = "idx", .run = run, .seeds = [] {
-                                    return std::vector<std::string>{seed(1, 1, 1), seed(5, 2, 3)};
+                                    return std::vector<std::string>{
+                                        join_input({labels(1), pictures(1, 1, 1)}),
+                                        join_input({labels(5), pictures(5, 2, 3)}),
+                                        join_input({labels(5), test::gzip(pictures(5, 2, 3))}),
+                                        join_input({test::gzip(labels(5)), pictures(5, 2, 3)})};
                                   }};
   return kFormat;
 }
