@@ -68,7 +68,13 @@ class CrossChecks {
         if (set.classes != 10 && set.classes != 100) refuse(key + ".classes", "must be 10 or 100");
         break;
       case DatasetKind::kTfrecord:
+      case DatasetKind::kJsonl:
         check_fields(key, set);
+        break;
+      case DatasetKind::kCsv:
+        check_fields(key, set);
+        if (set.delimiter != "tab" && (set.delimiter.size() != 1 || set.delimiter == "\""))
+          refuse(key + ".delimiter", "must be one character, and no quote, or the word tab");
         break;
       case DatasetKind::kSynthetic:
         if (set.samples == 0) refuse(key + ".samples", "is missing; say how many");
@@ -87,13 +93,14 @@ class CrossChecks {
         refuse(key + ".text", "goes without input, label and target; remove it or these");
       return;
     }
-    if (!has_input) {
+    // Without one, a csv's input is every other column.
+    if (!has_input && set.kind != DatasetKind::kCsv) {
       refuse(key + ".input",
              "is missing; name the field that is the input (or, for a language "
              "model, a text)");
       return;
     }
-    if (set.size.empty() == set.shape.empty())
+    if (!set.is_table() && set.size.empty() == set.shape.empty())
       refuse(key + ".size",
              "is needed, such as [224, 224], where the input is a picture, and "
              "otherwise shape: one of the two");

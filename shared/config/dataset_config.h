@@ -9,13 +9,23 @@
 
 namespace stoker::config {
 
-enum class DatasetKind { kText, kTokens, kImages, kIdx, kCifar, kTfrecord, kSynthetic };
+enum class DatasetKind {
+  kText,
+  kTokens,
+  kImages,
+  kIdx,
+  kCifar,
+  kTfrecord,
+  kCsv,
+  kJsonl,
+  kSynthetic
+};
 
 // One named data set. Which fields a kind reads is said beside each; others are refused when set.
 struct DatasetConfig {
   DatasetKind kind = DatasetKind::kText;
   std::string path;           // file or folder; of all kinds but synthetic
-  std::string glob = "**/*";  // text images tfrecord, for a folder: which files
+  std::string glob = "**/*";  // text images tfrecord csv jsonl, for a folder: which files
   // Part [from, to) of the source, by position: text of bytes, tokens of tokens, others of samples.
   std::vector<double> split = {0.0, 1.0};
   int64_t context = 0;  // text tokens, and texts of records: tokens a sample; 0 = model.context
@@ -24,12 +34,12 @@ struct DatasetConfig {
   std::vector<int64_t> size;     // images tfrecord: [height, width] that pictures are resized to
   int64_t channels = 3;          // images tfrecord: 3 = RGB, 1 = grey
   int64_t classes =
-      0;  // cifar: 10 | 100; tfrecord: 0 = as many as are found; synthetic: 0 = regression
+      0;  // cifar: 10 | 100; of records: 0 = as many as are found; synthetic: 0 = regression
   uint64_t samples = 0;           // synthetic: how many
   std::vector<int64_t> features;  // synthetic: shape of the input, e.g. [1024] or [3, 32, 32]
-  int64_t targets = 1;            // tfrecord; synthetic with classes = 0: width of the target
+  int64_t targets = 1;            // of records; synthetic with classes = 0: width of the target
   double noise = 0.1;             // synthetic: standard deviation added
-  // Of kinds whose records have named fields: tfrecord.
+  // Of kinds whose records have named fields: tfrecord csv jsonl.
   std::vector<std::string> input;     // the input: a picture (size), or bytes or numbers (shape)
   std::vector<int64_t> shape;         // of an input that is no picture
   std::string label;                  // the class; numbers, or names
@@ -37,12 +47,17 @@ struct DatasetConfig {
   std::string text;                   // instead of all these: bytes are tokens
   std::string incomplete = "refuse";  // refuse | skip: records that lack one of these
 
+  std::vector<std::string> columns;  // csv without a header: names of the columns
+  std::string delimiter = ",";       // csv: the character between two fields, or tab
+
   // Whether its samples are sequences of tokens, and whether these are bytes.
   bool is_sequence() const {
     return kind == DatasetKind::kText || kind == DatasetKind::kTokens || !text.empty();
   }
   bool is_of_bytes() const { return kind == DatasetKind::kText || !text.empty(); }
-  bool has_fields() const { return kind == DatasetKind::kTfrecord; }
+  // Whether its records have named fields, and whether these are only numbers and texts.
+  bool has_fields() const { return kind == DatasetKind::kTfrecord || is_table(); }
+  bool is_table() const { return kind == DatasetKind::kCsv || kind == DatasetKind::kJsonl; }
 
   bool operator==(const DatasetConfig&) const = default;
 };

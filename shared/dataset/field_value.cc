@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 namespace stoker::dataset {
@@ -26,6 +27,20 @@ template <typename Number>
 bool parse_all(std::string_view text, Number& number) {
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
   return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+}
+
+// A number as people and programs write it. What is too small for a float is 0, what is too large
+// infinite.
+bool parse_float(std::string_view text, float& number) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ptr != text.data() + text.size()) return false;
+  if (parsed.ec == std::errc::result_out_of_range) {
+    // from_chars() does not say on which side: strtof() does, and such numbers are rare.
+    number = std::strtof(std::string(text).c_str(), nullptr);
+    return true;
+  }
+  return parsed.ec == std::errc();
 }
 
 Status append_finite(float number, std::span<float> out, size_t& filled) {
@@ -84,7 +99,7 @@ Status append_numbers(const FieldValue& value, std::span<float> out, size_t& fil
   const auto* bytes = std::get_if<FieldBytes>(&value);
   if (bytes == nullptr) return wrong("is not there");
   float number = 0;
-  if (!parse_all(trimmed(text_of(*bytes)), number))
+  if (!parse_float(trimmed(text_of(*bytes)), number))
     return wrong("is " + quoted(text_of(*bytes)) + ", not a number");
   return append_all(std::span<const float>(&number, 1), out, filled);
 }

@@ -64,6 +64,8 @@ const Kind& images_kind();
 const Kind& idx_kind();
 const Kind& cifar_kind();
 const Kind& tfrecord_kind();
+const Kind& csv_kind();
+const Kind& jsonl_kind();
 const Kind& synthetic_kind();
 
 // Kinds whose files say all by their names and sizes.

@@ -72,6 +72,10 @@ const Kind& kind_of(config::DatasetKind kind) {
       return cifar_kind();
     case config::DatasetKind::kTfrecord:
       return tfrecord_kind();
+    case config::DatasetKind::kCsv:
+      return csv_kind();
+    case config::DatasetKind::kJsonl:
+      return jsonl_kind();
     case config::DatasetKind::kSynthetic:
       return synthetic_kind();
   }
@@ -82,7 +86,7 @@ const Kind& kind_of(config::DatasetKind kind) {
 std::string supported_kinds() {
   std::string names;
   for (const Kind* kind : {&text_kind(), &tokens_kind(), &images_kind(), &idx_kind(), &cifar_kind(),
-                           &tfrecord_kind(), &synthetic_kind()}) {
+                           &tfrecord_kind(), &csv_kind(), &jsonl_kind(), &synthetic_kind()}) {
     if (!names.empty()) names += ' ';
     names += kind->name;
   }

@@ -38,7 +38,8 @@ class RecordDataset final : public Dataset {
     const Status status = fields_.to_tensors(values, table.form, label, draw, outputs);
     if (status.ok()) return status;
     const Origin where = records_->origin(record);
-    return status.with_context(where.file + ": record at offset " + std::to_string(where.offset));
+    return status.with_context(where.file + ": " + records_->what(record) + " at offset " +
+                               std::to_string(where.offset));
   }
 
  private:

@@ -38,12 +38,18 @@ class Records {
     return {.file = shards_.path(table_.shard_of(record)), .offset = offset(record)};
   }
 
+  // What messages call it.
+  virtual std::string what(uint64_t) const { return "record"; }
+
   // Fills the values of fields.names() but the label's. They point into memory that the calling
   // thread keeps until its next call.
   virtual Status read(uint64_t record, std::span<FieldValue> values) const = 0;
-  // Of a set of texts: how long the record's text is, and its bytes from `from` on.
-  virtual uint64_t text_bytes(uint64_t record) const = 0;
-  virtual Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const = 0;
+  // Of a set of texts: how long the record's text is, and its bytes from `from` on. Not called where
+  // the kind has none.
+  virtual uint64_t text_bytes(uint64_t) const { return 0; }
+  virtual Status read_text(uint64_t, uint64_t, std::span<std::byte>) const {
+    return Status(Code::kInternal, "a set without texts was asked for one");
+  }
 
  protected:
   virtual uint64_t offset(uint64_t record) const = 0;

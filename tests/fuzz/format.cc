@@ -7,7 +7,7 @@
 namespace stoker::fuzz {
 
 std::span<const Format> formats() {
-  static const std::array kFormats{idx_format()};
+  static const std::array kFormats{csv_format(), idx_format(), jsonl_format()};
   return kFormats;
 }
 

@@ -24,7 +24,9 @@ struct Format {
 std::span<const Format> formats();
 const Format* find_format(std::string_view name);  // null: there is none
 
+const Format& csv_format();
 const Format& idx_format();
+const Format& jsonl_format();
 
 // An input that stands for several files: the first `files - 1` are preceded by their length, two
 // bytes, little-endian; the last takes the rest. A length that is too large takes what there is.

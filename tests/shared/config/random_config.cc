@@ -95,6 +95,8 @@ DatasetConfig random_set(const std::string& name, const Config& config, Filler& 
   if (set.has_fields()) {
     set.input.push_back("x");
     set.size = {8, 9};
+    if (set.is_table()) set.size.clear();
+    set.delimiter = set.kind == DatasetKind::kCsv ? "tab" : DatasetConfig().delimiter;
     set.shape.clear();
     set.label += 'y';
     set.target.clear();
