@@ -68,6 +68,7 @@ class CrossChecks {
         if (set.classes != 10 && set.classes != 100) refuse(key + ".classes", "must be 10 or 100");
         break;
       case DatasetKind::kTfrecord:
+      case DatasetKind::kTar:
       case DatasetKind::kJsonl:
         check_fields(key, set);
         break;

@@ -16,6 +16,7 @@ enum class DatasetKind {
   kIdx,
   kCifar,
   kTfrecord,
+  kTar,
   kCsv,
   kJsonl,
   kSynthetic
@@ -25,21 +26,21 @@ enum class DatasetKind {
 struct DatasetConfig {
   DatasetKind kind = DatasetKind::kText;
   std::string path;           // file or folder; of all kinds but synthetic
-  std::string glob = "**/*";  // text images tfrecord csv jsonl, for a folder: which files
+  std::string glob = "**/*";  // text images tfrecord tar csv jsonl, for a folder: which files
   // Part [from, to) of the source, by position: text of bytes, tokens of tokens, others of samples.
   std::vector<double> split = {0.0, 1.0};
   int64_t context = 0;  // text tokens, and texts of records: tokens a sample; 0 = model.context
   std::string dtype = "uint16";  // tokens: uint16 | uint32
   std::string labels;            // idx: file of the labels
-  std::vector<int64_t> size;     // images tfrecord: [height, width] that pictures are resized to
-  int64_t channels = 3;          // images tfrecord: 3 = RGB, 1 = grey
+  std::vector<int64_t> size;  // images tfrecord tar: [height, width] that pictures are resized to
+  int64_t channels = 3;       // images tfrecord tar: 3 = RGB, 1 = grey
   int64_t classes =
       0;  // cifar: 10 | 100; of records: 0 = as many as are found; synthetic: 0 = regression
   uint64_t samples = 0;           // synthetic: how many
   std::vector<int64_t> features;  // synthetic: shape of the input, e.g. [1024] or [3, 32, 32]
   int64_t targets = 1;            // of records; synthetic with classes = 0: width of the target
   double noise = 0.1;             // synthetic: standard deviation added
-  // Of kinds whose records have named fields: tfrecord csv jsonl.
+  // Of kinds whose records have named fields: tfrecord tar csv jsonl.
   std::vector<std::string> input;     // the input: a picture (size), or bytes or numbers (shape)
   std::vector<int64_t> shape;         // of an input that is no picture
   std::string label;                  // the class; numbers, or names
@@ -56,7 +57,9 @@ struct DatasetConfig {
   }
   bool is_of_bytes() const { return kind == DatasetKind::kText || !text.empty(); }
   // Whether its records have named fields, and whether these are only numbers and texts.
-  bool has_fields() const { return kind == DatasetKind::kTfrecord || is_table(); }
+  bool has_fields() const {
+    return kind == DatasetKind::kTfrecord || kind == DatasetKind::kTar || is_table();
+  }
   bool is_table() const { return kind == DatasetKind::kCsv || kind == DatasetKind::kJsonl; }
 
   bool operator==(const DatasetConfig&) const = default;

@@ -8,8 +8,9 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr auto kDatasetKinds = std::to_array({"text"sv, "tokens"sv, "images"sv, "idx"sv, "cifar"sv,
-                                              "tfrecord"sv, "csv"sv, "jsonl"sv, "synthetic"sv});
+constexpr auto kDatasetKinds =
+    std::to_array({"text"sv, "tokens"sv, "images"sv, "idx"sv, "cifar"sv, "tfrecord"sv, "tar"sv,
+                   "csv"sv, "jsonl"sv, "synthetic"sv});
 
 // Large enough for every use, small enough that no product of two overflows.
 constexpr double kMostSamples = 1e15;
@@ -18,18 +19,18 @@ constexpr double kMostSamples = 1e15;
 
 Section dataset_section(const std::string& name, DatasetConfig& set) {
   const bool trains = name == "train";
-  const std::string_view sequences = "text tokens tfrecord jsonl";
-  const std::string_view pictures = "images tfrecord";
-  const std::string_view records = "tfrecord csv jsonl";
+  const std::string_view sequences = "text tokens tfrecord tar jsonl";
+  const std::string_view pictures = "images tfrecord tar";
+  const std::string_view records = "tfrecord tar csv jsonl";
   const std::string_view synthetic = "synthetic";
   return {"data." + name,
           {{.name = "kind", .target = choice(set.kind, kDatasetKinds), .decides = trains},
            {.name = "path",
             .target = &set.path,
-            .kinds = "text tokens images idx cifar tfrecord csv jsonl"},
+            .kinds = "text tokens images idx cifar tfrecord tar csv jsonl"},
            {.name = "glob",
             .target = &set.glob,
-            .kinds = "text images tfrecord csv jsonl",
+            .kinds = "text images tfrecord tar csv jsonl",
             .decides = trains},
            {.name = "split", .target = &set.split, .min = 0, .max = 1, .decides = trains},
            {.name = "context",
@@ -60,7 +61,7 @@ Section dataset_section(const std::string& name, DatasetConfig& set) {
             .target = &set.classes,
             .min = 0,
             .max = 1e6,
-            .kinds = "cifar tfrecord csv jsonl synthetic",
+            .kinds = "cifar tfrecord tar csv jsonl synthetic",
             .decides = trains},
            {.name = "samples",
             .target = &set.samples,
@@ -78,7 +79,7 @@ Section dataset_section(const std::string& name, DatasetConfig& set) {
             .target = &set.targets,
             .min = 1,
             .max = 1e6,
-            .kinds = "tfrecord jsonl synthetic",
+            .kinds = "tfrecord tar jsonl synthetic",
             .decides = trains},
            {.name = "noise",
             .target = &set.noise,
@@ -103,7 +104,7 @@ Section dataset_section(const std::string& name, DatasetConfig& set) {
             .kinds = records,
             .may_stand_alone = true,
             .decides = trains},
-           {.name = "text", .target = &set.text, .kinds = "tfrecord jsonl", .decides = trains},
+           {.name = "text", .target = &set.text, .kinds = "tfrecord tar jsonl", .decides = trains},
            {.name = "incomplete",
             .target = &set.incomplete,
             .kinds = records,

@@ -64,6 +64,7 @@ const Kind& images_kind();
 const Kind& idx_kind();
 const Kind& cifar_kind();
 const Kind& tfrecord_kind();
+const Kind& tar_kind();
 const Kind& csv_kind();
 const Kind& jsonl_kind();
 const Kind& synthetic_kind();

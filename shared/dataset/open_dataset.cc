@@ -72,6 +72,8 @@ const Kind& kind_of(config::DatasetKind kind) {
       return cifar_kind();
     case config::DatasetKind::kTfrecord:
       return tfrecord_kind();
+    case config::DatasetKind::kTar:
+      return tar_kind();
     case config::DatasetKind::kCsv:
       return csv_kind();
     case config::DatasetKind::kJsonl:
@@ -85,8 +87,9 @@ const Kind& kind_of(config::DatasetKind kind) {
 
 std::string supported_kinds() {
   std::string names;
-  for (const Kind* kind : {&text_kind(), &tokens_kind(), &images_kind(), &idx_kind(), &cifar_kind(),
-                           &tfrecord_kind(), &csv_kind(), &jsonl_kind(), &synthetic_kind()}) {
+  for (const Kind* kind :
+       {&text_kind(), &tokens_kind(), &images_kind(), &idx_kind(), &cifar_kind(), &tfrecord_kind(),
+        &tar_kind(), &csv_kind(), &jsonl_kind(), &synthetic_kind()}) {
     if (!names.empty()) names += ' ';
     names += kind->name;
   }

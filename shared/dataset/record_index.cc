@@ -65,9 +65,13 @@ Result<Facts> RecordIndex::finish() {
 
 Status RecordIndex::at(uint64_t offset, std::string_view what, const Status& status) const {
   if (status.ok()) return status;
-  return status.with_context(set_.key("path") + ": " + shards_.path(shard_) + ": " +
-                             std::string(what.empty() ? "record" : what) + " at offset " +
-                             std::to_string(offset));
+  return in_shard(status.with_context(std::string(what.empty() ? "record" : what) + " at offset " +
+                                      std::to_string(offset)));
+}
+
+Status RecordIndex::in_shard(const Status& status) const {
+  if (status.ok()) return status;
+  return status.with_context(set_.key("path") + ": " + shards_.path(shard_));
 }
 
 void RecordIndex::note_incomplete(uint64_t offset, std::string_view what,

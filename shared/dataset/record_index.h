@@ -40,6 +40,8 @@ class RecordIndex {
 
   // `status` with the place: "data.train.path: a.tar: sample 'a/1' at offset 512: …".
   Status at(uint64_t offset, std::string_view what, const Status& status) const;
+  // The same with the shard only.
+  Status in_shard(const Status& status) const;
 
  private:
   static constexpr uint64_t kProgressRecords = 1 << 14;  // between two calls of progress
