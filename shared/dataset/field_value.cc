@@ -8,19 +8,10 @@
 namespace stoker::dataset {
 namespace {
 
-constexpr size_t kShownBytes = 32;
-
 Status wrong(const std::string& what) { return Status(Code::kCorrupt, what); }
 
 std::string counted(size_t count, const std::string& one) {
   return std::to_string(count) + ' ' + one + (count == 1 ? "" : "s");
-}
-
-// What people see of bytes that should have been something else.
-std::string quoted(std::string_view text) {
-  std::string shown = "'";
-  for (const char c : text.substr(0, kShownBytes)) shown += c >= ' ' && c < '\x7f' ? c : '?';
-  return shown + (text.size() > kShownBytes ? "…'" : "'");
 }
 
 template <typename Number>
@@ -70,6 +61,15 @@ std::string describe(const FieldValue& value) {
   if (const auto* floats = std::get_if<FieldFloats>(&value))
     return counted(floats->size(), "number");
   return "nothing";
+}
+
+std::string quoted(std::string_view text, size_t most_bytes) {
+  std::string shown = "'";
+  for (const char c : text.substr(0, most_bytes)) {
+    const auto byte = static_cast<unsigned char>(c);
+    shown += byte < 0x20 || byte == 0x7f ? '?' : c;
+  }
+  return shown + (text.size() > most_bytes ? "…'" : "'");
 }
 
 std::string_view text_of(FieldBytes bytes) {

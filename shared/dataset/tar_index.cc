@@ -14,6 +14,7 @@ constexpr uint64_t kMostMember = uint64_t{256} << 20;  // bytes, but of texts
 constexpr uint64_t kMostParsed = uint64_t{64} << 10;   // of a label or a JSON member
 constexpr size_t kMostMembers = 1000;                  // of a sample
 constexpr size_t kMostKey = 4096;                      // bytes
+constexpr size_t kShownKey = 256;
 constexpr size_t kShownMembers = 16;
 
 class TarIndexer {
@@ -63,7 +64,8 @@ class TarIndexer {
   }
 
   Status wrong(const std::string& what) const {
-    return index_.at(first_header_, "sample '" + key_ + "'", Status(Code::kCorrupt, what));
+    return index_.at(first_header_, "sample " + quoted(key_, kShownKey),
+                     Status(Code::kCorrupt, what));
   }
 
   Status take(const TarMember& member) {
@@ -78,7 +80,7 @@ class TarIndexer {
     }
     std::string extension = lower_case(name->extension);
     if (std::ranges::find(members_, extension) != members_.end())
-      return wrong("has two members '" + extension + "'");
+      return wrong("has two members " + quoted(extension));
     if (members_.size() == kMostMembers)
       return wrong("has more than " + std::to_string(kMostMembers) + " members");
     for (size_t i = 0; i < tar_fields_.size(); ++i) {
@@ -136,9 +138,9 @@ class TarIndexer {
   }
 
   std::string what() const {
-    std::string text = "sample '" + key_ + "' (";
+    std::string text = "sample " + quoted(key_, kShownKey) + " (";
     for (size_t i = 0; i < std::min(members_.size(), kShownMembers); ++i)
-      text += (i == 0 ? "" : " ") + members_[i];
+      text += (i == 0 ? "" : " ") + quoted(members_[i]);
     return text + (members_.size() > kShownMembers ? " …)" : ")");
   }
 

@@ -27,6 +27,8 @@ const Format* find_format(std::string_view name);  // null: there is none
 const Format& csv_format();
 const Format& idx_format();
 const Format& jsonl_format();
+const Format& tar_format();
+const Format& tfrecord_format();
 
 // An input that stands for several files: the first `files - 1` are preceded by their length, two
 // bytes, little-endian; the last takes the rest. A length that is too large takes what there is.

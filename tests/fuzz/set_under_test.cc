@@ -120,10 +120,16 @@ bool check_samples(const Dataset& first, const Dataset& second) {
 
 }  // namespace
 
-SetUnderTest::SetUnderTest() { set_log_level(LogLevel::kError); }
+// What is left out is logged: of thousands of damaged files that is thousands of lines.
+SetUnderTest::SetUnderTest() {
+  const Status logs = init_log({.level = LogLevel::kError});
+  promise(logs.ok(), "the log begins: " + logs.to_string());
+}
 
 void SetUnderTest::write(const std::string& name, std::string_view content) {
-  // No stream: a fuzzer does this some ten thousand times a second.
+  // No stream: a fuzzer does this some ten thousand times a second. A new file, because to close one
+  // that was cut to nothing waits for the disk (ext4).
+  ::unlink(path(name).c_str());
   const UniqueFd fd(::open(path(name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   promise(fd.valid() && ::write(fd.get(), content.data(), content.size()) ==
                             static_cast<ssize_t>(content.size()),

@@ -175,7 +175,7 @@ TEST_F(TarDataset, SamplesThatLackAMemberRefuseTheSet) {
   expect_refused(sample("a", "123", "0") + tar_member("b/c.bin", "456") +
                      tar_member("b/c.txt", "t") + tar_member("d.cls", "1") + kTarEnd,
                  {"data.train.path: " + path("data.tar") +
-                      ": sample 'b/c' (bin txt) at offset 2048: has no label 'cls'",
+                      ": sample 'b/c' ('bin' 'txt') at offset 2048: has no label 'cls'",
                   "2 of 3 are incomplete", "data.train.incomplete: skip"});
   auto config = tar();
   config.incomplete = "skip";
@@ -186,7 +186,7 @@ TEST_F(TarDataset, SamplesThatLackAMemberRefuseTheSet) {
 
 TEST_F(TarDataset, MembersThatDoNotFollowOneAnotherAreTwoSamples) {
   expect_refused(tar_member("a.bin", "123") + sample("b", "456", "1") + tar_member("a.cls", "0"),
-                 {"sample 'a' (bin) at offset 0", "2 of 3"});
+                 {"sample 'a' ('bin') at offset 0", "2 of 3"});
 }
 
 TEST_F(TarDataset, AMemberThatIsThereTwiceIsAnError) {
@@ -207,7 +207,7 @@ TEST_F(TarDataset, MembersOfNoSampleAndShardsWithoutEndAreLogged) {
 
 TEST_F(TarDataset, LabelsThatAreNoneAreToldWhileIndexing) {
   expect_refused(sample("a", "123", " ") + kTarEnd,
-                 {"sample 'a' (bin cls)", "label 'cls' is empty"});
+                 {"sample 'a' ('bin' 'cls')", "label 'cls' is empty"});
   expect_refused(sample("a", "123", std::string(70000, '1')) + kTarEnd, {"sample 'a'", "70000"});
   auto config = tar();
   config.label = "cls:name";
