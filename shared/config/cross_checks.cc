@@ -67,6 +67,9 @@ class CrossChecks {
       case DatasetKind::kCifar:
         if (set.classes != 10 && set.classes != 100) refuse(key + ".classes", "must be 10 or 100");
         break;
+      case DatasetKind::kNpy:
+        check_arrays(key, set);
+        break;
       case DatasetKind::kTfrecord:
       case DatasetKind::kTar:
       case DatasetKind::kJsonl:
@@ -83,6 +86,13 @@ class CrossChecks {
           refuse(key + ".features", "is missing; give the shape of the input, such as [3, 32, 32]");
         break;
     }
+  }
+
+  void check_arrays(const std::string& key, const DatasetConfig& set) {
+    if (set.input.size() > 1) refuse(key + ".input", "must be one array");
+    if (set.target.size() > 1) refuse(key + ".target", "must be one array");
+    if (!set.label.empty() && !set.target.empty())
+      refuse(key + ".target", "goes without a label; remove one of the two");
   }
 
   // Of kinds whose records have named fields.

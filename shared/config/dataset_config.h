@@ -15,6 +15,7 @@ enum class DatasetKind {
   kImages,
   kIdx,
   kCifar,
+  kNpy,
   kTfrecord,
   kTar,
   kCsv,
@@ -26,16 +27,16 @@ enum class DatasetKind {
 struct DatasetConfig {
   DatasetKind kind = DatasetKind::kText;
   std::string path;           // file or folder; of all kinds but synthetic
-  std::string glob = "**/*";  // text images tfrecord tar csv jsonl, for a folder: which files
+  std::string glob = "**/*";  // text images npy tfrecord tar csv jsonl, for a folder: which files
   // Part [from, to) of the source, by position: text of bytes, tokens of tokens, others of samples.
   std::vector<double> split = {0.0, 1.0};
   int64_t context = 0;  // text tokens, and texts of records: tokens a sample; 0 = model.context
   std::string dtype = "uint16";  // tokens: uint16 | uint32
-  std::string labels;            // idx: file of the labels
+  std::string labels;            // idx npy: file of the labels
   std::vector<int64_t> size;  // images tfrecord tar: [height, width] that pictures are resized to
   int64_t channels = 3;       // images tfrecord tar: 3 = RGB, 1 = grey
   int64_t classes =
-      0;  // cifar: 10 | 100; of records: 0 = as many as are found; synthetic: 0 = regression
+      0;  // cifar: 10 | 100; npy, of records: 0 = as many as are found; synthetic: 0 = regression
   uint64_t samples = 0;           // synthetic: how many
   std::vector<int64_t> features;  // synthetic: shape of the input, e.g. [1024] or [3, 32, 32]
   int64_t targets = 1;            // of records; synthetic with classes = 0: width of the target

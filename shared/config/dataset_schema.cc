@@ -9,8 +9,8 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr auto kDatasetKinds =
-    std::to_array({"text"sv, "tokens"sv, "images"sv, "idx"sv, "cifar"sv, "tfrecord"sv, "tar"sv,
-                   "csv"sv, "jsonl"sv, "synthetic"sv});
+    std::to_array({"text"sv, "tokens"sv, "images"sv, "idx"sv, "cifar"sv, "npy"sv, "tfrecord"sv,
+                   "tar"sv, "csv"sv, "jsonl"sv, "synthetic"sv});
 
 // Large enough for every use, small enough that no product of two overflows.
 constexpr double kMostSamples = 1e15;
@@ -22,15 +22,16 @@ Section dataset_section(const std::string& name, DatasetConfig& set) {
   const std::string_view sequences = "text tokens tfrecord tar jsonl";
   const std::string_view pictures = "images tfrecord tar";
   const std::string_view records = "tfrecord tar csv jsonl";
+  const std::string_view named = "tfrecord tar csv jsonl npy";
   const std::string_view synthetic = "synthetic";
   return {"data." + name,
           {{.name = "kind", .target = choice(set.kind, kDatasetKinds), .decides = trains},
            {.name = "path",
             .target = &set.path,
-            .kinds = "text tokens images idx cifar tfrecord tar csv jsonl"},
+            .kinds = "text tokens images idx cifar npy tfrecord tar csv jsonl"},
            {.name = "glob",
             .target = &set.glob,
-            .kinds = "text images tfrecord tar csv jsonl",
+            .kinds = "text images npy tfrecord tar csv jsonl",
             .decides = trains},
            {.name = "split", .target = &set.split, .min = 0, .max = 1, .decides = trains},
            {.name = "context",
@@ -44,7 +45,7 @@ Section dataset_section(const std::string& name, DatasetConfig& set) {
             .kinds = "tokens",
             .words = "uint16 uint32",
             .decides = trains},
-           {.name = "labels", .target = &set.labels, .kinds = "idx"},
+           {.name = "labels", .target = &set.labels, .kinds = "idx npy"},
            {.name = "size",
             .target = &set.size,
             .min = 1,
@@ -61,7 +62,7 @@ Section dataset_section(const std::string& name, DatasetConfig& set) {
             .target = &set.classes,
             .min = 0,
             .max = 1e6,
-            .kinds = "cifar tfrecord tar csv jsonl synthetic",
+            .kinds = "cifar npy tfrecord tar csv jsonl synthetic",
             .decides = trains},
            {.name = "samples",
             .target = &set.samples,
@@ -89,7 +90,7 @@ Section dataset_section(const std::string& name, DatasetConfig& set) {
             .decides = trains},
            {.name = "input",
             .target = &set.input,
-            .kinds = records,
+            .kinds = named,
             .may_stand_alone = true,
             .decides = trains},
            {.name = "shape",
@@ -98,10 +99,10 @@ Section dataset_section(const std::string& name, DatasetConfig& set) {
             .max = 1e9,
             .kinds = records,
             .decides = trains},
-           {.name = "label", .target = &set.label, .kinds = records, .decides = trains},
+           {.name = "label", .target = &set.label, .kinds = named, .decides = trains},
            {.name = "target",
             .target = &set.target,
-            .kinds = records,
+            .kinds = named,
             .may_stand_alone = true,
             .decides = trains},
            {.name = "text", .target = &set.text, .kinds = "tfrecord tar jsonl", .decides = trains},

@@ -8,7 +8,7 @@
 #include "shared/dataset/kind.h"
 #include "shared/dataset/record_index.h"
 #include "shared/dataset/records.h"
-#include "shared/dataset/source.h"
+#include "shared/dataset/shard_files.h"
 #include "shared/dataset/text_rows.h"
 
 namespace stoker::dataset {
@@ -182,7 +182,7 @@ Result<std::string> csv_settings(const SetRequest& set) {
 }
 
 Result<FileTable> scan_csv(const SetRequest& set, const ScanProgress& progress) {
-  return scan_source(set, set.config.glob, progress);
+  return scan_shards(set, progress);
 }
 
 Result<Facts> inspect_csv(const SetRequest& set, const FileTable& files,

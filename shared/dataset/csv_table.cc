@@ -73,7 +73,13 @@ Result<std::vector<std::string>> csv_header(std::string_view row, char delimiter
   CsvRow fields;
   STOKER_RETURN_IF_ERROR(fields.split(row, delimiter));
   std::vector<std::string> names;
-  for (size_t i = 0; i < fields.size(); ++i) names.emplace_back(trimmed(fields[i]));
+  for (size_t i = 0; i < fields.size(); ++i) {
+    std::string name(fields[i]);
+    // Spreadsheets break the lines of long headers; a setting cannot, and a message must not.
+    const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
+    std::ranges::replace_if(name, is_control, ' ');
+    names.emplace_back(trimmed(name));
+  }
   return names;
 }
 

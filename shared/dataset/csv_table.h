@@ -26,7 +26,7 @@ struct CsvTable {
   Result<std::vector<size_t>> places(const SetRequest& set, const RecordFields& fields) const;
 };
 
-// The fields of a header row.
+// The fields of a header row; a line end or another control character in a name counts as a space.
 Result<std::vector<std::string>> csv_header(std::string_view row, char delimiter);
 
 }  // namespace stoker::dataset

@@ -77,7 +77,7 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
                                               const std::string& index_dir,
                                               const std::string& fingerprint);
 
-// "text tokens images idx cifar tfrecord tar csv jsonl synthetic", for messages.
+// "text tokens images idx cifar npy tfrecord tar csv jsonl synthetic", for messages.
 std::string supported_kinds();
 
 }  // namespace stoker::dataset

@@ -8,7 +8,7 @@
 #include "shared/dataset/kind.h"
 #include "shared/dataset/record_index.h"
 #include "shared/dataset/records.h"
-#include "shared/dataset/source.h"
+#include "shared/dataset/shard_files.h"
 #include "shared/dataset/text_rows.h"
 
 namespace stoker::dataset {
@@ -73,7 +73,7 @@ Result<std::string> jsonl_settings(const SetRequest& set) {
 }
 
 Result<FileTable> scan_jsonl(const SetRequest& set, const ScanProgress& progress) {
-  return scan_source(set, set.config.glob, progress);
+  return scan_shards(set, progress);
 }
 
 Status index_line(const TextRow& row, const RecordFields& fields, JsonValues& parser,

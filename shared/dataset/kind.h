@@ -63,6 +63,7 @@ const Kind& tokens_kind();
 const Kind& images_kind();
 const Kind& idx_kind();
 const Kind& cifar_kind();
+const Kind& npy_kind();
 const Kind& tfrecord_kind();
 const Kind& tar_kind();
 const Kind& csv_kind();

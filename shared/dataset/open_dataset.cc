@@ -70,6 +70,8 @@ const Kind& kind_of(config::DatasetKind kind) {
       return idx_kind();
     case config::DatasetKind::kCifar:
       return cifar_kind();
+    case config::DatasetKind::kNpy:
+      return npy_kind();
     case config::DatasetKind::kTfrecord:
       return tfrecord_kind();
     case config::DatasetKind::kTar:
@@ -88,8 +90,8 @@ const Kind& kind_of(config::DatasetKind kind) {
 std::string supported_kinds() {
   std::string names;
   for (const Kind* kind :
-       {&text_kind(), &tokens_kind(), &images_kind(), &idx_kind(), &cifar_kind(), &tfrecord_kind(),
-        &tar_kind(), &csv_kind(), &jsonl_kind(), &synthetic_kind()}) {
+       {&text_kind(), &tokens_kind(), &images_kind(), &idx_kind(), &cifar_kind(), &npy_kind(),
+        &tfrecord_kind(), &tar_kind(), &csv_kind(), &jsonl_kind(), &synthetic_kind()}) {
     if (!names.empty()) names += ' ';
     names += kind->name;
   }

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "shared/dataset/shard_files.h"
+
 namespace stoker::dataset {
 namespace {
 
@@ -28,6 +30,8 @@ class RowScan {
     STOKER_RETURN_IF_ERROR(refill());
     if (is_utf16(rest()))
       return Status(Code::kCorrupt, files_.path(file_) + ": is UTF-16; convert it to UTF-8");
+    STOKER_RETURN_IF_ERROR(
+        refuse_packed(std::as_bytes(std::span(rest()))).with_context(files_.path(file_)));
     if (rest().starts_with(kUtf8Mark)) begin_ += kUtf8Mark.size();
     while (!rest().empty()) {
       const size_t bytes = row_end_(rest());

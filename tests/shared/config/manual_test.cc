@@ -32,6 +32,7 @@ std::string text_with(const std::string& section, const std::string& kind) {
         {"cifar", "path: a, classes: 10"},
         {"tfrecord", "path: a, input: x, size: [8, 8], label: y"},
         {"tar", "path: a, input: jpg, size: [8, 8], label: cls"},
+        {"npy", "path: a"},
         {"csv", "path: a, label: y"},
         {"jsonl", "path: a, input: x, label: y"},
         {"synthetic", "samples: 5, features: [3]"}};

@@ -92,6 +92,10 @@ DatasetConfig random_set(const std::string& name, const Config& config, Filler& 
   filler.fill(dataset_section(name, set));
   const double from = filler.part() / 2;
   set.split = {from, from + filler.part() / 2};
+  if (set.kind == DatasetKind::kNpy) {
+    set.input.resize(std::min<size_t>(set.input.size(), 1));
+    set.target.clear();
+  }
   if (set.has_fields()) {
     set.input.push_back("x");
     set.size = {8, 9};

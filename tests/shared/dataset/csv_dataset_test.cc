@@ -169,6 +169,13 @@ TEST_F(CsvDataset, ColumnsThatAreNotThereOrTwiceAreErrors) {
   expect_error(config, Code::kInvalidArgument, {"data.train.input", "two columns 'x'"});
 }
 
+TEST_F(CsvDataset, LineEndInAColumnsNameIsASpace) {
+  write("data.csv", "\"price\n(EUR)\",y\n1.5,0\n");
+  auto config = csv();
+  config.input = {"price (EUR)"};
+  EXPECT_THAT(read_sample(*opened(config), 0).values<float>(0), ElementsAre(1.5));
+}
+
 TEST_F(CsvDataset, FilesThatAreNoTablesAreErrors) {
   write("data.csv", "");
   expect_error(csv(), Code::kCorrupt, {path("data.csv"), "empty"});
@@ -178,6 +185,8 @@ TEST_F(CsvDataset, FilesThatAreNoTablesAreErrors) {
   expect_error(csv(), Code::kNotFound, {"no record"});
   write("data.csv", std::string("\xff\xfex\0,\0y\0", 8));
   expect_error(csv(), Code::kCorrupt, {"UTF-16"});
+  write("data.csv", "\x1f\x8b\x08 and so on");
+  expect_error(csv(), Code::kCorrupt, {path("data.csv"), "gunzip"});
 }
 
 TEST_F(CsvDataset, RowsAcrossAllChunksOfAScanAreFound) {
