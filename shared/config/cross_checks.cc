@@ -45,7 +45,7 @@ class CrossChecks {
 
   void check_dataset(const std::string& key, const DatasetConfig& set) {
     if (mistakes_.touches(key + ".kind")) return;
-    if (set.kind != DatasetKind::kSynthetic && set.path.empty())
+    if (set.kind != DatasetKind::kSynthetic && set.path.empty() && set.list.empty())
       refuse(key + ".path", "is missing; name the file or folder of the data");
     const bool is_part = set.split.size() == 2 && set.split[0] < set.split[1];
     if (!is_part)
@@ -58,6 +58,7 @@ class CrossChecks {
         if (set.size.size() != 2)
           refuse(key + ".size", "must be [height, width] in pixels, such as [224, 224]");
         if (set.channels == 2) refuse(key + ".channels", "must be 1 (grey) or 3 (RGB)");
+        check_list(key, set);
         break;
       case DatasetKind::kIdx:
         if (set.labels.empty())
@@ -86,6 +87,17 @@ class CrossChecks {
           refuse(key + ".features", "is missing; give the shape of the input, such as [3, 32, 32]");
         break;
     }
+  }
+
+  void check_list(const std::string& key, const DatasetConfig& set) {
+    if (set.input.size() > 1) refuse(key + ".input", "must be one column, that of the paths");
+    if (!set.list.empty() && set.glob != DatasetConfig().glob)
+      refuse(key + ".glob", "is not read with a list; remove it");
+    if (!set.list.empty()) return;
+    const std::string only = "is only read with a list; remove it";
+    if (!set.input.empty()) refuse(key + ".input", only);
+    if (!set.label.empty()) refuse(key + ".label", only);
+    if (set.classes != 0) refuse(key + ".classes", only);
   }
 
   void check_arrays(const std::string& key, const DatasetConfig& set) {

@@ -33,6 +33,7 @@ struct DatasetConfig {
   int64_t context = 0;  // text tokens, and texts of records: tokens a sample; 0 = model.context
   std::string dtype = "uint16";  // tokens: uint16 | uint32
   std::string labels;            // idx npy: file of the labels
+  std::string list;              // images: a table of pictures and labels, instead of folders
   std::vector<int64_t> size;  // images tfrecord tar: [height, width] that pictures are resized to
   int64_t channels = 3;       // images tfrecord tar: 3 = RGB, 1 = grey
   int64_t classes =

@@ -22,7 +22,7 @@ Section dataset_section(const std::string& name, DatasetConfig& set) {
   const std::string_view sequences = "text tokens tfrecord tar jsonl";
   const std::string_view pictures = "images tfrecord tar";
   const std::string_view records = "tfrecord tar csv jsonl";
-  const std::string_view named = "tfrecord tar csv jsonl npy";
+  const std::string_view named = "tfrecord tar csv jsonl npy images";
   const std::string_view synthetic = "synthetic";
   return {"data." + name,
           {{.name = "kind", .target = choice(set.kind, kDatasetKinds), .decides = trains},
@@ -45,6 +45,7 @@ Section dataset_section(const std::string& name, DatasetConfig& set) {
             .kinds = "tokens",
             .words = "uint16 uint32",
             .decides = trains},
+           {.name = "list", .target = &set.list, .kinds = "images"},
            {.name = "labels", .target = &set.labels, .kinds = "idx npy"},
            {.name = "size",
             .target = &set.size,
@@ -62,7 +63,7 @@ Section dataset_section(const std::string& name, DatasetConfig& set) {
             .target = &set.classes,
             .min = 0,
             .max = 1e6,
-            .kinds = "cifar npy tfrecord tar csv jsonl synthetic",
+            .kinds = "cifar npy images tfrecord tar csv jsonl synthetic",
             .decides = trains},
            {.name = "samples",
             .target = &set.samples,
@@ -102,7 +103,7 @@ Section dataset_section(const std::string& name, DatasetConfig& set) {
            {.name = "label", .target = &set.label, .kinds = named, .decides = trains},
            {.name = "target",
             .target = &set.target,
-            .kinds = named,
+            .kinds = "tfrecord tar csv jsonl npy",
             .may_stand_alone = true,
             .decides = trains},
            {.name = "text", .target = &set.text, .kinds = "tfrecord tar jsonl", .decides = trains},

@@ -22,7 +22,8 @@ Result<std::string> index_path(const SetRequest& set, const std::string& index_d
 }
 
 std::string source_of(const SetRequest& set) {
-  return set.config.path + '\n' + set.config.labels + '\n' + set.config.glob;
+  return set.config.path + '\n' + set.config.labels + '\n' + set.config.glob + '\n' +
+         set.config.list;
 }
 
 bool is_as_made(const FileTable& made) {

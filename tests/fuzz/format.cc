@@ -7,7 +7,7 @@
 namespace stoker::fuzz {
 
 std::span<const Format> formats() {
-  static const std::array kFormats{csv_format(), idx_format(), jsonl_format(),
+  static const std::array kFormats{csv_format(), idx_format(), jsonl_format(),   list_format(),
                                    npy_format(), tar_format(), tfrecord_format()};
   return kFormats;
 }

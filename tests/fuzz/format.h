@@ -27,6 +27,7 @@ const Format* find_format(std::string_view name);  // null: there is none
 const Format& csv_format();
 const Format& idx_format();
 const Format& jsonl_format();
+const Format& list_format();
 const Format& npy_format();
 const Format& tar_format();
 const Format& tfrecord_format();

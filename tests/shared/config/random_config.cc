@@ -109,7 +109,12 @@ DatasetConfig random_set(const std::string& name, const Config& config, Filler& 
   if (is_sequence)
     set.context =
         1 + static_cast<int64_t>(filler.below(static_cast<uint64_t>(config.model.context)));
-  if (set.kind == DatasetKind::kImages) set.size = {8, 9};
+  if (set.kind == DatasetKind::kImages) {
+    set.size = {8, 9};
+    set.list = "a.csv";
+    set.glob = DatasetConfig().glob;
+    set.input.resize(std::min<size_t>(set.input.size(), 1));
+  }
   if (set.channels == 2) set.channels = 3;
   if (set.kind == DatasetKind::kCifar) set.classes = 100;
   if (set.kind == DatasetKind::kSynthetic) {
