@@ -33,8 +33,9 @@ class RowScan {
     STOKER_RETURN_IF_ERROR(
         refuse_packed(std::as_bytes(std::span(rest()))).with_context(files_.path(file_)));
     if (rest().starts_with(kUtf8Mark)) begin_ += kUtf8Mark.size();
-    while (!rest().empty()) {
-      const size_t bytes = row_end_(rest());
+    // A chunk may end just where a row does: nothing is left then, but the file goes on.
+    while (!rest().empty() || !at_end()) {
+      const size_t bytes = rest().empty() ? 0 : row_end_(rest());
       if (bytes == 0 && !at_end()) {
         STOKER_RETURN_IF_ERROR(refill());
         continue;

@@ -210,6 +210,18 @@ TEST_F(CsvDataset, RowsAcrossAllChunksOfAScanAreFound) {
   }
 }
 
+TEST_F(CsvDataset, RowsThatEndJustWhereAChunkDoesAreFollowedByTheNext) {
+  // Header and rows of 8 bytes: every power of two from 8 on is the end of a row.
+  std::string table = "xxxxx,y\n";
+  const uint64_t rows = 400'000;
+  for (uint64_t i = 0; i < rows; ++i)
+    table += std::to_string(100000 + i % 900000).substr(1) + ",0\n";
+  write("data.csv", table);
+  const auto dataset = opened(csv());
+  ASSERT_EQ(dataset->size(), rows);
+  EXPECT_THAT(read_sample(*dataset, rows - 1).values<float>(0), ElementsAre(99999));
+}
+
 TEST_F(CsvDataset, RowOverTheLimitIsAnErrorThatNamesItsLine) {
   write("data.csv", "x,y\n1,0\n2,\"" + std::string(kMostRowBytes, 'a') + "\"\n");
   expect_error(csv(), Code::kCorrupt, {path("data.csv") + ":3", "more than"});
