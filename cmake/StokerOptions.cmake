@@ -20,6 +20,13 @@ if(STOKER_SANITIZE)
   target_link_options(stoker_options INTERFACE -fsanitize=${STOKER_SANITIZE})
 endif()
 
+if(STOKER_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "STOKER_FUZZ needs libFuzzer, which comes with Clang: configure with -DCMAKE_CXX_COMPILER=clang++")
+  endif()
+  target_compile_options(stoker_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
 find_package(Threads REQUIRED)
 target_link_libraries(stoker_options INTERFACE Threads::Threads)
 

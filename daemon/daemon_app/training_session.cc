@@ -100,9 +100,9 @@ Status TrainingSession::check_stop() const {
 }
 
 Result<std::unique_ptr<dataset::Dataset>> TrainingSession::open_data() {
-  auto progress = [this](uint64_t files) {
+  auto progress = [this](uint64_t count, std::string_view what) {
     board_.note_progress();
-    set_live_line("indexing data.train: " + std::to_string(files) + " files");
+    set_live_line("indexing data.train: " + std::to_string(count) + ' ' + std::string(what));
   };
   auto data = dataset::open_dataset("train", config_.data, layout_.index(), progress);
   set_live_line("");

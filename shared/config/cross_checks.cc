@@ -49,7 +49,7 @@ class CrossChecks {
   void check_dataset(const std::string& key, const DatasetConfig& set) {
     if (mistakes_.touches(key + ".kind")) return;
     const bool is_made = set.kind == DatasetKind::kSynthetic || set.kind == DatasetKind::kMixture;
-    if (!is_made && set.path.empty())
+    if (!is_made && set.path.empty() && set.list.empty())
       refuse(key + ".path", "is missing; name the file or folder of the data");
     const bool is_part = set.split.size() == 2 && set.split[0] < set.split[1];
     if (!is_part)
@@ -67,6 +67,7 @@ class CrossChecks {
         if (set.size.size() != 2)
           refuse(key + ".size", "must be [height, width] in pixels, such as [224, 224]");
         if (set.channels == 2) refuse(key + ".channels", "must be 1 (grey) or 3 (RGB)");
+        check_list(key, set);
         break;
       case DatasetKind::kIdx:
         if (set.labels.empty())
@@ -75,6 +76,19 @@ class CrossChecks {
         break;
       case DatasetKind::kCifar:
         if (set.classes != 10 && set.classes != 100) refuse(key + ".classes", "must be 10 or 100");
+        break;
+      case DatasetKind::kNpy:
+        check_arrays(key, set);
+        break;
+      case DatasetKind::kTfrecord:
+      case DatasetKind::kTar:
+      case DatasetKind::kJsonl:
+        check_fields(key, set);
+        break;
+      case DatasetKind::kCsv:
+        check_fields(key, set);
+        if (set.delimiter != "tab" && (set.delimiter.size() != 1 || set.delimiter == "\""))
+          refuse(key + ".delimiter", "must be one character, and no quote, or the word tab");
         break;
       case DatasetKind::kSynthetic:
         if (set.samples == 0) refuse(key + ".samples", "is missing; say how many");
@@ -88,6 +102,8 @@ class CrossChecks {
   // mistake.
   void check_transforms(const std::string& key, const DatasetConfig& set) {
     const DatasetConfig defaults;
+    if (set.has_fields() && set.size.empty() && set.fit != defaults.fit)
+      refuse(key + ".fit", "is only used where the input is a picture, which has a size");
     if (set.fit != "center_crop" && set.crop_part != defaults.crop_part)
       refuse(key + ".crop_part", "is only used with fit: center_crop");
     if (set.fit != "random_crop" && set.crop_area != defaults.crop_area)
@@ -106,6 +122,55 @@ class CrossChecks {
       refuse(key + ".jitter",
              "must be [brightness, contrast, saturation, hue] with a hue of at most 0.5, such as "
              "[0.4, 0.4, 0.4, 0.1]");
+  }
+
+  void check_list(const std::string& key, const DatasetConfig& set) {
+    if (set.input.size() > 1) refuse(key + ".input", "must be one column, that of the paths");
+    if (!set.list.empty() && set.glob != DatasetConfig().glob)
+      refuse(key + ".glob", "is not read with a list; remove it");
+    if (!set.list.empty()) return;
+    const std::string only = "is only read with a list; remove it";
+    if (!set.input.empty()) refuse(key + ".input", only);
+    if (!set.label.empty()) refuse(key + ".label", only);
+    if (set.classes != 0) refuse(key + ".classes", only);
+  }
+
+  void check_arrays(const std::string& key, const DatasetConfig& set) {
+    if (set.input.size() > 1) refuse(key + ".input", "must be one array");
+    if (set.target.size() > 1) refuse(key + ".target", "must be one array");
+    if (!set.label.empty() && !set.target.empty())
+      refuse(key + ".target", "goes without a label; remove one of the two");
+  }
+
+  // Of kinds whose records have named fields.
+  void check_fields(const std::string& key, const DatasetConfig& set) {
+    const bool has_input = !set.input.empty(),
+               has_answer = !set.label.empty() || !set.target.empty();
+    if (!set.text.empty()) {
+      if (has_input || has_answer)
+        refuse(key + ".text", "goes without input, label and target; remove it or these");
+      return;
+    }
+    // Without one, a csv's input is every other column.
+    if (!has_input && set.kind != DatasetKind::kCsv) {
+      refuse(key + ".input",
+             "is missing; name the field that is the input (or, for a language "
+             "model, a text)");
+      return;
+    }
+    if (!set.is_table() && set.size.empty() == set.shape.empty())
+      refuse(key + ".size",
+             "is needed, such as [224, 224], where the input is a picture, and "
+             "otherwise shape: one of the two");
+    if (!set.size.empty() && set.size.size() != 2)
+      refuse(key + ".size", "must be [height, width] in pixels, such as [224, 224]");
+    if (set.channels == 2) refuse(key + ".channels", "must be 1 (grey) or 3 (RGB)");
+    if (!has_answer)
+      refuse(key + ".label",
+             "is missing; name the field that is the class (or, for a regression, "
+             "a target)");
+    if (!set.label.empty() && !set.target.empty())
+      refuse(key + ".target", "goes without a label; remove one of the two");
   }
 
   void check_feed() {
@@ -135,14 +200,12 @@ class CrossChecks {
     if (model.kind != ModelKind::kGpt || mistakes_.touches("model.kind")) return;
     for (const auto& [name, set] : config_.data) {
       const std::string key = "data." + name;
-      const bool is_text = set.kind == DatasetKind::kText;
-      const bool is_sequence = is_text || set.kind == DatasetKind::kTokens;
-      if (!is_sequence || mistakes_.touches(key + ".kind")) continue;
+      if (!set.is_sequence() || mistakes_.touches(key + ".kind")) continue;
       if (set.context > model.context && !mistakes_.touches("model.context"))
         refuse(key + ".context", "is " + std::to_string(set.context) +
                                      " tokens, more than model.context (" +
                                      std::to_string(model.context) + ")");
-      if (is_text && model.vocab < kByteValues)
+      if (set.is_of_bytes() && model.vocab < kByteValues)
         refuse("model.vocab", "is " + std::to_string(model.vocab) + ", but " + key +
                                   " is of bytes: at least " + std::to_string(kByteValues));
     }
@@ -160,15 +223,14 @@ class CrossChecks {
     for (const std::string& name : training_sets(config_)) {
       const auto train = config_.data.find(name);
       if (train == config_.data.end() || mistakes_.touches("data." + name + ".kind")) continue;
-      const DatasetKind kind = train->second.kind;
-      if (kind == DatasetKind::kMixture) continue;  // its sets are looked at
-      const bool is_sequence = kind == DatasetKind::kText || kind == DatasetKind::kTokens;
+      if (train->second.kind == DatasetKind::kMixture) continue;  // its sets are looked at
+      const bool is_sequence = train->second.is_sequence();
       if (is_sequence && !is_gpt)
         refuse("model.kind",
                "does not read sequences of tokens, which data." + name + " has; write gpt");
       if (!is_sequence && is_gpt)
         refuse("model.kind", "is gpt, which reads sequences of tokens; data." + name +
-                                 " must be of kind text or tokens");
+                                 " must be of kind text or tokens, or have a text");
     }
   }
 

@@ -8,8 +8,9 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr auto kDatasetKinds = std::to_array(
-    {"text"sv, "tokens"sv, "images"sv, "idx"sv, "cifar"sv, "synthetic"sv, "mixture"sv});
+constexpr auto kDatasetKinds =
+    std::to_array({"text"sv, "tokens"sv, "images"sv, "idx"sv, "cifar"sv, "npy"sv, "tfrecord"sv,
+                   "tar"sv, "csv"sv, "jsonl"sv, "synthetic"sv, "mixture"sv});
 
 // Large enough for every use, small enough that no product of two overflows.
 constexpr double kMostSamples = 1e15;
@@ -17,15 +18,23 @@ constexpr double kMostSamples = 1e15;
 }  // namespace
 
 Section dataset_section(const std::string& name, DatasetConfig& set, bool trains) {
-  const std::string_view sequences = "text tokens";
+  const std::string_view sequences = "text tokens tfrecord tar jsonl";
   const std::string_view synthetic = "synthetic";
-  const std::string_view encoded_pictures = "images";    // through PictureInput
-  const std::string_view pictures = "images idx cifar";  // U8 [channels, height, width]
+  const std::string_view encoded_pictures = "images tfrecord tar";  // through PictureInput
+  const std::string_view pictures =
+      "images idx cifar npy tfrecord tar";  // may be U8 [channels, height, width]
+  const std::string_view records = "tfrecord tar csv jsonl";
+  const std::string_view named = "tfrecord tar csv jsonl npy images";
   const std::string_view mixture = "mixture";
   return {"data." + name,
           {{.name = "kind", .target = choice(set.kind, kDatasetKinds), .decides = trains},
-           {.name = "path", .target = &set.path, .kinds = "text tokens images idx cifar"},
-           {.name = "glob", .target = &set.glob, .kinds = "text images", .decides = trains},
+           {.name = "path",
+            .target = &set.path,
+            .kinds = "text tokens images idx cifar npy tfrecord tar csv jsonl"},
+           {.name = "glob",
+            .target = &set.glob,
+            .kinds = "text images npy tfrecord tar csv jsonl",
+            .decides = trains},
            {.name = "split",
             .target = &set.split,
             .min = 0,
@@ -65,7 +74,8 @@ Section dataset_section(const std::string& name, DatasetConfig& set, bool trains
             .kinds = "tokens",
             .words = "uint16 uint32",
             .decides = trains},
-           {.name = "labels", .target = &set.labels, .kinds = "idx"},
+           {.name = "list", .target = &set.list, .kinds = "images"},
+           {.name = "labels", .target = &set.labels, .kinds = "idx npy"},
            {.name = "size",
             .target = &set.size,
             .min = 1,
@@ -126,7 +136,7 @@ Section dataset_section(const std::string& name, DatasetConfig& set, bool trains
             .target = &set.classes,
             .min = 0,
             .max = 1e6,
-            .kinds = "cifar synthetic",
+            .kinds = "cifar npy images tfrecord tar csv jsonl synthetic",
             .decides = trains},
            {.name = "samples",
             .target = &set.samples,
@@ -144,7 +154,7 @@ Section dataset_section(const std::string& name, DatasetConfig& set, bool trains
             .target = &set.targets,
             .min = 1,
             .max = 1e6,
-            .kinds = synthetic,
+            .kinds = "tfrecord tar jsonl synthetic",
             .decides = trains},
            {.name = "noise",
             .target = &set.noise,
@@ -152,6 +162,31 @@ Section dataset_section(const std::string& name, DatasetConfig& set, bool trains
             .max = 1e6,
             .kinds = synthetic,
             .decides = trains},
+           {.name = "input",
+            .target = &set.input,
+            .kinds = named,
+            .may_stand_alone = true,
+            .decides = trains},
+           {.name = "shape",
+            .target = &set.shape,
+            .min = 1,
+            .max = 1e9,
+            .kinds = records,
+            .decides = trains},
+           {.name = "label", .target = &set.label, .kinds = named, .decides = trains},
+           {.name = "target",
+            .target = &set.target,
+            .kinds = "tfrecord tar csv jsonl npy",
+            .may_stand_alone = true,
+            .decides = trains},
+           {.name = "text", .target = &set.text, .kinds = "tfrecord tar jsonl", .decides = trains},
+           {.name = "incomplete",
+            .target = &set.incomplete,
+            .kinds = records,
+            .words = "refuse skip",
+            .decides = trains},
+           {.name = "columns", .target = &set.columns, .kinds = "csv", .decides = trains},
+           {.name = "delimiter", .target = &set.delimiter, .kinds = "csv", .decides = trains},
            {.name = "of", .target = &set.of, .kinds = mixture, .decides = trains},
            {.name = "weights",
             .target = &set.weights,

@@ -30,8 +30,7 @@ void apply_dependent_defaults(const GivenKeys& given, Config& config) {
   schedule_defaults(given, config.optimizer, config.schedule);
   if (!given.contains("eval.sets") && !config.data.contains("valid")) config.eval.sets.clear();
   for (auto& [name, set] : config.data) {
-    const bool is_sequence = set.kind == DatasetKind::kText || set.kind == DatasetKind::kTokens;
-    if (is_sequence && set.context == 0) set.context = config.model.context;
+    if (set.is_sequence() && set.context == 0) set.context = config.model.context;
   }
 }
 

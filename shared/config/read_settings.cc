@@ -163,6 +163,13 @@ class FieldReader {
 
   template <typename T>
   void read_into(const Value& value, std::vector<T>* target) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      if (field_.may_stand_alone && value.type == Value::Type::kScalar) {
+        std::string one;
+        if (read_text(value, one)) *target = {std::move(one)};
+        return;
+      }
+    }
     const char* const example = std::is_same_v<T, std::string> ? "[a, b]" : "[1, 2]";
     if (value.type != Value::Type::kList) {
       wanted(value, std::string("a list, such as ") + example);

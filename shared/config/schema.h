@@ -49,6 +49,7 @@ struct Field {
   std::string_view kinds = {};      // the kinds of the section that read it; empty: all …
   std::string_view not_kinds = {};  // … but these
   std::string_view words = {};      // of a text: the only values, "fp32 bf16"
+  bool may_stand_alone = false;     // of a list of texts: one text is a list of one
   bool decides = false;             // it has a part in what training computes: see digest()
 };
 

@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +21,7 @@
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/config/config.h"
+#include "shared/dataset/scan_progress.h"
 
 namespace stoker::dataset {
 
@@ -72,9 +72,6 @@ class Dataset {
                       std::span<const std::span<std::byte>> outputs) const = 0;
 };
 
-// Called now and then while a scan runs (files seen so far); may be empty.
-using ScanProgress = std::function<void(uint64_t files)>;
-
 // Scans (or finds the scan cached under `index_dir` unchanged) and opens. Errors name the path:
 // kNotFound (no such file or folder, or nothing in it that fits: "data.train.path: … holds no file
 // that matches '*.h'"), kPermission, kInvalidArgument (the config), kCorrupt (a file is not of this
@@ -102,7 +99,7 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
                                               const std::string& index_dir,
                                               const std::string& fingerprint);
 
-// "text tokens images idx cifar synthetic", for messages.
+// "text tokens images idx cifar npy tfrecord tar csv jsonl synthetic", for messages.
 std::string supported_kinds();
 
 }  // namespace stoker::dataset

@@ -4,37 +4,13 @@
 #include <optional>
 #include <span>
 
+#include "shared/dataset/braces.h"
+
 namespace stoker::dataset {
 namespace {
 
 constexpr size_t kMaxAlternatives = 256;
-
-// "a{b,c}d" to {"abd", "acd"}, the first brace first; false when there are too many.
-bool expand_braces(const std::string& pattern, std::vector<std::string>& out) {
-  const size_t open = pattern.find('{');
-  size_t close = std::string::npos;
-  std::vector<size_t> cuts{open};
-  for (size_t at = open, depth = 0; open != std::string::npos && at < pattern.size(); ++at) {
-    if (pattern[at] == '{') ++depth;
-    if (pattern[at] == ',' && depth == 1) cuts.push_back(at);
-    if (pattern[at] == '}' && --depth == 0) {
-      close = at;
-      break;
-    }
-  }
-  if (close == std::string::npos) {  // none, or never closed: then it stands for itself
-    if (out.size() == kMaxAlternatives) return false;
-    out.push_back(pattern);
-    return true;
-  }
-  cuts.push_back(close);
-  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-    const std::string inner = pattern.substr(cuts[i] + 1, cuts[i + 1] - cuts[i] - 1);
-    if (!expand_braces(pattern.substr(0, open) + inner + pattern.substr(close + 1), out))
-      return false;
-  }
-  return true;
-}
+constexpr size_t kMaxNames = 1'000'000;  // of ranges
 
 std::vector<std::string> split_names(std::string_view path) {
   std::vector<std::string> names;
@@ -139,7 +115,7 @@ Result<Glob> Glob::parse(std::string_view pattern) {
     return Status(Code::kInvalidArgument,
                   "glob " + quoted + " starts with '/'; it is relative to the path");
   std::vector<std::string> expanded;
-  if (!expand_braces(std::string(pattern), expanded)) {
+  if (!expand_braces(std::string(pattern), Ranges::kAsSets, kMaxAlternatives, expanded)) {
     return Status(Code::kInvalidArgument, "glob " + quoted + " has more than " +
                                               std::to_string(kMaxAlternatives) + " alternatives");
   }
@@ -151,6 +127,21 @@ Result<Glob> Glob::parse(std::string_view pattern) {
                     "glob " + quoted + " names nothing; '**/*' names all files");
   }
   return glob;
+}
+
+Result<std::vector<std::string>> Glob::names_in_ranges(const std::string& pattern) {
+  std::vector<std::string> names;
+  if (!has_range(pattern) || pattern.find_first_of("*?[") != std::string::npos) return names;
+  if (!expand_braces(pattern, Ranges::kAsNames, kMaxNames, names)) {
+    return Status(Code::kInvalidArgument,
+                  "glob '" + pattern + "' names more than " + std::to_string(kMaxNames) + " files");
+  }
+  for (std::string& name : names) {
+    std::string joined;
+    for (const std::string& part : split_names(name)) joined += (joined.empty() ? "" : "/") + part;
+    name = std::move(joined);
+  }
+  return names;
 }
 
 bool Glob::matches(std::string_view path) const {

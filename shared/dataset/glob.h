@@ -3,7 +3,7 @@
 //   *      any characters of one name        ?     one character
 //   [a-z]  one character of a set            [!a]  one character that is not in it
 //   **     as a whole name: any number of folders, none among them
-//   {a,b}  either of the alternatives
+//   {a,b}  either of the alternatives     {00..31}  each number, with as many digits (braces.h)
 //
 // As in a shell, a wildcard at the start of a name does not match a leading dot: hidden files and
 // folders are named or left out. "*.h" names files of the top folder only; "**/*.h" those of every
@@ -24,6 +24,11 @@ namespace stoker::dataset {
 class Glob {
  public:
   static Result<Glob> parse(std::string_view pattern);
+
+  // The files that a pattern with ranges names, where it has no wildcard: as in a shell, a range
+  // says what there is, and does not look. Empty for other patterns. kInvalidArgument (more than a
+  // million).
+  static Result<std::vector<std::string>> names_in_ranges(const std::string& pattern);
 
   bool matches(std::string_view path) const;
   // Whether a file somewhere below the folder `path` could match.

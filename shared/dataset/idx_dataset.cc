@@ -1,14 +1,12 @@
-// Kind `idx`: one file of pictures and one of labels, as MNIST is distributed (unpacked).
-//
-// Pictures: u32 0x00000803, then count, height, width (big-endian), then a byte a pixel. Labels:
-// u32 0x00000801, count, a byte a label.
+// Kind `idx`: one file of pictures and one of labels, as MNIST is distributed. One that is packed by
+// gzip is unpacked beside the index, since samples are read in any order.
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cstring>
 #include <utility>
 
 #include "shared/dataset/file_reader.h"
+#include "shared/dataset/idx_file.h"
 #include "shared/dataset/kind.h"
 #include "shared/dataset/source.h"
 #include "shared/dataset/split.h"
@@ -17,8 +15,8 @@ namespace stoker::dataset {
 namespace {
 
 constexpr size_t kPictures = 0, kLabels = 1;  // rows of the file table
-constexpr uint32_t kPicturesMagic = 0x803, kLabelsMagic = 0x801;
-constexpr uint64_t kPicturesHeader = 16, kLabelsHeader = 8;
+constexpr uint64_t kPicturesHeader = kIdxPictures.header_bytes();
+constexpr uint64_t kLabelsHeader = kIdxLabels.header_bytes();
 
 struct IdxShape {
   uint64_t count = 0;
@@ -30,9 +28,9 @@ struct IdxShape {
 
 class IdxDataset final : public Dataset {
  public:
-  IdxDataset(Index index, Part part, const IdxShape& shape)
-      : fingerprint_(index.fingerprint()),
-        files_(std::move(index.files)),
+  IdxDataset(std::string fingerprint, FileTable files, Part part, const IdxShape& shape)
+      : fingerprint_(std::move(fingerprint)),
+        files_(std::move(files)),
         reader_(files_),
         part_(part),
         shape_(shape),
@@ -79,42 +77,11 @@ class IdxDataset final : public Dataset {
   const std::vector<TensorSpec> spec_;
 };
 
-uint32_t big_endian(const std::byte* bytes) {
-  uint32_t value = 0;
-  for (int i = 0; i < 4; ++i) value = value << 8 | std::to_integer<uint32_t>(bytes[i]);
-  return value;
-}
-
-// The numbers after the magic; the file is long enough for them.
-template <size_t kNumbers>
-Result<std::array<uint32_t, kNumbers>> read_header(const FileReader& reader, const FileTable& files,
-                                                   size_t file, uint32_t magic) {
-  constexpr size_t kBytes = 4 * (1 + kNumbers);
-  const std::string path = files.path(file);
-  if (files.stamp(file).size < kBytes) {
-    return Status(Code::kCorrupt, path + ": " + std::to_string(files.stamp(file).size) +
-                                      " bytes are too few for an idx file");
-  }
-  std::array<std::byte, kBytes> bytes;
-  STOKER_RETURN_IF_ERROR(reader.read(file, 0, bytes));
-  if (bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b}) {
-    return Status(Code::kCorrupt, path + ": packed by gzip; unpack it with gunzip");
-  }
-  if (const uint32_t found = big_endian(bytes.data()); found != magic) {
-    return Status(Code::kCorrupt, path + ": begins with " + std::to_string(found) +
-                                      ", an idx file of " +
-                                      (magic == kPicturesMagic ? "pictures" : "labels") + " with " +
-                                      std::to_string(magic));
-  }
-  std::array<uint32_t, kNumbers> numbers;
-  for (size_t i = 0; i < kNumbers; ++i) numbers[i] = big_endian(bytes.data() + 4 * (i + 1));
-  return numbers;
-}
-
 Status check_shape(const FileTable& files, const IdxShape& shape) {
   const uint64_t size = files.stamp(kPictures).size;
   // Two factors of 32 bits fit in 64; the third is divided out.
-  const bool empty = shape.count == 0 || shape.height == 0 || shape.width == 0;
+  const bool empty =
+      size < kPicturesHeader || shape.count == 0 || shape.height == 0 || shape.width == 0;
   if (empty || (size - kPicturesHeader) % shape.picture_bytes() != 0 ||
       (size - kPicturesHeader) / shape.picture_bytes() != shape.count) {
     return Status(Code::kCorrupt, files.path(kPictures) + ": its header promises " +
@@ -142,10 +109,10 @@ Result<uint64_t> count_classes(const FileReader& reader, uint64_t count) {
 Result<std::vector<uint64_t>> read_facts(const FileTable& files) {
   const FileReader reader(files);
   STOKER_ASSIGN_OR_RETURN(const auto header,
-                          read_header<3>(reader, files, kPictures, kPicturesMagic));
+                          read_idx_header(reader, files, kPictures, kIdxPictures));
   const IdxShape shape{.count = header[0], .height = header[1], .width = header[2], .classes = 0};
   STOKER_RETURN_IF_ERROR(check_shape(files, shape));
-  STOKER_ASSIGN_OR_RETURN(const auto labels, read_header<1>(reader, files, kLabels, kLabelsMagic));
+  STOKER_ASSIGN_OR_RETURN(const auto labels, read_idx_header(reader, files, kLabels, kIdxLabels));
   const uint64_t label_bytes = files.stamp(kLabels).size - kLabelsHeader;
   if (labels[0] != shape.count || label_bytes != shape.count) {
     return Status(Code::kCorrupt, files.path(kLabels) + ": " + std::to_string(labels[0]) +
@@ -170,23 +137,57 @@ Result<FileTable> scan_idx(const SetRequest& set, const ScanProgress&) {
   return files;
 }
 
-Result<Facts> inspect_idx(const SetRequest& set, const FileTable& files, const ScanProgress&) {
-  auto facts = read_facts(files);
+// The files to read: those of the user, or what was unpacked from them.
+FileTable data_files(const FileTable& files, const FileTable& made, bool pictures_made,
+                     bool labels_made) {
+  FileTable data;
+  size_t next = 0;
+  for (const size_t file : {kPictures, kLabels}) {
+    const bool is_made = file == kPictures ? pictures_made : labels_made;
+    const FileTable& from = is_made ? made : files;
+    const size_t row = is_made ? next++ : file;
+    data.add(from.path(row), from.stamp(row));
+  }
+  return data;
+}
+
+Result<Facts> inspect_files(const SetRequest& set, const FileTable& files,
+                            const ScanProgress& progress) {
+  Facts facts;
+  STOKER_ASSIGN_OR_RETURN(const bool pictures_made, unpack_idx(set, "path", files, kPictures,
+                                                               kIdxPictures, progress, facts.made));
+  STOKER_ASSIGN_OR_RETURN(const bool labels_made, unpack_idx(set, "labels", files, kLabels,
+                                                             kIdxLabels, progress, facts.made));
+  const FileTable data = data_files(files, facts.made, pictures_made, labels_made);
+  STOKER_ASSIGN_OR_RETURN(facts.numbers, read_facts(data));
+  facts.numbers.push_back(pictures_made);
+  facts.numbers.push_back(labels_made);
+  return facts;
+}
+
+Result<Facts> inspect_idx(const SetRequest& set, const FileTable& files,
+                          const ScanProgress& progress) {
+  auto facts = inspect_files(set, files, progress);
   if (!facts) return facts.status().with_context("data." + set.name);
-  return Facts{.numbers = *std::move(facts), .names = {}};
+  return facts;
 }
 
 Result<std::unique_ptr<Dataset>> open_idx(const SetRequest& set, Index index) {
   const std::vector<uint64_t>& facts = index.facts.numbers;
-  if (facts.size() != 4 || index.files.size() != 2 || facts[3] == 0) {
+  const bool fits = facts.size() == 6 && index.files.size() == 2 && facts[3] != 0 &&
+                    facts[4] <= 1 && facts[5] <= 1 &&
+                    facts[4] + facts[5] == index.facts.made.size();
+  if (!fits) {
     return Status(Code::kCorrupt,
                   "data." + set.name + ": its index does not describe an idx data set");
   }
+  FileTable data = data_files(index.files, index.facts.made, facts[4] == 1, facts[5] == 1);
   const IdxShape shape{
       .count = facts[0], .height = facts[1], .width = facts[2], .classes = facts[3]};
-  STOKER_RETURN_IF_ERROR(check_shape(index.files, shape));
+  STOKER_RETURN_IF_ERROR(check_shape(data, shape));
   STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, shape.count));
-  return std::unique_ptr<Dataset>(std::make_unique<IdxDataset>(std::move(index), part, shape));
+  return std::unique_ptr<Dataset>(
+      std::make_unique<IdxDataset>(index.fingerprint(), std::move(data), part, shape));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Kind `images`: a folder per class, JPEG, PNG and WebP files in it, decoded and resized while
-// they are read.
+// Kind `images`: a folder per class (or a list: picture_list.h), JPEG, PNG and WebP files in it,
+// decoded and resized while they are read.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -12,6 +12,7 @@
 #include "shared/dataset/file_reader.h"
 #include "shared/dataset/kind.h"
 #include "shared/dataset/picture_input.h"
+#include "shared/dataset/picture_list.h"
 #include "shared/dataset/source.h"
 #include "shared/image/picture.h"
 
@@ -62,13 +63,17 @@ class ImagesDataset final : public Dataset {
   const std::vector<TensorSpec> spec_;
 };
 
+bool is_list(const SetRequest& set) { return !set.config.list.empty(); }
+
 Result<std::string> images_settings(const SetRequest& set) {
+  if (is_list(set)) return picture_list_settings(set);
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_ASSIGN_OR_RETURN(const PictureInput input, PictureInput::of(set));
   return "kind=images " + split.to_text() + ' ' + input.to_text();
 }
 
 Result<FileTable> scan_images(const SetRequest& set, const ScanProgress& progress) {
+  if (is_list(set)) return scan_picture_list(set, progress);
   STOKER_ASSIGN_OR_RETURN(const FolderScan found,
                           scan_source_folder(set, set.config.glob, progress));
   if (!found.barren.empty()) {
@@ -100,7 +105,9 @@ Result<FileTable> scan_images(const SetRequest& set, const ScanProgress& progres
 
 // A folder of something else should be told at the start, not as a thousand bad samples: a few
 // files are looked at.
-Result<Facts> inspect_images(const SetRequest& set, const FileTable& files, const ScanProgress&) {
+Result<Facts> inspect_images(const SetRequest& set, const FileTable& files,
+                             const ScanProgress& progress) {
+  if (is_list(set)) return inspect_picture_list(set, files, progress);
   const FileReader reader(files);
   const size_t probes = std::min(files.size(), kProbes);
   for (size_t probe = 0; probe < probes; ++probe) {
@@ -117,6 +124,7 @@ Result<Facts> inspect_images(const SetRequest& set, const FileTable& files, cons
 }
 
 Result<std::unique_ptr<Dataset>> open_images(const SetRequest& set, Index index) {
+  if (is_list(set)) return open_picture_list(set, std::move(index));
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_ASSIGN_OR_RETURN(const PictureInput input, PictureInput::of(set));
   ClassSplit samples(index.files, split);

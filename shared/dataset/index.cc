@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little,
               "the index is written as it lies in memory");
 
 constexpr std::string_view kMagic = "STKINDEX";
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr size_t kDigestBytes = 64;
 constexpr uint64_t kMaxIndexBytes = uint64_t{16} << 30;
 
@@ -112,6 +112,7 @@ std::string encode_index(const Index& index) {
   for (const uint64_t number : index.facts.numbers) put(out, number);
   put<uint64_t>(out, index.facts.names.size());
   for (const std::string& text : index.facts.names) put_text(out, text);
+  put_files(out, index.facts.made);
   put_files(out, index.files);
   return out += sha256_hex(out);
 }
@@ -142,6 +143,7 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name) {
   for (uint64_t& number : index.facts.numbers) number = cursor.take<uint64_t>();
   index.facts.names.resize(cursor.take_count(sizeof(uint64_t)));
   for (std::string& text : index.facts.names) text = cursor.take_text();
+  index.facts.made = take_files(cursor);
   index.files = take_files(cursor);
   if (!cursor.at_end()) return corrupt("its lengths do not add up");
   if (index.fingerprint() != fingerprint)

@@ -1,8 +1,8 @@
 // Index: what one scan of a data set found, kept in a file, so that every process sees the same
 // samples.
 //
-// Format:  little-endian; version 2. A magic of 8 bytes, u32 version, then text and numbers as
-//          index.cc writes them in one place: settings, source, fingerprint, facts, names, file table; at
+// Format:  little-endian; version 3. A magic of 8 bytes, u32 version, then text and numbers as
+//          index.cc writes them in one place: settings, source, fingerprint, facts, file table; at
 //          the end the SHA-256 of all before it, as 64 hexadecimal digits.
 // Threads: a value.
 // Errors:  load_index(): kNotFound (no such file), kInvalidArgument (no regular file), kCorrupt
@@ -26,6 +26,9 @@ namespace stoker::dataset {
 struct Facts {
   std::vector<uint64_t> numbers;
   std::vector<std::string> names;
+  // Files that were made beside the index, such as what was packed, unpacked. An index is only taken
+  // while they are as they were made.
+  FileTable made;
 };
 
 struct Index {

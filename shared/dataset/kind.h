@@ -24,7 +24,13 @@ namespace stoker::dataset {
 struct SetRequest {
   const std::string& name;  // "train"
   const config::DatasetConfig& config;
+  std::string_view index_dir = {};  // where inspect() may leave files that it makes
 
+  // Where a file of this set is made: "<index_dir>/train.labels.unpacked". Others of the run that
+  // have the index open read it under this name.
+  std::string made_file(std::string_view field, std::string_view what) const {
+    return std::string(index_dir) + '/' + name + '.' + std::string(field) + '.' + std::string(what);
+  }
   // "data.train.split", as the user would write it.
   std::string key(std::string_view field) const {
     return "data." + name + '.' + std::string(field);
@@ -42,7 +48,8 @@ struct Kind {
   Result<std::string> (*settings)(const SetRequest& set);
   // Finds the files; reads none of them.
   Result<FileTable> (*scan)(const SetRequest& set, const ScanProgress& progress);
-  // Reads in the files what has to be known before the first sample. Done once per index.
+  // Reads in the files what has to be known before the first sample. Done once per index, whose
+  // folder is there by then.
   Result<Facts> (*inspect)(const SetRequest& set, const FileTable& files,
                            const ScanProgress& progress);
   // Opens; touches no file. The index may be one from disk: facts that make no sense are kCorrupt.
@@ -56,6 +63,11 @@ const Kind& tokens_kind();
 const Kind& images_kind();
 const Kind& idx_kind();
 const Kind& cifar_kind();
+const Kind& npy_kind();
+const Kind& tfrecord_kind();
+const Kind& tar_kind();
+const Kind& csv_kind();
+const Kind& jsonl_kind();
 const Kind& synthetic_kind();
 
 // kMismatch when the data are not those with the fingerprint `expected`; empty: any.

@@ -7,6 +7,7 @@
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/index.h"
 #include "shared/dataset/kind.h"
+#include "shared/dataset/scan.h"
 #include "shared/dataset/taken_part.h"
 
 namespace stoker::dataset {
@@ -28,7 +29,8 @@ Status check_kind(const SetRequest& set) {
 }
 
 std::string source_of(const SetRequest& set) {
-  return set.config.path + '\n' + set.config.labels + '\n' + set.config.glob;
+  return set.config.path + '\n' + set.config.labels + '\n' + set.config.glob + '\n' +
+         set.config.list;
 }
 
 // What the kind makes of the files, and what is then done to it.
@@ -41,6 +43,13 @@ Result<std::string> settings_of(const Kind& kind, const SetRequest& set) {
 Result<std::unique_ptr<Dataset>> open_with(const Kind& kind, const SetRequest& set, Index index) {
   STOKER_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, kind.open(set, std::move(index)));
   return augmented(set, std::move(dataset));
+}
+
+bool is_as_made(const FileTable& made) {
+  FileTable found(made.root());
+  for (size_t file = 0; file < made.size(); ++file)
+    if (!scan_file(made.path(file), found).ok()) return false;
+  return found == made;
 }
 
 // The facts of the cached index, where it was made of the same files. Whatever is wrong with a
@@ -56,6 +65,11 @@ bool take_cached(const std::string& path, const Index& wanted, Index& index) {
       cached->files != wanted.files) {
     log_info("dataset index rebuilt",
              {{"path", path}, {"reason", "the files or their settings have changed"}});
+    return false;
+  }
+  if (!is_as_made(cached->facts.made)) {
+    log_info("dataset index rebuilt",
+             {{"path", path}, {"reason", "a file that was made beside it is gone or has changed"}});
     return false;
   }
   index = std::move(*cached);
@@ -76,6 +90,16 @@ const Kind& kind_of(config::DatasetKind kind) {
       return idx_kind();
     case config::DatasetKind::kCifar:
       return cifar_kind();
+    case config::DatasetKind::kNpy:
+      return npy_kind();
+    case config::DatasetKind::kTfrecord:
+      return tfrecord_kind();
+    case config::DatasetKind::kTar:
+      return tar_kind();
+    case config::DatasetKind::kCsv:
+      return csv_kind();
+    case config::DatasetKind::kJsonl:
+      return jsonl_kind();
     case config::DatasetKind::kSynthetic:
       return synthetic_kind();
     case config::DatasetKind::kMixture:
@@ -87,8 +111,9 @@ const Kind& kind_of(config::DatasetKind kind) {
 
 std::string supported_kinds() {
   std::string names;
-  for (const Kind* kind : {&text_kind(), &tokens_kind(), &images_kind(), &idx_kind(), &cifar_kind(),
-                           &synthetic_kind()}) {
+  for (const Kind* kind :
+       {&text_kind(), &tokens_kind(), &images_kind(), &idx_kind(), &cifar_kind(), &npy_kind(),
+        &tfrecord_kind(), &tar_kind(), &csv_kind(), &jsonl_kind(), &synthetic_kind()}) {
     if (!names.empty()) names += ' ';
     names += kind->name;
   }
@@ -101,7 +126,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
                                               const ScanProgress& progress) {
-  const SetRequest set{.name = set_name, .config = config};
+  const SetRequest set{.name = set_name, .config = config, .index_dir = index_dir};
   STOKER_RETURN_IF_ERROR(check_kind(set));
   const Kind& kind = kind_of(config.kind);
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
@@ -111,8 +136,9 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
   STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(set, progress));
   Index index;
   if (!take_cached(path, wanted, index)) {
-    STOKER_ASSIGN_OR_RETURN(wanted.facts, kind.inspect(set, wanted.files, progress));
     STOKER_RETURN_IF_ERROR(make_directories(real_files(), index_dir));
+    STOKER_RETURN_IF_ERROR(remove_unfinished_writes(real_files(), index_dir));
+    STOKER_ASSIGN_OR_RETURN(wanted.facts, kind.inspect(set, wanted.files, progress));
     STOKER_RETURN_IF_ERROR(save_index(wanted, path));
     index = std::move(wanted);
   }
@@ -124,7 +150,7 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
                                               const std::string& fingerprint) {
-  const SetRequest set{.name = set_name, .config = config};
+  const SetRequest set{.name = set_name, .config = config, .index_dir = index_dir};
   STOKER_RETURN_IF_ERROR(check_kind(set));
   const Kind& kind = kind_of(config.kind);
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));

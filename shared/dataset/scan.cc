@@ -32,15 +32,14 @@ using Directory = std::unique_ptr<DIR, CloseDirectory>;
 
 class FolderWalk {
  public:
-  FolderWalk(const std::string& root, const Glob& glob,
-             const std::function<void(uint64_t)>& progress)
+  FolderWalk(const std::string& root, const Glob& glob, const ScanProgress& progress)
       : glob_(glob), progress_(progress) {
     found_.files = FileTable(root);
   }
 
   Result<FolderScan> run() {
     STOKER_RETURN_IF_ERROR(walk("").status());
-    if (progress_) progress_(found_.files.size());
+    progress_(found_.files.size());
     log_left_out();
     return std::move(found_);
   }
@@ -75,7 +74,7 @@ class FolderWalk {
         STOKER_RETURN_IF_ERROR(walk_below(path));
       } else {
         found_.files.add(path, entry.stamp);
-        if (progress_ && found_.files.size() % kProgressFiles == 0) progress_(found_.files.size());
+        if (found_.files.size() % kProgressFiles == 0) progress_(found_.files.size());
       }
     }
     above_.pop_back();
@@ -149,7 +148,7 @@ class FolderWalk {
   }
 
   const Glob& glob_;
-  const std::function<void(uint64_t)>& progress_;
+  const ScanProgress& progress_;
   FolderScan found_;
   std::vector<FolderId> above_;  // from the root to the folder that is being walked
   uint64_t loops_ = 0;
@@ -160,7 +159,7 @@ class FolderWalk {
 }  // namespace
 
 Result<FolderScan> scan_folder(const std::string& root, const Glob& glob,
-                               const std::function<void(uint64_t)>& progress) {
+                               const ScanProgress& progress) {
   return FolderWalk(root, glob, progress).run();
 }
 

@@ -8,13 +8,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "shared/base/status.h"
 #include "shared/dataset/file_table.h"
 #include "shared/dataset/glob.h"
+#include "shared/dataset/scan_progress.h"
 
 namespace stoker::dataset {
 
@@ -24,9 +24,8 @@ struct FolderScan {
   std::vector<std::string> barren;
 };
 
-// `progress` is called now and then with the number of files found so far; it may be empty.
 Result<FolderScan> scan_folder(const std::string& root, const Glob& glob,
-                               const std::function<void(uint64_t)>& progress);
+                               const ScanProgress& progress);
 
 // One file, by its path; appended to `files`, whose root is empty.
 Status scan_file(const std::string& path, FileTable& files);

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include "shared/metrics/crc32c.h"
+#include "shared/base/crc32c.h"
 #include "shared/metrics/utf8.h"
 
 namespace stoker::metrics {

@@ -28,6 +28,15 @@ TEST(CrossChecks, EachKindOfDataNeedsItsOwn) {
   lacks("kind: idx, path: a", "labels");
   lacks("kind: cifar, path: a", "classes");
   lacks("kind: cifar, path: a, classes: 20", "classes");
+  for (const std::string kind : {"tfrecord", "tar"}) {
+    const std::string set = "kind: " + kind + ", path: a";
+    lacks(set, "input");
+    lacks(set + ", input: x, label: y", "size");
+    lacks(set + ", input: x, size: [8, 8], shape: [3], label: y", "size");
+    lacks(set + ", input: x, size: [8], label: y", "size");
+    lacks(set + ", input: x, size: [8, 8]", "label");
+    lacks(set + ", input: x, shape: [8], label: y, target: z", "target");
+  }
   lacks("kind: synthetic, features: [5]", "samples");
   lacks("kind: synthetic, samples: 5", "features");
 }
@@ -59,6 +68,26 @@ TEST(CrossChecks, TransformsFitTogether) {
            {"jitter: [-1, 0, 0, 0]", "jitter"}})
     EXPECT_THAT(told(bad), ElementsAre(testing::AllOf(HasSubstr("data.train."), HasSubstr(what))))
         << bad;
+}
+
+TEST(CrossChecks, ATextOfRecordsIsASequenceOfBytes) {
+  const std::string text = "data: {train: {kind: tar, path: a, text: txt}}\n";
+  EXPECT_EQ(good(text).data.at("train").context, ModelConfig().context);
+  EXPECT_THAT(mistakes(text + "model: {vocab: 255}\n"), ElementsAre(HasSubstr("model.vocab")));
+  EXPECT_THAT(mistakes(text + "model: {kind: mlp}\ntask: {kind: classification}\n"),
+              ElementsAre(HasSubstr("model.kind")));
+  EXPECT_THAT(mistakes("data: {train: {kind: tar, path: a, text: txt, label: y}}\n"),
+              ElementsAre(HasSubstr("data.train.text: goes without")));
+  const std::string pictures =
+      "data: {train: {kind: tar, path: a, input: x, size: [8, 8], label: y}}\n";
+  EXPECT_THAT(mistakes(pictures), ElementsAre(HasSubstr("or have a text")));
+}
+
+TEST(CrossChecks, OneNameOfAnInputNeedsNoBrackets) {
+  const std::string rest =
+      ", shape: [3], label: y}}\nmodel: {kind: mlp}\ntask: {kind: classification}\n";
+  EXPECT_EQ(good("data: {train: {kind: tar, path: a, input: x;y" + rest),
+            good("data: {train: {kind: tar, path: a, input: [x;y]" + rest));
 }
 
 TEST(CrossChecks, APartGoesFromLessToMore) {

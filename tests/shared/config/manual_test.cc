@@ -20,21 +20,30 @@ std::string text_of(const std::string& name) {
 }
 
 // A good text in which a section has a kind that reads a certain key.
-std::string text_with(const std::string& section, const std::string& kind) {
+std::string text_with(const std::string& section, const std::string& kind, const std::string& key) {
   const std::string task = "task: {kind: classification}\n";
   const std::string mlp = task + "model: {kind: mlp}\n";
   if (section == "data.train") {
-    static const std::map<std::string, std::string> sets{{"text", "path: a"},
-                                                         {"tokens", "path: a"},
-                                                         {"images", "path: a, size: [8, 8]"},
-                                                         {"idx", "path: a, labels: b"},
-                                                         {"cifar", "path: a, classes: 10"},
-                                                         {"synthetic", "samples: 5, features: [3]"},
-                                                         {"mixture", "of: [code, prose]"}};
+    static const std::map<std::string, std::string> sets{
+        {"text", "path: a"},
+        {"tokens", "path: a"},
+        {"images", "path: a, size: [8, 8]"},
+        {"idx", "path: a, labels: b"},
+        {"cifar", "path: a, classes: 10"},
+        {"tfrecord", "path: a, input: x, size: [8, 8], label: y"},
+        {"tar", "path: a, input: jpg, size: [8, 8], label: cls"},
+        {"npy", "path: a"},
+        {"csv", "path: a, label: y"},
+        {"jsonl", "path: a, input: x, label: y"},
+        {"synthetic", "samples: 5, features: [3]"},
+        {"mixture", "of: [code, prose]"}};
     const bool is_sequence = kind == "text" || kind == "tokens" || kind == "mixture";
     const std::string others = kind == "mixture" ? ", code: {path: a}, prose: {path: b}" : "";
-    return "data: {train: {kind: " + kind + ", " + sets.at(kind) + '}' + others + "}\n" +
-           (is_sequence ? "" : mlp);
+    // Columns, which only a list has.
+    const bool of_list = kind == "images" && (key.ends_with(".input") || key.ends_with(".label") ||
+                                              key.ends_with(".classes"));
+    return "data: {train: {kind: " + kind + ", " + sets.at(kind) +
+           (of_list ? ", list: a.csv" : "") + '}' + others + "}\n" + (is_sequence ? "" : mlp);
   }
   if (section == "model")
     return (kind == "gpt" ? kData : kPictures) + "model: {kind: " + kind + "}\n";
@@ -69,7 +78,7 @@ void expect_default(const std::string& key, const std::string& value) {
   bool is_default = false;
   const Known known = known_keys().at(key);
   for (const std::string& kind : known.kinds) {
-    const std::string text = text_with(section, kind);
+    const std::string text = text_with(section, kind, key);
     const auto shown = parsed(text, {key + "=" + value});
     is_default = is_default || (shown.ok() && *shown == good(text));
   }
@@ -134,7 +143,7 @@ TEST(Manual, ShowsTheDefaultAlsoOfKeysThatOtherKindsRead) {
     if (!is_required(key.comment)) expect_default(key.full_name(), key.value);
     const Known known = known_keys().at(key.full_name());
     for (const std::string& kind : known.kinds)
-      good(text_with(key.section, kind), {key.full_name() + "=" + key.value});
+      good(text_with(key.section, kind, key.full_name()), {key.full_name() + "=" + key.value});
   }
 }
 
@@ -142,7 +151,7 @@ TEST(Manual, SaysWhichKeysAreRequired) {
   for (const ManualKey& key : manual_keys(text_of("config/stoker.yaml"))) {
     if (key.section != "data.train" || !is_required(key.comment)) continue;
     const std::string kind = known_keys().at(key.full_name()).kinds.front();
-    EXPECT_THAT(mistakes(text_with(key.section, kind), {key.full_name() + "="}),
+    EXPECT_THAT(mistakes(text_with(key.section, kind, key.full_name()), {key.full_name() + "="}),
                 testing::ElementsAre(testing::HasSubstr(key.full_name())));
   }
 }

@@ -49,9 +49,11 @@ TEST(Mistakes, AllAreToldAtOnceInTheOrderOfTheFile) {
 }
 
 TEST(Mistakes, AWordThatIsNoKindIsNamedWithTheLikelyOne) {
-  EXPECT_THAT(mistakes("data: {train: {kind: txet, path: a}}\n"),
-              ElementsAre("my.yaml:1:22: data.train.kind: is 'txet'; it must be text, tokens, "
-                          "images, idx, cifar, synthetic or mixture (did you mean 'text'?)"));
+  EXPECT_THAT(
+      mistakes("data: {train: {kind: txet, path: a}}\n"),
+      ElementsAre("my.yaml:1:22: data.train.kind: is 'txet'; it must be text, tokens, "
+                  "images, idx, cifar, npy, tfrecord, tar, csv, jsonl, synthetic or mixture (did "
+                  "you mean 'text'?)"));
 }
 
 // ---- Types

@@ -102,14 +102,34 @@ void fill_transforms(DatasetConfig& set, Filler& filler) {
 DatasetConfig random_set(const std::string& name, const Config& config, Filler& filler) {
   const bool is_sequence = config.model.kind == ModelKind::kGpt;
   DatasetConfig set;
-  set.kind = is_sequence ? any<DatasetKind>(filler, 0, 1) : any<DatasetKind>(filler, 2, 5);
+  set.kind = is_sequence ? any<DatasetKind>(filler, 0, 1)
+                         : any<DatasetKind>(filler, 2, static_cast<int>(DatasetKind::kSynthetic));
   filler.fill(dataset_section(name, set, false));
   const double from = filler.part() / 2;
   set.split = {from, from + filler.part() / 2};
+  if (set.kind == DatasetKind::kNpy) {
+    set.input.resize(std::min<size_t>(set.input.size(), 1));
+    set.target.clear();
+  }
+  if (set.has_fields()) {
+    set.input.push_back("x");
+    set.size = {8, 9};
+    if (set.is_table()) set.size.clear();
+    set.delimiter = set.kind == DatasetKind::kCsv ? "tab" : DatasetConfig().delimiter;
+    set.shape.clear();
+    set.label += 'y';
+    set.target.clear();
+    set.text.clear();
+  }
   if (is_sequence)
     set.context =
         1 + static_cast<int64_t>(filler.below(static_cast<uint64_t>(config.model.context)));
-  if (set.kind == DatasetKind::kImages) set.size = {8, 9};
+  if (set.kind == DatasetKind::kImages) {
+    set.size = {8, 9};
+    set.list = "a.csv";
+    set.glob = DatasetConfig().glob;
+    set.input.resize(std::min<size_t>(set.input.size(), 1));
+  }
   if (set.channels == 2) set.channels = 3;
   fill_transforms(set, filler);
   if (set.kind == DatasetKind::kCifar) set.classes = 100;

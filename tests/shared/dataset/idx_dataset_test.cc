@@ -1,12 +1,16 @@
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "tests/shared/dataset/folder_fixture.h"
+#include "tests/support/packed_bytes.h"
 
 namespace stoker::dataset {
 namespace {
 
+using test::gzip;
 using testing::read_sample;
 
 std::string big_endian(uint32_t value) {
@@ -119,7 +123,6 @@ TEST_F(IdxDataset, LabelsMustBeAsManyAsPictures) {
 
 TEST_F(IdxDataset, WrongFilesAreTold) {
   expect_corrupt(labels(50), pictures(5), {path("pictures"), "2049", "2051"});
-  expect_corrupt("\x1f\x8b\x08" + std::string(50, 'x'), labels(5), {"gunzip"});
   auto config = idx();
   config.labels = "";
   expect_error(config, Code::kInvalidArgument, {"data.train.labels"});
@@ -128,6 +131,87 @@ TEST_F(IdxDataset, WrongFilesAreTold) {
   config = idx();
   config.path = root_.string();
   expect_error(config, Code::kInvalidArgument, {"not a regular file"});
+}
+
+// ---- Packed by gzip
+
+TEST_F(IdxDataset, PackedFilesGiveTheSameSamples) {
+  write("pictures", pictures(10));
+  write("labels", labels(10));
+  std::vector<std::string> expected;
+  const auto plain = open(idx());
+  ASSERT_TRUE(plain.ok());
+  for (uint64_t i = 0; i < 10; ++i) expected.push_back(read_sample(**plain, i).text());
+  for (const auto& [pictures_file, labels_file] : std::vector<std::pair<std::string, std::string>>{
+           {gzip(pictures(10)), labels(10)},
+           {pictures(10), gzip(labels(10))},
+           {gzip(pictures(10).substr(0, 20)) + gzip(pictures(10).substr(20)), gzip(labels(10))}}) {
+    write("pictures", pictures_file);
+    write("labels", labels_file);
+    const auto packed = open(idx());
+    ASSERT_TRUE(packed.ok()) << packed.status().to_string();
+    const auto again = open_indexed("train", idx(), index_dir(), (*packed)->fingerprint());
+    ASSERT_TRUE(again.ok()) << again.status().to_string();
+    for (uint64_t i = 0; i < 10; ++i) {
+      EXPECT_EQ(read_sample(**packed, 9 - i).text(), expected[9 - i]);
+      EXPECT_EQ(read_sample(**again, i).label(), static_cast<int64_t>(i % 4));
+    }
+  }
+}
+
+TEST_F(IdxDataset, WhatWasUnpackedIsKeptAndMadeAnewWhenItIsGoneOrChanged) {
+  write("pictures", gzip(pictures(10)));
+  write("labels", labels(10));
+  const std::string unpacked = ".index/train.path.unpacked";
+  ASSERT_TRUE(open(idx()).ok());
+  EXPECT_EQ(content_of(unpacked), pictures(10));
+  age(unpacked, -100);
+  ASSERT_TRUE(open(idx()).ok());  // not as it was made
+  const auto made = std::filesystem::last_write_time(path(unpacked));
+  ASSERT_TRUE(open(idx()).ok());
+  EXPECT_EQ(std::filesystem::last_write_time(path(unpacked)), made);
+  std::filesystem::remove(path(unpacked));
+  const auto dataset = open(idx());
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_TRUE(read_sample(**dataset, 7).status.ok());
+}
+
+TEST_F(IdxDataset, EveryDamageToAPackedFileIsAnErrorAndLeavesNothing) {
+  write("labels", labels(5));
+  const std::string whole = gzip(pictures(5));
+  const std::string unpacked = ".index/train.path.unpacked";
+  const auto expect_refused = [&](const std::string& file) {
+    write("pictures", file);
+    const auto dataset = open(idx());
+    if (dataset.ok()) {  // another way to pack the same bytes
+      EXPECT_EQ(content_of(unpacked), pictures(5));
+      std::filesystem::remove_all(index_dir());
+      return;
+    }
+    EXPECT_EQ(dataset.status().code(), Code::kCorrupt) << dataset.status().to_string();
+    EXPECT_THAT(dataset.status().message(), ::testing::HasSubstr(path("pictures")));
+    EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
+  };
+  for (size_t length = 0; length < whole.size(); ++length) expect_refused(whole.substr(0, length));
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+    expect_refused(damaged);
+  }
+  expect_corrupt(whole + "x", labels(5), {path("pictures"), "offset "});
+  expect_corrupt(whole.substr(0, whole.size() - 1), labels(5), {"cut off"});
+}
+
+TEST_F(IdxDataset, PackedHeadersThatLieAreErrorsBeforeAnythingIsWritten) {
+  const auto header = [](uint32_t count, uint32_t height, uint32_t width) {
+    return big_endian(0x803) + big_endian(count) + big_endian(height) + big_endian(width);
+  };
+  expect_corrupt(gzip(header(~0u, ~0u, ~0u)), labels(5), {"more than any file can hold"});
+  expect_corrupt(gzip(header(1u << 20, 28, 28)), labels(5), {"cannot hold"});
+  expect_corrupt(gzip(header(6, 2, 3) + std::string(30, 'x')), labels(6), {"but there are 46"});
+  expect_corrupt(gzip(header(4, 2, 3) + std::string(30, 'x')), labels(4), {"there are more"});
+  expect_corrupt(gzip(labels(20)), labels(5), {"2049", "2051"});
+  expect_corrupt(gzip("abc"), labels(5), {"3 bytes are too few"});
 }
 
 }  // namespace

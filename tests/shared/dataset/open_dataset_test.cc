@@ -36,7 +36,7 @@ class OpenDataset : public testing::FolderFixture {
 };
 
 TEST_F(OpenDataset, SupportedKindsAreNamed) {
-  EXPECT_EQ(supported_kinds(), "text tokens images idx cifar synthetic");
+  EXPECT_EQ(supported_kinds(), "text tokens images idx cifar npy tfrecord tar csv jsonl synthetic");
 }
 
 TEST_F(OpenDataset, IndexIsReusedWhileNothingChanges) {

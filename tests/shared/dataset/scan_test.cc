@@ -96,8 +96,8 @@ TEST_F(Scan, ReportsProgress) {
   write("data/a", "x");
   write("data/b", "x");
   uint64_t last = 0;
-  const auto found =
-      scan_folder(path("data"), *Glob::parse("**/*"), [&last](uint64_t files) { last = files; });
+  const auto found = scan_folder(path("data"), *Glob::parse("**/*"),
+                                 [&last](uint64_t files, std::string_view) { last = files; });
   ASSERT_TRUE(found.ok());
   EXPECT_EQ(last, 2u);
 }

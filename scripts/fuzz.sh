@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Builds the fuzz targets of tests/fuzz with Clang and runs them, each for a while; what they find is kept.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  cat <<'HELP'
+Usage: scripts/fuzz.sh [SECONDS [FORMAT…]]
+
+Runs the target of each FORMAT (default: all) for SECONDS (default: 60) under AddressSanitizer and UBSan, from the
+seeds of its tests and from what earlier runs have learnt (build/fuzz/corpus). An input that breaks something ends the
+run and is kept under build/fuzz/found; mend the fault and move the file to tests/fuzz/found/FORMAT/, where every test
+run reads it. Needs the Debian packages clang and libclang-rt-14-dev.
+HELP
+  exit 0
+fi
+seconds=${1:-60}
+shift || true
+cd "$root"
+
+build() {
+  cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" \
+    -DCMAKE_CXX_COMPILER="${STOKER_FUZZ_COMPILER:-clang++}" -DCMAKE_C_COMPILER="${STOKER_FUZZ_COMPILER:-clang++}" \
+    -DSTOKER_FUZZ=ON -DSTOKER_SANITIZE=address,undefined -DSTOKER_TORCH=OFF -DSTOKER_TESTS=OFF -DSTOKER_BENCH=OFF
+  cmake --build build/fuzz --target fuzz
+  build/fuzz/bin/write_seeds build/fuzz/seeds
+}
+
+# The scratch files of the targets belong into memory.
+scratch=$(mktemp -d /dev/shm/stoker-fuzz-XXXXXX 2>/dev/null || mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+run_format() {
+  mkdir -p "build/fuzz/corpus/$1" "build/fuzz/found/$1"
+  TMPDIR=$scratch "build/fuzz/bin/fuzz_$1" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=1024 \
+    -malloc_limit_mb=256 -print_final_stats=1 -artifact_prefix="build/fuzz/found/$1/" \
+    "build/fuzz/corpus/$1" "build/fuzz/seeds/$1"
+}
+
+step "Build the fuzz targets" fuzz-build build
+if (($# == 0)); then
+  for folder in build/fuzz/seeds/*/; do set -- "$@" "$(basename "$folder")"; done
+fi
+for format in "$@"; do
+  step "Fuzz $format for $seconds s" "fuzz-$format" run_format "$format"
+done

@@ -1,0 +1,175 @@
+#include "shared/dataset/braces.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace stoker::dataset {
+namespace {
+
+constexpr size_t kMostDigits = 18;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() <= kMostDigits && std::ranges::all_of(text, is_digit);
+}
+
+// What stands left and right of "..".
+struct Range {
+  std::string_view low;
+  std::string_view high;
+  bool is_padded() const { return low.starts_with('0') || high.starts_with('0'); }
+};
+
+std::optional<Range> range_of(std::string_view inner) {
+  const size_t dots = inner.find("..");
+  if (dots == std::string_view::npos) return std::nullopt;
+  Range range{.low = inner.substr(0, dots), .high = inner.substr(dots + 2)};
+  const auto is_one_letter = [](std::string_view end) {
+    return end.size() == 1 && is_letter(end[0]);
+  };
+  if (is_one_letter(range.low) && is_one_letter(range.high)) {
+    if (range.low > range.high) std::swap(range.low, range.high);
+    return range;
+  }
+  if (!is_number(range.low) || !is_number(range.high)) return std::nullopt;
+  return range;
+}
+
+uint64_t number_of(std::string_view digits) {
+  uint64_t number = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return number;
+}
+
+std::string padded(uint64_t number, size_t digits) {
+  std::string text = std::to_string(number);
+  return text.size() < digits ? std::string(digits - text.size(), '0') + text : text;
+}
+
+std::string set_of(char low, char high) {
+  return low == high ? std::string(1, low) : std::string{'[', low, '-', high, ']'};
+}
+
+// Patterns for the numbers from `low` to `high`, of equally many digits.
+void add_sets(std::string_view low, std::string_view high, const std::string& before,
+              std::vector<std::string>& out) {
+  const auto all = [](std::string_view text, char c) {
+    return text.find_first_not_of(c) == std::string_view::npos;
+  };
+  if (low.empty() || (all(low, '0') && all(high, '9'))) {
+    std::string any = before;
+    for (size_t i = 0; i < low.size(); ++i) any += set_of('0', '9');
+    out.push_back(any);
+    return;
+  }
+  const std::string_view low_rest = low.substr(1), high_rest = high.substr(1);
+  if (low[0] == high[0]) {
+    add_sets(low_rest, high_rest, before + low[0], out);
+    return;
+  }
+  const std::string zeros(low_rest.size(), '0'), nines(low_rest.size(), '9');
+  char first = low[0], last = high[0];
+  if (!all(low_rest, '0')) add_sets(low_rest, nines, before + first++, out);
+  const bool ends_early = !all(high_rest, '9');
+  if (ends_early) --last;
+  if (first <= last) add_sets(zeros, nines, before + set_of(first, last), out);
+  if (ends_early) add_sets(zeros, high_rest, before + high[0], out);
+}
+
+std::vector<std::string> sets_of(const Range& range) {
+  if (is_letter(range.low[0])) return {set_of(range.low[0], range.high[0])};
+  const auto [low, high] = std::minmax({number_of(range.low), number_of(range.high)});
+  std::vector<std::string> sets;
+  if (range.is_padded()) {
+    const size_t digits = std::max(range.low.size(), range.high.size());
+    add_sets(padded(low, digits), padded(high, digits), "", sets);
+    return sets;
+  }
+  const size_t most_digits = std::to_string(high).size();
+  for (size_t digits = std::to_string(low).size(); digits <= most_digits; ++digits) {
+    const std::string least = '1' + std::string(digits - 1, '0');
+    const std::string most = std::string(digits, '9');
+    add_sets(std::max(padded(low, digits), least),
+             digits == most_digits ? padded(high, digits) : most, "", sets);
+  }
+  return sets;
+}
+
+// False where they are more than `most`.
+bool names_of(const Range& range, size_t most, std::vector<std::string>& names) {
+  if (is_letter(range.low[0])) {
+    for (char c = range.low[0]; c <= range.high[0]; ++c)
+      if (is_letter(c)) names.emplace_back(1, c);
+    return names.size() <= most;
+  }
+  const auto [low, high] = std::minmax({number_of(range.low), number_of(range.high)});
+  if (high - low >= most) return false;
+  const size_t digits = range.is_padded() ? std::max(range.low.size(), range.high.size()) : 1;
+  for (uint64_t number = low; number <= high; ++number) names.push_back(padded(number, digits));
+  return true;
+}
+
+// The first brace of a pattern that is closed.
+struct Brace {
+  size_t open = 0;
+  size_t close = 0;
+  std::vector<std::string> alternatives;
+};
+std::optional<Brace> first_brace(const std::string& pattern) {
+  const size_t open = pattern.find('{');
+  if (open == std::string::npos) return std::nullopt;
+  std::vector<size_t> cuts{open};
+  for (size_t at = open, depth = 0; at < pattern.size(); ++at) {
+    if (pattern[at] == '{') ++depth;
+    if (pattern[at] == ',' && depth == 1) cuts.push_back(at);
+    if (pattern[at] != '}' || --depth > 0) continue;
+    cuts.push_back(at);
+    Brace brace{.open = open, .close = at, .alternatives = {}};
+    for (size_t i = 0; i + 1 < cuts.size(); ++i)
+      brace.alternatives.push_back(pattern.substr(cuts[i] + 1, cuts[i + 1] - cuts[i] - 1));
+    return brace;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool expand_braces(const std::string& pattern, Ranges ranges, size_t most,
+                   std::vector<std::string>& out) {
+  auto brace = first_brace(pattern);
+  if (!brace) {
+    if (out.size() == most) return false;
+    out.push_back(pattern);
+    return true;
+  }
+  if (brace->alternatives.size() == 1) {
+    const std::string inner = brace->alternatives[0];
+    if (const auto range = range_of(inner)) {
+      brace->alternatives.clear();
+      if (ranges == Ranges::kAsSets) brace->alternatives = sets_of(*range);
+      if (ranges == Ranges::kAsNames && !names_of(*range, most, brace->alternatives)) return false;
+    }
+  }
+  for (const std::string& inner : brace->alternatives) {
+    const std::string one =
+        pattern.substr(0, brace->open) + inner + pattern.substr(brace->close + 1);
+    if (!expand_braces(one, ranges, most, out)) return false;
+  }
+  return true;
+}
+
+bool has_range(const std::string& pattern) {
+  for (size_t open = pattern.find('{'); open != std::string::npos;
+       open = pattern.find('{', open + 1)) {
+    const auto brace = first_brace(pattern.substr(open));
+    if (!brace) return false;
+    if (brace->alternatives.size() == 1 && range_of(brace->alternatives[0])) return true;
+  }
+  return false;
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,211 @@
+// Kind `npy`: arrays as numpy saves them, a row a sample: npy files, npz archives, or several of them.
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "shared/dataset/kind.h"
+#include "shared/dataset/npy_index.h"
+#include "shared/dataset/npy_numbers.h"
+#include "shared/dataset/npy_rows.h"
+#include "shared/dataset/shard_files.h"
+#include "shared/dataset/source.h"
+#include "shared/dataset/split.h"
+
+namespace stoker::dataset {
+namespace {
+
+// How a row becomes a tensor.
+struct InputForm {
+  bool is_picture = false;      // U8 [channels, height, width]; else F32 of the row's shape
+  bool is_interleaved = false;  // the row is [height, width, channels]
+  std::vector<int64_t> shape;
+};
+
+bool is_channels(uint64_t side) { return side == 1 || side == 3; }
+
+InputForm form_of(const NpyLayout& layout) {
+  const auto side = [&](size_t i) { return static_cast<int64_t>(layout.row[i]); };
+  InputForm form{.shape = {layout.row.begin(), layout.row.end()}};
+  if (form.shape.empty()) form.shape = {1};
+  const bool is_byte = layout.type == NpyType{'u', 1};
+  form.is_picture = is_byte && (layout.row.size() == 2 || layout.row.size() == 3);
+  if (!form.is_picture) return form;
+  if (layout.row.size() == 2) {
+    form.shape = {1, side(0), side(1)};
+  } else if (!is_channels(layout.row[0]) && is_channels(layout.row[2])) {
+    form.is_interleaved = layout.row[2] > 1;
+    form.shape = {side(2), side(0), side(1)};
+  }
+  return form;
+}
+
+void deinterleave(std::span<const std::byte> row, size_t channels, std::span<std::byte> out) {
+  const size_t pixels = row.size() / channels;
+  for (size_t channel = 0; channel < channels; ++channel)
+    for (size_t pixel = 0; pixel < pixels; ++pixel)
+      out[channel * pixels + pixel] = row[pixel * channels + channel];
+}
+
+class NpyDataset final : public Dataset {
+ public:
+  NpyDataset(std::string fingerprint, NpyIndex index, Part part)
+      : fingerprint_(std::move(fingerprint)),
+        files_(std::move(index.data)),
+        reader_(files_),
+        input_(files_, reader_, std::move(index.input)),
+        answer_(files_, reader_, std::move(index.answer)),
+        classes_(index.classes),
+        part_(part),
+        form_(form_of(input_.layout())),
+        spec_{{.name = "input",
+               .dtype = form_.is_picture ? DType::kU8 : DType::kF32,
+               .shape = form_.shape},
+              answer_spec()} {}
+
+  uint64_t size() const override { return part_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return classes_; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  Origin origin(uint64_t sample) const override { return input_.origin(part_.begin + sample); }
+
+  Status read(uint64_t sample, const DrawKey&,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size() && outputs.size() == 2);
+    const uint64_t row = part_.begin + sample;
+    STOKER_RETURN_IF_ERROR(read_input(row, outputs[0]));
+    return classes_ > 0 ? read_label(row, outputs[1]) : read_numbers(answer_, row, outputs[1]);
+  }
+
+ private:
+  TensorSpec answer_spec() const {
+    if (classes_ > 0) return {.name = "label", .dtype = DType::kI64, .shape = {}};
+    return {.name = "target",
+            .dtype = DType::kF32,
+            .shape = {static_cast<int64_t>(answer_.layout().row_elements())}};
+  }
+
+  static Result<std::span<const std::byte>> read_row(const NpyRows& rows, uint64_t row) {
+    thread_local std::vector<std::byte> bytes;
+    bytes.resize(rows.layout().row_bytes());
+    STOKER_RETURN_IF_ERROR(rows.read(row, bytes));
+    return std::span<const std::byte>(bytes);
+  }
+
+  Status read_input(uint64_t row, std::span<std::byte> out) const {
+    if (!form_.is_picture) return read_numbers(input_, row, out);
+    if (!form_.is_interleaved) return input_.read(row, out);
+    STOKER_ASSIGN_OR_RETURN(const auto bytes, read_row(input_, row));
+    deinterleave(bytes, static_cast<size_t>(form_.shape[0]), out);
+    return {};
+  }
+
+  static Status read_numbers(const NpyRows& rows, uint64_t row, std::span<std::byte> out) {
+    const NpyType& type = rows.layout().type;
+    if (type == NpyType{'f', 4}) return rows.read(row, out);
+    STOKER_ASSIGN_OR_RETURN(const auto bytes, read_row(rows, row));
+    npy_to_floats(type, bytes, out);
+    return {};
+  }
+
+  Status read_label(uint64_t row, std::span<std::byte> out) const {
+    STOKER_ASSIGN_OR_RETURN(const auto bytes, read_row(answer_, row));
+    const int64_t label = npy_to_class(answer_.layout().type, bytes);
+    if (label < 0 || static_cast<uint64_t>(label) >= classes_) {
+      const Origin where = answer_.origin(row);
+      return Status(Code::kCorrupt, where.file + ": label " + std::to_string(label) +
+                                        " at offset " + std::to_string(where.offset) +
+                                        " was not there when the file was indexed");
+    }
+    std::memcpy(out.data(), &label, sizeof label);
+    return {};
+  }
+
+  const std::string fingerprint_;
+  const FileTable files_;
+  const FileReader reader_;
+  const NpyRows input_;
+  const NpyRows answer_;
+  const uint64_t classes_;
+  const Part part_;
+  const InputForm form_;
+  const std::vector<TensorSpec> spec_;
+};
+
+std::string named(const std::string& name) { return std::to_string(name.size()) + ':' + name; }
+
+Result<std::string> npy_settings(const SetRequest& set) {
+  const config::DatasetConfig& config = set.config;
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  if (config.input.size() > 1) return set.wrong("input", "must be one array");
+  if (config.target.size() > 1) return set.wrong("target", "must be one array");
+  if (!config.label.empty() && !config.target.empty())
+    return set.wrong("target", "goes without a label; remove one of them");
+  std::string text = "kind=npy " + split.to_text();
+  if (!config.input.empty()) text += " input=" + named(config.input[0]);
+  if (!config.label.empty()) text += " label=" + named(config.label);
+  if (!config.target.empty()) text += " target=" + named(config.target[0]);
+  return text + " classes=" + std::to_string(config.classes);
+}
+
+Result<FileTable> scan_labels(const SetRequest& set, const ScanProgress& progress) {
+  config::DatasetConfig config = set.config;
+  config.path = config.labels;
+  auto labels = scan_shards({.name = set.name, .config = config}, progress);
+  if (!labels) return labels.status().with_context(set.key("labels"));
+  return labels;
+}
+
+// The files of `path`, and behind them those of `labels`, all by their paths.
+Result<FileTable> scan_npy(const SetRequest& set, const ScanProgress& progress) {
+  FileTable files;
+  const auto append = [&files](const FileTable& found) {
+    for (size_t file = 0; file < found.size(); ++file)
+      files.add(found.path(file), found.stamp(file));
+  };
+  STOKER_ASSIGN_OR_RETURN(const FileTable inputs, scan_shards(set, progress));
+  append(inputs);
+  if (set.config.labels.empty()) return files;
+  STOKER_ASSIGN_OR_RETURN(const FileTable labels, scan_labels(set, progress));
+  append(labels);
+  return files;
+}
+
+// How many of the files are of `path`.
+Result<size_t> count_inputs(const SetRequest& set, const FileTable& files) {
+  if (set.config.labels.empty()) return files.size();
+  STOKER_ASSIGN_OR_RETURN(const FileTable labels, scan_labels(set, {}));
+  if (labels.size() >= files.size())
+    return set.wrong("labels", set.config.labels + " has changed while it was looked at");
+  return files.size() - labels.size();
+}
+
+Result<Facts> inspect_npy(const SetRequest& set, const FileTable& files,
+                          const ScanProgress& progress) {
+  Facts facts;
+  STOKER_ASSIGN_OR_RETURN(const size_t inputs, count_inputs(set, files));
+  STOKER_ASSIGN_OR_RETURN(const NpyIndex index,
+                          NpyIndex::make(set, files, inputs, progress, facts.made));
+  facts.numbers = index.to_numbers();
+  return facts;
+}
+
+Result<std::unique_ptr<Dataset>> open_npy(const SetRequest& set, Index index) {
+  auto arrays = NpyIndex::of(index);
+  if (!arrays) return arrays.status().with_context("data." + set.name);
+  STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, arrays->input.rows()));
+  return std::unique_ptr<Dataset>(
+      std::make_unique<NpyDataset>(index.fingerprint(), *std::move(arrays), part));
+}
+
+}  // namespace
+
+const Kind& npy_kind() {
+  static constexpr Kind kKind{.name = "npy",
+                              .settings = npy_settings,
+                              .scan = scan_npy,
+                              .inspect = inspect_npy,
+                              .open = open_npy};
+  return kKind;
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,222 @@
+#include "shared/dataset/npy_index.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "shared/base/log.h"
+#include "shared/dataset/class_labels.h"
+#include "shared/dataset/npy_numbers.h"
+#include "shared/dataset/unpacked_file.h"
+#include "shared/dataset/zip_directory.h"
+
+namespace stoker::dataset {
+namespace {
+
+using namespace std::string_view_literals;
+
+// What people call them; the first that is there.
+constexpr auto kInputNames = std::to_array({"x"sv, "images"sv, "input"sv, "data"sv, "arr_0"sv});
+constexpr auto kAnswerNames =
+    std::to_array({"y"sv, "labels"sv, "label"sv, "target"sv, "targets"sv, "arr_1"sv});
+constexpr size_t kMembersShown = 8;
+
+// An array as it lies: a file, or a part of one.
+struct ArrayPlace {
+  uint64_t file = 0;  // of the data table
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+class NpyScan {
+ public:
+  NpyScan(const SetRequest& set, const FileTable& files, const ScanProgress& progress,
+          FileTable& made)
+      : set_(set), files_(files), reader_(files), progress_(progress), made_(made) {}
+
+  Result<NpyIndex> run(size_t inputs) {
+    for (size_t file = 0; file < files_.size(); ++file)
+      index_.data.add(files_.path(file), files_.stamp(file));
+    for (size_t file = 0; file < files_.size(); ++file) {
+      progress_(file);
+      const bool is_input = file < inputs;
+      STOKER_RETURN_IF_ERROR(take_file(file, is_input, is_input && inputs == files_.size())
+                                 .with_context(set_.key(is_input ? "path" : "labels")));
+    }
+    if (index_.answer.rows() != index_.input.rows()) {
+      return Status(Code::kMismatch, "data." + set_.name + ": " +
+                                         std::to_string(index_.input.rows()) +
+                                         " rows of input, but " +
+                                         std::to_string(index_.answer.rows()) + " of labels");
+    }
+    STOKER_RETURN_IF_ERROR(count_classes());
+    return std::move(index_);
+  }
+
+ private:
+  // `has_answer`: there is no file for the labels, so they are in this one.
+  Status take_file(size_t file, bool is_input, bool has_answer) {
+    STOKER_ASSIGN_OR_RETURN(const bool is_archive, is_zip(reader_, files_, file));
+    if (!is_archive) {
+      if (has_answer)
+        return set_.wrong("labels", "is missing; name the file of the labels that belong to " +
+                                        files_.path(file));
+      const ArrayPlace whole{.file = file, .offset = 0, .bytes = files_.stamp(file).size};
+      return add(whole, files_.path(file), is_input ? index_.input : index_.answer);
+    }
+    STOKER_ASSIGN_OR_RETURN(const auto members, read_zip_directory(reader_, files_, file));
+    if (is_input) {
+      const std::string given = set_.config.input.empty() ? "" : set_.config.input.front();
+      STOKER_RETURN_IF_ERROR(take_member(file, members, "input", given, kInputNames, index_.input));
+    }
+    if (is_input && !has_answer) return {};
+    const std::string setting = set_.config.target.empty() ? "label" : "target";
+    const std::string given =
+        set_.config.target.empty() ? set_.config.label : set_.config.target.front();
+    return take_member(file, members, setting, given, kAnswerNames, index_.answer);
+  }
+
+  Status take_member(size_t file, const std::vector<ZipMember>& members, const std::string& setting,
+                     const std::string& given, std::span<const std::string_view> usual,
+                     NpyLayout& layout) {
+    STOKER_ASSIGN_OR_RETURN(const ZipMember* const member,
+                            find_member(file, members, setting, given, usual));
+    const std::string path = files_.path(file) + ": " + member->name;
+    STOKER_ASSIGN_OR_RETURN(const uint64_t offset, zip_data_offset(reader_, files_, file, *member));
+    if (!member->is_deflated)
+      return add({.file = file, .offset = offset, .bytes = member->bytes}, path, layout);
+    const Unpacking unpacking{.from = {.format = Packed::Format::kDeflate,
+                                       .file = file,
+                                       .offset = offset,
+                                       .bytes = member->packed_bytes},
+                              .bytes = member->bytes,
+                              .crc32 = member->crc32};
+    const std::string name = file == 0 ? setting : setting + '-' + std::to_string(file);
+    STOKER_RETURN_IF_ERROR(unpack_file(reader_, files_, unpacking, set_.made_file(name, "unpacked"),
+                                       progress_, made_));
+    const size_t last = made_.size() - 1;
+    index_.data.add(made_.path(last), made_.stamp(last));
+    return add({.file = index_.data.size() - 1, .offset = 0, .bytes = member->bytes}, path, layout);
+  }
+
+  Result<const ZipMember*> find_member(size_t file, const std::vector<ZipMember>& members,
+                                       const std::string& setting, const std::string& given,
+                                       std::span<const std::string_view> usual) const {
+    std::vector<std::string_view> wanted(usual.begin(), usual.end());
+    if (!given.empty()) wanted = {given};
+    for (const std::string_view name : wanted) {
+      const auto is_it = [&](const ZipMember& member) {
+        return member.name == name || member.name == std::string(name) + ".npy";
+      };
+      const auto found = std::ranges::find_if(members, is_it);
+      if (found != members.end()) return &*found;
+    }
+    std::string there;
+    for (size_t i = 0; i < std::min(members.size(), kMembersShown); ++i)
+      there += (i == 0 ? "" : ", ") + format_event(members[i].name.substr(0, 64), {});
+    return set_.wrong(setting, given.empty() ? "must name one of the arrays of " +
+                                                   files_.path(file) + ": " + there
+                                             : "there is no array '" + given + "' in " +
+                                                   files_.path(file) + ", only " + there);
+  }
+
+  Status add(const ArrayPlace& place, const std::string& path, NpyLayout& layout) {
+    const FileReader reader(index_.data);
+    std::array<std::byte, kNpyPrefix> start;
+    const auto prefix = std::span(start).first(std::min<uint64_t>(start.size(), place.bytes));
+    STOKER_RETURN_IF_ERROR(reader.read(place.file, place.offset, prefix));
+    const auto bytes = npy_header_bytes(prefix);
+    if (!bytes) return bytes.status().with_context(path);
+    std::vector<std::byte> head(std::min(*bytes, place.bytes));
+    STOKER_RETURN_IF_ERROR(reader.read(place.file, place.offset, head));
+    const auto header = parse_npy_header(head, place.bytes);
+    if (!header) return header.status().with_context(path);
+    return layout.add(*header, place.file, place.offset).with_context(path);
+  }
+
+  // Whole numbers, one a row, are classes, unless a target was asked for.
+  Status count_classes() {
+    const NpyLayout& answer = index_.answer;
+    const bool is_label = answer.type.is_whole() && answer.row_elements() == 1;
+    if (!set_.config.label.empty() && !is_label)
+      return set_.wrong("label",
+                        "needs one whole number a row, but there are " + to_string(answer));
+    if (!is_label || !set_.config.target.empty()) return {};
+    const FileReader reader(index_.data);
+    const NpyRows rows(index_.data, reader, answer);
+    std::vector<std::byte> chunk;
+    for (uint64_t row = 0; row < answer.rows();) {
+      const uint64_t count = std::min<uint64_t>(rows.part_end(row) - row, 1 << 16);
+      chunk.resize(count * answer.type.bytes);
+      STOKER_RETURN_IF_ERROR(rows.read(row, chunk));
+      for (uint64_t i = 0; i < count; ++i) {
+        const int64_t label =
+            npy_to_class(answer.type, std::span(chunk).subspan(i * answer.type.bytes));
+        if (label < 0 || label >= static_cast<int64_t>(kMostClasses))
+          return no_class(rows, row + i);
+        index_.classes = std::max(index_.classes, static_cast<uint64_t>(label) + 1);
+      }
+      row += count;
+      progress_(row, "labels");
+    }
+    return check_given();
+  }
+  Status no_class(const NpyRows& rows, uint64_t row) const {
+    const Origin where = rows.origin(row);
+    return Status(Code::kCorrupt, "data." + set_.name + ": " + where.file +
+                                      ": the label at offset " + std::to_string(where.offset) +
+                                      " is no class (0 to " + std::to_string(kMostClasses - 1) +
+                                      "); save what is to be predicted as floats");
+  }
+  Status check_given() {
+    const auto given = static_cast<uint64_t>(set_.config.classes);
+    if (given == 0) return {};
+    if (given < index_.classes)
+      return set_.wrong("classes", "is " + std::to_string(given) + ", but a label is " +
+                                       std::to_string(index_.classes - 1));
+    index_.classes = given;
+    return {};
+  }
+
+  const SetRequest& set_;
+  const FileTable& files_;
+  const FileReader reader_;
+  const ScanProgress& progress_;
+  FileTable& made_;
+  NpyIndex index_;
+};
+
+}  // namespace
+
+Result<NpyIndex> NpyIndex::make(const SetRequest& set, const FileTable& files, size_t inputs,
+                                const ScanProgress& progress, FileTable& made) {
+  return NpyScan(set, files, progress, made).run(inputs);
+}
+
+std::vector<uint64_t> NpyIndex::to_numbers() const {
+  std::vector<uint64_t> numbers{classes};
+  input.append_to(numbers);
+  answer.append_to(numbers);
+  return numbers;
+}
+
+Result<NpyIndex> NpyIndex::of(const Index& index) {
+  const Status no_index(Code::kCorrupt, "its index does not describe arrays");
+  NpyIndex arrays;
+  for (const FileTable* const files : {&index.files, &index.facts.made})
+    for (size_t file = 0; file < files->size(); ++file)
+      arrays.data.add(files->path(file), files->stamp(file));
+  std::span<const uint64_t> numbers(index.facts.numbers);
+  if (numbers.empty()) return no_index;
+  arrays.classes = numbers.front();
+  numbers = numbers.subspan(1);
+  const bool fits = arrays.input.take_from(numbers, arrays.data) &&
+                    arrays.answer.take_from(numbers, arrays.data) && numbers.empty() &&
+                    arrays.input.rows() == arrays.answer.rows() && arrays.classes <= kMostClasses;
+  if (!fits) return no_index;
+  return arrays;
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,31 @@
+// npy index: what is found out about the arrays of a set of kind `npy`, once.
+//
+// Threads: one at a time.
+// Errors:  kCorrupt (a file is not what its format allows, labels that are no classes), kMismatch
+//          (shards that differ, as many labels as inputs there are not), kInvalidArgument (settings,
+//          members that are not there), those of unpack_file(); each names setting and file.
+#pragma once
+
+#include <cstdint>
+
+#include "shared/base/status.h"
+#include "shared/dataset/kind.h"
+#include "shared/dataset/npy_rows.h"
+
+namespace stoker::dataset {
+
+struct NpyIndex {
+  FileTable data;  // the files to read: those of the user, then those that were made
+  NpyLayout input;
+  NpyLayout answer;
+  uint64_t classes = 0;  // 0: the answer is a target
+
+  // `inputs`: how many of the files are of `path`; those behind them are of `labels`.
+  static Result<NpyIndex> make(const SetRequest& set, const FileTable& files, size_t inputs,
+                               const ScanProgress& progress, FileTable& made);
+  std::vector<uint64_t> to_numbers() const;
+  // kCorrupt where the facts are not those of such an index.
+  static Result<NpyIndex> of(const Index& index);
+};
+
+}  // namespace stoker::dataset

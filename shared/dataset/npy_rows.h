@@ -1,0 +1,65 @@
+// NpyRows: the rows of an array that lies in one or several npy files, or members of npz archives.
+//
+// Threads: NpyLayout is a value; NpyRows::read() may be called from any thread, concurrently.
+// Errors:  those of FileReader.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/file_reader.h"
+#include "shared/dataset/file_table.h"
+#include "shared/dataset/npy_header.h"
+
+namespace stoker::dataset {
+
+// What an index knows of an array: its type, the shape of a row, and where its parts lie.
+struct NpyLayout {
+  struct Part {
+    uint64_t file = 0;      // of the table of files that are read
+    uint64_t offset = 0;    // of its first row
+    uint64_t rows_end = 0;  // of all parts up to this one
+  };
+  NpyType type;
+  std::vector<uint64_t> row;  // its shape; empty: one number
+  std::vector<Part> parts;
+
+  uint64_t rows() const { return parts.empty() ? 0 : parts.back().rows_end; }
+  uint64_t row_elements() const;
+  uint64_t row_bytes() const { return row_elements() * type.bytes; }
+
+  // kMismatch where type or shape differ from those of the parts before.
+  Status add(const NpyHeader& header, uint64_t file, uint64_t array_offset);
+  void append_to(std::vector<uint64_t>& numbers) const;
+  // Takes off the front what append_to() wrote. False where it cannot have been that.
+  bool take_from(std::span<const uint64_t>& numbers, const FileTable& files);
+};
+std::string to_string(const NpyLayout& layout);  // "uint8 rows of [28, 28]"
+
+class NpyRows {
+ public:
+  // Both must outlive this object.
+  NpyRows(const FileTable& files, const FileReader& reader, NpyLayout layout)
+      : files_(files), reader_(reader), layout_(std::move(layout)) {}
+
+  const NpyLayout& layout() const { return layout_; }
+  Origin origin(uint64_t row) const;
+  // The bytes of a row, or of several that lie in one part: see part_end().
+  Status read(uint64_t row, std::span<std::byte> bytes) const;
+  uint64_t part_end(uint64_t row) const { return part_of(row).rows_end; }
+
+ private:
+  const NpyLayout::Part& part_of(uint64_t row) const;
+  uint64_t offset_of(uint64_t row) const;
+
+  const FileTable& files_;
+  const FileReader& reader_;
+  const NpyLayout layout_;
+};
+
+}  // namespace stoker::dataset

@@ -1,0 +1,163 @@
+#include "shared/dataset/picture_list.h"
+
+#include <cassert>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "shared/base/file.h"
+#include "shared/dataset/class_labels.h"
+#include "shared/dataset/file_reader.h"
+#include "shared/dataset/list_rows.h"
+#include "shared/dataset/picture_input.h"
+#include "shared/dataset/scan.h"
+#include "shared/dataset/source.h"
+#include "shared/dataset/split.h"
+
+namespace stoker::dataset {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
+constexpr uint64_t kProgressRows = 1 << 13;  // between two calls of progress
+constexpr size_t kHead = 1;                  // of the facts: classes; then a class a picture
+
+class ListDataset final : public Dataset {
+ public:
+  ListDataset(Index index, Part part, const PictureInput& input)
+      : fingerprint_(index.fingerprint()),
+        files_(std::move(index.files)),
+        reader_(files_),
+        facts_(std::move(index.facts)),
+        part_(part),
+        input_(input),
+        spec_{input.spec(), {.name = "label", .dtype = DType::kI64, .shape = {}}} {}
+
+  uint64_t size() const override { return part_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return facts_.numbers[0]; }
+  std::vector<std::string> class_names() const override { return facts_.names; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  Origin origin(uint64_t sample) const override {
+    return {.file = files_.path(file_of(sample)), .offset = 0};
+  }
+
+  Status read(uint64_t sample, const DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size() && outputs.size() == 2);
+    thread_local std::vector<std::byte> file;
+    STOKER_RETURN_IF_ERROR(reader_.read_whole(file_of(sample), kMaxFileBytes, file));
+    const Status decoded = input_.read(file, draw, outputs[0]);
+    if (!decoded.ok()) return decoded.with_context(files_.path(file_of(sample)));
+    const auto label = static_cast<int64_t>(facts_.numbers[kHead + part_.begin + sample]);
+    std::memcpy(outputs[1].data(), &label, sizeof label);
+    return {};
+  }
+
+ private:
+  // The list is the first file.
+  size_t file_of(uint64_t sample) const { return part_.begin + sample + 1; }
+
+  const std::string fingerprint_;
+  const FileTable files_;
+  const FileReader reader_;
+  const Facts facts_;
+  const Part part_;
+  const PictureInput input_;
+  const std::vector<TensorSpec> spec_;
+};
+
+// What the paths of the list are relative to: `path`, or the folder that the list lies in.
+std::string root_of(const SetRequest& set) {
+  if (!set.config.path.empty()) return set.config.path;
+  const std::string folder = fs::path(set.config.list).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+// A path as a name below the root, so that the set may be moved with it.
+std::string name_below(const std::string& root, const fs::path& path) {
+  std::error_code ignored;
+  const fs::path whole = fs::absolute(root, ignored).lexically_normal();
+  return fs::absolute(path, ignored).lexically_normal().lexically_relative(whole).string();
+}
+
+Status add_file(const std::string& path, std::string_view name, FileTable& files) {
+  FileTable found;
+  STOKER_RETURN_IF_ERROR(scan_file(path, found));
+  files.add(name, found.stamp(0));
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> picture_list_settings(const SetRequest& set) {
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  STOKER_ASSIGN_OR_RETURN(const PictureInput input, PictureInput::of(set));
+  if (!is_list_name(set.config.list))
+    return set.wrong("list", "must be a file whose name ends in .csv, .tsv or .jsonl");
+  std::string text = "kind=images " + split.to_text() + ' ' + input.to_text() + " list";
+  for (const std::string& name : set.config.input)
+    text += " input=" + std::to_string(name.size()) + ':' + name;
+  text += " label=" + std::to_string(set.config.label.size()) + ':' + set.config.label;
+  return text + " classes=" + std::to_string(set.config.classes);
+}
+
+Result<FileTable> scan_picture_list(const SetRequest& set, const ScanProgress& progress) {
+  FileTable list;
+  STOKER_RETURN_IF_ERROR(scan_source_file(set, "list", set.config.list, list));
+  const std::string root = root_of(set);
+  FileTable files(root);
+  files.add(name_below(root, set.config.list), list.stamp(0));
+  const FileReader reader(list);
+  const Status read = read_list_rows(set, reader, list, [&](const ListRow& row) {
+    const bool is_absolute = row.path.starts_with('/');
+    const std::string name =
+        is_absolute ? name_below(root, fs::path(row.path)) : std::string(row.path);
+    if (files.size() % kProgressRows == 0) progress(files.size());
+    return add_file(is_absolute ? std::string(row.path) : join_path(root, row.path), name, files);
+  });
+  if (!read.ok()) return read.with_context(set.key("list"));
+  if (files.size() > 1) return files;
+  return Status(Code::kNotFound, set.key("list") + ": " + set.config.list + " names no picture");
+}
+
+Result<Facts> inspect_picture_list(const SetRequest& set, const FileTable& files,
+                                   const ScanProgress& progress) {
+  const FileReader reader(files);
+  ClassLabels labels;
+  Facts facts;
+  facts.numbers.push_back(0);
+  const Status read = read_list_rows(set, reader, files, [&](const ListRow& row) -> Status {
+    STOKER_ASSIGN_OR_RETURN(const uint64_t label, labels.add(row.label));
+    facts.numbers.push_back(label);
+    if (facts.numbers.size() % kProgressRows == 0) progress(facts.numbers.size(), "labels");
+    return {};
+  });
+  if (!read.ok()) return read.with_context(set.key("list"));
+  if (facts.numbers.size() != files.size())
+    return Status(Code::kCorrupt,
+                  set.key("list") + ": " + set.config.list + " has changed just now");
+  auto classes = labels.finish(static_cast<uint64_t>(set.config.classes));
+  if (!classes) return set.wrong("classes", classes.status().message());
+  facts.numbers[0] = classes->count;
+  for (size_t i = kHead; i < facts.numbers.size(); ++i)
+    facts.numbers[i] = classes->of_label[facts.numbers[i]];
+  facts.names = std::move(classes->names);
+  return facts;
+}
+
+Result<std::unique_ptr<Dataset>> open_picture_list(const SetRequest& set, Index index) {
+  STOKER_ASSIGN_OR_RETURN(const PictureInput input, PictureInput::of(set));
+  const std::vector<uint64_t>& numbers = index.facts.numbers;
+  bool fits = numbers.size() > kHead && numbers.size() == index.files.size();
+  for (size_t i = kHead; fits && i < numbers.size(); ++i) fits = numbers[i] < numbers[0];
+  if (!fits)
+    return Status(Code::kCorrupt,
+                  "data." + set.name + ": its index does not describe a list of pictures");
+  STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, numbers.size() - kHead));
+  return std::unique_ptr<Dataset>(std::make_unique<ListDataset>(std::move(index), part, input));
+}
+
+}  // namespace stoker::dataset

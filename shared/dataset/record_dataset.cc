@@ -1,0 +1,75 @@
+// The data set over records whose values are tensors: one record, one sample.
+#include <cassert>
+
+#include "shared/dataset/records.h"
+#include "shared/dataset/source.h"
+#include "shared/dataset/split.h"
+#include "shared/dataset/text_windows.h"
+
+namespace stoker::dataset {
+namespace {
+
+class RecordDataset final : public Dataset {
+ public:
+  RecordDataset(RecordFields fields, std::string fingerprint, std::unique_ptr<Records> records,
+                Part part)
+      : fingerprint_(std::move(fingerprint)),
+        records_(std::move(records)),
+        fields_(std::move(fields)),
+        part_(part),
+        spec_(fields_.spec(records_->table().form)) {}
+
+  uint64_t size() const override { return part_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return records_->table().classes; }
+  std::vector<std::string> class_names() const override { return records_->table().class_names; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  Origin origin(uint64_t sample) const override { return records_->origin(part_.begin + sample); }
+
+  Status read(uint64_t sample, const DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size());
+    const uint64_t record = part_.begin + sample;
+    thread_local std::vector<FieldValue> values;
+    values.assign(fields_.names().size(), FieldValue());
+    STOKER_RETURN_IF_ERROR(records_->read(record, values));
+    const RecordTable& table = records_->table();
+    const uint64_t label = table.labels.empty() ? 0 : table.labels[record];
+    const Status status = fields_.to_tensors(values, table.form, label, draw, outputs);
+    if (status.ok()) return status;
+    const Origin where = records_->origin(record);
+    return status.with_context(where.file + ": " + records_->what(record) + " at offset " +
+                               std::to_string(where.offset));
+  }
+
+ private:
+  const std::string fingerprint_;
+  const std::unique_ptr<Records> records_;
+  const RecordFields fields_;
+  const Part part_;
+  const std::vector<TensorSpec> spec_;
+};
+
+}  // namespace
+
+Result<std::string> record_settings(std::string_view kind, const SetRequest& set) {
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(set));
+  std::string text = "kind=" + std::string(kind) + ' ' + split.to_text() + ' ' + fields.to_text() +
+                     " incomplete=" + set.config.incomplete;
+  if (fields.label()) text += " classes=" + std::to_string(set.config.classes);
+  if (!fields.is_text()) return text;
+  STOKER_RETURN_IF_ERROR(check_context(set));
+  return text + " context=" + std::to_string(set.config.context);
+}
+
+Result<std::unique_ptr<Dataset>> make_record_dataset(const SetRequest& set, RecordFields fields,
+                                                     std::string fingerprint,
+                                                     std::unique_ptr<Records> records) {
+  if (fields.is_text()) return make_text_windows(set, std::move(fingerprint), std::move(records));
+  STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, records->table().size()));
+  return std::unique_ptr<Dataset>(std::make_unique<RecordDataset>(
+      std::move(fields), std::move(fingerprint), std::move(records), part));
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,184 @@
+#include "shared/dataset/record_fields.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace stoker::dataset {
+namespace {
+
+constexpr int64_t kMostElements = int64_t{1} << 30;  // of an input, 4 GiB as F32
+
+// The product of a shape; 0 where it is not one, or too large.
+int64_t elements_of(const std::vector<int64_t>& shape) {
+  int64_t elements = shape.empty() ? 0 : 1;
+  for (const int64_t side : shape) {
+    if (side < 1 || side > kMostElements / std::max<int64_t>(elements, 1)) return 0;
+    elements *= side;
+  }
+  return elements;
+}
+
+// Lengths before the names keep different lists apart, whatever the names hold.
+std::string list_text(std::span<const std::string> names) {
+  std::string text;
+  for (const std::string& name : names)
+    text += (text.empty() ? "" : ",") + std::to_string(name.size()) + ':' + name;
+  return text;
+}
+
+bool has_empty(const std::vector<std::string>& names) {
+  return std::ranges::any_of(names, [](const std::string& name) { return name.empty(); });
+}
+
+}  // namespace
+
+Result<RecordFields> RecordFields::of(const SetRequest& set) {
+  const config::DatasetConfig& config = set.config;
+  RecordFields fields;
+  if (!config.text.empty()) {
+    if (!config.input.empty() || !config.label.empty() || !config.target.empty())
+      return set.wrong("text", "goes without input, label and target");
+    fields.names_ = {config.text};
+    return fields;
+  }
+  STOKER_RETURN_IF_ERROR(fields.take_input(set));
+  STOKER_RETURN_IF_ERROR(fields.take_answer(set));
+  return fields;
+}
+
+Status RecordFields::take_input(const SetRequest& set) {
+  const config::DatasetConfig& config = set.config;
+  if (config.input.empty() || has_empty(config.input))
+    return set.wrong("input", "must name the input; or name a text");
+  names_ = config.input;
+  inputs_ = names_.size();
+  if (config.size.empty() == config.shape.empty())
+    return set.wrong("input", "needs a size, for pictures, or else a shape");
+  if (!config.shape.empty()) {
+    shape_ = config.shape;
+    if (elements_of(shape_) == 0) {
+      return set.wrong("shape", "must be positive numbers whose product is at most " +
+                                    std::to_string(kMostElements));
+    }
+    return {};
+  }
+  if (inputs_ != 1) return set.wrong("input", "must be one name for pictures");
+  STOKER_ASSIGN_OR_RETURN(picture_, PictureInput::of(set));
+  return {};
+}
+
+Status RecordFields::take_answer(const SetRequest& set) {
+  const config::DatasetConfig& config = set.config;
+  if (config.label.empty() == config.target.empty())
+    return set.wrong("label", "must name the label; or else name a target");
+  has_label_ = !config.label.empty();
+  if (has_label_) {
+    names_.push_back(config.label);
+    return {};
+  }
+  if (has_empty(config.target)) return set.wrong("target", "must not hold an empty name");
+  if (config.targets < 1 || config.targets > kMostElements)
+    return set.wrong("targets", "must be at least 1");
+  targets_ = config.targets;
+  names_.insert(names_.end(), config.target.begin(), config.target.end());
+  return {};
+}
+
+std::optional<size_t> RecordFields::label() const {
+  return has_label_ ? std::optional(inputs_) : std::nullopt;
+}
+
+std::string_view RecordFields::setting_of(size_t name) const {
+  if (is_text()) return "text";
+  if (name < inputs_) return "input";
+  return has_label_ ? "label" : "target";
+}
+
+Result<InputForm> RecordFields::form_of(const FieldValue& input) const {
+  if (picture_ && !is_bytes(input)) {
+    return in_field(0, Status(Code::kCorrupt, "is " + describe(input) +
+                                                  ", no picture; give a shape instead of a size"));
+  }
+  if (picture_) return InputForm::kPicture;
+  return is_bytes(input) ? InputForm::kBytes : InputForm::kNumbers;
+}
+
+std::string RecordFields::to_text() const {
+  const std::span names(names_);
+  if (is_text()) return "text=" + list_text(names);
+  std::string text = "input=" + list_text(names.first(inputs_));
+  if (picture_) text += ' ' + picture_->to_text();
+  if (!picture_) text += " shape=";
+  for (size_t i = 0; i < shape_.size(); ++i)
+    text += (i == 0 ? "" : "x") + std::to_string(shape_[i]);
+  text += (has_label_ ? " label=" : " target=") + list_text(names.subspan(inputs_));
+  return has_label_ ? text : text + " targets=" + std::to_string(targets_);
+}
+
+std::vector<TensorSpec> RecordFields::spec(InputForm form) const {
+  assert(!is_text());
+  const TensorSpec input =
+      picture_ ? picture_->spec()
+               : TensorSpec{.name = "input",
+                            .dtype = form == InputForm::kBytes ? DType::kU8 : DType::kF32,
+                            .shape = shape_};
+  if (has_label_) return {input, {.name = "label", .dtype = DType::kI64, .shape = {}}};
+  return {input, {.name = "target", .dtype = DType::kF32, .shape = {targets_}}};
+}
+
+Status RecordFields::to_tensors(std::span<const FieldValue> values, InputForm form, uint64_t label,
+                                const DrawKey& draw,
+                                std::span<const std::span<std::byte>> outputs) const {
+  assert(!is_text() && values.size() == names_.size() && outputs.size() == 2);
+  STOKER_RETURN_IF_ERROR(to_input(values.first(inputs_), form, draw, outputs[0]));
+  if (!has_label_) return to_numbers(values.subspan(inputs_), inputs_, outputs[1]);
+  const auto number = static_cast<int64_t>(label);
+  std::memcpy(outputs[1].data(), &number, sizeof number);
+  return {};
+}
+
+Status RecordFields::to_input(std::span<const FieldValue> values, InputForm form,
+                              const DrawKey& draw, std::span<std::byte> input) const {
+  if (form == InputForm::kNumbers) return to_numbers(values, 0, input);
+  if (form == InputForm::kPicture) {
+    const auto* file = std::get_if<FieldBytes>(&values[0]);
+    if (file == nullptr)
+      return in_field(0, Status(Code::kCorrupt, "is " + describe(values[0]) + ", no picture"));
+    return in_field(0, picture_->read(*file, draw, input));
+  }
+  size_t filled = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto* bytes = std::get_if<FieldBytes>(&values[i]);
+    const bool is_last = i + 1 == values.size();
+    const size_t wanted = is_last || bytes == nullptr
+                              ? input.size() - filled
+                              : std::min(bytes->size(), input.size() - filled);
+    STOKER_RETURN_IF_ERROR(in_field(i, copy_bytes(values[i], input.subspan(filled, wanted))));
+    filled += wanted;
+  }
+  return {};
+}
+
+// `first`: the place of values[0] in names_.
+Status RecordFields::to_numbers(std::span<const FieldValue> values, size_t first,
+                                std::span<std::byte> out) const {
+  // A slot's tensors are aligned for their type (batch_layout.h).
+  const std::span<float> numbers(reinterpret_cast<float*>(out.data()), out.size() / sizeof(float));
+  size_t filled = 0;
+  for (size_t i = 0; i < values.size(); ++i)
+    STOKER_RETURN_IF_ERROR(in_field(first + i, append_numbers(values[i], numbers, filled)));
+  if (filled == numbers.size()) return {};
+  const size_t last = first + values.size() - 1;
+  return in_field(last,
+                  Status(Code::kCorrupt, "ends with number " + std::to_string(filled) + " of the " +
+                                             std::to_string(numbers.size()) + " that are needed"));
+}
+
+Status RecordFields::in_field(size_t name, const Status& status) const {
+  if (status.ok()) return status;
+  return Status(status.code(),
+                std::string(setting_of(name)) + " '" + names_[name] + "' " + status.message());
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,76 @@
+// RecordFields: which named values of a record make a sample, and how they become its tensors.
+//
+//   input: NAME  with size    a picture              -> `input` U8 [channels, height, width]
+//                with shape   bytes, or numbers      -> `input` U8 or F32, of that shape
+//   label: NAME               a class                -> `label` I64
+//   target: [NAME, …]         numbers                -> `target` F32 [targets]
+//   text: NAME                bytes are tokens; the texts of all records are one stream
+//
+// Several names of an input with a shape, or of a target, are put one after another.
+//
+// Threads: immutable after construction; to_tensors() may be called from any thread, concurrently.
+// Errors:  of(): kInvalidArgument, naming the setting. to_tensors(): kCorrupt, kOutOfMemory, naming
+//          the field; the caller adds which record. The outputs are then unspecified.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/base/tensor_spec.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/field_value.h"
+#include "shared/dataset/kind.h"
+#include "shared/dataset/picture_input.h"
+
+namespace stoker::dataset {
+
+// What an input is made of. The settings say so of pictures, the first record of the rest.
+enum class InputForm : uint64_t { kPicture = 0, kBytes = 1, kNumbers = 2 };
+
+class RecordFields {
+ public:
+  static Result<RecordFields> of(const SetRequest& set);
+
+  // What has to be read of a record, in this order: input, then label or target; or the text.
+  const std::vector<std::string>& names() const { return names_; }
+  bool is_text() const { return inputs_ == 0; }
+  std::optional<size_t> label() const;  // its place in names()
+  // The setting that names the value: "input", "label", "target", "text".
+  std::string_view setting_of(size_t name) const;
+
+  // The form of an input whose first record has this value. kCorrupt where the settings do not
+  // allow it.
+  Result<InputForm> form_of(const FieldValue& input) const;
+  // For Kind::settings: equal texts, equal fields.
+  std::string to_text() const;
+  // Not of text, whose samples are no records.
+  std::vector<TensorSpec> spec(InputForm form) const;
+  // `values` are those of names(); `label` is the class, and the value of the label is not looked
+  // at.
+  Status to_tensors(std::span<const FieldValue> values, InputForm form, uint64_t label,
+                    const DrawKey& draw, std::span<const std::span<std::byte>> outputs) const;
+
+ private:
+  RecordFields() = default;
+  Status take_input(const SetRequest& set);
+  Status take_answer(const SetRequest& set);
+  Status to_input(std::span<const FieldValue> values, InputForm form, const DrawKey& draw,
+                  std::span<std::byte> input) const;
+  Status to_numbers(std::span<const FieldValue> values, size_t first,
+                    std::span<std::byte> out) const;
+  Status in_field(size_t name, const Status& status) const;
+
+  std::vector<std::string> names_;
+  size_t inputs_ = 0;  // of names_; after them the label or the targets
+  bool has_label_ = false;
+  std::optional<PictureInput> picture_;
+  std::vector<int64_t> shape_;  // of an input that is no picture
+  int64_t targets_ = 0;
+};
+
+}  // namespace stoker::dataset

@@ -1,0 +1,67 @@
+// RecordIndex: makes the RecordTable of a set while a kind goes through its shards.
+//
+// A record that lacks a named value is incomplete. With data.NAME.incomplete: refuse the set is
+// refused once all shards were looked at, with the first such record and how many there are; with
+// skip they are left out, and their number is logged. Nothing is left out silently.
+//
+// Threads: one at a time.
+// Errors:  kCorrupt (a value is not what its setting needs; incomplete records), kInvalidArgument (no
+//          record is complete; classes), kNotFound (no record at all). Messages name shard, record
+//          and offset.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/dataset/class_labels.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/kind.h"
+#include "shared/dataset/record_fields.h"
+#include "shared/dataset/record_table.h"
+
+namespace stoker::dataset {
+
+class RecordIndex {
+ public:
+  // `width` numbers a record.
+  RecordIndex(const SetRequest& set, const RecordFields& fields, const FileTable& shards,
+              uint64_t width, const ScanProgress& progress);
+
+  // A record of the shard that is gone through. Of `values`, those of fields.names(), it looks at
+  // which are there, at the label, and at the form of the first input. `what` is the record in
+  // messages: "sample 'a/1'"; an empty one is "record".
+  Status add(uint64_t offset, std::string_view what, std::span<const FieldValue> values,
+             std::span<const uint64_t> row);
+  void end_shard();
+  Result<Facts> finish();
+
+  // `status` with the place: "data.train.path: a.tar: sample 'a/1' at offset 512: …".
+  Status at(uint64_t offset, std::string_view what, const Status& status) const;
+  // The same with the shard only.
+  Status in_shard(const Status& status) const;
+
+ private:
+  static constexpr uint64_t kProgressRecords = 1 << 14;  // between two calls of progress
+
+  void note_incomplete(uint64_t offset, std::string_view what, std::span<const FieldValue> values);
+  Status judge_incomplete() const;
+  Status take_form(const FieldValue& input);
+
+  const SetRequest& set_;
+  const RecordFields& fields_;
+  const FileTable& shards_;
+  const ScanProgress progress_;
+  const bool skips_;
+  RecordTable table_;
+  ClassLabels labels_;
+  size_t shard_ = 0;
+  uint64_t seen_ = 0;
+  uint64_t complete_ = 0;
+  uint64_t incomplete_ = 0;
+  std::string first_incomplete_;
+};
+
+}  // namespace stoker::dataset

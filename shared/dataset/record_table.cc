@@ -1,0 +1,58 @@
+#include "shared/dataset/record_table.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "shared/dataset/class_labels.h"
+
+namespace stoker::dataset {
+namespace {
+
+constexpr size_t kHead = 2;  // form, classes; then a number a shard, rows, labels
+
+Status no_table() { return Status(Code::kCorrupt, "the index does not describe its records"); }
+
+}  // namespace
+
+size_t RecordTable::shard_of(uint64_t record) const {
+  assert(record < size());
+  const auto found = std::ranges::upper_bound(shard_ends, record);
+  return static_cast<size_t>(found - shard_ends.begin());
+}
+
+Facts RecordTable::to_facts() && {
+  Facts facts{.numbers = {}, .names = std::move(class_names), .made = FileTable()};
+  facts.numbers.reserve(kHead + shard_ends.size() + rows.size() + labels.size());
+  facts.numbers = {static_cast<uint64_t>(form), classes};
+  for (const auto* part : {&shard_ends, &rows, &labels})
+    facts.numbers.insert(facts.numbers.end(), part->begin(), part->end());
+  return facts;
+}
+
+Result<RecordTable> RecordTable::of(Facts facts, size_t shards, uint64_t width, bool has_labels) {
+  const std::span<const uint64_t> numbers(facts.numbers);
+  if (shards == 0 || numbers.size() < kHead + shards) return no_table();
+  RecordTable table{.class_names = std::move(facts.names), .width = width};
+  if (numbers[0] > static_cast<uint64_t>(InputForm::kNumbers)) return no_table();
+  table.form = static_cast<InputForm>(numbers[0]);
+  table.classes = numbers[1];
+  const auto ends = numbers.subspan(kHead, shards);
+  const auto rest = numbers.subspan(kHead + shards);
+  const uint64_t each = width + (has_labels ? 1 : 0);
+  const bool fits = std::ranges::is_sorted(ends) && rest.size() % each == 0 &&
+                    rest.size() / each == ends.back() && ends.back() > 0;
+  const bool has_classes = table.classes > 0 && table.classes <= kMostClasses;
+  if (!fits || has_labels != has_classes) return no_table();
+  if (!table.class_names.empty() && table.class_names.size() > table.classes) return no_table();
+  table.shard_ends.assign(ends.begin(), ends.end());
+  const auto rows = rest.first(width * table.size());
+  const auto labels = rest.subspan(rows.size());
+  const auto is_class = [&table](uint64_t label) { return label < table.classes; };
+  if (!std::ranges::all_of(labels, is_class)) return no_table();
+  table.rows.assign(rows.begin(), rows.end());
+  table.labels.assign(labels.begin(), labels.end());
+  return table;
+}
+
+}  // namespace stoker::dataset

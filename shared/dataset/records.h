@@ -1,0 +1,73 @@
+// Records: random access to the named values of the records of one set; a kind's part in a data set
+// whose records have named fields.
+//
+// Threads:  every method may be called from any thread, concurrently.
+// Blocking: as the disk does.
+// Errors:   kCorrupt, kIoError, kNotFound; the message names file and offset.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "shared/base/status.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/field_value.h"
+#include "shared/dataset/file_reader.h"
+#include "shared/dataset/kind.h"
+#include "shared/dataset/record_fields.h"
+#include "shared/dataset/record_table.h"
+
+namespace stoker::dataset {
+
+class Records {
+ public:
+  Records(FileTable shards, RecordTable table)
+      : shards_(std::move(shards)), reader_(shards_), table_(std::move(table)) {}
+  virtual ~Records() = default;
+  Records(const Records&) = delete;  // the reader refers to the table of files
+  Records& operator=(const Records&) = delete;
+
+  const FileTable& shards() const { return shards_; }
+  const RecordTable& table() const { return table_; }
+  Origin origin(uint64_t record) const {
+    return {.file = shards_.path(table_.shard_of(record)), .offset = offset(record)};
+  }
+
+  // What messages call it.
+  virtual std::string what(uint64_t) const { return "record"; }
+
+  // Fills the values of fields.names() but the label's. They point into memory that the calling
+  // thread keeps until its next call.
+  virtual Status read(uint64_t record, std::span<FieldValue> values) const = 0;
+  // Of a set of texts: how long the record's text is, and its bytes from `from` on. Not called where
+  // the kind has none.
+  virtual uint64_t text_bytes(uint64_t) const { return 0; }
+  virtual Status read_text(uint64_t, uint64_t, std::span<std::byte>) const {
+    return Status(Code::kInternal, "a set without texts was asked for one");
+  }
+
+ protected:
+  virtual uint64_t offset(uint64_t record) const = 0;
+  const FileReader& reader() const { return reader_; }
+
+ private:
+  // Constant after construction.
+  const FileTable shards_;
+  const FileReader reader_;
+  const RecordTable table_;
+};
+
+// For Kind::settings of a kind that is made of records.
+Result<std::string> record_settings(std::string_view kind, const SetRequest& set);
+
+// The data set over records: `split` is by records, or by bytes of a stream of texts.
+Result<std::unique_ptr<Dataset>> make_record_dataset(const SetRequest& set, RecordFields fields,
+                                                     std::string fingerprint,
+                                                     std::unique_ptr<Records> records);
+
+}  // namespace stoker::dataset

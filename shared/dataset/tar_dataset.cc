@@ -1,0 +1,141 @@
+// Kind `tar`: tar files as WebDataset writes them, read at random.
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "shared/base/log.h"
+#include "shared/dataset/json_values.h"
+#include "shared/dataset/kind.h"
+#include "shared/dataset/record_index.h"
+#include "shared/dataset/records.h"
+#include "shared/dataset/shard_files.h"
+#include "shared/dataset/tar_fields.h"
+#include "shared/dataset/tar_index.h"
+
+namespace stoker::dataset {
+namespace {
+
+constexpr uint64_t kMostMember = uint64_t{256} << 20;  // bytes that are read at once
+
+// What one thread keeps of the values that it has read last.
+struct ReadMember {
+  std::vector<std::byte> bytes;
+  std::unique_ptr<JsonValues> json;
+};
+
+class TarRecords final : public Records {
+ public:
+  TarRecords(FileTable shards, RecordTable table, std::vector<TarField> fields)
+      : Records(std::move(shards), std::move(table)), fields_(std::move(fields)) {}
+
+  Status read(uint64_t record, std::span<FieldValue> values) const override {
+    thread_local std::vector<ReadMember> kept;
+    kept.resize(std::max(kept.size(), fields_.size()));
+    size_t column = 0;
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      if (fields_[i].is_label) continue;
+      const TarPlace place = TarPlace::of_number(table().row(record)[column++]);
+      STOKER_RETURN_IF_ERROR(read_member(record, place, kept[i].bytes));
+      values[i] = FieldBytes(kept[i].bytes);
+      if (!fields_[i].is_json()) continue;
+      kept[i].json = std::make_unique<JsonValues>(std::vector{fields_[i].json_key});
+      const Status parsed = kept[i].json->read(text_of(kept[i].bytes), std::span(&values[i], 1));
+      if (!parsed.ok()) return at(record, parsed);
+    }
+    return {};
+  }
+
+  uint64_t text_bytes(uint64_t record) const override { return place_of(record).size; }
+
+  Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
+    return reader().read(table().shard_of(record), place_of(record).content + from, out);
+  }
+
+ protected:
+  // Of the header of the first member that is read.
+  uint64_t offset(uint64_t record) const override { return place_of(record).content - kTarBlock; }
+
+ private:
+  TarPlace place_of(uint64_t record) const { return TarPlace::of_number(table().row(record)[0]); }
+
+  Status at(uint64_t record, const Status& status) const {
+    const Origin where = origin(record);
+    return status.with_context(where.file + ": sample at offset " + std::to_string(where.offset));
+  }
+
+  Status read_member(uint64_t record, const TarPlace& place, std::vector<std::byte>& bytes) const {
+    const size_t shard = table().shard_of(record);
+    const uint64_t size = shards().stamp(shard).size;
+    const bool fits = place.content >= kTarBlock && place.content <= size &&
+                      place.size <= size - place.content && place.size <= kMostMember;
+    if (!fits) return at(record, Status(Code::kCorrupt, "not where the index says"));
+    bytes.resize(place.size);
+    return reader().read(shard, place.content, bytes);
+  }
+
+  // Constant after construction.
+  const std::vector<TarField> fields_;
+};
+
+Result<std::string> tar_settings(const SetRequest& set) {
+  STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(set));
+  STOKER_RETURN_IF_ERROR(tar_fields(set, fields).status());
+  return record_settings("tar", set);
+}
+
+void log_left_out(const SetRequest& set, const TarLeftOut& left_out) {
+  if (left_out.members > 0) {
+    log_warn("dataset members left out", {{"set", set.name},
+                                          {"members", left_out.members},
+                                          {"reason", "no extension, or a name with a dot first"}});
+  }
+  if (left_out.without_end > 0) {
+    log_warn("dataset shards without the end of a tar file",
+             {{"set", set.name},
+              {"shards", left_out.without_end},
+              {"first", left_out.first_without_end}});
+  }
+}
+
+Result<Facts> inspect_tar(const SetRequest& set, const FileTable& files,
+                          const ScanProgress& progress) {
+  STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(set));
+  STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(set, fields));
+  const FileReader reader(files);
+  RecordIndex index(set, fields, files, tar_row_width(fields), progress);
+  TarLeftOut left_out;
+  for (size_t file = 0; file < files.size(); ++file) {
+    FileSource shard(reader, file, files.stamp(file).size);
+    STOKER_RETURN_IF_ERROR(index_tar_shard(fields, members, shard, index, left_out));
+    if (left_out.without_end == 1 && left_out.first_without_end.empty())
+      left_out.first_without_end = files.path(file);
+    index.end_shard();
+  }
+  log_left_out(set, left_out);
+  return index.finish();
+}
+
+Result<std::unique_ptr<Dataset>> open_tar(const SetRequest& set, Index index) {
+  STOKER_ASSIGN_OR_RETURN(RecordFields fields, RecordFields::of(set));
+  STOKER_ASSIGN_OR_RETURN(std::vector<TarField> members, tar_fields(set, fields));
+  std::string fingerprint = index.fingerprint();
+  auto table = RecordTable::of(std::move(index.facts), index.files.size(), tar_row_width(fields),
+                               fields.label().has_value());
+  if (!table) return table.status().with_context("data." + set.name);
+  auto records =
+      std::make_unique<TarRecords>(std::move(index.files), *std::move(table), std::move(members));
+  return make_record_dataset(set, std::move(fields), std::move(fingerprint), std::move(records));
+}
+
+}  // namespace
+
+const Kind& tar_kind() {
+  static constexpr Kind kKind{.name = "tar",
+                              .settings = tar_settings,
+                              .scan = scan_shards,
+                              .inspect = inspect_tar,
+                              .open = open_tar};
+  return kKind;
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,173 @@
+#include "shared/dataset/tar_index.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "shared/dataset/json_values.h"
+#include "shared/dataset/shard_files.h"
+
+namespace stoker::dataset {
+namespace {
+
+constexpr uint64_t kMostMember = uint64_t{256} << 20;  // bytes, but of texts
+constexpr uint64_t kMostParsed = uint64_t{64} << 10;   // of a label or a JSON member
+constexpr size_t kMostMembers = 1000;                  // of a sample
+constexpr size_t kMostKey = 4096;                      // bytes
+constexpr size_t kShownKey = 256;
+constexpr size_t kShownMembers = 16;
+
+class TarIndexer {
+ public:
+  TarIndexer(const RecordFields& fields, std::span<const TarField> tar_fields, ByteSource& shard,
+             RecordIndex& index, TarLeftOut& left_out)
+      : fields_(fields),
+        tar_fields_(tar_fields),
+        shard_(shard),
+        index_(index),
+        left_out_(left_out),
+        found_(tar_fields.size()),
+        values_(tar_fields.size()) {
+    for (const TarField& field : tar_fields)
+      parsers_.push_back(field.is_json() ? std::make_unique<JsonValues>(std::vector{field.json_key})
+                                         : nullptr);
+  }
+
+  Status run() {
+    STOKER_ASSIGN_OR_RETURN(const auto first, shard_.look(0, kTarBlock));
+    STOKER_RETURN_IF_ERROR(index_.in_shard(refuse_packed(first)));
+    TarWalk walk(shard_);
+    for (TarMember member;;) {
+      const auto more = walk.next(member);
+      if (!more) return index_.in_shard(told(more.status(), member));
+      if (!*more) break;
+      if (member.is_file) STOKER_RETURN_IF_ERROR(take(member));
+    }
+    STOKER_RETURN_IF_ERROR(end_sample());
+    if (!walk.has_end_block()) ++left_out_.without_end;
+    return {};
+  }
+
+ private:
+  // What the sample has for one field.
+  struct Found {
+    bool is_there = false;
+    size_t rank = 0;
+    TarPlace place;
+    std::string content;  // of those that are parsed
+  };
+
+  // A file that is no tar file at all is more likely than one whose first header is damaged.
+  static Status told(const Status& status, const TarMember& last) {
+    if (last.content != 0 || status.code() != Code::kCorrupt) return status;
+    return Status(status.code(), status.message() + "; where it is no tar file, narrow the glob");
+  }
+
+  Status wrong(const std::string& what) const {
+    return index_.at(first_header_, "sample " + quoted(key_, kShownKey),
+                     Status(Code::kCorrupt, what));
+  }
+
+  Status take(const TarMember& member) {
+    const auto name = split_tar_name(member.name);
+    if (!name) return ++left_out_.members, Status();
+    if (members_.empty() || name->key != key_) {
+      STOKER_RETURN_IF_ERROR(end_sample());
+      key_ = name->key;
+      first_header_ = member.header;
+      if (key_.size() > kMostKey)
+        return wrong("its key has " + std::to_string(key_.size()) + " bytes");
+    }
+    std::string extension = lower_case(name->extension);
+    if (std::ranges::find(members_, extension) != members_.end())
+      return wrong("has two members " + quoted(extension));
+    if (members_.size() == kMostMembers)
+      return wrong("has more than " + std::to_string(kMostMembers) + " members");
+    for (size_t i = 0; i < tar_fields_.size(); ++i) {
+      const auto rank = tar_fields_[i].rank_of(extension);
+      if (rank && (!found_[i].is_there || *rank < found_[i].rank))
+        STOKER_RETURN_IF_ERROR(take_field(i, *rank, member));
+    }
+    members_.push_back(std::move(extension));
+    return {};
+  }
+
+  Status take_field(size_t i, size_t rank, const TarMember& member) {
+    const TarField& field = tar_fields_[i];
+    const bool is_parsed = field.is_label || field.is_json();
+    const uint64_t most = is_parsed           ? kMostParsed
+                          : fields_.is_text() ? TarPlace::kMost - 1
+                                              : kMostMember;
+    if (member.size > most || member.content / kTarBlock >= TarPlace::kMost) {
+      return wrong("its member of " + std::to_string(member.size) + " bytes is past the limit of " +
+                   std::to_string(most));
+    }
+    found_[i] = {.is_there = true,
+                 .rank = rank,
+                 .place = {.content = member.content, .size = member.size},
+                 .content = {}};
+    if (!is_parsed) return {};
+    STOKER_ASSIGN_OR_RETURN(const auto bytes, shard_.look(member.content, member.size));
+    found_[i].content = text_of(bytes);
+    return {};
+  }
+
+  Status end_sample() {
+    if (members_.empty()) return {};
+    std::vector<uint64_t>& row = row_;
+    row.clear();
+    for (size_t i = 0; i < tar_fields_.size(); ++i) {
+      STOKER_RETURN_IF_ERROR(value_of(i));
+      if (!tar_fields_[i].is_label) row.push_back(found_[i].place.to_number());
+    }
+    const Status added = index_.add(first_header_, what(), values_, row);
+    members_.clear();
+    std::ranges::fill(found_, Found());
+    return added;
+  }
+
+  // Into values_. Of what is not parsed the index only has to know that it is there.
+  Status value_of(size_t i) {
+    const Found& found = found_[i];
+    values_[i] = FieldValue();
+    if (!found.is_there) return {};
+    values_[i] = std::as_bytes(std::span(found.content));
+    if (!tar_fields_[i].is_json()) return {};
+    const Status read = parsers_[i]->read(found.content, std::span(&values_[i], 1));
+    return read.ok() ? read : wrong(tar_fields_[i].extensions[found.rank] + ": " + read.message());
+  }
+
+  std::string what() const {
+    std::string text = "sample " + quoted(key_, kShownKey) + " (";
+    for (size_t i = 0; i < std::min(members_.size(), kShownMembers); ++i)
+      text += (i == 0 ? "" : " ") + quoted(members_[i]);
+    return text + (members_.size() > kShownMembers ? " …)" : ")");
+  }
+
+  const RecordFields& fields_;
+  const std::span<const TarField> tar_fields_;
+  ByteSource& shard_;
+  RecordIndex& index_;
+  TarLeftOut& left_out_;
+  std::vector<std::unique_ptr<JsonValues>> parsers_;  // null where the member is the value
+  // Of the sample that is being gone through.
+  std::string key_;
+  uint64_t first_header_ = 0;
+  std::vector<std::string> members_;  // extensions
+  std::vector<Found> found_;
+  std::vector<FieldValue> values_;
+  std::vector<uint64_t> row_;
+};
+
+}  // namespace
+
+Status index_tar_shard(const RecordFields& fields, std::span<const TarField> tar_fields,
+                       ByteSource& shard, RecordIndex& index, TarLeftOut& left_out) {
+  return TarIndexer(fields, tar_fields, shard, index, left_out).run();
+}
+
+uint64_t tar_row_width(const RecordFields& fields) {
+  return fields.names().size() - (fields.label() ? 1 : 0);
+}
+
+}  // namespace stoker::dataset

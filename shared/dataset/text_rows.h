@@ -1,0 +1,55 @@
+// text rows: what the kinds have in common whose records are rows of text with named fields.
+//
+// Threads: values; TextRecords as Records.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "shared/config/config.h"
+#include "shared/dataset/records.h"
+#include "shared/dataset/row_scanner.h"
+
+namespace stoker::dataset {
+
+// Where a row lies, in two numbers of an index.
+struct RowPlace {
+  static constexpr uint64_t kWidth = 2;
+  static constexpr int kBytesBits = 24;  // of kMostRowBytes; the line has the other 40
+
+  uint64_t offset = 0;
+  uint64_t line = 0;
+  uint64_t bytes = 0;
+
+  static RowPlace of(const TextRow& row);
+  static RowPlace of_numbers(std::span<const uint64_t> numbers);  // at least kWidth
+  std::array<uint64_t, kWidth> to_numbers() const;
+};
+static_assert(kMostRowBytes < (uint64_t{1} << RowPlace::kBytesBits));
+
+// "line 17", for messages.
+std::string line_text(uint64_t line);
+
+// The settings with what they leave out: an input without a shape is a vector of as many numbers as
+// it has names, and a target has at least as many.
+config::DatasetConfig with_lengths(config::DatasetConfig config);
+
+// Records that are rows; the first numbers of a row of the table are its RowPlace.
+class TextRecords : public Records {
+ public:
+  using Records::Records;
+  std::string what(uint64_t record) const override { return line_text(place(record).line); }
+
+ protected:
+  uint64_t offset(uint64_t record) const override { return place(record).offset; }
+  RowPlace place(uint64_t record) const { return RowPlace::of_numbers(table().row(record)); }
+  // The row with its line end, in memory that the calling thread keeps until its next call.
+  Result<std::string_view> read_row(uint64_t record) const;
+  // "a.csv: line 17 at offset 402: …"
+  Status at(uint64_t record, const Status& status) const;
+};
+
+}  // namespace stoker::dataset

@@ -1,0 +1,91 @@
+#include "shared/dataset/text_windows.h"
+
+#include <algorithm>
+#include <cassert>
+#include <vector>
+
+#include "shared/dataset/source.h"
+#include "shared/dataset/split.h"
+
+namespace stoker::dataset {
+namespace {
+
+constexpr uint64_t kMostBytes = uint64_t{1} << 62;  // of all texts
+
+class TextWindows final : public Dataset {
+ public:
+  // `ends`: of each text with the byte after it, in the stream.
+  TextWindows(std::string fingerprint, std::unique_ptr<Records> records, std::vector<uint64_t> ends,
+              Part part, uint64_t context)
+      : fingerprint_(std::move(fingerprint)),
+        records_(std::move(records)),
+        ends_(std::move(ends)),
+        begin_(part.begin),
+        context_(context),
+        size_((part.size() - 1) / context),
+        spec_{
+            {.name = "tokens", .dtype = DType::kU8, .shape = {static_cast<int64_t>(context + 1)}}} {
+  }
+
+  uint64_t size() const override { return size_; }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return 256; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  Origin origin(uint64_t sample) const override {
+    return records_->origin(text_at(begin_ + sample * context_));
+  }
+
+  Status read(uint64_t sample, const DrawKey&,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size_ && outputs.size() == 1 && outputs[0].size() == context_ + 1);
+    std::span<std::byte> rest = outputs[0];
+    uint64_t position = begin_ + sample * context_;
+    for (uint64_t text = text_at(position); !rest.empty(); ++text) {
+      const uint64_t from = position - (text == 0 ? 0 : ends_[text - 1]);
+      const uint64_t left = ends_[text] - 1 - position;  // of the text itself
+      const std::span<std::byte> taken = rest.first(std::min<uint64_t>(left, rest.size()));
+      if (!taken.empty()) STOKER_RETURN_IF_ERROR(records_->read_text(text, from, taken));
+      rest = rest.subspan(taken.size());
+      if (rest.empty()) break;
+      rest[0] = std::byte{0};
+      rest = rest.subspan(1);
+      position = ends_[text];
+    }
+    return {};
+  }
+
+ private:
+  uint64_t text_at(uint64_t position) const {
+    return static_cast<uint64_t>(std::ranges::upper_bound(ends_, position) - ends_.begin());
+  }
+
+  const std::string fingerprint_;
+  const std::unique_ptr<Records> records_;
+  const std::vector<uint64_t> ends_;
+  const uint64_t begin_;
+  const uint64_t context_;
+  const uint64_t size_;
+  const std::vector<TensorSpec> spec_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> make_text_windows(const SetRequest& set, std::string fingerprint,
+                                                   std::unique_ptr<Records> records) {
+  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
+  std::vector<uint64_t> ends(records->table().size());
+  uint64_t length = 0;
+  for (uint64_t record = 0; record < ends.size(); ++record) {
+    const uint64_t bytes = records->text_bytes(record);
+    if (bytes >= kMostBytes - length)
+      return Status(Code::kCorrupt, set.key("path") + ": its texts are too long together");
+    ends[record] = length += bytes + 1;
+  }
+  const Part part = split.of_count(length);
+  const auto context = static_cast<uint64_t>(set.config.context);
+  if (part.size() < context + 1) return too_short(set, part.size(), "bytes");
+  return std::unique_ptr<Dataset>(std::make_unique<TextWindows>(
+      std::move(fingerprint), std::move(records), std::move(ends), part, context));
+}
+
+}  // namespace stoker::dataset

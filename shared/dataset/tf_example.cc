@@ -1,0 +1,188 @@
+#include "shared/dataset/tf_example.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+#include "shared/dataset/wire_reader.h"
+
+namespace stoker::dataset {
+namespace {
+
+using Type = WireField::Type;
+using List = FeaturePlace::List;
+
+static_assert(std::endian::native == std::endian::little, "floats are copied as they lie");
+
+constexpr size_t kMostInts = size_t{1} << 25;  // of one list: 256 MiB
+
+Status no_example(const std::string& what) {
+  return Status(Code::kCorrupt, "no tf.train.Example: " + what);
+}
+
+class FeatureSearch {
+ public:
+  FeatureSearch(ByteSource& source, std::span<const std::string> names,
+                std::span<FeaturePlace> places)
+      : source_(source), names_(names), places_(places) {}
+
+  Status run() {
+    WireReader example(source_);
+    for (WireField field;;) {
+      STOKER_ASSIGN_OR_RETURN(const bool more, example.next(field));
+      if (!more) return {};
+      if (field.number != 1) continue;
+      if (field.type != Type::kBytes) return no_example("its features are no message");
+      STOKER_RETURN_IF_ERROR(features(field));
+    }
+  }
+
+ private:
+  Status features(const WireField& message) {
+    WireReader features(source_, message.begin, message.size);
+    for (WireField field;;) {
+      STOKER_ASSIGN_OR_RETURN(const bool more, features.next(field));
+      if (!more) return {};
+      if (field.number != 1) continue;
+      if (field.type != Type::kBytes) return no_example("a feature is no message");
+      STOKER_RETURN_IF_ERROR(entry(field));
+    }
+  }
+
+  // One entry of the map: a key and its value, in either order.
+  Status entry(const WireField& message) {
+    WireReader entry(source_, message.begin, message.size);
+    WireField key, value;
+    for (WireField field;;) {
+      STOKER_ASSIGN_OR_RETURN(const bool more, entry.next(field));
+      if (!more) break;
+      if (field.number > 2) continue;
+      if (field.type != Type::kBytes) return no_example("a feature's name or value is no message");
+      (field.number == 1 ? key : value) = field;
+    }
+    STOKER_ASSIGN_OR_RETURN(const size_t name, name_at(key));
+    if (name == names_.size() || value.size == 0) return {};
+    return feature(name, value);
+  }
+
+  // Which name the key is; names_.size() for none of them.
+  Result<size_t> name_at(const WireField& key) {
+    const auto could_be = [&key](const std::string& name) { return name.size() == key.size; };
+    if (std::ranges::none_of(names_, could_be)) return names_.size();
+    STOKER_ASSIGN_OR_RETURN(const auto bytes, source_.look(key.begin, key.size));
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return static_cast<size_t>(std::ranges::find(names_, text) - names_.begin());
+  }
+
+  Status feature(size_t name, const WireField& message) {
+    WireReader feature(source_, message.begin, message.size);
+    for (WireField field;;) {
+      STOKER_ASSIGN_OR_RETURN(const bool more, feature.next(field));
+      if (!more) return {};
+      if (field.number > 3) continue;
+      if (field.type != Type::kBytes) return no_example("a list of values is no message");
+      STOKER_RETURN_IF_ERROR(take(name, field));
+    }
+  }
+
+  // The same name may be asked for more than once.
+  Status take(size_t name, const WireField& list) {
+    if (list.size == 0) return {};
+    for (size_t i = name; i < names_.size(); ++i) {
+      if (names_[i] != names_[name]) continue;
+      if (places_[i].list != List::kMissing)
+        return no_example("feature '" + names_[name] + "' stands in it twice");
+      constexpr List kLists[] = {List::kBytes, List::kFloats, List::kInts};
+      places_[i] = {.list = kLists[list.number - 1], .begin = list.begin, .size = list.size};
+    }
+    return {};
+  }
+
+  ByteSource& source_;
+  const std::span<const std::string> names_;
+  const std::span<FeaturePlace> places_;
+};
+
+Status append_packed(std::span<const std::byte> packed, std::vector<float>& values) {
+  if (packed.size() % sizeof(float) != 0) return no_example("numbers are cut off");
+  const size_t before = values.size();
+  values.resize(before + packed.size() / sizeof(float));
+  if (!packed.empty()) std::memcpy(values.data() + before, packed.data(), packed.size());
+  return {};
+}
+
+Status append_int(uint64_t value, std::vector<int64_t>& values) {
+  if (values.size() == kMostInts)
+    return no_example("more than " + std::to_string(kMostInts) + " numbers in a list");
+  values.push_back(static_cast<int64_t>(value));
+  return {};
+}
+
+Status append_packed(std::span<const std::byte> packed, std::vector<int64_t>& values) {
+  while (!packed.empty()) {
+    uint64_t value = 0;
+    if (!take_varint(packed, value)) return no_example("a number is broken");
+    STOKER_RETURN_IF_ERROR(append_int(value, values));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status find_features(ByteSource& example, std::span<const std::string> names,
+                     std::span<FeaturePlace> places) {
+  assert(names.size() == places.size());
+  std::ranges::fill(places, FeaturePlace());
+  return FeatureSearch(example, names, places).run();
+}
+
+Result<ValuePlace> find_one_bytes(ByteSource& example, const FeaturePlace& place) {
+  WireReader list(example, place.begin, place.size);
+  ValuePlace found;
+  uint64_t values = 0;
+  for (WireField field;;) {
+    STOKER_ASSIGN_OR_RETURN(const bool more, list.next(field));
+    if (!more) break;
+    if (field.number != 1) continue;
+    if (field.type != Type::kBytes) return no_example("a value of a list is no bytes");
+    found = {.begin = field.begin, .size = field.size};
+    ++values;
+  }
+  if (values == 1) return found;
+  return Status(Code::kCorrupt, "has " + std::to_string(values) + " values, but one is needed");
+}
+
+Status decode_floats(std::span<const std::byte> list, std::vector<float>& values) {
+  values.clear();
+  MemorySource source(list);
+  WireReader reader(source);
+  for (WireField field;;) {
+    STOKER_ASSIGN_OR_RETURN(const bool more, reader.next(field));
+    if (!more) return {};
+    if (field.number != 1) continue;
+    if (field.type != Type::kBytes && field.type != Type::kFixed32)
+      return no_example("a value of a list is no float");
+    STOKER_RETURN_IF_ERROR(append_packed(list.subspan(field.begin, field.size), values));
+  }
+}
+
+Status decode_ints(std::span<const std::byte> list, std::vector<int64_t>& values) {
+  values.clear();
+  MemorySource source(list);
+  WireReader reader(source);
+  for (WireField field;;) {
+    STOKER_ASSIGN_OR_RETURN(const bool more, reader.next(field));
+    if (!more) return {};
+    if (field.number != 1) continue;
+    if (field.type == Type::kVarint) {
+      STOKER_RETURN_IF_ERROR(append_int(field.varint, values));
+    } else if (field.type == Type::kBytes) {
+      STOKER_RETURN_IF_ERROR(append_packed(list.subspan(field.begin, field.size), values));
+    } else {
+      return no_example("a value of a list is no whole number");
+    }
+  }
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,45 @@
+// tf_example: the named features of an encoded tf.train.Example.
+//
+// Example { Features features = 1 }, Features { map<string, Feature> feature = 1 }, Feature is one of
+// BytesList (1), FloatList (2), Int64List (3), each with `repeated value = 1`, packed or not. A
+// SequenceExample's context has the same place and is read as well.
+//
+// Threads: pure functions.
+// Errors:  kCorrupt (not an Example, a feature that stands there twice, more values than memory is
+//          taken for); those of the source.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/dataset/byte_source.h"
+
+namespace stoker::dataset {
+
+// Where a feature's list of values lies in its Example. A feature without values is missing.
+struct FeaturePlace {
+  enum class List { kMissing, kBytes, kFloats, kInts };
+  List list = List::kMissing;
+  uint64_t begin = 0;
+  uint64_t size = 0;
+};
+
+// Finds the features of these names, without reading the values of others.
+Status find_features(ByteSource& example, std::span<const std::string> names,
+                     std::span<FeaturePlace> places);
+
+// Where the one value of a BytesList lies in `list`'s source.
+struct ValuePlace {
+  uint64_t begin = 0;
+  uint64_t size = 0;
+};
+Result<ValuePlace> find_one_bytes(ByteSource& example, const FeaturePlace& place);
+
+// The values of a list, all of whose bytes are given.
+Status decode_floats(std::span<const std::byte> list, std::vector<float>& values);
+Status decode_ints(std::span<const std::byte> list, std::vector<int64_t>& values);
+
+}  // namespace stoker::dataset

@@ -1,0 +1,168 @@
+// Kind `tfrecord`: TFRecord files of tf.train.Example, with named features.
+//
+// A record is read whole, and its checksum compared, each time.
+#include <algorithm>
+#include <utility>
+
+#include "shared/dataset/kind.h"
+#include "shared/dataset/record_index.h"
+#include "shared/dataset/records.h"
+#include "shared/dataset/shard_files.h"
+#include "shared/dataset/tf_example.h"
+#include "shared/dataset/tfrecord_frame.h"
+#include "shared/dataset/tfrecord_index.h"
+
+namespace stoker::dataset {
+namespace {
+
+using List = FeaturePlace::List;
+
+// ---- Reading
+
+// What one thread keeps of the record that it has read last.
+struct ReadRecord {
+  std::vector<std::byte> bytes;
+  std::span<const std::byte> data;
+  std::vector<FeaturePlace> places;
+  std::vector<std::vector<int64_t>> ints;  // a list a name
+  std::vector<std::vector<float>> floats;
+};
+
+ReadRecord& record_of_thread() {
+  thread_local ReadRecord record;
+  return record;
+}
+
+class TfRecords final : public Records {
+ public:
+  TfRecords(FileTable shards, RecordTable table, std::vector<std::string> names,
+            std::optional<size_t> label)
+      : Records(std::move(shards), std::move(table)), names_(std::move(names)), label_(label) {}
+
+  Status read(uint64_t record, std::span<FieldValue> values) const override {
+    ReadRecord& kept = record_of_thread();
+    STOKER_RETURN_IF_ERROR(load(record, kept));
+    for (size_t name = 0; name < names_.size(); ++name) {
+      if (name == label_) continue;
+      const auto value = value_of(kept, name);
+      if (value) {
+        values[name] = *value;
+      } else {
+        return at(record, value.status().with_context("feature '" + names_[name] + "'"));
+      }
+    }
+    return {};
+  }
+
+  uint64_t text_bytes(uint64_t record) const override { return table().row(record)[1]; }
+
+  Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
+    ReadRecord& kept = record_of_thread();
+    STOKER_RETURN_IF_ERROR(load(record, kept));
+    MemorySource source(kept.data);
+    const auto text = find_one_bytes(source, kept.places[0]);
+    if (!text) return at(record, text.status().with_context("feature '" + names_[0] + "'"));
+    if (text->size != text_bytes(record))
+      return at(record, Status(Code::kCorrupt, "its text is not as long as it was"));
+    const auto part = kept.data.subspan(text->begin + from, out.size());
+    std::ranges::copy(part, out.begin());
+    return {};
+  }
+
+ protected:
+  uint64_t offset(uint64_t record) const override { return table().row(record)[0]; }
+
+ private:
+  Status at(uint64_t record, const Status& status) const {
+    if (status.ok()) return status;
+    const Origin where = origin(record);
+    return status.with_context(where.file + ": record at offset " + std::to_string(where.offset));
+  }
+
+  // Reads up to where the next record of the table begins: mostly that is this one's end, and the
+  // frame itself tells.
+  Status load(uint64_t record, ReadRecord& kept) const {
+    const size_t shard = table().shard_of(record);
+    const bool is_last = record + 1 == table().shard_ends[shard];
+    const uint64_t begin = offset(record);
+    const uint64_t end = is_last ? shards().stamp(shard).size : offset(record + 1);
+    if (end <= begin) return at(record, Status(Code::kCorrupt, "not where the index says"));
+    kept.bytes.resize(std::min(end - begin, kFrameHead + kMostTfrecord + kFrameTail));
+    STOKER_RETURN_IF_ERROR(reader().read(shard, begin, kept.bytes));
+    const auto data = framed_data(kept.bytes);
+    if (!data) return at(record, data.status());
+    kept.data = *data;
+    kept.places.resize(names_.size());
+    MemorySource source(kept.data);
+    return at(record, find_features(source, names_, kept.places));
+  }
+
+  Result<FieldValue> value_of(ReadRecord& kept, size_t name) const {
+    kept.ints.resize(names_.size());
+    kept.floats.resize(names_.size());
+    const FeaturePlace& place = kept.places[name];
+    const auto list = kept.data.subspan(place.begin, place.size);
+    switch (place.list) {
+      case List::kMissing:
+        return FieldValue();
+      case List::kFloats:
+        STOKER_RETURN_IF_ERROR(decode_floats(list, kept.floats[name]));
+        return FieldValue(FieldFloats(kept.floats[name]));
+      case List::kInts:
+        STOKER_RETURN_IF_ERROR(decode_ints(list, kept.ints[name]));
+        return FieldValue(FieldInts(kept.ints[name]));
+      case List::kBytes:
+        break;
+    }
+    MemorySource source(kept.data);
+    STOKER_ASSIGN_OR_RETURN(const ValuePlace one, find_one_bytes(source, place));
+    return FieldValue(FieldBytes(kept.data.subspan(one.begin, one.size)));
+  }
+
+  // Constant after construction.
+  const std::vector<std::string> names_;
+  const std::optional<size_t> label_;
+};
+
+// ---- The kind
+
+Result<std::string> tfrecord_settings(const SetRequest& set) {
+  return record_settings("tfrecord", set);
+}
+
+Result<Facts> inspect_tfrecord(const SetRequest& set, const FileTable& files,
+                               const ScanProgress& progress) {
+  STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(set));
+  const FileReader reader(files);
+  RecordIndex index(set, fields, files, tfrecord_row_width(fields), progress);
+  for (size_t file = 0; file < files.size(); ++file) {
+    FileSource shard(reader, file, files.stamp(file).size);
+    STOKER_RETURN_IF_ERROR(index_tfrecord_shard(fields, shard, index));
+    index.end_shard();
+  }
+  return index.finish();
+}
+
+Result<std::unique_ptr<Dataset>> open_tfrecord(const SetRequest& set, Index index) {
+  STOKER_ASSIGN_OR_RETURN(RecordFields fields, RecordFields::of(set));
+  std::string fingerprint = index.fingerprint();
+  auto table = RecordTable::of(std::move(index.facts), index.files.size(),
+                               tfrecord_row_width(fields), fields.label().has_value());
+  if (!table) return table.status().with_context("data." + set.name);
+  auto records = std::make_unique<TfRecords>(std::move(index.files), *std::move(table),
+                                             fields.names(), fields.label());
+  return make_record_dataset(set, std::move(fields), std::move(fingerprint), std::move(records));
+}
+
+}  // namespace
+
+const Kind& tfrecord_kind() {
+  static constexpr Kind kKind{.name = "tfrecord",
+                              .settings = tfrecord_settings,
+                              .scan = scan_shards,
+                              .inspect = inspect_tfrecord,
+                              .open = open_tfrecord};
+  return kKind;
+}
+
+}  // namespace stoker::dataset

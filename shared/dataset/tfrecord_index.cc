@@ -1,0 +1,138 @@
+#include "shared/dataset/tfrecord_index.h"
+
+#include <vector>
+
+#include "shared/dataset/shard_files.h"
+#include "shared/dataset/tf_example.h"
+#include "shared/dataset/tfrecord_frame.h"
+
+namespace stoker::dataset {
+namespace {
+
+using List = FeaturePlace::List;
+
+constexpr uint64_t kMostLabel = 4096;  // bytes of a label's list
+
+class ShardIndexer {
+ public:
+  ShardIndexer(const RecordFields& fields, RecordIndex& index, ByteSource& shard)
+      : fields_(fields), index_(index), shard_(shard), places_(fields.names().size()) {}
+
+  Status run() {
+    for (uint64_t at = 0; at < shard_.size();) {
+      STOKER_ASSIGN_OR_RETURN(const uint64_t length, length_at(at));
+      PartSource data(shard_, at + kFrameHead, length);
+      STOKER_RETURN_IF_ERROR(add(at, data));
+      at += kFrameHead + length + kFrameTail;
+    }
+    return {};
+  }
+
+ private:
+  Status wrong(uint64_t at, const Status& status) const { return index_.at(at, "", status); }
+
+  Result<uint64_t> length_at(uint64_t at) {
+    STOKER_ASSIGN_OR_RETURN(const auto head, shard_.look(at, kFrameHead));
+    if (at == 0) STOKER_RETURN_IF_ERROR(wrong(at, refuse_packed(head)));
+    const auto cut = [&] { return wrong(at, Status(Code::kCorrupt, "the file ends in it")); };
+    if (head.size() < kFrameHead) return cut();
+    const auto length = frame_length(head);
+    if (!length) return wrong(at, at == 0 ? no_tfrecord(length.status()) : length.status());
+    if (shard_.size() - at < kFrameHead + kFrameTail ||
+        *length > shard_.size() - at - kFrameHead - kFrameTail)
+      return cut();
+    if (*length > kMostTfrecord) {
+      return wrong(
+          at, Status(Code::kCorrupt, std::to_string(*length) + " bytes, more than the limit of " +
+                                         std::to_string(kMostTfrecord)));
+    }
+    return length;
+  }
+
+  static Status no_tfrecord(const Status& status) {
+    return Status(status.code(),
+                  status.message() +
+                      ": not a TFRecord file, or one that was written with a compression; "
+                      "narrow the glob, or write it without");
+  }
+
+  Status add(uint64_t at, ByteSource& data) {
+    STOKER_RETURN_IF_ERROR(wrong(at, find_features(data, fields_.names(), places_)));
+    values_.assign(places_.size(), FieldValue());
+    for (size_t name = 0; name < places_.size(); ++name) values_[name] = form_of(places_[name]);
+    uint64_t row[2] = {at, 0};
+    if (fields_.is_text() && !is_missing(values_[0])) {
+      const auto text = text_bytes(data);
+      if (!text) return wrong(at, text.status().with_context("text '" + fields_.names()[0] + "'"));
+      row[1] = *text;
+    }
+    if (const auto label = fields_.label()) {
+      const Status read = read_label(data, *label);
+      if (!read.ok())
+        return wrong(at, read.with_context("label '" + fields_.names()[*label] + "'"));
+    }
+    return index_.add(at, "", values_, std::span(row).first(tfrecord_row_width(fields_)));
+  }
+
+  // An empty value of the list's type: what the index has to know of most.
+  static FieldValue form_of(const FeaturePlace& place) {
+    switch (place.list) {
+      case List::kBytes:
+        return FieldBytes();
+      case List::kFloats:
+        return FieldFloats();
+      case List::kInts:
+        return FieldInts();
+      case List::kMissing:
+        break;
+    }
+    return {};
+  }
+
+  Result<uint64_t> text_bytes(ByteSource& data) const {
+    if (places_[0].list != List::kBytes)
+      return Status(Code::kCorrupt, "is a list of numbers, but bytes are needed");
+    STOKER_ASSIGN_OR_RETURN(const ValuePlace text, find_one_bytes(data, places_[0]));
+    return text.size;
+  }
+
+  Status read_label(ByteSource& data, size_t label) {
+    const FeaturePlace& place = places_[label];
+    if (place.list == List::kMissing) return {};
+    if (place.size > kMostLabel)
+      return Status(Code::kCorrupt, "is " + std::to_string(place.size) + " bytes, no label");
+    STOKER_ASSIGN_OR_RETURN(const auto list, data.look(place.begin, place.size));
+    label_.assign(list.begin(), list.end());
+    if (place.list == List::kFloats) {
+      STOKER_RETURN_IF_ERROR(decode_floats(label_, floats_));
+      values_[label] = FieldFloats(floats_);
+    } else if (place.list == List::kInts) {
+      STOKER_RETURN_IF_ERROR(decode_ints(label_, ints_));
+      values_[label] = FieldInts(ints_);
+    } else {
+      MemorySource source(label_);
+      STOKER_ASSIGN_OR_RETURN(
+          const ValuePlace one,
+          find_one_bytes(source, {.list = List::kBytes, .begin = 0, .size = label_.size()}));
+      values_[label] = FieldBytes(label_).subspan(one.begin, one.size);
+    }
+    return {};
+  }
+
+  const RecordFields& fields_;
+  RecordIndex& index_;
+  ByteSource& shard_;
+  std::vector<FeaturePlace> places_;
+  std::vector<FieldValue> values_;
+  std::vector<std::byte> label_;
+  std::vector<int64_t> ints_;
+  std::vector<float> floats_;
+};
+
+}  // namespace
+
+Status index_tfrecord_shard(const RecordFields& fields, ByteSource& shard, RecordIndex& index) {
+  return ShardIndexer(fields, index, shard).run();
+}
+
+}  // namespace stoker::dataset

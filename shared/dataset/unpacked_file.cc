@@ -1,0 +1,83 @@
+#include "shared/dataset/unpacked_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "shared/base/file.h"
+#include "shared/base/log.h"
+#include "shared/dataset/scan.h"
+
+namespace stoker::dataset {
+namespace {
+
+constexpr size_t kChunkBytes = size_t{1} << 20;
+// Deflate makes no more than about 1032 bytes of one: a promise of more is a lie.
+constexpr uint64_t kMostBytesOfOne = 1040;
+
+Status differs(const std::string& source, uint64_t promised, const std::string& found) {
+  return Status(Code::kCorrupt,
+                source + ": promises " + std::to_string(promised) + " unpacked bytes, " + found);
+}
+
+// Writes what comes out to `fd`.
+Status pour(Inflater& inflater, const Unpacking& unpacking, const std::string& source, int fd,
+            const std::string& path, const ScanProgress& progress) {
+  std::vector<std::byte> chunk(kChunkBytes);
+  uLong sum = ::crc32(0, nullptr, 0);
+  for (uint64_t total = 0;;) {
+    STOKER_ASSIGN_OR_RETURN(const size_t got, inflater.read(chunk));
+    total += got;
+    if (total > unpacking.bytes) return differs(source, unpacking.bytes, "but there are more");
+    sum = ::crc32(sum, reinterpret_cast<const Bytef*>(chunk.data()), static_cast<uInt>(got));
+    STOKER_RETURN_IF_ERROR(real_files().write(fd, std::span(chunk).first(got), path));
+    progress(total >> 20, "MiB unpacked");
+    if (got == chunk.size()) continue;
+    if (total != unpacking.bytes)
+      return differs(source, unpacking.bytes, "but there are " + std::to_string(total));
+    if (unpacking.crc32 && *unpacking.crc32 != sum)
+      return Status(Code::kCorrupt,
+                    source + ": its unpacked bytes have another CRC-32 than it says");
+    return {};
+  }
+}
+
+Status write_unpacked(Inflater& inflater, const Unpacking& unpacking, const std::string& source,
+                      const std::string& temporary, const ScanProgress& progress) {
+  FileSystem& disk = real_files();
+  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, disk.open(temporary, O_WRONLY | O_CREAT | O_TRUNC));
+  STOKER_RETURN_IF_ERROR(pour(inflater, unpacking, source, fd.get(), temporary, progress));
+  return disk.sync(fd.get(), temporary);
+}
+
+}  // namespace
+
+Status unpack_file(const FileReader& reader, const FileTable& files, const Unpacking& unpacking,
+                   const std::string& path, const ScanProgress& progress, FileTable& made) {
+  const std::string source = files.path(unpacking.from.file);
+  if (unpacking.bytes / kMostBytesOfOne > unpacking.from.bytes) {
+    return differs(source, unpacking.bytes,
+                   "which " + std::to_string(unpacking.from.bytes) + " packed bytes cannot hold");
+  }
+  STOKER_ASSIGN_OR_RETURN(Inflater inflater, Inflater::open(reader, files, unpacking.from));
+  const std::filesystem::path final_path(path);
+  const std::string folder = final_path.parent_path().string();
+  const std::string temporary = join_path(
+      folder, '.' + final_path.filename().string() + ".tmp-" + std::to_string(::getpid()));
+  Status written = write_unpacked(inflater, unpacking, source, temporary, progress);
+  if (written.ok()) written = real_files().rename(temporary, path);
+  if (!written.ok()) {
+    (void)real_files().remove_file(temporary);
+    return written;
+  }
+  STOKER_RETURN_IF_ERROR(real_files().sync_directory(folder));
+  log_info("dataset file unpacked",
+           {{"path", source}, {"bytes", unpacking.bytes}, {"unpacked", path}});
+  return scan_file(path, made);
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,194 @@
+#include "shared/dataset/zip_directory.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+
+namespace stoker::dataset {
+namespace {
+
+constexpr uint32_t kLocalMagic = 0x04034b50, kMemberMagic = 0x02014b50, kEndMagic = 0x06054b50;
+constexpr uint32_t kEnd64Magic = 0x06064b50, kLocator64Magic = 0x07064b50;
+constexpr uint64_t kLocalBytes = 30, kMemberBytes = 46, kEndBytes = 22, kLocator64Bytes = 20;
+constexpr uint64_t kEnd64Bytes = 56, kMostComment = 65535;
+constexpr uint64_t kMostDirectory = uint64_t{64} << 20;
+constexpr uint32_t kIn64 = 0xffffffff;  // the number is in the ZIP64 part
+constexpr uint16_t kExtra64 = 1, kEncrypted = 1, kStored = 0, kDeflated = 8;
+
+// A part of the file, with numbers at given places.
+class Bytes {
+ public:
+  static Result<Bytes> read(const FileReader& reader, size_t file, uint64_t offset,
+                            uint64_t count) {
+    Bytes bytes;
+    bytes.bytes_.resize(count);
+    STOKER_RETURN_IF_ERROR(reader.read(file, offset, bytes.bytes_));
+    return bytes;
+  }
+
+  uint64_t size() const { return bytes_.size(); }
+  uint64_t number(uint64_t at, size_t count) const {
+    uint64_t value = 0;
+    for (size_t i = count; i > 0; --i)
+      value = value << 8 | std::to_integer<uint64_t>(bytes_[at + i - 1]);
+    return value;
+  }
+  uint32_t u32(uint64_t at) const { return static_cast<uint32_t>(number(at, 4)); }
+  uint16_t u16(uint64_t at) const { return static_cast<uint16_t>(number(at, 2)); }
+  uint64_t u64(uint64_t at) const { return number(at, 8); }
+  std::string text(uint64_t at, size_t count) const {
+    return {reinterpret_cast<const char*>(bytes_.data()) + at, count};
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+struct Directory {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  uint64_t members = 0;
+};
+
+class ZipReader {
+ public:
+  ZipReader(const FileReader& reader, const FileTable& files, size_t file)
+      : reader_(reader), path_(files.path(file)), file_(file), size_(files.stamp(file).size) {}
+
+  Result<std::vector<ZipMember>> members() {
+    STOKER_ASSIGN_OR_RETURN(const Directory directory, find_directory());
+    const bool fits = directory.bytes <= size_ && directory.offset <= size_ - directory.bytes &&
+                      directory.bytes <= kMostDirectory &&
+                      directory.members <= directory.bytes / kMemberBytes;
+    if (!fits) return corrupt("its directory does not fit into it");
+    STOKER_ASSIGN_OR_RETURN(const Bytes bytes,
+                            Bytes::read(reader_, file_, directory.offset, directory.bytes));
+    std::vector<ZipMember> members;
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < directory.members; ++i) {
+      STOKER_ASSIGN_OR_RETURN(ZipMember member, take_member(bytes, at));
+      members.push_back(std::move(member));
+    }
+    if (at != bytes.size()) return corrupt("its directory has more in it than members");
+    return members;
+  }
+
+  Result<uint64_t> data_offset(const ZipMember& member) {
+    if (size_ < kLocalBytes || member.local_header > size_ - kLocalBytes)
+      return corrupt("member '" + member.name + "' is not in it");
+    STOKER_ASSIGN_OR_RETURN(const Bytes local,
+                            Bytes::read(reader_, file_, member.local_header, kLocalBytes));
+    if (local.u32(0) != kLocalMagic || local.u16(26) != member.name.size())
+      return corrupt("member '" + member.name + "' is not where its directory says");
+    const uint64_t begin = member.local_header + kLocalBytes + local.u16(26) + local.u16(28);
+    if (begin > size_ || member.packed_bytes > size_ - begin)
+      return corrupt("member '" + member.name + "' is cut off");
+    return begin;
+  }
+
+ private:
+  Status corrupt(const std::string& what) const {
+    return Status(Code::kCorrupt, path_ + ": zip archive: " + what);
+  }
+
+  // The end record is at the end, behind it only its comment.
+  Result<Directory> find_directory() {
+    const uint64_t tail = std::min(size_, kEndBytes + kMostComment);
+    if (tail < kEndBytes) return corrupt("too short");
+    STOKER_ASSIGN_OR_RETURN(const Bytes bytes, Bytes::read(reader_, file_, size_ - tail, tail));
+    for (uint64_t at = tail - kEndBytes + 1; at-- > 0;) {
+      if (bytes.u32(at) != kEndMagic || bytes.u16(at + 20) != tail - at - kEndBytes) continue;
+      if (bytes.u16(at + 4) != bytes.u16(at + 6) || bytes.u16(at + 8) != bytes.u16(at + 10))
+        return corrupt("is in several parts");
+      const Directory found{
+          .offset = bytes.u32(at + 16), .bytes = bytes.u32(at + 12), .members = bytes.u16(at + 10)};
+      const bool is_64 = found.offset == kIn64 || found.bytes == kIn64 || found.members == 0xffff;
+      return is_64 ? find_directory64(size_ - tail + at) : Result<Directory>(found);
+    }
+    return corrupt("cut off (its end is missing)");
+  }
+  Result<Directory> find_directory64(uint64_t end) {
+    if (end < kLocator64Bytes) return corrupt("damaged at its end");
+    STOKER_ASSIGN_OR_RETURN(const Bytes locator,
+                            Bytes::read(reader_, file_, end - kLocator64Bytes, kLocator64Bytes));
+    const uint64_t at = locator.u64(8);
+    if (locator.u32(0) != kLocator64Magic || size_ < kEnd64Bytes || at > size_ - kEnd64Bytes)
+      return corrupt("damaged at its end");
+    STOKER_ASSIGN_OR_RETURN(const Bytes record, Bytes::read(reader_, file_, at, kEnd64Bytes));
+    if (record.u32(0) != kEnd64Magic) return corrupt("damaged at its end");
+    return Directory{.offset = record.u64(48), .bytes = record.u64(40), .members = record.u64(32)};
+  }
+
+  // The member at `at`, which moves on.
+  Result<ZipMember> take_member(const Bytes& bytes, uint64_t& at) {
+    const uint64_t left = bytes.size() - at;
+    if (left < kMemberBytes || bytes.u32(at) != kMemberMagic)
+      return corrupt("its directory is damaged");
+    const uint64_t name = bytes.u16(at + 28), extra = bytes.u16(at + 30);
+    const uint64_t whole = kMemberBytes + name + extra + bytes.u16(at + 32);
+    if (left < whole) return corrupt("its directory is damaged");
+    ZipMember member{.name = bytes.text(at + kMemberBytes, name),
+                     .is_deflated = bytes.u16(at + 10) == kDeflated,
+                     .crc32 = bytes.u32(at + 16),
+                     .packed_bytes = bytes.u32(at + 20),
+                     .bytes = bytes.u32(at + 24),
+                     .local_header = bytes.u32(at + 42)};
+    if ((bytes.u16(at + 8) & kEncrypted) != 0) return corrupt("is encrypted");
+    if (!member.is_deflated && bytes.u16(at + 10) != kStored)
+      return corrupt("member '" + member.name + "' is neither stored nor deflated");
+    STOKER_RETURN_IF_ERROR(take_numbers64(bytes, at + kMemberBytes + name, extra, member));
+    if (!member.is_deflated && member.bytes != member.packed_bytes)
+      return corrupt("member '" + member.name + "' has two lengths");
+    at += whole;
+    return member;
+  }
+
+  // What did not fit into 32 bits is in an extra field, in this order.
+  Status take_numbers64(const Bytes& bytes, uint64_t at, uint64_t count, ZipMember& member) {
+    for (const uint64_t end = at + count; end - at >= 4;) {
+      const uint64_t size = bytes.u16(at + 2);
+      if (size > end - at - 4) return corrupt("its directory is damaged");
+      if (bytes.u16(at) == kExtra64) {
+        uint64_t from = at + 4;
+        const uint64_t last = from + size;
+        for (uint64_t* number : {&member.bytes, &member.packed_bytes, &member.local_header}) {
+          if (*number != kIn64) continue;
+          if (last - from < 8) return corrupt("its directory is damaged");
+          *number = bytes.u64(from);
+          from += 8;
+        }
+      }
+      at += 4 + size;
+    }
+    return {};
+  }
+
+  const FileReader& reader_;
+  const std::string path_;
+  const size_t file_;
+  const uint64_t size_;
+};
+
+}  // namespace
+
+Result<bool> is_zip(const FileReader& reader, const FileTable& files, size_t file) {
+  std::array<std::byte, 4> start{};
+  if (files.stamp(file).size < start.size()) return false;
+  STOKER_RETURN_IF_ERROR(reader.read(file, 0, start));
+  // An archive without members begins with its end.
+  return start[0] == std::byte{'P'} && start[1] == std::byte{'K'} &&
+         (start[2] == std::byte{3} || start[2] == std::byte{5});
+}
+
+Result<std::vector<ZipMember>> read_zip_directory(const FileReader& reader, const FileTable& files,
+                                                  size_t file) {
+  return ZipReader(reader, files, file).members();
+}
+
+Result<uint64_t> zip_data_offset(const FileReader& reader, const FileTable& files, size_t file,
+                                 const ZipMember& member) {
+  return ZipReader(reader, files, file).data_offset(member);
+}
+
+}  // namespace stoker::dataset

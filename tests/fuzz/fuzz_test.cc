@@ -1,0 +1,78 @@
+// Every format's seeds, what damage makes of them, and what fuzzing has found, without a fuzzer.
+#include <algorithm>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "tests/fuzz/format.h"
+
+namespace stoker::fuzz {
+namespace {
+
+constexpr size_t kDamages = 800;  // of each kind and seed, spread over its bytes
+
+// Ends here, and not in an assertion: a broken promise aborts, and gtest names the test.
+class Formats : public testing::TestWithParam<Format> {
+ protected:
+  // `damage(input, at)` for positions from the first byte to the last.
+  template <typename Damage>
+  void run_damaged(const Damage& damage) const {
+    for (const std::string& seed : GetParam().seeds()) {
+      const size_t stride = std::max<size_t>(1, seed.size() / kDamages);
+      for (size_t at = 0; at < seed.size(); at += stride) GetParam().run(damage(seed, at));
+    }
+  }
+};
+
+TEST_P(Formats, EachSeedIsAccepted) {
+  const auto seeds = GetParam().seeds();
+  EXPECT_FALSE(seeds.empty());
+  for (size_t i = 0; i < seeds.size(); ++i) EXPECT_TRUE(GetParam().run(seeds[i])) << "seed " << i;
+}
+
+TEST_P(Formats, NoTruncationBreaksAPromise) {
+  run_damaged([](const std::string& seed, size_t at) { return seed.substr(0, at); });
+}
+
+TEST_P(Formats, NoChangedByteBreaksAPromise) {
+  for (const int change : {0x01, 0x80, 0xff}) {
+    run_damaged([change](std::string seed, size_t at) {
+      seed[at] = static_cast<char>(seed[at] ^ change);
+      return seed;
+    });
+  }
+}
+
+TEST_P(Formats, NoByteTooManyOrTooFewBreaksAPromise) {
+  run_damaged([](std::string seed, size_t at) { return seed.erase(at, 1); });
+  run_damaged([](std::string seed, size_t at) { return seed.insert(at, 1, seed[at]); });
+}
+
+TEST_P(Formats, WhatFuzzingFoundStaysMended) {
+  const auto folder = std::filesystem::path(STOKER_FUZZ_FOUND) / GetParam().name;
+  if (!std::filesystem::is_directory(folder)) return;  // nothing yet
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    SCOPED_TRACE(entry.path().string());
+    const auto input = read_file(entry.path().string(), 1 << 24);
+    ASSERT_TRUE(input.ok());
+    GetParam().run(*input);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fuzz, Formats, testing::ValuesIn(formats().begin(), formats().end()),
+                         [](const auto& format) { return std::string(format.param.name); });
+
+TEST(SplitInput, GivesBackWhatWasJoinedAndTakesAnyBytes) {
+  const std::string joined = join_input({"first", "", "rest"});
+  EXPECT_EQ(split_input(joined, 3), (std::vector<std::string_view>{"first", "", "rest"}));
+  EXPECT_EQ(split_input("", 2), (std::vector<std::string_view>{"", ""}));
+  EXPECT_EQ(split_input("\x05", 2), (std::vector<std::string_view>{"", ""}));
+  EXPECT_EQ(split_input(std::string("\xff\xff"
+                                    "ab"),
+                        2),
+            (std::vector<std::string_view>{"ab", ""}));
+}
+
+}  // namespace
+}  // namespace stoker::fuzz

@@ -1,0 +1,51 @@
+#include "tests/fuzz/format.h"
+#include "tests/fuzz/set_under_test.h"
+#include "tests/support/packed_bytes.h"
+
+namespace stoker::fuzz {
+namespace {
+
+std::string big_endian(uint32_t value) {
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
+          static_cast<char>(value >> 8), static_cast<char>(value)};
+}
+
+std::string pictures(uint32_t count, uint32_t height, uint32_t width) {
+  std::string file = big_endian(0x803) + big_endian(count) + big_endian(height) + big_endian(width);
+  for (uint32_t i = 0; i < count; ++i)
+    file += std::string(size_t{height} * width, static_cast<char>(i));
+  return file;
+}
+
+std::string labels(uint32_t count) {
+  std::string file = big_endian(0x801) + big_endian(count);
+  for (uint32_t i = 0; i < count; ++i) file += static_cast<char>(i % 3);
+  return file;
+}
+
+bool run(std::string_view input) {
+  static SetUnderTest set;
+  const auto parts = split_input(input, 2);
+  set.write("labels", parts[0]);
+  set.write("pictures", parts[1]);
+  config::DatasetConfig config;
+  config.kind = config::DatasetKind::kIdx;
+  config.path = set.path("pictures");
+  config.labels = set.path("labels");
+  return set.check(config);
+}
+
+}  // namespace
+
+const Format& idx_format() {
+  static constexpr Format kFormat{.name = "idx", .run = run, .seeds = [] {
+                                    return std::vector<std::string>{
+                                        join_input({labels(1), pictures(1, 1, 1)}),
+                                        join_input({labels(5), pictures(5, 2, 3)}),
+                                        join_input({labels(5), test::gzip(pictures(5, 2, 3))}),
+                                        join_input({test::gzip(labels(5)), pictures(5, 2, 3)})};
+                                  }};
+  return kFormat;
+}
+
+}  // namespace stoker::fuzz

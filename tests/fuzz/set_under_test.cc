@@ -1,0 +1,153 @@
+#include "tests/fuzz/set_under_test.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "shared/base/log.h"
+#include "shared/base/unique_fd.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/index.h"
+#include "shared/dataset/kind.h"
+
+namespace stoker::fuzz {
+namespace {
+
+using dataset::Dataset;
+using dataset::Index;
+using dataset::SetRequest;
+
+constexpr uint64_t kSamplesRead = 24;           // from the front, and as many from the end
+constexpr uint64_t kMostSampleBytes = 1 << 20;  // what a sample of a small file may take
+constexpr size_t kGuardBytes = 32;              // around each tensor
+constexpr std::byte kGuard{0xa5};
+
+void promise(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "broken promise: %s\n", what.c_str());
+  std::abort();
+}
+
+bool blames_the_file(const Status& status) {
+  promise(!status.message().empty(), "an error says what");
+  promise(status.message().find('\n') == std::string::npos, "one line: " + status.message());
+  const bool ours = status.code() == Code::kInternal || status.code() == Code::kOutOfMemory;
+  promise(!ours, "an error of the file: " + status.to_string());
+  return false;
+}
+
+Result<Index> index_of(const SetRequest& set, const dataset::Kind& kind) {
+  Index index;
+  STOKER_ASSIGN_OR_RETURN(index.settings, kind.settings(set));
+  STOKER_ASSIGN_OR_RETURN(index.files, kind.scan(set, {}));
+  STOKER_ASSIGN_OR_RETURN(index.facts, kind.inspect(set, index.files, {}));
+  return index;
+}
+
+Result<std::unique_ptr<Dataset>> open_again(const SetRequest& set, const dataset::Kind& kind,
+                                            const Index& index) {
+  auto again = dataset::decode_index(dataset::encode_index(index), "index");
+  promise(again.ok(), "an index that was written can be read");
+  return kind.open(set, *std::move(again));
+}
+
+// One sample with a guard around each of its tensors.
+struct SampleRead {
+  bool ok = false;
+  std::vector<std::vector<std::byte>> tensors;
+  bool operator==(const SampleRead&) const = default;
+};
+SampleRead read(const Dataset& dataset, uint64_t sample) {
+  SampleRead read;
+  std::vector<std::span<std::byte>> outputs;
+  for (const TensorSpec& spec : dataset.spec())
+    read.tensors.emplace_back(spec.bytes() + 2 * kGuardBytes, kGuard);
+  for (auto& tensor : read.tensors)
+    outputs.push_back(std::span(tensor).subspan(kGuardBytes, tensor.size() - 2 * kGuardBytes));
+  const Status status = dataset.read(sample, {}, outputs);
+  read.ok = status.ok() || blames_the_file(status);
+  for (const auto& tensor : read.tensors) {
+    const auto intact = [](std::byte byte) { return byte == kGuard; };
+    promise(std::all_of(tensor.begin(), tensor.begin() + kGuardBytes, intact) &&
+                std::all_of(tensor.end() - kGuardBytes, tensor.end(), intact),
+            "nothing is written beside a tensor");
+  }
+  if (!read.ok) read.tensors.clear();  // then unspecified
+  return read;
+}
+
+void check_label(const Dataset& dataset, const SampleRead& sample) {
+  for (size_t i = 0; i < dataset.spec().size(); ++i) {
+    if (dataset.spec()[i].name != "label") continue;
+    uint64_t label = 0;
+    std::memcpy(&label, sample.tensors[i].data() + kGuardBytes, sizeof label);
+    promise(label < dataset.classes(), "a label is smaller than the number of classes");
+  }
+}
+
+bool check_sample(const Dataset& first, const Dataset& second, uint64_t sample) {
+  const SampleRead one = read(first, sample);
+  promise(one == read(second, sample), "a sample is the same each time");
+  promise(first.origin(sample).offset == second.origin(sample).offset, "and where it comes from");
+  if (one.ok) check_label(first, one);
+  return one.ok;
+}
+
+bool check_samples(const Dataset& first, const Dataset& second) {
+  const uint64_t size = first.size();
+  promise(size >= 1 && size == second.size(), "a set has samples");
+  promise(first.spec() == second.spec() && !first.spec().empty(), "a set has tensors");
+  for (const TensorSpec& spec : first.spec())
+    promise(spec.elements() >= 1 && spec.bytes() <= kMostSampleBytes,
+            "a small file has small samples: " + to_string(spec));
+  bool any = false;
+  for (uint64_t i = 0; i < std::min(size, kSamplesRead); ++i) {
+    any = check_sample(first, second, i) || any;
+    any = check_sample(first, second, size - 1 - i) || any;
+  }
+  return any;
+}
+
+}  // namespace
+
+// What is left out is logged: of thousands of damaged files that is thousands of lines.
+SetUnderTest::SetUnderTest() {
+  // What is logged of a strange file is for a user.
+  const Status logs = init_log({.file = "", .console = false});
+  promise(logs.ok(), "the log begins: " + logs.to_string());
+}
+
+void SetUnderTest::write(const std::string& name, std::string_view content) {
+  // No stream: a fuzzer does this some ten thousand times a second. A new file, because to close one
+  // that was cut to nothing waits for the disk (ext4).
+  ::unlink(path(name).c_str());
+  const UniqueFd fd(::open(path(name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  promise(fd.valid() && ::write(fd.get(), content.data(), content.size()) ==
+                            static_cast<ssize_t>(content.size()),
+          "the test can write " + path(name));
+}
+
+bool SetUnderTest::check(const config::DatasetConfig& config) const {
+  const std::string name = "train";
+  const SetRequest set{.name = name, .config = config, .index_dir = folder_.path()};
+  const dataset::Kind& kind = dataset::kind_of(config.kind);
+  auto index = index_of(set, kind);
+  if (!index) return blames_the_file(index.status());
+  const auto second = open_again(set, kind, *index);
+  const auto first = kind.open(set, *std::move(index));
+  promise(first.ok() == second.ok(), "an index that was read opens as one that was just made");
+  if (!first) return blames_the_file(first.status());
+  return check_samples(**first, **second);
+}
+
+}  // namespace stoker::fuzz

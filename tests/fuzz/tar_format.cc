@@ -1,0 +1,91 @@
+// The first byte of an input chooses the settings, and whether the checksums of all headers are put
+// right, which no fuzzer would come by.
+#include <algorithm>
+#include <cstdio>
+
+#include "tests/fuzz/format.h"
+#include "tests/fuzz/set_under_test.h"
+#include "tests/shared/dataset/tar_writer.h"
+
+namespace stoker::fuzz {
+namespace {
+
+using namespace dataset::testing;
+
+constexpr size_t kBlock = 512;
+constexpr char kBytes = 0, kPicture = 1, kJson = 2, kText = 3;  // two bits: what is read
+constexpr char kAsItIs = 4, kSkip = 8;
+
+config::DatasetConfig config_of(char mode) {
+  config::DatasetConfig config;
+  config.kind = config::DatasetKind::kTar;
+  config.incomplete = (mode & kSkip) != 0 ? "skip" : "refuse";
+  if ((mode & 3) == kText) {
+    config.text = "x";
+    config.context = 3;
+    return config;
+  }
+  config.input = {(mode & 3) == kJson ? "json:in" : "x;y"};
+  if ((mode & 3) == kPicture) {
+    config.size = {2, 2};
+  } else {
+    config.shape = {2};
+  }
+  config.label = (mode & 3) == kJson ? "json:a.b" : "cls";
+  return config;
+}
+
+// Of every block that says it is a header.
+void mend_checksums(std::string& file) {
+  for (size_t at = 0; at + kBlock <= file.size(); at += kBlock) {
+    const std::string_view block = std::string_view(file).substr(at, kBlock);
+    if (block.substr(257, 5) != "ustar") continue;
+    file.replace(at + 148, 8, 8, ' ');
+    unsigned sum = 0;
+    for (const char c : block) sum += static_cast<unsigned char>(c);
+    char octal[16];
+    std::snprintf(octal, sizeof octal, "%06o", sum);
+    file.replace(at + 148, 7, std::string(octal, 7));
+  }
+}
+
+bool run(std::string_view input) {
+  static SetUnderTest set;
+  const char mode = input.empty() ? kAsItIs : input[0];
+  std::string file(input.substr(std::min<size_t>(1, input.size())));
+  if ((mode & kAsItIs) == 0) mend_checksums(file);
+  set.write("data.tar", file);
+  config::DatasetConfig config = config_of(mode);
+  config.path = set.path("data.tar");
+  return set.check(config);
+}
+
+std::string with_mode(int mode, const std::string& rest) { return static_cast<char>(mode) + rest; }
+
+std::vector<std::string> seeds() {
+  const std::string one = tar_member("a.x", "ab") + tar_member("a.cls", "1");
+  const std::string named = tar_member("b/c.cls", "dog") + tar_member("b/c.y", "cd");
+  const std::string json = tar_member("a.json", R"({"in": [1, 2.5], "a": {"b": "cat"}})");
+  const std::string base256 =
+      tar_header({.name = "b.x", .size_field = "\x80" + std::string(10, '\0') + "\x02"});
+  const std::string end = kTarEnd.substr(kBlock);
+  return {
+      with_mode(kBytes, one + end),
+      with_mode(kBytes, one + named + end),
+      with_mode(kBytes | kSkip, one + tar_member("README", "") + tar_member("c.x", "")),
+      with_mode(kBytes | kSkip, tar_member("d/", "", '5') + one + base256 + tar_content("zz")),
+      with_mode(kJson, json + end),
+      with_mode(kText, one + tar_member("e.x", "text") + end),
+      with_mode(kText, tar_member("././@LongLink", "long/name.x", 'L') + tar_member("s", "text")),
+      with_mode(kText, pax_header("12 path=t.x\n9 size=4\n") + tar_member("s", "text") + end),
+      with_mode(kBytes | kAsItIs, one + end)};
+}
+
+}  // namespace
+
+const Format& tar_format() {
+  static constexpr Format kFormat{.name = "tar", .run = run, .seeds = seeds};
+  return kFormat;
+}
+
+}  // namespace stoker::fuzz

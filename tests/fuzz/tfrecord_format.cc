@@ -1,0 +1,85 @@
+// The first byte of an input chooses the settings, and whether the rest is a file as it is or Examples
+// (split_input) that get frames with right checksums, which no fuzzer would come by.
+#include "tests/fuzz/format.h"
+#include "tests/fuzz/set_under_test.h"
+#include "tests/shared/dataset/example_writer.h"
+
+namespace stoker::fuzz {
+namespace {
+
+using namespace dataset::testing;
+
+constexpr size_t kRecords = 3;
+constexpr char kBytes = 0, kPicture = 1, kNumbers = 2, kText = 3;  // two bits: what is read
+constexpr char kAsItIs = 4, kSkip = 8;
+
+config::DatasetConfig config_of(char mode) {
+  config::DatasetConfig config;
+  config.kind = config::DatasetKind::kTfrecord;
+  config.incomplete = (mode & kSkip) != 0 ? "skip" : "refuse";
+  if ((mode & 3) == kText) {
+    config.text = "x";
+    config.context = 3;
+    return config;
+  }
+  config.input = {"x"};
+  if ((mode & 3) == kPicture) {
+    config.size = {2, 2};
+  } else {
+    config.shape = {2};
+  }
+  if ((mode & 3) == kNumbers) {
+    config.target = {"y", "z"};
+    config.targets = 2;
+  } else {
+    config.label = "y";
+  }
+  return config;
+}
+
+bool run(std::string_view input) {
+  static SetUnderTest set;
+  const char mode = input.empty() ? kAsItIs : input[0];
+  input.remove_prefix(input.empty() ? 0 : 1);
+  std::string file(input);
+  if ((mode & kAsItIs) == 0) {
+    file.clear();
+    for (const std::string_view record : split_input(input, kRecords)) file += framed(record);
+  }
+  set.write("data.tfrecord", file);
+  config::DatasetConfig config = config_of(mode);
+  config.path = set.path("data.tfrecord");
+  return set.check(config);
+}
+
+std::string with_mode(int mode, const std::string& rest) { return static_cast<char>(mode) + rest; }
+
+std::vector<std::string> seeds() {
+  const std::string bytes = example({{"x", bytes_feature("ab")}, {"y", ints_feature({1})}});
+  const std::string name = example({{"y", bytes_feature("dog")}, {"x", bytes_feature("cd")}});
+  const std::string numbers = example({{"x", floats_feature({1, 2})},
+                                       {"y", ints_feature({-3})},
+                                       {"other", bytes_feature("other")},
+                                       {"z", bytes_feature("0.5")}});
+  const std::string unpacked = message(
+      1,
+      message(1, message(2, message(2, "\x0d" + raw(1.f) + "\x0d" + raw(2.f))) + message(1, "x")) +
+          message(1, message(1, "y") + message(2, message(3, "\x08\x03"))) +
+          message(1, message(1, "z") + message(2, message(3, "\x08\x04"))));
+  return {with_mode(kBytes, join_input({bytes, bytes, bytes})),
+          with_mode(kBytes, join_input({bytes, name, name})),
+          with_mode(kBytes | kSkip, join_input({bytes, "", numbers.substr(0, 0)})),
+          with_mode(kNumbers, join_input({numbers, unpacked, numbers})),
+          with_mode(kText, join_input({bytes, name, bytes})),
+          with_mode(kBytes | kAsItIs, framed(bytes) + framed(bytes)),
+          with_mode(kText | kAsItIs, framed(bytes) + framed(name))};
+}
+
+}  // namespace
+
+const Format& tfrecord_format() {
+  static constexpr Format kFormat{.name = "tfrecord", .run = run, .seeds = seeds};
+  return kFormat;
+}
+
+}  // namespace stoker::fuzz

@@ -1,0 +1,248 @@
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "shared/dataset/row_scanner.h"
+#include "tests/shared/dataset/folder_fixture.h"
+
+namespace stoker::dataset {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::read_sample;
+
+class CsvDataset : public testing::FolderFixture {
+ protected:
+  config::DatasetConfig csv(const std::string& label = "y") const {
+    config::DatasetConfig config;
+    config.kind = config::DatasetKind::kCsv;
+    config.path = path("data.csv");
+    config.label = label;
+    return config;
+  }
+  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
+    auto dataset = open(config);
+    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
+    return dataset.ok() ? *std::move(dataset) : nullptr;
+  }
+};
+
+TEST_F(CsvDataset, EveryColumnButTheLabelIsTheInput) {
+  write("data.csv", "a,y,b\n1,0,2.5\n-3,2,4e2\n");
+  const auto dataset = opened(csv());
+  ASSERT_EQ(dataset->size(), 2u);
+  EXPECT_EQ(dataset->classes(), 3u);
+  EXPECT_EQ(dataset->spec()[0], (TensorSpec{.name = "input", .dtype = DType::kF32, .shape = {2}}));
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(-3, 400));
+  EXPECT_EQ(read_sample(*dataset, 1).label(), 2);
+  EXPECT_EQ(dataset->origin(1).file, path("data.csv"));
+  EXPECT_EQ(dataset->origin(1).offset, 14u);
+}
+
+TEST_F(CsvDataset, InputsComeInTheOrderAndShapeThatIsAskedFor) {
+  write("data.csv", "a,b,y,c,d\n1,2,0,3,4\n");
+  auto config = csv();
+  config.input = {"d", "c", "b", "a"};
+  config.shape = {1, 2, 2};
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->spec()[0].shape, (std::vector<int64_t>{1, 2, 2}));
+  EXPECT_THAT(read_sample(*dataset, 0).values<float>(0), ElementsAre(4, 3, 2, 1));
+  config.shape = {3};
+  expect_error(config, Code::kInvalidArgument,
+               {"data.train.shape", "3 numbers", "4 input columns"});
+}
+
+TEST_F(CsvDataset, LabelsThatAreNamesAreClassesInTheirOrder) {
+  write("data.csv", "x,y\n1,rose\n2,daisy\n3,\"ox, eye\"\n4,rose\n");
+  const auto dataset = opened(csv());
+  EXPECT_THAT(dataset->class_names(), ElementsAre("daisy", "ox, eye", "rose"));
+  EXPECT_EQ(read_sample(*dataset, 0).label(), 2);
+  EXPECT_EQ(read_sample(*dataset, 2).label(), 1);
+}
+
+TEST_F(CsvDataset, TargetsAreNumbers) {
+  write("data.csv", "x,y,z\n1,0.5,-2\n");
+  auto config = csv("");
+  config.target = {"z", "y"};
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->classes(), 0u);
+  EXPECT_EQ(dataset->spec()[1], (TensorSpec{.name = "target", .dtype = DType::kF32, .shape = {2}}));
+  EXPECT_THAT(read_sample(*dataset, 0).values<float>(1), ElementsAre(-2, 0.5));
+}
+
+TEST_F(CsvDataset, TakesByteOrderMarksCarriageReturnsBlankLinesAndAMissingLastLineEnd) {
+  write("data.csv", "\xef\xbb\xbfx, y \r\n1,0\r\n\r\n 2 ,1\r\n\n3,2");
+  const auto dataset = opened(csv());
+  ASSERT_EQ(dataset->size(), 3u);
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(2));
+  EXPECT_EQ(read_sample(*dataset, 2).label(), 2);
+}
+
+TEST_F(CsvDataset, OtherDelimitersAndFilesWithoutAHeader) {
+  write("data.csv", "1\t0,5\n");
+  auto config = csv("");
+  config.columns = {"x", "y"};
+  config.input = {"x"};
+  config.target = {"y"};
+  config.delimiter = "tab";
+  EXPECT_THAT(read_sample(*opened(config), 0).status.message(), HasSubstr("'0,5', not a number"));
+  config.delimiter = ";";
+  write("data.csv", "1;5\n2;6\n");
+  EXPECT_EQ(opened(config)->size(), 2u);
+  for (const char* const wrong : {"", ",,", "\"", "\n"}) {
+    config.delimiter = wrong;
+    expect_error(config, Code::kInvalidArgument, {"data.train.delimiter"});
+  }
+}
+
+TEST_F(CsvDataset, FilesOfAFolderMustHaveOneHeader) {
+  write("data/a.csv", "x,y\n1,0\n2,1\n");
+  write("data/b.csv", "x,y\n3,2\n");
+  write("data/notes.txt", "not a table");
+  auto config = csv();
+  config.path = path("data");
+  config.glob = "*.csv";
+  const auto dataset = opened(config);
+  ASSERT_EQ(dataset->size(), 3u);
+  EXPECT_THAT(read_sample(*dataset, 2).values<float>(0), ElementsAre(3));
+  EXPECT_EQ(dataset->origin(2).file, path("data/b.csv"));
+  write("data/b.csv", "y,x\n3,2\n");
+  expect_error(config, Code::kCorrupt, {path("data/b.csv"), "header", path("data/a.csv")});
+}
+
+TEST_F(CsvDataset, MalformedNumberIsABadSampleThatNamesFileLineAndColumn) {
+  write("data.csv", "age,y\n1,0\n\"1\n\n\",1\nold,1\n1e99,0\nnan,0\n0x10,1\n");
+  const auto dataset = opened(csv());
+  EXPECT_TRUE(read_sample(*dataset, 0).status.ok());
+  EXPECT_TRUE(read_sample(*dataset, 1).status.ok());
+  const auto bad = read_sample(*dataset, 2);
+  EXPECT_EQ(bad.status.code(), Code::kCorrupt);
+  EXPECT_EQ(bad.status.message(),
+            path("data.csv") + ": line 6 at offset 18: input 'age' is 'old', not a number");
+  for (uint64_t sample = 3; sample < dataset->size(); ++sample)
+    EXPECT_EQ(read_sample(*dataset, sample).status.code(), Code::kCorrupt) << sample;
+}
+
+TEST_F(CsvDataset, NumbersAreRoundedToFloats) {
+  write("data.csv", "x,y\n16777217,0\n0.1,0\n1e-60,0\n-1E-60,0\n+2,0\n");
+  const auto dataset = opened(csv());
+  std::vector<float> numbers;
+  for (uint64_t i = 0; i < dataset->size(); ++i) {
+    const auto sample = read_sample(*dataset, i);
+    EXPECT_TRUE(sample.status.ok()) << sample.status.to_string();
+    numbers.push_back(sample.values<float>(0)[0]);
+  }
+  EXPECT_THAT(numbers, ElementsAre(16777216.0f, 0.1f, 0.0f, 0.0f, 2.0f));
+}
+
+TEST_F(CsvDataset, RowsOfAnotherLengthAndMalformedQuotesAreRefusedAtTheStart) {
+  write("data.csv", "x,y\n1,0\n2\n");
+  expect_error(csv(), Code::kCorrupt, {path("data.csv"), "line 3", "has 1 fields", "2 columns"});
+  write("data.csv", "x,y\n1,0\n2,1,2\n");
+  expect_error(csv(), Code::kCorrupt, {"line 3 at offset 8", "has 3 fields"});
+  write("data.csv", "x,y\n1,0\n\"2,1\n3,0\n");
+  expect_error(csv(), Code::kCorrupt, {"line 3", "never closed"});
+  write("data.csv", "x,y\n\"2\"3,1\n");
+  expect_error(csv(), Code::kCorrupt, {"line 2", "behind its closing quote"});
+}
+
+TEST_F(CsvDataset, EmptyFieldsAreRefusedOrLeftOut) {
+  write("data.csv", "x,y,unused\n1,0,\n,1,a\n3,,a\n\"\",1,b\n5,1,c\n");
+  auto config = csv();
+  config.input = {"x"};
+  expect_error(config, Code::kCorrupt, {"line 3", "has no input 'x'", "3 of 5", "incomplete"});
+  config.incomplete = "skip";
+  const auto dataset = opened(config);
+  ASSERT_EQ(dataset->size(), 2u);
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(5));
+}
+
+TEST_F(CsvDataset, ColumnsThatAreNotThereOrTwiceAreErrors) {
+  write("data.csv", "x,x,y,\n1,2,0,3\n");
+  expect_error(csv("z"), Code::kInvalidArgument, {"data.train.input", "column 4 has no name"});
+  auto config = csv("z");
+  config.input = {"y"};
+  expect_error(config, Code::kInvalidArgument, {"data.train.label", "no column 'z'", "x, x, y"});
+  config = csv("y");
+  config.input = {"x"};
+  expect_error(config, Code::kInvalidArgument, {"data.train.input", "two columns 'x'"});
+}
+
+TEST_F(CsvDataset, LineEndInAColumnsNameIsASpace) {
+  write("data.csv", "\"price\n(EUR)\",y\n1.5,0\n");
+  auto config = csv();
+  config.input = {"price (EUR)"};
+  EXPECT_THAT(read_sample(*opened(config), 0).values<float>(0), ElementsAre(1.5));
+}
+
+TEST_F(CsvDataset, FilesThatAreNoTablesAreErrors) {
+  write("data.csv", "");
+  expect_error(csv(), Code::kCorrupt, {path("data.csv"), "empty"});
+  write("data.csv", "\n \n");
+  expect_error(csv(), Code::kCorrupt, {"empty"});
+  write("data.csv", "x,y\n");
+  expect_error(csv(), Code::kNotFound, {"no record"});
+  write("data.csv", std::string("\xff\xfex\0,\0y\0", 8));
+  expect_error(csv(), Code::kCorrupt, {"UTF-16"});
+  write("data.csv", "\x1f\x8b\x08 and so on");
+  expect_error(csv(), Code::kCorrupt, {path("data.csv"), "gunzip"});
+}
+
+TEST_F(CsvDataset, RowsAcrossAllChunksOfAScanAreFound) {
+  // Rows of many lengths, so that ends of chunks fall everywhere, quotes and line ends among them.
+  std::string table = "x,y,text\n";
+  const uint64_t rows = 30'000;
+  for (uint64_t i = 0; i < rows; ++i) {
+    table += std::to_string(i) + ',' + std::to_string(i % 7) + ",\"" + std::string(i % 190, 'a') +
+             (i % 3 == 0 ? "\"\"\n,\"\n" : "\"\r\n");
+  }
+  write("data.csv", table);
+  auto config = csv();
+  config.input = {"x"};
+  const auto dataset = opened(config);
+  ASSERT_EQ(dataset->size(), rows);
+  for (uint64_t i = 0; i < rows; ++i) {
+    const auto sample = read_sample(*dataset, i);
+    ASSERT_TRUE(sample.status.ok()) << sample.status.to_string();
+    ASSERT_EQ(sample.values<float>(0)[0], static_cast<float>(i));
+    ASSERT_EQ(sample.label(), static_cast<int64_t>(i % 7));
+  }
+}
+
+TEST_F(CsvDataset, RowsThatEndJustWhereAChunkDoesAreFollowedByTheNext) {
+  // Header and rows of 8 bytes: every power of two from 8 on is the end of a row.
+  std::string table = "xxxxx,y\n";
+  const uint64_t rows = 400'000;
+  for (uint64_t i = 0; i < rows; ++i)
+    table += std::to_string(100000 + i % 900000).substr(1) + ",0\n";
+  write("data.csv", table);
+  const auto dataset = opened(csv());
+  ASSERT_EQ(dataset->size(), rows);
+  EXPECT_THAT(read_sample(*dataset, rows - 1).values<float>(0), ElementsAre(99999));
+}
+
+TEST_F(CsvDataset, RowOverTheLimitIsAnErrorThatNamesItsLine) {
+  write("data.csv", "x,y\n1,0\n2,\"" + std::string(kMostRowBytes, 'a') + "\"\n");
+  expect_error(csv(), Code::kCorrupt, {path("data.csv") + ":3", "more than"});
+}
+
+TEST_F(CsvDataset, OpensTheSameFromTheIndexWhichDependsOnTheSettings) {
+  write("data.csv", "a,b,y\n1,2,cat\n3,4,dog\n");
+  const std::string fingerprint = opened(csv())->fingerprint();
+  const auto dataset = open_indexed("train", csv(), index_dir(), fingerprint);
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_THAT(read_sample(**dataset, 1).values<float>(0), ElementsAre(3, 4));
+  EXPECT_THAT((*dataset)->class_names(), ElementsAre("cat", "dog"));
+  std::vector<config::DatasetConfig> others(4, csv());
+  others[0].input = {"a"};
+  others[1].incomplete = "skip";
+  others[2].delimiter = ";";
+  others[3].columns = {"a", "b", "y"};
+  for (const auto& other : others)
+    EXPECT_EQ(open_indexed("train", other, index_dir(), fingerprint).status().code(),
+              Code::kMismatch);
+}
+
+}  // namespace
+}  // namespace stoker::dataset

@@ -1,0 +1,174 @@
+#include "shared/dataset/record_fields.h"
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stoker::dataset {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::string kName = "train";
+
+config::DatasetConfig numbers_config() {
+  config::DatasetConfig config;
+  config.input = {"a", "b"};
+  config.shape = {2, 2};
+  config.target = {"t"};
+  config.targets = 1;
+  return config;
+}
+config::DatasetConfig label_config() {
+  config::DatasetConfig config = numbers_config();
+  config.target = {};
+  config.label = "l";
+  return config;
+}
+Result<RecordFields> fields_of(const config::DatasetConfig& config) {
+  return RecordFields::of({.name = kName, .config = config});
+}
+void expect_wrong(const config::DatasetConfig& config, const std::string& setting) {
+  const auto fields = fields_of(config);
+  ASSERT_FALSE(fields.ok());
+  EXPECT_EQ(fields.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(fields.status().message(), HasSubstr("data.train." + setting));
+}
+FieldValue bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+TEST(RecordFields, NamesComeInTheOrderInWhichValuesAreGiven) {
+  const auto fields = fields_of(label_config());
+  ASSERT_TRUE(fields.ok());
+  EXPECT_THAT(fields->names(), ElementsAre("a", "b", "l"));
+  EXPECT_EQ(fields->label(), 2u);
+  EXPECT_EQ(fields->setting_of(1), "input");
+  EXPECT_EQ(fields->setting_of(2), "label");
+}
+
+TEST(RecordFields, NumbersAreF32OfTheShapeAndTargetsAreBesideThem) {
+  const auto fields = fields_of(numbers_config());
+  ASSERT_TRUE(fields.ok());
+  EXPECT_EQ(fields->spec(InputForm::kNumbers),
+            (std::vector<TensorSpec>{{.name = "input", .dtype = DType::kF32, .shape = {2, 2}},
+                                     {.name = "target", .dtype = DType::kF32, .shape = {1}}}));
+  const std::array<float, 3> a{1, 2, 3};
+  const int64_t b = 4;
+  std::array<float, 4> input{};
+  float target = 0;
+  const std::array<FieldValue, 3> values{FieldFloats(a), FieldInts(&b, 1), bytes("0.25")};
+  const std::array<std::span<std::byte>, 2> outputs{std::as_writable_bytes(std::span(input)),
+                                                    std::as_writable_bytes(std::span(&target, 1))};
+  ASSERT_TRUE(fields->to_tensors(values, InputForm::kNumbers, 0, {}, outputs).ok());
+  EXPECT_THAT(input, ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(target, 0.25f);
+}
+
+TEST(RecordFields, BytesAreU8OfTheShapeAndTheClassIsTheLabel) {
+  const auto fields = fields_of(label_config());
+  ASSERT_TRUE(fields.ok());
+  EXPECT_EQ(fields->spec(InputForm::kBytes)[0].dtype, DType::kU8);
+  EXPECT_EQ(fields->spec(InputForm::kBytes)[1],
+            (TensorSpec{.name = "label", .dtype = DType::kI64, .shape = {}}));
+  std::string input(4, '.');
+  int64_t label = 0;
+  const std::array<FieldValue, 3> values{bytes("x"), bytes("yz!"), FieldValue()};
+  const std::array<std::span<std::byte>, 2> outputs{std::as_writable_bytes(std::span(input)),
+                                                    std::as_writable_bytes(std::span(&label, 1))};
+  ASSERT_TRUE(fields->to_tensors(values, InputForm::kBytes, 3, {}, outputs).ok());
+  EXPECT_EQ(input, "xyz!");
+  EXPECT_EQ(label, 3);
+}
+
+TEST(RecordFields, ValuesThatDoNotFillTheShapeNameTheirField) {
+  const auto fields = fields_of(label_config());
+  std::array<std::byte, 16> input{};
+  int64_t label = 0;
+  const auto message = [&](FieldValue a, FieldValue b, InputForm form) {
+    const std::array<FieldValue, 3> values{a, b, FieldValue()};
+    const std::array<std::span<std::byte>, 2> outputs{
+        std::span(input).first(form == InputForm::kBytes ? 4 : 16),
+        std::as_writable_bytes(std::span(&label, 1))};
+    return fields->to_tensors(values, form, 0, {}, outputs).message();
+  };
+  const std::array<float, 5> numbers{};
+  EXPECT_EQ(
+      message(FieldFloats(numbers).first(2), FieldFloats(numbers).first(1), InputForm::kNumbers),
+      "input 'b' ends with number 3 of the 4 that are needed");
+  EXPECT_THAT(message(FieldFloats(numbers), FieldFloats(), InputForm::kNumbers),
+              HasSubstr("input 'a' has 5 numbers"));
+  EXPECT_EQ(message(bytes("xy"), bytes("z"), InputForm::kBytes),
+            "input 'b' is 1 byte, but 2 bytes are needed");
+  EXPECT_THAT(message(bytes("xyzxyz"), bytes("z"), InputForm::kBytes), HasSubstr("input 'a' is 6"));
+  EXPECT_THAT(message(FieldFloats(numbers), bytes("z"), InputForm::kBytes),
+              HasSubstr("input 'a' is 5 numbers"));
+  EXPECT_THAT(message(bytes("xy"), bytes("z"), InputForm::kNumbers),
+              HasSubstr("input 'a' is 'xy', not a number"));
+}
+
+TEST(RecordFields, APictureMustBeBytes) {
+  config::DatasetConfig config = label_config();
+  config.input = {"jpg"};
+  config.shape = {};
+  config.size = {8, 9};
+  const auto fields = fields_of(config);
+  ASSERT_TRUE(fields.ok()) << fields.status().to_string();
+  EXPECT_EQ(fields->spec(InputForm::kPicture)[0].shape, (std::vector<int64_t>{3, 8, 9}));
+  EXPECT_EQ(*fields->form_of(bytes("…")), InputForm::kPicture);
+  EXPECT_THAT(fields->form_of(FieldFloats()).status().message(),
+              HasSubstr("give a shape instead of a size"));
+}
+
+TEST(RecordFields, TheFirstValueDecidesTheFormOfAShape) {
+  const auto fields = fields_of(label_config());
+  EXPECT_EQ(*fields->form_of(bytes("x")), InputForm::kBytes);
+  EXPECT_EQ(*fields->form_of(FieldInts()), InputForm::kNumbers);
+}
+
+TEST(RecordFields, SettingsThatMakeNoSampleAreRefused) {
+  config::DatasetConfig config;
+  expect_wrong(config, "input");
+  config = label_config();
+  config.input = {"a", ""};
+  expect_wrong(config, "input");
+  config = label_config();
+  config.size = {8, 8};
+  expect_wrong(config, "input");
+  config.shape = {};
+  expect_wrong(config, "input");  // two names for a picture
+  config = label_config();
+  config.shape = {1 << 20, 1 << 20};
+  expect_wrong(config, "shape");
+  config.shape = {4, 0};
+  expect_wrong(config, "shape");
+  config = label_config();
+  config.target = {"t"};
+  expect_wrong(config, "label");
+  config = label_config();
+  config.label = "";
+  expect_wrong(config, "label");
+  config = numbers_config();
+  config.targets = 0;
+  expect_wrong(config, "targets");
+  config = label_config();
+  config.text = "txt";
+  expect_wrong(config, "text");
+}
+
+TEST(RecordFields, OtherFieldsHaveAnotherText) {
+  config::DatasetConfig config = label_config();
+  const std::string first = fields_of(config)->to_text();
+  config.input = {"a,1:b"};
+  EXPECT_NE(fields_of(config)->to_text(), first);
+  config = label_config();
+  config.shape = {4};
+  EXPECT_NE(fields_of(config)->to_text(), first);
+  EXPECT_EQ(fields_of(label_config())->to_text(), first);
+}
+
+}  // namespace
+}  // namespace stoker::dataset

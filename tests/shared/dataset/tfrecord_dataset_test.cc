@@ -1,0 +1,306 @@
+#include <string>
+
+#include "tests/shared/dataset/example_writer.h"
+#include "tests/shared/dataset/folder_fixture.h"
+
+namespace stoker::dataset {
+namespace {
+
+using testing::bytes_feature;
+using ::testing::ElementsAre;
+using testing::example;
+using testing::floats_feature;
+using testing::framed;
+using ::testing::HasSubstr;
+using testing::ints_feature;
+using testing::message;
+using testing::read_sample;
+using testing::Sample;
+
+const std::string kGolden = std::string(STOKER_SOURCE_DIR) + "/tests/shared/dataset/golden";
+
+class TfrecordDataset : public testing::FolderFixture {
+ protected:
+  config::DatasetConfig tfrecord() const {
+    config::DatasetConfig config;
+    config.kind = config::DatasetKind::kTfrecord;
+    config.path = path("data.tfrecord");
+    config.input = {"x"};
+    config.shape = {2};
+    config.label = "y";
+    return config;
+  }
+  static config::DatasetConfig golden(std::vector<std::string> input) {
+    config::DatasetConfig config;
+    config.kind = config::DatasetKind::kTfrecord;
+    config.path = kGolden;
+    config.glob = "golden-{00000..00001}-of-00002.tfrecord";
+    config.input = std::move(input);
+    config.label = "image/class/label";
+    return config;
+  }
+  static std::string record(int64_t i) {
+    return framed(example({{"x", floats_feature({static_cast<float>(i), 0.5f})},
+                           {"other", bytes_feature(std::string(5000, 'o'))},
+                           {"y", ints_feature({i % 4})}}));
+  }
+  static std::string records(int64_t count) {
+    std::string file;
+    for (int64_t i = 0; i < count; ++i) file += record(i);
+    return file;
+  }
+  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
+    auto dataset = open(config);
+    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
+    return dataset.ok() ? *std::move(dataset) : nullptr;
+  }
+  // What is said of a file with this record only, while it is indexed.
+  std::string indexing(const std::string& content, config::DatasetConfig config) const {
+    write("data.tfrecord", content);
+    const auto dataset = open(config);
+    EXPECT_FALSE(dataset.ok());
+    return dataset.ok() ? "" : dataset.status().message();
+  }
+  // What is said of its first sample; it is indexed without complaint.
+  std::string reading(const std::string& content, const config::DatasetConfig& config) const {
+    write("data.tfrecord", content);
+    const auto dataset = opened(config);
+    return dataset ? read_sample(*dataset, 0).status.message() : "";
+  }
+};
+
+// ---- Files of TensorFlow's own writer
+
+TEST_F(TfrecordDataset, ReadsPicturesAsTensorFlowWroteThem) {
+  auto config = golden({"image/encoded"});
+  config.size = {3, 4};
+  const auto dataset = opened(config);
+  ASSERT_TRUE(dataset);
+  ASSERT_EQ(dataset->size(), 8u);
+  EXPECT_EQ(dataset->classes(), 3u);
+  for (uint64_t i = 0; i < 8; ++i) {
+    const Sample sample = read_sample(*dataset, i);
+    ASSERT_TRUE(sample.status.ok()) << sample.status.to_string();
+    EXPECT_EQ(sample.label(), static_cast<int64_t>(i % 3));
+    for (uint8_t p = 0; p < 12; ++p) {
+      EXPECT_EQ(sample.values<uint8_t>(0)[p], i);
+      EXPECT_EQ(sample.values<uint8_t>(0)[12 + p], 10 * i);
+      EXPECT_EQ(sample.values<uint8_t>(0)[24 + p], p);
+    }
+  }
+  EXPECT_THAT(dataset->origin(5).file, HasSubstr("golden-00001-of-00002.tfrecord"));
+  EXPECT_EQ(dataset->origin(5).offset, 0u);
+}
+
+TEST_F(TfrecordDataset, ReadsBytesFloatsAndWholeNumbersAsTensorFlowWroteThem) {
+  auto config = golden({"image/raw"});
+  config.shape = {3, 4, 3};
+  EXPECT_EQ(read_sample(*opened(config), 7).values<uint8_t>(0)[3 * 5 + 1], 70);
+  config = golden({"floats", "ints"});
+  config.shape = {5};
+  EXPECT_THAT(read_sample(*opened(config), 3).values<float>(0),
+              ElementsAre(3, 3.5, -3, 3, -1099511627776.f));
+  config = golden({"floats"});
+  config.shape = {3};
+  config.label = "";
+  config.target = {"target"};
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->classes(), 0u);
+  EXPECT_THAT(read_sample(*dataset, 6).values<float>(1), ElementsAre(1.5));
+}
+
+TEST_F(TfrecordDataset, LabelsMayBeNames) {
+  auto config = golden({"floats"});
+  config.shape = {3};
+  config.label = "image/class/text";
+  const auto dataset = opened(config);
+  EXPECT_THAT(dataset->class_names(), ElementsAre("cat", "dog", "eel"));
+  EXPECT_EQ(read_sample(*dataset, 7).label(), 1);
+}
+
+TEST_F(TfrecordDataset, TextsAreOneStream) {
+  using namespace std::string_literals;
+  auto config = golden({});
+  config.label = "";
+  config.text = "text";
+  config.context = 4;
+  const auto dataset = opened(config);
+  ASSERT_TRUE(dataset);
+  EXPECT_EQ(dataset->spec()[0], (TensorSpec{.name = "tokens", .dtype = DType::kU8, .shape = {5}}));
+  EXPECT_EQ(read_sample(*dataset, 0).text(), "\0word"s);
+  EXPECT_EQ(read_sample(*dataset, 1).text(), "d\0wor"s);
+  EXPECT_EQ(dataset->size(), 141u / 4);  // 0, 4, 9, … 34 bytes, and one after each: 141 in all
+}
+
+TEST_F(TfrecordDataset, FeaturesWithoutValuesAreMissing) {
+  for (const std::string name : {"nothing", "none"}) {
+    auto config = golden({"floats"});
+    config.shape = {3};
+    config.label = name;
+    EXPECT_THAT(open(config).status().message(),
+                HasSubstr("has no label '" + name + "'; 8 of 8 are incomplete"));
+  }
+}
+
+TEST_F(TfrecordDataset, CompressedFilesAreRefusedWithTheRemedy) {
+  auto config = golden({"floats"});
+  config.shape = {3};
+  config.path = kGolden + "/golden-gzip.tfrecord";
+  expect_error(config, Code::kCorrupt, {"golden-gzip.tfrecord", "gunzip"});
+  config.path = kGolden + "/golden-zlib.tfrecord";
+  expect_error(config, Code::kCorrupt, {"golden-zlib.tfrecord", "compression"});
+}
+
+// ---- The rest
+
+TEST_F(TfrecordDataset, OpensTheSameFromTheIndex) {
+  write("data.tfrecord", records(10));
+  const std::string fingerprint = opened(tfrecord())->fingerprint();
+  const auto dataset = open_indexed("train", tfrecord(), index_dir(), fingerprint);
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_THAT(read_sample(**dataset, 7).values<float>(0), ElementsAre(7, 0.5));
+  EXPECT_EQ((*dataset)->origin(3).offset, 3 * record(0).size());
+}
+
+TEST_F(TfrecordDataset, OtherFieldsAreAnotherFingerprint) {
+  write("data.tfrecord", records(10));
+  const std::string fingerprint = opened(tfrecord())->fingerprint();
+  auto config = tfrecord();
+  config.classes = 10;
+  EXPECT_NE(opened(config)->fingerprint(), fingerprint);
+  EXPECT_EQ(opened(config)->classes(), 10u);
+}
+
+TEST_F(TfrecordDataset, RecordsLeftOutDoNotDisturbTheirNeighbours) {
+  const std::string without = framed(example({{"x", floats_feature({9, 9})}}));
+  write("data.tfrecord", record(1) + without + record(2) + without);
+  expect_error(tfrecord(), Code::kCorrupt,
+               {path("data.tfrecord"), "label 'y'", "2 of 4", "incomplete: skip"});
+  auto config = tfrecord();
+  config.incomplete = "skip";
+  const auto dataset = opened(config);
+  ASSERT_EQ(dataset->size(), 2u);
+  EXPECT_EQ(read_sample(*dataset, 0).label(), 1);
+  EXPECT_EQ(read_sample(*dataset, 1).label(), 2);
+}
+
+TEST_F(TfrecordDataset, NumbersMayBeUnpackedAndTheMapInAnyOrder) {
+  const std::string unpacked = message(2, "\x0d" + testing::raw(1.5f) + "\x0d" + testing::raw(2.f));
+  const std::string label = message(3, "\x08\x03");
+  const std::string value_first = message(2, unpacked) + message(1, "x");
+  const std::string map = message(1, value_first) + message(1, message(1, "y") + message(2, label));
+  write("data.tfrecord", framed(message(1, map)));
+  const Sample sample = read_sample(*opened(tfrecord()), 0);
+  ASSERT_TRUE(sample.status.ok()) << sample.status.to_string();
+  EXPECT_THAT(sample.values<float>(0), ElementsAre(1.5, 2));
+  EXPECT_EQ(sample.label(), 3);
+}
+
+TEST_F(TfrecordDataset, EmptyShardsHaveNoRecords) {
+  write("data/a", "");
+  write("data/b", records(2));
+  auto config = tfrecord();
+  config.path = path("data");
+  EXPECT_EQ(opened(config)->size(), 2u);
+  EXPECT_THAT(opened(config)->origin(0).file, HasSubstr("data/b"));
+  write("data/b", "");
+  expect_error(config, Code::kNotFound, {"data.train.path", "no record in its 2 files"});
+}
+
+TEST_F(TfrecordDataset, AShardThatTheRangeNamesMustBeThere) {
+  for (const std::string name : {"7", "8", "9", "10", "12"}) write("data/r-" + name, records(1));
+  auto config = tfrecord();
+  config.path = path("data");
+  config.glob = "r-{7..12}";
+  expect_error(config, Code::kNotFound, {"data.train.glob", "'r-11'", "1 of the 6"});
+  config.glob = "r-{7..10}";
+  EXPECT_EQ(opened(config)->size(), 4u);
+}
+
+TEST_F(TfrecordDataset, EveryTruncationIsAnError) {
+  const std::string whole = record(1) + record(2);
+  for (size_t length = 1; length < whole.size(); length += length % 1000 < 30 ? 1 : 487) {
+    if (length == record(1).size()) continue;  // a good file of one record
+    write("data.tfrecord", whole.substr(0, length));
+    expect_error(tfrecord(), Code::kCorrupt, {path("data.tfrecord"), "offset"});
+  }
+}
+
+TEST_F(TfrecordDataset, EveryFlippedByteIsFoundWhenItIsReadAtTheLatest) {
+  const std::string whole = framed(example(
+      {{"x", floats_feature({1, 2})}, {"o", bytes_feature("other")}, {"y", ints_feature({3})}}));
+  for (size_t place = 0; place < whole.size(); ++place) {
+    std::string damaged = whole;
+    damaged[place] = static_cast<char>(damaged[place] ^ 0x10);
+    write("data.tfrecord", damaged);
+    const auto dataset = open(tfrecord());
+    const Status status = dataset.ok() ? read_sample(**dataset, 0).status : dataset.status();
+    EXPECT_TRUE(status.code() == Code::kCorrupt || status.code() == Code::kInvalidArgument)
+        << place << ": " << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("offset 0")) << place;
+  }
+}
+
+TEST_F(TfrecordDataset, TextsAreCheckedEachTimeToo) {
+  auto config = tfrecord();
+  config.input = {};
+  config.shape = {};
+  config.label = "";
+  config.text = "t";
+  config.context = 4;
+  std::string file = framed(example({{"t", bytes_feature("hello world")}}));
+  file[file.size() - 10] ^= 1;
+  EXPECT_THAT(reading(file, config), HasSubstr("checksum of its data"));
+}
+
+TEST_F(TfrecordDataset, LengthsThatLieTakeNoMemory) {
+  const std::string length = testing::raw<uint64_t>(~uint64_t{0} - 20);
+  const std::string head = length + testing::raw(masked_crc32c(length));
+  EXPECT_THAT(indexing(head + record(1), tfrecord()), HasSubstr("the file ends in it"));
+}
+
+TEST_F(TfrecordDataset, WhatIsNoExampleIsToldWithItsPlace) {
+  const auto of = [&](const std::string& data) { return indexing(framed(data), tfrecord()); };
+  EXPECT_THAT(of("\x0b"), HasSubstr("offset 0: a field of an unknown type at byte 0"));
+  EXPECT_THAT(of("\x0a\x7f"), HasSubstr("a field goes past its message"));
+  EXPECT_THAT(of("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), HasSubstr("past its message"));
+  EXPECT_THAT(of("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), HasSubstr("length is broken"));
+  EXPECT_THAT(of(std::string("\x02\x01x")), HasSubstr("no field begins"));
+  EXPECT_THAT(of("\x08\x01"), HasSubstr("no tf.train.Example"));
+  EXPECT_THAT(of(example({{"y", ints_feature({1})}, {"y", ints_feature({1})}})),
+              HasSubstr("'y' stands in it twice"));
+}
+
+TEST_F(TfrecordDataset, LabelsThatAreNoneAreToldWhileIndexing) {
+  const auto of = [&](const std::string& label) {
+    return indexing(framed(example({{"x", floats_feature({1, 2})}, {"y", label}})), tfrecord());
+  };
+  EXPECT_THAT(of(ints_feature({-1})), HasSubstr("offset 0: label 'y' is -1, below 0"));
+  EXPECT_THAT(of(ints_feature({1, 2})), HasSubstr("label 'y' is 2 whole numbers"));
+  EXPECT_THAT(of(floats_feature({1})), HasSubstr("label 'y' is 1 number"));
+  EXPECT_THAT(of(bytes_feature(std::string(5000, 'x'))), HasSubstr("no label"));
+  EXPECT_THAT(of(message(1, message(1, "a") + message(1, "b"))), HasSubstr("has 2 values"));
+}
+
+TEST_F(TfrecordDataset, ValuesThatDoNotFitAreBadSamples) {
+  const auto of = [&](const std::string& input) {
+    return reading(framed(example({{"x", input}, {"y", ints_feature({1})}})), tfrecord());
+  };
+  EXPECT_EQ(of(floats_feature({1})), path("data.tfrecord") +
+                                         ": record at offset 0: input 'x' ends with number 1 "
+                                         "of the 2 that are needed");
+  EXPECT_THAT(of(floats_feature({1, 2, 3})), HasSubstr("has 3 numbers"));
+  EXPECT_THAT(of(bytes_feature("abc")), HasSubstr("is 3 bytes, but 2 bytes are needed"));
+  EXPECT_THAT(of(message(2, message(1, "12345"))), HasSubstr("numbers are cut off"));
+  EXPECT_THAT(of(message(3, message(1, "\xff"))), HasSubstr("a number is broken"));
+}
+
+TEST_F(TfrecordDataset, WrongFilesAreTold) {
+  EXPECT_THAT(indexing("this is no TFRecord file", tfrecord()), HasSubstr("narrow the glob"));
+  auto config = tfrecord();
+  config.label = "";
+  expect_error(config, Code::kInvalidArgument, {"data.train.label"});
+}
+
+}  // namespace
+}  // namespace stoker::dataset
