@@ -1,5 +1,6 @@
 #include "shared/dataset/list_rows.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -88,7 +89,9 @@ class ListReader {
         return at(row, Status(Code::kCorrupt, "has no '" + names_[i] + "'"));
     }
     const std::string_view path = text_of(std::get<FieldBytes>(values[0]));
-    if (path.empty() || path.find('\0') != std::string_view::npos)
+    // A message about it must stay one line, and the system ends a path at a NUL.
+    const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
+    if (path.empty() || std::ranges::any_of(path, is_control))
       return at(row, Status(Code::kCorrupt, "'" + names_[0] + "' is no path"));
     return at(row, take_({.path = path, .label = values[1], .line = row.line}));
   }

@@ -134,6 +134,9 @@ class ZipReader {
                      .packed_bytes = bytes.u32(at + 20),
                      .bytes = bytes.u32(at + 24),
                      .local_header = bytes.u32(at + 42)};
+    const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
+    if (std::ranges::any_of(member.name, is_control))
+      return corrupt("a member has a control character in its name");
     if ((bytes.u16(at + 8) & kEncrypted) != 0) return corrupt("is encrypted");
     if (!member.is_deflated && bytes.u16(at + 10) != kStored)
       return corrupt("member '" + member.name + "' is neither stored nor deflated");

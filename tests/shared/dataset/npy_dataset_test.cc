@@ -191,6 +191,24 @@ TEST_F(NpyDataset, MembersOfArchivesAreNamedOrUsual) {
   EXPECT_EQ(read_sample(*opened(config), 0).label(), 0);
 }
 
+TEST_F(NpyDataset, ArchivesThatAreNotNumpysAreRefused) {
+  const std::string x = npy("<f4", "(1, 1)", bytes_of<float>({7}));
+  const auto expect_archive_refused = [&](std::string archive, const std::string& what) {
+    write("a.npz", archive);
+    expect_error(arrays("a.npz", ""), Code::kCorrupt, {path("a.npz"), what});
+  };
+  expect_archive_refused(test::zip({{"x\n.npy", x}}, false), "control character");
+  expect_archive_refused(test::zip({{"x.npy", "no array, but long enough"}}, false),
+                         "x.npy: not an npy");
+  std::string encrypted = test::zip({{"x.npy", x}}, false);
+  encrypted[encrypted.find("PK\1\2") + 8] = 1;
+  expect_archive_refused(encrypted, "encrypted");
+  std::string damaged = test::zip({{"x.npy", x}, {"y.npy", x}}, true);
+  damaged[damaged.find("PK\1\2") + 16] ^= 1;
+  expect_archive_refused(damaged, "CRC-32");
+  EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
+}
+
 TEST_F(NpyDataset, LabelsThatAreNoClassesAreErrors) {
   write("x.npy", npy("<f4", "(2,)", bytes_of<float>({1, 2})));
   write("y.npy", npy("<i2", "(2,)", bytes_of<int16_t>({0, -1})));

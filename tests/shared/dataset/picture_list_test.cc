@@ -101,6 +101,8 @@ TEST_F(PictureList, RowsWithoutAPathOrALabelAreErrors) {
   expect_error(listed("set/list.jsonl"), Code::kCorrupt, {"line 1", "has no 'path'"});
   write("set/list.jsonl", "{\"path\": \"\\u0000\", \"label\": 1}\n");
   expect_error(listed("set/list.jsonl"), Code::kCorrupt, {"no path"});
+  write("set/list.csv", "path,label\n\"p/\n0.png\",1\n");
+  expect_error(listed("set/list.csv"), Code::kCorrupt, {"line 2", "no path"});
   write("set/list.jsonl", "{\"path\": \"p/0.png\", \"label\": -1}\n");
   expect_error(listed("set/list.jsonl"), Code::kCorrupt, {"line 1", "below 0"});
 }
