@@ -20,7 +20,6 @@ cd "$root"
 export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache}
 export CCACHE_BASEDIR=$root                                     # a clone elsewhere hits the same entries
 export CCACHE_NOHASHDIR=1                                       # debug information names no folder: -ffile-prefix-map
-export CCACHE_SLOPPINESS=include_file_mtime,include_file_ctime  # content is compared; a fresh clone has new times
 export CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-3G}
 if [[ -z ${STOKER_COMPILER_LAUNCHER+set} ]] && command -v ccache >/dev/null; then
   export STOKER_COMPILER_LAUNCHER=ccache

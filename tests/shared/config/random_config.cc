@@ -85,8 +85,10 @@ Enum any(Filler& filler, int first, int last) {
 }
 
 void fill_transforms(DatasetConfig& set, Filler& filler) {
-  const bool has_pictures = set.kind == DatasetKind::kImages || set.kind == DatasetKind::kIdx ||
-                            set.kind == DatasetKind::kCifar;
+  constexpr std::array kOfPictures{DatasetKind::kImages,   DatasetKind::kIdx,
+                                   DatasetKind::kCifar,    DatasetKind::kNpy,
+                                   DatasetKind::kTfrecord, DatasetKind::kTar};
+  const bool has_pictures = std::ranges::find(kOfPictures, set.kind) != kOfPictures.end();
   const DatasetConfig defaults;
   const double from = filler.part() / 2;
   if (set.fit != "center_crop") set.crop_part = defaults.crop_part;
