@@ -94,6 +94,7 @@ class OutsideProducerTest : public FeederTest {
     }
   }
 
+  ManualClock manual_clock_;
   std::vector<pid_t> children_;
 };
 
@@ -123,8 +124,7 @@ TEST_F(OutsideProducerTest, WhatADeadOneHeldIsFilledByTheOthersInOrder) {
 }
 
 TEST_F(OutsideProducerTest, OneThatHangsWithATicketIsKilledAndOneThatWaitsForItsDataIsNot) {
-  ManualClock clock;
-  clock_ = &clock;
+  clock_ = &manual_clock_;
   settings_.feed.hang_seconds = 60;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
@@ -135,7 +135,7 @@ TEST_F(OutsideProducerTest, OneThatHangsWithATicketIsKilledAndOneThatWaitsForIts
   ASSERT_TRUE(waiting.ok() && hung.ok());
   ASSERT_TRUE(eventually([&] { return ring_->progress(*hung).claims == 1; }));
   EXPECT_TRUE(eventually([&] {
-    clock.advance(1s);
+    manual_clock_.advance(1s);
     return coordinator_.wait_for_stop(1ms) || supervisor_->outside_producers() == 1;
   }));
   int status = 0;
