@@ -201,7 +201,7 @@ void FeedSupervisor::kill_hung(Reader& reader) {
   const int pid = reader.maybe_process->pid();
   log_warn("reader process hangs and is killed",
            {{"pid", pid},
-            {"seconds_without_a_sample", seconds_between({}, reader.watch.still_for())},
+            {"seconds", seconds_between({}, reader.watch.still_for())},
             {"state", reader.watch.computes() ? "computing" : process_state(pid)},
             {"tickets", ring_.progress(reader.producer).claims}});
   reader.maybe_killed = clock_.monotonic();

@@ -6,9 +6,12 @@ namespace stoker::feeder {
 
 bool HangWatch::hangs(const Look& look) {
   last_ = look;
-  const bool owes = look.progress.claims > 0 || look.progress.unclaimed > 0;
-  const bool moved = look.progress.samples != since_.progress.samples;
-  if (!std::exchange(begun_, true) || moved || !owes) {
+  const bool idle = look.progress.claims == 0;
+  const bool moved = look.progress.samples != since_.progress.samples ||
+                     (idle && look.progress.looks != since_.progress.looks);
+  // Between one ticket and the next the other heartbeat counts: begin anew.
+  const bool changed = idle != (since_.progress.claims == 0);
+  if (!std::exchange(begun_, true) || moved || changed) {
     since_ = look;
     overdue_looks_ = 0;
     return false;

@@ -1,9 +1,9 @@
 // HangWatch: tells a producer that hangs from one that works slowly or has nothing to do.
 //
-// A producer owes something while it holds a ticket, or while there is one that nobody has claimed.
-// One that owes and finishes no sample for `limit` hangs: it is stopped, its read waits for a dead
-// mount, its decoder does not end. It must be found so at several looks in a row, so that a machine
-// that was asleep, with all its processes, is given a moment.
+// One that holds a ticket finishes a sample now and then; one that holds none looks for a ticket
+// several times a second. One that does neither for `limit` hangs: it is stopped, its read waits for
+// a dead mount, its decoder does not end. It must be found so at several looks in a row, so that a
+// machine that was asleep, with all its processes, is given a moment.
 //
 // Threads: one at a time.
 #pragma once
@@ -40,7 +40,7 @@ class HangWatch {
   std::chrono::nanoseconds limit_;
   bool begun_ = false;
   int overdue_looks_ = 0;
-  Look since_;  // when it had last finished something, or owed nothing
+  Look since_;  // when it had last finished something, or looked
   Look last_;
 };
 

@@ -60,7 +60,8 @@ bool OutsideProducers::detach_if_ended(const Producer& producer) {
 void OutsideProducers::watch_progress(Producer& producer, std::chrono::nanoseconds now) {
   if (producer.killed) return;
   ring::ProducerProgress progress = ring_.progress(producer.id);
-  progress.unclaimed = 0;  // it may wait for data of its own before it claims: that is no hang
+  // It may wait for data of its own before it looks for a ticket: that is no hang.
+  if (progress.claims == 0) progress.looks = static_cast<uint64_t>(now.count());
   if (!producer.watch.hangs({.now = now, .progress = progress})) return;
   producer.killed = true;
   const int pid = producer.process.pid;
@@ -68,12 +69,11 @@ void OutsideProducers::watch_progress(Producer& producer, std::chrono::nanosecon
       ::syscall(SYS_pidfd_send_signal, producer.process.pidfd.get(), SIGKILL, nullptr, 0));
   const std::string outcome =
       result == 0 ? "killed" : "cannot be killed: " + Status::from_errno(errno, "signal").message();
-  log_warn("outside producer hangs",
-           {{"pid", pid},
-            {"outcome", outcome},
-            {"seconds_without_a_sample", seconds_between({}, producer.watch.still_for())},
-            {"state", process_state(pid)},
-            {"tickets", progress.claims}});
+  log_warn("outside producer hangs", {{"pid", pid},
+                                      {"outcome", outcome},
+                                      {"seconds", seconds_between({}, producer.watch.still_for())},
+                                      {"state", process_state(pid)},
+                                      {"tickets", progress.claims}});
 }
 
 std::vector<int> OutsideProducers::pidfds() const {

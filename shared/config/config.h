@@ -42,7 +42,7 @@ struct FeedConfig {
   LastBatch last_batch = LastBatch::kSpan;
   OnBadSample on_bad_sample = OnBadSample::kSkip;
   double bad_sample_limit = 0.001;  // stop when more than this part of the samples was bad
-  double hang_seconds = 60;         // without a finished sample, and a reader is killed; 0 = never
+  double hang_seconds = 60;         // without a sign of work, and a reader is killed; 0 = never
   int deaths_per_minute = 30;       // of reader processes; past it the run ends
   int64_t memory_mib = 2048;  // address space of a reader process, for each of its threads; 0 = any
   bool confined = true;       // reader processes may make only the system calls of reading

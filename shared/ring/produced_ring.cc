@@ -8,6 +8,7 @@ std::optional<Result<Claim>> MappedRing::look_for_ticket(ProducerId producer) {
   if (!producers_.alive(producer))
     return Status(Code::kMismatch, "producer " + std::to_string(producer.index) + " generation " +
                                        std::to_string(producer.generation) + " is not in the ring");
+  std::atomic_ref(producers_.maybe_row(producer)->looks).fetch_add(1, std::memory_order_relaxed);
   const uint64_t end = known_.header.end_ticket;
   const uint64_t next = next_ticket();
   const uint64_t limit = std::min(next + slots(), end);

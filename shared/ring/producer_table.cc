@@ -30,6 +30,7 @@ Result<ProducerId> ProducerTable::add(std::string_view name) {
     std::atomic_ref(row.pid).store(0);
     std::atomic_ref(row.waiting).store(0);
     std::atomic_ref(row.samples).store(0);
+    std::atomic_ref(row.looks).store(0);
     std::memset(row.name, 0, sizeof(row.name));
     std::memcpy(row.name, name.data(), std::min(name.size(), sizeof(row.name) - 1));
     word.store(word_of(generation + 1, RowState::kAlive));

@@ -132,9 +132,10 @@ struct ProducerRecord {
   uint64_t word;     // atomic; generation << 32 | 1 while in use
   int32_t pid;       // atomic
   uint32_t waiting;  // atomic; its threads that wait for a slot
-  char name[32];
+  char name[24];
+  uint64_t looks;      // atomic; for a ticket: its heartbeat while it holds none
   uint64_t published;  // atomic; batches
-  uint64_t samples;    // atomic; finished by this producer: its heartbeat
+  uint64_t samples;    // atomic; finished by this producer: its heartbeat while it holds a ticket
 };
 
 // A report's word: 0 = free; ticket << 4 | 1 = being written by that ticket's owner; sequence << 4
@@ -168,7 +169,7 @@ static_assert(offsetof(TensorRecord, offset) == 104 && offsetof(TensorRecord, ro
 static_assert(std::is_trivially_copyable_v<SlotRecord> && sizeof(SlotRecord) == kCacheLine);
 static_assert(std::is_trivially_copyable_v<ProducerRecord> && sizeof(ProducerRecord) == kCacheLine);
 static_assert(offsetof(ProducerRecord, pid) == 8 && offsetof(ProducerRecord, published) == 48 &&
-              offsetof(ProducerRecord, samples) == 56);
+              offsetof(ProducerRecord, looks) == 40 && offsetof(ProducerRecord, samples) == 56);
 static_assert(std::is_trivially_copyable_v<ReportRecord> && sizeof(ReportRecord) == 256);
 static_assert(offsetof(ReportRecord, code) == 24 && offsetof(ReportRecord, reason) == 32);
 static_assert(static_cast<int>(Code::kNotFound) == 2 && static_cast<int>(Code::kCorrupt) == 7 &&

@@ -73,9 +73,9 @@ struct BadSample {
 
 // What a supervisor needs to tell a producer that works, or has nothing to do, from one that hangs.
 struct ProducerProgress {
-  uint64_t samples = 0;    // finished, ever: its heartbeat
-  uint64_t claims = 0;     // tickets that it holds now
-  uint64_t unclaimed = 0;  // tickets that it could claim now
+  uint64_t claims = 0;   // tickets that it holds now
+  uint64_t samples = 0;  // finished, ever: its heartbeat while it holds any
+  uint64_t looks = 0;    // for a ticket, ever: its heartbeat while it holds none
 };
 
 // Sums since creation, over all producers.
@@ -119,7 +119,7 @@ class ShmRing {
   virtual bool publish(ProducerId producer, const Claim& claim) = 0;
   virtual void abandon(ProducerId producer, const Claim& claim) = 0;  // gives the ticket back
   virtual void report_bad_sample(const BadSample& bad) = 0;  // only while its ticket is claimed
-  virtual void note_sample(ProducerId producer) = 0;         // one more is finished: the heartbeat
+  virtual void note_sample(ProducerId producer) = 0;         // one more is finished
   virtual void add_read_time(std::chrono::nanoseconds spent) = 0;
 
   // -- consumer

@@ -28,16 +28,14 @@ uint64_t MappedRing::reissue(ProducerId dead) {
 
 ProducerProgress MappedRing::progress(ProducerId producer) const {
   ProducerProgress progress;
-  if (ProducerRecord* row = producers_.maybe_row(producer))
+  if (ProducerRecord* row = producers_.maybe_row(producer)) {
     progress.samples = std::atomic_ref(row->samples).load(std::memory_order_relaxed);
-  const uint64_t next = next_ticket();
-  const uint64_t limit = std::min(next + slots(), known_.header.end_ticket);
-  for (uint64_t ticket = next; ticket < limit; ++ticket) {
-    const uint64_t seen = word_of(ticket).load(std::memory_order_relaxed);
-    if (seen == claimed_word(producer, ticket)) ++progress.claims;
-    if (seen == plain_word(Phase::kFree, ticket) || seen == plain_word(Phase::kReissue, ticket))
-      ++progress.unclaimed;
+    progress.looks = std::atomic_ref(row->looks).load(std::memory_order_relaxed);
   }
+  const uint64_t next = next_ticket();
+  for (uint64_t ticket = next; ticket < next + slots(); ++ticket)
+    if (word_of(ticket).load(std::memory_order_relaxed) == claimed_word(producer, ticket))
+      ++progress.claims;
   return progress;
 }
 

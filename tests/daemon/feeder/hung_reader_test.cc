@@ -72,7 +72,7 @@ TEST_F(HungReaderTest, OneStoppedWithATicketInHandIsKilledAndItsTicketReadByTheN
   EXPECT_FALSE(coordinator_.should_stop());
 }
 
-TEST_F(HungReaderTest, OneStoppedWithNothingInHandIsFoundWhenThereIsWork) {
+TEST_F(HungReaderTest, OneStoppedWithNothingInHandIsFoundAndOneThatOnlyWaitsIsNot) {
   settings_.feed_program = FEED_PROGRAM;
   write_config("{kind: synthetic, samples: 500, features: [3, 10], classes: 4}");
   open_ring({.slots = 4});
@@ -80,14 +80,13 @@ TEST_F(HungReaderTest, OneStoppedWithNothingInHandIsFoundWhenThereIsWork) {
   ASSERT_TRUE(eventually([&] { return ring_->counters().ready == ring_->slots(); }));
   const auto ids = supervisor_->process_ids();
   ASSERT_EQ(ids.size(), 1u);
-  ::kill(ids[0], SIGSTOP);
-  wait_until_stopped(ids[0]);
   manual_clock_.advance(1h);  // the trainer pauses: there is nothing to do, and nobody hangs
   EXPECT_FALSE(coordinator_.wait_for_stop(1s));
   EXPECT_EQ(supervisor_->hangs(), 0u);
-  for (uint64_t ticket = 0; ticket < 4; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  ::kill(ids[0], SIGSTOP);
+  wait_until_stopped(ids[0]);
   let_a_minute_pass_and_expect_a_kill();
-  for (uint64_t ticket = 4; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   EXPECT_THAT(supervisor_->quarantined(), IsEmpty());
 }
 
@@ -113,9 +112,7 @@ TEST_F(HungReaderTest, TheOthersGoOnMeanwhile) {
   for (const int pid : ids) wait_until_stopped(pid);  // both rows have generation 1
   ::kill(ids[1], SIGCONT);
   // All but the ticket that the first one holds.
-  ASSERT_TRUE(eventually([&] { return ring_->progress({0, 1}).unclaimed == 0; }));
-  ASSERT_TRUE(eventually([&] { return ring_->progress({1, 1}).claims == 0; }));
-  EXPECT_EQ(ring_->counters().ready, 7u);
+  ASSERT_TRUE(eventually([&] { return ring_->counters().ready == 7; }));
   let_a_minute_pass_and_expect_a_kill();
   for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   EXPECT_EQ(supervisor_->hangs(), 1u);
