@@ -173,9 +173,11 @@ TEST_F(FeederProgramTest, MoreDamageThanTheLimitAllowsEndsTheRun) {
   settings_.feed.bad_sample_limit = 0.01;  // one of 40 is more
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
+  // The supervisor judges several times a second, however fast batches are taken meanwhile.
   uint64_t ticket = 0;
+  const auto deadline = std::chrono::steady_clock::now() + kLong;
   while (!coordinator_.should_stop()) {
-    ASSERT_LT(ticket, 2000u);
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
     ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
   }
   EXPECT_EQ(coordinator_.reason().code(), Code::kCorrupt);
