@@ -105,7 +105,7 @@ class FeedSupervisor {
   Status make_table(uint32_t readers, uint32_t threads);
   void wait_for_deaths(std::chrono::milliseconds timeout) const;
 
-  // With mutex_ held.
+  // With mutex_ held; in feed_watch.cc.
   void look_after(Reader& reader);
   void watch_progress(Reader& reader);
   void kill_hung(Reader& reader);
