@@ -7,6 +7,7 @@
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/index.h"
 #include "shared/dataset/kind.h"
+#include "shared/dataset/probe.h"
 #include "shared/dataset/scan.h"
 #include "shared/dataset/taken_part.h"
 
@@ -135,7 +136,9 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
   wanted.source = source_of(set);
   STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(set, progress));
   Index index;
+  bool is_new = false;
   if (!take_cached(path, wanted, index)) {
+    is_new = true;
     STOKER_RETURN_IF_ERROR(make_directories(real_files(), index_dir));
     STOKER_RETURN_IF_ERROR(remove_unfinished_writes(real_files(), index_dir));
     STOKER_ASSIGN_OR_RETURN(wanted.facts, kind.inspect(set, wanted.files, progress));
@@ -143,6 +146,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
     index = std::move(wanted);
   }
   STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, set, std::move(index)));
+  if (is_new && config.has_fields() && config.text.empty())
+    STOKER_RETURN_IF_ERROR(probe(set, *whole));
   return taken_part(set, std::move(whole));
 }
 

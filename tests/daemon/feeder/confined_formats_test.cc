@@ -73,6 +73,39 @@ config::DatasetConfig cifar(const std::string& folder) {
   return {.kind = DatasetKind::kCifar, .path = folder + "/data", .classes = 10};
 }
 
+config::DatasetConfig csv(const std::string& folder) {
+  std::ofstream file(folder + "/data");
+  file << "a,b,kind\n";
+  for (int i = 0; i < 60; ++i) file << i << ',' << -i << (i % 3 == 0 ? ",cat\n" : ",dog\n");
+  return {.kind = DatasetKind::kCsv, .path = folder + "/data", .label = "kind"};
+}
+
+config::DatasetConfig jsonl(const std::string& folder) {
+  std::ofstream file(folder + "/data");
+  for (int i = 0; i < 60; ++i)
+    file << "{\"x\": [" << i << ", " << -i << "], \"y\": " << i % 3 << "}\n";
+  return {.kind = DatasetKind::kJsonl,
+          .path = folder + "/data",
+          .input = {"x"},
+          .shape = {2},
+          .label = "y"};
+}
+
+std::string npy_of(const std::string& type, const std::string& shape, const std::string& bytes) {
+  std::string head = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  head.resize(118 - 1, ' ');  // with the 10 bytes before it a multiple of 64
+  head += '\n';
+  const std::string length{static_cast<char>(head.size()), '\0'};
+  return std::string("\x93NUMPY\x01\0", 8) + length + head + bytes;
+}
+
+config::DatasetConfig npy(const std::string& folder) {
+  std::ofstream(folder + "/data.npy") << npy_of("|u1", "(60, 12)", random_bytes(60 * 12));
+  std::ofstream(folder + "/labels.npy") << npy_of("|u1", "(60,)", std::string(60, '\3'));
+  return {
+      .kind = DatasetKind::kNpy, .path = folder + "/data.npy", .labels = folder + "/labels.npy"};
+}
+
 config::DatasetConfig synthetic(const std::string&) { return synthetic_config(); }
 
 class ConfinedFormats : public FeederTest, public ::testing::WithParamInterface<Kind> {
@@ -114,15 +147,18 @@ TEST_P(ConfinedFormats, AreReadAsTheyAreUnconfined) {
   EXPECT_EQ(supervisor_->bad_samples(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, ConfinedFormats,
-                         ::testing::Values(Kind{"text", text, "path: PATH, context: 64"},
-                                           Kind{"tokens", tokens, "path: PATH, context: 64"},
-                                           Kind{"images", images, "path: PATH, size: [32, 32]"},
-                                           Kind{"idx", idx, "path: PATH, labels: LABELS"},
-                                           Kind{"cifar", cifar, "path: PATH, classes: 10"},
-                                           Kind{"synthetic", synthetic,
-                                                "samples: 500, features: [3, 10], classes: 4"}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, ConfinedFormats,
+    ::testing::Values(Kind{"text", text, "path: PATH, context: 64"},
+                      Kind{"tokens", tokens, "path: PATH, context: 64"},
+                      Kind{"images", images, "path: PATH, size: [32, 32]"},
+                      Kind{"idx", idx, "path: PATH, labels: LABELS"},
+                      Kind{"cifar", cifar, "path: PATH, classes: 10"},
+                      Kind{"csv", csv, "path: PATH, label: kind"},
+                      Kind{"jsonl", jsonl, "path: PATH, input: x, shape: [2], label: y"},
+                      Kind{"npy", npy, "path: PATH.npy, labels: LABELS.npy"},
+                      Kind{"synthetic", synthetic, "samples: 500, features: [3, 10], classes: 4"}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace stoker::feeder

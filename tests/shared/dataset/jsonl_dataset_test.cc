@@ -64,6 +64,29 @@ TEST_F(JsonlDataset, ListsOfNumbersHaveAShape) {
   EXPECT_THAT(bad.status.message(), HasSubstr("ends with number 3 of the 4"));
 }
 
+TEST_F(JsonlDataset, SettingsThatFitNoRecordAreToldAtTheStart) {
+  write("data.jsonl", "{\"x\": [1, 2, 3], \"y\": 1}\n{\"x\": [4, 5, 6], \"y\": 0}\n");
+  const auto dataset = open(labelled());
+  ASSERT_FALSE(dataset.ok());
+  EXPECT_EQ(dataset.status().code(), Code::kCorrupt);
+  EXPECT_THAT(dataset.status().message(), HasSubstr("none of 2 samples looked at fits"));
+  EXPECT_THAT(dataset.status().message(), HasSubstr("input 'x' has 3 numbers"));
+  auto config = labelled();
+  config.shape = {3};
+  EXPECT_TRUE(open(config).ok());
+}
+
+TEST_F(JsonlDataset, ItsFilesAreItsShards) {
+  write("data/a.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": 2, \"y\": 1}\n{\"x\": 3, \"y\": 0}\n");
+  write("data/b.jsonl", "{\"x\": 4, \"y\": 0}\n");
+  write("data/c.jsonl", "{\"x\": 5, \"y\": 0}\n{\"x\": 6, \"y\": 1}\n");
+  auto config = labelled();
+  config.path = path("data");
+  EXPECT_THAT(opened(config)->shard_ends(), ElementsAre(3, 4, 6));
+  config.split = {0.5, 1.0};
+  EXPECT_THAT(opened(config)->shard_ends(), ElementsAre(1, 3));
+}
+
 TEST_F(JsonlDataset, TargetsAreAsManyAsTheirNamesOrAsIsSaid) {
   write("data.jsonl", "{\"x\": 1, \"u\": 2, \"v\": 3, \"w\": [4, 5, 6]}\n");
   auto config = jsonl();
