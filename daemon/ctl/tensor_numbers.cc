@@ -1,24 +1,15 @@
 #include "daemon/ctl/tensor_numbers.h"
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
+
+#include "shared/base/half_float.h"
 
 namespace stoker::ctl {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors is little-endian");
-
-// IEEE 754 binary16: 1 sign bit, 5 of exponent (bias 15), 10 of fraction.
-double of_half(uint16_t bits) {
-  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
-  const int exponent = (bits >> 10) & 0x1f;
-  const int fraction = bits & 0x3ff;
-  if (exponent == 0x1f) return fraction == 0 ? sign * HUGE_VAL : std::nan("");
-  if (exponent == 0) return sign * std::ldexp(fraction, -24);
-  return sign * std::ldexp(1024 + fraction, exponent - 25);
-}
 
 // The upper half of a binary32.
 double of_bfloat16(uint16_t bits) {
@@ -59,7 +50,7 @@ std::vector<double> numbers_of(DType dtype, std::span<const std::byte> bytes) {
     case DType::kI64:
       return convert<int64_t>(bytes);
     case DType::kF16:
-      return convert<uint16_t>(bytes, of_half);
+      return convert<uint16_t>(bytes, half_to_float);
     case DType::kBF16:
       return convert<uint16_t>(bytes, of_bfloat16);
     case DType::kF32:

@@ -9,7 +9,7 @@ Status GuardedDataset::read(uint64_t sample, const dataset::DrawKey& draw,
                             std::span<const std::span<std::byte>> outputs) const {
   if (table_.quarantined(sample))
     return Status(Code::kCorrupt, "in quarantine: it killed its reader process again and again");
-  if (!maybe_reader_) return dataset_.read(sample, draw, outputs);
+  if (!maybe_reader_) return inner().read(sample, draw, outputs);
   try {
     return read_marked(sample, draw, outputs);
   } catch (const std::bad_alloc&) {  // the process has a limit (confinement.h), and goes on
@@ -22,13 +22,13 @@ Status GuardedDataset::read_marked(uint64_t sample, const dataset::DrawKey& draw
   if (!table_.suspected(sample)) {
     const std::shared_lock with_others(reading_);
     const QuarantineTable::Mark mark(table_, *maybe_reader_, sample);
-    return dataset_.read(sample, draw, outputs);
+    return inner().read(sample, draw, outputs);
   }
   Status status;
   {
     const std::unique_lock alone(reading_);
     const QuarantineTable::Mark mark(table_, *maybe_reader_, sample);
-    status = dataset_.read(sample, draw, outputs);
+    status = inner().read(sample, draw, outputs);
   }
   table_.acquit(sample);  // whatever came of it: it did not kill
   return status;

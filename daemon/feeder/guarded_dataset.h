@@ -14,28 +14,17 @@
 #include <vector>
 
 #include "daemon/feeder/quarantine_table.h"
-#include "shared/dataset/dataset.h"
+#include "shared/dataset/dataset_decorator.h"
 
 namespace stoker::feeder {
 
-class GuardedDataset final : public dataset::Dataset {
+class GuardedDataset final : public dataset::DatasetDecorator {
  public:
   // `maybe_reader`: this process's number in the table; none (a thread of stokerd) leaves no trace.
   GuardedDataset(const dataset::Dataset& dataset, const QuarantineTable& table,
                  std::optional<uint32_t> maybe_reader)
-      : dataset_(dataset), table_(table), maybe_reader_(maybe_reader) {}
+      : DatasetDecorator(dataset), table_(table), maybe_reader_(maybe_reader) {}
 
-  uint64_t size() const override { return dataset_.size(); }
-  const std::vector<TensorSpec>& spec() const override { return dataset_.spec(); }
-  uint64_t classes() const override { return dataset_.classes(); }
-  std::vector<std::string> class_names() const override { return dataset_.class_names(); }
-  const std::string& fingerprint() const override { return dataset_.fingerprint(); }
-  dataset::Origin origin(uint64_t sample) const override { return dataset_.origin(sample); }
-  std::vector<uint64_t> shard_ends() const override { return dataset_.shard_ends(); }
-  std::vector<uint64_t> set_sizes() const override { return dataset_.set_sizes(); }
-  std::string describe_draws(uint64_t sample, const dataset::DrawKey& draw) const override {
-    return dataset_.describe_draws(sample, draw);
-  }
   Status read(uint64_t sample, const dataset::DrawKey& draw,
               std::span<const std::span<std::byte>> outputs) const override;
 
@@ -43,7 +32,6 @@ class GuardedDataset final : public dataset::Dataset {
   Status read_marked(uint64_t sample, const dataset::DrawKey& draw,
                      std::span<const std::span<std::byte>> outputs) const;
 
-  const dataset::Dataset& dataset_;
   const QuarantineTable& table_;
   const std::optional<uint32_t> maybe_reader_;
   mutable std::shared_mutex reading_;  // exclusive: a suspect is being read

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "shared/dataset/dataset_decorator.h"
+
 namespace stoker::dataset {
 namespace {
 
@@ -13,19 +15,15 @@ bool is_picture(const TensorSpec& input) {
          (input.shape[0] == 1 || input.shape[0] == 3);
 }
 
-class AugmentedDataset final : public Dataset {
+class AugmentedDataset final : public DatasetDecorator {
  public:
   AugmentedDataset(std::unique_ptr<Dataset> dataset, const image::PictureShape& shape,
                    const Augmentation& augmentation)
-      : dataset_(std::move(dataset)), shape_(shape), augmentation_(augmentation) {}
+      : DatasetDecorator(*dataset),
+        dataset_(std::move(dataset)),
+        shape_(shape),
+        augmentation_(augmentation) {}
 
-  uint64_t size() const override { return dataset_->size(); }
-  const std::vector<TensorSpec>& spec() const override { return dataset_->spec(); }
-  uint64_t classes() const override { return dataset_->classes(); }
-  std::vector<std::string> class_names() const override { return dataset_->class_names(); }
-  const std::string& fingerprint() const override { return dataset_->fingerprint(); }
-  Origin origin(uint64_t sample) const override { return dataset_->origin(sample); }
-  std::vector<uint64_t> shard_ends() const override { return dataset_->shard_ends(); }
   std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
     std::string text = dataset_->describe_draws(sample, draw);
     for (const std::string& part : augmentation_.describe(draw))

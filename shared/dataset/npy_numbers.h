@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "shared/base/half_float.h"
 #include "shared/dataset/npy_header.h"
 
 namespace stoker::dataset {
@@ -16,6 +17,5 @@ namespace stoker::dataset {
 void npy_to_floats(const NpyType& type, std::span<const std::byte> from, std::span<std::byte> to);
 // Of whole numbers: the first one as a class. Negative ones, and those over the largest int64, are -1.
 int64_t npy_to_class(const NpyType& type, std::span<const std::byte> from);
-float half_to_float(uint16_t half);
 
 }  // namespace stoker::dataset

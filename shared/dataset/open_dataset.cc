@@ -136,9 +136,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
   wanted.source = source_of(set);
   STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(set, progress));
   Index index;
-  bool is_new = false;
-  if (!take_cached(path, wanted, index)) {
-    is_new = true;
+  const bool is_new = !take_cached(path, wanted, index);
+  if (is_new) {
     STOKER_RETURN_IF_ERROR(make_directories(real_files(), index_dir));
     STOKER_RETURN_IF_ERROR(remove_unfinished_writes(real_files(), index_dir));
     STOKER_ASSIGN_OR_RETURN(wanted.facts, kind.inspect(set, wanted.files, progress));

@@ -1,5 +1,4 @@
 // The data set over records whose values are tensors: one record, one sample.
-#include <algorithm>
 #include <cassert>
 
 #include "shared/dataset/records.h"
@@ -27,13 +26,7 @@ class RecordDataset final : public Dataset {
   const std::string& fingerprint() const override { return fingerprint_; }
   Origin origin(uint64_t sample) const override { return records_->origin(part_.begin + sample); }
   std::vector<uint64_t> shard_ends() const override {
-    std::vector<uint64_t> ends;
-    for (const uint64_t end : records_->table().shard_ends) {
-      const uint64_t last = ends.empty() ? 0 : ends.back();
-      const uint64_t here = std::min(std::max(end, part_.begin), part_.end) - part_.begin;
-      if (here > last) ends.push_back(here);
-    }
-    return ends;
+    return shard_ends_within(records_->table().shard_ends, part_);
   }
 
   Status read(uint64_t sample, const DrawKey& draw,

@@ -7,6 +7,7 @@
 #include "shared/dataset/mixture_schedule.h"
 #include "shared/dataset/permutation.h"
 #include "shared/dataset/set_sequence.h"
+#include "shared/dataset/split.h"
 
 namespace stoker::dataset {
 namespace {
@@ -64,15 +65,11 @@ void SamplePlan::add_stretches() {
 
 // The ends of the shards of one set, counted from its first sample, and repeated as it is.
 std::vector<uint64_t> SamplePlan::shard_ends_of(const Stretch& stretch) const {
-  const auto& ends = settings_.shard_ends;
-  auto from = std::upper_bound(ends.begin(), ends.end(), stretch.first);
-  const auto to = std::lower_bound(from, ends.end(), stretch.first + stretch.size);
+  const auto once = shard_ends_within(
+      settings_.shard_ends, {.begin = stretch.first, .end = stretch.first + stretch.size});
   std::vector<uint64_t> own;
-  for (uint64_t lap = 0; lap < stretch.repeat; ++lap) {
-    for (auto end = from; end != to; ++end)
-      own.push_back(lap * stretch.size + (*end - stretch.first));
-    own.push_back((lap + 1) * stretch.size);
-  }
+  for (uint64_t lap = 0; lap < stretch.repeat; ++lap)
+    for (const uint64_t end : once) own.push_back(lap * stretch.size + end);
   return own;
 }
 

@@ -16,6 +16,18 @@ uint64_t border(double fraction, uint64_t count) {
 
 }  // namespace
 
+std::vector<uint64_t> shard_ends_within(std::span<const uint64_t> ends, const Part& part) {
+  std::vector<uint64_t> within;
+  uint64_t last = part.begin;
+  for (const uint64_t end : ends) {
+    if (end <= last || end >= part.end) continue;
+    within.push_back(end - part.begin);
+    last = end;
+  }
+  within.push_back(part.size());
+  return within;
+}
+
 Result<Split> Split::of(const SetRequest& set) {
   const auto& given = set.config.split;
   if (given.size() != 2 || !(given[0] >= 0.0 && given[0] < given[1] && given[1] <= 1.0)) {

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "shared/base/status.h"
 #include "shared/dataset/kind.h"
@@ -16,6 +18,10 @@ struct Part {
   uint64_t end = 0;
   uint64_t size() const { return end - begin; }
 };
+
+// Of shards that end after `ends` samples (never falling), those that lie in the part: ends counted
+// from its beginning, strictly rising, the last one its size.
+std::vector<uint64_t> shard_ends_within(std::span<const uint64_t> ends, const Part& part);
 
 struct Split {
   double from = 0.0;

@@ -24,11 +24,7 @@ class TakenPart final : public Dataset {
   const std::string& fingerprint() const override { return fingerprint_; }
   Origin origin(uint64_t sample) const override { return whole_->origin(part_.begin + sample); }
   std::vector<uint64_t> shard_ends() const override {
-    std::vector<uint64_t> ends;
-    for (const uint64_t end : whole_->shard_ends())
-      if (end > part_.begin && end < part_.end) ends.push_back(end - part_.begin);
-    ends.push_back(part_.size());
-    return ends;
+    return shard_ends_within(whole_->shard_ends(), part_);
   }
   std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
     return whole_->describe_draws(part_.begin + sample, in_whole(draw));

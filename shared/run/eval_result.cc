@@ -4,6 +4,8 @@
 
 #include <boost/json.hpp>
 
+#include "shared/run/json_object.h"
+
 namespace stoker::run {
 namespace {
 
@@ -14,8 +16,8 @@ json::value number_or_null(double value) {
   return nullptr;  // JSON knows neither NaN nor infinity
 }
 
-// Boost.JSON's accessors throw; every call of them is inside one of the two parse functions, which
-// turn that into Status.
+// Boost.JSON's accessors throw; every call of them is inside parse_object(), which turns that into
+// Status.
 double number_or_nan(const json::value& value) {
   return value.is_null() ? std::nan("") : value.to_number<double>();
 }
@@ -31,19 +33,6 @@ SetResult set_result_of(const json::key_value_pair& entry) {
     }
   }
   return set;
-}
-
-template <typename T, typename Read>
-Result<T> parse_object(std::string_view text, const std::string& path, Read&& read) {
-  boost::system::error_code error;
-  const json::value value = json::parse(json::string_view(text.data(), text.size()), error);
-  if (error) return Status(Code::kCorrupt, path + ": not JSON: " + error.message());
-  try {
-    return read(value.as_object());
-  } catch (const std::exception& wrong) {
-    return Status(Code::kCorrupt,
-                  path + ": a field is missing or has the wrong type: " + wrong.what());
-  }
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <boost/json.hpp>
 
+#include "shared/run/json_object.h"
+
 namespace stoker::run {
 namespace {
 
@@ -21,21 +23,14 @@ std::string to_json(const RunEnd& end) {
 }
 
 Result<RunEnd> parse_run_end(std::string_view text, const std::string& path) {
-  boost::system::error_code error;
-  const json::value value = json::parse(json::string_view(text.data(), text.size()), error);
-  if (error) return Status(Code::kCorrupt, path + ": not JSON: " + error.message());
-  try {
-    const json::object& root = value.as_object();
+  return parse_object<RunEnd>(text, path, [](const json::object& root) {
     RunEnd end;
     end.state = root.at("state").as_string().c_str();
     end.step = root.at("step").to_number<uint64_t>();
     end.reason = root.at("reason").as_string().c_str();
     end.exit_code = root.at("exit_code").to_number<int>();
     return end;
-  } catch (const std::exception& wrong) {
-    return Status(Code::kCorrupt,
-                  path + ": a field is missing or has the wrong type: " + wrong.what());
-  }
+  });
 }
 
 Status write_run_end(FileSystem& files, const RunLayout& layout, const RunEnd& end) {

@@ -2,6 +2,8 @@
 
 #include <boost/json.hpp>
 
+#include "shared/run/json_object.h"
+
 namespace stoker::run {
 
 namespace json = boost::json;
@@ -13,18 +15,11 @@ std::string to_json(const StopRequest& request) {
 }
 
 Result<StopRequest> parse_stop_request(std::string_view text, const std::string& path) {
-  boost::system::error_code error;
-  const json::value value = json::parse(json::string_view(text.data(), text.size()), error);
-  if (error) return Status(Code::kCorrupt, path + ": not JSON: " + error.message());
-  try {
-    const json::object& root = value.as_object();
+  return parse_object<StopRequest>(text, path, [](const json::object& root) {
     return StopRequest{.step = root.at("step").to_number<uint64_t>(),
                        .rule = root.at("rule").as_string().c_str(),
                        .reason = root.at("reason").as_string().c_str()};
-  } catch (const std::exception& wrong) {
-    return Status(Code::kCorrupt,
-                  path + ": a field is missing or has the wrong type: " + wrong.what());
-  }
+  });
 }
 
 Result<StopRequest> read_stop_request(const std::string& path) {

@@ -15,6 +15,7 @@
 
 #include "daemon/train/schedule.h"
 #include "shared/base/coordinator.h"
+#include "shared/dataset/dataset_decorator.h"
 #include "shared/feed/plan_settings.h"
 #include "shared/feed/reader_pool.h"
 
@@ -46,17 +47,12 @@ config::Config small_config(uint64_t steps) {
 }
 
 // A data set in which some samples hold what is not a number.
-class PoisonedDataset final : public dataset::Dataset {
+class PoisonedDataset final : public dataset::DatasetDecorator {
  public:
   PoisonedDataset(std::unique_ptr<dataset::Dataset> inner,
                   std::function<bool(uint64_t)> is_poisoned)
-      : inner_(std::move(inner)), is_poisoned_(std::move(is_poisoned)) {}
+      : DatasetDecorator(*inner), inner_(std::move(inner)), is_poisoned_(std::move(is_poisoned)) {}
 
-  uint64_t size() const override { return inner_->size(); }
-  const std::vector<TensorSpec>& spec() const override { return inner_->spec(); }
-  uint64_t classes() const override { return inner_->classes(); }
-  const std::string& fingerprint() const override { return inner_->fingerprint(); }
-  dataset::Origin origin(uint64_t sample) const override { return inner_->origin(sample); }
   Status read(uint64_t sample, const dataset::DrawKey& draw,
               std::span<const std::span<std::byte>> outputs) const override {
     STOKER_RETURN_IF_ERROR(inner_->read(sample, draw, outputs));

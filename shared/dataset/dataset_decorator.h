@@ -1,0 +1,38 @@
+// DatasetDecorator: a data set that is another one but for how a sample is read; the samples and
+// their numbers stay. In one place, so that nothing of Dataset is left out when it grows.
+//
+// Threads:  as Dataset.
+// Owner:    the inner data set must outlive this object.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shared/dataset/dataset.h"
+
+namespace stoker::dataset {
+
+class DatasetDecorator : public Dataset {
+ public:
+  explicit DatasetDecorator(const Dataset& inner) : inner_(inner) {}
+
+  uint64_t size() const override { return inner_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return inner_.spec(); }
+  uint64_t classes() const override { return inner_.classes(); }
+  std::vector<std::string> class_names() const override { return inner_.class_names(); }
+  const std::string& fingerprint() const override { return inner_.fingerprint(); }
+  Origin origin(uint64_t sample) const override { return inner_.origin(sample); }
+  std::vector<uint64_t> shard_ends() const override { return inner_.shard_ends(); }
+  std::vector<uint64_t> set_sizes() const override { return inner_.set_sizes(); }
+  std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
+    return inner_.describe_draws(sample, draw);
+  }
+
+ protected:
+  const Dataset& inner() const { return inner_; }
+
+ private:
+  const Dataset& inner_;
+};
+
+}  // namespace stoker::dataset
