@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "bench/benches.h"
+#include "bench/checkpoint_peers.h"
 #include "bench/saved_state.h"
+#include "bench/scratch_folder.h"
 #include "bench/stopwatch.h"
 #include "daemon/checkpoint/snapshot.h"
 
@@ -46,17 +48,21 @@ Result<double> milliseconds_of_new_copy(const SavedState& state) {
 
 Benchmark snapshot_stall() {
   const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
-    const size_t bytes = options.quick ? 1 << 20 : 256 << 20;
+    const size_t bytes = options.quick ? 1'200'000 : 1'200'000'000;
     const auto state = std::make_shared<SavedState>(bytes);
     const auto kept = std::make_shared<writer::Snapshot>();
     const auto target = std::make_shared<std::vector<std::byte>>(bytes, std::byte(1));
     capture(*state, *kept);
-    const std::string size = std::to_string(bytes >> 20) + " MiB";
+    STOKER_ASSIGN_OR_RETURN(const std::shared_ptr<ScratchFolder> folder,
+                            ScratchFolder::create(options.dir));
+    const std::string size = std::to_string(bytes / 1'000) + " kB";
+    std::vector<Peer> peers{{"memcpy", [=] { return milliseconds_of_copy(*state, *target); }}};
+    for (Peer& peer : checkpoint_peers({"torch.save", "dcp-async"}, Until::kBlocked, bytes, folder,
+                                       [](double seconds) { return seconds * 1e3; }))
+      peers.push_back(std::move(peer));
     return std::vector<Trial>{
-        {"snapshot of " + size,
-         "ms",
-         [=] { return milliseconds_of_capture(*state, *kept); },
-         {{"memcpy", [=] { return milliseconds_of_copy(*state, *target); }}}},
+        {"snapshot of " + size, "ms", [=] { return milliseconds_of_capture(*state, *kept); },
+         std::move(peers)},
         {"first snapshot of " + size,
          "ms",
          [=] {

@@ -1,19 +1,17 @@
 // stoker-bench-train: how many training steps a second this machine's CPU takes; with STOKER_PYTHON
 // set to a Python that has PyTorch, against eager PyTorch with as many threads.
 #include <cstdio>
-#include <cstdlib>
 
 #include "bench/benchmark.h"
-#include "bench/eager_peer.h"
 #include "bench/options.h"
+#include "bench/python_peer.h"
 #include "bench/training.h"
 
 namespace stoker::bench {
 namespace {
 
-std::vector<std::string> peer_command(const char* python, const std::string& model,
-                                      const TrainingSetup& setup) {
-  std::vector<std::string> command{python, STOKER_BENCH_FOLDER "/train_peer.py", model};
+std::vector<std::string> peer_arguments(const std::string& model, const TrainingSetup& setup) {
+  std::vector<std::string> arguments{model};
   const std::pair<const char*, int64_t> numbers[] = {
       {"--batch", static_cast<int64_t>(setup.batch)},
       {"--classes", static_cast<int64_t>(setup.classes)},
@@ -23,29 +21,30 @@ std::vector<std::string> peer_command(const char* python, const std::string& mod
       {"--threads", training_threads()},
       {"--width", setup.model.width}};
   for (const auto& [name, number] : numbers) {
-    command.emplace_back(name);
-    command.push_back(std::to_string(number));
+    arguments.emplace_back(name);
+    arguments.push_back(std::to_string(number));
   }
-  return command;
+  return arguments;
 }
 
 // Without a Python that has PyTorch there is no peer; where one was named, it is said.
 Status add_peer(const std::string& model, const TrainingSetup& setup, const Training& training,
                 const Options& options, Trial& trial) {
-  const char* python = std::getenv("STOKER_PYTHON");
-  if (python == nullptr || *python == '\0') return {};
-  const auto started = EagerPeer::start(peer_command(python, model, setup));
+  if (!is_python_named()) return {};
+  const auto started = PythonPeer::start("train_peer.py", peer_arguments(model, setup));
   if (!started.ok()) {
     std::fprintf(stderr, "train-%s: no peer: %s\n", model.c_str(),
                  started.status().to_string().c_str());
     return {};
   }
   const auto& peer = *started;
-  if (peer->parameters() != training.parameters())
-    return Status(Code::kMismatch, "the peer's model has " + std::to_string(peer->parameters()) +
+  if (static_cast<int64_t>(peer->greeting()) != training.parameters())
+    return Status(Code::kMismatch, "the peer's model has " + std::to_string(peer->greeting()) +
                                        " parameters, ours " +
                                        std::to_string(training.parameters()));
-  trial.peers = {{"eager PyTorch", [peer, time = options.run_time()] { return peer->run(time); }}};
+  trial.peers = {{"eager PyTorch", [peer, seconds = std::to_string(options.seconds)] {
+                    return peer->ask(seconds);
+                  }}};
   return {};
 }
 

@@ -1,4 +1,4 @@
-#include "bench/eager_peer.h"
+#include "bench/python_peer.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 
 namespace stoker::bench {
 namespace {
@@ -32,30 +33,39 @@ Result<pid_t> spawn(const std::vector<std::string>& command, int socket) {
 
 }  // namespace
 
-Result<std::shared_ptr<EagerPeer>> EagerPeer::start(const std::vector<std::string>& command) {
+bool is_python_named() {
+  const char* const python = std::getenv("STOKER_PYTHON");
+  return python != nullptr && *python != '\0';
+}
+
+Result<std::shared_ptr<PythonPeer>> PythonPeer::start(const std::string& script,
+                                                      const std::vector<std::string>& arguments) {
+  if (!is_python_named()) return Status(Code::kNotFound, "STOKER_PYTHON names no Python");
+  std::vector<std::string> command{std::getenv("STOKER_PYTHON"), STOKER_BENCH_FOLDER "/" + script};
+  command.insert(command.end(), arguments.begin(), arguments.end());
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return Status::from_errno(errno, "socketpair");
   UniqueFd mine(ends[0]);
   UniqueFd theirs(ends[1]);
   STOKER_ASSIGN_OR_RETURN(const pid_t pid, spawn(command, theirs.get()));
-  std::shared_ptr<EagerPeer> peer(new EagerPeer(pid, std::move(mine)));
+  std::shared_ptr<PythonPeer> peer(new PythonPeer(pid, std::move(mine)));
   theirs.reset();  // so that its end is the end of the line
-  const auto parameters = peer->read_number();
-  if (!parameters.ok())
-    return Status(Code::kNotFound, command[0] + " did not get ready: is PyTorch installed there?");
-  peer->parameters_ = static_cast<int64_t>(*parameters);
+  const auto greeting = peer->read_number();
+  if (!greeting.ok())
+    return Status(Code::kNotFound, command[0] + " " + script + " did not get ready");
+  peer->greeting_ = *greeting;
   return peer;
 }
 
-EagerPeer::~EagerPeer() {
+PythonPeer::~PythonPeer() {
   socket_.reset();
   ::kill(pid_, SIGTERM);
   ::waitpid(pid_, nullptr, 0);
 }
 
-Result<double> EagerPeer::run(std::chrono::nanoseconds time) {
-  const std::string request = std::to_string(std::chrono::duration<double>(time).count()) + '\n';
+Result<double> PythonPeer::ask(std::string_view line) {
+  const std::string request = std::string(line) + '\n';
   if (::send(socket_.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size()))
     return Status(Code::kClosed, "the Python peer has ended");
@@ -63,7 +73,7 @@ Result<double> EagerPeer::run(std::chrono::nanoseconds time) {
 }
 
 // A line with one number.
-Result<double> EagerPeer::read_number() {
+Result<double> PythonPeer::read_number() {
   std::string line;
   char next = 0;
   while (line.size() < kLongestLine && ::read(socket_.get(), &next, 1) == 1) {

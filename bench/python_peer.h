@@ -1,0 +1,47 @@
+// PythonPeer: a Python process that does the same work with a library of its world, when asked.
+//
+// Format:   it prints a number when it is ready; then, for each line that it is sent, a number.
+// Threads:  one at a time.
+// Blocking: start() until the script is ready; ask() for as long as the work takes.
+// Owner:    the process ends when its standard input closes: with this object, or this program.
+// Errors:   start(): kNotFound: no Python was named (kNoPython says how to), or it cannot be started
+//           or does not get ready (it said why on standard error). ask(): kClosed: it has ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/base/unique_fd.h"
+
+namespace stoker::bench {
+
+class PythonPeer {
+ public:
+  // Runs bench/`script` with the Python that STOKER_PYTHON names.
+  static Result<std::shared_ptr<PythonPeer>> start(const std::string& script,
+                                                   const std::vector<std::string>& arguments);
+  ~PythonPeer();
+  PythonPeer(const PythonPeer&) = delete;
+  PythonPeer& operator=(const PythonPeer&) = delete;
+
+  double greeting() const { return greeting_; }  // the number that it began with
+  Result<double> ask(std::string_view line);
+
+ private:
+  PythonPeer(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
+  Result<double> read_number();
+
+  pid_t pid_;
+  UniqueFd socket_;
+  double greeting_ = 0;
+};
+
+// Whether STOKER_PYTHON names one: where it does, a peer that cannot be had is worth a line.
+bool is_python_named();
+
+}  // namespace stoker::bench
