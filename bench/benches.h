@@ -13,5 +13,6 @@ Benchmark feed_text();
 Benchmark feed_images();
 Benchmark checkpoint_commit();
 Benchmark snapshot_stall();
+Benchmark evaluator();  // starts stokerd and stoker-eval, which stand beside stoker-bench
 
 }  // namespace stoker::bench

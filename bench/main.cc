@@ -6,7 +6,11 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   const auto options = maybe_parse(argc, argv, exit_code);
   if (!options) return exit_code;
-  return run_all({plan_orders(), ring_operations(), ring_bandwidth(), ring_consumer(), feed_text(),
-                  feed_images(), checkpoint_commit(), snapshot_stall()},
-                 *options);
+  std::vector<Benchmark> benchmarks{plan_orders(),       ring_operations(), ring_bandwidth(),
+                                    ring_consumer(),     feed_text(),       feed_images(),
+                                    checkpoint_commit(), snapshot_stall()};
+#ifdef STOKER_WITH_TORCH
+  benchmarks.push_back(evaluator());
+#endif
+  return run_all(benchmarks, *options);
 }

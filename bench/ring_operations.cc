@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "bench/benches.h"
-#include "bench/producer_process.h"
+#include "bench/child_process.h"
 #include "bench/ring_run.h"
 #include "bench/stopwatch.h"
 #include "shared/base/unique_fd.h"
@@ -88,7 +88,7 @@ Result<double> through_pipe(std::chrono::nanoseconds time) {
   if (::fcntl(in.get(), F_SETPIPE_SZ, kSlots * kBytes) != static_cast<int>(kSlots * kBytes))
     return Status(Code::kInternal, "the pipe has another size than asked for");
   // Ended by its destructor: the pipe has no other end of data that costs no test in the loop.
-  STOKER_ASSIGN_OR_RETURN(const auto producer, ProducerProcess::fork([&in]() -> Status {
+  STOKER_ASSIGN_OR_RETURN(const auto producer, ChildProcess::fork([&in]() -> Status {
                             Message message{};
                             while (::write(in.get(), message.data(), kBytes) > 0)
                               message[0] = std::byte(1);

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "bench/producer_process.h"
+#include "bench/child_process.h"
 #include "bench/stopwatch.h"
 #include "shared/ring/shm_ring.h"
 
@@ -61,12 +61,12 @@ Result<Join> start_producer(ring::ShmRing& ring, const RingRun& run) {
     });
   }
   // As a reader process does it: with a mapping of its own, through the descriptor.
-  STOKER_ASSIGN_OR_RETURN(auto process, ProducerProcess::fork([&ring, &run, me]() -> Status {
+  STOKER_ASSIGN_OR_RETURN(auto process, ChildProcess::fork([&ring, &run, me]() -> Status {
                             STOKER_ASSIGN_OR_RETURN(
                                 const auto mine, ring::ShmRing::attach(UniqueFd(::dup(ring.fd()))));
                             return produce(*mine, me, run.fill);
                           }));
-  auto held = std::make_shared<ProducerProcess>(std::move(process));
+  auto held = std::make_shared<ChildProcess>(std::move(process));
   return Join([held] { return held->join(); });
 }
 

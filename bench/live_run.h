@@ -1,0 +1,44 @@
+// LiveRun: a stokerd that trains a small GPT while it is measured, and a stoker-eval beside it.
+//
+// Threads:  one.
+// Blocking: start() until the first steps are done; median_step_ms() for as long as it is told.
+// Owner:    the processes end and the folder goes with this object.
+// Errors:   kNotFound: the programs do not stand beside this one; kClosed: stokerd has ended, with
+//           the end of its log; kTimedOut.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "bench/child_process.h"
+#include "bench/scratch_folder.h"
+
+namespace stoker::bench {
+
+enum class Beside { kNobody, kEvaluator, kStoppedEvaluator, kKilledEvaluators };
+enum class Saving { kNever, kEachSecond, kAlways };
+
+class LiveRun {
+ public:
+  static Result<std::shared_ptr<LiveRun>> start(const std::string& dir, bool tiny);
+
+  // The median time of the steps that are taken in `time`, in milliseconds.
+  Result<double> median_step_ms(Beside beside, Saving saving, std::chrono::nanoseconds time);
+
+ private:
+  LiveRun(std::shared_ptr<ScratchFolder> folder, ChildProcess trainer)
+      : folder_(std::move(folder)), trainer_(std::move(trainer)) {}
+  Status begin(Beside beside);
+  Status pass_time(Beside beside, Saving saving, std::chrono::nanoseconds time);
+  Status start_evaluator();
+  Status wait_for_first_steps();
+  std::string rows_path() const { return folder_->file("run/metrics/train.jsonl"); }
+
+  std::shared_ptr<ScratchFolder> folder_;
+  ChildProcess trainer_;
+  std::optional<ChildProcess> evaluator_;
+};
+
+}  // namespace stoker::bench
