@@ -10,10 +10,11 @@ std::vector<Peer> checkpoint_peers(const std::vector<std::string>& libraries, Un
                                    size_t bytes, const std::shared_ptr<ScratchFolder>& folder,
                                    const std::function<double(double)>& of_seconds) {
   std::vector<Peer> peers;
-  if (!is_python_named()) return peers;
+  const auto python = maybe_named_python();
+  if (!python) return peers;
   for (const std::string& library : libraries) {
     const auto started = PythonPeer::start(
-        "checkpoint_peer.py",
+        *python, "checkpoint_peer.py",
         {library, until == Until::kDurable ? "durable" : "blocked", std::to_string(bytes)});
     if (!started.ok()) {
       std::fprintf(stderr, "checkpoint: no peer %s: %s\n", library.c_str(),

@@ -5,9 +5,12 @@
 // size by as many threads and resizes nothing. The peer of the small ones opens, reads and closes
 // the files too: there that is half of the work. It reads them out of order, as a shuffled set is
 // read: names and pages that lie side by side are found sooner.
+//
+// With --peers the libraries that feed PyTorch and TensorFlow run in turn with it, on the same files.
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "bench/feed_run.h"
 #include "bench/jpeg_folder.h"
 #include "bench/jpeg_picture.h"
+#include "bench/python_peer.h"
 #include "shared/base/unique_fd.h"
 
 namespace stoker::bench {
@@ -63,6 +67,27 @@ Trial trial(const std::string& what, const FeedRun& run, const Options& options,
           .peers = {{.name = peer, .run = measured(run.threads, theirs)}}};
 }
 
+// The libraries below `options.peers` that answer, for the pictures of `folder`.
+void add_library_peers(const Options& options, const std::string& folder, const std::string& job,
+                       Trial& trial) {
+  if (options.peers.empty()) return;
+  const std::pair<const char*, const char*> libraries[] = {
+      {"torch", "pillow"}, {"torch", "torchvision"}, {"torch", "simplejpeg"}, {"torch", "spdl"},
+      {"torch", "dali"},   {"tf", "tf.data"},        {"ffcv", "ffcv"}};
+  for (const auto& [environment, library] : libraries) {
+    const std::string python = options.peers + "/" + environment + "/bin/python";
+    const auto started = PythonPeer::start(python, "feed_peer.py", {library, folder, job});
+    if (!started.ok()) {
+      std::fprintf(stderr, "feed-images: no peer %s: %s\n", library,
+                   started.status().to_string().c_str());
+      continue;
+    }
+    trial.peers.push_back({library, [peer = *started, seconds = std::to_string(options.seconds)] {
+                             return peer->ask(seconds);
+                           }});
+  }
+}
+
 // The folder's pictures as `config` says, against libjpeg alone.
 Result<Trial> large(const Options& options, const Folder& folder, const std::string& what,
                     const config::DatasetConfig& config, int threads) {
@@ -92,6 +117,7 @@ Result<std::vector<Trial>> prepare(const Options& options) {
   for (const int threads : {1, 2}) {
     STOKER_ASSIGN_OR_RETURN(
         auto crops, large(options, pictures, whose + ", random crops to 224x224", crop, threads));
+    if (threads == 1) add_library_peers(options, pictures->root, "large", crops);
     trials.push_back(std::move(crops));
   }
   STOKER_ASSIGN_OR_RETURN(auto whole,
@@ -102,6 +128,7 @@ Result<std::vector<Trial>> prepare(const Options& options) {
       make_jpeg_folder(options, options.quick ? 32 : 4096, kSmallSide, kSmallSide));
   for (const int threads : {1, 2}) {
     STOKER_ASSIGN_OR_RETURN(auto tiny, small(options, small_ones, threads));
+    if (threads == 1) add_library_peers(options, small_ones->root, "small", tiny);
     trials.push_back(std::move(tiny));
   }
   return trials;

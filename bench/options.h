@@ -13,6 +13,7 @@ struct Options {
   int runs = 5;
   double seconds = 1.0;  // of each run whose length is free
   std::string dir;       // where disk benches write; empty: $TMPDIR, or /tmp
+  std::string peers;     // folder that scripts/bench_peers.sh made; empty: none of those
   bool quick = false;    // tiny sizes: shows that everything runs, measures nothing
 
   std::chrono::nanoseconds run_time() const {

@@ -33,15 +33,16 @@ Result<pid_t> spawn(const std::vector<std::string>& command, int socket) {
 
 }  // namespace
 
-bool is_python_named() {
+std::optional<std::string> maybe_named_python() {
   const char* const python = std::getenv("STOKER_PYTHON");
-  return python != nullptr && *python != '\0';
+  if (python == nullptr || *python == '\0') return std::nullopt;
+  return python;
 }
 
-Result<std::shared_ptr<PythonPeer>> PythonPeer::start(const std::string& script,
+Result<std::shared_ptr<PythonPeer>> PythonPeer::start(const std::string& python,
+                                                      const std::string& script,
                                                       const std::vector<std::string>& arguments) {
-  if (!is_python_named()) return Status(Code::kNotFound, "STOKER_PYTHON names no Python");
-  std::vector<std::string> command{std::getenv("STOKER_PYTHON"), STOKER_BENCH_FOLDER "/" + script};
+  std::vector<std::string> command{python, STOKER_BENCH_FOLDER "/" + script};
   command.insert(command.end(), arguments.begin(), arguments.end());
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
@@ -52,8 +53,7 @@ Result<std::shared_ptr<PythonPeer>> PythonPeer::start(const std::string& script,
   std::shared_ptr<PythonPeer> peer(new PythonPeer(pid, std::move(mine)));
   theirs.reset();  // so that its end is the end of the line
   const auto greeting = peer->read_number();
-  if (!greeting.ok())
-    return Status(Code::kNotFound, command[0] + " " + script + " did not get ready");
+  if (!greeting.ok()) return Status(Code::kNotFound, python + " " + script + " did not get ready");
   peer->greeting_ = *greeting;
   return peer;
 }

@@ -4,13 +4,14 @@
 // Threads:  one at a time.
 // Blocking: start() until the script is ready; ask() for as long as the work takes.
 // Owner:    the process ends when its standard input closes: with this object, or this program.
-// Errors:   start(): kNotFound: no Python was named (kNoPython says how to), or it cannot be started
-//           or does not get ready (it said why on standard error). ask(): kClosed: it has ended.
+// Errors:   start(): kNotFound: the Python cannot be started or does not get ready (it said why on
+//           standard error). ask(): kClosed: it has ended.
 #pragma once
 
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,8 +23,9 @@ namespace stoker::bench {
 
 class PythonPeer {
  public:
-  // Runs bench/`script` with the Python that STOKER_PYTHON names.
-  static Result<std::shared_ptr<PythonPeer>> start(const std::string& script,
+  // Runs bench/`script`.
+  static Result<std::shared_ptr<PythonPeer>> start(const std::string& python,
+                                                   const std::string& script,
                                                    const std::vector<std::string>& arguments);
   ~PythonPeer();
   PythonPeer(const PythonPeer&) = delete;
@@ -41,7 +43,7 @@ class PythonPeer {
   double greeting_ = 0;
 };
 
-// Whether STOKER_PYTHON names one: where it does, a peer that cannot be had is worth a line.
-bool is_python_named();
+// What STOKER_PYTHON says; where it names a Python, a peer that cannot be had is worth a line.
+std::optional<std::string> maybe_named_python();
 
 }  // namespace stoker::bench

@@ -30,8 +30,9 @@ std::vector<std::string> peer_arguments(const std::string& model, const Training
 // Without a Python that has PyTorch there is no peer; where one was named, it is said.
 Status add_peer(const std::string& model, const TrainingSetup& setup, const Training& training,
                 const Options& options, Trial& trial) {
-  if (!is_python_named()) return {};
-  const auto started = PythonPeer::start("train_peer.py", peer_arguments(model, setup));
+  const auto python = maybe_named_python();
+  if (!python) return {};
+  const auto started = PythonPeer::start(*python, "train_peer.py", peer_arguments(model, setup));
   if (!started.ok()) {
     std::fprintf(stderr, "train-%s: no peer: %s\n", model.c_str(),
                  started.status().to_string().c_str());
