@@ -41,6 +41,7 @@ struct DatasetConfig {
   std::string dtype = "uint16";  // tokens: uint16 | uint32
   std::string labels;            // idx npy: file of the labels
   std::string list;              // images: a table of pictures and labels, instead of folders
+  std::string cache = "none";    // images: none | packed: the files in one, beside the index
   std::vector<int64_t> size;  // images tfrecord tar: [height, width] that pictures are resized to
   int64_t channels = 3;       // images tfrecord tar: 3 = RGB, 1 = grey
   // images tfrecord tar: which part of a picture is resized: stretch (all) | center_crop |

@@ -83,6 +83,7 @@ Fields format_fields(DatasetConfig& set, bool trains) {
            .words = "uint16 uint32",
            .decides = trains},
           {.name = "list", .target = &set.list, .kinds = "images"},
+          {.name = "cache", .target = &set.cache, .kinds = "images", .words = "none packed"},
           {.name = "labels", .target = &set.labels, .kinds = "idx npy"}};
 }
 

@@ -13,13 +13,14 @@
 #include "shared/dataset/kind.h"
 #include "shared/dataset/picture_input.h"
 #include "shared/dataset/picture_list.h"
+#include "shared/dataset/picture_pack.h"
 #include "shared/dataset/source.h"
+#include "shared/dataset/whole_files.h"
 #include "shared/image/picture.h"
 
 namespace stoker::dataset {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
 constexpr size_t kProbes = 16;  // files that are looked at when the set is indexed
 
 class ImagesDataset final : public Dataset {
@@ -27,7 +28,7 @@ class ImagesDataset final : public Dataset {
   ImagesDataset(Index index, ClassSplit samples, const PictureInput& input)
       : fingerprint_(index.fingerprint()),
         files_(std::move(index.files)),
-        reader_(files_),
+        bytes_(files_, index.facts.made),
         samples_(std::move(samples)),
         input_(input),
         spec_{input.spec(), {.name = "label", .dtype = DType::kI64, .shape = {}}} {}
@@ -46,7 +47,7 @@ class ImagesDataset final : public Dataset {
     assert(outputs.size() == 2);
     const ClassSplit::Place place = samples_.place(sample);
     thread_local std::vector<std::byte> file;
-    STOKER_RETURN_IF_ERROR(reader_.read_whole(place.file, kMaxFileBytes, file));
+    STOKER_RETURN_IF_ERROR(bytes_.read(place.file, kMaxPictureFile, file));
     const Status decoded = input_.read(file, draw, outputs[0]);
     if (!decoded.ok()) return decoded.with_context(files_.path(place.file));
     const auto label = static_cast<int64_t>(place.of_class);
@@ -57,7 +58,7 @@ class ImagesDataset final : public Dataset {
  private:
   const std::string fingerprint_;
   const FileTable files_;
-  const FileReader reader_;
+  const WholeFiles bytes_;
   const ClassSplit samples_;
   const PictureInput input_;
   const std::vector<TensorSpec> spec_;
@@ -116,7 +117,8 @@ Result<Facts> inspect_images(const SetRequest& set, const FileTable& files,
     const size_t bytes = std::min<uint64_t>(head.size(), files.stamp(file).size);
     STOKER_RETURN_IF_ERROR(
         reader.read(file, 0, std::span(head).first(bytes)).with_context(set.key("path")));
-    if (image::format_of(std::span(head).first(bytes)) != image::Format::kUnknown) return Facts();
+    if (image::format_of(std::span(head).first(bytes)) != image::Format::kUnknown)
+      return pack_pictures(set, files, Facts(), progress);
   }
   return Status(Code::kCorrupt, set.key("path") + ": none of " + std::to_string(probes) +
                                     " files looked at is a JPEG, PNG or WebP, such as " +

@@ -29,9 +29,11 @@ Status check_kind(const SetRequest& set) {
   return set.wrong("kind", "a mixture cannot be opened without its sets");
 }
 
+// Where the samples are found, which does not change what they are.
 std::string source_of(const SetRequest& set) {
+  const std::string pack = set.config.cache == "none" ? "" : "\ncache=" + set.config.cache;
   return set.config.path + '\n' + set.config.labels + '\n' + set.config.glob + '\n' +
-         set.config.list;
+         set.config.list + pack;
 }
 
 // What the kind makes of the files, and what is then done to it.

@@ -11,16 +11,17 @@
 #include "shared/dataset/file_reader.h"
 #include "shared/dataset/list_rows.h"
 #include "shared/dataset/picture_input.h"
+#include "shared/dataset/picture_pack.h"
 #include "shared/dataset/scan.h"
 #include "shared/dataset/source.h"
 #include "shared/dataset/split.h"
+#include "shared/dataset/whole_files.h"
 
 namespace stoker::dataset {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
 constexpr uint64_t kProgressRows = 1 << 13;  // between two calls of progress
 constexpr size_t kHead = 1;                  // of the facts: classes; then a class a picture
 
@@ -29,7 +30,7 @@ class ListDataset final : public Dataset {
   ListDataset(Index index, Part part, const PictureInput& input)
       : fingerprint_(index.fingerprint()),
         files_(std::move(index.files)),
-        reader_(files_),
+        bytes_(files_, index.facts.made),
         facts_(std::move(index.facts)),
         part_(part),
         input_(input),
@@ -48,7 +49,7 @@ class ListDataset final : public Dataset {
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size() && outputs.size() == 2);
     thread_local std::vector<std::byte> file;
-    STOKER_RETURN_IF_ERROR(reader_.read_whole(file_of(sample), kMaxFileBytes, file));
+    STOKER_RETURN_IF_ERROR(bytes_.read(file_of(sample), kMaxPictureFile, file));
     const Status decoded = input_.read(file, draw, outputs[0]);
     if (!decoded.ok()) return decoded.with_context(files_.path(file_of(sample)));
     const auto label = static_cast<int64_t>(facts_.numbers[kHead + part_.begin + sample]);
@@ -62,7 +63,7 @@ class ListDataset final : public Dataset {
 
   const std::string fingerprint_;
   const FileTable files_;
-  const FileReader reader_;
+  const WholeFiles bytes_;
   const Facts facts_;
   const Part part_;
   const PictureInput input_;
@@ -145,7 +146,7 @@ Result<Facts> inspect_picture_list(const SetRequest& set, const FileTable& files
   for (size_t i = kHead; i < facts.numbers.size(); ++i)
     facts.numbers[i] = classes->of_label[facts.numbers[i]];
   facts.names = std::move(classes->names);
-  return facts;
+  return pack_pictures(set, files, std::move(facts), progress);
 }
 
 Result<std::unique_ptr<Dataset>> open_picture_list(const SetRequest& set, Index index) {

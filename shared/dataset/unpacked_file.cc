@@ -1,16 +1,13 @@
 #include "shared/dataset/unpacked_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <vector>
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
-#include "shared/dataset/scan.h"
+#include "shared/dataset/make_file.h"
 
 namespace stoker::dataset {
 namespace {
@@ -46,14 +43,6 @@ Status pour(Inflater& inflater, const Unpacking& unpacking, const std::string& s
   }
 }
 
-Status write_unpacked(Inflater& inflater, const Unpacking& unpacking, const std::string& source,
-                      const std::string& temporary, const ScanProgress& progress) {
-  FileSystem& disk = real_files();
-  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, disk.open(temporary, O_WRONLY | O_CREAT | O_TRUNC));
-  STOKER_RETURN_IF_ERROR(pour(inflater, unpacking, source, fd.get(), temporary, progress));
-  return disk.sync(fd.get(), temporary);
-}
-
 }  // namespace
 
 Status unpack_file(const FileReader& reader, const FileTable& files, const Unpacking& unpacking,
@@ -64,20 +53,15 @@ Status unpack_file(const FileReader& reader, const FileTable& files, const Unpac
                    "which " + std::to_string(unpacking.from.bytes) + " packed bytes cannot hold");
   }
   STOKER_ASSIGN_OR_RETURN(Inflater inflater, Inflater::open(reader, files, unpacking.from));
-  const std::filesystem::path final_path(path);
-  const std::string folder = final_path.parent_path().string();
-  const std::string temporary = join_path(
-      folder, '.' + final_path.filename().string() + ".tmp-" + std::to_string(::getpid()));
-  Status written = write_unpacked(inflater, unpacking, source, temporary, progress);
-  if (written.ok()) written = real_files().rename(temporary, path);
-  if (!written.ok()) {
-    (void)real_files().remove_file(temporary);
-    return written;
-  }
-  STOKER_RETURN_IF_ERROR(real_files().sync_directory(folder));
+  STOKER_RETURN_IF_ERROR(make_file(
+      path,
+      [&](int fd, const std::string& name) {
+        return pour(inflater, unpacking, source, fd, name, progress);
+      },
+      made));
   log_info("dataset file unpacked",
            {{"path", source}, {"bytes", unpacking.bytes}, {"unpacked", path}});
-  return scan_file(path, made);
+  return {};
 }
 
 }  // namespace stoker::dataset

@@ -83,6 +83,71 @@ TEST_F(ImagesDataset, SplitTakesTheSamePartOfEveryClass) {
   EXPECT_EQ(read_sample(**valid, 2).label(), 1);
 }
 
+class PackedImages : public ImagesDataset {
+ protected:
+  void SetUp() override {
+    ImagesDataset::SetUp();
+    for (int i = 0; i < 30; ++i)
+      write("data/" + std::string(1, static_cast<char>('a' + i % 3)) + "/" + std::to_string(i),
+            png(static_cast<uint8_t>(i)));
+  }
+  config::DatasetConfig packed() const {
+    config::DatasetConfig config = images();
+    config.cache = "packed";
+    return config;
+  }
+  std::string pack() const { return index_dir() + "/train.files.packed"; }
+};
+
+TEST_F(PackedImages, AreTheSameSamplesAsTheFiles) {
+  const auto files = open(images());
+  ASSERT_TRUE(files.ok());
+  EXPECT_FALSE(std::filesystem::exists(pack()));
+  const auto dataset = open(packed());
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_TRUE(std::filesystem::exists(pack()));
+  EXPECT_EQ((*dataset)->fingerprint(), (*files)->fingerprint());
+  ASSERT_EQ((*dataset)->size(), 30u);
+  for (uint64_t sample = 0; sample < 30; ++sample) {
+    EXPECT_EQ(read_sample(**dataset, sample).tensors, read_sample(**files, sample).tensors);
+    EXPECT_EQ((*dataset)->origin(sample).file, (*files)->origin(sample).file);
+  }
+}
+
+TEST_F(PackedImages, AreReadWithoutTheirFiles) {
+  const auto dataset = open(packed());
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  std::filesystem::remove_all(path("data"));
+  for (uint64_t sample = 0; sample < 30; ++sample)
+    EXPECT_TRUE(read_sample(**dataset, sample).status.ok()) << sample;
+}
+
+TEST_F(PackedImages, ADamagedPackIsMadeAnewAndOneThatIsNotWantedIsRemoved) {
+  ASSERT_TRUE(open(packed()).ok());
+  std::filesystem::resize_file(pack(), 10);
+  const auto again = open(packed());
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_TRUE(read_sample(**again, 29).status.ok());
+  ASSERT_TRUE(open(images()).ok());
+  EXPECT_FALSE(std::filesystem::exists(pack()));
+}
+
+TEST_F(PackedImages, APackThatIsCutWhileItIsReadIsABadSampleThatNamesFileAndPack) {
+  const auto dataset = open(packed());
+  ASSERT_TRUE(dataset.ok());
+  std::filesystem::resize_file(pack(), 10);
+  const Status status = read_sample(**dataset, 29).status;
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr((*dataset)->origin(29).file));
+  EXPECT_THAT(status.message(), HasSubstr(pack()));
+}
+
+TEST_F(PackedImages, AFileThatCannotBePackedIsNamedAndNoPackIsLeft) {
+  std::filesystem::resize_file(path("data/b/4"), uint64_t{1} << 30);  // with a hole
+  expect_error(packed(), Code::kCorrupt, {"data.train.cache", path("data/b/4"), "limit"});
+  EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
+}
+
 TEST_F(ImagesDataset, ClassesThatAPartTakesNothingOfKeepTheirNumbers) {
   write("data/a/1", png(1));
   for (int i = 0; i < 4; ++i) write("data/b/" + std::to_string(i), png(2));

@@ -66,6 +66,18 @@ TEST_F(PictureList, OtherFormatsColumnsAndFolders) {
   EXPECT_THAT(samples(listed("lists/a.tsv")), ElementsAre(std::pair(20, 1)));
 }
 
+TEST_F(PictureList, PackedItIsTheSame) {
+  write("set/list.csv", "path,label\np/0.png,0\np/2.png,2\np/1.png,1\n");
+  auto config = listed("set/list.csv");
+  const auto plain = samples(config);
+  config.cache = "packed";
+  EXPECT_EQ(samples(config), plain);
+  std::filesystem::remove_all(path("set/p"));
+  const auto dataset = open_indexed("train", config, index_dir(), "");
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_TRUE(read_sample(**dataset, 2).status.ok());
+}
+
 TEST_F(PictureList, SplitIsByRow) {
   write("set/list.csv", "path,label\np/0.png,0\np/1.png,1\np/2.png,2\n");
   auto config = listed("set/list.csv");

@@ -1,0 +1,24 @@
+// make_file: a file beside the index, made of the data set's files: there as a whole, or not at all.
+//
+// Blocking: as `write` does, then for the disk.
+// Errors:   those of `write`; kNoSpace, kIoError, kPermission. No file of that name has then been
+//           made or changed.
+// Crash:    a file of another name is left, which the next run of remove_unfinished_writes() takes
+//           away.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "shared/base/status.h"
+#include "shared/dataset/file_table.h"
+
+namespace stoker::dataset {
+
+// `write` writes to a descriptor; the name is for its messages. The file is appended to `made`,
+// whose root is empty.
+Status make_file(const std::string& path,
+                 const std::function<Status(int fd, const std::string& name)>& write,
+                 FileTable& made);
+
+}  // namespace stoker::dataset

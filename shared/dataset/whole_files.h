@@ -1,0 +1,55 @@
+// WholeFiles: the bytes of a table's files, each in one read: from the files themselves, or from a
+// pack, one file beside the index that holds them one after the other.
+//
+// For a picture of a few kilobytes, finding, opening and closing its file costs more than decoding
+// it; in a pack a file is a read at an offset, and a slow disk is read once.
+//
+// Threads:  read() from any thread, concurrently.
+// Blocking: read() as the disk does. pack_files() reads everything, and waits for the disk.
+// Owner:    the table must outlive the object.
+// Errors:   those of FileReader. pack_files() also kNoSpace; no pack has then been made or changed.
+// Crash:    of pack_files(): a file of another name is left, which the next run of
+//           remove_unfinished_writes() takes away.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/dataset/file_reader.h"
+#include "shared/dataset/file_table.h"
+#include "shared/dataset/scan_progress.h"
+
+namespace stoker::dataset {
+
+// Writes the files one after the other to `path`, and appends it to `made`, whose root is empty.
+// kCorrupt when a file is larger than `limit`.
+Status pack_files(const FileTable& files, uint64_t limit, const std::string& path,
+                  const ScanProgress& progress, FileTable& made);
+
+class WholeFiles {
+ public:
+  // `made`: nothing, or what pack_files() appended.
+  WholeFiles(const FileTable& files, const FileTable& made);
+
+  // Into `bytes`, resized to fit. kCorrupt when the file is larger than `limit`.
+  Status read(size_t file, uint64_t limit, std::vector<std::byte>& bytes) const;
+
+ private:
+  // There where the files are packed. It does not move: the reader refers to the table.
+  struct Pack {
+    Pack(const FileTable& files, const FileTable& made);
+    const FileTable table;
+    const FileReader reader;
+    std::vector<uint64_t> ends;  // of each file
+  };
+
+  const FileTable& files_;
+  const FileReader reader_;
+  const std::unique_ptr<Pack> pack_;
+};
+
+}  // namespace stoker::dataset
