@@ -97,11 +97,14 @@ Result<Trial> large(const Options& options, const Folder& folder, const std::str
                [folder](uint64_t call) { return decode(*folder, call); });
 }
 
-Result<Trial> small(const Options& options, const Folder& folder, int threads) {
-  STOKER_ASSIGN_OR_RETURN(const auto dataset,
-                          folder->open({.size = {kSmallSide, kSmallSide}}, "small"));
+Result<Trial> small(const Options& options, const Folder& folder, const std::string& cache,
+                    int threads) {
+  STOKER_ASSIGN_OR_RETURN(
+      const auto dataset,
+      folder->open({.cache = cache, .size = {kSmallSide, kSmallSide}}, "small-" + cache));
   const FeedRun run{.batch = options.quick ? 4u : 256u, .threads = threads};
-  return trial("JPEG files of 32x32", run, options, dataset, "open, read, close and libjpeg alone",
+  return trial(cache == "none" ? "JPEG files of 32x32" : "packed JPEG files of 32x32", run, options,
+               dataset, "open, read, close and libjpeg alone",
                [folder](uint64_t call) { return read_and_decode(*folder, call); });
 }
 
@@ -126,11 +129,12 @@ Result<std::vector<Trial>> prepare(const Options& options) {
   STOKER_ASSIGN_OR_RETURN(
       const Folder small_ones,
       make_jpeg_folder(options, options.quick ? 32 : 4096, kSmallSide, kSmallSide));
-  for (const int threads : {1, 2}) {
-    STOKER_ASSIGN_OR_RETURN(auto tiny, small(options, small_ones, threads));
-    if (threads == 1) add_library_peers(options, small_ones->root, "small", tiny);
-    trials.push_back(std::move(tiny));
-  }
+  for (const char* const cache : {"none", "packed"})
+    for (const int threads : {1, 2}) {
+      STOKER_ASSIGN_OR_RETURN(auto tiny, small(options, small_ones, cache, threads));
+      if (threads == 1) add_library_peers(options, small_ones->root, "small", tiny);
+      trials.push_back(std::move(tiny));
+    }
   return trials;
 }
 
