@@ -56,6 +56,14 @@ std::string feed_text(const TrainerStatus::Feed& feed) {
                      format_count(feed.ready_slots) + " of " + counted(feed.slots, "slot") +
                      " ready, " +
                      counted(static_cast<uint64_t>(std::max(feed.readers, 0)), "reader");
+  std::string work;
+  for (const auto& [threads, what] : {std::pair{feed.reading, "reading"},
+                                      {feed.decoding, "decoding"},
+                                      {feed.transforming, "transforming"},
+                                      {feed.waiting, "waiting for a slot"}})
+    if (threads >= 0.005)
+      work += (work.empty() ? "" : ", ") + format_number(threads, 2) + " " + what;
+  if (!work.empty()) text += " (" + work + ")";
   if (feed.bad_samples > 0) text += ", " + counted(feed.bad_samples, "bad sample");
   if (feed.reissued > 0) text += ", " + format_count(feed.reissued) + " batches reissued";
   if (feed.deaths > 0) text += ", " + format_count(feed.deaths) + " readers died";

@@ -303,6 +303,11 @@ void TrainingSession::add_live(control::TrainerStatus& status) const {
   status.feed.bad_samples = counters.bad_samples;
   status.feed.reissued = counters.reissued;
   status.feed.readers = parts_->feed->live_readers();
+  const feeder::FeedActivity::Busy busy = parts_->feed->busy();
+  status.feed.reading = busy.reading;
+  status.feed.decoding = busy.decoding;
+  status.feed.transforming = busy.transforming;
+  status.feed.waiting = busy.waiting;
   status.feed.deaths = parts_->feed->deaths();
   status.feed.hangs = parts_->feed->hangs();
   status.feed.outside = parts_->feed->outside_producers();

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "shared/base/log.h"
@@ -14,9 +15,16 @@ using namespace std::chrono_literals;
 constexpr std::chrono::milliseconds kLongestWait = 100ms;
 constexpr std::chrono::nanoseconds kFirstDelay = 100ms;
 constexpr auto kStopGrace = 900ms;
+constexpr int kMostAutoThreads = 64;
 
 std::chrono::nanoseconds hang_limit(const config::FeedConfig& feed) {
   return std::chrono::nanoseconds(static_cast<int64_t>(feed.hang_seconds * 1e9));
+}
+
+// With readers: auto, more threads than cores would only take turns.
+int most_threads(const config::FeedConfig& feed) {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(feed.processes, feed.readers.value_or(std::clamp(cores, 1, kMostAutoThreads)));
 }
 
 // The ring's table has room for the readers first.
@@ -40,7 +48,14 @@ FeedSupervisor::FeedSupervisor(FeedSettings settings, ring::ShmRing& ring,
       bad_samples_(settings_.feed, dataset, plan.settings().batch, settings_.bad_sample_path,
                    clock),
       budget_(static_cast<uint64_t>(settings_.feed.deaths_per_minute)),
-      outside_(ring, most_outside(settings_.feed), hang_limit(settings_.feed)) {}
+      outside_(ring, most_outside(settings_.feed), hang_limit(settings_.feed)) {
+  if (settings_.feed.readers) return;
+  // Each process needs one that works: it is its sign of life.
+  const bool processes = settings_.feed.isolation == config::Isolation::kProcess;
+  tuner_.emplace(static_cast<uint32_t>(processes ? settings_.feed.processes : 1),
+                 static_cast<uint32_t>(most_threads(settings_.feed)));
+  ring_.set_wanted_readers(tuner_->wanted());
+}
 
 FeedSupervisor::~FeedSupervisor() { stop(); }
 
@@ -62,7 +77,7 @@ Status FeedSupervisor::start_threads() {
   STOKER_RETURN_IF_ERROR(make_table(1, 1));
   guarded_.emplace(dataset_, *table_, std::nullopt);
   pool_.emplace(ring_, producer, *guarded_, plan_);
-  pool_->start(settings_.feed.readers, coordinator_);
+  pool_->start(most_threads(settings_.feed), coordinator_);
   return {};
 }
 
@@ -70,9 +85,8 @@ Status FeedSupervisor::start_processes() {
   if (settings_.feed_program.empty()) {
     STOKER_ASSIGN_OR_RETURN(settings_.feed_program, find_feed_program());
   }
-  const int processes =
-      std::clamp(settings_.feed.processes, 1, std::max(1, settings_.feed.readers));
-  const int threads = std::max(1, settings_.feed.readers);
+  const int threads = std::max(1, settings_.feed.readers.value_or(most_threads(settings_.feed)));
+  const int processes = std::clamp(settings_.feed.processes, 1, threads);
   const std::lock_guard lock(mutex_);
   STOKER_RETURN_IF_ERROR(make_table(static_cast<uint32_t>(processes),
                                     static_cast<uint32_t>((threads + processes - 1) / processes)));
@@ -102,6 +116,7 @@ Status FeedSupervisor::spawn(Reader& reader) {
                                      "--ring-fd",       std::to_string(kRingFd),
                                      "--quarantine-fd", std::to_string(kQuarantineFd),
                                      "--reader",        std::to_string(reader.number),
+                                     "--readers",       std::to_string(readers_.size()),
                                      "--producer",      std::to_string(reader.producer.index),
                                      "--generation",    std::to_string(reader.producer.generation),
                                      "--threads",       std::to_string(reader.threads),
@@ -176,10 +191,15 @@ void FeedSupervisor::stop() {
 
 int FeedSupervisor::live_readers() const {
   const std::lock_guard lock(mutex_);
-  if (pool_) return stopping_ ? 0 : settings_.feed.readers;
   int threads = 0;
+  if (pool_ && !stopping_) threads = most_threads(settings_.feed);
   for (const Reader& reader : readers_) threads += reader.maybe_process ? reader.threads : 0;
-  return threads;
+  return tuner_ ? std::min(threads, static_cast<int>(tuner_->wanted())) : threads;
+}
+
+FeedActivity::Busy FeedSupervisor::busy() const {
+  const std::lock_guard lock(mutex_);
+  return activity_.busy();
 }
 
 uint64_t FeedSupervisor::bad_samples() const {

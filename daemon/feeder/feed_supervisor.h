@@ -31,12 +31,14 @@
 #include <vector>
 
 #include "daemon/feeder/bad_sample_log.h"
+#include "daemon/feeder/feed_activity.h"
 #include "daemon/feeder/guarded_dataset.h"
 #include "daemon/feeder/hang_watch.h"
 #include "daemon/feeder/outside_producers.h"
 #include "daemon/feeder/quarantine.h"
 #include "daemon/feeder/quarantine_table.h"
 #include "daemon/feeder/reader_process.h"
+#include "daemon/feeder/reader_tuner.h"
 #include "daemon/feeder/restart_budget.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
@@ -75,7 +77,8 @@ class FeedSupervisor {
   // last reports.
   void stop();
 
-  int live_readers() const;  // reading threads now
+  int live_readers() const;  // reading threads now, without those that rest
+  FeedActivity::Busy busy() const;
   uint64_t bad_samples() const;
   uint64_t deaths() const;                    // of reader processes
   uint64_t hangs() const;                     // of those: killed because they hung
@@ -114,6 +117,7 @@ class FeedSupervisor {
   void plan_restart(Reader& reader);
   Status take_bad_samples();  // kCorrupt: the run must end
   bool any_process() const;
+  void tune_readers();
 
   // Constant after construction.
   FeedSettings settings_;
@@ -133,6 +137,8 @@ class FeedSupervisor {
   std::optional<feed::ReaderPool> pool_;   // isolation: thread
   bool stopping_ = false;
   RestartBudget budget_;
+  std::optional<ReaderTuner> tuner_;  // feed.readers: auto
+  FeedActivity activity_;
   OutsideProducers outside_;
   uint64_t hangs_ = 0;
 };

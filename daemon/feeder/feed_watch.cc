@@ -27,9 +27,24 @@ Status FeedSupervisor::supervise(std::stop_token stop) {
     if (stopping_) break;
     for (Reader& reader : readers_) look_after(reader);
     outside_.look_after(clock_.monotonic());
+    activity_.look(clock_.monotonic(), ring_.counters());
+    tune_readers();
     STOKER_RETURN_IF_ERROR(take_bad_samples());  // which stops all
   }
   return {};
+}
+
+void FeedSupervisor::tune_readers() {
+  if (!tuner_) return;
+  const ring::RingCounters counters = ring_.counters();
+  const uint32_t before = tuner_->wanted();
+  const uint32_t wanted = tuner_->look({.now = clock_.monotonic(),
+                                        .ready = counters.ready,
+                                        .slots = ring_.slots(),
+                                        .consumed = counters.consumed});
+  if (wanted == before) return;
+  ring_.set_wanted_readers(wanted);
+  log_info("readers tuned", {{"threads", wanted}, {"before", before}});
 }
 
 // Also ends when a process is to be started again.

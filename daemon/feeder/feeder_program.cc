@@ -39,6 +39,8 @@ std::optional<FeederArguments> maybe_parse(int argc, char** argv, ExitCode& exit
                  "File descriptor of the quarantine table")
       ->required();
   app.add_option("--reader", arguments.reader, "Row of that table")->required();
+  app.add_option("--readers", arguments.readers, "Reader processes in all")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--producer", arguments.producer, "Row of the ring's producer table")->required();
   app.add_option("--generation", arguments.generation, "Generation of that row")->required();
   app.add_option("--threads", arguments.threads, "Reading threads")->check(CLI::Range(1, 1024));
@@ -101,7 +103,7 @@ Status read_for_ring(const FeederArguments& arguments) {
                                  quarantine.forbidden_call_of(arguments.reader)));
   feed::ReaderPool pool(*ring, producer, guarded, plan);
   Coordinator coordinator;
-  pool.start(arguments.threads, coordinator);
+  pool.start(arguments.threads, coordinator, {.number = arguments.reader, .of = arguments.readers});
   const Status status = coordinator.join(kGrace);
   if (!coordinator.all_ended()) {  // a read hangs: the process ends under it
     log_error("reader ends", {{"error", status.to_string()}});

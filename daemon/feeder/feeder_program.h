@@ -20,7 +20,8 @@ struct FeederArguments {
   std::string fingerprint;
   int ring_fd = -1;
   int quarantine_fd = -1;
-  uint32_t reader = 0;  // row of the quarantine table
+  uint32_t reader = 0;   // row of the quarantine table
+  uint32_t readers = 1;  // processes in all
   uint32_t producer = 0;
   uint32_t generation = 0;
   int threads = 1;

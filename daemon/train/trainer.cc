@@ -40,7 +40,6 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, TrainerLink
   status_.step = state.step;
   status_.loss = std::nan("");
   status_.lr = learning_rate();
-  status_.feed.readers = config.feed.readers;
   status_.checkpoint.last_step = state.step;
   if (state.step > 0) maybe_submitted_step_ = state.step;  // resumed from it
 }

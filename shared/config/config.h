@@ -32,7 +32,7 @@ enum class FeedSource { kReaders, kBoth, kOutside };
 
 struct FeedConfig {
   FeedSource source = FeedSource::kReaders;
-  int readers = 2;    // reading threads in all
+  std::optional<int> readers = 2;  // reading threads in all; nothing: auto, as many as it takes
   int processes = 1;  // reader processes (isolation: process); the threads are shared out
   Isolation isolation = Isolation::kProcess;
   int slots = 8;  // batches that the ring holds

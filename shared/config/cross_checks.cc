@@ -175,9 +175,10 @@ class CrossChecks {
 
   void check_feed() {
     if (config_.feed.isolation == Isolation::kProcess &&
-        config_.feed.processes > config_.feed.readers && !mistakes_.touches("feed.readers"))
+        config_.feed.processes > config_.feed.readers.value_or(config_.feed.processes) &&
+        !mistakes_.touches("feed.readers"))
       refuse("feed.processes", "is " + std::to_string(config_.feed.processes) + ", more than the " +
-                                   std::to_string(config_.feed.readers) +
+                                   std::to_string(*config_.feed.readers) +
                                    " threads of feed.readers that they share; raise feed.readers");
   }
 

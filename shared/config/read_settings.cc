@@ -115,6 +115,14 @@ class FieldReader {
       *target = number;
     }
   }
+  void read_into(const Value& value, std::optional<int>* target) {
+    int number = 0;
+    if (is_word(value) && value.text == "auto") {
+      target->reset();
+    } else if (read_number(value, number)) {
+      *target = number;
+    }
+  }
 
   bool read_text(const Value& value, std::string& target) {
     if (value.type != Value::Type::kScalar) {

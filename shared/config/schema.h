@@ -35,9 +35,9 @@ Choice choice(Enum& target, std::span<const std::string_view> words) {
           .set = [](void* to, int value) { *static_cast<Enum*>(to) = static_cast<Enum>(value); }};
 }
 
-using Target =
-    std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::optional<double>*, std::string*,
-                 Choice, std::vector<double>*, std::vector<int64_t>*, std::vector<std::string>*>;
+using Target = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::optional<double>*,
+                            std::optional<int>*, std::string*, Choice, std::vector<double>*,
+                            std::vector<int64_t>*, std::vector<std::string>*>;
 
 struct Field {
   std::string_view name;

@@ -52,6 +52,7 @@ std::string yaml_of(double value) {
   return text;
 }
 std::string yaml_of(const std::optional<double>& value) { return value ? yaml_of(*value) : "off"; }
+std::string yaml_of(const std::optional<int>& value) { return value ? yaml_of(*value) : "auto"; }
 template <typename T>
 std::string yaml_of(const std::vector<T>& list) {
   std::string out = "[";

@@ -27,7 +27,11 @@ json::object feed_of(const TrainerStatus::Feed& feed) {
           {"readers", feed.readers},
           {"deaths", feed.deaths},
           {"hangs", feed.hangs},
-          {"outside", feed.outside}};
+          {"outside", feed.outside},
+          {"reading", number(feed.reading)},
+          {"decoding", number(feed.decoding)},
+          {"transforming", number(feed.transforming)},
+          {"waiting", number(feed.waiting)}};
 }
 
 json::object checkpoint_of(const TrainerStatus::Checkpoint& checkpoint) {
@@ -116,6 +120,10 @@ void read_parts(const FieldReader& root, TrainerStatus& status) {
     fields.read("deaths", status.feed.deaths);
     fields.read("hangs", status.feed.hangs);
     fields.read("outside", status.feed.outside);
+    fields.read("reading", status.feed.reading);
+    fields.read("decoding", status.feed.decoding);
+    fields.read("transforming", status.feed.transforming);
+    fields.read("waiting", status.feed.waiting);
   });
   root.object("checkpoint", [&](const FieldReader& fields) {
     fields.read("last_step", status.checkpoint.last_step);

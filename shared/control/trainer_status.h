@@ -39,6 +39,12 @@ struct TrainerStatus {
     uint64_t deaths = 0;   // of reader processes
     uint64_t hangs = 0;    // of those: killed because they hung
     uint64_t outside = 0;  // producers that are attached and not ours
+    // How many reading threads were at it on average since the last report; together at most
+    // `readers`.
+    double reading = 0;       // getting bytes
+    double decoding = 0;      // decoding, cropping and resizing pictures
+    double transforming = 0;  // what is done to them at random
+    double waiting = 0;       // for a free slot
   } feed;
   struct Checkpoint {
     uint64_t last_step = 0;  // last acknowledged; 0 = none yet

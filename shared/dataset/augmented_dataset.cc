@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shared/dataset/dataset_decorator.h"
+#include "shared/dataset/stage_time.h"
 
 namespace stoker::dataset {
 namespace {
@@ -34,6 +35,7 @@ class AugmentedDataset final : public DatasetDecorator {
   Status read(uint64_t sample, const DrawKey& draw,
               std::span<const std::span<std::byte>> outputs) const override {
     STOKER_RETURN_IF_ERROR(dataset_->read(sample, draw, outputs));
+    const InStage transforming(Stage::kTransform);
     augmentation_.apply(shape_, draw, outputs[0]);
     return {};
   }

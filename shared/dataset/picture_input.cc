@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "shared/dataset/stage_time.h"
 #include "shared/image/decoder.h"
 
 namespace stoker::dataset {
@@ -40,6 +41,7 @@ std::string PictureInput::to_text() const {
 
 Status PictureInput::read(std::span<const std::byte> file, const DrawKey& draw,
                           std::span<std::byte> input) const {
+  const InStage decoding(Stage::kDecode);
   thread_local image::Decoder decoder;
   if (crop_.takes_all()) return decoder.decode(file, shape_, input);
   return decoder.decode(file, shape_, input, [&](uint32_t height, uint32_t width) {

@@ -5,10 +5,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "shared/dataset/stage_time.h"
 #include "shared/feed/batch_in_work.h"
 
 namespace stoker::feed {
@@ -17,7 +19,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kLongestWait = std::chrono::milliseconds(100);
 constexpr auto kCountEvery =
-    std::chrono::milliseconds(5);  // read time is added to the ring in such portions
+    std::chrono::milliseconds(5);       // read time is added to the ring in such portions
+constexpr uint64_t kMeasureEvery = 16;  // samples: of one in so many the stages are measured
 
 struct Row {
   BatchInWork* batch = nullptr;
@@ -40,9 +43,10 @@ struct ReaderPool::Shared {
   std::atomic<uint64_t> changes{0};  // a batch was opened or finished, or the end came
   std::atomic<bool> ended{false};    // no more tickets
 
-  // For the wait on `changes` only.
+  // For the waits on `changes` and on the end only.
   std::mutex mutex;
   std::condition_variable_any changed;
+  std::condition_variable_any rested;  // apart, so that a batch does not wake who has no part in it
 
   void announce() {
     {
@@ -55,6 +59,11 @@ struct ReaderPool::Shared {
   void wait_for_change(uint64_t seen, std::stop_token stop) {
     std::unique_lock lock(mutex);
     changed.wait_for(lock, stop, kLongestWait, [&] { return changes.load() != seen; });
+  }
+
+  void rest(const std::stop_token& stop) {
+    std::unique_lock lock(mutex);
+    rested.wait_for(lock, stop, kLongestWait, [this] { return ended.load(); });
   }
 
   // Rows of the older batch first: the trainer waits for that one.
@@ -90,10 +99,20 @@ struct ReaderPool::Shared {
     return false;
   }
 
-  // kClosed: the end. Otherwise a row to read.
-  Result<Row> next_row(const std::stop_token& stop) {
+  bool is_wanted(uint32_t thread) const {
+    const uint32_t wanted = ring.wanted_readers();
+    return wanted == 0 || thread < wanted;
+  }
+
+  // kClosed: the end. Otherwise a row to read for the thread with that number.
+  Result<Row> next_row(uint32_t thread, const std::stop_token& stop) {
     while (!stop.stop_requested() && !ring.closed()) {
       const uint64_t seen = changes.load();
+      if (!is_wanted(thread)) {
+        if (ended.load()) break;
+        rest(stop);
+        continue;
+      }
       if (const auto row = maybe_take_row()) return *row;
       if (ended.load()) break;
       const auto look_again = claim_if_mine();
@@ -104,6 +123,7 @@ struct ReaderPool::Shared {
       if (look_again.status().code() != Code::kClosed) return look_again.status();
       ended = true;
       announce();
+      rested.notify_all();
     }
     return Status(Code::kClosed, "end of data");
   }
@@ -132,6 +152,9 @@ class Reader {
   Status fill(const ring::Claim& claim, uint64_t row) {
     for (size_t tensor = 0; tensor < outputs_.size(); ++tensor)
       outputs_[tensor] = ring_.layout().row(claim.slot, tensor, row);
+    const bool measures = rows_++ % kMeasureEvery == 0;
+    std::optional<dataset::StageMeasurement> measurement;
+    if (measures) measurement.emplace(stages_);
     const auto start = Clock::now();
     Status status;
     for (uint64_t attempt = 0; attempt <= kMaxStandIns; ++attempt) {
@@ -144,20 +167,43 @@ class Reader {
                                .code = status.code(),
                                .reason = status.message()});
     }
-    spent_ += Clock::now() - start;
-    if (spent_ >= kCountEvery) count();
+    const auto took = Clock::now() - start;
+    spent_.total += took;
+    if (measures) measured_ += took;
+    if (spent_.total >= kCountEvery) count();
     return status.with_context("neither a sample nor any of its " + std::to_string(kMaxStandIns) +
                                " stand-ins can be read; the last one");
   }
 
  private:
-  void count() { ring_.add_read_time(std::exchange(spent_, {})); }
+  // The samples that were measured stand for all; where there was none, those before it do.
+  void count() {
+    if (measured_.count() > 0) {
+      for (size_t stage = 0; stage < dataset::kStages; ++stage)
+        shares_[stage] =
+            static_cast<double>(stages_.of[stage].count()) / static_cast<double>(measured_.count());
+      measured_ = {};
+      stages_ = {};
+    }
+    const auto part = [this](dataset::Stage stage) {
+      return std::chrono::nanoseconds(static_cast<int64_t>(
+          static_cast<double>(spent_.total.count()) * shares_[static_cast<size_t>(stage)]));
+    };
+    spent_.decode = part(dataset::Stage::kDecode);
+    spent_.transform = part(dataset::Stage::kTransform);
+    ring_.add_read_time(std::exchange(spent_, {}));
+  }
 
   ring::ShmRing& ring_;
   const dataset::Dataset& dataset_;
   const dataset::SamplePlan& plan_;
   std::vector<std::span<std::byte>> outputs_;
-  std::chrono::nanoseconds spent_{0};
+  uint64_t rows_ = 0;
+  // Since they were last added to the ring's.
+  ring::ReadTime spent_;
+  std::chrono::nanoseconds measured_{0};           // of spent_: of the samples that were measured
+  dataset::StageTimes stages_;                     // of those
+  std::array<double, dataset::kStages> shares_{};  // of the time of those measured last
 };
 
 }  // namespace
@@ -175,13 +221,14 @@ ReaderPool::~ReaderPool() {
     if (!batch.idle()) shared_->ring.abandon(shared_->producer, batch.claim());
 }
 
-void ReaderPool::start(int threads, Coordinator& coordinator) {
+void ReaderPool::start(int threads, Coordinator& coordinator, PoolPlace place) {
   for (int i = 0; i < threads; ++i)
     coordinator.start("reader-" + std::to_string(i),
-                      [&shared = *shared_](std::stop_token stop) -> Status {
+                      [&shared = *shared_, number = static_cast<uint32_t>(i) * place.of +
+                                                    place.number](std::stop_token stop) -> Status {
                         Reader reader(shared.ring, shared.dataset, shared.plan);
                         while (true) {
-                          STOKER_ASSIGN_OR_RETURN(const Row row, shared.next_row(stop));
+                          STOKER_ASSIGN_OR_RETURN(const Row row, shared.next_row(number, stop));
                           STOKER_RETURN_IF_ERROR(reader.fill(row.batch->claim(), row.index));
                           shared.finish_row(row);
                         }

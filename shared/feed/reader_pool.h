@@ -7,7 +7,7 @@
 // while the last samples of a batch are being read.
 //
 // Threads:  start() puts `threads` of them under the coordinator; they end when the ring closes, at
-//           the end of data, or when a stop is requested.
+//           the end of data, or when a stop is requested. Those that the ring does not want rest.
 // Blocking: the threads wait for a slot, and look at the stop at least every 100 ms; a read that
 //           hangs is not ended.
 // Owner:    ring, dataset and coordinator must outlive the pool's threads, and so must the pool
@@ -31,13 +31,20 @@ namespace stoker::feed {
 
 inline constexpr uint64_t kMaxStandIns = 16;
 
+// Which of all the pools of a run this is: its thread i is number i * of + number of all threads,
+// and rests while the ring wants no more than that.
+struct PoolPlace {
+  uint32_t number = 0;
+  uint32_t of = 1;
+};
+
 class ReaderPool {
  public:
   // The ring's layout must be the dataset's spec and the plan's batch.
   ReaderPool(ring::ShmRing& ring, ring::ProducerId producer, const dataset::Dataset& dataset,
              const dataset::SamplePlan& plan);
   ~ReaderPool();
-  void start(int threads, Coordinator& coordinator);
+  void start(int threads, Coordinator& coordinator, PoolPlace place = {});
 
  private:
   struct Shared;

@@ -44,7 +44,13 @@ class MappedRing final : public ShmRing {
   void abandon(ProducerId producer, const Claim& claim) override;
   void report_bad_sample(const BadSample& bad) override { reports_.report(bad); }
   void note_sample(ProducerId producer) override;
-  void add_read_time(std::chrono::nanoseconds spent) override { add(header_.read_ns, spent); }
+  void add_read_time(const ReadTime& spent) override;
+  void set_wanted_readers(uint32_t threads) override {
+    std::atomic_ref(header_.wanted_readers).store(threads);
+  }
+  uint32_t wanted_readers() const override {
+    return std::atomic_ref(header_.wanted_readers).load(std::memory_order_relaxed);
+  }
 
   Result<ReadyBatch> pop(std::chrono::nanoseconds timeout) override;
   void release(uint64_t ticket) override;

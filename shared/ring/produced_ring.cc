@@ -40,6 +40,12 @@ Result<Claim> MappedRing::claim(ProducerId producer, std::chrono::nanoseconds ti
   return wait_for<Claim>(wait, timeout, [this, producer] { return look_for_ticket(producer); });
 }
 
+void MappedRing::add_read_time(const ReadTime& spent) {
+  add(header_.read_ns, spent.total);
+  add(header_.decode_ns, spent.decode);
+  add(header_.transform_ns, spent.transform);
+}
+
 bool MappedRing::publish(ProducerId producer, const Claim& claim) {
   uint64_t expected = claimed_word(producer, claim.ticket);
   // Release: whoever sees the word sees the slot's bytes.

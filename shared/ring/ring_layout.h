@@ -102,15 +102,17 @@ struct RingHeader {
   uint64_t pad1[7];
   EventWords batch_ready;
   uint64_t pad2[7];
-  uint32_t closed;  // atomic; 0, then 1 for ever
-  uint32_t pad3[15];
+  uint32_t closed;          // atomic; 0, then 1 for ever
+  uint32_t wanted_readers;  // atomic; reading threads of stokerd's own that may work; 0 = all
+  uint32_t pad3[14];
   uint64_t reissued;      // atomic counters from here on
   uint64_t bad_samples;   // reports made, with those that found no room
   uint64_t lost_reports;  // reports that found no room
   uint64_t next_report;   // sequence number of the next report
   uint64_t read_ns;
   uint64_t wait_slot_ns;
-  uint64_t pad4[2];
+  uint64_t decode_ns;  // of read_ns
+  uint64_t transform_ns;
 };
 
 struct TensorRecord {
@@ -161,8 +163,10 @@ static_assert(offsetof(RingHeader, tensors) == 72 && offsetof(RingHeader, tensor
 static_assert(offsetof(RingHeader, payload) == 120 && offsetof(RingHeader, next_ticket) == 128);
 static_assert(offsetof(RingHeader, slot_freed) == 192 && offsetof(RingHeader, batch_ready) == 256);
 static_assert(offsetof(RingHeader, closed) == 320 && offsetof(RingHeader, reissued) == 384);
+static_assert(offsetof(RingHeader, wanted_readers) == 324);
 static_assert(offsetof(RingHeader, next_report) == 408 &&
-              offsetof(RingHeader, wait_slot_ns) == 424);
+              offsetof(RingHeader, wait_slot_ns) == 424 &&
+              offsetof(RingHeader, transform_ns) == 440);
 static_assert(std::is_trivially_copyable_v<TensorRecord> && sizeof(TensorRecord) == 128);
 static_assert(offsetof(TensorRecord, dtype) == 32 && offsetof(TensorRecord, shape) == 40);
 static_assert(offsetof(TensorRecord, offset) == 104 && offsetof(TensorRecord, row_bytes) == 112);

@@ -43,6 +43,8 @@ RingCounters MappedRing::counters() const {
                         .bad_samples = read(header_.bad_samples),
                         .lost_reports = read(header_.lost_reports),
                         .read_ns = read(header_.read_ns),
+                        .decode_ns = read(header_.decode_ns),
+                        .transform_ns = read(header_.transform_ns),
                         .wait_slot_ns = read(header_.wait_slot_ns),
                         .wait_batch_ns = read(header_.wait_batch_ns)};
   for (uint64_t ticket = next; ticket < next + slots(); ++ticket)

@@ -78,6 +78,13 @@ struct ProducerProgress {
   uint64_t looks = 0;    // for a ticket, ever: its heartbeat while it holds none
 };
 
+// Of reading threads, inside Dataset::read.
+struct ReadTime {
+  std::chrono::nanoseconds total{0};
+  std::chrono::nanoseconds decode{0};     // of total
+  std::chrono::nanoseconds transform{0};  // of total
+};
+
 // Sums since creation, over all producers.
 struct RingCounters {
   uint64_t published = 0;  // batches
@@ -86,8 +93,10 @@ struct RingCounters {
   uint64_t bad_samples =
       0;  // reports, with the lost ones; one is made again when its ticket is reissued
   uint64_t lost_reports =
-      0;                 // that found the report area full: take_bad_samples() never gives them
-  uint64_t read_ns = 0;  // time of reader threads inside Dataset::read
+      0;                   // that found the report area full: take_bad_samples() never gives them
+  uint64_t read_ns = 0;    // time of reader threads inside Dataset::read
+  uint64_t decode_ns = 0;  // of that
+  uint64_t transform_ns = 0;   // of that
   uint64_t wait_slot_ns = 0;   // … waiting for a free slot
   uint64_t wait_batch_ns = 0;  // time the consumer waited for a batch
   uint64_t ready = 0;          // now: slots that are filled and not taken
@@ -111,6 +120,8 @@ class ShmRing {
   virtual uint64_t reissue(
       ProducerId dead) = 0;  // returns the number of tickets handed back; frees the table row
   virtual ProducerProgress progress(ProducerId producer) const = 0;
+  // How many of the supervisor's own reading threads may work; the others rest. 0: all.
+  virtual void set_wanted_readers(uint32_t threads) = 0;
 
   // -- producer
   virtual Result<Claim> claim(ProducerId producer, std::chrono::nanoseconds timeout) = 0;
@@ -120,7 +131,8 @@ class ShmRing {
   virtual void abandon(ProducerId producer, const Claim& claim) = 0;  // gives the ticket back
   virtual void report_bad_sample(const BadSample& bad) = 0;  // only while its ticket is claimed
   virtual void note_sample(ProducerId producer) = 0;         // one more is finished
-  virtual void add_read_time(std::chrono::nanoseconds spent) = 0;
+  virtual void add_read_time(const ReadTime& spent) = 0;
+  virtual uint32_t wanted_readers() const = 0;
 
   // -- consumer
   virtual Result<ReadyBatch> pop(std::chrono::nanoseconds timeout) = 0;

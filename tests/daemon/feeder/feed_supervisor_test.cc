@@ -41,6 +41,18 @@ TEST_F(FeedSupervisorTest, ProcessesFillWhatThePlanSays) {
   EXPECT_FALSE(coordinator_.should_stop());
 }
 
+TEST_F(FeedSupervisorTest, ReadersAreTunedBetweenOneForEachProcessAndOneForEachCore) {
+  settings_.feed.readers.reset();
+  settings_.feed.processes = 2;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  EXPECT_EQ(supervisor_->process_ids().size(), 2u);
+  EXPECT_GE(ring_->wanted_readers(), 2u);
+  for (uint64_t ticket = 0; ticket < 60; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_GE(supervisor_->live_readers(), 2);
+  supervisor_->stop();
+}
+
 TEST_F(FeedSupervisorTest, ThreadsOfThisProcessFillTheSame) {
   settings_.feed.isolation = config::Isolation::kThread;
   open_ring({.slots = 4});

@@ -40,7 +40,7 @@ class HungReaderTest : public FeederTest {
     EXPECT_TRUE(as_time_passes(1s, [&] { return supervisor_->hangs() > hangs; }));
     // The next one is started after the back-off.
     EXPECT_TRUE(as_time_passes(10ms, [&] {
-      return supervisor_->live_readers() == settings_.feed.readers && supervisor_->deaths() > 0;
+      return supervisor_->live_readers() == *settings_.feed.readers && supervisor_->deaths() > 0;
     }));
   }
   template <typename Condition>

@@ -51,6 +51,10 @@ class Filler {
   void fill(const Field&, std::optional<double>* target) {
     if (below(2) == 0) *target = part() - 0.5;
   }
+  void fill(const Field& field, std::optional<int>* target) {
+    target->reset();
+    if (below(4) != 0) fill_whole(field, target->emplace());
+  }
   void fill(const Field& field, int* target) { fill_whole(field, *target); }
   void fill(const Field& field, int64_t* target) { fill_whole(field, *target); }
   void fill(const Field& field, uint64_t* target) { fill_whole(field, *target); }
@@ -197,7 +201,8 @@ Config random_config(std::mt19937_64& random) {
                        config.optimizer.kind == OptimizerKind::kAdamW;
   if (is_adam) config.optimizer.betas = {filler.part() * 0.9, 0.999};
   config.optimizer.nesterov = config.optimizer.nesterov && config.optimizer.momentum > 0;
-  config.feed.processes = std::min(config.feed.processes, config.feed.readers);
+  config.feed.processes =
+      std::min(config.feed.processes, config.feed.readers.value_or(config.feed.processes));
   config.train.device = filler.below(2) == 0 ? "cuda:3" : "cpu";
   config.control.http = "";
   config.eval.metric = filler.below(2) == 0 ? "" : "accuracy";

@@ -100,6 +100,34 @@ TEST_F(ReaderPoolTest, MoreThreadsThanSamplesInABatch) {
   expect_planned_batches(0, 100);
 }
 
+TEST_F(ReaderPoolTest, ThreadsThatAreNotWantedRestAndTheOrderStays) {
+  open(50, 7, {.slots = 4});
+  ring_->set_wanted_readers(1);
+  dataset_->gate(plan_->at(0, 0).sample);
+  start(3);
+  EXPECT_EQ(ring_->pop(100ms).status().code(), Code::kTimedOut);
+  EXPECT_EQ(ring_->counters().ready, 0u) << "the one that works is held up, and no other reads";
+  ring_->set_wanted_readers(3);
+  ASSERT_TRUE(eventually([&] { return ring_->counters().ready >= 1; }));
+  dataset_->open_gate();
+  expect_planned_batches(0, 100);
+  ring_->set_wanted_readers(1);
+  expect_planned_batches(100, 200);
+}
+
+TEST_F(ReaderPoolTest, ThreadsOfSeveralPoolsAreNumberedInTurn) {
+  open(50, 7, {.slots = 4, .end_ticket = 100});
+  ring_->set_wanted_readers(1);
+  pool_.emplace(*ring_, *ring_->add_producer("second"), *dataset_, *plan_);
+  pool_->start(2, coordinator_, {.number = 1, .of = 2});
+  EXPECT_EQ(ring_->pop(100ms).status().code(), Code::kTimedOut) << "numbers 1 and 3 work";
+  ReaderPool first(*ring_, *ring_->add_producer("first"), *dataset_, *plan_);
+  first.start(2, coordinator_, {.number = 0, .of = 2});
+  expect_planned_batches(0, 100);
+  ring_->set_wanted_readers(0);
+  EXPECT_TRUE(coordinator_.join(kLong).ok());
+}
+
 TEST_F(ReaderPoolTest, OneSlowSampleHoldsUpNeitherItsThreadsNorTheNextBatch) {
   open(100, 4, {.slots = 4}, config::Shuffle::kOff);
   dataset_->gate(1);  // in ticket 0

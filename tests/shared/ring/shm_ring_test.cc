@@ -260,13 +260,15 @@ TEST_F(ShmRingTest, CountersSayWhatHappened) {
   open({.slots = 4, .first_ticket = 100});
   for (int i = 0; i < 3; ++i) produce(producer_);
   expect_next(100);
-  ring_->add_read_time(5us);
-  ring_->add_read_time(6us);
+  ring_->add_read_time({.total = 5us, .decode = 2us, .transform = 1us});
+  ring_->add_read_time({.total = 6us, .decode = 3us});
   const RingCounters counters = ring_->counters();
   EXPECT_EQ(counters.published, 3u);
   EXPECT_EQ(counters.consumed, 1u);
   EXPECT_EQ(counters.ready, 2u);
   EXPECT_EQ(counters.read_ns, 11000u);
+  EXPECT_EQ(counters.decode_ns, 5000u);
+  EXPECT_EQ(counters.transform_ns, 1000u);
 }
 
 TEST_F(ShmRingTest, BadSamplesArriveInOrderAndOnce) {

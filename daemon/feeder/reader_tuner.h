@@ -1,0 +1,57 @@
+// ReaderTuner: how many reading threads keep the ring between two marks: `feed.readers: auto`.
+//
+// Where the ring was less than a quarter full on average for a second, the trainer will soon wait:
+// one more thread. Where it was more than three quarters full for ten seconds, a thread is too many:
+// one fewer. A thread that is called back soon after it was sent away was not too many: the next one
+// is sent away later, and later still. While nothing is taken out of the ring, nothing is learnt.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace stoker::feeder {
+
+class ReaderTuner {
+ public:
+  static constexpr double kLowMark = 0.25;
+  static constexpr double kHighMark = 0.75;
+  static constexpr std::chrono::seconds kPeriod{1};
+  static constexpr int kCalmPeriods = 10;  // above the high mark, before one is sent away …
+  static constexpr int kMostCalm = 640;    // … and at most, after others were called back
+
+  struct Look {
+    std::chrono::nanoseconds now{0};
+    uint64_t ready = 0;     // slots that are filled
+    uint64_t slots = 0;     // of so many
+    uint64_t consumed = 0;  // batches, ever
+  };
+
+  // Between `least` (at least 1) and `most` threads.
+  ReaderTuner(uint32_t least, uint32_t most);
+
+  uint32_t wanted() const { return wanted_; }
+  // Several times a period. The number that is wanted from now on.
+  uint32_t look(const Look& look);
+
+ private:
+  void judge(double occupancy);
+  void begin_period(const Look& look);
+
+  const uint32_t least_;
+  const uint32_t most_;
+  uint32_t wanted_;
+
+  // Of the period that goes on.
+  bool begun_ = false;
+  Look first_;
+  double occupancy_ = 0;  // sum over the looks
+  uint64_t looks_ = 0;
+
+  int calm_ = 0;  // periods in a row above the high mark
+  int patience_ = kCalmPeriods;
+  int since_sent_away_ = kMostCalm;  // periods
+};
+
+}  // namespace stoker::feeder
