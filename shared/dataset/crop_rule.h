@@ -19,6 +19,7 @@ class CropRule {
   static Result<CropRule> of(const SetRequest& set);
 
   bool takes_all() const { return fit_ == Fit::kStretch; }
+  bool draws() const { return fit_ == Fit::kRandom; }
   std::string to_text() const;  // " fit=center_crop crop_part=0.875"; empty where it takes all
   // The part of a picture of `height` x `width` pixels that becomes one of `shape`.
   image::Box box(uint32_t height, uint32_t width, const image::PictureShape& shape,

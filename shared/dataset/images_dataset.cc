@@ -42,6 +42,12 @@ class ImagesDataset final : public Dataset {
     return {.file = files_.path(samples_.place(sample).file), .offset = 0};
   }
 
+  std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
+    std::vector<std::byte> file;
+    const Status read = bytes_.read(samples_.place(sample).file, kMaxPictureFile, file);
+    return read.ok() ? input_.describe_draws(file, draw) : std::string();
+  }
+
   Status read(uint64_t sample, const DrawKey& draw,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(outputs.size() == 2);

@@ -1,6 +1,8 @@
 #include "shared/dataset/picture_input.h"
 
 #include <algorithm>
+#include <sstream>
+#include <vector>
 
 #include "shared/dataset/stage_time.h"
 #include "shared/image/decoder.h"
@@ -47,6 +49,21 @@ Status PictureInput::read(std::span<const std::byte> file, const DrawKey& draw,
   return decoder.decode(file, shape_, input, [&](uint32_t height, uint32_t width) {
     return crop_.box(height, width, shape_, draw);
   });
+}
+
+std::string PictureInput::describe_draws(std::span<const std::byte> file,
+                                         const DrawKey& draw) const {
+  if (!crop_.draws()) return {};
+  image::Decoder decoder;
+  image::Box taken;
+  std::vector<std::byte> input(shape_.bytes());
+  const Status decoded = decoder.decode(file, shape_, input, [&](uint32_t height, uint32_t width) {
+    return taken = crop_.box(height, width, shape_, draw);
+  });
+  if (!decoded.ok()) return "crop=unknown";
+  std::ostringstream text;
+  text << "crop=" << taken.left << ',' << taken.top << ',' << taken.width << 'x' << taken.height;
+  return text.str();
 }
 
 }  // namespace stoker::dataset

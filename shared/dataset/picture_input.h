@@ -30,6 +30,9 @@ class PictureInput {
   // Decodes `file`, the bytes of a JPEG, PNG or WebP, or a part of it, into `input`: spec()'s bytes.
   Status read(std::span<const std::byte> file, const DrawKey& draw,
               std::span<std::byte> input) const;
+  // Which part of the picture read() takes where that is drawn, for Dataset::describe_draws():
+  // "crop=12,40,180x200" (left, top, width, height, in its pixels). Decodes it.
+  std::string describe_draws(std::span<const std::byte> file, const DrawKey& draw) const;
 
  private:
   PictureInput(const image::PictureShape& shape, const CropRule& crop)

@@ -45,6 +45,12 @@ class ListDataset final : public Dataset {
     return {.file = files_.path(file_of(sample)), .offset = 0};
   }
 
+  std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
+    std::vector<std::byte> file;
+    const Status read = bytes_.read(file_of(sample), kMaxPictureFile, file);
+    return read.ok() ? input_.describe_draws(file, draw) : std::string();
+  }
+
   Status read(uint64_t sample, const DrawKey& draw,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size() && outputs.size() == 2);

@@ -29,6 +29,12 @@ class RecordDataset final : public Dataset {
     return shard_ends_within(records_->table().shard_ends, part_);
   }
 
+  std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
+    std::vector<FieldValue> values(fields_.names().size());
+    const Status read = records_->read(part_.begin + sample, values);
+    return read.ok() ? fields_.describe_draws(values, draw) : std::string();
+  }
+
   Status read(uint64_t sample, const DrawKey& draw,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size());

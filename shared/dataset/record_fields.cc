@@ -138,6 +138,12 @@ Status RecordFields::to_tensors(std::span<const FieldValue> values, InputForm fo
   return {};
 }
 
+std::string RecordFields::describe_draws(std::span<const FieldValue> values,
+                                         const DrawKey& draw) const {
+  const auto* file = picture_ ? std::get_if<FieldBytes>(&values[0]) : nullptr;
+  return file == nullptr ? std::string() : picture_->describe_draws(*file, draw);
+}
+
 Status RecordFields::to_input(std::span<const FieldValue> values, InputForm form,
                               const DrawKey& draw, std::span<std::byte> input) const {
   if (form == InputForm::kNumbers) return to_numbers(values, 0, input);

@@ -54,6 +54,8 @@ class RecordFields {
   // at.
   Status to_tensors(std::span<const FieldValue> values, InputForm form, uint64_t label,
                     const DrawKey& draw, std::span<const std::span<std::byte>> outputs) const;
+  // What to_tensors() draws, for Dataset::describe_draws().
+  std::string describe_draws(std::span<const FieldValue> values, const DrawKey& draw) const;
 
  private:
   RecordFields() = default;

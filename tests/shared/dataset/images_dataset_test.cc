@@ -1,9 +1,13 @@
+#include <array>
+#include <cstdio>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "shared/image/decoder.h"
 #include "tests/shared/dataset/folder_fixture.h"
 #include "tests/shared/image/picture_files.h"
 
@@ -81,6 +85,36 @@ TEST_F(ImagesDataset, SplitTakesTheSamePartOfEveryClass) {
   EXPECT_THAT(first_bytes(**train), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 100, 101, 102, 103));
   EXPECT_THAT(first_bytes(**valid), ElementsAre(8, 9, 104));
   EXPECT_EQ(read_sample(**valid, 2).label(), 1);
+}
+
+TEST_F(ImagesDataset, ARandomCropIsDescribedAsItIsTaken) {
+  const std::string file = png_of(image::testing::pattern(40, 50));
+  write("data/a/1", file);
+  auto config = images();
+  config.fit = "random_crop";
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  std::set<std::string> texts;
+  for (uint64_t epoch = 0; epoch < 20; ++epoch) {
+    const DrawKey key{.seed = 7, .epoch = epoch, .sample = 0};
+    const std::string text = (*dataset)->describe_draws(0, key);
+    image::Box box;
+    ASSERT_EQ(std::sscanf(text.c_str(), "crop=%lf,%lf,%lfx%lf", &box.left, &box.top, &box.width,
+                          &box.height),
+              4)
+        << text;
+    std::vector<std::byte> expected(72), taken(72), label(8);
+    ASSERT_TRUE(image::Decoder()
+                    .decode(std::as_bytes(std::span(file)), {3, 4, 6}, expected,
+                            [&](uint32_t, uint32_t) { return box; })
+                    .ok());
+    const std::array<std::span<std::byte>, 2> outputs{taken, label};
+    ASSERT_TRUE((*dataset)->read(0, key, outputs).ok());
+    EXPECT_EQ(taken, expected) << text;
+    texts.insert(text);
+  }
+  EXPECT_GT(texts.size(), 15u);
+  EXPECT_EQ((*open(images(), "plain"))->describe_draws(0, {}), "");
 }
 
 class PackedImages : public ImagesDataset {
