@@ -19,6 +19,25 @@ constexpr size_t kMaxBufferBytes = 1 << 20;
 constexpr std::string_view kNamePrefix = "events.out.tfevents.";
 constexpr size_t kTimeDigits = 10;  // until the year 2286
 
+constexpr size_t kImageRecordBytes = 1024;  // what stands around a picture, at most
+
+struct PngSize {
+  uint32_t width = 0;
+  uint32_t height = 0;
+};
+
+// From the header, which is the first thing in every PNG file.
+std::optional<PngSize> maybe_png_size(std::string_view png) {
+  constexpr std::string_view kSignature("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16);
+  if (!png.starts_with(kSignature) || png.size() < kSignature.size() + 8) return std::nullopt;
+  const auto number = [&](size_t at) {
+    uint32_t value = 0;
+    for (size_t i = at; i < at + 4; ++i) value = value << 8 | static_cast<unsigned char>(png[i]);
+    return value;
+  };
+  return PngSize{number(kSignature.size()), number(kSignature.size() + 4)};
+}
+
 // Letters, digits, '-' and '_': the rest of the name separates its parts with dots.
 std::string host_name() {
   char name[256] = {};
@@ -89,6 +108,17 @@ void EventFile::add_scalar(std::string_view tag, uint64_t step, double value) {
 
 void EventFile::add_text(std::string_view tag, uint64_t step, std::string_view text) {
   add_record(encode_text(now(), step, tag, text));
+}
+
+void EventFile::add_image(std::string_view tag, uint64_t step, std::string_view png) {
+  const auto size = maybe_png_size(png);
+  if (!size || png.size() > kMostImageBytes) {
+    ++dropped_;
+    return;
+  }
+  // A picture fills the buffer that numbers share.
+  if (buffer_.size() + png.size() + kImageRecordBytes > kMaxBufferBytes) (void)flush();
+  add_record(encode_image(now(), step, tag, png, size->width, size->height));
 }
 
 Status EventFile::flush() {

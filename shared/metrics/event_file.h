@@ -24,6 +24,8 @@
 
 namespace stoker::metrics {
 
+inline constexpr size_t kMostImageBytes = (size_t{1} << 20) - 4096;
+
 class EventFile {
  public:
   // A new file in `directory` (made where it is missing), whose name sorts after those that are
@@ -40,6 +42,9 @@ class EventFile {
   // "train/loss" shows in TensorBoard as the curve "loss" in the group "train".
   void add_scalar(std::string_view tag, uint64_t step, double value);
   void add_text(std::string_view tag, uint64_t step, std::string_view text);  // shown as Markdown
+  // `png`: the bytes of a PNG file in colour, at most kMostImageBytes (else it is dropped and
+  // counted).
+  void add_image(std::string_view tag, uint64_t step, std::string_view png);
   Status flush();
 
   const std::string& path() const { return path_; }

@@ -60,7 +60,10 @@ constexpr uint32_t kStatus = 1;
 constexpr uint64_t kStart = 1;
 // Summary, Summary.Value
 constexpr uint32_t kValue = 1;
-constexpr uint32_t kTag = 1, kSimpleValue = 2, kTensor = 8, kMetadata = 9;
+constexpr uint32_t kTag = 1, kSimpleValue = 2, kImage = 4, kTensor = 8, kMetadata = 9;
+// Summary.Image
+constexpr uint32_t kHeight = 1, kWidth = 2, kColorSpace = 3, kEncodedImage = 4;
+constexpr uint64_t kRgb = 3;
 // SummaryMetadata, SummaryMetadata.PluginData
 constexpr uint32_t kPluginData = 1, kPluginName = 1;
 // TensorProto, TensorShapeProto, TensorShapeProto.Dim
@@ -98,6 +101,16 @@ std::string encode_text(double wall, uint64_t step, std::string_view tag, std::s
   metadata.message(kPluginData, Message().bytes(kPluginName, "text"));
   Message one;
   one.bytes(kTag, valid_utf8(tag)).message(kTensor, tensor).message(kMetadata, metadata);
+  return event_of(wall, step).message(kSummary, Message().message(kValue, one)).encoded();
+}
+
+std::string encode_image(double wall, uint64_t step, std::string_view tag, std::string_view png,
+                         uint32_t width, uint32_t height) {
+  Message image;
+  image.varint(kHeight, height).varint(kWidth, width).varint(kColorSpace, kRgb);
+  image.bytes(kEncodedImage, png);
+  Message one;
+  one.bytes(kTag, valid_utf8(tag)).message(kImage, image);
   return event_of(wall, step).message(kSummary, Message().message(kValue, one)).encoded();
 }
 

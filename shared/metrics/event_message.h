@@ -19,6 +19,10 @@ std::string encode_session_start(double wall,
 std::string encode_scalar(double wall, uint64_t step, std::string_view tag, float value);
 std::string encode_text(double wall, uint64_t step, std::string_view tag, std::string_view text);
 
+// `png`: the bytes of a PNG file of that size, in colour.
+std::string encode_image(double wall, uint64_t step, std::string_view tag, std::string_view png,
+                         uint32_t width, uint32_t height);
+
 // A TFRecord frame: length, its checksum, data, its checksum.
 std::string frame_record(std::string_view data);
 

@@ -159,6 +159,37 @@ TEST_F(EventFileTest, ALongOutageCostsBoundedMemoryAndIsCounted) {
   EXPECT_TRUE(file->flush().ok());
 }
 
+// The smallest PNG file, of one red pixel.
+std::string red_pixel() {
+  constexpr std::string_view kBytes(
+      "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\b\2\0\0\0\x90wS\xde\0\0\0\fIDATx\x9c"
+      "c\xf8\xcf\xc0\0\0\3\1\1\0\xc9\xfe\x92\xef\0\0\0\0IEND\xae"
+      "B`\x82",
+      69);
+  return std::string(kBytes);
+}
+
+TEST_F(EventFileTest, APictureIsReadBackWithItsSize) {
+  auto file = create();
+  file->add_image("confusion", 7, red_pixel());
+  ASSERT_TRUE(file->flush().ok());
+  READ_BACK_OR_SKIP(answer);
+  EXPECT_NE(answer.find(R"("images": {"confusion": [[7, 1, 1, 69]]})"), std::string::npos)
+      << answer;
+}
+
+TEST_F(EventFileTest, WhatIsNoPictureOrTooLargeIsDroppedAndCounted) {
+  auto file = create();
+  file->add_image("confusion", 7, "no picture");
+  file->add_image("confusion", 7, red_pixel().substr(0, 20));
+  file->add_image("confusion", 7, red_pixel() + std::string(kMostImageBytes, 'x'));
+  EXPECT_EQ(file->dropped(), 3u);
+  const std::string large = red_pixel() + std::string(kMostImageBytes - 69, 'x');
+  for (uint64_t step = 0; step < 3; ++step) file->add_image("confusion", step, large);
+  ASSERT_TRUE(file->flush().ok());
+  EXPECT_EQ(file->dropped(), 3u) << "the largest that may be fits, also several";
+}
+
 TEST_F(EventFileTest, SaysWhyItCannotCreate) {
   EXPECT_FALSE(EventFile::create(files_, clock_, "/proc/none", {}).ok());
 }
