@@ -257,6 +257,7 @@ void DaemonApp::tick() {
   if (training_) {
     show_progress(*status);
     log_progress(*status);
+    sign_pause(*status);
     obey_evaluator();
   }
   watchdog_->tick(*status);
@@ -295,6 +296,14 @@ void DaemonApp::log_progress(const control::TrainerStatus& status) {
                         {"eta_s", status.eta_s}});
 }
 
+void DaemonApp::sign_pause(const control::TrainerStatus& status) {
+  std::optional<run::RunPause> pause;
+  if (status.state == control::TrainerState::kPaused)
+    pause = run::RunPause{status.step, to_iso8601(clock_.wall())};
+  if (const Status shown = directory_->show_paused(pause); !shown.ok())
+    log_warn("paused.json not written", {{"reason", shown.to_string()}});
+}
+
 // ---- End
 
 ExitCode DaemonApp::finish(const Status& status) {
@@ -312,6 +321,7 @@ ExitCode DaemonApp::finish(const Status& status) {
   if (status.ok() && directory_) (void)starts_.forget();  // else the next start counts on
   // Without the lock nothing in the directory is ours to write.
   if (directory_) {
+    (void)directory_->show_paused({});
     if (const Status written = directory_->write_end(end); !written.ok()) {
       log_error("END.json not written", {{"reason", written.to_string()}});
     }

@@ -58,6 +58,7 @@ class DaemonApp {
   void tick();
   void show_progress(const control::TrainerStatus& status);
   void log_progress(const control::TrainerStatus& status);
+  void sign_pause(const control::TrainerStatus& status);
   ExitCode finish(const Status& status);
 
   // Constant after construction.

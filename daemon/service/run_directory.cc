@@ -41,8 +41,11 @@ Result<RunDirectory> RunDirectory::open(const run::RunLayout& layout, Clock& clo
   STOKER_RETURN_IF_ERROR(remove_unfinished_writes(files, layout.root()));
   STOKER_RETURN_IF_ERROR(directory.make_folders());
   STOKER_RETURN_IF_ERROR(directory.test_writing());
-  const Status removed = files.remove_file(layout.end_file());
-  if (!removed.ok() && removed.code() != Code::kNotFound) return not_usable(removed, layout.root());
+  for (const std::string& stale : {layout.end_file(), layout.paused_file()}) {
+    const Status removed = files.remove_file(stale);
+    if (!removed.ok() && removed.code() != Code::kNotFound)
+      return not_usable(removed, layout.root());
+  }
   return directory;
 }
 
@@ -53,6 +56,25 @@ Status RunDirectory::make_folders() {
       return not_usable(made, layout_.root());
   }
   return {};
+}
+
+Status RunDirectory::show_paused(const std::optional<run::RunPause>& maybe_pause) {
+  if (maybe_pause.has_value() == shows_paused_) return {};
+  shows_paused_ = maybe_pause.has_value();  // tried once: a full disk is no reason to insist
+  if (!maybe_pause) {
+    const Status removed = files_->remove_file(layout_.paused_file());
+    return removed.code() == Code::kNotFound ? Status() : removed;
+  }
+  // A sign, not a record: it is not synced, so that no disk is waited for.
+  const std::string text = run::to_json(*maybe_pause);
+  const std::string temporary =
+      join_path(layout_.root(), ".paused.json.tmp-" + std::to_string(::getpid()));
+  {
+    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
+                            files_->open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
+    STOKER_RETURN_IF_ERROR(files_->write(fd.get(), std::as_bytes(std::span(text)), temporary));
+  }
+  return files_->rename(temporary, layout_.paused_file());
 }
 
 // In checkpoints/, because that is the folder that must work hours from now.

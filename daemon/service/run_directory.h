@@ -8,6 +8,7 @@
 //           (exit 74). Only LOCK and missing folders have been made then.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "shared/base/clock.h"
@@ -21,13 +22,16 @@ namespace stoker::service {
 class RunDirectory {
  public:
   // Makes the directory, takes the lock, makes the folders, proves that files can be written,
-  // synced and renamed, and removes END.json. `files` must outlive this object.
+  // synced and renamed, and removes END.json and paused.json. `files` must outlive this object.
   static Result<RunDirectory> open(const run::RunLayout& layout, Clock& clock,
                                    FileSystem& files = real_files());
 
   // Those that are missing.
   Status make_folders();
   Status write_end(const run::RunEnd& end) { return run::write_run_end(*files_, layout_, end); }
+  // Writes paused.json, or removes it, where that changes something: for those who only see the
+  // directory.
+  Status show_paused(const std::optional<run::RunPause>& maybe_pause);
   const run::RunLayout& layout() const { return layout_; }
 
  private:
@@ -38,6 +42,7 @@ class RunDirectory {
   run::RunLayout layout_;
   FileSystem* files_;
   FileLock lock_;
+  bool shows_paused_ = false;
 };
 
 }  // namespace stoker::service

@@ -15,6 +15,7 @@ class RunLayout {
   const std::string& root() const { return root_; }
   std::string lock_file() const { return at("LOCK"); }           // flock held by the live stokerd
   std::string end_file() const { return at("END.json"); }        // absent while running
+  std::string paused_file() const { return at("paused.json"); }  // while training is paused
   std::string starts_file() const { return at("starts.json"); }  // in a row that got no further
   std::string rollback_file() const { return at("rollback.json"); }
   std::string config_file() const { return at("config.yaml"); }  // the resolved configuration
@@ -31,7 +32,10 @@ class RunLayout {
   std::string eval_rows() const { return at("metrics/eval.jsonl"); }
   std::string eval() const { return at("eval"); }  // the evaluator's; see evaluator/
   std::string eval_lock_file() const { return at("eval/LOCK"); }
+  std::string eval_index() const { return at("eval/index"); }  // of the sets that it reads
   std::string ledger_file() const { return at("eval/ledger.jsonl"); }
+  std::string attempts_file() const { return at("eval/attempts.json"); }
+  std::string eval_views() const { return at("eval/view"); }  // texts and pictures for people
   std::string best_file() const { return at("eval/best.json"); }
   std::string stop_file() const { return at("eval/stop.json"); }
 

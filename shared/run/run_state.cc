@@ -33,6 +33,17 @@ Result<RunEnd> parse_run_end(std::string_view text, const std::string& path) {
   });
 }
 
+std::string to_json(const RunPause& pause) {
+  return json::serialize(json::object{{"step", pause.step}, {"since", pause.since}}) + "\n";
+}
+
+Result<RunPause> parse_run_pause(std::string_view text, const std::string& path) {
+  return parse_object<RunPause>(text, path, [](const json::object& root) {
+    return RunPause{.step = root.at("step").to_number<uint64_t>(),
+                    .since = root.at("since").as_string().c_str()};
+  });
+}
+
 Status write_run_end(FileSystem& files, const RunLayout& layout, const RunEnd& end) {
   return write_file_atomically(files, layout.end_file(), to_json(end));
 }
@@ -42,6 +53,10 @@ RunState look(const RunLayout& layout) {
   const auto locked = is_locked(layout.lock_file());
   if (locked.ok() && *locked) {
     state.kind = RunState::Kind::kRunning;
+    if (const auto text = read_file(layout.paused_file(), kMaxBytes); text.ok()) {
+      auto pause = parse_run_pause(*text, layout.paused_file());
+      if (pause.ok()) state.pause = *std::move(pause);
+    }
     return state;
   }
   if (const auto text = read_file(layout.end_file(), kMaxBytes); text.ok()) {
@@ -52,6 +67,7 @@ RunState look(const RunLayout& layout) {
       return state;
     }
   }
+  if (!locked.ok()) state.no_locks = locked.status().message();
   std::error_code ignored;
   if (std::filesystem::exists(layout.lock_file(), ignored)) state.kind = RunState::Kind::kDead;
   return state;

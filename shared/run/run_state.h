@@ -2,7 +2,7 @@
 //
 // A held LOCK is a live trainer: the kernel frees it however the process dies, so no heartbeat is
 // needed. END.json is written by a trainer that ended by its own decision, and removed by the next
-// one at its start.
+// one at its start. A paused trainer holds the lock like any other, and leaves paused.json as well.
 //
 // Threads: any.
 // Errors:  look() has none: what cannot be read is not there.
@@ -30,6 +30,15 @@ std::string to_json(const RunEnd& end);
 Result<RunEnd> parse_run_end(std::string_view json, const std::string& path_in_messages);
 Status write_run_end(FileSystem& files, const RunLayout& layout, const RunEnd& end);
 
+// What a paused trainer leaves for those who only see the directory.
+struct RunPause {
+  uint64_t step = 0;
+  std::string since;  // ISO 8601
+};
+
+std::string to_json(const RunPause& pause);
+Result<RunPause> parse_run_pause(std::string_view json, const std::string& path_in_messages);
+
 struct RunState {
   enum class Kind {
     kAbsent,   // no run directory, or nothing in it
@@ -39,6 +48,9 @@ struct RunState {
   };
   Kind kind = Kind::kAbsent;
   std::optional<RunEnd> end;
+  std::optional<RunPause> pause;  // of a running one, while it is paused
+  // Not empty: this file system has no locks, so that a running trainer looks like a dead one.
+  std::string no_locks;
 };
 
 RunState look(const RunLayout& layout);

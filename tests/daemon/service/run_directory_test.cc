@@ -98,6 +98,33 @@ TEST_F(RunDirectoryTest, IsRunningWhileItLivesAndDeadWhenItEndsWithoutAWord) {
   EXPECT_EQ(run::look(layout_).kind, RunState::Kind::kDead);
 }
 
+TEST_F(RunDirectoryTest, ShowsThatItIsPausedUntilItIsNot) {
+  auto directory = RunDirectory::open(layout_, clock_);
+  ASSERT_TRUE(directory.ok());
+  EXPECT_FALSE(run::look(layout_).pause.has_value());
+  ASSERT_TRUE(directory->show_paused(run::RunPause{12, "then"}).ok());
+  const RunState paused = run::look(layout_);
+  EXPECT_EQ(paused.kind, RunState::Kind::kRunning);
+  ASSERT_TRUE(paused.pause.has_value());
+  EXPECT_EQ(paused.pause->step, 12u);
+  EXPECT_EQ(paused.pause->since, "then");
+  ASSERT_TRUE(directory->show_paused({}).ok());
+  EXPECT_FALSE(run::look(layout_).pause.has_value());
+  EXPECT_FALSE(std::filesystem::exists(layout_.paused_file()));
+}
+
+TEST_F(RunDirectoryTest, ATrainerThatWasKilledWhilePausedIsDeadAndItsSignIsForgotten) {
+  {
+    auto directory = RunDirectory::open(layout_, clock_);
+    ASSERT_TRUE(directory->show_paused(run::RunPause{12, "then"}).ok());
+  }
+  EXPECT_EQ(run::look(layout_).kind, RunState::Kind::kDead);
+  EXPECT_FALSE(run::look(layout_).pause.has_value());
+  const auto again = RunDirectory::open(layout_, clock_);
+  ASSERT_TRUE(again.ok());
+  EXPECT_FALSE(run::look(layout_).pause.has_value());
+}
+
 TEST_F(RunDirectoryTest, TellsItsEndAndTheNextStartForgetsIt) {
   {
     auto directory = RunDirectory::open(layout_, clock_);
