@@ -10,11 +10,14 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
 
+#include "evaluator/set_views.h"
 #include "shared/base/log.h"
 #include "shared/dataset/dataset.h"
+#include "shared/model/data_fit.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/model.h"
 #include "shared/model/torch_dtype.h"
+#include "shared/model/torch_status.h"
 #include "shared/task/sample_text.h"
 #include "shared/task/task.h"
 
@@ -54,14 +57,55 @@ class BatchBuffer {
   std::vector<std::vector<std::byte>> memory_;
 };
 
-Status status_of(const std::exception& error) {
-  if (const auto* torch = dynamic_cast<const c10::Error*>(&error)) {
-    const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(torch) != nullptr;
-    return Status(memory ? Code::kOutOfMemory : Code::kInternal, torch->what_without_backtrace());
-  }
+Status status_of(const std::exception& error, const std::string& what) {
+  if (const auto* torch = dynamic_cast<const c10::Error*>(&error))
+    return model::status_of(*torch, what);
   const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  return Status(memory ? Code::kOutOfMemory : Code::kInternal, error.what());
+  return Status(memory ? Code::kOutOfMemory : Code::kInternal, what + ": " + error.what());
 }
+
+// Sets that one model can take. Texts may differ in length.
+Status check_alike(const std::string& name, const dataset::Dataset& data,
+                   const std::string& first_name, const dataset::Dataset& first) {
+  bool alike = data.classes() == first.classes() && data.spec().size() == first.spec().size();
+  for (size_t i = 0; alike && i < data.spec().size(); ++i)
+    alike = data.spec()[i] == first.spec()[i] || data.spec()[i].name == "tokens";
+  if (alike) return {};
+  return Status(Code::kMismatch, "eval.sets: one model cannot take both: " + first_name + " has " +
+                                     model::describe(first.spec()) + " of " +
+                                     std::to_string(first.classes()) + " classes, " + name +
+                                     " has " + model::describe(data.spec()) + " of " +
+                                     std::to_string(data.classes()));
+}
+
+struct Weights {
+  const checkpoint::SafetensorsFile& tensors;
+  std::string path;
+  uint64_t step = 0;
+  std::string manifest_sha256;
+};
+
+// When the time for one checkpoint is over, or it is asked to stop.
+class Limit {
+ public:
+  Limit(Clock& clock, double seconds, std::stop_token stop)
+      : clock_(clock),
+        deadline_(clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                          std::chrono::duration<double>(seconds))),
+        stop_(std::move(stop)) {}
+
+  Status check(const std::string& where) const {
+    if (stop_.stop_requested()) return Status(Code::kCancelled, "stopped at " + where);
+    if (clock_.monotonic() <= deadline_) return {};
+    return Status(Code::kTimedOut, "it took longer than eval.timeout_seconds; was at " + where);
+  }
+  std::stop_token stop() const { return stop_; }
+
+ private:
+  Clock& clock_;
+  const std::chrono::nanoseconds deadline_;
+  const std::stop_token stop_;
+};
 
 }  // namespace
 
@@ -69,46 +113,98 @@ struct CheckpointEvaluator::State {
   struct Set {
     std::string name;
     std::unique_ptr<dataset::Dataset> data;
+    std::unique_ptr<task::Task> task;
   };
 
   State(config::Config settings, Clock& time) : config(std::move(settings)), clock(time) {}
 
-  Status load(const checkpoint::VerifiedCheckpoint& checkpoint) {
-    STOKER_ASSIGN_OR_RETURN(const auto weights, checkpoint.open_tensors("model.safetensors"));
-    return model::load_weights(*model, *weights)
-        .with_context(checkpoint.path() + "/model.safetensors");
-  }
-
-  Result<run::SetResult> evaluate_set(const Set& set, std::stop_token stop,
-                                      std::chrono::nanoseconds deadline) {
-    const auto batch = static_cast<uint64_t>(config.eval.batch);
-    const uint64_t limit =
-        config.eval.max_samples == 0 ? set.data->size() : config.eval.max_samples;
-    const uint64_t samples = std::min(limit, set.data->size());
+  Result<score::Report> evaluate_set(const Set& set, uint64_t samples, const Limit& limit) {
+    const auto batch = std::min(static_cast<uint64_t>(config.eval.batch), samples);
     BatchBuffer buffer(*set.data, batch);
-    const auto evaluation = task->start_evaluation();
+    const auto evaluation = set.task->start_evaluation(
+        {.top_k = config.eval.top_k, .mistakes = static_cast<size_t>(config.eval.mistakes)});
     for (uint64_t first = 0; first < samples; first += batch) {
-      if (stop.stop_requested())
-        return Status(Code::kCancelled, "stopped while evaluating " + set.name);
-      if (clock.monotonic() > deadline) {
-        return Status(Code::kTimedOut, "evaluation took longer than eval.timeout_seconds (" +
-                                           std::to_string(first) + " of " +
-                                           std::to_string(samples) + " samples done)");
-      }
+      STOKER_RETURN_IF_ERROR(limit.check("sample " + std::to_string(first) + " of " +
+                                         std::to_string(samples) + " of " + set.name));
       const auto tensors = buffer.read(first, std::min(batch, samples - first));
       // Damaged data is not a damaged checkpoint.
       if (!tensors.ok())
         return Status(Code::kIoError, "data set " + set.name + ": " + tensors.status().message());
       evaluation->add(*model, *tensors);
     }
-    return run::SetResult{set.name, samples, evaluation->result()};
+    return evaluation->report();
+  }
+
+  // Text for people to look at, where the model writes bytes.
+  Result<std::optional<View>> sample_view(const Limit& limit) {
+    const bool writes = config.task.kind == config::TaskKind::kLanguageModel &&
+                        model->vocab() == 256 && config.eval.sample_bytes > 0;
+    if (!writes) return std::optional<View>();
+    const std::string& prompt = config.eval.sample_prompt;
+    std::string text =
+        prompt + task::sample_text(*model, prompt, config.eval.sample_bytes,
+                                   config.eval.sample_temperature, config.run.seed, limit.stop());
+    STOKER_RETURN_IF_ERROR(limit.check("the sample of text"));
+    return std::optional<View>({sets.front().name, ViewKind::kSampleText, std::move(text)});
+  }
+
+  Result<Evaluation> evaluate(const Weights& weights, bool with_views, const Limit& limit) {
+    const auto began = clock.monotonic();
+    Evaluation found;
+    found.result.step = weights.step;
+    found.result.manifest_sha256 = weights.manifest_sha256;
+    STOKER_RETURN_IF_ERROR(model::load_weights(*model, weights.tensors).with_context(weights.path));
+    for (const Set& set : sets) {
+      const uint64_t most = config.eval.max_samples;
+      const uint64_t samples = most == 0 ? set.data->size() : std::min(most, set.data->size());
+      STOKER_ASSIGN_OR_RETURN(score::Report report, evaluate_set(set, samples, limit));
+      name_classes(*set.data, report.classes);
+      run::SetResult& result = found.result.sets.emplace_back();
+      result = {set.name, samples, std::move(report.metrics), std::move(report.classes),
+                std::move(report.confusion)};
+      if (!with_views) continue;
+      auto views = views_of_set(*set.data, result, report.mistakes);
+      if (!views.ok()) log_warn("views not made", {{"reason", views.status().to_string()}});
+      if (views.ok()) found.views = joined(std::move(found.views), *std::move(views));
+    }
+    if (with_views) {
+      STOKER_ASSIGN_OR_RETURN(auto sample, sample_view(limit));
+      if (sample) found.views.push_back(*std::move(sample));
+    }
+    found.result.seconds = seconds_between(began, clock.monotonic());
+    found.result.created = to_iso8601(clock.wall());
+    return found;
+  }
+
+  static std::vector<View> joined(std::vector<View> first, std::vector<View> more) {
+    std::ranges::move(more, std::back_inserter(first));
+    return first;
+  }
+
+  // LibTorch's exceptions end here.
+  Result<Evaluation> try_to_evaluate(const Weights& weights, bool with_views,
+                                     std::stop_token stop) {
+    const Limit limit(clock, config.eval.timeout_seconds, std::move(stop));
+    try {
+      const at::NoGradGuard no_grad;
+      return evaluate(weights, with_views, limit);
+    } catch (const std::exception& error) {
+      return status_of(error, weights.path);
+    }
+  }
+
+  Result<Evaluation> evaluate_checkpoint(const checkpoint::VerifiedCheckpoint& checkpoint,
+                                         bool with_views, std::stop_token stop) {
+    STOKER_ASSIGN_OR_RETURN(const auto tensors, checkpoint.open_tensors("model.safetensors"));
+    return try_to_evaluate({*tensors, checkpoint.path() + "/model.safetensors",
+                            checkpoint.manifest().step, checkpoint.manifest_sha256()},
+                           with_views, std::move(stop));
   }
 
   const config::Config config;
   Clock& clock;
   std::vector<Set> sets;
   model::ModelPtr model;
-  std::unique_ptr<task::Task> task;
 };
 
 CheckpointEvaluator::CheckpointEvaluator(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -116,46 +212,51 @@ CheckpointEvaluator::~CheckpointEvaluator() = default;
 
 Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
     const config::Config& config, const std::string& index_dir, Clock& clock) {
-  at::set_num_threads(std::max(1, config.eval.threads));
-  auto state = std::make_unique<State>(config, clock);
-  for (const std::string& name : config.eval.sets) {
-    STOKER_ASSIGN_OR_RETURN(auto data, dataset::open_dataset(name, config.data, index_dir, {}));
-    log_info("data set opened", {{"set", name},
-                                 {"samples", data->size()},
-                                 {"fingerprint", data->fingerprint().substr(0, 12)}});
-    state->sets.push_back({name, std::move(data)});
-  }
-  if (state->sets.empty())
+  if (config.eval.threads > 0) at::set_num_threads(config.eval.threads);  // else one a core
+  if (config.eval.sets.empty())
     return Status(Code::kInvalidArgument, "eval.sets: is empty; there is nothing to evaluate on");
-  const dataset::Dataset& first = *state->sets.front().data;
-  STOKER_ASSIGN_OR_RETURN(state->model,
-                          model::make_model(config.model, first.spec(), first.classes()));
-  STOKER_ASSIGN_OR_RETURN(state->task, task::make_task(config.task, first.spec(), first.classes()));
-  state->model->eval();
+  auto state = std::make_unique<State>(config, clock);
+  try {
+    for (const std::string& name : config.eval.sets) {
+      STOKER_ASSIGN_OR_RETURN(auto data, dataset::open_dataset(name, config.data, index_dir, {}));
+      log_info("data set opened", {{"set", name},
+                                   {"samples", data->size()},
+                                   {"fingerprint", data->fingerprint().substr(0, 12)}});
+      STOKER_ASSIGN_OR_RETURN(auto task,
+                              task::make_task(config.task, data->spec(), data->classes()));
+      state->sets.push_back({name, std::move(data), std::move(task)});
+      const State::Set& first = state->sets.front();
+      STOKER_RETURN_IF_ERROR(check_alike(name, *state->sets.back().data, first.name, *first.data));
+    }
+    const dataset::Dataset& first = *state->sets.front().data;
+    STOKER_ASSIGN_OR_RETURN(state->model,
+                            model::make_model(config.model, first.spec(), first.classes()));
+    state->model->eval();
+  } catch (const std::exception& error) {
+    return status_of(error, "prepare the evaluation");
+  }
   return std::unique_ptr<CheckpointEvaluator>(new CheckpointEvaluator(std::move(state)));
 }
 
-Result<run::EvalResult> CheckpointEvaluator::evaluate(
+Result<Evaluation> CheckpointEvaluator::evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
+                                                 std::stop_token stop) {
+  return state_->evaluate_checkpoint(checkpoint, true, std::move(stop));
+}
+
+Result<run::EvalResult> CheckpointEvaluator::measure(
     const checkpoint::VerifiedCheckpoint& checkpoint, std::stop_token stop) {
-  const auto began = state_->clock.monotonic();
-  const auto limit = std::chrono::duration<double>(state_->config.eval.timeout_seconds);
-  const auto deadline = began + std::chrono::duration_cast<std::chrono::nanoseconds>(limit);
-  run::EvalResult result;
-  result.step = checkpoint.manifest().step;
-  result.manifest_sha256 = checkpoint.manifest_sha256();
-  try {
-    const at::NoGradGuard no_grad;
-    STOKER_RETURN_IF_ERROR(state_->load(checkpoint));
-    for (const auto& set : state_->sets) {
-      STOKER_ASSIGN_OR_RETURN(run::SetResult one, state_->evaluate_set(set, stop, deadline));
-      result.sets.push_back(std::move(one));
-    }
-  } catch (const std::exception& error) {
-    return status_of(error).with_context(checkpoint.path());
-  }
-  result.seconds = seconds_between(began, state_->clock.monotonic());
-  result.created = to_iso8601(state_->clock.wall());
-  return result;
+  STOKER_ASSIGN_OR_RETURN(Evaluation found,
+                          state_->evaluate_checkpoint(checkpoint, false, std::move(stop)));
+  return std::move(found.result);
+}
+
+Result<run::EvalResult> CheckpointEvaluator::measure_file(const std::string& safetensors_path,
+                                                          std::stop_token stop) {
+  STOKER_ASSIGN_OR_RETURN(const auto tensors, checkpoint::SafetensorsFile::open(safetensors_path));
+  STOKER_ASSIGN_OR_RETURN(
+      Evaluation found,
+      state_->try_to_evaluate({*tensors, safetensors_path, 0, ""}, false, std::move(stop)));
+  return std::move(found.result);
 }
 
 Result<std::string> CheckpointEvaluator::sample_text(
@@ -169,10 +270,12 @@ Result<std::string> CheckpointEvaluator::sample_text(
   }
   try {
     const at::NoGradGuard no_grad;
-    STOKER_RETURN_IF_ERROR(state_->load(checkpoint));
+    STOKER_ASSIGN_OR_RETURN(const auto weights, checkpoint.open_tensors("model.safetensors"));
+    STOKER_RETURN_IF_ERROR(model::load_weights(*state_->model, *weights)
+                               .with_context(checkpoint.path() + "/model.safetensors"));
     return task::sample_text(*state_->model, prompt, bytes, temperature, seed);
   } catch (const std::exception& error) {
-    return status_of(error).with_context(checkpoint.path());
+    return status_of(error, checkpoint.path());
   }
 }
 

@@ -1,7 +1,8 @@
 // CheckpointEvaluator: loads a verified checkpoint into a model and computes the metrics of every
 // configured data set.
 //
-// Deterministic: the same checkpoint, data and number of threads give the same bytes of metrics.
+// Deterministic: the same checkpoint, data, batch and number of threads give the same bytes of
+// metrics; another batch changes what the model rounds, and nothing else.
 //
 // Threads:  one.
 // Blocking: evaluate() as long as the data takes; it looks at the stop token and the deadline
@@ -16,6 +17,7 @@
 #include <stop_token>
 #include <string>
 
+#include "evaluator/evaluation_loop.h"
 #include "shared/base/clock.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
@@ -33,8 +35,13 @@ class CheckpointEvaluator {
                                                              Clock& clock);
   ~CheckpointEvaluator();
 
-  Result<run::EvalResult> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
-                                   std::stop_token stop);
+  // With what people can look at (eval.mistakes, eval.sample_bytes).
+  Result<Evaluation> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
+                              std::stop_token stop);
+  Result<run::EvalResult> measure(const checkpoint::VerifiedCheckpoint& checkpoint,
+                                  std::stop_token stop);
+  // The weights alone, of no checkpoint: step 0 and no manifest.
+  Result<run::EvalResult> measure_file(const std::string& safetensors_path, std::stop_token stop);
 
   // Text that the checkpoint's model writes after `prompt`; for language models over bytes.
   Result<std::string> sample_text(const checkpoint::VerifiedCheckpoint& checkpoint,

@@ -5,42 +5,73 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <utility>
+#include <filesystem>
 
 namespace stoker::evaluator {
+namespace {
 
-CheckpointWatch::CheckpointWatch(std::string directory)
-    : directory_(std::move(directory)), inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
-  attach();
+using namespace std::chrono_literals;
+using SteadyClock = std::chrono::steady_clock;
+
+bool is_directory(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
 }
 
-void CheckpointWatch::attach() {
-  if (watch_ >= 0 || !inotify_.valid()) return;
-  watch_ = ::inotify_add_watch(inotify_.get(), directory_.c_str(),
-                               IN_MOVED_TO | IN_CREATE | IN_DELETE_SELF | IN_MOVE_SELF);
+}  // namespace
+
+CheckpointWatch::CheckpointWatch(const std::vector<std::string>& directories, Hints hints) {
+  if (hints == Hints::kInotify) inotify_ = UniqueFd(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  for (const std::string& directory : directories) watched_.push_back({directory});
+  look_for_new_directories();
+}
+
+bool CheckpointWatch::look_for_new_directories() {
+  bool is_new = false;
+  for (Watched& one : watched_) {
+    const bool existed = one.exists;
+    one.exists = is_directory(one.directory);
+    is_new |= one.exists && !existed;
+    if (one.exists && one.watch < 0 && inotify_.valid()) {
+      one.watch = ::inotify_add_watch(inotify_.get(), one.directory.c_str(),
+                                      IN_MOVED_TO | IN_CREATE | IN_DELETE_SELF | IN_MOVE_SELF);
+    }
+  }
+  return is_new;
+}
+
+bool CheckpointWatch::take_hints() {
+  alignas(inotify_event) char events[4096];
+  ssize_t got = 0;
+  bool any = false;
+  while ((got = ::read(inotify_.get(), events, sizeof events)) > 0) {
+    for (ssize_t at = 0; at < got;) {
+      const auto* const event = reinterpret_cast<const inotify_event*>(events + at);
+      any = true;
+      if ((event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED)) != 0) {
+        // Another directory may stand there by now.
+        for (Watched& one : watched_) {
+          if (one.watch != event->wd) continue;
+          if ((event->mask & IN_IGNORED) == 0) ::inotify_rm_watch(inotify_.get(), one.watch);
+          one.watch = -1;
+          one.exists = false;
+        }
+      }
+      at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+    }
+  }
+  return any;
 }
 
 void CheckpointWatch::wait(std::chrono::milliseconds timeout, std::stop_token stop) {
-  attach();
-  const auto end = std::chrono::steady_clock::now() + timeout;
+  const auto end = SteadyClock::now() + timeout;
   while (!stop.stop_requested()) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        end - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return;
+    if (look_for_new_directories()) return;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - SteadyClock::now());
+    if (left <= 0ms) return;
+    const auto part = static_cast<int>(std::min<std::chrono::milliseconds>(left, 100ms).count());
     pollfd entry{inotify_.get(), POLLIN, 0};
-    if (::poll(&entry, 1, static_cast<int>(std::min<int64_t>(left.count(), 100))) <= 0) continue;
-    alignas(inotify_event) char events[4096];
-    ssize_t got = 0;
-    bool gone = false;
-    while ((got = ::read(inotify_.get(), events, sizeof events)) > 0) {
-      for (ssize_t at = 0; at < got;) {
-        const auto* const event = reinterpret_cast<const inotify_event*>(events + at);
-        gone |= (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED)) != 0;
-        at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
-      }
-    }
-    if (gone) watch_ = -1;  // another directory may stand there by now
-    return;
+    if (::poll(&entry, inotify_.valid() ? 1 : 0, part) > 0 && take_hints()) return;
   }
 }
 

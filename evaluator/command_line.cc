@@ -10,13 +10,20 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   stoker-eval --run-dir runs/demo --follow          evaluate checkpoints as they appear; ends when the run has ended
   stoker-eval --run-dir runs/demo                   evaluate what is there and not evaluated yet, then exit
-  stoker-eval --run-dir runs/demo --checkpoint runs/demo/checkpoints/step-000001200
+  stoker-eval --run-dir runs/demo --follow --until 20000
+                                                    the same, ends when step 20000 or a later one is done
+  stoker-eval --checkpoint runs/demo/checkpoints/step-000001200
                                                     evaluate this one and print the result; nothing is written
+  stoker-eval --config demo.yaml --checkpoint weights.safetensors
+                                                    the same for weights from anywhere, on the sets of demo.yaml
   stoker-eval --run-dir runs/demo --sample 300      print text sampled from the best checkpoint
 
 It needs the run directory only: the trainer may be running, paused or long gone, and never notices.
-Results: RUN/eval/step-*.json, best.json, ledger.jsonl; RUN/metrics/eval.jsonl; RUN/tb; RUN/logs/stoker-eval.log.
-Exit codes: 0 done, 64 usage, 65 no valid checkpoint, 75 another evaluator has this run, 78 configuration.)";
+Which checkpoints, in which order and how often: eval.policy, order, start_delay_seconds, throttle_seconds.
+Results: RUN/eval/step-*.json, best.json, ledger.jsonl, view/; RUN/metrics/eval.jsonl; RUN/tb; RUN/logs/stoker-eval.log.
+With --follow it ends with 0 when the run has ended and all is evaluated. While it waits it says for what.
+Exit codes: 0 done or stopped, 64 usage, 65 the checkpoint is damaged, 71 out of memory, 74 the disk,
+75 another evaluator has this run, 78 configuration.)";
 
 }  // namespace
 
@@ -27,16 +34,22 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
                "stoker-eval"};
   app.footer(kFooter);
   app.set_version_flag("--version", "stoker-eval " STOKER_VERSION);
-  app.add_option("--run-dir", command.run_dir, "Run directory")->required()->type_name("DIR");
+  app.add_option("--run-dir", command.run_dir, "Run directory; not needed with --checkpoint")
+      ->type_name("DIR");
   auto* const follow =
       app.add_flag("--follow", command.follow, "Wait for new checkpoints until the run has ended");
   app.add_flag("--once", once, "Evaluate what is there, then exit (the default)")->excludes(follow);
-  auto* const checkpoint = app.add_option("--checkpoint", command.checkpoints,
-                                          "Evaluate this checkpoint directory (repeatable)")
-                               ->type_name("PATH")
-                               ->allow_extra_args(false)
-                               ->excludes(follow);
-  app.add_option("--config", command.config, "Configuration, instead of RUN/config.yaml")
+  app.add_option("--until", command.until, "End when this step or a later one is done")
+      ->type_name("STEP")
+      ->check(CLI::PositiveNumber)
+      ->needs(follow);
+  auto* const checkpoint =
+      app.add_option("--checkpoint", command.checkpoints,
+                     "Evaluate this checkpoint directory or .safetensors file (repeatable)")
+          ->type_name("PATH")
+          ->allow_extra_args(false)
+          ->excludes(follow);
+  app.add_option("--config", command.config, "Configuration, instead of the run's own config.yaml")
       ->type_name("FILE");
   app.add_option("--set", command.overrides, "Change one setting: --set eval.batch=16 (repeatable)")
       ->type_name("KEY=VALUE")
@@ -46,7 +59,8 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
                      "Print so many bytes of text sampled from the best checkpoint")
           ->type_name("BYTES")
           ->check(CLI::Range(1, 1'000'000))
-          ->excludes(follow);
+          ->excludes(follow)
+          ->excludes(checkpoint);
   app.add_option("--prompt", command.prompt, "Text to go on from")
       ->type_name("TEXT")
       ->needs(sample);
@@ -54,7 +68,6 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
       ->type_name("T")
       ->check(CLI::Range(0.01, 10.0))
       ->needs(sample);
-  (void)checkpoint;
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& answered) {
@@ -62,6 +75,10 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
     return {std::nullopt, ExitCode::kDone};
   } catch (const CLI::ParseError& mistake) {
     std::cerr << "stoker-eval: " << mistake.what() << "; try stoker-eval --help\n";
+    return {std::nullopt, ExitCode::kUsage};
+  }
+  if (command.run_dir.empty() && command.checkpoints.empty()) {
+    std::cerr << "stoker-eval: --run-dir is required (or --checkpoint); try stoker-eval --help\n";
     return {std::nullopt, ExitCode::kUsage};
   }
   return {command, ExitCode::kDone};

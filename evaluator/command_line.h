@@ -1,6 +1,7 @@
 // CommandLine: what stoker-eval is asked to do, as plain words.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,8 +11,9 @@
 namespace stoker::evaluator {
 
 struct CommandLine {
-  std::string run_dir;                   // --run-dir
+  std::string run_dir;                   // --run-dir; may be empty with --checkpoint
   bool follow = false;                   // --follow; false: once
+  uint64_t until = 0;                    // --until; 0: none
   std::vector<std::string> checkpoints;  // --checkpoint
   std::string config;                    // --config; empty: RUN/config.yaml
   std::vector<std::string> overrides;    // --set

@@ -11,7 +11,6 @@
 //          one ledger line.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -19,8 +18,9 @@
 
 #include "evaluator/checkpoint_evaluator.h"
 #include "evaluator/command_line.h"
-#include "evaluator/ledger.h"
-#include "evaluator/result_log.h"
+#include "evaluator/evaluation_loop.h"
+#include "evaluator/hang_guard.h"
+#include "evaluator/wait_notice.h"
 #include "shared/base/clock.h"
 #include "shared/base/exit_code.h"
 #include "shared/run/run_layout.h"
@@ -34,26 +34,16 @@ class EvaluatorApp {
   ExitCode run();
 
  private:
-  struct Attempt {
-    int tries = 0;
-    std::chrono::nanoseconds not_before{0};
-  };
-
   Status work(std::stop_token stop);
   Status open_run(std::stop_token stop);
+  Status load_settings(const std::string& path);
   Status open_results();
-  Status evaluate_named(std::stop_token stop);
+  Result<Evaluation> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
+                              std::stop_token stop);
   Status print_sample();
-  // Evaluates what is due; returns whether something is left to try again later.
-  Result<bool> evaluate_due(std::stop_token stop);
-  Status evaluate_one(const checkpoint::CheckpointEntry& entry, std::stop_token stop);
-  // What a new result leads to: the command for a new best, and a request to stop.
-  void act_on(const run::EvalResult& result, const std::string& checkpoint_path,
-              std::stop_token stop);
-  void ask_to_stop(uint64_t step);
-  Status settle(const checkpoint::CheckpointEntry& entry, const std::string& manifest_sha256,
-                const Status& trouble);
-  bool is_settled(const checkpoint::CheckpointEntry& entry) const;
+  // What is there, then done.
+  Status evaluate_once(std::stop_token stop);
+  // What comes, until the run has ended.
   Status follow(std::stop_token stop);
 
   // Constant after construction.
@@ -61,14 +51,15 @@ class EvaluatorApp {
   const run::RunLayout layout_;
   Clock& clock_;
 
+  // Own synchronisation.
+  HangGuard guard_;
+
   // The worker thread's.
   config::Config config_;
   std::optional<FileLock> lock_;
   std::unique_ptr<CheckpointEvaluator> evaluator_;
-  std::optional<Ledger> ledger_;
-  std::unique_ptr<ResultLog> results_;
-  std::map<std::string, Attempt> attempts_;  // by path
-  std::string waiting_for_;                  // what was said last, so that it is said once
+  std::unique_ptr<EvaluationLoop> loop_;
+  WaitNotice notice_;
 };
 
 }  // namespace stoker::evaluator

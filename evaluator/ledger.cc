@@ -95,4 +95,11 @@ const LedgerEntry* Ledger::find(uint64_t step, const std::string& manifest_sha25
   return found == entries_.end() ? nullptr : &found->second;
 }
 
+std::set<uint64_t> Ledger::evaluated_steps() const {
+  std::set<uint64_t> steps;
+  for (const auto& [key, entry] : entries_)
+    if (entry.outcome == Outcome::kEvaluated) steps.insert(entry.step);
+  return steps;
+}
+
 }  // namespace stoker::evaluator

@@ -1,8 +1,7 @@
 // Ledger: the evaluator's memory of what became of each checkpoint, one JSON object a line in
 // run/eval/ledger.jsonl.
 //
-// A checkpoint is named by step and manifest SHA-256. An outcome is final, except that a failed one
-// counts its tries.
+// A checkpoint is named by step and manifest SHA-256. An outcome is final.
 //
 // Threads: one.
 // Errors:  open(): kIoError, kPermission. Lines that a crash tore are dropped with a log line; the
@@ -14,6 +13,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,6 +41,7 @@ class Ledger {
   Status append(const LedgerEntry& entry, std::string_view wall_time);
   // The last entry about this checkpoint, or nullptr.
   const LedgerEntry* find(uint64_t step, const std::string& manifest_sha256) const;
+  std::set<uint64_t> evaluated_steps() const;
 
  private:
   Ledger(FileSystem& files, std::string path, UniqueFd fd)

@@ -1,11 +1,12 @@
 #include "evaluator/result_log.h"
 
-#include <cmath>
+#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
+#include "shared/checkpoint/store.h"
 #include "shared/metrics/eval_row.h"
 #include "shared/metrics/event_file.h"
 #include "shared/metrics/json_lines.h"
@@ -41,8 +42,14 @@ struct ResultLog::Sinks {
 };
 
 ResultLog::ResultLog(FileSystem& files, const run::RunLayout& layout, run::Goal goal)
-    : files_(files), layout_(layout), goal_(std::move(goal)), sinks_(std::make_unique<Sinks>()) {}
+    : files_(files),
+      layout_(layout),
+      goal_(goal),
+      values_(std::move(goal)),
+      sinks_(std::make_unique<Sinks>()) {}
 ResultLog::~ResultLog() = default;
+
+// ---- Opening
 
 Result<std::unique_ptr<ResultLog>> ResultLog::open(FileSystem& files, const run::RunLayout& layout,
                                                    run::Goal goal, bool tensorboard) {
@@ -50,21 +57,59 @@ Result<std::unique_ptr<ResultLog>> ResultLog::open(FileSystem& files, const run:
   STOKER_RETURN_IF_ERROR(make_directories(files, layout.metrics()));
   STOKER_ASSIGN_OR_RETURN(log->sinks_->rows,
                           metrics::JsonLinesFile::open(files, layout.eval_rows()));
-  STOKER_ASSIGN_OR_RETURN(const metrics::RowsRead read, metrics::read_rows(layout.eval_rows()));
+  if (tensorboard) log->sinks_->tensorboard = join_path(layout.tb(), "eval");
+  log->remember_best();
+  STOKER_RETURN_IF_ERROR(log->read_rows());
+  STOKER_RETURN_IF_ERROR(log->write_best());
+  STOKER_RETURN_IF_ERROR(log->complete_results());
+  return log;
+}
+
+void ResultLog::remember_best() {
+  const auto best = run::read_best(layout_.best_file());
+  if (best.ok()) {
+    best_ = *best;
+    values_.remember(*best);
+  } else if (best.status().code() != Code::kNotFound) {
+    log_warn("best.json not understood",
+             {{"reason", best.status().to_string()}, {"then", "it is made anew of the results"}});
+  }
+}
+
+Status ResultLog::read_rows() {
+  STOKER_ASSIGN_OR_RETURN(const metrics::RowsRead read, metrics::read_rows(layout_.eval_rows()));
   for (const metrics::Row& row : read.rows) {
     const auto known = metrics::eval_row_of(row);
     if (!known.ok()) continue;
-    log->rows_.insert(row_key(known->step, known->set, known->manifest_sha256));
-    log->note_value(known->step, known->set, known->metrics);
+    rows_.insert(row_key(known->step, known->set, known->manifest_sha256));
+    values_.add(known->step, known->manifest_sha256, known->set, known->metrics);
   }
-  if (tensorboard) log->sinks_->tensorboard = join_path(layout.tb(), "eval");
-  auto best = run::read_best(layout.best_file());
-  if (best.ok()) {
-    log->best_ = *std::move(best);
-  } else if (best.status().code() != Code::kNotFound) {
-    log_warn("best.json not understood", {{"reason", best.status().to_string()}});
+  return {};
+}
+
+Status ResultLog::complete_results() {
+  STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(layout_.eval()));
+  for (const std::string& name : names) {
+    if (!name.ends_with(".json")) continue;
+    const auto step = checkpoint::CheckpointStore::maybe_step_of(name.substr(0, name.size() - 5));
+    if (!step) continue;
+    const std::string path = join_path(layout_.eval(), name);
+    STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxResultBytes));
+    const auto result = run::parse_eval_result(text, path);
+    if (!result.ok()) {
+      log_warn("result not understood", {{"reason", result.status().message()}});
+      continue;
+    }
+    found_.push_back({result->step, result->manifest_sha256});
+    if (!has_all_rows(*result)) STOKER_RETURN_IF_ERROR(complete(*result));
   }
-  return log;
+  return {};
+}
+
+bool ResultLog::has_all_rows(const run::EvalResult& result) const {
+  return std::ranges::all_of(result.sets, [&](const run::SetResult& set) {
+    return rows_.contains(row_key(result.step, set.set, result.manifest_sha256));
+  });
 }
 
 std::optional<run::EvalResult> ResultLog::maybe_recorded(uint64_t step,
@@ -77,44 +122,48 @@ std::optional<run::EvalResult> ResultLog::maybe_recorded(uint64_t step,
   return *std::move(result);
 }
 
-Status ResultLog::record(const run::EvalResult& result) {
+// ---- Recording
+
+Status ResultLog::record(const run::EvalResult& result, const std::vector<View>& views) {
+  STOKER_RETURN_IF_ERROR(run::value_of(result, goal_).status());
+  // Before the result, so that what a crash leaves is of a checkpoint that comes again.
+  for (const run::SetResult& set : result.sets) {
+    const Status written = write_views(files_, layout_, result.step, set.set, views);
+    if (!written.ok()) log_warn("view not written", {{"reason", written.to_string()}});
+  }
   STOKER_RETURN_IF_ERROR(run::write_eval_result(files_, layout_.eval(), result));
-  STOKER_RETURN_IF_ERROR(update_best(result));
+  return complete(result);
+}
+
+Status ResultLog::complete(const run::EvalResult& result) {
+  for (const run::SetResult& set : result.sets)
+    values_.add(result.step, result.manifest_sha256, set.set, set.metrics);
+  STOKER_RETURN_IF_ERROR(write_best());
   for (const run::SetResult& set : result.sets) {
     const std::string key = row_key(result.step, set.set, result.manifest_sha256);
     if (rows_.contains(key)) continue;
     // TensorBoard is a view: trouble with it must not hold up what counts.
     if (const Status status = draw(result.step, set); !status.ok())
       log_warn("TensorBoard file not written", {{"reason", status.to_string()}});
-    STOKER_RETURN_IF_ERROR(sinks_->rows->append(metrics::to_row(row_of(result, set))));
-    STOKER_RETURN_IF_ERROR(sinks_->rows->sync());
+    STOKER_RETURN_IF_ERROR(add_row(result, set));
     rows_.insert(key);
-    note_value(result.step, set.set, set.metrics);
-    std::string summary;
-    for (const auto& [name, value] : set.metrics)
-      summary += (summary.empty() ? "" : " ") + name + "=" + std::to_string(value);
-    log_info("evaluated", {{"step", result.step},
-                           {"set", set.set},
-                           {"samples", set.samples},
-                           {"metrics", summary},
-                           {"seconds", result.seconds},
-                           {"best", best_ && best_->step == result.step}});
   }
   return {};
 }
 
-void ResultLog::note_value(uint64_t step, const std::string& set,
-                           const run::MetricValues& metrics) {
-  if (set != goal_.set) return;
-  for (const auto& [name, value] : metrics)
-    if (name == goal_.metric) values_[step] = value;
-}
-
-std::vector<run::GoalPoint> ResultLog::history(uint64_t step) const {
-  std::vector<run::GoalPoint> points;
-  for (auto it = values_.begin(); it != values_.end() && it->first <= step; ++it)
-    points.push_back({it->first, it->second});
-  return points;
+Status ResultLog::add_row(const run::EvalResult& result, const run::SetResult& set) {
+  STOKER_RETURN_IF_ERROR(sinks_->rows->append(metrics::to_row(row_of(result, set))));
+  STOKER_RETURN_IF_ERROR(sinks_->rows->sync());
+  std::string summary;
+  for (const auto& [name, value] : set.metrics)
+    summary += (summary.empty() ? "" : " ") + name + "=" + std::to_string(value);
+  log_info("evaluated", {{"step", result.step},
+                         {"set", set.set},
+                         {"samples", set.samples},
+                         {"metrics", summary},
+                         {"seconds", result.seconds},
+                         {"best", best_ && best_->step == result.step}});
+  return {};
 }
 
 // A run of TensorBoard's per set, with the trainer's names, so that both losses share a chart.
@@ -127,19 +176,20 @@ Status ResultLog::draw(uint64_t step, const run::SetResult& set) {
                                            join_path(sinks_->tensorboard, set.set), std::nullopt));
   }
   for (const auto& [name, value] : set.metrics) events->add_scalar(name, step, value);
+  for (const View& view : read_views(layout_, step, set.set)) {
+    if (view.is_picture())
+      events->add_image(view.tag(), step, view.bytes);
+    else
+      events->add_text(view.tag(), step, view.bytes);
+  }
   return events->flush();
 }
 
-Status ResultLog::update_best(const run::EvalResult& result) {
-  STOKER_ASSIGN_OR_RETURN(const double value, run::value_of(result, goal_));
-  if (!std::isfinite(value)) return {};
-  // Of equals the earlier one stays, so that a restart cannot move the best about.
-  if (best_ && best_->metric == goal_.metric && best_->set == goal_.set &&
-      !goal_.is_better(value, best_->value))
-    return {};
-  run::Best better{goal_.set, goal_.metric, value, result.step, result.manifest_sha256};
-  STOKER_RETURN_IF_ERROR(write_file_atomically(files_, layout_.best_file(), run::to_json(better)));
-  best_ = std::move(better);
+Status ResultLog::write_best() {
+  const auto best = values_.maybe_best();
+  if (!best || best == best_) return {};
+  STOKER_RETURN_IF_ERROR(write_file_atomically(files_, layout_.best_file(), run::to_json(*best)));
+  best_ = best;
   return {};
 }
 

@@ -1,19 +1,25 @@
-// ResultLog: where a finished evaluation is recorded: result file, best.json, metrics row,
-// TensorBoard; in that order, each exactly once per checkpoint however often the evaluator is
-// killed in between.
+// ResultLog: where a finished evaluation is recorded: views, result file, best.json, metrics rows,
+// TensorBoard; in that order, each exactly once per checkpoint however often the evaluator is killed
+// in between.
+//
+// The result file is what makes an evaluation done. All after it follows from it, and is completed
+// by the next start where a crash came in between. best.json follows from the rows: lost or damaged,
+// it is made anew.
 //
 // Threads: one.
 // Errors:  kIoError, kNoSpace: recording may be tried again, nothing is doubled by that.
-//          kInvalidArgument: the result has not the metric that is the goal.
+//          kInvalidArgument: the result has not the metric that is the goal. open(): also kCorrupt,
+//          eval.jsonl has a line that is no row.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "evaluator/best_so_far.h"
+#include "evaluator/view.h"
 #include "shared/base/file.h"
 #include "shared/run/early_stop.h"
 #include "shared/run/eval_result.h"
@@ -24,34 +30,49 @@ namespace stoker::evaluator {
 
 class ResultLog {
  public:
-  // `tensorboard` false: no event file. Reads back the rows and the best that are there.
+  // `tensorboard` false: no event file. Reads back what is there, and completes what a crash left
+  // half recorded.
   static Result<std::unique_ptr<ResultLog>> open(FileSystem& files, const run::RunLayout& layout,
                                                  run::Goal goal, bool tensorboard);
   ~ResultLog();
 
-  Status record(const run::EvalResult& result);
+  Status record(const run::EvalResult& result, const std::vector<View>& views = {});
   // The result that is on disk for this very checkpoint, if an evaluation was finished before a
   // crash.
   std::optional<run::EvalResult> maybe_recorded(uint64_t step,
                                                 const std::string& manifest_sha256) const;
+  // Step and manifest of every result that open() found on the disk.
+  struct Found {
+    uint64_t step = 0;
+    std::string manifest_sha256;
+  };
+  const std::vector<Found>& found() const { return found_; }
+
   const std::optional<run::Best>& best() const { return best_; }
   // The goal's values of all evaluations up to that of `step`, in the order of their steps. Of a
   // step that was evaluated twice (the run went back and did it anew) the later one counts.
-  std::vector<run::GoalPoint> history(uint64_t step) const;
+  std::vector<run::GoalPoint> history(uint64_t step) const { return values_.history(step); }
 
  private:
   struct Sinks;
   ResultLog(FileSystem& files, const run::RunLayout& layout, run::Goal goal);
-  void note_value(uint64_t step, const std::string& set, const run::MetricValues& metrics);
+  Status read_rows();
+  void remember_best();
+  Status complete_results();
+  bool has_all_rows(const run::EvalResult& result) const;
+  // All of record() that follows from the result file.
+  Status complete(const run::EvalResult& result);
+  Status add_row(const run::EvalResult& result, const run::SetResult& set);
   Status draw(uint64_t step, const run::SetResult& set);
-  Status update_best(const run::EvalResult& result);
+  Status write_best();
 
   FileSystem& files_;
   const run::RunLayout layout_;
   const run::Goal goal_;
-  std::map<uint64_t, double> values_;  // of the goal, by step
-  std::optional<run::Best> best_;
-  std::set<std::string> rows_;  // "step set manifest": in eval.jsonl already
+  BestSoFar values_;
+  std::optional<run::Best> best_;  // as best.json has it
+  std::set<std::string> rows_;     // "step set manifest": in eval.jsonl already
+  std::vector<Found> found_;
   std::unique_ptr<Sinks> sinks_;
 };
 

@@ -238,20 +238,32 @@ Section checkpoint_section(CheckpointConfig& checkpoint) {
 }
 
 Section eval_section(EvalConfig& eval) {
-  return {"eval",
-          {{.name = "sets", .target = &eval.sets},
-           {.name = "policy", .target = &eval.policy, .words = "latest all"},
-           {.name = "batch", .target = &eval.batch, .min = 1, .max = 1e6},
-           {.name = "threads", .target = &eval.threads, .min = 0, .max = 4096},
-           {.name = "max_samples", .target = &eval.max_samples, .min = 0, .max = kManySamples},
-           {.name = "timeout_seconds", .target = &eval.timeout_seconds, .min = 1, .max = 1e9},
-           {.name = "tries", .target = &eval.tries, .min = 1, .max = 100},
-           {.name = "metric", .target = &eval.metric},
-           {.name = "patience", .target = &eval.patience, .min = 0, .max = 1e6},
-           {.name = "patience_steps", .target = &eval.patience_steps, .min = 0, .max = kManySteps},
-           {.name = "min_delta", .target = &eval.min_delta, .min = 0, .max = 1e9},
-           {.name = "stop_at", .target = &eval.stop_at},
-           {.name = "on_best", .target = &eval.on_best}}};
+  return {
+      "eval",
+      {{.name = "sets", .target = &eval.sets},
+       {.name = "policy", .target = &eval.policy, .words = "latest all every"},
+       {.name = "every_steps", .target = &eval.every_steps, .min = 1, .max = kManySteps},
+       {.name = "order", .target = &eval.order, .words = "oldest newest"},
+       {.name = "start_delay_seconds", .target = &eval.start_delay_seconds, .min = 0, .max = 1e6},
+       {.name = "throttle_seconds", .target = &eval.throttle_seconds, .min = 0, .max = 1e6},
+       {.name = "poll_seconds", .target = &eval.poll_seconds, .min = 0.1, .max = 1e6},
+       {.name = "batch", .target = &eval.batch, .min = 1, .max = 1e6},
+       {.name = "threads", .target = &eval.threads, .min = 0, .max = 4096},
+       {.name = "max_samples", .target = &eval.max_samples, .min = 0, .max = kManySamples},
+       {.name = "memory_mib", .target = &eval.memory_mib, .min = 0, .max = 1e9},
+       {.name = "timeout_seconds", .target = &eval.timeout_seconds, .min = 1, .max = 1e9},
+       {.name = "tries", .target = &eval.tries, .min = 1, .max = 100},
+       {.name = "metric", .target = &eval.metric},
+       {.name = "patience", .target = &eval.patience, .min = 0, .max = 1e6},
+       {.name = "patience_steps", .target = &eval.patience_steps, .min = 0, .max = kManySteps},
+       {.name = "min_delta", .target = &eval.min_delta, .min = 0, .max = 1e9},
+       {.name = "stop_at", .target = &eval.stop_at},
+       {.name = "top_k", .target = &eval.top_k, .min = 0, .max = 1e6},
+       {.name = "mistakes", .target = &eval.mistakes, .min = 0, .max = 25},
+       {.name = "sample_bytes", .target = &eval.sample_bytes, .min = 0, .max = 1e5},
+       {.name = "sample_prompt", .target = &eval.sample_prompt},
+       {.name = "sample_temperature", .target = &eval.sample_temperature, .min = 0.01, .max = 10},
+       {.name = "on_best", .target = &eval.on_best}}};
 }
 
 Section metrics_section(MetricsConfig& metrics) {

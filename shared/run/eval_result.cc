@@ -22,17 +22,68 @@ double number_or_nan(const json::value& value) {
   return value.is_null() ? std::nan("") : value.to_number<double>();
 }
 
+score::ClassFigures figures_of(const json::object& fields) {
+  return {.name = fields.at("name").as_string().c_str(),
+          .samples = fields.at("samples").to_number<uint64_t>(),
+          .precision = number_or_nan(fields.at("precision")),
+          .recall = number_or_nan(fields.at("recall")),
+          .f1 = number_or_nan(fields.at("f1"))};
+}
+
+score::Confusion confusion_of(const json::array& rows) {
+  score::Confusion confusion;
+  for (const json::value& row : rows) {
+    std::vector<uint64_t>& counts = confusion.emplace_back();
+    for (const json::value& count : row.as_array()) counts.push_back(count.to_number<uint64_t>());
+  }
+  return confusion;
+}
+
 SetResult set_result_of(const json::key_value_pair& entry) {
   SetResult set;
   set.set = entry.key();
   for (const auto& field : entry.value().as_object()) {
     if (field.key() == "samples") {
       set.samples = field.value().to_number<uint64_t>();
+    } else if (field.key() == "classes") {
+      for (const json::value& one : field.value().as_array())
+        set.classes.push_back(figures_of(one.as_object()));
+    } else if (field.key() == "confusion") {
+      set.confusion = confusion_of(field.value().as_array());
     } else {
       set.metrics.emplace_back(field.key(), number_or_nan(field.value()));
     }
   }
   return set;
+}
+
+json::array json_of(const std::vector<score::ClassFigures>& classes) {
+  json::array all;
+  for (const score::ClassFigures& one : classes)
+    all.push_back(json::object{{"name", one.name},
+                               {"samples", one.samples},
+                               {"precision", number_or_null(one.precision)},
+                               {"recall", number_or_null(one.recall)},
+                               {"f1", number_or_null(one.f1)}});
+  return all;
+}
+
+json::array json_of(const score::Confusion& confusion) {
+  json::array rows;
+  for (const auto& row : confusion) rows.push_back(json::array(row.begin(), row.end()));
+  return rows;
+}
+
+json::object json_of(const BestPoint& point) {
+  return {{"value", number_or_null(point.value)},
+          {"step", point.step},
+          {"manifest_sha256", point.manifest_sha256}};
+}
+
+BestPoint best_point_of(const json::object& fields) {
+  return {.value = number_or_nan(fields.at("value")),
+          .step = fields.at("step").to_number<uint64_t>(),
+          .manifest_sha256 = fields.at("manifest_sha256").as_string().c_str()};
 }
 
 }  // namespace
@@ -43,6 +94,8 @@ std::string to_json(const EvalResult& result) {
     json::object& fields = sets[set.set].emplace_object();
     for (const auto& [name, value] : set.metrics) fields[name] = number_or_null(value);
     fields["samples"] = set.samples;
+    if (!set.classes.empty()) fields["classes"] = json_of(set.classes);
+    if (!set.confusion.empty()) fields["confusion"] = json_of(set.confusion);
   }
   const json::object root{{"step", result.step},
                           {"manifest_sha256", result.manifest_sha256},
@@ -76,11 +129,17 @@ Status write_eval_result(FileSystem& files, const std::string& eval_dir, const E
 }
 
 std::string to_json(const Best& best) {
+  json::array history;
+  for (const BestPoint& point : best.history) history.push_back(json_of(point));
+  json::object metrics;
+  for (const auto& [name, point] : best.metrics) metrics[name] = json_of(point);
   const json::object root{{"set", best.set},
                           {"metric", best.metric},
                           {"value", number_or_null(best.value)},
                           {"step", best.step},
-                          {"manifest_sha256", best.manifest_sha256}};
+                          {"manifest_sha256", best.manifest_sha256},
+                          {"history", std::move(history)},
+                          {"metrics", std::move(metrics)}};
   return json::serialize(root) + "\n";
 }
 
@@ -92,6 +151,13 @@ Result<Best> parse_best(std::string_view text, const std::string& path) {
     best.value = number_or_nan(root.at("value"));
     best.step = root.at("step").to_number<uint64_t>();
     best.manifest_sha256 = root.at("manifest_sha256").as_string().c_str();
+    // Earlier versions wrote neither of these.
+    if (const json::value* history = root.if_contains("history"))
+      for (const json::value& point : history->as_array())
+        best.history.push_back(best_point_of(point.as_object()));
+    if (const json::value* metrics = root.if_contains("metrics"))
+      for (const auto& [name, point] : metrics->as_object())
+        best.metrics.emplace(name, best_point_of(point.as_object()));
     return best;
   });
 }

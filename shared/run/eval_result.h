@@ -14,21 +14,22 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/score/report.h"
 
 namespace stoker::run {
 
-using MetricValues = std::vector<std::pair<std::string, double>>;  // the first is what "best" goes
-                                                                   // by; lower is better
+using score::MetricValues;
 
 struct SetResult {
   std::string set;
   uint64_t samples = 0;
   MetricValues metrics;
+  std::vector<score::ClassFigures> classes = {};  // of classification, as far as it keeps them
+  score::Confusion confusion = {};                // the same
 };
 
 struct EvalResult {
@@ -45,14 +46,27 @@ Result<EvalResult> parse_eval_result(std::string_view json, const std::string& p
 Status write_eval_result(FileSystem& files, const std::string& eval_dir, const EvalResult& result);
 std::string eval_result_path(const std::string& eval_dir, uint64_t step);
 
-// The best result so far of the first metric of the first set. A restart reads it back, so the best
-// cannot regress.
+// One value of one metric, and which checkpoint it is of.
+struct BestPoint {
+  double value = 0;
+  uint64_t step = 0;
+  std::string manifest_sha256;
+
+  bool operator==(const BestPoint&) const = default;
+};
+
+// The best result so far by the goal (eval.metric), and how it came to be. Everything in it follows
+// from metrics/eval.jsonl, so that it can be made anew.
 struct Best {
   std::string set;
   std::string metric;
   double value = 0;
   uint64_t step = 0;
   std::string manifest_sha256;
+  std::vector<BestPoint> history = {};            // each was the best once; the last is this one
+  std::map<std::string, BestPoint> metrics = {};  // the best by each "SET/METRIC"
+
+  bool operator==(const Best&) const = default;
 };
 
 std::string to_json(const Best& best);

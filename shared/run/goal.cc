@@ -8,8 +8,10 @@
 namespace stoker::run {
 
 bool Goal::higher_is_better() const {
-  constexpr std::array<std::string_view, 2> kHigherIsBetter{"accuracy", "r2"};
-  return std::ranges::find(kHigherIsBetter, metric) != kHigherIsBetter.end();
+  constexpr std::array<std::string_view, 5> kHigherIsBetter{"accuracy", "r2", "macro_precision",
+                                                            "macro_recall", "macro_f1"};
+  return metric.starts_with("top") ||  // "top5": eval.top_k decides the number
+         std::ranges::find(kHigherIsBetter, metric) != kHigherIsBetter.end();
 }
 
 bool Goal::is_better(double value, double than, double min_delta) const {

@@ -1,9 +1,16 @@
 // classification: one label a sample.
+#include <algorithm>
+#include <optional>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
 
 #include "shared/model/data_fit.h"
+#include "shared/score/classification_score.h"
+#include "shared/task/host_values.h"
 #include "shared/task/kinds.h"
 #include "shared/task/prepare_input.h"
 
@@ -21,53 +28,65 @@ at::Tensor logits_of(model::Model& model, const Batch& batch, const Places& plac
 
 class ClassificationEvaluation : public Evaluation {
  public:
-  ClassificationEvaluation(Places places, bool top5) : places_(places), top5_(top5) {}
+  ClassificationEvaluation(Places places, uint64_t classes, const EvaluationSettings& settings)
+      : places_(places), classes_(classes), settings_(settings) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
     const at::Tensor logits = logits_of(model, batch, places_);
+    if (!score_) start(static_cast<uint64_t>(logits.size(1)));
     const at::Tensor& label = batch.at(places_.label);
-    const at::Tensor losses = at::cross_entropy_loss(logits, label, {}, at::Reduction::None);
-    loss_ += losses.sum(at::kDouble).item<double>();
-    right_ += logits.argmax(1).eq(label).sum().item<int64_t>();
-    if (top5_) {
-      const at::Tensor best = std::get<1>(at::topk(logits, 5, 1));
-      right5_ += best.eq(label.unsqueeze(1)).sum().item<int64_t>();
-    }
-    count_ += label.numel();
+    const HostValues<float> losses(at::cross_entropy_loss(logits, label, {}, at::Reduction::None));
+    const HostValues<int64_t> labels(label);
+    const HostValues<int64_t> predictions(logits.argmax(1));
+    const HostValues<float> confidences(at::softmax(logits, 1).amax(1));
+    const HostValues<uint8_t> in_top_k(is_in_top_k(logits, label));
+    score_->add(
+        {losses.span(), labels.span(), predictions.span(), confidences.span(), in_top_k.span()});
   }
 
-  MetricValues result() const override {
-    const auto count = static_cast<double>(count_);
-    MetricValues values = {{"loss", loss_ / count},
-                           {"accuracy", static_cast<double>(right_) / count}};
-    if (top5_) values.emplace_back("top5", static_cast<double>(right5_) / count);
-    return values;
+  score::Report report() const override {
+    if (score_) return score_->report();
+    return score::ClassificationScore({.classes = classes_}).report();
   }
 
  private:
+  // A model may know more classes than the data has labels of.
+  void start(uint64_t outputs) {
+    const uint64_t classes = std::max(classes_, outputs);
+    const bool has_top_k = settings_.top_k > 1 && static_cast<uint64_t>(settings_.top_k) < outputs;
+    top_k_ = has_top_k ? settings_.top_k : 0;
+    score_.emplace(score::ClassificationScore::Settings{
+        .classes = classes, .top_k = top_k_, .mistakes = settings_.mistakes});
+  }
+
+  at::Tensor is_in_top_k(const at::Tensor& logits, const at::Tensor& label) const {
+    if (top_k_ == 0) return at::empty({0}, at::kByte);
+    const at::Tensor likely = std::get<1>(at::topk(logits, top_k_, 1));
+    return likely.eq(label.unsqueeze(1)).any(1).to(at::kByte);
+  }
+
   const Places places_;
-  const bool top5_;
-  double loss_ = 0;
-  int64_t right_ = 0;
-  int64_t right5_ = 0;
-  int64_t count_ = 0;
+  const uint64_t classes_;
+  const EvaluationSettings settings_;
+  int top_k_ = 0;
+  std::optional<score::ClassificationScore> score_;  // from the first batch on
 };
 
 class Classification : public Task {
  public:
-  Classification(Places places, bool top5) : places_(places), top5_(top5) {}
+  Classification(Places places, uint64_t classes) : places_(places), classes_(classes) {}
 
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
     return at::cross_entropy_loss(logits_of(model, batch, places_), batch.at(places_.label));
   }
-  std::unique_ptr<Evaluation> start_evaluation() const override {
-    return std::make_unique<ClassificationEvaluation>(places_, top5_);
+  std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings& settings) const override {
+    return std::make_unique<ClassificationEvaluation>(places_, classes_, settings);
   }
 
  private:
   const Places places_;
-  const bool top5_;
+  const uint64_t classes_;
 };
 
 }  // namespace
@@ -82,7 +101,7 @@ Result<std::unique_ptr<Task>> make_classification(const Samples& sample, uint64_
                   "task classification needs `label` I64 [] of 2 or more classes; the data has " +
                       to_string(label) + " of " + std::to_string(classes) + " classes");
   }
-  return std::unique_ptr<Task>(std::make_unique<Classification>(places, classes > 5));
+  return std::unique_ptr<Task>(std::make_unique<Classification>(places, classes));
 }
 
 }  // namespace stoker::task

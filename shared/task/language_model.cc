@@ -1,10 +1,10 @@
 // language_model: predict each token from those before it.
-#include <cmath>
-
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
 
 #include "shared/model/data_fit.h"
+#include "shared/score/language_model_score.h"
+#include "shared/task/host_values.h"
 #include "shared/task/kinds.h"
 #include "shared/task/prepare_input.h"
 
@@ -25,32 +25,22 @@ Prediction predict(model::Model& model, const at::Tensor& batch) {
 
 class LanguageModelEvaluation : public Evaluation {
  public:
-  LanguageModelEvaluation(size_t tokens, bool bytes) : tokens_(tokens), bytes_(bytes) {}
+  LanguageModelEvaluation(size_t tokens, bool bytes) : tokens_(tokens), score_(bytes) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
     const auto [logits, target] = predict(model, batch.at(tokens_));
-    const at::Tensor losses = at::cross_entropy_loss(logits, target, {}, at::Reduction::None);
-    loss_ += losses.sum(at::kDouble).item<double>();
-    right_ += logits.argmax(1).eq(target).sum().item<int64_t>();
-    count_ += target.numel();
+    const HostValues<float> losses(at::cross_entropy_loss(logits, target, {}, at::Reduction::None));
+    const HostValues<int64_t> targets(target);
+    const HostValues<int64_t> predictions(logits.argmax(1));
+    score_.add(losses.span(), targets.span(), predictions.span());
   }
 
-  MetricValues result() const override {
-    const auto count = static_cast<double>(count_);
-    const double loss = loss_ / count;
-    return {{"loss", loss},
-            {bytes_ ? "bits_per_byte" : "bits_per_token", loss / std::log(2.0)},
-            {"perplexity", std::exp(loss)},
-            {"accuracy", static_cast<double>(right_) / count}};
-  }
+  score::Report report() const override { return score_.report(); }
 
  private:
   const size_t tokens_;
-  const bool bytes_;
-  double loss_ = 0;
-  int64_t right_ = 0;
-  int64_t count_ = 0;
+  score::LanguageModelScore score_;
 };
 
 class LanguageModel : public Task {
@@ -61,7 +51,7 @@ class LanguageModel : public Task {
     const auto [logits, target] = predict(model, batch.at(tokens_));
     return at::cross_entropy_loss(logits, target);
   }
-  std::unique_ptr<Evaluation> start_evaluation() const override {
+  std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings&) const override {
     return std::make_unique<LanguageModelEvaluation>(tokens_, bytes_);
   }
 

@@ -1,12 +1,10 @@
 // regression: one or more numbers a sample, mean squared error.
-#include <limits>
-
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/mse_loss.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 
 #include "shared/model/data_fit.h"
+#include "shared/score/regression_score.h"
+#include "shared/task/host_values.h"
 #include "shared/task/kinds.h"
 #include "shared/task/prepare_input.h"
 
@@ -25,56 +23,20 @@ at::Tensor output_of(model::Model& model, const Batch& batch, const Places& plac
 class RegressionEvaluation : public Evaluation {
  public:
   RegressionEvaluation(Places places, int64_t width)
-      : places_(places),
-        width_(width),
-        squares_(at::zeros({width}, at::kDouble)),
-        mean_(squares_.clone()),
-        spread_(squares_.clone()) {}
+      : places_(places), score_(static_cast<size_t>(width)) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const at::Tensor target = batch.at(places_.target).flatten(1).to(at::kCPU, at::kDouble);
-    const at::Tensor error =
-        output_of(model, batch, places_).flatten(1).to(at::kCPU, at::kDouble) - target;
-    squares_ += error.square().sum(0);
-    absolute_ += error.abs().sum().item<double>();
-    add_targets(target);
+    const HostValues<float> outputs(output_of(model, batch, places_));
+    const HostValues<float> targets(batch.at(places_.target));
+    score_.add(outputs.span(), targets.span());
   }
 
-  MetricValues result() const override {
-    const double count = count_ * static_cast<double>(width_);
-    return {
-        {"loss", squares_.sum().item<double>() / count}, {"mae", absolute_ / count}, {"r2", r2()}};
-  }
+  score::Report report() const override { return score_.report(); }
 
  private:
-  // Mean and sum of squared distances from it, of two parts joined (Chan et al.): no cancellation
-  // where the mean is far from zero.
-  void add_targets(const at::Tensor& target) {
-    const auto added = static_cast<double>(target.size(0));
-    const double all = count_ + added;
-    const at::Tensor mean = target.mean(0);
-    const at::Tensor apart = mean - mean_;
-    spread_ += (target - mean).square().sum(0) + apart.square() * (count_ * added / all);
-    mean_ += apart * (added / all);
-    count_ = all;
-  }
-
-  // The mean over the target's columns of 1 - residual / spread; a constant column counts 1 where
-  // it is met exactly and 0 otherwise.
-  double r2() const {
-    if (count_ == 0) return std::numeric_limits<double>::quiet_NaN();
-    const at::Tensor exact = squares_.eq(0).to(at::kDouble);
-    return at::where(spread_.gt(0), 1.0 - squares_ / spread_, exact).mean().item<double>();
-  }
-
   const Places places_;
-  const int64_t width_;
-  at::Tensor squares_;  // of the errors, by column
-  at::Tensor mean_;     // of the targets, by column
-  at::Tensor spread_;   // of the targets, by column
-  double absolute_ = 0;
-  double count_ = 0;
+  score::RegressionScore score_;
 };
 
 class Regression : public Task {
@@ -84,7 +46,7 @@ class Regression : public Task {
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
     return at::mse_loss(output_of(model, batch, places_), batch.at(places_.target));
   }
-  std::unique_ptr<Evaluation> start_evaluation() const override {
+  std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings&) const override {
     return std::make_unique<RegressionEvaluation>(places_, width_);
   }
 

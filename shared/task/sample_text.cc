@@ -52,7 +52,7 @@ char draw(const at::Tensor& logits, double temperature, const at::Generator& gen
 }  // namespace
 
 std::string sample_text(model::Model& model, std::string prompt, int bytes, double temperature,
-                        uint64_t seed) {
+                        uint64_t seed, std::stop_token stop) {
   TORCH_CHECK(model.vocab() == 256, "text can be sampled from models with a vocabulary of the 256 ",
               "bytes only; this one has ", model.vocab());
   const at::NoGradGuard no_grad;
@@ -61,7 +61,7 @@ std::string sample_text(model::Model& model, std::string prompt, int bytes, doub
   const c10::Device device = model.parameters().front().device();
   if (prompt.empty()) prompt = "\n";  // something to go on from
   const size_t before = prompt.size();
-  for (int i = 0; i < bytes; ++i) {
+  for (int i = 0; i < bytes && !stop.stop_requested(); ++i) {
     const at::Tensor logits = model.forward(visible(prompt, model.context()).to(device));
     prompt +=
         draw(logits.select(0, 0).select(0, -1).to(at::kCPU, at::kFloat), temperature, generator);

@@ -7,7 +7,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -15,27 +14,31 @@
 #include "shared/base/status.h"
 #include "shared/config/config.h"
 #include "shared/model/model.h"
+#include "shared/score/report.h"
 
 namespace stoker::task {
 
 // The tensors of a data set's spec() with a batch dimension in front, in the same order and with
 // the same dtypes, on the model's device.
 using Batch = std::vector<at::Tensor>;
-// Ordered: the first is the metric that "best" and early stopping go by, lower is better for
-// "loss".
-using MetricValues = std::vector<std::pair<std::string, double>>;
+// What an evaluation finds beside its metrics.
+struct EvaluationSettings {
+  int top_k = 5;        // classification: 0 or 1, or not fewer than the classes: no such metric
+  size_t mistakes = 0;  // classification: how many of the worst to remember
+};
 
-// Sums over batches; the result does not depend on how samples were cut into batches, but for
-// rounding (sums in double). NaN where nothing was added.
+// Sums over batches; the result does not depend on how samples were cut into batches, but for what
+// the model itself rounds (shared/score). NaN where nothing was added.
 class Evaluation {
  public:
   virtual ~Evaluation() = default;
   // Records no gradient. The caller puts the model into eval mode first.
   virtual void add(model::Model& model, const Batch& batch) = 0;
   // language_model: loss (nats a token), bits_per_byte (bits_per_token where tokens are not bytes),
-  // perplexity, accuracy. classification: loss, accuracy, and top5 above five classes. regression:
-  // loss (mean squared error), mae, r2.
-  virtual MetricValues result() const = 0;
+  // perplexity, accuracy. classification: loss, accuracy, top5 (the k of the settings), and
+  // macro_precision, macro_recall, macro_f1, with figures by class. regression: loss (mean squared
+  // error), mae, r2.
+  virtual score::Report report() const = 0;
 };
 
 class Task {
@@ -43,7 +46,8 @@ class Task {
   virtual ~Task() = default;
   // Mean loss over the batch, an F32 scalar with gradient.
   virtual at::Tensor loss(model::Model& model, const Batch& batch) const = 0;
-  virtual std::unique_ptr<Evaluation> start_evaluation() const = 0;
+  virtual std::unique_ptr<Evaluation> start_evaluation(
+      const EvaluationSettings& settings) const = 0;
 };
 
 // kMismatch when the data set's samples are not what the task needs; says both sides.

@@ -1,48 +1,71 @@
-#include <unistd.h>
-
 #include <filesystem>
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include "evaluator/checkpoint_watch.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::evaluator {
 namespace {
 
 using namespace std::chrono_literals;
+using Hints = CheckpointWatch::Hints;
 
 class WatchTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-watch-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::string folder_;
+  test::TemporaryDirectory scratch_;
 };
 
+// Where a wait of an hour should end at once, the test's own time limit fails it.
+
 TEST_F(WatchTest, WakesWhenACheckpointIsRenamedIntoPlace) {
-  CheckpointWatch watch(folder_);
-  std::filesystem::create_directory(folder_ + "/.tmp-x");
-  std::filesystem::rename(folder_ + "/.tmp-x", folder_ + "/step-000000001");
-  watch.wait(1h, {});  // the test's own time limit fails it when nothing wakes
+  CheckpointWatch watch({scratch_.path()});
+  std::filesystem::create_directory(scratch_ / ".tmp-x");
+  std::filesystem::rename(scratch_ / ".tmp-x", scratch_ / "step-000000001");
+  watch.wait(1h, {});
 }
 
-TEST_F(WatchTest, WakesForADirectoryThatIsMadeLater) {
-  CheckpointWatch watch(folder_ + "/checkpoints");
+TEST_F(WatchTest, WakesForAnyOfItsDirectories) {
+  std::filesystem::create_directory(scratch_ / "other");
+  CheckpointWatch watch({scratch_.path(), scratch_ / "other"});
+  std::filesystem::create_directory(scratch_ / "other/step-000000001");
+  watch.wait(1h, {});
+}
+
+TEST_F(WatchTest, WakesForADirectoryThatIsMadeLaterAndForWhatIsMadeInIt) {
+  CheckpointWatch watch({scratch_ / "run/checkpoints"});
   watch.wait(1ms, {});
-  std::filesystem::create_directories(folder_ + "/checkpoints");
-  watch.wait(1ms, {});  // attaches
-  std::filesystem::create_directory(folder_ + "/checkpoints/step-000000001");
+  std::filesystem::create_directories(scratch_ / "run/checkpoints");
+  watch.wait(1h, {});
+  std::filesystem::create_directory(scratch_ / "run/checkpoints/step-000000001");
+  watch.wait(1h, {});
+}
+
+TEST_F(WatchTest, WithoutHintsADirectoryThatIsMadeLaterIsFoundAllTheSame) {
+  CheckpointWatch watch({scratch_ / "run"}, Hints::kNone);
+  std::filesystem::create_directory(scratch_ / "run");
+  watch.wait(1h, {});
+  watch.wait(1ms, {});  // and then it is the caller who looks: nothing but time ends this
+}
+
+TEST_F(WatchTest, ADirectoryThatWasReplacedIsWatchedAgain) {
+  std::filesystem::create_directory(scratch_ / "run");
+  CheckpointWatch watch({scratch_ / "run"});
+  std::filesystem::rename(scratch_ / "run", scratch_ / "before-1");
+  watch.wait(1h, {});
+  std::filesystem::create_directory(scratch_ / "run");
+  watch.wait(1h, {});
+  std::filesystem::create_directory(scratch_ / "run/checkpoints");
   watch.wait(1h, {});
 }
 
 TEST_F(WatchTest, AStopEndsTheWait) {
-  CheckpointWatch watch(folder_);
-  std::jthread waiter([&](std::stop_token stop) { watch.wait(1h, stop); });
-  waiter.request_stop();
+  for (const Hints hints : {Hints::kInotify, Hints::kNone}) {
+    CheckpointWatch watch({scratch_.path()}, hints);
+    std::jthread waiter([&](std::stop_token stop) { watch.wait(1h, stop); });
+    waiter.request_stop();
+  }
 }
 
 }  // namespace

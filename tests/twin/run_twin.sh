@@ -1,5 +1,5 @@
 #!/bin/sh
-# run_twin.sh TWIN_EXPORT: checks stoker against PyTorch itself. Exit code 77: there is no PyTorch here.
+# run_twin.sh TWIN_EXPORT TWIN_EVALUATION_TEST: checks stoker against PyTorch itself. Exit code 77: there is no PyTorch here.
 # STOKER_PYTHON names the Python to use; default python3.
 set -eu
 python=${STOKER_PYTHON:-python3}
@@ -15,3 +15,5 @@ export PYTHONDONTWRITEBYTECODE=1
 "$python" "$here/make_golden.py" "$folder/golden"
 "$1" "$folder/checkpoints"
 "$python" "$here/check_twin.py" "$here/golden" "$folder/golden" "$folder/checkpoints"
+"$python" "$here/make_evaluation.py" "$folder/evaluation"
+STOKER_TWIN_EVALUATION="$folder/evaluation" "$2"

@@ -126,10 +126,11 @@ TEST_P(TwinGolden, TrainedModelEvaluatesToTheSameLoss) {
   auto run = run_case(GetParam(), golden_.file());
   ASSERT_TRUE(run.ok()) << run.status().to_string();
   run->model->eval();
-  const auto evaluation = run->task->start_evaluation();
+  const auto evaluation = run->task->start_evaluation({});
   evaluation->add(*run->model, run->batches[0]);
-  EXPECT_EQ(evaluation->result()[0].first, "loss");
-  EXPECT_NEAR(evaluation->result()[0].second, golden_.read("eval_loss").item<double>(), 1e-5);
+  const auto metrics = evaluation->report().metrics;
+  EXPECT_EQ(metrics[0].first, "loss");
+  EXPECT_NEAR(metrics[0].second, golden_.read("eval_loss").item<double>(), 1e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, TwinGolden, testing::ValuesIn(trained_cases()),

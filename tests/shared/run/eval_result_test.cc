@@ -36,6 +36,40 @@ TEST(EvalResult, IsReadBackAsWrittenAndInfinityBecomesNull) {
   EXPECT_TRUE(std::isnan(back->sets[1].metrics[0].second));
 }
 
+TEST(EvalResult, FiguresByClassAndTheMatrixAreReadBack) {
+  EvalResult result = two_sets();
+  result.sets[0].classes = {{"cat", 40, 0.5, 0.25, 1.0 / 3}, {"dog \"x\"", 24, 0, 0, 0}};
+  result.sets[0].confusion = {{10, 30}, {10, 14}};
+  const auto back = parse_eval_result(to_json(result), "step.json");
+  ASSERT_TRUE(back.ok()) << back.status().to_string();
+  EXPECT_EQ(back->sets[0].classes, result.sets[0].classes);
+  EXPECT_EQ(back->sets[0].confusion, result.sets[0].confusion);
+  EXPECT_EQ(back->sets[0].metrics, result.sets[0].metrics);
+  EXPECT_TRUE(back->sets[1].classes.empty());
+}
+
+TEST(Best, IsReadBackWithItsHistoryAndByMetric) {
+  const Best best{"valid",
+                  "loss",
+                  1.25,
+                  1200,
+                  "ab12",
+                  {{2.5, 200, "aa"}, {1.25, 1200, "ab12"}},
+                  {{"valid/accuracy", {0.75, 900, "cc"}}}};
+  const auto back = parse_best(to_json(best), "best.json");
+  ASSERT_TRUE(back.ok()) << back.status().to_string();
+  EXPECT_EQ(*back, best);
+}
+
+TEST(Best, OfAnEarlierVersionIsRead) {
+  const auto back =
+      parse_best(R"({"set":"valid","metric":"loss","value":1.5,"step":7,"manifest_sha256":"ab"})",
+                 "best.json");
+  ASSERT_TRUE(back.ok()) << back.status().to_string();
+  EXPECT_EQ(back->step, 7u);
+  EXPECT_TRUE(back->history.empty());
+}
+
 TEST(EvalResult, EveryPrefixIsRefusedAndNothingCrashes) {
   const std::string json = to_json(two_sets());
   for (size_t length = 0; length + 2 < json.size(); ++length) {
@@ -50,7 +84,7 @@ TEST(EvalResult, TheFileIsNamedAfterTheStep) {
   ASSERT_TRUE(write_eval_result(real_files(), directory, two_sets()).ok());
   EXPECT_TRUE(std::filesystem::exists(directory + "/step-000001200.json"));
   EXPECT_EQ(read_best(directory + "/best.json").status().code(), Code::kNotFound);
-  const Best best{"valid", "loss", 1.25, 1200, "ab12"};
+  const Best best{"valid", "loss", 1.25, 1200, "ab12", {}, {}};
   ASSERT_TRUE(write_file_atomically(real_files(), directory + "/best.json", to_json(best)).ok());
   EXPECT_EQ(read_best(directory + "/best.json")->step, 1200u);
   std::filesystem::remove_all(directory);

@@ -1,0 +1,40 @@
+// Canvas: a small picture that is drawn by hand: pixels, boxes and capitals.
+//
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace stoker::evaluator {
+
+struct Color {
+  uint8_t red = 0, green = 0, blue = 0;
+};
+
+class Canvas {
+ public:
+  static constexpr int kGlyphWidth = 4;   // with the gap after it
+  static constexpr int kGlyphHeight = 6;  // with the gap below it
+
+  Canvas(int width, int height, Color background);
+
+  // What lies outside is not drawn.
+  void pixel(int x, int y, Color color);
+  void box(int x, int y, int width, int height, Color color);
+  // Letters (as capitals), digits and common signs, each of 3 by 5 dots of `scale` pixels; all
+  // others are shown as '?'.
+  void text(int x, int y, std::string_view text, Color color, int scale = 1);
+
+  int width() const { return width_; }
+  int height() const { return height_; }
+  std::span<const uint8_t> rgb() const { return rgb_; }
+
+ private:
+  const int width_, height_;
+  std::vector<uint8_t> rgb_;
+};
+
+}  // namespace stoker::evaluator

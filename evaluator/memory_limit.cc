@@ -1,0 +1,23 @@
+#include "evaluator/memory_limit.h"
+
+#include <sys/resource.h>
+
+#include <cerrno>
+
+namespace stoker::evaluator {
+
+Status limit_memory(int64_t mib) {
+  if (mib == 0) return {};
+  rlimit limit{};
+  ::getrlimit(RLIMIT_DATA, &limit);
+  const rlim_t wanted = static_cast<rlim_t>(mib) << 20;
+  if (limit.rlim_max != RLIM_INFINITY && wanted > limit.rlim_max)
+    return Status(Code::kInvalidArgument, "eval.memory_mib is " + std::to_string(mib) +
+                                              ", but the system grants this process only " +
+                                              std::to_string(limit.rlim_max >> 20));
+  limit.rlim_cur = wanted;
+  if (::setrlimit(RLIMIT_DATA, &limit) != 0) return Status::from_errno(errno, "eval.memory_mib");
+  return {};
+}
+
+}  // namespace stoker::evaluator

@@ -1,0 +1,27 @@
+// HostValues: the elements of a tensor as plain numbers, for arithmetic that needs no LibTorch.
+//
+// Threads: values.
+// Owner:   holds the tensor; a span is good as long as this object.
+#pragma once
+
+#include <span>
+
+#include <ATen/core/Tensor.h>
+
+namespace stoker::task {
+
+template <typename T>
+class HostValues {
+ public:
+  // `tensor` must be of the dtype that T is.
+  explicit HostValues(const at::Tensor& tensor) : tensor_(tensor.to(at::kCPU).contiguous()) {}
+
+  std::span<const T> span() const {
+    return {tensor_.template const_data_ptr<T>(), static_cast<size_t>(tensor_.numel())};
+  }
+
+ private:
+  const at::Tensor tensor_;
+};
+
+}  // namespace stoker::task

@@ -1,0 +1,40 @@
+#include "evaluator/command_line.h"
+
+#include <gtest/gtest.h>
+
+namespace stoker::evaluator {
+namespace {
+
+ParsedCommandLine parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "stoker-eval");
+  return parse_command_line(static_cast<int>(words.size()), words.data());
+}
+
+TEST(EvaluatorCommandLine, ACheckpointNeedsNoRunDirectoryAndNothingElseGoesWithoutOne) {
+  const auto named = parse({"--checkpoint", "a", "--checkpoint", "b", "--config", "c.yaml"});
+  ASSERT_TRUE(named.command.has_value());
+  EXPECT_EQ(named.command->checkpoints, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(parse({}).exit_code, ExitCode::kUsage);
+  EXPECT_EQ(parse({"--follow"}).exit_code, ExitCode::kUsage);
+}
+
+TEST(EvaluatorCommandLine, UntilIsAStepAndGoesWithFollow) {
+  const auto until = parse({"--run-dir", "r", "--follow", "--until", "2000"});
+  ASSERT_TRUE(until.command.has_value());
+  EXPECT_EQ(until.command->until, 2000u);
+  EXPECT_EQ(parse({"--run-dir", "r", "--until", "2000"}).exit_code, ExitCode::kUsage);
+  for (const char* const wrong : {"0", "-1", "soon"})
+    EXPECT_EQ(parse({"--run-dir", "r", "--follow", "--until", wrong}).exit_code, ExitCode::kUsage)
+        << wrong;
+}
+
+TEST(EvaluatorCommandLine, WhatContradictsItselfIsRefused) {
+  EXPECT_EQ(parse({"--run-dir", "r", "--once", "--follow"}).exit_code, ExitCode::kUsage);
+  EXPECT_EQ(parse({"--run-dir", "r", "--follow", "--checkpoint", "c"}).exit_code, ExitCode::kUsage);
+  EXPECT_EQ(parse({"--run-dir", "r", "--sample", "9", "--checkpoint", "c"}).exit_code,
+            ExitCode::kUsage);
+  EXPECT_EQ(parse({"--run-dir", "r", "--prompt", "x"}).exit_code, ExitCode::kUsage);
+}
+
+}  // namespace
+}  // namespace stoker::evaluator

@@ -1,0 +1,286 @@
+#include "evaluator/evaluation_loop.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "shared/base/sha256.h"
+#include "shared/run/stop_request.h"
+#include "tests/evaluator/loop_fixture.h"
+
+namespace stoker::evaluator {
+namespace {
+
+using namespace std::chrono_literals;
+using Steps = std::vector<uint64_t>;
+using Lines = std::vector<std::string>;
+namespace fs = std::filesystem;
+
+class EvaluationLoopTest : public LoopFixture {
+ protected:
+  EvaluationLoop::Pass pass(EvaluationLoop& loop, bool paced = false, bool ended = false) {
+    const auto done = loop.evaluate_due({.run_ended = ended, .paced = paced}, {});
+    EXPECT_TRUE(done.ok()) << done.status().to_string();
+    return done.ok() ? *done : EvaluationLoop::Pass{};
+  }
+  void damage(uint64_t step, const std::string& file) {
+    std::ofstream(path_of(step) + "/" + file, std::ios::app) << "x";
+  }
+};
+
+// ---- Each once
+
+TEST_F(EvaluationLoopTest, EachCheckpointIsEvaluatedOnceAlsoOverARestart) {
+  for (const uint64_t step : {10, 20, 30}) commit(step);
+  pass(*open());
+  pass(*open());
+  EXPECT_EQ(evaluated_, (Steps{10, 20, 30}));
+  EXPECT_EQ(outcomes(), (Lines{"10 evaluated", "20 evaluated", "30 evaluated"}));
+  EXPECT_EQ(run::read_best(layout_.best_file())->step, 30u);
+}
+
+TEST_F(EvaluationLoopTest, AnotherCheckpointOfTheSameStepIsEvaluatedToo) {
+  commit(10);
+  pass(*open());
+  fs::remove_all(path_of(10));
+  checkpoint::TrainerState again(10);
+  again.manifest.live = R"({"lr":2E-4})";
+  ASSERT_TRUE(store_.commit(again.content()).ok());
+  pass(*open());
+  EXPECT_EQ(evaluated_, (Steps{10, 10}));
+  const auto manifest = read_file(path_of(10) + "/manifest.json", 1 << 20);
+  const auto result = read_file(run::eval_result_path(layout_.eval(), 10), 1 << 20);
+  EXPECT_EQ(run::parse_eval_result(*result, "")->manifest_sha256, sha256_hex(*manifest));
+}
+
+TEST_F(EvaluationLoopTest, TheOrderIsThatOfTheSettings) {
+  config_.eval.order = "newest";
+  for (const uint64_t step : {10, 20, 30}) commit(step);
+  pass(*open());
+  EXPECT_EQ(evaluated_, (Steps{30, 20, 10}));
+}
+
+TEST_F(EvaluationLoopTest, ItKnowsHowFarItHasCome) {
+  commit(10);
+  const auto loop = open();
+  EXPECT_EQ(loop->newest_settled(), 0u);
+  pass(*loop);
+  EXPECT_EQ(loop->newest_settled(), 10u);
+  const auto again = open();
+  pass(*again);
+  EXPECT_EQ(again->newest_settled(), 10u) << "by an earlier life";
+}
+
+// ---- Outcomes
+
+TEST_F(EvaluationLoopTest, ACorruptCheckpointIsRecordedWithTheFileAndNotTriedAgain) {
+  commit(10);
+  damage(10, "model.safetensors");
+  pass(*open());
+  pass(*open());
+  EXPECT_EQ(evaluated_, Steps{}) << "nothing of it may be used";
+  EXPECT_EQ(outcomes(), Lines{"10 corrupt"});
+  EXPECT_NE(reason_of(0).find("model.safetensors"), std::string::npos);
+}
+
+TEST_F(EvaluationLoopTest, ACheckpointThatDoesNotFitTheModelIsCorrupt) {
+  commit(10);
+  trouble_ = [](const auto&) { return Status(Code::kMismatch, "unexpected fc.weight"); };
+  pass(*open());
+  EXPECT_EQ(outcomes(), Lines{"10 corrupt"});
+}
+
+TEST_F(EvaluationLoopTest, OneWithoutAReadableManifestIsCorrupt) {
+  commit(10);
+  fs::remove(path_of(10) + "/manifest.json");
+  pass(*open());
+  pass(*open());
+  EXPECT_EQ(outcomes(), Lines{"10 corrupt"});
+}
+
+TEST_F(EvaluationLoopTest, ACheckpointThatWasDeletedMeanwhileIsSuperseded) {
+  commit(10);
+  // What a network file system says of a file that was deleted while it was read.
+  trouble_ = [this](const auto& checkpoint) {
+    fs::remove_all(checkpoint.path());
+    return Status(Code::kIoError, "read model.safetensors: Stale file handle");
+  };
+  pass(*open());
+  EXPECT_EQ(outcomes(), Lines{"10 superseded"});
+}
+
+TEST_F(EvaluationLoopTest, WhatIsHeldOpenIsReadToTheEndAlthoughItWasDeleted) {
+  commit(10);
+  trouble_ = [this](const checkpoint::VerifiedCheckpoint& checkpoint) {
+    fs::remove_all(checkpoint.path());
+    const auto tensors = checkpoint.open_tensors("model.safetensors");
+    std::vector<std::byte> bytes(8 * 4 * 4);
+    return tensors.ok() ? (*tensors)->read("fc.weight", bytes) : tensors.status();
+  };
+  pass(*open());
+  EXPECT_EQ(outcomes(), Lines{"10 evaluated"});
+}
+
+TEST_F(EvaluationLoopTest, RetentionLeavesTheOneThatIsBeingEvaluated) {
+  for (const uint64_t step : {10, 20, 30}) commit(step);
+  Steps left;
+  trouble_ = [&](const auto& checkpoint) {
+    if (checkpoint.manifest().step == 10) {
+      EXPECT_TRUE(
+          store_.retire({.keep_last = 1, .keep_every_steps = 0, .protected_steps = {}}).ok());
+      left = checkpoint::steps_of(store_);
+    }
+    return Status();
+  };
+  pass(*open());
+  EXPECT_EQ(left, (Steps{10, 30})) << "a shared lock is held on what is read";
+}
+
+// ---- Tries
+
+TEST_F(EvaluationLoopTest, AFailureIsTriedAgainLaterAndLaterAndThenGivenUp) {
+  commit(10);
+  trouble_ = [](const auto&) { return Status(Code::kTimedOut, "it took too long"); };
+  const auto loop = open();
+  const auto first = pass(*loop);
+  ASSERT_TRUE(first.maybe_due_at.has_value());
+  EXPECT_EQ(*first.maybe_due_at, 1s);
+  EXPECT_NE(first.waiting_for.find("step 10"), std::string::npos);
+  clock_.advance(999ms);
+  pass(*loop);
+  EXPECT_EQ(evaluated_.size(), 1u) << "too early";
+  clock_.advance(1ms);
+  EXPECT_EQ(*pass(*loop).maybe_due_at, 1s + 4s);
+  clock_.advance(4s);
+  EXPECT_FALSE(pass(*loop).maybe_due_at.has_value());
+  EXPECT_EQ(evaluated_.size(), 3u);
+  EXPECT_EQ(outcomes(), Lines{"10 failed"});
+  EXPECT_EQ(reason_of(0), "it took too long");
+}
+
+TEST_F(EvaluationLoopTest, OneThatFailsDoesNotHoldUpTheOthers) {
+  commit(10);
+  commit(20);
+  trouble_ = [](const auto& checkpoint) {
+    return checkpoint.manifest().step == 10 ? Status(Code::kOutOfMemory, "10 GB") : Status();
+  };
+  const auto loop = open();
+  pass(*loop);
+  EXPECT_EQ(outcomes(), Lines{"20 evaluated"});
+  clock_.advance(1h);
+  pass(*loop);
+  clock_.advance(1h);
+  pass(*loop);
+  EXPECT_EQ(outcomes(), (Lines{"20 evaluated", "10 failed"}));
+}
+
+TEST_F(EvaluationLoopTest, ACheckpointThatTheEvaluatorDiesOfIsGivenUpAfterAllTries) {
+  commit(10);
+  // A death is a life whose try has begun and not ended: nothing after that reaches the disk.
+  for (int life = 0; life < 3; ++life) {
+    test::FaultyFiles dying(scratch_.path());
+    const auto loop = open(dying);
+    trouble_ = [&](const auto&) {
+      dying.kill_at(dying.operations().size() + 1);
+      return Status(Code::kInternal, "dead");
+    };
+    (void)loop->evaluate_due({}, {});
+  }
+  trouble_ = nullptr;
+  pass(*open());
+  EXPECT_EQ(evaluated_.size(), 3u) << "it must not be touched a fourth time";
+  EXPECT_EQ(outcomes(), Lines{"10 failed"});
+  EXPECT_NE(reason_of(0).find("3 times"), std::string::npos);
+}
+
+TEST_F(EvaluationLoopTest, AStopIsNoTry) {
+  commit(10);
+  trouble_ = [](const auto&) { return Status(Code::kCancelled, "stopped"); };
+  for (int life = 0; life < 5; ++life) {
+    std::stop_source stop;
+    trouble_ = [&](const auto&) {
+      stop.request_stop();
+      return Status(Code::kCancelled, "stopped");
+    };
+    ASSERT_TRUE(open()->evaluate_due({}, stop.get_token()).ok());
+  }
+  EXPECT_EQ(outcomes(), Lines{});
+  trouble_ = nullptr;
+  pass(*open());
+  EXPECT_EQ(outcomes(), Lines{"10 evaluated"});
+}
+
+// ---- Pace
+
+TEST_F(EvaluationLoopTest, BetweenTwoEvaluationsThereAreAsManySecondsAsTheThrottleSays) {
+  config_.eval.throttle_seconds = 60;
+  commit(10);
+  commit(20);
+  const auto loop = open();
+  clock_.advance(5s);
+  const auto first = pass(*loop, true);
+  EXPECT_EQ(evaluated_, Steps{10});
+  EXPECT_EQ(first.maybe_due_at, 65s) << "from the start of the one before";
+  EXPECT_EQ(first.waiting_for, "eval.throttle_seconds");
+  clock_.advance(60s);
+  pass(*loop, true);
+  EXPECT_EQ(evaluated_, (Steps{10, 20}));
+}
+
+TEST_F(EvaluationLoopTest, BeforeTheFirstThereIsTheStartDelay) {
+  config_.eval.start_delay_seconds = 30;
+  commit(10);
+  const auto loop = open();
+  EXPECT_EQ(pass(*loop, true).maybe_due_at, 30s);
+  EXPECT_EQ(evaluated_, Steps{});
+  clock_.advance(30s);
+  pass(*loop, true);
+  EXPECT_EQ(evaluated_, Steps{10});
+}
+
+TEST_F(EvaluationLoopTest, WhenTheRunHasEndedNothingIsHeldUp) {
+  config_.eval.start_delay_seconds = 3600;
+  config_.eval.throttle_seconds = 3600;
+  commit(10);
+  commit(20);
+  pass(*open(), true, true);
+  EXPECT_EQ(evaluated_, (Steps{10, 20}));
+}
+
+// ---- What follows from a result
+
+TEST_F(EvaluationLoopTest, TheRunIsAskedToEndWhenPatienceIsOver) {
+  config_.eval.patience = 2;
+  for (const uint64_t step : {30, 40, 50}) commit(step);
+  pass(*open());
+  const auto request = run::read_stop_request(layout_.stop_file());
+  ASSERT_TRUE(request.ok()) << request.status().to_string();
+  EXPECT_EQ(request->step, 50u);
+}
+
+TEST_F(EvaluationLoopTest, AResultWhoseCheckpointIsGoneIsCompletedByTheNextStart) {
+  const std::string path = commit(10);
+  {
+    // Killed right after the result file was in its place.
+    test::FaultyFiles dying(scratch_.path());
+    const auto loop = open(dying);
+    const auto verified = checkpoint::CheckpointStore::open_verified(path);
+    ASSERT_TRUE(run::write_eval_result(files_, layout_.eval(), result_of(*verified)).ok());
+  }
+  fs::remove_all(path);
+  pass(*open());
+  EXPECT_EQ(evaluated_, Steps{});
+  EXPECT_EQ(outcomes(), Lines{"10 evaluated"});
+  EXPECT_EQ(metrics::read_rows(layout_.eval_rows())->rows.size(), 2u);
+  EXPECT_EQ(run::read_best(layout_.best_file())->step, 10u);
+}
+
+TEST_F(EvaluationLoopTest, AMetricThatNoResultHasEndsItWithTheOnesThereAre) {
+  config_.eval.metric = "bleu";
+  commit(10);
+  const auto done = open()->evaluate_due({}, {});
+  EXPECT_EQ(done.status().code(), Code::kInvalidArgument);
+  EXPECT_NE(done.status().message().find("valid/accuracy"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stoker::evaluator

@@ -1,0 +1,83 @@
+// A run directory with checkpoints, and an evaluator of them that needs no model: what it finds
+// follows from the step.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "evaluator/evaluation_loop.h"
+#include "shared/metrics/json_lines.h"
+#include "tests/shared/checkpoint/store_fixture.h"
+
+namespace stoker::evaluator {
+
+class LoopFixture : public checkpoint::StoreFixture {
+ protected:
+  LoopFixture() {
+    config_.eval.sets = {"valid", "other"};
+    config_.eval.policy = "all";
+  }
+
+  // Loss goes down with the step, but for step 30, whose is the best of all.
+  static double loss_of(uint64_t step) { return step == 30 ? 0.5 : 100.0 / double(step); }
+
+  static run::EvalResult result_of(const checkpoint::VerifiedCheckpoint& checkpoint) {
+    run::EvalResult result;
+    result.step = checkpoint.manifest().step;
+    result.manifest_sha256 = checkpoint.manifest_sha256();
+    result.sets = {{"valid", 16, {{"loss", loss_of(result.step)}, {"accuracy", 0.5}}},
+                   {"other", 8, {{"loss", 7}}}};
+    result.created = "then";
+    return result;
+  }
+
+  Result<Evaluation> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint) {
+    evaluated_.push_back(checkpoint.manifest().step);
+    if (trouble_) {
+      const Status trouble = trouble_(checkpoint);
+      if (!trouble.ok()) return trouble;
+    }
+    return Evaluation{result_of(checkpoint), {{"valid", ViewKind::kSampleText, "some text"}}};
+  }
+
+  std::unique_ptr<EvaluationLoop> open(FileSystem& files) {
+    auto loop =
+        std::make_unique<EvaluationLoop>(files, clock_, config_, layout_,
+                                         [this](const checkpoint::VerifiedCheckpoint& checkpoint,
+                                                std::stop_token) { return evaluate(checkpoint); });
+    const Status opened = loop->open();
+    return opened.ok() ? std::move(loop) : nullptr;
+  }
+  std::unique_ptr<EvaluationLoop> open() {
+    auto loop = open(files_);
+    EXPECT_NE(loop, nullptr);
+    return loop;
+  }
+
+  // "20 evaluated", in the order of the ledger.
+  std::vector<std::string> outcomes() const {
+    std::vector<std::string> lines;
+    const auto read = metrics::read_rows(layout_.ledger_file());
+    if (!read.ok()) return lines;
+    for (const metrics::Row& row : read->rows)
+      lines.push_back(std::to_string(*row.maybe_count("step")) + " " + *row.maybe_text("outcome"));
+    return lines;
+  }
+  std::string reason_of(size_t line) const {
+    return *metrics::read_rows(layout_.ledger_file())->rows.at(line).maybe_text("reason");
+  }
+
+  config::Config config_;
+  ManualClock clock_;
+  const run::RunLayout layout_{scratch_ / "run"};
+  std::vector<uint64_t> evaluated_;  // steps, each time
+  std::function<Status(const checkpoint::VerifiedCheckpoint&)> trouble_;
+};
+
+}  // namespace stoker::evaluator

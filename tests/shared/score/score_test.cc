@@ -1,0 +1,191 @@
+#include <cmath>
+#include <map>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "shared/score/classification_score.h"
+#include "shared/score/language_model_score.h"
+#include "shared/score/regression_score.h"
+
+namespace stoker::score {
+namespace {
+
+std::map<std::string, double> by_name(const Report& report) {
+  return {report.metrics.begin(), report.metrics.end()};
+}
+
+struct Labelled {
+  std::vector<float> losses, confidences;
+  std::vector<int64_t> labels, predictions;
+  std::vector<uint8_t> in_top;
+
+  ClassifiedSamples part(size_t first, size_t count) const {
+    return {std::span(losses).subspan(first, count), std::span(labels).subspan(first, count),
+            std::span(predictions).subspan(first, count),
+            std::span(confidences).subspan(first, count), std::span(in_top).subspan(first, count)};
+  }
+};
+
+Labelled six() {
+  return {.losses = {0.5F, 2, 0.25F, 1, 3, 0.25F},
+          .confidences = {0.6F, 0.9F, 0.8F, 0.5F, 0.95F, 0.8F},
+          .labels = {0, 0, 1, 1, 2, 2},
+          .predictions = {0, 1, 1, 0, 0, 2},
+          .in_top = {1, 1, 1, 1, 0, 1}};
+}
+
+// By hand: class 0 was predicted three times, once rightly; class 1 twice, once rightly; class 2
+// once, rightly; of each there are two. Class 3 does not occur.
+TEST(ClassificationScore, IsWhatComesOutByHand) {
+  ClassificationScore score({.classes = 4, .top_k = 2, .mistakes = 2});
+  const Labelled samples = six();
+  score.add(samples.part(0, 6));
+  const Report report = score.report();
+  auto values = by_name(report);
+  EXPECT_DOUBLE_EQ(values["loss"], 7.0 / 6);
+  EXPECT_DOUBLE_EQ(values["accuracy"], 0.5);
+  EXPECT_DOUBLE_EQ(values["top2"], 5.0 / 6);
+  EXPECT_DOUBLE_EQ(values["macro_precision"], (1.0 / 3 + 0.5 + 1) / 3);
+  EXPECT_DOUBLE_EQ(values["macro_recall"], 0.5);
+  EXPECT_DOUBLE_EQ(values["macro_f1"], (2.0 / 5 + 2.0 / 4 + 2.0 / 3) / 3);
+  EXPECT_EQ(report.metrics.front().first, "loss");
+  EXPECT_EQ(report.confusion, (Confusion{{1, 1, 0, 0}, {1, 1, 0, 0}, {1, 0, 1, 0}, {0, 0, 0, 0}}));
+  ASSERT_EQ(report.classes.size(), 4u);
+  EXPECT_EQ(report.classes[0], (ClassFigures{"0", 2, 1.0 / 3, 0.5, 0.4}));
+  EXPECT_EQ(report.classes[3], (ClassFigures{"3", 0, 0, 0, 0}));
+}
+
+TEST(ClassificationScore, TheWorstMistakesComeFirstAndOfEqualsTheEarlierSample) {
+  Labelled samples = six();
+  samples.losses[3] = 2;
+  ClassificationScore score({.classes = 3, .top_k = 0, .mistakes = 2});
+  score.add(samples.part(0, 6));
+  const auto mistakes = score.report().mistakes;
+  ASSERT_EQ(mistakes.size(), 2u);
+  EXPECT_EQ(mistakes[0], (Mistake{4, 2, 0, static_cast<double>(0.95F), 3}));
+  EXPECT_EQ(mistakes[1].sample, 1u);
+}
+
+TEST(ClassificationScore, ALossThatIsNoNumberIsTheWorstMistake) {
+  Labelled samples = six();
+  samples.losses[1] = std::nanf("");
+  ClassificationScore score({.classes = 3, .top_k = 0, .mistakes = 3});
+  score.add(samples.part(0, 6));
+  EXPECT_EQ(score.report().mistakes.front().sample, 1u);
+  EXPECT_TRUE(std::isnan(by_name(score.report())["loss"]));
+}
+
+TEST(ClassificationScore, OfManyClassesOnlyTheAveragesAreKept) {
+  ClassificationScore few({.classes = kMostConfusionClasses + 1});
+  EXPECT_TRUE(few.report().confusion.empty());
+  EXPECT_EQ(few.report().classes.size(), kMostConfusionClasses + 1);
+  ClassificationScore many({.classes = 100'000});
+  const Labelled samples = six();
+  ClassifiedSamples batch = samples.part(0, 6);
+  batch.is_in_top_k = {};
+  many.add(batch);
+  EXPECT_TRUE(many.report().classes.empty());
+  EXPECT_DOUBLE_EQ(by_name(many.report())["macro_recall"], 0.5);
+  EXPECT_FALSE(by_name(many.report()).contains("top0"));
+}
+
+TEST(ClassificationScore, IsTheSameToTheLastBitHoweverItIsCut) {
+  std::mt19937 random(7);
+  std::exponential_distribution<float> loss(1);
+  Labelled samples;
+  for (int i = 0; i < 1000; ++i) {
+    samples.losses.push_back(loss(random));
+    samples.confidences.push_back(0.5F);
+    samples.labels.push_back(static_cast<int64_t>(random() % 10));
+    samples.predictions.push_back(static_cast<int64_t>(random() % 10));
+    samples.in_top.push_back(static_cast<uint8_t>(random() % 2));
+  }
+  const auto cut_into = [&](size_t batch) {
+    ClassificationScore score({.classes = 10, .top_k = 5, .mistakes = 20});
+    for (size_t first = 0; first < 1000; first += batch)
+      score.add(samples.part(first, std::min(batch, 1000 - first)));
+    return score.report();
+  };
+  const Report whole = cut_into(1000);
+  for (const size_t batch : {1, 3, 64, 999}) {
+    const Report report = cut_into(batch);
+    EXPECT_EQ(report.metrics, whole.metrics) << batch;
+    EXPECT_EQ(report.mistakes, whole.mistakes) << batch;
+    EXPECT_EQ(report.confusion, whole.confusion) << batch;
+  }
+}
+
+TEST(LanguageModelScore, BitsAndPerplexityFollowFromTheLoss) {
+  LanguageModelScore score(true);
+  const std::vector<float> losses{1, 2, 3, 2};
+  const std::vector<int64_t> targets{5, 6, 7, 8}, predictions{5, 0, 7, 0};
+  score.add(losses, targets, predictions);
+  auto values = by_name(score.report());
+  EXPECT_DOUBLE_EQ(values["loss"], 2);
+  EXPECT_DOUBLE_EQ(values["bits_per_byte"], 2 / std::log(2.0));
+  EXPECT_DOUBLE_EQ(values["perplexity"], std::exp(2.0));
+  EXPECT_DOUBLE_EQ(values["accuracy"], 0.5);
+  EXPECT_TRUE(by_name(LanguageModelScore(false).report()).contains("bits_per_token"));
+}
+
+TEST(LanguageModelScore, IsTheSameToTheLastBitHoweverItIsCut) {
+  std::mt19937 random(11);
+  std::exponential_distribution<float> draw(1);
+  std::vector<float> losses(1000);
+  for (float& loss : losses) loss = draw(random);
+  const std::vector<int64_t> tokens(1000, 1);
+  LanguageModelScore whole(true), cut(true);
+  whole.add(losses, tokens, tokens);
+  for (size_t first = 0; first < 1000; first += 7) {
+    const size_t count = std::min<size_t>(7, 1000 - first);
+    cut.add(std::span(losses).subspan(first, count), std::span(tokens).subspan(first, count),
+            std::span(tokens).subspan(first, count));
+  }
+  EXPECT_EQ(whole.report().metrics, cut.report().metrics);
+}
+
+TEST(RegressionScore, IsWhatComesOutByHandAlsoFarFromZero) {
+  RegressionScore score(1);
+  const std::vector<float> targets{1e6F, 1e6F + 1, 1e6F + 2}, outputs{1e6F + 1, 1e6F + 1, 1e6F};
+  score.add(outputs, targets);
+  auto values = by_name(score.report());
+  EXPECT_DOUBLE_EQ(values["loss"], 5.0 / 3);
+  EXPECT_DOUBLE_EQ(values["mae"], 1);
+  EXPECT_DOUBLE_EQ(values["r2"], 1 - 5.0 / 2);
+}
+
+TEST(RegressionScore, ColumnsCountAlikeAndAConstantOneByWhetherItIsMet) {
+  RegressionScore met(2), missed(2);
+  const std::vector<float> targets{1, 7, 3, 7}, right{1, 7, 3, 7}, wrong{1, 8, 3, 7};
+  met.add(right, targets);
+  missed.add(wrong, targets);
+  EXPECT_DOUBLE_EQ(by_name(met.report())["r2"], 1);
+  EXPECT_DOUBLE_EQ(by_name(missed.report())["r2"], 0.5);
+}
+
+TEST(RegressionScore, IsTheSameToTheLastBitHoweverItIsCut) {
+  std::mt19937 random(13);
+  std::normal_distribution<float> draw(3, 2);
+  std::vector<float> outputs(600), targets(600);
+  for (size_t i = 0; i < 600; ++i) {
+    outputs[i] = draw(random);
+    targets[i] = draw(random);
+  }
+  RegressionScore whole(3), cut(3);
+  whole.add(outputs, targets);
+  for (size_t first = 0; first < 600; first += 3 * 7) {
+    const size_t count = std::min<size_t>(3 * 7, 600 - first);
+    cut.add(std::span(outputs).subspan(first, count), std::span(targets).subspan(first, count));
+  }
+  EXPECT_EQ(whole.report().metrics, cut.report().metrics);
+}
+
+TEST(Scores, OfNothingAreNotANumber) {
+  EXPECT_TRUE(std::isnan(by_name(ClassificationScore({.classes = 2}).report())["loss"]));
+  EXPECT_TRUE(std::isnan(by_name(LanguageModelScore(true).report())["loss"]));
+  EXPECT_TRUE(std::isnan(by_name(RegressionScore(2).report())["r2"]));
+}
+
+}  // namespace
+}  // namespace stoker::score

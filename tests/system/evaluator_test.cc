@@ -1,0 +1,212 @@
+// stoker-eval as a process: what it is asked for on the command line, how it waits, and where it
+// runs.
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "shared/run/eval_result.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+class Evaluator : public RunFixture {
+ protected:
+  bool says(const std::string& words) const {
+    return wait_until(60s, [&] { return log_of("stoker-eval").find(words) != std::string::npos; });
+  }
+  std::optional<int> code_of(Process process) const {
+    const auto exit = process.wait(60s);
+    return exit ? std::optional(exit->code) : std::nullopt;
+  }
+  Process eval(const std::vector<std::string>& arguments) const {
+    return Process(joined({program("stoker-eval")}, arguments), path("stoker-eval.out"));
+  }
+  // The last line that is JSON.
+  run::EvalResult printed() const {
+    const std::string said = log_of("stoker-eval");
+    const size_t at = said.find("{\"step\":");
+    EXPECT_NE(at, std::string::npos) << said;
+    if (at == std::string::npos) return {};
+    const auto result = run::parse_eval_result(said.substr(at, said.find('\n', at) - at), "out");
+    EXPECT_TRUE(result.ok()) << result.status().to_string();
+    return result.ok() ? *result : run::EvalResult();
+  }
+  std::string trained() const {
+    EXPECT_EQ(train(write_config(small_config()), run_dir()).code, 0);
+    return run_dir() + "/checkpoints/" + checkpoints(run_dir()).back();
+  }
+  uint64_t results() const {
+    uint64_t count = 0;
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(run_dir() + "/eval", ignored))
+      count += entry.path().filename().string().starts_with("step-") ? 1 : 0;
+    return count;
+  }
+};
+
+// ---- Named checkpoints
+
+TEST_F(Evaluator, ANamedCheckpointNeedsNoRunDirectory) {
+  const std::string checkpoint = trained();
+  ASSERT_EQ(code_of(eval({"--checkpoint", checkpoint})), 0) << log_of("stoker-eval");
+  const run::EvalResult in_its_run = printed();
+  EXPECT_EQ(in_its_run.step, 400u);
+  // Somewhere else, under another name, its run gone.
+  fs::copy(checkpoint, path("elsewhere"), fs::copy_options::recursive);
+  fs::remove_all(run_dir());
+  EXPECT_EQ(code_of(eval({"--checkpoint", path("elsewhere")})), 78);
+  EXPECT_NE(log_of("stoker-eval").find("--config"), std::string::npos);
+  fs::remove(path("stoker-eval.out"));
+  ASSERT_EQ(code_of(eval({"--checkpoint", path("elsewhere"), "--config", path("config.yaml")})), 0)
+      << log_of("stoker-eval");
+  EXPECT_EQ(printed().manifest_sha256, in_its_run.manifest_sha256);
+  EXPECT_EQ(printed().sets[0].metrics, in_its_run.sets[0].metrics);
+}
+
+TEST_F(Evaluator, ABareSafetensorsFileIsEvaluatedWithAConfiguration) {
+  const std::string checkpoint = trained();
+  ASSERT_EQ(code_of(eval({"--checkpoint", checkpoint})), 0);
+  const auto expected = printed().sets[0].metrics;
+  fs::remove(path("stoker-eval.out"));
+  fs::copy(checkpoint + "/model.safetensors", path("weights.safetensors"));
+  const std::vector<std::string> bare{"--checkpoint", path("weights.safetensors")};
+  ASSERT_EQ(code_of(eval(joined(bare, {"--config", path("config.yaml")}))), 0)
+      << log_of("stoker-eval");
+  EXPECT_EQ(printed().sets[0].metrics, expected);
+  EXPECT_EQ(printed().manifest_sha256, "") << "it is of no checkpoint";
+  EXPECT_EQ(code_of(eval(bare)), 78) << "no configuration";
+}
+
+TEST_F(Evaluator, WhatIsNamedAndWrongIsSaidWithThePath) {
+  const std::string checkpoint = trained();
+  const std::string config = path("config.yaml");
+  const auto refused = [&](const std::string& named, const std::vector<std::string>& more) {
+    fs::remove(path("stoker-eval.out"));
+    const auto code = code_of(eval(joined({"--checkpoint", named, "--config", config}, more)));
+    EXPECT_NE(log_of("stoker-eval").find(named), std::string::npos) << log_of("stoker-eval");
+    return code;
+  };
+  EXPECT_EQ(refused(path("nowhere"), {}), 78);
+  EXPECT_EQ(refused(config, {}), 78) << "neither directory nor safetensors";
+  EXPECT_EQ(refused(checkpoint, {"--set", "model.hidden=[33]"}), 78) << "another model";
+  std::ofstream(path("garbage.safetensors")) << "not tensors at all";
+  EXPECT_EQ(refused(path("garbage.safetensors"), {}), 65);
+  std::ofstream(checkpoint + "/model.safetensors", std::ios::app) << "x";
+  EXPECT_EQ(refused(checkpoint, {}), 65);
+}
+
+// ---- Following
+
+TEST_F(Evaluator, ARunDirectoryThatIsMadeLaterIsFollowed) {
+  Process follower = evaluator(run_dir(), {"--follow"});
+  ASSERT_TRUE(says("waiting for=\"the run to begin"));
+  ASSERT_EQ(train(write_config(small_config()), run_dir()).code, 0);
+  EXPECT_EQ(code_of(std::move(follower)), 0);
+  EXPECT_TRUE(run::read_best(run_dir() + "/eval/best.json").ok());
+}
+
+TEST_F(Evaluator, UntilEndsItWhileTheRunGoesOn) {
+  const std::string config = write_config(small_config("eval: {policy: all}\n"));
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=100000000"});
+  EXPECT_EQ(code_of(evaluator(run_dir(), {"--follow", "--until", "80"})), 0);
+  EXPECT_NE(log_of("stoker-eval").find("until=80"), std::string::npos);
+  EXPECT_FALSE(trainer.wait(0ms).has_value()) << "training has nothing to do with it";
+}
+
+TEST_F(Evaluator, ItSaysWhetherTrainingIsPausedDeadOrOver) {
+  const std::string config = write_config(small_config());
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=100000000"});
+  Process follower = evaluator(run_dir(), {"--follow"});
+  ASSERT_TRUE(says("waiting for=\"the next checkpoint\""));
+  ASSERT_EQ(code_of(ctl(run_dir(), {"pause"}, "ctl")), 0);
+  ASSERT_TRUE(says("training is paused at step "));
+  trainer.signal(SIGKILL);
+  ASSERT_TRUE(trainer.wait(10s).has_value());
+  ASSERT_TRUE(says("the trainer, which has died, to come back"));
+  EXPECT_FALSE(follower.wait(0ms).has_value()) << "it may come back";
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=1"}).code, 0) << "finds itself done";
+  EXPECT_EQ(code_of(std::move(follower)), 0);
+  EXPECT_NE(log_of("stoker-eval").find("run ended, all is evaluated"), std::string::npos);
+}
+
+TEST_F(Evaluator, ResumedTrainingIsNoLongerShownAsPaused) {
+  const std::string config = write_config(small_config());
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=100000000"});
+  const auto paused = [&] { return fs::exists(run_dir() + "/paused.json"); };
+  ASSERT_TRUE(wait_until(60s, [&] { return !checkpoints(run_dir()).empty(); }));
+  ASSERT_EQ(code_of(ctl(run_dir(), {"pause"}, "ctl")), 0);
+  ASSERT_TRUE(wait_until(60s, paused));
+  ASSERT_EQ(code_of(ctl(run_dir(), {"resume"}, "ctl")), 0);
+  ASSERT_TRUE(wait_until(60s, [&] { return !paused(); }));
+}
+
+// ---- Where it runs
+
+TEST_F(Evaluator, WithoutInotifyAndWithoutLocksEverythingIsEvaluatedAllTheSame) {
+  const std::string config = write_config(small_config("eval: {policy: all, poll_seconds: 0.2}\n"));
+  Process follower(
+      {STOKER_WITHOUT_HINTS, program("stoker-eval"), "--run-dir", run_dir(), "--follow"},
+      path("stoker-eval.out"));
+  ASSERT_TRUE(says("waiting for=\"the run to begin"));
+  // Never more checkpoints than are kept: retention cannot see what is read without a lock.
+  ASSERT_EQ(train(config, run_dir(), {"--set", "checkpoint.keep_last=50"}).code, 0);
+  ASSERT_EQ(code_of(std::move(follower)), 0) << log_of("stoker-eval");
+  EXPECT_NE(log_of("stoker-eval").find("no lock on the results"), std::string::npos);
+  EXPECT_EQ(results(), checkpoints(run_dir()).size());
+}
+
+TEST_F(Evaluator, WhatDoesNotFitIntoItsMemoryIsAFailureInTheLedgerAndNoCrash) {
+  const std::string config = write_config(R"(data:
+  train: {kind: synthetic, samples: 1000000, features: [1024], classes: 4}
+  valid: {kind: synthetic, samples: 1000000, features: [1024], classes: 4}
+model: {kind: mlp, hidden: [8]}
+task: {kind: classification}
+train: {steps: 2, batch: 4, device: cpu, threads: 1}
+eval: {memory_mib: 1024, batch: 1000000, tries: 1}
+)");  // a batch takes 4 GB
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  EXPECT_EQ(code_of(evaluator(run_dir(), {"--once"})), 0);
+  const std::string ledger = text_of(run_dir() + "/eval/ledger.jsonl");
+  EXPECT_NE(ledger.find("\"outcome\":\"failed\""), std::string::npos)
+      << ledger << log_of("stoker-eval");
+  fs::remove(run_dir() + "/eval/ledger.jsonl");
+  EXPECT_EQ(code_of(evaluator(
+                run_dir(), {"--once", "--set", "eval.batch=64", "--set", "eval.max_samples=640"})),
+            0);
+  EXPECT_EQ(results(), 1u) << "what fits is evaluated under the same bound";
+}
+
+// ---- What people look at
+
+TEST_F(Evaluator, TextsAndPicturesAreThereToBeLookedAt) {
+  ASSERT_EQ(train(write_config(text_config("eval: {sample_bytes: 20, sample_prompt: 'line '}\n")),
+                  run_dir())
+                .code,
+            0);
+  ASSERT_EQ(code_of(evaluator(run_dir(), {"--once"})), 0);
+  const std::string text = text_of(run_dir() + "/eval/view/step-000000060.valid.sample.txt");
+  EXPECT_EQ(text.size(), 25u);
+  EXPECT_TRUE(text.starts_with("line ")) << text;
+  const std::string pictures = R"(data:
+  train: {kind: synthetic, samples: 500, features: [1, 12, 12], classes: 4, noise: 5}
+model: {kind: lenet}
+task: {kind: classification}
+train: {steps: 2, batch: 4, device: cpu, threads: 1}
+eval: {sets: [train], max_samples: 100}
+)";
+  ASSERT_EQ(train(write_config(pictures, "pictures.yaml"), run_dir("pictures")).code, 0);
+  ASSERT_EQ(code_of(evaluator(run_dir("pictures"), {"--once"})), 0);
+  const std::string base = run_dir("pictures") + "/eval/view/step-000000002.train.";
+  EXPECT_TRUE(text_of(base + "confusion.png").starts_with("\x89PNG"));
+  EXPECT_NE(text_of(base + "mistakes.md").find("| sample | label |"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stoker::test
