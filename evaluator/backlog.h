@@ -35,9 +35,10 @@ struct Backlog {
 };
 
 // latest: the newest that is open, and none that is older than an evaluated one: those that were
-// overtaken are left out for good. all: each that is open. every: of each `every_steps` steps, which
-// begin at a multiple of it, the first checkpoint that can be evaluated; nothing of those before the
-// first multiple; and when the run has ended the newest, so that no run ends without a result.
+// overtaken are left out for good. all: each that is open. every: of each `every_steps` steps,
+// which begin at a multiple of it, the first checkpoint that can be evaluated; nothing of those
+// before the first multiple; and when the run has ended the newest, so that no run ends without a
+// result.
 std::vector<checkpoint::CheckpointEntry> due_checkpoints(const Backlog& backlog,
                                                          const BacklogRule& rule);
 

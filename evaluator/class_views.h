@@ -27,8 +27,8 @@ struct ShownMistake {
 
 // Markdown: a line each.
 std::string mistake_table(const std::vector<ShownMistake>& mistakes);
-// A grid of pictures of `channels` (1 or 3) planes of `height` rows of `width`, each with its label,
-// prediction and confidence.
+// A grid of pictures of `channels` (1 or 3) planes of `height` rows of `width`, each with its
+// label, prediction and confidence.
 Result<std::string> mistake_picture(const std::vector<ShownMistake>& mistakes, int channels,
                                     int height, int width);
 

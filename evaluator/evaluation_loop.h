@@ -6,11 +6,11 @@
 //
 // Threads:  one.
 // Blocking: evaluate_due() as long as the evaluations take; a stop ends it after the batch.
-// Errors:   open(): kIoError, kNoSpace, kCorrupt (metrics/eval.jsonl). evaluate_due(): the disk does
-//           not take what must be recorded, or the goal is a metric that the results do not have
-//           (kInvalidArgument). Trouble with a checkpoint is no error: it is in the ledger.
-// Crash:    killed anywhere and started again, each checkpoint has exactly one result, one row a set
-//           and one line in the ledger.
+// Errors:   open(): kIoError, kNoSpace, kCorrupt (metrics/eval.jsonl). evaluate_due(): the disk
+//           does not take what must be recorded, or the goal is a metric that the results do not
+//           have (kInvalidArgument). Trouble with a checkpoint is no error: it is in the ledger.
+// Crash:    killed anywhere and started again, each checkpoint has exactly one result, one row a
+//           set and one line in the ledger.
 #pragma once
 
 #include <chrono>

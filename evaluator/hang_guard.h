@@ -1,5 +1,5 @@
-// HangGuard: notices an evaluation that has not even come to its time limit: a read that waits for a
-// dead mount, arithmetic that does not end. Only the end of the process helps then; the try is
+// HangGuard: notices an evaluation that has not even come to its time limit: a read that waits for
+// a dead mount, arithmetic that does not end. Only the end of the process helps then; the try is
 // already written down (attempts.h), so that the next start knows it.
 //
 // Threads: begin() and end() from the evaluating thread, is_overdue() from any.
@@ -30,7 +30,8 @@ class HangGuard {
 
  private:
   Clock& clock_;  // outlives this object
-  // Written by the evaluating thread. A single number that nothing else is ordered by. 0: none runs.
+  // Written by the evaluating thread. A single number that nothing else is ordered by. 0: none
+  // runs.
   std::atomic<int64_t> overdue_at_{0};
 };
 

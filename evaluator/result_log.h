@@ -1,10 +1,10 @@
 // ResultLog: where a finished evaluation is recorded: views, result file, best.json, metrics rows,
-// TensorBoard; in that order, each exactly once per checkpoint however often the evaluator is killed
-// in between.
+// TensorBoard; in that order, each exactly once per checkpoint however often the evaluator is
+// killed in between.
 //
 // The result file is what makes an evaluation done. All after it follows from it, and is completed
-// by the next start where a crash came in between. best.json follows from the rows: lost or damaged,
-// it is made anew.
+// by the next start where a crash came in between. best.json follows from the rows: lost or
+// damaged, it is made anew.
 //
 // Threads: one.
 // Errors:  kIoError, kNoSpace: recording may be tried again, nothing is doubled by that.

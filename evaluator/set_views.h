@@ -17,7 +17,8 @@ namespace stoker::evaluator {
 // Gives the figures by class the names that the data set has for them.
 void name_classes(const dataset::Dataset& data, std::vector<score::ClassFigures>& classes);
 
-// `result` is of this set, with named classes. Nothing where there are neither classes nor mistakes.
+// `result` is of this set, with named classes. Nothing where there are neither classes nor
+// mistakes.
 Result<std::vector<View>> views_of_set(const dataset::Dataset& data, const run::SetResult& result,
                                        const std::vector<score::Mistake>& mistakes);
 

@@ -185,7 +185,8 @@ TEST_F(Crash, AnEvaluatorKilledAndRestartedEvaluatesEachCheckpointOnce) {
                    "checkpoint.keep_last=12"})
                 .code,
             0);
-  // tries: a kill counts as one. A busy disk has all checkpoints skipped but the first and the last.
+  // tries: a kill counts as one. A busy disk has all checkpoints skipped but the first and the
+  // last.
   const size_t saved = checkpoints(run_dir()).size();
   ASSERT_GE(saved, 2u);
   std::mt19937 random(3);

@@ -16,9 +16,7 @@ TEST(PngWriter, WhatItWritesIsDecodedToTheSamePixels) {
   const auto file = encode_png(rgb, kWidth, kHeight);
   ASSERT_TRUE(file.ok()) << file.status().to_string();
   std::vector<std::byte> planes(rgb.size());
-  ASSERT_TRUE(Decoder()
-                  .decode(std::as_bytes(std::span(*file)), {3, kHeight, kWidth}, planes)
-                  .ok());
+  ASSERT_TRUE(Decoder().decode(std::as_bytes(std::span(*file)), {3, kHeight, kWidth}, planes).ok());
   for (size_t channel = 0; channel < 3; ++channel)
     for (size_t i = 0; i < kWidth * kHeight; ++i)
       ASSERT_EQ(static_cast<uint8_t>(planes[channel * kWidth * kHeight + i]), rgb[i * 3 + channel]);
