@@ -121,7 +121,7 @@ TEST_F(Evaluator, UntilEndsItWhileTheRunGoesOn) {
 }
 
 TEST_F(Evaluator, ItSaysWhetherTrainingIsPausedDeadOrOver) {
-  const std::string config = write_config(small_config());
+  const std::string config = write_config(small_config("eval: {poll_seconds: 0.2}\n"));
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=100000000"});
   Process follower = evaluator(run_dir(), {"--follow"});
   ASSERT_TRUE(says("waiting for=\"the next checkpoint\""));
