@@ -107,7 +107,13 @@ void LoopDisk::mount() {
 }
 
 void LoopDisk::unmount() {
-  if (::umount(directory_.c_str()) != 0) fail("unmount " + directory_);
+  // The children of a program that was killed go a moment after it.
+  for (int tries = 0; tries < 2000; ++tries) {
+    if (::umount(directory_.c_str()) == 0) return;
+    if (errno != EBUSY) break;
+    ::usleep(5000);
+  }
+  fail("unmount " + directory_);
 }
 
 }  // namespace stoker::test
