@@ -23,6 +23,7 @@ constexpr FileCallShape kFileCalls[] = {
     {SYS_faccessat, "faccessat", 1, !kFd, kLooks, 0},
     {SYS_readlinkat, "readlinkat", 1, !kFd, kLooks, 0},
     // Calls with a path.
+    {SYS_inotify_add_watch, "inotify_add_watch", 1, !kFd, kLooks},
     {SYS_truncate, "truncate", 0, !kFd, kChanges},
     {SYS_statfs, "statfs", 0, !kFd, kLooks},
 #ifdef SYS_open

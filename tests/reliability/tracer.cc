@@ -121,7 +121,8 @@ class Tracer {
     if (verdict == Verdict::kKillInMiddle &&
         (shape.bytes != 2 || call.bytes < 2 || !kCanAlterCalls))
       verdict = Verdict::kKill;
-    if (verdict == Verdict::kGoOn) return;
+    if (verdict == Verdict::kTerminate) ::kill(pid_, SIGTERM);
+    if (verdict == Verdict::kGoOn || verdict == Verdict::kTerminate) return;
     if (verdict == Verdict::kKill) return kill();
     altered_[thread] = verdict;
 #ifdef __x86_64__

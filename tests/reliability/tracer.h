@@ -32,6 +32,7 @@ enum class Verdict {
   kGoOn,
   kKill,          // SIGKILL before the call is done
   kKillInMiddle,  // of a write: half of its bytes are written, then SIGKILL
+  kTerminate,     // SIGTERM, and the call is done
   kPretend,       // not done, and the program is told that it was
 };
 
