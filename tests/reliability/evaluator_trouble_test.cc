@@ -86,7 +86,6 @@ TEST_F(EvaluatorTrouble, ADamagedCheckpointIsWrittenDownAsCorruptAndTheOthersAre
 
 // The kernel says that it watches, and no event ever comes: as on a network file system.
 TEST_F(EvaluatorTrouble, WithoutEventsALookEveryTenSecondsFindsWhatIsNew) {
-  if (!kCanAlterCalls) GTEST_SKIP() << "calls can be altered on x86-64 only";
   if (const auto why = maybe_untraceable()) GTEST_SKIP() << *why;
   const std::string config = write_config(small_config("eval: {policy: all}\n"));
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=10"}).code, 0);

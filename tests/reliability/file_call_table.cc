@@ -10,7 +10,7 @@ constexpr bool kChanges = true;
 constexpr bool kLooks = false;
 
 constexpr FileCallShape kFileCalls[] = {
-    // Calls with a descriptor to begin at; newer machines have only these.
+    // Calls with a descriptor to begin at.
     {SYS_openat, "openat", 1, !kFd, kChanges, 0, -1, -1, -1, true},
     {SYS_mkdirat, "mkdirat", 1, !kFd, kChanges, 0},
     {SYS_unlinkat, "unlinkat", 1, !kFd, kChanges, 0},
@@ -26,7 +26,6 @@ constexpr FileCallShape kFileCalls[] = {
     {SYS_inotify_add_watch, "inotify_add_watch", 1, !kFd, kLooks},
     {SYS_truncate, "truncate", 0, !kFd, kChanges},
     {SYS_statfs, "statfs", 0, !kFd, kLooks},
-#ifdef SYS_open
     {SYS_open, "open", 0, !kFd, kChanges, -1, -1, -1, -1, true},
     {SYS_creat, "creat", 0, !kFd, kChanges},
     {SYS_mkdir, "mkdir", 0, !kFd, kChanges},
@@ -41,7 +40,6 @@ constexpr FileCallShape kFileCalls[] = {
     {SYS_lstat, "lstat", 0, !kFd, kLooks},
     {SYS_access, "access", 0, !kFd, kLooks},
     {SYS_readlink, "readlink", 0, !kFd, kLooks},
-#endif
     // Calls with a descriptor.
     {SYS_write, "write", 0, kFd, kChanges, -1, -1, -1, 2},
     {SYS_pwrite64, "pwrite64", 0, kFd, kChanges, -1, -1, -1, 2},

@@ -118,20 +118,17 @@ class Tracer {
 
   void obey(pid_t thread, const FileCallShape& shape, const FileCall& call) {
     Verdict verdict = judge_(call);
-    if (verdict == Verdict::kKillInMiddle &&
-        (shape.bytes != 2 || call.bytes < 2 || !kCanAlterCalls))
+    if (verdict == Verdict::kKillInMiddle && (shape.bytes != 2 || call.bytes < 2))
       verdict = Verdict::kKill;
     if (verdict == Verdict::kTerminate) ::kill(pid_, SIGTERM);
     if (verdict == Verdict::kGoOn || verdict == Verdict::kTerminate) return;
     if (verdict == Verdict::kKill) return kill();
     altered_[thread] = verdict;
-#ifdef __x86_64__
     if (verdict == Verdict::kKillInMiddle) {
       ::ptrace(PTRACE_POKEUSER, thread, offsetof(user, regs.rdx), call.bytes / 2);
     } else {
       ::ptrace(PTRACE_POKEUSER, thread, offsetof(user, regs.orig_rax), -1L);  // no such call
     }
-#endif
   }
 
   void at_exit(pid_t thread) {
@@ -140,9 +137,7 @@ class Tracer {
     const Verdict verdict = altered->second;
     altered_.erase(altered);
     if (verdict == Verdict::kKillInMiddle) return kill();
-#ifdef __x86_64__
     ::ptrace(PTRACE_POKEUSER, thread, offsetof(user, regs.rax), 0L);
-#endif
   }
 
   void kill() {

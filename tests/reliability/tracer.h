@@ -41,14 +41,6 @@ struct TraceEnd {
   int signal = 0;  // that ended it
 };
 
-// kKillInMiddle and kPretend change registers of the program: only on x86-64.
-constexpr bool kCanAlterCalls =
-#ifdef __x86_64__
-    true;
-#else
-    false;
-#endif
-
 // Standard output and error are appended to `output`, which should not be below `root`.
 TraceEnd trace(const std::vector<std::string>& argv, const std::string& output,
                const std::string& root, const std::function<Verdict(const FileCall&)>& judge);
