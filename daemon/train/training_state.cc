@@ -9,6 +9,7 @@
 #include <boost/json.hpp>
 #include <c10/util/Exception.h>
 
+#include "shared/base/exact_json.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/torch_dtype.h"
 
@@ -77,7 +78,7 @@ Result<Live> parse_live(const std::string& text) {
     return Status(Code::kCorrupt, "manifest.json: live: " + what);
   };
   boost::system::error_code error;
-  const boost::json::value value = boost::json::parse(text, error);
+  const boost::json::value value = parse_json(text, error);
   if (error || !value.is_object()) return corrupt("not a JSON object");
   Live live;
   try {

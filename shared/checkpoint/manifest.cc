@@ -5,6 +5,7 @@
 
 #include <boost/json.hpp>
 
+#include "shared/base/exact_json.h"
 #include "shared/checkpoint/sums.h"
 
 namespace stoker::checkpoint {
@@ -72,7 +73,7 @@ std::string to_json(const Manifest& manifest) {
   for (const WrittenFile& file : manifest.files)
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
   boost::system::error_code error;
-  json::value live = json::parse(manifest.live.empty() ? "{}" : manifest.live, error);
+  json::value live = parse_json(manifest.live.empty() ? "{}" : manifest.live, error);
   assert(!error && live.is_object() && "Manifest::live must be a JSON object");
   const json::object root{{"format", manifest.format},
                           {"step", manifest.step},
@@ -94,7 +95,7 @@ std::string to_json(const Manifest& manifest) {
 
 Result<Manifest> parse_manifest(std::string_view text, const std::string& path_in_messages) {
   boost::system::error_code error;
-  const json::value value = json::parse(json::string_view(text.data(), text.size()), error);
+  const json::value value = parse_json(text, error);
   if (error) return Status(Code::kCorrupt, path_in_messages + ": not JSON: " + error.message());
   const auto corrupt = [&](const std::string& what) {
     return Status(Code::kCorrupt, path_in_messages + ": " + what);

@@ -7,6 +7,7 @@
 
 #include <boost/json.hpp>
 
+#include "shared/base/exact_json.h"
 #include "shared/control/duplicate_keys.h"
 
 namespace stoker::control {
@@ -191,11 +192,8 @@ std::optional<Refusal> check_shape(const std::string& id, const json::object& ro
 }
 
 std::variant<Request, Refusal> parse_object(std::string_view line) {
-  json::parse_options options;
-  options.max_depth = kMaxDepth;
   boost::system::error_code error;
-  const json::value value =
-      json::parse(json::string_view(line.data(), line.size()), error, {}, options);
+  const json::value value = parse_json(line, error, kMaxDepth);
   if (error)
     return refusal("null", ErrorCode::kParseError, "the line is not JSON: " + error.message());
   const json::object& root = value.get_object();  // the line begins with '{'
@@ -281,11 +279,8 @@ std::string render_error(const Refusal& refusal) {
 }
 
 Result<std::string> parse_reply(std::string_view line) {
-  json::parse_options options;
-  options.max_depth = kMaxDepth;
   boost::system::error_code error;
-  const json::value value =
-      json::parse(json::string_view(line.data(), line.size()), error, {}, options);
+  const json::value value = parse_json(line, error, kMaxDepth);
   if (error || !value.is_object())
     return Status(Code::kCorrupt, "the reply is not a JSON object: " + quoted(line));
   const json::object& root = value.get_object();

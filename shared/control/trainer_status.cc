@@ -5,6 +5,8 @@
 
 #include <boost/json.hpp>
 
+#include "shared/base/exact_json.h"
+
 namespace stoker::control {
 namespace {
 
@@ -199,7 +201,7 @@ std::string to_json(const TrainerStatus& status) {
 
 Result<TrainerStatus> parse_trainer_status(std::string_view text) {
   boost::system::error_code error;
-  const json::value value = json::parse(json::string_view(text.data(), text.size()), error);
+  const json::value value = parse_json(text, error);
   if (error || !value.is_object()) return Status(Code::kCorrupt, "a status is one JSON object");
   const json::object& object = value.get_object();
   std::string wrong;

@@ -6,6 +6,8 @@
 
 #include <boost/json/basic_parser_impl.hpp>
 
+#include "shared/base/exact_json.h"
+
 namespace stoker::dataset {
 namespace {
 
@@ -144,8 +146,8 @@ class Handler {
   bool on_uint64(uint64_t number, json::string_view, json::error_code& error) {
     return take_number(static_cast<double>(number), error);  // more than an int64_t holds
   }
-  bool on_double(double number, json::string_view, json::error_code& error) {
-    return take_number(number, error);
+  bool on_double(double number, json::string_view text, json::error_code& error) {
+    return take_number(nearest_double({text.data(), text.size()}, number), error);
   }
   bool on_bool(bool value, json::error_code& error) {
     return take_number(int64_t{value ? 1 : 0}, error);

@@ -7,6 +7,7 @@
 
 #include <boost/json.hpp>
 
+#include "shared/base/exact_json.h"
 #include "shared/metrics/utf8.h"
 
 namespace stoker::metrics {
@@ -127,10 +128,8 @@ std::string to_json(const Row& row) {
 
 Result<Row> parse_row(std::string_view line) {
   boost::system::error_code error;
-  json::parse_options options;
-  options.max_depth = 4;
-  const json::value value =
-      json::parse(json::string_view(line.data(), line.size()), error, {}, options);
+  constexpr size_t kMaxDepth = 4;
+  const json::value value = parse_json(line, error, kMaxDepth);
   if (error) return Status(Code::kCorrupt, "not JSON (" + error.message() + ")");
   const json::object* object = value.if_object();
   if (object == nullptr) return Status(Code::kCorrupt, "not a JSON object");

@@ -10,6 +10,7 @@
 
 #include <boost/json.hpp>
 
+#include "shared/base/exact_json.h"
 #include "shared/base/status.h"
 
 namespace stoker::run {
@@ -19,8 +20,7 @@ namespace stoker::run {
 template <typename T, typename Read>
 Result<T> parse_object(std::string_view text, const std::string& path, Read&& read) {
   boost::system::error_code error;
-  const boost::json::value value =
-      boost::json::parse(boost::json::string_view(text.data(), text.size()), error);
+  const boost::json::value value = parse_json(text, error);
   if (error) return Status(Code::kCorrupt, path + ": not JSON: " + error.message());
   try {
     return read(value.as_object());

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# shellcheck disable=SC2016  # the backticks are Markdown
 # check_documents.sh ROOT: what the documents link to and name exists; none of them names a path of somebody's machine.
 set -euo pipefail
 cd "${1:?give the root of the repository}"
@@ -42,6 +43,19 @@ check_paths() {
     "$document" | sed -E 's/^[^a-z.]//' | grep -vE '[*{<]|/$' | sort -u)
 }
 
+# `tests/…/x_test.cc`: `Name`, `Name` says that the file has tests of these names.
+check_tests() {
+  local document=$1 claim file name
+  while read -r claim; do
+    file=$(cut -d '`' -f 2 <<<"$claim")
+    [[ -e $file ]] || continue  # check_paths complains
+    while read -r name; do
+      tr '\n' ' ' <"$file" | grep -qE "TEST(_F|_P)?\([A-Za-z0-9_]+, +$name\)" ||
+        complain "$document: names the test $name, which $file does not have"
+    done < <(cut -d '`' -f 3- <<<"$claim" | grep -oE '`[^`]+`' | tr -d '`')
+  done < <(grep -oE '`tests/[^`]+_test\.cc`: `[A-Z][A-Za-z0-9_]+`(, `[A-Z][A-Za-z0-9_]+`)*' "$document" | sort -u)
+}
+
 # What is true of one machine only has no place in a document. System paths that every Debian has are fine.
 check_machine_paths() {
   local document=$1 found
@@ -53,6 +67,7 @@ check_machine_paths() {
 for document in "${documents[@]}"; do
   check_links "$document"
   check_paths "$document"
+  check_tests "$document"
   check_machine_paths "$document"
 done
 ((bad == 0)) || exit 1

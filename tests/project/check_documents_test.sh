@@ -5,7 +5,8 @@ set -euo pipefail
 check=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/check_documents.sh
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree/docs" "$tree/scripts"
+mkdir -p "$tree/docs" "$tree/scripts" "$tree/tests"
+printf 'TEST(Ring, IsRound) {}\nTEST_F(Ring,\n       HasAVeryLongName) {}\n' >"$tree/tests/ring_test.cc"
 touch "$tree/scripts/test.sh"
 printf '# Ring layout\n\n## The slot word\n' >"$tree/docs/ring.md"
 
@@ -22,9 +23,10 @@ expect_refused() {
   fi
 }
 
-write_readme ''
+write_readme 'Shown by `tests/ring_test.cc`: `IsRound`, `HasAVeryLongName`.'
 "$check" "$tree"
 expect_refused 'a dead link' 'See [this](docs/gone.md).' 'docs/gone.md: no such file'
 expect_refused 'a dead heading' 'See [this](docs/ring.md#gone).' 'no such heading'
 expect_refused 'a dead path' 'Run `scripts/gone.sh`.' 'scripts/gone.sh, which does not exist'
+expect_refused 'a dead test' 'Shown by `tests/ring_test.cc`: `IsRound`, `IsSquare`.' 'the test IsSquare'
 expect_refused 'a path of a machine' 'Look into /home/me/stoker.' "somebody's machine"

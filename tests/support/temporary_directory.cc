@@ -1,5 +1,8 @@
 #include "tests/support/temporary_directory.h"
 
+#include <unistd.h>
+
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -8,8 +11,11 @@
 
 namespace stoker::test {
 
-TemporaryDirectory::TemporaryDirectory() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "stoker-test-XXXXXX").string();
+TemporaryDirectory::TemporaryDirectory()
+    : TemporaryDirectory(std::filesystem::temp_directory_path().string()) {}
+
+TemporaryDirectory::TemporaryDirectory(const std::string& parent) {
+  std::string pattern = parent + "/stoker-test-XXXXXX";
   if (::mkdtemp(pattern.data()) == nullptr) {
     std::perror(pattern.c_str());
     std::abort();
@@ -20,6 +26,15 @@ TemporaryDirectory::TemporaryDirectory() {
 TemporaryDirectory::~TemporaryDirectory() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+std::string quick_folder() {
+  constexpr uintmax_t kRoom = 512 << 20;
+  const char* const memory = "/dev/shm";
+  std::error_code error;
+  const auto space = std::filesystem::space(memory, error);
+  const bool is_usable = !error && space.available >= kRoom && ::access(memory, W_OK | X_OK) == 0;
+  return is_usable ? memory : std::filesystem::temp_directory_path().string();
 }
 
 void copy_tree(const std::string& from, const std::string& to) {

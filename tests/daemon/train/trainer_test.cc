@@ -271,7 +271,7 @@ TEST_F(TrainerTest, SetLrScalesTheScheduleFromThenOnAlsoAfterAResume) {
   const double scale = 0.001 / planned(3);
   ASSERT_FALSE(rest.rows_.empty());
   EXPECT_EQ(rest.rows_[0].step, 9u);
-  EXPECT_DOUBLE_EQ(rest.rows_[0].lr, scale * planned(8));
+  EXPECT_EQ(rest.rows_[0].lr, scale * planned(8)) << "to the last bit";
 }
 
 TEST_F(TrainerTest, ACheckpointCommandIsAnsweredWhenItIsSaved) {

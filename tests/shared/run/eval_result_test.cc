@@ -32,7 +32,7 @@ TEST(EvalResult, IsReadBackAsWrittenAndInfinityBecomesNull) {
   ASSERT_EQ(back->sets.size(), 2u);
   EXPECT_EQ(back->sets[0].samples, 64u);
   EXPECT_EQ(back->sets[0].metrics[1].first, "accuracy");
-  EXPECT_DOUBLE_EQ(back->sets[0].metrics[0].second, 1.25);
+  EXPECT_EQ(back->sets[0].metrics[0].second, 1.25);
   EXPECT_TRUE(std::isnan(back->sets[1].metrics[0].second));
 }
 
@@ -68,6 +68,15 @@ TEST(Best, OfAnEarlierVersionIsRead) {
   ASSERT_TRUE(back.ok()) << back.status().to_string();
   EXPECT_EQ(back->step, 7u);
   EXPECT_TRUE(back->history.empty());
+}
+
+// A loss one unit in the last place off would make a better checkpoint of an equal one.
+TEST(EvalResult, ALossAndTheBestAreReadBackToTheLastBit) {
+  EvalResult result = two_sets();
+  result.sets[0].metrics[0].second = 0.9674570043571293;
+  EXPECT_EQ(parse_eval_result(to_json(result), "r")->sets[0].metrics[0].second, 0.9674570043571293);
+  const Best best{"valid", "loss", 0.9674570043571293, 1200, "ab12"};
+  EXPECT_EQ(parse_best(to_json(best), "b")->value, 0.9674570043571293);
 }
 
 TEST(EvalResult, EveryPrefixIsRefusedAndNothingCrashes) {

@@ -1,0 +1,128 @@
+// bare-run RUN_DIR STEPS SAVE_EVERY: a run without a model. What stokerd does with its run directory,
+// in the same order and by the same code: lock, clean-up, resume, rows, checkpoints, retention, end.
+// So that thousands of its lives fit into a minute. Says "saved STEP" when a checkpoint is
+// acknowledged.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <string>
+
+#include "daemon/checkpoint/checkpoint_writer.h"
+#include "daemon/daemon_app/start_point.h"
+#include "daemon/service/run_directory.h"
+#include "shared/base/coordinator.h"
+#include "shared/checkpoint/store.h"
+#include "shared/metrics/metrics_writer.h"
+#include "shared/run/run_layout.h"
+#include "tests/reliability/bare_state.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// At once, and in one piece: a kill must not come between the acknowledgement and the word of it.
+void say(const std::string& line) {
+  if (::write(STDOUT_FILENO, (line + "\n").c_str(), line.size() + 1) < 0) std::abort();
+}
+
+class BareRun {
+ public:
+  BareRun(const std::string& run_dir, uint64_t steps, uint64_t save_every)
+      : layout_(run_dir),
+        steps_(steps),
+        save_every_(save_every),
+        store_(layout_.checkpoints(), real_files()) {}
+
+  Status run() {
+    STOKER_ASSIGN_OR_RETURN(auto directory,
+                            service::RunDirectory::open(layout_, system_clock(), real_files()));
+    STOKER_RETURN_IF_ERROR(store_.clean_up());
+    STOKER_ASSIGN_OR_RETURN(const auto resume, restore());
+    STOKER_RETURN_IF_ERROR(write_file_atomically(real_files(), layout_.config_file(), "bare: 1\n"));
+    STOKER_RETURN_IF_ERROR(open_outputs(resume));
+    const Status trained = train();
+    writers_.request_stop();
+    STOKER_RETURN_IF_ERROR(writers_.join(60s));
+    STOKER_RETURN_IF_ERROR(trained);
+    return directory.write_end({"finished", state_.step, "all steps done", 0});
+  }
+
+ private:
+  Result<std::optional<metrics::ResumePoint>> restore() {
+    STOKER_ASSIGN_OR_RETURN(const auto start, daemon_app::find_start_point(store_, ""));
+    if (!start) return std::optional<metrics::ResumePoint>();
+    STOKER_ASSIGN_OR_RETURN(state_, BareState::read_from(*start));
+    STOKER_RETURN_IF_ERROR(daemon_app::set_aside_later(real_files(), store_, state_.step));
+    parent_ = store_.name_of(state_.step);
+    return std::optional(metrics::ResumePoint{state_.step, start->manifest().metrics_bytes});
+  }
+
+  Status open_outputs(std::optional<metrics::ResumePoint> resume) {
+    STOKER_ASSIGN_OR_RETURN(
+        rows_, metrics::MetricsWriter::open(real_files(), system_clock(),
+                                            {.train_rows = layout_.train_rows()}, resume));
+    writer::WriterSettings saving;
+    saving.retention = [] { return checkpoint::Retention{.keep_last = 2}; };
+    saving.before_commit = [this] { static_cast<void>(rows_->flush(60s)); };
+    writer_ = std::make_unique<writer::CheckpointWriter>(store_, std::move(saving));
+    writers_.start("metrics", [this](std::stop_token stop) { return rows_->run(stop); });
+    writers_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
+    return {};
+  }
+
+  Status train() {
+    while (state_.step < steps_) {
+      state_.advance();
+      metrics::TrainRow row;
+      row.step = state_.step;
+      row.loss = state_.loss();
+      rows_->report(row);
+      if (state_.step % save_every_ == 0) STOKER_RETURN_IF_ERROR(save());
+    }
+    return {};
+  }
+
+  // Waits, so that the calls of each life come in much the same order.
+  Status save() {
+    writer::Snapshot* const snapshot = writer_->try_begin();
+    state_.put_into(*snapshot);
+    snapshot->manifest().step = state_.step;
+    snapshot->manifest().live = "{}";
+    snapshot->manifest().parent = parent_;
+    snapshot->manifest().metrics_bytes = rows_->position();
+    std::promise<Status> done;
+    writer_->submit([&done](const Result<checkpoint::Manifest>& saved) {
+      if (saved.ok()) say("saved " + std::to_string(saved->step));
+      done.set_value(saved.status());
+    });
+    STOKER_RETURN_IF_ERROR(done.get_future().get());
+    if (!writer_->wait_idle(60s)) return Status(Code::kTimedOut, "the writer is not idle");
+    parent_ = store_.name_of(state_.step);
+    return {};
+  }
+
+  const run::RunLayout layout_;
+  const uint64_t steps_;
+  const uint64_t save_every_;
+  checkpoint::CheckpointStore store_;
+  BareState state_;
+  std::string parent_;
+  std::unique_ptr<metrics::MetricsWriter> rows_;
+  std::unique_ptr<writer::CheckpointWriter> writer_;
+  Coordinator writers_;  // last: its threads use the rest
+};
+
+}  // namespace
+}  // namespace stoker::test
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 64;
+  stoker::test::BareRun run(argv[1], std::stoull(argv[2]), std::stoull(argv[3]));
+  const stoker::Status status = run.run();
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,131 @@
+// SIGKILL before each system call that a run makes on its directory, in the middle of each write too:
+// while it starts, saves, retires and ends. Then the next start.
+#include <filesystem>
+#include <iostream>
+#include <set>
+
+#include "tests/reliability/bare_run_check.h"
+#include "tests/reliability/save_phase.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::test {
+namespace {
+
+struct Point {
+  std::string name;
+  uint64_t occurrence;
+  bool in_middle;
+};
+
+class CrashEnum : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto why = maybe_untraceable()) GTEST_SKIP() << *why;
+  }
+
+  // From here on each life goes on with a run at step 15, and clears away what its death left.
+  void begin_with_leftovers() {
+    ASSERT_NO_FATAL_FAILURE(make_run_with_leftovers(base_, folder_ / "base.out"));
+    begin_ = 15;
+  }
+  // A run directory to live in, which is not there where the run is to begin.
+  void prepare(const std::string& run) const {
+    if (begin_ > 0) copy_tree(base_, run);
+  }
+
+  // Every call of a life, of one that begins up to the acknowledgement of its second checkpoint.
+  std::vector<Point> points_in(const std::set<SavePhase>& wanted) {
+    const std::string run = folder_ / "census";
+    const std::string output = folder_ / "census.out";
+    prepare(run);
+    std::vector<Point> points;
+    SavePhaseWatch watch;
+    const auto note = [&](const FileCall& call) {
+      const bool counts = wanted.contains(watch.at(call)) &&
+                          (begin_ > 0 || newest_acknowledged(output) < 2 * kBareSaveEvery);
+      if (counts) points.push_back({call.name, call.occurrence, false});
+      if (counts && call.name == "write") points.push_back({call.name, call.occurrence, true});
+      return Verdict::kGoOn;
+    };
+    EXPECT_EQ(live_bare_run(run, output, note).code, 0);
+    return points;
+  }
+
+  // Dies at `point`; what is found then, and what the next start makes of it.
+  void die_at(const Point& point) {
+    TemporaryDirectory scene(quick_folder());
+    const std::string run = scene / "run";
+    const std::string output = scene / "output";
+    prepare(run);
+    std::string where = "not reached";
+    const auto end = live_bare_run(run, output, [&](const FileCall& call) {
+      if (call.name != point.name || call.occurrence != point.occurrence) return Verdict::kGoOn;
+      where = to_string(call) + (point.in_middle ? ", in its middle" : "");
+      return point.in_middle ? Verdict::kKillInMiddle : Verdict::kKill;
+    });
+    SCOPED_TRACE(where);
+    // Two threads: the last calls of one kind may be fewer than in the life that was counted.
+    if (end.signal == 0) {
+      ++unreached_;
+    } else {
+      ++(newest_visible(run) == begin_ ? old_ : newer_);
+    }
+    EXPECT_TRUE(is_sound(run, std::max(begin_, newest_acknowledged(output))));
+    EXPECT_TRUE(goes_on_to_the_same_end(run, output));
+  }
+
+  void die_everywhere_in(const std::set<SavePhase>& phases, size_t at_least) {
+    ASSERT_FALSE(HasFailure());
+    const auto points = points_in(phases);
+    ASSERT_GE(points.size(), at_least);
+    for (const Point& point : points) {
+      die_at(point);
+      if (HasFailure()) return;
+    }
+    std::cout << "enumerated: " << points.size() << " deaths, " << old_
+              << " with the old checkpoint, " << newer_ << " with a new one, " << unreached_
+              << " not reached, 0 bad\n";
+    EXPECT_LE(unreached_, points.size() / 10);
+  }
+
+  TemporaryDirectory folder_{quick_folder()};
+  const std::string base_ = folder_ / "base";
+  uint64_t begin_ = 0;
+  size_t old_ = 0;
+  size_t newer_ = 0;
+  size_t unreached_ = 0;
+};
+
+TEST_F(CrashEnum, OfARunThatBegins) {
+  die_everywhere_in({SavePhase::kStart, SavePhase::kTensors, SavePhase::kManifest,
+                     SavePhase::kRenamed, SavePhase::kRetention},
+                    150);
+}
+
+TEST_F(CrashEnum, WhileItStartsAndClearsWhatADeathLeft) {
+  begin_with_leftovers();
+  die_everywhere_in({SavePhase::kStart}, 100);
+}
+
+TEST_F(CrashEnum, WhileItWritesTensors) {
+  begin_with_leftovers();
+  die_everywhere_in({SavePhase::kTensors}, 20);
+}
+
+TEST_F(CrashEnum, BetweenTheTensorsAndTheRename) {
+  begin_with_leftovers();
+  die_everywhere_in({SavePhase::kManifest}, 20);
+}
+
+TEST_F(CrashEnum, BetweenTheRenameAndTheSyncOfTheDirectory) {
+  begin_with_leftovers();
+  die_everywhere_in({SavePhase::kRenamed}, 2);
+}
+
+TEST_F(CrashEnum, WhileItRetiresAndEnds) {
+  begin_with_leftovers();
+  die_everywhere_in({SavePhase::kRetention}, 40);
+}
+
+}  // namespace
+}  // namespace stoker::test

@@ -1,0 +1,200 @@
+// Runs of each kind, killed at random instants again and again, end with the bytes of runs that were
+// left alone: tensors of model, optimizer and state, and the rows of the metrics. STOKER_PROOF=full
+// takes enough kinds to pair each choice with each other one, and twenty kills each; without it a
+// few kinds and kills.
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/sha256.h"
+#include "shared/checkpoint/store.h"
+#include "tests/reliability/resume_case.h"
+#include "tests/support/numpy_files.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+bool is_full_proof() {
+  const char* const proof = std::getenv("STOKER_PROOF");
+  return proof != nullptr && std::string_view(proof) == "full";
+}
+
+std::vector<ResumeCase> cases() {
+  auto all = pairwise_cases();
+  if (!is_full_proof()) all.resize(6);  // each optimizer and model, and all else twice or so
+  return all;
+}
+
+class ExactResume : public RunFixture, public ::testing::WithParamInterface<ResumeCase> {
+ protected:
+  void SetUp() override {
+    ::setenv("TEST_TMPDIR", quick_folder().c_str(), 1);  // the disk plays no part in this
+    RunFixture::SetUp();
+    for (const char* const set : {"one", "two"}) write_set(set);
+    config_ = write_config(config_text());
+  }
+
+  bool is_text() const { return GetParam().model == "gpt"; }
+  bool is_picture() const { return GetParam().model == "lenet" || GetParam().model == "resnet"; }
+
+  // Three files each, which are shards.
+  void write_set(const std::string& set) const {
+    std::mt19937 random(set.size() + static_cast<unsigned>(set.front()));
+    for (int file = 0; file < 3; ++file) {
+      const std::string name = "/" + std::to_string(file);
+      fs::create_directories(path(set) + "/x");
+      fs::create_directories(path(set) + "/y");
+      if (is_text()) {
+        std::ofstream out(path(set) + "/x" + name + ".txt");
+        for (int line = 0; line < 40 + 20 * file; ++line)
+          out << set << ", file " << file << ", line " << line << '\n';
+        continue;
+      }
+      const size_t rows = 30 + 10 * static_cast<size_t>(file);
+      write_arrays(path(set), name + ".npy", rows, random);
+    }
+  }
+
+  void write_arrays(const std::string& folder, const std::string& name, size_t rows,
+                    std::mt19937& random) const {
+    std::vector<int64_t> labels(rows);
+    for (int64_t& label : labels) label = random() % 4;
+    write_whole(folder + "/y" + name,
+                npy("<i8", "(" + std::to_string(rows) + ",)", bytes_of(labels)));
+    std::string inputs;
+    std::string shape = "(" + std::to_string(rows);
+    if (is_picture()) {
+      std::vector<uint8_t> pixels(rows * 3 * 32 * 32);
+      for (uint8_t& pixel : pixels) pixel = static_cast<uint8_t>(random());
+      inputs = npy("|u1", shape + ", 32, 32, 3)", bytes_of(pixels));
+    } else {
+      std::vector<float> numbers(rows * 16);
+      for (float& number : numbers) number = static_cast<float>(random() % 2000) / 1000 - 1;
+      inputs = npy("<f4", shape + ", 16)", bytes_of(numbers));
+    }
+    write_whole(folder + "/x" + name, inputs);
+  }
+
+  std::string set_text(const std::string& set) const {
+    if (is_text()) return "{kind: text, path: " + path(set) + "/x}";
+    return "{kind: npy, path: " + path(set) + "/x, labels: " + path(set) + "/y, classes: 4" +
+           (is_picture() ? ", flip: 0.5, pad: 2}" : "}");
+  }
+
+  std::string data_text() const {
+    if (GetParam().data == "single") return "  train: " + set_text("one") + "\n";
+    return "  train: {kind: mixture, of: [one, two], weights: [0.3, 0.7]}\n  one: " +
+           set_text("one") + "\n  two: " + set_text("two") + "\n";
+  }
+
+  std::string model_text() const {
+    const std::string& kind = GetParam().model;
+    if (kind == "gpt")
+      return "{kind: gpt, layers: 1, width: 16, heads: 2, context: 16, dropout: 0.1}";
+    if (kind == "mlp") return "{kind: mlp, hidden: [16], dropout: 0.1}";
+    return kind == "resnet" ? "{kind: resnet, layers: 8}" : "{kind: " + kind + "}";
+  }
+
+  std::string order_text() const {
+    const std::string& order = GetParam().order;
+    return order + (order == "window"   ? ", window: 20"
+                    : order == "shards" ? ", shards_open: 2"
+                                        : "");
+  }
+
+  std::string config_text() const {
+    const ResumeCase& one = GetParam();
+    const std::string optimizer =
+        one.optimizer == "nesterov" ? "momentum, nesterov: true" : one.optimizer;
+    return "data:\n" + data_text() +
+           "eval: {sets: []}\nfeed: {readers: 2, isolation: " + one.readers +
+           ", shuffle: " + order_text() + "}\nmodel: " + model_text() +
+           "\ntask: {kind: " + (is_text() ? "language_model" : "classification") +
+           "}\noptimizer: {lr: 0.001, kind: " + optimizer +
+           "}\nschedule: {kind: constant, warmup_steps: 10}\n"
+           "train: {batch: 4, device: cpu, threads: 1, precision: " +
+           one.precision +
+           "}\ncheckpoint: {keep_last: 2, every_steps: " + std::to_string(every_steps()) +
+           "}\nmetrics: {every_steps: " + std::to_string(every_steps() / 6 + 1) + "}\n";
+  }
+
+  // A checkpoint every few hundredths of a second.
+  uint64_t every_steps() const { return GetParam().model == "mlp" ? 300 : is_text() ? 60 : 12; }
+
+  static std::vector<std::string> until(uint64_t step) {
+    return {"--set", "train.steps=" + std::to_string(step)};
+  }
+
+  // One life: killed at a random instant after its start, or after it has saved something new. False:
+  // it was refused, as it is once after four starts in vain.
+  bool live_and_be_killed(std::mt19937& random) {
+    const uint64_t before = newest_step(run_dir());
+    Process trainer = this->trainer(config_, run_dir(), until(1'000'000'000));
+    std::optional<Exit> ended;
+    if (random() % 3 != 0)
+      wait_until(60s, [&] {
+        ended = trainer.wait(0ms);
+        return ended || newest_step(run_dir()) > before;
+      });
+    if (!ended) ended = trainer.wait(std::chrono::milliseconds(random() % 300));
+    if (ended) {
+      EXPECT_EQ(ended->code, 93) << log_of("stokerd");
+      return false;
+    }
+    trainer.signal(SIGKILL);
+    const auto killed = trainer.wait(30s);
+    EXPECT_TRUE(killed && killed->signal == SIGKILL);
+    return true;
+  }
+
+  static std::string essence_of(const std::string& run, uint64_t step) {
+    const std::string directory =
+        run + "/checkpoints/" + checkpoint::CheckpointStore::name_of(step);
+    const auto opened = checkpoint::CheckpointStore::open_verified(directory);
+    if (!opened.ok()) return opened.status().to_string();
+    std::string essence;
+    for (const auto& file : opened->manifest().files)
+      essence += file.name + " " + file.sha256 + "\n";
+    essence += std::to_string(opened->manifest().ticket) + " " + opened->manifest().live + "\n";
+    for (const std::string& row : decided_rows(run)) essence += row + "\n";
+    return essence;
+  }
+
+  std::string config_;
+};
+
+TEST_P(ExactResume, KilledAgainAndAgainItIsTheRunThatWasNot) {
+  const int kills = is_full_proof() ? 20 : 3;
+  std::mt19937 random(static_cast<unsigned>(kills));
+  for (int killed = 0; killed < kills && !HasFailure();) killed += live_and_be_killed(random);
+  ASSERT_FALSE(HasFailure());
+  const uint64_t last = newest_step(run_dir()) + every_steps() / 2;
+  Exit end = train(config_, run_dir(), until(last));
+  if (end.code == 93) end = train(config_, run_dir(), until(last));
+  ASSERT_EQ(end.code, 0);
+  ASSERT_EQ(train(config_, run_dir("whole"), until(last)).code, 0);
+  EXPECT_EQ(essence_of(run_dir(), last), essence_of(run_dir("whole"), last));
+  const ResumeCase& one = GetParam();
+  std::cout << "exact: | " << one.model << " | " << one.optimizer << " | " << one.precision << " | "
+            << one.order << " | " << one.readers << " | " << one.data << " | " << kills << " | "
+            << last << " | " << decided_rows(run_dir()).size() << " | "
+            << (HasFailure() ? "DIFFERENT" : "same") << " |\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ExactResume, ::testing::ValuesIn(cases()),
+                         [](const auto& test) { return name_of(test.param); });
+
+}  // namespace
+}  // namespace stoker::test

@@ -1,0 +1,130 @@
+// The power goes at each system call that changes what is on the disk, on a real ext4: while a run
+// starts, saves, retires and ends. Then the machine comes back, and the next start.
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "tests/reliability/bare_run_check.h"
+#include "tests/reliability/loop_disk.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::test {
+namespace {
+
+using Cut = LoopDisk::Cut;
+
+class PowercutEnum : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto why = maybe_untraceable()) GTEST_SKIP() << *why;
+    if (const auto why = LoopDisk::maybe_unavailable()) GTEST_SKIP() << *why;
+    LoopDisk::format(base_image_);
+  }
+
+  // From here on each life goes on with a run at step 15, and clears away what its death left.
+  void begin_with_leftovers() {
+    const LoopDisk disk(base_image_, mount_);
+    ASSERT_NO_FATAL_FAILURE(make_run_with_leftovers(run_, folder_ / "base.out"));
+    begin_ = 15;
+  }
+
+  std::unique_ptr<LoopDisk> fresh_disk() {
+    const std::string image = folder_ / "image";
+    std::filesystem::copy_file(base_image_, image,
+                               std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::remove(output_);
+    return std::make_unique<LoopDisk>(image, mount_);
+  }
+
+  // Of a run that begins: up to the acknowledgement of its second checkpoint.
+  size_t changes_of_a_life() {
+    const auto disk = fresh_disk();
+    size_t changes = 0;
+    const auto end = live_bare_run(run_, output_, [&](const FileCall& call) {
+      changes += call.changes && (begin_ > 0 || newest_acknowledged(output_) < 2 * kBareSaveEvery);
+      return Verdict::kGoOn;
+    });
+    EXPECT_EQ(end.code, 0);
+    return changes;
+  }
+
+  void cut_before(size_t change, Cut cut) {
+    const auto disk = fresh_disk();
+    size_t seen = 0;
+    std::string where = "after the end";
+    uint64_t acknowledged = begin_;
+    const auto go_dark = [&] {
+      acknowledged = std::max(acknowledged, newest_acknowledged(output_));
+      disk->cut_power(cut);
+    };
+    const auto end = live_bare_run(run_, output_, [&](const FileCall& call) {
+      if (!call.changes || ++seen != change) return Verdict::kGoOn;
+      where = to_string(call);
+      go_dark();
+      return Verdict::kKill;
+    });
+    if (end.signal == 0) go_dark();
+    disk->power_on();
+    SCOPED_TRACE(where);
+    ++(newest_visible(run_) == begin_ ? old_ : newer_);
+    EXPECT_TRUE(is_sound(run_, acknowledged));
+    EXPECT_TRUE(goes_on_to_the_same_end(run_, output_));
+  }
+
+  void cut_everywhere(Cut cut) {
+    ASSERT_FALSE(HasFailure());
+    const size_t changes = changes_of_a_life();
+    ASSERT_GE(changes, 60u);
+    for (size_t change = 1; change <= changes && !HasFailure(); ++change) cut_before(change, cut);
+    if (HasFailure()) return;
+    std::cout << "enumerated: " << changes << " power cuts, " << old_
+              << " with the old checkpoint, " << newer_ << " with a new one, 0 bad\n";
+  }
+
+  TemporaryDirectory folder_{quick_folder()};
+  const std::string base_image_ = folder_ / "base.image";
+  const std::string mount_ = folder_ / "disk";
+  const std::string run_ = mount_ + "/run";
+  const std::string output_ = folder_ / "output";
+  uint64_t begin_ = 0;
+  size_t old_ = 0;
+  size_t newer_ = 0;
+};
+
+TEST_F(PowercutEnum, OfARunThatBegins) { cut_everywhere(Cut::kNothingFlushed); }
+
+TEST_F(PowercutEnum, OfARunThatBeginsWithTheJournalFlushed) {
+  cut_everywhere(Cut::kJournalFlushed);
+}
+
+TEST_F(PowercutEnum, OfARunThatGoesOn) {
+  begin_with_leftovers();
+  cut_everywhere(Cut::kNothingFlushed);
+}
+
+TEST_F(PowercutEnum, OfARunThatGoesOnWithTheJournalFlushed) {
+  begin_with_leftovers();
+  cut_everywhere(Cut::kJournalFlushed);
+}
+
+// A disk that says "synced" and is not: what it loses is found by the sums.
+TEST_F(PowercutEnum, ALieAboutFsyncIsFoundAndTheCheckpointBeforeIsTaken) {
+  ASSERT_NO_FATAL_FAILURE(begin_with_leftovers());
+  const auto disk = fresh_disk();
+  const auto end = live_bare_run(run_, output_, [&](const FileCall& call) {
+    if (call.name == "fsync" && call.path.find("/.tmp-step-000000025") != std::string::npos)
+      return Verdict::kPretend;
+    if (call.to.find("/.trash-step-000000015") == std::string::npos) return Verdict::kGoOn;
+    disk->cut_power(Cut::kJournalFlushed);
+    return Verdict::kKill;
+  });
+  ASSERT_NE(end.signal, 0);
+  disk->power_on();
+  ASSERT_EQ(newest_visible(run_), 25u);
+  ASSERT_FALSE(is_sound(run_, 0)) << "the disk did not lose what it should";
+  EXPECT_TRUE(goes_on_to_the_same_end(run_, output_));
+  EXPECT_TRUE(said(output_, "checkpoint rejected step=25"));
+}
+
+}  // namespace
+}  // namespace stoker::test

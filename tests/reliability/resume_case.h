@@ -1,0 +1,26 @@
+// ResumeCase: one combination of what a run can be made of; and few of them that pair each choice
+// with each other one.
+//
+// Threads: values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace stoker::test {
+
+struct ResumeCase {
+  std::string model;      // gpt mlp lenet resnet
+  std::string optimizer;  // sgd momentum nesterov adam adamw
+  std::string precision;  // fp32 bf16
+  std::string order;      // full off window shards
+  std::string readers;    // process thread
+  std::string data;       // single mixture
+};
+std::string name_of(const ResumeCase& one);  // "gpt_adamw_bf16_window_process_mixture"
+
+// Each two values of different choices are together in one of them; those with the most new pairs
+// come first.
+std::vector<ResumeCase> pairwise_cases();
+
+}  // namespace stoker::test

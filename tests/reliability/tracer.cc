@@ -1,0 +1,228 @@
+#include "tests/reliability/tracer.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <system_error>
+
+#include "tests/reliability/file_call_table.h"
+
+namespace stoker::test {
+namespace {
+
+constexpr int kSyscallStop = SIGTRAP | 0x80;  // PTRACE_O_TRACESYSGOOD
+
+// In the child, between fork and exec: only calls that are safe there.
+[[noreturn]] void become(char* const* argv, const char* output, bool traced) {
+  const int in = ::open("/dev/null", O_RDONLY);
+  const int out = ::open(output, O_WRONLY | O_CREAT | O_APPEND, 0600);
+  if (in < 0 || out < 0 || ::dup2(in, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(out, 2) < 0)
+    ::_exit(127);
+  if (traced && ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(127);
+  ::execv(argv[0], argv);
+  ::_exit(127);
+}
+
+pid_t start(const std::vector<std::string>& argv, const std::string& output, bool traced) {
+  std::vector<char*> arguments;
+  for (const auto& word : argv) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  const pid_t pid = ::fork();
+  if (pid < 0) throw std::system_error(errno, std::system_category(), "fork");
+  if (pid == 0) become(arguments.data(), output.c_str(), traced);
+  return pid;
+}
+
+TraceEnd end_of(int status) {
+  return WIFSIGNALED(status) ? TraceEnd{0, WTERMSIG(status)} : TraceEnd{WEXITSTATUS(status), 0};
+}
+
+class Tracer {
+ public:
+  Tracer(pid_t pid, std::string root, const std::function<Verdict(const FileCall&)>& judge)
+      : pid_(pid), root_(std::move(root)), judge_(judge) {}
+
+  TraceEnd follow() {
+    for (;;) {
+      int status = 0;
+      const pid_t thread = ::waitpid(-1, &status, __WALL);
+      if (thread < 0)
+        throw std::system_error(errno, std::system_category(), "wait for the program");
+      if (WIFEXITED(status) || WIFSIGNALED(status)) {
+        if (thread != pid_) continue;
+        return end_of(status);
+      }
+      const int signal = at_stop(thread, status);
+      // Fails when the thread was killed meanwhile, which the next wait tells.
+      ::ptrace(PTRACE_SYSCALL, thread, nullptr, signal);
+    }
+  }
+
+ private:
+  // The signal to deliver.
+  int at_stop(pid_t thread, int status) {
+    const int signal = WSTOPSIG(status);
+    if (signal == kSyscallStop) {
+      at_syscall(thread);
+      return 0;
+    }
+    const bool is_new = threads_.insert(thread).second;
+    if (is_new && thread == pid_) {  // it has become the program
+      const long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL;
+      ::ptrace(PTRACE_SETOPTIONS, thread, nullptr, options);
+      return 0;
+    }
+    const bool is_event = (status >> 16) != 0;
+    return is_event || (is_new && signal == SIGSTOP) ? 0 : signal;
+  }
+
+  void at_syscall(pid_t thread) {
+    __ptrace_syscall_info info{};
+    if (::ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof info, &info) <= 0 || killed_) return;
+    if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
+      at_entry(thread, info);
+    } else if (info.op == PTRACE_SYSCALL_INFO_EXIT) {
+      at_exit(thread);
+    }
+  }
+
+  void at_entry(pid_t thread, const __ptrace_syscall_info& info) {
+    const FileCallShape* const shape = find_file_call(info.entry.nr);
+    if (shape == nullptr) return;
+    const auto argument = [&](int index) { return info.entry.args[index]; };
+    FileCall call{.name = shape->name, .changes = shape->changes};
+    const auto base = [&](int index) {
+      return index < 0 ? AT_FDCWD : static_cast<int>(info.entry.args[index]);
+    };
+    call.path = shape->is_descriptor
+                    ? behind_descriptor(static_cast<int>(argument(shape->path)))
+                    : resolve(base(shape->directory), text_at(argument(shape->path)));
+    if (shape->to >= 0) call.to = resolve(base(shape->to_directory), text_at(argument(shape->to)));
+    if (!is_ours(call.path) && !is_ours(call.to)) return;
+    if (shape->is_open) call.changes = (argument(shape->path + 1) & (O_CREAT | O_TRUNC)) != 0;
+    if (shape->bytes >= 0) call.bytes = argument(shape->bytes);
+    call.occurrence = ++occurrences_[call.name];
+    obey(thread, *shape, call);
+  }
+
+  void obey(pid_t thread, const FileCallShape& shape, const FileCall& call) {
+    Verdict verdict = judge_(call);
+    if (verdict == Verdict::kKillInMiddle && (shape.bytes != 2 || call.bytes < 2))
+      verdict = Verdict::kKill;
+    if (verdict == Verdict::kTerminate) ::kill(pid_, SIGTERM);
+    if (verdict == Verdict::kGoOn || verdict == Verdict::kTerminate) return;
+    if (verdict == Verdict::kKill) return kill();
+    altered_[thread] = verdict;
+    if (verdict == Verdict::kKillInMiddle) {
+      ::ptrace(PTRACE_POKEUSER, thread, offsetof(user, regs.rdx), call.bytes / 2);
+    } else {
+      ::ptrace(PTRACE_POKEUSER, thread, offsetof(user, regs.orig_rax), -1L);  // no such call
+    }
+  }
+
+  void at_exit(pid_t thread) {
+    const auto altered = altered_.find(thread);
+    if (altered == altered_.end()) return;
+    const Verdict verdict = altered->second;
+    altered_.erase(altered);
+    if (verdict == Verdict::kKillInMiddle) return kill();
+    ::ptrace(PTRACE_POKEUSER, thread, offsetof(user, regs.rax), 0L);
+  }
+
+  void kill() {
+    killed_ = true;
+    ::kill(pid_, SIGKILL);
+  }
+
+  bool is_ours(const std::string& path) const {
+    return path == root_ || path.starts_with(root_ + "/");
+  }
+
+  std::string resolve(int base, const std::string& path) const {
+    if (path.starts_with('/')) return path;
+    const std::string above = base == AT_FDCWD ? link_of("/proc/" + std::to_string(pid_) + "/cwd")
+                                               : behind_descriptor(base);
+    return path.empty() ? above : above + "/" + path;
+  }
+
+  std::string behind_descriptor(int fd) const {
+    return link_of("/proc/" + std::to_string(pid_) + "/fd/" + std::to_string(fd));
+  }
+
+  static std::string link_of(const std::string& link) {
+    std::error_code error;
+    const auto target = std::filesystem::read_symlink(link, error);
+    return error ? "" : target.string();
+  }
+
+  // A string of the program's, up to PATH_MAX.
+  std::string text_at(uint64_t address) const {
+    std::string text;
+    while (text.size() < 4096) {
+      char block[256];
+      // To the end of a page at most: the next one may not be there.
+      const size_t bytes = std::min<size_t>(sizeof block, 4096 - (address + text.size()) % 4096);
+      const iovec local{block, bytes};
+      const iovec remote{reinterpret_cast<void*>(address + text.size()), bytes};
+      if (::process_vm_readv(pid_, &local, 1, &remote, 1, 0) != static_cast<ssize_t>(bytes))
+        return text;
+      const size_t length = ::strnlen(block, bytes);
+      text.append(block, length);
+      if (length < bytes) return text;
+    }
+    return text;
+  }
+
+  const pid_t pid_;
+  const std::string root_;
+  const std::function<Verdict(const FileCall&)>& judge_;
+  std::set<pid_t> threads_;
+  std::map<pid_t, Verdict> altered_;  // threads within a call that is not what they asked for
+  std::map<std::string, uint64_t> occurrences_;
+  bool killed_ = false;
+};
+
+}  // namespace
+
+std::string to_string(const FileCall& call) {
+  std::string text = call.name + " (" + std::to_string(call.occurrence) + ".) " + call.path;
+  if (!call.to.empty()) text += " to " + call.to;
+  if (call.bytes > 0) text += ", " + std::to_string(call.bytes) + " bytes";
+  return text;
+}
+
+TraceEnd trace(const std::vector<std::string>& argv, const std::string& output,
+               const std::string& root, const std::function<Verdict(const FileCall&)>& judge) {
+  return Tracer(start(argv, output, /*traced=*/true), root, judge).follow();
+}
+
+TraceEnd run_to_its_end(const std::vector<std::string>& argv, const std::string& output) {
+  const pid_t pid = start(argv, output, /*traced=*/false);
+  int status = 0;
+  if (::waitpid(pid, &status, 0) != pid)
+    throw std::system_error(errno, std::system_category(), "wait");
+  return end_of(status);
+}
+
+std::optional<std::string> maybe_untraceable() {
+  bool seen = false;
+  const TraceEnd end = trace({"/bin/ls", "/proc/self"}, "/dev/null", "/proc", [&](const FileCall&) {
+    seen = true;
+    return Verdict::kGoOn;
+  });
+  if (end.code == 0 && end.signal == 0 && seen) return std::nullopt;
+  return "this machine does not let a process trace its child (ptrace)";
+}
+
+}  // namespace stoker::test
