@@ -88,7 +88,9 @@ def write(folder):
 
 def main(verb, path):
     if verb == "read":
-        print("\n".join(lines_of(torch.load(path, weights_only=True))))
+        lines = lines_of(torch.load(path, weights_only=True))
+        assert lines == lines_of(torch.load(path, weights_only=True, mmap=True))
+        print("\n".join(lines))
     if verb == "write":
         write(path)
 
