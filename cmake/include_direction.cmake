@@ -4,18 +4,19 @@
 # and no row fails too, so that nothing new escapes.
 cmake_minimum_required(VERSION 3.25)
 
-set(torch_free_shared "shared/base shared/config shared/score shared/run shared/ring shared/dataset shared/image shared/checkpoint \
-shared/metrics shared/control shared/feed")
+set(torch_free_shared "shared/base shared/archive shared/config shared/score shared/run shared/ring shared/dataset shared/image \
+shared/checkpoint shared/metrics shared/control shared/feed")
 set(all_shared "${torch_free_shared} shared/model shared/task")
 
 set(ALLOW_shared/base "")
+set(ALLOW_shared/archive "shared/base")
 set(ALLOW_shared/config "shared/base")
 set(ALLOW_shared/score "shared/base")
 set(ALLOW_shared/run "shared/base shared/config shared/score")  # a result holds what was scored
 set(ALLOW_shared/ring "shared/base shared/config")
 set(ALLOW_shared/image "shared/base shared/config")
-set(ALLOW_shared/dataset "shared/base shared/config shared/image")  # a sample is decoded where it is read
-set(ALLOW_shared/checkpoint "shared/base shared/config")
+set(ALLOW_shared/dataset "shared/base shared/archive shared/config shared/image")  # a sample is decoded where it is read
+set(ALLOW_shared/checkpoint "shared/base shared/archive shared/config")
 set(ALLOW_shared/metrics "shared/base shared/config")
 set(ALLOW_shared/control "shared/base shared/config")
 set(ALLOW_shared/feed "shared/base shared/config shared/ring shared/dataset shared/image")

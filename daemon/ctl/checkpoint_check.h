@@ -7,11 +7,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/checkpoint/store.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::ctl {
@@ -24,15 +25,19 @@ struct CheckedCheckpoint {
   std::string damage;  // names the file; empty: as it was committed
 };
 
-// Of `maybe_step`, of all of them, or of the newest.
+// Which, and who is told how it goes.
+struct CheckRequest {
+  std::string which = "latest";  // as choose_checkpoint() takes it
+  bool all = false;              // all there are, instead
+  std::function<void(const checkpoint::CheckpointEntry&)> on_begin = {};
+  checkpoint::OnBytes on_bytes = {};
+  std::function<void(const CheckedCheckpoint&)> on_checked = {};
+};
 Result<std::vector<CheckedCheckpoint>> check_checkpoints(const run::RunLayout& layout,
-                                                         std::optional<uint64_t> maybe_step,
-                                                         bool all);
-// Where the checkpoint of a step lies; not verified. kNotFound names those that there are.
-Result<std::string> checkpoint_path(const run::RunLayout& layout, uint64_t step);
+                                                         const CheckRequest& request);
 bool is_damaged(const std::vector<CheckedCheckpoint>& checked);
-// A line each.
-std::string render_check(const std::vector<CheckedCheckpoint>& checked);
+// A line.
+std::string render_check(const CheckedCheckpoint& checked);
 // One JSON object on one line, without newline.
 std::string to_json(const std::vector<CheckedCheckpoint>& checked);
 

@@ -6,7 +6,7 @@
 
 #include <boost/json.hpp>
 
-#include "daemon/ctl/checkpoint_check.h"
+#include "daemon/ctl/checkpoint_choice.h"
 #include "daemon/ctl/number_text.h"
 #include "daemon/ctl/tensor_numbers.h"
 #include "daemon/ctl/text_table.h"
@@ -18,9 +18,9 @@ namespace {
 
 using checkpoint::SafetensorsFile;
 
-Result<std::unique_ptr<SafetensorsFile>> open_model(const run::RunLayout& layout, uint64_t step) {
-  STOKER_ASSIGN_OR_RETURN(const std::string path, checkpoint_path(layout, step));
-  STOKER_ASSIGN_OR_RETURN(const auto verified, checkpoint::CheckpointStore::open_verified(path));
+Result<std::unique_ptr<SafetensorsFile>> open_model(const std::string& checkpoint_path) {
+  STOKER_ASSIGN_OR_RETURN(const auto verified,
+                          checkpoint::CheckpointStore::open_verified(checkpoint_path));
   return verified.open_tensors("model.safetensors");
 }
 
@@ -82,11 +82,13 @@ double TensorDiff::relative_change() const {
   return rms_before > 0 ? rms_change / rms_before : std::numeric_limits<double>::infinity();
 }
 
-Result<CheckpointDiff> diff_checkpoints(const run::RunLayout& layout, uint64_t from_step,
-                                        uint64_t to_step) {
-  STOKER_ASSIGN_OR_RETURN(const auto before, open_model(layout, from_step));
-  STOKER_ASSIGN_OR_RETURN(const auto after, open_model(layout, to_step));
-  CheckpointDiff diff{.from_step = from_step, .to_step = to_step};
+Result<CheckpointDiff> diff_checkpoints(const run::RunLayout& layout, const std::string& from,
+                                        const std::string& to) {
+  STOKER_ASSIGN_OR_RETURN(const auto first, choose_checkpoint(layout, from));
+  STOKER_ASSIGN_OR_RETURN(const auto second, choose_checkpoint(layout, to));
+  STOKER_ASSIGN_OR_RETURN(const auto before, open_model(first.path));
+  STOKER_ASSIGN_OR_RETURN(const auto after, open_model(second.path));
+  CheckpointDiff diff{.from_step = first.step, .to_step = second.step};
   for (const TensorSpec& spec : before->tensors()) {
     const TensorSpec* const match = after->find(spec.name);
     if (match == nullptr || *match != spec) continue;

@@ -36,8 +36,9 @@ struct CheckpointDiff {
   std::vector<std::string> only_after;   // another shape or type
 };
 
-Result<CheckpointDiff> diff_checkpoints(const run::RunLayout& layout, uint64_t from_step,
-                                        uint64_t to_step);
+// `from`, `to`: as choose_checkpoint() takes them.
+Result<CheckpointDiff> diff_checkpoints(const run::RunLayout& layout, const std::string& from,
+                                        const std::string& to);
 // `rows`: at most so many tensors; 0: all.
 std::string render_diff(const CheckpointDiff& diff, size_t rows, const TextStyle& style);
 // One JSON object on one line, without newline.

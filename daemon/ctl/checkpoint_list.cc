@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 
 #include <boost/json.hpp>
 
+#include "daemon/ctl/file_locks.h"
 #include "daemon/ctl/number_text.h"
 #include "daemon/ctl/text_table.h"
 #include "shared/base/file.h"
 #include "shared/base/sha256.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/store.h"
+#include "shared/checkpoint/sums.h"
+#include "shared/config/load_config.h"
 
 namespace stoker::ctl {
 namespace {
@@ -18,13 +22,11 @@ namespace {
 constexpr uint64_t kMaxManifestBytes = 16 << 20;
 
 // What was evaluated is this very checkpoint, not another that was once saved at the same step.
-std::optional<double> maybe_valid(const std::vector<run::EvalResult>& evals,
-                                  const MetricName& metric, uint64_t step,
-                                  const std::string& manifest_sha256) {
+const run::EvalResult* find_eval(const std::vector<run::EvalResult>& evals, uint64_t step,
+                                 const std::string& manifest_sha256) {
   for (const run::EvalResult& eval : evals)
-    if (eval.step == step && eval.manifest_sha256 == manifest_sha256)
-      return maybe_value(eval, metric);
-  return std::nullopt;
+    if (eval.step == step && eval.manifest_sha256 == manifest_sha256) return &eval;
+  return nullptr;
 }
 
 ListedCheckpoint describe(const checkpoint::CheckpointEntry& entry,
@@ -44,17 +46,57 @@ ListedCheckpoint describe(const checkpoint::CheckpointEntry& entry,
   listed.created = manifest->created;
   for (const auto& file : manifest->files) listed.bytes += file.bytes;
   const std::string sha256 = sha256_hex(*text);
-  listed.maybe_valid = maybe_valid(evals, list.metric, entry.step, sha256);
+  const run::EvalResult* const eval = find_eval(evals, entry.step, sha256);
+  for (const MetricName& metric : list.metrics)
+    listed.values.push_back(eval == nullptr ? std::nullopt : maybe_value(*eval, metric));
   listed.best = list.maybe_best.has_value() && list.maybe_best->step == entry.step &&
                 list.maybe_best->manifest_sha256 == sha256;
   return listed;
 }
 
-// "2026-01-31T12:00:00.123Z" as "2026-01-31 12:00:00".
-std::string short_time(const std::string& iso8601) {
-  std::string text = printable(iso8601.substr(0, 19));
-  if (text.size() > 10 && text[10] == 'T') text[10] = ' ';
-  return text;
+// What retention goes by; a copy of a run may lack its settings.
+void find_reasons(const run::RunLayout& layout, std::vector<ListedCheckpoint>& checkpoints) {
+  const FileLocks locks = FileLocks::read();
+  for (ListedCheckpoint& one : checkpoints)
+    one.held = locks.holds(join_path(one.path, checkpoint::kSumsName));
+  const auto config = config::load_config(layout.config_file(), {});
+  if (!config.ok()) return;
+  const config::CheckpointConfig& rules = config->checkpoint;
+  for (size_t i = 0; i < checkpoints.size(); ++i) {
+    ListedCheckpoint& one = checkpoints[i];
+    const size_t newer = checkpoints.size() - 1 - i;
+    if (newer == 0) {
+      one.kept_by = "newest";
+    } else if (newer < static_cast<size_t>(rules.keep_last)) {
+      one.kept_by = "last";
+    } else if (rules.keep_every_steps > 0 && one.step % rules.keep_every_steps == 0) {
+      one.kept_by = "milestone";
+    } else if (rules.keep_best > 0 && one.best) {
+      one.kept_by = "best";
+    }
+  }
+}
+
+// "2026-01-31T12:00:00.123Z" until now; "?" where it is no such time, or one to come.
+std::string age_of(const std::string& iso8601, std::chrono::system_clock::time_point now) {
+  std::tm parts{};
+  if (::strptime(iso8601.c_str(), "%Y-%m-%dT%H:%M:%S", &parts) == nullptr) return "?";
+  const auto then = std::chrono::system_clock::from_time_t(::timegm(&parts));
+  const double seconds = std::chrono::duration<double>(now - then).count();
+  return seconds < 0 ? "?" : format_duration(std::floor(seconds));
+}
+
+// "best, newest, held by a reader"
+std::string notes_of(const ListedCheckpoint& one, bool is_newest) {
+  std::string notes = one.best ? "* best" : "";
+  const auto add = [&notes](const std::string& note) {
+    notes += (notes.empty() ? "" : ", ") + note;
+  };
+  if (is_newest) add("newest");
+  if (!one.kept_by.empty() && one.kept_by != "newest" && one.kept_by != "best")
+    add("kept: " + one.kept_by);
+  if (one.held) add("held by a reader");
+  return notes;
 }
 
 std::string best_text(const CheckpointList& list) {
@@ -73,32 +115,34 @@ Result<CheckpointList> list_checkpoints(const run::RunLayout& layout) {
   const checkpoint::CheckpointStore store(layout.checkpoints(), real_files());
   STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
   STOKER_ASSIGN_OR_RETURN(const auto evals, read_evals(layout));
-  CheckpointList list{.run_dir = layout.root()};
-  if (const auto metrics = reported_metrics(evals); !metrics.empty()) list.metric = metrics.front();
+  CheckpointList list{.run_dir = layout.root(), .metrics = reported_metrics(evals)};
   auto best = run::read_best(layout.best_file());
   if (!best.ok() && best.status().code() != Code::kNotFound) return best.status();
   if (best.ok()) list.maybe_best = *std::move(best);
   for (const auto& entry : entries) list.checkpoints.push_back(describe(entry, evals, list));
+  find_reasons(layout, list.checkpoints);
   return list;
 }
 
-std::string render_list(const CheckpointList& list, const TextStyle& style) {
+std::string render_list(const CheckpointList& list, const TextStyle& style,
+                        std::chrono::system_clock::time_point now) {
   if (list.checkpoints.empty()) return "no checkpoint in " + printable(list.run_dir) + " yet\n";
-  const std::string metric = list.metric.set.empty() ? "validation" : list.metric.text();
-  TextTable table({{.title = "step"},
-                   {.title = "saved (UTC)", .left = true},
-                   {.title = "size"},
-                   {.title = wrapped_title(printable(metric))},
-                   {.title = "note", .left = true}});
+  std::vector<Column> columns = {{.title = "step"}, {.title = "age"}, {.title = "size"}};
+  for (const MetricName& metric : list.metrics)
+    columns.push_back({.title = wrapped_title(printable(metric.text())),
+                       .may_drop = &metric != &list.metrics.front()});
+  columns.push_back({.title = "note", .left = true});
+  TextTable table(std::move(columns));
   for (const ListedCheckpoint& one : list.checkpoints) {
-    if (!one.trouble.empty()) {
-      table.add({format_count(one.step), "?", "?", "-", "DAMAGED: " + printable(one.trouble)});
-      continue;
-    }
-    std::string notes = one.best ? "* best" : "";
-    if (&one == &list.checkpoints.back()) notes += notes.empty() ? "newest" : ", newest";
-    table.add({format_count(one.step), short_time(one.created), format_bytes(one.bytes),
-               one.maybe_valid ? format_number(*one.maybe_valid, 5) : "-", notes});
+    std::vector<std::string> cells = {format_count(one.step)};
+    const bool is_sound = one.trouble.empty();
+    cells.push_back(is_sound ? age_of(one.created, now) : "?");
+    cells.push_back(is_sound ? format_bytes(one.bytes) : "?");
+    for (size_t i = 0; i < list.metrics.size(); ++i)
+      cells.push_back(is_sound && one.values[i] ? format_number(*one.values[i], 5) : "-");
+    cells.push_back(is_sound ? notes_of(one, &one == &list.checkpoints.back())
+                             : "DAMAGED: " + printable(one.trouble));
+    table.add(std::move(cells));
   }
   return table.render(style) + best_text(list);
 }
@@ -115,16 +159,22 @@ std::string to_json(const CheckpointList& list) {
     if (one.trouble.empty()) {
       fields["created"] = one.created;
       fields["bytes"] = one.bytes;
-      fields["valid"] = one.maybe_valid ? number(*one.maybe_valid) : nullptr;
+      json::object metrics;
+      for (size_t i = 0; i < list.metrics.size(); ++i)
+        metrics[list.metrics[i].metric] = one.values[i] ? number(*one.values[i]) : nullptr;
+      fields["valid"] = metrics.empty() ? nullptr : metrics.begin()->value();
+      fields["metrics"] = std::move(metrics);
       fields["best"] = one.best;
+      fields["kept_by"] = one.kept_by;
+      fields["held"] = one.held;
     } else {
       fields["error"] = one.trouble;
     }
     checkpoints.push_back(std::move(fields));
   }
   json::object root{{"run_dir", list.run_dir},
-                    {"set", list.metric.set},
-                    {"metric", list.metric.metric},
+                    {"set", list.metrics.empty() ? "" : list.metrics.front().set},
+                    {"metric", list.metrics.empty() ? "" : list.metrics.front().metric},
                     {"checkpoints", std::move(checkpoints)}};
   if (list.maybe_best.has_value())
     root["best"] = {{"step", list.maybe_best->step}, {"value", number(list.maybe_best->value)}};

@@ -5,6 +5,7 @@
 //          is an entry that says so, not an error.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,23 +21,27 @@ namespace stoker::ctl {
 struct ListedCheckpoint {
   uint64_t step = 0;
   std::string path;
-  std::string created;                // ISO 8601
-  uint64_t bytes = 0;                 // of its files, as the manifest says
-  std::optional<double> maybe_valid;  // of CheckpointList::metric; of this very checkpoint
+  std::string created;                        // ISO 8601
+  uint64_t bytes = 0;                         // of its files, as the manifest says
+  std::vector<std::optional<double>> values;  // of CheckpointList::metrics, of this very checkpoint
   bool best = false;
+  bool held = false;    // a reader has it: retention leaves it alone for now
+  std::string kept_by;  // the rule that keeps it: newest, last, milestone, best; empty: none does
   std::string trouble;  // why its manifest cannot be used; empty: it can
 };
 
 struct CheckpointList {
   std::string run_dir;
-  MetricName metric;  // empty before the first evaluation
+  std::vector<MetricName> metrics;  // of the first set; empty before the first evaluation
   std::vector<ListedCheckpoint> checkpoints;
   // The best so far; its checkpoint may be gone.
   std::optional<run::Best> maybe_best;
 };
 
 Result<CheckpointList> list_checkpoints(const run::RunLayout& layout);
-std::string render_list(const CheckpointList& list, const TextStyle& style);
+// `now`: to say how old they are.
+std::string render_list(const CheckpointList& list, const TextStyle& style,
+                        std::chrono::system_clock::time_point now);
 // One JSON object on one line, without newline.
 std::string to_json(const CheckpointList& list);
 

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "daemon/ctl/checkpoint_choice.h"
 #include "daemon/ctl/number_text.h"
 #include "shared/config/nearest_word.h"
 
@@ -19,6 +20,8 @@ constexpr const char* kFooter = R"(Examples:
   stokerctl --run-dir runs/demo list          the checkpoints, the best one marked
   stokerctl --run-dir runs/demo verify 1200   is every byte of step 1200 as it was saved?
   stokerctl --run-dir runs/demo diff 800 1200 how far each tensor moved meanwhile
+  stokerctl --run-dir runs/demo export best --format torch --output best.pt
+                                              its weights, for torch.load
   stokerctl --run-dir runs/demo explain --step 1200
                                               which samples were in that step
   stokerctl --run-dir runs/demo logs -f       the trainer's log, as it grows
@@ -30,6 +33,11 @@ run directory only: the run may be going on, have ended, or be a copy on another
 
 Exit codes: 0 done, 64 usage, 65 verify found damage, 69 no stokerd answers, 74 I/O or permission,
 75 stokerd is busy, 78 not a run directory, or nothing there yet.)";
+
+std::string check_choice(const std::string& text) {
+  if (is_choice(text)) return "";
+  return "'" + printable(text) + "' is no step: give a whole number, latest or best";
+}
 
 // CLI11 would take "-3" for a very large number.
 std::string check_step(const std::string& text) {
@@ -97,19 +105,21 @@ class Parser {
   }
 
   void add_commands_for_directory() {
-    add("list", Action::kList,
-        "The checkpoints: step, when, size, validation; the best one marked");
+    add("list", Action::kList, "The checkpoints: step, age, size, validation, and what keeps each");
     CLI::App* const verify =
         add("verify", Action::kVerify, "Is every byte of a checkpoint as it was saved?");
-    auto* const step =
-        verify->add_option("STEP", command_.step, "Of this step (default: the newest)")
-            ->check(check_step);
+    auto* const step = verify->add_option("STEP", command_.which, "A step, latest or best")
+                           ->check(check_choice)
+                           ->capture_default_str();
     verify->add_flag("--all", command_.all, "All checkpoints")->excludes(step);
     CLI::App* const diff =
         add("diff", Action::kDiff, "How far the weights moved between two checkpoints");
-    diff->add_option("FROM", command_.from_step, "Step of the one")->required()->check(check_step);
-    diff->add_option("TO", command_.to_step, "Step of the other")->required()->check(check_step);
+    diff->add_option("FROM", command_.which, "A step, latest or best")
+        ->required()
+        ->check(check_choice);
+    diff->add_option("TO", command_.other, "Another one")->required()->check(check_choice);
     diff->add_flag("--all", command_.all, "All tensors, not only the 20 that moved most");
+    add_export();
     CLI::App* const explain =
         add("explain", Action::kExplain, "Which samples a step trains on, and from which files");
     explain->add_option("--step", command_.step, "The step, from 1")
@@ -124,6 +134,28 @@ class Parser {
     logs->add_flag("--evaluator", command_.evaluator, "The evaluator's log instead");
     add("report", Action::kReport, "How a run went: a table and a small plot");
     add("plot", Action::kPlot, "Training and validation loss over the steps");
+  }
+
+  void add_export() {
+    CLI::App* const command =
+        add("export", Action::kExport, "A checkpoint's tensors as one file for other programs");
+    command->add_option("STEP", command_.which, "A step, latest or best")
+        ->required()
+        ->check(check_choice);
+    command
+        ->add_option("--format", command_.format,
+                     "safetensors, or torch: what torch.load(weights_only=True) reads")
+        ->type_name("FORMAT")
+        ->check(CLI::IsMember({"safetensors", "torch"}))
+        ->capture_default_str();
+    command->add_option("--what", command_.what, "model, optimizer or all")
+        ->type_name("WHAT")
+        ->check(CLI::IsMember({"model", "optimizer", "all"}))
+        ->capture_default_str();
+    command
+        ->add_option("--output", command_.output,
+                     "File to write (default: step-N.safetensors or .pt, here); must not be there")
+        ->type_name("FILE");
   }
 
   std::vector<std::string> names() const {

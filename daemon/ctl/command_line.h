@@ -24,6 +24,7 @@ enum class Action {
   kList,
   kVerify,
   kDiff,
+  kExport,
   kExplain,
   kLogs,
   kReport,
@@ -32,17 +33,20 @@ enum class Action {
 
 struct CommandLine {
   Action action = Action::kStatus;
-  std::string run_dir;           // --run-dir; empty: the current directory
-  std::string socket;            // --socket; empty: the run directory's
-  bool json = false;             // --json
-  double lr = 0;                 // set lr
-  std::optional<uint64_t> step;  // verify [STEP], explain --step
-  uint64_t from_step = 0;        // diff STEP STEP
-  uint64_t to_step = 0;
-  bool all = false;        // verify --all, diff --all
-  uint64_t lines = 20;     // logs -n
-  bool follow = false;     // logs -f
-  bool evaluator = false;  // logs --evaluator
+  std::string run_dir;                 // --run-dir; empty: the current directory
+  std::string socket;                  // --socket; empty: the run directory's
+  bool json = false;                   // --json
+  double lr = 0;                       // set lr
+  std::optional<uint64_t> step;        // explain --step
+  std::string which = "latest";        // verify [STEP], export STEP, the first of diff STEP STEP
+  std::string other;                   // the second
+  std::string format = "safetensors";  // export --format
+  std::string what = "model";          // export --what
+  std::string output;                  // export --output
+  bool all = false;                    // verify --all, diff --all
+  uint64_t lines = 20;                 // logs -n
+  bool follow = false;                 // logs -f
+  bool evaluator = false;              // logs --evaluator
 };
 
 // Either the command line, or the exit code of what was already answered (--help, --version, a

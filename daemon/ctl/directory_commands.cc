@@ -1,14 +1,20 @@
 #include "daemon/ctl/directory_commands.h"
 
+#include <optional>
 #include <thread>
 
 #include "daemon/ctl/checkpoint_check.h"
+#include "daemon/ctl/checkpoint_choice.h"
 #include "daemon/ctl/checkpoint_diff.h"
+#include "daemon/ctl/checkpoint_export.h"
 #include "daemon/ctl/checkpoint_list.h"
 #include "daemon/ctl/explain.h"
 #include "daemon/ctl/log_tail.h"
+#include "daemon/ctl/number_text.h"
+#include "daemon/ctl/progress.h"
 #include "daemon/ctl/run_history.h"
 #include "daemon/ctl/run_report.h"
+#include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/run/run_state.h"
 
@@ -41,26 +47,56 @@ ExitCode show_list(const run::RunLayout& layout, const CommandLine& command,
                    const Console& console) {
   const auto list = list_checkpoints(layout);
   if (!list.ok()) return console.fail(list.status(), exit_code_of_reading(list.status()));
-  console.out << (command.json ? to_json(*list) + "\n" : render_list(*list, console.style));
+  console.out << (command.json ? to_json(*list) + "\n"
+                               : render_list(*list, console.style, system_clock().wall()));
   return ExitCode::kDone;
 }
 
 ExitCode show_check(const run::RunLayout& layout, const CommandLine& command,
                     const Console& console) {
-  const auto checked = check_checkpoints(layout, command.step, command.all);
+  std::optional<Progress> progress;
+  CheckRequest request{.which = command.which, .all = command.all};
+  if (!command.json) {
+    request.on_begin = [&](const checkpoint::CheckpointEntry& entry) {
+      progress.emplace(console, system_clock(), "verifying step " + format_count(entry.step),
+                       bytes_on_disk(entry.path));
+    };
+    request.on_bytes = [&](uint64_t bytes) { progress->add(bytes); };
+    request.on_checked = [&](const CheckedCheckpoint& one) {
+      progress.reset();
+      console.out << render_check(one) << std::flush;
+    };
+  }
+  const auto checked = check_checkpoints(layout, request);
+  progress.reset();
   if (!checked.ok()) return console.fail(checked.status(), exit_code_of(checked.status()));
-  console.out << (command.json ? to_json(*checked) + "\n" : render_check(*checked));
+  if (command.json) console.out << to_json(*checked) + "\n";
   return is_damaged(*checked) ? ExitCode::kNoValidCheckpoint : ExitCode::kDone;
 }
 
 ExitCode show_diff(const run::RunLayout& layout, const CommandLine& command,
                    const Console& console) {
   constexpr size_t kTensorsShown = 20;
-  const auto diff = diff_checkpoints(layout, command.from_step, command.to_step);
+  const auto diff = diff_checkpoints(layout, command.which, command.other);
   if (!diff.ok()) return console.fail(diff.status(), exit_code_of(diff.status()));
   console.out << (command.json
                       ? to_json(*diff) + "\n"
                       : render_diff(*diff, command.all ? 0 : kTensorsShown, console.style));
+  return ExitCode::kDone;
+}
+
+ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
+                      const Console& console) {
+  const ExportRequest request{
+      .which = command.which,
+      .format = command.format == "torch" ? ExportFormat::kTorch : ExportFormat::kSafetensors,
+      .what = command.what == "model"       ? ExportWhat::kModel
+              : command.what == "optimizer" ? ExportWhat::kOptimizer
+                                            : ExportWhat::kAll,
+      .output = command.output};
+  const auto exported = export_checkpoint(layout, request, console, system_clock());
+  if (!exported.ok()) return console.fail(exported.status(), exit_code_of(exported.status()));
+  console.out << (command.json ? to_json(*exported) + "\n" : render_export(*exported));
   return ExitCode::kDone;
 }
 

@@ -24,6 +24,8 @@ ExitCode run_on_directory(const CommandLine& command, const Console& console) {
       return show_check(*layout, command, console);
     case Action::kDiff:
       return show_diff(*layout, command, console);
+    case Action::kExport:
+      return write_export(*layout, command, console);
     case Action::kExplain:
       return show_explanation(*layout, command, console);
     case Action::kLogs:

@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 10> kFixedForLife{
 
 // These are judged by what they name: the data by its fingerprint, weights to begin with only by a
 // run that begins.
-constexpr std::string_view kInitFrom = "model.init_from:";
+constexpr std::string_view kInit = "model.init_";
 constexpr std::array<std::string_view, 2> kJudgedByFingerprint{"path:", "labels:"};
 
 bool starts_with_any(std::string_view text, std::span<const std::string_view> prefixes) {
@@ -38,7 +38,7 @@ bool is_fixed(std::string_view difference, const std::set<std::string>& training
     if (difference.starts_with(set))
       return !starts_with_any(difference.substr(set.size()), kJudgedByFingerprint);
   }
-  return !difference.starts_with(kInitFrom) && starts_with_any(difference, kFixedForLife);
+  return !difference.starts_with(kInit) && starts_with_any(difference, kFixedForLife);
 }
 
 Result<std::string> free_name(const std::string& directory, const std::string& prefix,

@@ -9,6 +9,7 @@
 #include <ATen/Parallel.h>
 
 #include "daemon/checkpoint/checkpoint_writer.h"
+#include "daemon/daemon_app/first_weights.h"
 #include "daemon/daemon_app/rollback.h"
 #include "daemon/daemon_app/start_point.h"
 #include "daemon/daemon_app/version.h"
@@ -148,8 +149,10 @@ Status TrainingSession::restore(Parts& parts, const std::string& resume) {
   manifest.config_digest = config::digest(config_);
   manifest.data_digest = parts.data->fingerprint();
   STOKER_ASSIGN_OR_RETURN(const auto start, find_start_point(*parts.store, resume));
-  if (!start)
+  if (!start) {
+    STOKER_RETURN_IF_ERROR(begin_with_weights(*parts.state, config_.model, layout_));
     return write_file_atomically(real_files(), layout_.config_file(), config::to_yaml(config_));
+  }
 
   const auto before = config::load_config(layout_.config_file(), {});
   if (before.ok()) {

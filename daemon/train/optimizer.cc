@@ -2,7 +2,6 @@
 
 #include <cassert>
 #include <new>
-#include <optional>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_add.h>
@@ -21,6 +20,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "shared/model/load_weights.h"
+#include "shared/model/name_glob.h"
 #include "shared/model/torch_status.h"
 
 namespace stoker::train {
@@ -34,10 +34,7 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
   try {
     const at::NoGradGuard no_grad;
     std::unique_ptr<Optimizer> optimizer(new Optimizer(config));
-    for (const auto& [name, parameter] : parameters) optimizer->add(name, parameter);
-    const c10::Device device = parameters.front().second.device();
-    if (!device.is_cpu())
-      optimizer->device_lr_ = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device));
+    STOKER_RETURN_IF_ERROR(optimizer->make_groups(parameters));
     return optimizer;
   } catch (const c10::Error& error) {
     return model::status_of(error, "make the optimizer");
@@ -46,11 +43,43 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
   }
 }
 
-void Optimizer::add(const std::string& name, const at::Tensor& parameter) {
+Status Optimizer::make_groups(const NamedTensors& parameters) {
+  groups_ = {Group{.weight_decay = config_.weight_decay}};
+  std::vector<model::NameGlob> globs;
+  for (const config::ParameterGroup& group : config_.groups) {
+    globs.emplace_back(group.match);
+    groups_.push_back({.match = group.match,
+                       .lr_scale = group.lr_scale,
+                       .weight_decay = group.weight_decay.value_or(config_.weight_decay)});
+  }
+  for (const auto& [name, parameter] : parameters) {
+    size_t first = 0;
+    while (first < globs.size() && !globs[first].matches(name)) ++first;
+    add(groups_[first == globs.size() ? 0 : first + 1], name, parameter);
+  }
+  for (size_t i = 1; i < groups_.size(); ++i) {
+    if (groups_[i].parameters.empty())
+      return Status(Code::kInvalidArgument,
+                    "optimizer.groups: '" + groups_[i].match +
+                        "' matches no trained parameter that an earlier group left; the names "
+                        "begin with '" +
+                        parameters.front().first + "' and end with '" + parameters.back().first +
+                        "'");
+  }
+  if (groups_.front().parameters.empty()) groups_.erase(groups_.begin());
+  const c10::Device device = parameters.front().second.device();
+  if (device.is_cpu()) return {};
+  for (Group& group : groups_)
+    group.device_lr = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device));
+  return {};
+}
+
+void Optimizer::add(Group& group, const std::string& name, const at::Tensor& parameter) {
   assert(parameter.is_leaf() && parameter.requires_grad());
-  parameters_.push_back(parameter);
-  gradients_.push_back(at::zeros_like(parameter));
-  parameter.mutable_grad() = gradients_.back();
+  group.parameters.push_back(parameter);
+  group.gradients.push_back(at::zeros_like(parameter));
+  gradients_.push_back(group.gradients.back());
+  parameter.mutable_grad() = group.gradients.back();
   const auto keep = [&](std::vector<at::Tensor>& list, const char* what, at::Tensor tensor) {
     state_.emplace_back(what + name, tensor);
     list.push_back(std::move(tensor));
@@ -59,13 +88,13 @@ void Optimizer::add(const std::string& name, const at::Tensor& parameter) {
     case OptimizerKind::kSgd:
       break;
     case OptimizerKind::kMomentum:
-      keep(momentum_buffers_, "momentum_buffer.", at::zeros_like(parameter));
+      keep(group.momentum_buffers, "momentum_buffer.", at::zeros_like(parameter));
       break;
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
-      keep(exp_avgs_, "exp_avg.", at::zeros_like(parameter));
-      keep(exp_avg_sqs_, "exp_avg_sq.", at::zeros_like(parameter));
-      keep(steps_, "step.", at::zeros({}, parameter.options().dtype(at::kFloat)));
+      keep(group.exp_avgs, "exp_avg.", at::zeros_like(parameter));
+      keep(group.exp_avg_sqs, "exp_avg_sq.", at::zeros_like(parameter));
+      keep(group.steps, "step.", at::zeros({}, parameter.options().dtype(at::kFloat)));
       break;
   }
 }
@@ -76,8 +105,10 @@ at::Tensor Optimizer::step(double lr) {
 }
 
 void Optimizer::set_lr(double lr) {
-  lr_ = lr;
-  if (device_lr_.defined()) device_lr_.fill_(lr);
+  for (Group& group : groups_) {
+    group.lr = lr * group.lr_scale;
+    if (group.device_lr.defined()) group.device_lr.fill_(group.lr);
+  }
 }
 
 at::Tensor Optimizer::update() {
@@ -108,44 +139,60 @@ at::Tensor Optimizer::clip() {
   return norm;
 }
 
+namespace {
+
+// Calls `kernel` with the group's rate, from where its kernels take it.
+template <typename Kernel>
+void with_lr(const Optimizer::Group& group, Kernel&& kernel) {
+  if (group.device_lr.defined())
+    kernel(group.device_lr);
+  else
+    kernel(group.lr);
+}
+
+}  // namespace
+
 void Optimizer::apply() {
-  const auto with_lr = [&](auto&& kernel) {
-    if (device_lr_.defined())
-      kernel(device_lr_);
-    else
-      kernel(lr_);
-  };
   const std::optional<at::Tensor> found_inf =
       found_inf_.defined() ? std::optional(found_inf_) : std::nullopt;
-  switch (config_.kind) {
-    case OptimizerKind::kSgd:
-    case OptimizerKind::kMomentum:
-      // A zero buffer gives the first step what PyTorch's copy of the gradient gives it.
-      with_lr([&](const auto& lr) {
-        at::_fused_sgd_(parameters_, gradients_, momentum_buffers_, config_.weight_decay,
-                        momentum_buffers_.empty() ? 0.0 : config_.momentum, lr,
-                        /*dampening=*/0.0, config_.nesterov && !momentum_buffers_.empty(),
-                        /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{}, found_inf);
-      });
-      break;
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW:
-      at::_foreach_add_(steps_, 1);
-      if (found_inf) at::_foreach_sub_(steps_, std::vector<at::Tensor>(steps_.size(), *found_inf));
-      with_lr([&](const auto& lr) {
-        const auto kernel = [&](auto&& fused) {
-          fused(parameters_, gradients_, exp_avgs_, exp_avg_sqs_,
-                /*max_exp_avg_sqs=*/at::TensorList{}, steps_, lr, config_.betas.at(0),
-                config_.betas.at(1), config_.weight_decay, config_.eps, /*amsgrad=*/false,
-                /*maximize=*/false, /*grad_scale=*/std::optional<at::Tensor>(), found_inf);
-        };
-        if (config_.kind == OptimizerKind::kAdamW)
-          kernel([](auto&&... each) { at::_fused_adamw_(each...); });
-        else
-          kernel([](auto&&... each) { at::_fused_adam_(each...); });
-      });
-      break;
+  const bool is_adam =
+      config_.kind == OptimizerKind::kAdam || config_.kind == OptimizerKind::kAdamW;
+  for (Group& group : groups_) {
+    if (is_adam) {
+      apply_adam(group, found_inf);
+    } else {
+      apply_sgd(group, found_inf);
+    }
   }
+}
+
+void Optimizer::apply_sgd(Group& group, const std::optional<at::Tensor>& found_inf) {
+  // A zero buffer gives the first step what PyTorch's copy of the gradient gives it.
+  const bool has_momentum = !group.momentum_buffers.empty();
+  with_lr(group, [&](const auto& lr) {
+    at::_fused_sgd_(group.parameters, group.gradients, group.momentum_buffers, group.weight_decay,
+                    has_momentum ? config_.momentum : 0.0, lr,
+                    /*dampening=*/0.0, config_.nesterov && has_momentum,
+                    /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{}, found_inf);
+  });
+}
+
+void Optimizer::apply_adam(Group& group, const std::optional<at::Tensor>& found_inf) {
+  at::_foreach_add_(group.steps, 1);
+  if (found_inf)
+    at::_foreach_sub_(group.steps, std::vector<at::Tensor>(group.steps.size(), *found_inf));
+  with_lr(group, [&](const auto& lr) {
+    const auto kernel = [&](auto&& fused) {
+      fused(group.parameters, group.gradients, group.exp_avgs, group.exp_avg_sqs,
+            /*max_exp_avg_sqs=*/at::TensorList{}, group.steps, lr, config_.betas.at(0),
+            config_.betas.at(1), group.weight_decay, config_.eps, /*amsgrad=*/false,
+            /*maximize=*/false, /*grad_scale=*/std::optional<at::Tensor>(), found_inf);
+    };
+    if (config_.kind == OptimizerKind::kAdamW)
+      kernel([](auto&&... each) { at::_fused_adamw_(each...); });
+    else
+      kernel([](auto&&... each) { at::_fused_adam_(each...); });
+  });
 }
 
 void Optimizer::zero_grad() {

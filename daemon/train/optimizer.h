@@ -2,7 +2,8 @@
 // gradient's global norm; the same arithmetic as PyTorch's optimizers with fused=True.
 //
 // Weight decay applies to every parameter, as PyTorch does by default: decoupled from the gradient
-// in adamw, added to the gradient in the others.
+// in adamw, added to the gradient in the others. config.groups gives parameters a learning rate and
+// a decay of their own, as PyTorch's parameter groups do; the norm is clipped over all together.
 //
 // Threads:  the trainer's thread only.
 // Blocking: step() never waits for the device.
@@ -12,6 +13,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +31,7 @@ using model::NamedTensors;
 class Optimizer {
  public:
   // `parameters` are those to train, by name, on the device that they stay on. kInvalidArgument:
-  // there are none. kOutOfMemory.
+  // there are none, or a group would have none. kOutOfMemory.
   static Result<std::unique_ptr<Optimizer>> create(const config::OptimizerConfig& config,
                                                    const NamedTensors& parameters);
 
@@ -52,22 +54,35 @@ class Optimizer {
   // "step.<parameter>" (adam, adamw), "momentum_buffer.<parameter>" (momentum), nothing for sgd.
   // The tensors themselves, not copies; names and shapes never change.
   const NamedTensors& state() const { return state_; }
+  // Which parameters are updated together: those of no group, then config.groups in their order.
+  struct Group {
+    std::string match;  // empty: of no group
+    double lr_scale = 1;
+    double weight_decay = 0;
+    std::vector<at::Tensor> parameters, gradients;
+    // As many as parameters where the kind of optimizer has them, else empty.
+    std::vector<at::Tensor> exp_avgs, exp_avg_sqs, steps, momentum_buffers;
+    double lr = 0;
+    at::Tensor device_lr;  // F32 scalar; undefined on the CPU, where kernels take the double
+  };
+  const std::vector<Group>& groups() const { return groups_; }
+
   // Strict: exactly the tensors of state(); as model::load_tensors().
   Status load(const checkpoint::SafetensorsFile& file);
 
  private:
   explicit Optimizer(const config::OptimizerConfig& config) : config_(config) {}
-  void add(const std::string& name, const at::Tensor& parameter);
+  Status make_groups(const NamedTensors& parameters);
+  void add(Group& group, const std::string& name, const at::Tensor& parameter);
   at::Tensor clip();
   void apply();
+  void apply_sgd(Group& group, const std::optional<at::Tensor>& found_inf);
+  void apply_adam(Group& group, const std::optional<at::Tensor>& found_inf);
 
   const config::OptimizerConfig config_;
-  std::vector<at::Tensor> parameters_, gradients_;
-  // As many as parameters_ where the kind has them, else empty.
-  std::vector<at::Tensor> exp_avgs_, exp_avg_sqs_, steps_, momentum_buffers_;
+  std::vector<Group> groups_;          // none is empty
+  std::vector<at::Tensor> gradients_;  // of all groups
   NamedTensors state_;
-  double lr_ = 0;
-  at::Tensor device_lr_;  // F32 scalar; undefined on the CPU, where kernels take the double
   at::Tensor found_inf_;  // F32 scalar: 1 keeps the kernels from changing anything; else undefined
 };
 

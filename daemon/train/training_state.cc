@@ -10,6 +10,7 @@
 #include <c10/util/Exception.h>
 
 #include "shared/base/exact_json.h"
+#include "shared/base/log.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/torch_dtype.h"
 
@@ -99,6 +100,18 @@ Result<Live> parse_live(const std::string& text) {
   return live;
 }
 
+void log_groups(const Optimizer& optimizer) {
+  for (const Optimizer::Group& group : optimizer.groups()) {
+    int64_t elements = 0;
+    for (const at::Tensor& parameter : group.parameters) elements += parameter.numel();
+    log_info("optimizer group", {{"match", group.match.empty() ? "(all others)" : group.match},
+                                 {"parameters", group.parameters.size()},
+                                 {"elements", elements},
+                                 {"lr_scale", group.lr_scale},
+                                 {"weight_decay", group.weight_decay}});
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Config& config,
@@ -114,9 +127,6 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   STOKER_ASSIGN_OR_RETURN(state->model_,
                           model::make_model(config.model, data.spec(), data.classes()));
   STOKER_ASSIGN_OR_RETURN(state->task_, task::make_task(config.task, data.spec(), data.classes()));
-  if (!config.model.init_from.empty()) {
-    STOKER_RETURN_IF_ERROR(model::load_pretrained(*state->model_, config.model.init_from));
-  }
   STOKER_RETURN_IF_ERROR(model::freeze(*state->model_, config.model.freeze));
   state->model_digest_ = model::digest(*state->model_);
   try {
@@ -133,6 +143,7 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
       trainable.emplace_back(parameter.key(), parameter.value());
   STOKER_ASSIGN_OR_RETURN(state->optimizer_,
                           Optimizer::create(config.optimizer, std::move(trainable)));
+  if (!config.optimizer.groups.empty()) log_groups(*state->optimizer_);
   return state;
 }
 
@@ -155,6 +166,10 @@ void TrainingState::capture(writer::Snapshot& snapshot) const {
 TrainingState::Mark TrainingState::mark() { return {cpu_generator_state()}; }
 
 void TrainingState::rewind(const Mark& mark) { set_cpu_generator_state(mark.generator); }
+
+Status TrainingState::load_pretrained(const config::ModelConfig& config, model::InitPlan& plan) {
+  return model::load_pretrained(*model_, config, plan);
+}
 
 Status TrainingState::restore(const checkpoint::VerifiedCheckpoint& saved) {
   try {

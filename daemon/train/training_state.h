@@ -22,6 +22,7 @@
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
 #include "shared/dataset/dataset.h"
+#include "shared/model/init_plan.h"
 #include "shared/model/model.h"
 #include "shared/task/task.h"
 
@@ -29,11 +30,13 @@ namespace stoker::train {
 
 class TrainingState {
  public:
-  // Builds and initialises from config.run.seed; loads config.model.init_from where it is set.
+  // Builds and initialises from config.run.seed.
   static Result<std::unique_ptr<TrainingState>> create(const config::Config& config,
                                                        const dataset::Dataset& data,
                                                        c10::Device device);
 
+  // What a run begins with, instead of random weights: as model::load_pretrained().
+  Status load_pretrained(const config::ModelConfig& config, model::InitPlan& plan);
   Status restore(const checkpoint::VerifiedCheckpoint& saved);
   // Copies everything to the snapshot's host memory, with the manifest's fields that this class
   // knows. When it returns, training may go on.

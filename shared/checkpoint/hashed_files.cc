@@ -157,7 +157,8 @@ Result<WrittenFile> write_hashed_file(FileSystem& files, const std::string& dire
   return std::move(written.front());
 }
 
-Result<std::string> sha256_of_file(int fd, uint64_t bytes, const std::string& path) {
+Result<std::string> sha256_of_file(int fd, uint64_t bytes, const std::string& path,
+                                   const OnBytes& on_bytes) {
   std::vector<std::byte> buffer(std::min<uint64_t>(kChunkBytes, bytes + 1));
   Sha256 hash;
   uint64_t offset = 0;
@@ -165,6 +166,7 @@ Result<std::string> sha256_of_file(int fd, uint64_t bytes, const std::string& pa
     STOKER_ASSIGN_OR_RETURN(const size_t got, real_files().read_at(fd, offset, buffer, path));
     hash.update(std::span(buffer).first(got));
     offset += got;
+    if (on_bytes) on_bytes(got);
     if (got < buffer.size() || offset > bytes) break;
   }
   if (offset == bytes) return hash.finish_hex();

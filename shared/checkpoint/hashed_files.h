@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,7 +46,11 @@ Result<std::vector<WrittenFile>> write_hashed_files(FileSystem& files, const std
 Result<WrittenFile> write_hashed_file(FileSystem& files, const std::string& directory,
                                       const std::string& name, std::string_view text);
 
+// Told of bytes as they are read or written.
+using OnBytes = std::function<void(uint64_t bytes)>;
+
 // The SHA-256 of a file of `bytes` bytes. kCorrupt: it is longer or shorter. kIoError.
-Result<std::string> sha256_of_file(int fd, uint64_t bytes, const std::string& path);
+Result<std::string> sha256_of_file(int fd, uint64_t bytes, const std::string& path,
+                                   const OnBytes& on_bytes = {});
 
 }  // namespace stoker::checkpoint

@@ -173,17 +173,26 @@ const TensorSpec* SafetensorsFile::find(const std::string& name) const {
 }
 
 Status SafetensorsFile::read(const std::string& name, std::span<std::byte> out) const {
+  const TensorSpec* const spec = find(name);
+  if (spec != nullptr && out.size() != spec->bytes()) {
+    return Status(Code::kInvalidArgument, state_->path + ": " + to_string(*spec) + " has " +
+                                              std::to_string(spec->bytes()) + " bytes, asked for " +
+                                              std::to_string(out.size()));
+  }
+  return read_part(name, 0, out);
+}
+
+Status SafetensorsFile::read_part(const std::string& name, uint64_t offset,
+                                  std::span<std::byte> out) const {
   const auto found = state_->index.find(name);
   if (found == state_->index.end())
     return Status(Code::kNotFound, state_->path + ": has no tensor " + name);
   const TensorSpec& spec = state_->specs[found->second];
-  if (out.size() != spec.bytes()) {
-    return Status(Code::kInvalidArgument, state_->path + ": " + to_string(spec) + " has " +
-                                              std::to_string(spec.bytes()) + " bytes, asked for " +
-                                              std::to_string(out.size()));
-  }
-  return read_exactly(state_->fd.get(), state_->data_begin + state_->begins[found->second], out,
-                      state_->path);
+  if (offset > spec.bytes() || out.size() > spec.bytes() - offset)
+    return Status(Code::kInvalidArgument,
+                  state_->path + ": asked for bytes beyond " + to_string(spec));
+  return read_exactly(state_->fd.get(), state_->data_begin + state_->begins[found->second] + offset,
+                      out, state_->path);
 }
 
 }  // namespace stoker::checkpoint

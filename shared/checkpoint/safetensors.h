@@ -15,6 +15,7 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/hashed_files.h"
+#include "shared/checkpoint/tensor_source.h"
 #include "shared/checkpoint/tensor_view.h"
 
 namespace stoker::checkpoint {
@@ -42,19 +43,19 @@ Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& dire
                                       const std::map<std::string, std::string>& metadata);
 
 // A file opened for reading: the header is checked, tensors are read on demand with pread.
-class SafetensorsFile {
+class SafetensorsFile final : public TensorSource {
  public:
   static Result<std::unique_ptr<SafetensorsFile>> open(const std::string& path);
   static Result<std::unique_ptr<SafetensorsFile>> adopt(UniqueFd fd,
                                                         const std::string& path_in_messages);
-  ~SafetensorsFile();
+  ~SafetensorsFile() override;
 
-  const std::vector<TensorSpec>& tensors() const;  // in file order
+  const std::vector<TensorSpec>& tensors() const override;
   const std::map<std::string, std::string>& metadata() const;
-  const TensorSpec* find(const std::string& name) const;  // nullptr: not there
-  // `out` must be exactly the tensor's bytes (else kInvalidArgument). kNotFound, kIoError,
-  // kCorrupt.
-  Status read(const std::string& name, std::span<std::byte> out) const;
+  const TensorSpec* find(const std::string& name) const override;
+  Status read(const std::string& name, std::span<std::byte> out) const override;
+  // Part of a tensor's bytes, from `offset` on; the part must lie inside the tensor.
+  Status read_part(const std::string& name, uint64_t offset, std::span<std::byte> out) const;
 
  private:
   struct State;

@@ -86,7 +86,8 @@ class CheckpointStore {
 
   // kCorrupt: names the file and how it differs (missing, size, SHA-256). kNotFound: the directory
   // is gone. kMismatch: a newer format. kIoError.
-  static Result<VerifiedCheckpoint> open_verified(const std::string& checkpoint_path);
+  static Result<VerifiedCheckpoint> open_verified(const std::string& checkpoint_path,
+                                                  const OnBytes& on_bytes = {});
 
   // Newest that verifies; `on_rejected` is told of each newer one that does not. kNotFound: there
   // are none at all. kCorrupt: there are some and all are bad.

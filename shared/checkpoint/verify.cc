@@ -86,18 +86,21 @@ Status compare_lists(const Manifest& manifest, const std::vector<Sum>& sums,
   return {};
 }
 
-Status verify_file(const OpenFile& open, const WrittenFile& file, const std::string& path) {
+Status verify_file(const OpenFile& open, const WrittenFile& file, const std::string& path,
+                   const OnBytes& on_bytes) {
   if (open.bytes != file.bytes)
     return Status(Code::kCorrupt, path + ": has " + std::to_string(open.bytes) + " bytes, " +
                                       std::to_string(file.bytes) + " were committed");
-  STOKER_ASSIGN_OR_RETURN(const std::string found, sha256_of_file(open.fd.get(), file.bytes, path));
+  STOKER_ASSIGN_OR_RETURN(const std::string found,
+                          sha256_of_file(open.fd.get(), file.bytes, path, on_bytes));
   if (found == file.sha256) return {};
   return Status(Code::kCorrupt, path + ": SHA-256 is " + found + ", committed was " + file.sha256);
 }
 
 }  // namespace
 
-Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& given_path) {
+Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& given_path,
+                                                          const OnBytes& on_bytes) {
   const std::string checkpoint_path = behind_link(given_path);
   const std::string sums_path = join_path(checkpoint_path, kSumsName);
   const std::string manifest_path = join_path(checkpoint_path, kManifestName);
@@ -131,7 +134,8 @@ Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& giv
   }
   for (size_t i = 0; i < opened.size(); ++i) {
     const WrittenFile& file = manifest.files[i];
-    STOKER_RETURN_IF_ERROR(verify_file(opened[i], file, join_path(checkpoint_path, file.name)));
+    STOKER_RETURN_IF_ERROR(
+        verify_file(opened[i], file, join_path(checkpoint_path, file.name), on_bytes));
     checkpoint.files_.push_back({file.name, std::move(opened[i].fd)});
   }
   checkpoint.files_.push_back({kSumsName, std::move(sums_file.fd)});

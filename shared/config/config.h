@@ -52,6 +52,15 @@ struct FeedConfig {
 
 enum class ModelKind { kGpt, kMlp, kLenet, kResnet };
 
+// Tensors of model.init_from whose names match `from` get the name `to`: what the first * of `from`
+// stands for takes the place of the first * of `to`, and so on.
+struct NameRule {
+  std::string from;
+  std::string to;
+
+  bool operator==(const NameRule&) const = default;
+};
+
 struct ModelConfig {
   ModelKind kind = ModelKind::kGpt;
   int64_t layers = 6;     // gpt: blocks; resnet: depth 8 14 18 20 32 34 44 50 56, 18 when not given
@@ -63,9 +72,12 @@ struct ModelConfig {
   std::vector<int64_t> hidden = {1024};  // mlp: widths of the hidden layers
   int64_t inputs = 0;                    // mlp: 0 = elements of the data's input
   int64_t outputs = 0;  // mlp lenet resnet: 0 = classes (or target width) of the data
-  std::string
-      init_from;  // a checkpoint directory or .safetensors file whose tensors are loaded first
-  std::vector<std::string> freeze;  // globs of parameter names that are not trained
+  // A checkpoint directory, a .safetensors file, or one of torch.save, whose tensors are loaded first.
+  std::string init_from;
+  std::vector<NameRule> init_map;        // the first rule that matches a name renames it
+  bool init_strict = true;               // tensors that only one side has are an error
+  std::vector<std::string> init_ignore;  // globs of names that are neither loaded nor missed
+  std::vector<std::string> freeze;       // globs of parameter names that are not trained
 
   bool operator==(const ModelConfig&) const = default;
 };
@@ -78,6 +90,15 @@ struct TaskConfig {
 };
 
 enum class OptimizerKind { kSgd, kMomentum, kAdam, kAdamW };
+// Parameters with settings of their own.
+struct ParameterGroup {
+  std::string match;                   // glob of parameter names
+  double lr_scale = 1.0;               // their learning rate is the schedule's times this
+  std::optional<double> weight_decay;  // not given: optimizer.weight_decay
+
+  bool operator==(const ParameterGroup&) const = default;
+};
+
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kAdamW;
   double lr = 3.0e-4;                       // 0.01 for sgd and momentum when not given
@@ -87,6 +108,7 @@ struct OptimizerConfig {
   bool nesterov = false;                    // momentum
   double weight_decay = 0.1;  // adamw: decoupled; others: added to the gradient, 0 when not given
   double clip_norm = 1.0;     // global norm; 0 = off
+  std::vector<ParameterGroup> groups;  // a parameter is of the first that matches, or of none
 
   bool operator==(const OptimizerConfig&) const = default;
 };

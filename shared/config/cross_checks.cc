@@ -29,6 +29,7 @@ class CrossChecks {
     check_mixtures(config_, given_, mistakes_);
     check_feed();
     check_model();
+    check_init();
     check_sequences();
     check_task();
     check_optimizer();
@@ -194,6 +195,22 @@ class CrossChecks {
       refuse("model.layers",
              "is " + std::to_string(model.layers) +
                  "; a resnet has 8, 14, 20, 32, 44 or 56 layers (small pictures) or 18, 34 or 50");
+  }
+
+  void check_init() {
+    const ModelConfig& model = config_.model;
+    if (model.init_from.empty()) {
+      const std::string what =
+          "means nothing without model.init_from; remove it, or say from where";
+      if (!model.init_map.empty()) refuse("model.init_map", what);
+      if (!model.init_ignore.empty()) refuse("model.init_ignore", what);
+    }
+    for (size_t i = 0; i < model.init_map.size(); ++i) {
+      const NameRule& rule = model.init_map[i];
+      if (std::ranges::count(rule.to, '*') > std::ranges::count(rule.from, '*'))
+        refuse("model.init_map", "[" + std::to_string(i) + "].to has more * than from, " +
+                                     quoted(rule.from) + ", which they stand for");
+    }
   }
 
   void check_sequences() {

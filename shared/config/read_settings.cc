@@ -109,7 +109,7 @@ class FieldReader {
   void read_into(const Value& value, double* target) { read_number(value, *target); }
   void read_into(const Value& value, std::optional<double>* target) {
     double number = 0;
-    if (is_word(value) && value.text == "off") {
+    if (field_.may_be_off && is_word(value) && value.text == "off") {
       target->reset();
     } else if (read_number(value, number)) {
       *target = number;
@@ -167,6 +167,49 @@ class FieldReader {
     const std::string near =
         value.type == Value::Type::kScalar ? nearest_word(value.text, words) : "";
     wanted(value, all + (near.empty() ? "" : " (did you mean " + quoted(near) + "?)"));
+  }
+
+  void read_into(const Value& value, const Rows& target) {
+    if (value.type != Value::Type::kList) {
+      target.resize(target.target, 1);
+      wanted(value, "a list, such as [{" + names_of(target.fields(target.target, 0)) + "}]");
+      target.resize(target.target, 0);
+    } else if (value.items.size() > kMaxItems) {
+      wrong(value, "has more than " + std::to_string(kMaxItems) + " items");
+    } else {
+      target.resize(target.target, 0);
+      target.resize(target.target, value.items.size());
+      for (size_t row = 0; row < value.items.size(); ++row)
+        read_row(value.items[row], target.fields(target.target, row),
+                 key_ + '[' + std::to_string(row) + ']');
+    }
+  }
+  void read_row(const Value& row, const std::vector<Field>& fields, const std::string& key) {
+    if (row.type != Value::Type::kMap) {
+      mistakes_.add(row.place, key, "must be of the form {" + names_of(fields) + "}");
+      return;
+    }
+    for (const Entry& entry : row.entries) {
+      const std::string full = key + '.' + entry.key;
+      const auto field = std::ranges::find(fields, entry.key, &Field::name);
+      if (field == fields.end()) {
+        mistakes_.add(entry.place, full, "no such key; there are: " + names_of(fields));
+      } else {
+        FieldReader(*field, full, mistakes_).read(entry.value);
+      }
+    }
+    for (const Field& field : fields) {
+      const auto* const text = std::get_if<std::string*>(&field.target);
+      const std::string full = key + '.' + std::string(field.name);
+      if (field.is_required && text != nullptr && (*text)->empty() && !mistakes_.touches(full))
+        mistakes_.add(row.place, full, "is missing");
+    }
+  }
+  static std::string names_of(const std::vector<Field>& fields) {
+    std::string names;
+    for (const Field& field : fields)
+      names += (names.empty() ? "" : ", ") + std::string(field.name);
+    return names;
   }
 
   template <typename T>

@@ -62,6 +62,11 @@ Section feed_section(FeedConfig& feed) {
           "shuffle"};
 }
 
+std::vector<Field> fields_of_rule(NameRule& rule) {
+  return {{.name = "from", .target = &rule.from, .is_required = true},
+          {.name = "to", .target = &rule.to, .is_required = true}};
+}
+
 Section model_section(ModelConfig& model) {
   const std::string_view gpt = "gpt";
   return {"model",
@@ -121,6 +126,9 @@ Section model_section(ModelConfig& model) {
             .kinds = "mlp lenet resnet",
             .decides = true},
            {.name = "init_from", .target = &model.init_from},
+           {.name = "init_map", .target = rows<NameRule, fields_of_rule>(model.init_map)},
+           {.name = "init_strict", .target = &model.init_strict},
+           {.name = "init_ignore", .target = &model.init_ignore},
            {.name = "freeze", .target = &model.freeze, .decides = true}}};
 }
 
@@ -128,47 +136,57 @@ Section task_section(TaskConfig& task) {
   return {"task", {{.name = "kind", .target = choice(task.kind, kTaskKinds), .decides = true}}};
 }
 
+std::vector<Field> fields_of_group(ParameterGroup& group) {
+  return {{.name = "match", .target = &group.match, .is_required = true},
+          {.name = "lr_scale", .target = &group.lr_scale, .min = 0, .max = 1e6, .above_min = true},
+          {.name = "weight_decay",
+           .target = &group.weight_decay,
+           .min = 0,
+           .max = 1e3,
+           .may_be_off = false}};
+}
+
 Section optimizer_section(OptimizerConfig& optimizer) {
   const std::string_view adams = "adam adamw";
   const std::string_view momentum = "momentum";
-  return {"optimizer",
-          {{.name = "kind", .target = choice(optimizer.kind, kOptimizerKinds), .decides = true},
-           {.name = "lr",
-            .target = &optimizer.lr,
-            .min = 0,
-            .max = 1e3,
-            .above_min = true,
-            .decides = true},
-           {.name = "betas",
-            .target = &optimizer.betas,
-            .min = 0,
-            .max = 1,
-            .kinds = adams,
-            .decides = true},
-           {.name = "eps",
-            .target = &optimizer.eps,
-            .min = 0,
-            .max = 1,
-            .above_min = true,
-            .kinds = adams,
-            .decides = true},
-           {.name = "momentum",
-            .target = &optimizer.momentum,
-            .min = 0,
-            .max = 1,
-            .kinds = momentum,
-            .decides = true},
-           {.name = "nesterov", .target = &optimizer.nesterov, .kinds = momentum, .decides = true},
-           {.name = "weight_decay",
-            .target = &optimizer.weight_decay,
-            .min = 0,
-            .max = 1e3,
-            .decides = true},
-           {.name = "clip_norm",
-            .target = &optimizer.clip_norm,
-            .min = 0,
-            .max = 1e9,
-            .decides = true}}};
+  return {
+      "optimizer",
+      {{.name = "kind", .target = choice(optimizer.kind, kOptimizerKinds), .decides = true},
+       {.name = "lr",
+        .target = &optimizer.lr,
+        .min = 0,
+        .max = 1e3,
+        .above_min = true,
+        .decides = true},
+       {.name = "betas",
+        .target = &optimizer.betas,
+        .min = 0,
+        .max = 1,
+        .kinds = adams,
+        .decides = true},
+       {.name = "eps",
+        .target = &optimizer.eps,
+        .min = 0,
+        .max = 1,
+        .above_min = true,
+        .kinds = adams,
+        .decides = true},
+       {.name = "momentum",
+        .target = &optimizer.momentum,
+        .min = 0,
+        .max = 1,
+        .kinds = momentum,
+        .decides = true},
+       {.name = "nesterov", .target = &optimizer.nesterov, .kinds = momentum, .decides = true},
+       {.name = "weight_decay",
+        .target = &optimizer.weight_decay,
+        .min = 0,
+        .max = 1e3,
+        .decides = true},
+       {.name = "clip_norm", .target = &optimizer.clip_norm, .min = 0, .max = 1e9, .decides = true},
+       {.name = "groups",
+        .target = rows<ParameterGroup, fields_of_group>(optimizer.groups),
+        .decides = true}}};
 }
 
 Section schedule_section(ScheduleConfig& schedule) {

@@ -35,9 +35,19 @@ Choice choice(Enum& target, std::span<const std::string_view> words) {
           .set = [](void* to, int value) { *static_cast<Enum*>(to) = static_cast<Enum>(value); }};
 }
 
+struct Field;
+
+// A list of small sections, each with the same few fields: optimizer.groups.
+struct Rows {
+  void* target;
+  size_t (*size)(const void* target);
+  void (*resize)(void* target, size_t rows);  // new rows are at their defaults
+  std::vector<Field> (*fields)(void* target, size_t row);
+};
+
 using Target = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::optional<double>*,
                             std::optional<int>*, std::string*, Choice, std::vector<double>*,
-                            std::vector<int64_t>*, std::vector<std::string>*>;
+                            std::vector<int64_t>*, std::vector<std::string>*, Rows>;
 
 struct Field {
   std::string_view name;
@@ -50,8 +60,20 @@ struct Field {
   std::string_view not_kinds = {};  // … but these
   std::string_view words = {};      // of a text: the only values, "fp32 bf16"
   bool may_stand_alone = false;     // of a list of texts: one text is a list of one
+  bool may_be_off = true;           // of a number that may be missing: the word off says that it is
+  bool is_required = false;         // of a text in a row: it must be given
   bool decides = false;             // it has a part in what training computes: see digest()
 };
+
+// `fields_of(row)` names the fields of one row.
+template <typename Row, std::vector<Field> (*fields_of)(Row& row)>
+Rows rows(std::vector<Row>& target) {
+  using List = std::vector<Row>;
+  return {.target = &target,
+          .size = [](const void* from) { return static_cast<const List*>(from)->size(); },
+          .resize = [](void* to, size_t count) { static_cast<List*>(to)->resize(count); },
+          .fields = [](void* of, size_t row) { return fields_of((*static_cast<List*>(of))[row]); }};
+}
 
 struct Section {
   std::string key;  // "train", "data.valid"

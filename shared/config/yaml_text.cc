@@ -60,11 +60,32 @@ std::string yaml_of(const std::vector<T>& list) {
   return out + "]";
 }
 
+// Each row with what differs from a new one: "[{match: "tok.*", lr_scale: 0.1}]".
+std::string yaml_of(const Rows& rows) {
+  const size_t count = rows.size(rows.target);
+  rows.resize(rows.target, count + 1);  // the last is at its defaults
+  const std::vector<Field> defaults = rows.fields(rows.target, count);
+  std::string out = "[";
+  for (size_t row = 0; row < count; ++row) {
+    std::string items;
+    const std::vector<Field> fields = rows.fields(rows.target, row);
+    for (size_t i = 0; i < fields.size(); ++i) {
+      const std::string value = yaml_of(fields[i].target);
+      if (!fields[i].is_required && value == yaml_of(defaults[i].target)) continue;
+      items += (items.empty() ? "" : ", ") + std::string(fields[i].name) + ": " + value;
+    }
+    out += (row > 0 ? ", {" : "{") + items + "}";
+  }
+  rows.resize(rows.target, count);
+  return out + "]";
+}
+
 }  // namespace
 
 std::string yaml_of(const Target& target) {
   if (const auto* kind = std::get_if<Choice>(&target))
     return yaml_of(std::string(kind->words[static_cast<size_t>(kind->get(kind->target))]));
+  if (const auto* table = std::get_if<Rows>(&target)) return yaml_of(*table);
   return std::visit(
       [](const auto& pointer) -> std::string {
         if constexpr (std::is_pointer_v<std::decay_t<decltype(pointer)>>) return yaml_of(*pointer);

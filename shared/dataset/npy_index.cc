@@ -6,15 +6,16 @@
 #include <string_view>
 #include <utility>
 
+#include "shared/archive/zip_directory.h"
 #include "shared/base/log.h"
 #include "shared/dataset/class_labels.h"
 #include "shared/dataset/npy_numbers.h"
 #include "shared/dataset/unpacked_file.h"
-#include "shared/dataset/zip_directory.h"
 
 namespace stoker::dataset {
 namespace {
 
+using archive::ZipMember;
 using namespace std::string_view_literals;
 
 // What people call them; the first that is there.
@@ -56,9 +57,16 @@ class NpyScan {
   }
 
  private:
+  archive::ArchiveFile archive_file(size_t file) const {
+    return {.path = files_.path(file),
+            .size = files_.stamp(file).size,
+            .read = [this, file](uint64_t offset, std::span<std::byte> bytes) {
+              return reader_.read(file, offset, bytes);
+            }};
+  }
   // `has_answer`: there is no file for the labels, so they are in this one.
   Status take_file(size_t file, bool is_input, bool has_answer) {
-    STOKER_ASSIGN_OR_RETURN(const bool is_archive, is_zip(reader_, files_, file));
+    STOKER_ASSIGN_OR_RETURN(const bool is_archive, archive::is_zip(archive_file(file)));
     if (!is_archive) {
       if (has_answer)
         return set_.wrong("labels", "is missing; name the file of the labels that belong to " +
@@ -66,7 +74,7 @@ class NpyScan {
       const ArrayPlace whole{.file = file, .offset = 0, .bytes = files_.stamp(file).size};
       return add(whole, files_.path(file), is_input ? index_.input : index_.answer);
     }
-    STOKER_ASSIGN_OR_RETURN(const auto members, read_zip_directory(reader_, files_, file));
+    STOKER_ASSIGN_OR_RETURN(const auto members, archive::read_zip_directory(archive_file(file)));
     if (is_input) {
       const std::string given = set_.config.input.empty() ? "" : set_.config.input.front();
       STOKER_RETURN_IF_ERROR(take_member(file, members, "input", given, kInputNames, index_.input));
@@ -84,7 +92,8 @@ class NpyScan {
     STOKER_ASSIGN_OR_RETURN(const ZipMember* const member,
                             find_member(file, members, setting, given, usual));
     const std::string path = files_.path(file) + ": " + member->name;
-    STOKER_ASSIGN_OR_RETURN(const uint64_t offset, zip_data_offset(reader_, files_, file, *member));
+    STOKER_ASSIGN_OR_RETURN(const uint64_t offset,
+                            archive::zip_data_offset(archive_file(file), *member));
     if (!member->is_deflated)
       return add({.file = file, .offset = offset, .bytes = member->bytes}, path, layout);
     const Unpacking unpacking{.from = {.format = Packed::Format::kDeflate,

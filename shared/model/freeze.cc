@@ -1,23 +1,23 @@
-#include <fnmatch.h>
-
 #include <algorithm>
 
 #include "shared/model/model.h"
+#include "shared/model/name_glob.h"
 
 namespace stoker::model {
 
 Status freeze(Model& model, const std::vector<std::string>& globs) {
   std::vector<at::Tensor> frozen;
   const auto parameters = model.named_parameters();
-  for (const std::string& glob : globs) {
+  for (const std::string& pattern : globs) {
+    const NameGlob glob(pattern);
     bool matched = false;
     for (const auto& parameter : parameters) {
-      if (::fnmatch(glob.c_str(), parameter.key().c_str(), 0) != 0) continue;
+      if (!glob.matches(parameter.key())) continue;
       matched = true;
       frozen.push_back(parameter.value());
     }
     if (!matched) {
-      return Status(Code::kInvalidArgument, "model.freeze: '" + glob +
+      return Status(Code::kInvalidArgument, "model.freeze: '" + pattern +
                                                 "' matches no parameter; the names begin with '" +
                                                 parameters.front().key() + "' and end with '" +
                                                 parameters.back().key() + "'");

@@ -9,6 +9,7 @@
 #include <ATen/ops/empty.h>
 
 #include "shared/checkpoint/store.h"
+#include "shared/checkpoint/tensor_file.h"
 #include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"
 
@@ -53,24 +54,41 @@ Status compare(const NamedTensors& tensors, const checkpoint::SafetensorsFile& f
   return differences.status(owner);
 }
 
+// Into a tensor of the same shape, and of the same dtype or a wider one.
 Status read_tensor(const std::string& name, const at::Tensor& tensor,
-                   const checkpoint::SafetensorsFile& file) {
-  const bool in_place = tensor.device().is_cpu() && tensor.is_contiguous();
+                   const checkpoint::TensorSource& file) {
+  const at::ScalarType type = scalar_type_of(file.find(name)->dtype);
+  const bool in_place =
+      tensor.device().is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == type;
   const at::Tensor host =
-      in_place ? tensor.detach()
-               : at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()));
+      in_place ? tensor.detach() : at::empty(tensor.sizes(), at::TensorOptions().dtype(type));
   STOKER_RETURN_IF_ERROR(
       file.read(name, {static_cast<std::byte*>(host.data_ptr()), host.nbytes()}));
   if (!in_place) tensor.detach().copy_(host);
   return {};
 }
 
-Result<std::unique_ptr<checkpoint::SafetensorsFile>> open_pretrained(const std::string& path) {
+Result<std::unique_ptr<checkpoint::TensorSource>> open_pretrained(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return Status::from_errno(errno, path);
-  if (!S_ISDIR(info.st_mode)) return checkpoint::SafetensorsFile::open(path);
+  if (!S_ISDIR(info.st_mode)) return checkpoint::open_tensor_file(path);
   STOKER_ASSIGN_OR_RETURN(const auto saved, checkpoint::CheckpointStore::open_verified(path));
-  return saved.open_tensors("model.safetensors");
+  STOKER_ASSIGN_OR_RETURN(auto file, saved.open_tensors("model.safetensors"));
+  return std::unique_ptr<checkpoint::TensorSource>(std::move(file));
+}
+
+Status load_by_plan(const NamedTensors& tensors, const checkpoint::TensorSource& file,
+                    const InitPlan& plan) {
+  try {
+    const at::NoGradGuard no_grad;
+    for (const InitPlan::Load& load : plan.loads)
+      STOKER_RETURN_IF_ERROR(read_tensor(load.from, tensors[load.tensor].second, file));
+    return {};
+  } catch (const c10::Error& error) {
+    return status_of(error, "load the model");
+  } catch (const std::bad_alloc&) {
+    return Status(Code::kOutOfMemory, "load the model: not enough host memory");
+  }
 }
 
 }  // namespace
@@ -94,10 +112,16 @@ Status load_weights(Model& model, const checkpoint::SafetensorsFile& file) {
   return load_tensors(named_tensors(model), file, "the model");
 }
 
-Status load_pretrained(Model& model, const std::string& path) {
-  const auto file = open_pretrained(path);
+Status load_pretrained(Model& model, const config::ModelConfig& config, InitPlan& plan) {
+  const auto file = open_pretrained(config.init_from);
   if (!file.ok()) return file.status().with_context("model.init_from");
-  return load_weights(model, **file).with_context("model.init_from: " + path);
+  const NamedTensors tensors = named_tensors(model);
+  std::vector<TensorSpec> needed;
+  for (const auto& [name, tensor] : tensors) needed.push_back(spec_of(name, tensor));
+  plan = plan_init(needed, **file, config);
+  const std::string context = "model.init_from: " + config.init_from;
+  STOKER_RETURN_IF_ERROR(plan.status().with_context(context));
+  return load_by_plan(tensors, **file, plan).with_context(context);
 }
 
 }  // namespace stoker::model

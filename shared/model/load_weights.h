@@ -1,4 +1,4 @@
-// Loading tensors by name from .safetensors files: all of them, or a list of what differs.
+// Loading tensors by name from files: all of them, or a list of what differs.
 //
 // Threads: one thread; nobody else may use the tensors meanwhile.
 // Errors:  kMismatch: names, shapes or dtypes differ; the first five differences and their number,
@@ -10,6 +10,8 @@
 
 #include "shared/base/status.h"
 #include "shared/checkpoint/safetensors.h"
+#include "shared/config/config.h"
+#include "shared/model/init_plan.h"
 #include "shared/model/model.h"
 
 namespace stoker::model {
@@ -22,7 +24,9 @@ Status load_tensors(const NamedTensors& tensors, const checkpoint::SafetensorsFi
 // All parameters and buffers.
 Status load_weights(Model& model, const checkpoint::SafetensorsFile& file);
 
-// model.init_from: a checkpoint directory (verified first) or a .safetensors file.
-Status load_pretrained(Model& model, const std::string& path);
+// model.init_from: a checkpoint directory (verified first), a .safetensors file, or one of
+// torch.save. `plan` says what was made of it, also where the status is kMismatch. Nothing is
+// changed then.
+Status load_pretrained(Model& model, const config::ModelConfig& config, InitPlan& plan);
 
 }  // namespace stoker::model

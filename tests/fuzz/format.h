@@ -15,7 +15,8 @@ namespace stoker::fuzz {
 struct Format {
   std::string_view name;
   // Reads the input as a user's file would be read; true where it was accepted and at least one
-  // sample could be read. Aborts where a promise is broken: set_under_test.h says which there are.
+  // sample could be read. Aborts where a promise is broken: set_under_test.h (data sets) and
+  // file_under_test.h (weights, checkpoints) say which there are.
   bool (*run)(std::string_view input);
   // Small good inputs, each of which is accepted. Between them they show all that the format has.
   std::vector<std::string> (*seeds)();
@@ -28,9 +29,13 @@ const Format& csv_format();
 const Format& idx_format();
 const Format& jsonl_format();
 const Format& list_format();
+const Format& manifest_format();
 const Format& npy_format();
+const Format& pickle_format();
+const Format& safetensors_format();
 const Format& tar_format();
 const Format& tfrecord_format();
+const Format& torch_format();
 
 // An input that stands for several files: the first `files - 1` are preceded by their length, two
 // bytes, little-endian; the last takes the rest. A length that is too large takes what there is.

@@ -67,6 +67,17 @@ def pictures(samples, shape, classes):
     return make
 
 
+def grouped_adamw(parameters):
+    """Biases without decay, then the first layer at a tenth of the rate and with another decay, then the rest."""
+    parameters = list(parameters)  # weight and bias of three layers
+    groups = [
+        {"params": [parameters[2], parameters[4]]},
+        {"params": parameters[1::2], "weight_decay": 0.0},
+        {"params": [parameters[0]], "lr": 2e-3 * 0.1, "weight_decay": 0.3},
+    ]
+    return torch.optim.AdamW(groups, lr=2e-3, betas=(0.9, 0.99), eps=1e-6, weight_decay=0.1, fused=True)
+
+
 CASES = [
     Case(
         name="gpt_adamw_cosine",
@@ -104,6 +115,15 @@ CASES = [
         optimizer=lambda p: torch.optim.SGD(p, lr=0.05, fused=True),
         schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
         clip_norm=0.25,
+    ),
+    Case(
+        name="mlp_adamw_groups",
+        model=lambda: Mlp(10, [16, 8], 2),
+        batches=vectors,
+        loss=regression_loss,
+        optimizer=grouped_adamw,
+        schedule=lambda o: lr_scheduler.StepLR(o, step_size=4, gamma=0.5),
+        clip_norm=0.5,
     ),
 ]
 

@@ -99,10 +99,31 @@ TwinCase resnet8_sgd_constant() {
           .classes = 4};
 }
 
+TwinCase mlp_adamw_groups() {
+  return {.name = "mlp_adamw_groups",
+          .model = mlp({16, 8}, 0.0),
+          .task = {config::TaskKind::kRegression},
+          .optimizer = {.kind = config::OptimizerKind::kAdamW,
+                        .lr = 2e-3,
+                        .betas = {0.9, 0.99},
+                        .eps = 1e-6,
+                        .weight_decay = 0.1,
+                        .clip_norm = 0.5,
+                        .groups = {{.match = "*.bias", .weight_decay = 0.0},
+                                   {.match = "0.*", .lr_scale = 0.1, .weight_decay = 0.3}}},
+          .schedule = {.kind = config::ScheduleKind::kStep,
+                       .warmup_steps = 0,
+                       .every_steps = 4,
+                       .factor = 0.5},
+          .sample = {{"input", DType::kF32, {10}}, {"target", DType::kF32, {2}}},
+          .classes = 0};
+}
+
 }  // namespace
 
 std::vector<TwinCase> trained_cases() {
-  return {gpt_adamw_cosine(), mlp_momentum_linear(), lenet_adam_step(), resnet8_sgd_constant()};
+  return {gpt_adamw_cosine(), mlp_momentum_linear(), lenet_adam_step(), resnet8_sgd_constant(),
+          mlp_adamw_groups()};
 }
 
 std::vector<TwinCase> initial_cases() {

@@ -2,13 +2,18 @@
 
 #include <boost/json.hpp>
 
+#include "daemon/ctl/checkpoint_list.h"
+#include "daemon/ctl/file_locks.h"
+#include "daemon/ctl/progress.h"
 #include "shared/base/sha256.h"
 #include "shared/checkpoint/store.h"
+#include "shared/checkpoint/torch_file.h"
 #include "tests/daemon/ctl/run_fixture.h"
 
 namespace stoker::ctl {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -61,11 +66,61 @@ TEST_F(Checkpoints, ListShowsEachWithItsValidationAndMarksTheBest) {
   put_best(400, 1.125, best);
   const Answer answer = ctl({"list"});
   ASSERT_EQ(answer.code, 0) << answer.err;
-  EXPECT_THAT(answer.out, ContainsRegex(" 200  2[0-9-]* [0-9:]*  .* B +1\\.2500\n"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* 1\\.1250  \\* best\n"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 600 .* -  newest\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 200  [0-9.]+ s  .* B +1\\.2500 +1\\.8034\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* 1\\.1250 .*  \\* best\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 600 .* - +-  newest\n"));
   EXPECT_THAT(answer.out, HasSubstr("best valid loss 1.1250 at step 400\n"));
   EXPECT_LE(widest_line(answer.out), 80u);
+}
+
+TEST_F(Checkpoints, ListSaysHowOldEachIs) {
+  CheckpointList list{.run_dir = "r"};
+  list.checkpoints = {{.step = 1, .created = "2026-01-31T12:00:00.500Z"},
+                      {.step = 2, .created = "2026-01-31T15:10:00.000Z"},
+                      {.step = 3, .created = "tomorrow"}};
+  const auto noon = std::chrono::sys_days(std::chrono::year(2026) / 1 / 31) + 12h;
+  const std::string text = render_list(list, kPiped, noon + 3h + 10min + 4s);
+  EXPECT_THAT(text, ContainsRegex(" 1  +3 h 10 min "));
+  EXPECT_THAT(text, ContainsRegex(" 2  +4.0 s "));
+  EXPECT_THAT(text, ContainsRegex(" 3  +\\? "));
+}
+
+// By the settings of the run: each that is kept says why, the others go with the next one.
+TEST_F(Checkpoints, ListSaysWhatKeepsEach) {
+  put(layout().config_file(),
+      "data: {train: {kind: text, path: x}}\ncheckpoint: {keep_last: 2, keep_every_steps: 300}\n");
+  const std::string best = put_checkpoint(100);
+  for (const uint64_t step : {200u, 300u, 400u, 500u}) put_checkpoint(step);
+  put_best(100, 1, best);
+  const Answer answer = ctl({"list"});
+  EXPECT_THAT(answer.out, ContainsRegex(" 100 .* \\* best\n")) << answer.out;
+  EXPECT_THAT(answer.out, ContainsRegex(" 200 .* B *\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 300 .* kept: milestone\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* kept: last\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 500 .* newest\n"));
+  const auto root = boost::json::parse(ctl({"--json", "list"}).out);
+  EXPECT_EQ(root.at("checkpoints").at(0).at("kept_by").as_string(), "best");
+  EXPECT_EQ(root.at("checkpoints").at(1).at("kept_by").as_string(), "");
+}
+
+TEST_F(Checkpoints, ListSaysWhichAReaderHolds) {
+  put_checkpoint(200);
+  put_checkpoint(400);
+  EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("held")));
+  {
+    const auto held = checkpoint::CheckpointStore::open_verified(
+        layout().checkpoints() + "/" + checkpoint::CheckpointStore::name_of(200));
+    ASSERT_TRUE(held.ok());
+    if (!FileLocks::read().holds(file(200, "SHA256SUMS")))
+      GTEST_SKIP() << "the kernel does not list the locks of this file system";
+    EXPECT_THAT(ctl({"list"}).out, ContainsRegex(" 200 .* held by a reader\n"));
+    EXPECT_TRUE(boost::json::parse(ctl({"--json", "list"}).out)
+                    .at("checkpoints")
+                    .at(0)
+                    .at("held")
+                    .as_bool());
+  }
+  EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("held")));
 }
 
 TEST_F(Checkpoints, AnEvaluationOfAnotherCheckpointOfTheSameStepDoesNotCount) {
@@ -99,6 +154,7 @@ TEST_F(Checkpoints, ListInJsonIsComplete) {
   const auto& list = root.at("checkpoints").as_array();
   ASSERT_EQ(list.size(), 2u);
   EXPECT_EQ(list[0].at("valid").to_number<double>(), 1.25);
+  EXPECT_GT(list[0].at("metrics").at("bits_per_byte").to_number<double>(), 1.25);
   EXPECT_TRUE(list[0].at("best").as_bool());
   EXPECT_GT(list[0].at("bytes").to_number<uint64_t>(), 0u);
   EXPECT_TRUE(list[1].at("valid").is_null());
@@ -163,6 +219,100 @@ TEST_F(Checkpoints, VerifyOfAStepThatIsNotThereNamesThoseThatAre) {
   EXPECT_EQ(answer.code, 78);
   EXPECT_THAT(answer.err, HasSubstr("no checkpoint of step 300; there are: 200 400"));
   EXPECT_THAT(answer.out, Not(HasSubstr("300")));
+}
+
+TEST_F(Checkpoints, VerifyTakesTheBestAndTheLatest) {
+  const std::string best = put_checkpoint(200);
+  put_checkpoint(400);
+  EXPECT_THAT(ctl({"verify", "best"}).err, HasSubstr("nothing was evaluated yet"));
+  put_best(200, 1, best);
+  EXPECT_THAT(ctl({"verify", "best"}).out, HasSubstr("step 200: as it was saved"));
+  EXPECT_THAT(ctl({"verify", "latest"}).out, HasSubstr("step 400: as it was saved"));
+  put_best(200, 1, std::string(64, 'a'));  // another one of that step
+  const Answer gone = ctl({"verify", "best"});
+  EXPECT_EQ(gone.code, 78);
+  EXPECT_THAT(gone.err, HasSubstr("of step 200, is no longer kept; there are: 200 400"));
+}
+
+TEST_F(Checkpoints, OfANewerFormatAreRefusedInOneLine) {
+  put_checkpoint(200);
+  std::string manifest = *read_file(file(200, "manifest.json"), 1 << 20);
+  const std::string old_sum = sha256_hex(manifest);
+  manifest.replace(manifest.find("\"format\":1"), 10, "\"format\":3");
+  put(file(200, "manifest.json"), manifest);
+  std::string sums = *read_file(file(200, "SHA256SUMS"), 1 << 20);
+  sums.replace(sums.find(old_sum), 64, sha256_hex(manifest));
+  put(file(200, "SHA256SUMS"), sums);
+  for (const char* command : {"verify", "export"}) {
+    const Answer answer = ctl({command, "latest"});
+    EXPECT_EQ(answer.code, 78) << command;
+    EXPECT_THAT(answer.err, HasSubstr("format 3; this version reads up to 1"));
+    EXPECT_EQ(std::ranges::count(answer.err, '\n'), 1);
+  }
+  EXPECT_THAT(ctl({"list"}).out, HasSubstr("format 3"));
+}
+
+TEST_F(Checkpoints, ExportWritesEachFormatAndPart) {
+  put_checkpoint(200);
+  const std::string torch = path("w.pt"), all = path("all.safetensors");
+  const Answer answer = ctl({"export", "latest", "--format", "torch", "--output", torch});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.out, ContainsRegex("step 200: 1 tensors, .* in .*w.pt\n"));
+  const auto opened = checkpoint::TorchFile::open(torch);
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  EXPECT_EQ(to_string((*opened)->tensors().front()), "weight F32 [4]");
+  const Answer json = ctl({"--json", "export", "200", "--what", "all", "--output", all});
+  EXPECT_EQ(boost::json::parse(json.out).at("tensors").to_number<int>(), 3);
+  const auto parts = checkpoint::SafetensorsFile::open(all);
+  ASSERT_TRUE(parts.ok()) << parts.status().to_string();
+  for (const char* name : {"model.weight", "optimizer.weight", "state.weight"})
+    EXPECT_NE((*parts)->find(name), nullptr) << name;
+}
+
+TEST_F(Checkpoints, ExportRefusesDamageAndWhatIsThere) {
+  put_checkpoint(200);
+  put(path("mine"), "precious");
+  const Answer there = ctl({"export", "200", "--output", path("mine")});
+  EXPECT_EQ(there.code, 74);
+  EXPECT_THAT(there.err, HasSubstr("is there already"));
+  EXPECT_EQ(*read_file(path("mine"), 100), "precious");
+  flip_a_bit(file(200, "optim.safetensors"));
+  const Answer damaged = ctl({"export", "200", "--output", path("new")});
+  EXPECT_EQ(damaged.code, 65);
+  EXPECT_THAT(damaged.err, HasSubstr("optim.safetensors: SHA-256"));
+  EXPECT_FALSE(std::filesystem::exists(path("new")));
+  EXPECT_EQ(ctl({"export", "300", "--output", path("new")}).code, 78);
+}
+
+TEST(ProgressLine, IsDrawnOnATerminalOnceWorkTakesLongAndTakenAway) {
+  std::ostringstream out, err;
+  const Console console{.out = out, .err = err, .style = kTerminal};
+  ManualClock clock;
+  {
+    Progress progress(console, clock, "verifying", 2'000'000);
+    progress.add(100);
+    EXPECT_EQ(out.str(), "");
+    clock.advance(1s);
+    progress.add(999'900);
+    EXPECT_THAT(out.str(), HasSubstr("verifying: 50 % of 2.00 MB, 1.00 MB/s"));
+    const size_t drawn = out.str().size();
+    progress.add(1);  // not again so soon
+    EXPECT_EQ(out.str().size(), drawn);
+  }
+  EXPECT_TRUE(out.str().ends_with("\r\x1b[K"));
+  EXPECT_EQ(err.str(), "");
+}
+
+TEST(ProgressLine, IsNotDrawnElsewhere) {
+  std::ostringstream out, err;
+  const Console console{.out = out, .err = err, .style = kPiped};
+  ManualClock clock;
+  {
+    Progress progress(console, clock, "verifying", 100);
+    clock.advance(10s);
+    progress.add(50);
+  }
+  EXPECT_EQ(out.str() + err.str(), "");
 }
 
 }  // namespace

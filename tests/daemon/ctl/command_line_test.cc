@@ -38,8 +38,15 @@ TEST(CommandLine, TakesTheOptionsOfEachCommand) {
   ASSERT_TRUE(set.result.command.has_value()) << set.err;
   EXPECT_EQ(set.result.command->action, Action::kSet);
   EXPECT_EQ(set.result.command->lr, 1e-4);
-  EXPECT_EQ(parse({"verify"}).result.command->step, std::nullopt);
-  EXPECT_EQ(parse({"verify", "1200"}).result.command->step, 1200u);
+  EXPECT_EQ(parse({"verify"}).result.command->which, "latest");
+  EXPECT_EQ(parse({"verify", "1200"}).result.command->which, "1200");
+  EXPECT_EQ(parse({"diff", "best", "1200"}).result.command->other, "1200");
+  const auto exported = parse({"export", "best", "--format", "torch", "--what", "all"});
+  ASSERT_TRUE(exported.result.command.has_value()) << exported.err;
+  EXPECT_EQ(exported.result.command->which, "best");
+  EXPECT_EQ(exported.result.command->format, "torch");
+  EXPECT_EQ(exported.result.command->what, "all");
+  EXPECT_EQ(exported.result.command->output, "");
   EXPECT_TRUE(parse({"verify", "--all"}).result.command->all);
   EXPECT_EQ(parse({"explain", "--step", "7"}).result.command->step, 7u);
   const auto logs = parse({"logs", "-n", "5", "-f", "--evaluator"});
@@ -69,6 +76,10 @@ TEST(CommandLine, EveryMistakeIs64WithOneLineAndDoesNothing) {
       {{"verify", "-3"}, "-3"},
       {{"verify", "99999999999999999999"}, "99999999999999999999"},
       {{"verify", "3", "--all"}, "--all"},
+      {{"diff", "3", "worst"}, "'worst' is no step: give a whole number, latest or best"},
+      {{"export"}, "STEP is required"},
+      {{"export", "3", "--format", "pickle"}, "pickle"},
+      {{"export", "3", "--what", "rng"}, "rng"},
       {{"explain"}, "--step is required"},
       {{"explain", "--step", "0"}, "the first step is 1"},
       {{"logs", "-n", "-1"}, "--lines"},

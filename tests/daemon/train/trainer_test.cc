@@ -213,6 +213,26 @@ TEST_F(TrainerTest, ResumesBitForBitInTheMiddleOfAnIntervalAndAnEpoch) {
   }
 }
 
+TEST_F(TrainerTest, ResumesBitForBitWithGroupsAndFrozenParameters) {
+  auto config = small_config(20);
+  config.model.freeze = {"0.weight"};
+  config.optimizer.groups = {{.match = "*.bias", .lr_scale = 2, .weight_decay = 0.0},
+                             {.match = "*.weight", .lr_scale = 0.5}};
+  Session whole(config, root_);
+  ASSERT_TRUE(whole.train().ok());
+  const std::string other = fresh();
+  {
+    Session part(config, other);
+    part.on_row = [&](const metrics::TrainRow& row) {
+      if (row.step == 6) part.ask(Request::Kind::kStop);
+    };
+    ASSERT_TRUE(part.train().ok());
+  }
+  Session rest(config, other);
+  ASSERT_TRUE(rest.train().ok());
+  EXPECT_EQ(rest.model_sha256(), whole.model_sha256());
+}
+
 TEST_F(TrainerTest, AccumulatedMicroBatchesAreOneStep) {
   auto config = small_config(6);
   config.model.dropout = 0;

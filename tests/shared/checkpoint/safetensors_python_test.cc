@@ -1,17 +1,17 @@
 #include <sys/mman.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <random>
 
 #include <gtest/gtest.h>
 
 #include "shared/base/sha256.h"
+#include "shared/checkpoint/export_tensors.h"
 #include "shared/checkpoint/safetensors.h"
 #include "tests/shared/checkpoint/raw_tensors.h"
+#include "tests/support/python_script.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::checkpoint {
@@ -20,23 +20,22 @@ namespace {
 class SafetensorsPython : public ::testing::Test {
  protected:
   // What the script prints; nullopt where Python or its packages are missing.
-  std::optional<std::string> maybe_run(const std::string& verb, const std::string& path) {
-    const char* chosen = std::getenv("STOKER_PYTHON");
-    const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
-    const std::string errors = scratch_ / "errors";
-    const std::string command = "'" + python + "' -B '" STOKER_SAFETENSORS_PY "' " + verb + " '" +
-                                path + "' 2>'" + errors + "'";
-    std::FILE* pipe = ::popen(command.c_str(), "r");
-    if (pipe == nullptr) return std::nullopt;
-    std::string answer;
-    char part[4096];
-    for (size_t got = 0; (got = std::fread(part, 1, sizeof part, pipe)) > 0;)
-      answer.append(part, got);
-    const int status = ::pclose(pipe);
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    if (code == 77 || code == 127) return std::nullopt;
-    EXPECT_EQ(code, 0) << *read_file(errors, 1 << 20);
-    return answer;
+  static std::optional<std::string> maybe_run(const std::string& verb, const std::string& path) {
+    const auto answer = test::maybe_run_python(STOKER_SAFETENSORS_PY, {verb, path});
+    if (!answer) return std::nullopt;
+    EXPECT_EQ(answer->code, 0) << answer->err;
+    return answer->out;
+  }
+  static bool we_accept(const std::string& content) {
+    UniqueFd fd(::memfd_create("offered", MFD_CLOEXEC));
+    EXPECT_TRUE(real_files().write(fd.get(), std::as_bytes(std::span(content)), "offered").ok());
+    return SafetensorsFile::adopt(std::move(fd), "offered").ok();
+  }
+  // Kept for Python when we accept it: whatever it refuses, we must have refused.
+  void offer(const std::string& content) {
+    ++offered_;
+    if (!we_accept(content)) return;
+    test::write_whole(kept_ + "/" + std::to_string(accepted_++), content);
   }
   // The same lines as the script's.
   static std::string lines_of(const SafetensorsFile& file) {
@@ -52,6 +51,7 @@ class SafetensorsPython : public ::testing::Test {
     for (const std::string& line : lines) text += line + "\n";
     return text;
   }
+  void SetUp() override { std::filesystem::create_directory(kept_); }
   std::string write_ours() {
     const auto written = write_safetensors(real_files(), scratch_.path(), "ours",
                                            views_of(one_of_each_dtype()), {{"format", "pt"}});
@@ -60,6 +60,8 @@ class SafetensorsPython : public ::testing::Test {
   }
 
   test::TemporaryDirectory scratch_;
+  const std::string kept_ = scratch_ / "kept";
+  int offered_ = 0, accepted_ = 0;
 };
 
 #define RUN_OR_SKIP(answer, verb, path)                                            \
@@ -90,25 +92,213 @@ TEST_F(SafetensorsPython, WeReadIts) {
   EXPECT_EQ((*file)->metadata().at("made by"), "numpy\n\"\xc3\xa9\"");
 }
 
-// Whatever it refuses, we refuse: of all files with one flipped bit in the header, the ones that we
-// accept load there too.
-TEST_F(SafetensorsPython, AcceptsEveryDamagedFileThatWeAccept) {
+// Whatever it refuses, we refuse: of the files that a damage makes, those that we accept load there
+// too.
+TEST_F(SafetensorsPython, LoadsEveryFileWithAFlippedBitThatWeAccept) {
   const std::string whole = *read_file(write_ours(), 1 << 20);
-  const std::string kept = scratch_ / "kept";
-  std::filesystem::create_directory(kept);
   const size_t header_end = whole.find("}}") + 8;
-  int accepted = 0;
   for (size_t bit = 0; bit < header_end * 8; ++bit) {
     std::string flipped = whole;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
-    UniqueFd fd(::memfd_create("flipped", MFD_CLOEXEC));
-    ASSERT_TRUE(real_files().write(fd.get(), std::as_bytes(std::span(flipped)), "flipped").ok());
-    if (!SafetensorsFile::adopt(std::move(fd), "flipped").ok()) continue;
-    test::write_whole(kept + "/" + std::to_string(bit), flipped);
-    ++accepted;
+    offer(flipped);
   }
-  EXPECT_GT(accepted, 0);
-  RUN_OR_SKIP(answer, "accepts", kept);
+  EXPECT_GT(accepted_, 0);
+  RUN_OR_SKIP(answer, "accepts", kept_);
+  EXPECT_EQ(*answer, "");
+}
+
+TEST_F(SafetensorsPython, LoadsEveryFileThatIsCutOrGrownThatWeAccept) {
+  const std::string header =
+      R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"__metadata__":{"k":"v"}})";
+  const std::string whole = raw_tensors(header, "xyz");
+  for (size_t bytes = 0; bytes <= whole.size(); ++bytes) offer(whole.substr(0, bytes));
+  for (size_t at = 0; at <= whole.size(); ++at) {
+    for (const char more : {' ', '\0', '0', '}', '"', ','}) {
+      std::string grown = whole;
+      offer(grown.insert(at, 1, more));
+    }
+    if (at < whole.size()) offer(std::string(whole).erase(at, 1));
+  }
+  EXPECT_GT(accepted_, 0);
+  RUN_OR_SKIP(answer, "accepts", kept_);
+  EXPECT_EQ(*answer, "");
+}
+
+// Pieces of headers put together at random, with a length that fits: most are no JSON, many are nearly
+// right.
+TEST_F(SafetensorsPython, LoadsEveryRandomHeaderThatWeAccept) {
+  const std::vector<std::string> pieces = {"{",
+                                           "}",
+                                           "[",
+                                           "]",
+                                           ",",
+                                           ":",
+                                           "\"a\"",
+                                           "\"b\"",
+                                           "\"dtype\"",
+                                           "\"shape\"",
+                                           "\"data_offsets\"",
+                                           "\"__metadata__\"",
+                                           "\"U8\"",
+                                           "\"F32\"",
+                                           "\"F8_E4M3\"",
+                                           "\"I64\"",
+                                           "0",
+                                           "4",
+                                           "8",
+                                           "12",
+                                           "-0",
+                                           "-1",
+                                           "1e1",
+                                           "4.0",
+                                           "18446744073709551616",
+                                           "null",
+                                           "true",
+                                           " ",
+                                           "\n",
+                                           "\"\\u0061\"",
+                                           "\"\\ud800\"",
+                                           "[0,4]",
+                                           "[4]",
+                                           "[]",
+                                           "{}",
+                                           "\"dtype\":\"U8\"",
+                                           "\"shape\":[4]",
+                                           "\"data_offsets\":[0,4]",
+                                           "\"data_offsets\":[4,8]"};
+  const std::string one = R"({"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
+  const std::string two = R"({"dtype":"F32","shape":[1],"data_offsets":[4,8]})";
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 20'000; ++round) {
+    std::string header = R"({"a":)" + one + R"(,"b":)" + two + R"(,"__metadata__":{"k":"v"}})";
+    for (uint64_t edits = 1 + random() % 2; edits > 0; --edits) {
+      const size_t at = random() % header.size();
+      const std::string& piece = pieces[random() % pieces.size()];
+      // In the place of as many bytes, of none, or of a piece that begins as a token does.
+      const size_t comma = header.find_first_of(",}]", at);
+      const size_t out = random() % 3 == 0   ? 0
+                         : random() % 2 == 0 ? std::min(piece.size(), header.size() - at)
+                                             : std::min(comma, header.size()) - at;
+      header.replace(at, out, piece);
+    }
+    offer(raw_tensors(header, std::string(8, '\x3a')));
+  }
+  EXPECT_GT(accepted_, 100);
+  EXPECT_GT(offered_ - accepted_, 10'000);
+  RUN_OR_SKIP(answer, "accepts", kept_);
+  EXPECT_EQ(*answer, "");
+}
+
+// By hand: what is wrong with each is in the list. Python refuses them all, and so do we.
+TEST_F(SafetensorsPython, RefusesWhatWeRefuseOfTheMalformed) {
+  const auto one = [](const std::string& dtype, const std::string& shape,
+                      const std::string& offsets) {
+    return R"({"t":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets +
+           "}}";
+  };
+  const std::string u8 = "\"U8\"";
+  std::vector<std::string> headers = {
+      "",
+      "[]",
+      "null",
+      "1",
+      "\"\"",
+      "{",
+      "{]",
+      "{}}",
+      "{} x",
+      "{}{}",
+      "{,}",
+      "{\"a\"}",
+      "{\"a\":}",
+      "{'a':1}",
+      "{a:1}",
+      "\xef\xbb\xbf{}",
+      "{/**/}",
+      "{\"a\":{},}",
+      "{\"t\":1}",
+      "{\"t\":null}",
+      "{\"t\":[]}",
+      "{\"t\":{}}",
+      R"({"t":{"dtype":"U8","shape":[8]}})",
+      R"({"t":{"dtype":"U8","data_offsets":[0,8]}})",
+      R"({"t":{"shape":[8],"data_offsets":[0,8]}})",
+      R"({"t":{"dtype":"U8","dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
+      R"({"__metadata__":1})",
+      R"({"__metadata__":{"a":1}})",
+      R"({"__metadata__":{"a":null}})",
+      R"({"__metadata__":[]})",
+      "{\"a\xff\":1}",
+      "{\"a\\ud800\":{}}",
+      one("\"f32\"", "[8]", "[0,8]"),
+      one("\"\"", "[8]", "[0,8]"),
+      one("7", "[8]", "[0,8]"),
+      one("null", "[8]", "[0,8]"),
+      one("\"F33\"", "[8]", "[0,8]")};
+  for (const char* shape : {"[-8]",
+                            "[8.0]",
+                            "[8e0]",
+                            "[1e400]",
+                            "[null]",
+                            "[\"8\"]",
+                            "[[8]]",
+                            "[{}]",
+                            "[true]",
+                            "8",
+                            "null",
+                            "\"8\"",
+                            "[7]",
+                            "[9]",
+                            "[0]",
+                            "[8,0]",
+                            "[18446744073709551616]",
+                            "[2,4,]",
+                            "[08]",
+                            "[4611686018427387905,8]",
+                            "[9223372036854775808]"})
+    headers.push_back(one(u8, shape, "[0,8]"));
+  for (const char* offsets :
+       {"[0,7]", "[0,9]", "[1,8]", "[1,9]", "[8,0]", "[8,16]", "[0]", "[0,8,8]", "[]", "[0,-8]",
+        "[-8,0]", "[0,8.0]", "[0,\"8\"]", "null", "8", "[0,18446744073709551615]",
+        "[18446744073709551608,0]", "[[0,8]]"})
+    headers.push_back(one(u8, "[8]", offsets));
+  std::vector<std::string> malformed;
+  for (const std::string& header : headers)
+    malformed.push_back(raw_tensors(header, std::string(8, 'x')));
+  for (const uint64_t length : {uint64_t{3}, uint64_t{100}, uint64_t{1} << 40, ~uint64_t{0}})
+    malformed.push_back(raw_tensors_of_length(length, "{}"));
+  malformed.emplace_back("");
+  malformed.emplace_back("1234567");
+  for (size_t i = 0; i < malformed.size(); ++i) {
+    EXPECT_FALSE(we_accept(malformed[i])) << malformed[i];
+    test::write_whole(kept_ + "/" + std::to_string(i), malformed[i]);
+  }
+  RUN_OR_SKIP(answer, "accepts", kept_);
+  const auto refused = static_cast<size_t>(std::ranges::count(*answer, '\n'));
+  EXPECT_EQ(refused, malformed.size()) << *answer;
+}
+
+// Every file of a checkpoint, and what is exported of it.
+TEST_F(SafetensorsPython, LoadsEveryFileThatWeWrite) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<OwnedTensor> tensors = one_of_each_dtype();
+    std::shuffle(tensors.begin(), tensors.end(), random);
+    tensors.resize(random() % (tensors.size() + 1));
+    for (OwnedTensor& tensor : tensors) {
+      const std::vector<int64_t> shape(random() % 4, static_cast<int64_t>(random() % 3));
+      tensor = make_tensor(tensor.spec.name + ".\xc3\xa9 \"", tensor.spec.dtype, shape);
+    }
+    ASSERT_TRUE(write_safetensors(real_files(), kept_, std::to_string(round), views_of(tensors),
+                                  {{"format", "pt"}, {"a\n", "\"\t"}})
+                    .ok());
+  }
+  const auto file = SafetensorsFile::open(write_ours());
+  ASSERT_TRUE(file.ok());
+  const std::vector<ExportPart> parts = {{"model", file->get()}, {"optimizer", file->get()}};
+  auto out = NewFile::create(real_files(), kept_ + "/exported");
+  ASSERT_TRUE(out.ok() && export_safetensors(parts, {}, *out, {}).ok() && out->commit().ok());
+  RUN_OR_SKIP(answer, "accepts", kept_);
   EXPECT_EQ(*answer, "");
 }
 

@@ -48,8 +48,8 @@ class Filler {
   }
 
   void fill(const Field& field, double* target) { *target = number(field); }
-  void fill(const Field&, std::optional<double>* target) {
-    if (below(2) == 0) *target = part() - 0.5;
+  void fill(const Field& field, std::optional<double>* target) {
+    if (below(2) == 0) *target = part() - (field.min < 0 ? 0.5 : 0);
   }
   void fill(const Field& field, std::optional<int>* target) {
     target->reset();
@@ -71,6 +71,14 @@ class Filler {
       words = words.substr(0, words.find(' '));
     }
     *target = words;
+  }
+  void fill(const Field&, const Rows& target) {
+    target.resize(target.target, below(4));
+    for (size_t row = 0; row < target.size(target.target); ++row)
+      for (const Field& each : target.fields(target.target, row)) {
+        std::visit([&](const auto& inner) { fill(each, inner); }, each.target);
+        if (const auto* text = std::get_if<std::string*>(&each.target)) **text += "x.*";
+      }
   }
   template <typename T>
   void fill(const Field& field, std::vector<T>* target) {
@@ -177,6 +185,9 @@ void fill_model(Config& config, Filler& filler) {
     config.model.vocab += 256;
   }
   if (config.model.kind == ModelKind::kResnet) config.model.layers = 20;
+  if (!config.model.init_map.empty() || !config.model.init_ignore.empty())
+    config.model.init_from = "weights.pt";
+  for (NameRule& rule : config.model.init_map) rule.from += std::string(8, '*');
 }
 
 }  // namespace

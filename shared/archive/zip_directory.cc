@@ -1,29 +1,24 @@
-#include "shared/dataset/zip_directory.h"
+#include "shared/archive/zip_directory.h"
 
 #include <algorithm>
 #include <array>
-#include <span>
 #include <string_view>
 
-namespace stoker::dataset {
+#include "shared/archive/zip_format.h"
+
+namespace stoker::archive {
 namespace {
 
-constexpr uint32_t kLocalMagic = 0x04034b50, kMemberMagic = 0x02014b50, kEndMagic = 0x06054b50;
-constexpr uint32_t kEnd64Magic = 0x06064b50, kLocator64Magic = 0x07064b50;
-constexpr uint64_t kLocalBytes = 30, kMemberBytes = 46, kEndBytes = 22, kLocator64Bytes = 20;
-constexpr uint64_t kEnd64Bytes = 56, kMostComment = 65535;
+constexpr uint64_t kMostComment = 65535;
 constexpr uint64_t kMostDirectory = uint64_t{64} << 20;
-constexpr uint32_t kIn64 = 0xffffffff;  // the number is in the ZIP64 part
-constexpr uint16_t kExtra64 = 1, kEncrypted = 1, kStored = 0, kDeflated = 8;
 
 // A part of the file, with numbers at given places.
 class Bytes {
  public:
-  static Result<Bytes> read(const FileReader& reader, size_t file, uint64_t offset,
-                            uint64_t count) {
+  static Result<Bytes> read(const ArchiveFile& file, uint64_t offset, uint64_t count) {
     Bytes bytes;
     bytes.bytes_.resize(count);
-    STOKER_RETURN_IF_ERROR(reader.read(file, offset, bytes.bytes_));
+    STOKER_RETURN_IF_ERROR(file.read(offset, bytes.bytes_));
     return bytes;
   }
 
@@ -53,8 +48,7 @@ struct Directory {
 
 class ZipReader {
  public:
-  ZipReader(const FileReader& reader, const FileTable& files, size_t file)
-      : reader_(reader), path_(files.path(file)), file_(file), size_(files.stamp(file).size) {}
+  explicit ZipReader(const ArchiveFile& file) : file_(file), size_(file.size) {}
 
   Result<std::vector<ZipMember>> members() {
     STOKER_ASSIGN_OR_RETURN(const Directory directory, find_directory());
@@ -63,7 +57,7 @@ class ZipReader {
                       directory.members <= directory.bytes / kMemberBytes;
     if (!fits) return corrupt("its directory does not fit into it");
     STOKER_ASSIGN_OR_RETURN(const Bytes bytes,
-                            Bytes::read(reader_, file_, directory.offset, directory.bytes));
+                            Bytes::read(file_, directory.offset, directory.bytes));
     std::vector<ZipMember> members;
     uint64_t at = 0;
     for (uint64_t i = 0; i < directory.members; ++i) {
@@ -78,7 +72,7 @@ class ZipReader {
     if (size_ < kLocalBytes || member.local_header > size_ - kLocalBytes)
       return corrupt("member '" + member.name + "' is not in it");
     STOKER_ASSIGN_OR_RETURN(const Bytes local,
-                            Bytes::read(reader_, file_, member.local_header, kLocalBytes));
+                            Bytes::read(file_, member.local_header, kLocalBytes));
     if (local.u32(0) != kLocalMagic || local.u16(26) != member.name.size())
       return corrupt("member '" + member.name + "' is not where its directory says");
     const uint64_t begin = member.local_header + kLocalBytes + local.u16(26) + local.u16(28);
@@ -89,14 +83,14 @@ class ZipReader {
 
  private:
   Status corrupt(const std::string& what) const {
-    return Status(Code::kCorrupt, path_ + ": zip archive: " + what);
+    return Status(Code::kCorrupt, file_.path + ": zip archive: " + what);
   }
 
   // The end record is at the end, behind it only its comment.
   Result<Directory> find_directory() {
     const uint64_t tail = std::min(size_, kEndBytes + kMostComment);
     if (tail < kEndBytes) return corrupt("too short");
-    STOKER_ASSIGN_OR_RETURN(const Bytes bytes, Bytes::read(reader_, file_, size_ - tail, tail));
+    STOKER_ASSIGN_OR_RETURN(const Bytes bytes, Bytes::read(file_, size_ - tail, tail));
     for (uint64_t at = tail - kEndBytes + 1; at-- > 0;) {
       if (bytes.u32(at) != kEndMagic || bytes.u16(at + 20) != tail - at - kEndBytes) continue;
       if (bytes.u16(at + 4) != bytes.u16(at + 6) || bytes.u16(at + 8) != bytes.u16(at + 10))
@@ -111,11 +105,11 @@ class ZipReader {
   Result<Directory> find_directory64(uint64_t end) {
     if (end < kLocator64Bytes) return corrupt("damaged at its end");
     STOKER_ASSIGN_OR_RETURN(const Bytes locator,
-                            Bytes::read(reader_, file_, end - kLocator64Bytes, kLocator64Bytes));
+                            Bytes::read(file_, end - kLocator64Bytes, kLocator64Bytes));
     const uint64_t at = locator.u64(8);
     if (locator.u32(0) != kLocator64Magic || size_ < kEnd64Bytes || at > size_ - kEnd64Bytes)
       return corrupt("damaged at its end");
-    STOKER_ASSIGN_OR_RETURN(const Bytes record, Bytes::read(reader_, file_, at, kEnd64Bytes));
+    STOKER_ASSIGN_OR_RETURN(const Bytes record, Bytes::read(file_, at, kEnd64Bytes));
     if (record.u32(0) != kEnd64Magic) return corrupt("damaged at its end");
     return Directory{.offset = record.u64(48), .bytes = record.u64(40), .members = record.u64(32)};
   }
@@ -167,31 +161,27 @@ class ZipReader {
     return {};
   }
 
-  const FileReader& reader_;
-  const std::string path_;
-  const size_t file_;
+  const ArchiveFile& file_;
   const uint64_t size_;
 };
 
 }  // namespace
 
-Result<bool> is_zip(const FileReader& reader, const FileTable& files, size_t file) {
+Result<bool> is_zip(const ArchiveFile& file) {
   std::array<std::byte, 4> start{};
-  if (files.stamp(file).size < start.size()) return false;
-  STOKER_RETURN_IF_ERROR(reader.read(file, 0, start));
+  if (file.size < start.size()) return false;
+  STOKER_RETURN_IF_ERROR(file.read(0, start));
   // An archive without members begins with its end.
   return start[0] == std::byte{'P'} && start[1] == std::byte{'K'} &&
          (start[2] == std::byte{3} || start[2] == std::byte{5});
 }
 
-Result<std::vector<ZipMember>> read_zip_directory(const FileReader& reader, const FileTable& files,
-                                                  size_t file) {
-  return ZipReader(reader, files, file).members();
+Result<std::vector<ZipMember>> read_zip_directory(const ArchiveFile& file) {
+  return ZipReader(file).members();
 }
 
-Result<uint64_t> zip_data_offset(const FileReader& reader, const FileTable& files, size_t file,
-                                 const ZipMember& member) {
-  return ZipReader(reader, files, file).data_offset(member);
+Result<uint64_t> zip_data_offset(const ArchiveFile& file, const ZipMember& member) {
+  return ZipReader(file).data_offset(member);
 }
 
-}  // namespace stoker::dataset
+}  // namespace stoker::archive

@@ -1,0 +1,98 @@
+#include "daemon/ctl/checkpoint_export.h"
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include <boost/json.hpp>
+
+#include "daemon/ctl/checkpoint_choice.h"
+#include "daemon/ctl/number_text.h"
+#include "daemon/ctl/progress.h"
+#include "shared/checkpoint/export_tensors.h"
+#include "shared/checkpoint/new_file.h"
+#include "shared/checkpoint/store.h"
+
+namespace stoker::ctl {
+namespace {
+
+using checkpoint::VerifiedCheckpoint;
+
+// The files of a checkpoint, and what they are called in one file with others.
+struct Part {
+  const char* name;
+  const char* file;
+};
+constexpr std::array<Part, 3> kParts{{{"model", "model.safetensors"},
+                                      {"optimizer", "optim.safetensors"},
+                                      {"state", "state.safetensors"}}};
+
+std::span<const Part> parts_of(ExportWhat what) {
+  const std::span all(kParts);
+  if (what == ExportWhat::kAll) return all;
+  return what == ExportWhat::kModel ? all.first(1) : all.subspan(1, 1);
+}
+
+// "step-000001200.optimizer.pt"
+std::string default_name(uint64_t step, const ExportRequest& request) {
+  constexpr std::array kWhat{"", ".optimizer", ".all"};
+  return checkpoint::CheckpointStore::name_of(step) + kWhat[static_cast<size_t>(request.what)] +
+         (request.format == ExportFormat::kTorch ? ".pt" : ".safetensors");
+}
+
+Result<VerifiedCheckpoint> verify(const checkpoint::CheckpointEntry& entry, const Console& console,
+                                  Clock& clock) {
+  Progress progress(console, clock, "verifying step " + format_count(entry.step),
+                    bytes_on_disk(entry.path));
+  return checkpoint::CheckpointStore::open_verified(entry.path,
+                                                    [&](uint64_t bytes) { progress.add(bytes); });
+}
+
+}  // namespace
+
+Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportRequest& request,
+                                   const Console& console, Clock& clock) {
+  STOKER_ASSIGN_OR_RETURN(const auto entry, choose_checkpoint(layout, request.which));
+  const std::string path =
+      request.output.empty() ? default_name(entry.step, request) : request.output;
+  // Before the long part: what is there already is not found at the end.
+  STOKER_ASSIGN_OR_RETURN(checkpoint::NewFile out, checkpoint::NewFile::create(real_files(), path));
+  STOKER_ASSIGN_OR_RETURN(const VerifiedCheckpoint verified, verify(entry, console, clock));
+  std::vector<std::unique_ptr<checkpoint::SafetensorsFile>> files;
+  std::vector<checkpoint::ExportPart> parts;
+  Exported exported{.step = entry.step, .path = path};
+  uint64_t bytes = 0;
+  for (const Part& part : parts_of(request.what)) {
+    STOKER_ASSIGN_OR_RETURN(auto file, verified.open_tensors(part.file));
+    exported.tensors += file->tensors().size();
+    for (const TensorSpec& spec : file->tensors()) bytes += spec.bytes();
+    files.push_back(std::move(file));
+    parts.push_back({part.name, files.back().get()});
+  }
+  {
+    Progress progress(console, clock, "writing " + printable(path), bytes);
+    const auto on_bytes = [&](uint64_t count) { progress.add(count); };
+    const Status written =
+        request.format == ExportFormat::kTorch
+            ? checkpoint::export_torch(parts, entry.step, out, on_bytes)
+            : checkpoint::export_safetensors(parts, {{"format", "pt"}}, out, on_bytes);
+    STOKER_RETURN_IF_ERROR(written);
+    STOKER_RETURN_IF_ERROR(out.commit());
+  }
+  exported.bytes = out.bytes();
+  return exported;
+}
+
+std::string render_export(const Exported& exported) {
+  return "step " + format_count(exported.step) + ": " + format_count(exported.tensors) +
+         " tensors, " + format_bytes(exported.bytes) + ", in " + printable(exported.path) + "\n";
+}
+
+std::string to_json(const Exported& exported) {
+  return boost::json::serialize(boost::json::object{{"step", exported.step},
+                                                    {"path", exported.path},
+                                                    {"bytes", exported.bytes},
+                                                    {"tensors", exported.tensors}});
+}
+
+}  // namespace stoker::ctl

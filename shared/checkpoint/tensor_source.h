@@ -1,0 +1,33 @@
+// TensorSource: named tensors that can be read one by one, in whatever file they are.
+//
+// Threads: one object per thread.
+// Errors:  read(): kNotFound, kInvalidArgument (`out` is not exactly the tensor's bytes), kIoError,
+//          kCorrupt.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/base/tensor_spec.h"
+
+namespace stoker::checkpoint {
+
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+
+  virtual const std::vector<TensorSpec>& tensors() const = 0;         // in file order
+  virtual const TensorSpec* find(const std::string& name) const = 0;  // nullptr: not there
+  // What stands beside the tensors and is none, by name.
+  virtual const std::vector<std::string>& others() const {
+    static const std::vector<std::string> kNone;
+    return kNone;
+  }
+  // The tensor in C order, little endian.
+  virtual Status read(const std::string& name, std::span<std::byte> out) const = 0;
+};
+
+}  // namespace stoker::checkpoint

@@ -1,0 +1,47 @@
+// InitPlan: which tensor of a file goes where in a model that begins with it, and what is left over
+// on either side: model.init_map, init_ignore and init_strict.
+//
+// Names are mapped first: the first rule of init_map whose `from` matches a file's name renames it.
+// Then what matches a glob of init_ignore, on either side, is left out. What remains must agree;
+// with init_strict: false, what only one side has need not.
+//
+// Threads: values.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/base/tensor_spec.h"
+#include "shared/checkpoint/tensor_source.h"
+#include "shared/config/config.h"
+
+namespace stoker::model {
+
+struct InitPlan {
+  struct Load {
+    size_t tensor = 0;  // of the model
+    std::string from;   // in the file
+  };
+  std::vector<Load> loads;
+  // For people, a line a tensor: "blocks.0.qkv.bias F32 [576], from h.0.attn.bias".
+  std::vector<std::string> loaded;
+  std::vector<std::string> skipped;   // of the file
+  std::vector<std::string> fresh;     // of the model
+  std::vector<std::string> problems;  // all there are: then nothing may be loaded
+
+  // kMismatch: the first problems and the number of all.
+  Status status() const;
+  // All of it, a line each.
+  std::string report() const;
+};
+
+// `needed`: the model's tensors.
+InitPlan plan_init(const std::vector<TensorSpec>& needed, const checkpoint::TensorSource& file,
+                   const config::ModelConfig& config);
+
+// Whether a tensor of the one dtype is turned into the other without loss: halves into floats.
+bool widens(DType from, DType to);
+
+}  // namespace stoker::model

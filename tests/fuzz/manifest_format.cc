@@ -1,0 +1,57 @@
+#include "shared/checkpoint/manifest.h"
+#include "shared/checkpoint/sums.h"
+#include "tests/fuzz/file_under_test.h"
+#include "tests/fuzz/format.h"
+
+namespace stoker::fuzz {
+namespace {
+
+// A manifest and, behind it, the sums. Beside what file_under_test.h promises: the files that they name
+// are names in their directory, and what was read is read again as the same once it is written.
+bool run(std::string_view input) {
+  const auto parts = split_input(input, 2);
+  const auto manifest = checkpoint::parse_manifest(parts[0], "manifest.json");
+  const auto sums = checkpoint::parse_sums(parts[1], "SHA256SUMS");
+  const bool both = check_status(manifest.status()) & check_status(sums.status());
+  if (manifest.ok()) {
+    for (const checkpoint::WrittenFile& file : manifest->files) {
+      must(checkpoint::is_file_name(file.name), "a file of a manifest has a plain name");
+      must(checkpoint::is_sha256(file.sha256), "a file of a manifest has a hash");
+    }
+    const auto again = checkpoint::parse_manifest(checkpoint::to_json(*manifest), "again");
+    must(again.ok() && *again == *manifest, "a manifest is read as it was written");
+  }
+  if (sums.ok()) must(checkpoint::to_sums(*sums) == parts[1], "sums are written as they were read");
+  return both;
+}
+
+checkpoint::Manifest manifest_of(uint64_t step, const std::string& live) {
+  checkpoint::Manifest manifest{.step = step, .epoch = 1, .ticket = 4 * step};
+  manifest.created = "2026-01-31T12:00:00.000Z";
+  manifest.parent = "step-000000001";
+  manifest.files = {{"model.safetensors", 96, std::string(64, 'a')},
+                    {"optim.safetensors", 8, std::string(64, '0')}};
+  manifest.live = live;
+  return manifest;
+}
+
+std::string both(const checkpoint::Manifest& manifest) {
+  std::vector<checkpoint::Sum> sums;
+  for (const auto& file : manifest.files) sums.push_back({file.sha256, file.name});
+  sums.push_back({std::string(64, 'f'), "manifest.json"});
+  return join_input({checkpoint::to_json(manifest), checkpoint::to_sums(sums)});
+}
+
+}  // namespace
+
+const Format& manifest_format() {
+  static constexpr Format kFormat{
+      .name = "manifest", .run = run, .seeds = [] {
+        return std::vector<std::string>{
+            both(manifest_of(2, "{}")),
+            both(manifest_of(1'000'000'000'000, R"({"lr_scale":0.5,"quarantined":[1,2]})"))};
+      }};
+  return kFormat;
+}
+
+}  // namespace stoker::fuzz

@@ -1,0 +1,58 @@
+#include "shared/checkpoint/pickle_machine.h"
+#include "tests/fuzz/file_under_test.h"
+#include "tests/fuzz/format.h"
+#include "tests/support/torch_files.h"
+
+namespace stoker::fuzz {
+namespace {
+
+using namespace test::torch_files;
+using Kind = checkpoint::PickleValue::Kind;
+
+// The pickle alone, so that the fuzzer need not get through a zip archive first. Beside what
+// file_under_test.h promises: what is referred to is there, and memory is in proportion.
+bool run(std::string_view input) {
+  const auto pickle = checkpoint::read_pickle(std::as_bytes(std::span(input)));
+  if (!check_status(pickle.status())) return false;
+  must(pickle->values.size() <= input.size(), "no more values than instructions");
+  must(pickle->root < pickle->values.size(), "the root is a value");
+  for (const checkpoint::PickleValue& value : pickle->values) {
+    for (const uint32_t item : value.items)
+      must(item < pickle->values.size(), "an item is a value");
+    const auto number = static_cast<size_t>(value.number);
+    if (value.kind == Kind::kTensor) must(number < pickle->tensors.size(), "a tensor is there");
+    if (value.kind == Kind::kStorage) must(number < pickle->storages.size(), "a storage is there");
+    if (value.kind == Kind::kDict) must(value.items.size() % 2 == 0, "a key has a value");
+  }
+  for (const checkpoint::PickledTensor& tensor : pickle->tensors) {
+    must(tensor.storage < pickle->storages.size(), "a tensor has a storage");
+    const uint64_t elements = pickle->storages[tensor.storage].elements;
+    int64_t last = tensor.offset;
+    bool is_empty = false;
+    for (size_t i = 0; i < tensor.shape.size(); ++i) {
+      is_empty = is_empty || tensor.shape[i] == 0;
+      last += (tensor.shape[i] - 1) * tensor.strides[i];
+    }
+    must(is_empty || static_cast<uint64_t>(last) < elements, "a tensor is inside its storage");
+  }
+  return true;
+}
+
+}  // namespace
+
+const Format& pickle_format() {
+  static constexpr Format kFormat{
+      .name = "pickle", .run = run, .seeds = [] {
+        return std::vector<std::string>{
+            pickled(dict({{text("w"), parameter(tensor("FloatStorage", "0", 6, 1, {2, 2}, {1, 2}))},
+                          {text("u"), raw_tensor("uint16", "1", 8, 0, {4}, {1})}})),
+            pickled(ordered_dict({{text("n"), number(-3)}, {text("l"), long_number(1)}}) +
+                    dict({{text("_metadata"), "N"}}) + "b"),
+            pickled("]q" + std::string(1, '\0') + "(K\1M\2\3\x88\x89Nh" + std::string(1, '\0') +
+                    "U\1xG" + std::string(8, '\1') + "e)K\1\x85K\1K\2\x86K\1K\2K\3\x87" + "0000"),
+            pickled(call(name("torch", "Size"), {tuple({number(2), number(3)})}))};
+      }};
+  return kFormat;
+}
+
+}  // namespace stoker::fuzz

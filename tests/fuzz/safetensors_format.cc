@@ -1,0 +1,58 @@
+#include "shared/checkpoint/safetensors.h"
+#include "shared/checkpoint/tensor_header.h"
+#include "tests/fuzz/file_under_test.h"
+#include "tests/fuzz/format.h"
+
+namespace stoker::fuzz {
+namespace {
+
+using checkpoint::SafetensorsFile;
+
+// Beside what file_under_test.h promises: the tensors fill the file, and what was read can be written
+// again and reads as the same.
+bool run(std::string_view input) {
+  const auto file = SafetensorsFile::adopt(file_of(input), "input.safetensors");
+  if (!check_status(file.status())) return false;
+  uint64_t bytes = 0;
+  checkpoint::TensorHeader header;
+  for (const TensorSpec& spec : (*file)->tensors()) {
+    must(bytes + spec.bytes() <= input.size(), "a tensor is larger than the file");
+    header.tensors.push_back({spec, bytes, bytes + spec.bytes()});
+    bytes += spec.bytes();
+  }
+  check_tensors(**file, input.size());
+  header.metadata = (*file)->metadata();
+  const std::string again = checkpoint::format_tensor_header(header);
+  const auto read = checkpoint::parse_tensor_header(again.substr(sizeof(uint64_t)), bytes);
+  must(read.ok() && read->metadata == header.metadata, "a header is not read as it was written");
+  return true;
+}
+
+std::string file_with(const std::string& header, size_t data_bytes) {
+  std::string file(sizeof(uint64_t), '\0');
+  for (size_t i = 0; i < file.size(); ++i) file[i] = static_cast<char>(header.size() >> (8 * i));
+  return file + header + std::string(data_bytes, '\x3a');
+}
+
+std::string tensor(const std::string& name, const std::string& dtype, const std::string& shape,
+                   const std::string& offsets) {
+  return "\"" + name + R"(":{"dtype":")" + dtype + R"(","shape":[)" + shape +
+         R"(],"data_offsets":[)" + offsets + "]}";
+}
+
+}  // namespace
+
+const Format& safetensors_format() {
+  static constexpr Format kFormat{
+      .name = "safetensors", .run = run, .seeds = [] {
+        return std::vector<std::string>{
+            file_with("{}", 0), file_with("{" + tensor("a", "F32", "2,1", "0,8") + "}", 8),
+            file_with(R"({"__metadata__":{"format":"pt","é\n":"\u00e9"},)" +
+                          tensor("w.1", "BF16", "3", "0,6") + "," + tensor("s", "I64", "", "6,14") +
+                          "," + tensor("e", "BOOL", "0,4", "14,14") + " }  ",
+                      14)};
+      }};
+  return kFormat;
+}
+
+}  // namespace stoker::fuzz

@@ -1,0 +1,54 @@
+#include "shared/checkpoint/torch_file.h"
+#include "tests/fuzz/file_under_test.h"
+#include "tests/fuzz/format.h"
+#include "tests/support/torch_files.h"
+
+namespace stoker::fuzz {
+namespace {
+
+using namespace test::torch_files;
+
+constexpr uint64_t kMostBytes = 1 << 20;  // a view may repeat few bytes many times
+
+bool run(std::string_view input) {
+  const auto file = checkpoint::TorchFile::adopt(file_of(input), "input.pt");
+  return check_status(file.status()) &&
+         (check_tensors(**file, kMostBytes) || (*file)->tensors().empty());
+}
+
+std::string floats(int64_t offset, const std::vector<int64_t>& shape,
+                   const std::vector<int64_t>& strides) {
+  return tensor("FloatStorage", "0", 4, offset, shape, strides);
+}
+
+// Without checksums, which would hide what lies behind them from the fuzzer.
+std::string unchecked(std::string file) {
+  for (const std::string magic : {"PK\1\2", "PK\3\4"})
+    for (size_t at = file.find(magic); at != std::string::npos; at = file.find(magic, at + 4))
+      file.replace(at + (magic[2] == 1 ? 16 : 14), 4, std::string(4, '\0'));
+  return file;
+}
+
+}  // namespace
+
+const Format& torch_format() {
+  static constexpr Format kFormat{
+      .name = "torch", .run = run, .seeds = [] {
+        const std::string four(16, '\x3a');
+        const std::string views = dict(
+            {{text("t"), parameter(floats(0, {2, 2}, {1, 2}))}, {text("s"), floats(3, {}, {})}});
+        const std::string nested =
+            dict({{text("epoch"), number(3)},
+                  {text("lr"), "G\x3f\xf0" + std::string(6, '\0')},
+                  {text("state_dict"),
+                   ordered_dict({{text("u"), raw_tensor("uint16", "0", 16, 1, {3}, {2})}}) +
+                       dict({{text("_metadata"), "N"}}) + "b"}});
+        return std::vector<std::string>{torch_file(pickled(views), {{"0", four}}),
+                                        unchecked(torch_file(pickled(views), {{"0", four}})),
+                                        unchecked(torch_file(pickled(nested), {{"0", four}})),
+                                        unchecked(torch_file(pickled("}"), {}))};
+      }};
+  return kFormat;
+}
+
+}  // namespace stoker::fuzz

@@ -1,0 +1,362 @@
+// Files of torch.save, put together by hand: what is read of them, and what is refused.
+#include "shared/checkpoint/torch_file.h"
+
+#include <sys/mman.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "shared/checkpoint/tensor_file.h"
+#include "tests/shared/checkpoint/raw_tensors.h"
+#include "tests/support/numpy_files.h"
+#include "tests/support/torch_files.h"
+
+namespace stoker::checkpoint {
+namespace {
+
+using namespace test::torch_files;
+using test::bytes_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::string kPath = "weights.pt";
+const std::string kSixFloats = bytes_of<float>({0, 1, 2, 3, 4, 5});
+
+UniqueFd in_memory(const std::string& content) {
+  UniqueFd fd(::memfd_create("torch", MFD_CLOEXEC));
+  EXPECT_TRUE(real_files().write(fd.get(), std::as_bytes(std::span(content)), kPath).ok());
+  return fd;
+}
+Result<std::unique_ptr<TorchFile>> open(const std::string& content) {
+  return TorchFile::adopt(in_memory(content), kPath);
+}
+// One tensor `w` of a storage of six floats.
+std::string one(const std::string& tensor) {
+  return torch_file(pickled(dict({{text("w"), tensor}})), {{"0", kSixFloats}});
+}
+std::string floats(int64_t offset, const std::vector<int64_t>& shape,
+                   const std::vector<int64_t>& strides) {
+  return tensor("FloatStorage", "0", 6, offset, shape, strides);
+}
+
+template <typename Number>
+std::vector<Number> numbers(const TorchFile& file, const std::string& name) {
+  const TensorSpec* const spec = file.find(name);
+  if (spec == nullptr) {
+    ADD_FAILURE() << name << " is not there";
+    return {};
+  }
+  std::vector<Number> values(static_cast<size_t>(spec->elements()));
+  const Status status = file.read(name, std::as_writable_bytes(std::span(values)));
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  return values;
+}
+std::vector<float> read_one(const std::string& tensor) {
+  const auto file = open(one(tensor));
+  EXPECT_TRUE(file.ok()) << file.status().to_string();
+  return file.ok() ? numbers<float>(**file, "w") : std::vector<float>{};
+}
+void expect_refused(const std::string& content, const std::string& why) {
+  const auto file = open(content);
+  ASSERT_FALSE(file.ok()) << why << ": accepted";
+  EXPECT_EQ(file.status().code(), Code::kCorrupt) << file.status().to_string();
+  EXPECT_THAT(file.status().message(), HasSubstr(kPath));
+  EXPECT_THAT(file.status().message(), HasSubstr(why));
+  EXPECT_EQ(file.status().message().find('\n'), std::string::npos);
+}
+void expect_value_refused(const std::string& value, const std::string& why) {
+  expect_refused(torch_file(pickled(value), {{"0", kSixFloats}}), why);
+}
+
+TEST(TorchFile, ReadsEveryDtype) {
+  std::vector<std::pair<std::string, std::string>> items, storages;
+  std::vector<OwnedTensor> due;
+  for (const auto& [dtype, type] :
+       {std::pair(DType::kF64, "DoubleStorage"), std::pair(DType::kF32, "FloatStorage"),
+        std::pair(DType::kF16, "HalfStorage"), std::pair(DType::kBF16, "BFloat16Storage"),
+        std::pair(DType::kI64, "LongStorage"), std::pair(DType::kI32, "IntStorage"),
+        std::pair(DType::kI16, "ShortStorage"), std::pair(DType::kI8, "CharStorage"),
+        std::pair(DType::kU8, "ByteStorage"), std::pair(DType::kBool, "BoolStorage"),
+        std::pair(DType::kU16, "")}) {
+    const std::string key = std::to_string(due.size());
+    due.push_back(make_tensor(type, dtype, {2, 3}, static_cast<unsigned>(due.size()) + 1));
+    const auto bytes = static_cast<int64_t>(due.back().bytes.size());
+    items.emplace_back(text(type), *type == '\0'
+                                       ? raw_tensor("uint16", key, bytes, 0, {2, 3}, {3, 1})
+                                       : tensor(type, key, 6, 0, {2, 3}, {3, 1}));
+    storages.emplace_back(
+        key, std::string(reinterpret_cast<const char*>(due.back().bytes.data()), bytes));
+  }
+  const auto file = open(torch_file(pickled(dict(items)), storages));
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  ASSERT_EQ((*file)->tensors().size(), due.size());
+  for (const OwnedTensor& tensor : due) {
+    EXPECT_EQ(*(*file)->find(tensor.spec.name), tensor.spec);
+    std::vector<std::byte> bytes(tensor.bytes.size());
+    ASSERT_TRUE((*file)->read(tensor.spec.name, bytes).ok());
+    EXPECT_EQ(bytes, tensor.bytes) << tensor.spec.name;
+  }
+}
+
+TEST(TorchFile, GathersViewsIntoCOrder) {
+  EXPECT_THAT(read_one(floats(0, {2, 3}, {3, 1})), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(read_one(floats(0, {3, 2}, {1, 3})), ElementsAre(0, 3, 1, 4, 2, 5));  // .t()
+  EXPECT_THAT(read_one(floats(1, {3}, {2})), ElementsAre(1, 3, 5));                 // [1::2]
+  EXPECT_THAT(read_one(floats(4, {2, 2}, {0, 1})), ElementsAre(4, 5, 4, 5));        // .expand()
+  EXPECT_THAT(read_one(floats(2, {}, {})), ElementsAre(2));                         // a scalar
+  EXPECT_THAT(read_one(floats(3, {1, 1, 3}, {99, 7, 1})), ElementsAre(3, 4, 5));
+  EXPECT_THAT(read_one(floats(0, {0, 4}, {4, 1})), ElementsAre());
+  EXPECT_THAT(read_one(floats(6, {0}, {1})), ElementsAre());
+}
+
+TEST(TorchFile, ReadsTensorsThatShareAStorage) {
+  const auto file = open(torch_file(
+      pickled(dict({{text("a"), floats(0, {6}, {1})}, {text("b"), floats(2, {2}, {1})}})),
+      {{"0", kSixFloats}}));
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  EXPECT_THAT(numbers<float>(**file, "b"), ElementsAre(2, 3));
+  EXPECT_THAT(numbers<float>(**file, "a"), ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+// As a module's state_dict() is: with what its parts were called, which decides nothing.
+TEST(TorchFile, ReadsParametersInAnOrderedDictWithAttributes) {
+  const std::string weights = ordered_dict({{text("w"), parameter(floats(0, {2}, {1}))}}) +
+                              dict({{text("_metadata"), ordered_dict({})}}) + "b";
+  const auto file = open(torch_file(pickled(weights), {{"0", kSixFloats}}));
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  EXPECT_THAT(numbers<float>(**file, "w"), ElementsAre(0, 1));
+}
+
+TEST(TorchFile, FindsTheWeightsOneLevelDown) {
+  for (const char* nest : {"state_dict", "model_state_dict", "model"}) {
+    const std::string value =
+        dict({{text("epoch"), number(3)},
+              {text("best"), floats(0, {}, {})},
+              {text("args"), dict({{text("lr"), "G\x3f\xf0" + std::string(6, '\0')}})},
+              {text(nest), dict({{text("w"), floats(0, {2}, {1})}, {text("n"), number(1)}})}});
+    const auto file = open(torch_file(pickled(value), {{"0", kSixFloats}}));
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    EXPECT_EQ((*file)->tensors().size(), 1U) << nest;
+    EXPECT_THAT(numbers<float>(**file, "w"), ElementsAre(0, 1));
+    EXPECT_THAT((*file)->others(), ElementsAre("n"));
+  }
+}
+
+TEST(TorchFile, SaysWhatKeysThereAreWhereNoneHoldsTensors) {
+  expect_value_refused(dict({{text("epoch"), number(3)}, {text("lr"), number(1)}}),
+                       "its keys: epoch, lr");
+  expect_value_refused(floats(0, {2}, {1}), "no dict of tensors");
+  expect_value_refused("]", "no dict of tensors");
+}
+
+TEST(TorchFile, RefusesEveryOtherNameAndSaysWhich) {
+  for (const auto& [module, word] :
+       {std::pair("os", "system"), std::pair("builtins", "eval"), std::pair("__builtin__", "exec"),
+        std::pair("posix", "system"), std::pair("argparse", "Namespace"),
+        std::pair("numpy.core.multiarray", "scalar"),
+        std::pair("torch.nn.modules.linear", "Linear"), std::pair("torch", "load"),
+        std::pair("torch", "ComplexFloatStorage"), std::pair("torch", "QInt8Storage"),
+        std::pair("torch", ""), std::pair("", "")}) {
+    const std::string full = std::string(module) + "." + word;
+    expect_value_refused(call(name(module, word), {text("rm -rf /")}), "holds " + full);
+    expect_value_refused(dict({{text("w"), name(module, word)}}), "holds " + full);
+  }
+  expect_value_refused("cos\nsystem", "without an end");
+  expect_value_refused("c" + std::string(1000, 'x') + "\ny\n", "without an end");
+}
+
+TEST(TorchFile, NeverPutsControlCharactersIntoAMessage) {
+  const std::string evil = "\x1b[2J\x07";
+  expect_value_refused(name("os" + evil, "x"), "holds os?[2J?.x");
+  expect_value_refused(dict({{text("w" + evil), number(1)}}), "its keys: w?[2J?");
+  expect_value_refused(tensor("FloatStorage", "k" + evil, 6, 0, {6}, {1}), "no storage 'k?[2J?'");
+  expect_value_refused(dict({{text("w\n"), floats(0, {6}, {1})}}), "control character");
+}
+
+// A name alone makes nothing, and what is called must be one that makes tensors.
+TEST(TorchFile, RefusesCallsThatDoNotFit) {
+  expect_value_refused(call(name("torch", "FloatStorage"), {number(1)}), "is no function");
+  expect_value_refused(call(name("torch", "Size"), {number(1)}), "do not fit");
+  expect_value_refused(call(text("f"), {}), "no function");
+  expect_value_refused(name("collections", "OrderedDict") + number(1) + "R", "no function");
+  expect_value_refused(parameter(number(1)), "do not fit");
+  expect_value_refused(call(name("torch._utils", "_rebuild_tensor_v2"), {number(1)}), "too few");
+  expect_value_refused(number(1) + dict({}) + "b", "no dict");
+  expect_value_refused(ordered_dict({}) + number(1) + "b", "attributes");
+}
+
+TEST(TorchFile, RefusesTensorsThatLieBeyondTheirStorage) {
+  const int64_t huge = INT64_MAX;
+  for (const auto& value : {floats(0, {7}, {1}), floats(1, {6}, {1}), floats(6, {1}, {1}),
+                            floats(0, {2, 3}, {4, 1}), floats(0, {2}, {6}), floats(huge, {1}, {1}),
+                            floats(1, {2}, {huge}), floats(0, {2, 2}, {huge / 2, huge / 2})})
+    expect_value_refused(dict({{text("w"), value}}), "beyond");
+  expect_value_refused(dict({{text("w"), floats(0, {huge, huge}, {0, 0})}}), "overflows");
+  expect_value_refused(dict({{text("w"), floats(0, {huge}, {0})}}), "overflows");
+  expect_value_refused(raw_tensor("uint16", "0", 3, 0, {2}, {1}), "beyond the 1 elements");
+}
+
+TEST(TorchFile, RefusesCountsThatAreNone) {
+  expect_value_refused(floats(-1, {1}, {1}), "offset is no count");
+  expect_value_refused(floats(0, {-1}, {1}), "shape is no count");
+  expect_value_refused(floats(0, {1}, {-1}), "strides is no count");
+  expect_value_refused(floats(0, {1, 1}, {1}), "2 extents and 1 strides");
+  expect_value_refused(floats(0, std::vector<int64_t>(65, 1), std::vector<int64_t>(65, 1)),
+                       "too many dimensions");
+  expect_value_refused(storage("FloatStorage", "0", -1), "no storage");
+  expect_value_refused(storage("FloatStorage", "0", INT64_MAX / 2), "63 bits");
+  expect_value_refused(storage("Size", "0", 6), "of type torch.Size");
+  expect_value_refused(tuple({text("module"), number(1)}) + "Q", "no storage");
+  expect_value_refused(raw_tensor("int5", "0", 6, 0, {1}, {1}), "torch.int5");
+  expect_value_refused(raw_tensor("Size", "0", 6, 0, {1}, {1}), "without a dtype");
+}
+
+TEST(TorchFile, RefusesStoragesThatAreNotThereOrTooShort) {
+  const std::string seven = dict({{text("w"), tensor("FloatStorage", "0", 7, 0, {6}, {1})}});
+  expect_value_refused(seven, "has 24 bytes; 28 are due");
+  const std::string other = dict({{text("w"), tensor("FloatStorage", "../0", 6, 0, {6}, {1})}});
+  expect_value_refused(other, "no storage '../0'");
+}
+
+TEST(TorchFile, RefusesInstructionsThatAreNotOfTorchSave) {
+  constexpr std::string_view kKnown = ".(0NJKMGXUtaesu]})hjqrcQRb";
+  for (int op = 0; op < 256; ++op) {
+    const bool known = kKnown.find(static_cast<char>(op)) != std::string_view::npos ||
+                       (op >= 0x85 && op <= 0x8a) || op == 0x80;
+    if (known) continue;
+    expect_value_refused(std::string(1, static_cast<char>(op)), "instruction 0x");
+  }
+  expect_value_refused("\x95", "instruction 0x95");  // protocol 4
+}
+
+TEST(TorchFile, RefusesAStackThatDoesNotFit) {
+  for (const char* value :
+       {"",      "R",    "(tR", "a",      "]a",  "t",    "u",   "}u",   "}(Nu", "s",
+        "}NNNs", "(NN",  "NN",  "0",      "N0",  "\x85", "b",   "Q",    "NQ",   "(0",
+        "q\1",   "(q\1", "N(u", "}(NN(u", "h\7", "]e",   "N(e", "\x86", "N\x86"})
+    expect_value_refused(value, "");
+  expect_value_refused("N.N", "after its end");
+  expect_value_refused("\x80\x09N", "protocol 9");
+}
+
+TEST(TorchFile, RefusesLengthsBeyondThePickle) {
+  for (const std::string& value : {std::string("X\xff\xff\xff\xff"), std::string("U\xff"),
+                                   std::string("\x8a\xff"), std::string("X\x10\0\0\0abc", 8),
+                                   std::string("J\1\2"), std::string("G\1"), std::string("j\1")})
+    expect_value_refused(value, "ends inside");
+}
+
+// A value may be kept and used again: a dict that is its own item, and texts that double each time.
+TEST(TorchFile, ValuesInThemselvesCostNothing) {
+  const std::string self = "}q" + std::string(1, '\0') + "(" + text("w") + floats(0, {6}, {1}) +
+                           text("me") + "h" + std::string(1, '\0') + "u";
+  const auto file = open(torch_file(pickled(self), {{"0", kSixFloats}}));
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  EXPECT_THAT((*file)->others(), ElementsAre("me"));
+  std::string doubling = "]q" + std::string(1, '\0');
+  for (char i = 0; i < 100; ++i)
+    doubling += std::string("h") + i + "h" + i + "\x86q" + static_cast<char>(i + 1);
+  for (char i = 0; i < 100; ++i) doubling += "0";
+  expect_value_refused(doubling, "");
+}
+
+TEST(TorchFile, RefusesTheFormatOfBeforePyTorch16AndSaysWhatToDo) {
+  const std::string legacy = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+  expect_refused(legacy, "torch.save(torch.load(");
+  EXPECT_THAT(adopt_tensor_file(in_memory(legacy), kPath).status().message(),
+              HasSubstr("before 1.6"));
+}
+
+TEST(TorchFile, RefusesArchivesThatAreNotOfTorchSave) {
+  const std::string good = pickled(dict({{text("w"), floats(0, {6}, {1})}}));
+  expect_refused(test::zip({{"x.npy", "x"}}, false), "no data.pkl");
+  expect_refused(test::zip({{"data.pkl", good}}, false), "no data.pkl");
+  expect_refused(test::zip({{"a/b/data.pkl", good}}, false), "no data.pkl");
+  expect_refused(test::zip({{"a/data.pkl", good}, {"b/data.pkl", good}}, false), "two files");
+  expect_refused(test::zip({{"a/data.pkl", good}, {"a/x", ""}, {"a/x", ""}}, false), "two members");
+  expect_refused(test::zip({{"a/data.pkl", good}, {"a/data/0", kSixFloats}}, true), "packed");
+  expect_refused(torch_file(good, {{"0", kSixFloats}}, "big"), "'big'");
+  expect_refused("PK\3\4 and nothing else", "zip archive");
+  expect_refused("", "zip archive");
+}
+
+// torch.serialization.set_crc32_options(False): each checksum is 0.
+TEST(TorchFile, ReadsAnArchiveWithoutChecksums) {
+  std::string file = one(floats(0, {6}, {1}));
+  for (const std::string magic : {"PK\1\2", "PK\3\4"}) {
+    for (size_t at = file.find(magic); at != std::string::npos; at = file.find(magic, at + 4))
+      file.replace(at + (magic[2] == 1 ? 16 : 14), 4, std::string(4, '\0'));
+  }
+  const auto opened = open(file);
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  EXPECT_THAT(numbers<float>(**opened, "w"), ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+// Whether the file opens and every tensor of a sane size can be read.
+Status use(const std::string& content) {
+  STOKER_ASSIGN_OR_RETURN(const auto file, open(content));
+  for (const TensorSpec& spec : file->tensors()) {
+    if (spec.elements() > 1000) continue;
+    std::vector<std::byte> bytes(spec.bytes());
+    STOKER_RETURN_IF_ERROR(file->read(spec.name, bytes));
+  }
+  return {};
+}
+
+class DamagedTorchFile : public ::testing::Test {
+ protected:
+  const std::string data_ = bytes_of<float>({0.25, 1, -2, 3, 4, 5});
+  const std::string whole_ = torch_file(
+      pickled(dict({{text("w"), parameter(tensor("FloatStorage", "0", 6, 0, {3, 2}, {1, 3}))},
+                    {text("n"), raw_tensor("uint16", "0", 24, 1, {4}, {2})}})),
+      {{"0", data_}});
+};
+
+TEST_F(DamagedTorchFile, CutOffAnywhereIsRefused) {
+  ASSERT_TRUE(use(whole_).ok()) << use(whole_).to_string();
+  for (size_t bytes = 0; bytes < whole_.size(); ++bytes)
+    EXPECT_EQ(use(whole_.substr(0, bytes)).code(), Code::kCorrupt) << bytes;
+}
+
+// A bit in what the checksums cover is found; elsewhere it is found or means nothing.
+TEST_F(DamagedTorchFile, FlippedBitsAreFoundOrMeanNothing) {
+  const size_t pickle = whole_.find("\x80\x02"), data = whole_.find(data_);
+  const size_t pickle_end = whole_.find("PK", pickle);
+  for (size_t bit = 0; bit < whole_.size() * 8; ++bit) {
+    std::string flipped = whole_;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    const Status status = use(flipped);
+    const size_t at = bit / 8;
+    const bool is_covered =
+        (at >= pickle && at < pickle_end) || (at >= data && at < data + data_.size());
+    if (is_covered) {
+      EXPECT_EQ(status.code(), Code::kCorrupt) << "bit " << bit;
+    } else if (!status.ok()) {
+      EXPECT_EQ(status.code(), Code::kCorrupt) << "bit " << bit << status.to_string();
+    }
+  }
+}
+
+TEST(TensorFile, TellsFilesApartByHowTheyBegin) {
+  const auto torch = adopt_tensor_file(in_memory(one(floats(0, {2}, {1}))), kPath);
+  ASSERT_TRUE(torch.ok()) << torch.status().to_string();
+  EXPECT_EQ(to_string((*torch)->tensors().front()), "w F32 [2]");
+  // Headers whose length begins with the bytes of the other formats.
+  for (const uint64_t length : {uint64_t{0x0280}, uint64_t{0x2e80}}) {
+    const std::string header = R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+    const auto file = adopt_tensor_file(
+        in_memory(raw_tensors(header + std::string(length - header.size(), ' '), "x")), kPath);
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    EXPECT_EQ(to_string((*file)->tensors().front()), "t U8 [1]");
+  }
+  for (const std::string content :
+       {"", "PK", "garbage that is neither", "\x89PNG\r\n\x1a\n12345"}) {
+    const auto file = adopt_tensor_file(in_memory(content), kPath);
+    EXPECT_EQ(file.status().code(), Code::kCorrupt);
+    EXPECT_THAT(file.status().message(), HasSubstr("is neither"));
+  }
+}
+
+}  // namespace
+}  // namespace stoker::checkpoint

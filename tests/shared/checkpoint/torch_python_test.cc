@@ -1,0 +1,108 @@
+// Whether PyTorch and we read each other's files. STOKER_PYTHON names a Python that can import torch.
+#include <algorithm>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/sha256.h"
+#include "shared/checkpoint/export_tensors.h"
+#include "shared/checkpoint/torch_file.h"
+#include "tests/shared/checkpoint/raw_tensors.h"
+#include "tests/support/python_script.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+// As the script prints them.
+std::string lines_of(const TensorSource& file, const std::string& prefix = "") {
+  std::vector<std::string> lines;
+  for (const TensorSpec& spec : file.tensors()) {
+    std::string bytes(spec.bytes(), '\0');
+    const Status status = file.read(spec.name, std::as_writable_bytes(std::span(bytes)));
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    lines.push_back(prefix + to_string(spec) + " " + sha256_hex(bytes));
+  }
+  std::ranges::sort(lines);
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+class TorchPython : public ::testing::Test {
+ protected:
+  std::unique_ptr<SafetensorsFile> write_ours() {
+    EXPECT_TRUE(write_safetensors(real_files(), scratch_.path(), "ours",
+                                  views_of(one_of_each_dtype()), {{"format", "pt"}})
+                    .ok());
+    auto file = SafetensorsFile::open(scratch_ / "ours");
+    EXPECT_TRUE(file.ok()) << file.status().to_string();
+    return *std::move(file);
+  }
+  std::string export_ours(const std::vector<ExportPart>& parts) {
+    auto out = NewFile::create(real_files(), scratch_ / "ours.pt");
+    EXPECT_TRUE(out.ok()) << out.status().to_string();
+    EXPECT_TRUE(export_torch(parts, 1200, *out, {}).ok());
+    EXPECT_TRUE(out->commit().ok());
+    return scratch_ / "ours.pt";
+  }
+
+  test::TemporaryDirectory scratch_;
+};
+
+#define RUN_OR_SKIP(answer, ...)                                                      \
+  const auto answer = test::maybe_run_python(STOKER_TORCH_PY, __VA_ARGS__);           \
+  if (!answer) GTEST_SKIP() << "set STOKER_PYTHON to a Python that can import torch"; \
+  ASSERT_EQ(answer->code, 0) << answer->err
+
+TEST_F(TorchPython, LoadsWhatWeExportWithWeightsOnly) {
+  const auto file = write_ours();
+  const std::string path = export_ours({{"model", file.get()}});
+  RUN_OR_SKIP(answer, {"read", path});
+  EXPECT_EQ(answer->out, lines_of(*file));
+}
+
+TEST_F(TorchPython, LoadsAllPartsOfACheckpoint) {
+  const auto file = write_ours();
+  const std::string path = export_ours({{"model", file.get()}, {"optimizer", file.get()}});
+  RUN_OR_SKIP(answer, {"read", path});
+  EXPECT_EQ(answer->out,
+            lines_of(*file, "model.") + lines_of(*file, "optimizer.") + "step = 1200\n");
+}
+
+// Of every dtype; views and shared storages; a module's and an optimizer's state; without checksums.
+TEST_F(TorchPython, ItsFilesAreReadAsItReadsThem) {
+  RUN_OR_SKIP(answer, {"write", scratch_.path()});
+  int compared = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(scratch_.path())) {
+    const std::string path = entry.path().string();
+    const auto expected = read_file(path + ".lines", 1 << 20);
+    if (!expected.ok()) continue;
+    SCOPED_TRACE(path);
+    const auto file = TorchFile::open(path);
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    EXPECT_EQ(lines_of(**file), *expected);
+    ++compared;
+  }
+  EXPECT_EQ(compared, 8);
+}
+
+TEST_F(TorchPython, ItsOtherFilesAreRefusedWithWhatTheyHold) {
+  RUN_OR_SKIP(answer, {"write", scratch_.path()});
+  for (const auto& [name, why] :
+       {std::pair("refused_legacy.pt", "before 1.6"),
+        std::pair("refused_module.pt", "holds torch.nn.modules.container.Sequential"),
+        std::pair("refused_complex.pt", "holds torch.ComplexFloatStorage"),
+        std::pair("refused_protocol.pt", "instruction 0x95"),
+        std::pair("refused_sparse.pt", "holds torch._utils._rebuild_sparse_tensor")}) {
+    const auto file = TorchFile::open(scratch_ / name);
+    ASSERT_EQ(file.status().code(), Code::kCorrupt) << name;
+    EXPECT_THAT(file.status().message(), HasSubstr(why));
+  }
+}
+
+}  // namespace
+}  // namespace stoker::checkpoint

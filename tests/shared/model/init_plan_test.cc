@@ -1,0 +1,138 @@
+#include "shared/model/init_plan.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stoker::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+TensorSpec f32(const std::string& name, std::vector<int64_t> shape = {2}) {
+  return {name, DType::kF32, std::move(shape)};
+}
+
+class FakeFile final : public checkpoint::TensorSource {
+ public:
+  explicit FakeFile(std::vector<TensorSpec> specs, std::vector<std::string> others = {})
+      : specs_(std::move(specs)), others_(std::move(others)) {}
+  const std::vector<TensorSpec>& tensors() const override { return specs_; }
+  const std::vector<std::string>& others() const override { return others_; }
+  const TensorSpec* find(const std::string& name) const override {
+    const auto found = std::ranges::find(specs_, name, &TensorSpec::name);
+    return found == specs_.end() ? nullptr : &*found;
+  }
+  Status read(const std::string&, std::span<std::byte>) const override { return {}; }
+
+ private:
+  std::vector<TensorSpec> specs_;
+  std::vector<std::string> others_;
+};
+
+std::vector<std::string> froms(const InitPlan& plan) {
+  std::vector<std::string> names;
+  for (const auto& load : plan.loads) names.push_back(load.from);
+  return names;
+}
+
+const std::vector<TensorSpec> kNeeded = {f32("body.w"), f32("body.b"), f32("head.w", {2, 3})};
+
+TEST(InitPlan, LoadsWhatAgrees) {
+  const InitPlan plan =
+      plan_init(kNeeded, FakeFile({f32("head.w", {2, 3}), f32("body.b"), f32("body.w")}), {});
+  EXPECT_TRUE(plan.status().ok()) << plan.status().to_string();
+  EXPECT_THAT(froms(plan), ElementsAre("body.w", "body.b", "head.w"));
+  EXPECT_THAT(plan.skipped, IsEmpty());
+  EXPECT_THAT(plan.fresh, IsEmpty());
+}
+
+TEST(InitPlan, TheFirstRuleThatFitsRenames) {
+  const FakeFile file({f32("module.body.w"), f32("module.body.bias"), f32("fc.0.w", {2, 3})});
+  const InitPlan plan = plan_init(
+      kNeeded, file, {.init_map = {{"*.bias", "body.b"}, {"module.*", "*"}, {"fc.?.*", "head.*"}}});
+  EXPECT_TRUE(plan.status().ok()) << plan.status().to_string();
+  EXPECT_THAT(froms(plan), ElementsAre("module.body.w", "module.body.bias", "fc.0.w"));
+}
+
+// All at once: the shape, the dtype, what is missing, what is too much.
+TEST(InitPlan, TellsEveryDisagreementAndLoadsNothing) {
+  const FakeFile file({f32("body.w", {3}), {"body.b", DType::kF64, {2}}, f32("extra")});
+  const InitPlan plan = plan_init(kNeeded, file, {});
+  EXPECT_THAT(plan.problems, ElementsAre("has body.w F32 [3], needed is body.w F32 [2]",
+                                         "has body.b F64 [2], needed is body.b F32 [2]",
+                                         "missing head.w F32 [2, 3]", "unexpected extra F32 [2]"));
+  EXPECT_EQ(plan.status().code(), Code::kMismatch);
+  EXPECT_THAT(plan.status().message(), HasSubstr("unexpected extra"));
+  EXPECT_THAT(plan.report(), HasSubstr("problem missing head.w F32 [2, 3]\n"));
+}
+
+TEST(InitPlan, NamesTheFirstFewAndCountsTheRest) {
+  std::vector<TensorSpec> many;
+  for (int i = 0; i < 30; ++i) many.push_back(f32("x" + std::to_string(i)));
+  const InitPlan plan = plan_init(kNeeded, FakeFile(many), {});
+  EXPECT_THAT(plan.problems, SizeIs(33));
+  EXPECT_THAT(plan.status().message(), HasSubstr("; and 28 more"));
+}
+
+TEST(InitPlan, LeavesOutOnBothSidesWhatIsIgnored) {
+  const FakeFile file({f32("body.w"), f32("body.b"), f32("fc.w", {9, 9})});
+  const InitPlan plan =
+      plan_init(kNeeded, file, {.init_map = {{"fc.*", "head.*"}}, .init_ignore = {"head.*"}});
+  EXPECT_TRUE(plan.status().ok()) << plan.status().to_string();
+  EXPECT_THAT(plan.fresh, ElementsAre("head.w F32 [2, 3], ignored"));
+  EXPECT_THAT(plan.skipped, ElementsAre("fc.w F32 [9, 9] (here head.w), ignored"));
+}
+
+TEST(InitPlan, WithoutStrictnessOnlyWhatBothHaveMustAgree) {
+  const FakeFile file({f32("body.w"), f32("extra")}, {"epoch"});
+  const InitPlan plan = plan_init(kNeeded, file, {.init_strict = false});
+  EXPECT_TRUE(plan.status().ok()) << plan.status().to_string();
+  EXPECT_THAT(froms(plan), ElementsAre("body.w"));
+  EXPECT_THAT(plan.fresh,
+              ElementsAre("body.b F32 [2], not in the file", "head.w F32 [2, 3], not in the file"));
+  EXPECT_THAT(plan.skipped,
+              ElementsAre("extra F32 [2], not in the model", "epoch, which is no tensor"));
+  EXPECT_EQ(
+      plan_init(kNeeded, FakeFile({f32("body.w", {4})}), {.init_strict = false}).status().code(),
+      Code::kMismatch);
+}
+
+TEST(InitPlan, RefusesAFileOfWhichNothingFits) {
+  const InitPlan plan = plan_init(kNeeded, FakeFile({f32("a"), f32("b")}), {.init_strict = false});
+  EXPECT_THAT(plan.status().message(), HasSubstr("no tensor of the file"));
+}
+
+TEST(InitPlan, RefusesPatternsThatMeanNothing) {
+  const FakeFile file(kNeeded);
+  EXPECT_THAT(plan_init(kNeeded, file, {.init_map = {{"module.*", "*"}}}).status().message(),
+              HasSubstr("init_map: from 'module.*' matches no tensor"));
+  EXPECT_THAT(
+      plan_init(kNeeded, file, {.init_map = {{"*", "*"}, {"body.*", "*"}}}).status().message(),
+      HasSubstr("from 'body.*'"));
+  EXPECT_THAT(plan_init(kNeeded, file, {.init_ignore = {"tail.*"}}).status().message(),
+              HasSubstr("init_ignore: 'tail.*' matches no tensor"));
+}
+
+TEST(InitPlan, RefusesTwoTensorsOfOneName) {
+  const FakeFile file({f32("body.w"), f32("ema.body.w"), f32("body.b"), f32("head.w", {2, 3})});
+  EXPECT_THAT(plan_init(kNeeded, file, {.init_map = {{"ema.*", "*"}}}).status().message(),
+              HasSubstr("'body.w' and 'ema.body.w' are both called 'body.w'"));
+}
+
+TEST(InitPlan, TakesHalvesForFloatsButNotDoubles) {
+  EXPECT_TRUE(widens(DType::kF16, DType::kF32));
+  EXPECT_TRUE(widens(DType::kBF16, DType::kF32));
+  EXPECT_FALSE(widens(DType::kF64, DType::kF32));
+  EXPECT_FALSE(widens(DType::kI64, DType::kF32));
+  const InitPlan plan = plan_init({f32("w")}, FakeFile({{"w", DType::kBF16, {2}}}), {});
+  EXPECT_TRUE(plan.status().ok());
+  EXPECT_THAT(plan.loaded, ElementsAre("w F32 [2], from w BF16 [2]"));
+}
+
+}  // namespace
+}  // namespace stoker::model

@@ -1,0 +1,122 @@
+// model.init_from: the numbers of each kind of file arrive in the model.
+#include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/checkpoint/store.h"
+#include "shared/model/load_weights.h"
+#include "tests/shared/checkpoint/raw_tensors.h"
+#include "tests/support/numpy_files.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/torch_files.h"
+
+namespace stoker::model {
+namespace {
+
+using namespace test::torch_files;
+using test::bytes_of;
+
+class Pretrained : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    config_.kind = config::ModelKind::kMlp;
+    config_.hidden = {};
+    const std::vector<TensorSpec> sample = {{"input", DType::kF32, {3}},
+                                            {"label", DType::kI64, {}}};
+    auto made = make_model(config_, sample, 2);
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    model_ = *made;
+  }
+  at::Tensor tensor_of(const std::string& name) {
+    for (const auto& [each, value] : named_tensors(*model_))
+      if (each == name) return value.detach().clone();
+    ADD_FAILURE() << name;
+    return {};
+  }
+  Status load(const std::string& file) {
+    config_.init_from = scratch_ / file;
+    return load_pretrained(*model_, config_, plan_);
+  }
+  void expect_loaded(const Status& status) {
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_TRUE(at::equal(tensor_of("0.weight"), kWeight)) << tensor_of("0.weight");
+    EXPECT_TRUE(at::equal(tensor_of("0.bias"), kBias)) << tensor_of("0.bias");
+  }
+  static checkpoint::OwnedTensor owned(const std::string& name, const at::Tensor& tensor) {
+    const auto* const bytes = static_cast<const std::byte*>(tensor.data_ptr());
+    return {{name, DType::kF32, tensor.sizes().vec()}, {bytes, bytes + tensor.nbytes()}};
+  }
+  checkpoint::TensorViews views() {
+    weights_ = {owned("0.weight", kWeight), owned("0.bias", kBias)};
+    return checkpoint::views_of(weights_);
+  }
+
+  const at::Tensor kWeight = at::tensor({0.f, 1.f, 2.f, 3.f, 4.f, 5.f}).reshape({2, 3});
+  const at::Tensor kBias = at::tensor({-1.f, 0.5f});
+  test::TemporaryDirectory scratch_;
+  config::ModelConfig config_;
+  ModelPtr model_;
+  InitPlan plan_;
+  std::vector<checkpoint::OwnedTensor> weights_;
+};
+
+TEST_F(Pretrained, ComesFromSafetensors) {
+  ASSERT_TRUE(checkpoint::write_safetensors(real_files(), scratch_.path(), "w", views(), {}).ok());
+  expect_loaded(load("w"));
+}
+
+TEST_F(Pretrained, ComesFromACheckpointThatVerifies) {
+  checkpoint::CheckpointStore store(scratch_.path(), real_files());
+  ASSERT_TRUE(
+      store.commit({.manifest = {.step = 7}, .model = views(), .optim = {}, .state = {}}).ok());
+  expect_loaded(load("step-000000007"));
+  test::write_whole(scratch_ / "step-000000007/model.safetensors", "damaged");
+  EXPECT_EQ(load("step-000000007").code(), Code::kCorrupt);
+}
+
+// Transposed in the file, as weights of a Conv1D are; halves; under other names, one level down.
+TEST_F(Pretrained, ComesFromTorchSaveWithMapViewsAndHalves) {
+  const std::string weight = parameter(tensor("FloatStorage", "0", 6, 0, {2, 3}, {1, 2}));
+  const std::string halves = tensor("HalfStorage", "1", 2, 0, {2}, {1});
+  const std::string root = dict(
+      {{text("state_dict"),
+        ordered_dict({{text("module.fc.weight"), weight}, {text("module.fc.bias"), halves}})}});
+  test::write_whole(scratch_ / "w.pt",
+                    torch_file(pickled(root), {{"0", bytes_of<float>({0, 3, 1, 4, 2, 5})},
+                                               {"1", bytes_of<uint16_t>({0xbc00, 0x3800})}}));
+  config_.init_map = {{.from = "module.fc.*", .to = "0.*"}};
+  expect_loaded(load("w.pt"));
+}
+
+TEST_F(Pretrained, LeavesWhatIsIgnoredAsItWas) {
+  const at::Tensor before = tensor_of("0.bias");
+  ASSERT_TRUE(checkpoint::write_safetensors(real_files(), scratch_.path(), "w", views(), {}).ok());
+  config_.init_ignore = {"*.bias"};
+  const Status status = load("w");
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_TRUE(at::equal(tensor_of("0.bias"), before));
+  EXPECT_TRUE(at::equal(tensor_of("0.weight"), kWeight));
+}
+
+TEST_F(Pretrained, ChangesNothingWhereTheFileDoesNotFit) {
+  const at::Tensor weight = tensor_of("0.weight"), bias = tensor_of("0.bias");
+  weights_ = {owned("0.weight", kWeight), owned("0.bias", kWeight)};
+  ASSERT_TRUE(checkpoint::write_safetensors(real_files(), scratch_.path(), "w",
+                                            checkpoint::views_of(weights_), {})
+                  .ok());
+  const Status status = load("w");
+  EXPECT_EQ(status.code(), Code::kMismatch);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("needed is 0.bias F32 [2]"));
+  EXPECT_TRUE(at::equal(tensor_of("0.weight"), weight));
+  EXPECT_TRUE(at::equal(tensor_of("0.bias"), bias));
+}
+
+TEST_F(Pretrained, SaysWhatIsMissing) {
+  EXPECT_EQ(load("nothing").code(), Code::kNotFound);
+  test::write_whole(scratch_ / "text", "some text that is no weights\n");
+  EXPECT_THAT(load("text").message(), ::testing::HasSubstr("is neither"));
+}
+
+}  // namespace
+}  // namespace stoker::model

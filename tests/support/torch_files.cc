@@ -1,0 +1,93 @@
+#include "tests/support/torch_files.h"
+
+#include "tests/support/numpy_files.h"
+
+namespace stoker::test::torch_files {
+namespace {
+
+std::string little(uint64_t value, size_t bytes) {
+  std::string text;
+  for (size_t i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
+  return text;
+}
+
+std::string counts(const std::vector<int64_t>& values) {
+  std::vector<std::string> items;
+  for (const int64_t value : values) items.push_back(long_number(value));
+  return tuple(items);
+}
+
+std::string call_of(const char* function, std::vector<std::string> arguments) {
+  return call(name("torch._utils", function), arguments);
+}
+
+}  // namespace
+
+std::string text(const std::string& text) { return "X" + little(text.size(), 4) + text; }
+std::string number(int64_t value) { return "J" + little(static_cast<uint64_t>(value), 4); }
+std::string long_number(int64_t value) {
+  return "\x8a\x08" + little(static_cast<uint64_t>(value), 8);
+}
+std::string name(const std::string& module, const std::string& word) {
+  return "c" + module + "\n" + word + "\n";
+}
+
+std::string tuple(const std::vector<std::string>& items) {
+  std::string made = "(";
+  for (const std::string& item : items) made += item;
+  return made + "t";
+}
+
+std::string dict(const std::vector<std::pair<std::string, std::string>>& items) {
+  std::string made = "}(";
+  for (const auto& [key, value] : items) made += key + value;
+  return made + "u";
+}
+
+std::string call(const std::string& function, const std::vector<std::string>& arguments) {
+  return function + tuple(arguments) + "R";
+}
+
+std::string ordered_dict(const std::vector<std::pair<std::string, std::string>>& items) {
+  return call(name("collections", "OrderedDict"), {}) + dict(items).substr(1);
+}
+
+std::string storage(const std::string& type, const std::string& key, int64_t elements) {
+  const std::string module = type == "UntypedStorage" ? "torch.storage" : "torch";
+  return tuple(
+             {text("storage"), name(module, type), text(key), text("cpu"), long_number(elements)}) +
+         "Q";
+}
+
+std::string tensor(const std::string& type, const std::string& key, int64_t elements,
+                   int64_t offset, const std::vector<int64_t>& shape,
+                   const std::vector<int64_t>& strides) {
+  return call_of("_rebuild_tensor_v2", {storage(type, key, elements), long_number(offset),
+                                        counts(shape), counts(strides), "\x89", ordered_dict({})});
+}
+
+std::string raw_tensor(const std::string& dtype, const std::string& key, int64_t bytes,
+                       int64_t offset, const std::vector<int64_t>& shape,
+                       const std::vector<int64_t>& strides) {
+  return call_of("_rebuild_tensor_v3",
+                 {storage("UntypedStorage", key, bytes), long_number(offset), counts(shape),
+                  counts(strides), "\x89", ordered_dict({}), name("torch", dtype)});
+}
+
+std::string parameter(const std::string& tensor) {
+  return call_of("_rebuild_parameter", {tensor, "\x88", ordered_dict({})});
+}
+
+std::string pickled(const std::string& value) { return "\x80\x02" + value + "."; }
+
+std::string torch_file(const std::string& pickle,
+                       const std::vector<std::pair<std::string, std::string>>& storages,
+                       const std::string& byte_order) {
+  std::vector<std::pair<std::string, std::string>> members = {{"archive/data.pkl", pickle},
+                                                              {"archive/byteorder", byte_order}};
+  for (const auto& [key, bytes] : storages) members.emplace_back("archive/data/" + key, bytes);
+  members.emplace_back("archive/version", "3\n");
+  return zip(members, /*deflated=*/false);
+}
+
+}  // namespace stoker::test::torch_files

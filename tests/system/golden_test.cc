@@ -1,0 +1,128 @@
+// Checkpoints of released formats (tests/golden) stay what they were: they verify, load, and a run goes
+// on from them.
+#include <filesystem>
+
+#include <boost/json.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "shared/base/sha256.h"
+#include "shared/checkpoint/store.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kStep = 4;
+
+std::vector<std::string> golden_formats() {
+  std::vector<std::string> folders;
+  for (const auto& entry : std::filesystem::directory_iterator(STOKER_GOLDEN))
+    if (entry.is_directory()) folders.push_back(entry.path().filename().string());
+  return folders;
+}
+
+class Golden : public RunFixture, public ::testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override {
+    RunFixture::SetUp();
+    copy_tree(STOKER_GOLDEN "/" + GetParam(), run_dir());
+  }
+  std::string checkpoint_path() const {
+    return run_dir() + "/checkpoints/" + checkpoint::CheckpointStore::name_of(kStep);
+  }
+  // The loss of each step, by what metrics/train.jsonl says.
+  static std::vector<double> losses(const std::string& run) {
+    std::vector<double> losses;
+    std::istringstream rows(text_of(run + "/metrics/train.jsonl"));
+    for (std::string row; std::getline(rows, row);)
+      losses.push_back(boost::json::parse(row).at("loss").to_number<double>());
+    return losses;
+  }
+};
+
+TEST_P(Golden, VerifiesAndHoldsWhatItHeld) {
+  auto verify = ctl(run_dir(), {"verify", "--all"}, "verify.out");
+  const auto ended = verify.wait(60s);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 0) << text_of(verify.log());
+  const auto opened = checkpoint::CheckpointStore::open_verified(checkpoint_path());
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  const checkpoint::Manifest& manifest = opened->manifest();
+  EXPECT_EQ("format-" + std::to_string(manifest.format), GetParam());
+  EXPECT_EQ(manifest.step, kStep);
+  EXPECT_EQ(manifest.ticket, kStep);
+  EXPECT_EQ(manifest.world_size, 1);
+  EXPECT_THAT(manifest.live, HasSubstr("lr_scale"));
+  for (const auto& [file, name, spec] :
+       {std::tuple("model.safetensors", "0.weight", "0.weight F32 [4, 4]"),
+        {"model.safetensors", "3.bias", "3.bias F32 [3]"},
+        {"optim.safetensors", "exp_avg_sq.3.weight", "exp_avg_sq.3.weight F32 [3, 4]"},
+        {"optim.safetensors", "step.0.bias", "step.0.bias F32 []"},
+        {"state.safetensors", "interval.steps", "interval.steps I64 []"}}) {
+    const auto tensors = opened->open_tensors(file);
+    ASSERT_TRUE(tensors.ok()) << tensors.status().to_string();
+    const TensorSpec* const found = (*tensors)->find(name);
+    ASSERT_NE(found, nullptr) << name;
+    EXPECT_EQ(to_string(*found), spec);
+    std::vector<std::byte> bytes(found->bytes());
+    EXPECT_TRUE((*tensors)->read(name, bytes).ok());
+  }
+}
+
+// As near to a run that this build makes from its beginning as another processor and LibTorch let it:
+// with the optimizer's state or the order of the samples lost, it would be elsewhere.
+TEST_P(Golden, ARunGoesOnFromIt) {
+  const std::string config = STOKER_GOLDEN "/tiny.yaml";
+  const std::vector<std::string> more = {"--set", "train.steps=12", "--set",
+                                         "checkpoint.every_steps=12"};
+  EXPECT_EQ(train(config, run_dir(), more).code, 0);
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("resumed step=4"));
+  EXPECT_EQ(newest_step(run_dir()), 12U);
+  const std::vector<double> resumed = losses(run_dir());
+  EXPECT_EQ(train(config, run_dir("whole"), more).code, 0);
+  const std::vector<double> whole = losses(run_dir("whole"));
+  ASSERT_EQ(resumed.size(), 12U);
+  ASSERT_EQ(whole.size(), 12U);
+  for (size_t i = 0; i < whole.size(); ++i)
+    EXPECT_NEAR(resumed[i], whole[i], 1e-3 * whole[i]) << "step " << i + 1;
+}
+
+TEST_P(Golden, AModelBeginsWithItsWeights) {
+  const std::string config = STOKER_GOLDEN "/tiny.yaml";
+  const std::vector<std::string> more = {"--set", "model.init_from=" + checkpoint_path(), "--set",
+                                         "model.init_ignore=[\"3.*\"]"};
+  EXPECT_EQ(train(config, run_dir("new"), more).code, 0);
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("loaded=2 skipped=2 fresh=2"));
+  EXPECT_THAT(text_of(run_dir("new") + "/logs/init_report.txt"),
+              HasSubstr("fresh   3.bias F32 [3], ignored\n"));
+}
+
+// Where the newest checkpoint is of a format to come, nothing is done to it, in one line.
+TEST_P(Golden, AFormatToComeIsRefused) {
+  std::string manifest = *read_file(checkpoint_path() + "/manifest.json", 1 << 20);
+  const std::string old_sum = sha256_hex(manifest);
+  manifest.replace(manifest.find("\"format\":"), 10, "\"format\":3");
+  write_whole(checkpoint_path() + "/manifest.json", manifest);
+  std::string sums = *read_file(checkpoint_path() + "/SHA256SUMS", 1 << 20);
+  sums.replace(sums.find(old_sum), old_sum.size(), sha256_hex(manifest));
+  write_whole(checkpoint_path() + "/SHA256SUMS", sums);
+  EXPECT_NE(train(STOKER_GOLDEN "/tiny.yaml", run_dir()).code, 0);
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("format 3; this version reads up to 1"));
+  EXPECT_EQ(*read_file(checkpoint_path() + "/manifest.json", 1 << 20), manifest);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, Golden, ::testing::ValuesIn(golden_formats()),
+                         [](const auto& format) {
+                           std::string name = format.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace stoker::test
