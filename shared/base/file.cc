@@ -39,6 +39,15 @@ class RealFiles final : public FileSystem {
     return {};
   }
 
+  Status reserve(int fd, uint64_t bytes, const std::string& path) override {
+    while (::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0) {
+      if (errno == EINTR) continue;
+      if (errno == EOPNOTSUPP || errno == ENOSYS) return {};
+      return Status::from_errno(errno, "reserve " + std::to_string(bytes) + " bytes for " + path);
+    }
+    return {};
+  }
+
   Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
                          const std::string& path) override {
     size_t done = 0;
@@ -115,6 +124,8 @@ class RealFiles final : public FileSystem {
 constexpr std::string_view kUnfinishedMark = ".tmp-";
 
 }  // namespace
+
+Status FileSystem::reserve(int, uint64_t, const std::string&) { return {}; }
 
 FileSystem& real_files() {
   static RealFiles files;

@@ -29,6 +29,10 @@ class FileSystem {
                                 mode_t mode = 0640) = 0;  // O_CLOEXEC is added
   // Writes all of `bytes` at the file's position, or fails with what was written unspecified.
   virtual Status write(int fd, std::span<const std::byte> bytes, const std::string& path) = 0;
+  // Takes the room on the disk for the first `bytes` of a file, which stays as long as it is. kNoSpace
+  // where there is none, or a quota or limit forbids it; ok where the file system knows no such
+  // thing: then write() finds out.
+  virtual Status reserve(int fd, uint64_t bytes, const std::string& path);
   // Reads up to bytes.size() from `offset`; fewer only at the end of the file.
   virtual Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
                                  const std::string& path) = 0;

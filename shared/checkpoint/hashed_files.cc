@@ -116,14 +116,19 @@ class ChunkedFile {
   uint64_t asked_ = 0;  // of written_: the disk was asked to write it
 };
 
-Result<ChunkedFile> write_content(FileSystem& files, const std::string& directory,
-                                  const FileContent& content) {
+// Empty, but with room on the disk for all of the content.
+Result<ChunkedFile> create(FileSystem& files, const std::string& directory,
+                           const FileContent& content) {
   std::string path = join_path(directory, content.name);
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW));
-  ChunkedFile file(files, std::move(fd), std::move(path));
+  if (const uint64_t bytes = content.bytes(); bytes > 0)
+    STOKER_RETURN_IF_ERROR(files.reserve(fd.get(), bytes, path));
+  return ChunkedFile(files, std::move(fd), std::move(path));
+}
+
+Status write_content(ChunkedFile& file, const FileContent& content) {
   for (const auto piece : content.pieces) STOKER_RETURN_IF_ERROR(file.append(piece));
-  STOKER_RETURN_IF_ERROR(file.flush());
-  return file;
+  return file.flush();
 }
 
 }  // namespace
@@ -140,9 +145,11 @@ Result<std::vector<WrittenFile>> write_hashed_files(FileSystem& files, const std
   for (const FileContent& content : contents) hashes.push_back(std::make_unique<Hashing>(content));
   std::vector<ChunkedFile> open;
   for (const FileContent& content : contents) {
-    STOKER_ASSIGN_OR_RETURN(ChunkedFile file, write_content(files, directory, content));
+    STOKER_ASSIGN_OR_RETURN(ChunkedFile file, create(files, directory, content));
     open.push_back(std::move(file));
   }
+  for (size_t i = 0; i < contents.size(); ++i)
+    STOKER_RETURN_IF_ERROR(write_content(open[i], contents[i]));
   for (ChunkedFile& file : open) STOKER_RETURN_IF_ERROR(file.sync_and_close());
   std::vector<WrittenFile> written;
   for (size_t i = 0; i < contents.size(); ++i)

@@ -39,8 +39,8 @@ struct WrittenFile {
   bool operator==(const WrittenFile&) const = default;
 };
 
-// Creates each file in `directory` (it must not exist), writes it, and syncs it. The directory is
-// not synced.
+// Creates each file in `directory` (it must not exist) and reserves its room, for all before the
+// first is written; writes them, and syncs them. The directory is not synced.
 Result<std::vector<WrittenFile>> write_hashed_files(FileSystem& files, const std::string& directory,
                                                     std::span<const FileContent> contents);
 Result<WrittenFile> write_hashed_file(FileSystem& files, const std::string& directory,

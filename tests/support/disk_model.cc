@@ -40,9 +40,9 @@ std::string some_of(const std::string& synced, const std::string& bytes, std::mt
 }  // namespace
 
 std::string to_string(const Operation& operation) {
-  static const char* const kNames[] = {"open",           "write",  "read",   "sync",
-                                       "sync directory", "mkdir",  "rename", "remove file",
-                                       "remove tree",    "statvfs"};
+  static const char* const kNames[] = {"open",        "write",          "reserve", "read",
+                                       "sync",        "sync directory", "mkdir",   "rename",
+                                       "remove file", "remove tree",    "statvfs"};
   std::string text = kNames[static_cast<size_t>(operation.kind)] + (" " + operation.path);
   if (!operation.to.empty()) text += " to " + operation.to;
   if (!operation.content.empty()) text += " " + std::to_string(operation.content.size()) + " bytes";

@@ -21,6 +21,7 @@ struct Operation {
   enum class Kind {
     kOpen,
     kWrite,
+    kReserve,
     kReadAt,
     kSync,
     kSyncDirectory,

@@ -122,6 +122,11 @@ Status FaultyFiles::write(int fd, std::span<const std::byte> bytes, const std::s
   return status;
 }
 
+Status FaultyFiles::reserve(int fd, uint64_t bytes, const std::string& path) {
+  return perform({.kind = Kind::kReserve, .path = path},
+                 [&] { return real_files().reserve(fd, bytes, path); });
+}
+
 Result<size_t> FaultyFiles::read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
                                     const std::string& path) {
   size_t got = 0;

@@ -51,6 +51,7 @@ class FaultyFiles final : public FileSystem {
 
   Result<UniqueFd> open(const std::string& path, int flags, mode_t mode = 0640) override;
   Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override;
+  Status reserve(int fd, uint64_t bytes, const std::string& path) override;
   Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
                          const std::string& path) override;
   Status sync(int fd, const std::string& path) override;
