@@ -51,6 +51,7 @@ void add_events(EventFile& events, const TrainRow& row) {
   events.add_scalar("speed/step_ms", row.step, row.step_ms);
   events.add_scalar("speed/feed_wait_ms", row.step, row.feed_wait_ms);
   events.add_scalar("speed/checkpoint_stall_ms", row.step, row.checkpoint_stall_ms);
+  events.add_scalar("speed/degraded", row.step, static_cast<double>(row.degraded));
 }
 
 }  // namespace

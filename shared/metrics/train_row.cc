@@ -36,6 +36,7 @@ Row to_row(const TrainRow& row) {
       .add("step_ms", row.step_ms)
       .add("feed_wait_ms", row.feed_wait_ms)
       .add("checkpoint_stall_ms", row.checkpoint_stall_ms)
+      .add("degraded", row.degraded)
       .add("wall", std::string_view(row.wall));
   return out;
 }
@@ -52,6 +53,7 @@ Result<TrainRow> train_row_of(const Row& row) {
   STOKER_RETURN_IF_ERROR(read(row, "step_ms", out.step_ms));
   STOKER_RETURN_IF_ERROR(read(row, "feed_wait_ms", out.feed_wait_ms));
   STOKER_RETURN_IF_ERROR(read(row, "checkpoint_stall_ms", out.checkpoint_stall_ms));
+  out.degraded = row.maybe_count("degraded").value_or(0);  // rows of earlier releases lack it
   auto wall = row.maybe_text("wall");
   if (!wall.has_value()) return missing("wall");
   out.wall = *std::move(wall);

@@ -25,6 +25,7 @@ struct TrainRow {
   double step_ms = 0;              // mean
   double feed_wait_ms = 0;         // mean per step: training stood still for want of a batch
   double checkpoint_stall_ms = 0;  // in all since the last row: training stood still for a snapshot
+  uint64_t degraded = 0;           // 1: the last checkpoint could not be written
   std::string wall;                // ISO 8601, UTC
 };
 
