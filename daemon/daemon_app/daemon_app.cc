@@ -46,6 +46,7 @@ DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock)
   signals_.add(SIGHUP);
   signals_.add(SIGUSR1);
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error like a full disk
 }
 
 DaemonApp::~DaemonApp() = default;
@@ -89,6 +90,8 @@ Status DaemonApp::open() {
                                {"run", layout_.root()},
                                {"config", command_.config},
                                {"pid", ::getpid()}});
+  for (const std::string& doubt : directory_->doubts())
+    log_warn("the run directory may not keep what it is given", {{"reason", doubt}});
   if (command_.fresh) {
     STOKER_RETURN_IF_ERROR(set_aside_run(real_files(), layout_.root()));
     STOKER_RETURN_IF_ERROR(directory_->make_folders());

@@ -1,10 +1,13 @@
 #include "daemon/service/run_directory.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <string_view>
 #include <utility>
+
+#include "daemon/service/disk_doubts.h"
 
 namespace stoker::service {
 namespace {
@@ -41,6 +44,7 @@ Result<RunDirectory> RunDirectory::open(const run::RunLayout& layout, Clock& clo
   STOKER_RETURN_IF_ERROR(remove_unfinished_writes(files, layout.root()));
   STOKER_RETURN_IF_ERROR(directory.make_folders());
   STOKER_RETURN_IF_ERROR(directory.test_writing());
+  directory.doubts_ = disk_doubts(look_at_disk(layout.lock_file()));
   for (const std::string& stale : {layout.end_file(), layout.paused_file()}) {
     const Status removed = files.remove_file(stale);
     if (!removed.ok() && removed.code() != Code::kNotFound)
@@ -60,6 +64,7 @@ Status RunDirectory::make_folders() {
 
 Status RunDirectory::show_paused(const std::optional<run::RunPause>& maybe_pause) {
   if (maybe_pause.has_value() == shows_paused_) return {};
+  STOKER_RETURN_IF_ERROR(check_place());
   shows_paused_ = maybe_pause.has_value();  // tried once: a full disk is no reason to insist
   if (!maybe_pause) {
     const Status removed = files_->remove_file(layout_.paused_file());
@@ -77,12 +82,31 @@ Status RunDirectory::show_paused(const std::optional<run::RunPause>& maybe_pause
   return files_->rename(temporary, layout_.paused_file());
 }
 
+// Another run may have begun under the path since this one was moved away.
+Status RunDirectory::check_place() const {
+  struct stat held {};
+  struct stat there {};
+  const bool is_ours = ::fstat(lock_.fd.get(), &held) == 0 &&
+                       ::stat(layout_.lock_file().c_str(), &there) == 0 &&
+                       held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+  if (is_ours) return {};
+  return Status(Code::kNotFound,
+                layout_.root() + ": is no more the directory that this run began in");
+}
+
+Status RunDirectory::write_end(const run::RunEnd& end) {
+  STOKER_RETURN_IF_ERROR(check_place());
+  return run::write_run_end(*files_, layout_, end);
+}
+
 // In checkpoints/, because that is the folder that must work hours from now.
 Status RunDirectory::test_writing() {
   const std::string folder = join_path(layout_.checkpoints(), ".tmp-self-test");
   Status done = files_->make_directory(folder);
   if (done.code() == Code::kAlreadyExists) done = {};  // of one that was killed here
-  if (done.ok()) done = write_file_atomically(*files_, join_path(folder, "file"), "stoker\n");
+  const std::string file = join_path(folder, "file");
+  if (done.ok()) done = write_file_atomically(*files_, file, "stoker\n");
+  if (done.ok()) done = files_->rename_noreplace(file, join_path(folder, "renamed"));
   if (done.ok()) done = files_->remove_tree(folder);
   return done.ok() ? done : not_usable(done, layout_.root());
 }

@@ -10,6 +10,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
@@ -28,21 +29,26 @@ class RunDirectory {
 
   // Those that are missing.
   Status make_folders();
-  Status write_end(const run::RunEnd& end) { return run::write_run_end(*files_, layout_, end); }
+  // These two leave the place alone where the directory is no more, or another one is: kNotFound.
+  Status write_end(const run::RunEnd& end);
   // Writes paused.json, or removes it, where that changes something: for those who only see the
   // directory.
   Status show_paused(const std::optional<run::RunPause>& maybe_pause);
+  // What its file system may not do, for the log.
+  const std::vector<std::string>& doubts() const { return doubts_; }
   const run::RunLayout& layout() const { return layout_; }
 
  private:
   RunDirectory(run::RunLayout layout, FileSystem& files, FileLock lock)
       : layout_(std::move(layout)), files_(&files), lock_(std::move(lock)) {}
   Status test_writing();
+  Status check_place() const;
 
   run::RunLayout layout_;
   FileSystem* files_;
   FileLock lock_;
   bool shows_paused_ = false;
+  std::vector<std::string> doubts_;
 };
 
 }  // namespace stoker::service

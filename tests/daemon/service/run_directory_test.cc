@@ -179,7 +179,8 @@ TEST_F(RunDirectoryTest, ALockOfAKilledProcessIsTakenAtOnce) {
   ::close(ready[1]);
 }
 
-TEST_F(RunDirectoryTest, AReadOnlyDirectoryIsAMistakeOfTheConfigurationThatNamesPathAndUser) {
+TEST_F(RunDirectoryTest,
+       FaultRow12AReadOnlyDirectoryIsAMistakeOfTheConfigurationThatNamesPathAndUser) {
   files_.mkdir_error = EROFS;
   const auto directory = RunDirectory::open(layout_, clock_, files_);
   ASSERT_FALSE(directory.ok());
@@ -187,6 +188,19 @@ TEST_F(RunDirectoryTest, AReadOnlyDirectoryIsAMistakeOfTheConfigurationThatNames
   EXPECT_NE(directory.status().message().find(layout_.root()), std::string::npos);
   EXPECT_NE(directory.status().message().find("user " + std::to_string(::geteuid())),
             std::string::npos);
+}
+
+TEST_F(RunDirectoryTest, FaultRow14AnEndIsNotWrittenIntoTheRunThatTookItsPlace) {
+  auto mine = RunDirectory::open(layout_, clock_);
+  ASSERT_TRUE(mine.ok());
+  std::filesystem::rename(layout_.root(), layout_.root() + "-moved");
+  EXPECT_EQ(mine->write_end({"finished", 9, "", 0}).code(), Code::kNotFound);
+  EXPECT_FALSE(std::filesystem::exists(layout_.root()));
+  const auto another = RunDirectory::open(layout_, clock_);
+  ASSERT_TRUE(another.ok()) << another.status().message();
+  EXPECT_EQ(mine->write_end({"finished", 9, "", 0}).code(), Code::kNotFound);
+  EXPECT_EQ(run::look(layout_).kind, RunState::Kind::kRunning);
+  EXPECT_FALSE(std::filesystem::exists(layout_.end_file()));
 }
 
 TEST_F(RunDirectoryTest, AFileInTheWayIsNamed) {

@@ -1,0 +1,55 @@
+#include "daemon/service/disk_doubts.h"
+
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "shared/base/file.h"
+
+namespace stoker::service {
+namespace {
+
+// As the kernel's linux/magic.h and the file systems' own headers number them.
+constexpr std::array<std::pair<int64_t, std::string_view>, 9> kOverNetwork{{{0x6969, "NFS"},
+                                                                            {0x517b, "SMB"},
+                                                                            {0xff534d42, "CIFS"},
+                                                                            {0xfe534d42, "SMB"},
+                                                                            {0x01021997, "9P"},
+                                                                            {0x65735546, "FUSE"},
+                                                                            {0x0bd00bd0, "Lustre"},
+                                                                            {0x00c36400, "Ceph"},
+                                                                            {0x47504653, "GPFS"}}};
+
+}  // namespace
+
+DiskFacts look_at_disk(const std::string& held_lock) {
+  DiskFacts facts;
+  const auto locked = is_locked(held_lock);
+  facts.lock_is_seen = locked.ok() && *locked;
+  struct statfs info {};
+  if (::statfs(held_lock.c_str(), &info) == 0)
+    facts.kind = static_cast<int64_t>(static_cast<uint32_t>(info.f_type));
+  return facts;
+}
+
+std::vector<std::string> disk_doubts(const DiskFacts& facts) {
+  std::vector<std::string> doubts;
+  if (!facts.lock_is_seen)
+    doubts.emplace_back(
+        "locks (flock) do not work there: see to it that one stokerd at a time trains in it, and "
+        "set "
+        "checkpoint.grace_seconds to longer than an evaluation takes");
+  const auto network =
+      std::ranges::find(kOverNetwork, facts.kind, &decltype(kOverNetwork)::value_type::first);
+  if (network != kOverNetwork.end())
+    doubts.push_back("it is on " + std::string(network->second) +
+                     ": readers on other machines are not seen by retention, set "
+                     "checkpoint.grace_seconds to longer than they take; fsync is as good as the "
+                     "server's");
+  return doubts;
+}
+
+}  // namespace stoker::service
