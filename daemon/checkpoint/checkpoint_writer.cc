@@ -10,7 +10,7 @@ namespace stoker::writer {
 CheckpointWriter::CheckpointWriter(checkpoint::CheckpointStore& store, WriterSettings settings,
                                    Clock& clock)
     : store_(store), settings_(std::move(settings)), clock_(clock) {
-  assert(settings_.retention && "the writer needs to know what to keep");
+  assert(settings_.retire && "the writer needs to know what to keep");
 }
 
 // ---- The trainer's side
@@ -49,6 +49,11 @@ WriterStats CheckpointWriter::stats() const {
   return stats_;
 }
 
+bool CheckpointWriter::is_degraded() const {
+  const std::lock_guard lock(mutex_);
+  return stats_.degraded;
+}
+
 // ---- The writing thread
 
 Status CheckpointWriter::run(std::stop_token stop) {
@@ -63,7 +68,7 @@ Status CheckpointWriter::run(std::stop_token stop) {
       on_done = std::exchange(on_done_, nullptr);
     }
     auto result = write(stop);
-    if (result.ok()) retire();
+    if (result.ok()) settings_.retire(false);
     note(result, 1e3 * seconds_between(submitted_at, clock_.monotonic()));
     // Whoever asked is answered before the trainer, which may end the program then, sees us idle.
     if (on_done) on_done(std::move(result));
@@ -84,7 +89,6 @@ Result<checkpoint::Manifest> CheckpointWriter::write(std::stop_token stop) {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, stop, settings_.delays[i], [] { return false; });
     }
-    if (result.status().code() == Code::kNoSpace) retire();
     result = try_write(static_cast<int>(i) + 2);
   }
   return result;
@@ -92,6 +96,7 @@ Result<checkpoint::Manifest> CheckpointWriter::write(std::stop_token stop) {
 
 Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt) {
   if (settings_.before_commit) settings_.before_commit();
+  make_room();
   auto result = store_.commit(snapshot_.content());
   if (result.ok()) return result;
   const auto tries = static_cast<int>(settings_.delays.size()) + 1;
@@ -104,13 +109,10 @@ Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt) {
   return result;
 }
 
-void CheckpointWriter::retire() {
-  const auto gone = store_.retire(settings_.retention());
-  if (!gone.ok()) {
-    log_warn("old checkpoints not removed", {{"reason", gone.status().to_string()}});
-    return;
-  }
-  for (const uint64_t step : *gone) log_debug("checkpoint retired", {{"step", step}});
+// What can be seen before the first byte is written need not fail first.
+void CheckpointWriter::make_room() {
+  const Status room = store_.check_room(snapshot_.content());
+  if (room.code() == Code::kNoSpace) settings_.retire(true);
 }
 
 void CheckpointWriter::note(const Result<checkpoint::Manifest>& result, double ms) {

@@ -29,8 +29,9 @@
 namespace stoker::writer {
 
 struct WriterSettings {
-  // What retention keeps; asked after each commit, and before trying again where the disk is full.
-  std::function<checkpoint::Retention()> retention;
+  // Removes what retention does not keep: after each commit, and before one for which the disk has
+  // no room (is_short).
+  std::function<void(bool is_short)> retire;
   // Makes sure that what belongs to the steps so far is on disk before the checkpoint is. May be empty.
   std::function<void()> before_commit;
   std::vector<std::chrono::milliseconds> delays = {std::chrono::seconds(1),
@@ -65,6 +66,7 @@ class CheckpointWriter {
   // True when nothing is in flight.
   bool wait_idle(std::chrono::milliseconds timeout) const;
   WriterStats stats() const;
+  bool is_degraded() const;  // of stats(), for who asks at each step
 
   // Body of the writing thread. When stopped it first writes what was submitted, without delays.
   Status run(std::stop_token stop);
@@ -74,7 +76,7 @@ class CheckpointWriter {
 
   Result<checkpoint::Manifest> write(std::stop_token stop);
   Result<checkpoint::Manifest> try_write(int attempt);
-  void retire();
+  void make_room();
   void note(const Result<checkpoint::Manifest>& result, double ms);
 
   checkpoint::CheckpointStore& store_;

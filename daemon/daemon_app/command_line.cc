@@ -48,6 +48,18 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_option("--resume", command.resume, "Go on from this checkpoint instead of the newest")
       ->type_name("CHECKPOINT")
       ->excludes(fresh);
+  const std::string group =
+      "Going on with a run that has changed (each costs a guarantee: docs/operations.md)";
+  const auto allow = [&](Change change, const std::string& what) {
+    app.add_flag(std::string(flag_of(change)), command.allowed[change],
+                 "Go on with " + what + " than the checkpoint was saved with")
+        ->group(group)
+        ->excludes(fresh);
+  };
+  allow(Change::kModel, "another model, task or optimizer");
+  allow(Change::kData, "other data, or another order of samples,");
+  allow(Change::kBatch, "another batch size");
+  allow(Change::kWorldSize, "another number of trainers");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& answered) {  // --help, --version

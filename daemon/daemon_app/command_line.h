@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/daemon_app/same_run.h"
 #include "shared/base/exit_code.h"
 
 namespace stoker::daemon_app {
@@ -15,6 +16,7 @@ struct CommandLine {
   std::string run_dir;                 // --run-dir; empty: run.dir of the configuration
   std::vector<std::string> overrides;  // --set
   std::string resume;                  // --resume; empty: the newest valid checkpoint
+  Allowed allowed;                     // --allow-…
   bool fresh = false;                  // --fresh
   bool check = false;                  // --check
 };

@@ -1,45 +1,14 @@
 #include "daemon/daemon_app/start_point.h"
 
-#include <algorithm>
 #include <array>
 #include <filesystem>
-#include <set>
-#include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "shared/base/log.h"
-#include "shared/config/load_config.h"
-#include "shared/config/training_sets.h"
 
 namespace stoker::daemon_app {
 namespace {
-
-// What decides which samples a ticket holds, or what the tensors are. Another value would go on
-// with another run. So do the settings of the sets that are trained on.
-constexpr std::array<std::string_view, 10> kFixedForLife{
-    "run.seed:",     "model.",       "train.batch:",      "train.accumulate:", "task.",
-    "feed.shuffle:", "feed.window:", "feed.shards_open:", "feed.last_batch:",  "feed.source:"};
-
-// These are judged by what they name: the data by its fingerprint, weights to begin with only by a
-// run that begins.
-constexpr std::string_view kInit = "model.init_";
-constexpr std::array<std::string_view, 2> kJudgedByFingerprint{"path:", "labels:"};
-
-bool starts_with_any(std::string_view text, std::span<const std::string_view> prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [text](std::string_view prefix) { return text.starts_with(prefix); });
-}
-
-bool is_fixed(std::string_view difference, const std::set<std::string>& training_sets) {
-  for (const std::string& name : training_sets) {
-    const std::string set = "data." + name + '.';
-    if (difference.starts_with(set))
-      return !starts_with_any(difference.substr(set.size()), kJudgedByFingerprint);
-  }
-  return !difference.starts_with(kInit) && starts_with_any(difference, kFixedForLife);
-}
 
 Result<std::string> free_name(const std::string& directory, const std::string& prefix,
                               const std::string& suffix) {
@@ -108,26 +77,6 @@ Status set_aside_run(FileSystem& files, const std::string& run_dir) {
   log_warn("starting over", {{"reason", "--fresh"}, {"kept", before}});
   STOKER_RETURN_IF_ERROR(files.sync_directory(before));
   return files.sync_directory(run_dir);
-}
-
-Status check_same_run(const config::Config& before, const config::Config& now) {
-  std::set<std::string> training_sets;
-  for (const config::Config* const each : {&before, &now})
-    for (std::string& name : config::training_sets(*each)) training_sets.insert(std::move(name));
-  std::string fixed;
-  for (const std::string& difference : config::differences(before, now)) {
-    if (is_fixed(difference, training_sets)) {
-      fixed += "\n  " + difference;
-    } else {
-      log_info("setting changed since the run began", {{"change", difference}});
-    }
-  }
-  if (fixed.empty()) return {};
-  return Status(
-      Code::kMismatch,
-      "the run directory holds a run with other settings; its checkpoints cannot go on with these "
-      "(start over with --fresh, or take another run.dir):" +
-          fixed);
 }
 
 }  // namespace stoker::daemon_app

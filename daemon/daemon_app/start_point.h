@@ -9,7 +9,6 @@
 
 #include "shared/base/file.h"
 #include "shared/checkpoint/store.h"
-#include "shared/config/config.h"
 
 namespace stoker::daemon_app {
 
@@ -25,9 +24,5 @@ Status set_aside_later(FileSystem& files, const checkpoint::CheckpointStore& sto
 // --fresh: everything that a run left (checkpoints, eval, metrics, tb, …) is moved to
 // RUN/before-<n>/.
 Status set_aside_run(FileSystem& files, const std::string& run_dir);
-
-// Whether a run saved under `before` may go on under `now`. kMismatch: settings that its
-// checkpoints depend on differ; names them. Other differences are logged.
-Status check_same_run(const config::Config& before, const config::Config& now);
 
 }  // namespace stoker::daemon_app

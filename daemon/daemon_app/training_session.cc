@@ -1,5 +1,6 @@
 #include "daemon/daemon_app/training_session.h"
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <thread>
@@ -9,6 +10,7 @@
 #include <ATen/Parallel.h>
 
 #include "daemon/checkpoint/checkpoint_writer.h"
+#include "daemon/checkpoint/retainer.h"
 #include "daemon/daemon_app/first_weights.h"
 #include "daemon/daemon_app/rollback.h"
 #include "daemon/daemon_app/start_point.h"
@@ -20,7 +22,6 @@
 #include "shared/config/load_config.h"
 #include "shared/feed/plan_settings.h"
 #include "shared/metrics/metrics_writer.h"
-#include "shared/run/eval_result.h"
 
 namespace stoker::daemon_app {
 namespace {
@@ -34,14 +35,6 @@ void set_up_libtorch(const config::Config& config) {
   at::set_num_threads(config.train.threads > 0 ? config.train.threads : cores);
   at::globalContext().setDeterministicAlgorithms(config.run.deterministic, /*warn_only=*/false);
   if (config.run.deterministic) at::globalContext().setBenchmarkCuDNN(false);
-}
-
-// The steps that retention must not touch: the best that the evaluator has found.
-std::vector<uint64_t> protected_steps(const config::Config& config, const run::RunLayout& layout) {
-  if (config.checkpoint.keep_best == 0) return {};
-  const auto best = run::read_best(layout.best_file());
-  if (!best.ok()) return {};
-  return {best->step};
 }
 
 // Lost rows are no reason to lose a checkpoint.
@@ -71,9 +64,11 @@ struct TrainingSession::Parts {
   std::unique_ptr<train::TrainingState> state;
   checkpoint::Manifest manifest;  // what all checkpoints of this run share
   std::optional<metrics::ResumePoint> resume;
+  bool save_soon = false;  // or the next start would need to be allowed the same changes
   std::unique_ptr<ring::ShmRing> ring;
   std::unique_ptr<metrics::MetricsWriter> metrics;
   std::unique_ptr<checkpoint::CheckpointStore> store;
+  std::unique_ptr<writer::Retainer> retainer;
   std::unique_ptr<writer::CheckpointWriter> writer;
   std::unique_ptr<feeder::FeedSupervisor> feed;
   // Ended in the reverse order: first nobody fills the ring, then everything handed to the writers
@@ -146,6 +141,8 @@ Status TrainingSession::restore(Parts& parts, const std::string& resume) {
   checkpoint::Manifest& manifest = parts.manifest;
   manifest.build = stoker_version();
   manifest.torch = torch_version();
+  manifest.batch = static_cast<uint64_t>(config_.train.batch);
+  manifest.accumulate = static_cast<uint64_t>(config_.train.accumulate);
   manifest.config_digest = config::digest(config_);
   manifest.data_digest = parts.data->fingerprint();
   STOKER_ASSIGN_OR_RETURN(const auto start, find_start_point(*parts.store, resume));
@@ -155,20 +152,14 @@ Status TrainingSession::restore(Parts& parts, const std::string& resume) {
   }
 
   const auto before = config::load_config(layout_.config_file(), {});
+  RunChanges changes;
   if (before.ok()) {
-    STOKER_RETURN_IF_ERROR(check_same_run(*before, config_));
+    changes.add_settings(*before, config_);
   } else {
     log_warn("settings of the run so far not readable", {{"reason", before.status().message()}});
   }
+  STOKER_RETURN_IF_ERROR(load(parts, *start, std::move(changes)));
   const checkpoint::Manifest& saved = start->manifest();
-  if (saved.data_digest != manifest.data_digest) {
-    return Status(Code::kMismatch, "data.train: is not the data that " + start->path() +
-                                       " was trained on (fingerprint " +
-                                       saved.data_digest.substr(0, 12) + ", now " +
-                                       manifest.data_digest.substr(0, 12) +
-                                       "); bring the old files back, or start over with --fresh");
-  }
-  STOKER_RETURN_IF_ERROR(parts.state->restore(*start));
   STOKER_RETURN_IF_ERROR(set_aside_later(real_files(), *parts.store, saved.step));
   manifest.parent = checkpoint::CheckpointStore::name_of(saved.step);
   parts.resume = metrics::ResumePoint{saved.step, saved.metrics_bytes};
@@ -179,6 +170,29 @@ Status TrainingSession::restore(Parts& parts, const std::string& resume) {
   return write_file_atomically(real_files(), layout_.config_file(), config::to_yaml(config_));
 }
 
+Status TrainingSession::load(Parts& parts, const checkpoint::VerifiedCheckpoint& start,
+                             RunChanges changes) {
+  const checkpoint::Manifest& saved = start.manifest();
+  changes.add_manifest(saved, parts.manifest);
+  STOKER_RETURN_IF_ERROR(changes.check(command_.allowed));
+  train::TrainingState& state = *parts.state;
+  const bool may_differ = command_.allowed[Change::kModel];
+  const auto restored = state.restore(start, may_differ);
+  if (!restored.ok() && restored.status().code() == Code::kMismatch && !may_differ)
+    changes.add(Change::kModel, restored.status().message());
+  if (const Status checked = changes.check(command_.allowed); !checked.ok()) return checked;
+  if (!restored.ok()) return restored.status();
+  if (*restored == train::TrainingState::Restored::kPartly)
+    changes.add(Change::kModel, "some tensors are not those of the checkpoint");
+  if (changes.has(Change::kBatch))
+    state.ticket = ticket_at(state.ticket, saved.batch, parts.manifest.batch);
+  // They are numbers of samples of the other data.
+  if (saved.data_digest != parts.manifest.data_digest) state.quarantined.clear();
+  changes.tell();
+  parts.save_soon = changes.any();
+  return {};
+}
+
 Status TrainingSession::open_outputs(Parts& parts) {
   metrics::MetricsWriterSettings settings;
   settings.train_rows = layout_.train_rows();
@@ -187,11 +201,8 @@ Status TrainingSession::open_outputs(Parts& parts) {
   STOKER_ASSIGN_OR_RETURN(
       parts.metrics, metrics::MetricsWriter::open(real_files(), clock_, settings, parts.resume));
   writer::WriterSettings saving;
-  saving.retention = [this] {
-    return checkpoint::Retention{.keep_last = config_.checkpoint.keep_last,
-                                 .keep_every_steps = config_.checkpoint.keep_every_steps,
-                                 .protected_steps = protected_steps(config_, layout_)};
-  };
+  parts.retainer = std::make_unique<writer::Retainer>(config_, *parts.store, layout_, clock_);
+  saving.retire = [&parts](bool is_short) { parts.retainer->retire(is_short); };
   // A checkpoint that is there means that the rows up to its step are, too.
   saving.before_commit = [&parts] { flush_rows(*parts.metrics); };
   parts.writer =
@@ -208,7 +219,9 @@ Status TrainingSession::start_feed(Parts& parts) {
   ring::RingSettings settings;
   settings.slots = static_cast<uint64_t>(config_.feed.slots);
   settings.first_ticket = parts.state->ticket;
-  settings.end_ticket = config_.train.steps * static_cast<uint64_t>(config_.train.accumulate);
+  const uint64_t left = config_.train.steps - std::min(parts.state->step, config_.train.steps);
+  settings.end_ticket =
+      settings.first_ticket + left * static_cast<uint64_t>(config_.train.accumulate);
   STOKER_ASSIGN_OR_RETURN(parts.ring, ring::ShmRing::create(batch, settings));
   feeder::FeedSettings feed;
   feed.feed = config_.feed;
@@ -271,7 +284,8 @@ Result<TrainingSession::Ended> TrainingSession::train(Parts& parts, std::stop_to
       [&parts](const metrics::TrainRow& row) { return parts.metrics->report(row); },
       [&parts] { return parts.feed->quarantined(); },
       parts.manifest,
-      parts.metrics->position()};
+      parts.metrics->position(),
+      parts.save_soon};
   train::Trainer trainer(config_, *parts.state, std::move(links));
   const auto outcome = trainer.run(stop);
   if (const Status feed = parts.feeders.reason(); !feed.ok()) return feed.with_context("feed");
@@ -321,6 +335,10 @@ void TrainingSession::add_live(control::TrainerStatus& status) const {
   status.checkpoint.failures = saved.failures;
   status.checkpoint.skipped = saved.skipped;
   status.checkpoint.last_error = saved.last_error;
+  // Known here before the trainer, which looks when it reports.
+  const bool trains = status.state == control::TrainerState::kTraining ||
+                      status.state == control::TrainerState::kSaving;
+  if (saved.degraded && trains) status.state = control::TrainerState::kDegraded;
 }
 
 Result<feeder::Attachment> TrainingSession::attach(feeder::OutsideProcess process) {

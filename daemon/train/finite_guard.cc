@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -18,7 +19,7 @@ FiniteGuard::FiniteGuard(const config::TrainConfig& config, TrainingState& state
     : config_(config), state_(state) {
   if (config.on_nonfinite != "skip") return;
   skipped_ = at::zeros_like(state.loss_sum);
-  in_a_row_ = at::zeros_like(state.loss_sum);
+  in_a_row_ = at::full_like(state.loss_sum, static_cast<double>(state.nonfinite_in_a_row));
 }
 
 void FiniteGuard::finish(TrainStep& step, double lr) {
@@ -51,8 +52,9 @@ Result<FiniteGuard::Verdict> FiniteGuard::look() {
 
 Result<FiniteGuard::Verdict> FiniteGuard::look_at_skipped() {
   const auto skipped = static_cast<int64_t>(skipped_.item<double>());
-  if (skipped == 0) return Verdict::kFine;
   const auto in_a_row = static_cast<int64_t>(in_a_row_.item<double>());
+  state_.nonfinite_in_a_row = static_cast<uint64_t>(in_a_row);
+  if (skipped == 0) return Verdict::kFine;
   skipped_.zero_();
   state_.loss_steps -= skipped;
   state_.skipped_steps += static_cast<uint64_t>(skipped);

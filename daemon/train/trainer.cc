@@ -16,7 +16,6 @@ using std::chrono::nanoseconds;
 constexpr milliseconds kLook{100};  // no wait is longer without a look at the stop token
 
 double ms(nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
-double seconds(nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
 Status status_of(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
@@ -34,7 +33,8 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, TrainerLink
       links_(std::move(links)),
       step_(state.model(), state.task(), state.optimizer(), config.train.accumulate,
             config.train.precision == "bf16"),
-      guard_(config.train, state) {
+      guard_(config.train, state),
+      triggers_(config.checkpoint, links_.save_soon) {
   status_.steps = config.train.steps;
   status_.device = state.device().str();
   status_.step = state.step;
@@ -46,7 +46,7 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, TrainerLink
 
 Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
   interval_.started = links_.clock.monotonic();
-  last_save_ = interval_.started;
+  triggers_.start(interval_.started);
   links_.board.set_step(state_.step);
   publish(control::TrainerState::kTraining);
   try {
@@ -198,19 +198,16 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
 // ---- Reports
 
 Result<bool> Trainer::report_and_save() {
-  const auto& rules = config_.checkpoint;
+  STOKER_RETURN_IF_ERROR(check_saving());
   const bool is_last = state_.step == config_.train.steps;
   const bool report_due = is_last || state_.step % config_.metrics.every_steps == 0;
-  const bool by_steps = rules.every_steps > 0 && state_.step % rules.every_steps == 0;
-  const bool by_time = rules.every_seconds > 0 &&
-                       seconds(links_.clock.monotonic() - last_save_) >= rules.every_seconds;
-  // The last step is saved by save_last(), which waits for a free snapshot.
-  const bool save_due = (by_steps || by_time) && !is_last;
-  if (!report_due && !save_due) return true;
+  if (!report_due && save_due() == SaveReason::kNone) return true;
   STOKER_ASSIGN_OR_RETURN(const FiniteGuard::Verdict verdict, guard_.look());
   if (verdict == FiniteGuard::Verdict::kRollBack) return false;
   if (report_due) report();
-  if (save_due) STOKER_RETURN_IF_ERROR(save_by_rule(by_steps));
+  // The last step is saved by save_last(), which waits for a free snapshot. Asked again, because of
+  // the loss that was just reported.
+  if (!is_last) save_by_rule(save_due());
   return true;
 }
 
@@ -227,9 +224,11 @@ void Trainer::report() {
   row.grad_norm = guard_.grad_norm().item<double>();
   row.samples = state_.step * batch;
   interval_.add_to(row, now, batch);
+  row.degraded = links_.writer.is_degraded() ? 1 : 0;
   row.wall = to_iso8601(links_.clock.wall());
   links_.metrics_bytes = links_.report(row);
 
+  state_.loss_trend.add(row.loss);
   status_.loss = row.loss;
   status_.samples_per_s = row.samples_per_s;
   status_.step_ms = row.step_ms;
@@ -261,20 +260,25 @@ void Trainer::publish(control::TrainerState activity) {
 
 // ---- Checkpoints
 
-Status Trainer::save_by_rule(bool by_steps) {
-  if (!try_save() && by_steps) {
-    links_.writer.count_skipped();
-    // Once for each that is in flight: where saving is slow, every interval may skip.
-    if (!std::exchange(skip_said_, true)) {
-      log_warn("checkpoint skipped",
-               {{"step", state_.step}, {"reason", "the one before is still being written"}});
-    }
+SaveReason Trainer::save_due() {
+  return triggers_.due(state_.step, links_.clock.monotonic(), state_.loss_trend,
+                       links_.writer.is_degraded());
+}
+
+void Trainer::save_by_rule(SaveReason reason) {
+  if (reason == SaveReason::kNone || try_save() || reason != SaveReason::kSteps) return;
+  links_.writer.count_skipped();
+  // Once for each that is in flight: where saving is slow, every interval may skip.
+  if (!std::exchange(skip_said_, true)) {
+    log_warn("checkpoint skipped",
+             {{"step", state_.step}, {"reason", "the one before is still being written"}});
   }
-  if (config_.checkpoint.on_failure == "stop" && links_.writer.stats().degraded) {
-    return Status(Code::kIoError, "checkpoints fail and checkpoint.on_failure is stop: " +
-                                      links_.writer.stats().last_error);
-  }
-  return {};
+}
+
+Status Trainer::check_saving() const {
+  if (config_.checkpoint.on_failure != "stop" || !links_.writer.is_degraded()) return {};
+  return Status(Code::kIoError, "checkpoints fail and checkpoint.on_failure is stop: " +
+                                    links_.writer.stats().last_error);
 }
 
 bool Trainer::try_save() {
@@ -291,6 +295,7 @@ bool Trainer::try_save() {
   const nanoseconds began = links_.clock.monotonic();
   snapshot->manifest() = links_.manifest;
   state_.quarantined = links_.quarantined();
+  state_.loss_trend.note_saved();
   state_.capture(*snapshot);
   snapshot->manifest().epoch = links_.plan.epoch_of(state_.ticket);
   snapshot->manifest().metrics_bytes = links_.metrics_bytes;
@@ -299,7 +304,7 @@ bool Trainer::try_save() {
   status_.checkpoint.stall_ms = ms(stall);
   maybe_submitted_step_ = state_.step;
   skip_said_ = false;
-  last_save_ = links_.clock.monotonic();
+  triggers_.note_saved(links_.clock.monotonic());
   links_.manifest.parent = checkpoint::CheckpointStore::name_of(state_.step);
   links_.writer.submit(
       [waiting = std::exchange(save_requests_, {})](Result<checkpoint::Manifest> result) {

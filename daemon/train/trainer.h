@@ -23,6 +23,7 @@
 #include "daemon/train/finite_guard.h"
 #include "daemon/train/interval.h"
 #include "daemon/train/mailbox.h"
+#include "daemon/train/save_triggers.h"
 #include "daemon/train/status_board.h"
 #include "daemon/train/train_step.h"
 #include "daemon/train/training_state.h"
@@ -49,6 +50,7 @@ struct TrainerLinks {
   // The manifest's fields that this run shares: digests, parent.
   checkpoint::Manifest manifest;
   uint64_t metrics_bytes = 0;  // of train.jsonl now
+  bool save_soon = false;      // the first step is saved, whatever the settings say
 };
 
 class Trainer {
@@ -78,7 +80,9 @@ class Trainer {
   // False when the run must roll back.
   Result<bool> report_and_save();
   void report();
-  Status save_by_rule(bool by_steps);
+  SaveReason save_due();
+  void save_by_rule(SaveReason reason);
+  Status check_saving() const;  // on_failure: stop
   // Snapshots and submits; false when one is still in flight.
   bool try_save();
   Result<Outcome> end_run(std::stop_token stop);
@@ -92,6 +96,7 @@ class Trainer {
   TrainerLinks links_;
   TrainStep step_;
   FiniteGuard guard_;
+  SaveTriggers triggers_;
 
   bool stop_asked_ = false;
   bool paused_ = false;
@@ -100,7 +105,6 @@ class Trainer {
   std::optional<uint64_t>
       maybe_submitted_step_;  // of the last snapshot handed over, or resumed from
   bool skip_said_ = false;
-  std::chrono::nanoseconds last_save_{0};
   Interval interval_;
   control::TrainerStatus status_;
 };

@@ -9,6 +9,7 @@
 #include <boost/json.hpp>
 #include <c10/util/Exception.h>
 
+#include "daemon/train/load_matching.h"
 #include "shared/base/exact_json.h"
 #include "shared/base/log.h"
 #include "shared/model/load_weights.h"
@@ -62,15 +63,32 @@ Status read_into(const checkpoint::SafetensorsFile& file, const std::string& nam
 struct Live {
   double lr_scale = 1.0;
   uint64_t skipped_steps = 0;
+  uint64_t nonfinite_in_a_row = 0;
   uint64_t rollbacks = 0;
+  LossTrend loss_trend;
   std::vector<uint64_t> quarantined;
 };
+
+boost::json::object to_object(const LossTrend& trend) {
+  boost::json::object object{{"sum", trend.sum}, {"weight", trend.weight}};
+  if (trend.maybe_base) object["base"] = *trend.maybe_base;
+  return object;
+}
+
+LossTrend trend_of(const boost::json::object& object) {
+  LossTrend trend{.sum = object.at("sum").to_number<double>(),
+                  .weight = object.at("weight").to_number<double>()};
+  if (const auto* base = object.if_contains("base")) trend.maybe_base = base->to_number<double>();
+  return trend;
+}
 
 std::string live_text(const TrainingState& state) {
   return boost::json::serialize(boost::json::object{
       {"lr_scale", state.lr_scale},
       {"skipped_steps", state.skipped_steps},
+      {"nonfinite_in_a_row", state.nonfinite_in_a_row},
       {"rollbacks", state.rollbacks},
+      {"loss_trend", to_object(state.loss_trend)},
       {"quarantined", boost::json::array(state.quarantined.begin(), state.quarantined.end())}});
 }
 
@@ -88,6 +106,10 @@ Result<Live> parse_live(const std::string& text) {
       live.lr_scale = scale->to_number<double>();
     if (const auto* steps = fields.if_contains("skipped_steps"))
       live.skipped_steps = steps->to_number<uint64_t>();
+    if (const auto* in_a_row = fields.if_contains("nonfinite_in_a_row"))
+      live.nonfinite_in_a_row = in_a_row->to_number<uint64_t>();
+    if (const auto* trend = fields.if_contains("loss_trend"))
+      live.loss_trend = trend_of(trend->as_object());
     if (const auto* times = fields.if_contains("rollbacks"))
       live.rollbacks = times->to_number<uint64_t>();
     if (const auto* samples = fields.if_contains("quarantined"))
@@ -171,14 +193,24 @@ Status TrainingState::load_pretrained(const config::ModelConfig& config, model::
   return model::load_pretrained(*model_, config, plan);
 }
 
-Status TrainingState::restore(const checkpoint::VerifiedCheckpoint& saved) {
+Result<TrainingState::Restored> TrainingState::restore(const checkpoint::VerifiedCheckpoint& saved,
+                                                       bool may_differ) {
+  bool is_whole = true;
   try {
     STOKER_ASSIGN_OR_RETURN(const auto weights, saved.open_tensors("model.safetensors"));
-    STOKER_RETURN_IF_ERROR(
-        model::load_weights(*model_, *weights).with_context(saved.path() + "/model.safetensors"));
     STOKER_ASSIGN_OR_RETURN(const auto optim, saved.open_tensors("optim.safetensors"));
-    STOKER_RETURN_IF_ERROR(
-        optimizer_->load(*optim).with_context(saved.path() + "/optim.safetensors"));
+    if (may_differ) {
+      STOKER_ASSIGN_OR_RETURN(const bool same_model,
+                              load_matching(model::named_tensors(*model_), *weights, "the model"));
+      STOKER_ASSIGN_OR_RETURN(const bool same_optimizer,
+                              load_matching(optimizer_->state(), *optim, "the optimizer"));
+      is_whole = same_model && same_optimizer;
+    } else {
+      STOKER_RETURN_IF_ERROR(
+          model::load_weights(*model_, *weights).with_context(saved.path() + "/model.safetensors"));
+      STOKER_RETURN_IF_ERROR(
+          optimizer_->load(*optim).with_context(saved.path() + "/optim.safetensors"));
+    }
     STOKER_ASSIGN_OR_RETURN(const auto rest, saved.open_tensors("state.safetensors"));
     at::Tensor rng = cpu_generator_state();
     STOKER_RETURN_IF_ERROR(read_into(*rest, kRngCpu, rng).with_context(saved.path()));
@@ -192,7 +224,9 @@ Status TrainingState::restore(const checkpoint::VerifiedCheckpoint& saved) {
     STOKER_ASSIGN_OR_RETURN(Live live, parse_live(saved.manifest().live));
     lr_scale = live.lr_scale;
     skipped_steps = live.skipped_steps;
+    nonfinite_in_a_row = live.nonfinite_in_a_row;
     rollbacks = live.rollbacks;
+    loss_trend = live.loss_trend;
     quarantined = std::move(live.quarantined);
   } catch (const c10::Error& error) {
     return Status(Code::kInternal,
@@ -200,7 +234,7 @@ Status TrainingState::restore(const checkpoint::VerifiedCheckpoint& saved) {
   }
   step = saved.manifest().step;
   ticket = saved.manifest().ticket;
-  return {};
+  return is_whole ? Restored::kWholly : Restored::kPartly;
 }
 
 }  // namespace stoker::train

@@ -17,6 +17,7 @@
 #include <c10/core/Device.h>
 
 #include "daemon/checkpoint/snapshot.h"
+#include "daemon/train/loss_trend.h"
 #include "daemon/train/optimizer.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
@@ -37,7 +38,10 @@ class TrainingState {
 
   // What a run begins with, instead of random weights: as model::load_pretrained().
   Status load_pretrained(const config::ModelConfig& config, model::InitPlan& plan);
-  Status restore(const checkpoint::VerifiedCheckpoint& saved);
+  enum class Restored { kWholly, kPartly };
+  // `may_differ`: what has no counterpart of its name, shape and dtype in the checkpoint stays as it
+  // was made, and is logged; otherwise it is kMismatch.
+  Result<Restored> restore(const checkpoint::VerifiedCheckpoint& saved, bool may_differ = false);
   // Copies everything to the snapshot's host memory, with the manifest's fields that this class
   // knows. When it returns, training may go on.
   void capture(writer::Snapshot& snapshot) const;
@@ -56,11 +60,13 @@ class TrainingState {
   c10::Device device() const { return device_; }
   const std::string& model_digest() const { return model_digest_; }
 
-  uint64_t step = 0;           // optimizer steps done
-  uint64_t ticket = 0;         // the next micro-batch
-  double lr_scale = 1.0;       // of `set lr`: the schedule's learning rate times this
-  uint64_t skipped_steps = 0;  // of `step`: those that changed nothing, see FiniteGuard
-  uint64_t rollbacks = 0;      // of the run so far
+  uint64_t step = 0;                // optimizer steps done
+  uint64_t ticket = 0;              // the next micro-batch
+  double lr_scale = 1.0;            // of `set lr`: the schedule's learning rate times this
+  uint64_t skipped_steps = 0;       // of `step`: those that changed nothing, see FiniteGuard
+  uint64_t nonfinite_in_a_row = 0;  // of them, up to the last step that FiniteGuard looked at
+  uint64_t rollbacks = 0;           // of the run so far
+  LossTrend loss_trend;
   // Samples that the readers must not touch again: their stand-ins are part of what was trained on.
   std::vector<uint64_t> quarantined;
   // Since the last reported step, without skipped ones; in the checkpoint so that a resumed run

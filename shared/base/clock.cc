@@ -40,4 +40,21 @@ std::string to_iso8601(std::chrono::system_clock::time_point time) {
   return text;
 }
 
+std::optional<std::chrono::system_clock::time_point> maybe_from_iso8601(std::string_view text) {
+  std::tm parts{};
+  int millis = 0;
+  const int read = std::sscanf(std::string(text).c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ",
+                               &parts.tm_year, &parts.tm_mon, &parts.tm_mday, &parts.tm_hour,
+                               &parts.tm_min, &parts.tm_sec, &millis);
+  // Of other years the clock's nanoseconds know nothing.
+  if (read != 7 || parts.tm_year < 1970 || parts.tm_year > 2200) return std::nullopt;
+  parts.tm_year -= 1900;
+  parts.tm_mon -= 1;
+  const auto time =
+      std::chrono::system_clock::from_time_t(::timegm(&parts)) + std::chrono::milliseconds(millis);
+  // Whatever sscanf and timegm were generous about is written differently.
+  if (to_iso8601(time) != text) return std::nullopt;
+  return time;
+}
+
 }  // namespace stoker

@@ -25,18 +25,6 @@ uint64_t bytes_of(const TensorViews& views) {
   return bytes;
 }
 
-// Refuses at once what would fail after gigabytes; a race with other writers is caught by write().
-Status check_room(FileSystem& files, const std::string& directory,
-                  const CheckpointContent& content) {
-  const uint64_t needed = bytes_of(content.model) + bytes_of(content.optim) +
-                          bytes_of(content.state) + kSmallFilesBytes;
-  STOKER_ASSIGN_OR_RETURN(const uint64_t free, files.free_bytes(directory));
-  if (free >= needed) return {};
-  return Status(Code::kNoSpace, directory + ": a checkpoint needs " + std::to_string(needed >> 20) +
-                                    " MiB, " + std::to_string(free >> 20) +
-                                    " MiB are free; make room, or lower checkpoint.keep_last");
-}
-
 // Everything but the move to its name. SHA256SUMS last: where it is whole, so is the rest.
 Result<Manifest> write_files(FileSystem& files, const std::string& directory,
                              const CheckpointContent& content) {
@@ -103,17 +91,33 @@ void point_latest_at(const std::string& directory, const std::string& name) {
 
 }  // namespace
 
+// Refuses at once what would fail after gigabytes. Of two programs that look at the same time both
+// may see room: the reservation of the files decides.
+Status CheckpointStore::check_room(const CheckpointContent& content) const {
+  const uint64_t needed = bytes_of(content.model) + bytes_of(content.optim) +
+                          bytes_of(content.state) + kSmallFilesBytes;
+  STOKER_ASSIGN_OR_RETURN(const uint64_t free, files_.free_bytes(directory_));
+  if (free >= needed) return {};
+  return Status(Code::kNoSpace, directory_ + ": a checkpoint needs " +
+                                    std::to_string(needed >> 20) + " MiB, " +
+                                    std::to_string(free >> 20) +
+                                    " MiB are free; make room, or lower checkpoint.keep_last");
+}
+
 Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
   const std::string name = name_of(content.manifest.step);
   const std::string path = join_path(directory_, name);
   const std::string hidden = std::string(kTemporaryPrefix) + name;
   const std::string temporary = join_path(directory_, hidden);
+  // Made anew only before anything was ever saved in it: somebody who moved the run away must hear of
+  // it, and not find another one in its place.
+  if (!place_.valid()) STOKER_RETURN_IF_ERROR(make_directories(files_, directory_));
+  STOKER_RETURN_IF_ERROR(check_place());
   if (exists(path))
     return Status(Code::kAlreadyExists, path + ": a checkpoint of this step is there already");
-  STOKER_RETURN_IF_ERROR(make_directories(files_, directory_));
   if (!is_rooted_) STOKER_RETURN_IF_ERROR(sync_way_to(files_, directory_));
   is_rooted_ = true;
-  STOKER_RETURN_IF_ERROR(check_room(files_, directory_, content));
+  STOKER_RETURN_IF_ERROR(check_room(content));
   if (exists(temporary)) STOKER_RETURN_IF_ERROR(discard(files_, directory_, {hidden}));
   STOKER_RETURN_IF_ERROR(files_.make_directory(temporary));
 

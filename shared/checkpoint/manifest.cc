@@ -23,6 +23,10 @@ std::string text_at(const json::object& object, const char* key) {
 uint64_t count_at(const json::object& object, const char* key) {
   return object.at(key).to_number<uint64_t>();
 }
+// 0 where it is not there: fields that came later are not required.
+uint64_t later_count_at(const json::object& object, const char* key) {
+  return object.contains(key) ? count_at(object, key) : 0;
+}
 
 WrittenFile file_of(const json::value& value) {
   const json::object& object = value.as_object();
@@ -39,6 +43,8 @@ Manifest manifest_of(const json::object& root) {
   manifest.build = text_at(root, "build");
   manifest.torch = text_at(root, "torch");
   manifest.world_size = root.at("world_size").to_number<int>();
+  manifest.batch = later_count_at(root, "batch");
+  manifest.accumulate = later_count_at(root, "accumulate");
   manifest.model_digest = text_at(root, "model_digest");
   manifest.config_digest = text_at(root, "config_digest");
   manifest.data_digest = text_at(root, "data_digest");
@@ -75,21 +81,23 @@ std::string to_json(const Manifest& manifest) {
   boost::system::error_code error;
   json::value live = parse_json(manifest.live.empty() ? "{}" : manifest.live, error);
   assert(!error && live.is_object() && "Manifest::live must be a JSON object");
-  const json::object root{{"format", manifest.format},
-                          {"step", manifest.step},
-                          {"epoch", manifest.epoch},
-                          {"ticket", manifest.ticket},
-                          {"created", manifest.created},
-                          {"build", manifest.build},
-                          {"torch", manifest.torch},
-                          {"world_size", manifest.world_size},
-                          {"model_digest", manifest.model_digest},
-                          {"config_digest", manifest.config_digest},
-                          {"data_digest", manifest.data_digest},
-                          {"files", std::move(files)},
-                          {"parent", manifest.parent},
-                          {"metrics_bytes", manifest.metrics_bytes},
-                          {"live", std::move(live)}};
+  json::object root{{"format", manifest.format},
+                    {"step", manifest.step},
+                    {"epoch", manifest.epoch},
+                    {"ticket", manifest.ticket},
+                    {"created", manifest.created},
+                    {"build", manifest.build},
+                    {"torch", manifest.torch},
+                    {"world_size", manifest.world_size},
+                    {"model_digest", manifest.model_digest},
+                    {"config_digest", manifest.config_digest},
+                    {"data_digest", manifest.data_digest},
+                    {"files", std::move(files)},
+                    {"parent", manifest.parent},
+                    {"metrics_bytes", manifest.metrics_bytes},
+                    {"live", std::move(live)}};
+  if (manifest.batch != 0) root["batch"] = manifest.batch;
+  if (manifest.accumulate != 0) root["accumulate"] = manifest.accumulate;
   return json::serialize(root) + "\n";
 }
 

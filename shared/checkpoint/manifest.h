@@ -22,6 +22,9 @@ struct Manifest {
   std::string build;    // stoker's version
   std::string torch;    // LibTorch's version
   int world_size = 1;
+  // Samples a micro-batch, and micro-batches a step. 0: not said, by an earlier release.
+  uint64_t batch = 0;
+  uint64_t accumulate = 0;
   std::string model_digest;  // names, shapes and dtypes of the parameters
   std::string config_digest;
   std::string data_digest;  // fingerprint of data.train

@@ -11,14 +11,6 @@
 namespace stoker::checkpoint {
 namespace {
 
-bool is_kept(const Retention& retention, const CheckpointEntry& entry, size_t newer) {
-  const auto keep_last = static_cast<size_t>(std::max(retention.keep_last, 1));
-  const bool is_milestone =
-      retention.keep_every_steps > 0 && entry.step % retention.keep_every_steps == 0;
-  return newer < keep_last || is_milestone ||
-         std::ranges::count(retention.protected_steps, entry.step) > 0;
-}
-
 // Holds SHA256SUMS for itself while the directory is moved, so that no reader begins in between. Empty: a
 // reader has it. A damaged checkpoint without that file has no reader.
 struct Claim {
@@ -34,29 +26,33 @@ Claim claim(const std::string& checkpoint) {
 
 }  // namespace
 
-Result<std::vector<uint64_t>> CheckpointStore::retire(const Retention& retention) {
+Result<Retired> CheckpointStore::retire(std::span<const uint64_t> steps) {
   STOKER_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, list());
-  std::vector<uint64_t> gone;
+  Retired retired;
+  if (entries.empty() || steps.empty()) return retired;
+  STOKER_RETURN_IF_ERROR(check_place());
   std::vector<std::string> hidden;
   std::vector<Claim> claims;  // until all are out of sight
   Status status;
-  for (size_t i = 0; i < entries.size() && status.ok(); ++i) {
-    const CheckpointEntry& entry = entries[i];
-    if (is_kept(retention, entry, entries.size() - 1 - i)) continue;
+  for (const CheckpointEntry& entry : std::span(entries).first(entries.size() - 1)) {
+    if (std::ranges::count(steps, entry.step) == 0) continue;
     Claim claimed = claim(entry.path);
-    if (!claimed.taken) continue;  // next time
+    if (!claimed.taken) {
+      retired.held.push_back(entry.step);
+      continue;
+    }
     const std::string trash = std::string(kTrashPrefix) + name_of(entry.step);
     status = files_.remove_tree(join_path(directory_, trash));
     if (status.ok()) status = files_.rename(entry.path, join_path(directory_, trash));
     if (!status.ok()) break;
-    gone.push_back(entry.step);
+    retired.gone.push_back(entry.step);
     hidden.push_back(trash);
     claims.push_back(std::move(claimed));
   }
   const Status discarded = discard(files_, directory_, hidden);
   if (!status.ok()) return status;
   if (!discarded.ok()) return discarded;
-  return gone;
+  return retired;
 }
 
 }  // namespace stoker::checkpoint

@@ -1,8 +1,10 @@
 #include "shared/checkpoint/store.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 
@@ -58,6 +60,8 @@ Result<VerifiedCheckpoint> CheckpointStore::open_newest(
     auto opened = open_verified(entry->path);
     if (opened.ok()) return opened;
     if (opened.status().code() == Code::kNotFound) continue;  // retired since it was listed
+    // Of a later release, and perhaps as good as can be: the ones before it are not what to go on from.
+    if (opened.status().code() == Code::kMismatch) return opened.status();
     if (rejected++ == 0) newest = opened.status();
     if (on_rejected) on_rejected(*entry, opened.status());
   }
@@ -66,9 +70,36 @@ Result<VerifiedCheckpoint> CheckpointStore::open_newest(
                                     " checkpoints is valid; the newest: " + newest.message());
 }
 
+// An open descriptor, not remembered numbers: as long as it is open, no other directory can have the
+// same identity.
+Status CheckpointStore::check_place() {
+  UniqueFd now(::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!now.valid()) {
+    const int error = errno;
+    return Status::from_errno(error, "open directory " + directory_)
+        .with_context(error == ENOENT && place_.valid()
+                          ? "the run directory was moved or removed; bring it back"
+                          : "checkpoints");
+  }
+  if (!place_.valid()) {
+    place_ = std::move(now);
+    return {};
+  }
+  struct stat here {};
+  struct stat before {};
+  if (::fstat(now.get(), &here) != 0 || ::fstat(place_.get(), &before) != 0)
+    return Status::from_errno(errno, "stat " + directory_);
+  if (here.st_dev == before.st_dev && here.st_ino == before.st_ino) return {};
+  return Status(Code::kNotFound,
+                directory_ +
+                    ": is another directory than this run began with (moved away, replaced "
+                    "or mounted over); bring that one back");
+}
+
 Status CheckpointStore::clean_up() {
   const auto names = list_directory(directory_);
   if (!names.ok()) return names.status().code() == Code::kNotFound ? Status() : names.status();
+  STOKER_RETURN_IF_ERROR(check_place());
   std::vector<std::string> hidden;
   for (const std::string& name : *names)
     if (name.starts_with(kTemporaryPrefix) || name.starts_with(kTrashPrefix))

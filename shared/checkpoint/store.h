@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,11 +59,9 @@ class VerifiedCheckpoint {
   std::vector<HeldFile> files_;
 };
 
-struct Retention {
-  int keep_last = 3;
-  uint64_t keep_every_steps = 0;
-  std::vector<uint64_t>
-      protected_steps;  // the best ones, the last finite one, those pending evaluation
+struct Retired {
+  std::vector<uint64_t> gone;
+  std::vector<uint64_t> held;  // left for now: a reader has them
 };
 
 class CheckpointStore {
@@ -78,10 +77,15 @@ class CheckpointStore {
   // the directory is missing.
   Result<std::vector<CheckpointEntry>> list() const;
 
+  // kNoSpace when the disk has not room for it now. What is there of earlier tries counts as free
+  // only once it is gone.
+  Status check_room(const CheckpointContent& content) const;
+
   // Writes, syncs and publishes. Returns the manifest as written only when a power cut can no
   // longer lose it. On failure nothing is visible, earlier checkpoints are unchanged, and the same
   // step may be tried again. kNoSpace also before the first write when the disk has not room for
-  // it. kAlreadyExists: the step is there.
+  // it. kAlreadyExists: the step is there. kNotFound: the directory is no more where it was, or
+  // another one is; nothing is made anew in its place.
   Result<Manifest> commit(const CheckpointContent& content);
 
   // kCorrupt: names the file and how it differs (missing, size, SHA-256). kNotFound: the directory
@@ -90,21 +94,26 @@ class CheckpointStore {
                                                   const OnBytes& on_bytes = {});
 
   // Newest that verifies; `on_rejected` is told of each newer one that does not. kNotFound: there
-  // are none at all. kCorrupt: there are some and all are bad.
+  // are none at all. kCorrupt: there are some and all are bad. kMismatch: the newest that may be
+  // valid is of a newer format; the ones before it are not tried.
   Result<VerifiedCheckpoint> open_newest(
       const std::function<void(const CheckpointEntry&, const Status&)>& on_rejected) const;
 
-  // Deletes what `retention` does not keep: renamed to .trash-… first, so a half-deleted one is
-  // never a candidate. Never the newest, never one that a reader holds locked. Returns the steps
-  // that are gone.
-  Result<std::vector<uint64_t>> retire(const Retention& retention);
+  // Deletes these: renamed to .trash-… first, so a half-deleted one is never a candidate. Never the
+  // newest, never one that a reader holds locked. Steps that are not there are passed over. kNotFound
+  // as commit(): nothing is deleted.
+  Result<Retired> retire(std::span<const uint64_t> steps);
 
   // Removes .tmp-… and .trash-… of a dead predecessor. Only under run/LOCK.
   Status clean_up();
 
  private:
+  // Whether directory_ is still the one that was first worked in; it becomes that one.
+  Status check_place();
+
   std::string directory_;
   FileSystem& files_;
+  UniqueFd place_;          // keeps the directory's identity; empty before the first work in it
   bool is_rooted_ = false;  // the directories above are synced
 };
 

@@ -7,15 +7,13 @@
 #include <filesystem>
 
 #include "shared/base/sha256.h"
+#include "shared/checkpoint/glance.h"
 #include "shared/checkpoint/hashed_files.h"
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/sums.h"
 
 namespace stoker::checkpoint {
 namespace {
-
-constexpr uint64_t kMaxSumsBytes = 64 << 10;
-constexpr uint64_t kMaxManifestBytes = 16 << 20;
 
 std::string directory_name(std::string_view path) {
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
@@ -71,19 +69,6 @@ Result<std::string> read_whole(const OpenFile& file, uint64_t max_bytes, const s
   if (got != text.size())
     return Status(Code::kCorrupt, path + ": became shorter while it was read");
   return text;
-}
-
-// The manifest's list and the sums are two witnesses of the same files.
-Status compare_lists(const Manifest& manifest, const std::vector<Sum>& sums,
-                     const std::string& sums_path) {
-  if (sums.size() != manifest.files.size() + 1)
-    return Status(Code::kCorrupt, sums_path + ": does not name the files of the manifest");
-  for (const WrittenFile& file : manifest.files) {
-    const auto sum = std::ranges::find(sums, file.name, &Sum::name);
-    if (sum == sums.end() || sum->sha256 != file.sha256)
-      return Status(Code::kCorrupt, sums_path + ": differs from the manifest at " + file.name);
-  }
-  return {};
 }
 
 Status verify_file(const OpenFile& open, const WrittenFile& file, const std::string& path,

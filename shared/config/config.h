@@ -140,12 +140,16 @@ struct TrainConfig {
 };
 
 struct CheckpointConfig {
-  uint64_t every_steps = 200;           // 0 = not by steps
-  double every_seconds = 600;           // 0 = not by time
-  int keep_last = 3;                    // at least 2
-  uint64_t keep_every_steps = 0;        // 0 = off; else every checkpoint at a multiple is kept
-  int keep_best = 1;                    // of the evaluator's first metric
-  std::string on_failure = "continue";  // continue | stop
+  uint64_t every_steps = 200;  // 0 = not by steps
+  double every_seconds = 600;  // 0 = not by time
+  double on_improvement = 0;   // 0 = off; else when the training loss fell by this part of itself
+  int keep_last = 3;           // at least 2
+  uint64_t keep_every_steps = 0;          // 0 = off; else every checkpoint at a multiple is kept
+  double keep_every_hours = 0;            // 0 = off; else one in so many hours is kept
+  int keep_best = 1;                      // by each of keep_best_by
+  std::vector<std::string> keep_best_by;  // METRIC or SET/METRIC; empty: eval.metric
+  double grace_seconds = 0;               // nothing younger is removed
+  std::string on_failure = "continue";    // continue | stop
 
   bool operator==(const CheckpointConfig&) const = default;
 };
@@ -177,6 +181,8 @@ struct EvalConfig {
   std::string sample_prompt;      // what that text goes on from
   double sample_temperature = 0.8;
   std::vector<std::string> on_best;  // command (no shell) run with the path of each new best
+  bool protect = false;         // checkpoints that wait for their evaluation are not removed …
+  uint64_t protect_limit = 20;  // … but no more than so many, the newest
 
   bool operator==(const EvalConfig&) const = default;
 };

@@ -284,13 +284,19 @@ class CrossChecks {
       refuse("eval.sets", "names " + quoted(name) + ", but there is no data." + one_line(name, 60) +
                               (near.empty() ? "" : "; did you mean " + quoted(near) + "?"));
     }
-    const std::string& metric = config_.eval.metric;
-    const size_t slash = metric.find('/');
-    if (slash != std::string::npos && !seen.contains(metric.substr(0, slash)))
-      refuse("eval.metric", "is " + quoted(metric) + ", but eval.sets does not name " +
-                                quoted(metric.substr(0, slash)));
+    check_metric("eval.metric", "is ", config_.eval.metric);
+    for (const std::string& metric : config_.checkpoint.keep_best_by)
+      check_metric("checkpoint.keep_best_by", "names ", metric);
     if (!config_.eval.on_best.empty() && config_.eval.on_best.front().empty())
       refuse("eval.on_best", "begins with an empty text; the first is the program");
+  }
+
+  void check_metric(const std::string& key, const std::string& verb, const std::string& metric) {
+    const size_t slash = metric.find('/');
+    if (slash == std::string::npos) return;
+    const std::string set = metric.substr(0, slash);
+    if (std::ranges::count(config_.eval.sets, set) == 0)
+      refuse(key, verb + quoted(metric) + ", but eval.sets does not name " + quoted(set));
   }
 
   const Config& config_;

@@ -243,16 +243,21 @@ Section train_section(TrainConfig& train) {
 }
 
 Section checkpoint_section(CheckpointConfig& checkpoint) {
-  return {"checkpoint",
-          {{.name = "every_steps", .target = &checkpoint.every_steps, .min = 0, .max = kManySteps},
-           {.name = "every_seconds", .target = &checkpoint.every_seconds, .min = 0, .max = 1e9},
-           {.name = "keep_last", .target = &checkpoint.keep_last, .min = 2, .max = 1e6},
-           {.name = "keep_every_steps",
-            .target = &checkpoint.keep_every_steps,
-            .min = 0,
-            .max = kManySteps},
-           {.name = "keep_best", .target = &checkpoint.keep_best, .min = 0, .max = 1},
-           {.name = "on_failure", .target = &checkpoint.on_failure, .words = "continue stop"}}};
+  return {
+      "checkpoint",
+      {{.name = "every_steps", .target = &checkpoint.every_steps, .min = 0, .max = kManySteps},
+       {.name = "every_seconds", .target = &checkpoint.every_seconds, .min = 0, .max = 1e9},
+       {.name = "on_improvement", .target = &checkpoint.on_improvement, .min = 0, .max = 0.99},
+       {.name = "keep_last", .target = &checkpoint.keep_last, .min = 2, .max = 1e6},
+       {.name = "keep_every_steps",
+        .target = &checkpoint.keep_every_steps,
+        .min = 0,
+        .max = kManySteps},
+       {.name = "keep_every_hours", .target = &checkpoint.keep_every_hours, .min = 0, .max = 1e6},
+       {.name = "keep_best", .target = &checkpoint.keep_best, .min = 0, .max = 1e6},
+       {.name = "keep_best_by", .target = &checkpoint.keep_best_by, .may_stand_alone = true},
+       {.name = "grace_seconds", .target = &checkpoint.grace_seconds, .min = 0, .max = 1e9},
+       {.name = "on_failure", .target = &checkpoint.on_failure, .words = "continue stop"}}};
 }
 
 Section eval_section(EvalConfig& eval) {
@@ -281,7 +286,9 @@ Section eval_section(EvalConfig& eval) {
        {.name = "sample_bytes", .target = &eval.sample_bytes, .min = 0, .max = 1e5},
        {.name = "sample_prompt", .target = &eval.sample_prompt},
        {.name = "sample_temperature", .target = &eval.sample_temperature, .min = 0.01, .max = 10},
-       {.name = "on_best", .target = &eval.on_best}}};
+       {.name = "on_best", .target = &eval.on_best},
+       {.name = "protect", .target = &eval.protect},
+       {.name = "protect_limit", .target = &eval.protect_limit, .min = 1, .max = 1e6}}};
 }
 
 Section metrics_section(MetricsConfig& metrics) {

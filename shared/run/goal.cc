@@ -20,12 +20,14 @@ bool Goal::is_better(double value, double than, double min_delta) const {
   return higher_is_better() ? value > than + min_delta : value < than - min_delta;
 }
 
-Goal goal_of(const config::EvalConfig& config) {
+Goal goal_of(const config::EvalConfig& config) { return goal_of(config, config.metric); }
+
+Goal goal_of(const config::EvalConfig& config, const std::string& metric) {
   const std::string first = config.sets.empty() ? "" : config.sets.front();
-  if (config.metric.empty()) return {first, "loss"};
-  const size_t slash = config.metric.find('/');
-  if (slash == std::string::npos) return {first, config.metric};
-  return {config.metric.substr(0, slash), config.metric.substr(slash + 1)};
+  if (metric.empty()) return {first, "loss"};
+  const size_t slash = metric.find('/');
+  if (slash == std::string::npos) return {first, metric};
+  return {metric.substr(0, slash), metric.substr(slash + 1)};
 }
 
 Result<double> value_of(const EvalResult& result, const Goal& goal) {

@@ -25,6 +25,8 @@ struct Goal {
 
 // eval.metric, "METRIC" or "SET/METRIC"; by default the loss of the first set.
 Goal goal_of(const config::EvalConfig& config);
+// The same of another `metric` than eval.metric.
+Goal goal_of(const config::EvalConfig& config, const std::string& metric);
 
 // kInvalidArgument: the result has no such metric; names those that it has.
 Result<double> value_of(const EvalResult& result, const Goal& goal);

@@ -32,7 +32,12 @@ class CheckpointWriterTest : public testing::Test {
   }
   void make(size_t tries = 1) {
     WriterSettings settings;
-    settings.retention = [] { return checkpoint::Retention{.keep_last = 2}; };
+    settings.retire = [this](bool is_short) {
+      was_short_ = is_short;
+      std::vector<uint64_t> old = steps();
+      old.resize(old.size() - std::min<size_t>(old.size(), 2));
+      EXPECT_TRUE(store_.retire(old).ok());
+    };
     settings.before_commit = [this] { ++before_commits_; };
     settings.delays.assign(tries - 1, 1ms);
     writer_ = std::make_unique<CheckpointWriter>(store_, settings);
@@ -71,6 +76,7 @@ class CheckpointWriterTest : public testing::Test {
   checkpoint::CheckpointStore store_{root_.path() + "/checkpoints", files_};
   std::unique_ptr<CheckpointWriter> writer_;
   std::atomic<int> before_commits_{0};
+  std::atomic<bool> was_short_{false};
   Coordinator coordinator_;
 };
 
@@ -132,6 +138,18 @@ TEST_F(CheckpointWriterTest, GivesUpAfterAllTriesAndIsDegradedUntilOneSucceeds) 
   ASSERT_TRUE(writer_->wait_idle(60s));
   EXPECT_FALSE(writer_->stats().degraded);
   EXPECT_THAT(steps(), ElementsAre(1, 3));
+}
+
+TEST_F(CheckpointWriterTest, FaultRow10RoomIsMadeBeforeTheFirstByteWhereThereIsNone) {
+  start();
+  ASSERT_TRUE(save(1).ok());
+  EXPECT_FALSE(was_short_);
+  files_.set_free_bytes(0);
+  const size_t before = files_.operations().size();
+  EXPECT_EQ(save(2).status().code(), Code::kNoSpace);
+  EXPECT_TRUE(was_short_) << "what is kept for a while was not asked to give way";
+  for (size_t i = before; i < files_.operations().size(); ++i)
+    EXPECT_NE(files_.operations()[i].kind, test::Operation::Kind::kWrite);
 }
 
 TEST_F(CheckpointWriterTest, WritesWhatWasSubmittedBeforeItStops) {

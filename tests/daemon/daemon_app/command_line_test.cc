@@ -23,6 +23,18 @@ TEST(CommandLine, TakesEverythingThatTheManualNames) {
   EXPECT_FALSE(parsed.command->fresh);
 }
 
+TEST(CommandLine, AllowsEachKindOfChangeForItself) {
+  for (const Change change : {Change::kModel, Change::kData, Change::kBatch, Change::kWorldSize}) {
+    const std::string flag(flag_of(change));
+    const auto parsed = parse({"--config", "a.yaml", flag.c_str()});
+    ASSERT_TRUE(parsed.command.has_value()) << flag;
+    for (const Change other : {Change::kModel, Change::kData, Change::kBatch, Change::kWorldSize})
+      EXPECT_EQ(parsed.command->allowed[other], other == change) << flag;
+    EXPECT_EQ(parse({"--config", "a.yaml", "--fresh", flag.c_str()}).exit_code, ExitCode::kUsage)
+        << "a run that starts over changes nothing";
+  }
+}
+
 TEST(CommandLine, HelpAndVersionAreAnsweredWithZero) {
   for (const char* const word : {"--help", "--version"}) {
     const auto parsed = parse({word});

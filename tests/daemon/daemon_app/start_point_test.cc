@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/base/sha256.h"
+
 namespace stoker::daemon_app {
 namespace {
 
@@ -84,71 +86,30 @@ TEST_F(StartPointTest, FreshMovesTheOldRunAsideAndOnlyIfThereIsOne) {
   EXPECT_FALSE(fs::exists(run_ + "/checkpoints"));
 }
 
-TEST(SameRun, SettingsThatMakeAnotherRunAreNamedAndOthersAreFine) {
-  config::Config before;
-  before.data["train"].kind = config::DatasetKind::kText;
-  before.data["train"].path = "corpus.txt";
-  config::Config now = before;
-  now.train.steps = before.train.steps * 2;
-  now.checkpoint.every_steps = 7;
-  now.data["train"].path = "moved/corpus.txt";
-  EXPECT_TRUE(check_same_run(before, now).ok()) << check_same_run(before, now).message();
-  now.train.batch = 999;
-  now.model.width = 384;
-  const Status refused = check_same_run(before, now);
-  EXPECT_EQ(refused.code(), Code::kMismatch);
-  EXPECT_NE(refused.message().find("train.batch"), std::string::npos);
-  EXPECT_NE(refused.message().find("model.width"), std::string::npos);
+// The ones before it may be hours older: that is for a person to decide.
+TEST_F(StartPointTest, FaultRow21ACheckpointOfANewerFormatIsNotPassedOver) {
+  make_checkpoint(10);
+  make_checkpoint(20);
+  const std::string newest = run_ + "/checkpoints/step-000000020/";
+  std::string manifest = *read_file(newest + "manifest.json", 1 << 20);
+  const std::string before = sha256_hex(manifest);
+  manifest.replace(manifest.find("\"format\":1"), 10, "\"format\":3");
+  std::string sums = *read_file(newest + "SHA256SUMS", 1 << 20);
+  sums.replace(sums.find(before), before.size(), sha256_hex(manifest));
+  std::ofstream(newest + "manifest.json") << manifest;
+  std::ofstream(newest + "SHA256SUMS") << sums;
+  const auto start = find_start_point(store(), "");
+  EXPECT_EQ(start.status().code(), Code::kMismatch);
+  EXPECT_NE(start.status().message().find("format 3; this version reads up to 1"),
+            std::string::npos);
 }
 
-config::Config mixed() {
-  config::Config config;
-  config.data["train"].kind = config::DatasetKind::kMixture;
-  config.data["train"].of = {"code", "prose"};
-  config.data["code"].path = "code";
-  config.data["prose"].path = "prose";
-  config.data["valid"].path = "valid";
-  return config;
-}
-
-std::string refusal_of(const config::Config& before, const config::Config& now) {
-  const Status status = check_same_run(before, now);
-  EXPECT_EQ(status.code(), Code::kMismatch);
-  return status.message();
-}
-
-TEST(SameRun, TheOrderOfSamplesStaysWhatItWas) {
-  config::Config before = mixed();
-  before.feed.shuffle = config::Shuffle::kWindow;
-  config::Config now = before;
-  now.feed.window = 77;
-  EXPECT_NE(refusal_of(before, now).find("feed.window: 10000 -> 77"), std::string::npos);
-  now = before;
-  now.feed.last_batch = config::LastBatch::kDrop;
-  EXPECT_NE(refusal_of(before, now).find("feed.last_batch: span -> drop"), std::string::npos);
-  now = before;
-  now.feed.shuffle = config::Shuffle::kShards;
-  EXPECT_NE(refusal_of(before, now).find("feed.shuffle: window -> shards"), std::string::npos);
-  now = before;
-  now.feed.shards_open = 99;  // which shuffle: window does not read
-  EXPECT_TRUE(check_same_run(before, now).ok());
-}
-
-TEST(SameRun, TheSetsOfAMixtureArePartOfTheRunAndOthersAreNot) {
-  const config::Config before = mixed();
-  config::Config now = before;
-  now.data["code"].path = "moved";
-  now.data["valid"].take = 5;
-  now.data["more"].path = "more";
-  EXPECT_TRUE(check_same_run(before, now).ok()) << check_same_run(before, now).message();
-  now.data["prose"].repeat = 2;
-  EXPECT_NE(refusal_of(before, now).find("data.prose.repeat: 1 -> 2"), std::string::npos);
-  now = before;
-  now.data["train"].of = {"code"};
-  EXPECT_NE(refusal_of(before, now).find("data.train.of"), std::string::npos);
-  now = before;
-  now.data["train"].weights = {1, 2};
-  EXPECT_NE(refusal_of(before, now).find("data.train.weights"), std::string::npos);
+TEST_F(StartPointTest, OlderOnesAreTriedOneAfterTheOther) {
+  for (const uint64_t step : {10u, 20u, 30u, 40u}) make_checkpoint(step);
+  for (const char* const step : {"20", "30", "40"})
+    std::ofstream(run_ + "/checkpoints/step-0000000" + step + "/model.safetensors", std::ios::app)
+        << "x";
+  EXPECT_EQ((*find_start_point(store(), ""))->manifest().step, 10u);
 }
 
 }  // namespace

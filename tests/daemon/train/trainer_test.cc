@@ -1,23 +1,14 @@
 #include "daemon/train/trainer.h"
 
-#include <stdlib.h>
-
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <future>
-#include <optional>
 #include <thread>
 
-#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "daemon/train/schedule.h"
-#include "shared/base/coordinator.h"
-#include "shared/dataset/dataset_decorator.h"
-#include "shared/feed/plan_settings.h"
-#include "shared/feed/reader_pool.h"
+#include "tests/daemon/train/trainer_session.h"
 
 namespace stoker::train {
 namespace {
@@ -25,149 +16,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-config::Config small_config(uint64_t steps) {
-  config::Config config;
-  config.data["train"].kind = config::DatasetKind::kSynthetic;
-  config.data["train"].samples = 64;
-  config.data["train"].features = {8};
-  config.data["train"].targets = 2;
-  config.model.kind = config::ModelKind::kMlp;
-  config.model.hidden = {16};
-  config.model.dropout = 0.1;  // so that the generator's state matters
-  config.task.kind = config::TaskKind::kRegression;
-  config.optimizer.lr = 0.01;
-  config.schedule.warmup_steps = 2;
-  config.train.steps = steps;
-  config.train.batch = 4;
-  config.checkpoint.every_steps = 0;
-  config.checkpoint.every_seconds = 0;
-  config.metrics.every_steps = 3;
-  return config;
-}
-
-// A data set in which some samples hold what is not a number.
-class PoisonedDataset final : public dataset::DatasetDecorator {
- public:
-  PoisonedDataset(std::unique_ptr<dataset::Dataset> inner,
-                  std::function<bool(uint64_t)> is_poisoned)
-      : DatasetDecorator(*inner), inner_(std::move(inner)), is_poisoned_(std::move(is_poisoned)) {}
-
-  Status read(uint64_t sample, const dataset::DrawKey& draw,
-              std::span<const std::span<std::byte>> outputs) const override {
-    STOKER_RETURN_IF_ERROR(inner_->read(sample, draw, outputs));
-    const float poison = std::nanf("");
-    if (is_poisoned_(sample)) std::memcpy(outputs[0].data(), &poison, sizeof poison);
-    return {};
-  }
-
- private:
-  std::unique_ptr<dataset::Dataset> inner_;
-  std::function<bool(uint64_t)> is_poisoned_;
-};
-
-// One process's part of a run: everything between a checkpoint directory and the trainer.
-class Session {
- public:
-  Session(
-      const config::Config& config, const std::string& root,
-      std::function<bool(uint64_t)> is_poisoned = [](uint64_t) { return false; })
-      : config_(config), store_(root + "/checkpoints", real_files()) {
-    at::set_num_threads(1);
-    writer::WriterSettings settings;
-    settings.retention = [] { return checkpoint::Retention{.keep_last = 100}; };
-    settings.delays.clear();
-    writer_ = std::make_unique<writer::CheckpointWriter>(store_, settings);
-    data_ = std::make_unique<PoisonedDataset>(
-        *dataset::open_dataset("train", config.data.at("train"), root + "/index", {}),
-        std::move(is_poisoned));
-    plan_.emplace(*feed::plan_settings(config, *data_, {}));
-    state_ = *TrainingState::create(config, *data_, c10::Device(c10::kCPU));
-    const auto newest = store_.open_newest({});
-    if (newest.ok()) {
-      EXPECT_TRUE(state_->restore(*newest).ok());
-    }
-    const ring::BatchLayout layout(data_->spec(), static_cast<uint64_t>(config.train.batch));
-    const auto end = config.train.steps * static_cast<uint64_t>(config.train.accumulate);
-    ring_ = *ring::ShmRing::create(layout,
-                                   {.slots = 2, .first_ticket = state_->ticket, .end_ticket = end});
-    pool_ =
-        std::make_unique<feed::ReaderPool>(*ring_, *ring_->add_producer("test"), *data_, *plan_);
-    pool_->start(1, threads_);
-    threads_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
-    trainer_.emplace(config_, *state_,
-                     TrainerLinks{*ring_,
-                                  *plan_,
-                                  *writer_,
-                                  mailbox_,
-                                  board_,
-                                  system_clock(),
-                                  [this](const metrics::TrainRow& row) {
-                                    rows_.push_back(row);
-                                    if (on_row) on_row(row);
-                                    return uint64_t{0};
-                                  },
-                                  [] {
-                                    return std::vector<uint64_t>{31, 7};
-                                  },
-                                  {.data_digest = "the data"},
-                                  0});
-  }
-  ~Session() {
-    threads_.request_stop();
-    EXPECT_TRUE(threads_.join(60s).ok());
-  }
-
-  Result<Trainer::Outcome> train() { return trainer_->run(stop_.get_token()); }
-  void ask(Request::Kind kind, double value = 0) {
-    mailbox_.post({kind, value, [this](Result<std::string> reply) {
-                     replies_.push_back(reply.ok() ? *reply : reply.status().to_string());
-                   }});
-  }
-  std::vector<uint64_t> saved() const {
-    std::vector<uint64_t> steps;
-    for (const auto& entry : *store_.list()) steps.push_back(entry.step);
-    return steps;
-  }
-  std::string model_sha256() const {
-    const auto newest = store_.open_newest({});
-    EXPECT_TRUE(newest.ok());
-    return newest->manifest().files.at(0).sha256;
-  }
-
-  std::function<void(const metrics::TrainRow&)> on_row;  // on the trainer's thread
-  const config::Config config_;
-  checkpoint::CheckpointStore store_;
-  std::unique_ptr<writer::CheckpointWriter> writer_;
-  std::unique_ptr<dataset::Dataset> data_;
-  std::optional<dataset::SamplePlan> plan_;
-  std::unique_ptr<TrainingState> state_;
-  std::unique_ptr<ring::ShmRing> ring_;
-  std::unique_ptr<feed::ReaderPool> pool_;
-  Mailbox mailbox_;
-  StatusBoard board_;
-  std::vector<metrics::TrainRow> rows_;
-  std::vector<std::string> replies_;
-  std::optional<Trainer> trainer_;
-  std::stop_source stop_;
-  Coordinator threads_;
-};
-
-class TrainerTest : public testing::Test {
- protected:
-  TrainerTest() { root_ = fresh(); }
-  ~TrainerTest() override {
-    for (const std::string& folder : folders_) std::filesystem::remove_all(folder);
-  }
-  std::string fresh() {
-    std::string name = (std::filesystem::temp_directory_path() / "stoker-train-XXXXXX").string();
-    folders_.emplace_back(::mkdtemp(name.data()));
-    return folders_.back();
-  }
-
-  std::vector<std::string> folders_;
-  std::string root_;
-};
 
 TEST_F(TrainerTest, TrainsToTheLastStepReportsAndSaves) {
   auto config = small_config(10);

@@ -81,6 +81,13 @@ TEST(Clock, ManualClockMovesOnlyWhenTold) {
   clock.advance(std::chrono::milliseconds(1500));
   EXPECT_DOUBLE_EQ(seconds_between(before, clock.monotonic()), 1.5);
   EXPECT_EQ(to_iso8601(clock.wall()), "1970-01-01T00:00:01.500Z");
+  EXPECT_EQ(maybe_from_iso8601("1970-01-01T00:00:01.500Z"), clock.wall());
+  EXPECT_EQ(to_iso8601(*maybe_from_iso8601("2026-02-28T23:59:59.999Z")),
+            "2026-02-28T23:59:59.999Z");
+  for (const char* const text : {"", "now", "2026-02-30T00:00:00.000Z", "2026-01-01T00:00:60.000Z",
+                                 "2026-01-01T00:00:00.000", "2026-01-01T00:00:00.000Z ",
+                                 "9999-01-01T00:00:00.000Z", "0000-01-01T00:00:00.000Z"})
+    EXPECT_FALSE(maybe_from_iso8601(text).has_value()) << text;
 }
 
 }  // namespace

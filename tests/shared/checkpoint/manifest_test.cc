@@ -71,6 +71,9 @@ TEST(Manifest, ComesBackAsItWas) {
   manifest.parent.clear();
   manifest.live = "{}";
   expect_same();
+  manifest.batch = 16;
+  manifest.accumulate = 4;
+  expect_same();
 }
 
 TEST(Manifest, ANewerFormatIsAMismatchWhateverElseItHas) {
@@ -99,6 +102,7 @@ TEST(Manifest, FieldsOfAnotherType) {
     expect_corrupt(replaced("\"step\":1200", std::string("\"step\":") + value));
   expect_corrupt(replaced("\"torch\":\"2.11.0\"", "\"torch\":2.11"));
   expect_corrupt(replaced("\"world_size\":1", "\"world_size\":3000000000"));
+  expect_corrupt(replaced("\"parent\":", "\"batch\":-1,\"parent\":"));
   expect_corrupt(replaced("{\"lr\":1E-4}", "[]"));
   expect_corrupt(replaced("{\"lr\":1E-4}", "\"{}\""));
   expect_corrupt(R"({"format":1,"files":{}})");

@@ -141,9 +141,9 @@ TEST_F(PowerCut, AtEveryOperationOfRetiring) {
   for (uint64_t step = 1; step <= 4; ++step)
     ASSERT_TRUE(store_.commit(TrainerState(step).content()).ok());
   const uint64_t first = count();
-  const auto gone = store_.retire({.keep_last = 2});
-  ASSERT_TRUE(gone.ok()) << gone.status().to_string();
-  ASSERT_EQ(*gone, (std::vector<uint64_t>{1, 2}));
+  const auto retired = store_.retire(std::vector<uint64_t>{1, 2});
+  ASSERT_TRUE(retired.ok()) << retired.status().to_string();
+  ASSERT_EQ(retired->gone, (std::vector<uint64_t>{1, 2}));
   for (uint64_t at = first; at <= count(); ++at) {
     after(at, [&](const std::string& directory) {
       EXPECT_TRUE(is_whole(path_in(directory, 3), 3));

@@ -13,41 +13,28 @@ class Retire : public StoreFixture {
   void commit_up_to(uint64_t last) {
     for (uint64_t step = 1; step <= last; ++step) commit(step);
   }
-  Steps retire(const Retention& retention) {
-    const auto gone = store_.retire(retention);
-    EXPECT_TRUE(gone.ok()) << gone.status().to_string();
-    return gone.ok() ? *gone : Steps{};
+  Steps retire(const Steps& steps) {
+    const auto retired = store_.retire(steps);
+    EXPECT_TRUE(retired.ok()) << retired.status().to_string();
+    return retired.ok() ? retired->gone : Steps{};
   }
 };
 
-TEST_F(Retire, KeepsTheLastOnes) {
+TEST_F(Retire, RemovesWhatItIsToldAndLeavesTheRest) {
   commit_up_to(5);
-  EXPECT_EQ(retire({.keep_last = 2}), (Steps{1, 2, 3}));
-  EXPECT_EQ(steps_of(store_), (Steps{4, 5}));
-  EXPECT_EQ(names_in(directory_),
-            (std::vector<std::string>{"latest", "step-000000004", "step-000000005"}));
-  EXPECT_TRUE(is_whole(path_of(4), 4));
-  EXPECT_TRUE(is_whole(path_of(5), 5));
-  EXPECT_EQ(retire({.keep_last = 2}), Steps{});
+  EXPECT_EQ(retire({1, 3}), (Steps{1, 3}));
+  EXPECT_EQ(names_in(directory_), (std::vector<std::string>{"latest", "step-000000002",
+                                                            "step-000000004", "step-000000005"}));
+  for (const uint64_t step : {2U, 4U, 5U}) EXPECT_TRUE(is_whole(path_of(step), step));
+  EXPECT_EQ(retire({1, 3}), Steps{}) << "they are gone already";
+  EXPECT_EQ(retire({}), Steps{});
 }
 
 TEST_F(Retire, NeverTheNewestWhateverItIsTold) {
   commit_up_to(2);
-  EXPECT_EQ(retire({.keep_last = 0}), (Steps{1}));
-  EXPECT_EQ(retire({.keep_last = -3}), Steps{});
+  EXPECT_EQ(retire({1, 2}), (Steps{1}));
+  EXPECT_EQ(retire({2}), Steps{});
   EXPECT_EQ(steps_of(store_), (Steps{2}));
-}
-
-TEST_F(Retire, KeepsMilestones) {
-  commit_up_to(7);
-  EXPECT_EQ(retire({.keep_last = 1, .keep_every_steps = 3}), (Steps{1, 2, 4, 5}));
-  EXPECT_EQ(steps_of(store_), (Steps{3, 6, 7}));
-}
-
-TEST_F(Retire, KeepsProtectedOnes) {
-  commit_up_to(5);
-  EXPECT_EQ(retire({.keep_last = 1, .protected_steps = {2, 99}}), (Steps{1, 3, 4}));
-  EXPECT_EQ(steps_of(store_), (Steps{2, 5}));
 }
 
 TEST_F(Retire, LeavesOneThatAReaderHoldsUntilItLetsGo) {
@@ -55,10 +42,13 @@ TEST_F(Retire, LeavesOneThatAReaderHoldsUntilItLetsGo) {
   {
     const auto held = CheckpointStore::open_verified(path_of(1));
     ASSERT_TRUE(held.ok());
-    EXPECT_EQ(retire({.keep_last = 1}), (Steps{2}));
+    const auto retired = store_.retire(Steps{1, 2});
+    ASSERT_TRUE(retired.ok());
+    EXPECT_EQ(retired->gone, (Steps{2}));
+    EXPECT_EQ(retired->held, (Steps{1}));
     EXPECT_EQ(steps_of(store_), (Steps{1, 3}));
   }
-  EXPECT_EQ(retire({.keep_last = 1}), (Steps{1}));
+  EXPECT_EQ(retire({1}), (Steps{1}));
 }
 
 // Even where locks do not work, and the files are deleted under it.
@@ -90,27 +80,27 @@ TEST_F(Retire, TheTensorsOutliveTheCheckpointTheyAreFrom) {
     ASSERT_TRUE(held.ok());
     file = *held->open_tensors("model.safetensors");
   }
-  EXPECT_EQ(retire({.keep_last = 1}), (Steps{1}));
+  EXPECT_EQ(retire({1}), (Steps{1}));
   const OwnedTensor due = TrainerState(1).model[0];
   std::vector<std::byte> bytes(due.bytes.size());
   ASSERT_TRUE(file->read(due.spec.name, bytes).ok());
   EXPECT_EQ(bytes, due.bytes);
 }
 
-TEST_F(Retire, RemovesDamagedOnesInTheirTurn) {
+TEST_F(Retire, RemovesDamagedOnesWhereItIsTold) {
   commit_up_to(3);
   std::filesystem::remove(path_of(1) + "/SHA256SUMS");
   std::filesystem::remove_all(path_of(2));
   std::filesystem::create_directory(path_of(2));
-  EXPECT_EQ(retire({.keep_last = 1}), (Steps{1, 2}));
+  EXPECT_EQ(retire({1, 2}), (Steps{1, 2}));
 }
 
-TEST_F(Retire, OfAnEmptyOrMissingDirectoryIsNothing) { EXPECT_EQ(retire({}), Steps{}); }
+TEST_F(Retire, OfAnEmptyOrMissingDirectoryIsNothing) { EXPECT_EQ(retire({1, 2}), Steps{}); }
 
 TEST_F(Retire, WorksOverWhatAKilledOneLeft) {
   commit_up_to(2);
   std::filesystem::create_directories(directory_ + "/.trash-step-000000001/sub");
-  EXPECT_EQ(retire({.keep_last = 1}), (Steps{1}));
+  EXPECT_EQ(retire({1}), (Steps{1}));
   EXPECT_EQ(names_in(directory_), (std::vector<std::string>{"latest", "step-000000002"}));
 }
 
@@ -126,7 +116,7 @@ TEST_F(Retire, KilledOrFailedAtEveryOperation) {
           ASSERT_TRUE(store.commit(TrainerState(step).content()).ok());
         const uint64_t before = files.operations().size();
         files.fail_at(before + at, {EIO, extent, kill});
-        const auto gone = store.retire({.keep_last = 2});
+        const auto gone = store.retire(Steps{1, 2});
         if (files.operations().size() < before + at) {
           EXPECT_GT(at, 5U);
           break;
@@ -137,7 +127,7 @@ TEST_F(Retire, KilledOrFailedAtEveryOperation) {
           EXPECT_TRUE(is_whole(join_path(store.directory(), CheckpointStore::name_of(step)), step));
         files.heal();
         EXPECT_TRUE(store.clean_up().ok());
-        EXPECT_TRUE(store.retire({.keep_last = 2}).ok());
+        EXPECT_TRUE(store.retire(Steps{1, 2}).ok());
         EXPECT_EQ(steps_of(store), (Steps{3, 4}));
         EXPECT_EQ(names_in(store.directory()).size(), 3U);  // and latest
       }

@@ -239,6 +239,47 @@ TEST_F(Store, AMissingFileOfTensorsIsNotFound) {
   EXPECT_EQ(opened->open_tensors("other.safetensors").status().code(), Code::kNotFound);
 }
 
+TEST_F(Store, FaultRow14ADirectoryThatIsGoneIsNotMadeAnew) {
+  commit(1);
+  std::filesystem::rename(directory_, directory_ + "-moved");
+  const auto refused = store_.commit(TrainerState(2).content());
+  EXPECT_EQ(refused.status().code(), Code::kNotFound);
+  EXPECT_THAT(refused.status().message(), HasSubstr("moved or removed; bring it back"));
+  EXPECT_FALSE(std::filesystem::exists(directory_));
+  std::filesystem::rename(directory_ + "-moved", directory_);
+  EXPECT_TRUE(store_.commit(TrainerState(2).content()).ok());
+  EXPECT_EQ(steps_of(store_), (std::vector<uint64_t>{1, 2}));
+}
+
+TEST_F(Store, FaultRow14NothingIsWrittenOrDeletedInWhatTookItsPlace) {
+  for (const uint64_t step : {1U, 2U, 3U}) commit(step);
+  std::filesystem::rename(directory_, directory_ + "-moved");
+  CheckpointStore another(directory_, files_);
+  for (const uint64_t step : {1U, 2U, 3U})
+    ASSERT_TRUE(another.commit(TrainerState(step).content()).ok());
+  const auto before = names_in(directory_);
+  EXPECT_THAT(store_.commit(TrainerState(4).content()).status().message(),
+              HasSubstr("is another directory than this run began with"));
+  EXPECT_EQ(store_.retire(std::vector<uint64_t>{1, 2}).status().code(), Code::kNotFound);
+  EXPECT_EQ(store_.clean_up().code(), Code::kNotFound);
+  EXPECT_EQ(names_in(directory_), before);
+}
+
+TEST_F(Store, TheRoomOfAllFilesIsReservedBeforeTheFirstIsWritten) {
+  commit(1);
+  using Kind = test::Operation::Kind;
+  size_t reserved = 0;
+  bool is_written = false;
+  for (const test::Operation& operation : files_.operations()) {
+    if (operation.kind == Kind::kReserve && operation.path.ends_with(".safetensors")) {
+      EXPECT_FALSE(is_written) << operation.path;
+      ++reserved;
+    }
+    is_written |= operation.kind == Kind::kWrite;
+  }
+  EXPECT_EQ(reserved, 3U);
+}
+
 // A reader that always opens the newest, beside a writer that keeps one only.
 TEST_F(Store, AReaderBesideCommitAndRetireNeverSeesAHalf) {
   commit(1);
@@ -258,7 +299,7 @@ TEST_F(Store, AReaderBesideCommitAndRetireNeverSeesAHalf) {
   });
   for (uint64_t step = 2; step < 60; ++step) {
     commit(step);
-    EXPECT_TRUE(store_.retire({.keep_last = 1}).ok());
+    EXPECT_TRUE(store_.retire(std::vector<uint64_t>{step - 1}).ok());
   }
   done = true;
   reader.join();

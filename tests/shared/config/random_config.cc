@@ -217,6 +217,7 @@ Config random_config(std::mt19937_64& random) {
   config.train.device = filler.below(2) == 0 ? "cuda:3" : "cpu";
   config.control.http = "";
   config.eval.metric = filler.below(2) == 0 ? "" : "accuracy";
+  for (std::string& metric : config.checkpoint.keep_best_by) metric = "accuracy";
   if (!config.eval.on_best.empty() && config.eval.on_best.front().empty())
     config.eval.on_best.front() = "program";
   config.eval.sets.clear();

@@ -1,0 +1,72 @@
+#include "daemon/checkpoint/checkpoint_facts.h"
+
+#include <cmath>
+
+#include <boost/json.hpp>
+
+#include "shared/base/clock.h"
+#include "shared/checkpoint/glance.h"
+#include "shared/run/eval_result.h"
+#include "shared/run/settled.h"
+
+namespace stoker::writer {
+namespace {
+
+using checkpoint::CheckpointFacts;
+constexpr uint64_t kMaxResultBytes = 64ull << 20;
+
+// Steps in a row up to this one whose loss or gradient was not finite (on_nonfinite: skip): the
+// parameters may be spoiled for good.
+bool is_finite(const checkpoint::Manifest& manifest) {
+  boost::system::error_code error;
+  const boost::json::value live = boost::json::parse(manifest.live, error);
+  if (error || !live.is_object()) return true;
+  const auto* in_a_row = live.as_object().if_contains("nonfinite_in_a_row");
+  return in_a_row == nullptr || !in_a_row->is_number() || in_a_row->to_number<double>(error) <= 0;
+}
+
+// Lower is better; NaN where this very checkpoint has no such number.
+std::vector<double> scores_of(const run::RunLayout& layout, uint64_t step,
+                              const std::string& manifest_sha256,
+                              const std::vector<run::Goal>& goals) {
+  std::vector<double> scores(goals.size(), std::nan(""));
+  if (goals.empty()) return scores;
+  const std::string path = run::eval_result_path(layout.eval(), step);
+  const auto text = read_file(path, kMaxResultBytes);
+  if (!text.ok()) return scores;
+  const auto result = run::parse_eval_result(*text, path);
+  if (!result.ok() || result->manifest_sha256 != manifest_sha256) return scores;
+  for (size_t i = 0; i < goals.size(); ++i) {
+    const auto value = run::value_of(*result, goals[i]);
+    if (value.ok()) scores[i] = goals[i].higher_is_better() ? -*value : *value;
+  }
+  return scores;
+}
+
+}  // namespace
+
+Result<std::vector<CheckpointFacts>> gather_facts(const checkpoint::CheckpointStore& store,
+                                                  const run::RunLayout& layout,
+                                                  const FactsWanted& wanted) {
+  STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
+  STOKER_ASSIGN_OR_RETURN(const run::Settled settled, run::read_settled(layout.ledger_file()));
+  const auto best = run::read_best(layout.best_file());
+  std::vector<CheckpointFacts> facts;
+  for (const checkpoint::CheckpointEntry& entry : entries) {
+    CheckpointFacts& each = facts.emplace_back(CheckpointFacts{.step = entry.step});
+    each.scores.assign(wanted.goals.size(), std::nan(""));
+    const auto glance = checkpoint::glance_at(entry.path);
+    each.is_whole = glance.ok();
+    if (!glance.ok()) continue;
+    const std::string& manifest = glance->manifest_sha256;
+    each.is_corrupt = settled.is_corrupt(entry.step, manifest);
+    each.is_finite = is_finite(glance->manifest);
+    each.is_pending = !wanted.skips_older && !settled.is_settled(entry.step, manifest);
+    each.is_named_best = best.ok() && best->step == entry.step && best->manifest_sha256 == manifest;
+    each.maybe_created = maybe_from_iso8601(glance->manifest.created);
+    each.scores = scores_of(layout, entry.step, manifest, wanted.goals);
+  }
+  return facts;
+}
+
+}  // namespace stoker::writer

@@ -1,0 +1,165 @@
+#include "daemon/daemon_app/same_run.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "shared/base/log.h"
+#include "shared/config/load_config.h"
+#include "shared/config/training_sets.h"
+
+namespace stoker::daemon_app {
+namespace {
+
+constexpr size_t kNamed = 5;  // differences of a kind
+
+struct Kind {
+  std::string_view flag;
+  std::string_view what;
+  std::string_view lost;
+};
+
+constexpr std::array<Kind, kChanges> kKinds{
+    {{"--allow-model-change", "another model, task or optimizer",
+      "what has no counterpart in the checkpoint begins anew, its optimizer state too"},
+     {"--allow-data-change", "other data, or another order of samples",
+      "samples of the epoch that was begun may come twice, or not at all"},
+     {"--allow-batch-change", "another batch size",
+      "a step is not what it was for schedule and learning rate; up to a batch of samples comes "
+      "twice"},
+     {"--allow-world-size-change", "another number of trainers",
+      "their shares of the data are dealt anew: samples may come twice, or not at all"}}};
+
+const Kind& kind_of(size_t change) { return kKinds[change]; }
+
+// What decides which samples a ticket holds, or what the tensors are. So do the settings of the
+// sets that are trained on.
+constexpr std::array<std::pair<std::string_view, Change>, 10> kFixedForLife{
+    {{"run.seed:", Change::kData},
+     {"model.", Change::kModel},
+     {"task.", Change::kModel},
+     {"train.batch:", Change::kBatch},
+     {"train.accumulate:", Change::kBatch},
+     {"feed.shuffle:", Change::kData},
+     {"feed.window:", Change::kData},
+     {"feed.shards_open:", Change::kData},
+     {"feed.last_batch:", Change::kData},
+     {"feed.source:", Change::kData}}};
+
+// These are judged by what they name: the data by its fingerprint, weights to begin with only by a
+// run that begins.
+constexpr std::string_view kInit = "model.init_";
+constexpr std::array<std::string_view, 2> kJudgedByFingerprint{"path:", "labels:"};
+
+bool starts_with_any(std::string_view text, std::span<const std::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [text](std::string_view prefix) { return text.starts_with(prefix); });
+}
+
+std::optional<Change> maybe_change(std::string_view difference,
+                                   const std::set<std::string>& training_sets) {
+  for (const std::string& name : training_sets) {
+    const std::string set = "data." + name + '.';
+    if (!difference.starts_with(set)) continue;
+    if (starts_with_any(difference.substr(set.size()), kJudgedByFingerprint)) return std::nullopt;
+    return Change::kData;
+  }
+  if (difference.starts_with(kInit)) return std::nullopt;
+  for (const auto& [prefix, change] : kFixedForLife)
+    if (difference.starts_with(prefix)) return change;
+  return std::nullopt;
+}
+
+std::string listed(const std::vector<std::string>& differences, std::string_view between) {
+  std::string text;
+  for (size_t i = 0; i < std::min(differences.size(), kNamed); ++i)
+    text += std::string(between) + differences[i];
+  if (differences.size() > kNamed)
+    text += std::string(between) + "and " + std::to_string(differences.size() - kNamed) + " more";
+  return text;
+}
+
+std::string count_change(std::string_view key, uint64_t before, uint64_t now) {
+  return std::string(key) + ": " + std::to_string(before) + " -> " + std::to_string(now);
+}
+
+}  // namespace
+
+std::string_view flag_of(Change change) { return kind_of(static_cast<size_t>(change)).flag; }
+
+void RunChanges::add(Change change, std::string difference) {
+  auto& known = differences_[static_cast<size_t>(change)];
+  if (std::ranges::count(known, difference) == 0) known.push_back(std::move(difference));
+}
+
+void RunChanges::add_settings(const config::Config& before, const config::Config& now) {
+  std::set<std::string> training_sets;
+  for (const config::Config* const each : {&before, &now})
+    for (std::string& name : config::training_sets(*each)) training_sets.insert(std::move(name));
+  for (const std::string& difference : config::differences(before, now)) {
+    if (const auto change = maybe_change(difference, training_sets)) {
+      add(*change, difference);
+    } else {
+      log_info("setting changed since the run began", {{"change", difference}});
+    }
+  }
+}
+
+void RunChanges::add_manifest(const checkpoint::Manifest& saved, const checkpoint::Manifest& now) {
+  if (saved.data_digest != now.data_digest)
+    add(Change::kData, "data.train: fingerprint " + saved.data_digest.substr(0, 12) + " -> " +
+                           now.data_digest.substr(0, 12));
+  // A checkpoint of an earlier release does not say these.
+  if (saved.batch != 0 && saved.batch != now.batch)
+    add(Change::kBatch, count_change("train.batch", saved.batch, now.batch));
+  if (saved.accumulate != 0 && saved.accumulate != now.accumulate)
+    add(Change::kBatch, count_change("train.accumulate", saved.accumulate, now.accumulate));
+  if (saved.world_size != now.world_size)
+    add(Change::kWorldSize, count_change("trainers", static_cast<uint64_t>(saved.world_size),
+                                         static_cast<uint64_t>(now.world_size)));
+}
+
+bool RunChanges::any() const {
+  return std::ranges::any_of(differences_, [](const auto& each) { return !each.empty(); });
+}
+
+Status RunChanges::check(const Allowed& allowed) const {
+  std::string refused;
+  for (size_t i = 0; i < kChanges; ++i) {
+    if (differences_[i].empty() || allowed[static_cast<Change>(i)]) continue;
+    refused += "\n  " + std::string(kind_of(i).what) + ": " + std::string(kind_of(i).flag) +
+               " goes on with it, but " + std::string(kind_of(i).lost) +
+               listed(differences_[i], "\n    ");
+  }
+  if (refused.empty()) return {};
+  return Status(Code::kMismatch,
+                "the run directory holds another run; start over with --fresh, take another "
+                "run.dir, bring back what it was trained with, or allow the change:" +
+                    refused);
+}
+
+void RunChanges::tell() const {
+  for (size_t i = 0; i < kChanges; ++i)
+    if (!differences_[i].empty())
+      log_warn("going on with a change", {{"change", listed(differences_[i], " ").substr(1)},
+                                          {"allowed_by", kind_of(i).flag},
+                                          {"lost", kind_of(i).lost}});
+}
+
+uint64_t ticket_at(uint64_t ticket, uint64_t before, uint64_t now) {
+  if (before == 0 || now == 0) return ticket;
+  // ticket * before / now, without a number on the way that is larger than its result.
+  uint64_t whole = 0;
+  uint64_t rest = 0;
+  if (__builtin_mul_overflow(ticket / now, before, &whole) ||
+      __builtin_mul_overflow(ticket % now, before, &rest) ||
+      __builtin_add_overflow(whole, rest / now, &whole))
+    return std::numeric_limits<uint64_t>::max();
+  return whole;
+}
+
+}  // namespace stoker::daemon_app

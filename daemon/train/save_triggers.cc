@@ -1,0 +1,41 @@
+#include "daemon/train/save_triggers.h"
+
+#include <algorithm>
+
+#include "shared/base/clock.h"
+
+namespace stoker::train {
+
+SaveReason SaveTriggers::due(uint64_t step, std::chrono::nanoseconds now, const LossTrend& trend,
+                             bool is_degraded) {
+  const bool is_retry = is_retry_due(now, is_degraded);
+  if (settings_.every_steps > 0 && step % settings_.every_steps == 0) return SaveReason::kSteps;
+  if (is_soon_) return SaveReason::kSoon;
+  if (is_retry) return SaveReason::kRetry;
+  // What cannot be written need not be tried more often than that.
+  if (is_degraded) return SaveReason::kNone;
+  if (settings_.every_seconds > 0 && seconds_between(saved_at_, now) >= settings_.every_seconds)
+    return SaveReason::kSeconds;
+  if (settings_.on_improvement > 0 && trend.has_fallen_by(settings_.on_improvement))
+    return SaveReason::kImprovement;
+  return SaveReason::kNone;
+}
+
+bool SaveTriggers::is_retry_due(std::chrono::nanoseconds now, bool is_degraded) {
+  if (!is_degraded) {
+    maybe_retry_at_.reset();
+    retry_delay_ = kFirstRetry;
+    return false;
+  }
+  if (!maybe_retry_at_) maybe_retry_at_ = now + retry_delay_;
+  return now >= *maybe_retry_at_;
+}
+
+void SaveTriggers::note_saved(std::chrono::nanoseconds now) {
+  saved_at_ = now;
+  is_soon_ = false;
+  if (maybe_retry_at_) retry_delay_ = std::min(2 * retry_delay_, kLastRetry);
+  maybe_retry_at_.reset();
+}
+
+}  // namespace stoker::train

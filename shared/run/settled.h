@@ -1,0 +1,36 @@
+// Settled: what the evaluator's ledger (RUN/eval/ledger.jsonl) says has become of checkpoints, for
+// those who only read it.
+//
+// Threads: values.
+// Errors:  read_settled(): kIoError, kPermission, kInvalidArgument (it is no file, or too large). No
+//          ledger is an empty one. A line that is torn or not understood is passed over: what it
+//          would have said is not settled.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "shared/base/status.h"
+
+namespace stoker::run {
+
+class Settled {
+ public:
+  // A line of the ledger; a later one about the same checkpoint replaces what was said before.
+  void add_line(std::string_view line);
+
+  // The evaluator will not look at it again.
+  bool is_settled(uint64_t step, const std::string& manifest_sha256) const;
+  // It read every byte, and found that they are not what was committed.
+  bool is_corrupt(uint64_t step, const std::string& manifest_sha256) const;
+
+ private:
+  std::map<std::pair<uint64_t, std::string>, bool> is_corrupt_;  // those that are settled
+};
+
+Result<Settled> read_settled(const std::string& path);
+
+}  // namespace stoker::run

@@ -1,0 +1,220 @@
+#include "daemon/checkpoint/retainer.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/run/eval_result.h"
+#include "tests/support/faulty_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::writer {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+
+class RetainerTest : public testing::Test {
+ protected:
+  RetainerTest() {
+    config_.eval.sets = {"valid"};
+    config_.checkpoint.keep_last = 2;
+    config_.checkpoint.keep_best = 0;
+    std::filesystem::create_directories(layout_.eval());
+  }
+
+  void save(uint64_t step, const std::string& live = "{}") {
+    checkpoint::CheckpointContent content;
+    content.manifest.step = step;
+    content.manifest.live = live;
+    content.manifest.created = to_iso8601(clock_.wall());
+    const auto saved = store_.commit(content);
+    ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  }
+  void save_up_to(uint64_t last) {
+    for (uint64_t step = 1; step <= last; ++step) save(step);
+  }
+  std::string path_of(uint64_t step) const {
+    return join_path(store_.directory(), checkpoint::CheckpointStore::name_of(step));
+  }
+  std::string manifest_of(uint64_t step) const {
+    return checkpoint::CheckpointStore::open_verified(path_of(step))->manifest_sha256();
+  }
+  void evaluate(uint64_t step, double loss, double accuracy = 0) {
+    const run::EvalResult result{.step = step,
+                                 .manifest_sha256 = manifest_of(step),
+                                 .sets = {{.set = "valid",
+                                           .samples = 1,
+                                           .metrics = {{"loss", loss}, {"accuracy", accuracy}}}},
+                                 .seconds = 1,
+                                 .created = "now"};
+    ASSERT_TRUE(run::write_eval_result(files_, layout_.eval(), result).ok());
+  }
+  void settle(uint64_t step, const std::string& outcome) {
+    std::ofstream(layout_.ledger_file(), std::ios::app)
+        << R"({"step":)" << step << R"(,"manifest_sha256":")" << manifest_of(step)
+        << R"(","outcome":")" << outcome << "\"}\n";
+  }
+  std::vector<uint64_t> left(bool is_short = false) {
+    Retainer(config_, store_, layout_, clock_).retire(is_short);
+    std::vector<uint64_t> steps;
+    for (const auto& entry : *store_.list()) steps.push_back(entry.step);
+    return steps;
+  }
+
+  test::TemporaryDirectory root_;
+  test::FaultyFiles files_{root_.path()};
+  run::RunLayout layout_{root_.path()};
+  checkpoint::CheckpointStore store_{layout_.checkpoints(), files_};
+  ManualClock clock_;
+  config::Config config_;
+};
+
+TEST_F(RetainerTest, KeepsTheLastOnesAndMilestones) {
+  config_.checkpoint.keep_every_steps = 4;
+  save_up_to(7);
+  EXPECT_THAT(left(), ElementsAre(4, 6, 7));
+}
+
+TEST_F(RetainerTest, KeepsOneInSoManyHours) {
+  config_.checkpoint.keep_every_hours = 1.5;
+  for (uint64_t step = 1; step <= 9; ++step) {
+    save(step);
+    clock_.advance(30min);
+  }
+  EXPECT_THAT(left(), ElementsAre(1, 4, 7, 8, 9));
+}
+
+TEST_F(RetainerTest, KeepsTheBestByTheMetricThatTheSettingsName) {
+  save_up_to(6);
+  evaluate(1, 0.3, 0.9);
+  evaluate(2, 0.1, 0.5);
+  evaluate(3, 0.2, 0.7);
+  evaluate(4, 0.4, 0.1);
+  config_.checkpoint.keep_best = 1;
+  config_.eval.metric = "accuracy";
+  config_.checkpoint.keep_best_by = {"valid/loss", "accuracy"};
+  EXPECT_THAT(left(), ElementsAre(1, 2, 5, 6));
+  config_.checkpoint.keep_best_by.clear();
+  EXPECT_THAT(left(), ElementsAre(1, 5, 6)) << "eval.metric decides where nothing else does";
+}
+
+TEST_F(RetainerTest, AResultOfAnotherCheckpointOfTheSameStepCountsForNothing) {
+  config_.checkpoint.keep_best = 1;
+  save_up_to(4);
+  const run::EvalResult result{.step = 1,
+                               .manifest_sha256 = std::string(64, 'a'),
+                               .sets = {{.set = "valid", .samples = 1, .metrics = {{"loss", 0}}}},
+                               .seconds = 1,
+                               .created = "now"};
+  ASSERT_TRUE(run::write_eval_result(files_, layout_.eval(), result).ok());
+  EXPECT_THAT(left(), ElementsAre(3, 4));
+}
+
+TEST_F(RetainerTest, KeepsWhatTheEvaluatorCallsBest) {
+  config_.checkpoint.keep_best = 1;
+  save_up_to(5);
+  test::write_whole(layout_.best_file(),
+                    run::to_json(run::Best{.set = "valid",
+                                           .metric = "loss",
+                                           .value = 1,
+                                           .step = 2,
+                                           .manifest_sha256 = manifest_of(2)}));
+  EXPECT_THAT(left(), ElementsAre(2, 4, 5));
+}
+
+TEST_F(RetainerTest, ProtectsWhatWaitsForItsEvaluation) {
+  config_.eval.policy = "all";
+  config_.eval.protect = true;
+  save_up_to(6);
+  settle(1, "evaluated");
+  settle(3, "failed");
+  EXPECT_THAT(left(), ElementsAre(2, 4, 5, 6));
+  settle(2, "evaluated");
+  EXPECT_THAT(left(), ElementsAre(4, 5, 6));
+}
+
+TEST_F(RetainerTest, ProtectsNothingThatTheEvaluatorSkipsAnyway) {
+  config_.eval.policy = "latest";
+  config_.eval.protect = true;
+  save_up_to(6);
+  EXPECT_THAT(left(), ElementsAre(5, 6));
+}
+
+// No evaluator was ever started: what waits is bounded all the same.
+TEST_F(RetainerTest, ProtectsNoMoreThanTheLimitWhereNobodyEvaluates) {
+  config_.eval.policy = "all";
+  config_.eval.protect = true;
+  config_.eval.protect_limit = 4;
+  save_up_to(9);
+  EXPECT_THAT(left(), ElementsAre(6, 7, 8, 9));
+}
+
+TEST_F(RetainerTest, AFullDiskOverrulesProtectionAndGraceAndNothingElse) {
+  config_.eval.policy = "all";
+  config_.eval.protect = true;
+  config_.checkpoint.grace_seconds = 3600;
+  config_.checkpoint.keep_every_steps = 3;
+  save_up_to(6);
+  EXPECT_EQ(left().size(), 6U);
+  EXPECT_THAT(left(true), ElementsAre(3, 5, 6));
+}
+
+TEST_F(RetainerTest, NothingYoungerThanTheGraceGoes) {
+  config_.checkpoint.grace_seconds = 100;
+  save_up_to(5);
+  clock_.advance(99s);
+  EXPECT_EQ(left().size(), 5U);
+  clock_.advance(2s);
+  EXPECT_THAT(left(), ElementsAre(4, 5));
+}
+
+TEST_F(RetainerTest, WhatTheEvaluatorFoundDamagedDoesNotCountAmongTheLast) {
+  save_up_to(6);
+  settle(5, "corrupt");
+  settle(6, "corrupt");
+  EXPECT_THAT(left(), ElementsAre(3, 4, 5, 6));
+}
+
+TEST_F(RetainerTest, WhatIsNotWholeStaysAndDoesNotCount) {
+  save_up_to(6);
+  std::filesystem::remove(path_of(5) + "/optim.safetensors");
+  std::filesystem::remove(path_of(1) + "/SHA256SUMS");
+  EXPECT_THAT(left(), ElementsAre(1, 4, 5, 6));
+}
+
+// on_nonfinite: skip goes on, and saves, while no step does anything.
+TEST_F(RetainerTest, FaultRow35TheLastFiniteOneOutlastsAnyNumberOfSpoiledOnes) {
+  save_up_to(3);
+  for (uint64_t step = 4; step <= 9; ++step) save(step, R"({"nonfinite_in_a_row":2})");
+  EXPECT_THAT(left(), ElementsAre(3, 8, 9));
+  save(10, R"({"nonfinite_in_a_row":0})");
+  EXPECT_THAT(left(), ElementsAre(9, 10));
+}
+
+TEST_F(RetainerTest, LeavesWhatAReaderHoldsUntilItLetsGo) {
+  save_up_to(4);
+  Retainer retainer(config_, store_, layout_, clock_);
+  {
+    const auto held = checkpoint::CheckpointStore::open_verified(path_of(1));
+    ASSERT_TRUE(held.ok());
+    retainer.retire(false);
+    clock_.advance(2h);  // told of, and left all the same
+    retainer.retire(true);
+    EXPECT_TRUE(std::filesystem::exists(path_of(1)));
+    EXPECT_FALSE(std::filesystem::exists(path_of(2)));
+  }
+  retainer.retire(false);
+  EXPECT_FALSE(std::filesystem::exists(path_of(1)));
+}
+
+TEST_F(RetainerTest, ALedgerThatCannotBeReadRemovesNothing) {
+  save_up_to(4);
+  std::filesystem::create_directories(layout_.ledger_file());
+  EXPECT_EQ(left().size(), 4U);
+}
+
+}  // namespace
+}  // namespace stoker::writer

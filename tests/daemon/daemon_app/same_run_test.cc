@@ -1,0 +1,200 @@
+#include "daemon/daemon_app/same_run.h"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stoker::daemon_app {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr Change kAll[] = {Change::kModel, Change::kData, Change::kBatch, Change::kWorldSize};
+
+Status judged(const config::Config& before, const config::Config& now,
+              const Allowed& allowed = {}) {
+  RunChanges changes;
+  changes.add_settings(before, now);
+  return changes.check(allowed);
+}
+
+std::string refusal_of(const config::Config& before, const config::Config& now) {
+  const Status status = judged(before, now);
+  EXPECT_EQ(status.code(), Code::kMismatch);
+  return status.message();
+}
+
+config::Config of_text() {
+  config::Config config;
+  config.data["train"].kind = config::DatasetKind::kText;
+  config.data["train"].path = "corpus.txt";
+  return config;
+}
+
+config::Config mixed() {
+  config::Config config;
+  config.data["train"].kind = config::DatasetKind::kMixture;
+  config.data["train"].of = {"code", "prose"};
+  config.data["code"].path = "code";
+  config.data["prose"].path = "prose";
+  config.data["valid"].path = "valid";
+  return config;
+}
+
+TEST(SameRun, SettingsThatMakeAnotherRunAreNamedAndOthersAreFine) {
+  const config::Config before = of_text();
+  config::Config now = before;
+  now.train.steps = before.train.steps * 2;
+  now.checkpoint.every_steps = 7;
+  now.model.init_from = "weights.safetensors";
+  now.data["train"].path = "moved/corpus.txt";
+  EXPECT_TRUE(judged(before, now).ok()) << judged(before, now).message();
+  now.train.batch = 999;
+  now.model.width = 384;
+  const std::string refused = refusal_of(before, now);
+  EXPECT_THAT(refused, HasSubstr("train.batch: 16 -> 999"));
+  EXPECT_THAT(refused, HasSubstr("model.width: 192 -> 384"));
+  EXPECT_THAT(refused, HasSubstr("--fresh"));
+}
+
+TEST(SameRun, TheOrderOfSamplesStaysWhatItWas) {
+  config::Config before = mixed();
+  before.feed.shuffle = config::Shuffle::kWindow;
+  config::Config now = before;
+  now.feed.window = 77;
+  EXPECT_THAT(refusal_of(before, now), HasSubstr("feed.window: 10000 -> 77"));
+  now = before;
+  now.feed.last_batch = config::LastBatch::kDrop;
+  EXPECT_THAT(refusal_of(before, now), HasSubstr("feed.last_batch: span -> drop"));
+  now = before;
+  now.feed.shuffle = config::Shuffle::kShards;
+  EXPECT_THAT(refusal_of(before, now), HasSubstr("feed.shuffle: window -> shards"));
+  now = before;
+  now.feed.shards_open = 99;  // which shuffle: window does not read
+  EXPECT_TRUE(judged(before, now).ok());
+}
+
+TEST(SameRun, TheSetsOfAMixtureArePartOfTheRunAndOthersAreNot) {
+  const config::Config before = mixed();
+  config::Config now = before;
+  now.data["code"].path = "moved";
+  now.data["valid"].take = 5;
+  now.data["more"].path = "more";
+  EXPECT_TRUE(judged(before, now).ok()) << judged(before, now).message();
+  now.data["prose"].repeat = 2;
+  EXPECT_THAT(refusal_of(before, now), HasSubstr("data.prose.repeat: 1 -> 2"));
+  now = before;
+  now.data["train"].of = {"code"};
+  EXPECT_THAT(refusal_of(before, now), HasSubstr("data.train.of"));
+  now = before;
+  now.data["train"].weights = {1, 2};
+  EXPECT_THAT(refusal_of(before, now), HasSubstr("data.train.weights"));
+}
+
+// Rows 19 and 20: each kind of change is refused, names its own flag, and goes by that one alone.
+TEST(SameRun, FaultRow20EachKindOfChangeIsAllowedByItsOwnFlag) {
+  for (const Change change : kAll) {
+    RunChanges changes;
+    changes.add(change, "key: 1 -> 2");
+    EXPECT_TRUE(changes.has(change));
+    const Status refused = changes.check({});
+    EXPECT_EQ(refused.code(), Code::kMismatch);
+    EXPECT_THAT(refused.message(),
+                HasSubstr(std::string(flag_of(change)) + " goes on with it, but"));
+    EXPECT_THAT(refused.message(), HasSubstr("key: 1 -> 2"));
+    for (const Change other : kAll) {
+      Allowed allowed;
+      allowed[other] = true;
+      EXPECT_EQ(changes.check(allowed).ok(), other == change) << flag_of(other);
+      EXPECT_EQ(refused.message().find(flag_of(other)) != std::string::npos, other == change);
+    }
+  }
+}
+
+TEST(SameRun, FaultRow20TheSettingsOfEachKindAreTold) {
+  const config::Config before = of_text();
+  const auto needs = [&](const Change change, const auto& set) {
+    config::Config now = before;
+    set(now);
+    Allowed allowed;
+    EXPECT_FALSE(judged(before, now, allowed).ok());
+    allowed[change] = true;
+    EXPECT_TRUE(judged(before, now, allowed).ok()) << judged(before, now, allowed).message();
+  };
+  needs(Change::kModel, [](config::Config& now) { now.model.layers = 7; });
+  needs(Change::kModel, [](config::Config& now) { now.task.kind = config::TaskKind::kRegression; });
+  needs(Change::kData, [](config::Config& now) { now.run.seed = 7; });
+  needs(Change::kData, [](config::Config& now) { now.data["train"].split = {0, 0.5}; });
+  needs(Change::kData, [](config::Config& now) { now.feed.shuffle = config::Shuffle::kOff; });
+  needs(Change::kBatch, [](config::Config& now) { now.train.batch = 7; });
+  needs(Change::kBatch, [](config::Config& now) { now.train.accumulate = 7; });
+}
+
+TEST(SameRun, FaultRow20ACheckpointOfAnotherRunIsToldByItsManifest) {
+  checkpoint::Manifest saved;
+  saved.data_digest = "one";
+  saved.batch = 16;
+  saved.accumulate = 1;
+  const auto refused_with = [&](const Change change, const std::string& said, const auto& set) {
+    checkpoint::Manifest now = saved;
+    set(now);
+    RunChanges changes;
+    changes.add_manifest(saved, now);
+    EXPECT_TRUE(changes.has(change));
+    EXPECT_THAT(changes.check({}).message(), HasSubstr(said));
+    Allowed allowed;
+    allowed[change] = true;
+    EXPECT_TRUE(changes.check(allowed).ok());
+  };
+  refused_with(Change::kData, "fingerprint one -> two", [](auto& now) { now.data_digest = "two"; });
+  refused_with(Change::kBatch, "train.batch: 16 -> 8", [](auto& now) { now.batch = 8; });
+  refused_with(Change::kBatch, "train.accumulate: 1 -> 4", [](auto& now) { now.accumulate = 4; });
+  refused_with(Change::kWorldSize, "trainers: 1 -> 2", [](auto& now) { now.world_size = 2; });
+  RunChanges none;
+  none.add_manifest(saved, saved);
+  EXPECT_FALSE(none.any());
+}
+
+TEST(SameRun, WhatAnEarlierReleaseDidNotWriteIsNoDifference) {
+  checkpoint::Manifest now;
+  now.batch = 16;
+  now.accumulate = 2;
+  RunChanges changes;
+  changes.add_manifest({}, now);
+  EXPECT_FALSE(changes.any());
+}
+
+TEST(SameRun, TheFirstFiveDifferencesOfAKindAreNamedAndTheRestCounted) {
+  RunChanges changes;
+  for (int i = 1; i <= 7; ++i) changes.add(Change::kModel, "key" + std::to_string(i));
+  changes.add(Change::kModel, "key1");  // said before
+  const std::string refused = changes.check({}).message();
+  EXPECT_THAT(refused, HasSubstr("key5"));
+  EXPECT_THAT(refused, Not(HasSubstr("key6")));
+  EXPECT_THAT(refused, HasSubstr("and 2 more"));
+}
+
+TEST(TicketAt, LeavesNoSampleOutAndRepeatsLessThanABatch) {
+  for (uint64_t ticket = 0; ticket < 50; ++ticket) {
+    for (uint64_t before = 1; before < 9; ++before) {
+      for (uint64_t now = 1; now < 9; ++now) {
+        const uint64_t done = ticket * before;
+        const uint64_t from = ticket_at(ticket, before, now) * now;
+        EXPECT_LE(from, done);
+        EXPECT_LT(done - from, now);
+      }
+    }
+  }
+}
+
+TEST(TicketAt, StaysWhereNothingIsKnownAndNeverOverflows) {
+  constexpr uint64_t kLargest = std::numeric_limits<uint64_t>::max();
+  EXPECT_EQ(ticket_at(7, 0, 16), 7u);
+  EXPECT_EQ(ticket_at(kLargest, kLargest, 1), kLargest);
+  EXPECT_EQ(ticket_at(kLargest, 2, 4), kLargest / 2);
+}
+
+}  // namespace
+}  // namespace stoker::daemon_app

@@ -1,0 +1,219 @@
+// Real processes whose checkpoints meet trouble: disks that fill up, turn read-only or go away, limits,
+// and checkpoints of another run. The rows are those of the fault table in docs/faults.md.
+#include <signal.h>
+#include <sys/mount.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+// Undone when the test ends, also where it fails.
+class Mount {
+ public:
+  explicit Mount(std::string path) : path_(std::move(path)) { fs::create_directories(path_); }
+  ~Mount() {
+    if (is_mounted_) (void)::umount2(path_.c_str(), MNT_DETACH);
+  }
+  Mount(const Mount&) = delete;
+  Mount& operator=(const Mount&) = delete;
+
+  bool mount(const char* what, const char* kind, const std::string& options) {
+    return is_mounted_ = ::mount(what, path_.c_str(), kind, 0, options.c_str()) == 0;
+  }
+  bool remount(unsigned long flags, const std::string& options) const {
+    return ::mount(nullptr, path_.c_str(), nullptr, MS_REMOUNT | flags, options.c_str()) == 0;
+  }
+
+ private:
+  const std::string path_;
+  bool is_mounted_ = false;
+};
+
+class CheckpointFault : public RunFixture {
+ protected:
+  // A checkpoint is about 0.3 MB, and due all the time; training ends when it is told to.
+  std::vector<std::string> endless(std::vector<std::string> more = {}) const {
+    return joined({"--set", "train.steps=100000000", "--set", "model.hidden=[128, 128]", "--set",
+                   "checkpoint.every_steps=100"},
+                  more);
+  }
+  bool said(const std::string& words) const {
+    return log_of("stokerd").find(words) != std::string::npos;
+  }
+  bool waits_for(const std::function<bool()>& condition) const {
+    return wait_until(60s, condition);
+  }
+  std::string status(const std::string& run) const {
+    fs::remove(path("status.out"));
+    (void)ctl(run, {"--json", "status"}, "status").wait(10s);
+    return log_of("status");
+  }
+  bool is_degraded(const std::string& run) const {
+    return status(run).find(R"("state":"degraded")") != std::string::npos;
+  }
+  // The state of a checkpoint's disk goes wrong, and well again; training does neither notice.
+  void expect_recovery(Process& trainer, const std::function<void()>& spoil,
+                       const std::function<void()>& heal, const std::string& while_spoiled) {
+    ASSERT_TRUE(waits_for([&] { return newest_step(run_dir()) > 0; }));
+    spoil();
+    EXPECT_TRUE(waits_for([&] { return said("checkpoint given up"); })) << log_of("stokerd");
+    EXPECT_TRUE(waits_for([&] { return is_degraded(while_spoiled); })) << log_of("status");
+    const uint64_t before = newest_step(while_spoiled);
+    heal();
+    EXPECT_TRUE(waits_for([&] { return newest_step(run_dir()) > before; })) << log_of("stokerd");
+    EXPECT_TRUE(waits_for([&] { return !is_degraded(run_dir()); }));
+    trainer.signal(SIGTERM);
+    const auto ended = trainer.wait(60s);
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->code, 0);
+    EXPECT_NE(text_of(run_dir() + "/metrics/train.jsonl").find(R"("degraded":1)"),
+              std::string::npos);
+  }
+};
+
+TEST_F(CheckpointFault, FaultRow10AFullDiskDegradesUntilThereIsRoomAgain) {
+  Mount disk(run_dir() + "/checkpoints");
+  if (!disk.mount("tmpfs", "tmpfs", "size=3m")) GTEST_SKIP() << "may not mount a small tmpfs here";
+  const std::string filler = run_dir() + "/checkpoints/filler";
+  Process trainer = this->trainer(write_config(small_config()), run_dir(), endless());
+  expect_recovery(
+      trainer, [&] { std::ofstream(filler) << std::string(3 << 20, 'x'); },
+      [&] { fs::remove(filler); }, run_dir());
+}
+
+TEST_F(CheckpointFault, FaultRow10AFullDiskEndsTheRunWith74WhereTheSettingsSaySo) {
+  Mount disk(run_dir() + "/checkpoints");
+  if (!disk.mount("tmpfs", "tmpfs", "size=200k"))
+    GTEST_SKIP() << "may not mount a small tmpfs here";
+  EXPECT_EQ(train(write_config(small_config()), run_dir(),
+                  endless({"--set", "checkpoint.on_failure=stop"}))
+                .code,
+            74);
+  EXPECT_TRUE(said("checkpoint.on_failure is stop"));
+}
+
+// Were the signal that comes with it not ignored, it would end the run at once.
+TEST_F(CheckpointFault, FaultRow11ALimitOnFileSizesIsAnErrorThatIsNamed) {
+  const std::string config = write_config(small_config());
+  Process trainer(
+      {"sh", "-c", "ulimit -f 200; exec \"$@\"", "sh", program("stokerd"), "--config", config,
+       "--run-dir", run_dir(), "--set", "train.steps=100000000", "--set", "model.hidden=[256, 256]",
+       "--set", "checkpoint.every_steps=100", "--set", "checkpoint.on_failure=stop"},
+      path("stokerd.out"));
+  const auto ended = trainer.wait(90s);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 74) << log_of("stokerd");
+  EXPECT_TRUE(said("File too large")) << log_of("stokerd");
+  EXPECT_TRUE(checkpoints(run_dir()).empty());
+}
+
+TEST_F(CheckpointFault, FaultRow12AReadOnlyDirectoryAtTheStartIs78) {
+  const std::string config = write_config(small_config());
+  Mount disk(path("disk"));
+  if (!disk.mount("tmpfs", "tmpfs", "size=1m") || !disk.remount(MS_RDONLY, "size=1m"))
+    GTEST_SKIP() << "may not mount a read-only disk here";
+  EXPECT_EQ(train(config, path("disk/run")).code, 78);
+  EXPECT_TRUE(said(path("disk/run"))) << log_of("stokerd");
+  EXPECT_TRUE(said("Read-only file system")) << log_of("stokerd");
+}
+
+TEST_F(CheckpointFault, FaultRow13ADiskThatTurnsReadOnlyDegradesUntilItIsNot) {
+  Mount disk(run_dir() + "/checkpoints");
+  if (!disk.mount("tmpfs", "tmpfs", "size=30m")) GTEST_SKIP() << "may not mount a tmpfs here";
+  Process trainer = this->trainer(write_config(small_config()), run_dir(), endless());
+  expect_recovery(
+      trainer,
+      // Refused while a checkpoint is being written.
+      [&] { EXPECT_TRUE(waits_for([&] { return disk.remount(MS_RDONLY, "size=30m"); })); },
+      [&] { EXPECT_TRUE(disk.remount(0, "size=30m")); }, run_dir());
+}
+
+TEST_F(CheckpointFault, FaultRow14ARunThatIsMovedAwayIsNotMadeAnewAndGoesOnWhenItIsBack) {
+  Process trainer = this->trainer(write_config(small_config()), run_dir(), endless());
+  expect_recovery(
+      trainer, [&] { fs::rename(run_dir(), run_dir("moved")); },
+      [&] {
+        EXPECT_FALSE(fs::exists(run_dir())) << "somebody made it anew";
+        fs::rename(run_dir("moved"), run_dir());
+      },
+      run_dir("moved"));
+  EXPECT_TRUE(said("moved or removed; bring it back")) << log_of("stokerd");
+}
+
+TEST_F(CheckpointFault, FaultRow14TheRunThatTakesThePlaceIsLeftAlone) {
+  const std::string config = write_config(small_config());
+  Process trainer = this->trainer(config, run_dir(), endless());
+  ASSERT_TRUE(waits_for([&] { return newest_step(run_dir()) > 0; }));
+  fs::rename(run_dir(), run_dir("moved"));
+  EXPECT_TRUE(waits_for([&] { return said("checkpoint given up"); }));
+  ASSERT_EQ(train(config, run_dir(), {"--set", "control.socket=off"}).code, 0);
+  const auto saved = checkpoints(run_dir());
+  const std::string end = text_of(run_dir() + "/END.json");
+  trainer.signal(SIGTERM);
+  ASSERT_TRUE(trainer.wait(60s).has_value());
+  EXPECT_EQ(checkpoints(run_dir()), saved);
+  EXPECT_EQ(text_of(run_dir() + "/END.json"), end);
+}
+
+TEST_F(CheckpointFault, FaultRow25OnAnOverlayARunIsKilledAndGoesOnBitForBit) {
+  const std::string config = write_config(small_config());
+  const std::vector<std::string> longer{"--set", "train.steps=40000",
+                                        "--set", "checkpoint.every_steps=100",
+                                        "--set", "metrics.every_steps=47"};
+  ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
+  // Its upper layer may not be on another overlay.
+  Mount below(path("below"));
+  Mount overlay(path("overlay"));
+  bool is_there = below.mount("tmpfs", "tmpfs", "size=200m");
+  for (const char* const name : {"lower", "upper", "work"})
+    fs::create_directories(path(std::string("below/") + name));
+  is_there = is_there && overlay.mount("overlay", "overlay",
+                                       "lowerdir=" + path("below/lower") + ",upperdir=" +
+                                           path("below/upper") + ",workdir=" + path("below/work"));
+  if (!is_there) GTEST_SKIP() << "may not mount an overlay here";
+  const std::string run = path("overlay/run");
+  {
+    Process trainer = this->trainer(config, run, longer);
+    ASSERT_TRUE(waits_for([&] { return newest_step(run) > 0; }));
+    trainer.signal(SIGKILL);
+    (void)trainer.wait(10s);
+  }
+  EXPECT_EQ(train(config, run, longer).code, 0);
+  EXPECT_EQ(model_sha256(run, 40000), model_sha256(run_dir("whole"), 40000));
+  EXPECT_EQ(decided_rows(run), decided_rows(run_dir("whole")));
+}
+
+TEST_F(CheckpointFault, FaultRow19ACheckpointOfAnotherArchitectureIsRefusedByItsTensors) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir("other"), {"--set", "model.hidden=[16, 16]"}).code, 0);
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=40"}).code, 0);
+  fs::copy(run_dir("other") + "/checkpoints/step-000000400",
+           run_dir() + "/checkpoints/step-000000400", fs::copy_options::recursive);
+  const auto before = checkpoints(run_dir());
+  EXPECT_EQ(train(config, run_dir()).code, 78);
+  EXPECT_TRUE(said("[16, 32]")) << "the shapes are not named: " << log_of("stokerd");
+  EXPECT_TRUE(said("--allow-model-change")) << log_of("stokerd");
+  EXPECT_EQ(checkpoints(run_dir()), before);
+}
+
+TEST_F(CheckpointFault, FaultRow19AnotherOptimizerIsRefusedByItsTensors) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=40"}).code, 0);
+  EXPECT_EQ(train(config, run_dir(), {"--set", "optimizer.kind=momentum"}).code, 78);
+  EXPECT_TRUE(said("momentum_buffer.")) << log_of("stokerd");
+  EXPECT_TRUE(said("--allow-model-change")) << log_of("stokerd");
+}
+
+}  // namespace
+}  // namespace stoker::test

@@ -1,0 +1,177 @@
+// A run that goes on: with what it was, or with a change that its command line allows.
+#include <signal.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include <boost/json.hpp>
+#include <gtest/gtest.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+class Resume : public RunFixture {
+ protected:
+  // A run of 80 steps that goes on to 160 as `change` says, refused without `flag`.
+  void expect_that_it_takes(const std::string& flag, const std::vector<std::string>& change,
+                            const std::string& named) {
+    const std::string config = write_config(small_config());
+    ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=80"}).code, 0);
+    const auto changed = joined({"--set", "train.steps=160"}, change);
+    const auto before = checkpoints(run_dir());
+    EXPECT_EQ(train(config, run_dir(), changed).code, 78);
+    EXPECT_NE(log_of("stokerd").find(named), std::string::npos) << log_of("stokerd");
+    EXPECT_NE(log_of("stokerd").find(flag), std::string::npos) << log_of("stokerd");
+    EXPECT_EQ(checkpoints(run_dir()), before) << "a refused start changed something";
+    EXPECT_EQ(train(config, run_dir(), joined(changed, {flag})).code, 0) << log_of("stokerd");
+    EXPECT_NE(log_of("stokerd").find("going on with a change"), std::string::npos);
+    EXPECT_EQ(newest_step(run_dir()), 160u);
+    EXPECT_EQ(train(config, run_dir(), joined(changed, {"--set", "train.steps=170"})).code, 0)
+        << "the run has become what it was allowed to be: " << log_of("stokerd");
+  }
+  json::object manifest(uint64_t step) const {
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%09llu", static_cast<unsigned long long>(step));
+    return json::parse(text_of(run_dir() + "/checkpoints/" + name + "/manifest.json")).as_object();
+  }
+};
+
+TEST_F(Resume, FaultRow20AnotherBatchSizeIsTakenWithItsFlag) {
+  expect_that_it_takes("--allow-batch-change", {"--set", "train.batch=32"},
+                       "train.batch: 16 -> 32");
+  // 80 batches of 16 are 40 of 32; then one a step.
+  EXPECT_EQ(manifest(160).at("ticket").to_number<uint64_t>(), 40u + 80u);
+}
+
+TEST_F(Resume, FaultRow20AccumulatingOtherwiseIsTakenWithItsFlag) {
+  expect_that_it_takes("--allow-batch-change", {"--set", "train.accumulate=2"},
+                       "train.accumulate: 1 -> 2");
+  EXPECT_EQ(manifest(160).at("ticket").to_number<uint64_t>(), 80u + 2 * 80u);
+}
+
+TEST_F(Resume, FaultRow20AnotherOrderOfSamplesIsTakenWithItsFlag) {
+  expect_that_it_takes("--allow-data-change", {"--set", "run.seed=9"}, "run.seed: 1 -> 9");
+}
+
+TEST_F(Resume, FaultRow20OtherDataIsTakenWithItsFlag) {
+  expect_that_it_takes("--allow-data-change", {"--set", "data.train.samples=3000"},
+                       "data.train.samples: 5000 -> 3000");
+}
+
+// What files hold is judged by their fingerprint, whatever they are called.
+TEST_F(Resume, FaultRow20DataThatChangedUnderItsNameIsTold) {
+  const std::string config = write_config(text_config());
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=20"}).code, 0);
+  std::ofstream(path("corpus.txt"), std::ios::app) << "one more line, and the text is another\n";
+  EXPECT_EQ(train(config, run_dir()).code, 78);
+  EXPECT_NE(log_of("stokerd").find("data.train: fingerprint"), std::string::npos)
+      << log_of("stokerd");
+  EXPECT_EQ(train(config, run_dir(), {"--allow-data-change"}).code, 0) << log_of("stokerd");
+}
+
+TEST_F(Resume, FaultRow19AnotherModelIsTakenWithItsFlag) {
+  expect_that_it_takes("--allow-model-change", {"--set", "model.hidden=[32, 8]"},
+                       "model.hidden: [32] -> [32, 8]");
+  EXPECT_NE(log_of("stokerd").find("only partly as in the checkpoint"), std::string::npos)
+      << log_of("stokerd");
+}
+
+TEST_F(Resume, FaultRow19AnotherOptimizerIsTakenWithItsFlag) {
+  expect_that_it_takes("--allow-model-change", {"--set", "optimizer.kind=momentum"},
+                       "momentum_buffer.");
+}
+
+TEST_F(Resume, FaultRow20AnotherNumberOfTrainersIsTakenWithItsFlag) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=40"}).code, 0);
+  // As a release that trains with several would have saved it.
+  const std::string folder = run_dir() + "/checkpoints/step-000000040/";
+  std::string manifest = text_of(folder + "manifest.json");
+  manifest.replace(manifest.find(R"("world_size":1)"), 14, R"("world_size":4)");
+  std::ofstream(folder + "manifest.json") << manifest;
+  ASSERT_EQ(
+      std::system(
+          ("cd " + folder + " && sha256sum *.safetensors manifest.json > SHA256SUMS").c_str()),
+      0);
+  EXPECT_EQ(train(config, run_dir()).code, 78);
+  EXPECT_NE(log_of("stokerd").find("trainers: 4 -> 1"), std::string::npos) << log_of("stokerd");
+  EXPECT_NE(log_of("stokerd").find("--allow-world-size-change"), std::string::npos);
+  EXPECT_EQ(train(config, run_dir(), {"--allow-world-size-change"}).code, 0) << log_of("stokerd");
+}
+
+// `systemctl restart` is this: SIGTERM, and the same command again.
+TEST_F(Resume, APlannedRestartLosesNoStepAndRepeatsNone) {
+  const std::string config = write_config(small_config());
+  // Fewer rows than the queue of the metrics holds, so that a disk that stands still has none
+  // dropped, as it rightly may.
+  const std::vector<std::string> longer{"--set", "train.steps=40000",
+                                        "--set", "checkpoint.every_steps=0",
+                                        "--set", "metrics.every_steps=47"};
+  ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
+  uint64_t left_at = 0;
+  {
+    Process trainer = this->trainer(config, run_dir(), longer);
+    ASSERT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > 5; }));
+    trainer.signal(SIGTERM);
+    const auto ended = trainer.wait(60s);
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->code, 0);
+    left_at = newest_step(run_dir());
+    EXPECT_GT(left_at, 5 * 47u);
+    EXPECT_LT(left_at, 40000u) << "the run ended before it was asked to";
+  }
+  ASSERT_EQ(train(config, run_dir(), longer).code, 0);
+  EXPECT_NE(log_of("stokerd").find("resumed step=" + std::to_string(left_at)), std::string::npos)
+      << log_of("stokerd");
+  EXPECT_EQ(decided_rows(run_dir()), decided_rows(run_dir("whole")));
+  EXPECT_EQ(model_sha256(run_dir(), 40000), model_sha256(run_dir("whole"), 40000));
+}
+
+// What TensorBoard's own loader makes of the event files of a run that was killed again and again.
+TEST_F(Resume, ChartsOfAKilledRunHaveNoDoubledPoints) {
+  const char* const python = ::getenv("STOKER_PYTHON");
+  if (python == nullptr) GTEST_SKIP() << "STOKER_PYTHON names no Python with tensorboard";
+  const std::string config = write_config(small_config());
+  const std::vector<std::string> longer{
+      "--set", "train.steps=60000",          "--set", "model.hidden=[64]",
+      "--set", "checkpoint.every_steps=500", "--set", "metrics.every_steps=100"};
+  for (int life = 0; life < 4; ++life) {
+    const uint64_t from = newest_step(run_dir());
+    Process trainer = this->trainer(config, run_dir(), longer);
+    // Beyond a checkpoint, so that there are points to take back.
+    ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > from; }));
+    const size_t rows = decided_rows(run_dir()).size();
+    ASSERT_TRUE(wait_until(60s, [&] { return decided_rows(run_dir()).size() > rows + 3; }));
+    trainer.signal(SIGKILL);
+    (void)trainer.wait(10s);
+  }
+  ASSERT_EQ(train(config, run_dir(), longer).code, 0);
+  EXPECT_NE(log_of("stokerd").find("resumed step="), std::string::npos) << "it had ended before";
+  Process reader({python, STOKER_READ_EVENTS_PY, run_dir() + "/tb/train"}, path("events.out"));
+  const auto read = reader.wait(120s);
+  ASSERT_TRUE(read.has_value());
+  if (read->code == 77) GTEST_SKIP() << "no tensorboard";
+  ASSERT_EQ(read->code, 0) << log_of("events");
+  const std::string printed = log_of("events");
+  const json::object events = json::parse(printed.substr(printed.find('{'))).as_object();
+  std::vector<uint64_t> due;
+  for (uint64_t step = 100; step <= 60000; step += 100) due.push_back(step);
+  for (const char* const kind : {"scalars", "page_scalars"}) {
+    std::vector<uint64_t> steps;
+    for (const json::value& point : events.at(kind).as_object().at("loss").as_array())
+      steps.push_back(point.as_array().at(0).to_number<uint64_t>());
+    EXPECT_EQ(steps, due) << kind << " has doubled, missing or unordered points";
+  }
+}
+
+}  // namespace
+}  // namespace stoker::test
