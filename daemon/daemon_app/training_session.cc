@@ -12,6 +12,7 @@
 #include "daemon/checkpoint/checkpoint_writer.h"
 #include "daemon/checkpoint/retainer.h"
 #include "daemon/daemon_app/first_weights.h"
+#include "daemon/daemon_app/load_checkpoint.h"
 #include "daemon/daemon_app/rollback.h"
 #include "daemon/daemon_app/start_point.h"
 #include "daemon/daemon_app/version.h"
@@ -158,7 +159,8 @@ Status TrainingSession::restore(Parts& parts, const std::string& resume) {
   } else {
     log_warn("settings of the run so far not readable", {{"reason", before.status().message()}});
   }
-  STOKER_RETURN_IF_ERROR(load(parts, *start, std::move(changes)));
+  STOKER_ASSIGN_OR_RETURN(parts.save_soon, load_checkpoint(*parts.state, *start, manifest,
+                                                           std::move(changes), command_.allowed));
   const checkpoint::Manifest& saved = start->manifest();
   STOKER_RETURN_IF_ERROR(set_aside_later(real_files(), *parts.store, saved.step));
   manifest.parent = checkpoint::CheckpointStore::name_of(saved.step);
@@ -168,29 +170,6 @@ Status TrainingSession::restore(Parts& parts, const std::string& resume) {
     lower_lr(config_.train, *parts.state, rollback->times);
   log_info("resumed", {{"step", saved.step}, {"path", start->path()}});
   return write_file_atomically(real_files(), layout_.config_file(), config::to_yaml(config_));
-}
-
-Status TrainingSession::load(Parts& parts, const checkpoint::VerifiedCheckpoint& start,
-                             RunChanges changes) {
-  const checkpoint::Manifest& saved = start.manifest();
-  changes.add_manifest(saved, parts.manifest);
-  STOKER_RETURN_IF_ERROR(changes.check(command_.allowed));
-  train::TrainingState& state = *parts.state;
-  const bool may_differ = command_.allowed[Change::kModel];
-  const auto restored = state.restore(start, may_differ);
-  if (!restored.ok() && restored.status().code() == Code::kMismatch && !may_differ)
-    changes.add(Change::kModel, restored.status().message());
-  if (const Status checked = changes.check(command_.allowed); !checked.ok()) return checked;
-  if (!restored.ok()) return restored.status();
-  if (*restored == train::TrainingState::Restored::kPartly)
-    changes.add(Change::kModel, "some tensors are not those of the checkpoint");
-  if (changes.has(Change::kBatch))
-    state.ticket = ticket_at(state.ticket, saved.batch, parts.manifest.batch);
-  // They are numbers of samples of the other data.
-  if (saved.data_digest != parts.manifest.data_digest) state.quarantined.clear();
-  changes.tell();
-  parts.save_soon = changes.any();
-  return {};
 }
 
 Status TrainingSession::open_outputs(Parts& parts) {

@@ -22,7 +22,6 @@
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/exit_code.h"
-#include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
 #include "shared/control/trainer_status.h"
 #include "shared/dataset/dataset.h"
@@ -61,7 +60,6 @@ class TrainingSession {
   Result<std::unique_ptr<Parts>> prepare(std::unique_ptr<dataset::Dataset> data,
                                          const std::string& resume);
   Status restore(Parts& parts, const std::string& resume);
-  Status load(Parts& parts, const checkpoint::VerifiedCheckpoint& start, RunChanges changes);
   Status open_outputs(Parts& parts);
   Status start_feed(Parts& parts);
   Result<Ended> train(Parts& parts, std::stop_token stop);

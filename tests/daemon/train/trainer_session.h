@@ -179,4 +179,19 @@ class TrainerTest : public testing::Test {
   std::string root_;
 };
 
+// Each step is reported. With wait_for_each(), what was submitted before is written before the next
+// step: what is saved then depends on the rules alone.
+inline config::Config slow_config(uint64_t steps) {
+  auto config = small_config(steps);
+  config.metrics.every_steps = 1;
+  return config;
+}
+inline void wait_for_each(Session& run) {
+  run.on_row = [&run](const metrics::TrainRow&) {
+    while (!run.writer_->wait_idle(std::chrono::milliseconds(100))) {
+    }
+  };
+}
+inline const std::function<bool(uint64_t)> kNoPoison = [](uint64_t) { return false; };
+
 }  // namespace stoker::train
