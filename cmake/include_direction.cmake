@@ -5,7 +5,7 @@
 cmake_minimum_required(VERSION 3.25)
 
 set(torch_free_shared "shared/base shared/archive shared/config shared/score shared/run shared/ring shared/dataset shared/image \
-shared/checkpoint shared/metrics shared/control shared/feed")
+shared/checkpoint shared/retention shared/metrics shared/control shared/feed")
 set(all_shared "${torch_free_shared} shared/model shared/task")
 
 set(ALLOW_shared/base "")
@@ -17,6 +17,8 @@ set(ALLOW_shared/ring "shared/base shared/config")
 set(ALLOW_shared/image "shared/base shared/config")
 set(ALLOW_shared/dataset "shared/base shared/archive shared/config shared/image")  # a sample is decoded where it is read
 set(ALLOW_shared/checkpoint "shared/base shared/archive shared/config")
+# Which checkpoints are kept follows from what the evaluator found of them.
+set(ALLOW_shared/retention "shared/base shared/config shared/run shared/checkpoint")
 set(ALLOW_shared/metrics "shared/base shared/config")
 set(ALLOW_shared/control "shared/base shared/config")
 set(ALLOW_shared/feed "shared/base shared/config shared/ring shared/dataset shared/image")

@@ -11,46 +11,23 @@ using namespace std::chrono_literals;
 // A reader that takes longer than this is more likely one that hangs.
 constexpr auto kLongHeld = 1h;
 
-std::chrono::seconds seconds_of(double seconds) {
-  return std::chrono::seconds(static_cast<int64_t>(seconds));
-}
-
-FactsWanted facts_wanted(const config::Config& config) {
-  FactsWanted wanted{.goals = {}, .skips_older = config.eval.policy == "latest"};
-  if (config.checkpoint.keep_best == 0) return wanted;
-  for (const std::string& metric : config.checkpoint.keep_best_by)
-    wanted.goals.push_back(run::goal_of(config.eval, metric));
-  if (wanted.goals.empty()) wanted.goals.push_back(run::goal_of(config.eval));
-  return wanted;
-}
-
 }  // namespace
-
-checkpoint::RetentionRule retention_rule(const config::Config& config) {
-  const config::CheckpointConfig& settings = config.checkpoint;
-  return {.keep_last = settings.keep_last,
-          .keep_every_steps = settings.keep_every_steps,
-          .keep_every = seconds_of(settings.keep_every_hours * 3600),
-          .keep_best = settings.keep_best,
-          .keep_pending = config.eval.protect ? config.eval.protect_limit : 0,
-          .grace = seconds_of(settings.grace_seconds)};
-}
 
 Retainer::Retainer(const config::Config& config, checkpoint::CheckpointStore& store,
                    const run::RunLayout& layout, Clock& clock)
-    : rule_(retention_rule(config)),
-      wanted_(facts_wanted(config)),
+    : rule_(retention::rule_of(config)),
+      wanted_(retention::facts_wanted(config)),
       store_(store),
       layout_(layout),
       clock_(clock) {}
 
 void Retainer::retire(bool is_short) {
-  const auto facts = gather_facts(store_, layout_, wanted_);
+  const auto facts = retention::gather_facts(store_, layout_, wanted_);
   if (!facts.ok())
     return log_warn("old checkpoints not removed", {{"reason", facts.status().to_string()}});
-  const auto decisions = checkpoint::decide(rule_, *facts, clock_.wall(), is_short);
+  const auto decisions = retention::decide(rule_, *facts, clock_.wall(), is_short);
   tell_of_damaged(decisions);
-  const auto retired = store_.retire(checkpoint::retired_of(decisions));
+  const auto retired = store_.retire(retention::retired_of(decisions));
   if (!retired.ok())
     return log_warn("old checkpoints not removed", {{"reason", retired.status().to_string()}});
   for (const uint64_t step : retired->gone) log_debug("checkpoint retired", {{"step", step}});
@@ -58,10 +35,10 @@ void Retainer::retire(bool is_short) {
   tell_of_held(retired->held);
 }
 
-void Retainer::tell_of_unevaluated(const std::vector<checkpoint::CheckpointFacts>& facts,
+void Retainer::tell_of_unevaluated(const std::vector<retention::CheckpointFacts>& facts,
                                    const std::vector<uint64_t>& gone, bool is_short) const {
   if (rule_.keep_pending == 0) return;
-  for (const checkpoint::CheckpointFacts& each : facts) {
+  for (const retention::CheckpointFacts& each : facts) {
     if (!each.is_pending || std::ranges::count(gone, each.step) == 0) continue;
     log_warn("checkpoint retired before its evaluation",
              {{"step", each.step},
@@ -82,9 +59,9 @@ void Retainer::tell_of_held(const std::vector<uint64_t>& held) {
   }
 }
 
-void Retainer::tell_of_damaged(const std::vector<checkpoint::Decision>& decisions) {
-  for (const checkpoint::Decision& decision : decisions) {
-    if (decision.verdict != checkpoint::Verdict::kNotWhole || !told_.insert(decision.step).second)
+void Retainer::tell_of_damaged(const std::vector<retention::Decision>& decisions) {
+  for (const retention::Decision& decision : decisions) {
+    if (decision.verdict != retention::Verdict::kNotWhole || !told_.insert(decision.step).second)
       continue;
     log_warn("checkpoint not whole",
              {{"step", decision.step}, {"effect", "it counts for nothing, and is not removed"}});

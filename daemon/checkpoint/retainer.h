@@ -12,16 +12,14 @@
 #include <map>
 #include <set>
 
-#include "daemon/checkpoint/checkpoint_facts.h"
 #include "shared/base/clock.h"
-#include "shared/checkpoint/retention.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
+#include "shared/retention/checkpoint_facts.h"
+#include "shared/retention/retention.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::writer {
-
-checkpoint::RetentionRule retention_rule(const config::Config& config);
 
 class Retainer {
  public:
@@ -32,13 +30,13 @@ class Retainer {
   void retire(bool is_short);
 
  private:
-  void tell_of_unevaluated(const std::vector<checkpoint::CheckpointFacts>& facts,
+  void tell_of_unevaluated(const std::vector<retention::CheckpointFacts>& facts,
                            const std::vector<uint64_t>& gone, bool is_short) const;
   void tell_of_held(const std::vector<uint64_t>& held);
-  void tell_of_damaged(const std::vector<checkpoint::Decision>& decisions);
+  void tell_of_damaged(const std::vector<retention::Decision>& decisions);
 
-  const checkpoint::RetentionRule rule_;
-  const FactsWanted wanted_;
+  const retention::RetentionRule rule_;
+  const retention::FactsWanted wanted_;
   checkpoint::CheckpointStore& store_;
   const run::RunLayout& layout_;
   Clock& clock_;

@@ -1,4 +1,4 @@
-#include "daemon/checkpoint/checkpoint_facts.h"
+#include "shared/retention/checkpoint_facts.h"
 
 #include <cmath>
 
@@ -9,10 +9,9 @@
 #include "shared/run/eval_result.h"
 #include "shared/run/settled.h"
 
-namespace stoker::writer {
+namespace stoker::retention {
 namespace {
 
-using checkpoint::CheckpointFacts;
 constexpr uint64_t kMaxResultBytes = 64ull << 20;
 
 // Steps in a row up to this one whose loss or gradient was not finite (on_nonfinite: skip): the
@@ -43,7 +42,30 @@ std::vector<double> scores_of(const run::RunLayout& layout, uint64_t step,
   return scores;
 }
 
+std::chrono::seconds seconds_of(double seconds) {
+  return std::chrono::seconds(static_cast<int64_t>(seconds));
+}
+
 }  // namespace
+
+RetentionRule rule_of(const config::Config& config) {
+  const config::CheckpointConfig& settings = config.checkpoint;
+  return {.keep_last = settings.keep_last,
+          .keep_every_steps = settings.keep_every_steps,
+          .keep_every = seconds_of(settings.keep_every_hours * 3600),
+          .keep_best = settings.keep_best,
+          .keep_pending = config.eval.protect ? config.eval.protect_limit : 0,
+          .grace = seconds_of(settings.grace_seconds)};
+}
+
+FactsWanted facts_wanted(const config::Config& config) {
+  FactsWanted wanted{.goals = {}, .skips_older = config.eval.policy == "latest"};
+  if (config.checkpoint.keep_best == 0) return wanted;
+  for (const std::string& metric : config.checkpoint.keep_best_by)
+    wanted.goals.push_back(run::goal_of(config.eval, metric));
+  if (wanted.goals.empty()) wanted.goals.push_back(run::goal_of(config.eval));
+  return wanted;
+}
 
 Result<std::vector<CheckpointFacts>> gather_facts(const checkpoint::CheckpointStore& store,
                                                   const run::RunLayout& layout,
@@ -69,4 +91,4 @@ Result<std::vector<CheckpointFacts>> gather_facts(const checkpoint::CheckpointSt
   return facts;
 }
 
-}  // namespace stoker::writer
+}  // namespace stoker::retention

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace stoker::checkpoint {
+namespace stoker::retention {
 
 using WallTime = std::chrono::system_clock::time_point;
 
@@ -73,4 +73,4 @@ std::vector<Decision> decide(const RetentionRule& rule, std::span<const Checkpoi
 
 std::vector<uint64_t> retired_of(std::span<const Decision> decisions);
 
-}  // namespace stoker::checkpoint
+}  // namespace stoker::retention

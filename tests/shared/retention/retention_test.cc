@@ -1,4 +1,4 @@
-#include "shared/checkpoint/retention.h"
+#include "shared/retention/retention.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace stoker::checkpoint {
+namespace stoker::retention {
 namespace {
 
 using namespace std::chrono_literals;
@@ -298,4 +298,4 @@ TEST(Retention, AskingForMoreNeverRemovesMore) {
 }
 
 }  // namespace
-}  // namespace stoker::checkpoint
+}  // namespace stoker::retention

@@ -1,10 +1,10 @@
-#include "shared/checkpoint/retention.h"
+#include "shared/retention/retention.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-namespace stoker::checkpoint {
+namespace stoker::retention {
 namespace {
 
 using namespace std::string_view_literals;
@@ -148,4 +148,4 @@ std::vector<uint64_t> retired_of(std::span<const Decision> decisions) {
   return steps;
 }
 
-}  // namespace stoker::checkpoint
+}  // namespace stoker::retention
