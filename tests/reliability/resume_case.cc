@@ -1,6 +1,7 @@
 #include "tests/reliability/resume_case.h"
 
 #include <array>
+#include <ostream>
 #include <set>
 #include <utility>
 
@@ -50,6 +51,8 @@ std::string name_of(const ResumeCase& one) {
   return one.model + "_" + one.optimizer + "_" + one.precision + "_" + one.order + "_" +
          one.readers + "_" + one.data;
 }
+
+void PrintTo(const ResumeCase& one, std::ostream* out) { *out << name_of(one); }
 
 std::vector<ResumeCase> pairwise_cases() {
   const std::vector<Values> all = all_combinations();

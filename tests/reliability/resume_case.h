@@ -4,6 +4,7 @@
 // Threads: values.
 #pragma once
 
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct ResumeCase {
   std::string data;       // single mixture
 };
 std::string name_of(const ResumeCase& one);  // "gpt_adamw_bf16_window_process_mixture"
+void PrintTo(const ResumeCase& one, std::ostream* out);
 
 // Each two values of different choices are together in one of them; those with the most new pairs
 // come first.
