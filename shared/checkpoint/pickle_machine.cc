@@ -17,6 +17,11 @@ constexpr size_t kMaxValues = 2'000'000;
 constexpr size_t kMaxName = 256;  // of a type or function
 constexpr uint8_t kMaxProtocol = 5;
 
+std::string hex_of(uint8_t op) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  return {'0', 'x', kDigits[op >> 4], kDigits[op & 15]};
+}
+
 class Machine {
  public:
   explicit Machine(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -35,8 +40,6 @@ class Machine {
   }
 
  private:
-  // ---- Bytes
-
   Status wrong(const std::string& what) const {
     return Status(Code::kCorrupt, "pickle: byte " + std::to_string(began_) + ": " + what);
   }
@@ -60,8 +63,6 @@ class Machine {
     at_ += end + 1;
     return rest.substr(0, end);
   }
-
-  // ---- Values
 
   Status push(PickleValue value) {
     if (pickle_.values.size() == kMaxValues)
@@ -175,11 +176,6 @@ class Machine {
       default:
         return wrong("instruction " + hex_of(op) + " is not one that torch.save writes by default");
     }
-  }
-
-  static std::string hex_of(uint8_t op) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    return {'0', 'x', kDigits[op >> 4], kDigits[op & 15]};
   }
 
   Status read_protocol() {

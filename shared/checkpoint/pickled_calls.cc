@@ -41,6 +41,9 @@ constexpr auto kFunctions = std::to_array(
     {kTensorV1, kTensorV2, kTensorV3, kParameter, kOrderedDict, kCounter, kSize, kDevice});
 
 constexpr size_t kMaxDimensions = 64;  // of PyTorch
+// What a few bytes of a pickle may make again and again.
+constexpr size_t kMaxTensors = 200'000;
+constexpr size_t kMaxKey = 64;
 constexpr size_t kShown = 100;
 
 Status corrupt(const std::string& what) { return Status(Code::kCorrupt, what); }
@@ -121,6 +124,8 @@ Result<CallResult> make_tensor(Pickle& pickle, const std::vector<uint32_t>& argu
   if (*elements > 0 && !fits(tensor, stored))
     return corrupt("a tensor that lies beyond the " + std::to_string(stored) +
                    " elements of its storage");
+  if (pickle.tensors.size() == kMaxTensors)
+    return corrupt("more than " + std::to_string(kMaxTensors) + " tensors");
   pickle.tensors.push_back(std::move(tensor));
   const auto index = static_cast<int64_t>(pickle.tensors.size()) - 1;
   return CallResult{.value = {.kind = Kind::kTensor, .number = index}};
@@ -162,7 +167,7 @@ Result<PickledStorage> storage_of(const Pickle& pickle, const PickleValue& id) {
   const PickleValue* const key = part(2, Kind::kText);
   const PickleValue* const elements = part(4, Kind::kInt);
   if (word == nullptr || word->text != "storage" || type == nullptr || key == nullptr ||
-      elements == nullptr || elements->number < 0)
+      elements == nullptr || elements->number < 0 || key->text.size() > kMaxKey)
     return corrupt("a reference to no storage");
   PickledStorage storage{.key = key->text, .elements = static_cast<uint64_t>(elements->number)};
   if (const DTypeNames* const found = find_storage_type(type->text)) {

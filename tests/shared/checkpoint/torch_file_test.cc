@@ -261,6 +261,22 @@ TEST(TorchFile, ValuesInThemselvesCostNothing) {
   expect_value_refused(doubling, "");
 }
 
+// A few bytes that make a tensor each time, or name a storage by a long key, are no way to take memory.
+TEST(TorchFile, RefusesWhatRepeatsItselfWithoutEnd) {
+  const auto kept = [](char index) { return std::string("h") + index; };
+  const auto keep = [](char index) { return std::string("q") + index + "0"; };
+  const std::string extents = tuple(std::vector<std::string>(64, number(1)));
+  std::string tensors = name("torch._utils", "_rebuild_tensor_v2") + keep(1) +
+                        tuple({storage("FloatStorage", "0", 6), number(0), extents, extents}) +
+                        keep(2);
+  for (int i = 0; i < 200'001; ++i) tensors += kept(1) + kept(2) + "R0";
+  expect_value_refused(tensors + "}", "more than 200000 tensors");
+  std::string values;
+  for (int i = 0; i < 2'000'001; ++i) values += "}0";
+  expect_value_refused(values, "more than 2000000 values");
+  expect_value_refused(storage("FloatStorage", std::string(65, '0'), 6), "no storage");
+}
+
 TEST(TorchFile, RefusesTheFormatOfBeforePyTorch16AndSaysWhatToDo) {
   const std::string legacy = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
   expect_refused(legacy, "torch.save(torch.load(");
