@@ -59,6 +59,16 @@ TEST(SameRun, SettingsThatMakeAnotherRunAreNamedAndOthersAreFine) {
   EXPECT_THAT(refused, HasSubstr("--fresh"));
 }
 
+TEST(SameRun, HowPicturesAreCachedMayChange) {
+  config::Config before = of_text();
+  before.data["train"].kind = config::DatasetKind::kImages;
+  config::Config now = before;
+  now.data["train"].cache = "packed";
+  EXPECT_TRUE(judged(before, now).ok()) << judged(before, now).message();
+  now.data["train"].fit = "center_crop";
+  EXPECT_THAT(refusal_of(before, now), HasSubstr("data.train.fit: stretch -> center_crop"));
+}
+
 TEST(SameRun, TheOrderOfSamplesStaysWhatItWas) {
   config::Config before = mixed();
   before.feed.shuffle = config::Shuffle::kWindow;
