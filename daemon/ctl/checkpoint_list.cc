@@ -9,12 +9,15 @@
 #include "daemon/ctl/file_locks.h"
 #include "daemon/ctl/number_text.h"
 #include "daemon/ctl/text_table.h"
+#include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/base/sha256.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/sums.h"
 #include "shared/config/load_config.h"
+#include "shared/retention/checkpoint_facts.h"
+#include "shared/retention/retention.h"
 
 namespace stoker::ctl {
 namespace {
@@ -61,19 +64,14 @@ void find_reasons(const run::RunLayout& layout, std::vector<ListedCheckpoint>& c
     one.held = locks.holds(join_path(one.path, checkpoint::kSumsName));
   const auto config = config::load_config(layout.config_file(), {});
   if (!config.ok()) return;
-  const config::CheckpointConfig& rules = config->checkpoint;
-  for (size_t i = 0; i < checkpoints.size(); ++i) {
-    ListedCheckpoint& one = checkpoints[i];
-    const size_t newer = checkpoints.size() - 1 - i;
-    if (newer == 0) {
-      one.kept_by = "newest";
-    } else if (newer < static_cast<size_t>(rules.keep_last)) {
-      one.kept_by = "last";
-    } else if (rules.keep_every_steps > 0 && one.step % rules.keep_every_steps == 0) {
-      one.kept_by = "milestone";
-    } else if (rules.keep_best > 0 && one.best) {
-      one.kept_by = "best";
-    }
+  const checkpoint::CheckpointStore store(layout.checkpoints(), real_files());
+  const auto facts = retention::gather_facts(store, layout, retention::facts_wanted(*config));
+  if (!facts.ok()) return;
+  for (const retention::Decision& decision :
+       retention::decide(retention::rule_of(*config), *facts, system_clock().wall(), false)) {
+    const auto one = std::ranges::find(checkpoints, decision.step, &ListedCheckpoint::step);
+    if (one != checkpoints.end() && decision.verdict != retention::Verdict::kRetire)
+      one->kept_by = retention::verdict_name(decision.verdict);
   }
 }
 

@@ -25,8 +25,9 @@ struct ListedCheckpoint {
   uint64_t bytes = 0;                         // of its files, as the manifest says
   std::vector<std::optional<double>> values;  // of CheckpointList::metrics, of this very checkpoint
   bool best = false;
-  bool held = false;    // a reader has it: retention leaves it alone for now
-  std::string kept_by;  // the rule that keeps it: newest, last, milestone, best; empty: none does
+  bool held = false;  // a reader has it: retention leaves it alone for now
+  std::string
+      kept_by;  // why retention keeps it: newest, last, …, of retention::Verdict; empty: it may go
   std::string trouble;  // why its manifest cannot be used; empty: it can
 };
 
