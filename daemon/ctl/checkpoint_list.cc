@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 
 #include <boost/json.hpp>
 
@@ -75,13 +74,11 @@ void find_reasons(const run::RunLayout& layout, std::vector<ListedCheckpoint>& c
   }
 }
 
-// "2026-01-31T12:00:00.123Z" until now; "?" where it is no such time, or one to come.
+// Until now; "?" where the time is none, or one to come.
 std::string age_of(const std::string& iso8601, std::chrono::system_clock::time_point now) {
-  std::tm parts{};
-  if (::strptime(iso8601.c_str(), "%Y-%m-%dT%H:%M:%S", &parts) == nullptr) return "?";
-  const auto then = std::chrono::system_clock::from_time_t(::timegm(&parts));
-  const double seconds = std::chrono::duration<double>(now - then).count();
-  return seconds < 0 ? "?" : format_duration(std::floor(seconds));
+  const auto then = maybe_from_iso8601(iso8601);
+  if (!then || *then > now) return "?";
+  return format_duration(std::floor(std::chrono::duration<double>(now - *then).count()));
 }
 
 // "best, newest, held by a reader"
@@ -91,8 +88,9 @@ std::string notes_of(const ListedCheckpoint& one, bool is_newest) {
     notes += (notes.empty() ? "" : ", ") + note;
   };
   if (is_newest) add("newest");
-  if (!one.kept_by.empty() && one.kept_by != "newest" && one.kept_by != "best")
-    add("kept: " + one.kept_by);
+  const bool is_said =
+      (one.kept_by == "newest" && is_newest) || (one.kept_by == "best" && one.best);
+  if (!one.kept_by.empty() && !is_said) add("kept: " + one.kept_by);
   if (one.held) add("held by a reader");
   return notes;
 }

@@ -103,6 +103,24 @@ TEST_F(Checkpoints, ListSaysWhatKeepsEach) {
   EXPECT_EQ(root.at("checkpoints").at(1).at("kept_by").as_string(), "");
 }
 
+// As retention itself decides: by the evaluator's results too, and by what of it is there.
+TEST_F(Checkpoints, ListKnowsTheRulesOfRetention) {
+  put(layout().config_file(),
+      "data: {train: {kind: text, path: x}, valid: {kind: text, path: y}}\n"
+      "checkpoint: {keep_last: 2, keep_best: 2}\n");
+  put_eval(100, 1.5, put_checkpoint(100));
+  const std::string best = put_checkpoint(200);
+  put_eval(200, 1.25, best);
+  put_best(200, 1.25, best);
+  put_eval(300, 1.75, put_checkpoint(300));
+  for (const uint64_t step : {400u, 500u}) put_checkpoint(step);
+  std::filesystem::remove(file(300, "optim.safetensors"));
+  const Answer answer = ctl({"list"});
+  EXPECT_THAT(answer.out, ContainsRegex(" 100 .* kept: best\n")) << answer.out;
+  EXPECT_THAT(answer.out, ContainsRegex(" 200 .* \\* best\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 300 .* kept: not whole\n"));
+}
+
 TEST_F(Checkpoints, ListSaysWhichAReaderHolds) {
   put_checkpoint(200);
   put_checkpoint(400);
