@@ -125,8 +125,7 @@ TEST_F(EvaluationLoopTest, RetentionLeavesTheOneThatIsBeingEvaluated) {
   Steps left;
   trouble_ = [&](const auto& checkpoint) {
     if (checkpoint.manifest().step == 10) {
-      EXPECT_TRUE(
-          store_.retire({.keep_last = 1, .keep_every_steps = 0, .protected_steps = {}}).ok());
+      EXPECT_TRUE(store_.retire(std::vector<uint64_t>{10, 20}).ok());
       left = checkpoint::steps_of(store_);
     }
     return Status();
