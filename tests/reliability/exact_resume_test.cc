@@ -154,7 +154,7 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
       return false;
     }
     trainer.signal(SIGKILL);
-    const auto killed = trainer.wait(30s);
+    const auto killed = trainer.wait(60s);
     EXPECT_TRUE(killed && killed->signal == SIGKILL);
     return true;
   }

@@ -128,7 +128,7 @@ TEST_F(Evaluator, ItSaysWhetherTrainingIsPausedDeadOrOver) {
   ASSERT_EQ(code_of(ctl(run_dir(), {"pause"}, "ctl")), 0);
   ASSERT_TRUE(says("training is paused at step "));
   trainer.signal(SIGKILL);
-  ASSERT_TRUE(trainer.wait(10s).has_value());
+  ASSERT_TRUE(trainer.wait(60s).has_value());
   ASSERT_TRUE(says("the trainer, which has died, to come back"));
   EXPECT_FALSE(follower.wait(0ms).has_value()) << "it may come back";
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=1"}).code, 0) << "finds itself done";

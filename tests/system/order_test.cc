@@ -73,7 +73,7 @@ metrics: {every_steps: 5}
       Process trainer = this->trainer(config, run_dir());
       ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > before; }));
       trainer.signal(SIGKILL);
-      const auto killed = trainer.wait(10s);
+      const auto killed = trainer.wait(60s);
       ASSERT_TRUE(killed.has_value());
       ASSERT_EQ(killed->signal, SIGKILL) << "the run ended before it was killed often enough";
     }
