@@ -11,6 +11,7 @@
 #include <string>
 
 #include "daemon/checkpoint/checkpoint_writer.h"
+#include "daemon/checkpoint/retainer.h"
 #include "daemon/daemon_app/start_point.h"
 #include "daemon/service/run_directory.h"
 #include "shared/base/coordinator.h"
@@ -66,7 +67,10 @@ class BareRun {
         rows_, metrics::MetricsWriter::open(real_files(), system_clock(),
                                             {.train_rows = layout_.train_rows()}, resume));
     writer::WriterSettings saving;
-    saving.retention = [] { return checkpoint::Retention{.keep_last = 2}; };
+    config::Config config;
+    config.checkpoint.keep_last = 2;
+    retainer_.emplace(config, store_, layout_, system_clock());
+    saving.retire = [this](bool is_short) { retainer_->retire(is_short); };
     saving.before_commit = [this] { static_cast<void>(rows_->flush(60s)); };
     writer_ = std::make_unique<writer::CheckpointWriter>(store_, std::move(saving));
     writers_.start("metrics", [this](std::stop_token stop) { return rows_->run(stop); });
@@ -112,6 +116,7 @@ class BareRun {
   BareState state_;
   std::string parent_;
   std::unique_ptr<metrics::MetricsWriter> rows_;
+  std::optional<writer::Retainer> retainer_;
   std::unique_ptr<writer::CheckpointWriter> writer_;
   Coordinator writers_;  // last: its threads use the rest
 };
