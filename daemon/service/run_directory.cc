@@ -102,8 +102,8 @@ Status RunDirectory::write_end(const run::RunEnd& end) {
 // In checkpoints/, because that is the folder that must work hours from now.
 Status RunDirectory::test_writing() {
   const std::string folder = join_path(layout_.checkpoints(), ".tmp-self-test");
-  Status done = files_->make_directory(folder);
-  if (done.code() == Code::kAlreadyExists) done = {};  // of one that was killed here
+  Status done = files_->remove_tree(folder);  // of one that was killed here
+  if (done.ok()) done = files_->make_directory(folder);
   const std::string file = join_path(folder, "file");
   if (done.ok()) done = write_file_atomically(*files_, file, "stoker\n");
   if (done.ok()) done = files_->rename_noreplace(file, join_path(folder, "renamed"));

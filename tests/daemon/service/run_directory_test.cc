@@ -223,6 +223,17 @@ TEST_F(RunDirectoryTest, ADiskThatCannotSyncOrRenameIsFoundAtTheStart) {
   EXPECT_TRUE(RunDirectory::open(layout_, clock_, files_).ok());
 }
 
+// A kill after the rename of the self-test once had every later start refused.
+TEST_F(RunDirectoryTest, WhatAStartThatWasKilledInItsSelfTestLeftIsNoObstacle) {
+  const std::string folder = layout_.checkpoints() + "/.tmp-self-test";
+  std::filesystem::create_directories(folder);
+  for (const char* const name : {"/file", "/renamed"})
+    ASSERT_TRUE(write_file_atomically(real_files(), folder + name, "stoker\n").ok());
+  const auto directory = RunDirectory::open(layout_, clock_);
+  EXPECT_TRUE(directory.ok()) << directory.status().to_string();
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
 TEST_F(RunDirectoryTest, AFailedStartLeavesTheEndOfTheLastRun) {
   { ASSERT_TRUE(RunDirectory::open(layout_, clock_)->write_end({"finished", 9, "", 0}).ok()); }
   files_.sync_error = EIO;
