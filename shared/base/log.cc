@@ -209,6 +209,9 @@ void flush_log() {
     logger = log.logger;
   }
   if (!logger) return;
+  // The queue is empty before its last message is written. With one more behind it, which says
+  // nothing, an empty queue means that all before are done.
+  logger->flush();
   for (int waited = 0; waited < 100 && pool->queue_size() > 0; ++waited) ::usleep(10'000);
   for (const auto& sink : logger->sinks()) sink->flush();
 }

@@ -37,6 +37,20 @@ TEST(Log, LinesReachTheFileWithTimeAndLevel) {
   std::filesystem::remove_all(directory);
 }
 
+TEST(Log, AfterAFlushTheLastLineIsInTheFile) {
+  std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  const std::string file = directory + "/test.log";
+  ASSERT_TRUE(init_log({.level = LogLevel::kInfo, .file = file, .console = false}).ok());
+  for (int i = 0; i < 300; ++i) {
+    log_info("line", {{"number", i}});
+    flush_log();
+    EXPECT_TRUE(read_file(file, 1 << 20)->ends_with("number=" + std::to_string(i) + "\n")) << i;
+  }
+  ASSERT_TRUE(init_log({.console = true}).ok());
+  std::filesystem::remove_all(directory);
+}
+
 TEST(Log, AFileThatCannotBeOpenedIsAnError) {
   EXPECT_FALSE(init_log({.file = "/proc/no/such/place.log", .console = false}).ok());
 }

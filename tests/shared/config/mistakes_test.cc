@@ -120,6 +120,7 @@ struct Bound {
   std::string inside;
   std::string outside;
 };
+void PrintTo(const Bound& bound, std::ostream* out) { *out << bound.key << "=" << bound.outside; }
 
 class Ranges : public testing::TestWithParam<Bound> {};
 
@@ -181,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bound{"model.dropout", "0.99", "1"}, Bound{"optimizer.betas", "[0.99, 0.999]", "[1, 0.9]"},
         Bound{"optimizer.momentum", "1", "1.1"}, Bound{"train.batch", "1000000", "1000001"},
         Bound{"train.steps", "1000000000000000", "1000000000000001"},
-        Bound{"train.threads", "4096", "4097"}, Bound{"checkpoint.keep_best", "1", "2"},
+        Bound{"train.threads", "4096", "4097"}, Bound{"checkpoint.keep_best", "1000000", "1000001"},
         Bound{"eval.batch", "1000000", "1000001"},
         Bound{"eval.max_samples", "1000000000", "1000000001"}, Bound{"eval.tries", "100", "101"},
         Bound{"train.batch", "1", "9223372036854775808"},
@@ -194,6 +195,7 @@ struct Foreign {
   std::string key;
   std::string kind;
 };
+void PrintTo(const Foreign& foreign, std::ostream* out) { *out << foreign.key; }
 
 class ForeignKeys : public testing::TestWithParam<Foreign> {};
 
