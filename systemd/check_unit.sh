@@ -1,7 +1,8 @@
 #!/bin/sh
-# check_unit.sh UNIT LIMIT BUILD: UNIT is valid, scores at most LIMIT (tenths), and starts a program that BUILD installs.
+# check_unit.sh UNIT LIMIT BUILD WHOLE: UNIT is valid, scores at most LIMIT (tenths), and starts a program that BUILD
+# installs (WHOLE: 1; a build without LibTorch, 0, has neither program).
 set -eu
-unit=$1 limit=$2 build=$3
+unit=$1 limit=$2 build=$3 whole=$4
 
 command -v systemd-analyze >/dev/null || { echo "SKIP: no systemd-analyze on this machine"; exit 77; }
 
@@ -9,7 +10,7 @@ command -v systemd-analyze >/dev/null || { echo "SKIP: no systemd-analyze on thi
 program=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$unit")
 name=$(basename "$program")
 [ -n "$name" ] || { echo "$unit: no ExecStart"; exit 1; }
-if grep -rqs "bin/stokerctl\"" --include=cmake_install.cmake "$build" && [ -d "$build/evaluator" ]; then
+if [ "$whole" = 1 ]; then
   grep -rqs "/bin/$name\"" --include=cmake_install.cmake "$build" || {
     echo "$unit starts $program, but no installed target is called $name"; exit 1; }
 fi
