@@ -21,10 +21,12 @@ std::chrono::nanoseconds hang_limit(const config::FeedConfig& feed) {
   return std::chrono::nanoseconds(static_cast<int64_t>(feed.hang_seconds * 1e9));
 }
 
-// With readers: auto, more threads than cores would only take turns.
+// As many as are wanted; with readers: auto one for each core, for more would only take turns, and
+// at least one for each process.
 int most_threads(const config::FeedConfig& feed) {
+  if (feed.readers) return std::max(1, *feed.readers);
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(feed.processes, feed.readers.value_or(std::clamp(cores, 1, kMostAutoThreads)));
+  return std::max(feed.processes, std::clamp(cores, 1, kMostAutoThreads));
 }
 
 // The ring's table has room for the readers first.
@@ -85,7 +87,7 @@ Status FeedSupervisor::start_processes() {
   if (settings_.feed_program.empty()) {
     STOKER_ASSIGN_OR_RETURN(settings_.feed_program, find_feed_program());
   }
-  const int threads = std::max(1, settings_.feed.readers.value_or(most_threads(settings_.feed)));
+  const int threads = most_threads(settings_.feed);
   const int processes = std::clamp(settings_.feed.processes, 1, threads);
   const std::lock_guard lock(mutex_);
   STOKER_RETURN_IF_ERROR(make_table(static_cast<uint32_t>(processes),

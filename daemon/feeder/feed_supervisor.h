@@ -117,7 +117,7 @@ class FeedSupervisor {
   void plan_restart(Reader& reader);
   Status take_bad_samples();  // kCorrupt: the run must end
   bool any_process() const;
-  void tune_readers();
+  void tune_readers(const ring::RingCounters& counters);
 
   // Constant after construction.
   FeedSettings settings_;

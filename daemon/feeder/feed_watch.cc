@@ -27,16 +27,16 @@ Status FeedSupervisor::supervise(std::stop_token stop) {
     if (stopping_) break;
     for (Reader& reader : readers_) look_after(reader);
     outside_.look_after(clock_.monotonic());
-    activity_.look(clock_.monotonic(), ring_.counters());
-    tune_readers();
+    const ring::RingCounters counters = ring_.counters();
+    activity_.look(clock_.monotonic(), counters);
+    tune_readers(counters);
     STOKER_RETURN_IF_ERROR(take_bad_samples());  // which stops all
   }
   return {};
 }
 
-void FeedSupervisor::tune_readers() {
+void FeedSupervisor::tune_readers(const ring::RingCounters& counters) {
   if (!tuner_) return;
-  const ring::RingCounters counters = ring_.counters();
   const uint32_t before = tuner_->wanted();
   const uint32_t wanted = tuner_->look({.now = clock_.monotonic(),
                                         .ready = counters.ready,

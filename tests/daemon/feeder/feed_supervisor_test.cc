@@ -53,6 +53,16 @@ TEST_F(FeedSupervisorTest, ReadersAreTunedBetweenOneForEachProcessAndOneForEachC
   supervisor_->stop();
 }
 
+TEST_F(FeedSupervisorTest, ThreadsOfThisProcessAreAsManyAsReadersWhateverProcessesSays) {
+  settings_.feed.isolation = config::Isolation::kThread;
+  settings_.feed.readers = 2;
+  settings_.feed.processes = 4;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  EXPECT_EQ(supervisor_->live_readers(), 2);
+  supervisor_->stop();
+}
+
 TEST_F(FeedSupervisorTest, ThreadsOfThisProcessFillTheSame) {
   settings_.feed.isolation = config::Isolation::kThread;
   open_ring({.slots = 4});
