@@ -3,47 +3,16 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
-#include <optional>
-
-#include <boost/json.hpp>
+#include <span>
 
 #include "shared/base/log.h"
 
 namespace stoker::evaluator {
 namespace {
 
-namespace json = boost::json;
 constexpr uint64_t kMaxBytes = 256ull << 20;
-constexpr std::array<std::string_view, 4> kOutcomes{"evaluated", "corrupt", "superseded", "failed"};
-
-std::optional<LedgerEntry> maybe_entry(std::string_view line) {
-  boost::system::error_code error;
-  const json::value value = json::parse(json::string_view(line.data(), line.size()), error);
-  if (error) return std::nullopt;
-  try {
-    const json::object& root = value.as_object();
-    LedgerEntry entry;
-    entry.step = root.at("step").to_number<uint64_t>();
-    entry.manifest_sha256 = root.at("manifest_sha256").as_string().c_str();
-    entry.tries = root.at("tries").to_number<int>();
-    entry.reason = root.at("reason").as_string().c_str();
-    const std::string_view word = root.at("outcome").as_string();
-    for (size_t i = 0; i < kOutcomes.size(); ++i) {
-      if (word == kOutcomes[i]) {
-        entry.outcome = static_cast<Outcome>(i);
-        return entry;
-      }
-    }
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
-  return std::nullopt;
-}
 
 }  // namespace
-
-std::string_view outcome_name(Outcome outcome) { return kOutcomes[static_cast<size_t>(outcome)]; }
 
 Result<Ledger> Ledger::open(FileSystem& files, const std::string& path) {
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW));
@@ -66,7 +35,7 @@ void Ledger::read_lines(std::string_view text) {
     ++number;
     const size_t end = text.find('\n');
     if (end == std::string_view::npos) return;  // torn; open() cuts it
-    const auto entry = maybe_entry(text.substr(0, end));
+    const auto entry = run::maybe_ledger_entry(text.substr(0, end));
     if (entry) {
       entries_[{entry->step, entry->manifest_sha256}] = *entry;
     } else {
@@ -77,13 +46,7 @@ void Ledger::read_lines(std::string_view text) {
 }
 
 Status Ledger::append(const LedgerEntry& entry, std::string_view wall_time) {
-  const json::object root{{"step", entry.step},
-                          {"manifest_sha256", entry.manifest_sha256},
-                          {"outcome", outcome_name(entry.outcome)},
-                          {"tries", entry.tries},
-                          {"reason", entry.reason},
-                          {"wall", wall_time}};
-  const std::string line = json::serialize(root) + "\n";
+  const std::string line = run::to_json_line(entry, wall_time);
   STOKER_RETURN_IF_ERROR(files_->write(fd_.get(), std::as_bytes(std::span(line)), path_));
   STOKER_RETURN_IF_ERROR(files_->sync(fd_.get(), path_));
   entries_[{entry.step, entry.manifest_sha256}] = entry;

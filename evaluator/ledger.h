@@ -20,19 +20,12 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/run/ledger_entry.h"
 
 namespace stoker::evaluator {
 
-enum class Outcome { kEvaluated, kCorrupt, kSuperseded, kFailed };
-std::string_view outcome_name(Outcome outcome);  // evaluated corrupt superseded failed
-
-struct LedgerEntry {
-  uint64_t step = 0;
-  std::string manifest_sha256;  // empty where the manifest could not be read
-  Outcome outcome = Outcome::kEvaluated;
-  int tries = 1;
-  std::string reason;  // of anything but kEvaluated
-};
+using run::LedgerEntry;
+using run::Outcome;
 
 class Ledger {
  public:

@@ -14,8 +14,6 @@
 namespace stoker::evaluator {
 namespace {
 
-constexpr uint64_t kMaxResultBytes = 64ull << 20;
-
 std::string row_key(uint64_t step, const std::string& set, const std::string& manifest_sha256) {
   return std::to_string(step) + " " + set + " " + manifest_sha256;
 }
@@ -94,7 +92,7 @@ Status ResultLog::complete_results() {
     const auto step = checkpoint::CheckpointStore::maybe_step_of(name.substr(0, name.size() - 5));
     if (!step) continue;
     const std::string path = join_path(layout_.eval(), name);
-    STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxResultBytes));
+    STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, run::kMaxEvalResultBytes));
     const auto result = run::parse_eval_result(text, path);
     if (!result.ok()) {
       log_warn("result not understood", {{"reason", result.status().message()}});
@@ -114,12 +112,7 @@ bool ResultLog::has_all_rows(const run::EvalResult& result) const {
 
 std::optional<run::EvalResult> ResultLog::maybe_recorded(uint64_t step,
                                                          const std::string& manifest_sha256) const {
-  const std::string path = run::eval_result_path(layout_.eval(), step);
-  const auto text = read_file(path, kMaxResultBytes);
-  if (!text.ok()) return std::nullopt;
-  auto result = run::parse_eval_result(*text, path);
-  if (!result.ok() || result->manifest_sha256 != manifest_sha256) return std::nullopt;
-  return *std::move(result);
+  return run::maybe_eval_result(layout_.eval(), step, manifest_sha256);
 }
 
 // ---- Recording

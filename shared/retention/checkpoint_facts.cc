@@ -12,8 +12,6 @@
 namespace stoker::retention {
 namespace {
 
-constexpr uint64_t kMaxResultBytes = 64ull << 20;
-
 // Steps in a row up to this one whose loss or gradient was not finite (on_nonfinite: skip): the
 // parameters may be spoiled for good.
 bool is_finite(const checkpoint::Manifest& manifest) {
@@ -30,11 +28,8 @@ std::vector<double> scores_of(const run::RunLayout& layout, uint64_t step,
                               const std::vector<run::Goal>& goals) {
   std::vector<double> scores(goals.size(), std::nan(""));
   if (goals.empty()) return scores;
-  const std::string path = run::eval_result_path(layout.eval(), step);
-  const auto text = read_file(path, kMaxResultBytes);
-  if (!text.ok()) return scores;
-  const auto result = run::parse_eval_result(*text, path);
-  if (!result.ok() || result->manifest_sha256 != manifest_sha256) return scores;
+  const auto result = run::maybe_eval_result(layout.eval(), step, manifest_sha256);
+  if (!result) return scores;
   for (size_t i = 0; i < goals.size(); ++i) {
     const auto value = run::value_of(*result, goals[i]);
     if (value.ok()) scores[i] = goals[i].higher_is_better() ? -*value : *value;

@@ -118,6 +118,16 @@ Result<EvalResult> parse_eval_result(std::string_view text, const std::string& p
   });
 }
 
+std::optional<EvalResult> maybe_eval_result(const std::string& eval_dir, uint64_t step,
+                                            const std::string& manifest_sha256) {
+  const std::string path = eval_result_path(eval_dir, step);
+  const auto text = read_file(path, kMaxEvalResultBytes);
+  if (!text.ok()) return std::nullopt;
+  auto result = parse_eval_result(*text, path);
+  if (!result.ok() || result->manifest_sha256 != manifest_sha256) return std::nullopt;
+  return *std::move(result);
+}
+
 std::string eval_result_path(const std::string& eval_dir, uint64_t step) {
   char name[40];
   std::snprintf(name, sizeof name, "step-%09llu.json", static_cast<unsigned long long>(step));

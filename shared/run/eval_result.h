@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,11 @@ Result<EvalResult> parse_eval_result(std::string_view json, const std::string& p
 
 Status write_eval_result(FileSystem& files, const std::string& eval_dir, const EvalResult& result);
 std::string eval_result_path(const std::string& eval_dir, uint64_t step);
+
+inline constexpr uint64_t kMaxEvalResultBytes = 64ull << 20;  // larger is no such file
+// What the evaluator found of this very checkpoint; nothing where that cannot be read.
+std::optional<EvalResult> maybe_eval_result(const std::string& eval_dir, uint64_t step,
+                                            const std::string& manifest_sha256);
 
 // One value of one metric, and which checkpoint it is of.
 struct BestPoint {

@@ -1,33 +1,19 @@
 #include "shared/run/settled.h"
 
-#include <algorithm>
-#include <array>
-
 #include "shared/base/file.h"
-#include "shared/run/json_object.h"
+#include "shared/run/ledger_entry.h"
 
 namespace stoker::run {
 namespace {
 
 constexpr uint64_t kMaxBytes = 256ull << 20;
-constexpr std::array<std::string_view, 4> kFinal{"evaluated", "corrupt", "superseded", "failed"};
-
-struct Line {
-  uint64_t step = 0;
-  std::string manifest_sha256;
-  std::string outcome;
-};
 
 }  // namespace
 
 void Settled::add_line(std::string_view text) {
-  const auto line = parse_object<Line>(text, "ledger", [](const boost::json::object& root) -> Line {
-    return {.step = root.at("step").to_number<uint64_t>(),
-            .manifest_sha256 = root.at("manifest_sha256").as_string().c_str(),
-            .outcome = root.at("outcome").as_string().c_str()};
-  });
-  if (!line.ok() || std::ranges::count(kFinal, line->outcome) == 0) return;
-  is_corrupt_[{line->step, line->manifest_sha256}] = line->outcome == "corrupt";
+  const auto entry = maybe_ledger_entry(text);
+  if (entry)
+    is_corrupt_[{entry->step, entry->manifest_sha256}] = entry->outcome == Outcome::kCorrupt;
 }
 
 bool Settled::is_settled(uint64_t step, const std::string& manifest_sha256) const {
