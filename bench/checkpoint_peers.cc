@@ -1,7 +1,5 @@
 #include "bench/checkpoint_peers.h"
 
-#include <cstdio>
-
 #include "bench/python_peer.h"
 
 namespace stoker::bench {
@@ -13,17 +11,13 @@ std::vector<Peer> checkpoint_peers(const std::vector<std::string>& libraries, Un
   const auto python = maybe_named_python();
   if (!python) return peers;
   for (const std::string& library : libraries) {
-    const auto started = PythonPeer::start(
-        *python, "checkpoint_peer.py",
+    const auto peer = maybe_python_peer(
+        "checkpoint, " + library, *python, "checkpoint_peer.py",
         {library, until == Until::kDurable ? "durable" : "blocked", std::to_string(bytes)});
-    if (!started.ok()) {
-      std::fprintf(stderr, "checkpoint: no peer %s: %s\n", library.c_str(),
-                   started.status().to_string().c_str());
-      continue;
-    }
+    if (!peer) continue;
     const std::string name = library + (until == Until::kDurable ? " and fsync" : "");
     const std::string path = folder->file("peer-" + library);
-    peers.push_back({name, [=, peer = *started]() -> Result<double> {
+    peers.push_back({name, [=]() -> Result<double> {
                        STOKER_ASSIGN_OR_RETURN(const double seconds, peer->ask(path));
                        return of_seconds(seconds);
                      }});

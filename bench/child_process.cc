@@ -19,7 +19,7 @@ Result<ChildProcess> ChildProcess::fork(const std::function<Status()>& body) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   const Status status = body();
-  if (!status.ok()) std::fprintf(stderr, "producer process: %s\n", status.to_string().c_str());
+  if (!status.ok()) std::fprintf(stderr, "child process: %s\n", status.to_string().c_str());
   ::_exit(status.ok() ? 0 : 1);
 }
 
@@ -57,7 +57,7 @@ Status ChildProcess::join() {
   if (::waitpid(std::exchange(pid_, -1), &ended, 0) < 0)
     return Status::from_errno(errno, "waitpid");
   if (WIFEXITED(ended) && WEXITSTATUS(ended) == 0) return {};
-  return Status(Code::kInternal, "the producer process did not end well");
+  return Status(Code::kInternal, "the child process did not end well");
 }
 
 }  // namespace stoker::bench

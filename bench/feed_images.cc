@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -76,13 +75,10 @@ void add_library_peers(const Options& options, const std::string& folder, const 
       {"torch", "dali"},   {"tf", "tf.data"},        {"ffcv", "ffcv"}};
   for (const auto& [environment, library] : libraries) {
     const std::string python = options.peers + "/" + environment + "/bin/python";
-    const auto started = PythonPeer::start(python, "feed_peer.py", {library, folder, job});
-    if (!started.ok()) {
-      std::fprintf(stderr, "feed-images: no peer %s: %s\n", library,
-                   started.status().to_string().c_str());
-      continue;
-    }
-    trial.peers.push_back({library, [peer = *started, seconds = std::to_string(options.seconds)] {
+    const auto peer = maybe_python_peer("feed-images, " + std::string(library), python,
+                                        "feed_peer.py", {library, folder, job});
+    if (!peer) continue;
+    trial.peers.push_back({library, [peer, seconds = std::to_string(options.seconds)] {
                              return peer->ask(seconds);
                            }});
   }

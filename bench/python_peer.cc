@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 
 namespace stoker::bench {
@@ -37,6 +38,15 @@ std::optional<std::string> maybe_named_python() {
   const char* const python = std::getenv("STOKER_PYTHON");
   if (python == nullptr || *python == '\0') return std::nullopt;
   return python;
+}
+
+std::shared_ptr<PythonPeer> maybe_python_peer(const std::string& whose, const std::string& python,
+                                              const std::string& script,
+                                              const std::vector<std::string>& arguments) {
+  auto started = PythonPeer::start(python, script, arguments);
+  if (started.ok()) return *std::move(started);
+  std::fprintf(stderr, "%s: no peer: %s\n", whose.c_str(), started.status().to_string().c_str());
+  return nullptr;
 }
 
 Result<std::shared_ptr<PythonPeer>> PythonPeer::start(const std::string& python,

@@ -43,7 +43,11 @@ class PythonPeer {
   double greeting_ = 0;
 };
 
-// What STOKER_PYTHON says; where it names a Python, a peer that cannot be had is worth a line.
+// Null where it cannot be had, which is said on standard error: "<whose>: no peer: <why>".
+std::shared_ptr<PythonPeer> maybe_python_peer(const std::string& whose, const std::string& python,
+                                              const std::string& script,
+                                              const std::vector<std::string>& arguments);
+// What STOKER_PYTHON says.
 std::optional<std::string> maybe_named_python();
 
 }  // namespace stoker::bench

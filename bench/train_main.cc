@@ -32,13 +32,9 @@ Status add_peer(const std::string& model, const TrainingSetup& setup, const Trai
                 const Options& options, Trial& trial) {
   const auto python = maybe_named_python();
   if (!python) return {};
-  const auto started = PythonPeer::start(*python, "train_peer.py", peer_arguments(model, setup));
-  if (!started.ok()) {
-    std::fprintf(stderr, "train-%s: no peer: %s\n", model.c_str(),
-                 started.status().to_string().c_str());
-    return {};
-  }
-  const auto& peer = *started;
+  const auto peer =
+      maybe_python_peer("train-" + model, *python, "train_peer.py", peer_arguments(model, setup));
+  if (!peer) return {};
   if (static_cast<int64_t>(peer->greeting()) != training.parameters())
     return Status(Code::kMismatch, "the peer's model has " + std::to_string(peer->greeting()) +
                                        " parameters, ours " +
