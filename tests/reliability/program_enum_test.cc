@@ -38,6 +38,8 @@ class ProgramEnum : public RunFixture {
   void SetUp() override {
     ::setenv("TEST_TMPDIR", quick_folder().c_str(), 1);
     RunFixture::SetUp();
+    scene_ = path("scene");
+    base_ = path("base");
     if (const auto why = maybe_untraceable()) GTEST_SKIP() << *why;
   }
   void TearDown() override {
@@ -120,9 +122,9 @@ class ProgramEnum : public RunFixture {
     std::cout << "enumerated: " << deaths << " of " << changes << " deaths, 0 bad\n";
   }
 
-  std::string scene_;  // set by the fixtures below, once there is a folder
-  std::string base_;   // what each life begins with; need not exist
-  std::string said_;   // by the program that died
+  std::string scene_;
+  std::string base_;  // what each life begins with; need not exist
+  std::string said_;  // by the program that died
   std::unique_ptr<LoopDisk> disk_;
 };
 
@@ -133,8 +135,6 @@ class StokerdEnum : public ProgramEnum, public ::testing::WithParamInterface<Dea
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(ProgramEnum::SetUp());
     if (IsSkipped()) return;
-    scene_ = path("scene");
-    base_ = path("base");
     config_ = write_config(small_config());
     ASSERT_EQ(train(config_, path("whole"), more_).code, 0);
     whole_ = essence_of(path("whole"));
@@ -208,8 +208,6 @@ class EvaluatorEnum : public ProgramEnum, public ::testing::WithParamInterface<D
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(ProgramEnum::SetUp());
     if (IsSkipped()) return;
-    scene_ = path("scene");
-    base_ = path("base");
     const std::string config = write_config(small_config("eval: {policy: all}\n"));
     ASSERT_EQ(
         train(config, base_, {"--set", "train.steps=30", "--set", "checkpoint.every_steps=10"})

@@ -141,10 +141,7 @@ TEST_F(SavingFault, FaultRow14ADirectoryThatIsMovedAwayIsNotMadeAnew) {
 
 TEST_F(SavingFault, FaultRow35AStateThatIsNotFiniteIsNeverSaved) {
   auto config = slow_config(40);
-  config.optimizer.kind = config::OptimizerKind::kSgd;
-  config.optimizer.lr = 1e20;
-  config.optimizer.clip_norm = 0;
-  config.schedule.warmup_steps = 0;
+  make_explode(config, 1e20);
   config.checkpoint.every_steps = 1;
   for (const char* const policy : {"stop", "rollback"}) {
     config.train.on_nonfinite = policy;
@@ -179,10 +176,7 @@ TEST_F(SavingFault, FaultRow35SkippedStepsInARowAreCountedAcrossAResume) {
 // It is for people, or an alert, to judge: a loss may well be that large and come down again.
 TEST_F(SavingFault, FaultRow36ALossThatExplodesButStaysFiniteEndsNothing) {
   auto config = slow_config(4);
-  config.optimizer.kind = config::OptimizerKind::kSgd;
-  config.optimizer.lr = 3;
-  config.optimizer.clip_norm = 0;
-  config.schedule.warmup_steps = 0;
+  make_explode(config, 3);
   Session run(config, root_);
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();

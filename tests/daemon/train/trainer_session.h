@@ -44,6 +44,14 @@ inline config::Config small_config(uint64_t steps) {
   return config;
 }
 
+// Plain steps of such a length that the parameters soon leave every bound.
+inline void make_explode(config::Config& config, double lr) {
+  config.optimizer.kind = config::OptimizerKind::kSgd;
+  config.optimizer.lr = lr;
+  config.optimizer.clip_norm = 0;
+  config.schedule.warmup_steps = 0;
+}
+
 // A data set in which some samples hold what is not a number.
 class PoisonedDataset final : public dataset::DatasetDecorator {
  public:

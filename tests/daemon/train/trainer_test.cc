@@ -181,10 +181,7 @@ TEST_F(TrainerTest, ACheckpointCommandBeforeTheFirstStepSavesTheBeginning) {
 
 TEST_F(TrainerTest, ALossThatIsNotANumberEndsTheRunAndSavesNothing) {
   auto config = small_config(50);
-  config.optimizer.kind = config::OptimizerKind::kSgd;
-  config.optimizer.lr = 1e20;
-  config.optimizer.clip_norm = 0;
-  config.schedule.warmup_steps = 0;
+  make_explode(config, 1e20);
   Session run(config, root_);
   const auto outcome = run.train();
   ASSERT_FALSE(outcome.ok());
