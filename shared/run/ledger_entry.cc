@@ -18,6 +18,20 @@ Outcome outcome_of(std::string_view word) {
   return static_cast<Outcome>(found - kOutcomes.begin());
 }
 
+LedgerEntry outcome_in(const json::object& root) {
+  return {.step = root.at("step").to_number<uint64_t>(),
+          .manifest_sha256 = root.at("manifest_sha256").as_string().c_str(),
+          .outcome = outcome_of(root.at("outcome").as_string()),
+          .reason = {}};
+}
+
+template <typename Read>
+std::optional<LedgerEntry> maybe_read(std::string_view line, Read read) {
+  auto entry = parse_object<LedgerEntry>(line, "ledger", read);
+  if (!entry.ok()) return std::nullopt;
+  return *std::move(entry);
+}
+
 }  // namespace
 
 std::string to_json_line(const LedgerEntry& entry, std::string_view wall_time) {
@@ -31,15 +45,16 @@ std::string to_json_line(const LedgerEntry& entry, std::string_view wall_time) {
 }
 
 std::optional<LedgerEntry> maybe_ledger_entry(std::string_view line) {
-  auto entry = parse_object<LedgerEntry>(line, "ledger", [](const json::object& root) {
-    return LedgerEntry{.step = root.at("step").to_number<uint64_t>(),
-                       .manifest_sha256 = root.at("manifest_sha256").as_string().c_str(),
-                       .outcome = outcome_of(root.at("outcome").as_string()),
-                       .tries = root.at("tries").to_number<int>(),
-                       .reason = root.at("reason").as_string().c_str()};
+  return maybe_read(line, [](const json::object& root) {
+    LedgerEntry entry = outcome_in(root);
+    entry.tries = root.at("tries").to_number<int>();
+    entry.reason = root.at("reason").as_string().c_str();
+    return entry;
   });
-  if (!entry.ok()) return std::nullopt;
-  return *std::move(entry);
+}
+
+std::optional<LedgerEntry> maybe_outcome(std::string_view line) {
+  return maybe_read(line, outcome_in);
 }
 
 }  // namespace stoker::run

@@ -24,7 +24,10 @@ struct LedgerEntry {
 
 // With its newline.
 std::string to_json_line(const LedgerEntry& entry, std::string_view wall_time);
-// Nothing where the line is not one.
+// Nothing where the line is not one, with all that the evaluator writes.
 std::optional<LedgerEntry> maybe_ledger_entry(std::string_view line);
+// The same for those who only ask what became of which checkpoint: tries and reason are not read,
+// and may be missing.
+std::optional<LedgerEntry> maybe_outcome(std::string_view line);
 
 }  // namespace stoker::run

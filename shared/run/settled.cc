@@ -11,7 +11,7 @@ constexpr uint64_t kMaxBytes = 256ull << 20;
 }  // namespace
 
 void Settled::add_line(std::string_view text) {
-  const auto entry = maybe_ledger_entry(text);
+  const auto entry = maybe_outcome(text);
   if (entry)
     is_corrupt_[{entry->step, entry->manifest_sha256}] = entry->outcome == Outcome::kCorrupt;
 }

@@ -35,6 +35,12 @@ TEST(Settled, WhatIsNotUnderstoodSettlesNothing) {
   EXPECT_FALSE(settled.is_settled(1, "m"));
 }
 
+TEST(Settled, ALineNeedsNoMoreThanItsCheckpointAndOutcome) {
+  Settled settled;
+  settled.add_line(R"({"step":1,"manifest_sha256":"m","outcome":"corrupt"})");
+  EXPECT_TRUE(settled.is_corrupt(1, "m"));
+}
+
 TEST(Settled, TheLastLineAboutACheckpointCounts) {
   Settled settled;
   settled.add_line(line(1, "corrupt"));
