@@ -12,7 +12,7 @@
 #include <string>
 
 #include "shared/base/status.h"
-#include "shared/config/config.h"
+#include "shared/config/dataset_config.h"
 #include "shared/dataset/dataset.h"
 
 namespace stoker::bench {

@@ -13,7 +13,8 @@
 
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
-#include "shared/config/config.h"
+#include "shared/config/model_config.h"
+#include "shared/config/task_config.h"
 
 namespace stoker::bench {
 

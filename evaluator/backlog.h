@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "shared/checkpoint/store.h"
-#include "shared/config/config.h"
+#include "shared/config/eval_config.h"
 
 namespace stoker::evaluator {
 

@@ -9,7 +9,7 @@
 
 #include "daemon/train/training_state.h"
 #include "shared/base/status.h"
-#include "shared/config/config.h"
+#include "shared/config/model_config.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::daemon_app {

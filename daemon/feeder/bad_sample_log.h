@@ -20,7 +20,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/status.h"
 #include "shared/base/unique_fd.h"
-#include "shared/config/config.h"
+#include "shared/config/feed_config.h"
 #include "shared/dataset/dataset.h"
 #include "shared/ring/shm_ring.h"
 

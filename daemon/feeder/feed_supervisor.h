@@ -43,7 +43,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/status.h"
-#include "shared/config/config.h"
+#include "shared/config/feed_config.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/sample_plan.h"
 #include "shared/feed/reader_pool.h"

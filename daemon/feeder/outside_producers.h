@@ -23,7 +23,7 @@
 #include "daemon/feeder/hang_watch.h"
 #include "shared/base/status.h"
 #include "shared/base/unique_fd.h"
-#include "shared/config/config.h"
+#include "shared/config/feed_config.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::feeder {

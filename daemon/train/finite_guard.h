@@ -19,7 +19,7 @@
 #include "daemon/train/train_step.h"
 #include "daemon/train/training_state.h"
 #include "shared/base/status.h"
-#include "shared/config/config.h"
+#include "shared/config/train_config.h"
 
 namespace stoker::train {
 

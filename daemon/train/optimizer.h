@@ -21,7 +21,7 @@
 
 #include "shared/base/status.h"
 #include "shared/checkpoint/safetensors.h"
-#include "shared/config/config.h"
+#include "shared/config/optimizer_config.h"
 #include "shared/model/model.h"
 
 namespace stoker::train {

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "daemon/train/loss_trend.h"
-#include "shared/config/config.h"
+#include "shared/config/checkpoint_config.h"
 
 namespace stoker::train {
 

@@ -15,7 +15,7 @@
 
 #include <cstdint>
 
-#include "shared/config/config.h"
+#include "shared/config/optimizer_config.h"
 
 namespace stoker::train {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
-#include "shared/config/config.h"
+#include "shared/config/dataset_config.h"
 #include "shared/dataset/kind.h"
 #include "shared/dataset/record_fields.h"
 

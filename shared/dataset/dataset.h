@@ -20,7 +20,7 @@
 
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
-#include "shared/config/config.h"
+#include "shared/config/dataset_config.h"
 #include "shared/dataset/scan_progress.h"
 
 namespace stoker::dataset {

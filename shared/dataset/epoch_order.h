@@ -17,7 +17,7 @@
 #include <optional>
 #include <vector>
 
-#include "shared/config/config.h"
+#include "shared/config/feed_config.h"
 #include "shared/dataset/shard_order.h"
 
 namespace stoker::dataset {

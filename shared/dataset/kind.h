@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
-#include "shared/config/config.h"
+#include "shared/config/dataset_config.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/file_table.h"
 #include "shared/dataset/index.h"

@@ -19,7 +19,7 @@
 #include <memory>
 #include <vector>
 
-#include "shared/config/config.h"
+#include "shared/config/feed_config.h"
 #include "shared/dataset/dataset.h"
 
 namespace stoker::dataset {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "shared/config/config.h"
+#include "shared/config/dataset_config.h"
 #include "shared/dataset/records.h"
 #include "shared/dataset/row_scanner.h"
 

@@ -15,7 +15,7 @@
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/checkpoint/tensor_source.h"
-#include "shared/config/config.h"
+#include "shared/config/model_config.h"
 
 namespace stoker::model {
 

@@ -10,7 +10,7 @@
 
 #include "shared/base/status.h"
 #include "shared/checkpoint/safetensors.h"
-#include "shared/config/config.h"
+#include "shared/config/model_config.h"
 #include "shared/model/init_plan.h"
 #include "shared/model/model.h"
 

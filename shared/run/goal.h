@@ -7,7 +7,7 @@
 #include <string>
 
 #include "shared/base/status.h"
-#include "shared/config/config.h"
+#include "shared/config/eval_config.h"
 #include "shared/run/eval_result.h"
 
 namespace stoker::run {

@@ -12,7 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "shared/base/status.h"
-#include "shared/config/config.h"
+#include "shared/config/task_config.h"
 #include "shared/model/model.h"
 #include "shared/score/report.h"
 

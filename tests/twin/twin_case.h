@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "shared/base/tensor_spec.h"
-#include "shared/config/config.h"
+#include "shared/config/model_config.h"
+#include "shared/config/optimizer_config.h"
+#include "shared/config/task_config.h"
 
 namespace stoker::twin {
 

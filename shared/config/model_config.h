@@ -1,0 +1,46 @@
+// ModelConfig: the settings under model: what is trained, and what it begins with.
+//
+// Threads: values.
+//
+// A comment that begins with kinds names those that read the field; it is refused for the others.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stoker::config {
+
+enum class ModelKind { kGpt, kMlp, kLenet, kResnet };
+
+// Tensors of model.init_from whose names match `from` get the name `to`: what the first * of `from`
+// stands for takes the place of the first * of `to`, and so on.
+struct NameRule {
+  std::string from;
+  std::string to;
+
+  bool operator==(const NameRule&) const = default;
+};
+
+struct ModelConfig {
+  ModelKind kind = ModelKind::kGpt;
+  int64_t layers = 6;     // gpt: blocks; resnet: depth 8 14 18 20 32 34 44 50 56, 18 when not given
+  int64_t width = 192;    // gpt
+  int64_t heads = 6;      // gpt
+  int64_t context = 128;  // gpt: tokens
+  int64_t vocab = 256;    // gpt: size of the vocabulary
+  double dropout = 0.0;   // gpt mlp
+  std::vector<int64_t> hidden = {1024};  // mlp: widths of the hidden layers
+  int64_t inputs = 0;                    // mlp: 0 = elements of the data's input
+  int64_t outputs = 0;  // mlp lenet resnet: 0 = classes (or target width) of the data
+  // A checkpoint directory, a .safetensors file, or one of torch.save, whose tensors are loaded first.
+  std::string init_from;
+  std::vector<NameRule> init_map;        // the first rule that matches a name renames it
+  bool init_strict = true;               // tensors that only one side has are an error
+  std::vector<std::string> init_ignore;  // globs of names that are neither loaded nor missed
+  std::vector<std::string> freeze;       // globs of parameter names that are not trained
+
+  bool operator==(const ModelConfig&) const = default;
+};
+
+}  // namespace stoker::config
