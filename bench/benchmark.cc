@@ -1,5 +1,7 @@
 #include "bench/benchmark.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -20,18 +22,27 @@ Status run_once(const Measure& measure, std::vector<double>& values) {
   return {};
 }
 
-// Each run measures all sides, one after the other; every second run in the opposite order, so that
-// no side always finds the caches, the clock and the disk as the same other one left them.
+// Each run measures all sides, one after the other: each run begins with another one, and every
+// second goes through them backwards, so that no side always finds the caches, the clock and the
+// disk as the same other one left them.
 Status measure_in_turn(const Trial& trial, int runs, std::vector<std::vector<double>>& values) {
   values.resize(1 + trial.peers.size());
-  for (int run = 0; run < runs; ++run) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      const size_t side = run % 2 == 0 ? i : values.size() - 1 - i;
+  const size_t sides = values.size();
+  for (size_t run = 0; run < static_cast<size_t>(runs); ++run) {
+    for (size_t i = 0; i < sides; ++i) {
+      const size_t in_turn = run % 2 == 0 ? i : sides - 1 - i;
+      const size_t side = (in_turn + run / 2) % sides;
+      ::sync();  // what the one before left unwritten is not for this one to wait for
       STOKER_RETURN_IF_ERROR(
           run_once(side == 0 ? trial.run : trial.peers[side - 1].run, values[side]));
     }
   }
   return {};
+}
+
+// `only` names one, or the first word of several: step, of step-gpt and step-mlp. Empty: all.
+bool is_chosen(const std::string& name, const std::string& only) {
+  return only.empty() || name == only || name.starts_with(only + "-");
 }
 
 void print_line(const Measurement& measurement) {
@@ -88,7 +99,7 @@ int run_all(const std::vector<Benchmark>& benchmarks, const Options& options) {
   bool found = false;
   bool failed = false;
   for (const Benchmark& benchmark : benchmarks) {
-    if (!options.only.empty() && options.only != benchmark.name) continue;
+    if (!is_chosen(benchmark.name, options.only)) continue;
     found = true;
     if (options.list) {
       std::printf("%-20s %s\n", benchmark.name.c_str(), benchmark.what.c_str());

@@ -11,7 +11,7 @@ std::optional<Options> maybe_parse(int argc, char** argv, int& exit_code) {
       "line; value and peer_value are medians, spread and peer_spread are [lowest, highest], ratio "
       "is the median of value / peer_value of each run.");
   app.add_flag("--list", options.list, "Print the names and what they measure, and end");
-  app.add_option("--only", options.only, "Run this one");
+  app.add_option("--only", options.only, "Run this one, or all that begin with this word: step");
   app.add_option("--runs", options.runs, "Runs of each")->check(CLI::Range(1, 1000));
   app.add_option("--seconds", options.seconds, "Length of a run, where it is free")
       ->check(CLI::Range(0.001, 3600.0));

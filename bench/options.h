@@ -9,7 +9,7 @@ namespace stoker::bench {
 
 struct Options {
   bool list = false;
-  std::string only;  // empty: all
+  std::string only;  // a name, or the first word of several; empty: all
   int runs = 5;
   double seconds = 1.0;  // of each run whose length is free
   std::string dir;       // where disk benches write; empty: $TMPDIR, or /tmp

@@ -1,6 +1,8 @@
-// stoker-bench-train: how many training steps a second this machine's CPU takes; with STOKER_PYTHON
-// set to a Python that has PyTorch, against eager PyTorch with as many threads.
+// stoker-bench-train: how many training steps a second this machine's CPU takes, with one thread and
+// with two; with STOKER_PYTHON set to a Python that has PyTorch, beside eager PyTorch and
+// torch.compile with as many threads.
 #include <cstdio>
+#include <optional>
 
 #include "bench/benchmark.h"
 #include "bench/options.h"
@@ -10,55 +12,56 @@
 namespace stoker::bench {
 namespace {
 
-std::vector<std::string> peer_arguments(const std::string& model, const TrainingSetup& setup) {
-  std::vector<std::string> arguments{model};
-  const std::pair<const char*, int64_t> numbers[] = {
-      {"--batch", static_cast<int64_t>(setup.batch)},
-      {"--classes", static_cast<int64_t>(setup.classes)},
-      {"--context", setup.model.context},
-      {"--heads", setup.model.heads},
-      {"--layers", setup.model.layers},
-      {"--threads", training_threads()},
-      {"--width", setup.model.width}};
-  for (const auto& [name, number] : numbers) {
-    arguments.emplace_back(name);
-    arguments.push_back(std::to_string(number));
-  }
-  return arguments;
-}
+constexpr int kThreads[] = {1, 2};
 
-// Without a Python that has PyTorch there is no peer; where one was named, it is said.
-Status add_peer(const std::string& model, const TrainingSetup& setup, const Training& training,
-                const Options& options, Trial& trial) {
+// Nothing where it cannot be had, which is said.
+Result<std::optional<Peer>> maybe_peer(const TrainingSetup& setup, int threads, bool compiled,
+                                       const Training& training, const Options& options) {
   const auto python = maybe_named_python();
-  if (!python) return {};
-  const auto peer =
-      maybe_python_peer("train-" + model, *python, "train_peer.py", peer_arguments(model, setup));
-  if (!peer) return {};
+  if (!python) return std::optional<Peer>();
+  const std::string name = compiled ? "torch.compile" : "eager PyTorch";
+  const auto peer = maybe_python_peer("step-" + setup.name + ", " + name, *python, "train_peer.py",
+                                      {compiled ? "compiled" : "eager", to_json(setup, threads)});
+  if (!peer) return std::optional<Peer>();
   if (static_cast<int64_t>(peer->greeting()) != training.parameters())
-    return Status(Code::kMismatch, "the peer's model has " + std::to_string(peer->greeting()) +
-                                       " parameters, ours " +
+    return Status(Code::kMismatch, name + " has " + std::to_string(peer->greeting()) +
+                                       " parameters and buffers, ours " +
                                        std::to_string(training.parameters()));
-  trial.peers = {{"eager PyTorch", [peer, seconds = std::to_string(options.seconds)] {
-                    return peer->ask(seconds);
-                  }}};
-  return {};
+  return std::optional(
+      Peer{name, [peer, seconds = std::to_string(options.seconds)] { return peer->ask(seconds); }});
 }
 
-Benchmark train_steps(const std::string& model, TrainingSetup (*setup_of)(bool tiny)) {
-  const auto prepare = [=](const Options& options) -> Result<std::vector<Trial>> {
-    const TrainingSetup setup = setup_of(options.quick);
-    STOKER_ASSIGN_OR_RETURN(const auto training, Training::create(setup));
-    Trial trial{model + " of " + std::to_string(training->parameters()) + " parameters, batch " +
-                    std::to_string(setup.batch) + ", " + std::to_string(training_threads()) +
-                    " threads",
-                "steps/s",
-                [=, time = options.run_time()] { return training->run(time); },
-                {}};
-    STOKER_RETURN_IF_ERROR(add_peer(model, setup, *training, options, trial));
-    return std::vector<Trial>{trial};
+Result<Trial> speed(const TrainingSetup& setup, int threads,
+                    const std::shared_ptr<Training>& training, const Options& options) {
+  Trial trial{setup.name + " of " + std::to_string(training->parameters()) + " numbers, batch " +
+                  std::to_string(setup.batch) + ", threads " + std::to_string(threads),
+              "steps/s",
+              [=, time = options.run_time()] { return training->run(time); },
+              {}};
+  for (const bool compiled : {false, true}) {
+    if (compiled && options.quick) continue;  // compiling takes half a minute
+    STOKER_ASSIGN_OR_RETURN(auto peer, maybe_peer(setup, threads, compiled, *training, options));
+    if (peer) trial.peers.push_back(*std::move(peer));
+  }
+  return trial;
+}
+
+Benchmark steps_of(const TrainingSetup& setup) {
+  const auto prepare = [setup](const Options& options) -> Result<std::vector<Trial>> {
+    std::vector<Trial> trials;
+    for (const int threads : kThreads) {
+      STOKER_ASSIGN_OR_RETURN(const auto training, Training::create(setup, threads));
+      STOKER_ASSIGN_OR_RETURN(Trial trial, speed(setup, threads, training, options));
+      trials.push_back(std::move(trial));
+      trials.push_back({setup.name + ", threads " + std::to_string(threads) +
+                            ", part of a step outside LibTorch's operations",
+                        "1",
+                        [=, time = options.run_time()] { return training->part_outside(time); },
+                        {}});
+    }
+    return trials;
   };
-  return {"train-" + model, "training steps a second on the CPU (peer: set STOKER_PYTHON)",
+  return {"step-" + setup.name, "training steps a second on the CPU (peers: set STOKER_PYTHON)",
           prepare};
 }
 
@@ -70,5 +73,8 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   const auto options = maybe_parse(argc, argv, exit_code);
   if (!options) return exit_code;
-  return run_all({train_steps("gpt", gpt_setup), train_steps("lenet", lenet_setup)}, *options);
+  std::vector<Benchmark> benchmarks;
+  for (const TrainingSetup& setup : training_setups(options->quick))
+    benchmarks.push_back(steps_of(setup));
+  return run_all(benchmarks, *options);
 }

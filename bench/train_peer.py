@@ -1,9 +1,10 @@
-"""The peer of stoker-bench-train: the same model, batch and optimizer in eager PyTorch, as its users write them.
+"""The peer of stoker-bench-train: the same model, batch and optimizer in PyTorch, as its users write them.
 
-Prints the model's number of parameters; then, for each line with a number of seconds on standard input, trains for
-that long and prints the steps a second. Ends with standard input.
+Prints how many numbers the model's parameters and buffers have; then, for each line with a number of seconds on standard
+input, trains for that long and prints the steps a second. Ends with standard input.
 """
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
@@ -13,29 +14,31 @@ import torch.nn.functional as F
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "twin"))
-from models import Gpt, Lenet  # noqa: E402
+from models import Gpt, Lenet, Mlp, Resnet  # noqa: E402
 
 
-def gpt(args):
-    tokens = torch.randint(args.classes, (args.batch, args.context + 1), dtype=torch.uint8)
-    model = Gpt(args.layers, args.width, args.heads, args.context, args.classes)
+def model_of(setup):
+    channels = setup["input"][0]
+    return {
+        "mlp": lambda: Mlp(channels, setup["hidden"], 1),
+        "mlp-small": lambda: Mlp(channels, setup["hidden"], 1),
+        "gpt": lambda: Gpt(setup["layers"], setup["width"], setup["heads"], setup["context"], setup["classes"]),
+        "lenet": lambda: Lenet(channels, 28, setup["classes"]),
+        "resnet14": lambda: Resnet(setup["layers"], channels, setup["classes"]),
+    }[setup["model"]]()
 
-    def loss():
-        inputs, targets = tokens[:, :-1].long(), tokens[:, 1:].long()
-        return F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
 
-    return model, loss
-
-
-def lenet(args):
-    pictures = torch.randint(256, (args.batch, 1, 28, 28), dtype=torch.uint8)
-    labels = torch.randint(args.classes, (args.batch,))
-    model = Lenet(1, 28, args.classes)
-
-    def loss():
-        return F.cross_entropy(model((pictures.float() / 255 - 0.5) / 0.5), labels)
-
-    return model, loss
+def loss_of(setup, model):
+    """The whole forward pass, from the batch as it comes out of a queue."""
+    batch, shape, classes = setup["batch"], setup["input"], setup["classes"]
+    if setup["model"] == "gpt":
+        tokens = torch.randint(classes, (batch, *shape), dtype=torch.uint8)
+        return lambda: F.cross_entropy(model(tokens[:, :-1].long()).flatten(0, 1), tokens[:, 1:].long().flatten())
+    if classes == 0:
+        inputs, targets = torch.rand(batch, *shape) * 2 - 1, torch.rand(batch, 1) * 2 - 1
+        return lambda: F.mse_loss(model(inputs), targets)
+    pictures, labels = torch.randint(256, (batch, *shape), dtype=torch.uint8), torch.randint(classes, (batch,))
+    return lambda: F.cross_entropy(model((pictures.float() / 255 - 0.5) / 0.5), labels)
 
 
 def steps_per_second(step, seconds):
@@ -50,12 +53,14 @@ def steps_per_second(step, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", choices=["gpt", "lenet"])
-    for number in ("batch", "classes", "context", "heads", "layers", "threads", "width"):
-        parser.add_argument("--" + number, type=int, required=True)
+    parser.add_argument("how", choices=["eager", "compiled"])
+    parser.add_argument("setup", type=json.loads)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    model, loss = {"gpt": gpt, "lenet": lenet}[args.model](args)
+    torch.set_num_threads(args.setup["threads"])
+    torch.set_flush_denormal(True)  # a batch that never changes is soon learned
+    model = model_of(args.setup)
+    size = sum(t.numel() for t in [*model.parameters(), *model.buffers()])
+    loss = loss_of(args.setup, torch.compile(model) if args.how == "compiled" else model)
     # Fused: the fastest that PyTorch has, and the arithmetic that stoker uses.
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
 
@@ -65,7 +70,8 @@ def main():
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
-    print(sum(p.numel() for p in model.parameters()), flush=True)
+    step()  # where compiling takes place
+    print(size, flush=True)
     for line in sys.stdin:
         print(steps_per_second(step, float(line)), flush=True)
 

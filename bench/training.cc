@@ -1,12 +1,14 @@
 #include "bench/training.h"
 
+#include <cstring>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/zeros.h>
 
+#include "bench/operation_time.h"
 #include "bench/stopwatch.h"
 #include "daemon/train/optimizer.h"
 #include "daemon/train/train_step.h"
@@ -20,21 +22,27 @@ namespace {
 constexpr int kWarmUpSteps = 3;
 constexpr double kLearningRate = 3e-4;
 
-// Small numbers that every element type holds, and that are good as tokens and as labels.
+// Whole numbers below `limit`, that are good as tokens, as pixels and as labels; floats from -1 to 1.
 void fill(const TensorSpec& spec, uint64_t limit, std::span<std::byte> bytes) {
   uint64_t state = 1;
   const size_t width = dtype_bytes(spec.dtype);
   for (size_t at = 0; at < bytes.size(); at += width) {
     state = state * 6364136223846793005u + 1442695040888963407u;
-    bytes[at] = static_cast<std::byte>((state >> 33) % limit);
+    if (spec.dtype == DType::kF32) {
+      const float number = static_cast<float>(state >> 40) / static_cast<float>(1 << 23) - 1.0f;
+      std::memcpy(&bytes[at], &number, sizeof number);
+    } else {
+      bytes[at] = static_cast<std::byte>((state >> 33) % limit);
+    }
   }
 }
 
 class RunningTraining final : public Training {
  public:
-  RunningTraining(const TrainingSetup& setup, model::ModelPtr model,
+  RunningTraining(const TrainingSetup& setup, int threads, model::ModelPtr model,
                   std::unique_ptr<task::Task> task, std::unique_ptr<train::Optimizer> optimizer)
-      : model_(std::move(model)),
+      : threads_(threads),
+        model_(std::move(model)),
         task_(std::move(task)),
         optimizer_(std::move(optimizer)),
         step_(*model_, *task_, *optimizer_, 1, false),
@@ -49,15 +57,17 @@ class RunningTraining final : public Training {
   }
 
   Result<double> run(std::chrono::nanoseconds time) override {
-    try {
-      for (int i = 0; i < kWarmUpSteps; ++i) take_step();
-      const Stopwatch watch;
-      uint64_t steps = 0;
-      for (; steps == 0 || watch.elapsed() < time; ++steps) take_step();
-      return static_cast<double>(steps) / watch.seconds();
-    } catch (const std::exception& error) {
-      return Status(Code::kInternal, std::string("training: ") + error.what());
-    }
+    STOKER_ASSIGN_OR_RETURN(const Count count, take_steps(time));
+    return static_cast<double>(count.steps) / count.seconds;
+  }
+
+  Result<double> part_outside(std::chrono::nanoseconds time) override {
+    const OperationTime inside;
+    STOKER_RETURN_IF_ERROR(take_steps(std::chrono::nanoseconds(0)).status());  // warm
+    const auto before = inside.total();
+    STOKER_ASSIGN_OR_RETURN(const Count count, take_steps(time, /*warm_up=*/0));
+    const std::chrono::duration<double> spent = inside.total() - before;
+    return 1 - spent.count() / count.seconds;
   }
 
   int64_t parameters() const override {
@@ -67,11 +77,32 @@ class RunningTraining final : public Training {
   }
 
  private:
+  struct Count {
+    uint64_t steps = 0;
+    double seconds = 0;
+  };
+
+  Result<Count> take_steps(std::chrono::nanoseconds time, int warm_up = kWarmUpSteps) {
+    at::set_num_threads(threads_);
+    at::globalContext().setFlushDenormal(true);  // a batch that never changes is soon learned
+    try {
+      for (int i = 0; i < warm_up; ++i) take_step();
+      const Stopwatch watch;
+      Count count;
+      for (; count.steps == 0 || watch.elapsed() < time; ++count.steps) take_step();
+      count.seconds = watch.seconds();
+      return count;
+    } catch (const std::exception& error) {
+      return Status(Code::kInternal, std::string("training: ") + error.what());
+    }
+  }
+
   void take_step() {
     step_.add(train::batch_tensors(layout_, slot_, c10::Device(c10::kCPU)));
     (void)step_.finish(kLearningRate);
   }
 
+  int threads_;
   model::ModelPtr model_;
   std::unique_ptr<task::Task> task_;
   std::unique_ptr<train::Optimizer> optimizer_;
@@ -82,31 +113,7 @@ class RunningTraining final : public Training {
 
 }  // namespace
 
-TrainingSetup gpt_setup(bool tiny) {
-  TrainingSetup setup{.model = {.kind = config::ModelKind::kGpt},
-                      .task = {.kind = config::TaskKind::kLanguageModel},
-                      .classes = 256,
-                      .batch = tiny ? 2u : 16u};
-  if (tiny) {
-    setup.model.layers = 2;
-    setup.model.width = 32;
-    setup.model.heads = 2;
-    setup.model.context = 16;
-  }
-  setup.sample = {{.name = "tokens", .dtype = DType::kU8, .shape = {setup.model.context + 1}}};
-  return setup;
-}
-
-TrainingSetup lenet_setup(bool tiny) {
-  return {.model = {.kind = config::ModelKind::kLenet},
-          .task = {.kind = config::TaskKind::kClassification},
-          .sample = {{.name = "input", .dtype = DType::kU8, .shape = {1, 28, 28}},
-                     {.name = "label", .dtype = DType::kI64, .shape = {}}},
-          .classes = 10,
-          .batch = tiny ? 2u : 64u};
-}
-
-Result<std::shared_ptr<Training>> Training::create(const TrainingSetup& setup) {
+Result<std::shared_ptr<Training>> Training::create(const TrainingSetup& setup, int threads) {
   STOKER_ASSIGN_OR_RETURN(auto model, model::make_model(setup.model, setup.sample, setup.classes));
   STOKER_ASSIGN_OR_RETURN(auto task, task::make_task(setup.task, setup.sample, setup.classes));
   model::NamedTensors parameters;
@@ -115,9 +122,7 @@ Result<std::shared_ptr<Training>> Training::create(const TrainingSetup& setup) {
   STOKER_ASSIGN_OR_RETURN(auto optimizer, train::Optimizer::create({}, parameters));
   model->train();
   return std::shared_ptr<Training>(std::make_shared<RunningTraining>(
-      setup, std::move(model), std::move(task), std::move(optimizer)));
+      setup, threads, std::move(model), std::move(task), std::move(optimizer)));
 }
-
-int training_threads() { return at::get_num_threads(); }
 
 }  // namespace stoker::bench

@@ -1,44 +1,30 @@
-// Training: one of two models with a batch of made-up data, ready to take steps on the CPU as
-// stokerd takes them.
+// Training: a model with a batch of made-up data, ready to take steps on the CPU as stokerd takes
+// them.
 //
 // Threads: one at a time; LibTorch's own do the work.
-// Errors:  create(): as model, task and optimizer. run(): kInternal: LibTorch threw.
+// Errors:  create(): as model, task and optimizer. The others: kInternal: LibTorch threw.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
+#include "bench/training_setups.h"
 #include "shared/base/status.h"
-#include "shared/base/tensor_spec.h"
-#include "shared/config/model_config.h"
-#include "shared/config/task_config.h"
 
 namespace stoker::bench {
 
-struct TrainingSetup {
-  config::ModelConfig model;
-  config::TaskConfig task;
-  std::vector<TensorSpec> sample;
-  uint64_t classes = 0;
-  uint64_t batch = 1;
-};
-
-TrainingSetup gpt_setup(bool tiny);
-TrainingSetup lenet_setup(bool tiny);
-
 class Training {
  public:
-  static Result<std::shared_ptr<Training>> create(const TrainingSetup& setup);
+  // With `threads` threads of LibTorch.
+  static Result<std::shared_ptr<Training>> create(const TrainingSetup& setup, int threads);
   virtual ~Training() = default;
 
   // Steps a second, after three that are not counted.
   virtual Result<double> run(std::chrono::nanoseconds time) = 0;
+  // Which part of a step the trainer's thread spends outside LibTorch's operations: 0 to 1.
+  virtual Result<double> part_outside(std::chrono::nanoseconds time) = 0;
   virtual int64_t parameters() const = 0;
 };
-
-int training_threads();  // what LibTorch works with
 
 }  // namespace stoker::bench
