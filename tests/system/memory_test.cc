@@ -1,0 +1,64 @@
+// What a run holds after many steps is what it held after some.
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Memory : public RunFixture {};
+
+uint64_t anonymous_kib(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/status");
+  for (std::string word; in >> word;) {
+    uint64_t kib = 0;
+    if (word == "RssAnon:" && in >> kib) return kib;
+  }
+  return 0;
+}
+
+uint64_t last_step(const std::string& run) {
+  std::ifstream in(run + "/metrics/train.jsonl");
+  uint64_t step = 0;
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("{\"step\":")) step = std::strtoull(line.c_str() + 8, nullptr, 10);
+  return step;
+}
+
+// scripts/prove.sh takes 100,000 steps, a test run fewer.
+uint64_t steps_to_take() {
+  const char* const proof = std::getenv("STOKER_PROOF");
+  return proof != nullptr && std::string(proof) == "full" ? 100'000 : 20'000;
+}
+
+TEST_F(Memory, OfARunDoesNotGrowWithItsSteps) {
+  const std::string config = write_config(small_config());
+  Process trainer =
+      this->trainer(config, run_dir(),
+                    {"--set", "train.steps=100000000", "--set", "metrics.every_steps=100", "--set",
+                     "checkpoint.every_steps=1000", "--set", "metrics.tensorboard=true"});
+  const uint64_t steps = steps_to_take();
+  ASSERT_TRUE(wait_until(120s, [&] { return last_step(run_dir()) >= steps / 4; }));
+  const uint64_t early = anonymous_kib(trainer.pid());
+  ASSERT_TRUE(wait_until(240s, [&] { return last_step(run_dir()) >= steps; }));
+  const uint64_t late = anonymous_kib(trainer.pid());
+  trainer.signal(SIGTERM);
+  ASSERT_TRUE(trainer.wait(60s).has_value());
+  ASSERT_GT(early, 1024u);
+  RecordProperty("early_kib", static_cast<int>(early));
+  RecordProperty("late_kib", static_cast<int>(late));
+  // A byte a step would be 0.1 MiB; what is left is what the allocator keeps for threads.
+  EXPECT_LE(late, early + 2048) << "after " << steps << " steps";
+}
+
+}  // namespace
+}  // namespace stoker::test
