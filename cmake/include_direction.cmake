@@ -23,7 +23,7 @@ set(ALLOW_shared/metrics "shared/base shared/config")
 set(ALLOW_shared/control "shared/base shared/config")
 set(ALLOW_shared/feed "shared/base shared/config shared/ring shared/dataset shared/image")
 set(ALLOW_shared/model "shared/base shared/config shared/checkpoint")
-set(ALLOW_shared/task "shared/base shared/config shared/score shared/model")  # a loss is computed with a model
+set(ALLOW_shared/task "shared/base shared/config shared/score shared/dataset shared/model")  # a loss is computed with a model
 set(ALLOW_daemon/feeder "${torch_free_shared}")
 set(ALLOW_daemon/checkpoint "${torch_free_shared}")
 set(ALLOW_daemon/control "${torch_free_shared}")

@@ -10,6 +10,7 @@
 #include "daemon/ctl/number_text.h"
 #include "daemon/ctl/text_table.h"
 #include "shared/config/load_config.h"
+#include "shared/dataset/batch_mix.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/sample_plan.h"
 #include "shared/feed/plan_settings.h"
@@ -58,6 +59,20 @@ ExplainedSample explain_sample(const dataset::SamplePlan& plan, const dataset::D
   return explained;
 }
 
+// What is drawn for whole batches, which comes after what is drawn for their samples.
+Status add_mixes(ExplainedStep& explained, const config::Config& config,
+                 const std::vector<TensorSpec>& spec, uint64_t batch) {
+  const auto input = std::ranges::find(spec, "input", &TensorSpec::name);
+  if (input == spec.end()) return {};
+  STOKER_ASSIGN_OR_RETURN(const auto settings, dataset::mix_settings(config.task, *input));
+  if (!settings.any()) return {};
+  for (ExplainedSample& one : explained.samples) {
+    const auto mix = dataset::draw_mix(settings, config.run.seed, one.ticket);
+    one.draws += (one.draws.empty() ? "" : " ") + dataset::describe(mix, one.row, batch);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<ExplainedStep> explain_step(const run::RunLayout& layout, uint64_t step) {
@@ -82,6 +97,7 @@ Result<ExplainedStep> explain_step(const run::RunLayout& layout, uint64_t step) 
   for (uint64_t ticket = first; ticket < first + tickets; ++ticket)
     for (uint64_t row = 0; row < batch; ++row)
       explained.samples.push_back(explain_sample(plan, *data, bad, ticket, row));
+  STOKER_RETURN_IF_ERROR(add_mixes(explained, config, data->spec(), batch));
   return explained;
 }
 

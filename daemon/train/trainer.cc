@@ -183,7 +183,8 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
       }
       return false;
     }
-    step_.add(batch_tensors(links_.ring.layout(), batch->slot, state_.device()));
+    task::Batch tensors = batch_tensors(links_.ring.layout(), batch->slot, state_.device());
+    step_.add(state_.task().mixed(std::move(tensors), config_.run.seed, batch->ticket));
     links_.ring.release(batch->ticket);
     links_.board.note_progress();
   }

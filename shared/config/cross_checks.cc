@@ -32,6 +32,7 @@ class CrossChecks {
     check_init();
     check_sequences();
     check_task();
+    check_normalization();
     check_optimizer();
     check_device();
     check_eval();
@@ -227,6 +228,14 @@ class CrossChecks {
         refuse("model.vocab", "is " + std::to_string(model.vocab) + ", but " + key +
                                   " is of bytes: at least " + std::to_string(kByteValues));
     }
+  }
+
+  void check_normalization() {
+    const TaskConfig& task = config_.task;
+    if (task.mean.empty() || task.mean.size() != task.std.size())
+      refuse("task.mean",
+             "and task.std must have as many numbers: one, or one a channel, such as [0.485, "
+             "0.456, 0.406] and [0.229, 0.224, 0.225]");
   }
 
   void check_task() {

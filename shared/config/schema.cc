@@ -133,7 +133,34 @@ Section model_section(ModelConfig& model) {
 }
 
 Section task_section(TaskConfig& task) {
-  return {"task", {{.name = "kind", .target = choice(task.kind, kTaskKinds), .decides = true}}};
+  const std::string_view inputs = "classification regression", labels = "classification";
+  return {"task",
+          {{.name = "kind", .target = choice(task.kind, kTaskKinds), .decides = true},
+           {.name = "mean",
+            .target = &task.mean,
+            .min = -1e3,
+            .max = 1e3,
+            .kinds = inputs,
+            .decides = true},
+           {.name = "std",
+            .target = &task.std,
+            .min = 0,
+            .max = 1e3,
+            .above_min = true,
+            .kinds = inputs,
+            .decides = true},
+           {.name = "mixup",
+            .target = &task.mixup,
+            .min = 0,
+            .max = 1e3,
+            .kinds = labels,
+            .decides = true},
+           {.name = "cutmix",
+            .target = &task.cutmix,
+            .min = 0,
+            .max = 1e3,
+            .kinds = labels,
+            .decides = true}}};
 }
 
 std::vector<Field> fields_of_group(ParameterGroup& group) {

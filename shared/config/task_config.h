@@ -3,11 +3,18 @@
 // Threads: values.
 #pragma once
 
+#include <vector>
+
 namespace stoker::config {
 
 enum class TaskKind { kLanguageModel, kClassification, kRegression };
 struct TaskConfig {
   TaskKind kind = TaskKind::kLanguageModel;
+  // Pictures of bytes become (x / 255 - mean) / std; one number, or one a channel.
+  std::vector<double> mean = {0.5};
+  std::vector<double> std = {0.5};
+  double mixup = 0;   // classification: alpha of the share; 0 = off
+  double cutmix = 0;  // classification: the same, of a part of the picture
 
   bool operator==(const TaskConfig&) const = default;
 };

@@ -1,6 +1,6 @@
-// Draws: the random numbers of one sample for one purpose: a function of (seed, epoch, sample,
-// purpose, how many were drawn before) and of nothing else, so that no thread, order or restart
-// changes them, and a new purpose changes none of the others.
+// Draws: the random numbers of one sample (with kMix: of one ticket) for one purpose: a function of
+// (seed, epoch, sample, purpose, how many were drawn before) and of nothing else, so that no
+// thread, order or restart changes them, and a new purpose changes none of the others.
 //
 // What is drawn decides what samples are, in every run there is: the numbers never change.
 //
@@ -14,7 +14,7 @@
 
 namespace stoker::dataset {
 
-enum class Purpose : uint64_t { kCrop = 1, kPad = 2, kFlip = 3, kJitter = 4 };
+enum class Purpose : uint64_t { kCrop = 1, kPad = 2, kFlip = 3, kJitter = 4, kMix = 5 };
 
 class Draws {
  public:

@@ -1,8 +1,10 @@
 // classification: one label a sample.
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/softmax.h>
@@ -10,6 +12,7 @@
 
 #include "shared/model/data_fit.h"
 #include "shared/score/classification_score.h"
+#include "shared/task/batch_mixer.h"
 #include "shared/task/host_values.h"
 #include "shared/task/kinds.h"
 #include "shared/task/prepare_input.h"
@@ -22,20 +25,32 @@ struct Places {
   size_t label = 0;
 };
 
-at::Tensor logits_of(model::Model& model, const Batch& batch, const Places& places) {
-  return model.forward(prepare_input(batch.at(places.input))).to(at::kFloat);
+struct Inputs {
+  Places places;
+  Normalization normalization;
+};
+
+at::Tensor logits_of(model::Model& model, const Batch& batch, const Inputs& inputs) {
+  const at::Tensor& input = batch.at(inputs.places.input);
+  return model.forward(prepare_input(input, inputs.normalization)).to(at::kFloat);
+}
+
+// The shares of a mixed batch's labels, for a model that knows more classes than the data.
+at::Tensor widen(const at::Tensor& label, int64_t outputs) {
+  if (!label.is_floating_point() || label.size(1) >= outputs) return label;
+  return at::constant_pad_nd(label, {0, outputs - label.size(1)});
 }
 
 class ClassificationEvaluation : public Evaluation {
  public:
-  ClassificationEvaluation(Places places, uint64_t classes, const EvaluationSettings& settings)
-      : places_(places), classes_(classes), settings_(settings) {}
+  ClassificationEvaluation(Inputs inputs, uint64_t classes, const EvaluationSettings& settings)
+      : inputs_(std::move(inputs)), classes_(classes), settings_(settings) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const at::Tensor logits = logits_of(model, batch, places_);
+    const at::Tensor logits = logits_of(model, batch, inputs_);
     if (!score_) start(static_cast<uint64_t>(logits.size(1)));
-    const at::Tensor& label = batch.at(places_.label);
+    const at::Tensor& label = batch.at(inputs_.places.label);
     const HostValues<float> losses(at::cross_entropy_loss(logits, label, {}, at::Reduction::None));
     const HostValues<int64_t> labels(label);
     const HostValues<int64_t> predictions(logits.argmax(1));
@@ -66,7 +81,7 @@ class ClassificationEvaluation : public Evaluation {
     return likely.eq(label.unsqueeze(1)).any(1).to(at::kByte);
   }
 
-  const Places places_;
+  const Inputs inputs_;
   const uint64_t classes_;
   const EvaluationSettings settings_;
   int top_k_ = 0;
@@ -75,23 +90,36 @@ class ClassificationEvaluation : public Evaluation {
 
 class Classification : public Task {
  public:
-  Classification(Places places, uint64_t classes) : places_(places), classes_(classes) {}
+  Classification(Inputs inputs, uint64_t classes, dataset::MixSettings mix)
+      : inputs_(std::move(inputs)), classes_(classes), mix_(mix) {}
 
+  Batch mixed(Batch batch, uint64_t seed, uint64_t ticket) const override {
+    if (!mix_.any()) return batch;
+    const dataset::BatchMix mix = dataset::draw_mix(mix_, seed, ticket);
+    at::Tensor& input = batch.at(inputs_.places.input);
+    at::Tensor& label = batch.at(inputs_.places.label);
+    input = mix_inputs(prepare_input(input, inputs_.normalization), mix);
+    label = mix_labels(label, static_cast<int64_t>(classes_), mix);
+    return batch;
+  }
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    return at::cross_entropy_loss(logits_of(model, batch, places_), batch.at(places_.label));
+    const at::Tensor logits = logits_of(model, batch, inputs_);
+    return at::cross_entropy_loss(logits, widen(batch.at(inputs_.places.label), logits.size(1)));
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings& settings) const override {
-    return std::make_unique<ClassificationEvaluation>(places_, classes_, settings);
+    return std::make_unique<ClassificationEvaluation>(inputs_, classes_, settings);
   }
 
  private:
-  const Places places_;
+  const Inputs inputs_;
   const uint64_t classes_;
+  const dataset::MixSettings mix_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Task>> make_classification(const Samples& sample, uint64_t classes) {
+Result<std::unique_ptr<Task>> make_classification(const config::TaskConfig& config,
+                                                  const Samples& sample, uint64_t classes) {
   Places places;
   STOKER_ASSIGN_OR_RETURN(places.input, component(sample, "input", "classification"));
   STOKER_ASSIGN_OR_RETURN(places.label, component(sample, "label", "classification"));
@@ -101,7 +129,10 @@ Result<std::unique_ptr<Task>> make_classification(const Samples& sample, uint64_
                   "task classification needs `label` I64 [] of 2 or more classes; the data has " +
                       to_string(label) + " of " + std::to_string(classes) + " classes");
   }
-  return std::unique_ptr<Task>(std::make_unique<Classification>(places, classes));
+  Inputs inputs{.places = places, .normalization = {}};
+  STOKER_ASSIGN_OR_RETURN(inputs.normalization, normalization_of(config, sample[places.input]));
+  STOKER_ASSIGN_OR_RETURN(const auto mix, dataset::mix_settings(config, sample[places.input]));
+  return std::unique_ptr<Task>(std::make_unique<Classification>(std::move(inputs), classes, mix));
 }
 
 }  // namespace stoker::task

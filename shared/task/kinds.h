@@ -8,8 +8,10 @@ namespace stoker::task {
 using Samples = std::vector<TensorSpec>;
 
 Result<std::unique_ptr<Task>> make_language_model(const Samples& sample, uint64_t classes);
-Result<std::unique_ptr<Task>> make_classification(const Samples& sample, uint64_t classes);
-Result<std::unique_ptr<Task>> make_regression(const Samples& sample, uint64_t classes);
+Result<std::unique_ptr<Task>> make_classification(const config::TaskConfig& config,
+                                                  const Samples& sample, uint64_t classes);
+Result<std::unique_ptr<Task>> make_regression(const config::TaskConfig& config,
+                                              const Samples& sample, uint64_t classes);
 
 // Where in a sample (and so in a batch) the component `name` stands. kMismatch: it is not there.
 Result<size_t> component(const Samples& sample, const std::string& name, const std::string& task);

@@ -16,9 +16,9 @@ Result<std::unique_ptr<Task>> make_task(const config::TaskConfig& config,
     case config::TaskKind::kLanguageModel:
       return make_language_model(sample, classes);
     case config::TaskKind::kClassification:
-      return make_classification(sample, classes);
+      return make_classification(config, sample, classes);
     case config::TaskKind::kRegression:
-      return make_regression(sample, classes);
+      return make_regression(config, sample, classes);
   }
   return Status(Code::kInvalidArgument, "task.kind: not a kind of task");
 }

@@ -14,10 +14,12 @@ namespace {
 struct Places {
   size_t input = 0;
   size_t target = 0;
+  Normalization normalization = {};
 };
 
 at::Tensor output_of(model::Model& model, const Batch& batch, const Places& places) {
-  return model.forward(prepare_input(batch.at(places.input))).to(at::kFloat);
+  const at::Tensor& input = batch.at(places.input);
+  return model.forward(prepare_input(input, places.normalization)).to(at::kFloat);
 }
 
 class RegressionEvaluation : public Evaluation {
@@ -57,7 +59,8 @@ class Regression : public Task {
 
 }  // namespace
 
-Result<std::unique_ptr<Task>> make_regression(const Samples& sample, uint64_t classes) {
+Result<std::unique_ptr<Task>> make_regression(const config::TaskConfig& config,
+                                              const Samples& sample, uint64_t classes) {
   Places places;
   STOKER_ASSIGN_OR_RETURN(places.input, component(sample, "input", "regression"));
   STOKER_ASSIGN_OR_RETURN(places.target, component(sample, "target", "regression"));
@@ -67,6 +70,7 @@ Result<std::unique_ptr<Task>> make_regression(const Samples& sample, uint64_t cl
                                        to_string(target) + " of " + std::to_string(classes) +
                                        " classes");
   }
+  STOKER_ASSIGN_OR_RETURN(places.normalization, normalization_of(config, sample[places.input]));
   return std::unique_ptr<Task>(std::make_unique<Regression>(places, target.shape[0]));
 }
 

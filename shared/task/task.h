@@ -44,6 +44,9 @@ class Evaluation {
 class Task {
  public:
   virtual ~Task() = default;
+  // What training makes of a batch before loss(): mixup, cutmix. The same for the same seed and
+  // ticket; the batch itself where there is nothing to do. Its tensors may have other dtypes.
+  virtual Batch mixed(Batch batch, uint64_t /*seed*/, uint64_t /*ticket*/) const { return batch; }
   // Mean loss over the batch, an F32 scalar with gradient.
   virtual at::Tensor loss(model::Model& model, const Batch& batch) const = 0;
   virtual std::unique_ptr<Evaluation> start_evaluation(

@@ -17,3 +17,14 @@ export PYTHONDONTWRITEBYTECODE=1
 "$python" "$here/check_twin.py" "$here/golden" "$folder/golden" "$folder/checkpoints"
 "$python" "$here/make_evaluation.py" "$folder/evaluation"
 STOKER_TWIN_EVALUATION="$folder/evaluation" "$2"
+# Where torchvision is: what it makes of the pictures now is what twin_inputs_test compares with.
+if "$python" -c "import torchvision" 2>/dev/null; then
+  "$python" "$here/make_inputs.py" "$folder/inputs"
+  "$python" - "$here/golden/inputs/inputs.safetensors" "$folder/inputs/inputs.safetensors" <<'PYTHON'
+import sys
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+assert_close(load_file(sys.argv[2]), load_file(sys.argv[1]))
+PYTHON
+fi

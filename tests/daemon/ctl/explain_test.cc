@@ -1,6 +1,7 @@
 #include <boost/json.hpp>
 
 #include "shared/config/load_config.h"
+#include "shared/dataset/batch_mix.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/sample_plan.h"
 #include "shared/feed/plan_settings.h"
@@ -61,6 +62,21 @@ TEST_F(Explain, NamesTheSamplesThatTheReadersTake) {
     const auto origin = data_->origin(planned.sample);
     EXPECT_EQ(samples[i].at("file").as_string(), origin.file);
     EXPECT_EQ(number(samples[i], "offset"), origin.offset);
+  }
+}
+
+TEST_F(Explain, SaysHowABatchIsMixed) {
+  const auto config = config::parse_config(
+      "data:\n  train: {kind: synthetic, samples: 40, features: [6], classes: 3}\n"
+      "task: {kind: classification, mixup: 0.2}\nmodel: {kind: mlp}\n"
+      "train: {steps: 10, batch: 4, accumulate: 2}\n",
+      "test", {});
+  ASSERT_TRUE(config.ok()) << config.status().to_string();
+  put(layout().config_file(), config::to_yaml(*config));
+  ASSERT_TRUE(dataset::open_dataset("train", config->data, layout().index(), {}).ok());
+  for (const auto& sample : explain(3)) {
+    const auto mix = dataset::draw_mix({.mixup = 0.2}, 1, number(sample, "ticket"));
+    EXPECT_EQ(sample.at("draws").as_string(), dataset::describe(mix, number(sample, "row"), 4));
   }
 }
 

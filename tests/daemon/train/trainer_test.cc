@@ -61,6 +61,29 @@ TEST_F(TrainerTest, ResumesBitForBitInTheMiddleOfAnIntervalAndAnEpoch) {
   }
 }
 
+TEST_F(TrainerTest, ResumesBitForBitWithMixup) {
+  auto config = small_config(20);
+  config.data["train"].classes = 3;
+  config.task.kind = config::TaskKind::kClassification;
+  const auto trained = [&](double mixup, std::optional<uint64_t> leave_at) {
+    const std::string root = fresh();
+    config.task.mixup = mixup;
+    if (leave_at) {
+      Session part(config, root);
+      part.on_row = [&](const metrics::TrainRow& row) {
+        if (row.step == *leave_at) part.ask(Request::Kind::kStop);
+      };
+      EXPECT_TRUE(part.train().ok());
+    }
+    Session rest(config, root);
+    EXPECT_TRUE(rest.train().ok());
+    return rest.model_sha256();
+  };
+  const std::string whole = trained(0.5, std::nullopt);
+  EXPECT_EQ(trained(0.5, 6), whole);
+  EXPECT_NE(trained(0, std::nullopt), whole);
+}
+
 TEST_F(TrainerTest, ResumesBitForBitWithGroupsAndFrozenParameters) {
   auto config = small_config(20);
   config.model.freeze = {"0.weight"};

@@ -15,6 +15,16 @@ TEST(CrossChecks, DataToTrainOnIsRequired) {
                           "'train: {kind: text, path: corpus.txt}'"));
 }
 
+TEST(CrossChecks, AMeanHasAStandardDeviation) {
+  const std::string pictures =
+      "data: {train: {kind: cifar, path: a, classes: 10}}\ntask: {kind: classification, ";
+  EXPECT_THAT(mistakes(pictures + "mean: [0.4, 0.5, 0.6]}\nmodel: {kind: mlp}\n"),
+              ElementsAre(HasSubstr("task.mean: and task.std must have as many numbers")));
+  EXPECT_THAT(mistakes(pictures + "mean: [], std: []}\nmodel: {kind: mlp}\n"),
+              ElementsAre(HasSubstr("task.mean: ")));
+  good(pictures + "mean: [0.4, 0.5, 0.6], std: [0.2, 0.2, 0.3]}\nmodel: {kind: mlp}\n");
+}
+
 TEST(CrossChecks, EachKindOfDataNeedsItsOwn) {
   const auto lacks = [](const std::string& set, const std::string& key) {
     const auto lines = mistakes("data: {train: {" + set + "}}\n" +

@@ -47,6 +47,9 @@ std::string text_with(const std::string& section, const std::string& kind, const
   }
   if (section == "model")
     return (kind == "gpt" ? kData : kPictures) + "model: {kind: " + kind + "}\n";
+  if (section == "task" && kind != "language_model")
+    return "data: {train: {kind: cifar, path: a, classes: 10}}\nmodel: {kind: mlp}\ntask: {kind: " +
+           kind + "}\n";
   if (kind.empty()) return kData;
   if (section == "feed") return kData + "feed: {shuffle: " + kind + "}\n";
   return kData + section + ": {kind: " + kind + "}\n";

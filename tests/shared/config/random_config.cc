@@ -212,6 +212,10 @@ Config random_config(std::mt19937_64& random) {
                        config.optimizer.kind == OptimizerKind::kAdamW;
   if (is_adam) config.optimizer.betas = {filler.part() * 0.9, 0.999};
   config.optimizer.nesterov = config.optimizer.nesterov && config.optimizer.momentum > 0;
+  if (config.task.kind != TaskKind::kLanguageModel) {
+    config.task.mean = std::vector<double>(3, filler.part() - 0.5);
+    config.task.std = std::vector<double>(3, filler.part());
+  }
   config.feed.processes =
       std::min(config.feed.processes, config.feed.readers.value_or(config.feed.processes));
   config.train.device = filler.below(2) == 0 ? "cuda:3" : "cpu";

@@ -30,7 +30,7 @@ TEST(Draws, EveryPartOfTheKeyCounts) {
     for (uint64_t epoch = 0; epoch < 10; ++epoch)
       for (uint64_t sample = 0; sample < 10; ++sample)
         for (const Purpose purpose :
-             {Purpose::kCrop, Purpose::kPad, Purpose::kFlip, Purpose::kJitter}) {
+             {Purpose::kCrop, Purpose::kPad, Purpose::kFlip, Purpose::kJitter, Purpose::kMix}) {
           Draws draws({.seed = seed, .epoch = epoch, .sample = sample}, purpose);
           for (int i = 0; i < 3; ++i) EXPECT_TRUE(seen.insert(draws.next()).second);
         }

@@ -1,0 +1,113 @@
+#include "shared/dataset/batch_mix.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+namespace stoker::dataset {
+namespace {
+
+constexpr uint64_t kTickets = 20000;
+
+struct Moments {
+  double mean = 0;
+  double variance = 0;
+};
+
+Moments moments_of_shares(double alpha) {
+  Moments moments;
+  for (uint64_t ticket = 0; ticket < kTickets; ++ticket) {
+    const double off = draw_mix({.mixup = alpha}, 7, ticket).own_share - 0.5;
+    moments.mean += off / kTickets;
+    moments.variance += off * off / kTickets;
+  }
+  moments.mean += 0.5;
+  return moments;
+}
+
+TEST(BatchMix, SharesAreFromTheBetaDistribution) {
+  for (const double alpha : {0.01, 0.2, 1.0, 4.0, 200.0}) {
+    const Moments moments = moments_of_shares(alpha);
+    const double variance = 0.25 / (2 * alpha + 1);
+    EXPECT_NEAR(moments.mean, 0.5, 4 * std::sqrt(variance / kTickets)) << alpha;
+    EXPECT_NEAR(moments.variance, variance, 0.05 * variance) << alpha;
+  }
+}
+
+TEST(BatchMix, WithAlphaOneSharesAreEven) {
+  std::array<int, 10> counts{};
+  for (uint64_t ticket = 0; ticket < kTickets; ++ticket) {
+    const double share = draw_mix({.mixup = 1}, 3, ticket).own_share;
+    ASSERT_GE(share, 0.0);
+    ASSERT_LE(share, 1.0);
+    ++counts[std::min<size_t>(static_cast<size_t>(share * 10), 9)];
+  }
+  for (const int count : counts) EXPECT_NEAR(count, kTickets / 10.0, 200);
+}
+
+TEST(BatchMix, DependsOnSeedAndTicketAlone) {
+  const MixSettings both{.mixup = 0.2, .cutmix = 1, .height = 32, .width = 48};
+  for (uint64_t ticket = 0; ticket < 100; ++ticket) {
+    const BatchMix mix = draw_mix(both, 5, ticket), again = draw_mix(both, 5, ticket);
+    EXPECT_EQ(mix.own_share, again.own_share);
+    EXPECT_EQ(mix.box, again.box);
+    EXPECT_NE(mix.own_share, draw_mix(both, 6, ticket).own_share);
+  }
+}
+
+// Runs depend on these numbers: they never change.
+TEST(BatchMix, NeverChanges) {
+  EXPECT_NEAR(draw_mix({.mixup = 0.2}, 1, 2).own_share, 0.55741767242576268, 1e-12);
+  const BatchMix mix = draw_mix({.cutmix = 1, .height = 100, .width = 200}, 1, 2);
+  EXPECT_EQ(mix.box, (MixBox{0, 0, 62, 96}));
+}
+
+TEST(BatchMix, TakesEitherAtEvenOddsWhereBothAreAskedFor) {
+  const MixSettings both{.mixup = 0.2, .cutmix = 1, .height = 32, .width = 32};
+  int cut = 0;
+  for (uint64_t ticket = 0; ticket < kTickets; ++ticket)
+    if (draw_mix(both, 1, ticket).box) ++cut;
+  EXPECT_NEAR(cut, kTickets / 2.0, 300);
+  EXPECT_FALSE(draw_mix({.mixup = 1}, 1, 1).box);
+}
+
+TEST(BatchMix, TheBoxStaysInThePictureAndIsTheOthersShare) {
+  const MixSettings cutmix{.cutmix = 0.5, .height = 17, .width = 40};
+  for (uint64_t ticket = 0; ticket < 2000; ++ticket) {
+    const BatchMix mix = draw_mix(cutmix, 1, ticket);
+    ASSERT_TRUE(mix.box);
+    EXPECT_GE(mix.box->top, 0);
+    EXPECT_GE(mix.box->left, 0);
+    EXPECT_LE(mix.box->top, mix.box->bottom);
+    EXPECT_LE(mix.box->left, mix.box->right);
+    EXPECT_LE(mix.box->bottom, 17);
+    EXPECT_LE(mix.box->right, 40);
+    EXPECT_DOUBLE_EQ(mix.own_share, 1.0 - static_cast<double>(mix.box->area()) / (17 * 40));
+  }
+}
+
+TEST(BatchMix, SettingsComeFromTheTaskAndThePicture) {
+  config::TaskConfig task;
+  task.mixup = 0.3;
+  const TensorSpec numbers{"input", DType::kF32, {10}};
+  const auto mixup = mix_settings(task, numbers);
+  ASSERT_TRUE(mixup.ok());
+  EXPECT_EQ(mixup->mixup, 0.3);
+  task.cutmix = 1;
+  EXPECT_EQ(mix_settings(task, numbers).status().code(), Code::kMismatch);
+  const auto both = mix_settings(task, {"input", DType::kU8, {3, 20, 30}});
+  ASSERT_TRUE(both.ok());
+  EXPECT_EQ(both->height, 20);
+  EXPECT_EQ(both->width, 30);
+}
+
+TEST(BatchMix, IsToldWithItsPartner) {
+  EXPECT_EQ(describe({.own_share = 0.25, .box = {}}, 0, 4), "mixup=0.250 with row 3");
+  EXPECT_EQ(describe({.own_share = 0.25, .box = MixBox{1, 2, 3, 4}}, 2, 4),
+            "cutmix=0.250 rows=1..3 columns=2..4 with row 1");
+}
+
+}  // namespace
+}  // namespace stoker::dataset

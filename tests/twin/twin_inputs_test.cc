@@ -1,0 +1,137 @@
+// Compares what training is given with what torchvision makes of the same pictures, shares and
+// middles (make_inputs.py).
+#include <ATen/ops/abs.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <gtest/gtest.h>
+
+#include "shared/task/batch_mixer.h"
+#include "shared/task/prepare_input.h"
+#include "shared/task/task.h"
+#include "tests/twin/twin_run.h"
+
+namespace stoker::twin {
+namespace {
+
+constexpr int64_t kClasses = 5;
+const std::vector<double> kMean{0.485, 0.456, 0.406};
+const std::vector<double> kStd{0.229, 0.224, 0.225};
+
+// The model that gives back what it is given, to see what the task gives it.
+class Mirror : public model::Model {
+ public:
+  at::Tensor forward(const at::Tensor& input) override { return input; }
+};
+
+class TwinInputs : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto file = checkpoint::SafetensorsFile::open(STOKER_TWIN_GOLDEN "/inputs/inputs.safetensors");
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    file_ = *std::move(file);
+  }
+  at::Tensor read(const std::string& name) const {
+    const auto tensor = read_tensor(*file_, name);
+    EXPECT_TRUE(tensor.ok()) << tensor.status().to_string();
+    return *tensor;
+  }
+  void expect_close(const at::Tensor& actual, const std::string& name) const {
+    const at::Tensor expected = read(name);
+    ASSERT_EQ(actual.sizes(), expected.sizes()) << name;
+    EXPECT_LE((actual - expected).abs().max().item<double>(), 1e-6) << name;
+  }
+
+  const std::vector<TensorSpec> sample_{{"input", DType::kU8, {3, 8, 10}},
+                                        {"label", DType::kI64, {}}};
+  std::unique_ptr<checkpoint::SafetensorsFile> file_;
+};
+
+TEST_F(TwinInputs, PicturesAreNormalizedAsTorchvisionDoes) {
+  const at::Tensor pictures = read("pictures");
+  expect_close(task::prepare_input(pictures), "by_halves");
+  expect_close(task::prepare_input(pictures, {.mean = kMean, .std = kStd}), "normal");
+}
+
+TEST_F(TwinInputs, MixupIsTorchvisions) {
+  const dataset::BatchMix mix{.own_share = read("mixup_share").item<double>()};
+  expect_close(task::mix_inputs(read("normal"), mix), "mixup");
+  const at::Tensor labels = task::mix_labels(read("labels"), kClasses, mix);
+  expect_close(labels, "mixup_labels");
+  expect_close(at::cross_entropy_loss(read("logits"), labels), "mixup_loss");
+}
+
+TEST_F(TwinInputs, CutmixIsTorchvisions) {
+  for (int number = 0; number < 4; ++number) {
+    const std::string name = "cutmix" + std::to_string(number);
+    const at::Tensor given = read(name + "_given"), wanted = read(name + "_box");
+    const dataset::MixBox box = dataset::cutmix_box(
+        given[0].item<double>(), given[1].item<int64_t>(), given[2].item<int64_t>(), 8, 10);
+    EXPECT_EQ(box, (dataset::MixBox{wanted[0].item<int64_t>(), wanted[1].item<int64_t>(),
+                                    wanted[2].item<int64_t>(), wanted[3].item<int64_t>()}))
+        << name;
+    const dataset::BatchMix mix{.own_share = read(name + "_share").item<double>(), .box = box};
+    EXPECT_NEAR(mix.own_share, 1.0 - static_cast<double>(box.area()) / 80, 1e-12);
+    expect_close(task::mix_inputs(read("normal"), mix), name);
+    expect_close(task::mix_labels(read("labels"), kClasses, mix), name + "_labels");
+  }
+}
+
+// Through the task, as the trainer and the evaluator use it.
+TEST_F(TwinInputs, TheTaskMixesForTrainingAndNeverForEvaluation) {
+  config::TaskConfig config;
+  config.kind = config::TaskKind::kClassification;
+  config.mean = kMean;
+  config.std = kStd;
+  config.mixup = 0.4;
+  config.cutmix = 1.0;
+  const auto task = task::make_task(config, sample_, kClasses);
+  ASSERT_TRUE(task.ok()) << task.status().to_string();
+  const at::Tensor pictures = read("pictures"), untouched = pictures.clone();
+  const auto settings = dataset::mix_settings(config, sample_.front());
+  ASSERT_TRUE(settings.ok());
+  int cut = 0;
+  for (uint64_t ticket = 0; ticket < 20; ++ticket) {
+    const task::Batch mixed = (*task)->mixed({pictures, read("labels")}, 9, ticket);
+    const dataset::BatchMix mix = dataset::draw_mix(*settings, 9, ticket);
+    if (mix.box) ++cut;
+    EXPECT_TRUE(mixed[0].equal(
+        task::mix_inputs(task::prepare_input(pictures, {.mean = kMean, .std = kStd}), mix)));
+    EXPECT_TRUE(mixed[1].equal(task::mix_labels(read("labels"), kClasses, mix)));
+  }
+  EXPECT_GT(cut, 0);
+  EXPECT_LT(cut, 20);
+  EXPECT_TRUE(pictures.equal(untouched));
+}
+
+TEST_F(TwinInputs, AModelMayKnowMoreClassesThanAMixedBatch) {
+  config::TaskConfig config;
+  config.kind = config::TaskKind::kClassification;
+  config.mixup = 1;
+  const std::vector<TensorSpec> sample{{"input", DType::kF32, {5}}, {"label", DType::kI64, {}}};
+  const auto task = task::make_task(config, sample, 3);
+  ASSERT_TRUE(task.ok()) << task.status().to_string();
+  Mirror mirror;
+  const at::Tensor labels = read("labels").remainder(3);
+  const task::Batch mixed = (*task)->mixed({read("logits"), labels}, 1, 1);
+  EXPECT_EQ(mixed[1].size(1), 3);
+  const dataset::BatchMix mix = dataset::draw_mix({.mixup = 1}, 1, 1);
+  const at::Tensor expected =
+      at::cross_entropy_loss(mixed[0], task::mix_labels(labels, kClasses, mix));
+  EXPECT_FLOAT_EQ((*task)->loss(mirror, mixed).item<float>(), expected.item<float>());
+}
+
+TEST_F(TwinInputs, SettingsThatDoNotFitThePicturesAreRefused) {
+  config::TaskConfig config;
+  config.kind = config::TaskKind::kClassification;
+  config.mean = kMean;
+  config.std = kStd;
+  EXPECT_TRUE(task::normalization_of(config, sample_.front()).ok());
+  const auto grey = task::normalization_of(config, {"input", DType::kU8, {1, 8, 8}});
+  EXPECT_EQ(grey.status().code(), Code::kMismatch);
+  EXPECT_NE(grey.status().message().find("3 numbers, one a channel"), std::string::npos);
+  const auto numbers = task::normalization_of(config, {"input", DType::kF32, {3, 8, 8}});
+  EXPECT_EQ(numbers.status().code(), Code::kMismatch);
+  EXPECT_NE(numbers.status().message().find("pictures of bytes"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stoker::twin
