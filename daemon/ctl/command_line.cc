@@ -25,6 +25,8 @@ constexpr const char* kFooter = R"(Examples:
   stokerctl --run-dir runs/demo explain --step 1200
                                               which samples were in that step
   stokerctl --run-dir runs/demo logs -f       the trainer's log, as it grows
+  stokerctl --run-dir runs/demo plot --svg loss.svg
+                                              the curves as a picture
   cd runs/demo && stokerctl report            inside a run directory --run-dir is not needed
   stokerctl --json status | jq .loss          for scripts
 
@@ -133,7 +135,13 @@ class Parser {
     logs->add_flag("-f,--follow", command_.follow, "Go on as it grows, until the run ends");
     logs->add_flag("--evaluator", command_.evaluator, "The evaluator's log instead");
     add("report", Action::kReport, "How a run went: a table and a small plot");
-    add("plot", Action::kPlot, "Training and validation loss over the steps");
+    CLI::App* const plot =
+        add("plot", Action::kPlot, "Training and validation loss over the steps");
+    plot->add_option("--metric", command_.metric,
+                     "A metric of the evaluator instead, of every set that has it: accuracy")
+        ->type_name("NAME");
+    plot->add_option("--svg", command_.output, "Write a picture to this file; - is standard output")
+        ->type_name("FILE");
   }
 
   void add_export() {

@@ -42,7 +42,8 @@ struct CommandLine {
   std::string other;                   // the second
   std::string format = "safetensors";  // export --format
   std::string what = "model";          // export --what
-  std::string output;                  // export --output
+  std::string output;                  // export --output, plot --svg
+  std::string metric;                  // plot --metric; empty: the losses
   bool all = false;                    // verify --all, diff --all
   uint64_t lines = 20;                 // logs -n
   bool follow = false;                 // logs -f

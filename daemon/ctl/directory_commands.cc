@@ -11,6 +11,8 @@
 #include "daemon/ctl/explain.h"
 #include "daemon/ctl/log_tail.h"
 #include "daemon/ctl/number_text.h"
+#include "daemon/ctl/plot.h"
+#include "daemon/ctl/plot_svg.h"
 #include "daemon/ctl/progress.h"
 #include "daemon/ctl/run_history.h"
 #include "daemon/ctl/run_report.h"
@@ -138,10 +140,21 @@ ExitCode show_report(const run::RunLayout& layout, const Console& console) {
   return show(render_report(*history, console.style), console);
 }
 
-ExitCode show_plot(const run::RunLayout& layout, const Console& console) {
+ExitCode show_plot(const run::RunLayout& layout, const CommandLine& command,
+                   const Console& console) {
   const auto history = read_history(layout);
   if (!history.ok()) return show(history.status(), console);
-  return show(render_loss_plot(*history, kPlotRows, console.style), console);
+  const auto curves =
+      command.metric.empty() ? loss_curves(*history) : metric_curves(*history, command.metric);
+  if (!curves.ok()) return show(curves.status(), console);
+  if (command.output.empty())
+    return show(render_plot(*curves, "steps", kPlotRows, console.style), console);
+  const std::string svg = render_svg(*curves, "steps");
+  if (command.output == "-") return show(svg, console);
+  const Status written = write_file_atomically(real_files(), command.output, svg);
+  if (!written.ok()) return console.fail(written, exit_code_of_reading(written));
+  console.out << printable(command.output) << "\n";
+  return ExitCode::kDone;
 }
 
 }  // namespace stoker::ctl

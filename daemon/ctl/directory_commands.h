@@ -27,6 +27,7 @@ ExitCode show_explanation(const run::RunLayout& layout, const CommandLine& comma
 ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, const Console& console,
                    std::chrono::milliseconds interval);
 ExitCode show_report(const run::RunLayout& layout, const Console& console);
-ExitCode show_plot(const run::RunLayout& layout, const Console& console);
+ExitCode show_plot(const run::RunLayout& layout, const CommandLine& command,
+                   const Console& console);
 
 }  // namespace stoker::ctl

@@ -3,62 +3,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <optional>
 
 #include "daemon/ctl/canvas.h"
 #include "daemon/ctl/number_text.h"
+#include "daemon/ctl/plot_axis.h"
 
 namespace stoker::ctl {
 namespace {
 
-// From this ratio of largest to smallest on, the y axis is logarithmic.
-constexpr double kLogFactor = 100;
 constexpr size_t kLabelColumns = 9;
 
-bool is_finite(const std::pair<double, double>& point) {
-  return std::isfinite(point.first) && std::isfinite(point.second);
-}
-
-// Values to 0..1 and back.
-struct Axis {
-  double low = 0;
-  double high = 1;
-  bool logarithmic = false;
-
-  double at(double value) const {
-    if (logarithmic) return (std::log(value) - std::log(low)) / (std::log(high) - std::log(low));
-    // Halves, so that the width of the widest range is still a number.
-    return (value / 2 - low / 2) / (high / 2 - low / 2);
-  }
-  double value_at(double part) const {
-    if (logarithmic) return std::exp(std::lerp(std::log(low), std::log(high), part));
-    return std::lerp(low, high, part);
-  }
-};
-
-std::optional<Axis> maybe_axis(const std::vector<Curve>& curves, bool of_y) {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -low;
-  for (const Curve& curve : curves) {
-    for (const auto& point : curve.points) {
-      if (!is_finite(point)) continue;
-      low = std::min(low, of_y ? point.second : point.first);
-      high = std::max(high, of_y ? point.second : point.first);
-    }
-  }
-  if (low > high) return std::nullopt;
-  if (low < high && high / 2 - low / 2 > 0)
-    return Axis{low, high, of_y && low > 0 && high / low > kLogFactor};
-  // A constant stands in the middle.
-  constexpr double kLargest = std::numeric_limits<double>::max();
-  const double room = std::clamp(std::abs(low) / 2, low == 0 ? 1 : 1e-300, kLargest / 4);
-  return Axis{std::max(low - room, -kLargest), std::min(high + room, kLargest), false};
-}
-
 struct Drawing {
-  Axis x;
-  Axis y;
+  PlotAxis x;
+  PlotAxis y;
   Canvas canvas;
 
   int dot_x(double value) const {
@@ -116,7 +74,7 @@ std::string x_number(double value) {
   return format_number(value, 3);
 }
 
-std::string x_labels(const Axis& axis, size_t columns, const std::string& name) {
+std::string x_labels(const PlotAxis& axis, size_t columns, const std::string& name) {
   const std::string left = x_number(axis.low);
   const std::string right = x_number(axis.high) + " " + name;
   const std::string middle = x_number(axis.value_at(0.5));
@@ -129,7 +87,7 @@ std::string x_labels(const Axis& axis, size_t columns, const std::string& name) 
   return line;
 }
 
-std::string legend(const std::vector<Curve>& curves, const Axis& y, const TextStyle& style) {
+std::string legend(const std::vector<Curve>& curves, const PlotAxis& y, const TextStyle& style) {
   std::string line;
   for (size_t i = 0; i < curves.size(); ++i) {
     const bool marks = curves[i].kind == Curve::Kind::kMarks;
@@ -154,8 +112,8 @@ std::string label_of(const Drawing& drawing, int row, int rows) {
 
 std::string render_plot(const std::vector<Curve>& curves, const std::string& x_name, int rows,
                         const TextStyle& style) {
-  const auto x = maybe_axis(curves, false);
-  const auto y = maybe_axis(curves, true);
+  const auto x = maybe_x_axis(curves);
+  const auto y = maybe_y_axis(curves);
   if (!x.has_value() || !y.has_value()) return "";
   rows = std::clamp(rows, 4, 100);
   const size_t columns = static_cast<size_t>(std::clamp(style.columns, 40, 160));

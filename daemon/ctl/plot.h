@@ -4,20 +4,12 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "daemon/ctl/plot_axis.h"
 #include "daemon/ctl/terminal.h"
 
 namespace stoker::ctl {
-
-struct Curve {
-  enum class Kind { kLine, kMarks };
-  std::string name;  // for the legend
-  Kind kind = Kind::kLine;
-  // x in rising order; a value that is not finite leaves a gap.
-  std::vector<std::pair<double, double>> points;
-};
 
 // With axes, numbers and a legend; ends with a newline. As wide as style.columns (at least 40, at
 // most 160), the drawing `rows` (at least 4) high. The y axis is logarithmic where the values span

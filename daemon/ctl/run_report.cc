@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "daemon/ctl/number_text.h"
@@ -148,7 +150,7 @@ Result<std::string> render_report(const RunHistory& history, const TextStyle& st
   return report + "\n" + (plot.ok() ? *plot : "no plot: " + plot.status().message() + "\n");
 }
 
-Result<std::string> render_loss_plot(const RunHistory& history, int rows, const TextStyle& style) {
+Result<std::vector<Curve>> loss_curves(const RunHistory& history) {
   if (history.train.empty()) return nothing_yet(history);
   Curve train{.name = "train loss", .kind = Curve::Kind::kLine, .points = {}};
   for (const metrics::TrainRow& row : history.train)
@@ -161,10 +163,38 @@ Result<std::string> render_loss_plot(const RunHistory& history, int rows, const 
         valid.points.emplace_back(static_cast<double>(eval.step), *value);
     curves.push_back(std::move(valid));
   }
-  std::string plot = render_plot(curves, "steps", rows, style);
-  if (plot.empty())
-    return Status(Code::kCorrupt, "no loss of " + history.layout.train_rows() + " is a number");
-  return plot;
+  if (maybe_y_axis(curves).has_value()) return curves;
+  return Status(Code::kCorrupt, "no loss of " + history.layout.train_rows() + " is a number");
+}
+
+Result<std::vector<Curve>> metric_curves(const RunHistory& history, const std::string& metric) {
+  std::map<std::string, Curve> curves;  // by set
+  std::set<std::string> there_are;
+  for (const run::EvalResult& eval : history.evals) {
+    for (const run::SetResult& result : eval.sets) {
+      for (const auto& [name, value] : result.metrics) {
+        there_are.insert(name);
+        if (name != metric) continue;
+        Curve& curve = curves[result.set];
+        curve.name = MetricName{result.set, metric}.text();
+        curve.kind = Curve::Kind::kMarks;
+        curve.points.emplace_back(static_cast<double>(eval.step), value);
+      }
+    }
+  }
+  std::vector<Curve> list;
+  for (auto& [set, curve] : curves) list.push_back(std::move(curve));
+  if (maybe_y_axis(list).has_value()) return list;
+  std::string names;
+  for (const std::string& name : there_are) names += (names.empty() ? "" : ", ") + name;
+  return Status(Code::kNotFound,
+                "no evaluation has a number for '" + printable(metric) + "'; " +
+                    (names.empty() ? "nothing was evaluated yet" : "there are: " + names));
+}
+
+Result<std::string> render_loss_plot(const RunHistory& history, int rows, const TextStyle& style) {
+  STOKER_ASSIGN_OR_RETURN(const auto curves, loss_curves(history));
+  return render_plot(curves, "steps", rows, style);
 }
 
 }  // namespace stoker::ctl

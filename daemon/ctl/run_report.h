@@ -7,7 +7,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "daemon/ctl/plot_axis.h"
 #include "daemon/ctl/run_history.h"
 #include "daemon/ctl/terminal.h"
 #include "shared/base/status.h"
@@ -19,7 +21,13 @@ namespace stoker::ctl {
 // validation: the newest of them.
 Result<std::string> render_report(const RunHistory& history, const TextStyle& style);
 
-// Training and validation loss over the steps.
+// Training loss, and the validation metric that "best" goes by, over the steps. At least one point is
+// finite.
+Result<std::vector<Curve>> loss_curves(const RunHistory& history);
+// One metric of every set that has it. kNotFound: none has; names those that there are.
+Result<std::vector<Curve>> metric_curves(const RunHistory& history, const std::string& metric);
+
+// loss_curves() on the terminal.
 Result<std::string> render_loss_plot(const RunHistory& history, int rows, const TextStyle& style);
 
 }  // namespace stoker::ctl

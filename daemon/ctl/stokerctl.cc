@@ -33,7 +33,7 @@ ExitCode run_on_directory(const CommandLine& command, const Console& console) {
     case Action::kReport:
       return show_report(*layout, console);
     default:
-      return show_plot(*layout, console);
+      return show_plot(*layout, command, console);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/ctl/plot_svg.h"
 #include "tests/daemon/ctl/run_fixture.h"
 
 namespace stoker::ctl {
@@ -124,6 +125,75 @@ TEST(Plot, AHostileNameCannotReachTheTerminal) {
   Curve curve = line_of({{0, 1}, {1, 2}});
   curve.name = "valid\x1b[2J loss";
   EXPECT_THAT(render_plot({curve}, "steps", 8, kPiped), Not(HasSubstr("\x1b")));
+}
+
+TEST(PlotTicks, AreRoundAndInsideTheAxis) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(ticks_of({0, 1000, false}, 5), ElementsAre(0, 200, 400, 600, 800, 1000));
+  EXPECT_THAT(ticks_of({1.3, 2.9, false}, 4), ElementsAre(1.5, 2.0, 2.5));
+  EXPECT_THAT(ticks_of({0.5, 250, true}, 3), ElementsAre(1, 10, 100));
+  EXPECT_THAT(ticks_of({1, 10, true}, 4), ElementsAre(1, 2, 5, 10));
+}
+
+TEST(PlotTicks, AreFewWhateverTheNumbers) {
+  constexpr double kMax = std::numeric_limits<double>::max();
+  constexpr double kTiny = std::numeric_limits<double>::denorm_min();
+  for (const auto& [low, high] : std::vector<std::pair<double, double>>{
+           {-kMax, kMax}, {0, kTiny}, {1e17, 1e17 + 16}, {-5e-324, 5e-324}, {1e308, kMax}})
+    EXPECT_LE(ticks_of({low, high, false}, 6).size(), 14u) << low << " to " << high;
+}
+
+// Whether each tag that is opened is closed, in the right order.
+bool is_balanced(const std::string& xml) {
+  std::vector<std::string> open;
+  for (size_t at = xml.find('<'); at != std::string::npos; at = xml.find('<', at + 1)) {
+    const size_t end = xml.find('>', at);
+    if (end == std::string::npos) return false;
+    const std::string tag = xml.substr(at + 1, end - at - 1);
+    if (tag.ends_with('/')) continue;
+    const std::string name = tag.substr(0, tag.find(' '));
+    if (!name.starts_with('/')) {
+      open.push_back(name);
+    } else if (open.empty() || open.back() != name.substr(1)) {
+      return false;
+    } else {
+      open.pop_back();
+    }
+  }
+  return open.empty();
+}
+
+TEST(PlotSvg, DrawsAFallingLineAndMarksInsideThePicture) {
+  Curve marks = line_of({{0, 2.5}, {100, 1.5}});
+  marks.kind = Curve::Kind::kMarks;
+  const std::string svg = render_svg({line_of({{0, 3}, {100, 1}}), marks}, "steps");
+  EXPECT_TRUE(is_balanced(svg)) << svg;
+  EXPECT_THAT(svg, HasSubstr("d=\"M64.0 36.0L684.0 356.0\""));
+  EXPECT_THAT(svg, HasSubstr("<circle cx=\"684.0\" cy=\"276.0\""));
+  EXPECT_THAT(svg, HasSubstr(">train loss</text>"));
+}
+
+TEST(PlotSvg, AMillionPointsMakeASmallPicture) {
+  std::vector<std::pair<double, double>> points;
+  for (int i = 0; i < 1'000'000; ++i) points.emplace_back(i, 2 + std::sin(i / 5e4));
+  EXPECT_LT(render_svg({line_of(std::move(points))}, "steps").size(), 20'000u);
+}
+
+TEST(PlotSvg, NotANumberLeavesAGapAndNothingFiniteGivesNothing) {
+  const std::string svg =
+      render_svg({line_of({{0, 1}, {10, 2}, {50, kNan}, {90, 2}, {100, 1}})}, "steps");
+  const std::string path = svg.substr(svg.find(" d=\"") + 4);
+  EXPECT_EQ(std::count(path.begin(), path.begin() + static_cast<long>(path.find('"')), 'M'), 2);
+  EXPECT_EQ(render_svg({line_of({{1, kNan}})}, "steps"), "");
+}
+
+TEST(PlotSvg, AHostileNameStaysAText) {
+  Curve curve = line_of({{0, 1}, {1, 2}});
+  curve.name = "</text><script>x & y";
+  const std::string svg = render_svg({curve}, "steps");
+  EXPECT_TRUE(is_balanced(svg)) << svg;
+  EXPECT_THAT(svg, Not(HasSubstr("<script>")));
+  EXPECT_THAT(svg, HasSubstr("&lt;script>x &amp; y"));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "daemon/ctl/run_report.h"
 
+#include <fstream>
+#include <iterator>
 #include <limits>
 
 #include "tests/daemon/ctl/run_fixture.h"
@@ -118,6 +120,32 @@ TEST_F(RunReport, PlotIsLargerThanTheReportsOwn) {
   const Answer answer = ctl({"plot"});
   ASSERT_EQ(answer.code, 0) << answer.err;
   EXPECT_EQ(std::count(answer.out.begin(), answer.out.end(), '\n'), 23);
+}
+
+TEST_F(RunReport, PlotWritesAPictureOfTheLossesOrOfAMetric) {
+  put_rows(100);
+  put_eval(500, 2);
+  put_eval(1000, 1);
+  const Answer losses = ctl({"plot", "--svg", "-"});
+  ASSERT_EQ(losses.code, 0) << losses.err;
+  EXPECT_THAT(losses.out, ::testing::StartsWith("<svg "));
+  EXPECT_THAT(losses.out, HasSubstr(">train loss</text>"));
+  const std::string file = layout().root() + "/loss.svg";
+  const Answer metric = ctl({"plot", "--metric", "loss", "--svg", file});
+  ASSERT_EQ(metric.code, 0) << metric.err;
+  std::ifstream in(file);
+  const std::string svg(std::istreambuf_iterator<char>(in), {});
+  EXPECT_THAT(svg, HasSubstr(">valid loss</text>"));
+  EXPECT_THAT(svg, Not(HasSubstr("train loss")));
+}
+
+TEST_F(RunReport, AMetricThatNothingHasIsAnsweredWithThoseThatThereAre) {
+  put_rows(10);
+  EXPECT_THAT(ctl({"plot", "--metric", "accuracy"}).err, HasSubstr("nothing was evaluated yet"));
+  put_eval(100, 2);
+  const Answer answer = ctl({"plot", "--metric", "accuracy"});
+  EXPECT_EQ(answer.code, 78);
+  EXPECT_THAT(answer.err, HasSubstr("'accuracy'; there are: bits_per_byte, loss"));
 }
 
 }  // namespace
