@@ -1,11 +1,11 @@
 #include "shared/config/cross_checks.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <string>
 
 #include "shared/config/mixture_checks.h"
+#include "shared/config/model_checks.h"
 #include "shared/config/nearest_word.h"
 #include "shared/config/training_sets.h"
 
@@ -13,7 +13,6 @@ namespace stoker::config {
 namespace {
 
 constexpr int64_t kByteValues = 256;
-constexpr auto kResnetDepths = std::to_array<int64_t>({8, 14, 18, 20, 32, 34, 44, 50, 56});
 
 class CrossChecks {
  public:
@@ -28,8 +27,7 @@ class CrossChecks {
     for (const auto& [name, set] : config_.data) check_dataset("data." + name, set);
     check_mixtures(config_, given_, mistakes_);
     check_feed();
-    check_model();
-    check_init();
+    check_model(config_.model, given_, mistakes_);
     check_sequences();
     check_task();
     check_normalization();
@@ -182,36 +180,6 @@ class CrossChecks {
       refuse("feed.processes", "is " + std::to_string(config_.feed.processes) + ", more than the " +
                                    std::to_string(*config_.feed.readers) +
                                    " threads of feed.readers that they share; raise feed.readers");
-  }
-
-  void check_model() {
-    const ModelConfig& model = config_.model;
-    if (mistakes_.touches("model.kind")) return;
-    if (model.kind == ModelKind::kGpt && model.width % model.heads != 0 &&
-        !mistakes_.touches("model.heads"))
-      refuse("model.width", "is " + std::to_string(model.width) +
-                                ", not a multiple of model.heads (" + std::to_string(model.heads) +
-                                ")");
-    if (model.kind == ModelKind::kResnet && !std::ranges::count(kResnetDepths, model.layers))
-      refuse("model.layers",
-             "is " + std::to_string(model.layers) +
-                 "; a resnet has 8, 14, 20, 32, 44 or 56 layers (small pictures) or 18, 34 or 50");
-  }
-
-  void check_init() {
-    const ModelConfig& model = config_.model;
-    if (model.init_from.empty()) {
-      const std::string what =
-          "means nothing without model.init_from; remove it, or say from where";
-      if (!model.init_map.empty()) refuse("model.init_map", what);
-      if (!model.init_ignore.empty()) refuse("model.init_ignore", what);
-    }
-    for (size_t i = 0; i < model.init_map.size(); ++i) {
-      const NameRule& rule = model.init_map[i];
-      if (std::ranges::count(rule.to, '*') > std::ranges::count(rule.from, '*'))
-        refuse("model.init_map", "[" + std::to_string(i) + "].to has more * than from, " +
-                                     quoted(rule.from) + ", which they stand for");
-    }
   }
 
   void check_sequences() {

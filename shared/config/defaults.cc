@@ -3,6 +3,18 @@
 namespace stoker::config {
 namespace {
 
+// torchvision's.
+void model_defaults(const GivenKeys& given, ModelConfig& model) {
+  const auto set = [&given](const char* key, auto& field, auto value) {
+    if (!given.contains(key)) field = value;
+  };
+  const bool has_wide_head = model.kind == ModelKind::kAlexnet || model.kind == ModelKind::kVgg;
+  if (model.kind == ModelKind::kResnet) set("model.layers", model.layers, 18);
+  if (model.kind == ModelKind::kVgg) set("model.layers", model.layers, 16);
+  if (has_wide_head) set("model.width", model.width, 4096);
+  if (has_wide_head) set("model.dropout", model.dropout, 0.5);
+}
+
 void optimizer_defaults(const GivenKeys& given, OptimizerConfig& optimizer) {
   const bool is_adam =
       optimizer.kind == OptimizerKind::kAdam || optimizer.kind == OptimizerKind::kAdamW;
@@ -24,8 +36,7 @@ void schedule_defaults(const GivenKeys& given, const OptimizerConfig& optimizer,
 }  // namespace
 
 void apply_dependent_defaults(const GivenKeys& given, Config& config) {
-  if (config.model.kind == ModelKind::kResnet && !given.contains("model.layers"))
-    config.model.layers = 18;
+  model_defaults(given, config.model);
   optimizer_defaults(given, config.optimizer);
   schedule_defaults(given, config.optimizer, config.schedule);
   if (!given.contains("eval.sets") && !config.data.contains("valid")) config.eval.sets.clear();

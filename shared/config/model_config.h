@@ -11,7 +11,7 @@
 
 namespace stoker::config {
 
-enum class ModelKind { kGpt, kMlp, kLenet, kResnet };
+enum class ModelKind { kGpt, kMlp, kLenet, kResnet, kAlexnet, kVgg };
 
 // Tensors of model.init_from whose names match `from` get the name `to`: what the first * of `from`
 // stands for takes the place of the first * of `to`, and so on.
@@ -24,15 +24,19 @@ struct NameRule {
 
 struct ModelConfig {
   ModelKind kind = ModelKind::kGpt;
-  int64_t layers = 6;     // gpt: blocks; resnet: depth 8 14 18 20 32 34 44 50 56, 18 when not given
-  int64_t width = 192;    // gpt
-  int64_t heads = 6;      // gpt
-  int64_t context = 128;  // gpt: tokens
-  int64_t vocab = 256;    // gpt: size of the vocabulary
-  double dropout = 0.0;   // gpt mlp
+  // gpt: blocks; resnet: depth 8 14 18 20 32 34 44 50 56 101 152, 18 when not given; vgg: depth 11 13
+  // 16 19, 16 when not given
+  int64_t layers = 6;
+  bool batch_norm = false;  // vgg
+  // gpt; alexnet vgg: of the two hidden fully connected layers, 4096 when not given
+  int64_t width = 192;
+  int64_t heads = 6;                     // gpt
+  int64_t context = 128;                 // gpt: tokens
+  int64_t vocab = 256;                   // gpt: size of the vocabulary
+  double dropout = 0.0;                  // gpt mlp; alexnet vgg: 0.5 when not given
   std::vector<int64_t> hidden = {1024};  // mlp: widths of the hidden layers
   int64_t inputs = 0;                    // mlp: 0 = elements of the data's input
-  int64_t outputs = 0;  // mlp lenet resnet: 0 = classes (or target width) of the data
+  int64_t outputs = 0;  // mlp lenet resnet alexnet vgg: 0 = classes (or target width) of the data
   // A checkpoint directory, a .safetensors file, or one of torch.save, whose tensors are loaded first.
   std::string init_from;
   std::vector<NameRule> init_map;        // the first rule that matches a name renames it

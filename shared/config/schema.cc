@@ -15,7 +15,8 @@ constexpr auto kShuffles = std::to_array({"full"sv, "off"sv, "window"sv, "shards
 constexpr auto kLastBatches = std::to_array({"span"sv, "drop"sv, "pad"sv});
 constexpr auto kFeedSources = std::to_array({"readers"sv, "both"sv, "outside"sv});
 constexpr auto kOnBadSample = std::to_array({"skip"sv, "stop"sv});
-constexpr auto kModelKinds = std::to_array({"gpt"sv, "mlp"sv, "lenet"sv, "resnet"sv});
+constexpr auto kModelKinds =
+    std::to_array({"gpt"sv, "mlp"sv, "lenet"sv, "resnet"sv, "alexnet"sv, "vgg"sv});
 constexpr auto kTaskKinds = std::to_array({"language_model"sv, "classification"sv, "regression"sv});
 constexpr auto kOptimizerKinds = std::to_array({"sgd"sv, "momentum"sv, "adam"sv, "adamw"sv});
 constexpr auto kScheduleKinds = std::to_array({"constant"sv, "cosine"sv, "linear"sv, "step"sv});
@@ -75,13 +76,14 @@ Section model_section(ModelConfig& model) {
             .target = &model.layers,
             .min = 1,
             .max = 1000,
-            .kinds = "gpt resnet",
+            .kinds = "gpt resnet vgg",
             .decides = true},
+           {.name = "batch_norm", .target = &model.batch_norm, .kinds = "vgg", .decides = true},
            {.name = "width",
             .target = &model.width,
             .min = 1,
             .max = 1e6,
-            .kinds = gpt,
+            .kinds = "gpt alexnet vgg",
             .decides = true},
            {.name = "heads",
             .target = &model.heads,
@@ -105,7 +107,7 @@ Section model_section(ModelConfig& model) {
             .target = &model.dropout,
             .min = 0,
             .max = 0.99,
-            .kinds = "gpt mlp",
+            .kinds = "gpt mlp alexnet vgg",
             .decides = true},
            {.name = "hidden",
             .target = &model.hidden,
@@ -123,7 +125,7 @@ Section model_section(ModelConfig& model) {
             .target = &model.outputs,
             .min = 0,
             .max = 1e7,
-            .kinds = "mlp lenet resnet",
+            .kinds = "mlp lenet resnet alexnet vgg",
             .decides = true},
            {.name = "init_from", .target = &model.init_from},
            {.name = "init_map", .target = rows<NameRule, fields_of_rule>(model.init_map)},

@@ -21,6 +21,10 @@ Result<ModelPtr> make_kind(const config::ModelConfig& config, const Samples& sam
       return make_lenet(config, sample, classes);
     case config::ModelKind::kResnet:
       return make_resnet(config, sample, classes);
+    case config::ModelKind::kAlexnet:
+      return make_alexnet(config, sample, classes);
+    case config::ModelKind::kVgg:
+      return make_vgg(config, sample, classes);
   }
   return Status(Code::kInvalidArgument, "model.kind: not a kind of model");
 }

@@ -1,5 +1,5 @@
-// resnet: torchvision's 18, 34 and 50 for ImageNet, and the family for CIFAR of the same paper (8,
-// 14, 20, 32, 44, 56: a 3 x 3 stem, three stages of 16, 32, 64 channels, projection shortcuts).
+// resnet: torchvision's 18, 34, 50, 101 and 152 for ImageNet, and the family for CIFAR of the same
+// paper (8, 14, 20, 32, 44, 56: a 3 x 3 stem, three stages of 16, 32, 64 channels, projection shortcuts).
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
@@ -93,6 +93,10 @@ Result<NetShape> shape_of_depth(int64_t depth) {
       return NetShape{true, 64, 1, {3, 4, 6, 3}};
     case 50:
       return NetShape{true, 64, 4, {3, 4, 6, 3}};
+    case 101:
+      return NetShape{true, 64, 4, {3, 4, 23, 3}};
+    case 152:
+      return NetShape{true, 64, 4, {3, 8, 36, 3}};
     case 8:
     case 14:
     case 20:
@@ -106,7 +110,7 @@ Result<NetShape> shape_of_depth(int64_t depth) {
       return Status(Code::kInvalidArgument,
                     "model.layers is " + std::to_string(depth) +
                         "; a resnet has 8, 14, 20, 32, 44 or 56 layers (for small pictures) or 18, "
-                        "34 or 50 (torchvision's)");
+                        "34, 50, 101 or 152 (torchvision's)");
   }
 }
 

@@ -15,5 +15,9 @@ Result<ModelPtr> make_lenet(const config::ModelConfig& config, const Samples& sa
                             uint64_t classes);
 Result<ModelPtr> make_resnet(const config::ModelConfig& config, const Samples& sample,
                              uint64_t classes);
+Result<ModelPtr> make_alexnet(const config::ModelConfig& config, const Samples& sample,
+                              uint64_t classes);
+Result<ModelPtr> make_vgg(const config::ModelConfig& config, const Samples& sample,
+                          uint64_t classes);
 
 }  // namespace stoker::model

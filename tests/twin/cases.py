@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch.optim import lr_scheduler
 
 from models import Gpt, Lenet, Mlp, Resnet
+from vision_models import Alexnet, Vgg
 
 STEPS = 10
 
@@ -44,6 +45,7 @@ class Case:
     optimizer: callable  # parameters -> optimizer
     schedule: callable  # optimizer -> scheduler
     clip_norm: float
+    kept: int = 256  # elements of each tensor that the golden file holds
 
 
 def tokens():
@@ -125,6 +127,26 @@ CASES = [
         schedule=lambda o: lr_scheduler.StepLR(o, step_size=4, gamma=0.5),
         clip_norm=0.5,
     ),
+    Case(
+        name="alexnet_momentum_constant",
+        model=lambda: Alexnet(1, 4, width=24, dropout=0.0),
+        batches=pictures(4, (1, 63, 63), 4),
+        loss=classification_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=1.0,
+        kept=48,
+    ),
+    Case(
+        name="vgg11_bn_sgd_constant",
+        model=lambda: Vgg(11, 1, 3, batch_norm=True, width=24, dropout=0.0),
+        batches=pictures(6, (1, 32, 32), 3),
+        loss=classification_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.02, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=1.0,
+        kept=48,
+    ),
 ]
 
 # Only the bytes of the initial weights are compared.
@@ -132,6 +154,13 @@ INITIAL_ONLY = {
     "resnet18": lambda: Resnet(18, 3, 10),
     "resnet20": lambda: Resnet(20, 3, 10),
     "resnet50": lambda: Resnet(50, 1, 5),
+    "resnet101": lambda: Resnet(101, 3, 5),
+    "resnet152": lambda: Resnet(152, 3, 5),
+    "alexnet": lambda: Alexnet(3, 10),
+    "vgg11": lambda: Vgg(11, 3, 10),
+    "vgg13_bn": lambda: Vgg(13, 3, 5, batch_norm=True, width=8),
+    "vgg16": lambda: Vgg(16, 1, 5, width=8),
+    "vgg19_bn": lambda: Vgg(19, 3, 5, batch_norm=True, width=8),
     "mlp_dropout": lambda: Mlp(12, [7, 5], 3, dropout=0.1),
     "gpt": lambda: Gpt(layers=3, width=24, heads=3, context=16, vocab=256),
 }

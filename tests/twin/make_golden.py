@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the golden files that twin_golden_test compares stoker with: make_golden.py [FOLDER].
 
-Made with PyTorch on one thread. A file holds the batches whole, and of every other tensor up to 256 elements at equal
-distances together with its sum and its norm, so that all files together stay small.
+Made with PyTorch on one thread. A file holds the batches whole, and of every other tensor some elements at equal
+distances (256 at most, unless the case says fewer) together with its sum and its norm, so that all files together stay small.
 """
 import hashlib
 import pathlib
@@ -13,7 +13,6 @@ from safetensors.torch import save_file
 
 from cases import CASES, INITIAL_ONLY, SEED, STEPS
 
-KEPT = 256
 MADE_BY = {"torch": torch.__version__}
 
 
@@ -29,9 +28,9 @@ def digest(model):
     return torch.frombuffer(bytearray(sum_.digest()), dtype=torch.uint8)
 
 
-def keep(tensors, name, tensor):
+def keep(tensors, name, tensor, kept):
     flat = tensor.detach().flatten().double()
-    tensors[name] = flat[:: -(-flat.numel() // KEPT)].float().clone()
+    tensors[name] = flat[:: -(-flat.numel() // kept)].float().clone()
     tensors[name + "#sum_norm"] = torch.stack([flat.sum(), flat.norm()])
 
 
@@ -41,7 +40,7 @@ def run(case):
     model = case.model()
     tensors = {"initial_sha256": digest(model)}
     for name, tensor in named_tensors(model):
-        keep(tensors, "initial/" + name, tensor)
+        keep(tensors, "initial/" + name, tensor, case.kept)
     torch.manual_seed(SEED + 1)
     batches = case.batches()
     for number, batch in enumerate(batches):
@@ -55,9 +54,9 @@ def run(case):
         logits, loss = case.loss(model, batches[step % 2])
         loss.backward()
         if step == 0:
-            keep(tensors, "logits", logits)
+            keep(tensors, "logits", logits, case.kept)
             for name, parameter in model.named_parameters():
-                keep(tensors, "gradient/" + name, parameter.grad)
+                keep(tensors, "gradient/" + name, parameter.grad, case.kept)
         limit = case.clip_norm if case.clip_norm > 0 else float("inf")
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
         losses.append(loss.detach())
@@ -65,7 +64,7 @@ def run(case):
         optimizer.step()
         schedule.step()
     for name, tensor in named_tensors(model):
-        keep(tensors, "final/" + name, tensor)
+        keep(tensors, "final/" + name, tensor, case.kept)
     model.eval()
     with torch.no_grad():
         tensors["eval_loss"] = case.loss(model, batches[0])[1].double()

@@ -125,7 +125,13 @@ class Bottleneck(nn.Module):
 class Resnet(nn.Module):
     """Names, shapes and initialisation as torchvision.models.resnet has them."""
 
-    imagenet = {18: (BasicBlock, [2, 2, 2, 2]), 34: (BasicBlock, [3, 4, 6, 3]), 50: (Bottleneck, [3, 4, 6, 3])}
+    imagenet = {
+        18: (BasicBlock, [2, 2, 2, 2]),
+        34: (BasicBlock, [3, 4, 6, 3]),
+        50: (Bottleneck, [3, 4, 6, 3]),
+        101: (Bottleneck, [3, 4, 23, 3]),
+        152: (Bottleneck, [3, 8, 36, 3]),
+    }
 
     def __init__(self, depth, channels, outputs):
         super().__init__()

@@ -15,6 +15,12 @@ export PYTHONDONTWRITEBYTECODE=1
 "$python" "$here/make_golden.py" "$folder/golden"
 "$1" "$folder/checkpoints"
 "$python" "$here/check_twin.py" "$here/golden" "$folder/golden" "$folder/checkpoints"
+if "$python" -c 'import torchvision' 2>/dev/null; then
+  "$1" --names >"$folder/names"
+  "$python" "$here/check_torchvision.py" "$here/golden" "$folder/names"
+else
+  echo "not compared with torchvision: $python cannot import it"
+fi
 "$python" "$here/make_evaluation.py" "$folder/evaluation"
 STOKER_TWIN_EVALUATION="$folder/evaluation" "$2"
 # Where torchvision is: what it makes of the pictures now is what twin_inputs_test compares with.

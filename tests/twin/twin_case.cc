@@ -99,6 +99,55 @@ TwinCase resnet8_sgd_constant() {
           .classes = 4};
 }
 
+config::ModelConfig alexnet(int64_t width, double dropout) {
+  config::ModelConfig model;
+  model.kind = config::ModelKind::kAlexnet;
+  model.width = width;
+  model.dropout = dropout;
+  return model;
+}
+
+config::ModelConfig vgg(int64_t depth, bool batch_norm, int64_t width, double dropout) {
+  config::ModelConfig model;
+  model.kind = config::ModelKind::kVgg;
+  model.layers = depth;
+  model.batch_norm = batch_norm;
+  model.width = width;
+  model.dropout = dropout;
+  return model;
+}
+
+config::OptimizerConfig plain_sgd(double momentum) {
+  return {.kind = momentum > 0 ? config::OptimizerKind::kMomentum : config::OptimizerKind::kSgd,
+          .lr = 0.02,
+          .momentum = momentum,
+          .weight_decay = 0.0,
+          .clip_norm = 1.0};
+}
+
+TwinCase alexnet_momentum_constant() {
+  return {.name = "alexnet_momentum_constant",
+          .model = alexnet(24, 0.0),
+          .task = {config::TaskKind::kClassification},
+          .optimizer = plain_sgd(0.9),
+          .schedule = {.kind = config::ScheduleKind::kConstant, .warmup_steps = 0},
+          .sample = labelled(DType::kU8, {1, 63, 63}),
+          .classes = 4,
+          .kept = 48};
+}
+
+TwinCase vgg11_bn_sgd_constant() {
+  return {.name = "vgg11_bn_sgd_constant",
+          .model = vgg(11, true, 24, 0.0),
+          .task = {config::TaskKind::kClassification},
+          .optimizer = plain_sgd(0.0),
+          .schedule = {.kind = config::ScheduleKind::kConstant, .warmup_steps = 0},
+          .sample = labelled(DType::kU8, {1, 32, 32}),
+          .classes = 3,
+          .kept = 48,
+          .nothing = 1e-7};
+}
+
 TwinCase mlp_adamw_groups() {
   return {.name = "mlp_adamw_groups",
           .model = mlp({16, 8}, 0.0),
@@ -122,11 +171,31 @@ TwinCase mlp_adamw_groups() {
 }  // namespace
 
 std::vector<TwinCase> trained_cases() {
-  return {gpt_adamw_cosine(), mlp_momentum_linear(), lenet_adam_step(), resnet8_sgd_constant(),
-          mlp_adamw_groups()};
+  return {gpt_adamw_cosine(),     mlp_momentum_linear(), lenet_adam_step(),
+          resnet8_sgd_constant(), mlp_adamw_groups(),    alexnet_momentum_constant(),
+          vgg11_bn_sgd_constant()};
+}
+
+std::vector<TwinCase> published_cases() {
+  std::vector<TwinCase> cases;
+  const auto add = [&cases](const std::string& name, const config::ModelConfig& model) {
+    cases.push_back({.name = name,
+                     .model = model,
+                     .sample = labelled(DType::kU8, {3, 224, 224}),
+                     .classes = 1000});
+  };
+  for (const int64_t depth : {18, 34, 50, 101, 152})
+    add("resnet" + std::to_string(depth), resnet(depth));
+  add("alexnet", alexnet(4096, 0.5));
+  for (const int64_t depth : {11, 13, 16, 19}) {
+    add("vgg" + std::to_string(depth), vgg(depth, false, 4096, 0.5));
+    add("vgg" + std::to_string(depth) + "_bn", vgg(depth, true, 4096, 0.5));
+  }
+  return cases;
 }
 
 std::vector<TwinCase> initial_cases() {
+  const auto picture = [](int64_t channels) { return labelled(DType::kU8, {channels, 64, 64}); };
   return {
       {.name = "resnet18",
        .model = resnet(18),
@@ -140,6 +209,13 @@ std::vector<TwinCase> initial_cases() {
        .model = resnet(50),
        .sample = labelled(DType::kU8, {1, 64, 64}),
        .classes = 5},
+      {.name = "resnet101", .model = resnet(101), .sample = picture(3), .classes = 5},
+      {.name = "resnet152", .model = resnet(152), .sample = picture(3), .classes = 5},
+      {.name = "alexnet", .model = alexnet(4096, 0.5), .sample = picture(3), .classes = 10},
+      {.name = "vgg11", .model = vgg(11, false, 4096, 0.5), .sample = picture(3), .classes = 10},
+      {.name = "vgg13_bn", .model = vgg(13, true, 8, 0.5), .sample = picture(3), .classes = 5},
+      {.name = "vgg16", .model = vgg(16, false, 8, 0.5), .sample = picture(1), .classes = 5},
+      {.name = "vgg19_bn", .model = vgg(19, true, 8, 0.5), .sample = picture(3), .classes = 5},
       {.name = "mlp_dropout",
        .model = mlp({7, 5}, 0.1),
        .sample = labelled(DType::kF32, {12}),

@@ -1,6 +1,9 @@
 // twin_export DIR: trains every case and commits a checkpoint of each to DIR/<case>, for PyTorch to
 // load (check_twin.py).
+// twin_export --names: prints the tensors of every model that torchvision publishes weights of
+// (check_torchvision.py).
 #include <cstdio>
+#include <string_view>
 
 #include "shared/checkpoint/store.h"
 #include "shared/model/torch_dtype.h"
@@ -34,18 +37,38 @@ Status export_case(const twin::TwinCase& twin_case, const std::string& directory
   return written.ok() ? Status() : written.status();
 }
 
+Status print_names(const twin::TwinCase& twin_case) {
+  STOKER_ASSIGN_OR_RETURN(const auto model,
+                          model::make_model(twin_case.model, twin_case.sample, twin_case.classes));
+  std::printf("model %s\n", twin_case.name.c_str());
+  for (const auto& [name, tensor] : model::named_tensors(*model)) {
+    std::string shape;
+    for (const int64_t side : tensor.sizes())
+      shape += (shape.empty() ? "" : ", ") + std::to_string(side);
+    std::printf("%s [%s]\n", name.c_str(), shape.c_str());
+  }
+  return {};
+}
+
+int end_of(const Status& status, const std::string& name) {
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "%s: %s\n", name.c_str(), status.to_string().c_str());
+  return 70;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: twin_export DIRECTORY\n");
+    std::fprintf(stderr, "usage: twin_export DIRECTORY | --names\n");
     return 64;
   }
-  for (const auto& twin_case : stoker::twin::trained_cases()) {
-    const stoker::Status status = export_case(twin_case, argv[1]);
-    if (status.ok()) continue;
-    std::fprintf(stderr, "%s: %s\n", twin_case.name.c_str(), status.to_string().c_str());
-    return 70;
+  const bool names = std::string_view(argv[1]) == "--names";
+  for (const auto& twin_case :
+       names ? stoker::twin::published_cases() : stoker::twin::trained_cases()) {
+    const int code =
+        end_of(names ? print_names(twin_case) : export_case(twin_case, argv[1]), twin_case.name);
+    if (code != 0) return code;
   }
   return 0;
 }

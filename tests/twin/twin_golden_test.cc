@@ -13,8 +13,6 @@
 namespace stoker::twin {
 namespace {
 
-constexpr int64_t kKept = 256;  // as in make_golden.py
-
 std::unique_ptr<checkpoint::SafetensorsFile> open_golden(const std::string& name) {
   auto file = checkpoint::SafetensorsFile::open(STOKER_TWIN_GOLDEN "/" + name + ".safetensors");
   EXPECT_TRUE(file.ok()) << file.status().to_string();
@@ -48,7 +46,8 @@ bool bytes_are_comparable() {
 
 class Golden {
  public:
-  explicit Golden(const std::string& name) : file_(open_golden(name)) {}
+  explicit Golden(const std::string& name, int64_t kept = 0, double nothing = 0)
+      : file_(open_golden(name)), kept_(kept), nothing_(nothing) {}
   const checkpoint::SafetensorsFile& file() const { return *file_; }
   bool ok() const { return file_ != nullptr; }
 
@@ -61,35 +60,37 @@ class Golden {
   // `actual` whole, as the file keeps it: some elements, and the sum and norm of all.
   void expect_kept(const std::string& name, const at::Tensor& actual, double tolerance) const {
     const at::Tensor flat = actual.detach().flatten().to(at::kDouble);
-    const int64_t stride = (flat.numel() + kKept - 1) / kKept;
-    expect_close(name, flat.slice(0, 0, flat.numel(), stride), read(name), tolerance);
+    const int64_t stride = (flat.numel() + kept_ - 1) / kept_;
+    expect_close(name, flat.slice(0, 0, flat.numel(), stride), read(name), tolerance, nothing_);
     const at::Tensor sums = read(name + "#sum_norm");
     EXPECT_NEAR(flat.norm().item<double>(), sums[1].item<double>(),
-                tolerance * sums[1].item<double>() + 1e-12)
+                tolerance * sums[1].item<double>() + nothing_)
         << name << ": norm";
     EXPECT_NEAR(flat.sum().item<double>(), sums[0].item<double>(),
-                tolerance * flat.abs().sum().item<double>() + 1e-12)
+                tolerance * flat.abs().sum().item<double>() + nothing_)
         << name << ": sum";
   }
 
   // The largest difference, relative to the largest element.
   static void expect_close(const std::string& name, const at::Tensor& actual,
-                           const at::Tensor& expected, double tolerance) {
+                           const at::Tensor& expected, double tolerance, double nothing = 1e-9) {
     ASSERT_EQ(actual.sizes(), expected.sizes()) << name;
     const at::Tensor wanted = expected.to(at::kDouble);
     const double scale = wanted.abs().max().item<double>();
     const double apart = (actual.to(at::kDouble) - wanted).abs().max().item<double>();
-    EXPECT_LE(apart, tolerance * scale + 1e-9) << name << ", largest element " << scale;
+    EXPECT_LE(apart, tolerance * scale + nothing) << name << ", largest element " << scale;
   }
 
  private:
   std::unique_ptr<checkpoint::SafetensorsFile> file_;
+  const int64_t kept_;
+  const double nothing_;
 };
 
 class TwinGolden : public testing::TestWithParam<TwinCase> {
  protected:
   void SetUp() override { ASSERT_TRUE(golden_.ok()); }
-  Golden golden_{GetParam().name};
+  Golden golden_{GetParam().name, GetParam().kept, GetParam().nothing};
 };
 
 TEST_P(TwinGolden, InitialWeightsAreByteEqual) {

@@ -145,11 +145,20 @@ TEST(CrossChecks, BytesFitIntoTheVocabulary) {
 }
 
 TEST(CrossChecks, AResnetHasADepthThatExists) {
-  for (const char* const depth : {"8", "14", "18", "20", "32", "34", "44", "50", "56"})
+  for (const char* const depth :
+       {"8", "14", "18", "20", "32", "34", "44", "50", "56", "101", "152"})
     EXPECT_THAT(mistakes(kPictures, {"model.kind=resnet", "model.layers=" + std::string(depth)}),
                 IsEmpty());
   EXPECT_THAT(mistakes(kPictures + "model: {kind: resnet, layers: 19}\n"),
               ElementsAre(StartsWith("my.yaml:3:31: model.layers: is 19; a resnet has")));
+}
+
+TEST(CrossChecks, AVggHasADepthThatExists) {
+  for (const char* const depth : {"11", "13", "16", "19"})
+    EXPECT_THAT(mistakes(kPictures, {"model.kind=vgg", "model.layers=" + std::string(depth)}),
+                IsEmpty());
+  EXPECT_THAT(mistakes(kPictures + "model: {kind: vgg, layers: 18}\n"),
+              ElementsAre("my.yaml:3:28: model.layers: is 18; a vgg has 11, 13, 16 or 19 layers"));
 }
 
 TEST(CrossChecks, ModelTaskAndDataFitEachOther) {

@@ -174,7 +174,7 @@ void mix(Config& config, Filler& filler) {
 }
 
 void fill_model(Config& config, Filler& filler) {
-  config.model.kind = any<ModelKind>(filler, 0, 3);
+  config.model.kind = any<ModelKind>(filler, 0, static_cast<int>(ModelKind::kVgg));
   config.task.kind =
       config.model.kind == ModelKind::kGpt ? TaskKind::kLanguageModel : any<TaskKind>(filler, 1, 2);
   for (const Section& section : sections_of(config))
@@ -185,6 +185,7 @@ void fill_model(Config& config, Filler& filler) {
     config.model.vocab += 256;
   }
   if (config.model.kind == ModelKind::kResnet) config.model.layers = 20;
+  if (config.model.kind == ModelKind::kVgg) config.model.layers = 13;
   if (!config.model.init_map.empty() || !config.model.init_ignore.empty())
     config.model.init_from = "weights.pt";
   for (NameRule& rule : config.model.init_map) rule.from += std::string(8, '*');

@@ -116,6 +116,19 @@ TEST(Settings, AResnetHas18LayersUnlessGiven) {
   EXPECT_EQ(good(kPictures + "model: {kind: resnet, layers: 20}\n").model.layers, 20);
 }
 
+TEST(Settings, AnAlexnetOrVggIsTorchvisionsUnlessGiven) {
+  for (const std::string kind : {"alexnet", "vgg"}) {
+    const ModelConfig usual = good(kPictures + "model: {kind: " + kind + "}\n").model;
+    EXPECT_EQ(usual.width, 4096) << kind;
+    EXPECT_EQ(usual.dropout, 0.5) << kind;
+    const ModelConfig other =
+        good(kPictures + "model: {kind: " + kind + ", width: 192, dropout: 0}\n").model;
+    EXPECT_EQ(other.width, 192) << kind;
+    EXPECT_EQ(other.dropout, 0.0) << kind;
+  }
+  EXPECT_EQ(good(kPictures + "model: {kind: vgg}\n").model.layers, 16);
+}
+
 TEST(Settings, ASetCalledValidIsEvaluatedUnasked) {
   const std::string both = "data: {train: {path: a}, valid: {path: b}}\n";
   EXPECT_EQ(good(both).eval.sets, (std::vector<std::string>{"valid"}));

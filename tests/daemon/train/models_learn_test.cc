@@ -1,0 +1,68 @@
+// Every kind of model learns: a few steps of the trainer on made data lower its loss by more than chance does, and
+// what is saved then is what a second session goes on from.
+#include <cmath>
+
+#include "shared/config/load_config.h"
+#include "tests/daemon/train/trainer_session.h"
+
+namespace stoker::train {
+namespace {
+
+struct Learner {
+  std::string name;
+  std::string features;
+  std::string model;
+  double lr = 0.002;
+  uint64_t steps = 8;
+  std::string task = "{kind: classification}";
+};
+void PrintTo(const Learner& learner, std::ostream* out) { *out << learner.name; }
+
+class ModelsLearn : public TrainerTest, public testing::WithParamInterface<Learner> {
+ protected:
+  static config::Config config(uint64_t steps) {
+    const std::string text =
+        "data: {train: {kind: synthetic, samples: 32, classes: 2, noise: 0.3, features: " +
+        GetParam().features + "}}\nmodel: " + GetParam().model + "\ntask: " + GetParam().task +
+        "\noptimizer: {kind: adam, lr: " + std::to_string(GetParam().lr) +
+        "}\nschedule: {kind: constant, warmup_steps: 0}\ncheckpoint: {every_steps: 0, "
+        "every_seconds: 0}\n"
+        "metrics: {every_steps: 1}\n"
+        "train: {batch: 8, steps: " +
+        std::to_string(steps) + "}\n";
+    const auto parsed = config::parse_config(text, GetParam().name, {});
+    EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+    return parsed.ok() ? *parsed : config::Config{};
+  }
+};
+
+TEST_P(ModelsLearn, InAFewStepsAndGoOnFromWhatWasSaved) {
+  {
+    Session run(config(GetParam().steps), root_);
+    const auto outcome = run.train();
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    ASSERT_EQ(run.rows_.size(), GetParam().steps);
+    for (const auto& row : run.rows_) EXPECT_TRUE(std::isfinite(row.loss)) << row.step;
+    // At chance the loss is ln 2.
+    EXPECT_LT(run.rows_.back().loss, 0.6 * run.rows_.front().loss);
+  }
+  Session run(config(GetParam().steps + 1), root_);
+  const auto outcome = run.train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  ASSERT_EQ(run.rows_.size(), 1u);
+  EXPECT_LT(run.rows_.back().loss, 0.6);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, ModelsLearn,
+    testing::Values(Learner{"mlp", "[8]", "{kind: mlp, hidden: [32]}", 0.02},
+                    Learner{"lenet", "[1, 16, 16]", "{kind: lenet}", 0.002, 14},
+                    Learner{"resnet", "[3, 16, 16]", "{kind: resnet, layers: 8}"},
+                    Learner{"alexnet", "[1, 63, 63]", "{kind: alexnet, width: 64, dropout: 0}",
+                            0.0005, 14},
+                    Learner{"vgg", "[1, 32, 32]",
+                            "{kind: vgg, layers: 11, batch_norm: true, width: 16, dropout: 0.1}"}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace stoker::train

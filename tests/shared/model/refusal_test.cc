@@ -1,0 +1,42 @@
+// A model that does not fit its data is refused before training, with both sides in the message.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/model/model.h"
+
+namespace stoker::model {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Status made(config::ModelKind kind, int64_t layers, std::vector<int64_t> input) {
+  config::ModelConfig config;
+  config.kind = kind;
+  config.layers = layers;
+  config.width = 8;
+  const auto model =
+      make_model(config, {{"input", DType::kU8, std::move(input)}, {"label", DType::kI64, {}}}, 3);
+  return model.ok() ? Status() : model.status();
+}
+
+TEST(ModelRefusal, OfPicturesThatAreTooSmallNamesBothSides) {
+  EXPECT_THAT(made(config::ModelKind::kAlexnet, 0, {3, 62, 80}).message(),
+              AllOf(HasSubstr("alexnet"), HasSubstr("at least 63 x 63"), HasSubstr("[3, 62, 80]")));
+  EXPECT_THAT(made(config::ModelKind::kVgg, 11, {3, 32, 31}).message(),
+              AllOf(HasSubstr("vgg"), HasSubstr("at least 32 x 32"), HasSubstr("[3, 32, 31]")));
+}
+
+TEST(ModelRefusal, OfInputsThatAreNoPictures) {
+  for (const auto kind : {config::ModelKind::kAlexnet, config::ModelKind::kVgg})
+    EXPECT_EQ(made(kind, 11, {3072}).code(), Code::kMismatch);
+}
+
+TEST(ModelRefusal, OfDepthsThatDoNotExist) {
+  EXPECT_THAT(made(config::ModelKind::kVgg, 12, {3, 32, 32}).message(), HasSubstr("model.layers"));
+  EXPECT_THAT(made(config::ModelKind::kResnet, 100, {3, 32, 32}).message(),
+              HasSubstr("model.layers"));
+}
+
+}  // namespace
+}  // namespace stoker::model

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""check_torchvision.py GOLDEN NAMES: compares stoker's models with torchvision itself, so that published weights load.
+
+NAMES is what twin_export wrote: of each model, a line "model NAME" and then its tensors, "name [shape]", as stoker makes
+them with torchvision's settings. Names and shapes must be those of torchvision's state_dict; initial weights those of
+the golden file.
+"""
+import pathlib
+import sys
+
+import torch
+import torchvision
+from safetensors.torch import load_file
+
+from cases import SEED
+from make_golden import digest
+
+# In the golden file with torchvision's own settings, but for the number of outputs.
+SAME_INITIAL_WEIGHTS = {"resnet18": 10, "resnet101": 5, "resnet152": 5, "alexnet": 10, "vgg11": 10}
+differences = []
+
+
+def read_names(path):
+    models = {}
+    for line in path.read_text().splitlines():
+        if line.startswith("model "):
+            tensors = models.setdefault(line.removeprefix("model "), [])
+        else:
+            tensors.append(line)
+    return models
+
+
+def check_names(model, tensors):
+    with torch.device("meta"):
+        peer = getattr(torchvision.models, model)()
+    expected = {f"{name} {list(tensor.shape)}" for name, tensor in peer.state_dict().items()}
+    for name in sorted(expected ^ set(tensors))[:3]:
+        side = "torchvision" if name in expected else "stoker"
+        differences.append(f"{model}: only {side} has {name}")
+    documented = torchvision.models.get_model_weights(model).DEFAULT.meta["num_params"]
+    count = sum(parameter.numel() for parameter in peer.parameters())
+    if count != documented:
+        differences.append(f"{model}: {count} parameters, documented are {documented}")
+
+
+def main():
+    golden, names = load_file(pathlib.Path(sys.argv[1]) / "initial_weights.safetensors"), pathlib.Path(sys.argv[2])
+    models = read_names(names)
+    for model, tensors in models.items():
+        check_names(model, tensors)
+    for model, outputs in SAME_INITIAL_WEIGHTS.items():
+        torch.manual_seed(SEED)
+        if not torch.equal(digest(getattr(torchvision.models, model)(num_classes=outputs)), golden[model]):
+            differences.append(f"{model}: other initial weights than torchvision's")
+    for line in differences[:20]:
+        print(line)
+    print(
+        f"{len(models)} models by name and {len(SAME_INITIAL_WEIGHTS)} by initial weights against torchvision "
+        f"{torchvision.__version__}: {len(differences)} differences"
+    )
+    return 1 if differences or not models else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
