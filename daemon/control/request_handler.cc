@@ -16,6 +16,9 @@ using control::Request;
 // As a person types it, for the log.
 std::string words_of(const Request& request) {
   std::string words(control::info_of(request.method).name);
+  if (request.method == Method::kProfile)
+    return words + " " + std::to_string(request.profile.steps) +
+           (request.profile.kernels ? " kernels" : "");
   if (request.method != Method::kSet) return words;
   char value[32];
   const auto end = std::to_chars(value, value + sizeof value, request.value).ptr;
@@ -32,6 +35,8 @@ Command command_of(const Request& request) {
       return {.kind = Command::Kind::kCheckpoint};
     case Method::kStop:
       return {.kind = Command::Kind::kStop};
+    case Method::kProfile:
+      return {.kind = Command::Kind::kProfile, .profile = request.profile};
     default:
       return {.kind = Command::Kind::kSet, .key = request.key, .value = request.value};
   }

@@ -13,14 +13,16 @@
 
 #include "shared/base/status.h"
 #include "shared/base/unique_fd.h"
+#include "shared/control/look_requests.h"
 #include "shared/control/trainer_status.h"
 
 namespace stoker::control_server {
 
 struct Command {
-  enum class Kind { kPause, kResume, kCheckpoint, kStop, kSet } kind = Kind::kPause;
+  enum class Kind { kPause, kResume, kCheckpoint, kStop, kSet, kProfile } kind = Kind::kPause;
   std::string key;   // kSet: "lr"
   double value = 0;  // kSet
+  control::ProfileRequest profile;
 };
 
 // The ring for a process that is to fill it.
@@ -37,7 +39,7 @@ class TrainingControl {
   virtual ~TrainingControl() = default;
   virtual std::shared_ptr<const control::TrainerStatus> status() const = 0;
   // `done` is called exactly once, on a thread of the trainer or at once. kCheckpoint: when the
-  // checkpoint is committed or has failed. kBusy through `done`: the mailbox is full, nothing was
+  // checkpoint is committed or has failed. kProfile: when the trace is written. kBusy through `done`: the mailbox is full, nothing was
   // done.
   virtual void post(Command command, Done done) = 0;
   // `pidfd` holds the process `pid`, which is the producer as long as it lives. kPermission: not with

@@ -8,6 +8,7 @@
 #include "daemon/ctl/checkpoint_choice.h"
 #include "daemon/ctl/number_text.h"
 #include "shared/config/nearest_word.h"
+#include "shared/control/look_requests.h"
 
 namespace stoker::ctl {
 namespace {
@@ -16,6 +17,7 @@ constexpr const char* kFooter = R"(Examples:
   stokerctl --run-dir runs/demo status        what training is doing
   stokerctl --run-dir runs/demo watch         the same, live, until the run ends
   stokerctl --run-dir runs/demo set lr 1e-4   change the learning rate
+  stokerctl --run-dir runs/demo profile 50    where the time of the next 50 steps goes
   stokerctl --run-dir runs/demo checkpoint    save now; returns when it is safe on the disk
   stokerctl --run-dir runs/demo list          the checkpoints, the best one marked
   stokerctl --run-dir runs/demo verify 1200   is every byte of step 1200 as it was saved?
@@ -30,8 +32,8 @@ constexpr const char* kFooter = R"(Examples:
   cd runs/demo && stokerctl report            inside a run directory --run-dir is not needed
   stokerctl --json status | jq .loss          for scripts
 
-status, watch, pause, resume, checkpoint, stop and set need a running stokerd. The others read the
-run directory only: the run may be going on, have ended, or be a copy on another machine.
+status, watch, pause, resume, checkpoint, stop, set and profile need a running stokerd. The others
+read the run directory only: the run may be going on, have ended, or be a copy on another machine.
 
 Exit codes: 0 done, 64 usage, 65 verify found damage, 69 no stokerd answers, 74 I/O or permission,
 75 stokerd is busy, 78 not a run directory, or nothing there yet.)";
@@ -104,6 +106,21 @@ class Parser {
     CLI::App* const set = add("set", Action::kSet, "Change a setting while training: set lr 1e-4");
     set->add_option("KEY", key_, "lr: the learning rate")->required();
     set->add_option("VALUE", command_.lr, "As a number: 0.0003 or 3e-4")->required();
+    add_profile();
+  }
+
+  void add_profile() {
+    CLI::App* const command =
+        add("profile", Action::kProfile, "Where the time of the next steps goes: table and trace");
+    command->add_option("N", command_.steps, "So many steps, at most 1000 (100 with --kernels)")
+        ->required()
+        ->check(CLI::Range(uint64_t{1}, uint64_t{control::ProfileRequest::kMaxSteps}));
+    command
+        ->add_option("--out", command_.output,
+                     "Copy the trace to this file (it stays in the run directory's profiles/ too)")
+        ->type_name("FILE");
+    command->add_flag("--kernels", command_.kernels,
+                      "LibTorch's own profile as well: each operator, on a GPU each kernel");
   }
 
   void add_commands_for_directory() {

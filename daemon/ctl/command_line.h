@@ -21,6 +21,7 @@ enum class Action {
   kCheckpoint,
   kStop,
   kSet,
+  kProfile,
   kList,
   kVerify,
   kDiff,
@@ -42,12 +43,14 @@ struct CommandLine {
   std::string other;                   // the second
   std::string format = "safetensors";  // export --format
   std::string what = "model";          // export --what
-  std::string output;                  // export --output, plot --svg
+  std::string output;                  // export --output, plot --svg, profile --out
   std::string metric;                  // plot --metric; empty: the losses
   bool all = false;                    // verify --all, diff --all
   uint64_t lines = 20;                 // logs -n
   bool follow = false;                 // logs -f
   bool evaluator = false;              // logs --evaluator
+  uint64_t steps = 0;                  // profile N
+  bool kernels = false;                // profile --kernels
 };
 
 // Either the command line, or the exit code of what was already answered (--help, --version, a

@@ -7,6 +7,7 @@
 #include "daemon/ctl/console.h"
 #include "daemon/ctl/daemon_commands.h"
 #include "daemon/ctl/directory_commands.h"
+#include "daemon/ctl/profile_command.h"
 #include "daemon/ctl/run_place.h"
 
 namespace stoker::ctl {
@@ -49,6 +50,8 @@ ExitCode run(const CommandLine& command, const Console& console) {
     case Action::kStop:
     case Action::kSet:
       return change_training(command, console);
+    case Action::kProfile:
+      return take_profile(command, console);
     default:
       return run_on_directory(command, console);
   }

@@ -19,6 +19,8 @@ train::Request::Kind kind_of(control_server::Command::Kind kind) {
       return train::Request::Kind::kStop;
     case control_server::Command::Kind::kSet:
       return train::Request::Kind::kSetLr;
+    case control_server::Command::Kind::kProfile:
+      return train::Request::Kind::kProfile;
   }
   return train::Request::Kind::kPause;
 }
@@ -52,7 +54,7 @@ void TrainingLink::post(control_server::Command command, Done done) {
   if (command.kind == control_server::Command::Kind::kSet && command.key != "lr") {
     return done(Status(Code::kInvalidArgument, "set: unknown key " + command.key + "; known: lr"));
   }
-  mailbox_.post({kind_of(command.kind), command.value, std::move(done)});
+  mailbox_.post({kind_of(command.kind), command.value, std::move(done), command.profile});
 }
 
 Result<control_server::AttachedRing> TrainingLink::attach(pid_t pid, UniqueFd pidfd) {

@@ -13,6 +13,7 @@
 #include "daemon/checkpoint/retainer.h"
 #include "daemon/daemon_app/first_weights.h"
 #include "daemon/daemon_app/load_checkpoint.h"
+#include "daemon/daemon_app/profile_files.h"
 #include "daemon/daemon_app/rollback.h"
 #include "daemon/daemon_app/start_point.h"
 #include "daemon/daemon_app/version.h"
@@ -264,7 +265,10 @@ Result<TrainingSession::Ended> TrainingSession::train(Parts& parts, std::stop_to
       [&parts] { return parts.feed->quarantined(); },
       parts.manifest,
       parts.metrics->position(),
-      parts.save_soon};
+      parts.save_soon,
+      {.save_profile = [&parts, this](train::TakenProfile taken, train::Request request) {
+        save_profile(*parts.metrics, layout_, std::move(taken), std::move(request));
+      }}};
   train::Trainer trainer(config_, *parts.state, std::move(links));
   const auto outcome = trainer.run(stop);
   if (const Status feed = parts.feeders.reason(); !feed.ok()) return feed.with_context("feed");

@@ -15,13 +15,15 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/control/look_requests.h"
 
 namespace stoker::train {
 
 struct Request {
-  enum class Kind { kPause, kResume, kCheckpoint, kStop, kSetLr } kind = Kind::kPause;
+  enum class Kind { kPause, kResume, kCheckpoint, kStop, kSetLr, kProfile } kind = Kind::kPause;
   double value = 0;                               // kSetLr
   std::function<void(Result<std::string>)> done;  // a JSON object on one line; may be empty
+  control::ProfileRequest profile = {};           // kProfile
 };
 
 void answer(const Request& request, Result<std::string> reply);

@@ -67,9 +67,11 @@ TrainStep::TrainStep(model::Model& model, const task::Task& task, Optimizer& opt
 void TrainStep::add(const task::Batch& batch) {
   at::Tensor loss;
   {
+    const PhaseScope forward(maybe_observer_, Phase::kForward);
     const Autocast autocast(bf16_, batch.front().device().type());
     loss = task_.loss(model_, batch);
   }
+  const PhaseScope backward(maybe_observer_, Phase::kBackward);
   if (!loss_.defined()) loss_ = at::zeros({}, loss.options().dtype(at::kDouble));
   if (std::exchange(finished_, false)) loss_.zero_();
   loss_.add_(loss.detach(), 1.0 / static_cast<double>(accumulate_));
@@ -78,12 +80,14 @@ void TrainStep::add(const task::Batch& batch) {
 }
 
 at::Tensor TrainStep::finish(double lr) {
+  const PhaseScope optimizer(maybe_observer_, Phase::kOptimizer);
   at::Tensor norm = optimizer_.step(lr);
   drop();
   return norm;
 }
 
 at::Tensor TrainStep::finish_if_finite(double lr) {
+  const PhaseScope optimizer(maybe_observer_, Phase::kOptimizer);
   at::Tensor norm = optimizer_.step_if_finite(lr, loss_);
   drop();
   return norm;

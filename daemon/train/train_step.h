@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "daemon/train/optimizer.h"
+#include "daemon/train/step_observer.h"
 #include "shared/ring/batch_layout.h"
 #include "shared/task/task.h"
 
@@ -36,6 +37,8 @@ class TrainStep {
   // As finish(), but a step whose loss or gradient is not finite changes no parameter; the
   // optimizer's skipped() says so.
   at::Tensor finish_if_finite(double lr);
+  // Who is told of the phases from now on; null: nobody. Must outlive its being set.
+  void set_observer(StepObserver* maybe_observer) { maybe_observer_ = maybe_observer; }
   // Drops what add() has gathered since the last finish.
   void drop();
 
@@ -49,6 +52,7 @@ class TrainStep {
   Optimizer& optimizer_;
   int64_t accumulate_;
   bool bf16_;
+  StepObserver* maybe_observer_ = nullptr;
   at::Tensor loss_;
   bool finished_ = true;  // the next add() begins a step
 };

@@ -34,7 +34,8 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, TrainerLink
       step_(state.model(), state.task(), state.optimizer(), config.train.accumulate,
             config.train.precision == "bf16"),
       guard_(config.train, state),
-      triggers_(config.checkpoint, links_.save_soon) {
+      triggers_(config.checkpoint, links_.save_soon),
+      watch_(links_.watch, links_.clock, state.device()) {
   status_.steps = config.train.steps;
   status_.device = state.device().str();
   status_.step = state.step;
@@ -51,6 +52,7 @@ Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
   publish(control::TrainerState::kTraining);
   try {
     while (state_.step < config_.train.steps) {
+      watch_.begin_step();
       answer_requests(stop);
       wait_while_paused(stop);
       if (stop_asked_ || stop.stop_requested()) break;
@@ -59,8 +61,10 @@ Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
       STOKER_ASSIGN_OR_RETURN(const bool fine, report_and_save());
       if (!fine) {
         refuse_saving(Status(Code::kCancelled, "the run goes back to its last checkpoint"));
+        watch_.finish("the run went back to its last checkpoint");
         return Outcome::kRollBack;
       }
+      watch_.end_step(state_.step);
     }
     return end_run(stop);
   } catch (const c10::Error& error) {
@@ -78,6 +82,7 @@ Result<Trainer::Outcome> Trainer::end_run(std::stop_token stop) {
     log_warn("the last steps are not saved",
              {{"step", state_.step}, {"reason", "loss or gradient not finite"}});
   }
+  watch_.finish("training ended");
   links_.mailbox.close();
   return finished ? Outcome::kFinished : Outcome::kStopped;
 }
@@ -118,6 +123,8 @@ void Trainer::handle(Request& request) {
     case Request::Kind::kCheckpoint:
       save_requests_.push_back(std::move(request));
       return;
+    case Request::Kind::kProfile:
+      return watch_.profile(std::move(request));
     case Request::Kind::kSetLr: {
       if (learning_rate() == 0)
         return answer(request, Status(Code::kInvalidArgument,
@@ -145,6 +152,7 @@ void Trainer::wait_while_paused(std::stop_token stop) {
   }
   interval_.paused += links_.clock.monotonic() - began;
   log_info("resumed", {{"step", state_.step}});
+  watch_.begin_step();
   publish(control::TrainerState::kTraining);
 }
 
@@ -156,6 +164,7 @@ double Trainer::learning_rate() const {
 }
 
 Result<std::optional<ring::ReadyBatch>> Trainer::next_batch(std::stop_token stop) {
+  const PhaseScope waiting(watch_.maybe_observer(), Phase::kFeedWait);
   const nanoseconds began = links_.clock.monotonic();
   while (true) {
     auto batch = links_.ring.pop(kLook);
@@ -170,7 +179,14 @@ Result<std::optional<ring::ReadyBatch>> Trainer::next_batch(std::stop_token stop
   }
 }
 
+task::Batch Trainer::tensors_of(const ring::ReadyBatch& batch) {
+  const PhaseScope copying(watch_.maybe_observer(), Phase::kCopy);
+  task::Batch tensors = batch_tensors(links_.ring.layout(), batch.slot, state_.device());
+  return state_.task().mixed(std::move(tensors), config_.run.seed, batch.ticket);
+}
+
 Result<bool> Trainer::do_step(std::stop_token stop) {
+  step_.set_observer(watch_.maybe_observer());
   std::optional<TrainingState::Mark> began;
   if (config_.train.accumulate > 1) began = TrainingState::mark();
   for (int64_t part = 0; part < config_.train.accumulate; ++part) {
@@ -183,8 +199,7 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
       }
       return false;
     }
-    task::Batch tensors = batch_tensors(links_.ring.layout(), batch->slot, state_.device());
-    step_.add(state_.task().mixed(std::move(tensors), config_.run.seed, batch->ticket));
+    step_.add(tensors_of(*batch));
     links_.ring.release(batch->ticket);
     links_.board.note_progress();
   }
@@ -293,6 +308,7 @@ bool Trainer::try_save() {
   }
   writer::Snapshot* const snapshot = links_.writer.try_begin();
   if (snapshot == nullptr) return false;
+  const PhaseScope snapping(watch_.maybe_observer(), Phase::kSnapshot);
   const nanoseconds began = links_.clock.monotonic();
   snapshot->manifest() = links_.manifest;
   state_.quarantined = links_.quarantined();

@@ -25,6 +25,7 @@
 #include "daemon/train/mailbox.h"
 #include "daemon/train/save_triggers.h"
 #include "daemon/train/status_board.h"
+#include "daemon/train/step_watch.h"
 #include "daemon/train/train_step.h"
 #include "daemon/train/training_state.h"
 #include "shared/base/clock.h"
@@ -51,6 +52,7 @@ struct TrainerLinks {
   checkpoint::Manifest manifest;
   uint64_t metrics_bytes = 0;  // of train.jsonl now
   bool save_soon = false;      // the first step is saved, whatever the settings say
+  WatchLinks watch = {};       // empty: nobody may look inside
 };
 
 class Trainer {
@@ -75,6 +77,7 @@ class Trainer {
   // False when the run must end (stop, end of data); the step is then not done.
   Result<bool> do_step(std::stop_token stop);
   Result<std::optional<ring::ReadyBatch>> next_batch(std::stop_token stop);
+  task::Batch tensors_of(const ring::ReadyBatch& batch);
   double learning_rate() const;
 
   // False when the run must roll back.
@@ -97,6 +100,7 @@ class Trainer {
   TrainStep step_;
   FiniteGuard guard_;
   SaveTriggers triggers_;
+  StepWatch watch_;
 
   bool stop_asked_ = false;
   bool paused_ = false;

@@ -15,7 +15,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::array<MethodInfo, 9> kMethods = {{
+constexpr std::array<MethodInfo, 10> kMethods = {{
     {Method::kHello, "hello", false, "hello", "protocol version, build and methods"},
     {Method::kHelp, "help", false, "help", "this list"},
     {Method::kStatus, "status", false, "status", "what training is doing"},
@@ -26,6 +26,8 @@ constexpr std::array<MethodInfo, 9> kMethods = {{
     {Method::kStop, "stop", true, "stop", "finish the step, save, end"},
     {Method::kSet, "set", true, "set lr VALUE", "change a setting while training: lr"},
     {Method::kAttach, "attach", true, "attach", "the ring, as a file descriptor, to fill batches"},
+    {Method::kProfile, "profile", true, "profile STEPS [kernels]",
+     "time the next steps by phase; answers when the trace is written"},
 }};
 
 // What may be set, and between which bounds. The bounds are exclusive.
@@ -95,6 +97,13 @@ std::optional<Refusal> check_setting(const std::string& id, std::string_view key
       "nothing called " + quoted(key) + " can be set while training; there is: " + setting_names());
 }
 
+std::variant<Request, Refusal> with_params(Request request, Result<ProfileRequest> params) {
+  if (!params.ok())
+    return refusal(request.id, ErrorCode::kInvalidParams, params.status().message());
+  request.profile = *params;
+  return request;
+}
+
 // ---- Words
 
 std::vector<std::string_view> split_words(std::string_view line) {
@@ -128,6 +137,8 @@ std::variant<Request, Refusal> parse_words(std::string_view line) {
   const MethodInfo* info = find_method(words[0]);
   if (info == nullptr) return unknown_method(id, words[0]);
   Request request{.id = id, .method = info->method};
+  if (request.method == Method::kProfile)
+    return with_params(std::move(request), parse_profile(std::span(words).subspan(1)));
   if (request.method != Method::kSet) {
     if (words.size() == 1) return request;
     return refusal(id, ErrorCode::kInvalidParams,
@@ -212,6 +223,8 @@ std::variant<Request, Refusal> parse_object(std::string_view line) {
   Request request{.id = *id, .method = info->method};
   const json::value* params = root.if_contains("params");
   if (request.method == Method::kSet) return parse_set(std::move(request), params);
+  if (request.method == Method::kProfile)
+    return with_params(std::move(request), parse_profile(params));
   if (params != nullptr && !(params->is_object() && params->get_object().empty()))
     return refusal(*id, ErrorCode::kInvalidParams, std::string(info->name) + " takes no params");
   return request;

@@ -18,6 +18,7 @@
 #include <variant>
 
 #include "shared/base/status.h"
+#include "shared/control/look_requests.h"
 
 namespace stoker::control {
 
@@ -29,7 +30,18 @@ inline constexpr int kMaxDepth = 32;               // of nested JSON
 inline constexpr size_t kMaxIdBytes = 256;         // of an id that is a string
 inline constexpr double kMaxLearningRate = 1e3;
 
-enum class Method { kHello, kHelp, kStatus, kPause, kResume, kCheckpoint, kStop, kSet, kAttach };
+enum class Method {
+  kHello,
+  kHelp,
+  kStatus,
+  kPause,
+  kResume,
+  kCheckpoint,
+  kStop,
+  kSet,
+  kAttach,
+  kProfile,
+};
 
 struct MethodInfo {
   Method method;
@@ -57,6 +69,7 @@ struct Request {
   Method method = Method::kStatus;
   std::string key;   // kSet
   double value = 0;  // kSet
+  ProfileRequest profile;
 };
 
 // Why nothing was done.

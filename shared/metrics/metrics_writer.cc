@@ -94,9 +94,16 @@ void MetricsWriter::report_text(std::string_view tag, uint64_t step, std::string
   if (events_ == nullptr) return;
   Entry entry;
   entry.row.step = step;
-  entry.tag = tag;
-  entry.text = text;
+  entry.other = [this, step, tag = std::string(tag), text = std::string(text)] {
+    events_->add_text(tag, step, text);
+  };
   enqueue(std::move(entry));
+}
+
+bool MetricsWriter::post(std::function<void()> work) {
+  Entry entry;
+  entry.other = std::move(work);
+  return enqueue(std::move(entry));
 }
 
 bool MetricsWriter::enqueue(Entry entry) {
@@ -156,7 +163,7 @@ Status MetricsWriter::write_all(const std::deque<Entry>& entries) {
   Status first;
   for (const Entry& entry : entries) {
     if (entry.line.empty()) {
-      events_->add_text(entry.tag, entry.row.step, entry.text);
+      entry.other();
       continue;
     }
     Status status = lines_->append_line(entry.line);

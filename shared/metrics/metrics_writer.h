@@ -20,6 +20,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -68,6 +69,9 @@ class MetricsWriter {
   uint64_t report(const TrainRow& row);
   // Text for TensorBoard, such as a sample of what the model writes. Not in train.jsonl.
   void report_text(std::string_view tag, uint64_t step, std::string_view text);
+  // Runs `work` on the writing thread, after what was reported before: other small files that the
+  // trainer must not wait for. False: there is no room, and `work` will not run.
+  bool post(std::function<void()> work);
   // Length that train.jsonl has when everything taken in is written: what a manifest stores.
   uint64_t position() const { return position_.load(std::memory_order_relaxed); }
 
@@ -81,10 +85,9 @@ class MetricsWriter {
 
  private:
   struct Entry {
-    std::string line;  // empty: a text
-    TrainRow row;      // of a text, the step only
-    std::string tag;
-    std::string text;
+    std::string line;  // empty: something other than a row
+    TrainRow row;      // of anything else, the step only
+    std::function<void()> other;
   };
   explicit MetricsWriter(const MetricsWriterSettings& settings) : settings_(settings) {}
   bool enqueue(Entry entry);

@@ -28,6 +28,7 @@ class RunLayout {
   std::string trainer_log() const { return at("logs/stokerd.log"); }
   std::string evaluator_log() const { return at("logs/stoker-eval.log"); }
   std::string init_report() const { return at("logs/init_report.txt"); }  // of model.init_from
+  std::string profiles() const { return at("profiles"); }                 // of `stokerctl profile`
   std::string metrics() const { return at("metrics"); }
   std::string train_rows() const { return at("metrics/train.jsonl"); }
   std::string eval_rows() const { return at("metrics/eval.jsonl"); }

@@ -60,9 +60,10 @@ TEST_F(Commands, StatusCountsWhatTheServerDid) {
 
 TEST_F(Commands, HelloTellsVersionBuildRoleAndMethods) {
   serve();
-  EXPECT_EQ(client().ask(R"({"id":1,"method":"hello"})"),
-            R"({"id":1,"result":{"proto":1,"build":"1.2.3","role":"operate","methods":)"
-            R"(["hello","help","status","pause","resume","checkpoint","stop","set","attach"]}})");
+  EXPECT_EQ(
+      client().ask(R"({"id":1,"method":"hello"})"),
+      R"({"id":1,"result":{"proto":1,"build":"1.2.3","role":"operate","methods":)"
+      R"(["hello","help","status","pause","resume","checkpoint","stop","set","attach","profile"]}})");
 }
 
 TEST_F(Commands, HelpListsEveryMethodWithItsWords) {
@@ -93,6 +94,8 @@ TEST_F(Commands, EachReachesTrainingOnceAsItWasMeant) {
       {R"({"method":"checkpoint"})", Kind::kCheckpoint},
       {R"({"method":"stop"})", Kind::kStop},
       {R"({"method":"set","params":{"lr":0.25}})", Kind::kSet, "lr", 0.25},
+      {"profile 20", Kind::kProfile},
+      {R"({"method":"profile","params":{"steps":20,"kernels":true}})", Kind::kProfile},
   };
   serve();
   auto peer = client();

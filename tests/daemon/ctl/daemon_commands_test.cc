@@ -126,6 +126,44 @@ TEST_F(DaemonCommands, ChangesSendTheirMethodAndSayWhatWasDone) {
   EXPECT_THAT(seen[4], HasSubstr("{\"lr\":0.0025}"));
 }
 
+TEST_F(DaemonCommands, AProfileIsATableAndAFileToCopy) {
+  put(path("trace.json"), "the trace");
+  const std::string profile =
+      R"({"first_step":1201,"last_step":1220,"steps":20,"device":"cpu","total_ms":400,)"
+      R"("median_ms":20,"phases":[{"phase":"forward","median_ms":8,"sum_ms":160,"share":0.4},)"
+      R"({"phase":"other","median_ms":12,"sum_ms":240,"share":0.6}],"path":")" +
+      path("trace.json") + "\"}";
+  auto fake = daemon([&](const std::string& line) {
+    return result(line.find("status") != std::string::npos ? control::to_json(some_status())
+                                                           : profile);
+  });
+  const Answer table = ctl({"profile", "20", "--out", path("copy.json")});
+  ASSERT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("steps 1 201 to 1 220 on cpu\n"));
+  EXPECT_THAT(table.out, HasSubstr("  forward          8     160   40.0 %\n"));
+  EXPECT_THAT(table.out, HasSubstr("  step            20     400  100.0 %\n"));
+  EXPECT_THAT(table.out, HasSubstr(path("trace.json")));
+  EXPECT_EQ(*read_file(path("copy.json"), 100), "the trace");
+  EXPECT_THAT(ctl({"--json", "profile", "20", "--kernels"}).out, HasSubstr(R"("total_ms":400,)"));
+  EXPECT_EQ(ctl({"profile", "101", "--kernels"}).code, 64);
+  const auto seen = fake.stop();
+  EXPECT_THAT(seen.back(), HasSubstr(R"("profile","params":{"steps":20,"kernels":true})"));
+}
+
+TEST_F(DaemonCommands, AProfileOfAPausedRunSaysWhatItWaitsFor) {
+  auto paused = some_status();
+  paused.state = control::TrainerState::kPaused;
+  auto fake = daemon([&](const std::string& line) {
+    if (line.find("status") != std::string::npos) return result(control::to_json(paused));
+    return std::string(R"({"id":2,"error":{"code":-32000,"message":"training ended before a step )"
+                       R"(was profiled","data":{"kind":"closed"}}})");
+  });
+  const Answer answer = ctl({"profile", "5"});
+  EXPECT_EQ(answer.code, 69);
+  EXPECT_THAT(answer.err, HasSubstr("training is paused; the profile begins when it goes on"));
+  EXPECT_THAT(answer.err, HasSubstr("ended before a step was profiled"));
+}
+
 TEST_F(DaemonCommands, ARefusalIsSaidWithItsOwnCode) {
   auto fake = daemon([&](const std::string& line) {
     const bool set = line.find("\"set\"") != std::string::npos;

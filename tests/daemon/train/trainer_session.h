@@ -129,7 +129,10 @@ class Session {
                                   },
                                   {.data_digest = "the data"},
                                   0,
-                                  around.save_soon});
+                                  around.save_soon,
+                                  {.save_profile = [this](TakenProfile taken, const Request&) {
+                                    profiles_.push_back(std::move(taken));
+                                  }}});
   }
   ~Session() {
     threads_.request_stop();
@@ -141,6 +144,13 @@ class Session {
     mailbox_.post({kind, value, [this](Result<std::string> reply) {
                      replies_.push_back(reply.ok() ? *reply : reply.status().to_string());
                    }});
+  }
+  void ask_for_profile(const control::ProfileRequest& profile) {
+    mailbox_.post({Request::Kind::kProfile, 0,
+                   [this](Result<std::string> reply) {
+                     replies_.push_back(reply.ok() ? *reply : reply.status().to_string());
+                   },
+                   profile});
   }
   std::vector<uint64_t> saved() const {
     std::vector<uint64_t> steps;
@@ -166,6 +176,7 @@ class Session {
   StatusBoard board_;
   std::vector<metrics::TrainRow> rows_;
   std::vector<std::string> replies_;
+  std::vector<TakenProfile> profiles_;
   std::optional<Trainer> trainer_;
   std::stop_source stop_;
   Coordinator threads_;

@@ -1,0 +1,67 @@
+// StepProfiler: takes down when the phases of some steps began and ended.
+//
+// On a GPU the trainer's thread only asks for work, so there each phase is timed by two events on
+// the device's stream as well; they are read when the last step is done, so that no step waits.
+//
+// Threads: the trainer's thread only.
+// Errors:  begin() and take() pass on what LibTorch throws.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+
+#include "daemon/train/kernel_profile.h"
+#include "daemon/train/profile.h"
+#include "shared/base/clock.h"
+#include "shared/control/look_requests.h"
+
+namespace stoker::train {
+
+struct TakenProfile {
+  Profile profile;
+  KernelProfile::Save save_kernels;  // empty where they were not asked for
+};
+
+class StepProfiler {
+ public:
+  // `clock` must outlive this object.
+  StepProfiler(const control::ProfileRequest& request, Clock& clock, c10::Device device);
+
+  Status start();
+  // A step begins; what was begun before and has not ended is not one.
+  void begin_step();
+  void end_step(uint64_t step);
+  void begin(Phase phase);
+  void end(Phase phase) noexcept;
+
+  bool is_full() const { return profile_.steps.size() >= request_.steps; }
+  size_t steps() const { return profile_.steps.size(); }
+  // Waits for the device.
+  Result<TakenProfile> take();
+
+ private:
+  struct DeviceSpan {
+    size_t step = 0;  // place in profile_.steps
+    Phase phase = Phase::kCopy;
+    c10::Event begin, end;
+  };
+  std::chrono::nanoseconds now() const { return clock_.monotonic() - began_; }
+  c10::Event mark_on_device() const;
+  void read_device_spans();
+
+  const control::ProfileRequest request_;
+  Clock& clock_;
+  const c10::Device device_;
+  std::chrono::nanoseconds began_{0};
+  Profile profile_;
+  ProfiledStep current_;
+  std::vector<DeviceSpan> device_spans_;
+  std::optional<c10::Event> device_began_;
+  std::optional<KernelProfile> kernels_;
+};
+
+}  // namespace stoker::train

@@ -1,0 +1,49 @@
+#include "daemon/train/step_watch.h"
+
+#include <utility>
+
+#include "shared/base/log.h"
+
+namespace stoker::train {
+
+StepWatch::StepWatch(WatchLinks links, Clock& clock, c10::Device device)
+    : links_(std::move(links)), clock_(clock), device_(device) {}
+
+void StepWatch::profile(Request request) {
+  if (profiler_) {
+    return answer(request,
+                  Status(Code::kBusy, "a profile is being taken; ask again when it is done"));
+  }
+  profiler_.emplace(request.profile, clock_, device_);
+  if (const Status started = profiler_->start(); !started.ok()) {
+    profiler_.reset();
+    return answer(request, started);
+  }
+  profile_request_ = std::move(request);
+}
+
+void StepWatch::end_profiled_step(uint64_t step) {
+  profiler_->end_step(step);
+  if (profiler_->is_full()) return hand_over();
+  profiler_->begin_step();
+}
+
+void StepWatch::hand_over() {
+  auto taken = profiler_->take();
+  profiler_.reset();
+  Request request = std::exchange(profile_request_, {});
+  if (!taken.ok()) return answer(request, taken.status());
+  log_info("steps profiled", {{"steps", taken->profile.steps.size()},
+                              {"last_step", taken->profile.steps.back().step}});
+  links_.save_profile(*std::move(taken), std::move(request));
+}
+
+void StepWatch::finish(const std::string& why) {
+  if (!profiler_) return;
+  if (profiler_->steps() > 0) return hand_over();
+  profiler_.reset();
+  answer(std::exchange(profile_request_, {}),
+         Status(Code::kClosed, why + " before a step was profiled"));
+}
+
+}  // namespace stoker::train
