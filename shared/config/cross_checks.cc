@@ -184,7 +184,7 @@ class CrossChecks {
 
   void check_sequences() {
     const ModelConfig& model = config_.model;
-    if (model.kind != ModelKind::kGpt || mistakes_.touches("model.kind")) return;
+    if (!model.is_language_model() || mistakes_.touches("model.kind")) return;
     for (const auto& [name, set] : config_.data) {
       const std::string key = "data." + name;
       if (!set.is_sequence() || mistakes_.touches(key + ".kind")) continue;
@@ -209,22 +209,27 @@ class CrossChecks {
   void check_task() {
     if (mistakes_.touches("task.kind") || mistakes_.touches("model.kind")) return;
     const bool speaks = config_.task.kind == TaskKind::kLanguageModel;
-    const bool is_gpt = config_.model.kind == ModelKind::kGpt;
-    if (speaks && !is_gpt)
+    const bool reads_tokens = config_.model.is_language_model();
+    const char* const of_tokens = config_.model.kind == ModelKind::kGpt ? "gpt" : "lstm";
+    if (speaks && !reads_tokens)
+      refuse(
+          "task.kind",
+          "is language_model, which needs model.kind gpt or lstm; for pictures and numbers write "
+          "classification or regression");
+    if (!speaks && reads_tokens)
       refuse("task.kind",
-             "is language_model, which needs model.kind gpt; for pictures and numbers write "
-             "classification or regression");
-    if (!speaks && is_gpt) refuse("task.kind", "does not fit model.kind gpt; write language_model");
+             "does not fit model.kind " + std::string(of_tokens) + "; write language_model");
     for (const std::string& name : training_sets(config_)) {
       const auto train = config_.data.find(name);
       if (train == config_.data.end() || mistakes_.touches("data." + name + ".kind")) continue;
       if (train->second.kind == DatasetKind::kMixture) continue;  // its sets are looked at
       const bool is_sequence = train->second.is_sequence();
-      if (is_sequence && !is_gpt)
+      if (is_sequence && !reads_tokens)
         refuse("model.kind",
-               "does not read sequences of tokens, which data." + name + " has; write gpt");
-      if (!is_sequence && is_gpt)
-        refuse("model.kind", "is gpt, which reads sequences of tokens; data." + name +
+               "does not read sequences of tokens, which data." + name + " has; write gpt or lstm");
+      if (!is_sequence && reads_tokens)
+        refuse("model.kind", "is " + std::string(of_tokens) +
+                                 ", which reads sequences of tokens; data." + name +
                                  " must be of kind text or tokens, or have a text");
     }
   }

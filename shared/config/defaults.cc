@@ -3,7 +3,7 @@
 namespace stoker::config {
 namespace {
 
-// torchvision's.
+// torchvision's, where it has the model.
 void model_defaults(const GivenKeys& given, ModelConfig& model) {
   const auto set = [&given](const char* key, auto& field, auto value) {
     if (!given.contains(key)) field = value;
@@ -11,6 +11,8 @@ void model_defaults(const GivenKeys& given, ModelConfig& model) {
   const bool has_wide_head = model.kind == ModelKind::kAlexnet || model.kind == ModelKind::kVgg;
   if (model.kind == ModelKind::kResnet) set("model.layers", model.layers, 18);
   if (model.kind == ModelKind::kVgg) set("model.layers", model.layers, 16);
+  const bool is_recurrent = model.kind == ModelKind::kBlstm || model.kind == ModelKind::kLstm;
+  if (is_recurrent) set("model.layers", model.layers, 1);
   if (has_wide_head) set("model.width", model.width, 4096);
   if (has_wide_head) set("model.dropout", model.dropout, 0.5);
 }

@@ -15,8 +15,8 @@ constexpr auto kShuffles = std::to_array({"full"sv, "off"sv, "window"sv, "shards
 constexpr auto kLastBatches = std::to_array({"span"sv, "drop"sv, "pad"sv});
 constexpr auto kFeedSources = std::to_array({"readers"sv, "both"sv, "outside"sv});
 constexpr auto kOnBadSample = std::to_array({"skip"sv, "stop"sv});
-constexpr auto kModelKinds =
-    std::to_array({"gpt"sv, "mlp"sv, "lenet"sv, "resnet"sv, "alexnet"sv, "vgg"sv});
+constexpr auto kModelKinds = std::to_array(
+    {"gpt"sv, "mlp"sv, "lenet"sv, "resnet"sv, "alexnet"sv, "vgg"sv, "blstm"sv, "lstm"sv});
 constexpr auto kTaskKinds = std::to_array({"language_model"sv, "classification"sv, "regression"sv});
 constexpr auto kOptimizerKinds = std::to_array({"sgd"sv, "momentum"sv, "adam"sv, "adamw"sv});
 constexpr auto kScheduleKinds = std::to_array({"constant"sv, "cosine"sv, "linear"sv, "step"sv});
@@ -69,46 +69,52 @@ std::vector<Field> fields_of_rule(NameRule& rule) {
 }
 
 Section model_section(ModelConfig& model) {
-  const std::string_view gpt = "gpt";
+  const std::string_view of_tokens = "gpt lstm";
   return {"model",
           {{.name = "kind", .target = choice(model.kind, kModelKinds), .decides = true},
            {.name = "layers",
             .target = &model.layers,
             .min = 1,
             .max = 1000,
-            .kinds = "gpt resnet vgg",
+            .kinds = "gpt resnet vgg blstm lstm",
             .decides = true},
            {.name = "batch_norm", .target = &model.batch_norm, .kinds = "vgg", .decides = true},
            {.name = "width",
             .target = &model.width,
             .min = 1,
             .max = 1e6,
-            .kinds = "gpt alexnet vgg",
+            .kinds = "gpt alexnet vgg blstm lstm",
             .decides = true},
            {.name = "heads",
             .target = &model.heads,
             .min = 1,
             .max = 1e6,
-            .kinds = gpt,
+            .kinds = "gpt",
             .decides = true},
            {.name = "context",
             .target = &model.context,
             .min = 1,
             .max = 1e6,
-            .kinds = gpt,
+            .kinds = of_tokens,
             .decides = true},
            {.name = "vocab",
             .target = &model.vocab,
             .min = 1,
             .max = 1e7,
-            .kinds = gpt,
+            .kinds = of_tokens,
             .decides = true},
            {.name = "dropout",
             .target = &model.dropout,
             .min = 0,
             .max = 0.99,
-            .kinds = "gpt mlp alexnet vgg",
+            .kinds = "gpt mlp alexnet vgg blstm lstm",
             .decides = true},
+           {.name = "states",
+            .target = &model.states,
+            .kinds = "blstm",
+            .words = "last mean",
+            .decides = true},
+           {.name = "tied", .target = &model.tied, .kinds = "lstm", .decides = true},
            {.name = "hidden",
             .target = &model.hidden,
             .min = 1,
@@ -125,7 +131,7 @@ Section model_section(ModelConfig& model) {
             .target = &model.outputs,
             .min = 0,
             .max = 1e7,
-            .kinds = "mlp lenet resnet alexnet vgg",
+            .kinds = "mlp lenet resnet alexnet vgg blstm",
             .decides = true},
            {.name = "init_from", .target = &model.init_from},
            {.name = "init_map", .target = rows<NameRule, fields_of_rule>(model.init_map)},

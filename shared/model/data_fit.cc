@@ -54,4 +54,25 @@ Result<int64_t> outputs_for(const config::ModelConfig& config,
                                      ", but the data has " + data);
 }
 
+Status check_tokens(const config::ModelConfig& config, const std::vector<TensorSpec>& sample,
+                    uint64_t classes, const std::string& model) {
+  const TensorSpec* const tokens = find_component(sample, "tokens");
+  if (tokens == nullptr || tokens->shape.size() != 1 || tokens->shape[0] < 2) {
+    return Status(Code::kMismatch, "model " + model +
+                                       " needs samples with `tokens` [2 or more]; the data has " +
+                                       describe(sample));
+  }
+  if (tokens->shape[0] - 1 > config.context) {
+    return Status(Code::kMismatch, "model.context is " + std::to_string(config.context) +
+                                       ", but the data's samples have " +
+                                       std::to_string(tokens->shape[0] - 1) +
+                                       " tokens and the one to predict");
+  }
+  if (classes > static_cast<uint64_t>(config.vocab)) {
+    return Status(Code::kMismatch, "model.vocab is " + std::to_string(config.vocab) +
+                                       ", but the data has " + std::to_string(classes) + " tokens");
+  }
+  return {};
+}
+
 }  // namespace stoker::model

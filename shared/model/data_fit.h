@@ -29,4 +29,9 @@ Result<TensorSpec> input_of(const std::vector<TensorSpec>& sample, const std::st
 Result<int64_t> outputs_for(const config::ModelConfig& config,
                             const std::vector<TensorSpec>& sample, uint64_t classes);
 
+// For models over tokens: the sample's `tokens` fit model.context, and the data's (`classes`, where
+// that is known) model.vocab.
+Status check_tokens(const config::ModelConfig& config, const std::vector<TensorSpec>& sample,
+                    uint64_t classes, const std::string& model);
+
 }  // namespace stoker::model

@@ -124,22 +124,7 @@ Result<ModelPtr> make_gpt(const config::ModelConfig& config, const Samples& samp
             std::to_string(config.width) + ") a multiple of heads (" +
             std::to_string(config.heads) + ")");
   }
-  const TensorSpec* const tokens = find_component(sample, "tokens");
-  if (tokens == nullptr || tokens->shape.size() != 1 || tokens->shape[0] < 2) {
-    return Status(
-        Code::kMismatch,
-        "model gpt needs samples with `tokens` [2 or more]; the data has " + describe(sample));
-  }
-  if (tokens->shape[0] - 1 > config.context) {
-    return Status(Code::kMismatch, "model.context is " + std::to_string(config.context) +
-                                       ", but the data's samples have " +
-                                       std::to_string(tokens->shape[0] - 1) +
-                                       " tokens and the one to predict");
-  }
-  if (classes > static_cast<uint64_t>(config.vocab)) {
-    return Status(Code::kMismatch, "model.vocab is " + std::to_string(config.vocab) +
-                                       ", but the data has " + std::to_string(classes) + " tokens");
-  }
+  STOKER_RETURN_IF_ERROR(check_tokens(config, sample, classes, "gpt"));
   return ModelPtr(std::make_shared<Gpt>(config));
 }
 

@@ -25,6 +25,10 @@ Result<ModelPtr> make_kind(const config::ModelConfig& config, const Samples& sam
       return make_alexnet(config, sample, classes);
     case config::ModelKind::kVgg:
       return make_vgg(config, sample, classes);
+    case config::ModelKind::kBlstm:
+      return make_blstm(config, sample, classes);
+    case config::ModelKind::kLstm:
+      return make_lstm(config, sample, classes);
   }
   return Status(Code::kInvalidArgument, "model.kind: not a kind of model");
 }

@@ -20,7 +20,7 @@ namespace stoker::model {
 
 class Model : public torch::nn::Module {
  public:
-  // gpt: [batch, time] I64 -> logits [batch, time, vocab]. Others: float input [batch, …] ->
+  // gpt lstm: [batch, time] I64 -> logits [batch, time, vocab]. Others: float input [batch, …] ->
   // [batch, outputs]. What a data set holds is turned into this by the task (prepare_input.h).
   virtual at::Tensor forward(const at::Tensor& input) = 0;
 

@@ -19,5 +19,9 @@ Result<ModelPtr> make_alexnet(const config::ModelConfig& config, const Samples& 
                               uint64_t classes);
 Result<ModelPtr> make_vgg(const config::ModelConfig& config, const Samples& sample,
                           uint64_t classes);
+Result<ModelPtr> make_blstm(const config::ModelConfig& config, const Samples& sample,
+                            uint64_t classes);
+Result<ModelPtr> make_lstm(const config::ModelConfig& config, const Samples& sample,
+                           uint64_t classes);
 
 }  // namespace stoker::model

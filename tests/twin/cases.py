@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.optim import lr_scheduler
 
-from models import Gpt, Lenet, Mlp, Resnet
+from models import Blstm, Gpt, Lenet, Lstm, Mlp, Resnet
 from vision_models import Alexnet, Vgg
 
 STEPS = 10
@@ -67,6 +67,15 @@ def pictures(samples, shape, classes):
         ]
 
     return make
+
+
+def sequences():
+    return [{"input": torch.randn(6, 7, 5), "label": torch.randint(4, (6,))} for _ in range(2)]
+
+
+def sequence_loss(model, batch):
+    logits = model(batch["input"])
+    return logits, F.cross_entropy(logits, batch["label"])
 
 
 def grouped_adamw(parameters):
@@ -147,6 +156,33 @@ CASES = [
         clip_norm=1.0,
         kept=48,
     ),
+    Case(
+        name="blstm_adamw_last",
+        model=lambda: Blstm(5, 8, 4),
+        batches=sequences,
+        loss=sequence_loss,
+        optimizer=lambda p: torch.optim.AdamW(p, lr=5e-3, betas=(0.9, 0.95), eps=1e-6, weight_decay=0.1, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=1.0,
+    ),
+    Case(
+        name="blstm_momentum_mean",
+        model=lambda: Blstm(5, 6, 4, layers=2, states="mean"),
+        batches=sequences,
+        loss=sequence_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=0.0,
+    ),
+    Case(
+        name="lstm_adamw_tied",
+        model=lambda: Lstm(layers=2, width=12, vocab=64, tied=True),
+        batches=tokens,
+        loss=language_model_loss,
+        optimizer=lambda p: torch.optim.AdamW(p, lr=3e-3, betas=(0.9, 0.95), eps=1e-6, weight_decay=0.1, fused=True),
+        schedule=lambda o: warm_up_then(o, 3, lr_scheduler.CosineAnnealingLR(o, T_max=STEPS - 3, eta_min=3e-4)),
+        clip_norm=0.5,
+    ),
 ]
 
 # Only the bytes of the initial weights are compared.
@@ -163,5 +199,7 @@ INITIAL_ONLY = {
     "vgg19_bn": lambda: Vgg(19, 3, 5, batch_norm=True, width=8),
     "mlp_dropout": lambda: Mlp(12, [7, 5], 3, dropout=0.1),
     "gpt": lambda: Gpt(layers=3, width=24, heads=3, context=16, vocab=256),
+    "blstm": lambda: Blstm(9, 16, 3, layers=2),
+    "lstm": lambda: Lstm(layers=2, width=24, vocab=100),
 }
 SEED = 7

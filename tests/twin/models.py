@@ -52,6 +52,39 @@ class Gpt(nn.Module):
         return self.head(self.ln(x))
 
 
+class Blstm(nn.Module):
+    def __init__(self, features, width, outputs, layers=1, dropout=0.0, states="last"):
+        super().__init__()
+        between = dropout if layers > 1 else 0.0
+        self.lstm = nn.LSTM(features, width, layers, dropout=between, batch_first=True, bidirectional=True)
+        self.fc = nn.Linear(2 * width, outputs)
+        self.drop = nn.Dropout(dropout)
+        self.width, self.states = width, states
+
+    def forward(self, x):
+        y, _ = self.lstm(x)
+        if self.states == "mean":
+            return self.fc(self.drop(y.mean(1)))
+        return self.fc(self.drop(torch.cat([y[:, -1, : self.width], y[:, 0, self.width :]], 1)))
+
+
+class Lstm(nn.Module):
+    def __init__(self, layers, width, vocab, dropout=0.0, tied=False):
+        super().__init__()
+        self.tok = nn.Embedding(vocab, width)
+        self.lstm = nn.LSTM(width, width, layers, dropout=dropout if layers > 1 else 0.0, batch_first=True)
+        self.drop = nn.Dropout(dropout)
+        nn.init.uniform_(self.tok.weight, -0.1, 0.1)
+        if not tied:
+            self.head = nn.Linear(width, vocab, bias=False)
+            nn.init.uniform_(self.head.weight, -0.1, 0.1)
+        self.tied = tied
+
+    def forward(self, tokens):
+        y, _ = self.lstm(self.drop(self.tok(tokens)))
+        return F.linear(self.drop(y), self.tok.weight if self.tied else self.head.weight)
+
+
 class Mlp(nn.Sequential):
     def __init__(self, inputs, hidden, outputs, dropout=0.0):
         layers, width = [], inputs

@@ -1,5 +1,10 @@
 #include "tests/twin/twin_case.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "tests/twin/sequence_cases.h"
+
 namespace stoker::twin {
 namespace {
 
@@ -171,9 +176,12 @@ TwinCase mlp_adamw_groups() {
 }  // namespace
 
 std::vector<TwinCase> trained_cases() {
-  return {gpt_adamw_cosine(),     mlp_momentum_linear(), lenet_adam_step(),
-          resnet8_sgd_constant(), mlp_adamw_groups(),    alexnet_momentum_constant(),
-          vgg11_bn_sgd_constant()};
+  std::vector<TwinCase> cases = {gpt_adamw_cosine(),     mlp_momentum_linear(),
+                                 lenet_adam_step(),      resnet8_sgd_constant(),
+                                 mlp_adamw_groups(),     alexnet_momentum_constant(),
+                                 vgg11_bn_sgd_constant()};
+  std::ranges::move(trained_sequence_cases(), std::back_inserter(cases));
+  return cases;
 }
 
 std::vector<TwinCase> published_cases() {
@@ -196,7 +204,7 @@ std::vector<TwinCase> published_cases() {
 
 std::vector<TwinCase> initial_cases() {
   const auto picture = [](int64_t channels) { return labelled(DType::kU8, {channels, 64, 64}); };
-  return {
+  std::vector<TwinCase> cases = {
       {.name = "resnet18",
        .model = resnet(18),
        .sample = labelled(DType::kU8, {3, 64, 64}),
@@ -222,6 +230,8 @@ std::vector<TwinCase> initial_cases() {
        .classes = 3},
       {.name = "gpt", .model = gpt(3, 24, 3, 16, 256), .sample = tokens(17), .classes = 256},
   };
+  std::ranges::move(initial_sequence_cases(), std::back_inserter(cases));
+  return cases;
 }
 
 }  // namespace stoker::twin

@@ -46,7 +46,7 @@ std::string text_with(const std::string& section, const std::string& kind, const
            (of_list ? ", list: a.csv" : "") + '}' + others + "}\n" + (is_sequence ? "" : mlp);
   }
   if (section == "model")
-    return (kind == "gpt" ? kData : kPictures) + "model: {kind: " + kind + "}\n";
+    return (kind == "gpt" || kind == "lstm" ? kData : kPictures) + "model: {kind: " + kind + "}\n";
   if (section == "task" && kind != "language_model")
     return "data: {train: {kind: cifar, path: a, classes: 10}}\nmodel: {kind: mlp}\ntask: {kind: " +
            kind + "}\n";

@@ -114,7 +114,7 @@ void fill_transforms(DatasetConfig& set, Filler& filler) {
 }
 
 DatasetConfig random_set(const std::string& name, const Config& config, Filler& filler) {
-  const bool is_sequence = config.model.kind == ModelKind::kGpt;
+  const bool is_sequence = config.model.is_language_model();
   DatasetConfig set;
   set.kind = is_sequence ? any<DatasetKind>(filler, 0, 1)
                          : any<DatasetKind>(filler, 2, static_cast<int>(DatasetKind::kSynthetic));
@@ -174,16 +174,16 @@ void mix(Config& config, Filler& filler) {
 }
 
 void fill_model(Config& config, Filler& filler) {
-  config.model.kind = any<ModelKind>(filler, 0, static_cast<int>(ModelKind::kVgg));
+  config.model.kind = any<ModelKind>(filler, 0, static_cast<int>(ModelKind::kLstm));
   config.task.kind =
-      config.model.kind == ModelKind::kGpt ? TaskKind::kLanguageModel : any<TaskKind>(filler, 1, 2);
+      config.model.is_language_model() ? TaskKind::kLanguageModel : any<TaskKind>(filler, 1, 2);
   for (const Section& section : sections_of(config))
     if (section.key == "model") filler.fill(section);
   if (config.model.kind == ModelKind::kGpt) {
     config.model.heads = 1 + static_cast<int64_t>(filler.below(16));
     config.model.width = config.model.heads * (1 + static_cast<int64_t>(filler.below(100)));
-    config.model.vocab += 256;
   }
+  if (config.model.is_language_model()) config.model.vocab += 256;
   if (config.model.kind == ModelKind::kResnet) config.model.layers = 20;
   if (config.model.kind == ModelKind::kVgg) config.model.layers = 13;
   if (!config.model.init_map.empty() || !config.model.init_ignore.empty())

@@ -1,0 +1,120 @@
+// Each model over sequences learns what its task can show it: a rule of made-up data, in seconds.
+#include <functional>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
+#include <gtest/gtest.h>
+
+#include "daemon/train/optimizer.h"
+#include "shared/task/task.h"
+
+namespace stoker::train {
+namespace {
+
+using config::ModelKind;
+using config::TaskKind;
+
+struct Lesson {
+  std::string name;
+  config::ModelConfig model;
+  config::TaskConfig task;
+  std::vector<TensorSpec> sample;
+  uint64_t classes = 0;
+  std::function<task::Batch()> batch;
+  int steps = 60;
+};
+void PrintTo(const Lesson& lesson, std::ostream* out) { *out << lesson.name; }
+
+constexpr int64_t kSamples = 48;
+constexpr int64_t kSteps = 12;
+constexpr int64_t kFeatures = 4;
+constexpr int64_t kTokens = 16;
+
+config::ModelConfig recurrent(ModelKind kind, int64_t layers) {
+  config::ModelConfig model;
+  model.kind = kind;
+  model.layers = layers;
+  model.width = 24;
+  model.vocab = kTokens;
+  return model;
+}
+
+// Whether the first feature of the first step is above that of the last: both ends count.
+task::Batch ends() {
+  const at::Tensor input = at::randn({kSamples, kSteps, kFeatures});
+  const at::Tensor first = input.select(2, 0);
+  return {input, first.select(1, 0).gt(first.select(1, kSteps - 1)).to(at::kLong)};
+}
+
+// A token decides the next one.
+task::Batch chains() {
+  std::vector<at::Tensor> tokens{at::randint(kTokens, {kSamples}, at::kLong)};
+  for (int64_t i = 0; i < kSteps; ++i)
+    tokens.push_back(tokens.back().mul(5).add(3).remainder(kTokens));
+  return {at::stack(tokens, 1).to(at::kByte)};
+}
+
+Lesson blstm_lesson(const std::string& name, const std::string& states, int64_t layers) {
+  Lesson lesson{.name = name,
+                .model = recurrent(ModelKind::kBlstm, layers),
+                .task = {TaskKind::kClassification},
+                .sample = {{"input", DType::kF32, {kSteps, kFeatures}}, {"label", DType::kI64, {}}},
+                .classes = 2,
+                .batch = ends};
+  lesson.model.states = states;
+  return lesson;
+}
+
+Lesson lstm_lesson(const std::string& name, bool tied, double dropout) {
+  Lesson lesson{.name = name,
+                .model = recurrent(ModelKind::kLstm, 2),
+                .task = {TaskKind::kLanguageModel},
+                .sample = {{"tokens", DType::kU8, {kSteps + 1}}},
+                .classes = kTokens,
+                .batch = chains};
+  lesson.model.tied = tied;
+  lesson.model.dropout = dropout;
+  return lesson;
+}
+
+class Learning : public testing::TestWithParam<Lesson> {};
+
+TEST_P(Learning, TakesMostOfTheLossAway) {
+  const Lesson& lesson = GetParam();
+  at::set_num_threads(1);
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  generator.set_current_seed(3);
+  const auto model = model::make_model(lesson.model, lesson.sample, lesson.classes);
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  const auto task = task::make_task(lesson.task, lesson.sample, lesson.classes);
+  ASSERT_TRUE(task.ok()) << task.status().to_string();
+  NamedTensors parameters;
+  for (const auto& item : (*model)->named_parameters())
+    parameters.emplace_back(item.key(), item.value());
+  const auto optimizer = Optimizer::create({.lr = 0.02}, parameters);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  const task::Batch batch = lesson.batch();
+  double first = 0, last = 0;
+  for (int step = 0; step < lesson.steps; ++step) {
+    const at::Tensor loss = (*task)->loss(**model, batch);
+    last = loss.item<double>();
+    if (step == 0) first = last;
+    loss.backward();
+    (*optimizer)->step(0.02);
+    (*optimizer)->zero_grad();
+  }
+  EXPECT_LT(last, 0.3 * first) << "from " << first;
+}
+
+INSTANTIATE_TEST_SUITE_P(Sequences, Learning,
+                         testing::Values(blstm_lesson("blstm_last", "last", 1),
+                                         blstm_lesson("blstm_mean_two_layers", "mean", 2),
+                                         lstm_lesson("lstm", false, 0.1),
+                                         lstm_lesson("lstm_tied", true, 0.0)),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace stoker::train

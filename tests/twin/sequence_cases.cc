@@ -1,0 +1,88 @@
+#include "tests/twin/sequence_cases.h"
+
+namespace stoker::twin {
+namespace {
+
+std::vector<TensorSpec> sequences(int64_t steps, int64_t features) {
+  return {{"input", DType::kF32, {steps, features}}, {"label", DType::kI64, {}}};
+}
+
+std::vector<TensorSpec> tokens(int64_t length) { return {{"tokens", DType::kU8, {length}}}; }
+
+config::ModelConfig recurrent(config::ModelKind kind, int64_t layers, int64_t width) {
+  config::ModelConfig model;
+  model.kind = kind;
+  model.layers = layers;
+  model.width = width;
+  return model;
+}
+
+config::ModelConfig blstm(int64_t layers, int64_t width, const std::string& states) {
+  config::ModelConfig model = recurrent(config::ModelKind::kBlstm, layers, width);
+  model.states = states;
+  return model;
+}
+
+config::ModelConfig lstm(int64_t layers, int64_t width, int64_t vocab, bool tied) {
+  config::ModelConfig model = recurrent(config::ModelKind::kLstm, layers, width);
+  model.vocab = vocab;
+  model.tied = tied;
+  return model;
+}
+
+TwinCase blstm_adamw_last() {
+  return {.name = "blstm_adamw_last",
+          .model = blstm(1, 8, "last"),
+          .task = {config::TaskKind::kClassification},
+          .optimizer = {.kind = config::OptimizerKind::kAdamW,
+                        .lr = 5e-3,
+                        .betas = {0.9, 0.95},
+                        .eps = 1e-6,
+                        .weight_decay = 0.1,
+                        .clip_norm = 1.0},
+          .schedule = {.kind = config::ScheduleKind::kConstant, .warmup_steps = 0},
+          .sample = sequences(7, 5),
+          .classes = 4};
+}
+
+TwinCase blstm_momentum_mean() {
+  return {.name = "blstm_momentum_mean",
+          .model = blstm(2, 6, "mean"),
+          .task = {config::TaskKind::kClassification},
+          .optimizer = {.kind = config::OptimizerKind::kMomentum,
+                        .lr = 0.1,
+                        .momentum = 0.9,
+                        .weight_decay = 0.0,
+                        .clip_norm = 0.0},
+          .schedule = {.kind = config::ScheduleKind::kConstant, .warmup_steps = 0},
+          .sample = sequences(7, 5),
+          .classes = 4};
+}
+
+TwinCase lstm_adamw_tied() {
+  return {.name = "lstm_adamw_tied",
+          .model = lstm(2, 12, 64, true),
+          .task = {config::TaskKind::kLanguageModel},
+          .optimizer = {.kind = config::OptimizerKind::kAdamW,
+                        .lr = 3e-3,
+                        .betas = {0.9, 0.95},
+                        .eps = 1e-6,
+                        .weight_decay = 0.1,
+                        .clip_norm = 0.5},
+          .schedule = {.kind = config::ScheduleKind::kCosine, .warmup_steps = 3, .min_lr = 3e-4},
+          .sample = tokens(9),
+          .classes = 64};
+}
+
+}  // namespace
+
+std::vector<TwinCase> trained_sequence_cases() {
+  return {blstm_adamw_last(), blstm_momentum_mean(), lstm_adamw_tied()};
+}
+
+std::vector<TwinCase> initial_sequence_cases() {
+  return {{.name = "blstm", .model = blstm(2, 16, "last"), .sample = sequences(7, 9), .classes = 3},
+          {.name = "lstm", .model = lstm(2, 24, 100, false), .sample = tokens(17), .classes = 100}};
+}
+
+}  // namespace stoker::twin
