@@ -5,7 +5,7 @@
 #include <cassert>
 #include <cstdint>
 
-#include "shared/image/vector_clones.h"
+#include "shared/base/vector_clones.h"
 
 namespace stoker::image {
 namespace {

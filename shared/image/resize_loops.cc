@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "shared/image/vector_clones.h"
+#include "shared/base/vector_clones.h"
 
 namespace stoker::image {
 namespace {

@@ -5,6 +5,7 @@
 #include <torch/nn/modules/rnn.h>
 
 #include "shared/model/data_fit.h"
+#include "shared/model/lstm_layers.h"
 #include "shared/model/zoo.h"
 
 namespace stoker::model {
@@ -22,10 +23,8 @@ class Blstm : public Model {
         fc_(register_module("fc", torch::nn::Linear(2 * config.width, outputs))) {}
 
   at::Tensor forward(const at::Tensor& input) override {
-    const auto [states, last] = lstm_(input);
-    if (config_.states == "mean") return fc_(drop(states.mean(1)));
-    // Of the last layer: forward in time, which ends at the last step, then backward, at the first.
-    return fc_(drop(std::get<0>(last).slice(0, -2).transpose(0, 1).flatten(1)));
+    const LstmStates states = run_lstm(lstm_, input);
+    return fc_(drop(config_.states == "mean" ? states.steps.mean(1) : states.last));
   }
 
  private:

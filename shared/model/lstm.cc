@@ -8,6 +8,7 @@
 #include <torch/nn/modules/rnn.h>
 
 #include "shared/model/data_fit.h"
+#include "shared/model/lstm_layers.h"
 #include "shared/model/zoo.h"
 
 namespace stoker::model {
@@ -34,7 +35,7 @@ class Lstm : public Model {
   }
 
   at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor states = std::get<0>(lstm_(drop(tok_(input))));
+    const at::Tensor states = run_lstm(lstm_, drop(tok_(input))).steps;
     return at::linear(drop(states), config_.tied ? tok_->weight : head_->weight);
   }
 

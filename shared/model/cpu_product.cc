@@ -1,0 +1,56 @@
+#include "shared/model/cpu_product.h"
+
+#include <optional>
+#include <string_view>
+
+#include <ATen/Context.h>
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/mm.h>
+
+namespace stoker::model {
+namespace {
+
+// What is done to the product on the way; here nothing.
+using Scalars = c10::List<std::optional<at::Scalar>>;
+using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&,
+                                   const std::optional<at::Tensor>&, std::string_view, Scalars,
+                                   std::optional<std::string_view>);
+
+// The operator has no header: it is registered for compiled graphs, and may be missing.
+std::optional<c10::TypedOperatorHandle<LinearPointwise>> maybe_linear() {
+  if (!at::globalContext().userEnabledMkldnn()) return std::nullopt;
+  const auto found = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+  if (!found || !found->hasKernelForDispatchKey(c10::DispatchKey::CPU)) return std::nullopt;
+  return found->typed<LinearPointwise>();
+}
+
+using Reorder = at::Tensor(const at::Tensor&, std::optional<c10::SymInt>);
+
+std::optional<c10::TypedOperatorHandle<Reorder>> maybe_reorder() {
+  const auto found =
+      c10::Dispatcher::singleton().findSchema({"mkldnn::_reorder_linear_weight", ""});
+  if (!found || !found->hasKernelForDispatchKey(c10::DispatchKey::MkldnnCPU)) return std::nullopt;
+  return found->typed<Reorder>();
+}
+
+// oneDNN is slow by a factor of hundreds where rows lie apart.
+at::Tensor dense(const at::Tensor& matrix) {
+  if (matrix.is_mkldnn()) return matrix;
+  return matrix.is_contiguous() || matrix.t().is_contiguous() ? matrix : matrix.contiguous();
+}
+
+}  // namespace
+
+at::Tensor packed_for_products(const at::Tensor& b, int64_t rows) {
+  static const auto reorder = maybe_reorder();
+  return reorder ? reorder->call(b.contiguous().to_mkldnn(), c10::SymInt(rows)) : b;
+}
+
+at::Tensor cpu_product(const at::Tensor& a, const at::Tensor& b) {
+  static const auto linear = maybe_linear();
+  if (!linear) return at::mm(a, b.t());
+  return linear->call(dense(a), dense(b), std::nullopt, "none", Scalars(), "");
+}
+
+}  // namespace stoker::model

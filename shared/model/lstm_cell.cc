@@ -1,0 +1,133 @@
+#include "shared/model/lstm_cell.h"
+
+#include <bit>
+
+#include "shared/base/vector_clones.h"
+
+namespace stoker::model {
+namespace {
+
+// Forced to be inlined, so that each clone of the functions below has loops of its own. Each loop
+// writes to one place, or names all its places as apart: the compiler makes vector code of those.
+#define STOKER_INLINE [[gnu::always_inline]] inline
+
+constexpr int64_t kGates = 4;
+
+// e^x for x <= 0, within 2 units in the last place; not below e^-87, which is next to nothing. No
+// branch. e^x = 2^n e^r with |r| <= ln 2 / 2; e^r by the polynomial of Cephes' expf.
+STOKER_INLINE float exp_of_negative(float x) {
+  const float kept = x < -87.0f ? -87.0f : x;
+  constexpr float kToInteger = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded
+  const float shifted = kept * 1.44269504f + kToInteger;
+  const float n = shifted - kToInteger;
+  const float r = (kept - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  const auto power = (std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kToInteger) + 127)
+                     << 23;
+  return p * std::bit_cast<float>(power);
+}
+
+STOKER_INLINE float sigmoid(float x) {
+  const float e = exp_of_negative(-__builtin_fabsf(x));
+  const float s = 1.0f / (1.0f + e);
+  return x < 0.0f ? e * s : s;
+}
+
+// Near 0 the difference 1 - e^(-2x) would lose digits: there the odd polynomial of Cephes' tanhf.
+STOKER_INLINE float hyperbolic_tangent(float x) {
+  const float e = exp_of_negative(-2.0f * __builtin_fabsf(x));
+  const float far = __builtin_copysignf((1.0f - e) / (1.0f + e), x);
+  const float z = x * x;
+  float p = -5.70498872745e-3f;
+  p = p * z + 2.06390887954e-2f;
+  p = p * z - 5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z - 3.33332819422e-1f;
+  const float near = p * z * x + x;
+  return __builtin_fabsf(x) < 0.625f ? near : far;
+}
+
+template <bool kIsTanh>
+STOKER_INLINE void squash(int64_t count, const float* __restrict__ from_input,
+                          const float* __restrict__ from_before, const float* __restrict__ bias,
+                          float* __restrict__ gate) {
+  for (int64_t k = 0; k < count; ++k) {
+    const float sum = from_input[k] + from_before[k] + bias[k];
+    gate[k] = kIsTanh ? hyperbolic_tangent(sum) : sigmoid(sum);
+  }
+}
+
+// `gates` is the row's: i, f, g, o.
+STOKER_INLINE void next_cell(int64_t hidden, const float* __restrict__ gates,
+                             const float* __restrict__ before, float* __restrict__ c) {
+  for (int64_t k = 0; k < hidden; ++k)
+    c[k] = gates[hidden + k] * before[k] + gates[k] * gates[2 * hidden + k];
+}
+
+STOKER_INLINE void output(int64_t hidden, const float* __restrict__ o, const float* __restrict__ c,
+                          float* __restrict__ h) {
+  for (int64_t k = 0; k < hidden; ++k) h[k] = o[k] * hyperbolic_tangent(c[k]);
+}
+
+STOKER_INLINE void row_backward(int64_t hidden, const float* __restrict__ c,
+                                const float* __restrict__ before, const float* __restrict__ dh_out,
+                                const float* __restrict__ dh_next, float* __restrict__ dc,
+                                float* __restrict__ i, float* __restrict__ f, float* __restrict__ g,
+                                float* __restrict__ o) {
+  for (int64_t k = 0; k < hidden; ++k) {
+    const float dh = dh_out[k] + dh_next[k];
+    const float squashed = hyperbolic_tangent(c[k]);
+    const float was_i = i[k], was_f = f[k], was_g = g[k], was_o = o[k];
+    const float d = dc[k] + dh * was_o * (1.0f - squashed * squashed);
+    i[k] = d * was_g * was_i * (1.0f - was_i);
+    f[k] = d * before[k] * was_f * (1.0f - was_f);
+    g[k] = d * was_i * (1.0f - was_g * was_g);
+    o[k] = dh * squashed * was_o * (1.0f - was_o);
+    dc[k] = d * was_f;
+  }
+}
+
+STOKER_INLINE void add(int64_t count, const float* __restrict__ from, float* __restrict__ to) {
+  for (int64_t k = 0; k < count; ++k) to[k] += from[k];
+}
+
+}  // namespace
+
+STOKER_FUSED_VECTOR_CLONES
+void lstm_forward(const LstmForward& step) {
+  const int64_t hidden = step.hidden;
+  for (int64_t row = 0; row < step.rows; ++row) {
+    const int64_t at = row * kGates * hidden, tanh_at = 2 * hidden, last_at = 3 * hidden;
+    const float *const from_input = step.from_input + at, *const before = step.from_before + at;
+    float* const gates = step.gates + at;
+    squash<false>(2 * hidden, from_input, before, step.bias, gates);
+    squash<true>(hidden, from_input + tanh_at, before + tanh_at, step.bias + tanh_at,
+                 gates + tanh_at);
+    squash<false>(hidden, from_input + last_at, before + last_at, step.bias + last_at,
+                  gates + last_at);
+    float* const c = step.c + row * hidden;
+    next_cell(hidden, gates, step.c_before + row * hidden, c);
+    output(hidden, gates + last_at, c, step.h + row * step.h_stride);
+  }
+}
+
+STOKER_FUSED_VECTOR_CLONES
+void lstm_backward(const LstmBackward& step) {
+  const int64_t hidden = step.hidden;
+  for (int64_t row = 0; row < step.rows; ++row) {
+    float* const gates = step.gates + row * kGates * hidden;
+    row_backward(hidden, step.c + row * hidden, step.c_before + row * hidden,
+                 step.dh_out + row * step.dh_stride, step.dh_next + row * hidden,
+                 step.dc + row * hidden, gates, gates + hidden, gates + 2 * hidden,
+                 gates + 3 * hidden);
+    add(kGates * hidden, gates, step.dbias);
+  }
+}
+
+}  // namespace stoker::model

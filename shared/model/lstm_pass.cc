@@ -1,0 +1,291 @@
+#include "shared/model/lstm_pass.h"
+
+#include <algorithm>
+#include <functional>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "shared/model/cpu_product.h"
+#include "shared/model/lstm_cell.h"
+
+namespace stoker::model {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int64_t kFewestRows = 64;   // fewer rows of a batch make poor matrix products
+constexpr int64_t kRowsAtOnce = 512;  // of the product of inputs and weights: steps together
+constexpr size_t kWeights = 4;        // of a direction
+
+// How the work is cut: direction by part of the batch, and the steps whose inputs are multiplied at
+// once.
+struct Cut {
+  int64_t time, batch, directions, parts, rows, steps;
+
+  Cut(const at::Tensor& input, int64_t directions_)
+      : time(input.size(0)), batch(input.size(1)), directions(directions_) {
+    const int64_t wanted = std::max<int64_t>(1, at::get_num_threads() / directions);
+    parts = std::clamp<int64_t>(batch / kFewestRows, 1, wanted);
+    rows = (batch + parts - 1) / parts;
+    parts = (batch + rows - 1) / rows;
+    steps = std::clamp<int64_t>(kRowsAtOnce / rows, 1, time);
+  }
+};
+
+// A task's share of the work: one direction, some rows of the batch, all steps. `number` counts
+// steps in the order of the direction, `step` is a place in time.
+struct Lane {
+  bool is_reverse;
+  int64_t time, steps_at_once;
+  at::Tensor input;   // [time, rows, features]
+  at::Tensor gates;   // [time, rows, 4 hidden]
+  at::Tensor cells;   // [time, rows, hidden]
+  at::Tensor output;  // [time, rows, hidden]
+
+  int64_t rows() const { return input.size(1); }
+  int64_t hidden() const { return cells.size(2); }
+  int64_t step(int64_t number) const { return is_reverse ? time - 1 - number : number; }
+  int64_t before(int64_t step) const { return is_reverse ? step + 1 : step - 1; }
+  int64_t count_from(int64_t number) const { return std::min(steps_at_once, time - number); }
+  // The earliest place of the steps [number, number + count).
+  int64_t earliest(int64_t number, int64_t count) const {
+    return std::min(step(number), step(number + count - 1));
+  }
+};
+
+// What all lanes read and write.
+struct Pass {
+  at::Tensor input;
+  at::Tensor output;              // [time, batch, directions * hidden]
+  std::vector<at::Tensor> gates;  // of each direction [time, batch, 4 hidden]
+  std::vector<at::Tensor> cells;  // [time, batch, hidden]
+};
+
+at::Tensor direction_of(const at::Tensor& wide, size_t direction, int64_t hidden) {
+  return wide.narrow(2, static_cast<int64_t>(direction) * hidden, hidden);
+}
+
+// Calls each(direction, part, first row, rows) for all lanes, on as many threads as there are.
+void for_each_lane(const Cut& cut,
+                   const std::function<void(size_t, size_t, int64_t, int64_t)>& each) {
+  const auto run = [&](int64_t begin, int64_t end) {
+    const at::NoGradGuard no_grad;  // of this thread
+    for (int64_t lane = begin; lane < end; ++lane) {
+      const int64_t part = lane / cut.directions, row = part * cut.rows;
+      each(static_cast<size_t>(lane % cut.directions), static_cast<size_t>(part), row,
+           std::min(cut.rows, cut.batch - row));
+    }
+  };
+  const int64_t lanes = cut.directions * cut.parts;
+  // Alone, a lane is not inside of a parallel region, and its products may use all threads.
+  if (lanes == 1 || at::get_num_threads() == 1)
+    run(0, lanes);
+  else
+    at::parallel_for(0, lanes, 1, run);
+}
+
+Lane lane_of(const Pass& pass, const Cut& cut, size_t direction, int64_t row, int64_t rows) {
+  const at::Tensor& cells = pass.cells[direction];
+  return {.is_reverse = direction == 1,
+          .time = cut.time,
+          .steps_at_once = cut.steps,
+          .input = pass.input.narrow(1, row, rows),
+          .gates = pass.gates[direction].narrow(1, row, rows),
+          .cells = cells.narrow(1, row, rows),
+          .output = direction_of(pass.output, direction, cells.size(2)).narrow(1, row, rows)};
+}
+
+// Steps [from, from + count), a row of the batch after the other; a copy where they lie apart.
+at::Tensor matrix(const at::Tensor& sequence, int64_t from, int64_t count) {
+  return sequence.narrow(0, from, count).flatten(0, 1);
+}
+
+const float* numbers(const at::Tensor& sequence, int64_t step) {
+  return sequence.const_data_ptr<float>() + step * sequence.stride(0);
+}
+
+float* numbers_to_write(const at::Tensor& sequence, int64_t step) {
+  return sequence.mutable_data_ptr<float>() + step * sequence.stride(0);
+}
+
+void forward_lane(const Lane& lane, const LstmWeights& weights) {
+  const at::Tensor bias = weights.bias_ih.add(weights.bias_hh);
+  const at::Tensor no_cells = at::zeros({lane.rows(), lane.hidden()}, bias.options());
+  at::Tensor from_input, from_before = at::zeros({lane.rows(), 4 * lane.hidden()}, bias.options());
+  const at::Tensor of_before = packed_for_products(weights.weight_hh.detach(), lane.rows());
+  int64_t earliest = 0;  // of the steps whose inputs from_input holds
+  for (int64_t number = 0; number < lane.time; ++number) {
+    const int64_t step = lane.step(number), before = lane.before(step);
+    if (number % lane.steps_at_once == 0) {
+      const int64_t count = lane.count_from(number);
+      earliest = lane.earliest(number, count);
+      from_input = cpu_product(matrix(lane.input, earliest, count), weights.weight_ih);
+    }
+    if (number > 0) from_before = cpu_product(lane.output[before], of_before);
+    lstm_forward({.rows = lane.rows(),
+                  .hidden = lane.hidden(),
+                  .from_input = numbers(from_input, (step - earliest) * lane.rows()),
+                  .from_before = from_before.const_data_ptr<float>(),
+                  .bias = bias.const_data_ptr<float>(),
+                  .gates = numbers_to_write(lane.gates, step),
+                  .c_before = number > 0 ? numbers(lane.cells, before) : numbers(no_cells, 0),
+                  .c = numbers_to_write(lane.cells, step),
+                  .h = numbers_to_write(lane.output, step),
+                  .h_stride = lane.output.stride(1)});
+  }
+}
+
+// What a lane gives to the gradients of its direction's weights.
+struct Share {
+  at::Tensor weight_ih, weight_hh, bias;
+};
+
+// Adds what the steps [number, number + count) give; their gates hold gradients.
+void add_weight_gradients(const Lane& lane, int64_t number, const Share& share) {
+  const int64_t count = lane.count_from(number), from = lane.earliest(number, count);
+  at::Tensor weight_ih = share.weight_ih, weight_hh = share.weight_hh;
+  weight_ih.add_(
+      cpu_product(matrix(lane.gates, from, count).t(), matrix(lane.input, from, count).t()));
+  // The first step of all had no state before it.
+  const int64_t skipped = number == 0 ? 1 : 0;
+  if (count == skipped) return;
+  const int64_t rest = lane.is_reverse ? from : from + skipped;
+  weight_hh.add_(cpu_product(matrix(lane.gates, rest, count - skipped).t(),
+                             matrix(lane.output, lane.before(rest), count - skipped).t()));
+}
+
+void backward_lane(const Lane& lane, const at::Tensor& weight_hh, const at::Tensor& d_output,
+                   const Share& share) {
+  const at::Tensor no_cells = at::zeros({lane.rows(), lane.hidden()}, weight_hh.options());
+  const at::Tensor dc = at::zeros_like(no_cells),
+                   to_before = packed_for_products(weight_hh.detach().t(), lane.rows());
+  at::Tensor dh = at::zeros_like(no_cells);
+  for (int64_t number = lane.time - 1; number >= 0; --number) {
+    const int64_t step = lane.step(number), before = lane.before(step);
+    lstm_backward({.rows = lane.rows(),
+                   .hidden = lane.hidden(),
+                   .gates = numbers_to_write(lane.gates, step),
+                   .c_before = number > 0 ? numbers(lane.cells, before) : numbers(no_cells, 0),
+                   .c = numbers(lane.cells, step),
+                   .dh_out = numbers(d_output, step),
+                   .dh_stride = d_output.stride(1),
+                   .dh_next = dh.const_data_ptr<float>(),
+                   .dc = dc.mutable_data_ptr<float>(),
+                   .dbias = share.bias.mutable_data_ptr<float>()});
+    if (number > 0) dh = cpu_product(lane.gates[step], to_before);
+    if (number % lane.steps_at_once == 0) add_weight_gradients(lane, number, share);
+  }
+}
+
+Pass forward_pass(const at::Tensor& input, const std::vector<LstmWeights>& directions) {
+  const Cut cut(input, static_cast<int64_t>(directions.size()));
+  const int64_t hidden = directions.front().weight_hh.size(1);
+  Pass pass{input.contiguous(),
+            at::empty({cut.time, cut.batch, cut.directions * hidden}, input.options()),
+            {},
+            {}};
+  for (size_t i = 0; i < directions.size(); ++i) {
+    pass.gates.push_back(at::empty({cut.time, cut.batch, 4 * hidden}, input.options()));
+    pass.cells.push_back(at::empty({cut.time, cut.batch, hidden}, input.options()));
+  }
+  for_each_lane(cut, [&](size_t direction, size_t, int64_t row, int64_t rows) {
+    forward_lane(lane_of(pass, cut, direction, row, rows), directions[direction]);
+  });
+  return pass;
+}
+
+// The sum over the parts of the batch, in their order.
+at::Tensor sum_of(const std::vector<Share>& shares, at::Tensor Share::*which) {
+  at::Tensor sum = shares.front().*which;
+  for (size_t part = 1; part < shares.size(); ++part) sum.add_(shares[part].*which);
+  return sum;
+}
+
+// Gradients of the weights, four of each direction. The gates become their gradients.
+variable_list backward_pass(const Pass& pass, const std::vector<LstmWeights>& directions,
+                            const at::Tensor& d_output) {
+  const Cut cut(pass.input, static_cast<int64_t>(directions.size()));
+  const int64_t hidden = directions.front().weight_hh.size(1);
+  std::vector<std::vector<Share>> shares(directions.size());
+  for (size_t i = 0; i < directions.size(); ++i)
+    for (int64_t part = 0; part < cut.parts; ++part)
+      shares[i].push_back({at::zeros_like(directions[i].weight_ih),
+                           at::zeros_like(directions[i].weight_hh),
+                           at::zeros_like(directions[i].bias_ih)});
+  for_each_lane(cut, [&](size_t direction, size_t part, int64_t row, int64_t rows) {
+    backward_lane(lane_of(pass, cut, direction, row, rows), directions[direction].weight_hh,
+                  direction_of(d_output, direction, hidden).narrow(1, row, rows),
+                  shares[direction][part]);
+  });
+  variable_list gradients;
+  for (const auto& parts : shares) {
+    const at::Tensor bias = sum_of(parts, &Share::bias);
+    gradients.insert(gradients.end(), {sum_of(parts, &Share::weight_ih),
+                                       sum_of(parts, &Share::weight_hh), bias, bias.clone()});
+  }
+  return gradients;
+}
+
+at::Tensor input_gradient(const Pass& pass, const std::vector<LstmWeights>& directions) {
+  at::Tensor sum;
+  for (size_t i = 0; i < directions.size(); ++i) {
+    const at::Tensor each = cpu_product(pass.gates[i].flatten(0, 1), directions[i].weight_ih.t());
+    sum = i == 0 ? each : sum.add_(each);
+  }
+  return sum.view({pass.input.size(0), pass.input.size(1), -1});
+}
+
+// Saved: input, output, then of each direction gates, cells and the four weights.
+class LstmFunction : public torch::autograd::Function<LstmFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+                            at::TensorList weights) {
+    std::vector<LstmWeights> directions;
+    for (size_t i = 0; i < weights.size(); i += kWeights)
+      directions.push_back({weights[i], weights[i + 1], weights[i + 2], weights[i + 3]});
+    const Pass pass = forward_pass(input, directions);
+    variable_list saved{pass.input, pass.output};
+    for (size_t i = 0; i < directions.size(); ++i) {
+      const LstmWeights& each = directions[i];
+      saved.insert(saved.end(), {pass.gates[i], pass.cells[i], each.weight_ih, each.weight_hh,
+                                 each.bias_ih, each.bias_hh});
+    }
+    context->save_for_backward(saved);
+    return pass.output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const at::NoGradGuard no_grad;
+    const variable_list saved = context->get_saved_variables();
+    Pass pass{saved[0], saved[1], {}, {}};
+    std::vector<LstmWeights> directions;
+    for (size_t i = 2; i < saved.size(); i += kWeights + 2) {
+      pass.gates.push_back(saved[i]);
+      pass.cells.push_back(saved[i + 1]);
+      directions.push_back({saved[i + 2], saved[i + 3], saved[i + 4], saved[i + 5]});
+    }
+    variable_list result = backward_pass(pass, directions, gradients[0].contiguous());
+    // A second backward would read gradients for gates; LibTorch refuses it by this.
+    for (const at::Tensor& gates : pass.gates) gates.unsafeGetTensorImpl()->bump_version();
+    const bool is_wanted = context->needs_input_grad(0);
+    result.insert(result.begin(), is_wanted ? input_gradient(pass, directions) : at::Tensor());
+    return result;
+  }
+};
+
+}  // namespace
+
+at::Tensor lstm_pass(const at::Tensor& input, const std::vector<LstmWeights>& directions) {
+  variable_list weights;
+  for (const LstmWeights& each : directions)
+    weights.insert(weights.end(), {each.weight_ih, each.weight_hh, each.bias_ih, each.bias_hh});
+  return LstmFunction::apply(input, at::TensorList(weights));
+}
+
+}  // namespace stoker::model
