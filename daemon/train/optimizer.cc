@@ -19,6 +19,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "daemon/train/update_rules.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/name_glob.h"
 #include "shared/model/torch_status.h"
@@ -96,6 +97,19 @@ void Optimizer::add(Group& group, const std::string& name, const at::Tensor& par
       keep(group.exp_avg_sqs, "exp_avg_sq.", at::zeros_like(parameter));
       keep(group.steps, "step.", at::zeros({}, parameter.options().dtype(at::kFloat)));
       break;
+    case OptimizerKind::kRmsprop:
+      keep(group.square_avgs, "square_avg.", at::zeros_like(parameter));
+      if (config_.momentum > 0)
+        keep(group.momentum_buffers, "momentum_buffer.", at::zeros_like(parameter));
+      keep(group.steps, "step.", at::zeros({}, parameter.options().dtype(at::kFloat)));
+      break;
+    case OptimizerKind::kAdagrad:
+      keep(group.sums, "sum.", at::zeros_like(parameter));
+      keep(group.steps, "step.", at::zeros({}, parameter.options().dtype(at::kFloat)));
+      break;
+    case OptimizerKind::kLion:
+      keep(group.exp_avgs, "exp_avg.", at::zeros_like(parameter));
+      break;
   }
 }
 
@@ -155,13 +169,21 @@ void with_lr(const Optimizer::Group& group, Kernel&& kernel) {
 void Optimizer::apply() {
   const std::optional<at::Tensor> found_inf =
       found_inf_.defined() ? std::optional(found_inf_) : std::nullopt;
-  const bool is_adam =
-      config_.kind == OptimizerKind::kAdam || config_.kind == OptimizerKind::kAdamW;
   for (Group& group : groups_) {
-    if (is_adam) {
-      apply_adam(group, found_inf);
-    } else {
-      apply_sgd(group, found_inf);
+    switch (config_.kind) {
+      case OptimizerKind::kSgd:
+      case OptimizerKind::kMomentum:
+        apply_sgd(group, found_inf);
+        break;
+      case OptimizerKind::kAdam:
+      case OptimizerKind::kAdamW:
+        apply_adam(group, found_inf);
+        break;
+      case OptimizerKind::kRmsprop:
+      case OptimizerKind::kAdagrad:
+      case OptimizerKind::kLion:
+        update_by_rule(config_, group, found_inf);
+        break;
     }
   }
 }

@@ -1,8 +1,8 @@
-// Optimizer: sgd, momentum, adam and adamw through LibTorch's fused kernels, with clipping of the
-// gradient's global norm; the same arithmetic as PyTorch's optimizers with fused=True.
+// Optimizer: sgd, momentum, adam and adamw through LibTorch's fused kernels, others by update_rules.h,
+// with clipping of the gradient's global norm; the same arithmetic as PyTorch's optimizers.
 //
 // Weight decay applies to every parameter, as PyTorch does by default: decoupled from the gradient
-// in adamw, added to the gradient in the others. config.groups gives parameters a learning rate and
+// in adamw and lion, added to the gradient in the others. config.groups gives parameters a learning rate and
 // a decay of their own, as PyTorch's parameter groups do; the norm is clipped over all together.
 //
 // Threads:  the trainer's thread only.
@@ -51,7 +51,8 @@ class Optimizer {
   void zero_grad();
 
   // What a checkpoint must hold: "exp_avg.<parameter>", "exp_avg_sq.<parameter>" and
-  // "step.<parameter>" (adam, adamw), "momentum_buffer.<parameter>" (momentum), nothing for sgd.
+  // "step.<parameter>" (adam, adamw), "momentum_buffer.<parameter>" (momentum), nothing for sgd; of
+  // the others as PyTorch names it.
   // The tensors themselves, not copies; names and shapes never change.
   const NamedTensors& state() const { return state_; }
   // Which parameters are updated together: those of no group, then config.groups in their order.
@@ -61,7 +62,7 @@ class Optimizer {
     double weight_decay = 0;
     std::vector<at::Tensor> parameters, gradients;
     // As many as parameters where the kind of optimizer has them, else empty.
-    std::vector<at::Tensor> exp_avgs, exp_avg_sqs, steps, momentum_buffers;
+    std::vector<at::Tensor> exp_avgs, exp_avg_sqs, square_avgs, sums, steps, momentum_buffers;
     double lr = 0;
     at::Tensor device_lr;  // F32 scalar; undefined on the CPU, where kernels take the double
   };

@@ -1,5 +1,7 @@
 #include "shared/config/defaults.h"
 
+#include <vector>
+
 namespace stoker::config {
 namespace {
 
@@ -20,10 +22,18 @@ void model_defaults(const GivenKeys& given, ModelConfig& model) {
 void optimizer_defaults(const GivenKeys& given, OptimizerConfig& optimizer) {
   const bool is_adam =
       optimizer.kind == OptimizerKind::kAdam || optimizer.kind == OptimizerKind::kAdamW;
+  const auto set = [&given](const char* key, auto& field, auto value) {
+    if (!given.contains(key)) field = value;
+  };
+  const bool is_lion = optimizer.kind == OptimizerKind::kLion;
   // Each optimizer's usual rate, as in PyTorch's examples; a coupled decay is seldom wanted unasked.
-  if (!is_adam && !given.contains("optimizer.lr")) optimizer.lr = 0.01;
-  if (optimizer.kind != OptimizerKind::kAdamW && !given.contains("optimizer.weight_decay"))
-    optimizer.weight_decay = 0;
+  if (!is_adam) set("optimizer.lr", optimizer.lr, is_lion ? 1e-4 : 0.01);
+  if (optimizer.kind != OptimizerKind::kAdamW)
+    set("optimizer.weight_decay", optimizer.weight_decay, 0.0);
+  // PyTorch's and the paper's.
+  if (is_lion) set("optimizer.betas", optimizer.betas, std::vector<double>{0.9, 0.99});
+  if (optimizer.kind == OptimizerKind::kAdagrad) set("optimizer.eps", optimizer.eps, 1e-10);
+  if (optimizer.kind == OptimizerKind::kRmsprop) set("optimizer.momentum", optimizer.momentum, 0.0);
 }
 
 void schedule_defaults(const GivenKeys& given, const OptimizerConfig& optimizer,

@@ -12,7 +12,7 @@
 
 namespace stoker::config {
 
-enum class OptimizerKind { kSgd, kMomentum, kAdam, kAdamW };
+enum class OptimizerKind { kSgd, kMomentum, kAdam, kAdamW, kRmsprop, kAdagrad, kLion };
 // Parameters with settings of their own.
 struct ParameterGroup {
   std::string match;                   // glob of parameter names
@@ -24,13 +24,15 @@ struct ParameterGroup {
 
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kAdamW;
-  double lr = 3.0e-4;                       // 0.01 for sgd and momentum when not given
-  std::vector<double> betas = {0.9, 0.95};  // adam adamw
-  double eps = 1e-8;                        // adam adamw
-  double momentum = 0.9;                    // momentum
-  bool nesterov = false;                    // momentum
-  double weight_decay = 0.1;  // adamw: decoupled; others: added to the gradient, 0 when not given
-  double clip_norm = 1.0;     // global norm; 0 = off
+  double lr = 3.0e-4;  // when not given: 1e-4 for lion, 0.01 for those that are no adam
+  std::vector<double> betas = {0.9, 0.95};  // adam adamw lion; 0.9, 0.99 for lion when not given
+  double eps = 1e-8;      // adam adamw rmsprop adagrad; 1e-10 for adagrad when not given
+  double momentum = 0.9;  // momentum rmsprop; 0 for rmsprop when not given
+  double alpha = 0.99;    // rmsprop: decay of the mean square
+  bool nesterov = false;  // momentum
+  // adamw lion: decoupled; others: added to the gradient; 0 for all but adamw when not given
+  double weight_decay = 0.1;
+  double clip_norm = 1.0;              // global norm; 0 = off
   std::vector<ParameterGroup> groups;  // a parameter is of the first that matches, or of none
 
   bool operator==(const OptimizerConfig&) const = default;

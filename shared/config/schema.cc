@@ -17,8 +17,10 @@ constexpr auto kFeedSources = std::to_array({"readers"sv, "both"sv, "outside"sv}
 constexpr auto kOnBadSample = std::to_array({"skip"sv, "stop"sv});
 constexpr auto kModelKinds = std::to_array(
     {"gpt"sv, "mlp"sv, "lenet"sv, "resnet"sv, "alexnet"sv, "vgg"sv, "blstm"sv, "lstm"sv});
-constexpr auto kTaskKinds = std::to_array({"language_model"sv, "classification"sv, "regression"sv});
-constexpr auto kOptimizerKinds = std::to_array({"sgd"sv, "momentum"sv, "adam"sv, "adamw"sv});
+constexpr auto kTaskKinds =
+    std::to_array({"language_model"sv, "classification"sv, "regression"sv, "multi_label"sv});
+constexpr auto kOptimizerKinds =
+    std::to_array({"sgd"sv, "momentum"sv, "adam"sv, "adamw"sv, "rmsprop"sv, "adagrad"sv, "lion"sv});
 constexpr auto kScheduleKinds = std::to_array({"constant"sv, "cosine"sv, "linear"sv, "step"sv});
 
 // Large enough for every use, small enough that no product of two overflows.
@@ -141,7 +143,8 @@ Section model_section(ModelConfig& model) {
 }
 
 Section task_section(TaskConfig& task) {
-  const std::string_view inputs = "classification regression", labels = "classification";
+  const std::string_view inputs = "classification regression multi_label",
+                         labels = "classification";
   return {"task",
           {{.name = "kind", .target = choice(task.kind, kTaskKinds), .decides = true},
            {.name = "mean",
@@ -156,6 +159,12 @@ Section task_section(TaskConfig& task) {
             .max = 1e3,
             .above_min = true,
             .kinds = inputs,
+            .decides = true},
+           {.name = "label_smoothing",
+            .target = &task.label_smoothing,
+            .min = 0,
+            .max = 0.99,
+            .kinds = labels,
             .decides = true},
            {.name = "mixup",
             .target = &task.mixup,
@@ -182,8 +191,8 @@ std::vector<Field> fields_of_group(ParameterGroup& group) {
 }
 
 Section optimizer_section(OptimizerConfig& optimizer) {
-  const std::string_view adams = "adam adamw";
-  const std::string_view momentum = "momentum";
+  const std::string_view with_betas = "adam adamw lion";
+  const std::string_view with_eps = "adam adamw rmsprop adagrad";
   return {
       "optimizer",
       {{.name = "kind", .target = choice(optimizer.kind, kOptimizerKinds), .decides = true},
@@ -197,22 +206,28 @@ Section optimizer_section(OptimizerConfig& optimizer) {
         .target = &optimizer.betas,
         .min = 0,
         .max = 1,
-        .kinds = adams,
+        .kinds = with_betas,
         .decides = true},
        {.name = "eps",
         .target = &optimizer.eps,
         .min = 0,
         .max = 1,
         .above_min = true,
-        .kinds = adams,
+        .kinds = with_eps,
         .decides = true},
        {.name = "momentum",
         .target = &optimizer.momentum,
         .min = 0,
         .max = 1,
-        .kinds = momentum,
+        .kinds = "momentum rmsprop",
         .decides = true},
-       {.name = "nesterov", .target = &optimizer.nesterov, .kinds = momentum, .decides = true},
+       {.name = "alpha",
+        .target = &optimizer.alpha,
+        .min = 0,
+        .max = 1,
+        .kinds = "rmsprop",
+        .decides = true},
+       {.name = "nesterov", .target = &optimizer.nesterov, .kinds = "momentum", .decides = true},
        {.name = "weight_decay",
         .target = &optimizer.weight_decay,
         .min = 0,

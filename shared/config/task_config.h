@@ -7,12 +7,14 @@
 
 namespace stoker::config {
 
-enum class TaskKind { kLanguageModel, kClassification, kRegression };
+enum class TaskKind { kLanguageModel, kClassification, kRegression, kMultiLabel };
 struct TaskConfig {
   TaskKind kind = TaskKind::kLanguageModel;
   // Pictures of bytes become (x / 255 - mean) / std; one number, or one a channel.
   std::vector<double> mean = {0.5};
   std::vector<double> std = {0.5};
+  // classification: share of the target that is spread over all classes, in training
+  double label_smoothing = 0;
   double mixup = 0;   // classification: alpha of the share; 0 = off
   double cutmix = 0;  // classification: the same, of a part of the picture
 

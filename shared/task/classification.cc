@@ -20,6 +20,8 @@
 namespace stoker::task {
 namespace {
 
+constexpr int64_t kNoIgnoredLabel = -100;  // PyTorch's: no class has this number
+
 struct Places {
   size_t input = 0;
   size_t label = 0;
@@ -90,8 +92,11 @@ class ClassificationEvaluation : public Evaluation {
 
 class Classification : public Task {
  public:
-  Classification(Inputs inputs, uint64_t classes, dataset::MixSettings mix)
-      : inputs_(std::move(inputs)), classes_(classes), mix_(mix) {}
+  Classification(Inputs inputs, uint64_t classes, dataset::MixSettings mix, double label_smoothing)
+      : inputs_(std::move(inputs)),
+        classes_(classes),
+        mix_(mix),
+        label_smoothing_(label_smoothing) {}
 
   Batch mixed(Batch batch, uint64_t seed, uint64_t ticket) const override {
     if (!mix_.any()) return batch;
@@ -104,7 +109,9 @@ class Classification : public Task {
   }
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
     const at::Tensor logits = logits_of(model, batch, inputs_);
-    return at::cross_entropy_loss(logits, widen(batch.at(inputs_.places.label), logits.size(1)));
+    const at::Tensor label = widen(batch.at(inputs_.places.label), logits.size(1));
+    return at::cross_entropy_loss(logits, label, {}, at::Reduction::Mean, kNoIgnoredLabel,
+                                  label_smoothing_);
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings& settings) const override {
     return std::make_unique<ClassificationEvaluation>(inputs_, classes_, settings);
@@ -114,6 +121,7 @@ class Classification : public Task {
   const Inputs inputs_;
   const uint64_t classes_;
   const dataset::MixSettings mix_;
+  const double label_smoothing_;
 };
 
 }  // namespace
@@ -132,7 +140,8 @@ Result<std::unique_ptr<Task>> make_classification(const config::TaskConfig& conf
   Inputs inputs{.places = places, .normalization = {}};
   STOKER_ASSIGN_OR_RETURN(inputs.normalization, normalization_of(config, sample[places.input]));
   STOKER_ASSIGN_OR_RETURN(const auto mix, dataset::mix_settings(config, sample[places.input]));
-  return std::unique_ptr<Task>(std::make_unique<Classification>(std::move(inputs), classes, mix));
+  return std::unique_ptr<Task>(
+      std::make_unique<Classification>(std::move(inputs), classes, mix, config.label_smoothing));
 }
 
 }  // namespace stoker::task

@@ -19,6 +19,8 @@ Result<std::unique_ptr<Task>> make_task(const config::TaskConfig& config,
       return make_classification(config, sample, classes);
     case config::TaskKind::kRegression:
       return make_regression(config, sample, classes);
+    case config::TaskKind::kMultiLabel:
+      return make_multi_label(config, sample, classes);
   }
   return Status(Code::kInvalidArgument, "task.kind: not a kind of task");
 }

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.optim import lr_scheduler
 
-from models import Blstm, Gpt, Lenet, Lstm, Mlp, Resnet
+from models import Blstm, Gpt, Lenet, Lion, Lstm, Mlp, Resnet
 from vision_models import Alexnet, Vgg
 
 STEPS = 10
@@ -76,6 +76,25 @@ def sequences():
 def sequence_loss(model, batch):
     logits = model(batch["input"])
     return logits, F.cross_entropy(logits, batch["label"])
+
+
+def smoothed_loss(model, batch):
+    """The loss of training; in evaluation nothing is smoothed."""
+    logits = model(batch["input"])
+    return logits, F.cross_entropy(logits, batch["label"], label_smoothing=0.1 if model.training else 0.0)
+
+
+def labelled_vectors():
+    return [{"input": torch.randn(6, 10), "label": torch.randint(4, (6,))} for _ in range(2)]
+
+
+def marked_vectors():
+    return [{"input": torch.randn(6, 10), "target": torch.randint(2, (6, 3)).float()} for _ in range(2)]
+
+
+def multi_label_loss(model, batch):
+    logits = model(batch["input"])
+    return logits, F.binary_cross_entropy_with_logits(logits, batch["target"])
 
 
 def grouped_adamw(parameters):
@@ -155,6 +174,42 @@ CASES = [
         schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
         clip_norm=1.0,
         kept=48,
+    ),
+    Case(
+        name="mlp_rmsprop_multi_label",
+        model=lambda: Mlp(10, [16, 8], 3),
+        batches=marked_vectors,
+        loss=multi_label_loss,
+        optimizer=lambda p: torch.optim.RMSprop(p, lr=0.003, alpha=0.9, eps=1e-6, momentum=0.8, weight_decay=0.01),
+        schedule=lambda o: lr_scheduler.StepLR(o, step_size=4, gamma=0.5),
+        clip_norm=1.0,
+    ),
+    Case(
+        name="mlp_rmsprop_plain",
+        model=lambda: Mlp(10, [16, 8], 2),
+        batches=vectors,
+        loss=regression_loss,
+        optimizer=lambda p: torch.optim.RMSprop(p, lr=0.003, alpha=0.99, eps=1e-6),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=0.0,
+    ),
+    Case(
+        name="mlp_adagrad_smoothed",
+        model=lambda: Mlp(10, [16, 8], 4),
+        batches=labelled_vectors,
+        loss=smoothed_loss,
+        optimizer=lambda p: torch.optim.Adagrad(p, lr=0.02, eps=1e-6, weight_decay=0.01),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=0.0,
+    ),
+    Case(
+        name="mlp_lion_linear",
+        model=lambda: Mlp(10, [16, 8], 2),
+        batches=vectors,
+        loss=regression_loss,
+        optimizer=lambda p: Lion(p, lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1),
+        schedule=lambda o: warm_up_then(o, 2, lr_scheduler.LinearLR(o, 1.0, 0.1, total_iters=STEPS - 2)),
+        clip_norm=1.0,
     ),
     Case(
         name="blstm_adamw_last",

@@ -9,6 +9,23 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 
+class Lion(torch.optim.Optimizer):
+    """Algorithm 2 of "Symbolic Discovery of Optimization Algorithms" (Chen et al., 2023)."""
+
+    def __init__(self, parameters, lr, betas, weight_decay):
+        super().__init__(parameters, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            kept, remembered = group["betas"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
+                c = kept * m + (1 - kept) * p.grad
+                p -= group["lr"] * (c.sign() + group["weight_decay"] * p)
+                m.copy_(remembered * m + (1 - remembered) * p.grad)
+
+
 class GptBlock(nn.Module):
     def __init__(self, width, heads):
         super().__init__()

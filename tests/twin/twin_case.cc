@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "tests/twin/sequence_cases.h"
+#include "tests/twin/update_cases.h"
 
 namespace stoker::twin {
 namespace {
@@ -180,6 +181,7 @@ std::vector<TwinCase> trained_cases() {
                                  lenet_adam_step(),      resnet8_sgd_constant(),
                                  mlp_adamw_groups(),     alexnet_momentum_constant(),
                                  vgg11_bn_sgd_constant()};
+  std::ranges::move(update_cases(), std::back_inserter(cases));
   std::ranges::move(trained_sequence_cases(), std::back_inserter(cases));
   return cases;
 }

@@ -1,4 +1,4 @@
-// Each model over sequences learns what its task can show it: a rule of made-up data, in seconds.
+// Models over sequences, and tasks, learn what they can be shown: a rule of made-up data, in seconds.
 #include <functional>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -57,6 +57,23 @@ task::Batch chains() {
   return {at::stack(tokens, 1).to(at::kByte)};
 }
 
+// Each label is the sign of a feature.
+task::Batch marks() {
+  const at::Tensor input = at::randn({kSamples, kFeatures});
+  return {input, input.narrow(1, 0, kFeatures - 1).gt(0).to(at::kFloat)};
+}
+
+Lesson multi_label_lesson() {
+  Lesson lesson{
+      .name = "mlp_multi_label",
+      .model = recurrent(ModelKind::kMlp, 1),
+      .task = {TaskKind::kMultiLabel},
+      .sample = {{"input", DType::kF32, {kFeatures}}, {"target", DType::kF32, {kFeatures - 1}}},
+      .batch = marks};
+  lesson.model.hidden = {24};
+  return lesson;
+}
+
 Lesson blstm_lesson(const std::string& name, const std::string& states, int64_t layers) {
   Lesson lesson{.name = name,
                 .model = recurrent(ModelKind::kBlstm, layers),
@@ -110,7 +127,8 @@ TEST_P(Learning, TakesMostOfTheLossAway) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sequences, Learning,
-                         testing::Values(blstm_lesson("blstm_last", "last", 1),
+                         testing::Values(multi_label_lesson(),
+                                         blstm_lesson("blstm_last", "last", 1),
                                          blstm_lesson("blstm_mean_two_layers", "mean", 2),
                                          lstm_lesson("lstm", false, 0.1),
                                          lstm_lesson("lstm_tied", true, 0.0)),

@@ -1,10 +1,13 @@
 // Groups of parameters. What the optimizers compute is compared with PyTorch in tests/twin.
 #include "daemon/train/optimizer.h"
 
+#include <limits>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -97,9 +100,36 @@ TEST_P(Groups, KeepTheNamesOfTheState) {
     EXPECT_EQ((*with)->state()[i].first, (*without)->state()[i].first);
 }
 
+TEST_P(Groups, StayBitForBitWhereTheLossIsNotFinite) {
+  const Parameters parameters({"a.w", "c.w"});
+  auto settings = config();
+  settings.groups = {{.match = "c.*", .lr_scale = 0.5}};
+  const auto optimizer = Optimizer::create(settings, parameters.all);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  parameters.set_gradients(1);
+  (*optimizer)->step_if_finite(0.1, at::scalar_tensor(1.0));
+  std::vector<at::Tensor> before;
+  for (const auto& [name, tensor] : parameters.all) before.push_back(tensor.detach().clone());
+  for (const auto& [name, tensor] : (*optimizer)->state()) before.push_back(tensor.clone());
+  parameters.set_gradients(2);
+  {
+    const at::NoGradGuard no_grad;
+    parameters.at("a.w").mutable_grad().fill_(std::numeric_limits<float>::quiet_NaN());
+  }
+  (*optimizer)->step_if_finite(0.1, at::scalar_tensor(1.0));
+  EXPECT_EQ((*optimizer)->skipped().item<float>(), 1.0F);
+  size_t at = 0;
+  for (const auto& [name, tensor] : parameters.all)
+    EXPECT_TRUE(at::equal(tensor.detach(), before[at++])) << name;
+  for (const auto& [name, tensor] : (*optimizer)->state())
+    EXPECT_TRUE(at::equal(tensor, before[at++])) << name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, Groups,
                          ::testing::Values(OptimizerKind::kSgd, OptimizerKind::kMomentum,
-                                           OptimizerKind::kAdam, OptimizerKind::kAdamW));
+                                           OptimizerKind::kAdam, OptimizerKind::kAdamW,
+                                           OptimizerKind::kRmsprop, OptimizerKind::kAdagrad,
+                                           OptimizerKind::kLion));
 
 TEST(Optimizer, TheFirstGroupThatFitsHasAParameter) {
   const Parameters parameters({"a.w", "a.b", "c.w"});

@@ -175,8 +175,9 @@ void mix(Config& config, Filler& filler) {
 
 void fill_model(Config& config, Filler& filler) {
   config.model.kind = any<ModelKind>(filler, 0, static_cast<int>(ModelKind::kLstm));
-  config.task.kind =
-      config.model.is_language_model() ? TaskKind::kLanguageModel : any<TaskKind>(filler, 1, 2);
+  config.task.kind = config.model.is_language_model()
+                         ? TaskKind::kLanguageModel
+                         : any<TaskKind>(filler, 1, static_cast<int>(TaskKind::kMultiLabel));
   for (const Section& section : sections_of(config))
     if (section.key == "model") filler.fill(section);
   if (config.model.kind == ModelKind::kGpt) {
@@ -196,7 +197,7 @@ void fill_model(Config& config, Filler& filler) {
 Config random_config(std::mt19937_64& random) {
   Filler filler(random);
   Config config;
-  config.optimizer.kind = any<OptimizerKind>(filler, 0, 3);
+  config.optimizer.kind = any<OptimizerKind>(filler, 0, static_cast<int>(OptimizerKind::kLion));
   config.schedule.kind = any<ScheduleKind>(filler, 0, 3);
   for (const Section& section : sections_of(config))
     if (section.key != "model") filler.fill(section);
@@ -209,9 +210,10 @@ Config random_config(std::mt19937_64& random) {
   const DatasetConfig& train = config.data["train"];
   if (!train.weights.empty() || !train.weights_file.empty())
     config.feed.last_batch = LastBatch::kSpan;
-  const bool is_adam = config.optimizer.kind == OptimizerKind::kAdam ||
-                       config.optimizer.kind == OptimizerKind::kAdamW;
-  if (is_adam) config.optimizer.betas = {filler.part() * 0.9, 0.999};
+  const bool has_betas = config.optimizer.kind == OptimizerKind::kAdam ||
+                         config.optimizer.kind == OptimizerKind::kAdamW ||
+                         config.optimizer.kind == OptimizerKind::kLion;
+  if (has_betas) config.optimizer.betas = {filler.part() * 0.9, 0.999};
   config.optimizer.nesterov = config.optimizer.nesterov && config.optimizer.momentum > 0;
   if (config.task.kind != TaskKind::kLanguageModel) {
     config.task.mean = std::vector<double>(3, filler.part() - 0.5);

@@ -1,0 +1,88 @@
+#include "tests/twin/update_cases.h"
+
+namespace stoker::twin {
+namespace {
+
+constexpr config::ScheduleConfig kConstant{.kind = config::ScheduleKind::kConstant,
+                                           .warmup_steps = 0};
+
+config::ModelConfig mlp() {
+  config::ModelConfig model;
+  model.kind = config::ModelKind::kMlp;
+  model.hidden = {16, 8};
+  return model;
+}
+
+std::vector<TensorSpec> with_target(int64_t width) {
+  return {{"input", DType::kF32, {10}}, {"target", DType::kF32, {width}}};
+}
+
+TwinCase mlp_rmsprop_multi_label() {
+  return {.name = "mlp_rmsprop_multi_label",
+          .model = mlp(),
+          .task = {config::TaskKind::kMultiLabel},
+          .optimizer = {.kind = config::OptimizerKind::kRmsprop,
+                        .lr = 0.003,
+                        .eps = 1e-6,
+                        .momentum = 0.8,
+                        .alpha = 0.9,
+                        .weight_decay = 0.01,
+                        .clip_norm = 1.0},
+          .schedule = {.kind = config::ScheduleKind::kStep,
+                       .warmup_steps = 0,
+                       .every_steps = 4,
+                       .factor = 0.5},
+          .sample = with_target(3)};
+}
+
+TwinCase mlp_rmsprop_plain() {
+  return {.name = "mlp_rmsprop_plain",
+          .model = mlp(),
+          .task = {config::TaskKind::kRegression},
+          .optimizer = {.kind = config::OptimizerKind::kRmsprop,
+                        .lr = 0.003,
+                        .eps = 1e-6,
+                        .momentum = 0,
+                        .weight_decay = 0,
+                        .clip_norm = 0},
+          .schedule = kConstant,
+          .sample = with_target(2)};
+}
+
+TwinCase mlp_adagrad_smoothed() {
+  TwinCase smoothed{.name = "mlp_adagrad_smoothed",
+                    .model = mlp(),
+                    .task = {config::TaskKind::kClassification},
+                    .optimizer = {.kind = config::OptimizerKind::kAdagrad,
+                                  .lr = 0.02,
+                                  .eps = 1e-6,
+                                  .weight_decay = 0.01,
+                                  .clip_norm = 0},
+                    .schedule = kConstant,
+                    .sample = {{"input", DType::kF32, {10}}, {"label", DType::kI64, {}}},
+                    .classes = 4};
+  smoothed.task.label_smoothing = 0.1;
+  return smoothed;
+}
+
+TwinCase mlp_lion_linear() {
+  return {.name = "mlp_lion_linear",
+          .model = mlp(),
+          .task = {config::TaskKind::kRegression},
+          .optimizer = {.kind = config::OptimizerKind::kLion,
+                        .lr = 1e-3,
+                        .betas = {0.9, 0.99},
+                        .weight_decay = 0.1,
+                        .clip_norm = 1.0},
+          .schedule = {.kind = config::ScheduleKind::kLinear, .warmup_steps = 2, .min_lr = 1e-4},
+          .sample = with_target(2)};
+}
+
+}  // namespace
+
+std::vector<TwinCase> update_cases() {
+  return {mlp_rmsprop_multi_label(), mlp_rmsprop_plain(), mlp_adagrad_smoothed(),
+          mlp_lion_linear()};
+}
+
+}  // namespace stoker::twin
