@@ -2,7 +2,7 @@
 //
 // LibTorch multiplies F32 matrices by MKL, which on AMD's processors with AVX-512 uses half of it:
 // oneDNN, which LibTorch uses for convolutions and as a compiled graph's linear layer, takes 0.46 of
-// the time there (512 x 512 by 512 x 400, one core of an EPYC of 2025).
+// the time there (512 x 512 by 512 x 400, one core of an EPYC).
 //
 // Threads:  any; inside of at::parallel_for by that thread alone, elsewhere by all of LibTorch's.
 // Errors:   LibTorch's exceptions pass through.
