@@ -13,6 +13,7 @@
 #include "shared/dataset/batch_mix.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/sample_plan.h"
+#include "shared/feed/growth_history.h"
 #include "shared/feed/plan_settings.h"
 #include "shared/metrics/json_lines.h"
 
@@ -78,9 +79,6 @@ Status add_mixes(ExplainedStep& explained, const config::Config& config,
 Result<ExplainedStep> explain_step(const run::RunLayout& layout, uint64_t step) {
   assert(step >= 1);
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(layout.config_file(), {}));
-  // The index as the run uses it; the data may have changed since, and are not looked at.
-  STOKER_ASSIGN_OR_RETURN(const auto data,
-                          dataset::open_indexed("train", config.data, layout.index(), ""));
   const auto tickets = static_cast<uint64_t>(config.train.accumulate);
   const auto batch = static_cast<uint64_t>(config.train.batch);
   if (step > dataset::kMaxPlanSize / tickets / batch) {
@@ -88,8 +86,15 @@ Result<ExplainedStep> explain_step(const run::RunLayout& layout, uint64_t step) 
                   "no run gets to step " + std::to_string(step) + ": it has too many samples");
   }
   const uint64_t first = (step - 1) * tickets;
+  STOKER_ASSIGN_OR_RETURN(const feed::GrowthHistory history,
+                          feed::read_growth(layout.growth_file()));
+  const auto state = history.empty() ? feed::DataState() : feed::state_at(history, first);
+  const std::string index_dir = feed::index_dir_of(layout.index(), state);
+  // The index as the run used it; the data may have changed since, and are not looked at.
+  STOKER_ASSIGN_OR_RETURN(
+      const auto data, dataset::open_indexed("train", config.data, index_dir, state.fingerprint));
   STOKER_ASSIGN_OR_RETURN(const dataset::SamplePlan plan,
-                          feed::kept_plan(config, *data, layout.index(), first));
+                          feed::kept_plan(config, *data, index_dir, first, state.began));
   STOKER_ASSIGN_OR_RETURN(const BadSamples bad,
                           read_bad_samples(layout.bad_samples_file(), first, first + tickets - 1));
   ExplainedStep explained{

@@ -53,7 +53,8 @@ constexpr std::array<std::pair<std::string_view, Change>, 10> kFixedForLife{
 // These are judged by what they name: the data by its fingerprint, however it is cached; weights to
 // begin with only by a run that begins.
 constexpr std::string_view kInit = "model.init_";
-constexpr std::array<std::string_view, 3> kJudgedByFingerprint{"path:", "labels:", "cache:"};
+constexpr std::array<std::string_view, 4> kJudgedByFingerprint{
+    "path:", "labels:", "cache:", "grow:"};
 
 bool starts_with_any(std::string_view text, std::span<const std::string_view> prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),

@@ -60,9 +60,9 @@ Status set_aside_later(FileSystem& files, const checkpoint::CheckpointStore& sto
 }
 
 Status set_aside_run(FileSystem& files, const std::string& run_dir) {
-  const std::array<const char*, 9> kLeftBehind{
-      "checkpoints",       "eval",          "metrics",  "tb",         "config.yaml",
-      "bad_samples.jsonl", "rollback.json", "END.json", "starts.json"};
+  const std::array<const char*, 10> kLeftBehind{
+      "checkpoints",       "eval",          "metrics",  "tb",          "config.yaml",
+      "bad_samples.jsonl", "rollback.json", "END.json", "starts.json", "growth.jsonl"};
   std::vector<std::string> there;
   for (const char* const name : kLeftBehind)
     if (std::filesystem::exists(std::filesystem::symlink_status(join_path(run_dir, name))))

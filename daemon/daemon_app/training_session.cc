@@ -12,6 +12,7 @@
 #include "daemon/checkpoint/checkpoint_writer.h"
 #include "daemon/checkpoint/retainer.h"
 #include "daemon/daemon_app/first_weights.h"
+#include "daemon/daemon_app/growing_data.h"
 #include "daemon/daemon_app/load_checkpoint.h"
 #include "daemon/daemon_app/profile_files.h"
 #include "daemon/daemon_app/rollback.h"
@@ -77,6 +78,7 @@ struct TrainingSession::Parts {
   // is written.
   Coordinator writers;
   Coordinator feeders;
+  Coordinator watchers;  // of data that grows
 };
 
 TrainingSession::TrainingSession(const config::Config& config, const CommandLine& command,
@@ -87,7 +89,8 @@ TrainingSession::TrainingSession(const config::Config& config, const CommandLine
       layout_(layout),
       mailbox_(mailbox),
       board_(board),
-      clock_(clock) {}
+      clock_(clock),
+      growing_(feed::grows(config) ? std::make_unique<GrowingData>(config, layout) : nullptr) {}
 
 TrainingSession::~TrainingSession() = default;
 
@@ -97,12 +100,14 @@ Status TrainingSession::check_stop() const {
   return stop_asked_ ? Status(Code::kCancelled, "stopped while starting") : Status();
 }
 
-Result<std::unique_ptr<dataset::Dataset>> TrainingSession::open_data() {
+Result<std::unique_ptr<dataset::Dataset>> TrainingSession::open_data(const StartPoint& start) {
   auto progress = [this](uint64_t count, std::string_view what) {
     board_.note_progress();
     set_live_line("indexing data.train: " + std::to_string(count) + ' ' + std::string(what));
   };
-  auto data = dataset::open_dataset("train", config_.data, layout_.index(), progress);
+  const checkpoint::Manifest* const saved = start ? &start->manifest() : nullptr;
+  auto data = growing_ ? growing_->open(saved ? saved->ticket : 0, saved, progress)
+                       : dataset::open_dataset("train", config_.data, layout_.index(), progress);
   set_live_line("");
   if (!data.ok()) return data.status();
   log_info("data set opened", {{"set", "train"},
@@ -119,13 +124,19 @@ Result<std::unique_ptr<TrainingSession::Parts>> TrainingSession::prepare(
   STOKER_RETURN_IF_ERROR(check_stop());
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(config_.train.device));
   set_up_libtorch(config_);
-  STOKER_ASSIGN_OR_RETURN(const auto plan, feed::plan_settings(config_, *data, weights_));
+  auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints(), real_files());
+  STOKER_RETURN_IF_ERROR(store->clean_up());
+  STOKER_ASSIGN_OR_RETURN(const StartPoint start, find_start_point(*store, resume));
+  if (!data) {
+    STOKER_ASSIGN_OR_RETURN(data, open_data(start));
+  }
+  const feed::PlanStart began = growing_ ? growing_->plan_start() : feed::PlanStart{};
+  STOKER_ASSIGN_OR_RETURN(const auto plan, feed::plan_settings(config_, *data, weights_, began));
   auto parts = std::make_unique<Parts>(std::move(data), plan);
+  parts->store = std::move(store);
   STOKER_ASSIGN_OR_RETURN(parts->state,
                           train::TrainingState::create(config_, *parts->data, device));
-  parts->store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints(), real_files());
-  STOKER_RETURN_IF_ERROR(parts->store->clean_up());
-  STOKER_RETURN_IF_ERROR(restore(*parts, resume));
+  STOKER_RETURN_IF_ERROR(restore(*parts, start));
   STOKER_RETURN_IF_ERROR(
       feed::keep_sample_weights(weights_, layout_.index(), parts->state->ticket));
   STOKER_RETURN_IF_ERROR(check_stop());
@@ -139,17 +150,18 @@ Result<std::unique_ptr<TrainingSession::Parts>> TrainingSession::prepare(
   return parts;
 }
 
-Status TrainingSession::restore(Parts& parts, const std::string& resume) {
+Status TrainingSession::restore(Parts& parts, const StartPoint& start) {
   checkpoint::Manifest& manifest = parts.manifest;
   manifest.build = stoker_version();
   manifest.torch = torch_version();
   manifest.batch = static_cast<uint64_t>(config_.train.batch);
   manifest.accumulate = static_cast<uint64_t>(config_.train.accumulate);
   manifest.config_digest = config::digest(config_);
-  manifest.data_digest = parts.data->fingerprint();
-  STOKER_ASSIGN_OR_RETURN(const auto start, find_start_point(*parts.store, resume));
+  manifest.data_digest = growing_ && start ? growing_->digest_before(start->manifest().ticket)
+                                           : parts.data->fingerprint();
   if (!start) {
     STOKER_RETURN_IF_ERROR(begin_with_weights(*parts.state, config_.model, layout_));
+    STOKER_RETURN_IF_ERROR(settle_growth(parts, start));
     return write_file_atomically(real_files(), layout_.config_file(), config::to_yaml(config_));
   }
 
@@ -162,6 +174,7 @@ Status TrainingSession::restore(Parts& parts, const std::string& resume) {
   }
   STOKER_ASSIGN_OR_RETURN(parts.save_soon, load_checkpoint(*parts.state, *start, manifest,
                                                            std::move(changes), command_.allowed));
+  STOKER_RETURN_IF_ERROR(settle_growth(parts, start));
   const checkpoint::Manifest& saved = start->manifest();
   STOKER_RETURN_IF_ERROR(set_aside_later(real_files(), *parts.store, saved.step));
   manifest.parent = checkpoint::CheckpointStore::name_of(saved.step);
@@ -171,6 +184,21 @@ Status TrainingSession::restore(Parts& parts, const std::string& resume) {
     lower_lr(config_.train, *parts.state, rollback->times);
   log_info("resumed", {{"step", saved.step}, {"path", start->path()}});
   return write_file_atomically(real_files(), layout_.config_file(), config::to_yaml(config_));
+}
+
+Status TrainingSession::settle_growth(Parts& parts, const StartPoint& start) {
+  if (!growing_) return {};
+  parts.manifest.data_history = growing_->history();
+  if (start && start->manifest().ticket != parts.state->ticket &&
+      parts.manifest.data_history.size() > 1)
+    return Status(Code::kMismatch,
+                  "train.batch: cannot change in a run whose data has grown: what came joined at "
+                  "tickets of the batch before");
+  // What readers died of is known by numbers of the samples before.
+  if (std::exchange(parts.manifest.data_digest, parts.data->fingerprint()) !=
+      parts.data->fingerprint())
+    parts.state->quarantined.clear();
+  return growing_->keep();
 }
 
 Status TrainingSession::open_outputs(Parts& parts) {
@@ -206,23 +234,27 @@ Status TrainingSession::start_feed(Parts& parts) {
   feeder::FeedSettings feed;
   feed.feed = config_.feed;
   feed.config_path = layout_.config_file();
-  feed.index_dir = layout_.index();
+  feed.index_dir = growing_ ? growing_->index_dir() : layout_.index();
   feed.bad_sample_path = layout_.bad_samples_file();
   feed.quarantined = parts.state->quarantined;
   parts.feed = std::make_unique<feeder::FeedSupervisor>(std::move(feed), *parts.ring, *parts.data,
                                                         parts.plan, parts.feeders, clock_);
-  return parts.feed->start();
+  STOKER_RETURN_IF_ERROR(parts.feed->start());
+  if (growing_) growing_->watch(*parts.data, parts.watchers);
+  return {};
 }
 
 // ---- Training
 
 Result<Outcome> TrainingSession::run(std::stop_token stop,
                                      const std::function<void()>& on_training) {
-  auto data = open_data();
-  if (!data.ok()) return data.status();
   std::string resume = command_.resume;
+  std::unique_ptr<dataset::Dataset> data;  // kept while nothing can have come to it
+  if (!growing_) {
+    STOKER_ASSIGN_OR_RETURN(data, open_data(std::nullopt));
+  }
   for (bool first = true;; first = false) {
-    auto prepared = prepare(*std::move(data), resume);
+    auto prepared = prepare(std::move(data), resume);
     if (!prepared.ok()) {
       if (prepared.status().code() == Code::kCancelled) return Outcome::kStopped;
       return prepared.status();
@@ -233,16 +265,22 @@ Result<Outcome> TrainingSession::run(std::stop_token stop,
     const Status wound_up = wind_up(parts);
     if (!ended.ok()) return ended.status();
     if (!wound_up.ok()) return wound_up;
-    if (*ended != Ended::kRollBack)
-      return *ended == Ended::kFinished ? Outcome::kFinished : Outcome::kStopped;
-    std::optional<uint64_t> begun_at;
-    if (parts.resume) begun_at = parts.resume->step;
-    STOKER_RETURN_IF_ERROR(go_back(real_files(), *parts.store, layout_.rollback_file(), begun_at,
-                                   parts.state->rollbacks));
+    if (*ended == Ended::kFinished) return Outcome::kFinished;
+    if (*ended == Ended::kStopped) return Outcome::kStopped;
+    STOKER_RETURN_IF_ERROR(go_on(parts, *ended));
     resume.clear();  // to where the run began before: what it saved since counts now
-    data = std::move(parts.data);
+    if (!growing_) data = std::move(parts.data);
     hold(nullptr);
   }
+}
+
+// What has to be done before the next parts are prepared.
+Status TrainingSession::go_on(Parts& parts, Ended ended) {
+  if (ended == Ended::kNewData) return growing_->take_in(parts.state->ticket, parts.plan);
+  std::optional<uint64_t> begun_at;
+  if (parts.resume) begun_at = parts.resume->step;
+  return go_back(real_files(), *parts.store, layout_.rollback_file(), begun_at,
+                 parts.state->rollbacks);
 }
 
 TrainingSession::Parts* TrainingSession::hold(std::unique_ptr<Parts> parts) {
@@ -266,9 +304,13 @@ Result<TrainingSession::Ended> TrainingSession::train(Parts& parts, std::stop_to
       parts.manifest,
       parts.metrics->position(),
       parts.save_soon,
-      {.save_profile = [&parts, this](train::TakenProfile taken, train::Request request) {
-        save_profile(*parts.metrics, layout_, std::move(taken), std::move(request));
-      }}};
+      {.save_profile =
+           [&parts, this](train::TakenProfile taken, train::Request request) {
+             save_profile(*parts.metrics, layout_, std::move(taken), std::move(request));
+           }},
+      [this, &parts](uint64_t ticket) {
+        return growing_ && growing_->is_new_at(ticket, parts.plan);
+      }};
   train::Trainer trainer(config_, *parts.state, std::move(links));
   const auto outcome = trainer.run(stop);
   if (const Status feed = parts.feeders.reason(); !feed.ok()) return feed.with_context("feed");
@@ -280,6 +322,8 @@ Result<TrainingSession::Ended> TrainingSession::train(Parts& parts, std::stop_to
       return Ended::kStopped;
     case train::Trainer::Outcome::kRollBack:
       return Ended::kRollBack;
+    case train::Trainer::Outcome::kNewData:
+      return Ended::kNewData;
   }
   return Status(Code::kInternal, "training ended without an outcome");
 }
@@ -287,7 +331,9 @@ Result<TrainingSession::Ended> TrainingSession::train(Parts& parts, std::stop_to
 Status TrainingSession::wind_up(Parts& parts) {
   parts.feed->stop();
   parts.feeders.request_stop();
-  const Status feed = parts.feeders.join(kGrace);
+  parts.watchers.request_stop();
+  Status feed = parts.feeders.join(kGrace);
+  if (const Status watched = parts.watchers.join(kGrace); feed.ok()) feed = watched;
   flush_rows(*parts.metrics);
   parts.writers.request_stop();
   const Status written = parts.writers.join(kGrace);

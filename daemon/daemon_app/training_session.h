@@ -4,7 +4,7 @@
 // Threads:  run() on the trainer's thread; live() from any thread at any time.
 // Blocking: run() until training has ended and everything it saved is on disk. Where training must
 //           go back to its last checkpoint (train.on_nonfinite: rollback), run() does all but
-//           opening the data again.
+//           opening the data again; where more data joins (data.NAME.grow), it does all.
 // Errors:   whatever the parts report; exit_code() says how the process should end.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 
@@ -22,6 +23,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/exit_code.h"
+#include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
 #include "shared/control/trainer_status.h"
 #include "shared/dataset/dataset.h"
@@ -31,6 +33,8 @@
 namespace stoker::daemon_app {
 
 enum class Outcome { kFinished, kStopped };
+
+class GrowingData;
 
 class TrainingSession {
  public:
@@ -55,11 +59,15 @@ class TrainingSession {
 
  private:
   struct Parts;
-  enum class Ended { kFinished, kStopped, kRollBack };
-  Result<std::unique_ptr<dataset::Dataset>> open_data();
+  enum class Ended { kFinished, kStopped, kRollBack, kNewData };
+  using StartPoint = std::optional<checkpoint::VerifiedCheckpoint>;
+  // `start`: where it goes on from, which matters for data that grows.
+  Result<std::unique_ptr<dataset::Dataset>> open_data(const StartPoint& start);
   Result<std::unique_ptr<Parts>> prepare(std::unique_ptr<dataset::Dataset> data,
-                                         const std::string& resume);
-  Status restore(Parts& parts, const std::string& resume);
+                                         const std::string& resume);  // null: opens it
+  Status restore(Parts& parts, const StartPoint& start);
+  Status settle_growth(Parts& parts, const StartPoint& start);
+  Status go_on(Parts& parts, Ended ended);
   Status open_outputs(Parts& parts);
   Status start_feed(Parts& parts);
   Result<Ended> train(Parts& parts, std::stop_token stop);
@@ -76,6 +84,7 @@ class TrainingSession {
 
   // Of the trainer's thread: read once, so that going back draws by what the run was started with.
   feed::SampleWeights weights_;
+  const std::unique_ptr<GrowingData> growing_;  // null: data.train stays as it is
 
   std::atomic<bool> stop_asked_{false};  // written by the main thread; only ever turns true
 

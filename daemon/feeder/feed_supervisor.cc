@@ -112,9 +112,12 @@ Status FeedSupervisor::make_table(uint32_t readers, uint32_t threads) {
 
 Status FeedSupervisor::spawn(Reader& reader) {
   STOKER_ASSIGN_OR_RETURN(reader.producer, ring_.add_producer("stoker-feed"));
+  const dataset::PlanSettings& plan = plan_.settings();
   std::vector<std::string> arguments{"--config",        settings_.config_path,
                                      "--index-dir",     settings_.index_dir,
                                      "--fingerprint",   dataset_.fingerprint(),
+                                     "--plan-ticket",   std::to_string(plan.first_ticket),
+                                     "--plan-epoch",    std::to_string(plan.first_epoch),
                                      "--ring-fd",       std::to_string(kRingFd),
                                      "--quarantine-fd", std::to_string(kQuarantineFd),
                                      "--reader",        std::to_string(reader.number),

@@ -34,6 +34,8 @@ std::optional<FeederArguments> maybe_parse(int argc, char** argv, ExitCode& exit
   app.add_option("--config", arguments.config_path, "The run's config.yaml")->required();
   app.add_option("--index-dir", arguments.index_dir, "Folder of the data set's index")->required();
   app.add_option("--fingerprint", arguments.fingerprint, "The data set's fingerprint")->required();
+  app.add_option("--plan-ticket", arguments.plan_ticket, "Ticket that the data is used from");
+  app.add_option("--plan-epoch", arguments.plan_epoch, "Epoch that begins with it");
   app.add_option("--ring-fd", arguments.ring_fd, "File descriptor of the ring")->required();
   app.add_option("--quarantine-fd", arguments.quarantine_fd,
                  "File descriptor of the quarantine table")
@@ -91,7 +93,8 @@ Status read_for_ring(const FeederArguments& arguments) {
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));
   STOKER_ASSIGN_OR_RETURN(
       const dataset::SamplePlan plan,
-      feed::kept_plan(config, *dataset, arguments.index_dir, feed::kNewestTicket));
+      feed::kept_plan(config, *dataset, arguments.index_dir, feed::kNewestTicket,
+                      {.ticket = arguments.plan_ticket, .epoch = arguments.plan_epoch}));
   STOKER_RETURN_IF_ERROR(check_fit(*ring, *dataset, plan));
   const ring::ProducerId producer{.index = arguments.producer, .generation = arguments.generation};
   STOKER_ASSIGN_OR_RETURN(const auto quarantine,

@@ -18,6 +18,8 @@ struct FeederArguments {
   std::string config_path;
   std::string index_dir;
   std::string fingerprint;
+  uint64_t plan_ticket = 0;  // where the plan of this data begins
+  uint64_t plan_epoch = 0;
   int ring_fd = -1;
   int quarantine_fd = -1;
   uint32_t reader = 0;   // row of the quarantine table

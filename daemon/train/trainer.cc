@@ -56,6 +56,8 @@ Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
       answer_requests(stop);
       wait_while_paused(stop);
       if (stop_asked_ || stop.stop_requested()) break;
+      STOKER_ASSIGN_OR_RETURN(const bool leaves, leave_for_new_data());
+      if (leaves) return Outcome::kNewData;
       STOKER_ASSIGN_OR_RETURN(const bool stepped, do_step(stop));
       if (!stepped) break;
       STOKER_ASSIGN_OR_RETURN(const bool fine, report_and_save());
@@ -70,6 +72,17 @@ Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
   } catch (const c10::Error& error) {
     return status_of(error).with_context("step " + std::to_string(state_.step + 1));
   }
+}
+
+// A state that cannot be saved now goes on with the data it has.
+Result<bool> Trainer::leave_for_new_data() {
+  if (!links_.is_new_data(state_.ticket)) return false;
+  STOKER_ASSIGN_OR_RETURN(const FiniteGuard::Verdict verdict, guard_.look());
+  if (verdict != FiniteGuard::Verdict::kFine) return false;
+  publish(control::TrainerState::kSaving);
+  watch_.finish("more data joined");
+  STOKER_RETURN_IF_ERROR(save_last(false));
+  return true;
 }
 
 Result<Trainer::Outcome> Trainer::end_run(std::stop_token stop) {

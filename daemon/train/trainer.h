@@ -53,6 +53,8 @@ struct TrainerLinks {
   uint64_t metrics_bytes = 0;  // of train.jsonl now
   bool save_soon = false;      // the first step is saved, whatever the settings say
   WatchLinks watch = {};       // empty: nobody may look inside
+  // Whether other data is to be trained on from this ticket on.
+  std::function<bool(uint64_t ticket)> is_new_data = [](uint64_t) { return false; };
 };
 
 class Trainer {
@@ -61,6 +63,7 @@ class Trainer {
     kFinished,
     kStopped,
     kRollBack,  // the state is spoiled: go on from the last checkpoint; nothing was saved
+    kNewData,   // the state is saved: go on from it with other data
   };
 
   Trainer(const config::Config& config, TrainingState& state, TrainerLinks links);
@@ -88,6 +91,8 @@ class Trainer {
   Status check_saving() const;  // on_failure: stop
   // Snapshots and submits; false when one is still in flight.
   bool try_save();
+  // Whether the run leaves here for other data, its state saved.
+  Result<bool> leave_for_new_data();
   Result<Outcome> end_run(std::stop_token stop);
   Status save_last(bool hurried);
 

@@ -33,6 +33,22 @@ WrittenFile file_of(const json::value& value) {
   return {text_at(object, "name"), count_at(object, "bytes"), text_at(object, "sha256")};
 }
 
+DataState data_state_of(const json::value& value) {
+  const json::object& object = value.as_object();
+  return {count_at(object, "ticket"), count_at(object, "epoch"), count_at(object, "samples"),
+          text_at(object, "fingerprint")};
+}
+
+json::array history_of(const Manifest& manifest) {
+  json::array states;
+  for (const DataState& state : manifest.data_history)
+    states.push_back({{"ticket", state.ticket},
+                      {"epoch", state.epoch},
+                      {"samples", state.samples},
+                      {"fingerprint", state.fingerprint}});
+  return states;
+}
+
 Manifest manifest_of(const json::object& root) {
   Manifest manifest;
   manifest.format = root.at("format").to_number<int>();
@@ -48,6 +64,9 @@ Manifest manifest_of(const json::object& root) {
   manifest.model_digest = text_at(root, "model_digest");
   manifest.config_digest = text_at(root, "config_digest");
   manifest.data_digest = text_at(root, "data_digest");
+  if (root.contains("data_history"))
+    for (const json::value& state : root.at("data_history").as_array())
+      manifest.data_history.push_back(data_state_of(state));
   for (const json::value& file : root.at("files").as_array())
     manifest.files.push_back(file_of(file));
   manifest.parent = text_at(root, "parent");
@@ -97,6 +116,7 @@ std::string to_json(const Manifest& manifest) {
                     {"metrics_bytes", manifest.metrics_bytes},
                     {"live", std::move(live)}};
   if (manifest.batch != 0) root["batch"] = manifest.batch;
+  if (!manifest.data_history.empty()) root["data_history"] = history_of(manifest);
   if (manifest.accumulate != 0) root["accumulate"] = manifest.accumulate;
   return json::serialize(root) + "\n";
 }

@@ -13,6 +13,15 @@ namespace stoker::checkpoint {
 
 inline constexpr int kFormat = 1;
 
+// What data.train was from a ticket on, which began an epoch.
+struct DataState {
+  uint64_t ticket = 0;
+  uint64_t epoch = 0;
+  uint64_t samples = 0;
+  std::string fingerprint;
+  bool operator==(const DataState&) const = default;
+};
+
 struct Manifest {
   int format = kFormat;
   uint64_t step = 0;  // optimizer steps done
@@ -27,7 +36,8 @@ struct Manifest {
   uint64_t accumulate = 0;
   std::string model_digest;  // names, shapes and dtypes of the parameters
   std::string config_digest;
-  std::string data_digest;  // fingerprint of data.train
+  std::string data_digest;              // fingerprint of data.train
+  std::vector<DataState> data_history;  // of data that grows: up to this ticket; otherwise empty
   std::vector<WrittenFile> files;
   std::string parent;  // directory name of the checkpoint that this run resumed from or saved
                        // before; may be empty

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "shared/config/growth_checks.h"
 #include "shared/config/mixture_checks.h"
 #include "shared/config/model_checks.h"
 #include "shared/config/nearest_word.h"
@@ -26,6 +27,7 @@ class CrossChecks {
           "is missing; name the data to train on, such as 'train: {kind: text, path: corpus.txt}'");
     for (const auto& [name, set] : config_.data) check_dataset("data." + name, set);
     check_mixtures(config_, given_, mistakes_);
+    check_growth(config_, given_, mistakes_);
     check_feed();
     check_model(config_.model, given_, mistakes_);
     check_sequences();

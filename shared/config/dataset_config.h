@@ -42,6 +42,9 @@ struct DatasetConfig {
   std::string labels;            // idx npy: file of the labels
   std::string list;              // images: a table of pictures and labels, instead of folders
   std::string cache = "none";    // images: none | packed: the files in one, beside the index
+  // text tokens images tfrecord tar csv jsonl, in training: whether files, shards and rows that come
+  // later join: never | epoch (the next one) | at_once.
+  std::string grow = "never";
   std::vector<int64_t> size;  // images tfrecord tar: [height, width] that pictures are resized to
   int64_t channels = 3;       // images tfrecord tar: 3 = RGB, 1 = grey
   // images tfrecord tar: which part of a picture is resized: stretch (all) | center_crop |
@@ -83,6 +86,8 @@ struct DatasetConfig {
     return kind == DatasetKind::kTfrecord || kind == DatasetKind::kTar || is_table();
   }
   bool is_table() const { return kind == DatasetKind::kCsv || kind == DatasetKind::kJsonl; }
+
+  bool grows() const { return grow != "never"; }
 
   bool operator==(const DatasetConfig&) const = default;
 };

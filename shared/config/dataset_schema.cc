@@ -84,6 +84,10 @@ Fields format_fields(DatasetConfig& set, bool trains) {
            .decides = trains},
           {.name = "list", .target = &set.list, .kinds = "images"},
           {.name = "cache", .target = &set.cache, .kinds = "images", .words = "none packed"},
+          {.name = "grow",
+           .target = &set.grow,
+           .kinds = "text tokens images tfrecord tar csv jsonl",
+           .words = "never epoch at_once"},
           {.name = "labels", .target = &set.labels, .kinds = "idx npy"}};
 }
 

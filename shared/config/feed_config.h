@@ -26,6 +26,7 @@ struct FeedConfig {
   LastBatch last_batch = LastBatch::kSpan;
   OnBadSample on_bad_sample = OnBadSample::kSkip;
   double bad_sample_limit = 0.001;  // stop when more than this part of the samples was bad
+  double rescan_seconds = 60;       // between looks for what came to sets that grow
   double hang_seconds = 60;         // without a sign of work, and a reader is killed; 0 = never
   int deaths_per_minute = 30;       // of reader processes; past it the run ends
   int64_t memory_mib = 2048;  // address space of a reader process, for each of its threads; 0 = any

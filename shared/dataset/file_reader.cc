@@ -65,7 +65,9 @@ Result<UniqueFd> FileReader::open(size_t file) const {
   if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
   if (!S_ISREG(info.st_mode)) return changed(path, "replaced by something that is no regular file");
   const FileStamp& stamp = files_.stamp(file);
-  if (static_cast<uint64_t>(info.st_size) != stamp.size) {
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (files_.may_grow() && size > stamp.size) return fd;
+  if (size != stamp.size) {
     return changed(path, "went from " + std::to_string(stamp.size) + " to " +
                              std::to_string(info.st_size) + " bytes");
   }

@@ -33,6 +33,9 @@ class FileTable {
   std::string path(size_t file) const;  // root and name, to open and for messages
   const FileStamp& stamp(size_t file) const { return rows_[file].stamp; }
   uint64_t name_bytes() const { return names_.size(); }
+  // Its files may become longer after they were indexed; nothing after the end they had then is read.
+  void let_grow() { may_grow_ = true; }
+  bool may_grow() const { return may_grow_; }
   bool operator==(const FileTable&) const = default;
 
   // Names, sizes and times; not the root and not the inodes, so that a moved or copied data set (cp
@@ -48,6 +51,7 @@ class FileTable {
   std::string root_;
   std::string names_;
   std::vector<Row> rows_;
+  bool may_grow_ = false;
 };
 
 }  // namespace stoker::dataset

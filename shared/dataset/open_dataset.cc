@@ -5,6 +5,7 @@
 #include "shared/base/log.h"
 #include "shared/dataset/augmented_dataset.h"
 #include "shared/dataset/dataset.h"
+#include "shared/dataset/growth.h"
 #include "shared/dataset/index.h"
 #include "shared/dataset/kind.h"
 #include "shared/dataset/probe.h"
@@ -21,7 +22,7 @@ Result<std::string> index_path(const SetRequest& set, const std::string& index_d
                   "data." + set.name +
                       ": the name of a data set must not be empty, begin with '.' or hold '/'");
   }
-  return join_path(index_dir, set.name + ".index");
+  return index_file(set.name, index_dir);
 }
 
 Status check_kind(const SetRequest& set) {
@@ -44,6 +45,7 @@ Result<std::string> settings_of(const Kind& kind, const SetRequest& set) {
 }
 
 Result<std::unique_ptr<Dataset>> open_with(const Kind& kind, const SetRequest& set, Index index) {
+  if (may_append(set.config)) index.files.let_grow();
   STOKER_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, kind.open(set, std::move(index)));
   return augmented(set, std::move(dataset));
 }
@@ -142,6 +144,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
   if (is_new) {
     STOKER_RETURN_IF_ERROR(make_directories(real_files(), index_dir));
     STOKER_RETURN_IF_ERROR(remove_unfinished_writes(real_files(), index_dir));
+    if (may_append(config)) wanted.files.let_grow();
     STOKER_ASSIGN_OR_RETURN(wanted.facts, kind.inspect(set, wanted.files, progress));
     STOKER_RETURN_IF_ERROR(save_index(wanted, path));
     index = std::move(wanted);

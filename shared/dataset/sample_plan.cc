@@ -115,7 +115,10 @@ std::unique_ptr<const SetSequence> SamplePlan::sequence_of(size_t set) const {
 uint64_t SamplePlan::position(uint64_t ticket, uint64_t row) const {
   assert(row < settings_.batch);
   const uint64_t global_row = settings_.rank * settings_.batch + row;
-  if (epoch_tickets_ == 0) return ticket * global_batch_ + global_row;
+  ticket -= settings_.first_ticket;
+  if (epoch_tickets_ == 0)
+    return settings_.first_epoch * epoch_size_ + ticket * global_batch_ + global_row;
+  ticket += settings_.first_epoch * epoch_tickets_;
   const uint64_t place = ticket % epoch_tickets_ * global_batch_ + global_row;
   return ticket / epoch_tickets_ * epoch_size_ +
          place % epoch_size_;  // pad: from the epoch's front
@@ -146,8 +149,9 @@ PlannedSample SamplePlan::stand_in(uint64_t ticket, uint64_t row, uint64_t attem
 }
 
 uint64_t SamplePlan::epoch_of(uint64_t ticket) const {
-  if (epoch_tickets_ != 0) return ticket / epoch_tickets_;
-  return ticket * global_batch_ / epoch_size_;
+  const uint64_t since = ticket - settings_.first_ticket;
+  return settings_.first_epoch +
+         (epoch_tickets_ != 0 ? since / epoch_tickets_ : since * global_batch_ / epoch_size_);
 }
 
 }  // namespace stoker::dataset

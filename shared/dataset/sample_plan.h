@@ -46,6 +46,10 @@ struct PlanSettings {
   uint64_t shards_open = 1;          // shards
   std::vector<uint64_t> shard_ends;  // shards: as Dataset::shard_ends(); empty: one shard
   config::LastBatch last_batch = config::LastBatch::kSpan;
+  // Where this plan begins: the first row of this ticket is the beginning of this epoch. Others go
+  // on from a plan for a smaller set.
+  uint64_t first_ticket = 0;
+  uint64_t first_epoch = 0;
   uint64_t rank = 0;  // of `world`
   uint64_t world = 1;
   // Empty: one set without more to say. Otherwise their sizes add up to `size`, and either all have
@@ -70,7 +74,7 @@ class SamplePlan {
   SamplePlan& operator=(SamplePlan&&) noexcept;
 
   const PlanSettings& settings() const { return settings_; }  // without the sample weights
-  // The sample for row `row` of ticket `ticket`.
+  // The sample for row `row` of ticket `ticket`, which is not before the first.
   PlannedSample at(uint64_t ticket, uint64_t row) const;
   // What takes its place when it and the `attempt - 1` stand-ins before could not be read: the
   // attempt-th sample that follows it in the same epoch of the same set's order (wrapping round),

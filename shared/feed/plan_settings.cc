@@ -58,7 +58,7 @@ Status check_epoch(const dataset::PlanSettings& settings) {
 
 Result<dataset::PlanSettings> plan_settings(const config::Config& config,
                                             const dataset::Dataset& data,
-                                            const SampleWeights& weights) {
+                                            const SampleWeights& weights, const PlanStart& began) {
   dataset::PlanSettings settings{.size = data.size(),
                                  .batch = static_cast<uint64_t>(config.train.batch),
                                  .seed = config.run.seed,
@@ -67,6 +67,8 @@ Result<dataset::PlanSettings> plan_settings(const config::Config& config,
                                  .shards_open = config.feed.shards_open,
                                  .shard_ends = {},
                                  .last_batch = config.feed.last_batch,
+                                 .first_ticket = began.ticket,
+                                 .first_epoch = began.epoch,
                                  .rank = 0,
                                  .world = 1,
                                  .sets = {}};
@@ -77,10 +79,11 @@ Result<dataset::PlanSettings> plan_settings(const config::Config& config,
 }
 
 Result<dataset::SamplePlan> kept_plan(const config::Config& config, const dataset::Dataset& data,
-                                      const std::string& index_dir, uint64_t ticket) {
+                                      const std::string& index_dir, uint64_t ticket,
+                                      const PlanStart& began) {
   STOKER_ASSIGN_OR_RETURN(const SampleWeights weights,
                           kept_sample_weights(config, index_dir, ticket));
-  STOKER_ASSIGN_OR_RETURN(const auto settings, plan_settings(config, data, weights));
+  STOKER_ASSIGN_OR_RETURN(const auto settings, plan_settings(config, data, weights, began));
   return dataset::SamplePlan(settings);
 }
 

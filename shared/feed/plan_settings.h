@@ -14,13 +14,24 @@
 
 namespace stoker::feed {
 
+// Of a data set that grows: what it is now is trained on from this ticket on, with which this epoch
+// begins.
+struct PlanStart {
+  uint64_t ticket = 0;
+  uint64_t epoch = 0;
+  bool operator==(const PlanStart&) const = default;
+};
+
 // `data` is data.train; `weights` are of its sets that have a weights_file.
 Result<dataset::PlanSettings> plan_settings(const config::Config& config,
                                             const dataset::Dataset& data,
-                                            const SampleWeights& weights);
+                                            const SampleWeights& weights,
+                                            const PlanStart& began = {});
 
-// The plan as it is from `ticket` on, by the weights that stokerd has kept for it.
+// The plan as it is from `ticket` on, by the weights that stokerd has kept for it. `began`: where
+// that of this data begins.
 Result<dataset::SamplePlan> kept_plan(const config::Config& config, const dataset::Dataset& data,
-                                      const std::string& index_dir, uint64_t ticket);
+                                      const std::string& index_dir, uint64_t ticket,
+                                      const PlanStart& began = {});
 
 }  // namespace stoker::feed

@@ -21,6 +21,7 @@ class RunLayout {
   std::string config_file() const { return at("config.yaml"); }  // the resolved configuration
   std::string control_socket() const { return at("control.sock"); }
   std::string bad_samples_file() const { return at("bad_samples.jsonl"); }
+  std::string growth_file() const { return at("growth.jsonl"); }  // of data that grows
   std::string index() const { return at("index"); }  // of the data sets that the trainer reads
   std::string checkpoints() const { return at("checkpoints"); }
   std::string tb() const { return at("tb"); }  // TensorBoard event files

@@ -76,6 +76,19 @@ TEST(Manifest, ComesBackAsItWas) {
   expect_same();
 }
 
+TEST(Manifest, KeepsWhatTheDataWasFromWhichTicketOn) {
+  Manifest grown = full();
+  grown.data_history = {{.ticket = 0, .epoch = 0, .samples = 40, .fingerprint = "a"},
+                        {.ticket = 30, .epoch = 3, .samples = 64, .fingerprint = "d"}};
+  const auto parsed = parse_manifest(to_json(grown), "run/manifest.json");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  EXPECT_EQ(*parsed, grown);
+  EXPECT_EQ(to_json(full()).find("data_history"), std::string::npos);
+  expect_corrupt(
+      replaced("\"data_digest\":", "\"data_history\":[{\"ticket\":0}],\"data_digest\":"));
+  expect_corrupt(replaced("\"data_digest\":", "\"data_history\":7,\"data_digest\":"));
+}
+
 TEST(Manifest, ANewerFormatIsAMismatchWhateverElseItHas) {
   for (const std::string& text :
        {replaced("\"format\":1", "\"format\":2"), std::string(R"({"format":99})")}) {

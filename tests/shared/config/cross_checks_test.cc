@@ -25,6 +25,17 @@ TEST(CrossChecks, AMeanHasAStandardDeviation) {
   good(pictures + "mean: [0.4, 0.5, 0.6], std: [0.2, 0.2, 0.3]}\nmodel: {kind: mlp}\n");
 }
 
+TEST(CrossChecks, ASetThatGrowsHasNoPartOfItAndIsTrainedOn) {
+  good("data: {train: {path: a, grow: epoch}}\n");
+  good("data: {train: {kind: mixture, of: [b]}, b: {path: b, grow: at_once}}\n");
+  for (const std::string other : {"split: [0.0, 0.9]", "skip: 1", "take: 5", "weights_file: w"})
+    EXPECT_THAT(mistakes("data: {train: {path: a, grow: epoch, " + other + "}}\n"),
+                ElementsAre(HasSubstr("data.train.grow: goes without")))
+        << other;
+  EXPECT_THAT(mistakes("data: {train: {path: a}, valid: {path: b, grow: epoch}}\n"),
+              ElementsAre(HasSubstr("data.valid.grow: is for sets that are trained on")));
+}
+
 TEST(CrossChecks, EachKindOfDataNeedsItsOwn) {
   const auto lacks = [](const std::string& set, const std::string& key) {
     const auto lines = mistakes("data: {train: {" + set + "}}\n" +

@@ -152,6 +152,7 @@ DatasetConfig random_set(const std::string& name, const Config& config, Filler& 
     set.features.push_back(7);
   }
   if (!set.weights_file.empty()) set.repeat = 1;
+  set.grow = DatasetConfig().grow;
   return set;
 }
 

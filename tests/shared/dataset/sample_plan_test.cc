@@ -29,6 +29,34 @@ bool is_permutation_of_all(const std::vector<uint64_t>& order) {
   return true;
 }
 
+// As data that grows has it: a plan that begins at a ticket with an epoch.
+TEST(SamplePlan, BeginsAtATicketWithAWholeEpoch) {
+  using config::LastBatch;
+  for (const LastBatch last : {LastBatch::kSpan, LastBatch::kDrop, LastBatch::kPad}) {
+    const PlanSettings settings{
+        .size = 23, .batch = 5, .last_batch = last, .first_ticket = 17, .first_epoch = 4};
+    const SamplePlan plan(settings);
+    std::set<uint64_t> seen;
+    const uint64_t tickets = last == LastBatch::kDrop ? 4 : 5;
+    for (uint64_t ticket = 17; ticket < 17 + tickets; ++ticket) {
+      EXPECT_EQ(plan.epoch_of(ticket), 4u);
+      for (uint64_t row = 0; row < 5; ++row) {
+        const PlannedSample planned = plan.at(ticket, row);
+        if (planned.epoch == 4) seen.insert(planned.sample);
+      }
+    }
+    EXPECT_EQ(seen.size(), last == LastBatch::kDrop ? 20u : 23u);
+    EXPECT_EQ(plan.epoch_of(17 + tickets), 5u);
+    // The same samples as that epoch of a plan that had them from the beginning.
+    PlanSettings always = settings;
+    always.first_ticket = always.first_epoch = 0;
+    const SamplePlan whole(always);
+    if (last != LastBatch::kSpan) {
+      EXPECT_EQ(plan.at(17, 2).sample, whole.at(4 * tickets, 2).sample);
+    }
+  }
+}
+
 TEST(SamplePlan, IsAPermutationForEverySize) {
   for (uint64_t size = 1; size <= 2000; ++size)
     ASSERT_TRUE(is_permutation_of_all(epoch_order({.size = size, .seed = size * 7}, size % 5)))

@@ -1,0 +1,84 @@
+#include "daemon/daemon_app/growth_watch.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "shared/base/file.h"
+#include "shared/base/log.h"
+#include "shared/config/training_sets.h"
+#include "shared/dataset/growth.h"
+#include "shared/dataset/index.h"
+
+namespace stoker::daemon_app {
+namespace {
+
+struct Stopped {};  // thrown by the listener of a scan, which has no other way to end it
+
+void wait(const std::stop_token& stop, double seconds) {
+  std::mutex mutex;
+  std::condition_variable_any nobody;
+  std::unique_lock lock(mutex);
+  nobody.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
+}
+
+}  // namespace
+
+GrowthWatch::GrowthWatch(const config::Config& config, const dataset::Dataset& data,
+                         std::string index_dir, std::string next_dir)
+    : config_(config),
+      data_(data),
+      index_dir_(std::move(index_dir)),
+      next_dir_(std::move(next_dir)) {}
+
+Status GrowthWatch::run(std::stop_token stop) {
+  while (!stop.stop_requested() && !found()) {
+    Status looked;
+    try {
+      looked = look(stop);
+    } catch (const Stopped&) {
+      break;
+    }
+    if (!looked.ok() && looked.message() != said_)
+      log_warn("data that came cannot be taken in",
+               {{"reason", looked.message()}, {"then", "training goes on without it"}});
+    said_ = looked.ok() ? "" : looked.message();
+    if (!found()) wait(stop, config_.feed.rescan_seconds);
+  }
+  return {};
+}
+
+// With a copy of the index in use, a look at data that is still the same opens no file.
+Status GrowthWatch::seed_next() const {
+  STOKER_RETURN_IF_ERROR(make_directories(real_files(), next_dir_));
+  for (const std::string& name : config::sample_sets(config_)) {
+    STOKER_ASSIGN_OR_RETURN(const auto index,
+                            dataset::load_index(dataset::index_file(name, index_dir_)));
+    STOKER_RETURN_IF_ERROR(dataset::save_index(index, dataset::index_file(name, next_dir_)));
+  }
+  return {};
+}
+
+Status GrowthWatch::look(const std::stop_token& stop) {
+  if (!seeded_) STOKER_RETURN_IF_ERROR(seed_next());
+  seeded_ = true;
+  const auto listener = [&stop](uint64_t, std::string_view) {
+    if (stop.stop_requested()) throw Stopped();
+  };
+  STOKER_ASSIGN_OR_RETURN(const auto next,
+                          dataset::open_dataset("train", config_.data, next_dir_, listener));
+  if (next->fingerprint() == data_.fingerprint()) return {};
+  STOKER_RETURN_IF_ERROR(
+      dataset::check_growth(config_.data, config::sample_sets(config_), index_dir_, next_dir_));
+  STOKER_RETURN_IF_ERROR(dataset::check_alike(data_, *next));
+  log_info("more data found", {{"samples", next->size()},
+                               {"before", data_.size()},
+                               {"fingerprint", next->fingerprint().substr(0, 12)}});
+  samples_ = next->size();
+  fingerprint_ = next->fingerprint();
+  found_.store(true, std::memory_order_release);
+  return {};
+}
+
+}  // namespace stoker::daemon_app

@@ -1,0 +1,46 @@
+// GrowthHistory: what a data set that grows was at which time of a run: the truth from which any
+// start goes on, and any step is explained.
+//
+// RUN/growth.jsonl has a line for each state of the data that was ever trained on, written before its
+// first step; its index is in index/from-TICKET, that of the first in index itself.
+//
+// Threads: functions of their arguments and the file system; written by the one stokerd of the run
+//          directory only.
+// Errors:  kCorrupt: the file is not as it was written; names the line. kIoError, kPermission.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/config/config.h"
+#include "shared/feed/plan_settings.h"
+
+namespace stoker::feed {
+
+struct DataState {
+  PlanStart began;  // ticket and epoch
+  uint64_t samples = 0;
+  std::string fingerprint;
+  bool operator==(const DataState&) const = default;
+};
+// By ticket, strictly increasing; the first at 0. Empty: the run's data does not grow.
+using GrowthHistory = std::vector<DataState>;
+
+// Whether a set that is trained on grows; and whether one of them does at once.
+bool grows(const config::Config& config);
+bool grows_at_once(const config::Config& config);
+
+// Empty where there is no such file.
+Result<GrowthHistory> read_growth(const std::string& path);
+Status write_growth(const std::string& path, const GrowthHistory& history);  // replaces the file
+Result<GrowthHistory> parse_growth(std::string_view text, const std::string& path_in_messages);
+
+// What is trained on with `ticket`; `history` is not empty.
+const DataState& state_at(const GrowthHistory& history, uint64_t ticket);
+// Where its index is.
+std::string index_dir_of(const std::string& index_dir, const DataState& state);
+
+}  // namespace stoker::feed

@@ -1,0 +1,177 @@
+#include "shared/dataset/growth.h"
+
+#include <fstream>
+
+#include "tests/shared/dataset/example_writer.h"
+#include "tests/shared/dataset/folder_fixture.h"
+
+namespace stoker::dataset {
+namespace {
+
+using config::DatasetConfig;
+using config::DatasetKind;
+using testing::read_sample;
+
+class GrowthTest : public testing::FolderFixture {
+ protected:
+  DatasetConfig set_of(DatasetKind kind) const {
+    DatasetConfig set;
+    set.kind = kind;
+    set.path = path("data");
+    set.grow = "epoch";
+    set.context = 8;
+    if (set.is_table()) set.label = "y";
+    return set;
+  }
+  void append(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name), std::ios::app | std::ios::binary) << text;
+    age(name, ++seconds_);
+  }
+  std::unique_ptr<Dataset> indexed(const DatasetConfig& set, const std::string& folder) const {
+    auto data = open_dataset("train", set, path(folder), {});
+    EXPECT_TRUE(data.ok()) << data.status().to_string();
+    return data.ok() ? *std::move(data) : nullptr;
+  }
+  Status check(const DatasetConfig& set) const {
+    indexed(set, ".after");
+    return check_growth({{"train", set}}, {"train"}, path(".before"), path(".after"));
+  }
+  void expect_refused(const DatasetConfig& set, const std::string& why) const {
+    const Status status = check(set);
+    EXPECT_EQ(status.code(), Code::kMismatch);
+    EXPECT_THAT(status.message(), ::testing::HasSubstr(why));
+  }
+  static std::vector<std::vector<std::byte>> all(const Dataset& data) {
+    std::vector<std::vector<std::byte>> samples;
+    for (uint64_t sample = 0; sample < data.size(); ++sample) {
+      const auto read = read_sample(data, sample);
+      EXPECT_TRUE(read.status.ok()) << read.status.to_string();
+      for (const auto& tensor : read.tensors) samples.push_back(tensor);
+    }
+    return samples;
+  }
+  // What was indexed before reads the same beside more of it, and the more is a growth.
+  void expect_grows(const DatasetConfig& set, const std::function<void()>& grow) const {
+    const auto before = indexed(set, ".before");
+    const auto samples = all(*before);
+    grow();
+    EXPECT_EQ(all(*before), samples);
+    const auto reopened = open_indexed("train", set, path(".before"), before->fingerprint());
+    ASSERT_TRUE(reopened.ok()) << reopened.status().to_string();
+    EXPECT_EQ(all(**reopened), samples);
+    const Status status = check(set);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    const auto after = indexed(set, ".after");
+    EXPECT_GT(after->size(), before->size());
+    EXPECT_TRUE(check_alike(*before, *after).ok());
+    all(*after);
+  }
+
+  mutable int seconds_ = 0;
+};
+
+TEST_F(GrowthTest, TextBecomesLongerAndHasMoreFiles) {
+  write("data/a.txt", std::string(100, 'a'));
+  write("data/c.txt", std::string(50, 'c'));
+  expect_grows(set_of(DatasetKind::kText), [this] {
+    append("data/a.txt", std::string(40, 'A'));
+    write("data/b.txt", std::string(30, 'b'));
+  });
+}
+
+TEST_F(GrowthTest, TokensBecomeMore) {
+  write("data/a.bin", std::string(200, '\1'));
+  expect_grows(set_of(DatasetKind::kTokens), [this] { append("data/a.bin", std::string(80, 2)); });
+}
+
+TEST_F(GrowthTest, TablesGetMoreRows) {
+  write("data/a.csv", "x,y\n1,0\n2,1\n");
+  expect_grows(set_of(DatasetKind::kCsv), [this] {
+    append("data/a.csv", "3,1\n4,0\n");
+    write("data/b.csv", "x,y\n5,1\n");
+  });
+}
+
+TEST_F(GrowthTest, JsonLinesGetMoreLines) {
+  auto set = set_of(DatasetKind::kJsonl);
+  set.input = {"x"};
+  write("data/a.jsonl", "{\"x\":1,\"y\":0}\n{\"x\":2,\"y\":1}");
+  expect_grows(set, [this] { append("data/a.jsonl", "\n{\"x\":3,\"y\":1}\n"); });
+}
+
+TEST_F(GrowthTest, RecordsGetMoreShards) {
+  auto set = set_of(DatasetKind::kTfrecord);
+  set.input = {"x"};
+  set.shape = {1};
+  set.label = "y";
+  const auto record = [](float x, int64_t y) {
+    return testing::framed(
+        testing::example({{"x", testing::floats_feature({x})}, {"y", testing::ints_feature({y})}}));
+  };
+  write("data/a.tfrecord", record(1, 0) + record(2, 1));
+  expect_grows(set, [&] { write("data/b.tfrecord", record(3, 1)); });
+  append("data/a.tfrecord", record(4, 0));
+  expect_refused(set, "a.tfrecord: went from");
+}
+
+TEST_F(GrowthTest, WhatIsGoneShorterOrChangedIsNamed) {
+  const auto set = set_of(DatasetKind::kText);
+  write("data/a.txt", std::string(100, 'a'));
+  write("data/b.txt", std::string(100, 'b'));
+  write("data/c.txt", std::string(100, 'c'));
+  indexed(set, ".before");
+  std::filesystem::remove(path("data/b.txt"));
+  expect_refused(set, "data/b.txt: is gone");
+  indexed(set, ".before");
+  write("data/a.txt", std::string(60, 'a'));
+  expect_refused(set, "data/a.txt: shrank from 100 to 60 bytes");
+  indexed(set, ".before");
+  age("data/c.txt", 5);
+  expect_refused(set, "data/c.txt: was modified");
+}
+
+TEST_F(GrowthTest, RowsAreWholeBeforeAndAfter) {
+  const auto set = set_of(DatasetKind::kCsv);
+  write("data/a.csv", "x,y\n1,0\n2,1");
+  indexed(set, ".before");
+  append("data/a.csv", "1,1\n");  // makes the last row "2,11,1": too many fields, or …
+  EXPECT_FALSE(open_dataset("train", set, path(".after"), {}).ok());
+  write("data/a.csv", "x,y\n1,0\n2,1\n");
+  age("data/a.csv", 20);
+  indexed(set, ".before");
+  append("data/a.csv", "3,1");
+  expect_refused(set, "its last row has no line end yet");
+  append("data/a.csv", "\n");
+  EXPECT_TRUE(check(set).ok());
+}
+
+TEST_F(GrowthTest, OtherClassesAreRefused) {
+  const auto set = set_of(DatasetKind::kCsv);
+  write("data/a.csv", "x,y\n1,0\n2,1\n");
+  const auto before = indexed(set, ".before");
+  append("data/a.csv", "3,2\n");
+  const Status status = check_alike(*before, *indexed(set, ".after"));
+  EXPECT_EQ(status.code(), Code::kMismatch);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("2 before, 3 now"));
+}
+
+TEST_F(GrowthTest, ASetThatDoesNotGrowMayNotChange) {
+  auto set = set_of(DatasetKind::kText);
+  write("data/a.txt", std::string(100, 'a'));
+  set.grow = "never";
+  indexed(set, ".before");
+  append("data/a.txt", "more");
+  expect_refused(set, "its grow is never");
+}
+
+// Half a row that ends where a longer one will go on is not seen by its index: the check sees it.
+TEST_F(GrowthTest, ARowThatWentOnIsNoGrowth) {
+  const auto set = set_of(DatasetKind::kCsv);
+  write("data/a.csv", "x,y\n1,0\n2,1");
+  indexed(set, ".before");
+  append("data/a.csv", "0\n1,0\n");
+  expect_refused(set, "its last row was made longer");
+}
+
+}  // namespace
+}  // namespace stoker::dataset

@@ -1,0 +1,182 @@
+// Data that grows while a run goes on: what came joins, a run that is killed around that comes to the
+// bytes of one that was not, and stokerctl tells what was.
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <boost/json.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/feed/growth_history.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kSteps = 4000;
+constexpr uint64_t kBatch = 4;
+
+class Growth : public RunFixture {
+ protected:
+  void SetUp() override {
+    RunFixture::SetUp();
+    std::filesystem::create_directories(path("rows"));
+    add("a.csv", 40);
+  }
+
+  static std::string rows(int count) {
+    std::string text;
+    for (int row = 0; row < count; ++row)
+      text += std::to_string(0.1 * row) + "," + std::to_string(row % 7 - 3) + "," +
+              std::to_string(row % 3) + "\n";
+    return text;
+  }
+  // Each is there at once, or not at all: whoever looks meanwhile sees one change.
+  void append(const std::string& file, const std::string& text) const {
+    std::ofstream(path("rows/" + file), std::ios::app) << text;
+  }
+  void add(const std::string& file, int count) const {
+    std::ofstream(path("new")) << "x,y,kind\n" << rows(count);
+    std::filesystem::rename(path("new"), path("rows/" + file));
+  }
+
+  std::string config_of(const std::string& grow) const {
+    return write_config("data:\n  train: {kind: csv, path: " + path("rows") +
+                        ", glob: \"*.csv\", label: kind, grow: " + grow + R"(}
+feed: {rescan_seconds: 0.05}
+model: {kind: mlp, hidden: [16], dropout: 0.1}
+task: {kind: classification}
+optimizer: {kind: adamw, lr: 0.003}
+schedule: {kind: constant, warmup_steps: 10}
+train: {steps: 4000, batch: 4, device: cpu, threads: 1}
+checkpoint: {every_steps: 50, keep_last: 1000}
+metrics: {every_steps: 7}
+)");
+  }
+
+  void tell(const std::string& word) const {
+    const auto exit = ctl(run_dir(), {word}, "ctl").wait(30s);
+    ASSERT_TRUE(exit && exit->code == 0) << log_of("ctl");
+  }
+  bool says(const std::string& text) const {
+    return log_of("stokerd").find(text) != std::string::npos;
+  }
+  // Starts, and stands still after the first checkpoint, so that nothing depends on who is quicker.
+  Process paused_trainer(const std::string& config) const {
+    Process trainer = this->trainer(config, run_dir());
+    EXPECT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; }));
+    tell("pause");
+    return trainer;
+  }
+  feed::GrowthHistory history(const std::string& run) const {
+    const auto read = feed::read_growth(run + "/growth.jsonl");
+    EXPECT_TRUE(read.ok()) << read.status().to_string();
+    return read.ok() ? *read : feed::GrowthHistory();
+  }
+
+  boost::json::object explained(uint64_t step) const {
+    std::filesystem::remove(path("explain.out"));  // output is appended
+    const auto exit =
+        ctl(run_dir(), {"--json", "explain", "--step", std::to_string(step)}, "explain").wait(30s);
+    EXPECT_TRUE(exit && exit->code == 0) << log_of("explain");
+    return boost::json::parse(log_of("explain")).as_object();
+  }
+  uint64_t size_at(uint64_t step) const { return explained(step).at("size").to_number<uint64_t>(); }
+  uint64_t epoch_at(uint64_t step) const {
+    return explained(step).at("samples").as_array()[0].at("epoch").to_number<uint64_t>();
+  }
+  // Steps first + 1 and on that take one epoch of the set of `samples` use each once.
+  void expect_whole_epoch(uint64_t first, uint64_t samples) const {
+    std::set<uint64_t> seen;
+    for (uint64_t step = first + 1; step <= first + samples / kBatch; ++step) {
+      const boost::json::object answer = explained(step);
+      for (const auto& sample : answer.at("samples").as_array())
+        EXPECT_TRUE(seen.insert(sample.at("sample").to_number<uint64_t>()).second) << step;
+    }
+    EXPECT_EQ(seen.size(), samples);
+  }
+};
+
+TEST_F(Growth, JoinsAtTheNextEpochAndSurvivesAKillThere) {
+  const std::string config = config_of("epoch");
+  Process trainer = paused_trainer(config);
+  append("a.csv", rows(24));
+  ASSERT_TRUE(wait_until(60s, [&] { return says("more data found samples=64"); }));
+  tell("resume");
+  ASSERT_TRUE(wait_until(60s, [&] { return history(run_dir()).size() == 2; }));
+  trainer.signal(SIGKILL);
+  ASSERT_TRUE(trainer.wait(60s).has_value());
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+
+  const auto states = history(run_dir());
+  ASSERT_EQ(states.size(), 2u);
+  const uint64_t ticket = states[1].began.ticket;
+  EXPECT_EQ(ticket * kBatch % 40, 0u) << "in the middle of an epoch";
+  EXPECT_EQ(states[1].began.epoch, ticket * kBatch / 40);
+  EXPECT_EQ(size_at(ticket), 40u);
+  EXPECT_EQ(size_at(ticket + 1), 64u);
+  EXPECT_EQ(epoch_at(ticket), states[1].began.epoch - 1);
+  EXPECT_EQ(epoch_at(ticket + 1), states[1].began.epoch);
+  expect_whole_epoch(ticket, 64);
+  EXPECT_THAT(
+      text_of(run_dir() + "/checkpoints/" + checkpoints(run_dir()).back() + "/manifest.json"),
+      HasSubstr("\"ticket\":" + std::to_string(ticket) + ",\"epoch\":"));
+
+  // Another life from before what came to the end comes to the same, although it is all there now.
+  std::filesystem::copy(run_dir(), run_dir("again"), std::filesystem::copy_options::recursive);
+  const std::string first = run_dir("again") + "/checkpoints/" + checkpoints(run_dir()).front();
+  ASSERT_EQ(train(config, run_dir("again"), {"--resume", first}).code, 0);
+  EXPECT_EQ(history(run_dir("again")), states);
+  EXPECT_EQ(model_sha256(run_dir("again"), kSteps), model_sha256(run_dir(), kSteps));
+  EXPECT_EQ(decided_rows(run_dir("again")), decided_rows(run_dir()));
+}
+
+TEST_F(Growth, JoinsAtOnceWhereItIsAskedFor) {
+  Process trainer = paused_trainer(config_of("at_once"));
+  add("b.csv", 24);
+  ASSERT_TRUE(wait_until(60s, [&] { return says("more data found samples=64"); }));
+  const uint64_t paused_at = newest_step(run_dir());
+  tell("resume");
+  const auto exit = trainer.wait(90s);
+  ASSERT_TRUE(exit && exit->code == 0);
+  const auto states = history(run_dir());
+  ASSERT_EQ(states.size(), 2u);
+  const uint64_t ticket = states[1].began.ticket;
+  EXPECT_GE(ticket, paused_at);
+  EXPECT_EQ(epoch_at(ticket + 1), epoch_at(ticket) + 1);
+  expect_whole_epoch(ticket, 64);
+}
+
+TEST_F(Growth, WhatIsNoGrowthIsRefusedAndTrainingGoesOn) {
+  Process trainer = paused_trainer(config_of("epoch"));
+  append("a.csv", "1,2");  // half a row
+  ASSERT_TRUE(wait_until(60s, [&] { return says("data that came cannot be taken in"); }));
+  append("a.csv", ",1\n");
+  ASSERT_TRUE(wait_until(60s, [&] { return says("more data found samples=41"); }));
+  tell("resume");
+  const auto exit = trainer.wait(90s);
+  ASSERT_TRUE(exit && exit->code == 0);
+  EXPECT_EQ(history(run_dir()).size(), 2u);
+}
+
+TEST_F(Growth, AFileThatIsGoneIsNamed) {
+  add("b.csv", 9);
+  Process trainer = paused_trainer(config_of("epoch"));
+  std::filesystem::remove(path("rows/b.csv"));
+  ASSERT_TRUE(wait_until(60s, [&] { return says("b.csv: is gone"); })) << log_of("stokerd");
+  tell("stop");
+  const auto exit = trainer.wait(90s);
+  ASSERT_TRUE(exit && exit->code == 0);
+  EXPECT_EQ(history(run_dir()).size(), 1u);
+}
+
+}  // namespace
+}  // namespace stoker::test
