@@ -52,7 +52,9 @@ std::shared_ptr<PythonPeer> maybe_python_peer(const std::string& whose, const st
 Result<std::shared_ptr<PythonPeer>> PythonPeer::start(const std::string& python,
                                                       const std::string& script,
                                                       const std::vector<std::string>& arguments) {
-  std::vector<std::string> command{python, STOKER_BENCH_FOLDER "/" + script};
+  const char* const elsewhere = std::getenv("STOKER_BENCH_FOLDER");  // where this is installed
+  const std::string folder = elsewhere != nullptr ? elsewhere : STOKER_BENCH_FOLDER;
+  std::vector<std::string> command{python, folder + "/" + script};
   command.insert(command.end(), arguments.begin(), arguments.end());
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)

@@ -10,6 +10,7 @@
 
 #include "bench/operation_time.h"
 #include "bench/stopwatch.h"
+#include "daemon/train/batch_view.h"
 #include "daemon/train/optimizer.h"
 #include "daemon/train/train_step.h"
 #include "shared/model/model.h"
@@ -45,7 +46,7 @@ class RunningTraining final : public Training {
         model_(std::move(model)),
         task_(std::move(task)),
         optimizer_(std::move(optimizer)),
-        step_(*model_, *task_, *optimizer_, 1, false),
+        step_(*model_, *task_, *optimizer_, config_),
         layout_(setup.sample, setup.batch),
         slot_(layout_.slot_bytes()) {
     for (size_t i = 0; i < setup.sample.size(); ++i) {
@@ -98,11 +99,13 @@ class RunningTraining final : public Training {
   }
 
   void take_step() {
-    step_.add(train::batch_tensors(layout_, slot_, c10::Device(c10::kCPU)));
-    (void)step_.finish(kLearningRate);
+    step_.add(train::batch_view(layout_, slot_.data(), c10::Device(c10::kCPU)));
+    optimizer_->set_lr(kLearningRate);
+    (void)step_.finish();
   }
 
   int threads_;
+  const config::TrainConfig config_;
   model::ModelPtr model_;
   std::unique_ptr<task::Task> task_;
   std::unique_ptr<train::Optimizer> optimizer_;

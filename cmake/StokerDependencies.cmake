@@ -11,6 +11,5 @@ pkg_check_modules(SPNG REQUIRED IMPORTED_TARGET spng)
 pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
 if(STOKER_TORCH)
   find_package(LibTorch REQUIRED)
-  # Installed programs look beside themselves first; else LibTorch stays where it was found.
-  set(CMAKE_INSTALL_RPATH "$ORIGIN" "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/stoker" ${LibTorch_LIBRARY_DIR})
 endif()
+include(InstallTree)

@@ -195,10 +195,23 @@ struct CheckpointEvaluator::State {
 
   Result<Evaluation> evaluate_checkpoint(const checkpoint::VerifiedCheckpoint& checkpoint,
                                          bool with_views, std::stop_token stop) {
-    STOKER_ASSIGN_OR_RETURN(const auto tensors, checkpoint.open_tensors("model.safetensors"));
-    return try_to_evaluate({*tensors, checkpoint.path() + "/model.safetensors",
+    STOKER_ASSIGN_OR_RETURN(const auto tensors, open_weights(checkpoint));
+    return try_to_evaluate({*tensors, checkpoint.path() + '/' + weights_file(),
                             checkpoint.manifest().step, checkpoint.manifest_sha256()},
                            with_views, std::move(stop));
+  }
+
+  // Those that eval.weights names.
+  std::string weights_file() const {
+    return config.eval.weights == "ema" ? "ema.safetensors" : "model.safetensors";
+  }
+  Result<std::unique_ptr<checkpoint::SafetensorsFile>> open_weights(
+      const checkpoint::VerifiedCheckpoint& checkpoint) const {
+    auto opened = checkpoint.open_tensors(weights_file());
+    if (opened.status().code() != Code::kNotFound || config.eval.weights != "ema") return opened;
+    return Status(Code::kMismatch, checkpoint.path() +
+                                       ": has no averaged weights, because train.ema was off; "
+                                       "eval.weights: raw evaluates it");
   }
 
   const config::Config config;
@@ -270,9 +283,9 @@ Result<std::string> CheckpointEvaluator::sample_text(
   }
   try {
     const at::NoGradGuard no_grad;
-    STOKER_ASSIGN_OR_RETURN(const auto weights, checkpoint.open_tensors("model.safetensors"));
+    STOKER_ASSIGN_OR_RETURN(const auto weights, state_->open_weights(checkpoint));
     STOKER_RETURN_IF_ERROR(model::load_weights(*state_->model, *weights)
-                               .with_context(checkpoint.path() + "/model.safetensors"));
+                               .with_context(checkpoint.path() + '/' + state_->weights_file()));
     return task::sample_text(*state_->model, prompt, bytes, temperature, seed);
   } catch (const std::exception& error) {
     return status_of(error, checkpoint.path());

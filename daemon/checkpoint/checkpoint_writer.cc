@@ -9,7 +9,7 @@ namespace stoker::writer {
 
 CheckpointWriter::CheckpointWriter(checkpoint::CheckpointStore& store, WriterSettings settings,
                                    Clock& clock)
-    : store_(store), settings_(std::move(settings)), clock_(clock) {
+    : store_(store), settings_(std::move(settings)), clock_(clock), snapshot_(settings_.pinning) {
   assert(settings_.retire && "the writer needs to know what to keep");
 }
 

@@ -34,6 +34,7 @@ struct WriterSettings {
   std::function<void(bool is_short)> retire;
   // Makes sure that what belongs to the steps so far is on disk before the checkpoint is. May be empty.
   std::function<void()> before_commit;
+  Pinning pinning = {};  // of the snapshot's memory
   std::vector<std::chrono::milliseconds> delays = {std::chrono::seconds(1),
                                                    std::chrono::seconds(4)};
 };

@@ -1,14 +1,35 @@
 #include "daemon/checkpoint/snapshot.h"
 
+#include <cstdlib>
 #include <new>
 
 namespace stoker::writer {
 namespace {
-constexpr std::align_val_t kAlignment{64};  // of a cache line, for the copy's wide instructions
+
+// Pages of their own, because page-locking is by pages.
+constexpr std::align_val_t kAlignment{4096};
+constexpr size_t kPage = static_cast<size_t>(kAlignment);
+constexpr size_t kLeastPinned = 64 << 10;  // less is copied at once, and locking costs
+
+}  // namespace
+
+Snapshot::~Snapshot() {
+  for (Buffer& buffer : buffers_) release(buffer);
 }
 
-void Snapshot::FreeAligned::operator()(std::byte* memory) const {
-  ::operator delete(memory, kAlignment);
+void Snapshot::release(Buffer& buffer) {
+  if (buffer.is_pinned) pinning_.unpin(buffer.memory);
+  ::operator delete(buffer.memory, kAlignment);
+  buffer = {};
+}
+
+void Snapshot::resize(Buffer& buffer, size_t bytes) {
+  release(buffer);
+  const size_t capacity = (bytes + kPage - 1) / kPage * kPage;
+  buffer.memory = static_cast<std::byte*>(::operator new(capacity, kAlignment));
+  buffer.capacity = capacity;
+  buffer.is_pinned =
+      pinning_.pin && capacity >= kLeastPinned && pinning_.pin(buffer.memory, capacity);
 }
 
 void Snapshot::begin() { entries_.clear(); }
@@ -19,21 +40,28 @@ std::span<std::byte> Snapshot::add(Part part, TensorSpec spec) {
   entries_.push_back({part, std::move(spec)});
   if (buffers_.size() == index) buffers_.emplace_back();
   Buffer& buffer = buffers_[index];
-  if (buffer.capacity < bytes) {
-    buffer.memory.reset(static_cast<std::byte*>(::operator new(bytes, kAlignment)));
-    buffer.capacity = bytes;
-  }
-  return {buffer.memory.get(), bytes};
+  if (buffer.capacity < bytes) resize(buffer, bytes);
+  return {buffer.memory, bytes};
 }
 
 checkpoint::CheckpointContent Snapshot::content() const {
   checkpoint::CheckpointContent content{.manifest = manifest_};
+  const auto views_of = [&content](Part part) -> checkpoint::TensorViews& {
+    switch (part) {
+      case Part::kModel:
+        return content.model;
+      case Part::kOptim:
+        return content.optim;
+      case Part::kState:
+        return content.state;
+      case Part::kEma:
+        return content.ema;
+    }
+    std::abort();
+  };
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
-    checkpoint::TensorViews& views = entry.part == Part::kModel   ? content.model
-                                     : entry.part == Part::kOptim ? content.optim
-                                                                  : content.state;
-    views.push_back({entry.spec, {buffers_[i].memory.get(), entry.spec.bytes()}});
+    views_of(entry.part).push_back({entry.spec, {buffers_[i].memory, entry.spec.bytes()}});
   }
   return content;
 }

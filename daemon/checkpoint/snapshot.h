@@ -8,8 +8,9 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "shared/base/tensor_spec.h"
@@ -17,10 +18,21 @@
 
 namespace stoker::writer {
 
-enum class Part { kModel, kOptim, kState };  // the file that a tensor goes to
+enum class Part { kModel, kOptim, kState, kEma };  // the file that a tensor goes to
+
+// Makes host memory page-locked, so that a device copies to it by itself. Both empty: it is not.
+struct Pinning {
+  std::function<bool(void* bytes, size_t size)> pin;  // false: refused, and left as it is
+  std::function<void(void* bytes)> unpin;
+};
 
 class Snapshot {
  public:
+  explicit Snapshot(Pinning pinning = {}) : pinning_(std::move(pinning)) {}
+  ~Snapshot();
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+
   // Forgets the tensors before; their memory is kept for the next ones. The manifest stays as it is.
   void begin();
   // Room for one tensor, to be filled by the caller; valid until the next begin().
@@ -32,18 +44,20 @@ class Snapshot {
   uint64_t bytes() const;  // of all tensors
 
  private:
-  struct FreeAligned {
-    void operator()(std::byte* memory) const;
-  };
   struct Buffer {
-    std::unique_ptr<std::byte, FreeAligned> memory;
+    std::byte* memory = nullptr;
     size_t capacity = 0;
+    bool is_pinned = false;
   };
+  void resize(Buffer& buffer, size_t bytes);
+  void release(Buffer& buffer);
+
   struct Entry {
     Part part;
     TensorSpec spec;
   };
 
+  const Pinning pinning_;
   checkpoint::Manifest manifest_;
   std::vector<Entry> entries_;
   std::vector<Buffer> buffers_;  // buffers_[i] holds entries_[i]; there may be more from before

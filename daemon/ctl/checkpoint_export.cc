@@ -1,5 +1,6 @@
 #include "daemon/ctl/checkpoint_export.h"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <vector>
@@ -23,19 +24,38 @@ struct Part {
   const char* name;
   const char* file;
 };
-constexpr std::array<Part, 3> kParts{{{"model", "model.safetensors"},
-                                      {"optimizer", "optim.safetensors"},
-                                      {"state", "state.safetensors"}}};
+constexpr Part kModel{"model", "model.safetensors"};
+constexpr Part kOptimizer{"optimizer", "optim.safetensors"};
+constexpr Part kState{"state", "state.safetensors"};
+constexpr Part kEma{"ema", "ema.safetensors"};
 
-std::span<const Part> parts_of(ExportWhat what) {
-  const std::span all(kParts);
-  if (what == ExportWhat::kAll) return all;
-  return what == ExportWhat::kModel ? all.first(1) : all.subspan(1, 1);
+bool has_average(const VerifiedCheckpoint& checkpoint) {
+  return std::ranges::count(checkpoint.manifest().files, kEma.file,
+                            &checkpoint::WrittenFile::name) > 0;
+}
+
+Result<std::vector<Part>> parts_of(const VerifiedCheckpoint& checkpoint, ExportWhat what) {
+  switch (what) {
+    case ExportWhat::kModel:
+      return std::vector{kModel};
+    case ExportWhat::kOptimizer:
+      return std::vector{kOptimizer};
+    case ExportWhat::kEma:
+      if (has_average(checkpoint)) return std::vector{kEma};
+      return Status(
+          Code::kNotFound,
+          checkpoint.path() + ": has no averaged weights; it was saved without train.ema");
+    case ExportWhat::kAll:
+      break;
+  }
+  std::vector parts{kModel, kOptimizer, kState};
+  if (has_average(checkpoint)) parts.push_back(kEma);
+  return parts;
 }
 
 // "step-000001200.optimizer.pt"
 std::string default_name(uint64_t step, const ExportRequest& request) {
-  constexpr std::array kWhat{"", ".optimizer", ".all"};
+  constexpr std::array kWhat{"", ".ema", ".optimizer", ".all"};
   return checkpoint::CheckpointStore::name_of(step) + kWhat[static_cast<size_t>(request.what)] +
          (request.format == ExportFormat::kTorch ? ".pt" : ".safetensors");
 }
@@ -62,7 +82,8 @@ Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportReq
   std::vector<checkpoint::ExportPart> parts;
   Exported exported{.step = entry.step, .path = path};
   uint64_t bytes = 0;
-  for (const Part& part : parts_of(request.what)) {
+  STOKER_ASSIGN_OR_RETURN(const std::vector<Part> taken, parts_of(verified, request.what));
+  for (const Part& part : taken) {
     STOKER_ASSIGN_OR_RETURN(auto file, verified.open_tensors(part.file));
     exported.tensors += file->tensors().size();
     for (const TensorSpec& spec : file->tensors()) bytes += spec.bytes();

@@ -17,7 +17,7 @@
 namespace stoker::ctl {
 
 enum class ExportFormat { kSafetensors, kTorch };
-enum class ExportWhat { kModel, kOptimizer, kAll };
+enum class ExportWhat { kModel, kEma, kOptimizer, kAll };
 
 struct ExportRequest {
   std::string which = "latest";  // as choose_checkpoint() takes it

@@ -173,9 +173,9 @@ class Parser {
         ->type_name("FORMAT")
         ->check(CLI::IsMember({"safetensors", "torch"}))
         ->capture_default_str();
-    command->add_option("--what", command_.what, "model, optimizer or all")
+    command->add_option("--what", command_.what, "model, ema (averaged weights), optimizer or all")
         ->type_name("WHAT")
-        ->check(CLI::IsMember({"model", "optimizer", "all"}))
+        ->check(CLI::IsMember({"model", "ema", "optimizer", "all"}))
         ->capture_default_str();
     command
         ->add_option("--output", command_.output,

@@ -93,6 +93,7 @@ ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
       .which = command.which,
       .format = command.format == "torch" ? ExportFormat::kTorch : ExportFormat::kSafetensors,
       .what = command.what == "model"       ? ExportWhat::kModel
+              : command.what == "ema"       ? ExportWhat::kEma
               : command.what == "optimizer" ? ExportWhat::kOptimizer
                                             : ExportWhat::kAll,
       .output = command.output};

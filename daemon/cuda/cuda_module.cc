@@ -4,6 +4,8 @@
 
 #include <c10/cuda/CUDAFunctions.h>
 
+#include "daemon/cuda/cuda_queue.h"
+
 namespace stoker::cuda {
 namespace {
 
@@ -20,12 +22,16 @@ void unpin_host_memory(void* bytes) {
   if (cudaHostUnregister(bytes) != cudaSuccess) (void)cudaGetLastError();
 }
 
+std::unique_ptr<DeviceQueue> open_queue(int device, size_t slot_bytes, size_t slots) {
+  return open_cuda_queue({.device = device, .slot_bytes = slot_bytes, .slots = slots});
+}
+
 }  // namespace
 }  // namespace stoker::cuda
 
 extern "C" const stoker::cuda::CudaModule* stoker_cuda_module() {
   static const stoker::cuda::CudaModule module{
       stoker::cuda::kModuleVersion, stoker::cuda::device_count, stoker::cuda::pin_host_memory,
-      stoker::cuda::unpin_host_memory};
+      stoker::cuda::unpin_host_memory, stoker::cuda::open_queue};
   return &module;
 }

@@ -7,10 +7,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+
+#include "daemon/cuda/device_queue.h"
 
 namespace stoker::cuda {
 
-inline constexpr int kModuleVersion = 1;
+inline constexpr int kModuleVersion = 2;
 inline constexpr const char* kModuleFile = "libstoker_cuda.so";
 inline constexpr const char* kModuleEntry = "stoker_cuda_module";
 
@@ -21,6 +24,8 @@ struct CudaModule {
   // refuses.
   bool (*pin_host_memory)(void* bytes, size_t size) = nullptr;
   void (*unpin_host_memory)(void* bytes) = nullptr;
+  // As CudaQueue; throws c10::Error.
+  std::unique_ptr<DeviceQueue> (*open_queue)(int device, size_t slot_bytes, size_t slots) = nullptr;
 };
 
 }  // namespace stoker::cuda

@@ -51,8 +51,8 @@ constexpr std::array<std::pair<std::string_view, Change>, 10> kFixedForLife{
      {"feed.source:", Change::kData}}};
 
 // These are judged by what they name: the data by its fingerprint, however it is cached; weights to
-// begin with only by a run that begins.
-constexpr std::string_view kInit = "model.init_";
+// begin with only by a run that begins. Whether results are kept or computed again changes none.
+constexpr std::array<std::string_view, 2> kOfNoRun{"model.init_", "model.recompute:"};
 constexpr std::array<std::string_view, 4> kJudgedByFingerprint{
     "path:", "labels:", "cache:", "grow:"};
 
@@ -69,7 +69,7 @@ std::optional<Change> maybe_change(std::string_view difference,
     if (starts_with_any(difference.substr(set.size()), kJudgedByFingerprint)) return std::nullopt;
     return Change::kData;
   }
-  if (difference.starts_with(kInit)) return std::nullopt;
+  if (starts_with_any(difference, kOfNoRun)) return std::nullopt;
   for (const auto& [prefix, change] : kFixedForLife)
     if (difference.starts_with(prefix)) return change;
   return std::nullopt;

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
-#include <thread>
 #include <utility>
 
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
 #include "daemon/checkpoint/checkpoint_writer.h"
@@ -20,6 +18,7 @@
 #include "daemon/daemon_app/version.h"
 #include "daemon/feeder/feed_supervisor.h"
 #include "daemon/train/device.h"
+#include "daemon/train/numerics.h"
 #include "daemon/train/trainer.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
@@ -32,13 +31,6 @@ namespace {
 using namespace std::chrono_literals;
 constexpr auto kGrace = 10s;  // for writers to end after the last of their work was taken
 constexpr auto kFirstBatchLook = 100ms;
-
-void set_up_libtorch(const config::Config& config) {
-  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  at::set_num_threads(config.train.threads > 0 ? config.train.threads : cores);
-  at::globalContext().setDeterministicAlgorithms(config.run.deterministic, /*warn_only=*/false);
-  if (config.run.deterministic) at::globalContext().setBenchmarkCuDNN(false);
-}
 
 // Lost rows are no reason to lose a checkpoint.
 void flush_rows(metrics::MetricsWriter& rows) {
@@ -122,8 +114,9 @@ Result<std::unique_ptr<dataset::Dataset>> TrainingSession::open_data(const Start
 Result<std::unique_ptr<TrainingSession::Parts>> TrainingSession::prepare(
     std::unique_ptr<dataset::Dataset> data, const std::string& resume) {
   STOKER_RETURN_IF_ERROR(check_stop());
+  train::prepare_environment(config_.run);
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(config_.train.device));
-  set_up_libtorch(config_);
+  train::set_up_numerics(config_.run, config_.train);
   auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints(), real_files());
   STOKER_RETURN_IF_ERROR(store->clean_up());
   STOKER_ASSIGN_OR_RETURN(const StartPoint start, find_start_point(*store, resume));
@@ -213,6 +206,7 @@ Status TrainingSession::open_outputs(Parts& parts) {
   saving.retire = [&parts](bool is_short) { parts.retainer->retire(is_short); };
   // A checkpoint that is there means that the rows up to its step are, too.
   saving.before_commit = [&parts] { flush_rows(*parts.metrics); };
+  STOKER_ASSIGN_OR_RETURN(saving.pinning, train::pinning_of(parts.state->device()));
   parts.writer =
       std::make_unique<writer::CheckpointWriter>(*parts.store, std::move(saving), clock_);
   parts.writers.start("metrics",

@@ -2,12 +2,9 @@
 
 #include <dlfcn.h>
 
-#include "daemon/cuda/cuda_module.h"
 #include "shared/base/log.h"
 
 namespace stoker::train {
-namespace {
-
 Result<const cuda::CudaModule*> load_cuda_module() {
   // RTLD_GLOBAL: LibTorch's CUDA hooks register themselves in the one registry of the process.
   void* const library = ::dlopen(cuda::kModuleFile, RTLD_NOW | RTLD_GLOBAL);
@@ -27,6 +24,8 @@ Result<const cuda::CudaModule*> load_cuda_module() {
   }
   return module;
 }
+
+namespace {
 
 Result<c10::Device> open_cuda(int index) {
   STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* module, load_cuda_module());
@@ -56,6 +55,12 @@ Result<c10::Device> open_device(const std::string& word) {
   }
   log_info("training on the CPU", {{"reason", device.status().message()}});
   return cpu;
+}
+
+Result<writer::Pinning> pinning_of(c10::Device device) {
+  if (device.is_cpu()) return writer::Pinning{};
+  STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
+  return writer::Pinning{module->pin_host_memory, module->unpin_host_memory};
 }
 
 }  // namespace stoker::train

@@ -11,6 +11,8 @@
 
 #include <c10/core/Device.h>
 
+#include "daemon/checkpoint/snapshot.h"
+#include "daemon/cuda/cuda_module.h"
 #include "shared/base/status.h"
 
 namespace stoker::train {
@@ -18,5 +20,11 @@ namespace stoker::train {
 // kInvalidArgument: the word names a device that this machine, driver or build does not have; says
 // which of them.
 Result<c10::Device> open_device(const std::string& word);
+
+// How memory is locked that an open device copies to; nothing for the CPU.
+Result<writer::Pinning> pinning_of(c10::Device device);
+
+// The module of an open CUDA device.
+Result<const cuda::CudaModule*> load_cuda_module();
 
 }  // namespace stoker::train

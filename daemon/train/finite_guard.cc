@@ -3,6 +3,9 @@
 #include <cmath>
 
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/logical_and.h>
+#include <ATen/ops/logical_not.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -12,65 +15,95 @@ namespace stoker::train {
 namespace {
 
 constexpr const char* kWhatHelps = "try a smaller optimizer.lr or optimizer.clip_norm";
+// Gradients that overflow even so are not finite in any format.
+constexpr double kLeastScale = 1e-4;
 
 }  // namespace
 
 FiniteGuard::FiniteGuard(const config::TrainConfig& config, TrainingState& state)
-    : config_(config), state_(state) {
-  if (config.on_nonfinite != "skip") return;
+    : config_(config),
+      state_(state),
+      skips_(config.on_nonfinite == "skip"),
+      grad_norm_(at::zeros_like(state.loss_sum, at::kFloat)) {
+  if (!skips_ && state.maybe_loss_scale() == nullptr) return;
   skipped_ = at::zeros_like(state.loss_sum);
   in_a_row_ = at::full_like(state.loss_sum, static_cast<double>(state.nonfinite_in_a_row));
 }
 
-void FiniteGuard::finish(TrainStep& step, double lr) {
-  ++state_.loss_steps;
-  if (config_.on_nonfinite != "skip") {
-    grad_norm_ = step.finish(lr);
+void FiniteGuard::finish(TrainStep& step) {
+  if (!counts()) {
+    grad_norm_.copy_(step.finish());
     state_.loss_sum.add_(step.loss());
     return;
   }
-  const at::Tensor norm = step.finish_if_finite(lr);
+  const at::Tensor norm = step.finish_if_finite(/*and_loss=*/skips_);
+  const at::Tensor& loss = step.loss();
   const at::Tensor& skipped = state_.optimizer().skipped();
   const at::Tensor is_skipped = skipped.to(at::kBool);
-  const at::Tensor before = grad_norm_.defined() ? grad_norm_ : at::zeros_like(norm);
-  grad_norm_ = at::where(is_skipped, before, norm);
-  state_.loss_sum.add_(at::where(is_skipped, at::zeros_like(step.loss()), step.loss()));
+  grad_norm_.copy_(at::where(is_skipped, grad_norm_, norm));
+  // In fp16 a loss that is not finite is no overflow of the gradient: it must be seen.
+  const at::Tensor is_left_out = skips_ ? is_skipped : is_skipped.logical_and(loss.isfinite());
+  state_.loss_sum.add_(at::where(is_left_out, at::zeros_like(loss), loss));
   skipped_.add_(skipped);
-  in_a_row_.add_(skipped).mul_(skipped);
+  // Overflows say nothing of the run: only a loss that is not finite is one of a row in fp16.
+  const at::Tensor is_bad =
+      state_.maybe_loss_scale() == nullptr ? skipped : loss.isfinite().logical_not();
+  in_a_row_.add_(is_bad).mul_(is_bad);
 }
 
-Result<FiniteGuard::Verdict> FiniteGuard::look() {
-  if (skipped_.defined()) return look_at_skipped();
-  const double loss = state_.loss_sum.item<double>();
-  const double norm = grad_norm_.defined() ? grad_norm_.item<double>() : 0.0;
-  if (std::isfinite(loss) && std::isfinite(norm)) return Verdict::kFine;
-  if (config_.on_nonfinite == "stop") return too_many("");
+std::vector<at::Tensor> FiniteGuard::values() const {
+  std::vector<at::Tensor> values{state_.loss_sum, grad_norm_};
+  if (counts()) values.insert(values.end(), {skipped_, in_a_row_});
+  if (const LossScale* const scale = state_.maybe_loss_scale()) values.push_back(scale->factor());
+  return values;
+}
+
+void FiniteGuard::begin_anew() {
+  if (counts()) skipped_.zero_();
+}
+
+Result<FiniteGuard::Finding> FiniteGuard::judge(std::span<const double> values, uint64_t step) {
+  Finding found{.loss_sum = values[0], .grad_norm = values[1]};
+  if (counts()) {
+    found.skipped = static_cast<int64_t>(values[2]);
+    if (state_.maybe_loss_scale() != nullptr) found.maybe_loss_scale = values[4];
+    STOKER_RETURN_IF_ERROR(judge_skipped(found, static_cast<int64_t>(values[3]), step));
+  }
+  if (skips_ || (std::isfinite(found.loss_sum) && std::isfinite(found.grad_norm))) return found;
+  if (config_.on_nonfinite == "stop") return too_many(step, "");
   if (state_.rollbacks >= static_cast<uint64_t>(config_.nonfinite_limit))
-    return too_many(" after " + std::to_string(state_.rollbacks) + " rollbacks");
-  return Verdict::kRollBack;
+    return too_many(step, " after " + std::to_string(state_.rollbacks) + " rollbacks");
+  found.verdict = Verdict::kRollBack;
+  return found;
 }
 
-Result<FiniteGuard::Verdict> FiniteGuard::look_at_skipped() {
-  const auto skipped = static_cast<int64_t>(skipped_.item<double>());
-  const auto in_a_row = static_cast<int64_t>(in_a_row_.item<double>());
-  state_.nonfinite_in_a_row = static_cast<uint64_t>(in_a_row);
-  if (skipped == 0) return Verdict::kFine;
-  skipped_.zero_();
-  state_.loss_steps -= skipped;
-  state_.skipped_steps += static_cast<uint64_t>(skipped);
-  log_warn("steps skipped", {{"step", state_.step},
-                             {"skipped", skipped},
-                             {"in_all", state_.skipped_steps},
-                             {"reason", "loss or gradient not finite"}});
-  if (in_a_row >= config_.nonfinite_limit)
-    return too_many(", nor at the " + std::to_string(in_a_row - 1) + " steps before");
-  return Verdict::kFine;
+Status FiniteGuard::judge_skipped(const Finding& found, int64_t in_a_row, uint64_t step) {
+  if (skips_) state_.nonfinite_in_a_row = static_cast<uint64_t>(in_a_row);
+  if (found.skipped == 0) return {};
+  state_.skipped_steps += static_cast<uint64_t>(found.skipped);
+  if (!found.maybe_loss_scale) {
+    log_warn("steps skipped", {{"step", step},
+                               {"skipped", found.skipped},
+                               {"in_all", state_.skipped_steps},
+                               {"reason", "loss or gradient not finite"}});
+  } else {
+    log_info("steps skipped", {{"step", step},
+                               {"skipped", found.skipped},
+                               {"in_all", state_.skipped_steps},
+                               {"loss_scale", *found.maybe_loss_scale},
+                               {"reason", "a gradient overflowed in fp16"}});
+    if (*found.maybe_loss_scale < kLeastScale)
+      return too_many(step, ", however small the loss scale");
+  }
+  if (skips_ && in_a_row >= config_.nonfinite_limit)
+    return too_many(step, ", nor at the " + std::to_string(in_a_row - 1) + " steps before");
+  return {};
 }
 
-Status FiniteGuard::too_many(const std::string& what) const {
+Status FiniteGuard::too_many(uint64_t step, const std::string& what) const {
   return Status(Code::kCorrupt, "the loss or its gradient is not a number at step " +
-                                    std::to_string(state_.step) + what +
-                                    "; nothing of it is saved; " + kWhatHelps);
+                                    std::to_string(step) + what + "; nothing of it is saved; " +
+                                    kWhatHelps);
 }
 
 }  // namespace stoker::train

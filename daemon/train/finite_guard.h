@@ -6,13 +6,19 @@
 //           run. (What the forward pass itself changes, as batch norm's statistics, is changed.)
 // rollback: the run goes back to its last checkpoint, with a lower learning rate; too often ends it.
 //
+// In fp16 a gradient that overflows is no trouble: the step changes nothing and is counted, the loss
+// scale falls, and training goes on. It ends where that does not help any more (see kLeastScale).
+//
 // Threads:  the trainer's thread only.
-// Blocking: finish() never waits for the device, look() does.
-// Errors:   look(): kCorrupt when the run must end, saying why and what may help.
+// Blocking: never: what the device knows is asked for by values(), and judged when it has come.
+// Errors:   judge(): kCorrupt when the run must end, saying why and what may help.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -30,24 +36,35 @@ class FiniteGuard {
   // Both must outlive this object.
   FiniteGuard(const config::TrainConfig& config, TrainingState& state);
 
-  // Ends a step by its update, and adds its loss to the state's.
-  void finish(TrainStep& step, double lr);
-  // Before anything is reported or saved: whether what was learned may be. Takes the steps that
-  // were skipped since the last look out of the state's count.
-  Result<Verdict> look();
+  // Ends a step by its update, at the optimizer's learning rate, and adds its loss to the state's.
+  // Nothing but work of the device, on tensors that stay where they are: it may be captured.
+  void finish(TrainStep& step);
+  // What the device knows of the steps since the last time, to be read before anything is reported
+  // or saved. The count of skipped steps begins anew with begin_anew(), once the reading has begun.
+  std::vector<at::Tensor> values() const;
+  void begin_anew();
 
-  const at::Tensor& grad_norm() const {
-    return grad_norm_;
-  }  // of the last step taken, before clipping
+  struct Finding {
+    Verdict verdict = Verdict::kFine;
+    double loss_sum = 0;
+    double grad_norm = 0;  // of the last step taken, before clipping
+    int64_t skipped = 0;   // steps since the last time
+    std::optional<double> maybe_loss_scale;
+  };
+  // Whether what was learned up to `step` may be reported and saved, by what was read of values().
+  // Adds the skipped steps to the state's.
+  Result<Finding> judge(std::span<const double> values, uint64_t step);
+  bool counts() const { return skipped_.defined(); }  // steps that change nothing
 
  private:
-  Result<Verdict> look_at_skipped();
-  Status too_many(const std::string& what) const;
+  Status judge_skipped(const Finding& found, int64_t in_a_row, uint64_t step);
+  Status too_many(uint64_t step, const std::string& what) const;
 
   const config::TrainConfig& config_;
   TrainingState& state_;
-  at::Tensor grad_norm_;
-  // With skip; F64 scalars on the device.
+  const bool skips_;      // whatever is not finite
+  at::Tensor grad_norm_;  // F32 scalar on the device
+  // With skip, and in fp16; F64 scalars on the device.
   at::Tensor skipped_;  // since the last look
   at::Tensor in_a_row_;
 };

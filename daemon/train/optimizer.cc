@@ -5,6 +5,8 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_clamp_max.h>
+#include <ATen/ops/_foreach_clamp_min.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_foreach_sub.h>
@@ -134,20 +136,43 @@ at::Tensor Optimizer::update() {
 }
 
 at::Tensor Optimizer::step_if_finite(double lr, const at::Tensor& loss) {
-  const at::NoGradGuard no_grad;
   set_lr(lr);
+  return update_if_finite(loss);
+}
+
+at::Tensor Optimizer::update_if_finite(const at::Tensor& loss) {
+  const at::NoGradGuard no_grad;
   const at::Tensor norm = clip();
   found_inf_ = (norm + loss).isfinite().logical_not().to(at::kFloat);
   apply();
   return norm;
 }
 
+at::Tensor Optimizer::update_unless(const at::Tensor& found_inf) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor norm = clip();
+  found_inf_ = found_inf;
+  apply();
+  return norm;
+}
+
+at::Tensor Optimizer::norm_of_gradients() const {
+  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients_)));
+}
+
 at::Tensor Optimizer::clip() {
-  const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients_)));
+  const at::Tensor norm = norm_of_gradients();
+  at::Tensor left = norm;
+  if (config_.clip_value > 0) {
+    // As torch.nn.utils.clip_grad_value_.
+    at::_foreach_clamp_min_(gradients_, -config_.clip_value);
+    at::_foreach_clamp_max_(gradients_, config_.clip_value);
+    if (config_.clip_norm > 0) left = norm_of_gradients();
+  }
   if (config_.clip_norm > 0) {
     // As torch.nn.utils.clip_grad_norm_; a factor of 1 is multiplied too, so that the device is
     // never asked which it was.
-    const at::Tensor factor = (config_.clip_norm / (norm + 1e-6)).clamp_max_(1.0);
+    const at::Tensor factor = (config_.clip_norm / (left + 1e-6)).clamp_max_(1.0);
     at::_foreach_mul_(gradients_, factor);
   }
   return norm;

@@ -1,5 +1,6 @@
 // Optimizer: sgd, momentum, adam and adamw through LibTorch's fused kernels, others by update_rules.h,
-// with clipping of the gradient's global norm; the same arithmetic as PyTorch's optimizers.
+// with clipping of the gradient's elements and of its global norm; the same arithmetic as PyTorch's
+// optimizers.
 //
 // Weight decay applies to every parameter, as PyTorch does by default: decoupled from the gradient
 // in adamw and lion, added to the gradient in the others. config.groups gives parameters a learning rate and
@@ -43,12 +44,16 @@ class Optimizer {
   at::Tensor step_if_finite(double lr, const at::Tensor& loss);
   const at::Tensor& skipped() const { return found_inf_; }  // F32 scalar on the device: 1 or 0
 
-  // step() in two parts, so that the second can be captured in a CUDA graph: everything that
-  // update() reads is on the device.
+  // step() in two parts, so that the second can be captured in a CUDA graph: everything that the
+  // updates read is on the device. update_unless() changes nothing where `found_inf`, an F32 scalar
+  // on the device, is 1.
   void set_lr(double lr);
   at::Tensor update();
+  at::Tensor update_if_finite(const at::Tensor& loss);
+  at::Tensor update_unless(const at::Tensor& found_inf);
 
   void zero_grad();
+  const std::vector<at::Tensor>& gradients() const { return gradients_; }  // of all groups
 
   // What a checkpoint must hold: "exp_avg.<parameter>", "exp_avg_sq.<parameter>" and
   // "step.<parameter>" (adam, adamw), "momentum_buffer.<parameter>" (momentum), nothing for sgd; of
@@ -75,6 +80,7 @@ class Optimizer {
   explicit Optimizer(const config::OptimizerConfig& config) : config_(config) {}
   Status make_groups(const NamedTensors& parameters);
   void add(Group& group, const std::string& name, const at::Tensor& parameter);
+  at::Tensor norm_of_gradients() const;
   at::Tensor clip();
   void apply();
   void apply_sgd(Group& group, const std::optional<at::Tensor>& found_inf);

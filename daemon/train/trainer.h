@@ -3,8 +3,9 @@
 // Threads:  run() on one thread; everything else reaches it through the mailbox and leaves it
 //           through the status board.
 // Blocking: waits for batches, for requests while paused, and at the end for the last checkpoint;
-//           at most 100 ms without looking at the stop token. Never for the evaluator, a client,
-//           the log or (but at the end) the disk.
+//           at most 100 ms without looking at the stop token. For the device only to save, at the
+//           end, or where it is two batches behind. Never for the evaluator, a client, the log or
+//           (but at the end) the disk.
 // Owner:    everything in TrainerLinks must outlive it.
 // Errors:   kOutOfMemory, kDeviceLost, kInternal (LibTorch's text), kCorrupt (the loss is not a
 //           number, see FiniteGuard: nothing is saved, the last checkpoint stays), and the ring's
@@ -25,6 +26,7 @@
 #include "daemon/train/mailbox.h"
 #include "daemon/train/save_triggers.h"
 #include "daemon/train/status_board.h"
+#include "daemon/train/step_engine.h"
 #include "daemon/train/step_watch.h"
 #include "daemon/train/train_step.h"
 #include "daemon/train/training_state.h"
@@ -55,6 +57,8 @@ struct TrainerLinks {
   WatchLinks watch = {};       // empty: nobody may look inside
   // Whether other data is to be trained on from this ticket on.
   std::function<bool(uint64_t ticket)> is_new_data = [](uint64_t) { return false; };
+  // Where the steps are done; make_engine() decides where it is empty.
+  std::function<Result<std::unique_ptr<StepEngine>>(StepEngine::Calls)> make_engine = {};
 };
 
 class Trainer {
@@ -80,12 +84,21 @@ class Trainer {
   // False when the run must end (stop, end of data); the step is then not done.
   Result<bool> do_step(std::stop_token stop);
   Result<std::optional<ring::ReadyBatch>> next_batch(std::stop_token stop);
-  task::Batch tensors_of(const ring::ReadyBatch& batch);
   double learning_rate() const;
+
+  Status open_engine();
+  void work(const task::Batch& batch, Portion portion);
+  Status failed(const std::exception& error) const;
 
   // False when the run must roll back.
   Result<bool> report_and_save();
-  void report();
+  Status save_if_due();
+  // Reads what the device knows of the steps so far; a row is completed by it and reported, now or
+  // later. What it says of the run is in verdict_.
+  void look(std::optional<metrics::TrainRow> maybe_row);
+  Result<FiniteGuard::Verdict> look_and_wait();
+  metrics::TrainRow begin_row();
+  void finish_row(metrics::TrainRow& row, const FiniteGuard::Finding& found, int64_t loss_steps);
   SaveReason save_due();
   void save_by_rule(SaveReason reason);
   Status check_saving() const;  // on_failure: stop
@@ -106,6 +119,9 @@ class Trainer {
   FiniteGuard guard_;
   SaveTriggers triggers_;
   StepWatch watch_;
+  Result<FiniteGuard::Verdict> verdict_ =
+      FiniteGuard::Verdict::kFine;      // the first that is not fine
+  std::unique_ptr<StepEngine> engine_;  // its work is done by the members above
 
   bool stop_asked_ = false;
   bool paused_ = false;

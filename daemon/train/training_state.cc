@@ -3,15 +3,17 @@
 #include <mutex>
 #include <utility>
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <boost/json.hpp>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include "daemon/train/load_matching.h"
 #include "shared/base/exact_json.h"
 #include "shared/base/log.h"
+#include "shared/model/channels_last.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/torch_dtype.h"
 
@@ -19,8 +21,11 @@ namespace stoker::train {
 namespace {
 
 constexpr const char* kRngCpu = "rng.cpu";
+constexpr const char* kRngDevice = "rng.device";
 constexpr const char* kLossSum = "interval.loss_sum";
 constexpr const char* kLossSteps = "interval.steps";
+
+const c10::Device kCpu(c10::DeviceType::CPU);
 
 // A tensor over host memory of ours, to copy to or from.
 at::Tensor host_view(std::span<std::byte> bytes, const at::Tensor& like) {
@@ -31,17 +36,19 @@ at::Tensor host_view(std::span<std::byte> bytes, const at::Tensor& like) {
 void copy_out(writer::Snapshot& snapshot, writer::Part part, const std::string& name,
               const at::Tensor& tensor) {
   const at::Tensor source = tensor.detach();
-  host_view(snapshot.add(part, model::spec_of(name, source)), source).copy_(source);
+  // From a device all copies are under way at once; capture() waits for them.
+  host_view(snapshot.add(part, model::spec_of(name, source)), source)
+      .copy_(source, /*non_blocking=*/!source.is_cpu());
 }
 
-at::Tensor cpu_generator_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
+at::Tensor generator_state(c10::Device device) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard lock(generator.mutex());
   return generator.get_state();
 }
 
-void set_cpu_generator_state(const at::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
+void set_generator_state(c10::Device device, const at::Tensor& state) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard lock(generator.mutex());
   generator.set_state(state);
 }
@@ -57,6 +64,20 @@ Status read_into(const checkpoint::SafetensorsFile& file, const std::string& nam
                                        to_string(expected));
   }
   return file.read(name, {static_cast<std::byte*>(tensor.data_ptr()), expected.bytes()});
+}
+
+// A checkpoint of a run that was not in fp16 has none: then the factor begins anew.
+Status restore_scale(const checkpoint::SafetensorsFile& file, const LossScale& scale) {
+  for (const auto& [name, tensor] : scale.state()) {
+    if (file.find(name) == nullptr) {
+      log_info("the loss scale begins anew", {{"reason", "the checkpoint has none"}});
+      return {};
+    }
+    at::Tensor value = tensor.cpu();
+    STOKER_RETURN_IF_ERROR(read_into(file, name, value));
+    at::Tensor(tensor).copy_(value);
+  }
+  return {};
 }
 
 // What changed while the run was going: `live` of the manifest.
@@ -141,8 +162,8 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
                                                              c10::Device device) {
   std::unique_ptr<TrainingState> state(new TrainingState);
   state->device_ = device;
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  {
+  for (const c10::Device each : {kCpu, device}) {
+    at::Generator generator = at::globalContext().defaultGenerator(each);
     const std::lock_guard lock(generator.mutex());
     generator.set_current_seed(config.run.seed);
   }
@@ -153,7 +174,9 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   state->model_digest_ = model::digest(*state->model_);
   try {
     state->model_->to(device);
+    if (config.train.channels_last) model::use_channels_last(*state->model_);
     state->model_->train();
+    if (config.train.precision == "fp16") state->loss_scale_ = std::make_unique<LossScale>(device);
     state->loss_sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
   } catch (const c10::Error& error) {
     return Status(Code::kOutOfMemory,
@@ -165,6 +188,8 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
       trainable.emplace_back(parameter.key(), parameter.value());
   STOKER_ASSIGN_OR_RETURN(state->optimizer_,
                           Optimizer::create(config.optimizer, std::move(trainable)));
+  if (config.train.ema > 0)
+    state->average_ = std::make_unique<WeightAverage>(*state->model_, config.train.ema);
   if (!config.optimizer.groups.empty()) log_groups(*state->optimizer_);
   return state;
 }
@@ -175,9 +200,19 @@ void TrainingState::capture(writer::Snapshot& snapshot) const {
     copy_out(snapshot, writer::Part::kModel, name, tensor);
   for (const auto& [name, tensor] : optimizer_->state())
     copy_out(snapshot, writer::Part::kOptim, name, tensor);
-  copy_out(snapshot, writer::Part::kState, kRngCpu, cpu_generator_state());
+  if (average_)
+    for (const auto& [name, tensor] : average_->tensors())
+      copy_out(snapshot, writer::Part::kEma, name, tensor);
+  copy_out(snapshot, writer::Part::kState, kRngCpu, generator_state(kCpu));
+  if (!device_.is_cpu())
+    copy_out(snapshot, writer::Part::kState, kRngDevice, generator_state(device_));
   copy_out(snapshot, writer::Part::kState, kLossSum, loss_sum);
   copy_out(snapshot, writer::Part::kState, kLossSteps, at::zeros({}, at::kLong) + loss_steps);
+  if (loss_scale_)
+    for (const auto& [name, tensor] : loss_scale_->state())
+      copy_out(snapshot, writer::Part::kState, name, tensor);
+  if (!device_.is_cpu())
+    c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
   checkpoint::Manifest& manifest = snapshot.manifest();
   manifest.step = step;
   manifest.ticket = ticket;
@@ -185,12 +220,35 @@ void TrainingState::capture(writer::Snapshot& snapshot) const {
   manifest.live = live_text(*this);
 }
 
-TrainingState::Mark TrainingState::mark() { return {cpu_generator_state()}; }
+TrainingState::Mark TrainingState::mark() const {
+  Mark mark{.generator = generator_state(kCpu)};
+  if (!device_.is_cpu()) mark.of_device = generator_state(device_);
+  return mark;
+}
 
-void TrainingState::rewind(const Mark& mark) { set_cpu_generator_state(mark.generator); }
+void TrainingState::rewind(const Mark& mark) const {
+  set_generator_state(kCpu, mark.generator);
+  if (!device_.is_cpu()) set_generator_state(device_, mark.of_device);
+}
 
 Status TrainingState::load_pretrained(const config::ModelConfig& config, model::InitPlan& plan) {
-  return model::load_pretrained(*model_, config, plan);
+  STOKER_RETURN_IF_ERROR(model::load_pretrained(*model_, config, plan));
+  if (average_) average_->begin();
+  return {};
+}
+
+Status TrainingState::restore_average(const checkpoint::VerifiedCheckpoint& saved,
+                                      bool may_differ) {
+  average_->begin();
+  const auto file = saved.open_tensors("ema.safetensors");
+  if (file.status().code() == Code::kNotFound) {
+    log_info("the average of the weights begins anew", {{"reason", "the checkpoint has none"}});
+    return {};
+  }
+  if (!file.ok()) return file.status();
+  if (may_differ) return load_matching(average_->tensors(), **file, "the average").status();
+  return model::load_tensors(average_->tensors(), **file, "the average")
+      .with_context(saved.path() + "/ema.safetensors");
 }
 
 Result<TrainingState::Restored> TrainingState::restore(const checkpoint::VerifiedCheckpoint& saved,
@@ -211,16 +269,25 @@ Result<TrainingState::Restored> TrainingState::restore(const checkpoint::Verifie
       STOKER_RETURN_IF_ERROR(
           optimizer_->load(*optim).with_context(saved.path() + "/optim.safetensors"));
     }
+    if (average_) STOKER_RETURN_IF_ERROR(restore_average(saved, may_differ));
     STOKER_ASSIGN_OR_RETURN(const auto rest, saved.open_tensors("state.safetensors"));
-    at::Tensor rng = cpu_generator_state();
+    at::Tensor rng = generator_state(kCpu);
     STOKER_RETURN_IF_ERROR(read_into(*rest, kRngCpu, rng).with_context(saved.path()));
-    set_cpu_generator_state(rng);
+    set_generator_state(kCpu, rng);
+    // A run that was on the CPU has no state of the device's.
+    if (!device_.is_cpu() && rest->find(kRngDevice) != nullptr) {
+      rng = generator_state(device_);
+      STOKER_RETURN_IF_ERROR(read_into(*rest, kRngDevice, rng).with_context(saved.path()));
+      set_generator_state(device_, rng);
+    }
     at::Tensor sum = at::zeros({}, at::kDouble);
     at::Tensor steps = at::zeros({}, at::kLong);
     STOKER_RETURN_IF_ERROR(read_into(*rest, kLossSum, sum).with_context(saved.path()));
     STOKER_RETURN_IF_ERROR(read_into(*rest, kLossSteps, steps).with_context(saved.path()));
     loss_sum.copy_(sum);
     loss_steps = steps.item<int64_t>();
+    if (loss_scale_)
+      STOKER_RETURN_IF_ERROR(restore_scale(*rest, *loss_scale_).with_context(saved.path()));
     STOKER_ASSIGN_OR_RETURN(Live live, parse_live(saved.manifest().live));
     lr_scale = live.lr_scale;
     skipped_steps = live.skipped_steps;

@@ -17,8 +17,10 @@
 #include <c10/core/Device.h>
 
 #include "daemon/checkpoint/snapshot.h"
+#include "daemon/train/loss_scale.h"
 #include "daemon/train/loss_trend.h"
 #include "daemon/train/optimizer.h"
+#include "daemon/train/weight_average.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
@@ -46,17 +48,20 @@ class TrainingState {
   // knows. When it returns, training may go on.
   void capture(writer::Snapshot& snapshot) const;
 
-  // What a step changes before it is done, the gradients apart: the generator. A step that cannot
+  // What a step changes before it is done, the gradients apart: the generators. A step that cannot
   // be finished (the feed ended inside it) is taken back.
   struct Mark {
     at::Tensor generator;
+    at::Tensor of_device;  // where that is another one
   };
-  static Mark mark();
-  static void rewind(const Mark& mark);
+  Mark mark() const;
+  void rewind(const Mark& mark) const;
 
   model::Model& model() { return *model_; }
   const task::Task& task() const { return *task_; }
   Optimizer& optimizer() { return *optimizer_; }
+  LossScale* maybe_loss_scale() { return loss_scale_.get(); }  // null unless precision is fp16
+  WeightAverage* maybe_average() { return average_.get(); }    // null without train.ema
   c10::Device device() const { return device_; }
   const std::string& model_digest() const { return model_digest_; }
 
@@ -75,12 +80,16 @@ class TrainingState {
   int64_t loss_steps = 0;
 
  private:
+  Status restore_average(const checkpoint::VerifiedCheckpoint& saved, bool may_differ);
+
   TrainingState() : device_(c10::DeviceType::CPU) {}
 
   c10::Device device_;
   model::ModelPtr model_;
   std::unique_ptr<task::Task> task_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<LossScale> loss_scale_;
+  std::unique_ptr<WeightAverage> average_;
   std::string model_digest_;
 };
 

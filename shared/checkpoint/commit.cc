@@ -32,10 +32,11 @@ Result<Manifest> write_files(FileSystem& files, const std::string& directory,
   manifest.format = kFormat;
   if (manifest.created.empty()) manifest.created = to_iso8601(system_clock().wall());
   if (manifest.build.empty()) manifest.build = "stoker " STOKER_VERSION;
-  const std::pair<const char*, const TensorViews*> parts[] = {
+  std::vector<std::pair<const char*, const TensorViews*>> parts = {
       {"model.safetensors", &content.model},
       {"optim.safetensors", &content.optim},
       {"state.safetensors", &content.state}};
+  if (!content.ema.empty()) parts.emplace_back("ema.safetensors", &content.ema);
   std::vector<SafetensorsContent> laid_out;
   std::vector<FileContent> contents;
   for (const auto& [name, views] : parts) {
@@ -95,7 +96,7 @@ void point_latest_at(const std::string& directory, const std::string& name) {
 // may see room: the reservation of the files decides.
 Status CheckpointStore::check_room(const CheckpointContent& content) const {
   const uint64_t needed = bytes_of(content.model) + bytes_of(content.optim) +
-                          bytes_of(content.state) + kSmallFilesBytes;
+                          bytes_of(content.state) + bytes_of(content.ema) + kSmallFilesBytes;
   STOKER_ASSIGN_OR_RETURN(const uint64_t free, files_.free_bytes(directory_));
   if (free >= needed) return {};
   return Status(Code::kNoSpace, directory_ + ": a checkpoint needs " +

@@ -29,6 +29,7 @@ struct CheckpointContent {
   TensorViews model;  // -> model.safetensors
   TensorViews optim;  // -> optim.safetensors
   TensorViews state;  // -> state.safetensors: generator states and the like
+  TensorViews ema;    // -> ema.safetensors, averaged weights; no file where there are none
 };
 
 struct CheckpointEntry {

@@ -268,6 +268,8 @@ class CrossChecks {
       refuse("eval.sets", "names " + quoted(name) + ", but there is no data." + one_line(name, 60) +
                               (near.empty() ? "" : "; did you mean " + quoted(near) + "?"));
     }
+    if (config_.eval.weights == "ema" && config_.train.ema == 0)
+      refuse("eval.weights", "is ema, but train.ema keeps no average; set it, such as to 0.999");
     check_metric("eval.metric", "is ", config_.eval.metric);
     for (const std::string& metric : config_.checkpoint.keep_best_by)
       check_metric("checkpoint.keep_best_by", "names ", metric);

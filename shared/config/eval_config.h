@@ -13,6 +13,7 @@ namespace stoker::config {
 struct EvalConfig {
   // Names under data; when not given: valid where there is such a set, else none.
   std::vector<std::string> sets = {"valid"};
+  std::string weights = "raw";     // raw | ema: which of a checkpoint's are evaluated
   std::string policy = "latest";   // latest | all | every
   uint64_t every_steps = 1000;     // policy every: one checkpoint of each so many steps
   std::string order = "oldest";    // which of several goes first: oldest | newest

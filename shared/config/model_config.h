@@ -31,10 +31,12 @@ struct ModelConfig {
   // gpt; alexnet vgg: of the two hidden fully connected layers, 4096 when not given; lstm;
   // blstm: of each direction
   int64_t width = 192;
-  int64_t heads = 6;                     // gpt
-  int64_t context = 128;                 // gpt lstm: tokens
-  int64_t vocab = 256;                   // gpt lstm: size of the vocabulary
-  double dropout = 0.0;                  // gpt mlp blstm lstm; alexnet vgg: 0.5 when not given
+  int64_t heads = 6;      // gpt
+  int64_t context = 128;  // gpt lstm: tokens
+  int64_t vocab = 256;    // gpt lstm: size of the vocabulary
+  double dropout = 0.0;   // gpt mlp blstm lstm; alexnet vgg: 0.5 when not given
+  // gpt: the backward pass computes the blocks again, and nothing of them is kept.
+  bool recompute = false;
   std::string states = "last";           // blstm: what the output layer sees: last | mean
   bool tied = false;                     // lstm: the head is the embedding
   std::vector<int64_t> hidden = {1024};  // mlp: widths of the hidden layers

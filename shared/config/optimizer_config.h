@@ -33,6 +33,7 @@ struct OptimizerConfig {
   // adamw lion: decoupled; others: added to the gradient; 0 for all but adamw when not given
   double weight_decay = 0.1;
   double clip_norm = 1.0;              // global norm; 0 = off
+  double clip_value = 0;               // of each element of the gradient, before clip_norm; 0 = off
   std::vector<ParameterGroup> groups;  // a parameter is of the first that matches, or of none
 
   bool operator==(const OptimizerConfig&) const = default;

@@ -31,8 +31,10 @@ Row to_row(const TrainRow& row) {
       .add("loss", row.loss)
       .add("lr", row.lr)
       .add("grad_norm", row.grad_norm)
-      .add("samples", row.samples)
-      .add("samples_per_s", row.samples_per_s)
+      .add("samples", row.samples);
+  if (row.maybe_skipped_steps) out.add("skipped_steps", *row.maybe_skipped_steps);
+  if (row.maybe_loss_scale) out.add("loss_scale", *row.maybe_loss_scale);
+  out.add("samples_per_s", row.samples_per_s)
       .add("step_ms", row.step_ms)
       .add("feed_wait_ms", row.feed_wait_ms)
       .add("checkpoint_stall_ms", row.checkpoint_stall_ms)
@@ -53,6 +55,8 @@ Result<TrainRow> train_row_of(const Row& row) {
   STOKER_RETURN_IF_ERROR(read(row, "step_ms", out.step_ms));
   STOKER_RETURN_IF_ERROR(read(row, "feed_wait_ms", out.feed_wait_ms));
   STOKER_RETURN_IF_ERROR(read(row, "checkpoint_stall_ms", out.checkpoint_stall_ms));
+  out.maybe_skipped_steps = row.maybe_count("skipped_steps");
+  out.maybe_loss_scale = row.maybe_number("loss_scale");
   out.degraded = row.maybe_count("degraded").value_or(0);  // rows of earlier releases lack it
   auto wall = row.maybe_text("wall");
   if (!wall.has_value()) return missing("wall");

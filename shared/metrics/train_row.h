@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "shared/base/status.h"
@@ -20,6 +21,9 @@ struct TrainRow {
   double lr = 0;
   double grad_norm = 0;  // of the last step, before clipping
   uint64_t samples = 0;  // trained on since the start of the run
+  // Steps of the run so far that changed nothing; where such steps are possible.
+  std::optional<uint64_t> maybe_skipped_steps;
+  std::optional<double> maybe_loss_scale;  // with precision fp16
   // What a clock decided.
   double samples_per_s = 0;
   double step_ms = 0;              // mean

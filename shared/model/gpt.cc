@@ -11,6 +11,7 @@
 #include <torch/nn/modules/normalization.h>
 
 #include "shared/model/data_fit.h"
+#include "shared/model/recompute.h"
 #include "shared/model/zoo.h"
 
 namespace stoker::model {
@@ -83,7 +84,7 @@ class Gpt : public Model {
                 input.sizes(), ", the model takes at most ", config_.context, " tokens a sample");
     at::Tensor x = tok_(input) + pos_->weight.narrow(0, 0, input.size(1));
     if (config_.dropout > 0 && is_training()) x = at::dropout(x, config_.dropout, true);
-    for (const auto& block : blocks_) x = block->forward(x);
+    for (const auto& block : blocks_) x = config_.recompute ? again(*block, x) : block->forward(x);
     return head_(ln_(x));
   }
 
@@ -91,6 +92,11 @@ class Gpt : public Model {
   int64_t vocab() const override { return config_.vocab; }
 
  private:
+  at::Tensor again(Block& block, const at::Tensor& x) const {
+    return recompute([&block](const at::Tensor& input) { return block.forward(input); }, x,
+                     block.parameters(), config_.dropout > 0 && is_training());
+  }
+
   // GPT-2's: N(0, 0.02), and the two projections that add to the residual stream are made smaller
   // by the square root of how many of them there are.
   void initialise() {

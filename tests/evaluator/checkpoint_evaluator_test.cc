@@ -71,6 +71,44 @@ TEST_F(CheckpointEvaluatorTest, EverySetHasItsMetricsInTheOrderOfTheSettings) {
   EXPECT_EQ(result->sets[0].confusion.size(), 2u);
 }
 
+// A checkpoint whose average is one model and whose weights are another.
+TEST_F(CheckpointEvaluatorTest, TheWeightsThatTheSettingsNameAreEvaluated) {
+  const auto tensors = [](int seed) {
+    std::vector<checkpoint::OwnedTensor> made;
+    made.push_back(checkpoint::make_tensor("0.weight", DType::kF32, {2, 3}, seed));
+    made.push_back(checkpoint::make_tensor("0.bias", DType::kF32, {2}, seed + 1));
+    made.push_back(checkpoint::make_tensor("2.weight", DType::kF32, {2, 2}, seed + 2));
+    made.push_back(checkpoint::make_tensor("2.bias", DType::kF32, {2}, seed + 3));
+    return made;
+  };
+  const auto weights = tensors(11), average = tensors(1);  // the latter is w.safetensors
+  checkpoint::CheckpointContent content;
+  content.manifest.live = "{}";
+  content.model = content.optim = content.state = checkpoint::views_of(weights);
+  checkpoint::CheckpointStore store(scratch_ / "checkpoints", real_files());
+  content.manifest.step = 1;
+  ASSERT_TRUE(store.commit(content).ok());
+  content.manifest.step = 2;
+  content.ema = checkpoint::views_of(average);
+  ASSERT_TRUE(store.commit(content).ok());
+  const auto loss = [&](uint64_t step, const std::string& which) -> Result<double> {
+    STOKER_ASSIGN_OR_RETURN(const auto evaluator,
+                            create({"train.ema=0.9", "eval.weights=" + which}));
+    STOKER_ASSIGN_OR_RETURN(const auto saved,
+                            checkpoint::CheckpointStore::open_verified(scratch_ / "checkpoints" +
+                                                                       "/" + store.name_of(step)));
+    STOKER_ASSIGN_OR_RETURN(const auto result, evaluator->measure(saved, {}));
+    return result.sets.front().metrics.front().second;
+  };
+  const double of_average = measure({})->sets.front().metrics.front().second;
+  EXPECT_EQ(*loss(2, "ema"), of_average);
+  EXPECT_NE(*loss(2, "raw"), of_average);
+  EXPECT_EQ(*loss(2, "raw"), *loss(1, "raw"));
+  EXPECT_EQ(loss(1, "ema").status().code(), Code::kMismatch);
+  EXPECT_NE(loss(1, "ema").status().message().find("eval.weights: raw evaluates it"),
+            std::string::npos);
+}
+
 TEST_F(CheckpointEvaluatorTest, NoMoreSamplesAreTakenThanTheSettingsSay) {
   EXPECT_EQ(measure({"eval.max_samples=9"})->sets[1].samples, 9u);
   EXPECT_EQ(measure({"eval.max_samples=45"})->sets[0].samples, 40u);

@@ -1,13 +1,63 @@
 #!/usr/bin/env bash
-# install_test.sh BUILD: what `cmake --install` puts under another prefix runs from there, and the units name it.
+# install_test.sh BUILD LIBTORCH: what `cmake --install` puts under another prefix runs from any folder it is carried to, takes
+# LibTorch from where it is told, brings its own libraries, and is small; the units name it.
 set -euo pipefail
 build=${1:?give the build folder}
-prefix=$(mktemp -d)
-trap 'rm -rf "$prefix"' EXIT
-cmake --install "$build" --prefix "$prefix" >"$prefix/install.log"
+libtorch=${2:?give the folder of LibTorch}
+readonly most_mib=50
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+prefix=$scratch/prefix
+cmake --install "$build" --prefix "$prefix" >"$scratch/install.log"
+fail() {
+  printf 'install_test: %s\n' "$*" >&2
+  exit 1
+}
+
 for program in stokerd stoker-eval stokerctl; do
   "$prefix/bin/$program" --version
 done
 [[ -x $prefix/libexec/stoker/stoker-feed ]]
 grep -q "^ExecStart=$prefix/bin/stokerd " "$prefix/lib/systemd/system/stokerd@.service"
 grep -q "^ExecStart=$prefix/bin/stoker-eval " "$prefix/lib/systemd/system/stoker-eval@.service"
+
+mib=$(du -sm "$prefix" | cut -f1)
+((mib < most_mib)) || fail "the tree takes $mib MiB, more than $most_mib"
+
+# Carried elsewhere, with a LibTorch that is somewhere else, too.
+mkdir "$scratch/far away"
+mv "$prefix" "$scratch/far away/stoker"
+tree="$scratch/far away/stoker"
+ln -s "$libtorch" "$scratch/another-torch"
+"$tree/bin/stoker-libtorch" "$scratch/another-torch"
+[[ $("$tree/bin/stoker-libtorch" --show) == "$(readlink -f "$libtorch")" ]] || fail "--show names another LibTorch"
+for program in bin/stokerd bin/stoker-eval bin/stokerctl libexec/stoker/stoker-feed; do
+  needed=$(ldd "$tree/$program")
+  ! grep 'not found' <<<"$needed" || fail "$program lacks libraries"
+  # Of the system only the C and C++ runtime; LibTorch by the link.
+  strange=$(awk '$3 ~ /^\// { print $3 }' <<<"$needed" | grep -v "^$tree/lib/stoker/" |
+    grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv|stdc\+\+|gcc_s)\.so[^/]*)$' || true)
+  [[ -z $strange ]] || fail "$program takes from elsewhere: $strange"
+done
+
+# Training with it, by processes of the tree alone.
+cat >"$scratch/run.yaml" <<YAML
+run: {dir: "$scratch/run"}
+data: {train: {kind: synthetic, samples: 64, features: [8], targets: 2}}
+model: {kind: mlp, hidden: [16]}
+task: {kind: regression}
+train: {steps: 20, batch: 4, device: cpu, threads: 1}
+YAML
+(cd / && env -u LD_LIBRARY_PATH "$tree/bin/stokerd" --config "$scratch/run.yaml") >"$scratch/run.log" 2>&1 ||
+  fail "training failed: $(tail -n 5 "$scratch/run.log")"
+"$tree/bin/stokerctl" --run-dir "$scratch/run" verify >/dev/null
+
+! "$tree/bin/stoker-libtorch" "$scratch" 2>"$scratch/refused" || fail "a folder without LibTorch is taken"
+grep -q 'has no lib/libtorch_cpu.so' "$scratch/refused"
+
+# Where there is no GPU the check of one says so and nothing else.
+if ! nvidia-smi -L >/dev/null 2>&1; then
+  said=$("$tree/libexec/stoker/gpu-check/gpu_check.sh" "$scratch/gpu" 2>&1) && code=0 || code=$?
+  [[ $code == 77 && $(wc -l <<<"$said") == 1 && $said == *"no NVIDIA GPU"* ]] || fail "gpu_check ended with $code: $said"
+fi
+printf 'a tree of %s MiB\n' "$mib"

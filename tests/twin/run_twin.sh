@@ -1,5 +1,5 @@
 #!/bin/sh
-# run_twin.sh TWIN_EXPORT TWIN_EVALUATION_TEST: checks stoker against PyTorch itself. Exit code 77: there is no PyTorch here.
+# run_twin.sh TWIN_EXPORT TWIN_EVALUATION_TEST TWIN_STEPS_TEST: checks stoker against PyTorch itself. Exit code 77: there is no PyTorch here.
 # STOKER_PYTHON names the Python to use; default python3.
 set -eu
 python=${STOKER_PYTHON:-python3}
@@ -34,3 +34,5 @@ from torch.testing import assert_close
 assert_close(load_file(sys.argv[2]), load_file(sys.argv[1]))
 PYTHON
 fi
+"$python" "$here/make_steps.py" "$folder/steps.safetensors"
+STOKER_TWIN_STEPS="$folder/steps.safetensors" "$3"

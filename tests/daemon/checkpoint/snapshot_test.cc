@@ -1,6 +1,7 @@
 #include "daemon/checkpoint/snapshot.h"
 
 #include <algorithm>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -25,6 +26,36 @@ TEST(Snapshot, PutsEachTensorIntoTheFileOfItsPart) {
   EXPECT_EQ(content.optim[0].bytes.size(), 12u);
   ASSERT_EQ(content.state.size(), 1u);
   EXPECT_EQ(snapshot.bytes(), 4u * (3 + 3 + 5 + 1));
+}
+
+TEST(Snapshot, LargeTensorsArePageLockedForItsLifeWhereTheDriverAgrees) {
+  std::set<void*> pinned;
+  bool agrees = true;
+  {
+    Snapshot snapshot({.pin =
+                           [&](void* bytes, size_t size) {
+                             EXPECT_EQ(reinterpret_cast<uintptr_t>(bytes) % 4096, 0u);
+                             EXPECT_EQ(size % 4096, 0u);
+                             return agrees && pinned.insert(bytes).second;
+                           },
+                       .unpin = [&](void* bytes) { EXPECT_EQ(pinned.erase(bytes), 1u); }});
+    const auto fill = [&](int64_t count) {
+      snapshot.begin();
+      std::ranges::fill(snapshot.add(Part::kModel, floats("small", 4)), std::byte{1});
+      std::ranges::fill(snapshot.add(Part::kModel, floats("large", count)), std::byte{1});
+    };
+    fill(100000);
+    EXPECT_EQ(pinned.size(), 1u);
+    fill(200000);
+    EXPECT_EQ(pinned.size(), 1u) << "what became too small is unlocked";
+    agrees = false;
+    fill(400000);
+    EXPECT_EQ(pinned.size(), 0u);
+    agrees = true;
+    fill(800000);
+    EXPECT_EQ(pinned.size(), 1u);
+  }
+  EXPECT_TRUE(pinned.empty());
 }
 
 TEST(Snapshot, ReusesTheMemoryOfTheOneBefore) {

@@ -25,7 +25,7 @@ class Checkpoints : public RunFixture {
     std::filesystem::create_directories(layout().checkpoints());
   }
   // Returns the SHA-256 of its manifest.
-  std::string put_checkpoint(uint64_t step) {
+  std::string put_checkpoint(uint64_t step, bool with_average = false) {
     const std::array<float, 4> values{1, 2, 3, static_cast<float>(step)};
     const checkpoint::TensorViews tensors{
         {.spec = {.name = "weight", .dtype = DType::kF32, .shape = {4}},
@@ -34,6 +34,7 @@ class Checkpoints : public RunFixture {
     content.manifest.step = step;
     content.manifest.live = "{}";
     content.model = content.optim = content.state = tensors;
+    if (with_average) content.ema = tensors;
     checkpoint::CheckpointStore store(layout().checkpoints(), real_files());
     const auto committed = store.commit(content);
     EXPECT_TRUE(committed.ok()) << committed.status().to_string();
@@ -285,6 +286,20 @@ TEST_F(Checkpoints, ExportWritesEachFormatAndPart) {
   ASSERT_TRUE(parts.ok()) << parts.status().to_string();
   for (const char* name : {"model.weight", "optimizer.weight", "state.weight"})
     EXPECT_NE((*parts)->find(name), nullptr) << name;
+}
+
+TEST_F(Checkpoints, ExportTakesTheAverageOutWhereThereIsOne) {
+  put_checkpoint(200);
+  put_checkpoint(400, true);
+  const Answer none = ctl({"export", "200", "--what", "ema", "--output", path("none")});
+  EXPECT_NE(none.code, 0);
+  EXPECT_THAT(none.err, HasSubstr("has no averaged weights"));
+  EXPECT_FALSE(std::filesystem::exists(path("none")));
+  const std::string ema = path("ema.safetensors"), all = path("all.safetensors");
+  EXPECT_EQ(ctl({"export", "400", "--what", "ema", "--output", ema}).code, 0);
+  EXPECT_NE((*checkpoint::SafetensorsFile::open(ema))->find("weight"), nullptr);
+  EXPECT_EQ(ctl({"export", "400", "--what", "all", "--output", all}).code, 0);
+  EXPECT_NE((*checkpoint::SafetensorsFile::open(all))->find("ema.weight"), nullptr);
 }
 
 TEST_F(Checkpoints, ExportRefusesDamageAndWhatIsThere) {

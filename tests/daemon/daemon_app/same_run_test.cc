@@ -49,6 +49,8 @@ TEST(SameRun, SettingsThatMakeAnotherRunAreNamedAndOthersAreFine) {
   now.train.steps = before.train.steps * 2;
   now.checkpoint.every_steps = 7;
   now.model.init_from = "weights.safetensors";
+  now.model.recompute = true;
+  now.train.ema = 0.999;
   now.data["train"].path = "moved/corpus.txt";
   EXPECT_TRUE(judged(before, now).ok()) << judged(before, now).message();
   now.train.batch = 999;

@@ -79,6 +79,8 @@ struct Surroundings {
   std::function<void()> before_commit = [] {};  // on the writing thread
   std::vector<std::chrono::milliseconds> delays = {};
   bool save_soon = false;
+  decltype(TrainerLinks::make_engine) make_engine = {};
+  c10::Device device = c10::Device(c10::kCPU);
 };
 
 // One process's part of a run.
@@ -99,7 +101,7 @@ class Session {
         *dataset::open_dataset("train", config.data.at("train"), root + "/index", {}),
         std::move(is_poisoned));
     plan_.emplace(*feed::plan_settings(config, *data_, {}));
-    state_ = *TrainingState::create(config, *data_, c10::Device(c10::kCPU));
+    state_ = *TrainingState::create(config, *data_, around.device);
     const auto newest = store_.open_newest({});
     if (newest.ok()) {
       EXPECT_TRUE(state_->restore(*newest).ok());
@@ -130,9 +132,12 @@ class Session {
                                   {.data_digest = "the data"},
                                   0,
                                   around.save_soon,
-                                  {.save_profile = [this](TakenProfile taken, const Request&) {
-                                    profiles_.push_back(std::move(taken));
-                                  }}});
+                                  {.save_profile =
+                                       [this](TakenProfile taken, const Request&) {
+                                         profiles_.push_back(std::move(taken));
+                                       }},
+                                  [](uint64_t) { return false; },
+                                  std::move(around.make_engine)});
   }
   ~Session() {
     threads_.request_stop();

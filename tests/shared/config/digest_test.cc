@@ -84,6 +84,7 @@ TEST(Digest, DependsOnEachSettingThatDecides) {
                                  "optimizer.eps=0.1",
                                  "optimizer.weight_decay=1",
                                  "optimizer.clip_norm=2",
+                                 "optimizer.clip_value=2",
                                  "schedule.kind=linear",
                                  "schedule.kind=constant",
                                  "schedule.kind=step",
@@ -92,6 +93,11 @@ TEST(Digest, DependsOnEachSettingThatDecides) {
                                  "train.steps=3",
                                  "train.batch=3",
                                  "train.precision=bf16",
+                                 "train.precision=fp16",
+                                 "train.precision=tf32",
+                                 "train.channels_last=true",
+                                 "train.flush_denormals=true",
+                                 "train.ema=0.5",
                                  "train.accumulate=3"}) {
     Flags flags{flag};
     if (std::string_view(flag) == "data.train.kind=tokens") flags.push_back("data.valid=");

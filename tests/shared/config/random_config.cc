@@ -224,6 +224,7 @@ Config random_config(std::mt19937_64& random) {
       std::min(config.feed.processes, config.feed.readers.value_or(config.feed.processes));
   config.train.device = filler.below(2) == 0 ? "cuda:3" : "cpu";
   config.control.http = "";
+  if (config.train.ema == 0) config.eval.weights = "raw";
   config.eval.metric = filler.below(2) == 0 ? "" : "accuracy";
   for (std::string& metric : config.checkpoint.keep_best_by) metric = "accuracy";
   if (!config.eval.on_best.empty() && config.eval.on_best.front().empty())

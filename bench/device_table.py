@@ -1,0 +1,38 @@
+"""device_table.py LINES [GPU]: the lines of stoker-bench-device as a table in Markdown.
+
+For gpt2 the share of the device's peak (MFU) stands beside it: 6 operations a parameter and token, as in "Scaling Laws
+for Neural Language Models", over the dense bf16 peak of the data sheet, where GPU names one that is known.
+"""
+import json
+import re
+import sys
+
+PEAK_BF16 = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
+
+
+def mfu(line, value, gpu):
+    peak = next((peak for name, peak in PEAK_BF16.items() if name in gpu), None)
+    parameters = re.search(r"of (\d+) numbers", line["metric"])
+    if peak is None or line["bench"] != "device-gpt2" or not parameters:
+        return ""
+    return f" (MFU {6 * int(parameters.group(1)) * value / peak:.1%})"
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def main():
+    gpu = sys.argv[2] if len(sys.argv) > 2 else ""
+    print("| benchmark | stoker | peer | ratio |\n|---|---|---|---|")
+    with open(sys.argv[1]) as lines:
+        for line in map(json.loads, lines):
+            value = f"{number(line['value'])} {line['unit']}{mfu(line, line['value'], gpu)}"
+            peer, ratio = "none", ""
+            if line.get("peer"):
+                peer, ratio = f"{line['peer']}: {number(line['peer_value'])}", f"{line['ratio']:.2f}"
+            print(f"| {line['metric']} | {value} | {peer} | {ratio} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+#include "daemon/train/batch_view.h"
+
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/from_blob.h>
+
+#include "shared/model/torch_dtype.h"
+
+namespace stoker::train {
+
+task::Batch batch_view(const ring::BatchLayout& layout, const std::byte* bytes,
+                       c10::Device device) {
+  task::Batch batch;
+  batch.reserve(layout.sample().size());
+  for (size_t i = 0; i < layout.sample().size(); ++i) {
+    const TensorSpec& spec = layout.sample()[i];
+    std::vector<int64_t> shape{static_cast<int64_t>(layout.batch())};
+    shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
+    // from_blob wants a mutable pointer; nothing writes to a batch.
+    void* const tensor = const_cast<std::byte*>(bytes + layout.offset(i));
+    batch.push_back(
+        at::from_blob(tensor, shape,
+                      at::TensorOptions().dtype(model::scalar_type_of(spec.dtype)).device(device)));
+  }
+  return batch;
+}
+
+}  // namespace stoker::train

@@ -1,0 +1,89 @@
+#include "daemon/train/failure.h"
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <string_view>
+
+#include <c10/util/Exception.h>
+
+namespace stoker::train {
+namespace {
+
+constexpr size_t kMostText = 800;  // of the allocator's summary
+
+// How LibTorch's allocators and CUDA's libraries say it, beside OutOfMemoryError.
+constexpr std::array<std::string_view, 5> kOutOfMemory{"can't allocate memory", "not enough memory",
+                                                       "out of memory", "CUDNN_STATUS_ALLOC_FAILED",
+                                                       "CUBLAS_STATUS_ALLOC_FAILED"};
+// After these the device is as it was: restarting would do the same again.
+constexpr std::array<std::string_view, 3> kOfTheProgram{"device-side assert", "invalid argument",
+                                                        "invalid configuration argument"};
+
+bool names_any(std::string_view text, std::span<const std::string_view> words) {
+  return std::ranges::any_of(
+      words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
+}
+
+std::string on_one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  if (text.size() > kMostText) text.resize(kMostText);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '.')) text.pop_back();
+  return text;
+}
+
+std::string mib(uint64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
+
+uint64_t bytes_of(const model::NamedTensors& tensors) {
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
+  return bytes;
+}
+
+}  // namespace
+
+Status status_of_failure(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return Status(Code::kOutOfMemory, "the host has no memory left");
+  const auto* const torch = dynamic_cast<const c10::Error*>(&error);
+  const std::string text =
+      on_one_line(torch != nullptr ? torch->what_without_backtrace() : error.what());
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+      names_any(text, kOutOfMemory))
+    return Status(Code::kOutOfMemory, text);
+  const bool is_of_device =
+      text.find("CUDA error") != std::string::npos || text.find("cuDNN error") != std::string::npos;
+  if (is_of_device && !names_any(text, kOfTheProgram)) return Status(Code::kDeviceLost, text);
+  return Status(Code::kInternal, text);
+}
+
+std::string memory_of(TrainingState& state) {
+  uint64_t gradients = 0;
+  for (const at::Tensor& gradient : state.optimizer().gradients()) gradients += gradient.nbytes();
+  std::string text = "the model takes " + mib(bytes_of(model::named_tensors(state.model()))) +
+                     ", its gradients " + mib(gradients) + ", the optimizer " +
+                     mib(bytes_of(state.optimizer().state()));
+  if (state.maybe_average() != nullptr)
+    text += ", the average " + mib(bytes_of(state.maybe_average()->tensors()));
+  return text + ", the rest is the batch and what its backward pass needs";
+}
+
+std::string what_saves_memory(const config::Config& config) {
+  const config::TrainConfig& train = config.train;
+  std::string text;
+  if (train.batch > 1) {
+    const int64_t parts = train.batch % 2 == 0 ? 2 : train.batch;
+    text = "train.batch: " + std::to_string(train.batch / parts) +
+           " with train.accumulate: " + std::to_string(train.accumulate * parts) +
+           " is the same step in less memory (a run that has begun goes on so with "
+           "--allow-batch-change)";
+  }
+  const auto add = [&text](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
+  if (config.model.kind == config::ModelKind::kGpt && !config.model.recompute)
+    add("model.recompute: true keeps less of it");
+  if (train.precision == "fp32" || train.precision == "tf32")
+    add("train.precision: bf16 halves much of it");
+  return text.empty() ? "only a smaller model takes less" : text;
+}
+
+}  // namespace stoker::train

@@ -1,0 +1,30 @@
+// HostEngine: the StepEngine of the CPU: a batch's tensors are views of its ring slot, everything is
+// done before a call returns.
+//
+// Threads:  the trainer's thread only.
+// Blocking: run() while it computes.
+#pragma once
+
+#include <utility>
+
+#include "daemon/train/step_engine.h"
+
+namespace stoker::train {
+
+class HostEngine final : public StepEngine {
+ public:
+  // `layout` must outlive this object.
+  HostEngine(const ring::BatchLayout& layout, Calls calls)
+      : layout_(layout), calls_(std::move(calls)) {}
+
+  void run(const ring::ReadyBatch& batch, Portion portion) override;
+  void read(const std::vector<at::Tensor>& scalars, Take take) override;
+  bool poll() override { return false; }
+  void settle() override {}
+
+ private:
+  const ring::BatchLayout& layout_;
+  const Calls calls_;
+};
+
+}  // namespace stoker::train

@@ -1,0 +1,30 @@
+#include "daemon/train/make_engine.h"
+
+#include <utility>
+
+#include "daemon/train/device.h"
+#include "daemon/train/host_engine.h"
+#include "daemon/train/pinned_memory.h"
+#include "daemon/train/queue_engine.h"
+
+namespace stoker::train {
+
+Result<std::unique_ptr<StepEngine>> make_engine(const config::TrainConfig& config,
+                                                c10::Device device, ring::ShmRing& ring,
+                                                StepEngine::Calls calls) {
+  using Engine = std::unique_ptr<StepEngine>;
+  if (device.is_cpu()) return Engine(std::make_unique<HostEngine>(ring.layout(), std::move(calls)));
+  STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
+  const std::span<std::byte> payload = ring.payload();
+  auto pinned = std::make_unique<PinnedMemory>(
+      PinnedMemory::Driver{module->pin_host_memory, module->unpin_host_memory}, payload,
+      payload.size() / ring.slots());
+  auto queue = module->open_queue(device.index(), ring.layout().slot_bytes(), ring.slots());
+  return Engine(std::make_unique<QueueEngine>(
+      std::move(queue), std::move(pinned), ring.layout(),
+      QueueEngineSettings{
+          .device = device, .slots = ring.slots(), .captures = config.cuda_graph == "auto"},
+      std::move(calls)));
+}
+
+}  // namespace stoker::train

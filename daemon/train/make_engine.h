@@ -1,0 +1,22 @@
+// make_engine(): the StepEngine of a device.
+//
+// Threads: as StepEngine.
+#pragma once
+
+#include <memory>
+
+#include <c10/core/Device.h>
+
+#include "daemon/train/step_engine.h"
+#include "shared/base/status.h"
+#include "shared/config/train_config.h"
+
+namespace stoker::train {
+
+// `device` was opened by open_device(); `ring` must outlive the engine. LibTorch's exceptions pass
+// through.
+Result<std::unique_ptr<StepEngine>> make_engine(const config::TrainConfig& config,
+                                                c10::Device device, ring::ShmRing& ring,
+                                                StepEngine::Calls calls);
+
+}  // namespace stoker::train

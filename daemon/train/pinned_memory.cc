@@ -1,0 +1,43 @@
+#include "daemon/train/pinned_memory.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "shared/base/log.h"
+
+namespace stoker::train {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+
+// Whole slots and whole pages: two chunks share neither.
+size_t chunk_of(size_t slot_bytes, size_t wanted, size_t all) {
+  const size_t unit = std::lcm(std::max<size_t>(slot_bytes, 1), kPageBytes);
+  if (unit >= all || unit == 0) return all;
+  return std::min(all, std::max<size_t>(wanted / unit, 1) * unit);
+}
+
+}  // namespace
+
+PinnedMemory::PinnedMemory(Driver driver, std::span<std::byte> memory, size_t slot_bytes,
+                           size_t chunk_bytes)
+    : driver_(std::move(driver)) {
+  if (memory.empty()) return;
+  const size_t chunk = chunk_of(slot_bytes, chunk_bytes, memory.size());
+  for (size_t from = 0; from < memory.size(); from += chunk) {
+    const auto part = memory.subspan(from, std::min(chunk, memory.size() - from));
+    if (!driver_.pin(part.data(), part.size())) break;
+    chunks_.push_back(part.data());
+    pinned_bytes_ += part.size();
+  }
+  if (pinned_bytes_ == memory.size()) return;
+  log_warn("not all of the ring is page-locked; copies from the rest are slower",
+           {{"bytes", memory.size()}, {"locked", pinned_bytes_}});
+}
+
+PinnedMemory::~PinnedMemory() {
+  for (std::byte* const chunk : chunks_) driver_.unpin(chunk);
+}
+
+}  // namespace stoker::train

@@ -1,0 +1,149 @@
+#include "daemon/train/queue_engine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <exception>
+#include <utility>
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/stack.h>
+#include <c10/util/Exception.h>
+
+#include "daemon/train/batch_view.h"
+#include "shared/base/log.h"
+
+namespace stoker::train {
+namespace {
+
+using cuda::DeviceQueue;
+
+// Shapes that differ need graphs of their own.
+std::string shape_of(const task::Batch& batch) {
+  std::string text;
+  for (const at::Tensor& tensor : batch) {
+    for (const int64_t extent : tensor.sizes()) text += std::to_string(extent) + ' ';
+    text += c10::toString(tensor.scalar_type());
+  }
+  return text;
+}
+
+}  // namespace
+
+QueueEngine::QueueEngine(std::unique_ptr<DeviceQueue> queue,
+                         std::unique_ptr<PinnedMemory> maybe_pinned,
+                         const ring::BatchLayout& layout, QueueEngineSettings settings, Calls calls)
+    : layout_(layout),
+      settings_(settings),
+      // One slot must be left to the readers.
+      most_copying_(std::clamp<size_t>(settings.slots - 1, 1, DeviceQueue::kBuffers)),
+      calls_(std::move(calls)),
+      pinned_(std::move(maybe_pinned)),
+      queue_(std::move(queue)),
+      schedule_(settings.captures) {}
+
+QueueEngine::~QueueEngine() {
+  try {
+    queue_->synchronize();
+  } catch (const std::exception& error) {
+    log_warn("the device does not answer", {{"reason", error.what()}});
+  }
+}
+
+void QueueEngine::run(const ring::ReadyBatch& batch, Portion portion) {
+  poll();
+  while (copying_.size() >= most_copying_) release_oldest();
+  const size_t buffer = batches_++ % DeviceQueue::kBuffers;
+  const size_t slot = batch.ticket % settings_.slots;
+  queue_->start_copy(buffer, slot, batch.slot);
+  copying_.push_back({batch.ticket, slot});
+  queue_->begin_work(slot);
+  compute(buffer, batch.ticket, portion);
+  queue_->end_work(buffer);
+}
+
+task::Batch QueueEngine::prepared(size_t buffer, uint64_t ticket) {
+  const auto* const bytes = static_cast<const std::byte*>(queue_->input(buffer));
+  const task::Batch input = batch_view(layout_, bytes, settings_.device);
+  task::Batch batch = calls_.prepare(input, ticket);
+  task::Batch& kept = prepared_[buffer];
+  kept.resize(batch.size());
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (i < input.size() && batch[i].is_same(input[i])) continue;
+    const bool fits = kept[i].defined() && kept[i].sizes() == batch[i].sizes() &&
+                      kept[i].scalar_type() == batch[i].scalar_type();
+    if (!fits) kept[i] = at::empty_like(batch[i], at::MemoryFormat::Contiguous);
+    batch[i] = kept[i].copy_(batch[i]);
+  }
+  return batch;
+}
+
+void QueueEngine::compute(size_t buffer, uint64_t ticket, Portion portion) {
+  const task::Batch batch = prepared(buffer, ticket);
+  const auto work = [this, batch, portion] { calls_.work(batch, portion); };
+  if (portion.is_watched) return work();
+  const GraphSchedule::Part part{shape_of(batch), buffer, portion.is_first, portion.is_last};
+  switch (schedule_.next(part)) {
+    case GraphSchedule::Way::kPlain:
+      return work();
+    case GraphSchedule::Way::kReplay:
+      return schedule_.graph(part).replay();
+    case GraphSchedule::Way::kCapture:
+      return capture(part, work);
+  }
+}
+
+void QueueEngine::capture(const GraphSchedule::Part& part, const std::function<void()>& work) {
+  try {
+    schedule_.captured(part, queue_->capture(work));
+    log_info("step captured as a graph",
+             {{"shape", part.shape}, {"buffer", part.buffer}, {"graphs", schedule_.graphs()}});
+  } catch (const c10::OutOfMemoryError&) {
+    throw;  // plainly it would not fit either
+  } catch (const c10::Error& error) {
+    schedule_.give_up();
+    const std::string reason = error.what_without_backtrace();
+    log_warn("steps are not captured as graphs",
+             {{"reason", reason.substr(0, reason.find('\n'))},
+              {"help", "train.cuda_graph: off leaves the attempt out"}});
+    return work();
+  }
+  schedule_.graph(part).replay();
+}
+
+void QueueEngine::read(const std::vector<at::Tensor>& scalars, Take take) {
+  assert(scalars.size() <= DeviceQueue::kMostValues);
+  std::vector<at::Tensor> numbers;
+  for (const at::Tensor& scalar : scalars) numbers.push_back(scalar.detach().to(at::kDouble));
+  // A copy: the scalars themselves may change at once.
+  Reading reading{reads_++ % DeviceQueue::kReads, at::stack(numbers), std::move(take)};
+  while (reading_.size() == DeviceQueue::kReads) give_oldest();
+  queue_->start_read(reading.read, reading.values.data_ptr<double>(), numbers.size());
+  reading_.push_back(std::move(reading));
+}
+
+void QueueEngine::release_oldest() {
+  const Copying oldest = copying_.front();
+  queue_->wait_until_copied(oldest.slot);
+  copying_.pop_front();
+  calls_.release(oldest.ticket);
+}
+
+void QueueEngine::give_oldest() {
+  queue_->wait_until_read(reading_.front().read);
+  const Reading oldest = std::move(reading_.front());
+  reading_.pop_front();
+  oldest.take(queue_->values(oldest.read));
+}
+
+bool QueueEngine::poll() {
+  while (!copying_.empty() && queue_->is_copied(copying_.front().slot)) release_oldest();
+  while (!reading_.empty() && queue_->is_read(reading_.front().read)) give_oldest();
+  return !copying_.empty() || !reading_.empty();
+}
+
+void QueueEngine::settle() {
+  while (!copying_.empty()) release_oldest();
+  while (!reading_.empty()) give_oldest();
+}
+
+}  // namespace stoker::train

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Everything that wants a GPU, in one command and at most eight minutes: tests, then benchmarks beside PyTorch, then a table.
+set -euo pipefail
+
+readonly no_gpu=77
+readonly test_seconds=150 bench_seconds=100 all_seconds=470
+
+usage() {
+  cat <<'HELP'
+Usage: gpu_check.sh [FOLDER]
+
+Runs the tests that need a GPU, then measures training steps on it beside eager PyTorch and torch.compile, and prints a
+table in Markdown; all of it is kept in FOLDER (default: ./gpu-check). At most eight minutes; nothing is downloaded.
+
+From a checkout (scripts/gpu_check.sh, after scripts/build.sh release) or from an installed tree
+(libexec/stoker/gpu-check/gpu_check.sh, after bin/stoker-libtorch). STOKER_PYTHON names a Python with torch 2.11 for the
+comparison (default: python3). Without a GPU it says so and ends with 77.
+HELP
+}
+
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then usage && exit 0; fi
+if (($# > 1)); then usage >&2 && exit 64; fi
+
+gpu=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null | head -n 1) || gpu=''
+if [[ -z $gpu ]]; then
+  echo "gpu_check: there is no NVIDIA GPU here (nvidia-smi names none); nothing was checked"
+  exit "$no_gpu"
+fi
+
+here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
+if [[ -x $here/cuda_test ]]; then
+  tests=$here bench=$here scripts=$here/bench
+elif [[ -x $here/../../../bin/stokerd ]]; then
+  echo "gpu_check: the tests were not built when this was installed: scripts/build.sh release, then install again" >&2
+  exit 78
+else
+  tests=$here/../build/release/tests bench=$here/../build/release/bin scripts=$here/../bench
+  [[ -x $tests/cuda_test && -x $bench/stoker-bench-device ]] || {
+    echo "gpu_check: build first: scripts/build.sh release cuda_test stoker-bench-device stoker_cuda" >&2
+    exit 78
+  }
+fi
+python=${STOKER_PYTHON:-python3}
+out=${1:-gpu-check}
+mkdir -p "$out"
+: >"$out/lines.jsonl"
+deadline=$((SECONDS + all_seconds))
+status=0
+
+# within SECONDS COMMAND…: no longer than that, nor than all of it may take.
+within() {
+  local left=$((deadline - SECONDS)) most=$1
+  shift
+  if ((left < 5)); then return 124; fi
+  timeout --kill-after=5 "$((left < most ? left : most))" "$@"
+}
+
+echo "GPU: $gpu"
+if within "$test_seconds" "$tests/cuda_test" --gtest_color=no >"$out/tests.log" 2>&1; then
+  tail -n 2 "$out/tests.log"
+else
+  status=1
+  grep -E '^\[ +FAILED|Failure|what\(\)' "$out/tests.log" || tail -n 5 "$out/tests.log"
+fi
+
+if "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+  export STOKER_PYTHON=$python
+else
+  unset STOKER_PYTHON
+  echo "no comparison: $python has no PyTorch that sees the GPU (set STOKER_PYTHON)"
+fi
+export STOKER_BENCH_FOLDER=$scripts
+for model in mlp gpt2 resnet50; do
+  within "$bench_seconds" "$bench/stoker-bench-device" --only "device-$model" --runs 3 --seconds 3 \
+    >>"$out/lines.jsonl" 2>>"$out/bench.log" || {
+    status=1
+    echo "device-$model did not end well; see $out/bench.log"
+  }
+done
+
+{
+  printf 'GPU: %s\n\n' "$gpu"
+  "$python" "$scripts/device_table.py" "$out/lines.jsonl" "$gpu"
+} | tee "$out/table.md"
+exit "$status"

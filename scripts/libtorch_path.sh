@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Tells an installed stoker which LibTorch to use. Installed as bin/stoker-libtorch.
+set -euo pipefail
+
+usage() {
+  cat <<'HELP'
+Usage: stoker-libtorch FOLDER | --python PYTHON | --show
+
+Tells the stoker that this program is installed with which LibTorch to use: FOLDER has include/ and lib/, as
+site-packages/torch or an unpacked libtorch zip; with --python it is the torch package of that Python. It must be the
+version that stoker was built with (2.11), for the CPU or with CUDA. --show says which one is in use.
+
+LD_LIBRARY_PATH=FOLDER/lib does the same for one start, where this tree cannot be written to.
+HELP
+}
+
+die() {
+  printf 'stoker-libtorch: %s\n' "$*" >&2
+  exit "${code:-78}"
+}
+
+here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
+libraries=$(echo "$here"/../lib*/stoker)
+[[ -d $libraries ]] || die "$here/../lib/stoker is not there: this is not an installed tree"
+
+show() {
+  local found
+  found=$(ldd "$here/stokerd" | awk '$1 == "libtorch_cpu.so" { print $3 }')
+  [[ -n $found && $found != not ]] || die "LibTorch is not found; give its folder, or --python PYTHON (see --help)"
+  dirname "$(dirname "$(readlink -f "$found")")"
+}
+
+folder_of_python() {
+  "$1" - <<'PYTHON'
+import importlib.util
+
+found = importlib.util.find_spec("torch")  # found, not imported
+if found is None or not found.submodule_search_locations:
+    raise SystemExit("this Python has no package torch")
+print(list(found.submodule_search_locations)[0])
+PYTHON
+}
+
+case ${1:-} in
+  -h | --help) usage && exit 0 ;;
+  --show) show && exit 0 ;;
+  --python)
+    [[ $# == 2 ]] || { usage >&2 && exit 64; }
+    folder=$(folder_of_python "$2") || die "$2 does not say where its torch is"
+    ;;
+  '' | -*) usage >&2 && exit 64 ;;
+  *) folder=$1 ;;
+esac
+folder=$(cd "$folder" 2>/dev/null && pwd) || die "${folder}: is no folder"
+[[ -e $folder/lib/libtorch_cpu.so ]] || die "$folder: has no lib/libtorch_cpu.so"
+# The link is put in place in one step: a stokerd that starts meanwhile finds the one before or this one.
+ln -sfn "$folder" "$libraries/.torch.$$"
+mv -T "$libraries/.torch.$$" "$libraries/torch"
+"$here/stokerd" --version
+show

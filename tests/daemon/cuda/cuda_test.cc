@@ -1,0 +1,138 @@
+// Training on a CUDA device, compared with the CPU and with itself. Skipped where there is none.
+#include <cmath>
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/train/device.h"
+#include "daemon/train/numerics.h"
+#include "shared/base/exit_code.h"
+#include "tests/daemon/train/trainer_session.h"
+
+namespace stoker::train {
+namespace {
+
+class CudaTest : public TrainerTest {
+ protected:
+  static void SetUpTestSuite() {
+    prepare_environment({.deterministic = true});  // before CUDA is loaded
+    device_ = open_device("cuda");
+  }
+  void SetUp() override {
+    if (!device_.ok()) GTEST_SKIP() << device_.status().message();
+  }
+  Surroundings on_device() const { return {.device = *device_}; }
+  // Trained to its end, in a folder of its own.
+  std::unique_ptr<Session> trained(const config::Config& config, bool on_the_device = true) {
+    set_up_numerics(config.run, config.train);
+    auto run = std::make_unique<Session>(config, fresh(), kNoPoison,
+                                         on_the_device ? on_device() : Surroundings{});
+    const auto outcome = run->train();
+    EXPECT_TRUE(outcome.ok()) << outcome.status().to_string();
+    return run;
+  }
+
+  static inline Result<c10::Device> device_ = Status(Code::kNotFound, "not looked for yet");
+};
+
+config::Config repeatable(uint64_t steps) {
+  config::Config config = small_config(steps);
+  config.run.deterministic = true;
+  return config;
+}
+
+config::Config picture_config(uint64_t steps) {
+  config::Config config = repeatable(steps);
+  config.data["train"].features = {3, 16, 16};
+  config.data["train"].targets = 0;
+  config.data["train"].classes = 4;
+  config.model.kind = config::ModelKind::kResnet;
+  config.model.layers = 8;
+  config.task.kind = config::TaskKind::kClassification;
+  return config;
+}
+
+void expect_near(const Session& run, const Session& other, double part) {
+  ASSERT_EQ(run.rows_.size(), other.rows_.size());
+  for (size_t i = 0; i < run.rows_.size(); ++i)
+    EXPECT_NEAR(run.rows_[i].loss, other.rows_[i].loss, part * std::abs(other.rows_[i].loss))
+        << "step " << run.rows_[i].step;
+}
+
+TEST_F(CudaTest, Fp32TrainsAsTheCpuDoes) {
+  for (auto config : {repeatable(30), picture_config(12)}) {
+    config.model.dropout = 0;
+    expect_near(*trained(config), *trained(config, false), 1e-2);
+  }
+}
+
+TEST_F(CudaTest, CapturedStepsAreThePlainOnesBitForBit) {
+  for (const char* const precision : {"fp32", "tf32", "bf16", "fp16"}) {
+    auto config = picture_config(20);
+    config.train.precision = precision;
+    config.train.accumulate = 2;
+    config.train.ema = 0.9;
+    const auto captured = trained(config);
+    config.train.cuda_graph = "off";
+    const auto plain = trained(config);
+    EXPECT_EQ(captured->model_sha256(), plain->model_sha256()) << precision;
+    expect_near(*captured, *plain, 0);
+  }
+}
+
+TEST_F(CudaTest, DropoutDrawsAnewInEachReplay) {
+  auto config = repeatable(40);
+  config.model.dropout = 0.5;
+  const auto captured = trained(config);
+  config.train.cuda_graph = "off";
+  EXPECT_EQ(captured->model_sha256(), trained(config)->model_sha256());
+}
+
+TEST_F(CudaTest, ARunResumesBitForBit) {
+  const auto config = repeatable(40);
+  const auto whole = trained(config);
+  const std::string root = fresh();
+  {
+    Session part(config, root, kNoPoison, on_device());
+    part.on_row = [&](const metrics::TrainRow& row) {
+      if (row.step == 15) part.ask(Request::Kind::kStop);
+    };
+    ASSERT_TRUE(part.train().ok());
+  }
+  Session rest(config, root, kNoPoison, on_device());
+  ASSERT_TRUE(rest.train().ok());
+  EXPECT_EQ(rest.model_sha256(), whole->model_sha256());
+}
+
+TEST_F(CudaTest, ShorterFormatsAndChannelsLastLearn) {
+  for (const char* const precision : {"tf32", "bf16", "fp16"}) {
+    auto config = picture_config(60);
+    const auto full = trained(config);
+    config.train.precision = precision;
+    config.train.channels_last = true;
+    const auto run = trained(config);
+    EXPECT_NEAR(run->rows_.back().loss, full->rows_.back().loss, 0.3) << precision;
+  }
+}
+
+TEST_F(CudaTest, WhatDoesNotFitIsOutOfMemory) {
+  auto config = small_config(3);
+  config.model.hidden = {4096, 4096};
+  const auto data = dataset::open_dataset("train", config.data.at("train"), root_ + "/index", {});
+  const auto options = at::TensorOptions().dtype(at::kByte).device(*device_);
+  std::vector<at::Tensor> held;
+  for (const int64_t bytes : {int64_t{1} << 30, int64_t{1} << 25, int64_t{1} << 21}) {
+    try {
+      while (true) held.push_back(at::empty({bytes}, options));
+    } catch (const c10::OutOfMemoryError&) {
+    }
+  }
+  const auto state = TrainingState::create(config, **data, *device_);
+  ASSERT_FALSE(state.ok());
+  EXPECT_EQ(static_cast<int>(exit_code_of(state.status())), 71);
+}
+
+}  // namespace
+}  // namespace stoker::train

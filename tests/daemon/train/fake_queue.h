@@ -1,0 +1,102 @@
+// FakeQueue: a DeviceQueue in host memory, whose copies are done when a test says so, and whose
+// graphs do the work that was captured again.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "daemon/cuda/device_queue.h"
+
+namespace stoker::train {
+
+class FakeQueue final : public cuda::DeviceQueue {
+ public:
+  // What a test looks at and changes, also after the queue is gone.
+  struct Log {
+    bool copies_are_slow = false;  // done only when they are waited for
+    bool reads_are_slow = false;
+    int copies = 0, waits = 0, captures = 0, replays = 0;
+    std::vector<size_t> buffers;  // that were copied to, in order
+    std::set<size_t> finished;    // slots whose copies a test lets be done
+  };
+
+  FakeQueue(std::shared_ptr<Log> log, size_t slot_bytes) : log_(std::move(log)) {
+    for (auto& input : inputs_) input.resize(slot_bytes);
+  }
+
+  void* input(size_t buffer) override { return inputs_[buffer].data(); }
+
+  void start_copy(size_t buffer, size_t slot, std::span<const std::byte> bytes) override {
+    EXPECT_NE(maybe_working_on_, static_cast<int>(buffer)) << "the buffer is still read";
+    ++log_->copies;
+    log_->buffers.push_back(buffer);
+    log_->finished.erase(slot);
+    copies_[slot] = {buffer, bytes};
+  }
+  bool is_copied(size_t slot) override {
+    return !log_->copies_are_slow || log_->finished.contains(slot);
+  }
+  void wait_until_copied(size_t slot) override {
+    log_->waits += is_copied(slot) ? 0 : 1;
+    log_->finished.insert(slot);
+  }
+  void begin_work(size_t slot) override {
+    const auto& [buffer, bytes] = copies_.at(slot);
+    std::ranges::copy(bytes, inputs_[buffer].begin());
+    maybe_working_on_ = static_cast<int>(buffer);
+  }
+  void end_work(size_t buffer) override {
+    EXPECT_EQ(maybe_working_on_, static_cast<int>(buffer));
+    maybe_working_on_ = -1;
+  }
+
+  std::unique_ptr<cuda::Graph> capture(const std::function<void()>& work) override {
+    ++log_->captures;
+    if (before_capture) before_capture();
+    return std::make_unique<Replay>(*log_, work);
+  }
+
+  void start_read(size_t read, const double* values, size_t count) override {
+    ASSERT_LE(count, kMostValues);
+    reads_[read].assign(values, values + count);
+    unread_.insert(read);
+  }
+  bool is_read(size_t read) override { return !log_->reads_are_slow || !unread_.contains(read); }
+  void wait_until_read(size_t read) override { unread_.erase(read); }
+  std::span<const double> values(size_t read) override { return reads_[read]; }
+
+  void synchronize() override {}
+
+  std::function<void()> before_capture;  // may throw, as a device that refuses
+
+ private:
+  class Replay final : public cuda::Graph {
+   public:
+    Replay(Log& log, std::function<void()> work) : log_(log), work_(std::move(work)) {}
+    void replay() override {
+      ++log_.replays;
+      work_();
+    }
+
+   private:
+    Log& log_;
+    const std::function<void()> work_;
+  };
+
+  const std::shared_ptr<Log> log_;
+  std::array<std::vector<std::byte>, kBuffers> inputs_;
+  std::map<size_t, std::pair<size_t, std::span<const std::byte>>> copies_;  // by slot
+  std::array<std::vector<double>, kReads> reads_;
+  std::set<size_t> unread_;
+  int maybe_working_on_ = -1;
+};
+
+}  // namespace stoker::train

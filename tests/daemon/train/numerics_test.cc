@@ -1,0 +1,71 @@
+#include "daemon/train/numerics.h"
+
+#include <stdlib.h>
+
+#include <thread>
+
+#include <ATen/Context.h>
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+namespace stoker::train {
+namespace {
+
+// Which part of a large product is flushed, where all of it is too small for full precision.
+double flushed_part() {
+  const at::Tensor smallest = at::full({1 << 20}, 1e-38, at::kFloat);
+  return smallest.mul(0.01).eq(0).to(at::kDouble).mean().item<double>();
+}
+
+// On a thread of its own, as a trainer has it: the mode is each thread's.
+template <typename Work>
+void on_a_thread(Work&& work) {
+  std::thread(std::forward<Work>(work)).join();
+}
+
+TEST(Numerics, DenormalsAreFlushedByEveryThreadThatComputes) {
+  on_a_thread([] {
+    if (!at::globalContext().setFlushDenormal(true)) GTEST_SKIP() << "no such mode here";
+    set_up_numerics({}, {.flush_denormals = true, .threads = 3});
+    EXPECT_EQ(flushed_part(), 1.0);
+  });
+  on_a_thread([] {
+    set_up_numerics({}, {.threads = 3});
+    EXPECT_EQ(flushed_part(), 0.0);
+  });
+}
+
+TEST(Numerics, DeterministicRunsTellLibTorchAndCublas) {
+  ::unsetenv("CUBLAS_WORKSPACE_CONFIG");
+  prepare_environment({.deterministic = false});
+  EXPECT_EQ(::getenv("CUBLAS_WORKSPACE_CONFIG"), nullptr);
+  prepare_environment({.deterministic = true});
+  EXPECT_STREQ(::getenv("CUBLAS_WORKSPACE_CONFIG"), ":4096:8");
+  on_a_thread([] {
+    set_up_numerics({.deterministic = true}, {.threads = 1});
+    EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
+    EXPECT_TRUE(at::globalContext().deterministicCuDNN());
+    EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
+    set_up_numerics({}, {.threads = 1});
+    EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
+  });
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8", 1);
+  prepare_environment({.deterministic = true});
+  EXPECT_STREQ(::getenv("CUBLAS_WORKSPACE_CONFIG"), ":16:8") << "what the user set stays";
+  ::unsetenv("CUBLAS_WORKSPACE_CONFIG");
+}
+
+TEST(Numerics, Tf32IsUsedOnlyWhereItIsAskedFor) {
+  const auto precision = [] {
+    return at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV);
+  };
+  on_a_thread([&] {
+    set_up_numerics({}, {.precision = "tf32", .threads = 1});
+    EXPECT_EQ(precision(), at::Float32Precision::TF32);
+    set_up_numerics({}, {.precision = "fp32", .threads = 1});
+    EXPECT_EQ(precision(), at::Float32Precision::IEEE);
+  });
+}
+
+}  // namespace
+}  // namespace stoker::train

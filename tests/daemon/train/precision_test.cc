@@ -1,0 +1,176 @@
+// What a step computes in, how the model lies in memory, and the average of its weights.
+#include <cmath>
+
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/daemon/train/trainer_session.h"
+
+namespace stoker::train {
+namespace {
+
+using testing::HasSubstr;
+
+config::Config picture_config(uint64_t steps) {
+  config::Config config = small_config(steps);
+  config.data["train"].features = {3, 16, 16};
+  config.data["train"].targets = 0;
+  config.data["train"].classes = 4;
+  config.model.kind = config::ModelKind::kResnet;
+  config.model.layers = 8;
+  config.task.kind = config::TaskKind::kClassification;
+  return config;
+}
+
+std::vector<std::string> files_of_newest(const Session& run) {
+  std::vector<std::string> hashes;
+  const auto newest = run.store_.open_newest({});
+  EXPECT_TRUE(newest.ok()) << newest.status().to_string();
+  if (!newest.ok()) return hashes;
+  for (const auto& file : newest->manifest().files) hashes.push_back(file.name + ' ' + file.sha256);
+  return hashes;
+}
+
+// A run in one go, and one that is stopped on its way: every file of their last checkpoints.
+void expect_resumes_bit_for_bit(const config::Config& config, const std::string& whole_root,
+                                const std::string& root) {
+  Session whole(config, whole_root);
+  ASSERT_TRUE(whole.train().ok());
+  {
+    Session part(config, root);
+    part.on_row = [&](const metrics::TrainRow& row) {
+      if (row.step == 6) part.ask(Request::Kind::kStop);
+    };
+    ASSERT_TRUE(part.train().ok());
+  }
+  Session rest(config, root);
+  ASSERT_TRUE(rest.train().ok());
+  EXPECT_EQ(files_of_newest(rest), files_of_newest(whole));
+}
+
+TEST_F(TrainerTest, Fp16ResumesBitForBitWithItsScaleAndTheAverageOfTheWeights) {
+  auto config = small_config(12);
+  config.train.precision = "fp16";
+  config.train.ema = 0.9;
+  expect_resumes_bit_for_bit(config, root_, fresh());
+}
+
+TEST_F(TrainerTest, ChannelsLastResumesBitForBit) {
+  auto config = picture_config(9);
+  config.train.channels_last = true;
+  config.train.ema = 0.9;
+  expect_resumes_bit_for_bit(config, root_, fresh());
+}
+
+TEST_F(TrainerTest, Fp16SkipsStepsUntilTheScaleIsBorneAndThenLearns) {
+  auto config = small_config(60);
+  config.train.precision = "fp16";
+  config.model.dropout = 0;
+  Session run(config, root_);
+  at::Tensor(run.state_->maybe_loss_scale()->factor()).fill_(1e9);
+  const auto outcome = run.train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_GT(run.state_->skipped_steps, 5u);
+  EXPECT_LT(run.state_->skipped_steps, 40u);
+  EXPECT_EQ(run.rows_.back().maybe_skipped_steps, run.state_->skipped_steps);
+  EXPECT_LT(*run.rows_.back().maybe_loss_scale, 1e8);
+  EXPECT_EQ(run.board_.read()->skipped_steps, run.state_->skipped_steps);
+  EXPECT_TRUE(std::isnan(run.rows_.front().loss)) << "all of its steps were skipped";
+  EXPECT_TRUE(std::isfinite(run.rows_.back().loss));
+  EXPECT_TRUE(std::isfinite(run.rows_.back().grad_norm));
+  double first = std::nan("");
+  for (const auto& row : run.rows_)
+    if (std::isnan(first)) first = row.loss;
+  EXPECT_LT(run.rows_.back().loss, first);
+}
+
+TEST_F(TrainerTest, Fp16EndsWhereNoScaleHelps) {
+  auto config = small_config(200);
+  config.train.precision = "fp16";
+  config.train.on_nonfinite = "skip";
+  config.train.nonfinite_limit = 1000;
+  Session run(config, root_, [](uint64_t) { return true; });
+  const auto outcome = run.train();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.status().code(), Code::kCorrupt);
+  EXPECT_THAT(outcome.status().message(), HasSubstr("however small the loss scale"));
+}
+
+TEST_F(TrainerTest, ALossThatIsNotANumberIsTroubleInFp16Too) {
+  auto config = small_config(50);
+  config.train.precision = "fp16";
+  Session run(config, root_, [](uint64_t) { return true; });
+  const auto outcome = run.train();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_THAT(outcome.status().message(), HasSubstr("is not a number at step 3"));
+  EXPECT_TRUE(run.saved().empty());
+}
+
+TEST_F(TrainerTest, ShorterFormatsLearnAsFp32DoesAndKeepTheirWeightsInIt) {
+  for (const char* const precision : {"tf32", "bf16", "fp16"}) {
+    auto config = small_config(30);
+    config.model.dropout = 0;
+    Session full(config, fresh());
+    ASSERT_TRUE(full.train().ok());
+    config.train.precision = precision;
+    Session run(config, fresh());
+    ASSERT_TRUE(run.train().ok());
+    EXPECT_NEAR(run.rows_.back().loss, full.rows_.back().loss, 0.05 * full.rows_.back().loss)
+        << precision;
+    for (const at::Tensor& parameter : run.state_->model().parameters())
+      EXPECT_EQ(parameter.scalar_type(), at::kFloat);
+  }
+}
+
+TEST_F(TrainerTest, ChannelsLastLearnsTheSameAndSavesInTheUsualOrder) {
+  Session plain(picture_config(4), fresh());
+  ASSERT_TRUE(plain.train().ok());
+  auto config = picture_config(4);
+  config.train.channels_last = true;
+  Session run(config, fresh());
+  for (const at::Tensor& parameter : run.state_->model().parameters())
+    EXPECT_TRUE(parameter.dim() != 4 || parameter.is_contiguous(at::MemoryFormat::ChannelsLast));
+  ASSERT_TRUE(run.train().ok());
+  // Loaded into a model that lies in the usual order.
+  const auto reread =
+      *TrainingState::create(picture_config(4), *plain.data_, c10::Device(c10::kCPU));
+  ASSERT_TRUE(reread->restore(*run.store_.open_newest({})).ok());
+  const auto expected = plain.state_->model().parameters();
+  const auto found = reread->model().parameters();
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-3, 1e-4)) << i;
+}
+
+TEST_F(TrainerTest, TheAverageOfTheWeightsIsAModelOfItsOwnInTheCheckpoint) {
+  auto config = picture_config(6);
+  config.train.ema = 0.5;
+  Session run(config, root_);
+  ASSERT_TRUE(run.train().ok());
+  const auto saved = *run.store_.open_newest({});
+  const auto model = *saved.open_tensors("model.safetensors");
+  const auto average = *saved.open_tensors("ema.safetensors");
+  EXPECT_EQ(average->tensors(), model->tensors()) << "the same names, shapes and dtypes";
+  const auto read = [](const auto& file, const std::string& name) {
+    std::vector<float> values(file->find(name)->elements());
+    EXPECT_TRUE(file->read(name, std::as_writable_bytes(std::span(values))).ok());
+    return values;
+  };
+  EXPECT_NE(read(average, "conv1.weight"), read(model, "conv1.weight"));
+  EXPECT_EQ(read(average, "bn1.running_mean"), read(model, "bn1.running_mean"));
+}
+
+TEST_F(TrainerTest, ARunMayBeginToAverageAtARestart) {
+  Session before(small_config(3), root_);
+  ASSERT_TRUE(before.train().ok());
+  auto config = small_config(3);
+  config.train.ema = 0.9;
+  Session run(config, root_);
+  const auto expected = run.state_->model().parameters();
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(at::equal(run.state_->maybe_average()->tensors()[i].second, expected[i]));
+}
+
+}  // namespace
+}  // namespace stoker::train

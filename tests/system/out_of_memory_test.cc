@@ -1,0 +1,61 @@
+// A step that does not fit into the memory that there is: the real allocator, under a real limit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr const char* kLimitKib = "1048576";
+
+class OutOfMemory : public RunFixture {
+ protected:
+  std::string config(const std::string& batch) const {
+    return write_config(R"(
+data: {train: {kind: synthetic, samples: 400, features: [8], targets: 2}}
+model: {kind: mlp, hidden: [4096]}
+task: {kind: regression}
+eval: {sets: []}
+metrics: {tensorboard: false}
+train: {steps: 20, device: cpu, threads: 1, batch: )" +
+                        batch + "}\n");
+  }
+  // stokerd with so little memory that 1.6 GB for what a layer of 100000 samples gives are too much.
+  Exit train_with_a_limit(const std::string& config, const std::vector<std::string>& more) const {
+    Process limited(
+        joined({"/bin/sh", "-c", std::string("ulimit -d ") + kLimitKib + "; exec \"$@\"", "sh",
+                program("stokerd"), "--config", config, "--run-dir", run_dir()},
+               more),
+        path("limited.out"));
+    const auto exit = limited.wait(100s);
+    EXPECT_TRUE(exit.has_value()) << "it did not end";
+    return exit.value_or(Exit{});
+  }
+};
+
+TEST_F(OutOfMemory, TheFirstStepEndsWith71AndSaysWhatHelps) {
+  EXPECT_EQ(train_with_a_limit(config("100000"), {}).code, 71);
+  EXPECT_THAT(text_of(run_dir() + "/logs/stokerd.log"),
+              AllOf(HasSubstr("step 1: out of memory: "), HasSubstr("tried to allocate"),
+                    HasSubstr("train.batch: 50000 with train.accumulate: 2")));
+  EXPECT_TRUE(checkpoints(run_dir()).empty());
+}
+
+TEST_F(OutOfMemory, LaterTheLastCheckpointStaysWhole) {
+  ASSERT_EQ(train_with_a_limit(config("8"), {}).code, 0) << text_of(path("limited.out"));
+  ASSERT_EQ(newest_step(run_dir()), 20u);
+  EXPECT_EQ(
+      train_with_a_limit(config("100000"), {"--set", "train.steps=40", "--allow-batch-change"})
+          .code,
+      71);
+  EXPECT_EQ(newest_step(run_dir()), 20u);
+  EXPECT_EQ(ctl(run_dir(), {"verify"}, "verify").wait(30s)->code, 0);
+}
+
+}  // namespace
+}  // namespace stoker::test
