@@ -19,6 +19,9 @@ std::string words_of(const Request& request) {
   if (request.method == Method::kProfile)
     return words + " " + std::to_string(request.profile.steps) +
            (request.profile.kernels ? " kernels" : "");
+  if (request.method == Method::kTap) return words + " " + request.tap.glob;
+  if (request.method == Method::kUntap)
+    return words + " " + std::to_string(request.tap_reference.tap);
   if (request.method != Method::kSet) return words;
   char value[32];
   const auto end = std::to_chars(value, value + sizeof value, request.value).ptr;
@@ -37,6 +40,8 @@ Command command_of(const Request& request) {
       return {.kind = Command::Kind::kStop};
     case Method::kProfile:
       return {.kind = Command::Kind::kProfile, .profile = request.profile};
+    case Method::kTap:
+      return {.kind = Command::Kind::kTap, .tap = request.tap};
     default:
       return {.kind = Command::Kind::kSet, .key = request.key, .value = request.value};
   }
@@ -109,6 +114,11 @@ void RequestHandler::answer(Session& session, const Request& request) {
       return session.send(control::render_result(request.id, hello_json(build_, session.role())));
     case Method::kHelp:
       return session.send(control::render_result(request.id, help_json()));
+    case Method::kTapRows: {
+      const auto rows = training_.read_tap(request.tap_reference.tap, request.tap_reference.after);
+      if (rows.ok()) return session.send(control::render_result(request.id, *rows));
+      return reject(session, {request.id, ErrorCode::kFailed, rows.status()}, false);
+    }
     default:
       return session.send(control::render_result(request.id, status_json()));
   }
@@ -141,6 +151,13 @@ std::optional<Refusal> RequestHandler::maybe_refuse_change(const Session& sessio
   return std::nullopt;
 }
 
+void RequestHandler::end_tap(Session& session, const Request& request) {
+  const Status closed = training_.close_tap(request.tap_reference.tap);
+  log_change(session.peer(), words_of(request), closed);
+  if (!closed.ok()) return reject(session, {request.id, ErrorCode::kFailed, closed}, false);
+  session.send(control::render_result(request.id, "{}"));
+}
+
 void RequestHandler::attach(Session& session, const Request& request) {
   auto process = session.hold_peer();
   auto attached = process.ok() ? training_.attach(session.peer().pid, *std::move(process))
@@ -160,6 +177,7 @@ void RequestHandler::change(Session& session, const Request& request) {
   if (const auto refusal = maybe_refuse_change(session, request, words))
     return reject(session, *refusal, false);
   if (request.method == Method::kAttach) return attach(session, request);
+  if (request.method == Method::kUntap) return end_tap(session, request);
   session.begin_request();
   training_.post(command_of(request), [replies = replies_, to = session.weak_from_this(),
                                        id = request.id, peer, words](Result<std::string> result) {

@@ -43,6 +43,7 @@ class RequestHandler {
   std::optional<control::Refusal> maybe_refuse_change(const Session& session,
                                                       const control::Request& request,
                                                       const std::string& words);
+  void end_tap(Session& session, const control::Request& request);
   void attach(Session& session, const control::Request& request);
   std::string status_json() const;
 

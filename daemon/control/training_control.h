@@ -19,10 +19,11 @@
 namespace stoker::control_server {
 
 struct Command {
-  enum class Kind { kPause, kResume, kCheckpoint, kStop, kSet, kProfile } kind = Kind::kPause;
+  enum class Kind { kPause, kResume, kCheckpoint, kStop, kSet, kProfile, kTap } kind = Kind::kPause;
   std::string key;   // kSet: "lr"
   double value = 0;  // kSet
   control::ProfileRequest profile;
+  control::TapRequest tap;
 };
 
 // The ring for a process that is to fill it.
@@ -42,6 +43,9 @@ class TrainingControl {
   // checkpoint is committed or has failed. kProfile: when the trace is written. kBusy through `done`: the mailbox is full, nothing was
   // done.
   virtual void post(Command command, Done done) = 0;
+  // What a tap saw after row `after`, and an end to it. Both answer at once. kNotFound: no such tap.
+  virtual Result<std::string> read_tap(uint64_t tap, uint64_t after) = 0;
+  virtual Status close_tap(uint64_t tap) = 0;
   // `pidfd` holds the process `pid`, which is the producer as long as it lives. kPermission: not with
   // this configuration.
   virtual Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) = 0;

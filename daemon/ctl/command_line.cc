@@ -18,6 +18,8 @@ constexpr const char* kFooter = R"(Examples:
   stokerctl --run-dir runs/demo watch         the same, live, until the run ends
   stokerctl --run-dir runs/demo set lr 1e-4   change the learning rate
   stokerctl --run-dir runs/demo profile 50    where the time of the next 50 steps goes
+  stokerctl --run-dir runs/demo tap 'blocks.0.*' --gradients --histogram
+                                              what the gradients of a block look like, live
   stokerctl --run-dir runs/demo checkpoint    save now; returns when it is safe on the disk
   stokerctl --run-dir runs/demo list          the checkpoints, the best one marked
   stokerctl --run-dir runs/demo verify 1200   is every byte of step 1200 as it was saved?
@@ -32,8 +34,8 @@ constexpr const char* kFooter = R"(Examples:
   cd runs/demo && stokerctl report            inside a run directory --run-dir is not needed
   stokerctl --json status | jq .loss          for scripts
 
-status, watch, pause, resume, checkpoint, stop, set and profile need a running stokerd. The others
-read the run directory only: the run may be going on, have ended, or be a copy on another machine.
+status, watch, pause, resume, checkpoint, stop, set, profile and tap need a running stokerd. The
+others read the run directory only: the run may be going on, have ended, or be a copy elsewhere.
 
 Exit codes: 0 done, 64 usage, 65 verify found damage, 69 no stokerd answers, 74 I/O or permission,
 75 stokerd is busy, 78 not a run directory, or nothing there yet.)";
@@ -107,6 +109,7 @@ class Parser {
     set->add_option("KEY", key_, "lr: the learning rate")->required();
     set->add_option("VALUE", command_.lr, "As a number: 0.0003 or 3e-4")->required();
     add_profile();
+    add_tap();
   }
 
   void add_profile() {
@@ -121,6 +124,27 @@ class Parser {
         ->type_name("FILE");
     command->add_flag("--kernels", command_.kernels,
                       "LibTorch's own profile as well: each operator, on a GPU each kernel");
+  }
+
+  void add_tap() {
+    CLI::App* const command =
+        add("tap", Action::kTap, "Statistics of tensors, by name, while training runs");
+    command
+        ->add_option("GLOB", command_.glob,
+                     "Names of parameters and modules, as in checkpoints: 'blocks.0.*'")
+        ->required();
+    command->add_option("--every", command_.every, "Of steps at multiples of so many")
+        ->type_name("N")
+        ->check(CLI::Range(uint64_t{1}, uint64_t{control::TapRequest::kMaxEvery}))
+        ->capture_default_str();
+    command->add_option("--steps", command_.steps, "So many such steps, then end (default: no end)")
+        ->type_name("K")
+        ->check(CLI::Range(uint64_t{1}, uint64_t{control::TapRequest::kMaxEvery}));
+    command->add_flag("--parameters", command_.parameters, "Parameters, after the step's update");
+    command->add_flag("--gradients", command_.gradients, "Gradients, before clipping");
+    command->add_flag("--outputs", command_.outputs,
+                      "What modules give back; with none of the three: all of them");
+    command->add_flag("--histogram", command_.histogram, "How their numbers lie from min to max");
   }
 
   void add_commands_for_directory() {
@@ -139,6 +163,13 @@ class Parser {
     diff->add_option("TO", command_.other, "Another one")->required()->check(check_choice);
     diff->add_flag("--all", command_.all, "All tensors, not only the 20 that moved most");
     add_export();
+    CLI::App* const classes =
+        add("classes", Action::kClasses, "How each class fares in a validation, the worst first");
+    classes->add_option("STEP", command_.which, "A step, latest or best")
+        ->check(check_choice)
+        ->capture_default_str();
+    classes->add_option("--set", command_.set, "Of this set (default: the first that has classes)")
+        ->type_name("NAME");
     CLI::App* const explain =
         add("explain", Action::kExplain, "Which samples a step trains on, and from which files");
     explain->add_option("--step", command_.step, "The step, from 1")

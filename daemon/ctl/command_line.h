@@ -22,10 +22,12 @@ enum class Action {
   kStop,
   kSet,
   kProfile,
+  kTap,
   kList,
   kVerify,
   kDiff,
   kExport,
+  kClasses,
   kExplain,
   kLogs,
   kReport,
@@ -34,13 +36,15 @@ enum class Action {
 
 struct CommandLine {
   Action action = Action::kStatus;
-  std::string run_dir;                 // --run-dir; empty: the current directory
-  std::string socket;                  // --socket; empty: the run directory's
-  bool json = false;                   // --json
-  double lr = 0;                       // set lr
-  std::optional<uint64_t> step;        // explain --step
-  std::string which = "latest";        // verify [STEP], export STEP, the first of diff STEP STEP
-  std::string other;                   // the second
+  std::string run_dir;           // --run-dir; empty: the current directory
+  std::string socket;            // --socket; empty: the run directory's
+  bool json = false;             // --json
+  double lr = 0;                 // set lr
+  std::optional<uint64_t> step;  // explain --step
+  std::string set;               // classes --set; empty: the first that has classes
+  std::string which =
+      "latest";       // verify [STEP], classes [STEP], export STEP, the first of diff STEP STEP
+  std::string other;  // the second
   std::string format = "safetensors";  // export --format
   std::string what = "model";          // export --what
   std::string output;                  // export --output, plot --svg, profile --out
@@ -49,7 +53,13 @@ struct CommandLine {
   uint64_t lines = 20;                 // logs -n
   bool follow = false;                 // logs -f
   bool evaluator = false;              // logs --evaluator
-  uint64_t steps = 0;                  // profile N
+  uint64_t steps = 0;                  // profile N, tap --steps
+  std::string glob;                    // tap GLOB
+  uint64_t every = 1;                  // tap --every
+  bool parameters = false;             // tap --parameters
+  bool gradients = false;              // tap --gradients
+  bool outputs = false;                // tap --outputs
+  bool histogram = false;              // tap --histogram
   bool kernels = false;                // profile --kernels
 };
 

@@ -8,6 +8,7 @@
 #include "daemon/ctl/checkpoint_diff.h"
 #include "daemon/ctl/checkpoint_export.h"
 #include "daemon/ctl/checkpoint_list.h"
+#include "daemon/ctl/class_report.h"
 #include "daemon/ctl/explain.h"
 #include "daemon/ctl/log_tail.h"
 #include "daemon/ctl/number_text.h"
@@ -100,6 +101,16 @@ ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
   const auto exported = export_checkpoint(layout, request, console, system_clock());
   if (!exported.ok()) return console.fail(exported.status(), exit_code_of(exported.status()));
   console.out << (command.json ? to_json(*exported) + "\n" : render_export(*exported));
+  return ExitCode::kDone;
+}
+
+ExitCode show_classes(const run::RunLayout& layout, const CommandLine& command,
+                      const Console& console) {
+  constexpr size_t kConfusedShown = 20;
+  const auto report = report_classes(layout, command.which, command.set);
+  if (!report.ok()) return console.fail(report.status(), exit_code_of_reading(report.status()));
+  console.out << (command.json ? to_json(*report) + "\n"
+                               : render_classes(*report, kConfusedShown, console.style));
   return ExitCode::kDone;
 }
 

@@ -21,6 +21,8 @@ ExitCode show_diff(const run::RunLayout& layout, const CommandLine& command,
                    const Console& console);
 ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
                       const Console& console);
+ExitCode show_classes(const run::RunLayout& layout, const CommandLine& command,
+                      const Console& console);
 ExitCode show_explanation(const run::RunLayout& layout, const CommandLine& command,
                           const Console& console);
 // With --follow: looks every `interval`.

@@ -9,6 +9,7 @@
 #include "daemon/ctl/directory_commands.h"
 #include "daemon/ctl/profile_command.h"
 #include "daemon/ctl/run_place.h"
+#include "daemon/ctl/tap_command.h"
 
 namespace stoker::ctl {
 namespace {
@@ -27,6 +28,8 @@ ExitCode run_on_directory(const CommandLine& command, const Console& console) {
       return show_diff(*layout, command, console);
     case Action::kExport:
       return write_export(*layout, command, console);
+    case Action::kClasses:
+      return show_classes(*layout, command, console);
     case Action::kExplain:
       return show_explanation(*layout, command, console);
     case Action::kLogs:
@@ -52,6 +55,8 @@ ExitCode run(const CommandLine& command, const Console& console) {
       return change_training(command, console);
     case Action::kProfile:
       return take_profile(command, console);
+    case Action::kTap:
+      return follow_tap(command, console, 100ms);
     default:
       return run_on_directory(command, console);
   }

@@ -21,6 +21,8 @@ train::Request::Kind kind_of(control_server::Command::Kind kind) {
       return train::Request::Kind::kSetLr;
     case control_server::Command::Kind::kProfile:
       return train::Request::Kind::kProfile;
+    case control_server::Command::Kind::kTap:
+      return train::Request::Kind::kTap;
   }
   return train::Request::Kind::kPause;
 }
@@ -54,8 +56,15 @@ void TrainingLink::post(control_server::Command command, Done done) {
   if (command.kind == control_server::Command::Kind::kSet && command.key != "lr") {
     return done(Status(Code::kInvalidArgument, "set: unknown key " + command.key + "; known: lr"));
   }
-  mailbox_.post({kind_of(command.kind), command.value, std::move(done), command.profile});
+  mailbox_.post({kind_of(command.kind), command.value, std::move(done), command.profile,
+                 std::move(command.tap)});
 }
+
+Result<std::string> TrainingLink::read_tap(uint64_t tap, uint64_t after) {
+  return session_.taps().read(tap, after);
+}
+
+Status TrainingLink::close_tap(uint64_t tap) { return session_.taps().close(tap); }
 
 Result<control_server::AttachedRing> TrainingLink::attach(pid_t pid, UniqueFd pidfd) {
   STOKER_ASSIGN_OR_RETURN(auto attachment,

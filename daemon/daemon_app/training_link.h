@@ -22,6 +22,8 @@ class TrainingLink final : public control_server::TrainingControl {
 
   std::shared_ptr<const control::TrainerStatus> status() const override;
   void post(control_server::Command command, Done done) override;
+  Result<std::string> read_tap(uint64_t tap, uint64_t after) override;
+  Status close_tap(uint64_t tap) override;
   Result<control_server::AttachedRing> attach(pid_t pid, UniqueFd pidfd) override;
 
  private:

@@ -82,6 +82,7 @@ TrainingSession::TrainingSession(const config::Config& config, const CommandLine
       mailbox_(mailbox),
       board_(board),
       clock_(clock),
+      taps_(clock),
       growing_(feed::grows(config) ? std::make_unique<GrowingData>(config, layout) : nullptr) {}
 
 TrainingSession::~TrainingSession() = default;
@@ -301,7 +302,8 @@ Result<TrainingSession::Ended> TrainingSession::train(Parts& parts, std::stop_to
       {.save_profile =
            [&parts, this](train::TakenProfile taken, train::Request request) {
              save_profile(*parts.metrics, layout_, std::move(taken), std::move(request));
-           }},
+           },
+       .maybe_taps = &taps_},
       [this, &parts](uint64_t ticket) {
         return growing_ && growing_->is_new_at(ticket, parts.plan);
       }};

@@ -20,6 +20,7 @@
 #include "daemon/feeder/outside_producers.h"
 #include "daemon/train/mailbox.h"
 #include "daemon/train/status_board.h"
+#include "daemon/train/tap_board.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/exit_code.h"
@@ -55,6 +56,7 @@ class TrainingSession {
   void add_live(control::TrainerStatus& status) const;
   // kBusy: there is no ring yet. Otherwise as FeedSupervisor.
   Result<feeder::Attachment> attach(feeder::OutsideProcess process);
+  train::TapBoard& taps() { return taps_; }  // over all the trainers of the session
   bool prepared() const;  // false while only looking at data; then a stop may simply leave
 
  private:
@@ -81,6 +83,8 @@ class TrainingSession {
   train::Mailbox& mailbox_;
   train::StatusBoard& board_;
   Clock& clock_;
+
+  train::TapBoard taps_;  // own synchronisation
 
   // Of the trainer's thread: read once, so that going back draws by what the run was started with.
   feed::SampleWeights weights_;

@@ -20,10 +20,19 @@
 namespace stoker::train {
 
 struct Request {
-  enum class Kind { kPause, kResume, kCheckpoint, kStop, kSetLr, kProfile } kind = Kind::kPause;
+  enum class Kind {
+    kPause,
+    kResume,
+    kCheckpoint,
+    kStop,
+    kSetLr,
+    kProfile,
+    kTap
+  } kind = Kind::kPause;
   double value = 0;                               // kSetLr
   std::function<void(Result<std::string>)> done;  // a JSON object on one line; may be empty
   control::ProfileRequest profile = {};           // kProfile
+  control::TapRequest tap = {};                   // kTap
 };
 
 void answer(const Request& request, Result<std::string> reply);

@@ -6,8 +6,27 @@
 
 namespace stoker::train {
 
-StepWatch::StepWatch(WatchLinks links, Clock& clock, c10::Device device)
-    : links_(std::move(links)), clock_(clock), device_(device) {}
+StepWatch::StepWatch(WatchLinks links, Clock& clock, const model::Model& model, c10::Device device)
+    : links_(std::move(links)), clock_(clock), device_(device) {
+  if (links_.maybe_taps != nullptr) taps_.emplace(model, *links_.maybe_taps);
+}
+
+void StepWatch::on_begin(Phase phase) {
+  // What a tap costs is in no phase, so that a profile beside it stays true.
+  if (taps_ && phase == Phase::kOptimizer) taps_->see_gradients();
+  if (taps_ && phase == Phase::kForward) taps_->begin_forward();
+  if (profiler_) profiler_->begin(phase);
+}
+
+void StepWatch::on_end(Phase phase) noexcept {
+  if (profiler_) profiler_->end(phase);
+  if (taps_ && phase == Phase::kForward) taps_->end_forward();
+}
+
+void StepWatch::tap(Request request, uint64_t step) {
+  if (taps_) return taps_->open(request, step);
+  answer(request, Status(Code::kInvalidArgument, "nothing can be tapped here"));
+}
 
 void StepWatch::profile(Request request) {
   if (profiler_) {
@@ -22,7 +41,9 @@ void StepWatch::profile(Request request) {
   profile_request_ = std::move(request);
 }
 
-void StepWatch::end_profiled_step(uint64_t step) {
+void StepWatch::end_watched_step(uint64_t step) {
+  if (taps_) taps_->end_step();
+  if (!profiler_) return;
   profiler_->end_step(step);
   if (profiler_->is_full()) return hand_over();
   profiler_->begin_step();
@@ -39,6 +60,7 @@ void StepWatch::hand_over() {
 }
 
 void StepWatch::finish(const std::string& why) {
+  if (taps_) taps_->end_all(why);
   if (!profiler_) return;
   if (profiler_->steps() > 0) return hand_over();
   profiler_.reset();

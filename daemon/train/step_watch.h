@@ -13,6 +13,8 @@
 #include "daemon/train/mailbox.h"
 #include "daemon/train/step_observer.h"
 #include "daemon/train/step_profiler.h"
+#include "daemon/train/tap_board.h"
+#include "daemon/train/taps.h"
 #include "shared/base/clock.h"
 
 namespace stoker::train {
@@ -21,17 +23,21 @@ namespace stoker::train {
 struct WatchLinks {
   // Writes the profile and answers the request, on another thread.
   std::function<void(TakenProfile, Request)> save_profile;
+  TapBoard* maybe_taps = nullptr;  // null: there are none
 };
 
 class StepWatch final : private StepObserver {
  public:
-  StepWatch(WatchLinks links, Clock& clock, c10::Device device);
+  // All must outlive this object.
+  StepWatch(WatchLinks links, Clock& clock, const model::Model& model, c10::Device device);
 
   // Null while nobody looks.
-  StepObserver* maybe_observer() { return profiler_ ? this : nullptr; }
+  StepObserver* maybe_observer() { return looks() ? this : nullptr; }
 
   // kBusy to whoever asks for a second one.
   void profile(Request request);
+  // `step`: the last that is done.
+  void tap(Request request, uint64_t step);
 
   // Around a step, from the end of the one before; begin_step() again where training stood still
   // meanwhile.
@@ -39,23 +45,30 @@ class StepWatch final : private StepObserver {
     if (profiler_) [[unlikely]]
       profiler_->begin_step();
   }
+  // When its requests are answered, and it is going to be done.
+  void enter_step(uint64_t step) {
+    if (taps_ && taps_->any()) [[unlikely]]
+      taps_->begin_step(step);
+  }
   void end_step(uint64_t step) {
-    if (profiler_) [[unlikely]]
-      end_profiled_step(step);
+    if (looks()) [[unlikely]]
+      end_watched_step(step);
   }
   // There will be no more steps.
   void finish(const std::string& why);
 
  private:
-  void on_begin(Phase phase) override { profiler_->begin(phase); }
-  void on_end(Phase phase) noexcept override { profiler_->end(phase); }
-  void end_profiled_step(uint64_t step);
+  bool looks() const { return profiler_ || (taps_ && taps_->any()); }
+  void on_begin(Phase phase) override;
+  void on_end(Phase phase) noexcept override;
+  void end_watched_step(uint64_t step);
   void hand_over();
 
   const WatchLinks links_;
   Clock& clock_;
   const c10::Device device_;
   std::optional<StepProfiler> profiler_;
+  std::optional<Taps> taps_;
   Request profile_request_;
 };
 

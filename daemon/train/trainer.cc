@@ -28,7 +28,7 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, TrainerLink
       step_(state.model(), state.task(), state.optimizer(), config.train, state.maybe_loss_scale()),
       guard_(config.train, state),
       triggers_(config.checkpoint, links_.save_soon),
-      watch_(links_.watch, links_.clock, state.device()) {
+      watch_(links_.watch, links_.clock, state.model(), state.device()) {
   status_.steps = config.train.steps;
   status_.device = state.device().str();
   status_.step = state.step;
@@ -164,6 +164,8 @@ void Trainer::handle(Request& request) {
       return;
     case Request::Kind::kProfile:
       return watch_.profile(std::move(request));
+    case Request::Kind::kTap:
+      return watch_.tap(std::move(request), state_.step);
     case Request::Kind::kSetLr: {
       if (learning_rate() == 0)
         return answer(request, Status(Code::kInvalidArgument,
@@ -220,6 +222,7 @@ Result<std::optional<ring::ReadyBatch>> Trainer::next_batch(std::stop_token stop
 }
 
 Result<bool> Trainer::do_step(std::stop_token stop) {
+  watch_.enter_step(state_.step + 1);
   step_.set_observer(watch_.maybe_observer());
   std::optional<TrainingState::Mark> began;
   if (config_.train.accumulate > 1) began = state_.mark();

@@ -5,8 +5,10 @@
 //          allowed; says which.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include <boost/json/fwd.hpp>
@@ -30,5 +32,34 @@ struct ProfileRequest {
 Result<ProfileRequest> parse_profile(const boost::json::value* maybe_params);
 // As a person types it, without the method's name: 20, or 20 kernels.
 Result<ProfileRequest> parse_profile(std::span<const std::string_view> words);
+
+// `tap`: statistics of tensors whose names match, at steps that are multiples of `every`.
+struct TapRequest {
+  static constexpr size_t kMaxGlobBytes = 256;
+  static constexpr uint64_t kMaxEvery = 1'000'000'000;
+  static constexpr size_t kMaxTensors = 256;    // that one tap looks at
+  static constexpr size_t kMaxHistograms = 64;  // the same with histograms
+
+  std::string glob;
+  bool parameters = true;
+  bool gradients = true;
+  bool outputs = true;  // of modules
+  uint64_t every = 1;
+  uint64_t steps = 0;  // so many rows, then it ends; 0: until nobody reads it
+  bool histogram = false;
+};
+
+// `tap_rows` and `untap`: which tap; of the first, after which row.
+struct TapReference {
+  uint64_t tap = 0;
+  uint64_t after = 0;
+};
+
+Result<TapRequest> parse_tap(const boost::json::value* maybe_params);
+Result<TapRequest> parse_tap(std::span<const std::string_view> words);  // GLOB [EVERY]
+Result<TapReference> parse_tap_rows(const boost::json::value* maybe_params);
+Result<TapReference> parse_tap_rows(std::span<const std::string_view> words);  // TAP [AFTER]
+Result<TapReference> parse_untap(const boost::json::value* maybe_params);
+Result<TapReference> parse_untap(std::span<const std::string_view> words);  // TAP
 
 }  // namespace stoker::control

@@ -15,7 +15,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::array<MethodInfo, 10> kMethods = {{
+constexpr std::array<MethodInfo, 13> kMethods = {{
     {Method::kHello, "hello", false, "hello", "protocol version, build and methods"},
     {Method::kHelp, "help", false, "help", "this list"},
     {Method::kStatus, "status", false, "status", "what training is doing"},
@@ -28,6 +28,10 @@ constexpr std::array<MethodInfo, 10> kMethods = {{
     {Method::kAttach, "attach", true, "attach", "the ring, as a file descriptor, to fill batches"},
     {Method::kProfile, "profile", true, "profile STEPS [kernels]",
      "time the next steps by phase; answers when the trace is written"},
+    {Method::kTap, "tap", true, "tap GLOB [EVERY]",
+     "statistics of parameters, gradients and outputs, as rows"},
+    {Method::kTapRows, "tap_rows", false, "tap_rows TAP [AFTER]", "the rows of a tap so far"},
+    {Method::kUntap, "untap", true, "untap TAP", "end a tap"},
 }};
 
 // What may be set, and between which bounds. The bounds are exclusive.
@@ -97,12 +101,32 @@ std::optional<Refusal> check_setting(const std::string& id, std::string_view key
       "nothing called " + quoted(key) + " can be set while training; there is: " + setting_names());
 }
 
-std::variant<Request, Refusal> with_params(Request request, Result<ProfileRequest> params) {
-  if (!params.ok())
-    return refusal(request.id, ErrorCode::kInvalidParams, params.status().message());
-  request.profile = *params;
-  return request;
+// One that looks inside training; `params` as they were sent, JSON or words.
+template <typename Params>
+std::variant<Request, Refusal> parse_look(Request request, const Params& params) {
+  const auto take = [&request](auto parsed, auto* into) {
+    if (parsed.ok()) *into = *std::move(parsed);
+    return parsed.status();
+  };
+  Status status;
+  switch (request.method) {
+    case Method::kProfile:
+      status = take(parse_profile(params), &request.profile);
+      break;
+    case Method::kTap:
+      status = take(parse_tap(params), &request.tap);
+      break;
+    case Method::kTapRows:
+      status = take(parse_tap_rows(params), &request.tap_reference);
+      break;
+    default:
+      status = take(parse_untap(params), &request.tap_reference);
+  }
+  if (status.ok()) return request;
+  return refusal(request.id, ErrorCode::kInvalidParams, status.message());
 }
+
+bool looks_inside(Method method) { return method >= Method::kProfile; }
 
 // ---- Words
 
@@ -137,8 +161,8 @@ std::variant<Request, Refusal> parse_words(std::string_view line) {
   const MethodInfo* info = find_method(words[0]);
   if (info == nullptr) return unknown_method(id, words[0]);
   Request request{.id = id, .method = info->method};
-  if (request.method == Method::kProfile)
-    return with_params(std::move(request), parse_profile(std::span(words).subspan(1)));
+  if (looks_inside(request.method))
+    return parse_look(std::move(request), std::span(words).subspan(1));
   if (request.method != Method::kSet) {
     if (words.size() == 1) return request;
     return refusal(id, ErrorCode::kInvalidParams,
@@ -223,8 +247,7 @@ std::variant<Request, Refusal> parse_object(std::string_view line) {
   Request request{.id = *id, .method = info->method};
   const json::value* params = root.if_contains("params");
   if (request.method == Method::kSet) return parse_set(std::move(request), params);
-  if (request.method == Method::kProfile)
-    return with_params(std::move(request), parse_profile(params));
+  if (looks_inside(request.method)) return parse_look(std::move(request), params);
   if (params != nullptr && !(params->is_object() && params->get_object().empty()))
     return refusal(*id, ErrorCode::kInvalidParams, std::string(info->name) + " takes no params");
   return request;

@@ -41,6 +41,9 @@ enum class Method {
   kSet,
   kAttach,
   kProfile,
+  kTap,
+  kTapRows,
+  kUntap,
 };
 
 struct MethodInfo {
@@ -70,6 +73,8 @@ struct Request {
   std::string key;   // kSet
   double value = 0;  // kSet
   ProfileRequest profile;
+  TapRequest tap;
+  TapReference tap_reference;  // kTapRows, kUntap
 };
 
 // Why nothing was done.

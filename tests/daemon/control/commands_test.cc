@@ -63,7 +63,7 @@ TEST_F(Commands, HelloTellsVersionBuildRoleAndMethods) {
   EXPECT_EQ(
       client().ask(R"({"id":1,"method":"hello"})"),
       R"({"id":1,"result":{"proto":1,"build":"1.2.3","role":"operate","methods":)"
-      R"(["hello","help","status","pause","resume","checkpoint","stop","set","attach","profile"]}})");
+      R"(["hello","help","status","pause","resume","checkpoint","stop","set","attach","profile","tap","tap_rows","untap"]}})");
 }
 
 TEST_F(Commands, HelpListsEveryMethodWithItsWords) {
@@ -107,6 +107,22 @@ TEST_F(Commands, EachReachesTrainingOnceAsItWasMeant) {
     EXPECT_EQ(taken.value, sent.value) << sent.line;
   }
   EXPECT_THAT(training_.commands(), SizeIs(lines.size()));
+}
+
+TEST_F(Commands, ATapIsOpenedByTrainingAndReadAtOnce) {
+  training_.answer_with(std::string(R"({"tap":3,"step":1200})"));
+  serve();
+  auto peer = client();
+  EXPECT_EQ(peer.ask("tap blocks.0.* 10"), R"({"id":null,"result":{"tap":3,"step":1200}})");
+  const Command taken = training_.commands().back();
+  EXPECT_EQ(taken.kind, Command::Kind::kTap);
+  EXPECT_EQ(taken.tap.glob, "blocks.0.*");
+  EXPECT_EQ(taken.tap.every, 10u);
+  EXPECT_EQ(peer.ask("tap_rows 3 17"), R"({"id":null,"result":{"tap":3,"rows":[],"next":17}})");
+  EXPECT_THAT(peer.ask("tap_rows 4"), HasSubstr(R"("kind":"not found")"));
+  EXPECT_EQ(peer.ask(R"({"id":1,"method":"untap","params":{"tap":3}})"), R"({"id":1,"result":{}})");
+  EXPECT_THAT(peer.ask("untap 4"), HasSubstr("there is no tap 4"));
+  EXPECT_THAT(training_.commands(), SizeIs(1));  // reading is none of the trainer's work
 }
 
 TEST_F(Commands, TheClientLibraryAndTheServerUnderstandEachOther) {

@@ -36,6 +36,11 @@ class FakeTraining : public TrainingControl {
     done(answer);
   }
 
+  Result<std::string> read_tap(uint64_t tap, uint64_t after) override {
+    if (tap != 3) return Status(Code::kNotFound, "there is no tap " + std::to_string(tap));
+    return R"({"tap":3,"rows":[],"next":)" + std::to_string(after) + "}";
+  }
+  Status close_tap(uint64_t tap) override { return read_tap(tap, 0).status(); }
   Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {
     const std::lock_guard lock(mutex_);
     attached_.push_back(pid);

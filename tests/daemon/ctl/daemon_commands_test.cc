@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -162,6 +163,71 @@ TEST_F(DaemonCommands, AProfileOfAPausedRunSaysWhatItWaitsFor) {
   EXPECT_EQ(answer.code, 69);
   EXPECT_THAT(answer.err, HasSubstr("training is paused; the profile begins when it goes on"));
   EXPECT_THAT(answer.err, HasSubstr("ended before a step was profiled"));
+}
+
+constexpr const char* kTapRow =
+    R"({"step":1210,"tensors":[{"kind":"gradient","name":"fc.weight","count":64,"mean":0.5,)"
+    R"("std":0.25,"min":-1,"max":1,"norm":4.5,"zeros":0.125,"nan":2,"inf":0,)"
+    R"("histogram":[[-1,0],[0,16],[1,32]]}]})";
+
+// Opens a tap, gives a row, and then its end.
+FakeDaemon::Reply tap_of_one_row(const std::string& status) {
+  return [status, asked = 0](const std::string& line) mutable {
+    const auto result = [](const std::string& json) { return R"({"id":1,"result":)" + json + "}"; };
+    if (line.find("\"status\"") != std::string::npos) return result(status);
+    if (line.find("\"tap\"") != std::string::npos && line.find("glob") != std::string::npos)
+      return result(R"({"tap":3,"step":1200,"parameters":0,"gradients":1,"outputs":0})");
+    if (++asked == 1) {
+      return result(R"({"tap":3,"rows":[)" + std::string(kTapRow) +
+                    R"(],"next":8,"lost":7,"ended":""})");
+    }
+    return result(R"({"tap":3,"rows":[],"next":8,"lost":0,"ended":"training ended"})");
+  };
+}
+
+TEST_F(DaemonCommands, ATapIsALineForEachTensorUntilItEnds) {
+  auto fake = daemon(tap_of_one_row(control::to_json(some_status())));
+  const Answer lines = ctl({"tap", "fc.*", "--gradients", "--every", "10", "--histogram"});
+  EXPECT_EQ(lines.code, 0) << lines.err;
+  EXPECT_THAT(lines.out, HasSubstr("step=1210 gradient=fc.weight mean=0.5 std=0.25 min=-1 max=1 "
+                                   "norm=4.5 zeros=0.125 nan=2 inf=0 [--------########]\n"));
+  EXPECT_THAT(lines.err, HasSubstr("7 rows were lost"));
+  EXPECT_THAT(lines.err, HasSubstr("training ended"));
+  const auto seen = fake.stop();
+  EXPECT_THAT(seen[1], HasSubstr(R"("params":{"glob":"fc.*","every":10,"steps":0,)"
+                                 R"("parameters":false,"gradients":true,"outputs":false,)"
+                                 R"("histogram":true})"));
+  EXPECT_THAT(seen[3], HasSubstr(R"({"tap":3,"after":8})"));
+}
+
+TEST_F(DaemonCommands, ATapOnATerminalIsATableAndInJsonTheRowsThemselves) {
+  {
+    auto fake = daemon(tap_of_one_row(control::to_json(some_status())));
+    const Answer table = ctl({"tap", "fc.*"}, kTerminal);
+    EXPECT_EQ(table.code, 0) << table.err;
+    EXPECT_THAT(table.out, HasSubstr("step 1 210"));
+    EXPECT_THAT(table.out, HasSubstr("fc.weight  gradient"));
+    EXPECT_THAT(table.out, HasSubstr("▄▄▄▄▄▄▄▄████████"));
+    EXPECT_THAT(table.out, HasSubstr("7 rows lost"));
+    fake.stop();
+  }
+  std::filesystem::remove(layout().control_socket());
+  auto fake = daemon(tap_of_one_row(control::to_json(some_status())));
+  const Answer rows = ctl({"--json", "tap", "fc.*"});
+  EXPECT_THAT(rows.out, testing::StartsWith(R"({"step":1210,"tensors":[{)"));
+  EXPECT_EQ(std::count(rows.out.begin(), rows.out.end(), '\n'), 1);
+}
+
+TEST_F(DaemonCommands, ATapOfAWrongNameIsAMistakeOfUse) {
+  auto fake = daemon([&](const std::string& line) {
+    if (line.find("\"status\"") != std::string::npos)
+      return result(control::to_json(some_status()));
+    return std::string(R"({"id":1,"error":{"code":-32000,"message":"tap: nothing is called 'fd'; )"
+                       R"(did you mean 'fc'?","data":{"kind":"not found"}}})");
+  });
+  const Answer answer = ctl({"tap", "fd"});
+  EXPECT_EQ(answer.code, 64);
+  EXPECT_THAT(answer.err, HasSubstr("did you mean 'fc'?"));
 }
 
 TEST_F(DaemonCommands, ARefusalIsSaidWithItsOwnCode) {

@@ -1,0 +1,152 @@
+#include "daemon/ctl/class_report.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <tuple>
+
+#include <boost/json.hpp>
+
+#include "daemon/ctl/number_text.h"
+#include "daemon/ctl/text_table.h"
+
+namespace stoker::ctl {
+namespace {
+
+namespace json = boost::json;
+
+std::optional<uint64_t> maybe_step_of(const std::string& name) {
+  if (!name.starts_with("step-") || !name.ends_with(".json")) return std::nullopt;
+  const char* const begin = name.data() + 5;
+  const char* const end = name.data() + name.size() - 5;
+  uint64_t step = 0;
+  const auto [stopped, error] = std::from_chars(begin, end, step);
+  if (error != std::errc() || stopped != end) return std::nullopt;
+  return step;
+}
+
+Result<uint64_t> newest_result(const run::RunLayout& layout) {
+  const auto names = list_directory(layout.eval());
+  std::optional<uint64_t> newest;
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+    const auto step = maybe_step_of(name);
+    if (step && (!newest || *step > *newest)) newest = step;
+  }
+  if (newest) return *newest;
+  return Status(Code::kNotFound, layout.eval() + ": nothing was evaluated yet");
+}
+
+Result<uint64_t> step_of(const run::RunLayout& layout, const std::string& which) {
+  if (which == "latest") return newest_result(layout);
+  if (which == "best") {
+    STOKER_ASSIGN_OR_RETURN(const run::Best best, run::read_best(layout.best_file()));
+    return best.step;
+  }
+  uint64_t step = 0;
+  std::from_chars(which.data(), which.data() + which.size(), step);
+  return step;
+}
+
+Result<const run::SetResult*> choose_set(const run::EvalResult& result, const std::string& path,
+                                         const std::string& set) {
+  std::string names;
+  for (const run::SetResult& each : result.sets) {
+    names += " " + printable(each.set);
+    if (each.classes.empty() || (!set.empty() && each.set != set)) continue;
+    return &each;
+  }
+  return Status(Code::kNotFound,
+                path + ": nothing by class" + (set.empty() ? "" : " of the set '" + set + "'") +
+                    "; only tasks with classes have that, up to " +
+                    std::to_string(score::kMostClassFigures) + " of them; its sets are:" + names);
+}
+
+std::vector<Confused> confused_of(const run::SetResult& result) {
+  std::vector<Confused> all;
+  const size_t count = std::min(result.confusion.size(), result.classes.size());
+  for (size_t label = 0; label < count; ++label) {
+    const auto& row = result.confusion[label];
+    uint64_t samples = 0;
+    for (const uint64_t one : row) samples += one;
+    for (size_t taken = 0; taken < std::min(row.size(), result.classes.size()); ++taken) {
+      if (taken == label || row[taken] == 0) continue;
+      all.push_back({.label = result.classes[label].name,
+                     .prediction = result.classes[taken].name,
+                     .samples = row[taken],
+                     .share = static_cast<double>(row[taken]) / static_cast<double>(samples)});
+    }
+  }
+  std::ranges::stable_sort(all, std::greater(),
+                           [](const Confused& one) { return std::pair(one.samples, one.share); });
+  return all;
+}
+
+std::string percent(double share) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.1f", 100 * share);
+  return text;
+}
+
+}  // namespace
+
+Result<ClassReport> report_classes(const run::RunLayout& layout, const std::string& which,
+                                   const std::string& set) {
+  STOKER_ASSIGN_OR_RETURN(const uint64_t step, step_of(layout, which));
+  const std::string path = run::eval_result_path(layout.eval(), step);
+  const auto text = read_file(path, run::kMaxEvalResultBytes);
+  if (text.status().code() == Code::kNotFound)
+    return Status(Code::kNotFound, path + ": there is no result of step " + std::to_string(step));
+  if (!text.ok()) return text.status();
+  STOKER_ASSIGN_OR_RETURN(const run::EvalResult result, run::parse_eval_result(*text, path));
+  STOKER_ASSIGN_OR_RETURN(const run::SetResult* const chosen, choose_set(result, path, set));
+  ClassReport report{.step = step,
+                     .set = chosen->set,
+                     .classes = chosen->classes,
+                     .confused = confused_of(*chosen)};
+  std::ranges::stable_sort(report.classes, {}, [](const score::ClassFigures& one) {
+    return std::pair(one.f1, -static_cast<double>(one.samples));
+  });
+  return report;
+}
+
+std::string to_json(const ClassReport& report) {
+  json::array classes, confused;
+  for (const score::ClassFigures& one : report.classes) {
+    classes.push_back(json::object{{"name", one.name},
+                                   {"samples", one.samples},
+                                   {"precision", one.precision},
+                                   {"recall", one.recall},
+                                   {"f1", one.f1}});
+  }
+  for (const Confused& one : report.confused) {
+    confused.push_back(json::object{{"label", one.label},
+                                    {"prediction", one.prediction},
+                                    {"samples", one.samples},
+                                    {"share", one.share}});
+  }
+  return json::serialize(json::object{{"step", report.step},
+                                      {"set", report.set},
+                                      {"classes", std::move(classes)},
+                                      {"confused", std::move(confused)}});
+}
+
+std::string render_classes(const ClassReport& report, size_t most_confused,
+                           const TextStyle& style) {
+  TextTable classes({{"class", true}, {"samples"}, {"precision %"}, {"recall %"}, {"F1 %"}});
+  for (const score::ClassFigures& one : report.classes) {
+    classes.add({printable(one.name), format_count(one.samples), percent(one.precision),
+                 percent(one.recall), percent(one.f1)});
+  }
+  std::string out = "step " + format_count(report.step) + ", " + printable(report.set) + "\n" +
+                    classes.render(style);
+  if (report.confused.empty()) return out;
+  TextTable confused({{"is a", true}, {"taken for", true}, {"samples"}, {"% of its class"}});
+  for (size_t i = 0; i < std::min(most_confused, report.confused.size()); ++i) {
+    const Confused& one = report.confused[i];
+    confused.add({printable(one.label), printable(one.prediction), format_count(one.samples),
+                  percent(one.share)});
+  }
+  return out + "\n" + confused.render(style);
+}
+
+}  // namespace stoker::ctl

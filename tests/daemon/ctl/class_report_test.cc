@@ -1,0 +1,84 @@
+#include "daemon/ctl/class_report.h"
+
+#include <boost/json.hpp>
+
+#include "tests/daemon/ctl/run_fixture.h"
+
+namespace stoker::ctl {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Cats are well known, dogs are taken for cats, and nothing was ever called a bird.
+class Classes : public RunFixture {
+ protected:
+  void put_result(uint64_t step) {
+    run::SetResult set{.set = "test", .samples = 20, .metrics = {{"loss", 1.0}}};
+    set.classes = {
+        {"cat", 10, 0.625, 1.0, 0.769}, {"dog", 8, 0.75, 0.375, 0.5}, {"bird", 2, 0.0, 0.0, 0.0}};
+    set.confusion = {{10, 0, 0}, {5, 3, 0}, {1, 1, 0}};
+    const run::EvalResult result{
+        .step = step,
+        .manifest_sha256 = "",
+        .sets = {{.set = "valid", .samples = 5, .metrics = {{"loss", 2.0}}}, set},
+        .seconds = 1,
+        .created = "2026-01-31T12:00:00.000Z"};
+    ASSERT_TRUE(run::write_eval_result(real_files(), layout().eval(), result).ok());
+  }
+  void SetUp() override {
+    RunFixture::SetUp();
+    put(layout().config_file(), "");
+  }
+};
+
+TEST_F(Classes, TheWorstComesFirstAndTheLargestConfusionToo) {
+  put_result(800);
+  put_result(1200);
+  const Answer answer = ctl({"classes"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(answer.out,
+            "step 1 200, test\n"
+            "  class  samples  precision %  recall %  F1 %\n"
+            "  -----  -------  -----------  --------  ----\n"
+            "  bird         2          0.0       0.0   0.0\n"
+            "  dog          8         75.0      37.5  50.0\n"
+            "  cat         10         62.5     100.0  76.9\n"
+            "\n"
+            "  is a  taken for  samples  % of its class\n"
+            "  ----  ---------  -------  --------------\n"
+            "  dog   cat              5            62.5\n"
+            "  bird  cat              1            50.0\n"
+            "  bird  dog              1            50.0\n");
+  EXPECT_EQ(ctl({"classes", "800", "--set", "test"}).out.substr(0, 14), "step 800, test");
+}
+
+TEST_F(Classes, JsonHasAllOfIt) {
+  put_result(1200);
+  const auto value = boost::json::parse(ctl({"--json", "classes", "latest"}).out);
+  EXPECT_EQ(value.at("step").to_number<int>(), 1200);
+  EXPECT_EQ(value.at("classes").as_array().size(), 3u);
+  EXPECT_EQ(value.at("classes").at(0).at("name").as_string(), "bird");
+  EXPECT_EQ(value.at("confused").at(0).at("samples").to_number<int>(), 5);
+  EXPECT_EQ(value.at("confused").at(0).at("share").to_number<double>(), 0.625);
+}
+
+TEST_F(Classes, WhatIsNotThereIsSaid) {
+  EXPECT_THAT(ctl({"classes"}).err, HasSubstr("nothing was evaluated yet"));
+  EXPECT_NE(ctl({"classes"}).code, 0);
+  put_result(1200);
+  EXPECT_THAT(ctl({"classes", "1300"}).err, HasSubstr("there is no result of step 1300"));
+  const Answer unknown = ctl({"classes", "--set", "valid"});
+  EXPECT_THAT(unknown.err, HasSubstr("nothing by class of the set 'valid'"));
+  EXPECT_THAT(unknown.err, HasSubstr("its sets are: valid test"));
+  EXPECT_EQ(ctl({"classes", "newest"}).code, 64);
+}
+
+TEST_F(Classes, ADamagedResultIsNamed) {
+  put(run::eval_result_path(layout().eval(), 7), "{\"step\":7,");
+  const Answer answer = ctl({"classes", "7"});
+  EXPECT_EQ(answer.code, 74);
+  EXPECT_THAT(answer.err, HasSubstr("step-000000007.json"));
+}
+
+}  // namespace
+}  // namespace stoker::ctl
