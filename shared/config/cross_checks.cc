@@ -186,7 +186,8 @@ class CrossChecks {
 
   void check_sequences() {
     const ModelConfig& model = config_.model;
-    if (!model.is_language_model() || mistakes_.touches("model.kind")) return;
+    const bool has_context = model.kind == ModelKind::kGpt || model.kind == ModelKind::kLstm;
+    if (!has_context || mistakes_.touches("model.kind")) return;
     for (const auto& [name, set] : config_.data) {
       const std::string key = "data." + name;
       if (!set.is_sequence() || mistakes_.touches(key + ".kind")) continue;
@@ -208,19 +209,31 @@ class CrossChecks {
              "0.456, 0.406] and [0.229, 0.224, 0.225]");
   }
 
+  // The word of a kind that reads tokens.
+  const char* token_model() const {
+    switch (config_.model.kind) {
+      case ModelKind::kLstm:
+        return "lstm";
+      case ModelKind::kLayers:
+        return "layers";
+      default:
+        return "gpt";
+    }
+  }
+
   void check_task() {
     if (mistakes_.touches("task.kind") || mistakes_.touches("model.kind")) return;
     const bool speaks = config_.task.kind == TaskKind::kLanguageModel;
-    const bool reads_tokens = config_.model.is_language_model();
-    const char* const of_tokens = config_.model.kind == ModelKind::kGpt ? "gpt" : "lstm";
+    const bool reads_tokens = config_.model.reads_tokens();
+    const std::string kind = config_.model.kind == ModelKind::kLayers
+                                 ? "a model.stack that begins with an embedding"
+                                 : std::string("model.kind ") + token_model();
     if (speaks && !reads_tokens)
-      refuse(
-          "task.kind",
-          "is language_model, which needs model.kind gpt or lstm; for pictures and numbers write "
-          "classification or regression");
-    if (!speaks && reads_tokens)
       refuse("task.kind",
-             "does not fit model.kind " + std::string(of_tokens) + "; write language_model");
+             "is language_model, which needs model.kind gpt or lstm (or layers that begin with an "
+             "embedding); for pictures and numbers write classification or regression");
+    if (!speaks && reads_tokens)
+      refuse("task.kind", "does not fit " + kind + "; write language_model");
     for (const std::string& name : training_sets(config_)) {
       const auto train = config_.data.find(name);
       if (train == config_.data.end() || mistakes_.touches("data." + name + ".kind")) continue;
@@ -230,7 +243,7 @@ class CrossChecks {
         refuse("model.kind",
                "does not read sequences of tokens, which data." + name + " has; write gpt or lstm");
       if (!is_sequence && reads_tokens)
-        refuse("model.kind", "is " + std::string(of_tokens) +
+        refuse("model.kind", "is " + std::string(token_model()) +
                                  ", which reads sequences of tokens; data." + name +
                                  " must be of kind text or tokens, or have a text");
     }

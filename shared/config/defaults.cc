@@ -10,13 +10,19 @@ void model_defaults(const GivenKeys& given, ModelConfig& model) {
   const auto set = [&given](const char* key, auto& field, auto value) {
     if (!given.contains(key)) field = value;
   };
+  if (model.kind == ModelKind::kVit) {
+    set("model.layers", model.layers, 12);
+    set("model.heads", model.heads, 12);
+    set("model.width", model.width, 768);
+  }
   const bool has_wide_head = model.kind == ModelKind::kAlexnet || model.kind == ModelKind::kVgg;
   if (model.kind == ModelKind::kResnet) set("model.layers", model.layers, 18);
   if (model.kind == ModelKind::kVgg) set("model.layers", model.layers, 16);
   const bool is_recurrent = model.kind == ModelKind::kBlstm || model.kind == ModelKind::kLstm;
   if (is_recurrent) set("model.layers", model.layers, 1);
   if (has_wide_head) set("model.width", model.width, 4096);
-  if (has_wide_head) set("model.dropout", model.dropout, 0.5);
+  if (has_wide_head || model.kind == ModelKind::kInceptionV3)
+    set("model.dropout", model.dropout, 0.5);
 }
 
 void optimizer_defaults(const GivenKeys& given, OptimizerConfig& optimizer) {

@@ -27,8 +27,8 @@ class ModelChecks {
   }
 
   void check_size() {
-    if (model_.kind == ModelKind::kGpt && model_.width % model_.heads != 0 &&
-        !mistakes_.touches("model.heads"))
+    const bool has_heads = model_.kind == ModelKind::kGpt || model_.kind == ModelKind::kVit;
+    if (has_heads && model_.width % model_.heads != 0 && !mistakes_.touches("model.heads"))
       refuse("model.width", "is " + std::to_string(model_.width) +
                                 ", not a multiple of model.heads (" + std::to_string(model_.heads) +
                                 ")");
@@ -36,6 +36,9 @@ class ModelChecks {
       refuse("model.layers", "is " + std::to_string(model_.layers) +
                                  "; a resnet has 8, 14, 20, 32, 44 or 56 layers (small pictures) "
                                  "or 18, 34, 50, 101 or 152");
+    if (model_.kind == ModelKind::kLayers && model_.stack.empty())
+      refuse("model.stack",
+             "is missing; name the layers, such as [{kind: flatten}, {kind: linear}]");
     if (model_.kind == ModelKind::kVgg && !std::ranges::count(kVggDepths, model_.layers))
       refuse("model.layers",
              "is " + std::to_string(model_.layers) + "; a vgg has 11, 13, 16 or 19 layers");

@@ -189,21 +189,37 @@ class FieldReader {
       mistakes_.add(row.place, key, "must be of the form {" + names_of(fields) + "}");
       return;
     }
-    for (const Entry& entry : row.entries) {
-      const std::string full = key + '.' + entry.key;
-      const auto field = std::ranges::find(fields, entry.key, &Field::name);
-      if (field == fields.end()) {
-        mistakes_.add(entry.place, full, "no such key; there are: " + names_of(fields));
-      } else {
-        FieldReader(*field, full, mistakes_).read(entry.value);
-      }
-    }
+    const Section section{.key = key, .fields = fields};
+    // The kind first, where rows have one: it decides which of the others are read.
+    const auto kind = std::ranges::find(row.entries, section.kind_field, &Entry::key);
+    if (kind != row.entries.end()) read_in_row(*kind, section);
+    for (const Entry& entry : row.entries)
+      if (entry.key != section.kind_field) read_in_row(entry, section);
+    if (mistakes_.touches(key + '.' + std::string(section.kind_field))) return;
     for (const Field& field : fields) {
-      const auto* const text = std::get_if<std::string*>(&field.target);
       const std::string full = key + '.' + std::string(field.name);
-      if (field.is_required && text != nullptr && (*text)->empty() && !mistakes_.touches(full))
+      if (field.is_required && section.reads(field) && is_empty(field) && !mistakes_.touches(full))
         mistakes_.add(row.place, full, "is missing");
     }
+  }
+  void read_in_row(const Entry& entry, const Section& section) {
+    const std::string full = section.key + '.' + entry.key;
+    const Field* const field = section.find(entry.key);
+    if (field == nullptr) {
+      mistakes_.add(entry.place, full, "no such key; there are: " + names_of(section.fields));
+    } else if (section.reads(*field)) {
+      FieldReader(*field, full, mistakes_).read(entry.value);
+    } else if (!section.kind().empty()) {
+      mistakes_.add(entry.place, full,
+                    "is not read by kind " + std::string(section.kind()) + " (only by " +
+                        std::string(field->kinds) + "); remove it");
+    }
+  }
+  // Whether it is still what no file can give.
+  static bool is_empty(const Field& field) {
+    if (const auto* const text = std::get_if<std::string*>(&field.target)) return (*text)->empty();
+    const auto* const number = std::get_if<int64_t*>(&field.target);
+    return number != nullptr && static_cast<double>(**number) < field.min;
   }
   static std::string names_of(const std::vector<Field>& fields) {
     std::string names;

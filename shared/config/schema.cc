@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "shared/config/layer_schema.h"
 #include "shared/config/training_sets.h"
 
 namespace stoker::config {
@@ -15,8 +16,9 @@ constexpr auto kShuffles = std::to_array({"full"sv, "off"sv, "window"sv, "shards
 constexpr auto kLastBatches = std::to_array({"span"sv, "drop"sv, "pad"sv});
 constexpr auto kFeedSources = std::to_array({"readers"sv, "both"sv, "outside"sv});
 constexpr auto kOnBadSample = std::to_array({"skip"sv, "stop"sv});
-constexpr auto kModelKinds = std::to_array(
-    {"gpt"sv, "mlp"sv, "lenet"sv, "resnet"sv, "alexnet"sv, "vgg"sv, "blstm"sv, "lstm"sv});
+constexpr auto kModelKinds =
+    std::to_array({"gpt"sv, "mlp"sv, "lenet"sv, "resnet"sv, "alexnet"sv, "vgg"sv, "vit"sv,
+                   "inception_v3"sv, "blstm"sv, "lstm"sv, "layers"sv});
 constexpr auto kTaskKinds =
     std::to_array({"language_model"sv, "classification"sv, "regression"sv, "multi_label"sv});
 constexpr auto kOptimizerKinds =
@@ -83,20 +85,42 @@ Section model_section(ModelConfig& model) {
             .target = &model.layers,
             .min = 1,
             .max = 1000,
-            .kinds = "gpt resnet vgg blstm lstm",
+            .kinds = "gpt resnet vgg vit blstm lstm",
             .decides = true},
            {.name = "batch_norm", .target = &model.batch_norm, .kinds = "vgg", .decides = true},
+           {.name = "aux_logits",
+            .target = &model.aux_logits,
+            .kinds = "inception_v3",
+            .decides = true},
            {.name = "width",
             .target = &model.width,
             .min = 1,
             .max = 1e6,
-            .kinds = "gpt alexnet vgg blstm lstm",
+            .kinds = "gpt alexnet vgg vit blstm lstm",
             .decides = true},
            {.name = "heads",
             .target = &model.heads,
             .min = 1,
             .max = 1e6,
-            .kinds = "gpt",
+            .kinds = "gpt vit",
+            .decides = true},
+           {.name = "mlp_width",
+            .target = &model.mlp_width,
+            .min = 0,
+            .max = 1e6,
+            .kinds = "vit",
+            .decides = true},
+           {.name = "patch_size",
+            .target = &model.patch_size,
+            .min = 1,
+            .max = 1e4,
+            .kinds = "vit",
+            .decides = true},
+           {.name = "image_size",
+            .target = &model.image_size,
+            .min = 0,
+            .max = 1e5,
+            .kinds = "vit",
             .decides = true},
            {.name = "context",
             .target = &model.context,
@@ -114,9 +138,9 @@ Section model_section(ModelConfig& model) {
             .target = &model.dropout,
             .min = 0,
             .max = 0.99,
-            .kinds = "gpt mlp alexnet vgg blstm lstm",
+            .kinds = "gpt mlp alexnet vgg vit inception_v3 blstm lstm",
             .decides = true},
-           {.name = "recompute", .target = &model.recompute, .kinds = gpt},
+           {.name = "recompute", .target = &model.recompute, .kinds = "gpt"},
            {.name = "states",
             .target = &model.states,
             .kinds = "blstm",
@@ -139,8 +163,9 @@ Section model_section(ModelConfig& model) {
             .target = &model.outputs,
             .min = 0,
             .max = 1e7,
-            .kinds = "mlp lenet resnet alexnet vgg blstm",
+            .kinds = "mlp lenet resnet alexnet vgg vit inception_v3 blstm layers",
             .decides = true},
+           {.name = "stack", .target = layer_rows(model.stack), .kinds = "layers", .decides = true},
            {.name = "init_from", .target = &model.init_from},
            {.name = "init_map", .target = rows<NameRule, fields_of_rule>(model.init_map)},
            {.name = "init_strict", .target = &model.init_strict},
@@ -180,6 +205,12 @@ Section task_section(TaskConfig& task) {
             .decides = true},
            {.name = "cutmix",
             .target = &task.cutmix,
+            .min = 0,
+            .max = 1e3,
+            .kinds = labels,
+            .decides = true},
+           {.name = "aux_weight",
+            .target = &task.aux_weight,
             .min = 0,
             .max = 1e3,
             .kinds = labels,
@@ -387,6 +418,7 @@ const Field* Section::find(std::string_view name) const {
 std::string_view Section::kind() const {
   const Field* field = find(kind_field);
   if (field == nullptr) return {};
+  if (const auto* const text = std::get_if<std::string*>(&field->target)) return **text;
   const auto& kind = std::get<Choice>(field->target);
   return kind.words[static_cast<size_t>(kind.get(kind.target))];
 }

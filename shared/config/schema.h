@@ -61,7 +61,7 @@ struct Field {
   std::string_view words = {};      // of a text: the only values, "fp32 bf16"
   bool may_stand_alone = false;     // of a list of texts: one text is a list of one
   bool may_be_off = true;           // of a number that may be missing: the word off says that it is
-  bool is_required = false;         // of a text in a row: it must be given
+  bool is_required = false;         // of a text or whole number in a row: it must be given
   bool decides = false;             // it has a part in what training computes: see digest()
 };
 

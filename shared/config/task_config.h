@@ -15,8 +15,9 @@ struct TaskConfig {
   std::vector<double> std = {0.5};
   // classification: share of the target that is spread over all classes, in training
   double label_smoothing = 0;
-  double mixup = 0;   // classification: alpha of the share; 0 = off
-  double cutmix = 0;  // classification: the same, of a part of the picture
+  double mixup = 0;         // classification: alpha of the share; 0 = off
+  double cutmix = 0;        // classification: the same, of a part of the picture
+  double aux_weight = 0.4;  // classification: of the loss of a model's auxiliary head
 
   bool operator==(const TaskConfig&) const = default;
 };

@@ -60,7 +60,7 @@ std::string yaml_of(const std::vector<T>& list) {
   return out + "]";
 }
 
-// Each row with what differs from a new one: "[{match: "tok.*", lr_scale: 0.1}]".
+// Each row with what its kind reads and what differs from a new one: "[{match: "tok.*", lr_scale: 0.1}]".
 std::string yaml_of(const Rows& rows) {
   const size_t count = rows.size(rows.target);
   rows.resize(rows.target, count + 1);  // the last is at its defaults
@@ -68,11 +68,13 @@ std::string yaml_of(const Rows& rows) {
   std::string out = "[";
   for (size_t row = 0; row < count; ++row) {
     std::string items;
-    const std::vector<Field> fields = rows.fields(rows.target, row);
-    for (size_t i = 0; i < fields.size(); ++i) {
-      const std::string value = yaml_of(fields[i].target);
-      if (!fields[i].is_required && value == yaml_of(defaults[i].target)) continue;
-      items += (items.empty() ? "" : ", ") + std::string(fields[i].name) + ": " + value;
+    const Section section{.key = {}, .fields = rows.fields(rows.target, row)};
+    for (size_t i = 0; i < section.fields.size(); ++i) {
+      const Field& field = section.fields[i];
+      if (!section.reads(field)) continue;
+      const std::string value = yaml_of(field.target);
+      if (!field.is_required && value == yaml_of(defaults[i].target)) continue;
+      items += (items.empty() ? "" : ", ") + std::string(field.name) + ": " + value;
     }
     out += (row > 0 ? ", {" : "{") + items + "}";
   }

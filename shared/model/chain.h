@@ -29,6 +29,12 @@ class Chain : public torch::nn::Module {
     register_module(std::to_string(steps_.size()), module);
     steps_.push_back([module](const at::Tensor& x) { return module->forward(x); });
   }
+  // One whose forward() is another.
+  template <typename Module>
+  void add(const torch::nn::ModuleHolder<Module>& module, Step step) {
+    register_module(std::to_string(steps_.size()), module.ptr());
+    steps_.push_back(std::move(step));
+  }
   // What has no parameters takes a number all the same.
   void add_step(Step step) { steps_.push_back(std::move(step)); }
   void add_dropout(double part);

@@ -25,6 +25,12 @@ Result<ModelPtr> make_kind(const config::ModelConfig& config, const Samples& sam
       return make_alexnet(config, sample, classes);
     case config::ModelKind::kVgg:
       return make_vgg(config, sample, classes);
+    case config::ModelKind::kVit:
+      return make_vit(config, sample, classes);
+    case config::ModelKind::kInceptionV3:
+      return make_inception_v3(config, sample, classes);
+    case config::ModelKind::kLayers:
+      return make_layers(config, sample, classes);
     case config::ModelKind::kBlstm:
       return make_blstm(config, sample, classes);
     case config::ModelKind::kLstm:

@@ -18,11 +18,20 @@
 
 namespace stoker::model {
 
+// What a model says of a batch in training: `auxiliary` is what a second head further down says of
+// the same, undefined where there is none. Its loss counts by task.aux_weight.
+struct Outputs {
+  at::Tensor main;
+  at::Tensor auxiliary;
+};
+
 class Model : public torch::nn::Module {
  public:
   // gpt lstm: [batch, time] I64 -> logits [batch, time, vocab]. Others: float input [batch, …] ->
   // [batch, outputs]. What a data set holds is turned into this by the task (prepare_input.h).
   virtual at::Tensor forward(const at::Tensor& input) = 0;
+  // The same with what only training is for.
+  virtual Outputs forward_training(const at::Tensor& input) { return {forward(input), {}}; }
 
   // Models over tokens: how many tokens forward() takes at most, and how many there are to choose
   // from. 0 for all others.

@@ -19,6 +19,12 @@ Result<ModelPtr> make_alexnet(const config::ModelConfig& config, const Samples& 
                               uint64_t classes);
 Result<ModelPtr> make_vgg(const config::ModelConfig& config, const Samples& sample,
                           uint64_t classes);
+Result<ModelPtr> make_vit(const config::ModelConfig& config, const Samples& sample,
+                          uint64_t classes);
+Result<ModelPtr> make_inception_v3(const config::ModelConfig& config, const Samples& sample,
+                                   uint64_t classes);
+Result<ModelPtr> make_layers(const config::ModelConfig& config, const Samples& sample,
+                             uint64_t classes);
 Result<ModelPtr> make_blstm(const config::ModelConfig& config, const Samples& sample,
                             uint64_t classes);
 Result<ModelPtr> make_lstm(const config::ModelConfig& config, const Samples& sample,

@@ -32,9 +32,8 @@ struct Inputs {
   Normalization normalization;
 };
 
-at::Tensor logits_of(model::Model& model, const Batch& batch, const Inputs& inputs) {
-  const at::Tensor& input = batch.at(inputs.places.input);
-  return model.forward(prepare_input(input, inputs.normalization)).to(at::kFloat);
+at::Tensor prepared(const Batch& batch, const Inputs& inputs) {
+  return prepare_input(batch.at(inputs.places.input), inputs.normalization);
 }
 
 // The shares of a mixed batch's labels, for a model that knows more classes than the data.
@@ -50,7 +49,7 @@ class ClassificationEvaluation : public Evaluation {
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const at::Tensor logits = logits_of(model, batch, inputs_);
+    const at::Tensor logits = model.forward(prepared(batch, inputs_)).to(at::kFloat);
     if (!score_) start(static_cast<uint64_t>(logits.size(1)));
     const at::Tensor& label = batch.at(inputs_.places.label);
     const HostValues<float> losses(at::cross_entropy_loss(logits, label, {}, at::Reduction::None));
@@ -92,11 +91,13 @@ class ClassificationEvaluation : public Evaluation {
 
 class Classification : public Task {
  public:
-  Classification(Inputs inputs, uint64_t classes, dataset::MixSettings mix, double label_smoothing)
+  Classification(const config::TaskConfig& config, Inputs inputs, uint64_t classes,
+                 dataset::MixSettings mix)
       : inputs_(std::move(inputs)),
         classes_(classes),
         mix_(mix),
-        label_smoothing_(label_smoothing) {}
+        label_smoothing_(config.label_smoothing),
+        aux_weight_(config.aux_weight) {}
 
   Batch mixed(Batch batch, uint64_t seed, uint64_t ticket) const override {
     if (!mix_.any()) return batch;
@@ -108,20 +109,28 @@ class Classification : public Task {
     return batch;
   }
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    const at::Tensor logits = logits_of(model, batch, inputs_);
-    const at::Tensor label = widen(batch.at(inputs_.places.label), logits.size(1));
-    return at::cross_entropy_loss(logits, label, {}, at::Reduction::Mean, kNoIgnoredLabel,
-                                  label_smoothing_);
+    const model::Outputs outputs = model.forward_training(prepared(batch, inputs_));
+    const at::Tensor main = loss_of(outputs.main, batch);
+    if (!outputs.auxiliary.defined()) return main;
+    return main + aux_weight_ * loss_of(outputs.auxiliary, batch);
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings& settings) const override {
     return std::make_unique<ClassificationEvaluation>(inputs_, classes_, settings);
   }
 
  private:
+  at::Tensor loss_of(const at::Tensor& outputs, const Batch& batch) const {
+    const at::Tensor logits = outputs.to(at::kFloat);
+    const at::Tensor label = widen(batch.at(inputs_.places.label), logits.size(1));
+    return at::cross_entropy_loss(logits, label, {}, at::Reduction::Mean, kNoIgnoredLabel,
+                                  label_smoothing_);
+  }
+
   const Inputs inputs_;
   const uint64_t classes_;
   const dataset::MixSettings mix_;
   const double label_smoothing_;
+  const double aux_weight_;
 };
 
 }  // namespace
@@ -141,7 +150,7 @@ Result<std::unique_ptr<Task>> make_classification(const config::TaskConfig& conf
   STOKER_ASSIGN_OR_RETURN(inputs.normalization, normalization_of(config, sample[places.input]));
   STOKER_ASSIGN_OR_RETURN(const auto mix, dataset::mix_settings(config, sample[places.input]));
   return std::unique_ptr<Task>(
-      std::make_unique<Classification>(std::move(inputs), classes, mix, config.label_smoothing));
+      std::make_unique<Classification>(config, std::move(inputs), classes, mix));
 }
 
 }  // namespace stoker::task

@@ -2,11 +2,12 @@
 from dataclasses import dataclass
 
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
 from torch.optim import lr_scheduler
 
-from models import Blstm, Gpt, Lenet, Lion, Lstm, Mlp, Resnet
-from vision_models import Alexnet, Vgg
+from models import Blstm, Gpt, Lenet, Lion, Lstm, LstmLayer, Mlp, Residual, Resnet
+from vision_models import Alexnet, InceptionV3, Vgg, Vit
 
 STEPS = 10
 
@@ -106,6 +107,33 @@ def grouped_adamw(parameters):
         {"params": [parameters[0]], "lr": 2e-3 * 0.1, "weight_decay": 0.3},
     ]
     return torch.optim.AdamW(groups, lr=2e-3, betas=(0.9, 0.99), eps=1e-6, weight_decay=0.1, fused=True)
+
+
+def layers():
+    """Every kind of layer for pictures, as model.stack declares them."""
+    return nn.Sequential(
+        nn.Conv2d(2, 8, 3, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        Residual(
+            [
+                nn.Conv2d(8, 12, 3, stride=2, padding=1, groups=2),
+                nn.BatchNorm2d(12),
+                nn.GELU(),
+                nn.Conv2d(12, 12, 3, padding=1),
+            ],
+            [nn.AvgPool2d(2), nn.Conv2d(8, 12, 1)],
+        ),
+        Residual([nn.ReLU(), nn.BatchNorm2d(12)]),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(48, 16),
+        nn.LayerNorm(16),
+        nn.Tanh(),
+        nn.Dropout(0.0),
+        nn.Linear(16, 3, bias=False),
+    )
 
 
 CASES = [
@@ -238,6 +266,36 @@ CASES = [
         schedule=lambda o: warm_up_then(o, 3, lr_scheduler.CosineAnnealingLR(o, T_max=STEPS - 3, eta_min=3e-4)),
         clip_norm=0.5,
     ),
+    Case(
+        name="vit_momentum_constant",
+        model=lambda: Vit(3, 16, 4, layers=2, heads=4, width=32, mlp_width=48, outputs=4),
+        batches=pictures(5, (3, 16, 16), 4),
+        loss=classification_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=1.0,
+        kept=48,
+    ),
+    Case(
+        name="layers_adam_constant",
+        model=layers,
+        batches=pictures(6, (2, 16, 16), 3),
+        loss=classification_loss,
+        optimizer=lambda p: torch.optim.Adam(p, lr=2e-3, betas=(0.9, 0.999), eps=1e-5, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=1.0,
+        kept=48,
+    ),
+    Case(
+        name="layers_lstm_momentum",
+        model=lambda: nn.Sequential(nn.Embedding(64, 12), LstmLayer(12, 16, batch_first=True), nn.Linear(16, 64)),
+        batches=tokens,
+        loss=language_model_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=1.0,
+        kept=48,
+    ),
 ]
 
 # Only the bytes of the initial weights are compared.
@@ -252,6 +310,8 @@ INITIAL_ONLY = {
     "vgg13_bn": lambda: Vgg(13, 3, 5, batch_norm=True, width=8),
     "vgg16": lambda: Vgg(16, 1, 5, width=8),
     "vgg19_bn": lambda: Vgg(19, 3, 5, batch_norm=True, width=8),
+    "vit_b_32": lambda: Vit(3, 64, 32, layers=12, heads=12, width=768, mlp_width=3072, outputs=5),
+    "inception_v3": lambda: InceptionV3(3, 5),
     "mlp_dropout": lambda: Mlp(12, [7, 5], 3, dropout=0.1),
     "gpt": lambda: Gpt(layers=3, width=24, heads=3, context=16, vocab=256),
     "blstm": lambda: Blstm(9, 16, 3, layers=2),

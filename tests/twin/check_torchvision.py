@@ -15,8 +15,16 @@ from safetensors.torch import load_file
 from cases import SEED
 from make_golden import digest
 
-# In the golden file with torchvision's own settings, but for the number of outputs.
-SAME_INITIAL_WEIGHTS = {"resnet18": 10, "resnet101": 5, "resnet152": 5, "alexnet": 10, "vgg11": 10}
+# In the golden file with torchvision's own settings, but for these.
+SAME_INITIAL_WEIGHTS = {
+    "resnet18": {"num_classes": 10},
+    "resnet101": {"num_classes": 5},
+    "resnet152": {"num_classes": 5},
+    "alexnet": {"num_classes": 10},
+    "vgg11": {"num_classes": 10},
+    "vit_b_32": {"num_classes": 5, "image_size": 64},
+    "inception_v3": {"num_classes": 5},
+}
 differences = []
 
 
@@ -30,9 +38,15 @@ def read_names(path):
     return models
 
 
+def make(model, **settings):
+    if model == "inception_v3":
+        settings["init_weights"] = True  # what it does anyway, with a warning
+    return getattr(torchvision.models, model)(**settings)
+
+
 def check_names(model, tensors):
     with torch.device("meta"):
-        peer = getattr(torchvision.models, model)()
+        peer = make(model)
     expected = {f"{name} {list(tensor.shape)}" for name, tensor in peer.state_dict().items()}
     for name in sorted(expected ^ set(tensors))[:3]:
         side = "torchvision" if name in expected else "stoker"
@@ -48,9 +62,9 @@ def main():
     models = read_names(names)
     for model, tensors in models.items():
         check_names(model, tensors)
-    for model, outputs in SAME_INITIAL_WEIGHTS.items():
+    for model, settings in SAME_INITIAL_WEIGHTS.items():
         torch.manual_seed(SEED)
-        if not torch.equal(digest(getattr(torchvision.models, model)(num_classes=outputs)), golden[model]):
+        if not torch.equal(digest(make(model, **settings)), golden[model]):
             differences.append(f"{model}: other initial weights than torchvision's")
     for line in differences[:20]:
         print(line)

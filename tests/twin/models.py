@@ -132,6 +132,22 @@ class Lenet(nn.Module):
         return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x.flatten(1))))))
 
 
+class Residual(nn.Module):
+    def __init__(self, body, shortcut=()):
+        super().__init__()
+        self.body, self.shortcut = nn.Sequential(*body), nn.Sequential(*shortcut)
+
+    def forward(self, x):
+        return self.body(x) + self.shortcut(x)
+
+
+class LstmLayer(nn.LSTM):
+    """Of an nn.Sequential: only what it says of each token."""
+
+    def forward(self, x):
+        return super().forward(x)[0]
+
+
 def conv3x3(inputs, outputs, stride=1):
     return nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
 

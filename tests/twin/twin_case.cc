@@ -154,6 +154,96 @@ TwinCase vgg11_bn_sgd_constant() {
           .nothing = 1e-7};
 }
 
+config::ModelConfig layers(std::vector<config::LayerConfig> stack) {
+  config::ModelConfig model;
+  model.kind = config::ModelKind::kLayers;
+  model.stack = std::move(stack);
+  return model;
+}
+
+TwinCase layers_adam_constant() {
+  const config::LayerConfig relu{.kind = "relu"}, norm{.kind = "batch_norm"};
+  const std::vector<config::LayerConfig> body = {
+      {.kind = "conv", .channels = 12, .kernel = 3, .stride = 2, .padding = 1, .groups = 2},
+      norm,
+      {.kind = "gelu"},
+      {.kind = "conv", .channels = 12, .kernel = 3, .padding = 1}};
+  return {
+      .name = "layers_adam_constant",
+      .model = layers({{.kind = "conv", .channels = 8, .kernel = 3, .padding = 1, .bias = false},
+                       norm,
+                       relu,
+                       {.kind = "max_pool", .kernel = 3, .stride = 2, .padding = 1},
+                       {.kind = "residual",
+                        .body = body,
+                        .shortcut = {{.kind = "avg_pool", .kernel = 2},
+                                     {.kind = "conv", .channels = 12, .kernel = 1}}},
+                       {.kind = "residual", .body = {relu, norm}},
+                       {.kind = "adaptive_avg_pool", .size = 2},
+                       {.kind = "flatten"},
+                       {.kind = "linear", .outputs = 16},
+                       {.kind = "layer_norm"},
+                       {.kind = "tanh"},
+                       {.kind = "dropout", .part = 0.0},
+                       {.kind = "linear", .bias = false}}),
+      .task = {config::TaskKind::kClassification},
+      .optimizer = {.kind = config::OptimizerKind::kAdam,
+                    .lr = 2e-3,
+                    .betas = {0.9, 0.999},
+                    .eps = 1e-5,
+                    .weight_decay = 0.0,
+                    .clip_norm = 1.0},
+      .schedule = {.kind = config::ScheduleKind::kConstant, .warmup_steps = 0},
+      .sample = labelled(DType::kU8, {2, 16, 16}),
+      .classes = 3,
+      .kept = 48,
+      .nothing = 1e-7};
+}
+
+TwinCase layers_lstm_momentum() {
+  return {.name = "layers_lstm_momentum",
+          .model = layers({{.kind = "embedding", .vocab = 64, .width = 12},
+                           {.kind = "lstm", .width = 16},
+                           {.kind = "linear"}}),
+          .task = {config::TaskKind::kLanguageModel},
+          .optimizer = plain_sgd(0.9),
+          .schedule = {.kind = config::ScheduleKind::kConstant, .warmup_steps = 0},
+          .sample = tokens(9),
+          .classes = 64,
+          .kept = 48};
+}
+
+config::ModelConfig vit(int64_t layers, int64_t heads, int64_t width, int64_t patch_size) {
+  config::ModelConfig model;
+  model.kind = config::ModelKind::kVit;
+  model.layers = layers;
+  model.heads = heads;
+  model.width = width;
+  model.patch_size = patch_size;
+  return model;
+}
+
+TwinCase vit_momentum_constant() {
+  config::ModelConfig model = vit(2, 4, 32, 4);
+  model.mlp_width = 48;
+  return {.name = "vit_momentum_constant",
+          .model = model,
+          .task = {config::TaskKind::kClassification},
+          .optimizer = plain_sgd(0.9),
+          .schedule = {.kind = config::ScheduleKind::kConstant, .warmup_steps = 0},
+          .sample = labelled(DType::kU8, {3, 16, 16}),
+          .classes = 4,
+          .kept = 48};
+}
+
+config::ModelConfig inception(bool aux_logits, double dropout) {
+  config::ModelConfig model;
+  model.kind = config::ModelKind::kInceptionV3;
+  model.aux_logits = aux_logits;
+  model.dropout = dropout;
+  return model;
+}
+
 TwinCase mlp_adamw_groups() {
   return {.name = "mlp_adamw_groups",
           .model = mlp({16, 8}, 0.0),
@@ -177,10 +267,11 @@ TwinCase mlp_adamw_groups() {
 }  // namespace
 
 std::vector<TwinCase> trained_cases() {
-  std::vector<TwinCase> cases = {gpt_adamw_cosine(),     mlp_momentum_linear(),
-                                 lenet_adam_step(),      resnet8_sgd_constant(),
-                                 mlp_adamw_groups(),     alexnet_momentum_constant(),
-                                 vgg11_bn_sgd_constant()};
+  std::vector<TwinCase> cases = {gpt_adamw_cosine(),      mlp_momentum_linear(),
+                                 lenet_adam_step(),       resnet8_sgd_constant(),
+                                 mlp_adamw_groups(),      alexnet_momentum_constant(),
+                                 vgg11_bn_sgd_constant(), vit_momentum_constant(),
+                                 layers_adam_constant(),  layers_lstm_momentum()};
   std::ranges::move(update_cases(), std::back_inserter(cases));
   std::ranges::move(trained_sequence_cases(), std::back_inserter(cases));
   return cases;
@@ -197,10 +288,14 @@ std::vector<TwinCase> published_cases() {
   for (const int64_t depth : {18, 34, 50, 101, 152})
     add("resnet" + std::to_string(depth), resnet(depth));
   add("alexnet", alexnet(4096, 0.5));
+  add("vit_b_16", vit(12, 12, 768, 16));
+  add("vit_b_32", vit(12, 12, 768, 32));
   for (const int64_t depth : {11, 13, 16, 19}) {
     add("vgg" + std::to_string(depth), vgg(depth, false, 4096, 0.5));
     add("vgg" + std::to_string(depth) + "_bn", vgg(depth, true, 4096, 0.5));
   }
+  add("inception_v3", inception(true, 0.5));
+  cases.back().sample = labelled(DType::kU8, {3, 299, 299});
   return cases;
 }
 
@@ -226,6 +321,11 @@ std::vector<TwinCase> initial_cases() {
       {.name = "vgg13_bn", .model = vgg(13, true, 8, 0.5), .sample = picture(3), .classes = 5},
       {.name = "vgg16", .model = vgg(16, false, 8, 0.5), .sample = picture(1), .classes = 5},
       {.name = "vgg19_bn", .model = vgg(19, true, 8, 0.5), .sample = picture(3), .classes = 5},
+      {.name = "vit_b_32", .model = vit(12, 12, 768, 32), .sample = picture(3), .classes = 5},
+      {.name = "inception_v3",
+       .model = inception(true, 0.5),
+       .sample = labelled(DType::kU8, {3, 299, 299}),
+       .classes = 5},
       {.name = "mlp_dropout",
        .model = mlp({7, 5}, 0.1),
        .sample = labelled(DType::kF32, {12}),

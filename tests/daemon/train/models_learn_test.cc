@@ -55,13 +55,23 @@ TEST_P(ModelsLearn, InAFewStepsAndGoOnFromWhatWasSaved) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, ModelsLearn,
-    testing::Values(Learner{"mlp", "[8]", "{kind: mlp, hidden: [32]}", 0.02},
-                    Learner{"lenet", "[1, 16, 16]", "{kind: lenet}", 0.002, 14},
-                    Learner{"resnet", "[3, 16, 16]", "{kind: resnet, layers: 8}"},
-                    Learner{"alexnet", "[1, 63, 63]", "{kind: alexnet, width: 64, dropout: 0}",
-                            0.0005, 14},
-                    Learner{"vgg", "[1, 32, 32]",
-                            "{kind: vgg, layers: 11, batch_norm: true, width: 16, dropout: 0.1}"}),
+    testing::Values(
+        Learner{"mlp", "[8]", "{kind: mlp, hidden: [32]}", 0.02},
+        Learner{"lenet", "[1, 16, 16]", "{kind: lenet}", 0.002, 14},
+        Learner{"resnet", "[3, 16, 16]", "{kind: resnet, layers: 8}"},
+        Learner{"alexnet", "[1, 63, 63]", "{kind: alexnet, width: 64, dropout: 0}", 0.0005, 14},
+        Learner{"vit", "[1, 16, 16]",
+                "{kind: vit, layers: 2, heads: 2, width: 32, patch_size: 4, dropout: 0.1}",
+                0.002, 16},
+        Learner{"inception_v3", "[1, 75, 75]",
+                "{kind: inception_v3, aux_logits: false, dropout: 0.1}", 0.0005, 12},
+        Learner{"layers", "[1, 16, 16]",
+                "{kind: layers, stack: [{kind: conv, channels: 8, kernel: 3}, {kind: relu}, {kind: "
+                "dropout, part: 0.1}, {kind: adaptive_avg_pool, size: 4}, {kind: flatten}, {kind: "
+                "linear}]}",
+                0.01, 16},
+        Learner{"vgg", "[1, 32, 32]",
+                "{kind: vgg, layers: 11, batch_norm: true, width: 16, dropout: 0.1}"}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

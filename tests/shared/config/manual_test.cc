@@ -45,6 +45,9 @@ std::string text_with(const std::string& section, const std::string& kind, const
     return "data: {train: {kind: " + kind + ", " + sets.at(kind) +
            (of_list ? ", list: a.csv" : "") + '}' + others + "}\n" + (is_sequence ? "" : mlp);
   }
+  const bool is_bare_stack = kind == "layers" && key != "model.stack";
+  if (section == "model" && is_bare_stack)
+    return kPictures + "model: {kind: layers, stack: [{kind: linear}]}\n";
   if (section == "model")
     return (kind == "gpt" || kind == "lstm" ? kData : kPictures) + "model: {kind: " + kind + "}\n";
   if (section == "task" && kind != "language_model")

@@ -66,19 +66,30 @@ class Filler {
     std::string words(field.words);
     if (words.empty()) words = kTexts[below(kTexts.size())];
     if (!field.words.empty()) {
-      for (uint64_t skip = below(5); skip > 0 && words.find(' ') != std::string::npos; --skip)
-        words.erase(0, words.find(' ') + 1);
+      const auto spaces = static_cast<uint64_t>(std::ranges::count(words, ' '));
+      for (uint64_t skip = below(spaces + 1); skip > 0; --skip) words.erase(0, words.find(' ') + 1);
       words = words.substr(0, words.find(' '));
     }
     *target = words;
   }
   void fill(const Field&, const Rows& target) {
+    if (depth_ == 3) return;  // rows may hold rows
+    ++depth_;
     target.resize(target.target, below(4));
     for (size_t row = 0; row < target.size(target.target); ++row)
-      for (const Field& each : target.fields(target.target, row)) {
+      fill_row({.key = "row", .fields = target.fields(target.target, row)});
+    --depth_;
+  }
+  // The kind first: it decides which of the others there are.
+  void fill_row(const Section& row) {
+    for (const bool of_kind : {true, false}) {
+      for (const Field& each : row.fields) {
+        if ((each.name == row.kind_field) != of_kind || !row.reads(each)) continue;
         std::visit([&](const auto& inner) { fill(each, inner); }, each.target);
-        if (const auto* text = std::get_if<std::string*>(&each.target)) **text += "x.*";
+        const auto* const text = std::get_if<std::string*>(&each.target);
+        if (text != nullptr && each.words.empty()) **text += "x.*";
       }
+    }
   }
   template <typename T>
   void fill(const Field& field, std::vector<T>* target) {
@@ -88,6 +99,7 @@ class Filler {
   }
 
   std::mt19937_64& random_;
+  int depth_ = 0;
 };
 
 template <typename Enum>
@@ -114,7 +126,7 @@ void fill_transforms(DatasetConfig& set, Filler& filler) {
 }
 
 DatasetConfig random_set(const std::string& name, const Config& config, Filler& filler) {
-  const bool is_sequence = config.model.is_language_model();
+  const bool is_sequence = config.model.reads_tokens();
   DatasetConfig set;
   set.kind = is_sequence ? any<DatasetKind>(filler, 0, 1)
                          : any<DatasetKind>(filler, 2, static_cast<int>(DatasetKind::kSynthetic));
@@ -175,17 +187,19 @@ void mix(Config& config, Filler& filler) {
 }
 
 void fill_model(Config& config, Filler& filler) {
-  config.model.kind = any<ModelKind>(filler, 0, static_cast<int>(ModelKind::kLstm));
-  config.task.kind = config.model.is_language_model()
-                         ? TaskKind::kLanguageModel
-                         : any<TaskKind>(filler, 1, static_cast<int>(TaskKind::kMultiLabel));
+  config.model.kind = any<ModelKind>(filler, 0, static_cast<int>(ModelKind::kLayers));
   for (const Section& section : sections_of(config))
     if (section.key == "model") filler.fill(section);
-  if (config.model.kind == ModelKind::kGpt) {
+  if (config.model.kind == ModelKind::kGpt || config.model.kind == ModelKind::kVit) {
     config.model.heads = 1 + static_cast<int64_t>(filler.below(16));
     config.model.width = config.model.heads * (1 + static_cast<int64_t>(filler.below(100)));
   }
-  if (config.model.is_language_model()) config.model.vocab += 256;
+  if (config.model.kind == ModelKind::kLayers)
+    config.model.stack.insert(config.model.stack.begin(), LayerConfig{.kind = "flatten"});
+  config.task.kind = config.model.reads_tokens()
+                         ? TaskKind::kLanguageModel
+                         : any<TaskKind>(filler, 1, static_cast<int>(TaskKind::kMultiLabel));
+  if (config.model.reads_tokens()) config.model.vocab += 256;
   if (config.model.kind == ModelKind::kResnet) config.model.layers = 20;
   if (config.model.kind == ModelKind::kVgg) config.model.layers = 13;
   if (!config.model.init_map.empty() || !config.model.init_ignore.empty())

@@ -85,5 +85,56 @@ TEST(Rows, OfNamesNeedAFileAndNoMoreStarsThanTheyHave) {
       ElementsAre(HasSubstr("[0].to has more * than from")));
 }
 
+const std::string kStack =
+    "[{kind: conv, channels: 8, kernel: 3, padding: 1}, {kind: residual, body: [{kind: relu}, "
+    "{kind: residual, body: [{kind: dropout, part: 0.1}], shortcut: [{kind: relu}]}]}, {kind: "
+    "flatten}, {kind: linear}]";
+
+TEST(Rows, HoldRowsAndSoModelsInModels) {
+  const std::string text = kPictures + "model: {kind: layers, stack: " + kStack + "}\n";
+  const Config config = good(text);
+  ASSERT_EQ(config.model.stack.size(), 4u);
+  const LayerConfig& residual = config.model.stack[1];
+  ASSERT_EQ(residual.body.size(), 2u);
+  EXPECT_EQ(residual.body[1].body, (std::vector<LayerConfig>{{.kind = "dropout", .part = 0.1}}));
+  EXPECT_EQ(residual.body[1].shortcut, (std::vector<LayerConfig>{{.kind = "relu"}}));
+  EXPECT_THAT(to_yaml(config), HasSubstr("\n  stack: " + kStack + "\n"));
+  EXPECT_EQ(good(to_yaml(config)), config);
+  EXPECT_NE(digest(good(text, {"model.stack=[{kind: flatten}, {kind: linear}]"})), digest(config));
+}
+
+TEST(Rows, OfAKindReadWhatThatKindReads) {
+  EXPECT_THAT(
+      mistakes(kPictures + "model:\n"
+                           "  kind: layers\n"
+                           "  stack:\n"
+                           "    - {kind: relu, channels: 5}\n"
+                           "    - {kind: conv, channels: 5}\n"
+                           "    - {kind: residual, body: [{kind: lineer}]}\n"
+                           "    - {part: 0.5}\n"
+                           "    - {kind: max_pool, kernel: 0}\n"),
+      ElementsAre(
+          AllOf(HasSubstr("my.yaml:6"),
+                HasSubstr("model.stack[0].channels: is not read by kind relu (only by conv)")),
+          AllOf(HasSubstr("my.yaml:7"), HasSubstr("model.stack[1].kernel: is missing")),
+          AllOf(HasSubstr("my.yaml:8"), HasSubstr("model.stack[2].body[0].kind: is 'lineer'"),
+                HasSubstr("did you mean 'linear'?")),
+          AllOf(HasSubstr("my.yaml:9"), HasSubstr("model.stack[3].kind: is missing")),
+          AllOf(HasSubstr("my.yaml:10"), HasSubstr("model.stack[4].kernel"))));
+  EXPECT_THAT(mistakes(kPictures, {"model.kind=layers"}),
+              ElementsAre(HasSubstr("model.stack: is missing")));
+}
+
+TEST(Rows, OfTokensBeginWithAnEmbedding) {
+  const std::string stack =
+      "model.stack=[{kind: embedding, vocab: 256, width: 8}, {kind: lstm, width: 8}, {kind: "
+      "linear}]";
+  EXPECT_THAT(mistakes(kData, {"model.kind=layers", stack}), ::testing::IsEmpty());
+  EXPECT_THAT(mistakes(kPictures, {"model.kind=layers", stack}),
+              ::testing::Contains(HasSubstr("write language_model")));
+  EXPECT_THAT(mistakes(kData, {"model.kind=layers", "model.stack=[{kind: linear}]"}),
+              ::testing::Contains(HasSubstr("layers that begin with an embedding")));
+}
+
 }  // namespace
 }  // namespace stoker::config::test

@@ -129,6 +129,18 @@ TEST(Settings, AnAlexnetOrVggIsTorchvisionsUnlessGiven) {
   EXPECT_EQ(good(kPictures + "model: {kind: vgg}\n").model.layers, 16);
 }
 
+TEST(Settings, AVitIsTorchvisionsBaseUnlessGiven) {
+  const ModelConfig usual = good(kPictures + "model: {kind: vit}\n").model;
+  EXPECT_EQ(usual.layers, 12);
+  EXPECT_EQ(usual.heads, 12);
+  EXPECT_EQ(usual.width, 768);
+  EXPECT_EQ(usual.patch_size, 16);
+  EXPECT_EQ(usual.dropout, 0.0);
+  EXPECT_EQ(good(kPictures + "model: {kind: vit, layers: 4, heads: 3, width: 48}\n").model.layers,
+            4);
+  EXPECT_EQ(good(kPictures + "model: {kind: inception_v3}\n").model.dropout, 0.5);
+}
+
 TEST(Settings, ASetCalledValidIsEvaluatedUnasked) {
   const std::string both = "data: {train: {path: a}, valid: {path: b}}\n";
   EXPECT_EQ(good(both).eval.sets, (std::vector<std::string>{"valid"}));

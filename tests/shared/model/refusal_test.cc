@@ -27,6 +27,34 @@ TEST(ModelRefusal, OfPicturesThatAreTooSmallNamesBothSides) {
               AllOf(HasSubstr("vgg"), HasSubstr("at least 32 x 32"), HasSubstr("[3, 32, 31]")));
 }
 
+TEST(ModelRefusal, OfPicturesThatAVitCannotCut) {
+  config::ModelConfig config;
+  config.kind = config::ModelKind::kVit;
+  config.width = 12;
+  config.patch_size = 4;
+  const auto refused = [&](std::vector<int64_t> input) {
+    const auto model = make_model(
+        config, {{"input", DType::kU8, std::move(input)}, {"label", DType::kI64, {}}}, 3);
+    return model.ok() ? std::string() : model.status().message();
+  };
+  EXPECT_EQ(refused({3, 16, 16}), "");
+  EXPECT_THAT(refused({3, 16, 20}), AllOf(HasSubstr("square"), HasSubstr("[3, 16, 20]")));
+  EXPECT_THAT(refused({3, 18, 18}), AllOf(HasSubstr("patch_size is 4"), HasSubstr("[3, 18, 18]")));
+  config.image_size = 32;
+  EXPECT_THAT(refused({3, 16, 16}), AllOf(HasSubstr("32 x 32"), HasSubstr("[3, 16, 16]")));
+}
+
+TEST(ModelRefusal, OfPicturesTooSmallForTheAuxiliaryHeadOnly) {
+  config::ModelConfig config;
+  config.kind = config::ModelKind::kInceptionV3;
+  const std::vector<TensorSpec> sample = {{"input", DType::kU8, {3, 298, 298}},
+                                          {"label", DType::kI64, {}}};
+  const auto model = make_model(config, sample, 3);
+  ASSERT_FALSE(model.ok());
+  EXPECT_THAT(model.status().message(), AllOf(HasSubstr("with aux_logits"), HasSubstr("299 x 299"),
+                                              HasSubstr("[3, 298, 298]")));
+}
+
 TEST(ModelRefusal, OfInputsThatAreNoPictures) {
   for (const auto kind : {config::ModelKind::kAlexnet, config::ModelKind::kVgg})
     EXPECT_EQ(made(kind, 11, {3072}).code(), Code::kMismatch);

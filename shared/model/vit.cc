@@ -1,0 +1,199 @@
+// vit: torchvision's VisionTransformer: a picture cut into patches, a class token in front of them,
+// learned positions, pre-norm blocks, exact GELU.
+#include <cmath>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+
+#include "shared/model/chain.h"
+#include "shared/model/data_fit.h"
+#include "shared/model/truncated_normal.h"
+#include "shared/model/zoo.h"
+
+namespace stoker::model {
+namespace {
+
+struct Shape {
+  int64_t layers, heads, width, mlp_width;
+  double dropout;
+};
+
+torch::nn::LayerNorm norm(int64_t width) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}).eps(1e-6));
+}
+
+// As nn.MultiheadAttention(batch_first=True) of a sequence with itself: its names, its draws.
+class SelfAttention : public torch::nn::Module {
+ public:
+  SelfAttention(int64_t width, int64_t heads)
+      : heads_(heads),
+        weight_(register_parameter("in_proj_weight", at::empty({3 * width, width}))),
+        bias_(register_parameter("in_proj_bias", at::zeros({3 * width}))),
+        out_(register_module("out_proj", torch::nn::Linear(width, width))) {
+    torch::nn::init::xavier_uniform_(weight_);
+    torch::nn::init::zeros_(out_->bias);
+  }
+
+  at::Tensor forward(const at::Tensor& x) {
+    const int64_t batch = x.size(0), time = x.size(1), width = x.size(2);
+    const at::Tensor split = at::linear(x, weight_, bias_)
+                                 .view({batch, time, 3, heads_, width / heads_})
+                                 .permute({2, 0, 3, 1, 4});
+    const at::Tensor seen = at::scaled_dot_product_attention(split.select(0, 0), split.select(0, 1),
+                                                             split.select(0, 2));
+    return out_(seen.transpose(1, 2).reshape({batch, time, width}));
+  }
+
+ private:
+  const int64_t heads_;
+  at::Tensor weight_, bias_;
+  torch::nn::Linear out_;
+};
+
+std::shared_ptr<Chain> make_mlp_block(const Shape& shape) {
+  const torch::nn::Linear up(shape.width, shape.mlp_width), down(shape.mlp_width, shape.width);
+  for (const auto& linear : {up, down}) {
+    torch::nn::init::xavier_uniform_(linear->weight);
+    torch::nn::init::normal_(linear->bias, 0, 1e-6);
+  }
+  const auto chain = std::make_shared<Chain>();
+  chain->add(up);
+  chain->add_step([](const at::Tensor& x) { return at::gelu(x); });
+  chain->add_dropout(shape.dropout);
+  chain->add(down);
+  chain->add_dropout(shape.dropout);
+  return chain;
+}
+
+class EncoderBlock : public torch::nn::Module {
+ public:
+  explicit EncoderBlock(const Shape& shape)
+      : dropout_(shape.dropout),
+        ln_1_(register_module("ln_1", norm(shape.width))),
+        attention_(register_module("self_attention",
+                                   std::make_shared<SelfAttention>(shape.width, shape.heads))),
+        ln_2_(register_module("ln_2", norm(shape.width))),
+        mlp_(register_module("mlp", make_mlp_block(shape))) {}
+
+  at::Tensor forward(const at::Tensor& input) {
+    at::Tensor seen = attention_->forward(ln_1_(input));
+    if (dropout_ > 0 && is_training()) seen = at::dropout(seen, dropout_, true);
+    const at::Tensor x = input + seen;
+    return x + mlp_->forward(ln_2_(x));
+  }
+
+ private:
+  const double dropout_;
+  torch::nn::LayerNorm ln_1_;
+  std::shared_ptr<SelfAttention> attention_;
+  torch::nn::LayerNorm ln_2_;
+  std::shared_ptr<Chain> mlp_;
+};
+
+class Encoder : public torch::nn::Module {
+ public:
+  Encoder(const Shape& shape, int64_t length)
+      : dropout_(shape.dropout),
+        positions_(register_parameter("pos_embedding",
+                                      at::empty({1, length, shape.width}).normal_(0, 0.02))) {
+    const auto layers = register_module("layers", std::make_shared<torch::nn::Module>());
+    for (int64_t i = 0; i < shape.layers; ++i)
+      blocks_.push_back(layers->register_module("encoder_layer_" + std::to_string(i),
+                                                std::make_shared<EncoderBlock>(shape)));
+    ln_ = register_module("ln", norm(shape.width));
+  }
+
+  at::Tensor forward(const at::Tensor& input) {
+    at::Tensor x = input + positions_;
+    if (dropout_ > 0 && is_training()) x = at::dropout(x, dropout_, true);
+    for (const auto& block : blocks_) x = block->forward(x);
+    return ln_(x);
+  }
+
+ private:
+  const double dropout_;
+  at::Tensor positions_;
+  std::vector<std::shared_ptr<EncoderBlock>> blocks_;
+  torch::nn::LayerNorm ln_{nullptr};
+};
+
+class Vit : public Model {
+ public:
+  Vit(const Shape& shape, int64_t channels, int64_t side, int64_t patch, int64_t outputs) {
+    // torchvision makes the patches' projection first and the token second; a module's own
+    // parameters come before its children's all the same.
+    conv_proj_ =
+        torch::nn::Conv2d(torch::nn::Conv2dOptions(channels, shape.width, patch).stride(patch));
+    token_ = register_parameter("class_token", at::zeros({1, 1, shape.width}));
+    register_module("conv_proj", conv_proj_);
+    const int64_t patches = (side / patch) * (side / patch);
+    encoder_ = register_module("encoder", std::make_shared<Encoder>(shape, patches + 1));
+    const auto heads = register_module("heads", std::make_shared<torch::nn::Module>());
+    head_ = heads->register_module("head", torch::nn::Linear(shape.width, outputs));
+    const auto inputs = static_cast<double>(channels * patch * patch);
+    truncated_normal_(conv_proj_->weight, std::sqrt(1 / inputs));
+    for (const at::Tensor& zero : {conv_proj_->bias, head_->weight, head_->bias})
+      torch::nn::init::zeros_(zero);
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    const at::Tensor patches = conv_proj_(input).flatten(2).transpose(1, 2);
+    const at::Tensor tokens = at::cat({token_.expand({input.size(0), -1, -1}), patches}, 1);
+    return head_(encoder_->forward(tokens).select(1, 0));
+  }
+
+ private:
+  torch::nn::Conv2d conv_proj_{nullptr};
+  at::Tensor token_;
+  std::shared_ptr<Encoder> encoder_;
+  torch::nn::Linear head_{nullptr};
+};
+
+Status check_picture(const TensorSpec& input, const config::ModelConfig& config) {
+  const int64_t side = input.shape[1];
+  if (side != input.shape[2] || (config.image_size != 0 && side != config.image_size)) {
+    const std::string wanted = config.image_size == 0
+                                   ? "square pictures"
+                                   : "pictures of model.image_size, " +
+                                         std::to_string(config.image_size) + " x " +
+                                         std::to_string(config.image_size);
+    return Status(Code::kMismatch,
+                  "model vit needs " + wanted + "; the data has " + to_string(input));
+  }
+  if (side % config.patch_size != 0)
+    return Status(Code::kMismatch, "model.patch_size is " + std::to_string(config.patch_size) +
+                                       ", which does not divide the side of the data's pictures, " +
+                                       to_string(input));
+  return {};
+}
+
+}  // namespace
+
+Result<ModelPtr> make_vit(const config::ModelConfig& config, const Samples& sample,
+                          uint64_t classes) {
+  if (config.layers < 1 || config.heads < 1 || config.width % config.heads != 0 ||
+      config.patch_size < 1) {
+    return Status(Code::kInvalidArgument,
+                  "model vit: layers, heads and patch_size must be at least 1 and width (" +
+                      std::to_string(config.width) + ") a multiple of heads (" +
+                      std::to_string(config.heads) + ")");
+  }
+  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "vit", config.patch_size));
+  STOKER_RETURN_IF_ERROR(check_picture(input, config));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
+  const Shape shape{config.layers, config.heads, config.width,
+                    config.mlp_width == 0 ? 4 * config.width : config.mlp_width, config.dropout};
+  return ModelPtr(
+      std::make_shared<Vit>(shape, input.shape[0], input.shape[1], config.patch_size, outputs));
+}
+
+}  // namespace stoker::model
