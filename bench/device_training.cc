@@ -12,6 +12,7 @@
 #include "daemon/train/numerics.h"
 #include "daemon/train/optimizer.h"
 #include "daemon/train/train_step.h"
+#include "shared/model/channels_last.h"
 #include "shared/model/model.h"
 #include "shared/ring/shm_ring.h"
 #include "shared/task/task.h"

@@ -20,13 +20,15 @@ die() {
 }
 
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
-libraries=$(echo "$here"/../lib*/stoker)
+for libraries in "$here"/../{lib,lib64,lib/*-linux-gnu}/stoker; do
+  [[ ! -d $libraries ]] || break
+done
 [[ -d $libraries ]] || die "$here/../lib/stoker is not there: this is not an installed tree"
 
 show() {
   local found
-  found=$(ldd "$here/stokerd" | awk '$1 == "libtorch_cpu.so" { print $3 }')
-  [[ -n $found && $found != not ]] || die "LibTorch is not found; give its folder, or --python PYTHON (see --help)"
+  found=$(ldd "$here/stokerd" | sed -n 's/^\s*libtorch_cpu\.so => \(\/.*\) (0x[0-9a-f]*)$/\1/p')
+  [[ -n $found ]] || die "LibTorch is not found; give its folder, or --python PYTHON (see --help)"
   dirname "$(dirname "$(readlink -f "$found")")"
 }
 

@@ -1,5 +1,7 @@
 #include "evaluator/checkpoint_evaluator.h"
 
+#include <cstring>
+
 #include <gtest/gtest.h>
 
 #include "shared/checkpoint/safetensors.h"
@@ -73,15 +75,16 @@ TEST_F(CheckpointEvaluatorTest, EverySetHasItsMetricsInTheOrderOfTheSettings) {
 
 // A checkpoint whose average is one model and whose weights are another.
 TEST_F(CheckpointEvaluatorTest, TheWeightsThatTheSettingsNameAreEvaluated) {
-  const auto tensors = [](int seed) {
+  const auto tensors = [](float first_bias) {
     std::vector<checkpoint::OwnedTensor> made;
-    made.push_back(checkpoint::make_tensor("0.weight", DType::kF32, {2, 3}, seed));
-    made.push_back(checkpoint::make_tensor("0.bias", DType::kF32, {2}, seed + 1));
-    made.push_back(checkpoint::make_tensor("2.weight", DType::kF32, {2, 2}, seed + 2));
-    made.push_back(checkpoint::make_tensor("2.bias", DType::kF32, {2}, seed + 3));
+    made.push_back(checkpoint::make_tensor("0.weight", DType::kF32, {2, 3}, 1));
+    made.push_back(checkpoint::make_tensor("0.bias", DType::kF32, {2}, 2));
+    made.push_back(checkpoint::make_tensor("2.weight", DType::kF32, {2, 2}, 3));
+    made.push_back(checkpoint::make_tensor("2.bias", DType::kF32, {2}, 4));
+    if (first_bias != 0) std::memcpy(made.back().bytes.data(), &first_bias, sizeof first_bias);
     return made;
   };
-  const auto weights = tensors(11), average = tensors(1);  // the latter is w.safetensors
+  const auto weights = tensors(2.0f), average = tensors(0.0f);  // the latter is w.safetensors
   checkpoint::CheckpointContent content;
   content.manifest.live = "{}";
   content.model = content.optim = content.state = checkpoint::views_of(weights);

@@ -35,7 +35,8 @@ for program in bin/stokerd bin/stoker-eval bin/stokerctl libexec/stoker/stoker-f
   needed=$(ldd "$tree/$program")
   ! grep 'not found' <<<"$needed" || fail "$program lacks libraries"
   # Of the system only the C and C++ runtime; LibTorch by the link.
-  strange=$(awk '$3 ~ /^\// { print $3 }' <<<"$needed" | grep -v "^$tree/lib/stoker/" |
+  strange=$(sed -n 's/^.* => \(\/.*\) (0x[0-9a-f]*)$/\1/p' <<<"$needed" |
+    xargs -r -d '\n' realpath -ms | grep -v "^$tree/lib/stoker/" |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv|stdc\+\+|gcc_s)\.so[^/]*)$' || true)
   [[ -z $strange ]] || fail "$program takes from elsewhere: $strange"
 done

@@ -31,6 +31,10 @@ class RingForProducers final : public control_server::TrainingControl {
     return control_server::AttachedRing{.answer = to_json(attachment, feed_),
                                         .ring = std::move(attachment.ring)};
   }
+  Result<std::string> read_tap(uint64_t, uint64_t) override {
+    return Status(Code::kNotFound, "no trainer");
+  }
+  Status close_tap(uint64_t) override { return Status(Code::kNotFound, "no trainer"); }
 
  private:
   FeedSupervisor& supervisor_;
