@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "twin"))
-from models import Gpt, Lenet, Mlp, Resnet  # noqa: E402
+from models import Blstm, Gpt, Lenet, Mlp, Resnet  # noqa: E402
 
 
 def model_of(setup):
@@ -24,6 +24,7 @@ def model_of(setup):
         "mlp-small": lambda: Mlp(channels, setup["hidden"], 1),
         "gpt": lambda: Gpt(setup["layers"], setup["width"], setup["heads"], setup["context"], setup["classes"]),
         "lenet": lambda: Lenet(channels, 28, setup["classes"]),
+        "blstm": lambda: Blstm(setup["input"][1], setup["width"], setup["classes"]),
         "resnet14": lambda: Resnet(setup["layers"], channels, setup["classes"]),
     }[setup["model"]]()
 
@@ -37,7 +38,11 @@ def loss_of(setup, model):
     if classes == 0:
         inputs, targets = torch.rand(batch, *shape) * 2 - 1, torch.rand(batch, 1) * 2 - 1
         return lambda: F.mse_loss(model(inputs), targets)
-    pictures, labels = torch.randint(256, (batch, *shape), dtype=torch.uint8), torch.randint(classes, (batch,))
+    labels = torch.randint(classes, (batch,))
+    if setup["model"] == "blstm":
+        sequences = torch.rand(batch, *shape) * 2 - 1
+        return lambda: F.cross_entropy(model(sequences), labels)
+    pictures = torch.randint(256, (batch, *shape), dtype=torch.uint8)
     return lambda: F.cross_entropy(model((pictures.float() / 255 - 0.5) / 0.5), labels)
 
 

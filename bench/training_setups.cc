@@ -57,7 +57,13 @@ std::vector<TrainingSetup> training_setups(bool tiny) {
            .task = {.kind = TaskKind::kClassification},
            .sample = labelled(DType::kU8, {3, 32, 32}),
            .classes = 10,
-           .batch = tiny ? 2u : 128u}};
+           .batch = tiny ? 2u : 128u},
+          {.name = "blstm",
+           .model = {.kind = ModelKind::kBlstm, .layers = 1, .width = tiny ? 8 : 128},
+           .task = {.kind = TaskKind::kClassification},
+           .sample = tiny ? labelled(DType::kF32, {4, 8}) : labelled(DType::kF32, {128, 512}),
+           .classes = 10,
+           .batch = tiny ? 2u : 400u}};
 }
 
 std::string to_json(const TrainingSetup& setup, int threads) {
