@@ -6,6 +6,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
 namespace stoker::model {
@@ -47,10 +48,11 @@ at::Tensor packed_for_products(const at::Tensor& b, int64_t rows) {
   return reorder ? reorder->call(b.contiguous().to_mkldnn(), c10::SymInt(rows)) : b;
 }
 
-at::Tensor cpu_product(const at::Tensor& a, const at::Tensor& b) {
+at::Tensor cpu_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
   static const auto linear = maybe_linear();
-  if (!linear) return at::mm(a, b.t());
-  return linear->call(dense(a), dense(b), std::nullopt, "none", Scalars(), "");
+  if (!linear) return bias.defined() ? at::addmm(bias, a, b.t()) : at::mm(a, b.t());
+  const auto maybe_bias = bias.defined() ? std::optional(bias) : std::nullopt;
+  return linear->call(dense(a), dense(b), maybe_bias, "none", Scalars(), "");
 }
 
 }  // namespace stoker::model

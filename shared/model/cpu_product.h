@@ -12,9 +12,10 @@
 
 namespace stoker::model {
 
-// a · bᵀ: [rows, inner] and [columns, inner], any strides, give [rows, columns]. Records no gradient:
-// call it under NoGradGuard where one of the two needs it.
-at::Tensor cpu_product(const at::Tensor& a, const at::Tensor& b);
+// a · bᵀ, plus `bias` [columns] on each row where it is defined: [rows, inner] and [columns, inner],
+// any strides, give [rows, columns]. Records no gradient: call it under NoGradGuard where one of them
+// needs it.
+at::Tensor cpu_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {});
 
 // `b` as oneDNN likes it best, for many products with `a`s of so many rows; for cpu_product() alone.
 at::Tensor packed_for_products(const at::Tensor& b, int64_t rows);

@@ -11,6 +11,7 @@
 #include <torch/nn/modules/normalization.h>
 
 #include "shared/model/data_fit.h"
+#include "shared/model/linear.h"
 #include "shared/model/recompute.h"
 #include "shared/model/zoo.h"
 
@@ -34,15 +35,15 @@ class Block : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor y = x + drop(proj_(attend(ln1_(x))));
-    return y + drop(down_(at::gelu(up_(ln2_(y)))));
+    const at::Tensor y = x + drop(linear(proj_, attend(ln1_(x))));
+    return y + drop(linear(down_, at::gelu(linear(up_, ln2_(y)))));
   }
 
  private:
   at::Tensor attend(const at::Tensor& x) {
     const int64_t batch = x.size(0), time = x.size(1), width = x.size(2);
     const at::Tensor split =
-        qkv_(x).view({batch, time, 3, heads_, width / heads_}).permute({2, 0, 3, 1, 4});
+        linear(qkv_, x).view({batch, time, 3, heads_, width / heads_}).permute({2, 0, 3, 1, 4});
     const at::Tensor seen = at::scaled_dot_product_attention(
         split.select(0, 0), split.select(0, 1), split.select(0, 2), /*attn_mask=*/{},
         is_training() ? dropout_ : 0.0, /*is_causal=*/true);
@@ -85,7 +86,7 @@ class Gpt : public Model {
     at::Tensor x = tok_(input) + pos_->weight.narrow(0, 0, input.size(1));
     if (config_.dropout > 0 && is_training()) x = at::dropout(x, config_.dropout, true);
     for (const auto& block : blocks_) x = config_.recompute ? again(*block, x) : block->forward(x);
-    return head_(ln_(x));
+    return linear(head_, ln_(x));
   }
 
   int64_t context() const override { return config_.context; }

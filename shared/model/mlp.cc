@@ -4,6 +4,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "shared/model/data_fit.h"
+#include "shared/model/linear.h"
 #include "shared/model/zoo.h"
 
 namespace stoker::model {
@@ -28,10 +29,10 @@ class Mlp : public Model {
   at::Tensor forward(const at::Tensor& input) override {
     at::Tensor x = input.flatten(1);
     for (size_t i = 0; i + 1 < layers_.size(); ++i) {
-      x = at::relu(layers_[i](x));
+      x = at::relu(linear(layers_[i], x));
       if (dropout_ > 0 && is_training()) x = at::dropout(x, dropout_, true);
     }
-    return layers_.back()(x);
+    return linear(layers_.back(), x);
   }
 
  private:
