@@ -1,35 +1,15 @@
 // stoker-bench-train: how many training steps a second this machine's CPU takes, with one thread and
 // with two; with STOKER_PYTHON set to a Python that has PyTorch, beside eager PyTorch and
 // torch.compile with as many threads.
-#include <cstdio>
-#include <optional>
-
 #include "bench/benchmark.h"
 #include "bench/options.h"
-#include "bench/python_peer.h"
+#include "bench/torch_peers.h"
 #include "bench/training.h"
 
 namespace stoker::bench {
 namespace {
 
 constexpr int kThreads[] = {1, 2};
-
-// Nothing where it cannot be had, which is said.
-Result<std::optional<Peer>> maybe_peer(const TrainingSetup& setup, int threads, bool compiled,
-                                       const Training& training, const Options& options) {
-  const auto python = maybe_named_python();
-  if (!python) return std::optional<Peer>();
-  const std::string name = compiled ? "torch.compile" : "eager PyTorch";
-  const auto peer = maybe_python_peer("step-" + setup.name + ", " + name, *python, "train_peer.py",
-                                      {compiled ? "compiled" : "eager", to_json(setup, threads)});
-  if (!peer) return std::optional<Peer>();
-  if (static_cast<int64_t>(peer->greeting()) != training.parameters())
-    return Status(Code::kMismatch, name + " has " + std::to_string(peer->greeting()) +
-                                       " parameters and buffers, ours " +
-                                       std::to_string(training.parameters()));
-  return std::optional(
-      Peer{name, [peer, seconds = std::to_string(options.seconds)] { return peer->ask(seconds); }});
-}
 
 Result<Trial> speed(const TrainingSetup& setup, int threads,
                     const std::shared_ptr<Training>& training, const Options& options) {
@@ -38,11 +18,11 @@ Result<Trial> speed(const TrainingSetup& setup, int threads,
               "steps/s",
               [=, time = options.run_time()] { return training->run(time); },
               {}};
-  for (const bool compiled : {false, true}) {
-    if (compiled && options.quick) continue;  // compiling takes half a minute
-    STOKER_ASSIGN_OR_RETURN(auto peer, maybe_peer(setup, threads, compiled, *training, options));
-    if (peer) trial.peers.push_back(*std::move(peer));
-  }
+  STOKER_ASSIGN_OR_RETURN(trial.peers, torch_peers({.bench = "step-" + setup.name,
+                                                    .script = "train_peer.py",
+                                                    .setup = to_json(setup, threads),
+                                                    .parameters = training->parameters()},
+                                                   options));
   return trial;
 }
 

@@ -1,6 +1,5 @@
 #include "bench/training.h"
 
-#include <cstring>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -10,51 +9,24 @@
 
 #include "bench/operation_time.h"
 #include "bench/stopwatch.h"
+#include "bench/trained_model.h"
 #include "daemon/train/batch_view.h"
-#include "daemon/train/optimizer.h"
 #include "daemon/train/train_step.h"
-#include "shared/model/model.h"
-#include "shared/ring/batch_layout.h"
-#include "shared/task/task.h"
 
 namespace stoker::bench {
 namespace {
 
 constexpr int kWarmUpSteps = 3;
-constexpr double kLearningRate = 3e-4;
-
-// Whole numbers below `limit`, that are good as tokens, as pixels and as labels; floats from -1 to 1.
-void fill(const TensorSpec& spec, uint64_t limit, std::span<std::byte> bytes) {
-  uint64_t state = 1;
-  const size_t width = dtype_bytes(spec.dtype);
-  for (size_t at = 0; at < bytes.size(); at += width) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    if (spec.dtype == DType::kF32) {
-      const float number = static_cast<float>(state >> 40) / static_cast<float>(1 << 23) - 1.0f;
-      std::memcpy(&bytes[at], &number, sizeof number);
-    } else {
-      bytes[at] = static_cast<std::byte>((state >> 33) % limit);
-    }
-  }
-}
 
 class RunningTraining final : public Training {
  public:
-  RunningTraining(const TrainingSetup& setup, int threads, model::ModelPtr model,
-                  std::unique_ptr<task::Task> task, std::unique_ptr<train::Optimizer> optimizer)
+  RunningTraining(const TrainingSetup& setup, int threads, TrainedModel trained)
       : threads_(threads),
-        model_(std::move(model)),
-        task_(std::move(task)),
-        optimizer_(std::move(optimizer)),
-        step_(*model_, *task_, *optimizer_, config_),
+        trained_(std::move(trained)),
+        step_(*trained_.model, *trained_.task, *trained_.optimizer, config_),
         layout_(setup.sample, setup.batch),
         slot_(layout_.slot_bytes()) {
-    for (size_t i = 0; i < setup.sample.size(); ++i) {
-      const bool holds_classes = setup.sample[i].name != "input";
-      fill(setup.sample[i], holds_classes ? setup.classes : 256,
-           std::span(slot_).subspan(layout_.offset(i),
-                                    setup.sample[i].bytes() * static_cast<size_t>(setup.batch)));
-    }
+    fill_batch(setup, layout_, slot_);
   }
 
   Result<double> run(std::chrono::nanoseconds time) override {
@@ -71,11 +43,7 @@ class RunningTraining final : public Training {
     return 1 - spent.count() / count.seconds;
   }
 
-  int64_t parameters() const override {
-    int64_t count = 0;
-    for (const auto& [name, tensor] : model::named_tensors(*model_)) count += tensor.numel();
-    return count;
-  }
+  int64_t parameters() const override { return trained_.parameters(); }
 
  private:
   struct Count {
@@ -100,15 +68,13 @@ class RunningTraining final : public Training {
 
   void take_step() {
     step_.add(train::batch_view(layout_, slot_.data(), c10::Device(c10::kCPU)));
-    optimizer_->set_lr(kLearningRate);
+    trained_.optimizer->set_lr(kLearningRate);
     (void)step_.finish();
   }
 
   int threads_;
   const config::TrainConfig config_;
-  model::ModelPtr model_;
-  std::unique_ptr<task::Task> task_;
-  std::unique_ptr<train::Optimizer> optimizer_;
+  TrainedModel trained_;
   train::TrainStep step_;
   ring::BatchLayout layout_;
   std::vector<std::byte> slot_;
@@ -117,15 +83,10 @@ class RunningTraining final : public Training {
 }  // namespace
 
 Result<std::shared_ptr<Training>> Training::create(const TrainingSetup& setup, int threads) {
-  STOKER_ASSIGN_OR_RETURN(auto model, model::make_model(setup.model, setup.sample, setup.classes));
-  STOKER_ASSIGN_OR_RETURN(auto task, task::make_task(setup.task, setup.sample, setup.classes));
-  model::NamedTensors parameters;
-  for (const auto& item : model->named_parameters())
-    parameters.emplace_back(item.key(), item.value());
-  STOKER_ASSIGN_OR_RETURN(auto optimizer, train::Optimizer::create({}, parameters));
-  model->train();
-  return std::shared_ptr<Training>(std::make_shared<RunningTraining>(
-      setup, threads, std::move(model), std::move(task), std::move(optimizer)));
+  STOKER_ASSIGN_OR_RETURN(TrainedModel trained,
+                          TrainedModel::create(setup, c10::Device(c10::kCPU)));
+  return std::shared_ptr<Training>(
+      std::make_shared<RunningTraining>(setup, threads, std::move(trained)));
 }
 
 }  // namespace stoker::bench
