@@ -1,0 +1,30 @@
+// InputAndTarget: the samples of tasks whose answers are numbers, `target` F32 [width]: where they
+// stand, and what a model says of them.
+//
+// Threads: values and functions of their arguments.
+#pragma once
+
+#include <string>
+
+#include "shared/task/prepare_input.h"
+#include "shared/task/task.h"
+
+namespace stoker::task {
+
+struct InputAndTarget {
+  size_t input = 0;  // where in a batch
+  size_t target = 0;
+  int64_t width = 0;  // of the target
+  Normalization normalization = {};
+};
+
+// `task` and what it `needs` are for the message. kMismatch: the data has no such target.
+Result<InputAndTarget> find_input_and_target(const config::TaskConfig& config,
+                                             const std::vector<TensorSpec>& sample,
+                                             uint64_t classes, const std::string& task,
+                                             const std::string& needs);
+
+// F32, as the target is shaped: [batch, width].
+at::Tensor outputs_of(model::Model& model, const Batch& batch, const InputAndTarget& places);
+
+}  // namespace stoker::task
