@@ -1,15 +1,14 @@
 // vgg: torchvision's networks of 11, 13, 16 and 19 layers, with batch normalisation or without.
 #include <array>
 
-#include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/max_pool2d.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
-#include "shared/model/chain.h"
 #include "shared/model/data_fit.h"
+#include "shared/model/two_part_net.h"
 #include "shared/model/zoo.h"
 
 namespace stoker::model {
@@ -36,8 +35,6 @@ Result<Convolutions> convolutions_of_depth(int64_t depth) {
   }
 }
 
-at::Tensor relu(at::Tensor x) { return x.relu_(); }
-
 std::shared_ptr<Chain> make_features(const Convolutions& convolutions, int64_t channels,
                                      bool batch_norm) {
   constexpr std::array<int64_t, 5> kWidths{64, 128, 256, 512, 512};
@@ -48,7 +45,7 @@ std::shared_ptr<Chain> make_features(const Convolutions& convolutions, int64_t c
     for (int64_t i = 0; i < convolutions[stage]; ++i) {
       chain->add(torch::nn::Conv2d(torch::nn::Conv2dOptions(from, to, 3).padding(1)));
       if (batch_norm) chain->add(torch::nn::BatchNorm2d(to));
-      chain->add_step(relu);
+      chain->add_step(relu_in_place);
       from = to;
     }
     chain->add_step([](const at::Tensor& x) { return at::max_pool2d(x, 2); });
@@ -59,43 +56,26 @@ std::shared_ptr<Chain> make_features(const Convolutions& convolutions, int64_t c
 std::shared_ptr<Chain> make_classifier(int64_t width, int64_t outputs, double dropout) {
   const auto chain = std::make_shared<Chain>();
   chain->add(torch::nn::Linear(512 * kPooledSide * kPooledSide, width));
-  chain->add_step(relu);
+  chain->add_step(relu_in_place);
   chain->add_dropout(dropout);
   chain->add(torch::nn::Linear(width, width));
-  chain->add_step(relu);
+  chain->add_step(relu_in_place);
   chain->add_dropout(dropout);
   chain->add(torch::nn::Linear(width, outputs));
   return chain;
 }
 
-class Vgg : public Model {
- public:
-  Vgg(const Convolutions& convolutions, const config::ModelConfig& config, int64_t channels,
-      int64_t outputs)
-      : features_(
-            register_module("features", make_features(convolutions, channels, config.batch_norm))),
-        classifier_(
-            register_module("classifier", make_classifier(config.width, outputs, config.dropout))) {
-    for (const auto& module : modules(/*include_self=*/false)) {
-      if (const auto* const conv = module->as<torch::nn::Conv2dImpl>()) {
-        torch::nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);
-        torch::nn::init::zeros_(conv->bias);
-      } else if (const auto* const linear = module->as<torch::nn::LinearImpl>()) {
-        torch::nn::init::normal_(linear->weight, 0, 0.01);
-        torch::nn::init::zeros_(linear->bias);
-      }
+void initialise(torch::nn::Module& net) {
+  for (const auto& module : net.modules(/*include_self=*/false)) {
+    if (const auto* const conv = module->as<torch::nn::Conv2dImpl>()) {
+      torch::nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);
+      torch::nn::init::zeros_(conv->bias);
+    } else if (const auto* const linear = module->as<torch::nn::LinearImpl>()) {
+      torch::nn::init::normal_(linear->weight, 0, 0.01);
+      torch::nn::init::zeros_(linear->bias);
     }
   }
-
-  at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor x =
-        at::adaptive_avg_pool2d(features_->forward(input), {kPooledSide, kPooledSide});
-    return classifier_->forward(x.flatten(1));
-  }
-
- private:
-  std::shared_ptr<Chain> features_, classifier_;
-};
+}
 
 }  // namespace
 
@@ -104,7 +84,12 @@ Result<ModelPtr> make_vgg(const config::ModelConfig& config, const Samples& samp
   STOKER_ASSIGN_OR_RETURN(const Convolutions convolutions, convolutions_of_depth(config.layers));
   STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "vgg", kMinSide));
   STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
-  return ModelPtr(std::make_shared<Vgg>(convolutions, config, input.shape[0], outputs));
+  // One after the other: the order decides which random numbers each weight gets.
+  const auto features = make_features(convolutions, input.shape[0], config.batch_norm);
+  const auto classifier = make_classifier(config.width, outputs, config.dropout);
+  const auto net = std::make_shared<TwoPartNet>(features, kPooledSide, classifier);
+  initialise(*net);
+  return ModelPtr(net);
 }
 
 }  // namespace stoker::model
