@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "shared/config/layer_schema.h"
+#include "shared/config/model_schema.h"
 #include "shared/config/training_sets.h"
 
 namespace stoker::config {
@@ -16,9 +16,6 @@ constexpr auto kShuffles = std::to_array({"full"sv, "off"sv, "window"sv, "shards
 constexpr auto kLastBatches = std::to_array({"span"sv, "drop"sv, "pad"sv});
 constexpr auto kFeedSources = std::to_array({"readers"sv, "both"sv, "outside"sv});
 constexpr auto kOnBadSample = std::to_array({"skip"sv, "stop"sv});
-constexpr auto kModelKinds =
-    std::to_array({"gpt"sv, "mlp"sv, "lenet"sv, "resnet"sv, "alexnet"sv, "vgg"sv, "vit"sv,
-                   "inception_v3"sv, "blstm"sv, "lstm"sv, "layers"sv});
 constexpr auto kTaskKinds =
     std::to_array({"language_model"sv, "classification"sv, "regression"sv, "multi_label"sv});
 constexpr auto kOptimizerKinds =
@@ -70,107 +67,6 @@ Section feed_section(FeedConfig& feed) {
            {.name = "memory_mib", .target = &feed.memory_mib, .min = 0, .max = 1e9},
            {.name = "confined", .target = &feed.confined}},
           "shuffle"};
-}
-
-std::vector<Field> fields_of_rule(NameRule& rule) {
-  return {{.name = "from", .target = &rule.from, .is_required = true},
-          {.name = "to", .target = &rule.to, .is_required = true}};
-}
-
-Section model_section(ModelConfig& model) {
-  const std::string_view of_tokens = "gpt lstm";
-  return {"model",
-          {{.name = "kind", .target = choice(model.kind, kModelKinds), .decides = true},
-           {.name = "layers",
-            .target = &model.layers,
-            .min = 1,
-            .max = 1000,
-            .kinds = "gpt resnet vgg vit blstm lstm",
-            .decides = true},
-           {.name = "batch_norm", .target = &model.batch_norm, .kinds = "vgg", .decides = true},
-           {.name = "aux_logits",
-            .target = &model.aux_logits,
-            .kinds = "inception_v3",
-            .decides = true},
-           {.name = "width",
-            .target = &model.width,
-            .min = 1,
-            .max = 1e6,
-            .kinds = "gpt alexnet vgg vit blstm lstm",
-            .decides = true},
-           {.name = "heads",
-            .target = &model.heads,
-            .min = 1,
-            .max = 1e6,
-            .kinds = "gpt vit",
-            .decides = true},
-           {.name = "mlp_width",
-            .target = &model.mlp_width,
-            .min = 0,
-            .max = 1e6,
-            .kinds = "vit",
-            .decides = true},
-           {.name = "patch_size",
-            .target = &model.patch_size,
-            .min = 1,
-            .max = 1e4,
-            .kinds = "vit",
-            .decides = true},
-           {.name = "image_size",
-            .target = &model.image_size,
-            .min = 0,
-            .max = 1e5,
-            .kinds = "vit",
-            .decides = true},
-           {.name = "context",
-            .target = &model.context,
-            .min = 1,
-            .max = 1e6,
-            .kinds = of_tokens,
-            .decides = true},
-           {.name = "vocab",
-            .target = &model.vocab,
-            .min = 1,
-            .max = 1e7,
-            .kinds = of_tokens,
-            .decides = true},
-           {.name = "dropout",
-            .target = &model.dropout,
-            .min = 0,
-            .max = 0.99,
-            .kinds = "gpt mlp alexnet vgg vit inception_v3 blstm lstm",
-            .decides = true},
-           {.name = "recompute", .target = &model.recompute, .kinds = "gpt"},
-           {.name = "states",
-            .target = &model.states,
-            .kinds = "blstm",
-            .words = "last mean",
-            .decides = true},
-           {.name = "tied", .target = &model.tied, .kinds = "lstm", .decides = true},
-           {.name = "hidden",
-            .target = &model.hidden,
-            .min = 1,
-            .max = 1e7,
-            .kinds = "mlp",
-            .decides = true},
-           {.name = "inputs",
-            .target = &model.inputs,
-            .min = 0,
-            .max = 1e9,
-            .kinds = "mlp",
-            .decides = true},
-           {.name = "outputs",
-            .target = &model.outputs,
-            .min = 0,
-            .max = 1e7,
-            .kinds = "mlp lenet resnet alexnet vgg vit inception_v3 blstm layers",
-            .decides = true},
-           {.name = "stack", .target = layer_rows(model.stack), .kinds = "layers", .decides = true},
-           {.name = "init_from", .target = &model.init_from},
-           {.name = "init_map", .target = rows<NameRule, fields_of_rule>(model.init_map)},
-           {.name = "init_strict", .target = &model.init_strict},
-           {.name = "init_ignore", .target = &model.init_ignore},
-           {.name = "freeze", .target = &model.freeze, .decides = true}}};
 }
 
 Section task_section(TaskConfig& task) {
