@@ -51,10 +51,7 @@ Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
       wait_while_paused(stop);
       if (stop_asked_ || stop.stop_requested()) break;
       STOKER_ASSIGN_OR_RETURN(const bool leaves, leave_for_new_data());
-      if (leaves) {
-        watch_.finish("the data grew, and training begins anew with it");
-        return Outcome::kNewData;
-      }
+      if (leaves) return Outcome::kNewData;
       STOKER_ASSIGN_OR_RETURN(const bool stepped, do_step(stop));
       if (!stepped) break;
       STOKER_ASSIGN_OR_RETURN(const bool fine, report_and_save());
