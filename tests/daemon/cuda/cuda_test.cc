@@ -9,6 +9,7 @@
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
 #include "shared/base/exit_code.h"
+#include "tests/daemon/train/picture_config.h"
 #include "tests/daemon/train/trainer_session.h"
 
 namespace stoker::train {
@@ -43,16 +44,7 @@ config::Config repeatable(uint64_t steps) {
   return config;
 }
 
-config::Config picture_config(uint64_t steps) {
-  config::Config config = repeatable(steps);
-  config.data["train"].features = {3, 16, 16};
-  config.data["train"].targets = 0;
-  config.data["train"].classes = 4;
-  config.model.kind = config::ModelKind::kResnet;
-  config.model.layers = 8;
-  config.task.kind = config::TaskKind::kClassification;
-  return config;
-}
+config::Config picture_config(uint64_t steps) { return with_pictures(repeatable(steps)); }
 
 void expect_near(const Session& run, const Session& other, double part) {
   ASSERT_EQ(run.rows_.size(), other.rows_.size());

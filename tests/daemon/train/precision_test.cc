@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/daemon/train/picture_config.h"
 #include "tests/daemon/train/trainer_session.h"
 
 namespace stoker::train {
@@ -13,16 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-config::Config picture_config(uint64_t steps) {
-  config::Config config = small_config(steps);
-  config.data["train"].features = {3, 16, 16};
-  config.data["train"].targets = 0;
-  config.data["train"].classes = 4;
-  config.model.kind = config::ModelKind::kResnet;
-  config.model.layers = 8;
-  config.task.kind = config::TaskKind::kClassification;
-  return config;
-}
+config::Config picture_config(uint64_t steps) { return with_pictures(small_config(steps)); }
 
 std::vector<std::string> files_of_newest(const Session& run) {
   std::vector<std::string> hashes;
