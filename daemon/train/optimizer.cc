@@ -21,6 +21,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "daemon/train/muon.h"
 #include "daemon/train/update_rules.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/name_glob.h"
@@ -47,21 +48,33 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
 }
 
 Status Optimizer::make_groups(const NamedTensors& parameters) {
-  groups_ = {Group{.weight_decay = config_.weight_decay}};
+  groups_ = {Group{.kind = config_.kind, .weight_decay = config_.weight_decay}};
   std::vector<model::NameGlob> globs;
   for (const config::ParameterGroup& group : config_.groups) {
     globs.emplace_back(group.match);
-    groups_.push_back({.match = group.match,
+    groups_.push_back({.kind = config_.kind,
+                       .match = group.match,
                        .lr_scale = group.lr_scale,
                        .weight_decay = group.weight_decay.value_or(config_.weight_decay)});
   }
+  // Of each group, what muon leaves to adamw.
+  const size_t rows = groups_.size();
+  for (size_t i = 0; config_.kind == OptimizerKind::kMuon && i < rows; ++i) {
+    Group rest = groups_[i];
+    rest.kind = OptimizerKind::kAdamW;
+    groups_.push_back(std::move(rest));
+  }
+  const MuonChoice by_muon(config_);
   for (const auto& [name, parameter] : parameters) {
     size_t first = 0;
     while (first < globs.size() && !globs[first].matches(name)) ++first;
-    add(groups_[first == globs.size() ? 0 : first + 1], name, parameter);
+    const size_t row = first == globs.size() ? 0 : first + 1;
+    const bool is_left = groups_.size() > rows && !by_muon.takes(name, parameter);
+    add(groups_[is_left ? row + rows : row], name, parameter);
   }
-  for (size_t i = 1; i < groups_.size(); ++i) {
-    if (groups_[i].parameters.empty())
+  for (size_t i = 1; i < rows; ++i) {
+    if (groups_[i].parameters.empty() &&
+        (groups_.size() == rows || groups_[i + rows].parameters.empty()))
       return Status(Code::kInvalidArgument,
                     "optimizer.groups: '" + groups_[i].match +
                         "' matches no trained parameter that an earlier group left; the names "
@@ -69,7 +82,7 @@ Status Optimizer::make_groups(const NamedTensors& parameters) {
                         parameters.front().first + "' and end with '" + parameters.back().first +
                         "'");
   }
-  if (groups_.front().parameters.empty()) groups_.erase(groups_.begin());
+  std::erase_if(groups_, [](const Group& group) { return group.parameters.empty(); });
   const c10::Device device = parameters.front().second.device();
   if (device.is_cpu()) return {};
   for (Group& group : groups_)
@@ -87,10 +100,11 @@ void Optimizer::add(Group& group, const std::string& name, const at::Tensor& par
     state_.emplace_back(what + name, tensor);
     list.push_back(std::move(tensor));
   };
-  switch (config_.kind) {
+  switch (group.kind) {
     case OptimizerKind::kSgd:
       break;
     case OptimizerKind::kMomentum:
+    case OptimizerKind::kMuon:
       keep(group.momentum_buffers, "momentum_buffer.", at::zeros_like(parameter));
       break;
     case OptimizerKind::kAdam:
@@ -195,7 +209,7 @@ void Optimizer::apply() {
   const std::optional<at::Tensor> found_inf =
       found_inf_.defined() ? std::optional(found_inf_) : std::nullopt;
   for (Group& group : groups_) {
-    switch (config_.kind) {
+    switch (group.kind) {
       case OptimizerKind::kSgd:
       case OptimizerKind::kMomentum:
         apply_sgd(group, found_inf);
@@ -207,6 +221,7 @@ void Optimizer::apply() {
       case OptimizerKind::kRmsprop:
       case OptimizerKind::kAdagrad:
       case OptimizerKind::kLion:
+      case OptimizerKind::kMuon:
         update_by_rule(config_, group, found_inf);
         break;
     }
@@ -235,7 +250,7 @@ void Optimizer::apply_adam(Group& group, const std::optional<at::Tensor>& found_
             config_.betas.at(1), group.weight_decay, config_.eps, /*amsgrad=*/false,
             /*maximize=*/false, /*grad_scale=*/std::optional<at::Tensor>(), found_inf);
     };
-    if (config_.kind == OptimizerKind::kAdamW)
+    if (group.kind == OptimizerKind::kAdamW)
       kernel([](auto&&... each) { at::_fused_adamw_(each...); });
     else
       kernel([](auto&&... each) { at::_fused_adam_(each...); });

@@ -1,9 +1,10 @@
-// Optimizer: sgd, momentum, adam and adamw through LibTorch's fused kernels, others by update_rules.h,
+// Optimizer: sgd, momentum, adam and adamw through LibTorch's fused kernels, others by update_rules.h
+// and muon.h,
 // with clipping of the gradient's elements and of its global norm; the same arithmetic as PyTorch's
 // optimizers.
 //
 // Weight decay applies to every parameter, as PyTorch does by default: decoupled from the gradient
-// in adamw and lion, added to the gradient in the others. config.groups gives parameters a learning rate and
+// in adamw, lion and muon, added to the gradient in the others. config.groups gives parameters a learning rate and
 // a decay of their own, as PyTorch's parameter groups do; the norm is clipped over all together.
 //
 // Threads:  the trainer's thread only.
@@ -60,9 +61,11 @@ class Optimizer {
   // the others as PyTorch names it.
   // The tensors themselves, not copies; names and shapes never change.
   const NamedTensors& state() const { return state_; }
-  // Which parameters are updated together: those of no group, then config.groups in their order.
+  // Which parameters are updated together: those of no group, then config.groups in their order; with
+  // muon those that it updates, then in the same order those that adamw does.
   struct Group {
-    std::string match;  // empty: of no group
+    config::OptimizerKind kind = {};  // what updates them
+    std::string match;                // empty: of no group
     double lr_scale = 1;
     double weight_decay = 0;
     std::vector<at::Tensor> parameters, gradients;

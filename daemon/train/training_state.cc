@@ -143,11 +143,13 @@ Result<Live> parse_live(const std::string& text) {
   return live;
 }
 
-void log_groups(const Optimizer& optimizer) {
+void log_groups(const config::OptimizerConfig& config, const Optimizer& optimizer) {
   for (const Optimizer::Group& group : optimizer.groups()) {
     int64_t elements = 0;
     for (const at::Tensor& parameter : group.parameters) elements += parameter.numel();
-    log_info("optimizer group", {{"match", group.match.empty() ? "(all others)" : group.match},
+    std::string match = group.match.empty() ? "(all others)" : group.match;
+    if (group.kind != config.kind) match += ", of which adamw";  // muon's rest
+    log_info("optimizer group", {{"match", match},
                                  {"parameters", group.parameters.size()},
                                  {"elements", elements},
                                  {"lr_scale", group.lr_scale},
@@ -190,7 +192,8 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
                           Optimizer::create(config.optimizer, std::move(trainable)));
   if (config.train.ema > 0)
     state->average_ = std::make_unique<WeightAverage>(*state->model_, config.train.ema);
-  if (!config.optimizer.groups.empty()) log_groups(*state->optimizer_);
+  if (!config.optimizer.groups.empty() || config.optimizer.kind == config::OptimizerKind::kMuon)
+    log_groups(config.optimizer, *state->optimizer_);
   return state;
 }
 

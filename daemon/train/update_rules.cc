@@ -12,6 +12,8 @@
 #include <ATen/ops/_foreach_sub.h>
 #include <ATen/ops/where.h>
 
+#include "daemon/train/muon.h"
+
 namespace stoker::train {
 namespace {
 
@@ -73,9 +75,10 @@ void lion(const config::OptimizerConfig& config, Group& group) {
 }
 
 void update(const config::OptimizerConfig& config, Group& group) {
-  if (config.kind == OptimizerKind::kRmsprop) rmsprop(config, group);
-  if (config.kind == OptimizerKind::kAdagrad) adagrad(config, group);
-  if (config.kind == OptimizerKind::kLion) lion(config, group);
+  if (group.kind == OptimizerKind::kRmsprop) rmsprop(config, group);
+  if (group.kind == OptimizerKind::kAdagrad) adagrad(config, group);
+  if (group.kind == OptimizerKind::kLion) lion(config, group);
+  if (group.kind == OptimizerKind::kMuon) update_by_muon(config, group);
 }
 
 // All that an update changes.

@@ -1,5 +1,6 @@
 // UpdateRules: the optimizers for which LibTorch has no fused kernel on every device: rmsprop and
-// adagrad with the arithmetic of PyTorch's, lion as published (Chen et al. 2023, algorithm 2).
+// adagrad with the arithmetic of PyTorch's, lion as published (Chen et al. 2023, algorithm 2), and
+// muon (muon.h).
 //
 // Threads:  the trainer's thread only.
 // Blocking: never waits for the device.

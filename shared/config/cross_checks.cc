@@ -8,7 +8,7 @@
 #include "shared/config/mixture_checks.h"
 #include "shared/config/model_checks.h"
 #include "shared/config/nearest_word.h"
-#include "shared/config/training_sets.h"
+#include "shared/config/task_checks.h"
 
 namespace stoker::config {
 namespace {
@@ -31,8 +31,7 @@ class CrossChecks {
     check_feed();
     check_model(config_.model, given_, mistakes_);
     check_sequences();
-    check_task();
-    check_normalization();
+    check_task(config_, given_, mistakes_);
     check_optimizer();
     check_device();
     check_eval();
@@ -187,65 +186,18 @@ class CrossChecks {
   void check_sequences() {
     const ModelConfig& model = config_.model;
     const bool has_context = model.kind == ModelKind::kGpt || model.kind == ModelKind::kLstm;
-    if (!has_context || mistakes_.touches("model.kind")) return;
+    const bool has_vocab = has_context || model.kind == ModelKind::kBlstm;
+    if (!has_vocab || mistakes_.touches("model.kind")) return;
     for (const auto& [name, set] : config_.data) {
       const std::string key = "data." + name;
       if (!set.is_sequence() || mistakes_.touches(key + ".kind")) continue;
-      if (set.context > model.context && !mistakes_.touches("model.context"))
+      if (has_context && set.context > model.context && !mistakes_.touches("model.context"))
         refuse(key + ".context", "is " + std::to_string(set.context) +
                                      " tokens, more than model.context (" +
                                      std::to_string(model.context) + ")");
       if (set.is_of_bytes() && model.vocab < kByteValues)
         refuse("model.vocab", "is " + std::to_string(model.vocab) + ", but " + key +
                                   " is of bytes: at least " + std::to_string(kByteValues));
-    }
-  }
-
-  void check_normalization() {
-    const TaskConfig& task = config_.task;
-    if (task.mean.empty() || task.mean.size() != task.std.size())
-      refuse("task.mean",
-             "and task.std must have as many numbers: one, or one a channel, such as [0.485, "
-             "0.456, 0.406] and [0.229, 0.224, 0.225]");
-  }
-
-  // The word of a kind that reads tokens.
-  const char* token_model() const {
-    switch (config_.model.kind) {
-      case ModelKind::kLstm:
-        return "lstm";
-      case ModelKind::kLayers:
-        return "layers";
-      default:
-        return "gpt";
-    }
-  }
-
-  void check_task() {
-    if (mistakes_.touches("task.kind") || mistakes_.touches("model.kind")) return;
-    const bool speaks = config_.task.kind == TaskKind::kLanguageModel;
-    const bool reads_tokens = config_.model.reads_tokens();
-    const std::string kind = config_.model.kind == ModelKind::kLayers
-                                 ? "a model.stack that begins with an embedding"
-                                 : std::string("model.kind ") + token_model();
-    if (speaks && !reads_tokens)
-      refuse("task.kind",
-             "is language_model, which needs model.kind gpt or lstm (or layers that begin with an "
-             "embedding); for pictures and numbers write classification or regression");
-    if (!speaks && reads_tokens)
-      refuse("task.kind", "does not fit " + kind + "; write language_model");
-    for (const std::string& name : training_sets(config_)) {
-      const auto train = config_.data.find(name);
-      if (train == config_.data.end() || mistakes_.touches("data." + name + ".kind")) continue;
-      if (train->second.kind == DatasetKind::kMixture) continue;  // its sets are looked at
-      const bool is_sequence = train->second.is_sequence();
-      if (is_sequence && !reads_tokens)
-        refuse("model.kind",
-               "does not read sequences of tokens, which data." + name + " has; write gpt or lstm");
-      if (!is_sequence && reads_tokens)
-        refuse("model.kind", "is " + std::string(token_model()) +
-                                 ", which reads sequences of tokens; data." + name +
-                                 " must be of kind text or tokens, or have a text");
     }
   }
 

@@ -25,7 +25,14 @@ void model_defaults(const GivenKeys& given, ModelConfig& model) {
     set("model.dropout", model.dropout, 0.5);
 }
 
+// An answer for each step needs the state of each.
+void states_default(const GivenKeys& given, const TaskConfig& task, ModelConfig& model) {
+  if (model.kind == ModelKind::kBlstm && task.labels_steps() && !given.contains("model.states"))
+    model.states = "each";
+}
+
 void optimizer_defaults(const GivenKeys& given, OptimizerConfig& optimizer) {
+  const bool is_muon = optimizer.kind == OptimizerKind::kMuon;
   const bool is_adam =
       optimizer.kind == OptimizerKind::kAdam || optimizer.kind == OptimizerKind::kAdamW;
   const auto set = [&given](const char* key, auto& field, auto value) {
@@ -33,13 +40,15 @@ void optimizer_defaults(const GivenKeys& given, OptimizerConfig& optimizer) {
   };
   const bool is_lion = optimizer.kind == OptimizerKind::kLion;
   // Each optimizer's usual rate, as in PyTorch's examples; a coupled decay is seldom wanted unasked.
-  if (!is_adam) set("optimizer.lr", optimizer.lr, is_lion ? 1e-4 : 0.01);
-  if (optimizer.kind != OptimizerKind::kAdamW)
+  if (!is_adam && !is_muon) set("optimizer.lr", optimizer.lr, is_lion ? 1e-4 : 0.01);
+  if (optimizer.kind != OptimizerKind::kAdamW && !is_muon)
     set("optimizer.weight_decay", optimizer.weight_decay, 0.0);
   // PyTorch's and the paper's.
   if (is_lion) set("optimizer.betas", optimizer.betas, std::vector<double>{0.9, 0.99});
   if (optimizer.kind == OptimizerKind::kAdagrad) set("optimizer.eps", optimizer.eps, 1e-10);
   if (optimizer.kind == OptimizerKind::kRmsprop) set("optimizer.momentum", optimizer.momentum, 0.0);
+  if (is_muon) set("optimizer.momentum", optimizer.momentum, 0.95);
+  if (is_muon) set("optimizer.nesterov", optimizer.nesterov, true);
 }
 
 void schedule_defaults(const GivenKeys& given, const OptimizerConfig& optimizer,
@@ -55,6 +64,7 @@ void schedule_defaults(const GivenKeys& given, const OptimizerConfig& optimizer,
 
 void apply_dependent_defaults(const GivenKeys& given, Config& config) {
   model_defaults(given, config.model);
+  states_default(given, config.task, config.model);
   optimizer_defaults(given, config.optimizer);
   schedule_defaults(given, config.optimizer, config.schedule);
   if (!given.contains("eval.sets") && !config.data.contains("valid")) config.eval.sets.clear();

@@ -48,14 +48,16 @@ struct ModelConfig {
   int64_t width = 192;
   int64_t heads = 6;        // gpt; vit: 12 when not given
   int64_t context = 128;    // gpt lstm: tokens
-  int64_t vocab = 256;      // gpt lstm: size of the vocabulary
+  int64_t vocab = 256;      // gpt lstm; blstm over tokens: size of the vocabulary
   double dropout = 0.0;     // gpt mlp vit blstm lstm; alexnet vgg inception_v3: 0.5 when not given
   int64_t mlp_width = 0;    // vit: of the blocks' fully connected layers; 0 = 4 * width
   int64_t patch_size = 16;  // vit: pixels, the side of a patch
   int64_t image_size = 0;   // vit: pixels, the side of a picture; 0 = the data's
   // gpt: the backward pass computes the blocks again, and nothing of them is kept.
   bool recompute = false;
-  std::string states = "last";           // blstm: what the output layer sees: last | mean
+  // blstm: what the output layer sees: last | mean | each, which is the default for tagging, ctc
+  std::string states = "last";
+  int64_t embedding = 0;                 // blstm over tokens: size of a token's vector; 0 = width
   bool tied = false;                     // lstm: the head is the embedding
   std::vector<int64_t> hidden = {1024};  // mlp: widths of the hidden layers
   int64_t inputs = 0;                    // mlp: 0 = elements of the data's input

@@ -73,7 +73,7 @@ std::vector<Field> fields_of_behaviour(ModelConfig& model) {
            .target = &model.vocab,
            .min = 1,
            .max = 1e7,
-           .kinds = of_tokens,
+           .kinds = "gpt lstm blstm",
            .decides = true},
           {.name = "dropout",
            .target = &model.dropout,
@@ -85,7 +85,13 @@ std::vector<Field> fields_of_behaviour(ModelConfig& model) {
           {.name = "states",
            .target = &model.states,
            .kinds = "blstm",
-           .words = "last mean",
+           .words = "last mean each",
+           .decides = true},
+          {.name = "embedding",
+           .target = &model.embedding,
+           .min = 0,
+           .max = 1e6,
+           .kinds = "blstm",
            .decides = true},
           {.name = "tied", .target = &model.tied, .kinds = "lstm", .decides = true}};
 }

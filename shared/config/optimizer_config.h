@@ -12,7 +12,8 @@
 
 namespace stoker::config {
 
-enum class OptimizerKind { kSgd, kMomentum, kAdam, kAdamW, kRmsprop, kAdagrad, kLion };
+enum class OptimizerKind { kSgd, kMomentum, kAdam, kAdamW, kRmsprop, kAdagrad, kLion, kMuon };
+
 // Parameters with settings of their own.
 struct ParameterGroup {
   std::string match;                   // glob of parameter names
@@ -25,12 +26,17 @@ struct ParameterGroup {
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kAdamW;
   double lr = 3.0e-4;  // when not given: 1e-4 for lion, 0.01 for those that are no adam
-  std::vector<double> betas = {0.9, 0.95};  // adam adamw lion; 0.9, 0.99 for lion when not given
-  double eps = 1e-8;      // adam adamw rmsprop adagrad; 1e-10 for adagrad when not given
-  double momentum = 0.9;  // momentum rmsprop; 0 for rmsprop when not given
+  // adam adamw lion muon, for what adamw does there; 0.9, 0.99 for lion when not given
+  std::vector<double> betas = {0.9, 0.95};
+  double eps = 1e-8;  // adam adamw rmsprop adagrad muon; 1e-10 for adagrad when not given
+  // momentum rmsprop muon; 0 for rmsprop, 0.95 for muon when not given
+  double momentum = 0.9;
   double alpha = 0.99;    // rmsprop: decay of the mean square
-  bool nesterov = false;  // momentum
-  // adamw lion: decoupled; others: added to the gradient; 0 for all but adamw when not given
+  bool nesterov = false;  // momentum muon; true for muon when not given
+  // muon: globs of names of matrices that are no hidden layers' weights: adamw updates them
+  std::vector<std::string> adamw_for = {"tok.*", "pos.*", "head.*", "heads.*", "fc.*"};
+  // adamw lion muon: decoupled; others: added to the gradient; 0 for all but adamw and muon when not
+  // given
   double weight_decay = 0.1;
   double clip_norm = 1.0;              // global norm; 0 = off
   double clip_value = 0;               // of each element of the gradient, before clip_norm; 0 = off

@@ -4,6 +4,8 @@
 #include <array>
 
 #include "shared/config/model_schema.h"
+#include "shared/config/optimizer_schema.h"
+#include "shared/config/task_schema.h"
 #include "shared/config/training_sets.h"
 
 namespace stoker::config {
@@ -16,11 +18,6 @@ constexpr auto kShuffles = std::to_array({"full"sv, "off"sv, "window"sv, "shards
 constexpr auto kLastBatches = std::to_array({"span"sv, "drop"sv, "pad"sv});
 constexpr auto kFeedSources = std::to_array({"readers"sv, "both"sv, "outside"sv});
 constexpr auto kOnBadSample = std::to_array({"skip"sv, "stop"sv});
-constexpr auto kTaskKinds =
-    std::to_array({"language_model"sv, "classification"sv, "regression"sv, "multi_label"sv});
-constexpr auto kOptimizerKinds =
-    std::to_array({"sgd"sv, "momentum"sv, "adam"sv, "adamw"sv, "rmsprop"sv, "adagrad"sv, "lion"sv});
-constexpr auto kScheduleKinds = std::to_array({"constant"sv, "cosine"sv, "linear"sv, "step"sv});
 
 // Large enough for every use, small enough that no product of two overflows.
 constexpr double kManySteps = 1e15;
@@ -67,145 +64,6 @@ Section feed_section(FeedConfig& feed) {
            {.name = "memory_mib", .target = &feed.memory_mib, .min = 0, .max = 1e9},
            {.name = "confined", .target = &feed.confined}},
           "shuffle"};
-}
-
-Section task_section(TaskConfig& task) {
-  const std::string_view inputs = "classification regression multi_label",
-                         labels = "classification";
-  return {"task",
-          {{.name = "kind", .target = choice(task.kind, kTaskKinds), .decides = true},
-           {.name = "mean",
-            .target = &task.mean,
-            .min = -1e3,
-            .max = 1e3,
-            .kinds = inputs,
-            .decides = true},
-           {.name = "std",
-            .target = &task.std,
-            .min = 0,
-            .max = 1e3,
-            .above_min = true,
-            .kinds = inputs,
-            .decides = true},
-           {.name = "label_smoothing",
-            .target = &task.label_smoothing,
-            .min = 0,
-            .max = 0.99,
-            .kinds = labels,
-            .decides = true},
-           {.name = "mixup",
-            .target = &task.mixup,
-            .min = 0,
-            .max = 1e3,
-            .kinds = labels,
-            .decides = true},
-           {.name = "cutmix",
-            .target = &task.cutmix,
-            .min = 0,
-            .max = 1e3,
-            .kinds = labels,
-            .decides = true},
-           {.name = "aux_weight",
-            .target = &task.aux_weight,
-            .min = 0,
-            .max = 1e3,
-            .kinds = labels,
-            .decides = true}}};
-}
-
-std::vector<Field> fields_of_group(ParameterGroup& group) {
-  return {{.name = "match", .target = &group.match, .is_required = true},
-          {.name = "lr_scale", .target = &group.lr_scale, .min = 0, .max = 1e6, .above_min = true},
-          {.name = "weight_decay",
-           .target = &group.weight_decay,
-           .min = 0,
-           .max = 1e3,
-           .may_be_off = false}};
-}
-
-Section optimizer_section(OptimizerConfig& optimizer) {
-  const std::string_view with_betas = "adam adamw lion";
-  const std::string_view with_eps = "adam adamw rmsprop adagrad";
-  return {
-      "optimizer",
-      {{.name = "kind", .target = choice(optimizer.kind, kOptimizerKinds), .decides = true},
-       {.name = "lr",
-        .target = &optimizer.lr,
-        .min = 0,
-        .max = 1e3,
-        .above_min = true,
-        .decides = true},
-       {.name = "betas",
-        .target = &optimizer.betas,
-        .min = 0,
-        .max = 1,
-        .kinds = with_betas,
-        .decides = true},
-       {.name = "eps",
-        .target = &optimizer.eps,
-        .min = 0,
-        .max = 1,
-        .above_min = true,
-        .kinds = with_eps,
-        .decides = true},
-       {.name = "momentum",
-        .target = &optimizer.momentum,
-        .min = 0,
-        .max = 1,
-        .kinds = "momentum rmsprop",
-        .decides = true},
-       {.name = "alpha",
-        .target = &optimizer.alpha,
-        .min = 0,
-        .max = 1,
-        .kinds = "rmsprop",
-        .decides = true},
-       {.name = "nesterov", .target = &optimizer.nesterov, .kinds = "momentum", .decides = true},
-       {.name = "weight_decay",
-        .target = &optimizer.weight_decay,
-        .min = 0,
-        .max = 1e3,
-        .decides = true},
-       {.name = "clip_norm", .target = &optimizer.clip_norm, .min = 0, .max = 1e9, .decides = true},
-       {.name = "clip_value",
-        .target = &optimizer.clip_value,
-        .min = 0,
-        .max = 1e9,
-        .decides = true},
-       {.name = "groups",
-        .target = rows<ParameterGroup, fields_of_group>(optimizer.groups),
-        .decides = true}}};
-}
-
-Section schedule_section(ScheduleConfig& schedule) {
-  const std::string_view to_the_end = "cosine linear";
-  const std::string_view in_steps = "step";
-  return {"schedule",
-          {{.name = "kind", .target = choice(schedule.kind, kScheduleKinds), .decides = true},
-           {.name = "warmup_steps",
-            .target = &schedule.warmup_steps,
-            .min = 0,
-            .max = kManySteps,
-            .decides = true},
-           {.name = "min_lr",
-            .target = &schedule.min_lr,
-            .min = 0,
-            .max = 1e3,
-            .kinds = to_the_end,
-            .decides = true},
-           {.name = "every_steps",
-            .target = &schedule.every_steps,
-            .min = 1,
-            .max = kManySteps,
-            .kinds = in_steps,
-            .decides = true},
-           {.name = "factor",
-            .target = &schedule.factor,
-            .min = 0,
-            .max = 1e3,
-            .above_min = true,
-            .kinds = in_steps,
-            .decides = true}}};
 }
 
 Section train_section(TrainConfig& train) {

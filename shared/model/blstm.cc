@@ -1,6 +1,11 @@
-// blstm: a bidirectional LSTM over a sequence of vectors, and a linear layer over its last states or
-// over the mean of all.
+// blstm: a bidirectional LSTM over a sequence of vectors or of tokens, and a linear layer over its last
+// states, over the mean of all, or over each.
+//
+// Of sequences that are padded, the padding has no part in anything: the backward direction begins at
+// each sequence's own end, where the forward one has its last state. That is PyTorch's nn.LSTM over
+// what pack_padded_sequence() made of them.
 #include <ATen/ops/dropout.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/rnn.h>
 
@@ -11,21 +16,32 @@
 namespace stoker::model {
 namespace {
 
+// What the data's sequences are made of.
+struct Steps {
+  int64_t features = 0;  // of the vector of a step
+  bool are_tokens = false;
+};
+
 class Blstm : public Model {
  public:
-  Blstm(const config::ModelConfig& config, int64_t features, int64_t outputs)
-      : config_(config),
-        lstm_(register_module("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(features, config.width)
-                                                          .num_layers(config.layers)
-                                                          .dropout(between_layers(config))
-                                                          .batch_first(true)
-                                                          .bidirectional(true)))),
-        fc_(register_module("fc", torch::nn::Linear(2 * config.width, outputs))) {}
-
-  at::Tensor forward(const at::Tensor& input) override {
-    const LstmStates states = run_lstm(lstm_, input);
-    return fc_(drop(config_.states == "mean" ? states.steps.mean(1) : states.last));
+  Blstm(const config::ModelConfig& config, const Steps& steps, int64_t outputs) : config_(config) {
+    if (steps.are_tokens)
+      tok_ = register_module("tok", torch::nn::Embedding(config.vocab, steps.features));
+    lstm_ =
+        register_module("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(steps.features, config.width)
+                                                    .num_layers(config.layers)
+                                                    .dropout(between_layers(config))
+                                                    .batch_first(true)
+                                                    .bidirectional(true)));
+    fc_ = register_module("fc", torch::nn::Linear(2 * config.width, outputs));
   }
+
+  at::Tensor forward(const at::Tensor& input) override { return answer(input, {}); }
+  at::Tensor forward_padded(const at::Tensor& input, const at::Tensor& length) override {
+    return answer(input, length);
+  }
+
+  int64_t vocab() const override { return tok_ ? config_.vocab : 0; }
 
  private:
   // LibTorch warns of a dropout that has no place.
@@ -33,29 +49,52 @@ class Blstm : public Model {
     return config.layers > 1 ? config.dropout : 0.0;
   }
 
+  at::Tensor answer(const at::Tensor& input, const at::Tensor& length) {
+    const LstmStates states = run_lstm(lstm_, tok_ ? drop(tok_(input)) : input, length);
+    if (config_.states == "each") return fc_(drop(states.steps));
+    return fc_(drop(config_.states == "mean" ? mean_of(states.steps, length) : states.last));
+  }
+
+  // Over the real steps: the states of all others are 0.
+  static at::Tensor mean_of(const at::Tensor& steps, const at::Tensor& length) {
+    if (!length.defined()) return steps.mean(1);
+    return steps.sum(1) / length.clamp_min(1).unsqueeze(1);
+  }
+
   at::Tensor drop(const at::Tensor& x) const {
     return config_.dropout > 0 && is_training() ? at::dropout(x, config_.dropout, true) : x;
   }
 
   const config::ModelConfig config_;
-  torch::nn::LSTM lstm_;
-  torch::nn::Linear fc_;
+  torch::nn::Embedding tok_{nullptr};
+  torch::nn::LSTM lstm_{nullptr};
+  torch::nn::Linear fc_{nullptr};
 };
+
+Result<Steps> steps_for(const config::ModelConfig& config, const Samples& sample) {
+  const TensorSpec* const tokens = find_component(sample, "tokens");
+  if (tokens != nullptr && tokens->shape.size() == 1 && tokens->elements() > 0)
+    return Steps{.features = config.embedding == 0 ? config.width : config.embedding,
+                 .are_tokens = true};
+  const TensorSpec* const input = find_component(sample, "input");
+  if (input != nullptr && input->shape.size() == 2 && input->elements() > 0)
+    return Steps{.features = input->shape[1]};
+  return Status(Code::kMismatch,
+                "model blstm needs sequences, `input` [steps, features] or `tokens` [steps]; the "
+                "data has " +
+                    describe(sample));
+}
 
 }  // namespace
 
 Result<ModelPtr> make_blstm(const config::ModelConfig& config, const Samples& sample,
                             uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "blstm", 0));
-  if (input.shape.size() != 2 || input.elements() < 1) {
-    return Status(
-        Code::kMismatch,
-        "model blstm needs sequences `input` [steps, features]; the data has " + to_string(input));
-  }
+  if (config.layers < 1 || config.width < 1 || config.vocab < 1)
+    return Status(Code::kInvalidArgument,
+                  "model blstm: layers, width and vocab must be at least 1");
+  STOKER_ASSIGN_OR_RETURN(const Steps steps, steps_for(config, sample));
   STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
-  if (config.layers < 1 || config.width < 1)
-    return Status(Code::kInvalidArgument, "model blstm: layers and width must be at least 1");
-  return ModelPtr(std::make_shared<Blstm>(config, input.shape[1], outputs));
+  return ModelPtr(std::make_shared<Blstm>(config, steps, outputs));
 }
 
 }  // namespace stoker::model

@@ -1,5 +1,6 @@
 #include "shared/model/lstm_cell.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "shared/base/vector_clones.h"
@@ -105,15 +106,21 @@ void lstm_forward(const LstmForward& step) {
   for (int64_t row = 0; row < step.rows; ++row) {
     const int64_t at = row * kGates * hidden, tanh_at = 2 * hidden, last_at = 3 * hidden;
     const float *const from_input = step.from_input + at, *const before = step.from_before + at;
-    float* const gates = step.gates + at;
+    float *const gates = step.gates + at, *const c = step.c + row * hidden,
+                 *const h = step.h + row * step.h_stride;
+    if (step.padding.holds(row)) {
+      std::fill_n(gates, kGates * hidden, 0.0f);
+      std::fill_n(c, hidden, 0.0f);
+      std::fill_n(h, hidden, 0.0f);
+      continue;
+    }
     squash<false>(2 * hidden, from_input, before, step.bias, gates);
     squash<true>(hidden, from_input + tanh_at, before + tanh_at, step.bias + tanh_at,
                  gates + tanh_at);
     squash<false>(hidden, from_input + last_at, before + last_at, step.bias + last_at,
                   gates + last_at);
-    float* const c = step.c + row * hidden;
     next_cell(hidden, gates, step.c_before + row * hidden, c);
-    output(hidden, gates + last_at, c, step.h + row * step.h_stride);
+    output(hidden, gates + last_at, c, h);
   }
 }
 
@@ -122,6 +129,11 @@ void lstm_backward(const LstmBackward& step) {
   const int64_t hidden = step.hidden;
   for (int64_t row = 0; row < step.rows; ++row) {
     float* const gates = step.gates + row * kGates * hidden;
+    if (step.padding.holds(row)) {
+      std::fill_n(gates, kGates * hidden, 0.0f);
+      std::fill_n(step.dc + row * hidden, hidden, 0.0f);
+      continue;
+    }
     row_backward(hidden, step.c + row * hidden, step.c_before + row * hidden,
                  step.dh_out + row * step.dh_stride, step.dh_next + row * hidden,
                  step.dc + row * hidden, gates, gates + hidden, gates + 2 * hidden,

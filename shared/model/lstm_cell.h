@@ -14,6 +14,15 @@
 
 namespace stoker::model {
 
+// Of which rows a step is padding: those whose sequence has ended. What lies there counts for nothing
+// and is not looked at.
+struct LstmPadding {
+  const int64_t* lengths = nullptr;  // [rows]: the real steps; none: all are
+  int64_t step = 0;
+
+  bool holds(int64_t row) const { return lengths != nullptr && lengths[row] <= step; }
+};
+
 // Rows of one step. A stride is the distance from one row to the next, in numbers.
 struct LstmForward {
   int64_t rows = 0;
@@ -26,6 +35,7 @@ struct LstmForward {
   float* c = nullptr;                  // [rows, hidden]
   float* h = nullptr;                  // [rows, hidden], rows h_stride apart
   int64_t h_stride = 0;
+  LstmPadding padding = {};  // its gates and states are 0
 };
 void lstm_forward(const LstmForward& step);
 
@@ -40,6 +50,7 @@ struct LstmBackward {
   const float* dh_next = nullptr;  // [rows, hidden]: from the step after
   float* dc = nullptr;             // [rows, hidden]: from the step after; becomes that of c_before
   float* dbias = nullptr;          // [4 hidden], added to
+  LstmPadding padding = {};        // its gradients are 0
 };
 void lstm_backward(const LstmBackward& step);
 

@@ -2,40 +2,112 @@
 
 #include <vector>
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
+#include <ATen/ops/lstm.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
 #include "shared/model/lstm_pass.h"
 
 namespace stoker::model {
 namespace {
 
+using Direction = LstmWeights;
 constexpr size_t kWeights = 4;  // of a direction of a layer: w_ih, w_hh, b_ih, b_hh
 
-LstmStates run_on_cpu(torch::nn::LSTM& lstm, const at::Tensor& input) {
-  const auto& options = lstm->options_base;
+// The directions of each layer.
+std::vector<std::vector<Direction>> layers_of(const torch::nn::LSTM& lstm) {
   const std::vector<at::Tensor> weights = lstm->all_weights();
-  const size_t directions = options.bidirectional() ? 2 : 1;
-  at::Tensor steps = input.to(at::kFloat).transpose(0, 1);
+  const size_t directions = lstm->options_base.bidirectional() ? 2 : 1;
+  std::vector<std::vector<Direction>> layers;
   for (size_t at = 0; at < weights.size();) {
-    if (at > 0 && options.dropout() > 0 && lstm->is_training())
-      steps = at::dropout(steps, options.dropout(), true);
-    std::vector<LstmWeights> layer;
+    std::vector<Direction>& layer = layers.emplace_back();
     for (size_t i = 0; i < directions; ++i, at += kWeights)
       layer.push_back({weights[at], weights[at + 1], weights[at + 2], weights[at + 3]});
-    steps = lstm_pass(steps, layer);
   }
-  const int64_t hidden = options.hidden_size();
-  at::Tensor last = steps.select(0, -1).narrow(1, 0, hidden);
-  if (options.bidirectional())
-    last = at::cat({last, steps.select(0, 0).narrow(1, hidden, hidden)}, 1);
-  return {steps.transpose(0, 1), last};
+  return layers;
+}
+
+at::Tensor drop_between(const torch::nn::LSTM& lstm, const at::Tensor& steps) {
+  const double part = lstm->options_base.dropout();
+  return part > 0 && lstm->is_training() ? at::dropout(steps, part, true) : steps;
+}
+
+// From the states of each step, [batch, time, directions * hidden].
+at::Tensor last_of(const torch::nn::LSTM& lstm, const at::Tensor& steps, const at::Tensor& length) {
+  const int64_t hidden = lstm->options_base.hidden_size();
+  at::Tensor last = steps.select(1, -1);
+  if (length.defined()) {
+    const at::Tensor at = length.sub(1).clamp_min(0).view({-1, 1, 1});
+    last = steps.gather(1, at.expand({-1, 1, steps.size(2)})).squeeze(1);
+  }
+  if (!lstm->options_base.bidirectional()) return last;
+  return at::cat({last.narrow(1, 0, hidden), steps.select(1, 0).narrow(1, hidden, hidden)}, 1);
+}
+
+LstmStates run_on_cpu(const torch::nn::LSTM& lstm, const at::Tensor& input,
+                      const at::Tensor& length) {
+  at::Tensor steps = input.to(at::kFloat).transpose(0, 1);
+  const auto layers = layers_of(lstm);
+  for (size_t i = 0; i < layers.size(); ++i)
+    steps = lstm_pass(i == 0 ? steps : drop_between(lstm, steps), layers[i], length);
+  steps = steps.transpose(0, 1);
+  return {steps, last_of(lstm, steps, length)};
+}
+
+// Sequences turned around within their own lengths, and turned back.
+class Turn {
+ public:
+  Turn(const at::Tensor& length, int64_t time) {
+    const at::Tensor step = at::arange(time, length.options()).unsqueeze(0),
+                     ends = length.unsqueeze(1);
+    is_real_ = step.lt(ends);
+    from_ = at::where(is_real_, ends - 1 - step, step);
+  }
+  at::Tensor around(const at::Tensor& steps) const {
+    return steps.gather(1, from_.unsqueeze(2).expand({-1, -1, steps.size(2)}));
+  }
+  at::Tensor without_padding(const at::Tensor& steps) const {
+    return steps.masked_fill(is_real_.logical_not().unsqueeze(2), 0);
+  }
+
+ private:
+  at::Tensor is_real_;  // [batch, time]
+  at::Tensor from_;     // [batch, time]: where a step comes from
+};
+
+at::Tensor one_direction(const at::Tensor& steps, const Direction& weights) {
+  const at::Tensor zeros =
+      at::zeros({1, steps.size(0), weights.weight_hh.size(1)}, steps.options());
+  return std::get<0>(
+      at::lstm(steps, {zeros, zeros},
+               {weights.weight_ih, weights.weight_hh, weights.bias_ih, weights.bias_hh},
+               /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0.0, /*train=*/true,
+               /*bidirectional=*/false, /*batch_first=*/true));
 }
 
 }  // namespace
 
-LstmStates run_lstm(torch::nn::LSTM& lstm, const at::Tensor& input) {
-  if (input.device().is_cpu()) return run_on_cpu(lstm, input);
+LstmStates run_lstm_over_padded(torch::nn::LSTM& lstm, const at::Tensor& input,
+                                const at::Tensor& length) {
+  const Turn turn(length, input.size(1));
+  at::Tensor steps = input;
+  const auto layers = layers_of(lstm);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (i > 0) steps = drop_between(lstm, steps);
+    at::Tensor states = one_direction(steps, layers[i][0]);
+    if (layers[i].size() == 2)
+      states = at::cat({states, turn.around(one_direction(turn.around(steps), layers[i][1]))}, 2);
+    steps = turn.without_padding(states);
+  }
+  return {steps, last_of(lstm, steps, length)};
+}
+
+LstmStates run_lstm(torch::nn::LSTM& lstm, const at::Tensor& input, const at::Tensor& length) {
+  if (input.device().is_cpu()) return run_on_cpu(lstm, input, length);
+  if (length.defined()) return run_lstm_over_padded(lstm, input, length);
   const auto [steps, last] = lstm->forward(input);
   const int64_t directions = lstm->options_base.bidirectional() ? 2 : 1;
   return {steps, std::get<0>(last).slice(0, -directions).transpose(0, 1).flatten(1)};

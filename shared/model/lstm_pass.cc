@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -43,15 +44,17 @@ struct Cut {
 struct Lane {
   bool is_reverse;
   int64_t time, steps_at_once;
-  at::Tensor input;   // [time, rows, features]
-  at::Tensor gates;   // [time, rows, 4 hidden]
-  at::Tensor cells;   // [time, rows, hidden]
-  at::Tensor output;  // [time, rows, hidden]
+  at::Tensor input;        // [time, rows, features]
+  at::Tensor gates;        // [time, rows, 4 hidden]
+  at::Tensor cells;        // [time, rows, hidden]
+  at::Tensor output;       // [time, rows, hidden]
+  const int64_t* lengths;  // [rows], or none
 
   int64_t rows() const { return input.size(1); }
   int64_t hidden() const { return cells.size(2); }
   int64_t step(int64_t number) const { return is_reverse ? time - 1 - number : number; }
   int64_t before(int64_t step) const { return is_reverse ? step + 1 : step - 1; }
+  LstmPadding padding(int64_t step) const { return {.lengths = lengths, .step = step}; }
   int64_t count_from(int64_t number) const { return std::min(steps_at_once, time - number); }
   // The earliest place of the steps [number, number + count).
   int64_t earliest(int64_t number, int64_t count) const {
@@ -65,6 +68,7 @@ struct Pass {
   at::Tensor output;              // [time, batch, directions * hidden]
   std::vector<at::Tensor> gates;  // of each direction [time, batch, 4 hidden]
   std::vector<at::Tensor> cells;  // [time, batch, hidden]
+  at::Tensor length;              // I64 [batch], or undefined
 };
 
 at::Tensor direction_of(const at::Tensor& wide, size_t direction, int64_t hidden) {
@@ -98,7 +102,8 @@ Lane lane_of(const Pass& pass, const Cut& cut, size_t direction, int64_t row, in
           .input = pass.input.narrow(1, row, rows),
           .gates = pass.gates[direction].narrow(1, row, rows),
           .cells = cells.narrow(1, row, rows),
-          .output = direction_of(pass.output, direction, cells.size(2)).narrow(1, row, rows)};
+          .output = direction_of(pass.output, direction, cells.size(2)).narrow(1, row, rows),
+          .lengths = pass.length.defined() ? pass.length.const_data_ptr<int64_t>() + row : nullptr};
 }
 
 // Steps [from, from + count), a row of the batch after the other; a copy where they lie apart.
@@ -137,7 +142,8 @@ void forward_lane(const Lane& lane, const LstmWeights& weights) {
                   .c_before = number > 0 ? numbers(lane.cells, before) : numbers(no_cells, 0),
                   .c = numbers_to_write(lane.cells, step),
                   .h = numbers_to_write(lane.output, step),
-                  .h_stride = lane.output.stride(1)});
+                  .h_stride = lane.output.stride(1),
+                  .padding = lane.padding(step)});
   }
 }
 
@@ -177,19 +183,22 @@ void backward_lane(const Lane& lane, const at::Tensor& weight_hh, const at::Tens
                    .dh_stride = d_output.stride(1),
                    .dh_next = dh.const_data_ptr<float>(),
                    .dc = dc.mutable_data_ptr<float>(),
-                   .dbias = share.bias.mutable_data_ptr<float>()});
+                   .dbias = share.bias.mutable_data_ptr<float>(),
+                   .padding = lane.padding(step)});
     if (number > 0) dh = cpu_product(lane.gates[step], to_before);
     if (number % lane.steps_at_once == 0) add_weight_gradients(lane, number, share);
   }
 }
 
-Pass forward_pass(const at::Tensor& input, const std::vector<LstmWeights>& directions) {
+Pass forward_pass(const at::Tensor& input, const std::vector<LstmWeights>& directions,
+                  const at::Tensor& length) {
   const Cut cut(input, static_cast<int64_t>(directions.size()));
   const int64_t hidden = directions.front().weight_hh.size(1);
   Pass pass{input.contiguous(),
             at::empty({cut.time, cut.batch, cut.directions * hidden}, input.options()),
             {},
-            {}};
+            {},
+            length};
   for (size_t i = 0; i < directions.size(); ++i) {
     pass.gates.push_back(at::empty({cut.time, cut.batch, 4 * hidden}, input.options()));
     pass.cells.push_back(at::empty({cut.time, cut.batch, hidden}, input.options()));
@@ -241,16 +250,16 @@ at::Tensor input_gradient(const Pass& pass, const std::vector<LstmWeights>& dire
   return sum.view({pass.input.size(0), pass.input.size(1), -1});
 }
 
-// Saved: input, output, then of each direction gates, cells and the four weights.
+// Saved: input, output, length, then of each direction gates, cells and the four weights.
 class LstmFunction : public torch::autograd::Function<LstmFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
-                            at::TensorList weights) {
+                            const std::optional<at::Tensor>& maybe_length, at::TensorList weights) {
     std::vector<LstmWeights> directions;
     for (size_t i = 0; i < weights.size(); i += kWeights)
       directions.push_back({weights[i], weights[i + 1], weights[i + 2], weights[i + 3]});
-    const Pass pass = forward_pass(input, directions);
-    variable_list saved{pass.input, pass.output};
+    const Pass pass = forward_pass(input, directions, maybe_length.value_or(at::Tensor()));
+    variable_list saved{pass.input, pass.output, pass.length};
     for (size_t i = 0; i < directions.size(); ++i) {
       const LstmWeights& each = directions[i];
       saved.insert(saved.end(), {pass.gates[i], pass.cells[i], each.weight_ih, each.weight_hh,
@@ -263,9 +272,9 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const at::NoGradGuard no_grad;
     const variable_list saved = context->get_saved_variables();
-    Pass pass{saved[0], saved[1], {}, {}};
+    Pass pass{saved[0], saved[1], {}, {}, saved[2]};
     std::vector<LstmWeights> directions;
-    for (size_t i = 2; i < saved.size(); i += kWeights + 2) {
+    for (size_t i = 3; i < saved.size(); i += kWeights + 2) {
       pass.gates.push_back(saved[i]);
       pass.cells.push_back(saved[i + 1]);
       directions.push_back({saved[i + 2], saved[i + 3], saved[i + 4], saved[i + 5]});
@@ -274,18 +283,22 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
     // A second backward would read gradients for gates; LibTorch refuses it by this.
     for (const at::Tensor& gates : pass.gates) gates.unsafeGetTensorImpl()->bump_version();
     const bool is_wanted = context->needs_input_grad(0);
-    result.insert(result.begin(), is_wanted ? input_gradient(pass, directions) : at::Tensor());
+    result.insert(result.begin(),
+                  {is_wanted ? input_gradient(pass, directions) : at::Tensor(), at::Tensor()});
     return result;
   }
 };
 
 }  // namespace
 
-at::Tensor lstm_pass(const at::Tensor& input, const std::vector<LstmWeights>& directions) {
+at::Tensor lstm_pass(const at::Tensor& input, const std::vector<LstmWeights>& directions,
+                     const at::Tensor& length) {
   variable_list weights;
   for (const LstmWeights& each : directions)
     weights.insert(weights.end(), {each.weight_ih, each.weight_hh, each.bias_ih, each.bias_hh});
-  return LstmFunction::apply(input, at::TensorList(weights));
+  std::optional<at::Tensor> maybe_length;
+  if (length.defined()) maybe_length = length.contiguous();
+  return LstmFunction::apply(input, maybe_length, at::TensorList(weights));
 }
 
 }  // namespace stoker::model

@@ -29,6 +29,11 @@ struct LstmWeights {
 };
 
 // `directions`: forward, or forward and backward in time. With gradient where that is recorded.
-at::Tensor lstm_pass(const at::Tensor& input, const std::vector<LstmWeights>& directions);
+//
+// `length` I64 [batch], on the CPU: how many steps of each sequence are real; undefined: all. What
+// comes after them is padding: its output is 0, and the backward direction begins at the last real
+// step, as with PyTorch's pack_padded_sequence().
+at::Tensor lstm_pass(const at::Tensor& input, const std::vector<LstmWeights>& directions,
+                     const at::Tensor& length = {});
 
 }  // namespace stoker::model

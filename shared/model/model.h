@@ -27,11 +27,17 @@ struct Outputs {
 
 class Model : public torch::nn::Module {
  public:
-  // gpt lstm: [batch, time] I64 -> logits [batch, time, vocab]. Others: float input [batch, …] ->
-  // [batch, outputs]. What a data set holds is turned into this by the task (prepare_input.h).
+  // gpt lstm: [batch, time] I64 -> logits [batch, time, vocab]. Others: float input [batch, …] (or
+  // tokens, [batch, time] I64) -> [batch, outputs], or of each step [batch, time, outputs]. What a data set holds is turned into this by the task (prepare_input.h).
   virtual at::Tensor forward(const at::Tensor& input) = 0;
   // The same with what only training is for.
   virtual Outputs forward_training(const at::Tensor& input) { return {forward(input), {}}; }
+  // The same of sequences that were padded to one length: of each, `length` I64 [batch] steps are
+  // real, from 0 to as many as there are, and what comes after them must not be seen in the answer to
+  // those. A model that only looks back, or at one step, sees it in none of them.
+  virtual at::Tensor forward_padded(const at::Tensor& input, const at::Tensor& /*length*/) {
+    return forward(input);
+  }
 
   // Models over tokens: how many tokens forward() takes at most, and how many there are to choose
   // from. 0 for all others.

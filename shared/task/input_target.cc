@@ -9,7 +9,7 @@ Result<InputAndTarget> find_input_and_target(const config::TaskConfig& config,
                                              uint64_t classes, const std::string& task,
                                              const std::string& needs) {
   InputAndTarget places;
-  STOKER_ASSIGN_OR_RETURN(places.input, component(sample, "input", task));
+  STOKER_ASSIGN_OR_RETURN(places.input, find_model_input(config, sample, task));
   STOKER_ASSIGN_OR_RETURN(places.target, component(sample, "target", task));
   const TensorSpec& target = sample[places.target];
   if (target.dtype != DType::kF32 || target.shape.size() != 1 || classes != 0) {
@@ -18,13 +18,7 @@ Result<InputAndTarget> find_input_and_target(const config::TaskConfig& config,
                                        " classes");
   }
   places.width = target.shape[0];
-  STOKER_ASSIGN_OR_RETURN(places.normalization, normalization_of(config, sample[places.input]));
   return places;
-}
-
-at::Tensor outputs_of(model::Model& model, const Batch& batch, const InputAndTarget& places) {
-  const at::Tensor& input = batch.at(places.input);
-  return model.forward(prepare_input(input, places.normalization)).to(at::kFloat);
 }
 
 }  // namespace stoker::task

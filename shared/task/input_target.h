@@ -6,16 +6,14 @@
 
 #include <string>
 
-#include "shared/task/prepare_input.h"
-#include "shared/task/task.h"
+#include "shared/task/model_input.h"
 
 namespace stoker::task {
 
 struct InputAndTarget {
-  size_t input = 0;  // where in a batch
-  size_t target = 0;
+  ModelInput input;
+  size_t target = 0;  // where in a batch
   int64_t width = 0;  // of the target
-  Normalization normalization = {};
 };
 
 // `task` and what it `needs` are for the message. kMismatch: the data has no such target.
@@ -23,8 +21,5 @@ Result<InputAndTarget> find_input_and_target(const config::TaskConfig& config,
                                              const std::vector<TensorSpec>& sample,
                                              uint64_t classes, const std::string& task,
                                              const std::string& needs);
-
-// F32, as the target is shaped: [batch, width].
-at::Tensor outputs_of(model::Model& model, const Batch& batch, const InputAndTarget& places);
 
 }  // namespace stoker::task

@@ -14,6 +14,10 @@ Result<std::unique_ptr<Task>> make_regression(const config::TaskConfig& config,
                                               const Samples& sample, uint64_t classes);
 Result<std::unique_ptr<Task>> make_multi_label(const config::TaskConfig& config,
                                                const Samples& sample, uint64_t classes);
+Result<std::unique_ptr<Task>> make_tagging(const config::TaskConfig& config, const Samples& sample,
+                                           uint64_t classes);
+Result<std::unique_ptr<Task>> make_ctc(const config::TaskConfig& config, const Samples& sample,
+                                       uint64_t classes);
 
 // Where in a sample (and so in a batch) the component `name` stands. kMismatch: it is not there.
 Result<size_t> component(const Samples& sample, const std::string& name, const std::string& task);

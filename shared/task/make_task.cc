@@ -21,6 +21,10 @@ Result<std::unique_ptr<Task>> make_task(const config::TaskConfig& config,
       return make_regression(config, sample, classes);
     case config::TaskKind::kMultiLabel:
       return make_multi_label(config, sample, classes);
+    case config::TaskKind::kTagging:
+      return make_tagging(config, sample, classes);
+    case config::TaskKind::kCtc:
+      return make_ctc(config, sample, classes);
   }
   return Status(Code::kInvalidArgument, "task.kind: not a kind of task");
 }

@@ -1,8 +1,11 @@
 // multi_label: each label of a sample is true or not by itself: binary cross entropy of the logits.
+#include <optional>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 
 #include "shared/score/multi_label_score.h"
+#include "shared/task/class_weights.h"
 #include "shared/task/host_values.h"
 #include "shared/task/input_target.h"
 #include "shared/task/kinds.h"
@@ -17,7 +20,7 @@ class MultiLabelEvaluation : public Evaluation {
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const at::Tensor logits = outputs_of(model, batch, places_);
+    const at::Tensor logits = outputs_of(model, batch, places_.input);
     const at::Tensor& target = batch.at(places_.target);
     const HostValues<float> losses(
         at::binary_cross_entropy_with_logits(logits, target, {}, {}, at::Reduction::None));
@@ -35,11 +38,15 @@ class MultiLabelEvaluation : public Evaluation {
 
 class MultiLabel : public Task {
  public:
-  explicit MultiLabel(InputAndTarget places) : places_(std::move(places)) {}
+  MultiLabel(InputAndTarget places, ClassWeights weights)
+      : places_(std::move(places)), weights_(std::move(weights)) {}
 
+  // A weight is what a label that is true counts, as BCEWithLogitsLoss's pos_weight.
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    return at::binary_cross_entropy_with_logits(outputs_of(model, batch, places_),
-                                                batch.at(places_.target));
+    const at::Tensor logits = outputs_of(model, batch, places_.input);
+    const std::optional<at::Tensor> weights =
+        weights_.any() ? std::optional(weights_.beside(logits)) : std::nullopt;
+    return at::binary_cross_entropy_with_logits(logits, batch.at(places_.target), {}, weights);
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings&) const override {
     return std::make_unique<MultiLabelEvaluation>(places_);
@@ -47,6 +54,7 @@ class MultiLabel : public Task {
 
  private:
   const InputAndTarget places_;
+  const ClassWeights weights_;
 };
 
 }  // namespace
@@ -56,7 +64,10 @@ Result<std::unique_ptr<Task>> make_multi_label(const config::TaskConfig& config,
   STOKER_ASSIGN_OR_RETURN(InputAndTarget places,
                           find_input_and_target(config, sample, classes, "multi_label",
                                                 "`target` F32 [labels] of 0 and 1"));
-  return std::unique_ptr<Task>(std::make_unique<MultiLabel>(std::move(places)));
+  STOKER_ASSIGN_OR_RETURN(
+      ClassWeights weights,
+      ClassWeights::of(config, static_cast<uint64_t>(places.width), "labels in its target"));
+  return std::unique_ptr<Task>(std::make_unique<MultiLabel>(std::move(places), std::move(weights)));
 }
 
 }  // namespace stoker::task

@@ -17,7 +17,7 @@ class RegressionEvaluation : public Evaluation {
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const HostValues<float> outputs(outputs_of(model, batch, places_));
+    const HostValues<float> outputs(outputs_of(model, batch, places_.input));
     const HostValues<float> targets(batch.at(places_.target));
     score_.add(outputs.span(), targets.span());
   }
@@ -34,7 +34,7 @@ class Regression : public Task {
   explicit Regression(InputAndTarget places) : places_(std::move(places)) {}
 
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    return at::mse_loss(outputs_of(model, batch, places_), batch.at(places_.target));
+    return at::mse_loss(outputs_of(model, batch, places_.input), batch.at(places_.target));
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings&) const override {
     return std::make_unique<RegressionEvaluation>(places_);

@@ -19,7 +19,8 @@
 namespace stoker::task {
 
 // The tensors of a data set's spec() with a batch dimension in front, in the same order and with
-// the same dtypes, on the model's device.
+// the same dtypes, on the model's device. Sequences of one batch are padded to one length, which may
+// be less than spec() says.
 using Batch = std::vector<at::Tensor>;
 // What an evaluation finds beside its metrics.
 struct EvaluationSettings {
@@ -36,7 +37,8 @@ class Evaluation {
   virtual void add(model::Model& model, const Batch& batch) = 0;
   // language_model: loss (nats a token), bits_per_byte (bits_per_token where tokens are not bytes),
   // perplexity, accuracy. classification: loss, accuracy, top5 (the k of the settings), and
-  // macro_precision, macro_recall, macro_f1, with figures by class. regression: loss (mean squared
+  // macro_precision, macro_recall, macro_f1, with figures by class. tagging: the same of labels
+  // instead of samples. ctc: loss, label_error_rate, exact_match. regression: loss (mean squared
   // error), mae, r2.
   virtual score::Report report() const = 0;
 };

@@ -6,10 +6,11 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.optim import lr_scheduler
 
-from models import Blstm, Gpt, Lenet, Lion, Lstm, LstmLayer, Mlp, Residual, Resnet
+from models import Blstm, Gpt, Lenet, Lion, Lstm, LstmLayer, Mlp, MuonAndAdamW, Residual, Resnet
 from vision_models import Alexnet, InceptionV3, Vgg, Vit
 
 STEPS = 10
+CLASS_WEIGHTS = (0.5, 2.0, 1.0, 0.25)
 
 
 def picture(u8):
@@ -79,6 +80,79 @@ def sequence_loss(model, batch):
     return logits, F.cross_entropy(logits, batch["label"])
 
 
+LENGTHS = ([7, 3, 1, 6, 7, 2], [4, 7, 5, 1, 2, 7])
+
+
+def padded(values, classes, labels_each_step):
+    """Two batches of sequences of 7 steps and of fewer, which are padded; `values(batch, steps)` makes them."""
+
+    def make():
+        batches = []
+        for lengths in LENGTHS:
+            name, sequences = values(6, 7)
+            length = torch.tensor(lengths)
+            is_padding = torch.arange(7)[None] >= length[:, None]
+            sequences[is_padding] = 0
+            batch = {name: sequences, "length": length}
+            if labels_each_step:
+                labels = torch.randint(classes, (6, 7)).masked_fill(is_padding, -100)
+                labels[0, 2] = -100  # one within a sequence does not count either
+                batch["labels"] = labels
+            else:
+                batch["label"] = torch.randint(classes, (6,))
+            batches.append(batch)
+        return batches
+
+    return make
+
+
+def of_vectors(batch, steps):
+    return "input", torch.randn(batch, steps, 5)
+
+
+def of_tokens(batch, steps):
+    return "tokens", torch.randint(1, 24, (batch, steps), dtype=torch.int32)
+
+
+def padded_loss(model, batch):
+    logits = model(batch["input"] if "input" in batch else batch["tokens"], batch["length"])
+    return logits, F.cross_entropy(logits, batch["label"])
+
+
+def tagging_loss(model, batch):
+    logits = model(batch["input"], batch["length"])
+    return logits, F.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())
+
+
+def unplaced_labels():
+    """As many labels as the steps can hold whatever they are, in one sample none; class 0 is the blank."""
+    batches = []
+    for lengths in LENGTHS:
+        length = torch.tensor(lengths)
+        counts = (length + 1) // 2
+        counts[-1] = 0
+        sequences = torch.randn(6, 7, 5)
+        sequences[torch.arange(7)[None] >= length[:, None]] = 0
+        labels = torch.randint(1, 4, (6, 4))
+        labels[torch.arange(4)[None] >= counts[:, None]] = -100
+        batches.append({"input": sequences, "length": length, "labels": labels})
+    return batches
+
+
+def ctc_loss(model, batch):
+    logits = model(batch["input"], batch["length"])
+    log_probabilities = logits.log_softmax(2).transpose(0, 1)
+    counts = (batch["labels"] >= 0).sum(1)
+    return logits, F.ctc_loss(log_probabilities, batch["labels"].clamp_min(0), batch["length"], counts)
+
+
+def weighted_tagging_loss(model, batch):
+    logits = model(batch["tokens"], batch["length"])
+    weights, smoothing = (torch.tensor(CLASS_WEIGHTS), 0.1) if model.training else (None, 0.0)
+    labels = batch["labels"].flatten()
+    return logits, F.cross_entropy(logits.flatten(0, 1), labels, weights, label_smoothing=smoothing)
+
+
 def smoothed_loss(model, batch):
     """The loss of training; in evaluation nothing is smoothed."""
     logits = model(batch["input"])
@@ -98,6 +172,19 @@ def multi_label_loss(model, batch):
     return logits, F.binary_cross_entropy_with_logits(logits, batch["target"])
 
 
+def weighted_loss(model, batch):
+    """The loss of training; in evaluation every label counts alike and nothing is smoothed."""
+    logits = model(batch["input"])
+    weights = torch.tensor(CLASS_WEIGHTS) if model.training else None
+    return logits, F.cross_entropy(logits, batch["label"], weights, label_smoothing=0.1 if model.training else 0.0)
+
+
+def weighted_multi_label_loss(model, batch):
+    logits = model(batch["input"])
+    weights = torch.tensor([3.0, 1.0, 0.5]) if model.training else None
+    return logits, F.binary_cross_entropy_with_logits(logits, batch["target"], pos_weight=weights)
+
+
 def grouped_adamw(parameters):
     """Biases without decay, then the first layer at a tenth of the rate and with another decay, then the rest."""
     parameters = list(parameters)  # weight and bias of three layers
@@ -107,6 +194,17 @@ def grouped_adamw(parameters):
         {"params": [parameters[0]], "lr": 2e-3 * 0.1, "weight_decay": 0.3},
     ]
     return torch.optim.AdamW(groups, lr=2e-3, betas=(0.9, 0.99), eps=1e-6, weight_decay=0.1, fused=True)
+
+
+def muon(parameters):
+    """Two of the three matrices, the first at half the rate; the last, and the biases, by AdamW, biases without decay."""
+    parameters = list(parameters)  # weight and bias of three layers
+    of_muon = [{"params": [parameters[2]]}, {"params": [parameters[0]], "lr": 4e-3 * 0.5}]
+    of_adamw = [{"params": [parameters[4]]}, {"params": parameters[1::2], "weight_decay": 0.0}]
+    return MuonAndAdamW(
+        torch.optim.Muon(of_muon, lr=4e-3, weight_decay=0.1, momentum=0.9, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(of_adamw, lr=4e-3, betas=(0.9, 0.99), eps=1e-6, weight_decay=0.1, fused=True),
+    )
 
 
 def layers():
@@ -231,6 +329,33 @@ CASES = [
         clip_norm=0.0,
     ),
     Case(
+        name="mlp_sgd_weighted",
+        model=lambda: Mlp(10, [16, 8], 4),
+        batches=labelled_vectors,
+        loss=weighted_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.1, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=0.0,
+    ),
+    Case(
+        name="mlp_sgd_weighted_multi_label",
+        model=lambda: Mlp(10, [16, 8], 3),
+        batches=marked_vectors,
+        loss=weighted_multi_label_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.1, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=0.0,
+    ),
+    Case(
+        name="mlp_muon_groups",
+        model=lambda: Mlp(10, [16, 8], 2),
+        batches=vectors,
+        loss=regression_loss,
+        optimizer=muon,
+        schedule=lambda o: lr_scheduler.StepLR(o, step_size=4, gamma=0.5),
+        clip_norm=0.5,
+    ),
+    Case(
         name="mlp_lion_linear",
         model=lambda: Mlp(10, [16, 8], 2),
         batches=vectors,
@@ -256,6 +381,56 @@ CASES = [
         optimizer=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
         schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
         clip_norm=0.0,
+    ),
+    Case(
+        name="blstm_adam_padded_last",
+        model=lambda: Blstm(5, 8, 4, layers=2),
+        batches=padded(of_vectors, 4, labels_each_step=False),
+        loss=padded_loss,
+        optimizer=lambda p: torch.optim.Adam(p, lr=5e-3, betas=(0.9, 0.95), eps=1e-6, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=1.0,
+        kept=48,
+    ),
+    Case(
+        name="blstm_momentum_padded_mean",
+        model=lambda: Blstm(6, 6, 4, states="mean", vocab=24),
+        batches=padded(of_tokens, 4, labels_each_step=False),
+        loss=padded_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=0.0,
+        kept=48,
+    ),
+    Case(
+        name="blstm_adam_tagging",
+        model=lambda: Blstm(5, 8, 4, states="each"),
+        batches=padded(of_vectors, 4, labels_each_step=True),
+        loss=tagging_loss,
+        optimizer=lambda p: torch.optim.Adam(p, lr=5e-3, betas=(0.9, 0.95), eps=1e-6, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=1.0,
+        kept=48,
+    ),
+    Case(
+        name="blstm_momentum_tagging",
+        model=lambda: Blstm(7, 6, 4, layers=2, states="each", vocab=24),
+        batches=padded(of_tokens, 4, labels_each_step=True),
+        loss=weighted_tagging_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=0.0,
+        kept=48,
+    ),
+    Case(
+        name="blstm_adam_ctc",
+        model=lambda: Blstm(5, 8, 4, states="each"),
+        batches=unplaced_labels,
+        loss=ctc_loss,
+        optimizer=lambda p: torch.optim.Adam(p, lr=5e-3, betas=(0.9, 0.95), eps=1e-6, fused=True),
+        schedule=lambda o: lr_scheduler.ConstantLR(o, factor=1.0),
+        clip_norm=1.0,
+        kept=48,
     ),
     Case(
         name="lstm_adamw_tied",

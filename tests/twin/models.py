@@ -7,6 +7,7 @@ import math
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.nn.utils import rnn
 
 
 class Lion(torch.optim.Optimizer):
@@ -24,6 +25,20 @@ class Lion(torch.optim.Optimizer):
                 c = kept * m + (1 - kept) * p.grad
                 p -= group["lr"] * (c.sign() + group["weight_decay"] * p)
                 m.copy_(remembered * m + (1 - remembered) * p.grad)
+
+
+class MuonAndAdamW(torch.optim.Optimizer):
+    """torch.optim.Muon for some parameters and AdamW for the others, as one optimizer."""
+
+    def __init__(self, muon, adamw):
+        super().__init__([p for each in (muon, adamw) for group in each.param_groups for p in group["params"]], {})
+        self.both = (muon, adamw)
+        self.param_groups = muon.param_groups + adamw.param_groups
+
+    def step(self):
+        for each in self.both:
+            each.step()
+            self.state.update(each.state)
 
 
 class GptBlock(nn.Module):
@@ -70,19 +85,34 @@ class Gpt(nn.Module):
 
 
 class Blstm(nn.Module):
-    def __init__(self, features, width, outputs, layers=1, dropout=0.0, states="last"):
+    def __init__(self, features, width, outputs, layers=1, dropout=0.0, states="last", vocab=0):
         super().__init__()
         between = dropout if layers > 1 else 0.0
+        self.tok = nn.Embedding(vocab, features) if vocab > 0 else None
         self.lstm = nn.LSTM(features, width, layers, dropout=between, batch_first=True, bidirectional=True)
         self.fc = nn.Linear(2 * width, outputs)
         self.drop = nn.Dropout(dropout)
         self.width, self.states = width, states
 
-    def forward(self, x):
+    def forward(self, x, length=None):
+        if self.tok is not None:
+            x = self.drop(self.tok(x.long()))
+        if length is not None:
+            return self.fc(self.drop(self.of_packed(x, length)))
         y, _ = self.lstm(x)
+        if self.states == "each":
+            return self.fc(self.drop(y))
         if self.states == "mean":
             return self.fc(self.drop(y.mean(1)))
         return self.fc(self.drop(torch.cat([y[:, -1, : self.width], y[:, 0, self.width :]], 1)))
+
+    def of_packed(self, x, length):
+        packed = rnn.pack_padded_sequence(x, length, batch_first=True, enforce_sorted=False)
+        y, (last, _) = self.lstm(packed)
+        if self.states == "last":
+            return torch.cat([last[-2], last[-1]], 1)
+        y, _ = rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])
+        return y if self.states == "each" else y.sum(1) / length[:, None]
 
 
 class Lstm(nn.Module):

@@ -59,6 +59,67 @@ TwinCase blstm_momentum_mean() {
           .classes = 4};
 }
 
+// What padded() of cases.py makes.
+std::vector<TensorSpec> padded(const TensorSpec& values, const TensorSpec& answer) {
+  return {values, {"length", DType::kI64, {}}, answer};
+}
+const TensorSpec kVectors{"input", DType::kF32, {7, 5}};
+const TensorSpec kTokens{"tokens", DType::kI32, {7}};
+const TensorSpec kLabel{"label", DType::kI64, {}};
+const TensorSpec kLabels{"labels", DType::kI64, {7}};
+
+config::OptimizerConfig adam() {
+  return {.kind = config::OptimizerKind::kAdam,
+          .lr = 5e-3,
+          .betas = {0.9, 0.95},
+          .eps = 1e-6,
+          .weight_decay = 0.0,
+          .clip_norm = 1.0};
+}
+
+config::OptimizerConfig momentum() {
+  return {.kind = config::OptimizerKind::kMomentum,
+          .lr = 0.1,
+          .momentum = 0.9,
+          .weight_decay = 0.0,
+          .clip_norm = 0.0};
+}
+
+TwinCase padded_case(const std::string& name, const config::ModelConfig& model,
+                     const config::OptimizerConfig& optimizer, std::vector<TensorSpec> sample) {
+  const bool is_tagging = sample.back().name == "labels";
+  return {.name = name,
+          .model = model,
+          .task = {is_tagging ? config::TaskKind::kTagging : config::TaskKind::kClassification},
+          .optimizer = optimizer,
+          .schedule = {.kind = config::ScheduleKind::kConstant, .warmup_steps = 0},
+          .sample = std::move(sample),
+          .classes = 4,
+          .kept = 48};
+}
+
+config::ModelConfig over_tokens(config::ModelConfig model, int64_t embedding) {
+  model.vocab = 24;
+  model.embedding = embedding;
+  return model;
+}
+
+std::vector<TwinCase> padded_cases() {
+  std::vector<TwinCase> cases{
+      padded_case("blstm_adam_padded_last", blstm(2, 8, "last"), adam(), padded(kVectors, kLabel)),
+      padded_case("blstm_momentum_padded_mean", over_tokens(blstm(1, 6, "mean"), 0), momentum(),
+                  padded(kTokens, kLabel)),
+      padded_case("blstm_adam_tagging", blstm(1, 8, "each"), adam(), padded(kVectors, kLabels)),
+      padded_case("blstm_momentum_tagging", over_tokens(blstm(2, 6, "each"), 7), momentum(),
+                  padded(kTokens, kLabels))};
+  cases.back().task.class_weights = {0.5, 2.0, 1.0, 0.25};
+  cases.back().task.label_smoothing = 0.1;
+  cases.push_back(padded_case("blstm_adam_ctc", blstm(1, 8, "each"), adam(),
+                              padded(kVectors, {"labels", DType::kI64, {4}})));
+  cases.back().task.kind = config::TaskKind::kCtc;
+  return cases;
+}
+
 TwinCase lstm_adamw_tied() {
   return {.name = "lstm_adamw_tied",
           .model = lstm(2, 12, 64, true),
@@ -77,7 +138,10 @@ TwinCase lstm_adamw_tied() {
 }  // namespace
 
 std::vector<TwinCase> trained_sequence_cases() {
-  return {blstm_adamw_last(), blstm_momentum_mean(), lstm_adamw_tied()};
+  std::vector<TwinCase> cases{blstm_adamw_last(), blstm_momentum_mean(), lstm_adamw_tied()};
+  const std::vector<TwinCase> of_padded = padded_cases();
+  cases.insert(cases.end(), of_padded.begin(), of_padded.end());
+  return cases;
 }
 
 std::vector<TwinCase> initial_sequence_cases() {

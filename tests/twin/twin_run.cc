@@ -7,7 +7,7 @@
 
 #include "daemon/train/schedule.h"
 #include "shared/model/torch_dtype.h"
-#include "shared/task/prepare_input.h"
+#include "shared/task/model_input.h"
 
 namespace stoker::twin {
 namespace {
@@ -27,13 +27,16 @@ Result<std::vector<task::Batch>> read_batches(const TwinCase& twin_case,
 
 // The forward pass of the first step, seen from outside the task; by a model of its own, because
 // batch statistics must be counted once a step.
-Result<at::Tensor> first_logits(const TwinCase& twin_case, const at::Tensor& first) {
+Result<at::Tensor> first_logits(const TwinCase& twin_case, const task::Batch& batch) {
   const at::NoGradGuard no_grad;
   STOKER_ASSIGN_OR_RETURN(const auto model, make_seeded(twin_case));
   model->train();
+  STOKER_ASSIGN_OR_RETURN(const auto input,
+                          task::find_model_input(twin_case.task, twin_case.sample, "of the twins"));
   if (twin_case.task.kind != config::TaskKind::kLanguageModel)
-    return model->forward(task::prepare_input(first));
-  return model->forward(task::prepare_tokens(first).narrow(1, 0, first.size(1) - 1));
+    return task::outputs_of(*model, batch, input);
+  const at::Tensor tokens = task::values_of(batch, input);
+  return model->forward(tokens.narrow(1, 0, tokens.size(1) - 1));
 }
 
 void train_step(TwinRun& run, const TwinCase& twin_case, uint64_t step) {
@@ -78,7 +81,7 @@ Result<TwinRun> run_case(const TwinCase& twin_case, const checkpoint::Safetensor
   for (const auto& item : run.model->named_parameters())
     parameters.emplace_back(item.key(), item.value());
   STOKER_ASSIGN_OR_RETURN(run.optimizer, train::Optimizer::create(twin_case.optimizer, parameters));
-  STOKER_ASSIGN_OR_RETURN(run.first_logits, first_logits(twin_case, run.batches[0][0]));
+  STOKER_ASSIGN_OR_RETURN(run.first_logits, first_logits(twin_case, run.batches[0]));
   run.model->train();
   for (uint64_t step = 0; step < kSteps; ++step) train_step(run, twin_case, step);
   return run;

@@ -65,6 +65,57 @@ TwinCase mlp_adagrad_smoothed() {
   return smoothed;
 }
 
+config::OptimizerConfig plain_sgd() {
+  return {.kind = config::OptimizerKind::kSgd, .lr = 0.1, .weight_decay = 0, .clip_norm = 0};
+}
+
+TwinCase mlp_sgd_weighted() {
+  TwinCase weighted{.name = "mlp_sgd_weighted",
+                    .model = mlp(),
+                    .task = {config::TaskKind::kClassification},
+                    .optimizer = plain_sgd(),
+                    .schedule = kConstant,
+                    .sample = {{"input", DType::kF32, {10}}, {"label", DType::kI64, {}}},
+                    .classes = 4};
+  weighted.task.label_smoothing = 0.1;
+  weighted.task.class_weights = {0.5, 2.0, 1.0, 0.25};
+  return weighted;
+}
+
+TwinCase mlp_sgd_weighted_multi_label() {
+  TwinCase weighted{.name = "mlp_sgd_weighted_multi_label",
+                    .model = mlp(),
+                    .task = {config::TaskKind::kMultiLabel},
+                    .optimizer = plain_sgd(),
+                    .schedule = kConstant,
+                    .sample = with_target(3)};
+  weighted.task.class_weights = {3.0, 1.0, 0.5};
+  return weighted;
+}
+
+TwinCase mlp_muon_groups() {
+  TwinCase grouped{.name = "mlp_muon_groups",
+                   .model = mlp(),
+                   .task = {config::TaskKind::kRegression},
+                   .optimizer = {.kind = config::OptimizerKind::kMuon,
+                                 .lr = 4e-3,
+                                 .betas = {0.9, 0.99},
+                                 .eps = 1e-6,
+                                 .momentum = 0.9,
+                                 .nesterov = true,
+                                 .adamw_for = {"4.*"},
+                                 .weight_decay = 0.1,
+                                 .clip_norm = 0.5},
+                   .schedule = {.kind = config::ScheduleKind::kStep,
+                                .warmup_steps = 0,
+                                .every_steps = 4,
+                                .factor = 0.5},
+                   .sample = with_target(2)};
+  grouped.optimizer.groups = {{.match = "0.weight", .lr_scale = 0.5},
+                              {.match = "*.bias", .weight_decay = 0.0}};
+  return grouped;
+}
+
 TwinCase mlp_lion_linear() {
   return {.name = "mlp_lion_linear",
           .model = mlp(),
@@ -81,7 +132,12 @@ TwinCase mlp_lion_linear() {
 }  // namespace
 
 std::vector<TwinCase> update_cases() {
-  return {mlp_rmsprop_multi_label(), mlp_rmsprop_plain(), mlp_adagrad_smoothed(),
+  return {mlp_rmsprop_multi_label(),
+          mlp_rmsprop_plain(),
+          mlp_adagrad_smoothed(),
+          mlp_sgd_weighted(),
+          mlp_sgd_weighted_multi_label(),
+          mlp_muon_groups(),
           mlp_lion_linear()};
 }
 

@@ -3,6 +3,8 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/one_hot.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
@@ -61,6 +63,80 @@ task::Batch chains() {
 task::Batch marks() {
   const at::Tensor input = at::randn({kSamples, kFeatures});
   return {input, input.narrow(1, 0, kFeatures - 1).gt(0).to(at::kFloat)};
+}
+
+// The tokens of sequences that end after `length` of the steps; 0 after that.
+at::Tensor without_padding(const at::Tensor& values, const at::Tensor& length) {
+  const at::Tensor step = at::arange(values.size(1)).unsqueeze(0);
+  return values.masked_fill(step.ge(length.unsqueeze(1)), 0);
+}
+
+// Each step's label is whether the step after it has a larger number than the one before, which only
+// who looks both ways can know; at the ends, where one of them is missing, none counts.
+task::Batch neighbours() {
+  const at::Tensor length = at::randint(4, kSteps + 1, {kSamples}, at::kLong);
+  const at::Tensor tokens =
+      without_padding(at::randint(kTokens, {kSamples, kSteps}, at::kLong), length);
+  const at::Tensor step = at::arange(kSteps).unsqueeze(0);
+  const at::Tensor counts = step.gt(0).logical_and(step.lt(length.unsqueeze(1) - 1));
+  const at::Tensor is_rising = tokens.roll({-1}, {1}).gt(tokens.roll({1}, {1}));
+  return {tokens.to(at::kInt), is_rising.to(at::kLong).masked_fill(counts.logical_not(), -100),
+          length};
+}
+
+// Whether the last token of a sequence is above the first.
+task::Batch ends_of_tokens() {
+  const at::Tensor length = at::randint(2, kSteps + 1, {kSamples}, at::kLong);
+  const at::Tensor tokens =
+      without_padding(at::randint(kTokens, {kSamples, kSteps}, at::kLong), length);
+  const at::Tensor last = tokens.gather(1, length.sub(1).unsqueeze(1)).squeeze(1);
+  return {tokens.to(at::kInt), last.gt(tokens.select(1, 0)).to(at::kLong), length};
+}
+
+Lesson tagging_lesson() {
+  Lesson lesson{.name = "blstm_tagging",
+                .model = recurrent(ModelKind::kBlstm, 1),
+                .task = {TaskKind::kTagging},
+                .sample = {{"tokens", DType::kI32, {kSteps}},
+                           {"labels", DType::kI64, {kSteps}},
+                           {"length", DType::kI64, {}}},
+                .classes = 2,
+                .batch = neighbours};
+  lesson.model.states = "each";
+  return lesson;
+}
+
+// Three labels, each shown for some steps on a feature of its own, with nothing between.
+task::Batch strokes() {
+  const at::Tensor labels = at::randint(1, kFeatures, {kSamples, 3}, at::kLong);
+  const at::Tensor place = at::arange(kSteps).floor_divide(4);
+  const at::Tensor shown = labels.index_select(1, place).mul(at::arange(kSteps).remainder(4).lt(3));
+  return {at::one_hot(shown, kFeatures).to(at::kFloat), labels};
+}
+
+Lesson ctc_lesson() {
+  Lesson lesson{
+      .name = "blstm_ctc",
+      .model = recurrent(ModelKind::kBlstm, 1),
+      .task = {TaskKind::kCtc},
+      .sample = {{"input", DType::kF32, {kSteps, kFeatures}}, {"labels", DType::kI64, {3}}},
+      .classes = kFeatures,
+      .batch = strokes};
+  lesson.model.states = "each";
+  return lesson;
+}
+
+Lesson token_lesson(const std::string& states) {
+  Lesson lesson{.name = "blstm_of_tokens_" + states,
+                .model = recurrent(ModelKind::kBlstm, 1),
+                .task = {TaskKind::kClassification},
+                .sample = {{"tokens", DType::kI32, {kSteps}},
+                           {"label", DType::kI64, {}},
+                           {"length", DType::kI64, {}}},
+                .classes = 2,
+                .batch = ends_of_tokens};
+  lesson.model.states = states;
+  return lesson;
 }
 
 Lesson multi_label_lesson() {
@@ -130,7 +206,8 @@ INSTANTIATE_TEST_SUITE_P(Sequences, Learning,
                          testing::Values(multi_label_lesson(),
                                          blstm_lesson("blstm_last", "last", 1),
                                          blstm_lesson("blstm_mean_two_layers", "mean", 2),
-                                         lstm_lesson("lstm", false, 0.1),
+                                         tagging_lesson(), ctc_lesson(), token_lesson("last"),
+                                         token_lesson("mean"), lstm_lesson("lstm", false, 0.1),
                                          lstm_lesson("lstm_tied", true, 0.0)),
                          [](const auto& test) { return test.param.name; });
 

@@ -1,13 +1,16 @@
 // Groups of parameters. What the optimizers compute is compared with PyTorch in tests/twin.
 #include "daemon/train/optimizer.h"
 
+#include <cmath>
 #include <limits>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/linalg_svdvals.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +27,9 @@ struct Parameters {
   explicit Parameters(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       const auto seed = static_cast<double>(name.front());
-      all.emplace_back(name, at::linspace(seed, seed + 1, 5).to(at::kFloat).requires_grad_());
+      at::Tensor tensor = at::linspace(seed, seed + 1, 6).to(at::kFloat);
+      if (!name.ends_with('b')) tensor = tensor.view({2, 3});  // a matrix, for those who ask
+      all.emplace_back(name, tensor.requires_grad_());
     }
   }
   // A gradient that depends on name and step alone.
@@ -32,7 +37,8 @@ struct Parameters {
     const at::NoGradGuard no_grad;
     for (const auto& [name, tensor] : all)
       tensor.mutable_grad().copy_(
-          at::linspace(-1.0, 0.1 * step + static_cast<double>(name.back()) / 100, 5));
+          at::linspace(-1.0, 0.1 * step + static_cast<double>(name.back()) / 100, 6)
+              .view(tensor.sizes()));
   }
   const at::Tensor& at(const std::string& name) const {
     for (const auto& [each, tensor] : all)
@@ -129,7 +135,46 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Groups,
                          ::testing::Values(OptimizerKind::kSgd, OptimizerKind::kMomentum,
                                            OptimizerKind::kAdam, OptimizerKind::kAdamW,
                                            OptimizerKind::kRmsprop, OptimizerKind::kAdagrad,
-                                           OptimizerKind::kLion));
+                                           OptimizerKind::kLion, OptimizerKind::kMuon));
+
+TEST(Muon, LeavesWhatIsNoHiddenLayersMatrixToAdamw) {
+  const Parameters parameters({"tok.w", "a.w", "a.b", "c.w"});
+  const auto optimizer = Optimizer::create(
+      {.kind = OptimizerKind::kMuon, .groups = {{.match = "a.*"}}}, parameters.all);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  std::vector<std::pair<std::string, OptimizerKind>> found;
+  for (const auto& group : (*optimizer)->groups())
+    for (const at::Tensor& each : group.parameters)
+      for (const auto& [name, tensor] : parameters.all)
+        if (each.is_same(tensor)) found.emplace_back(name, group.kind);
+  EXPECT_THAT(found, ::testing::ElementsAre(::testing::Pair("c.w", OptimizerKind::kMuon),
+                                            ::testing::Pair("a.w", OptimizerKind::kMuon),
+                                            ::testing::Pair("tok.w", OptimizerKind::kAdamW),
+                                            ::testing::Pair("a.b", OptimizerKind::kAdamW)));
+  std::vector<std::string> state;
+  for (const auto& [name, tensor] : (*optimizer)->state()) state.push_back(name);
+  EXPECT_THAT(state, ::testing::ElementsAre("exp_avg.tok.w", "exp_avg_sq.tok.w", "step.tok.w",
+                                            "momentum_buffer.a.w", "exp_avg.a.b", "exp_avg_sq.a.b",
+                                            "step.a.b", "momentum_buffer.c.w"));
+}
+
+// The step's singular values are near 1 whatever the gradient's are, times 0.2 of the longer side's
+// root.
+TEST(Muon, GoesAsFarInEachDirectionOfAMatrix) {
+  const at::Tensor matrix = at::zeros({4, 6}).requires_grad_();
+  const auto optimizer = Optimizer::create(
+      {.kind = OptimizerKind::kMuon, .weight_decay = 0, .clip_norm = 0}, {{"a", matrix}});
+  ASSERT_TRUE(optimizer.ok());
+  {
+    const at::NoGradGuard no_grad;
+    matrix.mutable_grad().zero_();
+    for (int64_t i = 0; i < 4; ++i) matrix.mutable_grad()[i][i].fill_(1 + i);
+  }
+  (*optimizer)->step(0.1);
+  const at::Tensor values = at::linalg_svdvals(matrix.detach()) / (0.1 * 0.2 * std::sqrt(6.0));
+  EXPECT_GT(values.min().item<double>(), 0.6);
+  EXPECT_LT(values.max().item<double>(), 1.4);
+}
 
 TEST(Optimizer, TheFirstGroupThatFitsHasAParameter) {
   const Parameters parameters({"a.w", "a.b", "c.w"});

@@ -25,6 +25,33 @@ TEST(CrossChecks, AMeanHasAStandardDeviation) {
   good(pictures + "mean: [0.4, 0.5, 0.6], std: [0.2, 0.2, 0.3]}\nmodel: {kind: mlp}\n");
 }
 
+TEST(CrossChecks, ATaskThatAsksAboutEachStepNeedsAModelThatSaysSo) {
+  const std::string data = "data: {train: {kind: npy, path: a}}\n",
+                    tagging = data + "task: {kind: tagging}\n";
+  EXPECT_EQ(good(tagging + "model: {kind: blstm}\n").model.states, "each");
+  EXPECT_EQ(good(data + "task: {kind: ctc}\nmodel: {kind: blstm}\n").model.states, "each");
+  EXPECT_EQ(good(data + "task: {kind: classification}\nmodel: {kind: blstm}\n").model.states,
+            "last");
+  EXPECT_THAT(mistakes(tagging + "model: {kind: blstm, states: mean}\n"),
+              ElementsAre(HasSubstr("model.states: is mean, but the task asks about each step")));
+  EXPECT_THAT(mistakes(data + "task: {kind: classification}\nmodel: {kind: blstm, states: each}\n"),
+              ElementsAre(HasSubstr("model.states: is each, but the task asks one thing")));
+  for (const std::string kind : {"mlp", "lenet", "resnet", "vit"})
+    EXPECT_THAT(mistakes(tagging + "model: {kind: " + kind + "}\n"),
+                ElementsAre(HasSubstr("task.kind: needs a model that says something of each step")))
+        << kind;
+}
+
+TEST(CrossChecks, SomeClassHasAWeight) {
+  const std::string pictures =
+      "data: {train: {kind: cifar, path: a, classes: 10}}\nmodel: {kind: mlp}\n"
+      "task: {kind: classification, class_weights: ";
+  EXPECT_THAT(mistakes(pictures + "[0, 0]}\n"),
+              ElementsAre(HasSubstr("task.class_weights: are all 0")));
+  EXPECT_THAT(mistakes(pictures + "[1, -1]}\n"), ElementsAre(HasSubstr("task.class_weights")));
+  good(pictures + "[0, 2.5]}\n");
+}
+
 TEST(CrossChecks, ASetThatGrowsHasNoPartOfItAndIsTrainedOn) {
   good("data: {train: {path: a, grow: epoch}}\n");
   good("data: {train: {kind: mixture, of: [b]}, b: {path: b, grow: at_once}}\n");

@@ -50,9 +50,10 @@ std::string text_with(const std::string& section, const std::string& kind, const
     return kPictures + "model: {kind: layers, stack: [{kind: linear}]}\n";
   if (section == "model")
     return (kind == "gpt" || kind == "lstm" ? kData : kPictures) + "model: {kind: " + kind + "}\n";
+  const bool asks_about_steps = kind == "tagging" || kind == "ctc";
   if (section == "task" && kind != "language_model")
-    return "data: {train: {kind: cifar, path: a, classes: 10}}\nmodel: {kind: mlp}\ntask: {kind: " +
-           kind + "}\n";
+    return "data: {train: {kind: cifar, path: a, classes: 10}}\nmodel: {kind: " +
+           std::string(asks_about_steps ? "blstm" : "mlp") + "}\ntask: {kind: " + kind + "}\n";
   if (kind.empty()) return kData;
   if (section == "feed") return kData + "feed: {shuffle: " + kind + "}\n";
   return kData + section + ": {kind: " + kind + "}\n";

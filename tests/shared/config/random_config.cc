@@ -19,6 +19,8 @@ constexpr std::array kTexts{
     "@a", "`a",     "?",     ", ", " a ",  "Ü",    "日本",  "😀",       "---",  "...",
     "=",  "<<",     "x\"y'", "*",  ".5",   "+1",   "NULL ", "\u0085b", "_",    "2020-01-01"};
 
+constexpr TaskKind kLastTask = TaskKind::kCtc;
+
 class Filler {
  public:
   explicit Filler(std::mt19937_64& random) : random_(random) {}
@@ -186,6 +188,18 @@ void mix(Config& config, Filler& filler) {
   config.data["train"] = mixture;
 }
 
+// One that the model can do.
+void fill_task(Config& config, Filler& filler) {
+  ModelConfig& model = config.model;
+  if (model.reads_tokens()) return;  // the default
+  const bool says_steps = model.kind == ModelKind::kBlstm;
+  const TaskKind last = says_steps ? kLastTask : TaskKind::kMultiLabel;
+  config.task.kind = any<TaskKind>(filler, 1, static_cast<int>(last));
+  if (!says_steps) return;
+  const bool each = config.task.labels_steps();
+  if (each != (model.states == "each")) model.states = each ? "each" : "mean";
+}
+
 void fill_model(Config& config, Filler& filler) {
   config.model.kind = any<ModelKind>(filler, 0, static_cast<int>(ModelKind::kLayers));
   for (const Section& section : sections_of(config))
@@ -196,9 +210,7 @@ void fill_model(Config& config, Filler& filler) {
   }
   if (config.model.kind == ModelKind::kLayers)
     config.model.stack.insert(config.model.stack.begin(), LayerConfig{.kind = "flatten"});
-  config.task.kind = config.model.reads_tokens()
-                         ? TaskKind::kLanguageModel
-                         : any<TaskKind>(filler, 1, static_cast<int>(TaskKind::kMultiLabel));
+  fill_task(config, filler);
   if (config.model.reads_tokens()) config.model.vocab += 256;
   if (config.model.kind == ModelKind::kResnet) config.model.layers = 20;
   if (config.model.kind == ModelKind::kVgg) config.model.layers = 13;
@@ -212,7 +224,7 @@ void fill_model(Config& config, Filler& filler) {
 Config random_config(std::mt19937_64& random) {
   Filler filler(random);
   Config config;
-  config.optimizer.kind = any<OptimizerKind>(filler, 0, static_cast<int>(OptimizerKind::kLion));
+  config.optimizer.kind = any<OptimizerKind>(filler, 0, static_cast<int>(OptimizerKind::kMuon));
   config.schedule.kind = any<ScheduleKind>(filler, 0, 3);
   for (const Section& section : sections_of(config))
     if (section.key != "model") filler.fill(section);
@@ -227,13 +239,16 @@ Config random_config(std::mt19937_64& random) {
     config.feed.last_batch = LastBatch::kSpan;
   const bool has_betas = config.optimizer.kind == OptimizerKind::kAdam ||
                          config.optimizer.kind == OptimizerKind::kAdamW ||
-                         config.optimizer.kind == OptimizerKind::kLion;
+                         config.optimizer.kind == OptimizerKind::kLion ||
+                         config.optimizer.kind == OptimizerKind::kMuon;
   if (has_betas) config.optimizer.betas = {filler.part() * 0.9, 0.999};
   config.optimizer.nesterov = config.optimizer.nesterov && config.optimizer.momentum > 0;
-  if (config.task.kind != TaskKind::kLanguageModel) {
+  if (config.task.kind != TaskKind::kLanguageModel && !config.task.labels_steps()) {
     config.task.mean = std::vector<double>(3, filler.part() - 0.5);
     config.task.std = std::vector<double>(3, filler.part());
   }
+  if (config.task.kind == TaskKind::kClassification || config.task.kind == TaskKind::kTagging)
+    config.task.class_weights = {filler.part(), 0, filler.part()};
   config.feed.processes =
       std::min(config.feed.processes, config.feed.readers.value_or(config.feed.processes));
   config.train.device = filler.below(2) == 0 ? "cuda:3" : "cpu";

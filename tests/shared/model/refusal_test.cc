@@ -60,6 +60,21 @@ TEST(ModelRefusal, OfInputsThatAreNoPictures) {
     EXPECT_EQ(made(kind, 11, {3072}).code(), Code::kMismatch);
 }
 
+TEST(ModelRefusal, OfWhatIsNoSequence) {
+  config::ModelConfig config;
+  config.kind = config::ModelKind::kBlstm;
+  config.layers = 1;
+  const auto refused = [&](const TensorSpec& values) {
+    const auto model = make_model(config, {values, {"label", DType::kI64, {}}}, 3);
+    return model.ok() ? std::string() : model.status().message();
+  };
+  EXPECT_EQ(refused({"input", DType::kF32, {5, 4}}), "");
+  EXPECT_EQ(refused({"tokens", DType::kI32, {5}}), "");
+  EXPECT_THAT(refused({"input", DType::kF32, {3, 16, 16}}),
+              AllOf(HasSubstr("model blstm needs sequences"), HasSubstr("[3, 16, 16]")));
+  EXPECT_THAT(refused({"input", DType::kF32, {5}}), HasSubstr("needs sequences"));
+}
+
 TEST(ModelRefusal, OfDepthsThatDoNotExist) {
   EXPECT_THAT(made(config::ModelKind::kVgg, 12, {3, 32, 32}).message(), HasSubstr("model.layers"));
   EXPECT_THAT(made(config::ModelKind::kResnet, 100, {3, 32, 32}).message(),

@@ -1,0 +1,71 @@
+#include "daemon/train/muon.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/lerp.h>
+#include <ATen/ops/linalg_vector_norm.h>
+
+namespace stoker::train {
+namespace {
+
+// PyTorch's, which are Jordan's: the steepest polynomial at 0 that still leads near to 1.
+constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
+constexpr int kIterations = 5;
+constexpr double kLeastNorm = 1e-7;
+
+// In bf16, which is enough for a direction. The shorter side first: products of its square.
+at::Tensor nearly_orthogonal(const at::Tensor& matrix) {
+  const bool is_tall = matrix.size(0) > matrix.size(1);
+  at::Tensor x = matrix.to(at::kBFloat16);
+  if (is_tall) x = x.t();
+  x = x.div(at::linalg_vector_norm(x).clamp_min(kLeastNorm));
+  for (int i = 0; i < kIterations; ++i) {
+    const at::Tensor gram = x.matmul(x.t());
+    const at::Tensor polynomial = at::addmm(gram, gram, gram, kB, kC);
+    x = at::addmm(x, polynomial, x, kA, 1);
+  }
+  return is_tall ? x.t() : x;
+}
+
+// So that the elements of a step are as large as adamw's are.
+double scale_of(const at::Tensor& parameter) {
+  const auto longer = static_cast<double>(std::max(parameter.size(0), parameter.size(1)));
+  return 0.2 * std::sqrt(longer);
+}
+
+// On a device only the device knows the rate.
+void move(const Optimizer::Group& group, at::Tensor parameter, const at::Tensor& direction) {
+  const double scale = scale_of(parameter);
+  if (group.device_lr.defined()) {
+    parameter.mul_(1 - group.device_lr * group.weight_decay);
+    parameter.sub_(direction * (group.device_lr * scale));
+    return;
+  }
+  parameter.mul_(1 - group.lr * group.weight_decay);
+  parameter.add_(direction, -group.lr * scale);
+}
+
+}  // namespace
+
+MuonChoice::MuonChoice(const config::OptimizerConfig& config)
+    : for_adamw_(config.adamw_for.begin(), config.adamw_for.end()) {}
+
+bool MuonChoice::takes(const std::string& name, const at::Tensor& parameter) const {
+  return parameter.dim() == 2 &&
+         std::ranges::none_of(for_adamw_, [&](const auto& glob) { return glob.matches(name); });
+}
+
+void update_by_muon(const config::OptimizerConfig& config, Optimizer::Group& group) {
+  for (size_t i = 0; i < group.parameters.size(); ++i) {
+    const at::Tensor& gradient = group.gradients[i];
+    at::Tensor& momentum = group.momentum_buffers[i];
+    momentum.lerp_(gradient, 1 - config.momentum);
+    const at::Tensor direction =
+        config.nesterov ? at::lerp(gradient, momentum, config.momentum) : momentum;
+    move(group, group.parameters[i], nearly_orthogonal(direction));
+  }
+}
+
+}  // namespace stoker::train

@@ -1,0 +1,38 @@
+#include "shared/task/label_loss.h"
+
+#include <optional>
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+
+namespace stoker::task {
+namespace {
+
+constexpr double kLeastWeight = 1e-30;  // so that nothing is divided by 0
+
+std::optional<at::Tensor> maybe(const at::Tensor& weights) {
+  return weights.defined() ? std::optional(weights) : std::nullopt;
+}
+
+}  // namespace
+
+at::Tensor LabelLoss::mean(const at::Tensor& logits, const at::Tensor& labels) const {
+  if (weights_.any() && !labels.is_floating_point()) return mean_of_counted(logits, labels);
+  return at::cross_entropy_loss(logits, labels, maybe(weights_.beside(logits)), at::Reduction::Mean,
+                                kIgnoredLabel, smoothing_);
+}
+
+// LibTorch's own mean is not a number where no label counts, and asks the device how many do.
+at::Tensor LabelLoss::mean_of_counted(const at::Tensor& logits, const at::Tensor& labels) const {
+  const at::Tensor& weights = weights_.beside(logits);
+  const at::Tensor sum = at::cross_entropy_loss(logits, labels, maybe(weights), at::Reduction::Sum,
+                                                kIgnoredLabel, smoothing_);
+  const at::Tensor counts = labels.ne(kIgnoredLabel);
+  const at::Tensor weight =
+      weights.defined() ? weights.index_select(0, labels.mul(counts)).mul(counts) : counts;
+  const at::Tensor total = weight.sum().to(at::kFloat);
+  return at::where(total.gt(0), sum.div(total.clamp_min(kLeastWeight)), at::zeros_like(sum));
+}
+
+}  // namespace stoker::task

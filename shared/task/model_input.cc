@@ -1,0 +1,69 @@
+#include "shared/task/model_input.h"
+
+#include "shared/task/kinds.h"
+
+namespace stoker::task {
+namespace {
+
+std::optional<size_t> maybe_component(const Samples& sample, const std::string& name) {
+  for (size_t i = 0; i < sample.size(); ++i)
+    if (sample[i].name == name) return i;
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<ModelInput> find_model_input(const config::TaskConfig& config, const Samples& sample,
+                                    const std::string& task) {
+  ModelInput found;
+  if (const auto tokens = maybe_component(sample, "tokens")) {
+    found.values = *tokens;
+    found.is_tokens = true;
+  } else {
+    STOKER_ASSIGN_OR_RETURN(found.values, component(sample, "input", task));
+    STOKER_ASSIGN_OR_RETURN(found.normalization, normalization_of(config, sample[found.values]));
+  }
+  found.maybe_length = maybe_component(sample, "length");
+  if (!found.maybe_length) return found;
+  const TensorSpec& length = sample[*found.maybe_length];
+  if (length.dtype != DType::kI64 || !length.shape.empty())
+    return Status(Code::kMismatch, "task " + task + " needs a `length` I64 [], one number a " +
+                                       "sample; the data has " + to_string(length));
+  return found;
+}
+
+Result<int64_t> steps_of(const ModelInput& input, const Samples& sample, const std::string& task) {
+  const TensorSpec& values = sample[input.values];
+  if (values.shape.size() == (input.is_tokens ? 1 : 2) && values.elements() > 0)
+    return values.shape[0];
+  return Status(Code::kMismatch, "task " + task +
+                                     " needs sequences, `input` [steps, features] or `tokens` "
+                                     "[steps]; the data has " +
+                                     to_string(values));
+}
+
+at::Tensor values_of(const Batch& batch, const ModelInput& input) {
+  const at::Tensor& values = batch.at(input.values);
+  return input.is_tokens ? prepare_tokens(values) : prepare_input(values, input.normalization);
+}
+
+at::Tensor length_of(const Batch& batch, const ModelInput& input, int64_t steps) {
+  return input.maybe_length ? batch.at(*input.maybe_length).clamp(0, steps) : at::Tensor();
+}
+
+model::Outputs training_outputs_of(model::Model& model, const Batch& batch,
+                                   const ModelInput& input) {
+  const at::Tensor values = values_of(batch, input);
+  if (!input.maybe_length) return model.forward_training(values);
+  return {model.forward_padded(values, length_of(batch, input, values.size(1))), {}};
+}
+
+at::Tensor outputs_of(model::Model& model, const Batch& batch, const ModelInput& input) {
+  const at::Tensor values = values_of(batch, input);
+  const at::Tensor outputs =
+      input.maybe_length ? model.forward_padded(values, length_of(batch, input, values.size(1)))
+                         : model.forward(values);
+  return outputs.to(at::kFloat);
+}
+
+}  // namespace stoker::task

@@ -1,0 +1,170 @@
+// Labels without places: what the loss is, which labels it refuses, and what is decoded.
+#include <cmath>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/task/task.h"
+#include "tests/shared/task/echo.h"
+
+namespace stoker::task {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kSteps = 5;
+constexpr int64_t kOutputs = 4;
+using Samples = std::vector<TensorSpec>;
+
+const TensorSpec kInput{"input", DType::kF32, {kSteps, kOutputs}};
+const TensorSpec kLabels{"labels", DType::kI64, {3}};
+const TensorSpec kLength{"length", DType::kI64, {}};
+
+class Ctc : public ::testing::Test {
+ protected:
+  Ctc() {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    generator.set_current_seed(13);
+  }
+  static std::unique_ptr<Task> task(bool zero_infinity = false) {
+    config::TaskConfig config{.kind = config::TaskKind::kCtc};
+    config.zero_infinity = zero_infinity;
+    auto task = make_task(config, {kInput, kLabels, kLength}, kOutputs);
+    EXPECT_TRUE(task.ok()) << task.status().to_string();
+    return std::move(*task);
+  }
+  static at::Tensor of_numbers(const std::vector<int64_t>& numbers) {
+    return at::tensor(numbers, at::kLong);
+  }
+  static Batch batch_of(const at::Tensor& input, const std::vector<int64_t>& labels,
+                        const std::vector<int64_t>& length) {
+    return {input, of_numbers(labels).view({input.size(0), -1}), of_numbers(length)};
+  }
+  static double loss(const Batch& batch, bool zero_infinity = false) {
+    Echo model;
+    return task(zero_infinity)->loss(model, batch).item<double>();
+  }
+  static std::map<std::string, double> evaluated(const std::vector<Batch>& batches,
+                                                 bool zero_infinity = false) {
+    Echo model;
+    const auto evaluation = task(zero_infinity)->start_evaluation({});
+    for (const Batch& batch : batches) evaluation->add(model, batch);
+    const auto metrics = evaluation->report().metrics;
+    return {metrics.begin(), metrics.end()};
+  }
+  // An input whose best path is `path`.
+  static at::Tensor saying(const std::vector<int64_t>& path) {
+    const at::Tensor input = at::zeros({1, kSteps, kOutputs});
+    for (size_t step = 0; step < path.size(); ++step)
+      input[0][static_cast<int64_t>(step)][path[step]].fill_(9);
+    return input;
+  }
+};
+
+// The probability of the labels is that of all paths that collapse to them.
+TEST_F(Ctc, TheLossIsThatOfAllPathsThatStandForTheLabels) {
+  const at::Tensor input = at::randn({1, kSteps, kOutputs});
+  const at::Tensor p = at::log_softmax(input[0], 1).exp();
+  const auto at = [&p](int64_t step, int64_t label) { return p[step][label].item<double>(); };
+  // Of two steps, the label 2: 22, 2_, _2. Of three steps, 1 and 1: only 1_1.
+  const double two = at(0, 2) * at(1, 2) + at(0, 2) * at(1, 0) + at(0, 0) * at(1, 2);
+  EXPECT_NEAR(loss(batch_of(input, {2, -100, -100}, {2})), -std::log(two), 1e-5);
+  const double one_one = at(0, 1) * at(1, 0) * at(2, 1);
+  EXPECT_NEAR(loss(batch_of(input, {1, 1, -100}, {3})), -std::log(one_one) / 2, 1e-5);
+  // No label: blanks only, and what is divided by is 1.
+  EXPECT_NEAR(loss(batch_of(input, {-100, -100, -100}, {2})), -std::log(at(0, 0) * at(1, 0)), 1e-5);
+}
+
+TEST_F(Ctc, EachSampleIsDividedByItsLabelsAndAllAreMeant) {
+  const at::Tensor input = at::randn({2, kSteps, kOutputs});
+  const Batch both = batch_of(input, {2, 1, -100, 3, -100, -100}, {5, 3});
+  const double first = loss(batch_of(input.narrow(0, 0, 1), {2, 1, -100}, {5})),
+               second = loss(batch_of(input.narrow(0, 1, 1), {3, -100, -100}, {3}));
+  EXPECT_NEAR(loss(both), (first + second) / 2, 1e-5);
+}
+
+TEST_F(Ctc, LabelsThatTheStepsCannotHoldAreInfinitelyFarUnlessThatCountsZero) {
+  const at::Tensor input = at::randn({2, kSteps, kOutputs}).requires_grad_();
+  const Batch batch = batch_of(input, {1, 1, 1, 2, -100, -100}, {4, 5});
+  EXPECT_EQ(loss(batch), std::numeric_limits<double>::infinity());
+  const double other = loss(batch_of(input.detach().narrow(0, 1, 1), {2, -100, -100}, {5}));
+  EXPECT_NEAR(loss(batch, true), other / 2, 1e-5);
+  Echo model;
+  task(true)->loss(model, batch).backward();
+  EXPECT_TRUE(input.grad().isfinite().all().item<bool>());
+  EXPECT_EQ(evaluated({batch}).at("loss"), std::numeric_limits<double>::infinity());
+  EXPECT_NEAR(evaluated({batch}, true).at("loss"), other / 2, 1e-5);
+}
+
+// LibTorch would read memory that is not its own.
+TEST_F(Ctc, LabelsThatAreNoClassesAreRefused) {
+  const at::Tensor input = at::randn({1, kSteps, kOutputs});
+  for (const std::vector<int64_t>& labels : {std::vector<int64_t>{0, -100, -100},
+                                             {4, -100, -100},
+                                             {1, 1000000000000, -100},
+                                             {-1, 2, 3},
+                                             {1, -100, 2},
+                                             {-100, 1, -100}})
+    EXPECT_THROW(loss(batch_of(input, labels, {5})), c10::Error) << labels[0] << ' ' << labels[1];
+  try {
+    loss(batch_of(input, {0, 1, 2}, {5}));
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(error.what_without_backtrace(), HasSubstr("classes from 1"));
+  }
+}
+
+TEST_F(Ctc, ALengthBeyondTheStepsMeansAllOfThem) {
+  const at::Tensor input = at::randn({1, kSteps, kOutputs});
+  EXPECT_EQ(loss(batch_of(input, {2, 3, -100}, {1000})), loss(batch_of(input, {2, 3, -100}, {5})));
+}
+
+TEST_F(Ctc, WhatIsDecodedIsTheBestPathOfTheRealSteps) {
+  const auto rate = [](const std::vector<int64_t>& path, const std::vector<int64_t>& labels,
+                       int64_t length) {
+    return evaluated({batch_of(saying(path), labels, {length})}).at("label_error_rate");
+  };
+  EXPECT_EQ(rate({1, 1, 0, 1, 2}, {1, 1, 2}, 5), 0);
+  EXPECT_EQ(rate({1, 0, 1, 2, 3}, {1, 1, -100}, 3), 0);
+  EXPECT_DOUBLE_EQ(rate({1, 2, 0, 0, 0}, {1, 2, 3}, 5), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(rate({1, 2, 3, 0, 0}, {1, -100, -100}, 5), 2);
+}
+
+TEST_F(Ctc, FiguresDoNotDependOnHowSamplesWereCutIntoBatches) {
+  const at::Tensor input = at::randn({4, kSteps, kOutputs});
+  const std::vector<std::vector<int64_t>> labels{
+      {1, 2, 3}, {3, -100, -100}, {-100, -100, -100}, {2, 2, -100}};
+  const std::vector<int64_t> length{5, 2, 4, 5};
+  std::vector<Batch> singles;
+  std::vector<int64_t> all;
+  for (size_t i = 0; i < 4; ++i) {
+    singles.push_back(
+        batch_of(input.narrow(0, static_cast<int64_t>(i), 1), labels[i], {length[i]}));
+    all.insert(all.end(), labels[i].begin(), labels[i].end());
+  }
+  const auto one_by_one = evaluated(singles), together = evaluated({batch_of(input, all, length)});
+  for (const auto& [name, value] : together) EXPECT_NEAR(one_by_one.at(name), value, 1e-6) << name;
+  EXPECT_EQ(one_by_one.at("label_error_rate"), together.at("label_error_rate"));
+}
+
+TEST_F(Ctc, WithoutALengthAllStepsAreReal) {
+  auto whole = make_task({.kind = config::TaskKind::kCtc}, {kInput, kLabels}, kOutputs);
+  ASSERT_TRUE(whole.ok()) << whole.status().to_string();
+  Batch batch = batch_of(at::randn({1, kSteps, kOutputs}), {2, 3, -100}, {5});
+  const double with_length = loss(batch);
+  batch.pop_back();
+  Echo model;
+  EXPECT_EQ((*whole)->loss(model, batch).item<double>(), with_length);
+}
+
+}  // namespace
+}  // namespace stoker::task

@@ -1,0 +1,150 @@
+// Weights of classes in the losses of training: what a label counts, what counts nothing, and that
+// evaluation knows of none of it.
+#include "shared/task/label_loss.h"
+
+#include <cmath>
+#include <vector>
+
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/task/task.h"
+#include "tests/shared/task/echo.h"
+
+namespace stoker::task {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+at::Tensor of_labels(std::vector<int64_t> labels) { return at::tensor(labels, at::kLong); }
+
+class Weighted : public ::testing::Test {
+ protected:
+  static LabelLoss loss(std::vector<double> weights, double smoothing = 0) {
+    config::TaskConfig config;
+    config.class_weights = std::move(weights);
+    return {*ClassWeights::of(config, config.class_weights.size(), "classes"), smoothing};
+  }
+  // -log p of one class in one row.
+  double nats(int64_t row, int64_t label) const { return -log_[row][label].item<double>(); }
+
+  const at::Tensor logits_ = at::linspace(-2, 3, 12).sin().view({4, 3});
+  const at::Tensor log_ = at::log_softmax(logits_, 1);
+};
+
+TEST_F(Weighted, TheMeanIsDividedByTheWeightsOfTheLabelsThatAreThere) {
+  const double expected =
+      (2 * nats(0, 1) + 0.5 * nats(1, 0) + 2 * nats(2, 1) + 4 * nats(3, 2)) / (2 + 0.5 + 2 + 4);
+  EXPECT_NEAR(loss({0.5, 2, 4}).mean(logits_, of_labels({1, 0, 1, 2})).item<double>(), expected,
+              1e-6);
+}
+
+TEST_F(Weighted, SharesOfLabelsAreWeighedOneByOneAndDividedByTheSamples) {
+  const at::Tensor shares =
+      at::tensor({0.7F, 0.3F, 0.F, 1.F, 0.F, 0.F, 0.F, 0.5F, 0.5F, 0.F, 0.F, 1.F}).view({4, 3});
+  const double expected = (0.7 * 0.5 * nats(0, 0) + 0.3 * 2 * nats(0, 1) + 0.5 * nats(1, 0) +
+                           0.5 * 2 * nats(2, 1) + 0.5 * 4 * nats(2, 2) + 4 * nats(3, 2)) /
+                          4;
+  EXPECT_NEAR(loss({0.5, 2, 4}).mean(logits_, shares).item<double>(), expected, 1e-6);
+}
+
+TEST_F(Weighted, OutputsThatTheDataDoesNotKnowCountOne) {
+  const double smoothed = 0.3 / 3;
+  double sum = 0, weights = 0;
+  const std::vector<double> weight{0.5, 2, 1};
+  for (const auto& [row, label] : {std::pair{0, 0}, {1, 1}, {2, 1}, {3, 0}}) {
+    sum += 0.7 * weight[label] * nats(row, label);
+    weights += weight[label];
+    for (int each = 0; each < 3; ++each) sum += smoothed * weight[each] * nats(row, each);
+  }
+  EXPECT_NEAR(loss({0.5, 2}, 0.3).mean(logits_, of_labels({0, 1, 1, 0})).item<double>(),
+              sum / weights, 1e-6);
+}
+
+TEST_F(Weighted, IgnoredLabelsAreNeitherInTheSumNorInWhatItIsDividedBy) {
+  const at::Tensor labels = of_labels({kIgnoredLabel, 0, 2, kIgnoredLabel});
+  EXPECT_NEAR(loss({}).mean_of_counted(logits_, labels).item<double>(),
+              (nats(1, 0) + nats(2, 2)) / 2, 1e-6);
+  EXPECT_NEAR(loss({0.5, 2, 4}).mean_of_counted(logits_, labels).item<double>(),
+              (0.5 * nats(1, 0) + 4 * nats(2, 2)) / 4.5, 1e-6);
+}
+
+TEST_F(Weighted, WhereNoLabelCountsTheLossIsZeroAndMovesNothing) {
+  const at::Tensor logits = logits_.clone().requires_grad_();
+  for (const auto& weights : {std::vector<double>{}, {0, 0, 4}}) {
+    const at::Tensor labels = weights.empty() ? of_labels(std::vector<int64_t>(4, kIgnoredLabel))
+                                              : of_labels({0, 1, 1, 0});
+    const at::Tensor none = loss(weights, 0.1).mean_of_counted(logits, labels);
+    none.backward();
+    EXPECT_EQ(none.item<double>(), 0);
+    EXPECT_EQ(logits.grad().abs().max().item<double>(), 0);
+  }
+}
+
+TEST_F(Weighted, ALabelThatIsNoClassIsRefused) {
+  EXPECT_THROW(loss({1, 2, 3}).mean(logits_, of_labels({0, 1, 3, 0})), c10::Error);
+  EXPECT_THROW(loss({}).mean_of_counted(logits_, of_labels({0, -1, 1, 0})), c10::Error);
+}
+
+// ---- the tasks that have them
+
+Result<std::unique_ptr<Task>> made(config::TaskKind kind, std::vector<double> weights) {
+  config::TaskConfig config{.kind = kind};
+  config.class_weights = std::move(weights);
+  const bool has_target = kind == config::TaskKind::kMultiLabel;
+  const TensorSpec answer =
+      has_target ? TensorSpec{"target", DType::kF32, {3}} : TensorSpec{"label", DType::kI64, {}};
+  return make_task(config, {{"input", DType::kF32, {3}}, answer}, has_target ? 0 : 3);
+}
+
+double evaluated(const Task& task, const Batch& batch) {
+  Echo model;
+  const auto evaluation = task.start_evaluation({});
+  evaluation->add(model, batch);
+  return evaluation->report().metrics[0].second;
+}
+
+TEST_F(Weighted, ALabelThatIsTrueCountsItsWeightInMultiLabel) {
+  const auto task = made(config::TaskKind::kMultiLabel, {3, 1, 0.5});
+  ASSERT_TRUE(task.ok()) << task.status().to_string();
+  const at::Tensor target = at::tensor({1.F, 0.F, 1.F}).expand({4, 3}).contiguous();
+  double expected = 0;
+  for (int64_t row = 0; row < 4; ++row) {
+    const auto of_true = [&](int64_t i) {
+      return std::log1p(std::exp(-logits_[row][i].item<double>()));
+    };
+    const auto of_false = [&](int64_t i) {
+      return std::log1p(std::exp(logits_[row][i].item<double>()));
+    };
+    expected += (3 * of_true(0) + of_false(1) + 0.5 * of_true(2)) / 12;
+  }
+  Echo model;
+  EXPECT_NEAR((*task)->loss(model, {logits_, target}).item<double>(), expected, 1e-6);
+}
+
+TEST_F(Weighted, EvaluationKnowsNoWeights) {
+  for (const auto kind : {config::TaskKind::kClassification, config::TaskKind::kMultiLabel}) {
+    const bool has_target = kind == config::TaskKind::kMultiLabel;
+    const Batch batch{logits_, has_target ? logits_.gt(0).to(at::kFloat) : of_labels({0, 1, 2, 1})};
+    const auto weighted = made(kind, {3, 1, 0.5}), plain = made(kind, {});
+    ASSERT_TRUE(weighted.ok() && plain.ok());
+    Echo model;
+    EXPECT_EQ(evaluated(**weighted, batch), evaluated(**plain, batch));
+    EXPECT_NE((*weighted)->loss(model, batch).item<double>(),
+              (*plain)->loss(model, batch).item<double>());
+  }
+}
+
+TEST(ClassWeightsOf, AnotherNumberOfClassesNameBothSides) {
+  EXPECT_THAT(made(config::TaskKind::kClassification, {1, 2}).status().message(),
+              AllOf(HasSubstr("task.class_weights has 2"), HasSubstr("3 classes")));
+  EXPECT_THAT(made(config::TaskKind::kMultiLabel, {1, 2, 3, 4}).status().message(),
+              AllOf(HasSubstr("task.class_weights has 4"), HasSubstr("3 labels")));
+}
+
+}  // namespace
+}  // namespace stoker::task
