@@ -4,30 +4,22 @@
 
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <string>
-#include <vector>
 
-#include <boost/json.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/feed/growth_history.h"
-#include "tests/system/run_fixture.h"
+#include "tests/system/growth_fixture.h"
 
 namespace stoker::test {
 namespace {
 
-using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-constexpr uint64_t kSteps = 4000;
-constexpr uint64_t kBatch = 4;
-
-class Growth : public RunFixture {
+class Growth : public GrowthFixture {
  protected:
   void SetUp() override {
-    RunFixture::SetUp();
+    GrowthFixture::SetUp();
     std::filesystem::create_directories(path("rows"));
     add("a.csv", 40);
   }
@@ -49,59 +41,8 @@ class Growth : public RunFixture {
   }
 
   std::string config_of(const std::string& grow) const {
-    return write_config("data:\n  train: {kind: csv, path: " + path("rows") +
-                        ", glob: \"*.csv\", label: kind, grow: " + grow + R"(}
-feed: {rescan_seconds: 0.05}
-model: {kind: mlp, hidden: [16], dropout: 0.1}
-task: {kind: classification}
-optimizer: {kind: adamw, lr: 0.003}
-schedule: {kind: constant, warmup_steps: 10}
-train: {steps: 4000, batch: 4, device: cpu, threads: 1}
-checkpoint: {every_steps: 50, keep_last: 1000}
-metrics: {every_steps: 7}
-)");
-  }
-
-  void tell(const std::string& word) const {
-    const auto exit = ctl(run_dir(), {word}, "ctl").wait(30s);
-    ASSERT_TRUE(exit && exit->code == 0) << log_of("ctl");
-  }
-  bool says(const std::string& text) const {
-    return log_of("stokerd").find(text) != std::string::npos;
-  }
-  // Starts, and stands still after the first checkpoint, so that nothing depends on who is quicker.
-  Process paused_trainer(const std::string& config) const {
-    Process trainer = this->trainer(config, run_dir());
-    EXPECT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; }));
-    tell("pause");
-    return trainer;
-  }
-  feed::GrowthHistory history(const std::string& run) const {
-    const auto read = feed::read_growth(run + "/growth.jsonl");
-    EXPECT_TRUE(read.ok()) << read.status().to_string();
-    return read.ok() ? *read : feed::GrowthHistory();
-  }
-
-  boost::json::object explained(uint64_t step) const {
-    std::filesystem::remove(path("explain.out"));  // output is appended
-    const auto exit =
-        ctl(run_dir(), {"--json", "explain", "--step", std::to_string(step)}, "explain").wait(30s);
-    EXPECT_TRUE(exit && exit->code == 0) << log_of("explain");
-    return boost::json::parse(log_of("explain")).as_object();
-  }
-  uint64_t size_at(uint64_t step) const { return explained(step).at("size").to_number<uint64_t>(); }
-  uint64_t epoch_at(uint64_t step) const {
-    return explained(step).at("samples").as_array()[0].at("epoch").to_number<uint64_t>();
-  }
-  // Steps first + 1 and on that take one epoch of the set of `samples` use each once.
-  void expect_whole_epoch(uint64_t first, uint64_t samples) const {
-    std::set<uint64_t> seen;
-    for (uint64_t step = first + 1; step <= first + samples / kBatch; ++step) {
-      const boost::json::object answer = explained(step);
-      for (const auto& sample : answer.at("samples").as_array())
-        EXPECT_TRUE(seen.insert(sample.at("sample").to_number<uint64_t>()).second) << step;
-    }
-    EXPECT_EQ(seen.size(), samples);
+    return config_with("{kind: csv, path: " + path("rows") +
+                       ", glob: \"*.csv\", label: kind, grow: " + grow + "}");
   }
 };
 
