@@ -154,7 +154,7 @@ class NoDescriptors {
   std::vector<UniqueFd> taken_;
 };
 
-TEST_F(Admission, WithoutFileDescriptorsClientsAreToldAndLaterServed) {
+TEST_F(Admission, FaultRow64WithoutFileDescriptorsClientsAreToldAndLaterServed) {
 #ifdef __SANITIZE_ADDRESS__
   // It would then call every object with virtual functions invalid.
   GTEST_SKIP() << "UBSan, built in together with ASan, looks at memory through a pipe of its own";

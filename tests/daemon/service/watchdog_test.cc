@@ -53,7 +53,7 @@ TEST_F(WatchdogTest, PingsAsLongAsARunIsPaused) {
   }
 }
 
-TEST_F(WatchdogTest, AsksForMoreTimeToStart) {
+TEST_F(WatchdogTest, FaultRow62AsksForMoreTimeToStart) {
   for (int hour = 0; hour < 5; ++hour) {
     clock_.advance(1h);
     EXPECT_THAT(tick(TrainerState::kStarting),

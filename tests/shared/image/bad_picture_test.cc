@@ -73,7 +73,7 @@ TEST(BadJpeg, BytesAfterTheEndDoNoHarm) {
   EXPECT_TRUE(decode(jpeg_of(pattern(40, 40)) + "trailing bytes").ok());
 }
 
-TEST(BadJpeg, ClaimedSizePastTheLimitIsRefused) {
+TEST(BadJpeg, FaultRow59ClaimedSizePastTheLimitIsRefused) {
   expect_corrupt(with_jpeg_size(jpeg_of(gradient(16, 16, 3)), 60000, 60000),
                  "60000x60000 pixels: more than the limit");
 }
@@ -88,7 +88,7 @@ TEST(BadJpeg, ProgressiveThatNeedsTooMuchMemoryIsRefused) {
   expect_corrupt(file, "memory", {.memory_bytes = 10 << 20});
 }
 
-TEST(BadJpeg, TooManyScansAreRefused) {
+TEST(BadJpeg, FaultRow59TooManyScansAreRefused) {
   const std::string file = jpeg_of(gradient(64, 64, 1), {.progressive = true, .extra_scans = 60});
   EXPECT_TRUE(decode(file).ok());
   expect_corrupt(file, "more than 20 scans", {.scans = 20});
@@ -113,7 +113,7 @@ TEST(BadPng, EveryFlippedBitInThePixelsIsAnError) {
   }
 }
 
-TEST(BadPng, ClaimedSizePastTheLimitIsRefused) {
+TEST(BadPng, FaultRow59ClaimedSizePastTheLimitIsRefused) {
   expect_corrupt(png_header(60000, 60000, {}) + png_chunk("IDAT", "x"),
                  "60000x60000 pixels: more than the limit");
   expect_corrupt(png_header(1, 100000, {}) + png_chunk("IDAT", "x"), "more than the limit");
@@ -132,7 +132,7 @@ TEST(BadPng, InterlacedPastTheMemoryLimitIsRefused) {
   expect_corrupt(file, "bytes of memory", {.memory_bytes = 1000});
 }
 
-TEST(BadPng, HugeChunkLengthIsAnError) {
+TEST(BadPng, FaultRow58HugeChunkLengthIsAnError) {
   expect_corrupt(png_header(8, 8, {}) + "\x7f\xff\xff\xf0" + "tEXt", "PNG: ");
 }
 

@@ -54,7 +54,7 @@ TEST(RingAttach, SeesTheSameRingThroughAnotherMapping) {
 
 TEST(RingAttach, UndamagedBytesAttach) { EXPECT_EQ(attach_code(good_bytes()), Code::kOk); }
 
-TEST(RingAttach, OtherDescriptorsAreRefused) {
+TEST(RingAttach, FaultRow27OtherDescriptorsAreRefused) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   EXPECT_EQ(ShmRing::attach(UniqueFd(ends[0])).status().code(), Code::kMismatch);
@@ -67,7 +67,7 @@ TEST(RingAttach, OtherDescriptorsAreRefused) {
   EXPECT_EQ(ShmRing::attach(UniqueFd()).status().code(), Code::kMismatch);
 }
 
-TEST(RingAttach, AFileThatMayShrinkIsRefused) {
+TEST(RingAttach, FaultRow33AFileThatMayShrinkIsRefused) {
   EXPECT_EQ(ShmRing::attach(memfd_of(good_bytes(), F_SEAL_GROW)).status().code(), Code::kMismatch);
 }
 
@@ -79,7 +79,7 @@ TEST(RingAttach, AnyTruncationIsRefused) {
     EXPECT_EQ(attach_code(std::span(bytes).first(length)), Code::kMismatch) << length;
 }
 
-TEST(RingAttach, AnyChangedByteOfTheConstantPartIsRefused) {
+TEST(RingAttach, FaultRow27AnyChangedByteOfTheConstantPartIsRefused) {
   const auto good = good_bytes();
   const size_t table_end = sizeof(RingHeader) + 2 * sizeof(TensorRecord);
   for (size_t at = 0; at < table_end; ++at) {

@@ -313,7 +313,7 @@ TEST_F(ShmRingTest, TheDescriptorIsNotInheritedByAccident) {
   EXPECT_NE(::fcntl(ring_->fd(), F_GETFD) & FD_CLOEXEC, 0);
 }
 
-TEST(ShmRing, TooLargeARingIsNoSpaceAndSaysHowMuchItNeeds) {
+TEST(ShmRing, FaultRow32TooLargeARingIsNoSpaceAndSaysHowMuchItNeeds) {
   const auto ring = ShmRing::create(small_layout(int64_t{1} << 30, 1024), {.slots = 8});
   ASSERT_FALSE(ring.ok());
   EXPECT_EQ(ring.status().code(), Code::kNoSpace);
@@ -322,7 +322,7 @@ TEST(ShmRing, TooLargeARingIsNoSpaceAndSaysHowMuchItNeeds) {
   EXPECT_EQ(absurd.status().code(), Code::kNoSpace);
 }
 
-TEST(ShmRing, ALimitOnFileSizesIsAnErrorAndNotASignal) {
+TEST(ShmRing, FaultRow32ALimitOnFileSizesIsAnErrorAndNotASignal) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   rlimit tight = before;

@@ -1,0 +1,139 @@
+// A producer that stands still, or is killed, at any of its instructions: there is no lock in the
+// segment that it could hold, so all others go on.
+//
+// The producer is a child that is stepped instruction by instruction through claim, report,
+// publish; the tests are skipped where a process may not do that to its child.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "tests/shared/ring/ring_fixture.h"
+
+namespace stoker::ring {
+namespace {
+
+class SteppedProducer {
+ public:
+  // Stands before the first instruction of its work.
+  SteppedProducer(ShmRing& ring, ProducerId id) : pid_(::fork()) {
+    if (pid_ == 0) work(ring, id);
+    ::waitpid(pid_, &status_, 0);
+  }
+  ~SteppedProducer() {
+    if (stands()) kill();
+  }
+  SteppedProducer(const SteppedProducer&) = delete;
+  SteppedProducer& operator=(const SteppedProducer&) = delete;
+
+  // False when it has ended.
+  bool stands() const { return WIFSTOPPED(status_); }
+  bool is_refused() const { return WIFEXITED(status_) && WEXITSTATUS(status_) == kRefused; }
+  bool is_done() const { return WIFEXITED(status_) && WEXITSTATUS(status_) == 0; }
+  void step() {
+    ::ptrace(PTRACE_SINGLESTEP, pid_, nullptr, nullptr);
+    ::waitpid(pid_, &status_, 0);
+  }
+  void kill() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, &status_, 0);
+  }
+
+ private:
+  static constexpr int kRefused = 3;
+
+  [[noreturn]] static void work(ShmRing& ring, ProducerId id) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(kRefused);
+    ::raise(SIGSTOP);
+    const auto claim = ring.claim(id, kSoon);
+    if (!claim.ok()) ::_exit(1);
+    fill(claim->slot, claim->ticket);
+    ring.report_bad_sample({.ticket = claim->ticket, .sample = 1, .reason = "stepped"});
+    ring.note_sample(id);
+    ring.add_read_time({.total = 1ns});
+    ::_exit(ring.publish(id, *claim) ? 0 : 1);
+  }
+
+  const pid_t pid_;
+  int status_ = 0;
+};
+
+class RingSteps : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto ring = make_ring({.slots = 2});
+    const SteppedProducer probe(*ring, *ring->add_producer("probe"));
+    if (probe.is_refused()) GTEST_SKIP() << "no process may be stepped here";
+  }
+  static uint64_t steps_to_the_end() {
+    const auto ring = make_ring({.slots = 2, .end_ticket = 3});
+    SteppedProducer producer(*ring, *ring->add_producer("whole"));
+    uint64_t steps = 0;
+    for (; producer.stands(); ++steps) producer.step();
+    return steps;
+  }
+};
+
+TEST_F(RingSteps, FaultRow29NobodyWaitsForAProducerThatStandsAtAnyInstruction) {
+  const auto ring = make_ring({.slots = 4});
+  const auto mine = ring->add_producer("mine");
+  SteppedProducer other(*ring, *ring->add_producer("other"));
+  uint64_t steps = 0, reports = 0;
+  for (; other.stands(); ++steps, other.step()) {
+    const auto claim = ring->claim(*mine, kSoon);
+    ASSERT_TRUE(claim.ok()) << "after " << steps << " steps: " << claim.status().to_string();
+    ring->report_bad_sample({.ticket = claim->ticket, .sample = 2, .reason = "mine"});
+    reports += ring->take_bad_samples().size();
+    ring->note_sample(*mine);
+    ring->abandon(*mine, *claim);
+    EXPECT_LE(ring->counters().ready, 1u);
+  }
+  EXPECT_TRUE(other.is_done());
+  EXPECT_GT(steps, 100u);
+  reports += ring->take_bad_samples().size();
+  EXPECT_EQ(reports + ring->counters().lost_reports, steps + 1) << "each report came once";
+}
+
+TEST_F(RingSteps, FaultRow29AProducerKilledAtAnyInstructionLeavesNoLockAndLosesNoTicket) {
+  constexpr uint64_t kKills =
+      40;  // after so many parts of its work: each instruction would take long
+  const uint64_t all = steps_to_the_end();
+  ASSERT_GT(all, kKills);
+  for (uint64_t kill = 0; kill < kKills; ++kill) {
+    const uint64_t killed = kill * all / kKills;
+    const auto ring = make_ring({.slots = 2, .end_ticket = 3});
+    const auto victim = ring->add_producer("victim");
+    {
+      SteppedProducer producer(*ring, *victim);
+      for (uint64_t step = 0; step < killed; ++step) producer.step();
+      ASSERT_TRUE(producer.stands());
+      producer.kill();
+    }
+    ring->reissue(*victim);
+    const auto heir = ring->add_producer("heir");
+    ASSERT_TRUE(heir.ok());
+    for (uint64_t ticket = 0; ticket < 3; ++ticket) {
+      auto batch = ring->pop(kSoon);
+      if (!batch.ok()) {
+        const auto claim = ring->claim(*heir, kSoon);
+        ASSERT_TRUE(claim.ok()) << "killed after " << killed << " steps";
+        ASSERT_EQ(claim->ticket, ticket);
+        fill(claim->slot, ticket);
+        ASSERT_TRUE(ring->publish(*heir, *claim));
+        batch = ring->pop(kSoon);
+      }
+      ASSERT_TRUE(batch.ok()) << "killed after " << killed << " steps";
+      ASSERT_EQ(batch->ticket, ticket);
+      ASSERT_TRUE(holds(batch->slot, ticket));
+      ring->release(ticket);
+    }
+    EXPECT_EQ(ring->pop(kSoon).status().code(), Code::kClosed);
+  }
+}
+
+}  // namespace
+}  // namespace stoker::ring
