@@ -11,6 +11,7 @@ Benchmark ring_bandwidth();
 Benchmark ring_consumer();
 Benchmark feed_text();
 Benchmark feed_images();
+Benchmark feed_cold();
 Benchmark checkpoint_commit();
 Benchmark snapshot_stall();
 Benchmark evaluator();  // starts stokerd and stoker-eval, which stand beside stoker-bench

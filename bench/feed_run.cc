@@ -73,7 +73,7 @@ Result<Rate> sample_rate(const dataset::Dataset& dataset, const FeedRun& run,
   const dataset::SamplePlan plan({.size = dataset.size(), .batch = run.batch});
   feed::ReaderPool pool(*ring, producer, dataset, plan);
   Coordinator coordinator;
-  pool.start(run.threads, coordinator);
+  pool.start(run.threads, coordinator, {}, run.ahead);
   const auto rate = consume(*ring, time);
   ring->close();
   STOKER_RETURN_IF_ERROR(coordinator.join(kGrace));

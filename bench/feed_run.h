@@ -14,6 +14,7 @@
 #include "shared/base/status.h"
 #include "shared/config/dataset_config.h"
 #include "shared/dataset/dataset.h"
+#include "shared/feed/read_ahead_settings.h"
 
 namespace stoker::bench {
 
@@ -23,6 +24,7 @@ Result<std::unique_ptr<dataset::Dataset>> open_train_set(const config::DatasetCo
 struct FeedRun {
   uint64_t batch = 64;
   int threads = 1;
+  feed::ReadAheadSettings ahead = {};
 };
 // A second on the clock, and a second of the process's time on a processor: the same for one thread
 // that has one to itself.

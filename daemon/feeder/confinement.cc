@@ -1,5 +1,6 @@
 #include "daemon/feeder/confinement.h"
 
+#include <malloc.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -17,6 +18,10 @@ namespace {
 // What a thread takes of address space before it has read anything: its stack, and the arena that
 // the C library reserves for it (128 MiB, of which it gives half back).
 constexpr uint64_t kThreadBytes = 160ull << 20;
+// Of a thread that only reads ahead: its stack. It shares the arenas of the others.
+constexpr uint64_t kReadAheadThreadBytes = 16ull << 20;
+// What lies between blocks of memory of many sizes is lost.
+constexpr uint64_t kReadAheadWaste = 2;
 
 Result<uint64_t> address_space_now() {
   std::ifstream file("/proc/self/statm");
@@ -28,9 +33,12 @@ Result<uint64_t> address_space_now() {
 Status limit_address_space(const ConfinementSettings& settings) {
   STOKER_ASSIGN_OR_RETURN(const uint64_t now, address_space_now());
   const auto threads = static_cast<uint64_t>(settings.threads);
+  const auto ahead = static_cast<uint64_t>(settings.reads_ahead);
+  if (ahead > 0) ::mallopt(M_ARENA_MAX, settings.threads + 1);
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0) return Status::from_errno(errno, "RLIMIT_AS");
-  const rlim_t wanted = now + threads * (kThreadBytes + settings.memory_bytes);
+  const rlim_t wanted = now + threads * (kThreadBytes + settings.memory_bytes) +
+                        ahead * kReadAheadThreadBytes + kReadAheadWaste * settings.read_ahead_bytes;
   // A lower limit that is there already stays.
   limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, wanted);
   limit.rlim_max = limit.rlim_cur;

@@ -26,7 +26,10 @@ inline constexpr bool kSanitized =
 struct ConfinementSettings {
   int threads = 1;            // reading threads that will be started
   uint64_t memory_bytes = 0;  // of address space, for each of them; 0: no limit
-  bool filter = true;         // of system calls
+  // Threads that only read ahead, and the bytes that they may hold.
+  int reads_ahead = 0;
+  uint64_t read_ahead_bytes = 0;
+  bool filter = true;  // of system calls
 };
 
 // At the very start of the process.

@@ -79,7 +79,8 @@ Status FeedSupervisor::start_threads() {
   STOKER_RETURN_IF_ERROR(make_table(1, 1));
   guarded_.emplace(dataset_, *table_, std::nullopt);
   pool_.emplace(ring_, producer, *guarded_, plan_);
-  pool_->start(most_threads(settings_.feed), coordinator_);
+  pool_->start(most_threads(settings_.feed), coordinator_, {},
+               feed::read_ahead_of(settings_.feed, 0, 1));
   return {};
 }
 

@@ -64,9 +64,12 @@ Status check_fit(const ring::ShmRing& ring, const dataset::Dataset& dataset,
                 "the ring was made for samples or a batch other than the configuration's");
 }
 
-ConfinementSettings confinement_of(const config::FeedConfig& feed, int threads) {
+ConfinementSettings confinement_of(const config::FeedConfig& feed, int threads,
+                                   const feed::ReadAheadSettings& ahead) {
   return {.threads = threads,
           .memory_bytes = static_cast<uint64_t>(feed.memory_mib) << 20,
+          .reads_ahead = ahead.most_reads,
+          .read_ahead_bytes = ahead.memory_bytes,
           .filter = feed.confined};
 }
 
@@ -102,11 +105,13 @@ Status read_for_ring(const FeederArguments& arguments) {
   if (arguments.reader >= quarantine.readers())
     return Status(Code::kMismatch, "--reader: the quarantine table has no such row");
   const GuardedDataset guarded(*dataset, quarantine, arguments.reader);
-  STOKER_RETURN_IF_ERROR(confine(confinement_of(config.feed, arguments.threads),
+  const auto ahead = feed::read_ahead_of(config.feed, arguments.reader, arguments.readers);
+  STOKER_RETURN_IF_ERROR(confine(confinement_of(config.feed, arguments.threads, ahead),
                                  quarantine.forbidden_call_of(arguments.reader)));
   feed::ReaderPool pool(*ring, producer, guarded, plan);
   Coordinator coordinator;
-  pool.start(arguments.threads, coordinator, {.number = arguments.reader, .of = arguments.readers});
+  pool.start(arguments.threads, coordinator, {.number = arguments.reader, .of = arguments.readers},
+             ahead);
   const Status status = coordinator.join(kGrace);
   if (!coordinator.all_ended()) {  // a read hangs: the process ends under it
     log_error("reader ends", {{"error", status.to_string()}});

@@ -59,6 +59,7 @@ Coordinator::~Coordinator() {
 
 void Coordinator::start(std::string name, std::function<Status(std::stop_token)> body) {
   const std::lock_guard lock(mutex_);
+  if (stopped_) return;  // whoever stops may be joining what there is
   Worker& worker = workers_.emplace_back();
   worker.name = std::move(name);
   const BlockedSignals blocked;

@@ -6,7 +6,7 @@
 // Unlike it, a stop wakes every wait at once (std::stop_token, std::stop_callback), and a thread
 // that fails can never end in silence.
 //
-// Threads:  every method may be called from any thread; start() and join() from the owner's.
+// Threads:  every method may be called from any thread; join() from the owner's.
 // Blocking: wait_for_stop() and join() wait at most as long as they are told.
 // Owner:    owns the threads that it starts. They block all signals: those are the main thread's.
 // Errors:   join() returns the first error that was reported; if none was, kTimedOut naming the
@@ -37,7 +37,7 @@ class Coordinator {
 
   // The body ends by returning: ok or kCancelled or kClosed is a normal end; any other status, and
   // any exception, is a request_stop() with it. `name` is what ps and a debugger show; the kernel
-  // keeps 15 characters of it.
+  // keeps 15 characters of it. After a stop nothing is started.
   void start(std::string name, std::function<Status(std::stop_token)> body);
 
   // The first call decides; later ones change nothing. An ok status is a clean stop.

@@ -31,6 +31,9 @@ struct FeedConfig {
   int deaths_per_minute = 30;       // of reader processes; past it the run ends
   int64_t memory_mib = 2048;  // address space of a reader process, for each of its threads; 0 = any
   bool confined = true;       // reader processes may make only the system calls of reading
+  // Reads in flight before their samples are decoded, of all readers; nothing: auto. 0: none.
+  std::optional<int> read_ahead = std::nullopt;
+  int64_t read_ahead_mib = 64;  // of what was asked for and is not decoded yet, of all readers
 
   bool operator==(const FeedConfig&) const = default;
 };

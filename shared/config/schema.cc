@@ -62,7 +62,9 @@ Section feed_section(FeedConfig& feed) {
            {.name = "hang_seconds", .target = &feed.hang_seconds, .min = 0, .max = 1e6},
            {.name = "deaths_per_minute", .target = &feed.deaths_per_minute, .min = 1, .max = 1e6},
            {.name = "memory_mib", .target = &feed.memory_mib, .min = 0, .max = 1e9},
-           {.name = "confined", .target = &feed.confined}},
+           {.name = "confined", .target = &feed.confined},
+           {.name = "read_ahead", .target = &feed.read_ahead, .min = 0, .max = 1024},
+           {.name = "read_ahead_mib", .target = &feed.read_ahead_mib, .min = 1, .max = 1e6}},
           "shuffle"};
 }
 

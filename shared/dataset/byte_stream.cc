@@ -44,6 +44,17 @@ Status ByteStream::read(uint64_t position, std::span<std::byte> bytes) const {
   return {};
 }
 
+void ByteStream::prefetch(uint64_t position, uint64_t count, PrefetchedBytes& bytes) const {
+  assert(position <= length() && count <= length() - position);
+  for (size_t file = file_at(position); count > 0; ++file) {
+    const uint64_t offset = position - (ends_[file] - files_.stamp(file).size);
+    const uint64_t here = std::min(count, ends_[file] - position);
+    reader_.prefetch(file, offset, here, bytes);
+    count -= here;
+    position += here;
+  }
+}
+
 std::vector<uint64_t> ByteStream::shard_ends(uint64_t begin, uint64_t stride,
                                              uint64_t samples) const {
   std::vector<uint64_t> shards;

@@ -28,6 +28,7 @@ class ByteStream {
   uint64_t length() const { return ends_.empty() ? 0 : ends_.back(); }
   // position + bytes.size() <= length().
   Status read(uint64_t position, std::span<std::byte> bytes) const;
+  void prefetch(uint64_t position, uint64_t count, PrefetchedBytes& bytes) const;
   Origin origin(uint64_t position) const;
   // As Dataset::shard_ends(), a file being a shard, of `samples` >= 1 samples of which the i-th
   // begins at begin + i * stride. Files in which no sample begins are none.

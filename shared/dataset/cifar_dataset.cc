@@ -61,6 +61,10 @@ class CifarDataset final : public Dataset {
     std::memcpy(outputs[1].data(), &label, sizeof label);
     return stream_.read(position(sample) + stored.size(), outputs[0]);
   }
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    stream_.prefetch(position(sample), label_bytes(classes_), bytes);
+    stream_.prefetch(position(sample) + label_bytes(classes_), kPixels, bytes);
+  }
 
  private:
   uint64_t position(uint64_t sample) const {

@@ -25,6 +25,8 @@
 
 namespace stoker::dataset {
 
+class PrefetchedBytes;
+
 // Where a sample comes from, for messages, ledgers and `stokerctl explain`.
 struct Origin {
   std::string file;      // empty: synthetic
@@ -70,6 +72,9 @@ class Dataset {
   // tensor's bytes.
   virtual Status read(uint64_t sample, const DrawKey& draw,
                       std::span<const std::span<std::byte>> outputs) const = 0;
+  // Reads ahead what read() of this sample takes from files, and looks at none of it. Whoever then
+  // reads the sample holding `bytes` gets the same as without. Nothing where there are no files.
+  virtual void prefetch(uint64_t /*sample*/, PrefetchedBytes& /*bytes*/) const {}
 };
 
 // Scans (or finds the scan cached under `index_dir` unchanged) and opens. Errors name the path:

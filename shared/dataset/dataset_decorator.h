@@ -27,6 +27,9 @@ class DatasetDecorator : public Dataset {
   std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
     return inner_.describe_draws(sample, draw);
   }
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    inner_.prefetch(sample, bytes);
+  }
 
  protected:
   const Dataset& inner() const { return inner_; }

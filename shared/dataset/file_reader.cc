@@ -17,21 +17,42 @@ constexpr int kOpenTries = 20;
 constexpr auto kBetweenOpens = std::chrono::milliseconds(50);
 constexpr int kReadTries = 3;
 constexpr auto kBetweenReads = std::chrono::milliseconds(20);
+// More than the kernel reads ahead by itself, so that it would wait for the disk several times.
+constexpr uint64_t kWorthAdvice = 128 << 10;
 
 Status changed(const std::string& path, const std::string& how) {
   return Status(Code::kCorrupt,
                 path + ": " + how + " since it was indexed; restart to index the data set anew");
 }
 
+void advise(int fd, uint64_t offset, uint64_t count) {
+  if (count <= kWorthAdvice) return;
+  ::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(count), POSIX_FADV_WILLNEED);
+}
+
 }  // namespace
 
 Status FileReader::read(size_t file, uint64_t offset, std::span<std::byte> bytes) const {
+  if (auto* const held = PrefetchedBytes::maybe_of_thread())
+    if (auto status = held->maybe_take({this, file, offset, bytes.size()}, bytes)) return *status;
+  return read_kept(file, offset, bytes, false);
+}
+
+void FileReader::prefetch(size_t file, uint64_t offset, uint64_t count,
+                          PrefetchedBytes& bytes) const {
+  bytes.fetch({this, file, offset, count},
+              [&](std::span<std::byte> into) { return read_kept(file, offset, into, true); });
+}
+
+Status FileReader::read_kept(size_t file, uint64_t offset, std::span<std::byte> bytes,
+                             bool advised) const {
   Lease lease = find(file);
   UniqueFd own;
   if (lease.fd < 0) {
     STOKER_ASSIGN_OR_RETURN(own, open(file));
     lease = keep(file, own);
   }
+  if (advised) advise(lease.fd, offset, bytes.size());
   Status status = read_from(lease.fd, file, offset, bytes);
   if (lease.slot) give_back(lease, !status.ok());
   return status;
@@ -43,9 +64,21 @@ Status FileReader::read_whole(size_t file, uint64_t limit, std::vector<std::byte
     return Status(Code::kCorrupt, files_.path(file) + ": " + std::to_string(size) +
                                       " bytes, more than the limit of " + std::to_string(limit));
   }
+  if (auto* const held = PrefetchedBytes::maybe_of_thread())
+    if (auto status = held->maybe_take({this, file, 0, size}, bytes)) return *status;
   STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, open(file));
   bytes.resize(size);
   return read_from(fd.get(), file, 0, bytes);
+}
+
+void FileReader::prefetch_whole(size_t file, uint64_t limit, PrefetchedBytes& bytes) const {
+  const uint64_t size = files_.stamp(file).size;
+  if (size > limit) return;  // read_whole() says so
+  bytes.fetch({this, file, 0, size}, [&](std::span<std::byte> into) -> Status {
+    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, open(file));
+    advise(fd.get(), 0, size);
+    return read_from(fd.get(), file, 0, into);
+  });
 }
 
 Result<UniqueFd> FileReader::open(size_t file) const {

@@ -3,7 +3,7 @@
 // Threads:  every method may be called from any thread, concurrently.
 // Blocking: as the disk does; up to a second for a descriptor where there is none; a failed read is
 //           tried three times. The lock is held for a look into 64 slots, never while a file is
-//           opened or read.
+//           opened or read. What the thread holds prefetched is taken from there.
 // Owner:    the table must outlive the reader.
 // Errors:   kNotFound, kPermission, kIoError; kCorrupt when the file is not the one that was
 //           indexed (its size or time differs), or ends early. Each names the file, and the offset
@@ -20,6 +20,7 @@
 #include "shared/base/status.h"
 #include "shared/base/unique_fd.h"
 #include "shared/dataset/file_table.h"
+#include "shared/dataset/prefetched_bytes.h"
 
 namespace stoker::dataset {
 
@@ -32,6 +33,9 @@ class FileReader {
   // The whole file into `bytes`, resized to fit; its descriptor is not kept. kCorrupt when it is
   // larger than `limit`.
   Status read_whole(size_t file, uint64_t limit, std::vector<std::byte>& bytes) const;
+  // What a read() of the same range, or a read_whole() of the same file, will take from `bytes`.
+  void prefetch(size_t file, uint64_t offset, uint64_t count, PrefetchedBytes& bytes) const;
+  void prefetch_whole(size_t file, uint64_t limit, PrefetchedBytes& bytes) const;
 
  private:
   static constexpr size_t kSlots = 64;
@@ -46,6 +50,8 @@ class FileReader {
     Slot* slot = nullptr;  // null: the descriptor is the caller's own
   };
 
+  // From the disk; `advised`: the kernel is told beforehand what is wanted.
+  Status read_kept(size_t file, uint64_t offset, std::span<std::byte> bytes, bool advised) const;
   Result<UniqueFd> open(size_t file) const;
   Status read_from(int fd, size_t file, uint64_t offset, std::span<std::byte> bytes) const;
   Lease find(size_t file) const;

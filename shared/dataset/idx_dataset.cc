@@ -52,19 +52,24 @@ class IdxDataset final : public Dataset {
     assert(sample < size() && outputs.size() == 2 && outputs[0].size() == shape_.picture_bytes());
     STOKER_RETURN_IF_ERROR(reader_.read(kPictures, offset(sample), outputs[0]));
     std::byte stored{};
-    const uint64_t label_offset = kLabelsHeader + part_.begin + sample;
-    STOKER_RETURN_IF_ERROR(reader_.read(kLabels, label_offset, std::span(&stored, 1)));
+    const uint64_t where = label_offset(sample);
+    STOKER_RETURN_IF_ERROR(reader_.read(kLabels, where, std::span(&stored, 1)));
     const auto label = std::to_integer<int64_t>(stored);
     if (static_cast<uint64_t>(label) >= shape_.classes) {
       return Status(Code::kCorrupt, files_.path(kLabels) + ": label " + std::to_string(label) +
-                                        " at offset " + std::to_string(label_offset) +
+                                        " at offset " + std::to_string(where) +
                                         " was not there when the file was indexed");
     }
     std::memcpy(outputs[1].data(), &label, sizeof label);
     return {};
   }
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    reader_.prefetch(kPictures, offset(sample), shape_.picture_bytes(), bytes);
+    reader_.prefetch(kLabels, label_offset(sample), 1, bytes);
+  }
 
  private:
+  uint64_t label_offset(uint64_t sample) const { return kLabelsHeader + part_.begin + sample; }
   uint64_t offset(uint64_t sample) const {
     return kPicturesHeader + (part_.begin + sample) * shape_.picture_bytes();
   }

@@ -60,6 +60,9 @@ class ImagesDataset final : public Dataset {
     std::memcpy(outputs[1].data(), &label, sizeof label);
     return {};
   }
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    bytes_.prefetch(samples_.place(sample).file, kMaxPictureFile, bytes);
+  }
 
  private:
   const std::string fingerprint_;

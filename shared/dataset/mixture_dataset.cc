@@ -57,6 +57,10 @@ class MixtureDataset final : public Dataset {
     const Place place = place_of(sample);
     return place.set.data->read(place.sample, in_set(draw, place), outputs);
   }
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    const Place place = place_of(sample);
+    place.set.data->prefetch(place.sample, bytes);
+  }
 
  private:
   struct Place {

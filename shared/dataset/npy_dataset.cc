@@ -7,44 +7,13 @@
 #include "shared/dataset/npy_index.h"
 #include "shared/dataset/npy_numbers.h"
 #include "shared/dataset/npy_rows.h"
+#include "shared/dataset/npy_tensor.h"
 #include "shared/dataset/shard_files.h"
 #include "shared/dataset/source.h"
 #include "shared/dataset/split.h"
 
 namespace stoker::dataset {
 namespace {
-
-// How a row becomes a tensor.
-struct InputForm {
-  bool is_picture = false;      // U8 [channels, height, width]; else F32 of the row's shape
-  bool is_interleaved = false;  // the row is [height, width, channels]
-  std::vector<int64_t> shape;
-};
-
-bool is_channels(uint64_t side) { return side == 1 || side == 3; }
-
-InputForm form_of(const NpyLayout& layout) {
-  const auto side = [&](size_t i) { return static_cast<int64_t>(layout.row[i]); };
-  InputForm form{.shape = {layout.row.begin(), layout.row.end()}};
-  if (form.shape.empty()) form.shape = {1};
-  const bool is_byte = layout.type == NpyType{'u', 1};
-  form.is_picture = is_byte && (layout.row.size() == 2 || layout.row.size() == 3);
-  if (!form.is_picture) return form;
-  if (layout.row.size() == 2) {
-    form.shape = {1, side(0), side(1)};
-  } else if (!is_channels(layout.row[0]) && is_channels(layout.row[2])) {
-    form.is_interleaved = layout.row[2] > 1;
-    form.shape = {side(2), side(0), side(1)};
-  }
-  return form;
-}
-
-void deinterleave(std::span<const std::byte> row, size_t channels, std::span<std::byte> out) {
-  const size_t pixels = row.size() / channels;
-  for (size_t channel = 0; channel < channels; ++channel)
-    for (size_t pixel = 0; pixel < pixels; ++pixel)
-      out[channel * pixels + pixel] = row[pixel * channels + channel];
-}
 
 class NpyDataset final : public Dataset {
  public:
@@ -56,7 +25,7 @@ class NpyDataset final : public Dataset {
         answer_(files_, reader_, std::move(index.answer)),
         classes_(index.classes),
         part_(part),
-        form_(form_of(input_.layout())),
+        form_(npy_tensor_form(input_.layout().type, input_.layout().row)),
         spec_{{.name = "input",
                .dtype = form_.is_picture ? DType::kU8 : DType::kF32,
                .shape = form_.shape},
@@ -74,6 +43,10 @@ class NpyDataset final : public Dataset {
     const uint64_t row = part_.begin + sample;
     STOKER_RETURN_IF_ERROR(read_input(row, outputs[0]));
     return classes_ > 0 ? read_label(row, outputs[1]) : read_numbers(answer_, row, outputs[1]);
+  }
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    input_.prefetch(part_.begin + sample, bytes);
+    answer_.prefetch(part_.begin + sample, bytes);
   }
 
  private:
@@ -127,7 +100,7 @@ class NpyDataset final : public Dataset {
   const NpyRows answer_;
   const uint64_t classes_;
   const Part part_;
-  const InputForm form_;
+  const NpyTensorForm form_;
   const std::vector<TensorSpec> spec_;
 };
 

@@ -201,7 +201,9 @@ Result<uint64_t> npy_header_bytes(std::span<const std::byte> start) {
   return kMagic.size() + 2 + digits + length;
 }
 
-Result<NpyHeader> parse_npy_header(std::span<const std::byte> head, uint64_t array_bytes) {
+namespace {
+
+Result<NpyHeader> parse(std::span<const std::byte> head, uint64_t array_bytes, bool has_rows) {
   STOKER_ASSIGN_OR_RETURN(const uint64_t bytes,
                           npy_header_bytes(head.first(std::min(head.size(), kNpyPrefix))));
   if (bytes > head.size() || bytes > array_bytes) return corrupt("cut off within its header");
@@ -211,11 +213,21 @@ Result<NpyHeader> parse_npy_header(std::span<const std::byte> head, uint64_t arr
                           read_fields(text.substr(0, bytes - (head.size() - text.size()))));
   NpyHeader header{.type = {}, .shape = *fields.shape, .data_offset = bytes};
   STOKER_ASSIGN_OR_RETURN(header.type, type_of(*fields.descr));
-  if (header.shape.empty()) return corrupt("a single number, not an array with rows");
+  if (has_rows && header.shape.empty()) return corrupt("a single number, not an array with rows");
   if (*fields.fortran_order && header.shape.size() > 1)
     return corrupt("its numbers are in Fortran order; save it after numpy.ascontiguousarray()");
   STOKER_RETURN_IF_ERROR(check_length(header, array_bytes));
   return header;
+}
+
+}  // namespace
+
+Result<NpyHeader> parse_npy_header(std::span<const std::byte> head, uint64_t array_bytes) {
+  return parse(head, array_bytes, true);
+}
+
+Result<NpyHeader> parse_npy_value_header(std::span<const std::byte> head, uint64_t array_bytes) {
+  return parse(head, array_bytes, false);
 }
 
 }  // namespace stoker::dataset

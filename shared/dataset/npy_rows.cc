@@ -98,4 +98,8 @@ Status NpyRows::read(uint64_t row, std::span<std::byte> bytes) const {
   return reader_.read(part_of(row).file, offset_of(row), bytes);
 }
 
+void NpyRows::prefetch(uint64_t row, PrefetchedBytes& bytes) const {
+  reader_.prefetch(part_of(row).file, offset_of(row), layout_.row_bytes(), bytes);
+}
+
 }  // namespace stoker::dataset

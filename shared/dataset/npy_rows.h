@@ -51,6 +51,7 @@ class NpyRows {
   Origin origin(uint64_t row) const;
   // The bytes of a row, or of several that lie in one part: see part_end().
   Status read(uint64_t row, std::span<std::byte> bytes) const;
+  void prefetch(uint64_t row, PrefetchedBytes& bytes) const;  // of one row
   uint64_t part_end(uint64_t row) const { return part_of(row).rows_end; }
 
  private:

@@ -62,6 +62,9 @@ class ListDataset final : public Dataset {
     std::memcpy(outputs[1].data(), &label, sizeof label);
     return {};
   }
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    bytes_.prefetch(file_of(sample), kMaxPictureFile, bytes);
+  }
 
  private:
   // The list is the first file.

@@ -50,6 +50,9 @@ class RecordDataset final : public Dataset {
     return status.with_context(where.file + ": " + records_->what(record) + " at offset " +
                                std::to_string(where.offset));
   }
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    records_->prefetch(part_.begin + sample, bytes);
+  }
 
  private:
   const std::string fingerprint_;

@@ -44,11 +44,18 @@ class Records {
   // Fills the values of fields.names() but the label's. They point into memory that the calling
   // thread keeps until its next call.
   virtual Status read(uint64_t record, std::span<FieldValue> values) const = 0;
-  // Of a set of texts: how long the record's text is, and its bytes from `from` on. Not called where
-  // the kind has none.
+  // What read() takes from the shards.
+  virtual void prefetch(uint64_t record, PrefetchedBytes& bytes) const = 0;
+  // Of a set of texts: how long the record's text is, and its bytes from `from` on. Not called
+  // where the kind has none.
   virtual uint64_t text_bytes(uint64_t) const { return 0; }
   virtual Status read_text(uint64_t, uint64_t, std::span<std::byte>) const {
     return Status(Code::kInternal, "a set without texts was asked for one");
+  }
+  // What read_text() of `count` bytes takes from the shards: mostly the record.
+  virtual void prefetch_text(uint64_t record, uint64_t /*from*/, uint64_t /*count*/,
+                             PrefetchedBytes& bytes) const {
+    prefetch(record, bytes);
   }
 
  protected:

@@ -34,6 +34,9 @@ class TakenPart final : public Dataset {
     assert(sample < size());
     return whole_->read(part_.begin + sample, in_whole(draw), outputs);
   }
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    whole_->prefetch(part_.begin + sample, bytes);
+  }
 
  private:
   // A sample keeps its draws whatever is left out before it.

@@ -1,4 +1,5 @@
 // Kind `tar`: tar files as WebDataset writes them, read at random.
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -6,6 +7,7 @@
 #include "shared/base/log.h"
 #include "shared/dataset/json_values.h"
 #include "shared/dataset/kind.h"
+#include "shared/dataset/npy_value.h"
 #include "shared/dataset/record_index.h"
 #include "shared/dataset/records.h"
 #include "shared/dataset/shard_files.h"
@@ -21,12 +23,32 @@ constexpr uint64_t kMostMember = uint64_t{256} << 20;  // bytes that are read at
 struct ReadMember {
   std::vector<std::byte> bytes;
   std::unique_ptr<JsonValues> json;
+  NpyValue array;
 };
+
+// What an array of each field must be: `form` is that of the input.
+std::vector<NpyWanted> wanted_arrays(const config::DatasetConfig& config, InputForm form,
+                                     const std::vector<TarField>& fields) {
+  uint64_t elements = 1;
+  for (const int64_t side : config.shape) elements *= static_cast<uint64_t>(side);
+  std::vector<NpyWanted> wanted;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const bool is_input = i < config.input.size();
+    wanted.push_back(
+        {.bytes = is_input && form == InputForm::kBytes,
+         .shape = is_input && config.input.size() == 1 ? config.shape : std::vector<int64_t>(),
+         .most = is_input ? elements : static_cast<uint64_t>(config.targets)});
+  }
+  return wanted;
+}
 
 class TarRecords final : public Records {
  public:
-  TarRecords(FileTable shards, RecordTable table, std::vector<TarField> fields)
-      : Records(std::move(shards), std::move(table)), fields_(std::move(fields)) {}
+  TarRecords(FileTable shards, RecordTable table, std::vector<TarField> fields,
+             const config::DatasetConfig& config)
+      : Records(std::move(shards), std::move(table)),
+        fields_(std::move(fields)),
+        arrays_(wanted_arrays(config, this->table().form, fields_)) {}
 
   Status read(uint64_t record, std::span<FieldValue> values) const override {
     thread_local std::vector<ReadMember> kept;
@@ -37,6 +59,10 @@ class TarRecords final : public Records {
       const TarPlace place = TarPlace::of_number(table().row(record)[column++]);
       STOKER_RETURN_IF_ERROR(read_member(record, place, kept[i].bytes));
       values[i] = FieldBytes(kept[i].bytes);
+      if (fields_[i].is_npy) {
+        const Status read = kept[i].array.read(kept[i].bytes, arrays_[i], values[i]);
+        if (!read.ok()) return at(record, read.with_context(fields_[i].extensions.front()));
+      }
       if (!fields_[i].is_json()) continue;
       kept[i].json = std::make_unique<JsonValues>(std::vector{fields_[i].json_key});
       const Status parsed = kept[i].json->read(text_of(kept[i].bytes), std::span(&values[i], 1));
@@ -45,10 +71,25 @@ class TarRecords final : public Records {
     return {};
   }
 
+  void prefetch(uint64_t record, PrefetchedBytes& bytes) const override {
+    size_t column = 0;
+    for (const TarField& field : fields_) {
+      if (field.is_label) continue;
+      const TarPlace place = TarPlace::of_number(table().row(record)[column++]);
+      if (fits(record, place))
+        reader().prefetch(table().shard_of(record), place.content, place.size, bytes);
+    }
+  }
+
   uint64_t text_bytes(uint64_t record) const override { return place_of(record).size; }
 
   Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
     return reader().read(table().shard_of(record), place_of(record).content + from, out);
+  }
+
+  void prefetch_text(uint64_t record, uint64_t from, uint64_t count,
+                     PrefetchedBytes& bytes) const override {
+    reader().prefetch(table().shard_of(record), place_of(record).content + from, count, bytes);
   }
 
  protected:
@@ -63,24 +104,28 @@ class TarRecords final : public Records {
     return status.with_context(where.file + ": sample at offset " + std::to_string(where.offset));
   }
 
+  bool fits(uint64_t record, const TarPlace& place) const {
+    const uint64_t size = shards().stamp(table().shard_of(record)).size;
+    return place.content >= kTarBlock && place.content <= size &&
+           place.size <= size - place.content && place.size <= kMostMember;
+  }
+
   Status read_member(uint64_t record, const TarPlace& place, std::vector<std::byte>& bytes) const {
-    const size_t shard = table().shard_of(record);
-    const uint64_t size = shards().stamp(shard).size;
-    const bool fits = place.content >= kTarBlock && place.content <= size &&
-                      place.size <= size - place.content && place.size <= kMostMember;
-    if (!fits) return at(record, Status(Code::kCorrupt, "not where the index says"));
+    if (!fits(record, place)) return at(record, Status(Code::kCorrupt, "not where the index says"));
     bytes.resize(place.size);
-    return reader().read(shard, place.content, bytes);
+    return reader().read(table().shard_of(record), place.content, bytes);
   }
 
   // Constant after construction.
   const std::vector<TarField> fields_;
+  const std::vector<NpyWanted> arrays_;  // one each
 };
 
 Result<std::string> tar_settings(const SetRequest& set) {
   STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(set));
-  STOKER_RETURN_IF_ERROR(tar_fields(set, fields).status());
-  return record_settings("tar", set);
+  STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(set, fields));
+  STOKER_ASSIGN_OR_RETURN(const std::string text, record_settings("tar", set));
+  return text + (std::ranges::any_of(members, &TarField::is_npy) ? " arrays" : "");
 }
 
 void log_left_out(const SetRequest& set, const TarLeftOut& left_out) {
@@ -122,8 +167,8 @@ Result<std::unique_ptr<Dataset>> open_tar(const SetRequest& set, Index index) {
   auto table = RecordTable::of(std::move(index.facts), index.files.size(), tar_row_width(fields),
                                fields.label().has_value());
   if (!table) return table.status().with_context("data." + set.name);
-  auto records =
-      std::make_unique<TarRecords>(std::move(index.files), *std::move(table), std::move(members));
+  auto records = std::make_unique<TarRecords>(std::move(index.files), *std::move(table),
+                                              std::move(members), set.config);
   return make_record_dataset(set, std::move(fields), std::move(fingerprint), std::move(records));
 }
 

@@ -18,6 +18,23 @@ TarField parse(std::string_view name) {
   return field;
 }
 
+bool is_npy(const std::string& extension) {
+  return extension == "npy" || extension.ends_with(".npy");
+}
+
+// Says of a field of arrays what does not go with that.
+Status check_npy(const SetRequest& set, const RecordFields& fields, size_t i,
+                 const TarField& field) {
+  const std::string name = "'" + fields.names()[i] + "' ";
+  if (!std::ranges::all_of(field.extensions, is_npy))
+    return set.wrong(fields.setting_of(i), name + "mixes arrays with other members");
+  if (field.is_json()) return set.wrong(fields.setting_of(i), name + "is an array, and no JSON");
+  if (fields.is_text()) return set.wrong("text", name + "is an array, and no text");
+  if (fields.setting_of(i) == "input" && !set.config.size.empty())
+    return set.wrong("size", "is for pictures in files; give the arrays of " + name + "a shape");
+  return {};
+}
+
 }  // namespace
 
 std::optional<size_t> TarField::rank_of(std::string_view extension) const {
@@ -40,6 +57,8 @@ Result<std::vector<TarField>> tar_fields(const SetRequest& set, const RecordFiel
     if (fields.is_text() && field.is_json())
       return set.wrong("text", "must be a member of its own, such as txt");
     field.is_label = fields.label() == i;
+    field.is_npy = std::ranges::any_of(field.extensions, is_npy);
+    if (field.is_npy) STOKER_RETURN_IF_ERROR(check_npy(set, fields, i, field));
     parsed.push_back(std::move(field));
   }
   return parsed;

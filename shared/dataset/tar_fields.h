@@ -1,9 +1,10 @@
 // tar_fields: which members of a sample in a tar file hold the values that the settings name.
 //
 // Members whose names are equal up to the first dot after the last slash, and that follow one
-// another, are a sample; what comes after that dot is the extension: WebDataset's rule. The settings
-// name extensions: "jpg;png;webp" is the first of these that the sample has, "json:meta.class" a
-// value in the JSON that the member holds.
+// another, are a sample; what comes after that dot is the extension: WebDataset's rule. The
+// settings name extensions: "jpg;png;webp" is the first of these that the sample has,
+// "json:meta.class" a value in the JSON that the member holds. A member npy, or with another word
+// before that, is an array.
 //
 // Threads: values; pure functions.
 // Errors:  kInvalidArgument, naming the setting.
@@ -26,6 +27,8 @@ struct TarField {
   bool is_label = false;
 
   bool is_json() const { return !json_key.empty(); }
+  // An array of numpy's: all of its extensions are npy, or end in .npy.
+  bool is_npy = false;
   // The place of the extension among those of this field.
   std::optional<size_t> rank_of(std::string_view extension) const;
 };

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "shared/dataset/json_values.h"
+#include "shared/dataset/npy_value.h"
 #include "shared/dataset/shard_files.h"
 
 namespace stoker::dataset {
@@ -132,9 +134,31 @@ class TarIndexer {
     values_[i] = FieldValue();
     if (!found.is_there) return {};
     values_[i] = std::as_bytes(std::span(found.content));
+    if (tar_fields_[i].is_npy) return npy_value_of(i);
     if (!tar_fields_[i].is_json()) return {};
     const Status read = parsers_[i]->read(found.content, std::span(&values_[i], 1));
     return read.ok() ? read : wrong(tar_fields_[i].extensions[found.rank] + ": " + read.message());
+  }
+
+  // Of an array that is an input: pictures of bytes, or numbers. The first of a shard tells for all.
+  Status npy_value_of(size_t i) {
+    const Found& found = found_[i];
+    if (tar_fields_[i].is_label) {
+      const Status read = arrays_.read_label(std::as_bytes(std::span(found.content)), values_[i]);
+      return read.ok() ? read
+                       : wrong(tar_fields_[i].extensions[found.rank] + ": " + read.message());
+    }
+    if (i == 0 && !std::exchange(has_form_, true)) {
+      STOKER_ASSIGN_OR_RETURN(
+          const auto head,
+          shard_.look(found.place.content, std::min(found.place.size, kMostNpyHeader)));
+      const auto bytes = npy_is_bytes(head, found.place.size);
+      if (!bytes)
+        return wrong(tar_fields_[i].extensions[found.rank] + ": " + bytes.status().message());
+      has_bytes_ = *bytes;
+    }
+    if (!has_bytes_ || i > 0) values_[i] = FieldFloats(&kSomeNumber, 1);
+    return {};
   }
 
   std::string what() const {
@@ -144,12 +168,17 @@ class TarIndexer {
     return text + (members_.size() > kShownMembers ? " …)" : ")");
   }
 
+  static constexpr float kSomeNumber = 0;
+
   const RecordFields& fields_;
   const std::span<const TarField> tar_fields_;
   ByteSource& shard_;
   RecordIndex& index_;
   TarLeftOut& left_out_;
   std::vector<std::unique_ptr<JsonValues>> parsers_;  // null where the member is the value
+  NpyValue arrays_;
+  bool has_form_ = false;   // of the input, where that is an array
+  bool has_bytes_ = false;  // pictures of them
   // Of the sample that is being gone through.
   std::string key_;
   uint64_t first_header_ = 0;

@@ -41,6 +41,9 @@ class TextDataset final : public Dataset {
     assert(sample < size_ && outputs.size() == 1 && outputs[0].size() == context_ + 1);
     return stream_.read(begin_ + sample * context_, outputs[0]);
   }
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    stream_.prefetch(begin_ + sample * context_, context_ + 1, bytes);
+  }
 
  private:
   const std::string fingerprint_;

@@ -42,6 +42,11 @@ Result<std::string_view> TextRecords::read_row(uint64_t record) const {
   return text_of(bytes);
 }
 
+void TextRecords::prefetch(uint64_t record, PrefetchedBytes& bytes) const {
+  const RowPlace where = place(record);
+  reader().prefetch(table().shard_of(record), where.offset, where.bytes, bytes);
+}
+
 Status TextRecords::at(uint64_t record, const Status& status) const {
   if (status.ok()) return status;
   const Origin where = origin(record);

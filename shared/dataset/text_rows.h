@@ -42,6 +42,7 @@ class TextRecords : public Records {
  public:
   using Records::Records;
   std::string what(uint64_t record) const override { return line_text(place(record).line); }
+  void prefetch(uint64_t record, PrefetchedBytes& bytes) const override;
 
  protected:
   uint64_t offset(uint64_t record) const override { return place(record).offset; }

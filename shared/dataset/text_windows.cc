@@ -53,6 +53,17 @@ class TextWindows final : public Dataset {
     }
     return {};
   }
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    uint64_t rest = context_ + 1;
+    uint64_t position = begin_ + sample * context_;
+    for (uint64_t text = text_at(position); rest > 0; ++text) {
+      const uint64_t from = position - (text == 0 ? 0 : ends_[text - 1]);
+      const uint64_t taken = std::min(ends_[text] - 1 - position, rest);
+      if (taken > 0) records_->prefetch_text(text, from, taken, bytes);
+      rest -= std::min(rest, taken + 1);
+      position = ends_[text];
+    }
+  }
 
  private:
   uint64_t text_at(uint64_t position) const {

@@ -54,6 +54,11 @@ class TfRecords final : public Records {
     return {};
   }
 
+  void prefetch(uint64_t record, PrefetchedBytes& bytes) const override {
+    if (const uint64_t count = most_bytes(record); count > 0)
+      reader().prefetch(table().shard_of(record), offset(record), count, bytes);
+  }
+
   uint64_t text_bytes(uint64_t record) const override { return table().row(record)[1]; }
 
   Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
@@ -79,16 +84,21 @@ class TfRecords final : public Records {
     return status.with_context(where.file + ": record at offset " + std::to_string(where.offset));
   }
 
-  // Reads up to where the next record of the table begins: mostly that is this one's end, and the
-  // frame itself tells.
-  Status load(uint64_t record, ReadRecord& kept) const {
+  // Up to where the next record of the table begins: mostly that is this one's end, and the frame
+  // itself tells. 0 where the index makes no sense.
+  uint64_t most_bytes(uint64_t record) const {
     const size_t shard = table().shard_of(record);
     const bool is_last = record + 1 == table().shard_ends[shard];
     const uint64_t begin = offset(record);
     const uint64_t end = is_last ? shards().stamp(shard).size : offset(record + 1);
-    if (end <= begin) return at(record, Status(Code::kCorrupt, "not where the index says"));
-    kept.bytes.resize(std::min(end - begin, kFrameHead + kMostTfrecord + kFrameTail));
-    STOKER_RETURN_IF_ERROR(reader().read(shard, begin, kept.bytes));
+    if (end <= begin) return 0;
+    return std::min(end - begin, kFrameHead + kMostTfrecord + kFrameTail);
+  }
+
+  Status load(uint64_t record, ReadRecord& kept) const {
+    kept.bytes.resize(most_bytes(record));
+    if (kept.bytes.empty()) return at(record, Status(Code::kCorrupt, "not where the index says"));
+    STOKER_RETURN_IF_ERROR(reader().read(table().shard_of(record), offset(record), kept.bytes));
     const auto data = framed_data(kept.bytes);
     if (!data) return at(record, data.status());
     kept.data = *data;

@@ -70,6 +70,9 @@ class TokensDataset final : public Dataset {
     STOKER_RETURN_IF_ERROR(stream_.read(position(sample), out));
     return check_positive(sample, out);
   }
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    stream_.prefetch(position(sample), (context_ + 1) * width_, bytes);
+  }
 
  private:
   uint64_t position(uint64_t sample) const { return (begin_ + sample * context_) * width_; }

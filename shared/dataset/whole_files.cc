@@ -114,4 +114,10 @@ Status WholeFiles::read(size_t file, uint64_t limit, std::vector<std::byte>& byt
       .with_context(files_.path(file) + " in its pack");
 }
 
+void WholeFiles::prefetch(size_t file, uint64_t limit, PrefetchedBytes& bytes) const {
+  const uint64_t size = files_.stamp(file).size;
+  if (!pack_ || size > limit) return reader_.prefetch_whole(file, limit, bytes);
+  pack_->reader.prefetch(0, pack_->ends[file] - size, size, bytes);
+}
+
 }  // namespace stoker::dataset

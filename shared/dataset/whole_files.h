@@ -37,6 +37,7 @@ class WholeFiles {
 
   // Into `bytes`, resized to fit. kCorrupt when the file is larger than `limit`.
   Status read(size_t file, uint64_t limit, std::vector<std::byte>& bytes) const;
+  void prefetch(size_t file, uint64_t limit, PrefetchedBytes& bytes) const;
 
  private:
   // There where the files are packed. It does not move: the reader refers to the table.

@@ -17,8 +17,10 @@ class BatchInWork {
  public:
   bool idle() const { return idle_.load(std::memory_order_acquire); }
 
-  void open(const ring::Claim& claim, uint64_t rows) {
+  // `order`: the how manieth of the pool's batches.
+  void open(const ring::Claim& claim, uint64_t rows, uint64_t order) {
     claim_ = claim;
+    order_.store(order, std::memory_order_relaxed);
     rows_.store(rows, std::memory_order_relaxed);
     remaining_.store(rows, std::memory_order_relaxed);
     idle_.store(false, std::memory_order_relaxed);
@@ -26,6 +28,11 @@ class BatchInWork {
     cursor_.store(0, std::memory_order_release);
   }
 
+  // Hints, for whoever looks for a row.
+  bool has_rows() const {
+    return cursor_.load(std::memory_order_relaxed) < rows_.load(std::memory_order_relaxed);
+  }
+  uint64_t order() const { return order_.load(std::memory_order_relaxed); }
   // The next row that nobody has; nothing when all are handed out, or none is open.
   std::optional<uint64_t> maybe_take_row() {
     const uint64_t rows = rows_.load(std::memory_order_relaxed);
@@ -49,7 +56,8 @@ class BatchInWork {
   alignas(64) std::atomic<uint64_t> remaining_{0};
   std::atomic<bool> idle_{true};
   std::atomic<uint64_t> rows_{0};  // the same at every open()
-  ring::Claim claim_;              // written while idle, read by holders of a row
+  std::atomic<uint64_t> order_{0};
+  ring::Claim claim_;  // written while idle, read by holders of a row
 };
 
 }  // namespace stoker::feed

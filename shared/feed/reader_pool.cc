@@ -10,22 +10,26 @@
 #include <utility>
 #include <vector>
 
-#include "shared/dataset/stage_time.h"
 #include "shared/feed/batch_in_work.h"
+#include "shared/feed/read_ahead.h"
+#include "shared/feed/row.h"
 
 namespace stoker::feed {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr auto kLongestWait = std::chrono::milliseconds(100);
-constexpr auto kCountEvery =
-    std::chrono::milliseconds(5);       // read time is added to the ring in such portions
-constexpr uint64_t kMeasureEvery = 16;  // samples: of one in so many the stages are measured
+// Threads that are only there for reads ahead, and not wanted, look so seldom at the end.
+constexpr auto kLongestRest = std::chrono::seconds(10);
+// Batches that a pool works on: so that its threads have work while the last samples of one are
+// read.
+constexpr size_t kBatches = 2;
+constexpr size_t kMostBatches = 16;
 
-struct Row {
-  BatchInWork* batch = nullptr;
-  uint64_t index = 0;
-};
+// Enough rows for all reads in flight, and as many that came and wait to be decoded.
+size_t batches_for(const ReadAheadSettings& ahead, uint64_t batch) {
+  const uint64_t rows = 2 * static_cast<uint64_t>(ahead.most_reads);
+  return std::min(kBatches + (rows + batch - 1) / batch, kMostBatches);
+}
 
 }  // namespace
 
@@ -35,10 +39,13 @@ struct ReaderPool::Shared {
   const ring::ProducerId producer;
   const dataset::Dataset& dataset;
   const dataset::SamplePlan& plan;
+  // Once the pool is started.
+  std::optional<ReadAhead> maybe_ahead = {};
+  size_t most_batches = kBatches;
 
   // Own synchronisation.
-  std::array<BatchInWork, 2> work;
-  std::atomic<uint32_t> newest{0};   // hint: which of `work` was opened last
+  std::array<BatchInWork, kMostBatches> work = {};
+  std::atomic<uint64_t> opened{0};   // batches, ever; written by the one that is claiming
   std::atomic_flag claiming;         // held by the one thread that waits for a ticket
   std::atomic<uint64_t> changes{0};  // a batch was opened or finished, or the end came
   std::atomic<bool> ended{false};    // no more tickets
@@ -66,35 +73,41 @@ struct ReaderPool::Shared {
     rested.wait_for(lock, stop, kLongestWait, [this] { return ended.load(); });
   }
 
-  // Rows of the older batch first: the trainer waits for that one.
+  bool reads_ahead() const { return maybe_ahead && maybe_ahead->wanted() > 0; }
+
+  // Rows of the oldest batch first: the trainer waits for that one.
   std::optional<Row> maybe_take_row() {
-    const uint32_t first = 1 - newest.load(std::memory_order_relaxed);
-    for (const uint32_t which : {first, 1 - first})
-      if (const auto row = work[which].maybe_take_row()) return Row{&work[which], *row};
-    return std::nullopt;
+    while (true) {
+      BatchInWork* oldest = nullptr;
+      for (size_t which = 0; which < most_batches; ++which)
+        if (work[which].has_rows() && (!oldest || work[which].order() < oldest->order()))
+          oldest = &work[which];
+      if (!oldest) return std::nullopt;
+      if (const auto row = oldest->maybe_take_row()) return Row{oldest, *row, nullptr};
+    }
   }
 
   // Waits for a ticket when there is room for a batch and no other thread does. True: look for a
   // row again.
   Result<bool> claim_if_mine() {
     if (claiming.test_and_set(std::memory_order_acquire)) return false;
-    bool opened = false;
+    bool has_opened = false;
     Status trouble;
-    for (uint32_t which = 0; which < work.size() && !opened; ++which) {
+    const size_t batches = reads_ahead() ? most_batches : kBatches;
+    for (size_t which = 0; which < batches; ++which) {
       if (!work[which].idle()) continue;
       const auto claim = ring.claim(producer, kLongestWait);
-      opened = claim.ok();
-      if (opened) {
-        work[which].open(*claim, plan.settings().batch);
-        newest.store(which, std::memory_order_relaxed);
+      has_opened = claim.ok();
+      if (has_opened) {
+        work[which].open(*claim, plan.settings().batch, opened++);
       } else {
         trouble = claim.status();
       }
       break;
     }
     claiming.clear(std::memory_order_release);
-    if (opened) announce();
-    if (opened || trouble.code() == Code::kTimedOut) return true;
+    if (has_opened) announce();
+    if (has_opened || trouble.code() == Code::kTimedOut) return true;
     if (!trouble.ok()) return trouble;
     return false;
   }
@@ -104,28 +117,58 @@ struct ReaderPool::Shared {
     return wanted == 0 || thread < wanted;
   }
 
-  // kClosed: the end. Otherwise a row to read for the thread with that number.
+  Status end_of_data() {
+    ended = true;
+    announce();
+    rested.notify_all();
+    if (maybe_ahead) maybe_ahead->end();
+    return Status(Code::kClosed, "end of data");
+  }
+
+  // A row whose bytes are still to be read; nothing after a wait for one. kClosed: the end.
+  Result<std::optional<Row>> maybe_unread_row(const std::stop_token& stop) {
+    const uint64_t seen = changes.load();
+    if (auto row = maybe_take_row()) return row;
+    if (ended.load()) return end_of_data();
+    const auto look_again = claim_if_mine();
+    if (!look_again.ok())
+      return look_again.status().code() == Code::kClosed ? end_of_data() : look_again.status();
+    if (!*look_again) wait_for_change(seen, stop);
+    return std::optional<Row>();
+  }
+
+  // kClosed: the end. Otherwise a row to decode for the thread with that number.
   Result<Row> next_row(uint32_t thread, const std::stop_token& stop) {
     while (!stop.stop_requested() && !ring.closed()) {
-      const uint64_t seen = changes.load();
       if (!is_wanted(thread)) {
         if (ended.load()) break;
         rest(stop);
         continue;
       }
-      if (const auto row = maybe_take_row()) return *row;
-      if (ended.load()) break;
-      const auto look_again = claim_if_mine();
-      if (look_again.ok()) {
-        if (!*look_again) wait_for_change(seen, stop);
+      if (maybe_ahead)
+        if (auto row = maybe_ahead->maybe_take()) return *std::move(row);
+      if (reads_ahead()) {
+        if (ended.load()) break;
+        maybe_ahead->wait_for_row(kLongestWait, stop);
         continue;
       }
-      if (look_again.status().code() != Code::kClosed) return look_again.status();
-      ended = true;
-      announce();
-      rested.notify_all();
+      STOKER_ASSIGN_OR_RETURN(auto row, maybe_unread_row(stop));
+      if (row) return *std::move(row);
     }
-    return Status(Code::kClosed, "end of data");
+    return end_of_data();
+  }
+
+  // The same for a thread that reads ahead.
+  Result<Row> next_row_to_fetch(uint32_t thread, const std::stop_token& stop) {
+    while (!stop.stop_requested() && !ring.closed() && !ended.load()) {
+      if (thread >= maybe_ahead->wanted()) {
+        maybe_ahead->rest(thread, kLongestRest, stop);
+        continue;
+      }
+      STOKER_ASSIGN_OR_RETURN(auto row, maybe_unread_row(stop));
+      if (row) return *std::move(row);
+    }
+    return end_of_data();
   }
 
   void finish_row(const Row& row) {
@@ -135,78 +178,31 @@ struct ReaderPool::Shared {
     row.batch->close();
     announce();
   }
-};
 
-namespace {
-
-// One thread's work: it reads rows until there are no more.
-class Reader {
- public:
-  Reader(ring::ShmRing& ring, const dataset::Dataset& dataset, const dataset::SamplePlan& plan)
-      : ring_(ring), dataset_(dataset), plan_(plan), outputs_(ring.layout().sample().size()) {}
-  ~Reader() { count(); }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
-
-  // Fills the row with its sample or the first stand-in that can be read.
-  Status fill(const ring::Claim& claim, uint64_t row) {
-    for (size_t tensor = 0; tensor < outputs_.size(); ++tensor)
-      outputs_[tensor] = ring_.layout().row(claim.slot, tensor, row);
-    const bool measures = rows_++ % kMeasureEvery == 0;
-    std::optional<dataset::StageMeasurement> measurement;
-    if (measures) measurement.emplace(stages_);
-    const auto start = Clock::now();
-    Status status;
-    for (uint64_t attempt = 0; attempt <= kMaxStandIns; ++attempt) {
-      const auto planned =
-          attempt == 0 ? plan_.at(claim.ticket, row) : plan_.stand_in(claim.ticket, row, attempt);
-      status = dataset_.read(planned.sample, plan_.draw_key(planned), outputs_);
-      if (status.ok()) break;
-      ring_.report_bad_sample({.ticket = claim.ticket,
-                               .sample = planned.sample,
-                               .code = status.code(),
-                               .reason = status.message()});
+  // What the threads do.
+  Status read_rows(uint32_t thread, const std::stop_token& stop) {
+    RowReader reader(ring, dataset, plan, maybe_ahead ? &*maybe_ahead : nullptr);
+    while (true) {
+      STOKER_ASSIGN_OR_RETURN(Row row, next_row(thread, stop));
+      STOKER_RETURN_IF_ERROR(reader.fill(row));
+      finish_row(row);
     }
-    const auto took = Clock::now() - start;
-    spent_.total += took;
-    if (measures) measured_ += took;
-    if (spent_.total >= kCountEvery) count();
-    return status.with_context("neither a sample nor any of its " + std::to_string(kMaxStandIns) +
-                               " stand-ins can be read; the last one");
   }
 
- private:
-  // The samples that were measured stand for all; where there was none, those before it do.
-  void count() {
-    if (measured_.count() > 0) {
-      for (size_t stage = 0; stage < dataset::kStages; ++stage)
-        shares_[stage] =
-            static_cast<double>(stages_.of[stage].count()) / static_cast<double>(measured_.count());
-      measured_ = {};
-      stages_ = {};
+  Status read_ahead(uint32_t thread, Coordinator& coordinator, const std::stop_token& stop) {
+    uint32_t started = 1;
+    while (true) {
+      for (; thread == 0 && started < maybe_ahead->wanted(); ++started)
+        coordinator.start("read-ahead-" + std::to_string(started),
+                          [this, started, &coordinator](std::stop_token its_stop) {
+                            return read_ahead(started, coordinator, its_stop);
+                          });
+      STOKER_ASSIGN_OR_RETURN(Row row, next_row_to_fetch(thread, stop));
+      ring.add_read_time({.total = maybe_ahead->fetch(row, stop)});
+      maybe_ahead->put(std::move(row));
     }
-    const auto part = [this](dataset::Stage stage) {
-      return std::chrono::nanoseconds(static_cast<int64_t>(
-          static_cast<double>(spent_.total.count()) * shares_[static_cast<size_t>(stage)]));
-    };
-    spent_.decode = part(dataset::Stage::kDecode);
-    spent_.transform = part(dataset::Stage::kTransform);
-    ring_.add_read_time(std::exchange(spent_, {}));
   }
-
-  ring::ShmRing& ring_;
-  const dataset::Dataset& dataset_;
-  const dataset::SamplePlan& plan_;
-  std::vector<std::span<std::byte>> outputs_;
-  uint64_t rows_ = 0;
-  // Since they were last added to the ring's.
-  ring::ReadTime spent_;
-  std::chrono::nanoseconds measured_{0};           // of spent_: of the samples that were measured
-  dataset::StageTimes stages_;                     // of those
-  std::array<double, dataset::kStages> shares_{};  // of the time of those measured last
 };
-
-}  // namespace
 
 ReaderPool::ReaderPool(ring::ShmRing& ring, ring::ProducerId producer,
                        const dataset::Dataset& dataset, const dataset::SamplePlan& plan)
@@ -221,18 +217,21 @@ ReaderPool::~ReaderPool() {
     if (!batch.idle()) shared_->ring.abandon(shared_->producer, batch.claim());
 }
 
-void ReaderPool::start(int threads, Coordinator& coordinator, PoolPlace place) {
+void ReaderPool::start(int threads, Coordinator& coordinator, PoolPlace place,
+                       const ReadAheadSettings& ahead) {
+  Shared& shared = *shared_;
+  if (ahead.most_reads > 0) {
+    shared.maybe_ahead.emplace(ahead, static_cast<uint32_t>(threads), shared.dataset, shared.plan);
+    shared.most_batches = batches_for(ahead, shared.plan.settings().batch);
+    // The first starts the others when they are wanted.
+    coordinator.start("read-ahead-0", [&shared, &coordinator](std::stop_token stop) {
+      return shared.read_ahead(0, coordinator, stop);
+    });
+  }
   for (int i = 0; i < threads; ++i)
     coordinator.start("reader-" + std::to_string(i),
-                      [&shared = *shared_, number = static_cast<uint32_t>(i) * place.of +
-                                                    place.number](std::stop_token stop) -> Status {
-                        Reader reader(shared.ring, shared.dataset, shared.plan);
-                        while (true) {
-                          STOKER_ASSIGN_OR_RETURN(const Row row, shared.next_row(number, stop));
-                          STOKER_RETURN_IF_ERROR(reader.fill(row.batch->claim(), row.index));
-                          shared.finish_row(row);
-                        }
-                      });
+                      [&shared, number = static_cast<uint32_t>(i) * place.of + place.number](
+                          std::stop_token stop) { return shared.read_rows(number, stop); });
 }
 
 }  // namespace stoker::feed

@@ -3,11 +3,12 @@
 //
 // The unit of work is a sample: the threads of one pool share the claimed batches, and whoever
 // finishes the last sample of a batch publishes it, so one slow sample holds up one thread, not one
-// batch per thread. A pool works on at most two batches at a time, so that its threads have work
-// while the last samples of a batch are being read.
+// batch per thread. A pool works on two batches at a time, so that its threads have work while the
+// last samples of a batch are being read, and on more while it reads ahead (read_ahead.h).
 //
-// Threads:  start() puts `threads` of them under the coordinator; they end when the ring closes, at
-//           the end of data, or when a stop is requested. Those that the ring does not want rest.
+// Threads:  start() puts `threads` of them under the coordinator, and those that read ahead; they
+//           end when the ring closes, at the end of data, or when a stop is requested. Those that
+//           the ring does not want rest.
 // Blocking: the threads wait for a slot, and look at the stop at least every 100 ms; a read that
 //           hangs is not ended.
 // Owner:    ring, dataset and coordinator must outlive the pool's threads, and so must the pool
@@ -25,11 +26,11 @@
 #include "shared/base/coordinator.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/sample_plan.h"
+#include "shared/feed/read_ahead_settings.h"
+#include "shared/feed/row_reader.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::feed {
-
-inline constexpr uint64_t kMaxStandIns = 16;
 
 // Which of all the pools of a run this is: its thread i is number i * of + number of all threads,
 // and rests while the ring wants no more than that.
@@ -44,7 +45,8 @@ class ReaderPool {
   ReaderPool(ring::ShmRing& ring, ring::ProducerId producer, const dataset::Dataset& dataset,
              const dataset::SamplePlan& plan);
   ~ReaderPool();
-  void start(int threads, Coordinator& coordinator, PoolPlace place = {});
+  void start(int threads, Coordinator& coordinator, PoolPlace place = {},
+             const ReadAheadSettings& ahead = {});
 
  private:
   struct Shared;

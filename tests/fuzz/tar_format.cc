@@ -6,6 +6,7 @@
 #include "tests/fuzz/format.h"
 #include "tests/fuzz/set_under_test.h"
 #include "tests/shared/dataset/tar_writer.h"
+#include "tests/support/numpy_files.h"
 
 namespace stoker::fuzz {
 namespace {
@@ -15,6 +16,7 @@ using namespace dataset::testing;
 constexpr size_t kBlock = 512;
 constexpr char kBytes = 0, kPicture = 1, kJson = 2, kText = 3;  // two bits: what is read
 constexpr char kAsItIs = 4, kSkip = 8;
+constexpr char kArrays = 16;  // with kBytes numbers, with kPicture pictures of bytes
 
 config::DatasetConfig config_of(char mode) {
   config::DatasetConfig config;
@@ -23,6 +25,12 @@ config::DatasetConfig config_of(char mode) {
   if ((mode & 3) == kText) {
     config.text = "x";
     config.context = 3;
+    return config;
+  }
+  if ((mode & kArrays) != 0) {
+    config.input = {"npy"};
+    config.shape = (mode & 3) == kPicture ? std::vector<int64_t>{3, 2, 1} : std::vector<int64_t>{2};
+    config.label = "y.npy";
     return config;
   }
   config.input = {(mode & 3) == kJson ? "json:in" : "x;y"};
@@ -68,6 +76,11 @@ std::vector<std::string> seeds() {
   const std::string json = tar_member("a.json", R"({"in": [1, 2.5], "a": {"b": "cat"}})");
   const std::string base256 =
       tar_header({.name = "b.x", .size_field = "\x80" + std::string(10, '\0') + "\x02"});
+  const std::string label =
+      tar_member("a.y.npy", test::npy("<i8", "()", std::string("\1\0\0\0\0\0\0\0", 8)));
+  const std::string numbers = tar_member("a.npy", test::npy("<f2", "(2,)", "abcd")) + label;
+  const std::string planes = tar_member("a.npy", test::npy("|u1", "(3, 2, 1)", "abcdef")) + label;
+  const std::string pixels = tar_member("a.npy", test::npy("|u1", "(2, 1, 3)", "abcdef")) + label;
   const std::string end = kTarEnd.substr(kBlock);
   return {
       with_mode(kBytes, one + end),
@@ -78,6 +91,9 @@ std::vector<std::string> seeds() {
       with_mode(kText, one + tar_member("e.x", "text") + end),
       with_mode(kText, tar_member("././@LongLink", "long/name.x", 'L') + tar_member("s", "text")),
       with_mode(kText, pax_header("12 path=t.x\n9 size=4\n") + tar_member("s", "text") + end),
+      with_mode(kBytes | kArrays, numbers + end),
+      with_mode(kPicture | kArrays, planes + end),
+      with_mode(kPicture | kArrays, pixels + end),
       with_mode(kBytes | kAsItIs, one + end)};
 }
 

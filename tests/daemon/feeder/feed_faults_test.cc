@@ -57,7 +57,7 @@ class FeedFaults : public FeederTest {
   }
 };
 
-TEST_F(FeedFaults, AFileCutOffWhileItIsReadGivesBadSamplesAndNoDeadReader) {
+TEST_F(FeedFaults, FaultRow54AFileCutOffWhileItIsReadGivesBadSamplesAndNoDeadReader) {
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   for (uint64_t ticket = 0; ticket < 13; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
@@ -73,7 +73,7 @@ TEST_F(FeedFaults, AFileCutOffWhileItIsReadGivesBadSamplesAndNoDeadReader) {
   EXPECT_EQ(supervisor_->deaths(), 0u);
 }
 
-TEST_F(FeedFaults, AFileReplacedUnderTheSameNameIsToldFromTheOneThatWasIndexed) {
+TEST_F(FeedFaults, FaultRow55AFileReplacedUnderTheSameNameIsToldFromTheOneThatWasIndexed) {
   std::filesystem::rename(file("3"), path("old"));
   std::ofstream(file("3"), std::ios::binary) << std::string(kRecords * kRecord, '\2');
   settings_.feed.on_bad_sample = config::OnBadSample::kStop;
@@ -83,7 +83,7 @@ TEST_F(FeedFaults, AFileReplacedUnderTheSameNameIsToldFromTheOneThatWasIndexed) 
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("data_batch_3.bin: modified"));
 }
 
-TEST_F(FeedFaults, AReadErrorThatPassesCostsNoSample) {
+TEST_F(FeedFaults, FaultRow63AReadErrorThatPassesCostsNoSample) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer wants to be loaded first";
   fail_reads(17, EIO, 2);
   open_ring({.slots = 4});
@@ -93,7 +93,7 @@ TEST_F(FeedFaults, AReadErrorThatPassesCostsNoSample) {
   EXPECT_EQ(supervisor_->bad_samples(), 0u);
 }
 
-TEST_F(FeedFaults, AReadErrorThatStaysIsABadSampleWithFileAndOffset) {
+TEST_F(FeedFaults, FaultRow63AReadErrorThatStaysIsABadSampleWithFileAndOffset) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer wants to be loaded first";
   fail_reads(17, EIO, 1'000'000);
   unreadable_ = {17};
@@ -106,7 +106,22 @@ TEST_F(FeedFaults, AReadErrorThatStaysIsABadSampleWithFileAndOffset) {
   EXPECT_THAT(list_of_bad_samples(), HasSubstr("offset " + std::to_string(17 * kRecord)));
 }
 
-TEST_F(FeedFaults, ADecoderThatCrashesCostsItsProcessAndItsSample) {
+TEST_F(FeedFaults, FaultRow63AReadErrorThatStaysIsTriedAsOftenWhenTheReadIsAhead) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer wants to be loaded first";
+  write_config("{kind: cifar, path: " + path("data") + ", classes: 10}", "{read_ahead: 4}");
+  fail_reads(17, EIO, 3);  // a fourth try would get it
+  unreadable_ = {17};
+  constexpr uint64_t kTickets = 200 / kBatch;  // of one epoch, in which it comes once
+  open_ring({.slots = 4, .end_ticket = kTickets});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < kTickets; ++ticket)
+    ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  supervisor_->stop();
+  EXPECT_EQ(supervisor_->bad_samples(), 1u);
+  EXPECT_THAT(list_of_bad_samples(), HasSubstr("offset " + std::to_string(17 * kRecord)));
+}
+
+TEST_F(FeedFaults, FaultRow60ADecoderThatCrashesCostsItsProcessAndItsSample) {
   settings_.feed_program = FEEDER_TEST_READER;
   settings_.config_path = path("crashes");
   open_data(synthetic_config());

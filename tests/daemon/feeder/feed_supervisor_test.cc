@@ -74,7 +74,7 @@ TEST_F(FeedSupervisorTest, ThreadsOfThisProcessFillTheSame) {
   EXPECT_FALSE(coordinator_.should_stop());
 }
 
-TEST_F(FeedSupervisorTest, ASampleThatKillsGoesIntoQuarantineAndItsStandInIsRead) {
+TEST_F(FeedSupervisorTest, FaultRow60ASampleThatKillsGoesIntoQuarantineAndItsStandInIsRead) {
   behave_as("deadly");
   settings_.feed.readers = 4;
   settings_.feed.processes = 2;
@@ -95,7 +95,8 @@ TEST_F(FeedSupervisorTest, ASampleThatKillsGoesIntoQuarantineAndItsStandInIsRead
   EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
 }
 
-TEST_F(FeedSupervisorTest, ASampleThatMakesForbiddenCallsGoesIntoQuarantineAndTheLogNamesTheCall) {
+TEST_F(FeedSupervisorTest,
+       FaultRow59ASampleThatMakesForbiddenCallsGoesIntoQuarantineAndTheLogNamesTheCall) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
   behave_as("intruder");
   settings_.feed.bad_sample_limit = 1.0;
@@ -113,7 +114,7 @@ TEST_F(FeedSupervisorTest, ASampleThatMakesForbiddenCallsGoesIntoQuarantineAndTh
   EXPECT_GE(supervisor_->deaths(), kKillsToQuarantine);
 }
 
-TEST_F(FeedSupervisorTest, ASampleThatNeedsMoreMemoryThanItMayIsABadOneAndKillsNobody) {
+TEST_F(FeedSupervisorTest, FaultRow59ASampleThatNeedsMoreMemoryThanItMayIsABadOneAndKillsNobody) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
   behave_as("hungry");
   settings_.feed.bad_sample_limit = 1.0;
@@ -167,7 +168,7 @@ TEST_F(FeedSupervisorTest, EndOfDataEndsTheReadersAndNotTheRun) {
   EXPECT_FALSE(coordinator_.should_stop());
 }
 
-TEST_F(FeedSupervisorTest, ReadersThatRefuseEndTheRunAfterAFewTries) {
+TEST_F(FeedSupervisorTest, FaultRow31ReadersThatRefuseEndTheRunAfterAFewTries) {
   behave_as("refuse");
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
@@ -176,7 +177,7 @@ TEST_F(FeedSupervisorTest, ReadersThatRefuseEndTheRunAfterAFewTries) {
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 78"));
 }
 
-TEST_F(FeedSupervisorTest, ReadersThatCrashEndTheRunInTheEnd) {
+TEST_F(FeedSupervisorTest, FaultRow31ReadersThatCrashEndTheRunInTheEnd) {
   behave_as("crash");
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());

@@ -96,11 +96,12 @@ class FeederTest : public ::testing::Test {
     plan_.emplace(plan_for(*data_));
   }
   // `train_set`: data.train in YAML.
-  void write_config(const std::string& train_set) const {
+  void write_config(const std::string& train_set, const std::string& feed = "") const {
     std::ofstream(settings_.config_path)
         << "run: {seed: 9}\ndata:\n  train: " << train_set
         << "\nmodel: {kind: mlp, hidden: [8]}\ntask: {kind: classification}\n"
-        << "train: {batch: " << kBatch << "}\n";
+        << "train: {batch: " << kBatch << "}\n"
+        << (feed.empty() ? "" : "feed: " + feed + "\n");
   }
   void open_ring(const ring::RingSettings& settings) {
     auto ring = ring::ShmRing::create(ring::BatchLayout(data_->spec(), kBatch), settings);

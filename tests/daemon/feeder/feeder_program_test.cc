@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
 #undef ODD
 #undef DRAWN
 
-TEST_F(FeederProgramTest, KilledInMidBatchItChangesNoByte) {
+TEST_F(FeederProgramTest, FaultRow28KilledInMidBatchItChangesNoByte) {
   // Samples so large that a batch takes long to read, and a kill after a slot was freed finds one
   // claimed.
   auto config = synthetic_config();
@@ -155,7 +155,7 @@ TEST_F(FeederProgramTest, EndsAtTheEndOfData) {
   EXPECT_FALSE(coordinator_.should_stop());
 }
 
-TEST_F(FeederProgramTest, ADamagedSampleIsListedAndItsStandInRead) {
+TEST_F(FeederProgramTest, FaultRow57ADamagedSampleIsListedAndItsStandInRead) {
   use_damaged_cifar();
   settings_.feed.bad_sample_limit = 1.0;
   open_ring({.slots = 4});
@@ -168,7 +168,7 @@ TEST_F(FeederProgramTest, ADamagedSampleIsListedAndItsStandInRead) {
   EXPECT_GE(supervisor_->bad_samples(), 4u) << "once in each epoch";
 }
 
-TEST_F(FeederProgramTest, MoreDamageThanTheLimitAllowsEndsTheRun) {
+TEST_F(FeederProgramTest, FaultRow57MoreDamageThanTheLimitAllowsEndsTheRun) {
   use_damaged_cifar();
   settings_.feed.bad_sample_limit = 0.01;  // one of 40 is more
   open_ring({.slots = 4});
@@ -184,7 +184,7 @@ TEST_F(FeederProgramTest, MoreDamageThanTheLimitAllowsEndsTheRun) {
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("feed.bad_sample_limit = 0.01"));
 }
 
-TEST_F(FeederProgramTest, DamageEndsTheRunWhereNoSampleMayBeSkipped) {
+TEST_F(FeederProgramTest, FaultRow57DamageEndsTheRunWhereNoSampleMayBeSkipped) {
   use_damaged_cifar();
   settings_.feed.on_bad_sample = config::OnBadSample::kStop;
   open_ring({.slots = 8});  // three epochs

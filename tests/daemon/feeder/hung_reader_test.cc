@@ -57,7 +57,7 @@ class HungReaderTest : public FeederTest {
   ManualClock manual_clock_;
 };
 
-TEST_F(HungReaderTest, OneStoppedWithATicketInHandIsKilledAndItsTicketReadByTheNext) {
+TEST_F(HungReaderTest, FaultRow30OneStoppedWithATicketInHandIsKilledAndItsTicketReadByTheNext) {
   behave_as("stuck_once");
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
@@ -104,7 +104,7 @@ TEST_F(HungReaderTest, OneWhoseReadNeverComesBackIsReplacedAndTheSampleNotBlamed
   EXPECT_THAT(supervisor_->quarantined(), IsEmpty());
 }
 
-TEST_F(HungReaderTest, TheOthersGoOnMeanwhile) {
+TEST_F(HungReaderTest, FaultRow30TheOthersGoOnMeanwhile) {
   behave_as("stuck_once");
   settings_.feed.readers = 2;
   settings_.feed.processes = 2;
@@ -121,7 +121,7 @@ TEST_F(HungReaderTest, TheOthersGoOnMeanwhile) {
   EXPECT_EQ(supervisor_->hangs(), 1u);
 }
 
-TEST_F(HungReaderTest, ASampleThatADecoderNeverEndsWithGoesIntoQuarantine) {
+TEST_F(HungReaderTest, FaultRow59ASampleThatADecoderNeverEndsWithGoesIntoQuarantine) {
   behave_as("spins");
   clock_ = &system_clock();  // what a process computes goes by it
   settings_.feed.hang_seconds = 1;

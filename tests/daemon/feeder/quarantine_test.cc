@@ -163,6 +163,7 @@ class WatchedDataset final : public dataset::Dataset {
   Status read(uint64_t sample, const dataset::DrawKey&,
               std::span<const std::span<std::byte>>) const override {
     ++reading_;
+    ++reads_;
     for (int i = 0; sample == suspect_ && i < 1000; ++i) {
       most_ = std::max(most_.load(), reading_.load());
       std::this_thread::yield();
@@ -171,7 +172,8 @@ class WatchedDataset final : public dataset::Dataset {
     return {};
   }
   mutable std::atomic<int> reading_{0};
-  mutable std::atomic<int> most_{0};  // written by the one that reads the suspect
+  mutable std::atomic<int> reads_{0};  // ever
+  mutable std::atomic<int> most_{0};   // written by the one that reads the suspect
 
  private:
   const dataset::Dataset& data_;
@@ -192,7 +194,7 @@ TEST_F(QuarantineTest, ASuspectIsReadAlone) {
           std::this_thread::yield();
         }
       });
-    EXPECT_TRUE(eventually([&] { return watched.reading_ > 0; }));
+    EXPECT_TRUE(eventually([&] { return watched.reads_ > 0; }));
     EXPECT_TRUE(guarded.read(7, {}, {}).ok());
     done = true;
   }

@@ -21,7 +21,7 @@ Status die(RestartBudget& budget, int times, RestartBudget::Death death,
   return {};
 }
 
-TEST(RestartBudget, SoManyDeathsInVainEndTheRun) {
+TEST(RestartBudget, FaultRow31SoManyDeathsInVainEndTheRun) {
   RestartBudget budget(1000);
   EXPECT_TRUE(die(budget, 19, {}).ok());
   const Status last = die(budget, 1, {});

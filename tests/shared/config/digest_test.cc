@@ -25,6 +25,8 @@ TEST(Digest, DoesNotDependOnWhatTheResultDoesNot) {
                                  "feed.processes=2",
                                  "feed.isolation=thread",
                                  "feed.slots=3",
+                                 "feed.read_ahead=16",
+                                 "feed.read_ahead_mib=3",
                                  "feed.on_bad_sample=stop",
                                  "feed.bad_sample_limit=0",
                                  "model.init_from=w.safetensors",

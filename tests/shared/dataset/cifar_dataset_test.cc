@@ -68,7 +68,7 @@ TEST_F(CifarDataset, LabelPastTheClassesIsCorruptWithTheOffset) {
   EXPECT_THAT(status.message(), HasSubstr("offset 3073"));
 }
 
-TEST_F(CifarDataset, TruncatedOrEmptyFileIsCorrupt) {
+TEST_F(CifarDataset, FaultRow56TruncatedOrEmptyFileIsCorrupt) {
   write("data/data_batch_1.bin", record("\1", 'a'));
   write("data/data_batch_2.bin", record("\1", 'a').substr(1));
   expect_error(cifar(10), Code::kCorrupt, {path("data/data_batch_2.bin"), "3072 bytes"});

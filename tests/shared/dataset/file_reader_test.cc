@@ -56,7 +56,7 @@ class FileReaderTest : public testing::FolderFixture {
   std::vector<UniqueFd> held_;
 };
 
-TEST_F(FileReaderTest, WaitsForADescriptorThatComesFree) {
+TEST_F(FileReaderTest, FaultRow64WaitsForADescriptorThatComesFree) {
   const FileTable files = digits();
   const FileReader reader(files);
   std::byte first{};
@@ -75,7 +75,7 @@ TEST_F(FileReaderTest, WaitsForADescriptorThatComesFree) {
   EXPECT_EQ(first, std::byte('0'));
 }
 
-TEST_F(FileReaderTest, SaysSoWhenNoneComesFree) {
+TEST_F(FileReaderTest, FaultRow64SaysSoWhenNoneComesFree) {
   const FileTable files = digits();
   const FileReader reader(files);
   std::byte first{};

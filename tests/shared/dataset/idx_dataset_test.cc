@@ -105,7 +105,7 @@ TEST_F(IdxDataset, EveryTruncationIsAnError) {
   }
 }
 
-TEST_F(IdxDataset, HeadersThatLieAreErrors) {
+TEST_F(IdxDataset, FaultRow58HeadersThatLieAreErrors) {
   const auto header = [](uint32_t count, uint32_t height, uint32_t width) {
     return big_endian(0x803) + big_endian(count) + big_endian(height) + big_endian(width);
   };

@@ -76,7 +76,7 @@ TEST(Index, GarbageIsCorrupt) {
 }
 
 // Lengths that lie, under a digest that is right: nothing is allocated for them.
-TEST(Index, HugeLengthsAreCorruptWhereverTheyStand) {
+TEST(Index, FaultRow58HugeLengthsAreCorruptWhereverTheyStand) {
   const std::string body = body_of(encode_index(example()));
   for (size_t at = 12; at + 8 <= body.size(); ++at) {
     for (const uint64_t length : {~0ull, 1ull << 40, 1ull << 20}) {

@@ -245,7 +245,7 @@ TEST_F(NpyDataset, HeadersThatAreNotNumpysAreRefused) {
   expect_refused("{'descr': '|u1', 'fortran_order': False, 'shape': (0, 5)}", "no numbers");
 }
 
-TEST_F(NpyDataset, LengthsThatLieAreRefusedAndNothingIsAllocated) {
+TEST_F(NpyDataset, FaultRow58LengthsThatLieAreRefusedAndNothingIsAllocated) {
   const std::string head = "{'descr': '<f8', 'fortran_order': False, 'shape': (";
   expect_refused(head + "1,)}", "promises 8 bytes of numbers, but there are 5");
   expect_refused(head + "4294967296, 4294967296)}", "more than 2^64");

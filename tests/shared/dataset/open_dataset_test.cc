@@ -119,7 +119,7 @@ TEST_F(OpenDataset, UnreadableFolderNamesThePath) {
   expect_error(text(), Code::kPermission, {"data.train.path", path("data")});
 }
 
-TEST_F(OpenDataset, SpecialFileAsPathIsRefusedWithoutHanging) {
+TEST_F(OpenDataset, FaultRow61SpecialFileAsPathIsRefusedWithoutHanging) {
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
   expect_error(text("fifo"), Code::kInvalidArgument, {"not a regular file"});
   config::DatasetConfig device = text();
@@ -159,7 +159,7 @@ TEST_F(OpenDataset, IndexFolderThatCannotBeMadeIsAnError) {
   EXPECT_THAT(dataset.status().message(), HasSubstr(path("file")));
 }
 
-TEST_F(OpenDataset, FileDeletedOrChangedAfterIndexingIsAnErrorOfItsSamplesOnly) {
+TEST_F(OpenDataset, FaultRow55FileDeletedOrChangedAfterIndexingIsAnErrorOfItsSamplesOnly) {
   write("data/a", "01234");
   write("data/b", "56789");
   write("data/c", "abcde");
@@ -177,7 +177,7 @@ TEST_F(OpenDataset, FileDeletedOrChangedAfterIndexingIsAnErrorOfItsSamplesOnly) 
   EXPECT_TRUE(read_sample(**dataset, 0).status.ok());
 }
 
-TEST_F(OpenDataset, FileCutOffWhileItIsOpenIsCorruptWithTheOffset) {
+TEST_F(OpenDataset, FaultRow54FileCutOffWhileItIsOpenIsCorruptWithTheOffset) {
   write("data", std::string(1000, 'x'));
   const auto dataset = open(text("data", 99));
   ASSERT_TRUE(dataset.ok());

@@ -31,6 +31,7 @@ class FakeRecords : public Records {
     values[0] = FieldInts(&number, 1);
     return {};
   }
+  void prefetch(uint64_t, PrefetchedBytes&) const override {}
   uint64_t text_bytes(uint64_t record) const override { return texts_[record].size(); }
   Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
     EXPECT_LE(from + out.size(), texts_[record].size());

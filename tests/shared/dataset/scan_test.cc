@@ -52,7 +52,7 @@ TEST_F(Scan, EntersOnlyWhatTheGlobNames) {
   EXPECT_THAT(names("*.h"), ElementsAre("a.h"));
 }
 
-TEST_F(Scan, LeavesOutLoopsFifosSocketsAndDanglingLinks) {
+TEST_F(Scan, FaultRow61LeavesOutLoopsFifosSocketsAndDanglingLinks) {
   write("data/sub/a", "x");
   std::filesystem::create_directory_symlink("..", path("data/sub/up"));
   std::filesystem::create_symlink("self", path("data/self"));
@@ -92,7 +92,7 @@ TEST_F(Scan, TooDeepIsAnError) {
   EXPECT_EQ(scan().status().code(), Code::kInvalidArgument);
 }
 
-TEST_F(Scan, ReportsProgress) {
+TEST_F(Scan, FaultRow62ReportsProgress) {
   write("data/a", "x");
   write("data/b", "x");
   uint64_t last = 0;
@@ -102,7 +102,7 @@ TEST_F(Scan, ReportsProgress) {
   EXPECT_EQ(last, 2u);
 }
 
-TEST_F(Scan, UnreadableFolderOrFileIsAnErrorThatNamesIt) {
+TEST_F(Scan, FaultRow62UnreadableFolderOrFileIsAnErrorThatNamesIt) {
   if (::geteuid() == 0) GTEST_SKIP() << "root reads everything";
   write("data/sub/a", "x");
   std::filesystem::permissions(path("data/sub"), std::filesystem::perms::none);

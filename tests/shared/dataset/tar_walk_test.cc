@@ -129,7 +129,7 @@ TEST(TarWalk, EveryTruncationIsAnErrorOrLeavesTheEndOut) {
   }
 }
 
-TEST(TarWalk, AChangedByteOfAHeaderIsFoundByItsChecksum) {
+TEST(TarWalk, FaultRow57AChangedByteOfAHeaderIsFoundByItsChecksum) {
   const std::string whole = tar_member("a", "x") + kTarEnd;
   for (size_t place = 0; place < 512; ++place) {
     if (place >= 148 && place < 156) continue;  // spaces and NUL around the sum's digits
@@ -139,7 +139,7 @@ TEST(TarWalk, AChangedByteOfAHeaderIsFoundByItsChecksum) {
   }
 }
 
-TEST(TarWalk, NumbersThatLieAreErrors) {
+TEST(TarWalk, FaultRow58NumbersThatLieAreErrors) {
   const auto with_size = [](const std::string& field) {
     return tar_header({.name = "a", .size_field = field}) + tar_content("x") + kTarEnd;
   };

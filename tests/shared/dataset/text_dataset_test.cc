@@ -69,7 +69,7 @@ TEST_F(TextDataset, ExactlyOneSampleIsEnoughAndOneByteLessIsNot) {
   expect_error(text(4), Code::kInvalidArgument, {"data.train.path", "4 bytes", "context + 1 = 5"});
 }
 
-TEST_F(TextDataset, ZeroLengthFileIsAnError) {
+TEST_F(TextDataset, FaultRow56ZeroLengthFileIsAnError) {
   write("data", "");
   expect_error(text(4), Code::kInvalidArgument, {"0 bytes"});
 }

@@ -226,7 +226,7 @@ TEST_F(TfrecordDataset, EveryTruncationIsAnError) {
   }
 }
 
-TEST_F(TfrecordDataset, EveryFlippedByteIsFoundWhenItIsReadAtTheLatest) {
+TEST_F(TfrecordDataset, FaultRow57EveryFlippedByteIsFoundWhenItIsReadAtTheLatest) {
   const std::string whole = framed(example(
       {{"x", floats_feature({1, 2})}, {"o", bytes_feature("other")}, {"y", ints_feature({3})}}));
   for (size_t place = 0; place < whole.size(); ++place) {
@@ -253,7 +253,7 @@ TEST_F(TfrecordDataset, TextsAreCheckedEachTimeToo) {
   EXPECT_THAT(reading(file, config), HasSubstr("checksum of its data"));
 }
 
-TEST_F(TfrecordDataset, LengthsThatLieTakeNoMemory) {
+TEST_F(TfrecordDataset, FaultRow58LengthsThatLieTakeNoMemory) {
   const std::string length = testing::raw<uint64_t>(~uint64_t{0} - 20);
   const std::string head = length + testing::raw(masked_crc32c(length));
   EXPECT_THAT(indexing(head + record(1), tfrecord()), HasSubstr("the file ends in it"));

@@ -1,6 +1,9 @@
-// FakeDataset: samples that are numbers, some of them bad, some of them slow, as the test says.
+// FakeDataset: samples that are numbers, some of them bad, some of them slow, as the test says; and
+// a disk that answers when the test says.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -8,7 +11,10 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "shared/dataset/dataset.h"
+#include "shared/dataset/prefetched_bytes.h"
 
 namespace stoker::feed {
 
@@ -30,6 +36,26 @@ class FakeDataset : public dataset::Dataset {
     changed_.notify_all();
   }
 
+  // prefetch() answers nobody until so many have asked; from then on at once.
+  void answer_together(int reads) { together_ = reads; }
+  // A disk that is asked and answers after at least so long, while the one who asks stands still.
+  void answer_after(std::chrono::microseconds time) {
+    const std::lock_guard lock(mutex_);
+    answers_after_ = time;
+  }
+  int most_reads_in_flight() const {
+    const std::lock_guard lock(mutex_);
+    return most_in_flight_;
+  }
+  uint64_t prefetched() const {
+    const std::lock_guard lock(mutex_);
+    return prefetched_;
+  }
+  uint64_t taken_from_memory() const {
+    const std::lock_guard lock(mutex_);
+    return taken_;
+  }
+
   uint64_t size() const override { return size_; }
   const std::vector<TensorSpec>& spec() const override { return spec_; }
   uint64_t classes() const override { return 10; }
@@ -46,6 +72,7 @@ class FakeDataset : public dataset::Dataset {
       changed_.notify_all();
       changed_.wait(lock, [this] { return open_; });
     }
+    take_prefetched(sample);
     if (bad_.contains(sample))
       return Status(Code::kCorrupt, "fake.bin: sample " + std::to_string(sample) + " is bad");
     const int64_t values[3] = {static_cast<int64_t>(sample), static_cast<int64_t>(draw.epoch),
@@ -56,7 +83,45 @@ class FakeDataset : public dataset::Dataset {
     return {};
   }
 
+  void prefetch(uint64_t sample, dataset::PrefetchedBytes& bytes) const override {
+    bytes.fetch(range_of(sample), [&](std::span<std::byte> out) {
+      wait_for_disk();
+      std::ranges::fill(out, std::byte(sample));
+      return Status();
+    });
+  }
+
  private:
+  static constexpr uint64_t kBytes = 10;
+  static dataset::ByteRange range_of(uint64_t sample) {
+    return {.reader = nullptr, .file = 0, .offset = sample * kBytes, .count = kBytes};
+  }
+
+  void wait_for_disk() const {
+    std::unique_lock lock(mutex_);
+    ++prefetched_;
+    ++in_flight_;
+    most_in_flight_ = std::max(most_in_flight_, in_flight_);
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return most_in_flight_ >= together_; });
+    const auto answer = std::chrono::steady_clock::now() + answers_after_;
+    if (answers_after_.count() > 0)
+      changed_.wait_until(lock, answer, [&] { return std::chrono::steady_clock::now() >= answer; });
+    --in_flight_;
+  }
+
+  // What was read ahead must be this sample's.
+  void take_prefetched(uint64_t sample) const {
+    auto* const held = dataset::PrefetchedBytes::maybe_of_thread();
+    if (held == nullptr) return;
+    std::vector<std::byte> bytes(kBytes);
+    const auto status = held->maybe_take(range_of(sample), std::span(bytes));
+    if (!status) return;
+    EXPECT_EQ(bytes, std::vector<std::byte>(kBytes, std::byte(sample)));
+    const std::lock_guard lock(mutex_);
+    ++taken_;
+  }
+
   const uint64_t size_;
   const std::vector<TensorSpec> spec_{{.name = "input", .dtype = DType::kI64, .shape = {3}},
                                       {.name = "label", .dtype = DType::kI64, .shape = {}}};
@@ -67,6 +132,10 @@ class FakeDataset : public dataset::Dataset {
   mutable std::condition_variable changed_;
   bool open_ = false;
   mutable bool reached_ = false;
+  int together_ = 0;
+  std::chrono::microseconds answers_after_{0};
+  mutable int in_flight_ = 0, most_in_flight_ = 0;
+  mutable uint64_t prefetched_ = 0, taken_ = 0;
 };
 
 }  // namespace stoker::feed

@@ -28,9 +28,9 @@ class ReaderPoolTest : public ::testing::Test {
     ASSERT_TRUE(ring.ok()) << ring.status().to_string();
     ring_ = *std::move(ring);
   }
-  void start(int threads) {
+  void start(int threads, const ReadAheadSettings& ahead = {}) {
     pool_.emplace(*ring_, *ring_->add_producer("pool"), *dataset_, *plan_);
-    pool_->start(threads, coordinator_);
+    pool_->start(threads, coordinator_, {}, ahead);
   }
   // What a test expects in row `row` of a batch of these.
   void expect_row(const ring::ReadyBatch& batch, uint64_t row,
@@ -224,6 +224,121 @@ TEST_F(ReaderPoolTest, UnfinishedBatchesAreGivenBack) {
   const auto claim = ring_->claim(*ring_->add_producer("heir"), 0ns);
   ASSERT_TRUE(claim.ok());
   EXPECT_EQ(claim->ticket, 0u);
+}
+
+// ---- Reads ahead
+
+constexpr ReadAheadSettings always(int reads, uint64_t memory_bytes = 1 << 20) {
+  return {.most_reads = reads, .adapts = false, .memory_bytes = memory_bytes};
+}
+
+TEST_F(ReaderPoolTest, AsManyReadsAreInFlightAsTheSettingsSay) {
+  open(1000, 32, {.slots = 8});
+  dataset_->answer_together(24);
+  start(1, always(24));
+  expect_planned_batches(0, 40);
+  EXPECT_EQ(dataset_->most_reads_in_flight(), 24);
+  EXPECT_GE(dataset_->taken_from_memory(), 40u * 32);
+}
+
+TEST_F(ReaderPoolTest, ReadsInFlightAreOfSeveralBatchesWhereTheseAreSmall) {
+  open(1000, 4, {.slots = 16});
+  dataset_->answer_together(24);
+  start(2, always(24));
+  expect_planned_batches(0, 100);
+  EXPECT_EQ(dataset_->most_reads_in_flight(), 24);
+}
+
+TEST_F(ReaderPoolTest, TwoPoolsThatReadAheadShareTheTickets) {
+  open(1000, 16, {.slots = 6});
+  start(2, always(7));
+  ReaderPool other(*ring_, *ring_->add_producer("other"), *dataset_, *plan_);
+  other.start(1, coordinator_, {.number = 1, .of = 2}, always(5));
+  expect_planned_batches(0, 300);
+  ring_->close();
+  EXPECT_TRUE(coordinator_.join(kLong).ok());
+}
+
+TEST_F(ReaderPoolTest, WhatIsReadAheadStaysWithinItsMemory) {
+  open(1000, 16, {.slots = 6});
+  start(1, always(8, 35));  // three samples of 10 bytes
+  expect_planned_batches(0, 100);
+  EXPECT_LE(dataset_->most_reads_in_flight(), 3);
+  EXPECT_GE(dataset_->taken_from_memory(), 100u * 16);
+}
+
+TEST_F(ReaderPoolTest, SamplesThatAreLargerThanThatMemoryAreReadAllTheSame) {
+  open(1000, 16, {.slots = 6});
+  start(2, always(8, 9));
+  expect_planned_batches(0, 100);
+  EXPECT_EQ(dataset_->prefetched(), 0u);
+}
+
+TEST_F(ReaderPoolTest, ABadSampleIsReportedOnceAlsoWhenItWasReadAhead) {
+  open(30, 5, {.slots = 8, .end_ticket = 6});
+  dataset_->make_bad({11});
+  start(3, always(6));
+  for (uint64_t ticket = 0; ticket < 6; ++ticket) {
+    const auto batch = ring_->pop(kLong);
+    ASSERT_TRUE(batch.ok());
+    for (uint64_t row = 0; row < 5; ++row) {
+      const bool bad = plan_->at(ticket, row).sample == 11;
+      expect_row(*batch, row, bad ? plan_->stand_in(ticket, row, 1) : plan_->at(ticket, row));
+    }
+    ring_->release(ticket);
+  }
+  EXPECT_EQ(ring_->take_bad_samples().size(), 1u);
+  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_FALSE(coordinator_.should_stop());
+}
+
+TEST_F(ReaderPoolTest, ClosingTheRingEndsThreadsThatReadAhead) {
+  open(30, 5, {.slots = 3});
+  start(2, always(9));
+  expect_planned_batches(0, 2);
+  ring_->close();
+  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_FALSE(coordinator_.should_stop());
+}
+
+TEST_F(ReaderPoolTest, UnfinishedBatchesOfReadsAheadAreGivenBack) {
+  open(100, 4, {.slots = 4}, config::Shuffle::kOff);
+  dataset_->gate(1);
+  start(1, always(3));
+  dataset_->wait_until_gated();
+  coordinator_.request_stop();
+  dataset_->open_gate();
+  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  pool_.reset();
+  const auto claim = ring_->claim(*ring_->add_producer("heir"), 0ns);
+  ASSERT_TRUE(claim.ok());
+  EXPECT_EQ(claim->ticket, 0u);
+}
+
+TEST_F(ReaderPoolTest, ReadsThatWaitForTheDiskAreFoundOutAndReadAhead) {
+  open(1000, 16, {.slots = 6});
+  dataset_->answer_after(4 * ReadAheadTuner::kShort);
+  start(1, {.most_reads = 8, .adapts = true, .memory_bytes = 1 << 20});
+  uint64_t ticket = 0;
+  for (; dataset_->most_reads_in_flight() < 4 && ticket < 100'000; ++ticket)
+    ASSERT_NO_FATAL_FAILURE(expect_planned_batches(ticket, ticket + 1));
+  EXPECT_GE(dataset_->most_reads_in_flight(), 4);
+  dataset_->answer_after(0us);    // the second time round all is in memory
+  constexpr uint64_t kMany = 50;  // more than what may be read ahead already
+  for (bool all_prefetched = true; all_prefetched && ticket < 200'000; ticket += kMany) {
+    const uint64_t before = dataset_->prefetched();
+    ASSERT_NO_FATAL_FAILURE(expect_planned_batches(ticket, ticket + kMany));
+    all_prefetched = dataset_->prefetched() - before > kMany * 16 / 2;
+  }
+  EXPECT_LT(ticket, 200'000u) << "quick reads are still read ahead";
+}
+
+TEST_F(ReaderPoolTest, QuickReadsAreNotReadAhead) {
+  open(1000, 16, {.slots = 6});
+  start(1, {.most_reads = 8, .adapts = true, .memory_bytes = 1 << 20});
+  expect_planned_batches(0, 1000);
+  EXPECT_LE(dataset_->most_reads_in_flight(), 1);
+  EXPECT_LT(dataset_->prefetched(), 1000u);
 }
 
 }  // namespace

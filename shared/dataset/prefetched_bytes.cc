@@ -1,0 +1,67 @@
+#include "shared/dataset/prefetched_bytes.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <new>
+
+namespace stoker::dataset {
+
+PrefetchedBytes::~PrefetchedBytes() {
+  if (room_ > 0) budget_.give_back(room_);
+}
+
+bool PrefetchedBytes::take_room(uint64_t bytes) {
+  bool there = budget_.try_take(bytes);
+  if (!there && stop_ && room_ == 0) {
+    const auto start = std::chrono::steady_clock::now();
+    there = budget_.wait_for(bytes, *stop_);
+    waited_for_room_ += std::chrono::steady_clock::now() - start;
+  }
+  if (there) room_ += bytes;
+  return there;
+}
+
+void PrefetchedBytes::fetch(const ByteRange& range,
+                            const std::function<Status(std::span<std::byte>)>& read) {
+  if (!take_room(range.count)) return;
+  try {
+    Part part{.range = range, .status = {}, .bytes = std::vector<std::byte>(range.count)};
+    part.status = read(part.bytes);
+    parts_.push_back(std::move(part));
+  } catch (const std::bad_alloc&) {
+    // Whoever reads the sample will find out, and the error is then the sample's.
+  }
+}
+
+PrefetchedBytes::Part* PrefetchedBytes::maybe_find(const ByteRange& range) {
+  const auto found = std::ranges::find_if(
+      parts_, [&](const Part& part) { return !part.taken && part.range == range; });
+  if (found == parts_.end()) return nullptr;
+  found->taken = true;
+  return &*found;
+}
+
+std::optional<Status> PrefetchedBytes::maybe_take(const ByteRange& range,
+                                                  std::span<std::byte> bytes) {
+  assert(bytes.size() == range.count);
+  const Part* const part = maybe_find(range);
+  if (part == nullptr) return std::nullopt;
+  if (part->status.ok() && !bytes.empty())
+    std::memcpy(bytes.data(), part->bytes.data(), bytes.size());
+  return part->status;
+}
+
+std::optional<Status> PrefetchedBytes::maybe_take(const ByteRange& range,
+                                                  std::vector<std::byte>& bytes) {
+  Part* const part = maybe_find(range);
+  if (part == nullptr) return std::nullopt;
+  if (part->status.ok()) bytes.swap(part->bytes);
+  return part->status;
+}
+
+bool PrefetchedBytes::all_taken() const {
+  return std::ranges::all_of(parts_, [](const Part& part) { return part.taken; });
+}
+
+}  // namespace stoker::dataset

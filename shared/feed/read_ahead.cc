@@ -1,0 +1,119 @@
+#include "shared/feed/read_ahead.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace stoker::feed {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMostAutoReads = 32;
+
+// How often the calling thread has given up its core to wait for something. One that was only made
+// to give it up, because others want it too, has not waited.
+long waits_of_thread() {
+  rusage usage{};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
+}
+
+}  // namespace
+
+ReadAheadSettings read_ahead_of(const config::FeedConfig& feed, uint32_t number, uint32_t of) {
+  const auto reads = static_cast<uint32_t>(feed.read_ahead.value_or(kMostAutoReads));
+  const uint32_t share = reads / of + (number < reads % of ? 1 : 0);
+  return {.most_reads = static_cast<int>(share),
+          .adapts = !feed.read_ahead,
+          .memory_bytes = (static_cast<uint64_t>(feed.read_ahead_mib) << 20) / of};
+}
+
+ReadAhead::ReadAhead(const ReadAheadSettings& settings, uint32_t readers,
+                     const dataset::Dataset& dataset, const dataset::SamplePlan& plan)
+    : settings_(settings),
+      dataset_(dataset),
+      plan_(plan),
+      budget_(settings.memory_bytes),
+      tuner_(readers, static_cast<uint32_t>(settings.most_reads)) {}
+
+std::chrono::nanoseconds ReadAhead::fetch(Row& row, std::optional<std::stop_token> maybe_stop) {
+  const uint32_t before = wanted();
+  const uint64_t sample = plan_.at(row.batch->claim().ticket, row.index).sample;
+  const long waits = waits_of_thread();
+  const auto start = Clock::now();
+  std::chrono::nanoseconds for_room{0};
+  try {
+    row.maybe_bytes = maybe_stop ? std::make_unique<dataset::PrefetchedBytes>(budget_, *maybe_stop)
+                                 : std::make_unique<dataset::PrefetchedBytes>(budget_);
+    dataset_.prefetch(sample, *row.maybe_bytes);
+    for_room = row.maybe_bytes->waited_for_room();
+  } catch (const std::bad_alloc&) {
+    row.maybe_bytes.reset();  // whoever decodes it reads it, and finds out
+  }
+  const std::chrono::nanoseconds took = Clock::now() - start - for_room;
+  if (settings_.adapts) {
+    tuner_.note_read(waits_of_thread() == waits ? std::chrono::nanoseconds(0) : took);
+    wake_those_wanted(before);
+  }
+  return took;
+}
+
+void ReadAhead::note_work(std::chrono::nanoseconds worked) {
+  if (!settings_.adapts) return;
+  const uint32_t before = wanted();
+  tuner_.note_work(worked);
+  wake_those_wanted(before);
+}
+
+void ReadAhead::wake_those_wanted(uint32_t before) {
+  const uint32_t now = wanted();
+  if (now == before) return;
+  // Whoever has looked at the number, and not yet begun to wait, holds the lock.
+  { const std::lock_guard lock(mutex_); }
+  if (now > before) wanted_.notify_all();
+  if (now == 0) came_.notify_all();
+}
+
+void ReadAhead::put(Row row) {
+  {
+    const std::lock_guard lock(mutex_);
+    rows_.push_back(std::move(row));
+    queued_.store(rows_.size(), std::memory_order_relaxed);
+  }
+  came_.notify_one();
+}
+
+std::optional<Row> ReadAhead::maybe_take() {
+  if (queued_.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  if (rows_.empty()) return std::nullopt;
+  Row row = std::move(rows_.front());
+  rows_.pop_front();
+  queued_.store(rows_.size(), std::memory_order_relaxed);
+  return row;
+}
+
+void ReadAhead::wait_for_row(std::chrono::milliseconds timeout, const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  came_.wait_for(lock, stop, timeout, [this] { return !rows_.empty() || ended_ || wanted() == 0; });
+}
+
+void ReadAhead::rest(uint32_t number, std::chrono::milliseconds timeout,
+                     const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  wanted_.wait_for(lock, stop, timeout, [&] { return ended_ || wanted() > number; });
+}
+
+void ReadAhead::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  came_.notify_all();
+  wanted_.notify_all();
+}
+
+}  // namespace stoker::feed

@@ -1,0 +1,239 @@
+// Bytes of samples that are read before they are decoded: the same samples, without another look at
+// their files, and the same errors.
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include "shared/dataset/file_reader.h"
+#include "shared/dataset/prefetched_bytes.h"
+#include "tests/shared/dataset/folder_fixture.h"
+#include "tests/shared/dataset/small_sets.h"
+
+namespace stoker::dataset {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::read_sample;
+using testing::Sample;
+using testing::SmallSet;
+
+constexpr uint64_t kMuch = 1 << 30;
+
+// ---- Each kind
+
+class PrefetchOfKind : public testing::FolderFixture,
+                       public ::testing::WithParamInterface<SmallSet> {
+ protected:
+  // Other bytes in each file, as many as before; readers that are open see them.
+  void spoil_files() const {
+    for (const char* folder : {"set", ".index"}) {
+      if (!std::filesystem::exists(path(folder))) continue;
+      for (const auto& entry : std::filesystem::recursive_directory_iterator(path(folder)))
+        if (entry.is_regular_file()) spoil(entry.path());
+    }
+  }
+  static void spoil(const std::filesystem::path& file) {
+    const auto time = std::filesystem::last_write_time(file);
+    std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+        << std::string(std::filesystem::file_size(file), '\xa5');
+    std::filesystem::last_write_time(file, time);
+  }
+};
+
+TEST_P(PrefetchOfKind, GivesTheSampleWithoutAnotherLookAtTheFiles) {
+  const auto opened = open(GetParam().write(path("set")));
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  const Dataset& data = **opened;
+  std::vector<Sample> before;
+  std::vector<std::unique_ptr<PrefetchedBytes>> bytes;
+  MemoryBudget budget(kMuch);
+  for (uint64_t sample = 0; sample < data.size(); ++sample) {
+    before.push_back(read_sample(data, sample));
+    ASSERT_TRUE(before.back().status.ok()) << before.back().status.to_string();
+    bytes.push_back(std::make_unique<PrefetchedBytes>(budget));
+    data.prefetch(sample, *bytes.back());
+  }
+  const bool has_files = GetParam().kind != std::string("synthetic");
+  EXPECT_EQ(budget.taken() > 0, has_files);
+  spoil_files();
+  for (uint64_t sample = 0; sample < data.size(); ++sample) {
+    const PrefetchedBytes::Held held(bytes[sample].get());
+    const Sample after = read_sample(data, sample);
+    ASSERT_TRUE(after.status.ok()) << after.status.to_string();
+    ASSERT_EQ(after.tensors, before[sample].tensors) << sample;
+  }
+  bool differs = false;  // or this test shows nothing
+  for (uint64_t sample = 0; sample < data.size(); ++sample)
+    differs = differs || read_sample(data, sample).tensors != before[sample].tensors;
+  EXPECT_EQ(differs, has_files);
+  bytes.clear();
+  EXPECT_EQ(budget.taken(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, PrefetchOfKind, ::testing::ValuesIn(testing::small_sets()),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// ---- Parts, transforms and mixtures of sets
+
+class Prefetch : public testing::FolderFixture {
+ protected:
+  void expect_all_prefetched(const Dataset& data) const {
+    MemoryBudget budget(kMuch);
+    for (uint64_t sample = 0; sample < data.size(); ++sample) {
+      PrefetchedBytes bytes(budget);
+      data.prefetch(sample, bytes);
+      const Sample plain = read_sample(data, sample);
+      const PrefetchedBytes::Held held(&bytes);
+      EXPECT_EQ(read_sample(data, sample).tensors, plain.tensors);
+      EXPECT_TRUE(bytes.all_taken()) << "of sample " << sample << " other bytes were prefetched";
+      EXPECT_GT(budget.taken(), 0u);
+    }
+  }
+};
+
+TEST_F(Prefetch, OfAPartOfASetIsOfItsOwnSamples) {
+  config::DatasetConfig config = testing::small::cifar(path("set"));
+  config.skip = 7;
+  config.take = 11;
+  config.split = {0.1, 0.9};
+  config.flip = 0.5;
+  const auto data = open(config);
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  expect_all_prefetched(**data);
+}
+
+TEST_F(Prefetch, OfAMixtureIsOfTheSamplesOwnSet) {
+  config::DatasetConfigs sets{{"one", testing::small::text(path("one"))},
+                              {"two", testing::small::tar_text(path("two"))}};
+  sets["train"].kind = config::DatasetKind::kMixture;
+  sets["train"].of = {"one", "two"};
+  const auto data = open_dataset("train", sets, index_dir(), {});
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  expect_all_prefetched(**data);
+}
+
+// ---- The bytes themselves
+
+class PrefetchedBytesTest : public testing::FolderFixture {
+ protected:
+  void SetUp() override {
+    FolderFixture::SetUp();
+    write("digits", "0123456789");
+    struct stat info {};
+    ASSERT_EQ(::stat(path("digits").c_str(), &info), 0);
+    files_.add(path("digits"),
+               {.size = 10,
+                .mtime_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec,
+                .inode = info.st_ino});
+  }
+  std::string read(uint64_t offset, size_t count) const {
+    std::string text(count, '\0');
+    const Status status = reader_.read(0, offset, std::as_writable_bytes(std::span(text)));
+    return status.ok() ? text : status.message();
+  }
+
+  FileTable files_;
+  const FileReader reader_{files_};
+};
+
+TEST_F(PrefetchedBytesTest, OnlyARangeThatWasAskedForIsTakenFromMemory) {
+  MemoryBudget budget(100);
+  PrefetchedBytes bytes(budget);
+  reader_.prefetch(0, 2, 3, bytes);
+  write("digits", "abcdefghij");
+  const PrefetchedBytes::Held held(&bytes);
+  EXPECT_EQ(read(2, 4), "cdef");
+  EXPECT_EQ(read(3, 2), "de");
+  EXPECT_EQ(read(2, 3), "234");
+  EXPECT_EQ(read(2, 3), "cde") << "each range is given once";
+}
+
+TEST_F(PrefetchedBytesTest, AnErrorIsKeptAndNotTriedAgain) {
+  MemoryBudget budget(100);
+  PrefetchedBytes bytes(budget);
+  reader_.prefetch(0, 8, 5, bytes);  // past the end
+  std::ofstream(path("digits"), std::ios::app) << "more";
+  const PrefetchedBytes::Held held(&bytes);
+  EXPECT_THAT(read(8, 5), HasSubstr("cut off at offset 10"));
+  EXPECT_THAT(read(8, 5), HasSubstr("went from 10 to 14 bytes")) << "each is given once";
+}
+
+TEST_F(PrefetchedBytesTest, AFileThatIsAnotherIsToldByItsError) {
+  MemoryBudget budget(100);
+  PrefetchedBytes bytes(budget);
+  write("digits", "01234567890");
+  reader_.prefetch_whole(0, 100, bytes);
+  write("digits", "0123456789");
+  const PrefetchedBytes::Held held(&bytes);
+  std::vector<std::byte> whole;
+  EXPECT_THAT(reader_.read_whole(0, 100, whole).message(), HasSubstr("went from 10 to 11 bytes"));
+}
+
+TEST_F(PrefetchedBytesTest, AFilePastTheLimitIsLeftToItsReader) {
+  MemoryBudget budget(100);
+  PrefetchedBytes bytes(budget);
+  reader_.prefetch_whole(0, 9, bytes);
+  EXPECT_EQ(budget.taken(), 0u);
+  const PrefetchedBytes::Held held(&bytes);
+  std::vector<std::byte> whole;
+  EXPECT_THAT(reader_.read_whole(0, 9, whole).message(), HasSubstr("more than the limit of 9"));
+}
+
+TEST_F(PrefetchedBytesTest, WhatHasNoRoomIsLeftToItsReader) {
+  MemoryBudget budget(5);
+  PrefetchedBytes first(budget);
+  reader_.prefetch(0, 0, 4, first);
+  PrefetchedBytes second(budget);
+  reader_.prefetch(0, 4, 4, second);
+  EXPECT_EQ(budget.taken(), 4u);
+  const PrefetchedBytes::Held held(&second);
+  EXPECT_EQ(read(4, 4), "4567");
+}
+
+TEST_F(PrefetchedBytesTest, AThreadMayWaitForRoomUntilItComes) {
+  MemoryBudget budget(5);
+  std::optional<PrefetchedBytes> first(budget);
+  reader_.prefetch(0, 0, 4, *first);
+  std::promise<void> began;
+  auto fetched = std::async(std::launch::async, [&] {
+    PrefetchedBytes second(budget, std::stop_token());
+    began.set_value();
+    reader_.prefetch(0, 4, 4, second);
+    return budget.taken();
+  });
+  began.get_future().wait();
+  first.reset();
+  EXPECT_EQ(fetched.get(), 4u);
+}
+
+TEST_F(PrefetchedBytesTest, WhoHoldsSomeNeverWaitsForMore) {
+  MemoryBudget budget(5);
+  PrefetchedBytes bytes(budget, std::stop_token());
+  reader_.prefetch(0, 0, 3, bytes);
+  reader_.prefetch(0, 3, 3, bytes);  // would wait for ever
+  EXPECT_EQ(budget.taken(), 3u);
+}
+
+TEST_F(PrefetchedBytesTest, WhatCanNeverHaveRoomIsNotWaitedFor) {
+  MemoryBudget budget(5);
+  PrefetchedBytes bytes(budget, std::stop_token());
+  reader_.prefetch(0, 0, 6, bytes);
+  EXPECT_EQ(budget.taken(), 0u);
+}
+
+TEST_F(PrefetchedBytesTest, AStopEndsTheWaitForRoom) {
+  MemoryBudget budget(5);
+  PrefetchedBytes first(budget);
+  reader_.prefetch(0, 0, 4, first);
+  std::stop_source stop;
+  stop.request_stop();
+  PrefetchedBytes second(budget, stop.get_token());
+  reader_.prefetch(0, 4, 4, second);
+  EXPECT_EQ(budget.taken(), 4u);
+}
+
+}  // namespace
+}  // namespace stoker::dataset

@@ -1,0 +1,223 @@
+// Arrays of numpy's as members of tar files.
+#include <cmath>
+#include <string>
+
+#include "tests/shared/dataset/folder_fixture.h"
+#include "tests/shared/dataset/tar_writer.h"
+#include "tests/support/numpy_files.h"
+
+namespace stoker::dataset {
+namespace {
+
+using test::bytes_of;
+using test::npy;
+using test::npy_with_header;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::kTarEnd;
+using testing::read_sample;
+using testing::tar_member;
+
+class TarArrays : public testing::FolderFixture {
+ protected:
+  config::DatasetConfig arrays(std::vector<int64_t> shape) const {
+    config::DatasetConfig config;
+    config.kind = config::DatasetKind::kTar;
+    config.path = path("data.tar");
+    config.input = {"npy"};
+    config.shape = std::move(shape);
+    config.label = "cls";
+    return config;
+  }
+  // A sample of each array.
+  void write_arrays(const std::vector<std::string>& arrays) const {
+    std::string file;
+    for (size_t i = 0; i < arrays.size(); ++i)
+      file += tar_member(std::to_string(i) + ".npy", arrays[i]) +
+              tar_member(std::to_string(i) + ".cls", std::to_string(i % 2));
+    write("data.tar", file + kTarEnd);
+  }
+  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
+    auto dataset = open(config);
+    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
+    return dataset.ok() ? *std::move(dataset) : nullptr;
+  }
+  static std::string two_floats() { return npy("<f4", "(2,)", bytes_of<float>({1, 2})); }
+  // What is said of an array as the second sample of three, of which the others are good.
+  std::string trouble_with(const std::string& array) const {
+    write_arrays({two_floats(), array, two_floats()});
+    const auto data = opened(arrays({2}));
+    if (!data) return "refused";
+    EXPECT_TRUE(read_sample(*data, 0).status.ok());
+    EXPECT_TRUE(read_sample(*data, 2).status.ok());
+    const Status status = read_sample(*data, 1).status;
+    EXPECT_EQ(status.code(), Code::kCorrupt);
+    EXPECT_THAT(status.message(), HasSubstr(path("data.tar") + ": "));
+    EXPECT_THAT(status.message(), HasSubstr("at offset 2048"));
+    return status.message();
+  }
+};
+
+TEST_F(TarArrays, NumbersOfAnyTypeBecomeFloats) {
+  write_arrays({npy("<f4", "(2,)", bytes_of<float>({1.5, -2})),
+                npy("<f8", "(2,)", bytes_of<double>({0.1, -0.0})),
+                npy("<i8", "(1, 2)", bytes_of<int64_t>({-3, 4})),
+                npy("|u1", "(2,)", bytes_of<uint8_t>({5, 255})),
+                npy("|b1", "(2,)", bytes_of<uint8_t>({1, 0}))});
+  const auto data = opened(arrays({2}));
+  ASSERT_NE(data, nullptr);
+  EXPECT_EQ(data->spec()[0], (TensorSpec{.name = "input", .dtype = DType::kF32, .shape = {2}}));
+  EXPECT_THAT(read_sample(*data, 0).values<float>(0), ElementsAre(1.5f, -2));
+  EXPECT_THAT(read_sample(*data, 1).values<float>(0), ElementsAre(0.1f, -0.0f));
+  EXPECT_THAT(read_sample(*data, 2).values<float>(0), ElementsAre(-3, 4));
+  EXPECT_THAT(read_sample(*data, 3).values<float>(0), ElementsAre(5, 255));
+  EXPECT_THAT(read_sample(*data, 4).values<float>(0), ElementsAre(1, 0));
+  EXPECT_EQ(read_sample(*data, 3).label(), 1);
+}
+
+TEST_F(TarArrays, BytesOfTwoOrThreeDimensionsArePictures) {
+  std::vector<uint8_t> pixels(12);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i);
+  write_arrays(
+      {npy("|u1", "(3, 2, 2)", bytes_of(pixels)), npy("|u1", "(2, 2, 3)", bytes_of(pixels))});
+  config::DatasetConfig config = arrays({3, 2, 2});
+  const auto data = opened(config);
+  ASSERT_NE(data, nullptr);
+  EXPECT_EQ(data->spec()[0].dtype, DType::kU8);
+  EXPECT_THAT(read_sample(*data, 0).values<uint8_t>(0),
+              ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
+  EXPECT_THAT(read_sample(*data, 1).values<uint8_t>(0),
+              ElementsAre(0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11));
+  config.flip = 1.0;
+  const auto flipped = opened(config);
+  ASSERT_NE(flipped, nullptr);
+  EXPECT_THAT(read_sample(*flipped, 0).values<uint8_t>(0),
+              ElementsAre(1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10));
+}
+
+TEST_F(TarArrays, AreReadThroughAnIndexThatWasWritten) {
+  write_arrays({npy("|u1", "(2, 2)", "abcd")});
+  const auto config = arrays({1, 2, 2});
+  const auto data = opened(config);
+  ASSERT_NE(data, nullptr);
+  const auto again = open_indexed("train", config, index_dir(), data->fingerprint());
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(read_sample(**again, 0).text(), "abcd");
+}
+
+TEST_F(TarArrays, MayBeTheLabelAndTheTargets) {
+  write("data.tar", tar_member("a.x.npy", two_floats()) +
+                        tar_member("a.y.npy", npy("<i8", "()", bytes_of<int64_t>({3}))) +
+                        tar_member("b.x.npy", two_floats()) +
+                        tar_member("b.y.npy", npy("|u1", "(1,)", bytes_of<uint8_t>({1}))) +
+                        kTarEnd);
+  config::DatasetConfig config = arrays({2});
+  config.input = {"x.npy"};
+  config.label = "y.npy";
+  const auto labelled = opened(config);
+  ASSERT_NE(labelled, nullptr);
+  EXPECT_EQ(labelled->classes(), 4u);
+  EXPECT_EQ(read_sample(*labelled, 0).label(), 3);
+  EXPECT_EQ(read_sample(*labelled, 1).label(), 1);
+  config.label.clear();
+  config.target = {"x.npy", "y.npy"};
+  config.targets = 3;
+  const auto aimed = opened(config);
+  ASSERT_NE(aimed, nullptr);
+  EXPECT_THAT(read_sample(*aimed, 0).values<float>(1), ElementsAre(1, 2, 3));
+}
+
+TEST_F(TarArrays, SeveralArePutOneAfterAnother) {
+  write("data.tar", tar_member("a.x.npy", two_floats()) +
+                        tar_member("a.z.npy", npy("<i4", "(1, 1)", bytes_of<int32_t>({7}))) +
+                        tar_member("a.cls", "0") + kTarEnd);
+  config::DatasetConfig config = arrays({3});
+  config.input = {"x.npy", "z.npy"};
+  const auto data = opened(config);
+  ASSERT_NE(data, nullptr);
+  EXPECT_THAT(read_sample(*data, 0).values<float>(0), ElementsAre(1, 2, 7));
+}
+
+TEST_F(TarArrays, ThatAreNotNumpysAreBadSamples) {
+  const std::string good = two_floats();
+  EXPECT_THAT(trouble_with("no array"), HasSubstr("not an npy file"));
+  EXPECT_THAT(trouble_with(""), HasSubstr("not an npy file"));
+  EXPECT_THAT(trouble_with(good.substr(0, 40)), HasSubstr("cut off within its header"));
+  EXPECT_THAT(trouble_with(good.substr(0, good.size() - 1)), HasSubstr("promises 8 bytes"));
+  EXPECT_THAT(trouble_with(good + "more"), HasSubstr("promises 8 bytes"));
+  EXPECT_THAT(trouble_with(npy("<c8", "(1,)", "12345678")), HasSubstr("of type '<c8'"));
+  EXPECT_THAT(trouble_with(npy("|O", "(1,)", "12345678")), HasSubstr("of type '|O'"));
+  EXPECT_THAT(trouble_with(npy(">f4", "(2,)", "12345678")), HasSubstr("big-endian"));
+  EXPECT_THAT(trouble_with(npy_with_header(
+                  "{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2)}", "12345678")),
+              HasSubstr("Fortran order"));
+  EXPECT_THAT(trouble_with(npy("<f4", "(9223372036854775807, 9223372036854775807)", "")),
+              HasSubstr("promises more than 2^64 bytes"));
+}
+
+TEST_F(TarArrays, ThatDoNotFitAreBadSamples) {
+  EXPECT_THAT(trouble_with(npy("<f4", "(3,)", bytes_of<float>({1, 2, 3}))),
+              HasSubstr("is an array of [3], but its shape is to be [2]"));
+  EXPECT_THAT(trouble_with(npy("<f4", "(2,)", bytes_of<float>({1, NAN}))), HasSubstr("holds NaN"));
+  EXPECT_THAT(trouble_with(npy("<f4", "()", bytes_of<float>({1}))), HasSubstr("array of [1]"));
+}
+
+TEST_F(TarArrays, AnotherOrderOfDimensionsIsABadSample) {
+  const std::string bytes(12, 'x');
+  write_arrays(
+      {npy("|u1", "(3, 2, 2)", bytes), npy("|u1", "(2, 3, 2)", bytes), npy("<f4", "(3,)", bytes)});
+  const auto data = opened(arrays({3, 2, 2}));
+  ASSERT_NE(data, nullptr);
+  EXPECT_TRUE(read_sample(*data, 0).status.ok());
+  EXPECT_THAT(read_sample(*data, 1).status.message(),
+              HasSubstr("array of [2, 3, 2], but its shape is to be [3, 2, 2]"));
+  EXPECT_FALSE(read_sample(*data, 2).status.ok());
+}
+
+TEST_F(TarArrays, NumbersAmongPicturesOfBytesAreBadSamples) {
+  write_arrays(
+      {npy("|u1", "(1, 2, 2)", "abcd"), npy("<f4", "(1, 2, 2)", bytes_of<float>({1, 2, 3, 4}))});
+  const auto data = opened(arrays({1, 2, 2}));
+  ASSERT_NE(data, nullptr);
+  EXPECT_THAT(read_sample(*data, 1).status.message(),
+              HasSubstr("float32 [1, 2, 2], but those before are pictures of uint8"));
+}
+
+TEST_F(TarArrays, AFirstThatIsNoneRefusesTheSetAndNamesIt) {
+  write_arrays({"no array", two_floats()});
+  expect_error(arrays({2}), Code::kCorrupt,
+               {"data.train.path", path("data.tar"), "sample '0'", "npy: not an npy file"});
+}
+
+TEST_F(TarArrays, LabelsThatAreNoClassRefuseTheSet) {
+  for (const std::string& label :
+       {npy("<f4", "()", bytes_of<float>({1})), npy("<i8", "(2,)", bytes_of<int64_t>({1, 2})),
+        npy("<i8", "()", bytes_of<int64_t>({-1})), std::string("7")}) {
+    write("data.tar", tar_member("a.npy", two_floats()) + tar_member("a.y.npy", label) + kTarEnd);
+    config::DatasetConfig config = arrays({2});
+    config.label = "y.npy";
+    expect_error(config, Code::kCorrupt, {path("data.tar"), "sample 'a'"});
+  }
+}
+
+TEST_F(TarArrays, SettingsThatDoNotGoWithThemAreRefused) {
+  write_arrays({two_floats()});
+  config::DatasetConfig pictures = arrays({});
+  pictures.size = {2, 2};
+  expect_error(pictures, Code::kInvalidArgument, {"data.train.size", "give the arrays of 'npy'"});
+  config::DatasetConfig mixed = arrays({2});
+  mixed.input = {"npy;bin"};
+  expect_error(mixed, Code::kInvalidArgument, {"data.train.input", "mixes arrays"});
+  config::DatasetConfig json = arrays({2});
+  json.input = {"npy:x"};
+  expect_error(json, Code::kInvalidArgument, {"data.train.input", "no JSON"});
+  config::DatasetConfig text;
+  text.kind = config::DatasetKind::kTar;
+  text.path = path("data.tar");
+  text.text = "npy";
+  text.context = 3;
+  expect_error(text, Code::kInvalidArgument, {"data.train.text", "no text"});
+}
+
+}  // namespace
+}  // namespace stoker::dataset

@@ -1,0 +1,106 @@
+#include "shared/feed/read_ahead_tuner.h"
+
+#include <gtest/gtest.h>
+
+#include "shared/feed/read_ahead_settings.h"
+
+namespace stoker::feed {
+namespace {
+
+using namespace std::chrono_literals;
+
+void note(ReadAheadTuner& tuner, int samples, std::chrono::nanoseconds waited,
+          std::chrono::nanoseconds worked) {
+  for (int i = 0; i < samples; ++i) {
+    tuner.note_read(waited);
+    tuner.note_work(worked);
+  }
+}
+
+TEST(ReadAheadTuner, WantsTwiceWhatLittlesLawSays) {
+  ReadAheadTuner tuner(2, 1000);
+  note(tuner, 1000, 10ms, 1ms);
+  EXPECT_NEAR(tuner.wanted(), 2 * 2 * 10, 1);
+}
+
+TEST(ReadAheadTuner, WantsNoMoreThanItMay) {
+  ReadAheadTuner tuner(2, 16);
+  note(tuner, 1000, 10ms, 1ms);
+  EXPECT_EQ(tuner.wanted(), 16u);
+}
+
+TEST(ReadAheadTuner, WantsNothingWhereReadsDoNotWait) {
+  ReadAheadTuner tuner(4, 16);
+  note(tuner, 1000, 0ms, 1us);
+  EXPECT_EQ(tuner.wanted(), 0u);
+  note(tuner, 1000, ReadAheadTuner::kShort, 1us);  // a lock that another holds
+  EXPECT_EQ(tuner.wanted(), 0u);
+}
+
+TEST(ReadAheadTuner, WantsNothingWhereWaitsAreLittleBesideTheWork) {
+  ReadAheadTuner tuner(4, 16);
+  note(tuner, 1000, 1ms, 20ms);
+  EXPECT_EQ(tuner.wanted(), 0u);
+}
+
+TEST(ReadAheadTuner, OneReadThatWaitsIsChance) {
+  ReadAheadTuner tuner(4, 16);
+  for (int round = 0; round < 10; ++round) {
+    note(tuner, 50, 0ms, 1ms);
+    note(tuner, 2, 100ms, 1ms);
+    EXPECT_EQ(tuner.wanted(), 0u);
+  }
+}
+
+TEST(ReadAheadTuner, FindsOutWithinAFewReads) {
+  ReadAheadTuner tuner(1, 16);
+  note(tuner, 4, 10ms, 1ms);
+  EXPECT_GT(tuner.wanted(), 0u);
+}
+
+TEST(ReadAheadTuner, EndsWhenReadsWaitNoMore) {
+  ReadAheadTuner tuner(1, 16);
+  note(tuner, 100, 10ms, 1ms);
+  note(tuner, 10 * ReadAheadTuner::kMemory, 0ms, 1ms);
+  EXPECT_EQ(tuner.wanted(), 0u);
+}
+
+TEST(ReadAheadTuner, GoesOnWhileSomeReadsWait) {
+  ReadAheadTuner tuner(1, 16);
+  note(tuner, 100, 10ms, 1ms);
+  for (int round = 0; round < 50; ++round) {  // nine of ten are in memory
+    note(tuner, 9, 0ms, 1ms);
+    note(tuner, 1, 10ms, 1ms);
+    EXPECT_GT(tuner.wanted(), 0u);
+  }
+}
+
+TEST(ReadAheadSettings, AreSharedOutAmongPools) {
+  config::FeedConfig feed;
+  feed.read_ahead = 7;
+  feed.read_ahead_mib = 12;
+  int reads = 0;
+  for (uint32_t number = 0; number < 3; ++number) {
+    const ReadAheadSettings share = read_ahead_of(feed, number, 3);
+    EXPECT_FALSE(share.adapts);
+    EXPECT_EQ(share.memory_bytes, 4u << 20);
+    EXPECT_GE(share.most_reads, 2);
+    reads += share.most_reads;
+  }
+  EXPECT_EQ(reads, 7);
+}
+
+TEST(ReadAheadSettings, AdaptWhereNoNumberIsGiven) {
+  const config::FeedConfig feed;
+  EXPECT_TRUE(read_ahead_of(feed, 0, 1).adapts);
+  EXPECT_GT(read_ahead_of(feed, 0, 1).most_reads, 0);
+}
+
+TEST(ReadAheadSettings, ZeroIsNone) {
+  config::FeedConfig feed;
+  feed.read_ahead = 0;
+  EXPECT_EQ(read_ahead_of(feed, 0, 1).most_reads, 0);
+}
+
+}  // namespace
+}  // namespace stoker::feed
