@@ -56,8 +56,12 @@ Result<ModelPtr> make_layers(const config::ModelConfig& config, const Samples& s
   STOKER_ASSIGN_OR_RETURN(
       const std::vector<int64_t> end,
       add_layers(config.stack, input, {.of_tokens = of_tokens, .outputs = outputs}, *chain));
+  // What is asked about each step needs an answer for each. No layer looks ahead in time, so none
+  // sees the padding behind a sequence.
+  const bool of_steps =
+      of_tokens || (find_component(sample, "labels") != nullptr && !input.empty());
   const std::vector<int64_t> wanted =
-      of_tokens ? std::vector<int64_t>{input[0], outputs} : std::vector<int64_t>{outputs};
+      of_steps ? std::vector<int64_t>{input[0], outputs} : std::vector<int64_t>{outputs};
   if (end != wanted)
     return Status(Code::kMismatch, "model.stack ends with " + shape_text(end) +
                                        " a sample, but the data needs " + shape_text(wanted) +

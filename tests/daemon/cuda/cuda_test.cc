@@ -1,7 +1,12 @@
 // Training on a CUDA device, compared with the CPU and with itself. Skipped where there is none.
 #include <cmath>
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +14,7 @@
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
 #include "shared/base/exit_code.h"
+#include "shared/task/task.h"
 #include "tests/daemon/train/picture_config.h"
 #include "tests/daemon/train/trainer_session.h"
 
@@ -106,6 +112,58 @@ TEST_F(CudaTest, ShorterFormatsAndChannelsLastLearn) {
     config.train.channels_last = true;
     const auto run = trained(config);
     EXPECT_NEAR(run->rows_.back().loss, full->rows_.back().loss, 0.3) << precision;
+  }
+}
+
+// A blstm over tokens of various lengths: the loss, and every gradient in one row.
+struct Answer {
+  double loss = 0;
+  at::Tensor gradients;
+};
+Answer answer_on(c10::Device device, config::TaskKind kind, task::Batch batch) {
+  config::ModelConfig config;
+  config.kind = config::ModelKind::kBlstm;
+  config.layers = 2;
+  config.width = 12;
+  config.states = kind == config::TaskKind::kClassification ? "last" : "each";
+  const bool is_one = kind == config::TaskKind::kClassification;
+  const std::vector<TensorSpec> sample{
+      {"tokens", DType::kI32, {9}},
+      {"length", DType::kI64, {}},
+      {is_one ? "label" : "labels", DType::kI64, batch[2].sizes().slice(1).vec()}};
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  generator.set_current_seed(4);
+  const auto model = model::make_model(config, sample, 5);
+  const auto task = task::make_task({.kind = kind}, sample, 5);
+  EXPECT_TRUE(model.ok() && task.ok()) << task.status().to_string();
+  (*model)->to(device);
+  for (at::Tensor& tensor : batch) tensor = tensor.to(device);
+  const at::Tensor loss = (*task)->loss(**model, batch);
+  loss.backward();
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : (*model)->parameters())
+    gradients.push_back(parameter.grad().flatten().cpu());
+  return {loss.item<double>(), at::cat(gradients)};
+}
+
+TEST_F(CudaTest, PaddedSequencesGiveTheLossesAndGradientsOfTheCpu) {
+  set_up_numerics({}, {});
+  const at::Tensor length = at::tensor({9, 4, 1, 7}, at::kLong);
+  const at::Tensor padding = at::arange(9).unsqueeze(0).ge(length.unsqueeze(1));
+  const at::Tensor tokens = at::randint(200, {4, 9}, at::kInt).masked_fill(padding, 0);
+  const at::Tensor each = at::randint(5, {4, 9}, at::kLong).masked_fill(padding, -100);
+  const at::Tensor unplaced =
+      at::tensor({1, 2, 3, 1, -100, -100, 4, -100, -100, 2, 2, 1}, at::kLong).view({4, 3});
+  for (const auto& [kind, labels] :
+       {std::pair(config::TaskKind::kTagging, each), std::pair(config::TaskKind::kCtc, unplaced),
+        std::pair(config::TaskKind::kClassification, at::tensor({0, 4, 2, 1}, at::kLong))}) {
+    const task::Batch batch{tokens, length, labels};
+    const Answer expected = answer_on(c10::Device(c10::kCPU), kind, batch),
+                 found = answer_on(*device_, kind, batch);
+    EXPECT_NEAR(found.loss, expected.loss, 1e-4 * expected.loss) << static_cast<int>(kind);
+    EXPECT_LE(found.gradients.sub(expected.gradients).abs().max().item<double>(),
+              1e-3 * expected.gradients.abs().max().item<double>())
+        << static_cast<int>(kind);
   }
 }
 

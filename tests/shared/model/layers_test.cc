@@ -106,6 +106,23 @@ TEST_F(Layers, OverTokensBeginWithAnEmbedding) {
               AllOf(HasSubstr("knows 100 tokens"), HasSubstr("256")));
 }
 
+TEST_F(Layers, SaySomethingOfEachStepWhereTheDataHasLabelsForEach) {
+  const std::vector<TensorSpec> sample{{"input", DType::kF32, {7, 5}},
+                                       {"labels", DType::kI64, {7}}};
+  config::ModelConfig model;
+  model.kind = config::ModelKind::kLayers;
+  config::LayerConfig lstm{.kind = "lstm"}, linear{.kind = "linear"};
+  lstm.width = 6;
+  model.stack = {lstm, linear};
+  const auto tagger = make_model(model, sample, 3);
+  ASSERT_TRUE(tagger.ok()) << tagger.status().to_string();
+  EXPECT_EQ((*tagger)->forward(at::zeros({4, 2, 5})).sizes(), (at::IntArrayRef{4, 2, 3}))
+      << "of as many steps as the batch has";
+  model.stack = {{.kind = "flatten"}, linear};
+  EXPECT_THAT(make_model(model, sample, 3).status().message(),
+              AllOf(HasSubstr("ends with [3]"), HasSubstr("needs [7, 3]")));
+}
+
 TEST_F(Layers, ThatNoMemoryHoldsAreRefusedBeforeTheyAreMade) {
   const std::string wide = "{kind: conv, channels: 1000000, kernel: 1}";
   EXPECT_THAT(refused("[" + wide + ", " + wide + "]"), HasSubstr("more weights than can be held"));
