@@ -20,6 +20,7 @@ namespace stoker::bench {
 namespace {
 
 constexpr int64_t kSide = 224;
+constexpr uint32_t kSmallSide = 32;
 constexpr uint64_t kBatch =
     16;  // small, so that few reads in flight need not fill much before they count
 constexpr uint64_t kMemory = uint64_t{64} << 20;
@@ -63,6 +64,24 @@ Trial trial(const Options& options, const std::shared_ptr<Cold>& cold, const std
   return trial;
 }
 
+// What the default costs where nothing waits for a disk: of large pictures, and of small ones. In
+// time on a processor, which others on the machine do not change.
+Trial in_memory(const Options& options, const std::string& what,
+                const std::shared_ptr<JpegFolder>& folder,
+                const std::shared_ptr<dataset::Dataset>& pictures, uint64_t batch) {
+  const auto measured = [=, time = options.run_time()](const feed::ReadAheadSettings& ahead) {
+    return [=, files = folder]() -> Result<double> {
+      const FeedRun run{.batch = batch, .threads = 2, .ahead = ahead};
+      STOKER_ASSIGN_OR_RETURN(const Rate rate, sample_rate(*pictures, run, time));
+      return rate.per_cpu_second;
+    };
+  };
+  return {.metric = what + " in memory, read_ahead: auto",
+          .unit = "1/s of CPU time",
+          .run = measured(feed::read_ahead_of({}, 0, 1)),
+          .peers = {{.name = "read_ahead: 0", .run = measured({})}}};
+}
+
 Result<std::vector<Trial>> prepare(const Options& options) {
   STOKER_ASSIGN_OR_RETURN(auto folder, maybe_given_jpeg_folder(options));
   if (!folder) {
@@ -71,7 +90,14 @@ Result<std::vector<Trial>> prepare(const Options& options) {
   STOKER_ASSIGN_OR_RETURN(
       const std::shared_ptr<dataset::Dataset> pictures,
       folder->open({.size = {kSide, kSide}, .fit = "random_crop"}, "random_crop"));
-  std::vector<Trial> trials;
+  STOKER_ASSIGN_OR_RETURN(
+      const std::shared_ptr<JpegFolder> small,
+      make_jpeg_folder(options, options.quick ? 32 : 4096, kSmallSide, kSmallSide));
+  STOKER_ASSIGN_OR_RETURN(const std::shared_ptr<dataset::Dataset> small_pictures,
+                          small->open({.size = {kSmallSide, kSmallSide}}, "small"));
+  std::vector<Trial> trials{
+      in_memory(options, "files", folder, pictures, options.quick ? 4 : 64),
+      in_memory(options, "files of 32x32", small, small_pictures, options.quick ? 4 : 256)};
   for (const int delay_ms : {2, 10}) {
     const auto cold = std::make_shared<Cold>(
         Cold{.folder = folder,

@@ -1,5 +1,6 @@
 #include "shared/feed/reader_pool.h"
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <chrono>
@@ -20,6 +21,7 @@ namespace {
 constexpr auto kLongestWait = std::chrono::milliseconds(100);
 // Threads that are only there for reads ahead, and not wanted, look so seldom at the end.
 constexpr auto kLongestRest = std::chrono::seconds(10);
+constexpr auto kLongestIdle = std::chrono::seconds(1);  // of those that are
 // Batches that a pool works on: so that its threads have work while the last samples of one are
 // read.
 constexpr size_t kBatches = 2;
@@ -54,6 +56,9 @@ struct ReaderPool::Shared {
   std::mutex mutex;
   std::condition_variable_any changed;
   std::condition_variable_any rested;  // apart, so that a batch does not wake who has no part in it
+  // Threads that read ahead: there is a row, or perhaps a batch to claim. One is woken, who wakes the
+  // next where there is more: to wake them all for each batch would cost more than to decode it.
+  std::condition_variable_any unread;
 
   void announce() {
     {
@@ -61,6 +66,17 @@ struct ReaderPool::Shared {
       ++changes;
     }
     changed.notify_all();
+    unread.notify_one();
+  }
+
+  bool has_rows() const {
+    return std::any_of(work.begin(), work.end(),
+                       [](const BatchInWork& batch) { return batch.has_rows(); });
+  }
+
+  void wait_for_unread(uint64_t seen, const std::stop_token& stop) {
+    std::unique_lock lock(mutex);
+    unread.wait_for(lock, stop, kLongestIdle, [&] { return changes.load() != seen || has_rows(); });
   }
 
   void wait_for_change(uint64_t seen, std::stop_token stop) {
@@ -121,19 +137,22 @@ struct ReaderPool::Shared {
     ended = true;
     announce();
     rested.notify_all();
+    unread.notify_all();
     if (maybe_ahead) maybe_ahead->end();
     return Status(Code::kClosed, "end of data");
   }
 
-  // A row whose bytes are still to be read; nothing after a wait for one. kClosed: the end.
-  Result<std::optional<Row>> maybe_unread_row(const std::stop_token& stop) {
+  // A row whose bytes are still to be read; nothing after a wait for one, as `wait` does it. kClosed:
+  // the end.
+  template <typename Wait>
+  Result<std::optional<Row>> maybe_unread_row(const Wait& wait) {
     const uint64_t seen = changes.load();
     if (auto row = maybe_take_row()) return row;
     if (ended.load()) return end_of_data();
     const auto look_again = claim_if_mine();
     if (!look_again.ok())
       return look_again.status().code() == Code::kClosed ? end_of_data() : look_again.status();
-    if (!*look_again) wait_for_change(seen, stop);
+    if (!*look_again) wait(seen);
     return std::optional<Row>();
   }
 
@@ -152,7 +171,8 @@ struct ReaderPool::Shared {
         maybe_ahead->wait_for_row(kLongestWait, stop);
         continue;
       }
-      STOKER_ASSIGN_OR_RETURN(auto row, maybe_unread_row(stop));
+      STOKER_ASSIGN_OR_RETURN(
+          auto row, maybe_unread_row([&](uint64_t seen) { wait_for_change(seen, stop); }));
       if (row) return *std::move(row);
     }
     return end_of_data();
@@ -162,11 +182,15 @@ struct ReaderPool::Shared {
   Result<Row> next_row_to_fetch(uint32_t thread, const std::stop_token& stop) {
     while (!stop.stop_requested() && !ring.closed() && !ended.load()) {
       if (thread >= maybe_ahead->wanted()) {
+        unread.notify_one();  // it may have been woken in another's stead
         maybe_ahead->rest(thread, kLongestRest, stop);
         continue;
       }
-      STOKER_ASSIGN_OR_RETURN(auto row, maybe_unread_row(stop));
-      if (row) return *std::move(row);
+      STOKER_ASSIGN_OR_RETURN(
+          auto row, maybe_unread_row([&](uint64_t seen) { wait_for_unread(seen, stop); }));
+      if (!row) continue;
+      if (has_rows()) unread.notify_one();
+      return *std::move(row);
     }
     return end_of_data();
   }

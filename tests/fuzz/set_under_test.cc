@@ -19,6 +19,7 @@
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/index.h"
 #include "shared/dataset/kind.h"
+#include "shared/dataset/prefetched_bytes.h"
 
 namespace stoker::fuzz {
 namespace {
@@ -98,6 +99,13 @@ void check_label(const Dataset& dataset, const SampleRead& sample) {
 bool check_sample(const Dataset& first, const Dataset& second, uint64_t sample) {
   const SampleRead one = read(first, sample);
   promise(one == read(second, sample), "a sample is the same each time");
+  dataset::MemoryBudget budget(kMostSampleBytes);
+  dataset::PrefetchedBytes bytes(budget);
+  first.prefetch(sample, bytes);
+  {
+    const dataset::PrefetchedBytes::Held held(&bytes);
+    promise(one == read(first, sample), "a sample is the same when its bytes were read ahead");
+  }
   promise(first.origin(sample).offset == second.origin(sample).offset, "and where it comes from");
   if (one.ok) check_label(first, one);
   return one.ok;

@@ -5,7 +5,8 @@
 //   - scan, inspect, open and read end with a Status: a message on one line, and a code that blames
 //     the file (not kInternal, not kOutOfMemory);
 //   - a sample is not larger than the files can justify, and nothing is written beside it;
-//   - the same sample has the same bytes each time, also through an index that was written and read;
+//   - the same sample has the same bytes each time, also through an index that was written and read,
+//     and when they were read ahead;
 //   - a label is smaller than the number of classes.
 //
 // Threads: one.

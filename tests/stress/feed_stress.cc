@@ -1,6 +1,7 @@
-// Readers killed and stopped at random instants, for STOKER_STRESS_SECONDS (5): every batch that the
-// trainer's side takes is taken apart, and each sample of the data set must have been used exactly once
-// in every epoch, in the order of the plan. STOKER_STRESS_SEED repeats the choices of a run.
+// Readers killed and stopped at random instants, for STOKER_STRESS_SECONDS (5): every batch that
+// the trainer's side takes is taken apart, and each sample of the data set must have been used
+// exactly once in every epoch, in the order of the plan; of samples that are computed, and of
+// samples from files that are read ahead. STOKER_STRESS_SEED repeats the choices of a run.
 //
 //   STOKER_STRESS_SECONDS=600 build/release/tests/feed_stress
 #include <signal.h>
@@ -33,10 +34,28 @@ class FeedStress : public FeederTest {
     settings_.feed.readers = 6;
     settings_.feed.processes = 3;
     settings_.feed.hang_seconds = 0.5;
+  }
+  void use_computed_samples() {
     auto config = synthetic_config();
     config.features = {3, 64, 64};
     open_data(config);
     write_config("{kind: synthetic, samples: 500, features: [3, 64, 64], classes: 4}");
+    open_ring_of_them();
+  }
+  void use_files_read_ahead() {
+    constexpr size_t kRecord = 3073, kRecords = 500;
+    std::mt19937 random(7);
+    std::string bytes(kRecords * kRecord, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    for (size_t record = 0; record < kRecords; ++record)
+      bytes[record * kRecord] = static_cast<char>(record % 10);
+    std::ofstream(path("cifar.bin"), std::ios::binary) << bytes;
+    open_data({.kind = config::DatasetKind::kCifar, .path = path("cifar.bin"), .classes = 10});
+    write_config("{kind: cifar, path: " + path("cifar.bin") + ", classes: 10}",
+                 "{read_ahead: 20, read_ahead_mib: 1}");
+    open_ring_of_them();
+  }
+  void open_ring_of_them() {
     open_ring({.slots = 6});
     for (uint64_t sample = 0; sample < data_->size(); ++sample) samples_[bytes_of(sample)] = sample;
     ASSERT_EQ(samples_.size(), data_->size()) << "samples must be told apart by their bytes";
@@ -98,40 +117,50 @@ class FeedStress : public FeederTest {
     }
   }
 
+  void kill_and_stop_at_random() {
+    const auto seed =
+        static_cast<uint32_t>(number_from("STOKER_STRESS_SEED", std::random_device{}()));
+    const auto time = std::chrono::duration<double>(number_from("STOKER_STRESS_SECONDS", 5));
+    std::printf("STOKER_STRESS_SEED=%u\n", seed);
+    std::mt19937 random(seed);
+    ASSERT_TRUE(start().ok());
+    const auto end = std::chrono::steady_clock::now() + time;
+    auto next_mischief = std::chrono::steady_clock::now();
+    uint64_t ticket = 0;
+    while (std::chrono::steady_clock::now() < end) {
+      ASSERT_NO_FATAL_FAILURE(take(ticket++));
+      if (std::chrono::steady_clock::now() < next_mischief) continue;
+      do_mischief(random);
+      next_mischief = std::chrono::steady_clock::now() + std::chrono::milliseconds(random() % 200);
+    }
+    // To the end of the epoch that has begun, so that all of them are whole.
+    const uint64_t begun = uses_.size();
+    while (ticket * kBatch < begun * data_->size()) ASSERT_NO_FATAL_FAILURE(take(ticket++));
+    for (uint64_t epoch = 0; epoch < begun; ++epoch)
+      for (uint64_t sample = 0; sample < data_->size(); ++sample)
+        ASSERT_EQ(uses_[epoch][sample], 1) << "sample " << sample << " of epoch " << epoch;
+    EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
+    EXPECT_GT(kills_ + stops_, 0u);
+    std::printf(
+        "%lu batches in %lu epochs; %lu readers killed, %lu stopped, %lu paused; %lu deaths, "
+        "%lu of them hung; %lu tickets reissued; %lu samples in quarantine\n",
+        ticket, begun, kills_, stops_, pauses_, supervisor_->deaths(), supervisor_->hangs(),
+        ring_->counters().reissued, supervisor_->quarantined().size());
+  }
+
   std::map<std::string, uint64_t> samples_;
   std::vector<std::vector<int>> uses_;  // of each sample, by epoch
   uint64_t kills_ = 0, stops_ = 0, pauses_ = 0;
 };
 
 TEST_F(FeedStress, EachSampleIsUsedOnceHoweverManyReadersAreKilledAndStopped) {
-  const auto seed =
-      static_cast<uint32_t>(number_from("STOKER_STRESS_SEED", std::random_device{}()));
-  const auto time = std::chrono::duration<double>(number_from("STOKER_STRESS_SECONDS", 5));
-  std::printf("STOKER_STRESS_SEED=%u\n", seed);
-  std::mt19937 random(seed);
-  ASSERT_TRUE(start().ok());
-  const auto end = std::chrono::steady_clock::now() + time;
-  auto next_mischief = std::chrono::steady_clock::now();
-  uint64_t ticket = 0;
-  while (std::chrono::steady_clock::now() < end) {
-    ASSERT_NO_FATAL_FAILURE(take(ticket++));
-    if (std::chrono::steady_clock::now() < next_mischief) continue;
-    do_mischief(random);
-    next_mischief = std::chrono::steady_clock::now() + std::chrono::milliseconds(random() % 200);
-  }
-  // To the end of the epoch that has begun, so that all of them are whole.
-  const uint64_t begun = uses_.size();
-  while (ticket * kBatch < begun * data_->size()) ASSERT_NO_FATAL_FAILURE(take(ticket++));
-  for (uint64_t epoch = 0; epoch < begun; ++epoch)
-    for (uint64_t sample = 0; sample < data_->size(); ++sample)
-      ASSERT_EQ(uses_[epoch][sample], 1) << "sample " << sample << " of epoch " << epoch;
-  EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
-  EXPECT_GT(kills_ + stops_, 0u);
-  std::printf(
-      "%lu batches in %lu epochs; %lu readers killed, %lu stopped, %lu paused; %lu deaths, "
-      "%lu of them hung; %lu tickets reissued; %lu samples in quarantine\n",
-      ticket, begun, kills_, stops_, pauses_, supervisor_->deaths(), supervisor_->hangs(),
-      ring_->counters().reissued, supervisor_->quarantined().size());
+  use_computed_samples();
+  kill_and_stop_at_random();
+}
+
+TEST_F(FeedStress, EachSampleIsUsedOnceAlsoWhenFilesAreReadAhead) {
+  use_files_read_ahead();
+  kill_and_stop_at_random();
 }
 
 }  // namespace
