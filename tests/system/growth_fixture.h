@@ -18,7 +18,9 @@ namespace stoker::test {
 
 using namespace std::chrono_literals;
 
-inline constexpr uint64_t kSteps = 4000;
+// Some seconds: the first checkpoint, after which a run is paused, may take its time on a busy
+// disk.
+inline constexpr uint64_t kSteps = 16000;
 inline constexpr uint64_t kBatch = 4;
 
 class GrowthFixture : public RunFixture {
@@ -31,10 +33,10 @@ model: {kind: mlp, hidden: [16], dropout: 0.1}
 task: {kind: classification}
 optimizer: {kind: adamw, lr: 0.003}
 schedule: {kind: constant, warmup_steps: 10}
-train: {steps: 4000, batch: 4, device: cpu, threads: 1}
 checkpoint: {every_steps: 50, keep_last: 1000}
 metrics: {every_steps: 7}
-)");
+)" + "train: {steps: " + std::to_string(kSteps) +
+                        ", batch: 4, device: cpu, threads: 1}\n");
   }
 
   void tell(const std::string& word) const {

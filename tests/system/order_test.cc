@@ -133,6 +133,15 @@ TEST_F(Order, MixturesOfTextsSurviveKillsUnderEveryOrder) {
   }
 }
 
+TEST_F(Order, ReadingAheadSurvivesKillsAndChangesNoByte) {
+  const std::string texts = "{kind: mixture, of: [code, prose]}";
+  expect_same_after_kills(text_config_of(texts, "feed: {read_ahead: 24, readers: 3, processes: 2}"),
+                          600);
+  ASSERT_EQ(train(text_config_of(texts, "feed: {read_ahead: 0}"), run_dir("without")).code, 0);
+  EXPECT_EQ(model_sha256(run_dir("without"), 600), model_sha256(run_dir(), 600));
+  EXPECT_EQ(decided_rows(run_dir("without")), decided_rows(run_dir()));
+}
+
 TEST_F(Order, WeightsReplacedAtARestartHoldFromThereOn) {
   const std::string config =
       config_of(synthetic(500, ", weights_file: " + path("weights.txt")), "");
