@@ -67,7 +67,8 @@ class RingFedTraining final : public DeviceTraining {
               (void)step_.finish();
             },
         .release = [this](uint64_t ticket) { ring_->release(ticket); }};
-    STOKER_ASSIGN_OR_RETURN(engine_, train::make_engine(setup_.train, device, *ring_, calls));
+    STOKER_ASSIGN_OR_RETURN(
+        engine_, train::make_engine(setup_.train, device, *ring_, ring_->layout(), calls));
     return {};
   }
 

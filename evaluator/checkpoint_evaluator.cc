@@ -7,55 +7,21 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
 
+#include "evaluator/sample_batches.h"
 #include "evaluator/set_views.h"
 #include "shared/base/log.h"
 #include "shared/dataset/dataset.h"
 #include "shared/model/data_fit.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/model.h"
-#include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"
 #include "shared/task/sample_text.h"
 #include "shared/task/task.h"
 
 namespace stoker::evaluator {
 namespace {
-
-// Host memory for one batch of a data set, reused, and the tensors that lie over it.
-class BatchBuffer {
- public:
-  BatchBuffer(const dataset::Dataset& data, uint64_t batch) : data_(data) {
-    for (const TensorSpec& spec : data.spec()) memory_.emplace_back(spec.bytes() * batch);
-  }
-
-  // Samples [first, first + count).
-  Result<task::Batch> read(uint64_t first, uint64_t count) {
-    std::vector<std::span<std::byte>> row(memory_.size());
-    for (uint64_t i = 0; i < count; ++i) {
-      for (size_t t = 0; t < memory_.size(); ++t) {
-        const size_t bytes = data_.spec()[t].bytes();
-        row[t] = std::span(memory_[t]).subspan(i * bytes, bytes);
-      }
-      STOKER_RETURN_IF_ERROR(data_.read(first + i, dataset::DrawKey{.sample = first + i}, row));
-    }
-    task::Batch batch;
-    for (size_t t = 0; t < memory_.size(); ++t) {
-      std::vector<int64_t> shape{static_cast<int64_t>(count)};
-      const TensorSpec& spec = data_.spec()[t];
-      shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
-      batch.push_back(at::from_blob(memory_[t].data(), shape,
-                                    at::TensorOptions().dtype(model::scalar_type_of(spec.dtype))));
-    }
-    return batch;
-  }
-
- private:
-  const dataset::Dataset& data_;
-  std::vector<std::vector<std::byte>> memory_;
-};
 
 Status status_of(const std::exception& error, const std::string& what) {
   if (const auto* torch = dynamic_cast<const c10::Error*>(&error))
@@ -64,12 +30,17 @@ Status status_of(const std::exception& error, const std::string& what) {
   return Status(memory ? Code::kOutOfMemory : Code::kInternal, what + ": " + error.what());
 }
 
-// Sets that one model can take. Texts may differ in length.
+std::vector<TensorSpec> shape_of_any_length(const dataset::Dataset& data) {
+  return data.longest() > 0 ? data.spec_of_length(1) : data.spec();
+}
+
+// Sets that one model can take. Texts may differ in length, and so may sequences.
 Status check_alike(const std::string& name, const dataset::Dataset& data,
                    const std::string& first_name, const dataset::Dataset& first) {
-  bool alike = data.classes() == first.classes() && data.spec().size() == first.spec().size();
-  for (size_t i = 0; alike && i < data.spec().size(); ++i)
-    alike = data.spec()[i] == first.spec()[i] || data.spec()[i].name == "tokens";
+  const auto own = shape_of_any_length(data), others = shape_of_any_length(first);
+  bool alike = data.classes() == first.classes() && own.size() == others.size();
+  for (size_t i = 0; alike && i < own.size(); ++i)
+    alike = own[i] == others[i] || (own[i].name == "tokens" && others[i].name == "tokens");
   if (alike) return {};
   return Status(Code::kMismatch, "eval.sets: one model cannot take both: " + first_name + " has " +
                                      model::describe(first.spec()) + " of " +
@@ -119,20 +90,24 @@ struct CheckpointEvaluator::State {
   State(config::Config settings, Clock& time) : config(std::move(settings)), clock(time) {}
 
   Result<score::Report> evaluate_set(const Set& set, uint64_t samples, const Limit& limit) {
-    const auto batch = std::min(static_cast<uint64_t>(config.eval.batch), samples);
-    BatchBuffer buffer(*set.data, batch);
+    SampleBatches batches(*set.data, samples, static_cast<uint64_t>(config.eval.batch),
+                          config.feed.buckets);
     const auto evaluation = set.task->start_evaluation(
         {.top_k = config.eval.top_k, .mistakes = static_cast<size_t>(config.eval.mistakes)});
-    for (uint64_t first = 0; first < samples; first += batch) {
+    for (size_t number = 0; number < batches.size(); ++number) {
+      const uint64_t first = batches.first_place(number);
       STOKER_RETURN_IF_ERROR(limit.check("sample " + std::to_string(first) + " of " +
                                          std::to_string(samples) + " of " + set.name));
-      const auto tensors = buffer.read(first, std::min(batch, samples - first));
+      const auto tensors = batches.read(number);
       // Damaged data is not a damaged checkpoint.
       if (!tensors.ok())
         return Status(Code::kIoError, "data set " + set.name + ": " + tensors.status().message());
       evaluation->add(*model, *tensors);
     }
-    return evaluation->report();
+    score::Report report = evaluation->report();
+    for (score::Mistake& mistake : report.mistakes)
+      mistake.sample = batches.sample_at(mistake.sample);
+    return report;
   }
 
   // Text for people to look at, where the model writes bytes.

@@ -12,6 +12,7 @@
 #include "shared/config/load_config.h"
 #include "shared/dataset/batch_mix.h"
 #include "shared/dataset/dataset.h"
+#include "shared/dataset/length_buckets.h"
 #include "shared/dataset/sample_plan.h"
 #include "shared/feed/growth_history.h"
 #include "shared/feed/plan_settings.h"
@@ -38,6 +39,13 @@ Result<BadSamples> read_bad_samples(const std::string& path, uint64_t first, uin
   return bad;
 }
 
+uint64_t padded_length(const dataset::SamplePlan& plan, const dataset::Dataset& data,
+                       uint64_t ticket) {
+  const auto& maybe_buckets = plan.settings().maybe_buckets;
+  return maybe_buckets == nullptr ? data.longest()
+                                  : maybe_buckets->buckets()[plan.bucket_of(ticket)].length;
+}
+
 ExplainedSample explain_sample(const dataset::SamplePlan& plan, const dataset::Dataset& data,
                                const BadSamples& bad, uint64_t ticket, uint64_t row) {
   const dataset::PlannedSample planned = plan.at(ticket, row);
@@ -55,6 +63,8 @@ ExplainedSample explain_sample(const dataset::SamplePlan& plan, const dataset::D
                             .offset = origin.offset,
                             .set = std::move(origin.set),
                             .draws = data.describe_draws(used.sample, plan.draw_key(used)),
+                            .length = data.length(used.sample),
+                            .padded_to = padded_length(plan, data, ticket),
                             .maybe_instead_of = std::nullopt};
   if (used.sample != planned.sample) explained.maybe_instead_of = planned.sample;
   return explained;
@@ -72,6 +82,16 @@ Status add_mixes(ExplainedStep& explained, const config::Config& config,
     one.draws += (one.draws.empty() ? "" : " ") + dataset::describe(mix, one.row, batch);
   }
   return {};
+}
+
+// "18 % of their places are padding".
+std::string padding_text(const std::vector<ExplainedSample>& samples) {
+  uint64_t own = 0, all = 0;
+  for (const ExplainedSample& one : samples) {
+    own += one.length;
+    all += one.padded_to;
+  }
+  return std::to_string((100 * (all - own) + all / 2) / all) + " % of their places are padding\n";
 }
 
 }  // namespace
@@ -113,9 +133,11 @@ std::string render_explanation(const ExplainedStep& explained, const TextStyle& 
   };
   const bool of_mixture = any(&ExplainedSample::set);
   const bool with_draws = any(&ExplainedSample::draws);
+  const bool is_padded = !explained.samples.empty() && explained.samples.front().padded_to > 0;
   std::vector<Column> columns{
       {.title = "ticket"}, {.title = "row"}, {.title = "epoch"}, {.title = "sample"}};
   if (of_mixture) columns.push_back({.title = "set", .left = true});
+  if (is_padded) columns.push_back({.title = "length"});
   columns.push_back({.title = "offset"});
   columns.push_back({.title = "file", .left = true});
   if (with_draws) columns.push_back({.title = "draws", .left = true});
@@ -127,6 +149,7 @@ std::string render_explanation(const ExplainedStep& explained, const TextStyle& 
     std::vector<std::string> cells{format_count(one.ticket), format_count(one.row),
                                    format_count(one.epoch), format_count(one.sample)};
     if (of_mixture) cells.push_back(one.set);
+    if (is_padded) cells.push_back(format_count(one.length) + " of " + format_count(one.padded_to));
     cells.push_back(format_count(one.offset));
     cells.push_back(std::move(file));
     if (with_draws) cells.push_back(printable(one.draws));
@@ -135,6 +158,7 @@ std::string render_explanation(const ExplainedStep& explained, const TextStyle& 
   std::string out = "step " + format_count(explained.step) + " of " +
                     format_count(explained.steps) + ": " + format_count(explained.samples.size()) +
                     " of the " + format_count(explained.size) + " samples of data.train\n";
+  if (is_padded) out += padding_text(explained.samples);
   if (explained.step > explained.steps) out += "the run ends before this step\n";
   return out + "\n" + table.render(style);
 }
@@ -148,6 +172,10 @@ std::string to_json(const ExplainedStep& explained) {
                         {"offset", one.offset}};
     if (!one.set.empty()) fields["set"] = one.set;
     if (!one.draws.empty()) fields["draws"] = one.draws;
+    if (one.padded_to > 0) {
+      fields["length"] = one.length;
+      fields["padded_to"] = one.padded_to;
+    }
     if (one.maybe_instead_of) fields["instead_of"] = *one.maybe_instead_of;
     samples.push_back(std::move(fields));
   }

@@ -29,6 +29,9 @@ struct ExplainedSample {
   uint64_t offset = 0;
   std::string set;    // of a mixture: the name of the sample's set
   std::string draws;  // what is drawn at random while it is read; empty: nothing
+  // Of sequences of various lengths: how long it is, and with its padding in this batch.
+  uint64_t length = 0;
+  uint64_t padded_to = 0;
   std::optional<uint64_t> maybe_instead_of;  // the planned sample, which could not be read
 };
 

@@ -38,7 +38,7 @@ const Kind& kind_of(size_t change) { return kKinds[change]; }
 
 // What decides which samples a ticket holds, or what the tensors are. So do the settings of the
 // sets that are trained on.
-constexpr std::array<std::pair<std::string_view, Change>, 10> kFixedForLife{
+constexpr std::array<std::pair<std::string_view, Change>, 11> kFixedForLife{
     {{"run.seed:", Change::kData},
      {"model.", Change::kModel},
      {"task.", Change::kModel},
@@ -48,13 +48,14 @@ constexpr std::array<std::pair<std::string_view, Change>, 10> kFixedForLife{
      {"feed.window:", Change::kData},
      {"feed.shards_open:", Change::kData},
      {"feed.last_batch:", Change::kData},
+     {"feed.buckets:", Change::kData},
      {"feed.source:", Change::kData}}};
 
 // These are judged by what they name: the data by its fingerprint, however it is cached; weights to
 // begin with only by a run that begins. Whether results are kept or computed again changes none.
 constexpr std::array<std::string_view, 2> kOfNoRun{"model.init_", "model.recompute:"};
-constexpr std::array<std::string_view, 4> kJudgedByFingerprint{
-    "path:", "labels:", "cache:", "grow:"};
+constexpr std::array<std::string_view, 5> kJudgedByFingerprint{
+    "path:", "labels:", "lengths:", "cache:", "grow:"};
 
 bool starts_with_any(std::string_view text, std::span<const std::string_view> prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),

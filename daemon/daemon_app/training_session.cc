@@ -22,6 +22,8 @@
 #include "daemon/train/trainer.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
+#include "shared/feed/batch_shapes.h"
+#include "shared/feed/padding_report.h"
 #include "shared/feed/plan_settings.h"
 #include "shared/metrics/metrics_writer.h"
 
@@ -126,6 +128,7 @@ Result<std::unique_ptr<TrainingSession::Parts>> TrainingSession::prepare(
   }
   const feed::PlanStart began = growing_ ? growing_->plan_start() : feed::PlanStart{};
   STOKER_ASSIGN_OR_RETURN(const auto plan, feed::plan_settings(config_, *data, weights_, began));
+  feed::log_padding(*data, plan);
   auto parts = std::make_unique<Parts>(std::move(data), plan);
   parts->store = std::move(store);
   STOKER_ASSIGN_OR_RETURN(parts->state,
@@ -306,7 +309,9 @@ Result<TrainingSession::Ended> TrainingSession::train(Parts& parts, std::stop_to
        .maybe_taps = &taps_},
       [this, &parts](uint64_t ticket) {
         return growing_ && growing_->is_new_at(ticket, parts.plan);
-      }};
+      },
+      {},
+      feed::BatchShapes(*parts.data, parts.plan)};
   train::Trainer trainer(config_, *parts.state, std::move(links));
   const auto outcome = trainer.run(stop);
   if (const Status feed = parts.feeders.reason(); !feed.ok()) return feed.with_context("feed");

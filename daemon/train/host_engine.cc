@@ -5,7 +5,8 @@
 namespace stoker::train {
 
 void HostEngine::run(const ring::ReadyBatch& batch, Portion portion) {
-  task::Batch tensors = batch_view(layout_, batch.slot.data(), c10::Device(c10::kCPU));
+  const ring::BatchLayout& layout = shapes_.of(batch.ticket);
+  task::Batch tensors = batch_view(layout, batch.slot.data(), c10::Device(c10::kCPU));
   calls_.work(calls_.prepare(std::move(tensors), batch.ticket), portion);
   calls_.release(batch.ticket);
 }

@@ -8,14 +8,14 @@
 #include <utility>
 
 #include "daemon/train/step_engine.h"
+#include "shared/feed/batch_shapes.h"
 
 namespace stoker::train {
 
 class HostEngine final : public StepEngine {
  public:
-  // `layout` must outlive this object.
-  HostEngine(const ring::BatchLayout& layout, Calls calls)
-      : layout_(layout), calls_(std::move(calls)) {}
+  HostEngine(feed::BatchShapes shapes, Calls calls)
+      : shapes_(std::move(shapes)), calls_(std::move(calls)) {}
 
   void run(const ring::ReadyBatch& batch, Portion portion) override;
   void read(const std::vector<at::Tensor>& scalars, Take take) override;
@@ -23,7 +23,7 @@ class HostEngine final : public StepEngine {
   void settle() override {}
 
  private:
-  const ring::BatchLayout& layout_;
+  const feed::BatchShapes shapes_;
   const Calls calls_;
 };
 

@@ -11,9 +11,10 @@ namespace stoker::train {
 
 Result<std::unique_ptr<StepEngine>> make_engine(const config::TrainConfig& config,
                                                 c10::Device device, ring::ShmRing& ring,
-                                                StepEngine::Calls calls) {
+                                                feed::BatchShapes shapes, StepEngine::Calls calls) {
   using Engine = std::unique_ptr<StepEngine>;
-  if (device.is_cpu()) return Engine(std::make_unique<HostEngine>(ring.layout(), std::move(calls)));
+  if (device.is_cpu())
+    return Engine(std::make_unique<HostEngine>(std::move(shapes), std::move(calls)));
   STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
   const std::span<std::byte> payload = ring.payload();
   auto pinned = std::make_unique<PinnedMemory>(
@@ -21,7 +22,7 @@ Result<std::unique_ptr<StepEngine>> make_engine(const config::TrainConfig& confi
       payload.size() / ring.slots());
   auto queue = module->open_queue(device.index(), ring.layout().slot_bytes(), ring.slots());
   return Engine(std::make_unique<QueueEngine>(
-      std::move(queue), std::move(pinned), ring.layout(),
+      std::move(queue), std::move(pinned), std::move(shapes),
       QueueEngineSettings{
           .device = device, .slots = ring.slots(), .captures = config.cuda_graph == "auto"},
       std::move(calls)));

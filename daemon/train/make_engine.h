@@ -10,13 +10,14 @@
 #include "daemon/train/step_engine.h"
 #include "shared/base/status.h"
 #include "shared/config/train_config.h"
+#include "shared/feed/batch_shapes.h"
 
 namespace stoker::train {
 
-// `device` was opened by open_device(); `ring` must outlive the engine. LibTorch's exceptions pass
-// through.
+// `device` was opened by open_device(); `ring`, and the plan of `shapes`, must outlive the engine.
+// LibTorch's exceptions pass through.
 Result<std::unique_ptr<StepEngine>> make_engine(const config::TrainConfig& config,
                                                 c10::Device device, ring::ShmRing& ring,
-                                                StepEngine::Calls calls);
+                                                feed::BatchShapes shapes, StepEngine::Calls calls);
 
 }  // namespace stoker::train

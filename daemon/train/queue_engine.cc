@@ -30,9 +30,9 @@ std::string shape_of(const task::Batch& batch) {
 }  // namespace
 
 QueueEngine::QueueEngine(std::unique_ptr<DeviceQueue> queue,
-                         std::unique_ptr<PinnedMemory> maybe_pinned,
-                         const ring::BatchLayout& layout, QueueEngineSettings settings, Calls calls)
-    : layout_(layout),
+                         std::unique_ptr<PinnedMemory> maybe_pinned, feed::BatchShapes shapes,
+                         QueueEngineSettings settings, Calls calls)
+    : shapes_(std::move(shapes)),
       settings_(settings),
       // One slot must be left to the readers.
       most_copying_(std::clamp<size_t>(settings.slots - 1, 1, DeviceQueue::kBuffers)),
@@ -54,7 +54,8 @@ void QueueEngine::run(const ring::ReadyBatch& batch, Portion portion) {
   while (copying_.size() >= most_copying_) release_oldest();
   const size_t buffer = batches_++ % DeviceQueue::kBuffers;
   const size_t slot = batch.ticket % settings_.slots;
-  queue_->start_copy(buffer, slot, batch.slot);
+  const size_t used = shapes_.of(batch.ticket).slot_bytes();
+  queue_->start_copy(buffer, slot, batch.slot.first(used));
   copying_.push_back({batch.ticket, slot});
   queue_->begin_work(slot);
   compute(buffer, batch.ticket, portion);
@@ -63,15 +64,13 @@ void QueueEngine::run(const ring::ReadyBatch& batch, Portion portion) {
 
 task::Batch QueueEngine::prepared(size_t buffer, uint64_t ticket) {
   const auto* const bytes = static_cast<const std::byte*>(queue_->input(buffer));
-  const task::Batch input = batch_view(layout_, bytes, settings_.device);
+  const task::Batch input = batch_view(shapes_.of(ticket), bytes, settings_.device);
   task::Batch batch = calls_.prepare(input, ticket);
-  task::Batch& kept = prepared_[buffer];
+  task::Batch& kept = prepared_[buffer][shape_of(batch)];
   kept.resize(batch.size());
   for (size_t i = 0; i < batch.size(); ++i) {
     if (i < input.size() && batch[i].is_same(input[i])) continue;
-    const bool fits = kept[i].defined() && kept[i].sizes() == batch[i].sizes() &&
-                      kept[i].scalar_type() == batch[i].scalar_type();
-    if (!fits) kept[i] = at::empty_like(batch[i], at::MemoryFormat::Contiguous);
+    if (!kept[i].defined()) kept[i] = at::empty_like(batch[i], at::MemoryFormat::Contiguous);
     batch[i] = kept[i].copy_(batch[i]);
   }
   return batch;

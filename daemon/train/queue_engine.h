@@ -10,12 +10,15 @@
 
 #include <array>
 #include <deque>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "daemon/cuda/device_queue.h"
 #include "daemon/train/graph_schedule.h"
 #include "daemon/train/pinned_memory.h"
 #include "daemon/train/step_engine.h"
+#include "shared/feed/batch_shapes.h"
 
 namespace stoker::train {
 
@@ -27,9 +30,9 @@ struct QueueEngineSettings {
 
 class QueueEngine final : public StepEngine {
  public:
-  // `layout` must outlive this object. `maybe_pinned` is the ring's memory, kept locked for its life.
+  // `maybe_pinned` is the ring's memory, kept locked for its life.
   QueueEngine(std::unique_ptr<cuda::DeviceQueue> queue, std::unique_ptr<PinnedMemory> maybe_pinned,
-              const ring::BatchLayout& layout, QueueEngineSettings settings, Calls calls);
+              feed::BatchShapes shapes, QueueEngineSettings settings, Calls calls);
   ~QueueEngine() override;
   QueueEngine(const QueueEngine&) = delete;
   QueueEngine& operator=(const QueueEngine&) = delete;
@@ -56,15 +59,16 @@ class QueueEngine final : public StepEngine {
   void release_oldest();
   void give_oldest();
 
-  const ring::BatchLayout& layout_;
+  const feed::BatchShapes shapes_;
   const QueueEngineSettings settings_;
   const size_t most_copying_;
   const Calls calls_;
   std::unique_ptr<PinnedMemory> pinned_;
   std::unique_ptr<cuda::DeviceQueue> queue_;
   GraphSchedule schedule_;  // its graphs end before the queue
-  // What prepare() made of a buffer, where that is not the buffer itself: graphs need it in one place.
-  std::array<task::Batch, cuda::DeviceQueue::kBuffers> prepared_;
+  // What prepare() made of a buffer, where that is not the buffer itself: graphs need it in one place
+  // for each shape.
+  std::array<std::map<std::string, task::Batch>, cuda::DeviceQueue::kBuffers> prepared_;
   uint64_t batches_ = 0;
   uint64_t reads_ = 0;
   std::deque<Copying> copying_;

@@ -91,8 +91,10 @@ Status Trainer::open_engine() {
   };
   const auto release = [this](uint64_t ticket) { links_.ring.release(ticket); };
   const StepEngine::Calls calls{prepare, work, release};
-  auto made = links_.make_engine ? links_.make_engine(calls)
-                                 : make_engine(config_.train, state_.device(), links_.ring, calls);
+  auto made = links_.make_engine
+                  ? links_.make_engine(calls)
+                  : make_engine(config_.train, state_.device(), links_.ring,
+                                links_.maybe_shapes.value_or(links_.ring.layout()), calls);
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
   return {};

@@ -33,6 +33,7 @@
 #include "shared/base/clock.h"
 #include "shared/config/config.h"
 #include "shared/dataset/sample_plan.h"
+#include "shared/feed/batch_shapes.h"
 #include "shared/metrics/train_row.h"
 #include "shared/ring/shm_ring.h"
 
@@ -59,6 +60,8 @@ struct TrainerLinks {
   std::function<bool(uint64_t ticket)> is_new_data = [](uint64_t) { return false; };
   // Where the steps are done; make_engine() decides where it is empty.
   std::function<Result<std::unique_ptr<StepEngine>>(StepEngine::Calls)> make_engine = {};
+  // Of batches that differ; nothing: all are as the ring's layout.
+  std::optional<feed::BatchShapes> maybe_shapes = std::nullopt;
 };
 
 class Trainer {

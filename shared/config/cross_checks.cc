@@ -5,6 +5,7 @@
 #include <string>
 
 #include "shared/config/growth_checks.h"
+#include "shared/config/length_checks.h"
 #include "shared/config/mixture_checks.h"
 #include "shared/config/model_checks.h"
 #include "shared/config/nearest_word.h"
@@ -28,6 +29,7 @@ class CrossChecks {
     for (const auto& [name, set] : config_.data) check_dataset("data." + name, set);
     check_mixtures(config_, given_, mistakes_);
     check_growth(config_, given_, mistakes_);
+    check_lengths(config_, given_, mistakes_);
     check_feed();
     check_model(config_.model, given_, mistakes_);
     check_sequences();
@@ -81,9 +83,11 @@ class CrossChecks {
       case DatasetKind::kNpy:
         check_arrays(key, set);
         break;
+      case DatasetKind::kJsonl:
+        if (set.is_padded()) break;  // check_lengths()
+        [[fallthrough]];
       case DatasetKind::kTfrecord:
       case DatasetKind::kTar:
-      case DatasetKind::kJsonl:
         check_fields(key, set);
         break;
       case DatasetKind::kCsv:

@@ -39,7 +39,7 @@ struct DatasetConfig {
   std::string weights_file;  // training: a number a sample by which it is drawn; empty = no draws
   int64_t context = 0;  // text tokens, and texts of records: tokens a sample; 0 = model.context
   std::string dtype = "uint16";  // tokens: uint16 | uint32
-  std::string labels;            // idx npy: file of the labels
+  std::string labels;            // idx npy: file of the labels; jsonl: a list of them (below)
   std::string list;              // images: a table of pictures and labels, instead of folders
   std::string cache = "none";    // images: none | packed: the files in one, beside the index
   // text tokens images tfrecord tar csv jsonl, in training: whether files, shards and rows that come
@@ -73,13 +73,23 @@ struct DatasetConfig {
   std::string text;                   // instead of all these: bytes are tokens
   std::string incomplete = "refuse";  // refuse | skip: records that lack one of these
 
+  // Sequences of various lengths, padded to one: jsonl npy.
+  int64_t longest = 0;            // the length that they are padded to; 0 = no such sequences
+  std::string longer = "refuse";  // refuse | truncate | skip: what is longer
+  std::string lengths;            // npy: a file, or an array of the archive, of the rows' lengths
+  std::string tokens;             // jsonl: instead of input or text, a list of tokens
+  int64_t most_labels = 0;        // labels a sample, fewer are padded; 0 = one for each place of it
+
   std::vector<std::string> columns;  // csv without a header: names of the columns
   std::string delimiter = ",";       // csv: the character between two fields, or tab
 
   // Whether its samples are sequences of tokens, and whether these are bytes.
   bool is_sequence() const {
-    return kind == DatasetKind::kText || kind == DatasetKind::kTokens || !text.empty();
+    return kind == DatasetKind::kText || kind == DatasetKind::kTokens || !text.empty() ||
+           !tokens.empty();
   }
+  // Whether they are of various lengths, and padded; else texts are one stream, cut by context.
+  bool is_padded() const { return longest > 0; }
   bool is_of_bytes() const { return kind == DatasetKind::kText || !text.empty(); }
   // Whether its records have named fields, and whether these are only numbers and texts.
   bool has_fields() const {

@@ -88,7 +88,30 @@ Fields format_fields(DatasetConfig& set, bool trains) {
            .target = &set.grow,
            .kinds = "text tokens images tfrecord tar csv jsonl",
            .words = "never epoch at_once"},
-          {.name = "labels", .target = &set.labels, .kinds = "idx npy"}};
+          {.name = "labels", .target = &set.labels, .kinds = "idx npy jsonl"}};
+}
+
+// Sequences of various lengths.
+Fields length_fields(DatasetConfig& set, bool trains) {
+  return {{.name = "longest",
+           .target = &set.longest,
+           .min = 0,
+           .max = 1e6,
+           .kinds = "jsonl npy",
+           .decides = trains},
+          {.name = "longer",
+           .target = &set.longer,
+           .kinds = "jsonl",
+           .words = "refuse truncate skip",
+           .decides = trains},
+          {.name = "lengths", .target = &set.lengths, .kinds = "npy"},
+          {.name = "tokens", .target = &set.tokens, .kinds = "jsonl", .decides = trains},
+          {.name = "most_labels",
+           .target = &set.most_labels,
+           .min = 0,
+           .max = 1e6,
+           .kinds = "jsonl",
+           .decides = trains}};
 }
 
 // What pictures are made into, and what is done to them at random.
@@ -230,8 +253,8 @@ Fields mixture_fields(DatasetConfig& set, bool trains) {
 
 Section dataset_section(const std::string& name, DatasetConfig& set, bool trains) {
   Section section{"data." + name, {}};
-  for (const auto& fields :
-       {source_fields, format_fields, picture_fields, made_fields, record_fields, mixture_fields})
+  for (const auto& fields : {source_fields, format_fields, picture_fields, made_fields,
+                             record_fields, length_fields, mixture_fields})
     for (Field& field : fields(set, trains)) section.fields.push_back(std::move(field));
   return section;
 }

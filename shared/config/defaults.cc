@@ -69,7 +69,8 @@ void apply_dependent_defaults(const GivenKeys& given, Config& config) {
   schedule_defaults(given, config.optimizer, config.schedule);
   if (!given.contains("eval.sets") && !config.data.contains("valid")) config.eval.sets.clear();
   for (auto& [name, set] : config.data) {
-    if (set.is_sequence() && set.context == 0) set.context = config.model.context;
+    if (set.is_sequence() && !set.is_padded() && set.context == 0)
+      set.context = config.model.context;
   }
 }
 

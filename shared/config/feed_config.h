@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace stoker::config {
 
@@ -24,6 +25,9 @@ struct FeedConfig {
   uint64_t window = 10000;   // window: samples that are mixed with each other
   uint64_t shards_open = 8;  // shards: shards whose samples are mixed with each other
   LastBatch last_batch = LastBatch::kSpan;
+  // Of sequences of various lengths: batches are padded to these lengths, each of samples that are not
+  // longer; above them data.train.longest. Empty: all to data.train.longest.
+  std::vector<int64_t> buckets;
   OnBadSample on_bad_sample = OnBadSample::kSkip;
   double bad_sample_limit = 0.001;  // stop when more than this part of the samples was bad
   double rescan_seconds = 60;       // between looks for what came to sets that grow

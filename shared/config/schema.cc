@@ -52,6 +52,7 @@ Section feed_section(FeedConfig& feed) {
             .kinds = "shards",
             .decides = true},
            {.name = "last_batch", .target = choice(feed.last_batch, kLastBatches), .decides = true},
+           {.name = "buckets", .target = &feed.buckets, .min = 2, .max = 1e6, .decides = true},
            {.name = "on_bad_sample", .target = choice(feed.on_bad_sample, kOnBadSample)},
            {.name = "bad_sample_limit", .target = &feed.bad_sample_limit, .min = 0, .max = 1},
            {.name = "rescan_seconds",

@@ -62,6 +62,12 @@ class Dataset {
   virtual std::vector<uint64_t> shard_ends() const { return {size()}; }
   // Of a mixture: the samples of each of its sets, which are numbered one set after the other.
   virtual std::vector<uint64_t> set_sizes() const { return {size()}; }
+  // Of sequences of various lengths: the length that spec() is for, and how many places of that a
+  // sample fills itself; the rest of it is padding. 0: all samples have the shape of spec().
+  virtual uint64_t longest() const { return 0; }
+  virtual uint64_t length(uint64_t /*sample*/) const { return 0; }
+  // spec() as it is in a batch whose longest sample has at most this length, up to longest().
+  virtual std::vector<TensorSpec> spec_of_length(uint64_t /*length*/) const { return spec(); }
   // What read() draws at random for this sample, in words for people: "crop=12,40,180x180 flip".
   // Empty where nothing is drawn.
   virtual std::string describe_draws(uint64_t /*sample*/, const DrawKey& /*draw*/) const {
@@ -69,7 +75,7 @@ class Dataset {
   }
 
   // Writes sample `sample` into `outputs`, one span per tensor of spec(), each exactly that
-  // tensor's bytes.
+  // tensor's bytes; or those of spec_of_length(), for a length not below the sample's.
   virtual Status read(uint64_t sample, const DrawKey& draw,
                       std::span<const std::span<std::byte>> outputs) const = 0;
   // Reads ahead what read() of this sample takes from files, and looks at none of it. Whoever then

@@ -24,6 +24,11 @@ class DatasetDecorator : public Dataset {
   Origin origin(uint64_t sample) const override { return inner_.origin(sample); }
   std::vector<uint64_t> shard_ends() const override { return inner_.shard_ends(); }
   std::vector<uint64_t> set_sizes() const override { return inner_.set_sizes(); }
+  uint64_t longest() const override { return inner_.longest(); }
+  uint64_t length(uint64_t sample) const override { return inner_.length(sample); }
+  std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
+    return inner_.spec_of_length(length);
+  }
   std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
     return inner_.describe_draws(sample, draw);
   }

@@ -20,6 +20,7 @@ struct Found {
   enum class Form { kNothing, kText, kInts, kFloats };
   Form form = Form::kNothing;
   bool is_there = false;  // also as null
+  size_t row = 0;         // numbers that each list within it must have; 0: any
   std::string text;
   std::vector<int64_t> ints;
   std::vector<float> floats;
@@ -44,6 +45,7 @@ struct Found {
     }
     floats.push_back(static_cast<float>(number));
   }
+  size_t numbers() const { return form == Form::kFloats ? floats.size() : ints.size(); }
   FieldValue value() const {
     switch (form) {
       case Form::kText:
@@ -67,8 +69,9 @@ class Handler {
   static constexpr size_t max_key_size = size_t{1} << 16;
   static constexpr size_t max_string_size = SIZE_MAX;
 
-  explicit Handler(const std::vector<std::string>& names) : found_(names.size()) {
+  Handler(const std::vector<std::string>& names, uint64_t row) : found_(names.size()) {
     for (size_t i = 0; i < names.size(); ++i) places_[names[i]].push_back(i);
+    if (!found_.empty()) found_.front().row = row;
   }
 
   void clear() {
@@ -117,9 +120,11 @@ class Handler {
   bool on_array_begin(json::error_code& error) {
     if (!is_object_) return fail(error, "");
     if (arrays_++ == 0 && !take(error)) return false;
+    if (arrays_ == 2 && open_ != nullptr) row_began_ = open_->numbers();
     return true;
   }
-  bool on_array_end(size_t, json::error_code&) {
+  bool on_array_end(size_t, json::error_code& error) {
+    if (arrays_ == 2 && open_ != nullptr && !is_row()) return fail(error, wrong_row());
     if (--arrays_ == 0) open_ = nullptr;
     return true;
   }
@@ -169,6 +174,15 @@ class Handler {
     return false;
   }
 
+  bool is_row() const {
+    const size_t row = open_->row;
+    return row == 0 || (row_began_ % row == 0 && open_->numbers() - row_began_ == row);
+  }
+  std::string wrong_row() const {
+    return "holds a list of " + std::to_string(open_->numbers() - row_began_) + " numbers behind " +
+           std::to_string(row_began_) + ", where each has " + std::to_string(open_->row);
+  }
+
   void start_key() {
     path_.resize(ends_.back());
     if (ends_.size() > 1) path_ += '.';
@@ -203,6 +217,7 @@ class Handler {
   std::string path_;          // of the value that comes next: "meta.score"
   std::vector<size_t> ends_;  // of path_, where each open object began
   size_t arrays_ = 0;         // open ones
+  size_t row_began_ = 0;      // numbers of open_ before the list within it that is open
   Found* open_ = nullptr;     // what the value that is being read goes into
   bool is_object_ = false;    // of the document: its first character was seen
   bool in_key_ = false;
@@ -220,7 +235,7 @@ json::parse_options strict() {
 
 class JsonValues::Parser {
  public:
-  explicit Parser(const std::vector<std::string>& names) : parser_(strict(), names) {}
+  Parser(const std::vector<std::string>& names, uint64_t row) : parser_(strict(), names, row) {}
 
   Status read(std::string_view line, std::span<FieldValue> values) {
     parser_.reset();
@@ -241,8 +256,8 @@ class JsonValues::Parser {
   json::basic_parser<Handler> parser_;
 };
 
-JsonValues::JsonValues(const std::vector<std::string>& names)
-    : parser_(std::make_unique<Parser>(names)) {}
+JsonValues::JsonValues(const std::vector<std::string>& names, uint64_t row)
+    : parser_(std::make_unique<Parser>(names, row)) {}
 JsonValues::~JsonValues() = default;
 
 Status JsonValues::read(std::string_view line, std::span<FieldValue> values) {

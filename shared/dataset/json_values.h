@@ -6,8 +6,9 @@
 //
 // Threads: one object a thread.
 // Errors:  read(): kCorrupt (no JSON, no object, nested over 32 levels, a named value that is an object
-//          or an array of other things, a name that is there twice), saying at which byte; the caller
-//          adds where the line is. Memory is what the named values take.
+//          or an array of other things, or has lists of another length than `row`; a name that is
+//          there twice), saying at which byte; the caller adds where the line is. Memory is what the
+//          named values take.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ namespace stoker::dataset {
 
 class JsonValues {
  public:
-  explicit JsonValues(const std::vector<std::string>& names);
+  // `row`: how many numbers each list within the first value has; 0: any.
+  explicit JsonValues(const std::vector<std::string>& names, uint64_t row = 0);
   ~JsonValues();
   JsonValues(const JsonValues&) = delete;
   JsonValues& operator=(const JsonValues&) = delete;

@@ -19,14 +19,26 @@ uint64_t width_of(const RecordFields& fields) {
   return RowPlace::kWidth + (fields.is_text() ? 1 : 0);
 }
 
+// Numbers of the table's row: of a sequence its length is one more (record_index.h).
+uint64_t table_width_of(const RecordFields& fields) {
+  return width_of(fields) + (fields.maybe_sequence() != nullptr ? 1 : 0);
+}
+
+// Of lists of lists, what each of those has: else one would pass for another shape.
+uint64_t row_of(const RecordFields& fields) {
+  return fields.maybe_sequence() != nullptr ? fields.maybe_sequence()->numbers_a_place() : 0;
+}
+
 Status no_text(const std::string& name, const FieldValue& value) {
   return Status(Code::kCorrupt, "text '" + name + "' is " + describe(value) + ", no text");
 }
 
 class JsonRecords final : public TextRecords {
  public:
-  JsonRecords(FileTable files, RecordTable table, std::vector<std::string> names)
-      : TextRecords(std::move(files), std::move(table)), names_(std::move(names)) {}
+  JsonRecords(FileTable files, RecordTable table, const RecordFields& fields)
+      : TextRecords(std::move(files), std::move(table)),
+        names_(fields.names()),
+        row_(row_of(fields)) {}
 
   Status read(uint64_t record, std::span<FieldValue> values) const override {
     STOKER_ASSIGN_OR_RETURN(const std::string_view line, read_row(record));
@@ -54,15 +66,17 @@ class JsonRecords final : public TextRecords {
   JsonValues& values_of_thread() const {
     struct Mine {
       std::vector<std::string> names;
+      uint64_t row = 0;
       std::unique_ptr<JsonValues> values;
     };
     thread_local Mine mine;
-    if (!mine.values || mine.names != names_)
-      mine = {.names = names_, .values = std::make_unique<JsonValues>(names_)};
+    if (!mine.values || mine.names != names_ || mine.row != row_)
+      mine = {.names = names_, .row = row_, .values = std::make_unique<JsonValues>(names_, row_)};
     return *mine.values;
   }
 
   const std::vector<std::string> names_;
+  const uint64_t row_;
 };
 
 config::DatasetConfig resolved_config(const SetRequest& set) { return with_lengths(set.config); }
@@ -96,7 +110,7 @@ Result<Facts> inspect_jsonl(const SetRequest& set, const FileTable& files,
   const SetRequest resolved{.name = set.name, .config = config, .index_dir = set.index_dir};
   STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(resolved));
   RecordIndex index(resolved, fields, files, width_of(fields), progress);
-  JsonValues parser(fields.names());
+  JsonValues parser(fields.names(), row_of(fields));
   std::vector<FieldValue> values(fields.names().size());
   const FileReader reader(files);
   for (size_t file = 0; file < files.size(); ++file) {
@@ -113,11 +127,12 @@ Result<std::unique_ptr<Dataset>> open_jsonl(const SetRequest& set, Index index) 
   const config::DatasetConfig config = resolved_config(set);
   const SetRequest resolved{.name = set.name, .config = config, .index_dir = set.index_dir};
   STOKER_ASSIGN_OR_RETURN(RecordFields fields, RecordFields::of(resolved));
-  auto table = RecordTable::of(std::move(index.facts), index.files.size(), width_of(fields),
-                               fields.label().has_value());
+  const SequenceForm* const sequence = fields.maybe_sequence();
+  auto table =
+      RecordTable::of(std::move(index.facts), index.files.size(), table_width_of(fields),
+                      fields.label().has_value(), sequence != nullptr && sequence->has_labels());
   if (!table) return table.status().with_context("data." + set.name);
-  auto records =
-      std::make_unique<JsonRecords>(std::move(index.files), *std::move(table), fields.names());
+  auto records = std::make_unique<JsonRecords>(std::move(index.files), *std::move(table), fields);
   return make_record_dataset(resolved, std::move(fields), std::move(fingerprint),
                              std::move(records));
 }

@@ -48,6 +48,14 @@ class MixtureDataset final : public Dataset {
     for (const NamedSet& set : sets_) sizes.push_back(set.data->size());
     return sizes;
   }
+  uint64_t longest() const override { return sets_.front().data->longest(); }
+  uint64_t length(uint64_t sample) const override {
+    const Place place = place_of(sample);
+    return place.set.data->length(place.sample);
+  }
+  std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
+    return sets_.front().data->spec_of_length(length);
+  }
   std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
     const Place place = place_of(sample);
     return place.set.data->describe_draws(place.sample, in_set(draw, place));

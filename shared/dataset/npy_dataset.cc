@@ -5,9 +5,10 @@
 
 #include "shared/dataset/kind.h"
 #include "shared/dataset/npy_index.h"
-#include "shared/dataset/npy_numbers.h"
 #include "shared/dataset/npy_rows.h"
+#include "shared/dataset/npy_sequences.h"
 #include "shared/dataset/npy_tensor.h"
+#include "shared/dataset/npy_values.h"
 #include "shared/dataset/shard_files.h"
 #include "shared/dataset/source.h"
 #include "shared/dataset/split.h"
@@ -42,7 +43,8 @@ class NpyDataset final : public Dataset {
     assert(sample < size() && outputs.size() == 2);
     const uint64_t row = part_.begin + sample;
     STOKER_RETURN_IF_ERROR(read_input(row, outputs[0]));
-    return classes_ > 0 ? read_label(row, outputs[1]) : read_numbers(answer_, row, outputs[1]);
+    return classes_ > 0 ? read_npy_class(answer_, row, classes_, outputs[1])
+                        : read_npy_floats(answer_, row, outputs[1]);
   }
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
     input_.prefetch(part_.begin + sample, bytes);
@@ -57,39 +59,13 @@ class NpyDataset final : public Dataset {
             .shape = {static_cast<int64_t>(answer_.layout().row_elements())}};
   }
 
-  static Result<std::span<const std::byte>> read_row(const NpyRows& rows, uint64_t row) {
-    thread_local std::vector<std::byte> bytes;
-    bytes.resize(rows.layout().row_bytes());
-    STOKER_RETURN_IF_ERROR(rows.read(row, bytes));
-    return std::span<const std::byte>(bytes);
-  }
-
   Status read_input(uint64_t row, std::span<std::byte> out) const {
-    if (!form_.is_picture) return read_numbers(input_, row, out);
+    if (!form_.is_picture) return read_npy_floats(input_, row, out);
     if (!form_.is_interleaved) return input_.read(row, out);
-    STOKER_ASSIGN_OR_RETURN(const auto bytes, read_row(input_, row));
+    thread_local std::vector<std::byte> bytes;
+    bytes.resize(input_.layout().row_bytes());
+    STOKER_RETURN_IF_ERROR(input_.read(row, bytes));
     deinterleave(bytes, static_cast<size_t>(form_.shape[0]), out);
-    return {};
-  }
-
-  static Status read_numbers(const NpyRows& rows, uint64_t row, std::span<std::byte> out) {
-    const NpyType& type = rows.layout().type;
-    if (type == NpyType{'f', 4}) return rows.read(row, out);
-    STOKER_ASSIGN_OR_RETURN(const auto bytes, read_row(rows, row));
-    npy_to_floats(type, bytes, out);
-    return {};
-  }
-
-  Status read_label(uint64_t row, std::span<std::byte> out) const {
-    STOKER_ASSIGN_OR_RETURN(const auto bytes, read_row(answer_, row));
-    const int64_t label = npy_to_class(answer_.layout().type, bytes);
-    if (label < 0 || static_cast<uint64_t>(label) >= classes_) {
-      const Origin where = answer_.origin(row);
-      return Status(Code::kCorrupt, where.file + ": label " + std::to_string(label) +
-                                        " at offset " + std::to_string(where.offset) +
-                                        " was not there when the file was indexed");
-    }
-    std::memcpy(out.data(), &label, sizeof label);
     return {};
   }
 
@@ -117,18 +93,25 @@ Result<std::string> npy_settings(const SetRequest& set) {
   if (!config.input.empty()) text += " input=" + named(config.input[0]);
   if (!config.label.empty()) text += " label=" + named(config.label);
   if (!config.target.empty()) text += " target=" + named(config.target[0]);
+  if (config.is_padded()) text += " longest=" + std::to_string(config.longest);
+  // Of arrays of an archive; a file is known by the table of files.
+  if (!config.lengths.empty())
+    text += " lengths=" + (config.labels.empty() ? named(config.lengths) : std::string("file"));
   return text + " classes=" + std::to_string(config.classes);
 }
 
-Result<FileTable> scan_labels(const SetRequest& set, const ScanProgress& progress) {
+// The files that another setting than `path` names.
+Result<FileTable> scan_more(const SetRequest& set, std::string_view setting,
+                            const std::string& path, const ScanProgress& progress) {
   config::DatasetConfig config = set.config;
-  config.path = config.labels;
-  auto labels = scan_shards({.name = set.name, .config = config}, progress);
-  if (!labels) return labels.status().with_context(set.key("labels"));
-  return labels;
+  config.path = path;
+  auto found = scan_shards({.name = set.name, .config = config}, progress);
+  if (!found) return found.status().with_context(set.key(setting));
+  return found;
 }
 
-// The files of `path`, and behind them those of `labels`, all by their paths.
+// The files of `path`, behind them those of `labels`, and of `lengths`, all by their paths. Without
+// files of labels, lengths are arrays of the archives that have these.
 Result<FileTable> scan_npy(const SetRequest& set, const ScanProgress& progress) {
   FileTable files;
   const auto append = [&files](const FileTable& found) {
@@ -138,26 +121,40 @@ Result<FileTable> scan_npy(const SetRequest& set, const ScanProgress& progress) 
   STOKER_ASSIGN_OR_RETURN(const FileTable inputs, scan_shards(set, progress));
   append(inputs);
   if (set.config.labels.empty()) return files;
-  STOKER_ASSIGN_OR_RETURN(const FileTable labels, scan_labels(set, progress));
+  STOKER_ASSIGN_OR_RETURN(const FileTable labels,
+                          scan_more(set, "labels", set.config.labels, progress));
   append(labels);
+  if (set.config.lengths.empty()) return files;
+  STOKER_ASSIGN_OR_RETURN(const FileTable lengths,
+                          scan_more(set, "lengths", set.config.lengths, progress));
+  append(lengths);
   return files;
 }
 
-// How many of the files are of `path`.
-Result<size_t> count_inputs(const SetRequest& set, const FileTable& files) {
-  if (set.config.labels.empty()) return files.size();
-  STOKER_ASSIGN_OR_RETURN(const FileTable labels, scan_labels(set, {}));
-  if (labels.size() >= files.size())
-    return set.wrong("labels", set.config.labels + " has changed while it was looked at");
-  return files.size() - labels.size();
+// Whose files they are.
+Result<NpyIndex::Files> count_files(const SetRequest& set, const FileTable& files) {
+  NpyIndex::Files parts{.inputs = files.size()};
+  const auto take = [&](std::string_view setting, const std::string& path) -> Result<size_t> {
+    STOKER_ASSIGN_OR_RETURN(const FileTable found, scan_more(set, setting, path, {}));
+    if (found.size() >= parts.inputs)
+      return set.wrong(setting, path + " has changed while it was looked at");
+    parts.inputs -= found.size();
+    return found.size();
+  };
+  if (set.config.labels.empty()) return parts;
+  STOKER_ASSIGN_OR_RETURN(parts.answers, take("labels", set.config.labels));
+  if (set.config.lengths.empty()) return parts;
+  STOKER_ASSIGN_OR_RETURN(const size_t lengths, take("lengths", set.config.lengths));
+  (void)lengths;  // the rest
+  return parts;
 }
 
 Result<Facts> inspect_npy(const SetRequest& set, const FileTable& files,
                           const ScanProgress& progress) {
   Facts facts;
-  STOKER_ASSIGN_OR_RETURN(const size_t inputs, count_inputs(set, files));
+  STOKER_ASSIGN_OR_RETURN(const NpyIndex::Files parts, count_files(set, files));
   STOKER_ASSIGN_OR_RETURN(const NpyIndex index,
-                          NpyIndex::make(set, files, inputs, progress, facts.made));
+                          NpyIndex::make(set, files, parts, progress, facts.made));
   facts.numbers = index.to_numbers();
   return facts;
 }
@@ -166,6 +163,10 @@ Result<std::unique_ptr<Dataset>> open_npy(const SetRequest& set, Index index) {
   auto arrays = NpyIndex::of(index);
   if (!arrays) return arrays.status().with_context("data." + set.name);
   STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, arrays->input.rows()));
+  if (set.config.is_padded() == arrays->lengths.empty())
+    return Status(Code::kCorrupt, "data." + set.name + ": its index is not one of sequences");
+  if (set.config.is_padded())
+    return make_npy_sequences(index.fingerprint(), *std::move(arrays), part);
   return std::unique_ptr<Dataset>(
       std::make_unique<NpyDataset>(index.fingerprint(), *std::move(arrays), part));
 }

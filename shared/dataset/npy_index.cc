@@ -9,7 +9,8 @@
 #include "shared/archive/zip_directory.h"
 #include "shared/base/log.h"
 #include "shared/dataset/class_labels.h"
-#include "shared/dataset/npy_numbers.h"
+#include "shared/dataset/npy_values.h"
+#include "shared/dataset/sequence_form.h"
 #include "shared/dataset/unpacked_file.h"
 
 namespace stoker::dataset {
@@ -22,6 +23,7 @@ using namespace std::string_view_literals;
 constexpr auto kInputNames = std::to_array({"x"sv, "images"sv, "input"sv, "data"sv, "arr_0"sv});
 constexpr auto kAnswerNames =
     std::to_array({"y"sv, "labels"sv, "label"sv, "target"sv, "targets"sv, "arr_1"sv});
+constexpr auto kLengthNames = std::to_array({"lengths"sv, "length"sv, "arr_0"sv});
 constexpr size_t kMembersShown = 8;
 
 // An array as it lies: a file, or a part of one.
@@ -37,14 +39,18 @@ class NpyScan {
           FileTable& made)
       : set_(set), files_(files), reader_(files), progress_(progress), made_(made) {}
 
-  Result<NpyIndex> run(size_t inputs) {
+  Result<NpyIndex> run(NpyIndex::Files parts) {
     for (size_t file = 0; file < files_.size(); ++file)
       index_.data.add(files_.path(file), files_.stamp(file));
     for (size_t file = 0; file < files_.size(); ++file) {
       progress_(file);
-      const bool is_input = file < inputs;
-      STOKER_RETURN_IF_ERROR(take_file(file, is_input, is_input && inputs == files_.size())
-                                 .with_context(set_.key(is_input ? "path" : "labels")));
+      const bool is_input = file < parts.inputs;
+      const bool is_answer = !is_input && file < parts.inputs + parts.answers;
+      const Role role = is_input ? Role::kInput : is_answer ? Role::kAnswer : Role::kLengths;
+      STOKER_RETURN_IF_ERROR(take_file(file, role, is_input && parts.answers == 0)
+                                 .with_context(set_.key(is_input    ? "path"
+                                                        : is_answer ? "labels"
+                                                                    : "lengths")));
     }
     if (index_.answer.rows() != index_.input.rows()) {
       return Status(Code::kMismatch, "data." + set_.name + ": " +
@@ -52,6 +58,7 @@ class NpyScan {
                                          " rows of input, but " +
                                          std::to_string(index_.answer.rows()) + " of labels");
     }
+    if (set_.config.is_padded()) STOKER_RETURN_IF_ERROR(take_lengths());
     STOKER_RETURN_IF_ERROR(count_classes());
     return std::move(index_);
   }
@@ -64,22 +71,33 @@ class NpyScan {
               return reader_.read(file, offset, bytes);
             }};
   }
-  // `has_answer`: there is no file for the labels, so they are in this one.
-  Status take_file(size_t file, bool is_input, bool has_answer) {
+  enum class Role { kInput, kAnswer, kLengths };
+
+  NpyLayout& layout_of(Role role) {
+    return role == Role::kInput ? index_.input : role == Role::kAnswer ? index_.answer : lengths_;
+  }
+
+  // `has_answer`: there is no file for the labels, so they, and lengths, are in this one.
+  Status take_file(size_t file, Role role, bool has_answer) {
     STOKER_ASSIGN_OR_RETURN(const bool is_archive, archive::is_zip(archive_file(file)));
     if (!is_archive) {
       if (has_answer)
         return set_.wrong("labels", "is missing; name the file of the labels that belong to " +
                                         files_.path(file));
       const ArrayPlace whole{.file = file, .offset = 0, .bytes = files_.stamp(file).size};
-      return add(whole, files_.path(file), is_input ? index_.input : index_.answer);
+      return add(whole, files_.path(file), layout_of(role));
     }
     STOKER_ASSIGN_OR_RETURN(const auto members, archive::read_zip_directory(archive_file(file)));
-    if (is_input) {
+    if (role == Role::kLengths)
+      return take_member(file, members, "lengths", "", kLengthNames, lengths_);
+    if (has_answer && !set_.config.lengths.empty())
+      STOKER_RETURN_IF_ERROR(
+          take_member(file, members, "lengths", set_.config.lengths, kLengthNames, lengths_));
+    if (role == Role::kInput) {
       const std::string given = set_.config.input.empty() ? "" : set_.config.input.front();
       STOKER_RETURN_IF_ERROR(take_member(file, members, "input", given, kInputNames, index_.input));
     }
-    if (is_input && !has_answer) return {};
+    if (role == Role::kInput && !has_answer) return {};
     const std::string setting = set_.config.target.empty() ? "label" : "target";
     const std::string given =
         set_.config.target.empty() ? set_.config.label : set_.config.target.front();
@@ -145,39 +163,72 @@ class NpyScan {
     return layout.add(*header, place.file, place.offset).with_context(path);
   }
 
-  // Whole numbers, one a row, are classes, unless a target was asked for.
+  Status for_each_number(const NpyLayout& layout, std::string_view what,
+                         const TakeNumber& take) const {
+    const FileReader reader(index_.data);
+    return for_each_npy_number(NpyRows(index_.data, reader, layout), progress_, what, take);
+  }
+
+  // What makes rows sequences: where nothing says how far they are filled, they all are.
+  Status take_lengths() {
+    const auto longest = static_cast<uint64_t>(set_.config.longest);
+    const NpyLayout& input = index_.input;
+    if (input.row.empty() || input.row.front() != longest)
+      return set_.wrong("longest", "is " + std::to_string(longest) +
+                                       ", but must be the places that each row has: there are " +
+                                       to_string(input));
+    if (set_.config.lengths.empty()) {
+      index_.lengths.assign(input.rows(), longest);
+      return {};
+    }
+    if (!lengths_.type.is_whole() || lengths_.row_elements() != 1)
+      return set_.wrong("lengths",
+                        "needs one whole number a row, but there are " + to_string(lengths_));
+    if (lengths_.rows() != input.rows())
+      return Status(Code::kMismatch, "data." + set_.name + ": " + std::to_string(input.rows()) +
+                                         " rows of input, but " + std::to_string(lengths_.rows()) +
+                                         " of lengths");
+    return for_each_number(
+        lengths_, "lengths", [&](const NpyRows& rows, uint64_t row, int64_t length) -> Status {
+          if (length < 1 || static_cast<uint64_t>(length) > longest)
+            return wrong_number(rows, row, "length",
+                                std::to_string(length) + ", not between 1 and the " +
+                                    std::to_string(longest) + " places of a row");
+          index_.lengths.push_back(static_cast<uint64_t>(length));
+          return {};
+        });
+  }
+
+  // Whole numbers, one a row, are classes, unless a target was asked for; of sequences several are,
+  // too, and -100 is none.
   Status count_classes() {
     const NpyLayout& answer = index_.answer;
-    const bool is_label = answer.type.is_whole() && answer.row_elements() == 1;
+    const bool are_many = set_.config.is_padded() && answer.row_elements() > 1;
+    const bool is_label = answer.type.is_whole() && (are_many || answer.row_elements() == 1);
     if (!set_.config.label.empty() && !is_label)
       return set_.wrong("label",
                         "needs one whole number a row, but there are " + to_string(answer));
     if (!is_label || !set_.config.target.empty()) return {};
-    const FileReader reader(index_.data);
-    const NpyRows rows(index_.data, reader, answer);
-    std::vector<std::byte> chunk;
-    for (uint64_t row = 0; row < answer.rows();) {
-      const uint64_t count = std::min<uint64_t>(rows.part_end(row) - row, 1 << 16);
-      chunk.resize(count * answer.type.bytes);
-      STOKER_RETURN_IF_ERROR(rows.read(row, chunk));
-      for (uint64_t i = 0; i < count; ++i) {
-        const int64_t label =
-            npy_to_class(answer.type, std::span(chunk).subspan(i * answer.type.bytes));
-        if (label < 0 || label >= static_cast<int64_t>(kMostClasses))
-          return no_class(rows, row + i);
-        index_.classes = std::max(index_.classes, static_cast<uint64_t>(label) + 1);
-      }
-      row += count;
-      progress_(row, "labels");
-    }
+    STOKER_RETURN_IF_ERROR(for_each_number(
+        answer, "labels", [&](const NpyRows& rows, uint64_t row, int64_t label) -> Status {
+          if (are_many && label == kPaddedLabel) return {};
+          if (label < 0 || label >= static_cast<int64_t>(kMostClasses)) return no_class(rows, row);
+          index_.classes = std::max(index_.classes, static_cast<uint64_t>(label) + 1);
+          return {};
+        }));
+    if (index_.classes == 0) return set_.wrong("labels", "hold no class, only -100");
     return check_given();
   }
-  Status no_class(const NpyRows& rows, uint64_t row) const {
+  Status wrong_number(const NpyRows& rows, uint64_t row, const std::string& name,
+                      const std::string& how) const {
     const Origin where = rows.origin(row);
-    return Status(Code::kCorrupt, "data." + set_.name + ": " + where.file +
-                                      ": the label at offset " + std::to_string(where.offset) +
-                                      " is no class (0 to " + std::to_string(kMostClasses - 1) +
-                                      "); save what is to be predicted as floats");
+    return Status(Code::kCorrupt, "data." + set_.name + ": " + where.file + ": the " + name +
+                                      " at offset " + std::to_string(where.offset) + " is " + how);
+  }
+  Status no_class(const NpyRows& rows, uint64_t row) const {
+    return wrong_number(rows, row, "label",
+                        "no class (0 to " + std::to_string(kMostClasses - 1) +
+                            "); save what is to be predicted as floats");
   }
   Status check_given() {
     const auto given = static_cast<uint64_t>(set_.config.classes);
@@ -194,20 +245,22 @@ class NpyScan {
   const FileReader reader_;
   const ScanProgress& progress_;
   FileTable& made_;
+  NpyLayout lengths_;
   NpyIndex index_;
 };
 
 }  // namespace
 
-Result<NpyIndex> NpyIndex::make(const SetRequest& set, const FileTable& files, size_t inputs,
+Result<NpyIndex> NpyIndex::make(const SetRequest& set, const FileTable& files, Files parts,
                                 const ScanProgress& progress, FileTable& made) {
-  return NpyScan(set, files, progress, made).run(inputs);
+  return NpyScan(set, files, progress, made).run(parts);
 }
 
 std::vector<uint64_t> NpyIndex::to_numbers() const {
   std::vector<uint64_t> numbers{classes};
   input.append_to(numbers);
   answer.append_to(numbers);
+  numbers.insert(numbers.end(), lengths.begin(), lengths.end());
   return numbers;
 }
 
@@ -222,9 +275,16 @@ Result<NpyIndex> NpyIndex::of(const Index& index) {
   arrays.classes = numbers.front();
   numbers = numbers.subspan(1);
   const bool fits = arrays.input.take_from(numbers, arrays.data) &&
-                    arrays.answer.take_from(numbers, arrays.data) && numbers.empty() &&
+                    arrays.answer.take_from(numbers, arrays.data) &&
+                    (numbers.empty() || numbers.size() == arrays.input.rows()) &&
                     arrays.input.rows() == arrays.answer.rows() && arrays.classes <= kMostClasses;
   if (!fits) return no_index;
+  const bool has_places = !arrays.input.row.empty();
+  const auto is_length = [&](uint64_t length) {
+    return has_places && length >= 1 && length <= arrays.input.row.front();
+  };
+  if (!std::ranges::all_of(numbers, is_length)) return no_index;
+  arrays.lengths.assign(numbers.begin(), numbers.end());
   return arrays;
 }
 

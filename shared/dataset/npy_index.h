@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "shared/base/status.h"
 #include "shared/dataset/kind.h"
@@ -19,9 +20,15 @@ struct NpyIndex {
   NpyLayout input;
   NpyLayout answer;
   uint64_t classes = 0;  // 0: the answer is a target
+  // Of sequences: how many places of each row are filled; empty: rows are no sequences.
+  std::vector<uint64_t> lengths = {};
 
-  // `inputs`: how many of the files are of `path`; those behind them are of `labels`.
-  static Result<NpyIndex> make(const SetRequest& set, const FileTable& files, size_t inputs,
+  // How many of the files are of `path`; those behind them are of `labels`, then of `lengths`.
+  struct Files {
+    size_t inputs = 0;
+    size_t answers = 0;
+  };
+  static Result<NpyIndex> make(const SetRequest& set, const FileTable& files, Files parts,
                                const ScanProgress& progress, FileTable& made);
   std::vector<uint64_t> to_numbers() const;
   // kCorrupt where the facts are not those of such an index.

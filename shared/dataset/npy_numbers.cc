@@ -45,11 +45,11 @@ void convert(std::span<const std::byte> from, std::span<std::byte> to) {
 }
 
 template <typename Number>
-int64_t class_of(std::span<const std::byte> from) {
+int64_t label_of(std::span<const std::byte> from) {
   Number number;
   std::memcpy(&number, from.data(), sizeof number);
   constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  if (number < Number{0} || static_cast<uint64_t>(number) > kMost) return -1;
+  if (number > Number{0} && static_cast<uint64_t>(number) > kMost) return -1;
   return static_cast<int64_t>(number);
 }
 
@@ -80,8 +80,12 @@ void npy_to_floats(const NpyType& type, std::span<const std::byte> from, std::sp
 }
 
 int64_t npy_to_class(const NpyType& type, std::span<const std::byte> from) {
+  return std::max<int64_t>(npy_to_label(type, from), -1);
+}
+
+int64_t npy_to_label(const NpyType& type, std::span<const std::byte> from) {
   assert(type.is_whole() && from.size() >= type.bytes);
-  return with_type(type, [&](auto number) { return class_of<decltype(number)>(from); });
+  return with_type(type, [&](auto number) { return label_of<decltype(number)>(from); });
 }
 
 }  // namespace stoker::dataset

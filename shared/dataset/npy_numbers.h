@@ -17,5 +17,7 @@ namespace stoker::dataset {
 void npy_to_floats(const NpyType& type, std::span<const std::byte> from, std::span<std::byte> to);
 // Of whole numbers: the first one as a class. Negative ones, and those over the largest int64, are -1.
 int64_t npy_to_class(const NpyType& type, std::span<const std::byte> from);
+// The same with negative ones as they are.
+int64_t npy_to_label(const NpyType& type, std::span<const std::byte> from);
 
 }  // namespace stoker::dataset

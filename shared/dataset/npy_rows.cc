@@ -99,7 +99,11 @@ Status NpyRows::read(uint64_t row, std::span<std::byte> bytes) const {
 }
 
 void NpyRows::prefetch(uint64_t row, PrefetchedBytes& bytes) const {
-  reader_.prefetch(part_of(row).file, offset_of(row), layout_.row_bytes(), bytes);
+  prefetch(row, layout_.row_elements(), bytes);
+}
+
+void NpyRows::prefetch(uint64_t row, uint64_t numbers, PrefetchedBytes& bytes) const {
+  reader_.prefetch(part_of(row).file, offset_of(row), numbers * layout_.type.bytes, bytes);
 }
 
 }  // namespace stoker::dataset

@@ -52,6 +52,8 @@ class NpyRows {
   // The bytes of a row, or of several that lie in one part: see part_end().
   Status read(uint64_t row, std::span<std::byte> bytes) const;
   void prefetch(uint64_t row, PrefetchedBytes& bytes) const;  // of one row
+  // Of its first numbers, so many.
+  void prefetch(uint64_t row, uint64_t numbers, PrefetchedBytes& bytes) const;
   uint64_t part_end(uint64_t row) const { return part_of(row).rows_end; }
 
  private:

@@ -1,4 +1,5 @@
 // The data set over records whose values are tensors: one record, one sample.
+#include <algorithm>
 #include <cassert>
 
 #include "shared/dataset/records.h"
@@ -21,12 +22,26 @@ class RecordDataset final : public Dataset {
 
   uint64_t size() const override { return part_.size(); }
   const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t classes() const override { return records_->table().classes; }
+  uint64_t classes() const override {
+    const SequenceForm* const sequence = fields_.maybe_sequence();
+    const uint64_t classes = records_->table().classes;
+    return classes == 0 && sequence != nullptr && sequence->speaks_bytes() ? 256 : classes;
+  }
   std::vector<std::string> class_names() const override { return records_->table().class_names; }
   const std::string& fingerprint() const override { return fingerprint_; }
   Origin origin(uint64_t sample) const override { return records_->origin(part_.begin + sample); }
   std::vector<uint64_t> shard_ends() const override {
     return shard_ends_within(records_->table().shard_ends, part_);
+  }
+
+  uint64_t longest() const override {
+    return fields_.maybe_sequence() == nullptr ? 0 : fields_.maybe_sequence()->longest();
+  }
+  uint64_t length(uint64_t sample) const override {
+    return longest() == 0 ? 0 : std::min(records_->length(part_.begin + sample), longest());
+  }
+  std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
+    return longest() == 0 ? spec_ : fields_.maybe_sequence()->spec(length);
   }
 
   std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
@@ -42,9 +57,7 @@ class RecordDataset final : public Dataset {
     thread_local std::vector<FieldValue> values;
     values.assign(fields_.names().size(), FieldValue());
     STOKER_RETURN_IF_ERROR(records_->read(record, values));
-    const RecordTable& table = records_->table();
-    const uint64_t label = table.labels.empty() ? 0 : table.labels[record];
-    const Status status = fields_.to_tensors(values, table.form, label, draw, outputs);
+    const Status status = to_tensors(record, values, draw, outputs);
     if (status.ok()) return status;
     const Origin where = records_->origin(record);
     return status.with_context(where.file + ": " + records_->what(record) + " at offset " +
@@ -55,6 +68,17 @@ class RecordDataset final : public Dataset {
   }
 
  private:
+  Status to_tensors(uint64_t record, std::span<const FieldValue> values, const DrawKey& draw,
+                    std::span<const std::span<std::byte>> outputs) const {
+    const RecordTable& table = records_->table();
+    const uint64_t label = table.labels.empty() ? 0 : table.labels[record];
+    const SequenceForm* const sequence = fields_.maybe_sequence();
+    if (sequence == nullptr) return fields_.to_tensors(values, table.form, label, draw, outputs);
+    const SequenceForm::Known known{
+        .length = records_->length(record), .label = label, .classes = table.classes};
+    return sequence->to_tensors(values, known, outputs);
+  }
+
   const std::string fingerprint_;
   const std::unique_ptr<Records> records_;
   const RecordFields fields_;
@@ -69,7 +93,10 @@ Result<std::string> record_settings(std::string_view kind, const SetRequest& set
   STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(set));
   std::string text = "kind=" + std::string(kind) + ' ' + split.to_text() + ' ' + fields.to_text() +
                      " incomplete=" + set.config.incomplete;
-  if (fields.label()) text += " classes=" + std::to_string(set.config.classes);
+  const SequenceForm* const sequence = fields.maybe_sequence();
+  if (sequence != nullptr) text += " longer=" + set.config.longer;
+  const bool has_classes = fields.label() || (sequence != nullptr && sequence->has_labels());
+  if (has_classes) text += " classes=" + std::to_string(set.config.classes);
   if (!fields.is_text()) return text;
   STOKER_RETURN_IF_ERROR(check_context(set));
   return text + " context=" + std::to_string(set.config.context);

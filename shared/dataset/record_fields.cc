@@ -36,6 +36,13 @@ bool has_empty(const std::vector<std::string>& names) {
 Result<RecordFields> RecordFields::of(const SetRequest& set) {
   const config::DatasetConfig& config = set.config;
   RecordFields fields;
+  if (config.is_padded()) {
+    STOKER_ASSIGN_OR_RETURN(fields.sequence_, SequenceForm::of(set));
+    fields.names_ = fields.sequence_->names();
+    fields.inputs_ = 1;
+    fields.has_label_ = fields.sequence_->has_label();
+    return fields;
+  }
   if (!config.text.empty()) {
     if (!config.input.empty() || !config.label.empty() || !config.target.empty())
       return set.wrong("text", "goes without input, label and target");
@@ -90,12 +97,14 @@ std::optional<size_t> RecordFields::label() const {
 }
 
 std::string_view RecordFields::setting_of(size_t name) const {
+  if (sequence_) return sequence_->setting_of(name);
   if (is_text()) return "text";
   if (name < inputs_) return "input";
   return has_label_ ? "label" : "target";
 }
 
 Result<InputForm> RecordFields::form_of(const FieldValue& input) const {
+  if (sequence_) return InputForm::kNumbers;
   if (picture_ && !is_bytes(input)) {
     return in_field(0, Status(Code::kCorrupt, "is " + describe(input) +
                                                   ", no picture; give a shape instead of a size"));
@@ -105,6 +114,7 @@ Result<InputForm> RecordFields::form_of(const FieldValue& input) const {
 }
 
 std::string RecordFields::to_text() const {
+  if (sequence_) return sequence_->to_text();
   const std::span names(names_);
   if (is_text()) return "text=" + list_text(names);
   std::string text = "input=" + list_text(names.first(inputs_));
@@ -118,6 +128,7 @@ std::string RecordFields::to_text() const {
 
 std::vector<TensorSpec> RecordFields::spec(InputForm form) const {
   assert(!is_text());
+  if (sequence_) return sequence_->spec(sequence_->longest());
   const TensorSpec input =
       picture_ ? picture_->spec()
                : TensorSpec{.name = "input",
@@ -130,7 +141,7 @@ std::vector<TensorSpec> RecordFields::spec(InputForm form) const {
 Status RecordFields::to_tensors(std::span<const FieldValue> values, InputForm form, uint64_t label,
                                 const DrawKey& draw,
                                 std::span<const std::span<std::byte>> outputs) const {
-  assert(!is_text() && values.size() == names_.size() && outputs.size() == 2);
+  assert(!is_text() && !sequence_ && values.size() == names_.size() && outputs.size() == 2);
   STOKER_RETURN_IF_ERROR(to_input(values.first(inputs_), form, draw, outputs[0]));
   if (!has_label_) return to_numbers(values.subspan(inputs_), inputs_, outputs[1]);
   const auto number = static_cast<int64_t>(label);

@@ -6,6 +6,8 @@
 //   target: [NAME, …]         numbers                -> `target` F32 [targets]
 //   text: NAME                bytes are tokens; the texts of all records are one stream
 //
+// With `longest` a record is a sequence: sequence_form.h.
+//
 // Several names of an input with a shape, or of a target, are put one after another.
 //
 // Threads: immutable after construction; to_tensors() may be called from any thread, concurrently.
@@ -26,6 +28,7 @@
 #include "shared/dataset/field_value.h"
 #include "shared/dataset/kind.h"
 #include "shared/dataset/picture_input.h"
+#include "shared/dataset/sequence_form.h"
 
 namespace stoker::dataset {
 
@@ -36,6 +39,8 @@ class RecordFields {
  public:
   static Result<RecordFields> of(const SetRequest& set);
 
+  // Null: records are no sequences of various lengths.
+  const SequenceForm* maybe_sequence() const { return sequence_ ? &*sequence_ : nullptr; }
   // What has to be read of a record, in this order: input, then label or target; or the text.
   const std::vector<std::string>& names() const { return names_; }
   bool is_text() const { return inputs_ == 0; }
@@ -48,10 +53,10 @@ class RecordFields {
   Result<InputForm> form_of(const FieldValue& input) const;
   // For Kind::settings: equal texts, equal fields.
   std::string to_text() const;
-  // Not of text, whose samples are no records.
+  // Not of text, whose samples are no records. Of sequences, the longest.
   std::vector<TensorSpec> spec(InputForm form) const;
   // `values` are those of names(); `label` is the class, and the value of the label is not looked
-  // at.
+  // at. Not of sequences, which do it themselves.
   Status to_tensors(std::span<const FieldValue> values, InputForm form, uint64_t label,
                     const DrawKey& draw, std::span<const std::span<std::byte>> outputs) const;
   // What to_tensors() draws, for Dataset::describe_draws().
@@ -71,6 +76,7 @@ class RecordFields {
   size_t inputs_ = 0;  // of names_; after them the label or the targets
   bool has_label_ = false;
   std::optional<PictureInput> picture_;
+  std::optional<SequenceForm> sequence_;
   std::vector<int64_t> shape_;  // of an input that is no picture
   int64_t targets_ = 0;
 };

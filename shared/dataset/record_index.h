@@ -2,15 +2,18 @@
 //
 // A record that lacks a named value is incomplete. With data.NAME.incomplete: refuse the set is
 // refused once all shards were looked at, with the first such record and how many there are; with
-// skip they are left out, and their number is logged. Nothing is left out silently.
+// skip they are left out, and their number is logged. Nothing is left out silently. The same goes for
+// sequences that are longer than data.NAME.longest, as data.NAME.longer says; an empty sequence is a
+// missing one.
 //
 // Threads: one at a time.
-// Errors:  kCorrupt (a value is not what its setting needs; incomplete records), kInvalidArgument (no
-//          record is complete; classes), kNotFound (no record at all). Messages name shard, record
-//          and offset.
+// Errors:  kCorrupt (a value is not what its setting needs; incomplete or too long records),
+//          kInvalidArgument (no record is left; classes), kNotFound (no record at all). Messages name
+//          shard, record and offset.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,7 +29,7 @@ namespace stoker::dataset {
 
 class RecordIndex {
  public:
-  // `width` numbers a record.
+  // `width` numbers a record; of sequences the table has one more, the length.
   RecordIndex(const SetRequest& set, const RecordFields& fields, const FileTable& shards,
               uint64_t width, const ScanProgress& progress);
 
@@ -46,9 +49,22 @@ class RecordIndex {
  private:
   static constexpr uint64_t kProgressRecords = 1 << 14;  // between two calls of progress
 
-  void note_incomplete(uint64_t offset, std::string_view what, std::span<const FieldValue> values);
+  // Records that are left out for one reason, or that refuse the set.
+  struct Odd {
+    uint64_t count = 0;
+    std::string first;  // in words
+  };
+  void note(Odd& odd, uint64_t offset, std::string_view what, const std::string& how);
+  std::string lacking(size_t name) const;
+  std::string counted(const Odd& odd, const std::string& are) const;
   Status judge_incomplete() const;
+  Status judge_longer() const;
   Status take_form(const FieldValue& input);
+  Status take_label(uint64_t offset, std::string_view what, std::span<const FieldValue> values);
+  // The length of a sequence that stays; nothing: it does not.
+  Result<std::optional<uint64_t>> take_length(uint64_t offset, std::string_view what,
+                                              std::span<const FieldValue> values);
+  Status take_classes();
 
   const SetRequest& set_;
   const RecordFields& fields_;
@@ -59,9 +75,10 @@ class RecordIndex {
   ClassLabels labels_;
   size_t shard_ = 0;
   uint64_t seen_ = 0;
-  uint64_t complete_ = 0;
-  uint64_t incomplete_ = 0;
-  std::string first_incomplete_;
+  uint64_t kept_ = 0;
+  Odd incomplete_;
+  Odd longer_;
+  uint64_t list_classes_ = 0;  // of lists of labels: one more than the largest
 };
 
 }  // namespace stoker::dataset

@@ -30,7 +30,8 @@ Facts RecordTable::to_facts() && {
   return facts;
 }
 
-Result<RecordTable> RecordTable::of(Facts facts, size_t shards, uint64_t width, bool has_labels) {
+Result<RecordTable> RecordTable::of(Facts facts, size_t shards, uint64_t width, bool has_labels,
+                                    bool has_lists) {
   const std::span<const uint64_t> numbers(facts.numbers);
   if (shards == 0 || numbers.size() < kHead + shards) return no_table();
   RecordTable table{.class_names = std::move(facts.names), .width = width};
@@ -43,7 +44,7 @@ Result<RecordTable> RecordTable::of(Facts facts, size_t shards, uint64_t width, 
   const bool fits = std::ranges::is_sorted(ends) && rest.size() % each == 0 &&
                     rest.size() / each == ends.back() && ends.back() > 0;
   const bool has_classes = table.classes > 0 && table.classes <= kMostClasses;
-  if (!fits || has_labels != has_classes) return no_table();
+  if (!fits || (has_labels || has_lists) != has_classes) return no_table();
   if (!table.class_names.empty() && table.class_names.size() > table.classes) return no_table();
   table.shard_ends.assign(ends.begin(), ends.end());
   const auto rows = rest.first(width * table.size());

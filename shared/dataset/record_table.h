@@ -35,7 +35,9 @@ struct RecordTable {
   size_t shard_of(uint64_t record) const;
 
   Facts to_facts() &&;
-  static Result<RecordTable> of(Facts facts, size_t shards, uint64_t width, bool has_labels);
+  // `has_labels`: a class a record, in the table. `has_lists`: lists of them, in the records.
+  static Result<RecordTable> of(Facts facts, size_t shards, uint64_t width, bool has_labels,
+                                bool has_lists = false);
 };
 
 }  // namespace stoker::dataset

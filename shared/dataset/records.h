@@ -38,6 +38,9 @@ class Records {
     return {.file = shards_.path(table_.shard_of(record)), .offset = offset(record)};
   }
 
+  // Of sequences of various lengths: all of the record's, which may be more than is kept.
+  uint64_t length(uint64_t record) const { return table_.row(record).back(); }
+
   // What messages call it.
   virtual std::string what(uint64_t) const { return "record"; }
 

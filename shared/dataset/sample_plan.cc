@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "shared/dataset/bucket_plan.h"
 #include "shared/dataset/mixture_schedule.h"
 #include "shared/dataset/permutation.h"
 #include "shared/dataset/set_sequence.h"
@@ -25,6 +26,10 @@ SamplePlan::SamplePlan(const PlanSettings& settings)
   assert(settings.size >= 1 && settings.size <= kMaxPlanSize && "a plan needs at least one sample");
   assert(settings.batch >= 1 && "a batch holds at least one sample");
   assert(settings.rank < settings.world);
+  if (settings.maybe_buckets != nullptr) {
+    plan_buckets();
+    return;
+  }
   add_stretches();
   if (is_weighted(settings)) {
     std::vector<double> weights;
@@ -48,6 +53,17 @@ SamplePlan::SamplePlan(SamplePlan&&) noexcept = default;
 SamplePlan& SamplePlan::operator=(SamplePlan&&) noexcept = default;
 
 // ---- Setting up
+
+void SamplePlan::plan_buckets() {
+  assert(settings_.maybe_buckets->samples() == settings_.size && settings_.first_ticket == 0);
+  epoch_size_ = settings_.size;
+  maybe_buckets_ =
+      std::make_unique<const BucketPlan>(BucketPlanSettings{.buckets = settings_.maybe_buckets,
+                                                            .batch = global_batch_,
+                                                            .seed = settings_.seed,
+                                                            .shuffle = settings_.shuffle,
+                                                            .last_batch = settings_.last_batch});
+}
 
 void SamplePlan::add_stretches() {
   std::vector<PlannedSet> one(1);
@@ -129,6 +145,11 @@ PlannedSample SamplePlan::at(uint64_t ticket, uint64_t row) const {
 }
 
 PlannedSample SamplePlan::stand_in(uint64_t ticket, uint64_t row, uint64_t attempt) const {
+  if (maybe_buckets_) {
+    const BucketPlan::Use use =
+        maybe_buckets_->at(ticket, settings_.rank * settings_.batch + row, attempt);
+    return {.sample = use.sample, .epoch = use.pass, .pass = use.pass};
+  }
   const uint64_t place = position(ticket, row);
   const uint64_t epoch = place / epoch_size_;
   if (maybe_schedule_) {
@@ -148,7 +169,12 @@ PlannedSample SamplePlan::stand_in(uint64_t ticket, uint64_t row, uint64_t attem
           .pass = epoch * stretch->repeat + before / stretch->size};
 }
 
+size_t SamplePlan::bucket_of(uint64_t ticket) const {
+  return maybe_buckets_ ? maybe_buckets_->bucket_of(ticket) : 0;
+}
+
 uint64_t SamplePlan::epoch_of(uint64_t ticket) const {
+  if (maybe_buckets_) return maybe_buckets_->epoch_of(ticket);
   const uint64_t since = ticket - settings_.first_ticket;
   return settings_.first_epoch +
          (epoch_tickets_ != 0 ? since / epoch_tickets_ : since * global_batch_ / epoch_size_);

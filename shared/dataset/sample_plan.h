@@ -7,7 +7,8 @@
 // - one set, or several one after the other: epoch p / size, in an order of its own (EpochOrder);
 // - a weighted mixture: a schedule says which set is next (MixtureSchedule), and each set has epochs
 //   of its own;
-// - a set with sample weights: position p is a draw of its own, with replacement.
+// - a set with sample weights: position p is a draw of its own, with replacement;
+// - a set of sequences in buckets by length: batches of one bucket each (BucketPlan).
 //
 // Each is computed, so any ticket, past or future, costs the same, resume needs one number, and the
 // number of readers changes nothing.
@@ -24,8 +25,10 @@
 
 namespace stoker::dataset {
 
-class SetSequence;
+class BucketPlan;
+class LengthBuckets;
 class MixtureSchedule;
+class SetSequence;
 
 inline constexpr uint64_t kMaxPlanSize = uint64_t{1} << 62;
 
@@ -55,6 +58,9 @@ struct PlanSettings {
   // Empty: one set without more to say. Otherwise their sizes add up to `size`, and either all have
   // a weight or none. With weights of any sort: last_batch kSpan, and no repeat.
   std::vector<PlannedSet> sets;
+  // Null: batches of any samples. Otherwise shuffle is kFull or kOff, with drop a global batch fits
+  // into each bucket, and there is one set, without repeat and weights, from ticket 0 on.
+  std::shared_ptr<const LengthBuckets> maybe_buckets = nullptr;
 };
 
 struct PlannedSample {
@@ -78,8 +84,10 @@ class SamplePlan {
   PlannedSample at(uint64_t ticket, uint64_t row) const;
   // What takes its place when it and the `attempt - 1` stand-ins before could not be read: the
   // attempt-th sample that follows it in the same epoch of the same set's order (wrapping round),
-  // or another draw. attempt >= 1.
+  // or another draw; of a bucket, then those of the buckets before. attempt >= 1.
   PlannedSample stand_in(uint64_t ticket, uint64_t row, uint64_t attempt) const;
+  // With buckets, whose samples the ticket's batch has.
+  size_t bucket_of(uint64_t ticket) const;
   uint64_t epoch_of(uint64_t ticket) const;            // of its first row on rank 0
   uint64_t epoch_size() const { return epoch_size_; }  // positions
   // What random choices while reading it depend on.
@@ -96,6 +104,7 @@ class SamplePlan {
     uint64_t epoch_end = 0;  // place after its last one, were the epoch in order
   };
 
+  void plan_buckets();
   void add_stretches();
   std::vector<uint64_t> shard_ends_of(const Stretch& stretch) const;
   std::unique_ptr<const SetSequence> sequence_of_all() const;
@@ -109,6 +118,7 @@ class SamplePlan {
   std::vector<Stretch> stretches_;                             // of the sets
   std::unique_ptr<const MixtureSchedule> maybe_schedule_;      // a weighted mixture
   std::vector<std::unique_ptr<const SetSequence>> sequences_;  // one; of each set with a schedule
+  std::unique_ptr<const BucketPlan> maybe_buckets_;            // then nothing of the above counts
 };
 
 }  // namespace stoker::dataset

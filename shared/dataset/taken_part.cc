@@ -26,6 +26,11 @@ class TakenPart final : public Dataset {
   std::vector<uint64_t> shard_ends() const override {
     return shard_ends_within(whole_->shard_ends(), part_);
   }
+  uint64_t longest() const override { return whole_->longest(); }
+  uint64_t length(uint64_t sample) const override { return whole_->length(part_.begin + sample); }
+  std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
+    return whole_->spec_of_length(length);
+  }
   std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
     return whole_->describe_draws(part_.begin + sample, in_whole(draw));
   }

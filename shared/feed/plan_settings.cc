@@ -1,8 +1,10 @@
 #include "shared/feed/plan_settings.h"
 
+#include <memory>
 #include <utility>
 
 #include "shared/config/training_sets.h"
+#include "shared/dataset/length_buckets.h"
 
 namespace stoker::feed {
 namespace {
@@ -54,6 +56,26 @@ Status check_epoch(const dataset::PlanSettings& settings) {
   return {};
 }
 
+Result<std::shared_ptr<const dataset::LengthBuckets>> length_buckets(const config::FeedConfig& feed,
+                                                                     const dataset::Dataset& data,
+                                                                     uint64_t batch) {
+  const auto wrong = [](const std::string& what) {
+    return Status(Code::kInvalidArgument, "feed.buckets: " + what);
+  };
+  if (data.longest() == 0) return wrong("data.train has no sequences of various lengths");
+  if (data.size() > dataset::kMostBucketed)
+    return wrong("data.train has more samples than can be sorted by length, " +
+                 std::to_string(dataset::kMostBucketed));
+  auto buckets = std::make_shared<const dataset::LengthBuckets>(data, feed.buckets);
+  for (const auto& bucket : buckets->buckets())
+    if (feed.last_batch == config::LastBatch::kDrop && bucket.size < batch)
+      return wrong("feed.last_batch: drop would never use the " + std::to_string(bucket.size) +
+                   " samples of up to " + std::to_string(bucket.length) +
+                   " places, fewer than the " + std::to_string(batch) +
+                   " of train.batch; write span or pad, or join buckets");
+  return buckets;
+}
+
 }  // namespace
 
 Result<dataset::PlanSettings> plan_settings(const config::Config& config,
@@ -71,7 +93,13 @@ Result<dataset::PlanSettings> plan_settings(const config::Config& config,
                                  .first_epoch = began.epoch,
                                  .rank = 0,
                                  .world = 1,
-                                 .sets = {}};
+                                 .sets = {},
+                                 .maybe_buckets = nullptr};
+  if (!config.feed.buckets.empty()) {
+    STOKER_ASSIGN_OR_RETURN(settings.maybe_buckets,
+                            length_buckets(config.feed, data, settings.batch * settings.world));
+    return settings;
+  }
   if (settings.shuffle == config::Shuffle::kShards) settings.shard_ends = data.shard_ends();
   STOKER_ASSIGN_OR_RETURN(settings.sets, planned_sets(config, data, weights));
   STOKER_RETURN_IF_ERROR(check_epoch(settings));

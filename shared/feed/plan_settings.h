@@ -3,7 +3,8 @@
 //
 // Threads: any.
 // Errors:  kMismatch: data or weights are not what the configuration says. kInvalidArgument: with
-//          feed.last_batch: drop, a batch larger than an epoch. load_config() has checked the rest.
+//          feed.last_batch: drop, a batch larger than an epoch or than a bucket. load_config() has
+//          checked the rest.
 #pragma once
 
 #include "shared/base/status.h"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "shared/feed/batch_in_work.h"
+#include "shared/feed/batch_shapes.h"
 #include "shared/feed/read_ahead.h"
 #include "shared/feed/row.h"
 
@@ -41,6 +42,7 @@ struct ReaderPool::Shared {
   const ring::ProducerId producer;
   const dataset::Dataset& dataset;
   const dataset::SamplePlan& plan;
+  const BatchShapes shapes;
   // Once the pool is started.
   std::optional<ReadAhead> maybe_ahead = {};
   size_t most_batches = kBatches;
@@ -205,7 +207,7 @@ struct ReaderPool::Shared {
 
   // What the threads do.
   Status read_rows(uint32_t thread, const std::stop_token& stop) {
-    RowReader reader(ring, dataset, plan, maybe_ahead ? &*maybe_ahead : nullptr);
+    RowReader reader(ring, dataset, plan, shapes, maybe_ahead ? &*maybe_ahead : nullptr);
     while (true) {
       STOKER_ASSIGN_OR_RETURN(Row row, next_row(thread, stop));
       STOKER_RETURN_IF_ERROR(reader.fill(row));
@@ -230,7 +232,11 @@ struct ReaderPool::Shared {
 
 ReaderPool::ReaderPool(ring::ShmRing& ring, ring::ProducerId producer,
                        const dataset::Dataset& dataset, const dataset::SamplePlan& plan)
-    : shared_(new Shared{.ring = ring, .producer = producer, .dataset = dataset, .plan = plan}) {
+    : shared_(new Shared{.ring = ring,
+                         .producer = producer,
+                         .dataset = dataset,
+                         .plan = plan,
+                         .shapes = BatchShapes(dataset, plan)}) {
   assert(ring.layout().sample() == dataset.spec() && "the ring was made for other samples");
   assert(ring.layout().batch() == plan.settings().batch && "the ring was made for another batch");
   assert(dataset.size() == plan.settings().size && "the plan was made for another data set");

@@ -16,8 +16,9 @@ constexpr uint64_t kMeasureEvery = 16;  // samples: of one in so many the stages
 
 Status RowReader::fill(Row& row) {
   const ring::Claim& claim = row.batch->claim();
+  const ring::BatchLayout& layout = shapes_.of(claim.ticket);
   for (size_t tensor = 0; tensor < outputs_.size(); ++tensor)
-    outputs_[tensor] = ring_.layout().row(claim.slot, tensor, row.index);
+    outputs_[tensor] = layout.row(claim.slot, tensor, row.index);
   const bool measures = rows_++ % kMeasureEvery == 0;
   std::optional<dataset::StageMeasurement> measurement;
   if (measures) measurement.emplace(stages_);

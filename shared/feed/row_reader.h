@@ -17,6 +17,7 @@
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/sample_plan.h"
 #include "shared/dataset/stage_time.h"
+#include "shared/feed/batch_shapes.h"
 #include "shared/feed/read_ahead.h"
 #include "shared/feed/row.h"
 #include "shared/ring/shm_ring.h"
@@ -29,10 +30,11 @@ class RowReader {
  public:
   // `maybe_ahead`: is told how long samples take, and asked what they wait for the disk.
   RowReader(ring::ShmRing& ring, const dataset::Dataset& dataset, const dataset::SamplePlan& plan,
-            ReadAhead* maybe_ahead)
+            const BatchShapes& shapes, ReadAhead* maybe_ahead)
       : ring_(ring),
         dataset_(dataset),
         plan_(plan),
+        shapes_(shapes),
         maybe_ahead_(maybe_ahead),
         outputs_(ring.layout().sample().size()) {}
   ~RowReader() { count(); }
@@ -49,6 +51,7 @@ class RowReader {
   ring::ShmRing& ring_;
   const dataset::Dataset& dataset_;
   const dataset::SamplePlan& plan_;
+  const BatchShapes& shapes_;
   ReadAhead* const maybe_ahead_;
   std::vector<std::span<std::byte>> outputs_;
   uint64_t rows_ = 0;

@@ -1,4 +1,6 @@
 // language_model: predict each token from those before it.
+#include <optional>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
 
@@ -7,6 +9,7 @@
 #include "shared/task/host_values.h"
 #include "shared/task/kinds.h"
 #include "shared/task/prepare_input.h"
+#include "shared/task/sequence_mask.h"
 
 namespace stoker::task {
 namespace {
@@ -16,20 +19,33 @@ struct Prediction {
   at::Tensor target;  // [batch * time], I64
 };
 
-Prediction predict(model::Model& model, const at::Tensor& batch) {
-  const at::Tensor tokens = prepare_tokens(batch);
+// Where they stand in a batch.
+struct Places {
+  size_t tokens = 0;
+  std::optional<size_t> length;  // of samples that are padded
+};
+
+Prediction predict(model::Model& model, const Batch& batch, const Places& places) {
+  const at::Tensor tokens = prepare_tokens(batch.at(places.tokens));
   const int64_t time = tokens.size(1) - 1;
   const at::Tensor logits = model.forward(tokens.narrow(1, 0, time));
-  return {logits.flatten(0, 1).to(at::kFloat), tokens.narrow(1, 1, time).flatten()};
+  at::Tensor next = tokens.narrow(1, 1, time);
+  if (places.length) next = without_padding(next, batch.at(*places.length));
+  return {logits.flatten(0, 1).to(at::kFloat), next.flatten()};
 }
 
 class LanguageModelEvaluation : public Evaluation {
  public:
-  LanguageModelEvaluation(size_t tokens, bool bytes) : tokens_(tokens), score_(bytes) {}
+  LanguageModelEvaluation(Places places, bool bytes) : places_(places), score_(bytes) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const auto [logits, target] = predict(model, batch.at(tokens_));
+    auto [logits, target] = predict(model, batch, places_);
+    if (places_.length) {
+      const at::Tensor counts = target.ge(0).nonzero().flatten();
+      logits = logits.index_select(0, counts);
+      target = target.index_select(0, counts);
+    }
     const HostValues<float> losses(at::cross_entropy_loss(logits, target, {}, at::Reduction::None));
     const HostValues<int64_t> targets(target);
     const HostValues<int64_t> predictions(logits.argmax(1));
@@ -39,24 +55,25 @@ class LanguageModelEvaluation : public Evaluation {
   score::Report report() const override { return score_.report(); }
 
  private:
-  const size_t tokens_;
+  const Places places_;
   score::LanguageModelScore score_;
 };
 
 class LanguageModel : public Task {
  public:
-  LanguageModel(size_t tokens, bool bytes) : tokens_(tokens), bytes_(bytes) {}
+  LanguageModel(Places places, bool bytes) : places_(places), bytes_(bytes) {}
 
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    const auto [logits, target] = predict(model, batch.at(tokens_));
-    return at::cross_entropy_loss(logits, target);
+    const auto [logits, target] = predict(model, batch, places_);
+    if (!places_.length) return at::cross_entropy_loss(logits, target);
+    return mean_loss(at::cross_entropy_loss(logits, target, {}, at::Reduction::None), target);
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings&) const override {
-    return std::make_unique<LanguageModelEvaluation>(tokens_, bytes_);
+    return std::make_unique<LanguageModelEvaluation>(places_, bytes_);
   }
 
  private:
-  const size_t tokens_;
+  const Places places_;
   const bool bytes_;
 };
 
@@ -68,7 +85,9 @@ Result<std::unique_ptr<Task>> make_language_model(const Samples& sample, uint64_
     return Status(Code::kMismatch, "task language_model needs `tokens` [2 or more]; the data has " +
                                        to_string(sample[at]));
   }
-  return std::unique_ptr<Task>(std::make_unique<LanguageModel>(at, sample[at].dtype == DType::kU8));
+  const Places places{.tokens = at, .length = maybe_length(sample)};
+  return std::unique_ptr<Task>(
+      std::make_unique<LanguageModel>(places, sample[at].dtype == DType::kU8));
 }
 
 }  // namespace stoker::task

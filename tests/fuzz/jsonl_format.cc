@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "tests/fuzz/format.h"
 #include "tests/fuzz/set_under_test.h"
 
@@ -5,6 +7,30 @@ namespace stoker::fuzz {
 namespace {
 
 constexpr unsigned kHasTarget = 1, kIsText = 2, kSkips = 4;
+// Sequences of various lengths.
+constexpr unsigned kIsPadded = 8, kTruncates = 16, kIsTokens = 32, kHasLabels = 64,
+                   kFewLabels = 128;
+
+config::DatasetConfig padded(config::DatasetConfig config, unsigned settings) {
+  const bool is_tokens = (settings & kIsTokens) != 0, is_text = (settings & kIsText) != 0;
+  config.longest = 5;
+  config.longer = (settings & kTruncates) != 0 ? "truncate" : config.incomplete;
+  if (is_text) config.text = "t";
+  if (is_tokens && !is_text) config.tokens = "t";
+  if (!is_tokens && !is_text) {
+    config.input = {"t"};
+    config.shape = {2};
+  }
+  if ((settings & kHasLabels) != 0) {
+    config.labels = "y";
+    config.most_labels = (settings & kFewLabels) != 0 ? 3 : 0;
+  } else if ((settings & kHasTarget) != 0) {
+    config.target = {"y"};
+  } else if (config.text.empty() || (settings & kFewLabels) != 0) {
+    config.label = "y";
+  }
+  return config;
+}
 
 // The first byte says with which settings, the rest is the file.
 bool run(std::string_view input) {
@@ -16,6 +42,7 @@ bool run(std::string_view input) {
   config.kind = config::DatasetKind::kJsonl;
   config.path = set.path("lines");
   if ((settings & kSkips) != 0) config.incomplete = "skip";
+  if ((settings & kIsPadded) != 0) return set.check(padded(std::move(config), settings));
   if ((settings & kIsText) != 0) {
     config.text = "t";
     config.context = 3;
@@ -47,6 +74,14 @@ const Format& jsonl_format() {
             seed(kHasTarget, "{\"a\": true, \"b\": {\"c\": [18446744073709551615, 3]}, \"y\": 4}"),
             seed(kIsText,
                  "{\"t\": \"ab\\n\"}\n{\"t\": \"\"}\n{\"x\": {}, \"t\": \"\\ud83d\\ude00\"}\n"),
+            seed(kIsPadded,
+                 "{\"t\": [[1, 2], [-0.5, 4]], \"y\": 1}\n{\"y\": 0, \"t\": [3, 1e3]}\n"),
+            seed(kIsPadded | kIsTokens | kHasLabels | kSkips,
+                 "{\"t\": [1, 70000, 3], \"y\": [0, -100, 2]}\n{\"t\": [], \"y\": [1]}\n"
+                 "{\"t\": [1, 2, 3, 4, 5, 6], \"y\": [1, 1, 1, 1, 1, 1]}\n"),
+            seed(kIsPadded | kHasLabels | kFewLabels | kTruncates,
+                 "{\"t\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], \"y\": [7]}\n"),
+            seed(kIsPadded | kIsText | kTruncates, "{\"t\": \"long\"}\n{\"t\": \"longer\"}\n"),
             seed(kSkips | kIsText, "{\"t\": \"long enough\"}\n{\"t\": null}\n{}\n")};
       }};
   return kFormat;

@@ -8,7 +8,8 @@ namespace {
 using test::bytes_of;
 using test::npy;
 
-// Labels and inputs in two files; without labels the inputs must be an archive with both.
+// Labels and inputs in two files; without labels the inputs must be an archive with both. Read as plain
+// rows, and as sequences whose labels say how long they are, too.
 bool run(std::string_view input) {
   static SetUnderTest set;
   const auto files = split_input(input, 2);
@@ -18,7 +19,10 @@ bool run(std::string_view input) {
   config.kind = config::DatasetKind::kNpy;
   config.path = set.path("inputs");
   if (!files[0].empty()) config.labels = set.path("labels");
-  return set.check(config);
+  const bool is_set = set.check(config);
+  config.longest = 3;
+  config.lengths = files[0].empty() ? "y" : config.labels;
+  return set.check(config) || is_set;
 }
 
 std::vector<std::string> seeds() {
@@ -26,9 +30,14 @@ std::vector<std::string> seeds() {
   const std::string pictures = npy("|u1", "(3, 1, 2, 3)", std::string(18, 'p'));
   const std::string halves = npy("<f2", "(3,)", bytes_of<uint16_t>({1, 2, 3}));
   const std::string labels = npy("<i8", "(3,)", bytes_of<int64_t>({0, 2, 1}));
+  const std::string sequences =
+      npy("<i2", "(3, 3)", bytes_of<int16_t>({1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  const std::string lengths = npy("|u1", "(3,)", bytes_of<uint8_t>({3, 1, 2}));
   const std::string targets = npy("<f8", "(3, 1)", bytes_of<double>({0.5, 2, 1}));
   const std::string shape2 = "{'descr': '<u2', 'fortran_order': False, 'shape': (3L,)}";
   return {join_input({labels, floats}),
+          join_input({lengths, sequences}),
+          join_input({"", test::zip({{"x.npy", sequences}, {"y.npy", lengths}}, true)}),
           join_input({targets, pictures}),
           join_input({labels, test::npy_with_header(shape2, "123456", 2)}),
           join_input({"", test::zip({{"x.npy", pictures}, {"y.npy", labels}}, false)}),

@@ -68,10 +68,10 @@ struct SampleRead {
   std::vector<std::vector<std::byte>> tensors;
   bool operator==(const SampleRead&) const = default;
 };
-SampleRead read(const Dataset& dataset, uint64_t sample) {
+SampleRead read(const Dataset& dataset, uint64_t sample, const std::vector<TensorSpec>& specs) {
   SampleRead read;
   std::vector<std::span<std::byte>> outputs;
-  for (const TensorSpec& spec : dataset.spec())
+  for (const TensorSpec& spec : specs)
     read.tensors.emplace_back(spec.bytes() + 2 * kGuardBytes, kGuard);
   for (auto& tensor : read.tensors)
     outputs.push_back(std::span(tensor).subspan(kGuardBytes, tensor.size() - 2 * kGuardBytes));
@@ -96,18 +96,34 @@ void check_label(const Dataset& dataset, const SampleRead& sample) {
   }
 }
 
+// In a batch that is as long as the sample needs, it is what it is in one of the longest.
+void check_length(const Dataset& dataset, uint64_t sample, const SampleRead& padded) {
+  if (dataset.longest() == 0) return;
+  const uint64_t length = dataset.length(sample);
+  promise(length >= 1 && length <= dataset.longest(), "a sample fits the longest");
+  const SampleRead exact = read(dataset, sample, dataset.spec_of_length(length));
+  promise(exact.ok == padded.ok, "a sample can be read, or not, whatever its padding");
+  if (!exact.ok) return;
+  const auto& whole = exact.tensors.front();
+  promise(std::equal(whole.begin() + kGuardBytes, whole.end() - kGuardBytes,
+                     padded.tensors.front().begin() + kGuardBytes),
+          "padding comes behind a sample");
+}
+
 bool check_sample(const Dataset& first, const Dataset& second, uint64_t sample) {
-  const SampleRead one = read(first, sample);
-  promise(one == read(second, sample), "a sample is the same each time");
+  const SampleRead one = read(first, sample, first.spec());
+  promise(one == read(second, sample, second.spec()), "a sample is the same each time");
   dataset::MemoryBudget budget(kMostSampleBytes);
   dataset::PrefetchedBytes bytes(budget);
   first.prefetch(sample, bytes);
   {
     const dataset::PrefetchedBytes::Held held(&bytes);
-    promise(one == read(first, sample), "a sample is the same when its bytes were read ahead");
+    promise(one == read(first, sample, first.spec()),
+            "a sample is the same when its bytes were read ahead");
   }
   promise(first.origin(sample).offset == second.origin(sample).offset, "and where it comes from");
   if (one.ok) check_label(first, one);
+  check_length(first, sample, one);
   return one.ok;
 }
 

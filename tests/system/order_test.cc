@@ -57,6 +57,30 @@ metrics: {every_steps: 5}
 )");
   }
 
+  // Texts of 1 to 60 letters as JSON lines, and a tiny GPT over them.
+  std::string lines_config_of(const std::string& feed) const {
+    for (const char* const name : {"train.jsonl", "valid.jsonl"}) {
+      std::ofstream out(path(name));
+      for (int line = 0; line < 331; ++line)
+        out << "{\"t\": \""
+            << std::string(static_cast<size_t>(1 + line * line % 60), 'a' + line % 9) << "\"}\n";
+    }
+    return write_config(
+        "data:\n  train: {kind: jsonl, path: " + path("train.jsonl") +
+        ", text: t, longest: 61}\n  valid: {kind: jsonl, path: " + path("valid.jsonl") +
+        ", text: t, longest: 40, longer: truncate}\n"
+        "feed: {buckets: [8, 24, 40], " +
+        feed + R"(}
+eval: {sets: [valid], batch: 7}
+model: {kind: gpt, layers: 1, width: 16, heads: 2, context: 64}
+optimizer: {kind: adamw, lr: 0.002}
+schedule: {kind: constant, warmup_steps: 10}
+train: {steps: 600, batch: 8, device: cpu, threads: 1}
+checkpoint: {every_steps: 20, keep_last: 3}
+metrics: {every_steps: 5}
+)");
+  }
+
   std::string explained(const std::string& run, uint64_t step) const {
     const std::string log = "explain";
     std::filesystem::remove(path(log + ".out"));  // output is appended
@@ -140,6 +164,72 @@ TEST_F(Order, ReadingAheadSurvivesKillsAndChangesNoByte) {
   ASSERT_EQ(train(text_config_of(texts, "feed: {read_ahead: 0}"), run_dir("without")).code, 0);
   EXPECT_EQ(model_sha256(run_dir("without"), 600), model_sha256(run_dir(), 600));
   EXPECT_EQ(decided_rows(run_dir("without")), decided_rows(run_dir()));
+}
+
+TEST_F(Order, BucketsOfTextsSurviveKills) {
+  int number = 0;
+  for (const char* const feed :
+       {"processes: 2", "last_batch: pad", "last_batch: drop, shuffle: off"}) {
+    SCOPED_TRACE(feed);
+    expect_same_after_kills(lines_config_of(feed), 600);
+    for (const std::string& run : {run_dir(), run_dir("whole")})
+      std::filesystem::rename(run, run + "-" + std::to_string(number));
+    ++number;
+  }
+}
+
+// A class for each place of sequences of vectors, and a bidirectional LSTM that learns it.
+TEST_F(Order, BucketsOfLabelledSequencesSurviveKills) {
+  std::ofstream out(path("places.jsonl"));
+  for (int line = 0; line < 200; ++line) {
+    std::string places, tags;
+    for (int place = 0; place <= line * 7 % 20; ++place) {
+      const std::string between = place == 0 ? "" : ", ";
+      const int sign = (line + place * place) % 3 - 1;
+      places += between + "[" + std::to_string(sign) + ", 0.5]";
+      tags += between + std::to_string(sign + 1);
+    }
+    out << "{\"x\": [" << places << "], \"y\": [" << tags << "]}\n";
+  }
+  out.close();
+  expect_same_after_kills(
+      write_config("data:\n  train: {kind: jsonl, path: " + path("places.jsonl") +
+                   ", input: x, shape: [2], labels: y, longest: 20}\n" + R"(
+feed: {buckets: [5, 10]}
+eval: {sets: []}
+task: {kind: tagging}
+model: {kind: blstm, width: 8, states: each}
+optimizer: {kind: adamw, lr: 0.01}
+schedule: {kind: constant, warmup_steps: 10}
+train: {steps: 400, batch: 8, device: cpu, threads: 1}
+checkpoint: {every_steps: 20, keep_last: 3}
+metrics: {every_steps: 5}
+)"),
+      400);
+}
+
+TEST_F(Order, BucketsSayHowMuchIsPaddingAndAreEvaluated) {
+  const std::string config = lines_config_of("readers: 1");
+  const std::vector<std::string> short_run{"--set", "train.steps=40"};
+  ASSERT_EQ(train(config, run_dir(), short_run).code, 0);
+  EXPECT_NE(log_of("stokerd").find("without_buckets="), std::string::npos) << log_of("stokerd");
+  EXPECT_NE(explained(run_dir(), 7).find("\"padded_to\":"), std::string::npos);
+  // However the evaluator cuts its batches, each sample is padded alike and counts once.
+  const auto evaluated = [&](const std::string& batch) {
+    std::filesystem::remove(path("stoker-eval.out"));
+    const auto exit =
+        evaluator(run_dir(),
+                  {"--checkpoint", run_dir() + "/checkpoints/" + checkpoints(run_dir()).back(),
+                   "--set", "eval.batch=" + batch})
+            .wait(60s);
+    EXPECT_TRUE(exit && exit->code == 0) << log_of("stoker-eval");
+    const std::string said = log_of("stoker-eval");
+    const size_t at = said.find("\"valid\":{");
+    return at == std::string::npos ? said : said.substr(at, said.find('}', at) - at);
+  };
+  const std::string one_by_one = evaluated("1");
+  EXPECT_NE(one_by_one.find("\"samples\":331"), std::string::npos) << one_by_one;
+  EXPECT_NE(evaluated("50").find("\"samples\":331"), std::string::npos);
 }
 
 TEST_F(Order, WeightsReplacedAtARestartHoldFromThereOn) {

@@ -3,6 +3,7 @@
 #include "shared/config/load_config.h"
 #include "shared/dataset/batch_mix.h"
 #include "shared/dataset/dataset.h"
+#include "shared/dataset/length_buckets.h"
 #include "shared/dataset/sample_plan.h"
 #include "shared/feed/plan_settings.h"
 #include "tests/daemon/ctl/run_fixture.h"
@@ -78,6 +79,27 @@ TEST_F(Explain, SaysHowABatchIsMixed) {
     const auto mix = dataset::draw_mix({.mixup = 0.2}, 1, number(sample, "ticket"));
     EXPECT_EQ(sample.at("draws").as_string(), dataset::describe(mix, number(sample, "row"), 4));
   }
+}
+
+TEST_F(Explain, SaysHowLongSequencesAreAndToWhatTheyArePadded) {
+  std::string lines;
+  for (size_t i = 0; i < 40; ++i) lines += "{\"t\": \"" + std::string(1 + i % 11, 'a') + "\"}\n";
+  put(path("texts.jsonl"), lines);
+  start_run_of("data:\n  train: {kind: jsonl, path: " + path("texts.jsonl") +
+               ", text: t, longest: 12}\nfeed: {buckets: [4, 8]}\n");
+  const dataset::SamplePlan plan(*feed::plan_settings(config_, *data_, {}));
+  const auto& buckets = plan.settings().maybe_buckets->buckets();
+  for (const uint64_t step : {1, 7, 1'000'000'000}) {
+    for (const auto& sample : explain(step)) {
+      const uint64_t ticket = number(sample, "ticket");
+      EXPECT_EQ(number(sample, "sample"), plan.at(ticket, number(sample, "row")).sample);
+      EXPECT_EQ(number(sample, "length"), number(sample, "sample") % 11 + 2) << "with its end";
+      EXPECT_EQ(number(sample, "padded_to"), buckets[plan.bucket_of(ticket)].length);
+    }
+  }
+  const Answer answer = ctl({"explain", "--step", "1"});
+  EXPECT_THAT(answer.out, HasSubstr("% of their places are padding"));
+  EXPECT_THAT(answer.out, HasSubstr(" of " + std::to_string(buckets[plan.bucket_of(0)].length)));
 }
 
 TEST_F(Explain, IsReadableAndNamesTheFiles) {

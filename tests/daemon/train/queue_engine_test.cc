@@ -4,7 +4,9 @@
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 
+#include "shared/dataset/length_buckets.h"
 #include "tests/daemon/train/fake_queue.h"
+#include "tests/shared/dataset/made_sequences.h"
 
 namespace stoker::train {
 namespace {
@@ -79,6 +81,44 @@ TEST_F(QueueEngineTest, WhatIsMadeOfABatchEachTimeReachesTheReplayedWork) {
   for (int i = 0; i < 8; ++i) run();
   EXPECT_THAT(seen_, ElementsAre(0, 3, 6, 9, 12, 15, 18, 21));
   EXPECT_GT(log_->replays, 0);
+}
+
+// Sequences in buckets: batches of three lengths, each with graphs of its own.
+TEST(QueueEngineShapes, BatchesOfEachLengthAreSeenAsTheyAre) {
+  const auto data = dataset::testing::MadeSequences::of_sizes({4, 9, 0, 6});
+  const std::vector<int64_t> lengths{1, 2};
+  const dataset::SamplePlan plan(
+      {.size = data.size(),
+       .batch = 2,
+       .maybe_buckets = std::make_shared<const dataset::LengthBuckets>(data, lengths)});
+  const feed::BatchShapes shapes(data, plan);
+  const auto log = std::make_shared<FakeQueue::Log>();
+  const size_t slot_bytes = ring::BatchLayout(data.spec(), 2).slot_bytes();
+  std::vector<at::Tensor> seen;
+  QueueEngine engine(
+      std::make_unique<FakeQueue>(log, slot_bytes), nullptr, shapes, {.slots = 4},
+      {.prepare =
+           [](const task::Batch& batch, uint64_t) {
+             return task::Batch{batch[0] + 1, batch[1]};  // what is made has its own memory
+           },
+       .work = [&](const task::Batch& batch, Portion) { seen.push_back(batch[0].clone()); },
+       .release = [](uint64_t) {}});
+  std::vector<std::byte> slot(slot_bytes, std::byte{0xee});
+  for (uint64_t ticket = 0; ticket < 60; ++ticket) {
+    const ring::BatchLayout& layout = shapes.of(ticket);
+    for (uint64_t row = 0; row < 2; ++row)
+      ASSERT_TRUE(data.read(plan.at(ticket, row).sample, {},
+                            std::vector{layout.row(slot, 0, row), layout.row(slot, 1, row)})
+                      .ok());
+    engine.run({.ticket = ticket, .slot = slot}, {});
+    const at::Tensor& batch = seen.back();
+    ASSERT_EQ(batch.sizes(), (std::vector<int64_t>{2, layout.sample()[0].shape[0]}));
+    for (int64_t row = 0; row < 2; ++row)
+      ASSERT_EQ(batch[row][0].item<float>(),
+                static_cast<float>(plan.at(ticket, static_cast<uint64_t>(row)).sample + 1));
+  }
+  EXPECT_EQ(log->captures, 6) << "three lengths in two buffers";
+  EXPECT_GT(log->replays, 30);
 }
 
 TEST_F(QueueEngineTest, NothingIsCapturedWhereItIsOff) {

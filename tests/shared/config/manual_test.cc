@@ -24,7 +24,7 @@ std::string text_with(const std::string& section, const std::string& kind, const
   const std::string task = "task: {kind: classification}\n";
   const std::string mlp = task + "model: {kind: mlp}\n";
   if (section == "data.train") {
-    static const std::map<std::string, std::string> sets{
+    const std::map<std::string, std::string> sets{
         {"text", "path: a"},
         {"tokens", "path: a"},
         {"images", "path: a, size: [8, 8]"},
@@ -34,7 +34,8 @@ std::string text_with(const std::string& section, const std::string& kind, const
         {"tar", "path: a, input: jpg, size: [8, 8], label: cls"},
         {"npy", "path: a"},
         {"csv", "path: a, label: y"},
-        {"jsonl", "path: a, input: x, label: y"},
+        {"jsonl", key.ends_with(".labels") ? "path: a, input: x, longest: 9"
+                                           : "path: a, input: x, label: y"},
         {"synthetic", "samples: 5, features: [3]"},
         {"mixture", "of: [code, prose]"}};
     const bool is_sequence = kind == "text" || kind == "tokens" || kind == "mixture";

@@ -127,6 +127,22 @@ void fill_transforms(DatasetConfig& set, Filler& filler) {
   if (has_pictures) set.jitter = {filler.part(), filler.part(), 0, filler.part() / 2};
 }
 
+// JSON lines that are sequences of numbers.
+DatasetConfig padded_set(DatasetConfig set, Filler& filler) {
+  ++set.longest;
+  set.input = {"x"};
+  set.text.clear();
+  set.tokens.clear();
+  set.context = 0;
+  set.label.clear();
+  set.target.clear();
+  set.labels += 'y';
+  if (filler.below(2) == 0) set.most_labels = 0;
+  if (!set.weights_file.empty()) set.repeat = 1;
+  set.grow = DatasetConfig().grow;
+  return set;
+}
+
 DatasetConfig random_set(const std::string& name, const Config& config, Filler& filler) {
   const bool is_sequence = config.model.reads_tokens();
   DatasetConfig set;
@@ -139,6 +155,13 @@ DatasetConfig random_set(const std::string& name, const Config& config, Filler& 
     set.input.resize(std::min<size_t>(set.input.size(), 1));
     set.target.clear();
   }
+  if (set.kind == DatasetKind::kJsonl && filler.below(2) == 0)
+    return padded_set(std::move(set), filler);
+  if (set.kind != DatasetKind::kNpy || set.longest == 0) set.longest = 0, set.lengths.clear();
+  set.longer = DatasetConfig().longer;
+  set.tokens.clear();
+  set.most_labels = 0;
+  if (set.kind == DatasetKind::kJsonl) set.labels.clear();
   if (set.has_fields()) {
     set.input.push_back("x");
     set.size = {8, 9};
@@ -237,6 +260,15 @@ Config random_config(std::mt19937_64& random) {
   const DatasetConfig& train = config.data["train"];
   if (!train.weights.empty() || !train.weights_file.empty())
     config.feed.last_batch = LastBatch::kSpan;
+  const bool fits_buckets =
+      train.is_padded() && train.repeat == 1 && train.weights_file.empty() &&
+      (config.feed.shuffle == Shuffle::kFull || config.feed.shuffle == Shuffle::kOff);
+  config.feed.buckets.clear();
+  if (fits_buckets && filler.below(2) == 0) {
+    config.feed.buckets = {train.longest + 1};
+    config.data["train"].longest += 1;
+    config.feed.source = FeedSource::kReaders;
+  }
   const bool has_betas = config.optimizer.kind == OptimizerKind::kAdam ||
                          config.optimizer.kind == OptimizerKind::kAdamW ||
                          config.optimizer.kind == OptimizerKind::kLion ||

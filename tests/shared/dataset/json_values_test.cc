@@ -53,6 +53,21 @@ TEST_F(JsonValuesTest, ArraysOfNumbersArePutOneAfterAnother) {
   EXPECT_THAT(floats(1), ElementsAre(1, 0.5, 2));
 }
 
+TEST_F(JsonValuesTest, ListsWithinAListHaveAsManyNumbersAsIsSaid) {
+  JsonValues values({"a", "b"}, 2);
+  std::vector<FieldValue> found(2);
+  EXPECT_TRUE(values.read("{\"a\": [[1, 2], [[3], [4]]], \"b\": [[1], [2, 3]]}", found).ok())
+      << "only of the first value";
+  EXPECT_THAT(std::get<FieldInts>(found[0]), ElementsAre(1, 2, 3, 4));
+  EXPECT_TRUE(values.read("{\"a\": [1, 2, 3], \"b\": 1}", found).ok()) << "no lists within it";
+  for (const char* const line : {"{\"a\": [[1, 2], [3]]}", "{\"a\": [[]]}", "{\"a\": [1, [2, 3]]}",
+                                 "{\"a\": [[1, 2, 3, 4]]}"}) {
+    const Status status = values.read(line, found);
+    EXPECT_EQ(status.code(), Code::kCorrupt) << line;
+    EXPECT_NE(status.message().find("'a' holds a list of"), std::string::npos) << status.message();
+  }
+}
+
 TEST_F(JsonValuesTest, NullAndWhatIsNotThereAreMissing) {
   ASSERT_TRUE(read(R"({"a": null, "b": {}, "c": 5})").ok());
   EXPECT_TRUE(is_missing(found_[0]));

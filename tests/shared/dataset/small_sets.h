@@ -195,6 +195,35 @@ inline DatasetConfig npy(const std::string& folder) {
       .kind = DatasetKind::kNpy, .path = folder + "/data.npy", .labels = folder + "/labels.npy"};
 }
 
+inline DatasetConfig jsonl_sequences(const std::string& folder) {
+  std::string rows;
+  for (int i = 0; i < 60; ++i) {
+    std::string list;
+    for (int place = 0; place <= i % 9; ++place)
+      list += (place == 0 ? "" : ", ") + std::to_string(i + place);
+    rows += "{\"ids\": [" + list + "], \"tags\": [" + list + "]}\n";
+  }
+  write(folder + "/data", rows);
+  return {.kind = DatasetKind::kJsonl,
+          .path = folder + "/data",
+          .labels = "tags",
+          .input = {"ids"},
+          .longest = 12};
+}
+
+inline DatasetConfig npy_sequences(const std::string& folder) {
+  std::string lengths, labels(60 * 12, '\3');
+  for (int i = 0; i < 60; ++i) lengths += static_cast<char>(1 + i % 12);
+  write(folder + "/data.npy", npy_of("|u1", "(60, 12, 2)", random_bytes(60 * 24)));
+  write(folder + "/labels.npy", npy_of("|u1", "(60, 12)", labels));
+  write(folder + "/lengths.npy", npy_of("|u1", "(60,)", lengths));
+  return {.kind = DatasetKind::kNpy,
+          .path = folder + "/data.npy",
+          .labels = folder + "/labels.npy",
+          .longest = 12,
+          .lengths = folder + "/lengths.npy"};
+}
+
 inline DatasetConfig synthetic(const std::string&) {
   return {.kind = DatasetKind::kSynthetic, .classes = 4, .samples = 500, .features = {3, 10}};
 }
@@ -218,6 +247,11 @@ inline std::vector<SmallSet> small_sets() {
       {"csv", "csv", csv, "path: FOLDER/data, label: kind"},
       {"jsonl", "jsonl", jsonl, "path: FOLDER/data, input: x, shape: [2], label: y"},
       {"npy", "npy", npy, "path: FOLDER/data.npy, labels: FOLDER/labels.npy"},
+      {"jsonl_sequences", "jsonl", jsonl_sequences,
+       "path: FOLDER/data, input: ids, labels: tags, longest: 12"},
+      {"npy_sequences", "npy", npy_sequences,
+       "path: FOLDER/data.npy, labels: FOLDER/labels.npy, lengths: FOLDER/lengths.npy, "
+       "longest: 12"},
       {"synthetic", "synthetic", synthetic, "samples: 500, features: [3, 10], classes: 4"}};
 }
 

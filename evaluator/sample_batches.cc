@@ -1,0 +1,63 @@
+#include "evaluator/sample_batches.h"
+
+#include <algorithm>
+
+#include <ATen/ops/from_blob.h>
+
+#include "shared/dataset/length_buckets.h"
+#include "shared/model/torch_dtype.h"
+
+namespace stoker::evaluator {
+
+SampleBatches::SampleBatches(const dataset::Dataset& data, uint64_t samples, uint64_t batch,
+                             std::span<const int64_t> buckets)
+    : data_(data) {
+  for (const TensorSpec& spec : data.spec())
+    memory_.emplace_back(spec.bytes() * std::min(batch, samples));
+  if (buckets.empty() || data.longest() == 0 || data.size() > dataset::kMostBucketed) {
+    cut(samples, batch, data.longest());
+    return;
+  }
+  const dataset::LengthBuckets by_length(data, buckets);
+  for (size_t bucket = 0; bucket < by_length.buckets().size(); ++bucket) {
+    const uint64_t before = order_.size();
+    for (uint64_t place = 0; place < by_length.buckets()[bucket].size; ++place) {
+      const uint64_t sample = by_length.sample(bucket, place);
+      if (sample < samples) order_.push_back(sample);
+    }
+    cut(order_.size() - before, batch, by_length.buckets()[bucket].length);
+  }
+}
+
+void SampleBatches::cut(uint64_t samples, uint64_t batch, uint64_t length) {
+  uint64_t first = batches_.empty() ? 0 : batches_.back().first + batches_.back().count;
+  for (uint64_t left = samples; left > 0;) {
+    const uint64_t count = std::min(batch, left);
+    batches_.push_back({.first = first, .count = count, .length = length});
+    first += count;
+    left -= count;
+  }
+}
+
+Result<task::Batch> SampleBatches::read(size_t number) {
+  const Batch& batch = batches_[number];
+  const std::vector<TensorSpec> specs =
+      batch.length == 0 ? data_.spec() : data_.spec_of_length(batch.length);
+  std::vector<std::span<std::byte>> row(specs.size());
+  for (uint64_t i = 0; i < batch.count; ++i) {
+    const uint64_t sample = sample_at(batch.first + i);
+    for (size_t t = 0; t < specs.size(); ++t)
+      row[t] = std::span(memory_[t]).subspan(i * specs[t].bytes(), specs[t].bytes());
+    STOKER_RETURN_IF_ERROR(data_.read(sample, dataset::DrawKey{.sample = sample}, row));
+  }
+  task::Batch tensors;
+  for (size_t t = 0; t < specs.size(); ++t) {
+    std::vector<int64_t> shape{static_cast<int64_t>(batch.count)};
+    shape.insert(shape.end(), specs[t].shape.begin(), specs[t].shape.end());
+    const auto options = at::TensorOptions().dtype(model::scalar_type_of(specs[t].dtype));
+    tensors.push_back(at::from_blob(memory_[t].data(), shape, options));
+  }
+  return tensors;
+}
+
+}  // namespace stoker::evaluator

@@ -1,0 +1,50 @@
+// SampleBatches: the samples of one evaluation in batches, as tensors in host memory that is reused.
+//
+// In the order of their numbers; sequences of various lengths bucket by bucket, as feed.buckets has
+// them, in that order within each. So each sample is there once and padded as in training, whatever
+// eval.batch is.
+//
+// Threads: one.
+// Owner:   the data set must outlive this object.
+// Errors:  read(): those of Dataset::read().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/dataset/dataset.h"
+#include "shared/task/task.h"
+
+namespace stoker::evaluator {
+
+class SampleBatches {
+ public:
+  // The first `samples` of the set, at least 1, in batches of at most `batch`.
+  SampleBatches(const dataset::Dataset& data, uint64_t samples, uint64_t batch,
+                std::span<const int64_t> buckets);
+
+  size_t size() const { return batches_.size(); }  // batches
+  uint64_t first_place(size_t number) const { return batches_[number].first; }
+  // The sample that is read as the place-th, counted over all batches.
+  uint64_t sample_at(uint64_t place) const { return order_.empty() ? place : order_[place]; }
+  // Holds until the next call.
+  Result<task::Batch> read(size_t number);
+
+ private:
+  struct Batch {
+    uint64_t first = 0;  // place
+    uint64_t count = 0;
+    uint64_t length = 0;  // that its samples are padded to
+  };
+  void cut(uint64_t samples, uint64_t batch, uint64_t length);
+
+  const dataset::Dataset& data_;
+  std::vector<Batch> batches_;
+  std::vector<uint64_t> order_;  // empty: by their numbers
+  std::vector<std::vector<std::byte>> memory_;
+};
+
+}  // namespace stoker::evaluator

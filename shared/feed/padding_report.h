@@ -1,0 +1,14 @@
+// log_padding(): one line that says how much of what a run computes is padding, and how much it were
+// without feed.buckets. Nothing where samples have one length.
+//
+// Threads: any.
+#pragma once
+
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/sample_plan.h"
+
+namespace stoker::feed {
+
+void log_padding(const dataset::Dataset& data, const dataset::PlanSettings& settings);
+
+}  // namespace stoker::feed

@@ -1,0 +1,69 @@
+#include "evaluator/sample_batches.h"
+
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/dataset/made_sequences.h"
+
+namespace stoker::evaluator {
+namespace {
+
+using dataset::testing::MadeSequences;
+using ::testing::ElementsAre;
+
+TEST(SampleBatches, AreInOrderAndTheLastMayBeSmaller) {
+  const auto data = MadeSequences::of_sizes({0, 0, 5});
+  SampleBatches batches(data, 5, 2, {});
+  ASSERT_EQ(batches.size(), 3u);
+  for (size_t number = 0; number < 3; ++number) {
+    const auto batch = batches.read(number);
+    ASSERT_TRUE(batch.ok());
+    EXPECT_EQ((*batch)[0].sizes(), (std::vector<int64_t>{number == 2 ? 1 : 2, 3}));
+    EXPECT_EQ((*batch)[0][0][0].item<float>(), static_cast<float>(2 * number));
+    EXPECT_EQ(batches.sample_at(batches.first_place(number)), 2 * number);
+  }
+}
+
+TEST(SampleBatches, OfBucketsEachSampleIsThereOncePaddedToItsOwn) {
+  const auto data = MadeSequences::of_sizes({4, 7, 0, 3, 2});
+  const std::vector<int64_t> buckets{2, 4};
+  for (const uint64_t size : {1, 3, 100}) {
+    SampleBatches batches(data, data.size(), size, buckets);
+    std::set<uint64_t> seen;
+    uint64_t place = 0;
+    for (size_t number = 0; number < batches.size(); ++number) {
+      const auto batch = batches.read(number);
+      ASSERT_TRUE(batch.ok());
+      EXPECT_EQ(batches.first_place(number), place);
+      const int64_t places = (*batch)[0].size(1);
+      for (int64_t row = 0; row < (*batch)[0].size(0); ++row, ++place) {
+        const uint64_t sample = batches.sample_at(place);
+        EXPECT_TRUE(seen.insert(sample).second);
+        EXPECT_EQ((*batch)[0][row][0].item<float>(), static_cast<float>(sample));
+        EXPECT_EQ((*batch)[1][row].item<int64_t>(), static_cast<int64_t>(data.length(sample)));
+        const uint64_t length = data.length(sample);
+        EXPECT_EQ(places, length <= 2 ? 2 : length <= 4 ? 4 : 5);
+        if (static_cast<int64_t>(length) < places) {
+          EXPECT_EQ((*batch)[0][row][places - 1].item<float>(), 0.0F) << "nothing stale";
+        }
+      }
+    }
+    EXPECT_EQ(seen.size(), data.size());
+  }
+}
+
+TEST(SampleBatches, OfAPartOfASetOnlyThatPart) {
+  const auto data = MadeSequences::of_sizes({3, 3});
+  const std::vector<int64_t> buckets{1};
+  SampleBatches batches(data, 3, 2, buckets);
+  std::vector<uint64_t> order;
+  for (size_t number = 0; number < batches.size(); ++number)
+    for (int64_t row = 0; row < (*batches.read(number))[0].size(0); ++row)
+      order.push_back(batches.sample_at(order.size()));
+  EXPECT_THAT(order, ElementsAre(0, 2, 1)) << "lengths 1 2 1";
+}
+
+}  // namespace
+}  // namespace stoker::evaluator

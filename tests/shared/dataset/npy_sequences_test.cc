@@ -1,0 +1,168 @@
+// Rows of arrays as sequences of various lengths.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/shared/dataset/folder_fixture.h"
+#include "tests/support/numpy_files.h"
+
+namespace stoker::dataset {
+namespace {
+
+using test::bytes_of;
+using test::npy;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::read_sample;
+using testing::Sample;
+
+class NpySequences : public testing::FolderFixture {
+ protected:
+  void SetUp() override {
+    FolderFixture::SetUp();
+    write("x.npy", npy("<f4", "(2, 3, 2)", bytes_of<float>({1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9})));
+    write("tags.npy", npy("<i8", "(2, 3)", bytes_of<int64_t>({0, -100, 4, 1, 2, 2})));
+    write("n.npy", npy("<u2", "(2,)", bytes_of<uint16_t>({3, 1})));
+  }
+
+  config::DatasetConfig rows(const std::string& labels = "tags.npy",
+                             const std::string& lengths = "n.npy") const {
+    config::DatasetConfig config;
+    config.kind = config::DatasetKind::kNpy;
+    config.path = path("x.npy");
+    config.labels = path(labels);
+    config.longest = 3;
+    if (!lengths.empty()) config.lengths = path(lengths);
+    return config;
+  }
+  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
+    auto dataset = open(config);
+    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
+    return dataset.ok() ? *std::move(dataset) : nullptr;
+  }
+  static Sample read_in_batch(const Dataset& dataset, uint64_t sample, uint64_t length) {
+    Sample read;
+    std::vector<std::span<std::byte>> outputs;
+    for (const TensorSpec& spec : dataset.spec_of_length(length))
+      read.tensors.emplace_back(spec.bytes(), std::byte{0xee});
+    for (auto& tensor : read.tensors) outputs.emplace_back(tensor);
+    read.status = dataset.read(sample, {}, outputs);
+    return read;
+  }
+};
+
+TEST_F(NpySequences, AreFilledAsFarAsTheirLengthsSay) {
+  const auto dataset = opened(rows());
+  EXPECT_EQ(dataset->spec(),
+            (std::vector<TensorSpec>{{.name = "input", .dtype = DType::kF32, .shape = {3, 2}},
+                                     {.name = "length", .dtype = DType::kI64, .shape = {}},
+                                     {.name = "labels", .dtype = DType::kI64, .shape = {3}}}));
+  EXPECT_EQ(dataset->longest(), 3u);
+  EXPECT_EQ(dataset->length(1), 1u);
+  EXPECT_EQ(dataset->classes(), 5u);
+  const Sample first = read_sample(*dataset, 0), second = read_sample(*dataset, 1);
+  EXPECT_THAT(first.values<float>(0), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(first.values<int64_t>(2), ElementsAre(0, -100, 4));
+  EXPECT_THAT(second.values<float>(0), ElementsAre(7, 8, 0, 0, 0, 0));
+  EXPECT_THAT(second.values<int64_t>(1), ElementsAre(1));
+  EXPECT_THAT(second.values<int64_t>(2), ElementsAre(1, -100, -100));
+}
+
+TEST_F(NpySequences, InABatchOfShorterSamplesThePaddingIsShorter) {
+  const auto dataset = opened(rows());
+  const Sample read = read_in_batch(*dataset, 1, 2);
+  EXPECT_THAT(read.values<float>(0), ElementsAre(7, 8, 0, 0));
+  EXPECT_THAT(read.values<int64_t>(2), ElementsAre(1, -100));
+}
+
+TEST_F(NpySequences, WithoutLengthsAllRowsAreFull) {
+  const auto dataset = opened(rows("tags.npy", ""));
+  EXPECT_EQ(dataset->length(1), 3u);
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(7, 8, 9, 9, 9, 9));
+}
+
+TEST_F(NpySequences, OtherNumbersAreRoundedAndRowsOfNumbersHaveOneAPlace) {
+  write("x.npy", npy("<i2", "(2, 3)", bytes_of<int16_t>({1, -2, 3, 4, 5, 6})));
+  const auto dataset = opened(rows());
+  EXPECT_EQ(dataset->spec()[0].shape, (std::vector<int64_t>{3, 1}));
+  EXPECT_THAT(read_sample(*dataset, 0).values<float>(0), ElementsAre(1, -2, 3));
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(4, 0, 0));
+}
+
+TEST_F(NpySequences, ClassesAndTargetsAreAsOfOtherRows) {
+  write("y.npy", npy("|u1", "(2,)", bytes_of<uint8_t>({2, 0})));
+  const auto classes = opened(rows("y.npy"));
+  EXPECT_EQ(classes->spec()[2], (TensorSpec{"label", DType::kI64, {}}));
+  EXPECT_THAT(read_sample(*classes, 0).values<int64_t>(2), ElementsAre(2));
+  write("t.npy", npy("<f4", "(2, 2)", bytes_of<float>({1, 2, 3, 4})));
+  const auto targets = opened(rows("t.npy"));
+  EXPECT_EQ(targets->classes(), 0u);
+  EXPECT_THAT(read_sample(*targets, 1).values<float>(2), ElementsAre(3, 4));
+}
+
+TEST_F(NpySequences, OtherNumbersOfLabelsThanPlacesStayAsTheyAre) {
+  write("few.npy", npy("<i4", "(2, 2)", bytes_of<int32_t>({1, -100, 3, 2})));
+  const auto dataset = opened(rows("few.npy"));
+  EXPECT_EQ(dataset->spec_of_length(1)[2].shape, (std::vector<int64_t>{2}));
+  EXPECT_THAT(read_in_batch(*dataset, 1, 1).values<int64_t>(2), ElementsAre(3, 2));
+  EXPECT_THAT(read_sample(*dataset, 0).values<int64_t>(2), ElementsAre(1, -100));
+}
+
+TEST_F(NpySequences, MayBeArraysOfAnArchive) {
+  write("all.npz", test::zip({{"x.npy", content_of("x.npy")},
+                              {"tags.npy", content_of("tags.npy")},
+                              {"n.npy", content_of("n.npy")}},
+                             true));
+  config::DatasetConfig config;
+  config.kind = config::DatasetKind::kNpy;
+  config.path = path("all.npz");
+  config.label = "tags";
+  config.lengths = "n";
+  config.longest = 3;
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->length(1), 1u);
+  EXPECT_THAT(read_sample(*dataset, 1).values<int64_t>(2), ElementsAre(1, -100, -100));
+  const auto again = open_indexed("train", config, index_dir(), dataset->fingerprint());
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(read_sample(**again, 1).tensors, read_sample(*dataset, 1).tensors);
+  EXPECT_EQ((*again)->length(0), 3u);
+}
+
+TEST_F(NpySequences, LengthsThatLieAreRefused) {
+  write("n.npy", npy("<i8", "(2,)", bytes_of<int64_t>({3, 4})));
+  expect_error(rows(), Code::kCorrupt,
+               {path("n.npy"), "the length at offset 136 is 4, not between 1 and the 3 places"});
+  write("n.npy", npy("<i8", "(2,)", bytes_of<int64_t>({0, 3})));
+  expect_error(rows(), Code::kCorrupt, {"is 0, not between"});
+  write("n.npy", npy("<i8", "(2,)", bytes_of<int64_t>({-1, 3})));
+  expect_error(rows(), Code::kCorrupt, {"is -1, not between"});
+  write("n.npy", npy("<i8", "(3,)", bytes_of<int64_t>({1, 2, 3})));
+  expect_error(rows(), Code::kMismatch, {"2 rows of input, but 3 of lengths"});
+  write("n.npy", npy("<f4", "(2,)", bytes_of<float>({1, 2})));
+  expect_error(rows(), Code::kInvalidArgument, {"data.train.lengths", "float32"});
+}
+
+TEST_F(NpySequences, TheLongestIsWhatTheRowsHave) {
+  auto config = rows();
+  config.longest = 4;
+  expect_error(config, Code::kInvalidArgument,
+               {"data.train.longest: is 4, but must be the places", "float32 rows of [3, 2]"});
+}
+
+TEST_F(NpySequences, LabelsThatAreNoClassesAreRefused) {
+  write("tags.npy", npy("<i8", "(2, 3)", bytes_of<int64_t>({0, -1, 4, 1, 2, 2})));
+  expect_error(rows(), Code::kCorrupt, {path("tags.npy"), "is no class"});
+  write("tags.npy", npy("<i8", "(2, 3)", bytes_of<int64_t>(std::vector<int64_t>(6, -100))));
+  expect_error(rows(), Code::kInvalidArgument, {"data.train.labels", "no class"});
+}
+
+TEST_F(NpySequences, WithoutALongestRowsAreWhatTheyWere) {
+  auto config = rows("tags.npy", "");
+  config.longest = 0;
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->longest(), 0u);
+  EXPECT_EQ(dataset->spec()[1].name, "target");
+}
+
+}  // namespace
+}  // namespace stoker::dataset

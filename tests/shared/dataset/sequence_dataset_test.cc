@@ -1,0 +1,308 @@
+// Sequences of various lengths out of JSON lines.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/shared/dataset/folder_fixture.h"
+
+namespace stoker::dataset {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::read_sample;
+using testing::Sample;
+using ::testing::SizeIs;
+
+class SequenceDataset : public testing::FolderFixture {
+ protected:
+  config::DatasetConfig jsonl(int64_t longest) const {
+    config::DatasetConfig config;
+    config.kind = config::DatasetKind::kJsonl;
+    config.path = path("data.jsonl");
+    config.longest = longest;
+    return config;
+  }
+  config::DatasetConfig numbers(int64_t longest) const {
+    config::DatasetConfig config = jsonl(longest);
+    config.input = {"x"};
+    config.label = "y";
+    return config;
+  }
+  config::DatasetConfig tagged(int64_t longest) const {
+    config::DatasetConfig config = jsonl(longest);
+    config.tokens = "ids";
+    config.labels = "tags";
+    return config;
+  }
+  config::DatasetConfig text(int64_t longest) const {
+    config::DatasetConfig config = jsonl(longest);
+    config.text = "t";
+    return config;
+  }
+  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
+    auto dataset = open(config);
+    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
+    return dataset.ok() ? *std::move(dataset) : nullptr;
+  }
+  // As in a batch of that length, in memory that something else was in.
+  static Sample read_in_batch(const Dataset& dataset, uint64_t sample, uint64_t length) {
+    Sample read;
+    std::vector<std::span<std::byte>> outputs;
+    for (const TensorSpec& spec : dataset.spec_of_length(length))
+      read.tensors.emplace_back(spec.bytes(), std::byte{0xee});
+    for (auto& tensor : read.tensors) outputs.emplace_back(tensor);
+    read.status = dataset.read(sample, {}, outputs);
+    return read;
+  }
+};
+
+TEST_F(SequenceDataset, NumbersArePaddedWithZerosAndSayTheirLength) {
+  write("data.jsonl", "{\"x\": [[1, 2], [3, 4], [5, 6]], \"y\": 1}\n{\"x\": [7, 8], \"y\": 0}\n");
+  auto config = numbers(4);
+  config.shape = {2};
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->spec(),
+            (std::vector<TensorSpec>{{.name = "input", .dtype = DType::kF32, .shape = {4, 2}},
+                                     {.name = "length", .dtype = DType::kI64, .shape = {}},
+                                     {.name = "label", .dtype = DType::kI64, .shape = {}}}));
+  EXPECT_EQ(dataset->longest(), 4u);
+  EXPECT_EQ(dataset->classes(), 2u);
+  const Sample first = read_sample(*dataset, 0);
+  EXPECT_THAT(first.values<float>(0), ElementsAre(1, 2, 3, 4, 5, 6, 0, 0));
+  EXPECT_THAT(first.values<int64_t>(1), ElementsAre(3));
+  EXPECT_THAT(first.values<int64_t>(2), ElementsAre(1));
+  const Sample second = read_sample(*dataset, 1);
+  EXPECT_THAT(second.values<float>(0), ElementsAre(7, 8, 0, 0, 0, 0, 0, 0));
+  EXPECT_EQ(dataset->length(0), 3u);
+  EXPECT_EQ(dataset->length(1), 1u);
+}
+
+TEST_F(SequenceDataset, PlainNumbersAreOneFeatureAPlace) {
+  write("data.jsonl", "{\"x\": [1.5, 2], \"y\": \"b\"}\n{\"x\": 4, \"y\": \"a\"}\n");
+  const auto dataset = opened(numbers(3));
+  EXPECT_EQ(dataset->spec()[0].shape, (std::vector<int64_t>{3, 1}));
+  EXPECT_THAT(dataset->class_names(), ElementsAre("a", "b"));
+  EXPECT_THAT(read_sample(*dataset, 0).values<float>(0), ElementsAre(1.5, 2, 0));
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(4, 0, 0));
+}
+
+TEST_F(SequenceDataset, InABatchOfShorterSamplesThePaddingIsShorter) {
+  write("data.jsonl", "{\"x\": [1, 2, 3, 4, 5], \"y\": 0}\n{\"x\": [6, 7], \"y\": 1}\n");
+  const auto dataset = opened(numbers(5));
+  EXPECT_EQ(dataset->spec_of_length(3)[0].shape, (std::vector<int64_t>{3, 1}));
+  EXPECT_TRUE(dataset->spec_of_length(3)[1].shape.empty());
+  const Sample read = read_in_batch(*dataset, 1, 3);
+  ASSERT_TRUE(read.status.ok());
+  EXPECT_THAT(read.values<float>(0), ElementsAre(6, 7, 0));
+  EXPECT_THAT(read_in_batch(*dataset, 1, 2).values<float>(0), ElementsAre(6, 7));
+}
+
+TEST_F(SequenceDataset, ATextIsASampleWithItsEnd) {
+  write("data.jsonl", "{\"t\": \"ab\"}\n{\"t\": \"\\u00fc\"}\n");
+  const auto dataset = opened(text(5));
+  ASSERT_THAT(dataset->spec(), SizeIs(2));
+  EXPECT_EQ(dataset->spec()[0], (TensorSpec{"tokens", DType::kU8, {5}}));
+  EXPECT_EQ(dataset->classes(), 256u);
+  EXPECT_EQ(read_sample(*dataset, 0).text(), std::string("ab\0\0\0", 5));
+  EXPECT_THAT(read_sample(*dataset, 0).values<int64_t>(1), ElementsAre(3));
+  EXPECT_EQ(read_sample(*dataset, 1).text(), std::string("\xc3\xbc\0\0\0", 5));
+}
+
+TEST_F(SequenceDataset, ATextThatHasALabelHasNoEnd) {
+  write("data.jsonl", "{\"t\": \"ab\", \"y\": 3}\n");
+  auto config = text(3);
+  config.label = "y";
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->classes(), 4u);
+  EXPECT_THAT(read_sample(*dataset, 0).values<int64_t>(1), ElementsAre(2));
+}
+
+TEST_F(SequenceDataset, TokensHaveLabelsAPlaceAndThoseOfThePaddingDoNotCount) {
+  write("data.jsonl",
+        "{\"ids\": [70000, 1, 2], \"tags\": [0, -100, 4]}\n{\"ids\": [5], \"tags\": [1]}\n");
+  const auto dataset = opened(tagged(4));
+  EXPECT_EQ(dataset->spec()[0], (TensorSpec{"tokens", DType::kI32, {4}}));
+  EXPECT_EQ(dataset->spec()[2], (TensorSpec{"labels", DType::kI64, {4}}));
+  EXPECT_EQ(dataset->classes(), 5u);
+  const Sample first = read_sample(*dataset, 0);
+  EXPECT_THAT(first.values<int32_t>(0), ElementsAre(70000, 1, 2, 0));
+  EXPECT_THAT(first.values<int64_t>(2), ElementsAre(0, -100, 4, -100));
+  const Sample second = read_in_batch(*dataset, 1, 2);
+  EXPECT_THAT(second.values<int32_t>(0), ElementsAre(5, 0));
+  EXPECT_THAT(second.values<int64_t>(2), ElementsAre(1, -100));
+}
+
+TEST_F(SequenceDataset, LabelsMayBeAsManyAsIsSaidWhateverTheLength) {
+  write("data.jsonl", "{\"x\": [1, 2, 3], \"y\": [2, 2]}\n{\"x\": [1], \"y\": [0, 1, 2]}\n");
+  auto config = jsonl(3);
+  config.input = {"x"};
+  config.labels = "y";
+  config.most_labels = 3;
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->spec_of_length(1)[2].shape, (std::vector<int64_t>{3}));
+  EXPECT_THAT(read_sample(*dataset, 0).values<int64_t>(2), ElementsAre(2, 2, -100));
+  EXPECT_THAT(read_in_batch(*dataset, 1, 1).values<int64_t>(2), ElementsAre(0, 1, 2));
+  config.most_labels = 2;
+  expect_error(config, Code::kCorrupt,
+               {"line 2", "has 3 labels, more than data.train.most_labels (2)"});
+  config.longer = "skip";
+  EXPECT_EQ(opened(config)->size(), 1u);
+}
+
+TEST_F(SequenceDataset, ASequenceMayHaveATarget) {
+  write("data.jsonl", "{\"x\": [1, 2], \"u\": 3, \"v\": 0.5}\n");
+  auto config = jsonl(2);
+  config.input = {"x"};
+  config.target = {"u", "v"};
+  EXPECT_THAT(read_sample(*opened(config), 0).values<float>(2), ElementsAre(3, 0.5));
+}
+
+TEST_F(SequenceDataset, WhatIsLongerIsRefusedUnlessTheSettingsSayWhatToDo) {
+  write("data.jsonl",
+        "{\"x\": [1, 2, 3], \"y\": 0}\n{\"x\": [4], \"y\": 1}\n{\"x\": [5, 6, 7, 8], \"y\": 1}\n");
+  auto config = numbers(2);
+  expect_error(config, Code::kCorrupt,
+               {"line 1 at offset 0", "has 3 places",
+                "2 of 3 are longer than data.train.longest (2)", "data.train.longer"});
+  config.longer = "truncate";
+  const auto cut = opened(config);
+  ASSERT_EQ(cut->size(), 3u);
+  EXPECT_THAT(read_sample(*cut, 2).values<float>(0), ElementsAre(5, 6));
+  EXPECT_THAT(read_sample(*cut, 2).values<int64_t>(1), ElementsAre(2));
+  EXPECT_EQ(cut->length(2), 2u);
+  config.longer = "skip";
+  const auto left = opened(config);
+  ASSERT_EQ(left->size(), 1u);
+  EXPECT_THAT(read_sample(*left, 0).values<float>(0), ElementsAre(4, 0));
+  EXPECT_NE(left->fingerprint(), cut->fingerprint());
+  config.longest = 2;
+  write("data.jsonl", "{\"x\": [1, 2, 3], \"y\": 0}\n");
+  age("data.jsonl", 5);
+  expect_error(config, Code::kInvalidArgument, {"1 of 1 are longer"});
+}
+
+TEST_F(SequenceDataset, ATextThatIsCutLosesItsEnd) {
+  write("data.jsonl", "{\"t\": \"abcd\"}\n{\"t\": \"abc\"}\n");
+  auto config = text(4);
+  config.longer = "truncate";
+  const auto dataset = opened(config);
+  EXPECT_EQ(read_sample(*dataset, 0).text(), "abcd");
+  EXPECT_EQ(read_sample(*dataset, 1).text(), std::string("abc\0", 4));
+  EXPECT_THAT(read_sample(*dataset, 1).values<int64_t>(1), ElementsAre(4));
+}
+
+TEST_F(SequenceDataset, LabelsAreCutWithTheirSequence) {
+  write("data.jsonl", "{\"ids\": [1, 2, 3], \"tags\": [0, 1, 2]}\n");
+  auto config = tagged(2);
+  config.longer = "truncate";
+  EXPECT_THAT(read_sample(*opened(config), 0).values<int64_t>(2), ElementsAre(0, 1));
+}
+
+TEST_F(SequenceDataset, AnEmptySequenceIsAMissingOne) {
+  write("data.jsonl", "{\"t\": \"a\"}\n{\"t\": \"\"}\n");
+  auto config = text(4);
+  expect_error(config, Code::kCorrupt, {"line 2", "has no text 't'", "1 of 2 are incomplete"});
+  config.incomplete = "skip";
+  EXPECT_EQ(opened(config)->size(), 1u);
+  write("data.jsonl", "{\"x\": [], \"y\": 1}\n{\"x\": [2], \"y\": 1}\n");
+  expect_error(numbers(4), Code::kCorrupt, {"line 1", "has no input 'x'"});
+}
+
+TEST_F(SequenceDataset, WhatIsNoSequenceIsRefusedWithItsPlace) {
+  auto rows = numbers(4);
+  rows.shape = {2};
+  write("data.jsonl", "{\"x\": [1, 2], \"y\": 0}\n{\"x\": [1, 2, 3], \"y\": 0}\n");
+  expect_error(rows, Code::kCorrupt, {"line 2 at offset 22", "input 'x' has 3 numbers", "not 2"});
+  write("data.jsonl", "{\"x\": [[1], [2, 3, 4]], \"y\": 0}\n");
+  expect_error(rows, Code::kCorrupt, {"line 1", "'x' holds a list of 1 numbers", "each has 2"});
+  write("data.jsonl", "{\"x\": [1, [2, 3], 4], \"y\": 0}\n");
+  expect_error(rows, Code::kCorrupt, {"line 1", "'x' holds a list of 2 numbers behind 1"});
+  write("data.jsonl", "{\"x\": \"1 2\", \"y\": 0}\n");
+  expect_error(rows, Code::kCorrupt, {"input 'x' is 3 bytes, no list of numbers"});
+  write("data.jsonl", "{\"ids\": [1, 2.5], \"tags\": [0, 0]}\n");
+  expect_error(tagged(4), Code::kCorrupt, {"tokens 'ids' is 2 numbers, no list of whole numbers"});
+  write("data.jsonl", "{\"ids\": [1, 2], \"tags\": [0]}\n");
+  expect_error(tagged(4), Code::kCorrupt, {"labels 'tags' has 1 labels for the 2 places of ids"});
+  write("data.jsonl", "{\"ids\": [1, 2], \"tags\": [0, -1]}\n");
+  expect_error(tagged(4), Code::kCorrupt, {"labels 'tags' holds -1, no class"});
+  write("data.jsonl", "{\"ids\": [1], \"tags\": [-100]}\n");
+  expect_error(tagged(4), Code::kInvalidArgument, {"data.train.labels", "no class"});
+  write("data.jsonl", "{\"t\": [1]}\n");
+  expect_error(text(4), Code::kCorrupt, {"text 't' is 1 whole number, no text"});
+}
+
+TEST_F(SequenceDataset, NumbersThatNobodyCanUseAreABadSample) {
+  write("data.jsonl",
+        "{\"ids\": [1, -2], \"tags\": [0, 0]}\n{\"ids\": [2147483648], \"tags\": [0]}\n"
+        "{\"ids\": [1], \"tags\": [0]}\n");
+  const auto dataset = opened(tagged(2));
+  EXPECT_EQ(read_sample(*dataset, 0).status.code(), Code::kCorrupt);
+  EXPECT_THAT(read_sample(*dataset, 0).status.message(),
+              HasSubstr("line 1 at offset 0: tokens 'ids' holds -2, no token"));
+  EXPECT_THAT(read_sample(*dataset, 1).status.message(), HasSubstr("holds 2147483648"));
+}
+
+// A file that changes under its index: sizes and times are what they were, the content lies.
+TEST_F(SequenceDataset, ALengthThatIsNotThatOfTheIndexIsABadSample) {
+  const auto lie = [this](const std::string& before, const std::string& after) {
+    write("data.jsonl", before);
+    const auto time = std::filesystem::last_write_time(path("data.jsonl"));
+    const auto dataset = opened(tagged(4));
+    EXPECT_EQ(before.size(), after.size());
+    write("data.jsonl", after);
+    std::filesystem::last_write_time(path("data.jsonl"), time);
+    return read_in_batch(*dataset, 0, dataset->length(0)).status;
+  };
+  EXPECT_THAT(
+      lie("{\"ids\": [123], \"tags\": [9]}\n", "{\"ids\": [1,2], \"tags\": [9]}\n").message(),
+      HasSubstr("'ids' has another length than when the file was indexed"));
+  age("data.jsonl", 5);
+  EXPECT_THAT(
+      lie("{\"ids\": [1,2], \"tags\": [1,1]}\n", "{\"ids\": [1,2], \"tags\": [111]}\n").message(),
+      HasSubstr("another number of labels"));
+  age("data.jsonl", 10);
+  EXPECT_THAT(
+      lie("{\"ids\": [1,2], \"tags\": [1,1]}\n", "{\"ids\": [1,2], \"tags\": [1,2]}\n").message(),
+      HasSubstr("holds label 2, which was not there"));
+}
+
+TEST_F(SequenceDataset, IsTheSameThroughItsIndex) {
+  write("data.jsonl", "{\"ids\": [1, 2], \"tags\": [0, 3]}\n{\"ids\": [4], \"tags\": [-100]}\n");
+  const auto dataset = opened(tagged(3));
+  const auto again = open_indexed("train", tagged(3), index_dir(), dataset->fingerprint());
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ((*again)->spec(), dataset->spec());
+  EXPECT_EQ((*again)->classes(), 4u);
+  for (uint64_t i = 0; i < 2; ++i) {
+    EXPECT_EQ((*again)->length(i), dataset->length(i));
+    EXPECT_EQ(read_sample(**again, i).tensors, read_sample(*dataset, i).tensors);
+  }
+}
+
+TEST_F(SequenceDataset, PartsOfItHaveTheirOwnLengths) {
+  write("data.jsonl", "{\"t\": \"a\"}\n{\"t\": \"ab\"}\n{\"t\": \"abc\"}\n{\"t\": \"abcd\"}\n");
+  auto config = text(8);
+  config.split = {0.25, 1.0};
+  config.skip = 1;
+  config.take = 1;
+  const auto dataset = opened(config);
+  ASSERT_EQ(dataset->size(), 1u);
+  EXPECT_EQ(dataset->length(0), 4u);
+  EXPECT_EQ(dataset->longest(), 8u);
+  EXPECT_EQ(dataset->spec_of_length(6)[0].shape, (std::vector<int64_t>{6}));
+  EXPECT_EQ(read_sample(*dataset, 0).text().substr(0, 4), std::string("abc\0", 4));
+}
+
+TEST_F(SequenceDataset, OtherSetsHaveOneLength) {
+  write("data.jsonl", "{\"x\": [1, 2], \"y\": 0}\n");
+  auto config = numbers(0);
+  config.shape = {2};
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->longest(), 0u);
+  EXPECT_EQ(dataset->length(0), 0u);
+  EXPECT_EQ(dataset->spec_of_length(1), dataset->spec());
+}
+
+}  // namespace
+}  // namespace stoker::dataset

@@ -1,0 +1,149 @@
+// Sequences in buckets through the ring: each batch as long as its bucket, its padding clean whatever
+// was in the slot before.
+#include <cstring>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "shared/config/load_config.h"
+#include "shared/feed/batch_shapes.h"
+#include "shared/feed/plan_settings.h"
+#include "shared/feed/reader_pool.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::feed {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto kLong = 60s;
+constexpr uint64_t kBatch = 3;
+
+class BucketFeed : public ::testing::Test {
+ protected:
+  // Sample i is i mod 9 + 1 tokens of value i + 1.
+  void open(const std::string& buckets, uint64_t slots, const std::string& feed = "") {
+    std::string lines;
+    for (int i = 0; i < 40; ++i) {
+      std::string list;
+      for (int place = 0; place <= i % 9; ++place)
+        list += (place == 0 ? "" : ", ") + std::to_string(i + 1);
+      lines += "{\"ids\": [" + list + "], \"tags\": [" + list + "]}\n";
+    }
+    ASSERT_TRUE(write_file_atomically(real_files(), scratch_ / "data.jsonl", lines).ok());
+    const auto config = config::parse_config(
+        "data: {train: {kind: jsonl, path: " + (scratch_ / "data.jsonl") +
+            ", tokens: ids, labels: tags, longest: 9}}\nfeed: {buckets: " + buckets + feed +
+            "}\ntrain: {batch: 3}\n",
+        "test.yaml", {});
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    auto data = dataset::open_dataset("train", config->data, scratch_ / "index", {});
+    ASSERT_TRUE(data.ok()) << data.status().message();
+    data_ = *std::move(data);
+    const auto settings = plan_settings(*config, *data_, {});
+    ASSERT_TRUE(settings.ok()) << settings.status().message();
+    plan_.emplace(*settings);
+    shapes_.emplace(*data_, *plan_);
+    ring_ = *ring::ShmRing::create({data_->spec(), kBatch}, {.slots = slots});
+    std::memset(ring_->payload().data(), 0xee, ring_->payload().size());
+  }
+  void start(int threads) {
+    pool_.emplace(*ring_, *ring_->add_producer("pool"), *data_, *plan_);
+    pool_->start(threads, coordinator_);
+  }
+
+  template <typename T>
+  std::vector<T> values(const ring::ReadyBatch& batch, size_t tensor) const {
+    const auto bytes = shapes_->of(batch.ticket).whole(batch.slot, tensor);
+    std::vector<T> values(bytes.size() / sizeof(T));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+  void expect_batch(const ring::ReadyBatch& batch, uint64_t places) const {
+    const auto tokens = values<int32_t>(batch, 0);
+    const auto lengths = values<int64_t>(batch, 1), labels = values<int64_t>(batch, 2);
+    ASSERT_EQ(tokens.size(), kBatch * places);
+    ASSERT_EQ(labels.size(), kBatch * places);
+    for (uint64_t row = 0; row < kBatch; ++row) {
+      const uint64_t sample = plan_->at(batch.ticket, row).sample;
+      ASSERT_EQ(lengths[row], static_cast<int64_t>(sample % 9 + 1));
+      ASSERT_LE(lengths[row], static_cast<int64_t>(places));
+      for (uint64_t place = 0; place < places; ++place) {
+        const bool is_own = place < sample % 9 + 1;
+        EXPECT_EQ(tokens[row * places + place], is_own ? static_cast<int32_t>(sample + 1) : 0)
+            << "ticket " << batch.ticket << " row " << row << " place " << place;
+        EXPECT_EQ(labels[row * places + place], is_own ? static_cast<int64_t>(sample + 1) : -100);
+      }
+    }
+  }
+  uint64_t places(uint64_t ticket) const {
+    return static_cast<uint64_t>(shapes_->of(ticket).sample()[0].shape[0]);
+  }
+
+  test::TemporaryDirectory scratch_;
+  std::unique_ptr<dataset::Dataset> data_;
+  std::optional<dataset::SamplePlan> plan_;
+  std::optional<BatchShapes> shapes_;
+  std::unique_ptr<ring::ShmRing> ring_;
+  std::optional<ReaderPool> pool_;
+  Coordinator coordinator_;  // goes first: it joins the threads
+};
+
+TEST_F(BucketFeed, EachBatchIsAsLongAsItsBucketAndNothingStaleIsInIt) {
+  open("[2, 5]", 2);  // few slots: each is used by batches of all lengths
+  start(3);
+  std::set<uint64_t> lengths;
+  for (uint64_t ticket = 0; ticket < 120; ++ticket) {
+    const auto batch = ring_->pop(kLong);
+    ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+    lengths.insert(places(ticket));
+    expect_batch(*batch, places(ticket));
+    ring_->release(ticket);
+  }
+  EXPECT_EQ(lengths, (std::set<uint64_t>{2, 5, 9}));
+}
+
+TEST_F(BucketFeed, WithoutBucketsEachBatchIsAsLongAsTheLongest) {
+  open("[]", 2);
+  start(2);
+  for (uint64_t ticket = 0; ticket < 30; ++ticket) {
+    const auto batch = ring_->pop(kLong);
+    ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+    expect_batch(*batch, 9);
+    ring_->release(ticket);
+  }
+}
+
+TEST_F(BucketFeed, ABatchIsPackedFromTheBeginningOfItsSlot) {
+  open("[2, 5]", 2);
+  for (uint64_t ticket = 0; ticket < 50; ++ticket) {
+    const ring::BatchLayout& layout = shapes_->of(ticket);
+    EXPECT_EQ(layout.offset(0), 0u);
+    EXPECT_EQ(layout.offset(1), (kBatch * places(ticket) * 4 + 63) / 64 * 64);
+    EXPECT_LE(layout.slot_bytes(), ring_->layout().slot_bytes());
+  }
+}
+
+TEST_F(BucketFeed, DropIsRefusedWhereABucketIsSmallerThanABatch) {
+  open("[8]", 2, ", last_batch: drop");  // 4 samples of 9 places: one batch and one left
+  const auto config = [&](const std::string& batch) {
+    return *config::parse_config("data: {train: {kind: jsonl, path: " + (scratch_ / "data.jsonl") +
+                                     ", tokens: ids, longest: 9}}\n"
+                                     "feed: {buckets: [8], last_batch: drop}\ntrain: {batch: " +
+                                     batch + "}\n",
+                                 "test.yaml", {});
+  };
+  EXPECT_TRUE(plan_settings(config("4"), *data_, {}).ok());
+  const auto refused = plan_settings(config("5"), *data_, {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kInvalidArgument);
+  EXPECT_NE(refused.status().message().find("would never use the 4 samples of up to 9 places"),
+            std::string::npos)
+      << refused.status().message();
+}
+
+}  // namespace
+}  // namespace stoker::feed
