@@ -11,6 +11,7 @@
 
 #include "evaluator/sample_batches.h"
 #include "evaluator/set_views.h"
+#include "evaluator/subset.h"
 #include "shared/base/log.h"
 #include "shared/dataset/dataset.h"
 #include "shared/model/data_fit.h"
@@ -89,15 +90,15 @@ struct CheckpointEvaluator::State {
 
   State(config::Config settings, Clock& time) : config(std::move(settings)), clock(time) {}
 
-  Result<score::Report> evaluate_set(const Set& set, uint64_t samples, const Limit& limit) {
-    SampleBatches batches(*set.data, samples, static_cast<uint64_t>(config.eval.batch),
+  Result<score::Report> evaluate_set(const Set& set, const Subset& chosen, const Limit& limit) {
+    SampleBatches batches(*set.data, chosen, static_cast<uint64_t>(config.eval.batch),
                           config.feed.buckets);
     const auto evaluation = set.task->start_evaluation(
         {.top_k = config.eval.top_k, .mistakes = static_cast<size_t>(config.eval.mistakes)});
     for (size_t number = 0; number < batches.size(); ++number) {
       const uint64_t first = batches.first_place(number);
       STOKER_RETURN_IF_ERROR(limit.check("sample " + std::to_string(first) + " of " +
-                                         std::to_string(samples) + " of " + set.name));
+                                         std::to_string(chosen.size()) + " of " + set.name));
       const auto tensors = batches.read(number);
       // Damaged data is not a damaged checkpoint.
       if (!tensors.ok())
@@ -130,12 +131,11 @@ struct CheckpointEvaluator::State {
     found.result.manifest_sha256 = weights.manifest_sha256;
     STOKER_RETURN_IF_ERROR(model::load_weights(*model, weights.tensors).with_context(weights.path));
     for (const Set& set : sets) {
-      const uint64_t most = config.eval.max_samples;
-      const uint64_t samples = most == 0 ? set.data->size() : std::min(most, set.data->size());
-      STOKER_ASSIGN_OR_RETURN(score::Report report, evaluate_set(set, samples, limit));
+      const Subset chosen = subset_of(config.eval, set.data->size());
+      STOKER_ASSIGN_OR_RETURN(score::Report report, evaluate_set(set, chosen, limit));
       name_classes(*set.data, report.classes);
       run::SetResult& result = found.result.sets.emplace_back();
-      result = {set.name, samples, std::move(report.metrics), std::move(report.classes),
+      result = {set.name, chosen.size(), std::move(report.metrics), std::move(report.classes),
                 std::move(report.confusion)};
       if (!with_views) continue;
       auto views = views_of_set(*set.data, result, report.mistakes);

@@ -42,7 +42,7 @@ EvaluationLoop::EvaluationLoop(FileSystem& files, Clock& clock, const config::Co
       clock_(clock),
       config_(config),
       layout_(layout),
-      rule_(backlog_rule(config.eval)),
+      rule_(run::backlog_rule(config.eval)),
       evaluate_(std::move(evaluate)),
       began_(clock.monotonic()) {}
 
@@ -64,18 +64,26 @@ Status EvaluationLoop::open() {
 
 // ---- What is due
 
-Fate EvaluationLoop::fate_of(const checkpoint::CheckpointEntry& entry) const {
+run::Fate EvaluationLoop::fate_of(const checkpoint::CheckpointEntry& entry) const {
   const LedgerEntry* const known = ledger_->find(entry.step, manifest_sha256_of(entry.path));
-  if (known == nullptr) return Fate::kOpen;
-  return known->outcome == Outcome::kEvaluated ? Fate::kEvaluated : Fate::kGivenUp;
+  if (known == nullptr) return run::Fate::kOpen;
+  return known->outcome == Outcome::kEvaluated ? run::Fate::kEvaluated : run::Fate::kGivenUp;
 }
 
-Backlog EvaluationLoop::backlog(const Circumstances& circumstances,
-                                std::vector<checkpoint::CheckpointEntry> entries) const {
-  return {.entries = std::move(entries),
-          .fate = [this](const auto& entry) { return fate_of(entry); },
-          .evaluated_steps = ledger_->evaluated_steps(),
-          .run_ended = circumstances.run_ended};
+std::vector<checkpoint::CheckpointEntry> EvaluationLoop::due_of(
+    const std::vector<checkpoint::CheckpointEntry>& entries,
+    const Circumstances& circumstances) const {
+  std::map<uint64_t, checkpoint::CheckpointEntry> of_step;
+  run::Backlog backlog{.evaluated_steps = ledger_->evaluated_steps(),
+                       .run_ended = circumstances.run_ended};
+  for (const auto& entry : entries) {
+    backlog.steps.push_back(entry.step);
+    of_step.emplace(entry.step, entry);
+  }
+  backlog.fate = [&](uint64_t step) { return fate_of(of_step.at(step)); };
+  std::vector<checkpoint::CheckpointEntry> due;
+  for (const uint64_t step : run::due_steps(backlog, rule_)) due.push_back(of_step.at(step));
+  return due;
 }
 
 EvaluationLoop::Pass EvaluationLoop::wait_of(const checkpoint::CheckpointEntry& entry,
@@ -105,9 +113,9 @@ Result<EvaluationLoop::Pass> EvaluationLoop::evaluate_due(const Circumstances& c
     std::vector<uint64_t> steps;
     for (const auto& entry : entries) steps.push_back(entry.step);
     attempts_->keep_only(steps);
-    if (!entries.empty() && fate_of(entries.back()) != Fate::kOpen)
+    if (!entries.empty() && fate_of(entries.back()) != run::Fate::kOpen)
       newest_settled_ = std::max(newest_settled_, entries.back().step);
-    const auto due = due_checkpoints(backlog(circumstances, entries), rule_);
+    const auto due = due_of(entries, circumstances);
     std::optional<checkpoint::CheckpointEntry> next;
     Pass soonest;
     for (const auto& entry : due) {

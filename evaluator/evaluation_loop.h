@@ -23,7 +23,6 @@
 #include <vector>
 
 #include "evaluator/attempts.h"
-#include "evaluator/backlog.h"
 #include "evaluator/ledger.h"
 #include "evaluator/result_log.h"
 #include "evaluator/view.h"
@@ -31,6 +30,7 @@
 #include "shared/base/file.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
+#include "shared/run/backlog.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::evaluator {
@@ -68,9 +68,11 @@ class EvaluationLoop {
   uint64_t newest_settled() const { return newest_settled_; }
 
  private:
-  Backlog backlog(const Circumstances& circumstances,
-                  std::vector<checkpoint::CheckpointEntry> entries) const;
-  Fate fate_of(const checkpoint::CheckpointEntry& entry) const;
+  // Of `entries`, in the order in which they are to be evaluated.
+  std::vector<checkpoint::CheckpointEntry> due_of(
+      const std::vector<checkpoint::CheckpointEntry>& entries,
+      const Circumstances& circumstances) const;
+  run::Fate fate_of(const checkpoint::CheckpointEntry& entry) const;
   Pass wait_of(const checkpoint::CheckpointEntry& entry, const Circumstances& circumstances) const;
   Status evaluate_one(const checkpoint::CheckpointEntry& entry, std::stop_token stop);
   // The recorded result of a checkpoint that was evaluated before a crash, else a new one.
@@ -92,7 +94,7 @@ class EvaluationLoop {
   Clock& clock_;
   const config::Config& config_;
   const run::RunLayout layout_;
-  const BacklogRule rule_;
+  const run::BacklogRule rule_;
   const Evaluate evaluate_;
   const std::chrono::nanoseconds began_;
 

@@ -1,18 +1,18 @@
 #include "evaluator/evaluator_app.h"
 
-#include <sched.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <thread>
 #include <utility>
 
 #include "evaluator/checkpoint_watch.h"
 #include "evaluator/memory_limit.h"
 #include "evaluator/named_evaluation.h"
+#include "evaluator/priority.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
@@ -24,13 +24,6 @@ namespace {
 using namespace std::chrono_literals;
 constexpr auto kLookForRun = 1s;  // before its settings are known
 constexpr auto kGrace = 5s;       // for a batch to end after a stop
-
-// The trainer must never feel that somebody evaluates on the same machine.
-void take_what_is_left_of_the_processor() {
-  ::setpriority(PRIO_PROCESS, 0, 10);
-  const sched_param none{};
-  ::sched_setscheduler(0, SCHED_BATCH, &none);
-}
 
 std::string reason_to_wait(const run::RunState& state) {
   if (!state.no_locks.empty())
@@ -69,7 +62,6 @@ EvaluatorApp::EvaluatorApp(CommandLine command, Clock& clock)
       notice_(clock) {}
 
 ExitCode EvaluatorApp::run() {
-  take_what_is_left_of_the_processor();
   sigset_t asked_to_stop;
   sigemptyset(&asked_to_stop);
   sigaddset(&asked_to_stop, SIGTERM);
@@ -126,6 +118,7 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   const LogLevel level = is_text ? LogLevel::kWarn : log_level_of(config_.log.level);
   STOKER_RETURN_IF_ERROR(init_log({.level = level, .file = layout_.evaluator_log()}));
   STOKER_RETURN_IF_ERROR(limit_memory(config_.eval.memory_mib));
+  give_way(priority_of(config_, static_cast<int>(std::thread::hardware_concurrency())));
   auto created = CheckpointEvaluator::create(config_, layout_.eval_index(), clock_);
   if (created.status().code() == Code::kOutOfMemory && config_.eval.memory_mib > 0)
     return created.status().with_context(

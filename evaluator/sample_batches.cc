@@ -9,9 +9,10 @@
 
 namespace stoker::evaluator {
 
-SampleBatches::SampleBatches(const dataset::Dataset& data, uint64_t samples, uint64_t batch,
+SampleBatches::SampleBatches(const dataset::Dataset& data, const Subset& chosen, uint64_t batch,
                              std::span<const int64_t> buckets)
-    : data_(data) {
+    : data_(data), chosen_(chosen) {
+  const uint64_t samples = chosen.size();
   for (const TensorSpec& spec : data.spec())
     memory_.emplace_back(spec.bytes() * std::min(batch, samples));
   if (buckets.empty() || data.longest() == 0 || data.size() > dataset::kMostBucketed) {
@@ -23,7 +24,7 @@ SampleBatches::SampleBatches(const dataset::Dataset& data, uint64_t samples, uin
     const uint64_t before = order_.size();
     for (uint64_t place = 0; place < by_length.buckets()[bucket].size; ++place) {
       const uint64_t sample = by_length.sample(bucket, place);
-      if (sample < samples) order_.push_back(sample);
+      if (chosen.contains(sample)) order_.push_back(sample);
     }
     cut(order_.size() - before, batch, by_length.buckets()[bucket].length);
   }

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "evaluator/subset.h"
 #include "shared/base/status.h"
 #include "shared/dataset/dataset.h"
 #include "shared/task/task.h"
@@ -22,14 +23,16 @@ namespace stoker::evaluator {
 
 class SampleBatches {
  public:
-  // The first `samples` of the set, at least 1, in batches of at most `batch`.
-  SampleBatches(const dataset::Dataset& data, uint64_t samples, uint64_t batch,
+  // Those that are chosen, at least one, in batches of at most `batch`.
+  SampleBatches(const dataset::Dataset& data, const Subset& chosen, uint64_t batch,
                 std::span<const int64_t> buckets);
 
   size_t size() const { return batches_.size(); }  // batches
   uint64_t first_place(size_t number) const { return batches_[number].first; }
   // The sample that is read as the place-th, counted over all batches.
-  uint64_t sample_at(uint64_t place) const { return order_.empty() ? place : order_[place]; }
+  uint64_t sample_at(uint64_t place) const {
+    return order_.empty() ? chosen_.sample(place) : order_[place];
+  }
   // Holds until the next call.
   Result<task::Batch> read(size_t number);
 
@@ -42,6 +45,7 @@ class SampleBatches {
   void cut(uint64_t samples, uint64_t batch, uint64_t length);
 
   const dataset::Dataset& data_;
+  const Subset chosen_;
   std::vector<Batch> batches_;
   std::vector<uint64_t> order_;  // empty: by their numbers
   std::vector<std::vector<std::byte>> memory_;

@@ -22,7 +22,9 @@ struct EvalConfig {
   double poll_seconds = 10;        // between looks where nothing tells of changes
   int64_t batch = 64;
   int threads = 1;
-  uint64_t max_samples = 0;       // 0 = all; else the first so many of each set
+  std::string priority = "auto";  // auto | idle | low | normal: beside a trainer
+  uint64_t max_samples = 0;       // of each set; 0 = all
+  std::string subset = "spread";  // which, where not all: spread | first
   int64_t memory_mib = 0;         // that the evaluator may take; 0 = any
   double timeout_seconds = 3600;  // of one checkpoint
   int tries = 3;                  // of one checkpoint

@@ -1,6 +1,10 @@
 #include "shared/retention/checkpoint_facts.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <utility>
 
 #include <boost/json.hpp>
 
@@ -37,6 +41,17 @@ std::vector<double> scores_of(const run::RunLayout& layout, uint64_t step,
   return scores;
 }
 
+// Those that the evaluator is going to look at, by its own rule.
+void mark_pending(std::vector<CheckpointFacts>& facts, const std::map<uint64_t, run::Fate>& fates,
+                  std::set<uint64_t> evaluated_steps, const run::BacklogRule& rule) {
+  run::Backlog backlog{.evaluated_steps = std::move(evaluated_steps)};
+  for (const auto& [step, fate] : fates) backlog.steps.push_back(step);
+  backlog.fate = [&](uint64_t step) { return fates.at(step); };
+  const auto due = run::due_steps(backlog, rule);
+  for (CheckpointFacts& each : facts)
+    each.is_pending = std::ranges::find(due, each.step) != due.end();
+}
+
 std::chrono::seconds seconds_of(double seconds) {
   return std::chrono::seconds(static_cast<int64_t>(seconds));
 }
@@ -54,7 +69,7 @@ RetentionRule rule_of(const config::Config& config) {
 }
 
 FactsWanted facts_wanted(const config::Config& config) {
-  FactsWanted wanted{.goals = {}, .skips_older = config.eval.policy == "latest"};
+  FactsWanted wanted{.goals = {}, .backlog = run::backlog_rule(config.eval)};
   if (config.checkpoint.keep_best == 0) return wanted;
   for (const std::string& metric : config.checkpoint.keep_best_by)
     wanted.goals.push_back(run::goal_of(config.eval, metric));
@@ -69,6 +84,7 @@ Result<std::vector<CheckpointFacts>> gather_facts(const checkpoint::CheckpointSt
   STOKER_ASSIGN_OR_RETURN(const run::Settled settled, run::read_settled(layout.ledger_file()));
   const auto best = run::read_best(layout.best_file());
   std::vector<CheckpointFacts> facts;
+  std::map<uint64_t, run::Fate> fates;  // of those that are whole
   for (const checkpoint::CheckpointEntry& entry : entries) {
     CheckpointFacts& each = facts.emplace_back(CheckpointFacts{.step = entry.step});
     each.scores.assign(wanted.goals.size(), std::nan(""));
@@ -78,11 +94,12 @@ Result<std::vector<CheckpointFacts>> gather_facts(const checkpoint::CheckpointSt
     const std::string& manifest = glance->manifest_sha256;
     each.is_corrupt = settled.is_corrupt(entry.step, manifest);
     each.is_finite = is_finite(glance->manifest);
-    each.is_pending = !wanted.skips_older && !settled.is_settled(entry.step, manifest);
+    fates[entry.step] = settled.fate(entry.step, manifest);
     each.is_named_best = best.ok() && best->step == entry.step && best->manifest_sha256 == manifest;
     each.maybe_created = maybe_from_iso8601(glance->manifest.created);
     each.scores = scores_of(layout, entry.step, manifest, wanted.goals);
   }
+  mark_pending(facts, fates, settled.evaluated_steps(), wanted.backlog);
   return facts;
 }
 

@@ -12,6 +12,7 @@
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
 #include "shared/retention/retention.h"
+#include "shared/run/backlog.h"
 #include "shared/run/goal.h"
 #include "shared/run/run_layout.h"
 
@@ -19,7 +20,7 @@ namespace stoker::retention {
 
 struct FactsWanted {
   std::vector<run::Goal> goals;  // each makes one score
-  bool skips_older = true;  // eval.policy: latest; then only the newest waits for an evaluation
+  run::BacklogRule backlog;      // says which of them wait for an evaluation
 };
 
 RetentionRule rule_of(const config::Config& config);

@@ -1,7 +1,6 @@
 #include "shared/run/settled.h"
 
 #include "shared/base/file.h"
-#include "shared/run/ledger_entry.h"
 
 namespace stoker::run {
 namespace {
@@ -12,17 +11,25 @@ constexpr uint64_t kMaxBytes = 256ull << 20;
 
 void Settled::add_line(std::string_view text) {
   const auto entry = maybe_outcome(text);
-  if (entry)
-    is_corrupt_[{entry->step, entry->manifest_sha256}] = entry->outcome == Outcome::kCorrupt;
+  if (entry) outcomes_[{entry->step, entry->manifest_sha256}] = entry->outcome;
 }
 
-bool Settled::is_settled(uint64_t step, const std::string& manifest_sha256) const {
-  return is_corrupt_.contains({step, manifest_sha256});
+Fate Settled::fate(uint64_t step, const std::string& manifest_sha256) const {
+  const auto found = outcomes_.find({step, manifest_sha256});
+  if (found == outcomes_.end()) return Fate::kOpen;
+  return found->second == Outcome::kEvaluated ? Fate::kEvaluated : Fate::kGivenUp;
 }
 
 bool Settled::is_corrupt(uint64_t step, const std::string& manifest_sha256) const {
-  const auto found = is_corrupt_.find({step, manifest_sha256});
-  return found != is_corrupt_.end() && found->second;
+  const auto found = outcomes_.find({step, manifest_sha256});
+  return found != outcomes_.end() && found->second == Outcome::kCorrupt;
+}
+
+std::set<uint64_t> Settled::evaluated_steps() const {
+  std::set<uint64_t> steps;
+  for (const auto& [checkpoint, outcome] : outcomes_)
+    if (outcome == Outcome::kEvaluated) steps.insert(checkpoint.first);
+  return steps;
 }
 
 Result<Settled> read_settled(const std::string& path) {

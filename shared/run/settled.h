@@ -9,11 +9,14 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "shared/base/status.h"
+#include "shared/run/backlog.h"
+#include "shared/run/ledger_entry.h"
 
 namespace stoker::run {
 
@@ -22,13 +25,14 @@ class Settled {
   // A line of the ledger; a later one about the same checkpoint replaces what was said before.
   void add_line(std::string_view line);
 
-  // The evaluator will not look at it again.
-  bool is_settled(uint64_t step, const std::string& manifest_sha256) const;
+  // Where it is not kOpen, the evaluator will not look at the checkpoint again.
+  Fate fate(uint64_t step, const std::string& manifest_sha256) const;
   // It read every byte, and found that they are not what was committed.
   bool is_corrupt(uint64_t step, const std::string& manifest_sha256) const;
+  std::set<uint64_t> evaluated_steps() const;
 
  private:
-  std::map<std::pair<uint64_t, std::string>, bool> is_corrupt_;  // those that are settled
+  std::map<std::pair<uint64_t, std::string>, Outcome> outcomes_;
 };
 
 Result<Settled> read_settled(const std::string& path);

@@ -13,9 +13,13 @@ namespace {
 using dataset::testing::MadeSequences;
 using ::testing::ElementsAre;
 
+Subset first(uint64_t samples, const dataset::Dataset& data) {
+  return {samples, data.size(), /*is_spread=*/false};
+}
+
 TEST(SampleBatches, AreInOrderAndTheLastMayBeSmaller) {
   const auto data = MadeSequences::of_sizes({0, 0, 5});
-  SampleBatches batches(data, 5, 2, {});
+  SampleBatches batches(data, first(5, data), 2, {});
   ASSERT_EQ(batches.size(), 3u);
   for (size_t number = 0; number < 3; ++number) {
     const auto batch = batches.read(number);
@@ -30,7 +34,7 @@ TEST(SampleBatches, OfBucketsEachSampleIsThereOncePaddedToItsOwn) {
   const auto data = MadeSequences::of_sizes({4, 7, 0, 3, 2});
   const std::vector<int64_t> buckets{2, 4};
   for (const uint64_t size : {1, 3, 100}) {
-    SampleBatches batches(data, data.size(), size, buckets);
+    SampleBatches batches(data, first(data.size(), data), size, buckets);
     std::set<uint64_t> seen;
     uint64_t place = 0;
     for (size_t number = 0; number < batches.size(); ++number) {
@@ -57,7 +61,7 @@ TEST(SampleBatches, OfBucketsEachSampleIsThereOncePaddedToItsOwn) {
 TEST(SampleBatches, OfAPartOfASetOnlyThatPart) {
   const auto data = MadeSequences::of_sizes({3, 3});
   const std::vector<int64_t> buckets{1};
-  SampleBatches batches(data, 3, 2, buckets);
+  SampleBatches batches(data, first(3, data), 2, buckets);
   std::vector<uint64_t> order;
   for (size_t number = 0; number < batches.size(); ++number)
     for (int64_t row = 0; row < (*batches.read(number))[0].size(0); ++row)

@@ -143,6 +143,17 @@ TEST_F(RetainerTest, ProtectsNothingThatTheEvaluatorSkipsAnyway) {
   EXPECT_THAT(left(), ElementsAre(5, 6));
 }
 
+TEST_F(RetainerTest, ProtectsOfEachSpanTheOneThatTheEvaluatorIsGoingToTake) {
+  config_.eval.policy = "every";
+  config_.eval.every_steps = 4;
+  config_.eval.protect = true;
+  save_up_to(10);
+  EXPECT_THAT(left(), ElementsAre(4, 8, 9, 10));
+  settle(4, "evaluated");
+  settle(8, "failed");
+  EXPECT_THAT(left(), ElementsAre(9, 10)) << "9 stands for the span of 8 now";
+}
+
 // No evaluator was ever started: what waits is bounded all the same.
 TEST_F(RetainerTest, ProtectsNoMoreThanTheLimitWhereNobodyEvaluates) {
   config_.eval.policy = "all";

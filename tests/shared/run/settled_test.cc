@@ -18,11 +18,12 @@ TEST(Settled, EveryFinalOutcomeSettlesThisVeryCheckpoint) {
   for (const char* const outcome : {"evaluated", "corrupt", "superseded", "failed"})
     settled.add_line(line(++step, outcome));
   for (uint64_t each = 1; each <= 4; ++each) {
-    EXPECT_TRUE(settled.is_settled(each, "m"));
-    EXPECT_FALSE(settled.is_settled(each, "another manifest"));
+    EXPECT_EQ(settled.fate(each, "m"), each == 1 ? Fate::kEvaluated : Fate::kGivenUp);
+    EXPECT_EQ(settled.fate(each, "another manifest"), Fate::kOpen);
     EXPECT_EQ(settled.is_corrupt(each, "m"), each == 2);
   }
-  EXPECT_FALSE(settled.is_settled(5, "m"));
+  EXPECT_EQ(settled.fate(5, "m"), Fate::kOpen);
+  EXPECT_EQ(settled.evaluated_steps(), std::set<uint64_t>{1});
 }
 
 TEST(Settled, WhatIsNotUnderstoodSettlesNothing) {
@@ -32,7 +33,7 @@ TEST(Settled, WhatIsNotUnderstoodSettlesNothing) {
         R"({"step":1,"manifest_sha256":7,"outcome":"failed"})"})
     settled.add_line(text);
   settled.add_line(line(1, "looked at"));
-  EXPECT_FALSE(settled.is_settled(1, "m"));
+  EXPECT_EQ(settled.fate(1, "m"), Fate::kOpen);
 }
 
 TEST(Settled, ALineNeedsNoMoreThanItsCheckpointAndOutcome) {
@@ -56,9 +57,9 @@ TEST(Settled, IsReadFromTheLedgerWithoutItsTornLastLine) {
                     line(1, "evaluated") + "\n" + line(2, "failed") + "\n" + line(3, "evaluated"));
   const auto settled = read_settled(path);
   ASSERT_TRUE(settled.ok()) << settled.status().to_string();
-  EXPECT_TRUE(settled->is_settled(1, "m"));
-  EXPECT_TRUE(settled->is_settled(2, "m"));
-  EXPECT_FALSE(settled->is_settled(3, "m"));
+  EXPECT_EQ(settled->fate(1, "m"), Fate::kEvaluated);
+  EXPECT_EQ(settled->fate(2, "m"), Fate::kGivenUp);
+  EXPECT_EQ(settled->fate(3, "m"), Fate::kOpen);
 }
 
 }  // namespace

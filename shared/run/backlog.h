@@ -1,5 +1,6 @@
 // Backlog: which of the checkpoints that are there to evaluate, and in which order, as a pure
-// function of what is known.
+// function of what is known. The evaluator goes by it, and so does retention where it leaves alone
+// what waits for an evaluation.
 //
 // Threads: a function of its arguments.
 #pragma once
@@ -9,10 +10,9 @@
 #include <set>
 #include <vector>
 
-#include "shared/checkpoint/store.h"
 #include "shared/config/eval_config.h"
 
-namespace stoker::evaluator {
+namespace stoker::run {
 
 enum class Policy { kLatest, kAll, kEvery };
 enum class Order { kOldestFirst, kNewestFirst };
@@ -28,8 +28,8 @@ BacklogRule backlog_rule(const config::EvalConfig& config);
 enum class Fate { kOpen, kEvaluated, kGivenUp };
 
 struct Backlog {
-  std::vector<checkpoint::CheckpointEntry> entries;  // that are there, oldest first
-  std::function<Fate(const checkpoint::CheckpointEntry&)> fate;
+  std::vector<uint64_t> steps;         // of the checkpoints that are there, oldest first
+  std::function<Fate(uint64_t)> fate;  // of one of these; asked of as few as will do
   std::set<uint64_t> evaluated_steps;  // also of checkpoints that are gone
   bool run_ended = false;
 };
@@ -39,7 +39,6 @@ struct Backlog {
 // which begin at a multiple of it, the first checkpoint that can be evaluated; nothing of those
 // before the first multiple; and when the run has ended the newest, so that no run ends without a
 // result.
-std::vector<checkpoint::CheckpointEntry> due_checkpoints(const Backlog& backlog,
-                                                         const BacklogRule& rule);
+std::vector<uint64_t> due_steps(const Backlog& backlog, const BacklogRule& rule);
 
-}  // namespace stoker::evaluator
+}  // namespace stoker::run

@@ -1,8 +1,8 @@
-#include "evaluator/backlog.h"
+#include "shared/run/backlog.h"
 
 #include <gtest/gtest.h>
 
-namespace stoker::evaluator {
+namespace stoker::run {
 namespace {
 
 using Steps = std::vector<uint64_t>;
@@ -17,17 +17,15 @@ struct Scene {
 
 Steps due(const Scene& scene, const BacklogRule& rule) {
   Backlog backlog;
-  for (const uint64_t step : scene.there) backlog.entries.push_back({step, "path"});
-  backlog.fate = [&](const auto& entry) {
-    if (scene.evaluated.contains(entry.step)) return Fate::kEvaluated;
-    return scene.given_up.contains(entry.step) ? Fate::kGivenUp : Fate::kOpen;
+  backlog.steps = scene.there;
+  backlog.fate = [&](uint64_t step) {
+    if (scene.evaluated.contains(step)) return Fate::kEvaluated;
+    return scene.given_up.contains(step) ? Fate::kGivenUp : Fate::kOpen;
   };
   backlog.evaluated_steps = scene.evaluated;
   backlog.evaluated_steps.insert(scene.evaluated_and_gone.begin(), scene.evaluated_and_gone.end());
   backlog.run_ended = scene.run_ended;
-  Steps steps;
-  for (const auto& entry : due_checkpoints(backlog, rule)) steps.push_back(entry.step);
-  return steps;
+  return due_steps(backlog, rule);
 }
 
 constexpr BacklogRule kLatest{.policy = Policy::kLatest};
@@ -104,4 +102,4 @@ TEST(Backlog, TheRuleIsThatOfTheSettings) {
 }
 
 }  // namespace
-}  // namespace stoker::evaluator
+}  // namespace stoker::run
