@@ -5,6 +5,7 @@
 #include "bench/options.h"
 #include "bench/torch_peers.h"
 #include "bench/training.h"
+#include "shared/base/heap.h"
 
 namespace stoker::bench {
 namespace {
@@ -50,6 +51,7 @@ Benchmark steps_of(const TrainingSetup& setup) {
 
 int main(int argc, char** argv) {
   using namespace stoker::bench;
+  stoker::keep_freed_memory();  // as stokerd
   int exit_code = 0;
   const auto options = maybe_parse(argc, argv, exit_code);
   if (!options) return exit_code;
