@@ -10,6 +10,7 @@ Benchmark ring_operations();
 Benchmark ring_bandwidth();
 Benchmark ring_consumer();
 Benchmark feed_text();
+Benchmark feed_rows();
 Benchmark feed_images();
 Benchmark feed_cold();
 Benchmark checkpoint_commit();

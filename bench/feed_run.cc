@@ -68,7 +68,7 @@ Result<std::unique_ptr<dataset::Dataset>> open_train_set(const config::DatasetCo
 Result<Rate> sample_rate(const dataset::Dataset& dataset, const FeedRun& run,
                          std::chrono::nanoseconds time) {
   const ring::BatchLayout layout(dataset.spec(), run.batch);
-  STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::create(layout, {.slots = 8}));
+  STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::create(layout, {.slots = kSlots}));
   STOKER_ASSIGN_OR_RETURN(const auto producer, ring->add_producer("bench"));
   const dataset::SamplePlan plan({.size = dataset.size(), .batch = run.batch});
   feed::ReaderPool pool(*ring, producer, dataset, plan);

@@ -21,6 +21,8 @@ namespace stoker::bench {
 Result<std::unique_ptr<dataset::Dataset>> open_train_set(const config::DatasetConfig& config,
                                                          const std::string& index_dir);
 
+constexpr uint64_t kSlots = 8;  // of the ring that is filled
+
 struct FeedRun {
   uint64_t batch = 64;
   int threads = 1;

@@ -6,9 +6,9 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   const auto options = maybe_parse(argc, argv, exit_code);
   if (!options) return exit_code;
-  std::vector<Benchmark> benchmarks{plan_orders(),   ring_operations(),   ring_bandwidth(),
-                                    ring_consumer(), feed_text(),         feed_images(),
-                                    feed_cold(),     checkpoint_commit(), snapshot_stall()};
+  std::vector<Benchmark> benchmarks{
+      plan_orders(), ring_operations(), ring_bandwidth(), ring_consumer(),     feed_text(),
+      feed_rows(),   feed_images(),     feed_cold(),      checkpoint_commit(), snapshot_stall()};
 #ifdef STOKER_WITH_TORCH
   benchmarks.push_back(evaluator());
 #endif

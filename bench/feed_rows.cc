@@ -1,0 +1,167 @@
+// How many bytes of raw rows a second one reader brings from files in the page cache into the ring,
+// shuffled: rows of an .npy array, pictures of an idx file, and token numbers, against memcpy of as
+// many bytes from random rows in memory into slots, and against pread of them alone.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/benches.h"
+#include "bench/feed_run.h"
+#include "bench/scratch_folder.h"
+#include "shared/base/file.h"
+
+namespace stoker::bench {
+namespace {
+
+using config::DatasetConfig;
+using config::DatasetKind;
+
+// A file of `rows` rows of `row_bytes` after `header`, and the set that reads it.
+struct Rows {
+  std::string name;
+  DatasetConfig config;  // without its paths
+  std::string header;
+  uint64_t rows = 0;
+  size_t row_bytes = 0;
+  uint64_t batch = 64;
+};
+
+std::string big_endian(uint32_t value) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
+  return bytes;
+}
+
+// NumPy's format 1.0: magic, version, length of the text, the text, ended by a new line at a
+// multiple of 64.
+std::string npy_header(const std::string& dtype, const std::string& shape) {
+  std::string text =
+      "{'descr': '" + dtype + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+  text.append(64 - (10 + text.size() + 1) % 64, ' ');
+  text += '\n';
+  std::string header("\x93NUMPY\x01\x00", 8);
+  header += static_cast<char>(text.size() & 0xff);
+  header += static_cast<char>(text.size() >> 8);
+  return header + text;
+}
+
+std::vector<Rows> kinds_of_rows(bool quick) {
+  const uint64_t pictures = quick ? 16 : 1024, digits = quick ? 256 : 100'000;
+  const uint64_t texts = quick ? 64 : 32'768;
+  constexpr int64_t kContext = 1024;
+  return {{.name = "npy rows of 147 KiB",
+           .config = {.kind = DatasetKind::kNpy},
+           .header = npy_header("|u1", std::to_string(pictures) + ", 3, 224, 224"),
+           .rows = pictures,
+           .row_bytes = 3 * 224 * 224,
+           .batch = 16},
+          {.name = "idx pictures of 784 bytes",
+           .config = {.kind = DatasetKind::kIdx},
+           .header = big_endian(2051) + big_endian(static_cast<uint32_t>(digits)) + big_endian(28) +
+                     big_endian(28),
+           .rows = digits,
+           .row_bytes = 28 * 28,
+           .batch = 256},
+          {.name = "texts of 1024 tokens",
+           .config = {.kind = DatasetKind::kTokens, .context = kContext, .dtype = "uint32"},
+           .header = "",
+           .rows = texts,
+           .row_bytes = kContext * 4,
+           .batch = 64}};
+}
+
+struct Files {
+  std::shared_ptr<ScratchFolder> folder;
+  std::unique_ptr<dataset::Dataset> dataset;
+  UniqueFd fd;
+  std::string memory;            // the file's bytes once more
+  std::vector<std::byte> slots;  // as large as the ring's, for the peers
+};
+
+Result<std::shared_ptr<Files>> make_files(const Rows& rows, const Options& options) {
+  auto files = std::make_shared<Files>();
+  STOKER_ASSIGN_OR_RETURN(files->folder, ScratchFolder::create(options.dir));
+  DatasetConfig config = rows.config;
+  config.path = files->folder->file("rows." + std::string(rows.name, 0, 3));
+  files->memory = rows.header;
+  files->memory.resize(rows.header.size() + rows.rows * rows.row_bytes, '\x01');
+  if (config.kind == DatasetKind::kTokens)
+    files->memory.append(4, '\x01');  // the last one's target
+  STOKER_RETURN_IF_ERROR(write_file_atomically(real_files(), config.path, files->memory));
+  if (config.kind != DatasetKind::kTokens) {
+    config.labels = files->folder->file("labels");
+    const std::string count = std::to_string(rows.rows);
+    const std::string header =
+        config.kind == DatasetKind::kNpy
+            ? npy_header("|u1", count + ",")
+            : big_endian(2049) + big_endian(static_cast<uint32_t>(rows.rows));
+    STOKER_RETURN_IF_ERROR(write_file_atomically(real_files(), config.labels,
+                                                 header + std::string(rows.rows, '\x01')));
+  }
+  STOKER_ASSIGN_OR_RETURN(files->dataset, open_train_set(config, files->folder->path()));
+  STOKER_ASSIGN_OR_RETURN(files->fd, real_files().open(config.path, O_RDONLY));
+  files->slots.resize(kSlots * rows.batch * rows.row_bytes);
+  return files;
+}
+
+// Where in the file the row of this call lies, and where in the slots its copy.
+struct Places {
+  size_t from = 0;
+  size_t to = 0;
+};
+Places places(const Rows& rows, uint64_t call) {
+  const uint64_t row = call * 0x9e3779b97f4a7c15u % rows.rows;
+  return {.from = rows.header.size() + row * rows.row_bytes,
+          .to = call % (kSlots * rows.batch) * rows.row_bytes};
+}
+
+// Bytes a second of rows.
+Measure speed_of(const Rows& rows, std::function<Result<double>()> rows_a_second) {
+  return [=]() -> Result<double> {
+    STOKER_ASSIGN_OR_RETURN(const double speed, rows_a_second());
+    return speed * static_cast<double>(rows.row_bytes) / 1e9;
+  };
+}
+
+Trial trial_of(const Rows& rows, const std::shared_ptr<Files>& files,
+               std::chrono::nanoseconds time) {
+  const auto copy = [=](uint64_t call) -> Status {
+    const Places at = places(rows, call);
+    std::memcpy(&files->slots[at.to], &files->memory[at.from], rows.row_bytes);
+    return {};
+  };
+  const auto read = [=](uint64_t call) -> Status {
+    const Places at = places(rows, call);
+    const ssize_t got =
+        ::pread(files->fd.get(), &files->slots[at.to], rows.row_bytes, static_cast<off_t>(at.from));
+    return got == static_cast<ssize_t>(rows.row_bytes) ? Status()
+                                                       : Status::from_errno(errno, "pread");
+  };
+  const FeedRun run{.batch = rows.batch, .threads = 1};
+  return {rows.name + ", 1 thread",
+          "GB/s",
+          speed_of(rows, [=] { return samples_per_second(*files->dataset, run, time); }),
+          {{"memcpy", speed_of(rows, [=] { return calls_per_second(1, time, copy); })},
+           {"pread alone", speed_of(rows, [=] { return calls_per_second(1, time, read); })}}};
+}
+
+}  // namespace
+
+Benchmark feed_rows() {
+  const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
+    std::vector<Trial> trials;
+    for (const Rows& rows : kinds_of_rows(options.quick)) {
+      STOKER_ASSIGN_OR_RETURN(const auto files, make_files(rows, options));
+      trials.push_back(trial_of(rows, files, options.run_time()));
+    }
+    return trials;
+  };
+  return {"feed-rows", "bytes of raw rows a second from files into the ring", prepare};
+}
+
+}  // namespace stoker::bench
