@@ -4,10 +4,13 @@
 // few kinds and kills.
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
+#include <map>
 #include <random>
 #include <string_view>
 
@@ -33,7 +36,11 @@ bool is_full_proof() {
 
 std::vector<ResumeCase> cases() {
   auto all = pairwise_cases();
-  if (!is_full_proof()) all.resize(6);  // each optimizer and model, and all else twice or so
+  if (!is_full_proof()) {
+    all.resize(6);
+    return all;
+  }
+  std::ranges::move(large_cases(), std::back_inserter(all));
   return all;
 }
 
@@ -46,8 +53,16 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
     config_ = write_config(config_text());
   }
 
-  bool is_text() const { return GetParam().model == "gpt"; }
-  bool is_picture() const { return GetParam().model == "lenet" || GetParam().model == "resnet"; }
+  bool is_one_of(std::initializer_list<std::string_view> models) const {
+    return std::ranges::find(models, GetParam().model) != models.end();
+  }
+  bool is_text() const { return is_one_of({"gpt", "lstm"}); }
+  bool is_numbers() const { return is_one_of({"mlp", "blstm", "layers"}); }
+  bool is_picture() const { return !is_text() && !is_numbers(); }
+  // The smallest that the model takes.
+  size_t picture_side() const {
+    return GetParam().model == "inception" ? 75 : GetParam().model == "alexnet" ? 64 : 32;
+  }
 
   // Three files each, which are shards.
   void write_set(const std::string& set) const {
@@ -76,13 +91,15 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
     std::string inputs;
     std::string shape = "(" + std::to_string(rows);
     if (is_picture()) {
-      std::vector<uint8_t> pixels(rows * 3 * 32 * 32);
+      const std::string side = std::to_string(picture_side());
+      std::vector<uint8_t> pixels(rows * 3 * picture_side() * picture_side());
       for (uint8_t& pixel : pixels) pixel = static_cast<uint8_t>(random());
-      inputs = npy("|u1", shape + ", 32, 32, 3)", bytes_of(pixels));
+      inputs = npy("|u1", shape + ", " + side + ", " + side + ", 3)", bytes_of(pixels));
     } else {
       std::vector<float> numbers(rows * 16);
       for (float& number : numbers) number = static_cast<float>(random() % 2000) / 1000 - 1;
-      inputs = npy("<f4", shape + ", 16)", bytes_of(numbers));
+      inputs = npy("<f4", shape + (GetParam().model == "blstm" ? ", 4, 4)" : ", 16)"),
+                   bytes_of(numbers));
     }
     write_whole(folder + "/x" + name, inputs);
   }
@@ -100,11 +117,32 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
   }
 
   std::string model_text() const {
-    const std::string& kind = GetParam().model;
-    if (kind == "gpt")
-      return "{kind: gpt, layers: 1, width: 16, heads: 2, context: 16, dropout: 0.1}";
-    if (kind == "mlp") return "{kind: mlp, hidden: [16], dropout: 0.1}";
-    return kind == "resnet" ? "{kind: resnet, layers: 8}" : "{kind: " + kind + "}";
+    static const std::map<std::string, std::string> kSettings{
+        {"gpt", "gpt, layers: 1, width: 16, heads: 2, context: 16, dropout: 0.1"},
+        {"lstm", "lstm, width: 16, context: 16, dropout: 0.1"},
+        {"mlp", "mlp, hidden: [16], dropout: 0.1"},
+        {"blstm", "blstm, width: 8"},
+        {"lenet", "lenet"},
+        {"resnet", "resnet, layers: 8"},
+        {"vit", "vit, layers: 1, width: 16, heads: 2, patch_size: 8, dropout: 0.1"},
+        {"vgg", "vgg, layers: 11, batch_norm: true, width: 16"},
+        {"alexnet", "alexnet, width: 16"},
+        {"inception", "inception_v3"},
+        {"layers",
+         "layers, stack: [{kind: linear, outputs: 16}, {kind: batch_norm}, {kind: relu}, "
+         "{kind: dropout, part: 0.1}, {kind: linear}]"}};
+    return "{kind: " + kSettings.at(GetParam().model) + "}";
+  }
+
+  std::string extra_text() const {
+    if (GetParam().extra == "ema") return ", ema: 0.9";
+    return GetParam().extra == "accumulate" ? ", accumulate: 2" : "";
+  }
+
+  // Mixed batches draw by their tickets.
+  std::string task_text() const {
+    if (is_text()) return "{kind: language_model}";
+    return is_picture() ? "{kind: classification, mixup: 0.2}" : "{kind: classification}";
   }
 
   std::string order_text() const {
@@ -120,18 +158,20 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
         one.optimizer == "nesterov" ? "momentum, nesterov: true" : one.optimizer;
     return "data:\n" + data_text() +
            "eval: {sets: []}\nfeed: {readers: 2, isolation: " + one.readers +
-           ", shuffle: " + order_text() + "}\nmodel: " + model_text() +
-           "\ntask: {kind: " + (is_text() ? "language_model" : "classification") +
-           "}\noptimizer: {lr: 0.001, kind: " + optimizer +
+           ", shuffle: " + order_text() + "}\nmodel: " + model_text() + "\ntask: " + task_text() +
+           "\noptimizer: {lr: 0.001, kind: " + optimizer +
            "}\nschedule: {kind: constant, warmup_steps: 10}\n"
            "train: {batch: 4, device: cpu, threads: 1, precision: " +
-           one.precision +
+           one.precision + extra_text() +
            "}\ncheckpoint: {keep_last: 2, every_steps: " + std::to_string(every_steps()) +
            "}\nmetrics: {every_steps: " + std::to_string(every_steps() / 6 + 1) + "}\n";
   }
 
   // A checkpoint every few hundredths of a second.
-  uint64_t every_steps() const { return GetParam().model == "mlp" ? 300 : is_text() ? 60 : 12; }
+  uint64_t every_steps() const {
+    if (is_one_of({"vgg", "alexnet", "inception"})) return 3;
+    return GetParam().model == "mlp" ? 300 : is_picture() ? 12 : 60;
+  }
 
   static std::vector<std::string> until(uint64_t step) {
     return {"--set", "train.steps=" + std::to_string(step)};
@@ -188,8 +228,8 @@ TEST_P(ExactResume, KilledAgainAndAgainItIsTheRunThatWasNot) {
   EXPECT_EQ(essence_of(run_dir(), last), essence_of(run_dir("whole"), last));
   const ResumeCase& one = GetParam();
   std::cout << "exact: | " << one.model << " | " << one.optimizer << " | " << one.precision << " | "
-            << one.order << " | " << one.readers << " | " << one.data << " | " << kills << " | "
-            << last << " | " << decided_rows(run_dir()).size() << " | "
+            << one.order << " | " << one.readers << " | " << one.data << " | " << one.extra << " | "
+            << kills << " | " << last << " | " << decided_rows(run_dir()).size() << " | "
             << (HasFailure() ? "DIFFERENT" : "same") << " |\n";
 }
 

@@ -2,32 +2,39 @@
 
 #include <array>
 #include <ostream>
-#include <set>
 #include <utility>
 
 namespace stoker::test {
 namespace {
 
-constexpr size_t kChoices = 6;
+constexpr size_t kChoices = 7;
+constexpr size_t kModel = 0, kOptimizer = 1;
+constexpr size_t kMostValues = 9;             // of a choice
 using Values = std::array<size_t, kChoices>;  // by number
-using Pair = std::pair<std::pair<size_t, size_t>, std::pair<size_t, size_t>>;
+using Pairs = std::vector<bool>;              // by number_of()
 
 const std::array<std::vector<std::string>, kChoices>& words() {
   static const std::array<std::vector<std::string>, kChoices> kWords{
-      {{"gpt", "mlp", "lenet", "resnet"},
-       {"sgd", "momentum", "nesterov", "adam", "adamw"},
-       {"fp32", "bf16"},
+      {{"gpt", "mlp", "lenet", "resnet", "blstm", "lstm", "vit", "layers", "vgg"},
+       {"sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop", "adagrad", "lion", "muon"},
+       {"fp32", "bf16", "fp16"},
        {"full", "off", "window", "shards"},
        {"process", "thread"},
-       {"single", "mixture"}}};
+       {"single", "mixture"},
+       {"plain", "ema", "accumulate"}}};
   return kWords;
 }
 
-std::set<Pair> pairs_of(const Values& values) {
-  std::set<Pair> pairs;
+size_t number_of(const Values& values, size_t a, size_t b) {
+  return ((a * kMostValues + values[a]) * kChoices + b) * kMostValues + values[b];
+}
+
+// With the number of each pair that counts.
+template <typename Visit>
+void for_each_pair(const Values& values, Visit visit) {
   for (size_t a = 0; a < kChoices; ++a)
-    for (size_t b = a + 1; b < kChoices; ++b) pairs.insert({{a, values[a]}, {b, values[b]}});
-  return pairs;
+    for (size_t b = a + 1; b < kChoices; ++b)
+      if (a != kModel || b != kOptimizer) visit(number_of(values, a, b));
 }
 
 std::vector<Values> all_combinations() {
@@ -45,33 +52,43 @@ std::vector<Values> all_combinations() {
   return all;
 }
 
+ResumeCase in_words(const Values& values) {
+  const auto word = [&](size_t choice) { return words()[choice][values[choice]]; };
+  return {word(0), word(1), word(2), word(3), word(4), word(5), word(6)};
+}
+
 }  // namespace
 
 std::string name_of(const ResumeCase& one) {
   return one.model + "_" + one.optimizer + "_" + one.precision + "_" + one.order + "_" +
-         one.readers + "_" + one.data;
+         one.readers + "_" + one.data + "_" + one.extra;
 }
 
 void PrintTo(const ResumeCase& one, std::ostream* out) { *out << name_of(one); }
 
 std::vector<ResumeCase> pairwise_cases() {
   const std::vector<Values> all = all_combinations();
-  std::set<Pair> missing;
-  for (const Values& values : all) missing.merge(pairs_of(values));
+  Pairs missing(kChoices * kMostValues * kChoices * kMostValues);
+  for (const Values& values : all)
+    for_each_pair(values, [&](size_t pair) { missing[pair] = true; });
   std::vector<ResumeCase> cases;
-  while (!missing.empty()) {
+  for (;;) {
     const Values* best = nullptr;
     size_t most = 0;
     for (const Values& values : all) {
       size_t fresh = 0;
-      for (const Pair& pair : pairs_of(values)) fresh += missing.count(pair);
+      for_each_pair(values, [&](size_t pair) { fresh += missing[pair]; });
       if (fresh > most) best = &values, most = fresh;
     }
-    for (const Pair& pair : pairs_of(*best)) missing.erase(pair);
-    const auto word = [&](size_t choice) { return words()[choice][(*best)[choice]]; };
-    cases.push_back({word(0), word(1), word(2), word(3), word(4), word(5)});
+    if (best == nullptr) return cases;
+    for_each_pair(*best, [&](size_t pair) { missing[pair] = false; });
+    cases.push_back(in_words(*best));
   }
-  return cases;
+}
+
+std::vector<ResumeCase> large_cases() {
+  return {{"alexnet", "momentum", "fp32", "full", "process", "single", "ema"},
+          {"inception", "rmsprop", "fp32", "full", "process", "single", "plain"}};
 }
 
 }  // namespace stoker::test
