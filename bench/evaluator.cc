@@ -17,6 +17,7 @@ Benchmark evaluator() {
     const Peer alone{"nobody beside it", step(Beside::kNobody, Saving::kEachSecond)};
     std::vector<Trial> trials;
     for (const auto& [name, beside] : {std::pair{"at work", Beside::kEvaluator},
+                                       {"at work, priority idle", Beside::kIdleEvaluator},
                                        {"stopped", Beside::kStoppedEvaluator},
                                        {"killed again and again", Beside::kKilledEvaluators}}) {
       trials.push_back({std::string("median step, evaluator ") + name,

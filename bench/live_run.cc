@@ -117,7 +117,9 @@ Status LiveRun::begin(Beside beside) {
     evaluator_.reset();
     return {};
   }
-  if (!evaluator_) STOKER_RETURN_IF_ERROR(start_evaluator());
+  const std::string priority = beside == Beside::kIdleEvaluator ? "idle" : "low";
+  if (!evaluator_ || priority != priority_)
+    STOKER_RETURN_IF_ERROR(start_evaluator(priority));  // the one before is killed
   evaluator_->signal(SIGCONT);
   if (beside == Beside::kStoppedEvaluator) {
     // Somewhere in the middle of its work.
@@ -127,13 +129,15 @@ Status LiveRun::begin(Beside beside) {
   return {};
 }
 
-Status LiveRun::start_evaluator() {
+Status LiveRun::start_evaluator(const std::string& priority) {
   STOKER_ASSIGN_OR_RETURN(
       ChildProcess evaluator,
-      ChildProcess::exec({program("stoker-eval"), "--run-dir", folder_->file("run"), "--follow"},
+      ChildProcess::exec({program("stoker-eval"), "--run-dir", folder_->file("run"), "--follow",
+                          "--set", "eval.priority=" + priority},
                          folder_->file("stoker-eval.out")));
   evaluator_.reset();
   evaluator_.emplace(std::move(evaluator));
+  priority_ = priority;
   return {};
 }
 
@@ -154,7 +158,7 @@ Status LiveRun::pass_time(Beside beside, Saving saving, nanoseconds time) {
       since_save = {};
     }
     if (beside == Beside::kKilledEvaluators && since_kill.elapsed() > 700ms) {
-      STOKER_RETURN_IF_ERROR(start_evaluator());  // the one before is killed
+      STOKER_RETURN_IF_ERROR(start_evaluator("low"));  // the one before is killed
       since_kill = {};
     }
   }

@@ -17,7 +17,7 @@
 
 namespace stoker::bench {
 
-enum class Beside { kNobody, kEvaluator, kStoppedEvaluator, kKilledEvaluators };
+enum class Beside { kNobody, kEvaluator, kIdleEvaluator, kStoppedEvaluator, kKilledEvaluators };
 enum class Saving { kNever, kEachSecond, kAlways };
 
 class LiveRun {
@@ -32,13 +32,14 @@ class LiveRun {
       : folder_(std::move(folder)), trainer_(std::move(trainer)) {}
   Status begin(Beside beside);
   Status pass_time(Beside beside, Saving saving, std::chrono::nanoseconds time);
-  Status start_evaluator();
+  Status start_evaluator(const std::string& priority);
   Status wait_for_first_steps();
   std::string rows_path() const { return folder_->file("run/metrics/train.jsonl"); }
 
   std::shared_ptr<ScratchFolder> folder_;
   ChildProcess trainer_;
   std::optional<ChildProcess> evaluator_;
+  std::string priority_;  // of the evaluator
 };
 
 }  // namespace stoker::bench

@@ -104,6 +104,13 @@ EvaluationLoop::Pass EvaluationLoop::wait_of(const checkpoint::CheckpointEntry& 
   return wait;
 }
 
+// More may come for as long as training goes on.
+bool EvaluationLoop::is_far_enough(const std::vector<checkpoint::CheckpointEntry>& due,
+                                   uint64_t until) const {
+  return until > 0 && newest_settled_ >= until &&
+         std::ranges::none_of(due, [&](const auto& entry) { return entry.step <= until; });
+}
+
 Result<EvaluationLoop::Pass> EvaluationLoop::evaluate_due(const Circumstances& circumstances,
                                                           std::stop_token stop) {
   const checkpoint::CheckpointStore store(layout_.checkpoints(), files_);
@@ -116,6 +123,7 @@ Result<EvaluationLoop::Pass> EvaluationLoop::evaluate_due(const Circumstances& c
     if (!entries.empty() && fate_of(entries.back()) != run::Fate::kOpen)
       newest_settled_ = std::max(newest_settled_, entries.back().step);
     const auto due = due_of(entries, circumstances);
+    if (is_far_enough(due, circumstances.until)) return Pass{.looked_at = looked_at};
     std::optional<checkpoint::CheckpointEntry> next;
     Pass soonest;
     for (const auto& entry : due) {

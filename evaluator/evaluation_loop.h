@@ -54,6 +54,7 @@ class EvaluationLoop {
   struct Circumstances {
     bool run_ended = false;
     bool paced = false;  // eval.start_delay_seconds and throttle_seconds count
+    uint64_t until = 0;  // nothing past this step, once it is reached; 0 = all that is due
   };
   struct Pass {
     // Something is due then, and not before (monotonic time); nothing: nothing is due.
@@ -72,6 +73,7 @@ class EvaluationLoop {
   std::vector<checkpoint::CheckpointEntry> due_of(
       const std::vector<checkpoint::CheckpointEntry>& entries,
       const Circumstances& circumstances) const;
+  bool is_far_enough(const std::vector<checkpoint::CheckpointEntry>& due, uint64_t until) const;
   run::Fate fate_of(const checkpoint::CheckpointEntry& entry) const;
   Pass wait_of(const checkpoint::CheckpointEntry& entry, const Circumstances& circumstances) const;
   Status evaluate_one(const checkpoint::CheckpointEntry& entry, std::stop_token stop);

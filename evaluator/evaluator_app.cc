@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <thread>
 #include <utility>
 
 #include "evaluator/checkpoint_watch.h"
@@ -118,7 +117,7 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   const LogLevel level = is_text ? LogLevel::kWarn : log_level_of(config_.log.level);
   STOKER_RETURN_IF_ERROR(init_log({.level = level, .file = layout_.evaluator_log()}));
   STOKER_RETURN_IF_ERROR(limit_memory(config_.eval.memory_mib));
-  give_way(priority_of(config_, static_cast<int>(std::thread::hardware_concurrency())));
+  give_way(config_.eval.priority);
   auto created = CheckpointEvaluator::create(config_, layout_.eval_index(), clock_);
   if (created.status().code() == Code::kOutOfMemory && config_.eval.memory_mib > 0)
     return created.status().with_context(
@@ -217,8 +216,9 @@ Status EvaluatorApp::follow(std::stop_token stop) {
     // could miss.
     const auto state = run::look(layout_);
     const bool ended = state.kind == run::RunState::Kind::kEnded;
-    STOKER_ASSIGN_OR_RETURN(const auto pass,
-                            loop_->evaluate_due({.run_ended = ended, .paced = true}, stop));
+    STOKER_ASSIGN_OR_RETURN(
+        const auto pass,
+        loop_->evaluate_due({.run_ended = ended, .paced = true, .until = command_.until}, stop));
     if (stop.stop_requested()) return {};
     if (command_.until > 0 && loop_->newest_settled() >= command_.until) {
       log_info("as far as asked for", {{"until", command_.until}});

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <iostream>
-#include <thread>
 #include <utility>
 
 #include "evaluator/checkpoint_evaluator.h"
@@ -82,7 +81,7 @@ Status evaluate_named(const CommandLine& command, Clock& clock, std::stop_token 
                           config::load_config(path, command.overrides));
   STOKER_RETURN_IF_ERROR(init_log({.level = log_level_of(config.log.level), .file = ""}));
   STOKER_RETURN_IF_ERROR(limit_memory(config.eval.memory_mib));
-  give_way(priority_of(config, static_cast<int>(std::thread::hardware_concurrency())));
+  give_way(config.eval.priority);
   const ScratchFolder scratch;
   const std::string of_run = run::RunLayout(command.run_dir).eval_index();
   const bool is_known = !command.run_dir.empty() && is_directory(of_run);

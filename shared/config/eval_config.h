@@ -22,7 +22,7 @@ struct EvalConfig {
   double poll_seconds = 10;        // between looks where nothing tells of changes
   int64_t batch = 64;
   int threads = 1;
-  std::string priority = "auto";  // auto | idle | low | normal: beside a trainer
+  std::string priority = "low";   // beside a trainer: idle | low | normal
   uint64_t max_samples = 0;       // of each set; 0 = all
   std::string subset = "spread";  // which, where not all: spread | first
   int64_t memory_mib = 0;         // that the evaluator may take; 0 = any

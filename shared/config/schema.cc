@@ -129,7 +129,7 @@ Section eval_section(EvalConfig& eval) {
        {.name = "poll_seconds", .target = &eval.poll_seconds, .min = 0.1, .max = 1e6},
        {.name = "batch", .target = &eval.batch, .min = 1, .max = 1e6},
        {.name = "threads", .target = &eval.threads, .min = 0, .max = 4096},
-       {.name = "priority", .target = &eval.priority, .words = "auto idle low normal"},
+       {.name = "priority", .target = &eval.priority, .words = "idle low normal"},
        {.name = "max_samples", .target = &eval.max_samples, .min = 0, .max = kManySamples},
        {.name = "subset", .target = &eval.subset, .words = "spread first"},
        {.name = "memory_mib", .target = &eval.memory_mib, .min = 0, .max = 1e9},

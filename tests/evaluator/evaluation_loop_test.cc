@@ -70,6 +70,16 @@ TEST_F(EvaluationLoopTest, ItKnowsHowFarItHasCome) {
   EXPECT_EQ(again->newest_settled(), 10u) << "by an earlier life";
 }
 
+// A trainer that saves faster than this evaluates must not keep it for ever.
+TEST_F(EvaluationLoopTest, ItGoesNoFurtherThanItIsAskedTo) {
+  for (const uint64_t step : {10, 20, 30, 40}) commit(step);
+  const auto loop = open();
+  ASSERT_TRUE(loop->evaluate_due({.until = 20}, {}).ok());
+  EXPECT_EQ(evaluated_, (Steps{10, 20}));
+  ASSERT_TRUE(loop->evaluate_due({.until = 25}, {}).ok());
+  EXPECT_EQ(evaluated_, (Steps{10, 20, 30})) << "the first that is past it";
+}
+
 // ---- Outcomes
 
 TEST_F(EvaluationLoopTest, ACorruptCheckpointIsRecordedWithTheFileAndNotTriedAgain) {
