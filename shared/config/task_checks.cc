@@ -96,8 +96,8 @@ class TaskChecks {
       // Whether its tokens have labels, the data itself must show.
       if (config_.model.kind == ModelKind::kBlstm) continue;
       if (is_sequence && !reads_tokens)
-        refuse("model.kind",
-               "does not read sequences of tokens, which data." + name + " has; write gpt or lstm");
+        refuse("model.kind", "does not read sequences of tokens, which data." + name +
+                                 " has; write gpt or lstm, or blstm where they have labels");
       if (!is_sequence && reads_tokens)
         refuse("model.kind", "is " + std::string(token_model()) +
                                  ", which reads sequences of tokens; data." + name +

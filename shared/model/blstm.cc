@@ -4,6 +4,9 @@
 // Of sequences that are padded, the padding has no part in anything: the backward direction begins at
 // each sequence's own end, where the forward one has its last state. That is PyTorch's nn.LSTM over
 // what pack_padded_sequence() made of them.
+#include <string>
+
+#include <ATen/ops/_assert_async.h>
 #include <ATen/ops/dropout.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -50,9 +53,17 @@ class Blstm : public Model {
   }
 
   at::Tensor answer(const at::Tensor& input, const at::Tensor& length) {
-    const LstmStates states = run_lstm(lstm_, tok_ ? drop(tok_(input)) : input, length);
+    const LstmStates states = run_lstm(lstm_, tok_ ? drop(embedded(input)) : input, length);
     if (config_.states == "each") return fc_(drop(states.steps));
     return fc_(drop(config_.states == "mean" ? mean_of(states.steps, length) : states.last));
+  }
+
+  // LibTorch would say that an index is out of range, but not of what. A device is not waited for.
+  at::Tensor embedded(const at::Tensor& tokens) {
+    at::_assert_async(
+        tokens.ge(0).logical_and(tokens.lt(config_.vocab)).all(),
+        "a token is not from 0 to below model.vocab (" + std::to_string(config_.vocab) + ")");
+    return tok_(tokens);
   }
 
   // Over the real steps: the states of all others are 0.

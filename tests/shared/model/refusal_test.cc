@@ -1,4 +1,5 @@
 // A model that does not fit its data is refused before training, with both sides in the message.
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -73,6 +74,27 @@ TEST(ModelRefusal, OfWhatIsNoSequence) {
   EXPECT_THAT(refused({"input", DType::kF32, {3, 16, 16}}),
               AllOf(HasSubstr("model blstm needs sequences"), HasSubstr("[3, 16, 16]")));
   EXPECT_THAT(refused({"input", DType::kF32, {5}}), HasSubstr("needs sequences"));
+}
+
+TEST(ModelRefusal, OfTokensBeyondTheVocabulary) {
+  config::ModelConfig config;
+  config.kind = config::ModelKind::kBlstm;
+  config.layers = 1;
+  config.width = 4;
+  config.vocab = 8;
+  const auto model =
+      make_model(config, {{"tokens", DType::kI32, {2}}, {"label", DType::kI64, {}}}, 3);
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  EXPECT_EQ((*model)->forward(at::tensor({0, 7}, at::kLong).view({1, 2})).sizes(),
+            (at::IntArrayRef{1, 3}));
+  for (const int64_t token : {-1, 8}) {
+    try {
+      (*model)->forward(at::tensor(std::vector<int64_t>{0, token}, at::kLong).view({1, 2}));
+      FAIL() << token;
+    } catch (const c10::Error& error) {
+      EXPECT_THAT(error.what_without_backtrace(), HasSubstr("below model.vocab (8)"));
+    }
+  }
 }
 
 TEST(ModelRefusal, OfDepthsThatDoNotExist) {

@@ -1,0 +1,137 @@
+// Sequences of various lengths from files to figures: a tagger and a reader of unplaced labels learn a
+// rule that their data follow, and what they learned is validated, shown and exported.
+#include <fstream>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/run/eval_result.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+constexpr int kTokens = 8;
+
+class Sequences : public RunFixture {
+ protected:
+  // `line(random)` is a record as JSON.
+  template <typename Line>
+  void write_records(const std::string& name, int records, unsigned seed, Line line) const {
+    std::mt19937 random(seed);
+    std::ofstream file(path(name));
+    for (int i = 0; i < records; ++i) file << line(random) << '\n';
+  }
+  static std::string list(const std::vector<std::string>& items) {
+    std::string text;
+    for (const std::string& item : items) text += (text.empty() ? "" : ", ") + item;
+    return '[' + text + ']';
+  }
+
+  // Each word's tag is whether the word after it is larger than the one before: only who looks both
+  // ways can tell. The words at the ends have none.
+  static std::string tagged_words(std::mt19937& random) {
+    const size_t length = 4 + random() % 9;
+    std::vector<unsigned> words(length);
+    for (unsigned& word : words) word = static_cast<unsigned>(random() % kTokens);
+    std::vector<std::string> texts, tags;
+    for (size_t i = 0; i < length; ++i) {
+      const bool has_tag = i > 0 && i + 1 < length;
+      texts.push_back(std::to_string(words[i]));
+      tags.push_back(!has_tag ? "-100" : words[i + 1] > words[i - 1] ? "1" : "0");
+    }
+    return "{\"words\": " + list(texts) + ", \"tags\": " + list(tags) + "}";
+  }
+
+  // Each letter is held for some frames on a number of its own, with a pause after it; the record
+  // does not say for how many.
+  static std::string written_letters(std::mt19937& random) {
+    std::vector<std::string> frames, letters;
+    const size_t count = 1 + random() % 4;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t letter = 1 + random() % 3, held = 1 + random() % 3;
+      letters.push_back(std::to_string(letter));
+      for (size_t frame = 0; frame < held; ++frame)
+        frames.push_back(letter == 1 ? "[1, 0, 0]" : letter == 2 ? "[0, 1, 0]" : "[0, 0, 1]");
+      frames.push_back("[0, 0, 0]");
+    }
+    return "{\"frames\": " + list(frames) + ", \"letters\": " + list(letters) + "}";
+  }
+
+  static std::string config_of(const std::string& data, const std::string& valid,
+                               const std::string& task, int steps) {
+    return "data:\n  train: {kind: jsonl, " + data + "}\n  valid: {kind: jsonl, " + valid +
+           "}\nmodel: {kind: blstm, width: 24, vocab: " + std::to_string(kTokens) +
+           "}\ntask: {kind: " + task +
+           "}\noptimizer: {kind: adam, lr: 0.01}\nschedule: {kind: constant, warmup_steps: 0}\n"
+           "train: {steps: " +
+           std::to_string(steps) +
+           ", batch: 32, device: cpu, threads: 1}\ncheckpoint: {every_steps: 0, every_seconds: 0}\n"
+           "metrics: {every_steps: 20}\neval: {batch: 24}\n";
+  }
+
+  run::SetResult trained_and_evaluated(const std::string& config) {
+    EXPECT_EQ(train(write_config(config), run_dir()).code, 0);
+    const auto evaluated = evaluator(run_dir(), {"--once"}).wait(60s);
+    EXPECT_TRUE(evaluated && evaluated->code == 0);
+    const auto result = run::parse_eval_result(
+        text_of(run::eval_result_path(run_dir() + "/eval", newest_step(run_dir()))), "result");
+    EXPECT_TRUE(result.ok()) << result.status().to_string();
+    return result.ok() && !result->sets.empty() ? result->sets[0] : run::SetResult{};
+  }
+  static std::map<std::string, double> by_name(const run::SetResult& result) {
+    return {result.metrics.begin(), result.metrics.end()};
+  }
+};
+
+TEST_F(Sequences, ATaggerLearnsWhatOnlyBothSidesOfAWordShow) {
+  write_records("train.jsonl", 800, 1, tagged_words);
+  write_records("valid.jsonl", 100, 2, tagged_words);
+  const std::string fields = ", tokens: words, labels: tags, longest: 12";
+  const run::SetResult found =
+      trained_and_evaluated(config_of("path: " + path("train.jsonl") + fields,
+                                      "path: " + path("valid.jsonl") + fields, "tagging", 250));
+  auto metrics = by_name(found);
+  EXPECT_EQ(found.samples, 100u);
+  EXPECT_GT(metrics["accuracy"], 0.95);
+  EXPECT_GT(metrics["macro_f1"], 0.95);
+  ASSERT_EQ(found.classes.size(), 2u);
+  // Words whose tags count: all but two of each record.
+  uint64_t tags = 0;
+  std::istringstream records(text_of(path("valid.jsonl")));
+  for (std::string record; std::getline(records, record);) {
+    const std::string of_record = record.substr(record.find("tags"));
+    for (size_t i = of_record.find('['); i < of_record.size(); ++i)
+      if ((of_record[i] == '0' || of_record[i] == '1') && of_record[i - 1] == ' ') ++tags;
+  }
+  EXPECT_EQ(found.classes[0].samples + found.classes[1].samples, tags);
+
+  auto shown = ctl(run_dir(), {"classes"}, "classes");
+  ASSERT_EQ(shown.wait(20s)->code, 0);
+  EXPECT_THAT(log_of("classes"), HasSubstr("precision"));
+  auto exported =
+      ctl(run_dir(), {"export", "250", "--format", "torch", "--output", path("m.pt")}, "export");
+  EXPECT_EQ(exported.wait(20s)->code, 0);
+}
+
+TEST_F(Sequences, LettersAreReadThoughNobodySaysWhereTheyStand) {
+  write_records("train.jsonl", 800, 3, written_letters);
+  write_records("valid.jsonl", 100, 4, written_letters);
+  const std::string fields =
+      ", input: frames, shape: [3], labels: letters, most_labels: 4, longest: 16";
+  auto metrics = by_name(
+      trained_and_evaluated(config_of("path: " + path("train.jsonl") + fields,
+                                      "path: " + path("valid.jsonl") + fields, "ctc", 250)));
+  EXPECT_LT(metrics["label_error_rate"], 0.05);
+  EXPECT_GT(metrics["exact_match"], 0.85);
+  EXPECT_LT(metrics["loss"], 0.3);
+}
+
+}  // namespace
+}  // namespace stoker::test
