@@ -17,6 +17,12 @@ std::optional<at::Tensor> maybe(const at::Tensor& weights) {
 
 }  // namespace
 
+std::tuple<at::Tensor, at::Tensor> only_counted(const at::Tensor& logits,
+                                                const at::Tensor& labels) {
+  const at::Tensor counted = labels.ne(kIgnoredLabel).nonzero().squeeze(1);
+  return {logits.index_select(0, counted), labels.index_select(0, counted)};
+}
+
 at::Tensor LabelLoss::mean(const at::Tensor& logits, const at::Tensor& labels) const {
   if (weights_.any() && !labels.is_floating_point()) return mean_of_counted(logits, labels);
   return at::cross_entropy_loss(logits, labels, maybe(weights_.beside(logits)), at::Reduction::Mean,

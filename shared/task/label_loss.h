@@ -5,6 +5,7 @@
 // Errors:  LibTorch's exceptions pass through, such as for a label that is no class.
 #pragma once
 
+#include <tuple>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
@@ -15,6 +16,9 @@ namespace stoker::task {
 
 // PyTorch's ignore_index: a label that counts nowhere.
 inline constexpr int64_t kIgnoredLabel = -100;
+
+// Rows of `logits` and their `labels` [samples] that count. Asks the device how many there are.
+std::tuple<at::Tensor, at::Tensor> only_counted(const at::Tensor& logits, const at::Tensor& labels);
 
 class LabelLoss {
  public:

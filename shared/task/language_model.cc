@@ -1,5 +1,6 @@
 // language_model: predict each token from those before it.
-#include <optional>
+#include <tuple>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -8,44 +9,35 @@
 #include "shared/score/language_model_score.h"
 #include "shared/task/host_values.h"
 #include "shared/task/kinds.h"
-#include "shared/task/prepare_input.h"
-#include "shared/task/sequence_mask.h"
+#include "shared/task/label_loss.h"
+#include "shared/task/sequence_labels.h"
 
 namespace stoker::task {
 namespace {
 
 struct Prediction {
   at::Tensor logits;  // [batch * time, vocab], F32
-  at::Tensor target;  // [batch * time], I64
+  at::Tensor target;  // [batch * time], I64; kIgnoredLabel behind the end of a sequence
 };
 
-// Where they stand in a batch.
-struct Places {
-  size_t tokens = 0;
-  std::optional<size_t> length;  // of samples that are padded
-};
-
-Prediction predict(model::Model& model, const Batch& batch, const Places& places) {
-  const at::Tensor tokens = prepare_tokens(batch.at(places.tokens));
+// A model that only looks back sees no padding before it has said all that counts.
+Prediction predict(model::Model& model, const Batch& batch, const ModelInput& input) {
+  const at::Tensor tokens = values_of(batch, input);
   const int64_t time = tokens.size(1) - 1;
   const at::Tensor logits = model.forward(tokens.narrow(1, 0, time));
   at::Tensor next = tokens.narrow(1, 1, time);
-  if (places.length) next = without_padding(next, batch.at(*places.length));
+  if (input.maybe_length) next = without_padding(next, length_of(batch, input, time + 1) - 1);
   return {logits.flatten(0, 1).to(at::kFloat), next.flatten()};
 }
 
 class LanguageModelEvaluation : public Evaluation {
  public:
-  LanguageModelEvaluation(Places places, bool bytes) : places_(places), score_(bytes) {}
+  LanguageModelEvaluation(ModelInput input, bool bytes) : input_(std::move(input)), score_(bytes) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    auto [logits, target] = predict(model, batch, places_);
-    if (places_.length) {
-      const at::Tensor counts = target.ge(0).nonzero().flatten();
-      logits = logits.index_select(0, counts);
-      target = target.index_select(0, counts);
-    }
+    auto [logits, target] = predict(model, batch, input_);
+    if (input_.maybe_length) std::tie(logits, target) = only_counted(logits, target);
     const HostValues<float> losses(at::cross_entropy_loss(logits, target, {}, at::Reduction::None));
     const HostValues<int64_t> targets(target);
     const HostValues<int64_t> predictions(logits.argmax(1));
@@ -55,26 +47,26 @@ class LanguageModelEvaluation : public Evaluation {
   score::Report report() const override { return score_.report(); }
 
  private:
-  const Places places_;
+  const ModelInput input_;
   score::LanguageModelScore score_;
 };
 
 class LanguageModel : public Task {
  public:
-  LanguageModel(Places places, bool bytes) : places_(places), bytes_(bytes) {}
+  LanguageModel(ModelInput input, bool bytes) : input_(std::move(input)), bytes_(bytes) {}
 
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    const auto [logits, target] = predict(model, batch, places_);
-    if (!places_.length) return at::cross_entropy_loss(logits, target);
-    return mean_loss(at::cross_entropy_loss(logits, target, {}, at::Reduction::None), target);
+    const auto [logits, target] = predict(model, batch, input_);
+    return input_.maybe_length ? loss_.mean_of_counted(logits, target) : loss_.mean(logits, target);
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings&) const override {
-    return std::make_unique<LanguageModelEvaluation>(places_, bytes_);
+    return std::make_unique<LanguageModelEvaluation>(input_, bytes_);
   }
 
  private:
-  const Places places_;
+  const ModelInput input_;
   const bool bytes_;
+  const LabelLoss loss_{{}, /*smoothing=*/0};
 };
 
 }  // namespace
@@ -85,9 +77,9 @@ Result<std::unique_ptr<Task>> make_language_model(const Samples& sample, uint64_
     return Status(Code::kMismatch, "task language_model needs `tokens` [2 or more]; the data has " +
                                        to_string(sample[at]));
   }
-  const Places places{.tokens = at, .length = maybe_length(sample)};
+  STOKER_ASSIGN_OR_RETURN(ModelInput input, find_model_input({}, sample, "language_model"));
   return std::unique_ptr<Task>(
-      std::make_unique<LanguageModel>(places, sample[at].dtype == DType::kU8));
+      std::make_unique<LanguageModel>(std::move(input), sample[at].dtype == DType::kU8));
 }
 
 }  // namespace stoker::task

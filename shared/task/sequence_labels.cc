@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include "shared/task/kinds.h"
+#include "shared/task/label_loss.h"
 
 namespace stoker::task {
 
@@ -33,9 +34,9 @@ at::Tensor step_outputs_of(model::Model& model, const Batch& batch, const ModelI
   return outputs;
 }
 
-at::Tensor is_real_step(const at::Tensor& length, int64_t steps) {
-  const at::Tensor step = at::arange(steps, length.options());
-  return step.unsqueeze(0).lt(length.unsqueeze(1));
+at::Tensor without_padding(const at::Tensor& labels, const at::Tensor& length) {
+  const at::Tensor step = at::arange(labels.size(1), length.options()).unsqueeze(0);
+  return labels.masked_fill(step.ge(length.unsqueeze(1)), kIgnoredLabel);
 }
 
 }  // namespace stoker::task

@@ -24,7 +24,8 @@ Result<SequenceLabels> find_sequence_labels(const config::TaskConfig& config,
 // What the model says of each step: F32 [batch, steps, outputs]. c10::Error: it says something else.
 at::Tensor step_outputs_of(model::Model& model, const Batch& batch, const ModelInput& input);
 
-// Whether a step is real: bool [batch, steps], of `length` I64 [batch].
-at::Tensor is_real_step(const at::Tensor& length, int64_t steps);
+// `labels` I64 [batch, steps], with kIgnoredLabel in place of those that are not in the first `length`
+// I64 [batch] of their steps.
+at::Tensor without_padding(const at::Tensor& labels, const at::Tensor& length);
 
 }  // namespace stoker::task

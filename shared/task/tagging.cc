@@ -24,8 +24,7 @@ Tags tags_of(model::Model& model, const Batch& batch, const SequenceLabels& plac
   TORCH_CHECK(labels.size(1) == logits.size(1), "a sample has ", logits.size(1), " steps and ",
               labels.size(1), " labels");
   const at::Tensor length = length_of(batch, places.input, logits.size(1));
-  if (length.defined())
-    labels = labels.masked_fill(is_real_step(length, logits.size(1)).logical_not(), kIgnoredLabel);
+  if (length.defined()) labels = without_padding(labels, length);
   return {logits.flatten(0, 1), labels.flatten()};
 }
 
@@ -37,8 +36,8 @@ class TaggingEvaluation : public Evaluation {
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
     const auto [logits, labels] = tags_of(model, batch, places_);
-    const at::Tensor counted = labels.ne(kIgnoredLabel).nonzero().squeeze(1);
-    scorer_.add(logits.index_select(0, counted), labels.index_select(0, counted));
+    const auto [counted, their_labels] = only_counted(logits, labels);
+    scorer_.add(counted, their_labels);
   }
 
   score::Report report() const override { return scorer_.report(); }
