@@ -33,8 +33,10 @@ TEST(Subset, KnowsWhatItHas) {
     for (const uint64_t size : {1, 4, 6, 7}) {
       const Subset chosen = subset_of({.max_samples = size, .subset = subset}, 7);
       uint64_t found = 0;
-      for (uint64_t sample = 0; sample < 7; ++sample)
-        if (chosen.contains(sample)) EXPECT_EQ(chosen.sample(found++), sample) << subset << size;
+      for (uint64_t sample = 0; sample < 7; ++sample) {
+        if (!chosen.contains(sample)) continue;
+        EXPECT_EQ(chosen.sample(found++), sample) << subset << size;
+      }
       EXPECT_EQ(found, size);
     }
   }
