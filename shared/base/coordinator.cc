@@ -53,13 +53,17 @@ Status run_catching(const std::string& name, const std::function<Status(std::sto
 
 Coordinator::~Coordinator() {
   request_stop();
+  {
+    const std::lock_guard lock(mutex_);
+    joined_ = true;
+  }
   for (auto& worker : workers_)
     if (worker.thread.joinable()) worker.thread.join();
 }
 
 void Coordinator::start(std::string name, std::function<Status(std::stop_token)> body) {
   const std::lock_guard lock(mutex_);
-  if (stopped_) return;  // whoever stops may be joining what there is
+  if (joined_) return;  // by a thread that outlived the join, perhaps while it is waited for
   Worker& worker = workers_.emplace_back();
   worker.name = std::move(name);
   const BlockedSignals blocked;
@@ -117,6 +121,7 @@ Status Coordinator::join(std::chrono::nanoseconds grace) {
   changed_.wait(lock, [this] { return stopped_ || running_names().empty(); });
   changed_.wait_for(lock, grace, [this] { return running_names().empty(); });
   const auto stragglers = running_names();
+  joined_ = stopped_;
   for (auto& worker : workers_)
     if (worker.ended && worker.thread.joinable()) worker.thread.join();
   if (!reason_.ok() || stragglers.empty()) return reason_;

@@ -37,7 +37,8 @@ class Coordinator {
 
   // The body ends by returning: ok or kCancelled or kClosed is a normal end; any other status, and
   // any exception, is a request_stop() with it. `name` is what ps and a debugger show; the kernel
-  // keeps 15 characters of it. After a stop nothing is started.
+  // keeps 15 characters of it. After a stop it is started all the same, and told so by its token, for
+  // what was handed to it must not be lost; after a stop and a join() it is not.
   void start(std::string name, std::function<Status(std::stop_token)> body);
 
   // The first call decides; later ones change nothing. An ok status is a clean stop.
@@ -72,6 +73,7 @@ class Coordinator {
   mutable std::condition_variable changed_;  // a worker ended, or a stop was requested
   std::list<Worker> workers_;                // a list: run_body() holds a reference
   bool stopped_ = false;
+  bool joined_ = false;
   Status reason_;
 };
 

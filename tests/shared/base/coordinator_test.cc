@@ -77,6 +77,25 @@ TEST(Coordinator, JoinNamesTheStragglers) {
   hold.count_down();
 }
 
+TEST(Coordinator, AThreadStartedAfterAStopRunsAndSeesIt) {
+  Coordinator coordinator;
+  coordinator.request_stop();
+  std::atomic<bool> saw_it = false;
+  coordinator.start("late", [&](std::stop_token stop) {
+    saw_it = stop.stop_requested();
+    return Status();
+  });
+  EXPECT_TRUE(coordinator.join(seconds(60)).ok());
+  EXPECT_TRUE(saw_it);
+  saw_it = false;
+  coordinator.start("too late", [&](std::stop_token) {
+    saw_it = true;
+    return Status();
+  });
+  EXPECT_TRUE(coordinator.all_ended());
+  EXPECT_FALSE(saw_it);
+}
+
 TEST(Coordinator, StopWakesAWaitAtOnce) {
   Coordinator coordinator;
   std::atomic<bool> stopped{false};
