@@ -16,6 +16,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
+const std::string kTraining = R"(optimizer: {kind: adamw, lr: 0.002}
+schedule: {kind: constant, warmup_steps: 10}
+train: {steps: 600, batch: 8, device: cpu, threads: 1}
+checkpoint: {every_steps: 20, keep_last: 3}
+metrics: {every_steps: 5}
+)";
+
 class Order : public RunFixture {
  protected:
   static constexpr uint64_t kSteps = 3000;
@@ -49,12 +56,7 @@ metrics: {every_steps: 7}
                         "}\n  prose: {path: " + path("prose") + "}\n" + feed +
                         R"(
 model: {kind: gpt, layers: 1, width: 16, heads: 2, context: 16}
-optimizer: {kind: adamw, lr: 0.002}
-schedule: {kind: constant, warmup_steps: 10}
-train: {steps: 600, batch: 8, device: cpu, threads: 1}
-checkpoint: {every_steps: 20, keep_last: 3}
-metrics: {every_steps: 5}
-)");
+)" + kTraining);
   }
 
   // Texts of 1 to 60 letters as JSON lines, and a tiny GPT over them.
@@ -73,12 +75,7 @@ metrics: {every_steps: 5}
         feed + R"(}
 eval: {sets: [valid], batch: 7}
 model: {kind: gpt, layers: 1, width: 16, heads: 2, context: 64}
-optimizer: {kind: adamw, lr: 0.002}
-schedule: {kind: constant, warmup_steps: 10}
-train: {steps: 600, batch: 8, device: cpu, threads: 1}
-checkpoint: {every_steps: 20, keep_last: 3}
-metrics: {every_steps: 5}
-)");
+)" + kTraining);
   }
 
   std::string explained(const std::string& run, uint64_t step) const {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/shared/dataset/folder_fixture.h"
+#include "tests/shared/dataset/sequence_fixture.h"
 #include "tests/support/numpy_files.h"
 
 namespace stoker::dataset {
@@ -16,10 +16,10 @@ using ::testing::HasSubstr;
 using testing::read_sample;
 using testing::Sample;
 
-class NpySequences : public testing::FolderFixture {
+class NpySequences : public testing::SequenceFixture {
  protected:
   void SetUp() override {
-    FolderFixture::SetUp();
+    SequenceFixture::SetUp();
     write("x.npy", npy("<f4", "(2, 3, 2)", bytes_of<float>({1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9})));
     write("tags.npy", npy("<i8", "(2, 3)", bytes_of<int64_t>({0, -100, 4, 1, 2, 2})));
     write("n.npy", npy("<u2", "(2,)", bytes_of<uint16_t>({3, 1})));
@@ -34,20 +34,6 @@ class NpySequences : public testing::FolderFixture {
     config.longest = 3;
     if (!lengths.empty()) config.lengths = path(lengths);
     return config;
-  }
-  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
-    auto dataset = open(config);
-    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
-    return dataset.ok() ? *std::move(dataset) : nullptr;
-  }
-  static Sample read_in_batch(const Dataset& dataset, uint64_t sample, uint64_t length) {
-    Sample read;
-    std::vector<std::span<std::byte>> outputs;
-    for (const TensorSpec& spec : dataset.spec_of_length(length))
-      read.tensors.emplace_back(spec.bytes(), std::byte{0xee});
-    for (auto& tensor : read.tensors) outputs.emplace_back(tensor);
-    read.status = dataset.read(sample, {}, outputs);
-    return read;
   }
 };
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/shared/dataset/folder_fixture.h"
+#include "tests/shared/dataset/sequence_fixture.h"
 
 namespace stoker::dataset {
 namespace {
@@ -14,7 +14,7 @@ using testing::read_sample;
 using testing::Sample;
 using ::testing::SizeIs;
 
-class SequenceDataset : public testing::FolderFixture {
+class SequenceDataset : public testing::SequenceFixture {
  protected:
   config::DatasetConfig jsonl(int64_t longest) const {
     config::DatasetConfig config;
@@ -39,21 +39,6 @@ class SequenceDataset : public testing::FolderFixture {
     config::DatasetConfig config = jsonl(longest);
     config.text = "t";
     return config;
-  }
-  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
-    auto dataset = open(config);
-    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
-    return dataset.ok() ? *std::move(dataset) : nullptr;
-  }
-  // As in a batch of that length, in memory that something else was in.
-  static Sample read_in_batch(const Dataset& dataset, uint64_t sample, uint64_t length) {
-    Sample read;
-    std::vector<std::span<std::byte>> outputs;
-    for (const TensorSpec& spec : dataset.spec_of_length(length))
-      read.tensors.emplace_back(spec.bytes(), std::byte{0xee});
-    for (auto& tensor : read.tensors) outputs.emplace_back(tensor);
-    read.status = dataset.read(sample, {}, outputs);
-    return read;
   }
 };
 

@@ -57,6 +57,17 @@ class ReaderPoolTest : public ::testing::Test {
       ring_->release(ticket);
     }
   }
+  // A stop in the middle of ticket 0, at whose gated sample a reader stands.
+  void expect_first_batch_given_back() {
+    dataset_->wait_until_gated();
+    coordinator_.request_stop();
+    dataset_->open_gate();
+    EXPECT_TRUE(coordinator_.join(kLong).ok());
+    pool_.reset();
+    const auto claim = ring_->claim(*ring_->add_producer("heir"), 0ns);
+    ASSERT_TRUE(claim.ok());
+    EXPECT_EQ(claim->ticket, 0u);
+  }
   // Waits for a state of the ring that no call waits for.
   template <typename Condition>
   static bool eventually(Condition condition) {
@@ -216,14 +227,7 @@ TEST_F(ReaderPoolTest, UnfinishedBatchesAreGivenBack) {
   open(100, 4, {.slots = 4}, config::Shuffle::kOff);
   dataset_->gate(1);
   start(1);
-  dataset_->wait_until_gated();
-  coordinator_.request_stop();
-  dataset_->open_gate();
-  EXPECT_TRUE(coordinator_.join(kLong).ok());
-  pool_.reset();
-  const auto claim = ring_->claim(*ring_->add_producer("heir"), 0ns);
-  ASSERT_TRUE(claim.ok());
-  EXPECT_EQ(claim->ticket, 0u);
+  expect_first_batch_given_back();
 }
 
 // ---- Reads ahead
@@ -305,14 +309,7 @@ TEST_F(ReaderPoolTest, UnfinishedBatchesOfReadsAheadAreGivenBack) {
   open(100, 4, {.slots = 4}, config::Shuffle::kOff);
   dataset_->gate(1);
   start(1, always(1));  // so that samples come in order, and more of ticket 0 after the gated one
-  dataset_->wait_until_gated();
-  coordinator_.request_stop();
-  dataset_->open_gate();
-  EXPECT_TRUE(coordinator_.join(kLong).ok());
-  pool_.reset();
-  const auto claim = ring_->claim(*ring_->add_producer("heir"), 0ns);
-  ASSERT_TRUE(claim.ok());
-  EXPECT_EQ(claim->ticket, 0u);
+  expect_first_batch_given_back();
 }
 
 TEST_F(ReaderPoolTest, ReadsThatWaitForTheDiskAreFoundOutAndReadAhead) {
