@@ -1,11 +1,10 @@
 // Kind `npy`: arrays as numpy saves them, a row a sample: npy files, npz archives, or several of them.
 #include <cassert>
-#include <cstring>
 #include <utility>
 
 #include "shared/dataset/kind.h"
+#include "shared/dataset/npy_arrays.h"
 #include "shared/dataset/npy_index.h"
-#include "shared/dataset/npy_rows.h"
 #include "shared/dataset/npy_sequences.h"
 #include "shared/dataset/npy_tensor.h"
 #include "shared/dataset/npy_values.h"
@@ -16,66 +15,49 @@
 namespace stoker::dataset {
 namespace {
 
-class NpyDataset final : public Dataset {
+class NpyDataset final : public NpyArrays {
  public:
-  NpyDataset(std::string fingerprint, NpyIndex index, Part part)
-      : fingerprint_(std::move(fingerprint)),
-        files_(std::move(index.data)),
-        reader_(files_),
-        input_(files_, reader_, std::move(index.input)),
-        answer_(files_, reader_, std::move(index.answer)),
-        classes_(index.classes),
-        part_(part),
-        form_(npy_tensor_form(input_.layout().type, input_.layout().row)),
+  NpyDataset(std::string fingerprint, const NpyIndex& index, Part part)
+      : NpyArrays(std::move(fingerprint), index, part),
+        form_(npy_tensor_form(input().layout().type, input().layout().row)),
         spec_{{.name = "input",
                .dtype = form_.is_picture ? DType::kU8 : DType::kF32,
                .shape = form_.shape},
               answer_spec()} {}
 
-  uint64_t size() const override { return part_.size(); }
   const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t classes() const override { return classes_; }
-  const std::string& fingerprint() const override { return fingerprint_; }
-  Origin origin(uint64_t sample) const override { return input_.origin(part_.begin + sample); }
 
   Status read(uint64_t sample, const DrawKey&,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size() && outputs.size() == 2);
-    const uint64_t row = part_.begin + sample;
+    const uint64_t row = row_of(sample);
     STOKER_RETURN_IF_ERROR(read_input(row, outputs[0]));
-    return classes_ > 0 ? read_npy_class(answer_, row, classes_, outputs[1])
-                        : read_npy_floats(answer_, row, outputs[1]);
+    return classes() > 0 ? read_npy_class(answer(), row, classes(), outputs[1])
+                         : read_npy_floats(answer(), row, outputs[1]);
   }
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
-    input_.prefetch(part_.begin + sample, bytes);
-    answer_.prefetch(part_.begin + sample, bytes);
+    input().prefetch(row_of(sample), bytes);
+    answer().prefetch(row_of(sample), bytes);
   }
 
  private:
   TensorSpec answer_spec() const {
-    if (classes_ > 0) return {.name = "label", .dtype = DType::kI64, .shape = {}};
+    if (classes() > 0) return {.name = "label", .dtype = DType::kI64, .shape = {}};
     return {.name = "target",
             .dtype = DType::kF32,
-            .shape = {static_cast<int64_t>(answer_.layout().row_elements())}};
+            .shape = {static_cast<int64_t>(answer().layout().row_elements())}};
   }
 
   Status read_input(uint64_t row, std::span<std::byte> out) const {
-    if (!form_.is_picture) return read_npy_floats(input_, row, out);
-    if (!form_.is_interleaved) return input_.read(row, out);
+    if (!form_.is_picture) return read_npy_floats(input(), row, out);
+    if (!form_.is_interleaved) return input().read(row, out);
     thread_local std::vector<std::byte> bytes;
-    bytes.resize(input_.layout().row_bytes());
-    STOKER_RETURN_IF_ERROR(input_.read(row, bytes));
+    bytes.resize(input().layout().row_bytes());
+    STOKER_RETURN_IF_ERROR(input().read(row, bytes));
     deinterleave(bytes, static_cast<size_t>(form_.shape[0]), out);
     return {};
   }
 
-  const std::string fingerprint_;
-  const FileTable files_;
-  const FileReader reader_;
-  const NpyRows input_;
-  const NpyRows answer_;
-  const uint64_t classes_;
-  const Part part_;
   const NpyTensorForm form_;
   const std::vector<TensorSpec> spec_;
 };
@@ -167,8 +149,7 @@ Result<std::unique_ptr<Dataset>> open_npy(const SetRequest& set, Index index) {
     return Status(Code::kCorrupt, "data." + set.name + ": its index is not one of sequences");
   if (set.config.is_padded())
     return make_npy_sequences(index.fingerprint(), *std::move(arrays), part);
-  return std::unique_ptr<Dataset>(
-      std::make_unique<NpyDataset>(index.fingerprint(), *std::move(arrays), part));
+  return std::unique_ptr<Dataset>(std::make_unique<NpyDataset>(index.fingerprint(), *arrays, part));
 }
 
 }  // namespace

@@ -6,35 +6,26 @@
 #include <utility>
 #include <vector>
 
+#include "shared/dataset/npy_arrays.h"
 #include "shared/dataset/npy_values.h"
 #include "shared/dataset/sequence_form.h"
 
 namespace stoker::dataset {
 namespace {
 
-class NpySequences final : public Dataset {
+class NpySequences final : public NpyArrays {
  public:
   NpySequences(std::string fingerprint, NpyIndex index, Part part)
-      : fingerprint_(std::move(fingerprint)),
-        files_(std::move(index.data)),
-        reader_(files_),
-        input_(files_, reader_, std::move(index.input)),
-        answer_(files_, reader_, std::move(index.answer)),
+      : NpyArrays(std::move(fingerprint), index, part),
         lengths_(std::move(index.lengths)),
-        classes_(index.classes),
-        part_(part),
         spec_(spec_of_length(longest())) {}
 
-  uint64_t size() const override { return part_.size(); }
   const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t classes() const override { return classes_; }
-  const std::string& fingerprint() const override { return fingerprint_; }
-  Origin origin(uint64_t sample) const override { return input_.origin(part_.begin + sample); }
-  uint64_t longest() const override { return input_.layout().row.front(); }
-  uint64_t length(uint64_t sample) const override { return lengths_[part_.begin + sample]; }
+  uint64_t longest() const override { return input().layout().row.front(); }
+  uint64_t length(uint64_t sample) const override { return lengths_[row_of(sample)]; }
   std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
     std::vector<int64_t> shape{static_cast<int64_t>(length)};
-    const auto& row = input_.layout().row;
+    const auto& row = input().layout().row;
     for (size_t i = 1; i < row.size(); ++i) shape.push_back(static_cast<int64_t>(row[i]));
     if (row.size() == 1) shape.push_back(1);
     return {{.name = "input", .dtype = DType::kF32, .shape = std::move(shape)},
@@ -45,36 +36,36 @@ class NpySequences final : public Dataset {
   Status read(uint64_t sample, const DrawKey&,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size() && outputs.size() == 3);
-    const uint64_t row = part_.begin + sample;
+    const uint64_t row = row_of(sample);
     const uint64_t own = lengths_[row];
     const auto filled = static_cast<size_t>(own * numbers_a_place() * sizeof(float));
     assert(filled <= outputs[0].size());
-    STOKER_RETURN_IF_ERROR(read_npy_floats(input_, row, outputs[0].first(filled)));
+    STOKER_RETURN_IF_ERROR(read_npy_floats(input(), row, outputs[0].first(filled)));
     std::ranges::fill(outputs[0].subspan(filled), std::byte{0});
     const auto length = static_cast<int64_t>(own);
     std::memcpy(outputs[1].data(), &length, sizeof length);
-    if (classes_ == 0) return read_npy_floats(answer_, row, outputs[2]);
-    if (answer_.layout().row_elements() == 1)
-      return read_npy_class(answer_, row, classes_, outputs[2]);
+    if (classes() == 0) return read_npy_floats(answer(), row, outputs[2]);
+    if (answer().layout().row_elements() == 1)
+      return read_npy_class(answer(), row, classes(), outputs[2]);
     return read_labels(row, own, outputs[2]);
   }
 
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
-    const uint64_t row = part_.begin + sample;
-    input_.prefetch(row, lengths_[row] * numbers_a_place(), bytes);
-    if (classes_ > 0 && has_label_a_place())
-      answer_.prefetch(row, lengths_[row], bytes);
+    const uint64_t row = row_of(sample);
+    input().prefetch(row, lengths_[row] * numbers_a_place(), bytes);
+    if (classes() > 0 && has_label_a_place())
+      answer().prefetch(row, lengths_[row], bytes);
     else
-      answer_.prefetch(row, bytes);
+      answer().prefetch(row, bytes);
   }
 
  private:
-  uint64_t numbers_a_place() const { return input_.layout().row_elements() / longest(); }
-  bool has_label_a_place() const { return answer_.layout().row_elements() == longest(); }
+  uint64_t numbers_a_place() const { return input().layout().row_elements() / longest(); }
+  bool has_label_a_place() const { return answer().layout().row_elements() == longest(); }
 
   TensorSpec answer_spec(uint64_t length) const {
-    const auto numbers = static_cast<int64_t>(answer_.layout().row_elements());
-    if (classes_ == 0) return {.name = "target", .dtype = DType::kF32, .shape = {numbers}};
+    const auto numbers = static_cast<int64_t>(answer().layout().row_elements());
+    if (classes() == 0) return {.name = "target", .dtype = DType::kF32, .shape = {numbers}};
     if (numbers == 1) return {.name = "label", .dtype = DType::kI64, .shape = {}};
     const int64_t labels = has_label_a_place() ? static_cast<int64_t>(length) : numbers;
     return {.name = "labels", .dtype = DType::kI64, .shape = {labels}};
@@ -82,20 +73,13 @@ class NpySequences final : public Dataset {
 
   Status read_labels(uint64_t row, uint64_t own, std::span<std::byte> out) const {
     const size_t filled = has_label_a_place() ? own * sizeof(int64_t) : out.size();
-    STOKER_RETURN_IF_ERROR(read_npy_classes(answer_, row, classes_, out.first(filled)));
+    STOKER_RETURN_IF_ERROR(read_npy_classes(answer(), row, classes(), out.first(filled)));
     for (size_t at = filled; at < out.size(); at += sizeof kPaddedLabel)
       std::memcpy(out.data() + at, &kPaddedLabel, sizeof kPaddedLabel);
     return {};
   }
 
-  const std::string fingerprint_;
-  const FileTable files_;
-  const FileReader reader_;
-  const NpyRows input_;
-  const NpyRows answer_;
   const std::vector<uint64_t> lengths_;
-  const uint64_t classes_;
-  const Part part_;
   const std::vector<TensorSpec> spec_;
 };
 

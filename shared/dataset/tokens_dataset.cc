@@ -13,7 +13,6 @@
 namespace stoker::dataset {
 namespace {
 
-// Bytes of one token; 0 where the name is unknown.
 // Bytes a token.
 Result<uint64_t> width_of(const SetRequest& set) {
   const std::string& dtype = set.config.dtype;

@@ -50,9 +50,11 @@ std::string npy_with_header(const std::string& dict, const std::string& data, ch
   return std::string("\x93NUMPY") + version + '\0' + little(header.size(), digits) + header + data;
 }
 
-std::string npy(const std::string& descr, const std::string& shape, const std::string& data) {
+std::string npy(const std::string& descr, const std::string& shape, const std::string& data,
+                char version) {
   return npy_with_header(
-      "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }", data);
+      "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }", data,
+      version);
 }
 
 std::string zip(const std::vector<std::pair<std::string, std::string>>& members, bool deflated) {

@@ -8,8 +8,9 @@
 
 namespace stoker::test {
 
-// A version 1 file: `descr` is "<f4", `shape` "(3, 2)", `data` the numbers' bytes.
-std::string npy(const std::string& descr, const std::string& shape, const std::string& data);
+// A file: `descr` is "<f4", `shape` "(3, 2)", `data` the numbers' bytes.
+std::string npy(const std::string& descr, const std::string& shape, const std::string& data,
+                char version = 1);
 // A file with any header, of version 1, 2 or 3.
 std::string npy_with_header(const std::string& dict, const std::string& data, char version = 1);
 

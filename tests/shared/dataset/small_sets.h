@@ -13,6 +13,7 @@
 #include "tests/shared/dataset/example_writer.h"
 #include "tests/shared/dataset/tar_writer.h"
 #include "tests/shared/image/picture_files.h"
+#include "tests/support/numpy_files.h"
 
 namespace stoker::dataset::testing {
 
@@ -179,18 +180,9 @@ inline DatasetConfig jsonl(const std::string& folder) {
           .label = "y"};
 }
 
-inline std::string npy_of(const std::string& type, const std::string& shape,
-                          const std::string& bytes) {
-  std::string head = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
-  head.resize(118 - 1, ' ');  // with the 10 bytes before it a multiple of 64
-  head += '\n';
-  const std::string length{static_cast<char>(head.size()), '\0'};
-  return std::string("\x93NUMPY\x01\0", 8) + length + head + bytes;
-}
-
 inline DatasetConfig npy(const std::string& folder) {
-  write(folder + "/data.npy", npy_of("|u1", "(60, 12)", random_bytes(60 * 12)));
-  write(folder + "/labels.npy", npy_of("|u1", "(60,)", std::string(60, '\3')));
+  write(folder + "/data.npy", test::npy("|u1", "(60, 12)", random_bytes(60 * 12)));
+  write(folder + "/labels.npy", test::npy("|u1", "(60,)", std::string(60, '\3')));
   return {
       .kind = DatasetKind::kNpy, .path = folder + "/data.npy", .labels = folder + "/labels.npy"};
 }
@@ -214,9 +206,9 @@ inline DatasetConfig jsonl_sequences(const std::string& folder) {
 inline DatasetConfig npy_sequences(const std::string& folder) {
   std::string lengths, labels(60 * 12, '\3');
   for (int i = 0; i < 60; ++i) lengths += static_cast<char>(1 + i % 12);
-  write(folder + "/data.npy", npy_of("|u1", "(60, 12, 2)", random_bytes(60 * 24)));
-  write(folder + "/labels.npy", npy_of("|u1", "(60, 12)", labels));
-  write(folder + "/lengths.npy", npy_of("|u1", "(60,)", lengths));
+  write(folder + "/data.npy", test::npy("|u1", "(60, 12, 2)", random_bytes(60 * 24)));
+  write(folder + "/labels.npy", test::npy("|u1", "(60, 12)", labels));
+  write(folder + "/lengths.npy", test::npy("|u1", "(60,)", lengths));
   return {.kind = DatasetKind::kNpy,
           .path = folder + "/data.npy",
           .labels = folder + "/labels.npy",

@@ -1,6 +1,5 @@
 #include "shared/dataset/weights_file.h"
 
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -8,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/shared/dataset/folder_fixture.h"
+#include "tests/support/numpy_files.h"
 
 namespace stoker::dataset {
 namespace {
@@ -15,22 +15,10 @@ namespace {
 using ::testing::HasSubstr;
 using Weights = std::vector<double>;
 
-// As numpy.save() writes it.
 template <typename Number>
 std::string npy(const std::vector<Number>& numbers, const std::string& type,
                 const std::string& shape, int version = 1) {
-  std::string header =
-      "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
-  const size_t before = version == 1 ? 10 : 12;
-  header.resize((before + header.size()) / 64 * 64 + 64 - before - 1, ' ');
-  header += '\n';
-  std::string out("\x93NUMPY");
-  out += static_cast<char>(version);
-  out += '\0';
-  const auto length = static_cast<uint32_t>(header.size());
-  out.append(reinterpret_cast<const char*>(&length), version == 1 ? 2 : 4);
-  out += header;
-  return out.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number));
+  return test::npy(type, shape, test::bytes_of(numbers), static_cast<char>(version));
 }
 
 std::string refusal(std::string_view bytes) {
