@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <optional>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -16,6 +17,7 @@
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
 #include "shared/dataset/dataset.h"
+#include "shared/dataset/value_limits.h"
 #include "shared/feed/plan_settings.h"
 #include "shared/feed/reader_pool.h"
 #include "shared/ring/shm_ring.h"
@@ -91,8 +93,9 @@ Status read_for_ring(const FeederArguments& arguments) {
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
   STOKER_RETURN_IF_ERROR(init_log({.level = log_level_of(config.log.level), .file = {}}));
   STOKER_ASSIGN_OR_RETURN(
-      const auto dataset,
+      auto opened,
       dataset::open_indexed("train", config.data, arguments.index_dir, arguments.fingerprint));
+  const auto dataset = dataset::within_limits(config, std::move(opened));
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));
   STOKER_ASSIGN_OR_RETURN(
       const dataset::SamplePlan plan,

@@ -168,6 +168,29 @@ TEST_F(FeederProgramTest, FaultRow57ADamagedSampleIsListedAndItsStandInRead) {
   EXPECT_GE(supervisor_->bad_samples(), 4u) << "once in each epoch";
 }
 
+// Sample 17 of four tokens and the next has one that the model does not know.
+TEST_F(FeederProgramTest, ATokenBeyondTheVocabularyIsABadSample) {
+  std::vector<uint16_t> tokens(400);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i % 100);
+  tokens[17 * 4 + 2] = 600;
+  std::ofstream(path("tokens.bin"), std::ios::binary)
+      .write(reinterpret_cast<const char*>(tokens.data()),
+             static_cast<std::streamsize>(tokens.size() * sizeof(uint16_t)));
+  std::ofstream(settings_.config_path)
+      << "run: {seed: 9}\ndata:\n  train: {kind: tokens, path: " << path("tokens.bin")
+      << ", context: 4}\nmodel: {kind: gpt, vocab: 100, context: 4}\ntrain: {batch: " << kBatch
+      << "}\n";
+  open_data({.kind = config::DatasetKind::kTokens, .path = path("tokens.bin"), .context = 4});
+  unreadable_ = {17};
+  settings_.feed.bad_sample_limit = 1.0;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 12; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  supervisor_->stop();
+  EXPECT_THAT(list_of_bad_samples(), HasSubstr("\"sample\":17,"));
+  EXPECT_THAT(list_of_bad_samples(), HasSubstr("token 600 at place 2: model.vocab is 100"));
+}
+
 TEST_F(FeederProgramTest, FaultRow57MoreDamageThanTheLimitAllowsEndsTheRun) {
   use_damaged_cifar();
   settings_.feed.bad_sample_limit = 0.01;  // one of 40 is more

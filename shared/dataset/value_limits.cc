@@ -1,0 +1,146 @@
+#include "shared/dataset/value_limits.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "shared/dataset/dataset_decorator.h"
+#include "shared/dataset/sequence_form.h"
+
+namespace stoker::dataset {
+namespace {
+
+// How many tokens the model knows; nothing where that is not said by the settings.
+std::optional<int64_t> maybe_vocab(const config::ModelConfig& model) {
+  switch (model.kind) {
+    case config::ModelKind::kGpt:
+    case config::ModelKind::kLstm:
+    case config::ModelKind::kBlstm:
+      return model.vocab;
+    case config::ModelKind::kLayers:
+      if (model.reads_tokens()) return model.stack.front().vocab;
+      return std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+template <typename Number>
+Number number_at(std::span<const std::byte> values, size_t i) {
+  Number number;
+  std::memcpy(&number, values.data() + i * sizeof number, sizeof number);
+  return number;
+}
+
+// The place of the first that is not allowed. The first loop has no way out, so that compilers make
+// it a few instructions for many values; nearly always it is all that runs.
+template <typename Number>
+std::optional<size_t> maybe_outside(std::span<const std::byte> values, int64_t least, int64_t most,
+                                    bool has_padding) {
+  const size_t count = values.size() / sizeof(Number);
+  const auto is_outside = [&](Number number) {
+    return (number < least || number > most) && !(has_padding && number == kPaddedLabel);
+  };
+  bool any = false;
+  for (size_t i = 0; i < count; ++i) any |= is_outside(number_at<Number>(values, i));
+  for (size_t i = 0; any && i < count; ++i)
+    if (is_outside(number_at<Number>(values, i))) return i;
+  return std::nullopt;
+}
+
+class DatasetWithinLimits final : public DatasetDecorator {
+ public:
+  DatasetWithinLimits(std::unique_ptr<Dataset> data, ValueLimits limits)
+      : DatasetDecorator(*data), data_(std::move(data)), limits_(std::move(limits)) {}
+
+  Status read(uint64_t sample, const DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override {
+    STOKER_RETURN_IF_ERROR(data_->read(sample, draw, outputs));
+    thread_local std::vector<std::span<const std::byte>> tensors;
+    tensors.assign(outputs.begin(), outputs.end());
+    const Status status = limits_.check(tensors);
+    if (status.ok()) return status;
+    const Origin where = origin(sample);
+    return status.with_context(where.file + ": the sample at offset " +
+                               std::to_string(where.offset));
+  }
+
+ private:
+  const std::unique_ptr<Dataset> data_;
+  const ValueLimits limits_;
+};
+
+}  // namespace
+
+ValueLimits ValueLimits::of(const config::Config& config, const std::vector<TensorSpec>& sample,
+                            uint64_t classes) {
+  ValueLimits limits;
+  const auto vocab = maybe_vocab(config.model);
+  const auto answers = std::max(static_cast<int64_t>(classes), config.model.outputs);
+  const bool is_ctc = config.task.kind == config::TaskKind::kCtc;
+  for (size_t i = 0; i < sample.size(); ++i) {
+    const TensorSpec& spec = sample[i];
+    const bool is_wide = spec.dtype == DType::kI64;
+    if (spec.name == "tokens" && spec.dtype == DType::kI32 && vocab)
+      limits.limits_.push_back(
+          {.tensor = i,
+           .most = *vocab - 1,
+           .what = "token",
+           .why = "model.vocab is " + std::to_string(*vocab) + ", so tokens are"});
+    if ((spec.name == "label" || spec.name == "labels") && is_wide && answers > 0)
+      limits.limits_.push_back({.tensor = i,
+                                .is_wide = true,
+                                .least = is_ctc ? 1 : 0,
+                                .most = answers - 1,
+                                .has_padding = spec.name == "labels",
+                                .what = "label",
+                                .why = "there are " + std::to_string(answers) + " classes" +
+                                       (is_ctc ? ", of which 0 is the blank" : "") +
+                                       ", so labels are"});
+  }
+  return limits;
+}
+
+Status ValueLimits::check(const Limit& limit, std::span<const std::byte> values) {
+  const auto place =
+      limit.is_wide ? maybe_outside<int64_t>(values, limit.least, limit.most, limit.has_padding)
+                    : maybe_outside<int32_t>(values, limit.least, limit.most, limit.has_padding);
+  if (!place) return {};
+  const int64_t value =
+      limit.is_wide ? number_at<int64_t>(values, *place) : number_at<int32_t>(values, *place);
+  const bool is_alone = values.size() == (limit.is_wide ? sizeof(int64_t) : sizeof(int32_t));
+  return Status(Code::kCorrupt, limit.what + ' ' + std::to_string(value) +
+                                    (is_alone ? "" : " at place " + std::to_string(*place)) + ": " +
+                                    limit.why + " from " + std::to_string(limit.least) + " to " +
+                                    std::to_string(limit.most));
+}
+
+Status ValueLimits::check(std::span<const std::span<const std::byte>> tensors) const {
+  for (const Limit& limit : limits_) STOKER_RETURN_IF_ERROR(check(limit, tensors[limit.tensor]));
+  return {};
+}
+
+ValueLimits::Verdict ValueLimits::check_rows(std::span<const std::span<const std::byte>> tensors,
+                                             size_t rows) const {
+  Verdict first{.row = rows, .status = {}};
+  for (const Limit& limit : limits_) {
+    const std::span<const std::byte> all = tensors[limit.tensor];
+    if (check(limit, all).ok()) continue;
+    const size_t row_bytes = all.size() / rows;
+    for (size_t row = 0; row < first.row; ++row) {
+      Status status = check(limit, all.subspan(row * row_bytes, row_bytes));
+      if (!status.ok()) first = {.row = row, .status = std::move(status)};
+    }
+  }
+  return first;
+}
+
+std::unique_ptr<Dataset> within_limits(const config::Config& config,
+                                       std::unique_ptr<Dataset> data) {
+  ValueLimits limits = ValueLimits::of(config, data->spec(), data->classes());
+  if (!limits.any()) return data;
+  return std::make_unique<DatasetWithinLimits>(std::move(data), std::move(limits));
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,118 @@
+#include "shared/dataset/value_limits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "shared/config/load_config.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::dataset {
+namespace {
+
+using ::testing::HasSubstr;
+
+config::Config config_of(const std::string& text) {
+  const auto config = config::parse_config(text, "test.yaml", {});
+  EXPECT_TRUE(config.ok()) << config.status().message();
+  return *config;
+}
+
+template <typename Number>
+std::span<const std::byte> bytes(const std::vector<Number>& numbers) {
+  return std::as_bytes(std::span(numbers));
+}
+
+// What one tensor of a batch of `rows` is told.
+template <typename Number>
+ValueLimits::Verdict verdict(const ValueLimits& limits, const std::vector<Number>& numbers,
+                             size_t rows) {
+  const std::vector<std::span<const std::byte>> tensors{bytes(numbers)};
+  return limits.check_rows(tensors, rows);
+}
+
+constexpr const char* kLanguage = R"(data: {train: {kind: tokens, path: t.bin}}
+model: {kind: gpt, vocab: 100, context: 3}
+train: {batch: 2}
+)";
+constexpr const char* kCtc =
+    R"(data: {train: {kind: jsonl, path: a.jsonl, input: x, labels: y, longest: 4, most_labels: 3}}
+model: {kind: blstm, width: 2}
+task: {kind: ctc}
+)";
+
+TEST(ValueLimits, ATokenThatTheModelDoesNotKnowIsNamedWithItsPlaceAndTheVocabulary) {
+  const auto limits = ValueLimits::of(config_of(kLanguage),
+                                      {{.name = "tokens", .dtype = DType::kI32, .shape = {4}}}, 0);
+  EXPECT_TRUE(verdict(limits, std::vector<int32_t>{0, 99, 1, 2}, 1).status.ok());
+  const auto found = verdict(limits, std::vector<int32_t>{0, 99, 100, 2}, 1);
+  EXPECT_EQ(found.status.code(), Code::kCorrupt);
+  EXPECT_EQ(found.status.message(),
+            "token 100 at place 2: model.vocab is 100, so tokens are from 0 to 99");
+  EXPECT_FALSE(verdict(limits, std::vector<int32_t>{0, -1, 0, 0}, 1).status.ok());
+}
+
+TEST(ValueLimits, OfABatchTheFirstRowIsToldThatHasOne) {
+  const auto limits = ValueLimits::of(config_of(kLanguage),
+                                      {{.name = "tokens", .dtype = DType::kI32, .shape = {2}}}, 0);
+  EXPECT_EQ(verdict(limits, std::vector<int32_t>{1, 2, 3, 4, 5, 6}, 3).row, 3u);
+  const auto found = verdict(limits, std::vector<int32_t>{1, 2, 3, 400, 500, 6}, 3);
+  EXPECT_EQ(found.row, 1u);
+  EXPECT_THAT(found.status.message(), HasSubstr("token 400 at place 1"));
+}
+
+TEST(ValueLimits, BytesFitIntoAnyVocabularyThatIsAllowed) {
+  const auto limits = ValueLimits::of(config_of(kLanguage),
+                                      {{.name = "tokens", .dtype = DType::kU8, .shape = {4}}}, 256);
+  EXPECT_FALSE(limits.any());
+}
+
+TEST(ValueLimits, LabelsAreClassesAndOfSeveralPaddingToo) {
+  const auto config = config_of(R"(data: {train: {kind: idx, path: a, labels: b}}
+model: {kind: lenet}
+task: {kind: classification}
+)");
+  const auto one =
+      ValueLimits::of(config, {{.name = "label", .dtype = DType::kI64, .shape = {}}}, 10);
+  EXPECT_TRUE(verdict(one, std::vector<int64_t>{0, 9, 5}, 3).status.ok());
+  const auto found = verdict(one, std::vector<int64_t>{0, 9, 10}, 3);
+  EXPECT_EQ(found.row, 2u);
+  EXPECT_EQ(found.status.message(), "label 10: there are 10 classes, so labels are from 0 to 9");
+  EXPECT_FALSE(verdict(one, std::vector<int64_t>{-100}, 1).status.ok());
+  const auto several =
+      ValueLimits::of(config, {{.name = "labels", .dtype = DType::kI64, .shape = {3}}}, 10);
+  EXPECT_TRUE(verdict(several, std::vector<int64_t>{0, 9, -100}, 1).status.ok());
+}
+
+TEST(ValueLimits, TheBlankOfCtcIsNoLabel) {
+  const auto limits =
+      ValueLimits::of(config_of(kCtc), {{.name = "labels", .dtype = DType::kI64, .shape = {3}}}, 5);
+  EXPECT_TRUE(verdict(limits, std::vector<int64_t>{1, 4, -100}, 1).status.ok());
+  EXPECT_EQ(
+      verdict(limits, std::vector<int64_t>{1, 0, -100}, 1).status.message(),
+      "label 0 at place 1: there are 5 classes, of which 0 is the blank, so labels are from 1 "
+      "to 4");
+}
+
+TEST(ValueLimits, ASetReadWithinThemRefusesTheSampleWithFileAndOffset) {
+  const test::TemporaryDirectory folder;
+  const std::vector<uint16_t> tokens{1, 2, 3, 4, 5, 600, 7};
+  ASSERT_TRUE(write_file_atomically(
+                  real_files(), folder / "t.bin",
+                  {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(uint16_t)})
+                  .ok());
+  auto config = config_of(kLanguage);
+  config.data.at("train").path = folder / "t.bin";
+  auto opened = open_dataset("train", config.data, folder / "index", {});
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  const auto data = within_limits(config, *std::move(opened));
+  std::vector<std::byte> memory(data->spec().front().bytes());
+  const std::vector<std::span<std::byte>> out{memory};
+  EXPECT_TRUE(data->read(0, {}, out).ok());
+  const Status refused = data->read(1, {}, out);
+  EXPECT_EQ(refused.code(), Code::kCorrupt);
+  EXPECT_THAT(refused.message(), HasSubstr("t.bin: the sample at offset 6: token 600 at place 2"));
+}
+
+}  // namespace
+}  // namespace stoker::dataset
