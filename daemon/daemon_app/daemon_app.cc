@@ -309,6 +309,15 @@ void DaemonApp::sign_pause(const control::TrainerStatus& status) {
 
 // ---- End
 
+// A mistake of whoever started it tells nothing of the run, and no service manager tries it again.
+void DaemonApp::settle_count(bool ended_well, ExitCode code) {
+  if (!directory_ || no_progress_) return;
+  if (ended_well)
+    (void)starts_.forget();
+  else if (code == ExitCode::kConfiguration && !training_)
+    (void)starts_.take_back();
+}
+
 ExitCode DaemonApp::finish(const Status& status) {
   const ExitCode code = no_progress_ ? ExitCode::kNoProgress : exit_code_of(status);
   run::RunEnd end{"finished", board_.step(), reason_, 0};
@@ -321,7 +330,7 @@ ExitCode DaemonApp::finish(const Status& status) {
     if (!stop_asked_) end.reason = "asked to stop through the control socket";
   }
   end.exit_code = static_cast<int>(code);
-  if (status.ok() && directory_) (void)starts_.forget();  // else the next start counts on
+  settle_count(status.ok(), code);
   // Without the lock nothing in the directory is ours to write.
   if (directory_) {
     (void)directory_->show_paused({});

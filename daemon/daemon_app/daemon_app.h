@@ -60,6 +60,8 @@ class DaemonApp {
   void log_progress(const control::TrainerStatus& status);
   void sign_pause(const control::TrainerStatus& status);
   ExitCode finish(const Status& status);
+  // Whether this start was in vain.
+  void settle_count(bool ended_well, ExitCode code);
 
   // Constant after construction.
   const config::Config config_;
@@ -87,7 +89,7 @@ class DaemonApp {
   // Own synchronisation.
   train::Mailbox mailbox_;
   train::StatusBoard board_;
-  std::atomic<bool> training_{false};  // the first batch has come; written by the trainer's thread
+  std::atomic<bool> training_{false};  // all is prepared; written by the trainer's thread
   Coordinator trainer_;
   std::unique_ptr<TrainingSession> session_;
   std::unique_ptr<TrainingLink> link_;

@@ -8,13 +8,9 @@ namespace {
 namespace json = boost::json;
 constexpr uint64_t kMaxBytes = 4096;
 
-struct Starts {
-  uint64_t step = 0;
-  int starts = 0;
-};
+}  // namespace
 
-// No starts where the file is missing or cannot be understood: it only counts.
-Starts read_starts(const std::string& path) {
+RestartCount::Starts RestartCount::read(const std::string& path) {
   const auto text = read_file(path, kMaxBytes);
   if (!text.ok()) return {};
   boost::system::error_code error;
@@ -27,19 +23,24 @@ Starts read_starts(const std::string& path) {
   }
 }
 
-}  // namespace
+Status RestartCount::write(const Starts& starts) {
+  const json::object now{{"step", starts.step}, {"starts", starts.count}};
+  return write_file_atomically(files_, path_, json::serialize(now) + "\n");
+}
 
 Result<bool> RestartCount::note_start(uint64_t newest_step) {
-  const Starts before = read_starts(path_);
-  const int starts = before.starts > 0 && before.step == newest_step ? before.starts + 1 : 1;
-  if (starts > kMaxInVain) {
+  before_ = read(path_);
+  const bool goes_on = before_.count > 0 && before_.step == newest_step;
+  const Starts now{.step = newest_step, .count = goes_on ? before_.count + 1 : 1};
+  if (now.count > kMaxInVain) {
     STOKER_RETURN_IF_ERROR(forget());
     return false;
   }
-  const json::object now{{"step", newest_step}, {"starts", starts}};
-  STOKER_RETURN_IF_ERROR(write_file_atomically(files_, path_, json::serialize(now) + "\n"));
+  STOKER_RETURN_IF_ERROR(write(now));
   return true;
 }
+
+Status RestartCount::take_back() { return before_.count > 0 ? write(before_) : forget(); }
 
 Status RestartCount::forget() {
   const Status removed = files_.remove_file(path_);

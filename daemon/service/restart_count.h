@@ -1,8 +1,9 @@
 // RestartCount: how often a run was started without getting any further.
 //
-// systemd starts a daemon that died again. One that dies each time before it has saved anything new (memory, a bad sample, a
-// broken driver) would go on for days; after kMaxInVain such starts the next one is refused, and the one after that, which
-// somebody asked for, begins to count anew.
+// systemd starts a daemon that died again. One that dies each time before it has saved anything new
+// (memory, a bad sample, a broken driver) would go on for days; after kMaxInVain such starts the next
+// one is refused, and the one after that, which somebody asked for, begins to count anew. A start that
+// was refused before it trained, for what somebody wrote, is none.
 //
 // Threads: one.
 // Errors:  kIoError, kNoSpace, kPermission: the count is not kept; training is not worth refusing
@@ -28,12 +29,23 @@ class RestartCount {
   // Counts this start. `newest_step` is that of the newest checkpoint, 0 where there is none. False: the
   // limit was reached, and the count begins anew.
   Result<bool> note_start(uint64_t newest_step);
+  // It was none that counts: as before note_start().
+  Status take_back();
   // The run has ended as it should.
   Status forget();
 
  private:
+  struct Starts {
+    uint64_t step = 0;
+    int count = 0;
+  };
+  // None where the file is missing or cannot be understood: it only counts.
+  static Starts read(const std::string& path);
+  Status write(const Starts& starts);
+
   FileSystem& files_;
   const std::string path_;
+  Starts before_;  // note_start()
 };
 
 }  // namespace stoker::service

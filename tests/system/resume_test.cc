@@ -45,6 +45,14 @@ class Resume : public RunFixture {
   }
 };
 
+TEST_F(Resume, StartsThatAreRefusedForAChangeAreNotCountedAsInVain) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=80"}).code, 0);
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(train(config, run_dir(), {"--set", "train.batch=32"}).code, 78) << i;
+  EXPECT_EQ(train(config, run_dir(), {"--set", "train.steps=160"}).code, 0) << log_of("stokerd");
+}
+
 TEST_F(Resume, FaultRow20AnotherBatchSizeIsTakenWithItsFlag) {
   expect_that_it_takes("--allow-batch-change", {"--set", "train.batch=32"},
                        "train.batch: 16 -> 32");

@@ -55,6 +55,20 @@ TEST_F(RestartCountTest, ACleanEndForgets) {
   EXPECT_TRUE(RestartCount(real_files(), file()).forget().ok());
 }
 
+TEST_F(RestartCountTest, AStartThatIsTakenBackLeavesTheCountAsItWas) {
+  for (const int in_vain : {0, 3}) {
+    for (int i = 0; i < in_vain; ++i) EXPECT_TRUE(start(100));
+    for (int i = 0; i < 20; ++i) {
+      RestartCount refused(real_files(), file());
+      ASSERT_TRUE(refused.note_start(100).ok());
+      EXPECT_TRUE(refused.take_back().ok());
+    }
+    EXPECT_EQ(std::filesystem::exists(file()), in_vain > 0);
+  }
+  EXPECT_TRUE(start(100)) << "the fourth";
+  EXPECT_FALSE(start(100));
+}
+
 TEST_F(RestartCountTest, ADamagedFileCountsNothing) {
   for (const char* text : {"", "{", "[]", "{\"step\":1}", "{\"step\":-1,\"starts\":\"x\"}"}) {
     ASSERT_TRUE(write_file_atomically(real_files(), file(), text).ok());
