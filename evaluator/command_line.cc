@@ -22,8 +22,8 @@ It needs the run directory only: the trainer may be running, paused or long gone
 Which checkpoints, in which order and how often: eval.policy, order, start_delay_seconds, throttle_seconds.
 Results: RUN/eval/step-*.json, best.json, ledger.jsonl, view/; RUN/metrics/eval.jsonl; RUN/tb; RUN/logs/stoker-eval.log.
 With --follow it ends with 0 when the run has ended and all is evaluated. While it waits it says for what.
-Exit codes: 0 done or stopped, 64 usage, 65 the checkpoint is damaged, 71 out of memory, 74 the disk,
-75 another evaluator has this run, 78 configuration.)";
+Exit codes: 0 done or stopped, 64 usage, 65 the checkpoint or the data are damaged, 70 internal, or an evaluation
+that hangs, 71 out of memory, 74 the disk, 75 another evaluator has this run, 78 configuration.)";
 
 }  // namespace
 

@@ -74,7 +74,7 @@ ExitCode show_check(const run::RunLayout& layout, const CommandLine& command,
   progress.reset();
   if (!checked.ok()) return console.fail(checked.status(), exit_code_of(checked.status()));
   if (command.json) console.out << to_json(*checked) + "\n";
-  return is_damaged(*checked) ? ExitCode::kNoValidCheckpoint : ExitCode::kDone;
+  return is_damaged(*checked) ? ExitCode::kBadData : ExitCode::kDone;
 }
 
 ExitCode show_diff(const run::RunLayout& layout, const CommandLine& command,

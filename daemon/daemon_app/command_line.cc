@@ -20,8 +20,9 @@ While it trains:
   stoker-eval --run-dir DIR --follow                validate each checkpoint in a process of its own
   SIGTERM, Ctrl-C: finish the step, save, exit 0 (a second one: leave at once)   SIGUSR1: save now   SIGHUP: reload
 
-Exit codes: 0 done or stopped on request, 64 usage, 65 no valid checkpoint, 70 internal, 71 out of memory, 72 device
-lost, 74 I/O, 75 the run directory is held by another process, 78 configuration, 93 starts without progress, 143 left at once.)";
+Exit codes: 0 done or stopped on request, 64 usage, 65 no checkpoint is intact, data are damaged or the loss is no
+number, 70 internal, 71 out of memory, 72 device lost, 74 I/O, 75 the run directory is held by another process,
+78 configuration, 93 starts without progress, 143 left at once.)";
 
 }  // namespace
 

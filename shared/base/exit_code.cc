@@ -13,7 +13,7 @@ ExitCode exit_code_of(const Status& status) {
     case Code::kPermission:  // of a path that the configuration names
       return ExitCode::kConfiguration;
     case Code::kCorrupt:
-      return ExitCode::kNoValidCheckpoint;
+      return ExitCode::kBadData;
     case Code::kUnreachable:
       return ExitCode::kUnreachable;
     case Code::kOutOfMemory:

@@ -7,10 +7,9 @@
 namespace stoker {
 
 enum class ExitCode : int {
-  kDone = 0,    // finished, or stopped on request
-  kUsage = 64,  // the command line is wrong
-  kNoValidCheckpoint =
-      65,             // checkpoints are there, and none of them is intact; `verify` found damage
+  kDone = 0,          // finished, or stopped on request
+  kUsage = 64,        // the command line is wrong
+  kBadData = 65,      // no checkpoint is intact, data are damaged, a loss is no number
   kUnreachable = 69,  // no daemon answers
   kInternal = 70,
   kOutOfMemory = 71,

@@ -57,7 +57,7 @@ TEST(Result, HoldsValuesThatCannotBeCopied) {
 TEST(ExitCode, FollowsTheCode) {
   EXPECT_EQ(exit_code_of(Status()), ExitCode::kDone);
   EXPECT_EQ(exit_code_of(Status(Code::kBusy, "")), ExitCode::kLocked);
-  EXPECT_EQ(exit_code_of(Status(Code::kCorrupt, "")), ExitCode::kNoValidCheckpoint);
+  EXPECT_EQ(exit_code_of(Status(Code::kCorrupt, "")), ExitCode::kBadData);
   EXPECT_EQ(exit_code_of(Status(Code::kDeviceLost, "")), ExitCode::kDeviceLost);
 }
 
