@@ -28,13 +28,17 @@ class SpawnSettings {
     posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
     posix_spawnattr_init(&attributes_);
-    // Ours are blocked, and that would be inherited. A group of its own: what it starts ends with
-    // it.
-    sigset_t none;
+    // Ours are blocked, and one is ignored, which would be inherited. A group of its own: what it
+    // starts ends with it.
+    sigset_t none, ignored;
     sigemptyset(&none);
+    sigemptyset(&ignored);
+    sigaddset(&ignored, SIGPIPE);
     posix_spawnattr_setsigmask(&attributes_, &none);
+    posix_spawnattr_setsigdefault(&attributes_, &ignored);
     posix_spawnattr_setpgroup(&attributes_, 0);
-    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setflags(
+        &attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   }
   ~SpawnSettings() {
     posix_spawn_file_actions_destroy(&actions_);
@@ -81,6 +85,12 @@ Status run_best_command(const std::vector<std::string>& command, const std::stri
                                    arguments.data(), environ);
   if (error != 0) return Status::from_errno(error, "start " + command.front());
   const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd.valid()) {  // its end could not be seen
+    const int cause = errno;
+    ::kill(-pid, SIGKILL);
+    (void)::waitpid(pid, nullptr, 0);
+    return Status::from_errno(cause, "watch " + command.front());
+  }
   const auto end = Clock::now() + timeout;
   Status why;
   while (!ends_within(pidfd.get(), kLook)) {

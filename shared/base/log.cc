@@ -1,5 +1,6 @@
 #include "shared/base/log.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -118,6 +119,15 @@ void emit(LogLevel level, std::string_view event, Fields fields) {
   }
 }
 
+// What this program starts has no business in its log.
+spdlog::file_event_handlers not_inherited() {
+  spdlog::file_event_handlers handlers;
+  handlers.after_open = [](const spdlog::filename_t&, std::FILE* file) {
+    (void)::fcntl(::fileno(file), F_SETFD, FD_CLOEXEC);
+  };
+  return handlers;
+}
+
 bool needs_quotes(std::string_view value) {
   if (value.empty()) return true;
   for (const char c : value)
@@ -176,7 +186,8 @@ Status init_log(const LogSettings& settings) {
   try {
     if (!settings.file.empty()) {
       sinks.push_back(std::make_shared<spdlog::sinks::rotating_file_sink_mt>(
-          settings.file, settings.rotate_bytes, static_cast<size_t>(settings.keep_files)));
+          settings.file, settings.rotate_bytes, static_cast<size_t>(settings.keep_files),
+          /*rotate_on_open=*/false, not_inherited()));
     }
   } catch (const spdlog::spdlog_ex& error) {
     return Status(Code::kIoError, std::string("open the log file: ") + error.what());

@@ -1,5 +1,6 @@
 #include "evaluator/best_command.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -48,6 +49,13 @@ TEST_F(BestCommand, OneThatHangsIsEndedWithAllThatItStarted) {
   const Status ran = run_best_command(
       {"sh", "-c", "sleep 1000 & echo $! > \"$0\"; wait", folder_ + "/pid"}, "x", 300ms, {});
   EXPECT_EQ(ran.code(), Code::kTimedOut);
+}
+
+TEST_F(BestCommand, ABrokenPipeEndsItAsAnyOtherProgram) {
+  ::signal(SIGPIPE, SIG_IGN);  // as the evaluator does
+  EXPECT_EQ(run_best_command({"sh", "-c", "kill -PIPE $$"}, "x", 10s, {}).message(),
+            "sh: ended by signal 13");
+  ::signal(SIGPIPE, SIG_DFL);
 }
 
 TEST_F(BestCommand, AStopEndsIt) {

@@ -1,5 +1,6 @@
 #include "shared/base/log.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -49,6 +50,26 @@ TEST(Log, AfterAFlushTheLastLineIsInTheFile) {
   }
   ASSERT_TRUE(init_log({.console = true}).ok());
   std::filesystem::remove_all(directory);
+}
+
+TEST(Log, ItsFilesAreNotInheritedByWhatTheProgramStarts) {
+  namespace fs = std::filesystem;
+  std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  const std::string file = directory + "/test.log";
+  ASSERT_TRUE(init_log({.file = file, .rotate_bytes = 100, .console = false}).ok());
+  for (int i = 0; i < 10; ++i) log_info("line", {{"number", i}});  // it is rotated meanwhile
+  flush_log();
+  int open = 0;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (fs::read_symlink(entry.path(), gone).string() != file) continue;
+    ++open;
+    EXPECT_NE(::fcntl(std::stoi(entry.path().filename().string()), F_GETFD) & FD_CLOEXEC, 0);
+  }
+  EXPECT_EQ(open, 1);
+  ASSERT_TRUE(init_log({.console = true}).ok());
+  fs::remove_all(directory);
 }
 
 TEST(Log, AFileThatCannotBeOpenedIsAnError) {
