@@ -1,11 +1,11 @@
 // TrainingSession: one run from its data to its end: index, start point, ring, readers, model,
 // trainer, checkpoints, metrics.
 //
-// Threads:  run() on the trainer's thread; live() from any thread at any time.
+// Threads:  run() on the trainer's thread; all else from any thread at any time.
 // Blocking: run() until training has ended and everything it saved is on disk. Where training must
 //           go back to its last checkpoint (train.on_nonfinite: rollback), run() does all but
 //           opening the data again; where more data joins (data.NAME.grow), it does all.
-// Errors:   whatever the parts report; exit_code() says how the process should end.
+// Errors:   whatever the parts report; exit_code_of() says how the process should end.
 #pragma once
 
 #include <atomic>
@@ -39,13 +39,14 @@ class GrowingData;
 
 class TrainingSession {
  public:
-  // All must outlive this object. `threads` runs the readers' supervisor and the writers.
+  // All must outlive this object.
   TrainingSession(const config::Config& config, const CommandLine& command,
                   const run::RunLayout& layout, train::Mailbox& mailbox, train::StatusBoard& board,
                   Clock& clock);
   ~TrainingSession();
 
-  // `on_training` is called once, when the first batch is there and the first step begins.
+  // `on_training` is called once, when all is prepared: readers fill the ring, and the trainer waits
+  // for the first batch.
   Result<Outcome> run(std::stop_token stop, const std::function<void()>& on_training);
 
   // Ends the preparing too, where nobody reads the mailbox yet. From any thread.

@@ -10,6 +10,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
+#include "daemon/train/failure.h"
 #include "daemon/train/load_matching.h"
 #include "shared/base/exact_json.h"
 #include "shared/base/log.h"
@@ -181,8 +182,7 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
     if (config.train.precision == "fp16") state->loss_scale_ = std::make_unique<LossScale>(device);
     state->loss_sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
   } catch (const c10::Error& error) {
-    return Status(Code::kOutOfMemory,
-                  std::string("move the model to the device: ") + error.what_without_backtrace());
+    return status_of_failure(error).with_context("move the model to " + device.str());
   }
   model::NamedTensors trainable;
   for (const auto& parameter : state->model_->named_parameters())
