@@ -62,7 +62,6 @@ constexpr Rule kRules[] = {
     {SYS_readv},
     {SYS_preadv},
     {SYS_preadv2},
-    {SYS_fadvise64},
     {SYS_readahead},
     {SYS_getdents64},
     {SYS_readlinkat},

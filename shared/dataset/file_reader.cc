@@ -17,17 +17,10 @@ constexpr int kOpenTries = 20;
 constexpr auto kBetweenOpens = std::chrono::milliseconds(50);
 constexpr int kReadTries = 3;
 constexpr auto kBetweenReads = std::chrono::milliseconds(20);
-// More than the kernel reads ahead by itself, so that it would wait for the disk several times.
-constexpr uint64_t kWorthAdvice = 128 << 10;
 
 Status changed(const std::string& path, const std::string& how) {
   return Status(Code::kCorrupt,
                 path + ": " + how + " since it was indexed; restart to index the data set anew");
-}
-
-void advise(int fd, uint64_t offset, uint64_t count) {
-  if (count <= kWorthAdvice) return;
-  ::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(count), POSIX_FADV_WILLNEED);
 }
 
 }  // namespace
@@ -35,24 +28,22 @@ void advise(int fd, uint64_t offset, uint64_t count) {
 Status FileReader::read(size_t file, uint64_t offset, std::span<std::byte> bytes) const {
   if (auto* const held = PrefetchedBytes::maybe_of_thread())
     if (auto status = held->maybe_take({this, file, offset, bytes.size()}, bytes)) return *status;
-  return read_kept(file, offset, bytes, false);
+  return read_kept(file, offset, bytes);
 }
 
 void FileReader::prefetch(size_t file, uint64_t offset, uint64_t count,
                           PrefetchedBytes& bytes) const {
   bytes.fetch({this, file, offset, count},
-              [&](std::span<std::byte> into) { return read_kept(file, offset, into, true); });
+              [&](std::span<std::byte> into) { return read_kept(file, offset, into); });
 }
 
-Status FileReader::read_kept(size_t file, uint64_t offset, std::span<std::byte> bytes,
-                             bool advised) const {
+Status FileReader::read_kept(size_t file, uint64_t offset, std::span<std::byte> bytes) const {
   Lease lease = find(file);
   UniqueFd own;
   if (lease.fd < 0) {
     STOKER_ASSIGN_OR_RETURN(own, open(file));
     lease = keep(file, own);
   }
-  if (advised) advise(lease.fd, offset, bytes.size());
   Status status = read_from(lease.fd, file, offset, bytes);
   if (lease.slot) give_back(lease, !status.ok());
   return status;
@@ -76,7 +67,6 @@ void FileReader::prefetch_whole(size_t file, uint64_t limit, PrefetchedBytes& by
   if (size > limit) return;  // read_whole() says so
   bytes.fetch({this, file, 0, size}, [&](std::span<std::byte> into) -> Status {
     STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, open(file));
-    advise(fd.get(), 0, size);
     return read_from(fd.get(), file, 0, into);
   });
 }

@@ -50,8 +50,9 @@ class FileReader {
     Slot* slot = nullptr;  // null: the descriptor is the caller's own
   };
 
-  // From the disk; `advised`: the kernel is told beforehand what is wanted.
-  Status read_kept(size_t file, uint64_t offset, std::span<std::byte> bytes, bool advised) const;
+  // From the file. Without advice to the kernel beforehand: one read is one wait for the disk with and
+  // without it (docs/datasets.md).
+  Status read_kept(size_t file, uint64_t offset, std::span<std::byte> bytes) const;
   Result<UniqueFd> open(size_t file) const;
   Status read_from(int fd, size_t file, uint64_t offset, std::span<std::byte> bytes) const;
   Lease find(size_t file) const;
