@@ -1,0 +1,272 @@
+#!/usr/bin/env bash
+# Whether the programs take no more memory after an hour than after some minutes.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+
+usage() {
+  cat <<'HELP'
+Usage: scripts/soak.sh [--seconds N] [--every N] [--bound-kib N] [--config FILE] [--dir DIR]
+       scripts/soak.sh --judge FILE [--bound-kib N]
+
+Trains for an hour with two reader processes and an evaluator that follows, saves a checkpoint every 20 seconds, asks and commands
+the daemon by stokerctl, kills one of the readers every ten minutes, and looks each minute how much memory each process has. Ends
+with a table and a verdict: exit code 1 where a process has grown, or ended as it should not.
+
+  --seconds N     how long (3600)
+  --every N       seconds between two looks (60)
+  --bound-kib N   a process that has so much more at the end has grown (4096)
+  --config FILE   train this instead of a small network on a table that is made here; its train.steps count for nothing
+  --dir DIR       where table, run and looks are kept; there must be none (default: a temporary folder, which is removed)
+  --judge FILE    no run: the table and the verdict of the looks in DIR/memory.tsv
+
+What is compared is a process's own memory (RssAnon in /proc/PID/status; the ring and the pages of programs and libraries are not in
+it) and its descriptors: medians over a sixth of the time, after a sixth of warming up (ten minutes of an hour), and at the end.
+STOKER_BIN names the folder of the programs (build/release/bin).
+HELP
+}
+
+seconds=3600
+every=60
+bound_kib=4096
+config=''
+dir=''
+looks=''
+while (($#)); do
+  case $1 in
+    --seconds | --every | --bound-kib | --config | --dir | --judge)
+      (($# > 1)) || { usage >&2 && exit 64; }
+      case $1 in
+        --seconds) seconds=$2 ;;
+        --every) every=$2 ;;
+        --bound-kib) bound_kib=$2 ;;
+        --config) config=$(realpath -m "$2") ;;
+        --dir) dir=$(realpath -m "$2") ;;
+        --judge) looks=$2 ;;
+      esac
+      shift
+      ;;
+    -h | --help) usage && exit 0 ;;
+    *) usage >&2 && exit 64 ;;
+  esac
+  shift
+done
+for number in "$seconds" "$every" "$bound_kib"; do
+  [[ $number =~ ^[1-9][0-9]*$ ]] || die "$number is no number above 0"
+done
+
+# ---- The verdict
+
+# A look is a line for each process: seconds, step, evaluated checkpoints, process, pid, KiB of its own, KiB in all, threads,
+# descriptors, with tabs between them.
+judge() {
+  awk -F '\t' -v bound="$bound_kib" '
+    function median(process, column, from, to,    i, j, n, value, values) {
+      n = 0
+      for (i = 1; i <= times; i++) {
+        if (time[i] < from || time[i] > to || !((time[i], process) in own)) continue
+        value = column == "own" ? own[time[i], process] : open[time[i], process]
+        for (j = n++; j > 0 && values[j - 1] > value; j--) values[j] = values[j - 1]
+        values[j] = value
+      }
+      return n == 0 ? -1 : values[int((n - 1) / 2)]
+    }
+    !($1 in known_time) { known_time[$1]; time[++times] = $1; step[times] = $2; evaluated[times] = $3 }
+    $4 != "" {
+      if (!($4 in known)) { known[$4]; process[++processes] = $4 }
+      if (($4 in pid) && pid[$4] != $5) replaced[$4]++
+      pid[$4] = $5; own[$1, $4] = $6; whole[$1, $4] = $7; threads[$1, $4] = $8; open[$1, $4] = $9
+    }
+    END {
+      if (times < 4 || processes == 0) { print "too few looks for a verdict"; exit 1 }
+      printf "%8s %11s %9s", "second", "step", "evaluated"
+      for (p = 1; p <= processes; p++) printf " %14s", process[p]
+      print "   (MiB of its own)"
+      for (i = 1; i <= times; i++) {
+        printf "%8d %11d %9d", time[i], step[i], evaluated[i]
+        for (p = 1; p <= processes; p++)
+          printf " %14s", ((time[i], process[p]) in own) ? sprintf("%.2f", own[time[i], process[p]] / 1024) : "-"
+        print ""
+      }
+      first = time[1]; last = time[times]; part = (last - first) / 6
+      printf "\n%-16s %10s %10s %10s %8s %8s %9s  %s\n", "process", "early MiB", "late MiB", "grown KiB", "files", "threads", "replaced", "verdict"
+      for (p = 1; p <= processes; p++) {
+        name = process[p]
+        early = median(name, "own", first + part, first + 2 * part)
+        late = median(name, "own", last - part, last)
+        more_files = median(name, "open", last - part, last) - median(name, "open", first + part, first + 2 * part)
+        is_flat = early >= 0 && late >= 0 && late - early <= bound && more_files <= 16
+        if (!is_flat) grown++
+        printf "%-16s %10.2f %10.2f %+10d %+8d %8s %9d  %s\n", name, early / 1024, late / 1024, late - early, more_files,
+          ((last, name) in threads) ? threads[last, name] : "-", replaced[name], is_flat ? "flat" : (early < 0 || late < 0 ? "MISSING" : "GROWN")
+      }
+      printf "\n%d steps and %d evaluated checkpoints in %d seconds; bound: %d KiB\n", step[times], evaluated[times], last - first, bound
+      exit grown > 0
+    }' "$1"
+}
+if [[ -n $looks ]]; then
+  judge "$looks" || exit 1
+  exit 0
+fi
+
+# ---- What is trained
+
+bin=$(realpath "${STOKER_BIN:-$root/build/release/bin}")
+for program in stokerd stoker-feed stoker-eval stokerctl; do
+  [[ -x $bin/$program ]] || die "$bin/$program is missing; run scripts/build.sh release programs"
+done
+scratch=''
+if [[ -z $dir ]]; then
+  scratch=$(mktemp -d)
+  dir=$scratch
+else
+  [[ ! -e $dir ]] || die "$dir is there already"
+  mkdir -p "$dir"
+fi
+run=$dir/run
+looks=$dir/memory.tsv
+: >"$looks"
+if [[ -z $config ]]; then
+  config=$dir/config.yaml
+  # One row cannot be read: bad samples and their stand-ins are part of it.
+  awk 'BEGIN {
+    srand(7)
+    print "a,b,c,d,e,f,g,h,kind"
+    for (row = 0; row < 20000; row++) {
+      kind = row % 4
+      line = ""
+      for (i = 0; i < 8; i++) line = line sprintf("%.4f,", rand() + (i % 4 == kind ? 1 : 0))
+      if (row == 9000) sub(/^[^,]*/, "?", line)
+      print line kind
+    }
+  }' >"$dir/table.csv"
+  cat >"$config" <<YAML
+data:
+  train: {kind: csv, path: $dir/table.csv, label: kind, split: [0.0, 0.9]}
+  valid: {kind: csv, path: $dir/table.csv, label: kind, split: [0.9, 1.0]}
+feed: {readers: 2, processes: 2}
+model: {kind: mlp, hidden: [32], dropout: 0.1}
+task: {kind: classification}
+optimizer: {kind: adamw, lr: 0.001}
+train: {batch: 16, device: cpu, threads: 1}
+eval: {sets: [valid]}
+YAML
+fi
+
+# ---- The programs
+
+trainer=''
+evaluator=''
+clean_up() {
+  local pid
+  for pid in $trainer $evaluator; do
+    kill -KILL "$pid" 2>/dev/null || true
+    wait "$pid" 2>/dev/null || true
+  done
+  [[ -z $scratch ]] || rm -rf "$scratch"
+}
+trap clean_up EXIT
+"$bin/stokerd" --config "$config" --run-dir "$run" --set train.steps=1000000000000 --set checkpoint.every_steps=0 \
+  --set checkpoint.every_seconds=20 --set metrics.every_steps=100 --set metrics.tensorboard=true >"$dir/stokerd.out" 2>&1 &
+trainer=$!
+
+has_ended() { ! kill -0 "$1" 2>/dev/null; }
+ended_badly() {
+  tail -n 20 "$dir/$1.out" >&2
+  die "$1 $2; the last lines of what it said are above"
+}
+# wait_for SECONDS COMMAND…: until the command succeeds.
+wait_for() {
+  local tries=$(($1 * 10))
+  shift
+  while ! "$@"; do
+    ((tries-- > 0)) || return 1
+    sleep 0.1
+  done
+}
+step_now() { tail -n 1 "$run/metrics/train.jsonl" 2>/dev/null | sed -n 's/^{"step":\([0-9]*\).*/\1/p'; }
+trains() { has_ended "$trainer" || [[ -n $(step_now) ]]; }
+wait_for 300 trains || ended_badly stokerd "does not begin to train"
+! has_ended "$trainer" || ended_badly stokerd "has ended at its start"
+"$bin/stoker-eval" --run-dir "$run" --follow >"$dir/stoker-eval.out" 2>&1 &
+evaluator=$!
+
+# ---- Looking, and what else happens meanwhile
+
+field() { awk -v name="$2:" '$1 == name { print $2 }' "/proc/$1/status" 2>/dev/null; }
+children() { cat "/proc/$1/task/"*/children 2>/dev/null || true; }
+# Which of the readers, or nothing.
+reader_number() { tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | sed -n '/^--reader$/ { n; p }' || true; }
+descriptors() { find "/proc/$1/fd" -mindepth 1 2>/dev/null | wc -l; }
+# look SECONDS: a line for each process.
+look() {
+  local step evaluated pid number name own
+  step=$(step_now)
+  evaluated=$(grep -c . "$run/metrics/eval.jsonl" 2>/dev/null || true)
+  for pid in $trainer $(children "$trainer") $evaluator; do
+    number=''
+    case $pid in
+      "$trainer") name=stokerd ;;
+      "$evaluator") name=stoker-eval ;;
+      *)
+        number=$(reader_number "$pid")
+        [[ -n $number ]] || continue
+        name=stoker-feed/$number
+        ;;
+    esac
+    own=$(field "$pid" RssAnon)
+    [[ -n $own ]] || continue
+    printf '%d\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\n' "$1" "${step:-0}" "${evaluated:-0}" "$name" "$pid" "$own" "$(field "$pid" VmRSS)" \
+      "$(field "$pid" Threads)" "$(descriptors "$pid")" >>"$looks"
+  done
+}
+ask() { "$bin/stokerctl" --run-dir "$run" "$@" >>"$dir/stokerctl.out" 2>&1 || printf 'stokerctl %s failed\n' "$*" >>"$dir/stokerctl.out"; }
+kill_last_reader() {
+  local pid last='' highest=0 number
+  for pid in $(children "$trainer"); do
+    number=$(reader_number "$pid")
+    if [[ -n $number ]] && ((number > highest)); then
+      highest=$number
+      last=$pid
+    fi
+  done
+  [[ -z $last ]] || kill -KILL "$last" 2>/dev/null || true
+}
+# disturb LOOK-NUMBER: what users and accidents do.
+disturb() {
+  ask status
+  case $(($1 % 5)) in
+    0) ask tap '*' --steps 3 ;;
+    1) ask profile 20 ;;
+    2) ask checkpoint ;;
+    3) ask pause && ask resume ;;
+    4) ask set lr 0.0009 ;;
+  esac
+  if (($1 % 10 == 5)); then kill_last_reader; fi
+}
+
+say "Training for $seconds seconds, a look every $every; the looks so far: scripts/soak.sh --judge $looks"
+began=$SECONDS
+for ((number = 0; ; number++)); do
+  passed=$((SECONDS - began))
+  look "$passed"
+  ! has_ended "$trainer" || ended_badly stokerd "has ended"
+  ! has_ended "$evaluator" || ended_badly stoker-eval "has ended"
+  ((passed < seconds)) || break
+  disturb "$number"
+  next=$((began + (number + 1) * every))
+  if ((next > SECONDS)); then sleep $((next - SECONDS)); fi
+done
+
+# ---- The end
+
+kill -TERM "$trainer"
+wait_for 120 has_ended "$trainer" || ended_badly stokerd "does not end"
+status=0
+wait "$trainer" || status=$?
+trainer=''
+((status == 0)) || ended_badly stokerd "ended with exit code $status"
+wait_for 120 has_ended "$evaluator" || ended_badly stoker-eval "does not end after the run"
+wait "$evaluator" || status=$?
+evaluator=''
+((status == 0)) || ended_badly stoker-eval "ended with exit code $status"
+judge "$looks" || die "memory is not flat"
