@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "bench/stopwatch.h"
+#include "daemon/feeder/guarded_dataset.h"
+#include "daemon/feeder/quarantine_table.h"
 #include "shared/base/coordinator.h"
 #include "shared/dataset/sample_plan.h"
 #include "shared/feed/reader_pool.h"
@@ -39,8 +41,8 @@ Rate rate_of(uint64_t count, const Stopwatch& watch, double cpu_start) {
           .per_cpu_second = done / (cpu_seconds() - cpu_start)};
 }
 
-Result<Rate> consume(ring::ShmRing& ring, std::chrono::nanoseconds time) {
-  STOKER_RETURN_IF_ERROR(take(ring, 2 * ring.slots()));
+Result<Rate> consume(ring::ShmRing& ring, uint64_t unmeasured, std::chrono::nanoseconds time) {
+  STOKER_RETURN_IF_ERROR(take(ring, std::max(unmeasured, 2 * ring.slots())));
   const Stopwatch watch;
   const double cpu_start = cpu_seconds();
   uint64_t batches = 0;
@@ -71,10 +73,13 @@ Result<Rate> sample_rate(const dataset::Dataset& dataset, const FeedRun& run,
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::create(layout, {.slots = kSlots}));
   STOKER_ASSIGN_OR_RETURN(const auto producer, ring->add_producer("bench"));
   const dataset::SamplePlan plan({.size = dataset.size(), .batch = run.batch});
-  feed::ReaderPool pool(*ring, producer, dataset, plan);
+  STOKER_ASSIGN_OR_RETURN(const auto quarantine,
+                          feeder::QuarantineTable::create(1, static_cast<uint32_t>(run.threads)));
+  const feeder::GuardedDataset guarded(dataset, quarantine, 0);
+  feed::ReaderPool pool(*ring, producer, guarded, plan);
   Coordinator coordinator;
   pool.start(run.threads, coordinator, {}, run.ahead);
-  const auto rate = consume(*ring, time);
+  const auto rate = consume(*ring, run.unmeasured, time);
   ring->close();
   STOKER_RETURN_IF_ERROR(coordinator.join(kGrace));
   STOKER_RETURN_IF_ERROR(check_all_good(*ring));

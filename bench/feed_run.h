@@ -1,7 +1,7 @@
 // FeedRun: a reader pool that reads a data set into a ring for a while, as a reader process does.
 //
 // Threads:  the caller consumes; the pool's threads read.
-// Blocking: about `time`, after twice the ring's slots have passed unmeasured.
+// Blocking: about `time`, after `unmeasured` batches, at least twice as many as the ring has slots.
 // Errors:   those of ring and pool.
 #pragma once
 
@@ -27,6 +27,7 @@ struct FeedRun {
   uint64_t batch = 64;
   int threads = 1;
   feed::ReadAheadSettings ahead = {};
+  uint64_t unmeasured = 0;  // batches
 };
 // A second on the clock, and a second of the process's time on a processor: the same for one thread
 // that has one to itself.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shared/base/log.h"
+#include "shared/feed/sample_room.h"
 
 namespace stoker::feeder {
 namespace {
@@ -77,6 +78,8 @@ Status FeedSupervisor::start_threads() {
   ring_.set_producer_pid(producer, ::getpid());
   const std::lock_guard lock(mutex_);
   STOKER_RETURN_IF_ERROR(make_table(1, 1));
+  uint64_t room = feed::room_for_samples(settings_.feed);
+  dataset_.keep_samples(room);
   guarded_.emplace(dataset_, *table_, std::nullopt);
   pool_.emplace(ring_, producer, *guarded_, plan_);
   pool_->start(most_threads(settings_.feed), coordinator_, {},

@@ -20,6 +20,7 @@
 #include "shared/dataset/value_limits.h"
 #include "shared/feed/plan_settings.h"
 #include "shared/feed/reader_pool.h"
+#include "shared/feed/sample_room.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::feeder {
@@ -107,6 +108,8 @@ Status read_for_ring(const FeederArguments& arguments) {
                           QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
   if (arguments.reader >= quarantine.readers())
     return Status(Code::kMismatch, "--reader: the quarantine table has no such row");
+  uint64_t room = feed::room_for_samples(config.feed);
+  dataset->keep_samples(room);  // before confine(): that memory is not counted
   const GuardedDataset guarded(*dataset, quarantine, arguments.reader);
   const auto ahead = feed::read_ahead_of(config.feed, arguments.reader, arguments.readers);
   STOKER_RETURN_IF_ERROR(confine(confinement_of(config.feed, arguments.threads, ahead),

@@ -17,6 +17,21 @@ Status GuardedDataset::read(uint64_t sample, const dataset::DrawKey& draw,
   }
 }
 
+dataset::RowsRead GuardedDataset::read_rows(std::span<const dataset::SampleRead> samples,
+                                            std::span<const std::span<std::byte>> rows) const {
+  if (table_.any_set_apart() || samples.size() > QuarantineTable::kSamplesAMark)
+    return Dataset::read_rows(samples, rows);  // one by one
+  if (!maybe_reader_) return inner().read_rows(samples, rows);
+  try {
+    const std::shared_lock with_others(reading_);
+    QuarantineTable::Mark mark(table_, *maybe_reader_, samples.front().sample);
+    for (const dataset::SampleRead& each : samples.subspan(1)) mark.add(each.sample);
+    return inner().read_rows(samples, rows);
+  } catch (const std::bad_alloc&) {
+    return Dataset::read_rows(samples, rows);  // which finds out whose fault it is
+  }
+}
+
 Status GuardedDataset::read_marked(uint64_t sample, const dataset::DrawKey& draw,
                                    std::span<const std::span<std::byte>> outputs) const {
   if (!table_.suspected(sample)) {

@@ -27,6 +27,8 @@ class GuardedDataset final : public dataset::DatasetDecorator {
 
   Status read(uint64_t sample, const dataset::DrawKey& draw,
               std::span<const std::span<std::byte>> outputs) const override;
+  dataset::RowsRead read_rows(std::span<const dataset::SampleRead> samples,
+                              std::span<const std::span<std::byte>> rows) const override;
 
  private:
   Status read_marked(uint64_t sample, const dataset::DrawKey& draw,

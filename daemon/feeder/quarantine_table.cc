@@ -10,9 +10,10 @@
 namespace stoker::feeder {
 namespace {
 
-constexpr uint64_t kMagic = 0x4e4152415551'0002;  // "QUARAN", version 2
+constexpr uint64_t kMagic = 0x4e4152415551'0003;  // "QUARAN", version 3
 constexpr uint64_t kHeaderWords = 8;
-constexpr uint64_t kWordsPerMark = 8;  // a cache line each: threads do not take each other's
+// Whole cache lines: threads do not take each other's. The first word says whose the mark is.
+constexpr uint64_t kWordsPerMark = QuarantineTable::kSamplesAMark;
 constexpr uint32_t kMostReaders = 1 << 10;
 constexpr uint32_t kMostThreads = 1 << 12;
 
@@ -91,22 +92,33 @@ QuarantineTable::Mark::Mark(const QuarantineTable& table, uint32_t reader, uint6
   const auto words = table.marks_of(reader);
   // Where a thread begins to look is its own; with as many marks as threads one is always free.
   const uint64_t first = std::hash<std::thread::id>()(std::this_thread::get_id()) % table.threads_;
-  for (uint64_t i = 0; i < table.threads_ && maybe_word_ == nullptr; ++i) {
+  for (uint64_t i = 0; i < table.threads_ && maybe_words_ == nullptr; ++i) {
     uint64_t& word = words[(first + i) % table.threads_ * kWordsPerMark];
     uint64_t none = 0;
-    if (std::atomic_ref(word).compare_exchange_strong(none, sample + 1)) maybe_word_ = &word;
+    if (std::atomic_ref(word).compare_exchange_strong(none, sample + 1)) maybe_words_ = &word;
   }
 }
 
+// Release, not more: the mark is looked at when this process is dead, and what it wrote is then seen.
+void QuarantineTable::Mark::add(uint64_t sample) {
+  assert(samples_ < kSamplesAMark);
+  if (maybe_words_ != nullptr)
+    std::atomic_ref(maybe_words_[samples_]).store(sample + 1, std::memory_order_release);
+  ++samples_;
+}
+
 QuarantineTable::Mark::~Mark() {
-  if (maybe_word_ != nullptr) std::atomic_ref(*maybe_word_).store(0);
+  if (maybe_words_ == nullptr) return;
+  while (--samples_ > 0)
+    std::atomic_ref(maybe_words_[samples_]).store(0, std::memory_order_release);
+  std::atomic_ref(*maybe_words_).store(0);
 }
 
 std::vector<uint64_t> QuarantineTable::take_marks(uint32_t reader) const {
   std::vector<uint64_t> samples;
   const auto words = marks_of(reader);
-  for (uint64_t i = 0; i < words.size(); i += kWordsPerMark)
-    if (const uint64_t word = std::atomic_ref(words[i]).exchange(0)) samples.push_back(word - 1);
+  for (uint64_t& each : words)
+    if (const uint64_t word = std::atomic_ref(each).exchange(0)) samples.push_back(word - 1);
   return samples;
 }
 

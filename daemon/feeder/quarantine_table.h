@@ -10,7 +10,7 @@
 // Blocking: never.
 // Owner:    the kernel frees the memfd with its last user.
 // Errors:   create(): as ring::Segment. attach(): kMismatch (no table, or another build's).
-// Format:   version 2, words of 64 bits; an entry is the sample's number + 1, 0 = none. Only stokerd
+// Format:   version 3, words of 64 bits; an entry is the sample's number + 1, 0 = none. Only stokerd
 //           and the stoker-feed beside it share it.
 // Crash:    a dead process's marks stay, which is their purpose; take_marks() clears them.
 #pragma once
@@ -39,16 +39,20 @@ class QuarantineTable {
   int fd() const { return segment_.fd(); }
   uint32_t readers() const { return readers_; }
 
-  // In hand of process `reader`, as long as the object lives.
+  // In hand of process `reader`, as long as the object lives: one sample, or up to kSamplesAMark that
+  // are read together.
+  static constexpr uint64_t kSamplesAMark = 32;
   class Mark {
    public:
     Mark(const QuarantineTable& table, uint32_t reader, uint64_t sample);
     ~Mark();
     Mark(const Mark&) = delete;
     Mark& operator=(const Mark&) = delete;
+    void add(uint64_t sample);
 
    private:
-    uint64_t* maybe_word_ = nullptr;  // null: more threads than the table was made for
+    uint64_t* maybe_words_ = nullptr;  // null: more threads than the table was made for
+    uint64_t samples_ = 1;
   };
   // What the dead process `reader` had in hand.
   std::vector<uint64_t> take_marks(uint32_t reader) const;
@@ -57,6 +61,8 @@ class QuarantineTable {
   uint64_t& forbidden_call_of(uint32_t reader) const;
   std::optional<uint64_t> maybe_take_forbidden_call(uint32_t reader) const;
 
+  // Whether there is any suspect, or any sample in quarantine.
+  bool any_set_apart() const { return suspects_.any() || quarantine_.any(); }
   bool suspected(uint64_t sample) const { return suspects_.contains(sample); }
   bool suspect(uint64_t sample) const { return suspects_.add(sample); }  // false: no room
   void acquit(uint64_t sample) const { suspects_.remove(sample); }
@@ -70,6 +76,7 @@ class QuarantineTable {
     uint64_t* count = nullptr;
     std::span<uint64_t> entries;
 
+    bool any() const { return std::atomic_ref(*count).load() != 0; }
     bool contains(uint64_t sample) const;
     bool add(uint64_t sample) const;
     void remove(uint64_t sample) const;

@@ -39,6 +39,15 @@ class AugmentedDataset final : public DatasetDecorator {
     augmentation_.apply(shape_, draw, outputs[0]);
     return {};
   }
+  RowsRead read_rows(std::span<const SampleRead> samples,
+                     std::span<const std::span<std::byte>> rows) const override {
+    RowsRead read = dataset_->read_rows(samples, rows);
+    const InStage transforming(Stage::kTransform);
+    const size_t bytes = rows[0].size() / samples.size();
+    for (size_t i = 0; i < read.good; ++i)
+      augmentation_.apply(shape_, samples[i].draw, rows[0].subspan(i * bytes, bytes));
+    return read;
+  }
 
  private:
   const std::unique_ptr<Dataset> dataset_;

@@ -121,7 +121,8 @@ const Kind& cifar_kind() {
                               .settings = cifar_settings,
                               .scan = scan_cifar,
                               .inspect = no_facts,
-                              .open = open_cifar};
+                              .open = open_cifar,
+                              .has_rows = true};
   return kKind;
 }
 

@@ -229,7 +229,8 @@ const Kind& csv_kind() {
                               .settings = csv_settings,
                               .scan = scan_csv,
                               .inspect = inspect_csv,
-                              .open = open_csv};
+                              .open = open_csv,
+                              .has_rows = true};
   return kKind;
 }
 

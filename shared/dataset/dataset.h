@@ -41,6 +41,17 @@ struct DrawKey {
   uint64_t sample = 0;
 };
 
+// One of several samples that are read together.
+struct SampleRead {
+  uint64_t sample = 0;
+  DrawKey draw;
+};
+// How many of them were read, and the error of the next where these are not all.
+struct RowsRead {
+  size_t good = 0;
+  Status status;
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -78,6 +89,13 @@ class Dataset {
   // tensor's bytes; or those of spec_of_length(), for a length not below the sample's.
   virtual Status read(uint64_t sample, const DrawKey& draw,
                       std::span<const std::span<std::byte>> outputs) const = 0;
+  // Several samples, the i-th into the i-th row of each of `rows`, which has room for so many of that
+  // tensor, one after another; up to the first that cannot be read. The same as read() of each.
+  virtual RowsRead read_rows(std::span<const SampleRead> samples,
+                             std::span<const std::span<std::byte>> rows) const;
+  // Samples that cost less to keep than to read again may stay in memory once they were read, where
+  // all of the set's have room: takes what they may need off `room`, bytes. Before the first read().
+  virtual void keep_samples(uint64_t& /*room*/) const {}
   // Reads ahead what read() of this sample takes from files, and looks at none of it. Whoever then
   // reads the sample holding `bytes` gets the same as without. Nothing where there are no files.
   virtual void prefetch(uint64_t /*sample*/, PrefetchedBytes& /*bytes*/) const {}

@@ -35,6 +35,7 @@ class DatasetDecorator : public Dataset {
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
     inner_.prefetch(sample, bytes);
   }
+  void keep_samples(uint64_t& room) const override { inner_.keep_samples(room); }
 
  protected:
   const Dataset& inner() const { return inner_; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
 #include "shared/dataset/permutation.h"
 
@@ -30,21 +31,36 @@ EpochOrder::EpochOrder(const OrderSettings& settings)
 }
 
 uint64_t EpochOrder::at(uint64_t epoch, uint64_t place) const {
-  assert(place < size_);
-  switch (shuffle_) {
-    case config::Shuffle::kFull:
-      return permuted(place, size_, round_keys(derived_seed(seed_, epoch)));
-    case config::Shuffle::kOff:
-      return place;
-    case config::Shuffle::kWindow:
-      return in_window(epoch, place);
-    case config::Shuffle::kShards:
-      return maybe_shards_->of(epoch)->at(place);
-  }
-  return place;
+  uint64_t sample = 0;
+  at(epoch, place, {&sample, 1});
+  return sample;
 }
 
-uint64_t EpochOrder::in_window(uint64_t epoch, uint64_t place) const {
+void EpochOrder::at(uint64_t epoch, uint64_t place, std::span<uint64_t> samples) const {
+  assert(place < size_ && samples.size() <= size_ - place);
+  switch (shuffle_) {
+    case config::Shuffle::kFull:
+      std::iota(samples.begin(), samples.end(), place);
+      permute(samples, size_, round_keys(derived_seed(seed_, epoch)));
+      break;
+    case config::Shuffle::kOff:
+      std::iota(samples.begin(), samples.end(), place);
+      break;
+    case config::Shuffle::kWindow:
+      while (!samples.empty()) {
+        const size_t found = in_window(epoch, place, samples);
+        samples = samples.subspan(found);
+        place += found;
+      }
+      break;
+    case config::Shuffle::kShards:
+      const auto order = maybe_shards_->of(epoch);
+      for (uint64_t& sample : samples) sample = order->at(place++);
+      break;
+  }
+}
+
+size_t EpochOrder::in_window(uint64_t epoch, uint64_t place, std::span<uint64_t> samples) const {
   const uint64_t epoch_seed = derived_seed(seed_, epoch);
   // Window 0 is cut short, so that the borders, over which nothing is mixed, move from epoch to
   // epoch.
@@ -52,8 +68,11 @@ uint64_t EpochOrder::in_window(uint64_t epoch, uint64_t place) const {
   const uint64_t number = (place + window_ - phase) / window_;
   const uint64_t begin = number == 0 ? 0 : phase + (number - 1) * window_;
   const uint64_t end = std::min(size_, phase + number * window_);
-  const RoundKeys keys = round_keys(derived_seed(epoch_seed, number));
-  return begin + permuted(place - begin, end - begin, keys);
+  const auto within = samples.first(std::min<uint64_t>(samples.size(), end - place));
+  std::iota(within.begin(), within.end(), place - begin);
+  permute(within, end - begin, round_keys(derived_seed(epoch_seed, number)));
+  for (uint64_t& sample : within) sample += begin;
+  return within.size();
 }
 
 }  // namespace stoker::dataset

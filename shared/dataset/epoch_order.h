@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "shared/config/feed_config.h"
@@ -37,9 +38,12 @@ class EpochOrder {
 
   uint64_t size() const { return size_; }
   uint64_t at(uint64_t epoch, uint64_t place) const;  // place < size()
+  // The samples of the places from `place` on, none past the epoch's end: for less than one by one.
+  void at(uint64_t epoch, uint64_t place, std::span<uint64_t> samples) const;
 
  private:
-  uint64_t in_window(uint64_t epoch, uint64_t place) const;
+  // Of the places from `place` on as many as are in one window; how many.
+  size_t in_window(uint64_t epoch, uint64_t place, std::span<uint64_t> samples) const;
 
   const uint64_t size_;
   const uint64_t seed_;

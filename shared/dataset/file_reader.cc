@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <thread>
@@ -17,12 +18,6 @@ constexpr int kOpenTries = 20;
 constexpr auto kBetweenOpens = std::chrono::milliseconds(50);
 constexpr int kReadTries = 3;
 constexpr auto kBetweenReads = std::chrono::milliseconds(20);
-
-Status changed(const std::string& path, const std::string& how) {
-  return Status(Code::kCorrupt,
-                path + ": " + how + " since it was indexed; restart to index the data set anew");
-}
-
 }  // namespace
 
 Status FileReader::read(size_t file, uint64_t offset, std::span<std::byte> bytes) const {
@@ -38,16 +33,50 @@ void FileReader::prefetch(size_t file, uint64_t offset, uint64_t count,
 }
 
 Status FileReader::read_kept(size_t file, uint64_t offset, std::span<std::byte> bytes) const {
-  Lease lease = find(file);
   UniqueFd own;
-  if (lease.fd < 0) {
-    STOKER_ASSIGN_OR_RETURN(own, open(file));
-    lease = keep(file, own);
-  }
+  STOKER_ASSIGN_OR_RETURN(const Lease lease, lease_for(file, own));
   Status status = read_from(lease.fd, file, offset, bytes);
-  if (lease.slot) give_back(lease, !status.ok());
+  if (lease.slot) end_lease(lease, file, !status.ok());
   return status;
 }
+
+// ---- Descriptors
+
+Result<FileReader::Lease> FileReader::lease_for(size_t file, UniqueFd& own) const {
+  if (auto* const together = ReadsTogether::of_thread_)
+    if (const auto* const kept = together->maybe_find(this, file)) return kept->lease;
+  if (const Lease found = find(file); found.fd >= 0) return found;
+  STOKER_ASSIGN_OR_RETURN(own, open(file));
+  return keep(file, own);
+}
+
+void FileReader::end_lease(const Lease& lease, size_t file, bool failed) const {
+  auto* const together = ReadsTogether::of_thread_;
+  auto* const kept = together != nullptr ? together->maybe_find(this, file) : nullptr;
+  if (kept != nullptr && !failed) return;  // it stays
+  if (kept != nullptr) *kept = {};
+  auto* const free = together != nullptr && !failed ? together->maybe_find(nullptr, 0) : nullptr;
+  if (free != nullptr) {
+    *free = {.reader = this, .file = file, .lease = lease};
+    return;
+  }
+  give_back(lease, failed);
+}
+
+FileReader::ReadsTogether::~ReadsTogether() {
+  of_thread_ = nullptr;
+  for (const Kept& kept : kept_)
+    if (kept.reader != nullptr) kept.reader->give_back(kept.lease, false);
+}
+
+FileReader::ReadsTogether::Kept* FileReader::ReadsTogether::maybe_find(const FileReader* reader,
+                                                                       size_t file) {
+  const auto found = std::ranges::find_if(
+      kept_, [&](const Kept& kept) { return kept.reader == reader && kept.file == file; });
+  return found == kept_.end() ? nullptr : &*found;
+}
+
+// ---- Whole files
 
 Status FileReader::read_whole(size_t file, uint64_t limit, std::vector<std::byte>& bytes) const {
   const uint64_t size = files_.stamp(file).size;
@@ -71,6 +100,8 @@ void FileReader::prefetch_whole(size_t file, uint64_t limit, PrefetchedBytes& by
   });
 }
 
+// ---- One file
+
 Result<UniqueFd> FileReader::open(size_t file) const {
   const std::string path = files_.path(file);
   // O_NONBLOCK: a FIFO that has taken the file's place must not hang us; regular files do not know
@@ -86,17 +117,7 @@ Result<UniqueFd> FileReader::open(size_t file) const {
   if (!fd.valid()) return Status::from_errno(errno, "open " + path);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode)) return changed(path, "replaced by something that is no regular file");
-  const FileStamp& stamp = files_.stamp(file);
-  const auto size = static_cast<uint64_t>(info.st_size);
-  if (files_.may_grow() && size > stamp.size) return fd;
-  if (size != stamp.size) {
-    return changed(path, "went from " + std::to_string(stamp.size) + " to " +
-                             std::to_string(info.st_size) + " bytes");
-  }
-  const int64_t mtime_ns =
-      static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
-  if (mtime_ns != stamp.mtime_ns) return changed(path, "modified");
+  STOKER_RETURN_IF_ERROR(files_.check(file, info));
   return fd;
 }
 
@@ -116,12 +137,13 @@ Status FileReader::read_from(int fd, size_t file, uint64_t offset,
       return Status::from_errno(
           errno, "read " + files_.path(file) + " at offset " + std::to_string(offset + done));
     }
-    if (got == 0)
-      return changed(files_.path(file), "cut off at offset " + std::to_string(offset + done));
+    if (got == 0) return files_.changed(file, "cut off at offset " + std::to_string(offset + done));
     done += static_cast<size_t>(got);
   }
   return {};
 }
+
+// ---- Slots
 
 FileReader::Lease FileReader::find(size_t file) const {
   const std::lock_guard lock(mutex_);

@@ -3,7 +3,8 @@
 // Threads:  every method may be called from any thread, concurrently.
 // Blocking: as the disk does; up to a second for a descriptor where there is none; a failed read is
 //           tried three times. The lock is held for a look into 64 slots, never while a file is
-//           opened or read. What the thread holds prefetched is taken from there.
+//           opened or read; for reads that belong together (ReadsTogether) once. What the thread
+//           holds prefetched is taken from there.
 // Owner:    the table must outlive the reader.
 // Errors:   kNotFound, kPermission, kIoError; kCorrupt when the file is not the one that was
 //           indexed (its size or time differs), or ends early. Each names the file, and the offset
@@ -37,6 +38,10 @@ class FileReader {
   void prefetch(size_t file, uint64_t offset, uint64_t count, PrefetchedBytes& bytes) const;
   void prefetch_whole(size_t file, uint64_t limit, PrefetchedBytes& bytes) const;
 
+  // While it lives, the calling thread keeps the descriptors that it reads with, a few of them, and
+  // does not ask for them again. Not nested; the readers must outlive it.
+  class ReadsTogether;
+
  private:
   static constexpr size_t kSlots = 64;
   struct Slot {
@@ -59,6 +64,9 @@ class FileReader {
   Lease keep(size_t file, UniqueFd& fd) const;  // moves from `fd` when a slot takes it
   void give_back(const Lease& lease, bool close) const;
   void close_idle() const;
+  // The lease that the thread keeps, or one of its own; `own`: what is to be closed after the read.
+  Result<Lease> lease_for(size_t file, UniqueFd& own) const;
+  void end_lease(const Lease& lease, size_t file, bool failed) const;
 
   // Constant after construction.
   const FileTable& files_;
@@ -67,6 +75,28 @@ class FileReader {
   mutable std::mutex mutex_;
   mutable std::array<Slot, kSlots> slots_;
   mutable uint64_t turn_ = 0;
+};
+
+class FileReader::ReadsTogether {
+ public:
+  ReadsTogether() { of_thread_ = this; }
+  ~ReadsTogether();
+  ReadsTogether(const ReadsTogether&) = delete;
+  ReadsTogether& operator=(const ReadsTogether&) = delete;
+
+ private:
+  friend class FileReader;
+  static constexpr size_t kMost = 4;
+  struct Kept {
+    const FileReader* reader = nullptr;  // null: none
+    size_t file = 0;
+    Lease lease;
+  };
+  Kept* maybe_find(const FileReader* reader, size_t file);
+
+  static inline constinit thread_local ReadsTogether* of_thread_ = nullptr;
+
+  std::array<Kept, kMost> kept_;
 };
 
 }  // namespace stoker::dataset

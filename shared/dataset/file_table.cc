@@ -23,6 +23,26 @@ std::string FileTable::path(size_t file) const {
   return path;
 }
 
+Status FileTable::changed(size_t file, const std::string& how) const {
+  return Status(Code::kCorrupt, path(file) + ": " + how +
+                                    " since it was indexed; restart to index the data set anew");
+}
+
+Status FileTable::check(size_t file, const struct stat& info) const {
+  if (!S_ISREG(info.st_mode)) return changed(file, "replaced by something that is no regular file");
+  const FileStamp& indexed = stamp(file);
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (may_grow_ && size > indexed.size) return {};
+  if (size != indexed.size) {
+    return changed(file, "went from " + std::to_string(indexed.size) + " to " +
+                             std::to_string(size) + " bytes");
+  }
+  const int64_t mtime_ns =
+      static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
+  if (mtime_ns != indexed.mtime_ns) return changed(file, "modified");
+  return {};
+}
+
 void FileTable::add_to(Sha256& hash) const {
   for (size_t file = 0; file < size(); ++file) {
     std::string_view shown = name(file);

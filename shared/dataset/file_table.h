@@ -1,7 +1,10 @@
 // FileTable: the files of a data set, in their order, at about 100 bytes a file.
 //
 // Threads: a value; concurrent const calls are fine.
+// Blocking: never: it looks at no file.
 #pragma once
+
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <string>
@@ -9,6 +12,7 @@
 #include <vector>
 
 #include "shared/base/sha256.h"
+#include "shared/base/status.h"
 
 namespace stoker::dataset {
 
@@ -36,6 +40,9 @@ class FileTable {
   // Its files may become longer after they were indexed; nothing after the end they had then is read.
   void let_grow() { may_grow_ = true; }
   bool may_grow() const { return may_grow_; }
+  // kCorrupt, with how it differs, where what `info` says of a file is not what was indexed.
+  Status check(size_t file, const struct stat& info) const;
+  Status changed(size_t file, const std::string& how) const;  // "PATH: how since it was indexed; …"
   bool operator==(const FileTable&) const = default;
 
   // Names, sizes and times; not the root and not the inodes, so that a moved or copied data set (cp

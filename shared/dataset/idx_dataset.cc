@@ -202,7 +202,8 @@ const Kind& idx_kind() {
                               .settings = idx_settings,
                               .scan = scan_idx,
                               .inspect = inspect_idx,
-                              .open = open_idx};
+                              .open = open_idx,
+                              .has_rows = true};
   return kKind;
 }
 

@@ -144,7 +144,8 @@ const Kind& jsonl_kind() {
                               .settings = jsonl_settings,
                               .scan = scan_jsonl,
                               .inspect = inspect_jsonl,
-                              .open = open_jsonl};
+                              .open = open_jsonl,
+                              .has_rows = true};
   return kKind;
 }
 

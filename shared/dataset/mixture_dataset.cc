@@ -69,6 +69,9 @@ class MixtureDataset final : public Dataset {
     const Place place = place_of(sample);
     place.set.data->prefetch(place.sample, bytes);
   }
+  void keep_samples(uint64_t& room) const override {
+    for (const NamedSet& set : sets_) set.data->keep_samples(room);
+  }
 
  private:
   struct Place {

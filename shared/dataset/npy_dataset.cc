@@ -159,7 +159,8 @@ const Kind& npy_kind() {
                               .settings = npy_settings,
                               .scan = scan_npy,
                               .inspect = inspect_npy,
-                              .open = open_npy};
+                              .open = open_npy,
+                              .has_rows = true};
   return kKind;
 }
 

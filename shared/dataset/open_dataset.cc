@@ -7,6 +7,7 @@
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/growth.h"
 #include "shared/dataset/index.h"
+#include "shared/dataset/kept_samples.h"
 #include "shared/dataset/kind.h"
 #include "shared/dataset/probe.h"
 #include "shared/dataset/scan.h"
@@ -46,7 +47,11 @@ Result<std::string> settings_of(const Kind& kind, const SetRequest& set) {
 
 Result<std::unique_ptr<Dataset>> open_with(const Kind& kind, const SetRequest& set, Index index) {
   if (may_append(set.config)) index.files.let_grow();
+  std::vector<FileTable> files;
+  if (kind.has_rows) files = {index.files, index.facts.made};
   STOKER_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, kind.open(set, std::move(index)));
+  if (kind.has_rows && dataset->longest() == 0)
+    dataset = with_kept_samples(std::move(dataset), std::move(files));
   return augmented(set, std::move(dataset));
 }
 

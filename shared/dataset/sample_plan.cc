@@ -1,6 +1,7 @@
 #include "shared/dataset/sample_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace stoker::dataset {
 namespace {
 
 constexpr uint64_t kScheduleSeed = ~uint64_t{0};  // no set has this number
+constexpr size_t kAtOnce = 64;                    // rows
 
 bool is_weighted(const PlanSettings& settings) {
   return !settings.sets.empty() && settings.sets.front().weight > 0;
@@ -142,6 +144,33 @@ uint64_t SamplePlan::position(uint64_t ticket, uint64_t row) const {
 
 PlannedSample SamplePlan::at(uint64_t ticket, uint64_t row) const {
   return stand_in(ticket, row, 0);
+}
+
+bool SamplePlan::has_one_sequence() const {
+  return !maybe_buckets_ && !maybe_schedule_ && stretches_.size() == 1 &&
+         stretches_.front().repeat == 1;
+}
+
+void SamplePlan::at(uint64_t ticket, uint64_t first_row, std::span<PlannedSample> planned) const {
+  std::array<SetSequence::Use, kAtOnce> uses;
+  while (!planned.empty()) {
+    const size_t count = std::min(planned.size(), kAtOnce);
+    const uint64_t first = has_one_sequence() ? position(ticket, first_row) : 0;
+    // Neighbours but where a last batch is filled up from the epoch's front.
+    if (!has_one_sequence() || position(ticket, first_row + count - 1) != first + count - 1) {
+      for (size_t i = 0; i < count; ++i) planned[i] = at(ticket, first_row + i);
+    } else {
+      sequences_.front()->at(first, std::span(uses).first(count));
+      const uint64_t epoch = first / epoch_size_;
+      const uint64_t rest = epoch_size_ - first % epoch_size_;  // of that epoch
+      for (size_t i = 0; i < count; ++i)
+        planned[i] = {.sample = uses[i].sample,
+                      .epoch = i < rest ? epoch : (first + i) / epoch_size_,
+                      .pass = uses[i].pass};
+    }
+    planned = planned.subspan(count);
+    first_row += count;
+  }
 }
 
 PlannedSample SamplePlan::stand_in(uint64_t ticket, uint64_t row, uint64_t attempt) const {

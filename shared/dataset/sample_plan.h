@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "shared/config/feed_config.h"
@@ -82,6 +83,8 @@ class SamplePlan {
   const PlanSettings& settings() const { return settings_; }  // without the sample weights
   // The sample for row `row` of ticket `ticket`, which is not before the first.
   PlannedSample at(uint64_t ticket, uint64_t row) const;
+  // Those for the rows from `first_row` on, for less than one by one.
+  void at(uint64_t ticket, uint64_t first_row, std::span<PlannedSample> planned) const;
   // What takes its place when it and the `attempt - 1` stand-ins before could not be read: the
   // attempt-th sample that follows it in the same epoch of the same set's order (wrapping round),
   // or another draw; of a bucket, then those of the buckets before. attempt >= 1.
@@ -109,6 +112,7 @@ class SamplePlan {
   std::vector<uint64_t> shard_ends_of(const Stretch& stretch) const;
   std::unique_ptr<const SetSequence> sequence_of_all() const;
   std::unique_ptr<const SetSequence> sequence_of(size_t set) const;
+  bool has_one_sequence() const;  // whose places are samples
   uint64_t position(uint64_t ticket, uint64_t row) const;
 
   PlanSettings settings_;

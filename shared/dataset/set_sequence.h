@@ -22,6 +22,8 @@ class SetSequence {
   virtual ~SetSequence() = default;
   // attempt 0: the sample at the position. Else its attempt-th stand-in.
   virtual Use at(uint64_t position, uint64_t attempt) const = 0;
+  // The samples at the positions from `position` on.
+  virtual void at(uint64_t position, std::span<Use> uses) const = 0;
 };
 
 // Every sample once a pass; a stand-in is the next of the same pass.
@@ -29,6 +31,7 @@ class PassSequence final : public SetSequence {
  public:
   explicit PassSequence(const OrderSettings& settings) : order_(settings) {}
   Use at(uint64_t position, uint64_t attempt) const override;
+  void at(uint64_t position, std::span<Use> uses) const override;
 
  private:
   const EpochOrder order_;
@@ -39,6 +42,7 @@ class DrawSequence final : public SetSequence {
  public:
   DrawSequence(std::span<const double> weights, uint64_t seed) : table_(weights), seed_(seed) {}
   Use at(uint64_t position, uint64_t attempt) const override;
+  void at(uint64_t position, std::span<Use> uses) const override;
 
  private:
   const AliasTable table_;

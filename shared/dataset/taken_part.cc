@@ -39,9 +39,19 @@ class TakenPart final : public Dataset {
     assert(sample < size());
     return whole_->read(part_.begin + sample, in_whole(draw), outputs);
   }
+  RowsRead read_rows(std::span<const SampleRead> samples,
+                     std::span<const std::span<std::byte>> rows) const override {
+    std::vector<SampleRead> wanted(samples.begin(), samples.end());
+    for (SampleRead& each : wanted) {
+      each.sample += part_.begin;
+      each.draw = in_whole(each.draw);
+    }
+    return whole_->read_rows(wanted, rows);
+  }
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
     whole_->prefetch(part_.begin + sample, bytes);
   }
+  void keep_samples(uint64_t& room) const override { whole_->keep_samples(room); }
 
  private:
   // A sample keeps its draws whatever is left out before it.

@@ -80,7 +80,8 @@ const Kind& text_kind() {
                               .settings = text_settings,
                               .scan = scan_text,
                               .inspect = no_facts,
-                              .open = open_text};
+                              .open = open_text,
+                              .has_rows = true};
   return kKind;
 }
 

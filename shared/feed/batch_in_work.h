@@ -1,10 +1,11 @@
 // BatchInWork: one claimed batch that the threads of a pool fill together, sample by sample.
 //
-// Threads: open() by one thread at a time, while idle(); take_row() and finish_row() by any.
+// Threads: open() by one thread at a time, while idle(); maybe_take() and finish() by any.
 //          Lock-free.
 // Crash:   process-local: what a killed process had in work is in the ring's slot word, not here.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -33,17 +34,23 @@ class BatchInWork {
     return cursor_.load(std::memory_order_relaxed) < rows_.load(std::memory_order_relaxed);
   }
   uint64_t order() const { return order_.load(std::memory_order_relaxed); }
-  // The next row that nobody has; nothing when all are handed out, or none is open.
-  std::optional<uint64_t> maybe_take_row() {
+  struct Taken {
+    uint64_t first = 0;
+    uint64_t count = 0;
+  };
+  // The next rows that nobody has, at most `most`; nothing when all are handed out, or none is open.
+  std::optional<Taken> maybe_take(uint64_t most) {
     const uint64_t rows = rows_.load(std::memory_order_relaxed);
     if (cursor_.load(std::memory_order_relaxed) >= rows) return std::nullopt;
-    const uint64_t row = cursor_.fetch_add(1, std::memory_order_acquire);
-    if (row >= rows) return std::nullopt;
-    return row;
+    const uint64_t first = cursor_.fetch_add(most, std::memory_order_acquire);
+    if (first >= rows) return std::nullopt;
+    return Taken{.first = first, .count = std::min(most, rows - first)};
   }
 
-  // True for the thread that finished the last row: it publishes, then calls close().
-  bool finish_row() { return remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  // True for the thread that finished the last rows: it publishes, then calls close().
+  bool finish(uint64_t count) {
+    return remaining_.fetch_sub(count, std::memory_order_acq_rel) == count;
+  }
   void close() { idle_.store(true, std::memory_order_release); }
 
   // While the caller holds a row, or is the only one.

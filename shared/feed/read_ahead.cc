@@ -39,9 +39,9 @@ ReadAhead::ReadAhead(const ReadAheadSettings& settings, uint32_t readers,
       budget_(settings.memory_bytes),
       tuner_(readers, static_cast<uint32_t>(settings.most_reads)) {}
 
-std::chrono::nanoseconds ReadAhead::fetch(Row& row, std::optional<std::stop_token> maybe_stop) {
+std::chrono::nanoseconds ReadAhead::fetch(Rows& row, std::optional<std::stop_token> maybe_stop) {
   const uint32_t before = wanted();
-  const uint64_t sample = plan_.at(row.batch->claim().ticket, row.index).sample;
+  const uint64_t sample = plan_.at(row.batch->claim().ticket, row.first).sample;
   const long waits = waits_of_thread();
   const auto start = Clock::now();
   std::chrono::nanoseconds for_room{0};
@@ -77,7 +77,7 @@ void ReadAhead::wake_those_wanted(uint32_t before) {
   if (now == 0) came_.notify_all();
 }
 
-void ReadAhead::put(Row row) {
+void ReadAhead::put(Rows row) {
   {
     const std::lock_guard lock(mutex_);
     rows_.push_back(std::move(row));
@@ -86,11 +86,11 @@ void ReadAhead::put(Row row) {
   came_.notify_one();
 }
 
-std::optional<Row> ReadAhead::maybe_take() {
+std::optional<Rows> ReadAhead::maybe_take() {
   if (queued_.load(std::memory_order_relaxed) == 0) return std::nullopt;
   const std::lock_guard lock(mutex_);
   if (rows_.empty()) return std::nullopt;
-  Row row = std::move(rows_.front());
+  Rows row = std::move(rows_.front());
   rows_.pop_front();
   queued_.store(rows_.size(), std::memory_order_relaxed);
   return row;

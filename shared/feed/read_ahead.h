@@ -27,7 +27,7 @@
 #include "shared/dataset/sample_plan.h"
 #include "shared/feed/read_ahead_settings.h"
 #include "shared/feed/read_ahead_tuner.h"
-#include "shared/feed/row.h"
+#include "shared/feed/rows.h"
 
 namespace stoker::feed {
 
@@ -42,15 +42,15 @@ class ReadAhead {
     return settings_.adapts ? tuner_.wanted() : static_cast<uint32_t>(settings_.most_reads);
   }
 
-  // Gets the row's bytes, and says how long that took; of that the tuner is told for how long it
+  // Gets the bytes of a row, which is one, and says how long that took; of that the tuner is told for how long it
   // stood still. A reader that only wants to know how slow reads are has no stop, and does not wait
   // for room.
-  std::chrono::nanoseconds fetch(Row& row, std::optional<std::stop_token> maybe_stop);
+  std::chrono::nanoseconds fetch(Rows& row, std::optional<std::stop_token> maybe_stop);
   // What a row took of a reader after its fetch().
   void note_work(std::chrono::nanoseconds worked);
 
-  void put(Row row);
-  std::optional<Row> maybe_take();
+  void put(Rows row);
+  std::optional<Rows> maybe_take();
   // Until there is a row, or something else may have changed.
   void wait_for_row(std::chrono::milliseconds timeout, const std::stop_token& stop);
   // While no more than `number` reads are wanted.
@@ -75,7 +75,7 @@ class ReadAhead {
   std::mutex mutex_;
   std::condition_variable_any came_;    // a row, or the end
   std::condition_variable_any wanted_;  // more reads in flight, or the end
-  std::deque<Row> rows_;
+  std::deque<Rows> rows_;
   bool ended_ = false;
 };
 

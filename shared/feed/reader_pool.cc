@@ -14,7 +14,7 @@
 #include "shared/feed/batch_in_work.h"
 #include "shared/feed/batch_shapes.h"
 #include "shared/feed/read_ahead.h"
-#include "shared/feed/row.h"
+#include "shared/feed/rows.h"
 
 namespace stoker::feed {
 namespace {
@@ -94,14 +94,15 @@ struct ReaderPool::Shared {
   bool reads_ahead() const { return maybe_ahead && maybe_ahead->wanted() > 0; }
 
   // Rows of the oldest batch first: the trainer waits for that one.
-  std::optional<Row> maybe_take_row() {
+  std::optional<Rows> maybe_take_rows(uint64_t most) {
     while (true) {
       BatchInWork* oldest = nullptr;
       for (size_t which = 0; which < most_batches; ++which)
         if (work[which].has_rows() && (!oldest || work[which].order() < oldest->order()))
           oldest = &work[which];
       if (!oldest) return std::nullopt;
-      if (const auto row = oldest->maybe_take_row()) return Row{oldest, *row, nullptr};
+      if (const auto taken = oldest->maybe_take(most))
+        return Rows{.batch = oldest, .first = taken->first, .count = taken->count};
     }
   }
 
@@ -144,22 +145,22 @@ struct ReaderPool::Shared {
     return Status(Code::kClosed, "end of data");
   }
 
-  // A row whose bytes are still to be read; nothing after a wait for one, as `wait` does it. kClosed:
-  // the end.
+  // At most so many rows whose bytes are still to be read; nothing after a wait for one, as `wait` does
+  // it. kClosed: the end.
   template <typename Wait>
-  Result<std::optional<Row>> maybe_unread_row(const Wait& wait) {
+  Result<std::optional<Rows>> maybe_unread_rows(uint64_t most, const Wait& wait) {
     const uint64_t seen = changes.load();
-    if (auto row = maybe_take_row()) return row;
+    if (auto rows = maybe_take_rows(most)) return rows;
     if (ended.load()) return end_of_data();
     const auto look_again = claim_if_mine();
     if (!look_again.ok())
       return look_again.status().code() == Code::kClosed ? end_of_data() : look_again.status();
     if (!*look_again) wait(seen);
-    return std::optional<Row>();
+    return std::optional<Rows>();
   }
 
-  // kClosed: the end. Otherwise a row to decode for the thread with that number.
-  Result<Row> next_row(uint32_t thread, const std::stop_token& stop) {
+  // kClosed: the end. Otherwise rows to decode, at most `most`, for the thread with that number.
+  Result<Rows> next_rows(uint32_t thread, uint64_t most, const std::stop_token& stop) {
     while (!stop.stop_requested() && !ring.closed()) {
       if (!is_wanted(thread)) {
         if (ended.load()) break;
@@ -174,14 +175,14 @@ struct ReaderPool::Shared {
         continue;
       }
       STOKER_ASSIGN_OR_RETURN(
-          auto row, maybe_unread_row([&](uint64_t seen) { wait_for_change(seen, stop); }));
-      if (row) return *std::move(row);
+          auto rows, maybe_unread_rows(most, [&](uint64_t seen) { wait_for_change(seen, stop); }));
+      if (rows) return *std::move(rows);
     }
     return end_of_data();
   }
 
-  // The same for a thread that reads ahead.
-  Result<Row> next_row_to_fetch(uint32_t thread, const std::stop_token& stop) {
+  // A row for a thread that reads ahead.
+  Result<Rows> next_row_to_fetch(uint32_t thread, const std::stop_token& stop) {
     while (!stop.stop_requested() && !ring.closed() && !ended.load()) {
       if (thread >= maybe_ahead->wanted()) {
         unread.notify_one();  // it may have been woken in another's stead
@@ -189,7 +190,7 @@ struct ReaderPool::Shared {
         continue;
       }
       STOKER_ASSIGN_OR_RETURN(
-          auto row, maybe_unread_row([&](uint64_t seen) { wait_for_unread(seen, stop); }));
+          auto row, maybe_unread_rows(1, [&](uint64_t seen) { wait_for_unread(seen, stop); }));
       if (!row) continue;
       if (has_rows()) unread.notify_one();
       return *std::move(row);
@@ -197,11 +198,11 @@ struct ReaderPool::Shared {
     return end_of_data();
   }
 
-  void finish_row(const Row& row) {
-    ring.note_sample(producer);
-    if (!row.batch->finish_row()) return;
-    ring.publish(producer, row.batch->claim());  // false: reissued meanwhile; another fills it
-    row.batch->close();
+  void finish(const Rows& rows) {
+    ring.note_samples(producer, rows.count);
+    if (!rows.batch->finish(rows.count)) return;
+    ring.publish(producer, rows.batch->claim());  // false: reissued meanwhile; another fills it
+    rows.batch->close();
     announce();
   }
 
@@ -209,9 +210,9 @@ struct ReaderPool::Shared {
   Status read_rows(uint32_t thread, const std::stop_token& stop) {
     RowReader reader(ring, dataset, plan, shapes, maybe_ahead ? &*maybe_ahead : nullptr);
     while (true) {
-      STOKER_ASSIGN_OR_RETURN(Row row, next_row(thread, stop));
-      STOKER_RETURN_IF_ERROR(reader.fill(row));
-      finish_row(row);
+      STOKER_ASSIGN_OR_RETURN(Rows rows, next_rows(thread, reader.rows_at_once(), stop));
+      STOKER_RETURN_IF_ERROR(reader.fill(rows));
+      finish(rows);
     }
   }
 
@@ -223,7 +224,7 @@ struct ReaderPool::Shared {
                           [this, started, &coordinator](std::stop_token its_stop) {
                             return read_ahead(started, coordinator, its_stop);
                           });
-      STOKER_ASSIGN_OR_RETURN(Row row, next_row_to_fetch(thread, stop));
+      STOKER_ASSIGN_OR_RETURN(Rows row, next_row_to_fetch(thread, stop));
       ring.add_read_time({.total = maybe_ahead->fetch(row, stop)});
       maybe_ahead->put(std::move(row));
     }

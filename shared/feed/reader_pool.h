@@ -3,8 +3,9 @@
 //
 // The unit of work is a sample: the threads of one pool share the claimed batches, and whoever
 // finishes the last sample of a batch publishes it, so one slow sample holds up one thread, not one
-// batch per thread. A pool works on two batches at a time, so that its threads have work while the
-// last samples of a batch are being read, and on more while it reads ahead (read_ahead.h).
+// batch per thread; small ones are taken several at a time (row_reader.h). A pool works on two
+// batches at a time, so that its threads have work while the last samples of a batch are being read,
+// and on more while it reads ahead (read_ahead.h).
 //
 // Threads:  start() puts `threads` of them under the coordinator, and those that read ahead; they
 //           end when the ring closes, at the end of data, or when a stop is requested. Those that

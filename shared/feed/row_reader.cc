@@ -1,5 +1,6 @@
 #include "shared/feed/row_reader.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,26 +11,26 @@ namespace {
 using Clock = std::chrono::steady_clock;
 // Read time is added to the ring in such portions, and then it is looked whether reads are slow.
 constexpr auto kCountEvery = std::chrono::milliseconds(5);
-constexpr uint64_t kMeasureEvery = 16;  // samples: of one in so many the stages are measured
+constexpr uint64_t kMeasureEvery = 16;  // of one fill() in so many the stages are measured
 
 }  // namespace
 
-Status RowReader::fill(Row& row) {
-  const ring::Claim& claim = row.batch->claim();
-  const ring::BatchLayout& layout = shapes_.of(claim.ticket);
-  for (size_t tensor = 0; tensor < outputs_.size(); ++tensor)
-    outputs_[tensor] = layout.row(claim.slot, tensor, row.index);
-  const bool measures = rows_++ % kMeasureEvery == 0;
+Status RowReader::fill(Rows& rows) {
+  const bool measures = fills_++ % kMeasureEvery == 0;
   std::optional<dataset::StageMeasurement> measurement;
   if (measures) measurement.emplace(stages_);
   const auto start = Clock::now();
   std::chrono::nanoseconds fetching{0};
-  if (maybe_ahead_ && maybe_ahead_->settings().adapts && !row.maybe_bytes &&
-      std::exchange(probe_is_due_, false))
-    fetching = maybe_ahead_->fetch(row, std::nullopt);
-  const Status status = read(row);
-  const auto took = Clock::now() - start;
-  if (row.maybe_bytes) maybe_ahead_->note_work(took - fetching);
+  if (is_to_probe() && rows.count == 1 && !rows.maybe_bytes) {
+    probe_is_due_ = false;
+    fetching = maybe_ahead_->fetch(rows, std::nullopt);
+  }
+  const Status status = read(rows);
+  const std::chrono::nanoseconds took = Clock::now() - start;
+  if (rows.maybe_bytes) maybe_ahead_->note_work(took - fetching);
+  const auto worth = static_cast<int64_t>(rows.count) * std::chrono::nanoseconds(kWorthTaking);
+  rows_at_once_ = static_cast<uint64_t>(
+      std::clamp<int64_t>(worth / std::max(took, std::chrono::nanoseconds(1)), 1, kMostRows));
   spent_.total += took;
   if (measures) measured_ += took;
   if (spent_.total >= kCountEvery) count();
@@ -37,20 +38,48 @@ Status RowReader::fill(Row& row) {
                              " stand-ins can be read; the last one");
 }
 
-Status RowReader::read(const Row& row) {
-  const uint64_t ticket = row.batch->claim().ticket;
-  Status status;
-  for (uint64_t attempt = 0; attempt <= kMaxStandIns; ++attempt) {
-    const auto planned = plan_.stand_in(ticket, row.index, attempt);  // 0: the sample itself
-    const dataset::PrefetchedBytes::Held held(attempt == 0 ? row.maybe_bytes.get() : nullptr);
-    status = dataset_.read(planned.sample, plan_.draw_key(planned), outputs_);
-    if (status.ok()) break;
+Status RowReader::read(const Rows& rows) {
+  plan_.at(rows.batch->claim().ticket, rows.first, std::span(planned_).first(rows.count));
+  for (uint64_t i = 0; i < rows.count; ++i)
+    samples_[i] = {.sample = planned_[i].sample, .draw = plan_.draw_key(planned_[i])};
+  for (uint64_t done = 0; done < rows.count;) {
+    const uint64_t left = rows.count - done;
+    dataset::RowsRead read;
+    {
+      const dataset::PrefetchedBytes::Held held(rows.maybe_bytes.get());
+      read =
+          dataset_.read_rows(std::span(samples_).subspan(done, left), outputs_of(rows, done, left));
+    }
+    done += read.good;
+    if (read.status.ok()) break;
+    STOKER_RETURN_IF_ERROR(read_stand_in(rows, done++, std::move(read.status)));
+  }
+  return {};
+}
+
+std::span<const std::span<std::byte>> RowReader::outputs_of(const Rows& rows, uint64_t first,
+                                                            uint64_t count) {
+  const ring::Claim& claim = rows.batch->claim();
+  const ring::BatchLayout& layout = shapes_.of(claim.ticket);
+  for (size_t tensor = 0; tensor < outputs_.size(); ++tensor)
+    outputs_[tensor] = layout.rows(claim.slot, tensor, rows.first + first, count);
+  return outputs_;
+}
+
+Status RowReader::read_stand_in(const Rows& rows, uint64_t which, Status trouble) {
+  const uint64_t ticket = rows.batch->claim().ticket;
+  dataset::PlannedSample planned = planned_[which];
+  const auto outputs = outputs_of(rows, which, 1);
+  for (uint64_t attempt = 1; !trouble.ok(); ++attempt) {
     ring_.report_bad_sample({.ticket = ticket,
                              .sample = planned.sample,
-                             .code = status.code(),
-                             .reason = status.message()});
+                             .code = trouble.code(),
+                             .reason = trouble.message()});
+    if (attempt > kMaxStandIns) break;
+    planned = plan_.stand_in(ticket, rows.first + which, attempt);
+    trouble = dataset_.read(planned.sample, plan_.draw_key(planned), outputs);
   }
-  return status;
+  return trouble;
 }
 
 // The samples that were measured stand for all; where there was none, those before it do.

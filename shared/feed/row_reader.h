@@ -1,7 +1,7 @@
 // RowReader: one thread's work: it fills rows of batches with their samples, and counts the time.
 //
 // Threads:  one; each reading thread has its own.
-// Blocking: as Dataset::read().
+// Blocking: as Dataset::read_rows().
 // Owner:    all that it refers to must outlive it.
 // Errors:   a sample that cannot be read is reported through the ring and replaced by the plan's
 //           stand-in; fill() fails with the last error when kMaxStandIns in a row cannot be read.
@@ -19,7 +19,7 @@
 #include "shared/dataset/stage_time.h"
 #include "shared/feed/batch_shapes.h"
 #include "shared/feed/read_ahead.h"
-#include "shared/feed/row.h"
+#include "shared/feed/rows.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::feed {
@@ -28,6 +28,11 @@ inline constexpr uint64_t kMaxStandIns = 16;
 
 class RowReader {
  public:
+  // What is counted for each row costs as much as copying a small one. So rows are taken together,
+  // as many as are read in so short a time that no thread waits long for another's.
+  static constexpr std::chrono::microseconds kWorthTaking{20};
+  static constexpr uint64_t kMostRows = 32;
+
   // `maybe_ahead`: is told how long samples take, and asked what they wait for the disk.
   RowReader(ring::ShmRing& ring, const dataset::Dataset& dataset, const dataset::SamplePlan& plan,
             const BatchShapes& shapes, ReadAhead* maybe_ahead)
@@ -41,11 +46,20 @@ class RowReader {
   RowReader(const RowReader&) = delete;
   RowReader& operator=(const RowReader&) = delete;
 
-  // Fills the row with its sample or the first stand-in that can be read.
-  Status fill(Row& row);
+  // How many rows to take next, at most kMostRows.
+  uint64_t rows_at_once() const { return is_to_probe() ? 1 : rows_at_once_; }
+  // Fills the rows with their samples or the first stand-ins that can be read.
+  Status fill(Rows& rows);
 
  private:
-  Status read(const Row& row);
+  bool is_to_probe() const {
+    return probe_is_due_ && maybe_ahead_ != nullptr && maybe_ahead_->settings().adapts;
+  }
+  Status read(const Rows& rows);
+  // The rows from the `first`-th of these on.
+  std::span<const std::span<std::byte>> outputs_of(const Rows& rows, uint64_t first,
+                                                   uint64_t count);
+  Status read_stand_in(const Rows& rows, uint64_t which, Status trouble);
   void count();
 
   ring::ShmRing& ring_;
@@ -54,7 +68,10 @@ class RowReader {
   const BatchShapes& shapes_;
   ReadAhead* const maybe_ahead_;
   std::vector<std::span<std::byte>> outputs_;
-  uint64_t rows_ = 0;
+  std::array<dataset::PlannedSample, kMostRows> planned_;
+  std::array<dataset::SampleRead, kMostRows> samples_;
+  uint64_t rows_at_once_ = 1;  // as the time says that the last ones took
+  uint64_t fills_ = 0;
   bool probe_is_due_ = true;  // whether reads wait for the disk
   // Since they were last added to the ring's.
   ring::ReadTime spent_;

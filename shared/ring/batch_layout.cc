@@ -42,11 +42,12 @@ BatchLayout::BatchLayout(std::vector<TensorSpec> sample, uint64_t batch)
   slot_bytes_ = end;
 }
 
-std::span<std::byte> BatchLayout::row(std::span<std::byte> slot, size_t tensor,
-                                      uint64_t row) const {
-  assert(tensor < sample_.size() && row < batch_ && slot.size() >= slot_bytes_);
+std::span<std::byte> BatchLayout::rows(std::span<std::byte> slot, size_t tensor, uint64_t first,
+                                       uint64_t count) const {
+  assert(tensor < sample_.size() && first < batch_ && count <= batch_ - first &&
+         slot.size() >= slot_bytes_);
   const size_t bytes = sample_[tensor].bytes();
-  return slot.subspan(offsets_[tensor] + row * bytes, bytes);
+  return slot.subspan(offsets_[tensor] + first * bytes, count * bytes);
 }
 
 std::span<const std::byte> BatchLayout::whole(std::span<const std::byte> slot,

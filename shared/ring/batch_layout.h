@@ -24,7 +24,12 @@ class BatchLayout {
   size_t slot_bytes() const { return slot_bytes_; }
   size_t offset(size_t tensor) const { return offsets_[tensor]; }
   // The bytes of row `row` of tensor `tensor` within `slot`.
-  std::span<std::byte> row(std::span<std::byte> slot, size_t tensor, uint64_t row) const;
+  std::span<std::byte> row(std::span<std::byte> slot, size_t tensor, uint64_t row) const {
+    return rows(slot, tensor, row, 1);
+  }
+  // Those of `count` rows from `first` on.
+  std::span<std::byte> rows(std::span<std::byte> slot, size_t tensor, uint64_t first,
+                            uint64_t count) const;
   std::span<const std::byte> whole(std::span<const std::byte> slot, size_t tensor) const;
 
  private:

@@ -43,7 +43,7 @@ class MappedRing final : public ShmRing {
   bool publish(ProducerId producer, const Claim& claim) override;
   void abandon(ProducerId producer, const Claim& claim) override;
   void report_bad_sample(const BadSample& bad) override { reports_.report(bad); }
-  void note_sample(ProducerId producer) override;
+  void note_samples(ProducerId producer, uint64_t count) override;
   void add_read_time(const ReadTime& spent) override;
   void set_wanted_readers(uint32_t threads) override {
     std::atomic_ref(header_.wanted_readers).store(threads);

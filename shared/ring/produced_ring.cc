@@ -66,9 +66,9 @@ void MappedRing::abandon(ProducerId producer, const Claim& claim) {
     slot_freed_.notify();
 }
 
-void MappedRing::note_sample(ProducerId producer) {
+void MappedRing::note_samples(ProducerId producer, uint64_t count) {
   if (ProducerRecord* row = producers_.maybe_row(producer))
-    std::atomic_ref(row->samples).fetch_add(1, std::memory_order_relaxed);
+    std::atomic_ref(row->samples).fetch_add(count, std::memory_order_relaxed);
 }
 
 }  // namespace stoker::ring

@@ -130,7 +130,7 @@ class ShmRing {
   virtual bool publish(ProducerId producer, const Claim& claim) = 0;
   virtual void abandon(ProducerId producer, const Claim& claim) = 0;  // gives the ticket back
   virtual void report_bad_sample(const BadSample& bad) = 0;  // only while its ticket is claimed
-  virtual void note_sample(ProducerId producer) = 0;         // one more is finished
+  virtual void note_samples(ProducerId producer, uint64_t count) = 0;  // so many more are finished
   virtual void add_read_time(const ReadTime& spent) = 0;
   virtual uint32_t wanted_readers() const = 0;
 

@@ -1,7 +1,7 @@
 // Readers killed and stopped at random instants, for STOKER_STRESS_SECONDS (5): every batch that
 // the trainer's side takes is taken apart, and each sample of the data set must have been used
 // exactly once in every epoch, in the order of the plan; of samples that are computed, and of
-// samples from files that are read ahead. STOKER_STRESS_SEED repeats the choices of a run.
+// samples from files that are read ahead, or kept in memory. STOKER_STRESS_SEED repeats the choices of a run.
 //
 //   STOKER_STRESS_SECONDS=600 build/release/tests/feed_stress
 #include <signal.h>
@@ -42,7 +42,7 @@ class FeedStress : public FeederTest {
     write_config("{kind: synthetic, samples: 500, features: [3, 64, 64], classes: 4}");
     open_ring_of_them();
   }
-  void use_files_read_ahead() {
+  void use_files(const std::string& feed) {
     constexpr size_t kRecord = 3073, kRecords = 500;
     std::mt19937 random(7);
     std::string bytes(kRecords * kRecord, '\0');
@@ -51,8 +51,7 @@ class FeedStress : public FeederTest {
       bytes[record * kRecord] = static_cast<char>(record % 10);
     std::ofstream(path("cifar.bin"), std::ios::binary) << bytes;
     open_data({.kind = config::DatasetKind::kCifar, .path = path("cifar.bin"), .classes = 10});
-    write_config("{kind: cifar, path: " + path("cifar.bin") + ", classes: 10}",
-                 "{read_ahead: 20, read_ahead_mib: 1}");
+    write_config("{kind: cifar, path: " + path("cifar.bin") + ", classes: 10}", feed);
     open_ring_of_them();
   }
   void open_ring_of_them() {
@@ -159,7 +158,12 @@ TEST_F(FeedStress, EachSampleIsUsedOnceHoweverManyReadersAreKilledAndStopped) {
 }
 
 TEST_F(FeedStress, EachSampleIsUsedOnceAlsoWhenFilesAreReadAhead) {
-  use_files_read_ahead();
+  use_files("{read_ahead: 20, read_ahead_mib: 1, memory_mib: 8}");  // too little to keep them
+  kill_and_stop_at_random();
+}
+
+TEST_F(FeedStress, EachSampleIsUsedOnceAlsoWhenReadersKeepThemInMemory) {
+  use_files("{read_ahead: auto}");
   kill_and_stop_at_random();
 }
 

@@ -70,7 +70,7 @@ class OutsideProducerTest : public FeederTest {
       const auto claim = ring.claim(id, kLong);
       if (!claim.ok()) return;
       std::memset(claim->slot.data(), static_cast<int>(claim->ticket), claim->slot.size());
-      for (uint64_t row = 0; row < kBatch; ++row) ring.note_sample(id);
+      for (uint64_t row = 0; row < kBatch; ++row) ring.note_samples(id, 1);
       ring.publish(id, *claim);
     }
   }

@@ -74,6 +74,23 @@ TEST_F(QuarantineTest, AReadThatComesBackClearsItsSample) {
   EXPECT_TRUE(die_and_put(0, {7}));
 }
 
+TEST_F(QuarantineTest, SeveralThatAreReadTogetherAreAllInHand) {
+  {
+    QuarantineTable::Mark mark(*table_, 0, 7);
+    for (uint64_t sample = 8; sample < 7 + QuarantineTable::kSamplesAMark; ++sample)
+      mark.add(sample);
+    const QuarantineTable::Mark other(*table_, 0, 100);
+    const auto in_hand = table_->take_marks(0);
+    EXPECT_EQ(in_hand.size(), QuarantineTable::kSamplesAMark + 1);
+    EXPECT_THAT(in_hand, ::testing::IsSupersetOf({7u, 8u, 38u, 100u}));
+  }
+  {
+    QuarantineTable::Mark mark(*table_, 0, 7);
+    mark.add(9);
+  }
+  EXPECT_THAT(table_->take_marks(0), IsEmpty()) << "they came back";
+}
+
 TEST_F(QuarantineTest, ADeathWithNothingInHandSuspectsNobody) {
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(die_and_put(0, {}));
   EXPECT_THAT(quarantine_->samples(), IsEmpty());
@@ -179,6 +196,47 @@ class WatchedDataset final : public dataset::Dataset {
   const dataset::Dataset& data_;
   const uint64_t suspect_;
 };
+
+// Knows what was in hand while several were read, and how they were asked for.
+class RowsDataset final : public dataset::DatasetDecorator {
+ public:
+  RowsDataset(const dataset::Dataset& data, const QuarantineTable& table)
+      : DatasetDecorator(data), table_(table) {}
+  Status read(uint64_t sample, const dataset::DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override {
+    ++one_by_one_;
+    return inner().read(sample, draw, outputs);
+  }
+  dataset::RowsRead read_rows(std::span<const dataset::SampleRead> samples,
+                              std::span<const std::span<std::byte>> rows) const override {
+    in_hand_ = table_.take_marks(0);
+    return inner().read_rows(samples, rows);
+  }
+  mutable std::vector<uint64_t> in_hand_;
+  mutable int one_by_one_ = 0;
+
+ private:
+  const QuarantineTable& table_;
+};
+
+TEST_F(QuarantineTest, RowsAreMarkedTogetherAndReadOneByOneWhereAnySampleIsSetApart) {
+  const RowsDataset watched(*data_, *table_);
+  const GuardedDataset guarded(watched, *table_, 0);
+  std::vector<std::byte> input(3 * sizeof(float) * 30), label(3 * sizeof(int64_t));
+  const std::vector<std::span<std::byte>> rows{input, label};
+  const std::vector<dataset::SampleRead> reads{{.sample = 5}, {.sample = 6}, {.sample = 7}};
+  EXPECT_EQ(guarded.read_rows(reads, rows).good, 3u);
+  EXPECT_THAT(watched.in_hand_, ElementsAre(5, 6, 7));
+  EXPECT_EQ(watched.one_by_one_, 0);
+  ASSERT_TRUE(table_->suspect(6));
+  EXPECT_EQ(guarded.read_rows(reads, rows).good, 3u);
+  EXPECT_EQ(watched.one_by_one_, 3);
+  EXPECT_FALSE(table_->suspected(6)) << "it came back";
+  ASSERT_TRUE(table_->quarantine(6));
+  const dataset::RowsRead read = guarded.read_rows(reads, rows);
+  EXPECT_EQ(read.good, 1u);
+  EXPECT_EQ(read.status.code(), Code::kCorrupt);
+}
 
 TEST_F(QuarantineTest, ASuspectIsReadAlone) {
   const WatchedDataset watched(*data_, 7);

@@ -43,6 +43,13 @@ class FakeDataset : public dataset::Dataset {
     const std::lock_guard lock(mutex_);
     answers_after_ = time;
   }
+  // The most samples that were read together.
+  size_t most_together() const {
+    const std::lock_guard lock(mutex_);
+    return most_together_;
+  }
+  // Each read takes at least so long.
+  void read_for(std::chrono::microseconds time) { read_for_ = time; }
   int most_reads_in_flight() const {
     const std::lock_guard lock(mutex_);
     return most_in_flight_;
@@ -73,6 +80,8 @@ class FakeDataset : public dataset::Dataset {
       changed_.wait(lock, [this] { return open_; });
     }
     take_prefetched(sample);
+    const auto end = std::chrono::steady_clock::now() + read_for_;
+    while (std::chrono::steady_clock::now() < end) continue;
     if (bad_.contains(sample))
       return Status(Code::kCorrupt, "fake.bin: sample " + std::to_string(sample) + " is bad");
     const int64_t values[3] = {static_cast<int64_t>(sample), static_cast<int64_t>(draw.epoch),
@@ -81,6 +90,15 @@ class FakeDataset : public dataset::Dataset {
     const auto label = static_cast<int64_t>(sample % 10);
     std::memcpy(outputs[1].data(), &label, sizeof(label));
     return {};
+  }
+
+  dataset::RowsRead read_rows(std::span<const dataset::SampleRead> samples,
+                              std::span<const std::span<std::byte>> rows) const override {
+    {
+      const std::lock_guard lock(mutex_);
+      most_together_ = std::max(most_together_, samples.size());
+    }
+    return Dataset::read_rows(samples, rows);
   }
 
   void prefetch(uint64_t sample, dataset::PrefetchedBytes& bytes) const override {
@@ -136,6 +154,8 @@ class FakeDataset : public dataset::Dataset {
   std::chrono::microseconds answers_after_{0};
   mutable int in_flight_ = 0, most_in_flight_ = 0;
   mutable uint64_t prefetched_ = 0, taken_ = 0;
+  mutable size_t most_together_ = 0;
+  std::chrono::microseconds read_for_{0};
 };
 
 }  // namespace stoker::feed

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/feed/sample_room.h"
 #include "tests/shared/feed/fake_dataset.h"
 
 namespace stoker::feed {
@@ -224,10 +225,60 @@ TEST_F(ReaderPoolTest, AStopEndsThreadsThatWaitForASlot) {
 }
 
 TEST_F(ReaderPoolTest, UnfinishedBatchesAreGivenBack) {
-  open(100, 4, {.slots = 4}, config::Shuffle::kOff);
+  open(1000, 4 * RowReader::kMostRows, {.slots = 4}, config::Shuffle::kOff);
   dataset_->gate(1);
   start(1);
   expect_first_batch_given_back();
+}
+
+// ---- Several rows at a time
+
+TEST_F(ReaderPoolTest, QuickSamplesAreReadSeveralAtATimeAndAreThoseOfThePlan) {
+  open(500, 3 * RowReader::kMostRows + 5, {.slots = 4});
+  start(3);
+  uint64_t ticket = 0;
+  for (; dataset_->most_together() < 2 && ticket < 100'000; ticket += 10)
+    ASSERT_NO_FATAL_FAILURE(expect_planned_batches(ticket, ticket + 10));
+  EXPECT_GE(dataset_->most_together(), 2u);
+  expect_planned_batches(ticket, ticket + 50);
+  EXPECT_LE(dataset_->most_together(), RowReader::kMostRows);
+}
+
+TEST_F(ReaderPoolTest, SamplesThatTakeLongAreReadOneByOne) {
+  open(500, 64, {.slots = 4});
+  dataset_->read_for(2 * RowReader::kWorthTaking);
+  start(2);
+  expect_planned_batches(0, 20);
+  EXPECT_EQ(dataset_->most_together(), 1u);
+}
+
+TEST_F(ReaderPoolTest, BadSamplesAmongThoseThatAreReadTogetherHaveTheirStandIns) {
+  constexpr uint64_t kSamples = 400, kBatch = 2 * RowReader::kMostRows;
+  open(kSamples, kBatch, {.slots = 4}, config::Shuffle::kOff);
+  const std::set<uint64_t> bad{0, 31, 32, 33, 70, 398, 399};
+  dataset_->make_bad(bad);
+  start(2);
+  uint64_t reports = 0;
+  uint64_t ticket = 0;
+  for (; ticket < 50 || (dataset_->most_together() < 2 && ticket < 100'000); ++ticket) {
+    const auto batch = ring_->pop(kLong);
+    ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+    for (uint64_t row = 0; row < kBatch; ++row) {
+      dataset::PlannedSample planned = plan_->at(ticket, row);
+      for (uint64_t attempt = 1; bad.contains(planned.sample); ++attempt) {
+        planned = plan_->stand_in(ticket, row, attempt);
+        ++reports;
+      }
+      ASSERT_NO_FATAL_FAILURE(expect_row(*batch, row, planned));
+    }
+    ring_->release(ticket);
+    for (const ring::BadSample& report : ring_->take_bad_samples()) {
+      EXPECT_TRUE(bad.contains(report.sample));
+      EXPECT_THAT(report.reason, HasSubstr("sample " + std::to_string(report.sample) + " is bad"));
+    }
+  }
+  EXPECT_GE(ring_->counters().bad_samples, reports);
+  EXPECT_GE(dataset_->most_together(), 2u);
 }
 
 // ---- Reads ahead
@@ -336,6 +387,19 @@ TEST_F(ReaderPoolTest, QuickReadsAreNotReadAhead) {
   expect_planned_batches(0, 1000);
   EXPECT_LE(dataset_->most_reads_in_flight(), 1);
   EXPECT_LT(dataset_->prefetched(), 1000u);
+}
+
+// ---- What is kept
+
+TEST(SampleRoom, IsAnEighthOfWhatAReaderMayTakeAndNotTooMuch) {
+  config::FeedConfig feed;
+  EXPECT_EQ(room_for_samples(feed), kMostKeptBytes);
+  feed.memory_mib = 80;
+  EXPECT_EQ(room_for_samples(feed), uint64_t{10} << 20);
+  feed.memory_mib = 1 << 20;
+  EXPECT_EQ(room_for_samples(feed), kMostKeptBytes);
+  feed.memory_mib = 0;  // any
+  EXPECT_EQ(room_for_samples(feed), kMostKeptBytes);
 }
 
 }  // namespace

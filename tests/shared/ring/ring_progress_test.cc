@@ -19,14 +19,14 @@ class RingProgress : public ::testing::Test {
 };
 
 TEST_F(RingProgress, SamplesAreCountedForTheirProducer) {
-  for (int i = 0; i < 3; ++i) ring_->note_sample(one_);
-  ring_->note_sample(other_);
+  for (int i = 0; i < 3; ++i) ring_->note_samples(one_, 1);
+  ring_->note_samples(other_, 1);
   EXPECT_EQ(ring_->progress(one_).samples, 3u);
   EXPECT_EQ(ring_->progress(other_).samples, 1u);
 }
 
 TEST_F(RingProgress, ARowThatIsUsedAgainBeginsAtZero) {
-  ring_->note_sample(one_);
+  ring_->note_samples(one_, 1);
   ring_->reissue(one_);
   const auto next = ring_->add_producer("next");
   ASSERT_TRUE(next.ok());
@@ -55,7 +55,7 @@ TEST_F(RingProgress, OneThatWaitsForASlotKeepsLooking) {
 
 TEST_F(RingProgress, AnUnknownProducerHasNone) {
   const ProducerId unknown{.index = 1000, .generation = 1};
-  ring_->note_sample(unknown);
+  ring_->note_samples(unknown, 1);
   EXPECT_EQ(ring_->progress(unknown).samples, 0u);
   EXPECT_EQ(ring_->progress(unknown).claims, 0u);
 }

@@ -61,7 +61,7 @@ class SteppedProducer {
     if (!claim.ok()) ::_exit(1);
     fill(claim->slot, claim->ticket);
     ring.report_bad_sample({.ticket = claim->ticket, .sample = 1, .reason = "stepped"});
-    ring.note_sample(id);
+    ring.note_samples(id, 1);
     ring.add_read_time({.total = 1ns});
     ::_exit(ring.publish(id, *claim) ? 0 : 1);
   }
@@ -96,7 +96,7 @@ TEST_F(RingSteps, FaultRow29NobodyWaitsForAProducerThatStandsAtAnyInstruction) {
     ASSERT_TRUE(claim.ok()) << "after " << steps << " steps: " << claim.status().to_string();
     ring->report_bad_sample({.ticket = claim->ticket, .sample = 2, .reason = "mine"});
     reports += ring->take_bad_samples().size();
-    ring->note_sample(*mine);
+    ring->note_samples(*mine, 1);
     ring->abandon(*mine, *claim);
     EXPECT_LE(ring->counters().ready, 1u);
   }

@@ -1,0 +1,19 @@
+#include "shared/dataset/dataset.h"
+
+#include "shared/dataset/file_reader.h"
+#include "shared/dataset/row_outputs.h"
+
+namespace stoker::dataset {
+
+RowsRead Dataset::read_rows(std::span<const SampleRead> samples,
+                            std::span<const std::span<std::byte>> rows) const {
+  const FileReader::ReadsTogether together;
+  RowOutputs outputs(rows, samples.size());
+  for (size_t i = 0; i < samples.size(); ++i) {
+    Status status = read(samples[i].sample, samples[i].draw, outputs.of(i));
+    if (!status.ok()) return {.good = i, .status = std::move(status)};
+  }
+  return {.good = samples.size(), .status = {}};
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,155 @@
+#include "shared/dataset/kept_samples.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "shared/base/log.h"
+#include "shared/dataset/dataset_decorator.h"
+#include "shared/dataset/row_outputs.h"
+#include "shared/dataset/sample_memory.h"
+
+namespace stoker::dataset {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLookEvery = std::chrono::milliseconds(100);
+constexpr size_t kFilesALook = 64;  // of more, looks are as much rarer
+constexpr size_t kFetchAhead = 2;   // samples
+
+// Whether the files of a set are as they were indexed: looked at now and then, by whoever asks.
+class FileWatch {
+ public:
+  explicit FileWatch(std::vector<FileTable> files) : files_(std::move(files)) {
+    size_t count = 0;
+    for (const FileTable& table : files_) count += table.size();
+    every_ = kLookEvery * (1 + count / kFilesALook);
+  }
+
+  bool all_as_indexed() {
+    if (changed_.load(std::memory_order_relaxed)) return false;
+    const int64_t now = Clock::now().time_since_epoch().count();
+    int64_t due = due_.load(std::memory_order_relaxed);
+    if (now < due || !due_.compare_exchange_strong(due, now + every_.count())) return true;
+    const Status status = look();
+    if (status.ok()) return true;
+    changed_.store(true, std::memory_order_relaxed);
+    log_warn("samples in memory are not used any more", {{"why", status.message()}});
+    return false;
+  }
+
+ private:
+  Status look() const {
+    for (const FileTable& table : files_) {
+      for (size_t file = 0; file < table.size(); ++file) {
+        const std::string path = table.path(file);
+        struct stat info {};
+        if (::stat(path.c_str(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+        STOKER_RETURN_IF_ERROR(table.check(file, info));
+      }
+    }
+    return {};
+  }
+
+  // Constant after construction.
+  std::vector<FileTable> files_;
+  std::chrono::nanoseconds every_{0};
+
+  // When the next look is due, of the steady clock; whoever moves it looks. And what the looks found,
+  // which nothing else depends on.
+  std::atomic<int64_t> due_{0};
+  std::atomic<bool> changed_{false};
+};
+
+class KeptSamples final : public DatasetDecorator {
+ public:
+  KeptSamples(std::unique_ptr<Dataset> dataset, std::vector<FileTable> files)
+      : DatasetDecorator(*dataset), dataset_(std::move(dataset)), watch_(std::move(files)) {}
+
+  void keep_samples(uint64_t& room) const override {
+    if (maybe_memory_) return;
+    std::vector<size_t> tensor_bytes;
+    for (const TensorSpec& tensor : spec()) tensor_bytes.push_back(tensor.bytes());
+    const uint64_t bytes = SampleMemory::bytes_for(size(), tensor_bytes);
+    if (bytes > room) return;
+    maybe_memory_ = SampleMemory::maybe_make(size(), std::move(tensor_bytes));
+    if (maybe_memory_) room -= bytes;
+  }
+
+  Status read(uint64_t sample, const DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size());
+    if (!may_take()) return dataset_->read(sample, draw, outputs);
+    if (maybe_memory_->has(sample)) {
+      maybe_memory_->take(sample, outputs);
+      return {};
+    }
+    STOKER_RETURN_IF_ERROR(dataset_->read(sample, draw, outputs));
+    maybe_memory_->put(sample, outputs);
+    return {};
+  }
+
+  RowsRead read_rows(std::span<const SampleRead> samples,
+                     std::span<const std::span<std::byte>> rows) const override {
+    if (!may_take()) return dataset_->read_rows(samples, rows);
+    RowOutputs outputs(rows, samples.size());
+    for (size_t done = 0; done < samples.size();) {
+      done += take_rows(samples, done, outputs);
+      const size_t end = next_kept(samples, done);
+      if (done == end) continue;
+      const RowsRead read =
+          dataset_->read_rows(samples.subspan(done, end - done), outputs.of(done, end - done));
+      for (size_t i = done; i < done + read.good; ++i)
+        maybe_memory_->put(samples[i].sample, outputs.of(i));
+      done += read.good;
+      if (!read.status.ok()) return {.good = done, .status = read.status};
+    }
+    return {.good = samples.size(), .status = {}};
+  }
+
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    if (!maybe_memory_ || !maybe_memory_->has(sample)) dataset_->prefetch(sample, bytes);
+  }
+
+ private:
+  bool may_take() const { return maybe_memory_ && watch_.all_as_indexed(); }
+
+  // Those from `first` on that are in memory, up to the first that is not; how many.
+  size_t take_rows(std::span<const SampleRead> samples, size_t first, RowOutputs& outputs) const {
+    size_t i = first;
+    for (; i < samples.size() && maybe_memory_->has(samples[i].sample); ++i) {
+      if (i + kFetchAhead < samples.size()) maybe_memory_->fetch(samples[i + kFetchAhead].sample);
+      maybe_memory_->take(samples[i].sample, outputs.of(i));
+    }
+    return i - first;
+  }
+  size_t next_kept(std::span<const SampleRead> samples, size_t first) const {
+    const auto found =
+        std::find_if(samples.begin() + static_cast<ptrdiff_t>(first), samples.end(),
+                     [this](const SampleRead& each) { return maybe_memory_->has(each.sample); });
+    return static_cast<size_t>(found - samples.begin());
+  }
+
+  const std::unique_ptr<Dataset> dataset_;
+
+  // Set before the first read; own synchronisation.
+  mutable std::unique_ptr<SampleMemory> maybe_memory_;
+  mutable FileWatch watch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> with_kept_samples(std::unique_ptr<Dataset> dataset,
+                                           std::vector<FileTable> files) {
+  return std::make_unique<KeptSamples>(std::move(dataset), std::move(files));
+}
+
+}  // namespace stoker::dataset

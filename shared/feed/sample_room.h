@@ -1,0 +1,22 @@
+// sample room: how much a process that reads may keep of the samples that it has read.
+//
+// Threads: pure.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "shared/config/feed_config.h"
+
+namespace stoker::feed {
+
+inline constexpr uint64_t kMostKeptBytes = 256ull << 20;
+
+// For Dataset::keep_samples(). An eighth of what a reading thread may take: whoever wants processes
+// to be small sets feed.memory_mib, and then little is kept.
+inline uint64_t room_for_samples(const config::FeedConfig& feed) {
+  const auto allowed = static_cast<uint64_t>(feed.memory_mib) << 20;
+  return allowed == 0 ? kMostKeptBytes : std::min(kMostKeptBytes, allowed / 8);
+}
+
+}  // namespace stoker::feed
