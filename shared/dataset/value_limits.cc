@@ -59,14 +59,30 @@ class DatasetWithinLimits final : public DatasetDecorator {
     STOKER_RETURN_IF_ERROR(data_->read(sample, draw, outputs));
     thread_local std::vector<std::span<const std::byte>> tensors;
     tensors.assign(outputs.begin(), outputs.end());
-    const Status status = limits_.check(tensors);
+    return in_sample(sample, limits_.check(tensors));
+  }
+
+  RowsRead read_rows(std::span<const SampleRead> samples,
+                     std::span<const std::span<std::byte>> rows) const override {
+    RowsRead read = data_->read_rows(samples, rows);
+    if (read.good == 0) return read;
+    thread_local std::vector<std::span<const std::byte>> tensors;
+    tensors.clear();
+    for (const auto& tensor : rows)
+      tensors.push_back(tensor.first(tensor.size() / samples.size() * read.good));
+    const ValueLimits::Verdict verdict = limits_.check_rows(tensors, read.good);
+    if (verdict.status.ok()) return read;
+    return {.good = verdict.row, .status = in_sample(samples[verdict.row].sample, verdict.status)};
+  }
+
+ private:
+  Status in_sample(uint64_t sample, const Status& status) const {
     if (status.ok()) return status;
     const Origin where = origin(sample);
     return status.with_context(where.file + ": the sample at offset " +
                                std::to_string(where.offset));
   }
 
- private:
   const std::unique_ptr<Dataset> data_;
   const ValueLimits limits_;
 };

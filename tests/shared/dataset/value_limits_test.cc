@@ -114,5 +114,34 @@ TEST(ValueLimits, ASetReadWithinThemRefusesTheSampleWithFileAndOffset) {
   EXPECT_THAT(refused.message(), HasSubstr("t.bin: the sample at offset 6: token 600 at place 2"));
 }
 
+TEST(ValueLimits, SamplesThatAreReadTogetherAreGoodUpToTheFirstThatHasOne) {
+  const test::TemporaryDirectory folder;
+  // Samples of three tokens and the next; that at place 7 is the second of sample 2.
+  std::vector<uint16_t> tokens(13, 5);
+  tokens[7] = 600;
+  ASSERT_TRUE(write_file_atomically(
+                  real_files(), folder / "t.bin",
+                  {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(uint16_t)})
+                  .ok());
+  auto config = config_of(kLanguage);
+  config.data.at("train").path = folder / "t.bin";
+  auto opened = open_dataset("train", config.data, folder / "index", {});
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  const auto data = within_limits(config, *std::move(opened));
+  const auto read = [&](const std::vector<uint64_t>& samples) {
+    std::vector<SampleRead> reads;
+    for (const uint64_t sample : samples) reads.push_back({.sample = sample, .draw = {}});
+    std::vector<std::byte> memory(data->spec().front().bytes() * samples.size());
+    const std::vector<std::span<std::byte>> rows{memory};
+    return data->read_rows(reads, rows);
+  };
+  EXPECT_EQ(read({0, 1, 3}).good, 3u);
+  EXPECT_TRUE(read({0, 1, 3}).status.ok());
+  const RowsRead some = read({1, 3, 2, 0});
+  EXPECT_EQ(some.good, 2u);
+  EXPECT_THAT(some.status.message(), HasSubstr("offset 12: token 600 at place 1"));
+  EXPECT_EQ(read({2}).good, 0u);
+}
+
 }  // namespace
 }  // namespace stoker::dataset
