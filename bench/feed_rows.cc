@@ -1,7 +1,8 @@
 // How many bytes of raw rows a second one reader brings into the ring, shuffled: rows of an .npy
 // array, pictures of an idx file, and token numbers; from files in the page cache, and after a first
 // epoch from its own memory, as small sets are (KeptSamples). Against memcpy of as many bytes from
-// random rows in memory into slots, and against pread of them alone.
+// random rows in memory into slots, and against pread of them alone. In time on a processor, which
+// others on the machine do not change; the consumer's counts as the reader's.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -127,11 +128,11 @@ Places places(const Rows& rows, uint64_t call) {
           .to = call % (kSlots * rows.batch) * rows.row_bytes};
 }
 
-// Bytes a second of rows.
-Measure speed_of(const Rows& rows, std::function<Result<double>()> rows_a_second) {
+// Bytes of rows a second.
+Measure speed_of(const Rows& rows, std::function<Result<Rate>()> rows_a_second) {
   return [=]() -> Result<double> {
-    STOKER_ASSIGN_OR_RETURN(const double speed, rows_a_second());
-    return speed * static_cast<double>(rows.row_bytes) / 1e9;
+    STOKER_ASSIGN_OR_RETURN(const Rate speed, rows_a_second());
+    return speed.per_cpu_second * static_cast<double>(rows.row_bytes) / 1e9;
   };
 }
 
@@ -152,17 +153,15 @@ std::vector<Trial> trials_of(const Rows& rows, const std::shared_ptr<Files>& fil
   const FeedRun run{.batch = rows.batch, .threads = 1};
   FeedRun later = run;
   later.unmeasured = 1 + rows.rows / rows.batch;  // the first epoch
-  const Peer memcpy_alone{"memcpy",
-                          speed_of(rows, [=] { return calls_per_second(1, time, copy); })};
-  const Peer pread_alone{"pread alone",
-                         speed_of(rows, [=] { return calls_per_second(1, time, read); })};
+  const Peer memcpy_alone{"memcpy", speed_of(rows, [=] { return call_rate(1, time, copy); })};
+  const Peer pread_alone{"pread alone", speed_of(rows, [=] { return call_rate(1, time, read); })};
   return {{rows.name + ", 1 thread",
-           "GB/s",
-           speed_of(rows, [=] { return samples_per_second(*files->dataset, run, time); }),
+           "GB/s of CPU time",
+           speed_of(rows, [=] { return sample_rate(*files->dataset, run, time); }),
            {memcpy_alone, pread_alone}},
           {rows.name + " from memory, 1 thread",
-           "GB/s",
-           speed_of(rows, [=] { return samples_per_second(*files->kept, later, time); }),
+           "GB/s of CPU time",
+           speed_of(rows, [=] { return sample_rate(*files->kept, later, time); }),
            {memcpy_alone}}};
 }
 
