@@ -42,6 +42,7 @@ set(ONLY_spdlog "shared/base")
 set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/daemon_app evaluator")
 set(ONLY_ATen "${ONLY_torch}")
 set(ONLY_c10 "${ONLY_torch}")
+set(ONLY_stoker "shared/model")  # include/stoker: what plugins are compiled with
 set(ONLY_cuda_runtime_api.h "daemon/cuda")
 
 set(bad 0)

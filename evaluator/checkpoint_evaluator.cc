@@ -17,6 +17,7 @@
 #include "shared/model/data_fit.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/model.h"
+#include "shared/model/model_file.h"
 #include "shared/model/torch_status.h"
 #include "shared/task/sample_text.h"
 #include "shared/task/task.h"
@@ -182,6 +183,9 @@ struct CheckpointEvaluator::State {
   }
   Result<std::unique_ptr<checkpoint::SafetensorsFile>> open_weights(
       const checkpoint::VerifiedCheckpoint& checkpoint) const {
+    STOKER_RETURN_IF_ERROR(
+        model::check_same_file(checkpoint.manifest().model_file, model_file, config.model.path)
+            .with_context(checkpoint.path()));
     auto opened = checkpoint.open_tensors(weights_file());
     if (opened.status().code() != Code::kNotFound || config.eval.weights != "ema") return opened;
     return Status(Code::kMismatch, checkpoint.path() +
@@ -193,6 +197,7 @@ struct CheckpointEvaluator::State {
   Clock& clock;
   std::vector<Set> sets;
   model::ModelPtr model;
+  std::string model_file;  // its sum, as in Manifest
 };
 
 CheckpointEvaluator::CheckpointEvaluator(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -217,6 +222,7 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
       STOKER_RETURN_IF_ERROR(check_alike(name, *state->sets.back().data, first.name, *first.data));
     }
     const dataset::Dataset& first = *state->sets.front().data;
+    STOKER_ASSIGN_OR_RETURN(state->model_file, model::file_digest(config.model));
     STOKER_ASSIGN_OR_RETURN(state->model,
                             model::make_model(config.model, first.spec(), first.classes()));
     state->model->eval();

@@ -14,6 +14,7 @@ Result<bool> load_checkpoint(train::TrainingState& state,
   // The tensors tell of another model or optimizer, whatever the settings are.
   if (restored.status().code() == Code::kMismatch && !may_differ)
     changes.add(Change::kModel, restored.status().message());
+  if (restored.ok()) changes.add_model(saved, now);
   STOKER_RETURN_IF_ERROR(changes.check(allowed));
   if (!restored.ok()) return restored.status();
   if (*restored == train::TrainingState::Restored::kPartly)

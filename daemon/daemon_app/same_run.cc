@@ -51,9 +51,11 @@ constexpr std::array<std::pair<std::string_view, Change>, 11> kFixedForLife{
      {"feed.buckets:", Change::kData},
      {"feed.source:", Change::kData}}};
 
-// These are judged by what they name: the data by its fingerprint, however it is cached; weights to
-// begin with only by a run that begins. Whether results are kept or computed again changes none.
-constexpr std::array<std::string_view, 2> kOfNoRun{"model.init_", "model.recompute:"};
+// These are judged by what they name: the data by its fingerprint, however it is cached; a model's
+// file by its sum; weights to begin with only by a run that begins. Whether results are kept or
+// computed again changes none.
+constexpr std::array<std::string_view, 3> kOfNoRun{"model.init_",
+                                                   "model.recompute:", "model.path:"};
 constexpr std::array<std::string_view, 5> kJudgedByFingerprint{
     "path:", "labels:", "lengths:", "cache:", "grow:"};
 
@@ -85,6 +87,14 @@ std::string listed(const std::vector<std::string>& differences, std::string_view
   return text;
 }
 
+std::string sum_change(std::string_view what, const std::string& before, const std::string& now) {
+  constexpr size_t kShown = 12;
+  const auto shown = [](const std::string& sum) {
+    return sum.empty() ? "(none)" : sum.substr(0, kShown);
+  };
+  return std::string(what) + ' ' + shown(before) + " -> " + shown(now);
+}
+
 std::string count_change(std::string_view key, uint64_t before, uint64_t now) {
   return std::string(key) + ": " + std::to_string(before) + " -> " + std::to_string(now);
 }
@@ -113,8 +123,11 @@ void RunChanges::add_settings(const config::Config& before, const config::Config
 
 void RunChanges::add_manifest(const checkpoint::Manifest& saved, const checkpoint::Manifest& now) {
   if (saved.data_digest != now.data_digest)
-    add(Change::kData, "data.train: fingerprint " + saved.data_digest.substr(0, 12) + " -> " +
-                           now.data_digest.substr(0, 12));
+    add(Change::kData, sum_change("data.train: fingerprint", saved.data_digest, now.data_digest));
+  // Where one of the two has none, model.kind tells.
+  if (!saved.model_file.empty() && !now.model_file.empty() && saved.model_file != now.model_file)
+    add(Change::kModel,
+        sum_change("model.path: sum of the file", saved.model_file, now.model_file));
   // A checkpoint of an earlier release does not say these.
   if (saved.batch != 0 && saved.batch != now.batch)
     add(Change::kBatch, count_change("train.batch", saved.batch, now.batch));
@@ -123,6 +136,13 @@ void RunChanges::add_manifest(const checkpoint::Manifest& saved, const checkpoin
   if (saved.world_size != now.world_size)
     add(Change::kWorldSize, count_change("trainers", static_cast<uint64_t>(saved.world_size),
                                          static_cast<uint64_t>(now.world_size)));
+}
+
+void RunChanges::add_model(const checkpoint::Manifest& saved, const checkpoint::Manifest& now) {
+  if (has(Change::kModel) || saved.model_digest.empty() || saved.model_digest == now.model_digest)
+    return;
+  add(Change::kModel, sum_change("the model: names, shapes or order of its tensors",
+                                 saved.model_digest, now.model_digest));
 }
 
 bool RunChanges::any() const {

@@ -38,8 +38,10 @@ class RunChanges {
   void add(Change change, std::string difference);
   // By the settings of the run so far; those that do not make it another run are logged.
   void add_settings(const config::Config& before, const config::Config& now);
-  // By what the checkpoint says itself. Its model is compared when it is loaded.
+  // By what the checkpoint says itself.
   void add_manifest(const checkpoint::Manifest& saved, const checkpoint::Manifest& now);
+  // By the model as it is made now: once its tensors have been compared, whose names say more.
+  void add_model(const checkpoint::Manifest& saved, const checkpoint::Manifest& now);
 
   bool has(Change change) const { return !differences_[static_cast<size_t>(change)].empty(); }
   bool any() const;

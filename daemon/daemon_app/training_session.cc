@@ -26,6 +26,7 @@
 #include "shared/feed/padding_report.h"
 #include "shared/feed/plan_settings.h"
 #include "shared/metrics/metrics_writer.h"
+#include "shared/model/model_file.h"
 
 namespace stoker::daemon_app {
 namespace {
@@ -153,6 +154,8 @@ Status TrainingSession::restore(Parts& parts, const StartPoint& start) {
   manifest.torch = torch_version();
   manifest.batch = static_cast<uint64_t>(config_.train.batch);
   manifest.accumulate = static_cast<uint64_t>(config_.train.accumulate);
+  manifest.model_digest = parts.state->model_digest();
+  STOKER_ASSIGN_OR_RETURN(manifest.model_file, model::file_digest(config_.model));
   manifest.config_digest = config::digest(config_);
   manifest.data_digest = growing_ && start ? growing_->digest_before(start->manifest().ticket)
                                            : parts.data->fingerprint();

@@ -62,6 +62,7 @@ Manifest manifest_of(const json::object& root) {
   manifest.batch = later_count_at(root, "batch");
   manifest.accumulate = later_count_at(root, "accumulate");
   manifest.model_digest = text_at(root, "model_digest");
+  if (root.contains("model_file")) manifest.model_file = text_at(root, "model_file");
   manifest.config_digest = text_at(root, "config_digest");
   manifest.data_digest = text_at(root, "data_digest");
   if (root.contains("data_history"))
@@ -116,6 +117,7 @@ std::string to_json(const Manifest& manifest) {
                     {"metrics_bytes", manifest.metrics_bytes},
                     {"live", std::move(live)}};
   if (manifest.batch != 0) root["batch"] = manifest.batch;
+  if (!manifest.model_file.empty()) root["model_file"] = manifest.model_file;
   if (!manifest.data_history.empty()) root["data_history"] = history_of(manifest);
   if (manifest.accumulate != 0) root["accumulate"] = manifest.accumulate;
   return json::serialize(root) + "\n";

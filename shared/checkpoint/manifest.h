@@ -35,6 +35,7 @@ struct Manifest {
   uint64_t batch = 0;
   uint64_t accumulate = 0;
   std::string model_digest;  // names, shapes and dtypes of the parameters
+  std::string model_file;  // SHA-256 of the file with the model's code; empty: stoker has the code
   std::string config_digest;
   std::string data_digest;              // fingerprint of data.train
   std::vector<DataState> data_history;  // of data that grows: up to this ticket; otherwise empty

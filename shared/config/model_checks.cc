@@ -39,6 +39,11 @@ class ModelChecks {
     if (model_.kind == ModelKind::kLayers && model_.stack.empty())
       refuse("model.stack",
              "is missing; name the layers, such as [{kind: flatten}, {kind: linear}]");
+    if (model_.is_from_file() && model_.path.empty())
+      refuse("model.path",
+             model_.kind == ModelKind::kPlugin
+                 ? "is missing; name the shared object, such as my_model.so"
+                 : "is missing; name the file of torch.jit.save, such as my_model.pt");
     if (model_.kind == ModelKind::kVgg && !std::ranges::count(kVggDepths, model_.layers))
       refuse("model.layers",
              "is " + std::to_string(model_.layers) + "; a vgg has 11, 13, 16 or 19 layers");

@@ -24,7 +24,9 @@ enum class ModelKind {
   kInceptionV3,
   kBlstm,
   kLstm,
-  kLayers
+  kLayers,
+  kPlugin,
+  kTorchscript
 };
 
 // Tensors of model.init_from whose names match `from` get the name `to`: what the first * of `from`
@@ -61,10 +63,12 @@ struct ModelConfig {
   bool tied = false;                     // lstm: the head is the embedding
   std::vector<int64_t> hidden = {1024};  // mlp: widths of the hidden layers
   int64_t inputs = 0;                    // mlp: 0 = elements of the data's input
-  // mlp lenet resnet alexnet vgg vit inception_v3 blstm layers: 0 = classes (or target width) of the
-  // data
+  // mlp lenet resnet alexnet vgg vit inception_v3 blstm layers plugin torchscript: 0 = classes (or
+  // target width) of the data
   int64_t outputs = 0;
   std::vector<LayerConfig> stack;  // layers: one after another
+  std::string path;                // plugin torchscript: the file with its code
+  std::string parameters = "{}";  // plugin: what its factory asks for, as the text of a JSON object
   // A checkpoint directory, a .safetensors file, or one of torch.save, whose tensors are loaded first.
   std::string init_from;
   std::vector<NameRule> init_map;        // the first rule that matches a name renames it
@@ -76,6 +80,11 @@ struct ModelConfig {
   bool reads_tokens() const {
     return kind == ModelKind::kGpt || kind == ModelKind::kLstm ||
            (kind == ModelKind::kLayers && !stack.empty() && stack.front().kind == "embedding");
+  }
+
+  // Whether its code is in a file of the user's: what it reads is only known with the data.
+  bool is_from_file() const {
+    return kind == ModelKind::kPlugin || kind == ModelKind::kTorchscript;
   }
 
   bool operator==(const ModelConfig&) const = default;

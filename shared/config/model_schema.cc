@@ -11,7 +11,7 @@ using namespace std::string_view_literals;
 
 constexpr auto kModelKinds =
     std::to_array({"gpt"sv, "mlp"sv, "lenet"sv, "resnet"sv, "alexnet"sv, "vgg"sv, "vit"sv,
-                   "inception_v3"sv, "blstm"sv, "lstm"sv, "layers"sv});
+                   "inception_v3"sv, "blstm"sv, "lstm"sv, "layers"sv, "plugin"sv, "torchscript"sv});
 
 std::vector<Field> fields_of_rule(NameRule& rule) {
   return {{.name = "from", .target = &rule.from, .is_required = true},
@@ -113,9 +113,15 @@ std::vector<Field> fields_of_layers(ModelConfig& model) {
            .target = &model.outputs,
            .min = 0,
            .max = 1e7,
-           .kinds = "mlp lenet resnet alexnet vgg vit inception_v3 blstm layers",
+           .kinds = "mlp lenet resnet alexnet vgg vit inception_v3 blstm layers plugin torchscript",
            .decides = true},
-          {.name = "stack", .target = layer_rows(model.stack), .kinds = "layers", .decides = true}};
+          {.name = "stack", .target = layer_rows(model.stack), .kinds = "layers", .decides = true},
+          // Which file it is decides, not where it lies: Manifest::model_file.
+          {.name = "path", .target = &model.path, .kinds = "plugin torchscript"},
+          {.name = "parameters",
+           .target = FreeMap{&model.parameters},
+           .kinds = "plugin",
+           .decides = true}};
 }
 
 std::vector<Field> fields_of_start(ModelConfig& model) {

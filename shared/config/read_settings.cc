@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "shared/config/free_map.h"
 #include "shared/config/nearest_word.h"
 #include "shared/config/schema.h"
 
@@ -169,6 +170,13 @@ class FieldReader {
     wanted(value, all + (near.empty() ? "" : " (did you mean " + quoted(near) + "?)"));
   }
 
+  void read_into(const Value& value, const FreeMap& target) {
+    if (value.type != Value::Type::kMap) {
+      wanted(value, "a mapping, such as {width: 64}");
+    } else {
+      *target.json = free_map_of(value, key_, mistakes_);
+    }
+  }
   void read_into(const Value& value, const Rows& target) {
     if (value.type != Value::Type::kList) {
       target.resize(target.target, 1);

@@ -45,9 +45,14 @@ struct Rows {
   std::vector<Field> (*fields)(void* target, size_t row);
 };
 
+// A mapping whose keys are not stoker's, as the text of a JSON object: free_map.h.
+struct FreeMap {
+  std::string* json;
+};
+
 using Target = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::optional<double>*,
                             std::optional<int>*, std::string*, Choice, std::vector<double>*,
-                            std::vector<int64_t>*, std::vector<std::string>*, Rows>;
+                            std::vector<int64_t>*, std::vector<std::string>*, Rows, FreeMap>;
 
 struct Field {
   std::string_view name;

@@ -14,7 +14,9 @@ class TaskChecks {
       : config_(config), task_(config.task), given_(given), mistakes_(mistakes) {}
 
   void run() {
-    if (!mistakes_.touches("task.kind") && !mistakes_.touches("model.kind")) {
+    // What a model in a file of the user's reads is seen when it is loaded.
+    const bool is_known = !config_.model.is_from_file();
+    if (is_known && !mistakes_.touches("task.kind") && !mistakes_.touches("model.kind")) {
       check_model();
       check_data();
     }

@@ -88,6 +88,7 @@ std::string yaml_of(const Target& target) {
   if (const auto* kind = std::get_if<Choice>(&target))
     return yaml_of(std::string(kind->words[static_cast<size_t>(kind->get(kind->target))]));
   if (const auto* table = std::get_if<Rows>(&target)) return yaml_of(*table);
+  if (const auto* map = std::get_if<FreeMap>(&target)) return *map->json;
   return std::visit(
       [](const auto& pointer) -> std::string {
         if constexpr (std::is_pointer_v<std::decay_t<decltype(pointer)>>) return yaml_of(*pointer);

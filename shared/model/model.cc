@@ -35,6 +35,10 @@ Result<ModelPtr> make_kind(const config::ModelConfig& config, const Samples& sam
       return make_blstm(config, sample, classes);
     case config::ModelKind::kLstm:
       return make_lstm(config, sample, classes);
+    case config::ModelKind::kPlugin:
+      return make_plugin(config, sample, classes);
+    case config::ModelKind::kTorchscript:
+      return make_torchscript(config, sample, classes);
   }
   return Status(Code::kInvalidArgument, "model.kind: not a kind of model");
 }

@@ -30,11 +30,16 @@ at::ScalarType scalar_type_of(DType dtype) {
   return at::ScalarType::Undefined;
 }
 
-DType dtype_of(at::ScalarType type) {
+std::optional<DType> maybe_dtype_of(at::ScalarType type) {
   for (const auto& [ours, torchs] : kTypes)
     if (torchs == type) return ours;
-  assert(false && "a scalar type that stoker has no name for");
-  return DType::kU8;
+  return std::nullopt;
+}
+
+DType dtype_of(at::ScalarType type) {
+  const auto dtype = maybe_dtype_of(type);
+  assert(dtype && "a scalar type that stoker has no name for");
+  return dtype.value_or(DType::kU8);
 }
 
 TensorSpec spec_of(const std::string& name, const at::Tensor& tensor) {

@@ -3,6 +3,7 @@
 // Threads: pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <ATen/core/Tensor.h>
@@ -13,6 +14,9 @@
 namespace stoker::model {
 
 at::ScalarType scalar_type_of(DType dtype);
+
+// nullopt: stoker has no name for it, and no checkpoint holds it.
+std::optional<DType> maybe_dtype_of(at::ScalarType type);
 
 // Asserts that there is one: no model, optimizer or task of ours makes tensors of another type.
 DType dtype_of(at::ScalarType type);

@@ -6,13 +6,17 @@
 namespace stoker::model {
 
 Status status_of(const c10::Error& error, std::string_view what) {
-  std::string text = error.what_without_backtrace();
+  const std::string text = error.what_without_backtrace();
   // The CPU allocator reports with an ordinary Error; only its text tells.
   const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
                       text.find("not enough memory") != std::string::npos ||
                       text.find("can't allocate memory") != std::string::npos;
-  text.resize(std::min(text.find('\n'), text.size()));
-  return Status(memory ? Code::kOutOfMemory : Code::kInternal, std::string(what) + ": " + text);
+  return Status(memory ? Code::kOutOfMemory : Code::kInternal,
+                std::string(what) + ": " + first_line(text));
+}
+
+std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, std::min(text.find('\n'), text.size())));
 }
 
 }  // namespace stoker::model

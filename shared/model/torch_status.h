@@ -3,6 +3,7 @@
 // Threads: pure function.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include <c10/util/Exception.h>
@@ -14,5 +15,8 @@ namespace stoker::model {
 // kOutOfMemory where an allocation failed, kInternal otherwise; "what: the first line of the
 // exception's text".
 Status status_of(const c10::Error& error, std::string_view what);
+
+// Of an exception's text.
+std::string first_line(std::string_view text);
 
 }  // namespace stoker::model

@@ -29,5 +29,9 @@ Result<ModelPtr> make_blstm(const config::ModelConfig& config, const Samples& sa
                             uint64_t classes);
 Result<ModelPtr> make_lstm(const config::ModelConfig& config, const Samples& sample,
                            uint64_t classes);
+Result<ModelPtr> make_plugin(const config::ModelConfig& config, const Samples& sample,
+                             uint64_t classes);
+Result<ModelPtr> make_torchscript(const config::ModelConfig& config, const Samples& sample,
+                                  uint64_t classes);
 
 }  // namespace stoker::model

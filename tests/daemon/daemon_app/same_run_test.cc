@@ -8,6 +8,7 @@
 namespace stoker::daemon_app {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -142,6 +143,48 @@ TEST(SameRun, FaultRow20TheSettingsOfEachKindAreTold) {
   needs(Change::kData, [](config::Config& now) { now.feed.shuffle = config::Shuffle::kOff; });
   needs(Change::kBatch, [](config::Config& now) { now.train.batch = 7; });
   needs(Change::kBatch, [](config::Config& now) { now.train.accumulate = 7; });
+}
+
+TEST(SameRun, FaultRow19AModelOfAnotherFileIsToldByItsSumWhereverItLies) {
+  config::Config before = of_text();
+  before.model.kind = config::ModelKind::kPlugin;
+  before.model.path = "one.so";
+  config::Config moved = before;
+  moved.model.path = "two.so";
+  EXPECT_TRUE(judged(before, moved).ok()) << judged(before, moved).message();
+  moved.model.parameters = R"({"width": 8})";
+  EXPECT_THAT(refusal_of(before, moved), HasSubstr(R"(model.parameters: {} -> {"width": 8})"));
+
+  checkpoint::Manifest saved, now;
+  saved.model_file = std::string(64, 'a');
+  now.model_file = std::string(64, 'b');
+  RunChanges changes;
+  changes.add_manifest(saved, now);
+  EXPECT_THAT(changes.check({}).message(),
+              AllOf(HasSubstr("model.path: sum of the file aaaaaaaaaaaa -> bbbbbbbbbbbb"),
+                    HasSubstr("--allow-model-change")));
+  saved.model_file.clear();
+  RunChanges of_before;
+  of_before.add_manifest(saved, now);
+  EXPECT_FALSE(of_before.any()) << "an earlier release did not say";
+}
+
+TEST(SameRun, FaultRow19AModelOfOtherTensorsIsToldByItsDigest) {
+  checkpoint::Manifest saved, now;
+  saved.model_digest = "one";
+  now.model_digest = "two";
+  RunChanges changes;
+  changes.add_model(saved, now);
+  EXPECT_THAT(changes.check({}).message(),
+              HasSubstr("the model: names, shapes or order of its tensors one -> two"));
+  RunChanges known;
+  known.add(Change::kModel, "model.width: 8 -> 9");
+  known.add_model(saved, now);
+  EXPECT_THAT(known.check({}).message(), Not(HasSubstr("order of its tensors")));
+  now.model_digest = saved.model_digest;
+  RunChanges same;
+  same.add_model(saved, now);
+  EXPECT_FALSE(same.any());
 }
 
 TEST(SameRun, FaultRow20ACheckpointOfAnotherRunIsToldByItsManifest) {

@@ -73,6 +73,7 @@ TEST(Manifest, ComesBackAsItWas) {
   expect_same();
   manifest.batch = 16;
   manifest.accumulate = 4;
+  manifest.model_file = kSha;
   expect_same();
 }
 

@@ -49,6 +49,8 @@ std::string text_with(const std::string& section, const std::string& kind, const
   const bool is_bare_stack = kind == "layers" && key != "model.stack";
   if (section == "model" && is_bare_stack)
     return kPictures + "model: {kind: layers, stack: [{kind: linear}]}\n";
+  if (section == "model" && (kind == "plugin" || kind == "torchscript"))
+    return kPictures + "model: {kind: " + kind + ", path: a}\n";
   if (section == "model")
     return (kind == "gpt" || kind == "lstm" ? kData : kPictures) + "model: {kind: " + kind + "}\n";
   const bool asks_about_steps = kind == "tagging" || kind == "ctc";

@@ -74,6 +74,13 @@ class Filler {
     }
     *target = words;
   }
+  // Of texts only: what else there is has tests of its own.
+  void fill(const Field&, const FreeMap& target) {
+    std::string text = kTexts[below(kTexts.size())];
+    for (size_t at = 0; (at = text.find_first_of("\"\\", at)) != std::string::npos; at += 2)
+      text.insert(at, 1, '\\');
+    *target.json = R"({"key": ")" + text + R"("})";
+  }
   void fill(const Field&, const Rows& target) {
     if (depth_ == 3) return;  // rows may hold rows
     ++depth_;
@@ -224,7 +231,7 @@ void fill_task(Config& config, Filler& filler) {
 }
 
 void fill_model(Config& config, Filler& filler) {
-  config.model.kind = any<ModelKind>(filler, 0, static_cast<int>(ModelKind::kLayers));
+  config.model.kind = any<ModelKind>(filler, 0, static_cast<int>(ModelKind::kTorchscript));
   for (const Section& section : sections_of(config))
     if (section.key == "model") filler.fill(section);
   if (config.model.kind == ModelKind::kGpt || config.model.kind == ModelKind::kVit) {

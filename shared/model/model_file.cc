@@ -1,0 +1,73 @@
+#include "shared/model/model_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+
+#include "shared/base/file.h"
+#include "shared/base/log.h"
+#include "shared/checkpoint/hashed_files.h"
+
+namespace stoker::model {
+namespace {
+
+Result<struct stat> look_at(const std::string& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0) return Status::from_errno(errno, path);
+  return found;
+}
+
+bool may_be_written_by_all(const struct stat& file) { return (file.st_mode & S_IWOTH) != 0; }
+// Where the sticky bit is set, as in /tmp, only its owner may.
+bool may_be_replaced_by_all(const struct stat& folder) {
+  return may_be_written_by_all(folder) && (folder.st_mode & S_ISVTX) == 0;
+}
+
+}  // namespace
+
+Result<std::string> trusted_file(const std::string& path) {
+  std::array<char, PATH_MAX> resolved{};
+  if (::realpath(path.c_str(), resolved.data()) == nullptr) return Status::from_errno(errno, path);
+  const std::string real = resolved.data();
+  STOKER_ASSIGN_OR_RETURN(const struct stat file, look_at(real));
+  if (!S_ISREG(file.st_mode)) return Status(Code::kInvalidArgument, real + ": is not a file");
+  const auto unsafe = [&](const std::string& what, const std::string& of) {
+    return Status(Code::kPermission, real + ": everyone may " + what +
+                                         " it, and it would run with your rights; chmod o-w " + of);
+  };
+  if (may_be_written_by_all(file)) return unsafe("write to", real);
+  const std::string folder = real.substr(0, real.rfind('/') + 1);
+  STOKER_ASSIGN_OR_RETURN(const struct stat around, look_at(folder));
+  if (may_be_replaced_by_all(around)) return unsafe("replace", folder);
+  return real;
+}
+
+Result<std::string> file_digest(const config::ModelConfig& config) {
+  if (!config.is_from_file()) return std::string();
+  const auto digest = [&]() -> Result<std::string> {
+    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
+                            real_files().open(config.path, O_RDONLY | O_NONBLOCK));
+    STOKER_ASSIGN_OR_RETURN(const struct stat file, look_at(config.path));
+    if (!S_ISREG(file.st_mode))
+      return Status(Code::kInvalidArgument, config.path + ": is not a file");
+    return checkpoint::sha256_of_file(fd.get(), static_cast<uint64_t>(file.st_size), config.path);
+  }();
+  if (!digest.ok()) return digest.status().with_context("model.path");
+  log_info("the model's code is a file", {{"path", config.path}, {"sha256", *digest}});
+  return digest;
+}
+
+Status check_same_file(const std::string& saved, const std::string& now, const std::string& path) {
+  if (saved.empty() || saved == now) return {};
+  constexpr size_t kShown = 12;
+  return Status(Code::kInvalidArgument,
+                "was trained with another model.path, of sum " + saved.substr(0, kShown) + "; " +
+                    path + " had " + now.substr(0, kShown) +
+                    " when this program began; bring that file back, or start this program again");
+}
+
+}  // namespace stoker::model

@@ -1,0 +1,36 @@
+// Outside models: what is asked of a model whose code is not stoker's (plugin, torchscript), before
+// anything is trained with it.
+//
+// Threads: as the model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/model/model.h"
+#include "shared/model/zoo.h"
+
+namespace stoker::model {
+
+// What it is given, and how much it has to say.
+struct Surroundings {
+  std::vector<int64_t> input;  // of one sample; [tokens] of tokens, without the one to predict
+  bool is_of_tokens = false;
+  bool is_predicting = false;  // the next token, of each
+  bool labels_steps = false;   // something is said of each step of the input, not of the sample
+  int64_t outputs = 0;
+};
+
+// kMismatch: the data is nothing that a model can be given.
+Result<Surroundings> surroundings_of(const config::ModelConfig& config, const Samples& sample,
+                                     uint64_t classes);
+
+// Runs it once, on zeros, in eval mode; leaves it in train mode. kMismatch, without the model's
+// name: it has nothing to train, a tensor that training or checkpoints cannot take, one tensor
+// under two names, or its output has another shape (both are named). kInvalidArgument: forward()
+// throws; says what.
+Status check_outside(Model& model, const Surroundings& around);
+
+}  // namespace stoker::model

@@ -1,0 +1,148 @@
+// torchscript: a module that Python saved with torch.jit.save, as a model. For what is there
+// already: PyTorch develops TorchScript no further.
+//
+// Its graph runs as it was saved, through LibTorch's interpreter, without the passes that LibTorch
+// would apply after it has watched the first runs: a run that goes on would have them at another
+// step than one that was never interrupted.
+#include <map>
+#include <stdexcept>
+
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/python/update_graph_executor_opt.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include "shared/model/model_file.h"
+#include "shared/model/outside_model.h"
+#include "shared/model/script_mode.h"
+#include "shared/model/torch_status.h"
+#include "shared/model/zoo.h"
+
+namespace stoker::model {
+namespace {
+
+// For the thread, as long as it lives.
+class AsSaved {
+ public:
+  AsSaved() : before_(torch::jit::getGraphExecutorOptimize()) {
+    torch::jit::setGraphExecutorOptimize(false);
+  }
+  ~AsSaved() { torch::jit::setGraphExecutorOptimize(before_); }
+  AsSaved(const AsSaved&) = delete;
+  AsSaved& operator=(const AsSaved&) = delete;
+
+ private:
+  const bool before_;
+};
+
+// The module that holds what `name` ends with, and that end.
+std::pair<torch::jit::Module, std::string> owner_of(torch::jit::Module module,
+                                                    const std::string& name) {
+  size_t from = 0;
+  for (size_t dot = 0; (dot = name.find('.', from)) != std::string::npos; from = dot + 1)
+    module = module.attr(name.substr(from, dot - from)).toModule();
+  return {module, name.substr(from)};
+}
+
+// Of what the interpreter says: those before it tell where in the script it was.
+std::string last_line(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+class TorchScript : public Model {
+ public:
+  TorchScript(torch::jit::Module module, const Surroundings& around)
+      : around_(around), module_(std::move(module)) {
+    for (const auto& item : module_.named_parameters()) adopt(item.name, item.value, true);
+    for (const auto& item : module_.named_buffers()) adopt(item.name, item.value, false);
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    try {
+      const AsSaved as_saved;
+      const c10::IValue output = module_.forward({input});
+      TORCH_CHECK(output.isTensor(), "it gives a ", output.tagKind(), ", not one tensor");
+      return output.toTensor();
+    } catch (const std::runtime_error& error) {
+      TORCH_CHECK(false, last_line(error.what()));
+    }
+  }
+  void train(bool on = true) override {
+    Model::train(on);
+    module_.train(on);
+  }
+  int64_t context() const override { return around_.is_predicting ? around_.input[0] : 0; }
+  int64_t vocab() const override { return around_.is_predicting ? around_.outputs : 0; }
+
+ private:
+  // The same tensors under the same names in modules of ours, so that what moves, saves and trains
+  // ours does it to the script's. Saving makes two of a tensor that had two names: they become one
+  // again, of the first name.
+  void adopt(const std::string& name, const at::Tensor& tensor, bool is_parameter) {
+    const auto [same, is_new] = by_memory_.emplace(tensor.data_ptr(), tensor);
+    const bool is_tied = !is_new && tensor.numel() > 0 && same->second.sizes() == tensor.sizes() &&
+                         same->second.strides() == tensor.strides();
+    if (is_tied) {
+      auto [owner, last] = owner_of(module_, name);
+      owner.setattr(last, same->second);
+    } else {
+      place(name, tensor, is_parameter);
+    }
+  }
+  void place(const std::string& name, const at::Tensor& tensor, bool is_parameter) {
+    torch::nn::Module* at = this;
+    size_t from = 0;
+    for (size_t dot = 0; (dot = name.find('.', from)) != std::string::npos; from = dot + 1) {
+      const std::string child = name.substr(from, dot - from);
+      const auto children = at->named_children();
+      const auto* const found = children.find(child);
+      at = found != nullptr
+               ? found->get()
+               : at->register_module(child, std::make_shared<torch::nn::Module>()).get();
+    }
+    if (is_parameter)
+      at->register_parameter(name.substr(from), tensor, tensor.requires_grad());
+    else
+      at->register_buffer(name.substr(from), tensor);
+  }
+
+  const Surroundings around_;
+  torch::jit::Module module_;
+  std::map<const void*, at::Tensor> by_memory_;  // as it was loaded
+};
+
+Result<torch::jit::Module> load(const std::string& path) {
+  try {
+    return torch::jit::load(path, at::kCPU, /*load_debug_files=*/false);
+  } catch (const c10::Error& error) {
+    const Status said = status_of(error, path + ": is no module of torch.jit.save");
+    if (said.code() == Code::kOutOfMemory) return said;
+    return Status(Code::kInvalidArgument,
+                  said.message() + "; weights alone are given as model.init_from");
+  } catch (const std::exception& error) {
+    return Status(Code::kInvalidArgument,
+                  path + ": is no module of torch.jit.save: " + first_line(error.what()));
+  }
+}
+
+Result<ModelPtr> make(const config::ModelConfig& config, const Samples& sample, uint64_t classes) {
+  STOKER_ASSIGN_OR_RETURN(const Surroundings around, surroundings_of(config, sample, classes));
+  STOKER_ASSIGN_OR_RETURN(const std::string path, trusted_file(config.path));
+  STOKER_ASSIGN_OR_RETURN(const torch::jit::Module module, load(path));
+  STOKER_RETURN_IF_ERROR(check_mode(module));
+  const auto model = std::make_shared<TorchScript>(module, around);
+  STOKER_RETURN_IF_ERROR(check_outside(*model, around));
+  return ModelPtr(model);
+}
+
+}  // namespace
+
+Result<ModelPtr> make_torchscript(const config::ModelConfig& config, const Samples& sample,
+                                  uint64_t classes) {
+  auto made = make(config, sample, classes);
+  if (made.ok()) return made;
+  const bool names_it = made.status().message().find(config.path) != std::string::npos;
+  return made.status().with_context(names_it ? "model.path" : "model.path: " + config.path);
+}
+
+}  // namespace stoker::model

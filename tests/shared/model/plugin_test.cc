@@ -1,0 +1,240 @@
+// Models in shared objects: the example of docs/examples/plugin, and one for each thing that can be
+// wrong with a plugin.
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stoker/plugin.h>
+
+#include "shared/base/file.h"
+#include "shared/base/sha256.h"
+#include "shared/model/model.h"
+#include "shared/model/model_file.h"
+#include "shared/model/plugin_parameters.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::model {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+namespace fs = std::filesystem;
+
+const std::string kPlugins = STOKER_PLUGINS;
+const std::vector<TensorSpec> kNumbers = {{"input", DType::kF32, {2, 4}},
+                                          {"label", DType::kI64, {}}};
+const std::vector<TensorSpec> kText = {{"tokens", DType::kU8, {9}}};
+constexpr uint64_t kClasses = 3;
+
+config::ModelConfig of(const std::string& file, const std::string& parameters = "{}") {
+  config::ModelConfig config;
+  config.kind = config::ModelKind::kPlugin;
+  config.path = file.find('/') == std::string::npos ? kPlugins + '/' + file : file;
+  config.parameters = parameters;
+  return config;
+}
+config::ModelConfig odd(const std::string& does) {
+  return of("odd_plugin.so", R"({"does": ")" + does + R"("})");
+}
+ModelPtr made(const config::ModelConfig& config, const std::vector<TensorSpec>& sample = kNumbers) {
+  auto model = make_model(config, sample, kClasses);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  return model.ok() ? *model : nullptr;
+}
+std::vector<std::string> names_of(const Model& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : named_tensors(model)) names.push_back(name);
+  return names;
+}
+
+// What a user is told: one line, with the path.
+std::string told(const config::ModelConfig& config) {
+  const auto model = make_model(config, kNumbers, kClasses);
+  if (model.ok()) return "nothing: it was made";
+  const std::string message = model.status().message();
+  EXPECT_THAT(message,
+              AllOf(Not(HasSubstr("\n")), HasSubstr(config.path), HasSubstr("model.path")));
+  return message;
+}
+
+// ---- A model of a plugin is one as any other
+
+TEST(Plugin, HasItsTensorsUnderTheNamesOfItsModules) {
+  const ModelPtr model = made(of("gated_mlp.so", R"({"blocks": 1, "width": 5})"));
+  EXPECT_THAT(
+      names_of(*model),
+      ElementsAre("in.weight", "in.bias", "block0.norm.weight", "block0.norm.bias",
+                  "block0.gate.weight", "block0.gate.bias", "block0.up.weight", "block0.up.bias",
+                  "block0.down.weight", "block0.down.bias", "out.weight", "out.bias"));
+  EXPECT_EQ(model->named_parameters()["in.weight"].sizes(), (at::IntArrayRef{5, 8}));
+  EXPECT_EQ(model->forward(at::ones({7, 2, 4})).sizes(), (at::IntArrayRef{7, 3}));
+  ASSERT_TRUE(freeze(*model, {"block0.*"}).ok());
+  EXPECT_FALSE(model->named_parameters()["block0.up.bias"].requires_grad());
+}
+
+TEST(Plugin, TrainsAndEvaluatesByTheModeOfTheModel) {
+  const ModelPtr model = made(of("gated_mlp.so", R"({"dropout": 0.5})"));
+  const at::Tensor input = at::ones({4, 2, 4});
+  EXPECT_FALSE(at::equal(model->forward(input), model->forward(input))) << "dropout is off";
+  model->eval();
+  EXPECT_TRUE(at::equal(model->forward(input), model->forward(input))) << "dropout is on";
+}
+
+TEST(Plugin, TensorsOfTheModelItselfAreTrainedMovedAndSavedToo) {
+  const ModelPtr model = made(odd("own tensors"));
+  EXPECT_THAT(names_of(*model), ElementsAre("scale", "linear.weight", "linear.bias", "seen"));
+  const at::Tensor input = at::ones({5, 2, 4});
+  (void)model->forward(input);
+  EXPECT_EQ(model->named_buffers()["seen"].item<int64_t>(), 5);
+  model->to(at::kDouble);
+  EXPECT_EQ(model->forward(input.to(at::kDouble)).scalar_type(), at::kDouble);
+  model->named_parameters()["scale"].detach().zero_();
+  EXPECT_EQ(model->forward(input.to(at::kDouble)).abs().sum().item<double>(), 0);
+}
+
+TEST(Plugin, MayHaveAnAuxiliaryHead) {
+  const ModelPtr model = made(odd("auxiliary"), {{"input", DType::kF32, {4}}});
+  const Outputs outputs = model->forward_training(at::ones({2, 4}));
+  EXPECT_TRUE(at::equal(outputs.auxiliary, outputs.main * 2));
+}
+
+TEST(Plugin, MaySpeakOfEachToken) {
+  const ModelPtr model = made(odd("speaks"), kText);
+  EXPECT_EQ(model->context(), 8);
+  EXPECT_EQ(model->vocab(), 3);
+}
+
+// ---- Its settings
+
+TEST(PluginParameters, AreFoundByTheWayToThem) {
+  const auto read = plugin_parameters(
+      R"({"act": "relu", "block": {"wide": true, "rate": 1.0e-3}, "hidden": [64, 32], "no": null})");
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->text("act", ""), "relu");
+  EXPECT_TRUE(read->flag("block.wide", false));
+  EXPECT_EQ(read->number("block.rate", 0), 1e-3);
+  EXPECT_THAT(read->not_asked_for(), ElementsAre("hidden[0]", "hidden[1]"));
+  EXPECT_THAT(read->integers("hidden", {}), ElementsAre(64, 32));
+  EXPECT_EQ(read->integer("no", 7), 7);
+  EXPECT_FALSE(read->has("no"));
+  EXPECT_THAT(read->not_asked_for(), ElementsAre());
+  EXPECT_THROW((void)read->integer("act", 0), std::invalid_argument);
+  EXPECT_THROW((void)read->integers("act", {}), std::invalid_argument);
+}
+
+TEST(PluginParameters, AsTextAreAllAskedFor) {
+  const auto read = plugin_parameters(R"({"a": 1})");
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->json(), R"({"a": 1})");
+  EXPECT_THAT(read->not_asked_for(), ElementsAre());
+}
+
+TEST(Plugin, SettingsThatItDoesNotReadAreRefused) {
+  EXPECT_THAT(told(of("gated_mlp.so", R"({"widht": 64, "width": 8})")),
+              AllOf(HasSubstr("model.parameters: widht;"), HasSubstr("correct or remove")));
+}
+
+TEST(Plugin, SettingsOfAnotherTypeAreNamed) {
+  EXPECT_THAT(told(of("gated_mlp.so", R"({"width": "wide"})")),
+              HasSubstr("model.parameters.width is 'wide'; it must be a whole number"));
+}
+
+// ---- What is wrong with it
+
+TEST(PluginRefusal, OfAFileThatIsNoSharedObject) {
+  const test::TemporaryDirectory folder;
+  std::ofstream(folder / "text.so") << "a text, not a program\n";
+  std::ofstream(folder / "short.so") << "E";
+  std::ofstream(folder / "torn.so") << "\177ELF and nothing more";
+  EXPECT_THAT(told(of(folder / "text.so")), HasSubstr("is not a shared object"));
+  EXPECT_THAT(told(of(folder / "short.so")), HasSubstr("is not a shared object"));
+  EXPECT_THAT(told(of(folder / "torn.so")), HasSubstr("cannot be loaded: "));
+  EXPECT_THAT(told(of(folder / "missing.so")), HasSubstr("No such file"));
+  EXPECT_THAT(told(of(folder / ".")), HasSubstr("is not a file"));
+}
+
+TEST(PluginRefusal, OfWhatEveryoneMayChange) {
+  const test::TemporaryDirectory folder;
+  fs::copy_file(kPlugins + "/gated_mlp.so", folder / "m.so");
+  EXPECT_NE(made(of(folder / "m.so")), nullptr);
+  ASSERT_EQ(::chmod((folder / "m.so").c_str(), 0666), 0);
+  EXPECT_THAT(told(of(folder / "m.so")), HasSubstr("everyone may write to it"));
+  ASSERT_EQ(::chmod((folder / "m.so").c_str(), 0644), 0);
+  ASSERT_EQ(::chmod((folder / ".").c_str(), 0777), 0);
+  EXPECT_THAT(told(of(folder / "m.so")), HasSubstr("everyone may replace it"));
+  ASSERT_EQ(::chmod((folder / ".").c_str(), 01777), 0);
+  EXPECT_NE(made(of(folder / "m.so")), nullptr) << "as in /tmp, only its owner may replace it";
+}
+
+TEST(PluginRefusal, OfASharedObjectWithoutAnEntry) {
+  EXPECT_THAT(told(of("no_plugin.so")),
+              AllOf(HasSubstr("has no stoker_plugin()"), HasSubstr("STOKER_PLUGIN")));
+}
+
+TEST(PluginRefusal, OfOtherVersionsNamesBoth) {
+  const std::string anew = "compile it anew";
+  EXPECT_THAT(told(of("later_plugin.so")),
+              AllOf(HasSubstr("version 99 of plugins, this stoker has 1"), HasSubstr(anew)));
+  EXPECT_THAT(told(of("old_torch_plugin.so")),
+              AllOf(HasSubstr("with LibTorch 1.13, stoker with 2."), HasSubstr(anew)));
+  EXPECT_THAT(told(of("old_abi_plugin.so")),
+              AllOf(HasSubstr("_GLIBCXX_USE_CXX11_ABI=0"), HasSubstr(anew)));
+}
+
+TEST(PluginRefusal, OfOneThatCallsWhatNobodyHas) {
+  EXPECT_THAT(told(of("torn_plugin.so")),
+              AllOf(HasSubstr("cannot be loaded: "), HasSubstr("undefined symbol"),
+                    HasSubstr("is_nowhere")));
+}
+
+TEST(PluginRefusal, OfAFactoryThatMakesNoModel) {
+  EXPECT_THAT(told(odd("throws")), HasSubstr("its factory throws: no model today"));
+  EXPECT_THAT(told(odd("throws a number")), HasSubstr("throws what is no std::exception"));
+  EXPECT_THAT(told(odd("gives nothing")), HasSubstr("its factory gives no model"));
+}
+
+TEST(PluginRefusal, OfAModelThatCannotBeTrained) {
+  EXPECT_THAT(told(odd("no parameters")), HasSubstr("has no parameters"));
+  EXPECT_THAT(told(odd("nothing to train")), HasSubstr("no parameter that asks for a gradient"));
+  EXPECT_THAT(told(odd("doubles")), HasSubstr("parameter linear.weight is Double"));
+  EXPECT_THAT(told(odd("complex buffer")), HasSubstr("wave is ComplexFloat"));
+  EXPECT_THAT(told(odd("two names")),
+              AllOf(HasSubstr("again"), HasSubstr("linear.weight"), HasSubstr("register it once")));
+}
+
+TEST(PluginRefusal, OfAForwardThatFailsOrAnswersOtherwise) {
+  EXPECT_THAT(told(odd("throws in forward")), HasSubstr("forward() throws: cannot go"));
+  EXPECT_THAT(told(odd("fails in forward")), HasSubstr("forward() fails: "));
+  EXPECT_THAT(told(odd("wrong shape")),
+              AllOf(HasSubstr("forward() gives Float [2, 1, 3] for 2 samples of [2, 4]"),
+                    HasSubstr("the task needs Float [2, 3]")));
+}
+
+// ---- Which file it is
+
+TEST(ModelFile, IsKnownByItsSum) {
+  const config::ModelConfig config = of("gated_mlp.so");
+  const auto bytes = read_file(config.path, uint64_t{1} << 30);
+  ASSERT_TRUE(bytes.ok());
+  EXPECT_EQ(*file_digest(config), sha256_hex(*bytes));
+  EXPECT_EQ(*file_digest(config::ModelConfig()), "") << "a kind whose code is stoker's";
+  EXPECT_EQ(file_digest(of("missing.so")).status().code(), Code::kNotFound);
+}
+
+TEST(ModelFile, OtherThanTheOneThatWeightsWereTrainedWithIsRefused) {
+  EXPECT_TRUE(check_same_file("", "aa", "m.so").ok()) << "the checkpoint does not say";
+  EXPECT_TRUE(check_same_file("aa", "aa", "m.so").ok());
+  EXPECT_THAT(check_same_file("aa", "bb", "m.so").message(),
+              AllOf(HasSubstr("aa"), HasSubstr("m.so had bb")));
+}
+
+}  // namespace
+}  // namespace stoker::model

@@ -1,0 +1,68 @@
+// A plugin whose model does what `does` says, for tests of what is refused.
+#include <stdexcept>
+
+#include <ATen/ops/zeros.h>
+#include <stoker/plugin.h>
+#include <torch/nn/modules/linear.h>
+
+namespace {
+
+using stoker::plugin::Request;
+
+class Odd : public stoker::plugin::Model {
+ public:
+  Odd(std::string does, const Request& request)
+      : does_(std::move(does)), outputs_(request.outputs) {
+    if (does_ == "no parameters") return;
+    linear_ = register_module("linear", torch::nn::Linear(elements(request.input), outputs_));
+    if (does_ == "nothing to train") linear_->weight.set_requires_grad(false);
+    if (does_ == "nothing to train") linear_->bias.set_requires_grad(false);
+    if (does_ == "doubles") linear_->to(at::kDouble);
+    if (does_ == "complex buffer") register_buffer("wave", at::zeros({2}, at::kComplexFloat));
+    if (does_ == "two names") register_parameter("again", linear_->weight);
+    if (does_ == "own tensors") {
+      scale_ = register_parameter("scale", at::zeros({outputs_}) + 1);
+      seen_ = register_buffer("seen", at::zeros({}, at::kLong));
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    if (does_ == "throws in forward") throw std::runtime_error("cannot go\nforward");
+    if (does_ == "fails in forward") return linear_(input.narrow(1, 0, 100000));
+    if (does_ == "wrong shape") return linear_(input.flatten(1)).unsqueeze(1);
+    if (does_ == "speaks") return linear_->bias.expand({input.size(0), input.size(1), outputs_});
+    const at::Tensor logits = linear_(input.flatten(1));
+    if (does_ != "own tensors") return logits;
+    if (is_training()) seen_.add_(input.size(0));
+    return logits * scale_;
+  }
+  stoker::plugin::Outputs forward_training(const at::Tensor& input) override {
+    const at::Tensor logits = forward(input);
+    return {logits, does_ == "auxiliary" ? logits * 2 : at::Tensor()};
+  }
+
+ private:
+  static int64_t elements(const std::vector<int64_t>& shape) {
+    int64_t product = 1;
+    for (const int64_t size : shape) product *= size;
+    return product;
+  }
+
+  const std::string does_;
+  const int64_t outputs_;
+  torch::nn::Linear linear_{nullptr};
+  at::Tensor scale_, seen_;
+};
+
+std::shared_ptr<stoker::plugin::Model> make(const Request& request) {
+  const std::string does = request.parameters.text("does", "");
+  if (does == "throws") throw std::runtime_error("no model today");
+  if (does == "throws a number") throw 7;
+  if (does == "gives nothing") return nullptr;
+  if (does == "asks for a number") request.parameters.integer("width", 1);
+  return std::make_shared<Odd>(does, request);
+}
+
+}  // namespace
+
+STOKER_PLUGIN(make)

@@ -1,0 +1,204 @@
+// TorchScript modules: made here without Python, and, where there is one, by PyTorch.
+#include <sys/stat.h>
+
+#include <cmath>
+#include <fstream>
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <boost/json.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/model/model.h"
+#include "tests/shared/model/script_files.h"
+#include "tests/support/python_script.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::model {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::vector<TensorSpec> kNumbers = {{"input", DType::kF32, {2, 4}},
+                                          {"label", DType::kI64, {}}};
+const std::vector<TensorSpec> kText = {{"tokens", DType::kU8, {9}}};
+
+config::ModelConfig of(const std::string& path) {
+  config::ModelConfig config;
+  config.kind = config::ModelKind::kTorchscript;
+  config.path = path;
+  return config;
+}
+
+class TorchScriptModel : public ::testing::Test {
+ protected:
+  Result<ModelPtr> load(const test::ScriptParts& parts,
+                        const std::vector<TensorSpec>& sample = kNumbers) {
+    test::write_script(folder_ / "m.pt", parts);
+    return make_model(of(folder_ / "m.pt"), sample, 3);
+  }
+  ModelPtr loaded(const test::ScriptParts& parts = {}) {
+    auto model = load(parts);
+    EXPECT_TRUE(model.ok()) << model.status().message();
+    return model.ok() ? *model : nullptr;
+  }
+  // What a user is told: one line, with the path.
+  std::string told(const test::ScriptParts& parts) { return told_of(load(parts)); }
+  std::string told_of_file(const std::string& name) {
+    return told_of(make_model(of(folder_ / name), kNumbers, 3));
+  }
+  std::string told_of(const Result<ModelPtr>& model) {
+    if (model.ok()) return "nothing: it was made";
+    const std::string message = model.status().message();
+    EXPECT_THAT(message,
+                AllOf(Not(HasSubstr("\n")), HasSubstr(folder_.path()), HasSubstr("model.path")));
+    return message;
+  }
+
+  stoker::test::TemporaryDirectory folder_;
+};
+
+std::vector<std::string> names_of(const Model& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : named_tensors(model)) names.push_back(name);
+  return names;
+}
+
+TEST_F(TorchScriptModel, HasItsTensorsUnderTheirOwnNames) {
+  const ModelPtr model = loaded();
+  EXPECT_THAT(names_of(*model), ElementsAre("linear.weight", "linear.bias", "seen"));
+  ASSERT_TRUE(freeze(*model, {"linear.b*"}).ok());
+  EXPECT_FALSE(model->named_parameters()["linear.bias"].requires_grad());
+}
+
+// What is loaded into the tensors, what trains and what moves them does it to the script's.
+TEST_F(TorchScriptModel, RunsWithTheTensorsThatItIsKnownBy) {
+  const ModelPtr model = loaded();
+  const at::Tensor input = at::ones({5, 2, 4});
+  model->forward(input).sum().backward();
+  EXPECT_TRUE(model->named_parameters()["linear.bias"].grad().defined());
+  for (auto& parameter : model->named_parameters()) parameter.value().detach().zero_();
+  EXPECT_EQ(model->forward(input).abs().sum().item<float>(), 0);
+  model->to(at::kDouble);
+  EXPECT_EQ(model->forward(input.to(at::kDouble)).scalar_type(), at::kDouble);
+}
+
+TEST_F(TorchScriptModel, DropsInTrainingAndNotInEvaluation) {
+  const ModelPtr model = loaded(
+      {.body =
+           "return self.linear.forward(torch.dropout(torch.flatten(x, 1), 0.5, self.training))"});
+  const at::Tensor input = at::ones({6, 2, 4});
+  EXPECT_FALSE(at::equal(model->forward(input), model->forward(input)));
+  model->eval();
+  EXPECT_TRUE(at::equal(model->forward(input), model->forward(input)));
+  model->train();
+  EXPECT_FALSE(at::equal(model->forward(input), model->forward(input)));
+}
+
+// A run that goes on must not depend on how often the graph ran before.
+TEST_F(TorchScriptModel, ComputesTheSameHoweverOftenItRan) {
+  const ModelPtr model =
+      loaded({.body = "return self.linear.forward(torch.tanh(torch.flatten(x, 1) * 1.7) "
+                      "* torch.sigmoid(torch.flatten(x, 1)))"});
+  const at::Tensor input = at::ones({6, 2, 4}) * 0.3;
+  const at::Tensor first = model->forward(input);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(at::equal(model->forward(input), first)) << i;
+}
+
+TEST_F(TorchScriptModel, OneTensorOfTwoNamesStaysOne) {
+  const ModelPtr model =
+      loaded({.body = "return self.linear.forward(torch.flatten(x, 1)) + torch.sum(self.again)",
+              .is_tied = true});
+  ASSERT_EQ(model->named_parameters().size(), 2u);
+  model->to(at::kDouble);  // each into new memory
+  for (auto& parameter : model->named_parameters()) parameter.value().detach().zero_();
+  EXPECT_EQ(model->forward(at::ones({2, 2, 4}, at::kDouble)).abs().sum().item<double>(), 0);
+}
+
+TEST_F(TorchScriptModel, MaySpeakOfEachToken) {
+  const auto model =
+      load({.body = "return torch.reshape(x.float(), [-1, 8, 1]) * self.linear.bias"}, kText);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ((*model)->context(), 8);
+  EXPECT_EQ((*model)->vocab(), 3);
+}
+
+// ---- What is wrong with it
+
+TEST_F(TorchScriptModel, WithDropoutFixedWhenItWasTracedIsRefused) {
+  EXPECT_THAT(
+      told({.body = "return torch.dropout(self.linear.forward(torch.flatten(x, 1)), 0.5, False)"}),
+      AllOf(HasSubstr("its dropout does when it trains what it does in evaluation"),
+            HasSubstr("torch.jit.script")));
+  EXPECT_THAT(
+      told({.body = "return torch.dropout(self.linear.forward(torch.flatten(x, 1)), 0.5, True)"}),
+      HasSubstr("its dropout goes on as in training when it evaluates"));
+  EXPECT_THAT(
+      told({.body = "return torch.dropout(self.linear.forward(torch.flatten(x, 1)), 0.0, False)"}),
+      HasSubstr("nothing: it was made"))
+      << "what drops nothing is the same in both";
+}
+
+TEST_F(TorchScriptModel, FixedInABranchIsRefusedToo) {
+  EXPECT_THAT(told({.body = "y = self.linear.forward(torch.flatten(x, 1))\n"
+                            "    if y.size(0) > 1:\n"
+                            "        y = torch.feature_dropout(y, 0.5, False)\n"
+                            "    return y"}),
+              HasSubstr("its feature_dropout"));
+}
+
+TEST_F(TorchScriptModel, ThatIsFrozenIsRefused) {
+  EXPECT_THAT(told({.has_weights = false}), HasSubstr("is frozen"));
+  EXPECT_THAT(told({.knows_training = false}), HasSubstr("is frozen"));
+}
+
+TEST_F(TorchScriptModel, ThatAnswersOtherwiseIsRefused) {
+  EXPECT_THAT(told({.body = "return self.linear.forward(torch.flatten(x, 1)).unsqueeze(0)"}),
+              AllOf(HasSubstr("[1, 2, 3]"), HasSubstr("the task needs Float [2, 3]")));
+  EXPECT_THAT(told({.body = "return (self.linear.forward(torch.flatten(x, 1)), x)"}),
+              HasSubstr("it gives a Tuple, not one tensor"));
+  EXPECT_THAT(told({.body = "return self.linear.forward(x)"}), HasSubstr("forward() fails: "));
+}
+
+TEST_F(TorchScriptModel, OfAnotherFileIsRefused) {
+  std::ofstream(folder_ / "text.pt") << "no module";
+  EXPECT_THAT(told_of_file("text.pt"),
+              AllOf(HasSubstr("is no module of torch.jit.save"), HasSubstr("model.init_from")));
+  EXPECT_THAT(told_of_file("missing.pt"), HasSubstr("No such file"));
+  (void)loaded();
+  ASSERT_EQ(::chmod((folder_ / "m.pt").c_str(), 0666), 0);
+  EXPECT_THAT(told_of_file("m.pt"), HasSubstr("everyone may write to it"));
+}
+
+// ---- As PyTorch makes them
+
+TEST_F(TorchScriptModel, OfPyTorchIsTakenAndJudgedAsOneMadeHere) {
+  const auto answer = stoker::test::maybe_run_python(STOKER_SCRIPT_FILES_PY, {folder_.path()});
+  if (!answer) GTEST_SKIP() << "STOKER_PYTHON names no Python with torch";
+  ASSERT_EQ(answer->code, 0) << answer->err;
+  const boost::json::object said = boost::json::parse(answer->out).as_object();
+  for (const char* const name : {"scripted.pt", "scripted_eval.pt"}) {
+    const auto model = make_model(of(folder_ / name), kNumbers, 3);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    EXPECT_EQ(names_of(**model), boost::json::value_to<std::vector<std::string>>(said.at("names")));
+    const at::Tensor input = at::ones({2, 2, 4});
+    EXPECT_FALSE(at::equal((*model)->forward(input), (*model)->forward(input))) << name;
+  }
+  const ModelPtr model = *make_model(of(folder_ / "scripted_eval.pt"), kNumbers, 3);
+  model->eval();
+  const at::Tensor output = model->forward(at::ones({2, 2, 4})).flatten();
+  for (int64_t i = 0; i < output.numel(); ++i)
+    EXPECT_NEAR(output[i].item<double>(), said.at("outputs").at(i).to_number<double>(), 1e-6);
+  EXPECT_TRUE(make_model(of(folder_ / "traced_plain.pt"), kNumbers, 3).ok());
+  EXPECT_THAT(told_of_file("traced_train.pt"), HasSubstr("goes on as in training"));
+  EXPECT_THAT(told_of_file("traced_eval.pt"), HasSubstr("what it does in evaluation"));
+  EXPECT_THAT(told_of_file("frozen.pt"), HasSubstr("is frozen"));
+  EXPECT_THAT(told_of_file("weights.pt"), HasSubstr("model.init_from"));
+}
+
+}  // namespace
+}  // namespace stoker::model
