@@ -48,7 +48,20 @@ std::string loss_text(const TrainerStatus& status) {
 std::string speed_text(const TrainerStatus& status) {
   return format_number(status.samples_per_s, 4) + " samples/s, " +
          format_number(status.step_ms, 3) + " ms a step" +
+         (status.device_ms > 0 ? ", " + format_number(status.device_ms, 3) + " of them computing"
+                               : "") +
          (status.device.empty() ? "" : ", on " + printable(status.device));
+}
+
+std::string memory_text(const TrainerStatus& status) {
+  const TrainerStatus::Memory& memory = status.memory;
+  std::string text = format_bytes(memory.resident_bytes) + " resident, " +
+                     format_bytes(memory.resident_peak_bytes) + " at most";
+  if (memory.device_reserved_bytes > 0)
+    text += "; on " + printable(status.device) + " " + format_bytes(memory.device_bytes) +
+            " in tensors, " + format_bytes(memory.device_peak_bytes) + " at most, " +
+            format_bytes(memory.device_reserved_bytes) + " reserved";
+  return text;
 }
 
 std::string feed_text(const TrainerStatus::Feed& feed) {
@@ -124,6 +137,7 @@ std::string render_status(const TrainerStatus& status, const TextStyle& style) {
        style.colour ? colour_of(status.state) : nullptr);
   line("loss", loss_text(status), nullptr);
   line("speed", speed_text(status), nullptr);
+  if (status.memory.resident_bytes > 0) line("memory", memory_text(status), nullptr);
   line("feed", feed_text(status.feed), nullptr);
   line("checkpoint", checkpoint_text(status.checkpoint), nullptr);
   line("evaluator", evaluator_text(status.evaluator), nullptr);

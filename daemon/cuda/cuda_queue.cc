@@ -89,6 +89,10 @@ class CudaQueue final : public DeviceQueue {
     for (size_t slot = 0; slot < settings.slots; ++slot) copied_.emplace_back(kEventFlags);
     for (size_t buffer = 0; buffer < kBuffers; ++buffer) worked_.emplace_back(kEventFlags);
     for (size_t read = 0; read < kReads; ++read) read_.emplace_back(kEventFlags);
+    for (size_t i = 0; i < kTimed; ++i) {
+      began_.emplace_back(cudaEventBlockingSync);
+      ended_.emplace_back(cudaEventBlockingSync);
+    }
   }
   ~CudaQueue() override {
     C10_CUDA_CHECK_WARN(cudaDeviceSynchronize());
@@ -108,8 +112,15 @@ class CudaQueue final : public DeviceQueue {
   bool is_copied(size_t slot) override { return copied_[slot].query(); }
   void wait_until_copied(size_t slot) override { copied_[slot].synchronize(); }
 
-  void begin_work(size_t slot) override { copied_[slot].block(work_); }
-  void end_work(size_t buffer) override { worked_[buffer].record(work_); }
+  void begin_work(size_t slot) override {
+    copied_[slot].block(work_);
+    take_time();
+    began_[works_ % kTimed].record(work_);
+  }
+  void end_work(size_t buffer) override {
+    ended_[works_++ % kTimed].record(work_);
+    worked_[buffer].record(work_);
+  }
 
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
     C10_CUDA_CHECK(cudaDeviceSynchronize());
@@ -129,14 +140,37 @@ class CudaQueue final : public DeviceQueue {
 
   void synchronize() override { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
 
+  DeviceUse use() override {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_);
+    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    DeviceUse use = timed_;
+    use.allocated_bytes = static_cast<uint64_t>(stats.allocated_bytes[kAll].current);
+    use.reserved_bytes = static_cast<uint64_t>(stats.reserved_bytes[kAll].current);
+    use.peak_bytes = static_cast<uint64_t>(stats.allocated_bytes[kAll].peak);
+    return use;
+  }
+
  private:
+  static constexpr size_t kTimed = 4;  // pieces of work that may be under way
+
+  // Of the work whose events are recorded next. One that is not done yet is not counted.
+  void take_time() {
+    const size_t next = works_ % kTimed;
+    if (works_ < kTimed || !ended_[next].query()) return;
+    timed_.work_ms += static_cast<double>(began_[next].elapsed_time(ended_[next]));
+    ++timed_.works;
+  }
+
   const c10::DeviceIndex device_;
   const CUDAStream before_, work_, copies_;
   const at::cuda::MempoolId_t pool_;
   std::array<at::Tensor, kBuffers> inputs_;
-  std::vector<CUDAEvent> copied_;  // by slot of the ring
-  std::vector<CUDAEvent> worked_;  // by buffer
-  std::vector<CUDAEvent> read_;    // by read
+  std::vector<CUDAEvent> copied_;         // by slot of the ring
+  std::vector<CUDAEvent> worked_;         // by buffer
+  std::vector<CUDAEvent> read_;           // by read
+  std::vector<CUDAEvent> began_, ended_;  // by work, the last kTimed
+  uint64_t works_ = 0;                    // that were begun and ended
+  DeviceUse timed_;                       // its times only
   std::array<size_t, kReads> counts_{};
   PinnedValues values_;
 };

@@ -14,11 +14,21 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 
 namespace stoker::cuda {
+
+// What a device has done and holds, as far as it is known without waiting for it.
+struct DeviceUse {
+  uint64_t works = 0;            // pieces of work whose time is known
+  double work_ms = 0;            // of all of them
+  uint64_t allocated_bytes = 0;  // that tensors have; 0: the host's memory is all there is
+  uint64_t reserved_bytes = 0;   // that LibTorch has of the device
+  uint64_t peak_bytes = 0;       // the most that tensors have had
+};
 
 // Work that was captured; it can be done again and again, on the same memory.
 class Graph {
@@ -59,6 +69,8 @@ class DeviceQueue {
   virtual std::span<const double> values(size_t read) = 0;
 
   virtual void synchronize() = 0;
+
+  virtual DeviceUse use() = 0;
 };
 
 }  // namespace stoker::cuda

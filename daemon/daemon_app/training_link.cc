@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "daemon/daemon_app/host_memory.h"
+
 namespace stoker::daemon_app {
 namespace {
 
@@ -48,6 +50,9 @@ std::shared_ptr<const control::TrainerStatus> TrainingLink::status() const {
   status->evaluator = evaluator_.look();
   status->run_dir = layout_.root();
   status->pid = ::getpid();
+  const HostMemory memory = read_host_memory();
+  status->memory.resident_bytes = memory.resident_bytes;
+  status->memory.resident_peak_bytes = memory.peak_bytes;
   status->uptime_s = seconds_between(started_, clock_.monotonic());
   return status;
 }

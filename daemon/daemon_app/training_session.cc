@@ -14,6 +14,7 @@
 #include "daemon/daemon_app/load_checkpoint.h"
 #include "daemon/daemon_app/profile_files.h"
 #include "daemon/daemon_app/rollback.h"
+#include "daemon/daemon_app/run_views.h"
 #include "daemon/daemon_app/start_point.h"
 #include "daemon/daemon_app/version.h"
 #include "daemon/feeder/feed_supervisor.h"
@@ -161,6 +162,7 @@ Status TrainingSession::restore(Parts& parts, const StartPoint& start) {
                                            : parts.data->fingerprint();
   if (!start) {
     STOKER_RETURN_IF_ERROR(begin_with_weights(*parts.state, config_.model, layout_));
+    show_begin(config_, parts.state->model(), layout_, clock_);
     STOKER_RETURN_IF_ERROR(settle_growth(parts, start));
     return write_file_atomically(real_files(), layout_.config_file(), config::to_yaml(config_));
   }
@@ -309,18 +311,26 @@ Result<TrainingSession::Ended> TrainingSession::train(Parts& parts, std::stop_to
            [&parts, this](train::TakenProfile taken, train::Request request) {
              save_profile(*parts.metrics, layout_, std::move(taken), std::move(request));
            },
-       .maybe_taps = &taps_},
+       .maybe_taps = &taps_,
+       .histogram_steps = config_.metrics.tensorboard ? config_.metrics.histogram_steps : 0,
+       .save_histograms =
+           [&parts](uint64_t step, std::vector<metrics::NamedSummary> summaries) {
+             parts.metrics->report_histograms(step, std::move(summaries));
+           }},
       [this, &parts](uint64_t ticket) {
         return growing_ && growing_->is_new_at(ticket, parts.plan);
       },
       {},
-      feed::BatchShapes(*parts.data, parts.plan)};
+      feed::BatchShapes(*parts.data, parts.plan),
+      first_batch_view(config_, *parts.data, parts.plan, *parts.metrics)};
+  const uint64_t began_at = parts.state->step;
   train::Trainer trainer(config_, *parts.state, std::move(links));
   const auto outcome = trainer.run(stop);
   if (const Status feed = parts.feeders.reason(); !feed.ok()) return feed.with_context("feed");
   if (!outcome.ok()) return outcome.status();
   switch (*outcome) {
     case train::Trainer::Outcome::kFinished:
+      if (began_at < parts.state->step) show_end(config_, layout_, clock_);
       return Ended::kFinished;
     case train::Trainer::Outcome::kStopped:
       return Ended::kStopped;

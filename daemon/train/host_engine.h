@@ -21,10 +21,12 @@ class HostEngine final : public StepEngine {
   void read(const std::vector<at::Tensor>& scalars, Take take) override;
   bool poll() override { return false; }
   void settle() override {}
+  cuda::DeviceUse use() override { return use_; }
 
  private:
   const feed::BatchShapes shapes_;
   const Calls calls_;
+  cuda::DeviceUse use_;
 };
 
 }  // namespace stoker::train

@@ -41,6 +41,7 @@ class QueueEngine final : public StepEngine {
   void read(const std::vector<at::Tensor>& scalars, Take take) override;
   bool poll() override;
   void settle() override;
+  cuda::DeviceUse use() override { return queue_->use(); }
 
  private:
   struct Copying {

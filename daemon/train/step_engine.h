@@ -14,6 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "daemon/cuda/device_queue.h"
 #include "shared/ring/shm_ring.h"
 #include "shared/task/task.h"
 
@@ -51,6 +52,8 @@ class StepEngine {
   // way.
   virtual bool poll() = 0;
   virtual void settle() = 0;
+  // Of the steps so far, without waiting for those that are under way.
+  virtual cuda::DeviceUse use() = 0;
 };
 
 }  // namespace stoker::train

@@ -7,12 +7,16 @@
 namespace stoker::train {
 
 StepWatch::StepWatch(WatchLinks links, Clock& clock, const model::Model& model, c10::Device device)
-    : links_(std::move(links)), clock_(clock), device_(device) {
+    : links_(std::move(links)),
+      clock_(clock),
+      device_(device),
+      histograms_(model, links_.histogram_steps, links_.save_histograms) {
   if (links_.maybe_taps != nullptr) taps_.emplace(model, *links_.maybe_taps);
 }
 
 void StepWatch::on_begin(Phase phase) {
-  // What a tap costs is in no phase, so that a profile beside it stays true.
+  // What a look inside costs is in no phase, so that a profile beside it stays true.
+  if (phase == Phase::kOptimizer) histograms_.see_gradients();
   if (taps_ && phase == Phase::kOptimizer) taps_->see_gradients();
   if (taps_ && phase == Phase::kForward) taps_->begin_forward();
   if (profiler_) profiler_->begin(phase);
@@ -43,6 +47,7 @@ void StepWatch::profile(Request request) {
 
 void StepWatch::end_watched_step(uint64_t step) {
   if (taps_) taps_->end_step();
+  histograms_.end_step(step);
   if (!profiler_) return;
   profiler_->end_step(step);
   if (profiler_->is_full()) return hand_over();

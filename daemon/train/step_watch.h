@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "daemon/train/histograms.h"
 #include "daemon/train/mailbox.h"
 #include "daemon/train/step_observer.h"
 #include "daemon/train/step_profiler.h"
@@ -24,6 +25,8 @@ struct WatchLinks {
   // Writes the profile and answers the request, on another thread.
   std::function<void(TakenProfile, Request)> save_profile;
   TapBoard* maybe_taps = nullptr;  // null: there are none
+  uint64_t histogram_steps = 0;    // 0: never
+  Histograms::Report save_histograms = {};
 };
 
 class StepWatch final : private StepObserver {
@@ -47,6 +50,7 @@ class StepWatch final : private StepObserver {
   }
   // When its requests are answered, and it is going to be done.
   void enter_step(uint64_t step) {
+    histograms_.begin_step(step);
     if (taps_ && taps_->any()) [[unlikely]]
       taps_->begin_step(step);
   }
@@ -58,7 +62,7 @@ class StepWatch final : private StepObserver {
   void finish(const std::string& why);
 
  private:
-  bool looks() const { return profiler_ || (taps_ && taps_->any()); }
+  bool looks() const { return profiler_ || (taps_ && taps_->any()) || histograms_.looks(); }
   void on_begin(Phase phase) override;
   void on_end(Phase phase) noexcept override;
   void end_watched_step(uint64_t step);
@@ -69,6 +73,7 @@ class StepWatch final : private StepObserver {
   const c10::Device device_;
   std::optional<StepProfiler> profiler_;
   std::optional<Taps> taps_;
+  Histograms histograms_;
   Request profile_request_;
 };
 

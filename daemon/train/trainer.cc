@@ -235,6 +235,7 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
       }
       return false;
     }
+    if (state_.step == 0 && part == 0 && links_.see_first_batch) links_.see_first_batch(*batch);
     const Portion portion{part == 0, part + 1 == config_.train.accumulate,
                           watch_.maybe_observer() != nullptr};
     if (portion.is_last) state_.optimizer().set_lr(learning_rate());

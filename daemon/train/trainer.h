@@ -62,6 +62,8 @@ struct TrainerLinks {
   std::function<Result<std::unique_ptr<StepEngine>>(StepEngine::Calls)> make_engine = {};
   // Of batches that differ; nothing: all are as the ring's layout.
   std::optional<feed::BatchShapes> maybe_shapes = std::nullopt;
+  // Is shown the first batch of a run that begins, before it is trained on; empty: nobody is.
+  std::function<void(const ring::ReadyBatch&)> see_first_batch = {};
 };
 
 class Trainer {
@@ -101,6 +103,7 @@ class Trainer {
   void look(std::optional<metrics::TrainRow> maybe_row);
   Result<FiniteGuard::Verdict> look_and_wait();
   metrics::TrainRow begin_row();
+  void note_use();  // of the device, in status_
   void finish_row(metrics::TrainRow& row, const FiniteGuard::Finding& found, int64_t loss_steps);
   SaveReason save_due();
   void save_by_rule(SaveReason reason);
@@ -134,6 +137,7 @@ class Trainer {
       maybe_submitted_step_;  // of the last snapshot handed over, or resumed from
   bool skip_said_ = false;
   Interval interval_;
+  cuda::DeviceUse used_;  // until the last row
   control::TrainerStatus status_;
 };
 

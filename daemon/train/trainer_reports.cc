@@ -76,7 +76,19 @@ metrics::TrainRow Trainer::begin_row() {
   row.degraded = links_.writer.is_degraded() ? 1 : 0;
   row.wall = to_iso8601(links_.clock.wall());
   interval_ = Interval{.started = now};
+  note_use();
   return row;
+}
+
+void Trainer::note_use() {
+  const cuda::DeviceUse use = engine_->use();
+  if (const uint64_t works = use.works - used_.works; works > 0)
+    status_.device_ms = (use.work_ms - used_.work_ms) / static_cast<double>(works) *
+                        static_cast<double>(config_.train.accumulate);
+  status_.memory.device_bytes = use.allocated_bytes;
+  status_.memory.device_reserved_bytes = use.reserved_bytes;
+  status_.memory.device_peak_bytes = use.peak_bytes;
+  used_ = use;
 }
 
 void Trainer::finish_row(metrics::TrainRow& row, const FiniteGuard::Finding& found,

@@ -15,6 +15,7 @@
 #include "shared/config/dataset_config.h"
 #include "shared/config/eval_config.h"
 #include "shared/config/feed_config.h"
+#include "shared/config/metrics_config.h"
 #include "shared/config/model_config.h"
 #include "shared/config/optimizer_config.h"
 #include "shared/config/task_config.h"
@@ -28,13 +29,6 @@ struct RunConfig {
   bool deterministic = false;     // refuse nondeterministic kernels (always so on the CPU)
 
   bool operator==(const RunConfig&) const = default;
-};
-
-struct MetricsConfig {
-  uint64_t every_steps = 10;
-  bool tensorboard = true;
-
-  bool operator==(const MetricsConfig&) const = default;
 };
 
 struct ControlConfig {

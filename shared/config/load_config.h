@@ -9,6 +9,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shared/base/status.h"
@@ -29,6 +30,9 @@ std::string to_yaml(const Config& config);
 // SHA-256 (hex) over the settings that decide the result of training: model, task, optimizer,
 // schedule, data, seed, batch. Not over paths, intervals, logging.
 std::string digest(const Config& config);
+
+// Each setting that has a part in digest(), as YAML: {"train.batch", "16"}.
+std::vector<std::pair<std::string, std::string>> deciding_settings(const Config& config);
 
 // What differs, a line each: "train.batch: 16 -> 32". Empty when both are equal.
 std::vector<std::string> differences(const Config& before, const Config& after);

@@ -151,9 +151,12 @@ Section eval_section(EvalConfig& eval) {
 }
 
 Section metrics_section(MetricsConfig& metrics) {
-  return {"metrics",
-          {{.name = "every_steps", .target = &metrics.every_steps, .min = 1, .max = kManySteps},
-           {.name = "tensorboard", .target = &metrics.tensorboard}}};
+  return {
+      "metrics",
+      {{.name = "every_steps", .target = &metrics.every_steps, .min = 1, .max = kManySteps},
+       {.name = "tensorboard", .target = &metrics.tensorboard},
+       {.name = "histogram_steps", .target = &metrics.histogram_steps, .min = 0, .max = kManySteps},
+       {.name = "samples", .target = &metrics.samples, .min = 0, .max = 64}}};
 }
 
 Section control_section(ControlConfig& control) {

@@ -26,6 +26,16 @@ std::string to_yaml(const Config& config) {
   return text;
 }
 
+std::vector<std::pair<std::string, std::string>> deciding_settings(const Config& config) {
+  Config copy = config;
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (const Section& section : sections_of(copy))
+    for (const Field& field : section.fields)
+      if (field.decides && section.reads(field))
+        settings.emplace_back(section.key + '.' + std::string(field.name), yaml_of(field.target));
+  return settings;
+}
+
 // Settings at their defaults are left out: a setting that is new in a later version, and not used,
 // leaves the digest as it was.
 std::string digest(const Config& config) {

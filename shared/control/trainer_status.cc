@@ -36,6 +36,14 @@ json::object feed_of(const TrainerStatus::Feed& feed) {
           {"waiting", number(feed.waiting)}};
 }
 
+json::object memory_of(const TrainerStatus::Memory& memory) {
+  return {{"resident_bytes", memory.resident_bytes},
+          {"resident_peak_bytes", memory.resident_peak_bytes},
+          {"device_bytes", memory.device_bytes},
+          {"device_reserved_bytes", memory.device_reserved_bytes},
+          {"device_peak_bytes", memory.device_peak_bytes}};
+}
+
 json::object checkpoint_of(const TrainerStatus::Checkpoint& checkpoint) {
   return {{"last_step", checkpoint.last_step},       {"in_flight", checkpoint.in_flight},
           {"stall_ms", number(checkpoint.stall_ms)}, {"saved", checkpoint.saved},
@@ -127,6 +135,13 @@ void read_parts(const FieldReader& root, TrainerStatus& status) {
     fields.read("transforming", status.feed.transforming);
     fields.read("waiting", status.feed.waiting);
   });
+  root.object("memory", [&](const FieldReader& fields) {
+    fields.read("resident_bytes", status.memory.resident_bytes);
+    fields.read("resident_peak_bytes", status.memory.resident_peak_bytes);
+    fields.read("device_bytes", status.memory.device_bytes);
+    fields.read("device_reserved_bytes", status.memory.device_reserved_bytes);
+    fields.read("device_peak_bytes", status.memory.device_peak_bytes);
+  });
   root.object("checkpoint", [&](const FieldReader& fields) {
     fields.read("last_step", status.checkpoint.last_step);
     fields.read("in_flight", status.checkpoint.in_flight);
@@ -160,6 +175,7 @@ void read_top(const FieldReader& root, TrainerStatus& status) {
   root.read("lr", status.lr);
   root.read("samples_per_s", status.samples_per_s);
   root.read("step_ms", status.step_ms);
+  root.read("device_ms", status.device_ms);
   root.read("eta_s", status.eta_s);
   root.read("skipped_steps", status.skipped_steps);
   root.read("rollbacks", status.rollbacks);
@@ -185,10 +201,12 @@ std::string to_json(const TrainerStatus& status) {
                           {"lr", number(status.lr)},
                           {"samples_per_s", number(status.samples_per_s)},
                           {"step_ms", number(status.step_ms)},
+                          {"device_ms", number(status.device_ms)},
                           {"eta_s", number(status.eta_s)},
                           {"skipped_steps", status.skipped_steps},
                           {"rollbacks", status.rollbacks},
                           {"device", status.device},
+                          {"memory", memory_of(status.memory)},
                           {"feed", feed_of(status.feed)},
                           {"checkpoint", checkpoint_of(status.checkpoint)},
                           {"evaluator", evaluator_of(status.evaluator)},

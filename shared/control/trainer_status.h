@@ -25,10 +25,19 @@ struct TrainerStatus {
   double lr = 0;
   double samples_per_s = 0;
   double step_ms = 0;
+  double device_ms = 0;  // of a step: the device's own work, last interval
   double eta_s = 0;
   uint64_t skipped_steps = 0;  // whose loss or gradient was not finite (on_nonfinite: skip)
   uint64_t rollbacks = 0;      // to the last checkpoint, for that reason (on_nonfinite: rollback)
   std::string device;          // "cpu", "cuda:0"
+  struct Memory {
+    uint64_t resident_bytes = 0;       // of stokerd, on the host
+    uint64_t resident_peak_bytes = 0;  // the most of it so far
+    // Of a device with memory of its own; otherwise 0.
+    uint64_t device_bytes = 0;           // that tensors have
+    uint64_t device_reserved_bytes = 0;  // that LibTorch has
+    uint64_t device_peak_bytes = 0;      // the most that tensors have had
+  } memory;
   struct Feed {
     double wait_ms = 0;  // the trainer's wait for data, per step, last interval
     uint64_t ready_slots = 0;

@@ -19,7 +19,7 @@ constexpr size_t kMaxBufferBytes = 1 << 20;
 constexpr std::string_view kNamePrefix = "events.out.tfevents.";
 constexpr size_t kTimeDigits = 10;  // until the year 2286
 
-constexpr size_t kImageRecordBytes = 1024;  // what stands around a picture, at most
+constexpr size_t kRecordBytes = 1024;  // what stands around the large part of a record, at most
 
 struct PngSize {
   uint32_t width = 0;
@@ -116,9 +116,28 @@ void EventFile::add_image(std::string_view tag, uint64_t step, std::string_view 
     ++dropped_;
     return;
   }
-  // A picture fills the buffer that numbers share.
-  if (buffer_.size() + png.size() + kImageRecordBytes > kMaxBufferBytes) (void)flush();
+  make_room(png.size());
   add_record(encode_image(now(), step, tag, png, size->width, size->height));
+}
+
+// What is large fills the buffer that numbers share.
+void EventFile::make_room(size_t bytes) {
+  if (buffer_.size() + bytes + kRecordBytes > kMaxBufferBytes) (void)flush();
+}
+
+void EventFile::add_histogram(std::string_view tag, uint64_t step, const TensorSummary& summary) {
+  const std::string event = encode_histogram(now(), step, tag, summary);
+  make_room(event.size());
+  add_record(event);
+}
+
+void EventFile::add_graph(std::string_view graph) {
+  make_room(graph.size());
+  add_record(encode_graph_def(now(), graph));
+}
+
+void EventFile::add_hparams(std::string_view tag, std::string_view content) {
+  add_record(encode_plugin_content(now(), tag, "hparams", content));
 }
 
 Status EventFile::flush() {

@@ -1,4 +1,4 @@
-// EventFile: a TensorBoard event file: scalars and texts per step.
+// EventFile: a TensorBoard event file: scalars, texts, pictures and histograms per step.
 //
 // The few protobuf messages are encoded by hand (event_message.h): no dependency on TensorFlow or
 // protobuf.
@@ -21,6 +21,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/metrics/tensor_summary.h"
 
 namespace stoker::metrics {
 
@@ -45,6 +46,11 @@ class EventFile {
   // `png`: the bytes of a PNG file in colour, at most kMostImageBytes (else it is dropped and
   // counted).
   void add_image(std::string_view tag, uint64_t step, std::string_view png);
+  void add_histogram(std::string_view tag, uint64_t step, const TensorSummary& summary);
+  // `graph`: of encode_graph() in model_graph.h; one a run.
+  void add_graph(std::string_view graph);
+  // `content`: of encode_hparams_start() or encode_hparams_end() in hparams.h, under its tag.
+  void add_hparams(std::string_view tag, std::string_view content);
   Status flush();
 
   const std::string& path() const { return path_; }
@@ -54,6 +60,7 @@ class EventFile {
   EventFile(FileSystem& files, Clock& clock, std::string path)
       : files_(files), clock_(clock), path_(std::move(path)) {}
   void add_record(std::string_view event);
+  void make_room(size_t bytes);
   double now() const;
 
   FileSystem& files_;

@@ -1,71 +1,34 @@
 #include "shared/metrics/event_message.h"
 
-#include <bit>
 #include <cstring>
 
 #include "shared/base/crc32c.h"
+#include "shared/metrics/protobuf_message.h"
 #include "shared/metrics/utf8.h"
 
 namespace stoker::metrics {
 namespace {
 
-static_assert(std::endian::native == std::endian::little,
-              "protobuf and TFRecord are little endian");
-
-// A protobuf message under construction. Each field is a key (number and wire type) and a value.
-class Message {
- public:
-  Message& varint(uint32_t field, uint64_t value) {
-    put_varint(field << 3 | 0);
-    put_varint(value);
-    return *this;
-  }
-  Message& fixed64(uint32_t field, double value) {
-    put_varint(field << 3 | 1);
-    put_raw(value);
-    return *this;
-  }
-  Message& fixed32(uint32_t field, float value) {
-    put_varint(field << 3 | 5);
-    put_raw(value);
-    return *this;
-  }
-  Message& bytes(uint32_t field, std::string_view value) {
-    put_varint(field << 3 | 2);
-    put_varint(value.size());
-    out_ += value;
-    return *this;
-  }
-  Message& message(uint32_t field, const Message& value) { return bytes(field, value.out_); }
-  const std::string& encoded() const { return out_; }
-
- private:
-  void put_varint(uint64_t value) {
-    for (; value >= 0x80; value >>= 7) out_ += static_cast<char>(value | 0x80);
-    out_ += static_cast<char>(value);
-  }
-  template <typename T>
-  void put_raw(T value) {
-    char raw[sizeof value];
-    std::memcpy(raw, &value, sizeof value);
-    out_.append(raw, sizeof raw);
-  }
-  std::string out_;
-};
+using Message = ProtobufMessage;
 
 // Event
-constexpr uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
+constexpr uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kGraphDef = 4, kSummary = 5,
+                   kSessionLog = 7;
 // SessionLog
 constexpr uint32_t kStatus = 1;
 constexpr uint64_t kStart = 1;
 // Summary, Summary.Value
 constexpr uint32_t kValue = 1;
-constexpr uint32_t kTag = 1, kSimpleValue = 2, kImage = 4, kTensor = 8, kMetadata = 9;
+constexpr uint32_t kTag = 1, kSimpleValue = 2, kImage = 4, kHistogram = 5, kTensor = 8,
+                   kMetadata = 9;
 // Summary.Image
 constexpr uint32_t kHeight = 1, kWidth = 2, kColorSpace = 3, kEncodedImage = 4;
 constexpr uint64_t kRgb = 3;
+// HistogramProto
+constexpr uint32_t kMin = 1, kMax = 2, kNumber = 3, kSum = 4, kSumOfSquares = 5, kLimits = 6,
+                   kCounts = 7;
 // SummaryMetadata, SummaryMetadata.PluginData
-constexpr uint32_t kPluginData = 1, kPluginName = 1;
+constexpr uint32_t kPluginData = 1, kPluginName = 1, kContent = 2;
 // TensorProto, TensorShapeProto, TensorShapeProto.Dim
 constexpr uint32_t kDtype = 1, kShape = 2, kStringVal = 8, kDim = 2, kDimSize = 1;
 constexpr uint64_t kDtString = 7;
@@ -112,6 +75,39 @@ std::string encode_image(double wall, uint64_t step, std::string_view tag, std::
   Message one;
   one.bytes(kTag, valid_utf8(tag)).message(kImage, image);
   return event_of(wall, step).message(kSummary, Message().message(kValue, one)).encoded();
+}
+
+std::string encode_histogram(double wall, uint64_t step, std::string_view tag,
+                             const TensorSummary& summary) {
+  const auto finite = static_cast<double>(summary.count - summary.nan - summary.inf);
+  std::vector<double> limits, counts;
+  // TensorBoard takes a bucket to begin where the one before ends, and the first at the smallest
+  // number.
+  for (const TensorSummary::Bucket& bucket : summary.buckets) {
+    limits.push_back(bucket.limit);
+    counts.push_back(bucket.count);
+  }
+  Message histogram;
+  histogram.fixed64(kMin, summary.min).fixed64(kMax, summary.max).fixed64(kNumber, finite);
+  histogram.fixed64(kSum, summary.mean * finite);
+  histogram.fixed64(kSumOfSquares, summary.norm * summary.norm);
+  histogram.doubles(kLimits, limits).doubles(kCounts, counts);
+  Message one;
+  one.bytes(kTag, valid_utf8(tag)).message(kHistogram, histogram);
+  return event_of(wall, step).message(kSummary, Message().message(kValue, one)).encoded();
+}
+
+std::string encode_graph_def(double wall, std::string_view graph) {
+  return event_of(wall, 0).bytes(kGraphDef, graph).encoded();
+}
+
+std::string encode_plugin_content(double wall, std::string_view tag, std::string_view plugin,
+                                  std::string_view content) {
+  Message metadata;
+  metadata.message(kPluginData, Message().bytes(kPluginName, plugin).bytes(kContent, content));
+  Message one;
+  one.bytes(kTag, tag).message(kMetadata, metadata);
+  return event_of(wall, 0).message(kSummary, Message().message(kValue, one)).encoded();
 }
 
 std::string frame_record(std::string_view data) {

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "shared/metrics/tensor_summary.h"
+
 namespace stoker::metrics {
 
 // `wall` in seconds since 1970.
@@ -22,6 +24,17 @@ std::string encode_text(double wall, uint64_t step, std::string_view tag, std::s
 // `png`: the bytes of a PNG file of that size, in colour.
 std::string encode_image(double wall, uint64_t step, std::string_view tag, std::string_view png,
                          uint32_t width, uint32_t height);
+
+// Where no number is finite, a histogram of nothing.
+std::string encode_histogram(double wall, uint64_t step, std::string_view tag,
+                             const TensorSummary& summary);
+
+// `graph`: the bytes of a GraphDef.
+std::string encode_graph_def(double wall, std::string_view graph);
+
+// What only one of TensorBoard's plugins understands.
+std::string encode_plugin_content(double wall, std::string_view tag, std::string_view plugin,
+                                  std::string_view content);
 
 // A TFRecord frame: length, its checksum, data, its checksum.
 std::string frame_record(std::string_view data);

@@ -90,14 +90,30 @@ uint64_t MetricsWriter::report(const TrainRow& row) {
   return position();
 }
 
-void MetricsWriter::report_text(std::string_view tag, uint64_t step, std::string_view text) {
+void MetricsWriter::enqueue_event(uint64_t step, std::function<void()> add) {
   if (events_ == nullptr) return;
   Entry entry;
   entry.row.step = step;
-  entry.other = [this, step, tag = std::string(tag), text = std::string(text)] {
-    events_->add_text(tag, step, text);
-  };
+  entry.other = std::move(add);
   enqueue(std::move(entry));
+}
+
+void MetricsWriter::report_text(std::string_view tag, uint64_t step, std::string_view text) {
+  enqueue_event(step, [this, step, tag = std::string(tag), text = std::string(text)] {
+    events_->add_text(tag, step, text);
+  });
+}
+
+void MetricsWriter::report_image(std::string_view tag, uint64_t step, std::string png) {
+  enqueue_event(step, [this, step, tag = std::string(tag), png = std::move(png)] {
+    events_->add_image(tag, step, png);
+  });
+}
+
+void MetricsWriter::report_histograms(uint64_t step, std::vector<NamedSummary> summaries) {
+  enqueue_event(step, [this, step, summaries = std::move(summaries)] {
+    for (const NamedSummary& one : summaries) events_->add_histogram(one.name, step, one.summary);
+  });
 }
 
 bool MetricsWriter::post(std::function<void()> work) {

@@ -26,6 +26,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
@@ -69,6 +70,9 @@ class MetricsWriter {
   uint64_t report(const TrainRow& row);
   // Text for TensorBoard, such as a sample of what the model writes. Not in train.jsonl.
   void report_text(std::string_view tag, uint64_t step, std::string_view text);
+  // For TensorBoard; not in train.jsonl.
+  void report_histograms(uint64_t step, std::vector<NamedSummary> summaries);
+  void report_image(std::string_view tag, uint64_t step, std::string png);
   // Runs `work` on the writing thread, after what was reported before: other small files that the
   // trainer must not wait for. False: there is no room, and `work` will not run.
   bool post(std::function<void()> work);
@@ -91,6 +95,7 @@ class MetricsWriter {
   };
   explicit MetricsWriter(const MetricsWriterSettings& settings) : settings_(settings) {}
   bool enqueue(Entry entry);
+  void enqueue_event(uint64_t step, std::function<void()> add);
   Status write_all(const std::deque<Entry>& entries);
   Status write_rest();  // with mutex_ held, after run() has returned
   void note_outcome(const Status& status);

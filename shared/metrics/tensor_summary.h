@@ -31,6 +31,11 @@ struct TensorSummary {
   double below = 0;  // the limit before the first bucket's
 };
 
+struct NamedSummary {
+  std::string name;
+  TensorSummary summary;
+};
+
 // One JSON object: count, mean, std, min, max, norm, zeros (their share), nan, inf; and where there
 // are buckets `histogram`: [limit, count] each, after [below, 0].
 std::string to_json_fields(const TensorSummary& summary);

@@ -19,6 +19,8 @@ namespace stoker::train {
 
 class FakeQueue final : public cuda::DeviceQueue {
  public:
+  static constexpr double kWorkMs = 2.5;  // of each piece of work
+
   // What a test looks at and changes, also after the queue is gone.
   struct Log {
     bool copies_are_slow = false;  // done only when they are waited for
@@ -26,6 +28,7 @@ class FakeQueue final : public cuda::DeviceQueue {
     int copies = 0, waits = 0, captures = 0, replays = 0;
     std::vector<size_t> buffers;  // that were copied to, in order
     std::set<size_t> finished;    // slots whose copies a test lets be done
+    cuda::DeviceUse use;          // what the device says of itself
   };
 
   FakeQueue(std::shared_ptr<Log> log, size_t slot_bytes) : log_(std::move(log)) {
@@ -56,6 +59,8 @@ class FakeQueue final : public cuda::DeviceQueue {
   void end_work(size_t buffer) override {
     EXPECT_EQ(maybe_working_on_, static_cast<int>(buffer));
     maybe_working_on_ = -1;
+    ++log_->use.works;
+    log_->use.work_ms += kWorkMs;
   }
 
   std::unique_ptr<cuda::Graph> capture(const std::function<void()>& work) override {
@@ -74,6 +79,8 @@ class FakeQueue final : public cuda::DeviceQueue {
   std::span<const double> values(size_t read) override { return reads_[read]; }
 
   void synchronize() override {}
+
+  cuda::DeviceUse use() override { return log_->use; }
 
   std::function<void()> before_capture;  // may throw, as a device that refuses
 

@@ -114,30 +114,37 @@ class Session {
         std::make_unique<feed::ReaderPool>(*ring_, *ring_->add_producer("test"), *data_, *plan_);
     pool_->start(1, threads_);
     threads_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
-    trainer_.emplace(config_, *state_,
-                     TrainerLinks{*ring_,
-                                  *plan_,
-                                  *writer_,
-                                  mailbox_,
-                                  board_,
-                                  around.clock,
-                                  [this](const metrics::TrainRow& row) {
-                                    rows_.push_back(row);
-                                    if (on_row) on_row(row);
-                                    return uint64_t{0};
-                                  },
-                                  [] {
-                                    return std::vector<uint64_t>{31, 7};
-                                  },
-                                  {.data_digest = "the data"},
-                                  0,
-                                  around.save_soon,
-                                  {.save_profile =
-                                       [this](TakenProfile taken, const Request&) {
-                                         profiles_.push_back(std::move(taken));
-                                       }},
-                                  [](uint64_t) { return false; },
-                                  std::move(around.make_engine)});
+    trainer_.emplace(
+        config_, *state_,
+        TrainerLinks{
+            *ring_,
+            *plan_,
+            *writer_,
+            mailbox_,
+            board_,
+            around.clock,
+            [this](const metrics::TrainRow& row) {
+              rows_.push_back(row);
+              if (on_row) on_row(row);
+              return uint64_t{0};
+            },
+            [] {
+              return std::vector<uint64_t>{31, 7};
+            },
+            {.data_digest = "the data"},
+            0,
+            around.save_soon,
+            {.save_profile = [this](TakenProfile taken,
+                                    const Request&) { profiles_.push_back(std::move(taken)); },
+             .histogram_steps = config.metrics.histogram_steps,
+             .save_histograms =
+                 [this](uint64_t step, auto summaries) {
+                   histograms_.emplace_back(step, std::move(summaries));
+                 }},
+            [](uint64_t) { return false; },
+            std::move(around.make_engine),
+            std::nullopt,
+            [this](const ring::ReadyBatch& batch) { first_batches_.push_back(batch.ticket); }});
   }
   ~Session() {
     threads_.request_stop();
@@ -182,6 +189,8 @@ class Session {
   std::vector<metrics::TrainRow> rows_;
   std::vector<std::string> replies_;
   std::vector<TakenProfile> profiles_;
+  std::vector<std::pair<uint64_t, std::vector<metrics::NamedSummary>>> histograms_;  // by step
+  std::vector<uint64_t> first_batches_;  // tickets of those that were shown
   std::optional<Trainer> trainer_;
   std::stop_source stop_;
   Coordinator threads_;

@@ -22,7 +22,13 @@ TrainerStatus full() {
   status.eta_s = 25;
   status.skipped_steps = 6;
   status.rollbacks = 2;
-  status.device = "cpu";
+  status.device = "cuda:0";
+  status.device_ms = 30.5;
+  status.memory = {.resident_bytes = 1,
+                   .resident_peak_bytes = 2,
+                   .device_bytes = 3,
+                   .device_reserved_bytes = 4,
+                   .device_peak_bytes = 5};
   status.feed = {.wait_ms = 0.2,
                  .ready_slots = 7,
                  .slots = 8,
@@ -56,6 +62,9 @@ TEST(TrainerStatus, GoesRoundThroughJson) {
   EXPECT_EQ(to_json(*read), json);
   EXPECT_EQ(read->checkpoint.last_error, "disk \"full\"\n");
   EXPECT_EQ(read->feed.readers, 4);
+  EXPECT_EQ(read->device_ms, 30.5);
+  EXPECT_EQ(read->memory.resident_peak_bytes, 2u);
+  EXPECT_EQ(read->memory.device_peak_bytes, 5u);
   EXPECT_EQ(read->control.dropped, 3u);
 }
 

@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/metrics/hparams.h"
+#include "shared/metrics/model_graph.h"
 #include "tests/shared/metrics/failing_files.h"
 
 namespace stoker::metrics {
@@ -188,6 +190,80 @@ TEST_F(EventFileTest, WhatIsNoPictureOrTooLargeIsDroppedAndCounted) {
   for (uint64_t step = 0; step < 3; ++step) file->add_image("confusion", step, large);
   ASSERT_TRUE(file->flush().ok());
   EXPECT_EQ(file->dropped(), 3u) << "the largest that may be fits, also several";
+}
+
+TEST_F(EventFileTest, TensorBoardReadsHistograms) {
+  auto file = create();
+  file->add_histogram("parameters/w", 7,
+                      {.count = 6,
+                       .nan = 1,
+                       .zeros = 1,
+                       .mean = 0.4,
+                       .min = -1,
+                       .max = 2,
+                       .norm = 3,
+                       .buckets = {{-0.5, 1}, {0.5, 3}, {4, 1}},
+                       .below = -1});
+  file->add_histogram("parameters/none", 7, {.count = 2, .nan = 2});
+  ASSERT_TRUE(file->flush().ok());
+  READ_BACK_OR_SKIP(answer);
+  // The edges are the smallest and the largest number where the buckets are wider.
+  EXPECT_NE(answer.find(
+                R"("parameters/w": [[7, [[-1.0, -0.5, 1.0], [-0.5, 0.5, 3.0], [0.5, 2.0, 1.0]]]])"),
+            std::string::npos)
+      << answer;
+  EXPECT_NE(answer.find(R"("parameters/none": [[7, )"), std::string::npos) << answer;
+}
+
+TEST_F(EventFileTest, HistogramsOfALargeModelAreAllWritten) {
+  auto file = create();
+  TensorSummary summary{.count = 1000, .min = -1, .max = 1, .norm = 1};
+  for (int i = 0; i < 450; ++i) summary.buckets.push_back({-1 + i / 225.0, 2});
+  for (int i = 0; i < 400; ++i) file->add_histogram("w" + std::to_string(i), 1, summary);
+  ASSERT_TRUE(file->flush().ok());
+  EXPECT_EQ(file->dropped(), 0u);
+  EXPECT_GT(std::filesystem::file_size(file->path()), size_t{400} * 450 * 16);
+}
+
+TEST_F(EventFileTest, TensorBoardReadsTheGraphOfAModel) {
+  ModelGraph graph{.name = "model", .modules = {}};
+  graph.modules.push_back({"", "Net", {{"scale", {}, true, true}}});
+  graph.modules.push_back({"body", "Block", {}});
+  graph.modules.push_back(
+      {"body.0", "Linear", {{"weight", {3, 4}, true, false}, {"seen", {2}, false, false}}});
+  auto file = create();
+  file->add_graph(encode_graph(graph));
+  ASSERT_TRUE(file->flush().ok());
+  READ_BACK_OR_SKIP(answer);
+  EXPECT_NE(
+      answer.find(
+          R"("graph": [["model/scale", "Parameter", [], [[]], {}], )"
+          R"(["model/Net", "Net", ["model/scale", "model/body/Block"], [], {"parameters": 1}], )"
+          R"(["model/body/Block", "Block", ["model/body/0/Linear"], [], {}], )"
+          R"(["model/body/0/weight", "Parameter", [], [[3, 4]], {"attr": "frozen"}], )"
+          R"(["model/body/0/seen", "Buffer", [], [[2]], {}], )"
+          R"(["model/body/0/Linear", "Linear", ["model/body/0/weight", "model/body/0/seen"], [], )"
+          R"({"parameters": 12}]])"),
+      std::string::npos)
+      << answer;
+}
+
+TEST_F(EventFileTest, TensorBoardReadsTheSettingsOfARun) {
+  auto file = create();
+  const std::vector<Setting> settings = {
+      {"model.kind", "mlp"}, {"optimizer.lr", 0.5}, {"optimizer.nesterov", true}};
+  file->add_hparams(kHparamsStartTag, encode_hparams_start(settings, 12.5));
+  file->add_hparams(kHparamsEndTag, encode_hparams_end(true, 20));
+  ASSERT_TRUE(file->flush().ok());
+  READ_BACK_OR_SKIP(answer);
+  EXPECT_NE(
+      answer.find(R"("hparams": {"_hparams_/session_end_info": {"sessionEndInfo": )"
+                  R"({"endTimeSecs": 20.0, "status": "STATUS_SUCCESS"}}, )"
+                  R"("_hparams_/session_start_info": {"sessionStartInfo": {"hparams": )"
+                  R"({"model.kind": "mlp", "optimizer.lr": 0.5, "optimizer.nesterov": true}, )"
+                  R"("startTimeSecs": 12.5}}})"),
+      std::string::npos)
+      << answer;
 }
 
 TEST_F(EventFileTest, SaysWhyItCannotCreate) {

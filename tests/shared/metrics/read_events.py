@@ -1,14 +1,27 @@
-"""Prints what TensorBoard reads of a directory of event files, as JSON: scalars and texts per tag."""
+"""Prints what TensorBoard reads of a directory of event files, as JSON: scalars and texts per tag; and, where there are any, images,
+histograms, the graph and the settings of HParams."""
 import json
 import math
 import sys
 
 try:
     from tensorboard.backend.event_processing import event_accumulator, plugin_event_accumulator
+    from google.protobuf import json_format
+    from tensorboard.plugins.hparams import plugin_data_pb2
     from tensorboard.util import tensor_util
 except ImportError as error:
     print(f"cannot import tensorboard: {error}", file=sys.stderr)
     sys.exit(77)
+
+
+def nodes_of(graph) -> list:
+    """Of each node its name, what it is, where its lines come from, its shape and other attributes."""
+    found = []
+    for node in graph.node:
+        shapes = [[dim.size for dim in shape.dim] for shape in node.attr["_output_shapes"].list.shape]
+        others = {key: value.i or value.s.decode() for key, value in node.attr.items() if key != "_output_shapes"}
+        found.append([node.name, node.op, list(node.input), shapes, others])
+    return found
 
 
 def main(directory: str) -> None:
@@ -19,20 +32,31 @@ def main(directory: str) -> None:
     page.Reload()
     number = lambda x: x if math.isfinite(x) else str(x)
     result = {"scalars": {}, "page_scalars": {}, "texts": {}}
-    images = {}
+    images, histograms, hparams = {}, {}, {}
     for tag in read.Tags()["scalars"]:
         result["scalars"][tag] = [[e.step, number(e.value)] for e in read.Scalars(tag)]
     for tag in page.Tags()["tensors"]:
         plugin = page.SummaryMetadata(tag).plugin_data.plugin_name
+        if plugin == "hparams":
+            content = plugin_data_pb2.HParamsPluginData.FromString(page.SummaryMetadata(tag).plugin_data.content)
+            hparams[tag] = json_format.MessageToDict(content)
+            continue
+        if plugin == "graphs":
+            continue
         values = [[e.step, tensor_util.make_ndarray(e.tensor_proto)] for e in page.Tensors(tag)]
         if plugin == "scalars":
             result["page_scalars"][tag] = [[step, number(float(value))] for step, value in values]
         elif plugin == "images":  # width, height, the picture
             images[tag] = [[step, int(value[0]), int(value[1]), len(value[2])] for step, value in values]
+        elif plugin == "histograms":  # from, to, how many
+            histograms[tag] = [[step, value.tolist()] for step, value in values]
         else:
             result["texts"][tag] = [[plugin, step, value.tolist()[0].decode()] for step, value in values]
-    if images:
-        result["images"] = images
+    for name, found in (("images", images), ("histograms", histograms), ("hparams", hparams)):
+        if found:
+            result[name] = found
+    if read.Tags()["graph"]:
+        result["graph"] = nodes_of(read.Graph())
     print(json.dumps(result, sort_keys=True))
 
 

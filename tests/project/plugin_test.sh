@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# plugin_test.sh BUILD LIBTORCH COMPILER: from an installed stoker alone, far from its sources, the example of a plugin that it
+# brings is compiled, trained with and evaluated. Skipped where LIBTORCH has no headers.
+set -euo pipefail
+build=${1:?give the build folder} libtorch=${2:?give the folder of LibTorch} compiler=${3:?give the C++ compiler}
+[[ -e $libtorch/include/torch/csrc/api/include/torch/version.h ]] || {
+  echo "this LibTorch has no headers; skipped"
+  exit 77
+}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+fail() {
+  printf 'plugin_test: %s\n' "$*" >&2
+  exit 1
+}
+
+tree="$scratch/far away/stoker"
+cmake --install "$build" --prefix "$tree" >"$scratch/install.log"
+"$tree/bin/stoker-libtorch" "$libtorch" >/dev/null
+mkdir "$scratch/mine"
+cp "$tree/share/stoker/plugin/gated_mlp.cc" "$scratch/mine/"
+CXX=$compiler "$tree/share/stoker/plugin/compile.sh" "$tree" "$scratch/mine/gated_mlp.cc" "$scratch/mine/gated_mlp.so"
+! ldd "$scratch/mine/gated_mlp.so" | grep torch || fail "the plugin is bound to one LibTorch"
+
+cat >"$scratch/run.yaml" <<YAML
+run: {dir: "$scratch/run"}
+data:
+  train: {kind: synthetic, samples: 64, features: [8], targets: 2}
+  valid: {kind: synthetic, samples: 16, features: [8], targets: 2}
+model: {kind: plugin, path: "$scratch/mine/gated_mlp.so", parameters: {width: 8, blocks: 1}}
+task: {kind: regression}
+train: {steps: 20, batch: 4, device: cpu, threads: 1}
+YAML
+run() { (cd / && env -u LD_LIBRARY_PATH "$tree/bin/$1" "${@:2}") >"$scratch/$1.log" 2>&1; }
+run stokerd --config "$scratch/run.yaml" || fail "training failed: $(tail -n 5 "$scratch/stokerd.log")"
+run stoker-eval --run-dir "$scratch/run" --once || fail "evaluation failed: $(tail -n 5 "$scratch/stoker-eval.log")"
+grep -q '"loss"' "$scratch/run/eval/step-000000020.json"
+grep -q '"model_file":"[0-9a-f]\{64\}"' "$scratch/run/checkpoints/step-000000020/manifest.json"
+echo "a plugin was made, trained and evaluated"

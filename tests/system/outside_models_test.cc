@@ -1,0 +1,127 @@
+// Runs whose model is in a file of the user's: a plugin or a TorchScript module.
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+class OutsideModels : public RunFixture {
+ protected:
+  std::string config_with(const std::string& model) const {
+    std::string text = small_config();
+    const std::string mlp = "model: {kind: mlp, hidden: [32], dropout: 0.1}\n";
+    text.replace(text.find(mlp), mlp.size(), "model: " + model + "\n");
+    return write_config(text);
+  }
+  std::string plugin_config() const {
+    fs::copy_file(STOKER_PLUGINS "/gated_mlp.so", path("m.so"));
+    return config_with("{kind: plugin, path: " + path("m.so") +
+                       ", parameters: {width: 16, blocks: 1, dropout: 0.1}}");
+  }
+  std::string script_config() const {
+    Process writer({STOKER_WRITE_SCRIPT, path("m.pt"), "32", "4"}, path("writer.out"));
+    EXPECT_EQ(writer.wait(60s)->code, 0);
+    return config_with("{kind: torchscript, path: " + path("m.pt") + "}");
+  }
+  int evaluate(const std::string& run, const std::vector<std::string>& more = {}) const {
+    const auto exit = evaluator(run, joined({"--once"}, more)).wait(90s);
+    return exit ? exit->code : -1;
+  }
+
+  // A run of 80 steps, and one that was interrupted, come to the same bytes and are evaluated.
+  void expect_that_it_goes_on_exactly(const std::string& config) {
+    const std::vector<std::string> half{"--set", "train.steps=40", "--set",
+                                        "schedule.kind=constant"};
+    const std::vector<std::string> all{"--set", "train.steps=80", "--set",
+                                       "schedule.kind=constant"};
+    ASSERT_EQ(train(config, run_dir("whole"), all).code, 0) << log_of("stokerd");
+    ASSERT_EQ(train(config, run_dir(), half).code, 0);
+    ASSERT_EQ(train(config, run_dir(), all).code, 0) << log_of("stokerd");
+    EXPECT_EQ(model_sha256(run_dir(), 80), model_sha256(run_dir("whole"), 80));
+    EXPECT_NE(model_sha256(run_dir(), 40), model_sha256(run_dir(), 80));
+    EXPECT_EQ(evaluate(run_dir()), 0) << log_of("stoker-eval");
+    EXPECT_NE(text_of(run_dir() + "/eval/step-000000080.json").find("accuracy"), std::string::npos);
+    Process exporter = ctl(run_dir(), {"export", "80", path("out.pt"), "--format", "torch"}, "ctl");
+    EXPECT_EQ(exporter.wait(30s)->code, 0) << log_of("ctl");
+  }
+
+  // The file changes after 40 steps.
+  void expect_that_another_file_is_told(const std::string& config, const std::string& file) {
+    ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=40"}).code, 0) << log_of("stokerd");
+    std::ofstream(file + ".new", std::ios::binary) << text_of(file) << "\n";
+    fs::rename(file + ".new", file);
+    EXPECT_EQ(evaluate(run_dir(), {"--set", "eval.tries=1"}), 0);
+    EXPECT_NE(log_of("stoker-eval").find("was trained with another model.path, of sum"),
+              std::string::npos)
+        << log_of("stoker-eval");
+    EXPECT_EQ(train(config, run_dir(), {"--set", "train.steps=80"}).code, 78);
+    EXPECT_NE(log_of("stokerd").find("model.path: sum of the file"), std::string::npos)
+        << log_of("stokerd");
+    EXPECT_NE(log_of("stokerd").find("--allow-model-change"), std::string::npos);
+    EXPECT_EQ(train(config, run_dir(), {"--set", "train.steps=80", "--allow-model-change"}).code, 0)
+        << log_of("stokerd");
+    EXPECT_EQ(newest_step(run_dir()), 80u);
+    EXPECT_EQ(train(config, run_dir(), {"--set", "train.steps=90"}).code, 0)
+        << "the run has become that of the new file: " << log_of("stokerd");
+  }
+};
+
+TEST_F(OutsideModels, APluginIsTrainedResumedEvaluatedAndExported) {
+  expect_that_it_goes_on_exactly(plugin_config());
+}
+
+TEST_F(OutsideModels, AScriptIsTrainedResumedEvaluatedAndExported) {
+  expect_that_it_goes_on_exactly(script_config());
+}
+
+TEST_F(OutsideModels, FaultRow19AnotherPluginUnderTheSamePathIsToldAndTakenWithItsFlag) {
+  expect_that_another_file_is_told(plugin_config(), path("m.so"));
+}
+
+TEST_F(OutsideModels, FaultRow19APluginThatMovedIsTheSame) {
+  const std::string config = plugin_config();
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=40"}).code, 0);
+  fs::rename(path("m.so"), path("elsewhere.so"));
+  EXPECT_EQ(train(config, run_dir(),
+                  {"--set", "train.steps=50", "--set", "model.path=" + path("elsewhere.so")})
+                .code,
+            0)
+      << log_of("stokerd");
+}
+
+TEST_F(OutsideModels, APluginIsLoadedByTheTrainerAndByNoReader) {
+  const std::string config = plugin_config();
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+  ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; })) << log_of("stokerd");
+  const auto maps_of = [](pid_t pid) { return text_of("/proc/" + std::to_string(pid) + "/maps"); };
+  EXPECT_NE(maps_of(trainer.pid()).find("m.so"), std::string::npos);
+  const std::vector<pid_t> readers = children_of(trainer.pid(), "stoker-feed");
+  ASSERT_FALSE(readers.empty());
+  for (const pid_t reader : readers) {
+    const std::string maps = maps_of(reader);
+    EXPECT_NE(maps.find("stoker-feed"), std::string::npos);
+    EXPECT_EQ(maps.find("/m.so"), std::string::npos);
+    EXPECT_EQ(maps.find("libtorch"), std::string::npos);
+  }
+}
+
+TEST_F(OutsideModels, APluginThatCannotBeUsedEndsTheStartWithOneLine) {
+  const std::string config = plugin_config();
+  EXPECT_EQ(train(config, run_dir(), {"--set", "model.parameters.widht=3"}).code, 78);
+  EXPECT_NE(log_of("stokerd").find("does not read these of model.parameters: widht"),
+            std::string::npos)
+      << log_of("stokerd");
+  EXPECT_EQ(train(config, run_dir(), {"--set", "model.path=" + path("none.so")}).code, 78);
+  EXPECT_NE(log_of("stokerd").find("none.so: No such file"), std::string::npos);
+  EXPECT_TRUE(checkpoints(run_dir()).empty());
+}
+
+}  // namespace
+}  // namespace stoker::test
