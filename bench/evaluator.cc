@@ -1,6 +1,8 @@
 // What an evaluator costs the training beside it: the median step with one at work, stopped, or
-// killed again and again, against nobody beside it; a checkpoint is saved each second in all of
-// them. And what writing checkpoints without a pause costs, against saving none. Less is better.
+// killed again and again, against nobody beside it, and against a thread that only counts: what any
+// neighbour costs on this machine, whose cores share caches, memory and clock. A checkpoint is saved
+// each second in all of them. And what writing checkpoints without a pause costs, against saving
+// none. Less is better.
 #include <memory>
 
 #include "bench/benches.h"
@@ -15,6 +17,7 @@ Benchmark evaluator() {
       return [=] { return run->median_step_ms(beside, saving, time); };
     };
     const Peer alone{"nobody beside it", step(Beside::kNobody, Saving::kEachSecond)};
+    const Peer counter{"a thread that only counts", step(Beside::kCounter, Saving::kEachSecond)};
     std::vector<Trial> trials;
     for (const auto& [name, beside] : {std::pair{"at work", Beside::kEvaluator},
                                        {"at work, priority idle", Beside::kIdleEvaluator},
@@ -23,7 +26,7 @@ Benchmark evaluator() {
       trials.push_back({std::string("median step, evaluator ") + name,
                         "ms",
                         step(beside, Saving::kEachSecond),
-                        {alone}});
+                        {alone, counter}});
     }
     trials.push_back({"median step, checkpoints written without a pause",
                       "ms",

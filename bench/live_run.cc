@@ -1,6 +1,8 @@
 #include "bench/live_run.h"
 
 #include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -66,6 +68,13 @@ Result<std::vector<double>> step_times(const std::string& path, uint64_t offset)
   return times;
 }
 
+// eval.priority: low is as nice as this.
+void count(std::stop_token stop) {
+  constexpr int kLow = 10;
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLow);
+  for (volatile uint64_t counted = 0; !stop.stop_requested();) counted = counted + 1;
+}
+
 uint64_t size_of(const std::string& path) {
   std::error_code missing;
   const auto bytes = fs::file_size(path, missing);
@@ -113,7 +122,10 @@ Result<double> LiveRun::median_step_ms(Beside beside, Saving saving, nanoseconds
 }
 
 Status LiveRun::begin(Beside beside) {
-  if (beside == Beside::kNobody || beside == Beside::kKilledEvaluators) {
+  counter_ = {};
+  if (beside == Beside::kCounter) counter_ = std::jthread(count);
+  if (beside == Beside::kNobody || beside == Beside::kCounter ||
+      beside == Beside::kKilledEvaluators) {
     evaluator_.reset();
     return {};
   }

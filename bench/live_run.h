@@ -11,13 +11,21 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "bench/child_process.h"
 #include "bench/scratch_folder.h"
 
 namespace stoker::bench {
 
-enum class Beside { kNobody, kEvaluator, kIdleEvaluator, kStoppedEvaluator, kKilledEvaluators };
+enum class Beside {
+  kNobody,
+  kCounter,  // a thread that only counts, as nice as an evaluator: what any neighbour costs here
+  kEvaluator,
+  kIdleEvaluator,
+  kStoppedEvaluator,
+  kKilledEvaluators
+};
 enum class Saving { kNever, kEachSecond, kAlways };
 
 class LiveRun {
@@ -40,6 +48,7 @@ class LiveRun {
   ChildProcess trainer_;
   std::optional<ChildProcess> evaluator_;
   std::string priority_;  // of the evaluator
+  std::jthread counter_;
 };
 
 }  // namespace stoker::bench
