@@ -34,6 +34,7 @@ class FailingEngine final : public StepEngine {
   }
   bool poll() override { return false; }
   void settle() override {}
+  cuda::DeviceUse use() override { return inner_.use(); }
 
  private:
   HostEngine inner_;

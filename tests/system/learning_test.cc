@@ -1,0 +1,124 @@
+// The reference runs of bench/learning, shortened, on data made here: what they learn is what the
+// same trainings in PyTorch learn. scripts/learning.sh does them in full on real data.
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "shared/run/eval_result.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Learning : public RunFixture {
+ protected:
+  // Metrics of the run's first set after `steps` of bench/learning/KIND.yaml.
+  std::map<std::string, double> learned(const std::string& kind, int steps,
+                                        const std::vector<std::string>& settings) {
+    std::vector<std::string> options{"--set", "train.steps=" + std::to_string(steps),
+                                     "--set", "train.threads=1",
+                                     "--set", "checkpoint.every_steps=0"};
+    for (const std::string& setting : settings) options.insert(options.end(), {"--set", setting});
+    auto trained = trainer(STOKER_LEARNING "/" + kind + ".yaml", run_dir(), options).wait(280s);
+    EXPECT_TRUE(trained && trained->code == 0) << log_of("stokerd");
+    auto evaluated = evaluator(run_dir(), {"--once"}).wait(100s);
+    EXPECT_TRUE(evaluated && evaluated->code == 0) << log_of("stoker-eval");
+    const auto result = run::parse_eval_result(
+        text_of(run::eval_result_path(run_dir() + "/eval", static_cast<uint64_t>(steps))),
+        "result");
+    EXPECT_TRUE(result.ok()) << result.status().to_string();
+    if (!result.ok() || result->sets.empty()) return {};
+    const auto& metrics = result->sets[0].metrics;
+    return {metrics.begin(), metrics.end()};
+  }
+
+  // Words of a made-up language, a few of them much more common than the others.
+  void write_text(const std::string& name) const {
+    std::mt19937 random(1);
+    std::array<std::string, 64> words;
+    for (std::string& word : words) {
+      for (size_t letters = 2 + random() % 6; letters > 0; --letters)
+        word += static_cast<char>('a' + random() % 26);
+    }
+    std::ofstream text(path(name));
+    for (int i = 0; i < 40'000; ++i) {
+      text << words[(random() % words.size()) * (random() % words.size()) / words.size()];
+      text << (random() % 12 == 0 ? '\n' : ' ');
+    }
+  }
+
+  // Digits anywhere on a noisy ground, each in a grey of its own, as IDX.
+  void write_digits(const std::string& images, const std::string& labels, unsigned digits,
+                    unsigned seed) const;
+};
+
+constexpr size_t kSide = 28;
+constexpr size_t kFontWidth = 5, kFontHeight = 7, kScale = 3;
+constexpr std::array<const char*, 10> kFont = {
+    ".###.#...##..###.#.###..##...#.###.", "..#...##....#....#....#....#...###.",
+    ".###.#...#....#...#...#...#...#####", "#####...#...#.....#.....##...#.###.",
+    "...#...##..#.#.#..#.#####...#....#.", "######....####.....#....##...#.###.",
+    "..##..#...#....####.#...##...#.###.", "#####....#...#...#...#....#....#...",
+    ".###.#...##...#.###.#...##...#.###.", ".###.#...##...#.####....#...#..##.."};
+
+std::string idx_header(std::initializer_list<unsigned> shape) {
+  std::string header{0, 0, 8, static_cast<char>(shape.size())};
+  for (const unsigned size : shape)
+    for (int shift = 24; shift >= 0; shift -= 8) header += static_cast<char>(size >> shift & 0xff);
+  return header;
+}
+
+void Learning::write_digits(const std::string& images, const std::string& labels, unsigned digits,
+                            unsigned seed) const {
+  std::mt19937 random(seed);
+  std::ofstream pictures(path(images), std::ios::binary), numbers(path(labels), std::ios::binary);
+  pictures << idx_header({digits, kSide, kSide});
+  numbers << idx_header({digits});
+  for (unsigned i = 0; i < digits; ++i) {
+    const size_t digit = random() % kFont.size();
+    const size_t top = random() % (kSide - kScale * kFontHeight + 1);
+    const size_t left = random() % (kSide - kScale * kFontWidth + 1);
+    const unsigned ink = 90 + random() % 130;
+    std::string picture(kSide * kSide, '\0');
+    for (char& pixel : picture) pixel = static_cast<char>(random() % 36);
+    for (size_t y = 0; y < kScale * kFontHeight; ++y)
+      for (size_t x = 0; x < kScale * kFontWidth; ++x)
+        if (kFont[digit][y / kScale * kFontWidth + x / kScale] == '#')
+          picture[(top + y) * kSide + left + x] = static_cast<char>(ink + random() % 36);
+    pictures << picture;
+    numbers << static_cast<char>(digit);
+  }
+}
+
+TEST_F(Learning, AByteGptComesAsFarAsInPyTorch) {
+  write_text("text.txt");
+  const auto metrics = learned(
+      "gpt", 50, {"data.train.path=" + path("text.txt"), "data.valid.path=" + path("text.txt")});
+  ASSERT_TRUE(metrics.contains("loss"));
+  // bench/learning/peer.py on the same text: 50 steps with the seeds 1, 2 and 3.
+  constexpr double kPyTorch = 2.3245;
+  EXPECT_NEAR(metrics.at("loss"), kPyTorch, 0.01 * kPyTorch);
+}
+
+TEST_F(Learning, ALenetReadsMoreThan98Point5PercentOfDrawnDigits) {
+  write_digits("train-images", "train-labels", 3000, 1);
+  write_digits("valid-images", "valid-labels", 1000, 2);
+  std::vector<std::string> files;
+  for (const char* const set : {"train", "valid"}) {
+    const std::string name(set);
+    files.push_back("data." + name + ".path=" + path(name + "-images"));
+    files.push_back("data." + name + ".labels=" + path(name + "-labels"));
+  }
+  const auto metrics = learned("digits", 500, files);
+  ASSERT_TRUE(metrics.contains("accuracy"));
+  EXPECT_GT(metrics.at("accuracy"), 0.985);
+}
+
+}  // namespace
+}  // namespace stoker::test
