@@ -11,7 +11,8 @@ namespace stoker::evaluator {
 
 // eval.priority. low: nice 10 and SCHED_BATCH, a tenth of what a thread of the trainer gets where the
 // two compete, so that an evaluation gets on whatever else goes on. idle: SCHED_IDLE, what nobody
-// else wants. normal: as it was started.
+// else wants. normal: as it was started. Where the process leads a session, as under setsid, the
+// whole session gives way.
 void give_way(std::string_view priority);
 
 }  // namespace stoker::evaluator

@@ -2,7 +2,11 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <fstream>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -33,6 +37,31 @@ TEST(Priority, HoldsForTheThreadsThatAreStartedLater) {
   EXPECT_GE(seen_with("low").niceness, 10);
   EXPECT_EQ(seen_with("normal").policy, before.policy);
   EXPECT_EQ(seen_with("normal").niceness, before.niceness);
+}
+
+// "/autogroup-25 nice 10"; empty: this kernel has none.
+std::string session_of_self() {
+  std::ifstream file("/proc/self/autogroup");
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+TEST(Priority, ASessionOfItsOwnGivesWayAndThatOfOthersDoesNot) {
+  const std::string before = session_of_self();
+  if (before.empty()) GTEST_SKIP() << "this kernel has no groups of sessions";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setsid();
+    give_way("low");
+    ::_exit(session_of_self().ends_with(" nice 10") ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  if (::getsid(0) == ::getpid()) return;  // the test leads one
+  std::thread([] { give_way("low"); }).join();
+  EXPECT_EQ(session_of_self(), before);
 }
 
 }  // namespace
