@@ -82,8 +82,12 @@ std::string encode_histogram(double wall, uint64_t step, std::string_view tag,
   const auto finite = static_cast<double>(summary.count - summary.nan - summary.inf);
   std::vector<double> limits, counts;
   // TensorBoard takes a bucket to begin where the one before ends, and the first at the smallest
-  // number.
+  // number. Empty ones in a row are written as one: around zero there are hundreds.
   for (const TensorSummary::Bucket& bucket : summary.buckets) {
+    if (bucket.count == 0 && !counts.empty() && counts.back() == 0) {
+      limits.back() = bucket.limit;
+      continue;
+    }
     limits.push_back(bucket.limit);
     counts.push_back(bucket.count);
   }

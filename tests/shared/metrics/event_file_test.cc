@@ -204,6 +204,13 @@ TEST_F(EventFileTest, TensorBoardReadsHistograms) {
                        .norm = 3,
                        .buckets = {{-0.5, 1}, {0.5, 3}, {4, 1}},
                        .below = -1});
+  file->add_histogram("parameters/gap", 7,
+                      {.count = 2,
+                       .min = -1,
+                       .max = 2,
+                       .norm = 3,
+                       .buckets = {{-0.5, 1}, {-0.25, 0}, {0, 0}, {0.5, 0}, {4, 1}},
+                       .below = -1});
   file->add_histogram("parameters/none", 7, {.count = 2, .nan = 2});
   ASSERT_TRUE(file->flush().ok());
   READ_BACK_OR_SKIP(answer);
@@ -211,6 +218,11 @@ TEST_F(EventFileTest, TensorBoardReadsHistograms) {
   EXPECT_NE(answer.find(
                 R"("parameters/w": [[7, [[-1.0, -0.5, 1.0], [-0.5, 0.5, 3.0], [0.5, 2.0, 1.0]]]])"),
             std::string::npos)
+      << answer;
+  EXPECT_NE(
+      answer.find(
+          R"("parameters/gap": [[7, [[-1.0, -0.5, 1.0], [-0.5, 0.5, 0.0], [0.5, 2.0, 1.0]]]])"),
+      std::string::npos)
       << answer;
   EXPECT_NE(answer.find(R"("parameters/none": [[7, )"), std::string::npos) << answer;
 }
