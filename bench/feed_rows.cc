@@ -110,6 +110,8 @@ Result<std::shared_ptr<Files>> make_files(const Rows& rows, const Options& optio
   }
   STOKER_ASSIGN_OR_RETURN(files->dataset, open_train_set(config, files->folder->path()));
   STOKER_ASSIGN_OR_RETURN(files->kept, open_train_set(config, files->folder->path()));
+  uint64_t little = 1 << 20;  // as a set has that is larger than its room
+  files->dataset->keep_samples(little);
   uint64_t room = feed::kMostKeptBytes;
   files->kept->keep_samples(room);
   STOKER_ASSIGN_OR_RETURN(files->fd, real_files().open(config.path, O_RDONLY));

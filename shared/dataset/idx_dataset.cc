@@ -7,6 +7,7 @@
 
 #include "shared/dataset/file_reader.h"
 #include "shared/dataset/idx_file.h"
+#include "shared/dataset/kept_bytes.h"
 #include "shared/dataset/kind.h"
 #include "shared/dataset/source.h"
 #include "shared/dataset/split.h"
@@ -53,7 +54,12 @@ class IdxDataset final : public Dataset {
     STOKER_RETURN_IF_ERROR(reader_.read(kPictures, offset(sample), outputs[0]));
     std::byte stored{};
     const uint64_t where = label_offset(sample);
-    STOKER_RETURN_IF_ERROR(reader_.read(kLabels, where, std::span(&stored, 1)));
+    const std::byte* const maybe_kept = maybe_labels_ ? maybe_labels_->maybe_at(sample) : nullptr;
+    if (maybe_kept != nullptr) {
+      stored = *maybe_kept;
+    } else {
+      STOKER_RETURN_IF_ERROR(reader_.read(kLabels, where, std::span(&stored, 1)));
+    }
     const auto label = std::to_integer<int64_t>(stored);
     if (static_cast<uint64_t>(label) >= shape_.classes) {
       return Status(Code::kCorrupt, files_.path(kLabels) + ": label " + std::to_string(label) +
@@ -65,7 +71,12 @@ class IdxDataset final : public Dataset {
   }
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
     reader_.prefetch(kPictures, offset(sample), shape_.picture_bytes(), bytes);
-    reader_.prefetch(kLabels, label_offset(sample), 1, bytes);
+    if (!maybe_labels_) reader_.prefetch(kLabels, label_offset(sample), 1, bytes);
+  }
+
+  // Of a set that has no room: the labels, a byte each, for which every sample costs a second read.
+  void keep_samples(uint64_t& room) const override {
+    maybe_labels_ = KeptBytes::maybe_read(reader_, files_, kLabels, label_offset(0), size(), room);
   }
 
  private:
@@ -80,6 +91,9 @@ class IdxDataset final : public Dataset {
   const Part part_;
   const IdxShape shape_;
   const std::vector<TensorSpec> spec_;
+
+  // Set before the first read; own synchronisation.
+  mutable std::unique_ptr<KeptBytes> maybe_labels_;
 };
 
 Status check_shape(const FileTable& files, const IdxShape& shape) {

@@ -1,73 +1,18 @@
 #include "shared/dataset/kept_samples.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cassert>
-#include <cerrno>
-#include <chrono>
-#include <cstring>
-#include <string>
 #include <utility>
 
-#include "shared/base/log.h"
 #include "shared/dataset/dataset_decorator.h"
+#include "shared/dataset/file_watch.h"
 #include "shared/dataset/row_outputs.h"
 #include "shared/dataset/sample_memory.h"
 
 namespace stoker::dataset {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr auto kLookEvery = std::chrono::milliseconds(100);
-constexpr size_t kFilesALook = 64;  // of more, looks are as much rarer
-constexpr size_t kFetchAhead = 2;   // samples
-
-// Whether the files of a set are as they were indexed: looked at now and then, by whoever asks.
-class FileWatch {
- public:
-  explicit FileWatch(std::vector<FileTable> files) : files_(std::move(files)) {
-    size_t count = 0;
-    for (const FileTable& table : files_) count += table.size();
-    every_ = kLookEvery * (1 + count / kFilesALook);
-  }
-
-  bool all_as_indexed() {
-    if (changed_.load(std::memory_order_relaxed)) return false;
-    const int64_t now = Clock::now().time_since_epoch().count();
-    int64_t due = due_.load(std::memory_order_relaxed);
-    if (now < due || !due_.compare_exchange_strong(due, now + every_.count())) return true;
-    const Status status = look();
-    if (status.ok()) return true;
-    changed_.store(true, std::memory_order_relaxed);
-    log_warn("samples in memory are not used any more", {{"why", status.message()}});
-    return false;
-  }
-
- private:
-  Status look() const {
-    for (const FileTable& table : files_) {
-      for (size_t file = 0; file < table.size(); ++file) {
-        const std::string path = table.path(file);
-        struct stat info {};
-        if (::stat(path.c_str(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-        STOKER_RETURN_IF_ERROR(table.check(file, info));
-      }
-    }
-    return {};
-  }
-
-  // Constant after construction.
-  std::vector<FileTable> files_;
-  std::chrono::nanoseconds every_{0};
-
-  // When the next look is due, of the steady clock; whoever moves it looks. And what the looks found,
-  // which nothing else depends on.
-  std::atomic<int64_t> due_{0};
-  std::atomic<bool> changed_{false};
-};
+constexpr size_t kFetchAhead = 2;  // samples
 
 class KeptSamples final : public DatasetDecorator {
  public:
@@ -79,7 +24,7 @@ class KeptSamples final : public DatasetDecorator {
     std::vector<size_t> tensor_bytes;
     for (const TensorSpec& tensor : spec()) tensor_bytes.push_back(tensor.bytes());
     const uint64_t bytes = SampleMemory::bytes_for(size(), tensor_bytes);
-    if (bytes > room) return;
+    if (bytes > room) return dataset_->keep_samples(room);  // a part of each, perhaps
     maybe_memory_ = SampleMemory::maybe_make(size(), std::move(tensor_bytes));
     if (maybe_memory_) room -= bytes;
   }

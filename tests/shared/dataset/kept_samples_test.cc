@@ -154,6 +154,24 @@ TEST_F(KeptSamples, WhatHasNoRoomIsReadFromItsFilesEachTime) {
   EXPECT_EQ(room, 0u);
 }
 
+TEST_F(KeptSamples, OfPicturesThatHaveNoRoomTheLabelsAreKept) {
+  const config::DatasetConfig config = testing::small::idx(path("set"));
+  const auto data = opened(config);
+  uint64_t room = 1000;  // pictures take 50 * 784
+  data->keep_samples(room);
+  EXPECT_EQ(room, 1000u - 50);
+  ASSERT_EQ(read_sample(*data, 7).label(), 3);
+  spoil_files(path("set"));
+  const Sample spoiled = read_sample(*data, 7);
+  EXPECT_TRUE(spoiled.status.ok()) << "the label is in memory: " << spoiled.status.message();
+  EXPECT_EQ(spoiled.label(), 3);
+  EXPECT_EQ(spoiled.text(), std::string(784, '\xa5'));
+  std::filesystem::resize_file(path("set/labels"), 10);
+  Sample cut;
+  EXPECT_TRUE(eventually([&] { return !(cut = read_sample(*data, 7)).status.ok(); }));
+  EXPECT_THAT(cut.status.message(), HasSubstr(path("set/labels")));
+}
+
 TEST_F(KeptSamples, AreOfAPartAndBeforeWhatIsDrawn) {
   config::DatasetConfig config = testing::small::cifar(path("set"));
   config.skip = 7;
