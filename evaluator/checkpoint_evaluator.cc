@@ -12,8 +12,10 @@
 #include "evaluator/sample_batches.h"
 #include "evaluator/set_views.h"
 #include "evaluator/subset.h"
+#include "evaluator/train_classes.h"
 #include "shared/base/log.h"
 #include "shared/dataset/dataset.h"
+#include "shared/dataset/value_limits.h"
 #include "shared/model/data_fit.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/model.h"
@@ -49,6 +51,19 @@ Status check_alike(const std::string& name, const dataset::Dataset& data,
                                      std::to_string(first.classes()) + " classes, " + name +
                                      " has " + model::describe(data.spec()) + " of " +
                                      std::to_string(data.classes()));
+}
+
+// A set of eval.sets, as the model was taught to see it.
+Result<std::unique_ptr<dataset::Dataset>> open_set(const config::Config& config,
+                                                   const std::string& name,
+                                                   const std::string& index_dir,
+                                                   const TrainClasses& train) {
+  STOKER_ASSIGN_OR_RETURN(auto data, dataset::open_dataset(name, config.data, index_dir, {}));
+  STOKER_ASSIGN_OR_RETURN(data, with_train_classes(train, name, std::move(data)));
+  log_info("data set opened", {{"set", name},
+                               {"samples", data->size()},
+                               {"fingerprint", data->fingerprint().substr(0, 12)}});
+  return dataset::within_limits(config, std::move(data));
 }
 
 struct Weights {
@@ -87,19 +102,19 @@ struct CheckpointEvaluator::State {
     std::string name;
     std::unique_ptr<dataset::Dataset> data;
     std::unique_ptr<task::Task> task;
+    SampleBatches batches;  // for all checkpoints: sorting a large set by length takes its time
   };
 
   State(config::Config settings, Clock& time) : config(std::move(settings)), clock(time) {}
 
-  Result<score::Report> evaluate_set(const Set& set, const Subset& chosen, const Limit& limit) {
-    SampleBatches batches(*set.data, chosen, static_cast<uint64_t>(config.eval.batch),
-                          config.feed.buckets);
+  Result<score::Report> evaluate_set(Set& set, const Limit& limit) {
+    SampleBatches& batches = set.batches;
     const auto evaluation = set.task->start_evaluation(
         {.top_k = config.eval.top_k, .mistakes = static_cast<size_t>(config.eval.mistakes)});
     for (size_t number = 0; number < batches.size(); ++number) {
       const uint64_t first = batches.first_place(number);
       STOKER_RETURN_IF_ERROR(limit.check("sample " + std::to_string(first) + " of " +
-                                         std::to_string(chosen.size()) + " of " + set.name));
+                                         std::to_string(batches.samples()) + " of " + set.name));
       const auto tensors = batches.read(number);
       // Damaged data is not a damaged checkpoint.
       if (!tensors.ok())
@@ -131,13 +146,12 @@ struct CheckpointEvaluator::State {
     found.result.step = weights.step;
     found.result.manifest_sha256 = weights.manifest_sha256;
     STOKER_RETURN_IF_ERROR(model::load_weights(*model, weights.tensors).with_context(weights.path));
-    for (const Set& set : sets) {
-      const Subset chosen = subset_of(config.eval, set.data->size());
-      STOKER_ASSIGN_OR_RETURN(score::Report report, evaluate_set(set, chosen, limit));
+    for (Set& set : sets) {
+      STOKER_ASSIGN_OR_RETURN(score::Report report, evaluate_set(set, limit));
       name_classes(*set.data, report.classes);
       run::SetResult& result = found.result.sets.emplace_back();
-      result = {set.name, chosen.size(), std::move(report.metrics), std::move(report.classes),
-                std::move(report.confusion)};
+      result = {set.name, set.batches.samples(), std::move(report.metrics),
+                std::move(report.classes), std::move(report.confusion)};
       if (!with_views) continue;
       auto views = views_of_set(*set.data, result, report.mistakes);
       if (!views.ok()) log_warn("views not made", {{"reason", views.status().to_string()}});
@@ -204,20 +218,21 @@ CheckpointEvaluator::CheckpointEvaluator(std::unique_ptr<State> state) : state_(
 CheckpointEvaluator::~CheckpointEvaluator() = default;
 
 Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
-    const config::Config& config, const std::string& index_dir, Clock& clock) {
+    const config::Config& config, const Indexes& indexes, Clock& clock) {
   if (config.eval.threads > 0) at::set_num_threads(config.eval.threads);  // else one a core
   if (config.eval.sets.empty())
     return Status(Code::kInvalidArgument, "eval.sets: is empty; there is nothing to evaluate on");
   auto state = std::make_unique<State>(config, clock);
   try {
+    TrainClasses train;
+    if (!indexes.of_training.empty()) train = train_classes(config, indexes.of_training);
     for (const std::string& name : config.eval.sets) {
-      STOKER_ASSIGN_OR_RETURN(auto data, dataset::open_dataset(name, config.data, index_dir, {}));
-      log_info("data set opened", {{"set", name},
-                                   {"samples", data->size()},
-                                   {"fingerprint", data->fingerprint().substr(0, 12)}});
+      STOKER_ASSIGN_OR_RETURN(auto data, open_set(config, name, indexes.own, train));
       STOKER_ASSIGN_OR_RETURN(auto task,
                               task::make_task(config.task, data->spec(), data->classes()));
-      state->sets.push_back({name, std::move(data), std::move(task)});
+      SampleBatches batches(*data, subset_of(config.eval, data->size()),
+                            static_cast<uint64_t>(config.eval.batch), config.feed.buckets);
+      state->sets.push_back({name, std::move(data), std::move(task), std::move(batches)});
       const State::Set& first = state->sets.front();
       STOKER_RETURN_IF_ERROR(check_alike(name, *state->sets.back().data, first.name, *first.data));
     }

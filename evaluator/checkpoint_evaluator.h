@@ -28,11 +28,14 @@ namespace stoker::evaluator {
 
 class CheckpointEvaluator {
  public:
-  // Opens the sets in config.eval.sets (their indexes are kept in `index_dir`) and builds the
-  // model.
+  // Where the indexes of data sets are.
+  struct Indexes {
+    std::string own;               // of config.eval.sets; made where they are not there
+    std::string of_training = {};  // stokerd's, of data.train; empty: there is no run
+  };
+  // Opens the sets in config.eval.sets and builds the model.
   static Result<std::unique_ptr<CheckpointEvaluator>> create(const config::Config& config,
-                                                             const std::string& index_dir,
-                                                             Clock& clock);
+                                                             const Indexes& indexes, Clock& clock);
   ~CheckpointEvaluator();
 
   // With what people can look at (eval.mistakes, eval.sample_bytes).

@@ -118,7 +118,8 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   STOKER_RETURN_IF_ERROR(init_log({.level = level, .file = layout_.evaluator_log()}));
   STOKER_RETURN_IF_ERROR(limit_memory(config_.eval.memory_mib));
   give_way(config_.eval.priority);
-  auto created = CheckpointEvaluator::create(config_, layout_.eval_index(), clock_);
+  auto created = CheckpointEvaluator::create(
+      config_, {.own = layout_.eval_index(), .of_training = layout_.index()}, clock_);
   if (created.status().code() == Code::kOutOfMemory && config_.eval.memory_mib > 0)
     return created.status().with_context(
         "eval.memory_mib: " + std::to_string(config_.eval.memory_mib) +

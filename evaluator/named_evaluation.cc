@@ -58,6 +58,14 @@ Result<std::string> config_path(const CommandLine& command) {
                     "--run-dir DIR");
 }
 
+// The indexes that stokerd made in the run whose settings these are; a file of settings from elsewhere
+// belongs to none, unless a run is named beside it.
+std::string training_indexes(const CommandLine& command, const std::string& config) {
+  if (!command.run_dir.empty()) return run::RunLayout(command.run_dir).index();
+  if (!command.config.empty()) return "";
+  return run::RunLayout(fs::path(config).parent_path().string()).index();
+}
+
 Result<run::EvalResult> evaluate_path(CheckpointEvaluator& evaluator, const std::string& path,
                                       std::stop_token stop) {
   if (is_directory(path)) {
@@ -87,7 +95,10 @@ Status evaluate_named(const CommandLine& command, Clock& clock, std::stop_token 
   const bool is_known = !command.run_dir.empty() && is_directory(of_run);
   STOKER_ASSIGN_OR_RETURN(
       const auto evaluator,
-      CheckpointEvaluator::create(config, is_known ? of_run : scratch.path(), clock));
+      CheckpointEvaluator::create(config,
+                                  {.own = is_known ? of_run : scratch.path(),
+                                   .of_training = training_indexes(command, path)},
+                                  clock));
   for (const std::string& named : command.checkpoints) {
     STOKER_ASSIGN_OR_RETURN(const run::EvalResult result, evaluate_path(*evaluator, named, stop));
     std::cout << run::to_json(result) << std::flush;

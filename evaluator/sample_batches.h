@@ -28,6 +28,7 @@ class SampleBatches {
                 std::span<const int64_t> buckets);
 
   size_t size() const { return batches_.size(); }  // batches
+  uint64_t samples() const { return chosen_.size(); }
   uint64_t first_place(size_t number) const { return batches_[number].first; }
   // The sample that is read as the place-th, counted over all batches.
   uint64_t sample_at(uint64_t place) const {

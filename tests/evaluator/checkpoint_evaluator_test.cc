@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/base/file.h"
 #include "shared/checkpoint/safetensors.h"
 #include "shared/config/load_config.h"
+#include "shared/dataset/dataset.h"
 #include "tests/shared/checkpoint/raw_tensors.h"
 #include "tests/support/temporary_directory.h"
 
@@ -49,7 +51,7 @@ class CheckpointEvaluatorTest : public ::testing::Test {
                                                       Clock& clock = system_clock()) const {
     const auto config = config::parse_config(kConfig, "test.yaml", settings);
     EXPECT_TRUE(config.ok()) << config.status().message();
-    return CheckpointEvaluator::create(*config, scratch_ / "index", clock);
+    return CheckpointEvaluator::create(*config, {.own = scratch_ / "index"}, clock);
   }
   Result<run::EvalResult> measure(const std::vector<std::string>& settings,
                                   Clock& clock = system_clock(), std::stop_token stop = {}) const {
@@ -110,6 +112,74 @@ TEST_F(CheckpointEvaluatorTest, TheWeightsThatTheSettingsNameAreEvaluated) {
   EXPECT_EQ(loss(1, "ema").status().code(), Code::kMismatch);
   EXPECT_NE(loss(1, "ema").status().message().find("eval.weights: raw evaluates it"),
             std::string::npos);
+}
+
+// Of three classes, which the weights know; the second is missing in what is evaluated.
+TEST_F(CheckpointEvaluatorTest, ClassesAreThoseOfTheTrainingData) {
+  const auto write = [&](const std::string& name, const std::string& rows) {
+    ASSERT_TRUE(
+        write_file_atomically(real_files(), scratch_ / (name + ".csv"), "x,kind\n" + rows).ok());
+  };
+  write("train", "1,cat\n2,cow\n3,dog\n");
+  write("valid", "1,dog\n2,dog\n3,cat\n");
+  std::vector<checkpoint::OwnedTensor> tensors;
+  tensors.push_back(checkpoint::make_tensor("0.weight", DType::kF32, {3, 1}, 1));
+  tensors.push_back(checkpoint::make_tensor("0.bias", DType::kF32, {3}, 2));
+  ASSERT_TRUE(checkpoint::write_safetensors(real_files(), scratch_.path(), "three.safetensors",
+                                            checkpoint::views_of(tensors), {})
+                  .ok());
+  const std::string set = ".csv, label: kind}\n";
+  const auto config =
+      config::parse_config("data:\n  train: {kind: csv, path: " + (scratch_ / "train") + set +
+                               "  valid: {kind: csv, path: " + (scratch_ / "valid") + set +
+                               "model: {kind: mlp, hidden: []}\ntask: {kind: classification}\n",
+                           "test.yaml", {});
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  ASSERT_TRUE(dataset::open_dataset("train", config->data, scratch_ / "index", {}).ok());
+  const auto evaluator = CheckpointEvaluator::create(
+      *config, {.own = scratch_ / "eval", .of_training = scratch_ / "index"}, system_clock());
+  ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
+  const auto result = (*evaluator)->measure_file(scratch_ / "three.safetensors", {});
+  ASSERT_TRUE(result.ok()) << result.status().to_string();
+  const auto& classes = result->sets.front().classes;
+  ASSERT_EQ(classes.size(), 3u);
+  EXPECT_EQ(classes[0].name, "cat");
+  EXPECT_EQ(classes[0].samples, 1u);
+  EXPECT_EQ(classes[1].samples, 0u);
+  EXPECT_EQ(classes[2].name, "dog");
+  EXPECT_EQ(classes[2].samples, 2u);
+}
+
+TEST_F(CheckpointEvaluatorTest, ATokenBeyondTheVocabularyIsToldWithItsFile) {
+  const std::string file = scratch_ / "t.bin";
+  const std::vector<uint16_t> tokens{1, 2, 3, 4, 5, 600, 7, 8, 9};
+  ASSERT_TRUE(write_file_atomically(
+                  real_files(), file,
+                  {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(uint16_t)})
+                  .ok());
+  const std::string set = ": {kind: tokens, path: " + file + "}\n";
+  const auto config =
+      config::parse_config("data:\n  train" + set + "  valid" + set +
+                               "model: {kind: lstm, width: 4, context: 4, vocab: 100}\n",
+                           "test.yaml", {});
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const auto evaluator =
+      CheckpointEvaluator::create(*config, {.own = scratch_ / "eval"}, system_clock());
+  ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
+  std::vector<checkpoint::OwnedTensor> tensors;
+  tensors.push_back(checkpoint::make_tensor("tok.weight", DType::kF32, {100, 4}, 1));
+  tensors.push_back(checkpoint::make_tensor("lstm.weight_ih_l0", DType::kF32, {16, 4}, 2));
+  tensors.push_back(checkpoint::make_tensor("lstm.weight_hh_l0", DType::kF32, {16, 4}, 3));
+  tensors.push_back(checkpoint::make_tensor("lstm.bias_ih_l0", DType::kF32, {16}, 4));
+  tensors.push_back(checkpoint::make_tensor("lstm.bias_hh_l0", DType::kF32, {16}, 5));
+  tensors.push_back(checkpoint::make_tensor("head.weight", DType::kF32, {100, 4}, 6));
+  ASSERT_TRUE(checkpoint::write_safetensors(real_files(), scratch_.path(), "lstm.safetensors",
+                                            checkpoint::views_of(tensors), {})
+                  .ok());
+  const Status refused = (*evaluator)->measure_file(scratch_ / "lstm.safetensors", {}).status();
+  EXPECT_NE(refused.message().find("data set valid: " + file), std::string::npos)
+      << refused.message();
+  EXPECT_NE(refused.message().find("token 600"), std::string::npos) << refused.message();
 }
 
 TEST_F(CheckpointEvaluatorTest, NoMoreSamplesAreTakenThanTheSettingsSay) {

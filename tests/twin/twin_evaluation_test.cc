@@ -36,7 +36,8 @@ class TwinEvaluation : public ::testing::TestWithParam<std::string> {
     }
     const auto config = config::load_config(folder_ + "/" + GetParam() + ".yaml", settings);
     EXPECT_TRUE(config.ok()) << config.status().message();
-    const auto evaluator = CheckpointEvaluator::create(*config, index_.path(), system_clock());
+    const auto evaluator =
+        CheckpointEvaluator::create(*config, {.own = index_.path()}, system_clock());
     EXPECT_TRUE(evaluator.ok()) << evaluator.status().to_string();
     const auto result = (*evaluator)->measure_file(folder_ + "/" + GetParam() + ".safetensors", {});
     EXPECT_TRUE(result.ok()) << result.status().to_string();

@@ -1,0 +1,115 @@
+#include "evaluator/train_classes.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "shared/base/log.h"
+#include "shared/dataset/dataset_decorator.h"
+
+namespace stoker::evaluator {
+namespace {
+
+using dataset::Dataset;
+
+// Where a sample's class is told by a single number.
+std::optional<size_t> maybe_label(const Dataset& data) {
+  const auto& spec = data.spec();
+  const auto found = std::ranges::find_if(spec, [](const TensorSpec& tensor) {
+    return tensor.name == "label" && tensor.dtype == DType::kI64 && tensor.shape.empty();
+  });
+  if (found == spec.end()) return std::nullopt;
+  return static_cast<size_t>(found - spec.begin());
+}
+
+class Renumbered final : public dataset::DatasetDecorator {
+ public:
+  // `numbers[i]`: what the set's class i is called in training; empty: the same.
+  Renumbered(std::unique_ptr<Dataset> data, TrainClasses train, std::vector<int64_t> numbers)
+      : DatasetDecorator(*data),
+        data_(std::move(data)),
+        train_(std::move(train)),
+        numbers_(std::move(numbers)),
+        label_(maybe_label(*data_)) {}
+
+  uint64_t classes() const override { return train_.count; }
+  std::vector<std::string> class_names() const override { return train_.names; }
+  Status read(uint64_t sample, const dataset::DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override {
+    STOKER_RETURN_IF_ERROR(data_->read(sample, draw, outputs));
+    if (!label_ || numbers_.empty()) return {};
+    int64_t label = 0;
+    std::memcpy(&label, outputs[*label_].data(), sizeof label);
+    assert(label >= 0 && static_cast<size_t>(label) < numbers_.size());
+    std::memcpy(outputs[*label_].data(), &numbers_[static_cast<size_t>(label)], sizeof label);
+    return {};
+  }
+
+ private:
+  const std::unique_ptr<Dataset> data_;
+  const TrainClasses train_;
+  const std::vector<int64_t> numbers_;
+  const std::optional<size_t> label_;
+};
+
+Status unknown_class(const std::string& set, const std::string& what, const TrainClasses& train) {
+  return Status(Code::kMismatch,
+                "data." + set + ": " + what + ", but data.train has " +
+                    std::to_string(train.count) +
+                    " classes and none of that kind, so the model knows nothing of "
+                    "it; leave its samples out, or train on some");
+}
+
+// Of each class of the set, its number in training.
+Result<std::vector<int64_t>> numbers_by_name(const TrainClasses& train, const std::string& set,
+                                             const std::vector<std::string>& names) {
+  std::vector<int64_t> numbers;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(train.names, name);
+    if (found == train.names.end())
+      return unknown_class(set, "there is a class '" + name + "'", train);
+    numbers.push_back(found - train.names.begin());
+  }
+  return numbers;
+}
+
+}  // namespace
+
+TrainClasses train_classes(const config::Config& config, const std::string& index_dir) {
+  const bool asks_for_classes =
+      config.task.kind == config::TaskKind::kClassification || config.task.labels_steps();
+  if (!asks_for_classes) return {};  // an index may be large
+  const auto train = dataset::open_indexed("train", config.data, index_dir, "");
+  if (train.ok())
+    return {.count = (*train)->classes(),
+            .names = (*train)->class_names(),
+            .outputs = static_cast<uint64_t>(config.model.outputs)};
+  if (train.status().code() != Code::kNotFound)
+    log_warn("classes of data.train not known",
+             {{"reason", train.status().message()},
+              {"then", "each set that is evaluated numbers its own"}});
+  return {};
+}
+
+Result<std::unique_ptr<Dataset>> with_train_classes(const TrainClasses& train,
+                                                    const std::string& name,
+                                                    std::unique_ptr<Dataset> data) {
+  const std::vector<std::string> names = data->class_names();
+  if (train.count == 0 || data->classes() == 0) return data;
+  // Where only one calls them by name, too, numbers are all that both know.
+  if (names.empty() || train.names.empty()) {
+    if (data->classes() > std::max(train.count, train.outputs))
+      return unknown_class(name, "there is a label " + std::to_string(data->classes() - 1), train);
+    if (data->classes() >= train.count) return data;
+    return std::unique_ptr<Dataset>(
+        std::make_unique<Renumbered>(std::move(data), train, std::vector<int64_t>()));
+  }
+  if (names == train.names && data->classes() == train.count) return data;
+  STOKER_ASSIGN_OR_RETURN(auto numbers, numbers_by_name(train, name, names));
+  return std::unique_ptr<Dataset>(
+      std::make_unique<Renumbered>(std::move(data), train, std::move(numbers)));
+}
+
+}  // namespace stoker::evaluator

@@ -1,0 +1,120 @@
+#include "evaluator/train_classes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "shared/config/load_config.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::evaluator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Tables of one number and a label, beside each other in a folder.
+class TrainClassesTest : public ::testing::Test {
+ protected:
+  void write(const std::string& set, const std::vector<std::string>& labels) {
+    std::string text = "x,kind\n";
+    for (const std::string& label : labels) text += "1," + label + "\n";
+    ASSERT_TRUE(write_file_atomically(real_files(), folder_ / (set + ".csv"), text).ok());
+  }
+  config::Config config(const std::string& more = "") const {
+    const auto set = [this](const std::string& name) {
+      return "  " + name + ": {kind: csv, label: kind, path: " + (folder_ / (name + ".csv")) +
+             "}\n";
+    };
+    const auto parsed = config::parse_config("data:\n" + set("train") + set("valid") +
+                                                 "model: {kind: mlp, hidden: []" + more +
+                                                 "}\ntask: {kind: classification}\n",
+                                             "test.yaml", {});
+    EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+    return *parsed;
+  }
+  // As stokerd leaves it behind.
+  void index_train() const {
+    const auto train = dataset::open_dataset("train", config().data, folder_ / "index", {});
+    EXPECT_TRUE(train.ok()) << train.status().to_string();
+  }
+  Result<std::unique_ptr<dataset::Dataset>> valid(const std::string& more = "") const {
+    STOKER_ASSIGN_OR_RETURN(
+        auto data, dataset::open_dataset("valid", config(more).data, folder_ / "eval", {}));
+    return with_train_classes(train_classes(config(more), folder_ / "index"), "valid",
+                              std::move(data));
+  }
+  static std::vector<int64_t> labels_of(const dataset::Dataset& data) {
+    std::vector<int64_t> labels;
+    for (uint64_t sample = 0; sample < data.size(); ++sample) {
+      float x = 0;
+      int64_t label = -1;
+      const std::vector<std::span<std::byte>> out{std::as_writable_bytes(std::span(&x, 1)),
+                                                  std::as_writable_bytes(std::span(&label, 1))};
+      EXPECT_TRUE(data.read(sample, {}, out).ok());
+      labels.push_back(label);
+    }
+    return labels;
+  }
+
+  const test::TemporaryDirectory folder_;
+};
+
+TEST_F(TrainClassesTest, ASetThatLacksAClassNumbersTheOthersAsTrainingDid) {
+  write("train", {"cat", "cow", "dog"});
+  write("valid", {"dog", "cat", "dog"});
+  index_train();
+  const auto data = valid();
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_THAT(labels_of(**data), ElementsAre(2, 0, 2));
+  EXPECT_EQ((*data)->classes(), 3u);
+  EXPECT_THAT((*data)->class_names(), ElementsAre("cat", "cow", "dog"));
+}
+
+TEST_F(TrainClassesTest, AClassThatWasNeverTrainedOnIsRefusedByName) {
+  write("train", {"cat", "cow", "dog"});
+  write("valid", {"dog", "cat", "owl"});
+  index_train();
+  const auto refused = valid();
+  EXPECT_EQ(refused.status().code(), Code::kMismatch);
+  EXPECT_THAT(refused.status().message(), HasSubstr("data.valid: there is a class 'owl'"));
+}
+
+TEST_F(TrainClassesTest, OfNumberedClassesThereAreAsManyAsInTraining) {
+  write("train", {"0", "1", "2"});
+  write("valid", {"1", "0"});
+  index_train();
+  const auto data = valid();
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_EQ((*data)->classes(), 3u);
+  EXPECT_THAT(labels_of(**data), ElementsAre(1, 0));
+}
+
+TEST_F(TrainClassesTest, ALargerNumberIsRefusedUnlessTheModelHasAnOutputForIt) {
+  write("train", {"0", "1", "2"});
+  write("valid", {"1", "5"});
+  index_train();
+  EXPECT_THAT(valid().status().message(), HasSubstr("data.valid: there is a label 5"));
+  EXPECT_TRUE(valid(", outputs: 10").ok());
+}
+
+TEST_F(TrainClassesTest, TheSameClassesAreTakenAsTheyAre) {
+  write("train", {"cat", "dog"});
+  write("valid", {"dog", "cat"});
+  index_train();
+  const auto data = valid();
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_THAT(labels_of(**data), ElementsAre(1, 0));
+}
+
+TEST_F(TrainClassesTest, WithoutAnIndexOfTrainASetNumbersItsOwn) {
+  write("train", {"cat", "cow", "dog"});
+  write("valid", {"dog", "cat"});
+  const auto data = valid();
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_THAT(labels_of(**data), ElementsAre(1, 0));
+  EXPECT_EQ((*data)->classes(), 2u);
+}
+
+}  // namespace
+}  // namespace stoker::evaluator
