@@ -9,6 +9,7 @@
 
 #include "daemon/checkpoint/checkpoint_writer.h"
 #include "daemon/checkpoint/retainer.h"
+#include "daemon/daemon_app/batch_check.h"
 #include "daemon/daemon_app/first_weights.h"
 #include "daemon/daemon_app/growing_data.h"
 #include "daemon/daemon_app/load_checkpoint.h"
@@ -23,6 +24,7 @@
 #include "daemon/train/trainer.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
+#include "shared/dataset/value_limits.h"
 #include "shared/feed/batch_shapes.h"
 #include "shared/feed/padding_report.h"
 #include "shared/feed/plan_settings.h"
@@ -34,7 +36,6 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr auto kGrace = 10s;  // for writers to end after the last of their work was taken
-constexpr auto kFirstBatchLook = 100ms;
 
 // Lost rows are no reason to lose a checkpoint.
 void flush_rows(metrics::MetricsWriter& rows) {
@@ -113,7 +114,7 @@ Result<std::unique_ptr<dataset::Dataset>> TrainingSession::open_data(const Start
   if (config_.feed.shuffle == config::Shuffle::kShards && (*data)->shard_ends().size() == 1)
     log_warn("feed.shuffle: shards mixes all of data.train", {{"reason", "it is one shard"}});
   STOKER_ASSIGN_OR_RETURN(weights_, feed::read_sample_weights(config_, **data));
-  return data;
+  return dataset::within_limits(config_, *std::move(data));
 }
 
 Result<std::unique_ptr<TrainingSession::Parts>> TrainingSession::prepare(
@@ -322,7 +323,13 @@ Result<TrainingSession::Ended> TrainingSession::train(Parts& parts, std::stop_to
       },
       {},
       feed::BatchShapes(*parts.data, parts.plan),
-      first_batch_view(config_, *parts.data, parts.plan, *parts.metrics)};
+      first_batch_view(config_, *parts.data, parts.plan, *parts.metrics),
+      [&parts,
+       check = batch_check(config_, *parts.data, *parts.ring)](const ring::ReadyBatch& batch) {
+        const Status fit = check ? check(batch) : Status();
+        if (!fit.ok()) parts.feeders.request_stop(fit);
+        return fit.ok();
+      }};
   const uint64_t began_at = parts.state->step;
   train::Trainer trainer(config_, *parts.state, std::move(links));
   const auto outcome = trainer.run(stop);

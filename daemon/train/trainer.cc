@@ -210,6 +210,8 @@ Result<std::optional<ring::ReadyBatch>> Trainer::next_batch(std::stop_token stop
     // While the device still reads slots that the readers wait for, often.
     auto batch = links_.ring.pop(engine_->poll() ? kSoon : kLook);
     interval_.waited += batch.ok() ? links_.clock.monotonic() - began : nanoseconds(0);
+    if (batch.ok() && links_.may_use && !links_.may_use(*batch))
+      return std::optional<ring::ReadyBatch>();
     if (batch.ok()) return std::optional(*batch);
     if (batch.status().code() == Code::kClosed) return std::optional<ring::ReadyBatch>();
     if (batch.status().code() != Code::kTimedOut) return batch.status();

@@ -64,6 +64,9 @@ struct TrainerLinks {
   std::optional<feed::BatchShapes> maybe_shapes = std::nullopt;
   // Is shown the first batch of a run that begins, before it is trained on; empty: nobody is.
   std::function<void(const ring::ReadyBatch&)> see_first_batch = {};
+  // Whether a batch may be trained on; empty: all may. One that may not ends training as the end of
+  // the data does: what was learned is saved. Whoever says so keeps the reason.
+  std::function<bool(const ring::ReadyBatch&)> may_use = {};
 };
 
 class Trainer {

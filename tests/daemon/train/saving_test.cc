@@ -48,6 +48,15 @@ TEST_F(Saving, ByStepsAndAtTheEndOffSchedule) {
   EXPECT_THAT(run.saved(), ElementsAre(4, 8, 10));
 }
 
+TEST_F(Saving, WhatWasLearnedBeforeABatchThatMayNotBeUsed) {
+  Session run(slow_config(10), root_);
+  run.maybe_refused_ = 6;
+  const auto outcome = run.train();
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(*outcome, Trainer::Outcome::kStopped);
+  EXPECT_THAT(run.saved(), ElementsAre(6));
+}
+
 TEST_F(Saving, ByWallTime) {
   ManualClock clock;
   auto config = slow_config(10);

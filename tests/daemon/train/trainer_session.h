@@ -144,7 +144,8 @@ class Session {
             [](uint64_t) { return false; },
             std::move(around.make_engine),
             std::nullopt,
-            [this](const ring::ReadyBatch& batch) { first_batches_.push_back(batch.ticket); }});
+            [this](const ring::ReadyBatch& batch) { first_batches_.push_back(batch.ticket); },
+            [this](const ring::ReadyBatch& batch) { return batch.ticket != maybe_refused_; }});
   }
   ~Session() {
     threads_.request_stop();
@@ -190,7 +191,8 @@ class Session {
   std::vector<std::string> replies_;
   std::vector<TakenProfile> profiles_;
   std::vector<std::pair<uint64_t, std::vector<metrics::NamedSummary>>> histograms_;  // by step
-  std::vector<uint64_t> first_batches_;  // tickets of those that were shown
+  std::vector<uint64_t> first_batches_;    // tickets of those that were shown
+  std::optional<uint64_t> maybe_refused_;  // ticket of one that may not be used
   std::optional<Trainer> trainer_;
   std::stop_source stop_;
   Coordinator threads_;

@@ -1,0 +1,78 @@
+// Labels and tokens that a model does not have, and classes that only some sets have, through the
+// programs.
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/run/eval_result.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+class LabelsAndTokens : public RunFixture {
+ protected:
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name), std::ios::binary) << text;
+  }
+};
+
+class ATokenBeyondTheVocabulary : public LabelsAndTokens,
+                                  public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(ATokenBeyondTheVocabulary, EndsTheRunWithFileAndNumber) {
+  std::string tokens;
+  for (int i = 0; i < 4000; ++i) tokens += {static_cast<char>(i % 90), i % 400 == 7 ? '\1' : '\0'};
+  write("tokens.bin", tokens);  // one in 400 is 256 more than it should be
+  const std::string config =
+      write_config("data: {train: {kind: tokens, path: " + path("tokens.bin") + R"(, context: 8}}
+model: {kind: lstm, width: 8, vocab: 90, context: 8}
+train: {steps: 1000, batch: 4, device: cpu, threads: 1}
+feed: {isolation: )" +
+                   GetParam() + "}\n");
+  EXPECT_EQ(train(config, run_dir()).code, 65);
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("tokens.bin"));
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("model.vocab is 90, so tokens are from 0 to 89"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Readers, ATokenBeyondTheVocabulary, ::testing::Values("process", "thread"),
+                         [](const auto& one) { return std::string(one.param); });
+
+TEST_F(LabelsAndTokens, WhatIsEvaluatedHasTheClassesThatWereTrainedOn) {
+  std::string train_rows = "x,kind\n", valid_rows = train_rows;
+  for (int i = 0; i < 300; ++i) {
+    const char* const kinds[] = {"cat", "cow", "dog"};
+    const std::string row = std::to_string(i % 3) + "," + kinds[i % 3] + "\n";
+    train_rows += row;
+    if (i % 3 != 1) valid_rows += row;
+  }
+  write("train.csv", train_rows);
+  write("valid.csv", valid_rows);
+  const std::string config =
+      write_config("data:\n  train: {kind: csv, label: kind, path: " + path("train.csv") +
+                   "}\n  valid: {kind: csv, label: kind, path: " + path("valid.csv") + R"(}
+model: {kind: mlp, hidden: [8]}
+task: {kind: classification}
+optimizer: {kind: adam, lr: 0.03}
+schedule: {kind: constant, warmup_steps: 0}
+train: {steps: 300, batch: 16, device: cpu, threads: 1}
+)");
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  ASSERT_EQ(evaluator(run_dir(), {"--once"}).wait(60s)->code, 0) << log_of("stoker-eval");
+  const auto result = run::parse_eval_result(
+      text_of(run::eval_result_path(run_dir() + "/eval", newest_step(run_dir()))), "result");
+  ASSERT_TRUE(result.ok()) << result.status().to_string();
+  const run::SetResult& valid = result->sets.front();
+  ASSERT_EQ(valid.classes.size(), 3u);
+  EXPECT_EQ(valid.classes[1].name, "cow");
+  EXPECT_EQ(valid.classes[1].samples, 0u);
+  EXPECT_EQ(valid.classes[2].samples, 100u);
+  EXPECT_GT(valid.metrics.at(1).second, 0.9) << "accuracy: dogs are dogs";
+}
+
+}  // namespace
+}  // namespace stoker::test
