@@ -25,6 +25,13 @@ With --follow it ends with 0 when the run has ended and all is evaluated. While 
 Exit codes: 0 done or stopped, 64 usage, 65 the checkpoint or the data are damaged, 70 internal, or an evaluation
 that hangs, 71 out of memory, 74 the disk, 75 another evaluator has this run, 78 configuration.)";
 
+// CLI11 would show the largest double that there is.
+std::string check_step(const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  if (digits && text.size() <= 18 && text.find_first_not_of('0') != std::string::npos) return "";
+  return "is no step; give a whole number from 1";
+}
+
 }  // namespace
 
 ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
@@ -41,7 +48,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_flag("--once", once, "Evaluate what is there, then exit (the default)")->excludes(follow);
   app.add_option("--until", command.until, "End when this step or a later one is done")
       ->type_name("STEP")
-      ->check(CLI::PositiveNumber)
+      ->check(check_step)
       ->needs(follow);
   auto* const checkpoint =
       app.add_option("--checkpoint", command.checkpoints,
