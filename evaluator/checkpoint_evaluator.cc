@@ -108,14 +108,15 @@ struct CheckpointEvaluator::State {
   State(config::Config settings, Clock& time) : config(std::move(settings)), clock(time) {}
 
   Result<score::Report> evaluate_set(Set& set, const Limit& limit) {
-    SampleBatches& batches = set.batches;
+    const SampleBatches& batches = set.batches;
+    SampleBatches::Memory memory;  // for this set: what does not fit fails this checkpoint only
     const auto evaluation = set.task->start_evaluation(
         {.top_k = config.eval.top_k, .mistakes = static_cast<size_t>(config.eval.mistakes)});
     for (size_t number = 0; number < batches.size(); ++number) {
       const uint64_t first = batches.first_place(number);
       STOKER_RETURN_IF_ERROR(limit.check("sample " + std::to_string(first) + " of " +
                                          std::to_string(batches.samples()) + " of " + set.name));
-      const auto tensors = batches.read(number);
+      const auto tensors = batches.read(number, memory);
       // Damaged data is not a damaged checkpoint.
       if (!tensors.ok())
         return Status(Code::kIoError, "data set " + set.name + ": " + tensors.status().message());

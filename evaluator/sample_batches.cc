@@ -13,8 +13,6 @@ SampleBatches::SampleBatches(const dataset::Dataset& data, const Subset& chosen,
                              std::span<const int64_t> buckets)
     : data_(data), chosen_(chosen) {
   const uint64_t samples = chosen.size();
-  for (const TensorSpec& spec : data.spec())
-    memory_.emplace_back(spec.bytes() * std::min(batch, samples));
   if (buckets.empty() || data.longest() == 0 || data.size() > dataset::kMostBucketed) {
     cut(samples, batch, data.longest());
     return;
@@ -40,15 +38,20 @@ void SampleBatches::cut(uint64_t samples, uint64_t batch, uint64_t length) {
   }
 }
 
-Result<task::Batch> SampleBatches::read(size_t number) {
+Result<task::Batch> SampleBatches::read(size_t number, Memory& memory) const {
   const Batch& batch = batches_[number];
   const std::vector<TensorSpec> specs =
       batch.length == 0 ? data_.spec() : data_.spec_of_length(batch.length);
+  memory.resize(specs.size());
+  for (size_t t = 0; t < specs.size(); ++t) {
+    const size_t bytes = specs[t].bytes() * batch.count;
+    if (memory[t].size() < bytes) memory[t].resize(bytes);
+  }
   std::vector<std::span<std::byte>> row(specs.size());
   for (uint64_t i = 0; i < batch.count; ++i) {
     const uint64_t sample = sample_at(batch.first + i);
     for (size_t t = 0; t < specs.size(); ++t)
-      row[t] = std::span(memory_[t]).subspan(i * specs[t].bytes(), specs[t].bytes());
+      row[t] = std::span(memory[t]).subspan(i * specs[t].bytes(), specs[t].bytes());
     STOKER_RETURN_IF_ERROR(data_.read(sample, dataset::DrawKey{.sample = sample}, row));
   }
   task::Batch tensors;
@@ -56,7 +59,7 @@ Result<task::Batch> SampleBatches::read(size_t number) {
     std::vector<int64_t> shape{static_cast<int64_t>(batch.count)};
     shape.insert(shape.end(), specs[t].shape.begin(), specs[t].shape.end());
     const auto options = at::TensorOptions().dtype(model::scalar_type_of(specs[t].dtype));
-    tensors.push_back(at::from_blob(memory_[t].data(), shape, options));
+    tensors.push_back(at::from_blob(memory[t].data(), shape, options));
   }
   return tensors;
 }

@@ -1,4 +1,4 @@
-// SampleBatches: the samples of one evaluation in batches, as tensors in host memory that is reused.
+// SampleBatches: the samples of a set in batches, as tensors in host memory that is reused.
 //
 // In the order of their numbers; sequences of various lengths bucket by bucket, as feed.buckets has
 // them, in that order within each. So each sample is there once and padded as in training, whatever
@@ -6,7 +6,7 @@
 //
 // Threads: one.
 // Owner:   the data set must outlive this object.
-// Errors:  read(): those of Dataset::read().
+// Errors:  read(): those of Dataset::read(); std::bad_alloc.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,9 @@ namespace stoker::evaluator {
 
 class SampleBatches {
  public:
+  // A batch's bytes, of each tensor. As large as the largest batch that was read into it.
+  using Memory = std::vector<std::vector<std::byte>>;
+
   // Those that are chosen, at least one, in batches of at most `batch`.
   SampleBatches(const dataset::Dataset& data, const Subset& chosen, uint64_t batch,
                 std::span<const int64_t> buckets);
@@ -34,8 +37,8 @@ class SampleBatches {
   uint64_t sample_at(uint64_t place) const {
     return order_.empty() ? chosen_.sample(place) : order_[place];
   }
-  // Holds until the next call.
-  Result<task::Batch> read(size_t number);
+  // Tensors in `memory`, which hold until it changes.
+  Result<task::Batch> read(size_t number, Memory& memory) const;
 
  private:
   struct Batch {
@@ -49,7 +52,6 @@ class SampleBatches {
   const Subset chosen_;
   std::vector<Batch> batches_;
   std::vector<uint64_t> order_;  // empty: by their numbers
-  std::vector<std::vector<std::byte>> memory_;
 };
 
 }  // namespace stoker::evaluator

@@ -20,9 +20,10 @@ Subset first(uint64_t samples, const dataset::Dataset& data) {
 TEST(SampleBatches, AreInOrderAndTheLastMayBeSmaller) {
   const auto data = MadeSequences::of_sizes({0, 0, 5});
   SampleBatches batches(data, first(5, data), 2, {});
+  SampleBatches::Memory memory;
   ASSERT_EQ(batches.size(), 3u);
   for (size_t number = 0; number < 3; ++number) {
-    const auto batch = batches.read(number);
+    const auto batch = batches.read(number, memory);
     ASSERT_TRUE(batch.ok());
     EXPECT_EQ((*batch)[0].sizes(), (std::vector<int64_t>{number == 2 ? 1 : 2, 3}));
     EXPECT_EQ((*batch)[0][0][0].item<float>(), static_cast<float>(2 * number));
@@ -35,10 +36,11 @@ TEST(SampleBatches, OfBucketsEachSampleIsThereOncePaddedToItsOwn) {
   const std::vector<int64_t> buckets{2, 4};
   for (const uint64_t size : {1, 3, 100}) {
     SampleBatches batches(data, first(data.size(), data), size, buckets);
+    SampleBatches::Memory memory;
     std::set<uint64_t> seen;
     uint64_t place = 0;
     for (size_t number = 0; number < batches.size(); ++number) {
-      const auto batch = batches.read(number);
+      const auto batch = batches.read(number, memory);
       ASSERT_TRUE(batch.ok());
       EXPECT_EQ(batches.first_place(number), place);
       const int64_t places = (*batch)[0].size(1);
@@ -62,9 +64,10 @@ TEST(SampleBatches, OfAPartOfASetOnlyThatPart) {
   const auto data = MadeSequences::of_sizes({3, 3});
   const std::vector<int64_t> buckets{1};
   SampleBatches batches(data, first(3, data), 2, buckets);
+  SampleBatches::Memory memory;
   std::vector<uint64_t> order;
   for (size_t number = 0; number < batches.size(); ++number)
-    for (int64_t row = 0; row < (*batches.read(number))[0].size(0); ++row)
+    for (int64_t row = 0; row < (*batches.read(number, memory))[0].size(0); ++row)
       order.push_back(batches.sample_at(order.size()));
   EXPECT_THAT(order, ElementsAre(0, 2, 1)) << "lengths 1 2 1";
 }
