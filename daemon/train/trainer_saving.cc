@@ -51,7 +51,8 @@ bool Trainer::try_save() {
   const nanoseconds began = links_.clock.monotonic();
   snapshot->manifest() = links_.manifest;
   state_.quarantined = links_.quarantined();
-  state_.loss_trend.note_saved();
+  // Which saves are taken depends on the disk, too: where nothing goes by it, it is no part of a run.
+  if (config_.checkpoint.on_improvement > 0) state_.loss_trend.note_saved();
   state_.capture(*snapshot);
   snapshot->manifest().epoch = links_.plan.epoch_of(state_.ticket);
   snapshot->manifest().metrics_bytes = links_.metrics_bytes;

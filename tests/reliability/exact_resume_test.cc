@@ -127,7 +127,7 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
         {"vit", "vit, layers: 1, width: 16, heads: 2, patch_size: 8, dropout: 0.1"},
         {"vgg", "vgg, layers: 11, batch_norm: true, width: 16"},
         {"alexnet", "alexnet, width: 16"},
-        {"inception", "inception_v3"},
+        {"inception", "inception_v3, aux_logits: false"},
         {"layers",
          "layers, stack: [{kind: linear, outputs: 16}, {kind: batch_norm}, {kind: relu}, "
          "{kind: dropout, part: 0.1}, {kind: linear}]"}};
