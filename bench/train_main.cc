@@ -5,7 +5,6 @@
 #include "bench/options.h"
 #include "bench/torch_peers.h"
 #include "bench/training.h"
-#include "shared/base/heap.h"
 #include "shared/model/host_blocks.h"
 
 namespace stoker::bench {
@@ -52,8 +51,7 @@ Benchmark steps_of(const TrainingSetup& setup) {
 
 int main(int argc, char** argv) {
   using namespace stoker::bench;
-  stoker::keep_freed_memory();  // as stokerd
-  stoker::model::use_whole_blocks();
+  stoker::model::keep_host_memory();  // as stokerd
   int exit_code = 0;
   const auto options = maybe_parse(argc, argv, exit_code);
   if (!options) return exit_code;

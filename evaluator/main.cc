@@ -1,12 +1,10 @@
 #include "evaluator/command_line.h"
 #include "evaluator/evaluator_app.h"
 #include "shared/base/clock.h"
-#include "shared/base/heap.h"
 #include "shared/model/host_blocks.h"
 
 int main(int argc, char** argv) {
-  stoker::keep_freed_memory();
-  stoker::model::use_whole_blocks();
+  stoker::model::keep_host_memory();
   const auto parsed =
       stoker::evaluator::parse_command_line(argc, argv);  // answers --help and mistakes itself
   if (!parsed.command) return static_cast<int>(parsed.exit_code);

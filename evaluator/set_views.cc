@@ -4,6 +4,7 @@
 #include <span>
 
 #include "evaluator/class_views.h"
+#include "shared/dataset/picture_spec.h"
 
 namespace stoker::evaluator {
 namespace {
@@ -14,11 +15,8 @@ std::string name_of(const std::vector<std::string>& names, int64_t label) {
 }
 
 const TensorSpec* maybe_picture(const dataset::Dataset& data) {
-  for (const TensorSpec& spec : data.spec()) {
-    const bool is_picture = spec.name == "input" && spec.dtype == DType::kU8 &&
-                            spec.shape.size() == 3 && (spec.shape[0] == 1 || spec.shape[0] == 3);
-    if (is_picture) return &spec;
-  }
+  for (const TensorSpec& spec : data.spec())
+    if (spec.name == "input" && dataset::is_picture(spec)) return &spec;
   return nullptr;
 }
 

@@ -3,14 +3,12 @@
 #include "daemon/daemon_app/command_line.h"
 #include "daemon/daemon_app/daemon_app.h"
 #include "shared/base/clock.h"
-#include "shared/base/heap.h"
 #include "shared/config/load_config.h"
 #include "shared/model/host_blocks.h"
 
 int main(int argc, char** argv) {
   using namespace stoker;
-  keep_freed_memory();
-  model::use_whole_blocks();
+  model::keep_host_memory();
   const auto parsed =
       daemon_app::parse_command_line(argc, argv);  // answers --help and mistakes itself
   if (!parsed.command) return static_cast<int>(parsed.exit_code);

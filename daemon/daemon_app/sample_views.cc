@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "shared/dataset/picture_spec.h"
 #include "shared/image/png_writer.h"
 
 namespace stoker::daemon_app {
@@ -72,8 +73,7 @@ std::string bytes_text(const Values& values) {
 }
 
 bool is_picture(const TensorSpec& spec) {
-  return spec.name == "input" && spec.dtype == DType::kU8 && spec.shape.size() == 3 &&
-         (spec.shape[0] == 1 || spec.shape[0] == 3);
+  return spec.name == "input" && dataset::is_picture(spec);
 }
 
 std::string cell_of(const Values& values, const std::vector<std::string>& class_names) {

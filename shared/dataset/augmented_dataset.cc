@@ -5,16 +5,11 @@
 #include <utility>
 
 #include "shared/dataset/dataset_decorator.h"
+#include "shared/dataset/picture_spec.h"
 #include "shared/dataset/stage_time.h"
 
 namespace stoker::dataset {
 namespace {
-
-// Pictures are U8 [channels, height, width], the first tensor.
-bool is_picture(const TensorSpec& input) {
-  return input.dtype == DType::kU8 && input.shape.size() == 3 &&
-         (input.shape[0] == 1 || input.shape[0] == 3);
-}
 
 class AugmentedDataset final : public DatasetDecorator {
  public:

@@ -9,6 +9,8 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
+#include "shared/base/heap.h"
+
 namespace stoker::model {
 namespace {
 
@@ -54,7 +56,9 @@ class WholeBlocks final : public c10::Allocator {
 
 }  // namespace
 
-void use_whole_blocks() {
+// Only together: what is kept and in pieces is never made whole again.
+void keep_host_memory() {
+  keep_freed_memory();
   static WholeBlocks blocks;
   c10::SetCPUAllocator(&blocks);
 }

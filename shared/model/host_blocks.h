@@ -1,4 +1,4 @@
-// host blocks: how LibTorch gets memory for tensors of the CPU.
+// host blocks: how LibTorch gets memory for tensors of the CPU, and that the process keeps it.
 //
 // LibTorch asks for aligned memory (posix_memalign), for which glibc before 2.38 takes a little more
 // and gives back what stands over on both sides. What is small and stays is then put into these
@@ -14,6 +14,6 @@
 
 namespace stoker::model {
 
-void use_whole_blocks();
+void keep_host_memory();
 
 }  // namespace stoker::model

@@ -96,12 +96,20 @@ Status check_outside(Model& model, const Surroundings& around) {
     model.train();
     return check_output(output, around);
   } catch (const c10::Error& error) {
-    const Status said = status_of(error, "forward() fails");
-    return said.code() == Code::kOutOfMemory ? said
-                                             : Status(Code::kInvalidArgument, said.message());
+    return blamed(error, "forward() fails");
   } catch (const std::exception& error) {
     return Status(Code::kInvalidArgument, "forward() throws: " + first_line(error.what()));
   }
+}
+
+Status blamed(const c10::Error& error, std::string_view what) {
+  const Status said = status_of(error, what);
+  return said.code() == Code::kOutOfMemory ? said : Status(Code::kInvalidArgument, said.message());
+}
+
+Status at_model_path(const Status& status, const std::string& path) {
+  const bool names_it = status.message().find(path) != std::string::npos;
+  return status.with_context(names_it ? "model.path" : "model.path: " + path);
 }
 
 }  // namespace stoker::model

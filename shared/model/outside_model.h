@@ -6,7 +6,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include <c10/util/Exception.h>
 
 #include "shared/base/status.h"
 #include "shared/model/model.h"
@@ -32,5 +35,12 @@ Result<Surroundings> surroundings_of(const config::ModelConfig& config, const Sa
 // under two names, or its output has another shape (both are named). kInvalidArgument: forward()
 // throws; says what.
 Status check_outside(Model& model, const Surroundings& around);
+
+// What code that is not stoker's has thrown, for its user to mend: kInvalidArgument, or
+// kOutOfMemory; "what: the first line of the exception's text".
+Status blamed(const c10::Error& error, std::string_view what);
+
+// With model.path before it, and the path where the message does not name it.
+Status at_model_path(const Status& status, const std::string& path);
 
 }  // namespace stoker::model

@@ -47,9 +47,7 @@ Result<std::shared_ptr<plugin::Model>> call(const StokerPlugin& entry,
     if (model != nullptr) return model;
     return Status(Code::kInvalidArgument, "its factory gives no model");
   } catch (const c10::Error& error) {
-    const Status said = status_of(error, "its factory fails");
-    if (said.code() == Code::kOutOfMemory) return said;
-    return Status(Code::kInvalidArgument, said.message());
+    return blamed(error, "its factory fails");
   } catch (const std::bad_alloc&) {
     return Status(Code::kOutOfMemory, "its factory: not enough host memory");
   } catch (const std::exception& error) {
@@ -87,8 +85,7 @@ Result<ModelPtr> make_plugin(const config::ModelConfig& config, const Samples& s
                              uint64_t classes) {
   auto made = make(config, sample, classes);
   if (made.ok()) return made;
-  const bool names_it = made.status().message().find(config.path) != std::string::npos;
-  return made.status().with_context(names_it ? "model.path" : "model.path: " + config.path);
+  return at_model_path(made.status(), config.path);
 }
 
 }  // namespace stoker::model

@@ -115,10 +115,9 @@ Result<torch::jit::Module> load(const std::string& path) {
   try {
     return torch::jit::load(path, at::kCPU, /*load_debug_files=*/false);
   } catch (const c10::Error& error) {
-    const Status said = status_of(error, path + ": is no module of torch.jit.save");
+    const Status said = blamed(error, path + ": is no module of torch.jit.save");
     if (said.code() == Code::kOutOfMemory) return said;
-    return Status(Code::kInvalidArgument,
-                  said.message() + "; weights alone are given as model.init_from");
+    return Status(said.code(), said.message() + "; weights alone are given as model.init_from");
   } catch (const std::exception& error) {
     return Status(Code::kInvalidArgument,
                   path + ": is no module of torch.jit.save: " + first_line(error.what()));
@@ -141,8 +140,7 @@ Result<ModelPtr> make_torchscript(const config::ModelConfig& config, const Sampl
                                   uint64_t classes) {
   auto made = make(config, sample, classes);
   if (made.ok()) return made;
-  const bool names_it = made.status().message().find(config.path) != std::string::npos;
-  return made.status().with_context(names_it ? "model.path" : "model.path: " + config.path);
+  return at_model_path(made.status(), config.path);
 }
 
 }  // namespace stoker::model

@@ -1,14 +1,12 @@
 #include "tests/fuzz/format.h"
 #include "tests/fuzz/set_under_test.h"
+#include "tests/support/big_endian.h"
 #include "tests/support/packed_bytes.h"
 
 namespace stoker::fuzz {
 namespace {
 
-std::string big_endian(uint32_t value) {
-  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
-          static_cast<char>(value >> 8), static_cast<char>(value)};
-}
+using test::big_endian;
 
 std::string pictures(uint32_t count, uint32_t height, uint32_t width) {
   std::string file = big_endian(0x803) + big_endian(count) + big_endian(height) + big_endian(width);

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/run/eval_result.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -63,10 +62,7 @@ train: {steps: 300, batch: 16, device: cpu, threads: 1}
 )");
   ASSERT_EQ(train(config, run_dir()).code, 0);
   ASSERT_EQ(evaluator(run_dir(), {"--once"}).wait(60s)->code, 0) << log_of("stoker-eval");
-  const auto result = run::parse_eval_result(
-      text_of(run::eval_result_path(run_dir() + "/eval", newest_step(run_dir()))), "result");
-  ASSERT_TRUE(result.ok()) << result.status().to_string();
-  const run::SetResult& valid = result->sets.front();
+  const run::SetResult valid = newest_result(run_dir());
   ASSERT_EQ(valid.classes.size(), 3u);
   EXPECT_EQ(valid.classes[1].name, "cow");
   EXPECT_EQ(valid.classes[1].samples, 0u);

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/run/eval_result.h"
+#include "tests/support/big_endian.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -29,12 +29,7 @@ class Learning : public RunFixture {
     EXPECT_TRUE(trained && trained->code == 0) << log_of("stokerd");
     auto evaluated = evaluator(run_dir(), {"--once"}).wait(100s);
     EXPECT_TRUE(evaluated && evaluated->code == 0) << log_of("stoker-eval");
-    const auto result = run::parse_eval_result(
-        text_of(run::eval_result_path(run_dir() + "/eval", static_cast<uint64_t>(steps))),
-        "result");
-    EXPECT_TRUE(result.ok()) << result.status().to_string();
-    if (!result.ok() || result->sets.empty()) return {};
-    const auto& metrics = result->sets[0].metrics;
+    const auto metrics = newest_result(run_dir()).metrics;
     return {metrics.begin(), metrics.end()};
   }
 
@@ -67,19 +62,12 @@ constexpr std::array<const char*, 10> kFont = {
     "..##..#...#....####.#...##...#.###.", "#####....#...#...#...#....#....#...",
     ".###.#...##...#.###.#...##...#.###.", ".###.#...##...#.####....#...#..##.."};
 
-std::string idx_header(std::initializer_list<unsigned> shape) {
-  std::string header{0, 0, 8, static_cast<char>(shape.size())};
-  for (const unsigned size : shape)
-    for (int shift = 24; shift >= 0; shift -= 8) header += static_cast<char>(size >> shift & 0xff);
-  return header;
-}
-
 void Learning::write_digits(const std::string& images, const std::string& labels, unsigned digits,
                             unsigned seed) const {
   std::mt19937 random(seed);
   std::ofstream pictures(path(images), std::ios::binary), numbers(path(labels), std::ios::binary);
-  pictures << idx_header({digits, kSide, kSide});
-  numbers << idx_header({digits});
+  pictures << big_endian(0x803) + big_endian(digits) + big_endian(kSide) + big_endian(kSide);
+  numbers << big_endian(0x801) + big_endian(digits);
   for (unsigned i = 0; i < digits; ++i) {
     const size_t digit = random() % kFont.size();
     const size_t top = random() % (kSide - kScale * kFontHeight + 1);

@@ -128,6 +128,13 @@ uint64_t RunFixture::newest_step(const std::string& run) {
   return names.empty() ? 0 : *checkpoint::CheckpointStore::maybe_step_of(names.back());
 }
 
+run::SetResult RunFixture::newest_result(const std::string& run) {
+  const std::string path = run::eval_result_path(run + "/eval", newest_step(run));
+  const auto result = run::parse_eval_result(text_of(path), path);
+  EXPECT_TRUE(result.ok()) << result.status().to_string();
+  return result.ok() && !result->sets.empty() ? result->sets.front() : run::SetResult{};
+}
+
 std::string RunFixture::model_sha256(const std::string& run, uint64_t step) {
   return sha256_hex(text_of(run + "/checkpoints/" + checkpoint::CheckpointStore::name_of(step) +
                             "/model.safetensors"));

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/run/eval_result.h"
 #include "tests/system/process.h"
 
 namespace stoker::test {
@@ -43,6 +44,8 @@ class RunFixture : public ::testing::Test {
   std::string log_of(const std::string& program) const { return text_of(path(program + ".out")); }
   static std::vector<std::string> checkpoints(const std::string& run);  // names, oldest first
   static uint64_t newest_step(const std::string& run);                  // 0: none
+  // Of the newest checkpoint and the first set; fails the test where there is no such result.
+  static run::SetResult newest_result(const std::string& run);
   static std::string model_sha256(const std::string& run, uint64_t step);
   // The rows of train.jsonl without the fields that a clock decided.
   static std::vector<std::string> decided_rows(const std::string& run);

@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/run/eval_result.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -80,10 +79,7 @@ class Sequences : public RunFixture {
     EXPECT_EQ(train(write_config(config), run_dir()).code, 0);
     const auto evaluated = evaluator(run_dir(), {"--once"}).wait(60s);
     EXPECT_TRUE(evaluated && evaluated->code == 0);
-    const auto result = run::parse_eval_result(
-        text_of(run::eval_result_path(run_dir() + "/eval", newest_step(run_dir()))), "result");
-    EXPECT_TRUE(result.ok()) << result.status().to_string();
-    return result.ok() && !result->sets.empty() ? result->sets[0] : run::SetResult{};
+    return newest_result(run_dir());
   }
   static std::map<std::string, double> by_name(const run::SetResult& result) {
     return {result.metrics.begin(), result.metrics.end()};

@@ -5,18 +5,15 @@
 #include <gtest/gtest.h>
 
 #include "tests/shared/dataset/folder_fixture.h"
+#include "tests/support/big_endian.h"
 #include "tests/support/packed_bytes.h"
 
 namespace stoker::dataset {
 namespace {
 
+using test::big_endian;
 using test::gzip;
 using testing::read_sample;
-
-std::string big_endian(uint32_t value) {
-  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
-          static_cast<char>(value >> 8), static_cast<char>(value)};
-}
 
 // Picture i of 2x3 pixels is filled with i; its label is i mod 4.
 std::string pictures(uint32_t count) {

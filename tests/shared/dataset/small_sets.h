@@ -13,6 +13,7 @@
 #include "tests/shared/dataset/example_writer.h"
 #include "tests/shared/dataset/tar_writer.h"
 #include "tests/shared/image/picture_files.h"
+#include "tests/support/big_endian.h"
 #include "tests/support/numpy_files.h"
 
 namespace stoker::dataset::testing {
@@ -37,6 +38,7 @@ namespace small {
 
 using config::DatasetConfig;
 using config::DatasetKind;
+using test::big_endian;
 
 inline void write(const std::string& path, const std::string& content) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
@@ -48,11 +50,6 @@ inline std::string random_bytes(size_t count) {
   std::mt19937 random(7);
   for (char& byte : bytes) byte = static_cast<char>(random());
   return bytes;
-}
-
-inline std::string big_endian(uint32_t value) {
-  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
-          static_cast<char>(value >> 8), static_cast<char>(value)};
 }
 
 // The i-th of several pictures, in one of the three formats.

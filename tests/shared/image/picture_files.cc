@@ -9,13 +9,12 @@
 
 #include <webp/encode.h>
 
+#include "tests/support/big_endian.h"
+
 namespace stoker::image::testing {
 namespace {
 
-std::string big_endian(uint32_t value) {
-  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
-          static_cast<char>(value >> 8), static_cast<char>(value)};
-}
+using test::big_endian;
 
 struct Pass {
   uint32_t x0, y0, dx, dy;

@@ -11,13 +11,11 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "shared/base/heap.h"
-
 namespace stoker::model {
 namespace {
 
 TEST(HostBlocks, TensorsAreAlignedWhateverTheirSize) {
-  use_whole_blocks();
+  keep_host_memory();
   std::vector<at::Tensor> tensors;
   for (int64_t bytes = 0; bytes < 3000; ++bytes) {
     tensors.push_back(at::empty({bytes}, at::kByte));
@@ -29,7 +27,7 @@ TEST(HostBlocks, TensorsAreAlignedWhateverTheirSize) {
 }
 
 TEST(HostBlocks, WhereThereIsNoMemoryLibTorchSaysSo) {
-  use_whole_blocks();
+  keep_host_memory();
   EXPECT_THROW(at::empty({int64_t{1} << 60}, at::kByte), c10::Error);
   EXPECT_EQ(at::zeros({4}).sum().item<float>(), 0.0f);
 }
@@ -37,8 +35,7 @@ TEST(HostBlocks, WhereThereIsNoMemoryLibTorchSaysSo) {
 #ifdef __GLIBC__
 // With posix_memalign() each of these takes the place of a tensor for good: 150 MB in all.
 TEST(HostBlocks, WhatIsSmallAndStaysTakesNoPlaceOfTensors) {
-  keep_freed_memory();
-  use_whole_blocks();
+  keep_host_memory();
   constexpr int64_t kBytes = 768 << 10;
   const auto round = [](std::vector<std::unique_ptr<void, void (*)(void*)>>& small, size_t bytes) {
     const at::Tensor first = at::empty({kBytes}, at::kByte),
