@@ -182,7 +182,7 @@ TEST_F(EvaluationLoopTest, OneThatFailsDoesNotHoldUpTheOthers) {
   EXPECT_EQ(outcomes(), (Lines{"20 evaluated", "10 failed"}));
 }
 
-TEST_F(EvaluationLoopTest, ACheckpointThatTheEvaluatorDiesOfIsGivenUpAfterAllTries) {
+TEST_F(EvaluationLoopTest, FaultRow46ACheckpointThatTheEvaluatorDiesOfIsGivenUpAfterAllTries) {
   commit(10);
   // A death is a life whose try has begun and not ended: nothing after that reaches the disk.
   for (int life = 0; life < 3; ++life) {

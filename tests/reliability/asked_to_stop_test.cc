@@ -39,7 +39,7 @@ class AskedToStop : public RunFixture {
   std::string config_;
 };
 
-TEST_F(AskedToStop, WhileItStartsItEndsWithZeroAndHasSavedNothing) {
+TEST_F(AskedToStop, FaultRow75WhileItStartsItEndsWithZeroAndHasSavedNothing) {
   const auto end = live([](const FileCall& call) {
     const bool is_index = call.path.find("/index/") != std::string::npos && call.name == "openat";
     return is_index && call.occurrence > 0 && call.changes ? Verdict::kTerminate : Verdict::kGoOn;
@@ -56,7 +56,7 @@ TEST_F(AskedToStop, WhileItStartsItEndsWithZeroAndHasSavedNothing) {
   EXPECT_EQ(train(config_, run_dir(), {"--set", "train.steps=20"}).code, 0);
 }
 
-TEST_F(AskedToStop, WhileItSavesTheSaveIsFinishedAndTheLastStepIsSavedOnce) {
+TEST_F(AskedToStop, FaultRow77WhileItSavesTheSaveIsFinishedAndTheLastStepIsSavedOnce) {
   bool asked = false;
   const auto end = live([&](const FileCall& call) {
     if (asked || !is_write_of(call, "/optim.safetensors")) return Verdict::kGoOn;
@@ -77,7 +77,7 @@ TEST_F(AskedToStop, WhileItSavesTheSaveIsFinishedAndTheLastStepIsSavedOnce) {
   expect_all_whole();
 }
 
-TEST_F(AskedToStop, TwiceWhileItSavesItLeavesAtOnceAndTheCheckpointBeforeIsWhole) {
+TEST_F(AskedToStop, FaultRow78TwiceWhileItSavesItLeavesAtOnceAndTheCheckpointBeforeIsWhole) {
   const auto end = live([](const FileCall& call) {
     const bool is_second_save = call.path.find("/.tmp-step-000001000") == std::string::npos;
     if (!is_second_save) return Verdict::kGoOn;

@@ -96,33 +96,38 @@ class CrashEnum : public ::testing::Test {
   size_t unreached_ = 0;
 };
 
-TEST_F(CrashEnum, OfARunThatBegins) {
-  die_everywhere_in({SavePhase::kStart, SavePhase::kTensors, SavePhase::kManifest,
+TEST_F(CrashEnum, FaultRow01OfARunThatBegins) {
+  die_everywhere_in({SavePhase::kStart, SavePhase::kTensors, SavePhase::kManifest, SavePhase::kSums,
                      SavePhase::kRenamed, SavePhase::kRetention},
                     150);
 }
 
-TEST_F(CrashEnum, WhileItStartsAndClearsWhatADeathLeft) {
+TEST_F(CrashEnum, FaultRow01WhileItStartsAndClearsWhatADeathLeft) {
   begin_with_leftovers();
   die_everywhere_in({SavePhase::kStart}, 100);
 }
 
-TEST_F(CrashEnum, WhileItWritesTensors) {
+TEST_F(CrashEnum, FaultRow02WhileItWritesTensors) {
   begin_with_leftovers();
   die_everywhere_in({SavePhase::kTensors}, 20);
 }
 
-TEST_F(CrashEnum, BetweenTheTensorsAndTheRename) {
+TEST_F(CrashEnum, FaultRow03BetweenTheTensorsAndTheSums) {
   begin_with_leftovers();
-  die_everywhere_in({SavePhase::kManifest}, 20);
+  die_everywhere_in({SavePhase::kManifest}, 10);
 }
 
-TEST_F(CrashEnum, BetweenTheRenameAndTheSyncOfTheDirectory) {
+TEST_F(CrashEnum, FaultRow04BetweenTheManifestAndTheRename) {
+  begin_with_leftovers();
+  die_everywhere_in({SavePhase::kSums}, 10);
+}
+
+TEST_F(CrashEnum, FaultRow05BetweenTheRenameAndTheSyncOfTheDirectory) {
   begin_with_leftovers();
   die_everywhere_in({SavePhase::kRenamed}, 2);
 }
 
-TEST_F(CrashEnum, WhileItRetiresAndEnds) {
+TEST_F(CrashEnum, FaultRow06WhileItRetiresAndEnds) {
   begin_with_leftovers();
   die_everywhere_in({SavePhase::kRetention}, 40);
 }

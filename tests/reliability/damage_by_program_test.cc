@@ -53,7 +53,7 @@ class DamageByProgram : public RunFixture {
   std::string checkpoint_;
 };
 
-TEST_F(DamageByProgram, VerifyNamesTheFileOfAFlippedBit) {
+TEST_F(DamageByProgram, FaultRow16VerifyNamesTheFileOfAFlippedBit) {
   std::string said;
   ASSERT_EQ(verify(said), 0) << said;
   for (const char* const file : kFiles) {
@@ -71,7 +71,7 @@ TEST_F(DamageByProgram, VerifyNamesTheFileOfAFlippedBit) {
   EXPECT_EQ(verify(said), 0) << said;
 }
 
-TEST_F(DamageByProgram, VerifyNamesTheFileThatIsCutOffOrMissing) {
+TEST_F(DamageByProgram, FaultRow15VerifyNamesTheFileThatIsCutOffOrMissing) {
   std::string said;
   for (const char* const file : kFiles) {
     const std::string path_of_file = checkpoint_ + "/" + file;
@@ -89,7 +89,7 @@ TEST_F(DamageByProgram, VerifyNamesTheFileThatIsCutOffOrMissing) {
 }
 
 // Of tensors that nothing but the sums protects: a loader alone would take them.
-TEST_F(DamageByProgram, TheEvaluatorRefusesItAndNamesTheFile) {
+TEST_F(DamageByProgram, FaultRow16TheEvaluatorRefusesItAndNamesTheFile) {
   ASSERT_EQ(evaluate(), 0) << log_of("stoker-eval");
   for (const char* const file : kFiles) {
     const std::string path_of_file = checkpoint_ + "/" + file;
@@ -106,7 +106,7 @@ TEST_F(DamageByProgram, TheEvaluatorRefusesItAndNamesTheFile) {
   }
 }
 
-TEST_F(DamageByProgram, TheDaemonTakesTheOneBeforeACutOffFileAndKeepsIt) {
+TEST_F(DamageByProgram, FaultRow15TheDaemonTakesTheOneBeforeACutOffFileAndKeepsIt) {
   const std::string model = checkpoint_ + "/model.safetensors";
   const auto bytes = fs::file_size(model);
   fs::resize_file(model, bytes / 2);
@@ -120,7 +120,7 @@ TEST_F(DamageByProgram, TheDaemonTakesTheOneBeforeACutOffFileAndKeepsIt) {
 }
 
 // A directory without sums may be another program's, or half of a copy: not used, and not deleted.
-TEST_F(DamageByProgram, TheDaemonKeepsADirectoryWithoutSums) {
+TEST_F(DamageByProgram, FaultRow17TheDaemonKeepsADirectoryWithoutSums) {
   fs::remove(checkpoint_ + "/SHA256SUMS");
   ASSERT_EQ(train(config_, run_dir(), {"--set", "train.steps=90"}).code, 0);
   EXPECT_NE(log_of("stokerd").find("checkpoint rejected step=80"), std::string::npos);

@@ -33,7 +33,7 @@ class EvaluatorTrouble : public RunFixture {
   }
 };
 
-TEST_F(EvaluatorTrouble, OneThatNeverCameIsAbsentAndRetentionDoesNotWaitForIt) {
+TEST_F(EvaluatorTrouble, FaultRow45OneThatNeverCameIsAbsentAndRetentionDoesNotWaitForIt) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(config, run_dir(), for_long());
   ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; }));
@@ -43,7 +43,7 @@ TEST_F(EvaluatorTrouble, OneThatNeverCameIsAbsentAndRetentionDoesNotWaitForIt) {
       << log_of("status");
 }
 
-TEST_F(EvaluatorTrouble, OneThatIsStoppedHoldsUpNeitherTrainingNorCheckpoints) {
+TEST_F(EvaluatorTrouble, FaultRow47OneThatIsStoppedHoldsUpNeitherTrainingNorCheckpoints) {
   const std::string config = write_config(small_config("eval: {policy: all}\n"));
   Process trainer = this->trainer(config, run_dir(), for_long());
   Process evaluator = this->evaluator(run_dir(), {"--follow"});
@@ -62,7 +62,8 @@ TEST_F(EvaluatorTrouble, OneThatIsStoppedHoldsUpNeitherTrainingNorCheckpoints) {
       << "it did not go on";
 }
 
-TEST_F(EvaluatorTrouble, ADamagedCheckpointIsWrittenDownAsCorruptAndTheOthersAreEvaluated) {
+TEST_F(EvaluatorTrouble,
+       FaultRow49ADamagedCheckpointIsWrittenDownAsCorruptAndTheOthersAreEvaluated) {
   const std::string config = write_config(small_config("eval: {policy: all}\n"));
   ASSERT_EQ(
       train(config, run_dir(), {"--set", "train.steps=30", "--set", "checkpoint.every_steps=10"})
@@ -85,7 +86,7 @@ TEST_F(EvaluatorTrouble, ADamagedCheckpointIsWrittenDownAsCorruptAndTheOthersAre
 }
 
 // The kernel says that it watches, and no event ever comes: as on a network file system.
-TEST_F(EvaluatorTrouble, WithoutEventsALookEveryTenSecondsFindsWhatIsNew) {
+TEST_F(EvaluatorTrouble, FaultRow50WithoutEventsALookEveryTenSecondsFindsWhatIsNew) {
   if (const auto why = maybe_untraceable()) GTEST_SKIP() << *why;
   const std::string config = write_config(small_config("eval: {policy: all}\n"));
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=10"}).code, 0);

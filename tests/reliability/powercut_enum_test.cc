@@ -91,24 +91,24 @@ class PowercutEnum : public ::testing::Test {
   size_t newer_ = 0;
 };
 
-TEST_F(PowercutEnum, OfARunThatBegins) { cut_everywhere(Cut::kNothingFlushed); }
+TEST_F(PowercutEnum, FaultRow07OfARunThatBegins) { cut_everywhere(Cut::kNothingFlushed); }
 
-TEST_F(PowercutEnum, OfARunThatBeginsWithTheJournalFlushed) {
+TEST_F(PowercutEnum, FaultRow07OfARunThatBeginsWithTheJournalFlushed) {
   cut_everywhere(Cut::kJournalFlushed);
 }
 
-TEST_F(PowercutEnum, OfARunThatGoesOn) {
+TEST_F(PowercutEnum, FaultRow07OfARunThatGoesOn) {
   begin_with_leftovers();
   cut_everywhere(Cut::kNothingFlushed);
 }
 
-TEST_F(PowercutEnum, OfARunThatGoesOnWithTheJournalFlushed) {
+TEST_F(PowercutEnum, FaultRow07OfARunThatGoesOnWithTheJournalFlushed) {
   begin_with_leftovers();
   cut_everywhere(Cut::kJournalFlushed);
 }
 
 // A disk that says "synced" and is not: what it loses is found by the sums.
-TEST_F(PowercutEnum, ALieAboutFsyncIsFoundAndTheCheckpointBeforeIsTaken) {
+TEST_F(PowercutEnum, FaultRow08ALieAboutFsyncIsFoundAndTheCheckpointBeforeIsTaken) {
   ASSERT_NO_FATAL_FAILURE(begin_with_leftovers());
   const auto disk = fresh_disk();
   const auto end = live_bare_run(run_, output_, [&](const FileCall& call) {

@@ -10,7 +10,8 @@ namespace stoker::test {
 enum class SavePhase {
   kStart,      // before the first save: lock, clean-up, resume
   kTensors,    // the hidden directory and the files of tensors
-  kManifest,   // manifest, sums, the hidden directory's sync, up to the rename
+  kManifest,   // the tensors are synced: the manifest
+  kSums,       // the manifest is synced: sums, the hidden directory's sync, up to the rename
   kRenamed,    // renamed, and the directory above not synced yet
   kRetention,  // from there to the next save, or to the end of the run
 };

@@ -71,7 +71,7 @@ TEST_F(Crash, KilledTwentyTimesTheRunEndsWithTheSameBytes) {
   }
 }
 
-TEST_F(Crash, FourStartsInVainAreRefusedWith93AndThenTriedAgain) {
+TEST_F(Crash, FaultRow83FourStartsInVainAreRefusedWith93AndThenTriedAgain) {
   const std::string config = write_config(small_config());
   const std::vector<std::string> never_saves{"--set", "train.steps=1000000", "--set",
                                              "checkpoint.every_steps=0"};
@@ -122,7 +122,7 @@ TEST_F(Crash, NoReaderOutlivesAKilledTrainer) {
   }
 }
 
-TEST_F(Crash, AFlippedBitInTheNewestCheckpointFallsBackAndSaysSo) {
+TEST_F(Crash, FaultRow16AFlippedBitInTheNewestCheckpointFallsBackAndSaysSo) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir()).code, 0);
   const std::string whole = model_sha256(run_dir(), 400);
@@ -135,7 +135,7 @@ TEST_F(Crash, AFlippedBitInTheNewestCheckpointFallsBackAndSaysSo) {
       << "the step after the fallback was not trained again to the same bytes";
 }
 
-TEST_F(Crash, EveryCheckpointBadIsExit65AndNothingIsDeleted) {
+TEST_F(Crash, FaultRow18EveryCheckpointBadIsExit65AndNothingIsDeleted) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir()).code, 0);
   const auto before = checkpoints(run_dir());
@@ -177,7 +177,7 @@ TEST_F(Crash, AFullDiskDegradesAndTrainingGoesOn) {
   ::umount(run_dir().c_str());
 }
 
-TEST_F(Crash, AnEvaluatorKilledAndRestartedEvaluatesEachCheckpointOnce) {
+TEST_F(Crash, FaultRow47AnEvaluatorKilledAndRestartedEvaluatesEachCheckpointOnce) {
   const std::string config =
       write_config(text_config("eval: {policy: all, batch: 8, tries: 100}\n"));
   ASSERT_EQ(train(config, run_dir(),

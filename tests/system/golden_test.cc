@@ -46,7 +46,7 @@ class Golden : public RunFixture, public ::testing::WithParamInterface<std::stri
   }
 };
 
-TEST_P(Golden, VerifiesAndHoldsWhatItHeld) {
+TEST_P(Golden, FaultRow22VerifiesAndHoldsWhatItHeld) {
   auto verify = ctl(run_dir(), {"verify", "--all"}, "verify.out");
   const auto ended = verify.wait(60s);
   ASSERT_TRUE(ended.has_value());
@@ -77,7 +77,7 @@ TEST_P(Golden, VerifiesAndHoldsWhatItHeld) {
 
 // As near to a run that this build makes from its beginning as another processor and LibTorch let it:
 // with the optimizer's state or the order of the samples lost, it would be elsewhere.
-TEST_P(Golden, ARunGoesOnFromIt) {
+TEST_P(Golden, FaultRow22ARunGoesOnFromIt) {
   const std::string config = STOKER_GOLDEN "/tiny.yaml";
   const std::vector<std::string> more = {"--set", "train.steps=12", "--set",
                                          "checkpoint.every_steps=12"};
@@ -93,7 +93,7 @@ TEST_P(Golden, ARunGoesOnFromIt) {
     EXPECT_NEAR(resumed[i], whole[i], 1e-3 * whole[i]) << "step " << i + 1;
 }
 
-TEST_P(Golden, AModelBeginsWithItsWeights) {
+TEST_P(Golden, FaultRow22AModelBeginsWithItsWeights) {
   const std::string config = STOKER_GOLDEN "/tiny.yaml";
   const std::vector<std::string> more = {"--set", "model.init_from=" + checkpoint_path(), "--set",
                                          "model.init_ignore=[\"3.*\"]"};

@@ -99,7 +99,7 @@ TEST_F(LifeOfARun, TwoRunsOfOneConfigurationAreTheSameBytes) {
   EXPECT_EQ(decided_rows(run_dir("a")), decided_rows(run_dir("b")));
 }
 
-TEST_F(LifeOfARun, SigtermFinishesTheStepSavesAndTheRunGoesOnBitForBit) {
+TEST_F(LifeOfARun, FaultRow76SigtermFinishesTheStepSavesAndTheRunGoesOnBitForBit) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir("whole")).code, 0);
   {
@@ -172,7 +172,7 @@ TEST_F(LifeOfARun, TheControlSocketPausesResumesSetsSavesAndStops) {
   EXPECT_EQ(exit->code, 0);
 }
 
-TEST_F(LifeOfARun, ASecondDaemonOnTheSameDirectoryExits75AndHarmsNothing) {
+TEST_F(LifeOfARun, FaultRow23ASecondDaemonOnTheSameDirectoryExits75AndHarmsNothing) {
   const std::string config = write_config(small_config());
   Process first = trainer(config, run_dir(), {"--set", "train.steps=1000000"});
   ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));

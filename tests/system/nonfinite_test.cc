@@ -33,14 +33,14 @@ train: {steps: 200, batch: 8, device: cpu, threads: 1, rollback_lr: 0.001, on_no
   }
 };
 
-TEST_F(NonFinite, StopsWith65AndKeepsTheCheckpointBefore) {
+TEST_F(NonFinite, FaultRow35StopsWith65AndKeepsTheCheckpointBefore) {
   EXPECT_EQ(train(diverging("stop"), run_dir()).code, 65);
   EXPECT_NE(trainer_log(run_dir()).find("not a number at step"), std::string::npos);
   EXPECT_GT(newest_step(run_dir()), 0u) << "it went wrong before the first checkpoint";
   EXPECT_LT(newest_step(run_dir()), 200u);
 }
 
-TEST_F(NonFinite, GoesBackToTheLastCheckpointWithALowerRateAndFinishes) {
+TEST_F(NonFinite, FaultRow35GoesBackToTheLastCheckpointWithALowerRateAndFinishes) {
   const std::string config = diverging("rollback");
   ASSERT_EQ(train(config, run_dir()).code, 0) << trainer_log(run_dir());
   EXPECT_NE(trainer_log(run_dir()).find("rolled back"), std::string::npos);

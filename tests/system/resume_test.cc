@@ -45,7 +45,7 @@ class Resume : public RunFixture {
   }
 };
 
-TEST_F(Resume, StartsThatAreRefusedForAChangeAreNotCountedAsInVain) {
+TEST_F(Resume, FaultRow83StartsThatAreRefusedForAChangeAreNotCountedAsInVain) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=80"}).code, 0);
   for (int i = 0; i < 5; ++i)

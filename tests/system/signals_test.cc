@@ -32,7 +32,7 @@ std::chrono::milliseconds processor_time(pid_t pid) {
   return std::chrono::milliseconds((user + system) * 1000 / ::sysconf(_SC_CLK_TCK));
 }
 
-TEST_F(Signals, ASecondSigtermLeavesAtOnceWith143) {
+TEST_F(Signals, FaultRow78ASecondSigtermLeavesAtOnceWith143) {
   // One step of this takes seconds, so that the second signal comes in the middle of it.
   const std::string config = write_config(text_config());
   Process trainer = this->trainer(config, run_dir(),

@@ -44,7 +44,7 @@ config::Config mixed() {
   return config;
 }
 
-TEST(SameRun, SettingsThatMakeAnotherRunAreNamedAndOthersAreFine) {
+TEST(SameRun, FaultRow20SettingsThatMakeAnotherRunAreNamedAndOthersAreFine) {
   const config::Config before = of_text();
   config::Config now = before;
   now.train.steps = before.train.steps * 2;

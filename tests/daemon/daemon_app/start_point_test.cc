@@ -53,7 +53,7 @@ TEST_F(StartPointTest, TheNewestValidOneIsTakenOrTheOneThatIsNamed) {
   EXPECT_FALSE(find_start_point(store(), run_ + "/checkpoints/step-000000030").ok());
 }
 
-TEST_F(StartPointTest, AllDamagedIsAnErrorThatNamesTheWayOut) {
+TEST_F(StartPointTest, FaultRow18AllDamagedIsAnErrorThatNamesTheWayOut) {
   make_checkpoint(10);
   std::ofstream(run_ + "/checkpoints/step-000000010/model.safetensors", std::ios::app) << "x";
   const auto start = find_start_point(store(), "");

@@ -28,7 +28,7 @@ class RestartCountTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(RestartCountTest, AStartAndThreeRestartsInVainAreAllTheyGet) {
+TEST_F(RestartCountTest, FaultRow83AStartAndThreeRestartsInVainAreAllTheyGet) {
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(start(100)) << i;
   EXPECT_FALSE(start(100));
 }

@@ -157,7 +157,7 @@ TEST_F(RunDirectoryTest, ASecondProcessIsTurnedAwayWithTheNameOfTheFirst) {
   EXPECT_EQ(WEXITSTATUS(status), 75);
 }
 
-TEST_F(RunDirectoryTest, ALockOfAKilledProcessIsTakenAtOnce) {
+TEST_F(RunDirectoryTest, FaultRow24ALockOfAKilledProcessIsTakenAtOnce) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();
@@ -211,7 +211,7 @@ TEST_F(RunDirectoryTest, AFileInTheWayIsNamed) {
   EXPECT_NE(directory.status().message().find("in the way"), std::string::npos);
 }
 
-TEST_F(RunDirectoryTest, ADiskThatCannotSyncOrRenameIsFoundAtTheStart) {
+TEST_F(RunDirectoryTest, FaultRow12ADiskThatCannotSyncOrRenameIsFoundAtTheStart) {
   files_.sync_error = EIO;
   EXPECT_EQ(RunDirectory::open(layout_, clock_, files_).status().code(), Code::kIoError);
   files_.sync_error = ENOSPC;

@@ -99,7 +99,7 @@ TEST_F(FileTest, RemoveTreeDoesNotFollowSymlinks) {
   EXPECT_TRUE(real_files().remove_tree(path("not there")).ok());
 }
 
-TEST_F(FileTest, LockIsHeldUntilItsProcessDiesHoweverItDies) {
+TEST_F(FileTest, FaultRow24LockIsHeldUntilItsProcessDiesHoweverItDies) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();

@@ -86,7 +86,7 @@ TEST(CommitFault, KilledAtEveryOperation) {
   EXPECT_EQ(visible.size(), 2U) << "kills before and after the rename";
 }
 
-TEST(CommitFault, OneErrorAtEveryOperation) {
+TEST(CommitFault, FaultRow10OneErrorAtEveryOperation) {
   const uint64_t count = operations_of_a_commit();
   for (const int error : {EIO, ENOSPC, EDQUOT}) {
     const Code code = error == EIO ? Code::kIoError : Code::kNoSpace;
@@ -110,7 +110,7 @@ TEST(CommitFault, OneErrorAtEveryOperation) {
 }
 
 // A full disk stays full: cleaning up fails with the rest.
-TEST(CommitFault, ErrorsFromEveryOperationOn) {
+TEST(CommitFault, FaultRow10ErrorsFromEveryOperationOn) {
   const uint64_t count = operations_of_a_commit();
   for (uint64_t at = 1; at <= count; ++at) {
     Attempt attempt;
@@ -127,7 +127,7 @@ TEST(CommitFault, ErrorsFromEveryOperationOn) {
   }
 }
 
-TEST(CommitFault, AFailedSyncIsNotTriedAgainOnTheSameFile) {
+TEST(CommitFault, FaultRow09AFailedSyncIsNotTriedAgainOnTheSameFile) {
   Attempt probe;
   ASSERT_TRUE(probe.commit().ok());
   const auto operations = probe.files.operations();

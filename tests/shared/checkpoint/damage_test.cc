@@ -56,7 +56,7 @@ class Damage : public StoreFixture {
   Manifest manifest_;  // as committed
 };
 
-TEST_F(Damage, OneFlippedBitInAnyByteOfAnyFile) {
+TEST_F(Damage, FaultRow16OneFlippedBitInAnyByteOfAnyFile) {
   for (const std::string& file : files_in(path_)) {
     const std::string whole = *read_file(file, 1 << 20);
     for (size_t at = 0; at < whole.size(); ++at) {
@@ -72,7 +72,7 @@ TEST_F(Damage, OneFlippedBitInAnyByteOfAnyFile) {
   EXPECT_TRUE(is_whole(path_, 5));
 }
 
-TEST_F(Damage, ShorterOrLongerFiles) {
+TEST_F(Damage, FaultRow15ShorterOrLongerFiles) {
   for (const std::string& file : files_in(path_)) {
     const std::string whole = *read_file(file, 1 << 20);
     for (const size_t bytes : {size_t{0}, size_t{1}, whole.size() / 2, whole.size() - 1})
@@ -83,7 +83,7 @@ TEST_F(Damage, ShorterOrLongerFiles) {
   }
 }
 
-TEST_F(Damage, MissingFiles) {
+TEST_F(Damage, FaultRow17MissingFiles) {
   for (const std::string& file : files_in(path_)) {
     const std::string whole = *read_file(file, 1 << 20);
     fs::remove(file);

@@ -90,7 +90,7 @@ TEST(Manifest, KeepsWhatTheDataWasFromWhichTicketOn) {
   expect_corrupt(replaced("\"data_digest\":", "\"data_history\":7,\"data_digest\":"));
 }
 
-TEST(Manifest, ANewerFormatIsAMismatchWhateverElseItHas) {
+TEST(Manifest, FaultRow21ANewerFormatIsAMismatchWhateverElseItHas) {
   for (const std::string& text :
        {replaced("\"format\":1", "\"format\":2"), std::string(R"({"format":99})")}) {
     const auto parsed = parse_manifest(text, "run/manifest.json");
@@ -139,7 +139,7 @@ TEST(Manifest, FilesThatCannotBePartOfACheckpoint) {
   expect_corrupt(to_json(many));
 }
 
-TEST(Manifest, WhatIsNoJsonObject) {
+TEST(Manifest, FaultRow17WhatIsNoJsonObject) {
   for (const char* text : {"", " ", "null", "[]", "\"\"", "7", "{", "}", "{}", "{}{}", "\xff"})
     expect_corrupt(text);
   expect_corrupt(std::string(100'000, '['));

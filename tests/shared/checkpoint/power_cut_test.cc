@@ -82,7 +82,7 @@ TEST_F(PowerCut, AlsoInDirectoriesThatSomebodyElseMadeAndDidNotSync) {
         [](const std::string& directory) { EXPECT_TRUE(is_whole(path_in(directory, 1), 1)); });
 }
 
-TEST_F(PowerCut, AtEveryOperationOfACommit) {
+TEST_F(PowerCut, FaultRow07AtEveryOperationOfACommit) {
   ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
   const uint64_t first = count();
   ASSERT_TRUE(store_.commit(TrainerState(2).content()).ok());
@@ -137,7 +137,7 @@ TEST_F(PowerCut, AtEveryOperationOfACommitThatFailsAndIsTriedAgain) {
   }
 }
 
-TEST_F(PowerCut, AtEveryOperationOfRetiring) {
+TEST_F(PowerCut, FaultRow07AtEveryOperationOfRetiring) {
   for (uint64_t step = 1; step <= 4; ++step)
     ASSERT_TRUE(store_.commit(TrainerState(step).content()).ok());
   const uint64_t first = count();
@@ -153,7 +153,7 @@ TEST_F(PowerCut, AtEveryOperationOfRetiring) {
   }
 }
 
-TEST_F(PowerCut, AtEveryOperationOfCleaningUp) {
+TEST_F(PowerCut, FaultRow07AtEveryOperationOfCleaningUp) {
   ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
   // A retirement and a commit that kills ended: their renames were never synced.
   ASSERT_TRUE(store_.commit(TrainerState(2).content()).ok());

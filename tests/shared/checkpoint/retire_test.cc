@@ -37,7 +37,7 @@ TEST_F(Retire, NeverTheNewestWhateverItIsTold) {
   EXPECT_EQ(steps_of(store_), (Steps{2}));
 }
 
-TEST_F(Retire, LeavesOneThatAReaderHoldsUntilItLetsGo) {
+TEST_F(Retire, FaultRow48LeavesOneThatAReaderHoldsUntilItLetsGo) {
   commit_up_to(3);
   {
     const auto held = CheckpointStore::open_verified(path_of(1));
@@ -52,7 +52,7 @@ TEST_F(Retire, LeavesOneThatAReaderHoldsUntilItLetsGo) {
 }
 
 // Even where locks do not work, and the files are deleted under it.
-TEST_F(Retire, AReaderThatOpenedBeforeReadsAll) {
+TEST_F(Retire, FaultRow48AReaderThatOpenedBeforeReadsAll) {
   commit(1);
   const auto held = CheckpointStore::open_verified(path_of(1));
   ASSERT_TRUE(held.ok());

@@ -134,7 +134,7 @@ TEST_F(Store, AnythingInTheWayIsKept) {
   EXPECT_EQ(*read_file(path_of(1), 100), "precious");
 }
 
-TEST_F(Store, AFullDiskIsRefusedBeforeTheFirstWrite) {
+TEST_F(Store, FaultRow10AFullDiskIsRefusedBeforeTheFirstWrite) {
   commit(1);
   const size_t before = files_.operations().size();
   files_.set_free_bytes(1000);
@@ -281,7 +281,7 @@ TEST_F(Store, TheRoomOfAllFilesIsReservedBeforeTheFirstIsWritten) {
 }
 
 // A reader that always opens the newest, beside a writer that keeps one only.
-TEST_F(Store, AReaderBesideCommitAndRetireNeverSeesAHalf) {
+TEST_F(Store, FaultRow48AReaderBesideCommitAndRetireNeverSeesAHalf) {
   commit(1);
   std::atomic<bool> done = false;
   int opened_count = 0;
