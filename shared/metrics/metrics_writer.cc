@@ -47,6 +47,10 @@ void add_events(EventFile& events, const TrainRow& row) {
   events.add_scalar("train/lr", row.step, row.lr);
   events.add_scalar("train/grad_norm", row.step, row.grad_norm);
   events.add_scalar("train/epoch", row.step, static_cast<double>(row.epoch));
+  if (row.maybe_skipped_steps)
+    events.add_scalar("train/skipped_steps", row.step,
+                      static_cast<double>(*row.maybe_skipped_steps));
+  if (row.maybe_loss_scale) events.add_scalar("train/loss_scale", row.step, *row.maybe_loss_scale);
   events.add_scalar("speed/samples_per_s", row.step, row.samples_per_s);
   events.add_scalar("speed/step_ms", row.step, row.step_ms);
   events.add_scalar("speed/feed_wait_ms", row.step, row.feed_wait_ms);

@@ -1,7 +1,9 @@
 #include "shared/metrics/metrics_writer.h"
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include <gtest/gtest.h>
 
@@ -70,6 +72,43 @@ TEST_F(MetricsWriterTest, PositionIsTheLengthOfTheFileOnceItIsWritten) {
   threads.request_stop();
   EXPECT_TRUE(threads.join(10s).ok());
   EXPECT_EQ(steps().size(), 50u);
+}
+
+// As TensorBoard finds them: the tag, and behind it the number as a float.
+TEST_F(MetricsWriterTest, TensorBoardGetsSkippedStepsAndTheLossScaleOfRowsThatHaveThem) {
+  const auto events = [&] {
+    std::string bytes;
+    for (const auto& entry : std::filesystem::directory_iterator(settings_.tensorboard_directory)) {
+      std::ifstream file(entry.path(), std::ios::binary);
+      bytes.append(std::istreambuf_iterator<char>(file), {});
+    }
+    return bytes;
+  };
+  const auto number_of = [&](const std::string& tag) -> std::optional<float> {
+    const std::string bytes = events();
+    const size_t at = bytes.find(tag);
+    float number = 0;
+    if (at == std::string::npos || at + tag.size() + 1 + sizeof number > bytes.size()) return {};
+    std::memcpy(&number, &bytes[at + tag.size() + 1], sizeof number);
+    return number;
+  };
+  auto writer = open();
+  TrainRow row = row_of(3);
+  writer->report(row);
+  writer.reset();
+  EXPECT_EQ(number_of("loss"), 2.5F);
+  EXPECT_EQ(number_of("train/skipped_steps"), std::nullopt);
+  EXPECT_EQ(number_of("train/loss_scale"), std::nullopt);
+
+  std::filesystem::remove_all(settings_.tensorboard_directory);
+  writer = open(ResumePoint{.step = 3, .metrics_bytes = bytes()});
+  row = row_of(6);
+  row.maybe_skipped_steps = 7;
+  row.maybe_loss_scale = 32768;
+  writer->report(row);
+  writer.reset();
+  EXPECT_EQ(number_of("train/skipped_steps"), 7.0F);
+  EXPECT_EQ(number_of("train/loss_scale"), 32768.0F);
 }
 
 TEST_F(MetricsWriterTest, WritesWhatWasTakenInBeforeTheStop) {
