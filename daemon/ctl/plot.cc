@@ -77,7 +77,10 @@ std::string x_number(double value) {
 std::string x_labels(const PlotAxis& axis, size_t columns, const std::string& name) {
   const std::string left = x_number(axis.low);
   const std::string right = x_number(axis.high) + " " + name;
-  const std::string middle = x_number(axis.value_at(0.5));
+  // There is no half a step.
+  const double half = axis.value_at(0.5);
+  const bool is_whole = std::abs(half - std::round(half)) <= (axis.high / 2 - axis.low / 2) / 500;
+  const std::string middle = is_whole ? x_number(half) : "";
   std::string line(std::max(columns, left.size() + right.size() + 1), ' ');
   line.replace(0, left.size(), left);
   line.replace(line.size() - right.size(), right.size(), right);

@@ -24,7 +24,9 @@ std::optional<PlotAxis> maybe_axis(const std::vector<Curve>& curves, bool of_y) 
   if (low < high && high / 2 - low / 2 > 0)
     return PlotAxis{low, high, of_y && low > 0 && high / low > kLogFactor};
   constexpr double kLargest = std::numeric_limits<double>::max();
-  const double room = std::clamp(std::abs(low) / 2, low == 0 ? 1 : 1e-300, kLargest / 4);
+  // Along x steps are counted: one on each side, or what a double of that size can tell apart.
+  const double apart = of_y ? std::abs(low) / 2 : std::max(1.0, std::abs(low) * 1e-9);
+  const double room = std::clamp(apart, low == 0 ? 1 : 1e-300, kLargest / 4);
   return PlotAxis{std::max(low - room, -kLargest), std::min(high + room, kLargest), false};
 }
 
@@ -67,7 +69,7 @@ std::optional<PlotAxis> maybe_y_axis(const std::vector<Curve>& curves) {
   return maybe_axis(curves, true);
 }
 
-std::vector<double> ticks_of(const PlotAxis& axis, int count) {
+std::vector<double> ticks_of(const PlotAxis& axis, int count, double least_apart) {
   if (axis.logarithmic) return log_ticks(axis, count);
   const double rough = axis.high / count - axis.low / count;
   const double power = std::pow(10, std::floor(std::log10(rough)));
@@ -77,6 +79,7 @@ std::vector<double> ticks_of(const PlotAxis& axis, int count) {
     step = power * round;
     break;
   }
+  step = std::max(step, least_apart);
   std::vector<double> ticks;
   if (!std::isfinite(step) || !(step > 0)) return ticks;
   const double first = std::ceil(axis.low / step);

@@ -30,13 +30,14 @@ struct PlotAxis {
   double value_at(double part) const;
 };
 
-// From the smallest finite value to the largest; a constant stands in the middle. The y axis is
+// From the smallest finite value to the largest; a constant stands in the middle, a single step between
+// the one before it and the one after. The y axis is
 // logarithmic where its values span more than a factor of 100. Nothing where there is no value.
 std::optional<PlotAxis> maybe_x_axis(const std::vector<Curve>& curves);
 std::optional<PlotAxis> maybe_y_axis(const std::vector<Curve>& curves);
 
 // Round numbers on the axis, about `count` of them, rising; on a logarithmic one 1, 2 and 5 times
-// the powers of ten.
-std::vector<double> ticks_of(const PlotAxis& axis, int count);
+// the powers of ten; on another one they are at least so far apart.
+std::vector<double> ticks_of(const PlotAxis& axis, int count, double least_apart = 0);
 
 }  // namespace stoker::ctl

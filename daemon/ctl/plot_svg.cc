@@ -16,6 +16,7 @@ namespace {
 constexpr double kWidth = 720, kHeight = 400;
 constexpr double kLeft = 64, kRight = 36, kTop = 36, kBottom = 44;
 constexpr int kXTicks = 6, kYTicks = 6;
+constexpr double kOneStep = 1;
 constexpr std::array<std::string_view, 4> kColours{"#1f77b4", "#e6761a", "#9a4fb5", "#2a9d5c"};
 
 std::string number(double value) {
@@ -66,12 +67,12 @@ std::string x_number(double value) {
 void draw_axes(Picture& picture, const std::string& x_name) {
   const double bottom = kHeight - kBottom;
   picture.svg += "<g stroke=\"#888\" stroke-opacity=\"0.35\">\n";
-  for (const double tick : ticks_of(picture.x, kXTicks))
+  for (const double tick : ticks_of(picture.x, kXTicks, kOneStep))
     picture.rule(picture.left(tick), kTop, picture.left(tick), bottom);
   for (const double tick : ticks_of(picture.y, kYTicks))
     picture.rule(kLeft, picture.top(tick), kWidth - kRight, picture.top(tick));
   picture.svg += "</g>\n";
-  for (const double tick : ticks_of(picture.x, kXTicks))
+  for (const double tick : ticks_of(picture.x, kXTicks, kOneStep))
     picture.text(picture.left(tick), bottom + 18, "middle", x_number(tick));
   for (const double tick : ticks_of(picture.y, kYTicks))
     picture.text(kLeft - 8, picture.top(tick) + 4, "end", format_number(tick, 3));

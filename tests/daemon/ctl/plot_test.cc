@@ -1,7 +1,9 @@
 #include "daemon/ctl/plot.h"
 
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +14,7 @@
 namespace stoker::ctl {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -84,6 +87,25 @@ TEST(Plot, ASinglePointIsSeen) {
   EXPECT_EQ(std::count(plot.begin(), plot.end(), 'o') - 1, 1) << plot;  // "train loss" has one
 }
 
+TEST(Plot, ASinglePointStandsBetweenTheStepBeforeAndTheOneAfter) {
+  const auto last_line = [](const std::string& plot) {
+    return plot.substr(plot.rfind('\n', plot.size() - 2) + 1);
+  };
+  const auto labels_at = [&](double step) {
+    std::istringstream words(last_line(render_plot({line_of({{step, 2.5}})}, "steps", 8, kPiped)));
+    return std::vector<std::string>(std::istream_iterator<std::string>(words), {});
+  };
+  EXPECT_THAT(labels_at(1), ElementsAre("0", "1", "2", "steps"));
+  EXPECT_THAT(labels_at(500), ElementsAre("499", "500", "501", "steps"));
+  EXPECT_THAT(render_svg({line_of({{1, 2.5}})}, "steps"), Not(HasSubstr(">0.5")));
+}
+
+TEST(Plot, NoLabelIsAtHalfAStep) {
+  const std::string plot = render_plot({line_of({{1, 3}, {2, 1}})}, "steps", 8, kPiped);
+  const std::string last = plot.substr(plot.rfind('\n', plot.size() - 2) + 1);
+  EXPECT_EQ(std::count(last.begin(), last.end(), '2'), 1) << plot;
+}
+
 TEST(Plot, NotANumberLeavesAGap) {
   const std::string whole =
       drawing_of(render_plot({line_of({{0, 1}, {50, 1}, {100, 2}})}, "steps", 8, kPiped));
@@ -128,7 +150,6 @@ TEST(Plot, AHostileNameCannotReachTheTerminal) {
 }
 
 TEST(PlotTicks, AreRoundAndInsideTheAxis) {
-  using ::testing::ElementsAre;
   EXPECT_THAT(ticks_of({0, 1000, false}, 5), ElementsAre(0, 200, 400, 600, 800, 1000));
   EXPECT_THAT(ticks_of({1.3, 2.9, false}, 4), ElementsAre(1.5, 2.0, 2.5));
   EXPECT_THAT(ticks_of({0.5, 250, true}, 3), ElementsAre(1, 10, 100));
