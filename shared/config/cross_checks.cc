@@ -84,11 +84,9 @@ class CrossChecks {
         check_arrays(key, set);
         break;
       case DatasetKind::kJsonl:
-        if (set.is_padded()) break;  // check_lengths()
-        [[fallthrough]];
       case DatasetKind::kTfrecord:
       case DatasetKind::kTar:
-        check_fields(key, set);
+        if (!set.is_padded()) check_fields(key, set);  // else check_lengths()
         break;
       case DatasetKind::kCsv:
         check_fields(key, set);

@@ -88,30 +88,31 @@ Fields format_fields(DatasetConfig& set, bool trains) {
            .target = &set.grow,
            .kinds = "text tokens images tfrecord tar csv jsonl",
            .words = "never epoch at_once"},
-          {.name = "labels", .target = &set.labels, .kinds = "idx npy jsonl"}};
+          {.name = "labels", .target = &set.labels, .kinds = "idx npy jsonl tfrecord tar"}};
 }
 
 // Sequences of various lengths.
 Fields length_fields(DatasetConfig& set, bool trains) {
-  return {{.name = "longest",
-           .target = &set.longest,
-           .min = 0,
-           .max = 1e6,
-           .kinds = "jsonl npy",
-           .decides = trains},
-          {.name = "longer",
-           .target = &set.longer,
-           .kinds = "jsonl",
-           .words = "refuse truncate skip",
-           .decides = trains},
-          {.name = "lengths", .target = &set.lengths, .kinds = "npy"},
-          {.name = "tokens", .target = &set.tokens, .kinds = "jsonl", .decides = trains},
-          {.name = "most_labels",
-           .target = &set.most_labels,
-           .min = 0,
-           .max = 1e6,
-           .kinds = "jsonl",
-           .decides = trains}};
+  return {
+      {.name = "longest",
+       .target = &set.longest,
+       .min = 0,
+       .max = 1e6,
+       .kinds = "jsonl npy tfrecord tar",
+       .decides = trains},
+      {.name = "longer",
+       .target = &set.longer,
+       .kinds = "jsonl tfrecord tar",
+       .words = "refuse truncate skip",
+       .decides = trains},
+      {.name = "lengths", .target = &set.lengths, .kinds = "npy"},
+      {.name = "tokens", .target = &set.tokens, .kinds = "jsonl tfrecord tar", .decides = trains},
+      {.name = "most_labels",
+       .target = &set.most_labels,
+       .min = 0,
+       .max = 1e6,
+       .kinds = "jsonl tfrecord tar",
+       .decides = trains}};
 }
 
 // What pictures are made into, and what is done to them at random.

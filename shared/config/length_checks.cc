@@ -19,7 +19,7 @@ class LengthChecks {
     section_ = "data." + name + '.';
     if (mistakes_.touches(section_ + "kind")) return;
     if (!set.is_padded()) return check_plain(set);
-    if (set.kind == DatasetKind::kJsonl) check_fields(set);
+    if (set.has_fields()) check_fields(set);
   }
 
  private:
@@ -36,7 +36,7 @@ class LengthChecks {
     if (set.longer != defaults.longer) refuse("longer", needs);
     if (!set.lengths.empty()) refuse("lengths", needs);
     if (!set.tokens.empty()) refuse("tokens", needs);
-    if (set.kind == DatasetKind::kJsonl && !set.labels.empty()) refuse("labels", needs);
+    if (set.has_fields() && !set.labels.empty()) refuse("labels", needs);
     if (set.most_labels != 0) refuse("most_labels", needs);
   }
 
@@ -53,6 +53,7 @@ class LengthChecks {
     if (answers > 1) refuse("label", "goes without labels and target; leave one of them");
     if (answers == 0 && !set.input.empty())
       refuse("label", "is missing; name the field that is to be predicted, or labels, or target");
+    if (!set.size.empty()) refuse("size", "is for pictures; samples that are sequences have none");
     if (!set.shape.empty() && set.input.empty())
       refuse("shape", "is of an input; tokens have none");
     if (set.most_labels != 0 && set.labels.empty())

@@ -213,8 +213,8 @@ Result<std::unique_ptr<Dataset>> open_csv(const SetRequest& set, Index index) {
   const SetRequest resolved{.name = set.name, .config = config, .index_dir = set.index_dir};
   STOKER_ASSIGN_OR_RETURN(RecordFields fields, RecordFields::of(resolved));
   STOKER_ASSIGN_OR_RETURN(std::vector<size_t> places, columns.places(set, fields));
-  auto table = RecordTable::of(std::move(index.facts), index.files.size(), RowPlace::kWidth,
-                               fields.label().has_value());
+  auto table =
+      RecordTable::of(std::move(index.facts), index.files.size(), RowPlace::kWidth, fields);
   if (!table) return no_csv(set);
   auto records = std::make_unique<CsvRecords>(std::move(index.files), *std::move(table),
                                               std::move(places), delimiter_of(set));

@@ -19,11 +19,6 @@ uint64_t width_of(const RecordFields& fields) {
   return RowPlace::kWidth + (fields.is_text() ? 1 : 0);
 }
 
-// Numbers of the table's row: of a sequence its length is one more (record_index.h).
-uint64_t table_width_of(const RecordFields& fields) {
-  return width_of(fields) + (fields.maybe_sequence() != nullptr ? 1 : 0);
-}
-
 // Of lists of lists, what each of those has: else one would pass for another shape.
 uint64_t row_of(const RecordFields& fields) {
   return fields.maybe_sequence() != nullptr ? fields.maybe_sequence()->numbers_a_place() : 0;
@@ -127,10 +122,8 @@ Result<std::unique_ptr<Dataset>> open_jsonl(const SetRequest& set, Index index) 
   const config::DatasetConfig config = resolved_config(set);
   const SetRequest resolved{.name = set.name, .config = config, .index_dir = set.index_dir};
   STOKER_ASSIGN_OR_RETURN(RecordFields fields, RecordFields::of(resolved));
-  const SequenceForm* const sequence = fields.maybe_sequence();
   auto table =
-      RecordTable::of(std::move(index.facts), index.files.size(), table_width_of(fields),
-                      fields.label().has_value(), sequence != nullptr && sequence->has_labels());
+      RecordTable::of(std::move(index.facts), index.files.size(), width_of(fields), fields);
   if (!table) return table.status().with_context("data." + set.name);
   auto records = std::make_unique<JsonRecords>(std::move(index.files), *std::move(table), fields);
   return make_record_dataset(resolved, std::move(fields), std::move(fingerprint),

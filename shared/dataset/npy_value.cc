@@ -61,6 +61,28 @@ Status NpyValue::read(std::span<const std::byte> array, const NpyWanted& wanted,
   return {};
 }
 
+Status NpyValue::read_places(std::span<const std::byte> array, uint64_t a_place,
+                             FieldValue& value) {
+  STOKER_ASSIGN_OR_RETURN(const NpyHeader header, parse_npy_value_header(array, array.size()));
+  if (header.shape.size() > 1 && header.row_elements() != a_place)
+    return corrupt("is an array of " + to_text({header.shape.begin(), header.shape.end()}) +
+                   ", whose rows have " + std::to_string(header.row_elements()) + " numbers, but " +
+                   std::to_string(a_place) + " are needed for each place");
+  const auto data = array.subspan(header.data_offset);
+  const size_t count = data.size() / header.type.bytes;
+  if (header.type.is_whole()) {
+    whole_.resize(count);
+    for (size_t i = 0; i < count; ++i)
+      whole_[i] = npy_to_label(header.type, data.subspan(i * header.type.bytes));
+    value = FieldInts(whole_);
+  } else {
+    numbers_.resize(count);
+    npy_to_floats(header.type, data, std::as_writable_bytes(std::span(numbers_)));
+    value = FieldFloats(numbers_);
+  }
+  return {};
+}
+
 Status NpyValue::read_label(std::span<const std::byte> array, FieldValue& value) {
   STOKER_ASSIGN_OR_RETURN(const NpyHeader header, parse_npy_value_header(array, array.size()));
   const auto data = array.subspan(header.data_offset);

@@ -30,12 +30,16 @@ Result<bool> npy_is_bytes(std::span<const std::byte> head, uint64_t array_bytes)
 class NpyValue {
  public:
   Status read(std::span<const std::byte> array, const NpyWanted& wanted, FieldValue& value);
+  // All its numbers, whole ones as such, whose number is in the first dimension, or of all: those of
+  // a place of a sequence, `a_place` each.
+  Status read_places(std::span<const std::byte> array, uint64_t a_place, FieldValue& value);
   // One whole number: a class.
   Status read_label(std::span<const std::byte> array, FieldValue& value);
 
  private:
   std::vector<std::byte> planes_;
   std::vector<float> numbers_;
+  std::vector<int64_t> whole_;
   int64_t label_ = 0;
 };
 

@@ -30,24 +30,28 @@ Facts RecordTable::to_facts() && {
   return facts;
 }
 
-Result<RecordTable> RecordTable::of(Facts facts, size_t shards, uint64_t width, bool has_labels,
-                                    bool has_lists) {
+Result<RecordTable> RecordTable::of(Facts facts, size_t shards, uint64_t width,
+                                    const RecordFields& fields) {
   const std::span<const uint64_t> numbers(facts.numbers);
+  const SequenceForm* const sequence = fields.maybe_sequence();
+  const bool has_labels = fields.label().has_value();  // a class a record, in the table
+  const bool has_lists = sequence != nullptr && sequence->has_labels();  // in the records
   if (shards == 0 || numbers.size() < kHead + shards) return no_table();
-  RecordTable table{.class_names = std::move(facts.names), .width = width};
+  RecordTable table{.class_names = std::move(facts.names),
+                    .width = width + (sequence != nullptr ? 1 : 0)};
   if (numbers[0] > static_cast<uint64_t>(InputForm::kNumbers)) return no_table();
   table.form = static_cast<InputForm>(numbers[0]);
   table.classes = numbers[1];
   const auto ends = numbers.subspan(kHead, shards);
   const auto rest = numbers.subspan(kHead + shards);
-  const uint64_t each = width + (has_labels ? 1 : 0);
+  const uint64_t each = table.width + (has_labels ? 1 : 0);
   const bool fits = std::ranges::is_sorted(ends) && rest.size() % each == 0 &&
                     rest.size() / each == ends.back() && ends.back() > 0;
   const bool has_classes = table.classes > 0 && table.classes <= kMostClasses;
   if (!fits || (has_labels || has_lists) != has_classes) return no_table();
   if (!table.class_names.empty() && table.class_names.size() > table.classes) return no_table();
   table.shard_ends.assign(ends.begin(), ends.end());
-  const auto rows = rest.first(width * table.size());
+  const auto rows = rest.first(table.width * table.size());
   const auto labels = rest.subspan(rows.size());
   const auto is_class = [&table](uint64_t label) { return label < table.classes; };
   if (!std::ranges::all_of(labels, is_class)) return no_table();

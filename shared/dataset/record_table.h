@@ -35,9 +35,10 @@ struct RecordTable {
   size_t shard_of(uint64_t record) const;
 
   Facts to_facts() &&;
-  // `has_labels`: a class a record, in the table. `has_lists`: lists of them, in the records.
-  static Result<RecordTable> of(Facts facts, size_t shards, uint64_t width, bool has_labels,
-                                bool has_lists = false);
+  // The table of records of these fields, of a kind that keeps `width` numbers a record; that of
+  // sequences has one more, the length.
+  static Result<RecordTable> of(Facts facts, size_t shards, uint64_t width,
+                                const RecordFields& fields);
 };
 
 }  // namespace stoker::dataset

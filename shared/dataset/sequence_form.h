@@ -45,7 +45,8 @@ class SequenceForm {
   bool speaks_bytes() const { return has_end(); }
   uint64_t longest() const { return longest_; }
   uint64_t most_labels() const { return most_labels_; }
-  uint64_t numbers_a_place() const { return numbers_; }
+  // Of an input as its shape says; of tokens, labels and targets one.
+  uint64_t numbers_a_place(size_t name = 0) const { return name == 0 ? numbers_ : 1; }
   std::string to_text() const;  // equal texts, equal forms
   // Of a batch of that length.
   std::vector<TensorSpec> spec(uint64_t length) const;

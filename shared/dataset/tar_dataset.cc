@@ -10,6 +10,7 @@
 #include "shared/dataset/npy_value.h"
 #include "shared/dataset/record_index.h"
 #include "shared/dataset/records.h"
+#include "shared/dataset/sequence_member.h"
 #include "shared/dataset/shard_files.h"
 #include "shared/dataset/tar_fields.h"
 #include "shared/dataset/tar_index.h"
@@ -24,6 +25,7 @@ struct ReadMember {
   std::vector<std::byte> bytes;
   std::unique_ptr<JsonValues> json;
   NpyValue array;
+  SequenceMember sequence;
 };
 
 // What an array of each field must be: `form` is that of the input.
@@ -45,10 +47,13 @@ std::vector<NpyWanted> wanted_arrays(const config::DatasetConfig& config, InputF
 class TarRecords final : public Records {
  public:
   TarRecords(FileTable shards, RecordTable table, std::vector<TarField> fields,
-             const config::DatasetConfig& config)
+             const SequenceForm* maybe_sequence, const config::DatasetConfig& config)
       : Records(std::move(shards), std::move(table)),
         fields_(std::move(fields)),
-        arrays_(wanted_arrays(config, this->table().form, fields_)) {}
+        arrays_(wanted_arrays(config, this->table().form, fields_)) {
+    for (size_t i = 0; maybe_sequence != nullptr && i < fields_.size(); ++i)
+      numbers_a_place_.push_back(maybe_sequence->numbers_a_place(i));
+  }
 
   Status read(uint64_t record, std::span<FieldValue> values) const override {
     thread_local std::vector<ReadMember> kept;
@@ -58,15 +63,7 @@ class TarRecords final : public Records {
       if (fields_[i].is_label) continue;
       const TarPlace place = TarPlace::of_number(table().row(record)[column++]);
       STOKER_RETURN_IF_ERROR(read_member(record, place, kept[i].bytes));
-      values[i] = FieldBytes(kept[i].bytes);
-      if (fields_[i].is_npy) {
-        const Status read = kept[i].array.read(kept[i].bytes, arrays_[i], values[i]);
-        if (!read.ok()) return at(record, read.with_context(fields_[i].extensions.front()));
-      }
-      if (!fields_[i].is_json()) continue;
-      kept[i].json = std::make_unique<JsonValues>(std::vector{fields_[i].json_key});
-      const Status parsed = kept[i].json->read(text_of(kept[i].bytes), std::span(&values[i], 1));
-      if (!parsed.ok()) return at(record, parsed);
+      STOKER_RETURN_IF_ERROR(at(record, value_of(i, kept[i], values[i])));
     }
     return {};
   }
@@ -100,8 +97,23 @@ class TarRecords final : public Records {
   TarPlace place_of(uint64_t record) const { return TarPlace::of_number(table().row(record)[0]); }
 
   Status at(uint64_t record, const Status& status) const {
+    if (status.ok()) return status;
     const Origin where = origin(record);
     return status.with_context(where.file + ": sample at offset " + std::to_string(where.offset));
+  }
+
+  Status value_of(size_t i, ReadMember& kept, FieldValue& value) const {
+    const TarField& field = fields_[i];
+    if (!numbers_a_place_.empty())
+      return kept.sequence.read(field, numbers_a_place_[i], kept.bytes, value);
+    value = FieldBytes(kept.bytes);
+    if (field.is_npy) {
+      const Status read = kept.array.read(kept.bytes, arrays_[i], value);
+      return read.ok() ? read : read.with_context(field.extensions.front());
+    }
+    if (!field.is_json()) return {};
+    kept.json = std::make_unique<JsonValues>(std::vector{field.json_key});
+    return kept.json->read(text_of(kept.bytes), std::span(&value, 1));
   }
 
   bool fits(uint64_t record, const TarPlace& place) const {
@@ -118,7 +130,8 @@ class TarRecords final : public Records {
 
   // Constant after construction.
   const std::vector<TarField> fields_;
-  const std::vector<NpyWanted> arrays_;  // one each
+  const std::vector<NpyWanted> arrays_;    // one each
+  std::vector<uint64_t> numbers_a_place_;  // the same, of sequences; else empty
 };
 
 Result<std::string> tar_settings(const SetRequest& set) {
@@ -164,11 +177,12 @@ Result<std::unique_ptr<Dataset>> open_tar(const SetRequest& set, Index index) {
   STOKER_ASSIGN_OR_RETURN(RecordFields fields, RecordFields::of(set));
   STOKER_ASSIGN_OR_RETURN(std::vector<TarField> members, tar_fields(set, fields));
   std::string fingerprint = index.fingerprint();
-  auto table = RecordTable::of(std::move(index.facts), index.files.size(), tar_row_width(fields),
-                               fields.label().has_value());
+  auto table =
+      RecordTable::of(std::move(index.facts), index.files.size(), tar_row_width(fields), fields);
   if (!table) return table.status().with_context("data." + set.name);
-  auto records = std::make_unique<TarRecords>(std::move(index.files), *std::move(table),
-                                              std::move(members), set.config);
+  auto records =
+      std::make_unique<TarRecords>(std::move(index.files), *std::move(table), std::move(members),
+                                   fields.maybe_sequence(), set.config);
   return make_record_dataset(set, std::move(fields), std::move(fingerprint), std::move(records));
 }
 

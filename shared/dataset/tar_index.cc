@@ -7,6 +7,7 @@
 
 #include "shared/dataset/json_values.h"
 #include "shared/dataset/npy_value.h"
+#include "shared/dataset/sequence_member.h"
 #include "shared/dataset/shard_files.h"
 
 namespace stoker::dataset {
@@ -29,7 +30,8 @@ class TarIndexer {
         index_(index),
         left_out_(left_out),
         found_(tar_fields.size()),
-        values_(tar_fields.size()) {
+        values_(tar_fields.size()),
+        sequence_(tar_fields.size()) {
     for (const TarField& field : tar_fields)
       parsers_.push_back(field.is_json() ? std::make_unique<JsonValues>(std::vector{field.json_key})
                                          : nullptr);
@@ -96,8 +98,10 @@ class TarIndexer {
 
   Status take_field(size_t i, size_t rank, const TarMember& member) {
     const TarField& field = tar_fields_[i];
-    const bool is_parsed = field.is_label || field.is_json();
-    const uint64_t most = is_parsed           ? kMostParsed
+    const bool has_length = is_of_sequence(field);
+    const bool is_parsed = has_length || field.is_label || field.is_json();
+    const uint64_t most = has_length          ? kMostMember
+                          : is_parsed         ? kMostParsed
                           : fields_.is_text() ? TarPlace::kMost - 1
                                               : kMostMember;
     if (member.size > most || member.content / kTarBlock >= TarPlace::kMost) {
@@ -128,12 +132,23 @@ class TarIndexer {
     return added;
   }
 
+  // Whether the index has to know how long the value is.
+  bool is_of_sequence(const TarField& field) const {
+    return fields_.maybe_sequence() != nullptr && !field.is_label;
+  }
+
   // Into values_. Of what is not parsed the index only has to know that it is there.
   Status value_of(size_t i) {
     const Found& found = found_[i];
     values_[i] = FieldValue();
     if (!found.is_there) return {};
     values_[i] = std::as_bytes(std::span(found.content));
+    if (is_of_sequence(tar_fields_[i])) {
+      const Status read =
+          sequence_[i].read(tar_fields_[i], fields_.maybe_sequence()->numbers_a_place(i),
+                            std::as_bytes(std::span(found.content)), values_[i]);
+      return read.ok() ? read : wrong(read.message());
+    }
     if (tar_fields_[i].is_npy) return npy_value_of(i);
     if (!tar_fields_[i].is_json()) return {};
     const Status read = parsers_[i]->read(found.content, std::span(&values_[i], 1));
@@ -185,6 +200,7 @@ class TarIndexer {
   std::vector<std::string> members_;  // extensions
   std::vector<Found> found_;
   std::vector<FieldValue> values_;
+  std::vector<SequenceMember> sequence_;
   std::vector<uint64_t> row_;
 };
 

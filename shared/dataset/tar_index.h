@@ -1,7 +1,7 @@
 // tar_index: goes through one tar file and puts its samples into the index.
 //
-// Headers are read, and labels and JSON members; other contents are skipped. A row of the table is a
-// TarPlace for each field but the label.
+// Headers are read, and labels and JSON members; other contents are skipped, but those of sequences,
+// which are read for their length. A row of the table is a TarPlace for each field but the label.
 //
 // Errors: kCorrupt, naming file, sample and offset; those of RecordIndex.
 #pragma once

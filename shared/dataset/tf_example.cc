@@ -15,7 +15,8 @@ using List = FeaturePlace::List;
 
 static_assert(std::endian::native == std::endian::little, "floats are copied as they lie");
 
-constexpr size_t kMostInts = size_t{1} << 25;  // of one list: 256 MiB
+constexpr size_t kMostInts = size_t{1} << 25;                          // of one list: 256 MiB
+constexpr List kLists[] = {List::kBytes, List::kFloats, List::kInts};  // by their field's number
 
 Status no_example(const std::string& what) {
   return Status(Code::kCorrupt, "no tf.train.Example: " + what);
@@ -32,8 +33,9 @@ class FeatureSearch {
     for (WireField field;;) {
       STOKER_ASSIGN_OR_RETURN(const bool more, example.next(field));
       if (!more) return {};
-      if (field.number != 1) continue;
+      if (field.number > 2) continue;
       if (field.type != Type::kBytes) return no_example("its features are no message");
+      has_steps_ = field.number == 2;
       STOKER_RETURN_IF_ERROR(features(field));
     }
   }
@@ -63,7 +65,7 @@ class FeatureSearch {
     }
     STOKER_ASSIGN_OR_RETURN(const size_t name, name_at(key));
     if (name == names_.size() || value.size == 0) return {};
-    return feature(name, value);
+    return has_steps_ ? take(name, List::kSteps, value) : feature(name, value);
   }
 
   // Which name the key is; names_.size() for none of them.
@@ -82,19 +84,18 @@ class FeatureSearch {
       if (!more) return {};
       if (field.number > 3) continue;
       if (field.type != Type::kBytes) return no_example("a list of values is no message");
-      STOKER_RETURN_IF_ERROR(take(name, field));
+      STOKER_RETURN_IF_ERROR(take(name, kLists[field.number - 1], field));
     }
   }
 
   // The same name may be asked for more than once.
-  Status take(size_t name, const WireField& list) {
-    if (list.size == 0) return {};
+  Status take(size_t name, List list, const WireField& values) {
+    if (values.size == 0) return {};
     for (size_t i = name; i < names_.size(); ++i) {
       if (names_[i] != names_[name]) continue;
       if (places_[i].list != List::kMissing)
         return no_example("feature '" + names_[name] + "' stands in it twice");
-      constexpr List kLists[] = {List::kBytes, List::kFloats, List::kInts};
-      places_[i] = {.list = kLists[list.number - 1], .begin = list.begin, .size = list.size};
+      places_[i] = {.list = list, .begin = values.begin, .size = values.size};
     }
     return {};
   }
@@ -102,6 +103,7 @@ class FeatureSearch {
   ByteSource& source_;
   const std::span<const std::string> names_;
   const std::span<FeaturePlace> places_;
+  bool has_steps_ = false;  // those that it is at
 };
 
 Status append_packed(std::span<const std::byte> packed, std::vector<float>& values) {
@@ -126,6 +128,59 @@ Status append_packed(std::span<const std::byte> packed, std::vector<int64_t>& va
     STOKER_RETURN_IF_ERROR(append_int(value, values));
   }
   return {};
+}
+
+// The values of a list, behind those that are there.
+Status append(std::span<const std::byte> list, std::vector<float>& values) {
+  MemorySource source(list);
+  WireReader reader(source);
+  for (WireField field;;) {
+    STOKER_ASSIGN_OR_RETURN(const bool more, reader.next(field));
+    if (!more) return {};
+    if (field.number != 1) continue;
+    if (field.type != Type::kBytes && field.type != Type::kFixed32)
+      return no_example("a value of a list is no float");
+    STOKER_RETURN_IF_ERROR(append_packed(list.subspan(field.begin, field.size), values));
+  }
+}
+
+Status append(std::span<const std::byte> list, std::vector<int64_t>& values) {
+  MemorySource source(list);
+  WireReader reader(source);
+  for (WireField field;;) {
+    STOKER_ASSIGN_OR_RETURN(const bool more, reader.next(field));
+    if (!more) return {};
+    if (field.number != 1) continue;
+    if (field.type == Type::kVarint) {
+      STOKER_RETURN_IF_ERROR(append_int(field.varint, values));
+    } else if (field.type == Type::kBytes) {
+      STOKER_RETURN_IF_ERROR(append_packed(list.subspan(field.begin, field.size), values));
+    } else {
+      return no_example("a value of a list is no whole number");
+    }
+  }
+}
+
+// The values of one step, behind those that are there; `list` is the type of those before it.
+Status append_step(std::span<const std::byte> step, List& list, std::vector<float>& floats,
+                   std::vector<int64_t>& ints) {
+  MemorySource source(step);
+  WireReader feature(source);
+  for (WireField field;;) {
+    STOKER_ASSIGN_OR_RETURN(const bool more, feature.next(field));
+    if (!more) return {};
+    if (field.number > 3) continue;
+    if (field.type != Type::kBytes) return no_example("a list of values is no message");
+    if (field.size == 0) continue;
+    const List type = kLists[field.number - 1];
+    if (type == List::kBytes)
+      return Status(Code::kCorrupt, "has bytes in its steps, but numbers are needed");
+    if (list != List::kMissing && list != type)
+      return Status(Code::kCorrupt, "has floats in some steps and whole numbers in others");
+    list = type;
+    const auto values = step.subspan(field.begin, field.size);
+    STOKER_RETURN_IF_ERROR(type == List::kFloats ? append(values, floats) : append(values, ints));
+  }
 }
 
 }  // namespace
@@ -155,33 +210,36 @@ Result<ValuePlace> find_one_bytes(ByteSource& example, const FeaturePlace& place
 
 Status decode_floats(std::span<const std::byte> list, std::vector<float>& values) {
   values.clear();
-  MemorySource source(list);
-  WireReader reader(source);
-  for (WireField field;;) {
-    STOKER_ASSIGN_OR_RETURN(const bool more, reader.next(field));
-    if (!more) return {};
-    if (field.number != 1) continue;
-    if (field.type != Type::kBytes && field.type != Type::kFixed32)
-      return no_example("a value of a list is no float");
-    STOKER_RETURN_IF_ERROR(append_packed(list.subspan(field.begin, field.size), values));
-  }
+  return append(list, values);
 }
 
 Status decode_ints(std::span<const std::byte> list, std::vector<int64_t>& values) {
   values.clear();
-  MemorySource source(list);
+  return append(list, values);
+}
+
+Result<List> decode_steps(std::span<const std::byte> steps, uint64_t a_step,
+                          std::vector<float>& floats, std::vector<int64_t>& ints) {
+  floats.clear();
+  ints.clear();
+  List list = List::kMissing;
+  MemorySource source(steps);
   WireReader reader(source);
+  uint64_t step = 0;
   for (WireField field;;) {
     STOKER_ASSIGN_OR_RETURN(const bool more, reader.next(field));
-    if (!more) return {};
+    if (!more) return list;
     if (field.number != 1) continue;
-    if (field.type == Type::kVarint) {
-      STOKER_RETURN_IF_ERROR(append_int(field.varint, values));
-    } else if (field.type == Type::kBytes) {
-      STOKER_RETURN_IF_ERROR(append_packed(list.subspan(field.begin, field.size), values));
-    } else {
-      return no_example("a value of a list is no whole number");
-    }
+    if (field.type != Type::kBytes) return no_example("a step's feature is no message");
+    const size_t before = floats.size() + ints.size();
+    STOKER_RETURN_IF_ERROR(append_step(steps.subspan(field.begin, field.size), list, floats, ints));
+    const uint64_t count = floats.size() + ints.size() - before;
+    if (a_step == 0) a_step = count;
+    if (count != a_step)
+      return Status(Code::kCorrupt, "has " + std::to_string(count) + " numbers in step " +
+                                        std::to_string(step) + ", but " + std::to_string(a_step) +
+                                        " are needed in each");
+    ++step;
   }
 }
 

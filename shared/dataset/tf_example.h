@@ -1,8 +1,9 @@
-// tf_example: the named features of an encoded tf.train.Example.
+// tf_example: the named features of an encoded tf.train.Example or SequenceExample.
 //
 // Example { Features features = 1 }, Features { map<string, Feature> feature = 1 }, Feature is one of
-// BytesList (1), FloatList (2), Int64List (3), each with `repeated value = 1`, packed or not. A
-// SequenceExample's context has the same place and is read as well.
+// BytesList (1), FloatList (2), Int64List (3), each with `repeated value = 1`, packed or not.
+// SequenceExample { Features context = 1, FeatureLists feature_lists = 2 }, FeatureLists { map<string,
+// FeatureList> feature_list = 1 }, FeatureList { repeated Feature feature = 1 }: a feature a step.
 //
 // Threads: pure functions.
 // Errors:  kCorrupt (not an Example, a feature that stands there twice, more values than memory is
@@ -19,9 +20,10 @@
 
 namespace stoker::dataset {
 
-// Where a feature's list of values lies in its Example. A feature without values is missing.
+// Where a feature's list of values lies in its Example, or a FeatureList, a list for each step. A
+// feature without values is missing.
 struct FeaturePlace {
-  enum class List { kMissing, kBytes, kFloats, kInts };
+  enum class List { kMissing, kBytes, kFloats, kInts, kSteps };
   List list = List::kMissing;
   uint64_t begin = 0;
   uint64_t size = 0;
@@ -41,5 +43,9 @@ Result<ValuePlace> find_one_bytes(ByteSource& example, const FeaturePlace& place
 // The values of a list, all of whose bytes are given.
 Status decode_floats(std::span<const std::byte> list, std::vector<float>& values);
 Status decode_ints(std::span<const std::byte> list, std::vector<int64_t>& values);
+// The numbers of a FeatureList's steps one after another, in the vector of their type, which is the
+// answer; kMissing where there are none. Each step has `a_step` of them; 0: as many as the first.
+Result<FeaturePlace::List> decode_steps(std::span<const std::byte> steps, uint64_t a_step,
+                                        std::vector<float>& floats, std::vector<int64_t>& ints);
 
 }  // namespace stoker::dataset

@@ -4,28 +4,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "shared/dataset/example_values.h"
 #include "shared/dataset/kind.h"
 #include "shared/dataset/record_index.h"
 #include "shared/dataset/records.h"
 #include "shared/dataset/shard_files.h"
-#include "shared/dataset/tf_example.h"
 #include "shared/dataset/tfrecord_frame.h"
 #include "shared/dataset/tfrecord_index.h"
 
 namespace stoker::dataset {
 namespace {
 
-using List = FeaturePlace::List;
-
-// ---- Reading
-
 // What one thread keeps of the record that it has read last.
 struct ReadRecord {
   std::vector<std::byte> bytes;
-  std::span<const std::byte> data;
-  std::vector<FeaturePlace> places;
-  std::vector<std::vector<int64_t>> ints;  // a list a name
-  std::vector<std::vector<float>> floats;
+  ExampleValues values;
 };
 
 ReadRecord& record_of_thread() {
@@ -35,21 +28,17 @@ ReadRecord& record_of_thread() {
 
 class TfRecords final : public Records {
  public:
-  TfRecords(FileTable shards, RecordTable table, std::vector<std::string> names,
-            std::optional<size_t> label)
-      : Records(std::move(shards), std::move(table)), names_(std::move(names)), label_(label) {}
+  TfRecords(FileTable shards, RecordTable table, const RecordFields& fields)
+      : Records(std::move(shards), std::move(table)), fields_(fields), label_(fields.label()) {}
 
   Status read(uint64_t record, std::span<FieldValue> values) const override {
     ReadRecord& kept = record_of_thread();
     STOKER_RETURN_IF_ERROR(load(record, kept));
-    for (size_t name = 0; name < names_.size(); ++name) {
+    for (size_t name = 0; name < values.size(); ++name) {
       if (name == label_) continue;
-      const auto value = value_of(kept, name);
-      if (value) {
-        values[name] = *value;
-      } else {
-        return at(record, value.status().with_context("feature '" + names_[name] + "'"));
-      }
+      const auto value = kept.values.value(fields_, name);
+      if (!value) return at(record, value.status());
+      values[name] = *value;
     }
     return {};
   }
@@ -64,13 +53,12 @@ class TfRecords final : public Records {
   Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
     ReadRecord& kept = record_of_thread();
     STOKER_RETURN_IF_ERROR(load(record, kept));
-    MemorySource source(kept.data);
-    const auto text = find_one_bytes(source, kept.places[0]);
-    if (!text) return at(record, text.status().with_context("feature '" + names_[0] + "'"));
-    if (text->size != text_bytes(record))
+    const auto value = kept.values.value(fields_, 0);
+    if (!value) return at(record, value.status());
+    const auto* const text = std::get_if<FieldBytes>(&*value);
+    if (text == nullptr || text->size() != text_bytes(record))
       return at(record, Status(Code::kCorrupt, "its text is not as long as it was"));
-    const auto part = kept.data.subspan(text->begin + from, out.size());
-    std::ranges::copy(part, out.begin());
+    std::ranges::copy(text->subspan(from, out.size()), out.begin());
     return {};
   }
 
@@ -101,40 +89,13 @@ class TfRecords final : public Records {
     STOKER_RETURN_IF_ERROR(reader().read(table().shard_of(record), offset(record), kept.bytes));
     const auto data = framed_data(kept.bytes);
     if (!data) return at(record, data.status());
-    kept.data = *data;
-    kept.places.resize(names_.size());
-    MemorySource source(kept.data);
-    return at(record, find_features(source, names_, kept.places));
-  }
-
-  Result<FieldValue> value_of(ReadRecord& kept, size_t name) const {
-    kept.ints.resize(names_.size());
-    kept.floats.resize(names_.size());
-    const FeaturePlace& place = kept.places[name];
-    const auto list = kept.data.subspan(place.begin, place.size);
-    switch (place.list) {
-      case List::kMissing:
-        return FieldValue();
-      case List::kFloats:
-        STOKER_RETURN_IF_ERROR(decode_floats(list, kept.floats[name]));
-        return FieldValue(FieldFloats(kept.floats[name]));
-      case List::kInts:
-        STOKER_RETURN_IF_ERROR(decode_ints(list, kept.ints[name]));
-        return FieldValue(FieldInts(kept.ints[name]));
-      case List::kBytes:
-        break;
-    }
-    MemorySource source(kept.data);
-    STOKER_ASSIGN_OR_RETURN(const ValuePlace one, find_one_bytes(source, place));
-    return FieldValue(FieldBytes(kept.data.subspan(one.begin, one.size)));
+    return at(record, kept.values.find(*data, fields_));
   }
 
   // Constant after construction.
-  const std::vector<std::string> names_;
+  const RecordFields fields_;
   const std::optional<size_t> label_;
 };
-
-// ---- The kind
 
 Result<std::string> tfrecord_settings(const SetRequest& set) {
   return record_settings("tfrecord", set);
@@ -157,10 +118,9 @@ Result<std::unique_ptr<Dataset>> open_tfrecord(const SetRequest& set, Index inde
   STOKER_ASSIGN_OR_RETURN(RecordFields fields, RecordFields::of(set));
   std::string fingerprint = index.fingerprint();
   auto table = RecordTable::of(std::move(index.facts), index.files.size(),
-                               tfrecord_row_width(fields), fields.label().has_value());
+                               tfrecord_row_width(fields), fields);
   if (!table) return table.status().with_context("data." + set.name);
-  auto records = std::make_unique<TfRecords>(std::move(index.files), *std::move(table),
-                                             fields.names(), fields.label());
+  auto records = std::make_unique<TfRecords>(std::move(index.files), *std::move(table), fields);
   return make_record_dataset(set, std::move(fields), std::move(fingerprint), std::move(records));
 }
 

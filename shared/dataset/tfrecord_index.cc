@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "shared/dataset/example_values.h"
 #include "shared/dataset/shard_files.h"
-#include "shared/dataset/tf_example.h"
 #include "shared/dataset/tfrecord_frame.h"
 
 namespace stoker::dataset {
@@ -22,7 +22,8 @@ class ShardIndexer {
     for (uint64_t at = 0; at < shard_.size();) {
       STOKER_ASSIGN_OR_RETURN(const uint64_t length, length_at(at));
       PartSource data(shard_, at + kFrameHead, length);
-      STOKER_RETURN_IF_ERROR(add(at, data));
+      STOKER_RETURN_IF_ERROR(fields_.maybe_sequence() == nullptr ? add(at, data)
+                                                                 : add_sequence(at, data));
       at += kFrameHead + length + kFrameTail;
     }
     return {};
@@ -74,12 +75,25 @@ class ShardIndexer {
     return index_.add(at, "", values_, std::span(row).first(tfrecord_row_width(fields_)));
   }
 
+  Status add_sequence(uint64_t at, ByteSource& data) {
+    STOKER_ASSIGN_OR_RETURN(const auto record, data.look(0, data.size()));
+    STOKER_RETURN_IF_ERROR(wrong(at, example_.find(record, fields_)));
+    values_.assign(fields_.names().size(), FieldValue());
+    for (size_t name = 0; name < values_.size(); ++name) {
+      const auto value = example_.value(fields_, name);
+      if (!value) return wrong(at, value.status());
+      values_[name] = *value;
+    }
+    return index_.add(at, "", values_, {&at, 1});
+  }
+
   // An empty value of the list's type: what the index has to know of most.
   static FieldValue form_of(const FeaturePlace& place) {
     switch (place.list) {
       case List::kBytes:
         return FieldBytes();
       case List::kFloats:
+      case List::kSteps:
         return FieldFloats();
       case List::kInts:
         return FieldInts();
@@ -99,6 +113,8 @@ class ShardIndexer {
   Status read_label(ByteSource& data, size_t label) {
     const FeaturePlace& place = places_[label];
     if (place.list == List::kMissing) return {};
+    if (place.list == List::kSteps)
+      return Status(Code::kCorrupt, "is a list of steps, but one value is needed");
     if (place.size > kMostLabel)
       return Status(Code::kCorrupt, "is " + std::to_string(place.size) + " bytes, no label");
     STOKER_ASSIGN_OR_RETURN(const auto list, data.look(place.begin, place.size));
@@ -124,6 +140,7 @@ class ShardIndexer {
   ByteSource& shard_;
   std::vector<FeaturePlace> places_;
   std::vector<FieldValue> values_;
+  ExampleValues example_;  // of a sequence
   std::vector<std::byte> label_;
   std::vector<int64_t> ints_;
   std::vector<float> floats_;

@@ -1,7 +1,8 @@
 // tfrecord_index: goes through one TFRecord file and puts its records into the index.
 //
-// Frames, names of features and labels are read, what lies between them is skipped. A row of the
-// table is the offset of a record, and for texts the bytes of its text.
+// Frames, names of features and labels are read, what lies between them is skipped; of sequences
+// each record is read whole, for its length. A row of the table is the offset of a record, and for
+// texts the bytes of its text.
 //
 // Errors: kCorrupt, naming file and offset; those of RecordIndex.
 #pragma once

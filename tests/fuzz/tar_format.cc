@@ -17,11 +17,29 @@ constexpr size_t kBlock = 512;
 constexpr char kBytes = 0, kPicture = 1, kJson = 2, kText = 3;  // two bits: what is read
 constexpr char kAsItIs = 4, kSkip = 8;
 constexpr char kArrays = 16;  // with kBytes numbers, with kPicture pictures of bytes
+constexpr char kPadded = 32;  // sequences of various lengths
+
+config::DatasetConfig sequences_of(char mode, config::DatasetConfig config) {
+  config.longest = 3;
+  config.longer = (mode & kSkip) != 0 ? "truncate" : "refuse";
+  if ((mode & 3) == kText) {
+    config.text = "x";
+  } else if ((mode & 3) == kJson) {
+    config.tokens = "json:in";
+    config.labels = "json:tags";
+  } else {
+    config.input = {"npy"};
+    config.shape = {2};
+    config.label = "y.npy";
+  }
+  return config;
+}
 
 config::DatasetConfig config_of(char mode) {
   config::DatasetConfig config;
   config.kind = config::DatasetKind::kTar;
   config.incomplete = (mode & kSkip) != 0 ? "skip" : "refuse";
+  if ((mode & kPadded) != 0) return sequences_of(mode, std::move(config));
   if ((mode & 3) == kText) {
     config.text = "x";
     config.context = 3;
@@ -82,7 +100,13 @@ std::vector<std::string> seeds() {
   const std::string planes = tar_member("a.npy", test::npy("|u1", "(3, 2, 1)", "abcdef")) + label;
   const std::string pixels = tar_member("a.npy", test::npy("|u1", "(2, 1, 3)", "abcdef")) + label;
   const std::string end = kTarEnd.substr(kBlock);
+  const std::string frames = tar_member("a.npy", test::npy("<f2", "(2, 2)", "abcdefgh")) + label;
+  const std::string tagged = tar_member("a.json", R"({"in": [1, 2], "tags": [0, -100]})");
   return {
+      with_mode(kBytes | kPadded, frames + end),
+      with_mode(kBytes | kPadded, numbers + end),
+      with_mode(kJson | kPadded | kSkip, tagged + end),
+      with_mode(kText | kPadded, one + end),
       with_mode(kBytes, one + end),
       with_mode(kBytes, one + named + end),
       with_mode(kBytes | kSkip, one + tar_member("README", "") + tar_member("c.x", "")),

@@ -11,12 +11,29 @@ using namespace dataset::testing;
 
 constexpr size_t kRecords = 3;
 constexpr char kBytes = 0, kPicture = 1, kNumbers = 2, kText = 3;  // two bits: what is read
-constexpr char kAsItIs = 4, kSkip = 8;
+constexpr char kAsItIs = 4, kSkip = 8, kPadded = 16;  // the last: sequences of various lengths
+
+config::DatasetConfig sequences_of(char mode, config::DatasetConfig config) {
+  config.longest = 3;
+  config.longer = (mode & kSkip) != 0 ? "truncate" : "refuse";
+  if ((mode & 3) == kText) {
+    config.text = "x";
+  } else if ((mode & 3) == kPicture) {
+    config.tokens = "x";
+    config.labels = "y";
+  } else {
+    config.input = {"x"};
+    config.shape = {2};
+    config.label = "y";
+  }
+  return config;
+}
 
 config::DatasetConfig config_of(char mode) {
   config::DatasetConfig config;
   config.kind = config::DatasetKind::kTfrecord;
   config.incomplete = (mode & kSkip) != 0 ? "skip" : "refuse";
+  if ((mode & kPadded) != 0) return sequences_of(mode, std::move(config));
   if ((mode & 3) == kText) {
     config.text = "x";
     config.context = 3;
@@ -66,7 +83,17 @@ std::vector<std::string> seeds() {
       message(1, message(2, message(2, "\x0d" + raw(1.f) + "\x0d" + raw(2.f))) + message(1, "x")) +
           message(1, message(1, "y") + message(2, message(3, "\x08\x03"))) +
           message(1, message(1, "z") + message(2, message(3, "\x08\x04"))));
-  return {with_mode(kBytes, join_input({bytes, bytes, bytes})),
+  const std::string steps = sequence_example(
+      {{"y", ints_feature({2})}}, {{"x", {floats_feature({1, 2}), floats_feature({3, 4})}}});
+  const std::string tags = sequence_example({}, {{"x", {ints_feature({7}), ints_feature({8})}},
+                                                 {"y", {ints_feature({0}), ints_feature({1})}}});
+  const std::string listed =
+      example({{"x", ints_feature({5, 6, 7})}, {"y", ints_feature({0, -100, 1})}});
+  return {with_mode(kNumbers | kPadded, join_input({steps, steps, steps})),
+          with_mode(kPicture | kPadded | kSkip, join_input({tags, listed, tags})),
+          with_mode(kText | kPadded, join_input({bytes, name, bytes})),
+          with_mode(kNumbers | kPadded | kAsItIs, framed(steps) + framed(steps)),
+          with_mode(kBytes, join_input({bytes, bytes, bytes})),
           with_mode(kBytes, join_input({bytes, name, name})),
           with_mode(kBytes | kSkip, join_input({bytes, "", numbers.substr(0, 0)})),
           with_mode(kNumbers, join_input({numbers, unpacked, numbers})),

@@ -25,6 +25,20 @@ TEST(LengthChecks, ASequenceIsNumbersATextOrTokens) {
               ElementsAre(HasSubstr("data.train.input: must be one field")));
 }
 
+TEST(LengthChecks, RecordsOfTfrecordAndTarMayBeSequencesToo) {
+  for (const std::string kind : {"tfrecord", "tar"}) {
+    const std::string set = "data: {train: {kind: " + kind + ", path: a, longest: 9, ";
+    good(set + "input: x, shape: [3], label: y}}\n" + kClassifier);
+    good(set + "text: t}}\n");
+    EXPECT_THAT(mistakes(set + "input: x, size: [8, 8], label: y}}\n" + kClassifier),
+                ElementsAre(HasSubstr("data.train.size: is for pictures")))
+        << kind;
+    EXPECT_THAT(mistakes(set + "input: x}}\n" + kClassifier),
+                ElementsAre(HasSubstr("data.train.label: is missing")))
+        << kind;
+  }
+}
+
 TEST(LengthChecks, ASequenceHasOneSortOfAnswer) {
   EXPECT_THAT(mistakes(set("longest: 9, input: x") + kClassifier),
               ElementsAre(HasSubstr("data.train.label: is missing")));

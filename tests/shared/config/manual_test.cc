@@ -24,20 +24,23 @@ std::string text_with(const std::string& section, const std::string& kind, const
   const std::string task = "task: {kind: classification}\n";
   const std::string mlp = task + "model: {kind: mlp}\n";
   if (section == "data.train") {
-    const std::map<std::string, std::string> sets{
-        {"text", "path: a"},
-        {"tokens", "path: a"},
-        {"images", "path: a, size: [8, 8]"},
-        {"idx", "path: a, labels: b"},
-        {"cifar", "path: a, classes: 10"},
-        {"tfrecord", "path: a, input: x, size: [8, 8], label: y"},
-        {"tar", "path: a, input: jpg, size: [8, 8], label: cls"},
-        {"npy", "path: a"},
-        {"csv", "path: a, label: y"},
-        {"jsonl", key.ends_with(".labels") ? "path: a, input: x, longest: 9"
-                                           : "path: a, input: x, label: y"},
-        {"synthetic", "samples: 5, features: [3]"},
-        {"mixture", "of: [code, prose]"}};
+    // Lists of labels are of records that are sequences.
+    const bool is_list = key.ends_with(".labels");
+    const auto record = [&](const char* fields) {
+      return std::string("path: a, input: x, ") + (is_list ? "longest: 9" : fields);
+    };
+    const std::map<std::string, std::string> sets{{"text", "path: a"},
+                                                  {"tokens", "path: a"},
+                                                  {"images", "path: a, size: [8, 8]"},
+                                                  {"idx", "path: a, labels: b"},
+                                                  {"cifar", "path: a, classes: 10"},
+                                                  {"tfrecord", record("size: [8, 8], label: y")},
+                                                  {"tar", record("size: [8, 8], label: cls")},
+                                                  {"npy", "path: a"},
+                                                  {"csv", "path: a, label: y"},
+                                                  {"jsonl", record("label: y")},
+                                                  {"synthetic", "samples: 5, features: [3]"},
+                                                  {"mixture", "of: [code, prose]"}};
     const bool is_sequence = kind == "text" || kind == "tokens" || kind == "mixture";
     const std::string others = kind == "mixture" ? ", code: {path: a}, prose: {path: b}" : "";
     // Columns, which only a list has.

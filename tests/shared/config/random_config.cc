@@ -134,7 +134,7 @@ void fill_transforms(DatasetConfig& set, Filler& filler) {
   if (has_pictures) set.jitter = {filler.part(), filler.part(), 0, filler.part() / 2};
 }
 
-// JSON lines that are sequences of numbers.
+// Records that are sequences of numbers.
 DatasetConfig padded_set(DatasetConfig set, Filler& filler) {
   ++set.longest;
   set.input = {"x"};
@@ -144,6 +144,10 @@ DatasetConfig padded_set(DatasetConfig set, Filler& filler) {
   set.label.clear();
   set.target.clear();
   set.labels += 'y';
+  set.size.clear();
+  set.fit = DatasetConfig().fit;
+  fill_transforms(set, filler);
+  if (set.channels == 2) set.channels = 3;
   if (filler.below(2) == 0) set.most_labels = 0;
   if (!set.weights_file.empty()) set.repeat = 1;
   set.grow = DatasetConfig().grow;
@@ -162,14 +166,14 @@ DatasetConfig random_set(const std::string& name, const Config& config, Filler& 
     set.input.resize(std::min<size_t>(set.input.size(), 1));
     set.target.clear();
   }
-  if (set.kind == DatasetKind::kJsonl && filler.below(2) == 0)
+  if (set.has_fields() && set.kind != DatasetKind::kCsv && filler.below(2) == 0)
     return padded_set(std::move(set), filler);
   if (set.kind != DatasetKind::kNpy || set.longest == 0) set.longest = 0, set.lengths.clear();
   set.longer = DatasetConfig().longer;
   set.tokens.clear();
   set.most_labels = 0;
-  if (set.kind == DatasetKind::kJsonl) set.labels.clear();
   if (set.has_fields()) {
+    set.labels.clear();
     set.input.push_back("x");
     set.size = {8, 9};
     if (set.is_table()) set.size.clear();

@@ -52,6 +52,19 @@ inline std::string example(const Features& features) {
   return message(1, map);
 }
 
+// A SequenceExample: of each list, the features of its steps.
+using FeatureLists = std::vector<std::pair<std::string, std::vector<std::string>>>;
+
+inline std::string sequence_example(const Features& context, const FeatureLists& lists) {
+  std::string map;
+  for (const auto& [name, steps] : lists) {
+    std::string list;
+    for (const std::string& step : steps) list += message(1, step);
+    map += message(1, message(1, name) + message(2, list));
+  }
+  return example(context) + message(2, map);
+}
+
 inline std::string framed(std::string_view data) {
   const std::string length = raw<uint64_t>(data.size());
   return length + raw(masked_crc32c(length)) + std::string(data) + raw(masked_crc32c(data));

@@ -76,8 +76,8 @@ class RecordsTest : public ::testing::Test {
   Result<std::unique_ptr<Dataset>> open(Facts facts, std::vector<std::string> texts = {}) {
     const SetRequest set{.name = kName, .config = config_};
     const RecordFields fields = *RecordFields::of(set);
-    STOKER_ASSIGN_OR_RETURN(RecordTable table, RecordTable::of(std::move(facts), shards_.size(), 1,
-                                                               fields.label().has_value()));
+    STOKER_ASSIGN_OR_RETURN(RecordTable table,
+                            RecordTable::of(std::move(facts), shards_.size(), 1, fields));
     auto records = std::make_unique<FakeRecords>(shards_, std::move(table), std::move(texts));
     return make_record_dataset(set, fields, "fingerprint", std::move(records));
   }

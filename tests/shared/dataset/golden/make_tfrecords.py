@@ -3,7 +3,10 @@
 the real writer writes. Needs tensorflow, numpy and pillow; made with tensorflow 2.21.
 
 Record i of eight: a picture of 4 x 3 pixels whose pixel p is (i, 10 * i, p); label i mod 3 and its
-name; three floats i, i + 0.5, -i; two whole numbers i and -2^40; a target; a text of i words."""
+name; three floats i, i + 0.5, -i; two whole numbers i and -2^40; a target; a text of i words.
+
+sequences.tfrecord: record i of four is a SequenceExample of i + 1 steps; step t has the floats (i, t)
+and the tag t mod 2, its context the word's name."""
 import io
 import pathlib
 
@@ -43,6 +46,19 @@ def example(i):
     })).SerializeToString()
 
 
+def sequence(i):
+    steps = lambda features: tf.train.FeatureList(feature=features)
+    return tf.train.SequenceExample(
+        context=tf.train.Features(feature={
+            "word": tf.train.Feature(bytes_list=tf.train.BytesList(value=[NAMES[i % 3].encode()]))}),
+        feature_lists=tf.train.FeatureLists(feature_list={
+            "frames": steps([tf.train.Feature(float_list=tf.train.FloatList(value=[i, t]))
+                             for t in range(i + 1)]),
+            "tags": steps([tf.train.Feature(int64_list=tf.train.Int64List(value=[t % 2]))
+                           for t in range(i + 1)]),
+        })).SerializeToString()
+
+
 def write(name, records, compression=""):
     with tf.io.TFRecordWriter(str(HERE / name), compression) as writer:
         for i in records:
@@ -53,3 +69,6 @@ write("golden-00000-of-00002.tfrecord", range(5))
 write("golden-00001-of-00002.tfrecord", range(5, 8))
 write("golden-gzip.tfrecord", range(8), "GZIP")
 write("golden-zlib.tfrecord", range(8), "ZLIB")
+with tf.io.TFRecordWriter(str(HERE / "sequences.tfrecord")) as writer:
+    for i in range(4):
+        writer.write(sequence(i))
