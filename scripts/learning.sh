@@ -93,7 +93,7 @@ row() {
     mine=$(number $metric "$out/$kind-$seed/metrics/eval.jsonl") || true
     [[ -n $mine ]] || continue
     [[ -z ${STOKER_PYTHON:-} ]] || theirs=$(number $metric "$logs/learning-$kind-$seed-pytorch.log") || true
-    rows+=("$kind $seed $metric $mine $theirs")
+    rows+=("$kind $seed $metric $mine ${theirs:--}")
   done
 }
 
