@@ -29,7 +29,7 @@ Status check_npy(const SetRequest& set, const RecordFields& fields, size_t i,
   if (!std::ranges::all_of(field.extensions, is_npy))
     return set.wrong(fields.setting_of(i), name + "mixes arrays with other members");
   if (field.is_json()) return set.wrong(fields.setting_of(i), name + "is an array, and no JSON");
-  if (fields.is_text()) return set.wrong("text", name + "is an array, and no text");
+  if (fields.setting_of(i) == "text") return set.wrong("text", name + "is an array, and no text");
   if (fields.setting_of(i) == "input" && !set.config.size.empty())
     return set.wrong("size", "is for pictures in files; give the arrays of " + name + "a shape");
   return {};

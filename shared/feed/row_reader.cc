@@ -74,12 +74,19 @@ Status RowReader::read_stand_in(const Rows& rows, uint64_t which, Status trouble
     ring_.report_bad_sample({.ticket = ticket,
                              .sample = planned.sample,
                              .code = trouble.code(),
-                             .reason = trouble.message()});
+                             .reason = reason_of(trouble, planned.sample)});
     if (attempt > kMaxStandIns) break;
     planned = plan_.stand_in(ticket, rows.first + which, attempt);
     trouble = dataset_.read(planned.sample, plan_.draw_key(planned), outputs);
   }
   return trouble;
+}
+
+// Without the file, which whoever takes the report knows: a long path would fill what a report holds.
+std::string RowReader::reason_of(const Status& trouble, uint64_t sample) const {
+  const std::string& message = trouble.message();
+  const std::string file = dataset_.origin(sample).file + ": ";
+  return message.starts_with(file) ? message.substr(file.size()) : message;
 }
 
 // The samples that were measured stand for all; where there was none, those before it do.

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "shared/base/status.h"
@@ -60,6 +61,7 @@ class RowReader {
   std::span<const std::span<std::byte>> outputs_of(const Rows& rows, uint64_t first,
                                                    uint64_t count);
   Status read_stand_in(const Rows& rows, uint64_t which, Status trouble);
+  std::string reason_of(const Status& trouble, uint64_t sample) const;
   void count();
 
   ring::ShmRing& ring_;

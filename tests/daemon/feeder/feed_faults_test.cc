@@ -112,7 +112,8 @@ TEST_F(FeedFaults, FaultRow55AFileReplacedUnderTheSameNameIsToldFromTheOneThatWa
   open_ring({.slots = 16});  // more than an epoch
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("data_batch_3.bin: modified"));
+  EXPECT_THAT(coordinator_.reason().message(),
+              AllOf(HasSubstr("data_batch_3.bin at offset"), HasSubstr(": modified")));
 }
 
 TEST_F(FeedFaults, FaultRow63AReadErrorThatPassesCostsNoSample) {

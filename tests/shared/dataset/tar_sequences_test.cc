@@ -73,10 +73,9 @@ TEST_F(TarSequences, ArraysArePaddedAndSayTheirLength) {
 }
 
 TEST_F(TarSequences, TokensAndLabelsAPlaceAreArraysOrListsInJson) {
-  write_samples(
-      {{{"ids.npy", npy("<i8", "(2,)", bytes_of(std::vector<int64_t>{70000, 1}))},
-        {"tags.npy", npy("<i4", "(2,)", bytes_of(std::vector<int32_t>{0, -100}))}},
-       {{"tags.npy", npy("|u1", "(1,)", {4})}, {"ids.npy", npy("<u2", "(1,)", {9, 1})}}});
+  write_samples({{{"ids.npy", npy("<i8", "(2,)", bytes_of(std::vector<int64_t>{70000, 1}))},
+                  {"tags.npy", npy("<i4", "(2,)", bytes_of(std::vector<int32_t>{0, -100}))}},
+                 {{"tags.npy", npy("|u1", "(1,)", {4})}, {"ids.npy", npy("<u2", "(1,)", {9, 1})}}});
   auto config = tar(3);
   config.tokens = "ids.npy";
   config.labels = "tags.npy";
@@ -124,6 +123,10 @@ TEST_F(TarSequences, WhatDoesNotFitIsAnErrorOfTheSample) {
   EXPECT_THAT(told({{"npy", floats("(3, 2)", {1, 2, 3, 4, 5, 6})}, {"cls", "0"}}, frames(2)),
               HasSubstr("has 3 places; 1 of 1 are longer than data.train.longest (2)"));
   EXPECT_THAT(told({{"npy", "no array"}, {"cls", "0"}}, frames(2)), HasSubstr("sample '0'"));
+  auto text = tar(4);
+  text.text = "npy";
+  EXPECT_THAT(told({{"npy", floats("(2,)", {1, 2})}}, text),
+              HasSubstr("data.train.text: 'npy' is an array, and no text"));
   auto config = tar(4);
   config.input = {"json:x"};
   config.shape = {2};

@@ -46,7 +46,8 @@ class TfrecordSequences : public SequenceFixture {
 
 TEST_F(TfrecordSequences, ListsOfAnExampleArePaddedAndSayTheirLength) {
   write("data.tfrecord",
-        framed(example({{"frames", floats_feature({1, 2, 3, 4, 5, 6})}, {"word", ints_feature({1})}})) +
+        framed(example(
+            {{"frames", floats_feature({1, 2, 3, 4, 5, 6})}, {"word", ints_feature({1})}})) +
             framed(example({{"word", ints_feature({0})}, {"frames", ints_feature({7, 8})}})));
   const auto dataset = opened(frames(4));
   EXPECT_EQ(dataset->spec()[0], (TensorSpec{"input", DType::kF32, {4, 2}}));
@@ -121,9 +122,9 @@ TEST_F(TfrecordSequences, ATextIsASampleWithItsEnd) {
 }
 
 TEST_F(TfrecordSequences, ASequenceExampleOfOneLengthIsAnInputOfItsShape) {
-  write("data.tfrecord", framed(sequence_example({{"word", ints_feature({1})}},
-                                                 {{"frames", {floats_feature({1, 2}),
-                                                              floats_feature({3, 4})}}})));
+  write("data.tfrecord",
+        framed(sequence_example({{"word", ints_feature({1})}},
+                                {{"frames", {floats_feature({1, 2}), floats_feature({3, 4})}}})));
   auto config = frames(0);
   config.shape = {2, 2};
   EXPECT_THAT(read_sample(*opened(config), 0).values<float>(0), ElementsAre(1, 2, 3, 4));
@@ -144,11 +145,11 @@ TEST_F(TfrecordSequences, WhatIsLongerIsRefusedUnlessTheSettingsSayWhatToDo) {
 }
 
 TEST_F(TfrecordSequences, ASequenceWithoutAPlaceIsIncomplete) {
-  const std::string empty =
-      sequence_example({{"word", ints_feature({1})}}, {{"frames", {}}});
+  const std::string empty = sequence_example({{"word", ints_feature({1})}}, {{"frames", {}}});
   EXPECT_THAT(told(empty, frames(2)), HasSubstr("has no input 'frames'"));
-  EXPECT_THAT(told(example({{"word", ints_feature({1})}, {"frames", floats_feature({})}}), frames(2)),
-              HasSubstr("has no input 'frames'"));
+  EXPECT_THAT(
+      told(example({{"word", ints_feature({1})}, {"frames", floats_feature({})}}), frames(2)),
+      HasSubstr("has no input 'frames'"));
 }
 
 TEST_F(TfrecordSequences, StepsThatDoNotFitAreErrorsOfTheRecord) {
@@ -166,24 +167,26 @@ TEST_F(TfrecordSequences, StepsThatDoNotFitAreErrorsOfTheRecord) {
   EXPECT_THAT(told(example({{"frames", floats_feature({1, 2, 3})}, {"word", ints_feature({1})}}),
                    frames(2)),
               HasSubstr("has 3 numbers, which are not 2 for each place"));
-  EXPECT_THAT(told(sequence_example({{"frames", floats_feature({1, 2})}, {"word", ints_feature({1})}},
-                                    {{"frames", {floats_feature({1, 2})}}}),
-                   frames(2)),
-              HasSubstr("feature 'frames' stands in it twice"));
+  EXPECT_THAT(
+      told(sequence_example({{"frames", floats_feature({1, 2})}, {"word", ints_feature({1})}},
+                            {{"frames", {floats_feature({1, 2})}}}),
+           frames(2)),
+      HasSubstr("feature 'frames' stands in it twice"));
 }
 
 TEST_F(TfrecordSequences, AClassIsOneValueAndNoListOfSteps) {
   auto config = frames(0);
   config.shape = {2};
-  EXPECT_THAT(told(sequence_example({{"frames", floats_feature({1, 2})}},
-                                    {{"word", {ints_feature({1})}}}),
-                   config),
-              HasSubstr("is a list of steps, but one value is needed"));
+  EXPECT_THAT(
+      told(sequence_example({{"frames", floats_feature({1, 2})}}, {{"word", {ints_feature({1})}}}),
+           config),
+      HasSubstr("is a list of steps, but one value is needed"));
 }
 
 TEST_F(TfrecordSequences, FaultRow57AnyFlippedByteIsFoundWhenItIsReadAtTheLatest) {
-  const std::string whole = framed(sequence_example(
-      {{"word", ints_feature({1})}}, {{"frames", {floats_feature({1, 2}), floats_feature({3, 4})}}}));
+  const std::string whole =
+      framed(sequence_example({{"word", ints_feature({1})}},
+                              {{"frames", {floats_feature({1, 2}), floats_feature({3, 4})}}}));
   for (size_t place = 0; place < whole.size(); ++place) {
     std::string damaged = whole;
     damaged[place] = static_cast<char>(damaged[place] ^ 0x10);
@@ -199,10 +202,10 @@ TEST_F(TfrecordSequences, FaultRow57AnyFlippedByteIsFoundWhenItIsReadAtTheLatest
 TEST_F(TfrecordSequences, FaultRow58StepsThatClaimMoreThanThereIsAreErrors) {
   const std::string steps = message(1, floats_feature({1, 2}));
   for (const uint64_t claimed : {uint64_t{1000}, uint64_t{1} << 40, ~uint64_t{0}}) {
-    const std::string entry =
-        message(1, "frames") + varint(2 << 3 | 2) + varint(claimed) + steps;
-    EXPECT_THAT(told(example({{"word", ints_feature({1})}}) + message(2, message(1, entry)), frames(2)),
-                HasSubstr("record at offset 0"));
+    const std::string entry = message(1, "frames") + varint(2 << 3 | 2) + varint(claimed) + steps;
+    EXPECT_THAT(
+        told(example({{"word", ints_feature({1})}}) + message(2, message(1, entry)), frames(2)),
+        HasSubstr("record at offset 0"));
   }
 }
 
