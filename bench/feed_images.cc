@@ -6,12 +6,17 @@
 // the files too: there that is half of the work. It reads them out of order, as a shuffled set is
 // read: names and pages that lie side by side are found sooner.
 //
+// Small ones that were decoded in the first epoch (`cache: decoded`) have pread of as many bytes beside
+// them: nothing is left of them but that.
+//
 // With --peers the libraries that feed PyTorch and TensorFlow run in turn with it, on the same files.
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/benches.h"
@@ -19,7 +24,9 @@
 #include "bench/jpeg_folder.h"
 #include "bench/jpeg_picture.h"
 #include "bench/python_peer.h"
+#include "shared/base/file.h"
 #include "shared/base/unique_fd.h"
+#include "shared/feed/sample_room.h"
 
 namespace stoker::bench {
 namespace {
@@ -45,6 +52,22 @@ Status read_and_decode(const JpegFolder& folder, uint64_t call) {
   return decode_jpeg(std::span(bytes).first(static_cast<size_t>(got)), pixels);
 }
 
+// A file whose rows are the samples' bytes, for the peer that reads them.
+struct RowFile {
+  UniqueFd fd;
+  uint64_t rows = 0;
+  size_t row_bytes = 0;
+};
+
+Status read_row(const RowFile& file, uint64_t call) {
+  thread_local std::vector<std::byte> row;
+  row.resize(file.row_bytes);
+  const auto offset = static_cast<off_t>(call * kLargeOdd % file.rows * file.row_bytes);
+  if (::pread(file.fd.get(), row.data(), row.size(), offset) == static_cast<ssize_t>(row.size()))
+    return {};
+  return Status::from_errno(errno, "pread");
+}
+
 // One thread is measured by its time on a processor, which others on the machine do not change;
 // more by the clock.
 Measure measured(int threads, std::function<Result<Rate>()> run) {
@@ -66,13 +89,17 @@ Trial trial(const std::string& what, const FeedRun& run, const Options& options,
           .peers = {{.name = peer, .run = measured(run.threads, theirs)}}};
 }
 
-// The libraries below `options.peers` that answer, for the pictures of `folder`.
-void add_library_peers(const Options& options, const std::string& folder, const std::string& job,
-                       Trial& trial) {
+// An environment below `options.peers`, and the library in it.
+using Libraries = std::vector<std::pair<const char*, const char*>>;
+const Libraries kDecoding = {{"torch", "pillow"}, {"torch", "torchvision"}, {"torch", "simplejpeg"},
+                             {"torch", "spdl"},   {"torch", "dali"},        {"tf", "tf.data"},
+                             {"ffcv", "ffcv"}};
+const Libraries kKeeping = {{"tf", "tf.data"}, {"ffcv", "ffcv"}};  // what they have decoded
+
+// Those that answer, for the pictures of `folder`.
+void add_library_peers(const Options& options, const Libraries& libraries,
+                       const std::string& folder, const std::string& job, Trial& trial) {
   if (options.peers.empty()) return;
-  const std::pair<const char*, const char*> libraries[] = {
-      {"torch", "pillow"}, {"torch", "torchvision"}, {"torch", "simplejpeg"}, {"torch", "spdl"},
-      {"torch", "dali"},   {"tf", "tf.data"},        {"ffcv", "ffcv"}};
   for (const auto& [environment, library] : libraries) {
     const std::string python = options.peers + "/" + environment + "/bin/python";
     const auto peer = maybe_python_peer("feed-images, " + std::string(library), python,
@@ -104,6 +131,24 @@ Result<Trial> small(const Options& options, const Folder& folder, const std::str
                [folder](uint64_t call) { return read_and_decode(*folder, call); });
 }
 
+// From the file; or from the reader's own memory, as a set is that has room there.
+Result<Trial> decoded(const Options& options, const Folder& folder, bool from_memory, int threads) {
+  const config::DatasetConfig config{.cache = "decoded", .size = {kSmallSide, kSmallSide}};
+  STOKER_ASSIGN_OR_RETURN(const auto dataset, folder->open(config, "small-decoded"));
+  uint64_t room = from_memory ? feed::kMostKeptBytes : 0;
+  dataset->keep_samples(room);
+  FeedRun run{.batch = options.quick ? 4u : 256u, .threads = threads};
+  run.unmeasured = 1 + dataset->size() / run.batch;  // the first epoch
+  const auto file = std::make_shared<RowFile>(
+      RowFile{.fd = {}, .rows = dataset->size(), .row_bytes = dataset->spec().front().bytes()});
+  STOKER_ASSIGN_OR_RETURN(
+      file->fd, real_files().open(
+                    folder->scratch->file("index-small-decoded/train.samples.decoded"), O_RDONLY));
+  const std::string what = "decoded JPEG files of 32x32";
+  return trial(from_memory ? what + " from memory" : what, run, options, dataset,
+               "pread of as many bytes", [file](uint64_t call) { return read_row(*file, call); });
+}
+
 Result<std::vector<Trial>> prepare(const Options& options) {
   STOKER_ASSIGN_OR_RETURN(const Folder made,
                           make_jpeg_folder(options, options.quick ? 8 : 256, 500, 375));
@@ -116,7 +161,7 @@ Result<std::vector<Trial>> prepare(const Options& options) {
   for (const int threads : {1, 2}) {
     STOKER_ASSIGN_OR_RETURN(
         auto crops, large(options, pictures, whose + ", random crops to 224x224", crop, threads));
-    if (threads == 1) add_library_peers(options, pictures->root, "large", crops);
+    if (threads == 1) add_library_peers(options, kDecoding, pictures->root, "large", crops);
     trials.push_back(std::move(crops));
   }
   STOKER_ASSIGN_OR_RETURN(auto whole,
@@ -128,8 +173,14 @@ Result<std::vector<Trial>> prepare(const Options& options) {
   for (const char* const cache : {"none", "packed"})
     for (const int threads : {1, 2}) {
       STOKER_ASSIGN_OR_RETURN(auto tiny, small(options, small_ones, cache, threads));
-      if (threads == 1) add_library_peers(options, small_ones->root, "small", tiny);
+      if (threads == 1) add_library_peers(options, kDecoding, small_ones->root, "small", tiny);
       trials.push_back(std::move(tiny));
+    }
+  for (const bool from_memory : {false, true})
+    for (const int threads : {1, 2}) {
+      STOKER_ASSIGN_OR_RETURN(auto kept, decoded(options, small_ones, from_memory, threads));
+      if (threads == 1) add_library_peers(options, kKeeping, small_ones->root, "kept", kept);
+      trials.push_back(std::move(kept));
     }
   return trials;
 }

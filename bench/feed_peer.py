@@ -1,6 +1,7 @@
 """The peers of stoker-bench's feed-images: the same JPEG files, made into batches of uint8 by another library.
 
-  feed_peer.py LIBRARY FOLDER large|small     large: random crops resized to 224x224; small: the pictures as they are
+  feed_peer.py LIBRARY FOLDER JOB     large: random crops resized to 224x224; small: the pictures as they are; kept: the
+                                      same, decoded before: tf.data with cache(), FFCV from pixels
 
 Prints the number of files when it is ready; then, for each line with a number of seconds on standard input, feeds for
 that long with one worker and prints the pictures a second of processor time, children included. Ends with its input.
@@ -18,8 +19,8 @@ import warnings
 warnings.filterwarnings("ignore")
 SIDE = 224
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
-EPOCH = {"large": 4096, "small": 65536}  # pictures of an epoch: the files again and again
-BATCH = {"large": 64, "small": 256}
+EPOCH = {"large": 4096, "small": 65536, "kept": 65536}  # pictures of an epoch: the files again and again
+BATCH = {"large": 64, "small": 256, "kept": 256}
 
 
 def crop_box(width, height, draw):
@@ -133,7 +134,7 @@ def tf_data(files, job):
 
     def load(path):
         jpeg = tf.io.read_file(path)
-        if job == "small":
+        if job != "large":
             return tf.image.decode_jpeg(jpeg, channels=3)
         begin, size, _ = tf.image.sample_distorted_bounding_box(
             tf.image.extract_jpeg_shape(jpeg), tf.zeros([1, 0, 4]), area_range=AREA, aspect_ratio_range=RATIO,
@@ -143,12 +144,16 @@ def tf_data(files, job):
 
     options = tf.data.Options()
     options.threading.private_threadpool_size = 1
-    pictures = tf.data.Dataset.from_tensor_slices(files).repeat().map(load, num_parallel_calls=1).with_options(options)
+    paths = tf.data.Dataset.from_tensor_slices(files)
+    if job == "kept":
+        pictures = paths.map(load, num_parallel_calls=1).cache().repeat().with_options(options)
+    else:
+        pictures = paths.repeat().map(load, num_parallel_calls=1).with_options(options)
     return iter(pictures.batch(BATCH[job], drop_remainder=True).prefetch(2))
 
 
 def ffcv(files, job):
-    """From a file of its own format: the conversion, to JPEG of quality 90, is not counted."""
+    """From a file of its own format: the conversion, to pixels or JPEG of quality 90, is not counted."""
     from ffcv.fields import IntField, RGBImageField
     from ffcv.fields.decoders import IntDecoder, RandomResizedCropRGBImageDecoder, SimpleRGBImageDecoder
     from ffcv.loader import Loader, OrderOption
@@ -164,7 +169,8 @@ def ffcv(files, job):
 
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "pictures.beton")
-        writer = DatasetWriter(path, {"image": RGBImageField(write_mode="jpg", jpeg_quality=90), "label": IntField()},
+        mode = "raw" if job == "kept" else "jpg"
+        writer = DatasetWriter(path, {"image": RGBImageField(write_mode=mode, jpeg_quality=90), "label": IntField()},
                                num_workers=2)
         with open(os.devnull, "w") as nothing:
             output, sys.stdout = sys.stdout, nothing
@@ -205,7 +211,7 @@ def main():
     files = [path for _ in range(-(-EPOCH[args.job] // len(found))) for path in draw.sample(found, len(found))]
     numbers, sys.stdout = sys.stdout, sys.stderr  # what a library prints is no number
     batches = LIBRARIES[args.library](files[:EPOCH[args.job]], args.job)
-    for _ in range(3):
+    for _ in range(EPOCH[args.job] // BATCH[args.job] if args.job == "kept" else 3):
         next(batches)
     print(len(found), file=numbers, flush=True)
     for line in sys.stdin:

@@ -61,7 +61,7 @@ Status confine(const ConfinementSettings& settings, uint64_t& forbidden_call) {
   if (kSanitized) return {};
   if (settings.memory_bytes > 0) STOKER_RETURN_IF_ERROR(limit_address_space(settings));
   if (!settings.filter) return {};
-  const Status filtered = install_syscall_filter(forbidden_call);
+  const Status filtered = install_syscall_filter(forbidden_call, settings.writes_to);
   if (filtered.code() != Code::kUnreachable) return filtered;
   log_warn("reader process runs without a filter of system calls", {{"why", filtered.message()}});
   return {};

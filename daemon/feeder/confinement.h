@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "shared/base/status.h"
 
@@ -29,7 +30,8 @@ struct ConfinementSettings {
   // Threads that only read ahead, and the bytes that they may hold.
   int reads_ahead = 0;
   uint64_t read_ahead_bytes = 0;
-  bool filter = true;  // of system calls
+  bool filter = true;          // of system calls
+  std::vector<int> writes_to;  // descriptors: as Dataset::writes_to()
 };
 
 // At the very start of the process.

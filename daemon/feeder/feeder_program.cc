@@ -68,12 +68,14 @@ Status check_fit(const ring::ShmRing& ring, const dataset::Dataset& dataset,
 }
 
 ConfinementSettings confinement_of(const config::FeedConfig& feed, int threads,
-                                   const feed::ReadAheadSettings& ahead) {
+                                   const feed::ReadAheadSettings& ahead,
+                                   const dataset::Dataset& dataset) {
   return {.threads = threads,
           .memory_bytes = static_cast<uint64_t>(feed.memory_mib) << 20,
           .reads_ahead = ahead.most_reads,
           .read_ahead_bytes = ahead.memory_bytes,
-          .filter = feed.confined};
+          .filter = feed.confined,
+          .writes_to = dataset.writes_to()};
 }
 
 }  // namespace
@@ -112,7 +114,7 @@ Status read_for_ring(const FeederArguments& arguments) {
   dataset->keep_samples(room);  // before confine(): that memory is not counted
   const GuardedDataset guarded(*dataset, quarantine, arguments.reader);
   const auto ahead = feed::read_ahead_of(config.feed, arguments.reader, arguments.readers);
-  STOKER_RETURN_IF_ERROR(confine(confinement_of(config.feed, arguments.threads, ahead),
+  STOKER_RETURN_IF_ERROR(confine(confinement_of(config.feed, arguments.threads, ahead, *dataset),
                                  quarantine.forbidden_call_of(arguments.reader)));
   feed::ReaderPool pool(*ring, producer, guarded, plan);
   Coordinator coordinator;

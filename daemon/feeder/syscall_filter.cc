@@ -180,13 +180,15 @@ Status watch_violations(uint64_t& forbidden_call) {
 
 }  // namespace
 
-std::vector<sock_filter> filter_program(int pid) {
+std::vector<sock_filter> filter_program(int pid, std::span<const int> writes_to) {
   std::vector<sock_filter> program{
       load(offsetof(seccomp_data, arch)), unless_skip(kArchitecture, 1),
       BPF_JUMP(BPF_JMP | BPF_JA, 1, 0, 0),
       // Calls of another architecture have other numbers.
       give(SECCOMP_RET_KILL_PROCESS), load(offsetof(seccomp_data, nr))};
   for (const Rule& rule : kRules) append(program, rule);
+  for (const int descriptor : writes_to)
+    append(program, {SYS_pwrite64, 0, kAll, static_cast<uint32_t>(descriptor)});
   append(program, {SYS_tgkill, 0, kAll, static_cast<uint32_t>(pid)});  // abort(), and our handler
   // What it may read of its limits it may not set: the pointer to new ones is null in both halves.
   const uint32_t new_limits = at_argument(2);
@@ -201,9 +203,9 @@ std::vector<sock_filter> filter_program(int pid) {
   return program;
 }
 
-Status install_syscall_filter(uint64_t& forbidden_call) {
+Status install_syscall_filter(uint64_t& forbidden_call, std::span<const int> writes_to) {
   STOKER_RETURN_IF_ERROR(watch_violations(forbidden_call));
-  auto instructions = filter_program(::getpid());
+  auto instructions = filter_program(::getpid(), writes_to);
   const sock_fprog program{.len = static_cast<unsigned short>(instructions.size()),
                            .filter = instructions.data()};
   if (::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0)

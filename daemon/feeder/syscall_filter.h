@@ -1,6 +1,7 @@
 // SyscallFilter: the system calls that a reader process may make from now on: read files, memory,
-// futex, clock, threads of its own, its end, and lines to standard error. Nothing else: no network,
-// no exec, no process, no file opened for writing, no memory that can be executed.
+// futex, clock, threads of its own, its end, lines to standard error, and samples to the files that
+// are kept for them. Nothing else: no network, no exec, no process, no file opened for writing, no
+// memory that can be executed.
 //
 // A table and a hundred lines of classic BPF instead of libseccomp: what is allowed is one list that
 // can be read, and there is no library to ask for. A call that is not in it raises SIGSYS; the
@@ -14,17 +15,18 @@
 #include <linux/filter.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "shared/base/status.h"
 
 namespace stoker::feeder {
 
-// For the process `pid`; only its own threads may be signalled.
-std::vector<sock_filter> filter_program(int pid);
+// For the process `pid`; only its own threads may be signalled. It may write to these descriptors.
+std::vector<sock_filter> filter_program(int pid, std::span<const int> writes_to = {});
 
 // `forbidden_call`: gets the number of the call that ended the process, plus 1 (0: none did); must
 // be valid as long as the process lives.
-Status install_syscall_filter(uint64_t& forbidden_call);
+Status install_syscall_filter(uint64_t& forbidden_call, std::span<const int> writes_to = {});
 
 }  // namespace stoker::feeder

@@ -42,8 +42,9 @@ uint64_t little_endian(const std::byte* bytes) {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) uint32_t crc32c_by_instruction(std::span<const std::byte> bytes) {
-  uint64_t crc = ~uint32_t{0};
+__attribute__((target("sse4.2"))) uint32_t crc32c_by_instruction(std::span<const std::byte> bytes,
+                                                                 uint32_t before) {
+  uint64_t crc = ~before;
   size_t at = 0;
   for (; at + kStep <= bytes.size(); at += kStep) {
     uint64_t word;
@@ -58,8 +59,8 @@ __attribute__((target("sse4.2"))) uint32_t crc32c_by_instruction(std::span<const
 
 }  // namespace
 
-uint32_t crc32c_by_tables(std::span<const std::byte> bytes) {
-  uint32_t crc = ~uint32_t{0};
+uint32_t crc32c_by_tables(std::span<const std::byte> bytes, uint32_t before) {
+  uint32_t crc = ~before;
   size_t at = 0;
   for (; at + kStep <= bytes.size(); at += kStep) {
     const uint64_t word = little_endian(bytes.data() + at) ^ crc;
@@ -70,12 +71,12 @@ uint32_t crc32c_by_tables(std::span<const std::byte> bytes) {
   return ~crc;
 }
 
-uint32_t crc32c(std::span<const std::byte> bytes) {
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
 #if defined(__x86_64__)
   static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
-  if (has_instruction) return crc32c_by_instruction(bytes);
+  if (has_instruction) return crc32c_by_instruction(bytes, before);
 #endif
-  return crc32c_by_tables(bytes);
+  return crc32c_by_tables(bytes, before);
 }
 
 uint32_t masked_crc32c(std::span<const std::byte> bytes) {

@@ -11,10 +11,11 @@
 
 namespace stoker {
 
-uint32_t crc32c(std::span<const std::byte> bytes);
+// Of `bytes`, or of what has the checksum `before` and then `bytes`.
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
 inline uint32_t crc32c(std::string_view bytes) { return crc32c(std::as_bytes(std::span(bytes))); }
 // The same from tables, on any processor.
-uint32_t crc32c_by_tables(std::span<const std::byte> bytes);
+uint32_t crc32c_by_tables(std::span<const std::byte> bytes, uint32_t before = 0);
 
 // As TFRecord stores it: rotated and shifted, so that a checksum over bytes that hold checksums
 // stays useful.

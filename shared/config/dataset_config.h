@@ -41,7 +41,9 @@ struct DatasetConfig {
   std::string dtype = "uint16";  // tokens: uint16 | uint32
   std::string labels;            // idx npy: file of the labels; jsonl: a list of them (below)
   std::string list;              // images: a table of pictures and labels, instead of folders
-  std::string cache = "none";    // images: none | packed: the files in one, beside the index
+  // images tfrecord tar: what is kept beside the index: none | packed (images): the files in one |
+  // decoded: the samples
+  std::string cache = "none";
   // text tokens images tfrecord tar csv jsonl, in training: whether files, shards and rows that come
   // later join: never | epoch (the next one) | at_once.
   std::string grow = "never";

@@ -23,7 +23,7 @@ void check_set(const std::string& name, const DatasetConfig& set, bool trains,
        "goes without split, skip and take, which would be other samples of a larger set; give the "
        "set files of its own"},
       {!set.list.empty(), "grow", "goes without a list; name a folder by path"},
-      {set.cache != defaults.cache, "grow", "goes without cache: packed"}};
+      {set.cache != defaults.cache, "grow", "goes without a cache"}};
   for (const Refusal& refusal : refusals) {
     const std::string key = section + std::string(refusal.field);
     if (refusal.applies && !mistakes.touches(key))

@@ -99,6 +99,8 @@ class Dataset {
   // Reads ahead what read() of this sample takes from files, and looks at none of it. Whoever then
   // reads the sample holding `bytes` gets the same as without. Nothing where there are no files.
   virtual void prefetch(uint64_t /*sample*/, PrefetchedBytes& /*bytes*/) const {}
+  // Descriptors that read() writes to: of files in which samples are kept (`cache: decoded`).
+  virtual std::vector<int> writes_to() const { return {}; }
 };
 
 // Scans (or finds the scan cached under `index_dir` unchanged) and opens. Errors name the path:

@@ -36,6 +36,7 @@ class DatasetDecorator : public Dataset {
     inner_.prefetch(sample, bytes);
   }
   void keep_samples(uint64_t& room) const override { inner_.keep_samples(room); }
+  std::vector<int> writes_to() const override { return inner_.writes_to(); }
 
  protected:
   const Dataset& inner() const { return inner_; }

@@ -54,7 +54,8 @@ struct Kind {
                            const ScanProgress& progress);
   // Opens; touches no file. The index may be one from disk: facts that make no sense are kCorrupt.
   Result<std::unique_ptr<Dataset>> (*open)(const SetRequest& set, Index index);
-  // Whether samples are worth being kept in memory: rows of few files, the same each time.
+  // Whether samples are worth being kept in memory: rows of few files, the same each time but for
+  // parts of pictures that are drawn.
   bool has_rows = false;
 };
 

@@ -10,6 +10,16 @@
 
 namespace stoker::dataset {
 
+Status check_room(const std::string& path, uint64_t bytes, const std::string& what,
+                  const std::string& setting) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  STOKER_ASSIGN_OR_RETURN(const uint64_t room, real_files().free_bytes(folder));
+  if (bytes <= room) return {};
+  return Status(Code::kNoSpace, folder + ": " + what + " takes " + std::to_string(bytes >> 20) +
+                                    " MiB, " + std::to_string(room >> 20) +
+                                    " are free; make room, or leave " + setting + " away");
+}
+
 Status make_file(const std::string& path,
                  const std::function<Status(int fd, const std::string& name)>& write,
                  FileTable& made) {

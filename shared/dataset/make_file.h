@@ -7,6 +7,7 @@
 //           away.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -14,6 +15,11 @@
 #include "shared/dataset/file_table.h"
 
 namespace stoker::dataset {
+
+// kNoSpace, with the remedy, where a file of so many bytes has no room. `what` it is, and the setting
+// by which it is wanted.
+Status check_room(const std::string& path, uint64_t bytes, const std::string& what,
+                  const std::string& setting);
 
 // `write` writes to a descriptor; the name is for its messages. The file is appended to `made`,
 // whose root is empty.

@@ -72,6 +72,12 @@ class MixtureDataset final : public Dataset {
   void keep_samples(uint64_t& room) const override {
     for (const NamedSet& set : sets_) set.data->keep_samples(room);
   }
+  std::vector<int> writes_to() const override {
+    std::vector<int> all;
+    for (const NamedSet& set : sets_)
+      for (const int descriptor : set.data->writes_to()) all.push_back(descriptor);
+    return all;
+  }
 
  private:
   struct Place {

@@ -5,6 +5,7 @@
 #include "shared/base/log.h"
 #include "shared/dataset/augmented_dataset.h"
 #include "shared/dataset/dataset.h"
+#include "shared/dataset/decoded_dataset.h"
 #include "shared/dataset/growth.h"
 #include "shared/dataset/index.h"
 #include "shared/dataset/kept_samples.h"
@@ -26,14 +27,14 @@ Result<std::string> index_path(const SetRequest& set, const std::string& index_d
   return index_file(set.name, index_dir);
 }
 
-Status check_kind(const SetRequest& set) {
-  if (set.config.kind != config::DatasetKind::kMixture) return {};
+Status check_request(const SetRequest& set) {
+  if (set.config.kind != config::DatasetKind::kMixture) return check_cache(set);
   return set.wrong("kind", "a mixture cannot be opened without its sets");
 }
 
 // Where the samples are found, which does not change what they are.
 std::string source_of(const SetRequest& set) {
-  const std::string pack = set.config.cache == "none" ? "" : "\ncache=" + set.config.cache;
+  const std::string pack = set.config.cache == "packed" ? "\ncache=packed" : "";
   return set.config.path + '\n' + set.config.labels + '\n' + set.config.glob + '\n' +
          set.config.list + pack;
 }
@@ -45,12 +46,27 @@ Result<std::string> settings_of(const Kind& kind, const SetRequest& set) {
   return settings + augmentation.to_text();
 }
 
-Result<std::unique_ptr<Dataset>> open_with(const Kind& kind, const SetRequest& set, Index index) {
+// Whether the samples are the same each time, and lie in few files.
+bool may_stay_in_memory(const Kind& kind, const SetRequest& set) {
+  return (kind.has_rows || set.config.cache != "none") && set.config.fit != "random_crop";
+}
+
+// Whose change ends that: with a cache the set's own files may be gone.
+std::vector<FileTable> files_behind(const SetRequest& set, const Index& index) {
+  if (set.config.cache != "none") return {index.facts.made};
+  return {index.files, index.facts.made};
+}
+
+enum class Makes { kNothing, kFiles };  // beside the index
+
+Result<std::unique_ptr<Dataset>> open_with(const Kind& kind, const SetRequest& set, Index index,
+                                           Makes makes) {
   if (may_append(set.config)) index.files.let_grow();
-  std::vector<FileTable> files;
-  if (kind.has_rows) files = {index.files, index.facts.made};
+  std::vector<FileTable> files = files_behind(set, index);
   STOKER_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, kind.open(set, std::move(index)));
-  if (kind.has_rows && dataset->longest() == 0)
+  if (makes == Makes::kFiles) STOKER_RETURN_IF_ERROR(make_decoded_file(set, *dataset));
+  STOKER_ASSIGN_OR_RETURN(dataset, with_decoded_file(set, std::move(dataset)));
+  if (may_stay_in_memory(kind, set) && dataset->longest() == 0)
     dataset = with_kept_samples(std::move(dataset), std::move(files));
   return augmented(set, std::move(dataset));
 }
@@ -137,7 +153,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
                                               const std::string& index_dir,
                                               const ScanProgress& progress) {
   const SetRequest set{.name = set_name, .config = config, .index_dir = index_dir};
-  STOKER_RETURN_IF_ERROR(check_kind(set));
+  STOKER_RETURN_IF_ERROR(check_request(set));
   const Kind& kind = kind_of(config.kind);
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
   Index wanted;
@@ -154,7 +170,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
     STOKER_RETURN_IF_ERROR(save_index(wanted, path));
     index = std::move(wanted);
   }
-  STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, set, std::move(index)));
+  STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, set, std::move(index), Makes::kFiles));
   if (is_new && config.has_fields() && config.text.empty())
     STOKER_RETURN_IF_ERROR(probe(set, *whole));
   return taken_part(set, std::move(whole));
@@ -165,7 +181,7 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
                                               const std::string& index_dir,
                                               const std::string& fingerprint) {
   const SetRequest set{.name = set_name, .config = config, .index_dir = index_dir};
-  STOKER_RETURN_IF_ERROR(check_kind(set));
+  STOKER_RETURN_IF_ERROR(check_request(set));
   const Kind& kind = kind_of(config.kind);
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
   STOKER_ASSIGN_OR_RETURN(const std::string settings, settings_of(kind, set));
@@ -178,7 +194,7 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
     return Status(Code::kMismatch, path + ": made for other settings of data." + set_name + " (" +
                                        index.settings + ")");
   }
-  STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, set, std::move(index)));
+  STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, set, std::move(index), Makes::kNothing));
   STOKER_ASSIGN_OR_RETURN(auto data, taken_part(set, std::move(whole)));
   STOKER_RETURN_IF_ERROR(check_fingerprint(*data, fingerprint, path));
   return data;

@@ -24,11 +24,9 @@
 
 namespace stoker::dataset {
 
-class FileReader;
-
 // Bytes of a file as one reader is asked for them.
 struct ByteRange {
-  const FileReader* reader = nullptr;
+  const void* reader = nullptr;  // whose own number `file` is
   size_t file = 0;
   uint64_t offset = 0;
   uint64_t count = 0;
@@ -55,7 +53,7 @@ class PrefetchedBytes {
     Held& operator=(const Held&) = delete;
   };
 
-  // ---- For FileReader
+  // ---- For readers of files
 
   static PrefetchedBytes* maybe_of_thread() { return of_thread_; }
   // Keeps what `read` makes of range.count bytes, or its error.

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "shared/base/sha256.h"
-#include "shared/dataset/split.h"
 
 namespace stoker::dataset {
 namespace {
@@ -52,6 +51,7 @@ class TakenPart final : public Dataset {
     whole_->prefetch(part_.begin + sample, bytes);
   }
   void keep_samples(uint64_t& room) const override { whole_->keep_samples(room); }
+  std::vector<int> writes_to() const override { return whole_->writes_to(); }
 
  private:
   // A sample keeps its draws whatever is left out before it.
@@ -67,17 +67,20 @@ class TakenPart final : public Dataset {
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> taken_part(const SetRequest& set, std::unique_ptr<Dataset> whole) {
-  const uint64_t size = whole->size();
+Result<Part> samples_taken(const SetRequest& set, uint64_t size) {
   const uint64_t skip = set.config.skip;
   const uint64_t take = set.config.take;
-  if (skip == 0 && (take == 0 || take == size)) return whole;
   if (skip >= size)
     return set.wrong("skip", "leaves none of the " + std::to_string(size) + " samples");
   if (take > size - skip)
     return set.wrong("take", "is " + std::to_string(take) + ", but there are " +
                                  std::to_string(size - skip) + " samples to take from");
-  const Part part{.begin = skip, .end = take == 0 ? size : skip + take};
+  return Part{.begin = skip, .end = take == 0 ? size : skip + take};
+}
+
+Result<std::unique_ptr<Dataset>> taken_part(const SetRequest& set, std::unique_ptr<Dataset> whole) {
+  STOKER_ASSIGN_OR_RETURN(const Part part, samples_taken(set, whole->size()));
+  if (part.size() == whole->size()) return whole;
   return std::unique_ptr<Dataset>(std::make_unique<TakenPart>(std::move(whole), part));
 }
 

@@ -4,13 +4,18 @@
 // Errors:  kInvalidArgument, naming the key: more is to be left out or taken than there is.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "shared/base/status.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/kind.h"
+#include "shared/dataset/split.h"
 
 namespace stoker::dataset {
+
+// Which samples of so many: all where neither is set.
+Result<Part> samples_taken(const SetRequest& set, uint64_t size);
 
 // `whole` itself where neither is set. The part has a fingerprint of its own.
 Result<std::unique_ptr<Dataset>> taken_part(const SetRequest& set, std::unique_ptr<Dataset> whole);

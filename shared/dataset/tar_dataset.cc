@@ -193,7 +193,8 @@ const Kind& tar_kind() {
                               .settings = tar_settings,
                               .scan = scan_shards,
                               .inspect = inspect_tar,
-                              .open = open_tar};
+                              .open = open_tar,
+                              .has_rows = true};
   return kKind;
 }
 

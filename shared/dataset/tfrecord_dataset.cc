@@ -131,7 +131,8 @@ const Kind& tfrecord_kind() {
                               .settings = tfrecord_settings,
                               .scan = scan_shards,
                               .inspect = inspect_tfrecord,
-                              .open = open_tfrecord};
+                              .open = open_tfrecord,
+                              .has_rows = true};
   return kKind;
 }
 

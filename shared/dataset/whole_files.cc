@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <span>
 #include <thread>
 
@@ -58,16 +57,6 @@ uint64_t bytes_of(const FileTable& files) {
   return bytes;
 }
 
-Status check_room(const FileTable& files, const std::string& folder) {
-  STOKER_ASSIGN_OR_RETURN(const uint64_t room, real_files().free_bytes(folder));
-  const uint64_t needed = bytes_of(files);
-  if (needed <= room) return {};
-  return Status(Code::kNoSpace, folder + ": a pack of the files takes " +
-                                    std::to_string(needed >> 20) + " MiB, " +
-                                    std::to_string(room >> 20) + " are free; make room, or leave " +
-                                    "cache: packed away");
-}
-
 Status write_pack(const FileTable& files, uint64_t limit, int fd, const std::string& path,
                   const ScanProgress& progress) {
   const FileReader reader(files);
@@ -85,7 +74,7 @@ Status write_pack(const FileTable& files, uint64_t limit, int fd, const std::str
 
 Status pack_files(const FileTable& files, uint64_t limit, const std::string& path,
                   const ScanProgress& progress, FileTable& made) {
-  STOKER_RETURN_IF_ERROR(check_room(files, std::filesystem::path(path).parent_path().string()));
+  STOKER_RETURN_IF_ERROR(check_room(path, bytes_of(files), "a pack of the files", "cache: packed"));
   STOKER_RETURN_IF_ERROR(make_file(
       path,
       [&](int fd, const std::string& name) { return write_pack(files, limit, fd, name, progress); },

@@ -23,7 +23,15 @@ bool begins_with(std::span<const std::byte> file, const std::array<uint8_t, kSiz
   return file.size() >= kSize && std::memcmp(file.data(), magic.data(), kSize) == 0;
 }
 
+// Of what is done here with what the libraries give: higher when a picture comes out differently.
+constexpr int kOwnVersion = 1;
+
 }  // namespace
+
+std::string decoder_versions() {
+  return "pictures " + std::to_string(kOwnVersion) + "; " + jpeg_version() + "; " + png_version() +
+         "; " + webp_version();
+}
 
 Format format_of(std::span<const std::byte> file) {
   if (begins_with(file, kJpegMagic)) return Format::kJpeg;

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "shared/base/status.h"
@@ -25,6 +26,9 @@
 #include "shared/image/resizer.h"
 
 namespace stoker::image {
+
+// What decodes here, in words: pictures that another version has made may be other ones.
+std::string decoder_versions();
 
 class Decoder {
  public:

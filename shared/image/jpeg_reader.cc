@@ -25,6 +25,14 @@ constexpr uint32_t kColumnsBeside = 2;
 
 }  // namespace
 
+// As the library that is loaded tells it: it has no function for that.
+std::string jpeg_version() {
+  jpeg_error_mgr errors{};
+  jpeg_std_error(&errors);
+  return std::string("libjpeg ") + errors.jpeg_message_table[JMSG_VERSION] + ' ' +
+         errors.jpeg_message_table[JMSG_COPYRIGHT];
+}
+
 // The library reports errors by longjmp: a function that calls setjmp here, and those between it
 // and the library, hold nothing with a destructor.
 //

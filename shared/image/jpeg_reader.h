@@ -9,12 +9,15 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "shared/base/status.h"
 #include "shared/image/picture.h"
 #include "shared/image/row_target.h"
 
 namespace stoker::image {
+
+std::string jpeg_version();  // of the library
 
 class JpegReader {
  public:

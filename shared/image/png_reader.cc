@@ -93,6 +93,8 @@ Status read_at_once(spng_ctx* context, const spng_ihdr& header, const RowTarget&
 
 }  // namespace
 
+std::string png_version() { return std::string("libspng ") + spng_version_string(); }
+
 Status read_png(std::span<const std::byte> file, const Limits& limits, const RowTarget& target) {
   const Context context(spng_ctx_new(0));
   if (!context) return png_error(SPNG_EMEM);

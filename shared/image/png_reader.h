@@ -5,12 +5,15 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "shared/base/status.h"
 #include "shared/image/picture.h"
 #include "shared/image/row_target.h"
 
 namespace stoker::image {
+
+std::string png_version();  // of the library
 
 Status read_png(std::span<const std::byte> file, const Limits& limits, const RowTarget& target);
 

@@ -52,6 +52,8 @@ Resizer::Range with_neighbours(const Resizer::Range& needed, uint32_t size) {
 
 }  // namespace
 
+std::string webp_version() { return "libwebp " + std::to_string(WebPGetDecoderVersion()); }
+
 Status read_webp(std::span<const std::byte> file, const Limits& limits, const RowTarget& target) {
   WebPDecoderConfig config;
   if (WebPInitDecoderConfig(&config) == 0)

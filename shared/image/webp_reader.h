@@ -6,12 +6,15 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "shared/base/status.h"
 #include "shared/image/picture.h"
 #include "shared/image/row_target.h"
 
 namespace stoker::image {
+
+std::string webp_version();  // of the library
 
 Status read_webp(std::span<const std::byte> file, const Limits& limits, const RowTarget& target);
 

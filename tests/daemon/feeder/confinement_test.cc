@@ -144,6 +144,24 @@ TEST_F(ConfinementTest, AForbiddenCallEndsTheProcessAndSaysWhich) {
   }
 }
 
+TEST_F(ConfinementTest, WritesIntoTheFilesThatSamplesAreKeptInAndIntoNoOthers) {
+  const int kept = ::memfd_create("kept", MFD_CLOEXEC),
+            other = ::memfd_create("other", MFD_CLOEXEC);
+  ASSERT_TRUE(kept >= 0 && other >= 0);
+  const ConfinementSettings settings{.writes_to = {kept}};
+  const Ending good = confined([&] { return ::pwrite(kept, "x", 1, 5) == 1 ? 0 : 1; }, settings);
+  EXPECT_EQ(good.exit_code, 0) << "signal " << good.signal;
+  char byte = 0;
+  EXPECT_EQ(::pread(kept, &byte, 1, 5), 1);
+  EXPECT_EQ(byte, 'x');
+  for (const auto& call : std::vector<std::function<long()>>{
+           [&] { return ::pwrite(other, "x", 1, 0); }, [&] { return ::write(kept, "x", 1); },
+           [&] { return ::ftruncate(kept, 0); }})
+    EXPECT_EQ(confined([&] { return call() < 0 ? 1 : 0; }, settings).signal, SIGSYS);
+  ::close(kept);
+  ::close(other);
+}
+
 TEST_F(ConfinementTest, WithoutTheFilterTheyAreTheKernelsBusiness) {
   const Ending ending =
       confined([] { return ::socket(AF_UNIX, SOCK_STREAM, 0) >= 0 ? 0 : 1; }, {.filter = false});

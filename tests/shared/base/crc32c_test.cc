@@ -28,5 +28,16 @@ TEST(Crc32c, TheTablesAgreeWithTheInstructionAtEveryLengthAndPlace) {
   }
 }
 
+TEST(Crc32c, GoesOnFromPartToPart) {
+  const std::string text = "123456789, and more than eight bytes of it";
+  const auto bytes = std::as_bytes(std::span(text));
+  for (size_t cut = 0; cut <= bytes.size(); ++cut) {
+    EXPECT_EQ(crc32c(bytes.subspan(cut), crc32c(bytes.first(cut))), crc32c(bytes)) << cut;
+    EXPECT_EQ(crc32c_by_tables(bytes.subspan(cut), crc32c_by_tables(bytes.first(cut))),
+              crc32c(bytes))
+        << cut;
+  }
+}
+
 }  // namespace
 }  // namespace stoker

@@ -93,7 +93,8 @@ class KeptSamplesOfKind : public testing::FolderFixture,
  protected:
   bool has_rows() const {
     const std::string name = GetParam().name;
-    for (const char* each : {"text", "tokens", "idx", "cifar", "csv", "jsonl", "npy"})
+    for (const char* each : {"text", "tokens", "packed", "decoded", "idx", "cifar", "tfrecord",
+                             "tar", "tar_text", "csv", "jsonl", "npy"})
       if (name == each) return true;
     return false;
   }
@@ -189,6 +190,19 @@ TEST_F(KeptSamples, AreOfAPartAndBeforeWhatIsDrawn) {
   spoil_files(path("set"));
   for (uint64_t epoch = 0; epoch < 6; ++epoch)
     EXPECT_EQ(read_rows(*kept, reads_of(all_of(*kept), {.epoch = epoch})).tensors, expected[epoch]);
+}
+
+TEST_F(KeptSamples, PartsOfPicturesThatAreDrawnAreNotKept) {
+  config::DatasetConfig config = testing::small::tar(path("set"));
+  config.fit = "random_crop";
+  const auto data = opened(config);
+  uint64_t room = kMuch;
+  data->keep_samples(room);
+  EXPECT_EQ(room, kMuch);
+  const auto in_epoch = [&](uint64_t epoch) {
+    return read_rows(*data, reads_of({3}, {.epoch = epoch})).tensors;
+  };
+  EXPECT_NE(in_epoch(0), in_epoch(1));
 }
 
 TEST_F(KeptSamples, OfAMixtureShareTheRoomInItsOrder) {

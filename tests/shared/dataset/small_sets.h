@@ -88,6 +88,12 @@ inline DatasetConfig packed(const std::string& folder) {
   return config;
 }
 
+inline DatasetConfig decoded(const std::string& folder) {
+  DatasetConfig config = images(folder);
+  config.cache = "decoded";
+  return config;
+}
+
 inline DatasetConfig list(const std::string& folder) {
   std::string rows = "path,label\n";
   for (int i = 0; i < 40; ++i) {
@@ -226,6 +232,8 @@ inline std::vector<SmallSet> small_sets() {
       {"tokens", "tokens", tokens, "path: FOLDER, context: 64"},
       {"images", "images", images, "path: FOLDER, glob: \"**/*\", size: [32, 32]"},
       {"packed", "images", packed, "path: FOLDER, glob: \"**/*\", size: [32, 32], cache: packed"},
+      {"decoded", "images", decoded,
+       "path: FOLDER, glob: \"**/*\", size: [32, 32], cache: decoded"},
       {"list", "images", list, "list: FOLDER/list.csv, size: [32, 32]"},
       {"idx", "idx", idx, "path: FOLDER/data, labels: FOLDER/labels"},
       {"cifar", "cifar", cifar, "path: FOLDER/data, classes: 10"},

@@ -1,0 +1,109 @@
+#include "shared/dataset/decoded_dataset.h"
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shared/base/log.h"
+#include "shared/base/sha256.h"
+#include "shared/dataset/dataset_decorator.h"
+#include "shared/dataset/sample_file.h"
+#include "shared/dataset/taken_part.h"
+#include "shared/image/decoder.h"
+
+namespace stoker::dataset {
+namespace {
+
+class DecodedDataset final : public DatasetDecorator {
+ public:
+  // `part`: the samples that the file has places for.
+  DecodedDataset(std::unique_ptr<Dataset> dataset, std::unique_ptr<SampleFile> file,
+                 const Part& part)
+      : DatasetDecorator(*dataset),
+        dataset_(std::move(dataset)),
+        file_(std::move(file)),
+        part_(part) {}
+
+  Status read(uint64_t sample, const DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override {
+    if (!has_place(sample)) return dataset_->read(sample, draw, outputs);
+    if (file_->take(sample - part_.begin, outputs)) return {};
+    STOKER_RETURN_IF_ERROR(dataset_->read(sample, draw, outputs));
+    file_->put(sample - part_.begin, outputs);
+    return {};
+  }
+  void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
+    if (!has_place(sample) || !file_->prefetch(sample - part_.begin, bytes))
+      dataset_->prefetch(sample, bytes);
+  }
+  std::vector<int> writes_to() const override {
+    std::vector<int> descriptors = dataset_->writes_to();
+    descriptors.push_back(file_->descriptor());
+    return descriptors;
+  }
+
+ private:
+  bool has_place(uint64_t sample) const { return sample >= part_.begin && sample < part_.end; }
+
+  const std::unique_ptr<Dataset> dataset_;
+  const std::unique_ptr<SampleFile> file_;
+  const Part part_;
+};
+
+bool is_wanted(const SetRequest& set) { return set.config.cache == "decoded"; }
+
+std::string path_of(const SetRequest& set) { return set.made_file("samples", "decoded"); }
+
+// A picture is what its decoder makes of it, so another version's are other samples.
+SampleFile::Form form_of(const Dataset& dataset, const Part& part) {
+  SampleFile::Form form{.samples = part.size(), .tensor_bytes = {}, .identity = {}};
+  std::string identity = image::decoder_versions() + '\n' + dataset.fingerprint() + '\n' +
+                         std::to_string(part.begin) + '\n';
+  for (const TensorSpec& tensor : dataset.spec()) {
+    form.tensor_bytes.push_back(tensor.bytes());
+    identity += to_string(tensor) + '\n';
+  }
+  form.identity = sha256_hex(identity);
+  return form;
+}
+
+}  // namespace
+
+Status check_cache(const SetRequest& set) {
+  if (set.config.cache == "packed" && set.config.kind != config::DatasetKind::kImages)
+    return set.wrong("cache", "packed is for kind images; this one's samples lie together already");
+  if (is_wanted(set) && set.config.is_padded())
+    return set.wrong("cache",
+                     "decoded goes without longest: a sample has as many bytes as its batch");
+  if (is_wanted(set) && set.config.fit == "random_crop") {
+    return set.wrong("cache",
+                     "decoded goes without fit: random_crop, which makes another picture of each "
+                     "file every time; take packed, or fit: stretch with pad");
+  }
+  return {};
+}
+
+Status make_decoded_file(const SetRequest& set, const Dataset& dataset) {
+  if (!is_wanted(set)) {
+    std::error_code none;
+    std::filesystem::remove(path_of(set), none);
+    return {};
+  }
+  STOKER_ASSIGN_OR_RETURN(const Part part, samples_taken(set, dataset.size()));
+  return SampleFile::make(path_of(set), form_of(dataset, part)).with_context(set.key("cache"));
+}
+
+Result<std::unique_ptr<Dataset>> with_decoded_file(const SetRequest& set,
+                                                   std::unique_ptr<Dataset> dataset) {
+  if (!is_wanted(set)) return dataset;
+  STOKER_ASSIGN_OR_RETURN(const Part part, samples_taken(set, dataset->size()));
+  auto file = SampleFile::open(path_of(set), form_of(*dataset, part));
+  if (file.ok())
+    return std::unique_ptr<Dataset>(
+        std::make_unique<DecodedDataset>(std::move(dataset), *std::move(file), part));
+  log_warn("samples are decoded each time", {{"set", set.name}, {"why", file.status().message()}});
+  return dataset;
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,29 @@
+// decoded: a data set each of whose samples is decoded once, and then comes from a file beside the
+// index, in this run and its next starts: `cache: decoded`.
+//
+// The file is filled by whoever reads: the processes that decode, which nothing but their own end
+// can harm. What a sample is does not depend on whether it comes from there.
+//
+// Threads, blocking: as the set itself.
+#pragma once
+
+#include <memory>
+
+#include "shared/base/status.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/kind.h"
+
+namespace stoker::dataset {
+
+// kInvalidArgument where `cache` does not go with the set's other settings.
+Status check_cache(const SetRequest& set);
+
+// The file of this set, as SampleFile::make(); where the set wants none, one of before is removed.
+Status make_decoded_file(const SetRequest& set, const Dataset& dataset);
+
+// The set with its file; the set itself where it wants none, or where the file cannot be opened, which
+// is logged: its samples are then decoded each time.
+Result<std::unique_ptr<Dataset>> with_decoded_file(const SetRequest& set,
+                                                   std::unique_ptr<Dataset> dataset);
+
+}  // namespace stoker::dataset

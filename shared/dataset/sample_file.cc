@@ -1,0 +1,197 @@
+#include "shared/dataset/sample_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+#include <type_traits>
+#include <utility>
+
+#include "shared/base/crc32c.h"
+#include "shared/base/file.h"
+#include "shared/dataset/make_file.h"
+
+namespace stoker::dataset {
+namespace {
+
+constexpr std::array<char, 8> kMagic{'s', 't', 'k', 'S', 'M', 'P', 'L', '\n'};
+constexpr uint32_t kVersion = 1;
+constexpr size_t kIdentityBytes = 64;  // hexadecimal digits
+
+struct Header {
+  std::array<char, 8> magic = kMagic;
+  uint32_t version = kVersion;
+  uint32_t zero = 0;
+  uint64_t samples = 0;
+  uint64_t sample_bytes = 0;
+  std::array<char, kIdentityBytes> identity{};
+  bool operator==(const Header&) const = default;
+};
+static_assert(sizeof(Header) == 96 && std::is_trivially_copyable_v<Header>);
+
+// Behind a sample's tensors.
+struct Check {
+  uint32_t there = 0;
+  uint32_t crc = 0;  // CRC-32C of the sample's number and its tensors
+  bool operator==(const Check&) const = default;
+};
+static_assert(sizeof(Check) == 8 && std::is_trivially_copyable_v<Check>);
+constexpr uint32_t kThere = 0x706d6173;
+
+Header header_of(const SampleFile::Form& form) {
+  assert(form.identity.size() == kIdentityBytes);
+  Header header{.samples = form.samples, .sample_bytes = form.sample_bytes()};
+  std::ranges::copy(form.identity, header.identity.begin());
+  return header;
+}
+
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+Check check_of(uint64_t sample, std::span<const std::span<std::byte>> tensors) {
+  uint32_t crc = crc32c(bytes_of(sample));
+  for (const auto& tensor : tensors) crc = crc32c(tensor, crc);
+  return {.there = kThere, .crc = crc};
+}
+
+// The descriptor's bytes from `offset` on into the tensors and what follows them; false where they
+// are not all there.
+bool read_place(int fd, uint64_t offset, std::span<const std::span<std::byte>> tensors,
+                Check& check) {
+  thread_local std::vector<iovec> parts;
+  parts.clear();
+  size_t wanted = sizeof check;
+  for (const auto& tensor : tensors) {
+    parts.push_back({.iov_base = tensor.data(), .iov_len = tensor.size()});
+    wanted += tensor.size();
+  }
+  parts.push_back({.iov_base = &check, .iov_len = sizeof check});
+  ssize_t got = -1;
+  do got = ::preadv(fd, parts.data(), static_cast<int>(parts.size()), static_cast<off_t>(offset));
+  while (got < 0 && errno == EINTR);
+  return got == static_cast<ssize_t>(wanted);
+}
+
+Status write_empty(int fd, const std::string& name, const SampleFile::Form& form) {
+  STOKER_RETURN_IF_ERROR(real_files().reserve(fd, form.file_bytes(), name));
+  const Header header = header_of(form);
+  STOKER_RETURN_IF_ERROR(real_files().write(fd, bytes_of(header), name));
+  if (::ftruncate(fd, static_cast<off_t>(form.file_bytes())) != 0)
+    return Status::from_errno(errno, "make room in " + name);
+  return {};
+}
+
+}  // namespace
+
+uint64_t SampleFile::Form::sample_bytes() const {
+  return std::accumulate(tensor_bytes.begin(), tensor_bytes.end(), uint64_t{0});
+}
+
+uint64_t SampleFile::Form::file_bytes() const {
+  return sizeof(Header) + samples * (sample_bytes() + sizeof(Check));
+}
+
+Status SampleFile::make(const std::string& path, const Form& form) {
+  const auto there = open(path, form);
+  if (there.ok()) return {};
+  if (there.status().code() == Code::kMismatch)  // its room is needed
+    STOKER_RETURN_IF_ERROR(real_files().remove_file(path));
+  STOKER_RETURN_IF_ERROR(
+      remove_unfinished_writes(real_files(), std::filesystem::path(path).parent_path().string()));
+  STOKER_RETURN_IF_ERROR(
+      check_room(path, form.file_bytes(), "a file of the decoded samples", "cache: decoded"));
+  FileTable made;
+  return make_file(
+      path, [&](int fd, const std::string& name) { return write_empty(fd, name, form); }, made);
+}
+
+Result<std::unique_ptr<SampleFile>> SampleFile::open(const std::string& path, Form form) {
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, real_files().open(path, O_RDWR | O_NONBLOCK));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  Header header;
+  STOKER_ASSIGN_OR_RETURN(
+      const size_t got,
+      real_files().read_at(fd.get(), 0, std::as_writable_bytes(std::span(&header, 1)), path));
+  if (got != sizeof header || header != header_of(form) ||
+      static_cast<uint64_t>(info.st_size) != form.file_bytes())
+    return Status(Code::kMismatch, path + ": holds other samples, or was made by another version");
+  return std::unique_ptr<SampleFile>(new SampleFile(std::move(fd), std::move(form)));
+}
+
+SampleFile::SampleFile(UniqueFd fd, Form form)
+    : fd_(std::move(fd)),
+      form_(std::move(form)),
+      place_bytes_(form_.sample_bytes() + sizeof(Check)) {}
+
+ByteRange SampleFile::range_of(uint64_t sample) const {
+  assert(sample < form_.samples);
+  return {.reader = this,
+          .file = 0,
+          .offset = sizeof(Header) + sample * place_bytes_,
+          .count = place_bytes_};
+}
+
+bool SampleFile::take(uint64_t sample, std::span<const std::span<std::byte>> outputs) const {
+  const ByteRange range = range_of(sample);
+  Check check;
+  if (auto* const held = PrefetchedBytes::maybe_of_thread()) {
+    std::vector<std::byte> bytes;
+    if (const auto status = held->maybe_take(range, bytes); status && status->ok()) {
+      const std::byte* from = bytes.data();
+      for (const auto& tensor : outputs) {
+        std::memcpy(tensor.data(), from, tensor.size());
+        from += tensor.size();
+      }
+      std::memcpy(&check, from, sizeof check);
+      return check == check_of(sample, outputs);
+    }
+  }
+  return read_place(fd_.get(), range.offset, outputs, check) && check.there == kThere &&
+         check == check_of(sample, outputs);
+}
+
+void SampleFile::put(uint64_t sample, std::span<const std::span<std::byte>> outputs) const {
+  thread_local std::vector<std::byte> place;
+  place.clear();
+  for (const auto& tensor : outputs) place.insert(place.end(), tensor.begin(), tensor.end());
+  const Check check = check_of(sample, outputs);
+  place.insert(place.end(), bytes_of(check).begin(), bytes_of(check).end());
+  assert(place.size() == place_bytes_);
+  ssize_t put = -1;
+  do
+    put = ::pwrite(fd_.get(), place.data(), place.size(),
+                   static_cast<off_t>(range_of(sample).offset));
+  while (put < 0 && errno == EINTR);
+}
+
+bool SampleFile::prefetch(uint64_t sample, PrefetchedBytes& bytes) const {
+  std::vector<std::vector<std::byte>> tensors;
+  for (const size_t size : form_.tensor_bytes) tensors.emplace_back(size);
+  const std::vector<std::span<std::byte>> outputs(tensors.begin(), tensors.end());
+  Check check;
+  const ByteRange range = range_of(sample);
+  if (!read_place(fd_.get(), range.offset, outputs, check) || check != check_of(sample, outputs))
+    return false;
+  bytes.fetch(range, [&](std::span<std::byte> into) -> Status {
+    for (const auto& tensor : outputs) {
+      std::ranges::copy(tensor, into.begin());
+      into = into.subspan(tensor.size());
+    }
+    std::ranges::copy(bytes_of(check), into.begin());
+    return {};
+  });
+  return true;
+}
+
+}  // namespace stoker::dataset
