@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cstring>
 
 #include "shared/dataset/mix64.h"
 
@@ -54,8 +55,62 @@ void feistel_block(uint64_t* values, uint32_t half_bits, const RoundKeys& keys) 
   for (size_t i = 0; i < kInWork; ++i) values[i] = left[i] << half_bits | right[i];
 }
 
-void feistel_each(std::span<uint64_t> values, uint32_t half_bits, const RoundKeys& keys) {
+#if defined(__x86_64__)
+// Processors with AVX-512 multiply eight numbers of 64 bits at a time.
+#define STOKER_EIGHTS __attribute__((target("avx512f,avx512dq")))
+using Eight = uint64_t __attribute__((vector_size(64)));
+
+// The same as feistel() of each of 8 * kEights values.
+template <size_t kEights>
+STOKER_EIGHTS void feistel_eights(uint64_t* values, uint32_t half_bits, const RoundKeys& keys) {
+  const uint64_t mask = (uint64_t{1} << half_bits) - 1;
+  Eight left[kEights], right[kEights];
+#pragma GCC unroll 4
+  for (size_t i = 0; i < kEights; ++i) {
+    Eight value;
+    std::memcpy(&value, values + i * 8, sizeof value);
+    left[i] = value >> half_bits;
+    right[i] = value & mask;
+  }
+  for (const uint64_t key : keys) {
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kEights; ++i) {
+      Eight mixed = right[i] ^ key;  // as mix64()
+      mixed = (mixed ^ (mixed >> 30)) * kMix64First;
+      mixed = (mixed ^ (mixed >> 27)) * kMix64Second;
+      mixed = (mixed ^ (mixed >> 31)) & mask;
+      const Eight next = left[i] ^ mixed;
+      left[i] = right[i];
+      right[i] = next;
+    }
+  }
+#pragma GCC unroll 4
+  for (size_t i = 0; i < kEights; ++i) {
+    const Eight value = left[i] << half_bits | right[i];
+    std::memcpy(values + i * 8, &value, sizeof value);
+  }
+}
+
+bool has_eights() {
+  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+  return has;
+}
+#else
+template <size_t>
+void feistel_eights(uint64_t*, uint32_t, const RoundKeys&) {}
+constexpr bool has_eights() { return false; }
+#endif
+
+// The first `count` of kLanes values; those behind them are unspecified.
+void feistel_each(std::array<uint64_t, kLanes>& lanes, size_t count, uint32_t half_bits,
+                  const RoundKeys& keys) {
   size_t i = 0;
+  if (has_eights()) {
+    for (; i + 24 < count; i += 32) feistel_eights<4>(lanes.data() + i, half_bits, keys);
+    for (; i < count; i += 8) feistel_eights<1>(lanes.data() + i, half_bits, keys);
+    return;
+  }
+  const std::span<uint64_t> values = std::span(lanes).first(count);
   for (; i + kInWork <= values.size(); i += kInWork)
     feistel_block(values.data() + i, half_bits, keys);
   for (; i < values.size(); ++i) values[i] = feistel(values[i], half_bits, keys);
@@ -64,7 +119,7 @@ void feistel_each(std::span<uint64_t> values, uint32_t half_bits, const RoundKey
 // As permute(), of at most kLanes.
 void permute_lanes(std::span<uint64_t> places, uint64_t size, const RoundKeys& keys) {
   const uint32_t half_bits = half_bits_of(size);
-  std::array<uint64_t, kLanes> values;
+  std::array<uint64_t, kLanes> values{};
   std::array<uint32_t, kLanes> of;  // which place each is
   size_t walking = places.size();
   for (uint32_t i = 0; i < walking; ++i) {
@@ -72,7 +127,7 @@ void permute_lanes(std::span<uint64_t> places, uint64_t size, const RoundKeys& k
     of[i] = i;
   }
   while (walking > 0) {
-    feistel_each(std::span(values).first(walking), half_bits, keys);
+    feistel_each(values, walking, half_bits, keys);
     // Those that are still outside move together. No branch: nobody could foretell it.
     size_t outside = 0;
     for (size_t i = 0; i < walking; ++i) {
