@@ -12,8 +12,6 @@
 namespace stoker::dataset {
 namespace {
 
-constexpr size_t kFetchAhead = 2;  // samples
-
 class KeptSamples final : public DatasetDecorator {
  public:
   KeptSamples(std::unique_ptr<Dataset> dataset, std::vector<FileTable> files)
@@ -70,8 +68,9 @@ class KeptSamples final : public DatasetDecorator {
   // Those from `first` on that are in memory, up to the first that is not; how many.
   size_t take_rows(std::span<const SampleRead> samples, size_t first, RowOutputs& outputs) const {
     size_t i = first;
+    const size_t ahead = maybe_memory_->samples_to_fetch_ahead();
     for (; i < samples.size() && maybe_memory_->has(samples[i].sample); ++i) {
-      if (i + kFetchAhead < samples.size()) maybe_memory_->fetch(samples[i + kFetchAhead].sample);
+      if (i + ahead < samples.size()) maybe_memory_->fetch(samples[i + ahead].sample);
       maybe_memory_->take(samples[i].sample, outputs.of(i));
     }
     return i - first;

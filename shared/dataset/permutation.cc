@@ -106,8 +106,11 @@ void feistel_each(std::array<uint64_t, kLanes>& lanes, size_t count, uint32_t ha
                   const RoundKeys& keys) {
   size_t i = 0;
   if (has_eights()) {
+    // Together: those of one wait for their own multiplications only.
     for (; i + 24 < count; i += 32) feistel_eights<4>(lanes.data() + i, half_bits, keys);
-    for (; i < count; i += 8) feistel_eights<1>(lanes.data() + i, half_bits, keys);
+    if (i + 16 < count) return feistel_eights<3>(lanes.data() + i, half_bits, keys);
+    if (i + 8 < count) return feistel_eights<2>(lanes.data() + i, half_bits, keys);
+    if (i < count) feistel_eights<1>(lanes.data() + i, half_bits, keys);
     return;
   }
   const std::span<uint64_t> values = std::span(lanes).first(count);

@@ -14,7 +14,9 @@ namespace stoker::dataset {
 namespace {
 
 constexpr size_t kCacheLine = 64;
-constexpr size_t kMostLinesFetched = 16;  // of a sample: what follows them the processor expects
+constexpr size_t kMostLinesFetched = 65;  // of a sample: what follows them the processor expects
+// Nearer, a small sample comes too late; further off, large ones have pushed it out again.
+constexpr size_t kFetchAhead = 4096;  // bytes
 
 size_t sum_of(std::span<const size_t> bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), size_t{0});
@@ -55,6 +57,10 @@ SampleMemory::SampleMemory(std::byte* bytes, size_t size, uint64_t samples,
       states_(std::make_unique<std::atomic<uint8_t>[]>(samples)) {}
 
 SampleMemory::~SampleMemory() { ::munmap(bytes_, size_); }
+
+size_t SampleMemory::samples_to_fetch_ahead() const {
+  return std::clamp<size_t>(kFetchAhead / std::max<size_t>(sample_bytes_, 1), 2, 4);
+}
 
 void SampleMemory::fetch(uint64_t sample) const {
   const std::byte* const place = place_of(sample);

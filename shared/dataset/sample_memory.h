@@ -30,7 +30,8 @@ class SampleMemory {
   bool has(uint64_t sample) const {
     return states_[sample].load(std::memory_order_acquire) == kThere;
   }
-  // Asks for the bytes of a sample that will be taken soon.
+  // Asks for the bytes of a sample that will be taken soon: best when so many are taken before it.
+  size_t samples_to_fetch_ahead() const;
   void fetch(uint64_t sample) const;
   // Of a sample that is there, into `outputs`.
   void take(uint64_t sample, std::span<const std::span<std::byte>> outputs) const;
