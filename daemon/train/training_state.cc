@@ -6,13 +6,11 @@
 #include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
-#include <boost/json.hpp>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include "daemon/train/failure.h"
 #include "daemon/train/load_matching.h"
-#include "shared/base/exact_json.h"
 #include "shared/base/log.h"
 #include "shared/model/channels_last.h"
 #include "shared/model/load_weights.h"
@@ -79,69 +77,6 @@ Status restore_scale(const checkpoint::SafetensorsFile& file, const LossScale& s
     at::Tensor(tensor).copy_(value);
   }
   return {};
-}
-
-// What changed while the run was going: `live` of the manifest.
-struct Live {
-  double lr_scale = 1.0;
-  uint64_t skipped_steps = 0;
-  uint64_t nonfinite_in_a_row = 0;
-  uint64_t rollbacks = 0;
-  LossTrend loss_trend;
-  std::vector<uint64_t> quarantined;
-};
-
-boost::json::object to_object(const LossTrend& trend) {
-  boost::json::object object{{"sum", trend.sum}, {"weight", trend.weight}};
-  if (trend.maybe_base) object["base"] = *trend.maybe_base;
-  return object;
-}
-
-LossTrend trend_of(const boost::json::object& object) {
-  LossTrend trend{.sum = object.at("sum").to_number<double>(),
-                  .weight = object.at("weight").to_number<double>()};
-  if (const auto* base = object.if_contains("base")) trend.maybe_base = base->to_number<double>();
-  return trend;
-}
-
-std::string live_text(const TrainingState& state) {
-  return boost::json::serialize(boost::json::object{
-      {"lr_scale", state.lr_scale},
-      {"skipped_steps", state.skipped_steps},
-      {"nonfinite_in_a_row", state.nonfinite_in_a_row},
-      {"rollbacks", state.rollbacks},
-      {"loss_trend", to_object(state.loss_trend)},
-      {"quarantined", boost::json::array(state.quarantined.begin(), state.quarantined.end())}});
-}
-
-Result<Live> parse_live(const std::string& text) {
-  const auto corrupt = [](const std::string& what) {
-    return Status(Code::kCorrupt, "manifest.json: live: " + what);
-  };
-  boost::system::error_code error;
-  const boost::json::value value = parse_json(text, error);
-  if (error || !value.is_object()) return corrupt("not a JSON object");
-  Live live;
-  try {
-    const boost::json::object& fields = value.as_object();
-    if (const auto* scale = fields.if_contains("lr_scale"))
-      live.lr_scale = scale->to_number<double>();
-    if (const auto* steps = fields.if_contains("skipped_steps"))
-      live.skipped_steps = steps->to_number<uint64_t>();
-    if (const auto* in_a_row = fields.if_contains("nonfinite_in_a_row"))
-      live.nonfinite_in_a_row = in_a_row->to_number<uint64_t>();
-    if (const auto* trend = fields.if_contains("loss_trend"))
-      live.loss_trend = trend_of(trend->as_object());
-    if (const auto* times = fields.if_contains("rollbacks"))
-      live.rollbacks = times->to_number<uint64_t>();
-    if (const auto* samples = fields.if_contains("quarantined"))
-      for (const auto& sample : samples->as_array())
-        live.quarantined.push_back(sample.to_number<uint64_t>());
-  } catch (const std::exception& wrong) {
-    return corrupt(wrong.what());
-  }
-  if (!(live.lr_scale > 0)) return corrupt("lr_scale is not a positive number");
-  return live;
 }
 
 void log_groups(const config::OptimizerConfig& config, const Optimizer& optimizer) {
@@ -220,7 +155,7 @@ void TrainingState::capture(writer::Snapshot& snapshot) const {
   manifest.step = step;
   manifest.ticket = ticket;
   manifest.model_digest = model_digest_;
-  manifest.live = live_text(*this);
+  manifest.live = to_json(*this);
 }
 
 TrainingState::Mark TrainingState::mark() const {
@@ -291,13 +226,8 @@ Result<TrainingState::Restored> TrainingState::restore(const checkpoint::Verifie
     loss_steps = steps.item<int64_t>();
     if (loss_scale_)
       STOKER_RETURN_IF_ERROR(restore_scale(*rest, *loss_scale_).with_context(saved.path()));
-    STOKER_ASSIGN_OR_RETURN(Live live, parse_live(saved.manifest().live));
-    lr_scale = live.lr_scale;
-    skipped_steps = live.skipped_steps;
-    nonfinite_in_a_row = live.nonfinite_in_a_row;
-    rollbacks = live.rollbacks;
-    loss_trend = live.loss_trend;
-    quarantined = std::move(live.quarantined);
+    STOKER_ASSIGN_OR_RETURN(static_cast<LiveState&>(*this),
+                            parse_live_state(saved.manifest().live));
   } catch (const c10::Error& error) {
     return Status(Code::kInternal,
                   "restore " + saved.path() + ": " + error.what_without_backtrace());

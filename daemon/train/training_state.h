@@ -11,14 +11,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include "daemon/checkpoint/snapshot.h"
+#include "daemon/train/live_state.h"
 #include "daemon/train/loss_scale.h"
-#include "daemon/train/loss_trend.h"
 #include "daemon/train/optimizer.h"
 #include "daemon/train/weight_average.h"
 #include "shared/base/status.h"
@@ -31,7 +30,7 @@
 
 namespace stoker::train {
 
-class TrainingState {
+class TrainingState : public LiveState {
  public:
   // Builds and initialises from config.run.seed.
   static Result<std::unique_ptr<TrainingState>> create(const config::Config& config,
@@ -65,15 +64,8 @@ class TrainingState {
   c10::Device device() const { return device_; }
   const std::string& model_digest() const { return model_digest_; }
 
-  uint64_t step = 0;                // optimizer steps done
-  uint64_t ticket = 0;              // the next micro-batch
-  double lr_scale = 1.0;            // of `set lr`: the schedule's learning rate times this
-  uint64_t skipped_steps = 0;       // of `step`: those that changed nothing, see FiniteGuard
-  uint64_t nonfinite_in_a_row = 0;  // of them, up to the last step that FiniteGuard looked at
-  uint64_t rollbacks = 0;           // of the run so far
-  LossTrend loss_trend;
-  // Samples that the readers must not touch again: their stand-ins are part of what was trained on.
-  std::vector<uint64_t> quarantined;
+  uint64_t step = 0;    // optimizer steps done
+  uint64_t ticket = 0;  // the next micro-batch
   // Since the last reported step, without skipped ones; in the checkpoint so that a resumed run
   // reports the same numbers.
   at::Tensor loss_sum;  // F64 scalar on the device: sum of the steps' mean losses

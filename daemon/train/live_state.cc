@@ -1,0 +1,65 @@
+#include "daemon/train/live_state.h"
+
+#include <boost/json.hpp>
+
+#include "shared/base/exact_json.h"
+
+namespace stoker::train {
+namespace {
+
+boost::json::object to_object(const LossTrend& trend) {
+  boost::json::object object{{"sum", trend.sum}, {"weight", trend.weight}};
+  if (trend.maybe_base) object["base"] = *trend.maybe_base;
+  return object;
+}
+
+LossTrend trend_of(const boost::json::object& object) {
+  LossTrend trend{.sum = object.at("sum").to_number<double>(),
+                  .weight = object.at("weight").to_number<double>()};
+  if (const auto* base = object.if_contains("base")) trend.maybe_base = base->to_number<double>();
+  return trend;
+}
+
+}  // namespace
+
+std::string to_json(const LiveState& live) {
+  return boost::json::serialize(boost::json::object{
+      {"lr_scale", live.lr_scale},
+      {"skipped_steps", live.skipped_steps},
+      {"nonfinite_in_a_row", live.nonfinite_in_a_row},
+      {"rollbacks", live.rollbacks},
+      {"loss_trend", to_object(live.loss_trend)},
+      {"quarantined", boost::json::array(live.quarantined.begin(), live.quarantined.end())}});
+}
+
+Result<LiveState> parse_live_state(const std::string& text) {
+  const auto corrupt = [](const std::string& what) {
+    return Status(Code::kCorrupt, "manifest.json: live: " + what);
+  };
+  boost::system::error_code error;
+  const boost::json::value value = parse_json(text, error);
+  if (error || !value.is_object()) return corrupt("not a JSON object");
+  LiveState live;
+  try {
+    const boost::json::object& fields = value.as_object();
+    if (const auto* scale = fields.if_contains("lr_scale"))
+      live.lr_scale = scale->to_number<double>();
+    if (const auto* steps = fields.if_contains("skipped_steps"))
+      live.skipped_steps = steps->to_number<uint64_t>();
+    if (const auto* in_a_row = fields.if_contains("nonfinite_in_a_row"))
+      live.nonfinite_in_a_row = in_a_row->to_number<uint64_t>();
+    if (const auto* trend = fields.if_contains("loss_trend"))
+      live.loss_trend = trend_of(trend->as_object());
+    if (const auto* times = fields.if_contains("rollbacks"))
+      live.rollbacks = times->to_number<uint64_t>();
+    if (const auto* samples = fields.if_contains("quarantined"))
+      for (const auto& sample : samples->as_array())
+        live.quarantined.push_back(sample.to_number<uint64_t>());
+  } catch (const std::exception& wrong) {
+    return corrupt(wrong.what());
+  }
+  if (!(live.lr_scale > 0)) return corrupt("lr_scale is not a positive number");
+  return live;
+}
+
+}  // namespace stoker::train
