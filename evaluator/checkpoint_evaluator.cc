@@ -9,11 +9,13 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
+#include "evaluator/evaluation_limit.h"
 #include "evaluator/sample_batches.h"
 #include "evaluator/set_views.h"
 #include "evaluator/subset.h"
 #include "evaluator/train_classes.h"
 #include "shared/base/log.h"
+#include "shared/checkpoint/class_weights.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/value_limits.h"
 #include "shared/model/data_fit.h"
@@ -73,27 +75,16 @@ struct Weights {
   std::string manifest_sha256;
 };
 
-// When the time for one checkpoint is over, or it is asked to stop.
-class Limit {
- public:
-  Limit(Clock& clock, double seconds, std::stop_token stop)
-      : clock_(clock),
-        deadline_(clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                          std::chrono::duration<double>(seconds))),
-        stop_(std::move(stop)) {}
-
-  Status check(const std::string& where) const {
-    if (stop_.stop_requested()) return Status(Code::kCancelled, "stopped at " + where);
-    if (clock_.monotonic() <= deadline_) return {};
-    return Status(Code::kTimedOut, "it took longer than eval.timeout_seconds; was at " + where);
-  }
-  std::stop_token stop() const { return stop_; }
-
- private:
-  Clock& clock_;
-  const std::chrono::nanoseconds deadline_;
-  const std::stop_token stop_;
-};
+// The numbers of task.class_weights: balanced, as the checkpoint keeps them.
+Result<config::TaskConfig> weighed_task(const config::TaskConfig& task,
+                                        const checkpoint::VerifiedCheckpoint& saved) {
+  config::TaskConfig weighed = task;
+  STOKER_ASSIGN_OR_RETURN(weighed.class_weights, checkpoint::read_class_weights(saved));
+  if (!weighed.class_weights.empty()) return weighed;
+  return Status(Code::kMismatch, saved.path() +
+                                     ": has no weights of classes, because task.class_weights was "
+                                     "not balanced; a list of numbers evaluates it");
+}
 
 }  // namespace
 
@@ -107,7 +98,7 @@ struct CheckpointEvaluator::State {
 
   State(config::Config settings, Clock& time) : config(std::move(settings)), clock(time) {}
 
-  Result<score::Report> evaluate_set(Set& set, const Limit& limit) {
+  Result<score::Report> evaluate_set(Set& set, const EvaluationLimit& limit) {
     const SampleBatches& batches = set.batches;
     SampleBatches::Memory memory;  // for this set: what does not fit fails this checkpoint only
     const auto evaluation = set.task->start_evaluation(
@@ -129,7 +120,7 @@ struct CheckpointEvaluator::State {
   }
 
   // Text for people to look at, where the model writes bytes.
-  Result<std::optional<View>> sample_view(const Limit& limit) {
+  Result<std::optional<View>> sample_view(const EvaluationLimit& limit) {
     const bool writes = config.task.kind == config::TaskKind::kLanguageModel &&
                         model->vocab() == 256 && config.eval.sample_bytes > 0;
     if (!writes) return std::optional<View>();
@@ -141,7 +132,8 @@ struct CheckpointEvaluator::State {
     return std::optional<View>({sets.front().name, ViewKind::kSampleText, std::move(text)});
   }
 
-  Result<Evaluation> evaluate(const Weights& weights, bool with_views, const Limit& limit) {
+  Result<Evaluation> evaluate(const Weights& weights, bool with_views,
+                              const EvaluationLimit& limit) {
     const auto began = clock.monotonic();
     Evaluation found;
     found.result.step = weights.step;
@@ -175,7 +167,7 @@ struct CheckpointEvaluator::State {
   // LibTorch's exceptions end here.
   Result<Evaluation> try_to_evaluate(const Weights& weights, bool with_views,
                                      std::stop_token stop) {
-    const Limit limit(clock, config.eval.timeout_seconds, std::move(stop));
+    const EvaluationLimit limit(clock, config.eval.timeout_seconds, std::move(stop));
     try {
       const at::NoGradGuard no_grad;
       return evaluate(weights, with_views, limit);
@@ -186,10 +178,22 @@ struct CheckpointEvaluator::State {
 
   Result<Evaluation> evaluate_checkpoint(const checkpoint::VerifiedCheckpoint& checkpoint,
                                          bool with_views, std::stop_token stop) {
+    STOKER_RETURN_IF_ERROR(weigh_classes(checkpoint));
     STOKER_ASSIGN_OR_RETURN(const auto tensors, open_weights(checkpoint));
     return try_to_evaluate({*tensors, checkpoint.path() + '/' + weights_file(),
                             checkpoint.manifest().step, checkpoint.manifest_sha256()},
                            with_views, std::move(stop));
+  }
+
+  // As they were in the training that saved it.
+  Status weigh_classes(const checkpoint::VerifiedCheckpoint& checkpoint) {
+    if (!config.task.balanced_weights) return {};
+    STOKER_ASSIGN_OR_RETURN(const auto weighed, weighed_task(config.task, checkpoint));
+    for (Set& set : sets) {
+      STOKER_ASSIGN_OR_RETURN(set.task,
+                              task::make_task(weighed, set.data->spec(), set.data->classes()));
+    }
+    return {};
   }
 
   // Those that eval.weights names.
@@ -262,6 +266,11 @@ Result<run::EvalResult> CheckpointEvaluator::measure(
 
 Result<run::EvalResult> CheckpointEvaluator::measure_file(const std::string& safetensors_path,
                                                           std::stop_token stop) {
+  if (state_->config.task.balanced_weights)
+    return Status(Code::kInvalidArgument,
+                  safetensors_path +
+                      ": weights alone do not say what task.class_weights: balanced came to; give "
+                      "the checkpoint's folder, or a list with --set task.class_weights=[…]");
   STOKER_ASSIGN_OR_RETURN(const auto tensors, checkpoint::SafetensorsFile::open(safetensors_path));
   STOKER_ASSIGN_OR_RETURN(
       Evaluation found,

@@ -46,6 +46,13 @@ class Renumbered final : public dataset::DatasetDecorator {
     std::memcpy(outputs[*label_].data(), &numbers_[static_cast<size_t>(label)], sizeof label);
     return {};
   }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    STOKER_RETURN_IF_ERROR(data_->read_labels(first, labels));
+    for (int64_t& label : labels)
+      if (label >= 0 && static_cast<size_t>(label) < numbers_.size())
+        label = numbers_[static_cast<size_t>(label)];
+    return {};
+  }
 
  private:
   const std::unique_ptr<Dataset> data_;

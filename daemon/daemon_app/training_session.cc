@@ -18,6 +18,7 @@
 #include "daemon/daemon_app/run_views.h"
 #include "daemon/daemon_app/start_point.h"
 #include "daemon/daemon_app/version.h"
+#include "daemon/daemon_app/weigh_classes.h"
 #include "daemon/feeder/feed_supervisor.h"
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
@@ -134,8 +135,10 @@ Result<std::unique_ptr<TrainingSession::Parts>> TrainingSession::prepare(
   feed::log_padding(*data, plan);
   auto parts = std::make_unique<Parts>(std::move(data), plan);
   parts->store = std::move(store);
+  config::Config weighed = config_;
+  STOKER_ASSIGN_OR_RETURN(weighed.task, weigh_classes(config_.task, *parts->data, start));
   STOKER_ASSIGN_OR_RETURN(parts->state,
-                          train::TrainingState::create(config_, *parts->data, device));
+                          train::TrainingState::create(weighed, *parts->data, device));
   STOKER_RETURN_IF_ERROR(restore(*parts, start));
   STOKER_RETURN_IF_ERROR(
       feed::keep_sample_weights(weights_, layout_.index(), parts->state->ticket));

@@ -5,6 +5,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
@@ -12,6 +13,7 @@
 #include "daemon/train/failure.h"
 #include "daemon/train/load_matching.h"
 #include "shared/base/log.h"
+#include "shared/checkpoint/class_weights.h"
 #include "shared/model/channels_last.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/torch_dtype.h"
@@ -125,6 +127,8 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
       trainable.emplace_back(parameter.key(), parameter.value());
   STOKER_ASSIGN_OR_RETURN(state->optimizer_,
                           Optimizer::create(config.optimizer, std::move(trainable)));
+  if (config.task.balanced_weights)
+    state->balanced_weights_ = at::tensor(config.task.class_weights, at::kDouble);
   if (config.train.ema > 0)
     state->average_ = std::make_unique<WeightAverage>(*state->model_, config.train.ema);
   if (!config.optimizer.groups.empty() || config.optimizer.kind == config::OptimizerKind::kMuon)
@@ -149,6 +153,8 @@ void TrainingState::capture(writer::Snapshot& snapshot) const {
   if (loss_scale_)
     for (const auto& [name, tensor] : loss_scale_->state())
       copy_out(snapshot, writer::Part::kState, name, tensor);
+  if (balanced_weights_.defined())
+    copy_out(snapshot, writer::Part::kState, checkpoint::kClassWeights, balanced_weights_);
   if (!device_.is_cpu())
     c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
   checkpoint::Manifest& manifest = snapshot.manifest();

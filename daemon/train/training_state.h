@@ -32,7 +32,8 @@ namespace stoker::train {
 
 class TrainingState : public LiveState {
  public:
-  // Builds and initialises from config.run.seed.
+  // Builds and initialises from config.run.seed. Where classes have balanced weights, the numbers are in
+  // config.task.class_weights.
   static Result<std::unique_ptr<TrainingState>> create(const config::Config& config,
                                                        const dataset::Dataset& data,
                                                        c10::Device device);
@@ -82,6 +83,7 @@ class TrainingState : public LiveState {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<LossScale> loss_scale_;
   std::unique_ptr<WeightAverage> average_;
+  at::Tensor balanced_weights_;  // F64 [classes], with task.class_weights: balanced
   std::string model_digest_;
 };
 

@@ -170,6 +170,16 @@ class FieldReader {
     wanted(value, all + (near.empty() ? "" : " (did you mean " + quoted(near) + "?)"));
   }
 
+  void read_into(const Value& value, const NumbersOrWord& target) {
+    *target.is_word = value.type == Value::Type::kScalar && value.text == target.word;
+    if (*target.is_word) {
+      target.numbers->clear();
+    } else if (value.type == Value::Type::kList) {
+      read_into(value, target.numbers);
+    } else {
+      wanted(value, "a list, such as [1, 2], or the word " + std::string(target.word));
+    }
+  }
   void read_into(const Value& value, const FreeMap& target) {
     if (value.type != Value::Type::kMap) {
       wanted(value, "a mapping, such as {width: 64}");

@@ -50,9 +50,17 @@ struct FreeMap {
   std::string* json;
 };
 
-using Target = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::optional<double>*,
-                            std::optional<int>*, std::string*, Choice, std::vector<double>*,
-                            std::vector<int64_t>*, std::vector<std::string>*, Rows, FreeMap>;
+// A list of numbers, or one word in its place.
+struct NumbersOrWord {
+  std::vector<double>* numbers;  // none where it is the word
+  bool* is_word;
+  std::string_view word;
+};
+
+using Target =
+    std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::optional<double>*,
+                 std::optional<int>*, std::string*, Choice, std::vector<double>*,
+                 std::vector<int64_t>*, std::vector<std::string>*, NumbersOrWord, Rows, FreeMap>;
 
 struct Field {
   std::string_view name;

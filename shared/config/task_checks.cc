@@ -22,6 +22,7 @@ class TaskChecks {
     }
     check_normalization();
     check_class_weights();
+    check_balanced_weights();
   }
 
  private:
@@ -119,6 +120,19 @@ class TaskChecks {
     const bool any = std::ranges::any_of(weights, [](double weight) { return weight > 0; });
     if (!weights.empty() && !any)
       refuse("task.class_weights", "are all 0, so that no label would count; give one above 0");
+  }
+
+  void check_balanced_weights() {
+    if (!task_.balanced_weights || mistakes_.touches("task.kind")) return;
+    if (task_.kind != TaskKind::kClassification)
+      refuse("task.class_weights",
+             "is balanced, which is of samples with one label each (task.kind classification); how "
+             "often a label is there only reading all samples would tell: give a list of numbers");
+    else if (config_.feed.source != FeedSource::kReaders)
+      refuse(
+          "task.class_weights",
+          "is balanced, but what outside producers fill in (feed.source) cannot be counted before "
+          "it is there; give a list of numbers");
   }
 
   const Config& config_;

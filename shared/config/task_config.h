@@ -19,9 +19,12 @@ struct TaskConfig {
   double mixup = 0;         // classification: alpha of the share; 0 = off
   double cutmix = 0;        // classification: the same, of a part of the picture
   double aux_weight = 0.4;  // classification: of the loss of a model's auxiliary head
-  // classification tagging: what a label of each class counts in the loss of training; multi_label: what a
-  // label that is true does. Empty: 1.
+  // classification tagging: what a label of each class counts in the loss; multi_label: what a label
+  // that is true does. Empty: 1.
   std::vector<double> class_weights;
+  // classification: class_weights: balanced. The numbers follow from how often each class is the label
+  // of a sample; who has found them puts them into class_weights.
+  bool balanced_weights = false;
   // ctc: a sample with more labels than its steps can hold counts 0, not infinity
   bool zero_infinity = false;
 

@@ -48,7 +48,7 @@ std::vector<Field> fields_of_loss(TaskConfig& task) {
       of_classification("cutmix", task.cutmix),
       of_classification("aux_weight", task.aux_weight),
       {.name = "class_weights",
-       .target = &task.class_weights,
+       .target = NumbersOrWord{&task.class_weights, &task.balanced_weights, "balanced"},
        .min = 0,
        .max = 1e6,
        .kinds = "classification multi_label tagging",

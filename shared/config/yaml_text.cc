@@ -87,6 +87,8 @@ std::string yaml_of(const Rows& rows) {
 std::string yaml_of(const Target& target) {
   if (const auto* kind = std::get_if<Choice>(&target))
     return yaml_of(std::string(kind->words[static_cast<size_t>(kind->get(kind->target))]));
+  if (const auto* list = std::get_if<NumbersOrWord>(&target))
+    return *list->is_word ? std::string(list->word) : yaml_of(*list->numbers);
   if (const auto* table = std::get_if<Rows>(&target)) return yaml_of(*table);
   if (const auto* map = std::get_if<FreeMap>(&target)) return *map->json;
   return std::visit(

@@ -48,10 +48,7 @@ class CifarDataset final : public Dataset {
   Status read(uint64_t sample, const DrawKey&,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size() && outputs.size() == 2 && outputs[0].size() == kPixels);
-    std::array<std::byte, kMaxLabelBytes> labels{};
-    const auto stored = std::span(labels).first(label_bytes(classes_));
-    STOKER_RETURN_IF_ERROR(stream_.read(position(sample), stored));
-    const auto label = std::to_integer<int64_t>(stored.back());
+    STOKER_ASSIGN_OR_RETURN(const int64_t label, label_of(sample));
     if (static_cast<uint64_t>(label) >= classes_) {
       const Origin where = origin(sample);
       return Status(Code::kCorrupt, where.file + ": label " + std::to_string(label) +
@@ -59,7 +56,13 @@ class CifarDataset final : public Dataset {
                                         ", but there are " + std::to_string(classes_) + " classes");
     }
     std::memcpy(outputs[1].data(), &label, sizeof label);
-    return stream_.read(position(sample) + stored.size(), outputs[0]);
+    return stream_.read(position(sample) + label_bytes(classes_), outputs[0]);
+  }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    for (int64_t& label : labels) {
+      STOKER_ASSIGN_OR_RETURN(label, label_of(first++));
+    }
+    return {};
   }
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
     stream_.prefetch(position(sample), label_bytes(classes_), bytes);
@@ -67,6 +70,12 @@ class CifarDataset final : public Dataset {
   }
 
  private:
+  Result<int64_t> label_of(uint64_t sample) const {
+    std::array<std::byte, kMaxLabelBytes> labels{};
+    const auto stored = std::span(labels).first(label_bytes(classes_));
+    STOKER_RETURN_IF_ERROR(stream_.read(position(sample), stored));
+    return std::to_integer<int64_t>(stored.back());
+  }
   uint64_t position(uint64_t sample) const {
     return (part_.begin + sample) * (label_bytes(classes_) + kPixels);
   }

@@ -5,6 +5,10 @@
 
 namespace stoker::dataset {
 
+Status Dataset::read_labels(uint64_t /*first*/, std::span<int64_t> /*labels*/) const {
+  return Status(Code::kNotFound, "which class a sample has, only reading it tells");
+}
+
 RowsRead Dataset::read_rows(std::span<const SampleRead> samples,
                             std::span<const std::span<std::byte>> rows) const {
   const FileReader::ReadsTogether together;

@@ -89,6 +89,10 @@ class Dataset {
   // tensor's bytes; or those of spec_of_length(), for a length not below the sample's.
   virtual Status read(uint64_t sample, const DrawKey& draw,
                       std::span<const std::span<std::byte>> outputs) const = 0;
+  // The labels of samples from `first` on, where each has one class and all are found without reading
+  // samples. One that is no class is given as it stands; read() refuses its sample. kNotFound: they are
+  // not found so.
+  virtual Status read_labels(uint64_t first, std::span<int64_t> labels) const;
   // Several samples, the i-th into the i-th row of each of `rows`, which has room for so many of that
   // tensor, one after another; up to the first that cannot be read. The same as read() of each.
   virtual RowsRead read_rows(std::span<const SampleRead> samples,

@@ -32,6 +32,9 @@ class DatasetDecorator : public Dataset {
   std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
     return inner_.describe_draws(sample, draw);
   }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    return inner_.read_labels(first, labels);
+  }
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
     inner_.prefetch(sample, bytes);
   }

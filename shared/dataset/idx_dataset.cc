@@ -69,6 +69,12 @@ class IdxDataset final : public Dataset {
     std::memcpy(outputs[1].data(), &label, sizeof label);
     return {};
   }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    std::vector<std::byte> stored(labels.size());
+    STOKER_RETURN_IF_ERROR(reader_.read(kLabels, label_offset(first), stored));
+    std::ranges::transform(stored, labels.begin(), std::to_integer<int64_t>);
+    return {};
+  }
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
     reader_.prefetch(kPictures, offset(sample), shape_.picture_bytes(), bytes);
     if (!maybe_labels_) reader_.prefetch(kLabels, label_offset(sample), 1, bytes);

@@ -60,6 +60,10 @@ class ImagesDataset final : public Dataset {
     std::memcpy(outputs[1].data(), &label, sizeof label);
     return {};
   }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    for (int64_t& label : labels) label = static_cast<int64_t>(samples_.place(first++).of_class);
+    return {};
+  }
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
     bytes_.prefetch(samples_.place(sample).file, kMaxPictureFile, bytes);
   }

@@ -65,6 +65,17 @@ class MixtureDataset final : public Dataset {
     const Place place = place_of(sample);
     return place.set.data->read(place.sample, in_set(draw, place), outputs);
   }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    while (!labels.empty()) {
+      const Place place = place_of(first);
+      const uint64_t left = place.set.data->size() - place.sample;
+      const auto part = labels.first(std::min<uint64_t>(left, labels.size()));
+      STOKER_RETURN_IF_ERROR(place.set.data->read_labels(place.sample, part));
+      labels = labels.subspan(part.size());
+      first += part.size();
+    }
+    return {};
+  }
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
     const Place place = place_of(sample);
     place.set.data->prefetch(place.sample, bytes);

@@ -13,6 +13,7 @@
 #include "shared/dataset/file_table.h"
 #include "shared/dataset/npy_index.h"
 #include "shared/dataset/npy_rows.h"
+#include "shared/dataset/npy_values.h"
 #include "shared/dataset/split.h"
 
 namespace stoker::dataset {
@@ -23,6 +24,11 @@ class NpyArrays : public Dataset {
   uint64_t classes() const final { return classes_; }
   const std::string& fingerprint() const final { return fingerprint_; }
   Origin origin(uint64_t sample) const final { return input_.origin(row_of(sample)); }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const final {
+    const bool has_one = classes_ > 0 && answer_.layout().row_elements() == 1;
+    return has_one ? read_npy_labels(answer_, row_of(first), labels)
+                   : Dataset::read_labels(first, labels);
+  }
 
  protected:
   NpyArrays(std::string fingerprint, const NpyIndex& index, Part part)

@@ -47,7 +47,7 @@ class NpySequences final : public NpyArrays {
     if (classes() == 0) return read_npy_floats(answer(), row, outputs[2]);
     if (answer().layout().row_elements() == 1)
       return read_npy_class(answer(), row, classes(), outputs[2]);
-    return read_labels(row, own, outputs[2]);
+    return read_labels_of_places(row, own, outputs[2]);
   }
 
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
@@ -71,7 +71,7 @@ class NpySequences final : public NpyArrays {
     return {.name = "labels", .dtype = DType::kI64, .shape = {labels}};
   }
 
-  Status read_labels(uint64_t row, uint64_t own, std::span<std::byte> out) const {
+  Status read_labels_of_places(uint64_t row, uint64_t own, std::span<std::byte> out) const {
     const size_t filled = has_label_a_place() ? own * sizeof(int64_t) : out.size();
     STOKER_RETURN_IF_ERROR(read_npy_classes(answer(), row, classes(), out.first(filled)));
     for (size_t at = filled; at < out.size(); at += sizeof kPaddedLabel)

@@ -58,6 +58,22 @@ Status read_npy_classes(const NpyRows& rows, uint64_t row, uint64_t classes,
   return {};
 }
 
+Status read_npy_labels(const NpyRows& rows, uint64_t row, std::span<int64_t> labels) {
+  const NpyType& type = rows.layout().type;
+  std::vector<std::byte> bytes;
+  while (!labels.empty()) {
+    const size_t count = std::min<uint64_t>(rows.part_end(row) - row, labels.size());
+    bytes.resize(count * type.bytes);
+    STOKER_RETURN_IF_ERROR(rows.read(row, bytes));
+    const std::span<const std::byte> numbers(bytes);
+    for (size_t i = 0; i < count; ++i)
+      labels[i] = npy_to_label(type, numbers.subspan(i * type.bytes));
+    labels = labels.subspan(count);
+    row += count;
+  }
+  return {};
+}
+
 Status for_each_npy_number(const NpyRows& rows, const ScanProgress& progress, std::string_view what,
                            const TakeNumber& take) {
   constexpr uint64_t kAtOnce = 1 << 16;  // numbers

@@ -21,6 +21,8 @@ Status read_npy_floats(const NpyRows& rows, uint64_t row, std::span<std::byte> o
 // A row's only number, I64, below `classes`.
 Status read_npy_class(const NpyRows& rows, uint64_t row, uint64_t classes,
                       std::span<std::byte> out);
+// The only numbers of so many rows, as they are.
+Status read_npy_labels(const NpyRows& rows, uint64_t row, std::span<int64_t> labels);
 // The first numbers of a row, as many as fit into `out`, as I64: below `classes`, or -100.
 Status read_npy_classes(const NpyRows& rows, uint64_t row, uint64_t classes,
                         std::span<std::byte> out);

@@ -58,8 +58,12 @@ class ListDataset final : public Dataset {
     STOKER_RETURN_IF_ERROR(bytes_.read(file_of(sample), kMaxPictureFile, file));
     const Status decoded = input_.read(file, draw, outputs[0]);
     if (!decoded.ok()) return decoded.with_context(files_.path(file_of(sample)));
-    const auto label = static_cast<int64_t>(facts_.numbers[kHead + part_.begin + sample]);
+    const int64_t label = label_of(sample);
     std::memcpy(outputs[1].data(), &label, sizeof label);
+    return {};
+  }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    for (int64_t& label : labels) label = label_of(first++);
     return {};
   }
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
@@ -69,6 +73,9 @@ class ListDataset final : public Dataset {
  private:
   // The list is the first file.
   size_t file_of(uint64_t sample) const { return part_.begin + sample + 1; }
+  int64_t label_of(uint64_t sample) const {
+    return static_cast<int64_t>(facts_.numbers[kHead + part_.begin + sample]);
+  }
 
   const std::string fingerprint_;
   const FileTable files_;

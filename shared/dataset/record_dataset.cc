@@ -63,6 +63,12 @@ class RecordDataset final : public Dataset {
     return status.with_context(where.file + ": " + records_->what(record) + " at offset " +
                                std::to_string(where.offset));
   }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    const std::vector<uint64_t>& known = records_->table().labels;
+    if (known.empty()) return Dataset::read_labels(first, labels);
+    for (int64_t& label : labels) label = static_cast<int64_t>(known[part_.begin + first++]);
+    return {};
+  }
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
     records_->prefetch(part_.begin + sample, bytes);
   }

@@ -64,12 +64,19 @@ class SyntheticDataset final : public Dataset {
     }
     return {};
   }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    if (shape_.classes == 0) return Dataset::read_labels(first, labels);
+    for (int64_t& label : labels) label = static_cast<int64_t>(class_of(part_.begin + first++));
+    return {};
+  }
 
  private:
+  uint64_t class_of(uint64_t number) const { return number % shape_.classes; }
+
   // A point around the mean of its class.
   void write_labelled(uint64_t number, std::span<std::byte> input,
                       std::span<std::byte> label) const {
-    const uint64_t of_class = number % shape_.classes;
+    const uint64_t of_class = class_of(number);
     const uint64_t mean = stream_key(Stream::kMean, of_class);
     const uint64_t noise = stream_key(Stream::kInput, number);
     for (uint64_t i = 0; i < shape_.elements; ++i) {

@@ -47,6 +47,9 @@ class TakenPart final : public Dataset {
     }
     return whole_->read_rows(wanted, rows);
   }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    return whole_->read_labels(part_.begin + first, labels);
+  }
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
     whole_->prefetch(part_.begin + sample, bytes);
   }

@@ -31,7 +31,9 @@ void ClassificationScore::add(const ClassifiedSamples& batch) {
     const auto label = static_cast<size_t>(batch.labels[i]);
     const auto prediction = static_cast<size_t>(batch.predictions[i]);
     assert(label < settings_.classes && prediction < settings_.classes);
-    loss_ += static_cast<double>(batch.losses[i]);
+    const double weight = label < settings_.weights.size() ? settings_.weights[label] : 1.0;
+    loss_ += weight * static_cast<double>(batch.losses[i]);
+    weight_ += weight;
     ++labelled_[label];
     ++predicted_[prediction];
     if (!confusion_.empty()) ++confusion_[label][prediction];
@@ -76,7 +78,7 @@ MetricValues ClassificationScore::metrics(const std::vector<ClassFigures>& figur
     f1 += figures[label].f1;
     occurring += 1;
   }
-  MetricValues values{{"loss", loss_ / samples},
+  MetricValues values{{"loss", loss_ / weight_},
                       {"accuracy", static_cast<double>(right_in_all_) / samples}};
   if (settings_.top_k > 0)
     values.emplace_back("top" + std::to_string(settings_.top_k),

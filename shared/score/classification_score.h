@@ -2,7 +2,7 @@
 //
 // Sums are in double and in the order of the samples: however these are cut into batches, the
 // figures are the same to the last bit. Averages over classes ("macro") are over those that occur,
-// as a label or as a prediction; scikit-learn does the same.
+// as a label or as a prediction; scikit-learn does the same. Weights of classes are in the loss only.
 //
 // Threads: one.
 #pragma once
@@ -30,6 +30,8 @@ class ClassificationScore {
     uint64_t classes = 0;
     int top_k = 0;        // 0: no such metric
     size_t mistakes = 0;  // how many to remember
+    // Of each class: what a sample whose label it is counts in the loss; those that are not there 1.
+    std::vector<double> weights = {};
   };
   explicit ClassificationScore(Settings settings);
 
@@ -44,6 +46,7 @@ class ClassificationScore {
 
   const Settings settings_;
   double loss_ = 0;
+  double weight_ = 0;  // of all labels
   uint64_t samples_ = 0;
   uint64_t right_in_all_ = 0;
   uint64_t in_top_k_ = 0;

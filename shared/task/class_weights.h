@@ -25,6 +25,7 @@ class ClassWeights {
                                  const std::string& what);
 
   bool any() const { return !numbers_.empty(); }
+  const std::vector<double>& numbers() const { return numbers_; }  // of the data's classes; or none
   // F32 [logits.size(-1)], on the device of `logits`. A model may know more classes than the data
   // has: these count 1. Undefined where there are no weights.
   const at::Tensor& beside(const at::Tensor& logits) const;

@@ -28,8 +28,8 @@ at::Tensor widen(const at::Tensor& label, int64_t outputs) {
 class ClassificationEvaluation : public Evaluation {
  public:
   ClassificationEvaluation(InputAndLabel places, uint64_t classes,
-                           const EvaluationSettings& settings)
-      : places_(std::move(places)), scorer_(classes, settings) {}
+                           const EvaluationSettings& settings, std::vector<double> weights)
+      : places_(std::move(places)), scorer_(classes, settings, std::move(weights)) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
@@ -68,7 +68,8 @@ class Classification : public Task {
     return main + aux_weight_ * loss_of(outputs.auxiliary, batch);
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings& settings) const override {
-    return std::make_unique<ClassificationEvaluation>(places_, classes_, settings);
+    return std::make_unique<ClassificationEvaluation>(places_, classes_, settings,
+                                                      loss_.weights().numbers());
   }
 
  private:

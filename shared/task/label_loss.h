@@ -30,6 +30,7 @@ class LabelLoss {
   at::Tensor mean(const at::Tensor& logits, const at::Tensor& labels) const;
   // The same where some labels are kIgnoredLabel: the mean over the others, 0 where there are none.
   at::Tensor mean_of_counted(const at::Tensor& logits, const at::Tensor& labels) const;
+  const ClassWeights& weights() const { return weights_; }
 
  private:
   const ClassWeights weights_;

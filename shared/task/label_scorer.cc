@@ -30,8 +30,10 @@ score::Report LabelScorer::report() const {
 void LabelScorer::start(uint64_t outputs) {
   const bool has_top_k = settings_.top_k > 1 && static_cast<uint64_t>(settings_.top_k) < outputs;
   top_k_ = has_top_k ? settings_.top_k : 0;
-  score_.emplace(score::ClassificationScore::Settings{
-      .classes = std::max(classes_, outputs), .top_k = top_k_, .mistakes = settings_.mistakes});
+  score_.emplace(score::ClassificationScore::Settings{.classes = std::max(classes_, outputs),
+                                                      .top_k = top_k_,
+                                                      .mistakes = settings_.mistakes,
+                                                      .weights = weights_});
 }
 
 at::Tensor LabelScorer::is_in_top_k(const at::Tensor& logits, const at::Tensor& labels) const {

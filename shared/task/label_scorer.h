@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -16,9 +18,9 @@ namespace stoker::task {
 
 class LabelScorer {
  public:
-  // `classes` of the data; a model may know more.
-  LabelScorer(uint64_t classes, const EvaluationSettings& settings)
-      : classes_(classes), settings_(settings) {}
+  // `classes` of the data; a model may know more. `weights` of the data's classes, or none.
+  LabelScorer(uint64_t classes, const EvaluationSettings& settings, std::vector<double> weights)
+      : classes_(classes), settings_(settings), weights_(std::move(weights)) {}
 
   // `logits` F32 [samples, outputs], always as many outputs; `labels` I64 [samples].
   void add(const at::Tensor& logits, const at::Tensor& labels);
@@ -30,6 +32,7 @@ class LabelScorer {
 
   const uint64_t classes_;
   const EvaluationSettings settings_;
+  const std::vector<double> weights_;
   int top_k_ = 0;
   std::optional<score::ClassificationScore> score_;  // from the first batch on
 };

@@ -13,17 +13,25 @@
 namespace stoker::task {
 namespace {
 
+// A weight is what a label that is true counts, as BCEWithLogitsLoss's pos_weight.
+at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target, const ClassWeights& weights,
+                   int64_t reduction) {
+  const auto maybe_weights = weights.any() ? std::optional(weights.beside(logits)) : std::nullopt;
+  return at::binary_cross_entropy_with_logits(logits, target, {}, maybe_weights, reduction);
+}
+
 class MultiLabelEvaluation : public Evaluation {
  public:
-  explicit MultiLabelEvaluation(InputAndTarget places)
-      : places_(std::move(places)), score_(static_cast<size_t>(places_.width)) {}
+  MultiLabelEvaluation(InputAndTarget places, ClassWeights weights)
+      : places_(std::move(places)),
+        weights_(std::move(weights)),
+        score_(static_cast<size_t>(places_.width)) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
     const at::Tensor logits = outputs_of(model, batch, places_.input);
     const at::Tensor& target = batch.at(places_.target);
-    const HostValues<float> losses(
-        at::binary_cross_entropy_with_logits(logits, target, {}, {}, at::Reduction::None));
+    const HostValues<float> losses(loss_of(logits, target, weights_, at::Reduction::None));
     const HostValues<float> scores(logits);
     const HostValues<float> targets(target);
     score_.add(losses.span(), scores.span(), targets.span());
@@ -33,6 +41,7 @@ class MultiLabelEvaluation : public Evaluation {
 
  private:
   const InputAndTarget places_;
+  const ClassWeights weights_;
   score::MultiLabelScore score_;
 };
 
@@ -41,15 +50,12 @@ class MultiLabel : public Task {
   MultiLabel(InputAndTarget places, ClassWeights weights)
       : places_(std::move(places)), weights_(std::move(weights)) {}
 
-  // A weight is what a label that is true counts, as BCEWithLogitsLoss's pos_weight.
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    const at::Tensor logits = outputs_of(model, batch, places_.input);
-    const std::optional<at::Tensor> weights =
-        weights_.any() ? std::optional(weights_.beside(logits)) : std::nullopt;
-    return at::binary_cross_entropy_with_logits(logits, batch.at(places_.target), {}, weights);
+    return loss_of(outputs_of(model, batch, places_.input), batch.at(places_.target), weights_,
+                   at::Reduction::Mean);
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings&) const override {
-    return std::make_unique<MultiLabelEvaluation>(places_);
+    return std::make_unique<MultiLabelEvaluation>(places_, weights_);
   }
 
  private:

@@ -30,8 +30,9 @@ Tags tags_of(model::Model& model, const Batch& batch, const SequenceLabels& plac
 
 class TaggingEvaluation : public Evaluation {
  public:
-  TaggingEvaluation(SequenceLabels places, uint64_t classes, const EvaluationSettings& settings)
-      : places_(std::move(places)), scorer_(classes, settings) {}
+  TaggingEvaluation(SequenceLabels places, uint64_t classes, const EvaluationSettings& settings,
+                    std::vector<double> weights)
+      : places_(std::move(places)), scorer_(classes, settings, std::move(weights)) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
@@ -62,7 +63,8 @@ class Tagging : public Task {
   // What is counted there is labels, not samples, so none could be shown as a mistake.
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings& settings) const override {
     return std::make_unique<TaggingEvaluation>(
-        places_, classes_, EvaluationSettings{.top_k = settings.top_k, .mistakes = 0});
+        places_, classes_, EvaluationSettings{.top_k = settings.top_k, .mistakes = 0},
+        loss_.weights().numbers());
   }
 
  private:

@@ -60,6 +60,7 @@ class CheckpointEvaluatorTest : public ::testing::Test {
   }
 
   const test::TemporaryDirectory scratch_;
+  uint64_t saved_step_ = 0;
 };
 
 TEST_F(CheckpointEvaluatorTest, EverySetHasItsMetricsInTheOrderOfTheSettings) {
@@ -148,6 +149,39 @@ TEST_F(CheckpointEvaluatorTest, ClassesAreThoseOfTheTrainingData) {
   EXPECT_EQ(classes[1].samples, 0u);
   EXPECT_EQ(classes[2].name, "dog");
   EXPECT_EQ(classes[2].samples, 2u);
+}
+
+// The rule has come to numbers when the run began, which only its checkpoints know.
+TEST_F(CheckpointEvaluatorTest, BalancedClassesWeighWhatTheCheckpointSays) {
+  const auto loss_of = [&](const std::vector<double>& weights,
+                           const std::string& setting) -> Result<double> {
+    std::vector<checkpoint::OwnedTensor> tensors;
+    tensors.push_back(checkpoint::make_tensor("0.weight", DType::kF32, {2, 3}, 1));
+    tensors.push_back(checkpoint::make_tensor("0.bias", DType::kF32, {2}, 2));
+    tensors.push_back(checkpoint::make_tensor("2.weight", DType::kF32, {2, 2}, 3));
+    tensors.push_back(checkpoint::make_tensor("2.bias", DType::kF32, {2}, 4));
+    checkpoint::CheckpointContent content;
+    content.manifest.live = "{}";
+    content.manifest.step = ++saved_step_;
+    content.model = content.optim = content.state = checkpoint::views_of(tensors);
+    if (!weights.empty())
+      content.state.push_back(
+          {{"class_weights", DType::kF64, {2}}, std::as_bytes(std::span(weights))});
+    checkpoint::CheckpointStore store(scratch_ / "checkpoints", real_files());
+    EXPECT_TRUE(store.commit(content).ok());
+    STOKER_ASSIGN_OR_RETURN(const auto evaluator, create({"task.class_weights=" + setting}));
+    STOKER_ASSIGN_OR_RETURN(const auto saved, store.open_newest({}));
+    STOKER_ASSIGN_OR_RETURN(const auto result, evaluator->measure(saved, {}));
+    return result.sets.front().metrics.front().second;
+  };
+  EXPECT_EQ(*loss_of({0.25, 3}, "balanced"), *loss_of({}, "[0.25, 3]"));
+  EXPECT_NE(*loss_of({0.25, 3}, "balanced"), *loss_of({0.25, 3}, "[]"));
+  const Status without = loss_of({}, "balanced").status();
+  EXPECT_EQ(without.code(), Code::kMismatch);
+  EXPECT_NE(without.message().find("has no weights of classes"), std::string::npos);
+  const Status of_file = measure({"task.class_weights=balanced"}).status();
+  EXPECT_EQ(of_file.code(), Code::kInvalidArgument);
+  EXPECT_NE(of_file.message().find("give the checkpoint's folder"), std::string::npos);
 }
 
 TEST_F(CheckpointEvaluatorTest, ATokenBeyondTheVocabularyIsToldWithItsFile) {

@@ -148,7 +148,7 @@ def ctc_loss(model, batch):
 
 def weighted_tagging_loss(model, batch):
     logits = model(batch["tokens"], batch["length"])
-    weights, smoothing = (torch.tensor(CLASS_WEIGHTS), 0.1) if model.training else (None, 0.0)
+    weights, smoothing = torch.tensor(CLASS_WEIGHTS), 0.1 if model.training else 0.0
     labels = batch["labels"].flatten()
     return logits, F.cross_entropy(logits.flatten(0, 1), labels, weights, label_smoothing=smoothing)
 
@@ -173,15 +173,15 @@ def multi_label_loss(model, batch):
 
 
 def weighted_loss(model, batch):
-    """The loss of training; in evaluation every label counts alike and nothing is smoothed."""
+    """The loss of training; in evaluation nothing is smoothed."""
     logits = model(batch["input"])
-    weights = torch.tensor(CLASS_WEIGHTS) if model.training else None
+    weights = torch.tensor(CLASS_WEIGHTS)
     return logits, F.cross_entropy(logits, batch["label"], weights, label_smoothing=0.1 if model.training else 0.0)
 
 
 def weighted_multi_label_loss(model, batch):
     logits = model(batch["input"])
-    weights = torch.tensor([3.0, 1.0, 0.5]) if model.training else None
+    weights = torch.tensor([3.0, 1.0, 0.5])
     return logits, F.binary_cross_entropy_with_logits(logits, batch["target"], pos_weight=weights)
 
 

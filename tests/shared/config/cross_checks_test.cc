@@ -52,6 +52,25 @@ TEST(CrossChecks, SomeClassHasAWeight) {
   good(pictures + "[0, 2.5]}\n");
 }
 
+TEST(CrossChecks, WeightsAreBalancedWhereLabelsCanBeCounted) {
+  const std::string pictures =
+      "data: {train: {kind: cifar, path: a, classes: 10}}\nmodel: {kind: mlp}\n"
+      "task: {kind: classification, class_weights: balanced}\n";
+  const Config config = good(pictures);
+  EXPECT_TRUE(config.task.balanced_weights);
+  EXPECT_THAT(config.task.class_weights, testing::IsEmpty());
+  EXPECT_FALSE(good(pictures, {"task.class_weights=[]"}).task.balanced_weights);
+  EXPECT_THAT(
+      mistakes(pictures, {"task.kind=multi_label"}),
+      ElementsAre(HasSubstr("task.class_weights: is balanced, which is of samples with one")));
+  EXPECT_THAT(
+      mistakes(pictures, {"feed.source=outside"}),
+      ElementsAre(HasSubstr("what outside producers fill in (feed.source) cannot be counted")));
+  EXPECT_THAT(mistakes(pictures, {"task.class_weights=balance"}),
+              ElementsAre(HasSubstr("is 'balance'; it must be a list, such as [1, 2], or the word "
+                                    "balanced")));
+}
+
 TEST(CrossChecks, ASetThatGrowsHasNoPartOfItAndIsTrainedOn) {
   good("data: {train: {path: a, grow: epoch}}\n");
   good("data: {train: {kind: mixture, of: [b]}, b: {path: b, grow: at_once}}\n");

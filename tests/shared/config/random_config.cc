@@ -74,6 +74,7 @@ class Filler {
     }
     *target = words;
   }
+  void fill(const Field& field, const NumbersOrWord& target) { fill(field, target.numbers); }
   // Of texts only: what else there is has tests of its own.
   void fill(const Field&, const FreeMap& target) {
     std::string text = kTexts[below(kTexts.size())];
@@ -292,6 +293,11 @@ Config random_config(std::mt19937_64& random) {
   }
   if (config.task.kind == TaskKind::kClassification || config.task.kind == TaskKind::kTagging)
     config.task.class_weights = {filler.part(), 0, filler.part()};
+  if (config.task.kind == TaskKind::kClassification && config.feed.source == FeedSource::kReaders &&
+      filler.below(2) == 0) {
+    config.task.class_weights.clear();
+    config.task.balanced_weights = true;
+  }
   config.feed.processes =
       std::min(config.feed.processes, config.feed.readers.value_or(config.feed.processes));
   config.train.device = filler.below(2) == 0 ? "cuda:3" : "cpu";

@@ -56,6 +56,20 @@ TEST(ClassificationScore, IsWhatComesOutByHand) {
   EXPECT_EQ(report.classes[3], (ClassFigures{"3", 0, 0, 0, 0}));
 }
 
+TEST(ClassificationScore, WeightsOfClassesAreInTheLossOnly) {
+  ClassificationScore weighted({.classes = 4, .mistakes = 2, .weights = {0.5, 4}});
+  ClassificationScore plain({.classes = 4, .mistakes = 2});
+  for (ClassificationScore* const score : {&weighted, &plain}) score->add(six().part(0, 6));
+  auto values = by_name(weighted.report());
+  // Of the third class, which has none given, 1.
+  EXPECT_DOUBLE_EQ(values["loss"], (0.5 * 2.5 + 4 * 1.25 + 3.25) / (0.5 * 2 + 4 * 2 + 2));
+  auto others = by_name(plain.report());
+  values.erase("loss");
+  others.erase("loss");
+  EXPECT_EQ(values, others);
+  EXPECT_EQ(weighted.report().mistakes, plain.report().mistakes);
+}
+
 TEST(ClassificationScore, TheWorstMistakesComeFirstAndOfEqualsTheEarlierSample) {
   Labelled samples = six();
   samples.losses[3] = 2;

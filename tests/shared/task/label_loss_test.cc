@@ -1,5 +1,5 @@
-// Weights of classes in the losses of training: what a label counts, what counts nothing, and that
-// evaluation knows of none of it.
+// Weights of classes in the losses of training and of evaluation: what a label counts, and what counts
+// nothing.
 #include "shared/task/label_loss.h"
 
 #include <cmath>
@@ -126,17 +126,27 @@ TEST_F(Weighted, ALabelThatIsTrueCountsItsWeightInMultiLabel) {
   EXPECT_NEAR((*task)->loss(model, {logits_, target}).item<double>(), expected, 1e-6);
 }
 
-TEST_F(Weighted, EvaluationKnowsNoWeights) {
+TEST_F(Weighted, EvaluationWeighsAsTrainingDoes) {
   for (const auto kind : {config::TaskKind::kClassification, config::TaskKind::kMultiLabel}) {
     const bool has_target = kind == config::TaskKind::kMultiLabel;
     const Batch batch{logits_, has_target ? logits_.gt(0).to(at::kFloat) : of_labels({0, 1, 2, 1})};
     const auto weighted = made(kind, {3, 1, 0.5}), plain = made(kind, {});
     ASSERT_TRUE(weighted.ok() && plain.ok());
     Echo model;
-    EXPECT_EQ(evaluated(**weighted, batch), evaluated(**plain, batch));
-    EXPECT_NE((*weighted)->loss(model, batch).item<double>(),
-              (*plain)->loss(model, batch).item<double>());
+    EXPECT_NEAR(evaluated(**weighted, batch), (*weighted)->loss(model, batch).item<double>(), 1e-6);
+    EXPECT_GT(std::abs(evaluated(**weighted, batch) - evaluated(**plain, batch)), 1e-3);
   }
+}
+
+TEST_F(Weighted, EvaluationDividesByTheWeightsOfTheWholeSetNotOfABatch) {
+  const auto task = made(config::TaskKind::kClassification, {3, 1, 0.5});
+  ASSERT_TRUE(task.ok());
+  const at::Tensor labels = of_labels({0, 2, 2, 2});
+  const auto in_parts = (*task)->start_evaluation({});
+  Echo model;
+  for (const auto& [from, to] : {std::pair{0, 1}, {1, 4}})
+    in_parts->add(model, {logits_.slice(0, from, to), labels.slice(0, from, to)});
+  EXPECT_EQ(in_parts->report().metrics[0].second, evaluated(**task, {logits_, labels}));
 }
 
 TEST(ClassWeightsOf, AnotherNumberOfClassesNameBothSides) {

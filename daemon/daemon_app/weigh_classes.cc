@@ -1,0 +1,77 @@
+#include "daemon/daemon_app/weigh_classes.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "shared/base/log.h"
+#include "shared/checkpoint/class_weights.h"
+#include "shared/dataset/class_counts.h"
+
+namespace stoker::daemon_app {
+namespace {
+
+constexpr size_t kNamed = 12;  // classes; of more the least and the largest weight are told
+
+// "cat=0.75"
+std::string in_words(const std::vector<double>& weights, const std::vector<std::string>& names,
+                     size_t of_class) {
+  std::array<char, 32> number{};
+  std::snprintf(number.data(), number.size(), "=%.4g", weights[of_class]);
+  const bool is_named = of_class < names.size();
+  return (is_named ? names[of_class] : std::to_string(of_class)) + number.data();
+}
+
+std::string in_words(const std::vector<double>& weights, const std::vector<std::string>& names) {
+  if (weights.size() > kNamed) {
+    const auto [least, largest] = std::ranges::minmax_element(weights);
+    const auto place = [&](auto of) { return static_cast<size_t>(of - weights.begin()); };
+    return "from " + in_words(weights, names, place(least)) + " to " +
+           in_words(weights, names, place(largest));
+  }
+  std::string text;
+  for (size_t i = 0; i < weights.size(); ++i)
+    text += (i == 0 ? "" : " ") + in_words(weights, names, i);
+  return text;
+}
+
+Result<std::vector<double>> counted_weights(const dataset::Dataset& data) {
+  const auto counts = dataset::count_classes(data);
+  if (counts.status().code() == Code::kNotFound)
+    return Status(Code::kInvalidArgument, "task.class_weights: is balanced, but of data.train " +
+                                              counts.status().message() +
+                                              "; give a list of numbers, one for each class");
+  if (!counts.ok()) return counts.status().with_context("count the labels of data.train");
+  if (const auto empty = std::ranges::count(*counts, uint64_t{0}); empty > 0)
+    log_warn("classes without samples weigh 1", {{"classes", empty}, {"of", counts->size()}});
+  return dataset::balanced_weights(*counts);
+}
+
+}  // namespace
+
+Result<config::TaskConfig> weigh_classes(
+    const config::TaskConfig& task, const dataset::Dataset& data,
+    const std::optional<checkpoint::VerifiedCheckpoint>& start) {
+  config::TaskConfig weighed = task;
+  if (!task.balanced_weights || data.classes() == 0) return weighed;
+  if (start) {
+    STOKER_ASSIGN_OR_RETURN(weighed.class_weights, checkpoint::read_class_weights(*start));
+  }
+  const size_t saved = weighed.class_weights.size();
+  const bool is_known = saved == data.classes();
+  if (saved > 0 && !is_known)
+    log_warn("classes weighed anew", {{"reason", "their number is not the checkpoint's"},
+                                      {"before", saved},
+                                      {"now", data.classes()}});
+  if (!is_known) {
+    STOKER_ASSIGN_OR_RETURN(weighed.class_weights, counted_weights(data));
+  }
+  log_info("classes weighed", {{"class_weights", "balanced"},
+                               {"by", is_known ? "the checkpoint" : "the labels of data.train"},
+                               {"weights", in_words(weighed.class_weights, data.class_names())}});
+  return weighed;
+}
+
+}  // namespace stoker::daemon_app

@@ -1,0 +1,40 @@
+// EvaluationLimit: when the evaluation of one checkpoint has to end: its time is over, or it is asked to
+// stop.
+//
+// Threads: one; the stop token from any.
+// Errors:  kCancelled, kTimedOut; each says where the evaluation was.
+#pragma once
+
+#include <chrono>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include "shared/base/clock.h"
+#include "shared/base/status.h"
+
+namespace stoker::evaluator {
+
+class EvaluationLimit {
+ public:
+  // Begins now. `clock` must outlive this object.
+  EvaluationLimit(Clock& clock, double seconds, std::stop_token stop)
+      : clock_(clock),
+        deadline_(clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                          std::chrono::duration<double>(seconds))),
+        stop_(std::move(stop)) {}
+
+  Status check(const std::string& where) const {
+    if (stop_.stop_requested()) return Status(Code::kCancelled, "stopped at " + where);
+    if (clock_.monotonic() <= deadline_) return {};
+    return Status(Code::kTimedOut, "it took longer than eval.timeout_seconds; was at " + where);
+  }
+  std::stop_token stop() const { return stop_; }
+
+ private:
+  Clock& clock_;
+  const std::chrono::nanoseconds deadline_;
+  const std::stop_token stop_;
+};
+
+}  // namespace stoker::evaluator

@@ -1,0 +1,114 @@
+// task.class_weights: balanced: counted when a run begins, and then what its checkpoints say.
+#include "daemon/daemon_app/weigh_classes.h"
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "shared/checkpoint/class_weights.h"
+#include "shared/dataset/dataset_decorator.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::daemon_app {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Labels that only reading a sample tells.
+class Unlabelled final : public dataset::DatasetDecorator {
+ public:
+  using DatasetDecorator::DatasetDecorator;
+  Status read(uint64_t sample, const dataset::DrawKey& draw,
+              std::span<const std::span<std::byte>> outputs) const override {
+    return inner().read(sample, draw, outputs);
+  }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    return Dataset::read_labels(first, labels);
+  }
+};
+
+class WeighClasses : public ::testing::Test {
+ protected:
+  // A label a line.
+  std::unique_ptr<dataset::Dataset> data(const std::string& labels, int64_t classes = 0) const {
+    std::string rows = "x,y\n";
+    for (const char label : labels) rows += std::string("1,") + label + '\n';
+    EXPECT_TRUE(write_file_atomically(real_files(), scratch_ / "data.csv", rows).ok());
+    auto opened = dataset::open_dataset("train",
+                                        {.kind = config::DatasetKind::kCsv,
+                                         .path = scratch_ / "data.csv",
+                                         .classes = classes,
+                                         .label = "y"},
+                                        scratch_ / "index", {});
+    EXPECT_TRUE(opened.ok()) << opened.status().to_string();
+    return *std::move(opened);
+  }
+  std::optional<checkpoint::VerifiedCheckpoint> checkpoint_with(
+      const std::vector<double>& weights) const {
+    checkpoint::CheckpointContent content;
+    content.manifest.step = 3;
+    const float number = 1;
+    const auto bytes = std::as_bytes(std::span(&number, 1));
+    content.model = content.optim = content.state = {{{"w", DType::kF32, {1}}, bytes}};
+    if (!weights.empty())
+      content.state.push_back(
+          {{checkpoint::kClassWeights, DType::kF64, {static_cast<int64_t>(weights.size())}},
+           std::as_bytes(std::span(weights))});
+    checkpoint::CheckpointStore store(scratch_ / "checkpoints", real_files());
+    const auto committed = store.commit(content);
+    EXPECT_TRUE(committed.ok()) << committed.status().to_string();
+    auto newest = store.open_newest({});
+    EXPECT_TRUE(newest.ok()) << newest.status().to_string();
+    return *std::move(newest);
+  }
+
+  const test::TemporaryDirectory scratch_;
+  const config::TaskConfig balanced_{.kind = config::TaskKind::kClassification,
+                                     .balanced_weights = true};
+};
+
+TEST_F(WeighClasses, ARunThatBeginsCountsItsLabels) {
+  const auto task = weigh_classes(balanced_, *data("001012"), std::nullopt);
+  ASSERT_TRUE(task.ok()) << task.status().to_string();
+  EXPECT_TRUE(task->balanced_weights);
+  EXPECT_THAT(task->class_weights,
+              ElementsAre(DoubleEq(6.0 / 9), DoubleEq(6.0 / 6), DoubleEq(6.0 / 3)));
+}
+
+TEST_F(WeighClasses, ARunThatGoesOnTakesThoseOfItsCheckpointWhateverTheDataIs) {
+  const auto task = weigh_classes(balanced_, *data("012222"), checkpoint_with({0.25, 1.0 / 3, 7}));
+  ASSERT_TRUE(task.ok()) << task.status().to_string();
+  EXPECT_THAT(task->class_weights, ElementsAre(0.25, 1.0 / 3, 7));
+}
+
+TEST_F(WeighClasses, ACheckpointThatHasNoneOrOfOtherClassesIsCountedAnew) {
+  for (const auto& saved : {std::vector<double>(), std::vector<double>{1, 2}}) {
+    const auto task = weigh_classes(balanced_, *data("012"), checkpoint_with(saved));
+    ASSERT_TRUE(task.ok()) << task.status().to_string();
+    EXPECT_THAT(task->class_weights, ElementsAre(1, 1, 1));
+    std::filesystem::remove_all(scratch_ / "checkpoints");
+  }
+}
+
+TEST_F(WeighClasses, AListIsLeftAsItIs) {
+  config::TaskConfig task = balanced_;
+  task.balanced_weights = false;
+  EXPECT_THAT(weigh_classes(task, *data("012"), checkpoint_with({4, 5, 6}))->class_weights,
+              IsEmpty());
+}
+
+TEST_F(WeighClasses, LabelsThatCannotBeCountedAreRefusedWithTheWayOut) {
+  const auto counted = data("012");
+  const Status refused = weigh_classes(balanced_, Unlabelled(*counted), std::nullopt).status();
+  EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("task.class_weights: is balanced"));
+  EXPECT_THAT(refused.message(), HasSubstr("give a list of numbers"));
+}
+
+}  // namespace
+}  // namespace stoker::daemon_app
