@@ -7,6 +7,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "shared/model/unknown_token.h"
+
 namespace stoker::train {
 namespace {
 
@@ -48,6 +50,8 @@ Status status_of_failure(const std::exception& error) {
   const auto* const torch = dynamic_cast<const c10::Error*>(&error);
   const std::string text =
       on_one_line(torch != nullptr ? torch->what_without_backtrace() : error.what());
+  if (dynamic_cast<const model::UnknownToken*>(&error) != nullptr)
+    return Status(Code::kMismatch, text);
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
       names_any(text, kOutOfMemory))
     return Status(Code::kOutOfMemory, text);

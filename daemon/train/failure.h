@@ -13,7 +13,7 @@
 namespace stoker::train {
 
 // kOutOfMemory (of host or device, with the allocator's summary), kDeviceLost (the device's context
-// is of no use any more), kInternal. On one line.
+// is of no use any more), kMismatch (a model in a file does not know a token), kInternal. On one line.
 Status status_of_failure(const std::exception& error);
 
 // "the model takes 475 MiB, its gradients 475 MiB, the optimizer 950 MiB"; on whatever device.

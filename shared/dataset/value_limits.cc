@@ -11,15 +11,28 @@
 namespace stoker::dataset {
 namespace {
 
-// How many tokens the model knows; nothing where that is not said by the settings.
-std::optional<int64_t> maybe_vocab(const config::ModelConfig& model) {
+// How many tokens there are for the model, and the setting that says so.
+struct Vocabulary {
+  int64_t size = 0;
+  std::string key = "model.vocab";
+};
+
+// Nothing where the settings do not say it.
+std::optional<Vocabulary> maybe_vocabulary(const config::Config& config) {
+  const config::ModelConfig& model = config.model;
   switch (model.kind) {
     case config::ModelKind::kGpt:
     case config::ModelKind::kLstm:
     case config::ModelKind::kBlstm:
-      return model.vocab;
+      return Vocabulary{model.vocab};
     case config::ModelKind::kLayers:
-      if (model.reads_tokens()) return model.stack.front().vocab;
+      if (model.reads_tokens()) return Vocabulary{model.stack.front().vocab};
+      return std::nullopt;
+    case config::ModelKind::kPlugin:
+    case config::ModelKind::kTorchscript:
+      // What it can read, only the model in the file knows; but each is also one to predict.
+      if (config.task.kind == config::TaskKind::kLanguageModel && model.outputs > 0)
+        return Vocabulary{model.outputs, "model.outputs"};
       return std::nullopt;
     default:
       return std::nullopt;
@@ -92,18 +105,18 @@ class DatasetWithinLimits final : public DatasetDecorator {
 ValueLimits ValueLimits::of(const config::Config& config, const std::vector<TensorSpec>& sample,
                             uint64_t classes) {
   ValueLimits limits;
-  const auto vocab = maybe_vocab(config.model);
+  const auto vocabulary = maybe_vocabulary(config);
   const auto answers = std::max(static_cast<int64_t>(classes), config.model.outputs);
   const bool is_ctc = config.task.kind == config::TaskKind::kCtc;
   for (size_t i = 0; i < sample.size(); ++i) {
     const TensorSpec& spec = sample[i];
     const bool is_wide = spec.dtype == DType::kI64;
-    if (spec.name == "tokens" && spec.dtype == DType::kI32 && vocab)
+    if (spec.name == "tokens" && spec.dtype == DType::kI32 && vocabulary)
       limits.limits_.push_back(
           {.tensor = i,
-           .most = *vocab - 1,
+           .most = vocabulary->size - 1,
            .what = "token",
-           .why = "model.vocab is " + std::to_string(*vocab) + ", so tokens are"});
+           .why = vocabulary->key + " is " + std::to_string(vocabulary->size) + ", so tokens are"});
     if ((spec.name == "label" || spec.name == "labels") && is_wide && answers > 0)
       limits.limits_.push_back({.tensor = i,
                                 .is_wide = true,

@@ -5,6 +5,7 @@
 #include "shared/model/plugin_library.h"
 #include "shared/model/plugin_parameters.h"
 #include "shared/model/torch_status.h"
+#include "shared/model/unknown_token.h"
 #include "shared/model/zoo.h"
 
 namespace stoker::model {
@@ -22,9 +23,11 @@ class PluginModel : public Model {
       register_buffer(item.key(), item.value());
   }
 
-  at::Tensor forward(const at::Tensor& input) override { return inner_->forward(input); }
+  at::Tensor forward(const at::Tensor& input) override {
+    return ask(input, [&] { return inner_->forward(input); });
+  }
   Outputs forward_training(const at::Tensor& input) override {
-    plugin::Outputs outputs = inner_->forward_training(input);
+    plugin::Outputs outputs = ask(input, [&] { return inner_->forward_training(input); });
     return {std::move(outputs.main), std::move(outputs.auxiliary)};
   }
   void train(bool on = true) override {
@@ -35,6 +38,16 @@ class PluginModel : public Model {
   int64_t vocab() const override { return around_.is_predicting ? around_.outputs : 0; }
 
  private:
+  template <typename Forward>
+  static auto ask(const at::Tensor& input, const Forward& forward) -> decltype(forward()) {
+    try {
+      return forward();
+    } catch (const c10::Error& error) {
+      throw_if_unknown_token(input, error.what_without_backtrace());
+      throw;
+    }
+  }
+
   const Surroundings around_;
   const std::shared_ptr<plugin::Model> inner_;
 };

@@ -12,8 +12,8 @@
 
 namespace stoker::model {
 
-// kOutOfMemory where an allocation failed, kInternal otherwise; "what: the first line of the
-// exception's text".
+// kOutOfMemory where an allocation failed, kMismatch of an UnknownToken, kInternal otherwise; "what: the
+// first line of the exception's text".
 Status status_of(const c10::Error& error, std::string_view what);
 
 // Of an exception's text.

@@ -15,6 +15,7 @@
 #include "shared/model/outside_model.h"
 #include "shared/model/script_mode.h"
 #include "shared/model/torch_status.h"
+#include "shared/model/unknown_token.h"
 #include "shared/model/zoo.h"
 
 namespace stoker::model {
@@ -64,7 +65,9 @@ class TorchScript : public Model {
       TORCH_CHECK(output.isTensor(), "it gives a ", output.tagKind(), ", not one tensor");
       return output.toTensor();
     } catch (const std::runtime_error& error) {
-      TORCH_CHECK(false, last_line(error.what()));
+      const std::string said = last_line(error.what());
+      throw_if_unknown_token(input, said);
+      TORCH_CHECK(false, said);
     }
   }
   void train(bool on = true) override {

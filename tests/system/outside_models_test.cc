@@ -125,5 +125,41 @@ TEST_F(OutsideModels, APluginThatCannotBeUsedEndsTheStartWithOneLine) {
   EXPECT_TRUE(checkpoints(run_dir()).empty());
 }
 
+// What is to be predicted must be among the outputs: readers look at it, and name file and place.
+TEST_F(OutsideModels, ATokenThatThePluginHasNoOutputForEndsTheRunWithFileAndNumber) {
+  fs::copy_file(STOKER_PLUGINS "/odd_plugin.so", path("m.so"));
+  std::string tokens;
+  for (int i = 0; i < 4000; ++i) tokens += {static_cast<char>(i % 90), i % 400 == 7 ? '\1' : '\0'};
+  std::ofstream(path("tokens.bin"), std::ios::binary) << tokens;
+  const std::string config = write_config(
+      "data: {train: {kind: tokens, context: 8, path: " + path("tokens.bin") +
+      "}}\nmodel: {kind: plugin, outputs: 90, parameters: {does: speaks}, path: " + path("m.so") +
+      "}\ntrain: {steps: 1000, batch: 4, device: cpu, threads: 1}\n");
+  EXPECT_EQ(train(config, run_dir()).code, 65);
+  EXPECT_NE(log_of("stokerd").find("tokens.bin"), std::string::npos) << log_of("stokerd");
+  EXPECT_NE(log_of("stokerd").find("model.outputs is 90, so tokens are from 0 to 89"),
+            std::string::npos)
+      << log_of("stokerd");
+}
+
+// What it only reads, it may know more of, or less, than it has outputs.
+TEST_F(OutsideModels, ATokenThatThePluginHasNoTableForEndsTheRunAsASettingThatDoesNotFit) {
+  fs::copy_file(STOKER_PLUGINS "/odd_plugin.so", path("m.so"));
+  std::ofstream rows(path("rows.jsonl"));
+  for (int i = 0; i < 64; ++i)
+    rows << R"({"words": [1, 2, )" << (i == 40 ? 77 : 3) << R"(], "kind": )" << i % 3 << "}\n";
+  rows.close();
+  const std::string config = write_config(
+      "data: {train: {kind: jsonl, tokens: words, label: kind, longest: 3, path: " +
+      path("rows.jsonl") + "}}\ntask: {kind: classification}\n" +
+      "model: {kind: plugin, parameters: {does: knows ten tokens}, path: " + path("m.so") +
+      "}\ntrain: {steps: 100, batch: 16, device: cpu, threads: 1}\n");
+  EXPECT_EQ(train(config, run_dir()).code, 78);
+  EXPECT_NE(log_of("stokerd").find("does not know a token of this batch, whose tokens are from 1 "
+                                   "to 77"),
+            std::string::npos)
+      << log_of("stokerd");
+}
+
 }  // namespace
 }  // namespace stoker::test

@@ -61,6 +61,27 @@ TEST(ValueLimits, OfABatchTheFirstRowIsToldThatHasOne) {
   EXPECT_THAT(found.status.message(), HasSubstr("token 400 at place 1"));
 }
 
+TEST(ValueLimits, OfAModelInAFileTheTokensToPredictAreAmongItsOutputs) {
+  const std::vector<TensorSpec> sample{{.name = "tokens", .dtype = DType::kI32, .shape = {3}}};
+  for (const std::string kind : {"plugin", "torchscript"}) {
+    const auto limits = ValueLimits::of(
+        config_of("data: {train: {kind: tokens, path: t.bin, context: 2}}\nmodel: {kind: " + kind +
+                  ", path: m, outputs: 50}\n"),
+        sample, 0);
+    EXPECT_TRUE(verdict(limits, std::vector<int32_t>{0, 49, 1}, 1).status.ok());
+    EXPECT_EQ(verdict(limits, std::vector<int32_t>{0, 1, 50}, 1).status.message(),
+              "token 50 at place 2: model.outputs is 50, so tokens are from 0 to 49");
+    // What it does not predict, it may know more of than it has answers.
+    EXPECT_FALSE(ValueLimits::of(config_of(R"(data:
+  train: {kind: jsonl, path: a.jsonl, tokens: x, label: y, longest: 4}
+task: {kind: classification}
+model: {path: m, outputs: 50, kind: )" + kind +
+                                           "}\n"),
+                                 sample, 0)
+                     .any());
+  }
+}
+
 TEST(ValueLimits, BytesFitIntoAnyVocabularyThatIsAllowed) {
   const auto limits = ValueLimits::of(config_of(kLanguage),
                                       {{.name = "tokens", .dtype = DType::kU8, .shape = {4}}}, 256);

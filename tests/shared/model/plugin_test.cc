@@ -17,6 +17,8 @@
 #include "shared/model/model.h"
 #include "shared/model/model_file.h"
 #include "shared/model/plugin_parameters.h"
+#include "shared/model/torch_status.h"
+#include "shared/model/unknown_token.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::model {
@@ -110,6 +112,25 @@ TEST(Plugin, MaySpeakOfEachToken) {
   const ModelPtr model = made(odd("speaks"), kText);
   EXPECT_EQ(model->context(), 8);
   EXPECT_EQ(model->vocab(), 3);
+}
+
+// Which tokens it knows it tells nobody.
+TEST(Plugin, ATokenThatItDoesNotKnowIsToldWithThoseOfTheBatch) {
+  const ModelPtr model =
+      made(odd("knows ten tokens"), {{"tokens", DType::kI32, {4}}, {"label", DType::kI64, {}}});
+  at::Tensor tokens = at::ones({2, 4}, at::kLong);
+  EXPECT_EQ(model->forward(tokens).sizes(), (at::IntArrayRef{2, 3}));
+  tokens[1][2] = 600;
+  for (const bool trains : {true, false}) {
+    try {
+      trains ? (void)model->forward_training(tokens) : (void)model->forward(tokens);
+      ADD_FAILURE() << "it has ten";
+    } catch (const UnknownToken& error) {
+      EXPECT_THAT(error.what_without_backtrace(), AllOf(HasSubstr("tokens are from 1 to 600"),
+                                                        HasSubstr("give it tables for all")));
+      EXPECT_EQ(status_of(error, "step 7").code(), Code::kMismatch);
+    }
+  }
 }
 
 // ---- Its settings

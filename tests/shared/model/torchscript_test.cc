@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/model/model.h"
+#include "shared/model/unknown_token.h"
 #include "tests/shared/model/script_files.h"
 #include "tests/support/python_script.h"
 #include "tests/support/temporary_directory.h"
@@ -126,6 +127,22 @@ TEST_F(TorchScriptModel, MaySpeakOfEachToken) {
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_EQ((*model)->context(), 8);
   EXPECT_EQ((*model)->vocab(), 3);
+}
+
+TEST_F(TorchScriptModel, ATokenThatItDoesNotKnowIsToldWithThoseOfTheBatch) {
+  const auto model =
+      load({.body = "return torch.mean(torch.embedding(torch.t(self.linear.weight), x), [1])"},
+           {{"tokens", DType::kI32, {4}}, {"label", DType::kI64, {}}});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  at::Tensor tokens = at::ones({2, 4}, at::kLong);
+  EXPECT_EQ((*model)->forward(tokens).sizes(), (at::IntArrayRef{2, 3}));
+  tokens[1][2] = 8;  // it has eight
+  try {
+    (void)(*model)->forward(tokens);
+    ADD_FAILURE() << "it has eight";
+  } catch (const UnknownToken& error) {
+    EXPECT_THAT(error.what_without_backtrace(), HasSubstr("tokens are from 1 to 8"));
+  }
 }
 
 // ---- What is wrong with it

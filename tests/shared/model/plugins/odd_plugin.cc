@@ -3,6 +3,7 @@
 
 #include <ATen/ops/zeros.h>
 #include <stoker/plugin.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
 namespace {
@@ -20,6 +21,8 @@ class Odd : public stoker::plugin::Model {
     if (does_ == "doubles") linear_->to(at::kDouble);
     if (does_ == "complex buffer") register_buffer("wave", at::zeros({2}, at::kComplexFloat));
     if (does_ == "two names") register_parameter("again", linear_->weight);
+    if (does_ == "knows ten tokens")
+      table_ = register_module("table", torch::nn::Embedding(10, outputs_));
     if (does_ == "own tensors") {
       scale_ = register_parameter("scale", at::zeros({outputs_}) + 1);
       seen_ = register_buffer("seen", at::zeros({}, at::kLong));
@@ -30,6 +33,7 @@ class Odd : public stoker::plugin::Model {
     if (does_ == "throws in forward") throw std::runtime_error("cannot go\nforward");
     if (does_ == "fails in forward") return linear_(input.narrow(1, 0, 100000));
     if (does_ == "wrong shape") return linear_(input.flatten(1)).unsqueeze(1);
+    if (does_ == "knows ten tokens") return table_(input).mean(1);
     if (does_ == "speaks") return linear_->bias.expand({input.size(0), input.size(1), outputs_});
     const at::Tensor logits = linear_(input.flatten(1));
     if (does_ != "own tensors") return logits;
@@ -51,6 +55,7 @@ class Odd : public stoker::plugin::Model {
   const std::string does_;
   const int64_t outputs_;
   torch::nn::Linear linear_{nullptr};
+  torch::nn::Embedding table_{nullptr};
   at::Tensor scale_, seen_;
 };
 
