@@ -108,7 +108,8 @@ std::string legend(const std::vector<Curve>& curves, const PlotAxis& y, const Te
 std::string label_of(const Drawing& drawing, int row, int rows) {
   // A number at every fourth row, and at the last.
   if (row != rows - 1 && (row % 4 != 0 || rows - row <= 3)) return "";
-  return format_number(drawing.y.value_at(1 - static_cast<double>(row) / (rows - 1)), 4);
+  const double value = drawing.y.value_at(1 - static_cast<double>(row) / (rows - 1));
+  return y_text(drawing.y, value, 4, rows / 4 + 1);
 }
 
 }  // namespace

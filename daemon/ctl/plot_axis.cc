@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
+
+#include "daemon/ctl/number_text.h"
 
 namespace stoker::ctl {
 namespace {
@@ -86,6 +89,20 @@ std::vector<double> ticks_of(const PlotAxis& axis, int count, double least_apart
   for (int i = 0; i <= 2 * count && (first + i) * step <= axis.high; ++i)
     ticks.push_back((first + i) * step);
   return ticks;
+}
+
+std::string y_text(const PlotAxis& axis, double value, int digits, int count) {
+  constexpr int kMostDecimals = 9;
+  const double size = std::abs(value);
+  const double apart = axis.logarithmic ? size : (axis.high - axis.low) / count;
+  const bool is_plain = size < 1e6 && apart > 1e-4;
+  if (!is_plain) return format_number(value, digits);
+  const int needed = apart < 1 ? static_cast<int>(-std::floor(std::log10(apart))) : 0;
+  const int whole = size < 1 ? 1 : static_cast<int>(std::log10(size)) + 1;
+  char text[40];
+  std::snprintf(text, sizeof text, "%.*f",
+                std::min(kMostDecimals, std::max({0, needed, digits - whole})), value);
+  return text;
 }
 
 }  // namespace stoker::ctl

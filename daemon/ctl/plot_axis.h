@@ -40,4 +40,8 @@ std::optional<PlotAxis> maybe_y_axis(const std::vector<Curve>& curves);
 // the powers of ten; on another one they are at least so far apart.
 std::vector<double> ticks_of(const PlotAxis& axis, int count, double least_apart = 0);
 
+// A number on the y axis, which has `count` of them: as format_number(), with as many more decimals as
+// it takes to tell one from the next.
+std::string y_text(const PlotAxis& axis, double value, int digits, int count);
+
 }  // namespace stoker::ctl

@@ -75,7 +75,7 @@ void draw_axes(Picture& picture, const std::string& x_name) {
   for (const double tick : ticks_of(picture.x, kXTicks, kOneStep))
     picture.text(picture.left(tick), bottom + 18, "middle", x_number(tick));
   for (const double tick : ticks_of(picture.y, kYTicks))
-    picture.text(kLeft - 8, picture.top(tick) + 4, "end", format_number(tick, 3));
+    picture.text(kLeft - 8, picture.top(tick) + 4, "end", y_text(picture.y, tick, 3, kYTicks));
   picture.text(kWidth - kRight, kHeight - 6, "end",
                x_name + (picture.y.logarithmic ? " (logarithmic upwards)" : ""));
 }

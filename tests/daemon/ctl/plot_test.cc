@@ -118,6 +118,18 @@ TEST(Plot, NotANumberLeavesAGap) {
   EXPECT_EQ(dots(gap), 2);
 }
 
+TEST(Plot, SmallNumbersAndNarrowSpansHaveLabelsThatDiffer) {
+  const std::string falls = render_svg({line_of({{0, 2}, {9, 0.0004}})}, "steps");
+  for (const std::string label : {">1.00<", ">0.10<", ">0.01<", ">0.001<"})
+    EXPECT_THAT(falls, HasSubstr(label));
+  const std::string narrow = render_svg({line_of({{0, 2.391}, {9, 2.388}})}, "steps");
+  EXPECT_THAT(narrow, AllOf(HasSubstr(">2.388"), HasSubstr(">2.389"), HasSubstr(">2.390")));
+  EXPECT_THAT(render_plot({line_of({{0, 0.003}, {9, 0.001}})}, "steps", 9, kPiped),
+              AllOf(HasSubstr("0.0030 "), HasSubstr("0.0010 ")));
+  EXPECT_THAT(render_plot({line_of({{0, 5.205}, {9, 1.578}})}, "steps", 9, kPiped),
+              AllOf(HasSubstr("5.205 "), HasSubstr("1.578 ")));
+}
+
 TEST(Plot, AWideSpanIsLogarithmicAndSaysSo) {
   EXPECT_THAT(render_plot({line_of({{0, 1000}, {9, 0.1}})}, "steps", 8, kPiped),
               HasSubstr("(logarithmic)"));
