@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include <ATen/Context.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/addmm.h>
@@ -52,6 +53,8 @@ at::Tensor cpu_product(const at::Tensor& a, const at::Tensor& b, const at::Tenso
   static const auto linear = maybe_linear();
   if (!linear) return bias.defined() ? at::addmm(bias, a, b.t()) : at::mm(a, b.t());
   const auto maybe_bias = bias.defined() ? std::optional(bias) : std::nullopt;
+  // It has no gradient; autograd's way of telling so puts all arguments on a stack first.
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
   return linear->call(dense(a), dense(b), maybe_bias, "none", Scalars(), "");
 }
 

@@ -1,49 +1,66 @@
 #include "shared/model/linear.h"
 
-#include <optional>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/linear.h>
-#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
 
 #include "shared/model/cpu_product.h"
 
 namespace stoker::model {
 namespace {
 
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
 // Multiplications from which on the faster product outweighs what calling it costs.
 constexpr int64_t kWorthIt = 4 << 20;
 
-class LinearByOnednn : public torch::autograd::Function<LinearByOnednn> {
+// […, columns] as [rows, columns], and back, with the dimensions that `like` has in front.
+at::Tensor as_rows(const at::Tensor& tensor, int64_t columns) {
+  return tensor.dim() == 2 ? tensor : tensor.reshape({-1, columns});
+}
+at::Tensor with_dimensions_of(const at::Tensor& like, const at::Tensor& rows) {
+  if (like.dim() == 2) return rows;
+  std::vector<int64_t> shape = like.sizes().vec();
+  shape.back() = rows.size(1);
+  return at::_unsafe_view(rows, shape);
+}
+
+// A node as LibTorch's own are made: torch::autograd::Function costs several times as much.
+class LinearBackward final : public torch::autograd::Node {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
-                            const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-    const at::Tensor rows = input.reshape({-1, weight.size(1)});
-    context->save_for_backward({rows, weight});
-    context->saved_data["has_bias"] = bias.has_value();
-    std::vector<int64_t> shape = input.sizes().vec();
-    shape.back() = weight.size(0);
-    return cpu_product(rows, weight, bias.value_or(at::Tensor())).view(shape);
+  LinearBackward(const at::Tensor& rows, const at::Tensor& weight)
+      : rows_(rows, /*is_output=*/false), weight_(weight, false) {}
+
+  std::string name() const override { return "stoker::LinearBackward"; }
+  void release_variables() override {
+    rows_.reset_data();
+    weight_.reset_data();
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const at::Tensor& rows = saved[0];
-    const at::Tensor& weight = saved[1];
-    const at::Tensor gradient = gradients[0].reshape({-1, weight.size(0)}).contiguous();
-    at::Tensor of_input, of_weight, of_bias;
-    if (context->needs_input_grad(0)) {
-      std::vector<int64_t> shape = gradients[0].sizes().vec();
-      shape.back() = weight.size(1);
-      of_input = cpu_product(gradient, weight.t()).view(shape);
-    }
-    if (context->needs_input_grad(1)) of_weight = cpu_product(gradient.t(), rows.t());
-    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2))
-      of_bias = gradient.sum(0);
-    return {of_input, of_weight, of_bias};
+  variable_list apply(variable_list&& gradients) override {
+    variable_list of(3);  // the input, the weight, the bias
+    if (!gradients[0].defined()) return of;
+    const at::Tensor rows = rows_.unpack();
+    const at::Tensor weight = weight_.unpack();
+    const at::Tensor gradient = as_rows(gradients[0], weight.size(0)).contiguous();
+    if (task_should_compute_output(0))
+      of[0] = with_dimensions_of(gradients[0], cpu_product(gradient, weight.t()));
+    if (task_should_compute_output(1)) of[1] = cpu_product(gradient.t(), rows.t());
+    if (task_should_compute_output(2)) of[2] = gradient.sum(0);
+    return of;
   }
+
+ private:
+  SavedVariable rows_, weight_;
 };
 
 bool onednn_is_faster() {
@@ -55,13 +72,24 @@ bool onednn_is_faster() {
 
 at::Tensor linear_by_onednn(const at::Tensor& input, const at::Tensor& weight,
                             const at::Tensor& bias) {
-  return LinearByOnednn::apply(input, weight, bias.defined() ? std::optional(bias) : std::nullopt);
+  at::Tensor rows, output;
+  {
+    const at::NoGradGuard no_grad;
+    rows = as_rows(input, weight.size(1));
+    output = with_dimensions_of(input, cpu_product(rows, weight, bias));
+  }
+  if (!torch::autograd::compute_requires_grad(input, weight, bias)) return output;
+  const std::shared_ptr<LinearBackward> node(new LinearBackward(rows, weight),
+                                             torch::autograd::deleteNode);
+  node->set_next_edges(torch::autograd::collect_next_edges(input, weight, bias));
+  torch::autograd::set_history(output, node);
+  return output;
 }
 
 at::Tensor linear(const torch::nn::Linear& layer, const at::Tensor& input) {
   const at::Tensor& weight = layer->weight;
   const bool is_plain = input.is_cpu() && input.scalar_type() == at::kFloat &&
-                        weight.scalar_type() == at::kFloat &&
+                        weight.scalar_type() == at::kFloat && input.dim() > 1 &&
                         !at::autocast::is_autocast_enabled(at::kCPU);
   if (!is_plain || !onednn_is_faster() || input.numel() * weight.size(0) < kWorthIt)
     return at::linear(input, weight, layer->bias);

@@ -1,8 +1,8 @@
 // linear(): what a Linear layer gives, by the fastest product of matrices that this processor has.
 //
 // LibTorch's own goes through MKL; on AMD's processors with AVX-512 oneDNN takes half of the time for
-// large matrices (cpu_product.h). There F32 on the CPU goes that way, forward and backward; all else,
-// small matrices and autocast among it, is the layer's own.
+// large matrices (cpu_product.h). There F32 on the CPU goes that way, forward and backward, as one node
+// of autograd's graph; all else, small matrices and autocast among it, is the layer's own.
 //
 // Threads:  as many as LibTorch has.
 // Errors:   LibTorch's exceptions pass through. On that way there are no gradients of gradients.

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -24,9 +25,9 @@ struct Shape {
   bool has_bias;
 };
 
-class LinearByOnednn : public ::testing::TestWithParam<Shape> {};
+class LinearOfShape : public ::testing::TestWithParam<Shape> {};
 
-TEST_P(LinearByOnednn, HasLibTorchsValuesAndGradients) {
+TEST_P(LinearOfShape, HasLibTorchsValuesAndGradients) {
   const auto& [shape, outputs, has_bias] = GetParam();
   at::Tensor input = leaf(shape), weight = leaf({outputs, shape.back()});
   at::Tensor bias = has_bias ? leaf({outputs}) : at::Tensor();
@@ -47,7 +48,7 @@ TEST_P(LinearByOnednn, HasLibTorchsValuesAndGradients) {
     EXPECT_LT(apart(of_ours[i], leaves[i].grad()), 1e-5) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, LinearByOnednn,
+INSTANTIATE_TEST_SUITE_P(Shapes, LinearOfShape,
                          ::testing::Values(Shape{{64, 96}, 40, true}, Shape{{4, 32, 48}, 80, true},
                                            Shape{{2, 3, 16, 24}, 8, false},
                                            Shape{{1, 7}, 1, true}));
@@ -64,6 +65,35 @@ TEST(LinearByOnednn, AFrozenWeightOrAnInputWithoutGradientGetsNone) {
   EXPECT_FALSE(input.grad().defined());
   EXPECT_TRUE(weight.grad().defined());
   EXPECT_FALSE(linear_by_onednn(input, frozen, {}).requires_grad());
+  const at::NoGradGuard no_grad;
+  EXPECT_FALSE(linear_by_onednn(input, weight, {}).requires_grad());
+}
+
+TEST(LinearByOnednn, WhatIsSavedForBackwardIsGivenBackAfterIt) {
+  const at::Tensor input = leaf({8, 16}), weight = leaf({4, 16});
+  const at::Tensor output = linear_by_onednn(input, weight, {}).sum();
+  output.backward();
+  EXPECT_THROW(output.backward(), c10::Error) << "a second time it has nothing to compute with";
+}
+
+TEST(LinearByOnednn, AWeightThatWasChangedInPlaceMeanwhileIsTold) {
+  const at::Tensor input = leaf({8, 16});
+  at::Tensor weight = leaf({4, 16});
+  const at::Tensor output = linear_by_onednn(input, weight, {}).sum();
+  {
+    const at::NoGradGuard no_grad;
+    weight.mul_(2);
+  }
+  EXPECT_THROW(output.backward(), c10::Error);
+}
+
+TEST(LinearByOnednn, ItsOutputMayBeChangedInPlace) {
+  const at::Tensor input = leaf({2, 3, 16}), weight = leaf({4, 16});
+  linear_by_onednn(input, weight, {}).mul_(3).sum().backward();
+  const at::Tensor found = weight.grad().clone();
+  weight.mutable_grad() = at::Tensor();
+  at::linear(input, weight).mul(3).sum().backward();
+  EXPECT_LT(apart(found, weight.grad()), 1e-5);
 }
 
 TEST(Linear, IsTheLayersOwnOrTheSameWhateverTheSize) {
