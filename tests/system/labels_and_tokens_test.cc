@@ -30,7 +30,7 @@ TEST_P(ATokenBeyondTheVocabulary, EndsTheRunWithFileAndNumber) {
   const std::string config =
       write_config("data: {train: {kind: tokens, path: " + path("tokens.bin") + R"(, context: 8}}
 model: {kind: lstm, width: 8, vocab: 90, context: 8}
-train: {steps: 1000, batch: 4, device: cpu, threads: 1}
+train: {steps: 1000000, batch: 4, device: cpu, threads: 1}
 feed: {isolation: )" +
                    GetParam() + "}\n");
   EXPECT_EQ(train(config, run_dir()).code, 65);

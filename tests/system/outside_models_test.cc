@@ -134,7 +134,7 @@ TEST_F(OutsideModels, ATokenThatThePluginHasNoOutputForEndsTheRunWithFileAndNumb
   const std::string config = write_config(
       "data: {train: {kind: tokens, context: 8, path: " + path("tokens.bin") +
       "}}\nmodel: {kind: plugin, outputs: 90, parameters: {does: speaks}, path: " + path("m.so") +
-      "}\ntrain: {steps: 1000, batch: 4, device: cpu, threads: 1}\n");
+      "}\ntrain: {steps: 1000000, batch: 4, device: cpu, threads: 1}\n");
   EXPECT_EQ(train(config, run_dir()).code, 65);
   EXPECT_NE(log_of("stokerd").find("tokens.bin"), std::string::npos) << log_of("stokerd");
   EXPECT_NE(log_of("stokerd").find("model.outputs is 90, so tokens are from 0 to 89"),
