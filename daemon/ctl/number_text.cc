@@ -7,6 +7,12 @@
 
 namespace stoker::ctl {
 
+int decimals_of(double value, int digits) {
+  const double size = std::abs(value);
+  const int whole = size < 1 ? 1 : static_cast<int>(std::log10(size)) + 1;
+  return std::max(0, digits - whole);
+}
+
 std::string format_number(double value, int digits) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
@@ -15,8 +21,7 @@ std::string format_number(double value, int digits) {
   if (size != 0 && (size >= 1e6 || size < 1e-4)) {
     std::snprintf(text, sizeof text, "%.*e", std::min(digits, 3) - 1, value);
   } else {
-    const int whole = size < 1 ? 1 : static_cast<int>(std::log10(size)) + 1;
-    std::snprintf(text, sizeof text, "%.*f", std::max(0, digits - whole), value);
+    std::snprintf(text, sizeof text, "%.*f", decimals_of(value, digits), value);
   }
   return text;
 }

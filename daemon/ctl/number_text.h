@@ -12,6 +12,8 @@ namespace stoker::ctl {
 // "1.2346", "12.35", "3.2e+08", "NaN": about `digits` (at most 7) significant digits, never more
 // than 10 characters.
 std::string format_number(double value, int digits);
+// How many of these stand behind the point.
+int decimals_of(double value, int digits);
 // All of `digits` significant ones, however small the value: "0.152", "0.0031", "4e-09".
 std::string format_significant(double value, int digits);
 // A setting as a person would write it: "0.0003", "1.5e-05".

@@ -98,10 +98,9 @@ std::string y_text(const PlotAxis& axis, double value, int digits, int count) {
   const bool is_plain = size < 1e6 && apart > 1e-4;
   if (!is_plain) return format_number(value, digits);
   const int needed = apart < 1 ? static_cast<int>(-std::floor(std::log10(apart))) : 0;
-  const int whole = size < 1 ? 1 : static_cast<int>(std::log10(size)) + 1;
   char text[40];
   std::snprintf(text, sizeof text, "%.*f",
-                std::min(kMostDecimals, std::max({0, needed, digits - whole})), value);
+                std::min(kMostDecimals, std::max(needed, decimals_of(value, digits))), value);
   return text;
 }
 

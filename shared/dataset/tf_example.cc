@@ -22,6 +22,16 @@ Status no_example(const std::string& what) {
   return Status(Code::kCorrupt, "no tf.train.Example: " + what);
 }
 
+// Gives `take` each field whose number is not above `most`.
+template <typename Take>
+Status each_field(WireReader message, uint64_t most, const Take& take) {
+  for (WireField field;;) {
+    STOKER_ASSIGN_OR_RETURN(const bool more, message.next(field));
+    if (!more) return {};
+    if (field.number <= most) STOKER_RETURN_IF_ERROR(take(field));
+  }
+}
+
 class FeatureSearch {
  public:
   FeatureSearch(ByteSource& source, std::span<const std::string> names,
@@ -29,40 +39,33 @@ class FeatureSearch {
       : source_(source), names_(names), places_(places) {}
 
   Status run() {
-    WireReader example(source_);
-    for (WireField field;;) {
-      STOKER_ASSIGN_OR_RETURN(const bool more, example.next(field));
-      if (!more) return {};
-      if (field.number > 2) continue;
+    return each_field(WireReader(source_), 2, [this](const WireField& field) -> Status {
       if (field.type != Type::kBytes) return no_example("its features are no message");
       has_steps_ = field.number == 2;
-      STOKER_RETURN_IF_ERROR(features(field));
-    }
+      return features(field);
+    });
   }
 
  private:
+  WireReader in(const WireField& message) const {
+    return WireReader(source_, message.begin, message.size);
+  }
+
   Status features(const WireField& message) {
-    WireReader features(source_, message.begin, message.size);
-    for (WireField field;;) {
-      STOKER_ASSIGN_OR_RETURN(const bool more, features.next(field));
-      if (!more) return {};
-      if (field.number != 1) continue;
+    return each_field(in(message), 1, [this](const WireField& field) -> Status {
       if (field.type != Type::kBytes) return no_example("a feature is no message");
-      STOKER_RETURN_IF_ERROR(entry(field));
-    }
+      return entry(field);
+    });
   }
 
   // One entry of the map: a key and its value, in either order.
   Status entry(const WireField& message) {
-    WireReader entry(source_, message.begin, message.size);
     WireField key, value;
-    for (WireField field;;) {
-      STOKER_ASSIGN_OR_RETURN(const bool more, entry.next(field));
-      if (!more) break;
-      if (field.number > 2) continue;
+    STOKER_RETURN_IF_ERROR(each_field(in(message), 2, [&](const WireField& field) -> Status {
       if (field.type != Type::kBytes) return no_example("a feature's name or value is no message");
       (field.number == 1 ? key : value) = field;
-    }
+      return {};
+    }));
     STOKER_ASSIGN_OR_RETURN(const size_t name, name_at(key));
     if (name == names_.size() || value.size == 0) return {};
     return has_steps_ ? take(name, List::kSteps, value) : feature(name, value);
@@ -78,14 +81,10 @@ class FeatureSearch {
   }
 
   Status feature(size_t name, const WireField& message) {
-    WireReader feature(source_, message.begin, message.size);
-    for (WireField field;;) {
-      STOKER_ASSIGN_OR_RETURN(const bool more, feature.next(field));
-      if (!more) return {};
-      if (field.number > 3) continue;
+    return each_field(in(message), 3, [&](const WireField& field) -> Status {
       if (field.type != Type::kBytes) return no_example("a list of values is no message");
-      STOKER_RETURN_IF_ERROR(take(name, kLists[field.number - 1], field));
-    }
+      return take(name, kLists[field.number - 1], field);
+    });
   }
 
   // The same name may be asked for more than once.
@@ -133,45 +132,29 @@ Status append_packed(std::span<const std::byte> packed, std::vector<int64_t>& va
 // The values of a list, behind those that are there.
 Status append(std::span<const std::byte> list, std::vector<float>& values) {
   MemorySource source(list);
-  WireReader reader(source);
-  for (WireField field;;) {
-    STOKER_ASSIGN_OR_RETURN(const bool more, reader.next(field));
-    if (!more) return {};
-    if (field.number != 1) continue;
+  return each_field(WireReader(source), 1, [&](const WireField& field) -> Status {
     if (field.type != Type::kBytes && field.type != Type::kFixed32)
       return no_example("a value of a list is no float");
-    STOKER_RETURN_IF_ERROR(append_packed(list.subspan(field.begin, field.size), values));
-  }
+    return append_packed(list.subspan(field.begin, field.size), values);
+  });
 }
 
 Status append(std::span<const std::byte> list, std::vector<int64_t>& values) {
   MemorySource source(list);
-  WireReader reader(source);
-  for (WireField field;;) {
-    STOKER_ASSIGN_OR_RETURN(const bool more, reader.next(field));
-    if (!more) return {};
-    if (field.number != 1) continue;
-    if (field.type == Type::kVarint) {
-      STOKER_RETURN_IF_ERROR(append_int(field.varint, values));
-    } else if (field.type == Type::kBytes) {
-      STOKER_RETURN_IF_ERROR(append_packed(list.subspan(field.begin, field.size), values));
-    } else {
-      return no_example("a value of a list is no whole number");
-    }
-  }
+  return each_field(WireReader(source), 1, [&](const WireField& field) -> Status {
+    if (field.type == Type::kVarint) return append_int(field.varint, values);
+    if (field.type != Type::kBytes) return no_example("a value of a list is no whole number");
+    return append_packed(list.subspan(field.begin, field.size), values);
+  });
 }
 
 // The values of one step, behind those that are there; `list` is the type of those before it.
 Status append_step(std::span<const std::byte> step, List& list, std::vector<float>& floats,
                    std::vector<int64_t>& ints) {
   MemorySource source(step);
-  WireReader feature(source);
-  for (WireField field;;) {
-    STOKER_ASSIGN_OR_RETURN(const bool more, feature.next(field));
-    if (!more) return {};
-    if (field.number > 3) continue;
+  return each_field(WireReader(source), 3, [&](const WireField& field) -> Status {
     if (field.type != Type::kBytes) return no_example("a list of values is no message");
-    if (field.size == 0) continue;
+    if (field.size == 0) return {};
     const List type = kLists[field.number - 1];
     if (type == List::kBytes)
       return Status(Code::kCorrupt, "has bytes in its steps, but numbers are needed");
@@ -179,8 +162,8 @@ Status append_step(std::span<const std::byte> step, List& list, std::vector<floa
       return Status(Code::kCorrupt, "has floats in some steps and whole numbers in others");
     list = type;
     const auto values = step.subspan(field.begin, field.size);
-    STOKER_RETURN_IF_ERROR(type == List::kFloats ? append(values, floats) : append(values, ints));
-  }
+    return type == List::kFloats ? append(values, floats) : append(values, ints);
+  });
 }
 
 }  // namespace
@@ -193,17 +176,15 @@ Status find_features(ByteSource& example, std::span<const std::string> names,
 }
 
 Result<ValuePlace> find_one_bytes(ByteSource& example, const FeaturePlace& place) {
-  WireReader list(example, place.begin, place.size);
   ValuePlace found;
   uint64_t values = 0;
-  for (WireField field;;) {
-    STOKER_ASSIGN_OR_RETURN(const bool more, list.next(field));
-    if (!more) break;
-    if (field.number != 1) continue;
+  const WireReader list(example, place.begin, place.size);
+  STOKER_RETURN_IF_ERROR(each_field(list, 1, [&](const WireField& field) -> Status {
     if (field.type != Type::kBytes) return no_example("a value of a list is no bytes");
     found = {.begin = field.begin, .size = field.size};
     ++values;
-  }
+    return {};
+  }));
   if (values == 1) return found;
   return Status(Code::kCorrupt, "has " + std::to_string(values) + " values, but one is needed");
 }
@@ -223,13 +204,9 @@ Result<List> decode_steps(std::span<const std::byte> steps, uint64_t a_step,
   floats.clear();
   ints.clear();
   List list = List::kMissing;
-  MemorySource source(steps);
-  WireReader reader(source);
   uint64_t step = 0;
-  for (WireField field;;) {
-    STOKER_ASSIGN_OR_RETURN(const bool more, reader.next(field));
-    if (!more) return list;
-    if (field.number != 1) continue;
+  MemorySource source(steps);
+  const auto take_step = [&](const WireField& field) -> Status {
     if (field.type != Type::kBytes) return no_example("a step's feature is no message");
     const size_t before = floats.size() + ints.size();
     STOKER_RETURN_IF_ERROR(append_step(steps.subspan(field.begin, field.size), list, floats, ints));
@@ -240,7 +217,10 @@ Result<List> decode_steps(std::span<const std::byte> steps, uint64_t a_step,
                                         std::to_string(step) + ", but " + std::to_string(a_step) +
                                         " are needed in each");
     ++step;
-  }
+    return {};
+  };
+  STOKER_RETURN_IF_ERROR(each_field(WireReader(source), 1, take_step));
+  return list;
 }
 
 }  // namespace stoker::dataset
