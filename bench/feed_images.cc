@@ -94,6 +94,7 @@ using Libraries = std::vector<std::pair<const char*, const char*>>;
 const Libraries kDecoding = {{"torch", "pillow"}, {"torch", "torchvision"}, {"torch", "simplejpeg"},
                              {"torch", "spdl"},   {"torch", "dali"},        {"tf", "tf.data"},
                              {"ffcv", "ffcv"}};
+const Libraries kConverting = {{"ffcv", "ffcv"}};  // the files, to others of its own
 const Libraries kKeeping = {{"tf", "tf.data"}, {"ffcv", "ffcv"}};  // what they have decoded
 
 // Those that answer, for the pictures of `folder`.
@@ -114,7 +115,8 @@ void add_library_peers(const Options& options, const Libraries& libraries,
 // The folder's pictures as `config` says, against libjpeg alone.
 Result<Trial> large(const Options& options, const Folder& folder, const std::string& what,
                     const config::DatasetConfig& config, int threads) {
-  STOKER_ASSIGN_OR_RETURN(const auto dataset, folder->open(config, config.fit));
+  STOKER_ASSIGN_OR_RETURN(const auto dataset,
+                          folder->open(config, config.fit + '-' + config.cache));
   const FeedRun run{.batch = options.quick ? 4u : 64u, .threads = threads};
   return trial(what, run, options, dataset, "libjpeg alone, full size",
                [folder](uint64_t call) { return decode(*folder, call); });
@@ -155,6 +157,8 @@ Result<std::vector<Trial>> prepare(const Options& options) {
   STOKER_ASSIGN_OR_RETURN(const Folder given, maybe_given_jpeg_folder(options));
   const config::DatasetConfig stretch{.size = {kSide, kSide}};
   const config::DatasetConfig crop{.size = {kSide, kSide}, .fit = "random_crop"};
+  const config::DatasetConfig rewritten{
+      .cache = "rewritten", .size = {kSide, kSide}, .fit = "random_crop"};
   const Folder& pictures = given ? given : made;
   const std::string whose = given ? "JPEG files of STOKER_DATA" : "JPEG files of 500x375";
   std::vector<Trial> trials;
@@ -162,6 +166,13 @@ Result<std::vector<Trial>> prepare(const Options& options) {
     STOKER_ASSIGN_OR_RETURN(
         auto crops, large(options, pictures, whose + ", random crops to 224x224", crop, threads));
     if (threads == 1) add_library_peers(options, kDecoding, pictures->root, "large", crops);
+    trials.push_back(std::move(crops));
+  }
+  for (const int threads : {1, 2}) {
+    STOKER_ASSIGN_OR_RETURN(
+        auto crops, large(options, pictures, "rewritten " + whose + ", random crops to 224x224",
+                          rewritten, threads));
+    if (threads == 1) add_library_peers(options, kConverting, pictures->root, "large", crops);
     trials.push_back(std::move(crops));
   }
   STOKER_ASSIGN_OR_RETURN(auto whole,

@@ -42,7 +42,7 @@ struct DatasetConfig {
   std::string labels;            // idx npy: file of the labels; jsonl: a list of them (below)
   std::string list;              // images: a table of pictures and labels, instead of folders
   // images tfrecord tar: what is kept beside the index: none | packed (images): the files in one |
-  // decoded: the samples
+  // rewritten (images): the same, its JPEGs so that a part is decoded alone | decoded: the samples
   std::string cache = "none";
   // text tokens images tfrecord tar csv jsonl, in training: whether files, shards and rows that come
   // later join: never | epoch (the next one) | at_once.

@@ -86,7 +86,7 @@ Fields format_fields(DatasetConfig& set, bool trains) {
           {.name = "cache",
            .target = &set.cache,
            .kinds = kEncodedPictures,
-           .words = "none packed decoded"},
+           .words = "none packed rewritten decoded"},
           {.name = "grow",
            .target = &set.grow,
            .kinds = "text tokens images tfrecord tar csv jsonl",

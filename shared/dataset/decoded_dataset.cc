@@ -8,6 +8,7 @@
 #include "shared/base/log.h"
 #include "shared/base/sha256.h"
 #include "shared/dataset/dataset_decorator.h"
+#include "shared/dataset/picture_pack.h"
 #include "shared/dataset/sample_file.h"
 #include "shared/dataset/taken_part.h"
 #include "shared/image/decoder.h"
@@ -71,15 +72,17 @@ SampleFile::Form form_of(const Dataset& dataset, const Part& part) {
 }  // namespace
 
 Status check_cache(const SetRequest& set) {
-  if (set.config.cache == "packed" && set.config.kind != config::DatasetKind::kImages)
-    return set.wrong("cache", "packed is for kind images; this one's samples lie together already");
+  if (is_packed(set) && set.config.kind != config::DatasetKind::kImages) {
+    return set.wrong(
+        "cache", set.config.cache + " is for kind images; this one's samples lie together already");
+  }
   if (is_wanted(set) && set.config.is_padded())
     return set.wrong("cache",
                      "decoded goes without longest: a sample has as many bytes as its batch");
   if (is_wanted(set) && set.config.fit == "random_crop") {
     return set.wrong("cache",
                      "decoded goes without fit: random_crop, which makes another picture of each "
-                     "file every time; take packed, or fit: stretch with pad");
+                     "file every time; take rewritten, or fit: stretch with pad");
   }
   return {};
 }

@@ -28,7 +28,7 @@ class ImagesDataset final : public Dataset {
   ImagesDataset(Index index, ClassSplit samples, const PictureInput& input)
       : fingerprint_(index.fingerprint()),
         files_(std::move(index.files)),
-        bytes_(files_, index.facts.made),
+        bytes_(files_, index.facts),
         samples_(std::move(samples)),
         input_(input),
         spec_{input.spec(), {.name = "label", .dtype = DType::kI64, .shape = {}}} {}
@@ -142,6 +142,8 @@ Result<std::unique_ptr<Dataset>> open_images(const SetRequest& set, Index index)
   if (is_list(set)) return open_picture_list(set, std::move(index));
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_ASSIGN_OR_RETURN(const PictureInput input, PictureInput::of(set));
+  if (!WholeFiles::fits(index.files, index.facts))
+    return Status(Code::kCorrupt, "data." + set.name + ": its index does not describe pictures");
   ClassSplit samples(index.files, split);
   if (samples.size() == 0) {
     return set.wrong("split", "takes none of the " + std::to_string(index.files.size()) +

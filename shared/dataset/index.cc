@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little,
               "the index is written as it lies in memory");
 
 constexpr std::string_view kMagic = "STKINDEX";
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr size_t kDigestBytes = 64;
 constexpr uint64_t kMaxIndexBytes = uint64_t{16} << 30;
 
@@ -76,6 +76,17 @@ void put_files(std::string& out, const FileTable& files) {
   }
 }
 
+void put_numbers(std::string& out, const std::vector<uint64_t>& numbers) {
+  put<uint64_t>(out, numbers.size());
+  for (const uint64_t number : numbers) put(out, number);
+}
+
+std::vector<uint64_t> take_numbers(Cursor& cursor) {
+  std::vector<uint64_t> numbers(cursor.take_count(sizeof(uint64_t)));
+  for (uint64_t& number : numbers) number = cursor.take<uint64_t>();
+  return numbers;
+}
+
 FileTable take_files(Cursor& cursor) {
   FileTable files{std::string(cursor.take_text())};
   const uint64_t count = cursor.take_count(4 * sizeof(uint64_t));
@@ -108,10 +119,10 @@ std::string encode_index(const Index& index) {
   put_text(out, index.settings);
   put_text(out, index.source);
   put_text(out, index.fingerprint());
-  put<uint64_t>(out, index.facts.numbers.size());
-  for (const uint64_t number : index.facts.numbers) put(out, number);
+  put_numbers(out, index.facts.numbers);
   put<uint64_t>(out, index.facts.names.size());
   for (const std::string& text : index.facts.names) put_text(out, text);
+  put_numbers(out, index.facts.pack_sizes);
   put_files(out, index.facts.made);
   put_files(out, index.files);
   return out += sha256_hex(out);
@@ -139,10 +150,10 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name) {
   index.settings = cursor.take_text();
   index.source = cursor.take_text();
   const std::string_view fingerprint = cursor.take_text();
-  index.facts.numbers.resize(cursor.take_count(sizeof(uint64_t)));
-  for (uint64_t& number : index.facts.numbers) number = cursor.take<uint64_t>();
+  index.facts.numbers = take_numbers(cursor);
   index.facts.names.resize(cursor.take_count(sizeof(uint64_t)));
   for (std::string& text : index.facts.names) text = cursor.take_text();
+  index.facts.pack_sizes = take_numbers(cursor);
   index.facts.made = take_files(cursor);
   index.files = take_files(cursor);
   if (!cursor.at_end()) return corrupt("its lengths do not add up");

@@ -1,7 +1,7 @@
 // Index: what one scan of a data set found, kept in a file, so that every process sees the same
 // samples.
 //
-// Format:  little-endian; version 3. A magic of 8 bytes, u32 version, then text and numbers as
+// Format:  little-endian; version 4. A magic of 8 bytes, u32 version, then text and numbers as
 //          index.cc writes them in one place: settings, source, fingerprint, facts, file table; at
 //          the end the SHA-256 of all before it, as 64 hexadecimal digits.
 // Threads: a value.
@@ -29,6 +29,8 @@ struct Facts {
   // Files that were made beside the index, such as what was packed, unpacked. An index is only taken
   // while they are as they were made.
   FileTable made;
+  // What each file takes in the one that was made of them all, where that is not its size.
+  std::vector<uint64_t> pack_sizes = {};
 };
 
 struct Index {

@@ -10,6 +10,7 @@
 #include "shared/dataset/index.h"
 #include "shared/dataset/kept_samples.h"
 #include "shared/dataset/kind.h"
+#include "shared/dataset/picture_pack.h"
 #include "shared/dataset/probe.h"
 #include "shared/dataset/scan.h"
 #include "shared/dataset/taken_part.h"
@@ -34,7 +35,7 @@ Status check_request(const SetRequest& set) {
 
 // Where the samples are found, which does not change what they are.
 std::string source_of(const SetRequest& set) {
-  const std::string pack = set.config.cache == "packed" ? "\ncache=packed" : "";
+  const std::string pack = is_packed(set) ? "\ncache=" + set.config.cache : "";
   return set.config.path + '\n' + set.config.labels + '\n' + set.config.glob + '\n' +
          set.config.list + pack;
 }

@@ -30,7 +30,7 @@ class ListDataset final : public Dataset {
   ListDataset(Index index, Part part, const PictureInput& input)
       : fingerprint_(index.fingerprint()),
         files_(std::move(index.files)),
-        bytes_(files_, index.facts.made),
+        bytes_(files_, index.facts),
         facts_(std::move(index.facts)),
         part_(part),
         input_(input),
@@ -168,7 +168,8 @@ Result<Facts> inspect_picture_list(const SetRequest& set, const FileTable& files
 Result<std::unique_ptr<Dataset>> open_picture_list(const SetRequest& set, Index index) {
   STOKER_ASSIGN_OR_RETURN(const PictureInput input, PictureInput::of(set));
   const std::vector<uint64_t>& numbers = index.facts.numbers;
-  bool fits = numbers.size() > kHead && numbers.size() == index.files.size();
+  bool fits = numbers.size() > kHead && numbers.size() == index.files.size() &&
+              WholeFiles::fits(index.files, index.facts);
   for (size_t i = kHead; fits && i < numbers.size(); ++i) fits = numbers[i] < numbers[0];
   if (!fits)
     return Status(Code::kCorrupt,

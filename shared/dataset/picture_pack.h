@@ -1,6 +1,7 @@
-// picture_pack: `cache: packed` of kind `images`: all of its files in one, made with the index.
+// picture_pack: `cache: packed` and `cache: rewritten` of kind `images`: all of its files in one, made
+// with the index; as they are, or its JPEGs rewritten so that a part of them is decoded sooner.
 //
-// Blocking, errors: as pack_files().
+// Blocking, errors: as pack_files(). Rewriting computes on all processors.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,8 @@
 namespace stoker::dataset {
 
 inline constexpr uint64_t kMaxPictureFile = uint64_t{256} << 20;  // bytes
+
+bool is_packed(const SetRequest& set);
 
 // The facts, with the pack where the set wants one. A pack of before, which nothing reads any more,
 // is removed.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
@@ -17,6 +19,8 @@ constexpr uint64_t kGroupBytes = uint64_t{64} << 20;
 constexpr size_t kGroupFiles = 4096;
 // Reads at once: what a slow disk wants, and a quick one does not mind.
 constexpr size_t kReaders = 16;
+// What files that are rewritten may take more: a part of what they take.
+constexpr uint64_t kRewritingPart = 16;
 
 using Contents = std::vector<std::vector<std::byte>>;
 
@@ -31,14 +35,18 @@ size_t group_end(const FileTable& files, size_t begin) {
 }
 
 // The files from `begin` on into `contents`, as many as there are.
-Status read_group(const FileReader& reader, size_t begin, uint64_t limit, Contents& contents) {
+Status read_group(const FileReader& reader, size_t begin, const Packing& packing,
+                  Contents& contents) {
   std::atomic<size_t> next{0};
-  std::vector<Status> results(std::min(kReaders, contents.size()));
+  const size_t readers = std::max<size_t>(kReaders, std::thread::hardware_concurrency());
+  std::vector<Status> results(std::min(readers, contents.size()));
   std::vector<std::jthread> threads;
   for (Status& result : results)
     threads.emplace_back([&] {
-      for (size_t i = next++; i < contents.size() && result.ok(); i = next++)
-        result = reader.read_whole(begin + i, limit, contents[i]);
+      for (size_t i = next++; i < contents.size() && result.ok(); i = next++) {
+        result = reader.read_whole(begin + i, packing.limit, contents[i]);
+        if (result.ok() && packing.rewrite) packing.rewrite(contents[i]);
+      }
     });
   threads.clear();  // joins
   for (const Status& result : results) STOKER_RETURN_IF_ERROR(result);
@@ -57,13 +65,15 @@ uint64_t bytes_of(const FileTable& files) {
   return bytes;
 }
 
-Status write_pack(const FileTable& files, uint64_t limit, int fd, const std::string& path,
-                  const ScanProgress& progress) {
+// `sizes`: of what is written for each file.
+Status write_pack(const FileTable& files, const Packing& packing, int fd, const std::string& path,
+                  const ScanProgress& progress, std::vector<uint64_t>& sizes) {
   const FileReader reader(files);
   for (size_t begin = 0; begin < files.size();) {
     Contents contents(group_end(files, begin) - begin);
-    STOKER_RETURN_IF_ERROR(read_group(reader, begin, limit, contents));
+    STOKER_RETURN_IF_ERROR(read_group(reader, begin, packing, contents));
     STOKER_RETURN_IF_ERROR(write_group(fd, path, contents));
+    for (const auto& bytes : contents) sizes.push_back(bytes.size());
     begin += contents.size();
     progress(begin, "files packed");
   }
@@ -72,41 +82,59 @@ Status write_pack(const FileTable& files, uint64_t limit, int fd, const std::str
 
 }  // namespace
 
-Status pack_files(const FileTable& files, uint64_t limit, const std::string& path,
-                  const ScanProgress& progress, FileTable& made) {
-  STOKER_RETURN_IF_ERROR(check_room(path, bytes_of(files), "a pack of the files", "cache: packed"));
-  STOKER_RETURN_IF_ERROR(make_file(
-      path,
-      [&](int fd, const std::string& name) { return write_pack(files, limit, fd, name, progress); },
-      made));
-  log_info("dataset files packed",
-           {{"files", files.size()}, {"bytes", bytes_of(files)}, {"pack", path}});
+Status pack_files(const FileTable& files, const Packing& packing, const ScanProgress& progress,
+                  Facts& facts) {
+  const uint64_t bytes = bytes_of(files);
+  const uint64_t more = packing.rewrite ? bytes / kRewritingPart : 0;
+  STOKER_RETURN_IF_ERROR(
+      check_room(packing.path, bytes + more, "a pack of the files", packing.setting));
+  std::vector<uint64_t> sizes;
+  sizes.reserve(files.size());
+  const auto write = [&](int fd, const std::string& name) {
+    return write_pack(files, packing, fd, name, progress, sizes);
+  };
+  STOKER_RETURN_IF_ERROR(make_file(packing.path, write, facts.made));
+  if (packing.rewrite) facts.pack_sizes = std::move(sizes);
+  log_info("dataset files packed", {{"files", files.size()},
+                                    {"bytes", bytes},
+                                    {"pack_bytes", facts.made.stamp(facts.made.size() - 1).size},
+                                    {"pack", packing.path}});
   return {};
 }
 
-WholeFiles::Pack::Pack(const FileTable& files, const FileTable& made) : table(made), reader(table) {
+WholeFiles::Pack::Pack(const FileTable& files, const Facts& facts)
+    : table(facts.made), reader(table) {
   ends.reserve(files.size());
   uint64_t end = 0;
-  for (size_t file = 0; file < files.size(); ++file) ends.push_back(end += files.stamp(file).size);
+  for (size_t file = 0; file < files.size(); ++file) {
+    end += facts.pack_sizes.empty() ? files.stamp(file).size : facts.pack_sizes[file];
+    ends.push_back(end);
+  }
 }
 
-WholeFiles::WholeFiles(const FileTable& files, const FileTable& made)
+bool WholeFiles::fits(const FileTable& files, const Facts& facts) {
+  return facts.made.size() <= 1 &&
+         (facts.pack_sizes.empty() ||
+          (facts.pack_sizes.size() == files.size() && facts.made.size() == 1));
+}
+
+WholeFiles::WholeFiles(const FileTable& files, const Facts& facts)
     : files_(files),
       reader_(files_),
-      pack_(made.size() == 0 ? nullptr : std::make_unique<Pack>(files, made)) {}
+      pack_(facts.made.size() == 0 ? nullptr : std::make_unique<Pack>(files, facts)) {
+  assert(fits(files, facts));
+}
 
 Status WholeFiles::read(size_t file, uint64_t limit, std::vector<std::byte>& bytes) const {
-  const uint64_t size = files_.stamp(file).size;
-  if (!pack_ || size > limit) return reader_.read_whole(file, limit, bytes);
-  bytes.resize(size);
-  return pack_->reader.read(0, pack_->ends[file] - size, bytes)
+  if (!pack_ || pack_->size(file) > limit) return reader_.read_whole(file, limit, bytes);
+  bytes.resize(pack_->size(file));
+  return pack_->reader.read(0, pack_->begin(file), bytes)
       .with_context(files_.path(file) + " in its pack");
 }
 
 void WholeFiles::prefetch(size_t file, uint64_t limit, PrefetchedBytes& bytes) const {
-  const uint64_t size = files_.stamp(file).size;
-  if (!pack_ || size > limit) return reader_.prefetch_whole(file, limit, bytes);
-  pack_->reader.prefetch(0, pack_->ends[file] - size, size, bytes);
+  if (!pack_ || pack_->size(file) > limit) return reader_.prefetch_whole(file, limit, bytes);
+  pack_->reader.prefetch(0, pack_->begin(file), pack_->size(file), bytes);
 }
 
 }  // namespace stoker::dataset

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,19 +22,30 @@
 #include "shared/base/status.h"
 #include "shared/dataset/file_reader.h"
 #include "shared/dataset/file_table.h"
+#include "shared/dataset/index.h"
 #include "shared/dataset/scan_progress.h"
 
 namespace stoker::dataset {
 
-// Writes the files one after the other to `path`, and appends it to `made`, whose root is empty.
-// kCorrupt when a file is larger than `limit`.
-Status pack_files(const FileTable& files, uint64_t limit, const std::string& path,
-                  const ScanProgress& progress, FileTable& made);
+struct Packing {
+  std::string path;     // of the pack
+  std::string setting;  // by which it is wanted, for messages
+  uint64_t limit = 0;   // bytes of a file; one that is larger is kCorrupt
+  // What is to stand for a file's bytes: nothing, or not much more than these. Called by several
+  // threads at a time.
+  std::function<void(std::vector<std::byte>& bytes)> rewrite = {};
+};
+
+// Writes the files one after the other into the pack, and tells of it in `facts`.
+Status pack_files(const FileTable& files, const Packing& packing, const ScanProgress& progress,
+                  Facts& facts);
 
 class WholeFiles {
  public:
-  // `made`: nothing, or what pack_files() appended.
-  WholeFiles(const FileTable& files, const FileTable& made);
+  // Whether the facts may be what pack_files() told, or those of files that were not packed.
+  static bool fits(const FileTable& files, const Facts& facts);
+
+  WholeFiles(const FileTable& files, const Facts& facts);
 
   // Into `bytes`, resized to fit. kCorrupt when the file is larger than `limit`.
   Status read(size_t file, uint64_t limit, std::vector<std::byte>& bytes) const;
@@ -42,10 +54,13 @@ class WholeFiles {
  private:
   // There where the files are packed. It does not move: the reader refers to the table.
   struct Pack {
-    Pack(const FileTable& files, const FileTable& made);
+    Pack(const FileTable& files, const Facts& facts);
     const FileTable table;
     const FileReader reader;
     std::vector<uint64_t> ends;  // of each file
+
+    uint64_t begin(size_t file) const { return file == 0 ? 0 : ends[file - 1]; }
+    uint64_t size(size_t file) const { return ends[file] - begin(file); }
   };
 
   const FileTable& files_;

@@ -4,12 +4,15 @@
 // Errors:  read(): kCorrupt with the library's reason. Its warnings about lost or invalid picture
 //          data are errors here: it would fill the rest with grey, and a model would learn that.
 //          What lies beyond the part that is wanted is not looked at. kOutOfMemory.
+//
+// Of a JPEG with restart markers (jpeg_cut.h, with_restart_markers.h) only the part is decoded.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "shared/base/status.h"
 #include "shared/image/picture.h"
@@ -33,6 +36,7 @@ class JpegReader {
   const Limits limits_;
 
   std::unique_ptr<Decompressor> decompressor_;  // none before the first picture and after a bad one
+  std::vector<std::byte> part_;                 // what was cut out of a file, and room
 };
 
 }  // namespace stoker::image

@@ -246,7 +246,7 @@ TEST_F(DecodedDataset, RoomForAllSamplesIsLookedForBeforeTheFirst) {
 TEST_F(DecodedDataset, WhatItDoesNotGoWithIsAnError) {
   DatasetConfig config = decoded(testing::small::images(path("set")));
   config.fit = "random_crop";
-  expect_error(config, Code::kInvalidArgument, {"data.train.cache", "random_crop", "packed"});
+  expect_error(config, Code::kInvalidArgument, {"data.train.cache", "random_crop", "rewritten"});
   config = decoded(testing::small::tfrecord(path("records")));
   config.longest = 5;
   expect_error(config, Code::kInvalidArgument, {"data.train.cache", "longest"});

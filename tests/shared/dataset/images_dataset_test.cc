@@ -148,6 +148,36 @@ TEST_F(PackedImages, AreTheSameSamplesAsTheFiles) {
   }
 }
 
+// Whole and in part, the damaged one too.
+TEST_F(PackedImages, AreTheSameSamplesWhereTheirJpegsAreRewritten) {
+  const std::string photograph = image::testing::jpeg_of(image::testing::pattern(150, 230));
+  write("data/a/photograph.jpg", photograph);
+  write("data/b/progressive.jpg",
+        image::testing::jpeg_of(image::testing::pattern(200, 120), {.progressive = true}));
+  write("data/c/damaged.jpg", photograph.substr(0, photograph.size() / 2));
+  for (const char* const fit : {"stretch", "center_crop", "random_crop"}) {
+    config::DatasetConfig config = images();
+    config.size = {24, 40};
+    config.fit = fit;
+    const auto files = open(config);
+    ASSERT_TRUE(files.ok()) << files.status().to_string();
+    config.cache = "rewritten";
+    const auto dataset = open(config);
+    ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+    EXPECT_TRUE(std::filesystem::exists(index_dir() + "/train.files.rewritten"));
+    EXPECT_EQ((*dataset)->fingerprint(), (*files)->fingerprint());
+    ASSERT_EQ((*dataset)->size(), 33u);
+    for (uint64_t sample = 0; sample < 33; ++sample) {
+      const auto expected = read_sample(**files, sample), read = read_sample(**dataset, sample);
+      EXPECT_EQ(read.tensors, expected.tensors) << fit << ' ' << sample;
+      EXPECT_EQ(read.status.code(), expected.status.code()) << fit << ' ' << sample;
+    }
+  }
+  const auto again = open(images());
+  ASSERT_TRUE(again.ok());
+  EXPECT_FALSE(std::filesystem::exists(index_dir() + "/train.files.rewritten"));
+}
+
 TEST_F(PackedImages, AreReadWithoutTheirFiles) {
   const auto dataset = open(packed());
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();

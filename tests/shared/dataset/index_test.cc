@@ -18,6 +18,7 @@ Index example() {
   index.facts = {.numbers = {1, 2, ~0ull}, .names = {"cat", ""}, .made = FileTable()};
   index.facts.made.add("runs/x/index/train.x.unpacked",
                        {.size = 784, .mtime_ns = 1'700'000'000'000'000'000, .inode = 9});
+  index.facts.pack_sizes = {0, 12};
   index.files = FileTable("/data/corpus");
   index.files.add("a.txt", {.size = 10, .mtime_ns = -5, .inode = 7});
   index.files.add("b/c \n\xff.txt", {.size = 0, .mtime_ns = 1'700'000'000'123'456'789, .inode = 8});
@@ -37,6 +38,7 @@ TEST(Index, ComesBackAsItWas) {
   EXPECT_EQ(read->facts.numbers, index.facts.numbers);
   EXPECT_EQ(read->facts.names, index.facts.names);
   EXPECT_EQ(read->facts.made, index.facts.made);
+  EXPECT_EQ(read->facts.pack_sizes, index.facts.pack_sizes);
   EXPECT_EQ(read->files, index.files);
   EXPECT_EQ(read->fingerprint(), index.fingerprint());
   EXPECT_EQ(read->files.path(1), "/data/corpus/b/c \n\xff.txt");

@@ -70,8 +70,10 @@ TEST_F(PictureList, PackedItIsTheSame) {
   write("set/list.csv", "path,label\np/0.png,0\np/2.png,2\np/1.png,1\n");
   auto config = listed("set/list.csv");
   const auto plain = samples(config);
-  config.cache = "packed";
-  EXPECT_EQ(samples(config), plain);
+  for (const char* const cache : {"packed", "rewritten"}) {
+    config.cache = cache;
+    EXPECT_EQ(samples(config), plain) << cache;
+  }
   std::filesystem::remove_all(path("set/p"));
   const auto dataset = open_indexed("train", config, index_dir(), "");
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();

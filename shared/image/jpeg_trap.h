@@ -1,0 +1,56 @@
+// JpegTrap: what becomes of libjpeg's errors: a message that is kept, and a jump back to where
+// setjmp(trap.place) was called last. Warnings about lost or invalid picture data are errors too.
+//
+// A function that calls setjmp(), and those between it and the library, hold nothing with a
+// destructor.
+//
+// is_usually_sampled: whether a picture is one of those that there are.
+//
+// Threads: one object per thread.
+// Owner:   must outlive the objects of the library that it watches, and not move.
+// Errors:  error(): kCorrupt with the library's reason; kOutOfMemory.
+#pragma once
+
+#include <csetjmp>
+#include <cstdio>  // jpeglib.h needs FILE
+
+#include <jpeglib.h>
+
+#include "shared/base/status.h"
+#include "shared/image/picture.h"
+
+namespace stoker::image {
+
+class JpegTrap {
+ public:
+  explicit JpegTrap(const Limits& limits);
+  JpegTrap(const JpegTrap&) = delete;
+  JpegTrap& operator=(const JpegTrap&) = delete;
+
+  // Before and after jpeg_create_decompress(), and before jpeg_create_compress(): creating may fail.
+  void watch_creation(j_common_ptr info);
+  void watch(jpeg_decompress_struct& info);
+
+  Status error() const;
+
+  std::jmp_buf place{};
+
+ protected:
+  static JpegTrap& of(j_common_ptr info) { return *static_cast<JpegTrap*>(info->client_data); }
+
+ private:
+  [[noreturn]] void fail(j_common_ptr info);
+  void check_scans(const jpeg_decompress_struct& info);
+
+  const Limits limits_;
+  jpeg_error_mgr errors_{};
+  jpeg_progress_mgr progress_{};
+  bool past_memory_limit_ = false;
+  char message_[JMSG_LENGTH_MAX] = "";
+};
+
+// Colours in full, or in half the size along a side or both. After jpeg_read_header(). The library's
+// ways of leaving out rows and columns of other pictures have had their bugs.
+bool is_usually_sampled(const jpeg_decompress_struct& info);
+
+}  // namespace stoker::image

@@ -1,0 +1,107 @@
+#include "shared/image/with_restart_markers.h"
+
+#include <csetjmp>
+#include <cstdint>
+
+#include "shared/image/jpeg_trap.h"
+// Codes of the library's messages; after jpeglib.h.
+#include <jerror.h>
+
+#include "shared/image/row_target.h"
+
+namespace stoker::image {
+namespace {
+
+// Below this, in pixels of the shorter side, a picture is decoded sooner than it is cut.
+constexpr uint32_t kLeastSide = 96;
+// Pieces of so many units at most: shorter ones fit a part more closely and take more room.
+constexpr uint32_t kLongestPiece = 4;
+
+// What a rewritten file may take for so many bytes: more is no picture worth it.
+size_t most_bytes(size_t file) { return file + file / 8 + 1024; }
+
+// The most that divides a row.
+uint32_t piece_of(uint32_t units) {
+  uint32_t piece = kLongestPiece;
+  while (units % piece != 0) --piece;
+  return piece;
+}
+
+class Rewriter {
+ public:
+  explicit Rewriter(const Limits& limits) : limits_(limits), trap_(limits) {}
+  ~Rewriter() {
+    jpeg_destroy_compress(&out_);  // fine for one that was never created
+    jpeg_destroy_decompress(&in_);
+  }
+  Rewriter(const Rewriter&) = delete;
+  Rewriter& operator=(const Rewriter&) = delete;
+
+  bool read(std::span<const std::byte> file) {
+    trap_.watch_creation(reinterpret_cast<j_common_ptr>(&in_));
+    trap_.watch_creation(reinterpret_cast<j_common_ptr>(&out_));
+    if (setjmp(trap_.place) != 0) return false;
+    jpeg_create_decompress(&in_);
+    trap_.watch(in_);
+    jpeg_mem_src(&in_, reinterpret_cast<const unsigned char*>(file.data()), file.size());
+    jpeg_read_header(&in_, TRUE);
+    if (!is_wanted()) return false;
+    coefficients_ = jpeg_read_coefficients(&in_);
+    return true;
+  }
+
+  // Into `room`. False also where that is too small.
+  bool write(std::span<std::byte> room) {
+    destination_.next_output_byte = reinterpret_cast<JOCTET*>(room.data());
+    destination_.free_in_buffer = room.size();
+    destination_.init_destination = destination_.term_destination = [](j_compress_ptr) {};
+    destination_.empty_output_buffer = [](j_compress_ptr info) -> boolean {
+      info->err->msg_code = JERR_FILE_WRITE;
+      info->err->error_exit(reinterpret_cast<j_common_ptr>(info));
+      return FALSE;
+    };
+    if (setjmp(trap_.place) != 0) return false;
+    jpeg_create_compress(&out_);
+    out_.dest = &destination_;
+    jpeg_copy_critical_parameters(&in_, &out_);
+    out_.optimize_coding = TRUE;
+    const auto unit = static_cast<uint32_t>(DCTSIZE) *
+                      static_cast<uint32_t>(in_.num_components == 1 ? 1 : in_.max_h_samp_factor);
+    out_.restart_interval = piece_of((in_.image_width + unit - 1) / unit);
+    jpeg_write_coefficients(&out_, coefficients_);
+    jpeg_finish_compress(&out_);
+    jpeg_finish_decompress(&in_);
+    return true;
+  }
+
+  size_t bytes_left() const { return destination_.free_in_buffer; }
+
+ private:
+  bool is_wanted() const {
+    if (in_.num_components != 1 && in_.num_components != 3) return false;
+    return in_.image_height >= kLeastSide && in_.image_width >= kLeastSide &&
+           is_usually_sampled(in_) && check_size(in_.image_height, in_.image_width, limits_).ok();
+  }
+
+  const Limits limits_;
+  JpegTrap trap_;
+  jpeg_decompress_struct in_{};
+  jpeg_compress_struct out_{};
+  jvirt_barray_ptr* coefficients_ = nullptr;  // in_'s
+  jpeg_destination_mgr destination_{};
+};
+
+}  // namespace
+
+std::optional<std::vector<std::byte>> with_restart_markers(std::span<const std::byte> file,
+                                                           const Limits& limits) {
+  if (format_of(file) != Format::kJpeg) return {};
+  Rewriter rewriter(limits);
+  if (!rewriter.read(file)) return {};
+  std::vector<std::byte> rewritten(most_bytes(file.size()));
+  if (!rewriter.write(rewritten)) return {};
+  rewritten.resize(rewritten.size() - rewriter.bytes_left());
+  return rewritten;
+}
+
+}  // namespace stoker::image
