@@ -46,6 +46,7 @@ ListedCheckpoint describe(const checkpoint::CheckpointEntry& entry,
     return listed;
   }
   listed.created = manifest->created;
+  listed.maybe_bad_samples = manifest->maybe_bad_samples;
   for (const auto& file : manifest->files) listed.bytes += file.bytes;
   const std::string sha256 = sha256_hex(*text);
   const run::EvalResult* const eval = find_eval(evals, entry.step, sha256);
@@ -127,6 +128,9 @@ std::string render_list(const CheckpointList& list, const TextStyle& style,
   for (const MetricName& metric : list.metrics)
     columns.push_back({.title = wrapped_title(printable(metric.text())),
                        .may_drop = &metric != &list.metrics.front()});
+  const bool any_bad = std::ranges::any_of(
+      list.checkpoints, [](const auto& one) { return one.maybe_bad_samples.value_or(0) > 0; });
+  if (any_bad) columns.push_back({.title = "bad\nsamples", .may_drop = true});
   columns.push_back({.title = "note", .left = true});
   TextTable table(std::move(columns));
   for (const ListedCheckpoint& one : list.checkpoints) {
@@ -136,6 +140,8 @@ std::string render_list(const CheckpointList& list, const TextStyle& style,
     cells.push_back(is_sound ? format_bytes(one.bytes) : "?");
     for (size_t i = 0; i < list.metrics.size(); ++i)
       cells.push_back(is_sound && one.values[i] ? format_number(*one.values[i], 5) : "-");
+    if (any_bad)
+      cells.push_back(one.maybe_bad_samples ? format_count(*one.maybe_bad_samples) : "-");
     cells.push_back(is_sound ? notes_of(one, &one == &list.checkpoints.back())
                              : "DAMAGED: " + printable(one.trouble));
     table.add(std::move(cells));
@@ -160,6 +166,7 @@ std::string to_json(const CheckpointList& list) {
         metrics[list.metrics[i].metric] = one.values[i] ? number(*one.values[i]) : nullptr;
       fields["valid"] = metrics.empty() ? nullptr : metrics.begin()->value();
       fields["metrics"] = std::move(metrics);
+      if (one.maybe_bad_samples) fields["bad_samples"] = *one.maybe_bad_samples;
       fields["best"] = one.best;
       fields["kept_by"] = one.kept_by;
       fields["held"] = one.held;

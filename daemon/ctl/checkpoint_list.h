@@ -24,6 +24,7 @@ struct ListedCheckpoint {
   std::string created;                        // ISO 8601
   uint64_t bytes = 0;                         // of its files, as the manifest says
   std::vector<std::optional<double>> values;  // of CheckpointList::metrics, of this very checkpoint
+  std::optional<uint64_t> maybe_bad_samples;  // until then; nothing: it does not say
   bool best = false;
   bool held = false;  // a reader has it: retention leaves it alone for now
   std::string

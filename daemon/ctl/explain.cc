@@ -24,7 +24,9 @@ namespace {
 // (ticket, sample) of what could not be read.
 using BadSamples = std::set<std::pair<uint64_t, uint64_t>>;
 
-Result<BadSamples> read_bad_samples(const std::string& path, uint64_t first, uint64_t last) {
+// Tickets are counted anew when the batch size changes, steps are not.
+Result<BadSamples> read_bad_samples(const std::string& path, uint64_t step, uint64_t first,
+                                    uint64_t last) {
   BadSamples bad;
   const auto read = metrics::read_rows(path);
   if (!read.ok() && read.status().code() == Code::kNotFound) return bad;
@@ -34,6 +36,7 @@ Result<BadSamples> read_bad_samples(const std::string& path, uint64_t first, uin
     const auto sample = row.maybe_count("sample");
     if (!ticket || !sample)
       return Status(Code::kCorrupt, path + ": a line without 'ticket' or 'sample'");
+    if (row.maybe_count("step").value_or(step) != step) continue;
     if (*ticket >= first && *ticket <= last) bad.emplace(*ticket, *sample);
   }
   return bad;
@@ -115,8 +118,8 @@ Result<ExplainedStep> explain_step(const run::RunLayout& layout, uint64_t step) 
       const auto data, dataset::open_indexed("train", config.data, index_dir, state.fingerprint));
   STOKER_ASSIGN_OR_RETURN(const dataset::SamplePlan plan,
                           feed::kept_plan(config, *data, index_dir, first, state.began));
-  STOKER_ASSIGN_OR_RETURN(const BadSamples bad,
-                          read_bad_samples(layout.bad_samples_file(), first, first + tickets - 1));
+  STOKER_ASSIGN_OR_RETURN(const BadSamples bad, read_bad_samples(layout.bad_samples_file(), step,
+                                                                 first, first + tickets - 1));
   ExplainedStep explained{
       .step = step, .steps = config.train.steps, .size = data->size(), .samples = {}};
   for (uint64_t ticket = first; ticket < first + tickets; ++ticket)

@@ -9,6 +9,7 @@
 
 #include "daemon/checkpoint/checkpoint_writer.h"
 #include "daemon/checkpoint/retainer.h"
+#include "daemon/daemon_app/bad_samples_so_far.h"
 #include "daemon/daemon_app/batch_check.h"
 #include "daemon/daemon_app/first_weights.h"
 #include "daemon/daemon_app/growing_data.h"
@@ -65,6 +66,7 @@ struct TrainingSession::Parts {
   std::unique_ptr<train::TrainingState> state;
   checkpoint::Manifest manifest;  // what all checkpoints of this run share
   std::optional<metrics::ResumePoint> resume;
+  feeder::BadSamplesBefore bad_samples;
   bool save_soon = false;  // or the next start would need to be allowed the same changes
   std::unique_ptr<ring::ShmRing> ring;
   std::unique_ptr<metrics::MetricsWriter> metrics;
@@ -168,6 +170,8 @@ Status TrainingSession::restore(Parts& parts, const StartPoint& start) {
     STOKER_RETURN_IF_ERROR(begin_with_weights(*parts.state, config_.model, layout_));
     show_begin(config_, parts.state->model(), layout_, clock_);
     STOKER_RETURN_IF_ERROR(settle_growth(parts, start));
+    STOKER_ASSIGN_OR_RETURN(
+        parts.bad_samples, bad_samples_so_far(real_files(), layout_.bad_samples_file(), nullptr));
     return write_file_atomically(real_files(), layout_.config_file(), config::to_yaml(config_));
   }
 
@@ -183,6 +187,8 @@ Status TrainingSession::restore(Parts& parts, const StartPoint& start) {
   STOKER_RETURN_IF_ERROR(settle_growth(parts, start));
   const checkpoint::Manifest& saved = start->manifest();
   STOKER_RETURN_IF_ERROR(set_aside_later(real_files(), *parts.store, saved.step));
+  STOKER_ASSIGN_OR_RETURN(parts.bad_samples,
+                          bad_samples_so_far(real_files(), layout_.bad_samples_file(), &saved));
   manifest.parent = checkpoint::CheckpointStore::name_of(saved.step);
   parts.resume = metrics::ResumePoint{saved.step, saved.metrics_bytes};
   STOKER_ASSIGN_OR_RETURN(const auto rollback, read_rollback(layout_.rollback_file()));
@@ -217,8 +223,11 @@ Status TrainingSession::open_outputs(Parts& parts) {
   writer::WriterSettings saving;
   parts.retainer = std::make_unique<writer::Retainer>(config_, *parts.store, layout_, clock_);
   saving.retire = [&parts](bool is_short) { parts.retainer->retire(is_short); };
-  // A checkpoint that is there means that the rows up to its step are, too.
-  saving.before_commit = [&parts] { flush_rows(*parts.metrics); };
+  // A checkpoint that is there means that the rows and bad samples up to its step are, too.
+  saving.before_commit = [&parts] {
+    flush_rows(*parts.metrics);
+    parts.feed->flush_bad_samples();
+  };
   STOKER_ASSIGN_OR_RETURN(saving.pinning, train::pinning_of(parts.state->device()));
   parts.writer =
       std::make_unique<writer::CheckpointWriter>(*parts.store, std::move(saving), clock_);
@@ -243,6 +252,9 @@ Status TrainingSession::start_feed(Parts& parts) {
   feed.config_path = layout_.config_file();
   feed.index_dir = growing_ ? growing_->index_dir() : layout_.index();
   feed.bad_sample_path = layout_.bad_samples_file();
+  feed.bad_samples = parts.bad_samples;
+  feed.bad_samples.ticket = settings.first_ticket;
+  feed.bad_samples.tickets_a_step = static_cast<uint64_t>(config_.train.accumulate);
   feed.quarantined = parts.state->quarantined;
   parts.feed = std::make_unique<feeder::FeedSupervisor>(std::move(feed), *parts.ring, *parts.data,
                                                         parts.plan, parts.feeders, clock_);
@@ -332,7 +344,8 @@ Result<TrainingSession::Ended> TrainingSession::train(Parts& parts, std::stop_to
         const Status fit = check ? check(batch) : Status();
         if (!fit.ok()) parts.feeders.request_stop(fit);
         return fit.ok();
-      }};
+      },
+      [&parts](uint64_t ticket) { return parts.feed->bad_samples_before(ticket); }};
   const uint64_t began_at = parts.state->step;
   train::Trainer trainer(config_, *parts.state, std::move(links));
   const auto outcome = trainer.run(stop);
@@ -370,7 +383,7 @@ void TrainingSession::add_live(control::TrainerStatus& status) const {
   const ring::RingCounters counters = parts_->ring->counters();
   status.feed.ready_slots = counters.ready;
   status.feed.slots = parts_->ring->slots();
-  status.feed.bad_samples = counters.bad_samples;
+  status.feed.bad_samples = parts_->feed->bad_samples();
   status.feed.reissued = counters.reissued;
   status.feed.readers = parts_->feed->live_readers();
   const feeder::FeedActivity::Busy busy = parts_->feed->busy();

@@ -1,22 +1,18 @@
 #include "daemon/feeder/bad_sample_log.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 
-#include <boost/json.hpp>
-
-#include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/ring/ring_layout.h"
 
 namespace stoker::feeder {
 namespace {
 
 constexpr uint64_t kLinesInFull = 10;  // after these, one line a second in the log
 constexpr auto kLogEvery = std::chrono::seconds(1);
-constexpr size_t kRemembered = 1 << 16;       // reports known again after a reader's death
-constexpr uint64_t kMostLines = 1'000'000;    // of bad_samples.jsonl and process
+constexpr size_t kMostSeen = 1 << 18;  // more than the slots of a ring hold, but for nonsense
 constexpr uint64_t kJudgeFromSamples = 1000;  // a part of fewer says little …
 constexpr uint64_t kJudgeFromBad = 10;        // … unless so many are bad
 
@@ -36,28 +32,50 @@ std::string as_text(double value) {
 }  // namespace
 
 BadSampleLog::BadSampleLog(const config::FeedConfig& feed, const dataset::Dataset& dataset,
-                           uint64_t batch, std::string path, const Clock& clock)
-    : feed_(feed), dataset_(dataset), batch_(batch), path_(std::move(path)), clock_(clock) {}
+                           uint64_t batch, const BadSamplesBefore& before, BadSampleFile& file,
+                           const Clock& clock)
+    : feed_(feed), dataset_(dataset), batch_(batch), before_(before), file_(file), clock_(clock) {}
 
 Status BadSampleLog::take(const std::vector<ring::BadSample>& reports,
                           const ring::RingCounters& counters) {
   for (const auto& bad : reports) {
     if (!seen_.emplace(bad.ticket, bad.sample).second) continue;
-    if (seen_.size() > kRemembered) seen_.erase(seen_.begin());
-    ++count_;
+    if (seen_.size() > kMostSeen) seen_.erase(seen_.begin());
+    ++found_;
     // The number comes from another process: it is not trusted to be one of the set's.
     const auto origin =
         bad.sample < dataset_.size() ? dataset_.origin(bad.sample) : dataset::Origin{};
     last_ = in_words(bad, origin);
     log(bad, origin);
-    append(bad, origin);
+    list(bad, origin);
   }
+  lost_ = counters.lost_reports;
+  forget_used(before_.ticket + counters.consumed);
   log_held_back();
-  return judge(counters);
+  if (verdict_.ok()) verdict_ = judge(counters);
+  return verdict_;
+}
+
+// Nobody reports again what was trained on. A step that takes several tickets may still be taken back.
+void BadSampleLog::forget_used(uint64_t next_ticket) {
+  const uint64_t used = next_ticket - std::min(next_ticket, before_.tickets_a_step);
+  seen_.erase(seen_.begin(), seen_.lower_bound({used, 0}));
+}
+
+uint64_t BadSampleLog::count_before(uint64_t ticket) const {
+  return count() -
+         static_cast<uint64_t>(std::distance(seen_.lower_bound({ticket, 0}), seen_.end()));
+}
+
+// The ticket comes from another process, too.
+uint64_t BadSampleLog::step_of(uint64_t ticket) const {
+  if (ticket < before_.ticket) return before_.step;
+  const uint64_t known = std::min(ticket, ring::kMaxTicket);
+  return before_.step + (known - std::min(known, before_.ticket)) / before_.tickets_a_step + 1;
 }
 
 void BadSampleLog::log(const ring::BadSample& bad, const dataset::Origin& origin) {
-  if (count_ > kLinesInFull) {
+  if (found_ > kLinesInFull) {
     ++held_back_;
     return;
   }
@@ -73,46 +91,43 @@ void BadSampleLog::log_held_back() {
   const auto now = clock_.monotonic();
   if (held_back_ == 0 || now - last_line_ < kLogEvery) return;
   log_warn("more samples cannot be read",
-           {{"count", held_back_}, {"in_all", count_}, {"last", last_}, {"list", path_}});
+           {{"count", held_back_}, {"in_all", count()}, {"last", last_}, {"list", file_.path()}});
   held_back_ = 0;
   last_line_ = now;
 }
 
-void BadSampleLog::append(const ring::BadSample& bad, const dataset::Origin& origin) {
-  if (path_.empty() || file_failed_ || ++lines_ > kMostLines) return;
-  const auto fail = [this](const Status& status) {
-    file_failed_ = true;
-    log_error("list of bad samples cannot be written", {{"error", status.to_string()}});
-  };
-  if (!file_.valid()) {
-    auto opened = real_files().open(path_, O_WRONLY | O_CREAT | O_APPEND);
-    if (!opened.ok()) return fail(opened.status());
-    file_ = *std::move(opened);
-  }
-  const boost::json::object line{{"ticket", bad.ticket},         {"sample", bad.sample},
-                                 {"file", origin.file},          {"offset", origin.offset},
-                                 {"error", code_name(bad.code)}, {"reason", bad.reason}};
-  const std::string text = boost::json::serialize(line) + "\n";
-  if (const Status status = real_files().write(file_.get(), std::as_bytes(std::span(text)), path_);
-      !status.ok())
-    fail(status);
+void BadSampleLog::list(const ring::BadSample& bad, const dataset::Origin& origin) {
+  file_.add(metrics::Row()
+                .add("step", step_of(bad.ticket))
+                .add("ticket", bad.ticket)
+                .add("sample", bad.sample)
+                .add("file", origin.file)
+                .add("offset", origin.offset)
+                .add("error", code_name(bad.code))
+                .add("reason", bad.reason));
 }
 
+bool BadSampleLog::is_too_much(const Share& share) const {
+  if (share.samples < kJudgeFromSamples && share.bad < kJudgeFromBad) return false;
+  return static_cast<double>(share.bad) >
+         feed_.bad_sample_limit * static_cast<double>(std::max(share.samples, share.bad));
+}
+
+// Over the whole run, so that a run that was interrupted is judged like one that was not. Over this
+// start as well: data that was repaired after such an end is not judged by what it was before.
 Status BadSampleLog::judge(const ring::RingCounters& counters) const {
-  const uint64_t bad = count_ + counters.lost_reports;
-  if (bad == 0) return {};
+  const Share now{found_ + lost_, (counters.published + 1) * batch_};  // with those being read
+  const Share all{before_.count + now.bad, before_.ticket * batch_ + now.samples};
+  if (now.bad == 0) return {};
   if (feed_.on_bad_sample == config::OnBadSample::kStop)
     return Status(Code::kCorrupt, "data.train cannot be read: " + last_ +
                                       "; repair or remove it, or set feed.on_bad_sample: skip");
-  const uint64_t samples = (counters.published + 1) * batch_;  // with those being read now
-  if (samples < kJudgeFromSamples && bad < kJudgeFromBad) return {};
-  const double part = static_cast<double>(bad) / static_cast<double>(std::max(samples, bad));
-  if (part <= feed_.bad_sample_limit) return {};
-  return Status(Code::kCorrupt, "data.train: " + std::to_string(bad) + " of " +
-                                    std::to_string(samples) +
+  if (!is_too_much(now) || !is_too_much(all)) return {};
+  return Status(Code::kCorrupt, "data.train: " + std::to_string(all.bad) + " of " +
+                                    std::to_string(all.samples) +
                                     " samples cannot be read, more than feed.bad_sample_limit = " +
                                     as_text(feed_.bad_sample_limit) + "; the last: " + last_ +
-                                    "; all are listed in " + path_);
+                                    "; all are listed in " + file_.path());
 }
 
 }  // namespace stoker::feeder

@@ -1,13 +1,17 @@
-// BadSampleLog: what becomes of samples that could not be read: a line in the log, a line in
+// BadSampleLog: what becomes of samples that could not be read: counted, a line in the log, a line for
 // bad_samples.jsonl, and the end of the run where the configuration asks for it.
 //
+// A bad sample counts once for each ticket that it was to be part of, over all starts of the run. A
+// checkpoint counts those of the tickets that its steps were trained on, and no later ones, although
+// readers are ahead and may have reported more: its resumed run meets those again. All reports of a
+// ticket are there before its batch is, so no ticket that was trained on is counted short. Only
+// reports that found no room in the ring count when they are made, because nobody knows their ticket.
+//
 // Threads:  one at a time.
-// Blocking: as writing a short line does.
+// Blocking: never.
+// Owner:    dataset, file and clock must outlive this object.
 // Errors:   take(): kCorrupt: the run must end (feed.on_bad_sample: stop, or more than
-//           feed.bad_sample_limit). Trouble with the file is logged once and does not end the run.
-// Format:   one JSON object a line: {"ticket", "sample", "file", "offset", "error", "reason"}. A
-//           ticket that was done again after a reader's death is not listed again; one that a
-//           restarted run does again is.
+//           feed.bad_sample_limit), said again each time.
 #pragma once
 
 #include <chrono>
@@ -17,44 +21,64 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/feeder/bad_sample_file.h"
 #include "shared/base/clock.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 #include "shared/config/feed_config.h"
 #include "shared/dataset/dataset.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::feeder {
 
+// Where this start of the run goes on, and what was found before.
+struct BadSamplesBefore {
+  uint64_t count = 0;
+  uint64_t lines = 0;   // of bad_samples.jsonl
+  uint64_t step = 0;    // done
+  uint64_t ticket = 0;  // the first of this start
+  uint64_t tickets_a_step = 1;
+};
+
 class BadSampleLog {
  public:
   BadSampleLog(const config::FeedConfig& feed, const dataset::Dataset& dataset, uint64_t batch,
-               std::string path, const Clock& clock);
+               const BadSamplesBefore& before, BadSampleFile& file, const Clock& clock);
 
+  // `counters`: of the ring, from before the reports were taken out of it.
   Status take(const std::vector<ring::BadSample>& reports, const ring::RingCounters& counters);
-  uint64_t bad_samples() const { return count_; }  // each once per ticket
+  uint64_t count() const { return before_.count + found_ + lost_; }
+  // Of the tickets before this one, which is the trainer's next, or of the step that it is in.
+  uint64_t count_before(uint64_t ticket) const;
 
  private:
+  struct Share {
+    uint64_t bad = 0;
+    uint64_t samples = 0;
+  };
+  uint64_t step_of(uint64_t ticket) const;
+  void forget_used(uint64_t next_ticket);
   void log(const ring::BadSample& bad, const dataset::Origin& origin);
-  void append(const ring::BadSample& bad, const dataset::Origin& origin);
+  void list(const ring::BadSample& bad, const dataset::Origin& origin);
   void log_held_back();
   Status judge(const ring::RingCounters& counters) const;
+  bool is_too_much(const Share& share) const;
 
   // Constant after construction.
   const config::FeedConfig feed_;
   const dataset::Dataset& dataset_;
   const uint64_t batch_;
-  const std::string path_;
+  const BadSamplesBefore before_;
+  BadSampleFile& file_;
   const Clock& clock_;
 
-  std::set<std::pair<uint64_t, uint64_t>> seen_;  // (ticket, sample) of the newest tickets
-  uint64_t count_ = 0;
+  // (ticket, sample), but for those that are surely trained on.
+  std::set<std::pair<uint64_t, uint64_t>> seen_;
+  uint64_t found_ = 0;  // in this start
+  uint64_t lost_ = 0;   // reports, in this start
+  Status verdict_;
   std::string last_;  // for messages: "sample 17 (file, offset): reason"
   uint64_t held_back_ = 0;
   std::chrono::nanoseconds last_line_{0};
-  UniqueFd file_;
-  bool file_failed_ = false;
-  uint64_t lines_ = 0;
 };
 
 }  // namespace stoker::feeder

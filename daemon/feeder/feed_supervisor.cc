@@ -48,8 +48,9 @@ FeedSupervisor::FeedSupervisor(FeedSettings settings, ring::ShmRing& ring,
       plan_(plan),
       coordinator_(coordinator),
       clock_(clock),
-      bad_samples_(settings_.feed, dataset, plan.settings().batch, settings_.bad_sample_path,
-                   clock),
+      bad_sample_file_(real_files(), settings_.bad_sample_path, settings_.bad_samples.lines),
+      bad_samples_(settings_.feed, dataset, plan.settings().batch, settings_.bad_samples,
+                   bad_sample_file_, clock),
       budget_(static_cast<uint64_t>(settings_.feed.deaths_per_minute)),
       outside_(ring, most_outside(settings_.feed), hang_limit(settings_.feed)) {
   if (settings_.feed.readers) return;
@@ -192,8 +193,9 @@ void FeedSupervisor::stop() {
     reader.maybe_process.reset();
   }
   // Noted, not judged: whoever calls stop() has decided how the run ends.
-  if (const Status status = take_bad_samples(); !status.ok())
+  if (const Status status = count_bad_samples(); !status.ok())
     log_warn("bad samples at the end", {{"verdict", status.message()}});
+  bad_sample_file_.write();
 }
 
 // ---- Asking
@@ -213,7 +215,13 @@ FeedActivity::Busy FeedSupervisor::busy() const {
 
 uint64_t FeedSupervisor::bad_samples() const {
   const std::lock_guard lock(mutex_);
-  return bad_samples_.bad_samples();
+  return bad_samples_.count();
+}
+
+uint64_t FeedSupervisor::bad_samples_before(uint64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  (void)count_bad_samples();  // a verdict is said again, to the supervisor's thread
+  return bad_samples_.count_before(ticket);
 }
 
 uint64_t FeedSupervisor::deaths() const {

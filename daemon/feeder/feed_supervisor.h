@@ -30,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/feeder/bad_sample_file.h"
 #include "daemon/feeder/bad_sample_log.h"
 #include "daemon/feeder/feed_activity.h"
 #include "daemon/feeder/guarded_dataset.h"
@@ -56,6 +57,7 @@ struct FeedSettings {
   std::string config_path;            // the run's resolved configuration: run/config.yaml
   std::string index_dir;              // where the data set's index was left
   std::string bad_sample_path;        // run/bad_samples.jsonl; empty: no list
+  BadSamplesBefore bad_samples;       // of this ring's first ticket
   std::string feed_program;           // empty: find_feed_program()
   std::vector<uint64_t> quarantined;  // samples not to be read, as the checkpoint names them
 };
@@ -79,7 +81,11 @@ class FeedSupervisor {
 
   int live_readers() const;  // reading threads now, without those that rest
   FeedActivity::Busy busy() const;
-  uint64_t bad_samples() const;
+  uint64_t bad_samples() const;  // of the whole run, as far as the readers are
+  // Those that a checkpoint counts which was made before the step of `ticket`; see BadSampleLog.
+  uint64_t bad_samples_before(uint64_t ticket);
+  // Waits until all that was counted so far is listed on the disk.
+  void flush_bad_samples() { bad_sample_file_.flush(); }
   uint64_t deaths() const;                    // of reader processes
   uint64_t hangs() const;                     // of those: killed because they hung
   std::vector<uint64_t> quarantined() const;  // samples, for the checkpoint
@@ -108,14 +114,16 @@ class FeedSupervisor {
   Status make_table(uint32_t readers, uint32_t threads);
   void wait_for_deaths(std::chrono::milliseconds timeout) const;
 
-  // With mutex_ held; in feed_watch.cc.
+  // In feed_watch.cc.
+  Status look_around();
+  // With mutex_ held.
   void look_after(Reader& reader);
   void watch_progress(Reader& reader);
   void kill_hung(Reader& reader);
   void note_death(Reader& reader, const ReaderProcess::End& end);
   std::string cause_of(const Reader& reader, const ReaderProcess::End& end) const;
   void plan_restart(Reader& reader);
-  Status take_bad_samples();  // kCorrupt: the run must end
+  Status count_bad_samples();  // kCorrupt: the run must end
   bool any_process() const;
   void tune_readers(const ring::RingCounters& counters);
 
@@ -126,6 +134,9 @@ class FeedSupervisor {
   const dataset::SamplePlan& plan_;
   Coordinator& coordinator_;
   Clock& clock_;
+
+  // Own synchronisation.
+  BadSampleFile bad_sample_file_;
 
   // Guarded by mutex_.
   mutable std::mutex mutex_;

@@ -23,16 +23,21 @@ constexpr std::chrono::nanoseconds kKillTakesLong = 5s;
 Status FeedSupervisor::supervise(std::stop_token stop) {
   while (!stop.stop_requested() && !ring_.closed()) {
     wait_for_deaths(kLongestWait);
-    const std::lock_guard lock(mutex_);
-    if (stopping_) break;
-    for (Reader& reader : readers_) look_after(reader);
-    outside_.look_after(clock_.monotonic());
-    const ring::RingCounters counters = ring_.counters();
-    activity_.look(clock_.monotonic(), counters);
-    tune_readers(counters);
-    STOKER_RETURN_IF_ERROR(take_bad_samples());  // which stops all
+    STOKER_RETURN_IF_ERROR(look_around());  // which stops all
+    bad_sample_file_.write();               // not while others wait for mutex_
   }
   return {};
+}
+
+Status FeedSupervisor::look_around() {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return {};
+  for (Reader& reader : readers_) look_after(reader);
+  outside_.look_after(clock_.monotonic());
+  const ring::RingCounters counters = ring_.counters();
+  activity_.look(clock_.monotonic(), counters);
+  tune_readers(counters);
+  return count_bad_samples();
 }
 
 void FeedSupervisor::tune_readers(const ring::RingCounters& counters) {
@@ -156,9 +161,10 @@ void FeedSupervisor::plan_restart(Reader& reader) {
   reader.delay = std::min(reader.delay * 2, kLongestDelay);
 }
 
-Status FeedSupervisor::take_bad_samples() {
-  const auto reports = ring_.take_bad_samples();
-  return bad_samples_.take(reports, ring_.counters());
+// The counters first: of every ticket that they call consumed all reports are there by then.
+Status FeedSupervisor::count_bad_samples() {
+  const ring::RingCounters counters = ring_.counters();
+  return bad_samples_.take(ring_.take_bad_samples(), counters);
 }
 
 }  // namespace stoker::feeder

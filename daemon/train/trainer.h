@@ -67,6 +67,9 @@ struct TrainerLinks {
   // Whether a batch may be trained on; empty: all may. One that may not ends training as the end of
   // the data does: what was learned is saved. Whoever says so keeps the reason.
   std::function<bool(const ring::ReadyBatch&)> may_use = {};
+  // Samples of the tickets before this one that could not be read, for a checkpoint; empty: it does not
+  // say.
+  std::function<uint64_t(uint64_t ticket)> bad_samples_before = {};
 };
 
 class Trainer {

@@ -56,6 +56,8 @@ bool Trainer::try_save() {
   state_.capture(*snapshot);
   snapshot->manifest().epoch = links_.plan.epoch_of(state_.ticket);
   snapshot->manifest().metrics_bytes = links_.metrics_bytes;
+  if (links_.bad_samples_before)
+    snapshot->manifest().maybe_bad_samples = links_.bad_samples_before(state_.ticket);
   const nanoseconds stall = links_.clock.monotonic() - began;
   interval_.stalled += stall;
   status_.checkpoint.stall_ms = ms(stall);

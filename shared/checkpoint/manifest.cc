@@ -72,6 +72,7 @@ Manifest manifest_of(const json::object& root) {
     manifest.files.push_back(file_of(file));
   manifest.parent = text_at(root, "parent");
   manifest.metrics_bytes = count_at(root, "metrics_bytes");
+  if (root.contains("bad_samples")) manifest.maybe_bad_samples = count_at(root, "bad_samples");
   manifest.live = json::serialize(root.at("live").as_object());
   return manifest;
 }
@@ -120,6 +121,7 @@ std::string to_json(const Manifest& manifest) {
   if (!manifest.model_file.empty()) root["model_file"] = manifest.model_file;
   if (!manifest.data_history.empty()) root["data_history"] = history_of(manifest);
   if (manifest.accumulate != 0) root["accumulate"] = manifest.accumulate;
+  if (manifest.maybe_bad_samples) root["bad_samples"] = *manifest.maybe_bad_samples;
   return json::serialize(root) + "\n";
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,7 +44,10 @@ struct Manifest {
   std::string parent;  // directory name of the checkpoint that this run resumed from or saved
                        // before; may be empty
   uint64_t metrics_bytes =
-      0;             // length of metrics/train.jsonl at this step: a resume cuts it back to here
+      0;  // length of metrics/train.jsonl at this step: a resume cuts it back to here
+  // Samples that could not be read, of the tickets before `ticket`, over all starts of the run; nothing:
+  // not said, by an earlier release. A resume cuts bad_samples.jsonl back to the steps up to `step`.
+  std::optional<uint64_t> maybe_bad_samples;
   std::string live;  // JSON object of the settings changed while running ({"lr": 1e-4}); "{}"
 
   bool operator==(const Manifest&) const = default;

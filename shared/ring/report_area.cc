@@ -1,12 +1,17 @@
 #include "shared/ring/report_area.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 namespace stoker::ring {
 namespace {
 
+using namespace std::chrono_literals;
+constexpr auto kLongestWait = 1s;  // for room; reports are taken about ten times a second
+constexpr auto kLookEvery = 1ms;
 constexpr uint64_t kFreeWord = 0;
 constexpr uint64_t kPhaseMask = 0xf;
 
@@ -46,6 +51,21 @@ BadSample read_fields(const ReportRecord& entry) {
 
 void ReportArea::report(const BadSample& bad) {
   std::atomic_ref(header_.bad_samples).fetch_add(1, std::memory_order_relaxed);
+  const auto give_up = std::chrono::steady_clock::now() + kLongestWait;
+  while (!try_report(bad)) {
+    if (std::atomic_ref(header_.closed).load() != 0) return;  // nobody is going to use the batch
+    if (is_taken_.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < give_up) {
+      std::this_thread::sleep_for(kLookEvery);
+      continue;
+    }
+    is_taken_.store(false, std::memory_order_relaxed);
+    std::atomic_ref(header_.lost_reports).fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  is_taken_.store(true, std::memory_order_relaxed);
+}
+
+bool ReportArea::try_report(const BadSample& bad) {
   const uint64_t writing = word_of(bad.ticket, ReportPhase::kWriting);
   for (auto& entry : entries_) {
     const std::atomic_ref word(entry.word);
@@ -60,9 +80,9 @@ void ReportArea::report(const BadSample& bad) {
         writing;  // not so when the ticket was taken away meanwhile: then its next owner reports
     word.compare_exchange_strong(expected, word_of(sequence, ReportPhase::kComplete),
                                  std::memory_order_release);
-    return;
+    return true;
   }
-  std::atomic_ref(header_.lost_reports).fetch_add(1, std::memory_order_relaxed);
+  return false;
 }
 
 std::vector<BadSample> ReportArea::take() {

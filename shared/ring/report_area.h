@@ -5,10 +5,13 @@
 // written is found and cleared when its tickets are handed on.
 //
 // Threads:  report() any; take() one at a time.
-// Blocking: never; when all entries are taken, the report is counted as lost.
+// Blocking: report(), while all entries are taken, at most a second, and not once the ring is closed.
+//           Then the report is counted as lost, and none waits until there is room again: nobody
+//           takes them.
 // Crash:    a report is seen whole or not at all: its word turns complete last.
 #pragma once
 
+#include <atomic>
 #include <span>
 #include <vector>
 
@@ -28,8 +31,12 @@ class ReportArea {
   void clear_unfinished(uint64_t ticket);
 
  private:
+  bool try_report(const BadSample& bad);  // false: there is no room
+
   RingHeader& header_;
   std::span<ReportRecord> entries_;
+  // Of this process: written by whoever reports. A hint, which nothing is ordered by.
+  std::atomic<bool> is_taken_{true};
 };
 
 }  // namespace stoker::ring

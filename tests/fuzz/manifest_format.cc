@@ -32,6 +32,7 @@ checkpoint::Manifest manifest_of(uint64_t step, const std::string& live) {
   manifest.files = {{"model.safetensors", 96, std::string(64, 'a')},
                     {"optim.safetensors", 8, std::string(64, '0')}};
   manifest.live = live;
+  if (step > 2) manifest.maybe_bad_samples = step / 3;
   return manifest;
 }
 

@@ -25,7 +25,8 @@ class Checkpoints : public RunFixture {
     std::filesystem::create_directories(layout().checkpoints());
   }
   // Returns the SHA-256 of its manifest.
-  std::string put_checkpoint(uint64_t step, bool with_average = false) {
+  std::string put_checkpoint(uint64_t step, bool with_average = false,
+                             std::optional<uint64_t> maybe_bad_samples = {}) {
     const std::array<float, 4> values{1, 2, 3, static_cast<float>(step)};
     const checkpoint::TensorViews tensors{
         {.spec = {.name = "weight", .dtype = DType::kF32, .shape = {4}},
@@ -33,6 +34,7 @@ class Checkpoints : public RunFixture {
     checkpoint::CheckpointContent content;
     content.manifest.step = step;
     content.manifest.live = "{}";
+    content.manifest.maybe_bad_samples = maybe_bad_samples;
     content.model = content.optim = content.state = tensors;
     if (with_average) content.ema = tensors;
     checkpoint::CheckpointStore store(layout().checkpoints(), real_files());
@@ -72,6 +74,20 @@ TEST_F(Checkpoints, ListShowsEachWithItsValidationAndMarksTheBest) {
   EXPECT_THAT(answer.out, ContainsRegex(" 600 .* - +-  newest\n"));
   EXPECT_THAT(answer.out, HasSubstr("best valid loss 1.1250 at step 400\n"));
   EXPECT_LE(widest_line(answer.out), 80u);
+}
+
+TEST_F(Checkpoints, ListCountsBadSamplesWhereThereAreAny) {
+  put_checkpoint(200);
+  put_checkpoint(400, false, 0);
+  EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("samples")));
+  put_checkpoint(600, false, 17);
+  const Answer answer = ctl({"list"});
+  EXPECT_THAT(answer.out, ContainsRegex(" 200 .* - *\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* 0 *\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 600 .* 17 +newest\n"));
+  const auto list = boost::json::parse(ctl({"--json", "list"}).out).at("checkpoints").as_array();
+  EXPECT_FALSE(list[0].as_object().contains("bad_samples"));
+  EXPECT_EQ(list[2].at("bad_samples").to_number<int>(), 17);
 }
 
 TEST_F(Checkpoints, ListSaysHowOldEachIs) {

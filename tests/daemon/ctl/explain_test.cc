@@ -129,6 +129,8 @@ TEST_F(Explain, AnUnreadableSampleIsReplacedAsTheReadersReplaceIt) {
   std::string lines;
   for (const uint64_t sample : {first, second})
     lines += "{\"ticket\":0,\"sample\":" + std::to_string(sample) + ",\"file\":\"f\"}\n";
+  // The same ticket of a run that once had another batch size.
+  lines += "{\"step\":7,\"ticket\":0,\"sample\":" + std::to_string(plan.at(0, 0).sample) + "}\n";
   put(layout().bad_samples_file(), lines);
   const auto samples = explain(1);
   EXPECT_EQ(number(samples[1], "sample"), plan.stand_in(0, 1, 2).sample);

@@ -168,6 +168,31 @@ TEST_F(FeederProgramTest, FaultRow57ADamagedSampleIsListedAndItsStandInRead) {
   EXPECT_GE(supervisor_->bad_samples(), 4u) << "once in each epoch";
 }
 
+TEST_F(FeederProgramTest, ACheckpointCountsTheBadSamplesOfJustTheTicketsThatWereTaken) {
+  use_damaged_cifar();
+  settings_.feed.bad_sample_limit = 1.0;
+  settings_.bad_samples = {.count = 100, .step = 5, .ticket = 5};
+  open_ring({.slots = 8, .first_ticket = 5});
+  ASSERT_TRUE(start().ok());
+  std::set<std::pair<uint64_t, uint64_t>>
+      bad;  // one once a batch, although it may be planned twice
+  const auto note = [&](uint64_t ticket, uint64_t sample) {
+    if (unreadable_.contains(sample)) bad.emplace(ticket, sample);
+  };
+  for (uint64_t ticket = 5; ticket < 60; ++ticket) {
+    ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+    for (uint64_t row = 0; row < kBatch; ++row) note(ticket, plan_->at(ticket, row).sample);
+    // At once, however long ago the supervisor's thread has looked, and however far the readers are.
+    EXPECT_EQ(supervisor_->bad_samples_before(ticket + 1), 100 + bad.size()) << ticket;
+  }
+  EXPECT_GT(bad.size(), 15u);
+  supervisor_->flush_bad_samples();
+  const std::string list = list_of_bad_samples();
+  for (const auto& [ticket, sample] : bad)
+    EXPECT_THAT(list, HasSubstr("{\"step\":" + std::to_string(ticket + 1) +
+                                ",\"ticket\":" + std::to_string(ticket) + ",\"sample\":17,"));
+}
+
 // Sample 17 of four tokens and the next has one that the model does not know.
 TEST_F(FeederProgramTest, ATokenBeyondTheVocabularyIsABadSample) {
   std::vector<uint16_t> tokens(400);

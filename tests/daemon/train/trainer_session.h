@@ -145,7 +145,8 @@ class Session {
             std::move(around.make_engine),
             std::nullopt,
             [this](const ring::ReadyBatch& batch) { first_batches_.push_back(batch.ticket); },
-            [this](const ring::ReadyBatch& batch) { return batch.ticket != maybe_refused_; }});
+            [this](const ring::ReadyBatch& batch) { return batch.ticket != maybe_refused_; },
+            [](uint64_t ticket) { return 100 + ticket; }});
   }
   ~Session() {
     threads_.request_stop();

@@ -189,6 +189,7 @@ TEST_F(TrainerTest, ACheckpointSaysWhatTheRunIsAndWhatItSetAside) {
   EXPECT_EQ(newest->manifest().data_digest, "the data");
   EXPECT_EQ(newest->manifest().step, 8u);
   EXPECT_EQ(newest->manifest().ticket, 8u);
+  EXPECT_EQ(newest->manifest().maybe_bad_samples, 108u) << "of the tickets before its own";
   if (next.saved().size() == 2) {
     EXPECT_EQ(newest->manifest().parent, "step-000000004");
   }

@@ -75,6 +75,10 @@ TEST(Manifest, ComesBackAsItWas) {
   manifest.accumulate = 4;
   manifest.model_file = kSha;
   expect_same();
+  manifest.maybe_bad_samples = 0;
+  expect_same();
+  manifest.maybe_bad_samples = std::numeric_limits<uint64_t>::max();
+  expect_same();
 }
 
 TEST(Manifest, KeepsWhatTheDataWasFromWhichTicketOn) {
@@ -117,6 +121,7 @@ TEST(Manifest, FieldsOfAnotherType) {
   expect_corrupt(replaced("\"torch\":\"2.11.0\"", "\"torch\":2.11"));
   expect_corrupt(replaced("\"world_size\":1", "\"world_size\":3000000000"));
   expect_corrupt(replaced("\"parent\":", "\"batch\":-1,\"parent\":"));
+  expect_corrupt(replaced("\"parent\":", "\"bad_samples\":\"3\",\"parent\":"));
   expect_corrupt(replaced("{\"lr\":1E-4}", "[]"));
   expect_corrupt(replaced("{\"lr\":1E-4}", "\"{}\""));
   expect_corrupt(R"({"format":1,"files":{}})");

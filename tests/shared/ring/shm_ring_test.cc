@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <latch>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -295,6 +296,32 @@ TEST_F(ShmRingTest, LongReasonsAreCutBetweenCharacters) {
   const auto reports = ring_->take_bad_samples();
   ASSERT_EQ(reports.size(), 1u);
   EXPECT_EQ(reports[0].reason, std::string(199, 'x'));
+}
+
+TEST_F(ShmRingTest, ReportsWaitForRoomWhileSomebodyTakesThem) {
+  open({.slots = 2});
+  constexpr uint64_t kMany = 5000;
+  std::thread reader([this] {
+    for (uint64_t i = 0; i < kMany; ++i)
+      ring_->report_bad_sample({.ticket = 0, .sample = i, .code = Code::kCorrupt, .reason = "r"});
+  });
+  std::set<uint64_t> taken;
+  while (taken.size() + ring_->counters().lost_reports < kMany)
+    for (const BadSample& bad : ring_->take_bad_samples()) taken.insert(bad.sample);
+  reader.join();
+  EXPECT_EQ(taken.size(), kMany);
+}
+
+TEST_F(ShmRingTest, AReportThatWaitsForRoomEndsWithTheRing) {
+  open({.slots = 2});
+  std::thread reader([this] {
+    for (uint64_t i = 0; i < 300; ++i)
+      ring_->report_bad_sample({.ticket = 0, .sample = i, .code = Code::kCorrupt, .reason = "r"});
+  });
+  while (ring_->counters().bad_samples < 257) std::this_thread::yield();
+  ring_->close();
+  reader.join();
+  EXPECT_EQ(ring_->counters().lost_reports, 0u) << "nobody is going to use their batches";
 }
 
 TEST_F(ShmRingTest, ReportsThatFindNoRoomAreCounted) {

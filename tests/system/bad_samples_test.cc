@@ -1,0 +1,181 @@
+// The list of samples that cannot be read, and their number, over the lives of a run.
+#include <signal.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include <boost/json.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/checkpoint/manifest.h"
+#include "shared/checkpoint/store.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class BadSamples : public RunFixture {
+ protected:
+  static constexpr uint64_t kSteps = 20000;
+
+  // A table of 600 rows in which two hold what is no number. Nothing is saved but on request and at the
+  // end.
+  std::string config_of(const std::string& feed) const {
+    std::ofstream table(path("table.csv"));
+    table << "a,b,kind\n";
+    for (int row = 0; row < 600; ++row)
+      table << (row == 100 || row == 377 ? "many" : std::to_string(row % 7)) << ',' << row % 5
+            << ',' << row % 3 << '\n';
+    return write_config("data: {train: {kind: csv, label: kind, path: " + path("table.csv") +
+                        "}}\nfeed: {bad_sample_limit: 1, " + feed + R"(}
+model: {kind: mlp, hidden: [8]}
+task: {kind: classification}
+optimizer: {kind: adamw, lr: 0.003}
+schedule: {kind: constant, warmup_steps: 10}
+train: {steps: 20000, batch: 6, accumulate: 2, device: cpu, threads: 1}
+checkpoint: {every_steps: 0, every_seconds: 0, keep_last: 100}
+metrics: {every_steps: 50}
+)");
+  }
+
+  static std::vector<std::string> list_of(const std::string& run) {
+    std::istringstream in(text_of(run + "/bad_samples.jsonl"));
+    std::vector<std::string> lines;
+    // The last one may be just being written.
+    for (std::string line; std::getline(in, line) && !in.eof();) lines.push_back(line);
+    std::ranges::sort(lines);
+    return lines;
+  }
+  static uint64_t step_of(const std::string& line) {
+    return boost::json::parse(line).at("step").to_number<uint64_t>();
+  }
+  static uint64_t listed(const std::string& run, uint64_t up_to_step) {
+    const auto lines = list_of(run);
+    return static_cast<uint64_t>(std::ranges::count_if(
+        lines, [&](const std::string& line) { return step_of(line) <= up_to_step; }));
+  }
+  static std::string folder_of(const std::string& run, uint64_t step) {
+    return run + "/checkpoints/" + checkpoint::CheckpointStore::name_of(step);
+  }
+  static uint64_t counted(const std::string& run, uint64_t step) {
+    const auto manifest =
+        checkpoint::parse_manifest(text_of(folder_of(run, step) + "/manifest.json"), "manifest");
+    EXPECT_TRUE(manifest.ok() && manifest->maybe_bad_samples.has_value());
+    return manifest.ok() ? manifest->maybe_bad_samples.value_or(0) : 0;
+  }
+  uint64_t said_by_status() {
+    std::ofstream(path("status.out"));  // output is appended
+    const auto exit = ctl(run_dir(), {"--json", "status"}, "status").wait(30s);
+    std::smatch number;
+    const std::string said = log_of("status");
+    if (!exit || exit->code != 0 ||
+        !std::regex_search(said, number, std::regex("\"bad_samples\":([0-9]+)")))
+      return 0;
+    return std::stoull(number[1]);
+  }
+
+  // Lives until it has saved once more; and, unless it dies that very moment, until it has found bad
+  // samples beyond that.
+  void live_and_die(const std::string& config, bool at_once) {
+    const uint64_t before = newest_step(run_dir());
+    Process trainer = this->trainer(config, run_dir());
+    ASSERT_TRUE(
+        wait_until(60s, [&] { return listed(run_dir(), ~0ull) > listed(run_dir(), before); }));
+    ASSERT_TRUE(wait_until(60s, [&] {
+      return said_by_status() > (before == 0 ? 0 : counted(run_dir(), before));
+    })) << "the number of the lives before is lost";
+    ASSERT_TRUE(wait_until(60s, [&] {
+      trainer.signal(SIGUSR1);
+      return newest_step(run_dir()) > before;
+    }));
+    ASSERT_TRUE(at_once || wait_until(60s, [&] {
+                  return listed(run_dir(), ~0ull) > listed(run_dir(), newest_step(run_dir()));
+                }));
+    trainer.signal(SIGKILL);
+    const auto killed = trainer.wait(60s);
+    ASSERT_TRUE(killed.has_value());
+    ASSERT_EQ(killed->signal, SIGKILL) << "the run ended before it was killed often enough";
+    const uint64_t saved = newest_step(run_dir());
+    EXPECT_EQ(counted(run_dir(), saved), listed(run_dir(), saved))
+        << "what the checkpoint of step " << saved << " counts is not on the disk";
+  }
+
+  void expect_same_list_after_kills(const std::string& feed) {
+    const std::string config = config_of(feed);
+    ASSERT_EQ(train(config, run_dir("whole")).code, 0);
+    for (const bool at_once : {false, true, false, true})
+      ASSERT_NO_FATAL_FAILURE(live_and_die(config, at_once));
+    ASSERT_EQ(train(config, run_dir()).code, 0);
+    EXPECT_THAT(log_of("stokerd"), HasSubstr("bad samples cut off"));
+    EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("bad samples missing")));
+    const auto list = list_of(run_dir());
+    EXPECT_GT(list.size(), 100u);
+    EXPECT_EQ(list, list_of(run_dir("whole")));
+    EXPECT_EQ(counted(run_dir(), kSteps), list.size());
+    EXPECT_EQ(counted(run_dir("whole"), kSteps), list.size());
+    EXPECT_EQ(model_sha256(run_dir(), kSteps), model_sha256(run_dir("whole"), kSteps));
+    for (const std::string& name : checkpoints(run_dir())) {
+      const uint64_t step = *checkpoint::CheckpointStore::maybe_step_of(name);
+      EXPECT_EQ(counted(run_dir(), step), listed(run_dir("whole"), step)) << name;
+    }
+  }
+};
+
+TEST_F(BadSamples, OfARunThatWasKilledAreListedAndCountedAsIfItWasNot) {
+  expect_same_list_after_kills("processes: 2, readers: 3");
+}
+
+TEST_F(BadSamples, OfARunWhoseThreadsReadAreListedAndCountedTheSame) {
+  expect_same_list_after_kills("isolation: thread, readers: 2");
+}
+
+// A list and a checkpoint as an earlier release left them.
+TEST_F(BadSamples, OfAnEarlierReleaseAreCountedFromTheList) {
+  const std::string config = config_of("readers: 2");
+  const std::vector<std::string> half{"--set", "train.steps=1000"};
+  const std::vector<std::string> all{"--set", "train.steps=2000"};
+  ASSERT_EQ(train(config, run_dir("whole"), all).code, 0);
+  ASSERT_EQ(train(config, run_dir(), half).code, 0);
+  const std::string folder = folder_of(run_dir(), 1000);
+  const std::string manifest = text_of(folder + "/manifest.json");
+  std::ofstream(folder + "/manifest.json")
+      << std::regex_replace(manifest, std::regex(",\"bad_samples\":[0-9]+"), "");
+  ASSERT_EQ(
+      std::system(
+          ("cd " + folder + " && sha256sum *.safetensors manifest.json > SHA256SUMS").c_str()),
+      0);
+  const std::string list = text_of(run_dir() + "/bad_samples.jsonl");
+  std::ofstream(run_dir() + "/bad_samples.jsonl")
+      << std::regex_replace(list, std::regex("\"step\":[0-9]+,"), "")
+      << "{\"ticket\":5000,\"sample\":100}\n";  // of a step that was lost
+  ASSERT_EQ(train(config, run_dir(), all).code, 0) << log_of("stokerd");
+  EXPECT_EQ(counted(run_dir(), 2000), counted(run_dir("whole"), 2000));
+  EXPECT_EQ(list_of(run_dir()).size(), list_of(run_dir("whole")).size());
+}
+
+TEST_F(BadSamples, OfARunThatBeganAgainAreNotThoseOfBefore) {
+  const std::string config = config_of("readers: 2");
+  const std::vector<std::string> few{"--set", "train.steps=1000"};
+  ASSERT_EQ(train(config, run_dir("whole"), few).code, 0);
+  {
+    Process trainer = this->trainer(config, run_dir());
+    ASSERT_TRUE(wait_until(60s, [&] { return listed(run_dir(), ~0ull) > 40; }));
+    trainer.signal(SIGKILL);
+    ASSERT_TRUE(trainer.wait(60s).has_value());
+  }
+  ASSERT_THAT(checkpoints(run_dir()), IsEmpty());
+  ASSERT_EQ(train(config, run_dir(), few).code, 0);
+  EXPECT_EQ(list_of(run_dir()), list_of(run_dir("whole")));
+}
+
+}  // namespace
+}  // namespace stoker::test
