@@ -9,16 +9,12 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
+#include "evaluator/evaluated_set.h"
 #include "evaluator/evaluation_limit.h"
-#include "evaluator/sample_batches.h"
 #include "evaluator/set_views.h"
-#include "evaluator/subset.h"
 #include "evaluator/train_classes.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/class_weights.h"
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/value_limits.h"
-#include "shared/model/data_fit.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/model.h"
 #include "shared/model/model_file.h"
@@ -34,38 +30,6 @@ Status status_of(const std::exception& error, const std::string& what) {
     return model::status_of(*torch, what);
   const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
   return Status(memory ? Code::kOutOfMemory : Code::kInternal, what + ": " + error.what());
-}
-
-std::vector<TensorSpec> shape_of_any_length(const dataset::Dataset& data) {
-  return data.longest() > 0 ? data.spec_of_length(1) : data.spec();
-}
-
-// Sets that one model can take. Texts may differ in length, and so may sequences.
-Status check_alike(const std::string& name, const dataset::Dataset& data,
-                   const std::string& first_name, const dataset::Dataset& first) {
-  const auto own = shape_of_any_length(data), others = shape_of_any_length(first);
-  bool alike = data.classes() == first.classes() && own.size() == others.size();
-  for (size_t i = 0; alike && i < own.size(); ++i)
-    alike = own[i] == others[i] || (own[i].name == "tokens" && others[i].name == "tokens");
-  if (alike) return {};
-  return Status(Code::kMismatch, "eval.sets: one model cannot take both: " + first_name + " has " +
-                                     model::describe(first.spec()) + " of " +
-                                     std::to_string(first.classes()) + " classes, " + name +
-                                     " has " + model::describe(data.spec()) + " of " +
-                                     std::to_string(data.classes()));
-}
-
-// A set of eval.sets, as the model was taught to see it.
-Result<std::unique_ptr<dataset::Dataset>> open_set(const config::Config& config,
-                                                   const std::string& name,
-                                                   const std::string& index_dir,
-                                                   const TrainClasses& train) {
-  STOKER_ASSIGN_OR_RETURN(auto data, dataset::open_dataset(name, config.data, index_dir, {}));
-  STOKER_ASSIGN_OR_RETURN(data, with_train_classes(train, name, std::move(data)));
-  log_info("data set opened", {{"set", name},
-                               {"samples", data->size()},
-                               {"fingerprint", data->fingerprint().substr(0, 12)}});
-  return dataset::within_limits(config, std::move(data));
 }
 
 struct Weights {
@@ -89,16 +53,9 @@ Result<config::TaskConfig> weighed_task(const config::TaskConfig& task,
 }  // namespace
 
 struct CheckpointEvaluator::State {
-  struct Set {
-    std::string name;
-    std::unique_ptr<dataset::Dataset> data;
-    std::unique_ptr<task::Task> task;
-    SampleBatches batches;  // for all checkpoints: sorting a large set by length takes its time
-  };
-
   State(config::Config settings, Clock& time) : config(std::move(settings)), clock(time) {}
 
-  Result<score::Report> evaluate_set(Set& set, const EvaluationLimit& limit) {
+  Result<score::Report> evaluate_set(EvaluatedSet& set, const EvaluationLimit& limit) {
     const SampleBatches& batches = set.batches;
     SampleBatches::Memory memory;  // for this set: what does not fit fails this checkpoint only
     const auto evaluation = set.task->start_evaluation(
@@ -139,7 +96,7 @@ struct CheckpointEvaluator::State {
     found.result.step = weights.step;
     found.result.manifest_sha256 = weights.manifest_sha256;
     STOKER_RETURN_IF_ERROR(model::load_weights(*model, weights.tensors).with_context(weights.path));
-    for (Set& set : sets) {
+    for (EvaluatedSet& set : sets) {
       STOKER_ASSIGN_OR_RETURN(score::Report report, evaluate_set(set, limit));
       name_classes(*set.data, report.classes);
       run::SetResult& result = found.result.sets.emplace_back();
@@ -189,9 +146,13 @@ struct CheckpointEvaluator::State {
   Status weigh_classes(const checkpoint::VerifiedCheckpoint& checkpoint) {
     if (!config.task.balanced_weights) return {};
     STOKER_ASSIGN_OR_RETURN(const auto weighed, weighed_task(config.task, checkpoint));
-    for (Set& set : sets) {
-      STOKER_ASSIGN_OR_RETURN(set.task,
-                              task::make_task(weighed, set.data->spec(), set.data->classes()));
+    try {
+      for (EvaluatedSet& set : sets) {
+        STOKER_ASSIGN_OR_RETURN(set.task,
+                                task::make_task(weighed, set.data->spec(), set.data->classes()));
+      }
+    } catch (const std::exception& error) {
+      return status_of(error, checkpoint.path());
     }
     return {};
   }
@@ -214,7 +175,7 @@ struct CheckpointEvaluator::State {
 
   const config::Config config;
   Clock& clock;
-  std::vector<Set> sets;
+  std::vector<EvaluatedSet> sets;
   model::ModelPtr model;
   std::string model_file;  // its sum, as in Manifest
 };
@@ -231,16 +192,7 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
   try {
     TrainClasses train;
     if (!indexes.of_training.empty()) train = train_classes(config, indexes.of_training);
-    for (const std::string& name : config.eval.sets) {
-      STOKER_ASSIGN_OR_RETURN(auto data, open_set(config, name, indexes.own, train));
-      STOKER_ASSIGN_OR_RETURN(auto task,
-                              task::make_task(config.task, data->spec(), data->classes()));
-      SampleBatches batches(*data, subset_of(config.eval, data->size()),
-                            static_cast<uint64_t>(config.eval.batch), config.feed.buckets);
-      state->sets.push_back({name, std::move(data), std::move(task), std::move(batches)});
-      const State::Set& first = state->sets.front();
-      STOKER_RETURN_IF_ERROR(check_alike(name, *state->sets.back().data, first.name, *first.data));
-    }
+    STOKER_ASSIGN_OR_RETURN(state->sets, open_sets(config, indexes.own, train));
     const dataset::Dataset& first = *state->sets.front().data;
     STOKER_ASSIGN_OR_RETURN(state->model_file, model::file_digest(config.model));
     STOKER_ASSIGN_OR_RETURN(state->model,

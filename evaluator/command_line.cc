@@ -32,15 +32,12 @@ std::string check_step(const std::string& text) {
   return "is no step; give a whole number from 1";
 }
 
-}  // namespace
-
-ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
-  CommandLine command;
-  bool once = false;
-  CLI::App app{"stoker-eval validates the checkpoints of a run, in a process of its own.",
-               "stoker-eval"};
-  app.footer(kFooter);
-  app.set_version_flag("--version", "stoker-eval " STOKER_VERSION);
+// Which checkpoints, of which run; gives back what sampling text excludes.
+struct Chosen {
+  CLI::Option* follow;
+  CLI::Option* checkpoint;
+};
+Chosen add_choice(CLI::App& app, CommandLine& command, bool& once) {
   app.add_option("--run-dir", command.run_dir, "Run directory; not needed with --checkpoint")
       ->type_name("DIR");
   auto* const follow =
@@ -56,18 +53,25 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
           ->type_name("PATH")
           ->allow_extra_args(false)
           ->excludes(follow);
+  return {follow, checkpoint};
+}
+
+void add_settings(CLI::App& app, CommandLine& command) {
   app.add_option("--config", command.config, "Configuration, instead of the run's own config.yaml")
       ->type_name("FILE");
   app.add_option("--set", command.overrides, "Change one setting: --set eval.batch=16 (repeatable)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+}
+
+void add_sampling(CLI::App& app, CommandLine& command, const Chosen& chosen) {
   auto* const sample =
       app.add_option("--sample", command.sample_bytes,
                      "Print so many bytes of text sampled from the best checkpoint")
           ->type_name("BYTES")
           ->check(CLI::Range(1, 1'000'000))
-          ->excludes(follow)
-          ->excludes(checkpoint);
+          ->excludes(chosen.follow)
+          ->excludes(chosen.checkpoint);
   app.add_option("--prompt", command.prompt, "Text to go on from")
       ->type_name("TEXT")
       ->needs(sample);
@@ -75,6 +79,20 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
       ->type_name("T")
       ->check(CLI::Range(0.01, 10.0))
       ->needs(sample);
+}
+
+}  // namespace
+
+ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
+  CommandLine command;
+  bool once = false;
+  CLI::App app{"stoker-eval validates the checkpoints of a run, in a process of its own.",
+               "stoker-eval"};
+  app.footer(kFooter);
+  app.set_version_flag("--version", "stoker-eval " STOKER_VERSION);
+  const Chosen chosen = add_choice(app, command, once);
+  add_settings(app, command);
+  add_sampling(app, command, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& answered) {

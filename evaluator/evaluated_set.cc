@@ -1,0 +1,63 @@
+#include "evaluator/evaluated_set.h"
+
+#include <utility>
+
+#include "evaluator/subset.h"
+#include "shared/base/log.h"
+#include "shared/dataset/value_limits.h"
+#include "shared/model/data_fit.h"
+
+namespace stoker::evaluator {
+namespace {
+
+std::vector<TensorSpec> shape_of_any_length(const dataset::Dataset& data) {
+  return data.longest() > 0 ? data.spec_of_length(1) : data.spec();
+}
+
+// Sets that one model can take. Texts may differ in length, and so may sequences.
+Status check_alike(const std::string& name, const dataset::Dataset& data,
+                   const std::string& first_name, const dataset::Dataset& first) {
+  const auto own = shape_of_any_length(data), others = shape_of_any_length(first);
+  bool alike = data.classes() == first.classes() && own.size() == others.size();
+  for (size_t i = 0; alike && i < own.size(); ++i)
+    alike = own[i] == others[i] || (own[i].name == "tokens" && others[i].name == "tokens");
+  if (alike) return {};
+  return Status(Code::kMismatch, "eval.sets: one model cannot take both: " + first_name + " has " +
+                                     model::describe(first.spec()) + " of " +
+                                     std::to_string(first.classes()) + " classes, " + name +
+                                     " has " + model::describe(data.spec()) + " of " +
+                                     std::to_string(data.classes()));
+}
+
+// As the model was taught to see it.
+Result<std::unique_ptr<dataset::Dataset>> open_set(const config::Config& config,
+                                                   const std::string& name,
+                                                   const std::string& index_dir,
+                                                   const TrainClasses& train) {
+  STOKER_ASSIGN_OR_RETURN(auto data, dataset::open_dataset(name, config.data, index_dir, {}));
+  STOKER_ASSIGN_OR_RETURN(data, with_train_classes(train, name, std::move(data)));
+  log_info("data set opened", {{"set", name},
+                               {"samples", data->size()},
+                               {"fingerprint", data->fingerprint().substr(0, 12)}});
+  return dataset::within_limits(config, std::move(data));
+}
+
+}  // namespace
+
+Result<std::vector<EvaluatedSet>> open_sets(const config::Config& config,
+                                            const std::string& index_dir,
+                                            const TrainClasses& train) {
+  std::vector<EvaluatedSet> sets;
+  for (const std::string& name : config.eval.sets) {
+    STOKER_ASSIGN_OR_RETURN(auto data, open_set(config, name, index_dir, train));
+    STOKER_ASSIGN_OR_RETURN(auto task, task::make_task(config.task, data->spec(), data->classes()));
+    SampleBatches batches(*data, subset_of(config.eval, data->size()),
+                          static_cast<uint64_t>(config.eval.batch), config.feed.buckets);
+    sets.push_back({name, std::move(data), std::move(task), std::move(batches)});
+    const EvaluatedSet& first = sets.front();
+    STOKER_RETURN_IF_ERROR(check_alike(name, *sets.back().data, first.name, *first.data));
+  }
+  return sets;
+}
+
+}  // namespace stoker::evaluator
