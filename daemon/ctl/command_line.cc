@@ -163,6 +163,11 @@ class Parser {
     diff->add_option("TO", command_.other, "Another one")->required()->check(check_choice);
     diff->add_flag("--all", command_.all, "All tensors, not only the 20 that moved most");
     add_export();
+    add_commands_for_history();
+  }
+
+  // What a run has written down.
+  void add_commands_for_history() {
     CLI::App* const classes =
         add("classes", Action::kClasses, "How each class fares in a validation, the worst first");
     classes->add_option("STEP", command_.which, "A step, latest or best")

@@ -24,13 +24,20 @@ Exit codes: 0 done or stopped on request, 64 usage, 65 no checkpoint is intact, 
 number, 70 internal, 71 out of memory, 72 device lost, 74 I/O, 75 the run directory is held by another process,
 78 configuration, 93 starts without progress, 143 left at once.)";
 
-}  // namespace
+void add_allowances(CLI::App& app, Allowed& allowed, CLI::Option* fresh) {
+  const auto allow = [&](Change change, const std::string& what) {
+    app.add_flag(std::string(flag_of(change)), allowed[change],
+                 "Go on with " + what + " than the checkpoint was saved with")
+        ->group("Going on with a run that has changed (each costs a guarantee: docs/operations.md)")
+        ->excludes(fresh);
+  };
+  allow(Change::kModel, "another model, task or optimizer");
+  allow(Change::kData, "other data, or another order of samples,");
+  allow(Change::kBatch, "another batch size");
+  allow(Change::kWorldSize, "another number of trainers");
+}
 
-ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
-  CommandLine command;
-  CLI::App app{"stokerd trains a model from a configuration, as a service.", "stokerd"};
-  app.footer(kFooter);
-  app.set_version_flag("--version", version_text());
+void add_options(CLI::App& app, CommandLine& command) {
   app.add_option("--config", command.config,
                  "Configuration file (config/stoker.yaml is the manual)")
       ->required()
@@ -49,18 +56,17 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_option("--resume", command.resume, "Go on from this checkpoint instead of the newest")
       ->type_name("CHECKPOINT")
       ->excludes(fresh);
-  const std::string group =
-      "Going on with a run that has changed (each costs a guarantee: docs/operations.md)";
-  const auto allow = [&](Change change, const std::string& what) {
-    app.add_flag(std::string(flag_of(change)), command.allowed[change],
-                 "Go on with " + what + " than the checkpoint was saved with")
-        ->group(group)
-        ->excludes(fresh);
-  };
-  allow(Change::kModel, "another model, task or optimizer");
-  allow(Change::kData, "other data, or another order of samples,");
-  allow(Change::kBatch, "another batch size");
-  allow(Change::kWorldSize, "another number of trainers");
+  add_allowances(app, command.allowed, fresh);
+}
+
+}  // namespace
+
+ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
+  CommandLine command;
+  CLI::App app{"stokerd trains a model from a configuration, as a service.", "stokerd"};
+  app.footer(kFooter);
+  app.set_version_flag("--version", version_text());
+  add_options(app, command);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& answered) {  // --help, --version

@@ -1,22 +1,19 @@
 #include "daemon/daemon_app/daemon_app.h"
 
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 
-#include "daemon/daemon_app/progress_line.h"
+#include "daemon/daemon_app/early_end.h"
+#include "daemon/daemon_app/reload_settings.h"
 #include "daemon/daemon_app/start_point.h"
 #include "daemon/daemon_app/version.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
-#include "shared/config/load_config.h"
 #include "shared/control/socket_path.h"
-#include "shared/run/early_stop.h"
 
 namespace stoker::daemon_app {
 namespace {
@@ -25,14 +22,6 @@ using namespace std::chrono_literals;
 constexpr auto kTick = 500ms;
 constexpr auto kStartingGrace = 3s;  // a scan that does not hear a stop is left after this
 constexpr auto kJoinGrace = 30s;
-constexpr auto kLogEvery = 10s;  // of lines about progress, at most
-constexpr auto kLogBesideLiveLine = 60s;
-
-size_t terminal_columns() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col - 1u
-                                                                            : 79u;
-}
 
 }  // namespace
 
@@ -53,7 +42,7 @@ DaemonApp::~DaemonApp() = default;
 
 ExitCode DaemonApp::run() {
   if (const Status opened = open(); !opened.ok()) return finish(opened);
-  if (const auto request = maybe_stop_request()) return stay_ended(*request);
+  if (const auto request = maybe_early_end(config_.eval, layout_)) return stay_ended(*request);
   session_ =
       std::make_unique<TrainingSession>(config_, command_, layout_, mailbox_, board_, clock_);
   link_ =
@@ -164,7 +153,9 @@ void DaemonApp::await_signal() {
 void DaemonApp::on_signal(int number) {
   switch (policy_.on_signal(number)) {
     case service::SignalAction::kReload:
-      return reload();
+      reload_settings(config_, command_);
+      if (training_) notifier_.ready();  // before, it would say that the start is done
+      return;
     case service::SignalAction::kSave:
       log_info("checkpoint asked for", {{"by", "SIGUSR1"}});
       return mailbox_.post({train::Request::Kind::kCheckpoint, 0, {}});
@@ -198,40 +189,11 @@ void DaemonApp::leave_at_once() {
       ExitCode::kAbandoned));  // readers die with us; the lock is freed by the kernel
 }
 
-void DaemonApp::reload() {
-  const auto fresh = config::load_config(command_.config, command_.overrides);
-  if (!fresh.ok()) {
-    log_error("reload refused",
-              {{"reason", fresh.status().message()}, {"kept", "the settings before"}});
-    return;
-  }
-  set_log_level(LogLevel::kInfo);  // this line is seen whatever the levels are
-  log_info("reloaded", {{"log.level", fresh->log.level}});
-  set_log_level(log_level_of(fresh->log.level));
-  for (const std::string& difference : config::differences(config_, *fresh))
-    if (!difference.starts_with("log.level:") && !difference.starts_with("run.dir:"))
-      log_warn("not changed while running", {{"key", difference}, {"takes_effect", "next start"}});
-  notifier_.ready();
-}
-
 // ---- The evaluator
-
-std::optional<run::StopRequest> DaemonApp::maybe_stop_request() const {
-  const run::EarlyStopRule rule = run::early_stop_rule(config_.eval);
-  if (!rule.is_on()) return std::nullopt;
-  auto request = run::read_stop_request(layout_.stop_file());
-  if (!request.ok()) {
-    if (request.status().code() != Code::kNotFound)
-      log_warn("stop.json not understood", {{"reason", request.status().message()}});
-    return std::nullopt;
-  }
-  if (request->rule != rule.to_text()) return std::nullopt;
-  return *std::move(request);
-}
 
 void DaemonApp::obey_evaluator() {
   if (stop_asked_ || ended_early_) return;
-  const auto request = maybe_stop_request();
+  const auto request = maybe_early_end(config_.eval, layout_);
   if (!request) return;
   ended_early_ = true;
   reason_ = "stopped early: " + request->reason;
@@ -258,8 +220,7 @@ ExitCode DaemonApp::stay_ended(const run::StopRequest& request) {
 void DaemonApp::tick() {
   const auto status = link_->status();
   if (training_) {
-    show_progress(*status);
-    log_progress(*status);
+    progress_.report(*status);
     sign_pause(*status);
     obey_evaluator();
   }
@@ -276,27 +237,6 @@ void DaemonApp::tick() {
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) tick();
   });
-}
-
-void DaemonApp::show_progress(const control::TrainerStatus& status) {
-  if (live_line_possible()) set_live_line(progress_line(status, terminal_columns()));
-  notifier_.status(progress_line(status, 200));
-}
-
-void DaemonApp::log_progress(const control::TrainerStatus& status) {
-  const bool is_new = status.step != logged_step_ && std::isfinite(status.loss);
-  const auto every = live_line_possible() ? kLogBesideLiveLine : kLogEvery;
-  if (!is_new || clock_.monotonic() - logged_at_ < every) return;
-  logged_step_ = status.step;
-  logged_at_ = clock_.monotonic();
-  log_info("progress", {{"step", status.step},
-                        {"steps", status.steps},
-                        {"loss", status.loss},
-                        {"lr", status.lr},
-                        {"samples_per_s", status.samples_per_s},
-                        {"step_ms", status.step_ms},
-                        {"feed_wait_ms", status.feed.wait_ms},
-                        {"eta_s", status.eta_s}});
 }
 
 void DaemonApp::sign_pause(const control::TrainerStatus& status) {

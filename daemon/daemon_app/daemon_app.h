@@ -17,6 +17,7 @@
 
 #include "daemon/control/control_server.h"
 #include "daemon/daemon_app/command_line.h"
+#include "daemon/daemon_app/progress_report.h"
 #include "daemon/daemon_app/training_link.h"
 #include "daemon/daemon_app/training_session.h"
 #include "daemon/service/notify.h"
@@ -50,14 +51,9 @@ class DaemonApp {
   void on_signal(int number);
   void stop_gracefully(const std::string& why);
   void leave_at_once();
-  // Whether the evaluator has asked for the end of this run, by the rule that it has now.
-  std::optional<run::StopRequest> maybe_stop_request() const;
   void obey_evaluator();
   ExitCode stay_ended(const run::StopRequest& request);
-  void reload();
   void tick();
-  void show_progress(const control::TrainerStatus& status);
-  void log_progress(const control::TrainerStatus& status);
   void sign_pause(const control::TrainerStatus& status);
   ExitCode finish(const Status& status);
   // Whether this start was in vain.
@@ -74,6 +70,7 @@ class DaemonApp {
   boost::asio::signal_set signals_;
   boost::asio::steady_timer timer_;
   service::Notifier notifier_;
+  ProgressReport progress_{notifier_, clock_};
   std::optional<service::RunDirectory> directory_;
   std::unique_ptr<control_server::ControlServer> control_;
   service::SignalPolicy policy_;
@@ -83,8 +80,6 @@ class DaemonApp {
   bool ended_early_ = false;  // the evaluator asked for it
   std::chrono::nanoseconds stop_asked_at_{0};
   std::string reason_ = "the last step is done";
-  uint64_t logged_step_ = 0;
-  std::chrono::nanoseconds logged_at_{0};
 
   // Own synchronisation.
   train::Mailbox mailbox_;

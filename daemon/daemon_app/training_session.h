@@ -1,5 +1,5 @@
-// TrainingSession: one run from its data to its end: index, start point, ring, readers, model,
-// trainer, checkpoints, metrics.
+// TrainingSession: training from the configuration and the data to its end: one trainer after another,
+// each with parts of its own, where the run goes back to a checkpoint or its data grows.
 //
 // Threads:  run() on the trainer's thread; all else from any thread at any time.
 // Blocking: run() until training has ended and everything it saved is on disk. Where training must
@@ -8,7 +8,6 @@
 // Errors:   whatever the parts report; exit_code_of() says how the process should end.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -22,20 +21,24 @@
 #include "daemon/train/status_board.h"
 #include "daemon/train/tap_board.h"
 #include "shared/base/clock.h"
-#include "shared/base/coordinator.h"
 #include "shared/base/exit_code.h"
-#include "shared/checkpoint/store.h"
+#include "shared/base/status.h"
 #include "shared/config/config.h"
 #include "shared/control/trainer_status.h"
-#include "shared/dataset/dataset.h"
-#include "shared/feed/sample_weights.h"
 #include "shared/run/run_layout.h"
+
+namespace stoker::train {
+struct TrainerLinks;
+struct WatchLinks;
+}  // namespace stoker::train
 
 namespace stoker::daemon_app {
 
 enum class Outcome { kFinished, kStopped };
 
 class GrowingData;
+class TrainingPreparation;
+struct TrainingParts;
 
 class TrainingSession {
  public:
@@ -50,7 +53,7 @@ class TrainingSession {
   Result<Outcome> run(std::stop_token stop, const std::function<void()>& on_training);
 
   // Ends the preparing too, where nobody reads the mailbox yet. From any thread.
-  void request_stop() { stop_asked_ = true; }
+  void request_stop();
 
   // Fills the parts of the status that others than the trainer know: ring, readers, checkpoint
   // writer.
@@ -61,22 +64,12 @@ class TrainingSession {
   bool prepared() const;  // false while only looking at data; then a stop may simply leave
 
  private:
-  struct Parts;
   enum class Ended { kFinished, kStopped, kRollBack, kNewData };
-  using StartPoint = std::optional<checkpoint::VerifiedCheckpoint>;
-  // `start`: where it goes on from, which matters for data that grows.
-  Result<std::unique_ptr<dataset::Dataset>> open_data(const StartPoint& start);
-  Result<std::unique_ptr<Parts>> prepare(std::unique_ptr<dataset::Dataset> data,
-                                         const std::string& resume);  // null: opens it
-  Status restore(Parts& parts, const StartPoint& start);
-  Status settle_growth(Parts& parts, const StartPoint& start);
-  Status go_on(Parts& parts, Ended ended);
-  Status open_outputs(Parts& parts);
-  Status start_feed(Parts& parts);
-  Result<Ended> train(Parts& parts, std::stop_token stop);
-  Parts* hold(std::unique_ptr<Parts> parts);  // shows them to add_live(); null: none
-  Status wind_up(Parts& parts);
-  Status check_stop() const;
+  Result<Ended> train(TrainingParts& parts, std::stop_token stop);
+  Status go_on(TrainingParts& parts, Ended ended);
+  train::TrainerLinks links(TrainingParts& parts);
+  train::WatchLinks watch_links(TrainingParts& parts);
+  TrainingParts* hold(std::unique_ptr<TrainingParts> parts);  // shows them to others; null: none
 
   const config::Config& config_;
   const CommandLine& command_;
@@ -87,15 +80,12 @@ class TrainingSession {
 
   train::TapBoard taps_;  // own synchronisation
 
-  // Of the trainer's thread: read once, so that going back draws by what the run was started with.
-  feed::SampleWeights weights_;
   const std::unique_ptr<GrowingData> growing_;  // null: data.train stays as it is
-
-  std::atomic<bool> stop_asked_{false};  // written by the main thread; only ever turns true
+  const std::unique_ptr<TrainingPreparation> preparation_;
 
   mutable std::mutex mutex_;
-  std::unique_ptr<Parts> parts_;  // guarded by mutex_ while it is set or reset; its parts are used
-                                  // by the trainer's thread
+  std::unique_ptr<TrainingParts> parts_;  // guarded by mutex_ while it is set or reset; its parts
+                                          // are used by the trainer's thread
 };
 
 }  // namespace stoker::daemon_app

@@ -72,21 +72,27 @@ Status Optimizer::make_groups(const NamedTensors& parameters) {
     const bool is_left = groups_.size() > rows && !by_muon.takes(name, parameter);
     add(groups_[is_left ? row + rows : row], name, parameter);
   }
-  for (size_t i = 1; i < rows; ++i) {
-    if (groups_[i].parameters.empty() &&
-        (groups_.size() == rows || groups_[i + rows].parameters.empty()))
-      return Status(Code::kInvalidArgument,
-                    "optimizer.groups: '" + groups_[i].match +
-                        "' matches no trained parameter that an earlier group left; the names "
-                        "begin with '" +
-                        parameters.front().first + "' and end with '" + parameters.back().first +
-                        "'");
-  }
+  STOKER_RETURN_IF_ERROR(check_matches(rows, parameters));
   std::erase_if(groups_, [](const Group& group) { return group.parameters.empty(); });
   const c10::Device device = parameters.front().second.device();
   if (device.is_cpu()) return {};
   for (Group& group : groups_)
     group.device_lr = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device));
+  return {};
+}
+
+// Each of the first `rows` groups, with what muon left of it to adamw.
+Status Optimizer::check_matches(size_t rows, const NamedTensors& parameters) const {
+  for (size_t i = 1; i < rows; ++i) {
+    const bool is_left = groups_.size() > rows && !groups_[i + rows].parameters.empty();
+    if (!groups_[i].parameters.empty() || is_left) continue;
+    return Status(Code::kInvalidArgument,
+                  "optimizer.groups: '" + groups_[i].match +
+                      "' matches no trained parameter that an earlier group left; the names "
+                      "begin with '" +
+                      parameters.front().first + "' and end with '" + parameters.back().first +
+                      "'");
+  }
   return {};
 }
 

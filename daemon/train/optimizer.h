@@ -82,6 +82,7 @@ class Optimizer {
  private:
   explicit Optimizer(const config::OptimizerConfig& config) : config_(config) {}
   Status make_groups(const NamedTensors& parameters);
+  Status check_matches(size_t rows, const NamedTensors& parameters) const;
   void add(Group& group, const std::string& name, const at::Tensor& parameter);
   at::Tensor norm_of_gradients() const;
   at::Tensor clip();

@@ -116,6 +116,7 @@ class Trainer {
   Status check_saving() const;  // on_failure: stop
   // Snapshots and submits; false when one is still in flight.
   bool try_save();
+  void fill(writer::Snapshot& snapshot);
   // Whether the run leaves here for other data, its state saved.
   Result<bool> leave_for_new_data();
   Result<Outcome> end_run(std::stop_token stop);

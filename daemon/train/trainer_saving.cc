@@ -47,17 +47,8 @@ bool Trainer::try_save() {
   }
   writer::Snapshot* const snapshot = links_.writer.try_begin();
   if (snapshot == nullptr) return false;
-  const PhaseScope snapping(watch_.maybe_observer(), Phase::kSnapshot);
   const nanoseconds began = links_.clock.monotonic();
-  snapshot->manifest() = links_.manifest;
-  state_.quarantined = links_.quarantined();
-  // Which saves are taken depends on the disk, too: where nothing goes by it, it is no part of a run.
-  if (config_.checkpoint.on_improvement > 0) state_.loss_trend.note_saved();
-  state_.capture(*snapshot);
-  snapshot->manifest().epoch = links_.plan.epoch_of(state_.ticket);
-  snapshot->manifest().metrics_bytes = links_.metrics_bytes;
-  if (links_.bad_samples_before)
-    snapshot->manifest().maybe_bad_samples = links_.bad_samples_before(state_.ticket);
+  fill(*snapshot);
   const nanoseconds stall = links_.clock.monotonic() - began;
   interval_.stalled += stall;
   status_.checkpoint.stall_ms = ms(stall);
@@ -77,6 +68,20 @@ bool Trainer::try_save() {
       });
   publish(control::TrainerState::kSaving);
   return true;
+}
+
+void Trainer::fill(writer::Snapshot& snapshot) {
+  const PhaseScope snapping(watch_.maybe_observer(), Phase::kSnapshot);
+  checkpoint::Manifest& manifest = snapshot.manifest();
+  manifest = links_.manifest;
+  state_.quarantined = links_.quarantined();
+  // Which saves are taken depends on the disk, too: where nothing goes by it, it is no part of a run.
+  if (config_.checkpoint.on_improvement > 0) state_.loss_trend.note_saved();
+  state_.capture(snapshot);
+  manifest.epoch = links_.plan.epoch_of(state_.ticket);
+  manifest.metrics_bytes = links_.metrics_bytes;
+  if (links_.bad_samples_before)
+    manifest.maybe_bad_samples = links_.bad_samples_before(state_.ticket);
 }
 
 Status Trainer::save_last(bool hurried) {

@@ -195,43 +195,51 @@ Status TrainingState::restore_average(const checkpoint::VerifiedCheckpoint& save
       .with_context(saved.path() + "/ema.safetensors");
 }
 
+Result<TrainingState::Restored> TrainingState::restore_model(
+    const checkpoint::VerifiedCheckpoint& saved, bool may_differ) {
+  STOKER_ASSIGN_OR_RETURN(const auto weights, saved.open_tensors("model.safetensors"));
+  STOKER_ASSIGN_OR_RETURN(const auto optim, saved.open_tensors("optim.safetensors"));
+  if (may_differ) {
+    STOKER_ASSIGN_OR_RETURN(const bool same_model,
+                            load_matching(model::named_tensors(*model_), *weights, "the model"));
+    STOKER_ASSIGN_OR_RETURN(const bool same_optimizer,
+                            load_matching(optimizer_->state(), *optim, "the optimizer"));
+    return same_model && same_optimizer ? Restored::kWholly : Restored::kPartly;
+  }
+  STOKER_RETURN_IF_ERROR(
+      model::load_weights(*model_, *weights).with_context(saved.path() + "/model.safetensors"));
+  STOKER_RETURN_IF_ERROR(
+      optimizer_->load(*optim).with_context(saved.path() + "/optim.safetensors"));
+  return Restored::kWholly;
+}
+
+Status TrainingState::restore_rest(const checkpoint::SafetensorsFile& rest) {
+  at::Tensor rng = generator_state(kCpu);
+  STOKER_RETURN_IF_ERROR(read_into(rest, kRngCpu, rng));
+  set_generator_state(kCpu, rng);
+  // A run that was on the CPU has no state of the device's.
+  if (!device_.is_cpu() && rest.find(kRngDevice) != nullptr) {
+    rng = generator_state(device_);
+    STOKER_RETURN_IF_ERROR(read_into(rest, kRngDevice, rng));
+    set_generator_state(device_, rng);
+  }
+  at::Tensor sum = at::zeros({}, at::kDouble);
+  at::Tensor steps = at::zeros({}, at::kLong);
+  STOKER_RETURN_IF_ERROR(read_into(rest, kLossSum, sum));
+  STOKER_RETURN_IF_ERROR(read_into(rest, kLossSteps, steps));
+  loss_sum.copy_(sum);
+  loss_steps = steps.item<int64_t>();
+  return loss_scale_ ? restore_scale(rest, *loss_scale_) : Status();
+}
+
 Result<TrainingState::Restored> TrainingState::restore(const checkpoint::VerifiedCheckpoint& saved,
                                                        bool may_differ) {
-  bool is_whole = true;
+  Restored restored = Restored::kWholly;
   try {
-    STOKER_ASSIGN_OR_RETURN(const auto weights, saved.open_tensors("model.safetensors"));
-    STOKER_ASSIGN_OR_RETURN(const auto optim, saved.open_tensors("optim.safetensors"));
-    if (may_differ) {
-      STOKER_ASSIGN_OR_RETURN(const bool same_model,
-                              load_matching(model::named_tensors(*model_), *weights, "the model"));
-      STOKER_ASSIGN_OR_RETURN(const bool same_optimizer,
-                              load_matching(optimizer_->state(), *optim, "the optimizer"));
-      is_whole = same_model && same_optimizer;
-    } else {
-      STOKER_RETURN_IF_ERROR(
-          model::load_weights(*model_, *weights).with_context(saved.path() + "/model.safetensors"));
-      STOKER_RETURN_IF_ERROR(
-          optimizer_->load(*optim).with_context(saved.path() + "/optim.safetensors"));
-    }
+    STOKER_ASSIGN_OR_RETURN(restored, restore_model(saved, may_differ));
     if (average_) STOKER_RETURN_IF_ERROR(restore_average(saved, may_differ));
     STOKER_ASSIGN_OR_RETURN(const auto rest, saved.open_tensors("state.safetensors"));
-    at::Tensor rng = generator_state(kCpu);
-    STOKER_RETURN_IF_ERROR(read_into(*rest, kRngCpu, rng).with_context(saved.path()));
-    set_generator_state(kCpu, rng);
-    // A run that was on the CPU has no state of the device's.
-    if (!device_.is_cpu() && rest->find(kRngDevice) != nullptr) {
-      rng = generator_state(device_);
-      STOKER_RETURN_IF_ERROR(read_into(*rest, kRngDevice, rng).with_context(saved.path()));
-      set_generator_state(device_, rng);
-    }
-    at::Tensor sum = at::zeros({}, at::kDouble);
-    at::Tensor steps = at::zeros({}, at::kLong);
-    STOKER_RETURN_IF_ERROR(read_into(*rest, kLossSum, sum).with_context(saved.path()));
-    STOKER_RETURN_IF_ERROR(read_into(*rest, kLossSteps, steps).with_context(saved.path()));
-    loss_sum.copy_(sum);
-    loss_steps = steps.item<int64_t>();
-    if (loss_scale_)
-      STOKER_RETURN_IF_ERROR(restore_scale(*rest, *loss_scale_).with_context(saved.path()));
+    STOKER_RETURN_IF_ERROR(restore_rest(*rest).with_context(saved.path()));
     STOKER_ASSIGN_OR_RETURN(static_cast<LiveState&>(*this),
                             parse_live_state(saved.manifest().live));
   } catch (const c10::Error& error) {
@@ -240,7 +248,7 @@ Result<TrainingState::Restored> TrainingState::restore(const checkpoint::Verifie
   }
   step = saved.manifest().step;
   ticket = saved.manifest().ticket;
-  return is_whole ? Restored::kWholly : Restored::kPartly;
+  return restored;
 }
 
 }  // namespace stoker::train

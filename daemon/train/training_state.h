@@ -73,6 +73,8 @@ class TrainingState : public LiveState {
   int64_t loss_steps = 0;
 
  private:
+  Result<Restored> restore_model(const checkpoint::VerifiedCheckpoint& saved, bool may_differ);
+  Status restore_rest(const checkpoint::SafetensorsFile& rest);
   Status restore_average(const checkpoint::VerifiedCheckpoint& saved, bool may_differ);
 
   TrainingState() : device_(c10::DeviceType::CPU) {}

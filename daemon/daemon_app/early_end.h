@@ -1,0 +1,19 @@
+// maybe_early_end: whether the evaluator has asked for the end of this run (RUN/eval/stop.json), by the
+// rule for early stopping that the run has now.
+//
+// Threads: any; reads a small file.
+// Errors:  a file that is not understood is logged, and asks for nothing.
+#pragma once
+
+#include <optional>
+
+#include "shared/config/config.h"
+#include "shared/run/run_layout.h"
+#include "shared/run/stop_request.h"
+
+namespace stoker::daemon_app {
+
+std::optional<run::StopRequest> maybe_early_end(const config::EvalConfig& config,
+                                                const run::RunLayout& layout);
+
+}  // namespace stoker::daemon_app

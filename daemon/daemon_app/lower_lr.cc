@@ -1,0 +1,21 @@
+#include "daemon/daemon_app/lower_lr.h"
+
+#include "daemon/daemon_app/rollback.h"
+#include "shared/base/log.h"
+
+namespace stoker::daemon_app {
+
+Status lower_lr_after_rollback(const std::string& rollback_file, const config::TrainConfig& config,
+                               uint64_t step, train::LiveState& state) {
+  STOKER_ASSIGN_OR_RETURN(const auto rollback, read_rollback(rollback_file));
+  if (!rollback || rollback->to_step != step) return {};
+  for (; state.rollbacks < rollback->times; ++state.rollbacks) state.lr_scale *= config.rollback_lr;
+  log_warn("rolled back", {{"to_step", step},
+                           {"time", std::to_string(rollback->times) + "/" +
+                                        std::to_string(config.nonfinite_limit)},
+                           {"lr_scale", state.lr_scale},
+                           {"reason", "loss or gradient not finite"}});
+  return {};
+}
+
+}  // namespace stoker::daemon_app

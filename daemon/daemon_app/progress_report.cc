@@ -1,0 +1,49 @@
+#include "daemon/daemon_app/progress_report.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmath>
+
+#include "daemon/daemon_app/progress_line.h"
+#include "shared/base/log.h"
+
+namespace stoker::daemon_app {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto kLogEvery = 10s;  // at most
+constexpr auto kLogBesideLiveLine = 60s;
+constexpr size_t kColumnsForSystemd = 200;
+
+size_t terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col - 1u
+                                                                            : 79u;
+}
+
+}  // namespace
+
+void ProgressReport::report(const control::TrainerStatus& status) {
+  if (live_line_possible()) set_live_line(progress_line(status, terminal_columns()));
+  notifier_.status(progress_line(status, kColumnsForSystemd));
+  log(status);
+}
+
+void ProgressReport::log(const control::TrainerStatus& status) {
+  const bool is_new = status.step != logged_step_ && std::isfinite(status.loss);
+  const auto every = live_line_possible() ? kLogBesideLiveLine : kLogEvery;
+  if (!is_new || clock_.monotonic() - logged_at_ < every) return;
+  logged_step_ = status.step;
+  logged_at_ = clock_.monotonic();
+  log_info("progress", {{"step", status.step},
+                        {"steps", status.steps},
+                        {"loss", status.loss},
+                        {"lr", status.lr},
+                        {"samples_per_s", status.samples_per_s},
+                        {"step_ms", status.step_ms},
+                        {"feed_wait_ms", status.feed.wait_ms},
+                        {"eta_s", status.eta_s}});
+}
+
+}  // namespace stoker::daemon_app
