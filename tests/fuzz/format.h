@@ -25,6 +25,7 @@ struct Format {
 std::span<const Format> formats();
 const Format* find_format(std::string_view name);  // null: there is none
 
+const Format& cifar_format();
 const Format& csv_format();
 const Format& idx_format();
 const Format& jsonl_format();
@@ -32,9 +33,12 @@ const Format& list_format();
 const Format& manifest_format();
 const Format& npy_format();
 const Format& pickle_format();
+const Format& picture_format();
 const Format& safetensors_format();
 const Format& tar_format();
+const Format& text_format();
 const Format& tfrecord_format();
+const Format& tokens_format();
 const Format& torch_format();
 
 // An input that stands for several files: the first `files - 1` are preceded by their length, two

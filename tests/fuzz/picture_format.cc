@@ -1,0 +1,93 @@
+#include <cstddef>
+#include <span>
+
+#include "shared/image/decoder.h"
+#include "shared/image/with_restart_markers.h"
+#include "tests/fuzz/file_under_test.h"
+#include "tests/fuzz/format.h"
+#include "tests/shared/image/picture_files.h"
+
+namespace stoker::fuzz {
+namespace {
+
+using image::Box;
+using image::Limits;
+using image::testing::jpeg_of;
+using image::testing::pattern;
+using image::testing::png_of;
+using image::testing::webp_of;
+
+constexpr Limits kLimits{.pixels = 1 << 18, .side = 4096, .scans = 20, .memory_bytes = 64 << 20};
+constexpr image::PictureShape kShape{.channels = 3, .height = 24, .width = 17};
+constexpr size_t kDraws = 4;
+
+struct Decoded {
+  bool ok = false;
+  std::vector<std::byte> planes;  // where it is
+  bool operator==(const Decoded&) const = default;
+};
+
+Decoded decode(std::span<const std::byte> file, const image::BoxRule& part) {
+  Decoded decoded{.ok = false, .planes = std::vector<std::byte>(kShape.bytes())};
+  // One that has seen other pictures, damaged ones too, and one that has not.
+  static image::Decoder used(kLimits);
+  image::Decoder fresh(kLimits);
+  const Status status = used.decode(file, kShape, decoded.planes, part);
+  decoded.ok = check_status(status);
+  if (!decoded.ok) decoded.planes.clear();
+  Decoded again{.ok = false, .planes = std::vector<std::byte>(kShape.bytes())};
+  again.ok = fresh.decode(file, kShape, again.planes, part).ok();
+  if (!again.ok) again.planes.clear();
+  must(again == decoded, "a picture is the same each time");
+  return decoded;
+}
+
+// The first four bytes say which part, in 256ths of what there is; the rest is the file. Beside what
+// file_under_test.h promises: a JPEG that can be rewritten is, whole and in part, the same picture.
+bool run(std::string_view input) {
+  if (input.size() < kDraws) return false;
+  const auto draw = [&](size_t i) { return static_cast<unsigned char>(input[i]) / 256.0; };
+  const auto file = std::as_bytes(std::span(input.substr(kDraws)));
+  const image::BoxRule part = [&](uint32_t height, uint32_t width) {
+    const double top = draw(0) * height, left = draw(1) * width;
+    return Box{.left = left,
+               .top = top,
+               .width = (width - left) * (1 - draw(2)),
+               .height = (height - top) * (1 - draw(3))};
+  };
+  const Decoded whole = decode(file, {}), taken = decode(file, part);
+  if (const auto rewritten = image::with_restart_markers(file, kLimits)) {
+    must(whole.ok, "a JPEG that can be rewritten is not damaged");
+    must(decode(*rewritten, {}) == whole, "rewritten it is the same picture");
+    must(decode(*rewritten, part) == taken, "rewritten its parts are the same");
+  }
+  return whole.ok;
+}
+
+std::string seed(const std::string& part, const std::string& file) { return part + file; }
+
+}  // namespace
+
+const Format& picture_format() {
+  static constexpr Format kFormat{
+      .name = "picture", .run = run, .seeds = [] {
+        const std::string middle = "\x50\x70\x90\x80";
+        const std::string file = jpeg_of(pattern(100, 97), {.quality = 10});
+        std::vector<std::string> seeds{
+            seed(middle, file),
+            seed(middle, jpeg_of(pattern(20, 30), {.quality = 30, .restart_rows = 1})),
+            seed(middle, jpeg_of(pattern(20, 30), {.quality = 30, .progressive = true})),
+            seed(middle, jpeg_of(image::testing::gradient(96, 120, 1), {.quality = 10})),
+            seed(middle, jpeg_of(image::testing::gradient(20, 30, 4), {.quality = 30})),
+            seed(middle, png_of(pattern(9, 11), {.interlaced = true})),
+            seed(middle, webp_of(pattern(20, 30), {.quality = 20})),
+            seed(middle, webp_of(pattern(9, 11), {.lossless = true}))};
+        const auto rewritten = image::with_restart_markers(image::testing::bytes_of(file), kLimits);
+        seeds.push_back(seed(middle, std::string(reinterpret_cast<const char*>(rewritten->data()),
+                                                 rewritten->size())));
+        return seeds;
+      }};
+  return kFormat;
+}
+
+}  // namespace stoker::fuzz

@@ -1,0 +1,34 @@
+#include "tests/fuzz/format.h"
+#include "tests/fuzz/set_under_test.h"
+
+namespace stoker::fuzz {
+namespace {
+
+// The first byte is the context, the rest two files.
+bool run(std::string_view input) {
+  static SetUnderTest set;
+  if (input.empty()) return false;
+  const auto parts = split_input(input.substr(1), 2);
+  set.write("a.txt", parts[0]);
+  set.write("b.txt", parts[1]);
+  config::DatasetConfig config;
+  config.kind = config::DatasetKind::kText;
+  config.path = set.path("");
+  config.glob = "*.txt";
+  config.context = static_cast<unsigned char>(input[0]);
+  return set.check(config);
+}
+
+}  // namespace
+
+const Format& text_format() {
+  static constexpr Format kFormat{.name = "text", .run = run, .seeds = [] {
+                                    return std::vector<std::string>{
+                                        '\4' + join_input({"abcde", ""}),
+                                        '\1' + join_input({"", "\xff\xfe\n"}),
+                                        '\7' + join_input({"to be or not to be", "that is it"})};
+                                  }};
+  return kFormat;
+}
+
+}  // namespace stoker::fuzz

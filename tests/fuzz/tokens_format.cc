@@ -1,0 +1,33 @@
+#include "tests/fuzz/format.h"
+#include "tests/fuzz/set_under_test.h"
+
+namespace stoker::fuzz {
+namespace {
+
+// The first byte is the context, with the width of a token as its highest bit; the rest is the file.
+bool run(std::string_view input) {
+  static SetUnderTest set;
+  if (input.empty()) return false;
+  const unsigned settings = static_cast<unsigned char>(input[0]);
+  set.write("tokens.bin", input.substr(1));
+  config::DatasetConfig config;
+  config.kind = config::DatasetKind::kTokens;
+  config.path = set.path("tokens.bin");
+  config.context = settings & 0x7f;
+  config.dtype = settings < 0x80 ? "uint16" : "uint32";
+  return set.check(config);
+}
+
+}  // namespace
+
+const Format& tokens_format() {
+  static constexpr Format kFormat{.name = "tokens", .run = run, .seeds = [] {
+                                    return std::vector<std::string>{
+                                        std::string("\2\1\0\2\0\3\0", 7),
+                                        std::string("\1\xff\xff\xff\xff", 5),
+                                        std::string("\x81\1\0\0\0\2\0\0\0\xff\xff\xff\x7f", 13)};
+                                  }};
+  return kFormat;
+}
+
+}  // namespace stoker::fuzz
