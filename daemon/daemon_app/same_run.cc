@@ -56,8 +56,8 @@ constexpr std::array<std::pair<std::string_view, Change>, 11> kFixedForLife{
 // computed again changes none.
 constexpr std::array<std::string_view, 3> kOfNoRun{"model.init_",
                                                    "model.recompute:", "model.path:"};
-constexpr std::array<std::string_view, 5> kJudgedByFingerprint{
-    "path:", "labels:", "lengths:", "cache:", "grow:"};
+constexpr std::array<std::string_view, 6> kJudgedByFingerprint{
+    "path:", "labels:", "lengths:", "cache:", "cache_dir:", "grow:"};
 
 bool starts_with_any(std::string_view text, std::span<const std::string_view> prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),

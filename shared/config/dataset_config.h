@@ -44,6 +44,7 @@ struct DatasetConfig {
   // images tfrecord tar: what is kept beside the index: none | packed (images): the files in one |
   // rewritten (images): the same, its JPEGs so that a part is decoded alone | decoded: the samples
   std::string cache = "none";
+  std::string cache_dir;  // where that is kept, for runs that share it; empty: beside the index
   // text tokens images tfrecord tar csv jsonl, in training: whether files, shards and rows that come
   // later join: never | epoch (the next one) | at_once.
   std::string grow = "never";

@@ -87,6 +87,7 @@ Fields format_fields(DatasetConfig& set, bool trains) {
            .target = &set.cache,
            .kinds = kEncodedPictures,
            .words = "none packed rewritten decoded"},
+          {.name = "cache_dir", .target = &set.cache_dir, .kinds = kEncodedPictures},
           {.name = "grow",
            .target = &set.grow,
            .kinds = "text tokens images tfrecord tar csv jsonl",

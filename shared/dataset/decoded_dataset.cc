@@ -7,6 +7,7 @@
 
 #include "shared/base/log.h"
 #include "shared/base/sha256.h"
+#include "shared/dataset/cache_place.h"
 #include "shared/dataset/dataset_decorator.h"
 #include "shared/dataset/picture_pack.h"
 #include "shared/dataset/sample_file.h"
@@ -54,7 +55,9 @@ class DecodedDataset final : public DatasetDecorator {
 
 bool is_wanted(const SetRequest& set) { return set.config.cache == "decoded"; }
 
-std::string path_of(const SetRequest& set) { return set.made_file("samples", "decoded"); }
+CachePlace place_of(const SetRequest& set, const SampleFile::Form& form) {
+  return {set, "samples", "decoded", form.identity};
+}
 
 // A picture is what its decoder makes of it, so another version's are other samples.
 SampleFile::Form form_of(const Dataset& dataset, const Part& part) {
@@ -72,6 +75,8 @@ SampleFile::Form form_of(const Dataset& dataset, const Part& part) {
 }  // namespace
 
 Status check_cache(const SetRequest& set) {
+  if (set.config.cache == "none" && !set.config.cache_dir.empty())
+    return set.wrong("cache_dir", "is for what cache keeps; give a cache, or leave it away");
   if (is_packed(set) && set.config.kind != config::DatasetKind::kImages) {
     return set.wrong(
         "cache", set.config.cache + " is for kind images; this one's samples lie together already");
@@ -87,21 +92,29 @@ Status check_cache(const SetRequest& set) {
   return {};
 }
 
-Status make_decoded_file(const SetRequest& set, const Dataset& dataset) {
-  if (!is_wanted(set)) {
+Status make_decoded_file(const SetRequest& set, const Dataset& dataset,
+                         const ScanProgress& progress) {
+  if (!is_wanted(set) || !set.config.cache_dir.empty()) {
     std::error_code none;
-    std::filesystem::remove(path_of(set), none);
-    return {};
+    std::filesystem::remove(set.made_file("samples", "decoded"), none);
   }
+  if (!is_wanted(set)) return {};
   STOKER_ASSIGN_OR_RETURN(const Part part, samples_taken(set, dataset.size()));
-  return SampleFile::make(path_of(set), form_of(dataset, part)).with_context(set.key("cache"));
+  const SampleFile::Form form = form_of(dataset, part);
+  const CachePlace place = place_of(set, form);
+  FileLock lock;
+  if (place.is_shared()) {
+    STOKER_ASSIGN_OR_RETURN(lock, place.lock(progress));
+  }
+  return SampleFile::make(place.path(), form).with_context(set.key("cache"));
 }
 
 Result<std::unique_ptr<Dataset>> with_decoded_file(const SetRequest& set,
                                                    std::unique_ptr<Dataset> dataset) {
   if (!is_wanted(set)) return dataset;
   STOKER_ASSIGN_OR_RETURN(const Part part, samples_taken(set, dataset->size()));
-  auto file = SampleFile::open(path_of(set), form_of(*dataset, part));
+  SampleFile::Form form = form_of(*dataset, part);
+  auto file = SampleFile::open(place_of(set, form).path(), form);
   if (file.ok())
     return std::unique_ptr<Dataset>(
         std::make_unique<DecodedDataset>(std::move(dataset), *std::move(file), part));

@@ -19,7 +19,8 @@ namespace stoker::dataset {
 Status check_cache(const SetRequest& set);
 
 // The file of this set, as SampleFile::make(); where the set wants none, one of before is removed.
-Status make_decoded_file(const SetRequest& set, const Dataset& dataset);
+Status make_decoded_file(const SetRequest& set, const Dataset& dataset,
+                         const ScanProgress& progress);
 
 // The set with its file; the set itself where it wants none, or where the file cannot be opened, which
 // is logged: its samples are then decoded each time.

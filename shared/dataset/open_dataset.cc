@@ -35,7 +35,8 @@ Status check_request(const SetRequest& set) {
 
 // Where the samples are found, which does not change what they are.
 std::string source_of(const SetRequest& set) {
-  const std::string pack = is_packed(set) ? "\ncache=" + set.config.cache : "";
+  const std::string pack =
+      is_packed(set) ? "\ncache=" + set.config.cache + '\n' + set.config.cache_dir : "";
   return set.config.path + '\n' + set.config.labels + '\n' + set.config.glob + '\n' +
          set.config.list + pack;
 }
@@ -61,11 +62,11 @@ std::vector<FileTable> files_behind(const SetRequest& set, const Index& index) {
 enum class Makes { kNothing, kFiles };  // beside the index
 
 Result<std::unique_ptr<Dataset>> open_with(const Kind& kind, const SetRequest& set, Index index,
-                                           Makes makes) {
+                                           Makes makes, const ScanProgress& progress = {}) {
   if (may_append(set.config)) index.files.let_grow();
   std::vector<FileTable> files = files_behind(set, index);
   STOKER_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, kind.open(set, std::move(index)));
-  if (makes == Makes::kFiles) STOKER_RETURN_IF_ERROR(make_decoded_file(set, *dataset));
+  if (makes == Makes::kFiles) STOKER_RETURN_IF_ERROR(make_decoded_file(set, *dataset, progress));
   STOKER_ASSIGN_OR_RETURN(dataset, with_decoded_file(set, std::move(dataset)));
   if (may_stay_in_memory(kind, set) && dataset->longest() == 0)
     dataset = with_kept_samples(std::move(dataset), std::move(files));
@@ -171,7 +172,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
     STOKER_RETURN_IF_ERROR(save_index(wanted, path));
     index = std::move(wanted);
   }
-  STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, set, std::move(index), Makes::kFiles));
+  STOKER_ASSIGN_OR_RETURN(auto whole,
+                          open_with(kind, set, std::move(index), Makes::kFiles, progress));
   if (is_new && config.has_fields() && config.text.empty())
     STOKER_RETURN_IF_ERROR(probe(set, *whole));
   return taken_part(set, std::move(whole));

@@ -2,8 +2,11 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "shared/base/sha256.h"
+#include "shared/dataset/cache_place.h"
 #include "shared/dataset/whole_files.h"
 #include "shared/image/with_restart_markers.h"
 
@@ -21,6 +24,21 @@ void rewrite(std::vector<std::byte>& picture) {
   if (rewritten) picture = std::move(*rewritten);
 }
 
+std::string content_of(const FileTable& files, const std::string& pack) {
+  Sha256 hash;
+  hash.update(pack + '\n');
+  files.add_to(hash);
+  return hash.finish_hex();
+}
+
+Status find_or_pack(const CachePlace& place, const FileTable& files, const Packing& packing,
+                    const ScanProgress& progress, Facts& facts) {
+  if (!place.is_shared()) return pack_files(files, packing, progress, facts);
+  STOKER_ASSIGN_OR_RETURN(const FileLock lock, place.lock(progress));
+  if (find_pack(files, packing, facts)) return {};
+  return pack_files(files, packing, progress, facts);
+}
+
 }  // namespace
 
 bool is_packed(const SetRequest& set) {
@@ -30,16 +48,17 @@ bool is_packed(const SetRequest& set) {
 Result<Facts> pack_pictures(const SetRequest& set, const FileTable& files, Facts facts,
                             const ScanProgress& progress) {
   for (const std::string pack : kPacks) {
-    const std::string path = set.made_file("files", pack);
-    if (set.config.cache != pack) {
+    const CachePlace place(set, "files", pack, content_of(files, pack));
+    const bool is_wanted = set.config.cache == pack;
+    if (!is_wanted || place.is_shared()) {
       std::error_code none;
-      std::filesystem::remove(path, none);
-      continue;
+      std::filesystem::remove(set.made_file("files", pack), none);
     }
-    Packing packing{.path = path, .setting = "cache: " + pack, .limit = kMaxPictureFile};
+    if (!is_wanted) continue;
+    Packing packing{.path = place.path(), .setting = "cache: " + pack, .limit = kMaxPictureFile};
     if (pack == "rewritten") packing.rewrite = rewrite;
     STOKER_RETURN_IF_ERROR(
-        pack_files(files, packing, progress, facts).with_context(set.key("cache")));
+        find_or_pack(place, files, packing, progress, facts).with_context(set.key("cache")));
   }
   return facts;
 }

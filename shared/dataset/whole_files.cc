@@ -10,6 +10,7 @@
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/dataset/make_file.h"
+#include "shared/dataset/scan.h"
 
 namespace stoker::dataset {
 namespace {
@@ -65,6 +66,31 @@ uint64_t bytes_of(const FileTable& files) {
   return bytes;
 }
 
+std::vector<std::byte> trailer_of(std::vector<uint64_t> sizes) {
+  sizes.push_back(sizes.size());
+  const auto bytes = std::as_bytes(std::span(sizes));
+  return {bytes.begin(), bytes.end()};
+}
+
+// The sizes that stand behind rewritten files.
+Result<std::vector<uint64_t>> read_sizes(const FileTable& pack, size_t count) {
+  std::vector<uint64_t> sizes(count + 1);
+  const uint64_t bytes = pack.stamp(0).size, trailer = sizes.size() * sizeof(uint64_t);
+  const Status wrong(Code::kCorrupt, "not a pack of these files");
+  if (bytes < trailer) return wrong;
+  STOKER_RETURN_IF_ERROR(
+      FileReader(pack).read(0, bytes - trailer, std::as_writable_bytes(std::span(sizes))));
+  if (sizes.back() != count) return wrong;
+  sizes.pop_back();
+  uint64_t left = bytes - trailer;
+  for (const uint64_t size : sizes) {
+    if (size > left) return wrong;
+    left -= size;
+  }
+  if (left != 0) return wrong;
+  return sizes;
+}
+
 // `sizes`: of what is written for each file.
 Status write_pack(const FileTable& files, const Packing& packing, int fd, const std::string& path,
                   const ScanProgress& progress, std::vector<uint64_t>& sizes) {
@@ -77,10 +103,25 @@ Status write_pack(const FileTable& files, const Packing& packing, int fd, const 
     begin += contents.size();
     progress(begin, "files packed");
   }
-  return {};
+  return packing.rewrite ? real_files().write(fd, trailer_of(sizes), path) : Status();
 }
 
 }  // namespace
+
+bool find_pack(const FileTable& files, const Packing& packing, Facts& facts) {
+  FileTable found;
+  if (!scan_file(packing.path, found).ok()) return false;
+  if (packing.rewrite) {
+    auto sizes = read_sizes(found, files.size());
+    if (!sizes) return false;
+    facts.pack_sizes = *std::move(sizes);
+  } else if (found.stamp(0).size != bytes_of(files)) {
+    return false;
+  }
+  facts.made.add(found.name(0), found.stamp(0));
+  log_info("dataset pack found", {{"files", files.size()}, {"pack", packing.path}});
+  return true;
+}
 
 Status pack_files(const FileTable& files, const Packing& packing, const ScanProgress& progress,
                   Facts& facts) {
@@ -128,8 +169,8 @@ WholeFiles::WholeFiles(const FileTable& files, const Facts& facts)
 Status WholeFiles::read(size_t file, uint64_t limit, std::vector<std::byte>& bytes) const {
   if (!pack_ || pack_->size(file) > limit) return reader_.read_whole(file, limit, bytes);
   bytes.resize(pack_->size(file));
-  return pack_->reader.read(0, pack_->begin(file), bytes)
-      .with_context(files_.path(file) + " in its pack");
+  const Status read = pack_->reader.read(0, pack_->begin(file), bytes);
+  return read.ok() ? read : read.with_context(files_.path(file) + " in its pack");
 }
 
 void WholeFiles::prefetch(size_t file, uint64_t limit, PrefetchedBytes& bytes) const {

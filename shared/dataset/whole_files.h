@@ -36,7 +36,11 @@ struct Packing {
   std::function<void(std::vector<std::byte>& bytes)> rewrite = {};
 };
 
-// Writes the files one after the other into the pack, and tells of it in `facts`.
+// Tells in `facts` of the pack where one of these files is there, as a whole; false otherwise.
+bool find_pack(const FileTable& files, const Packing& packing, Facts& facts);
+
+// Writes the files one after the other into the pack, and tells of it in `facts`. Behind those that
+// were rewritten come their sizes: u64 each, then u64 how many; little-endian.
 Status pack_files(const FileTable& files, const Packing& packing, const ScanProgress& progress,
                   Facts& facts);
 

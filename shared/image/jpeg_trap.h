@@ -14,6 +14,7 @@
 #include <csetjmp>
 #include <cstdio>  // jpeglib.h needs FILE
 
+// After <cstdio>.
 #include <jpeglib.h>
 
 #include "shared/base/status.h"

@@ -1,0 +1,44 @@
+#include "shared/dataset/cache_place.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "shared/base/log.h"
+
+namespace stoker::dataset {
+namespace {
+
+constexpr size_t kDigits = 24;  // of a content's sum that stand in a name
+constexpr std::chrono::milliseconds kBetweenTries{200};
+constexpr uint64_t kTriesPerSecond = 5;
+
+}  // namespace
+
+CachePlace::CachePlace(const SetRequest& set, std::string_view field, std::string_view what,
+                       std::string_view content)
+    : folder_(set.config.cache_dir) {
+  path_ = is_shared() ? join_path(folder_, std::string(field) + '-' +
+                                               std::string(content.substr(0, kDigits)) + '.' +
+                                               std::string(what))
+                      : set.made_file(field, what);
+}
+
+Result<FileLock> CachePlace::lock(const ScanProgress& progress) const {
+  STOKER_RETURN_IF_ERROR(make_directories(real_files(), folder_));
+  const std::string path = join_path(folder_, "LOCK");
+  for (uint64_t tries = 0;; ++tries) {
+    auto lock = lock_file(path, "pid " + std::to_string(::getpid()));
+    if (lock.ok()) STOKER_RETURN_IF_ERROR(remove_unfinished_writes(real_files(), folder_));
+    if (lock.ok() || lock.status().code() != Code::kBusy) return lock;
+    if (tries == 0)
+      log_info("waiting for another run that fills the cache",
+               {{"cache_dir", folder_}, {"holder", lock.status().message()}});
+    if (tries % kTriesPerSecond == 0)
+      progress(tries / kTriesPerSecond, "seconds waited for another run that fills the cache");
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,39 @@
+// CachePlace: where a file lies that `cache` keeps of a set: beside the run's index, or in the folder
+// `cache_dir`, for all runs that read the same data.
+//
+// There its name says what it holds: what is found under it is the right one, and no run replaces what
+// another one reads.
+//
+// Threads:  a value.
+// Blocking: lock() waits for the run that has it, and tells `progress` so; that may throw.
+// Errors:   of lock(): kIoError, kPermission, kNoSpace.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "shared/base/file.h"
+#include "shared/base/status.h"
+#include "shared/dataset/kind.h"
+#include "shared/dataset/scan_progress.h"
+
+namespace stoker::dataset {
+
+class CachePlace {
+ public:
+  // `content`: hex SHA-256 of all that decides what the file holds.
+  CachePlace(const SetRequest& set, std::string_view field, std::string_view what,
+             std::string_view content);
+
+  const std::string& path() const { return path_; }
+  bool is_shared() const { return !folder_.empty(); }
+  // Of a shared place: makes the folder where it is not there. While the lock lives, no other process
+  // makes files in it; what one has left that was killed is removed.
+  Result<FileLock> lock(const ScanProgress& progress) const;
+
+ private:
+  std::string folder_;  // that is shared; or empty
+  std::string path_;
+};
+
+}  // namespace stoker::dataset
