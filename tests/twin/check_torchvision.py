@@ -12,7 +12,7 @@ import torch
 import torchvision
 from safetensors.torch import load_file
 
-from cases import SEED
+from case import SEED
 from make_golden import digest
 
 # In the golden file with torchvision's own settings, but for these.

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from cases import SEED, language_model_loss, picture
+from case import SEED, language_model_loss, picture
 from models import Gpt, Lenet
 
 CONTEXT = 8

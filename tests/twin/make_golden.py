@@ -11,7 +11,8 @@ import sys
 import torch
 from safetensors.torch import save_file
 
-from cases import CASES, INITIAL_ONLY, SEED, STEPS
+from case import SEED, STEPS
+from cases import CASES, INITIAL_ONLY
 
 MADE_BY = {"torch": torch.__version__}
 
@@ -81,23 +82,12 @@ def initial_digests():
     return digests
 
 
-def both_heads():
-    """What inception_v3 says of a picture in training, from its two heads."""
-    torch.manual_seed(SEED)
-    model = INITIAL_ONLY["inception_v3"]()
-    model.dropout.p = 0.0
-    with torch.no_grad():
-        main, auxiliary = model.train()(torch.linspace(0, 1000, 2 * 3 * 299 * 299).sin().view(2, 3, 299, 299))
-    return {"main": main, "auxiliary": auxiliary}
-
-
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "golden")
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     for case in CASES:
         save_file(run(case)[0], folder / f"{case.name}.safetensors", MADE_BY)
-    save_file(both_heads(), folder / "inception_v3_heads.safetensors", MADE_BY)
     save_file(initial_digests(), folder / "initial_weights.safetensors", MADE_BY)
 
 

@@ -1,33 +1,23 @@
 #include "tests/twin/sequence_cases.h"
 
+#include "tests/twin/case_parts.h"
+
 namespace stoker::twin {
 namespace {
 
-std::vector<TensorSpec> sequences(int64_t steps, int64_t features) {
-  return {{"input", DType::kF32, {steps, features}}, {"label", DType::kI64, {}}};
-}
-
-std::vector<TensorSpec> tokens(int64_t length) { return {{"tokens", DType::kU8, {length}}}; }
-
-config::ModelConfig recurrent(config::ModelKind kind, int64_t layers, int64_t width) {
-  config::ModelConfig model;
-  model.kind = kind;
-  model.layers = layers;
-  model.width = width;
-  return model;
-}
-
-config::ModelConfig blstm(int64_t layers, int64_t width, const std::string& states) {
-  config::ModelConfig model = recurrent(config::ModelKind::kBlstm, layers, width);
-  model.states = states;
-  return model;
-}
-
-config::ModelConfig lstm(int64_t layers, int64_t width, int64_t vocab, bool tied) {
-  config::ModelConfig model = recurrent(config::ModelKind::kLstm, layers, width);
-  model.vocab = vocab;
-  model.tied = tied;
-  return model;
+TwinCase gpt_adamw_cosine() {
+  return {.name = "gpt_adamw_cosine",
+          .model = gpt(2, 16, 2, 8, 64),
+          .task = {config::TaskKind::kLanguageModel},
+          .optimizer = {.kind = config::OptimizerKind::kAdamW,
+                        .lr = 3e-3,
+                        .betas = {0.9, 0.95},
+                        .eps = 1e-6,
+                        .weight_decay = 0.1,
+                        .clip_norm = 0.5},
+          .schedule = {.kind = config::ScheduleKind::kCosine, .warmup_steps = 3, .min_lr = 3e-4},
+          .sample = tokens(9),
+          .classes = 64};
 }
 
 TwinCase blstm_adamw_last() {
@@ -40,7 +30,7 @@ TwinCase blstm_adamw_last() {
                         .eps = 1e-6,
                         .weight_decay = 0.1,
                         .clip_norm = 1.0},
-          .schedule = {.kind = config::ScheduleKind::kConstant, .warmup_steps = 0},
+          .schedule = kConstant,
           .sample = sequences(7, 5),
           .classes = 4};
 }
@@ -54,7 +44,7 @@ TwinCase blstm_momentum_mean() {
                         .momentum = 0.9,
                         .weight_decay = 0.0,
                         .clip_norm = 0.0},
-          .schedule = {.kind = config::ScheduleKind::kConstant, .warmup_steps = 0},
+          .schedule = kConstant,
           .sample = sequences(7, 5),
           .classes = 4};
 }
@@ -92,7 +82,7 @@ TwinCase padded_case(const std::string& name, const config::ModelConfig& model,
           .model = model,
           .task = {is_tagging ? config::TaskKind::kTagging : config::TaskKind::kClassification},
           .optimizer = optimizer,
-          .schedule = {.kind = config::ScheduleKind::kConstant, .warmup_steps = 0},
+          .schedule = kConstant,
           .sample = std::move(sample),
           .classes = 4,
           .kept = 48};
@@ -135,18 +125,27 @@ TwinCase lstm_adamw_tied() {
           .classes = 64};
 }
 
+TwinCase layers_lstm_momentum() {
+  return {.name = "layers_lstm_momentum",
+          .model = layers({{.kind = "embedding", .vocab = 64, .width = 12},
+                           {.kind = "lstm", .width = 16},
+                           {.kind = "linear"}}),
+          .task = {config::TaskKind::kLanguageModel},
+          .optimizer = plain_sgd(0.9),
+          .schedule = kConstant,
+          .sample = tokens(9),
+          .classes = 64,
+          .kept = 48};
+}
+
 }  // namespace
 
-std::vector<TwinCase> trained_sequence_cases() {
-  std::vector<TwinCase> cases{blstm_adamw_last(), blstm_momentum_mean(), lstm_adamw_tied()};
+std::vector<TwinCase> sequence_cases() {
+  std::vector<TwinCase> cases{gpt_adamw_cosine(), blstm_adamw_last(), blstm_momentum_mean(),
+                              lstm_adamw_tied(), layers_lstm_momentum()};
   const std::vector<TwinCase> of_padded = padded_cases();
   cases.insert(cases.end(), of_padded.begin(), of_padded.end());
   return cases;
-}
-
-std::vector<TwinCase> initial_sequence_cases() {
-  return {{.name = "blstm", .model = blstm(2, 16, "last"), .sample = sequences(7, 9), .classes = 3},
-          {.name = "lstm", .model = lstm(2, 24, 100, false), .sample = tokens(17), .classes = 100}};
 }
 
 }  // namespace stoker::twin

@@ -1,4 +1,4 @@
-// The twin cases of models over sequences; cases.py has the same.
+// The twin cases of models over sequences; sequence_cases.py has the same.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,6 @@
 
 namespace stoker::twin {
 
-std::vector<TwinCase> trained_sequence_cases();
-std::vector<TwinCase> initial_sequence_cases();
+std::vector<TwinCase> sequence_cases();
 
 }  // namespace stoker::twin

@@ -1,25 +1,50 @@
 #include "tests/twin/update_cases.h"
 
+#include "tests/twin/case_parts.h"
+
 namespace stoker::twin {
 namespace {
-
-constexpr config::ScheduleConfig kConstant{.kind = config::ScheduleKind::kConstant,
-                                           .warmup_steps = 0};
-
-config::ModelConfig mlp() {
-  config::ModelConfig model;
-  model.kind = config::ModelKind::kMlp;
-  model.hidden = {16, 8};
-  return model;
-}
 
 std::vector<TensorSpec> with_target(int64_t width) {
   return {{"input", DType::kF32, {10}}, {"target", DType::kF32, {width}}};
 }
 
+TwinCase mlp_momentum_linear() {
+  return {.name = "mlp_momentum_linear",
+          .model = mlp({16, 8}, 0.0),
+          .task = {config::TaskKind::kRegression},
+          .optimizer = {.kind = config::OptimizerKind::kMomentum,
+                        .lr = 0.05,
+                        .momentum = 0.9,
+                        .nesterov = true,
+                        .weight_decay = 0.01,
+                        .clip_norm = 0.0},
+          .schedule = {.kind = config::ScheduleKind::kLinear, .warmup_steps = 2, .min_lr = 0.005},
+          .sample = with_target(2)};
+}
+
+TwinCase mlp_adamw_groups() {
+  return {.name = "mlp_adamw_groups",
+          .model = mlp({16, 8}, 0.0),
+          .task = {config::TaskKind::kRegression},
+          .optimizer = {.kind = config::OptimizerKind::kAdamW,
+                        .lr = 2e-3,
+                        .betas = {0.9, 0.99},
+                        .eps = 1e-6,
+                        .weight_decay = 0.1,
+                        .clip_norm = 0.5,
+                        .groups = {{.match = "*.bias", .weight_decay = 0.0},
+                                   {.match = "0.*", .lr_scale = 0.1, .weight_decay = 0.3}}},
+          .schedule = {.kind = config::ScheduleKind::kStep,
+                       .warmup_steps = 0,
+                       .every_steps = 4,
+                       .factor = 0.5},
+          .sample = with_target(2)};
+}
+
 TwinCase mlp_rmsprop_multi_label() {
   return {.name = "mlp_rmsprop_multi_label",
-          .model = mlp(),
+          .model = mlp({16, 8}, 0.0),
           .task = {config::TaskKind::kMultiLabel},
           .optimizer = {.kind = config::OptimizerKind::kRmsprop,
                         .lr = 0.003,
@@ -37,7 +62,7 @@ TwinCase mlp_rmsprop_multi_label() {
 
 TwinCase mlp_rmsprop_plain() {
   return {.name = "mlp_rmsprop_plain",
-          .model = mlp(),
+          .model = mlp({16, 8}, 0.0),
           .task = {config::TaskKind::kRegression},
           .optimizer = {.kind = config::OptimizerKind::kRmsprop,
                         .lr = 0.003,
@@ -51,7 +76,7 @@ TwinCase mlp_rmsprop_plain() {
 
 TwinCase mlp_adagrad_smoothed() {
   TwinCase smoothed{.name = "mlp_adagrad_smoothed",
-                    .model = mlp(),
+                    .model = mlp({16, 8}, 0.0),
                     .task = {config::TaskKind::kClassification},
                     .optimizer = {.kind = config::OptimizerKind::kAdagrad,
                                   .lr = 0.02,
@@ -59,23 +84,23 @@ TwinCase mlp_adagrad_smoothed() {
                                   .weight_decay = 0.01,
                                   .clip_norm = 0},
                     .schedule = kConstant,
-                    .sample = {{"input", DType::kF32, {10}}, {"label", DType::kI64, {}}},
+                    .sample = labelled(DType::kF32, {10}),
                     .classes = 4};
   smoothed.task.label_smoothing = 0.1;
   return smoothed;
 }
 
-config::OptimizerConfig plain_sgd() {
+config::OptimizerConfig unclipped_sgd() {
   return {.kind = config::OptimizerKind::kSgd, .lr = 0.1, .weight_decay = 0, .clip_norm = 0};
 }
 
 TwinCase mlp_sgd_weighted() {
   TwinCase weighted{.name = "mlp_sgd_weighted",
-                    .model = mlp(),
+                    .model = mlp({16, 8}, 0.0),
                     .task = {config::TaskKind::kClassification},
-                    .optimizer = plain_sgd(),
+                    .optimizer = unclipped_sgd(),
                     .schedule = kConstant,
-                    .sample = {{"input", DType::kF32, {10}}, {"label", DType::kI64, {}}},
+                    .sample = labelled(DType::kF32, {10}),
                     .classes = 4};
   weighted.task.label_smoothing = 0.1;
   weighted.task.class_weights = {0.5, 2.0, 1.0, 0.25};
@@ -84,9 +109,9 @@ TwinCase mlp_sgd_weighted() {
 
 TwinCase mlp_sgd_weighted_multi_label() {
   TwinCase weighted{.name = "mlp_sgd_weighted_multi_label",
-                    .model = mlp(),
+                    .model = mlp({16, 8}, 0.0),
                     .task = {config::TaskKind::kMultiLabel},
-                    .optimizer = plain_sgd(),
+                    .optimizer = unclipped_sgd(),
                     .schedule = kConstant,
                     .sample = with_target(3)};
   weighted.task.class_weights = {3.0, 1.0, 0.5};
@@ -95,7 +120,7 @@ TwinCase mlp_sgd_weighted_multi_label() {
 
 TwinCase mlp_muon_groups() {
   TwinCase grouped{.name = "mlp_muon_groups",
-                   .model = mlp(),
+                   .model = mlp({16, 8}, 0.0),
                    .task = {config::TaskKind::kRegression},
                    .optimizer = {.kind = config::OptimizerKind::kMuon,
                                  .lr = 4e-3,
@@ -118,7 +143,7 @@ TwinCase mlp_muon_groups() {
 
 TwinCase mlp_lion_linear() {
   return {.name = "mlp_lion_linear",
-          .model = mlp(),
+          .model = mlp({16, 8}, 0.0),
           .task = {config::TaskKind::kRegression},
           .optimizer = {.kind = config::OptimizerKind::kLion,
                         .lr = 1e-3,
@@ -132,7 +157,9 @@ TwinCase mlp_lion_linear() {
 }  // namespace
 
 std::vector<TwinCase> update_cases() {
-  return {mlp_rmsprop_multi_label(),
+  return {mlp_momentum_linear(),
+          mlp_adamw_groups(),
+          mlp_rmsprop_multi_label(),
           mlp_rmsprop_plain(),
           mlp_adagrad_smoothed(),
           mlp_sgd_weighted(),

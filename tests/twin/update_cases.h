@@ -1,5 +1,5 @@
-// The twin cases of optimizers without a fused kernel, and of tasks that they are trained on; cases.py
-// has the same.
+// The twin cases of an mlp: optimizers, schedules, groups of parameters, and tasks over vectors;
+// update_cases.py has the same.
 #pragma once
 
 #include <vector>

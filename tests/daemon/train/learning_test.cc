@@ -173,6 +173,24 @@ Lesson lstm_lesson(const std::string& name, bool tied, double dropout) {
   return lesson;
 }
 
+Lesson gpt_lesson() {
+  Lesson lesson = lstm_lesson("gpt", false, 0.1);
+  lesson.model.kind = ModelKind::kGpt;
+  lesson.model.heads = 2;
+  lesson.model.context = kSteps;
+  return lesson;
+}
+
+Lesson layers_lesson() {
+  Lesson lesson = lstm_lesson("layers_of_tokens", false, 0.0);
+  lesson.model.kind = ModelKind::kLayers;
+  lesson.model.stack = {{.kind = "embedding", .vocab = kTokens, .width = 24},
+                        {.kind = "lstm", .width = 24},
+                        {.kind = "layer_norm"},
+                        {.kind = "linear"}};
+  return lesson;
+}
+
 class Learning : public testing::TestWithParam<Lesson> {};
 
 TEST_P(Learning, TakesMostOfTheLossAway) {
@@ -208,7 +226,8 @@ INSTANTIATE_TEST_SUITE_P(Sequences, Learning,
                                          blstm_lesson("blstm_mean_two_layers", "mean", 2),
                                          tagging_lesson(), ctc_lesson(), token_lesson("last"),
                                          token_lesson("mean"), lstm_lesson("lstm", false, 0.1),
-                                         lstm_lesson("lstm_tied", true, 0.0)),
+                                         lstm_lesson("lstm_tied", true, 0.0), gpt_lesson(),
+                                         layers_lesson()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

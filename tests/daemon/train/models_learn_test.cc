@@ -1,11 +1,11 @@
 // Models learn: a few steps of the trainer on made data lower the loss by more than chance does, and
-// what is saved then is what a second session goes on from. Every kind of picture model but
-// inception_v3, which is large, and whose last batch norms see few values of small pictures; the
-// golden test has its two heads.
+// what is saved then is what a second session goes on from. Every kind of model that reads vectors or
+// pictures, those in files of the user's among them; learning_test.cc has those of sequences.
 #include <cmath>
 
 #include "shared/config/load_config.h"
 #include "tests/daemon/train/trainer_session.h"
+#include "tests/shared/model/script_files.h"
 
 namespace stoker::train {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 struct Learner {
   std::string name;
   std::string features;
-  std::string model;
+  std::string model;  // with FOLDER for where its file is
   double lr = 0.002;
   uint64_t steps = 8;
   std::string task = "{kind: classification}";
@@ -22,8 +22,8 @@ void PrintTo(const Learner& learner, std::ostream* out) { *out << learner.name; 
 
 class ModelsLearn : public TrainerTest, public testing::WithParamInterface<Learner> {
  protected:
-  static config::Config config(uint64_t steps) {
-    const std::string text =
+  config::Config config(uint64_t steps) const {
+    std::string text =
         "data: {train: {kind: synthetic, samples: 32, classes: 2, noise: 0.3, features: " +
         GetParam().features + "}}\nmodel: " + GetParam().model + "\ntask: " + GetParam().task +
         "\noptimizer: {kind: adam, lr: " + std::to_string(GetParam().lr) +
@@ -32,6 +32,9 @@ class ModelsLearn : public TrainerTest, public testing::WithParamInterface<Learn
         "metrics: {every_steps: 1}\n"
         "train: {batch: 8, steps: " +
         std::to_string(steps) + "}\n";
+    const std::string placeholder = "FOLDER";
+    if (const size_t at = text.find(placeholder); at != std::string::npos)
+      text.replace(at, placeholder.size(), root_);
     const auto parsed = config::parse_config(text, GetParam().name, {});
     EXPECT_TRUE(parsed.ok()) << parsed.status().message();
     return parsed.ok() ? *parsed : config::Config{};
@@ -39,6 +42,7 @@ class ModelsLearn : public TrainerTest, public testing::WithParamInterface<Learn
 };
 
 TEST_P(ModelsLearn, InAFewStepsAndGoOnFromWhatWasSaved) {
+  model::test::write_script(root_ + "/linear.pt", {.inputs = 8, .outputs = 2});
   {
     Session run(config(GetParam().steps), root_);
     const auto outcome = run.train();
@@ -70,8 +74,18 @@ INSTANTIATE_TEST_SUITE_P(
                 "dropout, part: 0.1}, {kind: adaptive_avg_pool, size: 4}, {kind: flatten}, {kind: "
                 "linear}]}",
                 0.01, 16},
-        Learner{"vgg", "[1, 32, 32]",
-                "{kind: vgg, layers: 11, batch_norm: true, width: 16, dropout: 0.1}"}),
+        Learner{"vgg", "[1, 32, 32]", "{kind: vgg, layers: 11, width: 512, dropout: 0}", 0.0002,
+                22},
+        Learner{"vgg_with_norms", "[1, 32, 32]",
+                "{kind: vgg, layers: 11, batch_norm: true, width: 16, dropout: 0.1}"},
+        // Of smaller pictures a pixel is left to its last norms, which is eight values of a batch.
+        Learner{"inception_v3", "[1, 75, 75]",
+                "{kind: inception_v3, aux_logits: false, dropout: 0}", 0.001},
+        Learner{"plugin", "[8]",
+                "{kind: plugin, path: " STOKER_PLUGINS
+                "/gated_mlp.so, parameters: {width: 16, blocks: 1, dropout: 0.1}}",
+                0.02},
+        Learner{"torchscript", "[8]", "{kind: torchscript, path: FOLDER/linear.pt}", 0.1}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

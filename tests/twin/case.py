@@ -1,0 +1,67 @@
+"""Case: a model and how it is trained, and what cases of several kinds of models share."""
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch.optim import lr_scheduler
+
+STEPS = 10
+SEED = 7
+CLASS_WEIGHTS = (0.5, 2.0, 1.0, 0.25)
+
+
+@dataclass
+class Case:
+    name: str
+    model: callable
+    batches: callable  # -> two batches, each a dict of tensors as the data set stores them
+    loss: callable
+    optimizer: callable  # parameters -> optimizer
+    schedule: callable  # optimizer -> scheduler
+    clip_norm: float
+    kept: int = 256  # elements of each tensor that the golden file holds
+
+
+def warm_up_then(optimizer, warmup, after):
+    rising = lr_scheduler.LinearLR(optimizer, start_factor=1 / warmup, total_iters=warmup - 1)
+    return lr_scheduler.SequentialLR(optimizer, [rising, after], milestones=[warmup])
+
+
+def constant(optimizer):
+    return lr_scheduler.ConstantLR(optimizer, factor=1.0)
+
+
+def halved(optimizer):
+    return lr_scheduler.StepLR(optimizer, step_size=4, gamma=0.5)
+
+
+def picture(u8):
+    return (u8.float() / 255 - 0.5) / 0.5
+
+
+def pictures(samples, shape, classes):
+    def make():
+        return [
+            {
+                "input": torch.randint(256, (samples, *shape), dtype=torch.uint8),
+                "label": torch.randint(classes, (samples,)),
+            }
+            for _ in range(2)
+        ]
+
+    return make
+
+
+def tokens():
+    return [{"tokens": torch.randint(64, (3, 9), dtype=torch.uint8)} for _ in range(2)]
+
+
+def classification_loss(model, batch):
+    logits = model(picture(batch["input"]))
+    return logits, F.cross_entropy(logits, batch["label"])
+
+
+def language_model_loss(model, batch):
+    tokens = batch["tokens"].long()
+    logits = model(tokens[:, :-1])
+    return logits, F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
