@@ -47,23 +47,28 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
   }
 }
 
-Status Optimizer::make_groups(const NamedTensors& parameters) {
+size_t Optimizer::add_rows() {
   groups_ = {Group{.kind = config_.kind, .weight_decay = config_.weight_decay}};
-  std::vector<model::NameGlob> globs;
   for (const config::ParameterGroup& group : config_.groups) {
-    globs.emplace_back(group.match);
     groups_.push_back({.kind = config_.kind,
                        .match = group.match,
                        .lr_scale = group.lr_scale,
                        .weight_decay = group.weight_decay.value_or(config_.weight_decay)});
   }
-  // Of each group, what muon leaves to adamw.
   const size_t rows = groups_.size();
-  for (size_t i = 0; config_.kind == OptimizerKind::kMuon && i < rows; ++i) {
+  if (config_.kind != OptimizerKind::kMuon) return rows;
+  for (size_t i = 0; i < rows; ++i) {
     Group rest = groups_[i];
     rest.kind = OptimizerKind::kAdamW;
     groups_.push_back(std::move(rest));
   }
+  return rows;
+}
+
+Status Optimizer::make_groups(const NamedTensors& parameters) {
+  const size_t rows = add_rows();
+  std::vector<model::NameGlob> globs;
+  for (const config::ParameterGroup& group : config_.groups) globs.emplace_back(group.match);
   const MuonChoice by_muon(config_);
   for (const auto& [name, parameter] : parameters) {
     size_t first = 0;

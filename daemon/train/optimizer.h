@@ -1,11 +1,11 @@
-// Optimizer: sgd, momentum, adam and adamw through LibTorch's fused kernels, others by update_rules.h
-// and muon.h,
-// with clipping of the gradient's elements and of its global norm; the same arithmetic as PyTorch's
-// optimizers.
+// Optimizer: sgd, momentum, adam and adamw through LibTorch's fused kernels, others by
+// update_rules.h and muon.h, with clipping of the gradient's elements and of its global norm; the
+// same arithmetic as PyTorch's optimizers.
 //
 // Weight decay applies to every parameter, as PyTorch does by default: decoupled from the gradient
-// in adamw, lion and muon, added to the gradient in the others. config.groups gives parameters a learning rate and
-// a decay of their own, as PyTorch's parameter groups do; the norm is clipped over all together.
+// in adamw, lion and muon, added to the gradient in the others. config.groups gives parameters a
+// learning rate and a decay of their own, as PyTorch's parameter groups do; the norm is clipped over
+// all together.
 //
 // Threads:  the trainer's thread only.
 // Blocking: step() never waits for the device.
@@ -81,6 +81,9 @@ class Optimizer {
 
  private:
   explicit Optimizer(const config::OptimizerConfig& config) : config_(config) {}
+  // A row for what is of no group and one for each group; with muon as many again, for what it leaves
+  // to adamw. Returns how many without those.
+  size_t add_rows();
   Status make_groups(const NamedTensors& parameters);
   Status check_matches(size_t rows, const NamedTensors& parameters) const;
   void add(Group& group, const std::string& name, const at::Tensor& parameter);

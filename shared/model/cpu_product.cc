@@ -9,6 +9,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace stoker::model {
 namespace {
@@ -42,19 +43,27 @@ at::Tensor dense(const at::Tensor& matrix) {
   return matrix.is_contiguous() || matrix.t().is_contiguous() ? matrix : matrix.contiguous();
 }
 
+const std::optional<c10::TypedOperatorHandle<LinearPointwise>>& linear_of_onednn() {
+  static const auto linear = maybe_linear();
+  return linear;
+}
+
 }  // namespace
 
 at::Tensor packed_for_products(const at::Tensor& b, int64_t rows) {
   static const auto reorder = maybe_reorder();
-  return reorder ? reorder->call(b.contiguous().to_mkldnn(), c10::SymInt(rows)) : b;
+  if (!reorder || !linear_of_onednn()) return b;
+  return reorder->call(b.contiguous().to_mkldnn(), c10::SymInt(rows));
 }
 
 at::Tensor cpu_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
-  static const auto linear = maybe_linear();
+  // It has no gradient; autograd's way of telling so puts all arguments on a stack first. And F32 it
+  // stays where autocast would shorten LibTorch's own product.
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const auto& linear = linear_of_onednn();
   if (!linear) return bias.defined() ? at::addmm(bias, a, b.t()) : at::mm(a, b.t());
   const auto maybe_bias = bias.defined() ? std::optional(bias) : std::nullopt;
-  // It has no gradient; autograd's way of telling so puts all arguments on a stack first.
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
   return linear->call(dense(a), dense(b), maybe_bias, "none", Scalars(), "");
 }
 

@@ -1,10 +1,10 @@
-// LstmLayers: what an nn.LSTM's weights compute, by the fastest way that the device has: lstm_pass() on
-// the CPU, LibTorch's own (cuDNN) elsewhere.
+// LstmLayers: what an nn.LSTM's weights compute, by the fastest way that the device has:
+// lstm_pass() on the CPU, LibTorch's own (cuDNN) elsewhere.
 //
-// Sequences may be padded: `length` I64 [batch], on the input's device, says how many steps of each are
-// real; undefined: all are. Padding is not looked at and its states are 0; the backward direction
-// begins at each sequence's own last step. As PyTorch's pack_padded_sequence(), but a sequence may
-// also have no step, and the device is never asked how long one is.
+// Sequences may be padded: `length` I64 [batch], on the input's device, says how many steps of each
+// are real; undefined: all are. Padding is not looked at and its states are 0; the backward
+// direction begins at each sequence's own last step. As PyTorch's pack_padded_sequence(), but a
+// sequence may also have no step, and the device is never asked how long one is.
 //
 // Threads: as torch::nn::Module: one thread at a time.
 // Errors:  LibTorch's exceptions pass through.

@@ -7,12 +7,11 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "shared/model/cpu_product.h"
-#include "shared/model/lstm_cell.h"
+#include "shared/model/lstm_lane.h"
 
 namespace stoker::model {
 namespace {
@@ -36,29 +35,6 @@ struct Cut {
     rows = (batch + parts - 1) / parts;
     parts = (batch + rows - 1) / rows;
     steps = std::clamp<int64_t>(kRowsAtOnce / rows, 1, time);
-  }
-};
-
-// A task's share of the work: one direction, some rows of the batch, all steps. `number` counts
-// steps in the order of the direction, `step` is a place in time.
-struct Lane {
-  bool is_reverse;
-  int64_t time, steps_at_once;
-  at::Tensor input;        // [time, rows, features]
-  at::Tensor gates;        // [time, rows, 4 hidden]
-  at::Tensor cells;        // [time, rows, hidden]
-  at::Tensor output;       // [time, rows, hidden]
-  const int64_t* lengths;  // [rows], or none
-
-  int64_t rows() const { return input.size(1); }
-  int64_t hidden() const { return cells.size(2); }
-  int64_t step(int64_t number) const { return is_reverse ? time - 1 - number : number; }
-  int64_t before(int64_t step) const { return is_reverse ? step + 1 : step - 1; }
-  LstmPadding padding(int64_t step) const { return {.lengths = lengths, .step = step}; }
-  int64_t count_from(int64_t number) const { return std::min(steps_at_once, time - number); }
-  // The earliest place of the steps [number, number + count).
-  int64_t earliest(int64_t number, int64_t count) const {
-    return std::min(step(number), step(number + count - 1));
   }
 };
 
@@ -94,7 +70,7 @@ void for_each_lane(const Cut& cut,
     at::parallel_for(0, lanes, 1, run);
 }
 
-Lane lane_of(const Pass& pass, const Cut& cut, size_t direction, int64_t row, int64_t rows) {
+LstmLane lane_of(const Pass& pass, const Cut& cut, size_t direction, int64_t row, int64_t rows) {
   const at::Tensor& cells = pass.cells[direction];
   return {.is_reverse = direction == 1,
           .time = cut.time,
@@ -104,90 +80,6 @@ Lane lane_of(const Pass& pass, const Cut& cut, size_t direction, int64_t row, in
           .cells = cells.narrow(1, row, rows),
           .output = direction_of(pass.output, direction, cells.size(2)).narrow(1, row, rows),
           .lengths = pass.length.defined() ? pass.length.const_data_ptr<int64_t>() + row : nullptr};
-}
-
-// Steps [from, from + count), a row of the batch after the other; a copy where they lie apart.
-at::Tensor matrix(const at::Tensor& sequence, int64_t from, int64_t count) {
-  return sequence.narrow(0, from, count).flatten(0, 1);
-}
-
-const float* numbers(const at::Tensor& sequence, int64_t step) {
-  return sequence.const_data_ptr<float>() + step * sequence.stride(0);
-}
-
-float* numbers_to_write(const at::Tensor& sequence, int64_t step) {
-  return sequence.mutable_data_ptr<float>() + step * sequence.stride(0);
-}
-
-void forward_lane(const Lane& lane, const LstmWeights& weights) {
-  const at::Tensor bias = weights.bias_ih.add(weights.bias_hh);
-  const at::Tensor no_cells = at::zeros({lane.rows(), lane.hidden()}, bias.options());
-  at::Tensor from_input, from_before = at::zeros({lane.rows(), 4 * lane.hidden()}, bias.options());
-  const at::Tensor of_before = packed_for_products(weights.weight_hh.detach(), lane.rows());
-  int64_t earliest = 0;  // of the steps whose inputs from_input holds
-  for (int64_t number = 0; number < lane.time; ++number) {
-    const int64_t step = lane.step(number), before = lane.before(step);
-    if (number % lane.steps_at_once == 0) {
-      const int64_t count = lane.count_from(number);
-      earliest = lane.earliest(number, count);
-      from_input = cpu_product(matrix(lane.input, earliest, count), weights.weight_ih);
-    }
-    if (number > 0) from_before = cpu_product(lane.output[before], of_before);
-    lstm_forward({.rows = lane.rows(),
-                  .hidden = lane.hidden(),
-                  .from_input = numbers(from_input, (step - earliest) * lane.rows()),
-                  .from_before = from_before.const_data_ptr<float>(),
-                  .bias = bias.const_data_ptr<float>(),
-                  .gates = numbers_to_write(lane.gates, step),
-                  .c_before = number > 0 ? numbers(lane.cells, before) : numbers(no_cells, 0),
-                  .c = numbers_to_write(lane.cells, step),
-                  .h = numbers_to_write(lane.output, step),
-                  .h_stride = lane.output.stride(1),
-                  .padding = lane.padding(step)});
-  }
-}
-
-// What a lane gives to the gradients of its direction's weights.
-struct Share {
-  at::Tensor weight_ih, weight_hh, bias;
-};
-
-// Adds what the steps [number, number + count) give; their gates hold gradients.
-void add_weight_gradients(const Lane& lane, int64_t number, const Share& share) {
-  const int64_t count = lane.count_from(number), from = lane.earliest(number, count);
-  at::Tensor weight_ih = share.weight_ih, weight_hh = share.weight_hh;
-  weight_ih.add_(
-      cpu_product(matrix(lane.gates, from, count).t(), matrix(lane.input, from, count).t()));
-  // The first step of all had no state before it.
-  const int64_t skipped = number == 0 ? 1 : 0;
-  if (count == skipped) return;
-  const int64_t rest = lane.is_reverse ? from : from + skipped;
-  weight_hh.add_(cpu_product(matrix(lane.gates, rest, count - skipped).t(),
-                             matrix(lane.output, lane.before(rest), count - skipped).t()));
-}
-
-void backward_lane(const Lane& lane, const at::Tensor& weight_hh, const at::Tensor& d_output,
-                   const Share& share) {
-  const at::Tensor no_cells = at::zeros({lane.rows(), lane.hidden()}, weight_hh.options());
-  const at::Tensor dc = at::zeros_like(no_cells),
-                   to_before = packed_for_products(weight_hh.detach().t(), lane.rows());
-  at::Tensor dh = at::zeros_like(no_cells);
-  for (int64_t number = lane.time - 1; number >= 0; --number) {
-    const int64_t step = lane.step(number), before = lane.before(step);
-    lstm_backward({.rows = lane.rows(),
-                   .hidden = lane.hidden(),
-                   .gates = numbers_to_write(lane.gates, step),
-                   .c_before = number > 0 ? numbers(lane.cells, before) : numbers(no_cells, 0),
-                   .c = numbers(lane.cells, step),
-                   .dh_out = numbers(d_output, step),
-                   .dh_stride = d_output.stride(1),
-                   .dh_next = dh.const_data_ptr<float>(),
-                   .dc = dc.mutable_data_ptr<float>(),
-                   .dbias = share.bias.mutable_data_ptr<float>(),
-                   .padding = lane.padding(step)});
-    if (number > 0) dh = cpu_product(lane.gates[step], to_before);
-    if (number % lane.steps_at_once == 0) add_weight_gradients(lane, number, share);
-  }
 }
 
 Pass forward_pass(const at::Tensor& input, const std::vector<LstmWeights>& directions,
@@ -210,7 +102,7 @@ Pass forward_pass(const at::Tensor& input, const std::vector<LstmWeights>& direc
 }
 
 // The sum over the parts of the batch, in their order.
-at::Tensor sum_of(const std::vector<Share>& shares, at::Tensor Share::*which) {
+at::Tensor sum_of(const std::vector<LstmShare>& shares, at::Tensor LstmShare::*which) {
   at::Tensor sum = shares.front().*which;
   for (size_t part = 1; part < shares.size(); ++part) sum.add_(shares[part].*which);
   return sum;
@@ -221,7 +113,7 @@ variable_list backward_pass(const Pass& pass, const std::vector<LstmWeights>& di
                             const at::Tensor& d_output) {
   const Cut cut(pass.input, static_cast<int64_t>(directions.size()));
   const int64_t hidden = directions.front().weight_hh.size(1);
-  std::vector<std::vector<Share>> shares(directions.size());
+  std::vector<std::vector<LstmShare>> shares(directions.size());
   for (size_t i = 0; i < directions.size(); ++i)
     for (int64_t part = 0; part < cut.parts; ++part)
       shares[i].push_back({at::zeros_like(directions[i].weight_ih),
@@ -234,9 +126,9 @@ variable_list backward_pass(const Pass& pass, const std::vector<LstmWeights>& di
   });
   variable_list gradients;
   for (const auto& parts : shares) {
-    const at::Tensor bias = sum_of(parts, &Share::bias);
-    gradients.insert(gradients.end(), {sum_of(parts, &Share::weight_ih),
-                                       sum_of(parts, &Share::weight_hh), bias, bias.clone()});
+    const at::Tensor bias = sum_of(parts, &LstmShare::bias);
+    gradients.insert(gradients.end(), {sum_of(parts, &LstmShare::weight_ih),
+                                       sum_of(parts, &LstmShare::weight_hh), bias, bias.clone()});
   }
   return gradients;
 }

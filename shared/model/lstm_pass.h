@@ -1,15 +1,15 @@
 // LstmPass: one layer of an LSTM over a whole sequence, in one or both directions, from zero states;
 // what nn.LSTM computes, on the CPU, faster than LibTorch does.
 //
-// A thread takes a direction and a part of the batch through all steps by itself: rows do not depend
-// on each other, so threads meet once a pass. What a step does between its matrix products is one
-// loop (lstm_cell.h), and the gates of a step stay in the cache from one product to the next. The
-// input's gradient is only computed where it is wanted.
+// A thread takes a direction and a part of the batch through all steps by itself (lstm_lane.h), so
+// threads meet once a pass. What a step does between its matrix products is one loop (lstm_cell.h),
+// and the gates of a step stay in the cache from one product to the next. The input's gradient is
+// only computed where it is wanted.
 //
 // Threads:  as many as LibTorch has. The result depends on their number in the last bits (what parts
 //           of the batch give to a weight's gradient is added up), not on their timing.
-// Shapes:   input [time, batch, features] F32, any strides; weights as nn.LSTM's; output [time, batch,
-//           directions * hidden].
+// Shapes:   input [time, batch, features] F32, any strides; weights as nn.LSTM's; output
+//           [time, batch, directions * hidden].
 // Errors:   LibTorch's exceptions pass through. Backward can run once: it needs the memory of what
 //           forward kept; a second one throws.
 #pragma once
@@ -18,15 +18,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace stoker::model {
+#include "shared/model/lstm_weights.h"
 
-// One direction of one layer, named and shaped as nn.LSTM's.
-struct LstmWeights {
-  at::Tensor weight_ih;  // [4 hidden, features]
-  at::Tensor weight_hh;  // [4 hidden, hidden]
-  at::Tensor bias_ih;    // [4 hidden]
-  at::Tensor bias_hh;    // [4 hidden]
-};
+namespace stoker::model {
 
 // `directions`: forward, or forward and backward in time. With gradient where that is recorded.
 //

@@ -27,8 +27,8 @@ struct Outputs {
 
 class Model : public torch::nn::Module {
  public:
-  // gpt lstm: [batch, time] I64 -> logits [batch, time, vocab]. Others: float input [batch, …] (or
-  // tokens, [batch, time] I64) -> [batch, outputs], or of each step [batch, time, outputs]. What a data set holds is turned into this by the task (prepare_input.h).
+  // gpt lstm: [batch, time] I64 -> logits [batch, time, vocab]. Others: floats [batch, …], or tokens
+  // [batch, time] I64 -> [batch, outputs], or of each step [batch, time, outputs]. The task makes that.
   virtual at::Tensor forward(const at::Tensor& input) = 0;
   // The same with what only training is for.
   virtual Outputs forward_training(const at::Tensor& input) { return {forward(input), {}}; }

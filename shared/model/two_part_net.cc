@@ -11,8 +11,11 @@ TwoPartNet::TwoPartNet(const std::shared_ptr<Chain>& features, int64_t pooled_si
       classifier_(register_module("classifier", classifier)) {}
 
 at::Tensor TwoPartNet::forward(const at::Tensor& input) {
-  const at::Tensor x =
-      at::adaptive_avg_pool2d(features_->forward(input), {pooled_side_, pooled_side_});
+  at::Tensor x = features_->forward(input);
+  // Pictures of torchvision's size leave that side already; and on a GPU the pooling's backward pass
+  // does not give the same bits each time.
+  if (x.size(2) != pooled_side_ || x.size(3) != pooled_side_)
+    x = at::adaptive_avg_pool2d(x, {pooled_side_, pooled_side_});
   return classifier_->forward(x.flatten(1));
 }
 

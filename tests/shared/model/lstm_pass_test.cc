@@ -2,6 +2,7 @@
 #include "shared/model/lstm_pass.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
@@ -9,6 +10,8 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+
+#include "shared/model/autocast.h"
 
 namespace stoker::model {
 namespace {
@@ -111,6 +114,24 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LstmPass,
                                          Size{9, 2, 5, 13, 2, 2}, Size{300, 3, 4, 8, 2, 1},
                                          Size{5, 150, 11, 16, 2, 4}, Size{6, 131, 3, 9, 1, 2},
                                          Size{40, 64, 16, 24, 2, 2}));
+
+// Products are LibTorch's own then, which autocast would shorten.
+TEST(LstmPassWithoutOnednn, IsTheSameAndInF32UnderAutocastToo) {
+  at::globalContext().setUserEnabledMkldnn(false);
+  at::set_num_threads(1);
+  const at::Tensor input = at::randn({4, 3, 2}), zeros = at::zeros({1, 3, 5});
+  const LstmWeights weights{at::randn({20, 2}), at::randn({20, 5}), at::randn({20}),
+                            at::randn({20})};
+  const at::Tensor theirs =
+      std::get<0>(at::lstm(input, {zeros, zeros},
+                           {weights.weight_ih, weights.weight_hh, weights.bias_ih, weights.bias_hh},
+                           true, 1, 0.0, true, false, false));
+  const Autocast autocast(at::kBFloat16, c10::DeviceType::CPU);
+  const at::Tensor ours = lstm_pass(input, {weights});
+  EXPECT_EQ(ours.scalar_type(), at::kFloat);
+  EXPECT_LE(ours.sub(theirs).abs().max().item<double>(), 1e-5);
+  at::globalContext().setUserEnabledMkldnn(true);
+}
 
 TEST(LstmPassOfSaturatedGates, StaysFinite) {
   at::set_num_threads(1);
