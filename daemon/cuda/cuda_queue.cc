@@ -3,9 +3,13 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <mutex>
 #include <vector>
 
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/core/Generator.h>
 #include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/TensorOptions.h>
@@ -23,30 +27,82 @@ using c10::cuda::CUDAStream;
 // A host that waits sleeps: its core belongs to the readers.
 constexpr unsigned kEventFlags = cudaEventDisableTiming | cudaEventBlockingSync;
 
+// After a capture that broke off LibTorch goes on as if it were under way: its allocator keeps what it
+// has cached even where memory runs out, and its generator refuses to draw. LibTorch's own end of a
+// capture (2.11: CUDAGraph::capture_end) gives up at its first error, which is the one that tells that
+// the capture broke off. So what would have come after it is done here.
+class BrokenCapture {
+ public:
+  BrokenCapture(c10::DeviceIndex device, at::cuda::MempoolId_t pool)
+      : device_(device), pool_(pool) {}
+
+  void clear() const {
+    (void)cudaGetLastError();  // what broke it is reported; this is its echo
+    // Each throws where capture_end() came as far as this.
+    attempt([this] {
+      c10::cuda::CUDACachingAllocator::endAllocateToPool(device_, pool_);
+      c10::cuda::CUDACachingAllocator::releasePool(device_, pool_);
+    });
+    attempt([this] {
+      at::HostAllocator& host = *at::getHostAllocator(at::kCUDA);
+      host.end_allocate_to_pool(pool_);
+      host.release_pool(pool_);
+    });
+    attempt([this] { renew_generator(); });
+  }
+
+ private:
+  template <typename Work>
+  static void attempt(const Work& work) {
+    try {
+      work();
+    } catch (const c10::Error&) {
+    }
+  }
+
+  // Only a generator that was captured knows that it was; so another one takes its place in the same
+  // state. Nothing that was captured has been drawn.
+  void renew_generator() const {
+    at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(device_);
+    at::Generator fresh = at::cuda::detail::createCUDAGenerator(device_);
+    const std::lock_guard lock(generator.mutex());
+    fresh.set_state(generator.get_state());
+    generator.graphsafe_set_state(fresh.graphsafe_get_state());
+  }
+
+  const c10::DeviceIndex device_;
+  const at::cuda::MempoolId_t pool_;
+};
+
 class CudaGraph final : public Graph {
  public:
   // All graphs of a queue take their memory from one pool: none of them is replayed beside another,
   // and nothing of one's inner memory is read after it.
-  CudaGraph(const std::function<void()>& work, at::cuda::MempoolId_t pool) {
-    // ThreadLocal: threads that have nothing to do with it (the checkpoint writer) may go on.
-    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+  CudaGraph(const std::function<void()>& work, c10::DeviceIndex device,
+            at::cuda::MempoolId_t pool) {
     try {
-      work();
+      // ThreadLocal: threads that have nothing to do with it (the checkpoint writer) may go on.
+      graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+      captured(work);
     } catch (...) {
-      end_broken_capture();
+      BrokenCapture(device, pool).clear();
       throw;
     }
-    graph_.capture_end();
   }
   void replay() override { graph_.replay(); }
 
  private:
-  void end_broken_capture() {
+  void captured(const std::function<void()>& work) {
     try {
-      graph_.capture_end();
-    } catch (const c10::Error&) {
-      (void)cudaGetLastError();  // what broke it is reported; this is its echo
+      work();
+    } catch (...) {
+      try {
+        graph_.capture_end();
+      } catch (const c10::Error&) {  // what broke it is thrown; this is its echo
+      }
+      throw;
     }
+    graph_.capture_end();
   }
 
   at::cuda::CUDAGraph graph_;
@@ -125,7 +181,7 @@ class CudaQueue final : public DeviceQueue {
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
     C10_CUDA_CHECK(cudaDeviceSynchronize());
     c10::cuda::CUDACachingAllocator::emptyCache();  // what the plain steps held, the graph may need
-    return std::make_unique<CudaGraph>(work, pool_);
+    return std::make_unique<CudaGraph>(work, device_, pool_);
   }
 
   void start_read(size_t read, const double* values, size_t count) override {

@@ -16,11 +16,12 @@ Result<std::unique_ptr<StepEngine>> make_engine(const config::TrainConfig& confi
   if (device.is_cpu())
     return Engine(std::make_unique<HostEngine>(std::move(shapes), std::move(calls)));
   STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
+  // First: it makes the device this thread's, and memory is locked by way of that one.
+  auto queue = module->open_queue(device.index(), ring.layout().slot_bytes(), ring.slots());
   const std::span<std::byte> payload = ring.payload();
   auto pinned = std::make_unique<PinnedMemory>(
       PinnedMemory::Driver{module->pin_host_memory, module->unpin_host_memory}, payload,
       payload.size() / ring.slots());
-  auto queue = module->open_queue(device.index(), ring.layout().slot_bytes(), ring.slots());
   return Engine(std::make_unique<QueueEngine>(
       std::move(queue), std::move(pinned), std::move(shapes),
       QueueEngineSettings{

@@ -2,11 +2,16 @@
 #include <cmath>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -165,6 +170,28 @@ TEST_F(CudaTest, PaddedSequencesGiveTheLossesAndGradientsOfTheCpu) {
               1e-3 * expected.gradients.abs().max().item<double>())
         << static_cast<int>(kind);
   }
+}
+
+TEST_F(CudaTest, AfterACaptureThatBrokeOffTheDeviceDrawsAndCapturesAsBefore) {
+  const auto queue = (*load_cuda_module())->open_queue(device_->index(), 64, 2);
+  const at::Tensor numbers = at::ones({1000}, at::TensorOptions().device(*device_));
+  const auto draw = [&] { return at::dropout(numbers, 0.5, true); };
+  (void)draw();
+  const at::Generator generator = at::globalContext().defaultGenerator(*device_);
+  const at::Tensor state = generator.get_state();
+  const auto broken = [&] {
+    (void)draw();
+    (void)numbers.sum().item<float>();  // the host would have to wait
+  };
+  EXPECT_THROW((void)queue->capture(broken), c10::Error);
+  EXPECT_TRUE(at::equal(generator.get_state(), state)) << "nothing was drawn";
+  const at::Tensor drawn = draw();
+  EXPECT_FALSE(at::equal(generator.get_state(), state));
+  const at::Tensor doubled = at::zeros_like(numbers);
+  const auto graph = queue->capture([&] { doubled.copy_(numbers * 2 + draw().mul(0)); });
+  EXPECT_EQ(doubled.sum().item<float>(), 0) << "only captured";
+  graph->replay();
+  EXPECT_EQ(doubled.sum().item<float>(), 2000);
 }
 
 TEST_F(CudaTest, WhatDoesNotFitIsOutOfMemory) {
