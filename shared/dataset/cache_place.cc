@@ -18,7 +18,7 @@ constexpr uint64_t kTriesPerSecond = 5;
 
 CachePlace::CachePlace(const SetRequest& set, std::string_view field, std::string_view what,
                        std::string_view content)
-    : folder_(set.config.cache_dir) {
+    : key_(set.key("cache_dir")), folder_(set.config.cache_dir) {
   path_ = is_shared() ? join_path(folder_, std::string(field) + '-' +
                                                std::string(content.substr(0, kDigits)) + '.' +
                                                std::string(what))
@@ -26,12 +26,13 @@ CachePlace::CachePlace(const SetRequest& set, std::string_view field, std::strin
 }
 
 Result<FileLock> CachePlace::lock(const ScanProgress& progress) const {
-  STOKER_RETURN_IF_ERROR(make_directories(real_files(), folder_));
+  STOKER_RETURN_IF_ERROR(make_directories(real_files(), folder_).with_context(key_));
   const std::string path = join_path(folder_, "LOCK");
   for (uint64_t tries = 0;; ++tries) {
     auto lock = lock_file(path, "pid " + std::to_string(::getpid()));
     if (lock.ok()) STOKER_RETURN_IF_ERROR(remove_unfinished_writes(real_files(), folder_));
-    if (lock.ok() || lock.status().code() != Code::kBusy) return lock;
+    if (lock.ok()) return lock;
+    if (lock.status().code() != Code::kBusy) return lock.status().with_context(key_);
     if (tries == 0)
       log_info("waiting for another run that fills the cache",
                {{"cache_dir", folder_}, {"holder", lock.status().message()}});

@@ -6,7 +6,7 @@
 //
 // Threads:  a value.
 // Blocking: lock() waits for the run that has it, and tells `progress` so; that may throw.
-// Errors:   of lock(): kIoError, kPermission, kNoSpace.
+// Errors:   of lock(): kIoError, kPermission, kNoSpace, kAlreadyExists (no folder), naming the setting.
 #pragma once
 
 #include <string>
@@ -32,6 +32,7 @@ class CachePlace {
   Result<FileLock> lock(const ScanProgress& progress) const;
 
  private:
+  std::string key_;     // data.NAME.cache_dir, for messages
   std::string folder_;  // that is shared; or empty
   std::string path_;
 };

@@ -31,12 +31,14 @@ std::string content_of(const FileTable& files, const std::string& pack) {
   return hash.finish_hex();
 }
 
-Status find_or_pack(const CachePlace& place, const FileTable& files, const Packing& packing,
-                    const ScanProgress& progress, Facts& facts) {
-  if (!place.is_shared()) return pack_files(files, packing, progress, facts);
-  STOKER_ASSIGN_OR_RETURN(const FileLock lock, place.lock(progress));
-  if (find_pack(files, packing, facts)) return {};
-  return pack_files(files, packing, progress, facts);
+Status find_or_pack(const SetRequest& set, const CachePlace& place, const FileTable& files,
+                    const Packing& packing, const ScanProgress& progress, Facts& facts) {
+  FileLock lock;
+  if (place.is_shared()) {
+    STOKER_ASSIGN_OR_RETURN(lock, place.lock(progress));
+    if (find_pack(files, packing, facts)) return {};
+  }
+  return pack_files(files, packing, progress, facts).with_context(set.key("cache"));
 }
 
 }  // namespace
@@ -57,8 +59,7 @@ Result<Facts> pack_pictures(const SetRequest& set, const FileTable& files, Facts
     if (!is_wanted) continue;
     Packing packing{.path = place.path(), .setting = "cache: " + pack, .limit = kMaxPictureFile};
     if (pack == "rewritten") packing.rewrite = rewrite;
-    STOKER_RETURN_IF_ERROR(
-        find_or_pack(place, files, packing, progress, facts).with_context(set.key("cache")));
+    STOKER_RETURN_IF_ERROR(find_or_pack(set, place, files, packing, progress, facts));
   }
   return facts;
 }

@@ -144,6 +144,11 @@ TEST_P(CacheDir, TakesThePlaceOfWhatTheRunKeptByItself) {
   EXPECT_EQ(files(), before - 1);
 }
 
+TEST_P(CacheDir, AFileInItsPlaceIsToldByTheSettingsName) {
+  write("shared/cache", "a file");
+  expect_error(cached(), Code::kAlreadyExists, {"data.train.cache_dir: ", "shared/cache"});
+}
+
 INSTANTIATE_TEST_SUITE_P(Caches, CacheDir, ::testing::Values("packed", "rewritten", "decoded"),
                          [](const auto& cache) { return std::string(cache.param); });
 
