@@ -1,5 +1,7 @@
 #include "daemon/train/live_state.h"
 
+#include <cmath>
+
 #include <boost/json.hpp>
 
 #include "shared/base/exact_json.h"
@@ -58,7 +60,8 @@ Result<LiveState> parse_live_state(const std::string& text) {
   } catch (const std::exception& wrong) {
     return corrupt(wrong.what());
   }
-  if (!(live.lr_scale > 0)) return corrupt("lr_scale is not a positive number");
+  if (!std::isfinite(live.lr_scale) || live.lr_scale <= 0)
+    return corrupt("lr_scale is not a positive number");
   return live;
 }
 

@@ -21,6 +21,8 @@ struct LiveState {
   LossTrend loss_trend;
   // Samples that the readers must not touch again: their stand-ins are part of what was trained on.
   std::vector<uint64_t> quarantined;
+
+  bool operator==(const LiveState&) const = default;
 };
 
 std::string to_json(const LiveState& live);

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "daemon/daemon_app/lower_lr.h"
+
 namespace stoker::daemon_app {
 namespace {
 
@@ -84,6 +86,26 @@ TEST_F(RollbackTest, WithoutACheckpointThereIsNoWayBack) {
   const Status status = go_back_from(std::nullopt, 0);
   EXPECT_EQ(status.code(), Code::kCorrupt);
   EXPECT_NE(status.message().find("no checkpoint yet"), std::string::npos);
+}
+
+TEST_F(RollbackTest, TheRateIsLoweredForEachTimeThatTheCheckpointDoesNotKnowOf) {
+  const config::TrainConfig config{.rollback_lr = 0.5};
+  train::LiveState state{.lr_scale = 2};
+  ASSERT_TRUE(lower_lr_after_rollback(file_, config, 10, state).ok());
+  EXPECT_EQ(state.lr_scale, 2) << "the run never went back";
+
+  have_checkpoints({10});
+  ASSERT_TRUE(go_back_from(std::nullopt, 2).ok());
+  state.rollbacks = 1;
+  ASSERT_TRUE(lower_lr_after_rollback(file_, config, 20, state).ok());
+  EXPECT_EQ(state.lr_scale, 2) << "it is beyond that by now";
+  for (int start = 0; start < 2;
+       ++start) {  // the second, because the first was killed, is the same
+    train::LiveState saved = state;
+    ASSERT_TRUE(lower_lr_after_rollback(file_, config, 10, saved).ok());
+    EXPECT_EQ(saved.lr_scale, 0.5) << "two of three times";
+    EXPECT_EQ(saved.rollbacks, 3u);
+  }
 }
 
 TEST_F(RollbackTest, AFileThatIsNotOursIsAnErrorThatNamesTheRemedy) {
