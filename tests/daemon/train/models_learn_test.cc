@@ -16,22 +16,22 @@ struct Learner {
   std::string model;  // with FOLDER for where its file is
   double lr = 0.002;
   uint64_t steps = 8;
-  std::string task = "{kind: classification}";
+  int batch = 8;
 };
 void PrintTo(const Learner& learner, std::ostream* out) { *out << learner.name; }
 
 class ModelsLearn : public TrainerTest, public testing::WithParamInterface<Learner> {
  protected:
   config::Config config(uint64_t steps) const {
+    const Learner& learner = GetParam();
     std::string text =
         "data: {train: {kind: synthetic, samples: 32, classes: 2, noise: 0.3, features: " +
-        GetParam().features + "}}\nmodel: " + GetParam().model + "\ntask: " + GetParam().task +
-        "\noptimizer: {kind: adam, lr: " + std::to_string(GetParam().lr) +
+        learner.features + "}}\nmodel: " + learner.model +
+        "\ntask: {kind: classification}\noptimizer: {kind: adam, lr: " +
+        std::to_string(learner.lr) +
         "}\nschedule: {kind: constant, warmup_steps: 0}\ncheckpoint: {every_steps: 0, "
-        "every_seconds: 0}\n"
-        "metrics: {every_steps: 1}\n"
-        "train: {batch: 8, steps: " +
-        std::to_string(steps) + "}\n";
+        "every_seconds: 0}\nmetrics: {every_steps: 1}\ntrain: {batch: " +
+        std::to_string(learner.batch) + ", steps: " + std::to_string(steps) + "}\n";
     const std::string placeholder = "FOLDER";
     if (const size_t at = text.find(placeholder); at != std::string::npos)
       text.replace(at, placeholder.size(), root_);
@@ -78,9 +78,9 @@ INSTANTIATE_TEST_SUITE_P(
                 22},
         Learner{"vgg_with_norms", "[1, 32, 32]",
                 "{kind: vgg, layers: 11, batch_norm: true, width: 16, dropout: 0.1}"},
-        // Of smaller pictures a pixel is left to its last norms, which is eight values of a batch.
+        // Its last norms see a pixel of each picture: more of these, for steps that go one way.
         Learner{"inception_v3", "[1, 75, 75]",
-                "{kind: inception_v3, aux_logits: false, dropout: 0}", 0.001},
+                "{kind: inception_v3, aux_logits: false, dropout: 0}", 0.0005, 12, 16},
         Learner{"plugin", "[8]",
                 "{kind: plugin, path: " STOKER_PLUGINS
                 "/gated_mlp.so, parameters: {width: 16, blocks: 1, dropout: 0.1}}",
