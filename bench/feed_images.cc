@@ -156,24 +156,19 @@ Result<std::vector<Trial>> prepare(const Options& options) {
                           make_jpeg_folder(options, options.quick ? 8 : 256, 500, 375));
   STOKER_ASSIGN_OR_RETURN(const Folder given, maybe_given_jpeg_folder(options));
   const config::DatasetConfig stretch{.size = {kSide, kSide}};
-  const config::DatasetConfig crop{.size = {kSide, kSide}, .fit = "random_crop"};
-  const config::DatasetConfig rewritten{
-      .cache = "rewritten", .size = {kSide, kSide}, .fit = "random_crop"};
   const Folder& pictures = given ? given : made;
   const std::string whose = given ? "JPEG files of STOKER_DATA" : "JPEG files of 500x375";
   std::vector<Trial> trials;
-  for (const int threads : {1, 2}) {
-    STOKER_ASSIGN_OR_RETURN(
-        auto crops, large(options, pictures, whose + ", random crops to 224x224", crop, threads));
-    if (threads == 1) add_library_peers(options, kDecoding, pictures->root, "large", crops);
-    trials.push_back(std::move(crops));
-  }
-  for (const int threads : {1, 2}) {
-    STOKER_ASSIGN_OR_RETURN(
-        auto crops, large(options, pictures, "rewritten " + whose + ", random crops to 224x224",
-                          rewritten, threads));
-    if (threads == 1) add_library_peers(options, kConverting, pictures->root, "large", crops);
-    trials.push_back(std::move(crops));
+  for (const auto& [cache, libraries] :
+       {std::pair("none", kDecoding), std::pair("rewritten", kConverting)}) {
+    const config::DatasetConfig crop{.cache = cache, .size = {kSide, kSide}, .fit = "random_crop"};
+    const std::string what = crop.cache == "none" ? whose : crop.cache + ' ' + whose;
+    for (const int threads : {1, 2}) {
+      STOKER_ASSIGN_OR_RETURN(
+          auto crops, large(options, pictures, what + ", random crops to 224x224", crop, threads));
+      if (threads == 1) add_library_peers(options, libraries, pictures->root, "large", crops);
+      trials.push_back(std::move(crops));
+    }
   }
   STOKER_ASSIGN_OR_RETURN(auto whole,
                           large(options, pictures, whose + ", whole to 224x224", stretch, 1));

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
+#include <string>
 #include <thread>
 
 #include "shared/base/log.h"
@@ -16,22 +18,25 @@ constexpr uint64_t kTriesPerSecond = 5;
 
 }  // namespace
 
-CachePlace::CachePlace(const SetRequest& set, std::string_view field, std::string_view what,
-                       std::string_view content)
+CachePlace::CachePlace(const SetRequest& set, std::string_view field, std::string_view content)
     : key_(set.key("cache_dir")), folder_(set.config.cache_dir) {
-  path_ = is_shared() ? join_path(folder_, std::string(field) + '-' +
-                                               std::string(content.substr(0, kDigits)) + '.' +
-                                               std::string(what))
-                      : set.made_file(field, what);
+  const std::string& cache = set.config.cache;
+  path_ = is_shared()
+              ? join_path(folder_, std::string(field) + '-' +
+                                       std::string(content.substr(0, kDigits)) + '.' + cache)
+              : set.made_file(field, cache);
 }
 
 Result<FileLock> CachePlace::lock(const ScanProgress& progress) const {
+  if (!is_shared()) return FileLock();
   STOKER_RETURN_IF_ERROR(make_directories(real_files(), folder_).with_context(key_));
   const std::string path = join_path(folder_, "LOCK");
   for (uint64_t tries = 0;; ++tries) {
     auto lock = lock_file(path, "pid " + std::to_string(::getpid()));
-    if (lock.ok()) STOKER_RETURN_IF_ERROR(remove_unfinished_writes(real_files(), folder_));
-    if (lock.ok()) return lock;
+    if (lock.ok()) {
+      STOKER_RETURN_IF_ERROR(remove_unfinished_writes(real_files(), folder_));
+      return lock;
+    }
     if (lock.status().code() != Code::kBusy) return lock.status().with_context(key_);
     if (tries == 0)
       log_info("waiting for another run that fills the cache",
@@ -40,6 +45,12 @@ Result<FileLock> CachePlace::lock(const ScanProgress& progress) const {
       progress(tries / kTriesPerSecond, "seconds waited for another run that fills the cache");
     std::this_thread::sleep_for(kBetweenTries);
   }
+}
+
+void remove_unless_kept(const SetRequest& set, std::string_view field, std::string_view cache) {
+  if (set.config.cache == cache && set.config.cache_dir.empty()) return;
+  std::error_code none;
+  std::filesystem::remove(set.made_file(field, cache), none);
 }
 
 }  // namespace stoker::dataset

@@ -21,14 +21,14 @@ namespace stoker::dataset {
 
 class CachePlace {
  public:
-  // `content`: hex SHA-256 of all that decides what the file holds.
-  CachePlace(const SetRequest& set, std::string_view field, std::string_view what,
-             std::string_view content);
+  // Of the set's `cache`. `content`: hex SHA-256 of all that decides what the file holds.
+  CachePlace(const SetRequest& set, std::string_view field, std::string_view content);
 
   const std::string& path() const { return path_; }
   bool is_shared() const { return !folder_.empty(); }
   // Of a shared place: makes the folder where it is not there. While the lock lives, no other process
-  // makes files in it; what one has left that was killed is removed.
+  // makes files in it; what one has left that was killed is removed. Of one beside the index, which is
+  // the run's own, nothing.
   Result<FileLock> lock(const ScanProgress& progress) const;
 
  private:
@@ -36,5 +36,8 @@ class CachePlace {
   std::string folder_;  // that is shared; or empty
   std::string path_;
 };
+
+// Removes what `cache: <cache>` has left beside the run's index, unless the set keeps it there.
+void remove_unless_kept(const SetRequest& set, std::string_view field, std::string_view cache);
 
 }  // namespace stoker::dataset

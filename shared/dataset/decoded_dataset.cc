@@ -1,6 +1,5 @@
 #include "shared/dataset/decoded_dataset.h"
 
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,7 +55,7 @@ class DecodedDataset final : public DatasetDecorator {
 bool is_wanted(const SetRequest& set) { return set.config.cache == "decoded"; }
 
 CachePlace place_of(const SetRequest& set, const SampleFile::Form& form) {
-  return {set, "samples", "decoded", form.identity};
+  return {set, "samples", form.identity};
 }
 
 // A picture is what its decoder makes of it, so another version's are other samples.
@@ -94,18 +93,12 @@ Status check_cache(const SetRequest& set) {
 
 Status make_decoded_file(const SetRequest& set, const Dataset& dataset,
                          const ScanProgress& progress) {
-  if (!is_wanted(set) || !set.config.cache_dir.empty()) {
-    std::error_code none;
-    std::filesystem::remove(set.made_file("samples", "decoded"), none);
-  }
+  remove_unless_kept(set, "samples", "decoded");
   if (!is_wanted(set)) return {};
   STOKER_ASSIGN_OR_RETURN(const Part part, samples_taken(set, dataset.size()));
   const SampleFile::Form form = form_of(dataset, part);
   const CachePlace place = place_of(set, form);
-  FileLock lock;
-  if (place.is_shared()) {
-    STOKER_ASSIGN_OR_RETURN(lock, place.lock(progress));
-  }
+  STOKER_ASSIGN_OR_RETURN(const FileLock lock, place.lock(progress));
   return SampleFile::make(place.path(), form).with_context(set.key("cache"));
 }
 

@@ -1,7 +1,7 @@
 #include "shared/dataset/picture_pack.h"
 
-#include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,7 +13,7 @@
 namespace stoker::dataset {
 namespace {
 
-constexpr const char* kPacks[] = {"packed", "rewritten"};
+constexpr std::string_view kPacked = "packed", kRewritten = "rewritten";
 
 // Of a picture that is rewritten, for its coefficients: as many threads take it at a time as there are
 // processors. A JPEG of more than 20 million pixels stays as it is.
@@ -24,43 +24,32 @@ void rewrite(std::vector<std::byte>& picture) {
   if (rewritten) picture = std::move(*rewritten);
 }
 
-std::string content_of(const FileTable& files, const std::string& pack) {
+std::string content_of(const FileTable& files, const std::string& cache) {
   Sha256 hash;
-  hash.update(pack + '\n');
+  hash.update(cache + '\n');
   files.add_to(hash);
   return hash.finish_hex();
-}
-
-Status find_or_pack(const SetRequest& set, const CachePlace& place, const FileTable& files,
-                    const Packing& packing, const ScanProgress& progress, Facts& facts) {
-  FileLock lock;
-  if (place.is_shared()) {
-    STOKER_ASSIGN_OR_RETURN(lock, place.lock(progress));
-    if (find_pack(files, packing, facts)) return {};
-  }
-  return pack_files(files, packing, progress, facts).with_context(set.key("cache"));
 }
 
 }  // namespace
 
 bool is_packed(const SetRequest& set) {
-  return set.config.cache == kPacks[0] || set.config.cache == kPacks[1];
+  return set.config.cache == kPacked || set.config.cache == kRewritten;
 }
 
 Result<Facts> pack_pictures(const SetRequest& set, const FileTable& files, Facts facts,
                             const ScanProgress& progress) {
-  for (const std::string pack : kPacks) {
-    const CachePlace place(set, "files", pack, content_of(files, pack));
-    const bool is_wanted = set.config.cache == pack;
-    if (!is_wanted || place.is_shared()) {
-      std::error_code none;
-      std::filesystem::remove(set.made_file("files", pack), none);
-    }
-    if (!is_wanted) continue;
-    Packing packing{.path = place.path(), .setting = "cache: " + pack, .limit = kMaxPictureFile};
-    if (pack == "rewritten") packing.rewrite = rewrite;
-    STOKER_RETURN_IF_ERROR(find_or_pack(set, place, files, packing, progress, facts));
-  }
+  for (const std::string_view cache : {kPacked, kRewritten})
+    remove_unless_kept(set, "files", cache);
+  if (!is_packed(set)) return facts;
+  const std::string& cache = set.config.cache;
+  const CachePlace place(set, "files", content_of(files, cache));
+  Packing packing{.path = place.path(), .setting = "cache: " + cache, .limit = kMaxPictureFile};
+  if (cache == kRewritten) packing.rewrite = rewrite;
+  STOKER_ASSIGN_OR_RETURN(const FileLock lock, place.lock(progress));
+  if (place.is_shared() && find_pack(files, packing, facts)) return facts;
+  STOKER_RETURN_IF_ERROR(
+      pack_files(files, packing, progress, facts).with_context(set.key("cache")));
   return facts;
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "shared/image/jpeg_cut.h"
+#include "shared/image/jpeg_layout.h"
 #include "shared/image/jpeg_trap.h"
 // Codes of the library's messages; after jpeglib.h.
 #include <jerror.h>
@@ -44,7 +45,7 @@ std::string jpeg_version() {
 // that the tables go with their picture.
 class JpegReader::Decompressor : private JpegTrap {
  public:
-  explicit Decompressor(const Limits& limits) : JpegTrap(limits), limits_(limits) {}
+  explicit Decompressor(const Limits& limits) : JpegTrap(limits) {}
   ~Decompressor() { jpeg_destroy_decompress(&info_); }  // fine for one that was never created
 
   bool create() {
@@ -69,7 +70,7 @@ class JpegReader::Decompressor : private JpegTrap {
 
   // The colours; after read_header(). Gives no status where the library's errors do.
   Status choose_colours(uint32_t channels) {
-    STOKER_RETURN_IF_ERROR(check_size(info_.image_height, info_.image_width, limits_));
+    STOKER_RETURN_IF_ERROR(check_size(info_.image_height, info_.image_width, limits()));
     if (info_.num_components == 4) {
       info_.out_color_space = JCS_CMYK;
     } else if (info_.num_components == 1 || info_.num_components == 3) {
@@ -105,20 +106,11 @@ class JpegReader::Decompressor : private JpegTrap {
   std::optional<JpegPart> cut(std::span<const std::byte> file, const Resizer& resizer,
                               std::vector<std::byte>& room) {
     if (info_.restart_interval == 0 || !skips()) return {};
-    const bool grey = info_.num_components == 1;  // whose units are single blocks
-    const auto unit = [&](int factor) {
-      return uint32_t{DCTSIZE} * (grey ? 1u : unsigned(factor));
-    };
-    const JpegGrid grid{.height = info_.image_height,
-                        .width = info_.image_width,
-                        .unit_height = unit(info_.max_v_samp_factor),
-                        .unit_width = unit(info_.max_h_samp_factor),
-                        .interval = info_.restart_interval};
     const auto rows = with_neighbours(resizer.rows(), info_.scale_denom, info_.image_height);
     const auto columns = with_neighbours(resizer.columns(), info_.scale_denom, info_.image_width);
     const PixelBounds part{
         .top = rows.begin, .left = columns.begin, .bottom = rows.end, .right = columns.end};
-    return cut_jpeg(file, grid, part, room);
+    return cut_jpeg(file, grid_of(info_), part, room);
   }
 
   // Goes on with a part of the file, as it would with the file: in the same colours and scale.
@@ -200,7 +192,6 @@ class JpegReader::Decompressor : private JpegTrap {
     return left;
   }
 
-  const Limits limits_;
   jpeg_decompress_struct info_{};
   uint32_t top_ = 0, left_ = 0;  // of a part, in scaled pixels of the picture
   void* (*allocate_)(j_common_ptr, int pool, size_t bytes) = nullptr;

@@ -64,13 +64,4 @@ void JpegTrap::check_scans(const jpeg_decompress_struct& info) {
   std::longjmp(place, 1);
 }
 
-bool is_usually_sampled(const jpeg_decompress_struct& info) {
-  for (int i = 0; i < info.num_components; ++i) {
-    const jpeg_component_info& component = info.comp_info[i];
-    const int most = i == 0 ? 2 : 1;
-    if (component.h_samp_factor > most || component.v_samp_factor > most) return false;
-  }
-  return true;
-}
-
 }  // namespace stoker::image

@@ -4,8 +4,6 @@
 // A function that calls setjmp(), and those between it and the library, hold nothing with a
 // destructor.
 //
-// is_usually_sampled: whether a picture is one of those that there are.
-//
 // Threads: one object per thread.
 // Owner:   must outlive the objects of the library that it watches, and not move.
 // Errors:  error(): kCorrupt with the library's reason; kOutOfMemory.
@@ -33,6 +31,7 @@ class JpegTrap {
   void watch(jpeg_decompress_struct& info);
 
   Status error() const;
+  const Limits& limits() const { return limits_; }
 
   std::jmp_buf place{};
 
@@ -49,9 +48,5 @@ class JpegTrap {
   bool past_memory_limit_ = false;
   char message_[JMSG_LENGTH_MAX] = "";
 };
-
-// Colours in full, or in half the size along a side or both. After jpeg_read_header(). The library's
-// ways of leaving out rows and columns of other pictures have had their bugs.
-bool is_usually_sampled(const jpeg_decompress_struct& info);
 
 }  // namespace stoker::image

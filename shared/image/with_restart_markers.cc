@@ -3,6 +3,7 @@
 #include <csetjmp>
 #include <cstdint>
 
+#include "shared/image/jpeg_layout.h"
 #include "shared/image/jpeg_trap.h"
 // Codes of the library's messages; after jpeglib.h.
 #include <jerror.h>
@@ -29,7 +30,7 @@ uint32_t piece_of(uint32_t units) {
 
 class Rewriter {
  public:
-  explicit Rewriter(const Limits& limits) : limits_(limits), trap_(limits) {}
+  explicit Rewriter(const Limits& limits) : trap_(limits) {}
   ~Rewriter() {
     jpeg_destroy_compress(&out_);  // fine for one that was never created
     jpeg_destroy_decompress(&in_);
@@ -65,9 +66,8 @@ class Rewriter {
     out_.dest = &destination_;
     jpeg_copy_critical_parameters(&in_, &out_);
     out_.optimize_coding = TRUE;
-    const auto unit = static_cast<uint32_t>(DCTSIZE) *
-                      static_cast<uint32_t>(in_.num_components == 1 ? 1 : in_.max_h_samp_factor);
-    out_.restart_interval = piece_of((in_.image_width + unit - 1) / unit);
+    const JpegGrid grid = grid_of(in_);
+    out_.restart_interval = piece_of((grid.width + grid.unit_width - 1) / grid.unit_width);
     jpeg_write_coefficients(&out_, coefficients_);
     jpeg_finish_compress(&out_);
     jpeg_finish_decompress(&in_);
@@ -80,10 +80,10 @@ class Rewriter {
   bool is_wanted() const {
     if (in_.num_components != 1 && in_.num_components != 3) return false;
     return in_.image_height >= kLeastSide && in_.image_width >= kLeastSide &&
-           is_usually_sampled(in_) && check_size(in_.image_height, in_.image_width, limits_).ok();
+           is_usually_sampled(in_) &&
+           check_size(in_.image_height, in_.image_width, trap_.limits()).ok();
   }
 
-  const Limits limits_;
   JpegTrap trap_;
   jpeg_decompress_struct in_{};
   jpeg_compress_struct out_{};

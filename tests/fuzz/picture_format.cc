@@ -27,18 +27,20 @@ struct Decoded {
   bool operator==(const Decoded&) const = default;
 };
 
-Decoded decode(std::span<const std::byte> file, const image::BoxRule& part) {
+Decoded decode_by(image::Decoder& decoder, std::span<const std::byte> file,
+                  const image::BoxRule& part) {
   Decoded decoded{.ok = false, .planes = std::vector<std::byte>(kShape.bytes())};
-  // One that has seen other pictures, damaged ones too, and one that has not.
+  decoded.ok = check_status(decoder.decode(file, kShape, decoded.planes, part));
+  if (!decoded.ok) decoded.planes.clear();
+  return decoded;
+}
+
+// By one that has seen other pictures, damaged ones too, and by one that has not.
+Decoded decode(std::span<const std::byte> file, const image::BoxRule& part) {
   static image::Decoder used(kLimits);
   image::Decoder fresh(kLimits);
-  const Status status = used.decode(file, kShape, decoded.planes, part);
-  decoded.ok = check_status(status);
-  if (!decoded.ok) decoded.planes.clear();
-  Decoded again{.ok = false, .planes = std::vector<std::byte>(kShape.bytes())};
-  again.ok = fresh.decode(file, kShape, again.planes, part).ok();
-  if (!again.ok) again.planes.clear();
-  must(again == decoded, "a picture is the same each time");
+  const Decoded decoded = decode_by(used, file, part);
+  must(decode_by(fresh, file, part) == decoded, "a picture is the same each time");
   return decoded;
 }
 
@@ -64,8 +66,6 @@ bool run(std::string_view input) {
   return whole.ok;
 }
 
-std::string seed(const std::string& part, const std::string& file) { return part + file; }
-
 }  // namespace
 
 const Format& picture_format() {
@@ -74,17 +74,17 @@ const Format& picture_format() {
         const std::string middle = "\x50\x70\x90\x80";
         const std::string file = jpeg_of(pattern(100, 97), {.quality = 10});
         std::vector<std::string> seeds{
-            seed(middle, file),
-            seed(middle, jpeg_of(pattern(20, 30), {.quality = 30, .restart_rows = 1})),
-            seed(middle, jpeg_of(pattern(20, 30), {.quality = 30, .progressive = true})),
-            seed(middle, jpeg_of(image::testing::gradient(96, 120, 1), {.quality = 10})),
-            seed(middle, jpeg_of(image::testing::gradient(20, 30, 4), {.quality = 30})),
-            seed(middle, png_of(pattern(9, 11), {.interlaced = true})),
-            seed(middle, webp_of(pattern(20, 30), {.quality = 20})),
-            seed(middle, webp_of(pattern(9, 11), {.lossless = true}))};
+            middle + file,
+            middle + jpeg_of(pattern(20, 30), {.quality = 30, .restart_rows = 1}),
+            middle + jpeg_of(pattern(20, 30), {.quality = 30, .progressive = true}),
+            middle + jpeg_of(image::testing::gradient(96, 120, 1), {.quality = 10}),
+            middle + jpeg_of(image::testing::gradient(20, 30, 4), {.quality = 30}),
+            middle + png_of(pattern(9, 11), {.interlaced = true}),
+            middle + webp_of(pattern(20, 30), {.quality = 20}),
+            middle + webp_of(pattern(9, 11), {.lossless = true})};
         const auto rewritten = image::with_restart_markers(image::testing::bytes_of(file), kLimits);
-        seeds.push_back(seed(middle, std::string(reinterpret_cast<const char*>(rewritten->data()),
-                                                 rewritten->size())));
+        seeds.push_back(middle + std::string(reinterpret_cast<const char*>(rewritten->data()),
+                                             rewritten->size()));
         return seeds;
       }};
   return kFormat;

@@ -1,13 +1,16 @@
 #include "tests/twin/sequence_cases.h"
 
+#include <string>
+#include <utility>
+
 #include "tests/twin/case_parts.h"
 
 namespace stoker::twin {
 namespace {
 
-TwinCase gpt_adamw_cosine() {
-  return {.name = "gpt_adamw_cosine",
-          .model = gpt(2, 16, 2, 8, 64),
+TwinCase over_texts(const std::string& name, config::ModelConfig model) {
+  return {.name = name,
+          .model = std::move(model),
           .task = {config::TaskKind::kLanguageModel},
           .optimizer = {.kind = config::OptimizerKind::kAdamW,
                         .lr = 3e-3,
@@ -110,21 +113,6 @@ std::vector<TwinCase> padded_cases() {
   return cases;
 }
 
-TwinCase lstm_adamw_tied() {
-  return {.name = "lstm_adamw_tied",
-          .model = lstm(2, 12, 64, true),
-          .task = {config::TaskKind::kLanguageModel},
-          .optimizer = {.kind = config::OptimizerKind::kAdamW,
-                        .lr = 3e-3,
-                        .betas = {0.9, 0.95},
-                        .eps = 1e-6,
-                        .weight_decay = 0.1,
-                        .clip_norm = 0.5},
-          .schedule = {.kind = config::ScheduleKind::kCosine, .warmup_steps = 3, .min_lr = 3e-4},
-          .sample = tokens(9),
-          .classes = 64};
-}
-
 TwinCase layers_lstm_momentum() {
   return {.name = "layers_lstm_momentum",
           .model = layers({{.kind = "embedding", .vocab = 64, .width = 12},
@@ -141,8 +129,10 @@ TwinCase layers_lstm_momentum() {
 }  // namespace
 
 std::vector<TwinCase> sequence_cases() {
-  std::vector<TwinCase> cases{gpt_adamw_cosine(), blstm_adamw_last(), blstm_momentum_mean(),
-                              lstm_adamw_tied(), layers_lstm_momentum()};
+  std::vector<TwinCase> cases{over_texts("gpt_adamw_cosine", gpt(2, 16, 2, 8, 64)),
+                              blstm_adamw_last(), blstm_momentum_mean(),
+                              over_texts("lstm_adamw_tied", lstm(2, 12, 64, true)),
+                              layers_lstm_momentum()};
   const std::vector<TwinCase> of_padded = padded_cases();
   cases.insert(cases.end(), of_padded.begin(), of_padded.end());
   return cases;

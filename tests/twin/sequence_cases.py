@@ -89,16 +89,20 @@ def weighted_tagging_loss(model, batch):
     return logits, F.cross_entropy(logits.flatten(0, 1), labels, weights, label_smoothing=smoothing)
 
 
-CASES = [
-    Case(
-        name="gpt_adamw_cosine",
-        model=lambda: Gpt(layers=2, width=16, heads=2, context=8, vocab=64),
+def over_texts(name, model):
+    return Case(
+        name=name,
+        model=model,
         batches=tokens,
         loss=language_model_loss,
         optimizer=lambda p: torch.optim.AdamW(p, lr=3e-3, betas=(0.9, 0.95), eps=1e-6, weight_decay=0.1, fused=True),
         schedule=lambda o: warm_up_then(o, 3, lr_scheduler.CosineAnnealingLR(o, T_max=STEPS - 3, eta_min=3e-4)),
         clip_norm=0.5,
-    ),
+    )
+
+
+CASES = [
+    over_texts("gpt_adamw_cosine", lambda: Gpt(layers=2, width=16, heads=2, context=8, vocab=64)),
     Case(
         name="blstm_adamw_last",
         model=lambda: Blstm(5, 8, 4),
@@ -167,15 +171,7 @@ CASES = [
         clip_norm=1.0,
         kept=48,
     ),
-    Case(
-        name="lstm_adamw_tied",
-        model=lambda: Lstm(layers=2, width=12, vocab=64, tied=True),
-        batches=tokens,
-        loss=language_model_loss,
-        optimizer=lambda p: torch.optim.AdamW(p, lr=3e-3, betas=(0.9, 0.95), eps=1e-6, weight_decay=0.1, fused=True),
-        schedule=lambda o: warm_up_then(o, 3, lr_scheduler.CosineAnnealingLR(o, T_max=STEPS - 3, eta_min=3e-4)),
-        clip_norm=0.5,
-    ),
+    over_texts("lstm_adamw_tied", lambda: Lstm(layers=2, width=12, vocab=64, tied=True)),
     Case(
         name="layers_lstm_momentum",
         model=lambda: nn.Sequential(nn.Embedding(64, 12), LstmLayer(12, 16, batch_first=True), nn.Linear(16, 64)),

@@ -32,9 +32,9 @@ class ModelsLearn : public TrainerTest, public testing::WithParamInterface<Learn
         "}\nschedule: {kind: constant, warmup_steps: 0}\ncheckpoint: {every_steps: 0, "
         "every_seconds: 0}\nmetrics: {every_steps: 1}\ntrain: {batch: " +
         std::to_string(learner.batch) + ", steps: " + std::to_string(steps) + "}\n";
-    const std::string placeholder = "FOLDER";
-    if (const size_t at = text.find(placeholder); at != std::string::npos)
-      text.replace(at, placeholder.size(), root_);
+    const std::string folder = "FOLDER";  // in the model's settings
+    if (const size_t at = text.find(folder); at != std::string::npos)
+      text.replace(at, folder.size(), root_);
     const auto parsed = config::parse_config(text, GetParam().name, {});
     EXPECT_TRUE(parsed.ok()) << parsed.status().message();
     return parsed.ok() ? *parsed : config::Config{};

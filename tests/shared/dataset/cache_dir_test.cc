@@ -2,10 +2,8 @@
 // another run reads it.
 #include <sys/stat.h>
 
-#include <atomic>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -94,7 +92,6 @@ TEST_P(CacheDir, WhatOneRunHasMadeAnotherTakes) {
 
 TEST_P(CacheDir, OtherFilesAreKeptBesideWhatIsStillRead) {
   const auto before = run("first", cached());
-  const auto plain_before = run("plain", images());
   const auto kept_before = kept();
   std::vector<std::vector<std::vector<std::byte>>> samples;
   for (uint64_t sample = 0; sample < before->size(); ++sample)

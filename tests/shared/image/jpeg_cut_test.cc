@@ -12,6 +12,7 @@
 #include "shared/image/decoder.h"
 #include "shared/image/with_restart_markers.h"
 #include "tests/shared/image/picture_files.h"
+#include "tests/shared/image/sampling.h"
 
 namespace stoker::image {
 namespace {
@@ -19,15 +20,8 @@ namespace {
 using testing::bytes_of;
 using testing::gradient;
 using testing::jpeg_of;
-using testing::JpegOptions;
 using testing::pattern;
-
-struct Sampling {
-  const char* name;
-  uint32_t channels;  // of the file
-  JpegOptions options;
-};
-void PrintTo(const Sampling& sampling, std::ostream* out) { *out << sampling.name; }
+using testing::Sampling;
 
 using Bytes = std::vector<std::byte>;
 

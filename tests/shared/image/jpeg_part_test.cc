@@ -9,14 +9,15 @@
 
 #include "shared/image/decoder.h"
 #include "tests/shared/image/picture_files.h"
+#include "tests/shared/image/sampling.h"
 
 namespace stoker::image {
 namespace {
 
 using testing::bytes_of;
 using testing::jpeg_of;
-using testing::JpegOptions;
 using testing::pattern;
+using testing::Sampling;
 
 constexpr uint32_t kHeight = 101, kWidth = 139;
 
@@ -44,13 +45,6 @@ std::vector<std::byte> cut_out(const std::vector<std::byte>& planes, const Pictu
   }
   return cut;
 }
-
-struct Sampling {
-  const char* name;
-  uint32_t channels;  // of the file
-  JpegOptions options;
-};
-void PrintTo(const Sampling& sampling, std::ostream* out) { *out << sampling.name; }
 
 class JpegPart : public ::testing::TestWithParam<Sampling> {};
 
