@@ -122,6 +122,7 @@ Status DaemonApp::start_control() {
 void DaemonApp::start_training() {
   trainer_.start("trainer", [this](std::stop_token stop) -> Status {
     auto on_training = [this] {
+      first_step_ = board_.step();
       training_ = true;
       notifier_.ready();
     };
@@ -254,7 +255,7 @@ void DaemonApp::settle_count(bool ended_well, ExitCode code) {
   if (!directory_ || no_progress_) return;
   if (ended_well)
     (void)starts_.forget();
-  else if (code == ExitCode::kConfiguration && !training_)
+  else if (code == ExitCode::kConfiguration && (!training_ || board_.step() == first_step_))
     (void)starts_.take_back();
 }
 

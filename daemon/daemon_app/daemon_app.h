@@ -85,6 +85,7 @@ class DaemonApp {
   train::Mailbox mailbox_;
   train::StatusBoard board_;
   std::atomic<bool> training_{false};  // all is prepared; written by the trainer's thread
+  uint64_t first_step_ = 0;            // that training starts after; written before training_
   Coordinator trainer_;
   std::unique_ptr<TrainingSession> session_;
   std::unique_ptr<TrainingLink> link_;

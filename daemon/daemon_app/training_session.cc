@@ -46,7 +46,10 @@ Result<Outcome> TrainingSession::run(std::stop_token stop,
       return prepared.status();
     }
     TrainingParts& parts = *hold(*std::move(prepared));
-    if (first) on_training();
+    if (first) {
+      board_.set_step(parts.state->step);
+      on_training();
+    }
     const auto ended = train(parts, stop);
     const Status wound_up = parts.wind_up();
     if (!ended.ok()) return ended.status();

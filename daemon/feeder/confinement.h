@@ -5,7 +5,8 @@
 // the system calls that reading takes (syscall_filter.h).
 //
 // Threads: confine() binds every thread of the process.
-// Errors:  as the kernel refuses. A kernel without seccomp is a warning in the log, not an error.
+// Errors:  as the kernel returns them; kPermission: see install_syscall_filter(). A kernel without
+//          seccomp is a warning in the log, not an error.
 // Sanitizers: a build under one keeps its address space and its system calls: the sanitizer needs
 //             both.
 #pragma once

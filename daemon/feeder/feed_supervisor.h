@@ -16,7 +16,8 @@
 //           with the thread that started them.
 // Errors:   start(): stoker-feed is missing or cannot be started, kNoSpace. Later trouble is a
 //           request_stop(): kInternal (reader processes die again and again), kCorrupt (bad samples
-//           beyond what the configuration allows).
+//           beyond what the configuration allows), kPermission (the first reader process that may
+//           not install its seccomp filter).
 // Crash:    when this process dies, however it dies, the kernel kills the readers and frees the
 //           ring.
 #pragma once
@@ -122,6 +123,7 @@ class FeedSupervisor {
   void kill_hung(Reader& reader);
   void note_death(Reader& reader, const ReaderProcess::End& end);
   std::string cause_of(const Reader& reader, const ReaderProcess::End& end) const;
+  void end_without_sandbox(Reader& reader);
   void plan_restart(Reader& reader);
   Status count_bad_samples();  // kCorrupt: the run must end
   bool any_process() const;

@@ -133,6 +133,7 @@ void FeedSupervisor::note_death(Reader& reader, const ReaderProcess::End& end) {
   const std::string cause = cause_of(reader, end);
   const bool waited = reader.maybe_killed && !reader.watch.computes();
   reader.maybe_process.reset();
+  if (end.is_sandbox_refused()) return end_without_sandbox(reader);
   const auto quarantined = quarantine_->judge_death(
       reader.number, cause, waited ? Quarantine::Blame::kNone : Quarantine::Blame::kPossible);
   const uint64_t handed_back = ring_.reissue(reader.producer);
@@ -154,6 +155,17 @@ void FeedSupervisor::note_death(Reader& reader, const ReaderProcess::End& end) {
                                            .gets_further = gets_further,
                                            .cause = cause});
   if (!go_on.ok()) coordinator_.request_stop(go_on);
+}
+
+// It has read nothing, and the next one would end in the same way.
+void FeedSupervisor::end_without_sandbox(Reader& reader) {
+  ring_.reissue(reader.producer);
+  reader.done = true;
+  coordinator_.request_stop(
+      Status(Code::kPermission,
+             "feed.confined: the kernel or the service manager does not permit the seccomp filter "
+             "of a reader process; add SystemCallFilter=seccomp to the systemd unit (in a "
+             "container: allow seccomp in its profile), or set feed.confined: false"));
 }
 
 void FeedSupervisor::plan_restart(Reader& reader) {

@@ -92,7 +92,7 @@ Status settle_process(int parent) {
   return forbid_core_dumps_and_privileges();
 }
 
-Status read_for_ring(const FeederArguments& arguments) {
+Status read_for_ring(const FeederArguments& arguments, bool& sandbox_refused) {
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
   STOKER_RETURN_IF_ERROR(init_log({.level = log_level_of(config.log.level), .file = {}}));
   STOKER_ASSIGN_OR_RETURN(
@@ -114,8 +114,10 @@ Status read_for_ring(const FeederArguments& arguments) {
   dataset->keep_samples(room);  // before confine(): that memory is not counted
   const GuardedDataset guarded(*dataset, quarantine, arguments.reader);
   const auto ahead = feed::read_ahead_of(config.feed, arguments.reader, arguments.readers);
-  STOKER_RETURN_IF_ERROR(confine(confinement_of(config.feed, arguments.threads, ahead, *dataset),
-                                 quarantine.forbidden_call_of(arguments.reader)));
+  const Status confined = confine(confinement_of(config.feed, arguments.threads, ahead, *dataset),
+                                  quarantine.forbidden_call_of(arguments.reader));
+  if (confined.code() == Code::kPermission) sandbox_refused = true;
+  STOKER_RETURN_IF_ERROR(confined);
   feed::ReaderPool pool(*ring, producer, guarded, plan);
   Coordinator coordinator;
   pool.start(arguments.threads, coordinator, {.number = arguments.reader, .of = arguments.readers},
@@ -134,10 +136,14 @@ ExitCode run_feeder(int argc, char** argv) {
   const auto arguments = maybe_parse(argc, argv, exit_code);
   if (!arguments) return exit_code;
   Status status = settle_process(arguments->parent);
-  if (status.ok()) status = read_for_ring(*arguments);
-  if (!status.ok()) log_error("reader ends", {{"error", status.to_string()}});
+  bool sandbox_refused = false;
+  if (status.ok()) status = read_for_ring(*arguments, sandbox_refused);
+  if (sandbox_refused)
+    log_warn("sandbox refused", {{"reason", status.to_string()}});
+  else if (!status.ok())
+    log_error("reader ends", {{"error", status.to_string()}});
   flush_log();
-  return exit_code_of(status);
+  return sandbox_refused ? ExitCode::kSandbox : exit_code_of(status);
 }
 
 }  // namespace stoker::feeder

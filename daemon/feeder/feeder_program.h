@@ -1,7 +1,9 @@
 // FeederProgram: stoker-feed: opens the data set and the ring that stokerd hands it, and reads
 // until the ring closes.
 //
-// Errors: the process's exit code (shared/base/exit_code.h); the reason is on standard error.
+// Errors: the process's exit code (shared/base/exit_code.h); the reason is on standard error. When
+//         its seccomp filter is not permitted that is a warning and ExitCode::kSandbox: stokerd
+//         reports the error, once for all of its readers.
 // Crash:  ends with its parent (PR_SET_PDEATHSIG). What it gives up before it reads the first
 //         sample is in confinement.h.
 #pragma once
@@ -33,8 +35,9 @@ struct FeederArguments {
 // Dies with the parent; no core dump, no new privileges; deaf to the signals meant for stokerd. kCancelled: the parent is gone
 // already.
 Status settle_process(int parent);
-// Until the ring closes, or the end of data.
-Status read_for_ring(const FeederArguments& arguments);
+// Until the ring closes, or the end of data. Sets `sandbox_refused` when confine() returns
+// kPermission, and leaves it unchanged otherwise.
+Status read_for_ring(const FeederArguments& arguments, bool& sandbox_refused);
 // The whole program.
 ExitCode run_feeder(int argc, char** argv);
 

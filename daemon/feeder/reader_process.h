@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "shared/base/exit_code.h"
 #include "shared/base/status.h"
 #include "shared/base/unique_fd.h"
 
@@ -32,6 +33,9 @@ class ReaderProcess {
     bool by_signal = false;
     int code = 0;  // exit code or signal
     bool clean() const { return !by_signal && code == 0; }
+    bool is_sandbox_refused() const {
+      return !by_signal && code == static_cast<int>(ExitCode::kSandbox);
+    }
     std::string to_string() const;  // "exit code 78", "signal 9 (Killed)"
   };
 

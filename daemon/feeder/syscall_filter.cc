@@ -208,9 +208,14 @@ Status install_syscall_filter(uint64_t& forbidden_call, std::span<const int> wri
   auto instructions = filter_program(::getpid(), writes_to);
   const sock_fprog program{.len = static_cast<unsigned short>(instructions.size()),
                            .filter = instructions.data()};
-  if (::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0)
-    return {};
+  const long result =
+      ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
   const int cause = errno;
+  if (result == 0) return {};
+  if (result > 0)
+    return Status(
+        Code::kInternal,
+        "the seccomp filter of a reader process cannot bind its thread " + std::to_string(result));
   if (cause == ENOSYS || cause == EINVAL)
     return Status(Code::kUnreachable, "this kernel has no seccomp filters");
   return Status::from_errno(cause, "seccomp filter of a reader process");

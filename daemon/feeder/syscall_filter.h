@@ -8,7 +8,9 @@
 // handler leaves the call's number where stokerd finds it, and the process ends by that signal.
 //
 // Threads: install() binds every thread of the process, also those that were started before.
-// Errors:  kUnreachable: the kernel has no seccomp. Others as the kernel says.
+// Errors:  kUnreachable: the kernel has no seccomp. kPermission: the kernel or a filter that is
+//          already installed (of a service manager, of a container) does not permit another one.
+//          kInternal: a thread of the process cannot be bound.
 // Crash:   the filter ends with the process, and its children, of which it can have none.
 #pragma once
 

@@ -17,6 +17,7 @@ enum class ExitCode : int {
   kCollectiveTimedOut = 73,
   kIo = 74,
   kLocked = 75,         // another process holds the run directory; try later
+  kSandbox = 77,        // stoker-feed only, read by stokerd: its seccomp filter is not permitted
   kConfiguration = 78,  // the configuration, or something it names, is wrong
   kNoProgress = 93,     // three restarts without progress: a restart will not help
   kAbandoned = 143,     // second SIGTERM: left at once

@@ -151,9 +151,9 @@ TEST_F(Evaluator, ResumedTrainingIsNoLongerShownAsPaused) {
 
 TEST_F(Evaluator, WithoutInotifyAndWithoutLocksEverythingIsEvaluatedAllTheSame) {
   const std::string config = write_config(small_config("eval: {policy: all, poll_seconds: 0.2}\n"));
-  Process follower(
-      {STOKER_WITHOUT_HINTS, program("stoker-eval"), "--run-dir", run_dir(), "--follow"},
-      path("stoker-eval.out"));
+  Process follower({STOKER_WITHOUT_CALLS, "ENOSYS:inotify_init1,flock", program("stoker-eval"),
+                    "--run-dir", run_dir(), "--follow"},
+                   path("stoker-eval.out"));
   ASSERT_TRUE(says("waiting for=\"the run to begin"));
   // Never more checkpoints than are kept: retention cannot see what is read without a lock.
   ASSERT_EQ(train(config, run_dir(), {"--set", "checkpoint.keep_last=50"}).code, 0);

@@ -16,6 +16,7 @@
 namespace stoker::feeder {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class FeedSupervisorTest : public FeederTest {
@@ -175,6 +176,19 @@ TEST_F(FeedSupervisorTest, FaultRow31ReadersThatRefuseEndTheRunAfterAFewTries) {
   ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
   EXPECT_EQ(coordinator_.reason().code(), Code::kInternal);
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 78"));
+}
+
+TEST_F(FeedSupervisorTest, EndsRunOnFirstReaderWithoutSandbox) {
+  behave_as("unconfined");
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), Code::kPermission);
+  EXPECT_THAT(coordinator_.reason().message(),
+              AllOf(HasSubstr("feed.confined: "), HasSubstr("SystemCallFilter=seccomp"),
+                    HasSubstr("set feed.confined: false")));
+  EXPECT_EQ(supervisor_->deaths(), 0u);
+  EXPECT_TRUE(supervisor_->process_ids().empty());
 }
 
 TEST_F(FeedSupervisorTest, FaultRow31ReadersThatCrashEndTheRunInTheEnd) {

@@ -1,6 +1,7 @@
 // A stand-in for stoker-feed with the same command line, which misbehaves as the name of its
 // configuration file says:
 //   crash    ends by SIGABRT at once          refuse   exits 78 at once
+//   unconfined  exits as one that may not install its seccomp filter
 //   stuck    stops itself with a ticket       bad      reports every sample of each ticket as bad
 //   deadly   is killed by each of deadly_samples()      spins    never ends with the first of them
 //   crashes  ends by SIGSEGV for it
@@ -109,6 +110,7 @@ int run(std::map<std::string, std::string>& arguments) {
     ::abort();
   }
   if (how == "refuse") return 78;
+  if (how == "unconfined") return static_cast<int>(ExitCode::kSandbox);
   auto ring = ring::ShmRing::attach(UniqueFd(std::stoi(arguments["--ring-fd"])));
   if (!ring.ok()) return 70;
   const ring::ProducerId id{

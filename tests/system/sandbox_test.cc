@@ -1,0 +1,56 @@
+// stokerd where its readers are not permitted to install their seccomp filter, as under a service
+// manager or in a container whose own filter answers EPERM.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class SandboxTest : public RunFixture {
+ protected:
+  Exit train_without_seccomp(const std::vector<std::string>& more) const {
+    Process refused(joined({STOKER_WITHOUT_CALLS, "EPERM:seccomp", program("stokerd"), "--config",
+                            write_config(small_config()), "--run-dir", run_dir()},
+                           more),
+                    path("stokerd.out"));
+    const auto exit = refused.wait(90s);
+    EXPECT_TRUE(exit.has_value()) << "it did not end";
+    return exit.value_or(Exit{});
+  }
+  static size_t count(const std::string& text, const std::string& word) {
+    size_t times = 0;
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+      ++times;
+    return times;
+  }
+};
+
+TEST_F(SandboxTest, EndsWith78AndOneErrorWhenSeccompIsRefused) {
+  EXPECT_EQ(train_without_seccomp({"--set", "feed.processes=2"}).code, 78);
+  const std::string log = text_of(run_dir() + "/logs/stokerd.log");
+  EXPECT_THAT(log, AllOf(HasSubstr("feed.confined: "), HasSubstr("add SystemCallFilter=seccomp"),
+                         HasSubstr("set feed.confined: false")));
+  EXPECT_THAT(log, Not(HasSubstr("reader process died")));
+  EXPECT_EQ(count(log_of("stokerd"), " error "), 1u) << log_of("stokerd");
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("Operation not permitted"));
+  EXPECT_THAT(text_of(run_dir() + "/END.json"), HasSubstr("\"exit_code\":78"));
+}
+
+TEST_F(SandboxTest, DoesNotCountRefusedStartsAsStartsInVain) {
+  for (int start = 0; start < 5; ++start) ASSERT_EQ(train_without_seccomp({}).code, 78) << start;
+}
+
+TEST_F(SandboxTest, TrainsWithoutSeccompWhenFilterIsOff) {
+  EXPECT_EQ(train_without_seccomp({"--set", "feed.confined=false"}).code, 0) << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()), 400u);
+}
+
+}  // namespace
+}  // namespace stoker::test
