@@ -5,7 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 usage() {
   cat <<'HELP'
-Usage: scripts/deps.sh [--cuda | --cuda-link] [--no-torch] [--python] [--check]
+Usage: scripts/deps.sh [--cuda | --cuda-link] [--no-torch] [--python] [--service] [--check]
 
 Debian packages (with apt-get, as root or through sudo), then LibTorch into .deps/libtorch.
 
@@ -14,6 +14,7 @@ Debian packages (with apt-get, as root or through sudo), then LibTorch into .dep
   --cuda-link  only what the CUDA module is compiled and linked against; nothing more to download
   --no-torch   no LibTorch: enough for the presets asan and tsan
   --python     also .deps/venv with the Python packages of the tests
+  --service    also systemd and systemd-nspawn, for the test of the units (root only)
   --check      also the tools of scripts/check.sh
 
 Downloads are kept in ${XDG_CACHE_HOME:-~/.cache}/stoker/wheels, so that another clone takes them
@@ -37,6 +38,7 @@ while (($#)); do
     --cuda-link) torch=cuda-link ;;
     --no-torch) torch=no ;;
     --python) python=yes ;;
+    --service) packages+=(systemd systemd-container) ;;
     --check) packages+=(clang-format shellcheck) ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 64 ;;

@@ -8,7 +8,7 @@ complain() {
   bad=$((bad + 1))
 }
 
-mapfile -t scripts < <(find scripts tests/project docs .ci -type f \( -name '*.sh' -o -path '.ci/*' \) | sort)
+mapfile -t scripts < <(find scripts tests/project tests/systemd docs .ci -type f \( -name '*.sh' -o -path '.ci/*' \) | sort)
 ((${#scripts[@]} > 0)) || complain "no scripts found under $1"
 for script in "${scripts[@]}"; do
   bash -n "$script" || complain "$script: bash -n fails"

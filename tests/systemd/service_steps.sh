@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# service_steps.sh RESULTS: inside the container of service_test.sh: starts, reloads, kills, hangs and stops stokerd@demo as an
+# operator and bad luck do, with stoker-eval@demo beside it. RESULTS/passed is there when every step did what it should.
+set -euo pipefail
+results=${1:?give the folder of the results}
+readonly unit=stokerd@demo.service eval_unit=stoker-eval@demo.service refused=stokerd@refused.service
+readonly run=/var/lib/stoker/demo
+readonly log=$run/logs/stokerd.log
+
+say() { printf '%3d s  %s\n' "$SECONDS" "$*"; }
+
+save_logs() {
+  journalctl --no-pager -o short-monotonic >"$results/journal" 2>&1 || true
+  systemctl --no-pager status "$unit" "$eval_unit" "$refused" >"$results/status" 2>&1 || true
+}
+trap save_logs EXIT
+fail() {
+  say "FAILED: $*"
+  exit 1
+}
+
+# within SECONDS WHAT COMMAND…: polls until the command succeeds.
+within() {
+  local deadline=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@"; do
+    ((SECONDS < deadline)) || fail "$what: not in time"
+    sleep 0.1
+  done
+}
+property() { systemctl show --value -p "$2" "$1"; }
+has_state() { [[ $(property "$1" ActiveState) == "$2" ]]; }
+newest_step() { find "$run/checkpoints" -maxdepth 1 -name 'step-*' -printf '%f\n' 2>/dev/null | sort | tail -n 1 | sed 's/^step-0*//'; }
+has_step_after() { (($(newest_step) + 0 > $1)); }
+logs() { grep -q "$@" "$log" 2>/dev/null; }
+shows_progress() { [[ $(property "$unit" StatusText) =~ step\ [1-9] ]]; }
+has_restarts() { [[ $(property "$unit" NRestarts) == "$1" ]] && has_state "$unit" active; }
+# has_resumed TIMES STEP: so many processes have resumed, the last one from a checkpoint at STEP or later, and it trains.
+has_resumed() {
+  local steps
+  mapfile -t steps < <(sed -n 's/.* resumed step=\([0-9]*\) path=.*/\1/p' "$log")
+  ((${#steps[@]} == $1 && steps[-1] >= $2)) && has_step_after "${steps[-1]}"
+}
+# The first reader process of process PARENT.
+find_reader() {
+  local status
+  for status in /proc/[0-9]*/status; do
+    if grep -qs '^Name:[[:space:]]*stoker-feed$' "$status" && grep -qs "^PPid:[[:space:]]*$1\$" "$status"; then
+      basename "$(dirname "$status")" && return
+    fi
+  done
+  return 1
+}
+num_filters() { sed -n 's/^Seccomp_filters:[[:space:]]*//p' "/proc/$1/status"; }
+
+write_config() {
+  cat >"$1" <<'YAML'
+data:
+  train: {kind: synthetic, samples: 5000, features: [32], classes: 4, noise: 0.5}
+  valid: {kind: synthetic, samples: 256, features: [32], classes: 4, noise: 0.5}
+feed: {readers: 2, slots: 4}
+model: {kind: mlp, hidden: [32]}
+task: {kind: classification}
+train: {steps: 100000000, batch: 16, device: cpu, threads: 1}
+checkpoint: {every_steps: 1000, keep_last: 3}
+metrics: {every_steps: 100, tensorboard: false}
+YAML
+}
+
+say "$(systemctl --version | head -n 1)"
+id stoker >/dev/null || fail "systemd-sysusers has not made the user stoker"
+mkdir -p /etc/stoker
+write_config /etc/stoker/demo.yaml
+write_config /etc/stoker/refused.yaml
+
+systemctl --quiet enable "$unit" "$eval_unit" || fail "systemctl enable"
+systemctl start "$unit" || fail "systemctl start: $(property "$unit" Result), $(property "$unit" ExecMainStatus)"
+has_state "$unit" active || fail "start: $(property "$unit" ActiveState)"
+within 30 "a status text with a step" shows_progress
+within 30 "the first checkpoint" has_step_after 0
+say "started: $(property "$unit" StatusText)"
+
+# The readers have a filter of their own in addition to the unit's.
+main=$(property "$unit" MainPID)
+reader=$(find_reader "$main") || fail "there is no reader process"
+(($(num_filters "$reader") > $(num_filters "$main"))) || fail "a reader has no seccomp filter of its own"
+[[ $(stat -c %U "/proc/$main") == stoker ]] || fail "stokerd runs as $(stat -c %U "/proc/$main")"
+say "seccomp filters: stokerd $(num_filters "$main"), its reader $(num_filters "$reader")"
+
+# Enabled, the evaluator has started with it.
+within 30 "an evaluation" test -s "$run/eval/best.json"
+has_state "$eval_unit" active || fail "stoker-eval: $(property "$eval_unit" ActiveState)"
+say "evaluated: $(find "$run/eval" -name 'step-*.json' -printf '%f\n' | sort | tail -n 1)"
+
+printf 'log: {level: debug}\n' >>/etc/stoker/demo.yaml
+systemctl reload "$unit" || fail "systemctl reload"
+within 10 "the reload" logs ' reloaded log.level=debug'
+[[ $(property "$unit" MainPID) == "$main" ]] || fail "reload: another process"
+has_state "$unit" active || fail "reload: $(property "$unit" ActiveState)"
+say "reloaded"
+
+saved=$(newest_step)
+kill -KILL "$main"
+within 30 "the restart after kill -9" has_restarts 1
+within 30 "training from step $saved" has_resumed 1 "$saved"
+say "restarted after kill -9: resumed from a checkpoint at or after step $saved"
+
+saved=$(newest_step)
+kill -STOP "$(property "$unit" MainPID)"
+within 40 "the end by the watchdog" has_restarts 2
+journalctl --no-pager -u "$unit" | grep -q 'Watchdog timeout' || fail "restarted, but not by the watchdog"
+within 30 "training from step $saved" has_resumed 2 "$saved"
+say "restarted by the watchdog after SIGSTOP: resumed from a checkpoint at or after step $saved"
+
+systemctl stop "$unit" || fail "systemctl stop"
+[[ $(property "$unit" Result) == success && $(property "$unit" ExecMainStatus) == 0 ]] ||
+  fail "stop: $(property "$unit" Result), $(property "$unit" ExecMainStatus)"
+grep -q '"state":"stopped"' "$run/END.json" || fail "END.json: $(cat "$run/END.json")"
+end=$(sed 's/.*"step":\([0-9]*\).*/\1/' "$run/END.json")
+[[ $(newest_step) == "$end" ]] || fail "stopped at step $end, and saved step $(newest_step)"
+/usr/local/bin/stokerctl --run-dir "$run" verify >/dev/null || fail "stokerctl verify"
+say "stopped: saved step $end"
+within 30 "the end of stoker-eval" has_state "$eval_unit" inactive
+[[ $(property "$eval_unit" Result) == success ]] || fail "stoker-eval: $(property "$eval_unit" Result)"
+[[ -s $(printf '%s/eval/step-%09d.json' "$run" "$end") ]] || fail "the last checkpoint is not evaluated"
+say "stoker-eval has evaluated step $end and ended"
+
+# Where the unit's filter does not permit seccomp: one clear error, and no other start.
+systemctl start "$refused" 2>/dev/null || true
+within 30 "the end without a sandbox" has_state "$refused" failed
+[[ $(property "$refused" ExecMainStatus) == 78 && $(property "$refused" NRestarts) == 0 ]] ||
+  fail "without a sandbox: $(property "$refused" ExecMainStatus), $(property "$refused" NRestarts) restarts"
+journalctl --no-pager -u "$refused" | grep -q 'feed.confined: .*SystemCallFilter=seccomp' || fail "no error names the remedy"
+say "refused: exit code 78 names SystemCallFilter=seccomp"
+touch "$results/passed"
