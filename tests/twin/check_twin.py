@@ -8,6 +8,7 @@ import sys
 import torch
 from safetensors.torch import load_file
 
+from case import round_erfinv_correctly
 from cases import CASES
 from make_golden import run
 
@@ -69,6 +70,7 @@ def compare_checkpoint(case, folder):
 def main():
     committed, fresh, checkpoints = (pathlib.Path(p) for p in sys.argv[1:])
     torch.set_num_threads(1)
+    round_erfinv_correctly()
     compare_golden(committed, fresh)
     for case in CASES:
         compare_checkpoint(case, checkpoints / case.name)

@@ -11,7 +11,7 @@ import sys
 import torch
 from safetensors.torch import save_file
 
-from case import SEED, STEPS
+from case import SEED, STEPS, round_erfinv_correctly
 from cases import CASES, INITIAL_ONLY
 
 MADE_BY = {"torch": torch.__version__}
@@ -86,6 +86,7 @@ def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "golden")
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
+    round_erfinv_correctly()
     for case in CASES:
         save_file(run(case)[0], folder / f"{case.name}.safetensors", MADE_BY)
     save_file(initial_digests(), folder / "initial_weights.safetensors", MADE_BY)
