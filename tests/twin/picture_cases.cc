@@ -50,15 +50,19 @@ TwinCase alexnet_momentum_constant() {
 }
 
 TwinCase vgg11_bn_sgd_constant() {
-  return {.name = "vgg11_bn_sgd_constant",
-          .model = vgg(11, true, 24, 0.0),
-          .task = {config::TaskKind::kClassification},
-          .optimizer = plain_sgd(0.0),
-          .schedule = kConstant,
-          .sample = labelled(DType::kU8, {1, 32, 32}),
-          .classes = 3,
-          .kept = 48,
-          .nothing = 1e-7};
+  return {
+      .name = "vgg11_bn_sgd_constant",
+      .model = vgg(11, true, 24, 0.0),
+      .task = {config::TaskKind::kClassification},
+      .optimizer = plain_sgd(0.0),
+      .schedule = kConstant,
+      .sample = labelled(DType::kU8, {1, 32, 32}),
+      .classes = 3,
+      .kept = 48,
+      .nothing = 1e-7,
+      // Of 16 trainings in PyTorch, each with initial weights off by half a last bit at most, one
+      // ends 2.5e-7 off; so does stoker's with AVX2 and MKL_CBWR=COMPATIBLE. The others: 4e-11.
+      .one_relu = 5e-7};
 }
 
 TwinCase vit_momentum_constant() {

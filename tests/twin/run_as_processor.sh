@@ -1,0 +1,19 @@
+#!/bin/sh
+# run_as_processor.sh CAPABILITY BRANCH PROGRAM…: runs test programs with the kernels that LibTorch and MKL take on other processors.
+# CAPABILITY: default (SSE2) or avx2, see ATEN_CPU_CAPABILITY. BRANCH: COMPATIBLE, or another value of MKL_CBWR; AUTO: as MKL picks.
+# Two threads, whatever the machine has. Exit code 77: this processor has no AVX2.
+set -eu
+capability=$1 branch=$2
+shift 2
+# LibTorch takes what it is told, also where the processor cannot run it.
+if [ "$capability" = avx2 ] && ! grep -qw avx2 /proc/cpuinfo; then
+  echo "skipped: this processor has no AVX2"
+  exit 77
+fi
+export ATEN_CPU_CAPABILITY="$capability" OMP_NUM_THREADS=2
+if [ "$branch" = AUTO ]; then unset MKL_CBWR; else export MKL_CBWR="$branch"; fi
+status=0
+for program in "$@"; do
+  "$program" --gtest_brief=1 || status=1
+done
+exit $status
