@@ -105,9 +105,9 @@ Status ControlServer::Impl::start() {
     // Without the link stokerctl needs --socket; training goes on.
     const Status linked = link_socket(settings_.link_path, settings_.socket_path);
     linked_ = linked.ok();
-    if (!linked.ok()) log_warn("control socket not linked", {{"why", linked.to_string()}});
+    if (!linked.ok()) log_warn("control socket symlink failed", {{"error", linked.to_string()}});
   }
-  log_info("control socket open", {{"path", settings_.socket_path}});
+  log_info("control socket listening", {{"path", settings_.socket_path}});
   accept();
   return {};
 }
@@ -130,7 +130,9 @@ void ControlServer::Impl::on_ended(Session& session, bool past_limit) {
   auto& counters = handler_.counters();
   if (past_limit) {
     ++counters.dropped;
-    log_debug("control client dropped", {{"uid", session.peer().uid}, {"pid", session.peer().pid}});
+    log_debug(
+        "control client disconnected",
+        {{"uid", session.peer().uid}, {"pid", session.peer().pid}, {"reason", "past a limit"}});
   }
   std::erase_if(sessions_, [&](const auto& held) { return held.get() == &session; });
   counters.connections = sessions_.size();
@@ -201,7 +203,7 @@ void ControlServer::Impl::on_accept_trouble(const error_code& error) {
   constexpr std::chrono::nanoseconds kBetweenComplaints = std::chrono::minutes(1);
   const auto now = clock_.monotonic();
   if (!maybe_last_complaint_ || now - *maybe_last_complaint_ >= kBetweenComplaints) {
-    log_warn("control clients cannot be accepted; it is tried again", {{"why", error.message()}});
+    log_warn("control accept failed", {{"error", error.message()}});
     maybe_last_complaint_ = now;
   }
   if (error == asio::error::no_descriptors) turn_one_away();

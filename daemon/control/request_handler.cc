@@ -56,7 +56,7 @@ std::string help_json() {
   std::string list;
   for (const auto& info : control::methods()) {
     list += list.empty() ? "" : ",";
-    list += "{\"method\":\"" + std::string(info.name) + "\",\"words\":\"" +
+    list += "{\"method\":\"" + std::string(info.name) + "\",\"text_form\":\"" +
             std::string(info.words) + "\",\"role\":\"" +
             std::string(role_name(info.changes_state ? Role::kOperate : Role::kRead)) +
             "\",\"text\":\"" + std::string(info.text) + "\"}";
@@ -68,8 +68,9 @@ std::string hello_json(const std::string& build, Role role) {
   std::string names;
   for (const auto& info : control::methods())
     names += (names.empty() ? "\"" : ",\"") + std::string(info.name) + "\"";
-  return "{\"proto\":" + std::to_string(control::kProtocolVersion) + ",\"build\":\"" + build +
-         "\",\"role\":\"" + std::string(role_name(role)) + "\",\"methods\":[" + names + "]}";
+  return "{\"protocol_version\":" + std::to_string(control::kProtocolVersion) +
+         ",\"stoker_version\":\"" + build + "\",\"role\":\"" + std::string(role_name(role)) +
+         "\",\"methods\":[" + names + "]}";
 }
 
 void log_change(const Peer& peer, const std::string& words, const Status& result) {

@@ -28,7 +28,7 @@ control::TrainerStatus::Evaluator EvaluatorView::read() const {
   std::error_code ignored;
   if (!std::filesystem::exists(layout_.eval_lock_file(), ignored)) return seen;
   const auto alive = is_locked(layout_.eval_lock_file());
-  seen.state = alive.ok() && *alive ? "running" : "ended";
+  seen.state = alive.ok() && *alive ? "running" : "exited";
   const auto names = list_directory(layout_.eval());
   if (names.ok()) {
     for (const std::string& name : *names) {

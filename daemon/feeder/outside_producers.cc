@@ -24,21 +24,21 @@ std::string to_json(const Attachment& attachment, const config::FeedConfig& feed
   return boost::json::serialize(boost::json::object{{"producer", attachment.producer.index},
                                                     {"generation", attachment.producer.generation},
                                                     {"format", ring::kVersion},
-                                                    {"source", alone ? "outside" : "both"},
-                                                    {"hang_seconds", feed.hang_seconds}});
+                                                    {"mode", alone ? "outside" : "both"},
+                                                    {"timeout_seconds", feed.hang_seconds}});
 }
 
 Result<Attachment> OutsideProducers::attach(OutsideProcess process) {
   if (producers_.size() >= most_)
     return Status(Code::kBusy, std::to_string(producers_.size()) +
-                                   " outside producers are attached, which is the limit");
+                                   " external producers are attached, which is the limit");
   UniqueFd ring(::fcntl(ring_.fd(), F_DUPFD_CLOEXEC, 0));
-  if (!ring.valid()) return Status::from_errno(errno, "hand the ring to an outside producer");
+  if (!ring.valid()) return Status::from_errno(errno, "hand the ring to an external producer");
   STOKER_ASSIGN_OR_RETURN(const ring::ProducerId id,
                           ring_.add_producer("pid " + std::to_string(process.pid)));
   ring_.set_producer_pid(id, process.pid);
-  log_info("outside producer attached",
-           {{"pid", process.pid}, {"producer", id.index}, {"generation", id.generation}});
+  log_info("external producer attached",
+           {{"pid", process.pid}, {"producer_index", id.index}, {"generation", id.generation}});
   producers_.push_back({.process = std::move(process), .id = id, .watch = HangWatch(hang_limit_)});
   return Attachment{.producer = id, .ring = std::move(ring)};
 }
@@ -52,8 +52,8 @@ bool OutsideProducers::detach_if_ended(const Producer& producer) {
   pollfd ended{.fd = producer.process.pidfd.get(), .events = POLLIN, .revents = 0};
   if (::poll(&ended, 1, 0) != 1) return false;
   const uint64_t handed_back = ring_.reissue(producer.id);
-  log_info("outside producer ended",
-           {{"pid", producer.process.pid}, {"tickets_handed_on", handed_back}});
+  log_info("external producer exited",
+           {{"pid", producer.process.pid}, {"requeued_tickets", handed_back}});
   return true;
 }
 
@@ -69,11 +69,12 @@ void OutsideProducers::watch_progress(Producer& producer, std::chrono::nanosecon
       ::syscall(SYS_pidfd_send_signal, producer.process.pidfd.get(), SIGKILL, nullptr, 0));
   const std::string outcome =
       result == 0 ? "killed" : "cannot be killed: " + Status::from_errno(errno, "signal").message();
-  log_warn("outside producer hangs", {{"pid", pid},
-                                      {"outcome", outcome},
-                                      {"seconds", seconds_between({}, producer.watch.still_for())},
-                                      {"state", process_state(pid)},
-                                      {"tickets", progress.claims}});
+  log_warn("external producer timed out",
+           {{"pid", pid},
+            {"result", outcome},
+            {"duration_seconds", seconds_between({}, producer.watch.still_for())},
+            {"state", process_state(pid)},
+            {"tickets", progress.claims}});
 }
 
 std::vector<int> OutsideProducers::pidfds() const {

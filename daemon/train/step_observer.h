@@ -26,7 +26,7 @@ enum class Phase : uint8_t {
 };
 inline constexpr size_t kPhases = 6;
 inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {
-    "feed wait", "copy", "forward", "backward", "optimizer", "snapshot"};
+    "data wait", "host-to-device copy", "forward", "backward", "optimizer", "snapshot"};
 inline std::string_view name_of(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
 
 class StepObserver {

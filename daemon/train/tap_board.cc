@@ -11,7 +11,7 @@ bool TapBoard::is_over(const Tap& tap) const { return clock_.monotonic() - tap.r
 Result<TapBoard::Tap*> TapBoard::find(uint64_t tap) {
   const auto found = taps_.find(tap);
   if (found == taps_.end()) {
-    return Status(Code::kNotFound, "there is no tap " + std::to_string(tap) +
+    return Status(Code::kNotFound, "there is no inspection " + std::to_string(tap) +
                                        "; one that is not read for " +
                                        std::to_string(kLease.count()) + " s ends");
   }
@@ -23,7 +23,7 @@ Result<uint64_t> TapBoard::open() {
   std::erase_if(taps_, [this](const auto& one) { return is_over(one.second); });
   if (taps_.size() >= kTaps) {
     return Status(Code::kBusy,
-                  std::to_string(kTaps) + " taps are open, and more there may not be; close one");
+                  std::to_string(kTaps) + " inspections are open, the maximum; close one");
   }
   taps_[++last_].read_at = clock_.monotonic();
   return last_;
@@ -84,9 +84,9 @@ Result<std::string> TapBoard::read(uint64_t tap, uint64_t after) {
   const bool has_all = next + 1 == found->first + found->rows.size();
   const std::string ended = has_all ? found->ended : "";
   if (!ended.empty()) taps_.erase(tap);
-  return "{\"tap\":" + std::to_string(tap) + ",\"rows\":[" + rows +
-         "],\"next\":" + std::to_string(next) + ",\"lost\":" + std::to_string(lost) +
-         ",\"ended\":" + boost::json::serialize(boost::json::value(ended)) + "}";
+  return "{\"inspection\":" + std::to_string(tap) + ",\"records\":[" + rows +
+         "],\"next\":" + std::to_string(next) + ",\"dropped\":" + std::to_string(lost) +
+         ",\"end_reason\":" + boost::json::serialize(boost::json::value(ended)) + "}";
 }
 
 Status TapBoard::close(uint64_t tap) {

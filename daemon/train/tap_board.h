@@ -39,9 +39,10 @@ class TapBoard {
   void end(uint64_t tap, const std::string& why);
   void end_all(const std::string& why);
 
-  // {"tap":3,"rows":[…],"next":17,"lost":0,"ended":""}: the rows after number `after`, as many as a
-  // reply may have; `next` is what to give the next time, `lost` counts those after `after` that
-  // are gone. `ended` says why there will be no more, which is then forgotten.
+  // {"inspection":3,"records":[…],"next":17,"dropped":0,"end_reason":""}: the records after number
+  // `after`, as many as a reply may have; `next` is what to give the next time, `dropped` counts
+  // those after `after` that are gone. `end_reason` says why there will be no more, which is then
+  // forgotten.
   Result<std::string> read(uint64_t tap, uint64_t after);
   Status close(uint64_t tap);
 

@@ -24,7 +24,7 @@ std::string quoted(const std::string& text) {
 
 Status no_match(const std::string& glob, const std::vector<std::string>& names) {
   const std::string nearest = config::nearest_word(glob, names);
-  std::string text = "tap: nothing is called '" + glob + "'; ";
+  std::string text = "inspect_open: nothing is called '" + glob + "'; ";
   if (!nearest.empty()) return Status(Code::kNotFound, text + "did you mean '" + nearest + "'?");
   text += "there are, for instance:";
   const size_t each = std::max<size_t>(1, names.size() / 6);
@@ -58,9 +58,10 @@ Result<Taps::Tap> Taps::match(const control::TapRequest& request) const {
   if (found == 0) return no_match(request.glob, names);
   if (found > most_tensors(request)) {
     return Status(Code::kInvalidArgument,
-                  "tap: '" + request.glob + "' matches " + std::to_string(found) +
-                      " tensors, and a tap has at most " + std::to_string(most_tensors(request)) +
-                      (request.histogram ? " with histograms" : "") + "; name fewer");
+                  "inspect_open: '" + request.glob + "' matches " + std::to_string(found) +
+                      " tensors; an inspection has at most " +
+                      std::to_string(most_tensors(request)) +
+                      (request.histogram ? " with histograms" : "") + "; match fewer");
   }
   return tap;
 }
@@ -72,11 +73,12 @@ void Taps::open(const Request& request, uint64_t step) {
   if (!number.ok()) return answer(request, number.status());
   tap->number = *number;
   if (!tap->outputs.empty() && !outputs_) outputs_.emplace(model_);
-  log_info("tap opened", {{"tap", *number}, {"glob", request.tap.glob}, {"step", step}});
-  answer(request, "{\"tap\":" + std::to_string(*number) + ",\"step\":" + std::to_string(step) +
+  log_info("inspection started", {{"id", *number}, {"glob", request.tap.glob}, {"step", step}});
+  answer(request, "{\"inspection\":" + std::to_string(*number) +
+                      ",\"step\":" + std::to_string(step) +
                       ",\"parameters\":" + std::to_string(tap->parameters.size()) +
                       ",\"gradients\":" + std::to_string(tap->gradients.size()) +
-                      ",\"outputs\":" + std::to_string(tap->outputs.size()) + "}");
+                      ",\"activations\":" + std::to_string(tap->outputs.size()) + "}");
   taps_.push_back(*std::move(tap));
 }
 
@@ -85,7 +87,9 @@ void Taps::begin_step(uint64_t step) {
   saw_forward_ = false;
   std::erase_if(taps_, [this](const Tap& tap) {
     if (board_.is_wanted(tap.number)) return false;
-    log_info("tap closed", {{"tap", tap.number}, {"step", step_}, {"rows", tap.rows}});
+    log_info(
+        "inspection ended",
+        {{"id", tap.number}, {"glob", tap.request.glob}, {"step", step_}, {"records", tap.rows}});
     return true;
   });
   for (Tap& tap : taps_) {
@@ -112,7 +116,7 @@ void Taps::see_output(const std::string& module, const at::Tensor& output) {
     if (!tap.looks) continue;
     if (std::find(tap.outputs.begin(), tap.outputs.end(), module) == tap.outputs.end()) continue;
     std::erase_if(tap.seen, [&module](const Seen& one) { return one.name == module; });
-    tap.seen.push_back({"output", module, enqueue_statistics(output, tap.request.histogram)});
+    tap.seen.push_back({"activation", module, enqueue_statistics(output, tap.request.histogram)});
   }
 }
 
@@ -151,8 +155,10 @@ void Taps::end_step() {
     board_.push(tap.number, row_of(step_, tap));
     ++tap.rows;
     if (tap.request.steps == 0 || tap.rows < tap.request.steps) continue;
-    board_.end(tap.number, "all rows that were asked for are there");
-    log_info("tap closed", {{"tap", tap.number}, {"step", step_}, {"rows", tap.rows}});
+    board_.end(tap.number, "all requested steps are recorded");
+    log_info(
+        "inspection ended",
+        {{"id", tap.number}, {"glob", tap.request.glob}, {"step", step_}, {"records", tap.rows}});
   }
   std::erase_if(
       taps_, [](const Tap& tap) { return tap.request.steps > 0 && tap.rows >= tap.request.steps; });

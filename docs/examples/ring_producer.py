@@ -169,11 +169,11 @@ def samples_of(ring, ticket):
 
 def planned_samples_of(ring, ticket, run_dir, stokerctl):
     """What the run's own plan puts into the ticket (train.accumulate 1), read from the text's files."""
-    command = [stokerctl, "--run-dir", run_dir, "--json", "explain", "--step", str(ticket + 1)]
+    command = [stokerctl, "--run-dir", run_dir, "--json", "show-batch", str(ticket + 1)]
     explained = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     (tokens,) = ring.tensors
     for one in explained["samples"]:
-        with open(one["file"], "rb") as file:
+        with open(one["path"], "rb") as file:
             file.seek(one["offset"])
             yield {tokens.name: file.read(tokens.row_bytes)}
 

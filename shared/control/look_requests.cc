@@ -48,21 +48,22 @@ Result<TapRequest> parse_tap(const boost::json::value* maybe_params) {
   fields.take_text("glob", TapRequest::kMaxGlobBytes, &request.glob);
   fields.take_flag("parameters", &request.parameters);
   fields.take_flag("gradients", &request.gradients);
-  fields.take_flag("outputs", &request.outputs);
+  fields.take_flag("activations", &request.outputs);
   fields.take_number("every", 1, TapRequest::kMaxEvery, &request.every);
   fields.take_number("steps", 0, kMaxNumber, &request.steps);
-  fields.take_flag("histogram", &request.histogram);
-  STOKER_RETURN_IF_ERROR(fields.finish(R"({"glob":"blocks.0.*","every":10,"histogram":true})"));
+  fields.take_flag("histograms", &request.histogram);
+  STOKER_RETURN_IF_ERROR(fields.finish(R"({"glob":"blocks.0.*","every":10,"histograms":true})"));
   if (request.parameters || request.gradients || request.outputs) return request;
   return Status(Code::kInvalidArgument,
-                "tap: one of parameters, gradients and outputs must be wanted");
+                "inspect_open: requires at least one of parameters, gradients and activations");
 }
 
 Result<TapRequest> parse_tap(std::span<const std::string_view> words) {
   TapRequest request;
   if (words.empty() || words.size() > 2 || words[0].size() > TapRequest::kMaxGlobBytes) {
     return Status(Code::kInvalidArgument,
-                  "tap takes a glob of names, and each how many steps, such as: tap blocks.0.* 10");
+                  "inspect_open takes a glob of names and an interval in steps, such as: "
+                  "inspect_open blocks.0.* 10");
   }
   request.glob = words[0];
   if (words.size() == 2) {
@@ -75,10 +76,10 @@ Result<TapRequest> parse_tap(std::span<const std::string_view> words) {
 Result<TapReference> parse_tap_rows(const boost::json::value* maybe_params) {
   TapReference request;
   RequestFields fields(maybe_params);
-  fields.require("tap");
-  fields.take_number("tap", 1, kMaxNumber, &request.tap);
+  fields.require("inspection");
+  fields.take_number("inspection", 1, kMaxNumber, &request.tap);
   fields.take_number("after", 0, kMaxNumber, &request.after);
-  STOKER_RETURN_IF_ERROR(fields.finish(R"({"tap":3,"after":0})"));
+  STOKER_RETURN_IF_ERROR(fields.finish(R"({"inspection":3,"after":0})"));
   return request;
 }
 
@@ -87,10 +88,10 @@ Result<TapReference> parse_tap_rows(std::span<const std::string_view> words) {
   if (words.empty() || words.size() > 2) {
     return Status(
         Code::kInvalidArgument,
-        "tap_rows takes the number of a tap, and that of the last row that you have, such "
-        "as: tap_rows 3 17");
+        "inspect_read takes the number of an inspection and the number of the last record that "
+        "was read, such as: inspect_read 3 17");
   }
-  STOKER_ASSIGN_OR_RETURN(request.tap, number_of_word("tap", words[0], 1, kMaxNumber));
+  STOKER_ASSIGN_OR_RETURN(request.tap, number_of_word("inspection", words[0], 1, kMaxNumber));
   if (words.size() == 2) {
     STOKER_ASSIGN_OR_RETURN(request.after, number_of_word("after", words[1], 0, kMaxNumber));
   }
@@ -100,17 +101,18 @@ Result<TapReference> parse_tap_rows(std::span<const std::string_view> words) {
 Result<TapReference> parse_untap(const boost::json::value* maybe_params) {
   TapReference request;
   RequestFields fields(maybe_params);
-  fields.require("tap");
-  fields.take_number("tap", 1, kMaxNumber, &request.tap);
-  STOKER_RETURN_IF_ERROR(fields.finish(R"({"tap":3})"));
+  fields.require("inspection");
+  fields.take_number("inspection", 1, kMaxNumber, &request.tap);
+  STOKER_RETURN_IF_ERROR(fields.finish(R"({"inspection":3})"));
   return request;
 }
 
 Result<TapReference> parse_untap(std::span<const std::string_view> words) {
   if (words.size() != 1)
-    return Status(Code::kInvalidArgument, "untap takes the number of a tap, such as: untap 3");
+    return Status(Code::kInvalidArgument,
+                  "inspect_close takes the number of an inspection, such as: inspect_close 3");
   TapReference request;
-  STOKER_ASSIGN_OR_RETURN(request.tap, number_of_word("tap", words[0], 1, kMaxNumber));
+  STOKER_ASSIGN_OR_RETURN(request.tap, number_of_word("inspection", words[0], 1, kMaxNumber));
   return request;
 }
 

@@ -33,7 +33,7 @@ Result<ProfileRequest> parse_profile(const boost::json::value* maybe_params);
 // As a person types it, without the method's name: 20, or 20 kernels.
 Result<ProfileRequest> parse_profile(std::span<const std::string_view> words);
 
-// `tap`: statistics of tensors whose names match, at steps that are multiples of `every`.
+// `inspect_open`: statistics of tensors whose names match, at steps that are multiples of `every`.
 struct TapRequest {
   static constexpr size_t kMaxGlobBytes = 256;
   static constexpr uint64_t kMaxEvery = 1'000'000'000;
@@ -49,7 +49,7 @@ struct TapRequest {
   bool histogram = false;
 };
 
-// `tap_rows` and `untap`: which tap; of the first, after which row.
+// `inspect_read` and `inspect_close`: which inspection; of the first, after which row.
 struct TapReference {
   uint64_t tap = 0;
   uint64_t after = 0;

@@ -22,7 +22,7 @@
 
 namespace stoker::control {
 
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 2;
 
 // ---- Limits of a line. Those of a connection are in daemon/control/limits.h.
 inline constexpr size_t kMaxLineBytes = 64 << 10;  // without the newline

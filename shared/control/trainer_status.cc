@@ -21,47 +21,47 @@ json::value number(double value) {
 }
 
 json::object feed_of(const TrainerStatus::Feed& feed) {
-  return {{"wait_ms", number(feed.wait_ms)},
-          {"ready_slots", feed.ready_slots},
-          {"slots", feed.slots},
-          {"bad_samples", feed.bad_samples},
-          {"reissued", feed.reissued},
-          {"readers", feed.readers},
-          {"deaths", feed.deaths},
-          {"hangs", feed.hangs},
-          {"outside", feed.outside},
-          {"reading", number(feed.reading)},
-          {"decoding", number(feed.decoding)},
-          {"transforming", number(feed.transforming)},
-          {"waiting", number(feed.waiting)}};
+  return {{"data_wait_ms", number(feed.wait_ms)},
+          {"ready_batches", feed.ready_slots},
+          {"queue_capacity", feed.slots},
+          {"sample_errors", feed.bad_samples},
+          {"requeued_batches", feed.reissued},
+          {"workers", feed.readers},
+          {"worker_crashes", feed.deaths},
+          {"worker_timeouts", feed.hangs},
+          {"external_producers", feed.outside},
+          {"workers_reading", number(feed.reading)},
+          {"workers_decoding", number(feed.decoding)},
+          {"workers_transforming", number(feed.transforming)},
+          {"workers_waiting", number(feed.waiting)}};
 }
 
 json::object memory_of(const TrainerStatus::Memory& memory) {
-  return {{"resident_bytes", memory.resident_bytes},
-          {"resident_peak_bytes", memory.resident_peak_bytes},
-          {"device_bytes", memory.device_bytes},
+  return {{"rss_bytes", memory.resident_bytes},
+          {"peak_rss_bytes", memory.resident_peak_bytes},
+          {"device_allocated_bytes", memory.device_bytes},
           {"device_reserved_bytes", memory.device_reserved_bytes},
-          {"device_peak_bytes", memory.device_peak_bytes}};
+          {"device_peak_allocated_bytes", memory.device_peak_bytes}};
 }
 
 json::object checkpoint_of(const TrainerStatus::Checkpoint& checkpoint) {
-  return {{"last_step", checkpoint.last_step},       {"in_flight", checkpoint.in_flight},
-          {"stall_ms", number(checkpoint.stall_ms)}, {"saved", checkpoint.saved},
-          {"failures", checkpoint.failures},         {"skipped", checkpoint.skipped},
+  return {{"last_saved_step", checkpoint.last_step}, {"is_saving", checkpoint.in_flight},
+          {"stall_ms", number(checkpoint.stall_ms)}, {"saved_total", checkpoint.saved},
+          {"failed_total", checkpoint.failures},     {"skipped_total", checkpoint.skipped},
           {"last_error", checkpoint.last_error}};
 }
 
 json::object evaluator_of(const TrainerStatus::Evaluator& evaluator) {
   return {{"state", evaluator.state},
-          {"last_step", evaluator.last_step},
-          {"best", number(evaluator.best)},
+          {"last_evaluated_step", evaluator.last_step},
+          {"best_value", number(evaluator.best)},
           {"best_step", evaluator.best_step}};
 }
 
 json::object control_of(const TrainerStatus::Control& control) {
-  return {{"connections", control.connections}, {"accepted", control.accepted},
-          {"refused", control.refused},         {"requests", control.requests},
-          {"rejected", control.rejected},       {"dropped", control.dropped}};
+  return {{"connections", control.connections},      {"connections_accepted", control.accepted},
+          {"connections_rejected", control.refused}, {"requests_total", control.requests},
+          {"requests_failed", control.rejected},     {"connections_dropped", control.dropped}};
 }
 
 // Reads the fields of one object; remembers the first that has the wrong type.
@@ -121,68 +121,68 @@ class FieldReader {
 
 void read_parts(const FieldReader& root, TrainerStatus& status) {
   root.object("feed", [&](const FieldReader& fields) {
-    fields.read("wait_ms", status.feed.wait_ms);
-    fields.read("ready_slots", status.feed.ready_slots);
-    fields.read("slots", status.feed.slots);
-    fields.read("bad_samples", status.feed.bad_samples);
-    fields.read("reissued", status.feed.reissued);
-    fields.read("readers", status.feed.readers);
-    fields.read("deaths", status.feed.deaths);
-    fields.read("hangs", status.feed.hangs);
-    fields.read("outside", status.feed.outside);
-    fields.read("reading", status.feed.reading);
-    fields.read("decoding", status.feed.decoding);
-    fields.read("transforming", status.feed.transforming);
-    fields.read("waiting", status.feed.waiting);
+    fields.read("data_wait_ms", status.feed.wait_ms);
+    fields.read("ready_batches", status.feed.ready_slots);
+    fields.read("queue_capacity", status.feed.slots);
+    fields.read("sample_errors", status.feed.bad_samples);
+    fields.read("requeued_batches", status.feed.reissued);
+    fields.read("workers", status.feed.readers);
+    fields.read("worker_crashes", status.feed.deaths);
+    fields.read("worker_timeouts", status.feed.hangs);
+    fields.read("external_producers", status.feed.outside);
+    fields.read("workers_reading", status.feed.reading);
+    fields.read("workers_decoding", status.feed.decoding);
+    fields.read("workers_transforming", status.feed.transforming);
+    fields.read("workers_waiting", status.feed.waiting);
   });
   root.object("memory", [&](const FieldReader& fields) {
-    fields.read("resident_bytes", status.memory.resident_bytes);
-    fields.read("resident_peak_bytes", status.memory.resident_peak_bytes);
-    fields.read("device_bytes", status.memory.device_bytes);
+    fields.read("rss_bytes", status.memory.resident_bytes);
+    fields.read("peak_rss_bytes", status.memory.resident_peak_bytes);
+    fields.read("device_allocated_bytes", status.memory.device_bytes);
     fields.read("device_reserved_bytes", status.memory.device_reserved_bytes);
-    fields.read("device_peak_bytes", status.memory.device_peak_bytes);
+    fields.read("device_peak_allocated_bytes", status.memory.device_peak_bytes);
   });
   root.object("checkpoint", [&](const FieldReader& fields) {
-    fields.read("last_step", status.checkpoint.last_step);
-    fields.read("in_flight", status.checkpoint.in_flight);
+    fields.read("last_saved_step", status.checkpoint.last_step);
+    fields.read("is_saving", status.checkpoint.in_flight);
     fields.read("stall_ms", status.checkpoint.stall_ms);
-    fields.read("saved", status.checkpoint.saved);
-    fields.read("failures", status.checkpoint.failures);
-    fields.read("skipped", status.checkpoint.skipped);
+    fields.read("saved_total", status.checkpoint.saved);
+    fields.read("failed_total", status.checkpoint.failures);
+    fields.read("skipped_total", status.checkpoint.skipped);
     fields.read("last_error", status.checkpoint.last_error);
   });
   root.object("evaluator", [&](const FieldReader& fields) {
     fields.read("state", status.evaluator.state);
-    fields.read("last_step", status.evaluator.last_step);
-    fields.read("best", status.evaluator.best);
+    fields.read("last_evaluated_step", status.evaluator.last_step);
+    fields.read("best_value", status.evaluator.best);
     fields.read("best_step", status.evaluator.best_step);
   });
   root.object("control", [&](const FieldReader& fields) {
     fields.read("connections", status.control.connections);
-    fields.read("accepted", status.control.accepted);
-    fields.read("refused", status.control.refused);
-    fields.read("requests", status.control.requests);
-    fields.read("rejected", status.control.rejected);
-    fields.read("dropped", status.control.dropped);
+    fields.read("connections_accepted", status.control.accepted);
+    fields.read("connections_rejected", status.control.refused);
+    fields.read("requests_total", status.control.requests);
+    fields.read("requests_failed", status.control.rejected);
+    fields.read("connections_dropped", status.control.dropped);
   });
 }
 
 void read_top(const FieldReader& root, TrainerStatus& status) {
   root.read("step", status.step);
-  root.read("steps", status.steps);
+  root.read("max_steps", status.steps);
   root.read("epoch", status.epoch);
   root.read("loss", status.loss);
   root.read("lr", status.lr);
-  root.read("samples_per_s", status.samples_per_s);
-  root.read("step_ms", status.step_ms);
-  root.read("device_ms", status.device_ms);
-  root.read("eta_s", status.eta_s);
+  root.read("samples_per_second", status.samples_per_s);
+  root.read("step_time_ms", status.step_ms);
+  root.read("device_time_ms", status.device_ms);
+  root.read("eta_seconds", status.eta_s);
   root.read("skipped_steps", status.skipped_steps);
   root.read("rollbacks", status.rollbacks);
   root.read("device", status.device);
   root.read("run_dir", status.run_dir);
   root.read("pid", status.pid);
-  root.read("uptime_s", status.uptime_s);
+  root.read("uptime_seconds", status.uptime_s);
 }
 
 }  // namespace
@@ -195,14 +195,14 @@ std::string to_json(const TrainerStatus& status) {
   const std::string_view state = state_name(status.state);
   const json::object root{{"state", json::string_view(state.data(), state.size())},
                           {"step", status.step},
-                          {"steps", status.steps},
+                          {"max_steps", status.steps},
                           {"epoch", status.epoch},
                           {"loss", number(status.loss)},
                           {"lr", number(status.lr)},
-                          {"samples_per_s", number(status.samples_per_s)},
-                          {"step_ms", number(status.step_ms)},
-                          {"device_ms", number(status.device_ms)},
-                          {"eta_s", number(status.eta_s)},
+                          {"samples_per_second", number(status.samples_per_s)},
+                          {"step_time_ms", number(status.step_ms)},
+                          {"device_time_ms", number(status.device_ms)},
+                          {"eta_seconds", number(status.eta_s)},
                           {"skipped_steps", status.skipped_steps},
                           {"rollbacks", status.rollbacks},
                           {"device", status.device},
@@ -213,7 +213,7 @@ std::string to_json(const TrainerStatus& status) {
                           {"control", control_of(status.control)},
                           {"run_dir", status.run_dir},
                           {"pid", status.pid},
-                          {"uptime_s", number(status.uptime_s)}};
+                          {"uptime_seconds", number(status.uptime_s)}};
   return json::serialize(root);
 }
 

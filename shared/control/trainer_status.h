@@ -64,8 +64,8 @@ struct TrainerStatus {
     uint64_t skipped = 0;  // asked for while one was in flight
     std::string last_error;
   } checkpoint;
-  struct Evaluator {               // read from the run directory, never from the evaluator
-    std::string state = "absent";  // absent | running | ended
+  struct Evaluator {                    // read from the run directory, never from the evaluator
+    std::string state = "not_started";  // not_started | running | exited
     uint64_t last_step = 0;
     double best = 0;  // of the first metric; NaN = none
     uint64_t best_step = 0;

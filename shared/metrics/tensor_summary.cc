@@ -25,8 +25,9 @@ std::string to_json_fields(const TensorSummary& summary) {
   out += ",\"mean\":" + number(summary.mean) + ",\"std\":" + number(summary.std);
   out += ",\"min\":" + number(summary.min) + ",\"max\":" + number(summary.max);
   out += ",\"norm\":" + number(summary.norm);
-  out += ",\"zeros\":" + number(static_cast<double>(summary.zeros) / all);
-  out += ",\"nan\":" + std::to_string(summary.nan) + ",\"inf\":" + std::to_string(summary.inf);
+  out += ",\"zero_fraction\":" + number(static_cast<double>(summary.zeros) / all);
+  out += ",\"nan_count\":" + std::to_string(summary.nan) +
+         ",\"inf_count\":" + std::to_string(summary.inf);
   if (summary.buckets.empty()) return out;
   out += ",\"histogram\":[" + pair(summary.below, 0);
   for (const auto& bucket : summary.buckets) out += "," + pair(bucket.limit, bucket.count);

@@ -50,7 +50,8 @@ TEST_F(Admission, TheOwnerMayFillEveryPlaceAndOneMoreIsTurnedAway) {
   expect_turned_away("32 clients are connected, which is the limit");
   EXPECT_EQ(counters().refused, 1u);
   EXPECT_EQ(counters().connections, 32u);
-  for (auto& peer : clients) EXPECT_THAT(peer.ask("status"), HasSubstr("\"refused\":1"));
+  for (auto& peer : clients)
+    EXPECT_THAT(peer.ask("status"), HasSubstr("\"connections_rejected\":1"));
 }
 
 TEST_F(Admission, APlaceThatBecameFreeIsGivenAgain) {
@@ -170,7 +171,7 @@ TEST_F(Admission, FaultRow64WithoutFileDescriptorsClientsAreToldAndLaterServed) 
     EXPECT_THAT(peer.read_line(), HasSubstr("no file descriptors left"));
     EXPECT_TRUE(peer.is_ended());
   }
-  EXPECT_THAT(client().ask("status"), HasSubstr("\"refused\":1"));
+  EXPECT_THAT(client().ask("status"), HasSubstr("\"connections_rejected\":1"));
 }
 
 }  // namespace

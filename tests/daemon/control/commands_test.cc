@@ -62,8 +62,8 @@ TEST_F(Commands, HelloTellsVersionBuildRoleAndMethods) {
   serve();
   EXPECT_EQ(
       client().ask(R"({"id":1,"method":"hello"})"),
-      R"({"id":1,"result":{"proto":1,"build":"1.2.3","role":"operate","methods":)"
-      R"(["hello","help","status","pause","resume","checkpoint","stop","set","attach","profile","tap","tap_rows","untap"]}})");
+      R"({"id":1,"result":{"protocol_version":2,"stoker_version":"1.2.3","role":"operate","methods":)"
+      R"(["hello","help","status","pause","resume","checkpoint","stop","set","attach","profile","inspect_open","inspect_read","inspect_close"]}})");
 }
 
 TEST_F(Commands, HelpListsEveryMethodWithItsWords) {
@@ -71,7 +71,7 @@ TEST_F(Commands, HelpListsEveryMethodWithItsWords) {
   const auto help = control::parse_reply(client().ask("help"));
   ASSERT_TRUE(help.ok()) << help.status().to_string();
   for (const auto& info : control::methods())
-    EXPECT_THAT(*help, HasSubstr("\"words\":\"" + std::string(info.words) + "\""));
+    EXPECT_THAT(*help, HasSubstr("\"text_form\":\"" + std::string(info.words) + "\""));
 }
 
 struct Sent {
@@ -110,18 +110,21 @@ TEST_F(Commands, EachReachesTrainingOnceAsItWasMeant) {
 }
 
 TEST_F(Commands, ATapIsOpenedByTrainingAndReadAtOnce) {
-  training_.answer_with(std::string(R"({"tap":3,"step":1200})"));
+  training_.answer_with(std::string(R"({"inspection":3,"step":1200})"));
   serve();
   auto peer = client();
-  EXPECT_EQ(peer.ask("tap blocks.0.* 10"), R"({"id":null,"result":{"tap":3,"step":1200}})");
+  EXPECT_EQ(peer.ask("inspect_open blocks.0.* 10"),
+            R"({"id":null,"result":{"inspection":3,"step":1200}})");
   const Command taken = training_.commands().back();
   EXPECT_EQ(taken.kind, Command::Kind::kTap);
   EXPECT_EQ(taken.tap.glob, "blocks.0.*");
   EXPECT_EQ(taken.tap.every, 10u);
-  EXPECT_EQ(peer.ask("tap_rows 3 17"), R"({"id":null,"result":{"tap":3,"rows":[],"next":17}})");
-  EXPECT_THAT(peer.ask("tap_rows 4"), HasSubstr(R"("kind":"not found")"));
-  EXPECT_EQ(peer.ask(R"({"id":1,"method":"untap","params":{"tap":3}})"), R"({"id":1,"result":{}})");
-  EXPECT_THAT(peer.ask("untap 4"), HasSubstr("there is no tap 4"));
+  EXPECT_EQ(peer.ask("inspect_read 3 17"),
+            R"({"id":null,"result":{"inspection":3,"records":[],"next":17}})");
+  EXPECT_THAT(peer.ask("inspect_read 4"), HasSubstr(R"("kind":"not found")"));
+  EXPECT_EQ(peer.ask(R"({"id":1,"method":"inspect_close","params":{"inspection":3}})"),
+            R"({"id":1,"result":{}})");
+  EXPECT_THAT(peer.ask("inspect_close 4"), HasSubstr("there is no inspection 4"));
   EXPECT_THAT(training_.commands(), SizeIs(1));  // reading is none of the trainer's work
 }
 

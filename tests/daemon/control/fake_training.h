@@ -37,8 +37,8 @@ class FakeTraining : public TrainingControl {
   }
 
   Result<std::string> read_tap(uint64_t tap, uint64_t after) override {
-    if (tap != 3) return Status(Code::kNotFound, "there is no tap " + std::to_string(tap));
-    return R"({"tap":3,"rows":[],"next":)" + std::to_string(after) + "}";
+    if (tap != 3) return Status(Code::kNotFound, "there is no inspection " + std::to_string(tap));
+    return R"({"inspection":3,"records":[],"next":)" + std::to_string(after) + "}";
   }
   Status close_tap(uint64_t tap) override { return read_tap(tap, 0).status(); }
   Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {

@@ -20,7 +20,8 @@ class TapBoardTest : public testing::Test {
   }
   static std::vector<int64_t> steps(const json::object& answer) {
     std::vector<int64_t> steps;
-    for (const auto& one : answer.at("rows").as_array()) steps.push_back(one.at("step").as_int64());
+    for (const auto& one : answer.at("records").as_array())
+      steps.push_back(one.at("step").as_int64());
     return steps;
   }
 
@@ -30,13 +31,13 @@ class TapBoardTest : public testing::Test {
 
 TEST_F(TapBoardTest, EachRowIsReadOnce) {
   const uint64_t tap = *board_.open();
-  EXPECT_TRUE(read(tap, 0).at("rows").as_array().empty());
+  EXPECT_TRUE(read(tap, 0).at("records").as_array().empty());
   board_.push(tap, row(10));
   board_.push(tap, row(20));
   auto answer = read(tap, 0);
   EXPECT_EQ(steps(answer), (std::vector<int64_t>{10, 20}));
   EXPECT_EQ(answer.at("next").to_number<int>(), 2);
-  EXPECT_EQ(answer.at("lost").to_number<int>(), 0);
+  EXPECT_EQ(answer.at("dropped").to_number<int>(), 0);
   board_.push(tap, row(30));
   answer = read(tap, 2);
   EXPECT_EQ(steps(answer), (std::vector<int64_t>{30}));
@@ -55,10 +56,10 @@ TEST_F(TapBoardTest, ASlowReaderLosesTheOldestRowsAndIsToldHowMany) {
   const size_t more = 5;
   for (uint64_t i = 1; i <= TapBoard::kRows + more; ++i) board_.push(tap, row(i));
   const auto answer = read(tap, 0);
-  EXPECT_EQ(answer.at("lost").to_number<size_t>(), more);
+  EXPECT_EQ(answer.at("dropped").to_number<size_t>(), more);
   EXPECT_EQ(steps(answer).size(), TapBoard::kRows);
   EXPECT_EQ(steps(answer).front(), static_cast<int64_t>(more + 1));
-  EXPECT_EQ(read(tap, answer.at("next").to_number<uint64_t>()).at("lost").to_number<int>(), 0);
+  EXPECT_EQ(read(tap, answer.at("next").to_number<uint64_t>()).at("dropped").to_number<int>(), 0);
 }
 
 TEST_F(TapBoardTest, LongRowsAreBoundedByTheirBytes) {
@@ -66,7 +67,7 @@ TEST_F(TapBoardTest, LongRowsAreBoundedByTheirBytes) {
   const std::string large = "{\"step\":1,\"x\":\"" + std::string(TapBoard::kBytes / 4, 'x') + "\"}";
   for (int i = 0; i < 8; ++i) board_.push(tap, large);
   auto answer = read(tap, 0);
-  EXPECT_GE(answer.at("lost").to_number<int>(), 4);
+  EXPECT_GE(answer.at("dropped").to_number<int>(), 4);
   EXPECT_EQ(steps(answer).size(), 1u);  // above kReplyBytes: one row goes all the same
   size_t in_all = 1;
   for (; !steps(answer).empty(); ++in_all)
@@ -105,7 +106,7 @@ TEST_F(TapBoardTest, TheEndComesAfterTheLastRow) {
   board_.end_all("training ended");
   const auto answer = read(tap, 0);
   EXPECT_EQ(steps(answer), (std::vector<int64_t>{1}));
-  EXPECT_EQ(answer.at("ended").as_string(), "training ended");
+  EXPECT_EQ(answer.at("end_reason").as_string(), "training ended");
   EXPECT_EQ(board_.read(tap, 1).status().code(), Code::kNotFound);
 }
 

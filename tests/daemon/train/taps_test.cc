@@ -167,7 +167,7 @@ class TapsTest : public testing::Test {
     taps_.end_step();
   }
   json::array rows(uint64_t tap, uint64_t after = 0) {
-    return json::parse(*board_.read(tap, after)).at("rows").as_array();
+    return json::parse(*board_.read(tap, after)).at("records").as_array();
   }
 
   ManualClock clock_;
@@ -183,9 +183,9 @@ TEST_F(TapsTest, ARowHasParametersGradientsAndOutputs) {
   ASSERT_TRUE(answer_.ok()) << answer_.status().to_string();
   EXPECT_EQ(opened.at("parameters").to_number<int>(), 2);
   EXPECT_EQ(opened.at("gradients").to_number<int>(), 2);
-  EXPECT_EQ(opened.at("outputs").to_number<int>(), 1);
+  EXPECT_EQ(opened.at("activations").to_number<int>(), 1);
   step();
-  const auto all = rows(opened.at("tap").to_number<uint64_t>());
+  const auto all = rows(opened.at("inspection").to_number<uint64_t>());
   ASSERT_EQ(all.size(), 1u);
   std::vector<std::string> seen;
   for (const auto& tensor : all[0].at("tensors").as_array()) {
@@ -202,7 +202,7 @@ TEST_F(TapsTest, ARowHasParametersGradientsAndOutputs) {
 }
 
 TEST_F(TapsTest, LooksAtMultiplesAndEndsAfterSoManyRows) {
-  const auto tap = open({.glob = "head.weight", .every = 3, .steps = 2}).at("tap");
+  const auto tap = open({.glob = "head.weight", .every = 3, .steps = 2}).at("inspection");
   for (int i = 0; i < 12; ++i) step();
   EXPECT_FALSE(taps_.any());
   const auto all = rows(tap.to_number<uint64_t>());
@@ -212,8 +212,9 @@ TEST_F(TapsTest, LooksAtMultiplesAndEndsAfterSoManyRows) {
 }
 
 TEST_F(TapsTest, SeveralLookAtOnceAndOneThatIsClosedIsLeftOut) {
-  const auto one = open({.glob = "head.weight", .gradients = false, .outputs = false}).at("tap");
-  const auto other = open({.glob = "*", .parameters = false, .gradients = false}).at("tap");
+  const auto one =
+      open({.glob = "head.weight", .gradients = false, .outputs = false}).at("inspection");
+  const auto other = open({.glob = "*", .parameters = false, .gradients = false}).at("inspection");
   step();
   ASSERT_TRUE(board_.close(one.to_number<uint64_t>()).ok());
   step();
@@ -235,12 +236,12 @@ TEST_F(TapsTest, ANameThatNothingHasGetsTheNearest) {
 }
 
 TEST_F(TapsTest, TheEndOfTrainingIsToldToTheReaders) {
-  const auto tap = open({.glob = "head*"}).at("tap").to_number<uint64_t>();
+  const auto tap = open({.glob = "head*"}).at("inspection").to_number<uint64_t>();
   step();
   taps_.end_all("training ended");
   const json::value answer = json::parse(*board_.read(tap, 0));
-  EXPECT_EQ(answer.at("rows").as_array().size(), 1u);
-  EXPECT_EQ(answer.at("ended").as_string(), "training ended");
+  EXPECT_EQ(answer.at("records").as_array().size(), 1u);
+  EXPECT_EQ(answer.at("end_reason").as_string(), "training ended");
 }
 
 }  // namespace

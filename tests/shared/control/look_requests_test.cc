@@ -56,37 +56,40 @@ TEST(LookRequests, AProfileOutOfBoundsIsRefused) {
 }
 
 TEST(LookRequests, ATapIsAGlobAndWhatToLookAt) {
-  const Request words = understood("tap blocks.*.weight 10");
+  const Request words = understood("inspect_open blocks.*.weight 10");
   EXPECT_EQ(words.tap.glob, "blocks.*.weight");
   EXPECT_EQ(words.tap.every, 10u);
   EXPECT_TRUE(words.tap.parameters && words.tap.gradients && words.tap.outputs);
   EXPECT_FALSE(words.tap.histogram);
   const Request object = understood(
-      R"({"method":"tap","params":{"glob":"*","parameters":false,"outputs":false,"every":5,)"
-      R"("steps":3,"histogram":true}})");
+      R"({"method":"inspect_open","params":{"glob":"*","parameters":false,"activations":false,"every":5,)"
+      R"("steps":3,"histograms":true}})");
   EXPECT_FALSE(object.tap.parameters || object.tap.outputs);
   EXPECT_TRUE(object.tap.gradients && object.tap.histogram);
   EXPECT_EQ(object.tap.steps, 3u);
-  EXPECT_EQ(understood("tap_rows 3 17").tap_reference.after, 17u);
-  EXPECT_EQ(understood(R"({"method":"tap_rows","params":{"tap":3}})").tap_reference.tap, 3u);
-  EXPECT_EQ(understood("untap 3").method, Method::kUntap);
+  EXPECT_EQ(understood("inspect_read 3 17").tap_reference.after, 17u);
+  EXPECT_EQ(understood(R"({"method":"inspect_read","params":{"inspection":3}})").tap_reference.tap,
+            3u);
+  EXPECT_EQ(understood("inspect_close 3").method, Method::kUntap);
 }
 
 TEST(LookRequests, ATapOutOfBoundsIsRefused) {
   const std::string long_glob(257, '*');
   for (const std::string& line :
-       {std::string("tap"), std::string("tap a 0"), std::string("tap a 1 2"), "tap " + long_glob,
-        std::string(R"({"method":"tap","params":{}})"),
-        std::string(R"({"method":"tap","params":{"glob":""}})"),
-        std::string(R"({"method":"tap","params":{"glob":7}})"),
-        R"({"method":"tap","params":{"glob":")" + long_glob + "\"}}",
-        std::string(R"({"method":"tap","params":{"glob":"*","every":0}})"),
-        std::string(R"({"method":"tap","params":{"glob":"*","histograms":true}})"),
-        std::string(R"({"method":"tap","params":{"glob":"*","parameters":false,)"
-                    R"("gradients":false,"outputs":false}})"),
-        std::string("tap_rows"), std::string("tap_rows x"), std::string("tap_rows 1 -1"),
-        std::string("untap"), std::string("untap 0"), std::string("untap 1 2"),
-        std::string(R"({"method":"untap","params":{"tap":1,"after":2}})")}) {
+       {std::string("inspect_open"), std::string("inspect_open a 0"),
+        std::string("inspect_open a 1 2"), "inspect_open " + long_glob,
+        std::string(R"({"method":"inspect_open","params":{}})"),
+        std::string(R"({"method":"inspect_open","params":{"glob":""}})"),
+        std::string(R"({"method":"inspect_open","params":{"glob":7}})"),
+        R"({"method":"inspect_open","params":{"glob":")" + long_glob + "\"}}",
+        std::string(R"({"method":"inspect_open","params":{"glob":"*","every":0}})"),
+        std::string(R"({"method":"inspect_open","params":{"glob":"*","histogram":true}})"),
+        std::string(R"({"method":"inspect_open","params":{"glob":"*","parameters":false,)"
+                    R"("gradients":false,"activations":false}})"),
+        std::string("inspect_read"), std::string("inspect_read x"),
+        std::string("inspect_read 1 -1"), std::string("inspect_close"),
+        std::string("inspect_close 0"), std::string("inspect_close 1 2"),
+        std::string(R"({"method":"inspect_close","params":{"inspection":1,"after":2}})")}) {
     EXPECT_THAT(refused(line), Not(IsEmpty())) << line;
   }
 }

@@ -100,8 +100,8 @@ TEST(TrainerStatus, NamesTheFieldThatIsWrong) {
       {R"({"state":"paused","step":1.5})", "step"},
       {R"({"state":"paused","step":1,"loss":"low"})", "loss"},
       {R"({"state":"paused","step":1,"feed":3})", "feed"},
-      {R"({"state":"paused","step":1,"feed":{"readers":"two"}})", "feed.readers"},
-      {R"({"state":"paused","step":1,"checkpoint":{"in_flight":0}})", "checkpoint.in_flight"},
+      {R"({"state":"paused","step":1,"feed":{"workers":"two"}})", "feed.workers"},
+      {R"({"state":"paused","step":1,"checkpoint":{"is_saving":0}})", "checkpoint.is_saving"},
       {R"({"state":"paused","step":1,"pid":99999999999})", "pid"},
   };
   for (const auto& [json, says] : cases) {
