@@ -52,7 +52,7 @@ bool is_damaged(const std::vector<CheckedCheckpoint>& checked) {
 
 std::string render_check(const CheckedCheckpoint& checked) {
   const std::string step = "step " + format_count(checked.step) + ": ";
-  if (!checked.damage.empty()) return step + "DAMAGED: " + printable(checked.damage) + "\n";
+  if (!checked.damage.empty()) return step + "CORRUPT: " + printable(checked.damage) + "\n";
   return step + "as it was saved (" + std::to_string(checked.files) + " files and the manifest, " +
          format_bytes(checked.bytes) + ")\n";
 }

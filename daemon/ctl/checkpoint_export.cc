@@ -25,8 +25,8 @@ struct Part {
   const char* file;
 };
 constexpr Part kModel{"model", "model.safetensors"};
-constexpr Part kOptimizer{"optimizer", "optim.safetensors"};
-constexpr Part kState{"state", "state.safetensors"};
+constexpr Part kOptimizer{"optimizer", "optimizer.safetensors"};
+constexpr Part kState{"state", "trainer_state.safetensors"};
 constexpr Part kEma{"ema", "ema.safetensors"};
 
 bool has_average(const VerifiedCheckpoint& checkpoint) {

@@ -82,7 +82,7 @@ std::string age_of(const std::string& iso8601, std::chrono::system_clock::time_p
   return format_duration(std::floor(std::chrono::duration<double>(now - *then).count()));
 }
 
-// "best, newest, held by a reader"
+// "best, newest, open"
 std::string notes_of(const ListedCheckpoint& one, bool is_newest) {
   std::string notes = one.best ? "* best" : "";
   const auto add = [&notes](const std::string& note) {
@@ -92,7 +92,7 @@ std::string notes_of(const ListedCheckpoint& one, bool is_newest) {
   const bool is_said =
       (one.kept_by == "newest" && is_newest) || (one.kept_by == "best" && one.best);
   if (!one.kept_by.empty() && !is_said) add("kept: " + one.kept_by);
-  if (one.held) add("held by a reader");
+  if (one.held) add("open");
   return notes;
 }
 
@@ -130,7 +130,7 @@ std::string render_list(const CheckpointList& list, const TextStyle& style,
                        .may_drop = &metric != &list.metrics.front()});
   const bool any_bad = std::ranges::any_of(
       list.checkpoints, [](const auto& one) { return one.maybe_bad_samples.value_or(0) > 0; });
-  if (any_bad) columns.push_back({.title = "bad\nsamples", .may_drop = true});
+  if (any_bad) columns.push_back({.title = "sample\nerrors", .may_drop = true});
   columns.push_back({.title = "note", .left = true});
   TextTable table(std::move(columns));
   for (const ListedCheckpoint& one : list.checkpoints) {
@@ -143,7 +143,7 @@ std::string render_list(const CheckpointList& list, const TextStyle& style,
     if (any_bad)
       cells.push_back(one.maybe_bad_samples ? format_count(*one.maybe_bad_samples) : "-");
     cells.push_back(is_sound ? notes_of(one, &one == &list.checkpoints.back())
-                             : "DAMAGED: " + printable(one.trouble));
+                             : "CORRUPT: " + printable(one.trouble));
     table.add(std::move(cells));
   }
   return table.render(style) + best_text(list);
@@ -159,24 +159,24 @@ std::string to_json(const CheckpointList& list) {
   for (const ListedCheckpoint& one : list.checkpoints) {
     json::object fields{{"step", one.step}, {"path", one.path}};
     if (one.trouble.empty()) {
-      fields["created"] = one.created;
+      fields["created_at"] = one.created;
       fields["bytes"] = one.bytes;
       json::object metrics;
       for (size_t i = 0; i < list.metrics.size(); ++i)
         metrics[list.metrics[i].metric] = one.values[i] ? number(*one.values[i]) : nullptr;
-      fields["valid"] = metrics.empty() ? nullptr : metrics.begin()->value();
+      fields["value"] = metrics.empty() ? nullptr : metrics.begin()->value();
       fields["metrics"] = std::move(metrics);
-      if (one.maybe_bad_samples) fields["bad_samples"] = *one.maybe_bad_samples;
-      fields["best"] = one.best;
+      if (one.maybe_bad_samples) fields["sample_errors"] = *one.maybe_bad_samples;
+      fields["is_best"] = one.best;
       fields["kept_by"] = one.kept_by;
-      fields["held"] = one.held;
+      fields["is_open"] = one.held;
     } else {
       fields["error"] = one.trouble;
     }
     checkpoints.push_back(std::move(fields));
   }
   json::object root{{"run_dir", list.run_dir},
-                    {"set", list.metrics.empty() ? "" : list.metrics.front().set},
+                    {"dataset", list.metrics.empty() ? "" : list.metrics.front().set},
                     {"metric", list.metrics.empty() ? "" : list.metrics.front().metric},
                     {"checkpoints", std::move(checkpoints)}};
   if (list.maybe_best.has_value())

@@ -55,10 +55,11 @@ Result<const run::SetResult*> choose_set(const run::EvalResult& result, const st
     if (each.classes.empty() || (!set.empty() && each.set != set)) continue;
     return &each;
   }
-  return Status(Code::kNotFound,
-                path + ": nothing by class" + (set.empty() ? "" : " of the set '" + set + "'") +
-                    "; only tasks with classes have that, up to " +
-                    std::to_string(score::kMostClassFigures) + " of them; its sets are:" + names);
+  return Status(Code::kNotFound, path + ": no per-class metrics" +
+                                     (set.empty() ? "" : " of the dataset '" + set + "'") +
+                                     "; only tasks with classes have them, up to " +
+                                     std::to_string(score::kMostClassFigures) +
+                                     " classes; its datasets are:" + names);
 }
 
 std::vector<Confused> confused_of(const run::SetResult& result) {
@@ -113,7 +114,7 @@ std::string to_json(const ClassReport& report) {
   json::array classes, confused;
   for (const score::ClassFigures& one : report.classes) {
     classes.push_back(json::object{{"name", one.name},
-                                   {"samples", one.samples},
+                                   {"support", one.samples},
                                    {"precision", one.precision},
                                    {"recall", one.recall},
                                    {"f1", one.f1}});
@@ -125,14 +126,14 @@ std::string to_json(const ClassReport& report) {
                                     {"share", one.share}});
   }
   return json::serialize(json::object{{"step", report.step},
-                                      {"set", report.set},
-                                      {"classes", std::move(classes)},
+                                      {"dataset", report.set},
+                                      {"per_class", std::move(classes)},
                                       {"confused", std::move(confused)}});
 }
 
 std::string render_classes(const ClassReport& report, size_t most_confused,
                            const TextStyle& style) {
-  TextTable classes({{"class", true}, {"samples"}, {"precision %"}, {"recall %"}, {"F1 %"}});
+  TextTable classes({{"class", true}, {"support"}, {"precision %"}, {"recall %"}, {"F1 %"}});
   for (const score::ClassFigures& one : report.classes) {
     classes.add({printable(one.name), format_count(one.samples), percent(one.precision),
                  percent(one.recall), percent(one.f1)});

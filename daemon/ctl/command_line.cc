@@ -14,31 +14,31 @@ namespace stoker::ctl {
 namespace {
 
 constexpr const char* kFooter = R"(Examples:
-  stokerctl --run-dir runs/demo status        what training is doing
-  stokerctl --run-dir runs/demo watch         the same, live, until the run ends
+  stokerctl --run-dir runs/demo status        show the training status
+  stokerctl --run-dir runs/demo watch         the same continuously, until the run ends
   stokerctl --run-dir runs/demo set lr 1e-4   change the learning rate
-  stokerctl --run-dir runs/demo profile 50    where the time of the next 50 steps goes
-  stokerctl --run-dir runs/demo tap 'blocks.0.*' --gradients --histogram
-                                              what the gradients of a block look like, live
-  stokerctl --run-dir runs/demo checkpoint    save now; returns when it is safe on the disk
-  stokerctl --run-dir runs/demo list          the checkpoints, the best one marked
-  stokerctl --run-dir runs/demo verify 1200   is every byte of step 1200 as it was saved?
-  stokerctl --run-dir runs/demo diff 800 1200 how far each tensor moved meanwhile
+  stokerctl --run-dir runs/demo profile 50    profile the next 50 steps
+  stokerctl --run-dir runs/demo inspect 'blocks.0.*' --gradients --histograms
+                                              show live statistics of the gradients of a block
+  stokerctl --run-dir runs/demo checkpoint    save a checkpoint now; return when it is durable
+  stokerctl --run-dir runs/demo list          list the checkpoints, the best one marked
+  stokerctl --run-dir runs/demo verify 1200   verify the checksums of step 1200
+  stokerctl --run-dir runs/demo diff 800 1200 compare the weights of two checkpoints
   stokerctl --run-dir runs/demo export best --format torch --output best.pt
-                                              its weights, for torch.load
-  stokerctl --run-dir runs/demo explain --step 1200
-                                              which samples were in that step
-  stokerctl --run-dir runs/demo logs -f       the trainer's log, as it grows
+                                              export the weights for torch.load
+  stokerctl --run-dir runs/demo show-batch 1200
+                                              list the samples of step 1200
+  stokerctl --run-dir runs/demo logs -f       follow the trainer's log
   stokerctl --run-dir runs/demo plot --svg loss.svg
-                                              the curves as a picture
+                                              write the loss curves to an image file
   cd runs/demo && stokerctl report            inside a run directory --run-dir is not needed
   stokerctl --json status | jq .loss          for scripts
 
-status, watch, pause, resume, checkpoint, stop, set, profile and tap need a running stokerd. The
-others read the run directory only: the run may be going on, have ended, or be a copy elsewhere.
+status, watch, pause, resume, checkpoint, stop, set, profile and inspect need a running stokerd. The
+others read the run directory only: the run may be running, have ended, or be a copy elsewhere.
 
-Exit codes: 0 done, 64 usage, 65 verify found damage, 69 no stokerd answers, 74 I/O or permission,
-75 stokerd is busy, 78 not a run directory, or nothing there yet.)";
+Exit codes: 0 done, 64 usage error, 65 verify found a corrupt checkpoint, 69 no stokerd answers,
+74 I/O error or permission, 75 stokerd is busy, 78 not a run directory, or nothing there yet.)";
 
 std::string check_choice(const std::string& text) {
   if (is_choice(text)) return "";
@@ -65,7 +65,7 @@ class Parser {
     app_.add_option("--socket", command_.socket, "Control socket of a stokerd, instead")
         ->type_name("PATH")
         ->excludes(run_dir);
-    app_.add_flag("--json", command_.json, "Answer in JSON, for scripts");
+    app_.add_flag("--json", command_.json, "Print JSON, for scripts");
     add_commands_for_daemon();
     add_commands_for_directory();
     app_.footer(kFooter);
@@ -99,13 +99,13 @@ class Parser {
   }
 
   void add_commands_for_daemon() {
-    add("status", Action::kStatus, "What training is doing");
-    add("watch", Action::kWatch, "status, redrawn every second until the run ends");
-    add("pause", Action::kPause, "Stand still after the step in progress");
-    add("resume", Action::kResume, "Go on after a pause");
-    add("checkpoint", Action::kCheckpoint, "Save now; returns when it is safe on the disk");
-    add("stop", Action::kStop, "Finish the step, save, end");
-    CLI::App* const set = add("set", Action::kSet, "Change a setting while training: set lr 1e-4");
+    add("status", Action::kStatus, "Show the training status");
+    add("watch", Action::kWatch, "Show the training status continuously until the run ends");
+    add("pause", Action::kPause, "Pause after the current step");
+    add("resume", Action::kResume, "Resume training");
+    add("checkpoint", Action::kCheckpoint, "Save a checkpoint now; return when it is durable");
+    add("stop", Action::kStop, "Finish the step, save a checkpoint, exit");
+    CLI::App* const set = add("set", Action::kSet, "Change the learning rate: set lr 1e-4");
     set->add_option("KEY", key_, "lr: the learning rate")->required();
     set->add_option("VALUE", command_.lr, "As a number: 0.0003 or 3e-4")->required();
     add_profile();
@@ -113,55 +113,54 @@ class Parser {
   }
 
   void add_profile() {
-    CLI::App* const command =
-        add("profile", Action::kProfile, "Where the time of the next steps goes: table and trace");
-    command->add_option("N", command_.steps, "So many steps, at most 1000 (100 with --kernels)")
+    CLI::App* const command = add("profile", Action::kProfile, "Profile the next N steps");
+    command->add_option("N", command_.steps, "Number of steps, at most 1000 (100 with --kernels)")
         ->required()
         ->check(CLI::Range(uint64_t{1}, uint64_t{control::ProfileRequest::kMaxSteps}));
     command
-        ->add_option("--out", command_.output,
-                     "Copy the trace to this file (it stays in the run directory's profiles/ too)")
+        ->add_option("--output", command_.output,
+                     "Copy the trace to this file (it also stays in the run directory's profiles/)")
         ->type_name("FILE");
     command->add_flag("--kernels", command_.kernels,
-                      "LibTorch's own profile as well: each operator, on a GPU each kernel");
+                      "Record LibTorch's profile as well: operators, on a GPU kernels");
   }
 
   void add_tap() {
-    CLI::App* const command =
-        add("tap", Action::kTap, "Statistics of tensors, by name, while training runs");
+    CLI::App* const command = add("inspect", Action::kTap,
+                                  "Show live statistics of parameters, gradients and activations");
     command
         ->add_option("GLOB", command_.glob,
                      "Names of parameters and modules, as in checkpoints: 'blocks.0.*'")
         ->required();
-    command->add_option("--every", command_.every, "Of steps at multiples of so many")
+    command->add_option("--every", command_.every, "Inspect steps that are multiples of N")
         ->type_name("N")
         ->check(CLI::Range(uint64_t{1}, uint64_t{control::TapRequest::kMaxEvery}))
         ->capture_default_str();
-    command->add_option("--steps", command_.steps, "So many such steps, then end (default: no end)")
+    command
+        ->add_option("--steps", command_.steps, "Stop after K inspected steps (default: no limit)")
         ->type_name("K")
         ->check(CLI::Range(uint64_t{1}, uint64_t{control::TapRequest::kMaxEvery}));
-    command->add_flag("--parameters", command_.parameters, "Parameters, after the step's update");
-    command->add_flag("--gradients", command_.gradients, "Gradients, before clipping");
-    command->add_flag("--outputs", command_.outputs,
-                      "What modules give back; with none of the three: all of them");
-    command->add_flag("--histogram", command_.histogram, "How their numbers lie from min to max");
+    command->add_flag("--parameters", command_.parameters,
+                      "Show parameters, after the update of the step");
+    command->add_flag("--gradients", command_.gradients, "Show gradients, before clipping");
+    command->add_flag("--activations", command_.outputs,
+                      "Show outputs of modules (default without the three options: all)");
+    command->add_flag("--histograms", command_.histogram, "Show histograms from min to max");
   }
 
   void add_commands_for_directory() {
-    add("list", Action::kList, "The checkpoints: step, age, size, validation, and what keeps each");
-    CLI::App* const verify =
-        add("verify", Action::kVerify, "Is every byte of a checkpoint as it was saved?");
+    add("list", Action::kList, "List checkpoints");
+    CLI::App* const verify = add("verify", Action::kVerify, "Verify checksums");
     auto* const step = verify->add_option("STEP", command_.which, "A step, latest or best")
                            ->check(check_choice)
                            ->capture_default_str();
-    verify->add_flag("--all", command_.all, "All checkpoints")->excludes(step);
-    CLI::App* const diff =
-        add("diff", Action::kDiff, "How far the weights moved between two checkpoints");
+    verify->add_flag("--all", command_.all, "Verify all checkpoints")->excludes(step);
+    CLI::App* const diff = add("diff", Action::kDiff, "Compare the weights of two checkpoints");
     diff->add_option("FROM", command_.which, "A step, latest or best")
         ->required()
         ->check(check_choice);
     diff->add_option("TO", command_.other, "Another one")->required()->check(check_choice);
-    diff->add_flag("--all", command_.all, "All tensors, not only the 20 that moved most");
+    diff->add_flag("--all", command_.all, "Show all tensors, not only the 20 that changed most");
     add_export();
     add_commands_for_history();
   }
@@ -169,37 +168,34 @@ class Parser {
   // What a run has written down.
   void add_commands_for_history() {
     CLI::App* const classes =
-        add("classes", Action::kClasses, "How each class fares in a validation, the worst first");
+        add("class-report", Action::kClasses, "Show per-class precision, recall and F1");
     classes->add_option("STEP", command_.which, "A step, latest or best")
         ->check(check_choice)
         ->capture_default_str();
-    classes->add_option("--set", command_.set, "Of this set (default: the first that has classes)")
+    classes->add_option("--dataset", command_.set, "Dataset (default: the first that has classes)")
         ->type_name("NAME");
-    CLI::App* const explain =
-        add("explain", Action::kExplain, "Which samples a step trains on, and from which files");
-    explain->add_option("--step", command_.step, "The step, from 1")
-        ->required()
-        ->type_name("N")
-        ->check(check_step);
-    CLI::App* const logs = add("logs", Action::kLogs, "The end of the trainer's log");
-    logs->add_option("-n,--lines", command_.lines, "So many lines (default: 20)")
+    CLI::App* const explain = add("show-batch", Action::kExplain,
+                                  "List the samples of a step, their files and random transforms");
+    explain->add_option("N", command_.step, "Step, from 1")->required()->check(check_step);
+    CLI::App* const logs = add("logs", Action::kLogs, "Show the log");
+    logs->add_option("-n,--lines", command_.lines, "Number of lines (default: 20)")
         ->type_name("N")
         ->check(CLI::Range(uint64_t{0}, uint64_t{1'000'000}));
-    logs->add_flag("-f,--follow", command_.follow, "Go on as it grows, until the run ends");
-    logs->add_flag("--evaluator", command_.evaluator, "The evaluator's log instead");
-    add("report", Action::kReport, "How a run went: a table and a small plot");
-    CLI::App* const plot =
-        add("plot", Action::kPlot, "Training and validation loss over the steps");
+    logs->add_flag("-f,--follow", command_.follow, "Follow the log until the run ends");
+    logs->add_flag("--evaluator", command_.evaluator, "Show the evaluator's log instead");
+    add("report", Action::kReport, "Summarize the run");
+    CLI::App* const plot = add("plot", Action::kPlot, "Plot loss curves");
     plot->add_option("--metric", command_.metric,
-                     "A metric of the evaluator instead, of every set that has it: accuracy")
+                     "Plot this metric of the evaluator instead, of each dataset that has it")
         ->type_name("NAME");
-    plot->add_option("--svg", command_.output, "Write a picture to this file; - is standard output")
+    plot->add_option("--svg", command_.output,
+                     "Write an SVG image to this file; - is standard output")
         ->type_name("FILE");
   }
 
   void add_export() {
     CLI::App* const command =
-        add("export", Action::kExport, "A checkpoint's tensors as one file for other programs");
+        add("export", Action::kExport, "Export tensors as safetensors or a PyTorch file");
     command->add_option("STEP", command_.which, "A step, latest or best")
         ->required()
         ->check(check_choice);
@@ -209,7 +205,8 @@ class Parser {
         ->type_name("FORMAT")
         ->check(CLI::IsMember({"safetensors", "torch"}))
         ->capture_default_str();
-    command->add_option("--what", command_.what, "model, ema (averaged weights), optimizer or all")
+    command
+        ->add_option("--include", command_.what, "model, ema (averaged weights), optimizer or all")
         ->type_name("WHAT")
         ->check(CLI::IsMember({"model", "ema", "optimizer", "all"}))
         ->capture_default_str();
@@ -251,7 +248,7 @@ class Parser {
                                  "directory: metrics/*.jsonl, logs/*.log");
     }
     if (command_.action == Action::kExplain && command_.step == 0)
-      throw CLI::ValidationError("explain --step: the first step is 1");
+      throw CLI::ValidationError("show-batch: the first step is 1");
     if (command_.action == Action::kSet && key_ != "lr")
       throw CLI::ValidationError("set: unknown key '" + printable(key_) + "'; there is: lr");
     if (command_.action == Action::kSet && !(std::isfinite(command_.lr) && command_.lr > 0))

@@ -40,26 +40,26 @@ struct CommandLine {
   std::string socket;            // --socket; empty: the run directory's
   bool json = false;             // --json
   double lr = 0;                 // set lr
-  std::optional<uint64_t> step;  // explain --step
-  std::string set;               // classes --set; empty: the first that has classes
+  std::optional<uint64_t> step;  // show-batch N
+  std::string set;               // class-report --dataset; empty: the first that has classes
   std::string which =
-      "latest";       // verify [STEP], classes [STEP], export STEP, the first of diff STEP STEP
-  std::string other;  // the second
+      "latest";  // verify [STEP], class-report [STEP], export STEP, the first of diff STEP STEP
+  std::string other;                   // the second
   std::string format = "safetensors";  // export --format
-  std::string what = "model";          // export --what
-  std::string output;                  // export --output, plot --svg, profile --out
+  std::string what = "model";          // export --include
+  std::string output;                  // export --output, plot --svg, profile --output
   std::string metric;                  // plot --metric; empty: the losses
   bool all = false;                    // verify --all, diff --all
   uint64_t lines = 20;                 // logs -n
   bool follow = false;                 // logs -f
   bool evaluator = false;              // logs --evaluator
-  uint64_t steps = 0;                  // profile N, tap --steps
-  std::string glob;                    // tap GLOB
-  uint64_t every = 1;                  // tap --every
-  bool parameters = false;             // tap --parameters
-  bool gradients = false;              // tap --gradients
-  bool outputs = false;                // tap --outputs
-  bool histogram = false;              // tap --histogram
+  uint64_t steps = 0;                  // profile N, inspect --steps
+  std::string glob;                    // inspect GLOB
+  uint64_t every = 1;                  // inspect --every
+  bool parameters = false;             // inspect --parameters
+  bool gradients = false;              // inspect --gradients
+  bool outputs = false;                // inspect --activations
+  bool histogram = false;              // inspect --histograms
   bool kernels = false;                // profile --kernels
 };
 

@@ -120,7 +120,7 @@ ExitCode watch_status(const CommandLine& command, const Console& console, millis
     std::this_thread::sleep_for(interval);
   }
   if (answer.ok()) return ExitCode::kIo;  // nobody reads what we write
-  // The socket goes first, END.json and the lock follow.
+  // The socket goes first, exit_status.json and the lock follow.
   const auto give_up = std::chrono::steady_clock::now() + kStatusTime;
   auto state = run::RunState{.kind = run::RunState::Kind::kRunning, .end = std::nullopt};
   while (maybe_layout.has_value() && state.kind == run::RunState::Kind::kRunning &&

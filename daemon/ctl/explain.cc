@@ -139,11 +139,11 @@ std::string render_explanation(const ExplainedStep& explained, const TextStyle& 
   const bool is_padded = !explained.samples.empty() && explained.samples.front().padded_to > 0;
   std::vector<Column> columns{
       {.title = "ticket"}, {.title = "row"}, {.title = "epoch"}, {.title = "sample"}};
-  if (of_mixture) columns.push_back({.title = "set", .left = true});
+  if (of_mixture) columns.push_back({.title = "dataset", .left = true});
   if (is_padded) columns.push_back({.title = "length"});
   columns.push_back({.title = "offset"});
-  columns.push_back({.title = "file", .left = true});
-  if (with_draws) columns.push_back({.title = "draws", .left = true});
+  columns.push_back({.title = "path", .left = true});
+  if (with_draws) columns.push_back({.title = "transforms", .left = true});
   TextTable table(std::move(columns));
   for (const ExplainedSample& one : explained.samples) {
     std::string file = one.file.empty() ? "(synthetic)" : printable(one.file);
@@ -171,20 +171,20 @@ std::string to_json(const ExplainedStep& explained) {
   json::array samples;
   for (const ExplainedSample& one : explained.samples) {
     json::object fields{{"ticket", one.ticket}, {"row", one.row},       {"epoch", one.epoch},
-                        {"pass", one.pass},     {"sample", one.sample}, {"file", one.file},
+                        {"pass", one.pass},     {"sample", one.sample}, {"path", one.file},
                         {"offset", one.offset}};
-    if (!one.set.empty()) fields["set"] = one.set;
-    if (!one.draws.empty()) fields["draws"] = one.draws;
+    if (!one.set.empty()) fields["dataset"] = one.set;
+    if (!one.draws.empty()) fields["transforms"] = one.draws;
     if (one.padded_to > 0) {
       fields["length"] = one.length;
       fields["padded_to"] = one.padded_to;
     }
-    if (one.maybe_instead_of) fields["instead_of"] = *one.maybe_instead_of;
+    if (one.maybe_instead_of) fields["replaces"] = *one.maybe_instead_of;
     samples.push_back(std::move(fields));
   }
   return json::serialize(json::object{{"step", explained.step},
-                                      {"steps", explained.steps},
-                                      {"size", explained.size},
+                                      {"max_steps", explained.steps},
+                                      {"num_samples", explained.size},
                                       {"samples", std::move(samples)}});
 }
 

@@ -34,7 +34,8 @@ bool is_result_name(const std::string& name) {
 }  // namespace
 
 std::string MetricName::text() const {
-  std::string words = metric;
+  std::string words = metric;  // "bits_per_byte" is "bits/byte"
+  if (const size_t per = words.find("_per_"); per != std::string::npos) words.replace(per, 5, "/");
   std::replace(words.begin(), words.end(), '_', ' ');
   return set + " " + words;
 }

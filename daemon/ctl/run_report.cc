@@ -59,8 +59,8 @@ TextTable empty_table(const std::vector<MetricName>& metrics) {
     columns.push_back({.title = wrapped_title(printable(title)), .may_drop = i > 0});
   }
   columns.push_back({.title = "samples/s", .may_drop = true});
-  columns.push_back({.title = "feed wait\nms a step", .may_drop = true});
-  columns.push_back({.title = "checkpoint\nstall ms", .may_drop = true});
+  columns.push_back({.title = "data wait\n(ms/step)", .may_drop = true});
+  columns.push_back({.title = "checkpoint\nstall (ms)", .may_drop = true});
   return TextTable(std::move(columns));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "daemon/ctl/number_text.h"
 
@@ -11,14 +12,15 @@ namespace {
 using control::TrainerStatus;
 
 std::string counted(uint64_t count, const std::string& singular) {
-  return format_count(count) + " " + singular + (count == 1 ? "" : "s");
+  const std::string_view ending = singular.ends_with('h') ? "es" : "s";
+  return format_count(count) + " " + singular + (count == 1 ? "" : std::string(ending));
 }
 
 std::string progress(const TrainerStatus& status) {
   std::string text = "step " + format_count(status.step);
   if (status.steps == 0) return text;
   const double percent = 100 * static_cast<double>(status.step) / static_cast<double>(status.steps);
-  return text + " of " + format_count(status.steps) + " (" +
+  return text + "/" + format_count(status.steps) + " (" +
          // 99.99 % is not the end.
          std::to_string(static_cast<int>(std::floor(std::min(percent, 100.0)))) + " %)";
 }
@@ -32,43 +34,41 @@ bool is_moving(const TrainerStatus& status) {
 std::string training_text(const TrainerStatus& status) {
   std::string text = progress(status) + ", epoch " + format_count(status.epoch);
   if (is_moving(status) && std::isfinite(status.eta_s) && status.eta_s > 0)
-    text += ", " + format_duration(status.eta_s) + " left";
+    text += ", ETA " + format_duration(status.eta_s);
   return text;
 }
 
 std::string loss_text(const TrainerStatus& status) {
-  return (std::isnan(status.loss) && status.step == 0 ? "none yet"
-                                                      : format_number(status.loss, 5)) +
+  return (std::isnan(status.loss) && status.step == 0 ? "none" : format_number(status.loss, 5)) +
          ", learning rate " + format_setting(status.lr) +
          (status.skipped_steps > 0 ? ", " + counted(status.skipped_steps, "step") + " skipped"
                                    : "") +
-         (status.rollbacks > 0 ? ", rolled back " + counted(status.rollbacks, "time") : "");
+         (status.rollbacks > 0 ? ", " + counted(status.rollbacks, "rollback") : "");
 }
 
 std::string speed_text(const TrainerStatus& status) {
   return format_number(status.samples_per_s, 4) + " samples/s, " +
-         format_number(status.step_ms, 3) + " ms a step" +
-         (status.device_ms > 0 ? ", " + format_number(status.device_ms, 3) + " of them computing"
-                               : "") +
+         format_number(status.step_ms, 3) + " ms/step" +
+         (status.device_ms > 0 ? " (" + format_number(status.device_ms, 3) + " ms device)" : "") +
          (status.device.empty() ? "" : ", on " + printable(status.device));
 }
 
 std::string memory_text(const TrainerStatus& status) {
   const TrainerStatus::Memory& memory = status.memory;
-  std::string text = format_bytes(memory.resident_bytes) + " resident, " +
-                     format_bytes(memory.resident_peak_bytes) + " at most";
+  std::string text = "RSS " + format_bytes(memory.resident_bytes) + " (peak " +
+                     format_bytes(memory.resident_peak_bytes) + ")";
   if (memory.device_reserved_bytes > 0)
-    text += "; on " + printable(status.device) + " " + format_bytes(memory.device_bytes) +
-            " in tensors, " + format_bytes(memory.device_peak_bytes) + " at most, " +
-            format_bytes(memory.device_reserved_bytes) + " reserved";
+    text += "; " + printable(status.device) + " allocated " + format_bytes(memory.device_bytes) +
+            " (peak " + format_bytes(memory.device_peak_bytes) + "), reserved " +
+            format_bytes(memory.device_reserved_bytes);
   return text;
 }
 
 std::string feed_text(const TrainerStatus::Feed& feed) {
-  std::string text = "waits " + format_number(feed.wait_ms, 3) + " ms a step, " +
-                     format_count(feed.ready_slots) + " of " + counted(feed.slots, "slot") +
-                     " ready, " +
-                     counted(static_cast<uint64_t>(std::max(feed.readers, 0)), "reader");
+  std::string text = "data wait " + format_number(feed.wait_ms, 3) + " ms/step, " +
+                     format_count(feed.ready_slots) + "/" + format_count(feed.slots) +
+                     " batches ready, " +
+                     counted(static_cast<uint64_t>(std::max(feed.readers, 0)), "worker");
   std::string work;
   for (const auto& [threads, what] : {std::pair{feed.reading, "reading"},
                                       {feed.decoding, "decoding"},
@@ -77,21 +77,20 @@ std::string feed_text(const TrainerStatus::Feed& feed) {
     if (threads >= 0.005)
       work += (work.empty() ? "" : ", ") + format_number(threads, 2) + " " + what;
   if (!work.empty()) text += " (" + work + ")";
-  if (feed.bad_samples > 0) text += ", " + counted(feed.bad_samples, "bad sample");
-  if (feed.reissued > 0) text += ", " + format_count(feed.reissued) + " batches reissued";
-  if (feed.deaths > 0) text += ", " + format_count(feed.deaths) + " readers died";
-  if (feed.hangs > 0) text += " (" + format_count(feed.hangs) + " hung)";
-  if (feed.outside > 0) text += ", " + format_count(feed.outside) + " outside producers";
+  if (feed.bad_samples > 0) text += ", " + counted(feed.bad_samples, "sample error");
+  if (feed.reissued > 0) text += ", " + counted(feed.reissued, "batch") + " requeued";
+  if (feed.deaths > 0) text += ", " + counted(feed.deaths, "worker crash");
+  if (feed.hangs > 0) text += " (" + counted(feed.hangs, "timeout") + ")";
+  if (feed.outside > 0) text += ", " + counted(feed.outside, "external producer");
   return text;
 }
 
 std::string checkpoint_text(const TrainerStatus::Checkpoint& checkpoint) {
   std::string text = checkpoint.last_step == 0
-                         ? "none yet"
-                         : "step " + format_count(checkpoint.last_step) +
-                               ", training stood still " + format_number(checkpoint.stall_ms, 3) +
-                               " ms for it";
-  if (checkpoint.in_flight) text += ", another is being written";
+                         ? "none"
+                         : "step " + format_count(checkpoint.last_step) + ", stall " +
+                               format_number(checkpoint.stall_ms, 3) + " ms";
+  if (checkpoint.in_flight) text += ", saving";
   if (checkpoint.skipped > 0) text += ", " + format_count(checkpoint.skipped) + " skipped";
   if (checkpoint.failures > 0) {
     text +=
@@ -101,7 +100,7 @@ std::string checkpoint_text(const TrainerStatus::Checkpoint& checkpoint) {
 }
 
 std::string evaluator_text(const TrainerStatus::Evaluator& evaluator) {
-  if (evaluator.state == "absent") return "none has run yet";
+  if (evaluator.state == "not_started") return "not started";
   std::string text = printable(evaluator.state);
   if (evaluator.last_step > 0)
     text += ", evaluated up to step " + format_count(evaluator.last_step);
@@ -151,10 +150,10 @@ std::string render_status(const TrainerStatus& status, const TextStyle& style) {
 std::string render_status_line(const TrainerStatus& status) {
   std::string text = std::string(control::state_name(status.state)) + " " + progress(status) +
                      " loss " + format_number(status.loss, 5) + ", " +
-                     format_number(status.samples_per_s, 4) + " samples/s, feed wait " +
+                     format_number(status.samples_per_s, 4) + " samples/s, data wait " +
                      format_number(status.feed.wait_ms, 3) + " ms";
   if (is_moving(status) && std::isfinite(status.eta_s) && status.eta_s > 0)
-    text += ", " + format_duration(status.eta_s) + " left";
+    text += ", ETA " + format_duration(status.eta_s);
   return text;
 }
 

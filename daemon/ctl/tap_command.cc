@@ -31,8 +31,8 @@ std::string params_of(const CommandLine& command) {
                                       {"steps", command.steps},
                                       {"parameters", all || command.parameters},
                                       {"gradients", all || command.gradients},
-                                      {"outputs", all || command.outputs},
-                                      {"histogram", command.histogram}});
+                                      {"activations", all || command.outputs},
+                                      {"histograms", command.histogram}});
 }
 
 std::string shortest(double value) {
@@ -74,7 +74,7 @@ Result<std::string> with_fields(const std::string& row, Render render) {
     return render(value.as_object());
   } catch (const std::exception& wrong) {
     return Status(Code::kCorrupt,
-                  std::string("stokerd's row of a tap is not understood: ") + wrong.what());
+                  std::string("invalid inspection record from stokerd: ") + wrong.what());
   }
 }
 
@@ -90,9 +90,9 @@ std::vector<std::string> cells_of(const json::object& tensor, const TextStyle& s
                                     number("min"),
                                     number("max"),
                                     number("norm"),
-                                    percent(number_of(tensor, "zeros")),
-                                    std::to_string(tensor.at("nan").to_number<uint64_t>()),
-                                    std::to_string(tensor.at("inf").to_number<uint64_t>())};
+                                    percent(number_of(tensor, "zero_fraction")),
+                                    std::to_string(tensor.at("nan_count").to_number<uint64_t>()),
+                                    std::to_string(tensor.at("inf_count").to_number<uint64_t>())};
   if (histogram) {
     cells.push_back(sparkline(histogram_of(tensor), number_of(tensor, "min"),
                               number_of(tensor, "max"), kSparkWidth, style.unicode));
@@ -118,7 +118,8 @@ std::string lines_of(const json::object& row) {
   for (const json::value& value : row.at("tensors").as_array()) {
     const json::object& tensor = value.as_object();
     out += step + " " + word_of(tensor, "kind") + "=" + word_of(tensor, "name");
-    for (const char* name : {"mean", "std", "min", "max", "norm", "zeros", "nan", "inf"}) {
+    for (const char* name :
+         {"mean", "std", "min", "max", "norm", "zero_fraction", "nan_count", "inf_count"}) {
       out += " " + (std::string(name) + "=") + shortest(number_of(tensor, name));
     }
     const std::string bars = sparkline(histogram_of(tensor), number_of(tensor, "min"),
@@ -137,20 +138,20 @@ struct Fetched {
 };
 
 Result<Fetched> fetch(DaemonLink& link, uint64_t tap, uint64_t after) {
-  STOKER_ASSIGN_OR_RETURN(
-      const std::string answer,
-      link.ask("tap_rows",
-               "{\"tap\":" + std::to_string(tap) + ",\"after\":" + std::to_string(after) + "}",
-               kReadTime));
+  STOKER_ASSIGN_OR_RETURN(const std::string answer,
+                          link.ask("inspect_read",
+                                   "{\"inspection\":" + std::to_string(tap) +
+                                       ",\"after\":" + std::to_string(after) + "}",
+                                   kReadTime));
   boost::system::error_code error;
   const json::value value = parse_json(answer, error);
   try {
     Fetched fetched;
-    for (const json::value& row : value.at("rows").as_array())
+    for (const json::value& row : value.at("records").as_array())
       fetched.rows.push_back(json::serialize(row));
     fetched.next = value.at("next").to_number<uint64_t>();
-    fetched.lost = value.at("lost").to_number<uint64_t>();
-    fetched.ended = std::string(value.at("ended").as_string());
+    fetched.lost = value.at("dropped").to_number<uint64_t>();
+    fetched.ended = std::string(value.at("end_reason").as_string());
     return fetched;
   } catch (const std::exception& wrong) {
     return Status(Code::kCorrupt,
@@ -178,29 +179,32 @@ Status show(const Fetched& fetched, const CommandLine& command, const Console& c
     std::string screen = "\x1b[H";
     for (const char c : text) screen += c == '\n' ? std::string("\x1b[K\n") : std::string(1, c);
     console.out << screen << "\n"
-                << (lost > 0 ? std::to_string(lost) + " rows lost; " : "")
-                << "(Ctrl-C ends the looking only)\x1b[K\n\x1b[J";
+                << (lost > 0 ? std::to_string(lost) + " records dropped; " : "")
+                << "(Ctrl-C ends the inspection only)\x1b[K\n\x1b[J";
   }
   if (!live && fetched.lost > 0)
-    console.err << "stokerctl: " << fetched.lost << " rows were lost: they came faster than read\n";
+    console.err << "stokerctl: " << fetched.lost
+                << " records dropped: they came faster than they were read\n";
   console.out.flush();
   return {};
 }
 
 Result<uint64_t> open_tap(DaemonLink& link, const CommandLine& command) {
-  STOKER_ASSIGN_OR_RETURN(const std::string answer, link.ask("tap", params_of(command), kOpenTime));
+  STOKER_ASSIGN_OR_RETURN(const std::string answer,
+                          link.ask("inspect_open", params_of(command), kOpenTime));
   boost::system::error_code error;
   const json::value value = parse_json(answer, error);
-  const auto* const tap = value.is_object() ? value.get_object().if_contains("tap") : nullptr;
+  const auto* const tap =
+      value.is_object() ? value.get_object().if_contains("inspection") : nullptr;
   if (tap == nullptr || !tap->is_number())
-    return Status(Code::kCorrupt, "stokerd's answer names no tap");
+    return Status(Code::kCorrupt, "stokerd's answer has no inspection");
   return tap->to_number<uint64_t>();
 }
 
 void say_where_paused(DaemonLink& link, const Console& console) {
   const auto answer = link.ask("status", "", kReadTime);
   if (answer.ok() && answer->find("\"state\":\"paused\"") != std::string::npos)
-    console.err << "stokerctl: training is paused; rows come when it goes on\n";
+    console.err << "stokerctl: training is paused; records follow when it resumes\n";
 }
 
 }  // namespace
@@ -240,7 +244,7 @@ ExitCode follow_tap(const CommandLine& command, const Console& console, millisec
     if (!console.out.good()) break;
     if (fetched->rows.empty()) std::this_thread::sleep_for(interval);
   }
-  (void)link->ask("untap", "{\"tap\":" + std::to_string(*tap) + "}", kReadTime);
+  (void)link->ask("inspect_close", "{\"inspection\":" + std::to_string(*tap) + "}", kReadTime);
   return ExitCode::kIo;  // nobody reads what we write
 }
 

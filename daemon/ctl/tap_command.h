@@ -1,4 +1,4 @@
-// stokerctl tap: statistics of parameters, gradients and outputs of modules, while training runs.
+// stokerctl inspect: statistics of parameters, gradients and activations, while training runs.
 //
 // Threads:  one.
 // Blocking: until the tap has ended, the run has, or nobody reads what is written.

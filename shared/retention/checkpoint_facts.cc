@@ -22,7 +22,7 @@ bool is_finite(const checkpoint::Manifest& manifest) {
   boost::system::error_code error;
   const boost::json::value live = boost::json::parse(manifest.live, error);
   if (error || !live.is_object()) return true;
-  const auto* in_a_row = live.as_object().if_contains("nonfinite_in_a_row");
+  const auto* in_a_row = live.as_object().if_contains("consecutive_nonfinite");
   return in_a_row == nullptr || !in_a_row->is_number() || in_a_row->to_number<double>(error) <= 0;
 }
 

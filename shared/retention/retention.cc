@@ -9,9 +9,9 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr auto kNames =
-    std::to_array({"not whole"sv, "newest"sv, "last"sv, "damaged"sv, "finite"sv, "milestone"sv,
-                   "period"sv, "best"sv, "pending"sv, "grace"sv, "retire"sv});
+constexpr auto kNames = std::to_array({"incomplete"sv, "newest"sv, "keep_last"sv, "corrupt"sv,
+                                       "last_finite"sv, "keep_every_steps"sv, "keep_every_hours"sv,
+                                       "best"sv, "unevaluated"sv, "min_age"sv, "delete"sv});
 
 // Whether two times are nearer than `span`, whichever way a clock that was set may have gone.
 bool are_near(WallTime one, WallTime other, std::chrono::seconds span) {

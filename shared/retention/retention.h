@@ -53,7 +53,7 @@ enum class Verdict {
   kGrace,      // kept: too young
   kRetire,     // may go
 };
-std::string_view verdict_name(Verdict verdict);  // "newest", "last", …
+std::string_view verdict_name(Verdict verdict);  // "newest", "keep_last", …
 
 struct Decision {
   uint64_t step = 0;

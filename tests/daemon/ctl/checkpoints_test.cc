@@ -86,8 +86,8 @@ TEST_F(Checkpoints, ListCountsBadSamplesWhereThereAreAny) {
   EXPECT_THAT(answer.out, ContainsRegex(" 400 .* 0 *\n"));
   EXPECT_THAT(answer.out, ContainsRegex(" 600 .* 17 +newest\n"));
   const auto list = boost::json::parse(ctl({"--json", "list"}).out).at("checkpoints").as_array();
-  EXPECT_FALSE(list[0].as_object().contains("bad_samples"));
-  EXPECT_EQ(list[2].at("bad_samples").to_number<int>(), 17);
+  EXPECT_FALSE(list[0].as_object().contains("sample_errors"));
+  EXPECT_EQ(list[2].at("sample_errors").to_number<int>(), 17);
 }
 
 TEST_F(Checkpoints, ListSaysHowOldEachIs) {
@@ -112,8 +112,8 @@ TEST_F(Checkpoints, ListSaysWhatKeepsEach) {
   const Answer answer = ctl({"list"});
   EXPECT_THAT(answer.out, ContainsRegex(" 100 .* \\* best\n")) << answer.out;
   EXPECT_THAT(answer.out, ContainsRegex(" 200 .* B *\n"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 300 .* kept: milestone\n"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* kept: last\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 300 .* kept: keep_every_steps\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* kept: keep_last\n"));
   EXPECT_THAT(answer.out, ContainsRegex(" 500 .* newest\n"));
   const auto root = boost::json::parse(ctl({"--json", "list"}).out);
   EXPECT_EQ(root.at("checkpoints").at(0).at("kept_by").as_string(), "best");
@@ -131,31 +131,31 @@ TEST_F(Checkpoints, ListKnowsTheRulesOfRetention) {
   put_best(200, 1.25, best);
   put_eval(300, 1.75, put_checkpoint(300));
   for (const uint64_t step : {400u, 500u}) put_checkpoint(step);
-  std::filesystem::remove(file(300, "optim.safetensors"));
+  std::filesystem::remove(file(300, "optimizer.safetensors"));
   const Answer answer = ctl({"list"});
   EXPECT_THAT(answer.out, ContainsRegex(" 100 .* kept: best\n")) << answer.out;
   EXPECT_THAT(answer.out, ContainsRegex(" 200 .* \\* best\n"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 300 .* kept: not whole\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 300 .* kept: incomplete\n"));
 }
 
 TEST_F(Checkpoints, ListSaysWhichAReaderHolds) {
   put_checkpoint(200);
   put_checkpoint(400);
-  EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("held")));
+  EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("open")));
   {
     const auto held = checkpoint::CheckpointStore::open_verified(
         layout().checkpoints() + "/" + checkpoint::CheckpointStore::name_of(200));
     ASSERT_TRUE(held.ok());
     if (!FileLocks::read().holds(file(200, "SHA256SUMS")))
       GTEST_SKIP() << "the kernel does not list the locks of this file system";
-    EXPECT_THAT(ctl({"list"}).out, ContainsRegex(" 200 .* held by a reader\n"));
+    EXPECT_THAT(ctl({"list"}).out, ContainsRegex(" 200 .* open\n"));
     EXPECT_TRUE(boost::json::parse(ctl({"--json", "list"}).out)
                     .at("checkpoints")
                     .at(0)
-                    .at("held")
+                    .at("is_open")
                     .as_bool());
   }
-  EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("held")));
+  EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("open")));
 }
 
 TEST_F(Checkpoints, AnEvaluationOfAnotherCheckpointOfTheSameStepDoesNotCount) {
@@ -173,7 +173,7 @@ TEST_F(Checkpoints, ListShowsDamageAndGoesOn) {
   put(file(200, "manifest.json"), "{\"step\":");
   const Answer answer = ctl({"list"});
   EXPECT_EQ(answer.code, 0) << answer.err;
-  EXPECT_THAT(answer.out, ContainsRegex(" 200 .*DAMAGED: .*manifest.json"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 200 .*CORRUPT: .*manifest.json"));
   EXPECT_THAT(answer.out, ContainsRegex(" 400 .* newest\n"));
 }
 
@@ -188,11 +188,11 @@ TEST_F(Checkpoints, ListInJsonIsComplete) {
   EXPECT_EQ(root.at("best").at("step").to_number<int>(), 200);
   const auto& list = root.at("checkpoints").as_array();
   ASSERT_EQ(list.size(), 2u);
-  EXPECT_EQ(list[0].at("valid").to_number<double>(), 1.25);
+  EXPECT_EQ(list[0].at("value").to_number<double>(), 1.25);
   EXPECT_GT(list[0].at("metrics").at("bits_per_byte").to_number<double>(), 1.25);
-  EXPECT_TRUE(list[0].at("best").as_bool());
+  EXPECT_TRUE(list[0].at("is_best").as_bool());
   EXPECT_GT(list[0].at("bytes").to_number<uint64_t>(), 0u);
-  EXPECT_TRUE(list[1].at("valid").is_null());
+  EXPECT_TRUE(list[1].at("value").is_null());
 }
 
 TEST_F(Checkpoints, NoneYetIsNoError) {
@@ -218,8 +218,8 @@ TEST_F(Checkpoints, VerifyFindsEveryByteAsItWas) {
 TEST_F(Checkpoints, VerifyNamesTheFileOfOneFlippedBit) {
   put_checkpoint(200);
   put_checkpoint(400);
-  for (const char* name :
-       {"model.safetensors", "optim.safetensors", "state.safetensors", "manifest.json"}) {
+  for (const char* name : {"model.safetensors", "optimizer.safetensors",
+                           "trainer_state.safetensors", "manifest.json"}) {
     flip_a_bit(file(200, name));
     const Answer answer = ctl({"verify", "200"});
     EXPECT_EQ(answer.code, 65);
@@ -227,10 +227,10 @@ TEST_F(Checkpoints, VerifyNamesTheFileOfOneFlippedBit) {
     flip_a_bit(file(200, name));
   }
   EXPECT_EQ(ctl({"verify", "200"}).code, 0);
-  std::filesystem::remove(file(200, "optim.safetensors"));
+  std::filesystem::remove(file(200, "optimizer.safetensors"));
   const Answer all = ctl({"verify", "--all"});
   EXPECT_EQ(all.code, 65);
-  EXPECT_THAT(all.out, HasSubstr("optim.safetensors: missing"));
+  EXPECT_THAT(all.out, HasSubstr("optimizer.safetensors: missing"));
   EXPECT_THAT(all.out, HasSubstr("step 400: as it was saved"));
   EXPECT_EQ(ctl({"verify"}).code, 0) << "the newest is whole";
 }
@@ -273,7 +273,7 @@ TEST_F(Checkpoints, OfANewerFormatAreRefusedInOneLine) {
   put_checkpoint(200);
   std::string manifest = *read_file(file(200, "manifest.json"), 1 << 20);
   const std::string old_sum = sha256_hex(manifest);
-  manifest.replace(manifest.find("\"format\":1"), 10, "\"format\":3");
+  manifest.replace(manifest.find("\"format\":2"), 10, "\"format\":3");
   put(file(200, "manifest.json"), manifest);
   std::string sums = *read_file(file(200, "SHA256SUMS"), 1 << 20);
   sums.replace(sums.find(old_sum), 64, sha256_hex(manifest));
@@ -281,7 +281,7 @@ TEST_F(Checkpoints, OfANewerFormatAreRefusedInOneLine) {
   for (const char* command : {"verify", "export"}) {
     const Answer answer = ctl({command, "latest"});
     EXPECT_EQ(answer.code, 78) << command;
-    EXPECT_THAT(answer.err, HasSubstr("format 3; this version reads up to 1"));
+    EXPECT_THAT(answer.err, HasSubstr("format 3; this version reads 2"));
     EXPECT_EQ(std::ranges::count(answer.err, '\n'), 1);
   }
   EXPECT_THAT(ctl({"list"}).out, HasSubstr("format 3"));
@@ -296,7 +296,7 @@ TEST_F(Checkpoints, ExportWritesEachFormatAndPart) {
   const auto opened = checkpoint::TorchFile::open(torch);
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
   EXPECT_EQ(to_string((*opened)->tensors().front()), "weight F32 [4]");
-  const Answer json = ctl({"--json", "export", "200", "--what", "all", "--output", all});
+  const Answer json = ctl({"--json", "export", "200", "--include", "all", "--output", all});
   EXPECT_EQ(boost::json::parse(json.out).at("tensors").to_number<int>(), 3);
   const auto parts = checkpoint::SafetensorsFile::open(all);
   ASSERT_TRUE(parts.ok()) << parts.status().to_string();
@@ -307,14 +307,14 @@ TEST_F(Checkpoints, ExportWritesEachFormatAndPart) {
 TEST_F(Checkpoints, ExportTakesTheAverageOutWhereThereIsOne) {
   put_checkpoint(200);
   put_checkpoint(400, true);
-  const Answer none = ctl({"export", "200", "--what", "ema", "--output", path("none")});
+  const Answer none = ctl({"export", "200", "--include", "ema", "--output", path("none")});
   EXPECT_NE(none.code, 0);
   EXPECT_THAT(none.err, HasSubstr("has no averaged weights"));
   EXPECT_FALSE(std::filesystem::exists(path("none")));
   const std::string ema = path("ema.safetensors"), all = path("all.safetensors");
-  EXPECT_EQ(ctl({"export", "400", "--what", "ema", "--output", ema}).code, 0);
+  EXPECT_EQ(ctl({"export", "400", "--include", "ema", "--output", ema}).code, 0);
   EXPECT_NE((*checkpoint::SafetensorsFile::open(ema))->find("weight"), nullptr);
-  EXPECT_EQ(ctl({"export", "400", "--what", "all", "--output", all}).code, 0);
+  EXPECT_EQ(ctl({"export", "400", "--include", "all", "--output", all}).code, 0);
   EXPECT_NE((*checkpoint::SafetensorsFile::open(all))->find("ema.weight"), nullptr);
 }
 
@@ -325,10 +325,10 @@ TEST_F(Checkpoints, ExportRefusesDamageAndWhatIsThere) {
   EXPECT_EQ(there.code, 74);
   EXPECT_THAT(there.err, HasSubstr("is there already"));
   EXPECT_EQ(*read_file(path("mine"), 100), "precious");
-  flip_a_bit(file(200, "optim.safetensors"));
+  flip_a_bit(file(200, "optimizer.safetensors"));
   const Answer damaged = ctl({"export", "200", "--output", path("new")});
   EXPECT_EQ(damaged.code, 65);
-  EXPECT_THAT(damaged.err, HasSubstr("optim.safetensors: SHA-256"));
+  EXPECT_THAT(damaged.err, HasSubstr("optimizer.safetensors: SHA-256"));
   EXPECT_FALSE(std::filesystem::exists(path("new")));
   EXPECT_EQ(ctl({"export", "300", "--output", path("new")}).code, 78);
 }

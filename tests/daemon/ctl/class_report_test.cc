@@ -34,11 +34,11 @@ class Classes : public RunFixture {
 TEST_F(Classes, TheWorstComesFirstAndTheLargestConfusionToo) {
   put_result(800);
   put_result(1200);
-  const Answer answer = ctl({"classes"});
+  const Answer answer = ctl({"class-report"});
   ASSERT_EQ(answer.code, 0) << answer.err;
   EXPECT_EQ(answer.out,
             "step 1 200, test\n"
-            "  class  samples  precision %  recall %  F1 %\n"
+            "  class  support  precision %  recall %  F1 %\n"
             "  -----  -------  -----------  --------  ----\n"
             "  bird         2          0.0       0.0   0.0\n"
             "  dog          8         75.0      37.5  50.0\n"
@@ -49,33 +49,33 @@ TEST_F(Classes, TheWorstComesFirstAndTheLargestConfusionToo) {
             "  dog   cat              5            62.5\n"
             "  bird  cat              1            50.0\n"
             "  bird  dog              1            50.0\n");
-  EXPECT_EQ(ctl({"classes", "800", "--set", "test"}).out.substr(0, 14), "step 800, test");
+  EXPECT_EQ(ctl({"class-report", "800", "--dataset", "test"}).out.substr(0, 14), "step 800, test");
 }
 
 TEST_F(Classes, JsonHasAllOfIt) {
   put_result(1200);
-  const auto value = boost::json::parse(ctl({"--json", "classes", "latest"}).out);
+  const auto value = boost::json::parse(ctl({"--json", "class-report", "latest"}).out);
   EXPECT_EQ(value.at("step").to_number<int>(), 1200);
-  EXPECT_EQ(value.at("classes").as_array().size(), 3u);
-  EXPECT_EQ(value.at("classes").at(0).at("name").as_string(), "bird");
+  EXPECT_EQ(value.at("per_class").as_array().size(), 3u);
+  EXPECT_EQ(value.at("per_class").at(0).at("name").as_string(), "bird");
   EXPECT_EQ(value.at("confused").at(0).at("samples").to_number<int>(), 5);
   EXPECT_EQ(value.at("confused").at(0).at("share").to_number<double>(), 0.625);
 }
 
 TEST_F(Classes, WhatIsNotThereIsSaid) {
-  EXPECT_THAT(ctl({"classes"}).err, HasSubstr("nothing was evaluated yet"));
-  EXPECT_NE(ctl({"classes"}).code, 0);
+  EXPECT_THAT(ctl({"class-report"}).err, HasSubstr("nothing was evaluated yet"));
+  EXPECT_NE(ctl({"class-report"}).code, 0);
   put_result(1200);
-  EXPECT_THAT(ctl({"classes", "1300"}).err, HasSubstr("there is no result of step 1300"));
-  const Answer unknown = ctl({"classes", "--set", "valid"});
-  EXPECT_THAT(unknown.err, HasSubstr("nothing by class of the set 'valid'"));
-  EXPECT_THAT(unknown.err, HasSubstr("its sets are: valid test"));
-  EXPECT_EQ(ctl({"classes", "newest"}).code, 64);
+  EXPECT_THAT(ctl({"class-report", "1300"}).err, HasSubstr("there is no result of step 1300"));
+  const Answer unknown = ctl({"class-report", "--dataset", "valid"});
+  EXPECT_THAT(unknown.err, HasSubstr("no per-class metrics of the dataset 'valid'"));
+  EXPECT_THAT(unknown.err, HasSubstr("its datasets are: valid test"));
+  EXPECT_EQ(ctl({"class-report", "newest"}).code, 64);
 }
 
 TEST_F(Classes, ADamagedResultIsNamed) {
   put(run::eval_result_path(layout().eval(), 7), "{\"step\":7,");
-  const Answer answer = ctl({"classes", "7"});
+  const Answer answer = ctl({"class-report", "7"});
   EXPECT_EQ(answer.code, 74);
   EXPECT_THAT(answer.err, HasSubstr("step-000000007.json"));
 }

@@ -41,14 +41,14 @@ TEST(CommandLine, TakesTheOptionsOfEachCommand) {
   EXPECT_EQ(parse({"verify"}).result.command->which, "latest");
   EXPECT_EQ(parse({"verify", "1200"}).result.command->which, "1200");
   EXPECT_EQ(parse({"diff", "best", "1200"}).result.command->other, "1200");
-  const auto exported = parse({"export", "best", "--format", "torch", "--what", "all"});
+  const auto exported = parse({"export", "best", "--format", "torch", "--include", "all"});
   ASSERT_TRUE(exported.result.command.has_value()) << exported.err;
   EXPECT_EQ(exported.result.command->which, "best");
   EXPECT_EQ(exported.result.command->format, "torch");
   EXPECT_EQ(exported.result.command->what, "all");
   EXPECT_EQ(exported.result.command->output, "");
   EXPECT_TRUE(parse({"verify", "--all"}).result.command->all);
-  EXPECT_EQ(parse({"explain", "--step", "7"}).result.command->step, 7u);
+  EXPECT_EQ(parse({"show-batch", "7"}).result.command->step, 7u);
   const auto logs = parse({"logs", "-n", "5", "-f", "--evaluator"});
   ASSERT_TRUE(logs.result.command.has_value()) << logs.err;
   EXPECT_EQ(logs.result.command->lines, 5u);
@@ -79,9 +79,9 @@ TEST(CommandLine, EveryMistakeIs64WithOneLineAndDoesNothing) {
       {{"diff", "3", "worst"}, "'worst' is no step: give a whole number, latest or best"},
       {{"export"}, "STEP is required"},
       {{"export", "3", "--format", "pickle"}, "pickle"},
-      {{"export", "3", "--what", "rng"}, "rng"},
-      {{"explain"}, "--step is required"},
-      {{"explain", "--step", "0"}, "the first step is 1"},
+      {{"export", "3", "--include", "rng"}, "rng"},
+      {{"show-batch"}, "N is required"},
+      {{"show-batch", "0"}, "the first step is 1"},
       {{"logs", "-n", "-1"}, "--lines"},
       {{"logs", "-n"}, "--lines"},
       {{"--run-dir", "a", "--socket", "b", "status"}, "excludes"},

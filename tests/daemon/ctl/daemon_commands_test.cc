@@ -102,7 +102,7 @@ TEST_F(DaemonCommands, StatusIsATableOrTheAnswerItself) {
   auto fake = daemon([&](const std::string&) { return result(json); });
   const Answer table = ctl({"status"});
   ASSERT_EQ(table.code, 0) << table.err;
-  EXPECT_THAT(table.out, HasSubstr("training    step 1 200 of 2 000 (60 %), epoch 0, 4 min 2 s"));
+  EXPECT_THAT(table.out, HasSubstr("training    step 1 200/2 000 (60 %), epoch 0, ETA 4 min 2 s"));
   EXPECT_THAT(table.out, HasSubstr("loss        1.5000, learning rate 0.0003\n"));
   EXPECT_THAT(table.out, HasSubstr("checkpoint  step 1 000"));
   EXPECT_THAT(table.out, Not(HasSubstr("\x1b")));
@@ -138,7 +138,7 @@ TEST_F(DaemonCommands, AProfileIsATableAndAFileToCopy) {
     return result(line.find("status") != std::string::npos ? control::to_json(some_status())
                                                            : profile);
   });
-  const Answer table = ctl({"profile", "20", "--out", path("copy.json")});
+  const Answer table = ctl({"profile", "20", "--output", path("copy.json")});
   ASSERT_EQ(table.code, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("steps 1 201 to 1 220 on cpu\n"));
   EXPECT_THAT(table.out, HasSubstr("  forward          8     160   40.0 %\n"));
@@ -167,7 +167,7 @@ TEST_F(DaemonCommands, AProfileOfAPausedRunSaysWhatItWaitsFor) {
 
 constexpr const char* kTapRow =
     R"({"step":1210,"tensors":[{"kind":"gradient","name":"fc.weight","count":64,"mean":0.5,)"
-    R"("std":0.25,"min":-1,"max":1,"norm":4.5,"zeros":0.125,"nan":2,"inf":0,)"
+    R"("std":0.25,"min":-1,"max":1,"norm":4.5,"zero_fraction":0.125,"nan_count":2,"inf_count":0,)"
     R"("histogram":[[-1,0],[0,16],[1,32]]}]})";
 
 // Opens a tap, gives a row, and then its end.
@@ -175,45 +175,49 @@ FakeDaemon::Reply tap_of_one_row(const std::string& status) {
   return [status, asked = 0](const std::string& line) mutable {
     const auto result = [](const std::string& json) { return R"({"id":1,"result":)" + json + "}"; };
     if (line.find("\"status\"") != std::string::npos) return result(status);
-    if (line.find("\"tap\"") != std::string::npos && line.find("glob") != std::string::npos)
-      return result(R"({"tap":3,"step":1200,"parameters":0,"gradients":1,"outputs":0})");
+    if (line.find("\"inspect_open\"") != std::string::npos &&
+        line.find("glob") != std::string::npos)
+      return result(R"({"inspection":3,"step":1200,"parameters":0,"gradients":1,"activations":0})");
     if (++asked == 1) {
-      return result(R"({"tap":3,"rows":[)" + std::string(kTapRow) +
-                    R"(],"next":8,"lost":7,"ended":""})");
+      return result(R"({"inspection":3,"records":[)" + std::string(kTapRow) +
+                    R"(],"next":8,"dropped":7,"end_reason":""})");
     }
-    return result(R"({"tap":3,"rows":[],"next":8,"lost":0,"ended":"training ended"})");
+    return result(
+        R"({"inspection":3,"records":[],"next":8,"dropped":0,"end_reason":"training ended"})");
   };
 }
 
 TEST_F(DaemonCommands, ATapIsALineForEachTensorUntilItEnds) {
   auto fake = daemon(tap_of_one_row(control::to_json(some_status())));
-  const Answer lines = ctl({"tap", "fc.*", "--gradients", "--every", "10", "--histogram"});
+  const Answer lines = ctl({"inspect", "fc.*", "--gradients", "--every", "10", "--histograms"});
   EXPECT_EQ(lines.code, 0) << lines.err;
-  EXPECT_THAT(lines.out, HasSubstr("step=1210 gradient=fc.weight mean=0.5 std=0.25 min=-1 max=1 "
-                                   "norm=4.5 zeros=0.125 nan=2 inf=0 [--------########]\n"));
-  EXPECT_THAT(lines.err, HasSubstr("7 rows were lost"));
+  EXPECT_THAT(
+      lines.out,
+      HasSubstr("step=1210 gradient=fc.weight mean=0.5 std=0.25 min=-1 max=1 "
+                "norm=4.5 zero_fraction=0.125 nan_count=2 inf_count=0 [--------########]\n"));
+  EXPECT_THAT(lines.err, HasSubstr("7 records dropped"));
   EXPECT_THAT(lines.err, HasSubstr("training ended"));
   const auto seen = fake.stop();
   EXPECT_THAT(seen[1], HasSubstr(R"("params":{"glob":"fc.*","every":10,"steps":0,)"
-                                 R"("parameters":false,"gradients":true,"outputs":false,)"
-                                 R"("histogram":true})"));
-  EXPECT_THAT(seen[3], HasSubstr(R"({"tap":3,"after":8})"));
+                                 R"("parameters":false,"gradients":true,"activations":false,)"
+                                 R"("histograms":true})"));
+  EXPECT_THAT(seen[3], HasSubstr(R"({"inspection":3,"after":8})"));
 }
 
 TEST_F(DaemonCommands, ATapOnATerminalIsATableAndInJsonTheRowsThemselves) {
   {
     auto fake = daemon(tap_of_one_row(control::to_json(some_status())));
-    const Answer table = ctl({"tap", "fc.*"}, kTerminal);
+    const Answer table = ctl({"inspect", "fc.*"}, kTerminal);
     EXPECT_EQ(table.code, 0) << table.err;
     EXPECT_THAT(table.out, HasSubstr("step 1 210"));
     EXPECT_THAT(table.out, HasSubstr("fc.weight  gradient"));
     EXPECT_THAT(table.out, HasSubstr("▄▄▄▄▄▄▄▄████████"));
-    EXPECT_THAT(table.out, HasSubstr("7 rows lost"));
+    EXPECT_THAT(table.out, HasSubstr("7 records dropped"));
     fake.stop();
   }
   std::filesystem::remove(layout().control_socket());
   auto fake = daemon(tap_of_one_row(control::to_json(some_status())));
-  const Answer rows = ctl({"--json", "tap", "fc.*"});
+  const Answer rows = ctl({"--json", "inspect", "fc.*"});
   EXPECT_THAT(rows.out, testing::StartsWith(R"({"step":1210,"tensors":[{)"));
   EXPECT_EQ(std::count(rows.out.begin(), rows.out.end(), '\n'), 1);
 }
@@ -222,10 +226,11 @@ TEST_F(DaemonCommands, ATapOfAWrongNameIsAMistakeOfUse) {
   auto fake = daemon([&](const std::string& line) {
     if (line.find("\"status\"") != std::string::npos)
       return result(control::to_json(some_status()));
-    return std::string(R"({"id":1,"error":{"code":-32000,"message":"tap: nothing is called 'fd'; )"
-                       R"(did you mean 'fc'?","data":{"kind":"not found"}}})");
+    return std::string(
+        R"({"id":1,"error":{"code":-32000,"message":"inspect_open: nothing is called 'fd'; )"
+        R"(did you mean 'fc'?","data":{"kind":"not found"}}})");
   });
-  const Answer answer = ctl({"tap", "fd"});
+  const Answer answer = ctl({"inspect", "fd"});
   EXPECT_EQ(answer.code, 64);
   EXPECT_THAT(answer.err, HasSubstr("did you mean 'fc'?"));
 }
@@ -306,7 +311,7 @@ TEST_F(Watch, InAPipeIsALineEachAndEndsWithTheRun) {
   const Answer answer = watch("finished", 0, false, kPiped);
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_EQ(std::count(answer.out.begin(), answer.out.end(), '\n'), 4) << answer.out;
-  EXPECT_THAT(answer.out, HasSubstr("training step 1 200 of 2 000 (60 %) loss 1.5000"));
+  EXPECT_THAT(answer.out, HasSubstr("training step 1 200/2 000 (60 %) loss 1.5000"));
   EXPECT_THAT(answer.out, HasSubstr("finished at step 2 000: all steps are done\n"));
   EXPECT_THAT(answer.out, Not(HasSubstr("\x1b")));
   EXPECT_LE(widest_line(answer.out), 100u);

@@ -36,7 +36,7 @@ class Explain : public RunFixture {
     data_ = *std::move(data);
   }
   boost::json::array explain(uint64_t step) {
-    const Answer answer = ctl({"--json", "explain", "--step", std::to_string(step)});
+    const Answer answer = ctl({"--json", "show-batch", std::to_string(step)});
     EXPECT_EQ(answer.code, 0) << answer.err;
     return boost::json::parse(answer.out).at("samples").as_array();
   }
@@ -61,7 +61,7 @@ TEST_F(Explain, NamesTheSamplesThatTheReadersTake) {
     EXPECT_EQ(number(samples[i], "sample"), planned.sample);
     EXPECT_EQ(number(samples[i], "epoch"), planned.epoch);
     const auto origin = data_->origin(planned.sample);
-    EXPECT_EQ(samples[i].at("file").as_string(), origin.file);
+    EXPECT_EQ(samples[i].at("path").as_string(), origin.file);
     EXPECT_EQ(number(samples[i], "offset"), origin.offset);
   }
 }
@@ -77,7 +77,8 @@ TEST_F(Explain, SaysHowABatchIsMixed) {
   ASSERT_TRUE(dataset::open_dataset("train", config->data, layout().index(), {}).ok());
   for (const auto& sample : explain(3)) {
     const auto mix = dataset::draw_mix({.mixup = 0.2}, 1, number(sample, "ticket"));
-    EXPECT_EQ(sample.at("draws").as_string(), dataset::describe(mix, number(sample, "row"), 4));
+    EXPECT_EQ(sample.at("transforms").as_string(),
+              dataset::describe(mix, number(sample, "row"), 4));
   }
 }
 
@@ -97,18 +98,18 @@ TEST_F(Explain, SaysHowLongSequencesAreAndToWhatTheyArePadded) {
       EXPECT_EQ(number(sample, "padded_to"), buckets[plan.bucket_of(ticket)].length);
     }
   }
-  const Answer answer = ctl({"explain", "--step", "1"});
+  const Answer answer = ctl({"show-batch", "1"});
   EXPECT_THAT(answer.out, HasSubstr("% of their places are padding"));
   EXPECT_THAT(answer.out, HasSubstr(" of " + std::to_string(buckets[plan.bucket_of(0)].length)));
 }
 
 TEST_F(Explain, IsReadableAndNamesTheFiles) {
   start_run();
-  const Answer answer = ctl({"explain", "--step", "1"});
+  const Answer answer = ctl({"show-batch", "1"});
   ASSERT_EQ(answer.code, 0) << answer.err;
   EXPECT_THAT(answer.out, HasSubstr("step 1 of 10: 8 of the "));
   EXPECT_THAT(answer.out, HasSubstr(path("corpus/file")));
-  EXPECT_THAT(ctl({"explain", "--step", "11"}).out, HasSubstr("ends before this step"));
+  EXPECT_THAT(ctl({"show-batch", "11"}).out, HasSubstr("ends before this step"));
 }
 
 TEST_F(Explain, NeedsNeitherTheDataNorADaemonAndChangesNothing) {
@@ -128,14 +129,14 @@ TEST_F(Explain, AnUnreadableSampleIsReplacedAsTheReadersReplaceIt) {
   const uint64_t second = plan.stand_in(0, 1, 1).sample;
   std::string lines;
   for (const uint64_t sample : {first, second})
-    lines += "{\"ticket\":0,\"sample\":" + std::to_string(sample) + ",\"file\":\"f\"}\n";
+    lines += "{\"ticket\":0,\"sample\":" + std::to_string(sample) + ",\"path\":\"f\"}\n";
   // The same ticket of a run that once had another batch size.
   lines += "{\"step\":7,\"ticket\":0,\"sample\":" + std::to_string(plan.at(0, 0).sample) + "}\n";
   put(layout().bad_samples_file(), lines);
   const auto samples = explain(1);
   EXPECT_EQ(number(samples[1], "sample"), plan.stand_in(0, 1, 2).sample);
-  EXPECT_EQ(number(samples[1], "instead_of"), first);
-  EXPECT_EQ(samples[0].as_object().count("instead_of"), 0u);
+  EXPECT_EQ(number(samples[1], "replaces"), first);
+  EXPECT_EQ(samples[0].as_object().count("replaces"), 0u);
 }
 
 TEST_F(Explain, NamesTheSetOfAMixtureAndItsPass) {
@@ -157,13 +158,13 @@ TEST_F(Explain, NamesTheSetOfAMixtureAndItsPass) {
       EXPECT_EQ(number(samples[i], "sample"), planned.sample);
       EXPECT_EQ(number(samples[i], "pass"), planned.pass);
       const bool is_prose = planned.sample >= 9;
-      EXPECT_EQ(samples[i].at("set").as_string(), is_prose ? "prose" : "code");
-      EXPECT_EQ(samples[i].at("file").as_string(), path(is_prose ? "prose.txt" : "code.h"));
+      EXPECT_EQ(samples[i].at("dataset").as_string(), is_prose ? "prose" : "code");
+      EXPECT_EQ(samples[i].at("path").as_string(), path(is_prose ? "prose.txt" : "code.h"));
       of_prose += is_prose;
     }
   }
   EXPECT_EQ(of_prose, 12u) << "half of each batch";
-  EXPECT_THAT(ctl({"explain", "--step", "1"}).out, HasSubstr("sample  set"));
+  EXPECT_THAT(ctl({"show-batch", "1"}).out, HasSubstr("sample  dataset"));
 }
 
 TEST_F(Explain, TellsWhatWasDrawnBeforeTheWeightsWereReplacedAndWhatIsDrawnSince) {
@@ -179,29 +180,29 @@ TEST_F(Explain, TellsWhatWasDrawnBeforeTheWeightsWereReplacedAndWhatIsDrawnSince
   ASSERT_TRUE(feed::keep_sample_weights(only(7), layout().index(), 4 * kAccumulate).ok());
   for (const auto& sample : explain(4)) EXPECT_EQ(number(sample, "sample"), 3u);
   for (const auto& sample : explain(5)) EXPECT_EQ(number(sample, "sample"), 7u);
-  EXPECT_THAT(ctl({"explain", "--step", "1"}).out, HasSubstr(path("corpus/file")));
+  EXPECT_THAT(ctl({"show-batch", "1"}).out, HasSubstr(path("corpus/file")));
 }
 
 TEST_F(Explain, SaysWhatIsMissing) {
   put(layout().config_file(), "data: {train: {kind: text, path: x, context: 4}}\n");
-  const Answer no_index = ctl({"explain", "--step", "1"});
+  const Answer no_index = ctl({"show-batch", "1"});
   EXPECT_EQ(no_index.code, 78);
   EXPECT_THAT(no_index.err, HasSubstr("train.index: no index yet"));
   put(layout().config_file(), "data: {train: {kind: text, pth: x}}\n");
-  const Answer bad_config = ctl({"explain", "--step", "1"});
+  const Answer bad_config = ctl({"show-batch", "1"});
   EXPECT_EQ(bad_config.code, 78);
   EXPECT_THAT(bad_config.err, HasSubstr("config.yaml:1"));
   std::filesystem::remove(layout().config_file());
-  EXPECT_EQ(ctl({"explain", "--step", "1"}).code, 78);
+  EXPECT_EQ(ctl({"show-batch", "1"}).code, 78);
 }
 
 TEST_F(Explain, ADamagedIndexAndAnAbsurdStepAreErrors) {
   start_run();
-  const Answer absurd = ctl({"explain", "--step", "900000000000000000"});
+  const Answer absurd = ctl({"show-batch", "900000000000000000"});
   EXPECT_EQ(absurd.code, 78);
   EXPECT_THAT(absurd.err, HasSubstr("no run gets to step"));
   put(layout().index() + "/train.index", "not an index");
-  const Answer damaged = ctl({"explain", "--step", "1"});
+  const Answer damaged = ctl({"show-batch", "1"});
   EXPECT_EQ(damaged.code, 74);
   EXPECT_THAT(damaged.err, HasSubstr("train.index"));
 }

@@ -21,9 +21,10 @@ TEST_F(RunReport, ShowsTheLossesTheBestAndTheEnd) {
   const Answer answer = ctl({"report"});
   ASSERT_EQ(answer.code, 0) << answer.err;
   for (const char* text :
-       {"valid loss", "per byte", "samples/s", "feed wait", "checkpoint", "1.0625", "1234",
-        "best valid loss 1.0625 at step 700\n", "16 000 samples in 13 s, epoch 10\n",
-        "finished at step 1 000: all steps are done\n", "o valid loss", "1 000 steps\n"})
+       {"valid loss", "bits/byte", "samples/s", "data wait", "(ms/step)", "checkpoint",
+        "stall (ms)", "1.0625", "1234", "best valid loss 1.0625 at step 700\n",
+        "16 000 samples in 13 s, epoch 10\n", "finished at step 1 000: all steps are done\n",
+        "o valid loss", "1 000 steps\n"})
     EXPECT_THAT(answer.out, HasSubstr(text));
   EXPECT_LE(widest_line(answer.out), 80u) << answer.out;
   EXPECT_THAT(answer.out, Not(HasSubstr("\x1b")));

@@ -167,8 +167,8 @@ TEST(Retention, SaysWhyEachIsKept) {
                                   {7, Verdict::kLast},     {8, Verdict::kNewest}};
   EXPECT_EQ(decide(rule, facts, at(0min), false), due);
   EXPECT_EQ(retired_of(due), (Steps{5, 6}));
-  EXPECT_EQ(verdict_name(Verdict::kPending), "pending");
-  EXPECT_EQ(verdict_name(Verdict::kRetire), "retire");
+  EXPECT_EQ(verdict_name(Verdict::kPending), "unevaluated");
+  EXPECT_EQ(verdict_name(Verdict::kRetire), "delete");
 }
 
 // ---- What holds for any rule and any run
