@@ -29,11 +29,12 @@ void Attempts::read() {
     for (const json::value& value : root.as_array()) {
       const json::object& one = value.as_object();
       counts_[{one.at("step").to_number<uint64_t>(),
-               one.at("manifest_sha256").as_string().c_str()}] = one.at("tries").to_number<int>();
+               one.at("manifest_sha256").as_string().c_str()}] =
+          one.at("attempts").to_number<int>();
     }
-  } catch (const std::exception&) {
+  } catch (const std::exception& problem) {
     counts_.clear();
-    log_warn("tries not known", {{"file", path_}, {"then", "they are counted anew"}});
+    log_warn("attempt counts unreadable", {{"path", path_}, {"error", problem.what()}});
   }
 }
 
@@ -41,9 +42,10 @@ void Attempts::write() const {
   json::array root;
   for (const auto& [key, tries] : counts_)
     root.push_back(
-        json::object{{"step", key.first}, {"manifest_sha256", key.second}, {"tries", tries}});
+        json::object{{"step", key.first}, {"manifest_sha256", key.second}, {"attempts", tries}});
   const Status written = write_file_atomically(*files_, path_, json::serialize(root) + "\n");
-  if (!written.ok()) log_warn("tries not written", {{"reason", written.to_string()}});
+  if (!written.ok())
+    log_warn("attempt counts not written", {{"path", path_}, {"error", written.to_string()}});
 }
 
 int Attempts::count(uint64_t step, const std::string& manifest_sha256) const {

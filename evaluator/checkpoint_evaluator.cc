@@ -104,7 +104,7 @@ struct CheckpointEvaluator::State {
                 std::move(report.classes), std::move(report.confusion)};
       if (!with_views) continue;
       auto views = views_of_set(*set.data, result, report.mistakes);
-      if (!views.ok()) log_warn("views not made", {{"reason", views.status().to_string()}});
+      if (!views.ok()) log_warn("artifacts not created", {{"error", views.status().to_string()}});
       if (views.ok()) found.views = joined(std::move(found.views), *std::move(views));
     }
     if (with_views) {

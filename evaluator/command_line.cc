@@ -10,17 +10,17 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   stoker-eval --run-dir runs/demo --follow          evaluate checkpoints as they appear; ends when the run has ended
   stoker-eval --run-dir runs/demo                   evaluate what is there and not evaluated yet, then exit
-  stoker-eval --run-dir runs/demo --follow --until 20000
-                                                    the same, ends when step 20000 or a later one is done
+  stoker-eval --run-dir runs/demo --follow --until-step 20000
+                                                    the same; exit once step 20000 or a later one has been evaluated
   stoker-eval --checkpoint runs/demo/checkpoints/step-000001200
                                                     evaluate this one and print the result; nothing is written
   stoker-eval --config demo.yaml --checkpoint weights.safetensors
                                                     the same for weights from anywhere, on the sets of demo.yaml
-  stoker-eval --run-dir runs/demo --sample 300      print text sampled from the best checkpoint
+  stoker-eval --run-dir runs/demo --generate 300    print text generated with the best checkpoint
 
 It needs the run directory only: the trainer may be running, paused or long gone, and never notices.
 Which checkpoints, in which order and how often: eval.policy, order, start_delay_seconds, throttle_seconds.
-Results: RUN/eval/step-*.json, best.json, ledger.jsonl, view/; RUN/metrics/eval.jsonl; RUN/tb; RUN/logs/stoker-eval.log.
+Results: RUN/eval/step-*.json, best.json, outcomes.jsonl, artifacts/; RUN/metrics/eval.jsonl; RUN/tensorboard; RUN/logs/stoker-eval.log.
 With --follow it ends with 0 when the run has ended and all is evaluated. While it waits it says for what.
 Exit codes: 0 done or stopped, 64 usage, 65 the checkpoint or the data are damaged, 70 internal, or an evaluation
 that hangs, 71 out of memory, 74 the disk, 75 another evaluator has this run, 78 configuration.)";
@@ -41,15 +41,17 @@ Chosen add_choice(CLI::App& app, CommandLine& command, bool& once) {
   app.add_option("--run-dir", command.run_dir, "Run directory; not needed with --checkpoint")
       ->type_name("DIR");
   auto* const follow =
-      app.add_flag("--follow", command.follow, "Wait for new checkpoints until the run has ended");
-  app.add_flag("--once", once, "Evaluate what is there, then exit (the default)")->excludes(follow);
-  app.add_option("--until", command.until, "End when this step or a later one is done")
+      app.add_flag("--follow", command.follow, "Wait for new checkpoints until the run ends");
+  app.add_flag("--once", once, "Evaluate the pending checkpoints and exit (default)")
+      ->excludes(follow);
+  app.add_option("--until-step", command.until,
+                 "Exit once this step or a later one has been evaluated")
       ->type_name("STEP")
       ->check(check_step)
       ->needs(follow);
   auto* const checkpoint =
       app.add_option("--checkpoint", command.checkpoints,
-                     "Evaluate this checkpoint directory or .safetensors file (repeatable)")
+                     "Evaluate this checkpoint directory or .safetensors file; repeatable")
           ->type_name("PATH")
           ->allow_extra_args(false)
           ->excludes(follow);
@@ -59,23 +61,21 @@ Chosen add_choice(CLI::App& app, CommandLine& command, bool& once) {
 void add_settings(CLI::App& app, CommandLine& command) {
   app.add_option("--config", command.config, "Configuration, instead of the run's own config.yaml")
       ->type_name("FILE");
-  app.add_option("--set", command.overrides, "Change one setting: --set eval.batch=16 (repeatable)")
+  app.add_option("--set", command.overrides,
+                 "Override one key, for example --set eval.batch=16; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
 }
 
 void add_sampling(CLI::App& app, CommandLine& command, const Chosen& chosen) {
-  auto* const sample =
-      app.add_option("--sample", command.sample_bytes,
-                     "Print so many bytes of text sampled from the best checkpoint")
-          ->type_name("BYTES")
-          ->check(CLI::Range(1, 1'000'000))
-          ->excludes(chosen.follow)
-          ->excludes(chosen.checkpoint);
-  app.add_option("--prompt", command.prompt, "Text to go on from")
-      ->type_name("TEXT")
-      ->needs(sample);
-  app.add_option("--temperature", command.temperature, "Of the sampling")
+  auto* const sample = app.add_option("--generate", command.sample_bytes,
+                                      "Generate N tokens of text with the best checkpoint and exit")
+                           ->type_name("N")
+                           ->check(CLI::Range(1, 1'000'000))
+                           ->excludes(chosen.follow)
+                           ->excludes(chosen.checkpoint);
+  app.add_option("--prompt", command.prompt, "Prompt")->type_name("TEXT")->needs(sample);
+  app.add_option("--temperature", command.temperature, "Sampling temperature")
       ->type_name("T")
       ->check(CLI::Range(0.01, 10.0))
       ->needs(sample);

@@ -36,9 +36,9 @@ Result<std::unique_ptr<dataset::Dataset>> open_set(const config::Config& config,
                                                    const TrainClasses& train) {
   STOKER_ASSIGN_OR_RETURN(auto data, dataset::open_dataset(name, config.data, index_dir, {}));
   STOKER_ASSIGN_OR_RETURN(data, with_train_classes(train, name, std::move(data)));
-  log_info("data set opened", {{"set", name},
-                               {"samples", data->size()},
-                               {"fingerprint", data->fingerprint().substr(0, 12)}});
+  log_info("dataset opened", {{"dataset", name},
+                              {"samples", data->size()},
+                              {"fingerprint", data->fingerprint().substr(0, 12)}});
   return dataset::within_limits(config, std::move(data));
 }
 

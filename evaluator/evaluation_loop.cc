@@ -175,7 +175,7 @@ Result<Evaluation> EvaluationLoop::judge(const checkpoint::CheckpointEntry& entr
       for (View& view : read_views(layout_, entry.step, set.set)) views.push_back(std::move(view));
     return Evaluation{*std::move(result), std::move(views)};
   }
-  log_info("evaluating", {{"step", entry.step}});
+  log_info("evaluation started", {{"step", entry.step}});
   return evaluate_(checkpoint, stop);
 }
 
@@ -188,9 +188,10 @@ void EvaluationLoop::act_on(const run::EvalResult& result, const std::string& ch
                                             of_seconds(config_.eval.timeout_seconds)),
                                         stop);
     if (ran.ok()) {
-      log_info("on_best run", {{"step", result.step}});
+      log_info("best-checkpoint command finished", {{"step", result.step}});
     } else {
-      log_error("on_best failed", {{"step", result.step}, {"reason", ran.message()}});
+      log_error("best-checkpoint command failed",
+                {{"step", result.step}, {"error", ran.message()}});
     }
   }
   ask_to_stop(result.step);
@@ -204,9 +205,9 @@ void EvaluationLoop::ask_to_stop(uint64_t step) {
   const Status written = write_file_atomically(
       files_, layout_.stop_file(), to_json(run::StopRequest{step, rule.to_text(), *reason}));
   if (written.ok()) {
-    log_info("the run may end", {{"reason", *reason}});
+    log_info("early stop requested", {{"reason", *reason}});
   } else {
-    log_error("stop.json not written", {{"reason", written.to_string()}});
+    log_error("early stop request not written", {{"error", written.to_string()}});
   }
 }
 
@@ -222,7 +223,7 @@ Status EvaluationLoop::settle(const checkpoint::CheckpointEntry& entry,
   // Retired while we looked at it. On a network file system what was open may be gone as well, and
   // reading it fails in many ways.
   if (trouble.code() == Code::kNotFound || is_gone(entry.path)) {
-    log_info("checkpoint superseded", {{"step", entry.step}});
+    log_info("checkpoint superseded", {{"step", entry.step}, {"reason", trouble.message()}});
     attempts_->forget(entry.step, manifest_sha256);
     if (manifest_sha256.empty()) return {};  // it is gone from the list as well
     return settle_as(Outcome::kSuperseded, entry, manifest_sha256, trouble.message());
@@ -239,9 +240,9 @@ Status EvaluationLoop::try_again_or_give_up(const checkpoint::CheckpointEntry& e
                                             const Status& trouble) {
   const int tries = attempts_->count(entry.step, manifest_sha256);
   log_warn("evaluation failed", {{"step", entry.step},
-                                 {"try", tries},
-                                 {"of", config_.eval.tries},
-                                 {"reason", trouble.to_string()}});
+                                 {"attempt", tries},
+                                 {"max_attempts", config_.eval.tries},
+                                 {"error", trouble.to_string()}});
   if (tries >= config_.eval.tries)
     return settle_as(Outcome::kFailed, entry, manifest_sha256, trouble.message());
   not_before_[entry.path] = clock_.monotonic() + back_off(tries);

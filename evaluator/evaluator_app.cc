@@ -72,19 +72,18 @@ ExitCode EvaluatorApp::run() {
   coordinator.start("evaluate", [this](std::stop_token stop) { return work(stop); });
   while (!coordinator.all_ended() && !coordinator.should_stop()) {
     const timespec look{0, 100'000'000};
-    if (::sigtimedwait(&asked_to_stop, nullptr, &look) > 0) {
-      log_info("stopping", {{"reason", "signal"}});
+    if (const int signal = ::sigtimedwait(&asked_to_stop, nullptr, &look); signal > 0) {
+      log_info("shutdown requested", {{"signal", signal == SIGINT ? "SIGINT" : "SIGTERM"}});
       coordinator.request_stop();
     }
     if (guard_.is_overdue()) {
-      log_error("evaluation hangs",
-                {{"then", "this process ends; the next start counts it as a try"}});
+      log_error("evaluation hung", {{"action", "exit; the next start counts it as an attempt"}});
       flush_log();
       ::_exit(static_cast<int>(ExitCode::kInternal));
     }
   }
   const Status status = coordinator.join(kGrace);
-  if (!status.ok()) log_error("evaluator failed", {{"reason", status.to_string()}});
+  if (!status.ok()) log_error("evaluator failed", {{"error", status.to_string()}});
   flush_log();
   if (!coordinator.all_ended()) ::_exit(static_cast<int>(ExitCode::kAbandoned));
   return exit_code_of(status);
@@ -145,9 +144,8 @@ Status EvaluatorApp::open_results() {
                                                       " since=" + to_iso8601(clock_.wall()));
   // A file system without locks: nothing else here needs them.
   if (lock.status().code() == Code::kIoError) {
-    log_warn("no lock on the results",
-             {{"reason", lock.status().message()},
-              {"then", "see to it that only one evaluator works on this run"}});
+    log_warn("evaluation lock unavailable",
+             {{"reason", lock.status().message()}, {"hint", "run only one evaluator on this run"}});
   } else if (!lock.ok()) {
     return lock.status();
   } else {
@@ -159,8 +157,9 @@ Status EvaluatorApp::open_results() {
         return evaluate(checkpoint, std::move(stop));
       });
   STOKER_RETURN_IF_ERROR(loop_->open());
-  log_info("evaluator started",
-           {{"run", command_.run_dir}, {"policy", config_.eval.policy}, {"pid", ::getpid()}});
+  log_info(
+      "evaluator started",
+      {{"run_dir", command_.run_dir}, {"checkpoints", config_.eval.policy}, {"pid", ::getpid()}});
   return {};
 }
 
@@ -185,7 +184,8 @@ Status EvaluatorApp::print_sample() {
   }
   if (!chosen) {
     STOKER_ASSIGN_OR_RETURN(chosen, store.open_newest([](const auto& entry, const Status& why) {
-      log_warn("checkpoint rejected", {{"path", entry.path}, {"reason", why.to_string()}});
+      log_warn("checkpoint rejected",
+               {{"step", entry.step}, {"path", entry.path}, {"error", why.to_string()}});
     }));
   }
   STOKER_ASSIGN_OR_RETURN(const std::string text,
@@ -222,11 +222,11 @@ Status EvaluatorApp::follow(std::stop_token stop) {
         loop_->evaluate_due({.run_ended = ended, .paced = true, .until = command_.until}, stop));
     if (stop.stop_requested()) return {};
     if (command_.until > 0 && loop_->newest_settled() >= command_.until) {
-      log_info("as far as asked for", {{"until", command_.until}});
+      log_info("requested step evaluated", {{"until_step", command_.until}});
       return {};
     }
     if (ended && !pass.maybe_due_at) {
-      log_info("run ended, all is evaluated",
+      log_info("run finished, evaluation complete",
                {{"state", state.end->state}, {"step", state.end->step}});
       return {};
     }

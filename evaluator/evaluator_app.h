@@ -1,7 +1,7 @@
 // EvaluatorApp: the evaluator's life: open the run, evaluate what is due, follow until the run has
 // ended.
 //
-// It reads the run directory and writes RUN/eval, RUN/metrics/eval.jsonl, RUN/tb and its log;
+// It reads the run directory and writes RUN/eval, RUN/metrics/eval.jsonl, RUN/tensorboard and its log;
 // nothing of it reaches the trainer but these files.
 //
 // Threads: run() on the main thread, which takes the signals; the work is done on one worker

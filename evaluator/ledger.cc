@@ -24,7 +24,8 @@ Result<Ledger> Ledger::open(FileSystem& files, const std::string& path) {
     const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
     if (::ftruncate(ledger.fd_.get(), static_cast<off_t>(whole)) != 0)
       return Status::from_errno(errno, "truncate " + path);
-    log_warn("torn line dropped", {{"file", path}, {"bytes", text.size() - whole}});
+    log_warn("partial line removed",
+             {{"path", path}, {"offset", whole}, {"bytes", text.size() - whole}});
   }
   return ledger;
 }
@@ -39,7 +40,7 @@ void Ledger::read_lines(std::string_view text) {
     if (entry) {
       entries_[{entry->step, entry->manifest_sha256}] = *entry;
     } else {
-      log_warn("line not understood", {{"file", path_}, {"line", number}});
+      log_warn("outcome record invalid", {{"path", path_}, {"line", number}});
     }
     text.remove_prefix(end + 1);
   }

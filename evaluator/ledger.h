@@ -1,5 +1,5 @@
 // Ledger: the evaluator's memory of what became of each checkpoint, one JSON object a line in
-// run/eval/ledger.jsonl.
+// run/eval/outcomes.jsonl.
 //
 // A checkpoint is named by step and manifest SHA-256. An outcome is final.
 //

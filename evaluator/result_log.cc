@@ -69,8 +69,9 @@ void ResultLog::remember_best() {
     best_ = *best;
     values_.remember(*best);
   } else if (best.status().code() != Code::kNotFound) {
-    log_warn("best.json not understood",
-             {{"reason", best.status().to_string()}, {"then", "it is made anew of the results"}});
+    log_warn("best result file invalid", {{"path", layout_.best_file()},
+                                          {"error", best.status().to_string()},
+                                          {"action", "rebuilt from the results"}});
   }
 }
 
@@ -95,7 +96,7 @@ Status ResultLog::complete_results() {
     STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, run::kMaxEvalResultBytes));
     const auto result = run::parse_eval_result(text, path);
     if (!result.ok()) {
-      log_warn("result not understood", {{"reason", result.status().message()}});
+      log_warn("result file invalid", {{"path", path}, {"error", result.status().message()}});
       continue;
     }
     found_.push_back({result->step, result->manifest_sha256});
@@ -122,7 +123,7 @@ Status ResultLog::record(const run::EvalResult& result, const std::vector<View>&
   // Before the result, so that what a crash leaves is of a checkpoint that comes again.
   for (const run::SetResult& set : result.sets) {
     const Status written = write_views(files_, layout_, result.step, set.set, views);
-    if (!written.ok()) log_warn("view not written", {{"reason", written.to_string()}});
+    if (!written.ok()) log_warn("artifact not written", {{"error", written.to_string()}});
   }
   STOKER_RETURN_IF_ERROR(run::write_eval_result(files_, layout_.eval(), result));
   return complete(result);
@@ -137,7 +138,7 @@ Status ResultLog::complete(const run::EvalResult& result) {
     if (rows_.contains(key)) continue;
     // TensorBoard is a view: trouble with it must not hold up what counts.
     if (const Status status = draw(result.step, set); !status.ok())
-      log_warn("TensorBoard file not written", {{"reason", status.to_string()}});
+      log_warn("tensorboard write failed", {{"error", status.to_string()}});
     STOKER_RETURN_IF_ERROR(add_row(result, set));
     rows_.insert(key);
   }
@@ -150,12 +151,12 @@ Status ResultLog::add_row(const run::EvalResult& result, const run::SetResult& s
   std::string summary;
   for (const auto& [name, value] : set.metrics)
     summary += (summary.empty() ? "" : " ") + name + "=" + std::to_string(value);
-  log_info("evaluated", {{"step", result.step},
-                         {"set", set.set},
-                         {"samples", set.samples},
-                         {"metrics", summary},
-                         {"seconds", result.seconds},
-                         {"best", best_ && best_->step == result.step}});
+  log_info("evaluation finished", {{"step", result.step},
+                                   {"dataset", set.set},
+                                   {"samples", set.samples},
+                                   {"metrics", summary},
+                                   {"duration_seconds", result.seconds},
+                                   {"is_best", best_ && best_->step == result.step}});
   return {};
 }
 

@@ -94,9 +94,9 @@ TrainClasses train_classes(const config::Config& config, const std::string& inde
             .names = (*train)->class_names(),
             .outputs = static_cast<uint64_t>(config.model.outputs)};
   if (train.status().code() != Code::kNotFound)
-    log_warn("classes of data.train not known",
+    log_warn("training classes unknown",
              {{"reason", train.status().message()},
-              {"then", "each set that is evaluated numbers its own"}});
+              {"action", "each evaluated dataset numbers its own classes"}});
   return {};
 }
 

@@ -17,10 +17,10 @@ struct Naming {
   std::string_view tag;
 };
 constexpr std::array<Naming, 4> kNamings{
-    {{ViewKind::kSampleText, "sample.txt", "sample"},
-     {ViewKind::kMistakeTable, "mistakes.md", "mistakes"},
-     {ViewKind::kMistakePicture, "mistakes.png", "mistakes_picture"},
-     {ViewKind::kConfusionPicture, "confusion.png", "confusion"}}};
+    {{ViewKind::kSampleText, "generated.txt", "generated_text"},
+     {ViewKind::kMistakeTable, "misclassified.md", "misclassified"},
+     {ViewKind::kMistakePicture, "misclassified.png", "misclassified_image"},
+     {ViewKind::kConfusionPicture, "confusion_matrix.png", "confusion_matrix"}}};
 
 const Naming& naming_of(ViewKind kind) { return *std::ranges::find(kNamings, kind, &Naming::kind); }
 

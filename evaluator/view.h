@@ -1,5 +1,5 @@
 // View: something of a checkpoint for people to look at: a text that its model wrote, a picture of
-// its mistakes. Kept in run/eval/view/ and shown in TensorBoard; nothing depends on it.
+// its mistakes. Kept in run/eval/artifacts/ and shown in TensorBoard; nothing depends on it.
 //
 // Threads: values; the functions from one thread.
 // Errors:  those of the disk; a view that is not there is nothing.
@@ -25,10 +25,11 @@ struct View {
   bool is_picture() const {
     return kind == ViewKind::kMistakePicture || kind == ViewKind::kConfusionPicture;
   }
-  std::string tag() const;  // in TensorBoard: "sample", "mistakes", "mistakes_picture", …
+  std::string tag()
+      const;  // in TensorBoard: "generated_text", "misclassified", "misclassified_image", …
 };
 
-// RUN/eval/view/step-000001200.valid.mistakes.png
+// RUN/eval/artifacts/step-000001200.valid.misclassified.png
 std::string view_path(const run::RunLayout& layout, uint64_t step, const std::string& set,
                       ViewKind kind);
 

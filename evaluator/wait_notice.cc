@@ -20,11 +20,12 @@ void WaitNotice::waiting(const std::string& reason) {
   const auto waited = maybe_due(reason);
   if (!waited) return;
   if (*waited == std::chrono::nanoseconds{0})
-    log_info("waiting", {{"for", reason}});
+    log_info("waiting", {{"reason", reason}});
   else
-    log_info("still waiting",
-             {{"for", reason},
-              {"minutes", std::chrono::duration_cast<std::chrono::minutes>(*waited).count()}});
+    log_info(
+        "still waiting",
+        {{"reason", reason},
+         {"duration_seconds", std::chrono::duration_cast<std::chrono::seconds>(*waited).count()}});
 }
 
 }  // namespace stoker::evaluator

@@ -24,7 +24,7 @@ double number_or_nan(const json::value& value) {
 
 score::ClassFigures figures_of(const json::object& fields) {
   return {.name = fields.at("name").as_string().c_str(),
-          .samples = fields.at("samples").to_number<uint64_t>(),
+          .samples = fields.at("support").to_number<uint64_t>(),
           .precision = number_or_nan(fields.at("precision")),
           .recall = number_or_nan(fields.at("recall")),
           .f1 = number_or_nan(fields.at("f1"))};
@@ -43,12 +43,12 @@ SetResult set_result_of(const json::key_value_pair& entry) {
   SetResult set;
   set.set = entry.key();
   for (const auto& field : entry.value().as_object()) {
-    if (field.key() == "samples") {
+    if (field.key() == "num_samples") {
       set.samples = field.value().to_number<uint64_t>();
-    } else if (field.key() == "classes") {
+    } else if (field.key() == "per_class") {
       for (const json::value& one : field.value().as_array())
         set.classes.push_back(figures_of(one.as_object()));
-    } else if (field.key() == "confusion") {
+    } else if (field.key() == "confusion_matrix") {
       set.confusion = confusion_of(field.value().as_array());
     } else {
       set.metrics.emplace_back(field.key(), number_or_nan(field.value()));
@@ -61,7 +61,7 @@ json::array json_of(const std::vector<score::ClassFigures>& classes) {
   json::array all;
   for (const score::ClassFigures& one : classes)
     all.push_back(json::object{{"name", one.name},
-                               {"samples", one.samples},
+                               {"support", one.samples},
                                {"precision", number_or_null(one.precision)},
                                {"recall", number_or_null(one.recall)},
                                {"f1", number_or_null(one.f1)}});
@@ -93,15 +93,15 @@ std::string to_json(const EvalResult& result) {
   for (const SetResult& set : result.sets) {
     json::object& fields = sets[set.set].emplace_object();
     for (const auto& [name, value] : set.metrics) fields[name] = number_or_null(value);
-    fields["samples"] = set.samples;
-    if (!set.classes.empty()) fields["classes"] = json_of(set.classes);
-    if (!set.confusion.empty()) fields["confusion"] = json_of(set.confusion);
+    fields["num_samples"] = set.samples;
+    if (!set.classes.empty()) fields["per_class"] = json_of(set.classes);
+    if (!set.confusion.empty()) fields["confusion_matrix"] = json_of(set.confusion);
   }
   const json::object root{{"step", result.step},
                           {"manifest_sha256", result.manifest_sha256},
-                          {"sets", std::move(sets)},
-                          {"seconds", result.seconds},
-                          {"created", result.created}};
+                          {"datasets", std::move(sets)},
+                          {"duration_seconds", result.seconds},
+                          {"created_at", result.created}};
   return json::serialize(root) + "\n";
 }
 
@@ -110,10 +110,10 @@ Result<EvalResult> parse_eval_result(std::string_view text, const std::string& p
     EvalResult result;
     result.step = root.at("step").to_number<uint64_t>();
     result.manifest_sha256 = root.at("manifest_sha256").as_string().c_str();
-    for (const auto& entry : root.at("sets").as_object())
+    for (const auto& entry : root.at("datasets").as_object())
       result.sets.push_back(set_result_of(entry));
-    result.seconds = root.at("seconds").to_number<double>();
-    result.created = root.at("created").as_string().c_str();
+    result.seconds = root.at("duration_seconds").to_number<double>();
+    result.created = root.at("created_at").as_string().c_str();
     return result;
   });
 }
@@ -143,7 +143,7 @@ std::string to_json(const Best& best) {
   for (const BestPoint& point : best.history) history.push_back(json_of(point));
   json::object metrics;
   for (const auto& [name, point] : best.metrics) metrics[name] = json_of(point);
-  const json::object root{{"set", best.set},
+  const json::object root{{"dataset", best.set},
                           {"metric", best.metric},
                           {"value", number_or_null(best.value)},
                           {"step", best.step},
@@ -156,7 +156,7 @@ std::string to_json(const Best& best) {
 Result<Best> parse_best(std::string_view text, const std::string& path) {
   return parse_object<Best>(text, path, [](const json::object& root) {
     Best best;
-    best.set = root.at("set").as_string().c_str();
+    best.set = root.at("dataset").as_string().c_str();
     best.metric = root.at("metric").as_string().c_str();
     best.value = number_or_nan(root.at("value"));
     best.step = root.at("step").to_number<uint64_t>();

@@ -11,7 +11,7 @@ bool Goal::higher_is_better() const {
   constexpr auto kHigherIsBetter = std::to_array<std::string_view>(
       {"accuracy", "r2", "macro_precision", "macro_recall", "macro_f1", "micro_f1", "exact_match",
        "mean_average_precision"});
-  return metric.starts_with("top") ||  // "top5": eval.top_k decides the number
+  return metric.starts_with("top") ||  // "top5_accuracy": eval.top_k decides the number
          std::ranges::find(kHigherIsBetter, metric) != kHigherIsBetter.end();
 }
 

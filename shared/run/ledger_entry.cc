@@ -38,16 +38,16 @@ std::string to_json_line(const LedgerEntry& entry, std::string_view wall_time) {
   return json::serialize(json::object{{"step", entry.step},
                                       {"manifest_sha256", entry.manifest_sha256},
                                       {"outcome", kOutcomes[static_cast<size_t>(entry.outcome)]},
-                                      {"tries", entry.tries},
+                                      {"attempts", entry.tries},
                                       {"reason", entry.reason},
-                                      {"wall", wall_time}}) +
+                                      {"wall_time", wall_time}}) +
          "\n";
 }
 
 std::optional<LedgerEntry> maybe_ledger_entry(std::string_view line) {
   return maybe_read(line, [](const json::object& root) {
     LedgerEntry entry = outcome_in(root);
-    entry.tries = root.at("tries").to_number<int>();
+    entry.tries = root.at("attempts").to_number<int>();
     entry.reason = root.at("reason").as_string().c_str();
     return entry;
   });

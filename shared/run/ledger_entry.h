@@ -1,4 +1,4 @@
-// LedgerEntry: what became of one checkpoint, a JSON object on a line of RUN/eval/ledger.jsonl. The
+// LedgerEntry: what became of one checkpoint, a JSON object on a line of RUN/eval/outcomes.jsonl. The
 // evaluator writes them; the trainer's retention reads them.
 //
 // Threads: values.

@@ -1,4 +1,4 @@
-// Settled: what the evaluator's ledger (RUN/eval/ledger.jsonl) says has become of checkpoints, for
+// Settled: what the evaluator's ledger (RUN/eval/outcomes.jsonl) says has become of checkpoints, for
 // those who only read it.
 //
 // Threads: values.

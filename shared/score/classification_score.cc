@@ -81,7 +81,7 @@ MetricValues ClassificationScore::metrics(const std::vector<ClassFigures>& figur
   MetricValues values{{"loss", loss_ / weight_},
                       {"accuracy", static_cast<double>(right_in_all_) / samples}};
   if (settings_.top_k > 0)
-    values.emplace_back("top" + std::to_string(settings_.top_k),
+    values.emplace_back("top" + std::to_string(settings_.top_k) + "_accuracy",
                         static_cast<double>(in_top_k_) / samples);
   values.emplace_back("macro_precision", precision / occurring);
   values.emplace_back("macro_recall", recall / occurring);

@@ -19,19 +19,20 @@ TEST(EvaluatorCommandLine, ACheckpointNeedsNoRunDirectoryAndNothingElseGoesWitho
 }
 
 TEST(EvaluatorCommandLine, UntilIsAStepAndGoesWithFollow) {
-  const auto until = parse({"--run-dir", "r", "--follow", "--until", "2000"});
+  const auto until = parse({"--run-dir", "r", "--follow", "--until-step", "2000"});
   ASSERT_TRUE(until.command.has_value());
   EXPECT_EQ(until.command->until, 2000u);
-  EXPECT_EQ(parse({"--run-dir", "r", "--until", "2000"}).exit_code, ExitCode::kUsage);
+  EXPECT_EQ(parse({"--run-dir", "r", "--until-step", "2000"}).exit_code, ExitCode::kUsage);
   for (const char* const wrong : {"0", "-1", "soon"})
-    EXPECT_EQ(parse({"--run-dir", "r", "--follow", "--until", wrong}).exit_code, ExitCode::kUsage)
+    EXPECT_EQ(parse({"--run-dir", "r", "--follow", "--until-step", wrong}).exit_code,
+              ExitCode::kUsage)
         << wrong;
 }
 
 TEST(EvaluatorCommandLine, WhatContradictsItselfIsRefused) {
   EXPECT_EQ(parse({"--run-dir", "r", "--once", "--follow"}).exit_code, ExitCode::kUsage);
   EXPECT_EQ(parse({"--run-dir", "r", "--follow", "--checkpoint", "c"}).exit_code, ExitCode::kUsage);
-  EXPECT_EQ(parse({"--run-dir", "r", "--sample", "9", "--checkpoint", "c"}).exit_code,
+  EXPECT_EQ(parse({"--run-dir", "r", "--generate", "9", "--checkpoint", "c"}).exit_code,
             ExitCode::kUsage);
   EXPECT_EQ(parse({"--run-dir", "r", "--prompt", "x"}).exit_code, ExitCode::kUsage);
 }

@@ -16,7 +16,7 @@ class LedgerTest : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "stoker-ledger-XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
-    file_ = folder_ + "/ledger.jsonl";
+    file_ = folder_ + "/outcomes.jsonl";
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
   Result<Ledger> open() const { return Ledger::open(real_files(), file_); }
@@ -64,9 +64,9 @@ TEST_F(LedgerTest, ATornLastLineIsCutAndTheNextLineStandsAlone) {
 TEST_F(LedgerTest, GarbageLinesAreLeftOutAndTheRestIsKept) {
   std::ofstream(file_)
       << "garbage\n{}\n[1]\n"
-         R"({"step":5,"manifest_sha256":"ee","outcome":"evaluated","tries":1,"reason":"","wall":"x"})"
+         R"({"step":5,"manifest_sha256":"ee","outcome":"evaluated","attempts":1,"reason":"","wall_time":"x"})"
          "\n"
-         R"({"step":6,"manifest_sha256":"ff","outcome":"invented","tries":1,"reason":"","wall":"x"})"
+         R"({"step":6,"manifest_sha256":"ff","outcome":"invented","attempts":1,"reason":"","wall_time":"x"})"
          "\n";
   const auto ledger = open();
   ASSERT_TRUE(ledger.ok());

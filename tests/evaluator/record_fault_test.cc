@@ -69,7 +69,7 @@ class RecordFault : public LoopFixture {
     }
     std::multiset<std::string> rows, lines;
     for (const metrics::Row& row : rows_of(layout_.eval_rows()))
-      rows.insert(*row.maybe_text("manifest_sha256") + *row.maybe_text("set"));
+      rows.insert(*row.maybe_text("manifest_sha256") + *row.maybe_text("dataset"));
     for (const metrics::Row& row : rows_of(layout_.ledger_file())) {
       lines.insert(*row.maybe_text("manifest_sha256"));
       EXPECT_EQ(*row.maybe_text("outcome"), "evaluated") << when;
@@ -155,7 +155,7 @@ TEST_F(RecordFault, ALostOrDamagedBestIsMadeAnewWithItsHistory) {
   start_afresh();
   live(0, {});
   const auto whole = run::read_best(layout_.best_file());
-  for (const char* const damage : {"", "{", "{\"set\":1}", "null"}) {
+  for (const char* const damage : {"", "{", "{\"dataset\":1}", "null"}) {
     std::ofstream(layout_.best_file()) << damage;
     ASSERT_NE(open(*kept_), nullptr);
     EXPECT_EQ(*run::read_best(layout_.best_file()), *whole) << damage;

@@ -121,10 +121,10 @@ TEST(Views, AreReadBackAndThoseOfAnEarlierCheckpointOfTheStepAreGone) {
   ASSERT_TRUE(write_views(real_files(), layout, 20, "valid", {text, other}).ok());
   ASSERT_TRUE(write_views(real_files(), layout, 20, "other", {text, other}).ok());
   EXPECT_EQ(view_path(layout, 20, "valid", ViewKind::kSampleText),
-            scratch.path() + "/eval/view/step-000000020.valid.sample.txt");
+            scratch.path() + "/eval/artifacts/step-000000020.valid.generated.txt");
   ASSERT_EQ(read_views(layout, 20, "valid").size(), 1u);
   EXPECT_EQ(read_views(layout, 20, "valid")[0].bytes, "text");
-  EXPECT_EQ(read_views(layout, 20, "other")[0].tag(), "mistakes");
+  EXPECT_EQ(read_views(layout, 20, "other")[0].tag(), "misclassified");
   ASSERT_TRUE(write_views(real_files(), layout, 20, "valid", {}).ok());
   EXPECT_TRUE(read_views(layout, 20, "valid").empty());
 }

@@ -52,7 +52,7 @@ TEST_F(WatchTest, WithoutHintsADirectoryThatIsMadeLaterIsFoundAllTheSame) {
 TEST_F(WatchTest, ADirectoryThatWasReplacedIsWatchedAgain) {
   std::filesystem::create_directory(scratch_ / "run");
   CheckpointWatch watch({scratch_ / "run"});
-  std::filesystem::rename(scratch_ / "run", scratch_ / "before-1");
+  std::filesystem::rename(scratch_ / "run", scratch_ / "archive-1");
   watch.wait(1h, {});
   std::filesystem::create_directory(scratch_ / "run");
   watch.wait(1h, {});

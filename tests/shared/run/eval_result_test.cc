@@ -62,9 +62,9 @@ TEST(Best, IsReadBackWithItsHistoryAndByMetric) {
 }
 
 TEST(Best, OfAnEarlierVersionIsRead) {
-  const auto back =
-      parse_best(R"({"set":"valid","metric":"loss","value":1.5,"step":7,"manifest_sha256":"ab"})",
-                 "best.json");
+  const auto back = parse_best(
+      R"({"dataset":"valid","metric":"loss","value":1.5,"step":7,"manifest_sha256":"ab"})",
+      "best.json");
   ASSERT_TRUE(back.ok()) << back.status().to_string();
   EXPECT_EQ(back->step, 7u);
   EXPECT_TRUE(back->history.empty());

@@ -57,7 +57,7 @@ TEST_F(RunStateTest, AGarbledEndIsNoEnd) {
   ASSERT_TRUE(write_file_atomically(real_files(), layout_.end_file(), "{\"state\": \"fini").ok());
   ASSERT_TRUE(write_file_atomically(real_files(), layout_.lock_file(), "").ok());
   EXPECT_EQ(look(layout_).kind, RunState::Kind::kDead);
-  EXPECT_EQ(parse_run_end("{\"state\":1}", "END.json").status().code(), Code::kCorrupt);
+  EXPECT_EQ(parse_run_end("{\"state\":1}", "exit_status.json").status().code(), Code::kCorrupt);
 }
 
 }  // namespace

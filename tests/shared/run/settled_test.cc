@@ -9,7 +9,7 @@ namespace {
 
 std::string line(uint64_t step, const std::string& outcome, const std::string& manifest = "m") {
   return R"({"step":)" + std::to_string(step) + R"(,"manifest_sha256":")" + manifest +
-         R"(","outcome":")" + outcome + R"(","tries":1,"reason":"","wall":"w"})";
+         R"(","outcome":")" + outcome + R"(","attempts":1,"reason":"","wall_time":"w"})";
 }
 
 TEST(Settled, EveryFinalOutcomeSettlesThisVeryCheckpoint) {
@@ -51,7 +51,7 @@ TEST(Settled, TheLastLineAboutACheckpointCounts) {
 
 TEST(Settled, IsReadFromTheLedgerWithoutItsTornLastLine) {
   const test::TemporaryDirectory folder;
-  const std::string path = folder / "ledger.jsonl";
+  const std::string path = folder / "outcomes.jsonl";
   EXPECT_TRUE(read_settled(path).ok()) << "no ledger is an empty one";
   test::write_whole(path,
                     line(1, "evaluated") + "\n" + line(2, "failed") + "\n" + line(3, "evaluated"));

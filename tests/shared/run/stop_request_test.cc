@@ -8,7 +8,7 @@ namespace {
 TEST(StopRequest, GoesRoundThroughJson) {
   const StopRequest request{
       .step = 1200, .rule = "valid/loss patience=3", .reason = "no \"better\""};
-  const auto read = parse_stop_request(to_json(request), "stop.json");
+  const auto read = parse_stop_request(to_json(request), "early_stop.json");
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ(read->step, 1200u);
   EXPECT_EQ(read->rule, request.rule);
@@ -18,10 +18,10 @@ TEST(StopRequest, GoesRoundThroughJson) {
 TEST(StopRequest, WhatIsNotOneIsCorruptAndNamesTheFile) {
   for (const char* const text : {"", "{", "[]", "{}", R"({"step":-1,"rule":"","reason":""})",
                                  R"({"step":1,"rule":2,"reason":""})"}) {
-    const auto read = parse_stop_request(text, "run/eval/stop.json");
+    const auto read = parse_stop_request(text, "run/eval/early_stop.json");
     ASSERT_FALSE(read.ok()) << text;
     EXPECT_EQ(read.status().code(), Code::kCorrupt);
-    EXPECT_NE(read.status().message().find("run/eval/stop.json"), std::string::npos);
+    EXPECT_NE(read.status().message().find("run/eval/early_stop.json"), std::string::npos);
   }
 }
 

@@ -45,7 +45,7 @@ TEST(ClassificationScore, IsWhatComesOutByHand) {
   auto values = by_name(report);
   EXPECT_DOUBLE_EQ(values["loss"], 7.0 / 6);
   EXPECT_DOUBLE_EQ(values["accuracy"], 0.5);
-  EXPECT_DOUBLE_EQ(values["top2"], 5.0 / 6);
+  EXPECT_DOUBLE_EQ(values["top2_accuracy"], 5.0 / 6);
   EXPECT_DOUBLE_EQ(values["macro_precision"], (1.0 / 3 + 0.5 + 1) / 3);
   EXPECT_DOUBLE_EQ(values["macro_recall"], 0.5);
   EXPECT_DOUBLE_EQ(values["macro_f1"], (2.0 / 5 + 2.0 / 4 + 2.0 / 3) / 3);
@@ -101,7 +101,7 @@ TEST(ClassificationScore, OfManyClassesOnlyTheAveragesAreKept) {
   many.add(batch);
   EXPECT_TRUE(many.report().classes.empty());
   EXPECT_DOUBLE_EQ(by_name(many.report())["macro_recall"], 0.5);
-  EXPECT_FALSE(by_name(many.report()).contains("top0"));
+  EXPECT_FALSE(by_name(many.report()).contains("top0_accuracy"));
 }
 
 TEST(ClassificationScore, IsTheSameToTheLastBitHoweverItIsCut) {

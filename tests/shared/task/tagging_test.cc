@@ -103,7 +103,7 @@ TEST_F(Tagging, FiguresAreOfTheLabelsThatCount) {
   EXPECT_DOUBLE_EQ(metrics.at("accuracy"), 3.0 / 5);
   EXPECT_EQ(report.confusion, (score::Confusion{{1, 0, 2}, {0, 2, 0}, {0, 0, 0}}));
   EXPECT_EQ(report.classes[1], (score::ClassFigures{"1", 2, 1, 1, 1}));
-  EXPECT_TRUE(metrics.contains("top2"));
+  EXPECT_TRUE(metrics.contains("top2_accuracy"));
   EXPECT_TRUE(report.mistakes.empty()) << "a step is no sample that could be shown";
 }
 
