@@ -99,10 +99,10 @@ Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt) {
   make_room();
   auto result = store_.commit(snapshot_.content());
   if (result.ok()) return result;
-  const auto tries = static_cast<int>(settings_.delays.size()) + 1;
-  log_error("checkpoint failed", {{"step", snapshot_.manifest().step},
-                                  {"try", std::to_string(attempt) + "/" + std::to_string(tries)},
-                                  {"reason", result.status().to_string()}});
+  log_error("checkpoint write failed", {{"step", snapshot_.manifest().step},
+                                        {"attempt", attempt},
+                                        {"max_attempts", settings_.delays.size() + 1},
+                                        {"error", result.status().to_string()}});
   const std::lock_guard lock(mutex_);
   ++stats_.failures;
   stats_.last_error = result.status().to_string();
@@ -129,14 +129,13 @@ void CheckpointWriter::note(const Result<checkpoint::Manifest>& result, double m
     }
   }
   if (!result.ok()) {
-    log_error("checkpoint given up",
-              {{"step", snapshot_.manifest().step}, {"training", "goes on with the one before"}});
+    log_error("checkpoint abandoned", {{"step", snapshot_.manifest().step}});
     return;
   }
   log_info("checkpoint saved",
            {{"step", result->step},
             {"bytes", stats().last_bytes},
-            {"ms", ms},
+            {"duration_ms", ms},
             {"path",
              join_path(store_.directory(), checkpoint::CheckpointStore::name_of(result->step))}});
 }

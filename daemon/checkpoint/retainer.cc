@@ -24,13 +24,13 @@ Retainer::Retainer(const config::Config& config, checkpoint::CheckpointStore& st
 void Retainer::retire(bool is_short) {
   const auto facts = retention::gather_facts(store_, layout_, wanted_);
   if (!facts.ok())
-    return log_warn("old checkpoints not removed", {{"reason", facts.status().to_string()}});
+    return log_warn("checkpoint cleanup failed", {{"error", facts.status().to_string()}});
   const auto decisions = retention::decide(rule_, *facts, clock_.wall(), is_short);
   tell_of_damaged(decisions);
   const auto retired = store_.retire(retention::retired_of(decisions));
   if (!retired.ok())
-    return log_warn("old checkpoints not removed", {{"reason", retired.status().to_string()}});
-  for (const uint64_t step : retired->gone) log_debug("checkpoint retired", {{"step", step}});
+    return log_warn("checkpoint cleanup failed", {{"error", retired.status().to_string()}});
+  for (const uint64_t step : retired->gone) log_debug("checkpoint deleted", {{"step", step}});
   tell_of_unevaluated(*facts, retired->gone, is_short);
   tell_of_held(retired->held);
 }
@@ -40,9 +40,11 @@ void Retainer::tell_of_unevaluated(const std::vector<retention::CheckpointFacts>
   if (rule_.keep_pending == 0) return;
   for (const retention::CheckpointFacts& each : facts) {
     if (!each.is_pending || std::ranges::count(gone, each.step) == 0) continue;
-    log_warn("checkpoint retired before its evaluation",
+    log_warn("unevaluated checkpoint deleted",
              {{"step", each.step},
-              {"reason", is_short ? "the disk is full" : "more wait than eval.protect_limit"}});
+              {"reason",
+               is_short ? "the disk is full"
+                        : "more checkpoints wait for evaluation than eval.protect_limit allows"}});
   }
 }
 
@@ -52,10 +54,10 @@ void Retainer::tell_of_held(const std::vector<uint64_t>& held) {
   for (const uint64_t step : held) {
     const auto since = held_since_.try_emplace(step, clock_.monotonic()).first->second;
     if (clock_.monotonic() - since < kLongHeld || !told_.insert(step).second) continue;
-    log_warn("checkpoint held by a reader for long",
+    log_warn("checkpoint deletion blocked",
              {{"step", step},
               {"hours", seconds_between(since, clock_.monotonic()) / 3600},
-              {"effect", "it is kept until the reader closes it"}});
+              {"reason", "open"}});
   }
 }
 
@@ -63,8 +65,7 @@ void Retainer::tell_of_damaged(const std::vector<retention::Decision>& decisions
   for (const retention::Decision& decision : decisions) {
     if (decision.verdict != retention::Verdict::kNotWhole || !told_.insert(decision.step).second)
       continue;
-    log_warn("checkpoint not whole",
-             {{"step", decision.step}, {"effect", "it counts for nothing, and is not removed"}});
+    log_warn("checkpoint incomplete", {{"step", decision.step}});
   }
 }
 

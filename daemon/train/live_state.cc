@@ -28,7 +28,7 @@ std::string to_json(const LiveState& live) {
   return boost::json::serialize(boost::json::object{
       {"lr_scale", live.lr_scale},
       {"skipped_steps", live.skipped_steps},
-      {"nonfinite_in_a_row", live.nonfinite_in_a_row},
+      {"consecutive_nonfinite", live.nonfinite_in_a_row},
       {"rollbacks", live.rollbacks},
       {"loss_trend", to_object(live.loss_trend)},
       {"quarantined", boost::json::array(live.quarantined.begin(), live.quarantined.end())}});
@@ -48,7 +48,7 @@ Result<LiveState> parse_live_state(const std::string& text) {
       live.lr_scale = scale->to_number<double>();
     if (const auto* steps = fields.if_contains("skipped_steps"))
       live.skipped_steps = steps->to_number<uint64_t>();
-    if (const auto* in_a_row = fields.if_contains("nonfinite_in_a_row"))
+    if (const auto* in_a_row = fields.if_contains("consecutive_nonfinite"))
       live.nonfinite_in_a_row = in_a_row->to_number<uint64_t>();
     if (const auto* trend = fields.if_contains("loss_trend"))
       live.loss_trend = trend_of(trend->as_object());

@@ -59,10 +59,10 @@ Status read_into(const checkpoint::SafetensorsFile& file, const std::string& nam
   const TensorSpec* const found = file.find(name);
   const TensorSpec expected = model::spec_of(name, tensor);
   if (found == nullptr)
-    return Status(Code::kMismatch, "state.safetensors: " + name + " is missing");
+    return Status(Code::kMismatch, "trainer_state.safetensors: " + name + " is missing");
   if (*found != expected) {
-    return Status(Code::kMismatch, "state.safetensors: is " + to_string(*found) + ", needed is " +
-                                       to_string(expected));
+    return Status(Code::kMismatch, "trainer_state.safetensors: is " + to_string(*found) +
+                                       ", needed is " + to_string(expected));
   }
   return file.read(name, {static_cast<std::byte*>(tensor.data_ptr()), expected.bytes()});
 }
@@ -71,7 +71,7 @@ Status read_into(const checkpoint::SafetensorsFile& file, const std::string& nam
 Status restore_scale(const checkpoint::SafetensorsFile& file, const LossScale& scale) {
   for (const auto& [name, tensor] : scale.state()) {
     if (file.find(name) == nullptr) {
-      log_info("the loss scale begins anew", {{"reason", "the checkpoint has none"}});
+      log_info("loss scale reset", {{"reason", "not in the checkpoint"}});
       return {};
     }
     at::Tensor value = tensor.cpu();
@@ -87,11 +87,11 @@ void log_groups(const config::OptimizerConfig& config, const Optimizer& optimize
     for (const at::Tensor& parameter : group.parameters) elements += parameter.numel();
     std::string match = group.match.empty() ? "(all others)" : group.match;
     if (group.kind != config.kind) match += ", of which adamw";  // muon's rest
-    log_info("optimizer group", {{"match", match},
-                                 {"parameters", group.parameters.size()},
-                                 {"elements", elements},
-                                 {"lr_scale", group.lr_scale},
-                                 {"weight_decay", group.weight_decay}});
+    log_info("parameter group configured", {{"params", match},
+                                            {"parameters", group.parameters.size()},
+                                            {"elements", elements},
+                                            {"lr_scale", group.lr_scale},
+                                            {"weight_decay", group.weight_decay}});
   }
 }
 
@@ -186,7 +186,7 @@ Status TrainingState::restore_average(const checkpoint::VerifiedCheckpoint& save
   average_->begin();
   const auto file = saved.open_tensors("ema.safetensors");
   if (file.status().code() == Code::kNotFound) {
-    log_info("the average of the weights begins anew", {{"reason", "the checkpoint has none"}});
+    log_info("ema weights reset", {{"reason", "not in the checkpoint"}});
     return {};
   }
   if (!file.ok()) return file.status();
@@ -198,7 +198,7 @@ Status TrainingState::restore_average(const checkpoint::VerifiedCheckpoint& save
 Result<TrainingState::Restored> TrainingState::restore_model(
     const checkpoint::VerifiedCheckpoint& saved, bool may_differ) {
   STOKER_ASSIGN_OR_RETURN(const auto weights, saved.open_tensors("model.safetensors"));
-  STOKER_ASSIGN_OR_RETURN(const auto optim, saved.open_tensors("optim.safetensors"));
+  STOKER_ASSIGN_OR_RETURN(const auto optim, saved.open_tensors("optimizer.safetensors"));
   if (may_differ) {
     STOKER_ASSIGN_OR_RETURN(const bool same_model,
                             load_matching(model::named_tensors(*model_), *weights, "the model"));
@@ -209,7 +209,7 @@ Result<TrainingState::Restored> TrainingState::restore_model(
   STOKER_RETURN_IF_ERROR(
       model::load_weights(*model_, *weights).with_context(saved.path() + "/model.safetensors"));
   STOKER_RETURN_IF_ERROR(
-      optimizer_->load(*optim).with_context(saved.path() + "/optim.safetensors"));
+      optimizer_->load(*optim).with_context(saved.path() + "/optimizer.safetensors"));
   return Restored::kWholly;
 }
 
@@ -238,7 +238,7 @@ Result<TrainingState::Restored> TrainingState::restore(const checkpoint::Verifie
   try {
     STOKER_ASSIGN_OR_RETURN(restored, restore_model(saved, may_differ));
     if (average_) STOKER_RETURN_IF_ERROR(restore_average(saved, may_differ));
-    STOKER_ASSIGN_OR_RETURN(const auto rest, saved.open_tensors("state.safetensors"));
+    STOKER_ASSIGN_OR_RETURN(const auto rest, saved.open_tensors("trainer_state.safetensors"));
     STOKER_RETURN_IF_ERROR(restore_rest(*rest).with_context(saved.path()));
     STOKER_ASSIGN_OR_RETURN(static_cast<LiveState&>(*this),
                             parse_live_state(saved.manifest().live));

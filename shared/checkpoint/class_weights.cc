@@ -17,11 +17,11 @@ bool is_weight(double number) { return std::isfinite(number) && number >= 0; }
 }  // namespace
 
 Result<std::vector<double>> read_class_weights(const VerifiedCheckpoint& saved) {
-  STOKER_ASSIGN_OR_RETURN(const auto state, saved.open_tensors("state.safetensors"));
+  STOKER_ASSIGN_OR_RETURN(const auto state, saved.open_tensors("trainer_state.safetensors"));
   const TensorSpec* const found = state->find(kClassWeights);
   if (found == nullptr) return std::vector<double>();
   const auto corrupt = [&saved](const std::string& what) {
-    return Status(Code::kCorrupt, saved.path() + "/state.safetensors: " + what);
+    return Status(Code::kCorrupt, saved.path() + "/trainer_state.safetensors: " + what);
   };
   if (found->dtype != DType::kF64 || found->shape.size() != 1 || found->shape[0] > kMostClasses)
     return corrupt(to_string(*found) + " is not F64 [classes]");

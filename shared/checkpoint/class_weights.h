@@ -1,5 +1,5 @@
 // Class weights of a checkpoint: the numbers that task.class_weights: balanced came to when the run
-// began: a tensor of state.safetensors, F64 [classes].
+// began: a tensor of trainer_state.safetensors, F64 [classes].
 //
 // Threads: functions of their arguments.
 // Errors:  kCorrupt: the tensor is not what such numbers are; those of VerifiedCheckpoint.

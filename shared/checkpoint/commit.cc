@@ -34,8 +34,8 @@ Result<Manifest> write_files(FileSystem& files, const std::string& directory,
   if (manifest.build.empty()) manifest.build = "stoker " STOKER_VERSION;
   std::vector<std::pair<const char*, const TensorViews*>> parts = {
       {"model.safetensors", &content.model},
-      {"optim.safetensors", &content.optim},
-      {"state.safetensors", &content.state}};
+      {"optimizer.safetensors", &content.optim},
+      {"trainer_state.safetensors", &content.state}};
   if (!content.ema.empty()) parts.emplace_back("ema.safetensors", &content.ema);
   std::vector<SafetensorsContent> laid_out;
   std::vector<FileContent> contents;
@@ -87,7 +87,7 @@ void point_latest_at(const std::string& directory, const std::string& name) {
   ::unlink(temporary.c_str());
   if (::symlink(name.c_str(), temporary.c_str()) != 0 ||
       ::rename(temporary.c_str(), join_path(directory, kLatestName).c_str()) != 0)
-    log_debug("link to the latest checkpoint not updated", {{"directory", directory}});
+    log_debug("latest symlink update failed", {{"directory", directory}});
 }
 
 }  // namespace

@@ -35,14 +35,14 @@ WrittenFile file_of(const json::value& value) {
 
 DataState data_state_of(const json::value& value) {
   const json::object& object = value.as_object();
-  return {count_at(object, "ticket"), count_at(object, "epoch"), count_at(object, "samples"),
+  return {count_at(object, "start_ticket"), count_at(object, "epoch"), count_at(object, "samples"),
           text_at(object, "fingerprint")};
 }
 
 json::array history_of(const Manifest& manifest) {
   json::array states;
   for (const DataState& state : manifest.data_history)
-    states.push_back({{"ticket", state.ticket},
+    states.push_back({{"start_ticket", state.ticket},
                       {"epoch", state.epoch},
                       {"samples", state.samples},
                       {"fingerprint", state.fingerprint}});
@@ -54,13 +54,13 @@ Manifest manifest_of(const json::object& root) {
   manifest.format = root.at("format").to_number<int>();
   manifest.step = count_at(root, "step");
   manifest.epoch = count_at(root, "epoch");
-  manifest.ticket = count_at(root, "ticket");
-  manifest.created = text_at(root, "created");
-  manifest.build = text_at(root, "build");
-  manifest.torch = text_at(root, "torch");
+  manifest.ticket = count_at(root, "next_ticket");
+  manifest.created = text_at(root, "created_at");
+  manifest.build = text_at(root, "stoker_version");
+  manifest.torch = text_at(root, "torch_version");
   manifest.world_size = root.at("world_size").to_number<int>();
-  manifest.batch = later_count_at(root, "batch");
-  manifest.accumulate = later_count_at(root, "accumulate");
+  manifest.batch = later_count_at(root, "micro_batch_size");
+  manifest.accumulate = later_count_at(root, "gradient_accumulation_steps");
   manifest.model_digest = text_at(root, "model_digest");
   if (root.contains("model_file")) manifest.model_file = text_at(root, "model_file");
   manifest.config_digest = text_at(root, "config_digest");
@@ -70,10 +70,10 @@ Manifest manifest_of(const json::object& root) {
       manifest.data_history.push_back(data_state_of(state));
   for (const json::value& file : root.at("files").as_array())
     manifest.files.push_back(file_of(file));
-  manifest.parent = text_at(root, "parent");
+  manifest.parent = text_at(root, "parent_checkpoint");
   manifest.metrics_bytes = count_at(root, "metrics_bytes");
-  if (root.contains("bad_samples")) manifest.maybe_bad_samples = count_at(root, "bad_samples");
-  manifest.live = json::serialize(root.at("live").as_object());
+  if (root.contains("sample_errors")) manifest.maybe_bad_samples = count_at(root, "sample_errors");
+  manifest.live = json::serialize(root.at("live_settings").as_object());
   return manifest;
 }
 
@@ -105,23 +105,23 @@ std::string to_json(const Manifest& manifest) {
   json::object root{{"format", manifest.format},
                     {"step", manifest.step},
                     {"epoch", manifest.epoch},
-                    {"ticket", manifest.ticket},
-                    {"created", manifest.created},
-                    {"build", manifest.build},
-                    {"torch", manifest.torch},
+                    {"next_ticket", manifest.ticket},
+                    {"created_at", manifest.created},
+                    {"stoker_version", manifest.build},
+                    {"torch_version", manifest.torch},
                     {"world_size", manifest.world_size},
                     {"model_digest", manifest.model_digest},
                     {"config_digest", manifest.config_digest},
                     {"data_digest", manifest.data_digest},
                     {"files", std::move(files)},
-                    {"parent", manifest.parent},
+                    {"parent_checkpoint", manifest.parent},
                     {"metrics_bytes", manifest.metrics_bytes},
-                    {"live", std::move(live)}};
-  if (manifest.batch != 0) root["batch"] = manifest.batch;
+                    {"live_settings", std::move(live)}};
+  if (manifest.batch != 0) root["micro_batch_size"] = manifest.batch;
   if (!manifest.model_file.empty()) root["model_file"] = manifest.model_file;
   if (!manifest.data_history.empty()) root["data_history"] = history_of(manifest);
-  if (manifest.accumulate != 0) root["accumulate"] = manifest.accumulate;
-  if (manifest.maybe_bad_samples) root["bad_samples"] = *manifest.maybe_bad_samples;
+  if (manifest.accumulate != 0) root["gradient_accumulation_steps"] = manifest.accumulate;
+  if (manifest.maybe_bad_samples) root["sample_errors"] = *manifest.maybe_bad_samples;
   return json::serialize(root) + "\n";
 }
 
@@ -138,10 +138,12 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path_i
     const auto format = root.at("format").to_number<int64_t>();
     if (format > kFormat) {
       return Status(Code::kMismatch, path_in_messages + ": format " + std::to_string(format) +
-                                         "; this version reads up to " + std::to_string(kFormat) +
+                                         "; this version reads " + std::to_string(kFormat) +
                                          ", install a newer stoker");
     }
-    if (format < 1) return corrupt("format " + std::to_string(format) + " does not exist");
+    if (format < kFormat)
+      return corrupt("format " + std::to_string(format) + " is not supported; this version reads " +
+                     std::to_string(kFormat));
     Manifest manifest = manifest_of(root);
     if (const std::string trouble = trouble_with_files(manifest); !trouble.empty())
       return corrupt(trouble);

@@ -12,7 +12,7 @@
 
 namespace stoker::checkpoint {
 
-inline constexpr int kFormat = 1;
+inline constexpr int kFormat = 2;
 
 // What data.train was from a ticket on, which began an epoch.
 struct DataState {
@@ -46,7 +46,7 @@ struct Manifest {
   uint64_t metrics_bytes =
       0;  // length of metrics/train.jsonl at this step: a resume cuts it back to here
   // Samples that could not be read, of the tickets before `ticket`, over all starts of the run; nothing:
-  // not said, by an earlier release. A resume cuts bad_samples.jsonl back to the steps up to `step`.
+  // not said, by an earlier release. A resume cuts sample_errors.jsonl back to the steps up to `step`.
   std::optional<uint64_t> maybe_bad_samples;
   std::string live;  // JSON object of the settings changed while running ({"lr": 1e-4}); "{}"
 

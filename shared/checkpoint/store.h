@@ -27,8 +27,8 @@ namespace stoker::checkpoint {
 struct CheckpointContent {
   Manifest manifest;  // commit() fills in files, and created and build where empty
   TensorViews model;  // -> model.safetensors
-  TensorViews optim;  // -> optim.safetensors
-  TensorViews state;  // -> state.safetensors: generator states and the like
+  TensorViews optim;  // -> optimizer.safetensors
+  TensorViews state;  // -> trainer_state.safetensors: generator states and the like
   TensorViews ema;    // -> ema.safetensors, averaged weights; no file where there are none
 };
 

@@ -30,7 +30,7 @@ checkpoint::Manifest manifest_of(uint64_t step, const std::string& live) {
   manifest.created = "2026-01-31T12:00:00.000Z";
   manifest.parent = "step-000000001";
   manifest.files = {{"model.safetensors", 96, std::string(64, 'a')},
-                    {"optim.safetensors", 8, std::string(64, '0')}};
+                    {"optimizer.safetensors", 8, std::string(64, '0')}};
   manifest.live = live;
   if (step > 2) manifest.maybe_bad_samples = step / 3;
   return manifest;

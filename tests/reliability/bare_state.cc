@@ -53,8 +53,8 @@ Result<BareState> BareState::read_from(const checkpoint::VerifiedCheckpoint& che
   BareState state;
   std::array<int64_t, 1> step{};
   STOKER_RETURN_IF_ERROR(take(checkpoint, "model.safetensors", "weights", state.weights));
-  STOKER_RETURN_IF_ERROR(take(checkpoint, "optim.safetensors", "momentum", state.momentum));
-  STOKER_RETURN_IF_ERROR(take(checkpoint, "state.safetensors", "step", step));
+  STOKER_RETURN_IF_ERROR(take(checkpoint, "optimizer.safetensors", "momentum", state.momentum));
+  STOKER_RETURN_IF_ERROR(take(checkpoint, "trainer_state.safetensors", "step", step));
   state.step = static_cast<uint64_t>(step[0]);
   return state;
 }

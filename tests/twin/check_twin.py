@@ -46,7 +46,7 @@ def compare_checkpoint(case, folder):
     for name, tensor in twin.state_dict().items():
         if name in weights:
             compare(f"{case.name} {name}", weights[name], tensor, 1e-4)
-    saved = load_file(checkpoint / "optim.safetensors")
+    saved = load_file(checkpoint / "optimizer.safetensors")
     expected = {
         f"{kind}.{name}": optimizer.state[parameter][kind]
         for name, parameter in twin.named_parameters()

@@ -191,7 +191,7 @@ TEST_F(RetainerTest, WhatTheEvaluatorFoundDamagedDoesNotCountAmongTheLast) {
 
 TEST_F(RetainerTest, WhatIsNotWholeStaysAndDoesNotCount) {
   save_up_to(6);
-  std::filesystem::remove(path_of(5) + "/optim.safetensors");
+  std::filesystem::remove(path_of(5) + "/optimizer.safetensors");
   std::filesystem::remove(path_of(1) + "/SHA256SUMS");
   EXPECT_THAT(left(), ElementsAre(1, 4, 5, 6));
 }
@@ -199,9 +199,9 @@ TEST_F(RetainerTest, WhatIsNotWholeStaysAndDoesNotCount) {
 // on_nonfinite: skip goes on, and saves, while no step does anything.
 TEST_F(RetainerTest, FaultRow35TheLastFiniteOneOutlastsAnyNumberOfSpoiledOnes) {
   save_up_to(3);
-  for (uint64_t step = 4; step <= 9; ++step) save(step, R"({"nonfinite_in_a_row":2})");
+  for (uint64_t step = 4; step <= 9; ++step) save(step, R"({"consecutive_nonfinite":2})");
   EXPECT_THAT(left(), ElementsAre(3, 8, 9));
-  save(10, R"({"nonfinite_in_a_row":0})");
+  save(10, R"({"consecutive_nonfinite":0})");
   EXPECT_THAT(left(), ElementsAre(9, 10));
 }
 

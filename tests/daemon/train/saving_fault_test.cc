@@ -165,7 +165,8 @@ TEST_F(SavingFault, FaultRow35SkippedStepsInARowAreCountedAcrossAResume) {
       if (row.step == 4) run.ask(Request::Kind::kStop);
     };
     ASSERT_TRUE(run.train().ok());
-    EXPECT_THAT(run.store_.open_newest({})->manifest().live, HasSubstr("\"nonfinite_in_a_row\":4"));
+    EXPECT_THAT(run.store_.open_newest({})->manifest().live,
+                HasSubstr("\"consecutive_nonfinite\":4"));
   }
   Session rest(config, root_, poisoned);
   const auto outcome = rest.train();

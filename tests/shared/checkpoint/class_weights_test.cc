@@ -59,7 +59,7 @@ TEST_F(ClassWeightsOfACheckpoint, ThatAreNoneAreCorrupt) {
         make_tensor(kClassWeights, DType::kF64, {3, 1})}) {
     const Status status = read_back(wrong).status();
     EXPECT_EQ(status.code(), Code::kCorrupt);
-    EXPECT_THAT(status.message(), HasSubstr("state.safetensors: "));
+    EXPECT_THAT(status.message(), HasSubstr("trainer_state.safetensors: "));
   }
 }
 

@@ -121,7 +121,7 @@ TEST_F(Damage, LinksAreNotFollowed) {
 
 TEST_F(Damage, FilesInEachOthersPlace) {
   const std::string model = path_ + "/model.safetensors";
-  const std::string optim = path_ + "/optim.safetensors";
+  const std::string optim = path_ + "/optimizer.safetensors";
   fs::rename(model, scratch_ / "m");
   fs::rename(optim, model);
   fs::rename(scratch_ / "m", optim);

@@ -25,7 +25,7 @@ Manifest full() {
   manifest.model_digest = "m";
   manifest.config_digest = "c";
   manifest.data_digest = "d";
-  manifest.files = {{"model.safetensors", 10, kSha}, {"state.safetensors", 0, kSha}};
+  manifest.files = {{"model.safetensors", 10, kSha}, {"trainer_state.safetensors", 0, kSha}};
   manifest.parent = "step-000001000";
   manifest.metrics_bytes = 77;
   manifest.live = R"({"lr":1E-4})";
@@ -48,13 +48,15 @@ void expect_corrupt(const std::string& text) {
 }
 
 TEST(Manifest, IsOneLineOfJson) {
-  EXPECT_EQ(to_json(full()),
-            R"({"format":1,"step":1200,"epoch":3,"ticket":4800,"created":"2026-01-02T03:04:05Z",)"
-            R"("build":"stoker 0.1.0","torch":"2.11.0","world_size":1,"model_digest":"m",)"
-            R"("config_digest":"c","data_digest":"d","files":[{"name":"model.safetensors",)"
-            R"("bytes":10,"sha256":")" +
-                kSha + R"("},{"name":"state.safetensors","bytes":0,"sha256":")" + kSha +
-                R"("}],"parent":"step-000001000","metrics_bytes":77,"live":{"lr":1E-4}})" + "\n");
+  EXPECT_EQ(
+      to_json(full()),
+      R"({"format":2,"step":1200,"epoch":3,"next_ticket":4800,"created_at":"2026-01-02T03:04:05Z",)"
+      R"("stoker_version":"stoker 0.1.0","torch_version":"2.11.0","world_size":1,"model_digest":"m",)"
+      R"("config_digest":"c","data_digest":"d","files":[{"name":"model.safetensors",)"
+      R"("bytes":10,"sha256":")" +
+          kSha + R"("},{"name":"trainer_state.safetensors","bytes":0,"sha256":")" + kSha +
+          R"("}],"parent_checkpoint":"step-000001000","metrics_bytes":77,"live_settings":{"lr":1E-4}})" +
+          "\n");
 }
 
 TEST(Manifest, ComesBackAsItWas) {
@@ -90,13 +92,13 @@ TEST(Manifest, KeepsWhatTheDataWasFromWhichTicketOn) {
   EXPECT_EQ(*parsed, grown);
   EXPECT_EQ(to_json(full()).find("data_history"), std::string::npos);
   expect_corrupt(
-      replaced("\"data_digest\":", "\"data_history\":[{\"ticket\":0}],\"data_digest\":"));
+      replaced("\"data_digest\":", "\"data_history\":[{\"start_ticket\":0}],\"data_digest\":"));
   expect_corrupt(replaced("\"data_digest\":", "\"data_history\":7,\"data_digest\":"));
 }
 
 TEST(Manifest, FaultRow21ANewerFormatIsAMismatchWhateverElseItHas) {
   for (const std::string& text :
-       {replaced("\"format\":1", "\"format\":2"), std::string(R"({"format":99})")}) {
+       {replaced("\"format\":2", "\"format\":3"), std::string(R"({"format":99})")}) {
     const auto parsed = parse_manifest(text, "run/manifest.json");
     EXPECT_EQ(parsed.status().code(), Code::kMismatch) << parsed.status().to_string();
     EXPECT_THAT(parsed.status().message(), HasSubstr("format"));
@@ -104,27 +106,30 @@ TEST(Manifest, FaultRow21ANewerFormatIsAMismatchWhateverElseItHas) {
 }
 
 TEST(Manifest, AFormatThatNeverWas) {
-  for (const char* format : {"0", "-1", "1.5", "\"1\"", "null", "18446744073709551615"})
-    expect_corrupt(replaced("\"format\":1", std::string("\"format\":") + format));
+  for (const char* format : {"0", "1", "-1", "1.5", "\"2\"", "null", "18446744073709551615"})
+    expect_corrupt(replaced("\"format\":2", std::string("\"format\":") + format));
 }
 
 TEST(Manifest, EveryFieldIsNeeded) {
-  for (const char* field : {"format", "step", "epoch", "ticket", "created", "build", "torch",
-                            "world_size", "model_digest", "config_digest", "data_digest", "files",
-                            "name", "bytes", "sha256", "parent", "metrics_bytes", "live"})
+  for (const char* field :
+       {"format", "step", "epoch", "next_ticket", "created_at", "stoker_version", "torch_version",
+        "world_size", "model_digest", "config_digest", "data_digest", "files", "name", "bytes",
+        "sha256", "parent_checkpoint", "metrics_bytes", "live_settings"})
     expect_corrupt(replaced("\"" + std::string(field) + "\":", "\"other\":"));
 }
 
 TEST(Manifest, FieldsOfAnotherType) {
   for (const char* value : {"-1", "1.5", "\"1200\"", "null", "[]", "{}", "18446744073709551616"})
     expect_corrupt(replaced("\"step\":1200", std::string("\"step\":") + value));
-  expect_corrupt(replaced("\"torch\":\"2.11.0\"", "\"torch\":2.11"));
+  expect_corrupt(replaced("\"torch_version\":\"2.11.0\"", "\"torch_version\":2.11"));
   expect_corrupt(replaced("\"world_size\":1", "\"world_size\":3000000000"));
-  expect_corrupt(replaced("\"parent\":", "\"batch\":-1,\"parent\":"));
-  expect_corrupt(replaced("\"parent\":", "\"bad_samples\":\"3\",\"parent\":"));
+  expect_corrupt(
+      replaced("\"parent_checkpoint\":", "\"micro_batch_size\":-1,\"parent_checkpoint\":"));
+  expect_corrupt(
+      replaced("\"parent_checkpoint\":", "\"sample_errors\":\"3\",\"parent_checkpoint\":"));
   expect_corrupt(replaced("{\"lr\":1E-4}", "[]"));
   expect_corrupt(replaced("{\"lr\":1E-4}", "\"{}\""));
-  expect_corrupt(R"({"format":1,"files":{}})");
+  expect_corrupt(R"({"format":2,"files":{}})");
 }
 
 TEST(Manifest, FilesThatCannotBePartOfACheckpoint) {
@@ -132,7 +137,7 @@ TEST(Manifest, FilesThatCannotBePartOfACheckpoint) {
                            "manifest.json", "SHA256SUMS", "with space", "nul\\u0000", "new\\nline"})
     expect_corrupt(replaced("model.safetensors", name));
   expect_corrupt(replaced("model.safetensors", std::string(256, 'n')));
-  expect_corrupt(replaced("model.safetensors", "state.safetensors"));  // twice
+  expect_corrupt(replaced("model.safetensors", "trainer_state.safetensors"));  // twice
   for (const std::string& sum : {std::string(), std::string(63, 'a'), std::string(65, 'a'),
                                  std::string(64, 'A'), std::string(64, 'g')})
     expect_corrupt(replaced(kSha, sum));

@@ -59,8 +59,8 @@ TEST_F(Retire, FaultRow48AReaderThatOpenedBeforeReadsAll) {
   std::filesystem::remove_all(path_of(1));
   const TrainerState due(1);
   for (const auto& [name, tensors] :
-       {std::pair("model.safetensors", &due.model), std::pair("optim.safetensors", &due.optim),
-        std::pair("state.safetensors", &due.state)}) {
+       {std::pair("model.safetensors", &due.model), std::pair("optimizer.safetensors", &due.optim),
+        std::pair("trainer_state.safetensors", &due.state)}) {
     const auto file = held->open_tensors(name);
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     for (const OwnedTensor& tensor : *tensors) {

@@ -77,8 +77,8 @@ namespace {
   if (manifest != due.manifest)
     return ::testing::AssertionFailure() << "another manifest: " << to_json(manifest);
   for (const auto& [name, tensors] :
-       {std::pair("model.safetensors", &due.model), std::pair("optim.safetensors", &due.optim),
-        std::pair("state.safetensors", &due.state)}) {
+       {std::pair("model.safetensors", &due.model), std::pair("optimizer.safetensors", &due.optim),
+        std::pair("trainer_state.safetensors", &due.state)}) {
     if (const auto same = holds(*opened, name, *tensors); !same) return same;
   }
   return ::testing::AssertionSuccess();

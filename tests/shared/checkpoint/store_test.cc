@@ -68,7 +68,7 @@ TEST_F(Store, CommitsWhatOpensVerified) {
   EXPECT_THAT(written->build, HasSubstr("stoker "));
   EXPECT_EQ(names_in(path_of(7)),
             (std::vector<std::string>{"SHA256SUMS", "manifest.json", "model.safetensors",
-                                      "optim.safetensors", "state.safetensors"}));
+                                      "optimizer.safetensors", "trainer_state.safetensors"}));
   const auto opened = CheckpointStore::open_verified(path_of(7));
   ASSERT_TRUE(opened.ok());
   EXPECT_EQ(opened->manifest(), *written);
@@ -163,7 +163,7 @@ TEST_F(Store, ListsOldestFirstAndOnlyWhatIsNamedRight) {
   for (const uint64_t step : {uint64_t{1'000'000'000}, uint64_t{20}, uint64_t{3}}) commit(step);
   fs::create_directories(directory_ + "/step-7");
   fs::create_directories(directory_ + "/.tmp-step-000000008");
-  fs::create_directories(directory_ + "/set-aside.1.step-000000009");
+  fs::create_directories(directory_ + "/archived.1.step-000000009");
   test::write_whole(directory_ + "/step-000000010", "a file");
   EXPECT_EQ(steps_of(store_), (std::vector<uint64_t>{3, 20, 1'000'000'000}));
   EXPECT_EQ((*store_.list())[0].path, path_of(3));
