@@ -43,11 +43,11 @@ Result<Kept> kept_of(std::string_view text, BadSampleFile::Position to) {
 // A damaged list must not keep a run from going on.
 Result<uint64_t> set_aside(FileSystem& files, const std::string& path, const Status& why) {
   for (int n = 1; n < 1000; ++n) {
-    const std::string to = path + ".before-" + std::to_string(n);
+    const std::string to = path + ".archived-" + std::to_string(n);
     const Status renamed = files.rename_noreplace(path, to);
     if (renamed.code() == Code::kAlreadyExists) continue;
     if (!renamed.ok()) return renamed;
-    log_warn("list of bad samples set aside", {{"to", to}, {"reason", why.message()}});
+    log_warn("sample error file archived", {{"archived_to", to}, {"reason", why.message()}});
     return uint64_t{0};
   }
   return Status(Code::kIoError, path + ": too many older files beside it; remove some");
@@ -64,7 +64,8 @@ Result<uint64_t> BadSampleFile::cut_back(FileSystem& files, const std::string& p
   if (!kept.ok()) return set_aside(files, path, kept.status());
   if (kept->text.size() == text->size()) return kept->lines;
   STOKER_RETURN_IF_ERROR(write_file_atomically(files, path, kept->text));
-  log_info("bad samples cut off", {{"path", path}, {"lines", kept->cut}, {"after_step", to.step}});
+  log_info("sample error records truncated",
+           {{"path", path}, {"records", kept->cut}, {"step", to.step}});
   return kept->lines;
 }
 
@@ -123,9 +124,9 @@ void BadSampleFile::note_outcome(const Status& status) {
   if (status.ok() != fails_) return;
   fails_ = !status.ok();
   if (fails_) {
-    log_error("list of bad samples cannot be written", {{"error", status.to_string()}});
+    log_error("sample error file write failed", {{"path", path_}, {"error", status.to_string()}});
   } else {
-    log_info("list of bad samples is written again", {{"path", path_}});
+    log_info("sample error file write recovered", {{"path", path_}});
   }
 }
 

@@ -1,4 +1,4 @@
-// BadSampleFile: RUN/bad_samples.jsonl, the list of a run's samples that could not be read.
+// BadSampleFile: RUN/sample_errors.jsonl, the list of a run's samples that could not be read.
 //
 // It goes with the checkpoints as the rows of metrics do: what a checkpoint counts is on the disk
 // before the checkpoint is acknowledged, and a run that goes on from one first cuts off what later

@@ -80,18 +80,18 @@ void BadSampleLog::log(const ring::BadSample& bad, const dataset::Origin& origin
     return;
   }
   last_line_ = clock_.monotonic();
-  log_warn("sample cannot be read", {{"ticket", bad.ticket},
-                                     {"sample", bad.sample},
-                                     {"file", origin.file},
-                                     {"offset", origin.offset},
-                                     {"reason", bad.reason}});
+  log_warn("sample read failed", {{"ticket", bad.ticket},
+                                  {"sample", bad.sample},
+                                  {"path", origin.file},
+                                  {"offset", origin.offset},
+                                  {"error", bad.reason}});
 }
 
 void BadSampleLog::log_held_back() {
   const auto now = clock_.monotonic();
   if (held_back_ == 0 || now - last_line_ < kLogEvery) return;
-  log_warn("more samples cannot be read",
-           {{"count", held_back_}, {"in_all", count()}, {"last", last_}, {"list", file_.path()}});
+  log_warn("sample read failures suppressed",
+           {{"count", held_back_}, {"total", count()}, {"last", last_}, {"path", file_.path()}});
   held_back_ = 0;
   last_line_ = now;
 }
@@ -101,10 +101,10 @@ void BadSampleLog::list(const ring::BadSample& bad, const dataset::Origin& origi
                 .add("step", step_of(bad.ticket))
                 .add("ticket", bad.ticket)
                 .add("sample", bad.sample)
-                .add("file", origin.file)
+                .add("path", origin.file)
                 .add("offset", origin.offset)
                 .add("error", code_name(bad.code))
-                .add("reason", bad.reason));
+                .add("message", bad.reason));
 }
 
 bool BadSampleLog::is_too_much(const Share& share) const {

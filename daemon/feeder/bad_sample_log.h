@@ -1,5 +1,5 @@
 // BadSampleLog: what becomes of samples that could not be read: counted, a line in the log, a line for
-// bad_samples.jsonl, and the end of the run where the configuration asks for it.
+// sample_errors.jsonl, and the end of the run where the configuration asks for it.
 //
 // A bad sample counts once for each ticket that it was to be part of, over all starts of the run. A
 // checkpoint counts those of the tickets that its steps were trained on, and no later ones, although
@@ -33,7 +33,7 @@ namespace stoker::feeder {
 // Where this start of the run goes on, and what was found before.
 struct BadSamplesBefore {
   uint64_t count = 0;
-  uint64_t lines = 0;   // of bad_samples.jsonl
+  uint64_t lines = 0;   // of sample_errors.jsonl
   uint64_t step = 0;    // done
   uint64_t ticket = 0;  // the first of this start
   uint64_t tickets_a_step = 1;

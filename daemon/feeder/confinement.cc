@@ -63,7 +63,7 @@ Status confine(const ConfinementSettings& settings, uint64_t& forbidden_call) {
   if (!settings.filter) return {};
   const Status filtered = install_syscall_filter(forbidden_call, settings.writes_to);
   if (filtered.code() != Code::kUnreachable) return filtered;
-  log_warn("reader process runs without a filter of system calls", {{"why", filtered.message()}});
+  log_warn("worker sandbox unavailable", {{"reason", filtered.message()}});
   return {};
 }
 

@@ -118,19 +118,32 @@ Status FeedSupervisor::make_table(uint32_t readers, uint32_t threads) {
 Status FeedSupervisor::spawn(Reader& reader) {
   STOKER_ASSIGN_OR_RETURN(reader.producer, ring_.add_producer("stoker-feed"));
   const dataset::PlanSettings& plan = plan_.settings();
-  std::vector<std::string> arguments{"--config",        settings_.config_path,
-                                     "--index-dir",     settings_.index_dir,
-                                     "--fingerprint",   dataset_.fingerprint(),
-                                     "--plan-ticket",   std::to_string(plan.first_ticket),
-                                     "--plan-epoch",    std::to_string(plan.first_epoch),
-                                     "--ring-fd",       std::to_string(kRingFd),
-                                     "--quarantine-fd", std::to_string(kQuarantineFd),
-                                     "--reader",        std::to_string(reader.number),
-                                     "--readers",       std::to_string(readers_.size()),
-                                     "--producer",      std::to_string(reader.producer.index),
-                                     "--generation",    std::to_string(reader.producer.generation),
-                                     "--threads",       std::to_string(reader.threads),
-                                     "--parent",        std::to_string(::getpid())};
+  std::vector<std::string> arguments{"--config",
+                                     settings_.config_path,
+                                     "--index-dir",
+                                     settings_.index_dir,
+                                     "--dataset-fingerprint",
+                                     dataset_.fingerprint(),
+                                     "--start-ticket",
+                                     std::to_string(plan.first_ticket),
+                                     "--start-epoch",
+                                     std::to_string(plan.first_epoch),
+                                     "--ring-fd",
+                                     std::to_string(kRingFd),
+                                     "--quarantine-fd",
+                                     std::to_string(kQuarantineFd),
+                                     "--worker-index",
+                                     std::to_string(reader.number),
+                                     "--num-workers",
+                                     std::to_string(readers_.size()),
+                                     "--producer-index",
+                                     std::to_string(reader.producer.index),
+                                     "--producer-generation",
+                                     std::to_string(reader.producer.generation),
+                                     "--num-threads",
+                                     std::to_string(reader.threads),
+                                     "--parent-pid",
+                                     std::to_string(::getpid())};
   auto process = ReaderProcess::spawn(settings_.feed_program, arguments, ring_.fd(), table_->fd());
   if (!process.ok()) {
     ring_.reissue(reader.producer);
@@ -142,8 +155,8 @@ Status FeedSupervisor::spawn(Reader& reader) {
   reader.watch = HangWatch(hang_limit(settings_.feed));
   reader.maybe_killed.reset();
   reader.outlives_kill = false;
-  log_info("reader process started", {{"pid", reader.maybe_process->pid()},
-                                      {"threads", reader.threads},
+  log_info("worker process started", {{"pid", reader.maybe_process->pid()},
+                                      {"num_threads", reader.threads},
                                       {"generation", reader.producer.generation}});
   return {};
 }
@@ -189,12 +202,12 @@ void FeedSupervisor::stop() {
   const std::lock_guard lock(mutex_);
   for (Reader& reader : readers_) {
     if (!reader.maybe_process) continue;
-    log_warn("reader process does not end and is killed", {{"pid", reader.maybe_process->pid()}});
+    log_warn("worker process killed", {{"pid", reader.maybe_process->pid()}});
     reader.maybe_process.reset();
   }
   // Noted, not judged: whoever calls stop() has decided how the run ends.
   if (const Status status = count_bad_samples(); !status.ok())
-    log_warn("bad samples at the end", {{"verdict", status.message()}});
+    log_warn("sample error limit reached", {{"error", status.message()}});
   bad_sample_file_.write();
 }
 

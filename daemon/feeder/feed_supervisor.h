@@ -57,7 +57,7 @@ struct FeedSettings {
   config::FeedConfig feed;
   std::string config_path;            // the run's resolved configuration: run/config.yaml
   std::string index_dir;              // where the data set's index was left
-  std::string bad_sample_path;        // run/bad_samples.jsonl; empty: no list
+  std::string bad_sample_path;        // run/sample_errors.jsonl; empty: no list
   BadSamplesBefore bad_samples;       // of this ring's first ticket
   std::string feed_program;           // empty: find_feed_program()
   std::vector<uint64_t> quarantined;  // samples not to be read, as the checkpoint names them

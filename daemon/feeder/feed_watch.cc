@@ -49,7 +49,7 @@ void FeedSupervisor::tune_readers(const ring::RingCounters& counters) {
                                         .consumed = counters.consumed});
   if (wanted == before) return;
   ring_.set_wanted_readers(wanted);
-  log_info("readers tuned", {{"threads", wanted}, {"before", before}});
+  log_info("worker count adjusted", {{"num_workers", wanted}, {"previous", before}});
 }
 
 // Also ends when a process is to be started again.
@@ -79,7 +79,7 @@ void FeedSupervisor::look_after(Reader& reader) {
   if (reader.done || clock_.monotonic() < reader.start_again) return;
   const Status spawned = spawn(reader);
   if (spawned.ok()) return;
-  log_error("reader process cannot be started", {{"error", spawned.to_string()}});
+  log_error("worker process spawn failed", {{"error", spawned.to_string()}});
   plan_restart(reader);
   const Status go_on = budget_.note_death({.now = clock_.monotonic(),
                                            .published = ring_.counters().published,
@@ -100,17 +100,16 @@ void FeedSupervisor::watch_progress(Reader& reader) {
   // Its tickets stay with it: until the kernel has ended it, it may still write.
   if (reader.outlives_kill || now - *reader.maybe_killed < kKillTakesLong) return;
   reader.outlives_kill = true;
-  log_error("reader process cannot be killed; its batches wait until the kernel ends it",
-            {{"pid", pid},
-             {"state", process_state(pid)},
-             {"tickets", ring_.progress(reader.producer).claims}});
+  log_error("worker process unkillable", {{"pid", pid},
+                                          {"state", process_state(pid)},
+                                          {"tickets", ring_.progress(reader.producer).claims}});
 }
 
 void FeedSupervisor::kill_hung(Reader& reader) {
   const int pid = reader.maybe_process->pid();
-  log_warn("reader process hangs and is killed",
+  log_warn("worker process timed out",
            {{"pid", pid},
-            {"seconds", seconds_between({}, reader.watch.still_for())},
+            {"duration_seconds", seconds_between({}, reader.watch.still_for())},
             {"state", reader.watch.computes() ? "computing" : process_state(pid)},
             {"tickets", ring_.progress(reader.producer).claims}});
   reader.maybe_killed = clock_.monotonic();
@@ -142,8 +141,8 @@ void FeedSupervisor::note_death(Reader& reader, const ReaderProcess::End& end) {
     return;
   }
   log_warn(
-      "reader process died",
-      {{"cause", cause}, {"tickets_handed_on", handed_back}, {"deaths", budget_.deaths() + 1}});
+      "worker process crashed",
+      {{"cause", cause}, {"requeued_tickets", handed_back}, {"crashes", budget_.deaths() + 1}});
   if (!quarantined.ok()) coordinator_.request_stop(quarantined.status());
   const bool gets_further = quarantined.ok() && *quarantined;
   const auto now = clock_.monotonic();

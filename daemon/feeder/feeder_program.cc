@@ -35,21 +35,26 @@ std::optional<FeederArguments> maybe_parse(int argc, char** argv, ExitCode& exit
       "Reads samples into the ring of a stokerd, which starts it. Not meant to be started by "
       "hand.");
   app.add_option("--config", arguments.config_path, "The run's config.yaml")->required();
-  app.add_option("--index-dir", arguments.index_dir, "Folder of the data set's index")->required();
-  app.add_option("--fingerprint", arguments.fingerprint, "The data set's fingerprint")->required();
-  app.add_option("--plan-ticket", arguments.plan_ticket, "Ticket that the data is used from");
-  app.add_option("--plan-epoch", arguments.plan_epoch, "Epoch that begins with it");
+  app.add_option("--index-dir", arguments.index_dir, "Folder of the dataset index")->required();
+  app.add_option("--dataset-fingerprint", arguments.fingerprint, "Fingerprint of the dataset")
+      ->required();
+  app.add_option("--start-ticket", arguments.plan_ticket, "First ticket of this dataset version");
+  app.add_option("--start-epoch", arguments.plan_epoch, "Epoch that starts with that ticket");
   app.add_option("--ring-fd", arguments.ring_fd, "File descriptor of the ring")->required();
   app.add_option("--quarantine-fd", arguments.quarantine_fd,
                  "File descriptor of the quarantine table")
       ->required();
-  app.add_option("--reader", arguments.reader, "Row of that table")->required();
-  app.add_option("--readers", arguments.readers, "Reader processes in all")
+  app.add_option("--worker-index", arguments.reader, "Index of this worker process in that table")
+      ->required();
+  app.add_option("--num-workers", arguments.readers, "Number of worker processes")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--producer", arguments.producer, "Row of the ring's producer table")->required();
-  app.add_option("--generation", arguments.generation, "Generation of that row")->required();
-  app.add_option("--threads", arguments.threads, "Reading threads")->check(CLI::Range(1, 1024));
-  app.add_option("--parent", arguments.parent, "Process that must be the parent");
+  app.add_option("--producer-index", arguments.producer, "Index in the ring's producer table")
+      ->required();
+  app.add_option("--producer-generation", arguments.generation, "Generation of that entry")
+      ->required();
+  app.add_option("--num-threads", arguments.threads, "Number of worker threads")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--parent-pid", arguments.parent, "Process id of the required parent");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -109,7 +114,7 @@ Status read_for_ring(const FeederArguments& arguments, bool& sandbox_refused) {
   STOKER_ASSIGN_OR_RETURN(const auto quarantine,
                           QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
   if (arguments.reader >= quarantine.readers())
-    return Status(Code::kMismatch, "--reader: the quarantine table has no such row");
+    return Status(Code::kMismatch, "--worker-index: the quarantine table has no such entry");
   uint64_t room = feed::room_for_samples(config.feed);
   dataset->keep_samples(room);  // before confine(): that memory is not counted
   const GuardedDataset guarded(*dataset, quarantine, arguments.reader);
@@ -124,7 +129,7 @@ Status read_for_ring(const FeederArguments& arguments, bool& sandbox_refused) {
              ahead);
   const Status status = coordinator.join(kGrace);
   if (!coordinator.all_ended()) {  // a read hangs: the process ends under it
-    log_error("reader ends", {{"error", status.to_string()}});
+    log_error("worker failed", {{"error", status.to_string()}});
     flush_log();
     ::_exit(static_cast<int>(exit_code_of(status)));
   }
@@ -139,9 +144,9 @@ ExitCode run_feeder(int argc, char** argv) {
   bool sandbox_refused = false;
   if (status.ok()) status = read_for_ring(*arguments, sandbox_refused);
   if (sandbox_refused)
-    log_warn("sandbox refused", {{"reason", status.to_string()}});
+    log_warn("worker sandbox rejected", {{"reason", status.to_string()}});
   else if (!status.ok())
-    log_error("reader ends", {{"error", status.to_string()}});
+    log_error("worker failed", {{"error", status.to_string()}});
   flush_log();
   return sandbox_refused ? ExitCode::kSandbox : exit_code_of(status);
 }

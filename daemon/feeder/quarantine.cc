@@ -38,11 +38,11 @@ Result<bool> Quarantine::judge_death(uint32_t reader, std::string_view cause, Bl
   table_.acquit(sample);
   kills_.erase(suspect);
   const auto origin = dataset_.origin(sample);
-  log_error("sample put into quarantine", {{"sample", sample},
-                                           {"file", origin.file},
-                                           {"offset", origin.offset},
-                                           {"killed", kKillsToQuarantine},
-                                           {"cause", cause}});
+  log_error("sample quarantined", {{"sample", sample},
+                                   {"path", origin.file},
+                                   {"offset", origin.offset},
+                                   {"crashes", kKillsToQuarantine},
+                                   {"cause", cause}});
   return true;
 }
 

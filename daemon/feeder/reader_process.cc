@@ -153,8 +153,7 @@ bool ReaderProcess::kill_and_reap(std::chrono::milliseconds patience) {
   do result = ::poll(&ended, 1, static_cast<int>(patience.count()));
   while (result < 0 && errno == EINTR);
   if (result != 0) return wait(0).has_value();
-  log_error("reader process cannot be killed and is left behind",
-            {{"pid", pid_}, {"state", process_state(pid_)}});
+  log_error("worker process orphaned", {{"pid", pid_}, {"state", process_state(pid_)}});
   pid_ = -1;
   return false;
 }

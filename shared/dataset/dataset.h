@@ -27,7 +27,7 @@ namespace stoker::dataset {
 
 class PrefetchedBytes;
 
-// Where a sample comes from, for messages, ledgers and `stokerctl explain`.
+// Where a sample comes from, for messages, ledgers and `stokerctl show-batch`.
 struct Origin {
   std::string file;      // empty: synthetic
   uint64_t offset = 0;   // of the first byte, or of the record

@@ -111,7 +111,7 @@ Result<std::unique_ptr<Dataset>> with_decoded_file(const SetRequest& set,
   if (file.ok())
     return std::unique_ptr<Dataset>(
         std::make_unique<DecodedDataset>(std::move(dataset), *std::move(file), part));
-  log_warn("samples are decoded each time", {{"set", set.name}, {"why", file.status().message()}});
+  log_warn("decoded cache disabled", {{"dataset", set.name}, {"reason", file.status().message()}});
   return dataset;
 }
 

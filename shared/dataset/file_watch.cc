@@ -32,7 +32,7 @@ bool FileWatch::all_as_indexed() {
   const Status status = look();
   if (status.ok()) return true;
   changed_.store(true, std::memory_order_relaxed);
-  log_warn("samples in memory are not used any more", {{"why", status.message()}});
+  log_warn("sample cache invalidated", {{"reason", status.message()}});
   return false;
 }
 

@@ -83,7 +83,7 @@ Result<bool> unpack_idx(const SetRequest& set, std::string_view field, const Fil
   STOKER_ASSIGN_OR_RETURN(const auto header, parse_header(head.first(got), path, layout));
   STOKER_ASSIGN_OR_RETURN(const uint64_t promised, promised_bytes(header, path, layout));
   STOKER_RETURN_IF_ERROR(unpack_file(reader, files, {.from = from, .bytes = promised},
-                                     set.made_file(field, "unpacked"), progress, made));
+                                     set.made_file(field, "decompressed"), progress, made));
   return true;
 }
 

@@ -107,8 +107,7 @@ Result<FileTable> scan_images(const SetRequest& set, const ScanProgress& progres
     }
   }
   if (outside > 0)
-    log_warn("dataset files outside class folders left out",
-             {{"path", files.root()}, {"files", outside}});
+    log_warn("files outside class folders ignored", {{"path", files.root()}, {"count", outside}});
   if (files.size() == 0) {
     return Status(Code::kNotFound,
                   set.key("path") + ": " + set.config.path +
@@ -150,8 +149,8 @@ Result<std::unique_ptr<Dataset>> open_images(const SetRequest& set, Index index)
                                   " pictures: each class is cut by itself");
   }
   if (const uint64_t empty = samples.classes_without_samples(); empty > 0) {
-    log_warn("dataset classes without samples",
-             {{"set", set.name}, {"classes", empty}, {"of", samples.classes()}});
+    log_warn("classes without samples",
+             {{"dataset", set.name}, {"empty_classes", empty}, {"num_classes", samples.classes()}});
   }
   return std::unique_ptr<Dataset>(
       std::make_unique<ImagesDataset>(std::move(index), std::move(samples), input));

@@ -26,7 +26,7 @@ struct SetRequest {
   const config::DatasetConfig& config;
   std::string_view index_dir = {};  // where inspect() may leave files that it makes
 
-  // Where a file of this set is made: "<index_dir>/train.labels.unpacked". Others of the run that
+  // Where a file of this set is made: "<index_dir>/train.labels.decompressed". Others of the run that
   // have the index open read it under this name.
   std::string made_file(std::string_view field, std::string_view what) const {
     return std::string(index_dir) + '/' + name + '.' + std::string(field) + '.' + std::string(what);

@@ -121,8 +121,8 @@ class NpyScan {
                               .bytes = member->bytes,
                               .crc32 = member->crc32};
     const std::string name = file == 0 ? setting : setting + '-' + std::to_string(file);
-    STOKER_RETURN_IF_ERROR(unpack_file(reader_, files_, unpacking, set_.made_file(name, "unpacked"),
-                                       progress_, made_));
+    STOKER_RETURN_IF_ERROR(unpack_file(reader_, files_, unpacking,
+                                       set_.made_file(name, "decompressed"), progress_, made_));
     const size_t last = made_.size() - 1;
     index_.data.add(made_.path(last), made_.stamp(last));
     return add({.file = index_.data.size() - 1, .offset = 0, .bytes = member->bytes}, path, layout);

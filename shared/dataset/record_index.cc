@@ -150,10 +150,11 @@ Status RecordIndex::judge_incomplete() const {
     return Status(Code::kCorrupt, are + ": complete them, or leave them out with " +
                                       set_.key("incomplete") + ": skip");
   }
-  log_warn("dataset records left out", {{"set", set_.name},
-                                        {"incomplete", incomplete_.count},
-                                        {"of", seen_},
-                                        {"first", incomplete_.first}});
+  log_warn("records dropped", {{"dataset", set_.name},
+                               {"reason", "missing_field"},
+                               {"count", incomplete_.count},
+                               {"total", seen_},
+                               {"first", incomplete_.first}});
   return {};
 }
 
@@ -167,9 +168,11 @@ Status RecordIndex::judge_longer() const {
                       ": raise it, or say whether to truncate or to skip them with " +
                       set_.key("longer"));
   }
-  log_warn(
-      longer == "skip" ? "dataset records left out" : "dataset records cut",
-      {{"set", set_.name}, {"longer", longer_.count}, {"of", seen_}, {"first", longer_.first}});
+  log_warn(longer == "skip" ? "records dropped" : "records truncated", {{"dataset", set_.name},
+                                                                        {"reason", "max_length"},
+                                                                        {"count", longer_.count},
+                                                                        {"total", seen_},
+                                                                        {"first", longer_.first}});
   return {};
 }
 

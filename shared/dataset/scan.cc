@@ -141,10 +141,10 @@ class FolderWalk {
 
   void log_left_out() const {
     if (loops_ + dangling_ + irregular_ == 0) return;
-    log_warn("dataset entries left out", {{"path", found_.files.root()},
-                                          {"link_loops", loops_},
-                                          {"dangling_links", dangling_},
-                                          {"not_regular_files", irregular_}});
+    log_warn("directory entries ignored", {{"path", found_.files.root()},
+                                           {"symlink_loops", loops_},
+                                           {"dangling_symlinks", dangling_},
+                                           {"non_regular_files", irregular_}});
   }
 
   const Glob& glob_;

@@ -143,15 +143,15 @@ Result<std::string> tar_settings(const SetRequest& set) {
 
 void log_left_out(const SetRequest& set, const TarLeftOut& left_out) {
   if (left_out.members > 0) {
-    log_warn("dataset members left out", {{"set", set.name},
-                                          {"members", left_out.members},
-                                          {"reason", "no extension, or a name with a dot first"}});
+    log_warn("archive members ignored",
+             {{"dataset", set.name},
+              {"count", left_out.members},
+              {"reason", "no extension, or a name that starts with a dot"}});
   }
   if (left_out.without_end > 0) {
-    log_warn("dataset shards without the end of a tar file",
-             {{"set", set.name},
-              {"shards", left_out.without_end},
-              {"first", left_out.first_without_end}});
+    log_warn("tar shards without end marker", {{"dataset", set.name},
+                                               {"count", left_out.without_end},
+                                               {"first", left_out.first_without_end}});
   }
 }
 

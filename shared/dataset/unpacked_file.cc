@@ -59,8 +59,7 @@ Status unpack_file(const FileReader& reader, const FileTable& files, const Unpac
         return pour(inflater, unpacking, source, fd, name, progress);
       },
       made));
-  log_info("dataset file unpacked",
-           {{"path", source}, {"bytes", unpacking.bytes}, {"unpacked", path}});
+  log_info("file decompressed", {{"path", source}, {"bytes", unpacking.bytes}, {"output", path}});
   return {};
 }
 

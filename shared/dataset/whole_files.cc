@@ -119,7 +119,9 @@ bool find_pack(const FileTable& files, const Packing& packing, Facts& facts) {
     return false;
   }
   facts.made.add(found.name(0), found.stamp(0));
-  log_info("dataset pack found", {{"files", files.size()}, {"pack", packing.path}});
+  log_info("packed cache reused", {{"files", files.size()},
+                                   {"bytes", facts.made.stamp(facts.made.size() - 1).size},
+                                   {"path", packing.path}});
   return true;
 }
 
@@ -136,10 +138,10 @@ Status pack_files(const FileTable& files, const Packing& packing, const ScanProg
   };
   STOKER_RETURN_IF_ERROR(make_file(packing.path, write, facts.made));
   if (packing.rewrite) facts.pack_sizes = std::move(sizes);
-  log_info("dataset files packed", {{"files", files.size()},
-                                    {"bytes", bytes},
-                                    {"pack_bytes", facts.made.stamp(facts.made.size() - 1).size},
-                                    {"pack", packing.path}});
+  log_info("packed cache built", {{"files", files.size()},
+                                  {"bytes", bytes},
+                                  {"packed_bytes", facts.made.stamp(facts.made.size() - 1).size},
+                                  {"path", packing.path}});
   return {};
 }
 

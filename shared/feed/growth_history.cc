@@ -17,7 +17,7 @@ namespace json = boost::json;
 constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
 
 std::string to_line(const DataState& state) {
-  return json::serialize(json::object{{"ticket", state.began.ticket},
+  return json::serialize(json::object{{"start_ticket", state.began.ticket},
                                       {"epoch", state.began.epoch},
                                       {"samples", state.samples},
                                       {"fingerprint", state.fingerprint}}) +
@@ -25,7 +25,7 @@ std::string to_line(const DataState& state) {
 }
 
 DataState state_of(const json::object& line) {
-  return {.began = {.ticket = line.at("ticket").to_number<uint64_t>(),
+  return {.began = {.ticket = line.at("start_ticket").to_number<uint64_t>(),
                     .epoch = line.at("epoch").to_number<uint64_t>()},
           .samples = line.at("samples").to_number<uint64_t>(),
           .fingerprint = std::string(line.at("fingerprint").as_string())};
@@ -95,7 +95,7 @@ const DataState& state_at(const GrowthHistory& history, uint64_t ticket) {
 
 std::string index_dir_of(const std::string& index_dir, const DataState& state) {
   if (state.began.ticket == 0) return index_dir;
-  return join_path(index_dir, "from-" + std::to_string(state.began.ticket));
+  return join_path(index_dir, "version-" + std::to_string(state.began.ticket));
 }
 
 }  // namespace stoker::feed

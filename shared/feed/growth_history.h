@@ -1,8 +1,8 @@
 // GrowthHistory: what a data set that grows was at which time of a run: the truth from which any
 // start goes on, and any step is explained.
 //
-// RUN/growth.jsonl has a line for each state of the data that was ever trained on, written before its
-// first step; its index is in index/from-TICKET, that of the first in index itself.
+// RUN/dataset_versions.jsonl has a line for each state of the data that was ever trained on, written before its
+// first step; its index is in index/version-TICKET, that of the first in index itself.
 //
 // Threads: functions of their arguments and the file system; written by the one stokerd of the run
 //          directory only.

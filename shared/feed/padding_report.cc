@@ -36,18 +36,20 @@ std::string in_words(const dataset::LengthBuckets& buckets) {
 void log_padding(const dataset::Dataset& data, const dataset::PlanSettings& settings) {
   if (data.longest() == 0) return;
   if (settings.maybe_buckets == nullptr) {
-    log_info("samples padded", {{"set", "train"},
-                                {"padding", percent(padding_of(data))},
-                                {"longest", data.longest()},
-                                {"help", "feed.buckets batches samples of about one length"}});
+    log_info("padding ratio measured",
+             {{"dataset", "train"},
+              {"padding", percent(padding_of(data))},
+              {"max_length", data.longest()},
+              {"hint", "feed.buckets batches samples of about one length"}});
     return;
   }
   const dataset::LengthBuckets& buckets = *settings.maybe_buckets;
-  log_info("samples padded", {{"set", "train"},
-                              {"padding", percent(buckets.padding())},
-                              {"without_buckets", percent(buckets.padding_without())},
-                              {"longest", data.longest()},
-                              {"samples_by_length", in_words(buckets)}});
+  log_info("padding ratio measured",
+           {{"dataset", "train"},
+            {"padding", percent(buckets.padding())},
+            {"padding_without_buckets", percent(buckets.padding_without())},
+            {"max_length", data.longest()},
+            {"bucket_sizes", in_words(buckets)}});
 }
 
 }  // namespace stoker::feed

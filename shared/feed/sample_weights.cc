@@ -15,7 +15,7 @@ namespace {
 // Kept files of a set by their first ticket.
 using KeptFiles = std::map<uint64_t, std::string>;
 
-std::string kept_prefix(const std::string& set) { return set + ".weights-from-"; }
+std::string kept_prefix(const std::string& set) { return set + ".sample_weights."; }
 
 Result<KeptFiles> kept_files(const std::string& index_dir, const std::string& set) {
   const std::string prefix = kept_prefix(set);
@@ -36,7 +36,7 @@ Result<KeptFiles> kept_files(const std::string& index_dir, const std::string& se
 bool is_newest(const KeptFiles& files, const std::vector<double>& weights) {
   if (files.empty()) return false;
   const auto kept = dataset::load_kept_weights(files.rbegin()->second);
-  if (!kept.ok()) log_warn("kept weights not readable", {{"reason", kept.status().message()}});
+  if (!kept.ok()) log_warn("saved sample weights unreadable", {{"error", kept.status().message()}});
   return kept.ok() && *kept == weights;
 }
 
@@ -49,7 +49,8 @@ Status keep(const std::string& set, const std::vector<double>& weights,
     files.erase(std::prev(files.end()));
   }
   if (is_newest(files, weights)) return {};
-  if (!files.empty()) log_info("sample weights replaced", {{"set", set}, {"from_ticket", ticket}});
+  if (!files.empty())
+    log_info("sample weights updated", {{"dataset", set}, {"start_ticket", ticket}});
   return dataset::save_kept_weights(
       weights, join_path(index_dir, kept_prefix(set) + std::to_string(ticket)));
 }

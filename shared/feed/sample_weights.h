@@ -2,7 +2,7 @@
 // life of a run.
 //
 // stokerd reads the users' files when it starts and keeps what it read beside the index, by the
-// ticket from which on it holds; readers and `stokerctl explain` take what is kept. So a file may
+// ticket from which on it holds; readers and `stokerctl show-batch` take what is kept. So a file may
 // be replaced at any time, its numbers come in at the next start, and what was drawn before can
 // still be told.
 //

@@ -20,16 +20,16 @@ using ::testing::Eq;
 
 std::string line_of(uint64_t step, uint64_t ticket) {
   return "{\"step\":" + std::to_string(step) + ",\"ticket\":" + std::to_string(ticket) +
-         ",\"sample\":7,\"reason\":\"torn\"}\n";
+         ",\"sample\":7,\"message\":\"torn\"}\n";
 }
 
 metrics::Row row_of(uint64_t ticket, const std::string& reason = "torn") {
-  return metrics::Row().add("ticket", ticket).add("sample", uint64_t{7}).add("reason", reason);
+  return metrics::Row().add("ticket", ticket).add("sample", uint64_t{7}).add("message", reason);
 }
 
 class BadSampleFileTest : public ::testing::Test {
  protected:
-  std::string path() const { return directory_ / "bad_samples.jsonl"; }
+  std::string path() const { return directory_ / "sample_errors.jsonl"; }
   void put(const std::string& text) const { test::write_whole(path(), text); }
   std::string text() const {
     const auto read = read_file(path(), 1 << 20);
@@ -90,7 +90,7 @@ TEST_F(BadSampleFileTest, ADamagedListIsSetAsideAndTheRunGoesOn) {
     EXPECT_EQ(*kept, 0u);
     EXPECT_FALSE(std::filesystem::exists(path()));
   }
-  EXPECT_TRUE(std::filesystem::exists(path() + ".before-3"));
+  EXPECT_TRUE(std::filesystem::exists(path() + ".archived-3"));
 }
 
 TEST_F(BadSampleFileTest, AKillAtAnyOperationOfACutLeavesTheListThatWasOrTheOneToBe) {
@@ -117,7 +117,7 @@ TEST_F(BadSampleFileTest, WhatWasFlushedSurvivesAPowerCut) {
   file.flush();
   const TemporaryDirectory disk;
   files.cut_power(files.operations().size(), test::Survival::kNothing, 0, disk / "left");
-  EXPECT_THAT(tickets_in(disk / "left/bad_samples.jsonl"), ElementsAre(1, 2));
+  EXPECT_THAT(tickets_in(disk / "left/sample_errors.jsonl"), ElementsAre(1, 2));
 }
 
 TEST_F(BadSampleFileTest, ADiskThatIsFullForAWhileLosesNoLineAndDoublesNone) {

@@ -252,7 +252,7 @@ TEST_F(FeedSupervisorTest, TooManyBadSamplesEndTheRunAndAllAreListed) {
   const std::string list = list_of_bad_samples();
   EXPECT_EQ(static_cast<uint64_t>(std::count(list.begin(), list.end(), '\n')),
             supervisor_->bad_samples());
-  EXPECT_THAT(list, HasSubstr(R"("reason":"made \"bad\"")"));
+  EXPECT_THAT(list, HasSubstr(R"("message":"made \"bad\"")"));
 }
 
 }  // namespace

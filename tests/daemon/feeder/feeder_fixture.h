@@ -75,7 +75,7 @@ class FeederTest : public ::testing::Test {
     settings_.feed.deaths_per_minute = 1'000'000;
     settings_.index_dir = path("index");
     settings_.config_path = path("config.yaml");
-    settings_.bad_sample_path = path("bad_samples.jsonl");
+    settings_.bad_sample_path = path("sample_errors.jsonl");
     ASSERT_TRUE(std::filesystem::create_directory(settings_.index_dir));
     open_data(synthetic_config());
   }

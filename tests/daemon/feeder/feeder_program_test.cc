@@ -371,10 +371,10 @@ TEST_F(FeederProgramTest, BadCommandLinesAreUsageErrors) {
 }
 
 TEST_F(FeederProgramTest, WithoutARingItEndsWithAnError) {
-  const int code = exit_code_of_feed({"--config", settings_.config_path, "--index-dir",
-                                      settings_.index_dir, "--fingerprint", data_->fingerprint(),
-                                      "--ring-fd", "77", "--quarantine-fd", "78", "--reader", "0",
-                                      "--producer", "0", "--generation", "1"});
+  const int code = exit_code_of_feed(
+      {"--config", settings_.config_path, "--index-dir", settings_.index_dir,
+       "--dataset-fingerprint", data_->fingerprint(), "--ring-fd", "77", "--quarantine-fd", "78",
+       "--worker-index", "0", "--producer-index", "0", "--producer-generation", "1"});
   EXPECT_GT(code, 0);
 }
 

@@ -114,8 +114,8 @@ int run(std::map<std::string, std::string>& arguments) {
   auto ring = ring::ShmRing::attach(UniqueFd(std::stoi(arguments["--ring-fd"])));
   if (!ring.ok()) return 70;
   const ring::ProducerId id{
-      .index = static_cast<uint32_t>(std::stoul(arguments["--producer"])),
-      .generation = static_cast<uint32_t>(std::stoul(arguments["--generation"]))};
+      .index = static_cast<uint32_t>(std::stoul(arguments["--producer-index"])),
+      .generation = static_cast<uint32_t>(std::stoul(arguments["--producer-generation"]))};
   if (how == "stuck_once" && id.generation == 1) {
     const auto claim = (*ring)->claim(id, kLong);
     ::raise(SIGSTOP);
@@ -123,7 +123,7 @@ int run(std::map<std::string, std::string>& arguments) {
   }
   if (how == "stuck" || how == "bad") return misbehave(how, **ring, id);
   const auto data = dataset::open_indexed("train", synthetic_config(), arguments["--index-dir"],
-                                          arguments["--fingerprint"]);
+                                          arguments["--dataset-fingerprint"]);
   if (!data.ok()) return 78;
   const auto plan = plan_for(**data);
   const auto table = QuarantineTable::attach(UniqueFd(std::stoi(arguments["--quarantine-fd"])));
@@ -133,16 +133,16 @@ int run(std::map<std::string, std::string>& arguments) {
   if (misdeed.samples == 2) deadly = deadly_samples(plan);
   if (misdeed.samples == 0) deadly.clear();
   const DeadlyDataset wicked(**data, deadly, misdeed.deed);
-  const auto reader = static_cast<uint32_t>(std::stoul(arguments["--reader"]));
+  const auto reader = static_cast<uint32_t>(std::stoul(arguments["--worker-index"]));
   const GuardedDataset guarded(wicked, *table, reader);
-  const ConfinementSettings confinement{.threads = std::stoi(arguments["--threads"]),
+  const ConfinementSettings confinement{.threads = std::stoi(arguments["--num-threads"]),
                                         .memory_bytes = 256 << 20};
   if (!forbid_core_dumps_and_privileges().ok() ||
       !confine(confinement, table->forbidden_call_of(reader)).ok())
     return 70;
   feed::ReaderPool pool(**ring, id, guarded, plan);
   Coordinator coordinator;
-  pool.start(std::stoi(arguments["--threads"]), coordinator);
+  pool.start(std::stoi(arguments["--num-threads"]), coordinator);
   return coordinator.join(kLong).ok() ? 0 : 70;
 }
 

@@ -159,7 +159,7 @@ TEST_F(IdxDataset, PackedFilesGiveTheSameSamples) {
 TEST_F(IdxDataset, WhatWasUnpackedIsKeptAndMadeAnewWhenItIsGoneOrChanged) {
   write("pictures", gzip(pictures(10)));
   write("labels", labels(10));
-  const std::string unpacked = ".index/train.path.unpacked";
+  const std::string unpacked = ".index/train.path.decompressed";
   ASSERT_TRUE(open(idx()).ok());
   EXPECT_EQ(content_of(unpacked), pictures(10));
   age(unpacked, -100);
@@ -176,7 +176,7 @@ TEST_F(IdxDataset, WhatWasUnpackedIsKeptAndMadeAnewWhenItIsGoneOrChanged) {
 TEST_F(IdxDataset, EveryDamageToAPackedFileIsAnErrorAndLeavesNothing) {
   write("labels", labels(5));
   const std::string whole = gzip(pictures(5));
-  const std::string unpacked = ".index/train.path.unpacked";
+  const std::string unpacked = ".index/train.path.decompressed";
   const auto expect_refused = [&](const std::string& file) {
     write("pictures", file);
     const auto dataset = open(idx());

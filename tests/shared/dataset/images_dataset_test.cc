@@ -164,7 +164,7 @@ TEST_F(PackedImages, AreTheSameSamplesWhereTheirJpegsAreRewritten) {
     config.cache = "rewritten";
     const auto dataset = open(config);
     ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
-    EXPECT_TRUE(std::filesystem::exists(index_dir() + "/train.files.rewritten"));
+    EXPECT_TRUE(std::filesystem::exists(index_dir() + "/train.files.packed_restart"));
     EXPECT_EQ((*dataset)->fingerprint(), (*files)->fingerprint());
     ASSERT_EQ((*dataset)->size(), 33u);
     for (uint64_t sample = 0; sample < 33; ++sample) {
@@ -175,7 +175,7 @@ TEST_F(PackedImages, AreTheSameSamplesWhereTheirJpegsAreRewritten) {
   }
   const auto again = open(images());
   ASSERT_TRUE(again.ok());
-  EXPECT_FALSE(std::filesystem::exists(index_dir() + "/train.files.rewritten"));
+  EXPECT_FALSE(std::filesystem::exists(index_dir() + "/train.files.packed_restart"));
 }
 
 TEST_F(PackedImages, AreReadWithoutTheirFiles) {
@@ -247,7 +247,7 @@ TEST_F(ImagesDataset, FilesBesideTheClassFoldersAreLeftOutAndCounted) {
   const std::string log = ::testing::internal::GetCapturedStderr();
   ASSERT_TRUE(dataset.ok());
   EXPECT_EQ((*dataset)->size(), 1u);
-  EXPECT_THAT(log, HasSubstr("files=2"));
+  EXPECT_THAT(log, HasSubstr("count=2"));
 }
 
 TEST_F(ImagesDataset, FolderWithoutClassesOrWithoutPicturesIsAnError) {

@@ -16,7 +16,7 @@ Index example() {
   index.settings = "kind=text split=0:1 context=8";
   index.source = "corpus\n\n**/*";
   index.facts = {.numbers = {1, 2, ~0ull}, .names = {"cat", ""}, .made = FileTable()};
-  index.facts.made.add("runs/x/index/train.x.unpacked",
+  index.facts.made.add("runs/x/index/train.x.decompressed",
                        {.size = 784, .mtime_ns = 1'700'000'000'000'000'000, .inode = 9});
   index.facts.pack_sizes = {0, 12};
   index.files = FileTable("/data/corpus");

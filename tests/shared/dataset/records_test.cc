@@ -133,7 +133,7 @@ TEST_F(RecordsTest, IncompleteRecordsAreLeftOutOnRequestAndLogged) {
   ::testing::internal::CaptureStderr();
   const auto dataset = open(*index({{{1, 0}, {2, -1}}, {{3, 1}}}));
   const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, HasSubstr("incomplete=1 of=3"));
+  EXPECT_THAT(log, HasSubstr("reason=missing_field count=1 total=3"));
   EXPECT_THAT(log, HasSubstr("offset 200"));
   ASSERT_TRUE(dataset.ok());
   EXPECT_EQ((*dataset)->size(), 2u);

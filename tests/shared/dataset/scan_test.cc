@@ -62,9 +62,9 @@ TEST_F(Scan, FaultRow61LeavesOutLoopsFifosSocketsAndDanglingLinks) {
   ::testing::internal::CaptureStderr();
   EXPECT_THAT(names(), ElementsAre("sub/a"));
   const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, HasSubstr("link_loops=2"));
-  EXPECT_THAT(log, HasSubstr("dangling_links=1"));
-  EXPECT_THAT(log, HasSubstr("not_regular_files=2"));
+  EXPECT_THAT(log, HasSubstr("symlink_loops=2"));
+  EXPECT_THAT(log, HasSubstr("dangling_symlinks=1"));
+  EXPECT_THAT(log, HasSubstr("non_regular_files=2"));
 }
 
 TEST_F(Scan, FollowsLinksToFilesAndFolders) {

@@ -181,7 +181,8 @@ TEST_F(TarDataset, SamplesThatLackAMemberRefuseTheSet) {
   config.incomplete = "skip";
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(opened(config)->size(), 1u);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("incomplete=2 of=3"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("reason=missing_field count=2 total=3"));
 }
 
 TEST_F(TarDataset, MembersThatDoNotFollowOneAnotherAreTwoSamples) {
@@ -200,9 +201,8 @@ TEST_F(TarDataset, MembersOfNoSampleAndShardsWithoutEndAreLogged) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(opened(tar())->size(), 1u);
   const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, HasSubstr("members left out set=train members=2"));
-  EXPECT_THAT(
-      log, HasSubstr("without the end of a tar file set=train shards=1 first=" + path("data.tar")));
+  EXPECT_THAT(log, HasSubstr("members ignored dataset=train count=2"));
+  EXPECT_THAT(log, HasSubstr("without end marker dataset=train count=1 first=" + path("data.tar")));
 }
 
 TEST_F(TarDataset, LabelsThatAreNoneAreToldWhileIndexing) {
@@ -233,7 +233,7 @@ TEST_F(TarDataset, EveryTruncationIsAnErrorOrLogged) {
     const auto dataset = open(tar());
     const std::string log = ::testing::internal::GetCapturedStderr();
     if (dataset.ok()) {
-      EXPECT_THAT(log, HasSubstr("without the end"));
+      EXPECT_THAT(log, HasSubstr("without end marker"));
     } else {
       EXPECT_THAT(dataset.status().message(), HasSubstr(path("data.tar")));
     }

@@ -19,7 +19,7 @@ const GrowthHistory kHistory{{.began = {0, 0}, .samples = 40, .fingerprint = "aa
 TEST(GrowthHistory, IsReadAsItWasWritten) {
   std::string folder = ::testing::TempDir() + "stoker-growth-XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/growth.jsonl";
+  const std::string path = folder + "/dataset_versions.jsonl";
   const auto none = read_growth(path);
   ASSERT_TRUE(none.ok());
   EXPECT_TRUE(none->empty());
@@ -35,19 +35,19 @@ TEST(GrowthHistory, SaysWhatATicketWasTrainedOn) {
            {0, "aa"}, {29, "aa"}, {30, "bb"}, {45, "bb"}, {46, "cc"}, {1'000'000, "cc"}})
     EXPECT_EQ(state_at(kHistory, ticket).fingerprint, fingerprint) << ticket;
   EXPECT_EQ(index_dir_of("run/index", kHistory[0]), "run/index");
-  EXPECT_EQ(index_dir_of("run/index", kHistory[1]), "run/index/from-30");
+  EXPECT_EQ(index_dir_of("run/index", kHistory[1]), "run/index/version-30");
 }
 
 TEST(GrowthHistory, DamageIsNamedWithItsLine) {
-  const std::string first = R"({"ticket":0,"epoch":0,"samples":4,"fingerprint":"a"})";
+  const std::string first = R"({"start_ticket":0,"epoch":0,"samples":4,"fingerprint":"a"})";
   for (const std::string second :
-       {"x", "[]", "{}", R"({"ticket":-1,"epoch":0,"samples":4,"fingerprint":"a"})",
-        R"({"ticket":0,"epoch":0,"samples":4,"fingerprint":"a"})",
-        R"({"ticket":9,"epoch":0,"samples":4,"fingerprint":5})"}) {
-    const auto parsed = parse_growth(first + "\n" + second + "\n", "growth.jsonl");
+       {"x", "[]", "{}", R"({"start_ticket":-1,"epoch":0,"samples":4,"fingerprint":"a"})",
+        R"({"start_ticket":0,"epoch":0,"samples":4,"fingerprint":"a"})",
+        R"({"start_ticket":9,"epoch":0,"samples":4,"fingerprint":5})"}) {
+    const auto parsed = parse_growth(first + "\n" + second + "\n", "dataset_versions.jsonl");
     ASSERT_FALSE(parsed.ok()) << second;
     EXPECT_EQ(parsed.status().code(), Code::kCorrupt);
-    EXPECT_THAT(parsed.status().message(), HasSubstr("growth.jsonl:2: "));
+    EXPECT_THAT(parsed.status().message(), HasSubstr("dataset_versions.jsonl:2: "));
   }
 }
 

@@ -119,7 +119,7 @@ TEST_F(PlanOfARun, NewWeightsHoldFromTheirStartOn) {
   EXPECT_THAT(kept_for(199), ElementsAre(0, 0, 1));
   EXPECT_THAT(kept_for(200), ElementsAre(0, 1, 0));
   EXPECT_THAT(kept_for(kNewestTicket), ElementsAre(0, 1, 0));
-  EXPECT_FALSE(std::filesystem::exists(directory_ + "/train.weights-from-100"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/train.sample_weights.100"));
 }
 
 TEST_F(PlanOfARun, WhatARunThatGoesOnFromEarlierDrewAfterwardsIsForgotten) {
@@ -135,7 +135,7 @@ TEST_F(PlanOfARun, WhatARunThatGoesOnFromEarlierDrewAfterwardsIsForgotten) {
 
 TEST_F(PlanOfARun, KeptWeightsThatAreDamagedAreAnErrorForReadersAndMadeAnewAtAStart) {
   start_at(0, "0 0 1");
-  std::ofstream(directory_ + "/train.weights-from-0", std::ios::app) << "x";
+  std::ofstream(directory_ + "/train.sample_weights.0", std::ios::app) << "x";
   EXPECT_EQ(kept_sample_weights(config_, directory_, 5).status().code(), Code::kCorrupt);
   start_at(10, "0 0 1");
   EXPECT_THAT(kept_for(10), ElementsAre(0, 0, 1));
