@@ -83,7 +83,8 @@ void Coordinator::request_stop(Status reason) {
   {
     const std::lock_guard lock(mutex_);
     if (stopped_) {
-      if (!reason.ok()) log_warn("stopping already", {{"also", reason.to_string()}});
+      if (!reason.ok())
+        log_warn("shutdown already in progress", {{"additional_reason", reason.to_string()}});
       return;
     }
     stopped_ = true;

@@ -34,19 +34,19 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::info;
 }
 
-// Five columns, so that the events of a log stand under each other.
+// Seven columns, so that the events of a log stand under each other.
 std::string_view level_word(LogLevel level) {
   switch (level) {
     case LogLevel::kDebug:
-      return "debug ";
+      return "debug   ";
     case LogLevel::kInfo:
-      return "info  ";
+      return "info    ";
     case LogLevel::kWarn:
-      return "warn  ";
+      return "warning ";
     case LogLevel::kError:
-      return "error ";
+      return "error   ";
   }
-  return "info  ";
+  return "info    ";
 }
 
 void write_to_stderr(std::string_view text) {
@@ -114,7 +114,7 @@ void emit(LogLevel level, std::string_view event, Fields fields) {
   const uint64_t reported = log.reported_drops.exchange(drops);
   if (drops > reported) {
     logger->warn(
-        "warn  log lines dropped lines={} reason=\"the log's disk or terminal is too slow\"",
+        "warning log lines dropped count={} reason=\"the log's disk or terminal is too slow\"",
         drops - reported);
   }
 }

@@ -1,12 +1,12 @@
 // log: one event a line, for people who tail and for grep.
 //
-//   2026-01-31T12:00:00.123Z info  checkpoint saved step=1200 bytes=4815162 ms=41.3
+//   2026-01-31T12:00:00.123Z info    checkpoint saved step=1200 bytes=4815162 duration_ms=41.3
 //   path=runs/demo/checkpoints/step-000001200
 //
 // The first words are the event and never vary; everything that varies is a field. Values with
-// spaces are quoted. Levels: error = somebody must act; warn = it went on, but not as asked; info =
-// the life of the run, at most a few lines per interval; debug = for finding a fault. Nothing per
-// sample above debug.
+// spaces are quoted. Levels: error = somebody must act; warning = it went on, but not as asked;
+// info = the life of the run, at most a few lines per interval; debug = for finding a fault.
+// Nothing per sample above debug.
 //
 // Threads:  every function may be called from any thread after init_log(); before it, lines go to
 //           standard error.

@@ -94,10 +94,8 @@ Status JsonLinesFile::cut_torn_line() {
   LinesFromEnd lines(files_, fd_.get(), path_, size_);
   STOKER_ASSIGN_OR_RETURN(const auto last, lines.next());
   if (!last.has_value() || last->text.back() == '\n') return {};
-  log_warn("torn line cut off", {{"path", path_},
-                                 {"offset", last->start},
-                                 {"bytes", size_ - last->start},
-                                 {"reason", "its writer was killed while it wrote"}});
+  log_warn("partial line removed",
+           {{"path", path_}, {"offset", last->start}, {"bytes", size_ - last->start}});
   return cut_to(last->start);
 }
 

@@ -12,10 +12,10 @@ namespace {
 // Nothing that was measured is ever deleted, but for rows that are reported again.
 Status set_aside(FileSystem& files, const std::string& path, const std::string& why) {
   for (int n = 1; n < 1000; ++n) {
-    const std::string to = path + ".before-" + std::to_string(n);
+    const std::string to = path + ".archived-" + std::to_string(n);
     const Status renamed = files.rename_noreplace(path, to);
     if (renamed.code() == Code::kAlreadyExists) continue;
-    if (renamed.ok()) log_warn("metrics file set aside", {{"to", to}, {"reason", why}});
+    if (renamed.ok()) log_warn("metrics file archived", {{"archived_to", to}, {"reason", why}});
     return renamed;
   }
   return Status(Code::kIoError, path + ": too many older files beside it; remove some");
@@ -26,7 +26,7 @@ Result<std::unique_ptr<JsonLinesFile>> open_and_cut(FileSystem& files, const std
   STOKER_ASSIGN_OR_RETURN(auto lines, JsonLinesFile::open(files, path));
   STOKER_ASSIGN_OR_RETURN(const uint64_t cut, lines->cut_after_step(after_step));
   if (cut > 0)
-    log_info("metrics rows cut off", {{"path", path}, {"rows", cut}, {"after_step", after_step}});
+    log_info("metrics records truncated", {{"path", path}, {"records", cut}, {"step", after_step}});
   return lines;
 }
 
@@ -51,11 +51,11 @@ void add_events(EventFile& events, const TrainRow& row) {
     events.add_scalar("train/skipped_steps", row.step,
                       static_cast<double>(*row.maybe_skipped_steps));
   if (row.maybe_loss_scale) events.add_scalar("train/loss_scale", row.step, *row.maybe_loss_scale);
-  events.add_scalar("speed/samples_per_s", row.step, row.samples_per_s);
-  events.add_scalar("speed/step_ms", row.step, row.step_ms);
-  events.add_scalar("speed/feed_wait_ms", row.step, row.feed_wait_ms);
-  events.add_scalar("speed/checkpoint_stall_ms", row.step, row.checkpoint_stall_ms);
-  events.add_scalar("speed/degraded", row.step, static_cast<double>(row.degraded));
+  events.add_scalar("perf/samples_per_second", row.step, row.samples_per_s);
+  events.add_scalar("perf/step_time_ms", row.step, row.step_ms);
+  events.add_scalar("perf/data_wait_ms", row.step, row.feed_wait_ms);
+  events.add_scalar("perf/checkpoint_stall_ms", row.step, row.checkpoint_stall_ms);
+  events.add_scalar("perf/degraded", row.step, static_cast<double>(row.degraded));
 }
 
 }  // namespace
@@ -67,11 +67,11 @@ Result<std::unique_ptr<MetricsWriter>> MetricsWriter::open(
   STOKER_ASSIGN_OR_RETURN(writer->lines_, open_lines(files, settings.train_rows, maybe_resume));
   const uint64_t size = writer->lines_->size();
   if (maybe_resume.has_value() && size != maybe_resume->metrics_bytes) {
-    log_warn(size < maybe_resume->metrics_bytes ? "metrics rows lost"
-                                                : "metrics file longer than at the checkpoint",
+    log_warn(size < maybe_resume->metrics_bytes ? "metrics records missing"
+                                                : "metrics file longer than expected",
              {{"path", settings.train_rows},
               {"bytes", size},
-              {"bytes_at_checkpoint", maybe_resume->metrics_bytes},
+              {"expected_bytes", maybe_resume->metrics_bytes},
               {"step", maybe_resume->step}});
   }
   writer->position_ = size;
@@ -142,8 +142,8 @@ bool MetricsWriter::enqueue(Entry entry) {
   // The first one, and then ever more rarely: a disk that hangs for a day is one line in ten
   // minutes, not a flood.
   if ((dropped & (dropped - 1)) == 0)
-    log_warn("metrics row dropped",
-             {{"step", step}, {"dropped", dropped}, {"reason", "the disk does not keep up"}});
+    log_warn("metrics record dropped",
+             {{"step", step}, {"total", dropped}, {"reason", "the disk does not keep up"}});
   return false;
 }
 
@@ -205,9 +205,9 @@ void MetricsWriter::note_outcome(const Status& status) {
   if (status.ok() == !failing_) return;
   failing_ = !status.ok();
   if (failing_) {
-    log_error("metrics not written", {{"reason", status.to_string()}, {"training", "goes on"}});
+    log_error("metrics write failed", {{"error", status.to_string()}});
   } else {
-    log_info("metrics written again", {{"rows_lost", failed()}});
+    log_info("metrics write recovered", {{"records_lost", failed()}});
   }
 }
 

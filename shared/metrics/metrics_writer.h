@@ -54,7 +54,7 @@ class MetricsWriter {
   // With a resume point, the rows of later steps are cut off, so that each reported step has
   // exactly one line. The step decides where; metrics_bytes only tells whether lines were lost
   // (power cut, full disk), which is logged. Without one, the run starts at its first step: rows
-  // that are there already, and also a damaged file, are set aside as train.jsonl.before-N.
+  // that are there already, and also a damaged file, are set aside as train.jsonl.archived-N.
   // `files` and `clock` must outlive this object.
   static Result<std::unique_ptr<MetricsWriter>> open(FileSystem& files, Clock& clock,
                                                      const MetricsWriterSettings& settings,

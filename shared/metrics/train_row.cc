@@ -31,15 +31,15 @@ Row to_row(const TrainRow& row) {
       .add("loss", row.loss)
       .add("lr", row.lr)
       .add("grad_norm", row.grad_norm)
-      .add("samples", row.samples);
+      .add("samples_seen", row.samples);
   if (row.maybe_skipped_steps) out.add("skipped_steps", *row.maybe_skipped_steps);
   if (row.maybe_loss_scale) out.add("loss_scale", *row.maybe_loss_scale);
-  out.add("samples_per_s", row.samples_per_s)
-      .add("step_ms", row.step_ms)
-      .add("feed_wait_ms", row.feed_wait_ms)
+  out.add("samples_per_second", row.samples_per_s)
+      .add("step_time_ms", row.step_ms)
+      .add("data_wait_ms", row.feed_wait_ms)
       .add("checkpoint_stall_ms", row.checkpoint_stall_ms)
       .add("degraded", row.degraded)
-      .add("wall", std::string_view(row.wall));
+      .add("wall_time", std::string_view(row.wall));
   return out;
 }
 
@@ -50,16 +50,16 @@ Result<TrainRow> train_row_of(const Row& row) {
   STOKER_RETURN_IF_ERROR(read(row, "loss", out.loss));
   STOKER_RETURN_IF_ERROR(read(row, "lr", out.lr));
   STOKER_RETURN_IF_ERROR(read(row, "grad_norm", out.grad_norm));
-  STOKER_RETURN_IF_ERROR(read(row, "samples", out.samples));
-  STOKER_RETURN_IF_ERROR(read(row, "samples_per_s", out.samples_per_s));
-  STOKER_RETURN_IF_ERROR(read(row, "step_ms", out.step_ms));
-  STOKER_RETURN_IF_ERROR(read(row, "feed_wait_ms", out.feed_wait_ms));
+  STOKER_RETURN_IF_ERROR(read(row, "samples_seen", out.samples));
+  STOKER_RETURN_IF_ERROR(read(row, "samples_per_second", out.samples_per_s));
+  STOKER_RETURN_IF_ERROR(read(row, "step_time_ms", out.step_ms));
+  STOKER_RETURN_IF_ERROR(read(row, "data_wait_ms", out.feed_wait_ms));
   STOKER_RETURN_IF_ERROR(read(row, "checkpoint_stall_ms", out.checkpoint_stall_ms));
   out.maybe_skipped_steps = row.maybe_count("skipped_steps");
   out.maybe_loss_scale = row.maybe_number("loss_scale");
   out.degraded = row.maybe_count("degraded").value_or(0);  // rows of earlier releases lack it
-  auto wall = row.maybe_text("wall");
-  if (!wall.has_value()) return missing("wall");
+  auto wall = row.maybe_text("wall_time");
+  if (!wall.has_value()) return missing("wall_time");
   out.wall = *std::move(wall);
   return out;
 }

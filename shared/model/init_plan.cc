@@ -143,9 +143,9 @@ std::string InitPlan::report() const {
     for (const std::string& line : lines) text += word + line + '\n';
   };
   add("problem ", problems);
-  add("fresh   ", fresh);
-  add("skipped ", skipped);
-  add("loaded  ", loaded);
+  add("missing    ", fresh);
+  add("unexpected ", skipped);
+  add("loaded     ", loaded);
   return text;
 }
 

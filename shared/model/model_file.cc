@@ -57,7 +57,7 @@ Result<std::string> file_digest(const config::ModelConfig& config) {
     return checkpoint::sha256_of_file(fd.get(), static_cast<uint64_t>(file.st_size), config.path);
   }();
   if (!digest.ok()) return digest.status().with_context("model.path");
-  log_info("the model's code is a file", {{"path", config.path}, {"sha256", *digest}});
+  log_info("model code loaded", {{"path", config.path}, {"sha256", *digest}});
   return digest;
 }
 

@@ -1,7 +1,7 @@
 // RunState: whether a run is going on, has ended, or is dead; from its directory alone.
 //
 // A held LOCK is a live trainer: the kernel frees it however the process dies, so no heartbeat is
-// needed. END.json is written by a trainer that ended by its own decision, and removed by the next
+// needed. exit_status.json is written by a trainer that ended by its own decision, and removed by the next
 // one at its start. A paused trainer holds the lock like any other, and leaves paused.json as well.
 //
 // Threads: any.
@@ -43,7 +43,7 @@ struct RunState {
   enum class Kind {
     kAbsent,   // no run directory, or nothing in it
     kRunning,  // the lock is held
-    kEnded,    // END.json is there
+    kEnded,    // exit_status.json is there
     kDead,     // neither: the trainer was killed, or the machine went down
   };
   Kind kind = Kind::kAbsent;

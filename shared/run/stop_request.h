@@ -1,4 +1,4 @@
-// StopRequest: RUN/eval/stop.json, by which the evaluator tells that the run may end. The trainer
+// StopRequest: RUN/eval/early_stop.json, by which the evaluator tells that the run may end. The trainer
 // looks for it now and then; nothing else goes from the evaluator to the trainer.
 //
 // Threads: values; the functions from any thread.

@@ -32,7 +32,7 @@ TEST(Log, LinesReachTheFileWithTimeAndLevel) {
   flush_log();
   const std::string text = *read_file(file, 1 << 20);
   const std::regex expected(
-      R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info  run started step=3\n[^\n]+Z warn  disk slow s=1\.5\n)");
+      R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info    run started step=3\n[^\n]+Z warning disk slow s=1\.5\n)");
   EXPECT_TRUE(std::regex_match(text, expected)) << text;
   ASSERT_TRUE(init_log({.console = true}).ok());
   std::filesystem::remove_all(directory);

@@ -22,7 +22,7 @@ class MetricsWriterTest : public ::testing::Test {
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
     settings_.train_rows = directory_ + "/train.jsonl";
-    settings_.tensorboard_directory = directory_ + "/tb";
+    settings_.tensorboard_directory = directory_ + "/tensorboard";
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
@@ -172,7 +172,7 @@ TEST_F(MetricsWriterTest, AResumeSetsADamagedFileAside) {
   writer->report(row_of(6));
   writer.reset();
   EXPECT_EQ(steps(), (std::vector<uint64_t>{6}));
-  EXPECT_EQ(*read_file(settings_.train_rows + ".before-1", 100),
+  EXPECT_EQ(*read_file(settings_.train_rows + ".archived-1", 100),
             "{\"step\":1}\ngarbage\n{\"step\":9}\n");
 }
 
@@ -181,7 +181,7 @@ TEST_F(MetricsWriterTest, ARunThatStartsAgainSetsTheOldRowsAside) {
     auto writer = open();
     writer->report(row_of(1));
   }
-  for (const char* kept : {".before-1", ".before-2"}) {
+  for (const char* kept : {".archived-1", ".archived-2"}) {
     auto writer = open();
     EXPECT_EQ(writer->position(), 0u);
     EXPECT_TRUE(std::filesystem::exists(settings_.train_rows + kept));
@@ -235,7 +235,7 @@ TEST_F(MetricsWriterTest, MakesNoEventFileUnlessAsked) {
   writer->report_text("sample", 1, "text");
   writer->report(row_of(1));
   writer.reset();
-  EXPECT_FALSE(std::filesystem::exists(directory_ + "/tb"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/tensorboard"));
 }
 
 TEST_F(MetricsWriterTest, SaysWhyItCannotOpen) {

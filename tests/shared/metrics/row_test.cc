@@ -104,9 +104,9 @@ TrainRow some_train_row() {
 TEST(TrainRow, WhatTheRunDecidedComesBeforeWhatAClockDecided) {
   EXPECT_EQ(
       to_json(to_row(some_train_row())),
-      R"({"step":120,"epoch":2,"loss":1.25,"lr":3e-04,"grad_norm":0.5,"samples":1920,)"
-      R"("samples_per_s":400.5,"step_ms":40,"feed_wait_ms":0.25,"checkpoint_stall_ms":3,"degraded":1,)"
-      R"("wall":"2026-01-31T12:00:00.123Z"})");
+      R"({"step":120,"epoch":2,"loss":1.25,"lr":3e-04,"grad_norm":0.5,"samples_seen":1920,)"
+      R"("samples_per_second":400.5,"step_time_ms":40,"data_wait_ms":0.25,"checkpoint_stall_ms":3,"degraded":1,)"
+      R"("wall_time":"2026-01-31T12:00:00.123Z"})");
 }
 
 TEST(TrainRow, SurvivesTheRoundTrip) {
@@ -147,8 +147,9 @@ TEST(EvalRow, EveryOtherFieldIsAMetricInItsOrder) {
               .seconds = 1.5,
               .wall = "w"};
   const std::string text = to_json(to_row(row));
-  EXPECT_EQ(text, R"({"step":200,"set":"valid","loss":1.5,"bits_per_byte":2.125,"accuracy":null,)"
-                  R"("samples":64,"manifest_sha256":"ab","seconds":1.5,"wall":"w"})");
+  EXPECT_EQ(text,
+            R"({"step":200,"dataset":"valid","loss":1.5,"bits_per_byte":2.125,"accuracy":null,)"
+            R"("num_samples":64,"manifest_sha256":"ab","duration_seconds":1.5,"wall_time":"w"})");
   const auto read = eval_row_of(*parse_row(text));
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->metrics.size(), 3u);
@@ -158,7 +159,7 @@ TEST(EvalRow, EveryOtherFieldIsAMetricInItsOrder) {
 
 TEST(EvalRow, RefusesAMetricThatIsNoNumber) {
   const auto row = parse_row(
-      R"({"step":1,"set":"v","loss":"x","samples":1,"manifest_sha256":"","seconds":1,"wall":""})");
+      R"({"step":1,"dataset":"v","loss":"x","num_samples":1,"manifest_sha256":"","duration_seconds":1,"wall_time":""})");
   EXPECT_EQ(eval_row_of(*row).status().code(), Code::kCorrupt);
   EXPECT_EQ(eval_row_of(Row()).status().code(), Code::kCorrupt);
 }
