@@ -14,10 +14,10 @@ Result<feeder::BadSamplesBefore> bad_samples_so_far(FileSystem& files, const std
   if (maybe_saved != nullptr && maybe_saved->maybe_bad_samples)
     before.count = *maybe_saved->maybe_bad_samples;
   if (before.lines < before.count && before.lines < feeder::BadSampleFile::kMostLines)
-    log_warn("bad samples missing in the list", {{"path", path},
-                                                 {"lines", before.lines},
-                                                 {"counted", before.count},
-                                                 {"step", position.step}});
+    log_warn("sample error records missing", {{"path", path},
+                                              {"records", before.lines},
+                                              {"expected", before.count},
+                                              {"step", position.step}});
   return before;
 }
 

@@ -10,50 +10,48 @@ namespace stoker::daemon_app {
 namespace {
 
 constexpr const char* kFooter = R"(Examples:
-  stokerd --config my.yaml                          train; goes on from the newest checkpoint where there is one
-  stokerd --config my.yaml --set train.steps=10     the same, with one setting changed
-  stokerd --config my.yaml --check                  print the resolved configuration, or every mistake in it
-  stokerd --config my.yaml --fresh                  start over; what is there is moved aside, never deleted
+  stokerd --config my.yaml                          train; resume from the newest checkpoint if there is one
+  stokerd --config my.yaml --set train.steps=10     the same, with one key overridden
+  stokerd --config my.yaml --check-config           print the resolved configuration, or every error in it
+  stokerd --config my.yaml --fresh                  start a new run; the existing one is archived, never deleted
 
 While it trains:
-  stokerctl --run-dir DIR status                    what it is doing (pause, resume, checkpoint, stop, set lr …)
-  stoker-eval --run-dir DIR --follow                validate each checkpoint in a process of its own
-  SIGTERM, Ctrl-C: finish the step, save, exit 0 (a second one: leave at once)   SIGUSR1: save now   SIGHUP: reload
+  stokerctl --run-dir DIR status                    show the training status (pause, resume, checkpoint, stop, set lr …)
+  stoker-eval --run-dir DIR --follow                evaluate each checkpoint in a separate process
+  SIGTERM, Ctrl-C: finish the step, save, exit 0 (a second one: exit immediately)   SIGUSR1: save now   SIGHUP: reload
 
-Exit codes: 0 done or stopped on request, 64 usage, 65 no checkpoint is intact, data are damaged or the loss is no
-number, 70 internal, 71 out of memory, 72 device lost, 74 I/O, 75 the run directory is held by another process,
-78 configuration, 93 starts without progress, 143 left at once.)";
+Exit codes: 0 finished or stopped, 64 usage error, 65 data error (no valid checkpoint, corrupt data, non-finite loss),
+69 unavailable, 70 internal error, 71 out of memory, 72 device lost, 73 collective failed or timed out, 74 I/O error,
+75 run directory locked, 78 configuration error, 93 no progress after repeated restarts, 143 forced exit.)";
 
 void add_allowances(CLI::App& app, Allowed& allowed, CLI::Option* fresh) {
   const auto allow = [&](Change change, const std::string& what) {
     app.add_flag(std::string(flag_of(change)), allowed[change],
-                 "Go on with " + what + " than the checkpoint was saved with")
-        ->group("Going on with a run that has changed (each costs a guarantee: docs/operations.md)")
+                 "Resume although the " + what + " differs from the checkpoint")
+        ->group("Resuming with changes (each waives a guarantee: docs/operations.md)")
         ->excludes(fresh);
   };
-  allow(Change::kModel, "another model, task or optimizer");
-  allow(Change::kData, "other data, or another order of samples,");
-  allow(Change::kBatch, "another batch size");
-  allow(Change::kWorldSize, "another number of trainers");
+  allow(Change::kModel, "model");
+  allow(Change::kData, "data");
+  allow(Change::kBatch, "batch size");
+  allow(Change::kWorldSize, "world size");
 }
 
 void add_options(CLI::App& app, CommandLine& command) {
-  app.add_option("--config", command.config,
-                 "Configuration file (config/stoker.yaml is the manual)")
+  app.add_option("--config", command.config, "Configuration file (reference: config/stoker.yaml)")
       ->required()
       ->type_name("FILE");
-  app.add_option("--run-dir", command.run_dir,
-                 "Run directory, instead of run.dir of the configuration")
+  app.add_option("--run-dir", command.run_dir, "Run directory; overrides run.dir")
       ->type_name("DIR");
   app.add_option("--set", command.overrides,
-                 "Change one setting: --set train.steps=10 (repeatable)")
+                 "Override one key, for example --set train.steps=10; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  app.add_flag("--check", command.check,
-               "Read, check and print the resolved configuration, then exit");
-  auto* const fresh =
-      app.add_flag("--fresh", command.fresh, "Start over in a run directory that holds a run");
-  app.add_option("--resume", command.resume, "Go on from this checkpoint instead of the newest")
+  app.add_flag("--check-config", command.check,
+               "Validate the configuration, print it fully resolved, and exit");
+  auto* const fresh = app.add_flag(
+      "--fresh", command.fresh, "Start a new run; archive the existing one in the run directory");
+  app.add_option("--resume", command.resume, "Resume from this checkpoint instead of the newest")
       ->type_name("CHECKPOINT")
       ->excludes(fresh);
   add_allowances(app, command.allowed, fresh);

@@ -23,6 +23,8 @@ constexpr auto kTick = 500ms;
 constexpr auto kStartingGrace = 3s;  // a scan that does not hear a stop is left after this
 constexpr auto kJoinGrace = 30s;
 
+std::string signal_name(int number) { return number == SIGINT ? "SIGINT" : "SIGTERM"; }
+
 }  // namespace
 
 DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock)
@@ -58,7 +60,7 @@ ExitCode DaemonApp::run() {
   const Status joined = trainer_.join(kJoinGrace);
   set_live_line("");
   if (!trainer_.all_ended()) {
-    log_error("leaving with threads that did not stop", {{"reason", joined.message()}});
+    log_error("threads not joined", {{"reason", joined.message()}});
     flush_log();
     ::_exit(static_cast<int>(ExitCode::kInternal));
   }
@@ -74,13 +76,13 @@ Status DaemonApp::open() {
   STOKER_ASSIGN_OR_RETURN(directory_, service::RunDirectory::open(layout_, clock_));
   STOKER_RETURN_IF_ERROR(
       init_log({.level = log_level_of(config_.log.level), .file = layout_.trainer_log()}));
-  log_info("stokerd started", {{"version", stoker_version()},
-                               {"torch", torch_version()},
-                               {"run", layout_.root()},
-                               {"config", command_.config},
-                               {"pid", ::getpid()}});
+  log_info("daemon started", {{"version", stoker_version()},
+                              {"torch_version", torch_version()},
+                              {"run_dir", layout_.root()},
+                              {"config", command_.config},
+                              {"pid", ::getpid()}});
   for (const std::string& doubt : directory_->doubts())
-    log_warn("the run directory may not keep what it is given", {{"reason", doubt}});
+    log_warn("run directory not durable", {{"reason", doubt}});
   if (command_.fresh) {
     STOKER_RETURN_IF_ERROR(set_aside_run(real_files(), layout_.root()));
     STOKER_RETURN_IF_ERROR(directory_->make_folders());
@@ -94,7 +96,7 @@ Status DaemonApp::count_start() {
   const uint64_t newest = saved.empty() ? 0 : saved.back().step;
   const auto may_start = starts_.note_start(newest);
   if (!may_start.ok()) {
-    log_warn("starts not counted", {{"reason", may_start.status().to_string()}});
+    log_warn("restart count unavailable", {{"error", may_start.status().to_string()}});
   } else if (!*may_start) {
     no_progress_ = true;
     return Status(Code::kInternal, "the last " + std::to_string(service::RestartCount::kMaxInVain) +
@@ -158,12 +160,12 @@ void DaemonApp::on_signal(int number) {
       if (training_) notifier_.ready();  // before, it would say that the start is done
       return;
     case service::SignalAction::kSave:
-      log_info("checkpoint asked for", {{"by", "SIGUSR1"}});
+      log_info("checkpoint requested", {{"source", "SIGUSR1"}});
       return mailbox_.post({train::Request::Kind::kCheckpoint, 0, {}});
     case service::SignalAction::kLeaveAtOnce:
-      return leave_at_once();
+      return leave_at_once(number);
     case service::SignalAction::kStopGracefully:
-      return stop_gracefully(number == SIGINT ? "SIGINT" : "SIGTERM");
+      return stop_gracefully(signal_name(number));
     case service::SignalAction::kIgnore:
       return;
   }
@@ -173,17 +175,17 @@ void DaemonApp::stop_gracefully(const std::string& why) {
   stop_asked_ = true;
   stop_asked_at_ = clock_.monotonic();
   reason_ = "asked to stop by " + why;
-  log_info(
-      "stopping",
-      {{"by", why}, {"then", "the step is finished and saved; a second signal leaves at once"}});
+  log_info("shutdown requested",
+           {{"signal", why},
+            {"hint", "the current step is finished and saved; a second signal exits immediately"}});
   notifier_.stopping();
   mailbox_.post({train::Request::Kind::kStop, 0, {}});
   session_->request_stop();
 }
 
-void DaemonApp::leave_at_once() {
-  log_warn("leaving at once",
-           {{"by", "second signal"}, {"lost", "the steps since the last checkpoint"}});
+void DaemonApp::leave_at_once(int number) {
+  log_warn("exit forced",
+           {{"signal", signal_name(number)}, {"lost", "the steps since the last checkpoint"}});
   set_live_line("");
   flush_log();
   ::_exit(static_cast<int>(
@@ -198,18 +200,17 @@ void DaemonApp::obey_evaluator() {
   if (!request) return;
   ended_early_ = true;
   reason_ = "stopped early: " + request->reason;
-  log_info("stopping early", {{"reason", request->reason}});
+  log_info("early stopping triggered", {{"reason", request->reason}});
   mailbox_.post({train::Request::Kind::kStop, 0, {}});
 }
 
 // A run that was stopped early stays so when it is started again, as a finished one does.
 ExitCode DaemonApp::stay_ended(const run::StopRequest& request) {
   reason_ = "stopped early: " + request.reason;
-  log_info("nothing to do", {{"reason", reason_},
-                             {"to_go_on",
-                              "change eval.patience, patience_steps, min_delta or "
-                              "stop_at, or remove " +
-                                  layout_.stop_file()}});
+  log_info("run already finished",
+           {{"reason", reason_},
+            {"hint", "change eval.patience, patience_steps, min_delta or stop_at, or remove " +
+                         layout_.stop_file()}});
   const checkpoint::CheckpointStore store(layout_.checkpoints(), real_files());
   if (const auto saved = store.list(); saved.ok() && !saved->empty())
     board_.set_step(saved->back().step);
@@ -228,7 +229,7 @@ void DaemonApp::tick() {
   watchdog_->tick(*status);
   const bool starting = !training_ && stop_asked_;
   if (starting && clock_.monotonic() - stop_asked_at_ > kStartingGrace && !session_->prepared()) {
-    log_info("stopped while starting", {{"written", "nothing"}});
+    log_info("startup cancelled");
     (void)directory_->write_end({"stopped", board_.step(), reason_, 0});
     (void)starts_.forget();
     flush_log();
@@ -245,7 +246,7 @@ void DaemonApp::sign_pause(const control::TrainerStatus& status) {
   if (status.state == control::TrainerState::kPaused)
     pause = run::RunPause{status.step, to_iso8601(clock_.wall())};
   if (const Status shown = directory_->show_paused(pause); !shown.ok())
-    log_warn("paused.json not written", {{"reason", shown.to_string()}});
+    log_warn("file write failed", {{"path", layout_.paused_file()}, {"error", shown.to_string()}});
 }
 
 // ---- End
@@ -263,7 +264,7 @@ ExitCode DaemonApp::finish(const Status& status) {
   const ExitCode code = no_progress_ ? ExitCode::kNoProgress : exit_code_of(status);
   run::RunEnd end{"finished", board_.step(), reason_, 0};
   if (!status.ok()) {
-    log_error("stokerd failed", {{"reason", status.to_string()}});
+    log_error("daemon failed", {{"error", status.to_string()}});
     end.state = "failed";
     end.reason = status.to_string();
   } else if (outcome_ && *outcome_ && **outcome_ == Outcome::kStopped && !ended_early_) {
@@ -276,12 +277,14 @@ ExitCode DaemonApp::finish(const Status& status) {
   if (directory_) {
     (void)directory_->show_paused({});
     if (const Status written = directory_->write_end(end); !written.ok()) {
-      log_error("END.json not written", {{"reason", written.to_string()}});
+      log_error("file write failed",
+                {{"path", layout_.end_file()}, {"error", written.to_string()}});
     }
   }
-  log_info(
-      "stokerd ended",
-      {{"state", end.state}, {"step", end.step}, {"reason", end.reason}, {"exit", end.exit_code}});
+  log_info("daemon exited", {{"state", end.state},
+                             {"step", end.step},
+                             {"reason", end.reason},
+                             {"exit_code", end.exit_code}});
   flush_log();
   return code;
 }

@@ -3,7 +3,7 @@
 //
 // Threads: run() on the main thread, which does nothing but serve; training is on a thread of its
 //          own.
-// Errors:  run() logs what went wrong, writes END.json, and returns the exit code.
+// Errors:  run() logs what went wrong, writes exit_status.json, and returns the exit code.
 #pragma once
 
 #include <atomic>
@@ -50,7 +50,7 @@ class DaemonApp {
   void await_signal();
   void on_signal(int number);
   void stop_gracefully(const std::string& why);
-  void leave_at_once();
+  void leave_at_once(int number);
   void obey_evaluator();
   ExitCode stay_ended(const run::StopRequest& request);
   void tick();

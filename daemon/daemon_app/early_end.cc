@@ -14,7 +14,8 @@ std::optional<run::StopRequest> maybe_early_end(const config::EvalConfig& config
   auto request = run::read_stop_request(layout.stop_file());
   if (!request.ok()) {
     if (request.status().code() != Code::kNotFound)
-      log_warn("stop.json not understood", {{"reason", request.status().message()}});
+      log_warn("early stop request invalid",
+               {{"path", layout.stop_file()}, {"error", request.status().message()}});
     return std::nullopt;
   }
   if (request->rule != rule.to_text()) return std::nullopt;

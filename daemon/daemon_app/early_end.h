@@ -1,4 +1,4 @@
-// maybe_early_end: whether the evaluator has asked for the end of this run (RUN/eval/stop.json), by the
+// maybe_early_end: whether the evaluator has asked for the end of this run (RUN/eval/early_stop.json), by the
 // rule for early stopping that the run has now.
 //
 // Threads: any; reads a small file.

@@ -13,7 +13,7 @@ bool write_report(const model::InitPlan& plan, const std::string& init_from,
   if (status.ok())
     status = write_file_atomically(real_files(), layout.init_report(),
                                    "init_from " + init_from + "\n" + plan.report());
-  if (!status.ok()) log_warn("report of init_from not written", {{"reason", status.message()}});
+  if (!status.ok()) log_warn("pretrained load report not written", {{"error", status.message()}});
   return status.ok();
 }
 
@@ -29,11 +29,11 @@ Status begin_with_weights(train::TrainingState& state, const config::ModelConfig
   if (!status.ok())
     return Status(status.code(),
                   status.message() + (written ? "; all names: " + layout.init_report() : ""));
-  log_info("begins with weights", {{"from", config.init_from},
-                                   {"loaded", plan.loaded.size()},
-                                   {"skipped", plan.skipped.size()},
-                                   {"fresh", plan.fresh.size()},
-                                   {"report", layout.init_report()}});
+  log_info("pretrained weights loaded", {{"path", config.init_from},
+                                         {"loaded", plan.loaded.size()},
+                                         {"unexpected", plan.skipped.size()},
+                                         {"missing", plan.fresh.size()},
+                                         {"report", layout.init_report()}});
   return {};
 }
 

@@ -1,6 +1,6 @@
 // begin_with_weights: model.init_from: a run that begins takes its weights from a file.
 //
-// What was loaded, skipped and left fresh is counted in the log; every name is in RUN/logs/init_report.txt,
+// What was loaded, skipped and left fresh is counted in the log; every name is in RUN/logs/pretrained_load_report.txt,
 // also where the file does not fit.
 //
 // Threads: the trainer's thread.

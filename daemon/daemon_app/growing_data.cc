@@ -44,8 +44,8 @@ Result<std::unique_ptr<dataset::Dataset>> GrowingData::open(uint64_t ticket,
       if (history_.size() == 1) history_.front().samples = now_.samples = (*data)->size();
       return data;
     }
-    log_warn("the data is not what the run was trained with",
-             {{"from_ticket", now_.began.ticket},
+    log_warn("dataset changed",
+             {{"start_ticket", now_.began.ticket},
               {"reason", data.ok() ? "other files, or other times" : data.status().message()}});
   }
   STOKER_ASSIGN_OR_RETURN(auto data,
@@ -120,11 +120,11 @@ Status GrowingData::take_in(uint64_t ticket, const dataset::SamplePlan& plan) {
   STOKER_RETURN_IF_ERROR(real_files().sync_directory(layout_.index()));
   history_.push_back(next);
   STOKER_RETURN_IF_ERROR(feed::write_growth(layout_.growth_file(), history_));
-  log_info("more data joins", {{"from_ticket", ticket},
-                               {"epoch", next.began.epoch},
-                               {"samples", next.samples},
-                               {"before", now_.samples},
-                               {"fingerprint", next.fingerprint.substr(0, 12)}});
+  log_info("dataset refreshed", {{"start_ticket", ticket},
+                                 {"epoch", next.began.epoch},
+                                 {"samples", next.samples},
+                                 {"previous", now_.samples},
+                                 {"fingerprint", next.fingerprint.substr(0, 12)}});
   return {};
 }
 

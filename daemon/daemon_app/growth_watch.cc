@@ -41,8 +41,7 @@ Status GrowthWatch::run(std::stop_token stop) {
       break;
     }
     if (!looked.ok() && looked.message() != said_)
-      log_warn("data that came cannot be taken in",
-               {{"reason", looked.message()}, {"then", "training goes on without it"}});
+      log_warn("dataset refresh rejected", {{"error", looked.message()}});
     said_ = looked.ok() ? "" : looked.message();
     if (!found()) wait(stop, config_.feed.rescan_seconds);
   }
@@ -72,9 +71,9 @@ Status GrowthWatch::look(const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(
       dataset::check_growth(config_.data, config::sample_sets(config_), index_dir_, next_dir_));
   STOKER_RETURN_IF_ERROR(dataset::check_alike(data_, *next));
-  log_info("more data found", {{"samples", next->size()},
-                               {"before", data_.size()},
-                               {"fingerprint", next->fingerprint().substr(0, 12)}});
+  log_info("new data found", {{"samples", next->size()},
+                              {"previous", data_.size()},
+                              {"fingerprint", next->fingerprint().substr(0, 12)}});
   samples_ = next->size();
   fingerprint_ = next->fingerprint();
   found_.store(true, std::memory_order_release);

@@ -10,11 +10,11 @@ Status lower_lr_after_rollback(const std::string& rollback_file, const config::T
   STOKER_ASSIGN_OR_RETURN(const auto rollback, read_rollback(rollback_file));
   if (!rollback || rollback->to_step != step) return {};
   for (; state.rollbacks < rollback->times; ++state.rollbacks) state.lr_scale *= config.rollback_lr;
-  log_warn("rolled back", {{"to_step", step},
-                           {"time", std::to_string(rollback->times) + "/" +
-                                        std::to_string(config.nonfinite_limit)},
-                           {"lr_scale", state.lr_scale},
-                           {"reason", "loss or gradient not finite"}});
+  log_warn("run rolled back", {{"step", step},
+                               {"attempt", rollback->times},
+                               {"max_attempts", config.nonfinite_limit},
+                               {"lr_scale", state.lr_scale},
+                               {"reason", "loss or gradient not finite"}});
   return {};
 }
 

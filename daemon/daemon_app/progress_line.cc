@@ -31,8 +31,9 @@ std::string progress_line(const control::TrainerStatus& status, size_t columns) 
                 static_cast<unsigned long long>(status.steps), part);
   line += text;
   if (std::isfinite(status.loss)) {
-    std::snprintf(text, sizeof text, "  loss %.4f  lr %.3g  %.0f samples/s  wait %.1f ms  ETA %s",
-                  status.loss, status.lr, status.samples_per_s, status.feed.wait_ms,
+    std::snprintf(text, sizeof text,
+                  "  loss %.4f  lr %.3g  %.0f samples/s  data wait %.1f ms  ETA %s", status.loss,
+                  status.lr, status.samples_per_s, status.feed.wait_ms,
                   duration_text(status.eta_s).c_str());
     line += text;
   }

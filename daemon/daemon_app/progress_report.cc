@@ -36,14 +36,14 @@ void ProgressReport::log(const control::TrainerStatus& status) {
   if (!is_new || clock_.monotonic() - logged_at_ < every) return;
   logged_step_ = status.step;
   logged_at_ = clock_.monotonic();
-  log_info("progress", {{"step", status.step},
-                        {"steps", status.steps},
-                        {"loss", status.loss},
-                        {"lr", status.lr},
-                        {"samples_per_s", status.samples_per_s},
-                        {"step_ms", status.step_ms},
-                        {"feed_wait_ms", status.feed.wait_ms},
-                        {"eta_s", status.eta_s}});
+  log_info("training progress", {{"step", status.step},
+                                 {"max_steps", status.steps},
+                                 {"loss", status.loss},
+                                 {"lr", status.lr},
+                                 {"samples_per_second", status.samples_per_s},
+                                 {"step_time_ms", status.step_ms},
+                                 {"data_wait_ms", status.feed.wait_ms},
+                                 {"eta_seconds", status.eta_s}});
 }
 
 }  // namespace stoker::daemon_app

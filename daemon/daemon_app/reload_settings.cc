@@ -10,16 +10,16 @@ namespace stoker::daemon_app {
 void reload_settings(const config::Config& now, const CommandLine& command) {
   const auto fresh = config::load_config(command.config, command.overrides);
   if (!fresh.ok()) {
-    log_error("reload refused",
-              {{"reason", fresh.status().message()}, {"kept", "the settings before"}});
+    log_error("configuration reload rejected", {{"error", fresh.status().message()}});
     return;
   }
   set_log_level(LogLevel::kInfo);  // this line is seen whatever the levels are
-  log_info("reloaded", {{"log.level", fresh->log.level}});
+  log_info("configuration reloaded", {{"log.level", fresh->log.level}});
   set_log_level(log_level_of(fresh->log.level));
   for (const std::string& difference : config::differences(now, *fresh))
     if (!difference.starts_with("log.level:") && !difference.starts_with("run.dir:"))
-      log_warn("not changed while running", {{"key", difference}, {"takes_effect", "next start"}});
+      log_warn("setting change deferred",
+               {{"key", difference.substr(0, difference.find(": "))}, {"effective", "next start"}});
 }
 
 }  // namespace stoker::daemon_app

@@ -22,7 +22,7 @@ Status go_back(FileSystem& files, const checkpoint::CheckpointStore& store, cons
   STOKER_RETURN_IF_ERROR(set_aside_later(files, store, to_step));
   return write_file_atomically(
       files, path,
-      json::serialize(json::object{{"to_step", to_step}, {"times", times + 1}}) + "\n");
+      json::serialize(json::object{{"step", to_step}, {"attempts", times + 1}}) + "\n");
 }
 
 Result<std::optional<Rollback>> read_rollback(const std::string& path) {
@@ -35,13 +35,13 @@ Result<std::optional<Rollback>> read_rollback(const std::string& path) {
   try {
     if (!error) {
       const json::object& root = value.as_object();
-      return std::optional(Rollback{.to_step = root.at("to_step").to_number<uint64_t>(),
-                                    .times = root.at("times").to_number<uint64_t>()});
+      return std::optional(Rollback{.to_step = root.at("step").to_number<uint64_t>(),
+                                    .times = root.at("attempts").to_number<uint64_t>()});
     }
   } catch (const std::exception&) {
     // Said below.
   }
-  return Status(Code::kCorrupt, path + R"(: is not {"to_step": N, "times": N}; remove it to go on )"
+  return Status(Code::kCorrupt, path + R"(: is not {"step": N, "attempts": N}; remove it to go on )"
                                        "with the learning rate of the last checkpoint");
 }
 

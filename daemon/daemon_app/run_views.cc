@@ -42,7 +42,7 @@ void write_events(const run::RunLayout& layout, Clock& clock, Add&& add) {
     add(**file);
     written = (*file)->flush();
   }
-  if (!written.ok()) log_warn("TensorBoard file not written", {{"reason", written.to_string()}});
+  if (!written.ok()) log_warn("tensorboard write failed", {{"error", written.to_string()}});
 }
 
 // The first samples of a batch, copied out of the ring.
@@ -63,9 +63,9 @@ Samples copy_first(const ring::BatchLayout& layout, std::span<const std::byte> s
 
 void report(const Result<SampleViews>& views, metrics::MetricsWriter& metrics) {
   if (!views.ok())
-    return log_warn("first samples not shown", {{"reason", views.status().to_string()}});
+    return log_warn("sample summary not written", {{"error", views.status().to_string()}});
   metrics.report_text("samples", 0, views->table);
-  if (!views->png.empty()) metrics.report_image("samples_picture", 0, views->png);
+  if (!views->png.empty()) metrics.report_image("samples_image", 0, views->png);
 }
 
 }  // namespace

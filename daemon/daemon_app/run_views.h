@@ -21,7 +21,7 @@
 
 namespace stoker::daemon_app {
 
-// Of a run that begins: its settings and its model, in a file of their own in RUN/tb.
+// Of a run that begins: its settings and its model, in a file of their own in RUN/tensorboard.
 void show_begin(const config::Config& config, const model::Model& model,
                 const run::RunLayout& layout, Clock& clock);
 // That the run is finished.

@@ -87,6 +87,15 @@ std::string listed(const std::vector<std::string>& differences, std::string_view
   return text;
 }
 
+// `difference` is "KEY: PREVIOUS -> CURRENT".
+void log_change(const std::string& difference) {
+  const size_t key = difference.find(": ");
+  const size_t arrow = difference.find(" -> ", key + 2);
+  log_info("setting changed", {{"key", difference.substr(0, key)},
+                               {"previous", difference.substr(key + 2, arrow - key - 2)},
+                               {"current", difference.substr(arrow + 4)}});
+}
+
 std::string sum_change(std::string_view what, const std::string& before, const std::string& now) {
   constexpr size_t kShown = 12;
   const auto shown = [](const std::string& sum) {
@@ -116,7 +125,7 @@ void RunChanges::add_settings(const config::Config& before, const config::Config
     if (const auto change = maybe_change(difference, training_sets)) {
       add(*change, difference);
     } else {
-      log_info("setting changed since the run began", {{"change", difference}});
+      log_change(difference);
     }
   }
 }
@@ -167,9 +176,9 @@ Status RunChanges::check(const Allowed& allowed) const {
 void RunChanges::tell() const {
   for (size_t i = 0; i < kChanges; ++i)
     if (!differences_[i].empty())
-      log_warn("going on with a change", {{"change", listed(differences_[i], " ").substr(1)},
-                                          {"allowed_by", kind_of(i).flag},
-                                          {"lost", kind_of(i).lost}});
+      log_warn("incompatible change accepted", {{"change", listed(differences_[i], " ").substr(1)},
+                                                {"flag", kind_of(i).flag},
+                                                {"waived_guarantee", kind_of(i).lost}});
 }
 
 uint64_t ticket_at(uint64_t ticket, uint64_t before, uint64_t now) {

@@ -16,7 +16,7 @@ Result<std::string> free_name(const std::string& directory, const std::string& p
     std::string path = join_path(directory, prefix + std::to_string(n) + suffix);
     if (!std::filesystem::exists(std::filesystem::symlink_status(path))) return path;
   }
-  return Status(Code::kIoError, directory + ": holds too many set-aside runs; remove some");
+  return Status(Code::kIoError, directory + ": holds too many archived runs; remove some");
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ Result<std::optional<checkpoint::VerifiedCheckpoint>> find_start_point(
   }
   auto newest = store.open_newest([](const checkpoint::CheckpointEntry& entry, const Status& why) {
     log_error("checkpoint rejected",
-              {{"step", entry.step}, {"path", entry.path}, {"reason", why.to_string()}});
+              {{"step", entry.step}, {"path", entry.path}, {"error", why.to_string()}});
   });
   if (newest.ok()) return std::optional(*std::move(newest));
   if (newest.status().code() == Code::kNotFound)
@@ -49,32 +49,40 @@ Status set_aside_later(FileSystem& files, const checkpoint::CheckpointStore& sto
   for (const auto& entry : entries) {
     if (entry.step <= step) continue;
     STOKER_ASSIGN_OR_RETURN(const std::string to,
-                            free_name(store.directory(), "set-aside.",
+                            free_name(store.directory(), "archived.",
                                       "." + checkpoint::CheckpointStore::name_of(entry.step)));
     STOKER_RETURN_IF_ERROR(files.rename_noreplace(entry.path, to));
     moved = true;
-    log_warn("checkpoint set aside",
-             {{"step", entry.step}, {"to", to}, {"reason", "the run goes on from an earlier one"}});
+    log_warn("checkpoint archived", {{"step", entry.step},
+                                     {"archived_to", to},
+                                     {"reason", "the run resumes from an earlier one"}});
   }
   return moved ? files.sync_directory(store.directory()) : Status();
 }
 
 Status set_aside_run(FileSystem& files, const std::string& run_dir) {
-  const std::array<const char*, 10> kLeftBehind{
-      "checkpoints",       "eval",          "metrics",  "tb",          "config.yaml",
-      "bad_samples.jsonl", "rollback.json", "END.json", "starts.json", "growth.jsonl"};
+  const std::array<const char*, 10> kLeftBehind{"checkpoints",
+                                                "eval",
+                                                "metrics",
+                                                "tensorboard",
+                                                "config.yaml",
+                                                "sample_errors.jsonl",
+                                                "rollback.json",
+                                                "exit_status.json",
+                                                "restart_count.json",
+                                                "dataset_versions.jsonl"};
   std::vector<std::string> there;
   for (const char* const name : kLeftBehind)
     if (std::filesystem::exists(std::filesystem::symlink_status(join_path(run_dir, name))))
       there.emplace_back(name);
   if (there.empty()) return {};
-  STOKER_ASSIGN_OR_RETURN(const std::string before, free_name(run_dir, "before-", ""));
+  STOKER_ASSIGN_OR_RETURN(const std::string before, free_name(run_dir, "archive-", ""));
   STOKER_RETURN_IF_ERROR(files.make_directory(before));
   for (const std::string& name : there) {
     STOKER_RETURN_IF_ERROR(
         files.rename_noreplace(join_path(run_dir, name), join_path(before, name)));
   }
-  log_warn("starting over", {{"reason", "--fresh"}, {"kept", before}});
+  log_warn("new run started", {{"reason", "--fresh"}, {"archived_to", before}});
   STOKER_RETURN_IF_ERROR(files.sync_directory(before));
   return files.sync_directory(run_dir);
 }

@@ -18,10 +18,10 @@ Result<std::optional<checkpoint::VerifiedCheckpoint>> find_start_point(
     const checkpoint::CheckpointStore& store, const std::string& resume);
 
 // Checkpoints after `step` cannot be written again under their names: they are renamed to
-// set-aside.<n>.<name>, kept for whoever wants to look, and no program reads them.
+// archived.<n>.<name>, kept for whoever wants to look, and no program reads them.
 Status set_aside_later(FileSystem& files, const checkpoint::CheckpointStore& store, uint64_t step);
 
-// --fresh: everything that a run left (checkpoints, eval, metrics, tb, …) is moved to
+// --fresh: everything that a run left (checkpoints, eval, metrics, tensorboard, …) is moved to
 // RUN/before-<n>/.
 Status set_aside_run(FileSystem& files, const std::string& run_dir);
 

@@ -15,7 +15,7 @@ constexpr auto kGrace = 10s;  // for writers to end after the last of their work
 // Lost rows are no reason to lose a checkpoint.
 void flush_rows(metrics::MetricsWriter& rows) {
   if (const Status flushed = rows.flush(kGrace); !flushed.ok())
-    log_warn("metrics not written", {{"reason", flushed.to_string()}});
+    log_warn("metrics write failed", {{"error", flushed.to_string()}});
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ TrainingPreparation::TrainingPreparation(const config::Config& config, const Com
       clock_(clock) {}
 
 Status TrainingPreparation::check_stop() const {
-  return stop_asked_ ? Status(Code::kCancelled, "stopped while starting") : Status();
+  return stop_asked_ ? Status(Code::kCancelled, "startup cancelled") : Status();
 }
 
 Result<std::unique_ptr<dataset::Dataset>> TrainingPreparation::open_data(const StartPoint& start) {
@@ -49,11 +49,11 @@ Result<std::unique_ptr<dataset::Dataset>> TrainingPreparation::open_data(const S
                   : dataset::open_dataset("train", config_.data, layout_.index(), progress);
   set_live_line("");
   if (!data.ok()) return data.status();
-  log_info("data set opened", {{"set", "train"},
-                               {"samples", (*data)->size()},
-                               {"fingerprint", (*data)->fingerprint().substr(0, 12)}});
+  log_info("dataset opened", {{"dataset", "train"},
+                              {"samples", (*data)->size()},
+                              {"fingerprint", (*data)->fingerprint().substr(0, 12)}});
   if (config_.feed.shuffle == config::Shuffle::kShards && (*data)->shard_ends().size() == 1)
-    log_warn("feed.shuffle: shards mixes all of data.train", {{"reason", "it is one shard"}});
+    log_warn("shard shuffle not effective", {{"reason", "data.train is one shard"}});
   STOKER_ASSIGN_OR_RETURN(weights_, feed::read_sample_weights(config_, **data));
   return dataset::within_limits(config_, *std::move(data));
 }
@@ -83,11 +83,11 @@ Result<std::unique_ptr<TrainingParts>> TrainingPreparation::prepare(
   STOKER_RETURN_IF_ERROR(parts->start_feed(
       config_, layout_, maybe_growing_ ? maybe_growing_->index_dir() : layout_.index(), clock_));
   if (maybe_growing_) maybe_growing_->watch(*parts->data, parts->watchers);
-  log_info("training", {{"model", parts->state->model_digest().substr(0, 12)},
-                        {"device", device.str()},
-                        {"threads", at::get_num_threads()},
-                        {"from_step", parts->state->step},
-                        {"to_step", config_.train.steps}});
+  log_info("training started", {{"model_digest", parts->state->model_digest().substr(0, 12)},
+                                {"device", device.str()},
+                                {"num_threads", at::get_num_threads()},
+                                {"start_step", parts->state->step},
+                                {"max_steps", config_.train.steps}});
   return parts;
 }
 
@@ -142,7 +142,7 @@ Status TrainingPreparation::go_on(TrainingParts& parts,
   parts.resume = metrics::ResumePoint{saved.step, saved.metrics_bytes};
   STOKER_RETURN_IF_ERROR(
       lower_lr_after_rollback(layout_.rollback_file(), config_.train, saved.step, *parts.state));
-  log_info("resumed", {{"step", saved.step}, {"path", start.path()}});
+  log_info("run resumed", {{"step", saved.step}, {"checkpoint", start.path()}});
   return {};
 }
 
@@ -152,7 +152,7 @@ RunChanges TrainingPreparation::changed_settings() const {
   if (before.ok()) {
     changes.add_settings(*before, config_);
   } else {
-    log_warn("settings of the run so far not readable", {{"reason", before.status().message()}});
+    log_warn("previous configuration unreadable", {{"error", before.status().message()}});
   }
   return changes;
 }

@@ -45,7 +45,8 @@ Result<std::vector<double>> counted_weights(const dataset::Dataset& data) {
                                               "; give a list of numbers, one for each class");
   if (!counts.ok()) return counts.status().with_context("count the labels of data.train");
   if (const auto empty = std::ranges::count(*counts, uint64_t{0}); empty > 0)
-    log_warn("classes without samples weigh 1", {{"classes", empty}, {"of", counts->size()}});
+    log_warn("class weights defaulted",
+             {{"empty_classes", empty}, {"num_classes", counts->size()}});
   return dataset::balanced_weights(*counts);
 }
 
@@ -62,15 +63,16 @@ Result<config::TaskConfig> weigh_classes(
   const size_t saved = weighed.class_weights.size();
   const bool is_known = saved == data.classes();
   if (saved > 0 && !is_known)
-    log_warn("classes weighed anew", {{"reason", "their number is not the checkpoint's"},
-                                      {"before", saved},
-                                      {"now", data.classes()}});
+    log_warn("class weights recomputed",
+             {{"reason", "the number of classes differs from the checkpoint"},
+              {"previous", saved},
+              {"current", data.classes()}});
   if (!is_known) {
     STOKER_ASSIGN_OR_RETURN(weighed.class_weights, counted_weights(data));
   }
-  log_info("classes weighed", {{"class_weights", "balanced"},
-                               {"by", is_known ? "the checkpoint" : "the labels of data.train"},
-                               {"weights", in_words(weighed.class_weights, data.class_names())}});
+  log_info("class weights computed",
+           {{"source", is_known ? "checkpoint" : "data.train"},
+            {"weights", in_words(weighed.class_weights, data.class_names())}});
   return weighed;
 }
 

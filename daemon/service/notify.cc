@@ -58,8 +58,8 @@ void Notifier::connect(std::string name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if ((name[0] != '/' && name[0] != '@') || name.size() >= sizeof address.sun_path) {
-    log_warn("systemd is not told",
-             {{"NOTIFY_SOCKET", name}, {"reason", "not a path or @name of at most 107 bytes"}});
+    log_warn("sd_notify failed",
+             {{"socket", name}, {"error", "not a path or @name of at most 107 bytes"}});
     return;
   }
   std::memcpy(address.sun_path, name.data(), name.size());
@@ -74,8 +74,8 @@ void Notifier::connect(std::string name) {
     (void)::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (!socket_.valid() ||
       ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    log_warn("systemd is not told",
-             {{"reason", Status::from_errno(errno, "connect " + name).message()}});
+    log_warn("sd_notify failed",
+             {{"socket", name}, {"error", Status::from_errno(errno, "connect").message()}});
     socket_.reset();
   }
 }
@@ -89,7 +89,7 @@ void Notifier::send(std::string_view message) {
   if (sent >= 0) return;
   const Status status = Status::from_errno(errno, "NOTIFY_SOCKET");
   if (!failed_.exchange(true, std::memory_order_relaxed))
-    log_warn("systemd is not told", {{"message", message}, {"reason", status.message()}});
+    log_warn("sd_notify failed", {{"message", message}, {"error", status.message()}});
 }
 
 void Notifier::ready() { send("READY=1"); }

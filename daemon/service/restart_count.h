@@ -23,7 +23,7 @@ class RestartCount {
  public:
   static constexpr int kMaxInVain = 4;  // a start and three restarts
 
-  // `path` is run/starts.json; `files` must outlive this object. The caller holds run/LOCK.
+  // `path` is run/restart_count.json; `files` must outlive this object. The caller holds run/LOCK.
   RestartCount(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
 
   // Counts this start. `newest_step` is that of the newest checkpoint, 0 where there is none. False: the

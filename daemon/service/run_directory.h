@@ -23,7 +23,7 @@ namespace stoker::service {
 class RunDirectory {
  public:
   // Makes the directory, takes the lock, makes the folders, proves that files can be written,
-  // synced and renamed, and removes END.json and paused.json. `files` must outlive this object.
+  // synced and renamed, and removes exit_status.json and paused.json. `files` must outlive this object.
   static Result<RunDirectory> open(const run::RunLayout& layout, Clock& clock,
                                    FileSystem& files = real_files());
 

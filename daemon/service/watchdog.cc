@@ -32,8 +32,8 @@ void Watchdog::tick(const control::TrainerStatus& status) {
   const bool moved = now != seen_;
   if (moved) {
     if (told_)
-      log_info("training moves again",
-               {{"seconds", std::chrono::duration<double>(standing()).count()}});
+      log_info("training recovered",
+               {{"duration_seconds", std::chrono::duration<double>(standing()).count()}});
     seen_ = now;
     moved_at_ = clock_.monotonic();
     told_ = false;
@@ -67,12 +67,12 @@ bool Watchdog::may_stand_still(TrainerState state) const {
 void Watchdog::tell_of_standing(const control::TrainerStatus& status) {
   if (std::exchange(told_, true)) return;
   log_error(
-      "training stands still",
-      {{"seconds", std::chrono::duration<double>(standing()).count()},
+      "training stalled",
+      {{"duration_seconds", std::chrono::duration<double>(standing()).count()},
        {"state", control::state_name(status.state)},
        {"step", status.step},
-       {"ready_slots", status.feed.ready_slots},
-       {"hint", status.feed.ready_slots == 0 ? "no batch is ready: look at the readers and the disk"
+       {"ready_batches", status.feed.ready_slots},
+       {"hint", status.feed.ready_slots == 0 ? "no batch is ready: check the workers and the disk"
                                              : "batches are ready: the step itself hangs"}});
 }
 

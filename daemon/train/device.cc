@@ -53,7 +53,7 @@ Result<c10::Device> open_device(const std::string& word) {
         Code::kInvalidArgument,
         "train.device: " + word + ": " + device.status().message() + "; set it to cpu or auto");
   }
-  log_info("training on the CPU", {{"reason", device.status().message()}});
+  log_info("device fallback", {{"device", "cpu"}, {"reason", device.status().message()}});
   return cpu;
 }
 

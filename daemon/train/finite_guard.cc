@@ -83,13 +83,13 @@ Status FiniteGuard::judge_skipped(const Finding& found, int64_t in_a_row, uint64
   state_.skipped_steps += static_cast<uint64_t>(found.skipped);
   if (!found.maybe_loss_scale) {
     log_warn("steps skipped", {{"step", step},
-                               {"skipped", found.skipped},
-                               {"in_all", state_.skipped_steps},
+                               {"count", found.skipped},
+                               {"total", state_.skipped_steps},
                                {"reason", "loss or gradient not finite"}});
   } else {
     log_info("steps skipped", {{"step", step},
-                               {"skipped", found.skipped},
-                               {"in_all", state_.skipped_steps},
+                               {"count", found.skipped},
+                               {"total", state_.skipped_steps},
                                {"loss_scale", *found.maybe_loss_scale},
                                {"reason", "a gradient overflowed in fp16"}});
     if (*found.maybe_loss_scale < kLeastScale)

@@ -42,11 +42,11 @@ Result<bool> load_matching(const model::NamedTensors& tensors,
   const size_t loaded = tensors.size() - fresh.size();
   const size_t unused = file.tensors().size() - loaded;
   if (fresh.empty() && unused == 0) return true;
-  log_warn("only partly as in the checkpoint", {{"what", owner},
-                                                {"loaded", loaded},
-                                                {"begun_anew", fresh.size()},
-                                                {"unused", unused},
-                                                {"first_anew", first_of(fresh)}});
+  log_warn("checkpoint partially loaded", {{"component", owner},
+                                           {"loaded", loaded},
+                                           {"missing", fresh.size()},
+                                           {"unexpected", unused},
+                                           {"first_missing", first_of(fresh)}});
   return false;
 }
 

@@ -26,7 +26,7 @@ void set_tf32(bool on) {
 // starts the threads that compute for this one at its first large operation, which is yet to come.
 void set_flush_denormals(bool on) {
   if (!at::globalContext().setFlushDenormal(on) && on)
-    log_warn("denormals are not flushed", {{"reason", "this processor has no such mode"}});
+    log_warn("denormal flushing unsupported", {{"reason", "not supported by this processor"}});
 }
 
 }  // namespace

@@ -32,8 +32,7 @@ PinnedMemory::PinnedMemory(Driver driver, std::span<std::byte> memory, size_t sl
     pinned_bytes_ += part.size();
   }
   if (pinned_bytes_ == memory.size()) return;
-  log_warn("not all of the ring is page-locked; copies from the rest are slower",
-           {{"bytes", memory.size()}, {"locked", pinned_bytes_}});
+  log_warn("ring partially pinned", {{"bytes", memory.size()}, {"pinned_bytes", pinned_bytes_}});
 }
 
 PinnedMemory::~PinnedMemory() {

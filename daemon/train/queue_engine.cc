@@ -45,7 +45,7 @@ QueueEngine::~QueueEngine() {
   try {
     queue_->synchronize();
   } catch (const std::exception& error) {
-    log_warn("the device does not answer", {{"reason", error.what()}});
+    log_warn("device unresponsive", {{"error", error.what()}});
   }
 }
 
@@ -94,16 +94,16 @@ void QueueEngine::compute(size_t buffer, uint64_t ticket, Portion portion) {
 void QueueEngine::capture(const GraphSchedule::Part& part, const std::function<void()>& work) {
   try {
     schedule_.captured(part, queue_->capture(work));
-    log_info("step captured as a graph",
+    log_info("cuda graph captured",
              {{"shape", part.shape}, {"buffer", part.buffer}, {"graphs", schedule_.graphs()}});
   } catch (const c10::OutOfMemoryError&) {
     throw;  // plainly it would not fit either
   } catch (const c10::Error& error) {
     schedule_.give_up();
     const std::string reason = error.what_without_backtrace();
-    log_warn("steps are not captured as graphs",
+    log_warn("cuda graph capture disabled",
              {{"reason", reason.substr(0, reason.find('\n'))},
-              {"help", "train.cuda_graph: off leaves the attempt out"}});
+              {"hint", "train.cuda_graph: off disables the attempt"}});
     return work();
   }
   schedule_.graph(part).replay();

@@ -59,8 +59,8 @@ void StepWatch::hand_over() {
   profiler_.reset();
   Request request = std::exchange(profile_request_, {});
   if (!taken.ok()) return answer(request, taken.status());
-  log_info("steps profiled", {{"steps", taken->profile.steps.size()},
-                              {"last_step", taken->profile.steps.back().step}});
+  log_info("profile recorded", {{"steps", taken->profile.steps.size()},
+                                {"last_step", taken->profile.steps.back().step}});
   links_.save_profile(*std::move(taken), std::move(request));
 }
 

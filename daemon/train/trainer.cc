@@ -117,7 +117,7 @@ Result<Trainer::Outcome> Trainer::end_run(std::stop_token stop) {
   if (verdict == FiniteGuard::Verdict::kFine) {
     STOKER_RETURN_IF_ERROR(save_last(stop.stop_requested()));
   } else {
-    log_warn("the last steps are not saved",
+    log_warn("final checkpoint skipped",
              {{"step", state_.step}, {"reason", "loss or gradient not finite"}});
   }
   watch_.finish("training ended");
@@ -174,8 +174,8 @@ void Trainer::handle(Request& request) {
       status_.lr = learning_rate();
       char text[96];
       std::snprintf(text, sizeof text, "{%s,\"lr\":%.17g}", at_step.c_str(), status_.lr);
-      log_info("learning rate set",
-               {{"step", state_.step}, {"lr", status_.lr}, {"scale", state_.lr_scale}});
+      log_info("learning rate changed",
+               {{"step", state_.step}, {"lr", status_.lr}, {"lr_scale", state_.lr_scale}});
       return answer(request, std::string(text));
     }
   }
@@ -183,7 +183,7 @@ void Trainer::handle(Request& request) {
 
 void Trainer::wait_while_paused(std::stop_token stop) {
   if (!paused_) return;
-  log_info("paused", {{"step", state_.step}});
+  log_info("training paused", {{"step", state_.step}});
   publish(control::TrainerState::kPaused);
   const nanoseconds began = links_.clock.monotonic();
   while (paused_ && !stop_asked_ && !stop.stop_requested()) {
@@ -191,7 +191,7 @@ void Trainer::wait_while_paused(std::stop_token stop) {
     answer_requests(stop);
   }
   interval_.paused += links_.clock.monotonic() - began;
-  log_info("resumed", {{"step", state_.step}});
+  log_info("training resumed", {{"step", state_.step}});
   watch_.begin_step();
   publish(control::TrainerState::kTraining);
 }

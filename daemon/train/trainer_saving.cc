@@ -26,7 +26,7 @@ void Trainer::save_by_rule(SaveReason reason) {
   // Once for each that is in flight: where saving is slow, every interval may skip.
   if (!std::exchange(skip_said_, true)) {
     log_warn("checkpoint skipped",
-             {{"step", state_.step}, {"reason", "the one before is still being written"}});
+             {{"step", state_.step}, {"reason", "the previous checkpoint is still being written"}});
   }
 }
 

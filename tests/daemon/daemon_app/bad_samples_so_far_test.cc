@@ -14,7 +14,7 @@ class BadSamplesSoFar : public ::testing::Test {
     EXPECT_TRUE(before.ok()) << before.status().to_string();
     return before.ok() ? *before : feeder::BadSamplesBefore();
   }
-  std::string list() const { return directory_ / "bad_samples.jsonl"; }
+  std::string list() const { return directory_ / "sample_errors.jsonl"; }
   void put(const std::string& text) const { test::write_whole(list(), text); }
 
   test::TemporaryDirectory directory_;

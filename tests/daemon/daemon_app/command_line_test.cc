@@ -14,7 +14,7 @@ ParsedCommandLine parse(std::vector<const char*> words) {
 
 TEST(CommandLine, TakesEverythingThatTheManualNames) {
   const auto parsed = parse({"--config", "a.yaml", "--run-dir", "runs/x", "--set", "train.steps=1",
-                             "--set", "a=b", "--check"});
+                             "--set", "a=b", "--check-config"});
   ASSERT_TRUE(parsed.command.has_value());
   EXPECT_EQ(parsed.command->config, "a.yaml");
   EXPECT_EQ(parsed.command->run_dir, "runs/x");

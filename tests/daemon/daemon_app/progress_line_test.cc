@@ -22,9 +22,10 @@ control::TrainerStatus half_way() {
 }
 
 TEST(ProgressLine, SaysWhatAPersonWantsToKnow) {
-  EXPECT_EQ(progress_line(half_way(), 200),
-            "training  step 1200/2000 60 %  loss 1.4032  lr 0.0003  812 samples/s  wait 0.1 ms  "
-            "ETA 1:07");
+  EXPECT_EQ(
+      progress_line(half_way(), 200),
+      "training  step 1200/2000 60 %  loss 1.4032  lr 0.0003  812 samples/s  data wait 0.1 ms  "
+      "ETA 1:07");
 }
 
 TEST(ProgressLine, ShowsTheBestOnceThereIsOneAndNoLossBeforeTheFirstReport) {

@@ -66,7 +66,7 @@ TEST_F(RollbackTest, GoesFurtherBackWhereTheNewestDidNotHelp) {
   EXPECT_EQ(remembered().to_step, 5u);
   EXPECT_EQ(remembered().times, 2u);
   EXPECT_EQ(newest(), 5u) << "what was left out would be resumed from after a kill";
-  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/set-aside.1.step-000000010")) << "nothing is deleted";
+  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/archived.1.step-000000010")) << "nothing is deleted";
 }
 
 TEST_F(RollbackTest, StaysWithTheOnlyOne) {
@@ -109,8 +109,7 @@ TEST_F(RollbackTest, TheRateIsLoweredForEachTimeThatTheCheckpointDoesNotKnowOf) 
 }
 
 TEST_F(RollbackTest, AFileThatIsNotOursIsAnErrorThatNamesTheRemedy) {
-  for (const char* const text :
-       {"", "{}", "[1]", R"({"to_step":-1,"times":1})", R"({"to_step":1})"}) {
+  for (const char* const text : {"", "{}", "[1]", R"({"step":-1,"attempts":1})", R"({"step":1})"}) {
     std::ofstream(file_) << text;
     const auto read = read_rollback(file_);
     ASSERT_FALSE(read.ok()) << text;

@@ -68,21 +68,21 @@ TEST_F(StartPointTest, LaterCheckpointsAreSetAsideAndNeverDeleted) {
   ASSERT_EQ(checkpoints.list()->size(), 1u);
   make_checkpoint(20);
   ASSERT_TRUE(set_aside_later(real_files(), checkpoints, 10).ok());
-  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/set-aside.1.step-000000020/model.safetensors"));
-  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/set-aside.2.step-000000020/model.safetensors"));
-  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/set-aside.1.step-000000030/model.safetensors"));
+  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/archived.1.step-000000020/model.safetensors"));
+  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/archived.2.step-000000020/model.safetensors"));
+  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/archived.1.step-000000030/model.safetensors"));
 }
 
 TEST_F(StartPointTest, FreshMovesTheOldRunAsideAndOnlyIfThereIsOne) {
   fs::remove_all(run_ + "/checkpoints");
   ASSERT_TRUE(set_aside_run(real_files(), run_).ok());
-  EXPECT_FALSE(fs::exists(run_ + "/before-1"));
+  EXPECT_FALSE(fs::exists(run_ + "/archive-1"));
   fs::create_directories(run_ + "/checkpoints");
   make_checkpoint(10);
   std::ofstream(run_ + "/config.yaml") << "x";
   ASSERT_TRUE(set_aside_run(real_files(), run_).ok());
-  EXPECT_TRUE(fs::exists(run_ + "/before-1/checkpoints/step-000000010/model.safetensors"));
-  EXPECT_TRUE(fs::exists(run_ + "/before-1/config.yaml"));
+  EXPECT_TRUE(fs::exists(run_ + "/archive-1/checkpoints/step-000000010/model.safetensors"));
+  EXPECT_TRUE(fs::exists(run_ + "/archive-1/config.yaml"));
   EXPECT_FALSE(fs::exists(run_ + "/checkpoints"));
 }
 

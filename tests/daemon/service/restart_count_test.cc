@@ -23,7 +23,7 @@ class RestartCountTest : public ::testing::Test {
     EXPECT_TRUE(may.ok()) << may.status().to_string();
     return may.ok() && *may;
   }
-  std::string file() const { return folder_ + "/starts.json"; }
+  std::string file() const { return folder_ + "/restart_count.json"; }
 
   std::string folder_;
 };

@@ -86,11 +86,11 @@ TEST_F(WatchdogTest, TellsOfAStandstillOnceAndOfItsEnd) {
   tick(TrainerState::kTraining);
   flush_log();
   const std::string log = ::testing::internal::GetCapturedStderr();
-  const size_t first = log.find("training stands still");
+  const size_t first = log.find("training stalled");
   ASSERT_NE(first, std::string::npos) << log;
-  EXPECT_EQ(log.find("training stands still", first + 1), std::string::npos) << log;
+  EXPECT_EQ(log.find("training stalled", first + 1), std::string::npos) << log;
   EXPECT_NE(log.find("state=training", first), std::string::npos) << log;
-  EXPECT_NE(log.find("training moves again"), std::string::npos) << log;
+  EXPECT_NE(log.find("training recovered"), std::string::npos) << log;
 }
 
 }  // namespace
