@@ -60,7 +60,7 @@ void write_corpus(const std::string& path, size_t bytes) {
 // The step times that stand in the whole lines of `path` from `offset` on.
 Result<std::vector<double>> step_times(const std::string& path, uint64_t offset) {
   STOKER_ASSIGN_OR_RETURN(const std::string rows, read_file(path, kMaxRows));
-  static constexpr std::string_view kField = "\"step_ms\":";
+  static constexpr std::string_view kField = "\"step_time_ms\":";
   std::vector<double> times;
   const size_t whole = rows.rfind('\n');
   for (size_t at = rows.find(kField, offset); at < whole; at = rows.find(kField, at + 1))

@@ -68,7 +68,7 @@ done
 # A run that has finished, or any run with --new, is left as it is.
 is_taken() {
   [[ -d $1 ]] || return 1
-  [[ $new == yes ]] || grep -qE '"state" *: *"finished"' "$1/END.json" 2>/dev/null
+  [[ $new == yes ]] || grep -qE '"state" *: *"finished"' "$1/exit_status.json" 2>/dev/null
 }
 first=$run_dir
 for ((number = 2; ; number++)); do
@@ -82,14 +82,14 @@ shown=$(realpath -m --relative-to="$root" "$run_dir")
 
 # ---- Train, with the evaluator beside it
 
-# The evaluator leaves when it sees END.json: one that an earlier call left must be gone first (stokerd removes it at its
+# The evaluator leaves when it sees exit_status.json: one that an earlier call left must be gone first (stokerd removes it at its
 # start; should it end again at once, `ended` says so). It gets a session of its own, so that Ctrl-C ends the trainer only
 # and the last checkpoint is still evaluated.
 evaluator_log=$run_dir/logs/stoker-eval.out
 ended=$run_dir/logs/.trainer-ended
 rm -f "$ended"
 # shellcheck disable=SC2016  # expanded by the inner shell
-setsid bash -c 'while [[ -e $1/END.json && ! -e $2 ]]; do sleep 0.1; done; exec "$3" --run-dir "$1" --follow' \
+setsid bash -c 'while [[ -e $1/exit_status.json && ! -e $2 ]]; do sleep 0.1; done; exec "$3" --run-dir "$1" --follow' \
   stoker-eval "$run_dir" "$ended" "$bin/stoker-eval" >>"$evaluator_log" 2>&1 &
 evaluator=$!
 end_evaluator() {
@@ -131,7 +131,7 @@ show "$bin/stokerctl" --run-dir "$run_dir" report
 if grep -q 'kind: language_model' "$run_dir/config.yaml"; then
   say ""
   say "Text sampled from the best checkpoint:"
-  show "$bin/stoker-eval" --run-dir "$run_dir" --sample 300
+  show "$bin/stoker-eval" --run-dir "$run_dir" --generate 300
 fi
 
 short_bin=$(realpath -m --relative-to="$root" "$bin")
@@ -143,7 +143,7 @@ To look further:
   $short_bin/stokerctl --run-dir $shown verify                 every byte of the newest, against its checksums
   $short_bin/stokerctl --run-dir $shown status                 while a run is going on
   tail -f $shown/logs/stokerd.log
-  tensorboard --logdir $shown/tb
+  tensorboard --logdir $shown/tensorboard
   $short_bin/stokerd --config ${config#"$root"/} --run-dir runs/mine --set train.steps=20000
 NEXT
 [[ $shown_all == yes ]]

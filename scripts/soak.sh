@@ -235,7 +235,7 @@ kill_last_reader() {
 disturb() {
   ask status
   case $(($1 % 5)) in
-    0) ask tap '*' --steps 3 ;;
+    0) ask inspect '*' --steps 3 ;;
     1) ask profile 20 ;;
     2) ask checkpoint ;;
     3) ask pause && ask resume ;;

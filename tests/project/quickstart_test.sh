@@ -12,11 +12,11 @@ cat >"$tree/bin/stokerd" <<'FAKE'
 #!/usr/bin/env bash
 echo "stokerd $*" >>"$CALLS"
 while (($#)); do [[ $1 != --run-dir ]] || run=$2; shift; done
-rm -f "$run/END.json"
+rm -f "$run/exit_status.json"
 printf 'task:\n  kind: language_model\n' >"$run/config.yaml"
 [[ ${FAKE_END:-finished} != failed ]] || exit 74
 for ((i = 0; i < 600; i++)); do [[ ! -e $run/evaluator-is-there ]] || break; sleep 0.05; done
-echo "{\"state\":\"${FAKE_END:-finished}\",\"step\":10}" >"$run/END.json"
+echo "{\"state\":\"${FAKE_END:-finished}\",\"step\":10}" >"$run/exit_status.json"
 FAKE
 cat >"$tree/bin/stoker-eval" <<'FAKE'
 #!/usr/bin/env bash
@@ -26,7 +26,7 @@ if [[ $* != *--follow* ]]; then
   exit
 fi
 touch "$run/evaluator-is-there"
-for ((i = 0; i < 600; i++)); do [[ ! -e $run/END.json ]] || break; sleep 0.05; done
+for ((i = 0; i < 600; i++)); do [[ ! -e $run/exit_status.json ]] || break; sleep 0.05; done
 echo "stoker-eval followed" >>"$CALLS"
 FAKE
 cat >"$tree/bin/stokerctl" <<'FAKE'
@@ -56,7 +56,7 @@ $expected"
 quickstart --set train.steps=10 || fail "a first run failed: $(cat "$tree/out")"
 expect_calls 'a first run' "stokerd --config $tree/config.yaml --run-dir $tree/run --set train.steps=10" \
   'stoker-eval followed' "stokerctl --run-dir $tree/run report" \
-  "stoker-eval --run-dir $tree/run --sample 300"
+  "stoker-eval --run-dir $tree/run --generate 300"
 grep -q 'tensorboard --logdir' "$tree/out" || fail "the commands to look further are missing: $(cat "$tree/out")"
 
 FAKE_END=stopped quickstart || fail 'a second run failed'

@@ -52,6 +52,6 @@ for process in stokerd stoker-feed/0 stoker-feed/1 stoker-eval; do
 done
 grep -qE '^stoker-feed/1 .* [1-9]+ +flat$' "$scratch/out" || fail "no reader was killed"
 grep -qE '^[1-9][0-9]* steps ' "$scratch/out" || fail "nothing was trained"
-grep -q '"sample"' "$scratch/soak/run/bad_samples.jsonl" || fail "the row that cannot be read was not met"
+grep -q '"sample"' "$scratch/soak/run/sample_errors.jsonl" || fail "the row that cannot be read was not met"
 if grep 'failed$' "$scratch/soak/stokerctl.out" >&2; then fail "stokerctl failed"; fi
 exit 0

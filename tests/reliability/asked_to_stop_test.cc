@@ -46,7 +46,8 @@ TEST_F(AskedToStop, FaultRow75WhileItStartsItEndsWithZeroAndHasSavedNothing) {
   });
   EXPECT_EQ(end.signal, 0);
   EXPECT_EQ(end.code, 0) << log_of("stokerd");
-  EXPECT_NE(log_of("stokerd").find("info  stopping "), std::string::npos) << log_of("stokerd");
+  EXPECT_NE(log_of("stokerd").find("info    shutdown requested "), std::string::npos)
+      << log_of("stokerd");
   EXPECT_TRUE(checkpoints(run_dir()).empty());
   EXPECT_TRUE(decided_rows(run_dir()).empty());
   const auto state = run::look(run::RunLayout(run_dir()));
@@ -59,7 +60,7 @@ TEST_F(AskedToStop, FaultRow75WhileItStartsItEndsWithZeroAndHasSavedNothing) {
 TEST_F(AskedToStop, FaultRow77WhileItSavesTheSaveIsFinishedAndTheLastStepIsSavedOnce) {
   bool asked = false;
   const auto end = live([&](const FileCall& call) {
-    if (asked || !is_write_of(call, "/optim.safetensors")) return Verdict::kGoOn;
+    if (asked || !is_write_of(call, "/optimizer.safetensors")) return Verdict::kGoOn;
     asked = true;
     return Verdict::kTerminate;
   });
@@ -81,12 +82,13 @@ TEST_F(AskedToStop, FaultRow78TwiceWhileItSavesItLeavesAtOnceAndTheCheckpointBef
   const auto end = live([](const FileCall& call) {
     const bool is_second_save = call.path.find("/.tmp-step-000001000") == std::string::npos;
     if (!is_second_save) return Verdict::kGoOn;
-    for (const char* const file : {"/model.safetensors", "/optim.safetensors", "/manifest.json"})
+    for (const char* const file :
+         {"/model.safetensors", "/optimizer.safetensors", "/manifest.json"})
       if (is_write_of(call, file)) return Verdict::kTerminate;
     return Verdict::kGoOn;
   });
   EXPECT_EQ(end.code, 143) << log_of("stokerd");
-  EXPECT_NE(log_of("stokerd").find("leaving at once"), std::string::npos);
+  EXPECT_NE(log_of("stokerd").find("exit forced"), std::string::npos);
   ASSERT_GE(newest_step(run_dir()), 1000u);
   expect_all_whole();
   EXPECT_EQ(train(config_, run_dir(),

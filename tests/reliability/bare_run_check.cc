@@ -49,7 +49,7 @@ std::string essence_of(const std::string& run_dir) {
                  sha256_hex(text_of(entry.path + "/" + file + ".safetensors")) + "\n";
   std::istringstream rows(text_of(run_dir + "/metrics/train.jsonl"));
   for (std::string row; std::getline(rows, row);)
-    essence += row.substr(0, row.find(",\"samples_per_s\"")) + "\n";
+    essence += row.substr(0, row.find(",\"samples_per_second\"")) + "\n";
   const auto state = run::look(run::RunLayout(run_dir));
   return essence + (state.end ? state.end->state : "did not end") + "\n";
 }

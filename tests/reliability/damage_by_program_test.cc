@@ -17,8 +17,8 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
-constexpr const char* kFiles[] = {"model.safetensors", "optim.safetensors", "state.safetensors",
-                                  "manifest.json", "SHA256SUMS"};
+constexpr const char* kFiles[] = {"model.safetensors", "optimizer.safetensors",
+                                  "trainer_state.safetensors", "manifest.json", "SHA256SUMS"};
 
 class DamageByProgram : public RunFixture {
  protected:
@@ -115,7 +115,7 @@ TEST_F(DamageByProgram, FaultRow15TheDaemonTakesTheOneBeforeACutOffFileAndKeepsI
   EXPECT_NE(said.find("checkpoint rejected step=80"), std::string::npos) << said;
   EXPECT_NE(said.find(std::to_string(bytes)), std::string::npos) << "not how long it should be";
   EXPECT_NE(said.find(std::to_string(bytes / 2)), std::string::npos) << "nor how long it is";
-  EXPECT_EQ(fs::file_size(run_dir() + "/checkpoints/set-aside.1.step-000000080/model.safetensors"),
+  EXPECT_EQ(fs::file_size(run_dir() + "/checkpoints/archived.1.step-000000080/model.safetensors"),
             bytes / 2);
 }
 
@@ -124,7 +124,7 @@ TEST_F(DamageByProgram, FaultRow17TheDaemonKeepsADirectoryWithoutSums) {
   fs::remove(checkpoint_ + "/SHA256SUMS");
   ASSERT_EQ(train(config_, run_dir(), {"--set", "train.steps=90"}).code, 0);
   EXPECT_NE(log_of("stokerd").find("checkpoint rejected step=80"), std::string::npos);
-  EXPECT_TRUE(fs::exists(run_dir() + "/checkpoints/set-aside.1.step-000000080/model.safetensors"));
+  EXPECT_TRUE(fs::exists(run_dir() + "/checkpoints/archived.1.step-000000080/model.safetensors"));
 }
 
 }  // namespace

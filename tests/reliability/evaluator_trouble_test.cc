@@ -39,7 +39,8 @@ TEST_F(EvaluatorTrouble, FaultRow45OneThatNeverCameIsAbsentAndRetentionDoesNotWa
   ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; }));
   const std::string first = run_dir() + "/checkpoints/" + checkpoints(run_dir()).front();
   EXPECT_TRUE(wait_until(60s, [&] { return !fs::exists(first); })) << "it was not retired";
-  EXPECT_NE(status_of(run_dir()).find("\"evaluator\":{\"state\":\"absent\""), std::string::npos)
+  EXPECT_NE(status_of(run_dir()).find("\"evaluator\":{\"state\":\"not_started\""),
+            std::string::npos)
       << log_of("status");
 }
 
@@ -52,7 +53,7 @@ TEST_F(EvaluatorTrouble, FaultRow47OneThatIsStoppedHoldsUpNeitherTrainingNorChec
   const uint64_t before = newest_step(run_dir());
   EXPECT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) >= before + 2000; }))
       << "training waits for an evaluator that stands still";
-  EXPECT_EQ(log_of("stokerd").find("checkpoint failed"), std::string::npos);
+  EXPECT_EQ(log_of("stokerd").find("checkpoint write failed"), std::string::npos);
   // One that it holds stays, one more than retention keeps.
   EXPECT_TRUE(wait_until(60s, [&] { return checkpoints(run_dir()).size() <= 4; }));
   evaluator.signal(SIGCONT);
@@ -77,7 +78,7 @@ TEST_F(EvaluatorTrouble,
   write_whole(model, bytes);
   const auto exit = evaluator(run_dir(), {"--once"}).wait(60s);
   ASSERT_TRUE(exit && exit->code == 0) << log_of("stoker-eval");
-  const std::string ledger = text_of(run_dir() + "/eval/ledger.jsonl");
+  const std::string ledger = text_of(run_dir() + "/eval/outcomes.jsonl");
   EXPECT_NE(ledger.find("\"outcome\":\"corrupt\""), std::string::npos) << ledger;
   EXPECT_NE(ledger.find("model.safetensors"), std::string::npos) << ledger;
   EXPECT_FALSE(fs::exists(run_dir() + "/eval/" + saved.front() + ".json"));
@@ -92,12 +93,12 @@ TEST_F(EvaluatorTrouble, FaultRow50WithoutEventsALookEveryTenSecondsFindsWhatIsN
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=10"}).code, 0);
   const std::string name = checkpoints(run_dir()).back();
   fs::rename(run_dir() + "/checkpoints/" + name, path("later"));
-  fs::rename(run_dir() + "/END.json", path("END.json"));
+  fs::rename(run_dir() + "/exit_status.json", path("exit_status.json"));
   std::jthread later([&] {
     EXPECT_TRUE(wait_until(
-        60s, [&] { return log_of("stoker-eval").find("info  waiting ") != std::string::npos; }));
+        60s, [&] { return log_of("stoker-eval").find("info    waiting ") != std::string::npos; }));
     fs::rename(path("later"), run_dir() + "/checkpoints/" + name);
-    fs::rename(path("END.json"), run_dir() + "/END.json");
+    fs::rename(path("exit_status.json"), run_dir() + "/exit_status.json");
   });
   bool watched = false;
   const auto end = trace({program("stoker-eval"), "--run-dir", run_dir(), "--follow"},

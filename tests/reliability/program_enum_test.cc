@@ -233,11 +233,12 @@ class EvaluatorEnum : public ProgramEnum, public ::testing::WithParamInterface<D
     };
     for (const char* const file :
          {"eval/step-000000010.json", "eval/step-000000020.json", "eval/step-000000030.json",
-          "eval/best.json", "eval/ledger.jsonl", "metrics/eval.jsonl"}) {
+          "eval/best.json", "eval/outcomes.jsonl", "metrics/eval.jsonl"}) {
       std::istringstream lines(text_of(run + "/" + file));
       essence += std::string(file) + "\n";
       for (std::string line; std::getline(lines, line);)
-        essence += without(without(without(line, "wall"), "seconds"), "tries") + "\n";
+        essence +=
+            without(without(without(line, "wall_time"), "duration_seconds"), "attempts") + "\n";
     }
     return essence;
   }

@@ -46,7 +46,7 @@ metrics: {every_steps: 50}
   }
 
   static std::vector<std::string> list_of(const std::string& run) {
-    std::istringstream in(text_of(run + "/bad_samples.jsonl"));
+    std::istringstream in(text_of(run + "/sample_errors.jsonl"));
     std::vector<std::string> lines;
     // The last one may be just being written.
     for (std::string line; std::getline(in, line) && !in.eof();) lines.push_back(line);
@@ -76,7 +76,7 @@ metrics: {every_steps: 50}
     std::smatch number;
     const std::string said = log_of("status");
     if (!exit || exit->code != 0 ||
-        !std::regex_search(said, number, std::regex("\"bad_samples\":([0-9]+)")))
+        !std::regex_search(said, number, std::regex("\"sample_errors\":([0-9]+)")))
       return 0;
     return std::stoull(number[1]);
   }
@@ -116,8 +116,8 @@ metrics: {every_steps: 50}
     const std::vector<std::string> to_there{"--set", "train.steps=" + std::to_string(steps)};
     ASSERT_EQ(train(config, run_dir(), to_there).code, 0);
     ASSERT_EQ(train(config, run_dir("whole"), to_there).code, 0);
-    EXPECT_THAT(log_of("stokerd"), HasSubstr("bad samples cut off"));
-    EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("bad samples missing")));
+    EXPECT_THAT(log_of("stokerd"), HasSubstr("sample error records truncated"));
+    EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("sample error records missing")));
     const auto list = list_of(run_dir());
     EXPECT_GT(list.size(), 100u);
     EXPECT_EQ(list, list_of(run_dir("whole")));
@@ -149,13 +149,13 @@ TEST_F(BadSamples, OfAnEarlierReleaseAreCountedFromTheList) {
   const std::string folder = folder_of(run_dir(), 1000);
   const std::string manifest = text_of(folder + "/manifest.json");
   std::ofstream(folder + "/manifest.json")
-      << std::regex_replace(manifest, std::regex(",\"bad_samples\":[0-9]+"), "");
+      << std::regex_replace(manifest, std::regex(",\"sample_errors\":[0-9]+"), "");
   ASSERT_EQ(
       std::system(
           ("cd " + folder + " && sha256sum *.safetensors manifest.json > SHA256SUMS").c_str()),
       0);
-  const std::string list = text_of(run_dir() + "/bad_samples.jsonl");
-  std::ofstream(run_dir() + "/bad_samples.jsonl")
+  const std::string list = text_of(run_dir() + "/sample_errors.jsonl");
+  std::ofstream(run_dir() + "/sample_errors.jsonl")
       << std::regex_replace(list, std::regex("\"step\":[0-9]+,"), "")
       << "{\"ticket\":5000,\"sample\":100}\n";  // of a step that was lost
   ASSERT_EQ(train(config, run_dir(), all).code, 0) << log_of("stokerd");

@@ -80,7 +80,7 @@ class CheckpointFault : public RunFixture {
                        const std::function<void()>& heal, const std::string& while_spoiled) {
     ASSERT_TRUE(waits_for([&] { return newest_step(run_dir()) > 0; }));
     spoil();
-    EXPECT_TRUE(waits_for([&] { return said("checkpoint given up"); })) << log_of("stokerd");
+    EXPECT_TRUE(waits_for([&] { return said("checkpoint abandoned"); })) << log_of("stokerd");
     EXPECT_TRUE(waits_for([&] { return is_degraded(while_spoiled); })) << log_of("status");
     EXPECT_TRUE(waits_for([&] {
       return text_of(while_spoiled + "/metrics/train.jsonl").find(R"("degraded":1)") !=
@@ -173,14 +173,14 @@ TEST_F(CheckpointFault, FaultRow14TheRunThatTakesThePlaceIsLeftAlone) {
   Process trainer = this->trainer(config, run_dir(), endless());
   ASSERT_TRUE(waits_for([&] { return newest_step(run_dir()) > 0; }));
   fs::rename(run_dir(), run_dir("moved"));
-  EXPECT_TRUE(waits_for([&] { return said("checkpoint given up"); }));
+  EXPECT_TRUE(waits_for([&] { return said("checkpoint abandoned"); }));
   ASSERT_EQ(train(config, run_dir(), {"--set", "control.socket=off"}).code, 0);
   const auto saved = checkpoints(run_dir());
-  const std::string end = text_of(run_dir() + "/END.json");
+  const std::string end = text_of(run_dir() + "/exit_status.json");
   trainer.signal(SIGTERM);
   ASSERT_TRUE(trainer.wait(60s).has_value());
   EXPECT_EQ(checkpoints(run_dir()), saved);
-  EXPECT_EQ(text_of(run_dir() + "/END.json"), end);
+  EXPECT_EQ(text_of(run_dir() + "/exit_status.json"), end);
 }
 
 TEST_F(CheckpointFault, FaultRow25OnAnOverlayARunIsKilledAndGoesOnBitForBit) {

@@ -53,7 +53,7 @@ class ClassWeights : public GrowthFixture {
   std::vector<std::string> weighings() const {
     std::vector<std::string> found;
     const std::string log = log_of("stokerd");
-    for (size_t at = 0; (at = log.find("classes weighed ", at)) != std::string::npos; ++at)
+    for (size_t at = 0; (at = log.find("class weights computed ", at)) != std::string::npos; ++at)
       found.push_back(log.substr(at, log.find('\n', at) - at));
     return found;
   }
@@ -76,8 +76,8 @@ TEST_F(ClassWeights, ARunThatGoesOnWithOtherDataKeepsItsWeights) {
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=30"}).code, 0) << log_of("stokerd");
   std::ofstream(path("train.csv"), std::ios::app) << row(1, "dog") + row(2, "dog") + row(3, "dog");
   ASSERT_EQ(train(config, run_dir(), {"--allow-data-change"}).code, 0) << log_of("stokerd");
-  EXPECT_THAT(weighings(), ElementsAre(HasSubstr("the labels of data.train"),
-                                       AllOf(HasSubstr("by=\"the checkpoint\""),
+  EXPECT_THAT(weighings(), ElementsAre(HasSubstr("source=data.train "),
+                                       AllOf(HasSubstr("source=checkpoint "),
                                              HasSubstr("cat=0.5333 cow=1.067 dog=5.333"))));
 }
 
@@ -88,13 +88,13 @@ TEST_F(ClassWeights, DataThatGrowsDoesNotChangeThem) {
   yaml.insert(yaml.find(task) + task.size(), ", class_weights: balanced");
   Process trainer = paused_trainer(write_config(yaml));
   std::ofstream(path("train.csv"), std::ios::app) << row(1, "dog") + row(2, "dog") + row(3, "dog");
-  ASSERT_TRUE(wait_until(60s, [&] { return says("more data found samples=67"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=67"); }));
   tell("resume");
   const auto exit = trainer.wait(90s);
   ASSERT_TRUE(exit && exit->code == 0) << log_of("stokerd");
   EXPECT_EQ(history(run_dir()).size(), 2u);
-  EXPECT_THAT(weighings(), ElementsAre(HasSubstr("the labels of data.train"),
-                                       AllOf(HasSubstr("by=\"the checkpoint\""),
+  EXPECT_THAT(weighings(), ElementsAre(HasSubstr("source=data.train "),
+                                       AllOf(HasSubstr("source=checkpoint "),
                                              HasSubstr("cat=0.5333 cow=1.067 dog=5.333"))));
 }
 

@@ -104,7 +104,7 @@ TEST_F(Crash, AKilledReaderChangesNoByte) {
   EXPECT_EQ(ended->code, 0);
   EXPECT_GT(killed, 2) << "the run was over too soon";
   EXPECT_EQ(model_sha256(run_dir(), 6000), model_sha256(run_dir("whole"), 6000));
-  EXPECT_NE(log_of("stokerd").find("reader process died"), std::string::npos);
+  EXPECT_NE(log_of("stokerd").find("worker process crashed"), std::string::npos);
 }
 
 TEST_F(Crash, NoReaderOutlivesAKilledTrainer) {
@@ -140,7 +140,7 @@ TEST_F(Crash, FaultRow18EveryCheckpointBadIsExit65AndNothingIsDeleted) {
   ASSERT_EQ(train(config, run_dir()).code, 0);
   const auto before = checkpoints(run_dir());
   for (const auto& name : before)
-    flip_a_bit(run_dir() + "/checkpoints/" + name + "/optim.safetensors");
+    flip_a_bit(run_dir() + "/checkpoints/" + name + "/optimizer.safetensors");
   EXPECT_EQ(train(config, run_dir()).code, 65);
   EXPECT_EQ(checkpoints(run_dir()), before);
   EXPECT_NE(log_of("stokerd").find("--fresh"), std::string::npos);
@@ -155,8 +155,9 @@ TEST_F(Crash, AFullDiskDegradesAndTrainingGoesOn) {
     // A checkpoint of this model takes about 400 KB, so two do not fit.
     Process trainer = this->trainer(
         config, run_dir(), {"--set", "model.hidden=[256, 64]", "--set", "train.steps=1000000"});
-    EXPECT_TRUE(wait_until(
-        60s, [&] { return log_of("stokerd").find("checkpoint failed") != std::string::npos; }));
+    EXPECT_TRUE(wait_until(60s, [&] {
+      return log_of("stokerd").find("checkpoint write failed") != std::string::npos;
+    }));
     const auto status = [&] {
       fs::remove(path("status.out"));
       (void)ctl(run_dir(), {"--json", "status"}, "status").wait(60s);
@@ -200,7 +201,7 @@ TEST_F(Crash, FaultRow47AnEvaluatorKilledAndRestartedEvaluatesEachCheckpointOnce
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->code, 0);
   std::map<std::string, int> lines;
-  for (const char* const file : {"/eval/ledger.jsonl", "/metrics/eval.jsonl"}) {
+  for (const char* const file : {"/eval/outcomes.jsonl", "/metrics/eval.jsonl"}) {
     lines.clear();
     std::istringstream in(text_of(run_dir() + file));
     for (std::string line; std::getline(in, line);) ++lines[line.substr(0, line.find(','))];

@@ -106,7 +106,7 @@ TEST_F(Evaluator, WhatIsNamedAndWrongIsSaidWithThePath) {
 
 TEST_F(Evaluator, ARunDirectoryThatIsMadeLaterIsFollowed) {
   Process follower = evaluator(run_dir(), {"--follow"});
-  ASSERT_TRUE(says("waiting for=\"the run to begin"));
+  ASSERT_TRUE(says("waiting reason=\"the run to begin"));
   ASSERT_EQ(train(write_config(small_config()), run_dir()).code, 0);
   EXPECT_EQ(code_of(std::move(follower)), 0);
   EXPECT_TRUE(run::read_best(run_dir() + "/eval/best.json").ok());
@@ -115,8 +115,8 @@ TEST_F(Evaluator, ARunDirectoryThatIsMadeLaterIsFollowed) {
 TEST_F(Evaluator, UntilEndsItWhileTheRunGoesOn) {
   const std::string config = write_config(small_config("eval: {policy: all}\n"));
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=100000000"});
-  EXPECT_EQ(code_of(evaluator(run_dir(), {"--follow", "--until", "80"})), 0);
-  EXPECT_NE(log_of("stoker-eval").find("until=80"), std::string::npos);
+  EXPECT_EQ(code_of(evaluator(run_dir(), {"--follow", "--until-step", "80"})), 0);
+  EXPECT_NE(log_of("stoker-eval").find("until_step=80"), std::string::npos);
   EXPECT_FALSE(trainer.wait(0ms).has_value()) << "training has nothing to do with it";
 }
 
@@ -124,7 +124,7 @@ TEST_F(Evaluator, ItSaysWhetherTrainingIsPausedDeadOrOver) {
   const std::string config = write_config(small_config("eval: {poll_seconds: 0.2}\n"));
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=100000000"});
   Process follower = evaluator(run_dir(), {"--follow"});
-  ASSERT_TRUE(says("waiting for=\"the next checkpoint\""));
+  ASSERT_TRUE(says("waiting reason=\"the next checkpoint\""));
   ASSERT_EQ(code_of(ctl(run_dir(), {"pause"}, "ctl")), 0);
   ASSERT_TRUE(says("training is paused at step "));
   trainer.signal(SIGKILL);
@@ -133,7 +133,7 @@ TEST_F(Evaluator, ItSaysWhetherTrainingIsPausedDeadOrOver) {
   EXPECT_FALSE(follower.wait(0ms).has_value()) << "it may come back";
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=1"}).code, 0) << "finds itself done";
   EXPECT_EQ(code_of(std::move(follower)), 0);
-  EXPECT_NE(log_of("stoker-eval").find("run ended, all is evaluated"), std::string::npos);
+  EXPECT_NE(log_of("stoker-eval").find("run finished, evaluation complete"), std::string::npos);
 }
 
 TEST_F(Evaluator, ResumedTrainingIsNoLongerShownAsPaused) {
@@ -154,11 +154,11 @@ TEST_F(Evaluator, WithoutInotifyAndWithoutLocksEverythingIsEvaluatedAllTheSame) 
   Process follower({STOKER_WITHOUT_CALLS, "ENOSYS:inotify_init1,flock", program("stoker-eval"),
                     "--run-dir", run_dir(), "--follow"},
                    path("stoker-eval.out"));
-  ASSERT_TRUE(says("waiting for=\"the run to begin"));
+  ASSERT_TRUE(says("waiting reason=\"the run to begin"));
   // Never more checkpoints than are kept: retention cannot see what is read without a lock.
   ASSERT_EQ(train(config, run_dir(), {"--set", "checkpoint.keep_last=50"}).code, 0);
   ASSERT_EQ(code_of(std::move(follower)), 0) << log_of("stoker-eval");
-  EXPECT_NE(log_of("stoker-eval").find("no lock on the results"), std::string::npos);
+  EXPECT_NE(log_of("stoker-eval").find("evaluation lock unavailable"), std::string::npos);
   EXPECT_EQ(results(), checkpoints(run_dir()).size());
 }
 
@@ -173,10 +173,10 @@ eval: {memory_mib: 1024, batch: 1000000, tries: 1}
 )");  // a batch takes 4 GB
   ASSERT_EQ(train(config, run_dir()).code, 0);
   EXPECT_EQ(code_of(evaluator(run_dir(), {"--once"})), 0);
-  const std::string ledger = text_of(run_dir() + "/eval/ledger.jsonl");
+  const std::string ledger = text_of(run_dir() + "/eval/outcomes.jsonl");
   EXPECT_NE(ledger.find("\"outcome\":\"failed\""), std::string::npos)
       << ledger << log_of("stoker-eval");
-  fs::remove(run_dir() + "/eval/ledger.jsonl");
+  fs::remove(run_dir() + "/eval/outcomes.jsonl");
   EXPECT_EQ(code_of(evaluator(
                 run_dir(), {"--once", "--set", "eval.batch=64", "--set", "eval.max_samples=640"})),
             0);
@@ -191,7 +191,8 @@ TEST_F(Evaluator, TextsAndPicturesAreThereToBeLookedAt) {
                 .code,
             0);
   ASSERT_EQ(code_of(evaluator(run_dir(), {"--once"})), 0);
-  const std::string text = text_of(run_dir() + "/eval/view/step-000000060.valid.sample.txt");
+  const std::string text =
+      text_of(run_dir() + "/eval/artifacts/step-000000060.valid.generated.txt");
   EXPECT_EQ(text.size(), 25u);
   EXPECT_TRUE(text.starts_with("line ")) << text;
   const std::string pictures = R"(data:
@@ -203,9 +204,9 @@ eval: {sets: [train], max_samples: 100}
 )";
   ASSERT_EQ(train(write_config(pictures, "pictures.yaml"), run_dir("pictures")).code, 0);
   ASSERT_EQ(code_of(evaluator(run_dir("pictures"), {"--once"})), 0);
-  const std::string base = run_dir("pictures") + "/eval/view/step-000000002.train.";
-  EXPECT_TRUE(text_of(base + "confusion.png").starts_with("\x89PNG"));
-  EXPECT_NE(text_of(base + "mistakes.md").find("| sample | label |"), std::string::npos);
+  const std::string base = run_dir("pictures") + "/eval/artifacts/step-000000002.train.";
+  EXPECT_TRUE(text_of(base + "confusion_matrix.png").starts_with("\x89PNG"));
+  EXPECT_NE(text_of(base + "misclassified.md").find("| sample | label |"), std::string::npos);
 }
 
 }  // namespace

@@ -54,19 +54,21 @@ metrics: {every_steps: 23}  # fewer rows than wait for a slow disk: none is left
     return trainer;
   }
   feed::GrowthHistory history(const std::string& run) const {
-    const auto read = feed::read_growth(run + "/growth.jsonl");
+    const auto read = feed::read_growth(run + "/dataset_versions.jsonl");
     EXPECT_TRUE(read.ok()) << read.status().to_string();
     return read.ok() ? *read : feed::GrowthHistory();
   }
 
   boost::json::object explained(uint64_t step) const {
-    std::filesystem::remove(path("explain.out"));  // output is appended
+    std::filesystem::remove(path("show-batch.out"));  // output is appended
     const auto exit =
-        ctl(run_dir(), {"--json", "explain", "--step", std::to_string(step)}, "explain").wait(30s);
-    EXPECT_TRUE(exit && exit->code == 0) << log_of("explain");
-    return boost::json::parse(log_of("explain")).as_object();
+        ctl(run_dir(), {"--json", "show-batch", std::to_string(step)}, "show-batch").wait(30s);
+    EXPECT_TRUE(exit && exit->code == 0) << log_of("show-batch");
+    return boost::json::parse(log_of("show-batch")).as_object();
   }
-  uint64_t size_at(uint64_t step) const { return explained(step).at("size").to_number<uint64_t>(); }
+  uint64_t size_at(uint64_t step) const {
+    return explained(step).at("num_samples").to_number<uint64_t>();
+  }
   uint64_t epoch_at(uint64_t step) const {
     return explained(step).at("samples").as_array()[0].at("epoch").to_number<uint64_t>();
   }

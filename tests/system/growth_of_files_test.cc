@@ -82,7 +82,7 @@ class GrowthOfFiles : public GrowthFixture, public ::testing::WithParamInterface
 TEST_P(GrowthOfFiles, JoinAtTheNextEpoch) {
   Process trainer = paused_trainer(config_of("epoch"));
   add("second", 24);
-  ASSERT_TRUE(wait_until(60s, [&] { return says("more data found samples=64"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
   tell("resume");
   ASSERT_NO_FATAL_FAILURE(expect_finished(trainer));
   const auto states = history(run_dir());
@@ -98,7 +98,7 @@ TEST_P(GrowthOfFiles, JoinAtTheNextEpoch) {
 TEST_P(GrowthOfFiles, JoinAtOnceWhereItIsAskedFor) {
   Process trainer = paused_trainer(config_of("at_once"));
   add("second", 24);
-  ASSERT_TRUE(wait_until(60s, [&] { return says("more data found samples=64"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
   const uint64_t paused_at = newest_step(run_dir());
   tell("resume");
   ASSERT_NO_FATAL_FAILURE(expect_finished(trainer));
@@ -112,7 +112,7 @@ TEST_P(GrowthOfFiles, JoinAtOnceWhereItIsAskedFor) {
 TEST_P(GrowthOfFiles, AreTheSameAgainFromBeforeTheyCame) {
   Process trainer = paused_trainer(config_of("epoch"));
   add("second", 24);
-  ASSERT_TRUE(wait_until(60s, [&] { return says("more data found samples=64"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
   tell("resume");
   ASSERT_NO_FATAL_FAILURE(expect_finished(trainer));
   std::filesystem::copy(run_dir(), run_dir("again"), std::filesystem::copy_options::recursive);

@@ -50,7 +50,7 @@ TEST_F(Growth, JoinsAtTheNextEpochAndSurvivesAKillThere) {
   const std::string config = config_of("epoch");
   Process trainer = paused_trainer(config);
   append("a.csv", rows(24));
-  ASSERT_TRUE(wait_until(60s, [&] { return says("more data found samples=64"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
   tell("resume");
   ASSERT_TRUE(wait_until(60s, [&] { return history(run_dir()).size() == 2; }));
   trainer.signal(SIGKILL);
@@ -69,7 +69,7 @@ TEST_F(Growth, JoinsAtTheNextEpochAndSurvivesAKillThere) {
   expect_whole_epoch(ticket, 64);
   EXPECT_THAT(
       text_of(run_dir() + "/checkpoints/" + checkpoints(run_dir()).back() + "/manifest.json"),
-      HasSubstr("\"ticket\":" + std::to_string(ticket) + ",\"epoch\":"));
+      HasSubstr("\"start_ticket\":" + std::to_string(ticket) + ",\"epoch\":"));
 
   // Another life from before what came to the end comes to the same, although it is all there now.
   std::filesystem::copy(run_dir(), run_dir("again"), std::filesystem::copy_options::recursive);
@@ -83,7 +83,7 @@ TEST_F(Growth, JoinsAtTheNextEpochAndSurvivesAKillThere) {
 TEST_F(Growth, JoinsAtOnceWhereItIsAskedFor) {
   Process trainer = paused_trainer(config_of("at_once"));
   add("b.csv", 24);
-  ASSERT_TRUE(wait_until(60s, [&] { return says("more data found samples=64"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
   const uint64_t paused_at = newest_step(run_dir());
   tell("resume");
   const auto exit = trainer.wait(90s);
@@ -99,9 +99,9 @@ TEST_F(Growth, JoinsAtOnceWhereItIsAskedFor) {
 TEST_F(Growth, WhatIsNoGrowthIsRefusedAndTrainingGoesOn) {
   Process trainer = paused_trainer(config_of("epoch"));
   append("a.csv", "1,2");  // half a row
-  ASSERT_TRUE(wait_until(60s, [&] { return says("data that came cannot be taken in"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return says("dataset refresh rejected"); }));
   append("a.csv", ",1\n");
-  ASSERT_TRUE(wait_until(60s, [&] { return says("more data found samples=41"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=41"); }));
   tell("resume");
   const auto exit = trainer.wait(90s);
   ASSERT_TRUE(exit && exit->code == 0);

@@ -197,7 +197,7 @@ TEST_F(LifeOfARun, FreshStartsOverAndKeepsWhatWasThere) {
       train(config, run_dir(), {"--fresh", "--set", "train.steps=80", "--set", "run.seed=2"}).code,
       0);
   EXPECT_EQ(newest_step(run_dir()), 80u);
-  EXPECT_TRUE(fs::exists(run_dir() + "/before-1/checkpoints/step-000000400"));
+  EXPECT_TRUE(fs::exists(run_dir() + "/archive-1/checkpoints/step-000000400"));
   EXPECT_NE(before, model_sha256(run_dir(), 80));
 }
 

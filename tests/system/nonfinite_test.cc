@@ -43,7 +43,7 @@ TEST_F(NonFinite, FaultRow35StopsWith65AndKeepsTheCheckpointBefore) {
 TEST_F(NonFinite, FaultRow35GoesBackToTheLastCheckpointWithALowerRateAndFinishes) {
   const std::string config = diverging("rollback");
   ASSERT_EQ(train(config, run_dir()).code, 0) << trainer_log(run_dir());
-  EXPECT_NE(trainer_log(run_dir()).find("rolled back"), std::string::npos);
+  EXPECT_NE(trainer_log(run_dir()).find("run rolled back"), std::string::npos);
   EXPECT_EQ(newest_step(run_dir()), 200u);
   EXPECT_EQ(decided_rows(run_dir()).size(), 40u) << "a step is reported once";
   const auto manifest = text_of(run_dir() + "/checkpoints/step-000000200/manifest.json");

@@ -79,10 +79,9 @@ model: {kind: gpt, layers: 1, width: 16, heads: 2, context: 64}
   }
 
   std::string explained(const std::string& run, uint64_t step) const {
-    const std::string log = "explain";
+    const std::string log = "show-batch";
     std::filesystem::remove(path(log + ".out"));  // output is appended
-    const auto exit =
-        ctl(run, {"--json", "explain", "--step", std::to_string(step)}, log).wait(30s);
+    const auto exit = ctl(run, {"--json", "show-batch", std::to_string(step)}, log).wait(30s);
     EXPECT_TRUE(exit && exit->code == 0) << log_of(log);
     return log_of(log);
   }
@@ -209,7 +208,8 @@ TEST_F(Order, BucketsSayHowMuchIsPaddingAndAreEvaluated) {
   const std::string config = lines_config_of("readers: 1");
   const std::vector<std::string> short_run{"--set", "train.steps=40"};
   ASSERT_EQ(train(config, run_dir(), short_run).code, 0);
-  EXPECT_NE(log_of("stokerd").find("without_buckets="), std::string::npos) << log_of("stokerd");
+  EXPECT_NE(log_of("stokerd").find("padding_without_buckets="), std::string::npos)
+      << log_of("stokerd");
   EXPECT_NE(explained(run_dir(), 7).find("\"padded_to\":"), std::string::npos);
   // However the evaluator cuts its batches, each sample is padded alike and counts once.
   const auto evaluated = [&](const std::string& batch) {
@@ -225,8 +225,8 @@ TEST_F(Order, BucketsSayHowMuchIsPaddingAndAreEvaluated) {
     return at == std::string::npos ? said : said.substr(at, said.find('}', at) - at);
   };
   const std::string one_by_one = evaluated("1");
-  EXPECT_NE(one_by_one.find("\"samples\":331"), std::string::npos) << one_by_one;
-  EXPECT_NE(evaluated("50").find("\"samples\":331"), std::string::npos);
+  EXPECT_NE(one_by_one.find("\"num_samples\":331"), std::string::npos) << one_by_one;
+  EXPECT_NE(evaluated("50").find("\"num_samples\":331"), std::string::npos);
 }
 
 TEST_F(Order, WeightsReplacedAtARestartHoldFromThereOn) {

@@ -33,7 +33,7 @@ class Resume : public RunFixture {
     EXPECT_NE(log_of("stokerd").find(flag), std::string::npos) << log_of("stokerd");
     EXPECT_EQ(checkpoints(run_dir()), before) << "a refused start changed something";
     EXPECT_EQ(train(config, run_dir(), joined(changed, {flag})).code, 0) << log_of("stokerd");
-    EXPECT_NE(log_of("stokerd").find("going on with a change"), std::string::npos);
+    EXPECT_NE(log_of("stokerd").find("incompatible change accepted"), std::string::npos);
     EXPECT_EQ(newest_step(run_dir()), 160u);
     EXPECT_EQ(train(config, run_dir(), joined(changed, {"--set", "train.steps=170"})).code, 0)
         << "the run has become what it was allowed to be: " << log_of("stokerd");
@@ -51,19 +51,22 @@ TEST_F(Resume, FaultRow83StartsThatAreRefusedForAChangeAreNotCountedAsInVain) {
   for (int i = 0; i < 5; ++i)
     EXPECT_EQ(train(config, run_dir(), {"--set", "train.batch=32"}).code, 78) << i;
   EXPECT_EQ(train(config, run_dir(), {"--set", "train.steps=160"}).code, 0) << log_of("stokerd");
+  EXPECT_NE(log_of("stokerd").find("setting changed key=train.steps previous=80 current=160"),
+            std::string::npos)
+      << log_of("stokerd");
 }
 
 TEST_F(Resume, FaultRow20AnotherBatchSizeIsTakenWithItsFlag) {
   expect_that_it_takes("--allow-batch-change", {"--set", "train.batch=32"},
                        "train.batch: 16 -> 32");
   // 80 batches of 16 are 40 of 32; then one a step.
-  EXPECT_EQ(manifest(160).at("ticket").to_number<uint64_t>(), 40u + 80u);
+  EXPECT_EQ(manifest(160).at("next_ticket").to_number<uint64_t>(), 40u + 80u);
 }
 
 TEST_F(Resume, FaultRow20AccumulatingOtherwiseIsTakenWithItsFlag) {
   expect_that_it_takes("--allow-batch-change", {"--set", "train.accumulate=2"},
                        "train.accumulate: 1 -> 2");
-  EXPECT_EQ(manifest(160).at("ticket").to_number<uint64_t>(), 80u + 2 * 80u);
+  EXPECT_EQ(manifest(160).at("next_ticket").to_number<uint64_t>(), 80u + 2 * 80u);
 }
 
 TEST_F(Resume, FaultRow20AnotherOrderOfSamplesIsTakenWithItsFlag) {
@@ -89,7 +92,7 @@ TEST_F(Resume, FaultRow20DataThatChangedUnderItsNameIsTold) {
 TEST_F(Resume, FaultRow19AnotherModelIsTakenWithItsFlag) {
   expect_that_it_takes("--allow-model-change", {"--set", "model.hidden=[32, 8]"},
                        "model.hidden: [32] -> [32, 8]");
-  EXPECT_NE(log_of("stokerd").find("only partly as in the checkpoint"), std::string::npos)
+  EXPECT_NE(log_of("stokerd").find("checkpoint partially loaded"), std::string::npos)
       << log_of("stokerd");
 }
 
@@ -138,7 +141,8 @@ TEST_F(Resume, APlannedRestartLosesNoStepAndRepeatsNone) {
     EXPECT_LT(left_at, 40000u) << "the run ended before it was asked to";
   }
   ASSERT_EQ(train(config, run_dir(), longer).code, 0);
-  EXPECT_NE(log_of("stokerd").find("resumed step=" + std::to_string(left_at)), std::string::npos)
+  EXPECT_NE(log_of("stokerd").find("run resumed step=" + std::to_string(left_at)),
+            std::string::npos)
       << log_of("stokerd");
   EXPECT_EQ(decided_rows(run_dir()), decided_rows(run_dir("whole")));
   EXPECT_EQ(model_sha256(run_dir(), 40000), model_sha256(run_dir("whole"), 40000));
@@ -163,8 +167,10 @@ TEST_F(Resume, ChartsOfAKilledRunHaveNoDoubledPoints) {
     (void)trainer.wait(10s);
   }
   ASSERT_EQ(train(config, run_dir(), longer).code, 0);
-  EXPECT_NE(log_of("stokerd").find("resumed step="), std::string::npos) << "it had ended before";
-  Process reader({python, STOKER_READ_EVENTS_PY, run_dir() + "/tb/train"}, path("events.out"));
+  EXPECT_NE(log_of("stokerd").find("run resumed step="), std::string::npos)
+      << "it had ended before";
+  Process reader({python, STOKER_READ_EVENTS_PY, run_dir() + "/tensorboard/train"},
+                 path("events.out"));
   const auto read = reader.wait(120s);
   ASSERT_TRUE(read.has_value());
   if (read->code == 77) GTEST_SKIP() << "no tensorboard";

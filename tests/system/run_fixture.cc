@@ -144,7 +144,7 @@ std::vector<std::string> RunFixture::decided_rows(const std::string& run) {
   std::istringstream in(text_of(run + "/metrics/train.jsonl"));
   std::vector<std::string> rows;
   for (std::string line; std::getline(in, line);)
-    rows.push_back(line.substr(0, line.find(",\"samples_per_s\"")));
+    rows.push_back(line.substr(0, line.find(",\"samples_per_second\"")));
   return rows;
 }
 

@@ -37,7 +37,7 @@ TEST_F(RunViews, AreInTensorBoardOfARunAndOfOneThatGoesOn) {
   ASSERT_EQ(train(config, run_dir(), first).code, 0) << log_of("stokerd");
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=120"}).code, 0) << log_of("stokerd");
 
-  const json::object run = read(run_dir() + "/tb", "run-events");
+  const json::object run = read(run_dir() + "/tensorboard", "run-events");
   if (run.empty()) GTEST_SKIP() << "STOKER_PYTHON names no Python with tensorboard";
   const json::object& start = run.at("hparams")
                                   .at("_hparams_/session_start_info")
@@ -55,7 +55,7 @@ TEST_F(RunViews, AreInTensorBoardOfARunAndOfOneThatGoesOn) {
                                              "model/0/Linear", "model/3/weight", "model/3/bias",
                                              "model/3/Linear"}));
 
-  const json::object curves = read(run_dir() + "/tb/train", "train-events");
+  const json::object curves = read(run_dir() + "/tensorboard/train", "train-events");
   const json::object& histograms = curves.at("histograms").as_object();
   for (const char* const tag : {"parameters/0.weight", "gradients/3.bias"}) {
     std::vector<uint64_t> steps;
@@ -79,7 +79,8 @@ TEST_F(RunViews, AreNotThereWhereTheyAreOff) {
                 .code,
             0)
       << log_of("stokerd");
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(run_dir() + "/tb"))
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(run_dir() + "/tensorboard"))
     EXPECT_TRUE(entry.is_directory()) << entry.path();
 }
 

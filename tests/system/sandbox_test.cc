@@ -37,10 +37,10 @@ TEST_F(SandboxTest, EndsWith78AndOneErrorWhenSeccompIsRefused) {
   const std::string log = text_of(run_dir() + "/logs/stokerd.log");
   EXPECT_THAT(log, AllOf(HasSubstr("feed.confined: "), HasSubstr("add SystemCallFilter=seccomp"),
                          HasSubstr("set feed.confined: false")));
-  EXPECT_THAT(log, Not(HasSubstr("reader process died")));
+  EXPECT_THAT(log, Not(HasSubstr("worker process crashed")));
   EXPECT_EQ(count(log_of("stokerd"), " error "), 1u) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"), HasSubstr("Operation not permitted"));
-  EXPECT_THAT(text_of(run_dir() + "/END.json"), HasSubstr("\"exit_code\":78"));
+  EXPECT_THAT(text_of(run_dir() + "/exit_status.json"), HasSubstr("\"exit_code\":78"));
 }
 
 TEST_F(SandboxTest, DoesNotCountRefusedStartsAsStartsInVain) {

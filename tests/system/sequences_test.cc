@@ -108,9 +108,9 @@ TEST_F(Sequences, ATaggerLearnsWhatOnlyBothSidesOfAWordShow) {
   }
   EXPECT_EQ(found.classes[0].samples + found.classes[1].samples, tags);
 
-  auto shown = ctl(run_dir(), {"classes"}, "classes");
+  auto shown = ctl(run_dir(), {"class-report"}, "class-report");
   ASSERT_EQ(shown.wait(20s)->code, 0);
-  EXPECT_THAT(log_of("classes"), HasSubstr("precision"));
+  EXPECT_THAT(log_of("class-report"), HasSubstr("precision"));
   auto exported =
       ctl(run_dir(), {"export", "250", "--format", "torch", "--output", path("m.pt")}, "export");
   EXPECT_EQ(exported.wait(20s)->code, 0);

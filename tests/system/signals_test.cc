@@ -38,16 +38,18 @@ TEST_F(Signals, FaultRow78ASecondSigtermLeavesAtOnceWith143) {
   Process trainer = this->trainer(config, run_dir(),
                                   {"--set", "model.width=512", "--set", "model.layers=8", "--set",
                                    "train.batch=256", "--set", "metrics.every_steps=1"});
-  ASSERT_TRUE(wait_until(
-      60s, [&] { return log_of("stokerd").find("info  training ") != std::string::npos; }));
+  ASSERT_TRUE(wait_until(60s, [&] {
+    return log_of("stokerd").find("info    training started ") != std::string::npos;
+  }));
   trainer.signal(SIGTERM);
-  ASSERT_TRUE(wait_until(
-      30s, [&] { return log_of("stokerd").find("info  stopping ") != std::string::npos; }));
+  ASSERT_TRUE(wait_until(30s, [&] {
+    return log_of("stokerd").find("info    shutdown requested ") != std::string::npos;
+  }));
   trainer.signal(SIGTERM);
   const auto exit = trainer.wait(30s);
   ASSERT_TRUE(exit.has_value());
   EXPECT_EQ(exit->code, 143);
-  EXPECT_NE(log_of("stokerd").find("leaving at once"), std::string::npos);
+  EXPECT_NE(log_of("stokerd").find("exit forced"), std::string::npos);
   EXPECT_TRUE(checkpoints(run_dir()).empty());
 }
 
@@ -58,17 +60,18 @@ TEST_F(Signals, SighupTakesTheLogLevelAndNamesWhatItDoesNotTake) {
   write_config(small_config("log: {level: warn}\n"));
   trainer.signal(SIGHUP);
   EXPECT_TRUE(wait_until(30s, [&] {
-    return log_of("stokerd").find("not changed while running") == std::string::npos &&
-           log_of("stokerd").find("reloaded") != std::string::npos;
+    return log_of("stokerd").find("setting change deferred") == std::string::npos &&
+           log_of("stokerd").find("configuration reloaded") != std::string::npos;
   }));
   write_config(small_config("run: {seed: 9}\n"));
   trainer.signal(SIGHUP);
   EXPECT_TRUE(wait_until(
-      30s, [&] { return log_of("stokerd").find("run.seed: 1 -> 9") != std::string::npos; }));
+      30s, [&] { return log_of("stokerd").find("deferred key=run.seed ") != std::string::npos; }));
   std::ofstream(config) << "train: {stepz: 1}\n";
   trainer.signal(SIGHUP);
-  EXPECT_TRUE(wait_until(
-      30s, [&] { return log_of("stokerd").find("reload refused") != std::string::npos; }));
+  EXPECT_TRUE(wait_until(30s, [&] {
+    return log_of("stokerd").find("configuration reload rejected") != std::string::npos;
+  }));
   EXPECT_NE(log_of("stokerd").find("did you mean 'steps'"), std::string::npos);
   trainer.signal(SIGTERM);
   const auto exit = trainer.wait(30s);

@@ -45,9 +45,9 @@ TEST_F(StandaloneEvaluator, PrintsOneNamedCheckpointAndWritesNothing) {
   ASSERT_EQ(train(config, run_dir()).code, 0);
   const std::string named = run_dir() + "/checkpoints/" + checkpoints(run_dir()).front();
   EXPECT_EQ(evaluate({"--checkpoint", named}), 0);
-  EXPECT_NE(log_of("stoker-eval").find("\"sets\":{\"valid\":{\"loss\":"), std::string::npos)
+  EXPECT_NE(log_of("stoker-eval").find("\"datasets\":{\"valid\":{\"loss\":"), std::string::npos)
       << log_of("stoker-eval");
-  EXPECT_FALSE(fs::exists(run_dir() + "/eval/ledger.jsonl"));
+  EXPECT_FALSE(fs::exists(run_dir() + "/eval/outcomes.jsonl"));
   EXPECT_FALSE(fs::exists(run_dir() + "/metrics/eval.jsonl"));
 }
 
@@ -58,7 +58,7 @@ TEST_F(StandaloneEvaluator, SaysWhatIsWrongWithWhatItIsGiven) {
   ASSERT_EQ(train(config, run_dir()).code, 0);
   EXPECT_EQ(evaluate({"--checkpoint", path("nowhere")}), 78);
   EXPECT_NE(log_of("stoker-eval").find(path("nowhere")), std::string::npos);
-  EXPECT_EQ(evaluate({"--sample", "10"}), 78);  // of a model that does not write
+  EXPECT_EQ(evaluate({"--generate", "10"}), 78);  // of a model that does not write
   EXPECT_EQ(evaluate({"--once", "--follow"}), 64);
 }
 

@@ -94,7 +94,7 @@ say "evaluated: $(find "$run/eval" -name 'step-*.json' -printf '%f\n' | sort | t
 
 printf 'log: {level: debug}\n' >>/etc/stoker/demo.yaml
 systemctl reload "$unit" || fail "systemctl reload"
-within 10 "the reload" logs ' reloaded log.level=debug'
+within 10 "the reload" logs ' configuration reloaded log.level=debug'
 [[ $(property "$unit" MainPID) == "$main" ]] || fail "reload: another process"
 has_state "$unit" active || fail "reload: $(property "$unit" ActiveState)"
 say "reloaded"
@@ -115,8 +115,8 @@ say "restarted by the watchdog after SIGSTOP: resumed from a checkpoint at or af
 systemctl stop "$unit" || fail "systemctl stop"
 [[ $(property "$unit" Result) == success && $(property "$unit" ExecMainStatus) == 0 ]] ||
   fail "stop: $(property "$unit" Result), $(property "$unit" ExecMainStatus)"
-grep -q '"state":"stopped"' "$run/END.json" || fail "END.json: $(cat "$run/END.json")"
-end=$(sed 's/.*"step":\([0-9]*\).*/\1/' "$run/END.json")
+grep -q '"state":"stopped"' "$run/exit_status.json" || fail "exit_status.json: $(cat "$run/exit_status.json")"
+end=$(sed 's/.*"step":\([0-9]*\).*/\1/' "$run/exit_status.json")
 [[ $(newest_step) == "$end" ]] || fail "stopped at step $end, and saved step $(newest_step)"
 /usr/local/bin/stokerctl --run-dir "$run" verify >/dev/null || fail "stokerctl verify"
 say "stopped: saved step $end"
