@@ -3,7 +3,7 @@
 
     ring_producer.py RUN_DIR            feed.source: outside; each ticket holds samples made here
     ring_producer.py RUN_DIR --plan     feed.source: both; data.train of kind text and one file: each
-                                        ticket holds the bytes that `stokerctl explain` names
+                                        ticket holds the bytes that `stokerctl show-batch` names
 
 It asks for the ring over the control socket, and then follows docs/ring-layout.md. Atomic operations
 come from libatomic, which is there wherever GCC's programs run. To fill batches from a source of your
