@@ -21,7 +21,7 @@ Benchmark steps_of(const DeviceSetup& setup) {
     STOKER_ASSIGN_OR_RETURN(const auto training, DeviceTraining::create(setup));
     Trial trial{setup.training.name + " of " + std::to_string(training->parameters()) +
                     " numbers, batch " + std::to_string(setup.training.batch) + ", " +
-                    setup.train.precision + ", " + setup.train.device,
+                    name_of(setup.train.precision) + ", " + setup.train.device,
                 setup.unit + "/s",
                 [=, time = options.run_time()]() -> Result<double> {
                   STOKER_ASSIGN_OR_RETURN(const double steps, training->run(time));

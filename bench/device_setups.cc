@@ -5,41 +5,35 @@
 namespace stoker::bench {
 namespace {
 
-using config::ModelKind;
-using config::TaskKind;
-
 DeviceSetup gpt2(bool tiny) {
-  DeviceSetup setup{.training = {.name = "gpt2",
-                                 .model = {.kind = ModelKind::kGpt,
-                                           .layers = 12,
-                                           .width = 768,
-                                           .heads = 12,
-                                           .context = 1024,
-                                           .vocab = 50304},
-                                 .task = {.kind = TaskKind::kLanguageModel},
-                                 .classes = 50304,
-                                 .batch = 16},
-                    .unit = "tokens"};
-  setup.train.precision = "bf16";
-  config::ModelConfig& model = setup.training.model;
+  config::GptConfig model{.num_layers = 12,
+                          .num_heads = 12,
+                          .embed_dim = 768,
+                          .context_length = 1024,
+                          .vocab_size = 50304};
   if (tiny) {
-    model.layers = 2;
-    model.width = 32;
-    model.heads = 2;
-    model.context = 16;
-    model.vocab = 256;
-    setup.training.classes = 256;
-    setup.training.batch = 2;
+    model = {
+        .num_layers = 2, .num_heads = 2, .embed_dim = 32, .context_length = 16, .vocab_size = 256};
   }
-  setup.training.sample = {{.name = "tokens", .dtype = DType::kI32, .shape = {model.context + 1}}};
-  setup.units = setup.training.batch * static_cast<uint64_t>(model.context);
+  DeviceSetup setup{.training = {.name = "gpt2",
+                                 .model = {.arch = model},
+                                 .task = {config::LanguageModelingTask{}},
+                                 .sample = {{.name = "tokens",
+                                             .dtype = DType::kI32,
+                                             .shape = {model.context_length + 1}}},
+                                 .classes = static_cast<uint64_t>(model.vocab_size),
+                                 .batch = tiny ? 2u : 16u},
+                    .unit = "tokens"};
+  setup.train.precision = config::Precision::kBf16;
+  setup.units = setup.training.batch * static_cast<uint64_t>(model.context_length);
   return setup;
 }
 
 DeviceSetup resnet50(bool tiny) {
   DeviceSetup setup{.training = {.name = tiny ? "resnet8" : "resnet50",
-                                 .model = {.kind = ModelKind::kResnet, .layers = tiny ? 8 : 50},
-                                 .task = {.kind = TaskKind::kClassification},
+                                 .model = {.arch = config::ResnetConfig{.depth = tiny ? 8 : 50}},
+                                 .task = {config::ClassificationTask{}},
+                                 .normalize = config::Normalize{.mean = {0.5}, .std = {0.5}},
                                  .sample = {{.name = "input",
                                              .dtype = DType::kU8,
                                              .shape = {3, tiny ? 16 : 224, tiny ? 16 : 224}},
@@ -47,7 +41,7 @@ DeviceSetup resnet50(bool tiny) {
                                  .classes = tiny ? 10u : 1000u,
                                  .batch = tiny ? 2u : 256u},
                     .unit = "images"};
-  setup.train.precision = "bf16";
+  setup.train.precision = config::Precision::kBf16;
   setup.train.channels_last = true;
   setup.units = setup.training.batch;
   return setup;
@@ -57,8 +51,8 @@ DeviceSetup mlp(bool tiny) {
   const int64_t width = tiny ? 16 : 1024;
   DeviceSetup setup{
       .training = {.name = "mlp",
-                   .model = {.kind = ModelKind::kMlp, .hidden = {width}},
-                   .task = {.kind = TaskKind::kRegression},
+                   .model = {.arch = config::MlpConfig{.hidden_sizes = {width}}},
+                   .task = {config::RegressionTask{}},
                    .sample = {{.name = "input", .dtype = DType::kF32, .shape = {width}},
                               {.name = "target", .dtype = DType::kF32, .shape = {1}}},
                    .batch = tiny ? 4u : 128u},
@@ -75,20 +69,25 @@ std::vector<DeviceSetup> device_setups(bool tiny, const std::string& device) {
   return setups;
 }
 
+std::string name_of(config::Precision precision) {
+  switch (precision) {
+    case config::Precision::kFp32:
+      return "fp32";
+    case config::Precision::kTf32:
+      return "tf32";
+    case config::Precision::kBf16:
+      return "bf16";
+    case config::Precision::kFp16:
+      return "fp16";
+  }
+  return "";
+}
+
 std::string to_json(const DeviceSetup& setup) {
-  const config::ModelConfig& model = setup.training.model;
-  boost::json::object to{{"model", setup.training.name},
-                         {"batch", setup.training.batch},
-                         {"classes", setup.training.classes},
-                         {"context", model.context},
-                         {"heads", model.heads},
-                         {"layers", model.layers},
-                         {"width", model.width},
-                         {"device", setup.train.device},
-                         {"precision", setup.train.precision},
-                         {"channels_last", setup.train.channels_last}};
-  to["hidden"] = boost::json::value_from(model.hidden);
-  to["input"] = boost::json::value_from(setup.training.sample.front().shape);
+  boost::json::object to = to_object(setup.training);
+  to["device"] = setup.train.device;
+  to["precision"] = name_of(setup.train.precision);
+  to["channels_last"] = setup.train.channels_last;
   return boost::json::serialize(to);
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/training_setups.h"
-#include "shared/config/train_config.h"
+#include "shared/config/training_config.h"
 
 namespace stoker::bench {
 
@@ -21,6 +21,8 @@ struct DeviceSetup {
 // `tiny`: the same models, so small that a step takes milliseconds on a CPU.
 std::vector<DeviceSetup> device_setups(bool tiny, const std::string& device);
 
+// "bf16": the word of train.precision.
+std::string name_of(config::Precision precision);
 // What device_peer.py is told, as JSON.
 std::string to_json(const DeviceSetup& setup);
 

@@ -8,6 +8,7 @@
 // PyTorch's DataLoader with as many worker processes, which wait as long before each file.
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/benches.h"
@@ -82,6 +83,10 @@ Trial in_memory(const Options& options, const std::string& what,
           .peers = {{.name = "read_ahead: 0", .run = measured({})}}};
 }
 
+config::ImageFolderDataset images(config::Transform resizing) {
+  return {.path = "", .transforms = {std::move(resizing)}, .cache = {}};
+}
+
 Result<std::vector<Trial>> prepare(const Options& options) {
   STOKER_ASSIGN_OR_RETURN(auto folder, maybe_given_jpeg_folder(options));
   if (!folder) {
@@ -89,12 +94,12 @@ Result<std::vector<Trial>> prepare(const Options& options) {
   }
   STOKER_ASSIGN_OR_RETURN(
       const std::shared_ptr<dataset::Dataset> pictures,
-      folder->open({.size = {kSide, kSide}, .fit = "random_crop"}, "random_crop"));
+      folder->open(images(config::RandomResizedCrop{{kSide, kSide}}), "random_crop"));
   STOKER_ASSIGN_OR_RETURN(
       const std::shared_ptr<JpegFolder> small,
       make_jpeg_folder(options, options.quick ? 32 : 4096, kSmallSide, kSmallSide));
   STOKER_ASSIGN_OR_RETURN(const std::shared_ptr<dataset::Dataset> small_pictures,
-                          small->open({.size = {kSmallSide, kSmallSide}}, "small"));
+                          small->open(images(config::Resize{{kSmallSide, kSmallSide}}), "small"));
   std::vector<Trial> trials{
       in_memory(options, "files", folder, pictures, options.quick ? 4 : 64),
       in_memory(options, "files of 32x32", small, small_pictures, options.quick ? 4 : 256)};

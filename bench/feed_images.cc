@@ -6,7 +6,7 @@
 // the files too: there that is half of the work. It reads them out of order, as a shuffled set is
 // read: names and pages that lie side by side are found sooner.
 //
-// Small ones that were decoded in the first epoch (`cache: decoded`) have pread of as many bytes beside
+// Small ones that were decoded in the first epoch (`cache: {type: decoded}`) have pread of as many bytes beside
 // them: nothing is left of them but that.
 //
 // With --peers the libraries that feed PyTorch and TensorFlow run in turn with it, on the same files.
@@ -15,6 +15,7 @@
 
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -112,11 +113,24 @@ void add_library_peers(const Options& options, const Libraries& libraries,
   }
 }
 
-// The folder's pictures as `config` says, against libjpeg alone.
+// "none", "packed", "packed_restart" or "decoded".
+std::optional<config::CacheConfig> cache_of(const std::string& name) {
+  if (name == "none") return std::nullopt;
+  return config::CacheConfig{
+      .type = name == "decoded" ? config::CacheType::kDecoded : config::CacheType::kPacked,
+      .jpeg_restart_markers = name == "packed_restart",
+      .dir = {}};
+}
+
+config::ImageFolderDataset images(config::Transform resizing, const std::string& cache) {
+  return {.path = "", .transforms = {std::move(resizing)}, .cache = cache_of(cache)};
+}
+
+// The folder's pictures as `config` says, against libjpeg alone. `index`: its name.
 Result<Trial> large(const Options& options, const Folder& folder, const std::string& what,
-                    const config::DatasetConfig& config, int threads) {
-  STOKER_ASSIGN_OR_RETURN(const auto dataset,
-                          folder->open(config, config.fit + '-' + config.cache));
+                    const config::ImageFolderDataset& config, const std::string& index,
+                    int threads) {
+  STOKER_ASSIGN_OR_RETURN(const auto dataset, folder->open(config, index));
   const FeedRun run{.batch = options.quick ? 4u : 64u, .threads = threads};
   return trial(what, run, options, dataset, "libjpeg alone, full size",
                [folder](uint64_t call) { return decode(*folder, call); });
@@ -126,7 +140,7 @@ Result<Trial> small(const Options& options, const Folder& folder, const std::str
                     int threads) {
   STOKER_ASSIGN_OR_RETURN(
       const auto dataset,
-      folder->open({.cache = cache, .size = {kSmallSide, kSmallSide}}, "small-" + cache));
+      folder->open(images(config::Resize{{kSmallSide, kSmallSide}}, cache), "small-" + cache));
   const FeedRun run{.batch = options.quick ? 4u : 256u, .threads = threads};
   return trial(cache == "none" ? "JPEG files of 32x32" : "packed JPEG files of 32x32", run, options,
                dataset, "open, read, close and libjpeg alone",
@@ -135,8 +149,9 @@ Result<Trial> small(const Options& options, const Folder& folder, const std::str
 
 // From the file; or from the reader's own memory, as a set is that has room there.
 Result<Trial> decoded(const Options& options, const Folder& folder, bool from_memory, int threads) {
-  const config::DatasetConfig config{.cache = "decoded", .size = {kSmallSide, kSmallSide}};
-  STOKER_ASSIGN_OR_RETURN(const auto dataset, folder->open(config, "small-decoded"));
+  STOKER_ASSIGN_OR_RETURN(
+      const auto dataset,
+      folder->open(images(config::Resize{{kSmallSide, kSmallSide}}, "decoded"), "small-decoded"));
   uint64_t room = from_memory ? feed::kMostKeptBytes : 0;
   dataset->keep_samples(room);
   FeedRun run{.batch = options.quick ? 4u : 256u, .threads = threads};
@@ -155,23 +170,25 @@ Result<std::vector<Trial>> prepare(const Options& options) {
   STOKER_ASSIGN_OR_RETURN(const Folder made,
                           make_jpeg_folder(options, options.quick ? 8 : 256, 500, 375));
   STOKER_ASSIGN_OR_RETURN(const Folder given, maybe_given_jpeg_folder(options));
-  const config::DatasetConfig stretch{.size = {kSide, kSide}};
   const Folder& pictures = given ? given : made;
   const std::string whose = given ? "JPEG files of STOKER_DATA" : "JPEG files of 500x375";
   std::vector<Trial> trials;
   for (const auto& [cache, libraries] :
-       {std::pair("none", kDecoding), std::pair("rewritten", kConverting)}) {
-    const config::DatasetConfig crop{.cache = cache, .size = {kSide, kSide}, .fit = "random_crop"};
-    const std::string what = crop.cache == "none" ? whose : crop.cache + ' ' + whose;
+       {std::pair("none", kDecoding), std::pair("packed_restart", kConverting)}) {
+    const std::string name = cache;
+    const auto crop = images(config::RandomResizedCrop{{kSide, kSide}}, name);
+    const std::string what = name == "none" ? whose : name + ' ' + whose;
     for (const int threads : {1, 2}) {
-      STOKER_ASSIGN_OR_RETURN(
-          auto crops, large(options, pictures, what + ", random crops to 224x224", crop, threads));
+      STOKER_ASSIGN_OR_RETURN(auto crops,
+                              large(options, pictures, what + ", random crops to 224x224", crop,
+                                    "random-" + name, threads));
       if (threads == 1) add_library_peers(options, libraries, pictures->root, "large", crops);
       trials.push_back(std::move(crops));
     }
   }
   STOKER_ASSIGN_OR_RETURN(auto whole,
-                          large(options, pictures, whose + ", whole to 224x224", stretch, 1));
+                          large(options, pictures, whose + ", whole to 224x224",
+                                images(config::Resize{{kSide, kSide}}, "none"), "whole", 1));
   trials.push_back(std::move(whole));
   STOKER_ASSIGN_OR_RETURN(
       const Folder small_ones,

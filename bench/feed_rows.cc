@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "bench/benches.h"
@@ -23,7 +24,6 @@ namespace stoker::bench {
 namespace {
 
 using config::DatasetConfig;
-using config::DatasetKind;
 
 // A file of `rows` rows of `row_bytes` after `header`, and the set that reads it.
 struct Rows {
@@ -59,20 +59,22 @@ std::vector<Rows> kinds_of_rows(bool quick) {
   const uint64_t texts = quick ? 64 : 32'768;
   constexpr int64_t kContext = 1024;
   return {{.name = "npy rows of 147 KiB",
-           .config = {.kind = DatasetKind::kNpy},
+           .config = {.source = config::NumpyDataset{}},
            .header = npy_header("|u1", std::to_string(pictures) + ", 3, 224, 224"),
            .rows = pictures,
            .row_bytes = 3 * 224 * 224,
            .batch = 16},
           {.name = "idx pictures of 784 bytes",
-           .config = {.kind = DatasetKind::kIdx},
+           .config = {.source = config::IdxDataset{}},
            .header = big_endian(2051) + big_endian(static_cast<uint32_t>(digits)) + big_endian(28) +
                      big_endian(28),
            .rows = digits,
            .row_bytes = 28 * 28,
            .batch = 256},
           {.name = "texts of 1024 tokens",
-           .config = {.kind = DatasetKind::kTokens, .context = kContext, .dtype = "uint32"},
+           .config = {.source = config::TokensDataset{.path = "",
+                                                      .dtype = config::TokenType::kUint32,
+                                                      .sequence = {.block_size = kContext}}},
            .header = "",
            .rows = texts,
            .row_bytes = kContext * 4,
@@ -92,29 +94,35 @@ Result<std::shared_ptr<Files>> make_files(const Rows& rows, const Options& optio
   auto files = std::make_shared<Files>();
   STOKER_ASSIGN_OR_RETURN(files->folder, ScratchFolder::create(options.dir));
   DatasetConfig config = rows.config;
-  config.path = files->folder->file("rows." + std::string(rows.name, 0, 3));
+  const std::string path = files->folder->file("rows." + std::string(rows.name, 0, 3));
+  const std::string labels = files->folder->file("labels");
+  std::string labels_header;
   files->memory = rows.header;
   files->memory.resize(rows.header.size() + rows.rows * rows.row_bytes, '\x01');
-  if (config.kind == DatasetKind::kTokens)
+  if (auto* const tokens = std::get_if<config::TokensDataset>(&config.source)) {
+    tokens->path = path;
     files->memory.append(4, '\x01');  // the last one's target
-  STOKER_RETURN_IF_ERROR(write_file_atomically(real_files(), config.path, files->memory));
-  if (config.kind != DatasetKind::kTokens) {
-    config.labels = files->folder->file("labels");
-    const std::string count = std::to_string(rows.rows);
-    const std::string header =
-        config.kind == DatasetKind::kNpy
-            ? npy_header("|u1", count + ",")
-            : big_endian(2049) + big_endian(static_cast<uint32_t>(rows.rows));
-    STOKER_RETURN_IF_ERROR(write_file_atomically(real_files(), config.labels,
-                                                 header + std::string(rows.rows, '\x01')));
+  } else if (auto* const numpy = std::get_if<config::NumpyDataset>(&config.source)) {
+    numpy->path = path;
+    numpy->labels_path = labels;
+    labels_header = npy_header("|u1", std::to_string(rows.rows) + ",");
+  } else {
+    auto& idx = std::get<config::IdxDataset>(config.source);
+    idx.path = path;
+    idx.labels_path = labels;
+    labels_header = big_endian(2049) + big_endian(static_cast<uint32_t>(rows.rows));
   }
+  STOKER_RETURN_IF_ERROR(write_file_atomically(real_files(), path, files->memory));
+  if (!labels_header.empty())
+    STOKER_RETURN_IF_ERROR(write_file_atomically(real_files(), labels,
+                                                 labels_header + std::string(rows.rows, '\x01')));
   STOKER_ASSIGN_OR_RETURN(files->dataset, open_train_set(config, files->folder->path()));
   STOKER_ASSIGN_OR_RETURN(files->kept, open_train_set(config, files->folder->path()));
   uint64_t little = 1 << 20;  // as a set has that is larger than its room
   files->dataset->keep_samples(little);
   uint64_t room = feed::kMostKeptBytes;
   files->kept->keep_samples(room);
-  STOKER_ASSIGN_OR_RETURN(files->fd, real_files().open(config.path, O_RDONLY));
+  STOKER_ASSIGN_OR_RETURN(files->fd, real_files().open(path, O_RDONLY));
   files->slots.resize(kSlots * rows.batch * rows.row_bytes);
   return files;
 }

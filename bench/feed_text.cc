@@ -45,7 +45,7 @@ Result<std::shared_ptr<Text>> make_text(const Options& options) {
   STOKER_RETURN_IF_ERROR(
       write_file_atomically(real_files(), path, text_of(options.quick ? 64 << 10 : 64 << 20)));
   const config::DatasetConfig config{
-      .kind = config::DatasetKind::kText, .path = path, .context = kContext};
+      .source = config::TextDataset{.path = path, .sequence = {.block_size = kContext}}};
   STOKER_ASSIGN_OR_RETURN(text->dataset, open_train_set(config, text->folder->path()));
   STOKER_ASSIGN_OR_RETURN(text->fd, real_files().open(path, O_RDONLY));
   return text;

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "bench/feed_run.h"
 #include "bench/jpeg_picture.h"
@@ -21,12 +22,12 @@ bool is_jpeg_name(const std::filesystem::path& path) {
 
 }  // namespace
 
-Result<std::shared_ptr<dataset::Dataset>> JpegFolder::open(config::DatasetConfig config,
+Result<std::shared_ptr<dataset::Dataset>> JpegFolder::open(config::ImageFolderDataset config,
                                                            const std::string& name) const {
-  config.kind = config::DatasetKind::kImages;
   config.path = root;
   config.glob = kNames;
-  STOKER_ASSIGN_OR_RETURN(auto dataset, open_train_set(config, scratch->file("index-" + name)));
+  STOKER_ASSIGN_OR_RETURN(
+      auto dataset, open_train_set({.source = std::move(config)}, scratch->file("index-" + name)));
   return std::shared_ptr<dataset::Dataset>(std::move(dataset));
 }
 

@@ -23,8 +23,8 @@ struct JpegFolder {
   std::vector<std::string> paths;
   std::vector<std::string> jpegs;  // what is in them
 
-  // The folder as a data set of kind images; `config` says how, without path and glob.
-  Result<std::shared_ptr<dataset::Dataset>> open(config::DatasetConfig config,
+  // The folder as a data set of format image_folder; `config` says how, without path and glob.
+  Result<std::shared_ptr<dataset::Dataset>> open(config::ImageFolderDataset config,
                                                  const std::string& name) const;
 };
 

@@ -29,15 +29,15 @@ constexpr uint64_t kMaxRows = 1 << 30;
 // One thread trains and one evaluates, so that each has a core where there are two.
 constexpr char kConfig[] = R"(
 data:
-  train: {kind: text, path: CORPUS, split: [0.0, 0.7]}
-  valid: {kind: text, path: CORPUS, split: [0.7, 1.0]}
-feed: {readers: 1}
-model: {kind: gpt, layers: LAYERS, width: 128, heads: 4, context: 64}
-task: {kind: language_model}
-train: {steps: 100000000, batch: 16, device: cpu, threads: 1}
-checkpoint: {every_steps: 0, every_seconds: 0, keep_last: 3}
-eval: {policy: latest, batch: 64, threads: 1}
-metrics: {every_steps: 1, tensorboard: false}
+  train: {format: text, path: CORPUS, split: [0.0, 0.7]}
+  val: {format: text, path: CORPUS, split: [0.7, 1.0]}
+feed: {num_workers: 1}
+model: {name: gpt, num_layers: LAYERS, embed_dim: 128, num_heads: 4, context_length: 64}
+task: {name: language_modeling}
+train: {max_steps: 100000000, micro_batch_size: 16, device: cpu, num_threads: 1}
+checkpoint: {save_every_steps: null, save_every_seconds: null, keep_last: 3}
+eval: {checkpoints: latest, batch_size: 64, num_threads: 1}
+metrics: {log_every_steps: 1, tensorboard: false}
 )";
 
 std::string replaced(std::string text, const std::string& word, const std::string& by) {

@@ -15,7 +15,7 @@
 namespace stoker::bench {
 namespace {
 
-using config::Shuffle;
+using config::ShuffleMode;
 
 constexpr uint64_t kSamples = 1'281'167;  // of ImageNet
 constexpr uint64_t kShards = 1281;
@@ -25,7 +25,7 @@ constexpr uint64_t kFar = 1'000'000'000'000;
 // So that no sum can be left out.
 volatile uint64_t sink;
 
-dataset::PlanSettings plain(Shuffle shuffle) {
+dataset::PlanSettings plain(ShuffleMode shuffle) {
   dataset::PlanSettings settings{.size = kSamples,
                                  .batch = kBatch,
                                  .seed = 1,
@@ -43,19 +43,19 @@ struct Order {
 };
 
 std::vector<Order> orders() {
-  Order mixture{"mixture of 4 by weight", plain(Shuffle::kFull)};
+  Order mixture{"mixture of 4 by weight", plain(ShuffleMode::kFull)};
   const uint64_t quarter = kSamples / 4;
   for (const double weight : {0.4, 0.3, 0.2})
     mixture.settings.sets.push_back({.size = quarter, .weight = weight});
   mixture.settings.sets.push_back({.size = kSamples - 3 * quarter, .weight = 0.1});
-  Order drawn{"drawn by weight", plain(Shuffle::kFull)};
+  Order drawn{"drawn by weight", plain(ShuffleMode::kFull)};
   drawn.settings.sets.push_back({.size = kSamples});
   for (uint64_t i = 0; i < kSamples; ++i)
     drawn.settings.sets[0].sample_weights.push_back(static_cast<double>(i % 100));
-  return {{"full", plain(Shuffle::kFull)},
-          {"off", plain(Shuffle::kOff)},
-          {"window of 10000", plain(Shuffle::kWindow)},
-          {"shards, 8 of 1281 open", plain(Shuffle::kShards)},
+  return {{"full", plain(ShuffleMode::kFull)},
+          {"none", plain(ShuffleMode::kNone)},
+          {"blocks of 10000", plain(ShuffleMode::kBlock)},
+          {"shards, 8 of 1281 open", plain(ShuffleMode::kShards)},
           mixture,
           drawn};
 }

@@ -30,14 +30,16 @@ Result<TrainedModel> TrainedModel::create(const TrainingSetup& setup, c10::Devic
                                           bool channels_last) {
   TrainedModel made;
   STOKER_ASSIGN_OR_RETURN(made.model, model::make_model(setup.model, setup.sample, setup.classes));
-  STOKER_ASSIGN_OR_RETURN(made.task, task::make_task(setup.task, setup.sample, setup.classes));
+  STOKER_ASSIGN_OR_RETURN(made.task,
+                          task::make_task(setup.task, setup.normalize ? &*setup.normalize : nullptr,
+                                          setup.sample, setup.classes));
   made.model->to(device);
   if (channels_last) model::use_channels_last(*made.model);
   made.model->train();
   model::NamedTensors parameters;
   for (const auto& item : made.model->named_parameters())
     parameters.emplace_back(item.key(), item.value());
-  STOKER_ASSIGN_OR_RETURN(made.optimizer, train::Optimizer::create({}, parameters));
+  STOKER_ASSIGN_OR_RETURN(made.optimizer, train::Optimizer::create({}, {}, parameters));
   return made;
 }
 

@@ -1,14 +1,14 @@
 #include "bench/training_setups.h"
 
 #include <utility>
+#include <variant>
 
 #include <boost/json.hpp>
 
 namespace stoker::bench {
 namespace {
 
-using config::ModelKind;
-using config::TaskKind;
+const config::Normalize kToPlusMinusOne{.mean = {0.5}, .std = {0.5}};
 
 std::vector<TensorSpec> labelled(DType dtype, std::vector<int64_t> shape) {
   return {{.name = "input", .dtype = dtype, .shape = std::move(shape)},
@@ -17,27 +17,27 @@ std::vector<TensorSpec> labelled(DType dtype, std::vector<int64_t> shape) {
 
 TrainingSetup regression(std::string name, int64_t inputs, int64_t width, uint64_t batch) {
   return {.name = std::move(name),
-          .model = {.kind = ModelKind::kMlp, .hidden = {width}},
-          .task = {.kind = TaskKind::kRegression},
+          .model = {.arch = config::MlpConfig{.hidden_sizes = {width}}},
+          .task = {config::RegressionTask{}},
           .sample = {{.name = "input", .dtype = DType::kF32, .shape = {inputs}},
                      {.name = "target", .dtype = DType::kF32, .shape = {1}}},
           .batch = batch};
 }
 
 TrainingSetup gpt(bool tiny) {
-  TrainingSetup setup{.name = "gpt",
-                      .model = {.kind = ModelKind::kGpt},
-                      .task = {.kind = TaskKind::kLanguageModel},
-                      .classes = 256,
-                      .batch = tiny ? 2u : 16u};
+  config::GptConfig model;
   if (tiny) {
-    setup.model.layers = 2;
-    setup.model.width = 32;
-    setup.model.heads = 2;
-    setup.model.context = 16;
+    model.num_layers = 2;
+    model.embed_dim = 32;
+    model.num_heads = 2;
+    model.context_length = 16;
   }
-  setup.sample = {{.name = "tokens", .dtype = DType::kU8, .shape = {setup.model.context + 1}}};
-  return setup;
+  return {.name = "gpt",
+          .model = {.arch = model},
+          .task = {config::LanguageModelingTask{}},
+          .sample = {{.name = "tokens", .dtype = DType::kU8, .shape = {model.context_length + 1}}},
+          .classes = 256,
+          .batch = tiny ? 2u : 16u};
 }
 
 }  // namespace
@@ -47,33 +47,49 @@ std::vector<TrainingSetup> training_setups(bool tiny) {
           regression("mlp-small", 64, 64, 32),  // so small that overhead is all there is
           gpt(tiny),
           {.name = "lenet",
-           .model = {.kind = ModelKind::kLenet},
-           .task = {.kind = TaskKind::kClassification},
+           .model = {.arch = config::Lenet5Config{}},
+           .task = {config::ClassificationTask{}},
+           .normalize = kToPlusMinusOne,
            .sample = labelled(DType::kU8, {1, 28, 28}),
            .classes = 10,
            .batch = tiny ? 2u : 64u},
           {.name = "resnet14",
-           .model = {.kind = ModelKind::kResnet, .layers = 14},
-           .task = {.kind = TaskKind::kClassification},
+           .model = {.arch = config::ResnetConfig{.depth = 14}},
+           .task = {config::ClassificationTask{}},
+           .normalize = kToPlusMinusOne,
            .sample = labelled(DType::kU8, {3, 32, 32}),
            .classes = 10,
            .batch = tiny ? 2u : 128u},
           {.name = "blstm",
-           .model = {.kind = ModelKind::kBlstm, .layers = 1, .width = tiny ? 8 : 128},
-           .task = {.kind = TaskKind::kClassification},
+           .model = {.arch = config::BlstmConfig{.hidden_size = tiny ? 8 : 128}},
+           .task = {config::ClassificationTask{}},
            .sample = tiny ? labelled(DType::kF32, {4, 8}) : labelled(DType::kF32, {128, 512}),
            .classes = 10,
            .batch = tiny ? 2u : 400u}};
 }
 
-std::string to_json(const TrainingSetup& setup, int threads) {
-  const config::ModelConfig& model = setup.model;
-  boost::json::object to{{"model", setup.name},      {"batch", setup.batch},
-                         {"classes", setup.classes}, {"threads", threads},
-                         {"context", model.context}, {"heads", model.heads},
-                         {"layers", model.layers},   {"width", model.width}};
-  to["hidden"] = boost::json::value_from(model.hidden);
+boost::json::object to_object(const TrainingSetup& setup) {
+  boost::json::object to{{"model", setup.name}, {"batch", setup.batch}, {"classes", setup.classes}};
   to["input"] = boost::json::value_from(setup.sample.front().shape);
+  const config::ModelVariant& arch = setup.model.arch;
+  if (const auto* const gpt = std::get_if<config::GptConfig>(&arch)) {
+    to["layers"] = gpt->num_layers;
+    to["heads"] = gpt->num_heads;
+    to["width"] = gpt->embed_dim;
+    to["context"] = gpt->context_length;
+  }
+  if (const auto* const mlp = std::get_if<config::MlpConfig>(&arch))
+    to["hidden"] = boost::json::value_from(mlp->hidden_sizes);
+  if (const auto* const resnet = std::get_if<config::ResnetConfig>(&arch))
+    to["layers"] = resnet->depth;
+  if (const auto* const blstm = std::get_if<config::BlstmConfig>(&arch))
+    to["width"] = blstm->hidden_size;
+  return to;
+}
+
+std::string to_json(const TrainingSetup& setup, int threads) {
+  boost::json::object to = to_object(setup);
+  to["threads"] = threads;
   return boost::json::serialize(to);
 }
 

@@ -1,4 +1,4 @@
-// BestCommand: runs the command of eval.on_best for a new best checkpoint.
+// BestCommand: runs the command of eval.on_best_command for a new best checkpoint.
 //
 // Threads:  any.
 // Blocking: until the command has ended, at most `timeout`; a stop ends it, too (SIGTERM to its

@@ -43,8 +43,9 @@ struct Weights {
 Result<config::TaskConfig> weighed_task(const config::TaskConfig& task,
                                         const checkpoint::VerifiedCheckpoint& saved) {
   config::TaskConfig weighed = task;
-  STOKER_ASSIGN_OR_RETURN(weighed.class_weights, checkpoint::read_class_weights(saved));
-  if (!weighed.class_weights.empty()) return weighed;
+  auto& weights = std::get<config::ClassificationTask>(weighed.task).class_weights;
+  STOKER_ASSIGN_OR_RETURN(weights.values, checkpoint::read_class_weights(saved));
+  if (!weights.values.empty()) return weighed;
   return Status(Code::kMismatch, saved.path() +
                                      ": has no weights of classes, because task.class_weights was "
                                      "not balanced; a list of numbers evaluates it");
@@ -59,7 +60,8 @@ struct CheckpointEvaluator::State {
     const SampleBatches& batches = set.batches;
     SampleBatches::Memory memory;  // for this set: what does not fit fails this checkpoint only
     const auto evaluation = set.task->start_evaluation(
-        {.top_k = config.eval.top_k, .mistakes = static_cast<size_t>(config.eval.mistakes)});
+        {.top_k = config.eval.top_k.value_or(0),
+         .mistakes = static_cast<size_t>(config.eval.num_misclassified)});
     for (size_t number = 0; number < batches.size(); ++number) {
       const uint64_t first = batches.first_place(number);
       STOKER_RETURN_IF_ERROR(limit.check("sample " + std::to_string(first) + " of " +
@@ -78,13 +80,14 @@ struct CheckpointEvaluator::State {
 
   // Text for people to look at, where the model writes bytes.
   Result<std::optional<View>> sample_view(const EvaluationLimit& limit) {
-    const bool writes = config.task.kind == config::TaskKind::kLanguageModel &&
-                        model->vocab() == 256 && config.eval.sample_bytes > 0;
+    const bool writes = config.task.name() == config::TaskName::kLanguageModeling &&
+                        model->vocab() == 256 && config.eval.generate;
     if (!writes) return std::optional<View>();
-    const std::string& prompt = config.eval.sample_prompt;
+    const std::string& prompt = config.eval.generate->prompt;
     std::string text =
-        prompt + task::sample_text(*model, prompt, config.eval.sample_bytes,
-                                   config.eval.sample_temperature, config.run.seed, limit.stop());
+        prompt + task::sample_text(*model, prompt, config.eval.generate->max_new_tokens,
+                                   config.eval.generate->temperature, config.run.seed,
+                                   limit.stop());
     STOKER_RETURN_IF_ERROR(limit.check("the sample of text"));
     return std::optional<View>({sets.front().name, ViewKind::kSampleText, std::move(text)});
   }
@@ -144,12 +147,13 @@ struct CheckpointEvaluator::State {
 
   // As they were in the training that saved it.
   Status weigh_classes(const checkpoint::VerifiedCheckpoint& checkpoint) {
-    if (!config.task.balanced_weights) return {};
+    if (!config.task.has_balanced_weights()) return {};
     STOKER_ASSIGN_OR_RETURN(const auto weighed, weighed_task(config.task, checkpoint));
     try {
       for (EvaluatedSet& set : sets) {
         STOKER_ASSIGN_OR_RETURN(set.task,
-                                task::make_task(weighed, set.data->spec(), set.data->classes()));
+                                task::make_task(weighed, config::training_normalization(config),
+                                                set.data->spec(), set.data->classes()));
       }
     } catch (const std::exception& error) {
       return status_of(error, checkpoint.path());
@@ -157,20 +161,25 @@ struct CheckpointEvaluator::State {
     return {};
   }
 
-  // Those that eval.weights names.
+  // Raw or averaged: eval.use_ema.
   std::string weights_file() const {
-    return config.eval.weights == "ema" ? "ema.safetensors" : "model.safetensors";
+    return config.eval.use_ema ? "ema.safetensors" : "model.safetensors";
+  }
+  std::string user_code_path() const {
+    const std::string* const path = config.model.user_code_path();
+    return path == nullptr ? std::string() : *path;
   }
   Result<std::unique_ptr<checkpoint::SafetensorsFile>> open_weights(
       const checkpoint::VerifiedCheckpoint& checkpoint) const {
     STOKER_RETURN_IF_ERROR(
-        model::check_same_file(checkpoint.manifest().model_file, model_file, config.model.path)
+        model::check_same_file(checkpoint.manifest().model_file, model_file, user_code_path())
             .with_context(checkpoint.path()));
     auto opened = checkpoint.open_tensors(weights_file());
-    if (opened.status().code() != Code::kNotFound || config.eval.weights != "ema") return opened;
-    return Status(Code::kMismatch, checkpoint.path() +
-                                       ": has no averaged weights, because train.ema was off; "
-                                       "eval.weights: raw evaluates it");
+    if (opened.status().code() != Code::kNotFound || !config.eval.use_ema) return opened;
+    return Status(Code::kMismatch,
+                  checkpoint.path() +
+                      ": has no averaged weights, because train.ema_decay was null; "
+                      "eval.use_ema: false evaluates it");
   }
 
   const config::Config config;
@@ -185,9 +194,10 @@ CheckpointEvaluator::~CheckpointEvaluator() = default;
 
 Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
     const config::Config& config, const Indexes& indexes, Clock& clock) {
-  if (config.eval.threads > 0) at::set_num_threads(config.eval.threads);  // else one a core
-  if (config.eval.sets.empty())
-    return Status(Code::kInvalidArgument, "eval.sets: is empty; there is nothing to evaluate on");
+  if (config.eval.num_threads) at::set_num_threads(*config.eval.num_threads);  // else one a core
+  if (config.eval.datasets.empty())
+    return Status(Code::kInvalidArgument,
+                  "eval.datasets: is empty; set it to the datasets to evaluate on");
   auto state = std::make_unique<State>(config, clock);
   try {
     TrainClasses train;
@@ -218,11 +228,12 @@ Result<run::EvalResult> CheckpointEvaluator::measure(
 
 Result<run::EvalResult> CheckpointEvaluator::measure_file(const std::string& safetensors_path,
                                                           std::stop_token stop) {
-  if (state_->config.task.balanced_weights)
-    return Status(Code::kInvalidArgument,
-                  safetensors_path +
-                      ": weights alone do not say what task.class_weights: balanced came to; give "
-                      "the checkpoint's folder, or a list with --set task.class_weights=[…]");
+  if (state_->config.task.has_balanced_weights())
+    return Status(
+        Code::kInvalidArgument,
+        safetensors_path +
+            ": weights alone do not say what task.class_weights: balanced resolved to; give "
+            "the checkpoint's folder, or a list with --set task.class_weights=[…]");
   STOKER_ASSIGN_OR_RETURN(const auto tensors, checkpoint::SafetensorsFile::open(safetensors_path));
   STOKER_ASSIGN_OR_RETURN(
       Evaluation found,
@@ -233,11 +244,11 @@ Result<run::EvalResult> CheckpointEvaluator::measure_file(const std::string& saf
 Result<std::string> CheckpointEvaluator::sample_text(
     const checkpoint::VerifiedCheckpoint& checkpoint, const std::string& prompt, int bytes,
     double temperature, uint64_t seed) {
-  if (state_->config.task.kind != config::TaskKind::kLanguageModel ||
-      state_->config.model.vocab != 256) {
-    return Status(
-        Code::kInvalidArgument,
-        "--sample: text can be sampled from a language model over bytes (model.vocab 256) only");
+  if (state_->config.task.name() != config::TaskName::kLanguageModeling ||
+      state_->config.model.vocab_size() != 256) {
+    return Status(Code::kInvalidArgument,
+                  "--sample: text can be sampled from a language model over bytes "
+                  "(model.vocab_size 256) only");
   }
   try {
     const at::NoGradGuard no_grad;

@@ -30,15 +30,15 @@ class CheckpointEvaluator {
  public:
   // Where the indexes of data sets are.
   struct Indexes {
-    std::string own;               // of config.eval.sets; made where they are not there
+    std::string own;               // of config.eval.datasets; made where they are not there
     std::string of_training = {};  // stokerd's, of data.train; empty: there is no run
   };
-  // Opens the sets in config.eval.sets and builds the model.
+  // Opens the sets in config.eval.datasets and builds the model.
   static Result<std::unique_ptr<CheckpointEvaluator>> create(const config::Config& config,
                                                              const Indexes& indexes, Clock& clock);
   ~CheckpointEvaluator();
 
-  // With what people can look at (eval.mistakes, eval.sample_bytes).
+  // With what people can look at (eval.num_misclassified, eval.generate).
   Result<Evaluation> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
                               std::stop_token stop);
   Result<run::EvalResult> measure(const checkpoint::VerifiedCheckpoint& checkpoint,

@@ -19,7 +19,7 @@ constexpr const char* kFooter = R"(Examples:
   stoker-eval --run-dir runs/demo --generate 300    print text generated with the best checkpoint
 
 It needs the run directory only: the trainer may be running, paused or long gone, and never notices.
-Which checkpoints, in which order and how often: eval.policy, order, start_delay_seconds, throttle_seconds.
+Which checkpoints, in which order and how often: eval.checkpoints, order, start_delay_seconds, throttle_seconds.
 Results: RUN/eval/step-*.json, best.json, outcomes.jsonl, artifacts/; RUN/metrics/eval.jsonl; RUN/tensorboard; RUN/logs/stoker-eval.log.
 With --follow it ends with 0 when the run has ended and all is evaluated. While it waits it says for what.
 Exit codes: 0 done or stopped, 64 usage, 65 the checkpoint or the data are damaged, 70 internal, or an evaluation
@@ -62,7 +62,7 @@ void add_settings(CLI::App& app, CommandLine& command) {
   app.add_option("--config", command.config, "Configuration, instead of the run's own config.yaml")
       ->type_name("FILE");
   app.add_option("--set", command.overrides,
-                 "Override one key, for example --set eval.batch=16; repeatable")
+                 "Override one key, for example --set eval.batch_size=16; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
 }

@@ -22,8 +22,8 @@ Status check_alike(const std::string& name, const dataset::Dataset& data,
   for (size_t i = 0; alike && i < own.size(); ++i)
     alike = own[i] == others[i] || (own[i].name == "tokens" && others[i].name == "tokens");
   if (alike) return {};
-  return Status(Code::kMismatch, "eval.sets: one model cannot take both: " + first_name + " has " +
-                                     model::describe(first.spec()) + " of " +
+  return Status(Code::kMismatch, "eval.datasets: one model cannot take both: " + first_name +
+                                     " has " + model::describe(first.spec()) + " of " +
                                      std::to_string(first.classes()) + " classes, " + name +
                                      " has " + model::describe(data.spec()) + " of " +
                                      std::to_string(data.classes()));
@@ -48,11 +48,14 @@ Result<std::vector<EvaluatedSet>> open_sets(const config::Config& config,
                                             const std::string& index_dir,
                                             const TrainClasses& train) {
   std::vector<EvaluatedSet> sets;
-  for (const std::string& name : config.eval.sets) {
+  for (const std::string& name : config.eval.datasets) {
     STOKER_ASSIGN_OR_RETURN(auto data, open_set(config, name, index_dir, train));
-    STOKER_ASSIGN_OR_RETURN(auto task, task::make_task(config.task, data->spec(), data->classes()));
+    STOKER_ASSIGN_OR_RETURN(auto task,
+                            task::make_task(config.task, config::training_normalization(config),
+                                            data->spec(), data->classes()));
     SampleBatches batches(*data, subset_of(config.eval, data->size()),
-                          static_cast<uint64_t>(config.eval.batch), config.feed.buckets);
+                          static_cast<uint64_t>(config.eval.batch_size),
+                          config.feed.bucket_boundaries);
     sets.push_back({name, std::move(data), std::move(task), std::move(batches)});
     const EvaluatedSet& first = sets.front();
     STOKER_RETURN_IF_ERROR(check_alike(name, *sets.back().data, first.name, *first.data));

@@ -1,4 +1,4 @@
-// EvaluatedSet: a set of eval.sets, with what scores a model on it.
+// EvaluatedSet: a set of eval.datasets, with what scores a model on it.
 //
 // Threads: one.
 // Errors:  open_sets(): the data set's (kNotFound, kCorrupt, …); kMismatch: no one model takes all sets.

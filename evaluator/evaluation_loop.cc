@@ -149,7 +149,8 @@ Status EvaluationLoop::evaluate_one(const checkpoint::CheckpointEntry& entry,
   const auto checkpoint = checkpoint::CheckpointStore::open_verified(entry.path);
   const std::string manifest =
       checkpoint.ok() ? checkpoint->manifest_sha256() : manifest_sha256_of(entry.path);
-  if (const int before = attempts_->count(entry.step, manifest); before >= config_.eval.tries) {
+  if (const int before = attempts_->count(entry.step, manifest);
+      before >= config_.eval.max_attempts) {
     return settle_as(Outcome::kFailed, entry, manifest,
                      "the evaluator ended " + std::to_string(before) +
                          " times while it evaluated this checkpoint: killed, or out of memory");
@@ -182,8 +183,8 @@ Result<Evaluation> EvaluationLoop::judge(const checkpoint::CheckpointEntry& entr
 void EvaluationLoop::act_on(const run::EvalResult& result, const std::string& checkpoint_path,
                             std::stop_token stop) {
   const bool is_best = results_->best() && results_->best()->step == result.step;
-  if (is_best && !config_.eval.on_best.empty()) {
-    const Status ran = run_best_command(config_.eval.on_best, checkpoint_path,
+  if (is_best && !config_.eval.on_best_command.empty()) {
+    const Status ran = run_best_command(config_.eval.on_best_command, checkpoint_path,
                                         std::chrono::duration_cast<std::chrono::milliseconds>(
                                             of_seconds(config_.eval.timeout_seconds)),
                                         stop);
@@ -241,9 +242,9 @@ Status EvaluationLoop::try_again_or_give_up(const checkpoint::CheckpointEntry& e
   const int tries = attempts_->count(entry.step, manifest_sha256);
   log_warn("evaluation failed", {{"step", entry.step},
                                  {"attempt", tries},
-                                 {"max_attempts", config_.eval.tries},
+                                 {"max_attempts", config_.eval.max_attempts},
                                  {"error", trouble.to_string()}});
-  if (tries >= config_.eval.tries)
+  if (tries >= config_.eval.max_attempts)
     return settle_as(Outcome::kFailed, entry, manifest_sha256, trouble.message());
   not_before_[entry.path] = clock_.monotonic() + back_off(tries);
   return {};

@@ -113,15 +113,15 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   STOKER_RETURN_IF_ERROR(make_directories(real_files(), layout_.logs()));
   // Who asks for text gets the text, and what went wrong.
   const bool is_text = command_.sample_bytes > 0;
-  const LogLevel level = is_text ? LogLevel::kWarn : log_level_of(config_.log.level);
+  const LogLevel level = is_text ? LogLevel::kWarn : config_.log.level;
   STOKER_RETURN_IF_ERROR(init_log({.level = level, .file = layout_.evaluator_log()}));
-  STOKER_RETURN_IF_ERROR(limit_memory(config_.eval.memory_mib));
+  STOKER_RETURN_IF_ERROR(limit_memory(config_.eval.memory_limit_mib));
   give_way(config_.eval.priority);
   auto created = CheckpointEvaluator::create(
       config_, {.own = layout_.eval_index(), .of_training = layout_.index()}, clock_);
-  if (created.status().code() == Code::kOutOfMemory && config_.eval.memory_mib > 0)
+  if (created.status().code() == Code::kOutOfMemory && config_.eval.memory_limit_mib)
     return created.status().with_context(
-        "eval.memory_mib: " + std::to_string(config_.eval.memory_mib) +
+        "eval.memory_limit_mib: " + std::to_string(*config_.eval.memory_limit_mib) +
         " are too few for the model; raise it");
   if (!created.ok()) return created.status();
   evaluator_ = *std::move(created);
@@ -157,9 +157,9 @@ Status EvaluatorApp::open_results() {
         return evaluate(checkpoint, std::move(stop));
       });
   STOKER_RETURN_IF_ERROR(loop_->open());
-  log_info(
-      "evaluator started",
-      {{"run_dir", command_.run_dir}, {"checkpoints", config_.eval.policy}, {"pid", ::getpid()}});
+  log_info("evaluator started", {{"run_dir", command_.run_dir},
+                                 {"checkpoints", config::to_string(config_.eval.checkpoints)},
+                                 {"pid", ::getpid()}});
   return {};
 }
 
@@ -211,7 +211,7 @@ Status EvaluatorApp::evaluate_once(std::stop_token stop) {
 Status EvaluatorApp::follow(std::stop_token stop) {
   CheckpointWatch watch({layout_.root(), layout_.checkpoints()});
   const auto poll = std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(config_.eval.poll_seconds));
+      std::chrono::duration<double>(config_.eval.poll_interval_seconds));
   while (!stop.stop_requested()) {
     // The state is read before the list: a run that has ended by then adds nothing that this look
     // could miss.

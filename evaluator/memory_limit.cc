@@ -6,17 +6,18 @@
 
 namespace stoker::evaluator {
 
-Status limit_memory(int64_t mib) {
-  if (mib == 0) return {};
+Status limit_memory(std::optional<int64_t> mib) {
+  if (!mib) return {};
   rlimit limit{};
   ::getrlimit(RLIMIT_DATA, &limit);
-  const rlim_t wanted = static_cast<rlim_t>(mib) << 20;
+  const rlim_t wanted = static_cast<rlim_t>(*mib) << 20;
   if (limit.rlim_max != RLIM_INFINITY && wanted > limit.rlim_max)
-    return Status(Code::kInvalidArgument, "eval.memory_mib is " + std::to_string(mib) +
+    return Status(Code::kInvalidArgument, "eval.memory_limit_mib is " + std::to_string(*mib) +
                                               ", but the system grants this process only " +
                                               std::to_string(limit.rlim_max >> 20));
   limit.rlim_cur = wanted;
-  if (::setrlimit(RLIMIT_DATA, &limit) != 0) return Status::from_errno(errno, "eval.memory_mib");
+  if (::setrlimit(RLIMIT_DATA, &limit) != 0)
+    return Status::from_errno(errno, "eval.memory_limit_mib");
   return {};
 }
 

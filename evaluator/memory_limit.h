@@ -6,12 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "shared/base/status.h"
 
 namespace stoker::evaluator {
 
-// What is written to counts: heap, tensors, stacks; not programs and libraries. 0: no bound.
-Status limit_memory(int64_t mib);
+// What is written to counts: heap, tensors, stacks; not programs and libraries. Null: no limit.
+Status limit_memory(std::optional<int64_t> mib);
 
 }  // namespace stoker::evaluator

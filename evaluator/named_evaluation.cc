@@ -87,8 +87,8 @@ Status evaluate_named(const CommandLine& command, Clock& clock, std::stop_token 
   STOKER_ASSIGN_OR_RETURN(const std::string path, config_path(command));
   STOKER_ASSIGN_OR_RETURN(const config::Config config,
                           config::load_config(path, command.overrides));
-  STOKER_RETURN_IF_ERROR(init_log({.level = log_level_of(config.log.level), .file = ""}));
-  STOKER_RETURN_IF_ERROR(limit_memory(config.eval.memory_mib));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = ""}));
+  STOKER_RETURN_IF_ERROR(limit_memory(config.eval.memory_limit_mib));
   give_way(config.eval.priority);
   const ScratchFolder scratch;
   const std::string of_run = run::RunLayout(command.run_dir).eval_index();

@@ -21,13 +21,14 @@ void let_own_session_give_way() {
 
 }  // namespace
 
-void give_way(std::string_view priority) {
-  if (priority == "normal") return;
+void give_way(config::EvaluationPriority priority) {
+  if (priority == config::EvaluationPriority::kNormal) return;
   let_own_session_give_way();
   // Also where it is idle: nice counts among those who are.
   ::setpriority(PRIO_PROCESS, 0, kLow);
   const sched_param none{};
-  ::sched_setscheduler(0, priority == "idle" ? SCHED_IDLE : SCHED_BATCH, &none);
+  ::sched_setscheduler(0, priority == config::EvaluationPriority::kIdle ? SCHED_IDLE : SCHED_BATCH,
+                       &none);
 }
 
 }  // namespace stoker::evaluator

@@ -5,7 +5,7 @@
 // Errors:  none; where the kernel refuses, the priority stays what it was.
 #pragma once
 
-#include <string_view>
+#include "shared/config/run_config.h"
 
 namespace stoker::evaluator {
 
@@ -13,6 +13,6 @@ namespace stoker::evaluator {
 // two compete, so that an evaluation gets on whatever else goes on. idle: SCHED_IDLE, what nobody
 // else wants. normal: as it was started. Where the process leads a session, as under setsid, the
 // whole session gives way.
-void give_way(std::string_view priority);
+void give_way(config::EvaluationPriority priority);
 
 }  // namespace stoker::evaluator

@@ -1,8 +1,8 @@
 // SampleBatches: the samples of a set in batches, as tensors in host memory that is reused.
 //
-// In the order of their numbers; sequences of various lengths bucket by bucket, as feed.buckets has
+// In the order of their numbers; sequences of various lengths bucket by bucket, as feed.bucket_boundaries has
 // them, in that order within each. So each sample is there once and padded as in training, whatever
-// eval.batch is.
+// eval.batch_size is.
 //
 // Threads: one.
 // Owner:   the data set must outlive this object.

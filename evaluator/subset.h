@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "shared/config/eval_config.h"
+#include "shared/config/run_config.h"
 
 namespace stoker::evaluator {
 
@@ -36,8 +36,8 @@ class Subset {
 };
 
 inline Subset subset_of(const config::EvalConfig& config, uint64_t whole) {
-  const uint64_t size = config.max_samples == 0 ? whole : std::min(config.max_samples, whole);
-  return {size, whole, config.subset == "spread" && size < whole};
+  const uint64_t size = std::min(config.max_samples.value_or(whole), whole);
+  return {size, whole, config.subset == config::SampleSubset::kEvenlySpaced && size < whole};
 }
 
 }  // namespace stoker::evaluator

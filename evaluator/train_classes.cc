@@ -86,13 +86,13 @@ Result<std::vector<int64_t>> numbers_by_name(const TrainClasses& train, const st
 
 TrainClasses train_classes(const config::Config& config, const std::string& index_dir) {
   const bool asks_for_classes =
-      config.task.kind == config::TaskKind::kClassification || config.task.labels_steps();
+      config.task.name() == config::TaskName::kClassification || config.task.has_per_step_labels();
   if (!asks_for_classes) return {};  // an index may be large
   const auto train = dataset::open_indexed("train", config.data, index_dir, "");
   if (train.ok())
     return {.count = (*train)->classes(),
             .names = (*train)->class_names(),
-            .outputs = static_cast<uint64_t>(config.model.outputs)};
+            .outputs = static_cast<uint64_t>(config.model.num_classes.value_or(0))};
   if (train.status().code() != Code::kNotFound)
     log_warn("training classes unknown",
              {{"reason", train.status().message()},

@@ -21,7 +21,7 @@ namespace stoker::evaluator {
 struct TrainClasses {
   uint64_t count = 0;  // 0: not known, or data.train has none
   std::vector<std::string> names;
-  uint64_t outputs = 0;  // model.outputs, which may be more
+  uint64_t outputs = 0;  // model.num_classes, which may be more
 };
 
 // By the index that stokerd has made of data.train in `index_dir`, RUN/index. Nothing is known where

@@ -128,7 +128,7 @@ show() {
   }
 }
 show "$bin/stokerctl" --run-dir "$run_dir" report
-if grep -q 'kind: language_model' "$run_dir/config.yaml"; then
+if grep -q 'name: language_modeling' "$run_dir/config.yaml"; then
   say ""
   say "Text sampled from the best checkpoint:"
   show "$bin/stoker-eval" --run-dir "$run_dir" --generate 300
@@ -138,12 +138,12 @@ short_bin=$(realpath -m --relative-to="$root" "$bin")
 [[ $short_bin != ../* ]] || short_bin=$bin
 cat <<NEXT
 
-To look further:
-  $short_bin/stokerctl --run-dir $shown list                   the checkpoints
-  $short_bin/stokerctl --run-dir $shown verify                 every byte of the newest, against its checksums
-  $short_bin/stokerctl --run-dir $shown status                 while a run is going on
+Next steps:
+  $short_bin/stokerctl --run-dir $shown list                   list checkpoints
+  $short_bin/stokerctl --run-dir $shown verify                 verify the checksums of the newest
+  $short_bin/stokerctl --run-dir $shown status                 show the status of an active run
   tail -f $shown/logs/stokerd.log
   tensorboard --logdir $shown/tensorboard
-  $short_bin/stokerd --config ${config#"$root"/} --run-dir runs/mine --set train.steps=20000
+  $short_bin/stokerd --config ${config#"$root"/} --run-dir runs/mine --set train.max_steps=20000
 NEXT
 [[ $shown_all == yes ]]

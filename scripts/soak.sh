@@ -15,7 +15,7 @@ with a table and a verdict: exit code 1 where a process has grown, or ended as i
   --seconds N     how long (3600)
   --every N       seconds between two looks (60)
   --bound-kib N   a process that has so much more at the end has grown (4096)
-  --config FILE   train this instead of a small network on a table that is made here; its train.steps count for nothing
+  --config FILE   train this instead of a small network on a table that is made here; its train.max_steps count for nothing
   --dir DIR       where table, run and looks are kept; there must be none (default: a temporary folder, which is removed)
   --judge FILE    no run: the table and the verdict of the looks in DIR/memory.tsv
 
@@ -141,14 +141,14 @@ if [[ -z $config ]]; then
   }' >"$dir/table.csv"
   cat >"$config" <<YAML
 data:
-  train: {kind: csv, path: $dir/table.csv, label: kind, split: [0.0, 0.9]}
-  valid: {kind: csv, path: $dir/table.csv, label: kind, split: [0.9, 1.0]}
-feed: {readers: 2, processes: 2}
-model: {kind: mlp, hidden: [32], dropout: 0.1}
-task: {kind: classification}
-optimizer: {kind: adamw, lr: 0.001}
-train: {batch: 16, device: cpu, threads: 1}
-eval: {sets: [valid]}
+  train: {format: csv, path: $dir/table.csv, fields: {label: kind}, split: [0.0, 0.9]}
+  val: {format: csv, path: $dir/table.csv, fields: {label: kind}, split: [0.9, 1.0]}
+feed: {num_workers: 2, num_processes: 2}
+model: {name: mlp, hidden_sizes: [32], dropout: 0.1}
+task: {name: classification}
+optimizer: {name: adamw, lr: 0.001}
+train: {micro_batch_size: 16, device: cpu, num_threads: 1}
+eval: {datasets: [val]}
 YAML
 fi
 
@@ -165,8 +165,8 @@ clean_up() {
   [[ -z $scratch ]] || rm -rf "$scratch"
 }
 trap clean_up EXIT
-"$bin/stokerd" --config "$config" --run-dir "$run" --set train.steps=1000000000000 --set checkpoint.every_steps=0 \
-  --set checkpoint.every_seconds=20 --set metrics.every_steps=100 --set metrics.tensorboard=true >"$dir/stokerd.out" 2>&1 &
+"$bin/stokerd" --config "$config" --run-dir "$run" --set train.max_steps=1000000000000 --set checkpoint.save_every_steps=null \
+  --set checkpoint.save_every_seconds=20 --set metrics.log_every_steps=100 --set metrics.tensorboard=true >"$dir/stokerd.out" 2>&1 &
 trainer=$!
 
 has_ended() { ! kill -0 "$1" 2>/dev/null; }
@@ -195,7 +195,7 @@ evaluator=$!
 field() { awk -v name="$2:" '$1 == name { print $2 }' "/proc/$1/status" 2>/dev/null; }
 children() { cat "/proc/$1/task/"*/children 2>/dev/null || true; }
 # Which of the readers, or nothing.
-reader_number() { tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | sed -n '/^--reader$/ { n; p }' || true; }
+reader_number() { tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | sed -n '/^--worker-index$/ { n; p }' || true; }
 descriptors() { find "/proc/$1/fd" -mindepth 1 2>/dev/null | wc -l; }
 # look SECONDS: a line for each process.
 look() {

@@ -40,11 +40,13 @@ void Retainer::tell_of_unevaluated(const std::vector<retention::CheckpointFacts>
   if (rule_.keep_pending == 0) return;
   for (const retention::CheckpointFacts& each : facts) {
     if (!each.is_pending || std::ranges::count(gone, each.step) == 0) continue;
-    log_warn("unevaluated checkpoint deleted",
-             {{"step", each.step},
-              {"reason",
-               is_short ? "the disk is full"
-                        : "more checkpoints wait for evaluation than eval.protect_limit allows"}});
+    log_warn(
+        "unevaluated checkpoint deleted",
+        {{"step", each.step},
+         {"reason",
+          is_short
+              ? "the disk is full"
+              : "more checkpoints wait for evaluation than checkpoint.keep_unevaluated allows"}});
   }
 }
 

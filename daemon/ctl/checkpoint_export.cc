@@ -44,7 +44,7 @@ Result<std::vector<Part>> parts_of(const VerifiedCheckpoint& checkpoint, ExportW
       if (has_average(checkpoint)) return std::vector{kEma};
       return Status(
           Code::kNotFound,
-          checkpoint.path() + ": has no averaged weights; it was saved without train.ema");
+          checkpoint.path() + ": has no averaged weights; it was saved without train.ema_decay");
     case ExportWhat::kAll:
       break;
   }

@@ -7,7 +7,7 @@
 
 #include "daemon/ctl/checkpoint_choice.h"
 #include "daemon/ctl/number_text.h"
-#include "shared/config/nearest_word.h"
+#include "shared/config/config_errors.h"
 #include "shared/control/look_requests.h"
 
 namespace stoker::ctl {
@@ -229,7 +229,7 @@ class Parser {
   void check_unknown_command() const {
     const auto words = app_.remaining();
     if (words.empty() || words.front().starts_with('-')) return;
-    const std::string nearest = config::nearest_word(words.front(), names());
+    const std::string nearest = config::closest_match(words.front(), names());
     throw CLI::ValidationError(
         "no command '" + printable(words.front()) + "'; " +
         (nearest.empty() ? "there are: " + command_names() : "did you mean '" + nearest + "'?"));

@@ -78,7 +78,8 @@ Status add_mixes(ExplainedStep& explained, const config::Config& config,
                  const std::vector<TensorSpec>& spec, uint64_t batch) {
   const auto input = std::ranges::find(spec, "input", &TensorSpec::name);
   if (input == spec.end()) return {};
-  STOKER_ASSIGN_OR_RETURN(const auto settings, dataset::mix_settings(config.task, *input));
+  STOKER_ASSIGN_OR_RETURN(const auto settings,
+                          dataset::mix_settings(config.data.at("train").batch_transforms, *input));
   if (!settings.any()) return {};
   for (ExplainedSample& one : explained.samples) {
     const auto mix = dataset::draw_mix(settings, config.run.seed, one.ticket);
@@ -102,8 +103,8 @@ std::string padding_text(const std::vector<ExplainedSample>& samples) {
 Result<ExplainedStep> explain_step(const run::RunLayout& layout, uint64_t step) {
   assert(step >= 1);
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(layout.config_file(), {}));
-  const auto tickets = static_cast<uint64_t>(config.train.accumulate);
-  const auto batch = static_cast<uint64_t>(config.train.batch);
+  const auto tickets = static_cast<uint64_t>(config.train.gradient_accumulation_steps);
+  const auto batch = static_cast<uint64_t>(config.train.micro_batch_size);
   if (step > dataset::kMaxPlanSize / tickets / batch) {
     return Status(Code::kInvalidArgument,
                   "no run gets to step " + std::to_string(step) + ": it has too many samples");
@@ -121,7 +122,7 @@ Result<ExplainedStep> explain_step(const run::RunLayout& layout, uint64_t step) 
   STOKER_ASSIGN_OR_RETURN(const BadSamples bad, read_bad_samples(layout.bad_samples_file(), step,
                                                                  first, first + tickets - 1));
   ExplainedStep explained{
-      .step = step, .steps = config.train.steps, .size = data->size(), .samples = {}};
+      .step = step, .steps = config.train.max_steps, .size = data->size(), .samples = {}};
   for (uint64_t ticket = first; ticket < first + tickets; ++ticket)
     for (uint64_t row = 0; row < batch; ++row)
       explained.samples.push_back(explain_sample(plan, *data, bad, ticket, row));

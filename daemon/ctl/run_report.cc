@@ -122,10 +122,11 @@ std::string best_line(const RunHistory& history, const std::vector<MetricName>& 
 }
 
 Status nothing_yet(const RunHistory& history) {
-  return Status(Code::kNotFound,
-                history.layout.train_rows() +
-                    ": no step has been reported yet (every metrics.every_steps steps one is); " +
-                    state_text(history.state) + "; its log: " + history.layout.trainer_log());
+  return Status(
+      Code::kNotFound,
+      history.layout.train_rows() +
+          ": no step has been reported yet (every metrics.log_every_steps steps one is); " +
+          state_text(history.state) + "; its log: " + history.layout.trainer_log());
 }
 
 }  // namespace

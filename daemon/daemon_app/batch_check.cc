@@ -12,7 +12,7 @@ namespace stoker::daemon_app {
 std::function<Status(const ring::ReadyBatch&)> batch_check(const config::Config& config,
                                                            const dataset::Dataset& data,
                                                            const ring::ShmRing& ring) {
-  if (config.feed.source == config::FeedSource::kReaders) return {};
+  if (config.feed.producers == config::ProducerMode::kInternal) return {};
   auto limits = dataset::ValueLimits::of(config, data.spec(), data.classes());
   if (!limits.any()) return {};
   return [limits = std::move(limits), &ring](const ring::ReadyBatch& batch) -> Status {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kFooter = R"(Examples:
   stokerd --config my.yaml                          train; resume from the newest checkpoint if there is one
-  stokerd --config my.yaml --set train.steps=10     the same, with one key overridden
+  stokerd --config my.yaml --set train.max_steps=10     the same, with one key overridden
   stokerd --config my.yaml --check-config           print the resolved configuration, or every error in it
   stokerd --config my.yaml --fresh                  start a new run; the existing one is archived, never deleted
 
@@ -44,7 +44,7 @@ void add_options(CLI::App& app, CommandLine& command) {
   app.add_option("--run-dir", command.run_dir, "Run directory; overrides run.dir")
       ->type_name("DIR");
   app.add_option("--set", command.overrides,
-                 "Override one key, for example --set train.steps=10; repeatable")
+                 "Override one key, for example --set train.max_steps=10; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_flag("--check-config", command.check,

@@ -74,8 +74,7 @@ ExitCode DaemonApp::run() {
 
 Status DaemonApp::open() {
   STOKER_ASSIGN_OR_RETURN(directory_, service::RunDirectory::open(layout_, clock_));
-  STOKER_RETURN_IF_ERROR(
-      init_log({.level = log_level_of(config_.log.level), .file = layout_.trainer_log()}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level, .file = layout_.trainer_log()}));
   log_info("daemon started", {{"version", stoker_version()},
                               {"torch_version", torch_version()},
                               {"run_dir", layout_.root()},
@@ -108,9 +107,9 @@ Status DaemonApp::count_start() {
 }
 
 Status DaemonApp::start_control() {
-  if (config_.control.socket == "off") return {};
+  if (!config_.control.socket) return {};
   control_server::ServerSettings settings;
-  settings.socket_path = control::resolve_socket_path(config_.control.socket, layout_.root(),
+  settings.socket_path = control::resolve_socket_path(*config_.control.socket, layout_.root(),
                                                       ::getenv("RUNTIME_DIRECTORY"));
   settings.link_path = layout_.control_socket();
   STOKER_ASSIGN_OR_RETURN(settings.operators,
@@ -209,8 +208,7 @@ ExitCode DaemonApp::stay_ended(const run::StopRequest& request) {
   reason_ = "stopped early: " + request.reason;
   log_info("run already finished",
            {{"reason", reason_},
-            {"hint", "change eval.patience, patience_steps, min_delta or stop_at, or remove " +
-                         layout_.stop_file()}});
+            {"hint", "change eval.early_stopping, or remove " + layout_.stop_file()}});
   const checkpoint::CheckpointStore store(layout_.checkpoints(), real_files());
   if (const auto saved = store.list(); saved.ok() && !saved->empty())
     board_.set_step(saved->back().step);

@@ -79,7 +79,7 @@ class DaemonApp {
   bool stop_asked_ = false;
   bool ended_early_ = false;  // the evaluator asked for it
   std::chrono::nanoseconds stop_asked_at_{0};
-  std::string reason_ = "the last step is done";
+  std::string reason_ = "max_steps reached";
 
   // Own synchronisation.
   train::Mailbox mailbox_;

@@ -104,7 +104,7 @@ bool GrowingData::is_new_at(uint64_t ticket, const dataset::SamplePlan& plan) co
   if (const feed::DataState* const next = maybe_next()) return ticket >= next->began.ticket;
   if (!watch_ || !watch_->found()) return false;
   if (feed::grows_at_once(config_)) return true;
-  const uint64_t step = static_cast<uint64_t>(config_.train.accumulate);
+  const uint64_t step = static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
   const uint64_t before = ticket - std::min(step, ticket - now_.began.ticket);
   return plan.epoch_of(ticket) > plan.epoch_of(before);
 }

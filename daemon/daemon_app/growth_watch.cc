@@ -7,7 +7,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
-#include "shared/config/training_sets.h"
+#include "shared/config/config.h"
 #include "shared/dataset/growth.h"
 #include "shared/dataset/index.h"
 
@@ -43,7 +43,7 @@ Status GrowthWatch::run(std::stop_token stop) {
     if (!looked.ok() && looked.message() != said_)
       log_warn("dataset refresh rejected", {{"error", looked.message()}});
     said_ = looked.ok() ? "" : looked.message();
-    if (!found()) wait(stop, config_.feed.rescan_seconds);
+    if (!found()) wait(stop, config_.feed.refresh_interval_seconds);
   }
   return {};
 }
@@ -51,7 +51,7 @@ Status GrowthWatch::run(std::stop_token stop) {
 // With a copy of the index in use, a look at data that is still the same opens no file.
 Status GrowthWatch::seed_next() const {
   STOKER_RETURN_IF_ERROR(make_directories(real_files(), next_dir_));
-  for (const std::string& name : config::sample_sets(config_)) {
+  for (const std::string& name : config::sampled_datasets(config_)) {
     STOKER_ASSIGN_OR_RETURN(const auto index,
                             dataset::load_index(dataset::index_file(name, index_dir_)));
     STOKER_RETURN_IF_ERROR(dataset::save_index(index, dataset::index_file(name, next_dir_)));
@@ -68,8 +68,8 @@ Status GrowthWatch::look(const std::stop_token& stop) {
   STOKER_ASSIGN_OR_RETURN(const auto next,
                           dataset::open_dataset("train", config_.data, next_dir_, listener));
   if (next->fingerprint() == data_.fingerprint()) return {};
-  STOKER_RETURN_IF_ERROR(
-      dataset::check_growth(config_.data, config::sample_sets(config_), index_dir_, next_dir_));
+  STOKER_RETURN_IF_ERROR(dataset::check_growth(config_.data, config::sampled_datasets(config_),
+                                               index_dir_, next_dir_));
   STOKER_RETURN_IF_ERROR(dataset::check_alike(data_, *next));
   log_info("new data found", {{"samples", next->size()},
                               {"previous", data_.size()},

@@ -2,7 +2,7 @@
 // indexes it beside the index in use. What it found is taken in by TrainingSession, which says when.
 //
 // Threads:  run() on a thread of its own; found() from any.
-// Blocking: run() until `stop`: it looks each feed.rescan_seconds, which is a stat of each file, and
+// Blocking: run() until `stop`: it looks each feed.refresh_interval_seconds, which is a stat of each file, and
 //           where something came, as long as indexing takes. A stop is heard between two files.
 // Errors:   none: what cannot be taken in (a file is gone, or changed, or half written) is logged
 //           and looked at again later; training goes on with what it has.

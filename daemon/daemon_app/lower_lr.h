@@ -1,5 +1,5 @@
 // lower_lr_after_rollback: what a run changes that was sent back to a checkpoint because its loss was no
-// number: the learning rate, once for each time (train.rollback_lr).
+// number: the learning rate, once for each time (train.rollback_lr_factor).
 //
 // Threads: the trainer's thread.
 // Errors:  kCorrupt, kIoError: of RUN/rollback.json.

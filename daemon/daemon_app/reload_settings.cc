@@ -14,12 +14,11 @@ void reload_settings(const config::Config& now, const CommandLine& command) {
     return;
   }
   set_log_level(LogLevel::kInfo);  // this line is seen whatever the levels are
-  log_info("configuration reloaded", {{"log.level", fresh->log.level}});
-  set_log_level(log_level_of(fresh->log.level));
-  for (const std::string& difference : config::differences(now, *fresh))
-    if (!difference.starts_with("log.level:") && !difference.starts_with("run.dir:"))
-      log_warn("setting change deferred",
-               {{"key", difference.substr(0, difference.find(": "))}, {"effective", "next start"}});
+  log_info("configuration reloaded", {{"log.level", config::to_string(fresh->log.level)}});
+  set_log_level(fresh->log.level);
+  for (const config::SettingChange& change : config::diff_configs(now, *fresh))
+    if (change.on_resume != config::OnResume::kLive && change.key != "run.dir")
+      log_warn("setting change deferred", {{"key", change.key}, {"effective", "next start"}});
 }
 
 }  // namespace stoker::daemon_app

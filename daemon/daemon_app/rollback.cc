@@ -14,7 +14,7 @@ Status go_back(FileSystem& files, const checkpoint::CheckpointStore& store, cons
   if (saved.empty()) {
     return Status(Code::kCorrupt,
                   "the loss or its gradient is not a number, and there is no checkpoint yet to go "
-                  "back to; try a smaller optimizer.lr or optimizer.clip_norm");
+                  "back to; try a smaller optimizer.lr or train.max_grad_norm");
   }
   const uint64_t newest = saved.back().step;
   const bool in_vain = times > 0 && begun_at == newest && saved.size() > 1;

@@ -74,7 +74,7 @@ void show_begin(const config::Config& config, const model::Model& model,
                 const run::RunLayout& layout, Clock& clock) {
   if (!config.metrics.tensorboard) return;
   std::vector<metrics::Setting> settings;
-  for (const auto& [key, yaml] : config::deciding_settings(config))
+  for (const auto& [key, yaml] : config::result_affecting_settings(config))
     settings.push_back(setting_of(key, yaml));
   write_events(layout, clock, [&](metrics::EventFile& file) {
     file.add_graph(metrics::encode_graph(graph_of(model, "model")));
@@ -95,8 +95,8 @@ std::function<void(const ring::ReadyBatch&)> first_batch_view(const config::Conf
                                                               const dataset::Dataset& data,
                                                               const dataset::SamplePlan& plan,
                                                               metrics::MetricsWriter& metrics) {
-  if (!config.metrics.tensorboard || config.metrics.samples == 0) return {};
-  const auto most = static_cast<size_t>(config.metrics.samples);
+  if (!config.metrics.tensorboard || config.metrics.num_logged_samples == 0) return {};
+  const auto most = static_cast<size_t>(config.metrics.num_logged_samples);
   return [shapes = feed::BatchShapes(data, plan), most, names = data.class_names(),
           &metrics](const ring::ReadyBatch& batch) {
     const ring::BatchLayout& layout = shapes.of(batch.ticket);

@@ -4,13 +4,12 @@
 #include <limits>
 #include <optional>
 #include <set>
-#include <span>
 #include <string_view>
 #include <utility>
 
 #include "shared/base/log.h"
+#include "shared/config/config.h"
 #include "shared/config/load_config.h"
-#include "shared/config/training_sets.h"
 
 namespace stoker::daemon_app {
 namespace {
@@ -36,45 +35,23 @@ constexpr std::array<Kind, kChanges> kKinds{
 
 const Kind& kind_of(size_t change) { return kKinds[change]; }
 
-// What decides which samples a ticket holds, or what the tensors are. So do the settings of the
-// sets that are trained on.
-constexpr std::array<std::pair<std::string_view, Change>, 11> kFixedForLife{
-    {{"run.seed:", Change::kData},
-     {"model.", Change::kModel},
-     {"task.", Change::kModel},
-     {"train.batch:", Change::kBatch},
-     {"train.accumulate:", Change::kBatch},
-     {"feed.shuffle:", Change::kData},
-     {"feed.window:", Change::kData},
-     {"feed.shards_open:", Change::kData},
-     {"feed.last_batch:", Change::kData},
-     {"feed.buckets:", Change::kData},
-     {"feed.source:", Change::kData}}};
-
-// These are judged by what they name: the data by its fingerprint, however it is cached; a model's
-// file by its sum; weights to begin with only by a run that begins. Whether results are kept or
-// computed again changes none.
-constexpr std::array<std::string_view, 3> kOfNoRun{"model.init_",
-                                                   "model.recompute:", "model.path:"};
-constexpr std::array<std::string_view, 6> kJudgedByFingerprint{
-    "path:", "labels:", "lengths:", "cache:", "cache_dir:", "grow:"};
-
-bool starts_with_any(std::string_view text, std::span<const std::string_view> prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [text](std::string_view prefix) { return text.starts_with(prefix); });
-}
-
-std::optional<Change> maybe_change(std::string_view difference,
+std::optional<Change> maybe_change(const config::SettingChange& setting,
                                    const std::set<std::string>& training_sets) {
-  for (const std::string& name : training_sets) {
-    const std::string set = "data." + name + '.';
-    if (!difference.starts_with(set)) continue;
-    if (starts_with_any(difference.substr(set.size()), kJudgedByFingerprint)) return std::nullopt;
-    return Change::kData;
+  if (setting.key.starts_with("data.")) {
+    const std::string name = setting.key.substr(5, setting.key.find('.', 5) - 5);
+    if (!training_sets.contains(name)) return std::nullopt;
   }
-  if (starts_with_any(difference, kOfNoRun)) return std::nullopt;
-  for (const auto& [prefix, change] : kFixedForLife)
-    if (difference.starts_with(prefix)) return change;
+  switch (setting.on_resume) {
+    case config::OnResume::kFree:
+    case config::OnResume::kLive:
+      return std::nullopt;
+    case config::OnResume::kData:
+      return Change::kData;
+    case config::OnResume::kBatch:
+      return Change::kBatch;
+    case config::OnResume::kModel:
+      return Change::kModel;
+  }
   return std::nullopt;
 }
 
@@ -87,13 +64,9 @@ std::string listed(const std::vector<std::string>& differences, std::string_view
   return text;
 }
 
-// `difference` is "KEY: PREVIOUS -> CURRENT".
-void log_change(const std::string& difference) {
-  const size_t key = difference.find(": ");
-  const size_t arrow = difference.find(" -> ", key + 2);
-  log_info("setting changed", {{"key", difference.substr(0, key)},
-                               {"previous", difference.substr(key + 2, arrow - key - 2)},
-                               {"current", difference.substr(arrow + 4)}});
+void log_change(const config::SettingChange& setting) {
+  log_info("setting changed",
+           {{"key", setting.key}, {"previous", setting.previous}, {"current", setting.current}});
 }
 
 std::string sum_change(std::string_view what, const std::string& before, const std::string& now) {
@@ -120,12 +93,13 @@ void RunChanges::add(Change change, std::string difference) {
 void RunChanges::add_settings(const config::Config& before, const config::Config& now) {
   std::set<std::string> training_sets;
   for (const config::Config* const each : {&before, &now})
-    for (std::string& name : config::training_sets(*each)) training_sets.insert(std::move(name));
-  for (const std::string& difference : config::differences(before, now)) {
-    if (const auto change = maybe_change(difference, training_sets)) {
-      add(*change, difference);
+    for (std::string& name : config::training_datasets(*each))
+      training_sets.insert(std::move(name));
+  for (const config::SettingChange& setting : config::diff_configs(before, now)) {
+    if (const auto change = maybe_change(setting, training_sets)) {
+      add(*change, setting.text());
     } else {
-      log_change(difference);
+      log_change(setting);
     }
   }
 }
@@ -133,15 +107,16 @@ void RunChanges::add_settings(const config::Config& before, const config::Config
 void RunChanges::add_manifest(const checkpoint::Manifest& saved, const checkpoint::Manifest& now) {
   if (saved.data_digest != now.data_digest)
     add(Change::kData, sum_change("data.train: fingerprint", saved.data_digest, now.data_digest));
-  // Where one of the two has none, model.kind tells.
+  // Where one of the two has none, model.name tells.
   if (!saved.model_file.empty() && !now.model_file.empty() && saved.model_file != now.model_file)
     add(Change::kModel,
         sum_change("model.path: sum of the file", saved.model_file, now.model_file));
   // A checkpoint of an earlier release does not say these.
   if (saved.batch != 0 && saved.batch != now.batch)
-    add(Change::kBatch, count_change("train.batch", saved.batch, now.batch));
+    add(Change::kBatch, count_change("train.micro_batch_size", saved.batch, now.batch));
   if (saved.accumulate != 0 && saved.accumulate != now.accumulate)
-    add(Change::kBatch, count_change("train.accumulate", saved.accumulate, now.accumulate));
+    add(Change::kBatch,
+        count_change("train.gradient_accumulation_steps", saved.accumulate, now.accumulate));
   if (saved.world_size != now.world_size)
     add(Change::kWorldSize, count_change("trainers", static_cast<uint64_t>(saved.world_size),
                                          static_cast<uint64_t>(now.world_size)));

@@ -43,10 +43,10 @@ Status TrainingParts::open_outputs(const config::Config& config, const run::RunL
 
 Status TrainingParts::start_feed(const config::Config& config, const run::RunLayout& layout,
                                  const std::string& index_dir, Clock& clock) {
-  const ring::BatchLayout batch(data->spec(), static_cast<uint64_t>(config.train.batch));
-  const auto tickets_a_step = static_cast<uint64_t>(config.train.accumulate);
-  const uint64_t left = config.train.steps - std::min(state->step, config.train.steps);
-  const ring::RingSettings settings{.slots = static_cast<uint64_t>(config.feed.slots),
+  const ring::BatchLayout batch(data->spec(), static_cast<uint64_t>(config.train.micro_batch_size));
+  const auto tickets_a_step = static_cast<uint64_t>(config.train.gradient_accumulation_steps);
+  const uint64_t left = config.train.max_steps - std::min(state->step, config.train.max_steps);
+  const ring::RingSettings settings{.slots = static_cast<uint64_t>(config.feed.prefetch_batches),
                                     .first_ticket = state->ticket,
                                     .end_ticket = state->ticket + left * tickets_a_step};
   STOKER_ASSIGN_OR_RETURN(ring, ring::ShmRing::create(batch, settings));

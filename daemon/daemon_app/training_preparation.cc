@@ -52,7 +52,7 @@ Result<std::unique_ptr<dataset::Dataset>> TrainingPreparation::open_data(const S
   log_info("dataset opened", {{"dataset", "train"},
                               {"samples", (*data)->size()},
                               {"fingerprint", (*data)->fingerprint().substr(0, 12)}});
-  if (config_.feed.shuffle == config::Shuffle::kShards && (*data)->shard_ends().size() == 1)
+  if (config_.feed.shuffle == config::ShuffleMode::kShards && (*data)->shard_ends().size() == 1)
     log_warn("shard shuffle not effective", {{"reason", "data.train is one shard"}});
   STOKER_ASSIGN_OR_RETURN(weights_, feed::read_sample_weights(config_, **data));
   return dataset::within_limits(config_, *std::move(data));
@@ -87,7 +87,7 @@ Result<std::unique_ptr<TrainingParts>> TrainingPreparation::prepare(
                                 {"device", device.str()},
                                 {"num_threads", at::get_num_threads()},
                                 {"start_step", parts->state->step},
-                                {"max_steps", config_.train.steps}});
+                                {"max_steps", config_.train.max_steps}});
   return parts;
 }
 
@@ -109,8 +109,8 @@ Status TrainingPreparation::describe(TrainingParts& parts, const StartPoint& sta
   checkpoint::Manifest& manifest = parts.manifest;
   manifest.build = stoker_version();
   manifest.torch = torch_version();
-  manifest.batch = static_cast<uint64_t>(config_.train.batch);
-  manifest.accumulate = static_cast<uint64_t>(config_.train.accumulate);
+  manifest.batch = static_cast<uint64_t>(config_.train.micro_batch_size);
+  manifest.accumulate = static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
   manifest.model_digest = parts.state->model_digest();
   STOKER_ASSIGN_OR_RETURN(manifest.model_file, model::file_digest(config_.model));
   manifest.config_digest = config::digest(config_);
@@ -163,9 +163,10 @@ Status TrainingPreparation::settle_growth(TrainingParts& parts,
   parts.manifest.data_history = maybe_growing_->history();
   if (maybe_saved && maybe_saved->ticket != parts.state->ticket &&
       parts.manifest.data_history.size() > 1)
-    return Status(Code::kMismatch,
-                  "train.batch: cannot change in a run whose data has grown: what came joined at "
-                  "tickets of the batch before");
+    return Status(
+        Code::kMismatch,
+        "train.micro_batch_size: cannot change in a run whose data has grown: what came joined at "
+        "tickets of the batch before");
   // What readers died of is known by numbers of the samples before.
   if (std::exchange(parts.manifest.data_digest, parts.data->fingerprint()) !=
       parts.data->fingerprint())

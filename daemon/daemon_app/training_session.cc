@@ -138,7 +138,8 @@ train::WatchLinks TrainingSession::watch_links(TrainingParts& parts) {
                 save_profile(*parts.metrics, layout_, std::move(taken), std::move(request));
               },
           .maybe_taps = &taps_,
-          .histogram_steps = config_.metrics.tensorboard ? config_.metrics.histogram_steps : 0,
+          .histogram_steps =
+              config_.metrics.tensorboard ? config_.metrics.histogram_every_steps.value_or(0) : 0,
           .save_histograms =
               [&parts](uint64_t step, std::vector<metrics::NamedSummary> summaries) {
                 parts.metrics->report_histograms(step, std::move(summaries));

@@ -40,9 +40,9 @@ std::string in_words(const std::vector<double>& weights, const std::vector<std::
 Result<std::vector<double>> counted_weights(const dataset::Dataset& data) {
   const auto counts = dataset::count_classes(data);
   if (counts.status().code() == Code::kNotFound)
-    return Status(Code::kInvalidArgument, "task.class_weights: is balanced, but of data.train " +
-                                              counts.status().message() +
-                                              "; give a list of numbers, one for each class");
+    return Status(Code::kInvalidArgument,
+                  "task.class_weights: balanced requires labels, but of data.train " +
+                      counts.status().message() + "; give a list of numbers, one for each class");
   if (!counts.ok()) return counts.status().with_context("count the labels of data.train");
   if (const auto empty = std::ranges::count(*counts, uint64_t{0}); empty > 0)
     log_warn("class weights defaulted",
@@ -55,12 +55,15 @@ Result<std::vector<double>> counted_weights(const dataset::Dataset& data) {
 Result<config::TaskConfig> weigh_classes(
     const config::TaskConfig& task, const dataset::Dataset& data,
     const std::optional<checkpoint::VerifiedCheckpoint>& start) {
-  config::TaskConfig weighed = task;
-  if (!task.balanced_weights || data.classes() == 0) return weighed;
+  Result<config::TaskConfig> weighed = task;
+  auto* const classification = std::get_if<config::ClassificationTask>(&weighed->task);
+  const bool is_balanced = classification != nullptr && classification->class_weights.is_balanced;
+  if (!is_balanced || data.classes() == 0) return weighed;
+  std::vector<double>& weights = classification->class_weights.values;
   if (start) {
-    STOKER_ASSIGN_OR_RETURN(weighed.class_weights, checkpoint::read_class_weights(*start));
+    STOKER_ASSIGN_OR_RETURN(weights, checkpoint::read_class_weights(*start));
   }
-  const size_t saved = weighed.class_weights.size();
+  const size_t saved = weights.size();
   const bool is_known = saved == data.classes();
   if (saved > 0 && !is_known)
     log_warn("class weights recomputed",
@@ -68,11 +71,10 @@ Result<config::TaskConfig> weigh_classes(
               {"previous", saved},
               {"current", data.classes()}});
   if (!is_known) {
-    STOKER_ASSIGN_OR_RETURN(weighed.class_weights, counted_weights(data));
+    STOKER_ASSIGN_OR_RETURN(weights, counted_weights(data));
   }
-  log_info("class weights computed",
-           {{"source", is_known ? "checkpoint" : "data.train"},
-            {"weights", in_words(weighed.class_weights, data.class_names())}});
+  log_info("class weights computed", {{"source", is_known ? "checkpoint" : "data.train"},
+                                      {"weights", in_words(weights, data.class_names())}});
   return weighed;
 }
 

@@ -14,7 +14,7 @@
 
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
-#include "shared/config/task_config.h"
+#include "shared/config/training_config.h"
 #include "shared/dataset/dataset.h"
 
 namespace stoker::daemon_app {

@@ -110,7 +110,7 @@ void BadSampleLog::list(const ring::BadSample& bad, const dataset::Origin& origi
 bool BadSampleLog::is_too_much(const Share& share) const {
   if (share.samples < kJudgeFromSamples && share.bad < kJudgeFromBad) return false;
   return static_cast<double>(share.bad) >
-         feed_.bad_sample_limit * static_cast<double>(std::max(share.samples, share.bad));
+         feed_.max_sample_error_rate * static_cast<double>(std::max(share.samples, share.bad));
 }
 
 // Over the whole run, so that a run that was interrupted is judged like one that was not. Over this
@@ -119,15 +119,15 @@ Status BadSampleLog::judge(const ring::RingCounters& counters) const {
   const Share now{found_ + lost_, (counters.published + 1) * batch_};  // with those being read
   const Share all{before_.count + now.bad, before_.ticket * batch_ + now.samples};
   if (now.bad == 0) return {};
-  if (feed_.on_bad_sample == config::OnBadSample::kStop)
+  if (feed_.on_sample_error == config::OnSampleError::kFail)
     return Status(Code::kCorrupt, "data.train cannot be read: " + last_ +
-                                      "; repair or remove it, or set feed.on_bad_sample: skip");
+                                      "; repair or remove it, or set feed.on_sample_error: skip");
   if (!is_too_much(now) || !is_too_much(all)) return {};
-  return Status(Code::kCorrupt, "data.train: " + std::to_string(all.bad) + " of " +
-                                    std::to_string(all.samples) +
-                                    " samples cannot be read, more than feed.bad_sample_limit = " +
-                                    as_text(feed_.bad_sample_limit) + "; the last: " + last_ +
-                                    "; all are listed in " + file_.path());
+  return Status(Code::kCorrupt,
+                "data.train: " + std::to_string(all.bad) + " of " + std::to_string(all.samples) +
+                    " samples cannot be read, more than feed.max_sample_error_rate = " +
+                    as_text(feed_.max_sample_error_rate) + "; the last: " + last_ +
+                    "; all are listed in " + file_.path());
 }
 
 }  // namespace stoker::feeder

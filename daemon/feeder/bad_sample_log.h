@@ -10,8 +10,8 @@
 // Threads:  one at a time.
 // Blocking: never.
 // Owner:    dataset, file and clock must outlive this object.
-// Errors:   take(): kCorrupt: the run must end (feed.on_bad_sample: stop, or more than
-//           feed.bad_sample_limit), said again each time.
+// Errors:   take(): kCorrupt: the run must end (feed.on_sample_error: fail, or more than
+//           feed.max_sample_error_rate), said again each time.
 #pragma once
 
 #include <chrono>

@@ -19,21 +19,23 @@ constexpr auto kStopGrace = 900ms;
 constexpr int kMostAutoThreads = 64;
 
 std::chrono::nanoseconds hang_limit(const config::FeedConfig& feed) {
-  return std::chrono::nanoseconds(static_cast<int64_t>(feed.hang_seconds * 1e9));
+  return std::chrono::nanoseconds(
+      static_cast<int64_t>(feed.worker_timeout_seconds.value_or(0) * 1e9));
 }
 
 // As many as are wanted; with readers: auto one for each core, for more would only take turns, and
 // at least one for each process.
 int most_threads(const config::FeedConfig& feed) {
-  if (feed.readers) return std::max(1, *feed.readers);
+  if (feed.num_workers) return std::max(1, *feed.num_workers);
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(feed.processes, std::clamp(cores, 1, kMostAutoThreads));
+  return std::max(feed.num_processes, std::clamp(cores, 1, kMostAutoThreads));
 }
 
 // The ring's table has room for the readers first.
 size_t most_outside(const config::FeedConfig& feed) {
-  const bool alone = feed.source == config::FeedSource::kOutside;
-  const int own = alone ? 0 : std::clamp(feed.processes, 1, static_cast<int>(ring::kMaxProducers));
+  const bool alone = feed.producers == config::ProducerMode::kExternal;
+  const int own =
+      alone ? 0 : std::clamp(feed.num_processes, 1, static_cast<int>(ring::kMaxProducers));
   return ring::kMaxProducers - static_cast<size_t>(own);
 }
 
@@ -51,12 +53,12 @@ FeedSupervisor::FeedSupervisor(FeedSettings settings, ring::ShmRing& ring,
       bad_sample_file_(real_files(), settings_.bad_sample_path, settings_.bad_samples.lines),
       bad_samples_(settings_.feed, dataset, plan.settings().batch, settings_.bad_samples,
                    bad_sample_file_, clock),
-      budget_(static_cast<uint64_t>(settings_.feed.deaths_per_minute)),
+      budget_(static_cast<uint64_t>(settings_.feed.max_restarts_per_minute)),
       outside_(ring, most_outside(settings_.feed), hang_limit(settings_.feed)) {
-  if (settings_.feed.readers) return;
+  if (settings_.feed.num_workers) return;
   // Each process needs one that works: it is its sign of life.
-  const bool processes = settings_.feed.isolation == config::Isolation::kProcess;
-  tuner_.emplace(static_cast<uint32_t>(processes ? settings_.feed.processes : 1),
+  const bool processes = settings_.feed.num_processes > 0;
+  tuner_.emplace(static_cast<uint32_t>(processes ? settings_.feed.num_processes : 1),
                  static_cast<uint32_t>(most_threads(settings_.feed)));
   ring_.set_wanted_readers(tuner_->wanted());
 }
@@ -66,8 +68,8 @@ FeedSupervisor::~FeedSupervisor() { stop(); }
 // ---- Starting
 
 Status FeedSupervisor::start() {
-  const bool threads = settings_.feed.isolation == config::Isolation::kThread;
-  if (settings_.feed.source != config::FeedSource::kOutside)
+  const bool threads = settings_.feed.num_processes == 0;
+  if (settings_.feed.producers != config::ProducerMode::kExternal)
     STOKER_RETURN_IF_ERROR(threads ? start_threads() : start_processes());
   coordinator_.start("feed-supervisor",
                      [this](std::stop_token stop) { return supervise(std::move(stop)); });
@@ -93,7 +95,7 @@ Status FeedSupervisor::start_processes() {
     STOKER_ASSIGN_OR_RETURN(settings_.feed_program, find_feed_program());
   }
   const int threads = most_threads(settings_.feed);
-  const int processes = std::clamp(settings_.feed.processes, 1, threads);
+  const int processes = std::clamp(settings_.feed.num_processes, 1, threads);
   const std::lock_guard lock(mutex_);
   STOKER_RETURN_IF_ERROR(make_table(static_cast<uint32_t>(processes),
                                     static_cast<uint32_t>((threads + processes - 1) / processes)));
@@ -164,10 +166,11 @@ Status FeedSupervisor::spawn(Reader& reader) {
 // ---- Outside producers
 
 Result<Attachment> FeedSupervisor::attach(OutsideProcess process) {
-  if (settings_.feed.source == config::FeedSource::kReaders)
-    return Status(Code::kPermission,
-                  "this run's data come from its own readers; feed.source: both or outside lets "
-                  "other programs attach");
+  if (settings_.feed.producers == config::ProducerMode::kInternal)
+    return Status(
+        Code::kPermission,
+        "this run's data come from its own readers; feed.producers: both or external lets "
+        "other programs attach");
   const std::lock_guard lock(mutex_);
   if (stopping_ || ring_.closed()) return Status(Code::kClosed, "the feed is ending");
   return outside_.attach(std::move(process));

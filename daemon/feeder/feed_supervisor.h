@@ -74,7 +74,7 @@ class FeedSupervisor {
 
   Status start();
   // The ring for a process that is to fill it beside the readers or in their stead. kPermission: not
-  // with this feed.source. kClosed: the feed ends. Otherwise as OutsideProducers.
+  // with this feed.producers. kClosed: the feed ends. Otherwise as OutsideProducers.
   Result<Attachment> attach(OutsideProcess process);
   // Closes the ring, waits for the readers, kills those that do not come, and takes note of their
   // last reports.
@@ -150,7 +150,7 @@ class FeedSupervisor {
   std::optional<feed::ReaderPool> pool_;   // isolation: thread
   bool stopping_ = false;
   RestartBudget budget_;
-  std::optional<ReaderTuner> tuner_;  // feed.readers: auto
+  std::optional<ReaderTuner> tuner_;  // feed.num_workers: auto
   FeedActivity activity_;
   OutsideProducers outside_;
   uint64_t hangs_ = 0;

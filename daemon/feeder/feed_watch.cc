@@ -122,7 +122,7 @@ std::string FeedSupervisor::cause_of(const Reader& reader, const ReaderProcess::
   if (reader.maybe_killed) cause += " because it hung";
   if (const auto call = table_->maybe_take_forbidden_call(reader.number))
     cause += " for system call " + std::to_string(*call) +
-             ", which is forbidden to readers (feed.confined)";
+             ", which is forbidden to readers (feed.sandbox)";
   return cause;
 }
 
@@ -162,9 +162,9 @@ void FeedSupervisor::end_without_sandbox(Reader& reader) {
   reader.done = true;
   coordinator_.request_stop(
       Status(Code::kPermission,
-             "feed.confined: the kernel or the service manager does not permit the seccomp filter "
+             "feed.sandbox: the kernel or the service manager does not permit the seccomp filter "
              "of a reader process; add SystemCallFilter=seccomp to the systemd unit (in a "
-             "container: allow seccomp in its profile), or set feed.confined: false"));
+             "container: allow seccomp in its profile), or set feed.sandbox: false"));
 }
 
 void FeedSupervisor::plan_restart(Reader& reader) {

@@ -76,10 +76,10 @@ ConfinementSettings confinement_of(const config::FeedConfig& feed, int threads,
                                    const feed::ReadAheadSettings& ahead,
                                    const dataset::Dataset& dataset) {
   return {.threads = threads,
-          .memory_bytes = static_cast<uint64_t>(feed.memory_mib) << 20,
+          .memory_bytes = static_cast<uint64_t>(feed.worker_memory_limit_mib.value_or(0)) << 20,
           .reads_ahead = ahead.most_reads,
           .read_ahead_bytes = ahead.memory_bytes,
-          .filter = feed.confined,
+          .filter = feed.sandbox,
           .writes_to = dataset.writes_to()};
 }
 
@@ -99,7 +99,7 @@ Status settle_process(int parent) {
 
 Status read_for_ring(const FeederArguments& arguments, bool& sandbox_refused) {
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
-  STOKER_RETURN_IF_ERROR(init_log({.level = log_level_of(config.log.level), .file = {}}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = {}}));
   STOKER_ASSIGN_OR_RETURN(
       auto opened,
       dataset::open_indexed("train", config.data, arguments.index_dir, arguments.fingerprint));

@@ -13,7 +13,8 @@ Status GuardedDataset::read(uint64_t sample, const dataset::DrawKey& draw,
   try {
     return read_marked(sample, draw, outputs);
   } catch (const std::bad_alloc&) {  // the process has a limit (confinement.h), and goes on
-    return Status(Code::kOutOfMemory, "needs more memory than feed.memory_mib gives its reader");
+    return Status(Code::kOutOfMemory,
+                  "needs more memory than feed.worker_memory_limit_mib gives its reader");
   }
 }
 

@@ -20,12 +20,13 @@
 namespace stoker::feeder {
 
 std::string to_json(const Attachment& attachment, const config::FeedConfig& feed) {
-  const bool alone = feed.source == config::FeedSource::kOutside;
-  return boost::json::serialize(boost::json::object{{"producer", attachment.producer.index},
-                                                    {"generation", attachment.producer.generation},
-                                                    {"format", ring::kVersion},
-                                                    {"mode", alone ? "outside" : "both"},
-                                                    {"timeout_seconds", feed.hang_seconds}});
+  const bool alone = feed.producers == config::ProducerMode::kExternal;
+  return boost::json::serialize(
+      boost::json::object{{"producer", attachment.producer.index},
+                          {"generation", attachment.producer.generation},
+                          {"format", ring::kVersion},
+                          {"mode", alone ? "external" : "both"},
+                          {"timeout_seconds", feed.worker_timeout_seconds.value_or(0)}});
 }
 
 Result<Attachment> OutsideProducers::attach(OutsideProcess process) {

@@ -3,7 +3,7 @@
 //
 // Such a producer is in the ring's table like a reader, and held by a pidfd: when it ends, its
 // tickets are handed on. It cannot be started again from here, and no sample is blamed for its death.
-// What it writes into its tickets is its own affair: see feed.source.
+// What it writes into its tickets is its own affair: see feed.producers.
 //
 // Threads:  one at a time.
 // Blocking: never.

@@ -169,7 +169,7 @@ Result<std::string> find_feed_program() {
     if (::access((folder + place).c_str(), X_OK) == 0) return folder + place;
   return Status(Code::kNotFound,
                 "stoker-feed is neither in " + folder + " nor in " + folder +
-                    "/../libexec/stoker; install it there, or set feed.isolation: thread");
+                    "/../libexec/stoker; install it there, or set feed.num_processes: 0");
 }
 
 }  // namespace stoker::feeder

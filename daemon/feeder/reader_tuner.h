@@ -1,4 +1,4 @@
-// ReaderTuner: how many reading threads keep the ring between two marks: `feed.readers: auto`.
+// ReaderTuner: how many reading threads keep the ring between two marks: `feed.num_workers: auto`.
 //
 // Where the ring was less than a quarter full on average for a second, the trainer will soon wait:
 // one more thread. Where it was more than three quarters full for ten seconds, a thread is too many:

@@ -7,7 +7,7 @@ Status give_up(const std::string& how_often, const std::string& cause) {
   return Status(
       Code::kInternal,
       "reader processes keep dying (" + how_often + "; the last by " + cause +
-          "): their lines in the log say why, and feed.isolation: thread helps to find it");
+          "): their lines in the log say why, and feed.num_processes: 0 helps to find it");
 }
 
 }  // namespace
@@ -24,7 +24,7 @@ Status RestartBudget::note_death(const Death& death) {
     return give_up(std::to_string(in_vain_) + " without one new batch", death.cause);
   if (last_minute_.size() > deaths_per_minute_)
     return give_up(std::to_string(last_minute_.size()) +
-                       " within a minute, more than feed.deaths_per_minute = " +
+                       " within a minute, more than feed.max_restarts_per_minute = " +
                        std::to_string(deaths_per_minute_),
                    death.cause);
   return {};

@@ -41,13 +41,13 @@ std::vector<std::string> disk_doubts(const DiskFacts& facts) {
     doubts.emplace_back(
         "locks (flock) do not work there: see to it that one stokerd at a time trains in it, and "
         "set "
-        "checkpoint.grace_seconds to longer than an evaluation takes");
+        "checkpoint.min_age_seconds to longer than an evaluation takes");
   const auto network =
       std::ranges::find(kOverNetwork, facts.kind, &decltype(kOverNetwork)::value_type::first);
   if (network != kOverNetwork.end())
     doubts.push_back("it is on " + std::string(network->second) +
                      ": readers on other machines are not seen by retention, set "
-                     "checkpoint.grace_seconds to longer than they take; fsync is as good as the "
+                     "checkpoint.min_age_seconds to longer than they take; fsync is as good as the "
                      "server's");
   return doubts;
 }

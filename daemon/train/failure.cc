@@ -75,17 +75,20 @@ std::string memory_of(TrainingState& state) {
 std::string what_saves_memory(const config::Config& config) {
   const config::TrainConfig& train = config.train;
   std::string text;
-  if (train.batch > 1) {
-    const int64_t parts = train.batch % 2 == 0 ? 2 : train.batch;
-    text = "train.batch: " + std::to_string(train.batch / parts) +
-           " with train.accumulate: " + std::to_string(train.accumulate * parts) +
+  const int64_t batch = train.micro_batch_size;
+  if (batch > 1) {
+    const int64_t parts = batch % 2 == 0 ? 2 : batch;
+    text = "train.micro_batch_size: " + std::to_string(batch / parts) +
+           " with train.gradient_accumulation_steps: " +
+           std::to_string(train.gradient_accumulation_steps * parts) +
            " is the same step in less memory (a run that has begun goes on so with "
            "--allow-batch-change)";
   }
   const auto add = [&text](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
-  if (config.model.kind == config::ModelKind::kGpt && !config.model.recompute)
-    add("model.recompute: true keeps less of it");
-  if (train.precision == "fp32" || train.precision == "tf32")
+  const auto* const gpt = std::get_if<config::GptConfig>(&config.model.arch);
+  if (gpt != nullptr && !gpt->activation_checkpointing)
+    add("model.activation_checkpointing: true keeps less of it");
+  if (train.precision == config::Precision::kFp32 || train.precision == config::Precision::kTf32)
     add("train.precision: bf16 halves much of it");
   return text.empty() ? "only a smaller model takes less" : text;
 }

@@ -14,7 +14,7 @@
 namespace stoker::train {
 namespace {
 
-constexpr const char* kWhatHelps = "try a smaller optimizer.lr or optimizer.clip_norm";
+constexpr const char* kWhatHelps = "try a smaller optimizer.lr or train.max_grad_norm";
 // Gradients that overflow even so are not finite in any format.
 constexpr double kLeastScale = 1e-4;
 
@@ -23,7 +23,7 @@ constexpr double kLeastScale = 1e-4;
 FiniteGuard::FiniteGuard(const config::TrainConfig& config, TrainingState& state)
     : config_(config),
       state_(state),
-      skips_(config.on_nonfinite == "skip"),
+      skips_(config.on_nonfinite == config::OnNonfinite::kSkipStep),
       grad_norm_(at::zeros_like(state.loss_sum, at::kFloat)) {
   if (!skips_ && state.maybe_loss_scale() == nullptr) return;
   skipped_ = at::zeros_like(state.loss_sum);
@@ -70,8 +70,8 @@ Result<FiniteGuard::Finding> FiniteGuard::judge(std::span<const double> values, 
     STOKER_RETURN_IF_ERROR(judge_skipped(found, static_cast<int64_t>(values[3]), step));
   }
   if (skips_ || (std::isfinite(found.loss_sum) && std::isfinite(found.grad_norm))) return found;
-  if (config_.on_nonfinite == "stop") return too_many(step, "");
-  if (state_.rollbacks >= static_cast<uint64_t>(config_.nonfinite_limit))
+  if (config_.on_nonfinite == config::OnNonfinite::kFail) return too_many(step, "");
+  if (state_.rollbacks >= static_cast<uint64_t>(config_.max_nonfinite))
     return too_many(step, " after " + std::to_string(state_.rollbacks) + " rollbacks");
   found.verdict = Verdict::kRollBack;
   return found;
@@ -95,7 +95,7 @@ Status FiniteGuard::judge_skipped(const Finding& found, int64_t in_a_row, uint64
     if (*found.maybe_loss_scale < kLeastScale)
       return too_many(step, ", however small the loss scale");
   }
-  if (skips_ && in_a_row >= config_.nonfinite_limit)
+  if (skips_ && in_a_row >= config_.max_nonfinite)
     return too_many(step, ", nor at the " + std::to_string(in_a_row - 1) + " steps before");
   return {};
 }

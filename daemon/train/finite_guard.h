@@ -1,10 +1,11 @@
 // FiniteGuard: what becomes of a step whose loss or gradient is not a finite number
 // (train.on_nonfinite).
 //
-// stop:     the run ends; the checkpoint before stays.
-// skip:     such a step changes no parameter, and its loss is left out; too many in a row end the
-//           run. (What the forward pass itself changes, as batch norm's statistics, is changed.)
-// rollback: the run goes back to its last checkpoint, with a lower learning rate; too often ends it.
+// fail:      the run ends; the checkpoint before stays.
+// skip_step: such a step changes no parameter, and its loss is left out; too many in a row end the
+//            run. (What the forward pass itself changes, as batch norm's statistics, is changed.)
+// rollback:  the run goes back to its last checkpoint, with a lower learning rate; too often ends
+//            it.
 //
 // In fp16 a gradient that overflows is no trouble: the step changes nothing and is counted, the loss
 // scale falls, and training goes on. It ends where that does not help any more (see kLeastScale).
@@ -25,7 +26,7 @@
 #include "daemon/train/train_step.h"
 #include "daemon/train/training_state.h"
 #include "shared/base/status.h"
-#include "shared/config/train_config.h"
+#include "shared/config/training_config.h"
 
 namespace stoker::train {
 
@@ -64,7 +65,7 @@ class FiniteGuard {
   TrainingState& state_;
   const bool skips_;      // whatever is not finite
   at::Tensor grad_norm_;  // F32 scalar on the device
-  // With skip, and in fp16; F64 scalars on the device.
+  // With skip_step, and in fp16; F64 scalars on the device.
   at::Tensor skipped_;  // since the last look
   at::Tensor in_a_row_;
 };

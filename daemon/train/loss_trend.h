@@ -1,5 +1,5 @@
 // LossTrend: the training loss, smoothed, and how low it was when a checkpoint was last taken: what
-// checkpoint.on_improvement goes by.
+// checkpoint.save_on_loss_improvement goes by.
 //
 // An exponential mean over reported rows, each the mean over its steps, so that one lucky row does
 // not count as an improvement; corrected for its beginning, when few rows have been seen. Whoever

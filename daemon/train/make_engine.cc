@@ -24,8 +24,9 @@ Result<std::unique_ptr<StepEngine>> make_engine(const config::TrainConfig& confi
       payload.size() / ring.slots());
   return Engine(std::make_unique<QueueEngine>(
       std::move(queue), std::move(pinned), std::move(shapes),
-      QueueEngineSettings{
-          .device = device, .slots = ring.slots(), .captures = config.cuda_graph == "auto"},
+      QueueEngineSettings{.device = device,
+                          .slots = ring.slots(),
+                          .captures = config.cuda_graphs == config::CudaGraphs::kAuto},
       std::move(calls)));
 }
 

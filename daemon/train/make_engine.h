@@ -9,7 +9,7 @@
 
 #include "daemon/train/step_engine.h"
 #include "shared/base/status.h"
-#include "shared/config/train_config.h"
+#include "shared/config/training_config.h"
 #include "shared/feed/batch_shapes.h"
 
 namespace stoker::train {

@@ -49,15 +49,15 @@ void move(const Optimizer::Group& group, at::Tensor parameter, const at::Tensor&
 
 }  // namespace
 
-MuonChoice::MuonChoice(const config::OptimizerConfig& config)
-    : for_adamw_(config.adamw_for.begin(), config.adamw_for.end()) {}
+MuonChoice::MuonChoice(const config::MuonConfig& config)
+    : for_adamw_(config.adamw_params.begin(), config.adamw_params.end()) {}
 
 bool MuonChoice::takes(const std::string& name, const at::Tensor& parameter) const {
   return parameter.dim() == 2 &&
          std::ranges::none_of(for_adamw_, [&](const auto& glob) { return glob.matches(name); });
 }
 
-void update_by_muon(const config::OptimizerConfig& config, Optimizer::Group& group) {
+void update_by_muon(const config::MuonConfig& config, Optimizer::Group& group) {
   for (size_t i = 0; i < group.parameters.size(); ++i) {
     const at::Tensor& gradient = group.gradients[i];
     at::Tensor& momentum = group.momentum_buffers[i];

@@ -15,7 +15,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "daemon/train/optimizer.h"
-#include "shared/config/optimizer_config.h"
+#include "shared/config/training_config.h"
 #include "shared/model/name_glob.h"
 
 namespace stoker::train {
@@ -23,9 +23,9 @@ namespace stoker::train {
 // Which parameters are Muon's; adamw updates the others.
 class MuonChoice {
  public:
-  explicit MuonChoice(const config::OptimizerConfig& config);
+  explicit MuonChoice(const config::MuonConfig& config);
 
-  // Matrices that config.adamw_for does not name.
+  // Matrices that config.adamw_params does not name.
   bool takes(const std::string& name, const at::Tensor& parameter) const;
 
  private:
@@ -33,6 +33,6 @@ class MuonChoice {
 };
 
 // One update of the group's matrices and their momentum, at the group's rate.
-void update_by_muon(const config::OptimizerConfig& config, Optimizer::Group& group);
+void update_by_muon(const config::MuonConfig& config, Optimizer::Group& group);
 
 }  // namespace stoker::train

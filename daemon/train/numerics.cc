@@ -39,14 +39,14 @@ void prepare_environment(const config::RunConfig& run) {
 
 void set_up_numerics(const config::RunConfig& run, const config::TrainConfig& train) {
   const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  at::set_num_threads(train.threads > 0 ? train.threads : cores);
+  at::set_num_threads(train.num_threads.value_or(cores));
   at::globalContext().setDeterministicAlgorithms(run.deterministic, /*warn_only=*/false);
   at::globalContext().setDeterministicCuDNN(run.deterministic);
   // The shapes of a run do not change: it pays to try which kernel is fastest, but who wins may
   // differ from start to start.
   at::globalContext().setBenchmarkCuDNN(!run.deterministic);
-  set_tf32(train.precision == "tf32");
-  set_flush_denormals(train.flush_denormals);
+  set_tf32(train.precision == config::Precision::kTf32);
+  set_flush_denormals(train.flush_denormal);
 }
 
 }  // namespace stoker::train

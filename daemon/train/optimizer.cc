@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <new>
+#include <variant>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_add.h>
@@ -29,15 +30,16 @@
 
 namespace stoker::train {
 
-using config::OptimizerKind;
+using config::OptimizerName;
 
 Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConfig& config,
+                                                     const config::TrainConfig& train,
                                                      const NamedTensors& parameters) {
   if (parameters.empty())
     return Status(Code::kInvalidArgument, "there is no parameter to train (see model.freeze)");
   try {
     const at::NoGradGuard no_grad;
-    std::unique_ptr<Optimizer> optimizer(new Optimizer(config));
+    std::unique_ptr<Optimizer> optimizer(new Optimizer(config, train));
     STOKER_RETURN_IF_ERROR(optimizer->make_groups(parameters));
     return optimizer;
   } catch (const c10::Error& error) {
@@ -48,18 +50,18 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
 }
 
 size_t Optimizer::add_rows() {
-  groups_ = {Group{.kind = config_.kind, .weight_decay = config_.weight_decay}};
-  for (const config::ParameterGroup& group : config_.groups) {
-    groups_.push_back({.kind = config_.kind,
-                       .match = group.match,
+  groups_ = {Group{.kind = config_.name(), .weight_decay = config_.weight_decay()}};
+  for (const config::ParamGroup& group : config_.param_groups) {
+    groups_.push_back({.kind = config_.name(),
+                       .match = group.params,
                        .lr_scale = group.lr_scale,
-                       .weight_decay = group.weight_decay.value_or(config_.weight_decay)});
+                       .weight_decay = group.weight_decay.value_or(config_.weight_decay())});
   }
   const size_t rows = groups_.size();
-  if (config_.kind != OptimizerKind::kMuon) return rows;
+  if (config_.name() != OptimizerName::kMuon) return rows;
   for (size_t i = 0; i < rows; ++i) {
     Group rest = groups_[i];
-    rest.kind = OptimizerKind::kAdamW;
+    rest.kind = OptimizerName::kAdamW;
     groups_.push_back(std::move(rest));
   }
   return rows;
@@ -68,13 +70,15 @@ size_t Optimizer::add_rows() {
 Status Optimizer::make_groups(const NamedTensors& parameters) {
   const size_t rows = add_rows();
   std::vector<model::NameGlob> globs;
-  for (const config::ParameterGroup& group : config_.groups) globs.emplace_back(group.match);
-  const MuonChoice by_muon(config_);
+  for (const config::ParamGroup& group : config_.param_groups) globs.emplace_back(group.params);
+  std::optional<MuonChoice> maybe_muon;
+  if (const auto* const muon = std::get_if<config::MuonConfig>(&config_.method))
+    maybe_muon.emplace(*muon);
   for (const auto& [name, parameter] : parameters) {
     size_t first = 0;
     while (first < globs.size() && !globs[first].matches(name)) ++first;
     const size_t row = first == globs.size() ? 0 : first + 1;
-    const bool is_left = groups_.size() > rows && !by_muon.takes(name, parameter);
+    const bool is_left = maybe_muon && !maybe_muon->takes(name, parameter);
     add(groups_[is_left ? row + rows : row], name, parameter);
   }
   STOKER_RETURN_IF_ERROR(check_matches(rows, parameters));
@@ -92,7 +96,7 @@ Status Optimizer::check_matches(size_t rows, const NamedTensors& parameters) con
     const bool is_left = groups_.size() > rows && !groups_[i + rows].parameters.empty();
     if (!groups_[i].parameters.empty() || is_left) continue;
     return Status(Code::kInvalidArgument,
-                  "optimizer.groups: '" + groups_[i].match +
+                  "optimizer.param_groups: '" + groups_[i].match +
                       "' matches no trained parameter that an earlier group left; the names "
                       "begin with '" +
                       parameters.front().first + "' and end with '" + parameters.back().first +
@@ -112,29 +116,30 @@ void Optimizer::add(Group& group, const std::string& name, const at::Tensor& par
     list.push_back(std::move(tensor));
   };
   switch (group.kind) {
-    case OptimizerKind::kSgd:
+    case OptimizerName::kSgd:
+      if (std::get<config::SgdConfig>(config_.method).momentum > 0)
+        keep(group.momentum_buffers, "momentum_buffer.", at::zeros_like(parameter));
       break;
-    case OptimizerKind::kMomentum:
-    case OptimizerKind::kMuon:
+    case OptimizerName::kMuon:
       keep(group.momentum_buffers, "momentum_buffer.", at::zeros_like(parameter));
       break;
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW:
+    case OptimizerName::kAdam:
+    case OptimizerName::kAdamW:
       keep(group.exp_avgs, "exp_avg.", at::zeros_like(parameter));
       keep(group.exp_avg_sqs, "exp_avg_sq.", at::zeros_like(parameter));
       keep(group.steps, "step.", at::zeros({}, parameter.options().dtype(at::kFloat)));
       break;
-    case OptimizerKind::kRmsprop:
+    case OptimizerName::kRmsprop:
       keep(group.square_avgs, "square_avg.", at::zeros_like(parameter));
-      if (config_.momentum > 0)
+      if (std::get<config::RmspropConfig>(config_.method).momentum > 0)
         keep(group.momentum_buffers, "momentum_buffer.", at::zeros_like(parameter));
       keep(group.steps, "step.", at::zeros({}, parameter.options().dtype(at::kFloat)));
       break;
-    case OptimizerKind::kAdagrad:
+    case OptimizerName::kAdagrad:
       keep(group.sums, "sum.", at::zeros_like(parameter));
       keep(group.steps, "step.", at::zeros({}, parameter.options().dtype(at::kFloat)));
       break;
-    case OptimizerKind::kLion:
+    case OptimizerName::kLion:
       keep(group.exp_avgs, "exp_avg.", at::zeros_like(parameter));
       break;
   }
@@ -188,22 +193,41 @@ at::Tensor Optimizer::norm_of_gradients() const {
 at::Tensor Optimizer::clip() {
   const at::Tensor norm = norm_of_gradients();
   at::Tensor left = norm;
-  if (config_.clip_value > 0) {
+  if (max_value_) {
     // As torch.nn.utils.clip_grad_value_.
-    at::_foreach_clamp_min_(gradients_, -config_.clip_value);
-    at::_foreach_clamp_max_(gradients_, config_.clip_value);
-    if (config_.clip_norm > 0) left = norm_of_gradients();
+    at::_foreach_clamp_min_(gradients_, -*max_value_);
+    at::_foreach_clamp_max_(gradients_, *max_value_);
+    if (max_norm_) left = norm_of_gradients();
   }
-  if (config_.clip_norm > 0) {
+  if (max_norm_) {
     // As torch.nn.utils.clip_grad_norm_; a factor of 1 is multiplied too, so that the device is
     // never asked which it was.
-    const at::Tensor factor = (config_.clip_norm / (left + 1e-6)).clamp_max_(1.0);
+    const at::Tensor factor = (*max_norm_ / (left + 1e-6)).clamp_max_(1.0);
     at::_foreach_mul_(gradients_, factor);
   }
   return norm;
 }
 
 namespace {
+
+struct AdamSettings {
+  double beta1 = 0, beta2 = 0, eps = 0;
+};
+
+// Of adam and adamw, and of what muon leaves to adamw.
+AdamSettings adam_of(const config::OptimizerConfig& config) {
+  return std::visit(
+      [](const auto& method) {
+        AdamSettings settings;
+        if constexpr (requires {
+                        method.betas;
+                        method.eps;
+                      })
+          settings = {method.betas.at(0), method.betas.at(1), method.eps};
+        return settings;
+      },
+      config.method);
+}
 
 // Calls `kernel` with the group's rate, from where its kernels take it.
 template <typename Kernel>
@@ -221,18 +245,17 @@ void Optimizer::apply() {
       found_inf_.defined() ? std::optional(found_inf_) : std::nullopt;
   for (Group& group : groups_) {
     switch (group.kind) {
-      case OptimizerKind::kSgd:
-      case OptimizerKind::kMomentum:
+      case OptimizerName::kSgd:
         apply_sgd(group, found_inf);
         break;
-      case OptimizerKind::kAdam:
-      case OptimizerKind::kAdamW:
+      case OptimizerName::kAdam:
+      case OptimizerName::kAdamW:
         apply_adam(group, found_inf);
         break;
-      case OptimizerKind::kRmsprop:
-      case OptimizerKind::kAdagrad:
-      case OptimizerKind::kLion:
-      case OptimizerKind::kMuon:
+      case OptimizerName::kRmsprop:
+      case OptimizerName::kAdagrad:
+      case OptimizerName::kLion:
+      case OptimizerName::kMuon:
         update_by_rule(config_, group, found_inf);
         break;
     }
@@ -240,28 +263,31 @@ void Optimizer::apply() {
 }
 
 void Optimizer::apply_sgd(Group& group, const std::optional<at::Tensor>& found_inf) {
-  // A zero buffer gives the first step what PyTorch's copy of the gradient gives it.
+  // A zero buffer gives the first step what PyTorch's copy of the gradient gives it. There is none
+  // without momentum, where Nesterov's step is the plain one.
+  const auto& sgd = std::get<config::SgdConfig>(config_.method);
   const bool has_momentum = !group.momentum_buffers.empty();
   with_lr(group, [&](const auto& lr) {
     at::_fused_sgd_(group.parameters, group.gradients, group.momentum_buffers, group.weight_decay,
-                    has_momentum ? config_.momentum : 0.0, lr,
-                    /*dampening=*/0.0, config_.nesterov && has_momentum,
+                    sgd.momentum, lr,
+                    /*dampening=*/0.0, sgd.nesterov && has_momentum,
                     /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{}, found_inf);
   });
 }
 
 void Optimizer::apply_adam(Group& group, const std::optional<at::Tensor>& found_inf) {
+  const AdamSettings adam = adam_of(config_);
   at::_foreach_add_(group.steps, 1);
   if (found_inf)
     at::_foreach_sub_(group.steps, std::vector<at::Tensor>(group.steps.size(), *found_inf));
   with_lr(group, [&](const auto& lr) {
     const auto kernel = [&](auto&& fused) {
       fused(group.parameters, group.gradients, group.exp_avgs, group.exp_avg_sqs,
-            /*max_exp_avg_sqs=*/at::TensorList{}, group.steps, lr, config_.betas.at(0),
-            config_.betas.at(1), group.weight_decay, config_.eps, /*amsgrad=*/false,
+            /*max_exp_avg_sqs=*/at::TensorList{}, group.steps, lr, adam.beta1, adam.beta2,
+            group.weight_decay, adam.eps, /*amsgrad=*/false,
             /*maximize=*/false, /*grad_scale=*/std::optional<at::Tensor>(), found_inf);
     };
-    if (group.kind == OptimizerKind::kAdamW)
+    if (group.kind == OptimizerName::kAdamW)
       kernel([](auto&&... each) { at::_fused_adamw_(each...); });
     else
       kernel([](auto&&... each) { at::_fused_adam_(each...); });

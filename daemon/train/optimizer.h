@@ -1,11 +1,11 @@
-// Optimizer: sgd, momentum, adam and adamw through LibTorch's fused kernels, others by
-// update_rules.h and muon.h, with clipping of the gradient's elements and of its global norm; the
-// same arithmetic as PyTorch's optimizers.
+// Optimizer: sgd, adam and adamw through LibTorch's fused kernels, others by update_rules.h and
+// muon.h, with clipping of the gradient's elements and of its global norm; the same arithmetic as
+// PyTorch's optimizers.
 //
 // Weight decay applies to every parameter, as PyTorch does by default: decoupled from the gradient
-// in adamw, lion and muon, added to the gradient in the others. config.groups gives parameters a
-// learning rate and a decay of their own, as PyTorch's parameter groups do; the norm is clipped over
-// all together.
+// in adamw, lion and muon, added to the gradient in the others. config.param_groups gives parameters
+// a learning rate and a decay of their own, as PyTorch's parameter groups do; the norm is clipped
+// over all together.
 //
 // Threads:  the trainer's thread only.
 // Blocking: step() never waits for the device.
@@ -23,7 +23,7 @@
 
 #include "shared/base/status.h"
 #include "shared/checkpoint/safetensors.h"
-#include "shared/config/optimizer_config.h"
+#include "shared/config/training_config.h"
 #include "shared/model/model.h"
 
 namespace stoker::train {
@@ -32,9 +32,11 @@ using model::NamedTensors;
 
 class Optimizer {
  public:
-  // `parameters` are those to train, by name, on the device that they stay on. kInvalidArgument:
-  // there are none, or a group would have none. kOutOfMemory.
+  // `parameters` are those to train, by name, on the device that they stay on. Of `train` are read
+  // max_grad_norm and max_grad_value. kInvalidArgument: there are no parameters, or a group would
+  // have none. kOutOfMemory.
   static Result<std::unique_ptr<Optimizer>> create(const config::OptimizerConfig& config,
+                                                   const config::TrainConfig& train,
                                                    const NamedTensors& parameters);
 
   // Clips, then updates the parameters by what is in their gradients, which stay as they are but
@@ -57,14 +59,14 @@ class Optimizer {
   const std::vector<at::Tensor>& gradients() const { return gradients_; }  // of all groups
 
   // What a checkpoint must hold: "exp_avg.<parameter>", "exp_avg_sq.<parameter>" and
-  // "step.<parameter>" (adam, adamw), "momentum_buffer.<parameter>" (momentum), nothing for sgd; of
-  // the others as PyTorch names it.
+  // "step.<parameter>" (adam, adamw), "momentum_buffer.<parameter>" (sgd with momentum, else
+  // nothing); of the others as PyTorch names it.
   // The tensors themselves, not copies; names and shapes never change.
   const NamedTensors& state() const { return state_; }
-  // Which parameters are updated together: those of no group, then config.groups in their order; with
-  // muon those that it updates, then in the same order those that adamw does.
+  // Which parameters are updated together: those of no group, then config.param_groups in their
+  // order; with muon those that it updates, then in the same order those that adamw does.
   struct Group {
-    config::OptimizerKind kind = {};  // what updates them
+    config::OptimizerName kind = {};  // what updates them
     std::string match;                // empty: of no group
     double lr_scale = 1;
     double weight_decay = 0;
@@ -80,7 +82,8 @@ class Optimizer {
   Status load(const checkpoint::SafetensorsFile& file);
 
  private:
-  explicit Optimizer(const config::OptimizerConfig& config) : config_(config) {}
+  Optimizer(const config::OptimizerConfig& config, const config::TrainConfig& train)
+      : config_(config), max_norm_(train.max_grad_norm), max_value_(train.max_grad_value) {}
   // A row for what is of no group and one for each group; with muon as many again, for what it leaves
   // to adamw. Returns how many without those.
   size_t add_rows();
@@ -94,6 +97,7 @@ class Optimizer {
   void apply_adam(Group& group, const std::optional<at::Tensor>& found_inf);
 
   const config::OptimizerConfig config_;
+  const std::optional<double> max_norm_, max_value_;
   std::vector<Group> groups_;          // none is empty
   std::vector<at::Tensor> gradients_;  // of all groups
   NamedTensors state_;

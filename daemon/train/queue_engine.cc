@@ -103,7 +103,7 @@ void QueueEngine::capture(const GraphSchedule::Part& part, const std::function<v
     const std::string reason = error.what_without_backtrace();
     log_warn("cuda graph capture disabled",
              {{"reason", reason.substr(0, reason.find('\n'))},
-              {"hint", "train.cuda_graph: off disables the attempt"}});
+              {"hint", "train.cuda_graphs: never disables the attempt"}});
     return work();
   }
   schedule_.graph(part).replay();

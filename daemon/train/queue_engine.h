@@ -25,7 +25,7 @@ namespace stoker::train {
 struct QueueEngineSettings {
   c10::Device device = c10::Device(c10::kCPU);  // where the queue's buffers are
   uint64_t slots = 8;                           // of the ring
-  bool captures = true;                         // train.cuda_graph: auto
+  bool captures = true;                         // train.cuda_graphs: auto
 };
 
 class QueueEngine final : public StepEngine {

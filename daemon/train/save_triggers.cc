@@ -9,14 +9,17 @@ namespace stoker::train {
 SaveReason SaveTriggers::due(uint64_t step, std::chrono::nanoseconds now, const LossTrend& trend,
                              bool is_degraded) {
   const bool is_retry = is_retry_due(now, is_degraded);
-  if (settings_.every_steps > 0 && step % settings_.every_steps == 0) return SaveReason::kSteps;
+  if (settings_.save_every_steps && step % *settings_.save_every_steps == 0)
+    return SaveReason::kSteps;
   if (is_soon_) return SaveReason::kSoon;
   if (is_retry) return SaveReason::kRetry;
   // What cannot be written need not be tried more often than that.
   if (is_degraded) return SaveReason::kNone;
-  if (settings_.every_seconds > 0 && seconds_between(saved_at_, now) >= settings_.every_seconds)
+  if (settings_.save_every_seconds &&
+      seconds_between(saved_at_, now) >= *settings_.save_every_seconds)
     return SaveReason::kSeconds;
-  if (settings_.on_improvement > 0 && trend.has_fallen_by(settings_.on_improvement))
+  if (settings_.save_on_loss_improvement &&
+      trend.has_fallen_by(*settings_.save_on_loss_improvement))
     return SaveReason::kImprovement;
   return SaveReason::kNone;
 }

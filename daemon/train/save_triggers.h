@@ -12,15 +12,15 @@
 #include <string_view>
 
 #include "daemon/train/loss_trend.h"
-#include "shared/config/checkpoint_config.h"
+#include "shared/config/run_config.h"
 
 namespace stoker::train {
 
 enum class SaveReason {
   kNone,
-  kSteps,        // checkpoint.every_steps
-  kSeconds,      // checkpoint.every_seconds
-  kImprovement,  // checkpoint.on_improvement
+  kSteps,        // checkpoint.save_every_steps
+  kSeconds,      // checkpoint.save_every_seconds
+  kImprovement,  // checkpoint.save_on_loss_improvement
   kRetry,        // the last one could not be written, and some time has passed since
   kSoon,         // the run goes on with what its checkpoint would refuse
 };

@@ -6,7 +6,7 @@
 //   constant:  lr
 //   cosine:    min_lr + (lr - min_lr) * (1 + cos(pi * p)) / 2
 //   linear:    lr + (min_lr - lr) * p
-//   step:      lr * factor ^ floor((s - w) / every_steps)
+//   step:      lr * gamma ^ floor((s - w) / step_size)
 // Cosine and linear arrive at min_lr where training ends (s = T), as PyTorch's CosineAnnealingLR
 // with T_max = T - w and LinearLR with total_iters = T - w do.
 //
@@ -15,11 +15,11 @@
 
 #include <cstdint>
 
-#include "shared/config/optimizer_config.h"
+#include "shared/config/training_config.h"
 
 namespace stoker::train {
 
-double learning_rate(const config::ScheduleConfig& config, double base_lr, uint64_t step,
+double learning_rate(const config::SchedulerConfig& config, double base_lr, uint64_t step,
                      uint64_t total_steps);
 
 }  // namespace stoker::train

@@ -13,8 +13,8 @@
 
 namespace stoker::train {
 
-// In the order in which a step goes through them; with train.accumulate the first four come again
-// for each micro-batch. They do not overlap. What is in none of them is the rest of a step:
+// In the order in which a step goes through them; with train.gradient_accumulation_steps the first
+// four come again for each micro-batch. They do not overlap. What is in none of them is the rest of a step:
 // requests, reports, bookkeeping.
 enum class Phase : uint8_t {
   kFeedWait,   // for a batch of the ring

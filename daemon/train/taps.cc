@@ -8,7 +8,7 @@
 
 #include "daemon/train/tensor_statistics.h"
 #include "shared/base/log.h"
-#include "shared/config/nearest_word.h"
+#include "shared/config/config_errors.h"
 #include "shared/model/name_glob.h"
 
 namespace stoker::train {
@@ -23,7 +23,7 @@ std::string quoted(const std::string& text) {
 }
 
 Status no_match(const std::string& glob, const std::vector<std::string>& names) {
-  const std::string nearest = config::nearest_word(glob, names);
+  const std::string nearest = config::closest_match(glob, names);
   std::string text = "inspect_open: nothing is called '" + glob + "'; ";
   if (!nearest.empty()) return Status(Code::kNotFound, text + "did you mean '" + nearest + "'?");
   text += "there are, for instance:";

@@ -15,10 +15,17 @@
 namespace stoker::train {
 namespace {
 
-std::optional<at::ScalarType> format_of(const std::string& precision) {
-  if (precision == "bf16") return at::kBFloat16;
-  if (precision == "fp16") return at::kHalf;
-  return std::nullopt;  // fp32; tf32 is a switch of the process: numerics.h
+std::optional<at::ScalarType> format_of(config::Precision precision) {
+  switch (precision) {
+    case config::Precision::kBf16:
+      return at::kBFloat16;
+    case config::Precision::kFp16:
+      return at::kHalf;
+    case config::Precision::kFp32:
+    case config::Precision::kTf32:  // a switch of the process: numerics.h
+      return std::nullopt;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -29,7 +36,7 @@ TrainStep::TrainStep(model::Model& model, const task::Task& task, Optimizer& opt
       task_(task),
       optimizer_(optimizer),
       maybe_scale_(maybe_scale),
-      accumulate_(config.accumulate),
+      accumulate_(config.gradient_accumulation_steps),
       autocast_(format_of(config.precision)) {}
 
 void TrainStep::add(const task::Batch& batch, bool is_first) {

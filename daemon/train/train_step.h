@@ -12,15 +12,15 @@
 #include "daemon/train/loss_scale.h"
 #include "daemon/train/optimizer.h"
 #include "daemon/train/step_observer.h"
-#include "shared/config/train_config.h"
+#include "shared/config/training_config.h"
 #include "shared/task/task.h"
 
 namespace stoker::train {
 
 class TrainStep {
  public:
-  // All must outlive this object. Of `config` are read accumulate (micro-batches that make a step)
-  // and precision (the format of the forward pass, under autocast). `maybe_scale`: with fp16.
+  // All must outlive this object. Of `config` are read gradient_accumulation_steps and precision
+  // (the format of the forward pass, under autocast). `maybe_scale`: with fp16.
   TrainStep(model::Model& model, const task::Task& task, Optimizer& optimizer,
             const config::TrainConfig& config, LossScale* maybe_scale = nullptr);
 

@@ -29,7 +29,7 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, TrainerLink
       guard_(config.train, state),
       triggers_(config.checkpoint, links_.save_soon),
       watch_(links_.watch, links_.clock, state.model(), state.device()) {
-  status_.steps = config.train.steps;
+  status_.steps = config.train.max_steps;
   status_.device = state.device().str();
   status_.step = state.step;
   status_.loss = std::nan("");
@@ -45,7 +45,7 @@ Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
   publish(control::TrainerState::kTraining);
   try {
     STOKER_RETURN_IF_ERROR(open_engine());
-    while (state_.step < config_.train.steps) {
+    while (state_.step < config_.train.max_steps) {
       watch_.begin_step();
       answer_requests(stop);
       wait_while_paused(stop);
@@ -111,7 +111,7 @@ Status Trainer::failed(const std::exception& error) const {
 }
 
 Result<Trainer::Outcome> Trainer::end_run(std::stop_token stop) {
-  const bool finished = state_.step >= config_.train.steps;
+  const bool finished = state_.step >= config_.train.max_steps;
   publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
   STOKER_ASSIGN_OR_RETURN(const FiniteGuard::Verdict verdict, look_and_wait());
   if (verdict == FiniteGuard::Verdict::kFine) {
@@ -199,8 +199,8 @@ void Trainer::wait_while_paused(std::stop_token stop) {
 // ---- One step
 
 double Trainer::learning_rate() const {
-  return state_.lr_scale * train::learning_rate(config_.schedule, config_.optimizer.lr, state_.step,
-                                                config_.train.steps);
+  return state_.lr_scale * train::learning_rate(config_.scheduler, config_.optimizer.lr(),
+                                                state_.step, config_.train.max_steps);
 }
 
 Result<std::optional<ring::ReadyBatch>> Trainer::next_batch(std::stop_token stop) {
@@ -226,8 +226,8 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   watch_.enter_step(state_.step + 1);
   step_.set_observer(watch_.maybe_observer());
   std::optional<TrainingState::Mark> began;
-  if (config_.train.accumulate > 1) began = state_.mark();
-  for (int64_t part = 0; part < config_.train.accumulate; ++part) {
+  if (config_.train.gradient_accumulation_steps > 1) began = state_.mark();
+  for (int64_t part = 0; part < config_.train.gradient_accumulation_steps; ++part) {
     STOKER_ASSIGN_OR_RETURN(const auto batch, next_batch(stop));
     if (!batch) {
       // A step half done is not a step: it is taken back, and the ticket stays where it began.
@@ -238,7 +238,7 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
       return false;
     }
     if (state_.step == 0 && part == 0 && links_.see_first_batch) links_.see_first_batch(*batch);
-    const Portion portion{part == 0, part + 1 == config_.train.accumulate,
+    const Portion portion{part == 0, part + 1 == config_.train.gradient_accumulation_steps,
                           watch_.maybe_observer() != nullptr};
     if (portion.is_last) state_.optimizer().set_lr(learning_rate());
     engine_->run(*batch, portion);
@@ -246,7 +246,7 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   }
   ++state_.loss_steps;
   ++state_.step;
-  state_.ticket += static_cast<uint64_t>(config_.train.accumulate);
+  state_.ticket += static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
   ++interval_.steps;
   links_.board.set_step(state_.step);
   return true;

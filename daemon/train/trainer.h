@@ -83,7 +83,7 @@ class Trainer {
 
   Trainer(const config::Config& config, TrainingState& state, TrainerLinks links);
 
-  // Ends with the last state saved and acknowledged (on_failure: continue: or its loss logged).
+  // Ends with the last state saved and acknowledged (on_write_error: retry: or its loss logged).
   Result<Outcome> run(std::stop_token stop);
 
  private:
@@ -113,7 +113,7 @@ class Trainer {
   void finish_row(metrics::TrainRow& row, const FiniteGuard::Finding& found, int64_t loss_steps);
   SaveReason save_due();
   void save_by_rule(SaveReason reason);
-  Status check_saving() const;  // on_failure: stop
+  Status check_saving() const;  // on_write_error: fail
   // Snapshots and submits; false when one is still in flight.
   bool try_save();
   void fill(writer::Snapshot& snapshot);

@@ -10,8 +10,8 @@ using std::chrono::nanoseconds;
 
 Result<bool> Trainer::report_and_save() {
   STOKER_RETURN_IF_ERROR(check_saving());
-  const bool is_last = state_.step == config_.train.steps;
-  const bool report_due = is_last || state_.step % config_.metrics.every_steps == 0;
+  const bool is_last = state_.step == config_.train.max_steps;
+  const bool report_due = is_last || state_.step % config_.metrics.log_every_steps == 0;
   if (report_due || save_due() != SaveReason::kNone) {
     look(report_due ? std::optional(begin_row()) : std::nullopt);
     // What is saved must be known to be fine.
@@ -65,12 +65,13 @@ Result<FiniteGuard::Verdict> Trainer::look_and_wait() {
 // What is known without the device.
 metrics::TrainRow Trainer::begin_row() {
   const nanoseconds now = links_.clock.monotonic();
-  const auto batch = static_cast<uint64_t>(config_.train.batch * config_.train.accumulate);
+  const auto batch = static_cast<uint64_t>(config_.train.micro_batch_size *
+                                           config_.train.gradient_accumulation_steps);
   metrics::TrainRow row;
   row.step = state_.step;
   row.epoch = links_.plan.epoch_of(state_.ticket);
-  row.lr = state_.lr_scale * train::learning_rate(config_.schedule, config_.optimizer.lr,
-                                                  state_.step - 1, config_.train.steps);
+  row.lr = state_.lr_scale * train::learning_rate(config_.scheduler, config_.optimizer.lr(),
+                                                  state_.step - 1, config_.train.max_steps);
   row.samples = state_.step * batch;
   interval_.add_to(row, now, batch);
   row.degraded = links_.writer.is_degraded() ? 1 : 0;
@@ -84,7 +85,7 @@ void Trainer::note_use() {
   const cuda::DeviceUse use = engine_->use();
   if (const uint64_t works = use.works - used_.works; works > 0)
     status_.device_ms = (use.work_ms - used_.work_ms) / static_cast<double>(works) *
-                        static_cast<double>(config_.train.accumulate);
+                        static_cast<double>(config_.train.gradient_accumulation_steps);
   status_.memory.device_bytes = use.allocated_bytes;
   status_.memory.device_reserved_bytes = use.reserved_bytes;
   status_.memory.device_peak_bytes = use.peak_bytes;
@@ -105,7 +106,7 @@ void Trainer::finish_row(metrics::TrainRow& row, const FiniteGuard::Finding& fou
   status_.samples_per_s = row.samples_per_s;
   status_.step_ms = row.step_ms;
   status_.feed.wait_ms = row.feed_wait_ms;
-  status_.eta_s = static_cast<double>(config_.train.steps - row.step) * row.step_ms / 1000.0;
+  status_.eta_s = static_cast<double>(config_.train.max_steps - row.step) * row.step_ms / 1000.0;
   publish(activity());
 }
 

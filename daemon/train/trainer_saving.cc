@@ -31,8 +31,10 @@ void Trainer::save_by_rule(SaveReason reason) {
 }
 
 Status Trainer::check_saving() const {
-  if (config_.checkpoint.on_failure != "stop" || !links_.writer.is_degraded()) return {};
-  return Status(Code::kIoError, "checkpoints fail and checkpoint.on_failure is stop: " +
+  if (config_.checkpoint.on_write_error != config::OnWriteError::kFail ||
+      !links_.writer.is_degraded())
+    return {};
+  return Status(Code::kIoError, "checkpoints fail and checkpoint.on_write_error is fail: " +
                                     links_.writer.stats().last_error);
 }
 
@@ -76,7 +78,7 @@ void Trainer::fill(writer::Snapshot& snapshot) {
   manifest = links_.manifest;
   state_.quarantined = links_.quarantined();
   // Which saves are taken depends on the disk, too: where nothing goes by it, it is no part of a run.
-  if (config_.checkpoint.on_improvement > 0) state_.loss_trend.note_saved();
+  if (config_.checkpoint.save_on_loss_improvement) state_.loss_trend.note_saved();
   state_.capture(snapshot);
   manifest.epoch = links_.plan.epoch_of(state_.ticket);
   manifest.metrics_bytes = links_.metrics_bytes;

@@ -86,7 +86,7 @@ void log_groups(const config::OptimizerConfig& config, const Optimizer& optimize
     int64_t elements = 0;
     for (const at::Tensor& parameter : group.parameters) elements += parameter.numel();
     std::string match = group.match.empty() ? "(all others)" : group.match;
-    if (group.kind != config.kind) match += ", of which adamw";  // muon's rest
+    if (group.kind != config.name()) match += ", of which adamw";  // muon's rest
     log_info("parameter group configured", {{"params", match},
                                             {"parameters", group.parameters.size()},
                                             {"elements", elements},
@@ -109,14 +109,18 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   }
   STOKER_ASSIGN_OR_RETURN(state->model_,
                           model::make_model(config.model, data.spec(), data.classes()));
-  STOKER_ASSIGN_OR_RETURN(state->task_, task::make_task(config.task, data.spec(), data.classes()));
+  STOKER_ASSIGN_OR_RETURN(
+      state->task_,
+      task::make_task(config.task, config::training_normalization(config), data.spec(),
+                      data.classes(), config.data.at("train").batch_transforms));
   STOKER_RETURN_IF_ERROR(model::freeze(*state->model_, config.model.freeze));
   state->model_digest_ = model::digest(*state->model_);
   try {
     state->model_->to(device);
     if (config.train.channels_last) model::use_channels_last(*state->model_);
     state->model_->train();
-    if (config.train.precision == "fp16") state->loss_scale_ = std::make_unique<LossScale>(device);
+    if (config.train.precision == config::Precision::kFp16)
+      state->loss_scale_ = std::make_unique<LossScale>(device);
     state->loss_sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
   } catch (const c10::Error& error) {
     return status_of_failure(error).with_context("move the model to " + device.str());
@@ -126,12 +130,14 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
     if (parameter.value().requires_grad())
       trainable.emplace_back(parameter.key(), parameter.value());
   STOKER_ASSIGN_OR_RETURN(state->optimizer_,
-                          Optimizer::create(config.optimizer, std::move(trainable)));
-  if (config.task.balanced_weights)
-    state->balanced_weights_ = at::tensor(config.task.class_weights, at::kDouble);
-  if (config.train.ema > 0)
-    state->average_ = std::make_unique<WeightAverage>(*state->model_, config.train.ema);
-  if (!config.optimizer.groups.empty() || config.optimizer.kind == config::OptimizerKind::kMuon)
+                          Optimizer::create(config.optimizer, config.train, std::move(trainable)));
+  const auto* const classification = std::get_if<config::ClassificationTask>(&config.task.task);
+  if (classification != nullptr && classification->class_weights.is_balanced)
+    state->balanced_weights_ = at::tensor(classification->class_weights.values, at::kDouble);
+  if (config.train.ema_decay)
+    state->average_ = std::make_unique<WeightAverage>(*state->model_, *config.train.ema_decay);
+  if (!config.optimizer.param_groups.empty() ||
+      config.optimizer.name() == config::OptimizerName::kMuon)
     log_groups(config.optimizer, *state->optimizer_);
   return state;
 }
@@ -175,7 +181,8 @@ void TrainingState::rewind(const Mark& mark) const {
   if (!device_.is_cpu()) set_generator_state(device_, mark.of_device);
 }
 
-Status TrainingState::load_pretrained(const config::ModelConfig& config, model::InitPlan& plan) {
+Status TrainingState::load_pretrained(const config::PretrainedConfig& config,
+                                      model::InitPlan& plan) {
   STOKER_RETURN_IF_ERROR(model::load_pretrained(*model_, config, plan));
   if (average_) average_->begin();
   return {};

@@ -33,13 +33,13 @@ namespace stoker::train {
 class TrainingState : public LiveState {
  public:
   // Builds and initialises from config.run.seed. Where classes have balanced weights, the numbers are in
-  // config.task.class_weights.
+  // its task.
   static Result<std::unique_ptr<TrainingState>> create(const config::Config& config,
                                                        const dataset::Dataset& data,
                                                        c10::Device device);
 
   // What a run begins with, instead of random weights: as model::load_pretrained().
-  Status load_pretrained(const config::ModelConfig& config, model::InitPlan& plan);
+  Status load_pretrained(const config::PretrainedConfig& config, model::InitPlan& plan);
   enum class Restored { kWholly, kPartly };
   // `may_differ`: what has no counterpart of its name, shape and dtype in the checkpoint stays as it
   // was made, and is logged; otherwise it is kMismatch.
@@ -61,7 +61,7 @@ class TrainingState : public LiveState {
   const task::Task& task() const { return *task_; }
   Optimizer& optimizer() { return *optimizer_; }
   LossScale* maybe_loss_scale() { return loss_scale_.get(); }  // null unless precision is fp16
-  WeightAverage* maybe_average() { return average_.get(); }    // null without train.ema
+  WeightAverage* maybe_average() { return average_.get(); }    // null without train.ema_decay
   c10::Device device() const { return device_; }
   const std::string& model_digest() const { return model_digest_; }
 

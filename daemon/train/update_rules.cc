@@ -1,5 +1,6 @@
 #include "daemon/train/update_rules.h"
 
+#include <variant>
 #include <vector>
 
 #include <ATen/ops/_foreach_add.h>
@@ -17,7 +18,6 @@
 namespace stoker::train {
 namespace {
 
-using config::OptimizerKind;
 using Group = Optimizer::Group;
 using Tensors = std::vector<at::Tensor>;
 
@@ -40,7 +40,7 @@ Tensors roots(const Tensors& squares, double eps) {
   return roots;
 }
 
-void rmsprop(const config::OptimizerConfig& config, Group& group) {
+void rmsprop(const config::RmspropConfig& config, Group& group) {
   at::_foreach_add_(group.steps, 1);
   const Tensors gradients = decayed_gradients(group);
   at::_foreach_mul_(group.square_avgs, config.alpha);
@@ -55,7 +55,7 @@ void rmsprop(const config::OptimizerConfig& config, Group& group) {
   at::_foreach_sub_(group.parameters, times_lr(group, group.momentum_buffers));
 }
 
-void adagrad(const config::OptimizerConfig& config, Group& group) {
+void adagrad(const config::AdagradConfig& config, Group& group) {
   at::_foreach_add_(group.steps, 1);
   const Tensors gradients = decayed_gradients(group);
   at::_foreach_addcmul_(group.sums, gradients, gradients, 1);
@@ -63,7 +63,7 @@ void adagrad(const config::OptimizerConfig& config, Group& group) {
   at::_foreach_sub_(group.parameters, times_lr(group, moves));
 }
 
-void lion(const config::OptimizerConfig& config, Group& group) {
+void lion(const config::LionConfig& config, Group& group) {
   const double kept = config.betas.at(0), remembered = config.betas.at(1);
   Tensors moves = at::_foreach_mul(group.exp_avgs, kept);
   at::_foreach_add_(moves, group.gradients, 1 - kept);
@@ -75,10 +75,11 @@ void lion(const config::OptimizerConfig& config, Group& group) {
 }
 
 void update(const config::OptimizerConfig& config, Group& group) {
-  if (group.kind == OptimizerKind::kRmsprop) rmsprop(config, group);
-  if (group.kind == OptimizerKind::kAdagrad) adagrad(config, group);
-  if (group.kind == OptimizerKind::kLion) lion(config, group);
-  if (group.kind == OptimizerKind::kMuon) update_by_muon(config, group);
+  const auto& method = config.method;
+  if (const auto* const of = std::get_if<config::RmspropConfig>(&method)) rmsprop(*of, group);
+  if (const auto* const of = std::get_if<config::AdagradConfig>(&method)) adagrad(*of, group);
+  if (const auto* const of = std::get_if<config::LionConfig>(&method)) lion(*of, group);
+  if (const auto* const of = std::get_if<config::MuonConfig>(&method)) update_by_muon(*of, group);
 }
 
 // All that an update changes.

@@ -12,7 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "daemon/train/optimizer.h"
-#include "shared/config/optimizer_config.h"
+#include "shared/config/training_config.h"
 
 namespace stoker::train {
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Fills the batches of a running stokerd from Python: no numpy, nothing to install.
 
-    ring_producer.py RUN_DIR            feed.source: outside; each ticket holds samples made here
-    ring_producer.py RUN_DIR --plan     feed.source: both; data.train of kind text and one file: each
+    ring_producer.py RUN_DIR            feed.producers: external; each ticket holds samples made here
+    ring_producer.py RUN_DIR --plan     feed.producers: both; data.train of format text and one file: each
                                         ticket holds the bytes that `stokerctl show-batch` names
 
 It asks for the ring over the control socket, and then follows docs/ring-layout.md. Atomic operations
@@ -168,7 +168,7 @@ def samples_of(ring, ticket):
 
 
 def planned_samples_of(ring, ticket, run_dir, stokerctl):
-    """What the run's own plan puts into the ticket (train.accumulate 1), read from the text's files."""
+    """What the run's plan puts into the ticket (train.gradient_accumulation_steps 1), read from the files."""
     command = [stokerctl, "--run-dir", run_dir, "--json", "show-batch", str(ticket + 1)]
     explained = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     (tokens,) = ring.tensors

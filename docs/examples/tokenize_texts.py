@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a data set of kind `tokens` of texts, with the tokenizer of your choice.
+"""Makes a dataset of format `tokens` of texts, with the tokenizer of your choice.
 
     tokenize_texts.py --tokenizer TOKENIZER --out train.bin [--field NAME] [--end ID] FILE…
 
@@ -140,8 +140,8 @@ def main():
         os.fsync(out.fileno())
     os.replace(unfinished, arguments.out)
     print(f"{tokens} tokens. In the configuration:")
-    print(f"  data:  {{train: {{kind: tokens, path: {arguments.out}, dtype: {dtype}}}}}")
-    print(f"  model: {{kind: gpt, vocab: {tokenizer.size}}}")
+    print(f"  data:  {{train: {{format: tokens, path: {arguments.out}, dtype: {dtype}}}}}")
+    print(f"  model: {{name: gpt, vocab_size: {tokenizer.size}}}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// A model in a shared object of your own, for `model: {kind: plugin, path: my_model.so}`.
+// A model in a shared object of your own, for `model: {name: plugin, path: my_model.so}`.
 //
 //   #include <stoker/plugin.h>
 //
@@ -38,7 +38,7 @@
 namespace stoker::plugin {
 
 // What a model says of a batch in training: `auxiliary` is what a second head further down says of
-// the same, undefined where there is none. Its loss counts by task.aux_weight.
+// the same, undefined where there is none. Its loss counts by task.aux_loss_weight.
 struct Outputs {
   at::Tensor main;
   at::Tensor auxiliary;
@@ -57,7 +57,7 @@ class Model : public torch::nn::Module {
   virtual Outputs forward_training(const at::Tensor& input) { return {forward(input), {}}; }
 };
 
-// The settings under model.parameters. What the factory does not ask for is refused, as any other
+// The settings under model.args. What the factory does not ask for is refused, as any other
 // misspelt key is; json() counts as asking for all.
 class Parameters {
  public:
@@ -117,8 +117,7 @@ class Parameters {
   }
   static std::invalid_argument wrong(const std::string& key, const std::string& value,
                                      const std::string& wanted) {
-    return std::invalid_argument("model.parameters." + key + " is '" + value + "'; it must be " +
-                                 wanted);
+    return std::invalid_argument("model.args." + key + " is '" + value + "'; it must be " + wanted);
   }
   template <typename Number>
   static Number number_of(const std::string& key, const std::string& value, const char* wanted) {
@@ -140,7 +139,8 @@ struct Request {
   Parameters parameters;
   std::vector<int64_t> input;  // the shape of one sample, such as [3, 32, 32]; [tokens] of tokens
   bool is_of_tokens = false;   // the input is numbers of tokens, I64
-  int64_t outputs = 0;  // classes, width of the target, or tokens to choose from; or model.outputs
+  // Classes, width of the target, or tokens to choose from; or model.num_classes.
+  int64_t outputs = 0;
 };
 
 }  // namespace stoker::plugin

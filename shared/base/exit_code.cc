@@ -10,7 +10,7 @@ ExitCode exit_code_of(const Status& status) {
     case Code::kInvalidArgument:
     case Code::kMismatch:
     case Code::kNotFound:
-    case Code::kPermission:  // of a path that the configuration names, or of feed.confined
+    case Code::kPermission:  // of a path that the configuration names, or of feed.sandbox
       return ExitCode::kConfiguration;
     case Code::kCorrupt:
       return ExitCode::kBadData;

@@ -1,49 +1,28 @@
-// Config: every setting of stoker as plain structs; config/stoker.yaml is the manual with the same
-// names and defaults. Each section has a header of its own; include that one where it is enough.
+// Config: every setting of stoker as plain structs, one per section, with the defaults. The
+// descriptors of the settings are in settings_*.cc; config/stoker.yaml is generated from them.
 //
 // Threads: values.
-// Errors:  none here; load_config.h turns YAML into these and reports everything wrong at once.
-//
-// A comment that begins with kinds names those that read the field; it is refused for the others.
+// Errors:  none here; load_config.h turns YAML into these and reports all errors together.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "shared/config/checkpoint_config.h"
 #include "shared/config/dataset_config.h"
-#include "shared/config/eval_config.h"
 #include "shared/config/feed_config.h"
-#include "shared/config/metrics_config.h"
 #include "shared/config/model_config.h"
-#include "shared/config/optimizer_config.h"
-#include "shared/config/task_config.h"
-#include "shared/config/train_config.h"
+#include "shared/config/run_config.h"
+#include "shared/config/training_config.h"
 
 namespace stoker::config {
 
-struct RunConfig {
-  std::string dir = "runs/demo";  // run directory; relative to the working directory
-  uint64_t seed = 1;              // of initialisation, order of samples and augmentation
-  bool deterministic = false;     // refuse nondeterministic kernels (always so on the CPU)
-
-  bool operator==(const RunConfig&) const = default;
-};
-
-struct ControlConfig {
-  std::string socket =
-      "auto";             // auto = run/control.sock, or in systemd's RuntimeDirectory; off = none
-  std::string http = "";  // not served yet; must be empty
-  std::vector<std::string> operators;  // users that may operate, beside the owner and root
-
-  bool operator==(const ControlConfig&) const = default;
-};
-
-struct LogConfig {
-  std::string level = "info";  // debug | info | warn | error
-
-  bool operator==(const LogConfig&) const = default;
+// What a run that is resumed may change.
+enum class OnResume {
+  kFree,   // any value
+  kLive,   // any value; a running daemon applies it on reload
+  kData,   // needs --allow-data-change
+  kBatch,  // needs --allow-batch-change
+  kModel,  // needs --allow-model-change
 };
 
 struct Config {
@@ -53,7 +32,7 @@ struct Config {
   ModelConfig model;
   TaskConfig task;
   OptimizerConfig optimizer;
-  ScheduleConfig schedule;
+  SchedulerConfig scheduler;
   TrainConfig train;
   CheckpointConfig checkpoint;
   EvalConfig eval;
@@ -63,5 +42,13 @@ struct Config {
 
   bool operator==(const Config&) const = default;
 };
+
+// Datasets that training uses: train and, of a mixture or concat, its components.
+std::vector<std::string> training_datasets(const Config& config);
+// Those of them that hold samples: train, or its components.
+std::vector<std::string> sampled_datasets(const Config& config);
+
+// Of the images of data.train; datasets that training samples agree on it. Null: inputs are in [0, 1].
+const Normalize* training_normalization(const Config& config);
 
 }  // namespace stoker::config

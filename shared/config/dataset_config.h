@@ -1,106 +1,345 @@
-// DatasetConfig: the settings of one named data set, data.NAME.
+// DatasetConfig: one named dataset, data.NAME: a variant per format, and mixtures of other datasets.
 //
-// Threads: a value.
+// Threads: values.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
-namespace stoker::config {
+#include "shared/config/enum_words.h"
 
-enum class DatasetKind {
+namespace stoker::config {
+// clang-format off
+// In the order of the alternatives of DatasetSource; kCifar10 and kCifar100 share one.
+enum class DatasetFormat {
   kText,
   kTokens,
-  kImages,
+  kImageFolder,
+  kImageList,
   kIdx,
-  kCifar,
-  kNpy,
+  kCifar10,
+  kCifar100,
+  kNumpy,
   kTfrecord,
-  kTar,
+  kWebdataset,
   kCsv,
   kJsonl,
-  kSynthetic,
-  kMixture
+  kSynthetic
+};
+template <>
+inline constexpr auto kWords<DatasetFormat> = words("text", "tokens", "image_folder", "image_list", "idx", "cifar10", "cifar100", "numpy", "tfrecord", "webdataset", "csv", "jsonl", "synthetic");
+// clang-format on
+enum class TokenType { kUint16, kUint32 };
+template <>
+inline constexpr auto kWords<TokenType> = words("uint16", "uint32");
+enum class Refresh { kNever, kEpoch, kImmediate };
+template <>
+inline constexpr auto kWords<Refresh> = words("never", "epoch", "immediate");
+enum class ImageMode { kRgb, kGray };
+template <>
+inline constexpr auto kWords<ImageMode> = words("rgb", "gray");
+enum class OnMissingField { kError, kDrop };
+template <>
+inline constexpr auto kWords<OnMissingField> = words("error", "drop");
+enum class OnOverflow { kError, kTruncate, kDrop };
+template <>
+inline constexpr auto kWords<OnOverflow> = words("error", "truncate", "drop");
+enum class CacheType { kPacked, kDecoded };
+template <>
+inline constexpr auto kWords<CacheType> = words("packed", "decoded");
+
+// ---- transforms: torchvision.transforms.v2, in the order in which they are accepted --------------
+
+// [height, width]; one number is the shorter side and needs a center_crop after it.
+struct Resize {
+  std::vector<int64_t> size;
+  bool operator==(const Resize&) const = default;
 };
 
-// One named data set. Which fields a kind reads is said beside each; others are refused when set.
+struct CenterCrop {
+  std::vector<int64_t> size;  // one number: a square
+  bool operator==(const CenterCrop&) const = default;
+};
+
+struct RandomResizedCrop {
+  std::vector<int64_t> size;                   // one number: a square
+  std::vector<double> scale = {0.08, 1.0};     // of the image's area
+  std::vector<double> ratio = {0.75, 1.3333};  // width / height
+  bool operator==(const RandomResizedCrop&) const = default;
+};
+
+struct RandomCrop {
+  std::vector<int64_t> size;  // that of the incoming image
+  int64_t padding = 0;        // black pixels on each side
+  bool operator==(const RandomCrop&) const = default;
+};
+
+struct RandomHorizontalFlip {
+  double p = 0.5;
+  bool operator==(const RandomHorizontalFlip&) const = default;
+};
+
+struct ColorJitter {
+  double brightness = 0;
+  double contrast = 0;
+  double saturation = 0;
+  double hue = 0;
+  bool operator==(const ColorJitter&) const = default;
+};
+
+// (x / 255 - mean) / std, on the device; one number, or one per channel.
+struct Normalize {
+  std::vector<double> mean;
+  std::vector<double> std;
+  bool operator==(const Normalize&) const = default;
+};
+
+using Transform = std::variant<Resize, CenterCrop, RandomResizedCrop, RandomCrop,
+                               RandomHorizontalFlip, ColorJitter, Normalize>;
+using Transforms = std::vector<Transform>;
+
+// Null: the list has no such transform.
+template <typename T>
+const T* find_transform(const Transforms& transforms) {
+  for (const Transform& each : transforms)
+    if (const T* const found = std::get_if<T>(&each)) return found;
+  return nullptr;
+}
+
+// ---- batch transforms: MixUp, CutMix and RandomChoice of torchvision.transforms.v2 -----------------
+
+struct Mixup {
+  double alpha = 1.0;
+  bool operator==(const Mixup&) const = default;
+};
+
+struct Cutmix {
+  double alpha = 1.0;
+  bool operator==(const Cutmix&) const = default;
+};
+
+struct RandomChoice {
+  std::vector<std::variant<Mixup, Cutmix>> transforms;
+  bool operator==(const RandomChoice&) const = default;
+};
+
+using BatchTransform = std::variant<Mixup, Cutmix, RandomChoice>;
+
+// ---- parts that several formats have -------------------------------------------------------------
+
+// Roles of the named values of a record; an empty name is a role that the dataset does not have.
+struct FieldNames {
+  std::string image = {};                // an encoded image -> `input` U8 [C, H, W]
+  std::vector<std::string> input = {};   // bytes or numbers -> `input` of input_shape
+  std::string label = {};                // a class index or name -> `label` I64
+  std::vector<std::string> target = {};  // numbers -> `target` F32 [num_targets]
+  std::string labels = {};               // class indices per time step, or the CTC target
+  std::string text = {};                 // bytes are token ids
+  std::string input_ids = {};            // token ids
+  std::string length = {};               // number of valid time steps (arrays of an .npz)
+  bool operator==(const FieldNames&) const = default;
+};
+
+struct SequenceConfig {
+  std::optional<int64_t> block_size;  // tokens per sample; default: model.context_length
+  std::optional<int64_t> max_length;  // variable-length samples, padded to this or to their bucket
+  OnOverflow on_overflow = OnOverflow::kError;  // samples longer than max_length
+  std::optional<int64_t> max_label_length;      // labels per sample; null: one per time step
+  bool operator==(const SequenceConfig&) const = default;
+};
+
+struct CacheConfig {
+  CacheType type = CacheType::kPacked;
+  bool jpeg_restart_markers = false;  // packed: regions can be decoded alone
+  std::optional<std::string> dir;     // shared between runs; null: inside the run directory
+  bool operator==(const CacheConfig&) const = default;
+};
+
+// What tfrecord, webdataset, csv and jsonl have in common: which values of a record become tensors.
+struct RecordConfig {
+  FieldNames fields;
+  std::vector<int64_t> input_shape;    // of `input`; of one time step with sequence.max_length
+  std::optional<int64_t> num_targets;  // null: the number of names in fields.target
+  std::optional<int64_t> num_classes;  // null: inferred from the labels
+  OnMissingField on_missing_field = OnMissingField::kError;
+  SequenceConfig sequence;
+  bool operator==(const RecordConfig&) const = default;
+};
+
+// ---- formats -------------------------------------------------------------------------------------
+
+struct TextDataset {
+  std::string path;
+  std::string glob = "**/*";
+  SequenceConfig sequence;  // block_size only
+  Refresh refresh = Refresh::kNever;
+  bool operator==(const TextDataset&) const = default;
+};
+
+struct TokensDataset {
+  std::string path;
+  TokenType dtype = TokenType::kUint16;
+  SequenceConfig sequence;  // block_size only
+  Refresh refresh = Refresh::kNever;
+  bool operator==(const TokensDataset&) const = default;
+};
+
+struct ImageFolderDataset {
+  std::string path;
+  std::string glob = "**/*";
+  ImageMode image_mode = ImageMode::kRgb;
+  Transforms transforms;
+  std::optional<CacheConfig> cache;
+  Refresh refresh = Refresh::kNever;
+  bool operator==(const ImageFolderDataset&) const = default;
+};
+
+struct ImageListDataset {
+  std::string path;  // the list
+  std::string root;  // of its paths; empty: the list's folder
+  FieldNames fields = {.image = "path", .label = "label"};
+  std::optional<int64_t> num_classes;
+  ImageMode image_mode = ImageMode::kRgb;
+  Transforms transforms;
+  std::optional<CacheConfig> cache;
+  bool operator==(const ImageListDataset&) const = default;
+};
+
+struct IdxDataset {
+  std::string path;
+  std::string labels_path;
+  Transforms transforms;
+  bool operator==(const IdxDataset&) const = default;
+};
+
+struct CifarDataset {
+  int num_classes = 10;  // 10 or 100: the format's name
+  std::string path;
+  Transforms transforms;
+  bool operator==(const CifarDataset&) const = default;
+};
+
+struct NumpyDataset {
+  std::string path;  // of the inputs: a file, a folder, or an .npz archive
+  std::string glob = "**/*";
+  std::string labels_path;
+  std::string lengths_path;
+  FieldNames fields;  // arrays of an .npz: input, label, target, labels, length
+  std::optional<int64_t> num_classes;
+  SequenceConfig sequence;  // max_length only
+  Transforms transforms;
+  bool operator==(const NumpyDataset&) const = default;
+};
+
+struct TfrecordDataset {
+  std::string path;
+  std::string glob = "**/*";
+  RecordConfig record;
+  ImageMode image_mode = ImageMode::kRgb;
+  Transforms transforms;
+  std::optional<CacheConfig> cache;  // decoded only
+  Refresh refresh = Refresh::kNever;
+  bool operator==(const TfrecordDataset&) const = default;
+};
+
+struct WebdatasetDataset {
+  std::string path;
+  std::string glob = "**/*";
+  RecordConfig record;
+  ImageMode image_mode = ImageMode::kRgb;
+  Transforms transforms;
+  std::optional<CacheConfig> cache;  // decoded only
+  Refresh refresh = Refresh::kNever;
+  bool operator==(const WebdatasetDataset&) const = default;
+};
+
+struct CsvDataset {
+  std::string path;
+  std::string glob = "**/*";
+  RecordConfig record;  // no sequences; fields.input empty: all columns but the label or targets
+  std::vector<std::string> column_names;  // empty: the first row of each file is the header
+  std::string delimiter = ",";
+  Refresh refresh = Refresh::kNever;
+  bool operator==(const CsvDataset&) const = default;
+};
+
+struct JsonlDataset {
+  std::string path;
+  std::string glob = "**/*";
+  RecordConfig record;
+  Refresh refresh = Refresh::kNever;
+  bool operator==(const JsonlDataset&) const = default;
+};
+
+struct SyntheticDataset {
+  uint64_t num_samples = 0;            // required
+  std::vector<int64_t> input_shape;    // required
+  std::optional<int64_t> num_classes;  // null: a regression
+  int64_t num_targets = 1;             // of a regression
+  double noise_std = 0.1;
+  bool operator==(const SyntheticDataset&) const = default;
+};
+
+// Samples of other datasets in fixed shares; each has epochs of its own.
+struct Mixture {
+  std::vector<std::pair<std::string, double>> shares;  // in the order of the file
+  bool operator==(const Mixture&) const = default;
+};
+
+// Every sample of other datasets once per epoch.
+struct Concat {
+  std::vector<std::string> datasets;
+  bool operator==(const Concat&) const = default;
+};
+
+using DatasetSource =
+    std::variant<TextDataset, TokensDataset, ImageFolderDataset, ImageListDataset, IdxDataset,
+                 CifarDataset, NumpyDataset, TfrecordDataset, WebdatasetDataset, CsvDataset,
+                 JsonlDataset, SyntheticDataset, Mixture, Concat>;
+
 struct DatasetConfig {
-  DatasetKind kind = DatasetKind::kText;
-  std::string path;           // file or folder; of all kinds but synthetic
-  std::string glob = "**/*";  // text images npy tfrecord tar csv jsonl, for a folder: which files
-  // Part [from, to) of the source, by position: text of bytes, tokens of tokens, others of samples.
-  // This and the next four: all kinds but mixture.
-  std::vector<double> split = {0.0, 1.0};
-  uint64_t skip = 0;         // samples of the part that are left out at its beginning
-  uint64_t take = 0;         // samples after them that the set has; 0 = all
-  uint64_t repeat = 1;       // training: how often each sample comes an epoch
-  std::string weights_file;  // training: a number a sample by which it is drawn; empty = no draws
-  int64_t context = 0;  // text tokens, and texts of records: tokens a sample; 0 = model.context
-  std::string dtype = "uint16";  // tokens: uint16 | uint32
-  std::string labels;            // idx npy: file of the labels; jsonl: a list of them (below)
-  std::string list;              // images: a table of pictures and labels, instead of folders
-  // images tfrecord tar: what is kept beside the index: none | packed (images): the files in one |
-  // rewritten (images): the same, its JPEGs so that a part is decoded alone | decoded: the samples
-  std::string cache = "none";
-  std::string cache_dir;  // where that is kept, for runs that share it; empty: beside the index
-  // text tokens images tfrecord tar csv jsonl, in training: whether files, shards and rows that come
-  // later join: never | epoch (the next one) | at_once.
-  std::string grow = "never";
-  std::vector<int64_t> size;  // images tfrecord tar: [height, width] that pictures are resized to
-  int64_t channels = 3;       // images tfrecord tar: 3 = RGB, 1 = grey
-  // images tfrecord tar: which part of a picture is resized: stretch (all) | center_crop |
-  // random_crop
-  std::string fit = "stretch";
-  double crop_part = 0.875;                         // center_crop: of the shorter side
-  std::vector<double> crop_area = {0.08, 1.0};      // random_crop: of the picture's
-  std::vector<double> crop_ratio = {0.75, 1.3333};  // random_crop: width / height
-  // images idx cifar npy tfrecord tar: what is done to a picture at random, anew in each epoch
-  int64_t pad = 0;    // black pixels around it, of which as many are cut off again
-  double flip = 0.0;  // probability of left becoming right
-  std::vector<double> jitter = {0.0, 0.0, 0.0, 0.0};  // brightness, contrast, saturation, hue
-  int64_t classes =
-      0;  // cifar: 10 | 100; npy, of records: 0 = as many as are found; synthetic: 0 = regression
-  uint64_t samples = 0;           // synthetic: how many
-  std::vector<int64_t> features;  // synthetic: shape of the input, e.g. [1024] or [3, 32, 32]
-  int64_t targets = 1;            // of records; synthetic with classes = 0: width of the target
-  double noise = 0.1;             // synthetic: standard deviation added
-  std::vector<std::string> of;    // mixture: names of the sets
-  std::vector<double> weights;    // mixture: share of each in training; empty = by their sizes
-  // Of kinds whose records have named fields: tfrecord tar csv jsonl.
-  std::vector<std::string> input;     // the input: a picture (size), or bytes or numbers (shape)
-  std::vector<int64_t> shape;         // of an input that is no picture
-  std::string label;                  // the class; numbers, or names
-  std::vector<std::string> target;    // instead of a label: numbers, `targets` together
-  std::string text;                   // instead of all these: bytes are tokens
-  std::string incomplete = "refuse";  // refuse | skip: records that lack one of these
+  DatasetSource source;
 
-  // Sequences of various lengths, padded to one: jsonl npy.
-  int64_t longest = 0;            // the length that they are padded to; 0 = no such sequences
-  std::string longer = "refuse";  // refuse | truncate | skip: what is longer
-  std::string lengths;            // npy: a file, or an array of the archive, of the rows' lengths
-  std::string tokens;             // jsonl: instead of input or text, a list of tokens
-  int64_t most_labels = 0;        // labels a sample, fewer are padded; 0 = one for each place of it
+  // All formats, but not mixture and concat, whose components have their own.
+  std::vector<double> split = {0.0, 1.0};  // [from, to) as fractions of the source, by position
+  uint64_t skip_samples = 0;               // at the start of the split
+  std::optional<uint64_t> max_samples;     // after them; null: all
+  uint64_t repeat = 1;                     // how often a sample occurs in a training epoch
+  std::string sample_weights_path;         // sampling with replacement; empty: every sample once
 
-  std::vector<std::string> columns;  // csv without a header: names of the columns
-  std::string delimiter = ",";       // csv: the character between two fields, or tab
+  std::vector<BatchTransform> batch_transforms;  // of data.train
 
-  // Whether its samples are sequences of tokens, and whether these are bytes.
-  bool is_sequence() const {
-    return kind == DatasetKind::kText || kind == DatasetKind::kTokens || !text.empty() ||
-           !tokens.empty();
-  }
-  // Whether they are of various lengths, and padded; else texts are one stream, cut by context.
-  bool is_padded() const { return longest > 0; }
-  bool is_of_bytes() const { return kind == DatasetKind::kText || !text.empty(); }
-  // Whether its records have named fields, and whether these are only numbers and texts.
-  bool has_fields() const {
-    return kind == DatasetKind::kTfrecord || kind == DatasetKind::kTar || is_table();
-  }
-  bool is_table() const { return kind == DatasetKind::kCsv || kind == DatasetKind::kJsonl; }
+  // kText of a mixture or concat: ask combines_datasets() first.
+  DatasetFormat format() const;
+  bool combines_datasets() const;  // mixture or concat
+  // Names of the datasets of a mixture or concat.
+  std::vector<std::string> components() const;
 
-  bool grows() const { return grow != "never"; }
+  // Members that several formats have; null, empty or the default where this one does not.
+  const std::string& path() const;
+  const std::string& glob() const;
+  const Transforms* transforms() const;
+  const std::optional<CacheConfig>& cache() const;
+  ImageMode image_mode() const;
+  const SequenceConfig* sequence() const;
+  SequenceConfig* sequence();
+  const FieldNames* fields() const;
+  const RecordConfig* record() const;
+  std::optional<int64_t> num_classes() const;
+  Refresh refresh() const;
+
+  bool is_refreshable() const { return refresh() != Refresh::kNever; }
+  bool has_tokens() const;           // samples are sequences of token ids …
+  bool has_byte_tokens() const;      // … which are bytes
+  bool has_variable_length() const;  // sequence.max_length is set
+  bool has_named_fields() const { return record() != nullptr; }
+  bool is_tabular() const;  // csv, jsonl
 
   bool operator==(const DatasetConfig&) const = default;
 };

@@ -1,4 +1,4 @@
-// FeedConfig: the settings under feed: who reads samples, in which order, and how they are looked after.
+// FeedConfig: the settings under feed: who reads samples, in which order, and within which limits.
 //
 // Threads: values.
 #pragma once
@@ -7,37 +7,42 @@
 #include <optional>
 #include <vector>
 
+#include "shared/config/enum_words.h"
+
 namespace stoker::config {
 
-enum class Isolation { kProcess, kThread };
-enum class Shuffle { kFull, kOff, kWindow, kShards };
-enum class LastBatch { kSpan, kDrop, kPad };
-enum class OnBadSample { kSkip, kStop };
-enum class FeedSource { kReaders, kBoth, kOutside };
+enum class ProducerMode { kInternal, kBoth, kExternal };
+template <>
+inline constexpr auto kWords<ProducerMode> = words("internal", "both", "external");
+enum class ShuffleMode { kFull, kNone, kBlock, kShards };
+template <>
+inline constexpr auto kWords<ShuffleMode> = words("full", "none", "block", "shards");
+enum class LastBatchPolicy { kCarryOver, kDrop, kPad };
+template <>
+inline constexpr auto kWords<LastBatchPolicy> = words("carry_over", "drop", "pad");
+enum class OnSampleError { kSkip, kFail };
+template <>
+inline constexpr auto kWords<OnSampleError> = words("skip", "fail");
 
 struct FeedConfig {
-  FeedSource source = FeedSource::kReaders;
-  std::optional<int> readers = 2;  // reading threads in all; nothing: auto, as many as it takes
-  int processes = 1;  // reader processes (isolation: process); the threads are shared out
-  Isolation isolation = Isolation::kProcess;
-  int slots = 8;  // batches that the ring holds
-  Shuffle shuffle = Shuffle::kFull;
-  uint64_t window = 10000;   // window: samples that are mixed with each other
-  uint64_t shards_open = 8;  // shards: shards whose samples are mixed with each other
-  LastBatch last_batch = LastBatch::kSpan;
-  // Of sequences of various lengths: batches are padded to these lengths, each of samples that are not
-  // longer; above them data.train.longest. Empty: all to data.train.longest.
-  std::vector<int64_t> buckets;
-  OnBadSample on_bad_sample = OnBadSample::kSkip;
-  double bad_sample_limit = 0.001;  // stop when more than this part of the samples was bad
-  double rescan_seconds = 60;       // between looks for what came to sets that grow
-  double hang_seconds = 60;         // without a sign of work, and a reader is killed; 0 = never
-  int deaths_per_minute = 30;       // of reader processes; past it the run ends
-  int64_t memory_mib = 2048;  // address space of a reader process, for each of its threads; 0 = any
-  bool confined = true;       // reader processes may make only the system calls of reading
-  // Reads in flight before their samples are decoded, of all readers; nothing: auto. 0: none.
-  std::optional<int> read_ahead = std::nullopt;
-  int64_t read_ahead_mib = 64;  // of what was asked for and is not decoded yet, of all readers
+  ProducerMode producers = ProducerMode::kInternal;
+  std::optional<int> num_workers = 2;  // threads in total; null: auto
+  int num_processes = 1;               // that share them; 0: the workers are threads of stokerd
+  int prefetch_batches = 8;            // capacity of the ring
+  ShuffleMode shuffle = ShuffleMode::kFull;
+  uint64_t shuffle_block_size = 10000;  // kBlock: samples that are mixed with each other
+  uint64_t shuffle_open_shards = 8;     // kShards: shards that are mixed with each other
+  LastBatchPolicy last_batch = LastBatchPolicy::kCarryOver;
+  std::vector<int64_t> bucket_boundaries;  // inclusive upper bounds of sample lengths
+  OnSampleError on_sample_error = OnSampleError::kSkip;
+  double max_sample_error_rate = 0.001;                   // 0 to 1; the run fails above it
+  double refresh_interval_seconds = 60;                   // between scans for new data
+  std::optional<double> worker_timeout_seconds = 60;      // without progress; null: never
+  int max_restarts_per_minute = 30;                       // of worker processes
+  std::optional<int64_t> worker_memory_limit_mib = 2048;  // address space per worker thread
+  bool sandbox = true;            // worker processes may only make the system calls of reading
+  std::optional<int> read_ahead;  // reads in flight, of all workers; null: auto
+  int64_t read_ahead_mib = 64;    // read but not yet decoded, of all workers
 
   bool operator==(const FeedConfig&) const = default;
 };

@@ -1,10 +1,11 @@
 #include "shared/config/load_config.h"
 
 #include "shared/base/file.h"
-#include "shared/config/cross_checks.h"
-#include "shared/config/defaults.h"
+#include "shared/config/config_errors.h"
 #include "shared/config/override.h"
-#include "shared/config/read_settings.h"
+#include "shared/config/reader.h"
+#include "shared/config/validation.h"
+#include "shared/config/yaml_value.h"
 
 namespace stoker::config {
 namespace {
@@ -18,20 +19,20 @@ Result<Config> load_config(const std::string& path, const std::vector<std::strin
 
 Result<Config> parse_config(std::string_view yaml, const std::string& name_in_messages,
                             const std::vector<std::string>& overrides) {
-  Mistakes mistakes(name_in_messages, overrides);
+  ConfigErrors errors(name_in_messages, overrides);
   if (yaml.size() > kMaxFileBytes) {
-    mistakes.add({}, "", "is larger than 1 MiB; a configuration is some lines of text");
-    return mistakes.status();
+    errors.add({}, "", "is larger than 1 MiB, the limit of a configuration");
+    return errors.status();
   }
-  Value root = parse_yaml(yaml, -1, "", mistakes);
-  // What follows from half a file would be noise.
-  if (!mistakes.empty()) return mistakes.status();
-  apply_overrides(overrides, root, mistakes);
+  Value root = parse_yaml(yaml, -1, "", errors);
+  // Errors that follow from half a file would be noise.
+  if (!errors.empty()) return errors.status();
+  apply_overrides(overrides, root, errors);
   Config config;
-  const GivenKeys given = read_settings(root, config, mistakes);
-  apply_dependent_defaults(given, config);
-  check_together(config, given, mistakes);
-  if (!mistakes.empty()) return mistakes.status();
+  const ExplicitKeys keys = read_settings(root, config, errors);
+  apply_derived_defaults(keys, config);
+  validate_config(config, keys, errors);
+  if (!errors.empty()) return errors.status();
   return config;
 }
 

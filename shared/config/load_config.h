@@ -1,10 +1,10 @@
-// load_config: YAML and --set flags to a checked Config, or every mistake at once.
+// load_config: YAML and --set options to a validated Config, or all errors together.
 //
-// Errors: kInvalidArgument. The message holds one line per mistake, each "file:line:column: what;
-//         what to do", among them unknown keys with "did you mean", wrong types, values out of
-//         range, keys that the chosen kind does not read, duplicate keys. Also: files over 1 MiB,
-//         nesting over 32, anchors and aliases, NUL bytes, invalid UTF-8. kNotFound, kIoError: the
-//         file cannot be read.
+// Errors: kInvalidArgument. The message has one line per error, "file:line:column: key: what is wrong;
+//         what to do": unknown keys with a suggestion, wrong types, values out of range, keys that the
+//         selected variant does not have, duplicate keys, settings that exclude each other. Also: files
+//         over 1 MiB, nesting over 32, anchors and aliases, NUL bytes, invalid UTF-8. kNotFound,
+//         kIoError: the file cannot be read.
 #pragma once
 
 #include <string>
@@ -17,24 +17,33 @@
 
 namespace stoker::config {
 
-// `overrides`: "train.steps=10", applied over the file; values are YAML ("data.train.split=[0,
+// `overrides`: "train.max_steps=10", applied over the file; values are YAML ("data.train.split=[0,
 // 0.5]").
 Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides);
 Result<Config> parse_config(std::string_view yaml, const std::string& name_in_messages,
                             const std::vector<std::string>& overrides);
 
-// The whole resolved configuration as YAML, keys in the order of config/stoker.yaml. parse_config()
-// of it gives the same Config; equal Configs give equal bytes.
+// The fully resolved configuration as YAML, keys in the order of config/stoker.yaml. parse_config() of
+// it returns an equal Config; equal Configs have equal texts.
 std::string to_yaml(const Config& config);
 
-// SHA-256 (hex) over the settings that decide the result of training: model, task, optimizer,
-// schedule, data, seed, batch. Not over paths, intervals, logging.
+// SHA-256 (hex) of the settings that affect the result of training: model, task, optimizer, scheduler,
+// data, seed, batch size. Not of paths, intervals, logging.
 std::string digest(const Config& config);
 
-// Each setting that has a part in digest(), as YAML: {"train.batch", "16"}.
-std::vector<std::pair<std::string, std::string>> deciding_settings(const Config& config);
+// Every setting that is part of digest(), as YAML: {"train.micro_batch_size", "16"}.
+std::vector<std::pair<std::string, std::string>> result_affecting_settings(const Config& config);
 
-// What differs, a line each: "train.batch: 16 -> 32". Empty when both are equal.
-std::vector<std::string> differences(const Config& before, const Config& after);
+struct SettingChange {
+  std::string key;       // "eval.early_stopping.patience"
+  std::string previous;  // as YAML; "(unset)" if only the other side has the key
+  std::string current;
+  OnResume on_resume = OnResume::kFree;
+
+  std::string text() const { return key + ": " + previous + " -> " + current; }
+};
+
+// Empty if both are equal. Settings of one dataset are of data.NAME.
+std::vector<SettingChange> diff_configs(const Config& previous, const Config& current);
 
 }  // namespace stoker::config

@@ -1,93 +1,255 @@
-// ModelConfig: the settings under model: what is trained, and what it begins with.
+// ModelConfig: what is trained, and which weights it is initialized from: a variant per model.
 //
 // Threads: values.
-//
-// A comment that begins with kinds names those that read the field; it is refused for the others.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "shared/config/layer_config.h"
+#include "shared/config/enum_words.h"
 
 namespace stoker::config {
 
-enum class ModelKind {
-  kGpt,
-  kMlp,
-  kLenet,
-  kResnet,
-  kAlexnet,
-  kVgg,
-  kVit,
-  kInceptionV3,
-  kBlstm,
-  kLstm,
-  kLayers,
-  kPlugin,
-  kTorchscript
+// ---- layers of a sequential model: modules of torch.nn -------------------------------------------
+
+struct Layer;
+
+struct Conv2dLayer {
+  int64_t out_channels = 0;  // required
+  int64_t kernel_size = 0;   // required; pixels
+  int64_t stride = 1;
+  int64_t padding = 0;
+  int64_t groups = 1;
+  bool bias = true;
+  bool operator==(const Conv2dLayer&) const = default;
+};
+struct LinearLayer {
+  std::optional<int64_t> out_features;  // null: from the data
+  bool bias = true;
+  bool operator==(const LinearLayer&) const = default;
+};
+struct EmbeddingLayer {
+  int64_t num_embeddings = 0;  // required
+  int64_t embedding_dim = 0;   // required
+  bool operator==(const EmbeddingLayer&) const = default;
+};
+struct LstmLayer {
+  int64_t hidden_size = 0;  // required
+  bool operator==(const LstmLayer&) const = default;
+};
+struct BatchNormLayer {
+  bool operator==(const BatchNormLayer&) const = default;
+};
+struct LayerNormLayer {
+  bool operator==(const LayerNormLayer&) const = default;
+};
+struct ReluLayer {
+  bool operator==(const ReluLayer&) const = default;
+};
+struct GeluLayer {
+  bool operator==(const GeluLayer&) const = default;
+};
+struct TanhLayer {
+  bool operator==(const TanhLayer&) const = default;
+};
+struct SigmoidLayer {
+  bool operator==(const SigmoidLayer&) const = default;
+};
+struct MaxPool2dLayer {
+  int64_t kernel_size = 0;        // required
+  std::optional<int64_t> stride;  // null: kernel_size
+  int64_t padding = 0;
+  bool operator==(const MaxPool2dLayer&) const = default;
+};
+struct AvgPool2dLayer {
+  int64_t kernel_size = 0;        // required
+  std::optional<int64_t> stride;  // null: kernel_size
+  int64_t padding = 0;
+  bool operator==(const AvgPool2dLayer&) const = default;
+};
+struct AdaptiveAvgPool2dLayer {
+  int64_t output_size = 1;
+  bool operator==(const AdaptiveAvgPool2dLayer&) const = default;
+};
+struct DropoutLayer {
+  double p = 0.5;
+  bool operator==(const DropoutLayer&) const = default;
+};
+struct FlattenLayer {
+  bool operator==(const FlattenLayer&) const = default;
+};
+struct ResidualLayer {
+  std::vector<Layer> body;      // required; added to the shortcut
+  std::vector<Layer> shortcut;  // empty: the input itself
+  bool operator==(const ResidualLayer&) const;
 };
 
-// Tensors of model.init_from whose names match `from` get the name `to`: what the first * of `from`
-// stands for takes the place of the first * of `to`, and so on.
-struct NameRule {
+using LayerVariant =
+    std::variant<Conv2dLayer, LinearLayer, EmbeddingLayer, LstmLayer, BatchNormLayer,
+                 LayerNormLayer, ReluLayer, GeluLayer, TanhLayer, SigmoidLayer, MaxPool2dLayer,
+                 AvgPool2dLayer, AdaptiveAvgPool2dLayer, DropoutLayer, FlattenLayer, ResidualLayer>;
+
+struct Layer : LayerVariant {
+  using LayerVariant::LayerVariant;
+  const LayerVariant& variant() const { return *this; }
+  LayerVariant& variant() { return *this; }
+};
+
+inline bool operator==(const Layer& a, const Layer& b) { return a.variant() == b.variant(); }
+
+// ---- models --------------------------------------------------------------------------------------
+
+struct GptConfig {
+  int64_t num_layers = 6;
+  int64_t num_heads = 6;
+  int64_t embed_dim = 192;
+  int64_t context_length = 128;
+  int64_t vocab_size = 256;
+  double dropout = 0.0;
+  bool activation_checkpointing = false;  // recompute the blocks in the backward pass
+  bool operator==(const GptConfig&) const = default;
+};
+
+struct LstmLmConfig {
+  int64_t num_layers = 1;
+  int64_t hidden_size = 192;
+  int64_t context_length = 128;
+  int64_t vocab_size = 256;
+  double dropout = 0.0;
+  bool tie_weights = false;  // the output layer shares the embedding's weights
+  bool operator==(const LstmLmConfig&) const = default;
+};
+
+enum class Pooling { kLast, kMean, kNone };
+template <>
+inline constexpr auto kWords<Pooling> = words("last", "mean", "none");
+
+struct BlstmConfig {
+  int64_t num_layers = 1;
+  int64_t hidden_size = 192;             // per direction
+  int64_t vocab_size = 256;              // over tokens
+  std::optional<int64_t> embedding_dim;  // over tokens; null: hidden_size
+  double dropout = 0.0;
+  Pooling pooling = Pooling::kLast;  // kNone by default for sequence_labeling and ctc
+  bool operator==(const BlstmConfig&) const = default;
+};
+
+struct MlpConfig {
+  std::vector<int64_t> hidden_sizes = {1024};
+  std::optional<int64_t> in_features;  // null: from the data
+  double dropout = 0.0;
+  bool operator==(const MlpConfig&) const = default;
+};
+
+struct Lenet5Config {
+  bool operator==(const Lenet5Config&) const = default;
+};
+
+struct ResnetConfig {
+  int depth = 18;  // the model's name
+  bool operator==(const ResnetConfig&) const = default;
+};
+
+struct VggConfig {
+  int depth = 16;           // the model's name
+  bool batch_norm = false;  // the model's name
+  int64_t hidden_dim = 4096;
+  double dropout = 0.5;
+  bool operator==(const VggConfig&) const = default;
+};
+
+struct AlexnetConfig {
+  int64_t hidden_dim = 4096;
+  double dropout = 0.5;
+  bool operator==(const AlexnetConfig&) const = default;
+};
+
+struct InceptionV3Config {
+  bool aux_logits = true;
+  double dropout = 0.5;
+  bool operator==(const InceptionV3Config&) const = default;
+};
+
+struct VitConfig {
+  std::string preset;  // "b_16", "b_32", "l_16", "l_32": the model's name; empty: vit
+  std::optional<int64_t> image_size;  // null: from the data
+  int64_t patch_size = 16;
+  int64_t num_layers = 12;
+  int64_t num_heads = 12;
+  int64_t hidden_dim = 768;
+  std::optional<int64_t> mlp_dim;  // null: 4 x hidden_dim
+  double dropout = 0.0;
+  bool operator==(const VitConfig&) const = default;
+};
+
+struct SequentialConfig {
+  std::vector<Layer> layers;  // required
+  bool operator==(const SequentialConfig&) const = default;
+};
+
+struct PluginConfig {
+  std::string path;         // required; a shared object
+  std::string args = "{}";  // of its factory: the text of a JSON object
+  bool operator==(const PluginConfig&) const = default;
+};
+
+struct TorchscriptConfig {
+  std::string path;  // required; a file of torch.jit.save
+  bool operator==(const TorchscriptConfig&) const = default;
+};
+// clang-format off
+using ModelVariant =
+    std::variant<GptConfig, LstmLmConfig, BlstmConfig, MlpConfig, Lenet5Config, ResnetConfig,
+                 VggConfig, AlexnetConfig, InceptionV3Config, VitConfig, SequentialConfig,
+                 PluginConfig, TorchscriptConfig>;
+// clang-format on
+// Tensors whose names match `from` get the name `to`: what the first * of `from` matches replaces the
+// first * of `to`, and so on.
+struct KeyMapping {
   std::string from;
   std::string to;
+  bool operator==(const KeyMapping&) const = default;
+};
 
-  bool operator==(const NameRule&) const = default;
+struct PretrainedConfig {
+  std::string path;  // a checkpoint directory, a .safetensors file, or a file of torch.save
+  std::vector<KeyMapping> key_mapping;  // the first match renames a tensor
+  bool strict = true;                   // missing and unexpected tensors are an error
+  std::vector<std::string> exclude;     // globs of tensors that are not loaded
+  bool operator==(const PretrainedConfig&) const = default;
 };
 
 struct ModelConfig {
-  ModelKind kind = ModelKind::kGpt;
-  // gpt: blocks; vit: blocks, 12 when not given; resnet: depth 8 14 18 20 32 34 44 50 56 101 152, 18
-  // when not given; vgg: depth 11 13 16 19, 16 when not given; blstm lstm: 1 when not given
-  int64_t layers = 6;
-  bool batch_norm = false;  // vgg
-  bool aux_logits = true;   // inception_v3: with its auxiliary head
-  // gpt; vit: 768 when not given; alexnet vgg: of the two hidden fully connected layers, 4096 when
-  // not given; lstm; blstm: of each direction
-  int64_t width = 192;
-  int64_t heads = 6;        // gpt; vit: 12 when not given
-  int64_t context = 128;    // gpt lstm: tokens
-  int64_t vocab = 256;      // gpt lstm; blstm over tokens: size of the vocabulary
-  double dropout = 0.0;     // gpt mlp vit blstm lstm; alexnet vgg inception_v3: 0.5 when not given
-  int64_t mlp_width = 0;    // vit: of the blocks' fully connected layers; 0 = 4 * width
-  int64_t patch_size = 16;  // vit: pixels, the side of a patch
-  int64_t image_size = 0;   // vit: pixels, the side of a picture; 0 = the data's
-  // gpt: the backward pass computes the blocks again, and nothing of them is kept.
-  bool recompute = false;
-  // blstm: what the output layer sees: last | mean | each, which is the default for tagging, ctc
-  std::string states = "last";
-  int64_t embedding = 0;                 // blstm over tokens: size of a token's vector; 0 = width
-  bool tied = false;                     // lstm: the head is the embedding
-  std::vector<int64_t> hidden = {1024};  // mlp: widths of the hidden layers
-  int64_t inputs = 0;                    // mlp: 0 = elements of the data's input
-  // mlp lenet resnet alexnet vgg vit inception_v3 blstm layers plugin torchscript: 0 = classes (or
-  // target width) of the data
-  int64_t outputs = 0;
-  std::vector<LayerConfig> stack;  // layers: one after another
-  std::string path;                // plugin torchscript: the file with its code
-  std::string parameters = "{}";  // plugin: what its factory asks for, as the text of a JSON object
-  // A checkpoint directory, a .safetensors file, or one of torch.save, whose tensors are loaded first.
-  std::string init_from;
-  std::vector<NameRule> init_map;        // the first rule that matches a name renames it
-  bool init_strict = true;               // tensors that only one side has are an error
-  std::vector<std::string> init_ignore;  // globs of names that are neither loaded nor missed
-  std::vector<std::string> freeze;       // globs of parameter names that are not trained
+  ModelVariant arch;
+  // All but gpt and lstm_lm. Null: from the data; for a regression the number of targets.
+  std::optional<int64_t> num_classes;
+  std::optional<PretrainedConfig> pretrained;
+  std::vector<std::string> freeze;  // globs of parameters that are not trained
 
-  // Whether it reads sequences of tokens and says what comes next.
-  bool reads_tokens() const {
-    return kind == ModelKind::kGpt || kind == ModelKind::kLstm ||
-           (kind == ModelKind::kLayers && !stack.empty() && stack.front().kind == "embedding");
-  }
-
-  // Whether its code is in a file of the user's: what it reads is only known with the data.
-  bool is_from_file() const {
-    return kind == ModelKind::kPlugin || kind == ModelKind::kTorchscript;
+  // "gpt", "resnet50", "vit_b_16": the word of model.name.
+  std::string name() const;
+  // Whether it predicts the next token of a sequence.
+  bool is_language_model() const;
+  // Tokens of a sample at most; null: the model has no such limit.
+  std::optional<int64_t> context_length() const;
+  std::optional<int64_t> vocab_size() const;
+  // Code from a file of the user's: what it accepts is only known once it is loaded.
+  bool is_user_code() const { return user_code_path() != nullptr; }
+  // The path of that file; null for stoker's own models.
+  const std::string* user_code_path() const {
+    if (const auto* const plugin = std::get_if<PluginConfig>(&arch)) return &plugin->path;
+    if (const auto* const script = std::get_if<TorchscriptConfig>(&arch)) return &script->path;
+    return nullptr;
   }
 
   bool operator==(const ModelConfig&) const = default;
 };
+
+inline bool ResidualLayer::operator==(const ResidualLayer& other) const {
+  return body == other.body && shortcut == other.shortcut;
+}
 
 }  // namespace stoker::config

@@ -1,4 +1,4 @@
-// override: --set KEY=VALUE over what the file says.
+// override: applies --set KEY=VALUE options to the tree of a configuration file.
 //
 // Threads: one tree per thread.
 #pragma once
@@ -10,9 +10,9 @@
 
 namespace stoker::config {
 
-// Puts each flag's value at its key in `root`, in order, so that the last flag for a key wins. VALUE is
-// YAML and takes the place of what was there, as a whole; no value (KEY= or KEY=null) is left in the
-// tree as such, for the reader to check the key: what the file says is gone, and the default holds again.
-void apply_overrides(const std::vector<std::string>& flags, Value& root, Mistakes& mistakes);
+// Puts each option's value at its key in `root`, in order, so that the last one for a key wins. VALUE is
+// YAML and replaces the previous value as a whole. KEY= leaves a kRemoved value, so that the reader still
+// checks the key; the default applies again.
+void apply_overrides(const std::vector<std::string>& flags, Value& root, ConfigErrors& errors);
 
 }  // namespace stoker::config

@@ -1,16 +1,20 @@
-// schema: the fields of every section by name: what reads, writes and compares a configuration goes
-// through this one list.
+// Schema: the descriptors of all settings. Reading, --set, --check-config, comparing two
+// configurations, the manual config/stoker.yaml, docs/configuration.md, the JSON Schema and the man
+// page all go through these tables; a new setting is a member of its struct, a row of its table
+// (settings_*.cc), and the code that uses it.
 //
-// Threads: values that point into the Config they were made of.
+// Threads: values that point into the Config they describe.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -18,97 +22,212 @@
 
 namespace stoker::config {
 
-// An enum field: its words in the order of the enumerators.
-struct Choice {
-  std::span<const std::string_view> words;
-  void* target;
-  int (*get)(const void* target);
-  void (*set)(void* target, int value);
-};
-
-template <typename Enum>
-Choice choice(Enum& target, std::span<const std::string_view> words) {
-  static_assert(std::is_enum_v<Enum>);
-  return {.words = words,
-          .target = &target,
-          .get = [](const void* from) { return static_cast<int>(*static_cast<const Enum*>(from)); },
-          .set = [](void* to, int value) { *static_cast<Enum*>(to) = static_cast<Enum>(value); }};
-}
-
 struct Field;
 
-// A list of small sections, each with the same few fields: optimizer.groups.
-struct Rows {
+// One of the words of an enum.
+struct EnumField {
+  std::span<const std::string_view> words;
   void* target;
-  size_t (*size)(const void* target);
-  void (*resize)(void* target, size_t rows);  // new rows are at their defaults
-  std::vector<Field> (*fields)(void* target, size_t row);
+  size_t (*get)(const void* target);
+  void (*set)(void* target, size_t value);
 };
 
-// A mapping whose keys are not stoker's, as the text of a JSON object: free_map.h.
-struct FreeMap {
+// A mapping with fixed keys: eval.early_stopping. If it is optional, null removes it.
+struct MappingField {
+  void* target;
+  bool is_optional;
+  bool (*is_set)(const void* target);
+  void (*reset)(void* target, bool is_set);    // to the defaults; `is_set` false: to null
+  std::vector<Field> (*fields)(void* target);  // of a mapping that is set
+};
+
+// A list of mappings with the same fixed keys: optimizer.param_groups.
+struct ListField {
+  void* target;
+  size_t (*size)(const void* target);
+  void (*resize)(void* target, size_t size);  // new items have their defaults
+  std::vector<Field> (*fields)(void* target, size_t item);
+};
+
+// A list of mappings with one key each, which names a variant: data.train.transforms, model.layers.
+// The value of that key is a mapping of the variant's fields; `- name` alone takes the defaults. A
+// variant whose only field has no name has that field as its value: random_choice.
+struct TaggedListField {
+  std::span<const std::string_view> names;
+  void* target;
+  size_t (*size)(const void* target);
+  void (*clear)(void* target);
+  void (*add)(void* target, size_t variant);  // with its defaults
+  size_t (*variant)(const void* target, size_t item);
+  std::vector<Field> (*fields)(void* target, size_t item);
+};
+
+// A mapping with the user's own keys, as the text of a JSON object: model.args of a plugin.
+struct UntypedMapField {
   std::string* json;
 };
 
-// A list of numbers, or one word in its place.
-struct NumbersOrWord {
-  std::vector<double>* numbers;  // none where it is the word
-  bool* is_word;
-  std::string_view word;
+// A mapping of names to numbers above 0: data.NAME.mixture.
+struct SharesField {
+  std::vector<std::pair<std::string, double>>* shares;
+};
+
+// A list of numbers, or one word: task.class_weights.
+struct NumbersOrKeyword {
+  std::vector<double>* numbers;  // empty if it is the word
+  bool* is_keyword;
+  std::string_view keyword;
 };
 
 using Target =
-    std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::optional<double>*,
-                 std::optional<int>*, std::string*, Choice, std::vector<double>*,
-                 std::vector<int64_t>*, std::vector<std::string>*, NumbersOrWord, Rows, FreeMap>;
+    std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, std::optional<int>*,
+                 std::optional<int64_t>*, std::optional<uint64_t>*, std::optional<double>*,
+                 std::optional<std::string>*, std::vector<double>*, std::vector<int64_t>*,
+                 std::vector<std::string>*, EnumField, NumbersOrKeyword, MappingField, ListField,
+                 TaggedListField, UntypedMapField, SharesField>;
 
 struct Field {
   std::string_view name;
   Target target;
+  // One line: a noun phrase or an imperative, with the unit; no full stop at the end.
+  std::string_view help;
+  // More for the manual: range, effect, costs, examples. Sentences; may be empty.
+  std::string_view details = {};
   // Of a number, or of each number of a list.
   double min = std::numeric_limits<double>::lowest();
   double max = std::numeric_limits<double>::max();
-  bool above_min = false;           // min itself is not allowed
-  std::string_view kinds = {};      // the kinds of the section that read it; empty: all …
-  std::string_view not_kinds = {};  // … but these
-  std::string_view words = {};      // of a text: the only values, "fp32 bf16"
-  bool may_stand_alone = false;     // of a list of texts: one text is a list of one
-  bool may_be_off = true;           // of a number that may be missing: the word off says that it is
-  bool is_required = false;         // of a text or whole number in a row: it must be given
-  bool decides = false;             // it has a part in what training computes: see digest()
+  bool exclusive_min = false;
+  // The word that stands for an absent number: "auto" for feed.num_workers; null otherwise.
+  std::string_view null_word = {};
+  bool accepts_null = false;    // of a text or list: null is the empty one
+  bool accepts_scalar = false;  // of a list of texts: one text is a list of one
+  bool is_required = false;     // of a text, number or list: the default is not a value
+  bool affects_result = false;  // part of config_digest()
+  OnResume on_resume = OnResume::kFree;
+  std::string_view example = {};  // YAML, for the manual; if the default says little
 };
 
-// `fields_of(row)` names the fields of one row.
-template <typename Row, std::vector<Field> (*fields_of)(Row& row)>
-Rows rows(std::vector<Row>& target) {
-  using List = std::vector<Row>;
-  return {.target = &target,
-          .size = [](const void* from) { return static_cast<const List*>(from)->size(); },
-          .resize = [](void* to, size_t count) { static_cast<List*>(to)->resize(count); },
-          .fields = [](void* of, size_t row) { return fields_of((*static_cast<List*>(of))[row]); }};
+// ---- making targets ------------------------------------------------------------------------------
+
+template <typename Enum>
+EnumField choice(Enum& target) {
+  return {
+      .words = kWords<Enum>,
+      .target = &target,
+      .get = [](const void* from) { return static_cast<size_t>(*static_cast<const Enum*>(from)); },
+      .set = [](void* to, size_t value) { *static_cast<Enum*>(to) = static_cast<Enum>(value); }};
 }
 
-struct Section {
-  std::string key;  // "train", "data.valid"
-  std::vector<Field> fields;
-  std::string_view kind_field = "kind";  // the field whose word is the section's kind
+// `fields_of(value)` describes the keys of one mapping.
+template <auto fields_of, typename T>
+MappingField mapping(T& target) {
+  return {.target = &target,
+          .is_optional = false,
+          .is_set = [](const void*) { return true; },
+          .reset = [](void* to, bool) { *static_cast<T*>(to) = T(); },
+          .fields = [](void* of) { return fields_of(*static_cast<T*>(of)); }};
+}
+template <auto fields_of, typename T>
+MappingField mapping(std::optional<T>& target) {
+  using Optional = std::optional<T>;
+  return {.target = &target,
+          .is_optional = true,
+          .is_set = [](const void* of) { return static_cast<const Optional*>(of)->has_value(); },
+          .reset =
+              [](void* to, bool is_set) {
+                auto& optional = *static_cast<Optional*>(to);
+                if (is_set)
+                  optional.emplace();
+                else
+                  optional.reset();
+              },
+          .fields = [](void* of) { return fields_of(**static_cast<Optional*>(of)); }};
+}
 
-  const Field* find(std::string_view name) const;
-  // The word of the kind's field; empty where the section has none.
-  std::string_view kind() const;
-  // Whether the section's kind reads the field.
-  bool reads(const Field& field) const;
+template <auto fields_of, typename T>
+ListField list(std::vector<T>& target) {
+  using List = std::vector<T>;
+  return {
+      .target = &target,
+      .size = [](const void* of) { return static_cast<const List*>(of)->size(); },
+      .resize = [](void* of, size_t size) { static_cast<List*>(of)->resize(size); },
+      .fields = [](void* of, size_t item) { return fields_of((*static_cast<List*>(of))[item]); }};
+}
+
+// Replaces `variant` by the default of its alternative `index`.
+template <typename... Ts>
+void emplace_alternative(std::variant<Ts...>& variant, size_t index) {
+  size_t i = 0;
+  ((i++ == index ? void(variant.template emplace<Ts>()) : void()), ...);
+}
+
+// `fields_of(item)` describes the keys of the item's alternative; `names` are in their order. T is a
+// std::variant, or a type derived from one.
+template <auto fields_of, typename T>
+TaggedListField tagged_list(std::vector<T>& target, std::span<const std::string_view> names) {
+  using List = std::vector<T>;
+  return {
+      .names = names,
+      .target = &target,
+      .size = [](const void* of) { return static_cast<const List*>(of)->size(); },
+      .clear = [](void* of) { static_cast<List*>(of)->clear(); },
+      .add =
+          [](void* of, size_t variant) {
+            emplace_alternative(static_cast<List*>(of)->emplace_back(), variant);
+          },
+      .variant = [](const void* of,
+                    size_t item) { return (*static_cast<const List*>(of))[item].index(); },
+      .fields = [](void* of, size_t item) { return fields_of((*static_cast<List*>(of))[item]); }};
+}
+
+// ---- sections ------------------------------------------------------------------------------------
+
+// A section whose keys depend on one of them: `name` of a model, `format` of a dataset.
+struct Variants {
+  std::string_view discriminator = {};  // empty: the section has no variants
+  std::string_view noun = {};           // in messages: "model", "format"
+  std::vector<std::string_view> names;
+  size_t selected = 0;
+  // Replaces the value by the defaults of names[i]; the section is then to be made again.
+  std::function<void(size_t)> select;
+  // Keys that names[i] has.
+  std::function<std::vector<std::string_view>(size_t)> keys;
+  // Names from here on are keys themselves, which stand in for the discriminator: mixture, concat.
+  size_t first_key = std::numeric_limits<size_t>::max();
+  std::string_view help = {};
+  std::string_view details = {};
+  bool is_required = false;
+  bool affects_result = true;
+  OnResume on_resume = OnResume::kModel;
 };
 
-// `trains`: training reads the set.
-Section dataset_section(const std::string& name, DatasetConfig& set, bool trains);
-// All of them, in the order of config/stoker.yaml; data sets by name, train first.
-std::vector<Section> sections_of(Config& config);
+struct Section {
+  std::string key;  // "train", "data.val"
+  std::string_view help;
+  std::vector<Field> fields;  // of the selected variant; the discriminator is not among them
+  Variants variants;
 
-// Whether `word` stands in `words`, which are separated by spaces.
-bool is_word_of(std::string_view words, std::string_view word);
+  const Field* find(std::string_view name) const;
+};
+
+Section dataset_section(const std::string& name, DatasetConfig& dataset);
+Section feed_section(FeedConfig& feed);
+Section model_section(ModelConfig& model);
+Section task_section(TaskConfig& task);
+Section optimizer_section(OptimizerConfig& optimizer);
+Section scheduler_section(SchedulerConfig& scheduler);
+Section train_section(TrainConfig& train);
+Section run_section(RunConfig& run);
+Section checkpoint_section(CheckpointConfig& checkpoint);
+Section eval_section(EvalConfig& eval);
+Section metrics_section(MetricsConfig& metrics);
+Section control_section(ControlConfig& control);
+Section log_section(LogConfig& log);
+
+// All of them, in the order of config/stoker.yaml; datasets by name, train first.
+std::vector<Section> all_sections(Config& config);
 
 // The field's value as YAML on one line.
-std::string yaml_of(const Target& target);
+std::string to_yaml(const Target& target);
 
 }  // namespace stoker::config

@@ -1,6 +1,8 @@
 #include "shared/config/yaml_value.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -10,30 +12,98 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
-#include "shared/config/text_check.h"
-
 namespace stoker::config {
 namespace {
 
-// Thrown through the parser to end it; caught in parse_yaml().
-struct Refused {
-  Place place;
-  std::string what;
+// YAML forbids control characters; the parser takes one of them (0x04) for the end of the file, and would
+// read less than the user wrote. So the bytes are validated before the parser sees them.
+struct TextError {
+  SourceLocation location;
+  std::string message;
 };
 
-const char* const kNoAnchors = "anchors and aliases (& and *) are not read; write the value out";
+SourceLocation location_at(std::string_view text, size_t offset) {
+  const std::string_view before = text.substr(0, offset);
+  const auto lines = std::count(before.begin(), before.end(), '\n');
+  const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  return {.line = static_cast<int>(lines) + 1, .column = static_cast<int>(offset - line_start) + 1};
+}
+
+std::string hex(unsigned char byte) {
+  std::array<char, 8> out{};
+  std::snprintf(out.data(), out.size(), "0x%02x", byte);
+  return out.data();
+}
+
+// Bytes of the character that starts `text`, or 0 where UTF-8 has no such character (overlong forms
+// and surrogates have none).
+size_t character_bytes(std::string_view text) {
+  const auto at = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const auto follows = [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i)
+      if ((at(i) & 0xc0) != 0x80) return false;
+    return true;
+  };
+  const unsigned first = at(0), second = at(1);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return follows(1, 2) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const bool overlong = first == 0xe0 && second < 0xa0;
+    const bool surrogate = first == 0xed && second > 0x9f;
+    return !overlong && !surrogate && follows(1, 3) ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const bool overlong = first == 0xf0 && second < 0x90;
+    const bool beyond = first == 0xf4 && second > 0x8f;
+    return !overlong && !beyond && follows(1, 4) ? 4 : 0;
+  }
+  return 0;
+}
+
+// The first byte that is not text: NUL, another control character, invalid UTF-8.
+std::optional<TextError> validate_text(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const bool control = byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r';
+    if (byte == 0) {
+      return TextError{location_at(text, at), "a NUL byte; a configuration is text in UTF-8"};
+    }
+    if (control || byte == 0x7f) {
+      return TextError{location_at(text, at), "the control character " + hex(byte) +
+                                                  "; remove it (a configuration is text in UTF-8)"};
+    }
+    const size_t bytes = character_bytes(text.substr(at));
+    if (bytes == 0) {
+      return TextError{location_at(text, at),
+                       "the byte " + hex(byte) + " is not UTF-8; save the file as UTF-8"};
+    }
+    at += bytes;
+  }
+  return std::nullopt;
+}
+
+// Thrown through the parser to end it; caught in parse_yaml().
+struct ParseError {
+  SourceLocation location;
+  std::string message;
+};
+
+const char* const kNoAnchors =
+    "anchors and aliases (& and *) are not supported; write the value itself";
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  TreeBuilder(int flag, std::string_view key, Mistakes& mistakes)
-      : flag_(flag), key_(key), mistakes_(mistakes) {}
+  TreeBuilder(int flag, std::string_view key, ConfigErrors& errors)
+      : flag_(flag), key_(key), errors_(errors) {}
 
   Value take_root() {
     while (!open_.empty()) close();  // the parser gave up in the middle
     return root_ ? *std::move(root_) : Value{};
   }
 
-  Place place_of(const YAML::Mark& mark) const {
+  SourceLocation location_of(const YAML::Mark& mark) const {
     if (flag_ >= 0) return {.flag = flag_};
     if (mark.is_null()) return {};
     return {.line = mark.line + 1, .column = mark.column + 1};
@@ -41,21 +111,22 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (documents_++ > 0)
-      throw Refused{place_of(mark), "a second document (---); a configuration is one"};
+      throw ParseError{location_of(mark),
+                       "a second document (---); a configuration is a single document"};
   }
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     check_plain(mark, "", anchor);
-    attach({.place = place_of(mark)});
+    attach({.location = location_of(mark)});
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    throw Refused{place_of(mark), kNoAnchors};
+    throw ParseError{location_of(mark), kNoAnchors};
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
     check_plain(mark, tag, anchor);
-    Value value{.type = Value::Type::kScalar, .place = place_of(mark), .text = text};
+    Value value{.type = Value::Type::kScalar, .location = location_of(mark), .text = text};
     value.in_quotes = tag == "!";
     attach(std::move(value));
   }
@@ -72,18 +143,18 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnMapEnd() override { close(); }
 
  private:
-  // A list or map whose end has not come yet.
+  // A list or mapping that is still open.
   struct Open {
     Value value;
-    std::optional<Entry> entry;                      // of a map: has its key, waits for its value
-    std::map<std::string, Place, std::less<>> seen;  // keys of a map
+    std::optional<Entry> entry;  // of a map: has its key, waits for its value
+    std::map<std::string, SourceLocation, std::less<>> seen;  // keys of a map
   };
 
   void check_plain(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) const {
-    if (anchor != YAML::NullAnchor) throw Refused{place_of(mark), kNoAnchors};
+    if (anchor != YAML::NullAnchor) throw ParseError{location_of(mark), kNoAnchors};
     if (!tag.empty() && tag != "?" && tag != "!") {
-      throw Refused{place_of(mark),
-                    "the tag " + quoted(tag) + "; tags are not read, write the value alone"};
+      throw ParseError{location_of(mark),
+                       "tag " + quoted(tag) + "; tags are not supported, write the value alone"};
     }
   }
 
@@ -92,19 +163,19 @@ class TreeBuilder final : public YAML::EventHandler {
     check_plain(mark, tag, anchor);
     // Here and not afterwards: the parser recurses once per level, only after this call.
     if (open_.size() == kMaxDepth) {
-      throw Refused{place_of(mark), "lists and maps nest deeper than " + std::to_string(kMaxDepth) +
-                                        " levels; no setting needs that"};
+      throw ParseError{location_of(mark),
+                       "lists and maps nest deeper than " + std::to_string(kMaxDepth) + " levels"};
     }
     if (!open_.empty() && open_.back().value.type == Value::Type::kMap && !open_.back().entry)
-      throw Refused{place_of(mark), "a list or map as a key; a key is a word"};
-    open_.push_back({.value = {.type = type, .place = place_of(mark)}});
+      throw ParseError{location_of(mark), "a list or mapping as a key; keys are words"};
+    open_.push_back({.value = {.type = type, .location = location_of(mark)}});
   }
 
   void close() {
     Value value = std::move(open_.back().value);
     open_.pop_back();
     if (!open_.empty() && open_.back().value.type == Value::Type::kMap && !open_.back().entry)
-      return;  // given up between key and value
+      return;  // the parser gave up between key and value
     attach(std::move(value));
   }
 
@@ -117,23 +188,23 @@ class TreeBuilder final : public YAML::EventHandler {
       attach_to_map(parent, std::move(value));
     } else {
       if (value.type != Value::Type::kScalar)
-        throw Refused{value.place, "a value without a key; write key: value"};
-      parent.entry = Entry{std::move(value.text), value.place, {}};
+        throw ParseError{value.location, "a value without a key; write key: value"};
+      parent.entry = Entry{std::move(value.text), value.location, {}};
     }
   }
 
   void attach_to_map(Open& parent, Value value) {
     Entry entry = *std::move(parent.entry);
     parent.entry.reset();
-    const auto [first, is_new] = parent.seen.emplace(entry.key, entry.place);
+    const auto [first, is_new] = parent.seen.emplace(entry.key, entry.location);
     if (is_new) {
       entry.value = std::move(value);
       parent.value.entries.push_back(std::move(entry));
       return;
     }
     const std::string where =
-        flag_ >= 0 ? "" : " (first in line " + std::to_string(first->second.line) + ")";
-    mistakes_.add(entry.place, full_name(entry.key), "is here twice" + where + "; remove one");
+        flag_ >= 0 ? "" : " (first on line " + std::to_string(first->second.line) + ")";
+    errors_.add(entry.location, full_name(entry.key), "is given twice" + where + "; remove one");
   }
 
   std::string full_name(const std::string& last) const {
@@ -147,7 +218,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   const int flag_;
   const std::string_view key_;
-  Mistakes& mistakes_;
+  ConfigErrors& errors_;
   int documents_ = 0;
   std::vector<Open> open_;
   std::optional<Value> root_;
@@ -160,7 +231,7 @@ bool is_indented_with_tab(std::string_view text, int line) {
   return text.substr(0, blanks).find('\t') != std::string_view::npos;
 }
 
-std::string said_by_parser(const YAML::Exception& error, std::string_view text) {
+std::string parser_message(const YAML::Exception& error, std::string_view text) {
   if (error.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR) return kNoAnchors;
   if (is_indented_with_tab(text, error.mark.line))
     return "a tab in the indentation; indent with spaces";
@@ -175,21 +246,21 @@ Value* Value::find(std::string_view key) {
   return nullptr;
 }
 
-Value parse_yaml(std::string_view text, int flag, std::string_view key, Mistakes& mistakes) {
-  if (const auto trouble = check_text(text)) {
-    mistakes.add(flag >= 0 ? Place{.flag = flag} : trouble->place, key, trouble->what);
+Value parse_yaml(std::string_view text, int flag, std::string_view key, ConfigErrors& errors) {
+  if (const auto error = validate_text(text)) {
+    errors.add(flag >= 0 ? SourceLocation{.flag = flag} : error->location, key, error->message);
     return {};
   }
-  TreeBuilder tree(flag, key, mistakes);
+  TreeBuilder tree(flag, key, errors);
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(tree)) {
     }
-  } catch (const Refused& refused) {
-    mistakes.add(refused.place, key, refused.what);
+  } catch (const ParseError& error) {
+    errors.add(error.location, key, error.message);
   } catch (const YAML::Exception& error) {
-    mistakes.add(tree.place_of(error.mark), key, said_by_parser(error, text));
+    errors.add(tree.location_of(error.mark), key, parser_message(error, text));
   }
   return tree.take_root();
 }

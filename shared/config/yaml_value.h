@@ -1,4 +1,4 @@
-// Value: one YAML value with the place where it was written.
+// Value: one YAML value with its location.
 //
 // parse_yaml() is the only code that knows yaml-cpp, and its exceptions end there.
 //
@@ -9,37 +9,37 @@
 #include <string_view>
 #include <vector>
 
-#include "shared/config/mistakes.h"
+#include "shared/config/config_errors.h"
 
 namespace stoker::config {
 
-inline constexpr int kMaxDepth = 32;  // of lists and maps in each other
+inline constexpr int kMaxDepth = 32;  // nesting of lists and mappings
 
 struct Entry;
 
 struct Value {
-  enum class Type { kNothing, kScalar, kList, kMap };
+  // kRemoved: --set KEY= takes the key out of the file, so that its default applies.
+  enum class Type { kNull, kScalar, kList, kMap, kRemoved };
 
-  Type type = Type::kNothing;
-  Place place;
+  Type type = Type::kNull;
+  SourceLocation location;
   std::string text;            // of a scalar
   bool in_quotes = false;      // a scalar that cannot be a number or a word such as true
   std::vector<Value> items;    // of a list
-  std::vector<Entry> entries;  // of a map, each key once, in the order of the text
+  std::vector<Entry> entries;  // of a mapping, each key once, in the order of the text
 
   Value* find(std::string_view key);
 };
 
 struct Entry {
   std::string key;
-  Place place;
+  SourceLocation location;
   Value value;
 };
 
-// Parses `text`. `flag` >= 0: the text is the value of that --set flag; all places are then the flag.
-// Adds to `mistakes`, under `key`, whatever is wrong: text that is no YAML, a key twice, anchors, aliases,
-// tags, keys that are not words, a second document, nesting over kMaxDepth. What is returned then is
-// what could be read before.
-Value parse_yaml(std::string_view text, int flag, std::string_view key, Mistakes& mistakes);
+// Parses `text`. `flag` >= 0: the text is the value of that --set flag; all locations are then the flag.
+// Adds to `errors`, under `key`: invalid YAML, duplicate keys, anchors, aliases, tags, keys that are not
+// words, a second document, nesting over kMaxDepth. Returns what was read before the error.
+Value parse_yaml(std::string_view text, int flag, std::string_view key, ConfigErrors& errors);
 
 }  // namespace stoker::config

@@ -19,23 +19,33 @@ constexpr double kMostHue = 0.5;
 }  // namespace
 
 Result<Augmentation> Augmentation::of(const SetRequest& set) {
-  const auto& config = set.config;
   Augmentation augmentation;
-  if (config.pad < 0 || config.pad > kMostPad)
-    return set.wrong("pad", "must be between 0 and " + std::to_string(kMostPad));
-  if (!(config.flip >= 0 && config.flip <= 1))
-    return set.wrong("flip", "must be a probability from 0 to 1");
-  const auto& strength = config.jitter;
-  const bool fits = strength.size() == kSteps && strength[kHue] <= kMostHue &&
-                    std::all_of(strength.begin(), strength.end(),
-                                [](double value) { return value >= 0 && value <= 100; });
-  if (!fits) {
-    return set.wrong("jitter",
-                     "must be [brightness, contrast, saturation, hue], from 0; hue at most 0.5");
+  const config::Transforms* const transforms = set.config.transforms();
+  if (transforms == nullptr) return augmentation;
+  const auto wrong = [&set](const std::string& what) { return set.wrong("transforms", what); };
+  if (const auto* const crop = config::find_transform<config::RandomCrop>(*transforms)) {
+    if (crop->size.size() != 1 && crop->size.size() != 2)
+      return wrong("random_crop.size must be [height, width]");
+    if (crop->padding < 0 || crop->padding > kMostPad)
+      return wrong("random_crop.padding must be between 0 and " + std::to_string(kMostPad));
+    augmentation.size_ = {crop->size.front(), crop->size.back()};
+    augmentation.pad_ = static_cast<uint32_t>(crop->padding);
   }
-  augmentation.pad_ = static_cast<uint32_t>(config.pad);
-  augmentation.flip_ = config.flip;
-  std::copy(strength.begin(), strength.end(), augmentation.strength_.begin());
+  if (const auto* const flip = config::find_transform<config::RandomHorizontalFlip>(*transforms)) {
+    if (!(flip->p >= 0 && flip->p <= 1))
+      return wrong("random_horizontal_flip.p must be a probability from 0 to 1");
+    augmentation.flip_ = flip->p;
+  }
+  if (const auto* const jitter = config::find_transform<config::ColorJitter>(*transforms)) {
+    augmentation.strength_ = {jitter->brightness, jitter->contrast, jitter->saturation,
+                              jitter->hue};
+    const bool fits = std::ranges::all_of(
+        augmentation.strength_, [](double strength) { return strength >= 0 && strength <= 100; });
+    if (!fits || jitter->hue > kMostHue)
+      return wrong(
+          "color_jitter: brightness, contrast, saturation and hue must be between 0 and 100, hue "
+          "at most 0.5");
+  }
   return augmentation;
 }
 
@@ -45,10 +55,10 @@ bool Augmentation::jitters() const {
 
 std::string Augmentation::to_text() const {
   std::string text;
-  if (pad_ > 0) text += " pad=" + std::to_string(pad_);
+  if (pad_ > 0) text += " padding=" + std::to_string(pad_);
   if (flip_ > 0) text += " flip=" + exact_text(flip_);
   if (!jitters()) return text;
-  text += " jitter=";
+  text += " color_jitter=";
   for (size_t step = 0; step < kSteps; ++step)
     text += (step == 0 ? "" : ",") + exact_text(strength_[step]);
   return text;

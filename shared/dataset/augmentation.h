@@ -1,5 +1,5 @@
-// Augmentation: what is done to a picture at random after it was read: the settings `pad`, `flip`
-// and `jitter`.
+// Augmentation: what is done to a picture at random after it was read: the transforms
+// random_crop, random_horizontal_flip and color_jitter.
 //
 // In this order: padded with black pixels and cut back to its size at a random place; mirrored;
 // brightness, contrast, saturation and hue changed in random order, by torchvision's rules.
@@ -29,6 +29,8 @@ class Augmentation {
   bool none() const { return pad_ == 0 && flip_ == 0 && !jitters(); }
   std::string to_text() const;  // " pad=4 flip=0.5"; empty for none
   uint32_t pad() const { return pad_; }
+  // Of random_crop, [height, width]: that of the pictures. Empty: there is none.
+  const std::vector<int64_t>& size() const { return size_; }
   // What apply() draws, for people: "shift=-2,3", "flip", "brightness=1.21".
   std::vector<std::string> describe(const DrawKey& draw) const;
   // In place; `planes` are shape.bytes() bytes, and the sides are larger than pad().
@@ -52,6 +54,7 @@ class Augmentation {
   bool draw_flip(const DrawKey& draw) const;
   Jitter draw_jitter(const DrawKey& draw) const;
 
+  std::vector<int64_t> size_;
   uint32_t pad_ = 0;
   double flip_ = 0;
   std::array<double, kSteps> strength_{};

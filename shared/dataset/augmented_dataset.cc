@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "shared/dataset/crop_rule.h"
 #include "shared/dataset/dataset_decorator.h"
 #include "shared/dataset/picture_spec.h"
 #include "shared/dataset/stage_time.h"
@@ -50,25 +52,47 @@ class AugmentedDataset final : public DatasetDecorator {
   const Augmentation augmentation_;
 };
 
+Status check_random_crop(const SetRequest& set, const Augmentation& augmentation,
+                         const image::PictureShape& shape) {
+  const std::string sides =
+      '[' + std::to_string(shape.height) + ", " + std::to_string(shape.width) + ']';
+  const std::vector<int64_t> size{shape.height, shape.width};
+  if (!augmentation.size().empty() && augmentation.size() != size)
+    return set.wrong("transforms", "random_crop.size must be that of the images, " + sides);
+  if (augmentation.pad() >= std::min(shape.height, shape.width)) {
+    return set.wrong("transforms", "random_crop.padding is " + std::to_string(augmentation.pad()) +
+                                       "; it must be less than the images' sides, " + sides);
+  }
+  return {};
+}
+
 }  // namespace
+
+Status check_transforms(const SetRequest& set) {
+  const config::Transforms* const transforms = set.config.transforms();
+  if (transforms == nullptr || has_encoded_pictures(set.config)) return {};
+  const bool resizes = config::find_transform<config::Resize>(*transforms) != nullptr ||
+                       config::find_transform<config::CenterCrop>(*transforms) != nullptr ||
+                       config::find_transform<config::RandomResizedCrop>(*transforms) != nullptr;
+  if (!resizes) return {};
+  return set.wrong("transforms",
+                   "resize, center_crop and random_resized_crop are for encoded images, which this "
+                   "dataset does not have; remove them");
+}
 
 Result<std::unique_ptr<Dataset>> augmented(const SetRequest& set,
                                            std::unique_ptr<Dataset> dataset) {
-  STOKER_ASSIGN_OR_RETURN(const Augmentation augmentation, Augmentation::of(set));
-  if (augmentation.none()) return dataset;
+  const config::Transforms* const transforms = set.config.transforms();
+  if (transforms == nullptr || transforms->empty()) return dataset;
   const TensorSpec& input = dataset->spec().front();
   if (!is_picture(input))
-    return set.wrong("pad, flip, jitter",
-                     "are for pictures of bytes, which this set does not have");
+    return set.wrong("transforms", "need uint8 images; the input is " + to_string(input));
+  STOKER_ASSIGN_OR_RETURN(const Augmentation augmentation, Augmentation::of(set));
   const image::PictureShape shape{.channels = static_cast<uint32_t>(input.shape[0]),
                                   .height = static_cast<uint32_t>(input.shape[1]),
                                   .width = static_cast<uint32_t>(input.shape[2])};
-  if (augmentation.pad() >= std::min(shape.height, shape.width)) {
-    return set.wrong("pad", "is " + std::to_string(augmentation.pad()) +
-                                "; it must be less than the pictures' sides, " +
-                                std::to_string(shape.height) + " and " +
-                                std::to_string(shape.width));
-  }
+  STOKER_RETURN_IF_ERROR(check_random_crop(set, augmentation, shape));
+  if (augmentation.none()) return dataset;
   return std::unique_ptr<Dataset>(
       std::make_unique<AugmentedDataset>(std::move(dataset), shape, augmentation));
 }

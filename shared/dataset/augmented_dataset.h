@@ -1,4 +1,4 @@
-// augmented: a data set whose pictures are changed at random while they are read, whatever kind
+// augmented: a data set whose pictures are changed at random while they are read, whatever format
 // they are of.
 //
 // Threads, blocking, errors: as the set itself.
@@ -13,8 +13,11 @@
 
 namespace stoker::dataset {
 
-// The set itself where nothing is to be done to it. kInvalidArgument where its input is no picture,
-// or one not larger than `pad`.
+// kInvalidArgument where a set without encoded pictures resizes them.
+Status check_transforms(const SetRequest& set);
+
+// The set itself where nothing is to be done to it. kInvalidArgument where it has transforms and its
+// input is no picture, or one of another size than random_crop says.
 Result<std::unique_ptr<Dataset>> augmented(const SetRequest& set, std::unique_ptr<Dataset> dataset);
 
 }  // namespace stoker::dataset

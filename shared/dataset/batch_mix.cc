@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <numbers>
+#include <variant>
 
 #include "shared/dataset/draws.h"
 
@@ -43,15 +44,33 @@ double beta_draw(double alpha, Draws& draws) {
   return 1.0 / (1.0 + std::exp(b - a));
 }
 
+struct AlphasInto {
+  MixSettings& settings;
+
+  void operator()(const config::Mixup& mixup) const { settings.mixup = mixup.alpha; }
+  void operator()(const config::Cutmix& cutmix) const { settings.cutmix = cutmix.alpha; }
+  void operator()(const config::RandomChoice& choice) const {
+    for (const auto& each : choice.transforms) std::visit(*this, each);
+  }
+};
+
 }  // namespace
 
-Result<MixSettings> mix_settings(const config::TaskConfig& config, const TensorSpec& input) {
-  MixSettings settings{.mixup = config.mixup, .cutmix = config.cutmix};
-  if (config.cutmix == 0) return settings;
+Result<MixSettings> mix_settings(const std::vector<config::BatchTransform>& transforms,
+                                 const TensorSpec& input) {
+  MixSettings settings;
+  if (transforms.empty()) return settings;
+  if (transforms.size() > 1)
+    return Status(Code::kInvalidArgument,
+                  "data.train.batch_transforms: must be one transform; write random_choice for one "
+                  "of several");
+  std::visit(AlphasInto{settings}, transforms.front());
+  if (settings.cutmix == 0) return settings;
   if (input.shape.size() != 3) {
-    return Status(
-        Code::kMismatch,
-        "task.cutmix needs pictures [channels, height, width]; the data has " + to_string(input));
+    return Status(Code::kMismatch,
+                  "data.train.batch_transforms: cutmix needs images [channels, height, width]; the "
+                  "data has " +
+                      to_string(input));
   }
   settings.height = input.shape[1];
   settings.width = input.shape[2];

@@ -11,10 +11,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
-#include "shared/config/task_config.h"
+#include "shared/config/dataset_config.h"
 
 namespace stoker::dataset {
 
@@ -41,8 +42,10 @@ struct MixSettings {
   bool any() const { return mixup > 0 || cutmix > 0; }
 };
 
-// kMismatch where cutmix is asked for and `input` is no picture [channels, height, width].
-Result<MixSettings> mix_settings(const config::TaskConfig& config, const TensorSpec& input);
+// Those of data.train.batch_transforms. kInvalidArgument: more than one of them. kMismatch: cutmix is
+// asked for and `input` is no picture [channels, height, width].
+Result<MixSettings> mix_settings(const std::vector<config::BatchTransform>& transforms,
+                                 const TensorSpec& input);
 
 // With neither: every sample stays as it is.
 BatchMix draw_mix(const MixSettings& settings, uint64_t seed, uint64_t ticket);

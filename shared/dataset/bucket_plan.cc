@@ -15,10 +15,11 @@ constexpr uint64_t kTurnSeed = ~uint64_t{1};  // no bucket has this number
 BucketPlan::BucketPlan(const BucketPlanSettings& settings)
     : settings_(settings), turn_seed_(derived_seed(settings.seed, kTurnSeed)) {
   assert(settings.buckets != nullptr && settings.batch >= 1);
-  assert(settings.shuffle == config::Shuffle::kFull || settings.shuffle == config::Shuffle::kOff);
+  assert(settings.shuffle == config::ShuffleMode::kFull ||
+         settings.shuffle == config::ShuffleMode::kNone);
   const auto& buckets = settings.buckets->buckets();
   for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
-    assert(settings.last_batch != config::LastBatch::kDrop ||
+    assert(settings.last_batch != config::LastBatchPolicy::kDrop ||
            buckets[bucket].size >= settings.batch);
     // A seed of its own: two buckets of the same size would else come in the same order.
     orders_.emplace_back(OrderSettings{.size = buckets[bucket].size,
@@ -33,11 +34,11 @@ BucketPlan::BucketPlan(const BucketPlanSettings& settings)
 uint64_t BucketPlan::batches_before(size_t bucket, uint64_t epoch) const {
   const uint64_t size = orders_[bucket].size(), batch = settings_.batch;
   switch (settings_.last_batch) {
-    case config::LastBatch::kSpan:
+    case config::LastBatchPolicy::kCarryOver:
       return static_cast<uint64_t>(Wide{epoch} * size / batch);
-    case config::LastBatch::kDrop:
+    case config::LastBatchPolicy::kDrop:
       return epoch * (size / batch);
-    case config::LastBatch::kPad:
+    case config::LastBatchPolicy::kPad:
       return epoch * (size / batch + (size % batch == 0 ? 0 : 1));
   }
   return 0;
@@ -57,7 +58,8 @@ uint64_t BucketPlan::epoch_of(uint64_t ticket) const {
   const auto epochs_of = [&](uint64_t batches) {
     return static_cast<uint64_t>(Wide{batches} * settings_.batch / samples);
   };
-  if (settings_.last_batch != config::LastBatch::kSpan) return ticket / batches_before(1);
+  if (settings_.last_batch != config::LastBatchPolicy::kCarryOver)
+    return ticket / batches_before(1);
   uint64_t low = epochs_of(ticket);                        // batches_before(low) <= ticket
   uint64_t high = epochs_of(ticket + orders_.size()) + 2;  // > ticket
   assert(batches_before(low) <= ticket && batches_before(high) > ticket);
@@ -72,7 +74,7 @@ BucketPlan::Turn BucketPlan::turn_of(uint64_t ticket) const {
   Turn turn{.epoch = epoch_of(ticket)};
   const uint64_t before = batches_before(turn.epoch);
   uint64_t place = ticket - before;
-  if (settings_.shuffle != config::Shuffle::kOff)
+  if (settings_.shuffle != config::ShuffleMode::kNone)
     place = permuted(place, batches_before(turn.epoch + 1) - before,
                      round_keys(derived_seed(turn_seed_, turn.epoch)));
   for (;; ++turn.bucket) {
@@ -90,7 +92,7 @@ BucketPlan::Use BucketPlan::at(uint64_t ticket, uint64_t row, uint64_t attempt) 
   const Turn turn = turn_of(ticket);
   size_t bucket = turn.bucket;
   const uint64_t size = orders_[bucket].size();
-  const bool spans = settings_.last_batch == config::LastBatch::kSpan;
+  const bool spans = settings_.last_batch == config::LastBatchPolicy::kCarryOver;
   // Of the bucket's samples, pass after pass; or only in the epoch's.
   const uint64_t batches = spans ? 0 : batches_before(bucket, turn.epoch);
   const Wide position = Wide{turn.number - batches} * settings_.batch + row;

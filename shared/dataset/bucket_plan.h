@@ -2,7 +2,7 @@
 //
 // Each bucket has epochs (passes) of its own, in each of which its samples come once, in an order of
 // their own, cut into batches. In epoch e of the run come those batches of every bucket that end in
-// its pass e: with last_batch span, bucket b has floor((e + 1) n_b / B) - floor(e n_b / B) of them,
+// its pass e: with last_batch carry_over, bucket b has floor((e + 1) n_b / B) - floor(e n_b / B) of them,
 // so what a pass leaves begins the first batch of a later epoch, and nothing is left out for ever.
 // The batches of an epoch come in an order of its own; without shuffle bucket after bucket.
 //
@@ -27,8 +27,8 @@ struct BucketPlanSettings {
   std::shared_ptr<const LengthBuckets> buckets;
   uint64_t batch = 1;  // samples, of all ranks
   uint64_t seed = 1;
-  config::Shuffle shuffle = config::Shuffle::kFull;  // or kOff
-  config::LastBatch last_batch = config::LastBatch::kSpan;
+  config::ShuffleMode shuffle = config::ShuffleMode::kFull;  // or kNone
+  config::LastBatchPolicy last_batch = config::LastBatchPolicy::kCarryOver;
 };
 
 class BucketPlan {

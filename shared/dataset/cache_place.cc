@@ -16,19 +16,15 @@ constexpr size_t kDigits = 24;  // of a content's sum that stand in a name
 constexpr std::chrono::milliseconds kBetweenTries{200};
 constexpr uint64_t kTriesPerSecond = 5;
 
-std::string file_suffix(std::string_view cache) {
-  return std::string(cache == "rewritten" ? "packed_restart" : cache);
-}
-
 }  // namespace
 
 CachePlace::CachePlace(const SetRequest& set, std::string_view field, std::string_view content)
-    : key_(set.key("cache_dir")), folder_(set.config.cache_dir) {
-  const std::string& cache = set.config.cache;
-  path_ = is_shared() ? join_path(folder_, std::string(field) + '-' +
-                                               std::string(content.substr(0, kDigits)) + '.' +
-                                               file_suffix(cache))
-                      : set.made_file(field, file_suffix(cache));
+    : key_(set.key("cache.dir")), folder_(set.config.cache()->dir.value_or("")) {
+  const std::string cache = cache_suffix(*set.config.cache());
+  path_ = is_shared()
+              ? join_path(folder_, std::string(field) + '-' +
+                                       std::string(content.substr(0, kDigits)) + '.' + cache)
+              : set.made_file(field, cache);
 }
 
 Result<FileLock> CachePlace::lock(const ScanProgress& progress) const {
@@ -51,10 +47,23 @@ Result<FileLock> CachePlace::lock(const ScanProgress& progress) const {
   }
 }
 
-void remove_unless_kept(const SetRequest& set, std::string_view field, std::string_view cache) {
-  if (set.config.cache == cache && set.config.cache_dir.empty()) return;
+std::string cache_suffix(const config::CacheConfig& cache) {
+  switch (cache.type) {
+    case config::CacheType::kPacked:
+      return cache.jpeg_restart_markers ? "packed_restart" : "packed";
+    case config::CacheType::kDecoded:
+      return "decoded";
+  }
+  return "";
+}
+
+void remove_unless_kept(const SetRequest& set, std::string_view field,
+                        const config::CacheConfig& cache) {
+  const std::string suffix = cache_suffix(cache);
+  const auto& own = set.config.cache();
+  if (own && !own->dir && cache_suffix(*own) == suffix) return;
   std::error_code none;
-  std::filesystem::remove(set.made_file(field, file_suffix(cache)), none);
+  std::filesystem::remove(set.made_file(field, suffix), none);
 }
 
 }  // namespace stoker::dataset

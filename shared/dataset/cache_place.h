@@ -1,5 +1,5 @@
 // CachePlace: where a file lies that `cache` keeps of a set: beside the run's index, or in the folder
-// `cache_dir`, for all runs that read the same data.
+// `cache.dir`, for all runs that read the same data.
 //
 // There its name says what it holds: what is found under it is the right one, and no run replaces what
 // another one reads.
@@ -21,7 +21,7 @@ namespace stoker::dataset {
 
 class CachePlace {
  public:
-  // Of the set's `cache`. `content`: hex SHA-256 of all that decides what the file holds.
+  // Of the set's `cache`, which it has. `content`: hex SHA-256 of all that decides what the file holds.
   CachePlace(const SetRequest& set, std::string_view field, std::string_view content);
 
   const std::string& path() const { return path_; }
@@ -32,12 +32,17 @@ class CachePlace {
   Result<FileLock> lock(const ScanProgress& progress) const;
 
  private:
-  std::string key_;     // data.NAME.cache_dir, for messages
+  std::string key_;     // data.NAME.cache.dir, for messages
   std::string folder_;  // that is shared; or empty
   std::string path_;
 };
 
-// Removes what `cache: <cache>` has left beside the run's index, unless the set keeps it there.
-void remove_unless_kept(const SetRequest& set, std::string_view field, std::string_view cache);
+// How the name of such a file ends: "packed", "packed_restart" or "decoded".
+std::string cache_suffix(const config::CacheConfig& cache);
+
+// Removes the file of another `cache` that a start before has left beside the run's index, unless the
+// set keeps it there.
+void remove_unless_kept(const SetRequest& set, std::string_view field,
+                        const config::CacheConfig& cache);
 
 }  // namespace stoker::dataset

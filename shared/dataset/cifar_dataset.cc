@@ -1,4 +1,4 @@
-// Kind `cifar`: the binary files of CIFAR-10 and CIFAR-100.
+// Formats `cifar10` and `cifar100`: the binary files of CIFAR-10 and CIFAR-100.
 //
 // A record is one label byte (CIFAR-100: coarse, then fine) and 3072 bytes: 32x32 red, then green,
 // then blue.
@@ -87,29 +87,30 @@ class CifarDataset final : public Dataset {
   const std::vector<TensorSpec> spec_;
 };
 
+uint64_t classes_of(const SetRequest& set) {
+  return static_cast<uint64_t>(set.as<config::CifarDataset>().num_classes);
+}
+
 Result<std::string> cifar_settings(const SetRequest& set) {
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
-  if (set.config.classes != 10 && set.config.classes != 100)
-    return set.wrong("classes", "must be 10 or 100");
-  return "kind=cifar " + split.to_text() + " classes=" + std::to_string(set.config.classes);
+  return "format=cifar" + std::to_string(classes_of(set)) + ' ' + split.to_text();
 }
 
 Result<FileTable> scan_cifar(const SetRequest& set, const ScanProgress& progress) {
-  return scan_source(set, set.config.classes == 10 ? "data_batch_*.bin" : "train.bin", progress);
+  return scan_source(set, classes_of(set) == 10 ? "data_batch_*.bin" : "train.bin", progress);
 }
 
 // The number of records in all files; kCorrupt when one is cut off.
 Result<uint64_t> count_records(const SetRequest& set, const FileTable& files) {
-  const uint64_t record = label_bytes(static_cast<uint64_t>(set.config.classes)) + kPixels;
+  const uint64_t record = label_bytes(classes_of(set)) + kPixels;
   uint64_t records = 0;
   for (size_t file = 0; file < files.size(); ++file) {
     const uint64_t size = files.stamp(file).size;
     if (size == 0 || size % record != 0) {
-      return Status(Code::kCorrupt, set.key("path") + ": " + files.path(file) + ": " +
-                                        std::to_string(size) +
-                                        " bytes is not a whole number of records of " +
-                                        std::to_string(record) + " bytes (CIFAR-" +
-                                        std::to_string(set.config.classes) + ", binary version)");
+      return Status(Code::kCorrupt,
+                    set.key("path") + ": " + files.path(file) + ": " + std::to_string(size) +
+                        " bytes is not a whole number of records of " + std::to_string(record) +
+                        " bytes (CIFAR-" + std::to_string(classes_of(set)) + ", binary version)");
     }
     records += size / record;
   }
@@ -119,14 +120,24 @@ Result<uint64_t> count_records(const SetRequest& set, const FileTable& files) {
 Result<std::unique_ptr<Dataset>> open_cifar(const SetRequest& set, Index index) {
   STOKER_ASSIGN_OR_RETURN(const uint64_t records, count_records(set, index.files));
   STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, records));
-  return std::unique_ptr<Dataset>(std::make_unique<CifarDataset>(
-      std::move(index), part, static_cast<uint64_t>(set.config.classes)));
+  return std::unique_ptr<Dataset>(
+      std::make_unique<CifarDataset>(std::move(index), part, classes_of(set)));
 }
 
 }  // namespace
 
-const Kind& cifar_kind() {
-  static constexpr Kind kKind{.name = "cifar",
+const Kind& cifar10_kind() {
+  static constexpr Kind kKind{.name = "cifar10",
+                              .settings = cifar_settings,
+                              .scan = scan_cifar,
+                              .inspect = no_facts,
+                              .open = open_cifar,
+                              .has_rows = true};
+  return kKind;
+}
+
+const Kind& cifar100_kind() {
+  static constexpr Kind kKind{.name = "cifar100",
                               .settings = cifar_settings,
                               .scan = scan_cifar,
                               .inspect = no_facts,

@@ -1,7 +1,7 @@
 // ClassLabels: numbers the classes of a set whose labels are found in its records.
 //
 // Where every label is a whole number, as a number or as people write it, it is the class, and there
-// are as many classes as data.NAME.classes says, or one more than the largest. Otherwise the labels
+// are as many classes as data.NAME.num_classes says, or one more than the largest. Otherwise the labels
 // are names, and the classes are the names in the order of their bytes.
 //
 // Threads: one at a time.
@@ -31,7 +31,7 @@ class ClassLabels {
     std::vector<std::string> names;  // empty: classes are numbers
     std::vector<uint64_t> of_label;  // class of each provisional number
   };
-  // `given`: data.NAME.classes; 0 = as many as are found.
+  // `given`: data.NAME.num_classes; 0 = as many as are found.
   Result<Classes> finish(uint64_t given) const;
 
  private:

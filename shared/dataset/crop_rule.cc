@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <variant>
 
 #include "shared/dataset/draws.h"
 #include "shared/dataset/split.h"
@@ -11,6 +11,7 @@ namespace stoker::dataset {
 namespace {
 
 constexpr int kTries = 10;
+constexpr int64_t kMaxSide = 16384;
 
 bool is_interval(const std::vector<double>& numbers, double most) {
   return numbers.size() == 2 && numbers[0] > 0 && numbers[0] <= numbers[1] && numbers[1] <= most;
@@ -23,58 +24,116 @@ image::Box box_of(double left, double top, double width, double height) {
 }  // namespace
 
 Result<CropRule> CropRule::of(const SetRequest& set) {
-  const auto& config = set.config;
+  static const config::Transforms kNone;
+  const config::Transforms& transforms =
+      set.config.transforms() == nullptr ? kNone : *set.config.transforms();
+  const auto* const resize = config::find_transform<config::Resize>(transforms);
+  const auto* const center = config::find_transform<config::CenterCrop>(transforms);
+  const auto* const random = config::find_transform<config::RandomResizedCrop>(transforms);
   CropRule rule;
-  if (config.fit == "center_crop") {
-    if (!(config.crop_part > 0 && config.crop_part <= 1))
-      return set.wrong("crop_part", "must be above 0 and at most 1");
-    rule.fit_ = Fit::kCenter;
-    rule.part_ = config.crop_part;
-  } else if (config.fit == "random_crop") {
-    if (!is_interval(config.crop_area, 1))
-      return set.wrong("crop_area", "must be [from, to] with 0 < from <= to <= 1");
-    if (!is_interval(config.crop_ratio, 1000))
-      return set.wrong("crop_ratio", "must be [from, to] with 0 < from <= to <= 1000");
-    rule.fit_ = Fit::kRandom;
-    rule.area_ = {.from = config.crop_area[0], .to = config.crop_area[1]};
-    rule.ratio_ = {.from = config.crop_ratio[0], .to = config.crop_ratio[1]};
-  } else if (config.fit != "stretch") {
-    return set.wrong("fit", "must be stretch, center_crop or random_crop");
+  if (random != nullptr) {
+    if (resize != nullptr || center != nullptr)
+      return set.wrong("transforms",
+                       "random_resized_crop cannot be combined with resize and center_crop");
+    STOKER_RETURN_IF_ERROR(rule.take_random(set, *random));
+    return rule;
   }
+  if (resize == nullptr) {
+    return set.wrong("transforms", center != nullptr
+                                       ? "center_crop requires a resize before it"
+                                       : "encoded images need one of resize, resize and "
+                                         "center_crop, or random_resized_crop");
+  }
+  if (center != nullptr) {
+    STOKER_RETURN_IF_ERROR(rule.take_center(set, *resize, *center));
+    return rule;
+  }
+  if (resize->size.size() == 1) {
+    return set.wrong("transforms",
+                     "resize.size must be [height, width] unless a center_crop follows it");
+  }
+  STOKER_ASSIGN_OR_RETURN(rule.size_, size_of(set, "resize", resize->size));
   return rule;
 }
 
-std::string CropRule::to_text() const {
-  switch (fit_) {
-    case Fit::kStretch:
-      return "";
-    case Fit::kCenter:
-      return " fit=center_crop crop_part=" + exact_text(part_);
-    case Fit::kRandom:
-      return " fit=random_crop crop_area=" + exact_text(area_.from) + ".." + exact_text(area_.to) +
-             " crop_ratio=" + exact_text(ratio_.from) + ".." + exact_text(ratio_.to);
+Result<CropRule::Size> CropRule::size_of(const SetRequest& set, std::string_view name,
+                                         const std::vector<int64_t>& given) {
+  const auto fits = [](int64_t side) { return side >= 1 && side <= kMaxSide; };
+  const bool is_size = given.size() == 1 || given.size() == 2;
+  if (!is_size || !std::ranges::all_of(given, fits)) {
+    return set.wrong("transforms", std::string(name) +
+                                       ".size must be [height, width], each between 1 and " +
+                                       std::to_string(kMaxSide));
   }
-  return "";
+  return Size{.height = static_cast<uint32_t>(given.front()),
+              .width = static_cast<uint32_t>(given.back())};
 }
 
-image::Box CropRule::box(uint32_t height, uint32_t width, const image::PictureShape& shape,
-                         const DrawKey& draw) const {
+Status CropRule::take_center(const SetRequest& set, const config::Resize& resize,
+                             const config::CenterCrop& crop) {
+  fit_ = Fit::kCenter;
+  STOKER_ASSIGN_OR_RETURN(resized_, size_of(set, "resize", resize.size));
+  STOKER_ASSIGN_OR_RETURN(size_, size_of(set, "center_crop", crop.size));
+  resizes_shorter_side_ = resize.size.size() == 1;
+  if (size_.height <= resized_.height && size_.width <= resized_.width) return {};
+  return set.wrong("transforms", "center_crop.size must not be larger than resize.size");
+}
+
+Status CropRule::take_random(const SetRequest& set, const config::RandomResizedCrop& crop) {
+  if (!is_interval(crop.scale, 1))
+    return set.wrong("transforms",
+                     "random_resized_crop.scale must be [from, to] with 0 < from <= to <= 1");
+  if (!is_interval(crop.ratio, 1000))
+    return set.wrong("transforms",
+                     "random_resized_crop.ratio must be [from, to] with 0 < from <= to <= 1000");
+  fit_ = Fit::kRandom;
+  STOKER_ASSIGN_OR_RETURN(size_, size_of(set, "random_resized_crop", crop.size));
+  area_ = {.from = crop.scale[0], .to = crop.scale[1]};
+  ratio_ = {.from = crop.ratio[0], .to = crop.ratio[1]};
+  return {};
+}
+
+std::string CropRule::to_text() const {
+  const auto in_words = [](const Size& size) {
+    return std::to_string(size.height) + 'x' + std::to_string(size.width);
+  };
+  const std::string size = "size=" + in_words(size_);
+  switch (fit_) {
+    case Fit::kStretch:
+      return size;
+    case Fit::kCenter:
+      return size + " center_crop of " +
+             (resizes_shorter_side_ ? std::to_string(resized_.height) : in_words(resized_));
+    case Fit::kRandom:
+      return size + " scale=" + exact_text(area_.from) + ".." + exact_text(area_.to) +
+             " ratio=" + exact_text(ratio_.from) + ".." + exact_text(ratio_.to);
+  }
+  return size;
+}
+
+image::Box CropRule::box(uint32_t height, uint32_t width, const DrawKey& draw) const {
   switch (fit_) {
     case Fit::kStretch:
       break;
     case Fit::kCenter:
-      return center_box(height, width, shape);
+      return center_box(height, width);
     case Fit::kRandom:
       return random_box(height, width, draw);
   }
   return box_of(0, 0, width, height);
 }
 
-image::Box CropRule::center_box(uint32_t height, uint32_t width,
-                                const image::PictureShape& shape) const {
-  const double scale = part_ * std::min(double(height) / shape.height, double(width) / shape.width);
-  const double box_width = std::min<double>(width, scale * shape.width);
-  const double box_height = std::min<double>(height, scale * shape.height);
+image::Box CropRule::center_box(uint32_t height, uint32_t width) const {
+  // Of `side` pixels that become `resized`, those that become `cropped`. The order of the operations
+  // decides the last bit, and that decides pixels.
+  const auto part_of = [](double side, uint32_t resized, uint32_t cropped) {
+    return double(cropped) / resized * (side / cropped) * cropped;
+  };
+  const double shorter = std::min(height, width);
+  const double box_width = std::min<double>(
+      width, part_of(resizes_shorter_side_ ? shorter : width, resized_.width, size_.width));
+  const double box_height = std::min<double>(
+      height, part_of(resizes_shorter_side_ ? shorter : height, resized_.height, size_.height));
   return box_of((width - box_width) / 2, (height - box_height) / 2, box_width, box_height);
 }
 
@@ -101,6 +160,19 @@ image::Box CropRule::widest_box(uint32_t height, uint32_t width) const {
   if (ratio > ratio_.to) box_width = std::max(1.0, std::nearbyint(height * ratio_.to));
   return box_of(std::floor((width - box_width) / 2), std::floor((height - box_height) / 2),
                 box_width, box_height);
+}
+
+bool has_encoded_pictures(const config::DatasetConfig& config) {
+  if (std::holds_alternative<config::ImageFolderDataset>(config.source) ||
+      std::holds_alternative<config::ImageListDataset>(config.source))
+    return true;
+  return config.record() != nullptr && !config.record()->fields.image.empty();
+}
+
+bool has_random_resized_crop(const config::DatasetConfig& config) {
+  const config::Transforms* const transforms = config.transforms();
+  return transforms != nullptr &&
+         config::find_transform<config::RandomResizedCrop>(*transforms) != nullptr;
 }
 
 }  // namespace stoker::dataset

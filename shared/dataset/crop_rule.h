@@ -1,4 +1,5 @@
-// CropRule: which part of a picture a sample is made of: the settings `fit` and `crop_…`.
+// CropRule: which part of an encoded picture a sample is made of, and its size: the transforms resize,
+// center_crop and random_resized_crop. A part is resized once, whatever the number of transforms.
 //
 // Threads: immutable after construction.
 // Errors:  of(): kInvalidArgument, naming the setting.
@@ -6,8 +7,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "shared/base/status.h"
+#include "shared/config/dataset_config.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/kind.h"
 #include "shared/image/picture.h"
@@ -18,29 +22,47 @@ class CropRule {
  public:
   static Result<CropRule> of(const SetRequest& set);
 
+  // Of the sample.
+  uint32_t height() const { return size_.height; }
+  uint32_t width() const { return size_.width; }
   bool takes_all() const { return fit_ == Fit::kStretch; }
   bool draws() const { return fit_ == Fit::kRandom; }
-  std::string to_text() const;  // " fit=center_crop crop_part=0.875"; empty where it takes all
-  // The part of a picture of `height` x `width` pixels that becomes one of `shape`.
-  image::Box box(uint32_t height, uint32_t width, const image::PictureShape& shape,
-                 const DrawKey& draw) const;
+  std::string to_text() const;  // "size=224x224 center_crop of 256"
+  // The part of a picture of `height` x `width` pixels that becomes the sample.
+  image::Box box(uint32_t height, uint32_t width, const DrawKey& draw) const;
 
  private:
   enum class Fit { kStretch, kCenter, kRandom };
+  struct Size {
+    uint32_t height = 0;
+    uint32_t width = 0;
+  };
   struct Interval {
     double from = 0;
     double to = 0;
   };
 
-  image::Box center_box(uint32_t height, uint32_t width, const image::PictureShape& shape) const;
+  // `name` is the transform's. One number is a square.
+  static Result<Size> size_of(const SetRequest& set, std::string_view name,
+                              const std::vector<int64_t>& given);
+  Status take_center(const SetRequest& set, const config::Resize& resize,
+                     const config::CenterCrop& crop);
+  Status take_random(const SetRequest& set, const config::RandomResizedCrop& crop);
+  image::Box center_box(uint32_t height, uint32_t width) const;
   image::Box random_box(uint32_t height, uint32_t width, const DrawKey& draw) const;
   // Where no random one fits: the largest in the middle whose ratio is allowed.
   image::Box widest_box(uint32_t height, uint32_t width) const;
 
   Fit fit_ = Fit::kStretch;
-  double part_ = 1;  // kCenter: of the shorter side
-  Interval area_;    // kRandom: of the picture's
-  Interval ratio_;   // kRandom: width / height
+  Size size_;
+  Size resized_;                       // kCenter: of the whole picture
+  bool resizes_shorter_side_ = false;  // kCenter: to resized_.height
+  Interval area_;                      // kRandom: of the picture's
+  Interval ratio_;                     // kRandom: width / height
 };
+
+// Whether the pictures of a set are files of an image format, not arrays of pixels.
+bool has_encoded_pictures(const config::DatasetConfig& config);
+bool has_random_resized_crop(const config::DatasetConfig& config);
 
 }  // namespace stoker::dataset

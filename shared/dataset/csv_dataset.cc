@@ -1,4 +1,4 @@
-// Kind `csv`: files of comma-separated values, one row a sample. The index keeps where each row lies,
+// Format `csv`: files of comma-separated values, one row a sample. The index keeps where each row lies,
 // and its label.
 #include <algorithm>
 #include <utility>
@@ -14,8 +14,12 @@
 namespace stoker::dataset {
 namespace {
 
-char delimiter_of(const SetRequest& set) {
-  return set.config.delimiter == "tab" ? '\t' : set.config.delimiter.front();
+char delimiter_of(const SetRequest& set) { return set.as<config::CsvDataset>().delimiter.front(); }
+
+config::DatasetConfig with_record(const SetRequest& set, config::RecordConfig record) {
+  config::DatasetConfig config = set.config;
+  std::get<config::CsvDataset>(config.source).record = with_shape(std::move(record));
+  return config;
 }
 
 FieldBytes bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
@@ -49,7 +53,7 @@ class CsvScan {
         files_(files),
         progress_(progress),
         delimiter_(delimiter_of(set)),
-        table_{.columns = set.config.columns} {}
+        table_{.columns = set.as<config::CsvDataset>().column_names} {}
 
   Result<Facts> run() {
     const FileReader reader(files_);
@@ -57,7 +61,7 @@ class CsvScan {
       return end_of_csv_row(bytes, delimiter_);
     };
     for (size_t file = 0; file < files_.size(); ++file) {
-      header_due_ = set_.config.columns.empty();
+      header_due_ = set_.as<config::CsvDataset>().column_names.empty();
       if (!header_due_ && !index_) STOKER_RETURN_IF_ERROR(begin());
       STOKER_RETURN_IF_ERROR(scan_rows(reader, files_, file, row_end, [&](const TextRow& row) {
                                return header_due_ ? take_header(file, row) : take_row(row);
@@ -79,8 +83,8 @@ class CsvScan {
 
   // Once the columns are known.
   Status begin() {
-    STOKER_ASSIGN_OR_RETURN(config_, table_.with_inputs(set_));
-    config_ = with_lengths(std::move(config_));
+    STOKER_ASSIGN_OR_RETURN(auto record, table_.with_inputs(set_));
+    config_ = with_record(set_, std::move(record));
     const SetRequest set{.name = set_.name, .config = config_, .index_dir = set_.index_dir};
     STOKER_ASSIGN_OR_RETURN(fields_, RecordFields::of(set));
     STOKER_ASSIGN_OR_RETURN(places_, table_.places(set_, *fields_));
@@ -163,20 +167,20 @@ class CsvScan {
 };
 
 Result<std::string> csv_settings(const SetRequest& set) {
-  const std::string& delimiter = set.config.delimiter;
+  const auto& csv = set.as<config::CsvDataset>();
+  const std::string& delimiter = csv.delimiter;
   constexpr std::string_view kNever = "\"\r\n";
-  const bool is_one = delimiter.size() == 1 && kNever.find(delimiter[0]) == std::string_view::npos;
-  if (!is_one && delimiter != "tab")
-    return set.wrong("delimiter", "must be one character, and no quote, or the word tab");
-  config::DatasetConfig config = set.config;
-  const bool takes_all = config.input.empty();
-  if (takes_all) config.input = {"*"};
-  config = with_lengths(std::move(config));
+  if (delimiter.size() != 1 || kNever.find(delimiter[0]) != std::string_view::npos)
+    return set.wrong("delimiter", "must be one character other than a quote and a line end");
+  config::RecordConfig record = csv.record;
+  const bool takes_all = record.fields.input.empty();
+  if (takes_all) record.fields.input = {"*"};
+  const config::DatasetConfig config = with_record(set, std::move(record));
   const SetRequest with_input{.name = set.name, .config = config};
   STOKER_ASSIGN_OR_RETURN(std::string text, record_settings("csv", with_input));
   text +=
       " delimiter=" + std::to_string(int{delimiter_of(set)}) + (takes_all ? " every column" : "");
-  for (const std::string& column : set.config.columns)
+  for (const std::string& column : csv.column_names)
     text += ' ' + std::to_string(column.size()) + ':' + column;
   return text;
 }
@@ -208,8 +212,8 @@ Result<CsvTable> take_columns(const SetRequest& set, Facts& facts) {
 Result<std::unique_ptr<Dataset>> open_csv(const SetRequest& set, Index index) {
   std::string fingerprint = index.fingerprint();
   STOKER_ASSIGN_OR_RETURN(const CsvTable columns, take_columns(set, index.facts));
-  STOKER_ASSIGN_OR_RETURN(config::DatasetConfig config, columns.with_inputs(set));
-  config = with_lengths(std::move(config));
+  STOKER_ASSIGN_OR_RETURN(auto record, columns.with_inputs(set));
+  const config::DatasetConfig config = with_record(set, std::move(record));
   const SetRequest resolved{.name = set.name, .config = config, .index_dir = set.index_dir};
   STOKER_ASSIGN_OR_RETURN(RecordFields fields, RecordFields::of(resolved));
   STOKER_ASSIGN_OR_RETURN(std::vector<size_t> places, columns.places(set, fields));

@@ -19,22 +19,24 @@ std::string shown(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Result<config::DatasetConfig> CsvTable::with_inputs(const SetRequest& set) const {
-  config::DatasetConfig config = set.config;
-  if (!config.input.empty()) return config;
+Result<config::RecordConfig> CsvTable::with_inputs(const SetRequest& set) const {
+  config::RecordConfig record = set.as<config::CsvDataset>().record;
+  config::FieldNames& fields = record.fields;
+  if (!fields.input.empty()) return record;
   for (size_t column = 0; column < columns.size(); ++column) {
     const std::string& name = columns[column];
-    const auto& target = config.target;
-    if (name == config.label || std::ranges::find(target, name) != target.end()) continue;
+    const auto& target = fields.target;
+    if (name == fields.label || std::ranges::find(target, name) != target.end()) continue;
     if (name.empty()) {
-      return set.wrong("input", "is empty, which takes every column, but column " +
-                                    std::to_string(column + 1) +
-                                    " has no name; name those that are inputs");
+      return set.wrong("fields.input", "is empty, which takes every column, but column " +
+                                           std::to_string(column + 1) +
+                                           " has no name; name those that are inputs");
     }
-    config.input.push_back(name);
+    fields.input.push_back(name);
   }
-  if (config.input.empty()) return set.wrong("input", "is empty, and there is no other column");
-  return config;
+  if (fields.input.empty())
+    return set.wrong("fields.input", "is empty, and there is no other column");
+  return record;
 }
 
 Result<std::vector<size_t>> CsvTable::places(const SetRequest& set,
@@ -44,9 +46,9 @@ Result<std::vector<size_t>> CsvTable::places(const SetRequest& set,
   size_t inputs = 0;
   while (inputs < fields.names().size() && fields.setting_of(inputs) == "input") ++inputs;
   if (static_cast<size_t>(input.elements()) != inputs) {
-    return set.wrong("shape", "has " + std::to_string(input.elements()) +
-                                  " numbers, but there are " + std::to_string(inputs) +
-                                  " input columns");
+    return set.wrong("input_shape", "has " + std::to_string(input.elements()) +
+                                        " numbers, but there are " + std::to_string(inputs) +
+                                        " input columns");
   }
   std::unordered_map<std::string_view, size_t> place_of;
   for (size_t column = 0; column < columns.size(); ++column) {
@@ -58,12 +60,12 @@ Result<std::vector<size_t>> CsvTable::places(const SetRequest& set,
     const std::string& name = fields.names()[i];
     const auto found = place_of.find(name);
     if (found == place_of.end()) {
-      return set.wrong(fields.setting_of(i), "there is no column '" + name + "' among the " +
-                                                 std::to_string(columns.size()) + ": " +
-                                                 shown(columns));
+      return set.wrong(fields.key_of(i), "there is no column '" + name + "' among the " +
+                                             std::to_string(columns.size()) + ": " +
+                                             shown(columns));
     }
     if (found->second == kTwice)
-      return set.wrong(fields.setting_of(i), "there are two columns '" + name + "'");
+      return set.wrong(fields.key_of(i), "there are two columns '" + name + "'");
     places.push_back(found->second);
   }
   return places;

@@ -19,8 +19,9 @@ namespace stoker::dataset {
 struct CsvTable {
   std::vector<std::string> columns;  // of the header, or of the setting
 
-  // The settings with the inputs that they leave out: every column but the label or the targets.
-  Result<config::DatasetConfig> with_inputs(const SetRequest& set) const;
+  // The settings of records with the inputs that they leave out: every column but the label or the
+  // targets.
+  Result<config::RecordConfig> with_inputs(const SetRequest& set) const;
   // The column of each name of the fields. kInvalidArgument also where the shape is not that of so
   // many columns.
   Result<std::vector<size_t>> places(const SetRequest& set, const RecordFields& fields) const;

@@ -57,7 +57,7 @@ class Dataset {
   virtual ~Dataset() = default;
 
   virtual uint64_t size() const = 0;  // samples; at least 1
-  // One sample's tensors, without the batch dimension: language model {"tokens" [context+1]},
+  // One sample's tensors, without the batch dimension: language model {"tokens" [block_size+1]},
   // classification {"input", "label" I64 []}, regression {"input", "target" F32 [m]}. Pictures are
   // U8 [channels, height, width].
   virtual const std::vector<TensorSpec>& spec() const = 0;
@@ -103,7 +103,7 @@ class Dataset {
   // Reads ahead what read() of this sample takes from files, and looks at none of it. Whoever then
   // reads the sample holding `bytes` gets the same as without. Nothing where there are no files.
   virtual void prefetch(uint64_t /*sample*/, PrefetchedBytes& /*bytes*/) const {}
-  // Descriptors that read() writes to: of files in which samples are kept (`cache: decoded`).
+  // Descriptors that read() writes to: of files in which samples are kept (a decoded cache).
   virtual std::vector<int> writes_to() const { return {}; }
 };
 
@@ -111,12 +111,12 @@ class Dataset {
 // kNotFound (no such file or folder, or nothing in it that fits: "data.train.path: … holds no file
 // that matches '*.h'"), kPermission, kInvalidArgument (the config), kCorrupt (a file is not of this
 // kind), kIoError. `set_name` ("train") is for messages and for the index file's name.
-// A mixture opens its sets as well: it needs all of them.
+// A mixture or concat opens its sets as well: it needs all of them.
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
                                               const config::DatasetConfigs& sets,
                                               const std::string& index_dir,
                                               const ScanProgress& progress);
-// A set that is no mixture.
+// A set that has a format.
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
@@ -134,7 +134,7 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
                                               const std::string& index_dir,
                                               const std::string& fingerprint);
 
-// "text tokens images idx cifar npy tfrecord tar csv jsonl synthetic", for messages.
+// "text tokens image_folder image_list …": the formats, for messages.
 std::string supported_kinds();
 
 }  // namespace stoker::dataset

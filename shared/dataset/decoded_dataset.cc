@@ -7,6 +7,7 @@
 #include "shared/base/log.h"
 #include "shared/base/sha256.h"
 #include "shared/dataset/cache_place.h"
+#include "shared/dataset/crop_rule.h"
 #include "shared/dataset/dataset_decorator.h"
 #include "shared/dataset/picture_pack.h"
 #include "shared/dataset/sample_file.h"
@@ -52,7 +53,9 @@ class DecodedDataset final : public DatasetDecorator {
   const Part part_;
 };
 
-bool is_wanted(const SetRequest& set) { return set.config.cache == "decoded"; }
+bool is_wanted(const SetRequest& set) {
+  return set.config.cache() && set.config.cache()->type == config::CacheType::kDecoded;
+}
 
 CachePlace place_of(const SetRequest& set, const SampleFile::Form& form) {
   return {set, "samples", form.identity};
@@ -74,26 +77,34 @@ SampleFile::Form form_of(const Dataset& dataset, const Part& part) {
 }  // namespace
 
 Status check_cache(const SetRequest& set) {
-  if (set.config.cache == "none" && !set.config.cache_dir.empty())
-    return set.wrong("cache_dir", "is for what cache keeps; give a cache, or leave it away");
-  if (is_packed(set) && set.config.kind != config::DatasetKind::kImages) {
+  const config::DatasetFormat format = set.config.format();
+  if (is_packed(set) && format != config::DatasetFormat::kImageFolder &&
+      format != config::DatasetFormat::kImageList) {
     return set.wrong(
-        "cache", set.config.cache + " is for kind images; this one's samples lie together already");
+        "cache.type",
+        "packed is for image_folder and image_list; this format's samples lie together "
+        "already");
   }
-  if (is_wanted(set) && set.config.is_padded())
-    return set.wrong("cache",
-                     "decoded goes without longest: a sample has as many bytes as its batch");
-  if (is_wanted(set) && set.config.fit == "random_crop") {
-    return set.wrong("cache",
-                     "decoded goes without fit: random_crop, which makes another picture of each "
-                     "file every time; take rewritten, or fit: stretch with pad");
+  if (!is_wanted(set)) return {};
+  if (set.config.cache()->jpeg_restart_markers)
+    return set.wrong("cache.jpeg_restart_markers", "requires type: packed");
+  if (set.config.has_variable_length())
+    return set.wrong("cache.type",
+                     "decoded cannot be combined with sequence.max_length: a sample has as many "
+                     "bytes as its batch");
+  if (has_random_resized_crop(set.config)) {
+    return set.wrong(
+        "cache.type",
+        "decoded cannot be combined with random_resized_crop, which makes another "
+        "image of each file every time; set type: packed with jpeg_restart_markers, or "
+        "transforms to resize and random_crop");
   }
   return {};
 }
 
 Status make_decoded_file(const SetRequest& set, const Dataset& dataset,
                          const ScanProgress& progress) {
-  remove_unless_kept(set, "samples", "decoded");
+  remove_unless_kept(set, "samples", {.type = config::CacheType::kDecoded, .dir = {}});
   if (!is_wanted(set)) return {};
   STOKER_ASSIGN_OR_RETURN(const Part part, samples_taken(set, dataset.size()));
   const SampleFile::Form form = form_of(dataset, part);

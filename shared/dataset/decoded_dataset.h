@@ -1,5 +1,5 @@
 // decoded: a data set each of whose samples is decoded once, and then comes from a file beside the
-// index, in this run and its next starts: `cache: decoded`.
+// index, in this run and its next starts: `cache: {type: decoded}`.
 //
 // The file is filled by whoever reads: the processes that decode, which nothing but their own end
 // can harm. What a sample is does not depend on whether it comes from there.

@@ -20,10 +20,11 @@ EpochOrder::EpochOrder(const OrderSettings& settings)
       shuffle_(settings.shuffle) {
   assert(size_ >= 1 && window_ >= 1 && settings.shards_open >= 1);
   // What makes no difference is not paid for.
-  if (shuffle_ == config::Shuffle::kWindow && window_ >= size_) shuffle_ = config::Shuffle::kFull;
-  if (shuffle_ != config::Shuffle::kShards) return;
+  if (shuffle_ == config::ShuffleMode::kBlock && window_ >= size_)
+    shuffle_ = config::ShuffleMode::kFull;
+  if (shuffle_ != config::ShuffleMode::kShards) return;
   if (settings.shard_ends.size() <= settings.shards_open) {
-    shuffle_ = config::Shuffle::kFull;
+    shuffle_ = config::ShuffleMode::kFull;
   } else {
     assert(settings.shard_ends.back() == size_);
     maybe_shards_.emplace(settings.shard_ends, settings.shards_open, seed_);
@@ -39,21 +40,21 @@ uint64_t EpochOrder::at(uint64_t epoch, uint64_t place) const {
 void EpochOrder::at(uint64_t epoch, uint64_t place, std::span<uint64_t> samples) const {
   assert(place < size_ && samples.size() <= size_ - place);
   switch (shuffle_) {
-    case config::Shuffle::kFull:
+    case config::ShuffleMode::kFull:
       std::iota(samples.begin(), samples.end(), place);
       permute(samples, size_, round_keys(derived_seed(seed_, epoch)));
       break;
-    case config::Shuffle::kOff:
+    case config::ShuffleMode::kNone:
       std::iota(samples.begin(), samples.end(), place);
       break;
-    case config::Shuffle::kWindow:
+    case config::ShuffleMode::kBlock:
       while (!samples.empty()) {
         const size_t found = in_window(epoch, place, samples);
         samples = samples.subspan(found);
         place += found;
       }
       break;
-    case config::Shuffle::kShards:
+    case config::ShuffleMode::kShards:
       const auto order = maybe_shards_->of(epoch);
       for (uint64_t& sample : samples) sample = order->at(place++);
       break;

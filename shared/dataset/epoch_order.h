@@ -2,13 +2,13 @@
 // epoch.
 //
 // full:   any sample at any place.
-// off:    as they are numbered.
-// window: mixed within windows of `window` neighbours, so that a sample is fewer than that from its
+// none:   as they are numbered.
+// block:  mixed within windows of `window` neighbours, so that a sample is fewer than that from its
 //         place; where the windows begin is another place in each epoch.
 // shards: the shards in a random order; the samples of `shards_open` of them mixed at a time.
 //
-// A place costs the same in every epoch: nothing for `off`, a computed permutation for `full` and
-// `window`, two binary searches over the shards beside it for `shards`.
+// A place costs the same in every epoch: nothing for `none`, a computed permutation for `full` and
+// `block`, two binary searches over the shards beside it for `shards`.
 //
 // Threads: any.
 #pragma once
@@ -26,8 +26,8 @@ namespace stoker::dataset {
 struct OrderSettings {
   uint64_t size = 1;  // samples
   uint64_t seed = 1;
-  config::Shuffle shuffle = config::Shuffle::kFull;
-  uint64_t window = 1;               // window: at least 1
+  config::ShuffleMode shuffle = config::ShuffleMode::kFull;
+  uint64_t window = 1;               // block: at least 1
   uint64_t shards_open = 1;          // shards: at least 1
   std::vector<uint64_t> shard_ends;  // shards: as Dataset::shard_ends(); empty: one shard
 };
@@ -48,7 +48,7 @@ class EpochOrder {
   const uint64_t size_;
   const uint64_t seed_;
   const uint64_t window_;
-  config::Shuffle shuffle_;
+  config::ShuffleMode shuffle_;
   std::optional<ShardOrders> maybe_shards_;
 };
 

@@ -11,7 +11,7 @@
 namespace stoker::dataset {
 namespace {
 
-using config::DatasetKind;
+using config::DatasetFormat;
 
 Status no_growth(const std::string& path, const std::string& what) {
   return Status(Code::kMismatch, path + ": " + what +
@@ -20,7 +20,7 @@ Status no_growth(const std::string& path, const std::string& what) {
 }
 
 bool has_lines(const config::DatasetConfig& set) {
-  return set.kind == DatasetKind::kCsv || set.kind == DatasetKind::kJsonl;
+  return set.format() == DatasetFormat::kCsv || set.format() == DatasetFormat::kJsonl;
 }
 
 // What was there ends with a line, and so does what came.
@@ -71,8 +71,9 @@ Status check_files(const config::DatasetConfig& set, const FileTable& before, Fi
 }  // namespace
 
 bool may_append(const config::DatasetConfig& set) {
-  return set.grows() &&
-         (set.kind == DatasetKind::kText || set.kind == DatasetKind::kTokens || has_lines(set));
+  const DatasetFormat format = set.format();
+  return set.is_refreshable() &&
+         (format == DatasetFormat::kText || format == DatasetFormat::kTokens || has_lines(set));
 }
 
 std::string index_file(const std::string& name, const std::string& index_dir) {
@@ -86,9 +87,9 @@ Status check_growth(const config::DatasetConfigs& sets, const std::vector<std::s
     STOKER_ASSIGN_OR_RETURN(const Index after, load_index(index_file(name, index_dir_after)));
     if (before.fingerprint() == after.fingerprint()) continue;
     const config::DatasetConfig& set = sets.at(name);
-    if (!set.grows())
+    if (!set.is_refreshable())
       return Status(Code::kMismatch,
-                    "data." + name + ": its files have changed, and its grow is " + set.grow);
+                    "data." + name + ": its files have changed, and its refresh is never");
     STOKER_RETURN_IF_ERROR(
         check_files(set, before.files, after.files).with_context("data." + name));
   }

@@ -1,4 +1,4 @@
-// Kind `idx`: one file of pictures and one of labels, as MNIST is distributed. One that is packed by
+// Format `idx`: one file of pictures and one of labels, as MNIST is distributed. One that is packed by
 // gzip is unpacked beside the index, since samples are read in any order.
 #include <algorithm>
 #include <cassert>
@@ -151,14 +151,16 @@ Result<std::vector<uint64_t>> read_facts(const FileTable& files) {
 
 Result<std::string> idx_settings(const SetRequest& set) {
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
-  if (set.config.labels.empty()) return set.wrong("labels", "must name the file of the labels");
-  return "kind=idx " + split.to_text();
+  if (set.as<config::IdxDataset>().labels_path.empty())
+    return set.wrong("labels_path", "is required; set it to the file of the labels");
+  return "format=idx " + split.to_text();
 }
 
 Result<FileTable> scan_idx(const SetRequest& set, const ScanProgress&) {
   FileTable files;
-  STOKER_RETURN_IF_ERROR(scan_source_file(set, "path", set.config.path, files));
-  STOKER_RETURN_IF_ERROR(scan_source_file(set, "labels", set.config.labels, files));
+  const auto& idx = set.as<config::IdxDataset>();
+  STOKER_RETURN_IF_ERROR(scan_source_file(set, "path", idx.path, files));
+  STOKER_RETURN_IF_ERROR(scan_source_file(set, "labels_path", idx.labels_path, files));
   return files;
 }
 

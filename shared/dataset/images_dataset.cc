@@ -1,5 +1,5 @@
-// Kind `images`: a folder per class (or a list: picture_list.h), JPEG, PNG and WebP files in it,
-// decoded and resized while they are read.
+// Format `image_folder`: a folder per class, JPEG, PNG and WebP files in it, decoded and resized while
+// they are read.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -12,7 +12,6 @@
 #include "shared/dataset/file_reader.h"
 #include "shared/dataset/kind.h"
 #include "shared/dataset/picture_input.h"
-#include "shared/dataset/picture_list.h"
 #include "shared/dataset/picture_pack.h"
 #include "shared/dataset/source.h"
 #include "shared/dataset/whole_files.h"
@@ -77,23 +76,19 @@ class ImagesDataset final : public Dataset {
   const std::vector<TensorSpec> spec_;
 };
 
-bool is_list(const SetRequest& set) { return !set.config.list.empty(); }
-
 Result<std::string> images_settings(const SetRequest& set) {
-  if (is_list(set)) return picture_list_settings(set);
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_ASSIGN_OR_RETURN(const PictureInput input, PictureInput::of(set));
-  return "kind=images " + split.to_text() + ' ' + input.to_text();
+  return "format=image_folder " + split.to_text() + ' ' + input.to_text();
 }
 
 Result<FileTable> scan_images(const SetRequest& set, const ScanProgress& progress) {
-  if (is_list(set)) return scan_picture_list(set, progress);
-  STOKER_ASSIGN_OR_RETURN(const FolderScan found,
-                          scan_source_folder(set, set.config.glob, progress));
+  const std::string& glob = set.as<config::ImageFolderDataset>().glob;
+  STOKER_ASSIGN_OR_RETURN(const FolderScan found, scan_source_folder(set, glob, progress));
   if (!found.barren.empty()) {
     return Status(Code::kNotFound,
                   set.key("path") + ": " + join_path(found.files.root(), found.barren.front()) +
-                      ": a class folder without any file that matches '" + set.config.glob +
+                      ": a class folder without any file that matches '" + glob +
                       "'; remove it, or narrow the glob to the folders that are classes");
   }
   FileTable files(found.files.root());
@@ -110,7 +105,7 @@ Result<FileTable> scan_images(const SetRequest& set, const ScanProgress& progres
     log_warn("files outside class folders ignored", {{"path", files.root()}, {"count", outside}});
   if (files.size() == 0) {
     return Status(Code::kNotFound,
-                  set.key("path") + ": " + set.config.path +
+                  set.key("path") + ": " + set.config.path() +
                       " holds no folder with pictures; a folder per class is needed");
   }
   return files;
@@ -120,7 +115,6 @@ Result<FileTable> scan_images(const SetRequest& set, const ScanProgress& progres
 // files are looked at.
 Result<Facts> inspect_images(const SetRequest& set, const FileTable& files,
                              const ScanProgress& progress) {
-  if (is_list(set)) return inspect_picture_list(set, files, progress);
   const FileReader reader(files);
   const size_t probes = std::min(files.size(), kProbes);
   for (size_t probe = 0; probe < probes; ++probe) {
@@ -138,7 +132,6 @@ Result<Facts> inspect_images(const SetRequest& set, const FileTable& files,
 }
 
 Result<std::unique_ptr<Dataset>> open_images(const SetRequest& set, Index index) {
-  if (is_list(set)) return open_picture_list(set, std::move(index));
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_ASSIGN_OR_RETURN(const PictureInput input, PictureInput::of(set));
   if (!WholeFiles::fits(index.files, index.facts))
@@ -158,8 +151,8 @@ Result<std::unique_ptr<Dataset>> open_images(const SetRequest& set, Index index)
 
 }  // namespace
 
-const Kind& images_kind() {
-  static constexpr Kind kKind{.name = "images",
+const Kind& image_folder_kind() {
+  static constexpr Kind kKind{.name = "image_folder",
                               .settings = images_settings,
                               .scan = scan_images,
                               .inspect = inspect_images,

@@ -34,8 +34,8 @@ struct Facts {
 };
 
 struct Index {
-  std::string settings;  // what the configuration says about the samples: "kind=text split=0:0.9
-                         // context=128"
+  std::string settings;  // what the configuration says about the samples: "format=text split=0:0.9
+                         // block_size=128"
   std::string source;    // where they were looked for: path and glob
   Facts facts;
   FileTable files;

@@ -1,4 +1,4 @@
-// Kind `jsonl`: files of JSON objects, one a line. The index keeps where each line lies, its label,
+// Format `jsonl`: files of JSON objects, one a line. The index keeps where each line lies, its label,
 // and, of a text, how long it is.
 #include <array>
 #include <cstring>
@@ -74,7 +74,12 @@ class JsonRecords final : public TextRecords {
   const uint64_t row_;
 };
 
-config::DatasetConfig resolved_config(const SetRequest& set) { return with_lengths(set.config); }
+config::DatasetConfig resolved_config(const SetRequest& set) {
+  config::DatasetConfig config = set.config;
+  auto& record = std::get<config::JsonlDataset>(config.source).record;
+  record = with_shape(std::move(record));
+  return config;
+}
 
 Result<std::string> jsonl_settings(const SetRequest& set) {
   const config::DatasetConfig config = resolved_config(set);

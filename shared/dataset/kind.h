@@ -1,4 +1,4 @@
-// Kind: what has to be known about one kind of data set to find, index and open it; open_dataset.cc
+// Kind: what has to be known about one format of data set to find, index and open it; open_dataset.cc
 // does the rest.
 //
 // Threads: constants.
@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "shared/base/status.h"
@@ -26,6 +27,11 @@ struct SetRequest {
   const config::DatasetConfig& config;
   std::string_view index_dir = {};  // where inspect() may leave files that it makes
 
+  // The part of the configuration that only this format has; `config` is of that format.
+  template <typename Source>
+  const Source& as() const {
+    return std::get<Source>(config.source);
+  }
   // Where a file of this set is made: "<index_dir>/train.labels.decompressed". Others of the run that
   // have the index open read it under this name.
   std::string made_file(std::string_view field, std::string_view what) const {
@@ -42,8 +48,8 @@ struct SetRequest {
 };
 
 struct Kind {
-  std::string_view name;
-  // Checks the fields that this kind reads, and gives the text of those that decide what the
+  std::string_view name;  // of the format, as in the configuration
+  // Checks the fields that this format reads, and gives the text of those that decide what the
   // samples are.
   Result<std::string> (*settings)(const SetRequest& set);
   // Finds the files; reads none of them.
@@ -59,13 +65,15 @@ struct Kind {
   bool has_rows = false;
 };
 
-const Kind& kind_of(config::DatasetKind kind);
+const Kind& kind_of(config::DatasetFormat format);
 
 const Kind& text_kind();
 const Kind& tokens_kind();
-const Kind& images_kind();
+const Kind& image_folder_kind();
+const Kind& image_list_kind();
 const Kind& idx_kind();
-const Kind& cifar_kind();
+const Kind& cifar10_kind();
+const Kind& cifar100_kind();
 const Kind& npy_kind();
 const Kind& tfrecord_kind();
 const Kind& tar_kind();
@@ -76,7 +84,7 @@ const Kind& synthetic_kind();
 // kMismatch when the data are not those with the fingerprint `expected`; empty: any.
 Status check_fingerprint(const Dataset& data, const std::string& expected, const std::string& name);
 
-// Kinds whose files say all by their names and sizes.
+// Formats whose files say all by their names and sizes.
 Result<Facts> no_facts(const SetRequest& set, const FileTable& files, const ScanProgress& progress);
 
 }  // namespace stoker::dataset

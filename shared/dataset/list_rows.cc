@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "shared/dataset/csv_row.h"
 #include "shared/dataset/csv_table.h"
@@ -15,12 +14,6 @@
 
 namespace stoker::dataset {
 namespace {
-
-// The names of the columns of paths and labels.
-std::vector<std::string> column_names(const SetRequest& set) {
-  return {set.config.input.empty() ? "path" : set.config.input.front(),
-          set.config.label.empty() ? "label" : set.config.label};
-}
 
 bool is_json(std::string_view name) { return name.ends_with(".jsonl"); }
 bool is_tabbed(std::string_view name) { return name.ends_with(".tsv"); }
@@ -32,7 +25,7 @@ class ListReader {
              const std::function<Status(const ListRow&)>& take)
       : set_(set),
         path_(std::move(path)),
-        names_(column_names(set)),
+        names_(list_columns(set.as<config::ImageListDataset>())),
         delimiter_(is_tabbed(path_) ? '\t' : ','),
         json_(names_),
         take_(take) {}
@@ -70,13 +63,12 @@ class ListReader {
       std::optional<size_t> place;
       for (size_t column = 0; column < columns->size(); ++column) {
         if ((*columns)[column] != names_[i]) continue;
-        if (place) return set_.wrong("list", path_ + " has two columns '" + names_[i] + "'");
+        if (place) return set_.wrong("path", path_ + " has two columns '" + names_[i] + "'");
         place = column;
       }
       if (!place) {
-        return set_.wrong("list", path_ + " has no column '" + names_[i] +
-                                      "'; name its columns in " + set_.key("input") + " and " +
-                                      set_.key("label"));
+        return set_.wrong(i == 0 ? "fields.image" : "fields.label",
+                          path_ + " has no column '" + names_[i] + "'");
       }
       places_->at(i) = *place;
     }
@@ -107,6 +99,11 @@ class ListReader {
 };
 
 }  // namespace
+
+std::vector<std::string> list_columns(const config::ImageListDataset& list) {
+  return {list.fields.image.empty() ? "path" : list.fields.image,
+          list.fields.label.empty() ? "label" : list.fields.label};
+}
 
 bool is_list_name(std::string_view name) {
   return is_json(name) || is_tabbed(name) || name.ends_with(".csv");

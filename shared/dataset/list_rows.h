@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "shared/base/status.h"
 #include "shared/dataset/field_value.h"
@@ -21,6 +23,8 @@ struct ListRow {
   uint64_t line = 0;
 };
 
+// The names of the columns of paths and labels.
+std::vector<std::string> list_columns(const config::ImageListDataset& list);
 // Whether the name says csv, tsv or jsonl.
 bool is_list_name(std::string_view name);
 // Each row of the first file. A path or a label that is missing is kCorrupt.

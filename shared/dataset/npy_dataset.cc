@@ -1,4 +1,4 @@
-// Kind `npy`: arrays as numpy saves them, a row a sample: npy files, npz archives, or several of them.
+// Format `numpy`: arrays as numpy saves them, a row a sample: npy files, npz archives, or several of them.
 #include <cassert>
 #include <utility>
 
@@ -65,36 +65,46 @@ class NpyDataset final : public NpyArrays {
 std::string named(const std::string& name) { return std::to_string(name.size()) + ':' + name; }
 
 Result<std::string> npy_settings(const SetRequest& set) {
-  const config::DatasetConfig& config = set.config;
+  const auto& numpy = set.as<config::NumpyDataset>();
+  const config::FieldNames& fields = numpy.fields;
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
-  if (config.input.size() > 1) return set.wrong("input", "must be one array");
-  if (config.target.size() > 1) return set.wrong("target", "must be one array");
-  if (!config.label.empty() && !config.target.empty())
-    return set.wrong("target", "goes without a label; remove one of them");
-  std::string text = "kind=npy " + split.to_text();
-  if (!config.input.empty()) text += " input=" + named(config.input[0]);
-  if (!config.label.empty()) text += " label=" + named(config.label);
-  if (!config.target.empty()) text += " target=" + named(config.target[0]);
-  if (config.is_padded()) text += " longest=" + std::to_string(config.longest);
+  if (fields.input.size() > 1) return set.wrong("fields.input", "must be one array");
+  if (fields.target.size() > 1) return set.wrong("fields.target", "must be one array");
+  const int answers = (fields.label.empty() ? 0 : 1) + (fields.labels.empty() ? 0 : 1) +
+                      (fields.target.empty() ? 0 : 1);
+  if (answers > 1)
+    return set.wrong(fields.target.empty() ? "fields.labels" : "fields.target",
+                     "cannot be combined with another of label, labels and target");
+  if (!fields.length.empty() && !numpy.lengths_path.empty())
+    return set.wrong("fields.length", "cannot be combined with lengths_path");
+  std::string text = "format=numpy " + split.to_text();
+  if (!fields.input.empty()) text += " input=" + named(fields.input[0]);
+  if (!fields.label.empty()) text += " label=" + named(fields.label);
+  if (!fields.labels.empty()) text += " labels=" + named(fields.labels);
+  if (!fields.target.empty()) text += " target=" + named(fields.target[0]);
+  if (numpy.sequence.max_length)
+    text += " max_length=" + std::to_string(*numpy.sequence.max_length);
   // Of arrays of an archive; a file is known by the table of files.
-  if (!config.lengths.empty())
-    text += " lengths=" + (config.labels.empty() ? named(config.lengths) : std::string("file"));
-  return text + " classes=" + std::to_string(config.classes);
+  if (!fields.length.empty()) text += " length=" + named(fields.length);
+  if (!numpy.labels_path.empty()) text += " labels_path";
+  if (!numpy.lengths_path.empty()) text += " lengths_path";
+  return text + " num_classes=" + std::to_string(numpy.num_classes.value_or(0));
 }
 
 // The files that another setting than `path` names.
 Result<FileTable> scan_more(const SetRequest& set, std::string_view setting,
                             const std::string& path, const ScanProgress& progress) {
   config::DatasetConfig config = set.config;
-  config.path = path;
+  std::get<config::NumpyDataset>(config.source).path = path;
   auto found = scan_shards({.name = set.name, .config = config}, progress);
   if (!found) return found.status().with_context(set.key(setting));
   return found;
 }
 
-// The files of `path`, behind them those of `labels`, and of `lengths`, all by their paths. Without
-// files of labels, lengths are arrays of the archives that have these.
+// The files of `path`, behind them those of `labels_path`, then of `lengths_path`, all by their paths.
+// Without these, labels and lengths are arrays of the archives of `path`.
 Result<FileTable> scan_npy(const SetRequest& set, const ScanProgress& progress) {
+  const auto& numpy = set.as<config::NumpyDataset>();
   FileTable files;
   const auto append = [&files](const FileTable& found) {
     for (size_t file = 0; file < found.size(); ++file)
@@ -102,19 +112,22 @@ Result<FileTable> scan_npy(const SetRequest& set, const ScanProgress& progress) 
   };
   STOKER_ASSIGN_OR_RETURN(const FileTable inputs, scan_shards(set, progress));
   append(inputs);
-  if (set.config.labels.empty()) return files;
-  STOKER_ASSIGN_OR_RETURN(const FileTable labels,
-                          scan_more(set, "labels", set.config.labels, progress));
-  append(labels);
-  if (set.config.lengths.empty()) return files;
-  STOKER_ASSIGN_OR_RETURN(const FileTable lengths,
-                          scan_more(set, "lengths", set.config.lengths, progress));
-  append(lengths);
+  if (!numpy.labels_path.empty()) {
+    STOKER_ASSIGN_OR_RETURN(const FileTable labels,
+                            scan_more(set, "labels_path", numpy.labels_path, progress));
+    append(labels);
+  }
+  if (!numpy.lengths_path.empty()) {
+    STOKER_ASSIGN_OR_RETURN(const FileTable lengths,
+                            scan_more(set, "lengths_path", numpy.lengths_path, progress));
+    append(lengths);
+  }
   return files;
 }
 
 // Whose files they are.
 Result<NpyIndex::Files> count_files(const SetRequest& set, const FileTable& files) {
+  const auto& numpy = set.as<config::NumpyDataset>();
   NpyIndex::Files parts{.inputs = files.size()};
   const auto take = [&](std::string_view setting, const std::string& path) -> Result<size_t> {
     STOKER_ASSIGN_OR_RETURN(const FileTable found, scan_more(set, setting, path, {}));
@@ -123,11 +136,12 @@ Result<NpyIndex::Files> count_files(const SetRequest& set, const FileTable& file
     parts.inputs -= found.size();
     return found.size();
   };
-  if (set.config.labels.empty()) return parts;
-  STOKER_ASSIGN_OR_RETURN(parts.answers, take("labels", set.config.labels));
-  if (set.config.lengths.empty()) return parts;
-  STOKER_ASSIGN_OR_RETURN(const size_t lengths, take("lengths", set.config.lengths));
-  (void)lengths;  // the rest
+  if (!numpy.labels_path.empty()) {
+    STOKER_ASSIGN_OR_RETURN(parts.answers, take("labels_path", numpy.labels_path));
+  }
+  // The rest.
+  if (!numpy.lengths_path.empty())
+    STOKER_RETURN_IF_ERROR(take("lengths_path", numpy.lengths_path).status());
   return parts;
 }
 
@@ -145,9 +159,9 @@ Result<std::unique_ptr<Dataset>> open_npy(const SetRequest& set, Index index) {
   auto arrays = NpyIndex::of(index);
   if (!arrays) return arrays.status().with_context("data." + set.name);
   STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, arrays->input.rows()));
-  if (set.config.is_padded() == arrays->lengths.empty())
+  if (set.config.has_variable_length() == arrays->lengths.empty())
     return Status(Code::kCorrupt, "data." + set.name + ": its index is not one of sequences");
-  if (set.config.is_padded())
+  if (set.config.has_variable_length())
     return make_npy_sequences(index.fingerprint(), *std::move(arrays), part);
   return std::unique_ptr<Dataset>(std::make_unique<NpyDataset>(index.fingerprint(), *arrays, part));
 }
@@ -155,7 +169,7 @@ Result<std::unique_ptr<Dataset>> open_npy(const SetRequest& set, Index index) {
 }  // namespace
 
 const Kind& npy_kind() {
-  static constexpr Kind kKind{.name = "npy",
+  static constexpr Kind kKind{.name = "numpy",
                               .settings = npy_settings,
                               .scan = scan_npy,
                               .inspect = inspect_npy,

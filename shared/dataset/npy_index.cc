@@ -37,7 +37,12 @@ class NpyScan {
  public:
   NpyScan(const SetRequest& set, const FileTable& files, const ScanProgress& progress,
           FileTable& made)
-      : set_(set), files_(files), reader_(files), progress_(progress), made_(made) {}
+      : set_(set),
+        config_(set.as<config::NumpyDataset>()),
+        files_(files),
+        reader_(files),
+        progress_(progress),
+        made_(made) {}
 
   Result<NpyIndex> run(NpyIndex::Files parts) {
     for (size_t file = 0; file < files_.size(); ++file)
@@ -49,8 +54,8 @@ class NpyScan {
       const Role role = is_input ? Role::kInput : is_answer ? Role::kAnswer : Role::kLengths;
       STOKER_RETURN_IF_ERROR(take_file(file, role, is_input && parts.answers == 0)
                                  .with_context(set_.key(is_input    ? "path"
-                                                        : is_answer ? "labels"
-                                                                    : "lengths")));
+                                                        : is_answer ? "labels_path"
+                                                                    : "lengths_path")));
     }
     if (index_.answer.rows() != index_.input.rows()) {
       return Status(Code::kMismatch, "data." + set_.name + ": " +
@@ -58,7 +63,7 @@ class NpyScan {
                                          " rows of input, but " +
                                          std::to_string(index_.answer.rows()) + " of labels");
     }
-    if (set_.config.is_padded()) STOKER_RETURN_IF_ERROR(take_lengths());
+    if (config_.sequence.max_length) STOKER_RETURN_IF_ERROR(take_lengths());
     STOKER_RETURN_IF_ERROR(count_classes());
     return std::move(index_);
   }
@@ -77,38 +82,46 @@ class NpyScan {
     return role == Role::kInput ? index_.input : role == Role::kAnswer ? index_.answer : lengths_;
   }
 
-  // `has_answer`: there is no file for the labels, so they, and lengths, are in this one.
+  // `has_answer`: there is no file for the labels, so they are in this one.
   Status take_file(size_t file, Role role, bool has_answer) {
     STOKER_ASSIGN_OR_RETURN(const bool is_archive, archive::is_zip(archive_file(file)));
     if (!is_archive) {
       if (has_answer)
-        return set_.wrong("labels", "is missing; name the file of the labels that belong to " +
-                                        files_.path(file));
+        return set_.wrong(
+            "labels_path",
+            "is required; set it to the file of the labels that belong to " + files_.path(file));
+      if (role == Role::kInput && !config_.fields.length.empty())
+        return set_.wrong("fields.length",
+                          "names an array of an .npz; set lengths_path for " + files_.path(file));
       const ArrayPlace whole{.file = file, .offset = 0, .bytes = files_.stamp(file).size};
       return add(whole, files_.path(file), layout_of(role));
     }
     STOKER_ASSIGN_OR_RETURN(const auto members, archive::read_zip_directory(archive_file(file)));
     if (role == Role::kLengths)
-      return take_member(file, members, "lengths", "", kLengthNames, lengths_);
-    if (has_answer && !set_.config.lengths.empty())
-      STOKER_RETURN_IF_ERROR(
-          take_member(file, members, "lengths", set_.config.lengths, kLengthNames, lengths_));
+      return take_member(file, members, "length", "", kLengthNames, lengths_);
+    const config::FieldNames& fields = config_.fields;
     if (role == Role::kInput) {
-      const std::string given = set_.config.input.empty() ? "" : set_.config.input.front();
+      if (!fields.length.empty())
+        STOKER_RETURN_IF_ERROR(
+            take_member(file, members, "length", fields.length, kLengthNames, lengths_));
+      const std::string given = fields.input.empty() ? "" : fields.input.front();
       STOKER_RETURN_IF_ERROR(take_member(file, members, "input", given, kInputNames, index_.input));
+      if (!has_answer) return {};
     }
-    if (role == Role::kInput && !has_answer) return {};
-    const std::string setting = set_.config.target.empty() ? "label" : "target";
-    const std::string given =
-        set_.config.target.empty() ? set_.config.label : set_.config.target.front();
-    return take_member(file, members, setting, given, kAnswerNames, index_.answer);
+    if (!fields.target.empty())
+      return take_member(file, members, "target", fields.target.front(), kAnswerNames,
+                         index_.answer);
+    if (!fields.labels.empty())
+      return take_member(file, members, "labels", fields.labels, kAnswerNames, index_.answer);
+    return take_member(file, members, "label", fields.label, kAnswerNames, index_.answer);
   }
 
-  Status take_member(size_t file, const std::vector<ZipMember>& members, const std::string& setting,
+  // `role`: of `fields`.
+  Status take_member(size_t file, const std::vector<ZipMember>& members, const std::string& role,
                      const std::string& given, std::span<const std::string_view> usual,
                      NpyLayout& layout) {
     STOKER_ASSIGN_OR_RETURN(const ZipMember* const member,
-                            find_member(file, members, setting, given, usual));
+                            find_member(file, members, role, given, usual));
     const std::string path = files_.path(file) + ": " + member->name;
     STOKER_ASSIGN_OR_RETURN(const uint64_t offset,
                             archive::zip_data_offset(archive_file(file), *member));
@@ -120,7 +133,7 @@ class NpyScan {
                                        .bytes = member->packed_bytes},
                               .bytes = member->bytes,
                               .crc32 = member->crc32};
-    const std::string name = file == 0 ? setting : setting + '-' + std::to_string(file);
+    const std::string name = file == 0 ? role : role + '-' + std::to_string(file);
     STOKER_RETURN_IF_ERROR(unpack_file(reader_, files_, unpacking,
                                        set_.made_file(name, "decompressed"), progress_, made_));
     const size_t last = made_.size() - 1;
@@ -129,7 +142,7 @@ class NpyScan {
   }
 
   Result<const ZipMember*> find_member(size_t file, const std::vector<ZipMember>& members,
-                                       const std::string& setting, const std::string& given,
+                                       const std::string& role, const std::string& given,
                                        std::span<const std::string_view> usual) const {
     std::vector<std::string_view> wanted(usual.begin(), usual.end());
     if (!given.empty()) wanted = {given};
@@ -143,10 +156,10 @@ class NpyScan {
     std::string there;
     for (size_t i = 0; i < std::min(members.size(), kMembersShown); ++i)
       there += (i == 0 ? "" : ", ") + format_event(members[i].name.substr(0, 64), {});
-    return set_.wrong(setting, given.empty() ? "must name one of the arrays of " +
-                                                   files_.path(file) + ": " + there
-                                             : "there is no array '" + given + "' in " +
-                                                   files_.path(file) + ", only " + there);
+    return set_.wrong("fields." + role, given.empty() ? "must name one of the arrays of " +
+                                                            files_.path(file) + ": " + there
+                                                      : "there is no array '" + given + "' in " +
+                                                            files_.path(file) + ", only " + there);
   }
 
   Status add(const ArrayPlace& place, const std::string& path, NpyLayout& layout) {
@@ -171,18 +184,19 @@ class NpyScan {
 
   // What makes rows sequences: where nothing says how far they are filled, they all are.
   Status take_lengths() {
-    const auto longest = static_cast<uint64_t>(set_.config.longest);
+    const auto longest = static_cast<uint64_t>(*config_.sequence.max_length);
     const NpyLayout& input = index_.input;
     if (input.row.empty() || input.row.front() != longest)
-      return set_.wrong("longest", "is " + std::to_string(longest) +
-                                       ", but must be the places that each row has: there are " +
-                                       to_string(input));
-    if (set_.config.lengths.empty()) {
+      return set_.wrong("sequence.max_length",
+                        "is " + std::to_string(longest) +
+                            ", but must be the places that each row has: there are " +
+                            to_string(input));
+    if (config_.fields.length.empty() && config_.lengths_path.empty()) {
       index_.lengths.assign(input.rows(), longest);
       return {};
     }
     if (!lengths_.type.is_whole() || lengths_.row_elements() != 1)
-      return set_.wrong("lengths",
+      return set_.wrong(config_.lengths_path.empty() ? "fields.length" : "lengths_path",
                         "needs one whole number a row, but there are " + to_string(lengths_));
     if (lengths_.rows() != input.rows())
       return Status(Code::kMismatch, "data." + set_.name + ": " + std::to_string(input.rows()) +
@@ -203,12 +217,17 @@ class NpyScan {
   // too, and -100 is none.
   Status count_classes() {
     const NpyLayout& answer = index_.answer;
-    const bool are_many = set_.config.is_padded() && answer.row_elements() > 1;
+    const bool are_many = config_.sequence.max_length && answer.row_elements() > 1;
     const bool is_label = answer.type.is_whole() && (are_many || answer.row_elements() == 1);
-    if (!set_.config.label.empty() && !is_label)
-      return set_.wrong("label",
+    const config::FieldNames& fields = config_.fields;
+    if (!fields.label.empty() && (!is_label || are_many))
+      return set_.wrong("fields.label",
                         "needs one whole number a row, but there are " + to_string(answer));
-    if (!is_label || !set_.config.target.empty()) return {};
+    if (!fields.labels.empty() && !is_label)
+      return set_.wrong(
+          "fields.labels",
+          "needs whole numbers, and sequence.max_length, but there are " + to_string(answer));
+    if (!is_label || !fields.target.empty()) return {};
     STOKER_RETURN_IF_ERROR(for_each_number(
         answer, "labels", [&](const NpyRows& rows, uint64_t row, int64_t label) -> Status {
           if (are_many && label == kPaddedLabel) return {};
@@ -216,7 +235,9 @@ class NpyScan {
           index_.classes = std::max(index_.classes, static_cast<uint64_t>(label) + 1);
           return {};
         }));
-    if (index_.classes == 0) return set_.wrong("labels", "hold no class, only -100");
+    if (index_.classes == 0)
+      return set_.wrong(config_.labels_path.empty() ? "fields.labels" : "labels_path",
+                        "hold no class, only -100");
     return check_given();
   }
   Status wrong_number(const NpyRows& rows, uint64_t row, const std::string& name,
@@ -231,16 +252,17 @@ class NpyScan {
                             "); save what is to be predicted as floats");
   }
   Status check_given() {
-    const auto given = static_cast<uint64_t>(set_.config.classes);
-    if (given == 0) return {};
+    if (!config_.num_classes) return {};
+    const auto given = static_cast<uint64_t>(*config_.num_classes);
     if (given < index_.classes)
-      return set_.wrong("classes", "is " + std::to_string(given) + ", but a label is " +
-                                       std::to_string(index_.classes - 1));
+      return set_.wrong("num_classes", "is " + std::to_string(given) + ", but a label is " +
+                                           std::to_string(index_.classes - 1));
     index_.classes = given;
     return {};
   }
 
   const SetRequest& set_;
+  const config::NumpyDataset& config_;
   const FileTable& files_;
   const FileReader reader_;
   const ScanProgress& progress_;

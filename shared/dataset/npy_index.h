@@ -1,4 +1,4 @@
-// npy index: what is found out about the arrays of a set of kind `npy`, once.
+// npy index: what is found out about the arrays of a set of format `numpy`, once.
 //
 // Threads: one at a time.
 // Errors:  kCorrupt (a file is not what its format allows, labels that are no classes), kMismatch
@@ -23,7 +23,7 @@ struct NpyIndex {
   // Of sequences: how many places of each row are filled; empty: rows are no sequences.
   std::vector<uint64_t> lengths = {};
 
-  // How many of the files are of `path`; those behind them are of `labels`, then of `lengths`.
+  // How many of the files are of `path`; those behind them are of `labels_path`, then of `lengths_path`.
   struct Files {
     size_t inputs = 0;
     size_t answers = 0;

@@ -4,6 +4,8 @@
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/dataset/augmented_dataset.h"
+#include "shared/dataset/cache_place.h"
+#include "shared/dataset/crop_rule.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/decoded_dataset.h"
 #include "shared/dataset/growth.h"
@@ -29,16 +31,31 @@ Result<std::string> index_path(const SetRequest& set, const std::string& index_d
 }
 
 Status check_request(const SetRequest& set) {
-  if (set.config.kind != config::DatasetKind::kMixture) return check_cache(set);
-  return set.wrong("kind", "a mixture cannot be opened without its sets");
+  if (set.config.combines_datasets()) {
+    const bool is_mixture = std::holds_alternative<config::Mixture>(set.config.source);
+    return set.wrong(is_mixture ? "mixture" : "concat", "cannot be opened without its datasets");
+  }
+  STOKER_RETURN_IF_ERROR(check_cache(set));
+  return check_transforms(set);
+}
+
+// The other paths that a format has, one a line.
+std::string other_paths(const config::DatasetSource& source) {
+  if (const auto* idx = std::get_if<config::IdxDataset>(&source)) return idx->labels_path;
+  if (const auto* list = std::get_if<config::ImageListDataset>(&source)) return list->root;
+  if (const auto* numpy = std::get_if<config::NumpyDataset>(&source))
+    return numpy->labels_path + '\n' + numpy->lengths_path;
+  return "";
 }
 
 // Where the samples are found, which does not change what they are.
 std::string source_of(const SetRequest& set) {
-  const std::string pack =
-      is_packed(set) ? "\ncache=" + set.config.cache + '\n' + set.config.cache_dir : "";
-  return set.config.path + '\n' + set.config.labels + '\n' + set.config.glob + '\n' +
-         set.config.list + pack;
+  std::string source =
+      set.config.path() + '\n' + set.config.glob() + '\n' + other_paths(set.config.source);
+  if (is_packed(set))
+    source += "\ncache=" + cache_suffix(*set.config.cache()) + '\n' +
+              set.config.cache()->dir.value_or("");
+  return source;
 }
 
 // What the kind makes of the files, and what is then done to it.
@@ -50,12 +67,12 @@ Result<std::string> settings_of(const Kind& kind, const SetRequest& set) {
 
 // Whether the samples are the same each time, and lie in few files.
 bool may_stay_in_memory(const Kind& kind, const SetRequest& set) {
-  return (kind.has_rows || set.config.cache != "none") && set.config.fit != "random_crop";
+  return (kind.has_rows || set.config.cache()) && !has_random_resized_crop(set.config);
 }
 
 // Whose change ends that: with a cache the set's own files may be gone.
 std::vector<FileTable> files_behind(const SetRequest& set, const Index& index) {
-  if (set.config.cache != "none") return {index.facts.made};
+  if (set.config.cache()) return {index.facts.made};
   return {index.files, index.facts.made};
 }
 
@@ -106,42 +123,45 @@ bool take_cached(const std::string& path, const Index& wanted, Index& index) {
 
 }  // namespace
 
-const Kind& kind_of(config::DatasetKind kind) {
-  switch (kind) {
-    case config::DatasetKind::kText:
+const Kind& kind_of(config::DatasetFormat format) {
+  switch (format) {
+    case config::DatasetFormat::kText:
       return text_kind();
-    case config::DatasetKind::kTokens:
+    case config::DatasetFormat::kTokens:
       return tokens_kind();
-    case config::DatasetKind::kImages:
-      return images_kind();
-    case config::DatasetKind::kIdx:
+    case config::DatasetFormat::kImageFolder:
+      return image_folder_kind();
+    case config::DatasetFormat::kImageList:
+      return image_list_kind();
+    case config::DatasetFormat::kIdx:
       return idx_kind();
-    case config::DatasetKind::kCifar:
-      return cifar_kind();
-    case config::DatasetKind::kNpy:
+    case config::DatasetFormat::kCifar10:
+      return cifar10_kind();
+    case config::DatasetFormat::kCifar100:
+      return cifar100_kind();
+    case config::DatasetFormat::kNumpy:
       return npy_kind();
-    case config::DatasetKind::kTfrecord:
+    case config::DatasetFormat::kTfrecord:
       return tfrecord_kind();
-    case config::DatasetKind::kTar:
+    case config::DatasetFormat::kWebdataset:
       return tar_kind();
-    case config::DatasetKind::kCsv:
+    case config::DatasetFormat::kCsv:
       return csv_kind();
-    case config::DatasetKind::kJsonl:
+    case config::DatasetFormat::kJsonl:
       return jsonl_kind();
-    case config::DatasetKind::kSynthetic:
+    case config::DatasetFormat::kSynthetic:
       return synthetic_kind();
-    case config::DatasetKind::kMixture:
-      break;  // made of other sets, not of files
   }
-  assert(false && "a DatasetKind without a Kind");
+  assert(false && "a DatasetFormat without a Kind");
   return text_kind();
 }
 
 std::string supported_kinds() {
   std::string names;
   for (const Kind* kind :
-       {&text_kind(), &tokens_kind(), &images_kind(), &idx_kind(), &cifar_kind(), &npy_kind(),
-        &tfrecord_kind(), &tar_kind(), &csv_kind(), &jsonl_kind(), &synthetic_kind()}) {
+       {&text_kind(), &tokens_kind(), &image_folder_kind(), &image_list_kind(), &idx_kind(),
+        &cifar10_kind(), &cifar100_kind(), &npy_kind(), &tfrecord_kind(), &tar_kind(), &csv_kind(),
+        &jsonl_kind(), &synthetic_kind()}) {
     if (!names.empty()) names += ' ';
     names += kind->name;
   }
@@ -156,7 +176,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
                                               const ScanProgress& progress) {
   const SetRequest set{.name = set_name, .config = config, .index_dir = index_dir};
   STOKER_RETURN_IF_ERROR(check_request(set));
-  const Kind& kind = kind_of(config.kind);
+  const Kind& kind = kind_of(config.format());
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
   Index wanted;
   STOKER_ASSIGN_OR_RETURN(wanted.settings, settings_of(kind, set));
@@ -174,7 +194,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
   }
   STOKER_ASSIGN_OR_RETURN(auto whole,
                           open_with(kind, set, std::move(index), Makes::kFiles, progress));
-  if (is_new && config.has_fields() && config.text.empty())
+  if (is_new && config.has_named_fields() && config.fields()->text.empty())
     STOKER_RETURN_IF_ERROR(probe(set, *whole));
   return taken_part(set, std::move(whole));
 }
@@ -185,7 +205,7 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
                                               const std::string& fingerprint) {
   const SetRequest set{.name = set_name, .config = config, .index_dir = index_dir};
   STOKER_RETURN_IF_ERROR(check_request(set));
-  const Kind& kind = kind_of(config.kind);
+  const Kind& kind = kind_of(config.format());
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
   STOKER_ASSIGN_OR_RETURN(const std::string settings, settings_of(kind, set));
   auto loaded = load_index(path);

@@ -1,5 +1,5 @@
 // PictureInput: how a set turns an encoded picture into its tensor "input": the settings that every
-// kind with pictures reads.
+// format with pictures reads.
 //
 // Threads: immutable after construction; read() may be called from any thread, concurrently. Each
 //          thread keeps a decoder with its memory.

@@ -1,5 +1,4 @@
-#include "shared/dataset/picture_list.h"
-
+// Format `image_list`: pictures and their labels as a table names them, a .csv, .tsv or .jsonl file.
 #include <cassert>
 #include <cstring>
 #include <filesystem>
@@ -9,6 +8,7 @@
 #include "shared/base/file.h"
 #include "shared/dataset/class_labels.h"
 #include "shared/dataset/file_reader.h"
+#include "shared/dataset/kind.h"
 #include "shared/dataset/list_rows.h"
 #include "shared/dataset/picture_input.h"
 #include "shared/dataset/picture_pack.h"
@@ -86,10 +86,10 @@ class ListDataset final : public Dataset {
   const std::vector<TensorSpec> spec_;
 };
 
-// What the paths of the list are relative to: `path`, or the folder that the list lies in.
-std::string root_of(const SetRequest& set) {
-  if (!set.config.path.empty()) return set.config.path;
-  const std::string folder = fs::path(set.config.list).parent_path().string();
+// What the paths of the list are relative to: `root`, or the folder that the list lies in.
+std::string root_of(const config::ImageListDataset& list) {
+  if (!list.root.empty()) return list.root;
+  const std::string folder = fs::path(list.path).parent_path().string();
   return folder.empty() ? "." : folder;
 }
 
@@ -107,26 +107,26 @@ Status add_file(const std::string& path, std::string_view name, FileTable& files
   return {};
 }
 
-}  // namespace
-
 Result<std::string> picture_list_settings(const SetRequest& set) {
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_ASSIGN_OR_RETURN(const PictureInput input, PictureInput::of(set));
-  if (!is_list_name(set.config.list))
-    return set.wrong("list", "must be a file whose name ends in .csv, .tsv or .jsonl");
-  std::string text = "kind=images " + split.to_text() + ' ' + input.to_text() + " list";
-  for (const std::string& name : set.config.input)
-    text += " input=" + std::to_string(name.size()) + ':' + name;
-  text += " label=" + std::to_string(set.config.label.size()) + ':' + set.config.label;
-  return text + " classes=" + std::to_string(set.config.classes);
+  const auto& list = set.as<config::ImageListDataset>();
+  if (!is_list_name(list.path))
+    return set.wrong("path", "must be a file whose name ends in .csv, .tsv or .jsonl");
+  std::string text = "format=image_list " + split.to_text() + ' ' + input.to_text();
+  for (const std::string& name : list_columns(list))
+    text += " column=" + std::to_string(name.size()) + ':' + name;
+  return text + " num_classes=" + std::to_string(list.num_classes.value_or(0));
 }
 
+// The list itself is the first file, then the pictures in its order.
 Result<FileTable> scan_picture_list(const SetRequest& set, const ScanProgress& progress) {
+  const auto& config = set.as<config::ImageListDataset>();
   FileTable list;
-  STOKER_RETURN_IF_ERROR(scan_source_file(set, "list", set.config.list, list));
-  const std::string root = root_of(set);
+  STOKER_RETURN_IF_ERROR(scan_source_file(set, "path", config.path, list));
+  const std::string root = root_of(config);
   FileTable files(root);
-  files.add(name_below(root, set.config.list), list.stamp(0));
+  files.add(name_below(root, config.path), list.stamp(0));
   const FileReader reader(list);
   const Status read = read_list_rows(set, reader, list, [&](const ListRow& row) {
     const bool is_absolute = row.path.starts_with('/');
@@ -135,9 +135,9 @@ Result<FileTable> scan_picture_list(const SetRequest& set, const ScanProgress& p
     if (files.size() % kProgressRows == 0) progress(files.size());
     return add_file(is_absolute ? std::string(row.path) : join_path(root, row.path), name, files);
   });
-  if (!read.ok()) return read.with_context(set.key("list"));
+  if (!read.ok()) return read.with_context(set.key("path"));
   if (files.size() > 1) return files;
-  return Status(Code::kNotFound, set.key("list") + ": " + set.config.list + " names no picture");
+  return Status(Code::kNotFound, set.key("path") + ": " + config.path + " names no picture");
 }
 
 Result<Facts> inspect_picture_list(const SetRequest& set, const FileTable& files,
@@ -152,12 +152,12 @@ Result<Facts> inspect_picture_list(const SetRequest& set, const FileTable& files
     if (facts.numbers.size() % kProgressRows == 0) progress(facts.numbers.size(), "labels");
     return {};
   });
-  if (!read.ok()) return read.with_context(set.key("list"));
+  if (!read.ok()) return read.with_context(set.key("path"));
   if (facts.numbers.size() != files.size())
     return Status(Code::kCorrupt,
-                  set.key("list") + ": " + set.config.list + " has changed just now");
-  auto classes = labels.finish(static_cast<uint64_t>(set.config.classes));
-  if (!classes) return set.wrong("classes", classes.status().message());
+                  set.key("path") + ": " + set.config.path() + " has changed just now");
+  auto classes = labels.finish(static_cast<uint64_t>(set.config.num_classes().value_or(0)));
+  if (!classes) return set.wrong("num_classes", classes.status().message());
   facts.numbers[0] = classes->count;
   for (size_t i = kHead; i < facts.numbers.size(); ++i)
     facts.numbers[i] = classes->of_label[facts.numbers[i]];
@@ -176,6 +176,17 @@ Result<std::unique_ptr<Dataset>> open_picture_list(const SetRequest& set, Index 
                   "data." + set.name + ": its index does not describe a list of pictures");
   STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, numbers.size() - kHead));
   return std::unique_ptr<Dataset>(std::make_unique<ListDataset>(std::move(index), part, input));
+}
+
+}  // namespace
+
+const Kind& image_list_kind() {
+  static constexpr Kind kKind{.name = "image_list",
+                              .settings = picture_list_settings,
+                              .scan = scan_picture_list,
+                              .inspect = inspect_picture_list,
+                              .open = open_picture_list};
+  return kKind;
 }
 
 }  // namespace stoker::dataset

@@ -1,7 +1,6 @@
 #include "shared/dataset/picture_pack.h"
 
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,8 +12,6 @@
 namespace stoker::dataset {
 namespace {
 
-constexpr std::string_view kPacked = "packed", kRewritten = "rewritten";
-
 // Of a picture that is rewritten, for its coefficients: as many threads take it at a time as there are
 // processors. A JPEG of more than 20 million pixels stays as it is.
 constexpr uint64_t kRewritingMemory = uint64_t{128} << 20;
@@ -24,9 +21,9 @@ void rewrite(std::vector<std::byte>& picture) {
   if (rewritten) picture = std::move(*rewritten);
 }
 
-std::string content_of(const FileTable& files, const std::string& cache) {
+std::string content_of(const FileTable& files, const config::CacheConfig& cache) {
   Sha256 hash;
-  hash.update(cache + '\n');
+  hash.update(cache_suffix(cache) + '\n');
   files.add_to(hash);
   return hash.finish_hex();
 }
@@ -34,18 +31,18 @@ std::string content_of(const FileTable& files, const std::string& cache) {
 }  // namespace
 
 bool is_packed(const SetRequest& set) {
-  return set.config.cache == kPacked || set.config.cache == kRewritten;
+  return set.config.cache() && set.config.cache()->type == config::CacheType::kPacked;
 }
 
 Result<Facts> pack_pictures(const SetRequest& set, const FileTable& files, Facts facts,
                             const ScanProgress& progress) {
-  for (const std::string_view cache : {kPacked, kRewritten})
-    remove_unless_kept(set, "files", cache);
+  for (const bool has_markers : {false, true})
+    remove_unless_kept(set, "files", {.jpeg_restart_markers = has_markers, .dir = {}});
   if (!is_packed(set)) return facts;
-  const std::string& cache = set.config.cache;
+  const config::CacheConfig& cache = *set.config.cache();
   const CachePlace place(set, "files", content_of(files, cache));
-  Packing packing{.path = place.path(), .setting = "cache: " + cache, .limit = kMaxPictureFile};
-  if (cache == kRewritten) packing.rewrite = rewrite;
+  Packing packing{.path = place.path(), .setting = set.key("cache"), .limit = kMaxPictureFile};
+  if (cache.jpeg_restart_markers) packing.rewrite = rewrite;
   STOKER_ASSIGN_OR_RETURN(const FileLock lock, place.lock(progress));
   if (place.is_shared() && find_pack(files, packing, facts)) return facts;
   STOKER_RETURN_IF_ERROR(

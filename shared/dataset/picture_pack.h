@@ -1,7 +1,8 @@
-// picture_pack: `cache: packed` and `cache: rewritten` of kind `images`: all of its files in one, made
-// with the index; as they are, or its JPEGs rewritten so that a part of them is decoded sooner.
+// picture_pack: `cache: {type: packed}` of image_folder and image_list: all of its files in one, made
+// with the index; as they are, or with restart markers in its JPEGs, so that a part of them is decoded
+// sooner.
 //
-// Blocking, errors: as pack_files(). Rewriting computes on all processors.
+// Blocking, errors: as pack_files(). Inserting markers computes on all processors.
 #pragma once
 
 #include <cstdint>

@@ -92,20 +92,43 @@ class RecordDataset final : public Dataset {
   const std::vector<TensorSpec> spec_;
 };
 
+std::string in_words(config::OnMissingField choice) {
+  switch (choice) {
+    case config::OnMissingField::kError:
+      return "error";
+    case config::OnMissingField::kDrop:
+      return "drop";
+  }
+  return "";
+}
+
+std::string in_words(config::OnOverflow choice) {
+  switch (choice) {
+    case config::OnOverflow::kError:
+      return "error";
+    case config::OnOverflow::kTruncate:
+      return "truncate";
+    case config::OnOverflow::kDrop:
+      return "drop";
+  }
+  return "";
+}
+
 }  // namespace
 
-Result<std::string> record_settings(std::string_view kind, const SetRequest& set) {
+Result<std::string> record_settings(std::string_view format, const SetRequest& set) {
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(set));
-  std::string text = "kind=" + std::string(kind) + ' ' + split.to_text() + ' ' + fields.to_text() +
-                     " incomplete=" + set.config.incomplete;
+  const config::RecordConfig& record = *set.config.record();
+  std::string text = "format=" + std::string(format) + ' ' + split.to_text() + ' ' +
+                     fields.to_text() + " on_missing_field=" + in_words(record.on_missing_field);
   const SequenceForm* const sequence = fields.maybe_sequence();
-  if (sequence != nullptr) text += " longer=" + set.config.longer;
+  if (sequence != nullptr) text += " on_overflow=" + in_words(record.sequence.on_overflow);
   const bool has_classes = fields.label() || (sequence != nullptr && sequence->has_labels());
-  if (has_classes) text += " classes=" + std::to_string(set.config.classes);
+  if (has_classes) text += " num_classes=" + std::to_string(record.num_classes.value_or(0));
   if (!fields.is_text()) return text;
-  STOKER_RETURN_IF_ERROR(check_context(set));
-  return text + " context=" + std::to_string(set.config.context);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(set));
+  return text + " block_size=" + std::to_string(context);
 }
 
 Result<std::unique_ptr<Dataset>> make_record_dataset(const SetRequest& set, RecordFields fields,

@@ -33,62 +33,79 @@ bool has_empty(const std::vector<std::string>& names) {
 
 }  // namespace
 
+Result<int64_t> targets_of(const SetRequest& set) {
+  const config::RecordConfig& record = *set.config.record();
+  const auto names = static_cast<int64_t>(record.fields.target.size());
+  const int64_t targets = record.num_targets.value_or(names);
+  if (targets >= names && targets >= 1 && targets <= kMostElements) return targets;
+  return set.wrong("num_targets", "must be at least 1, and at least the number of names in " +
+                                      set.key("fields.target") + ", " + std::to_string(names));
+}
+
 Result<RecordFields> RecordFields::of(const SetRequest& set) {
-  const config::DatasetConfig& config = set.config;
+  const config::FieldNames& names = set.config.record()->fields;
   RecordFields fields;
-  if (config.is_padded()) {
+  if (set.config.has_variable_length()) {
     STOKER_ASSIGN_OR_RETURN(fields.sequence_, SequenceForm::of(set));
     fields.names_ = fields.sequence_->names();
     fields.inputs_ = 1;
     fields.has_label_ = fields.sequence_->has_label();
     return fields;
   }
-  if (!config.text.empty()) {
-    if (!config.input.empty() || !config.label.empty() || !config.target.empty())
-      return set.wrong("text", "goes without input, label and target");
-    fields.names_ = {config.text};
+  if (!names.text.empty()) {
+    if (!names.image.empty() || !names.input.empty() || !names.label.empty() ||
+        !names.target.empty())
+      return set.wrong("fields.text", "cannot be combined with image, input, label and target");
+    fields.names_ = {names.text};
     return fields;
   }
-  STOKER_RETURN_IF_ERROR(fields.take_input(set));
+  STOKER_RETURN_IF_ERROR(names.image.empty() ? fields.take_input(set) : fields.take_picture(set));
   STOKER_RETURN_IF_ERROR(fields.take_answer(set));
   return fields;
 }
 
 Status RecordFields::take_input(const SetRequest& set) {
-  const config::DatasetConfig& config = set.config;
-  if (config.input.empty() || has_empty(config.input))
-    return set.wrong("input", "must name the input; or name a text");
-  names_ = config.input;
+  const config::RecordConfig& record = *set.config.record();
+  names_ = record.fields.input;
+  if (names_.empty() || has_empty(names_))
+    return set.wrong("fields.input",
+                     "is required; set it to the name of the input, or set fields.image or "
+                     "fields.text");
   inputs_ = names_.size();
-  if (config.size.empty() == config.shape.empty())
-    return set.wrong("input", "needs a size, for pictures, or else a shape");
-  if (!config.shape.empty()) {
-    shape_ = config.shape;
-    if (elements_of(shape_) == 0) {
-      return set.wrong("shape", "must be positive numbers whose product is at most " +
-                                    std::to_string(kMostElements));
-    }
-    return {};
-  }
-  if (inputs_ != 1) return set.wrong("input", "must be one name for pictures");
+  shape_ = record.input_shape;
+  if (shape_.empty()) return set.wrong("input_shape", "is required for fields.input");
+  if (elements_of(shape_) > 0) return {};
+  return set.wrong("input_shape", "must be positive numbers whose product is at most " +
+                                      std::to_string(kMostElements));
+}
+
+Status RecordFields::take_picture(const SetRequest& set) {
+  const config::RecordConfig& record = *set.config.record();
+  if (!record.fields.input.empty())
+    return set.wrong("fields.image", "cannot be combined with fields.input");
+  if (!record.input_shape.empty())
+    return set.wrong("input_shape", "cannot be combined with fields.image");
+  names_ = {record.fields.image};
+  inputs_ = 1;
   STOKER_ASSIGN_OR_RETURN(picture_, PictureInput::of(set));
   return {};
 }
 
 Status RecordFields::take_answer(const SetRequest& set) {
-  const config::DatasetConfig& config = set.config;
-  if (config.label.empty() == config.target.empty())
-    return set.wrong("label", "must name the label; or else name a target");
-  has_label_ = !config.label.empty();
+  const config::FieldNames& names = set.config.record()->fields;
+  if (names.label.empty() && names.target.empty())
+    return set.wrong("fields.label",
+                     "is required; set it to the name of the label, or set fields.target");
+  has_label_ = !names.label.empty();
   if (has_label_) {
-    names_.push_back(config.label);
+    if (!names.target.empty())
+      return set.wrong("fields.label", "cannot be combined with fields.target");
+    names_.push_back(names.label);
     return {};
   }
-  if (has_empty(config.target)) return set.wrong("target", "must not hold an empty name");
-  if (config.targets < 1 || config.targets > kMostElements)
-    return set.wrong("targets", "must be at least 1");
-  targets_ = config.targets;
-  names_.insert(names_.end(), config.target.begin(), config.target.end());
+  if (has_empty(names.target)) return set.wrong("fields.target", "must not hold an empty name");
+  STOKER_ASSIGN_OR_RETURN(targets_, targets_of(set));
+  names_.insert(names_.end(), names.target.begin(), names.target.end());
   return {};
 }
 
@@ -99,7 +116,7 @@ std::optional<size_t> RecordFields::label() const {
 std::string_view RecordFields::setting_of(size_t name) const {
   if (sequence_) return sequence_->setting_of(name);
   if (is_text()) return "text";
-  if (name < inputs_) return "input";
+  if (name < inputs_) return picture_ ? "image" : "input";
   return has_label_ ? "label" : "target";
 }
 
@@ -107,7 +124,8 @@ Result<InputForm> RecordFields::form_of(const FieldValue& input) const {
   if (sequence_) return InputForm::kNumbers;
   if (picture_ && !is_bytes(input)) {
     return in_field(0, Status(Code::kCorrupt, "is " + describe(input) +
-                                                  ", no picture; give a shape instead of a size"));
+                                                  ", no image; name it in fields.input, with an "
+                                                  "input_shape"));
   }
   if (picture_) return InputForm::kPicture;
   return is_bytes(input) ? InputForm::kBytes : InputForm::kNumbers;
@@ -117,13 +135,13 @@ std::string RecordFields::to_text() const {
   if (sequence_) return sequence_->to_text();
   const std::span names(names_);
   if (is_text()) return "text=" + list_text(names);
-  std::string text = "input=" + list_text(names.first(inputs_));
+  std::string text = (picture_ ? "image=" : "input=") + list_text(names.first(inputs_));
   if (picture_) text += ' ' + picture_->to_text();
-  if (!picture_) text += " shape=";
+  if (!picture_) text += " input_shape=";
   for (size_t i = 0; i < shape_.size(); ++i)
     text += (i == 0 ? "" : "x") + std::to_string(shape_[i]);
   text += (has_label_ ? " label=" : " target=") + list_text(names.subspan(inputs_));
-  return has_label_ ? text : text + " targets=" + std::to_string(targets_);
+  return has_label_ ? text : text + " num_targets=" + std::to_string(targets_);
 }
 
 std::vector<TensorSpec> RecordFields::spec(InputForm form) const {
@@ -161,7 +179,7 @@ Status RecordFields::to_input(std::span<const FieldValue> values, InputForm form
   if (form == InputForm::kPicture) {
     const auto* file = std::get_if<FieldBytes>(&values[0]);
     if (file == nullptr)
-      return in_field(0, Status(Code::kCorrupt, "is " + describe(values[0]) + ", no picture"));
+      return in_field(0, Status(Code::kCorrupt, "is " + describe(values[0]) + ", no image"));
     return in_field(0, picture_->read(*file, draw, input));
   }
   size_t filled = 0;

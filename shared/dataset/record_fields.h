@@ -1,14 +1,14 @@
 // RecordFields: which named values of a record make a sample, and how they become its tensors.
 //
-//   input: NAME  with size    a picture              -> `input` U8 [channels, height, width]
-//                with shape   bytes, or numbers      -> `input` U8 or F32, of that shape
-//   label: NAME               a class                -> `label` I64
-//   target: [NAME, …]         numbers                -> `target` F32 [targets]
-//   text: NAME                bytes are tokens; the texts of all records are one stream
+//   image: NAME         a picture              -> `input` U8 [channels, height, width]
+//   input: [NAME, …]    bytes, or numbers      -> `input` U8 or F32, of input_shape
+//   label: NAME         a class                -> `label` I64
+//   target: [NAME, …]   numbers                -> `target` F32 [num_targets]
+//   text: NAME          bytes are tokens; the texts of all records are one stream
 //
-// With `longest` a record is a sequence: sequence_form.h.
+// With sequence.max_length a record is a sequence: sequence_form.h.
 //
-// Several names of an input with a shape, or of a target, are put one after another.
+// Several names of an input, or of a target, are put one after another.
 //
 // Threads: immutable after construction; to_tensors() may be called from any thread, concurrently.
 // Errors:  of(): kInvalidArgument, naming the setting. to_tensors(): kCorrupt, kOutOfMemory, naming
@@ -35,6 +35,9 @@ namespace stoker::dataset {
 // What an input is made of. The settings say so of pictures, the first record of the rest.
 enum class InputForm : uint64_t { kPicture = 0, kBytes = 1, kNumbers = 2 };
 
+// num_targets; where it is not given, one for each name of fields.target.
+Result<int64_t> targets_of(const SetRequest& set);
+
 class RecordFields {
  public:
   static Result<RecordFields> of(const SetRequest& set);
@@ -45,8 +48,10 @@ class RecordFields {
   const std::vector<std::string>& names() const { return names_; }
   bool is_text() const { return inputs_ == 0; }
   std::optional<size_t> label() const;  // its place in names()
-  // The setting that names the value: "input", "label", "target", "text".
+  // The role of the value: "image", "input", "label", "target", "text".
   std::string_view setting_of(size_t name) const;
+  // The setting that names it: "fields.input".
+  std::string key_of(size_t name) const { return "fields." + std::string(setting_of(name)); }
 
   // The form of an input whose first record has this value. kCorrupt where the settings do not
   // allow it.
@@ -65,6 +70,7 @@ class RecordFields {
  private:
   RecordFields() = default;
   Status take_input(const SetRequest& set);
+  Status take_picture(const SetRequest& set);
   Status take_answer(const SetRequest& set);
   Status to_input(std::span<const FieldValue> values, InputForm form, const DrawKey& draw,
                   std::span<std::byte> input) const;

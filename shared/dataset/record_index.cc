@@ -11,10 +11,11 @@ namespace stoker::dataset {
 RecordIndex::RecordIndex(const SetRequest& set, const RecordFields& fields, const FileTable& shards,
                          uint64_t width, const ScanProgress& progress)
     : set_(set),
+      record_(*set.config.record()),
       fields_(fields),
       shards_(shards),
       progress_(progress),
-      skips_(set.config.incomplete == "skip") {
+      skips_(record_.on_missing_field == config::OnMissingField::kDrop) {
   table_.width = width + (fields.maybe_sequence() != nullptr ? 1 : 0);
 }
 
@@ -63,18 +64,21 @@ Result<std::optional<uint64_t>> RecordIndex::take_length(uint64_t offset, std::s
     note(incomplete_, offset, what, lacking(0));
     return std::optional<uint64_t>();
   }
-  const bool skips = set_.config.longer == "skip";
+  const config::OnOverflow overflow = record_.sequence.on_overflow;
+  const bool skips = overflow == config::OnOverflow::kDrop;
   const uint64_t most_labels = sequence.most_labels();
   const bool has_more = most_labels > 0 && measure->labels > most_labels;
   const std::string labels = "has " + std::to_string(measure->labels) + " labels";
   if (has_more && !skips)
-    return at(offset, what,
-              Status(Code::kCorrupt, labels + ", more than " + set_.key("most_labels") + " (" +
-                                         std::to_string(most_labels) + ")"));
+    return at(
+        offset, what,
+        Status(Code::kCorrupt, labels + ", more than " + set_.key("sequence.max_label_length") +
+                                   " (" + std::to_string(most_labels) + ")"));
   if (has_more || measure->length > sequence.longest())
     note(longer_, offset, what,
          has_more ? labels : "has " + std::to_string(measure->length) + " places");
-  const bool stays = measure->length <= sequence.longest() || set_.config.longer == "truncate";
+  const bool stays =
+      measure->length <= sequence.longest() || overflow == config::OnOverflow::kTruncate;
   if (has_more || !stays) return std::optional<uint64_t>();
   list_classes_ = std::max(list_classes_, measure->classes);
   return std::optional(measure->length);
@@ -89,7 +93,7 @@ Result<Facts> RecordIndex::finish() {
   progress_(seen_, "records");
   if (seen_ == 0) {
     return Status(Code::kNotFound,
-                  set_.key("path") + ": " + set_.config.path + ": there is no record in its " +
+                  set_.key("path") + ": " + set_.config.path() + ": there is no record in its " +
                       std::to_string(shards_.size()) + (shards_.size() == 1 ? " file" : " files"));
   }
   STOKER_RETURN_IF_ERROR(judge_incomplete());
@@ -99,17 +103,17 @@ Result<Facts> RecordIndex::finish() {
 }
 
 Status RecordIndex::take_classes() {
-  const auto given = static_cast<uint64_t>(set_.config.classes);
+  const auto given = static_cast<uint64_t>(record_.num_classes.value_or(0));
   if (fields_.maybe_sequence() != nullptr && fields_.maybe_sequence()->has_labels()) {
     if (given > 0 && given < list_classes_)
-      return set_.wrong("classes", "is " + std::to_string(given) + ", but a label is " +
-                                       std::to_string(list_classes_ - 1));
+      return set_.wrong("num_classes", "is " + std::to_string(given) + ", but a label is " +
+                                           std::to_string(list_classes_ - 1));
     table_.classes = std::max(given, list_classes_);
-    if (table_.classes == 0) return set_.wrong("labels", "hold no class, only -100");
+    if (table_.classes == 0) return set_.wrong("fields.labels", "hold no class, only -100");
   }
   if (!fields_.label()) return {};
   auto classes = labels_.finish(given);
-  if (!classes) return set_.wrong("classes", classes.status().message());
+  if (!classes) return set_.wrong("num_classes", classes.status().message());
   table_.classes = classes->count;
   table_.class_names = std::move(classes->names);
   for (uint64_t& label : table_.labels) label = classes->of_label[label];
@@ -144,11 +148,10 @@ Status RecordIndex::judge_incomplete() const {
   if (incomplete_.count == 0) return {};
   const std::string are = counted(incomplete_, "incomplete");
   if (kept_ == 0)
-    return Status(Code::kInvalidArgument,
-                  are + ": name what is there in " + set_.key("input") + " and so on");
+    return Status(Code::kInvalidArgument, are + ": name what is there in " + set_.key("fields"));
   if (!skips_) {
     return Status(Code::kCorrupt, are + ": complete them, or leave them out with " +
-                                      set_.key("incomplete") + ": skip");
+                                      set_.key("on_missing_field") + ": drop");
   }
   log_warn("records dropped", {{"dataset", set_.name},
                                {"reason", "missing_field"},
@@ -160,19 +163,20 @@ Status RecordIndex::judge_incomplete() const {
 
 Status RecordIndex::judge_longer() const {
   if (longer_.count == 0) return {};
-  const std::string& longer = set_.config.longer;
-  if (longer == "refuse" || kept_ == 0) {
+  const config::OnOverflow overflow = record_.sequence.on_overflow;
+  if (overflow == config::OnOverflow::kError || kept_ == 0) {
     return Status(kept_ == 0 ? Code::kInvalidArgument : Code::kCorrupt,
-                  counted(longer_, "longer than " + set_.key("longest") + " (" +
-                                       std::to_string(set_.config.longest) + ")") +
-                      ": raise it, or say whether to truncate or to skip them with " +
-                      set_.key("longer"));
+                  counted(longer_, "longer than " + set_.key("sequence.max_length") + " (" +
+                                       std::to_string(fields_.maybe_sequence()->longest()) + ")") +
+                      ": raise it, or say whether to truncate or to drop them with " +
+                      set_.key("sequence.on_overflow"));
   }
-  log_warn(longer == "skip" ? "records dropped" : "records truncated", {{"dataset", set_.name},
-                                                                        {"reason", "max_length"},
-                                                                        {"count", longer_.count},
-                                                                        {"total", seen_},
-                                                                        {"first", longer_.first}});
+  log_warn(overflow == config::OnOverflow::kDrop ? "records dropped" : "records truncated",
+           {{"dataset", set_.name},
+            {"reason", "max_length"},
+            {"count", longer_.count},
+            {"total", seen_},
+            {"first", longer_.first}});
   return {};
 }
 

@@ -1,9 +1,9 @@
-// RecordIndex: makes the RecordTable of a set while a kind goes through its shards.
+// RecordIndex: makes the RecordTable of a set while a format goes through its shards.
 //
-// A record that lacks a named value is incomplete. With data.NAME.incomplete: refuse the set is
+// A record that lacks a named value is incomplete. With data.NAME.on_missing_field: error the set is
 // refused once all shards were looked at, with the first such record and how many there are; with
-// skip they are left out, and their number is logged. Nothing is left out silently. The same goes for
-// sequences that are longer than data.NAME.longest, as data.NAME.longer says; an empty sequence is a
+// drop they are left out, and their number is logged. Nothing is left out silently. The same goes for
+// sequences that are longer than sequence.max_length, as sequence.on_overflow says; an empty sequence is a
 // missing one.
 //
 // Threads: one at a time.
@@ -67,6 +67,7 @@ class RecordIndex {
   Status take_classes();
 
   const SetRequest& set_;
+  const config::RecordConfig& record_;
   const RecordFields& fields_;
   const FileTable& shards_;
   const ScanProgress progress_;

@@ -1,4 +1,4 @@
-// Records: random access to the named values of the records of one set; a kind's part in a data set
+// Records: random access to the named values of the records of one set; a format's part in a data set
 // whose records have named fields.
 //
 // Threads:  every method may be called from any thread, concurrently.
@@ -72,8 +72,8 @@ class Records {
   const RecordTable table_;
 };
 
-// For Kind::settings of a kind that is made of records.
-Result<std::string> record_settings(std::string_view kind, const SetRequest& set);
+// For Kind::settings of a format that is made of records.
+Result<std::string> record_settings(std::string_view format, const SetRequest& set);
 
 // The data set over records: `split` is by records, or by bytes of a stream of texts.
 Result<std::unique_ptr<Dataset>> make_record_dataset(const SetRequest& set, RecordFields fields,

@@ -108,8 +108,8 @@ Status SampleFile::make(const std::string& path, const Form& form) {
     STOKER_RETURN_IF_ERROR(real_files().remove_file(path));
   STOKER_RETURN_IF_ERROR(
       remove_unfinished_writes(real_files(), std::filesystem::path(path).parent_path().string()));
-  STOKER_RETURN_IF_ERROR(
-      check_room(path, form.file_bytes(), "a file of the decoded samples", "cache: decoded"));
+  STOKER_RETURN_IF_ERROR(check_room(path, form.file_bytes(), "a file of the decoded samples",
+                                    "cache: {type: decoded}"));
   FileTable made;
   return make_file(
       path, [&](int fd, const std::string& name) { return write_empty(fd, name, form); }, made);

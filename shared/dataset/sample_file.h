@@ -1,5 +1,5 @@
 // SampleFile: the tensors of every sample of a set in one file, each put in by whoever reads it
-// first, for all processes that have the file open: `cache: decoded`.
+// first, for all processes that have the file open: `cache: {type: decoded}`.
 //
 // A cache and no more: a sample that is not there, was written in part, or is damaged is not given;
 // whoever asks takes it from where it comes from, and puts it in again.

@@ -44,10 +44,11 @@ SamplePlan::SamplePlan(const PlanSettings& settings)
   }
   for (PlannedSet& set : settings_.sets)  // the tables say the same
     set.sample_weights = std::vector<double>();
-  if (settings.last_batch == config::LastBatch::kDrop) epoch_tickets_ = epoch_size_ / global_batch_;
-  if (settings.last_batch == config::LastBatch::kPad)
+  if (settings.last_batch == config::LastBatchPolicy::kDrop)
+    epoch_tickets_ = epoch_size_ / global_batch_;
+  if (settings.last_batch == config::LastBatchPolicy::kPad)
     epoch_tickets_ = (epoch_size_ + global_batch_ - 1) / global_batch_;
-  assert(settings.last_batch == config::LastBatch::kSpan || epoch_tickets_ >= 1);
+  assert(settings.last_batch == config::LastBatchPolicy::kCarryOver || epoch_tickets_ >= 1);
 }
 
 SamplePlan::~SamplePlan() = default;
@@ -103,7 +104,7 @@ std::unique_ptr<const SetSequence> SamplePlan::sequence_of_all() const {
                       .shard_ends = {}};
   uint64_t begin = 0;
   for (const Stretch& stretch : stretches_) {
-    if (settings_.shuffle == config::Shuffle::kShards)
+    if (settings_.shuffle == config::ShuffleMode::kShards)
       for (const uint64_t end : shard_ends_of(stretch)) order.shard_ends.push_back(begin + end);
     begin = stretch.epoch_end;
   }
@@ -123,7 +124,7 @@ std::unique_ptr<const SetSequence> SamplePlan::sequence_of(size_t set) const {
                       .window = settings_.window,
                       .shards_open = settings_.shards_open,
                       .shard_ends = {}};
-  if (settings_.shuffle == config::Shuffle::kShards)
+  if (settings_.shuffle == config::ShuffleMode::kShards)
     order.shard_ends = shard_ends_of(stretches_[set]);
   return std::make_unique<PassSequence>(order);
 }

@@ -45,11 +45,11 @@ struct PlanSettings {
   uint64_t size = 1;   // samples of the data set; at most kMaxPlanSize
   uint64_t batch = 1;  // samples a ticket, of one rank
   uint64_t seed = 1;
-  config::Shuffle shuffle = config::Shuffle::kFull;
-  uint64_t window = 1;               // window
+  config::ShuffleMode shuffle = config::ShuffleMode::kFull;
+  uint64_t window = 1;               // block
   uint64_t shards_open = 1;          // shards
   std::vector<uint64_t> shard_ends;  // shards: as Dataset::shard_ends(); empty: one shard
-  config::LastBatch last_batch = config::LastBatch::kSpan;
+  config::LastBatchPolicy last_batch = config::LastBatchPolicy::kCarryOver;
   // Where this plan begins: the first row of this ticket is the beginning of this epoch. Others go
   // on from a plan for a smaller set.
   uint64_t first_ticket = 0;
@@ -57,9 +57,9 @@ struct PlanSettings {
   uint64_t rank = 0;  // of `world`
   uint64_t world = 1;
   // Empty: one set without more to say. Otherwise their sizes add up to `size`, and either all have
-  // a weight or none. With weights of any sort: last_batch kSpan, and no repeat.
+  // a weight or none. With weights of any sort: last_batch kCarryOver, and no repeat.
   std::vector<PlannedSet> sets;
-  // Null: batches of any samples. Otherwise shuffle is kFull or kOff, with drop a global batch fits
+  // Null: batches of any samples. Otherwise shuffle is kFull or kNone, with drop a global batch fits
   // into each bucket, and there is one set, without repeat and weights, from ticket 0 on.
   std::shared_ptr<const LengthBuckets> maybe_buckets = nullptr;
 };

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "shared/dataset/class_labels.h"
+#include "shared/dataset/record_fields.h"
 
 namespace stoker::dataset {
 namespace {
@@ -39,32 +40,37 @@ std::span<T> numbers_in(std::span<std::byte> out) {
 // ---- The settings
 
 Result<SequenceForm> SequenceForm::of(const SetRequest& set) {
-  const config::DatasetConfig& config = set.config;
   SequenceForm form;
-  if (config.longest < 1) return set.wrong("longest", "must be at least 1");
-  form.longest_ = static_cast<uint64_t>(config.longest);
+  const int64_t longest = set.config.sequence()->max_length.value_or(0);
+  if (longest < 1) return set.wrong("sequence.max_length", "must be at least 1");
+  form.longest_ = static_cast<uint64_t>(longest);
   STOKER_RETURN_IF_ERROR(form.take_source(set));
   STOKER_RETURN_IF_ERROR(form.take_answer(set));
   return form;
 }
 
 Status SequenceForm::take_source(const SetRequest& set) {
-  const config::DatasetConfig& config = set.config;
+  const config::RecordConfig& record = *set.config.record();
+  const config::FieldNames& fields = record.fields;
+  if (!fields.image.empty())
+    return set.wrong("fields.image", "cannot be combined with sequence.max_length");
   const size_t sources =
-      config.input.size() + (config.text.empty() ? 0 : 1) + (config.tokens.empty() ? 0 : 1);
+      fields.input.size() + (fields.text.empty() ? 0 : 1) + (fields.input_ids.empty() ? 0 : 1);
   if (sources != 1)
-    return set.wrong("input", "of sequences must be one field, or else name a text, or tokens");
-  if (!config.text.empty()) source_ = Source::kBytes;
-  if (!config.tokens.empty()) source_ = Source::kTokens;
-  names_ = {!config.text.empty()     ? config.text
-            : !config.tokens.empty() ? config.tokens
-                                     : config.input.front()};
+    return set.wrong("fields.input",
+                     "of sequences must be one field, or else set fields.text or fields.input_ids");
+  if (!fields.text.empty()) source_ = Source::kBytes;
+  if (!fields.input_ids.empty()) source_ = Source::kTokens;
+  names_ = {!fields.text.empty()        ? fields.text
+            : !fields.input_ids.empty() ? fields.input_ids
+                                        : fields.input.front()};
   if (source_ == Source::kNumbers)
-    shape_ = config.shape.empty() ? std::vector<int64_t>{1} : config.shape;
+    shape_ = record.input_shape.empty() ? std::vector<int64_t>{1} : record.input_shape;
   for (const int64_t side : shape_) {
     if (side < 1 || static_cast<uint64_t>(side) > kMostNumbers / numbers_ / longest_)
-      return set.wrong("shape",
-                       "must be positive numbers whose product, times longest, is at most " +
+      return set.wrong("input_shape",
+                       "must be positive numbers whose product, times sequence.max_length, is at "
+                       "most " +
                            std::to_string(kMostNumbers));
     numbers_ *= static_cast<uint64_t>(side);
   }
@@ -72,43 +78,46 @@ Status SequenceForm::take_source(const SetRequest& set) {
 }
 
 Status SequenceForm::take_answer(const SetRequest& set) {
-  const config::DatasetConfig& config = set.config;
-  const int answers = (config.label.empty() ? 0 : 1) + (config.labels.empty() ? 0 : 1) +
-                      (config.target.empty() ? 0 : 1);
-  if (answers > 1) return set.wrong("label", "goes without labels and target");
-  if (!config.label.empty()) {
+  const config::RecordConfig& record = *set.config.record();
+  const config::FieldNames& fields = record.fields;
+  const int answers = (fields.label.empty() ? 0 : 1) + (fields.labels.empty() ? 0 : 1) +
+                      (fields.target.empty() ? 0 : 1);
+  if (answers > 1) return set.wrong("fields.label", "cannot be combined with labels and target");
+  if (!fields.label.empty()) {
     answer_ = Answer::kLabel;
-    names_.push_back(config.label);
-  } else if (!config.labels.empty()) {
+    names_.push_back(fields.label);
+  } else if (!fields.labels.empty()) {
     answer_ = Answer::kLabels;
-    names_.push_back(config.labels);
-    most_labels_ = static_cast<uint64_t>(std::max<int64_t>(config.most_labels, 0));
-  } else if (!config.target.empty()) {
+    names_.push_back(fields.labels);
+    most_labels_ = static_cast<uint64_t>(record.sequence.max_label_length.value_or(0));
+  } else if (!fields.target.empty()) {
     answer_ = Answer::kTarget;
-    targets_ = std::max<int64_t>(config.targets, static_cast<int64_t>(config.target.size()));
-    names_.insert(names_.end(), config.target.begin(), config.target.end());
+    STOKER_ASSIGN_OR_RETURN(targets_, targets_of(set));
+    names_.insert(names_.end(), fields.target.begin(), fields.target.end());
   } else if (source_ == Source::kNumbers) {
-    return set.wrong("label", "must name the label; or else labels, or a target");
+    return set.wrong("fields.label",
+                     "is required; set it to the name of the label, or set fields.labels or "
+                     "fields.target");
   }
   return {};
 }
 
 std::string_view SequenceForm::setting_of(size_t name) const {
   if (name == 0)
-    return source_ == Source::kNumbers ? "input" : source_ == Source::kBytes ? "text" : "tokens";
+    return source_ == Source::kNumbers ? "input" : source_ == Source::kBytes ? "text" : "input_ids";
   if (answer_ == Answer::kLabels) return "labels";
   return answer_ == Answer::kLabel ? "label" : "target";
 }
 
 std::string SequenceForm::to_text() const {
-  std::string text = "longest=" + std::to_string(longest_);
+  std::string text = "max_length=" + std::to_string(longest_);
   for (size_t i = 0; i < names_.size(); ++i)
     text +=
         ' ' + std::string(setting_of(i)) + '=' + std::to_string(names_[i].size()) + ':' + names_[i];
   for (size_t i = 0; i < shape_.size(); ++i)
-    text += (i == 0 ? " shape=" : "x") + std::to_string(shape_[i]);
-  if (most_labels_ > 0) text += " most_labels=" + std::to_string(most_labels_);
-  if (targets_ > 0) text += " targets=" + std::to_string(targets_);
+    text += (i == 0 ? " input_shape=" : "x") + std::to_string(shape_[i]);
+  if (most_labels_ > 0) text += " max_label_length=" + std::to_string(most_labels_);
+  if (targets_ > 0) text += " num_targets=" + std::to_string(targets_);
   return text;
 }
 
@@ -150,7 +159,7 @@ Result<uint64_t> SequenceForm::length_of(const FieldValue& value) const {
   const uint64_t count = floats != nullptr ? floats->size() : ints->size();
   if (count % numbers_ == 0) return count / numbers_;
   return wrong("has " + std::to_string(count) + " numbers, which are not " +
-               std::to_string(numbers_) + " for each place, as the shape says");
+               std::to_string(numbers_) + " for each place, as input_shape says");
 }
 
 Result<SequenceForm::Measure> SequenceForm::measure(std::span<const FieldValue> values) const {
@@ -174,7 +183,7 @@ Result<SequenceForm::Measure> SequenceForm::measure(std::span<const FieldValue> 
     return in_field(1, wrong("has " + std::to_string(measure.labels) + " labels for the " +
                              std::to_string(measure.length) + " places of " + names_[0] +
                              "; where they are not one each, say how many there may be with "
-                             "most_labels"));
+                             "sequence.max_label_length"));
   return measure;
 }
 

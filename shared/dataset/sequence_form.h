@@ -1,13 +1,13 @@
 // SequenceForm: how the values of a record become a sequence, padded to the length of its batch.
 //
-//   input:  NAME   numbers, `shape` of them a place   -> `input` F32 [length, shape …]
-//   text:   NAME   bytes are tokens                   -> `tokens` U8 [length]
-//   tokens: NAME   whole numbers                      -> `tokens` I32 [length]
+//   input:  [NAME]   numbers, input_shape of them a place -> `input` F32 [length, input_shape …]
+//   text:   NAME     bytes are tokens                     -> `tokens` U8 [length]
+//   input_ids: NAME  whole numbers                        -> `tokens` I32 [length]
 //   then `length` I64: how many places are the record's own; the rest is 0; then
-//   label:  NAME   a class                            -> `label` I64
-//   labels: NAME   a class a place                    -> `labels` I64 [length], -100 behind its end
-//           with most_labels, so many at most         -> `labels` I64 [most_labels], the same
-//   target: [NAME] numbers                            -> `target` F32 [targets]
+//   label:  NAME     a class                              -> `label` I64
+//   labels: NAME     a class a place                      -> `labels` I64 [length], -100 behind its end
+//           with max_label_length, so many at most        -> `labels` I64 [max_label_length], the same
+//   target: [NAME]   numbers                              -> `target` F32 [num_targets]
 //
 // A text without any of these, which a model learns to continue, has a byte 0 at its end.
 //

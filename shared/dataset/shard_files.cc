@@ -26,9 +26,9 @@ constexpr auto kPackers = std::to_array<Packer>({{"\x1f\x8b"sv, "gzip"sv, "gunzi
 }  // namespace
 
 Result<FileTable> scan_shards(const SetRequest& set, const ScanProgress& progress) {
-  STOKER_ASSIGN_OR_RETURN(FileTable files, scan_source(set, set.config.glob, progress));
+  STOKER_ASSIGN_OR_RETURN(FileTable files, scan_source(set, set.config.glob(), progress));
   if (files.root().empty()) return files;  // one file, of its own name
-  const auto named = Glob::names_in_ranges(set.config.glob);
+  const auto named = Glob::names_in_ranges(set.config.glob());
   if (!named) return named.status().with_context(set.key("glob"));
   std::vector<std::string_view> found(files.size());
   for (size_t file = 0; file < files.size(); ++file) found[file] = files.name(file);
@@ -40,7 +40,7 @@ Result<FileTable> scan_shards(const SetRequest& set, const ScanProgress& progres
     if (missing++ == 0) first = &name;
   }
   if (missing == 0) return files;
-  return Status(Code::kNotFound, set.key("glob") + ": " + set.config.path + " has no '" + *first +
+  return Status(Code::kNotFound, set.key("glob") + ": " + set.config.path() + " has no '" + *first +
                                      "'; " + std::to_string(missing) + " of the " +
                                      std::to_string(named->size()) +
                                      " files that the range names are missing");

@@ -1,4 +1,4 @@
-// Source: what the kinds that read a file or a folder have in common when they look at `path`.
+// Source: what the formats that read a file or a folder have in common when they look at `path`.
 //
 // Errors: kNotFound, kPermission, kInvalidArgument, kIoError; each begins with the key,
 //         "data.train.path: …".
@@ -21,12 +21,13 @@ Result<FileTable> scan_source(const SetRequest& set, const std::string& glob,
 // The same for a path that must be a folder.
 Result<FolderScan> scan_source_folder(const SetRequest& set, const std::string& glob,
                                       const ScanProgress& progress);
-// One file that a field of the set names ("path", "labels"); appended to `files`.
+// One file that a field of the set names ("path", "labels_path"); appended to `files`.
 Status scan_source_file(const SetRequest& set, std::string_view field, const std::string& path,
                         FileTable& files);
 
-// The context of the kinds that cut a stream: at least 1, and small enough that nothing overflows.
-Status check_context(const SetRequest& set);
+// sequence.block_size of the formats that cut a stream: at least 1, and small enough that nothing
+// overflows.
+Result<uint64_t> context_of(const SetRequest& set);
 Status too_short(const SetRequest& set, uint64_t length, std::string_view units);
 
 }  // namespace stoker::dataset

@@ -1,4 +1,4 @@
-// Kind `synthetic`: samples that are computed, not read; for trials and tests without data.
+// Format `synthetic`: samples that are computed, not read; for trials and tests without data.
 //
 // Every number is a pure function of (which number, sample), made of integer hashes and of sums and
 // products in a fixed order, so that the samples are the same bytes on every machine. No logarithm
@@ -116,48 +116,51 @@ class SyntheticDataset final : public Dataset {
 };
 
 Result<Shape> shape_of(const SetRequest& set) {
-  const auto& given = set.config;
+  const auto& given = set.as<config::SyntheticDataset>();
   Shape shape;
-  if (given.features.empty())
-    return set.wrong("features", "must give the shape of the input, such as [64]");
-  for (const int64_t extent : given.features) {
+  if (given.input_shape.empty())
+    return set.wrong("input_shape", "must give the shape of the input, such as [64]");
+  for (const int64_t extent : given.input_shape) {
     if (extent < 1 || extent > kMaxElements / static_cast<int64_t>(shape.elements)) {
-      return set.wrong("features", "must be positive, with a product of at most " +
-                                       std::to_string(kMaxElements));
+      return set.wrong("input_shape", "must be positive, with a product of at most " +
+                                          std::to_string(kMaxElements));
     }
     shape.elements *= static_cast<uint64_t>(extent);
   }
-  if (given.classes < 0) return set.wrong("classes", "must not be negative");
-  if (given.classes == 0 && (given.targets < 1 || given.targets > kMaxElements)) {
-    return set.wrong("targets", "must be between 1 and " + std::to_string(kMaxElements));
+  if (given.num_classes && *given.num_classes < 1)
+    return set.wrong("num_classes", "must be at least 1");
+  if (!given.num_classes && (given.num_targets < 1 || given.num_targets > kMaxElements)) {
+    return set.wrong("num_targets", "must be between 1 and " + std::to_string(kMaxElements));
   }
-  if (!(given.noise >= 0.0 && given.noise <= 1e6))
-    return set.wrong("noise", "must be between 0 and 1e6");
-  shape.classes = static_cast<uint64_t>(given.classes);
-  shape.targets = given.classes > 0 ? 0 : static_cast<uint64_t>(given.targets);
-  shape.noise = static_cast<float>(given.noise);
+  if (!(given.noise_std >= 0.0 && given.noise_std <= 1e6))
+    return set.wrong("noise_std", "must be between 0 and 1e6");
+  shape.classes = static_cast<uint64_t>(given.num_classes.value_or(0));
+  shape.targets = given.num_classes ? 0 : static_cast<uint64_t>(given.num_targets);
+  shape.noise = static_cast<float>(given.noise_std);
   return shape;
 }
 
 Result<std::string> synthetic_settings(const SetRequest& set) {
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_ASSIGN_OR_RETURN(const Shape shape, shape_of(set));
-  if (set.config.samples == 0) return set.wrong("samples", "must be at least 1");
-  std::string text =
-      "kind=synthetic " + split.to_text() + " samples=" + std::to_string(set.config.samples) +
-      " classes=" + std::to_string(shape.classes) + " targets=" + std::to_string(shape.targets) +
-      " noise=" + exact_text(set.config.noise) + " features=";
-  for (const int64_t extent : set.config.features) text += std::to_string(extent) + ',';
+  const auto& given = set.as<config::SyntheticDataset>();
+  if (given.num_samples == 0) return set.wrong("num_samples", "must be at least 1");
+  std::string text = "format=synthetic " + split.to_text() +
+                     " num_samples=" + std::to_string(given.num_samples) +
+                     " num_classes=" + std::to_string(shape.classes) +
+                     " num_targets=" + std::to_string(shape.targets) +
+                     " noise_std=" + exact_text(given.noise_std) + " input_shape=";
+  for (const int64_t extent : given.input_shape) text += std::to_string(extent) + ',';
   return text;
 }
 
 Result<FileTable> scan_nothing(const SetRequest&, const ScanProgress&) { return FileTable(); }
 
 Result<std::unique_ptr<Dataset>> open_synthetic(const SetRequest& set, Index index) {
+  const auto& given = set.as<config::SyntheticDataset>();
   STOKER_ASSIGN_OR_RETURN(const Shape shape, shape_of(set));
-  STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, set.config.samples));
-  std::vector<TensorSpec> spec{
-      {.name = "input", .dtype = DType::kF32, .shape = set.config.features}};
+  STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, given.num_samples));
+  std::vector<TensorSpec> spec{{.name = "input", .dtype = DType::kF32, .shape = given.input_shape}};
   if (shape.classes > 0) {
     spec.push_back({.name = "label", .dtype = DType::kI64, .shape = {}});
   } else {

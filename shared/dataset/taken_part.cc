@@ -1,5 +1,6 @@
 #include "shared/dataset/taken_part.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -71,14 +72,13 @@ class TakenPart final : public Dataset {
 }  // namespace
 
 Result<Part> samples_taken(const SetRequest& set, uint64_t size) {
-  const uint64_t skip = set.config.skip;
-  const uint64_t take = set.config.take;
+  const uint64_t skip = set.config.skip_samples;
   if (skip >= size)
-    return set.wrong("skip", "leaves none of the " + std::to_string(size) + " samples");
-  if (take > size - skip)
-    return set.wrong("take", "is " + std::to_string(take) + ", but there are " +
-                                 std::to_string(size - skip) + " samples to take from");
-  return Part{.begin = skip, .end = take == 0 ? size : skip + take};
+    return set.wrong("skip_samples", "leaves none of the " + std::to_string(size) + " samples");
+  const uint64_t left = size - skip;
+  const uint64_t taken = std::min(set.config.max_samples.value_or(left), left);
+  if (taken == 0) return set.wrong("max_samples", "must be at least 1");
+  return Part{.begin = skip, .end = skip + taken};
 }
 
 Result<std::unique_ptr<Dataset>> taken_part(const SetRequest& set, std::unique_ptr<Dataset> whole) {

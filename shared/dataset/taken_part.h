@@ -1,7 +1,8 @@
-// taken_part: the part of a data set's samples that data.NAME.skip and data.NAME.take leave.
+// taken_part: the part of a data set's samples that data.NAME.skip_samples and data.NAME.max_samples
+// leave.
 //
 // Threads: as Dataset.
-// Errors:  kInvalidArgument, naming the key: more is to be left out or taken than there is.
+// Errors:  kInvalidArgument, naming the key: no sample is left.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Kind `tar`: tar files as WebDataset writes them, read at random.
+// Format `webdataset`: tar files as WebDataset writes them, read at random.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -29,17 +29,20 @@ struct ReadMember {
 };
 
 // What an array of each field must be: `form` is that of the input.
-std::vector<NpyWanted> wanted_arrays(const config::DatasetConfig& config, InputForm form,
+std::vector<NpyWanted> wanted_arrays(const config::RecordConfig& record, InputForm form,
                                      const std::vector<TarField>& fields) {
+  const std::vector<int64_t>& shape = record.input_shape;
+  const size_t inputs = record.fields.input.size();
+  const auto names = static_cast<int64_t>(record.fields.target.size());
+  const int64_t targets = record.num_targets.value_or(std::max<int64_t>(names, 1));
   uint64_t elements = 1;
-  for (const int64_t side : config.shape) elements *= static_cast<uint64_t>(side);
+  for (const int64_t side : shape) elements *= static_cast<uint64_t>(side);
   std::vector<NpyWanted> wanted;
   for (size_t i = 0; i < fields.size(); ++i) {
-    const bool is_input = i < config.input.size();
-    wanted.push_back(
-        {.bytes = is_input && form == InputForm::kBytes,
-         .shape = is_input && config.input.size() == 1 ? config.shape : std::vector<int64_t>(),
-         .most = is_input ? elements : static_cast<uint64_t>(config.targets)});
+    const bool is_input = i < inputs;
+    wanted.push_back({.bytes = is_input && form == InputForm::kBytes,
+                      .shape = is_input && inputs == 1 ? shape : std::vector<int64_t>(),
+                      .most = is_input ? elements : static_cast<uint64_t>(targets)});
   }
   return wanted;
 }
@@ -47,10 +50,10 @@ std::vector<NpyWanted> wanted_arrays(const config::DatasetConfig& config, InputF
 class TarRecords final : public Records {
  public:
   TarRecords(FileTable shards, RecordTable table, std::vector<TarField> fields,
-             const SequenceForm* maybe_sequence, const config::DatasetConfig& config)
+             const SequenceForm* maybe_sequence, const config::RecordConfig& record)
       : Records(std::move(shards), std::move(table)),
         fields_(std::move(fields)),
-        arrays_(wanted_arrays(config, this->table().form, fields_)) {
+        arrays_(wanted_arrays(record, this->table().form, fields_)) {
     for (size_t i = 0; maybe_sequence != nullptr && i < fields_.size(); ++i)
       numbers_a_place_.push_back(maybe_sequence->numbers_a_place(i));
   }
@@ -137,7 +140,7 @@ class TarRecords final : public Records {
 Result<std::string> tar_settings(const SetRequest& set) {
   STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(set));
   STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(set, fields));
-  STOKER_ASSIGN_OR_RETURN(const std::string text, record_settings("tar", set));
+  STOKER_ASSIGN_OR_RETURN(const std::string text, record_settings("webdataset", set));
   return text + (std::ranges::any_of(members, &TarField::is_npy) ? " arrays" : "");
 }
 
@@ -182,14 +185,14 @@ Result<std::unique_ptr<Dataset>> open_tar(const SetRequest& set, Index index) {
   if (!table) return table.status().with_context("data." + set.name);
   auto records =
       std::make_unique<TarRecords>(std::move(index.files), *std::move(table), std::move(members),
-                                   fields.maybe_sequence(), set.config);
+                                   fields.maybe_sequence(), *set.config.record());
   return make_record_dataset(set, std::move(fields), std::move(fingerprint), std::move(records));
 }
 
 }  // namespace
 
 const Kind& tar_kind() {
-  static constexpr Kind kKind{.name = "tar",
+  static constexpr Kind kKind{.name = "webdataset",
                               .settings = tar_settings,
                               .scan = scan_shards,
                               .inspect = inspect_tar,

@@ -27,11 +27,13 @@ Status check_npy(const SetRequest& set, const RecordFields& fields, size_t i,
                  const TarField& field) {
   const std::string name = "'" + fields.names()[i] + "' ";
   if (!std::ranges::all_of(field.extensions, is_npy))
-    return set.wrong(fields.setting_of(i), name + "mixes arrays with other members");
-  if (field.is_json()) return set.wrong(fields.setting_of(i), name + "is an array, and no JSON");
-  if (fields.setting_of(i) == "text") return set.wrong("text", name + "is an array, and no text");
-  if (fields.setting_of(i) == "input" && !set.config.size.empty())
-    return set.wrong("size", "is for pictures in files; give the arrays of " + name + "a shape");
+    return set.wrong(fields.key_of(i), name + "mixes arrays with other members");
+  if (field.is_json()) return set.wrong(fields.key_of(i), name + "is an array, and no JSON");
+  if (fields.setting_of(i) == "text")
+    return set.wrong("fields.text", name + "is an array, and no text");
+  if (fields.setting_of(i) == "image")
+    return set.wrong("fields.image",
+                     name + "is an array; name it in fields.input, with an input_shape");
   return {};
 }
 
@@ -50,12 +52,12 @@ Result<std::vector<TarField>> tar_fields(const SetRequest& set, const RecordFiel
     TarField field = parse(name);
     const bool is_cut = name.ends_with(':');
     if (field.extensions.empty() || is_cut) {
-      return set.wrong(fields.setting_of(i), "'" + name +
-                                                 "' names no member; write its extension, "
-                                                 "such as jpg;png, or json:KEY");
+      return set.wrong(fields.key_of(i), "'" + name +
+                                             "' names no member; write its extension, "
+                                             "such as jpg;png, or json:KEY");
     }
     if (fields.is_text() && field.is_json())
-      return set.wrong("text", "must be a member of its own, such as txt");
+      return set.wrong("fields.text", "must be a member of its own, such as txt");
     field.is_label = fields.label() == i;
     field.is_npy = std::ranges::any_of(field.extensions, is_npy);
     if (field.is_npy) STOKER_RETURN_IF_ERROR(check_npy(set, fields, i, field));

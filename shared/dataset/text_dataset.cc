@@ -1,4 +1,4 @@
-// Kind `text`: bytes are the tokens. The bytes of all files, one file after the other, are one
+// Format `text`: bytes are the tokens. The bytes of all files, one file after the other, are one
 // stream.
 #include <cassert>
 #include <utility>
@@ -56,19 +56,19 @@ class TextDataset final : public Dataset {
 
 Result<std::string> text_settings(const SetRequest& set) {
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
-  STOKER_RETURN_IF_ERROR(check_context(set));
-  return "kind=text " + split.to_text() + " context=" + std::to_string(set.config.context);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(set));
+  return "format=text " + split.to_text() + " block_size=" + std::to_string(context);
 }
 
 Result<FileTable> scan_text(const SetRequest& set, const ScanProgress& progress) {
-  return scan_source(set, set.config.glob, progress);
+  return scan_source(set, set.config.glob(), progress);
 }
 
 Result<std::unique_ptr<Dataset>> open_text(const SetRequest& set, Index index) {
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::length_of(index.files));
   const Part part = split.of_count(length);
-  const auto context = static_cast<uint64_t>(set.config.context);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(set));
   if (part.size() < context + 1) return too_short(set, part.size(), "bytes");
   return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(std::move(index), part, context));
 }

@@ -27,11 +27,10 @@ std::array<uint64_t, RowPlace::kWidth> RowPlace::to_numbers() const {
 
 std::string line_text(uint64_t line) { return "line " + std::to_string(line); }
 
-config::DatasetConfig with_lengths(config::DatasetConfig config) {
-  if (config.shape.empty() && !config.input.empty())
-    config.shape = {static_cast<int64_t>(config.input.size())};
-  config.targets = std::max(config.targets, static_cast<int64_t>(config.target.size()));
-  return config;
+config::RecordConfig with_shape(config::RecordConfig record) {
+  if (record.input_shape.empty() && !record.fields.input.empty())
+    record.input_shape = {static_cast<int64_t>(record.fields.input.size())};
+  return record;
 }
 
 Result<std::string_view> TextRecords::read_row(uint64_t record) const {

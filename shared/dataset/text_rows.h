@@ -1,4 +1,4 @@
-// text rows: what the kinds have in common whose records are rows of text with named fields.
+// text rows: what the formats have in common whose records are rows of text with named fields.
 //
 // Threads: values; TextRecords as Records.
 #pragma once
@@ -34,8 +34,8 @@ static_assert(kMostRowBytes < (uint64_t{1} << RowPlace::kBytesBits));
 std::string line_text(uint64_t line);
 
 // The settings with what they leave out: an input without a shape is a vector of as many numbers as
-// it has names, and a target has at least as many.
-config::DatasetConfig with_lengths(config::DatasetConfig config);
+// it has names.
+config::RecordConfig with_shape(config::RecordConfig record);
 
 // Records that are rows; the first numbers of a row of the table are its RowPlace.
 class TextRecords : public Records {

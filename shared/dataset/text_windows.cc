@@ -93,7 +93,7 @@ Result<std::unique_ptr<Dataset>> make_text_windows(const SetRequest& set, std::s
     ends[record] = length += bytes + 1;
   }
   const Part part = split.of_count(length);
-  const auto context = static_cast<uint64_t>(set.config.context);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(set));
   if (part.size() < context + 1) return too_short(set, part.size(), "bytes");
   return std::unique_ptr<Dataset>(std::make_unique<TextWindows>(
       std::move(fingerprint), std::move(records), std::move(ends), part, context));

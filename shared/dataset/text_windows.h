@@ -1,7 +1,7 @@
-// TextWindows: the texts of records as one stream of bytes, cut into samples of `context` + 1 tokens.
+// TextWindows: the texts of records as one stream of bytes, cut into samples of `block_size` + 1 tokens.
 //
 // Each text is followed by one byte 0, which no text has a use for: the end that a model can learn,
-// and what keeps a text from running into the next. Windows overlap by one byte, as those of kind
+// and what keeps a text from running into the next. Windows overlap by one byte, as those of format
 // `text`.
 //
 // Errors: kInvalidArgument where the part that the set takes is shorter than one sample.

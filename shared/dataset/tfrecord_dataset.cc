@@ -1,4 +1,4 @@
-// Kind `tfrecord`: TFRecord files of tf.train.Example, with named features.
+// Format `tfrecord`: TFRecord files of tf.train.Example, with named features.
 //
 // A record is read whole, and its checksum compared, each time.
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Kind `tokens`: little-endian 16-bit or 32-bit token numbers without a header, as tokenizers write
+// Format `tokens`: little-endian 16-bit or 32-bit token numbers without a header, as tokenizers write
 // them for training.
 #include <cassert>
 #include <cstring>
@@ -14,11 +14,18 @@ namespace stoker::dataset {
 namespace {
 
 // Bytes a token.
-Result<uint64_t> width_of(const SetRequest& set) {
-  const std::string& dtype = set.config.dtype;
-  if (dtype == "uint16") return uint64_t{2};
-  if (dtype == "uint32") return uint64_t{4};
-  return set.wrong("dtype", "'" + dtype + "' is neither uint16 nor uint32");
+uint64_t width_of(const config::TokensDataset& tokens) {
+  switch (tokens.dtype) {
+    case config::TokenType::kUint16:
+      return 2;
+    case config::TokenType::kUint32:
+      return 4;
+  }
+  return 2;
+}
+
+std::string dtype_text(const config::TokensDataset& tokens) {
+  return width_of(tokens) == 2 ? "uint16" : "uint32";
 }
 
 // `tokens` int32 values from the uint16 values that lie in the second half of their own room: each
@@ -109,10 +116,9 @@ class TokensDataset final : public Dataset {
 
 Result<std::string> tokens_settings(const SetRequest& set) {
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
-  STOKER_RETURN_IF_ERROR(check_context(set));
-  STOKER_RETURN_IF_ERROR(width_of(set).status());
-  return "kind=tokens " + split.to_text() + " context=" + std::to_string(set.config.context) +
-         " dtype=" + set.config.dtype;
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(set));
+  return "format=tokens " + split.to_text() + " block_size=" + std::to_string(context) +
+         " dtype=" + dtype_text(set.as<config::TokensDataset>());
 }
 
 Result<FileTable> scan_tokens(const SetRequest& set, const ScanProgress& progress) {
@@ -122,17 +128,18 @@ Result<FileTable> scan_tokens(const SetRequest& set, const ScanProgress& progres
 Result<std::unique_ptr<Dataset>> open_tokens(const SetRequest& set, Index index) {
   STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
   STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::length_of(index.files));
-  STOKER_ASSIGN_OR_RETURN(const uint64_t width, width_of(set));
+  const auto& tokens = set.as<config::TokensDataset>();
+  const uint64_t width = width_of(tokens);
   for (size_t file = 0; file < index.files.size(); ++file) {
     const uint64_t size = index.files.stamp(file).size;
     if (size % width != 0) {
       return Status(Code::kCorrupt, set.key("path") + ": " + index.files.path(file) + ": " +
                                         std::to_string(size) + " bytes is not a whole number of " +
-                                        set.config.dtype + " tokens");
+                                        dtype_text(tokens) + " tokens");
     }
   }
   const Part part = split.of_count(length / width);
-  const auto context = static_cast<uint64_t>(set.config.context);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(set));
   if (part.size() < context + 1) return too_short(set, part.size(), "tokens");
   return std::unique_ptr<Dataset>(
       std::make_unique<TokensDataset>(std::move(index), part, context, width));

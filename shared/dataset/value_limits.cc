@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "shared/dataset/dataset_decorator.h"
 #include "shared/dataset/sequence_form.h"
@@ -14,29 +15,28 @@ namespace {
 // How many tokens there are for the model, and the setting that says so.
 struct Vocabulary {
   int64_t size = 0;
-  std::string key = "model.vocab";
+  std::string key = "model.vocab_size";
 };
 
 // Nothing where the settings do not say it.
 std::optional<Vocabulary> maybe_vocabulary(const config::Config& config) {
   const config::ModelConfig& model = config.model;
-  switch (model.kind) {
-    case config::ModelKind::kGpt:
-    case config::ModelKind::kLstm:
-    case config::ModelKind::kBlstm:
-      return Vocabulary{model.vocab};
-    case config::ModelKind::kLayers:
-      if (model.reads_tokens()) return Vocabulary{model.stack.front().vocab};
-      return std::nullopt;
-    case config::ModelKind::kPlugin:
-    case config::ModelKind::kTorchscript:
-      // What it can read, only the model in the file knows; but each is also one to predict.
-      if (config.task.kind == config::TaskKind::kLanguageModel && model.outputs > 0)
-        return Vocabulary{model.outputs, "model.outputs"};
-      return std::nullopt;
-    default:
-      return std::nullopt;
+  if (const auto* const sequential = std::get_if<config::SequentialConfig>(&model.arch)) {
+    const auto* const embedding =
+        sequential->layers.empty()
+            ? nullptr
+            : std::get_if<config::EmbeddingLayer>(&sequential->layers.front().variant());
+    if (embedding == nullptr) return std::nullopt;
+    return Vocabulary{embedding->num_embeddings, "model.layers[0].embedding.num_embeddings"};
   }
+  if (model.is_user_code()) {
+    // What it can read, only the model in the file knows; but each is also one to predict.
+    if (config.task.name() == config::TaskName::kLanguageModeling && model.num_classes)
+      return Vocabulary{*model.num_classes, "model.num_classes"};
+    return std::nullopt;
+  }
+  if (const auto size = model.vocab_size()) return Vocabulary{*size};
+  return std::nullopt;
 }
 
 template <typename Number>
@@ -106,8 +106,9 @@ ValueLimits ValueLimits::of(const config::Config& config, const std::vector<Tens
                             uint64_t classes) {
   ValueLimits limits;
   const auto vocabulary = maybe_vocabulary(config);
-  const auto answers = std::max(static_cast<int64_t>(classes), config.model.outputs);
-  const bool is_ctc = config.task.kind == config::TaskKind::kCtc;
+  const auto answers =
+      std::max(static_cast<int64_t>(classes), config.model.num_classes.value_or(0));
+  const bool is_ctc = config.task.name() == config::TaskName::kCtc;
   for (size_t i = 0; i < sample.size(); ++i) {
     const TensorSpec& spec = sample[i];
     const bool is_wide = spec.dtype == DType::kI64;

@@ -1,12 +1,12 @@
 // ValueLimits: which whole numbers the labels and tokens of a sample may be, so that no model is asked
 // for what it does not have.
 //
-// The kinds of data look at labels as far as their own files say what these may be. Here is what they
+// The formats of data look at labels as far as their own files say what these may be. Here is what they
 // cannot know: the model's vocabulary, and that class 0 of task ctc is no label. And who fills batches
-// without reading files (feed.source) was asked by nobody yet.
+// without reading files (feed.producers) was asked by nobody yet.
 //
 // Threads: immutable after construction; any.
-// Errors:  kCorrupt, naming value, place and what decides: "token 50301 at place 17: model.vocab is
+// Errors:  kCorrupt, naming value, place and what decides: "token 50301 at place 17: model.vocab_size is
 //          50257, so tokens are from 0 to 50256".
 #pragma once
 
@@ -50,7 +50,7 @@ class ValueLimits {
     int64_t most = 0;
     bool has_padding = false;  // kPaddedLabel may stand there too
     std::string what;          // "token"
-    std::string why;           // "model.vocab is 50257, so tokens"
+    std::string why;           // "model.vocab_size is 50257, so tokens"
   };
   static Status check(const Limit& limit, std::span<const std::byte> values);
 

@@ -7,7 +7,6 @@
 
 #include "shared/base/exact_json.h"
 #include "shared/base/file.h"
-#include "shared/config/training_sets.h"
 
 namespace stoker::feed {
 namespace {
@@ -33,7 +32,7 @@ DataState state_of(const json::object& line) {
 
 template <typename Holds>
 bool any_set(const config::Config& config, Holds&& holds) {
-  return std::ranges::any_of(config::sample_sets(config), [&](const std::string& name) {
+  return std::ranges::any_of(config::sampled_datasets(config), [&](const std::string& name) {
     const auto set = config.data.find(name);
     return set != config.data.end() && holds(set->second);
   });
@@ -42,11 +41,13 @@ bool any_set(const config::Config& config, Holds&& holds) {
 }  // namespace
 
 bool grows(const config::Config& config) {
-  return any_set(config, [](const config::DatasetConfig& set) { return set.grows(); });
+  return any_set(config, [](const config::DatasetConfig& set) { return set.is_refreshable(); });
 }
 
 bool grows_at_once(const config::Config& config) {
-  return any_set(config, [](const config::DatasetConfig& set) { return set.grow == "at_once"; });
+  return any_set(config, [](const config::DatasetConfig& set) {
+    return set.refresh() == config::Refresh::kImmediate;
+  });
 }
 
 Result<GrowthHistory> parse_growth(std::string_view text, const std::string& path) {

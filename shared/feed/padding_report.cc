@@ -40,7 +40,7 @@ void log_padding(const dataset::Dataset& data, const dataset::PlanSettings& sett
              {{"dataset", "train"},
               {"padding", percent(padding_of(data))},
               {"max_length", data.longest()},
-              {"hint", "feed.buckets batches samples of about one length"}});
+              {"hint", "feed.bucket_boundaries batches samples of about one length"}});
     return;
   }
   const dataset::LengthBuckets& buckets = *settings.maybe_buckets;

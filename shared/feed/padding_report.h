@@ -1,5 +1,5 @@
 // log_padding(): one line that says how much of what a run computes is padding, and how much it were
-// without feed.buckets. Nothing where samples have one length.
+// without feed.bucket_boundaries. Nothing where samples have one length.
 //
 // Threads: any.
 #pragma once

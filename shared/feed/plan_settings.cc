@@ -2,8 +2,8 @@
 
 #include <memory>
 #include <utility>
+#include <variant>
 
-#include "shared/config/training_sets.h"
 #include "shared/dataset/length_buckets.h"
 
 namespace stoker::feed {
@@ -13,7 +13,7 @@ Result<dataset::PlannedSet> planned_set(const std::string& name, const config::D
                                         uint64_t size, const SampleWeights& weights) {
   dataset::PlannedSet planned{
       .size = size, .repeat = set.repeat, .weight = 0, .sample_weights = {}};
-  if (set.weights_file.empty()) return planned;
+  if (set.sample_weights_path.empty()) return planned;
   const auto own = weights.find(name);
   if (own == weights.end() || own->second.size() != size)
     return Status(Code::kMismatch, "data." + name + ": its weights are not one for each of its " +
@@ -25,16 +25,17 @@ Result<dataset::PlannedSet> planned_set(const std::string& name, const config::D
 Result<std::vector<dataset::PlannedSet>> planned_sets(const config::Config& config,
                                                       const dataset::Dataset& data,
                                                       const SampleWeights& weights) {
-  const std::vector<std::string> names = config::sample_sets(config);
+  const std::vector<std::string> names = config::sampled_datasets(config);
   const std::vector<uint64_t> sizes = data.set_sizes();
-  const std::vector<double>& shares = config.data.at("train").weights;
-  if (sizes.size() != names.size() || (!shares.empty() && shares.size() != names.size()))
+  const auto* const mixture = std::get_if<config::Mixture>(&config.data.at("train").source);
+  if (sizes.size() != names.size() ||
+      (mixture != nullptr && mixture->shares.size() != names.size()))
     return Status(Code::kMismatch, "data.train: the data is not what the configuration says");
   std::vector<dataset::PlannedSet> sets;
   for (size_t i = 0; i < names.size(); ++i) {
     STOKER_ASSIGN_OR_RETURN(auto planned,
                             planned_set(names[i], config.data.at(names[i]), sizes[i], weights));
-    if (!shares.empty()) planned.weight = shares[i];
+    if (mixture != nullptr) planned.weight = mixture->shares[i].second;
     sets.push_back(std::move(planned));
   }
   return sets;
@@ -48,11 +49,12 @@ Status check_epoch(const dataset::PlanSettings& settings) {
       return Status(Code::kInvalidArgument, "data.train: an epoch of its samples is too long");
     epoch += set.size * set.repeat;
   }
-  if (settings.last_batch == config::LastBatch::kDrop && epoch < settings.batch * settings.world)
-    return Status(Code::kInvalidArgument, "feed.last_batch: drop leaves nothing of an epoch of " +
-                                              std::to_string(epoch) + " samples, fewer than the " +
-                                              std::to_string(settings.batch) +
-                                              " of train.batch; write span or pad");
+  if (settings.last_batch == config::LastBatchPolicy::kDrop &&
+      epoch < settings.batch * settings.world)
+    return Status(Code::kInvalidArgument,
+                  "feed.last_batch: drop leaves nothing of an epoch of " + std::to_string(epoch) +
+                      " samples, fewer than the " + std::to_string(settings.batch) +
+                      " of train.micro_batch_size; set it to carry_over or pad");
   return {};
 }
 
@@ -60,19 +62,19 @@ Result<std::shared_ptr<const dataset::LengthBuckets>> length_buckets(const confi
                                                                      const dataset::Dataset& data,
                                                                      uint64_t batch) {
   const auto wrong = [](const std::string& what) {
-    return Status(Code::kInvalidArgument, "feed.buckets: " + what);
+    return Status(Code::kInvalidArgument, "feed.bucket_boundaries: " + what);
   };
   if (data.longest() == 0) return wrong("data.train has no sequences of various lengths");
   if (data.size() > dataset::kMostBucketed)
     return wrong("data.train has more samples than can be sorted by length, " +
                  std::to_string(dataset::kMostBucketed));
-  auto buckets = std::make_shared<const dataset::LengthBuckets>(data, feed.buckets);
+  auto buckets = std::make_shared<const dataset::LengthBuckets>(data, feed.bucket_boundaries);
   for (const auto& bucket : buckets->buckets())
-    if (feed.last_batch == config::LastBatch::kDrop && bucket.size < batch)
+    if (feed.last_batch == config::LastBatchPolicy::kDrop && bucket.size < batch)
       return wrong("feed.last_batch: drop would never use the " + std::to_string(bucket.size) +
                    " samples of up to " + std::to_string(bucket.length) +
                    " places, fewer than the " + std::to_string(batch) +
-                   " of train.batch; write span or pad, or join buckets");
+                   " of train.micro_batch_size; set it to carry_over or pad, or merge buckets");
   return buckets;
 }
 
@@ -82,11 +84,11 @@ Result<dataset::PlanSettings> plan_settings(const config::Config& config,
                                             const dataset::Dataset& data,
                                             const SampleWeights& weights, const PlanStart& began) {
   dataset::PlanSettings settings{.size = data.size(),
-                                 .batch = static_cast<uint64_t>(config.train.batch),
+                                 .batch = static_cast<uint64_t>(config.train.micro_batch_size),
                                  .seed = config.run.seed,
                                  .shuffle = config.feed.shuffle,
-                                 .window = config.feed.window,
-                                 .shards_open = config.feed.shards_open,
+                                 .window = config.feed.shuffle_block_size,
+                                 .shards_open = config.feed.shuffle_open_shards,
                                  .shard_ends = {},
                                  .last_batch = config.feed.last_batch,
                                  .first_ticket = began.ticket,
@@ -95,12 +97,12 @@ Result<dataset::PlanSettings> plan_settings(const config::Config& config,
                                  .world = 1,
                                  .sets = {},
                                  .maybe_buckets = nullptr};
-  if (!config.feed.buckets.empty()) {
+  if (!config.feed.bucket_boundaries.empty()) {
     STOKER_ASSIGN_OR_RETURN(settings.maybe_buckets,
                             length_buckets(config.feed, data, settings.batch * settings.world));
     return settings;
   }
-  if (settings.shuffle == config::Shuffle::kShards) settings.shard_ends = data.shard_ends();
+  if (settings.shuffle == config::ShuffleMode::kShards) settings.shard_ends = data.shard_ends();
   STOKER_ASSIGN_OR_RETURN(settings.sets, planned_sets(config, data, weights));
   STOKER_RETURN_IF_ERROR(check_epoch(settings));
   return settings;

@@ -23,7 +23,7 @@ struct PlanStart {
   bool operator==(const PlanStart&) const = default;
 };
 
-// `data` is data.train; `weights` are of its sets that have a weights_file.
+// `data` is data.train; `weights` are of its sets that have a sample_weights_path.
 Result<dataset::PlanSettings> plan_settings(const config::Config& config,
                                             const dataset::Dataset& data,
                                             const SampleWeights& weights,

@@ -17,7 +17,7 @@
 //           back.
 // Errors:   a sample that cannot be read is reported through the ring and replaced by the plan's
 //           stand-in (all processes agree on it, so the order stays a pure function); with
-//           on_bad_sample: stop the trainer's side ends the run. When kMaxStandIns in a row cannot
+//           on_sample_error: fail the trainer's side ends the run. When kMaxStandIns in a row cannot
 //           be read either, the thread fails with the last error.
 #pragma once
 

@@ -13,10 +13,11 @@ namespace stoker::feed {
 inline constexpr uint64_t kMostKeptBytes = 256ull << 20;
 
 // For Dataset::keep_samples(). An eighth of what a reading thread may take: whoever wants processes
-// to be small sets feed.memory_mib, and then little is kept.
+// to be small sets feed.worker_memory_limit_mib, and then little is kept.
 inline uint64_t room_for_samples(const config::FeedConfig& feed) {
-  const auto allowed = static_cast<uint64_t>(feed.memory_mib) << 20;
-  return allowed == 0 ? kMostKeptBytes : std::min(kMostKeptBytes, allowed / 8);
+  if (!feed.worker_memory_limit_mib) return kMostKeptBytes;
+  const auto allowed = static_cast<uint64_t>(*feed.worker_memory_limit_mib) << 20;
+  return std::min(kMostKeptBytes, allowed / 8);
 }
 
 }  // namespace stoker::feed

@@ -6,7 +6,6 @@
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
-#include "shared/config/training_sets.h"
 #include "shared/dataset/weights_file.h"
 
 namespace stoker::feed {
@@ -61,14 +60,14 @@ Result<SampleWeights> read_sample_weights(const config::Config& config,
                                           const dataset::Dataset& data) {
   SampleWeights weights;
   const std::vector<uint64_t> sizes = data.set_sizes();
-  const std::vector<std::string> names = config::sample_sets(config);
+  const std::vector<std::string> names = config::sampled_datasets(config);
   if (names.size() != sizes.size())
     return Status(Code::kMismatch, "data.train: the data is not what the configuration says");
   for (size_t i = 0; i < names.size(); ++i) {
-    const std::string& path = config.data.at(names[i]).weights_file;
+    const std::string& path = config.data.at(names[i]).sample_weights_path;
     if (path.empty()) continue;
     auto read = dataset::read_weights(path, sizes[i]);
-    if (!read.ok()) return read.status().with_context("data." + names[i] + ".weights_file");
+    if (!read.ok()) return read.status().with_context("data." + names[i] + ".sample_weights_path");
     weights.emplace(names[i], *std::move(read));
   }
   return weights;
@@ -84,8 +83,8 @@ Status keep_sample_weights(const SampleWeights& weights, const std::string& inde
 Result<SampleWeights> kept_sample_weights(const config::Config& config,
                                           const std::string& index_dir, uint64_t ticket) {
   SampleWeights weights;
-  for (const std::string& set : config::sample_sets(config)) {
-    if (config.data.at(set).weights_file.empty()) continue;
+  for (const std::string& set : config::sampled_datasets(config)) {
+    if (config.data.at(set).sample_weights_path.empty()) continue;
     STOKER_ASSIGN_OR_RETURN(const KeptFiles files, kept_files(index_dir, set));
     const auto after = files.upper_bound(ticket);
     if (after == files.begin())

@@ -1,4 +1,4 @@
-// Sample weights: the numbers by which samples of sets with a weights_file are drawn, through the
+// Sample weights: the numbers by which samples of sets with sample_weights_path are drawn, through the
 // life of a run.
 //
 // stokerd reads the users' files when it starts and keeps what it read beside the index, by the

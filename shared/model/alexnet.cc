@@ -50,13 +50,14 @@ std::shared_ptr<Chain> make_classifier(int64_t width, int64_t outputs, double dr
 
 }  // namespace
 
-Result<ModelPtr> make_alexnet(const config::ModelConfig& config, const Samples& sample,
+Result<ModelPtr> make_alexnet(const config::AlexnetConfig& config,
+                              std::optional<int64_t> num_classes, const Samples& sample,
                               uint64_t classes) {
   STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "alexnet", kMinSide));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
   // One after the other: the order decides which random numbers each weight gets.
   const auto features = make_features(input.shape[0]);
-  const auto classifier = make_classifier(config.width, outputs, config.dropout);
+  const auto classifier = make_classifier(config.hidden_dim, outputs, config.dropout);
   return ModelPtr(std::make_shared<TwoPartNet>(features, kPooledSide, classifier));
 }
 

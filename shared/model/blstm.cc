@@ -27,16 +27,16 @@ struct Steps {
 
 class Blstm : public Model {
  public:
-  Blstm(const config::ModelConfig& config, const Steps& steps, int64_t outputs) : config_(config) {
+  Blstm(const config::BlstmConfig& config, const Steps& steps, int64_t outputs) : config_(config) {
     if (steps.are_tokens)
-      tok_ = register_module("tok", torch::nn::Embedding(config.vocab, steps.features));
-    lstm_ =
-        register_module("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(steps.features, config.width)
-                                                    .num_layers(config.layers)
-                                                    .dropout(between_layers(config))
-                                                    .batch_first(true)
-                                                    .bidirectional(true)));
-    fc_ = register_module("fc", torch::nn::Linear(2 * config.width, outputs));
+      tok_ = register_module("tok", torch::nn::Embedding(config.vocab_size, steps.features));
+    lstm_ = register_module(
+        "lstm", torch::nn::LSTM(torch::nn::LSTMOptions(steps.features, config.hidden_size)
+                                    .num_layers(config.num_layers)
+                                    .dropout(between_layers(config))
+                                    .batch_first(true)
+                                    .bidirectional(true)));
+    fc_ = register_module("fc", torch::nn::Linear(2 * config.hidden_size, outputs));
   }
 
   at::Tensor forward(const at::Tensor& input) override { return answer(input, {}); }
@@ -44,25 +44,26 @@ class Blstm : public Model {
     return answer(input, length);
   }
 
-  int64_t vocab() const override { return tok_ ? config_.vocab : 0; }
+  int64_t vocab() const override { return tok_ ? config_.vocab_size : 0; }
 
  private:
   // LibTorch warns of a dropout that has no place.
-  static double between_layers(const config::ModelConfig& config) {
-    return config.layers > 1 ? config.dropout : 0.0;
+  static double between_layers(const config::BlstmConfig& config) {
+    return config.num_layers > 1 ? config.dropout : 0.0;
   }
 
   at::Tensor answer(const at::Tensor& input, const at::Tensor& length) {
     const LstmStates states = run_lstm(lstm_, tok_ ? drop(embedded(input)) : input, length);
-    if (config_.states == "each") return fc_(drop(states.steps));
-    return fc_(drop(config_.states == "mean" ? mean_of(states.steps, length) : states.last));
+    if (config_.pooling == config::Pooling::kNone) return fc_(drop(states.steps));
+    return fc_(drop(config_.pooling == config::Pooling::kMean ? mean_of(states.steps, length)
+                                                              : states.last));
   }
 
   // LibTorch would say that an index is out of range, but not of what. A device is not waited for.
   at::Tensor embedded(const at::Tensor& tokens) {
-    at::_assert_async(
-        tokens.ge(0).logical_and(tokens.lt(config_.vocab)).all(),
-        "a token is not from 0 to below model.vocab (" + std::to_string(config_.vocab) + ")");
+    at::_assert_async(tokens.ge(0).logical_and(tokens.lt(config_.vocab_size)).all(),
+                      "a token is not from 0 to below model.vocab_size (" +
+                          std::to_string(config_.vocab_size) + ")");
     return tok_(tokens);
   }
 
@@ -76,17 +77,16 @@ class Blstm : public Model {
     return config_.dropout > 0 && is_training() ? at::dropout(x, config_.dropout, true) : x;
   }
 
-  const config::ModelConfig config_;
+  const config::BlstmConfig config_;
   torch::nn::Embedding tok_{nullptr};
   torch::nn::LSTM lstm_{nullptr};
   torch::nn::Linear fc_{nullptr};
 };
 
-Result<Steps> steps_for(const config::ModelConfig& config, const Samples& sample) {
+Result<Steps> steps_for(const config::BlstmConfig& config, const Samples& sample) {
   const TensorSpec* const tokens = find_component(sample, "tokens");
   if (tokens != nullptr && tokens->shape.size() == 1 && tokens->elements() > 0)
-    return Steps{.features = config.embedding == 0 ? config.width : config.embedding,
-                 .are_tokens = true};
+    return Steps{.features = config.embedding_dim.value_or(config.hidden_size), .are_tokens = true};
   const TensorSpec* const input = find_component(sample, "input");
   if (input != nullptr && input->shape.size() == 2 && input->elements() > 0)
     return Steps{.features = input->shape[1]};
@@ -98,13 +98,13 @@ Result<Steps> steps_for(const config::ModelConfig& config, const Samples& sample
 
 }  // namespace
 
-Result<ModelPtr> make_blstm(const config::ModelConfig& config, const Samples& sample,
-                            uint64_t classes) {
-  if (config.layers < 1 || config.width < 1 || config.vocab < 1)
+Result<ModelPtr> make_blstm(const config::BlstmConfig& config, std::optional<int64_t> num_classes,
+                            const Samples& sample, uint64_t classes) {
+  if (config.num_layers < 1 || config.hidden_size < 1 || config.vocab_size < 1)
     return Status(Code::kInvalidArgument,
-                  "model blstm: layers, width and vocab must be at least 1");
+                  "model blstm: num_layers, hidden_size and vocab_size must be at least 1");
   STOKER_ASSIGN_OR_RETURN(const Steps steps, steps_for(config, sample));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
   return ModelPtr(std::make_shared<Blstm>(config, steps, outputs));
 }
 

@@ -32,29 +32,28 @@ Result<TensorSpec> input_of(const std::vector<TensorSpec>& sample, const std::st
   return *input;
 }
 
-Result<int64_t> outputs_for(const config::ModelConfig& config,
+Result<int64_t> outputs_for(std::optional<int64_t> num_classes,
                             const std::vector<TensorSpec>& sample, uint64_t classes) {
   const TensorSpec* const target = find_component(sample, "target");
   const int64_t wanted =
       classes > 0 ? static_cast<int64_t>(classes) : (target == nullptr ? 0 : target->elements());
   const std::string data = classes > 0 ? std::to_string(classes) + " classes"
                                        : "targets of width " + std::to_string(wanted);
-  if (config.outputs == 0 && wanted > 0) return wanted;
-  if (config.outputs == 0) {
+  if (!num_classes && wanted > 0) return wanted;
+  if (!num_classes) {
     return Status(Code::kMismatch,
-                  "model.outputs is 0 (as many as the data has), but the data has neither classes "
-                  "nor targets: " +
+                  "model.num_classes: is required; set it to the number of outputs, because the "
+                  "data has neither classes nor targets: " +
                       describe(sample));
   }
   // More outputs than classes are allowed (a head trained elsewhere); a target must fit exactly.
-  const bool fits =
-      classes > 0 ? config.outputs >= wanted : (wanted == 0 || config.outputs == wanted);
-  if (fits) return config.outputs;
-  return Status(Code::kMismatch, "model.outputs is " + std::to_string(config.outputs) +
+  const bool fits = classes > 0 ? *num_classes >= wanted : (wanted == 0 || *num_classes == wanted);
+  if (fits) return *num_classes;
+  return Status(Code::kMismatch, "model.num_classes is " + std::to_string(*num_classes) +
                                      ", but the data has " + data);
 }
 
-Status check_tokens(const config::ModelConfig& config, const std::vector<TensorSpec>& sample,
+Status check_tokens(const TokenLimits& limits, const std::vector<TensorSpec>& sample,
                     uint64_t classes, const std::string& model) {
   const TensorSpec* const tokens = find_component(sample, "tokens");
   if (tokens == nullptr || tokens->shape.size() != 1 || tokens->shape[0] < 2) {
@@ -62,14 +61,14 @@ Status check_tokens(const config::ModelConfig& config, const std::vector<TensorS
                                        " needs samples with `tokens` [2 or more]; the data has " +
                                        describe(sample));
   }
-  if (tokens->shape[0] - 1 > config.context) {
-    return Status(Code::kMismatch, "model.context is " + std::to_string(config.context) +
-                                       ", but the data's samples have " +
-                                       std::to_string(tokens->shape[0] - 1) +
-                                       " tokens and the one to predict");
+  if (tokens->shape[0] - 1 > limits.context_length) {
+    return Status(Code::kMismatch,
+                  "model.context_length is " + std::to_string(limits.context_length) +
+                      ", but the data's samples have " + std::to_string(tokens->shape[0] - 1) +
+                      " tokens and the one to predict");
   }
-  if (classes > static_cast<uint64_t>(config.vocab)) {
-    return Status(Code::kMismatch, "model.vocab is " + std::to_string(config.vocab) +
+  if (classes > static_cast<uint64_t>(limits.vocab_size)) {
+    return Status(Code::kMismatch, "model.vocab_size is " + std::to_string(limits.vocab_size) +
                                        ", but the data has " + std::to_string(classes) + " tokens");
   }
   return {};

@@ -5,12 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
-#include "shared/config/model_config.h"
 
 namespace stoker::model {
 
@@ -24,14 +24,20 @@ std::string describe(const std::vector<TensorSpec>& sample);
 Result<TensorSpec> input_of(const std::vector<TensorSpec>& sample, const std::string& model,
                             int64_t min_side);
 
-// How many outputs the model has: model.outputs, or what the data has (classes, or width of the
+// How many outputs the model has: model.num_classes, or what the data has (classes, or width of the
 // target).
-Result<int64_t> outputs_for(const config::ModelConfig& config,
+Result<int64_t> outputs_for(std::optional<int64_t> num_classes,
                             const std::vector<TensorSpec>& sample, uint64_t classes);
 
-// For models over tokens: the sample's `tokens` fit model.context, and the data's (`classes`, where
-// that is known) model.vocab.
-Status check_tokens(const config::ModelConfig& config, const std::vector<TensorSpec>& sample,
+// Of a language model: model.context_length and model.vocab_size.
+struct TokenLimits {
+  int64_t context_length;
+  int64_t vocab_size;
+};
+
+// For language models: the sample's `tokens` fit the context, and the data's (`classes`, where that
+// is known) the vocabulary.
+Status check_tokens(const TokenLimits& limits, const std::vector<TensorSpec>& sample,
                     uint64_t classes, const std::string& model);
 
 }  // namespace stoker::model

@@ -64,33 +64,36 @@ class Block : public torch::nn::Module {
 
 class Gpt : public Model {
  public:
-  explicit Gpt(const config::ModelConfig& config)
+  explicit Gpt(const config::GptConfig& config)
       : config_(config),
-        tok_(register_module("tok", torch::nn::Embedding(config.vocab, config.width))),
-        pos_(register_module("pos", torch::nn::Embedding(config.context, config.width))) {
+        tok_(register_module("tok", torch::nn::Embedding(config.vocab_size, config.embed_dim))),
+        pos_(
+            register_module("pos", torch::nn::Embedding(config.context_length, config.embed_dim))) {
     const auto list = register_module("blocks", std::make_shared<torch::nn::Module>());
-    for (int64_t i = 0; i < config.layers; ++i) {
-      auto block = std::make_shared<Block>(config.width, config.heads, config.dropout);
+    for (int64_t i = 0; i < config.num_layers; ++i) {
+      auto block = std::make_shared<Block>(config.embed_dim, config.num_heads, config.dropout);
       blocks_.push_back(list->register_module(std::to_string(i), std::move(block)));
     }
-    ln_ = register_module("ln", Block::norm(config.width));
+    ln_ = register_module("ln", Block::norm(config.embed_dim));
     head_ = register_module(
-        "head",
-        torch::nn::Linear(torch::nn::LinearOptions(config.width, config.vocab).bias(false)));
+        "head", torch::nn::Linear(
+                    torch::nn::LinearOptions(config.embed_dim, config.vocab_size).bias(false)));
     initialise();
   }
 
   at::Tensor forward(const at::Tensor& input) override {
-    TORCH_CHECK(input.dim() == 2 && input.size(1) <= config_.context, "gpt: input is ",
-                input.sizes(), ", the model takes at most ", config_.context, " tokens a sample");
+    TORCH_CHECK(input.dim() == 2 && input.size(1) <= config_.context_length, "gpt: input is ",
+                input.sizes(), ", the model takes at most ", config_.context_length,
+                " tokens a sample");
     at::Tensor x = tok_(input) + pos_->weight.narrow(0, 0, input.size(1));
     if (config_.dropout > 0 && is_training()) x = at::dropout(x, config_.dropout, true);
-    for (const auto& block : blocks_) x = config_.recompute ? again(*block, x) : block->forward(x);
+    for (const auto& block : blocks_)
+      x = config_.activation_checkpointing ? again(*block, x) : block->forward(x);
     return linear(head_, ln_(x));
   }
 
-  int64_t context() const override { return config_.context; }
-  int64_t vocab() const override { return config_.vocab; }
+  int64_t context() const override { return config_.context_length; }
+  int64_t vocab() const override { return config_.vocab_size; }
 
  private:
   at::Tensor again(Block& block, const at::Tensor& x) const {
@@ -101,7 +104,7 @@ class Gpt : public Model {
   // GPT-2's: N(0, 0.02), and the two projections that add to the residual stream are made smaller
   // by the square root of how many of them there are.
   void initialise() {
-    const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.layers));
+    const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.num_layers));
     for (auto& item : named_parameters()) {
       const std::string& name = item.key();
       const bool is_residual = name.ends_with("proj.weight") || name.ends_with("down.weight");
@@ -112,7 +115,7 @@ class Gpt : public Model {
     }
   }
 
-  const config::ModelConfig config_;
+  const config::GptConfig config_;
   torch::nn::Embedding tok_, pos_;
   std::vector<std::shared_ptr<Block>> blocks_;
   torch::nn::LayerNorm ln_{nullptr};
@@ -121,17 +124,20 @@ class Gpt : public Model {
 
 }  // namespace
 
-Result<ModelPtr> make_gpt(const config::ModelConfig& config, const Samples& sample,
+Result<ModelPtr> make_gpt(const config::GptConfig& config, const Samples& sample,
                           uint64_t classes) {
-  if (config.layers < 1 || config.width < 1 || config.heads < 1 ||
-      config.width % config.heads != 0 || config.context < 1 || config.vocab < 1) {
+  if (config.num_layers < 1 || config.embed_dim < 1 || config.num_heads < 1 ||
+      config.embed_dim % config.num_heads != 0 || config.context_length < 1 ||
+      config.vocab_size < 1) {
     return Status(
         Code::kInvalidArgument,
-        "model gpt: layers, width, heads, context and vocab must be at least 1 and width (" +
-            std::to_string(config.width) + ") a multiple of heads (" +
-            std::to_string(config.heads) + ")");
+        "model gpt: num_layers, embed_dim, num_heads, context_length and vocab_size must be at "
+        "least 1 and embed_dim (" +
+            std::to_string(config.embed_dim) + ") a multiple of num_heads (" +
+            std::to_string(config.num_heads) + ")");
   }
-  STOKER_RETURN_IF_ERROR(check_tokens(config, sample, classes, "gpt"));
+  STOKER_RETURN_IF_ERROR(
+      check_tokens({config.context_length, config.vocab_size}, sample, classes, "gpt"));
   return ModelPtr(std::make_shared<Gpt>(config));
 }
 

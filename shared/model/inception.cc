@@ -276,14 +276,15 @@ class InceptionV3 : public Model {
 
 }  // namespace
 
-Result<ModelPtr> make_inception_v3(const config::ModelConfig& config, const Samples& sample,
+Result<ModelPtr> make_inception_v3(const config::InceptionV3Config& config,
+                                   std::optional<int64_t> num_classes, const Samples& sample,
                                    uint64_t classes) {
   const int64_t min_side = config.aux_logits ? kMinSideOfAuxiliary : kMinSide;
   STOKER_ASSIGN_OR_RETURN(
       const TensorSpec input,
       input_of(sample, config.aux_logits ? "inception_v3 with aux_logits" : "inception_v3",
                min_side));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
   return ModelPtr(
       std::make_shared<InceptionV3>(input.shape[0], outputs, config.aux_logits, config.dropout));
 }

@@ -14,11 +14,11 @@ constexpr size_t kNamed = 5;
 class Planner {
  public:
   Planner(const std::vector<TensorSpec>& needed, const checkpoint::TensorSource& file,
-          const config::ModelConfig& config)
-      : needed_(needed), file_(file), strict_(config.init_strict) {
-    for (const config::NameRule& rule : config.init_map)
+          const config::PretrainedConfig& config)
+      : needed_(needed), file_(file), strict_(config.strict) {
+    for (const config::KeyMapping& rule : config.key_mapping)
       rules_.push_back({NameGlob(rule.from), rule, 0});
-    for (const std::string& glob : config.init_ignore)
+    for (const std::string& glob : config.exclude)
       ignored_.push_back({NameGlob(glob), {.from = glob, .to = ""}, 0});
   }
 
@@ -37,7 +37,7 @@ class Planner {
  private:
   struct Rule {
     NameGlob glob;
-    config::NameRule rule;
+    config::KeyMapping rule;
     size_t matched = 0;
   };
 
@@ -57,7 +57,7 @@ class Planner {
       const auto [other, is_new] = offered_.emplace(name, &spec);
       if (!is_new)
         problem("'" + other->second->name + "' and '" + spec.name + "' are both called '" + name +
-                "' by model.init_map");
+                "' by model.pretrained.key_mapping");
     }
   }
 
@@ -110,11 +110,12 @@ class Planner {
   void check_used() {
     for (const Rule& rule : rules_)
       if (rule.matched == 0)
-        problem("model.init_map: from '" + rule.rule.from +
+        problem("model.pretrained.key_mapping: from '" + rule.rule.from +
                 "' matches no tensor of the file that an earlier rule left");
     for (const Rule& rule : ignored_)
       if (rule.matched == 0)
-        problem("model.init_ignore: '" + rule.rule.from + "' matches no tensor of either side");
+        problem("model.pretrained.exclude: '" + rule.rule.from +
+                "' matches no tensor of either side");
   }
 
   const std::vector<TensorSpec>& needed_;
@@ -150,7 +151,7 @@ std::string InitPlan::report() const {
 }
 
 InitPlan plan_init(const std::vector<TensorSpec>& needed, const checkpoint::TensorSource& file,
-                   const config::ModelConfig& config) {
+                   const config::PretrainedConfig& config) {
   return Planner(needed, file, config).run();
 }
 

@@ -1,9 +1,9 @@
 // InitPlan: which tensor of a file goes where in a model that begins with it, and what is left over
-// on either side: model.init_map, init_ignore and init_strict.
+// on either side: key_mapping, exclude and strict of model.pretrained.
 //
-// Names are mapped first: the first rule of init_map whose `from` matches a file's name renames it.
-// Then what matches a glob of init_ignore, on either side, is left out. What remains must agree;
-// with init_strict: false, what only one side has need not.
+// Names are mapped first: the first of key_mapping whose `from` matches a file's name renames it.
+// Then what matches a glob of exclude, on either side, is left out. What remains must agree;
+// with strict: false, what only one side has need not.
 //
 // Threads: values.
 #pragma once
@@ -39,7 +39,7 @@ struct InitPlan {
 
 // `needed`: the model's tensors.
 InitPlan plan_init(const std::vector<TensorSpec>& needed, const checkpoint::TensorSource& file,
-                   const config::ModelConfig& config);
+                   const config::PretrainedConfig& config);
 
 // Whether a tensor of the one dtype is turned into the other without loss: halves into floats.
 bool widens(DType from, DType to);

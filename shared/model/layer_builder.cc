@@ -1,10 +1,9 @@
 #include "shared/model/layer_builder.h"
 
-#include <algorithm>
-#include <functional>
-#include <map>
+#include <array>
 #include <tuple>
 #include <utility>
+#include <variant>
 
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/avg_pool2d.h>
@@ -20,7 +19,7 @@
 namespace stoker::model {
 namespace {
 
-using config::LayerConfig;
+using config::Layer;
 using Shape = std::vector<int64_t>;  // of one sample
 
 constexpr int64_t kMaxElements = int64_t{1} << 32;  // of a sample, and of a layer's weight
@@ -41,47 +40,38 @@ class Residual : public torch::nn::Module {
   std::shared_ptr<Chain> body_, maybe_shortcut_;
 };
 
+// In the order of the alternatives of config::LayerVariant.
+constexpr std::array kNames = {
+    "conv2d",  "linear",  "embedding", "lstm",       "batch_norm", "layer_norm",          "relu",
+    "gelu",    "tanh",    "sigmoid",   "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "dropout",
+    "flatten", "residual"};
+static_assert(kNames.size() == std::variant_size_v<config::LayerVariant>);
+
 // At one layer: where it stands, what it is given, and the chain that it goes into.
 class LayerBuilder {
  public:
-  LayerBuilder(const LayerConfig& layer, std::string where, Shape input,
+  LayerBuilder(const Layer& layer, const std::string& where, Shape input,
                const LayerSurroundings& surroundings, Chain& chain)
       : layer_(layer),
-        where_(std::move(where)),
+        where_(where + '.' + kNames.at(layer.index())),
         input_(std::move(input)),
         surroundings_(surroundings),
         chain_(chain) {}
 
   Result<Shape> add() {
-    using Adder = Result<Shape> (LayerBuilder::*)();
-    static const std::map<std::string, Adder, std::less<>> kAdders = {
-        {"conv", &LayerBuilder::conv},
-        {"linear", &LayerBuilder::linear},
-        {"embedding", &LayerBuilder::embedding},
-        {"lstm", &LayerBuilder::lstm},
-        {"batch_norm", &LayerBuilder::batch_norm},
-        {"layer_norm", &LayerBuilder::layer_norm},
-        {"max_pool", &LayerBuilder::pool},
-        {"avg_pool", &LayerBuilder::pool},
-        {"adaptive_avg_pool", &LayerBuilder::adaptive_pool},
-        {"flatten", &LayerBuilder::flatten},
-        {"dropout", &LayerBuilder::dropout},
-        {"residual", &LayerBuilder::residual},
-        {"relu", &LayerBuilder::activation},
-        {"gelu", &LayerBuilder::activation},
-        {"tanh", &LayerBuilder::activation},
-        {"sigmoid", &LayerBuilder::activation},
-    };
-    const auto adder = kAdders.find(layer_.kind);
-    if (adder == kAdders.end()) return refuse("no such kind of layer");
-    if (surroundings_.of_tokens && layer_.kind != "embedding")
+    if (surroundings_.of_tokens &&
+        !std::holds_alternative<config::EmbeddingLayer>(layer_.variant()))
       return refuse("an embedding must be the first layer over tokens");
-    return (this->*adder->second)();
+    return std::visit([this](const auto& layer) { return add(layer); }, layer_.variant());
   }
 
  private:
+  struct Window {
+    int64_t kernel, stride, padding;
+  };
+
   Status refuse(const std::string& what) const {
-    return Status(Code::kMismatch, where_ + " (" + layer_.kind + "): " + what + "; it is given " +
+    return Status(Code::kMismatch, where_ + ": " + what + "; it is given " +
                                        (surroundings_.of_tokens ? "tokens " : "") +
                                        shape_text(input_));
   }
@@ -102,73 +92,74 @@ class LayerBuilder {
     return shape;
   }
 
-  // The side of what a window that moves by `stride` makes.
-  Result<Shape> after_window(int64_t channels, int64_t stride) const {
+  // The side of what a window that moves by its stride makes.
+  Result<Shape> after_window(int64_t channels, const Window& window) const {
     Shape shape{channels};
     for (const size_t i : {1u, 2u}) {
-      const int64_t room = input_[i] + 2 * layer_.padding - layer_.kernel;
+      const int64_t room = input_[i] + 2 * window.padding - window.kernel;
       if (room < 0)
-        return refuse("its kernel of " + std::to_string(layer_.kernel) +
+        return refuse("its kernel_size of " + std::to_string(window.kernel) +
                       " does not fit into the picture with a padding of " +
-                      std::to_string(layer_.padding));
-      shape.push_back(room / stride + 1);
+                      std::to_string(window.padding));
+      shape.push_back(room / window.stride + 1);
     }
     return shape;
   }
 
-  Result<Shape> conv() {
+  Result<Shape> add(const config::Conv2dLayer& layer) {
     if (input_.size() != 3) return needs_picture();
-    const int64_t from = input_[0], to = layer_.channels,
-                  stride = std::max<int64_t>(1, layer_.stride);
-    if (from % layer_.groups != 0 || to % layer_.groups != 0)
-      return refuse("its groups (" + std::to_string(layer_.groups) +
-                    ") must divide both its channels (" + std::to_string(to) +
+    const int64_t from = input_[0], to = layer.out_channels;
+    if (from % layer.groups != 0 || to % layer.groups != 0)
+      return refuse("its groups (" + std::to_string(layer.groups) +
+                    ") must divide both its out_channels (" + std::to_string(to) +
                     ") and the channels that it is given");
-    STOKER_ASSIGN_OR_RETURN(Shape shape, after_window(to, stride));
+    STOKER_ASSIGN_OR_RETURN(Shape shape,
+                            after_window(to, {layer.kernel_size, layer.stride, layer.padding}));
     STOKER_ASSIGN_OR_RETURN(
-        shape, checked(shape, {from / layer_.groups, to, layer_.kernel, layer_.kernel}));
-    chain_.add(torch::nn::Conv2d(torch::nn::Conv2dOptions(from, to, layer_.kernel)
-                                     .stride(stride)
-                                     .padding(layer_.padding)
-                                     .groups(layer_.groups)
-                                     .bias(layer_.bias)));
+        shape, checked(shape, {from / layer.groups, to, layer.kernel_size, layer.kernel_size}));
+    chain_.add(torch::nn::Conv2d(torch::nn::Conv2dOptions(from, to, layer.kernel_size)
+                                     .stride(layer.stride)
+                                     .padding(layer.padding)
+                                     .groups(layer.groups)
+                                     .bias(layer.bias)));
     return shape;
   }
 
   // Over the last dimension.
-  Result<Shape> linear() {
+  Result<Shape> add(const config::LinearLayer& layer) {
     if (input_.empty()) return refuse("needs one dimension or more");
-    const int64_t outputs = layer_.outputs == 0 ? surroundings_.outputs : layer_.outputs;
+    const int64_t outputs = layer.out_features.value_or(surroundings_.outputs);
     Shape shape = input_;
     shape.back() = outputs;
     STOKER_ASSIGN_OR_RETURN(shape, checked(shape, {input_.back(), outputs}));
     chain_.add(
-        torch::nn::Linear(torch::nn::LinearOptions(input_.back(), outputs).bias(layer_.bias)));
+        torch::nn::Linear(torch::nn::LinearOptions(input_.back(), outputs).bias(layer.bias)));
     return shape;
   }
 
-  Result<Shape> embedding() {
+  Result<Shape> add(const config::EmbeddingLayer& layer) {
+    const int64_t tokens = layer.num_embeddings, width = layer.embedding_dim;
     if (!surroundings_.of_tokens) return refuse("needs tokens, as the first layer");
-    if (layer_.vocab < surroundings_.outputs)
-      return refuse("knows " + std::to_string(layer_.vocab) + " tokens, but the data has " +
-                    std::to_string(surroundings_.outputs));
-    STOKER_ASSIGN_OR_RETURN(Shape shape,
-                            checked({input_[0], layer_.width}, {layer_.vocab, layer_.width}));
-    chain_.add(torch::nn::Embedding(layer_.vocab, layer_.width));
+    if (tokens < surroundings_.outputs)
+      return refuse("its num_embeddings is " + std::to_string(tokens) + ", but the data has " +
+                    std::to_string(surroundings_.outputs) + " tokens");
+    STOKER_ASSIGN_OR_RETURN(Shape shape, checked({input_[0], width}, {tokens, width}));
+    chain_.add(torch::nn::Embedding(tokens, width));
     return shape;
   }
 
-  Result<Shape> lstm() {
+  Result<Shape> add(const config::LstmLayer& layer) {
+    const int64_t width = layer.hidden_size;
     if (input_.size() != 2) return refuse("needs sequences [time, features]");
-    STOKER_ASSIGN_OR_RETURN(Shape shape, checked({input_[0], layer_.width},
-                                                 {4, layer_.width, input_[1] + layer_.width}));
-    const torch::nn::LSTM lstm(torch::nn::LSTMOptions(input_[1], layer_.width).batch_first(true));
+    STOKER_ASSIGN_OR_RETURN(Shape shape,
+                            checked({input_[0], width}, {4, width, input_[1] + width}));
+    const torch::nn::LSTM lstm(torch::nn::LSTMOptions(input_[1], width).batch_first(true));
     chain_.add(lstm,
                [lstm = lstm.ptr()](const at::Tensor& x) { return std::get<0>(lstm->forward(x)); });
     return shape;
   }
 
-  Result<Shape> batch_norm() {
+  Result<Shape> add(const config::BatchNormLayer&) {
     if (input_.size() == 3) {
       chain_.add(torch::nn::BatchNorm2d(input_[0]));
     } else if (input_.size() == 1) {
@@ -180,68 +171,90 @@ class LayerBuilder {
   }
 
   // Over the last dimension.
-  Result<Shape> layer_norm() {
+  Result<Shape> add(const config::LayerNormLayer&) {
     if (input_.empty()) return refuse("needs one dimension or more");
     chain_.add(torch::nn::LayerNorm(torch::nn::LayerNormOptions({input_.back()})));
     return input_;
   }
 
-  Result<Shape> pool() {
-    if (input_.size() != 3) return needs_picture();
-    const int64_t kernel = layer_.kernel, padding = layer_.padding;
-    const int64_t stride = layer_.stride == 0 ? kernel : layer_.stride;
-    if (padding > kernel / 2) return refuse("its padding must be at most half its kernel");
-    STOKER_ASSIGN_OR_RETURN(Shape shape, after_window(input_[0], stride));
-    if (layer_.kind == "max_pool") {
-      chain_.add_step(
-          [=](const at::Tensor& x) { return at::max_pool2d(x, kernel, stride, padding); });
-    } else {
-      chain_.add_step(
-          [=](const at::Tensor& x) { return at::avg_pool2d(x, kernel, stride, padding); });
-    }
+  Result<Shape> add(const config::MaxPool2dLayer& layer) {
+    const Window window = window_of(layer);
+    STOKER_ASSIGN_OR_RETURN(Shape shape, after_pool(window));
+    chain_.add_step([=](const at::Tensor& x) {
+      return at::max_pool2d(x, window.kernel, window.stride, window.padding);
+    });
     return shape;
   }
 
-  Result<Shape> adaptive_pool() {
+  Result<Shape> add(const config::AvgPool2dLayer& layer) {
+    const Window window = window_of(layer);
+    STOKER_ASSIGN_OR_RETURN(Shape shape, after_pool(window));
+    chain_.add_step([=](const at::Tensor& x) {
+      return at::avg_pool2d(x, window.kernel, window.stride, window.padding);
+    });
+    return shape;
+  }
+
+  template <typename Pool>
+  static Window window_of(const Pool& layer) {
+    return {layer.kernel_size, layer.stride.value_or(layer.kernel_size), layer.padding};
+  }
+  Result<Shape> after_pool(const Window& window) const {
     if (input_.size() != 3) return needs_picture();
-    const int64_t size = layer_.size;
+    if (window.padding > window.kernel / 2)
+      return refuse("its padding must be at most half its kernel_size");
+    return after_window(input_[0], window);
+  }
+
+  Result<Shape> add(const config::AdaptiveAvgPool2dLayer& layer) {
+    if (input_.size() != 3) return needs_picture();
+    const int64_t size = layer.output_size;
     chain_.add_step([size](const at::Tensor& x) {
       return at::adaptive_avg_pool2d(x, {size, size});
     });
     return checked({input_[0], size, size});
   }
 
-  Result<Shape> flatten() {
+  Result<Shape> add(const config::FlattenLayer&) {
     int64_t elements = 1;
     for (const int64_t side : input_) elements *= side;  // checked() bounds the product
     chain_.add_step([](const at::Tensor& x) { return x.flatten(1); });
     return Shape{elements};
   }
 
-  Result<Shape> dropout() {
-    chain_.add_dropout(layer_.part);
+  Result<Shape> add(const config::DropoutLayer& layer) {
+    chain_.add_dropout(layer.p);
     return input_;
   }
 
-  Result<Shape> activation() {
-    if (layer_.kind == "relu") chain_.add_step([](const at::Tensor& x) { return x.relu(); });
-    if (layer_.kind == "gelu") chain_.add_step([](const at::Tensor& x) { return at::gelu(x); });
-    if (layer_.kind == "tanh") chain_.add_step([](const at::Tensor& x) { return x.tanh(); });
-    if (layer_.kind == "sigmoid") chain_.add_step([](const at::Tensor& x) { return x.sigmoid(); });
+  Result<Shape> add(const config::ReluLayer&) {
+    return elementwise([](const at::Tensor& x) { return x.relu(); });
+  }
+  Result<Shape> add(const config::GeluLayer&) {
+    return elementwise([](const at::Tensor& x) { return at::gelu(x); });
+  }
+  Result<Shape> add(const config::TanhLayer&) {
+    return elementwise([](const at::Tensor& x) { return x.tanh(); });
+  }
+  Result<Shape> add(const config::SigmoidLayer&) {
+    return elementwise([](const at::Tensor& x) { return x.sigmoid(); });
+  }
+  Result<Shape> elementwise(Chain::Step step) {
+    chain_.add_step(std::move(step));
     return input_;
   }
 
-  Result<Shape> residual();
+  Result<Shape> add(const config::ResidualLayer& layer);
 
-  const LayerConfig& layer_;
+  const Layer& layer_;
   const std::string where_;
   const Shape input_;
   const LayerSurroundings surroundings_;
   Chain& chain_;
 };
 
-Result<Shape> add_list(const std::vector<LayerConfig>& layers, const std::string& where,
-                       Shape shape, LayerSurroundings surroundings, Chain& chain) {
+Result<Shape> add_list(const std::vector<Layer>& layers, const std::string& where, Shape shape,
+                       LayerSurroundings surroundings, Chain& chain) {
   for (size_t i = 0; i < layers.size(); ++i) {
     LayerBuilder builder(layers[i], where + "[" + std::to_string(i) + "]", shape, surroundings,
                          chain);
@@ -251,15 +264,15 @@ Result<Shape> add_list(const std::vector<LayerConfig>& layers, const std::string
   return shape;
 }
 
-Result<Shape> LayerBuilder::residual() {
+Result<Shape> LayerBuilder::add(const config::ResidualLayer& layer) {
   const auto body = std::make_shared<Chain>();
   STOKER_ASSIGN_OR_RETURN(const Shape shape,
-                          add_list(layer_.body, where_ + ".body", input_, surroundings_, *body));
+                          add_list(layer.body, where_ + ".body", input_, surroundings_, *body));
   std::shared_ptr<Chain> maybe_shortcut;
   Shape other = input_;
-  if (!layer_.shortcut.empty()) {
+  if (!layer.shortcut.empty()) {
     maybe_shortcut = std::make_shared<Chain>();
-    STOKER_ASSIGN_OR_RETURN(other, add_list(layer_.shortcut, where_ + ".shortcut", input_,
+    STOKER_ASSIGN_OR_RETURN(other, add_list(layer.shortcut, where_ + ".shortcut", input_,
                                             surroundings_, *maybe_shortcut));
   }
   if (shape != other)
@@ -271,10 +284,10 @@ Result<Shape> LayerBuilder::residual() {
 
 }  // namespace
 
-Result<std::vector<int64_t>> add_layers(const std::vector<LayerConfig>& layers,
+Result<std::vector<int64_t>> add_layers(const std::vector<Layer>& layers,
                                         const std::vector<int64_t>& input,
                                         const LayerSurroundings& surroundings, Chain& chain) {
-  return add_list(layers, "model.stack", input, surroundings, chain);
+  return add_list(layers, "model.layers", input, surroundings, chain);
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {

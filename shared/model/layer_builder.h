@@ -22,7 +22,7 @@ struct LayerSurroundings {
 };
 
 // The shape of one sample after the last of `layers`, given the one before the first.
-Result<std::vector<int64_t>> add_layers(const std::vector<config::LayerConfig>& layers,
+Result<std::vector<int64_t>> add_layers(const std::vector<config::Layer>& layers,
                                         const std::vector<int64_t>& input,
                                         const LayerSurroundings& surroundings, Chain& chain);
 

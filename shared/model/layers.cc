@@ -1,4 +1,4 @@
-// layers: a model declared layer by layer in the configuration, numbered as PyTorch's nn.Sequential
+// sequential: a model declared layer by layer in the configuration, numbered as PyTorch's nn.Sequential
 // numbers them. The shape after each layer follows from the data's, so that what does not fit is
 // told by its position before anything is trained.
 #include "shared/model/data_fit.h"
@@ -33,29 +33,31 @@ class Layers : public Model {
 // The shape of one input, without the token that is to be predicted.
 Result<std::vector<int64_t>> shape_of(const Samples& sample, bool of_tokens) {
   if (!of_tokens) {
-    STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "layers", 0));
+    STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "sequential", 0));
     return input.shape;
   }
   const TensorSpec& tokens = *find_component(sample, "tokens");
   if (tokens.shape.size() != 1 || tokens.shape[0] < 2)
     return Status(Code::kMismatch,
-                  "model layers needs `tokens` [2 or more]; the data has " + to_string(tokens));
+                  "model sequential needs `tokens` [2 or more]; the data has " + to_string(tokens));
   return std::vector<int64_t>{tokens.shape[0] - 1};
 }
 
 }  // namespace
 
-Result<ModelPtr> make_layers(const config::ModelConfig& config, const Samples& sample,
+Result<ModelPtr> make_layers(const config::SequentialConfig& config,
+                             std::optional<int64_t> num_classes, const Samples& sample,
                              uint64_t classes) {
   const bool of_tokens = find_component(sample, "tokens") != nullptr;
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
   STOKER_ASSIGN_OR_RETURN(const std::vector<int64_t> input, shape_of(sample, of_tokens));
-  if (config.stack.empty())
-    return Status(Code::kInvalidArgument, "model.stack is empty; name the layers");
+  if (config.layers.empty())
+    return Status(Code::kInvalidArgument,
+                  "model.layers: is required; set it to the list of layers");
   const auto chain = std::make_shared<Chain>();
   STOKER_ASSIGN_OR_RETURN(
       const std::vector<int64_t> end,
-      add_layers(config.stack, input, {.of_tokens = of_tokens, .outputs = outputs}, *chain));
+      add_layers(config.layers, input, {.of_tokens = of_tokens, .outputs = outputs}, *chain));
   // What is asked about each step needs an answer for each. No layer looks ahead in time, so none
   // sees the padding behind a sequence.
   const bool of_steps =
@@ -63,7 +65,7 @@ Result<ModelPtr> make_layers(const config::ModelConfig& config, const Samples& s
   const std::vector<int64_t> wanted =
       of_steps ? std::vector<int64_t>{input[0], outputs} : std::vector<int64_t>{outputs};
   if (end != wanted)
-    return Status(Code::kMismatch, "model.stack ends with " + shape_text(end) +
+    return Status(Code::kMismatch, "model.layers ends with " + shape_text(end) +
                                        " a sample, but the data needs " + shape_text(wanted) +
                                        " of " + describe(sample));
   const auto model = std::make_shared<Layers>(of_tokens ? input[0] : 0, of_tokens ? outputs : 0);

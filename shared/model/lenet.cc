@@ -1,4 +1,4 @@
-// lenet: LeNet-5 in its modern form: ReLU and max pooling; the first convolution is padded, so that
+// lenet5: LeNet-5 in its modern form: ReLU and max pooling; the first convolution is padded, so that
 // 28 x 28 pictures pass through the sizes of the original (28, 14, 10, 5).
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
@@ -40,10 +40,10 @@ class Lenet : public Model {
 
 }  // namespace
 
-Result<ModelPtr> make_lenet(const config::ModelConfig& config, const Samples& sample,
-                            uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "lenet", kMinSide));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
+Result<ModelPtr> make_lenet(const config::Lenet5Config&, std::optional<int64_t> num_classes,
+                            const Samples& sample, uint64_t classes) {
+  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "lenet5", kMinSide));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
   return ModelPtr(std::make_shared<Lenet>(input.shape[0], input.shape[1], input.shape[2], outputs));
 }
 

@@ -112,14 +112,14 @@ Status load_weights(Model& model, const checkpoint::SafetensorsFile& file) {
   return load_tensors(named_tensors(model), file, "the model");
 }
 
-Status load_pretrained(Model& model, const config::ModelConfig& config, InitPlan& plan) {
-  const auto file = open_pretrained(config.init_from);
-  if (!file.ok()) return file.status().with_context("model.init_from");
+Status load_pretrained(Model& model, const config::PretrainedConfig& config, InitPlan& plan) {
+  const auto file = open_pretrained(config.path);
+  if (!file.ok()) return file.status().with_context("model.pretrained.path");
   const NamedTensors tensors = named_tensors(model);
   std::vector<TensorSpec> needed;
   for (const auto& [name, tensor] : tensors) needed.push_back(spec_of(name, tensor));
   plan = plan_init(needed, **file, config);
-  const std::string context = "model.init_from: " + config.init_from;
+  const std::string context = "model.pretrained.path: " + config.path;
   STOKER_RETURN_IF_ERROR(plan.status().with_context(context));
   return load_by_plan(tensors, **file, plan).with_context(context);
 }

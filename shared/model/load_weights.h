@@ -24,9 +24,9 @@ Status load_tensors(const NamedTensors& tensors, const checkpoint::SafetensorsFi
 // All parameters and buffers.
 Status load_weights(Model& model, const checkpoint::SafetensorsFile& file);
 
-// model.init_from: a checkpoint directory (verified first), a .safetensors file, or one of
+// model.pretrained: a checkpoint directory (verified first), a .safetensors file, or one of
 // torch.save. `plan` says what was made of it, also where the status is kMismatch. Nothing is
 // changed then.
-Status load_pretrained(Model& model, const config::ModelConfig& config, InitPlan& plan);
+Status load_pretrained(Model& model, const config::PretrainedConfig& config, InitPlan& plan);
 
 }  // namespace stoker::model

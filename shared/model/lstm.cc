@@ -1,4 +1,4 @@
-// lstm: a recurrent language model: embedding, LSTM layers, and a linear head without bias, which
+// lstm_lm: a recurrent language model: embedding, LSTM layers, and a linear head without bias, which
 // may be the embedding itself. Each sample begins with a state of zeros.
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/linear.h>
@@ -19,35 +19,36 @@ constexpr double kInitialRange = 0.1;
 
 class Lstm : public Model {
  public:
-  explicit Lstm(const config::ModelConfig& config)
+  explicit Lstm(const config::LstmLmConfig& config)
       : config_(config),
-        tok_(register_module("tok", torch::nn::Embedding(config.vocab, config.width))),
-        lstm_(register_module("lstm",
-                              torch::nn::LSTM(torch::nn::LSTMOptions(config.width, config.width)
-                                                  .num_layers(config.layers)
-                                                  .dropout(config.layers > 1 ? config.dropout : 0.0)
-                                                  .batch_first(true)))) {
+        tok_(register_module("tok", torch::nn::Embedding(config.vocab_size, config.hidden_size))),
+        lstm_(register_module(
+            "lstm", torch::nn::LSTM(torch::nn::LSTMOptions(config.hidden_size, config.hidden_size)
+                                        .num_layers(config.num_layers)
+                                        .dropout(config.num_layers > 1 ? config.dropout : 0.0)
+                                        .batch_first(true)))) {
     torch::nn::init::uniform_(tok_->weight, -kInitialRange, kInitialRange);
-    if (config.tied) return;
-    const auto options = torch::nn::LinearOptions(config.width, config.vocab).bias(false);
+    if (config.tie_weights) return;
+    const auto options =
+        torch::nn::LinearOptions(config.hidden_size, config.vocab_size).bias(false);
     head_ = register_module("head", torch::nn::Linear(options));
     torch::nn::init::uniform_(head_->weight, -kInitialRange, kInitialRange);
   }
 
   at::Tensor forward(const at::Tensor& input) override {
     const at::Tensor states = run_lstm(lstm_, drop(tok_(input))).steps;
-    return at::linear(drop(states), config_.tied ? tok_->weight : head_->weight);
+    return at::linear(drop(states), config_.tie_weights ? tok_->weight : head_->weight);
   }
 
-  int64_t context() const override { return config_.context; }
-  int64_t vocab() const override { return config_.vocab; }
+  int64_t context() const override { return config_.context_length; }
+  int64_t vocab() const override { return config_.vocab_size; }
 
  private:
   at::Tensor drop(const at::Tensor& x) const {
     return config_.dropout > 0 && is_training() ? at::dropout(x, config_.dropout, true) : x;
   }
 
-  const config::ModelConfig config_;
+  const config::LstmLmConfig config_;
   torch::nn::Embedding tok_;
   torch::nn::LSTM lstm_;
   torch::nn::Linear head_{nullptr};
@@ -55,12 +56,15 @@ class Lstm : public Model {
 
 }  // namespace
 
-Result<ModelPtr> make_lstm(const config::ModelConfig& config, const Samples& sample,
+Result<ModelPtr> make_lstm(const config::LstmLmConfig& config, const Samples& sample,
                            uint64_t classes) {
-  if (config.layers < 1 || config.width < 1 || config.context < 1 || config.vocab < 1)
-    return Status(Code::kInvalidArgument,
-                  "model lstm: layers, width, context and vocab must be at least 1");
-  STOKER_RETURN_IF_ERROR(check_tokens(config, sample, classes, "lstm"));
+  if (config.num_layers < 1 || config.hidden_size < 1 || config.context_length < 1 ||
+      config.vocab_size < 1)
+    return Status(
+        Code::kInvalidArgument,
+        "model lstm_lm: num_layers, hidden_size, context_length and vocab_size must be at least 1");
+  STOKER_RETURN_IF_ERROR(
+      check_tokens({config.context_length, config.vocab_size}, sample, classes, "lstm_lm"));
   return ModelPtr(std::make_shared<Lstm>(config));
 }
 

@@ -42,17 +42,19 @@ class Mlp : public Model {
 
 }  // namespace
 
-Result<ModelPtr> make_mlp(const config::ModelConfig& config, const Samples& sample,
-                          uint64_t classes) {
+Result<ModelPtr> make_mlp(const config::MlpConfig& config, std::optional<int64_t> num_classes,
+                          const Samples& sample, uint64_t classes) {
   STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "mlp", 0));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
-  if (config.inputs != 0 && config.inputs != input.elements()) {
-    return Status(Code::kMismatch, "model.inputs is " + std::to_string(config.inputs) +
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
+  if (config.in_features && *config.in_features != input.elements()) {
+    return Status(Code::kMismatch, "model.in_features is " + std::to_string(*config.in_features) +
                                        ", but the data has " + to_string(input));
   }
-  for (const int64_t width : config.hidden)
-    if (width < 1) return Status(Code::kInvalidArgument, "model.hidden: widths must be at least 1");
-  return ModelPtr(std::make_shared<Mlp>(input.elements(), config.hidden, outputs, config.dropout));
+  for (const int64_t width : config.hidden_sizes)
+    if (width < 1)
+      return Status(Code::kInvalidArgument, "model.hidden_sizes: sizes must be at least 1");
+  return ModelPtr(
+      std::make_shared<Mlp>(input.elements(), config.hidden_sizes, outputs, config.dropout));
 }
 
 }  // namespace stoker::model

@@ -1,6 +1,8 @@
 #include "shared/model/model.h"
 
 #include <new>
+#include <optional>
+#include <variant>
 
 #include "shared/base/sha256.h"
 #include "shared/model/torch_dtype.h"
@@ -10,45 +12,58 @@
 namespace stoker::model {
 namespace {
 
-Result<ModelPtr> make_kind(const config::ModelConfig& config, const Samples& sample,
-                           uint64_t classes) {
-  switch (config.kind) {
-    case config::ModelKind::kGpt:
-      return make_gpt(config, sample, classes);
-    case config::ModelKind::kMlp:
-      return make_mlp(config, sample, classes);
-    case config::ModelKind::kLenet:
-      return make_lenet(config, sample, classes);
-    case config::ModelKind::kResnet:
-      return make_resnet(config, sample, classes);
-    case config::ModelKind::kAlexnet:
-      return make_alexnet(config, sample, classes);
-    case config::ModelKind::kVgg:
-      return make_vgg(config, sample, classes);
-    case config::ModelKind::kVit:
-      return make_vit(config, sample, classes);
-    case config::ModelKind::kInceptionV3:
-      return make_inception_v3(config, sample, classes);
-    case config::ModelKind::kLayers:
-      return make_layers(config, sample, classes);
-    case config::ModelKind::kBlstm:
-      return make_blstm(config, sample, classes);
-    case config::ModelKind::kLstm:
-      return make_lstm(config, sample, classes);
-    case config::ModelKind::kPlugin:
-      return make_plugin(config, sample, classes);
-    case config::ModelKind::kTorchscript:
-      return make_torchscript(config, sample, classes);
+struct Maker {
+  std::optional<int64_t> num_classes;
+  const Samples& sample;
+  uint64_t classes;
+
+  Result<ModelPtr> operator()(const config::GptConfig& config) const {
+    return make_gpt(config, sample, classes);
   }
-  return Status(Code::kInvalidArgument, "model.kind: not a kind of model");
-}
+  Result<ModelPtr> operator()(const config::LstmLmConfig& config) const {
+    return make_lstm(config, sample, classes);
+  }
+  Result<ModelPtr> operator()(const config::BlstmConfig& config) const {
+    return make_blstm(config, num_classes, sample, classes);
+  }
+  Result<ModelPtr> operator()(const config::MlpConfig& config) const {
+    return make_mlp(config, num_classes, sample, classes);
+  }
+  Result<ModelPtr> operator()(const config::Lenet5Config& config) const {
+    return make_lenet(config, num_classes, sample, classes);
+  }
+  Result<ModelPtr> operator()(const config::ResnetConfig& config) const {
+    return make_resnet(config, num_classes, sample, classes);
+  }
+  Result<ModelPtr> operator()(const config::VggConfig& config) const {
+    return make_vgg(config, num_classes, sample, classes);
+  }
+  Result<ModelPtr> operator()(const config::AlexnetConfig& config) const {
+    return make_alexnet(config, num_classes, sample, classes);
+  }
+  Result<ModelPtr> operator()(const config::InceptionV3Config& config) const {
+    return make_inception_v3(config, num_classes, sample, classes);
+  }
+  Result<ModelPtr> operator()(const config::VitConfig& config) const {
+    return make_vit(config, num_classes, sample, classes);
+  }
+  Result<ModelPtr> operator()(const config::SequentialConfig& config) const {
+    return make_layers(config, num_classes, sample, classes);
+  }
+  Result<ModelPtr> operator()(const config::PluginConfig& config) const {
+    return make_plugin(config, num_classes, sample, classes);
+  }
+  Result<ModelPtr> operator()(const config::TorchscriptConfig& config) const {
+    return make_torchscript(config, num_classes, sample, classes);
+  }
+};
 
 }  // namespace
 
 Result<ModelPtr> make_model(const config::ModelConfig& config,
                             const std::vector<TensorSpec>& sample, uint64_t classes) {
   try {
-    return make_kind(config, sample, classes);
+    return std::visit(Maker{config.num_classes, sample, classes}, config.arch);
   } catch (const c10::Error& error) {
     return status_of(error, "make the model");
   } catch (const std::bad_alloc&) {

@@ -19,7 +19,7 @@
 namespace stoker::model {
 
 // What a model says of a batch in training: `auxiliary` is what a second head further down says of
-// the same, undefined where there is none. Its loss counts by task.aux_weight.
+// the same, undefined where there is none. Its loss counts by task.aux_loss_weight.
 struct Outputs {
   at::Tensor main;
   at::Tensor auxiliary;
@@ -27,7 +27,7 @@ struct Outputs {
 
 class Model : public torch::nn::Module {
  public:
-  // gpt lstm: [batch, time] I64 -> logits [batch, time, vocab]. Others: floats [batch, …], or tokens
+  // gpt lstm_lm: [batch, time] I64 -> logits [batch, time, vocab]. Others: floats [batch, …], or tokens
   // [batch, time] I64 -> [batch, outputs], or of each step [batch, time, outputs]. The task makes that.
   virtual at::Tensor forward(const at::Tensor& input) = 0;
   // The same with what only training is for.

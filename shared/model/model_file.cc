@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
+#include <variant>
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
@@ -25,6 +26,15 @@ bool may_be_written_by_all(const struct stat& file) { return (file.st_mode & S_I
 // Where the sticky bit is set, as in /tmp, only its owner may.
 bool may_be_replaced_by_all(const struct stat& folder) {
   return may_be_written_by_all(folder) && (folder.st_mode & S_ISVTX) == 0;
+}
+
+// model.path; null: the model is stoker's own.
+const std::string* path_of(const config::ModelConfig& config) {
+  if (const auto* const plugin = std::get_if<config::PluginConfig>(&config.arch))
+    return &plugin->path;
+  if (const auto* const script = std::get_if<config::TorchscriptConfig>(&config.arch))
+    return &script->path;
+  return nullptr;
 }
 
 }  // namespace
@@ -47,17 +57,16 @@ Result<std::string> trusted_file(const std::string& path) {
 }
 
 Result<std::string> file_digest(const config::ModelConfig& config) {
-  if (!config.is_from_file()) return std::string();
+  const std::string* const path = path_of(config);
+  if (path == nullptr) return std::string();
   const auto digest = [&]() -> Result<std::string> {
-    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
-                            real_files().open(config.path, O_RDONLY | O_NONBLOCK));
-    STOKER_ASSIGN_OR_RETURN(const struct stat file, look_at(config.path));
-    if (!S_ISREG(file.st_mode))
-      return Status(Code::kInvalidArgument, config.path + ": is not a file");
-    return checkpoint::sha256_of_file(fd.get(), static_cast<uint64_t>(file.st_size), config.path);
+    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, real_files().open(*path, O_RDONLY | O_NONBLOCK));
+    STOKER_ASSIGN_OR_RETURN(const struct stat file, look_at(*path));
+    if (!S_ISREG(file.st_mode)) return Status(Code::kInvalidArgument, *path + ": is not a file");
+    return checkpoint::sha256_of_file(fd.get(), static_cast<uint64_t>(file.st_size), *path);
   }();
   if (!digest.ok()) return digest.status().with_context("model.path");
-  log_info("model code loaded", {{"path", config.path}, {"sha256", *digest}});
+  log_info("model code loaded", {{"path", *path}, {"sha256", *digest}});
   return digest;
 }
 

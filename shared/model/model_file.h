@@ -17,7 +17,7 @@ namespace stoker::model {
 // folder.
 Result<std::string> trusted_file(const std::string& path);
 
-// The SHA-256 (hex) of the file at model.path, a part of what the run is; empty for kinds of models
+// The SHA-256 (hex) of the file at model.path, a part of what the run is; empty for models
 // that have none. It is logged. kNotFound, kIoError; kCorrupt: it is being written.
 Result<std::string> file_digest(const config::ModelConfig& config);
 

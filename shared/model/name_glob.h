@@ -1,6 +1,6 @@
-// NameGlob: a pattern of tensors' names, as model.freeze, model.init_map and optimizer.groups have
-// them: * stands for anything, dots included, ? for one character, [01a-f] for one of several, [!01]
-// for one of all others.
+// NameGlob: a pattern of tensors' names, as model.freeze, model.pretrained.key_mapping and
+// optimizer.param_groups have them: * stands for anything, dots included, ? for one character,
+// [01a-f] for one of several, [!01] for one of all others.
 //
 // Threads: immutable after construction.
 #pragma once

@@ -68,7 +68,7 @@ at::Tensor zeros_for(const Surroundings& around) {
 
 }  // namespace
 
-Result<Surroundings> surroundings_of(const config::ModelConfig& config, const Samples& sample,
+Result<Surroundings> surroundings_of(std::optional<int64_t> num_classes, const Samples& sample,
                                      uint64_t classes) {
   Surroundings around;
   const auto has = [&](const char* name) { return find_component(sample, name) != nullptr; };
@@ -83,7 +83,7 @@ Result<Surroundings> surroundings_of(const config::ModelConfig& config, const Sa
   if (around.is_of_tokens && (input->shape.size() != 1 || input->shape[0] < 2))
     return refused("tokens must be [2 or more]; the data has " + to_string(*input));
   if (around.is_predicting) --around.input[0];
-  STOKER_ASSIGN_OR_RETURN(around.outputs, outputs_for(config, sample, classes));
+  STOKER_ASSIGN_OR_RETURN(around.outputs, outputs_for(num_classes, sample, classes));
   return around;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +28,7 @@ struct Surroundings {
 };
 
 // kMismatch: the data is nothing that a model can be given.
-Result<Surroundings> surroundings_of(const config::ModelConfig& config, const Samples& sample,
+Result<Surroundings> surroundings_of(std::optional<int64_t> num_classes, const Samples& sample,
                                      uint64_t classes);
 
 // Runs it once, on zeros, in eval mode; leaves it in train mode. kMismatch, without the model's

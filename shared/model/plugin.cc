@@ -75,13 +75,14 @@ Status check_asked_for(const plugin::Parameters& parameters) {
   for (const std::string& key : parameters.not_asked_for())
     unknown += (unknown.empty() ? "" : ", ") + key;
   if (unknown.empty()) return {};
-  return Status(Code::kInvalidArgument, "its factory does not read these of model.parameters: " +
+  return Status(Code::kInvalidArgument, "its factory does not read these of model.args: " +
                                             unknown + "; correct or remove them");
 }
 
-Result<ModelPtr> make(const config::ModelConfig& config, const Samples& sample, uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(const Surroundings around, surroundings_of(config, sample, classes));
-  STOKER_ASSIGN_OR_RETURN(plugin::Parameters parameters, plugin_parameters(config.parameters));
+Result<ModelPtr> make(const config::PluginConfig& config, std::optional<int64_t> num_classes,
+                      const Samples& sample, uint64_t classes) {
+  STOKER_ASSIGN_OR_RETURN(const Surroundings around, surroundings_of(num_classes, sample, classes));
+  STOKER_ASSIGN_OR_RETURN(plugin::Parameters parameters, plugin_parameters(config.args));
   STOKER_ASSIGN_OR_RETURN(const StokerPlugin* const entry, load_plugin(config.path));
   const plugin::Request request{std::move(parameters), around.input, around.is_of_tokens,
                                 around.outputs};
@@ -94,9 +95,9 @@ Result<ModelPtr> make(const config::ModelConfig& config, const Samples& sample, 
 
 }  // namespace
 
-Result<ModelPtr> make_plugin(const config::ModelConfig& config, const Samples& sample,
-                             uint64_t classes) {
-  auto made = make(config, sample, classes);
+Result<ModelPtr> make_plugin(const config::PluginConfig& config, std::optional<int64_t> num_classes,
+                             const Samples& sample, uint64_t classes) {
+  auto made = make(config, num_classes, sample, classes);
   if (made.ok()) return made;
   return at_model_path(made.status(), config.path);
 }

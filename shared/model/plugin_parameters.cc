@@ -55,7 +55,7 @@ Result<plugin::Parameters> plugin_parameters(const std::string& json) {
   boost::system::error_code error;
   const boost::json::value value = parse_json(json, error);
   if (error || !value.is_object())
-    return Status(Code::kInvalidArgument, "model.parameters: not a mapping of keys to values");
+    return Status(Code::kInvalidArgument, "model.args: not a mapping of keys to values");
   Values values;
   flatten("", value, values);
   return plugin::Parameters(json, std::move(values));

@@ -1,4 +1,4 @@
-// plugin_parameters: model.parameters, in the form in which a plugin's factory asks for them.
+// plugin_parameters: model.args, in the form in which a plugin's factory asks for them.
 //
 // Threads: pure function.
 #pragma once

@@ -85,7 +85,7 @@ struct NetShape {
   std::vector<int64_t> blocks;  // of each stage
 };
 
-Result<NetShape> shape_of_depth(int64_t depth) {
+Result<NetShape> shape_of_depth(int depth) {
   switch (depth) {
     case 18:
       return NetShape{true, 64, 1, {2, 2, 2, 2}};
@@ -108,9 +108,9 @@ Result<NetShape> shape_of_depth(int64_t depth) {
     }
     default:
       return Status(Code::kInvalidArgument,
-                    "model.layers is " + std::to_string(depth) +
-                        "; a resnet has 8, 14, 20, 32, 44 or 56 layers (for small pictures) or 18, "
-                        "34, 50, 101 or 152 (torchvision's)");
+                    "model.name: there is no resnet" + std::to_string(depth) +
+                        "; set it to resnet18, 34, 50, 101 or 152, or for small images to resnet8, "
+                        "14, 20, 32, 44 or 56");
   }
 }
 
@@ -154,11 +154,12 @@ class Resnet : public Model {
 
 }  // namespace
 
-Result<ModelPtr> make_resnet(const config::ModelConfig& config, const Samples& sample,
-                             uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(const NetShape shape, shape_of_depth(config.layers));
-  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "resnet", 8));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
+Result<ModelPtr> make_resnet(const config::ResnetConfig& config, std::optional<int64_t> num_classes,
+                             const Samples& sample, uint64_t classes) {
+  STOKER_ASSIGN_OR_RETURN(const NetShape shape, shape_of_depth(config.depth));
+  STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
+                          input_of(sample, "resnet" + std::to_string(config.depth), 8));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
   return ModelPtr(std::make_shared<Resnet>(shape, input.shape[0], outputs));
 }
 

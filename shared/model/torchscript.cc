@@ -120,15 +120,17 @@ Result<torch::jit::Module> load(const std::string& path) {
   } catch (const c10::Error& error) {
     const Status said = blamed(error, path + ": is no module of torch.jit.save");
     if (said.code() == Code::kOutOfMemory) return said;
-    return Status(said.code(), said.message() + "; weights alone are given as model.init_from");
+    return Status(said.code(),
+                  said.message() + "; weights alone are given as model.pretrained.path");
   } catch (const std::exception& error) {
     return Status(Code::kInvalidArgument,
                   path + ": is no module of torch.jit.save: " + first_line(error.what()));
   }
 }
 
-Result<ModelPtr> make(const config::ModelConfig& config, const Samples& sample, uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(const Surroundings around, surroundings_of(config, sample, classes));
+Result<ModelPtr> make(const config::TorchscriptConfig& config, std::optional<int64_t> num_classes,
+                      const Samples& sample, uint64_t classes) {
+  STOKER_ASSIGN_OR_RETURN(const Surroundings around, surroundings_of(num_classes, sample, classes));
   STOKER_ASSIGN_OR_RETURN(const std::string path, trusted_file(config.path));
   STOKER_ASSIGN_OR_RETURN(const torch::jit::Module module, load(path));
   STOKER_RETURN_IF_ERROR(check_mode(module));
@@ -139,9 +141,10 @@ Result<ModelPtr> make(const config::ModelConfig& config, const Samples& sample, 
 
 }  // namespace
 
-Result<ModelPtr> make_torchscript(const config::ModelConfig& config, const Samples& sample,
+Result<ModelPtr> make_torchscript(const config::TorchscriptConfig& config,
+                                  std::optional<int64_t> num_classes, const Samples& sample,
                                   uint64_t classes) {
-  auto made = make(config, sample, classes);
+  auto made = make(config, num_classes, sample, classes);
   if (made.ok()) return made;
   return at_model_path(made.status(), config.path);
 }

@@ -19,7 +19,7 @@ constexpr int64_t kPooledSide = 7;
 
 using Convolutions = std::array<int64_t, 5>;  // of each stage
 
-Result<Convolutions> convolutions_of_depth(int64_t depth) {
+Result<Convolutions> convolutions_of_depth(int depth) {
   switch (depth) {
     case 11:
       return Convolutions{1, 1, 2, 2, 2};
@@ -30,8 +30,8 @@ Result<Convolutions> convolutions_of_depth(int64_t depth) {
     case 19:
       return Convolutions{2, 2, 4, 4, 4};
     default:
-      return Status(Code::kInvalidArgument, "model.layers is " + std::to_string(depth) +
-                                                "; a vgg has 11, 13, 16 or 19 layers");
+      return Status(Code::kInvalidArgument, "model.name: there is no vgg" + std::to_string(depth) +
+                                                "; set it to vgg11, vgg13, vgg16 or vgg19");
   }
 }
 
@@ -77,16 +77,20 @@ void initialise(torch::nn::Module& net) {
   }
 }
 
+std::string name_of(const config::VggConfig& config) {
+  return "vgg" + std::to_string(config.depth) + (config.batch_norm ? "_bn" : "");
+}
+
 }  // namespace
 
-Result<ModelPtr> make_vgg(const config::ModelConfig& config, const Samples& sample,
-                          uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(const Convolutions convolutions, convolutions_of_depth(config.layers));
-  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "vgg", kMinSide));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
+Result<ModelPtr> make_vgg(const config::VggConfig& config, std::optional<int64_t> num_classes,
+                          const Samples& sample, uint64_t classes) {
+  STOKER_ASSIGN_OR_RETURN(const Convolutions convolutions, convolutions_of_depth(config.depth));
+  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, name_of(config), kMinSide));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
   // One after the other: the order decides which random numbers each weight gets.
   const auto features = make_features(convolutions, input.shape[0], config.batch_norm);
-  const auto classifier = make_classifier(config.width, outputs, config.dropout);
+  const auto classifier = make_classifier(config.hidden_dim, outputs, config.dropout);
   const auto net = std::make_shared<TwoPartNet>(features, kPooledSide, classifier);
   initialise(*net);
   return ModelPtr(net);

@@ -158,16 +158,19 @@ class Vit : public Model {
   torch::nn::Linear head_{nullptr};
 };
 
-Status check_picture(const TensorSpec& input, const config::ModelConfig& config) {
+std::string name_of(const config::VitConfig& config) {
+  return config.preset.empty() ? "vit" : "vit_" + config.preset;
+}
+
+Status check_picture(const TensorSpec& input, const config::VitConfig& config) {
   const int64_t side = input.shape[1];
-  if (side != input.shape[2] || (config.image_size != 0 && side != config.image_size)) {
-    const std::string wanted = config.image_size == 0
-                                   ? "square pictures"
-                                   : "pictures of model.image_size, " +
-                                         std::to_string(config.image_size) + " x " +
-                                         std::to_string(config.image_size);
-    return Status(Code::kMismatch,
-                  "model vit needs " + wanted + "; the data has " + to_string(input));
+  if (side != input.shape[2] || (config.image_size && side != *config.image_size)) {
+    const std::string wanted = !config.image_size ? "square pictures"
+                                                  : "pictures of model.image_size, " +
+                                                        std::to_string(*config.image_size) + " x " +
+                                                        std::to_string(*config.image_size);
+    return Status(Code::kMismatch, "model " + name_of(config) + " needs " + wanted +
+                                       "; the data has " + to_string(input));
   }
   if (side % config.patch_size != 0)
     return Status(Code::kMismatch, "model.patch_size is " + std::to_string(config.patch_size) +
@@ -178,20 +181,22 @@ Status check_picture(const TensorSpec& input, const config::ModelConfig& config)
 
 }  // namespace
 
-Result<ModelPtr> make_vit(const config::ModelConfig& config, const Samples& sample,
-                          uint64_t classes) {
-  if (config.layers < 1 || config.heads < 1 || config.width % config.heads != 0 ||
+Result<ModelPtr> make_vit(const config::VitConfig& config, std::optional<int64_t> num_classes,
+                          const Samples& sample, uint64_t classes) {
+  if (config.num_layers < 1 || config.num_heads < 1 || config.hidden_dim % config.num_heads != 0 ||
       config.patch_size < 1) {
-    return Status(Code::kInvalidArgument,
-                  "model vit: layers, heads and patch_size must be at least 1 and width (" +
-                      std::to_string(config.width) + ") a multiple of heads (" +
-                      std::to_string(config.heads) + ")");
+    return Status(
+        Code::kInvalidArgument,
+        "model vit: num_layers, num_heads and patch_size must be at least 1 and hidden_dim (" +
+            std::to_string(config.hidden_dim) + ") a multiple of num_heads (" +
+            std::to_string(config.num_heads) + ")");
   }
-  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "vit", config.patch_size));
+  STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
+                          input_of(sample, name_of(config), config.patch_size));
   STOKER_RETURN_IF_ERROR(check_picture(input, config));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(config, sample, classes));
-  const Shape shape{config.layers, config.heads, config.width,
-                    config.mlp_width == 0 ? 4 * config.width : config.mlp_width, config.dropout};
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
+  const Shape shape{config.num_layers, config.num_heads, config.hidden_dim,
+                    config.mlp_dim.value_or(4 * config.hidden_dim), config.dropout};
   return ModelPtr(
       std::make_shared<Vit>(shape, input.shape[0], input.shape[1], config.patch_size, outputs));
 }

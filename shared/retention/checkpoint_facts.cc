@@ -16,7 +16,7 @@
 namespace stoker::retention {
 namespace {
 
-// Steps in a row up to this one whose loss or gradient was not finite (on_nonfinite: skip): the
+// Steps in a row up to this one whose loss or gradient was not finite (on_nonfinite: skip_step): the
 // parameters may be spoiled for good.
 bool is_finite(const checkpoint::Manifest& manifest) {
   boost::system::error_code error;
@@ -61,17 +61,17 @@ std::chrono::seconds seconds_of(double seconds) {
 RetentionRule rule_of(const config::Config& config) {
   const config::CheckpointConfig& settings = config.checkpoint;
   return {.keep_last = settings.keep_last,
-          .keep_every_steps = settings.keep_every_steps,
-          .keep_every = seconds_of(settings.keep_every_hours * 3600),
-          .keep_best = settings.keep_best,
-          .keep_pending = config.eval.protect ? config.eval.protect_limit : 0,
-          .grace = seconds_of(settings.grace_seconds)};
+          .keep_every_steps = settings.keep_every_steps.value_or(0),
+          .keep_every = seconds_of(settings.keep_every_hours.value_or(0) * 3600),
+          .keep_best = settings.save_top_k,
+          .keep_pending = settings.keep_unevaluated,
+          .grace = seconds_of(settings.min_age_seconds)};
 }
 
 FactsWanted facts_wanted(const config::Config& config) {
   FactsWanted wanted{.goals = {}, .backlog = run::backlog_rule(config.eval)};
-  if (config.checkpoint.keep_best == 0) return wanted;
-  for (const std::string& metric : config.checkpoint.keep_best_by)
+  if (config.checkpoint.save_top_k == 0) return wanted;
+  for (const std::string& metric : config.checkpoint.monitor)
     wanted.goals.push_back(run::goal_of(config.eval, metric));
   if (wanted.goals.empty()) wanted.goals.push_back(run::goal_of(config.eval));
   return wanted;

@@ -103,10 +103,10 @@ Result<RingHeader> describe(const BatchLayout& layout, const RingSettings& setti
   header.payload =
       align_up(header.report_table + header.reports * sizeof(ReportRecord), kPayloadAlignment);
   if (layout.slot_bytes() > kMaxSegmentBytes / settings.slots)
-    return Status(Code::kNoSpace,
-                  "ring: " + std::to_string(settings.slots) + " slots of " +
-                      std::to_string(layout.batch()) +
-                      " samples are more than any machine has; lower feed.slots or train.batch");
+    return Status(Code::kNoSpace, "ring: " + std::to_string(settings.slots) + " slots of " +
+                                      std::to_string(layout.batch()) +
+                                      " samples are more than any machine has; lower "
+                                      "feed.prefetch_batches or train.micro_batch_size");
   header.slot_stride = align_up(header.slot_bytes, kCacheLine);
   header.segment_bytes =
       align_up(header.payload + header.slots * header.slot_stride, kPayloadAlignment);

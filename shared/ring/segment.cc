@@ -27,8 +27,10 @@ std::string in_mib(uint64_t bytes) {
 }
 
 Status no_space(uint64_t bytes, const std::string& why) {
-  return Status(Code::kNoSpace, "the ring needs " + in_mib(bytes) + " of shared memory: " + why +
-                                    "; lower feed.slots or train.batch, or give it more memory");
+  return Status(
+      Code::kNoSpace,
+      "the ring needs " + in_mib(bytes) + " of shared memory: " + why +
+          "; lower feed.prefetch_batches or train.micro_batch_size, or give it more memory");
 }
 
 // Asked before the allocation: past a cgroup's limit the kernel may kill instead of refusing, and

@@ -53,28 +53,25 @@ Steps one_of_each(const Backlog& backlog, uint64_t every_steps) {
 }  // namespace
 
 BacklogRule backlog_rule(const config::EvalConfig& config) {
-  BacklogRule rule;
-  if (config.policy == "all") rule.policy = Policy::kAll;
-  if (config.policy == "every") rule.policy = Policy::kEvery;
-  if (config.order == "newest") rule.order = Order::kNewestFirst;
-  rule.every_steps = std::max<uint64_t>(1, config.every_steps);
-  return rule;
+  return {.policy = config.checkpoints,
+          .order = config.order,
+          .every_steps = std::max<uint64_t>(1, config.every_steps)};
 }
 
 Steps due_steps(const Backlog& backlog, const BacklogRule& rule) {
   Steps due;
   switch (rule.policy) {
-    case Policy::kLatest:
+    case config::CheckpointSelection::kLatest:
       due = latest(backlog);
       break;
-    case Policy::kAll:
+    case config::CheckpointSelection::kAll:
       due = open_ones(backlog);
       break;
-    case Policy::kEvery:
+    case config::CheckpointSelection::kInterval:
       due = one_of_each(backlog, rule.every_steps);
       break;
   }
-  if (rule.order == Order::kNewestFirst) std::ranges::reverse(due);
+  if (rule.order == config::EvaluationOrder::kNewestFirst) std::ranges::reverse(due);
   return due;
 }
 

@@ -10,17 +10,14 @@
 #include <set>
 #include <vector>
 
-#include "shared/config/eval_config.h"
+#include "shared/config/run_config.h"
 
 namespace stoker::run {
 
-enum class Policy { kLatest, kAll, kEvery };
-enum class Order { kOldestFirst, kNewestFirst };
-
 struct BacklogRule {
-  Policy policy = Policy::kLatest;
-  Order order = Order::kOldestFirst;
-  uint64_t every_steps = 1;  // kEvery
+  config::CheckpointSelection policy = config::CheckpointSelection::kLatest;
+  config::EvaluationOrder order = config::EvaluationOrder::kOldestFirst;
+  uint64_t every_steps = 1;  // kInterval
 };
 BacklogRule backlog_rule(const config::EvalConfig& config);
 
@@ -35,7 +32,7 @@ struct Backlog {
 };
 
 // latest: the newest that is open, and none that is older than an evaluated one: those that were
-// overtaken are left out for good. all: each that is open. every: of each `every_steps` steps,
+// overtaken are left out for good. all: each that is open. interval: of each `every_steps` steps,
 // which begin at a multiple of it, the first checkpoint that can be evaluated; nothing of those
 // before the first multiple; and when the run has ended the newest, so that no run ends without a
 // result.

@@ -39,7 +39,7 @@ std::optional<std::string> EarlyStopRule::maybe_reason(std::span<const GoalPoint
   const GoalPoint& last = points.back();
   if (stop_at && (last.value == *stop_at || goal.is_better(last.value, *stop_at))) {
     return goal.to_text() + " is " + number(last.value) + " at step " + std::to_string(last.step) +
-           ", past eval.stop_at " + number(*stop_at);
+           ", past eval.early_stopping.stopping_threshold " + number(*stop_at);
   }
   const bool is_long = patience > 0 && without >= patience;
   const bool is_long_in_steps =
@@ -52,10 +52,10 @@ std::optional<std::string> EarlyStopRule::maybe_reason(std::span<const GoalPoint
 
 EarlyStopRule early_stop_rule(const config::EvalConfig& config) {
   return {.goal = goal_of(config),
-          .patience = config.patience,
-          .patience_steps = config.patience_steps,
-          .min_delta = config.min_delta,
-          .stop_at = config.stop_at};
+          .patience = config.early_stopping.patience.value_or(0),
+          .patience_steps = config.early_stopping.patience_steps.value_or(0),
+          .min_delta = config.early_stopping.min_delta,
+          .stop_at = config.early_stopping.stopping_threshold};
 }
 
 }  // namespace stoker::run

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "shared/config/eval_config.h"
+#include "shared/config/run_config.h"
 #include "shared/run/goal.h"
 
 namespace stoker::run {

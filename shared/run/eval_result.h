@@ -61,7 +61,7 @@ struct BestPoint {
   bool operator==(const BestPoint&) const = default;
 };
 
-// The best result so far by the goal (eval.metric), and how it came to be. Everything in it follows
+// The best result so far by the goal (eval.monitor), and how it came to be. Everything in it follows
 // from metrics/eval.jsonl, so that it can be made anew.
 struct Best {
   std::string set;

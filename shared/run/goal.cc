@@ -21,11 +21,10 @@ bool Goal::is_better(double value, double than, double min_delta) const {
   return higher_is_better() ? value > than + min_delta : value < than - min_delta;
 }
 
-Goal goal_of(const config::EvalConfig& config) { return goal_of(config, config.metric); }
+Goal goal_of(const config::EvalConfig& config) { return goal_of(config, config.monitor); }
 
 Goal goal_of(const config::EvalConfig& config, const std::string& metric) {
-  const std::string first = config.sets.empty() ? "" : config.sets.front();
-  if (metric.empty()) return {first, "loss"};
+  const std::string first = config.datasets.empty() ? "" : config.datasets.front();
   const size_t slash = metric.find('/');
   if (slash == std::string::npos) return {first, metric};
   return {metric.substr(0, slash), metric.substr(slash + 1)};
@@ -40,7 +39,7 @@ Result<double> value_of(const EvalResult& result, const Goal& goal) {
     }
   }
   return Status(Code::kInvalidArgument,
-                "eval.metric: there is no " + goal.to_text() + "; known are: " + there);
+                "eval.monitor: " + goal.to_text() + " does not exist; set it to one of " + there);
 }
 
 }  // namespace stoker::run

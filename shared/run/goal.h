@@ -1,4 +1,4 @@
-// Goal: the one number of an evaluation that says which checkpoint is better (eval.metric).
+// Goal: the one number of an evaluation that says which checkpoint is better (eval.monitor).
 //
 // Threads: values.
 #pragma once
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "shared/base/status.h"
-#include "shared/config/eval_config.h"
+#include "shared/config/run_config.h"
 #include "shared/run/eval_result.h"
 
 namespace stoker::run {
@@ -23,9 +23,9 @@ struct Goal {
   std::string to_text() const { return set + "/" + metric; }
 };
 
-// eval.metric, "METRIC" or "SET/METRIC"; by default the loss of the first set.
+// eval.monitor, "METRIC" (of the first dataset) or "DATASET/METRIC".
 Goal goal_of(const config::EvalConfig& config);
-// The same of another `metric` than eval.metric.
+// The same of another `metric` than eval.monitor.
 Goal goal_of(const config::EvalConfig& config, const std::string& metric);
 
 // kInvalidArgument: the result has no such metric; names those that it has.

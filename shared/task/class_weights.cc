@@ -4,11 +4,10 @@
 
 namespace stoker::task {
 
-Result<ClassWeights> ClassWeights::of(const config::TaskConfig& config, uint64_t count,
-                                      const std::string& what) {
-  const std::vector<double>& numbers = config.class_weights;
+Result<ClassWeights> ClassWeights::of(const std::vector<double>& numbers, const std::string& key,
+                                      uint64_t count, const std::string& what) {
   if (numbers.empty() || numbers.size() == count) return ClassWeights(numbers);
-  return Status(Code::kMismatch, "task.class_weights has " + std::to_string(numbers.size()) +
+  return Status(Code::kMismatch, key + " has " + std::to_string(numbers.size()) +
                                      " numbers, but the data has " + std::to_string(count) + ' ' +
                                      what + "; give one for each");
 }

@@ -1,4 +1,4 @@
-// ClassWeights: task.class_weights as a tensor where the loss needs it.
+// ClassWeights: task.class_weights or task.pos_weight as a tensor where the loss needs it.
 //
 // Threads: one at a time: the tensor is made at the first call, and kept, so that no later step waits
 //          for a copy to the device.
@@ -12,17 +12,16 @@
 #include <ATen/core/Tensor.h>
 
 #include "shared/base/status.h"
-#include "shared/config/task_config.h"
 
 namespace stoker::task {
 
 class ClassWeights {
  public:
   ClassWeights() = default;
-  // kMismatch: the setting has not one number for each of the data's `count` classes (`what` they
-  // are: "classes").
-  static Result<ClassWeights> of(const config::TaskConfig& config, uint64_t count,
-                                 const std::string& what);
+  // `numbers` of the setting `key`; none: 1. kMismatch: there is not one for each of the data's
+  // `count` classes (`what` they are: "classes").
+  static Result<ClassWeights> of(const std::vector<double>& numbers, const std::string& key,
+                                 uint64_t count, const std::string& what);
 
   bool any() const { return !numbers_.empty(); }
   const std::vector<double>& numbers() const { return numbers_; }  // of the data's classes; or none

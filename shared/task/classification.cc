@@ -45,13 +45,13 @@ class ClassificationEvaluation : public Evaluation {
 
 class Classification : public Task {
  public:
-  Classification(const config::TaskConfig& config, InputAndLabel places, uint64_t classes,
+  Classification(const config::ClassificationTask& config, InputAndLabel places, uint64_t classes,
                  dataset::MixSettings mix, ClassWeights weights)
       : places_(std::move(places)),
         classes_(classes),
         mix_(mix),
         loss_(std::move(weights), config.label_smoothing),
-        aux_weight_(config.aux_weight) {}
+        aux_weight_(config.aux_loss_weight) {}
 
   Batch mixed(Batch batch, uint64_t seed, uint64_t ticket) const override {
     if (!mix_.any()) return batch;
@@ -86,22 +86,25 @@ class Classification : public Task {
 };
 
 // A sum of two samples is one where they are numbers of the same places.
-Result<dataset::MixSettings> mix_settings_of(const config::TaskConfig& config,
+Result<dataset::MixSettings> mix_settings_of(const std::vector<config::BatchTransform>& transforms,
                                              const Samples& sample, const ModelInput& input) {
-  STOKER_ASSIGN_OR_RETURN(const auto mix, dataset::mix_settings(config, sample[input.values]));
+  STOKER_ASSIGN_OR_RETURN(const auto mix, dataset::mix_settings(transforms, sample[input.values]));
   if (!mix.any() || (!input.is_tokens && !input.maybe_length)) return mix;
   return Status(Code::kMismatch,
-                "task.mixup and task.cutmix do not mix tokens, nor samples of various lengths; the "
-                "data has " +
+                "data.train.batch_transforms: mixup and cutmix do not mix tokens, nor samples of "
+                "various lengths; the data has " +
                     model::describe(sample));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Task>> make_classification(const config::TaskConfig& config,
-                                                  const Samples& sample, uint64_t classes) {
+Result<std::unique_ptr<Task>> make_classification(
+    const config::ClassificationTask& config, const config::Normalize* maybe_normalize,
+    const Samples& sample, uint64_t classes,
+    const std::vector<config::BatchTransform>& batch_transforms) {
   InputAndLabel places;
-  STOKER_ASSIGN_OR_RETURN(places.input, find_model_input(config, sample, "classification"));
+  STOKER_ASSIGN_OR_RETURN(places.input,
+                          find_model_input(maybe_normalize, sample, "classification"));
   STOKER_ASSIGN_OR_RETURN(places.label, component(sample, "label", "classification"));
   const TensorSpec& label = sample[places.label];
   if (label.dtype != DType::kI64 || !label.shape.empty() || classes < 2) {
@@ -109,8 +112,10 @@ Result<std::unique_ptr<Task>> make_classification(const config::TaskConfig& conf
                   "task classification needs `label` I64 [] of 2 or more classes; the data has " +
                       to_string(label) + " of " + std::to_string(classes) + " classes");
   }
-  STOKER_ASSIGN_OR_RETURN(const auto mix, mix_settings_of(config, sample, places.input));
-  STOKER_ASSIGN_OR_RETURN(ClassWeights weights, ClassWeights::of(config, classes, "classes"));
+  STOKER_ASSIGN_OR_RETURN(const auto mix, mix_settings_of(batch_transforms, sample, places.input));
+  STOKER_ASSIGN_OR_RETURN(
+      ClassWeights weights,
+      ClassWeights::of(config.class_weights.values, "task.class_weights", classes, "classes"));
   return std::unique_ptr<Task>(std::make_unique<Classification>(config, std::move(places), classes,
                                                                 mix, std::move(weights)));
 }

@@ -109,10 +109,11 @@ class Ctc : public Task {
 
 }  // namespace
 
-Result<std::unique_ptr<Task>> make_ctc(const config::TaskConfig& config, const Samples& sample,
-                                       uint64_t classes) {
+Result<std::unique_ptr<Task>> make_ctc(const config::CtcTask& config,
+                                       const config::Normalize* maybe_normalize,
+                                       const Samples& sample, uint64_t classes) {
   STOKER_ASSIGN_OR_RETURN(SequenceLabels places,
-                          find_sequence_labels(config, sample, classes, "ctc"));
+                          find_sequence_labels(maybe_normalize, sample, classes, "ctc"));
   return std::unique_ptr<Task>(std::make_unique<Ctc>(std::move(places), config.zero_infinity));
 }
 

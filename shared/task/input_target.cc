@@ -4,12 +4,12 @@
 
 namespace stoker::task {
 
-Result<InputAndTarget> find_input_and_target(const config::TaskConfig& config,
+Result<InputAndTarget> find_input_and_target(const config::Normalize* maybe_normalize,
                                              const std::vector<TensorSpec>& sample,
                                              uint64_t classes, const std::string& task,
                                              const std::string& needs) {
   InputAndTarget places;
-  STOKER_ASSIGN_OR_RETURN(places.input, find_model_input(config, sample, task));
+  STOKER_ASSIGN_OR_RETURN(places.input, find_model_input(maybe_normalize, sample, task));
   STOKER_ASSIGN_OR_RETURN(places.target, component(sample, "target", task));
   const TensorSpec& target = sample[places.target];
   if (target.dtype != DType::kF32 || target.shape.size() != 1 || classes != 0) {

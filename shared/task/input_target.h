@@ -17,7 +17,7 @@ struct InputAndTarget {
 };
 
 // `task` and what it `needs` are for the message. kMismatch: the data has no such target.
-Result<InputAndTarget> find_input_and_target(const config::TaskConfig& config,
+Result<InputAndTarget> find_input_and_target(const config::Normalize* maybe_normalize,
                                              const std::vector<TensorSpec>& sample,
                                              uint64_t classes, const std::string& task,
                                              const std::string& needs);

@@ -8,16 +8,21 @@ namespace stoker::task {
 using Samples = std::vector<TensorSpec>;
 
 Result<std::unique_ptr<Task>> make_language_model(const Samples& sample, uint64_t classes);
-Result<std::unique_ptr<Task>> make_classification(const config::TaskConfig& config,
-                                                  const Samples& sample, uint64_t classes);
-Result<std::unique_ptr<Task>> make_regression(const config::TaskConfig& config,
+Result<std::unique_ptr<Task>> make_classification(
+    const config::ClassificationTask& config, const config::Normalize* maybe_normalize,
+    const Samples& sample, uint64_t classes,
+    const std::vector<config::BatchTransform>& batch_transforms);
+Result<std::unique_ptr<Task>> make_regression(const config::Normalize* maybe_normalize,
                                               const Samples& sample, uint64_t classes);
-Result<std::unique_ptr<Task>> make_multi_label(const config::TaskConfig& config,
+Result<std::unique_ptr<Task>> make_multi_label(const config::MultilabelClassificationTask& config,
+                                               const config::Normalize* maybe_normalize,
                                                const Samples& sample, uint64_t classes);
-Result<std::unique_ptr<Task>> make_tagging(const config::TaskConfig& config, const Samples& sample,
-                                           uint64_t classes);
-Result<std::unique_ptr<Task>> make_ctc(const config::TaskConfig& config, const Samples& sample,
-                                       uint64_t classes);
+Result<std::unique_ptr<Task>> make_tagging(const config::SequenceLabelingTask& config,
+                                           const config::Normalize* maybe_normalize,
+                                           const Samples& sample, uint64_t classes);
+Result<std::unique_ptr<Task>> make_ctc(const config::CtcTask& config,
+                                       const config::Normalize* maybe_normalize,
+                                       const Samples& sample, uint64_t classes);
 
 // Where in a sample (and so in a batch) the component `name` stands. kMismatch: it is not there.
 Result<size_t> component(const Samples& sample, const std::string& name, const std::string& task);

@@ -1,4 +1,4 @@
-// language_model: predict each token from those before it.
+// language_modeling: predict each token from those before it.
 #include <tuple>
 #include <utility>
 
@@ -72,12 +72,14 @@ class LanguageModel : public Task {
 }  // namespace
 
 Result<std::unique_ptr<Task>> make_language_model(const Samples& sample, uint64_t) {
-  STOKER_ASSIGN_OR_RETURN(const size_t at, component(sample, "tokens", "language_model"));
+  STOKER_ASSIGN_OR_RETURN(const size_t at, component(sample, "tokens", "language_modeling"));
   if (sample[at].shape.size() != 1 || sample[at].shape[0] < 2) {
-    return Status(Code::kMismatch, "task language_model needs `tokens` [2 or more]; the data has " +
-                                       to_string(sample[at]));
+    return Status(
+        Code::kMismatch,
+        "task language_modeling needs `tokens` [2 or more]; the data has " + to_string(sample[at]));
   }
-  STOKER_ASSIGN_OR_RETURN(ModelInput input, find_model_input({}, sample, "language_model"));
+  STOKER_ASSIGN_OR_RETURN(
+      ModelInput input, find_model_input(/*maybe_normalize=*/nullptr, sample, "language_modeling"));
   return std::unique_ptr<Task>(
       std::make_unique<LanguageModel>(std::move(input), sample[at].dtype == DType::kU8));
 }

@@ -1,7 +1,39 @@
+#include <variant>
+
 #include "shared/model/data_fit.h"
 #include "shared/task/kinds.h"
 
 namespace stoker::task {
+namespace {
+
+struct Maker {
+  const config::Normalize* maybe_normalize;
+  const Samples& sample;
+  uint64_t classes;
+  const std::vector<config::BatchTransform>& batch_transforms;
+
+  Result<std::unique_ptr<Task>> operator()(const config::LanguageModelingTask&) const {
+    return make_language_model(sample, classes);
+  }
+  Result<std::unique_ptr<Task>> operator()(const config::ClassificationTask& config) const {
+    return make_classification(config, maybe_normalize, sample, classes, batch_transforms);
+  }
+  Result<std::unique_ptr<Task>> operator()(const config::RegressionTask&) const {
+    return make_regression(maybe_normalize, sample, classes);
+  }
+  Result<std::unique_ptr<Task>> operator()(
+      const config::MultilabelClassificationTask& config) const {
+    return make_multi_label(config, maybe_normalize, sample, classes);
+  }
+  Result<std::unique_ptr<Task>> operator()(const config::SequenceLabelingTask& config) const {
+    return make_tagging(config, maybe_normalize, sample, classes);
+  }
+  Result<std::unique_ptr<Task>> operator()(const config::CtcTask& config) const {
+    return make_ctc(config, maybe_normalize, sample, classes);
+  }
+};
+
+}  // namespace
 
 Result<size_t> component(const Samples& sample, const std::string& name, const std::string& task) {
   for (size_t i = 0; i < sample.size(); ++i)
@@ -10,23 +42,11 @@ Result<size_t> component(const Samples& sample, const std::string& name, const s
                                      "`; the data has " + model::describe(sample));
 }
 
-Result<std::unique_ptr<Task>> make_task(const config::TaskConfig& config,
-                                        const std::vector<TensorSpec>& sample, uint64_t classes) {
-  switch (config.kind) {
-    case config::TaskKind::kLanguageModel:
-      return make_language_model(sample, classes);
-    case config::TaskKind::kClassification:
-      return make_classification(config, sample, classes);
-    case config::TaskKind::kRegression:
-      return make_regression(config, sample, classes);
-    case config::TaskKind::kMultiLabel:
-      return make_multi_label(config, sample, classes);
-    case config::TaskKind::kTagging:
-      return make_tagging(config, sample, classes);
-    case config::TaskKind::kCtc:
-      return make_ctc(config, sample, classes);
-  }
-  return Status(Code::kInvalidArgument, "task.kind: not a kind of task");
+Result<std::unique_ptr<Task>> make_task(
+    const config::TaskConfig& config, const config::Normalize* maybe_normalize,
+    const std::vector<TensorSpec>& sample, uint64_t classes,
+    const std::vector<config::BatchTransform>& batch_transforms) {
+  return std::visit(Maker{maybe_normalize, sample, classes, batch_transforms}, config.task);
 }
 
 }  // namespace stoker::task

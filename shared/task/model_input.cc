@@ -13,7 +13,7 @@ std::optional<size_t> maybe_component(const Samples& sample, const std::string& 
 
 }  // namespace
 
-Result<ModelInput> find_model_input(const config::TaskConfig& config, const Samples& sample,
+Result<ModelInput> find_model_input(const config::Normalize* maybe_normalize, const Samples& sample,
                                     const std::string& task) {
   ModelInput found;
   if (const auto tokens = maybe_component(sample, "tokens")) {
@@ -21,7 +21,8 @@ Result<ModelInput> find_model_input(const config::TaskConfig& config, const Samp
     found.is_tokens = true;
   } else {
     STOKER_ASSIGN_OR_RETURN(found.values, component(sample, "input", task));
-    STOKER_ASSIGN_OR_RETURN(found.normalization, normalization_of(config, sample[found.values]));
+    STOKER_ASSIGN_OR_RETURN(found.normalization,
+                            normalization_of(maybe_normalize, sample[found.values]));
   }
   found.maybe_length = maybe_component(sample, "length");
   if (!found.maybe_length) return found;

@@ -23,7 +23,7 @@ struct ModelInput {
 
 // `task` is for the message. kMismatch: the data has neither `input` nor `tokens`, or a `length` that
 // is no I64 [].
-Result<ModelInput> find_model_input(const config::TaskConfig& config,
+Result<ModelInput> find_model_input(const config::Normalize* maybe_normalize,
                                     const std::vector<TensorSpec>& sample, const std::string& task);
 
 // The steps of a sample: of `tokens` [steps] or of an `input` [steps, features]. kMismatch: it is no

@@ -1,4 +1,5 @@
-// multi_label: each label of a sample is true or not by itself: binary cross entropy of the logits.
+// multilabel_classification: each label of a sample is true or not by itself: binary cross entropy
+// of the logits.
 #include <optional>
 
 #include <ATen/core/grad_mode.h>
@@ -65,14 +66,17 @@ class MultiLabel : public Task {
 
 }  // namespace
 
-Result<std::unique_ptr<Task>> make_multi_label(const config::TaskConfig& config,
+Result<std::unique_ptr<Task>> make_multi_label(const config::MultilabelClassificationTask& config,
+                                               const config::Normalize* maybe_normalize,
                                                const Samples& sample, uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(InputAndTarget places,
-                          find_input_and_target(config, sample, classes, "multi_label",
-                                                "`target` F32 [labels] of 0 and 1"));
+  STOKER_ASSIGN_OR_RETURN(
+      InputAndTarget places,
+      find_input_and_target(maybe_normalize, sample, classes, "multilabel_classification",
+                            "`target` F32 [labels] of 0 and 1"));
   STOKER_ASSIGN_OR_RETURN(
       ClassWeights weights,
-      ClassWeights::of(config, static_cast<uint64_t>(places.width), "labels in its target"));
+      ClassWeights::of(config.pos_weight, "task.pos_weight", static_cast<uint64_t>(places.width),
+                       "labels in its target"));
   return std::unique_ptr<Task>(std::make_unique<MultiLabel>(std::move(places), std::move(weights)));
 }
 

@@ -7,25 +7,32 @@ namespace {
 
 // In place, in one multiplication and one subtraction.
 void normalize(at::Tensor values, double mean, double std) {
-  values.mul_(1.0 / (255.0 * std)).sub_(mean / std);
+  values.mul_(1.0 / (255.0 * std));
+  if (mean != 0) values.sub_(mean / std);
 }
 
 }  // namespace
 
-Result<Normalization> normalization_of(const config::TaskConfig& config, const TensorSpec& input) {
-  const config::TaskConfig defaults;
-  if (config.mean == defaults.mean && config.std == defaults.std) return Normalization{};
+Result<Normalization> normalization_of(const config::Normalize* maybe_normalize,
+                                       const TensorSpec& input) {
+  if (maybe_normalize == nullptr) return Normalization{};
+  const config::Normalize& given = *maybe_normalize;
   if (input.dtype != DType::kU8) {
     return Status(Code::kMismatch,
-                  "task.mean and task.std are for pictures of bytes; the data has " +
+                  "data.train.transforms: normalize requires uint8 images; the data has " +
                       to_string(input) + ", which is given to the model as it is");
   }
-  const size_t channels = config.mean.size();
-  if (channels != 1 && (input.shape.empty() || static_cast<size_t>(input.shape[0]) != channels)) {
-    return Status(Code::kMismatch, "task.mean and task.std have " + std::to_string(channels) +
-                                       " numbers, one a channel; the data has " + to_string(input));
+  const size_t channels = given.mean.size();
+  const bool fits =
+      channels == 1 || (!input.shape.empty() && static_cast<size_t>(input.shape[0]) == channels);
+  if (!fits || given.std.size() != channels) {
+    return Status(Code::kMismatch, "data.train.transforms: normalize has " +
+                                       std::to_string(channels) + " means and " +
+                                       std::to_string(given.std.size()) +
+                                       " stds; set one of each, or one per channel; the data has " +
+                                       to_string(input));
   }
-  return Normalization{.mean = config.mean, .std = config.std};
+  return Normalization{.mean = given.mean, .std = given.std};
 }
 
 at::Tensor prepare_input(const at::Tensor& input, const Normalization& normalization) {

@@ -46,11 +46,11 @@ class Regression : public Task {
 
 }  // namespace
 
-Result<std::unique_ptr<Task>> make_regression(const config::TaskConfig& config,
+Result<std::unique_ptr<Task>> make_regression(const config::Normalize* maybe_normalize,
                                               const Samples& sample, uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(
-      InputAndTarget places,
-      find_input_and_target(config, sample, classes, "regression", "`target` F32 [width]"));
+  STOKER_ASSIGN_OR_RETURN(InputAndTarget places,
+                          find_input_and_target(maybe_normalize, sample, classes, "regression",
+                                                "`target` F32 [width]"));
   return std::unique_ptr<Task>(std::make_unique<Regression>(std::move(places)));
 }
 

@@ -8,10 +8,11 @@
 
 namespace stoker::task {
 
-Result<SequenceLabels> find_sequence_labels(const config::TaskConfig& config, const Samples& sample,
-                                            uint64_t classes, const std::string& task) {
+Result<SequenceLabels> find_sequence_labels(const config::Normalize* maybe_normalize,
+                                            const Samples& sample, uint64_t classes,
+                                            const std::string& task) {
   SequenceLabels places;
-  STOKER_ASSIGN_OR_RETURN(places.input, find_model_input(config, sample, task));
+  STOKER_ASSIGN_OR_RETURN(places.input, find_model_input(maybe_normalize, sample, task));
   STOKER_RETURN_IF_ERROR(steps_of(places.input, sample, task).status());
   STOKER_ASSIGN_OR_RETURN(places.labels, component(sample, "labels", task));
   const TensorSpec& labels = sample[places.labels];

@@ -17,7 +17,7 @@ struct SequenceLabels {
 };
 
 // `task` is for the message. kMismatch: the data's samples are no sequences, or have no such labels.
-Result<SequenceLabels> find_sequence_labels(const config::TaskConfig& config,
+Result<SequenceLabels> find_sequence_labels(const config::Normalize* maybe_normalize,
                                             const std::vector<TensorSpec>& sample, uint64_t classes,
                                             const std::string& task);
 

@@ -1,4 +1,4 @@
-// tagging: a label for each step of a sequence.
+// sequence_labeling: a label for each step of a sequence.
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -50,7 +50,7 @@ class TaggingEvaluation : public Evaluation {
 
 class Tagging : public Task {
  public:
-  Tagging(const config::TaskConfig& config, SequenceLabels places, uint64_t classes,
+  Tagging(const config::SequenceLabelingTask& config, SequenceLabels places, uint64_t classes,
           ClassWeights weights)
       : places_(std::move(places)),
         classes_(classes),
@@ -75,18 +75,22 @@ class Tagging : public Task {
 
 }  // namespace
 
-Result<std::unique_ptr<Task>> make_tagging(const config::TaskConfig& config, const Samples& sample,
-                                           uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(SequenceLabels places,
-                          find_sequence_labels(config, sample, classes, "tagging"));
-  STOKER_ASSIGN_OR_RETURN(const int64_t steps, steps_of(places.input, sample, "tagging"));
+Result<std::unique_ptr<Task>> make_tagging(const config::SequenceLabelingTask& config,
+                                           const config::Normalize* maybe_normalize,
+                                           const Samples& sample, uint64_t classes) {
+  STOKER_ASSIGN_OR_RETURN(
+      SequenceLabels places,
+      find_sequence_labels(maybe_normalize, sample, classes, "sequence_labeling"));
+  STOKER_ASSIGN_OR_RETURN(const int64_t steps, steps_of(places.input, sample, "sequence_labeling"));
   const TensorSpec& labels = sample[places.labels];
   if (labels.shape[0] != steps) {
-    return Status(Code::kMismatch, "task tagging needs a label for each step; the data has " +
-                                       to_string(sample[places.input.values]) + " and " +
-                                       to_string(labels));
+    return Status(Code::kMismatch,
+                  "task sequence_labeling needs a label for each step; the data has " +
+                      to_string(sample[places.input.values]) + " and " + to_string(labels));
   }
-  STOKER_ASSIGN_OR_RETURN(ClassWeights weights, ClassWeights::of(config, classes, "classes"));
+  STOKER_ASSIGN_OR_RETURN(
+      ClassWeights weights,
+      ClassWeights::of(config.class_weights, "task.class_weights", classes, "classes"));
   return std::unique_ptr<Task>(
       std::make_unique<Tagging>(config, std::move(places), classes, std::move(weights)));
 }

@@ -12,7 +12,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "shared/base/status.h"
-#include "shared/config/task_config.h"
+#include "shared/config/dataset_config.h"
+#include "shared/config/training_config.h"
 #include "shared/model/model.h"
 #include "shared/score/report.h"
 
@@ -35,10 +36,10 @@ class Evaluation {
   virtual ~Evaluation() = default;
   // Records no gradient. The caller puts the model into eval mode first.
   virtual void add(model::Model& model, const Batch& batch) = 0;
-  // language_model: loss (nats a token), bits_per_byte (bits_per_token where tokens are not bytes),
+  // language_modeling: loss (nats a token), bits_per_byte (bits_per_token where tokens are not bytes),
   // perplexity, accuracy. classification: loss, accuracy, top5 (the k of the settings), and
-  // macro_precision, macro_recall, macro_f1, with figures by class. tagging: the same of labels
-  // instead of samples. ctc: loss, label_error_rate, exact_match. regression: loss (mean squared
+  // macro_precision, macro_recall, macro_f1, with figures by class. sequence_labeling: the same of
+  // labels instead of samples. ctc: loss, label_error_rate, exact_match. regression: loss (mean squared
   // error), mae, r2.
   virtual score::Report report() const = 0;
 };
@@ -55,8 +56,12 @@ class Task {
       const EvaluationSettings& settings) const = 0;
 };
 
-// kMismatch when the data set's samples are not what the task needs; says both sides.
-Result<std::unique_ptr<Task>> make_task(const config::TaskConfig& config,
-                                        const std::vector<TensorSpec>& sample, uint64_t classes);
+// `maybe_normalize`: the normalization of data.train (config::training_normalization()), which an
+// evaluation shares; null: images are only scaled to [0, 1]. `batch_transforms`: of data.train, for
+// training. kMismatch when the data set's samples are not what the task needs; says both sides.
+Result<std::unique_ptr<Task>> make_task(
+    const config::TaskConfig& config, const config::Normalize* maybe_normalize,
+    const std::vector<TensorSpec>& sample, uint64_t classes,
+    const std::vector<config::BatchTransform>& batch_transforms = {});
 
 }  // namespace stoker::task

@@ -10,7 +10,7 @@ namespace {
 class BestSoFarTest : public ::testing::Test {
  protected:
   void add(uint64_t step, double loss, double accuracy = 0.5, const std::string& manifest = "") {
-    best_.add(step, manifest.empty() ? "m" + std::to_string(step) : manifest, "valid",
+    best_.add(step, manifest.empty() ? "m" + std::to_string(step) : manifest, "val",
               {{"loss", loss}, {"accuracy", accuracy}});
   }
   std::vector<uint64_t> history_steps() const {
@@ -20,7 +20,7 @@ class BestSoFarTest : public ::testing::Test {
     return steps;
   }
 
-  BestSoFar best_{run::Goal{"valid", "loss"}};
+  BestSoFar best_{run::Goal{"val", "loss"}};
 };
 
 TEST_F(BestSoFarTest, EveryImprovementIsInTheHistory) {
@@ -43,9 +43,9 @@ TEST_F(BestSoFarTest, EachMetricHasItsOwnBestInItsOwnDirection) {
   add(10, 3, 0.9);
   add(20, 2, 0.8);
   const auto metrics = best_.maybe_best()->metrics;
-  EXPECT_EQ(metrics.at("valid/loss").step, 20u);
-  EXPECT_EQ(metrics.at("valid/accuracy").step, 10u);
-  EXPECT_EQ(metrics.at("valid/accuracy").manifest_sha256, "m10");
+  EXPECT_EQ(metrics.at("val/loss").step, 20u);
+  EXPECT_EQ(metrics.at("val/accuracy").step, 10u);
+  EXPECT_EQ(metrics.at("val/accuracy").manifest_sha256, "m10");
 }
 
 TEST_F(BestSoFarTest, WhatIsNoFiniteNumberIsNeverTheBest) {
@@ -76,17 +76,17 @@ TEST_F(BestSoFarTest, WhatItRemembersOutlivesTheRows) {
   add(10, 3, 0.9);
   add(20, 1, 0.2);
   const run::Best known = *best_.maybe_best();
-  BestSoFar again(run::Goal{"valid", "loss"});
+  BestSoFar again(run::Goal{"val", "loss"});
   again.remember(known);
   EXPECT_EQ(*again.maybe_best(), known);
-  again.add(30, "m30", "valid", {{"loss", 2}, {"accuracy", 0.5}});
+  again.add(30, "m30", "val", {{"loss", 2}, {"accuracy", 0.5}});
   EXPECT_EQ(*again.maybe_best(), known) << "a restart must not regress the best";
 }
 
 TEST_F(BestSoFarTest, AnotherGoalFindsItsBestAmongAllResults) {
   add(10, 3, 0.9);
   add(20, 1, 0.2);
-  BestSoFar by_accuracy(run::Goal{"valid", "accuracy"});
+  BestSoFar by_accuracy(run::Goal{"val", "accuracy"});
   by_accuracy.remember(*best_.maybe_best());
   EXPECT_EQ(by_accuracy.maybe_best()->step, 10u);
 }

@@ -17,12 +17,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::string_view kConfig = R"(data:
-  train: {kind: synthetic, samples: 50, features: [3], classes: 2, noise: 1}
-  valid: {kind: synthetic, samples: 40, features: [3], classes: 2, noise: 1}
-  wider: {kind: synthetic, samples: 40, features: [4], classes: 2, noise: 1}
-model: {kind: mlp, hidden: [2]}
-task: {kind: classification}
-eval: {sets: [valid, train], batch: 7}
+  train: {format: synthetic, num_samples: 50, input_shape: [3], num_classes: 2, noise_std: 1}
+  val: {format: synthetic, num_samples: 40, input_shape: [3], num_classes: 2, noise_std: 1}
+  wider: {format: synthetic, num_samples: 40, input_shape: [4], num_classes: 2, noise_std: 1}
+model: {name: mlp, hidden_sizes: [2]}
+task: {name: classification}
+eval: {datasets: [val, train], batch_size: 7}
 )";
 
 // Time goes on by a second with each look at it.
@@ -67,7 +67,7 @@ TEST_F(CheckpointEvaluatorTest, EverySetHasItsMetricsInTheOrderOfTheSettings) {
   const auto result = measure({});
   ASSERT_TRUE(result.ok()) << result.status().to_string();
   ASSERT_EQ(result->sets.size(), 2u);
-  EXPECT_EQ(result->sets[0].set, "valid");
+  EXPECT_EQ(result->sets[0].set, "val");
   EXPECT_EQ(result->sets[0].samples, 40u);
   EXPECT_EQ(result->sets[1].set, "train");
   EXPECT_EQ(result->sets[1].samples, 50u);
@@ -99,7 +99,7 @@ TEST_F(CheckpointEvaluatorTest, TheWeightsThatTheSettingsNameAreEvaluated) {
   ASSERT_TRUE(store.commit(content).ok());
   const auto loss = [&](uint64_t step, const std::string& which) -> Result<double> {
     STOKER_ASSIGN_OR_RETURN(const auto evaluator,
-                            create({"train.ema=0.9", "eval.weights=" + which}));
+                            create({"train.ema_decay=0.9", "eval.use_ema=" + which}));
     STOKER_ASSIGN_OR_RETURN(const auto saved,
                             checkpoint::CheckpointStore::open_verified(scratch_ / "checkpoints" +
                                                                        "/" + store.name_of(step)));
@@ -107,11 +107,11 @@ TEST_F(CheckpointEvaluatorTest, TheWeightsThatTheSettingsNameAreEvaluated) {
     return result.sets.front().metrics.front().second;
   };
   const double of_average = measure({})->sets.front().metrics.front().second;
-  EXPECT_EQ(*loss(2, "ema"), of_average);
-  EXPECT_NE(*loss(2, "raw"), of_average);
-  EXPECT_EQ(*loss(2, "raw"), *loss(1, "raw"));
-  EXPECT_EQ(loss(1, "ema").status().code(), Code::kMismatch);
-  EXPECT_NE(loss(1, "ema").status().message().find("eval.weights: raw evaluates it"),
+  EXPECT_EQ(*loss(2, "true"), of_average);
+  EXPECT_NE(*loss(2, "false"), of_average);
+  EXPECT_EQ(*loss(2, "false"), *loss(1, "false"));
+  EXPECT_EQ(loss(1, "true").status().code(), Code::kMismatch);
+  EXPECT_NE(loss(1, "true").status().message().find("eval.use_ema: false evaluates it"),
             std::string::npos);
 }
 
@@ -122,19 +122,19 @@ TEST_F(CheckpointEvaluatorTest, ClassesAreThoseOfTheTrainingData) {
         write_file_atomically(real_files(), scratch_ / (name + ".csv"), "x,kind\n" + rows).ok());
   };
   write("train", "1,cat\n2,cow\n3,dog\n");
-  write("valid", "1,dog\n2,dog\n3,cat\n");
+  write("val", "1,dog\n2,dog\n3,cat\n");
   std::vector<checkpoint::OwnedTensor> tensors;
   tensors.push_back(checkpoint::make_tensor("0.weight", DType::kF32, {3, 1}, 1));
   tensors.push_back(checkpoint::make_tensor("0.bias", DType::kF32, {3}, 2));
   ASSERT_TRUE(checkpoint::write_safetensors(real_files(), scratch_.path(), "three.safetensors",
                                             checkpoint::views_of(tensors), {})
                   .ok());
-  const std::string set = ".csv, label: kind}\n";
-  const auto config =
-      config::parse_config("data:\n  train: {kind: csv, path: " + (scratch_ / "train") + set +
-                               "  valid: {kind: csv, path: " + (scratch_ / "valid") + set +
-                               "model: {kind: mlp, hidden: []}\ntask: {kind: classification}\n",
-                           "test.yaml", {});
+  const std::string set = ".csv, fields: {label: kind}}\n";
+  const auto config = config::parse_config(
+      "data:\n  train: {format: csv, path: " + (scratch_ / "train") + set +
+          "  val: {format: csv, path: " + (scratch_ / "val") + set +
+          "model: {name: mlp, hidden_sizes: []}\ntask: {name: classification}\n",
+      "test.yaml", {});
   ASSERT_TRUE(config.ok()) << config.status().message();
   ASSERT_TRUE(dataset::open_dataset("train", config->data, scratch_ / "index", {}).ok());
   const auto evaluator = CheckpointEvaluator::create(
@@ -175,7 +175,7 @@ TEST_F(CheckpointEvaluatorTest, BalancedClassesWeighWhatTheCheckpointSays) {
     return result.sets.front().metrics.front().second;
   };
   EXPECT_EQ(*loss_of({0.25, 3}, "balanced"), *loss_of({}, "[0.25, 3]"));
-  EXPECT_NE(*loss_of({0.25, 3}, "balanced"), *loss_of({0.25, 3}, "[]"));
+  EXPECT_NE(*loss_of({0.25, 3}, "balanced"), *loss_of({0.25, 3}, "null"));
   const Status without = loss_of({}, "balanced").status();
   EXPECT_EQ(without.code(), Code::kMismatch);
   EXPECT_NE(without.message().find("has no weights of classes"), std::string::npos);
@@ -191,11 +191,11 @@ TEST_F(CheckpointEvaluatorTest, ATokenBeyondTheVocabularyIsToldWithItsFile) {
                   real_files(), file,
                   {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(uint16_t)})
                   .ok());
-  const std::string set = ": {kind: tokens, path: " + file + "}\n";
-  const auto config =
-      config::parse_config("data:\n  train" + set + "  valid" + set +
-                               "model: {kind: lstm, width: 4, context: 4, vocab: 100}\n",
-                           "test.yaml", {});
+  const std::string set = ": {format: tokens, path: " + file + "}\n";
+  const auto config = config::parse_config(
+      "data:\n  train" + set + "  val" + set +
+          "model: {name: lstm_lm, hidden_size: 4, context_length: 4, vocab_size: 100}\n",
+      "test.yaml", {});
   ASSERT_TRUE(config.ok()) << config.status().message();
   const auto evaluator =
       CheckpointEvaluator::create(*config, {.own = scratch_ / "eval"}, system_clock());
@@ -211,7 +211,7 @@ TEST_F(CheckpointEvaluatorTest, ATokenBeyondTheVocabularyIsToldWithItsFile) {
                                             checkpoint::views_of(tensors), {})
                   .ok());
   const Status refused = (*evaluator)->measure_file(scratch_ / "lstm.safetensors", {}).status();
-  EXPECT_NE(refused.message().find("data set valid: " + file), std::string::npos)
+  EXPECT_NE(refused.message().find("data set val: " + file), std::string::npos)
       << refused.message();
   EXPECT_NE(refused.message().find("token 600"), std::string::npos) << refused.message();
 }
@@ -225,7 +225,7 @@ TEST_F(CheckpointEvaluatorTest, WhatTakesTooLongIsTimedOutAndSaysHowFarItWas) {
   TickingClock clock;
   const auto result = measure({"eval.timeout_seconds=3"}, clock);
   EXPECT_EQ(result.status().code(), Code::kTimedOut);
-  EXPECT_NE(result.status().message().find("of 40 of valid"), std::string::npos)
+  EXPECT_NE(result.status().message().find("of 40 of val"), std::string::npos)
       << result.status().message();
 }
 
@@ -236,11 +236,11 @@ TEST_F(CheckpointEvaluatorTest, AStopEndsItBeforeTheNextBatch) {
 }
 
 TEST_F(CheckpointEvaluatorTest, SetsThatOneModelCannotTakeAreRefusedWithBothNamed) {
-  const auto refused = create({"eval.sets=[valid, wider]"});
+  const auto refused = create({"eval.datasets=[val, wider]"});
   EXPECT_EQ(refused.status().code(), Code::kMismatch);
-  EXPECT_NE(refused.status().message().find("valid has input F32 [3]"), std::string::npos)
+  EXPECT_NE(refused.status().message().find("val has input F32 [3]"), std::string::npos)
       << refused.status().message();
-  EXPECT_EQ(create({"eval.sets=[]"}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(create({"eval.datasets=[]"}).status().code(), Code::kInvalidArgument);
 }
 
 TEST_F(CheckpointEvaluatorTest, WeightsOfAnotherModelAreRefusedAndTheNextAreEvaluated) {

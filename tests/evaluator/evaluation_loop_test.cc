@@ -53,7 +53,7 @@ TEST_F(EvaluationLoopTest, AnotherCheckpointOfTheSameStepIsEvaluatedToo) {
 }
 
 TEST_F(EvaluationLoopTest, TheOrderIsThatOfTheSettings) {
-  config_.eval.order = "newest";
+  config_.eval.order = config::EvaluationOrder::kNewestFirst;
   for (const uint64_t step : {10, 20, 30}) commit(step);
   pass(*open());
   EXPECT_EQ(evaluated_, (Steps{30, 20, 10}));
@@ -258,7 +258,7 @@ TEST_F(EvaluationLoopTest, WhenTheRunHasEndedNothingIsHeldUp) {
 // ---- What follows from a result
 
 TEST_F(EvaluationLoopTest, TheRunIsAskedToEndWhenPatienceIsOver) {
-  config_.eval.patience = 2;
+  config_.eval.early_stopping.patience = 2;
   for (const uint64_t step : {30, 40, 50}) commit(step);
   pass(*open());
   const auto request = run::read_stop_request(layout_.stop_file());
@@ -284,11 +284,11 @@ TEST_F(EvaluationLoopTest, AResultWhoseCheckpointIsGoneIsCompletedByTheNextStart
 }
 
 TEST_F(EvaluationLoopTest, AMetricThatNoResultHasEndsItWithTheOnesThereAre) {
-  config_.eval.metric = "bleu";
+  config_.eval.monitor = "bleu";
   commit(10);
   const auto done = open()->evaluate_due({}, {});
   EXPECT_EQ(done.status().code(), Code::kInvalidArgument);
-  EXPECT_NE(done.status().message().find("valid/accuracy"), std::string::npos);
+  EXPECT_NE(done.status().message().find("val/accuracy"), std::string::npos);
 }
 
 }  // namespace

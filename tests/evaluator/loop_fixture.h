@@ -20,8 +20,8 @@ namespace stoker::evaluator {
 class LoopFixture : public checkpoint::StoreFixture {
  protected:
   LoopFixture() {
-    config_.eval.sets = {"valid", "other"};
-    config_.eval.policy = "all";
+    config_.eval.datasets = {"val", "other"};
+    config_.eval.checkpoints = config::CheckpointSelection::kAll;
   }
 
   // Loss goes down with the step, but for step 30, whose is the best of all.
@@ -31,7 +31,7 @@ class LoopFixture : public checkpoint::StoreFixture {
     run::EvalResult result;
     result.step = checkpoint.manifest().step;
     result.manifest_sha256 = checkpoint.manifest_sha256();
-    result.sets = {{"valid", 16, {{"loss", loss_of(result.step)}, {"accuracy", 0.5}}},
+    result.sets = {{"val", 16, {{"loss", loss_of(result.step)}, {"accuracy", 0.5}}},
                    {"other", 8, {{"loss", 7}}}};
     result.created = "then";
     return result;
@@ -43,7 +43,7 @@ class LoopFixture : public checkpoint::StoreFixture {
       const Status trouble = trouble_(checkpoint);
       if (!trouble.ok()) return trouble;
     }
-    return Evaluation{result_of(checkpoint), {{"valid", ViewKind::kSampleText, "some text"}}};
+    return Evaluation{result_of(checkpoint), {{"val", ViewKind::kSampleText, "some text"}}};
   }
 
   std::unique_ptr<EvaluationLoop> open(FileSystem& files) {

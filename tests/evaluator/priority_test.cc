@@ -21,7 +21,7 @@ struct Seen {
 };
 
 // By a thread that was started after it gave way.
-Seen seen_with(std::string_view priority) {
+Seen seen_with(config::EvaluationPriority priority) {
   Seen seen;
   std::thread([&] {
     give_way(priority);
@@ -32,11 +32,11 @@ Seen seen_with(std::string_view priority) {
 
 TEST(Priority, HoldsForTheThreadsThatAreStartedLater) {
   const Seen before = {::sched_getscheduler(0), ::getpriority(PRIO_PROCESS, 0)};
-  EXPECT_EQ(seen_with("idle").policy, SCHED_IDLE);
-  EXPECT_EQ(seen_with("low").policy, SCHED_BATCH);
-  EXPECT_GE(seen_with("low").niceness, 10);
-  EXPECT_EQ(seen_with("normal").policy, before.policy);
-  EXPECT_EQ(seen_with("normal").niceness, before.niceness);
+  EXPECT_EQ(seen_with(config::EvaluationPriority::kIdle).policy, SCHED_IDLE);
+  EXPECT_EQ(seen_with(config::EvaluationPriority::kLow).policy, SCHED_BATCH);
+  EXPECT_GE(seen_with(config::EvaluationPriority::kLow).niceness, 10);
+  EXPECT_EQ(seen_with(config::EvaluationPriority::kNormal).policy, before.policy);
+  EXPECT_EQ(seen_with(config::EvaluationPriority::kNormal).niceness, before.niceness);
 }
 
 // "/autogroup-25 nice 10"; empty: this kernel has none.
@@ -53,14 +53,14 @@ TEST(Priority, ASessionOfItsOwnGivesWayAndThatOfOthersDoesNot) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::setsid();
-    give_way("low");
+    give_way(config::EvaluationPriority::kLow);
     ::_exit(session_of_self().ends_with(" nice 10") ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   if (::getsid(0) == ::getpid()) return;  // the test leads one
-  std::thread([] { give_way("low"); }).join();
+  std::thread([] { give_way(config::EvaluationPriority::kLow); }).join();
   EXPECT_EQ(session_of_self(), before);
 }
 

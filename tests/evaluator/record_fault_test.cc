@@ -65,7 +65,7 @@ class RecordFault : public LoopFixture {
       const auto result = run::parse_eval_result(*text, path);
       ASSERT_TRUE(result.ok()) << when << ": " << result.status().to_string();
       EXPECT_EQ(result->manifest_sha256, sha256) << when;
-      EXPECT_TRUE(!killed_ || read_views(layout_, step, "valid").size() == 1) << when;
+      EXPECT_TRUE(!killed_ || read_views(layout_, step, "val").size() == 1) << when;
     }
     std::multiset<std::string> rows, lines;
     for (const metrics::Row& row : rows_of(layout_.eval_rows()))
@@ -76,7 +76,7 @@ class RecordFault : public LoopFixture {
     }
     std::multiset<std::string> due_rows;
     for (const std::string& sha256 : manifests)
-      for (const char* const set : {"valid", "other"}) due_rows.insert(sha256 + set);
+      for (const char* const set : {"val", "other"}) due_rows.insert(sha256 + set);
     EXPECT_EQ(rows, due_rows) << when;
     EXPECT_EQ(lines, (std::multiset<std::string>{manifests.begin(), manifests.end()})) << when;
     const auto best = run::read_best(layout_.best_file());

@@ -22,7 +22,7 @@ class ResultLogTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(layout_->root()); }
 
   std::unique_ptr<ResultLog> open() const {
-    auto log = ResultLog::open(real_files(), *layout_, {"valid", "loss"}, true);
+    auto log = ResultLog::open(real_files(), *layout_, {"val", "loss"}, true);
     EXPECT_TRUE(log.ok()) << log.status().to_string();
     return *std::move(log);
   }
@@ -30,7 +30,7 @@ class ResultLogTest : public ::testing::Test {
     run::EvalResult made;
     made.step = step;
     made.manifest_sha256 = "hash-" + std::to_string(step);
-    made.sets = {{"valid", 16, {{"loss", loss}, {"accuracy", 0.5}}}};
+    made.sets = {{"val", 16, {{"loss", loss}, {"accuracy", 0.5}}}};
     made.created = "now";
     return made;
   }
@@ -53,7 +53,7 @@ TEST_F(ResultLogTest, TheBestIsKeptAndARestartCannotRegressIt) {
 }
 
 TEST_F(ResultLogTest, TheBestGoesByTheGoal) {
-  auto log = *ResultLog::open(real_files(), *layout_, {"valid", "accuracy"}, false);
+  auto log = *ResultLog::open(real_files(), *layout_, {"val", "accuracy"}, false);
   run::EvalResult good = result(10, 1.0);
   ASSERT_TRUE(log->record(good).ok());
   run::EvalResult better = result(20, 3.0);
@@ -64,7 +64,7 @@ TEST_F(ResultLogTest, TheBestGoesByTheGoal) {
 }
 
 TEST_F(ResultLogTest, AGoalThatNoResultHasIsAnError) {
-  auto log = *ResultLog::open(real_files(), *layout_, {"valid", "bleu"}, false);
+  auto log = *ResultLog::open(real_files(), *layout_, {"val", "bleu"}, false);
   EXPECT_EQ(log->record(result(10, 1.0)).code(), Code::kInvalidArgument);
 }
 
@@ -101,7 +101,7 @@ TEST_F(ResultLogTest, EachSetIsARunOfTensorBoard) {
   auto made = result(10, 2.0);
   made.sets.push_back({"other", 16, {{"loss", 3.0}}});
   ASSERT_TRUE(log->record(made).ok());
-  for (const std::string set : {"valid", "other"}) {
+  for (const std::string set : {"val", "other"}) {
     const auto files = list_directory(layout_->tb() + "/eval/" + set);
     ASSERT_TRUE(files.ok()) << files.status().to_string();
     ASSERT_EQ(files->size(), 1u);

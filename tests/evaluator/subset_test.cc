@@ -25,17 +25,18 @@ TEST(Subset, IsSpreadEvenly) {
 }
 
 TEST(Subset, OrIsTheFirst) {
-  EXPECT_EQ(samples({.max_samples = 3, .subset = "first"}, 12), (std::vector<uint64_t>{0, 1, 2}));
+  EXPECT_EQ(samples({.max_samples = 3, .subset = config::SampleSubset::kFirst}, 12),
+            (std::vector<uint64_t>{0, 1, 2}));
 }
 
 TEST(Subset, KnowsWhatItHas) {
-  for (const char* const subset : {"spread", "first"}) {
+  for (const auto subset : {config::SampleSubset::kEvenlySpaced, config::SampleSubset::kFirst}) {
     for (const uint64_t size : {1, 4, 6, 7}) {
       const Subset chosen = subset_of({.max_samples = size, .subset = subset}, 7);
       uint64_t found = 0;
       for (uint64_t sample = 0; sample < 7; ++sample) {
         if (!chosen.contains(sample)) continue;
-        EXPECT_EQ(chosen.sample(found++), sample) << subset << size;
+        EXPECT_EQ(chosen.sample(found++), sample) << static_cast<int>(subset) << size;
       }
       EXPECT_EQ(found, size);
     }

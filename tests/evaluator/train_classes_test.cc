@@ -23,12 +23,12 @@ class TrainClassesTest : public ::testing::Test {
   }
   config::Config config(const std::string& more = "") const {
     const auto set = [this](const std::string& name) {
-      return "  " + name + ": {kind: csv, label: kind, path: " + (folder_ / (name + ".csv")) +
-             "}\n";
+      return "  " + name +
+             ": {format: csv, fields: {label: kind}, path: " + (folder_ / (name + ".csv")) + "}\n";
     };
-    const auto parsed = config::parse_config("data:\n" + set("train") + set("valid") +
-                                                 "model: {kind: mlp, hidden: []" + more +
-                                                 "}\ntask: {kind: classification}\n",
+    const auto parsed = config::parse_config("data:\n" + set("train") + set("val") +
+                                                 "model: {name: mlp, hidden_sizes: []" + more +
+                                                 "}\ntask: {name: classification}\n",
                                              "test.yaml", {});
     EXPECT_TRUE(parsed.ok()) << parsed.status().message();
     return *parsed;
@@ -38,10 +38,10 @@ class TrainClassesTest : public ::testing::Test {
     const auto train = dataset::open_dataset("train", config().data, folder_ / "index", {});
     EXPECT_TRUE(train.ok()) << train.status().to_string();
   }
-  Result<std::unique_ptr<dataset::Dataset>> valid(const std::string& more = "") const {
-    STOKER_ASSIGN_OR_RETURN(
-        auto data, dataset::open_dataset("valid", config(more).data, folder_ / "eval", {}));
-    return with_train_classes(train_classes(config(more), folder_ / "index"), "valid",
+  Result<std::unique_ptr<dataset::Dataset>> val(const std::string& more = "") const {
+    STOKER_ASSIGN_OR_RETURN(auto data,
+                            dataset::open_dataset("val", config(more).data, folder_ / "eval", {}));
+    return with_train_classes(train_classes(config(more), folder_ / "index"), "val",
                               std::move(data));
   }
   static std::vector<int64_t> labels_of(const dataset::Dataset& data) {
@@ -62,9 +62,9 @@ class TrainClassesTest : public ::testing::Test {
 
 TEST_F(TrainClassesTest, ASetThatLacksAClassNumbersTheOthersAsTrainingDid) {
   write("train", {"cat", "cow", "dog"});
-  write("valid", {"dog", "cat", "dog"});
+  write("val", {"dog", "cat", "dog"});
   index_train();
-  const auto data = valid();
+  const auto data = val();
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   EXPECT_THAT(labels_of(**data), ElementsAre(2, 0, 2));
   std::vector<int64_t> at_once(3);
@@ -76,18 +76,18 @@ TEST_F(TrainClassesTest, ASetThatLacksAClassNumbersTheOthersAsTrainingDid) {
 
 TEST_F(TrainClassesTest, AClassThatWasNeverTrainedOnIsRefusedByName) {
   write("train", {"cat", "cow", "dog"});
-  write("valid", {"dog", "cat", "owl"});
+  write("val", {"dog", "cat", "owl"});
   index_train();
-  const auto refused = valid();
+  const auto refused = val();
   EXPECT_EQ(refused.status().code(), Code::kMismatch);
-  EXPECT_THAT(refused.status().message(), HasSubstr("data.valid: there is a class 'owl'"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("data.val: there is a class 'owl'"));
 }
 
 TEST_F(TrainClassesTest, OfNumberedClassesThereAreAsManyAsInTraining) {
   write("train", {"0", "1", "2"});
-  write("valid", {"1", "0"});
+  write("val", {"1", "0"});
   index_train();
-  const auto data = valid();
+  const auto data = val();
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   EXPECT_EQ((*data)->classes(), 3u);
   EXPECT_THAT(labels_of(**data), ElementsAre(1, 0));
@@ -95,25 +95,25 @@ TEST_F(TrainClassesTest, OfNumberedClassesThereAreAsManyAsInTraining) {
 
 TEST_F(TrainClassesTest, ALargerNumberIsRefusedUnlessTheModelHasAnOutputForIt) {
   write("train", {"0", "1", "2"});
-  write("valid", {"1", "5"});
+  write("val", {"1", "5"});
   index_train();
-  EXPECT_THAT(valid().status().message(), HasSubstr("data.valid: there is a label 5"));
-  EXPECT_TRUE(valid(", outputs: 10").ok());
+  EXPECT_THAT(val().status().message(), HasSubstr("data.val: there is a label 5"));
+  EXPECT_TRUE(val(", num_classes: 10").ok());
 }
 
 TEST_F(TrainClassesTest, TheSameClassesAreTakenAsTheyAre) {
   write("train", {"cat", "dog"});
-  write("valid", {"dog", "cat"});
+  write("val", {"dog", "cat"});
   index_train();
-  const auto data = valid();
+  const auto data = val();
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   EXPECT_THAT(labels_of(**data), ElementsAre(1, 0));
 }
 
 TEST_F(TrainClassesTest, WithoutAnIndexOfTrainASetNumbersItsOwn) {
   write("train", {"cat", "cow", "dog"});
-  write("valid", {"dog", "cat"});
-  const auto data = valid();
+  write("val", {"dog", "cat"});
+  const auto data = val();
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   EXPECT_THAT(labels_of(**data), ElementsAre(1, 0));
   EXPECT_EQ((*data)->classes(), 2u);

@@ -116,17 +116,17 @@ TEST(ClassViews, TheTableHasALineForEachMistakeAndNoNameBreaksIt) {
 TEST(Views, AreReadBackAndThoseOfAnEarlierCheckpointOfTheStepAreGone) {
   const test::TemporaryDirectory scratch;
   const run::RunLayout layout(scratch.path());
-  const View text{"valid", ViewKind::kSampleText, "text"};
+  const View text{"val", ViewKind::kSampleText, "text"};
   const View other{"other", ViewKind::kMistakeTable, "table"};
-  ASSERT_TRUE(write_views(real_files(), layout, 20, "valid", {text, other}).ok());
+  ASSERT_TRUE(write_views(real_files(), layout, 20, "val", {text, other}).ok());
   ASSERT_TRUE(write_views(real_files(), layout, 20, "other", {text, other}).ok());
-  EXPECT_EQ(view_path(layout, 20, "valid", ViewKind::kSampleText),
-            scratch.path() + "/eval/artifacts/step-000000020.valid.generated.txt");
-  ASSERT_EQ(read_views(layout, 20, "valid").size(), 1u);
-  EXPECT_EQ(read_views(layout, 20, "valid")[0].bytes, "text");
+  EXPECT_EQ(view_path(layout, 20, "val", ViewKind::kSampleText),
+            scratch.path() + "/eval/artifacts/step-000000020.val.generated.txt");
+  ASSERT_EQ(read_views(layout, 20, "val").size(), 1u);
+  EXPECT_EQ(read_views(layout, 20, "val")[0].bytes, "text");
   EXPECT_EQ(read_views(layout, 20, "other")[0].tag(), "misclassified");
-  ASSERT_TRUE(write_views(real_files(), layout, 20, "valid", {}).ok());
-  EXPECT_TRUE(read_views(layout, 20, "valid").empty());
+  ASSERT_TRUE(write_views(real_files(), layout, 20, "val", {}).ok());
+  EXPECT_TRUE(read_views(layout, 20, "val").empty());
 }
 
 }  // namespace

@@ -19,11 +19,9 @@ bool run(std::string_view input) {
     if (hundred) file += '\x05';
   }
   set.write("batch.bin", file);
-  config::DatasetConfig config;
-  config.kind = config::DatasetKind::kCifar;
-  config.path = set.path("batch.bin");
-  config.classes = hundred ? 100 : 10;
-  return set.check(config);
+  return set.check(
+      {.source = config::CifarDataset{
+           .num_classes = hundred ? 100 : 10, .path = set.path("batch.bin"), .transforms = {}}});
 }
 
 }  // namespace

@@ -12,18 +12,17 @@ bool run(std::string_view input) {
   if (input.empty()) return false;
   const unsigned settings = static_cast<unsigned char>(input[0]);
   set.write("table", input.substr(1));
-  config::DatasetConfig config;
-  config.kind = config::DatasetKind::kCsv;
-  config.path = set.path("table");
+  config::CsvDataset csv;
+  csv.path = set.path("table");
   if ((settings & kHasTarget) != 0) {
-    config.target = {"y"};
+    csv.record.fields.target = {"y"};
   } else {
-    config.label = "y";
+    csv.record.fields.label = "y";
   }
-  if ((settings & kHasColumns) != 0) config.columns = {"a", "y", "b"};
-  if ((settings & kSkips) != 0) config.incomplete = "skip";
-  if ((settings & kIsTabbed) != 0) config.delimiter = "tab";
-  return set.check(config);
+  if ((settings & kHasColumns) != 0) csv.column_names = {"a", "y", "b"};
+  if ((settings & kSkips) != 0) csv.record.on_missing_field = config::OnMissingField::kDrop;
+  if ((settings & kIsTabbed) != 0) csv.delimiter = "\t";
+  return set.check({.source = csv});
 }
 
 std::string seed(unsigned settings, const std::string& table) {

@@ -26,11 +26,9 @@ bool run(std::string_view input) {
   const auto parts = split_input(input, 2);
   set.write("labels", parts[0]);
   set.write("pictures", parts[1]);
-  config::DatasetConfig config;
-  config.kind = config::DatasetKind::kIdx;
-  config.path = set.path("pictures");
-  config.labels = set.path("labels");
-  return set.check(config);
+  return set.check(
+      {.source = config::IdxDataset{
+           .path = set.path("pictures"), .labels_path = set.path("labels"), .transforms = {}}});
 }
 
 }  // namespace

@@ -11,23 +11,27 @@ constexpr unsigned kHasTarget = 1, kIsText = 2, kSkips = 4;
 constexpr unsigned kIsPadded = 8, kTruncates = 16, kIsTokens = 32, kHasLabels = 64,
                    kFewLabels = 128;
 
-config::DatasetConfig padded(config::DatasetConfig config, unsigned settings) {
+config::JsonlDataset padded(config::JsonlDataset config, unsigned settings) {
   const bool is_tokens = (settings & kIsTokens) != 0, is_text = (settings & kIsText) != 0;
-  config.longest = 5;
-  config.longer = (settings & kTruncates) != 0 ? "truncate" : config.incomplete;
-  if (is_text) config.text = "t";
-  if (is_tokens && !is_text) config.tokens = "t";
+  config.record.sequence.max_length = 5;
+  if ((settings & kTruncates) != 0) {
+    config.record.sequence.on_overflow = config::OnOverflow::kTruncate;
+  } else if ((settings & kSkips) != 0) {
+    config.record.sequence.on_overflow = config::OnOverflow::kDrop;
+  }
+  if (is_text) config.record.fields.text = "t";
+  if (is_tokens && !is_text) config.record.fields.input_ids = "t";
   if (!is_tokens && !is_text) {
-    config.input = {"t"};
-    config.shape = {2};
+    config.record.fields.input = {"t"};
+    config.record.input_shape = {2};
   }
   if ((settings & kHasLabels) != 0) {
-    config.labels = "y";
-    config.most_labels = (settings & kFewLabels) != 0 ? 3 : 0;
+    config.record.fields.labels = "y";
+    if ((settings & kFewLabels) != 0) config.record.sequence.max_label_length = 3;
   } else if ((settings & kHasTarget) != 0) {
-    config.target = {"y"};
-  } else if (config.text.empty() || (settings & kFewLabels) != 0) {
-    config.label = "y";
+    config.record.fields.target = {"y"};
+  } else if (config.record.fields.text.empty() || (settings & kFewLabels) != 0) {
+    config.record.fields.label = "y";
   }
   return config;
 }
@@ -38,24 +42,24 @@ bool run(std::string_view input) {
   if (input.empty()) return false;
   const unsigned settings = static_cast<unsigned char>(input[0]);
   set.write("lines", input.substr(1));
-  config::DatasetConfig config;
-  config.kind = config::DatasetKind::kJsonl;
+  config::JsonlDataset config;
   config.path = set.path("lines");
-  if ((settings & kSkips) != 0) config.incomplete = "skip";
-  if ((settings & kIsPadded) != 0) return set.check(padded(std::move(config), settings));
+  if ((settings & kSkips) != 0) config.record.on_missing_field = config::OnMissingField::kDrop;
+  if ((settings & kIsPadded) != 0)
+    return set.check({.source = padded(std::move(config), settings)});
   if ((settings & kIsText) != 0) {
-    config.text = "t";
-    config.context = 3;
-    return set.check(config);
+    config.record.fields.text = "t";
+    config.record.sequence.block_size = 3;
+    return set.check({.source = config});
   }
-  config.input = {"a", "b.c"};
-  config.shape = {3};
+  config.record.fields.input = {"a", "b.c"};
+  config.record.input_shape = {3};
   if ((settings & kHasTarget) != 0) {
-    config.target = {"y"};
+    config.record.fields.target = {"y"};
   } else {
-    config.label = "y";
+    config.record.fields.label = "y";
   }
-  return set.check(config);
+  return set.check({.source = config});
 }
 
 std::string seed(unsigned settings, const std::string& lines) {

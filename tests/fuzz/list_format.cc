@@ -26,11 +26,10 @@ bool run(std::string_view input) {
   set.write(name, input.substr(1));
   set.write("a", kSmallestPicture);
   set.write("b", "no picture");
-  config::DatasetConfig config;
-  config.kind = config::DatasetKind::kImages;
-  config.list = set.path(name);
-  config.size = {2, 2};
-  return set.check(config);
+  return set.check({.source = config::ImageListDataset{.path = set.path(name),
+                                                       .num_classes = {},
+                                                       .transforms = {config::Resize{{2, 2}}},
+                                                       .cache = {}}});
 }
 
 std::string seed(unsigned settings, const std::string& list) {

@@ -15,14 +15,14 @@ bool run(std::string_view input) {
   const auto files = split_input(input, 2);
   set.write("labels", files[0]);
   set.write("inputs", files[1]);
-  config::DatasetConfig config;
-  config.kind = config::DatasetKind::kNpy;
-  config.path = set.path("inputs");
-  if (!files[0].empty()) config.labels = set.path("labels");
-  const bool is_set = set.check(config);
-  config.longest = 3;
-  config.lengths = files[0].empty() ? "y" : config.labels;
-  return set.check(config) || is_set;
+  config::NumpyDataset numpy;
+  numpy.path = set.path("inputs");
+  if (!files[0].empty()) numpy.labels_path = set.path("labels");
+  const bool is_set = set.check({.source = numpy});
+  numpy.sequence.max_length = 3;
+  if (files[0].empty()) numpy.fields.length = "y";
+  numpy.lengths_path = numpy.labels_path;
+  return set.check({.source = numpy}) || is_set;
 }
 
 std::vector<std::string> seeds() {

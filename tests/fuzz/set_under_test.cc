@@ -164,7 +164,7 @@ void SetUnderTest::write(const std::string& name, std::string_view content) {
 bool SetUnderTest::check(const config::DatasetConfig& config) const {
   const std::string name = "train";
   const SetRequest set{.name = name, .config = config, .index_dir = folder_.path()};
-  const dataset::Kind& kind = dataset::kind_of(config.kind);
+  const dataset::Kind& kind = dataset::kind_of(config.format());
   auto index = index_of(set, kind);
   if (!index) return blames_the_file(index.status());
   const auto second = open_again(set, kind, *index);

@@ -19,45 +19,48 @@ constexpr char kAsItIs = 4, kSkip = 8;
 constexpr char kArrays = 16;  // with kBytes numbers, with kPicture pictures of bytes
 constexpr char kPadded = 32;  // sequences of various lengths
 
-config::DatasetConfig sequences_of(char mode, config::DatasetConfig config) {
-  config.longest = 3;
-  config.longer = (mode & kSkip) != 0 ? "truncate" : "refuse";
+config::WebdatasetDataset sequences_of(char mode, config::WebdatasetDataset config) {
+  config.record.sequence.max_length = 3;
+  config.record.sequence.on_overflow =
+      (mode & kSkip) != 0 ? config::OnOverflow::kTruncate : config::OnOverflow::kError;
   if ((mode & 3) == kText) {
-    config.text = "x";
+    config.record.fields.text = "x";
   } else if ((mode & 3) == kJson) {
-    config.tokens = "json:in";
-    config.labels = "json:tags";
+    config.record.fields.input_ids = "json:in";
+    config.record.fields.labels = "json:tags";
   } else {
-    config.input = {"npy"};
-    config.shape = {2};
-    config.label = "y.npy";
+    config.record.fields.input = {"npy"};
+    config.record.input_shape = {2};
+    config.record.fields.label = "y.npy";
   }
   return config;
 }
 
-config::DatasetConfig config_of(char mode) {
-  config::DatasetConfig config;
-  config.kind = config::DatasetKind::kTar;
-  config.incomplete = (mode & kSkip) != 0 ? "skip" : "refuse";
+config::WebdatasetDataset config_of(char mode) {
+  config::WebdatasetDataset config;
+  config.record.on_missing_field =
+      (mode & kSkip) != 0 ? config::OnMissingField::kDrop : config::OnMissingField::kError;
   if ((mode & kPadded) != 0) return sequences_of(mode, std::move(config));
   if ((mode & 3) == kText) {
-    config.text = "x";
-    config.context = 3;
+    config.record.fields.text = "x";
+    config.record.sequence.block_size = 3;
     return config;
   }
   if ((mode & kArrays) != 0) {
-    config.input = {"npy"};
-    config.shape = (mode & 3) == kPicture ? std::vector<int64_t>{3, 2, 1} : std::vector<int64_t>{2};
-    config.label = "y.npy";
+    config.record.fields.input = {"npy"};
+    config.record.input_shape =
+        (mode & 3) == kPicture ? std::vector<int64_t>{3, 2, 1} : std::vector<int64_t>{2};
+    config.record.fields.label = "y.npy";
     return config;
   }
-  config.input = {(mode & 3) == kJson ? "json:in" : "x;y"};
   if ((mode & 3) == kPicture) {
-    config.size = {2, 2};
+    config.record.fields.image = "x;y";
+    config.transforms = {config::Resize{{2, 2}}};
   } else {
-    config.shape = {2};
+    config.record.fields.input = {(mode & 3) == kJson ? "json:in" : "x;y"};
+    config.record.input_shape = {2};
   }
-  config.label = (mode & 3) == kJson ? "json:a.b" : "cls";
+  config.record.fields.label = (mode & 3) == kJson ? "json:a.b" : "cls";
   return config;
 }
 
@@ -81,9 +84,9 @@ bool run(std::string_view input) {
   std::string file(input.substr(std::min<size_t>(1, input.size())));
   if ((mode & kAsItIs) == 0) mend_checksums(file);
   set.write("data.tar", file);
-  config::DatasetConfig config = config_of(mode);
+  config::WebdatasetDataset config = config_of(mode);
   config.path = set.path("data.tar");
-  return set.check(config);
+  return set.check({.source = config});
 }
 
 std::string with_mode(int mode, const std::string& rest) { return static_cast<char>(mode) + rest; }

@@ -11,12 +11,10 @@ bool run(std::string_view input) {
   const auto parts = split_input(input.substr(1), 2);
   set.write("a.txt", parts[0]);
   set.write("b.txt", parts[1]);
-  config::DatasetConfig config;
-  config.kind = config::DatasetKind::kText;
-  config.path = set.path("");
-  config.glob = "*.txt";
-  config.context = static_cast<unsigned char>(input[0]);
-  return set.check(config);
+  return set.check({.source = config::TextDataset{
+                        .path = set.path(""),
+                        .glob = "*.txt",
+                        .sequence = {.block_size = static_cast<unsigned char>(input[0])}}});
 }
 
 }  // namespace

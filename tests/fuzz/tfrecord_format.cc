@@ -13,43 +13,45 @@ constexpr size_t kRecords = 3;
 constexpr char kBytes = 0, kPicture = 1, kNumbers = 2, kText = 3;  // two bits: what is read
 constexpr char kAsItIs = 4, kSkip = 8, kPadded = 16;  // the last: sequences of various lengths
 
-config::DatasetConfig sequences_of(char mode, config::DatasetConfig config) {
-  config.longest = 3;
-  config.longer = (mode & kSkip) != 0 ? "truncate" : "refuse";
+config::TfrecordDataset sequences_of(char mode, config::TfrecordDataset config) {
+  config.record.sequence.max_length = 3;
+  config.record.sequence.on_overflow =
+      (mode & kSkip) != 0 ? config::OnOverflow::kTruncate : config::OnOverflow::kError;
   if ((mode & 3) == kText) {
-    config.text = "x";
+    config.record.fields.text = "x";
   } else if ((mode & 3) == kPicture) {
-    config.tokens = "x";
-    config.labels = "y";
+    config.record.fields.input_ids = "x";
+    config.record.fields.labels = "y";
   } else {
-    config.input = {"x"};
-    config.shape = {2};
-    config.label = "y";
+    config.record.fields.input = {"x"};
+    config.record.input_shape = {2};
+    config.record.fields.label = "y";
   }
   return config;
 }
 
-config::DatasetConfig config_of(char mode) {
-  config::DatasetConfig config;
-  config.kind = config::DatasetKind::kTfrecord;
-  config.incomplete = (mode & kSkip) != 0 ? "skip" : "refuse";
+config::TfrecordDataset config_of(char mode) {
+  config::TfrecordDataset config;
+  config.record.on_missing_field =
+      (mode & kSkip) != 0 ? config::OnMissingField::kDrop : config::OnMissingField::kError;
   if ((mode & kPadded) != 0) return sequences_of(mode, std::move(config));
   if ((mode & 3) == kText) {
-    config.text = "x";
-    config.context = 3;
+    config.record.fields.text = "x";
+    config.record.sequence.block_size = 3;
     return config;
   }
-  config.input = {"x"};
   if ((mode & 3) == kPicture) {
-    config.size = {2, 2};
+    config.record.fields.image = "x";
+    config.transforms = {config::Resize{{2, 2}}};
   } else {
-    config.shape = {2};
+    config.record.fields.input = {"x"};
+    config.record.input_shape = {2};
   }
   if ((mode & 3) == kNumbers) {
-    config.target = {"y", "z"};
-    config.targets = 2;
+    config.record.fields.target = {"y", "z"};
+    config.record.num_targets = 2;
   } else {
-    config.label = "y";
+    config.record.fields.label = "y";
   }
   return config;
 }
@@ -64,9 +66,9 @@ bool run(std::string_view input) {
     for (const std::string_view record : split_input(input, kRecords)) file += framed(record);
   }
   set.write("data.tfrecord", file);
-  config::DatasetConfig config = config_of(mode);
+  config::TfrecordDataset config = config_of(mode);
   config.path = set.path("data.tfrecord");
-  return set.check(config);
+  return set.check({.source = config});
 }
 
 std::string with_mode(int mode, const std::string& rest) { return static_cast<char>(mode) + rest; }

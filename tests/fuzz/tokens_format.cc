@@ -10,12 +10,11 @@ bool run(std::string_view input) {
   if (input.empty()) return false;
   const unsigned settings = static_cast<unsigned char>(input[0]);
   set.write("tokens.bin", input.substr(1));
-  config::DatasetConfig config;
-  config.kind = config::DatasetKind::kTokens;
-  config.path = set.path("tokens.bin");
-  config.context = settings & 0x7f;
-  config.dtype = settings < 0x80 ? "uint16" : "uint32";
-  return set.check(config);
+  return set.check(
+      {.source = config::TokensDataset{
+           .path = set.path("tokens.bin"),
+           .dtype = settings < 0x80 ? config::TokenType::kUint16 : config::TokenType::kUint32,
+           .sequence = {.block_size = settings & 0x7f}}});
 }
 
 }  // namespace

@@ -44,10 +44,10 @@ done
 # Training with it, by processes of the tree alone.
 cat >"$scratch/run.yaml" <<YAML
 run: {dir: "$scratch/run"}
-data: {train: {kind: synthetic, samples: 64, features: [8], targets: 2}}
-model: {kind: mlp, hidden: [16]}
-task: {kind: regression}
-train: {steps: 20, batch: 4, device: cpu, threads: 1}
+data: {train: {format: synthetic, num_samples: 64, input_shape: [8], num_targets: 2}}
+model: {name: mlp, hidden_sizes: [16]}
+task: {name: regression}
+train: {max_steps: 20, micro_batch_size: 4, device: cpu, num_threads: 1}
 YAML
 (cd / && env -u LD_LIBRARY_PATH "$tree/bin/stokerd" --config "$scratch/run.yaml") >"$scratch/run.log" 2>&1 ||
   fail "training failed: $(tail -n 5 "$scratch/run.log")"

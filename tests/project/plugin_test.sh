@@ -25,11 +25,11 @@ CXX=$compiler "$tree/share/stoker/plugin/compile.sh" "$tree" "$scratch/mine/gate
 cat >"$scratch/run.yaml" <<YAML
 run: {dir: "$scratch/run"}
 data:
-  train: {kind: synthetic, samples: 64, features: [8], targets: 2}
-  valid: {kind: synthetic, samples: 16, features: [8], targets: 2}
-model: {kind: plugin, path: "$scratch/mine/gated_mlp.so", parameters: {width: 8, blocks: 1}}
-task: {kind: regression}
-train: {steps: 20, batch: 4, device: cpu, threads: 1}
+  train: {format: synthetic, num_samples: 64, input_shape: [8], num_targets: 2}
+  val: {format: synthetic, num_samples: 16, input_shape: [8], num_targets: 2}
+model: {name: plugin, path: "$scratch/mine/gated_mlp.so", args: {width: 8, blocks: 1}}
+task: {name: regression}
+train: {max_steps: 20, micro_batch_size: 4, device: cpu, num_threads: 1}
 YAML
 run() { (cd / && env -u LD_LIBRARY_PATH "$tree/bin/$1" "${@:2}") >"$scratch/$1.log" 2>&1; }
 run stokerd --config "$scratch/run.yaml" || fail "training failed: $(tail -n 5 "$scratch/stokerd.log")"

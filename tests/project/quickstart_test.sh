@@ -13,7 +13,7 @@ cat >"$tree/bin/stokerd" <<'FAKE'
 echo "stokerd $*" >>"$CALLS"
 while (($#)); do [[ $1 != --run-dir ]] || run=$2; shift; done
 rm -f "$run/exit_status.json"
-printf 'task:\n  kind: language_model\n' >"$run/config.yaml"
+printf 'task:\n  name: language_modeling\n' >"$run/config.yaml"
 [[ ${FAKE_END:-finished} != failed ]] || exit 74
 for ((i = 0; i < 600; i++)); do [[ ! -e $run/evaluator-is-there ]] || break; sleep 0.05; done
 echo "{\"state\":\"${FAKE_END:-finished}\",\"step\":10}" >"$run/exit_status.json"
@@ -53,8 +53,8 @@ expect_calls() {
 $expected"
 }
 
-quickstart --set train.steps=10 || fail "a first run failed: $(cat "$tree/out")"
-expect_calls 'a first run' "stokerd --config $tree/config.yaml --run-dir $tree/run --set train.steps=10" \
+quickstart --set train.max_steps=10 || fail "a first run failed: $(cat "$tree/out")"
+expect_calls 'a first run' "stokerd --config $tree/config.yaml --run-dir $tree/run --set train.max_steps=10" \
   'stoker-eval followed' "stokerctl --run-dir $tree/run report" \
   "stoker-eval --run-dir $tree/run --generate 300"
 grep -q 'tensorboard --logdir' "$tree/out" || fail "the commands to look further are missing: $(cat "$tree/out")"

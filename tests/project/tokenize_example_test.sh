@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tokenize_example_test.sh ROOT: docs/examples/tokenize_texts.py writes what kind `tokens` reads, and says what is wrong.
+# tokenize_example_test.sh ROOT: docs/examples/tokenize_texts.py writes what format `tokens` reads, and says what is wrong.
 # Exit code 77: there is no Python here.
 set -euo pipefail
 script=$1/docs/examples/tokenize_texts.py
@@ -26,7 +26,7 @@ printf 'ab\n' >one.txt
 printf '{"content": "c"}\n\n{"content": "é"}\n' >two.jsonl
 said=$(python3 "$script" --tokenizer bytes --out all.bin --field content one.txt two.jsonl)
 expect "tokens of the texts, each with its end" "97 98 10 256 99 256 195 169 256" "$(numbers all.bin)"
-[[ $said == *"dtype: uint16"* && $said == *"vocab: 257"* ]] || expect "settings" "dtype and vocab" "$said"
+[[ $said == *"dtype: uint16"* && $said == *"vocab_size: 257"* ]] || expect "settings" "dtype and vocab_size" "$said"
 python3 "$script" --tokenizer bytes --out ended.bin --end 0 one.txt >/dev/null
 expect "another end" "97 98 10 0" "$(numbers ended.bin)"
 

@@ -21,7 +21,7 @@ class AskedToStop : public RunFixture {
 
   TraceEnd live(const std::function<Verdict(const FileCall&)>& judge) const {
     return trace({program("stokerd"), "--config", config_, "--run-dir", run_dir(), "--set",
-                  "train.steps=1000000", "--set", "checkpoint.every_steps=1000"},
+                  "train.max_steps=1000000", "--set", "checkpoint.save_every_steps=1000"},
                  path("stokerd.out"), run_dir(), judge);
   }
   void expect_all_whole() const {
@@ -54,7 +54,7 @@ TEST_F(AskedToStop, FaultRow75WhileItStartsItEndsWithZeroAndHasSavedNothing) {
   ASSERT_TRUE(state.end.has_value());
   EXPECT_EQ(state.end->state, "stopped");
   // And the next start finds nothing in its way.
-  EXPECT_EQ(train(config_, run_dir(), {"--set", "train.steps=20"}).code, 0);
+  EXPECT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=20"}).code, 0);
 }
 
 TEST_F(AskedToStop, FaultRow77WhileItSavesTheSaveIsFinishedAndTheLastStepIsSavedOnce) {
@@ -92,7 +92,7 @@ TEST_F(AskedToStop, FaultRow78TwiceWhileItSavesItLeavesAtOnceAndTheCheckpointBef
   ASSERT_GE(newest_step(run_dir()), 1000u);
   expect_all_whole();
   EXPECT_EQ(train(config_, run_dir(),
-                  {"--set", "train.steps=" + std::to_string(newest_step(run_dir()) + 10)})
+                  {"--set", "train.max_steps=" + std::to_string(newest_step(run_dir()) + 10)})
                 .code,
             0);
 }

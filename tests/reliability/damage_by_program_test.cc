@@ -25,7 +25,7 @@ class DamageByProgram : public RunFixture {
   void SetUp() override {
     RunFixture::SetUp();
     config_ = write_config(small_config());
-    ASSERT_EQ(train(config_, run_dir(), {"--set", "train.steps=80"}).code, 0);
+    ASSERT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=80"}).code, 0);
     checkpoint_ = run_dir() + "/checkpoints/step-000000080";
   }
 
@@ -110,7 +110,7 @@ TEST_F(DamageByProgram, FaultRow15TheDaemonTakesTheOneBeforeACutOffFileAndKeepsI
   const std::string model = checkpoint_ + "/model.safetensors";
   const auto bytes = fs::file_size(model);
   fs::resize_file(model, bytes / 2);
-  ASSERT_EQ(train(config_, run_dir(), {"--set", "train.steps=90"}).code, 0);
+  ASSERT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=90"}).code, 0);
   const std::string said = log_of("stokerd");
   EXPECT_NE(said.find("checkpoint rejected step=80"), std::string::npos) << said;
   EXPECT_NE(said.find(std::to_string(bytes)), std::string::npos) << "not how long it should be";
@@ -122,7 +122,7 @@ TEST_F(DamageByProgram, FaultRow15TheDaemonTakesTheOneBeforeACutOffFileAndKeepsI
 // A directory without sums may be another program's, or half of a copy: not used, and not deleted.
 TEST_F(DamageByProgram, FaultRow17TheDaemonKeepsADirectoryWithoutSums) {
   fs::remove(checkpoint_ + "/SHA256SUMS");
-  ASSERT_EQ(train(config_, run_dir(), {"--set", "train.steps=90"}).code, 0);
+  ASSERT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=90"}).code, 0);
   EXPECT_NE(log_of("stokerd").find("checkpoint rejected step=80"), std::string::npos);
   EXPECT_TRUE(fs::exists(run_dir() + "/checkpoints/archived.1.step-000000080/model.safetensors"));
 }

@@ -26,8 +26,8 @@ class EvaluatorTrouble : public RunFixture {
     return log_of("status");
   }
   static const std::vector<std::string>& for_long() {
-    static const std::vector<std::string> kMore{"--set", "train.steps=100000000",
-                                                "--set", "checkpoint.every_steps=500",
+    static const std::vector<std::string> kMore{"--set", "train.max_steps=100000000",
+                                                "--set", "checkpoint.save_every_steps=500",
                                                 "--set", "checkpoint.keep_last=2"};
     return kMore;
   }
@@ -45,7 +45,7 @@ TEST_F(EvaluatorTrouble, FaultRow45OneThatNeverCameIsAbsentAndRetentionDoesNotWa
 }
 
 TEST_F(EvaluatorTrouble, FaultRow47OneThatIsStoppedHoldsUpNeitherTrainingNorCheckpoints) {
-  const std::string config = write_config(small_config("eval: {policy: all}\n"));
+  const std::string config = write_config(small_config("eval: {checkpoints: all}\n"));
   Process trainer = this->trainer(config, run_dir(), for_long());
   Process evaluator = this->evaluator(run_dir(), {"--follow"});
   ASSERT_TRUE(wait_until(60s, [&] { return fs::exists(run_dir() + "/eval/best.json"); }));
@@ -65,11 +65,11 @@ TEST_F(EvaluatorTrouble, FaultRow47OneThatIsStoppedHoldsUpNeitherTrainingNorChec
 
 TEST_F(EvaluatorTrouble,
        FaultRow49ADamagedCheckpointIsWrittenDownAsCorruptAndTheOthersAreEvaluated) {
-  const std::string config = write_config(small_config("eval: {policy: all}\n"));
-  ASSERT_EQ(
-      train(config, run_dir(), {"--set", "train.steps=30", "--set", "checkpoint.every_steps=10"})
-          .code,
-      0);
+  const std::string config = write_config(small_config("eval: {checkpoints: all}\n"));
+  ASSERT_EQ(train(config, run_dir(),
+                  {"--set", "train.max_steps=30", "--set", "checkpoint.save_every_steps=10"})
+                .code,
+            0);
   const std::vector<std::string> saved = checkpoints(run_dir());
   ASSERT_GE(saved.size(), 1u);
   const std::string model = run_dir() + "/checkpoints/" + saved.front() + "/model.safetensors";
@@ -89,8 +89,8 @@ TEST_F(EvaluatorTrouble,
 // The kernel says that it watches, and no event ever comes: as on a network file system.
 TEST_F(EvaluatorTrouble, FaultRow50WithoutEventsALookEveryTenSecondsFindsWhatIsNew) {
   if (const auto why = maybe_untraceable()) GTEST_SKIP() << *why;
-  const std::string config = write_config(small_config("eval: {policy: all}\n"));
-  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=10"}).code, 0);
+  const std::string config = write_config(small_config("eval: {checkpoints: all}\n"));
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=10"}).code, 0);
   const std::string name = checkpoints(run_dir()).back();
   fs::rename(run_dir() + "/checkpoints/" + name, path("later"));
   fs::rename(run_dir() + "/exit_status.json", path("exit_status.json"));

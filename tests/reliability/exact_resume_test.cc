@@ -56,12 +56,12 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
   bool is_one_of(std::initializer_list<std::string_view> models) const {
     return std::ranges::find(models, GetParam().model) != models.end();
   }
-  bool is_text() const { return is_one_of({"gpt", "lstm"}); }
-  bool is_numbers() const { return is_one_of({"mlp", "blstm", "layers"}); }
+  bool is_text() const { return is_one_of({"gpt", "lstm_lm"}); }
+  bool is_numbers() const { return is_one_of({"mlp", "blstm", "sequential"}); }
   bool is_picture() const { return !is_text() && !is_numbers(); }
   // The smallest that the model takes.
   size_t picture_side() const {
-    return GetParam().model == "inception" ? 75 : GetParam().model == "alexnet" ? 64 : 32;
+    return GetParam().model == "inception_v3" ? 75 : GetParam().model == "alexnet" ? 64 : 32;
   }
 
   // Three files each, which are shards.
@@ -104,77 +104,88 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
     write_whole(folder + "/x" + name, inputs);
   }
 
+  std::string transforms_text() const {
+    return "[random_crop: {size: " + std::to_string(picture_side()) +
+           ", padding: 2}, random_horizontal_flip: {p: 0.5}, normalize: {mean: 0.5, std: 0.5}]";
+  }
+
+  // Mixed batches draw by their tickets.
+  std::string batch_transforms_text(bool is_train) const {
+    return is_train && is_picture() ? ", batch_transforms: [mixup: {alpha: 0.2}]" : "";
+  }
+
   std::string set_text(const std::string& set) const {
-    if (is_text()) return "{kind: text, path: " + path(set) + "/x}";
-    return "{kind: npy, path: " + path(set) + "/x, labels: " + path(set) + "/y, classes: 4" +
-           (is_picture() ? ", flip: 0.5, pad: 2}" : "}");
+    if (is_text()) return "{format: text, path: " + path(set) + "/x}";
+    return "{format: numpy, path: " + path(set) + "/x, labels_path: " + path(set) +
+           "/y, num_classes: 4" + (is_picture() ? ", transforms: " + transforms_text() : "") +
+           batch_transforms_text(GetParam().data == "single") + "}";
   }
 
   std::string data_text() const {
     if (GetParam().data == "single") return "  train: " + set_text("one") + "\n";
-    return "  train: {kind: mixture, of: [one, two], weights: [0.3, 0.7]}\n  one: " +
-           set_text("one") + "\n  two: " + set_text("two") + "\n";
+    return "  train: {mixture: {one: 0.3, two: 0.7}" + batch_transforms_text(true) +
+           "}\n  one: " + set_text("one") + "\n  two: " + set_text("two") + "\n";
   }
 
   std::string model_text() const {
     static const std::map<std::string, std::string> kSettings{
-        {"gpt", "gpt, layers: 1, width: 16, heads: 2, context: 16, dropout: 0.1"},
-        {"lstm", "lstm, width: 16, context: 16, dropout: 0.1"},
-        {"mlp", "mlp, hidden: [16], dropout: 0.1"},
-        {"blstm", "blstm, width: 8"},
-        {"lenet", "lenet"},
-        {"resnet", "resnet, layers: 8"},
-        {"vit", "vit, layers: 1, width: 16, heads: 2, patch_size: 8, dropout: 0.1"},
-        {"vgg", "vgg, layers: 11, batch_norm: true, width: 16"},
-        {"alexnet", "alexnet, width: 16"},
-        {"inception", "inception_v3, aux_logits: false"},
-        {"layers",
-         "layers, stack: [{kind: linear, outputs: 16}, {kind: batch_norm}, {kind: relu}, "
-         "{kind: dropout, part: 0.1}, {kind: linear}]"}};
-    return "{kind: " + kSettings.at(GetParam().model) + "}";
+        {"gpt", "num_layers: 1, embed_dim: 16, num_heads: 2, context_length: 16, dropout: 0.1"},
+        {"lstm_lm", "hidden_size: 16, context_length: 16, dropout: 0.1"},
+        {"mlp", "hidden_sizes: [16], dropout: 0.1"},
+        {"blstm", "hidden_size: 8"},
+        {"vit", "num_layers: 1, hidden_dim: 16, num_heads: 2, patch_size: 8, dropout: 0.1"},
+        {"vgg11_bn", "hidden_dim: 16"},
+        {"alexnet", "hidden_dim: 16"},
+        {"inception_v3", "aux_logits: false"},
+        {"sequential",
+         "layers: [linear: {out_features: 16}, batch_norm, relu, dropout: {p: 0.1}, linear]"}};
+    const auto settings = kSettings.find(GetParam().model);
+    return "{name: " + GetParam().model +
+           (settings == kSettings.end() ? "" : ", " + settings->second) + "}";
   }
 
   std::string extra_text() const {
-    if (GetParam().extra == "ema") return ", ema: 0.9";
-    return GetParam().extra == "accumulate" ? ", accumulate: 2" : "";
+    if (GetParam().extra == "ema") return ", ema_decay: 0.9";
+    return GetParam().extra == "accumulate" ? ", gradient_accumulation_steps: 2" : "";
   }
 
-  // Mixed batches draw by their tickets.
   std::string task_text() const {
-    if (is_text()) return "{kind: language_model}";
-    return is_picture() ? "{kind: classification, mixup: 0.2}" : "{kind: classification}";
+    return is_text() ? "{name: language_modeling}" : "{name: classification}";
   }
 
   std::string order_text() const {
     const std::string& order = GetParam().order;
-    return order + (order == "window"   ? ", window: 20"
-                    : order == "shards" ? ", shards_open: 2"
+    return order + (order == "block"    ? ", shuffle_block_size: 20"
+                    : order == "shards" ? ", shuffle_open_shards: 2"
                                         : "");
   }
 
   std::string config_text() const {
     const ResumeCase& one = GetParam();
-    const std::string optimizer =
-        one.optimizer == "nesterov" ? "momentum, nesterov: true" : one.optimizer;
+    const std::string optimizer = one.optimizer == "momentum" ? "sgd, momentum: 0.9"
+                                  : one.optimizer == "nesterov"
+                                      ? "sgd, momentum: 0.9, nesterov: true"
+                                      : one.optimizer;
     return "data:\n" + data_text() +
-           "eval: {sets: []}\nfeed: {readers: 2, isolation: " + one.readers +
-           ", shuffle: " + order_text() + "}\nmodel: " + model_text() + "\ntask: " + task_text() +
-           "\noptimizer: {lr: 0.001, kind: " + optimizer +
-           "}\nschedule: {kind: constant, warmup_steps: 10}\n"
-           "train: {batch: 4, device: cpu, threads: 1, precision: " +
+           "eval: {datasets: []}\nfeed: {num_workers: 2, num_processes: " +
+           (one.readers == "process" ? "1" : "0") + ", shuffle: " + order_text() +
+           "}\nmodel: " + model_text() + "\ntask: " + task_text() +
+           "\noptimizer: {lr: 0.001, name: " + optimizer +
+           "}\nscheduler: {name: constant, warmup_steps: 10}\n"
+           "train: {micro_batch_size: 4, device: cpu, num_threads: 1, precision: " +
            one.precision + extra_text() +
-           "}\ncheckpoint: {keep_last: 2, every_steps: " + std::to_string(every_steps()) +
-           "}\nmetrics: {every_steps: " + std::to_string(every_steps() / 6 + 1) + "}\n";
+           "}\ncheckpoint: {keep_last: 2, save_every_steps: " + std::to_string(every_steps()) +
+           "}\nmetrics: {log_every_steps: " + std::to_string(every_steps() / 6 + 1) + "}\n";
   }
 
   // A checkpoint every few hundredths of a second.
   uint64_t every_steps() const {
-    if (is_one_of({"vgg", "alexnet", "inception"})) return 3;
+    if (is_one_of({"vgg11_bn", "alexnet", "inception_v3"})) return 3;
     return GetParam().model == "mlp" ? 300 : is_picture() ? 12 : 60;
   }
 
   static std::vector<std::string> until(uint64_t step) {
-    return {"--set", "train.steps=" + std::to_string(step)};
+    return {"--set", "train.max_steps=" + std::to_string(step)};
   }
 
   // One life: killed at a random instant after its start, or after it has saved something new. False:

@@ -173,10 +173,10 @@ class StokerdEnum : public ProgramEnum, public ::testing::WithParamInterface<Dea
   }
 
   const std::vector<std::string> more_{
-      "--set", "train.steps=40",         "--set", "checkpoint.every_steps=10",
-      "--set", "checkpoint.keep_last=2", "--set", "control.socket=off",
-      "--set", "schedule.kind=constant", "--set", "schedule.min_lr=",
-      "--set", "metrics.every_steps=5"};
+      "--set", "train.max_steps=40",       "--set", "checkpoint.save_every_steps=10",
+      "--set", "checkpoint.keep_last=2",   "--set", "control.socket=null",
+      "--set", "scheduler.name=constant",  "--set", "scheduler.min_lr=",
+      "--set", "metrics.log_every_steps=5"};
   std::string config_;
   std::string whole_;
 };
@@ -189,9 +189,9 @@ TEST_P(StokerdEnum, ARunThatBegins) {
 // saved however busy the writer is.
 TEST_P(StokerdEnum, ARunThatGoesOn) {
   clear_scene();
-  for (const char* const steps : {"train.steps=10", "train.steps=20"})
+  for (const char* const steps : {"train.max_steps=10", "train.max_steps=20"})
     ASSERT_EQ(train(config_, scene_ + "/run", joined(more_, {"--set", steps})).code, 0);
-  const auto end = trace(joined(command(), {"--set", "train.steps=30"}), path("dying.out"),
+  const auto end = trace(joined(command(), {"--set", "train.max_steps=30"}), path("dying.out"),
                          scene_ + "/run", [](const FileCall& call) {
                            const bool is_in_trash = call.path.find("/.trash-") != std::string::npos;
                            return is_in_trash && call.changes ? Verdict::kKill : Verdict::kGoOn;
@@ -208,11 +208,11 @@ class EvaluatorEnum : public ProgramEnum, public ::testing::WithParamInterface<D
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(ProgramEnum::SetUp());
     if (IsSkipped()) return;
-    const std::string config = write_config(small_config("eval: {policy: all}\n"));
-    ASSERT_EQ(
-        train(config, base_, {"--set", "train.steps=30", "--set", "checkpoint.every_steps=10"})
-            .code,
-        0);
+    const std::string config = write_config(small_config("eval: {checkpoints: all}\n"));
+    ASSERT_EQ(train(config, base_,
+                    {"--set", "train.max_steps=30", "--set", "checkpoint.save_every_steps=10"})
+                  .code,
+              0);
     copy_tree(base_, path("whole"));
     ASSERT_EQ(evaluate(path("whole")), 0);
     whole_ = essence_of(path("whole"));

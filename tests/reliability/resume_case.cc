@@ -15,10 +15,10 @@ using Pairs = std::vector<bool>;              // by number_of()
 
 const std::array<std::vector<std::string>, kChoices>& words() {
   static const std::array<std::vector<std::string>, kChoices> kWords{
-      {{"gpt", "mlp", "lenet", "resnet", "blstm", "lstm", "vit", "layers", "vgg"},
+      {{"gpt", "mlp", "lenet5", "resnet8", "blstm", "lstm_lm", "vit", "sequential", "vgg11_bn"},
        {"sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop", "adagrad", "lion", "muon"},
        {"fp32", "bf16", "fp16"},
-       {"full", "off", "window", "shards"},
+       {"full", "none", "block", "shards"},
        {"process", "thread"},
        {"single", "mixture"},
        {"plain", "ema", "accumulate"}}};
@@ -88,7 +88,7 @@ std::vector<ResumeCase> pairwise_cases() {
 
 std::vector<ResumeCase> large_cases() {
   return {{"alexnet", "momentum", "fp32", "full", "process", "single", "ema"},
-          {"inception", "rmsprop", "fp32", "full", "process", "single", "plain"}};
+          {"inception_v3", "rmsprop", "fp32", "full", "process", "single", "plain"}};
 }
 
 }  // namespace stoker::test

@@ -11,15 +11,15 @@
 namespace stoker::test {
 
 struct ResumeCase {
-  std::string model;      // gpt mlp lenet resnet blstm lstm vit layers vgg; alexnet inception
+  std::string model;      // model.name
   std::string optimizer;  // sgd momentum nesterov adam adamw rmsprop adagrad lion muon
   std::string precision;  // fp32 bf16 fp16
-  std::string order;      // full off window shards
+  std::string order;      // feed.shuffle
   std::string readers;    // process thread
   std::string data;       // single mixture
   std::string extra;      // plain ema accumulate
 };
-std::string name_of(const ResumeCase& one);  // "gpt_adamw_bf16_window_process_mixture_plain"
+std::string name_of(const ResumeCase& one);  // "gpt_adamw_bf16_block_process_mixture_plain"
 void PrintTo(const ResumeCase& one, std::ostream* out);
 
 // Each two values of different choices are together in one of them, but not each optimizer with each

@@ -11,6 +11,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -31,15 +32,15 @@ class FeedStress : public FeederTest {
     FeederTest::SetUp();
     clock_ = &system_clock();
     settings_.feed_program = FEED_PROGRAM;
-    settings_.feed.readers = 6;
-    settings_.feed.processes = 3;
-    settings_.feed.hang_seconds = 0.5;
+    settings_.feed.num_workers = 6;
+    settings_.feed.num_processes = 3;
+    settings_.feed.worker_timeout_seconds = 0.5;
   }
   void use_computed_samples() {
     auto config = synthetic_config();
-    config.features = {3, 64, 64};
+    std::get<config::SyntheticDataset>(config.source).input_shape = {3, 64, 64};
     open_data(config);
-    write_config("{kind: synthetic, samples: 500, features: [3, 64, 64], classes: 4}");
+    write_config("{format: synthetic, num_samples: 500, input_shape: [3, 64, 64], num_classes: 4}");
     open_ring_of_them();
   }
   void use_files(const std::string& feed) {
@@ -50,8 +51,8 @@ class FeedStress : public FeederTest {
     for (size_t record = 0; record < kRecords; ++record)
       bytes[record * kRecord] = static_cast<char>(record % 10);
     std::ofstream(path("cifar.bin"), std::ios::binary) << bytes;
-    open_data({.kind = config::DatasetKind::kCifar, .path = path("cifar.bin"), .classes = 10});
-    write_config("{kind: cifar, path: " + path("cifar.bin") + ", classes: 10}", feed);
+    open_data({.source = config::CifarDataset{.path = path("cifar.bin"), .transforms = {}}});
+    write_config("{format: cifar10, path: " + path("cifar.bin") + "}", feed);
     open_ring_of_them();
   }
   void open_ring_of_them() {
@@ -158,7 +159,8 @@ TEST_F(FeedStress, EachSampleIsUsedOnceHoweverManyReadersAreKilledAndStopped) {
 }
 
 TEST_F(FeedStress, EachSampleIsUsedOnceAlsoWhenFilesAreReadAhead) {
-  use_files("{read_ahead: 20, read_ahead_mib: 1, memory_mib: 8}");  // too little to keep them
+  use_files(
+      "{read_ahead: 20, read_ahead_mib: 1, worker_memory_limit_mib: 8}");  // too little to keep them
   kill_and_stop_at_random();
 }
 

@@ -33,15 +33,15 @@ class BadSamples : public RunFixture {
     for (int row = 0; row < 600; ++row)
       table << (row == 100 || row == 377 ? "many" : std::to_string(row % 7)) << ',' << row % 5
             << ',' << row % 3 << '\n';
-    return write_config("data: {train: {kind: csv, label: kind, path: " + path("table.csv") +
-                        "}}\nfeed: {bad_sample_limit: 1, " + feed + R"(}
-model: {kind: mlp, hidden: [8]}
-task: {kind: classification}
-optimizer: {kind: adamw, lr: 0.003}
-schedule: {kind: constant, warmup_steps: 10}
-train: {steps: 10000000, batch: 6, accumulate: 2, device: cpu, threads: 1}
-checkpoint: {every_steps: 0, every_seconds: 0, keep_last: 100}
-metrics: {every_steps: 50}
+    return write_config("data: {train: {format: csv, fields: {label: kind}, path: " +
+                        path("table.csv") + "}}\nfeed: {max_sample_error_rate: 1, " + feed + R"(}
+model: {name: mlp, hidden_sizes: [8]}
+task: {name: classification}
+optimizer: {name: adamw, lr: 0.003}
+scheduler: {name: constant, warmup_steps: 10}
+train: {max_steps: 10000000, micro_batch_size: 6, gradient_accumulation_steps: 2, device: cpu, num_threads: 1}
+checkpoint: {save_every_steps: null, save_every_seconds: null, keep_last: 100}
+metrics: {log_every_steps: 50}
 )");
   }
 
@@ -113,7 +113,7 @@ metrics: {every_steps: 50}
       ASSERT_NO_FATAL_FAILURE(live_and_die(config, at_once));
     // However far it has come by then.
     const uint64_t steps = newest_step(run_dir()) + 3000;
-    const std::vector<std::string> to_there{"--set", "train.steps=" + std::to_string(steps)};
+    const std::vector<std::string> to_there{"--set", "train.max_steps=" + std::to_string(steps)};
     ASSERT_EQ(train(config, run_dir(), to_there).code, 0);
     ASSERT_EQ(train(config, run_dir("whole"), to_there).code, 0);
     EXPECT_THAT(log_of("stokerd"), HasSubstr("sample error records truncated"));
@@ -132,18 +132,18 @@ metrics: {every_steps: 50}
 };
 
 TEST_F(BadSamples, OfARunThatWasKilledAreListedAndCountedAsIfItWasNot) {
-  expect_same_list_after_kills("processes: 2, readers: 3");
+  expect_same_list_after_kills("num_processes: 2, num_workers: 3");
 }
 
 TEST_F(BadSamples, OfARunWhoseThreadsReadAreListedAndCountedTheSame) {
-  expect_same_list_after_kills("isolation: thread, readers: 2");
+  expect_same_list_after_kills("num_processes: 0, num_workers: 2");
 }
 
 // A list and a checkpoint as an earlier release left them.
 TEST_F(BadSamples, OfAnEarlierReleaseAreCountedFromTheList) {
-  const std::string config = config_of("readers: 2");
-  const std::vector<std::string> half{"--set", "train.steps=1000"};
-  const std::vector<std::string> all{"--set", "train.steps=2000"};
+  const std::string config = config_of("num_workers: 2");
+  const std::vector<std::string> half{"--set", "train.max_steps=1000"};
+  const std::vector<std::string> all{"--set", "train.max_steps=2000"};
   ASSERT_EQ(train(config, run_dir("whole"), all).code, 0);
   ASSERT_EQ(train(config, run_dir(), half).code, 0);
   const std::string folder = folder_of(run_dir(), 1000);
@@ -164,8 +164,8 @@ TEST_F(BadSamples, OfAnEarlierReleaseAreCountedFromTheList) {
 }
 
 TEST_F(BadSamples, OfARunThatBeganAgainAreNotThoseOfBefore) {
-  const std::string config = config_of("readers: 2");
-  const std::vector<std::string> few{"--set", "train.steps=1000"};
+  const std::string config = config_of("num_workers: 2");
+  const std::vector<std::string> few{"--set", "train.max_steps=1000"};
   ASSERT_EQ(train(config, run_dir("whole"), few).code, 0);
   {
     Process trainer = this->trainer(config, run_dir());

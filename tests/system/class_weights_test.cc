@@ -36,14 +36,16 @@ class ClassWeights : public GrowthFixture {
     return found;
   }
   std::string config_of(const std::string& weights) const {
-    const std::string set = "{kind: csv, label: kind, path: " + path("train.csv") + "}\n";
-    return write_config("data:\n  train: " + set + "  valid: " + set +
-                            "model: {kind: mlp, hidden: [8]}\n"
-                            "task: {kind: classification, label_smoothing: 0.1, class_weights: " +
-                            weights +
-                            "}\ncheckpoint: {every_steps: 30}\n"
-                            "train: {steps: 60, batch: 16, device: cpu, threads: 1}\n",
-                        weights == "balanced" ? "balanced.yaml" : "list.yaml");
+    const std::string set =
+        "{format: csv, fields: {label: kind}, path: " + path("train.csv") + "}\n";
+    return write_config(
+        "data:\n  train: " + set + "  val: " + set +
+            "model: {name: mlp, hidden_sizes: [8]}\n"
+            "task: {name: classification, label_smoothing: 0.1, class_weights: " +
+            weights +
+            "}\ncheckpoint: {save_every_steps: 30}\n"
+            "train: {max_steps: 60, micro_batch_size: 16, device: cpu, num_threads: 1}\n",
+        weights == "balanced" ? "balanced.yaml" : "list.yaml");
   }
   double evaluated_loss(const std::string& run) const {
     EXPECT_EQ(evaluator(run, {"--once"}).wait(60s)->code, 0) << log_of("stoker-eval");
@@ -73,7 +75,7 @@ TEST_F(ClassWeights, BalancedIsTheListThatTheRuleComesTo) {
 
 TEST_F(ClassWeights, ARunThatGoesOnWithOtherDataKeepsItsWeights) {
   const std::string config = config_of("balanced");
-  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=30"}).code, 0) << log_of("stokerd");
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=30"}).code, 0) << log_of("stokerd");
   std::ofstream(path("train.csv"), std::ios::app) << row(1, "dog") + row(2, "dog") + row(3, "dog");
   ASSERT_EQ(train(config, run_dir(), {"--allow-data-change"}).code, 0) << log_of("stokerd");
   EXPECT_THAT(weighings(), ElementsAre(HasSubstr("source=data.train "),
@@ -82,9 +84,9 @@ TEST_F(ClassWeights, ARunThatGoesOnWithOtherDataKeepsItsWeights) {
 }
 
 TEST_F(ClassWeights, DataThatGrowsDoesNotChangeThem) {
-  std::string yaml = text_of(
-      config_with("{kind: csv, label: kind, grow: epoch, path: " + path("train.csv") + "}"));
-  const std::string task = "task: {kind: classification";
+  std::string yaml = text_of(config_with(
+      "{format: csv, fields: {label: kind}, refresh: epoch, path: " + path("train.csv") + "}"));
+  const std::string task = "task: {name: classification";
   yaml.insert(yaml.find(task) + task.size(), ", class_weights: balanced");
   Process trainer = paused_trainer(write_config(yaml));
   std::ofstream(path("train.csv"), std::ios::app) << row(1, "dog") + row(2, "dog") + row(3, "dog");

@@ -34,9 +34,9 @@ TEST_F(Crash, KilledTwentyTimesTheRunEndsWithTheSameBytes) {
   const std::string config = write_config(small_config());
   // 851 rows: fewer than the queue of the metrics holds, so that a disk that stands still for a
   // moment has none dropped, as it rightly may.
-  const std::vector<std::string> longer{"--set", "train.steps=40000",
-                                        "--set", "checkpoint.every_steps=100",
-                                        "--set", "metrics.every_steps=47"};
+  const std::vector<std::string> longer{"--set", "train.max_steps=40000",
+                                        "--set", "checkpoint.save_every_steps=100",
+                                        "--set", "metrics.log_every_steps=47"};
   ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
 
   std::mt19937 random(20);  // the seed of the kill times
@@ -73,8 +73,8 @@ TEST_F(Crash, KilledTwentyTimesTheRunEndsWithTheSameBytes) {
 
 TEST_F(Crash, FaultRow83FourStartsInVainAreRefusedWith93AndThenTriedAgain) {
   const std::string config = write_config(small_config());
-  const std::vector<std::string> never_saves{"--set", "train.steps=1000000", "--set",
-                                             "checkpoint.every_steps=0"};
+  const std::vector<std::string> never_saves{"--set", "train.max_steps=1000000", "--set",
+                                             "checkpoint.save_every_steps=null"};
   for (int life = 0; life < 4; ++life) {
     Process trainer = this->trainer(config, run_dir(), never_saves);
     ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
@@ -89,7 +89,8 @@ TEST_F(Crash, FaultRow83FourStartsInVainAreRefusedWith93AndThenTriedAgain) {
 
 TEST_F(Crash, AKilledReaderChangesNoByte) {
   const std::string config = write_config(small_config());
-  const std::vector<std::string> longer{"--set", "train.steps=6000", "--set", "feed.processes=2"};
+  const std::vector<std::string> longer{"--set", "train.max_steps=6000", "--set",
+                                        "feed.num_processes=2"};
   ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
   Process trainer = this->trainer(config, run_dir(), longer);
   std::mt19937 random(7);
@@ -109,7 +110,7 @@ TEST_F(Crash, AKilledReaderChangesNoByte) {
 
 TEST_F(Crash, NoReaderOutlivesAKilledTrainer) {
   const std::string config = write_config(small_config());
-  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
   std::vector<pid_t> readers;
   ASSERT_TRUE(wait_until(
       30s, [&] { return !(readers = children_of(trainer.pid(), "stoker-feed")).empty(); }));
@@ -154,7 +155,8 @@ TEST_F(Crash, AFullDiskDegradesAndTrainingGoesOn) {
   {
     // A checkpoint of this model takes about 400 KB, so two do not fit.
     Process trainer = this->trainer(
-        config, run_dir(), {"--set", "model.hidden=[256, 64]", "--set", "train.steps=1000000"});
+        config, run_dir(),
+        {"--set", "model.hidden_sizes=[256, 64]", "--set", "train.max_steps=1000000"});
     EXPECT_TRUE(wait_until(60s, [&] {
       return log_of("stokerd").find("checkpoint write failed") != std::string::npos;
     }));
@@ -180,10 +182,10 @@ TEST_F(Crash, AFullDiskDegradesAndTrainingGoesOn) {
 
 TEST_F(Crash, FaultRow47AnEvaluatorKilledAndRestartedEvaluatesEachCheckpointOnce) {
   const std::string config =
-      write_config(text_config("eval: {policy: all, batch: 8, tries: 100}\n"));
+      write_config(text_config("eval: {checkpoints: all, batch_size: 8, max_attempts: 100}\n"));
   ASSERT_EQ(train(config, run_dir(),
-                  {"--set", "train.steps=120", "--set", "checkpoint.every_steps=10", "--set",
-                   "checkpoint.keep_last=12"})
+                  {"--set", "train.max_steps=120", "--set", "checkpoint.save_every_steps=10",
+                   "--set", "checkpoint.keep_last=12"})
                 .code,
             0);
   // tries: a kill counts as one. A busy disk has all checkpoints skipped but the first and the
@@ -212,7 +214,7 @@ TEST_F(Crash, FaultRow47AnEvaluatorKilledAndRestartedEvaluatesEachCheckpointOnce
 
 TEST_F(Crash, ASecondEvaluatorOnOneRunExits75) {
   const std::string config = write_config(small_config());
-  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
   Process first = evaluator(run_dir(), {"--follow"});
   ASSERT_TRUE(wait_until(
       30s, [&] { return log_of("stoker-eval").find("evaluator started") != std::string::npos; }));

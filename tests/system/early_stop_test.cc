@@ -23,10 +23,11 @@ class EarlyStop : public RunFixture {
 
 TEST_F(EarlyStop, EndsTheRunSavedAndFinishedAndItStaysEnded) {
   const std::string best = path("best.txt");
-  const std::string config = write_config(
-      text_config("eval: {stop_at: 1000, batch: 16, on_best: [sh, -c, 'echo \"$1\" >> " + best +
-                  "', hook]}\n"));
-  const std::vector<std::string> endless = {"--set", "train.steps=1000000"};
+  const std::string config =
+      write_config(text_config("eval: {early_stopping: {stopping_threshold: 1000}, batch_size: 16, "
+                               "on_best_command: [sh, -c, 'echo \"$1\" >> " +
+                               best + "', hook]}\n"));
+  const std::vector<std::string> endless = {"--set", "train.max_steps=1000000"};
   Process evaluator = this->evaluator(run_dir(), {"--follow"});
   Process trainer = this->trainer(config, run_dir(), endless);
   const auto trained = trainer.wait(90s);
@@ -37,18 +38,19 @@ TEST_F(EarlyStop, EndsTheRunSavedAndFinishedAndItStaysEnded) {
   EXPECT_EQ(evaluated->code, 0);
   const run::RunEnd end = end_of(run_dir());
   EXPECT_EQ(end.state, "finished");
-  EXPECT_NE(end.reason.find("stopped early: valid/loss is "), std::string::npos) << end.reason;
+  EXPECT_NE(end.reason.find("stopped early: val/loss is "), std::string::npos) << end.reason;
   const uint64_t step = newest_step(run_dir());
   EXPECT_EQ(step, end.step) << "the last step was not saved";
   EXPECT_NE(text_of(best).find(run_dir() + "/checkpoints/step-"), std::string::npos)
-      << "eval.on_best was not run";
+      << "eval.on_best_command was not run";
 
   EXPECT_EQ(train(config, run_dir(), endless).code, 0);
   EXPECT_EQ(newest_step(run_dir()), step) << "a run that was stopped early went on";
   EXPECT_EQ(end_of(run_dir()).step, step);
 
   EXPECT_EQ(train(config, run_dir(),
-                  {"--set", "train.steps=" + std::to_string(step + 5), "--set", "eval.stop_at=off"})
+                  {"--set", "train.max_steps=" + std::to_string(step + 5), "--set",
+                   "eval.early_stopping.stopping_threshold=null"})
                 .code,
             0);
   EXPECT_EQ(newest_step(run_dir()), step + 5) << "another rule does not let it go on";

@@ -95,7 +95,7 @@ TEST_F(Evaluator, WhatIsNamedAndWrongIsSaidWithThePath) {
   };
   EXPECT_EQ(refused(path("nowhere"), {}), 78);
   EXPECT_EQ(refused(config, {}), 78) << "neither directory nor safetensors";
-  EXPECT_EQ(refused(checkpoint, {"--set", "model.hidden=[33]"}), 78) << "another model";
+  EXPECT_EQ(refused(checkpoint, {"--set", "model.hidden_sizes=[33]"}), 78) << "another model";
   std::ofstream(path("garbage.safetensors")) << "not tensors at all";
   EXPECT_EQ(refused(path("garbage.safetensors"), {}), 65);
   std::ofstream(checkpoint + "/model.safetensors", std::ios::app) << "x";
@@ -113,16 +113,16 @@ TEST_F(Evaluator, ARunDirectoryThatIsMadeLaterIsFollowed) {
 }
 
 TEST_F(Evaluator, UntilEndsItWhileTheRunGoesOn) {
-  const std::string config = write_config(small_config("eval: {policy: all}\n"));
-  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=100000000"});
+  const std::string config = write_config(small_config("eval: {checkpoints: all}\n"));
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
   EXPECT_EQ(code_of(evaluator(run_dir(), {"--follow", "--until-step", "80"})), 0);
   EXPECT_NE(log_of("stoker-eval").find("until_step=80"), std::string::npos);
   EXPECT_FALSE(trainer.wait(0ms).has_value()) << "training has nothing to do with it";
 }
 
 TEST_F(Evaluator, ItSaysWhetherTrainingIsPausedDeadOrOver) {
-  const std::string config = write_config(small_config("eval: {poll_seconds: 0.2}\n"));
-  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=100000000"});
+  const std::string config = write_config(small_config("eval: {poll_interval_seconds: 0.2}\n"));
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
   Process follower = evaluator(run_dir(), {"--follow"});
   ASSERT_TRUE(says("waiting reason=\"the next checkpoint\""));
   ASSERT_EQ(code_of(ctl(run_dir(), {"pause"}, "ctl")), 0);
@@ -131,14 +131,15 @@ TEST_F(Evaluator, ItSaysWhetherTrainingIsPausedDeadOrOver) {
   ASSERT_TRUE(trainer.wait(60s).has_value());
   ASSERT_TRUE(says("the trainer, which has died, to come back"));
   EXPECT_FALSE(follower.wait(0ms).has_value()) << "it may come back";
-  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=1"}).code, 0) << "finds itself done";
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=1"}).code, 0)
+      << "finds itself done";
   EXPECT_EQ(code_of(std::move(follower)), 0);
   EXPECT_NE(log_of("stoker-eval").find("run finished, evaluation complete"), std::string::npos);
 }
 
 TEST_F(Evaluator, ResumedTrainingIsNoLongerShownAsPaused) {
   const std::string config = write_config(small_config());
-  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=100000000"});
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
   const auto paused = [&] { return fs::exists(run_dir() + "/paused.json"); };
   ASSERT_TRUE(wait_until(60s, [&] { return !checkpoints(run_dir()).empty(); }));
   ASSERT_EQ(code_of(ctl(run_dir(), {"pause"}, "ctl")), 0);
@@ -150,7 +151,8 @@ TEST_F(Evaluator, ResumedTrainingIsNoLongerShownAsPaused) {
 // ---- Where it runs
 
 TEST_F(Evaluator, WithoutInotifyAndWithoutLocksEverythingIsEvaluatedAllTheSame) {
-  const std::string config = write_config(small_config("eval: {policy: all, poll_seconds: 0.2}\n"));
+  const std::string config =
+      write_config(small_config("eval: {checkpoints: all, poll_interval_seconds: 0.2}\n"));
   Process follower({STOKER_WITHOUT_CALLS, "ENOSYS:inotify_init1,flock", program("stoker-eval"),
                     "--run-dir", run_dir(), "--follow"},
                    path("stoker-eval.out"));
@@ -164,12 +166,12 @@ TEST_F(Evaluator, WithoutInotifyAndWithoutLocksEverythingIsEvaluatedAllTheSame) 
 
 TEST_F(Evaluator, WhatDoesNotFitIntoItsMemoryIsAFailureInTheLedgerAndNoCrash) {
   const std::string config = write_config(R"(data:
-  train: {kind: synthetic, samples: 1000000, features: [1024], classes: 4}
-  valid: {kind: synthetic, samples: 1000000, features: [1024], classes: 4}
-model: {kind: mlp, hidden: [8]}
-task: {kind: classification}
-train: {steps: 2, batch: 4, device: cpu, threads: 1}
-eval: {memory_mib: 1024, batch: 1000000, tries: 1}
+  train: {format: synthetic, num_samples: 1000000, input_shape: [1024], num_classes: 4}
+  val: {format: synthetic, num_samples: 1000000, input_shape: [1024], num_classes: 4}
+model: {name: mlp, hidden_sizes: [8]}
+task: {name: classification}
+train: {max_steps: 2, micro_batch_size: 4, device: cpu, num_threads: 1}
+eval: {memory_limit_mib: 1024, batch_size: 1000000, max_attempts: 1}
 )");  // a batch takes 4 GB
   ASSERT_EQ(train(config, run_dir()).code, 0);
   EXPECT_EQ(code_of(evaluator(run_dir(), {"--once"})), 0);
@@ -177,8 +179,8 @@ eval: {memory_mib: 1024, batch: 1000000, tries: 1}
   EXPECT_NE(ledger.find("\"outcome\":\"failed\""), std::string::npos)
       << ledger << log_of("stoker-eval");
   fs::remove(run_dir() + "/eval/outcomes.jsonl");
-  EXPECT_EQ(code_of(evaluator(
-                run_dir(), {"--once", "--set", "eval.batch=64", "--set", "eval.max_samples=640"})),
+  EXPECT_EQ(code_of(evaluator(run_dir(), {"--once", "--set", "eval.batch_size=64", "--set",
+                                          "eval.max_samples=640"})),
             0);
   EXPECT_EQ(results(), 1u) << "what fits is evaluated under the same bound";
 }
@@ -186,21 +188,21 @@ eval: {memory_mib: 1024, batch: 1000000, tries: 1}
 // ---- What people look at
 
 TEST_F(Evaluator, TextsAndPicturesAreThereToBeLookedAt) {
-  ASSERT_EQ(train(write_config(text_config("eval: {sample_bytes: 20, sample_prompt: 'line '}\n")),
-                  run_dir())
-                .code,
-            0);
+  ASSERT_EQ(
+      train(write_config(text_config("eval: {generate: {max_new_tokens: 20, prompt: 'line '}}\n")),
+            run_dir())
+          .code,
+      0);
   ASSERT_EQ(code_of(evaluator(run_dir(), {"--once"})), 0);
-  const std::string text =
-      text_of(run_dir() + "/eval/artifacts/step-000000060.valid.generated.txt");
+  const std::string text = text_of(run_dir() + "/eval/artifacts/step-000000060.val.generated.txt");
   EXPECT_EQ(text.size(), 25u);
   EXPECT_TRUE(text.starts_with("line ")) << text;
   const std::string pictures = R"(data:
-  train: {kind: synthetic, samples: 500, features: [1, 12, 12], classes: 4, noise: 5}
-model: {kind: lenet}
-task: {kind: classification}
-train: {steps: 2, batch: 4, device: cpu, threads: 1}
-eval: {sets: [train], max_samples: 100}
+  train: {format: synthetic, num_samples: 500, input_shape: [1, 12, 12], num_classes: 4, noise_std: 5}
+model: {name: lenet5}
+task: {name: classification}
+train: {max_steps: 2, micro_batch_size: 4, device: cpu, num_threads: 1}
+eval: {datasets: [train], max_samples: 100}
 )";
   ASSERT_EQ(train(write_config(pictures, "pictures.yaml"), run_dir("pictures")).code, 0);
   ASSERT_EQ(code_of(evaluator(run_dir("pictures"), {"--once"})), 0);

@@ -79,8 +79,8 @@ TEST_P(Golden, FaultRow22VerifiesAndHoldsWhatItHeld) {
 // with the optimizer's state or the order of the samples lost, it would be elsewhere.
 TEST_P(Golden, FaultRow22ARunGoesOnFromIt) {
   const std::string config = STOKER_GOLDEN "/tiny.yaml";
-  const std::vector<std::string> more = {"--set", "train.steps=12", "--set",
-                                         "checkpoint.every_steps=12"};
+  const std::vector<std::string> more = {"--set", "train.max_steps=12", "--set",
+                                         "checkpoint.save_every_steps=12"};
   EXPECT_EQ(train(config, run_dir(), more).code, 0);
   EXPECT_THAT(log_of("stokerd"), HasSubstr("run resumed step=4"));
   EXPECT_EQ(newest_step(run_dir()), 12U);
@@ -95,8 +95,8 @@ TEST_P(Golden, FaultRow22ARunGoesOnFromIt) {
 
 TEST_P(Golden, FaultRow22AModelBeginsWithItsWeights) {
   const std::string config = STOKER_GOLDEN "/tiny.yaml";
-  const std::vector<std::string> more = {"--set", "model.init_from=" + checkpoint_path(), "--set",
-                                         "model.init_ignore=[\"3.*\"]"};
+  const std::vector<std::string> more = {"--set", "model.pretrained.path=" + checkpoint_path(),
+                                         "--set", "model.pretrained.exclude=[\"3.*\"]"};
   EXPECT_EQ(train(config, run_dir("new"), more).code, 0);
   EXPECT_THAT(log_of("stokerd"), HasSubstr("loaded=2 unexpected=2 missing=2"));
   EXPECT_THAT(text_of(run_dir("new") + "/logs/pretrained_load_report.txt"),

@@ -28,15 +28,16 @@ class GrowthFixture : public RunFixture {
   // `train_set`: data.train in YAML.
   std::string config_with(const std::string& train_set) const {
     return write_config("data:\n  train: " + train_set + R"(
-feed: {rescan_seconds: 0.05}
-model: {kind: mlp, hidden: [16], dropout: 0.1}
-task: {kind: classification}
-optimizer: {kind: adamw, lr: 0.003}
-schedule: {kind: constant, warmup_steps: 10}
-checkpoint: {every_steps: 50, keep_last: 1000}
-metrics: {every_steps: 23}  # fewer rows than wait for a slow disk: none is left out
-)" + "train: {steps: " + std::to_string(kSteps) +
-                        ", batch: 4, device: cpu, threads: 1}\n");
+feed: {refresh_interval_seconds: 0.05}
+model: {name: mlp, hidden_sizes: [16], dropout: 0.1}
+task: {name: classification}
+optimizer: {name: adamw, lr: 0.003}
+scheduler: {name: constant, warmup_steps: 10}
+checkpoint: {save_every_steps: 50, keep_last: 1000}
+metrics: {log_every_steps: 23}  # fewer rows than wait for a slow disk: none is left out
+)" +
+                        "train: {max_steps: " + std::to_string(kSteps) +
+                        ", micro_batch_size: 4, device: cpu, num_threads: 1}\n");
   }
 
   void tell(const std::string& word) const {

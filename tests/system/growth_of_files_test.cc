@@ -69,9 +69,11 @@ class GrowthOfFiles : public GrowthFixture, public ::testing::WithParamInterface
   void add(const std::string& name, int count) const {
     GetParam().add(path("elsewhere"), path("set"), name, count);
   }
-  std::string config_of(const std::string& grow) const {
-    return config_with("{" + std::string(GetParam().yaml) + ", path: " + path("set") +
-                       ", size: [4, 4], grow: " + grow + "}");
+  std::string config_of(const std::string& refresh) const {
+    return config_with(
+        "{" + std::string(GetParam().yaml) + ", path: " + path("set") +
+        ", transforms: [resize: {size: [4, 4]}, normalize: {mean: 0.5, std: 0.5}], refresh: " +
+        refresh + "}");
   }
   void expect_finished(Process& trainer) const {
     const auto exit = trainer.wait(90s);
@@ -96,7 +98,7 @@ TEST_P(GrowthOfFiles, JoinAtTheNextEpoch) {
 }
 
 TEST_P(GrowthOfFiles, JoinAtOnceWhereItIsAskedFor) {
-  Process trainer = paused_trainer(config_of("at_once"));
+  Process trainer = paused_trainer(config_of("immediate"));
   add("second", 24);
   ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
   const uint64_t paused_at = newest_step(run_dir());
@@ -136,9 +138,10 @@ TEST_P(GrowthOfFiles, ThatAreGoneAreNamedAndTrainingGoesOn) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, GrowthOfFiles,
-    ::testing::Values(GrowingSet{"tar", tar_shard,
-                                 "kind: tar, glob: \"*.tar\", input: png, label: cls"},
-                      GrowingSet{"images", pictures, "kind: images, glob: \"**/*.png\""}),
+    ::testing::Values(
+        GrowingSet{"tar", tar_shard,
+                   "format: webdataset, glob: \"*.tar\", fields: {image: png, label: cls}"},
+        GrowingSet{"images", pictures, "format: image_folder, glob: \"**/*.png\""}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

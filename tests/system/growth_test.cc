@@ -40,9 +40,9 @@ class Growth : public GrowthFixture {
     std::filesystem::rename(path("new"), path("rows/" + file));
   }
 
-  std::string config_of(const std::string& grow) const {
-    return config_with("{kind: csv, path: " + path("rows") +
-                       ", glob: \"*.csv\", label: kind, grow: " + grow + "}");
+  std::string config_of(const std::string& refresh) const {
+    return config_with("{format: csv, path: " + path("rows") +
+                       ", glob: \"*.csv\", fields: {label: kind}, refresh: " + refresh + "}");
   }
 };
 
@@ -81,7 +81,7 @@ TEST_F(Growth, JoinsAtTheNextEpochAndSurvivesAKillThere) {
 }
 
 TEST_F(Growth, JoinsAtOnceWhereItIsAskedFor) {
-  Process trainer = paused_trainer(config_of("at_once"));
+  Process trainer = paused_trainer(config_of("immediate"));
   add("b.csv", 24);
   ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
   const uint64_t paused_at = newest_step(run_dir());

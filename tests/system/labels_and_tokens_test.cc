@@ -27,47 +27,46 @@ TEST_P(ATokenBeyondTheVocabulary, EndsTheRunWithFileAndNumber) {
   std::string tokens;
   for (int i = 0; i < 4000; ++i) tokens += {static_cast<char>(i % 90), i % 400 == 7 ? '\1' : '\0'};
   write("tokens.bin", tokens);  // one in 400 is 256 more than it should be
-  const std::string config =
-      write_config("data: {train: {kind: tokens, path: " + path("tokens.bin") + R"(, context: 8}}
-model: {kind: lstm, width: 8, vocab: 90, context: 8}
-train: {steps: 1000000, batch: 4, device: cpu, threads: 1}
-feed: {isolation: )" +
-                   GetParam() + "}\n");
+  const std::string config = write_config("data: {train: {format: tokens, path: " +
+                                          path("tokens.bin") + R"(, sequence: {block_size: 8}}}
+model: {name: lstm_lm, hidden_size: 8, vocab_size: 90, context_length: 8}
+train: {max_steps: 1000000, micro_batch_size: 4, device: cpu, num_threads: 1}
+feed: {num_processes: )" + GetParam() + "}\n");
   EXPECT_EQ(train(config, run_dir()).code, 65);
   EXPECT_THAT(log_of("stokerd"), HasSubstr("tokens.bin"));
-  EXPECT_THAT(log_of("stokerd"), HasSubstr("model.vocab is 90, so tokens are from 0 to 89"));
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("model.vocab_size is 90, so tokens are from 0 to 89"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Readers, ATokenBeyondTheVocabulary, ::testing::Values("process", "thread"),
+INSTANTIATE_TEST_SUITE_P(Readers, ATokenBeyondTheVocabulary, ::testing::Values("1", "0"),
                          [](const auto& one) { return std::string(one.param); });
 
 TEST_F(LabelsAndTokens, WhatIsEvaluatedHasTheClassesThatWereTrainedOn) {
-  std::string train_rows = "x,kind\n", valid_rows = train_rows;
+  std::string train_rows = "x,kind\n", val_rows = train_rows;
   for (int i = 0; i < 300; ++i) {
     const char* const kinds[] = {"cat", "cow", "dog"};
     const std::string row = std::to_string(i % 3) + "," + kinds[i % 3] + "\n";
     train_rows += row;
-    if (i % 3 != 1) valid_rows += row;
+    if (i % 3 != 1) val_rows += row;
   }
   write("train.csv", train_rows);
-  write("valid.csv", valid_rows);
-  const std::string config =
-      write_config("data:\n  train: {kind: csv, label: kind, path: " + path("train.csv") +
-                   "}\n  valid: {kind: csv, label: kind, path: " + path("valid.csv") + R"(}
-model: {kind: mlp, hidden: [8]}
-task: {kind: classification}
-optimizer: {kind: adam, lr: 0.03}
-schedule: {kind: constant, warmup_steps: 0}
-train: {steps: 300, batch: 16, device: cpu, threads: 1}
+  write("val.csv", val_rows);
+  const std::string config = write_config(
+      "data:\n  train: {format: csv, fields: {label: kind}, path: " + path("train.csv") +
+      "}\n  val: {format: csv, fields: {label: kind}, path: " + path("val.csv") + R"(}
+model: {name: mlp, hidden_sizes: [8]}
+task: {name: classification}
+optimizer: {name: adam, lr: 0.03}
+scheduler: {name: constant, warmup_steps: 0}
+train: {max_steps: 300, micro_batch_size: 16, device: cpu, num_threads: 1}
 )");
   ASSERT_EQ(train(config, run_dir()).code, 0);
   ASSERT_EQ(evaluator(run_dir(), {"--once"}).wait(60s)->code, 0) << log_of("stoker-eval");
-  const run::SetResult valid = newest_result(run_dir());
-  ASSERT_EQ(valid.classes.size(), 3u);
-  EXPECT_EQ(valid.classes[1].name, "cow");
-  EXPECT_EQ(valid.classes[1].samples, 0u);
-  EXPECT_EQ(valid.classes[2].samples, 100u);
-  EXPECT_GT(valid.metrics.at(1).second, 0.9) << "accuracy: dogs are dogs";
+  const run::SetResult val = newest_result(run_dir());
+  ASSERT_EQ(val.classes.size(), 3u);
+  EXPECT_EQ(val.classes[1].name, "cow");
+  EXPECT_EQ(val.classes[1].samples, 0u);
+  EXPECT_EQ(val.classes[2].samples, 100u);
+  EXPECT_GT(val.metrics.at(1).second, 0.9) << "accuracy: dogs are dogs";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The reference runs of bench/learning, shortened, on data made here: what they learn is what the
-// same trainings in PyTorch learn. scripts/learning.sh does them in full on real data.
+// The reference runs of bench/convergence, shortened, on data made here: what they learn is what the
+// same trainings in PyTorch learn. scripts/convergence.sh does them in full on real data.
 #include <array>
 #include <cmath>
 #include <fstream>
@@ -18,12 +18,12 @@ using namespace std::chrono_literals;
 
 class Learning : public RunFixture {
  protected:
-  // Metrics of the run's first set after `steps` of bench/learning/KIND.yaml.
+  // Metrics of the run's first set after `steps` of bench/convergence/KIND.yaml.
   std::map<std::string, double> learned(const std::string& kind, int steps,
                                         const std::vector<std::string>& settings) {
-    std::vector<std::string> options{"--set", "train.steps=" + std::to_string(steps),
-                                     "--set", "train.threads=1",
-                                     "--set", "checkpoint.every_steps=0"};
+    std::vector<std::string> options{"--set", "train.max_steps=" + std::to_string(steps),
+                                     "--set", "train.num_threads=1",
+                                     "--set", "checkpoint.save_every_steps=null"};
     for (const std::string& setting : settings) options.insert(options.end(), {"--set", setting});
     auto trained = trainer(STOKER_LEARNING "/" + kind + ".yaml", run_dir(), options).wait(280s);
     EXPECT_TRUE(trained && trained->code == 0) << log_of("stokerd");
@@ -87,21 +87,21 @@ void Learning::write_digits(const std::string& images, const std::string& labels
 TEST_F(Learning, AByteGptComesAsFarAsInPyTorch) {
   write_text("text.txt");
   const auto metrics = learned(
-      "gpt", 50, {"data.train.path=" + path("text.txt"), "data.valid.path=" + path("text.txt")});
+      "gpt", 50, {"data.train.path=" + path("text.txt"), "data.val.path=" + path("text.txt")});
   ASSERT_TRUE(metrics.contains("loss"));
-  // bench/learning/peer.py on the same text: 50 steps with the seeds 1, 2 and 3.
+  // bench/convergence/baseline.py on the same text: 50 steps with the seeds 1, 2 and 3.
   constexpr double kPyTorch = 2.3245;
   EXPECT_NEAR(metrics.at("loss"), kPyTorch, 0.01 * kPyTorch);
 }
 
 TEST_F(Learning, ALenetReadsMoreThan98Point5PercentOfDrawnDigits) {
   write_digits("train-images", "train-labels", 3000, 1);
-  write_digits("valid-images", "valid-labels", 1000, 2);
+  write_digits("val-images", "val-labels", 1000, 2);
   std::vector<std::string> files;
-  for (const char* const set : {"train", "valid"}) {
+  for (const char* const set : {"train", "val"}) {
     const std::string name(set);
     files.push_back("data." + name + ".path=" + path(name + "-images"));
-    files.push_back("data." + name + ".labels=" + path(name + "-labels"));
+    files.push_back("data." + name + ".labels_path=" + path(name + "-labels"));
   }
   const auto metrics = learned("digits", 500, files);
   ASSERT_TRUE(metrics.contains("accuracy"));

@@ -29,7 +29,8 @@ size_t count_of(const std::string& text, const std::string& word) {
 }
 
 TEST_F(LifeOfARun, TrainsEvaluatesEveryCheckpointAndBothEndWithZero) {
-  const std::string config = write_config(text_config("eval: {policy: all, batch: 16}\n"));
+  const std::string config =
+      write_config(text_config("eval: {checkpoints: all, batch_size: 16}\n"));
   Process evaluator = this->evaluator(run_dir(), {"--follow"});
   Process trainer = this->trainer(config, run_dir());
   const auto trained = trainer.wait(90s);
@@ -54,7 +55,7 @@ TEST_F(LifeOfARun, TrainsEvaluatesEveryCheckpointAndBothEndWithZero) {
     const auto result = run::parse_eval_result(text, "step");
     ASSERT_TRUE(result.ok()) << step << ": " << result.status().to_string();
     EXPECT_EQ(result->step, step);
-    EXPECT_EQ(result->sets.at(0).set, "valid");
+    EXPECT_EQ(result->sets.at(0).set, "val");
   }
   const auto first =
       run::parse_eval_result(text_of(run::eval_result_path(run_dir() + "/eval", 20)), "first");
@@ -69,13 +70,13 @@ TEST_F(LifeOfARun, TrainsEvaluatesEveryCheckpointAndBothEndWithZero) {
 
 TEST_F(LifeOfARun, EachModelKindTrainsOnItsKindOfData) {
   const std::string pictures =
-      R"(data: {train: {kind: synthetic, samples: 400, features: [3, 32, 32], classes: 4}}
-eval: {sets: []}
-task: {kind: classification}
-train: {steps: 3, batch: 8, device: cpu, threads: 1, accumulate: 2}
+      R"(data: {train: {format: synthetic, num_samples: 400, input_shape: [3, 32, 32], num_classes: 4}}
+eval: {datasets: []}
+task: {name: classification}
+train: {max_steps: 3, micro_batch_size: 8, device: cpu, num_threads: 1, gradient_accumulation_steps: 2}
 )";
   for (const char* const model :
-       {"{kind: lenet}", "{kind: resnet, layers: 8}", "{kind: mlp, hidden: [16]}"}) {
+       {"{name: lenet5}", "{name: resnet8}", "{name: mlp, hidden_sizes: [16]}"}) {
     const std::string config = write_config(pictures + "model: " + model + "\n");
     const std::string run = run_dir("run-" + std::to_string(count_of(model, "e")) +
                                     std::to_string(std::string(model).size()));
@@ -88,14 +89,15 @@ TEST_F(LifeOfARun, TwoRunsOfOneConfigurationAreTheSameBytes) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir("a")).code, 0);
   ASSERT_EQ(train(config, run_dir("b"),
-                  {"--set", "feed.readers=5", "--set", "feed.slots=7", "--set", "feed.processes=2"})
+                  {"--set", "feed.num_workers=5", "--set", "feed.prefetch_batches=7", "--set",
+                   "feed.num_processes=2"})
                 .code,
             0);
-  ASSERT_EQ(train(config, run_dir("c"), {"--set", "feed.isolation=thread"}).code, 0);
+  ASSERT_EQ(train(config, run_dir("c"), {"--set", "feed.num_processes=0"}).code, 0);
   EXPECT_EQ(model_sha256(run_dir("a"), 400), model_sha256(run_dir("b"), 400))
       << "the readers changed the result";
   EXPECT_EQ(model_sha256(run_dir("a"), 400), model_sha256(run_dir("c"), 400))
-      << "isolation changed the result";
+      << "reading in stokerd changed the result";
   EXPECT_EQ(decided_rows(run_dir("a")), decided_rows(run_dir("b")));
 }
 
@@ -123,7 +125,8 @@ TEST_F(LifeOfARun, FaultRow76SigtermFinishesTheStepSavesAndTheRunGoesOnBitForBit
 TEST_F(LifeOfARun, Sigusr1SavesNowAndTrainingGoesOn) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(
-      config, run_dir(), {"--set", "train.steps=1000000", "--set", "checkpoint.every_steps=0"});
+      config, run_dir(),
+      {"--set", "train.max_steps=1000000", "--set", "checkpoint.save_every_steps=null"});
   ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
   EXPECT_TRUE(checkpoints(run_dir()).empty());
   trainer.signal(SIGUSR1);
@@ -140,8 +143,8 @@ TEST_F(LifeOfARun, Sigusr1SavesNowAndTrainingGoesOn) {
 TEST_F(LifeOfARun, TheControlSocketPausesResumesSetsSavesAndStops) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(config, run_dir(),
-                                  {"--set", "train.steps=1000000", "--set",
-                                   "schedule.kind=constant", "--set", "schedule.min_lr="});
+                                  {"--set", "train.max_steps=1000000", "--set",
+                                   "scheduler.name=constant", "--set", "scheduler.min_lr="});
   ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
   const auto ask = [&](const std::vector<std::string>& words, const std::string& log) {
     const auto exit = ctl(run_dir(), words, log).wait(30s);
@@ -174,7 +177,7 @@ TEST_F(LifeOfARun, TheControlSocketPausesResumesSetsSavesAndStops) {
 
 TEST_F(LifeOfARun, FaultRow23ASecondDaemonOnTheSameDirectoryExits75AndHarmsNothing) {
   const std::string config = write_config(small_config());
-  Process first = trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+  Process first = trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
   ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
   Process second(std::vector<std::string>{std::string(STOKER_BIN_DIR) + "/stokerd", "--config",
                                           config, "--run-dir", run_dir()},
@@ -194,7 +197,8 @@ TEST_F(LifeOfARun, FreshStartsOverAndKeepsWhatWasThere) {
   ASSERT_EQ(train(config, run_dir()).code, 0);
   const std::string before = model_sha256(run_dir(), 400);
   ASSERT_EQ(
-      train(config, run_dir(), {"--fresh", "--set", "train.steps=80", "--set", "run.seed=2"}).code,
+      train(config, run_dir(), {"--fresh", "--set", "train.max_steps=80", "--set", "run.seed=2"})
+          .code,
       0);
   EXPECT_EQ(newest_step(run_dir()), 80u);
   EXPECT_TRUE(fs::exists(run_dir() + "/archive-1/checkpoints/step-000000400"));
@@ -213,12 +217,12 @@ TEST_F(LifeOfARun, AFinishedRunStartedAgainEndsAtOnceAndChangesNothing) {
 
 TEST_F(LifeOfARun, OtherSettingsThanTheRunBeganWithAreRefusedByName) {
   const std::string config = write_config(small_config());
-  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=40"}).code, 0);
-  EXPECT_EQ(train(config, run_dir(), {"--set", "model.hidden=[64]"}).code, 78);
-  EXPECT_NE(log_of("stokerd").find("model.hidden"), std::string::npos);
-  EXPECT_EQ(train(config, run_dir(), {"--set", "train.batch=32"}).code, 78);
-  EXPECT_NE(log_of("stokerd").find("train.batch"), std::string::npos);
-  EXPECT_EQ(train(config, run_dir(), {"--set", "train.steps=50"}).code, 0)
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=40"}).code, 0);
+  EXPECT_EQ(train(config, run_dir(), {"--set", "model.hidden_sizes=[64]"}).code, 78);
+  EXPECT_NE(log_of("stokerd").find("model.hidden_sizes"), std::string::npos);
+  EXPECT_EQ(train(config, run_dir(), {"--set", "train.micro_batch_size=32"}).code, 78);
+  EXPECT_NE(log_of("stokerd").find("train.micro_batch_size"), std::string::npos);
+  EXPECT_EQ(train(config, run_dir(), {"--set", "train.max_steps=50"}).code, 0)
       << "a longer run is the same run";
 }
 
@@ -238,7 +242,7 @@ TEST_P(BadData, IsExit78AndNamesThePath) {
   const std::string data =
       std::regex_replace(std::string(GetParam().data), std::regex("@"), folder_);
   const std::string config =
-      write_config("data: {train: " + data + "}\neval: {sets: []}\ntrain: {steps: 5}\n");
+      write_config("data: {train: " + data + "}\neval: {datasets: []}\ntrain: {max_steps: 5}\n");
   EXPECT_EQ(train(config, run_dir()).code, 78);
   EXPECT_NE(log_of("stokerd").find(folder_ + GetParam().expected), std::string::npos)
       << log_of("stokerd");
@@ -246,16 +250,16 @@ TEST_P(BadData, IsExit78AndNamesThePath) {
 
 INSTANTIATE_TEST_SUITE_P(
     Folders, BadData,
-    ::testing::Values(BadStart{"Missing", "{kind: text, path: @/nowhere}", "/nowhere"},
-                      BadStart{"Empty", "{kind: text, path: @/empty}", "/empty"},
-                      BadStart{"ZeroLength", "{kind: text, path: @/zero.txt}", "/zero.txt"}),
+    ::testing::Values(BadStart{"Missing", "{format: text, path: @/nowhere}", "/nowhere"},
+                      BadStart{"Empty", "{format: text, path: @/empty}", "/empty"},
+                      BadStart{"ZeroLength", "{format: text, path: @/zero.txt}", "/zero.txt"}),
     [](const auto& test) { return test.param.name; });
 
 TEST_F(LifeOfARun, AnUnreadableFolderIsExit78AndNamesThePath) {
   fs::create_directories(path("locked"));
   ::chmod(path("locked").c_str(), 0);
-  const std::string config =
-      write_config("data: {train: {kind: text, path: " + path("locked") + "}}\neval: {sets: []}\n");
+  const std::string config = write_config("data: {train: {format: text, path: " + path("locked") +
+                                          "}}\neval: {datasets: []}\n");
   std::vector<std::string> command{program("stokerd"), "--config", config, "--run-dir", run_dir()};
   if (::geteuid() == 0) {
     // Root reads everything: become nobody.

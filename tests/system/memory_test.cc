@@ -34,7 +34,7 @@ uint64_t last_step(const std::string& run) {
   return step;
 }
 
-// scripts/prove.sh takes 100,000 steps, a test run fewer.
+// scripts/fault_tests.sh takes 100,000 steps, a test run fewer.
 uint64_t steps_to_take() {
   const char* const proof = std::getenv("STOKER_PROOF");
   return proof != nullptr && std::string(proof) == "full" ? 100'000 : 20'000;
@@ -42,10 +42,10 @@ uint64_t steps_to_take() {
 
 TEST_F(Memory, OfARunDoesNotGrowWithItsSteps) {
   const std::string config = write_config(small_config());
-  Process trainer =
-      this->trainer(config, run_dir(),
-                    {"--set", "train.steps=100000000", "--set", "metrics.every_steps=100", "--set",
-                     "checkpoint.every_steps=1000", "--set", "metrics.tensorboard=true"});
+  Process trainer = this->trainer(
+      config, run_dir(),
+      {"--set", "train.max_steps=100000000", "--set", "metrics.log_every_steps=100", "--set",
+       "checkpoint.save_every_steps=1000", "--set", "metrics.tensorboard=true"});
   const uint64_t steps = steps_to_take();
   ASSERT_TRUE(wait_until(120s, [&] { return last_step(run_dir()) >= steps / 4; }));
   const uint64_t early = anonymous_kib(trainer.pid());

@@ -20,21 +20,21 @@ class NonFinite : public RunFixture {
   // The learning rate grows with every step: what goes well at the beginning goes wrong later.
   std::string diverging(const std::string& policy) {
     return write_config(R"(
-data: {train: {kind: synthetic, samples: 400, features: [8], targets: 2}}
-model: {kind: mlp, hidden: [16]}
-task: {kind: regression}
-eval: {sets: []}
-optimizer: {kind: sgd, lr: 300, clip_norm: 0}
-schedule: {kind: constant, warmup_steps: 3000}
-checkpoint: {every_steps: 5}
-metrics: {every_steps: 5, tensorboard: false}
-train: {steps: 200, batch: 8, device: cpu, threads: 1, rollback_lr: 0.001, on_nonfinite: )" +
+data: {train: {format: synthetic, num_samples: 400, input_shape: [8], num_targets: 2}}
+model: {name: mlp, hidden_sizes: [16]}
+task: {name: regression}
+eval: {datasets: []}
+optimizer: {name: sgd, lr: 300}
+scheduler: {name: constant, warmup_steps: 3000}
+checkpoint: {save_every_steps: 5}
+metrics: {log_every_steps: 5, tensorboard: false}
+train: {max_steps: 200, micro_batch_size: 8, device: cpu, num_threads: 1, max_grad_norm: null, rollback_lr_factor: 0.001, on_nonfinite: )" +
                         policy + "}\n");
   }
 };
 
 TEST_F(NonFinite, FaultRow35StopsWith65AndKeepsTheCheckpointBefore) {
-  EXPECT_EQ(train(diverging("stop"), run_dir()).code, 65);
+  EXPECT_EQ(train(diverging("fail"), run_dir()).code, 65);
   EXPECT_NE(trainer_log(run_dir()).find("not a number at step"), std::string::npos);
   EXPECT_GT(newest_step(run_dir()), 0u) << "it went wrong before the first checkpoint";
   EXPECT_LT(newest_step(run_dir()), 200u);

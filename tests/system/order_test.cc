@@ -16,11 +16,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const std::string kTraining = R"(optimizer: {kind: adamw, lr: 0.002}
-schedule: {kind: constant, warmup_steps: 10}
-train: {steps: 600, batch: 8, device: cpu, threads: 1}
-checkpoint: {every_steps: 20, keep_last: 3}
-metrics: {every_steps: 5}
+const std::string kTraining = R"(optimizer: {name: adamw, lr: 0.002}
+scheduler: {name: constant, warmup_steps: 10}
+train: {max_steps: 600, micro_batch_size: 8, device: cpu, num_threads: 1}
+checkpoint: {save_every_steps: 20, keep_last: 3}
+metrics: {log_every_steps: 5}
 )";
 
 class Order : public RunFixture {
@@ -33,13 +33,13 @@ class Order : public RunFixture {
     for (int i = 0; i < 500; ++i) weights << i % 7 << '\n';
     return write_config("data:\n  train: " + train + "\n" + more +
                         R"(
-model: {kind: mlp, hidden: [16], dropout: 0.1}
-task: {kind: classification}
-optimizer: {kind: adamw, lr: 0.003}
-schedule: {kind: constant, warmup_steps: 10}
-train: {steps: 3000, batch: 12, device: cpu, threads: 1}
-checkpoint: {every_steps: 50, keep_last: 3}
-metrics: {every_steps: 7}
+model: {name: mlp, hidden_sizes: [16], dropout: 0.1}
+task: {name: classification}
+optimizer: {name: adamw, lr: 0.003}
+scheduler: {name: constant, warmup_steps: 10}
+train: {max_steps: 3000, micro_batch_size: 12, device: cpu, num_threads: 1}
+checkpoint: {save_every_steps: 50, keep_last: 3}
+metrics: {log_every_steps: 7}
 )");
   }
   // Two texts of several files each, and a tiny GPT over them.
@@ -52,29 +52,31 @@ metrics: {every_steps: 7}
           out << name << ", file " << file << ", line " << line << '\n';
       }
     }
-    return write_config("data:\n  train: " + train + "\n  code: {path: " + path("code") +
-                        "}\n  prose: {path: " + path("prose") + "}\n" + feed +
+    return write_config("data:\n  train: " + train +
+                        "\n  code: {format: text, path: " + path("code") +
+                        "}\n  prose: {format: text, path: " + path("prose") + "}\n" + feed +
                         R"(
-model: {kind: gpt, layers: 1, width: 16, heads: 2, context: 16}
+model: {name: gpt, num_layers: 1, embed_dim: 16, num_heads: 2, context_length: 16}
 )" + kTraining);
   }
 
   // Texts of 1 to 60 letters as JSON lines, and a tiny GPT over them.
   std::string lines_config_of(const std::string& feed) const {
-    for (const char* const name : {"train.jsonl", "valid.jsonl"}) {
+    for (const char* const name : {"train.jsonl", "val.jsonl"}) {
       std::ofstream out(path(name));
       for (int line = 0; line < 331; ++line)
         out << "{\"t\": \""
             << std::string(static_cast<size_t>(1 + line * line % 60), 'a' + line % 9) << "\"}\n";
     }
     return write_config(
-        "data:\n  train: {kind: jsonl, path: " + path("train.jsonl") +
-        ", text: t, longest: 61}\n  valid: {kind: jsonl, path: " + path("valid.jsonl") +
-        ", text: t, longest: 40, longer: truncate}\n"
-        "feed: {buckets: [8, 24, 40], " +
+        "data:\n  train: {format: jsonl, path: " + path("train.jsonl") +
+        ", fields: {text: t}, sequence: {max_length: 61}}\n  val: {format: jsonl, path: " +
+        path("val.jsonl") +
+        ", fields: {text: t}, sequence: {max_length: 40, on_overflow: truncate}}\n"
+        "feed: {bucket_boundaries: [8, 24, 40], " +
         feed + R"(}
-eval: {sets: [valid], batch: 7}
-model: {kind: gpt, layers: 1, width: 16, heads: 2, context: 64}
+eval: {datasets: [val], batch_size: 7}
+model: {name: gpt, num_layers: 1, embed_dim: 16, num_heads: 2, context_length: 64}
 )" + kTraining);
   }
 
@@ -110,30 +112,31 @@ model: {kind: gpt, layers: 1, width: 16, heads: 2, context: 64}
   }
 
   std::string synthetic(int samples, const std::string& more = "") const {
-    return "{kind: synthetic, samples: " + std::to_string(samples) +
-           ", features: [16], classes: 4, noise: 0.5" + more + "}";
+    return "{format: synthetic, num_samples: " + std::to_string(samples) +
+           ", input_shape: [16], num_classes: 4, noise_std: 0.5" + more + "}";
   }
 };
 
 TEST_F(Order, OffSurvivesKills) {
-  expect_same_after_kills(config_of(synthetic(500), "feed: {shuffle: off, last_batch: drop}"),
+  expect_same_after_kills(config_of(synthetic(500), "feed: {shuffle: none, last_batch: drop}"),
                           kSteps);
 }
 
 TEST_F(Order, WindowSurvivesKills) {
   expect_same_after_kills(
-      config_of(synthetic(500, ", skip: 3, repeat: 2"),
-                "feed: {shuffle: window, window: 50, last_batch: pad, processes: 2}"),
+      config_of(
+          synthetic(500, ", skip_samples: 3, repeat: 2"),
+          "feed: {shuffle: block, shuffle_block_size: 50, last_batch: pad, num_processes: 2}"),
       kSteps);
 }
 
 TEST_F(Order, DrawsByWeightSurviveKills) {
-  expect_same_after_kills(config_of(synthetic(500, ", weights_file: " + path("weights.txt")), ""),
-                          kSteps);
+  expect_same_after_kills(
+      config_of(synthetic(500, ", sample_weights_path: " + path("weights.txt")), ""), kSteps);
 }
 
 TEST_F(Order, AWeightedMixtureSurvivesKills) {
-  const std::string train = "{kind: mixture, of: [small, large], weights: [0.25, 0.75]}";
+  const std::string train = "{mixture: {small: 0.25, large: 0.75}}";
   expect_same_after_kills(
       config_of(train, "  small: " + synthetic(40) + "\n  large: " + synthetic(700)), kSteps);
 }
@@ -141,10 +144,11 @@ TEST_F(Order, AWeightedMixtureSurvivesKills) {
 TEST_F(Order, MixturesOfTextsSurviveKillsUnderEveryOrder) {
   int number = 0;
   for (const char* const feed :
-       {"feed: {shuffle: full}", "feed: {shuffle: off}", "feed: {shuffle: window, window: 30}",
-        "feed: {shuffle: shards, shards_open: 2, last_batch: drop}"}) {
+       {"feed: {shuffle: full}", "feed: {shuffle: none}",
+        "feed: {shuffle: block, shuffle_block_size: 30}",
+        "feed: {shuffle: shards, shuffle_open_shards: 2, last_batch: drop}"}) {
     SCOPED_TRACE(feed);
-    const std::string config = text_config_of("{kind: mixture, of: [code, prose]}", feed);
+    const std::string config = text_config_of("{concat: [code, prose]}", feed);
     expect_same_after_kills(config, 600);
     // Each order takes the two run directories anew.
     for (const std::string& run : {run_dir(), run_dir("whole")})
@@ -154,9 +158,9 @@ TEST_F(Order, MixturesOfTextsSurviveKillsUnderEveryOrder) {
 }
 
 TEST_F(Order, ReadingAheadSurvivesKillsAndChangesNoByte) {
-  const std::string texts = "{kind: mixture, of: [code, prose]}";
-  expect_same_after_kills(text_config_of(texts, "feed: {read_ahead: 24, readers: 3, processes: 2}"),
-                          600);
+  const std::string texts = "{concat: [code, prose]}";
+  expect_same_after_kills(
+      text_config_of(texts, "feed: {read_ahead: 24, num_workers: 3, num_processes: 2}"), 600);
   ASSERT_EQ(train(text_config_of(texts, "feed: {read_ahead: 0}"), run_dir("without")).code, 0);
   EXPECT_EQ(model_sha256(run_dir("without"), 600), model_sha256(run_dir(), 600));
   EXPECT_EQ(decided_rows(run_dir("without")), decided_rows(run_dir()));
@@ -165,7 +169,7 @@ TEST_F(Order, ReadingAheadSurvivesKillsAndChangesNoByte) {
 TEST_F(Order, BucketsOfTextsSurviveKills) {
   int number = 0;
   for (const char* const feed :
-       {"processes: 2", "last_batch: pad", "last_batch: drop, shuffle: off"}) {
+       {"num_processes: 2", "last_batch: pad", "last_batch: drop, shuffle: none"}) {
     SCOPED_TRACE(feed);
     expect_same_after_kills(lines_config_of(feed), 600);
     for (const std::string& run : {run_dir(), run_dir("whole")})
@@ -189,24 +193,25 @@ TEST_F(Order, BucketsOfLabelledSequencesSurviveKills) {
   }
   out.close();
   expect_same_after_kills(
-      write_config("data:\n  train: {kind: jsonl, path: " + path("places.jsonl") +
-                   ", input: x, shape: [2], labels: y, longest: 20}\n" + R"(
-feed: {buckets: [5, 10]}
-eval: {sets: []}
-task: {kind: tagging}
-model: {kind: blstm, width: 8, states: each}
-optimizer: {kind: adamw, lr: 0.01}
-schedule: {kind: constant, warmup_steps: 10}
-train: {steps: 400, batch: 8, device: cpu, threads: 1}
-checkpoint: {every_steps: 20, keep_last: 3}
-metrics: {every_steps: 5}
+      write_config(
+          "data:\n  train: {format: jsonl, path: " + path("places.jsonl") +
+          ", fields: {input: x, labels: y}, input_shape: [2], sequence: {max_length: 20}}\n" + R"(
+feed: {bucket_boundaries: [5, 10]}
+eval: {datasets: []}
+task: {name: sequence_labeling}
+model: {name: blstm, hidden_size: 8, pooling: none}
+optimizer: {name: adamw, lr: 0.01}
+scheduler: {name: constant, warmup_steps: 10}
+train: {max_steps: 400, micro_batch_size: 8, device: cpu, num_threads: 1}
+checkpoint: {save_every_steps: 20, keep_last: 3}
+metrics: {log_every_steps: 5}
 )"),
       400);
 }
 
 TEST_F(Order, BucketsSayHowMuchIsPaddingAndAreEvaluated) {
-  const std::string config = lines_config_of("readers: 1");
-  const std::vector<std::string> short_run{"--set", "train.steps=40"};
+  const std::string config = lines_config_of("num_workers: 1");
+  const std::vector<std::string> short_run{"--set", "train.max_steps=40"};
   ASSERT_EQ(train(config, run_dir(), short_run).code, 0);
   EXPECT_NE(log_of("stokerd").find("padding_without_buckets="), std::string::npos)
       << log_of("stokerd");
@@ -217,11 +222,11 @@ TEST_F(Order, BucketsSayHowMuchIsPaddingAndAreEvaluated) {
     const auto exit =
         evaluator(run_dir(),
                   {"--checkpoint", run_dir() + "/checkpoints/" + checkpoints(run_dir()).back(),
-                   "--set", "eval.batch=" + batch})
+                   "--set", "eval.batch_size=" + batch})
             .wait(60s);
     EXPECT_TRUE(exit && exit->code == 0) << log_of("stoker-eval");
     const std::string said = log_of("stoker-eval");
-    const size_t at = said.find("\"valid\":{");
+    const size_t at = said.find("\"val\":{");
     return at == std::string::npos ? said : said.substr(at, said.find('}', at) - at);
   };
   const std::string one_by_one = evaluated("1");
@@ -231,15 +236,15 @@ TEST_F(Order, BucketsSayHowMuchIsPaddingAndAreEvaluated) {
 
 TEST_F(Order, WeightsReplacedAtARestartHoldFromThereOn) {
   const std::string config =
-      config_of(synthetic(500, ", weights_file: " + path("weights.txt")), "");
+      config_of(synthetic(500, ", sample_weights_path: " + path("weights.txt")), "");
   const auto only = [this](int sample) {
     std::ofstream weights(path("weights.txt"));
     for (int i = 0; i < 500; ++i) weights << (i == sample) << '\n';
   };
   only(3);
-  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=100"}).code, 0);
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=100"}).code, 0);
   only(8);
-  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=200"}).code, 0);
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=200"}).code, 0);
   EXPECT_NE(explained(run_dir(), 100).find("\"sample\":3,"), std::string::npos);
   EXPECT_EQ(explained(run_dir(), 100).find("\"sample\":8,"), std::string::npos);
   EXPECT_NE(explained(run_dir(), 101).find("\"sample\":8,"), std::string::npos);
@@ -247,15 +252,19 @@ TEST_F(Order, WeightsReplacedAtARestartHoldFromThereOn) {
 }
 
 TEST_F(Order, AnotherOneIsAnotherRun) {
-  const std::string config = config_of(synthetic(500), "feed: {shuffle: window, window: 50}");
-  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=100"}).code, 0);
+  const std::string config =
+      config_of(synthetic(500), "feed: {shuffle: block, shuffle_block_size: 50}");
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=100"}).code, 0);
   // Three: after four starts in vain stokerd would refuse the next.
-  for (const char* const flag : {"feed.window=51", "feed.last_batch=drop", "data.train.repeat=2"}) {
+  for (const char* const flag :
+       {"feed.shuffle_block_size=51", "feed.last_batch=drop", "data.train.repeat=2"}) {
     EXPECT_EQ(train(config, run_dir(), {"--set", flag}).code, 78) << flag;
     EXPECT_NE(log_of("stokerd").find("start over with --fresh"), std::string::npos) << flag;
   }
-  EXPECT_EQ(train(config, run_dir(), {"--set", "train.steps=200", "--set", "feed.readers=3"}).code,
-            0);
+  EXPECT_EQ(
+      train(config, run_dir(), {"--set", "train.max_steps=200", "--set", "feed.num_workers=3"})
+          .code,
+      0);
 }
 
 }  // namespace

@@ -17,12 +17,12 @@ class OutOfMemory : public RunFixture {
  protected:
   std::string config(const std::string& batch) const {
     return write_config(R"(
-data: {train: {kind: synthetic, samples: 400, features: [8], targets: 2}}
-model: {kind: mlp, hidden: [4096]}
-task: {kind: regression}
-eval: {sets: []}
+data: {train: {format: synthetic, num_samples: 400, input_shape: [8], num_targets: 2}}
+model: {name: mlp, hidden_sizes: [4096]}
+task: {name: regression}
+eval: {datasets: []}
 metrics: {tensorboard: false}
-train: {steps: 20, device: cpu, threads: 1, batch: )" +
+train: {max_steps: 20, device: cpu, num_threads: 1, micro_batch_size: )" +
                         batch + "}\n");
   }
   // stokerd with so little memory that 1.6 GB for what a layer of 100000 samples gives are too much.
@@ -40,9 +40,10 @@ train: {steps: 20, device: cpu, threads: 1, batch: )" +
 
 TEST_F(OutOfMemory, TheFirstStepEndsWith71AndSaysWhatHelps) {
   EXPECT_EQ(train_with_a_limit(config("100000"), {}).code, 71);
-  EXPECT_THAT(text_of(run_dir() + "/logs/stokerd.log"),
-              AllOf(HasSubstr("step 1: out of memory: "), HasSubstr("tried to allocate"),
-                    HasSubstr("train.batch: 50000 with train.accumulate: 2")));
+  EXPECT_THAT(
+      text_of(run_dir() + "/logs/stokerd.log"),
+      AllOf(HasSubstr("step 1: out of memory: "), HasSubstr("tried to allocate"),
+            HasSubstr("train.micro_batch_size: 50000 with train.gradient_accumulation_steps: 2")));
   EXPECT_TRUE(checkpoints(run_dir()).empty());
 }
 
@@ -50,7 +51,7 @@ TEST_F(OutOfMemory, LaterTheLastCheckpointStaysWhole) {
   ASSERT_EQ(train_with_a_limit(config("8"), {}).code, 0) << text_of(path("limited.out"));
   ASSERT_EQ(newest_step(run_dir()), 20u);
   EXPECT_EQ(
-      train_with_a_limit(config("100000"), {"--set", "train.steps=40", "--allow-batch-change"})
+      train_with_a_limit(config("100000"), {"--set", "train.max_steps=40", "--allow-batch-change"})
           .code,
       71);
   EXPECT_EQ(newest_step(run_dir()), 20u);

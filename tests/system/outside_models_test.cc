@@ -16,22 +16,22 @@ class OutsideModels : public RunFixture {
  protected:
   std::string config_with(const std::string& model) const {
     std::string text = small_config();
-    const std::string mlp = "model: {kind: mlp, hidden: [32], dropout: 0.1}\n";
+    const std::string mlp = "model: {name: mlp, hidden_sizes: [32], dropout: 0.1}\n";
     text.replace(text.find(mlp), mlp.size(), "model: " + model + "\n");
     // One that does not look at how many steps there are: what goes on computes what a whole run does.
-    const std::string cosine = "schedule: {kind: cosine, warmup_steps: 10, min_lr: 0.0001}\n";
-    text.replace(text.find(cosine), cosine.size(), "schedule: {kind: constant}\n");
+    const std::string cosine = "scheduler: {name: cosine, warmup_steps: 10, min_lr: 0.0001}\n";
+    text.replace(text.find(cosine), cosine.size(), "scheduler: {name: constant}\n");
     return write_config(text);
   }
   std::string plugin_config() const {
     fs::copy_file(STOKER_PLUGINS "/gated_mlp.so", path("m.so"));
-    return config_with("{kind: plugin, path: " + path("m.so") +
-                       ", parameters: {width: 16, blocks: 1, dropout: 0.1}}");
+    return config_with("{name: plugin, path: " + path("m.so") +
+                       ", args: {width: 16, blocks: 1, dropout: 0.1}}");
   }
   std::string script_config() const {
     Process writer({STOKER_WRITE_SCRIPT, path("m.pt"), "32", "4"}, path("writer.out"));
     EXPECT_EQ(writer.wait(60s)->code, 0);
-    return config_with("{kind: torchscript, path: " + path("m.pt") + "}");
+    return config_with("{name: torchscript, path: " + path("m.pt") + "}");
   }
   int evaluate(const std::string& run, const std::vector<std::string>& more = {}) const {
     const auto exit = evaluator(run, joined({"--once"}, more)).wait(90s);
@@ -40,8 +40,8 @@ class OutsideModels : public RunFixture {
 
   // A run of 80 steps, and one that was interrupted, come to the same bytes and are evaluated.
   void expect_that_it_goes_on_exactly(const std::string& config) {
-    const std::vector<std::string> half{"--set", "train.steps=40"};
-    const std::vector<std::string> all{"--set", "train.steps=80"};
+    const std::vector<std::string> half{"--set", "train.max_steps=40"};
+    const std::vector<std::string> all{"--set", "train.max_steps=80"};
     ASSERT_EQ(train(config, run_dir("whole"), all).code, 0) << log_of("stokerd");
     ASSERT_EQ(train(config, run_dir(), half).code, 0);
     ASSERT_EQ(train(config, run_dir(), all).code, 0) << log_of("stokerd");
@@ -56,21 +56,23 @@ class OutsideModels : public RunFixture {
 
   // The file changes after 40 steps.
   void expect_that_another_file_is_told(const std::string& config, const std::string& file) {
-    ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=40"}).code, 0) << log_of("stokerd");
+    ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=40"}).code, 0)
+        << log_of("stokerd");
     std::ofstream(file + ".new", std::ios::binary) << text_of(file) << "\n";
     fs::rename(file + ".new", file);
-    EXPECT_EQ(evaluate(run_dir(), {"--set", "eval.tries=1"}), 0);
+    EXPECT_EQ(evaluate(run_dir(), {"--set", "eval.max_attempts=1"}), 0);
     EXPECT_NE(log_of("stoker-eval").find("was trained with another model.path, of sum"),
               std::string::npos)
         << log_of("stoker-eval");
-    EXPECT_EQ(train(config, run_dir(), {"--set", "train.steps=80"}).code, 78);
+    EXPECT_EQ(train(config, run_dir(), {"--set", "train.max_steps=80"}).code, 78);
     EXPECT_NE(log_of("stokerd").find("model.path: sum of the file"), std::string::npos)
         << log_of("stokerd");
     EXPECT_NE(log_of("stokerd").find("--allow-model-change"), std::string::npos);
-    EXPECT_EQ(train(config, run_dir(), {"--set", "train.steps=80", "--allow-model-change"}).code, 0)
+    EXPECT_EQ(
+        train(config, run_dir(), {"--set", "train.max_steps=80", "--allow-model-change"}).code, 0)
         << log_of("stokerd");
     EXPECT_EQ(newest_step(run_dir()), 80u);
-    EXPECT_EQ(train(config, run_dir(), {"--set", "train.steps=90"}).code, 0)
+    EXPECT_EQ(train(config, run_dir(), {"--set", "train.max_steps=90"}).code, 0)
         << "the run has become that of the new file: " << log_of("stokerd");
   }
 };
@@ -89,10 +91,10 @@ TEST_F(OutsideModels, FaultRow19AnotherPluginUnderTheSamePathIsToldAndTakenWithI
 
 TEST_F(OutsideModels, FaultRow19APluginThatMovedIsTheSame) {
   const std::string config = plugin_config();
-  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=40"}).code, 0);
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=40"}).code, 0);
   fs::rename(path("m.so"), path("elsewhere.so"));
   EXPECT_EQ(train(config, run_dir(),
-                  {"--set", "train.steps=50", "--set", "model.path=" + path("elsewhere.so")})
+                  {"--set", "train.max_steps=50", "--set", "model.path=" + path("elsewhere.so")})
                 .code,
             0)
       << log_of("stokerd");
@@ -100,7 +102,7 @@ TEST_F(OutsideModels, FaultRow19APluginThatMovedIsTheSame) {
 
 TEST_F(OutsideModels, APluginIsLoadedByTheTrainerAndByNoReader) {
   const std::string config = plugin_config();
-  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
   ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; })) << log_of("stokerd");
   const auto maps_of = [](pid_t pid) { return text_of("/proc/" + std::to_string(pid) + "/maps"); };
   EXPECT_NE(maps_of(trainer.pid()).find("m.so"), std::string::npos);
@@ -116,9 +118,8 @@ TEST_F(OutsideModels, APluginIsLoadedByTheTrainerAndByNoReader) {
 
 TEST_F(OutsideModels, APluginThatCannotBeUsedEndsTheStartWithOneLine) {
   const std::string config = plugin_config();
-  EXPECT_EQ(train(config, run_dir(), {"--set", "model.parameters.widht=3"}).code, 78);
-  EXPECT_NE(log_of("stokerd").find("does not read these of model.parameters: widht"),
-            std::string::npos)
+  EXPECT_EQ(train(config, run_dir(), {"--set", "model.args.widht=3"}).code, 78);
+  EXPECT_NE(log_of("stokerd").find("does not read these of model.args: widht"), std::string::npos)
       << log_of("stokerd");
   EXPECT_EQ(train(config, run_dir(), {"--set", "model.path=" + path("none.so")}).code, 78);
   EXPECT_NE(log_of("stokerd").find("none.so: No such file"), std::string::npos);
@@ -132,12 +133,12 @@ TEST_F(OutsideModels, ATokenThatThePluginHasNoOutputForEndsTheRunWithFileAndNumb
   for (int i = 0; i < 4000; ++i) tokens += {static_cast<char>(i % 90), i % 400 == 7 ? '\1' : '\0'};
   std::ofstream(path("tokens.bin"), std::ios::binary) << tokens;
   const std::string config = write_config(
-      "data: {train: {kind: tokens, context: 8, path: " + path("tokens.bin") +
-      "}}\nmodel: {kind: plugin, outputs: 90, parameters: {does: speaks}, path: " + path("m.so") +
-      "}\ntrain: {steps: 1000000, batch: 4, device: cpu, threads: 1}\n");
+      "data: {train: {format: tokens, sequence: {block_size: 8}, path: " + path("tokens.bin") +
+      "}}\nmodel: {name: plugin, num_classes: 90, args: {does: speaks}, path: " + path("m.so") +
+      "}\ntrain: {max_steps: 1000000, micro_batch_size: 4, device: cpu, num_threads: 1}\n");
   EXPECT_EQ(train(config, run_dir()).code, 65);
   EXPECT_NE(log_of("stokerd").find("tokens.bin"), std::string::npos) << log_of("stokerd");
-  EXPECT_NE(log_of("stokerd").find("model.outputs is 90, so tokens are from 0 to 89"),
+  EXPECT_NE(log_of("stokerd").find("model.num_classes is 90, so tokens are from 0 to 89"),
             std::string::npos)
       << log_of("stokerd");
 }
@@ -150,10 +151,12 @@ TEST_F(OutsideModels, ATokenThatThePluginHasNoTableForEndsTheRunAsASettingThatDo
     rows << R"({"words": [1, 2, )" << (i == 40 ? 77 : 3) << R"(], "kind": )" << i % 3 << "}\n";
   rows.close();
   const std::string config = write_config(
-      "data: {train: {kind: jsonl, tokens: words, label: kind, longest: 3, path: " +
-      path("rows.jsonl") + "}}\ntask: {kind: classification}\n" +
-      "model: {kind: plugin, parameters: {does: knows ten tokens}, path: " + path("m.so") +
-      "}\ntrain: {steps: 100, batch: 16, device: cpu, threads: 1}\n");
+      "data: {train: {format: jsonl, fields: {input_ids: words, label: kind}, sequence: "
+      "{max_length: 3}, "
+      "path: " +
+      path("rows.jsonl") + "}}\ntask: {name: classification}\n" +
+      "model: {name: plugin, args: {does: knows ten tokens}, path: " + path("m.so") +
+      "}\ntrain: {max_steps: 100, micro_batch_size: 16, device: cpu, num_threads: 1}\n");
   EXPECT_EQ(train(config, run_dir()).code, 78);
   EXPECT_NE(log_of("stokerd").find("does not know a token of this batch, whose tokens are from 1 "
                                    "to 77"),

@@ -25,8 +25,8 @@ class Resume : public RunFixture {
   void expect_that_it_takes(const std::string& flag, const std::vector<std::string>& change,
                             const std::string& named) {
     const std::string config = write_config(small_config());
-    ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=80"}).code, 0);
-    const auto changed = joined({"--set", "train.steps=160"}, change);
+    ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=80"}).code, 0);
+    const auto changed = joined({"--set", "train.max_steps=160"}, change);
     const auto before = checkpoints(run_dir());
     EXPECT_EQ(train(config, run_dir(), changed).code, 78);
     EXPECT_NE(log_of("stokerd").find(named), std::string::npos) << log_of("stokerd");
@@ -35,7 +35,7 @@ class Resume : public RunFixture {
     EXPECT_EQ(train(config, run_dir(), joined(changed, {flag})).code, 0) << log_of("stokerd");
     EXPECT_NE(log_of("stokerd").find("incompatible change accepted"), std::string::npos);
     EXPECT_EQ(newest_step(run_dir()), 160u);
-    EXPECT_EQ(train(config, run_dir(), joined(changed, {"--set", "train.steps=170"})).code, 0)
+    EXPECT_EQ(train(config, run_dir(), joined(changed, {"--set", "train.max_steps=170"})).code, 0)
         << "the run has become what it was allowed to be: " << log_of("stokerd");
   }
   json::object manifest(uint64_t step) const {
@@ -47,25 +47,26 @@ class Resume : public RunFixture {
 
 TEST_F(Resume, FaultRow83StartsThatAreRefusedForAChangeAreNotCountedAsInVain) {
   const std::string config = write_config(small_config());
-  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=80"}).code, 0);
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=80"}).code, 0);
   for (int i = 0; i < 5; ++i)
-    EXPECT_EQ(train(config, run_dir(), {"--set", "train.batch=32"}).code, 78) << i;
-  EXPECT_EQ(train(config, run_dir(), {"--set", "train.steps=160"}).code, 0) << log_of("stokerd");
-  EXPECT_NE(log_of("stokerd").find("setting changed key=train.steps previous=80 current=160"),
+    EXPECT_EQ(train(config, run_dir(), {"--set", "train.micro_batch_size=32"}).code, 78) << i;
+  EXPECT_EQ(train(config, run_dir(), {"--set", "train.max_steps=160"}).code, 0)
+      << log_of("stokerd");
+  EXPECT_NE(log_of("stokerd").find("setting changed key=train.max_steps previous=80 current=160"),
             std::string::npos)
       << log_of("stokerd");
 }
 
 TEST_F(Resume, FaultRow20AnotherBatchSizeIsTakenWithItsFlag) {
-  expect_that_it_takes("--allow-batch-change", {"--set", "train.batch=32"},
-                       "train.batch: 16 -> 32");
+  expect_that_it_takes("--allow-batch-change", {"--set", "train.micro_batch_size=32"},
+                       "train.micro_batch_size: 16 -> 32");
   // 80 batches of 16 are 40 of 32; then one a step.
   EXPECT_EQ(manifest(160).at("next_ticket").to_number<uint64_t>(), 40u + 80u);
 }
 
 TEST_F(Resume, FaultRow20AccumulatingOtherwiseIsTakenWithItsFlag) {
-  expect_that_it_takes("--allow-batch-change", {"--set", "train.accumulate=2"},
-                       "train.accumulate: 1 -> 2");
+  expect_that_it_takes("--allow-batch-change", {"--set", "train.gradient_accumulation_steps=2"},
+                       "train.gradient_accumulation_steps: 1 -> 2");
   EXPECT_EQ(manifest(160).at("next_ticket").to_number<uint64_t>(), 80u + 2 * 80u);
 }
 
@@ -74,14 +75,14 @@ TEST_F(Resume, FaultRow20AnotherOrderOfSamplesIsTakenWithItsFlag) {
 }
 
 TEST_F(Resume, FaultRow20OtherDataIsTakenWithItsFlag) {
-  expect_that_it_takes("--allow-data-change", {"--set", "data.train.samples=3000"},
-                       "data.train.samples: 5000 -> 3000");
+  expect_that_it_takes("--allow-data-change", {"--set", "data.train.num_samples=3000"},
+                       "data.train.num_samples: 5000 -> 3000");
 }
 
 // What files hold is judged by their fingerprint, whatever they are called.
 TEST_F(Resume, FaultRow20DataThatChangedUnderItsNameIsTold) {
   const std::string config = write_config(text_config());
-  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=20"}).code, 0);
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=20"}).code, 0);
   std::ofstream(path("corpus.txt"), std::ios::app) << "one more line, and the text is another\n";
   EXPECT_EQ(train(config, run_dir()).code, 78);
   EXPECT_NE(log_of("stokerd").find("data.train: fingerprint"), std::string::npos)
@@ -90,20 +91,21 @@ TEST_F(Resume, FaultRow20DataThatChangedUnderItsNameIsTold) {
 }
 
 TEST_F(Resume, FaultRow19AnotherModelIsTakenWithItsFlag) {
-  expect_that_it_takes("--allow-model-change", {"--set", "model.hidden=[32, 8]"},
-                       "model.hidden: [32] -> [32, 8]");
+  expect_that_it_takes("--allow-model-change", {"--set", "model.hidden_sizes=[32, 8]"},
+                       "model.hidden_sizes: [32] -> [32, 8]");
   EXPECT_NE(log_of("stokerd").find("checkpoint partially loaded"), std::string::npos)
       << log_of("stokerd");
 }
 
 TEST_F(Resume, FaultRow19AnotherOptimizerIsTakenWithItsFlag) {
-  expect_that_it_takes("--allow-model-change", {"--set", "optimizer.kind=momentum"},
-                       "momentum_buffer.");
+  expect_that_it_takes("--allow-model-change",
+                       {"--set", "optimizer.name=sgd", "--set", "optimizer.momentum=0.9"},
+                       "optimizer.name: adamw -> sgd");
 }
 
 TEST_F(Resume, FaultRow20AnotherNumberOfTrainersIsTakenWithItsFlag) {
   const std::string config = write_config(small_config());
-  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=40"}).code, 0);
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=40"}).code, 0);
   // As a release that trains with several would have saved it.
   const std::string folder = run_dir() + "/checkpoints/step-000000040/";
   std::string manifest = text_of(folder + "manifest.json");
@@ -124,9 +126,9 @@ TEST_F(Resume, APlannedRestartLosesNoStepAndRepeatsNone) {
   const std::string config = write_config(small_config());
   // Fewer rows than the queue of the metrics holds, so that a disk that stands still has none
   // dropped, as it rightly may.
-  const std::vector<std::string> longer{"--set", "train.steps=40000",
-                                        "--set", "checkpoint.every_steps=0",
-                                        "--set", "metrics.every_steps=47"};
+  const std::vector<std::string> longer{"--set", "train.max_steps=40000",
+                                        "--set", "checkpoint.save_every_steps=null",
+                                        "--set", "metrics.log_every_steps=47"};
   ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
   uint64_t left_at = 0;
   {
@@ -154,8 +156,8 @@ TEST_F(Resume, ChartsOfAKilledRunHaveNoDoubledPoints) {
   if (python == nullptr) GTEST_SKIP() << "STOKER_PYTHON names no Python with tensorboard";
   const std::string config = write_config(small_config());
   const std::vector<std::string> longer{
-      "--set", "train.steps=60000",          "--set", "model.hidden=[64]",
-      "--set", "checkpoint.every_steps=500", "--set", "metrics.every_steps=100"};
+      "--set", "train.max_steps=60000",           "--set", "model.hidden_sizes=[64]",
+      "--set", "checkpoint.save_every_steps=500", "--set", "metrics.log_every_steps=100"};
   for (int life = 0; life < 4; ++life) {
     const uint64_t from = newest_step(run_dir());
     Process trainer = this->trainer(config, run_dir(), longer);

@@ -45,16 +45,16 @@ void RunFixture::TearDown() {
 
 std::string RunFixture::small_config(const std::string& more) const {
   return R"(data:
-  train: {kind: synthetic, samples: 5000, features: [32], classes: 4, noise: 0.5}
-  valid: {kind: synthetic, samples: 256, features: [32], classes: 4, noise: 0.5}
-feed: {readers: 2, slots: 4}
-model: {kind: mlp, hidden: [32], dropout: 0.1}
-task: {kind: classification}
-optimizer: {kind: adamw, lr: 0.003}
-schedule: {kind: cosine, warmup_steps: 10, min_lr: 0.0001}
-train: {steps: 400, batch: 16, device: cpu, threads: 1}
-checkpoint: {every_steps: 40, keep_last: 3}
-metrics: {every_steps: 7}
+  train: {format: synthetic, num_samples: 5000, input_shape: [32], num_classes: 4, noise_std: 0.5}
+  val: {format: synthetic, num_samples: 256, input_shape: [32], num_classes: 4, noise_std: 0.5}
+feed: {num_workers: 2, prefetch_batches: 4}
+model: {name: mlp, hidden_sizes: [32], dropout: 0.1}
+task: {name: classification}
+optimizer: {name: adamw, lr: 0.003}
+scheduler: {name: cosine, warmup_steps: 10, min_lr: 0.0001}
+train: {max_steps: 400, micro_batch_size: 16, device: cpu, num_threads: 1}
+checkpoint: {save_every_steps: 40, keep_last: 3}
+metrics: {log_every_steps: 7}
 )" + more;
 }
 
@@ -62,16 +62,16 @@ std::string RunFixture::text_config(const std::string& more) const {
   std::ofstream corpus(path("corpus.txt"));
   for (int i = 0; i < 4000; ++i)
     corpus << "line " << i << " of a text that repeats itself, as texts do\n";
-  return "data:\n  train: {kind: text, path: " + path("corpus.txt") +
-         ", split: [0.0, 0.9]}\n  valid: {kind: text, path: " + path("corpus.txt") +
+  return "data:\n  train: {format: text, path: " + path("corpus.txt") +
+         ", split: [0.0, 0.9]}\n  val: {format: text, path: " + path("corpus.txt") +
          R"(, split: [0.9, 1.0]}
-model: {kind: gpt, layers: 2, width: 32, heads: 2, context: 32}
-task: {kind: language_model}
-optimizer: {kind: adamw, lr: 0.002}
-schedule: {kind: constant, warmup_steps: 10}
-train: {steps: 60, batch: 8, device: cpu, threads: 1}
-checkpoint: {every_steps: 20, keep_last: 3}
-metrics: {every_steps: 5}
+model: {name: gpt, num_layers: 2, embed_dim: 32, num_heads: 2, context_length: 32}
+task: {name: language_modeling}
+optimizer: {name: adamw, lr: 0.002}
+scheduler: {name: constant, warmup_steps: 10}
+train: {max_steps: 60, micro_batch_size: 8, device: cpu, num_threads: 1}
+checkpoint: {save_every_steps: 20, keep_last: 3}
+metrics: {log_every_steps: 5}
 )" + more;
 }
 

@@ -32,10 +32,11 @@ class RunViews : public RunFixture {
 
 TEST_F(RunViews, AreInTensorBoardOfARunAndOfOneThatGoesOn) {
   const std::string config = write_config(small_config());
-  const std::vector<std::string> first{"--set", "train.steps=80", "--set",
-                                       "metrics.histogram_steps=40"};
+  const std::vector<std::string> first{"--set", "train.max_steps=80", "--set",
+                                       "metrics.histogram_every_steps=40"};
   ASSERT_EQ(train(config, run_dir(), first).code, 0) << log_of("stokerd");
-  ASSERT_EQ(train(config, run_dir(), {"--set", "train.steps=120"}).code, 0) << log_of("stokerd");
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=120"}).code, 0)
+      << log_of("stokerd");
 
   const json::object run = read(run_dir() + "/tensorboard", "run-events");
   if (run.empty()) GTEST_SKIP() << "STOKER_PYTHON names no Python with tensorboard";
@@ -44,9 +45,9 @@ TEST_F(RunViews, AreInTensorBoardOfARunAndOfOneThatGoesOn) {
                                   .at("sessionStartInfo")
                                   .at("hparams")
                                   .as_object();
-  EXPECT_EQ(start.at("model.kind"), "mlp");
+  EXPECT_EQ(start.at("model.name"), "mlp");
   EXPECT_EQ(start.at("optimizer.lr").to_number<double>(), 0.003);
-  EXPECT_EQ(start.at("train.steps").to_number<double>(), 80);
+  EXPECT_EQ(start.at("train.max_steps").to_number<double>(), 80);
   EXPECT_TRUE(run.at("hparams").as_object().contains("_hparams_/session_end_info"));
   std::vector<std::string> nodes;
   for (const json::value& node : run.at("graph").as_array())
@@ -68,14 +69,14 @@ TEST_F(RunViews, AreInTensorBoardOfARunAndOfOneThatGoesOn) {
   const std::string table(samples[0].as_array().at(2).as_string());
   EXPECT_NE(table.find("| sample | input | label |"), std::string::npos) << table;
   EXPECT_NE(table.find("\n| 7 | "), std::string::npos) << table;
-  EXPECT_EQ(table.find("\n| 8 | "), std::string::npos) << "metrics.samples is 8";
+  EXPECT_EQ(table.find("\n| 8 | "), std::string::npos) << "metrics.num_logged_samples is 8";
 }
 
 TEST_F(RunViews, AreNotThereWhereTheyAreOff) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir(),
-                  {"--set", "train.steps=40", "--set", "metrics.tensorboard=false", "--set",
-                   "metrics.histogram_steps=1"})
+                  {"--set", "train.max_steps=40", "--set", "metrics.tensorboard=false", "--set",
+                   "metrics.histogram_every_steps=1"})
                 .code,
             0)
       << log_of("stokerd");

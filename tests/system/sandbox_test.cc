@@ -33,10 +33,10 @@ class SandboxTest : public RunFixture {
 };
 
 TEST_F(SandboxTest, EndsWith78AndOneErrorWhenSeccompIsRefused) {
-  EXPECT_EQ(train_without_seccomp({"--set", "feed.processes=2"}).code, 78);
+  EXPECT_EQ(train_without_seccomp({"--set", "feed.num_processes=2"}).code, 78);
   const std::string log = text_of(run_dir() + "/logs/stokerd.log");
-  EXPECT_THAT(log, AllOf(HasSubstr("feed.confined: "), HasSubstr("add SystemCallFilter=seccomp"),
-                         HasSubstr("set feed.confined: false")));
+  EXPECT_THAT(log, AllOf(HasSubstr("feed.sandbox: "), HasSubstr("add SystemCallFilter=seccomp"),
+                         HasSubstr("set feed.sandbox: false")));
   EXPECT_THAT(log, Not(HasSubstr("worker process crashed")));
   EXPECT_EQ(count(log_of("stokerd"), " error "), 1u) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"), HasSubstr("Operation not permitted"));
@@ -48,7 +48,7 @@ TEST_F(SandboxTest, DoesNotCountRefusedStartsAsStartsInVain) {
 }
 
 TEST_F(SandboxTest, TrainsWithoutSeccompWhenFilterIsOff) {
-  EXPECT_EQ(train_without_seccomp({"--set", "feed.confined=false"}).code, 0) << log_of("stokerd");
+  EXPECT_EQ(train_without_seccomp({"--set", "feed.sandbox=false"}).code, 0) << log_of("stokerd");
   EXPECT_EQ(newest_step(run_dir()), 400u);
 }
 

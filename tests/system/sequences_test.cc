@@ -63,16 +63,17 @@ class Sequences : public RunFixture {
     return "{\"frames\": " + list(frames) + ", \"letters\": " + list(letters) + "}";
   }
 
-  static std::string config_of(const std::string& data, const std::string& valid,
+  static std::string config_of(const std::string& data, const std::string& val,
                                const std::string& task, int steps) {
-    return "data:\n  train: {kind: jsonl, " + data + "}\n  valid: {kind: jsonl, " + valid +
-           "}\nmodel: {kind: blstm, width: 24, vocab: " + std::to_string(kTokens) +
-           "}\ntask: {kind: " + task +
-           "}\noptimizer: {kind: adam, lr: 0.01}\nschedule: {kind: constant, warmup_steps: 0}\n"
-           "train: {steps: " +
+    return "data:\n  train: {format: jsonl, " + data + "}\n  val: {format: jsonl, " + val +
+           "}\nmodel: {name: blstm, hidden_size: 24, vocab_size: " + std::to_string(kTokens) +
+           "}\ntask: {name: " + task +
+           "}\noptimizer: {name: adam, lr: 0.01}\nscheduler: {name: constant, warmup_steps: 0}\n"
+           "train: {max_steps: " +
            std::to_string(steps) +
-           ", batch: 32, device: cpu, threads: 1}\ncheckpoint: {every_steps: 0, every_seconds: 0}\n"
-           "metrics: {every_steps: 20}\neval: {batch: 24}\n";
+           ", micro_batch_size: 32, device: cpu, num_threads: 1}\n"
+           "checkpoint: {save_every_steps: null, save_every_seconds: null}\n"
+           "metrics: {log_every_steps: 20}\neval: {batch_size: 24}\n";
   }
 
   run::SetResult trained_and_evaluated(const std::string& config) {
@@ -88,11 +89,12 @@ class Sequences : public RunFixture {
 
 TEST_F(Sequences, ATaggerLearnsWhatOnlyBothSidesOfAWordShow) {
   write_records("train.jsonl", 800, 1, tagged_words);
-  write_records("valid.jsonl", 100, 2, tagged_words);
-  const std::string fields = ", tokens: words, labels: tags, longest: 12";
-  const run::SetResult found =
-      trained_and_evaluated(config_of("path: " + path("train.jsonl") + fields,
-                                      "path: " + path("valid.jsonl") + fields, "tagging", 250));
+  write_records("val.jsonl", 100, 2, tagged_words);
+  const std::string fields =
+      ", fields: {input_ids: words, labels: tags}, sequence: {max_length: 12}";
+  const run::SetResult found = trained_and_evaluated(
+      config_of("path: " + path("train.jsonl") + fields, "path: " + path("val.jsonl") + fields,
+                "sequence_labeling", 250));
   auto metrics = by_name(found);
   EXPECT_EQ(found.samples, 100u);
   EXPECT_GT(metrics["accuracy"], 0.95);
@@ -100,7 +102,7 @@ TEST_F(Sequences, ATaggerLearnsWhatOnlyBothSidesOfAWordShow) {
   ASSERT_EQ(found.classes.size(), 2u);
   // Words whose tags count: all but two of each record.
   uint64_t tags = 0;
-  std::istringstream records(text_of(path("valid.jsonl")));
+  std::istringstream records(text_of(path("val.jsonl")));
   for (std::string record; std::getline(records, record);) {
     const std::string of_record = record.substr(record.find("tags"));
     for (size_t i = of_record.find('['); i < of_record.size(); ++i)
@@ -118,12 +120,12 @@ TEST_F(Sequences, ATaggerLearnsWhatOnlyBothSidesOfAWordShow) {
 
 TEST_F(Sequences, LettersAreReadThoughNobodySaysWhereTheyStand) {
   write_records("train.jsonl", 800, 3, written_letters);
-  write_records("valid.jsonl", 100, 4, written_letters);
+  write_records("val.jsonl", 100, 4, written_letters);
   const std::string fields =
-      ", input: frames, shape: [3], labels: letters, most_labels: 4, longest: 16";
-  auto metrics = by_name(
-      trained_and_evaluated(config_of("path: " + path("train.jsonl") + fields,
-                                      "path: " + path("valid.jsonl") + fields, "ctc", 250)));
+      ", fields: {input: frames, labels: letters}, input_shape: [3], "
+      "sequence: {max_length: 16, max_label_length: 4}";
+  auto metrics = by_name(trained_and_evaluated(config_of(
+      "path: " + path("train.jsonl") + fields, "path: " + path("val.jsonl") + fields, "ctc", 250)));
   EXPECT_LT(metrics["label_error_rate"], 0.05);
   EXPECT_GT(metrics["exact_match"], 0.85);
   EXPECT_LT(metrics["loss"], 0.3);

@@ -35,9 +35,10 @@ std::chrono::milliseconds processor_time(pid_t pid) {
 TEST_F(Signals, FaultRow78ASecondSigtermLeavesAtOnceWith143) {
   // One step of this takes seconds, so that the second signal comes in the middle of it.
   const std::string config = write_config(text_config());
-  Process trainer = this->trainer(config, run_dir(),
-                                  {"--set", "model.width=512", "--set", "model.layers=8", "--set",
-                                   "train.batch=256", "--set", "metrics.every_steps=1"});
+  Process trainer =
+      this->trainer(config, run_dir(),
+                    {"--set", "model.embed_dim=512", "--set", "model.num_layers=8", "--set",
+                     "train.micro_batch_size=256", "--set", "metrics.log_every_steps=1"});
   ASSERT_TRUE(wait_until(60s, [&] {
     return log_of("stokerd").find("info    training started ") != std::string::npos;
   }));
@@ -55,9 +56,9 @@ TEST_F(Signals, FaultRow78ASecondSigtermLeavesAtOnceWith143) {
 
 TEST_F(Signals, SighupTakesTheLogLevelAndNamesWhatItDoesNotTake) {
   const std::string config = write_config(small_config());
-  Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
   ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
-  write_config(small_config("log: {level: warn}\n"));
+  write_config(small_config("log: {level: warning}\n"));
   trainer.signal(SIGHUP);
   EXPECT_TRUE(wait_until(30s, [&] {
     return log_of("stokerd").find("setting change deferred") == std::string::npos &&
@@ -67,12 +68,12 @@ TEST_F(Signals, SighupTakesTheLogLevelAndNamesWhatItDoesNotTake) {
   trainer.signal(SIGHUP);
   EXPECT_TRUE(wait_until(
       30s, [&] { return log_of("stokerd").find("deferred key=run.seed ") != std::string::npos; }));
-  std::ofstream(config) << "train: {stepz: 1}\n";
+  std::ofstream(config) << "train: {max_stepz: 1}\n";
   trainer.signal(SIGHUP);
   EXPECT_TRUE(wait_until(30s, [&] {
     return log_of("stokerd").find("configuration reload rejected") != std::string::npos;
   }));
-  EXPECT_NE(log_of("stokerd").find("did you mean 'steps'"), std::string::npos);
+  EXPECT_NE(log_of("stokerd").find("did you mean 'max_steps'"), std::string::npos);
   trainer.signal(SIGTERM);
   const auto exit = trainer.wait(30s);
   ASSERT_TRUE(exit.has_value());
@@ -82,7 +83,8 @@ TEST_F(Signals, SighupTakesTheLogLevelAndNamesWhatItDoesNotTake) {
 TEST_F(Idle, APausedRunAndAWaitingEvaluatorUseUnderOnePercentOfACore) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(
-      config, run_dir(), {"--set", "train.steps=1000000", "--set", "checkpoint.every_steps=0"});
+      config, run_dir(),
+      {"--set", "train.max_steps=1000000", "--set", "checkpoint.save_every_steps=null"});
   ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
   Process evaluator = this->evaluator(run_dir(), {"--follow"});
   ASSERT_TRUE(wait_until(

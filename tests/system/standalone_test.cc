@@ -26,9 +26,9 @@ class StandaloneEvaluator : public RunFixture {
 };
 
 TEST_F(StandaloneEvaluator, EvaluatesARunWhoseTrainerWasKilledLongAgo) {
-  const std::string config = write_config(small_config("eval: {policy: all}\n"));
+  const std::string config = write_config(small_config("eval: {checkpoints: all}\n"));
   {
-    Process trainer = this->trainer(config, run_dir(), {"--set", "train.steps=1000000"});
+    Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
     ASSERT_TRUE(wait_until(60s, [&] { return checkpoints(run_dir()).size() >= 3; }));
     trainer.signal(SIGKILL);
     ASSERT_TRUE(trainer.wait(60s).has_value());
@@ -45,7 +45,7 @@ TEST_F(StandaloneEvaluator, PrintsOneNamedCheckpointAndWritesNothing) {
   ASSERT_EQ(train(config, run_dir()).code, 0);
   const std::string named = run_dir() + "/checkpoints/" + checkpoints(run_dir()).front();
   EXPECT_EQ(evaluate({"--checkpoint", named}), 0);
-  EXPECT_NE(log_of("stoker-eval").find("\"datasets\":{\"valid\":{\"loss\":"), std::string::npos)
+  EXPECT_NE(log_of("stoker-eval").find("\"datasets\":{\"val\":{\"loss\":"), std::string::npos)
       << log_of("stoker-eval");
   EXPECT_FALSE(fs::exists(run_dir() + "/eval/outcomes.jsonl"));
   EXPECT_FALSE(fs::exists(run_dir() + "/metrics/eval.jsonl"));
@@ -71,7 +71,8 @@ TEST_F(Service, TheManagerHearsReadyProgressWatchdogAndStopping) {
   const std::string config = write_config(small_config());
   // Where a slow disk never leaves the writer idle, the state is "saving" all the time.
   Process trainer = this->trainer(
-      config, run_dir(), {"--set", "train.steps=1000000", "--set", "checkpoint.every_steps=0"});
+      config, run_dir(),
+      {"--set", "train.max_steps=1000000", "--set", "checkpoint.save_every_steps=null"});
   ::unsetenv("NOTIFY_SOCKET");
   ::unsetenv("WATCHDOG_USEC");
   std::string heard;

@@ -38,7 +38,7 @@ has_restarts() { [[ $(property "$unit" NRestarts) == "$1" ]] && has_state "$unit
 # has_resumed TIMES STEP: so many processes have resumed, the last one from a checkpoint at STEP or later, and it trains.
 has_resumed() {
   local steps
-  mapfile -t steps < <(sed -n 's/.* resumed step=\([0-9]*\) path=.*/\1/p' "$log")
+  mapfile -t steps < <(sed -n 's/.* run resumed step=\([0-9]*\) .*/\1/p' "$log")
   ((${#steps[@]} == $1 && steps[-1] >= $2)) && has_step_after "${steps[-1]}"
 }
 # The first reader process of process PARENT.
@@ -56,14 +56,14 @@ num_filters() { sed -n 's/^Seccomp_filters:[[:space:]]*//p' "/proc/$1/status"; }
 write_config() {
   cat >"$1" <<'YAML'
 data:
-  train: {kind: synthetic, samples: 5000, features: [32], classes: 4, noise: 0.5}
-  valid: {kind: synthetic, samples: 256, features: [32], classes: 4, noise: 0.5}
-feed: {readers: 2, slots: 4}
-model: {kind: mlp, hidden: [32]}
-task: {kind: classification}
-train: {steps: 100000000, batch: 16, device: cpu, threads: 1}
-checkpoint: {every_steps: 1000, keep_last: 3}
-metrics: {every_steps: 100, tensorboard: false}
+  train: {format: synthetic, num_samples: 5000, input_shape: [32], num_classes: 4, noise_std: 0.5}
+  val: {format: synthetic, num_samples: 256, input_shape: [32], num_classes: 4, noise_std: 0.5}
+feed: {num_workers: 2, prefetch_batches: 4}
+model: {name: mlp, hidden_sizes: [32]}
+task: {name: classification}
+train: {max_steps: 100000000, micro_batch_size: 16, device: cpu, num_threads: 1}
+checkpoint: {save_every_steps: 1000, keep_last: 3}
+metrics: {log_every_steps: 100, tensorboard: false}
 YAML
 }
 
@@ -130,6 +130,6 @@ systemctl start "$refused" 2>/dev/null || true
 within 30 "the end without a sandbox" has_state "$refused" failed
 [[ $(property "$refused" ExecMainStatus) == 78 && $(property "$refused" NRestarts) == 0 ]] ||
   fail "without a sandbox: $(property "$refused" ExecMainStatus), $(property "$refused" NRestarts) restarts"
-journalctl --no-pager -u "$refused" | grep -q 'feed.confined: .*SystemCallFilter=seccomp' || fail "no error names the remedy"
+journalctl --no-pager -u "$refused" | grep -q 'feed.sandbox: .*SystemCallFilter=seccomp' || fail "no error names the remedy"
 say "refused: exit code 78 names SystemCallFilter=seccomp"
 touch "$results/passed"

@@ -21,16 +21,20 @@ CLASSES = 7
 TOP = 3
 
 GPT_CONFIG = f"""data:
-  train: {{kind: text, path: corpus.txt}}
-  valid: {{kind: text, path: corpus.txt}}
-model: {{kind: gpt, layers: 2, width: 16, heads: 2, context: {CONTEXT}}}
-task: {{kind: language_model}}
+  train: {{format: text, path: corpus.txt}}
+  val: {{format: text, path: corpus.txt}}
+model: {{name: gpt, num_layers: 2, embed_dim: 16, num_heads: 2, context_length: {CONTEXT}}}
+task: {{name: language_modeling}}
 """
 LENET_CONFIG = f"""data:
-  train: {{kind: npy, path: pictures.npy, labels: labels.npy}}
-  valid: {{kind: npy, path: pictures.npy, labels: labels.npy}}
-model: {{kind: lenet, outputs: {CLASSES}}}
-task: {{kind: classification}}
+  train:
+    format: numpy
+    path: pictures.npy
+    labels_path: labels.npy
+    transforms: [{{normalize: {{mean: [0.5], std: [0.5]}}}}]
+  val: {{format: numpy, path: pictures.npy, labels_path: labels.npy}}
+model: {{name: lenet5, num_classes: {CLASSES}}}
+task: {{name: classification}}
 eval: {{top_k: {TOP}}}
 """
 
@@ -83,7 +87,7 @@ def of_classifier(model, pictures, labels):
         "metrics": {
             "loss": loss.item(),
             "accuracy": said.eq(labels).double().mean().item(),
-            f"top{TOP}": logits.topk(TOP, 1).indices.eq(labels[:, None]).any(1).double().mean().item(),
+            f"top{TOP}_accuracy": logits.topk(TOP, 1).indices.eq(labels[:, None]).any(1).double().mean().item(),
             "macro_precision": precision[occurs].mean().item(),
             "macro_recall": recall[occurs].mean().item(),
             "macro_f1": f1[occurs].mean().item(),

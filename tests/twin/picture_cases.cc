@@ -6,33 +6,24 @@ namespace stoker::twin {
 namespace {
 
 TwinCase lenet_adam_step() {
-  config::ModelConfig lenet;
-  lenet.kind = config::ModelKind::kLenet;
-  return {.name = "lenet_adam_step",
-          .model = lenet,
-          .task = {config::TaskKind::kClassification},
-          .optimizer = {.kind = config::OptimizerKind::kAdam,
-                        .lr = 2e-3,
-                        .betas = {0.9, 0.999},
-                        .eps = 1e-6,
-                        .weight_decay = 0.01,
-                        .clip_norm = 1.0},
-          .schedule = {.kind = config::ScheduleKind::kStep,
-                       .warmup_steps = 0,
-                       .every_steps = 4,
-                       .factor = 0.5},
-          .sample = labelled(DType::kU8, {1, 12, 12}),
-          .classes = 7};
+  return {
+      .name = "lenet_adam_step",
+      .model = {.arch = config::Lenet5Config{}},
+      .task = {config::ClassificationTask{}},
+      .optimizer = {.method =
+                        config::AdamConfig{
+                            .lr = 2e-3, .betas = {0.9, 0.999}, .eps = 1e-6, .weight_decay = 0.01}},
+      .schedule = kHalved,
+      .sample = labelled(DType::kU8, {1, 12, 12}),
+      .classes = 7};
 }
 
 TwinCase resnet8_sgd_constant() {
   return {.name = "resnet8_sgd_constant",
           .model = resnet(8),
-          .task = {config::TaskKind::kClassification},
-          .optimizer = {.kind = config::OptimizerKind::kSgd,
-                        .lr = 0.05,
-                        .weight_decay = 0.0,
-                        .clip_norm = 0.25},
+          .task = {config::ClassificationTask{}},
+          .optimizer = {.method = config::SgdConfig{.lr = 0.05}},
+          .train = {.max_grad_norm = 0.25},
           .schedule = kConstant,
           .sample = labelled(DType::kU8, {3, 16, 16}),
           .classes = 4};
@@ -41,7 +32,7 @@ TwinCase resnet8_sgd_constant() {
 TwinCase alexnet_momentum_constant() {
   return {.name = "alexnet_momentum_constant",
           .model = alexnet(24, 0.0),
-          .task = {config::TaskKind::kClassification},
+          .task = {config::ClassificationTask{}},
           .optimizer = plain_sgd(0.9),
           .schedule = kConstant,
           .sample = labelled(DType::kU8, {1, 63, 63}),
@@ -53,7 +44,7 @@ TwinCase vgg11_bn_sgd_constant() {
   return {
       .name = "vgg11_bn_sgd_constant",
       .model = vgg(11, true, 24, 0.0),
-      .task = {config::TaskKind::kClassification},
+      .task = {config::ClassificationTask{}},
       .optimizer = plain_sgd(0.0),
       .schedule = kConstant,
       .sample = labelled(DType::kU8, {1, 32, 32}),
@@ -66,11 +57,9 @@ TwinCase vgg11_bn_sgd_constant() {
 }
 
 TwinCase vit_momentum_constant() {
-  config::ModelConfig model = vit(2, 4, 32, 4);
-  model.mlp_width = 48;
   return {.name = "vit_momentum_constant",
-          .model = model,
-          .task = {config::TaskKind::kClassification},
+          .model = vit(2, 4, 32, 4, /*mlp_dim=*/48),
+          .task = {config::ClassificationTask{}},
           .optimizer = plain_sgd(0.9),
           .schedule = kConstant,
           .sample = labelled(DType::kU8, {3, 16, 16}),
@@ -79,37 +68,26 @@ TwinCase vit_momentum_constant() {
 }
 
 TwinCase layers_adam_constant() {
-  const config::LayerConfig relu{.kind = "relu"}, norm{.kind = "batch_norm"};
-  const std::vector<config::LayerConfig> body = {
-      {.kind = "conv", .channels = 12, .kernel = 3, .stride = 2, .padding = 1, .groups = 2},
-      norm,
-      {.kind = "gelu"},
-      {.kind = "conv", .channels = 12, .kernel = 3, .padding = 1}};
+  using config::Conv2dLayer;
+  const config::ReluLayer relu{};
+  const config::BatchNormLayer norm{};
+  const std::vector<config::Layer> body = {
+      Conv2dLayer{.out_channels = 12, .kernel_size = 3, .stride = 2, .padding = 1, .groups = 2},
+      norm, config::GeluLayer{}, Conv2dLayer{.out_channels = 12, .kernel_size = 3, .padding = 1}};
+  const std::vector<config::Layer> shortcut = {config::AvgPool2dLayer{.kernel_size = 2},
+                                               Conv2dLayer{.out_channels = 12, .kernel_size = 1}};
   return {
       .name = "layers_adam_constant",
-      .model = layers({{.kind = "conv", .channels = 8, .kernel = 3, .padding = 1, .bias = false},
-                       norm,
-                       relu,
-                       {.kind = "max_pool", .kernel = 3, .stride = 2, .padding = 1},
-                       {.kind = "residual",
-                        .body = body,
-                        .shortcut = {{.kind = "avg_pool", .kernel = 2},
-                                     {.kind = "conv", .channels = 12, .kernel = 1}}},
-                       {.kind = "residual", .body = {relu, norm}},
-                       {.kind = "adaptive_avg_pool", .size = 2},
-                       {.kind = "flatten"},
-                       {.kind = "linear", .outputs = 16},
-                       {.kind = "layer_norm"},
-                       {.kind = "tanh"},
-                       {.kind = "dropout", .part = 0.0},
-                       {.kind = "linear", .bias = false}}),
-      .task = {config::TaskKind::kClassification},
-      .optimizer = {.kind = config::OptimizerKind::kAdam,
-                    .lr = 2e-3,
-                    .betas = {0.9, 0.999},
-                    .eps = 1e-5,
-                    .weight_decay = 0.0,
-                    .clip_norm = 1.0},
+      .model = layers(
+          {Conv2dLayer{.out_channels = 8, .kernel_size = 3, .padding = 1, .bias = false}, norm,
+           relu, config::MaxPool2dLayer{.kernel_size = 3, .stride = 2, .padding = 1},
+           config::ResidualLayer{.body = body, .shortcut = shortcut},
+           config::ResidualLayer{.body = {relu, norm}, .shortcut = {}},
+           config::AdaptiveAvgPool2dLayer{.output_size = 2}, config::FlattenLayer{},
+           config::LinearLayer{.out_features = 16}, config::LayerNormLayer{}, config::TanhLayer{},
+           config::DropoutLayer{.p = 0.0}, config::LinearLayer{.bias = false}}),
+      .task = {config::ClassificationTask{}},
+      .optimizer = {.method = config::AdamConfig{.lr = 2e-3, .betas = {0.9, 0.999}, .eps = 1e-5}},
       .schedule = kConstant,
       .sample = labelled(DType::kU8, {2, 16, 16}),
       .classes = 3,
@@ -120,8 +98,11 @@ TwinCase layers_adam_constant() {
 }  // namespace
 
 std::vector<TwinCase> picture_cases() {
-  return {lenet_adam_step(),       resnet8_sgd_constant(),  alexnet_momentum_constant(),
-          vgg11_bn_sgd_constant(), vit_momentum_constant(), layers_adam_constant()};
+  std::vector<TwinCase> cases{lenet_adam_step(),           resnet8_sgd_constant(),
+                              alexnet_momentum_constant(), vgg11_bn_sgd_constant(),
+                              vit_momentum_constant(),     layers_adam_constant()};
+  for (TwinCase& each : cases) each.normalize = config::Normalize{.mean = {0.5}, .std = {0.5}};
+  return cases;
 }
 
 }  // namespace stoker::twin

@@ -8,7 +8,7 @@ from vision_models import Alexnet, Vgg, Vit
 
 
 def layers():
-    """Every kind of layer for pictures, as model.stack declares them."""
+    """Every kind of layer for pictures, as model.layers declares them."""
     return nn.Sequential(
         nn.Conv2d(2, 8, 3, padding=1, bias=False),
         nn.BatchNorm2d(8),

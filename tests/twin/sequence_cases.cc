@@ -1,5 +1,6 @@
 #include "tests/twin/sequence_cases.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -8,45 +9,41 @@
 namespace stoker::twin {
 namespace {
 
+using config::Pooling;
+
 TwinCase over_texts(const std::string& name, config::ModelConfig model) {
-  return {.name = name,
-          .model = std::move(model),
-          .task = {config::TaskKind::kLanguageModel},
-          .optimizer = {.kind = config::OptimizerKind::kAdamW,
-                        .lr = 3e-3,
-                        .betas = {0.9, 0.95},
-                        .eps = 1e-6,
-                        .weight_decay = 0.1,
-                        .clip_norm = 0.5},
-          .schedule = {.kind = config::ScheduleKind::kCosine, .warmup_steps = 3, .min_lr = 3e-4},
-          .sample = tokens(9),
-          .classes = 64};
+  return {
+      .name = name,
+      .model = std::move(model),
+      .task = {config::LanguageModelingTask{}},
+      .optimizer = {.method =
+                        config::AdamWConfig{
+                            .lr = 3e-3, .betas = {0.9, 0.95}, .eps = 1e-6, .weight_decay = 0.1}},
+      .train = {.max_grad_norm = 0.5},
+      .schedule = {.schedule = config::CosineScheduler{.min_lr = 3e-4}, .warmup_steps = 3},
+      .sample = tokens(9),
+      .classes = 64};
 }
 
 TwinCase blstm_adamw_last() {
-  return {.name = "blstm_adamw_last",
-          .model = blstm(1, 8, "last"),
-          .task = {config::TaskKind::kClassification},
-          .optimizer = {.kind = config::OptimizerKind::kAdamW,
-                        .lr = 5e-3,
-                        .betas = {0.9, 0.95},
-                        .eps = 1e-6,
-                        .weight_decay = 0.1,
-                        .clip_norm = 1.0},
-          .schedule = kConstant,
-          .sample = sequences(7, 5),
-          .classes = 4};
+  return {
+      .name = "blstm_adamw_last",
+      .model = blstm(1, 8, Pooling::kLast),
+      .task = {config::ClassificationTask{}},
+      .optimizer = {.method =
+                        config::AdamWConfig{
+                            .lr = 5e-3, .betas = {0.9, 0.95}, .eps = 1e-6, .weight_decay = 0.1}},
+      .schedule = kConstant,
+      .sample = sequences(7, 5),
+      .classes = 4};
 }
 
 TwinCase blstm_momentum_mean() {
   return {.name = "blstm_momentum_mean",
-          .model = blstm(2, 6, "mean"),
-          .task = {config::TaskKind::kClassification},
-          .optimizer = {.kind = config::OptimizerKind::kMomentum,
-                        .lr = 0.1,
-                        .momentum = 0.9,
-                        .weight_decay = 0.0,
-                        .clip_norm = 0.0},
+          .model = blstm(2, 6, Pooling::kMean),
+          .task = {config::ClassificationTask{}},
+          .optimizer = {.method = config::SgdConfig{.lr = 0.1, .momentum = 0.9}},
+          .train = kUnclipped,
           .schedule = kConstant,
           .sample = sequences(7, 5),
           .classes = 4};
@@ -61,64 +58,64 @@ const TensorSpec kTokens{"tokens", DType::kI32, {7}};
 const TensorSpec kLabel{"label", DType::kI64, {}};
 const TensorSpec kLabels{"labels", DType::kI64, {7}};
 
-config::OptimizerConfig adam() {
-  return {.kind = config::OptimizerKind::kAdam,
-          .lr = 5e-3,
-          .betas = {0.9, 0.95},
-          .eps = 1e-6,
-          .weight_decay = 0.0,
-          .clip_norm = 1.0};
+config::ModelConfig over_tokens(int64_t layers, int64_t width, Pooling pooling,
+                                std::optional<int64_t> embedding) {
+  return {.arch = config::BlstmConfig{.num_layers = layers,
+                                      .hidden_size = width,
+                                      .vocab_size = 24,
+                                      .embedding_dim = embedding,
+                                      .pooling = pooling}};
 }
 
-config::OptimizerConfig momentum() {
-  return {.kind = config::OptimizerKind::kMomentum,
-          .lr = 0.1,
-          .momentum = 0.9,
-          .weight_decay = 0.0,
-          .clip_norm = 0.0};
+TwinCase padded_adam(const std::string& name, const config::ModelConfig& model,
+                     const config::TaskConfig& task, std::vector<TensorSpec> sample) {
+  return {
+      .name = name,
+      .model = model,
+      .task = task,
+      .optimizer = {.method = config::AdamConfig{.lr = 5e-3, .betas = {0.9, 0.95}, .eps = 1e-6}},
+      .schedule = kConstant,
+      .sample = std::move(sample),
+      .classes = 4,
+      .kept = 48};
 }
 
-TwinCase padded_case(const std::string& name, const config::ModelConfig& model,
-                     const config::OptimizerConfig& optimizer, std::vector<TensorSpec> sample) {
-  const bool is_tagging = sample.back().name == "labels";
+TwinCase padded_momentum(const std::string& name, const config::ModelConfig& model,
+                         const config::TaskConfig& task, std::vector<TensorSpec> sample) {
   return {.name = name,
           .model = model,
-          .task = {is_tagging ? config::TaskKind::kTagging : config::TaskKind::kClassification},
-          .optimizer = optimizer,
+          .task = task,
+          .optimizer = {.method = config::SgdConfig{.lr = 0.1, .momentum = 0.9}},
+          .train = kUnclipped,
           .schedule = kConstant,
           .sample = std::move(sample),
           .classes = 4,
           .kept = 48};
 }
 
-config::ModelConfig over_tokens(config::ModelConfig model, int64_t embedding) {
-  model.vocab = 24;
-  model.embedding = embedding;
-  return model;
-}
-
 std::vector<TwinCase> padded_cases() {
-  std::vector<TwinCase> cases{
-      padded_case("blstm_adam_padded_last", blstm(2, 8, "last"), adam(), padded(kVectors, kLabel)),
-      padded_case("blstm_momentum_padded_mean", over_tokens(blstm(1, 6, "mean"), 0), momentum(),
-                  padded(kTokens, kLabel)),
-      padded_case("blstm_adam_tagging", blstm(1, 8, "each"), adam(), padded(kVectors, kLabels)),
-      padded_case("blstm_momentum_tagging", over_tokens(blstm(2, 6, "each"), 7), momentum(),
-                  padded(kTokens, kLabels))};
-  cases.back().task.class_weights = {0.5, 2.0, 1.0, 0.25};
-  cases.back().task.label_smoothing = 0.1;
-  cases.push_back(padded_case("blstm_adam_ctc", blstm(1, 8, "each"), adam(),
-                              padded(kVectors, {"labels", DType::kI64, {4}})));
-  cases.back().task.kind = config::TaskKind::kCtc;
-  return cases;
+  const config::TaskConfig classification{config::ClassificationTask{}},
+      labeling{config::SequenceLabelingTask{}}, ctc{config::CtcTask{}},
+      weighted_labeling{config::SequenceLabelingTask{.label_smoothing = 0.1,
+                                                     .class_weights = {0.5, 2.0, 1.0, 0.25}}};
+  return {
+      padded_adam("blstm_adam_padded_last", blstm(2, 8, Pooling::kLast), classification,
+                  padded(kVectors, kLabel)),
+      padded_momentum("blstm_momentum_padded_mean", over_tokens(1, 6, Pooling::kMean, std::nullopt),
+                      classification, padded(kTokens, kLabel)),
+      padded_adam("blstm_adam_tagging", blstm(1, 8, Pooling::kNone), labeling,
+                  padded(kVectors, kLabels)),
+      padded_momentum("blstm_momentum_tagging", over_tokens(2, 6, Pooling::kNone, 7),
+                      weighted_labeling, padded(kTokens, kLabels)),
+      padded_adam("blstm_adam_ctc", blstm(1, 8, Pooling::kNone), ctc,
+                  padded(kVectors, {"labels", DType::kI64, {4}}))};
 }
 
 TwinCase layers_lstm_momentum() {
   return {.name = "layers_lstm_momentum",
-          .model = layers({{.kind = "embedding", .vocab = 64, .width = 12},
-                           {.kind = "lstm", .width = 16},
-                           {.kind = "linear"}}),
-          .task = {config::TaskKind::kLanguageModel},
+          .model = layers({config::EmbeddingLayer{.num_embeddings = 64, .embedding_dim = 12},
+                           config::LstmLayer{.hidden_size = 16}, config::LinearLayer{}}),
+          .task = {config::LanguageModelingTask{}},
           .optimizer = plain_sgd(0.9),
           .schedule = kConstant,
           .sample = tokens(9),

@@ -25,12 +25,12 @@ std::vector<TwinCase> published_cases() {
                      .sample = labelled(DType::kU8, {3, 224, 224}),
                      .classes = 1000});
   };
-  for (const int64_t depth : {18, 34, 50, 101, 152})
+  for (const int depth : {18, 34, 50, 101, 152})
     add("resnet" + std::to_string(depth), resnet(depth));
   add("alexnet", alexnet(4096, 0.5));
   add("vit_b_16", vit(12, 12, 768, 16));
   add("vit_b_32", vit(12, 12, 768, 32));
-  for (const int64_t depth : {11, 13, 16, 19}) {
+  for (const int depth : {11, 13, 16, 19}) {
     add("vgg" + std::to_string(depth), vgg(depth, false, 4096, 0.5));
     add("vgg" + std::to_string(depth) + "_bn", vgg(depth, true, 4096, 0.5));
   }
@@ -71,7 +71,10 @@ std::vector<TwinCase> initial_cases() {
        .sample = labelled(DType::kF32, {12}),
        .classes = 3},
       {.name = "gpt", .model = gpt(3, 24, 3, 16, 256), .sample = tokens(17), .classes = 256},
-      {.name = "blstm", .model = blstm(2, 16, "last"), .sample = sequences(7, 9), .classes = 3},
+      {.name = "blstm",
+       .model = blstm(2, 16, config::Pooling::kLast),
+       .sample = sequences(7, 9),
+       .classes = 3},
       {.name = "lstm", .model = lstm(2, 24, 100, false), .sample = tokens(17), .classes = 100},
   };
 }

@@ -2,14 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "shared/base/tensor_spec.h"
+#include "shared/config/dataset_config.h"
 #include "shared/config/model_config.h"
-#include "shared/config/optimizer_config.h"
-#include "shared/config/task_config.h"
+#include "shared/config/training_config.h"
 
 namespace stoker::twin {
 
@@ -20,8 +21,10 @@ struct TwinCase {
   std::string name;
   config::ModelConfig model;
   config::TaskConfig task;
+  std::optional<config::Normalize> normalize = {};  // of pictures
   config::OptimizerConfig optimizer;
-  config::ScheduleConfig schedule;
+  config::TrainConfig train = {};  // max_grad_norm
+  config::SchedulerConfig schedule;
   std::vector<TensorSpec> sample;
   uint64_t classes = 0;
   int64_t kept = 256;  // elements of each tensor that the golden file holds

@@ -119,7 +119,7 @@ TEST_P(TwinDouble, SaysComputesGradientsAndTrainsAsPyTorchDoes) {
   model::NamedTensors parameters;
   for (const auto& item : model_->named_parameters())
     parameters.emplace_back(item.key(), item.value());
-  const auto optimizer = train::Optimizer::create(plain_sgd(/*momentum=*/0.9), parameters);
+  const auto optimizer = train::Optimizer::create(plain_sgd(/*momentum=*/0.9), {}, parameters);
   ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
   std::vector<at::Tensor> losses, norms;
   model_->train();
@@ -136,7 +136,7 @@ TEST_P(TwinDouble, SaysComputesGradientsAndTrainsAsPyTorchDoes) {
         gradients.emplace_back(name, parameter.grad());
       expect_kept("gradients", gradients, kTolerance);
     }
-    norms.push_back((*optimizer)->step(plain_sgd(0.9).lr));
+    norms.push_back((*optimizer)->step(plain_sgd(0.9).lr()));
     (*optimizer)->zero_grad();
   }
   expect_close("losses", at::stack(losses).detach(), kToleranceOfTraining);

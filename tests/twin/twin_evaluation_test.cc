@@ -27,12 +27,12 @@ class TwinEvaluation : public ::testing::TestWithParam<std::string> {
   }
 
   run::SetResult evaluate(int batch) const {
-    std::vector<std::string> settings{"eval.batch=" + std::to_string(batch)};
-    for (const char* const set : {"train", "valid"}) {
+    std::vector<std::string> settings{"eval.batch_size=" + std::to_string(batch)};
+    for (const char* const set : {"train", "val"}) {
       const std::string key = std::string("data.") + set;
       const bool is_text = GetParam() == "gpt";
       settings.push_back(key + ".path=" + folder_ + (is_text ? "/corpus.txt" : "/pictures.npy"));
-      if (!is_text) settings.push_back(key + ".labels=" + folder_ + "/labels.npy");
+      if (!is_text) settings.push_back(key + ".labels_path=" + folder_ + "/labels.npy");
     }
     const auto config = config::load_config(folder_ + "/" + GetParam() + ".yaml", settings);
     EXPECT_TRUE(config.ok()) << config.status().message();

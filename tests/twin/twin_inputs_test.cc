@@ -13,8 +13,8 @@ namespace stoker::twin {
 namespace {
 
 constexpr int64_t kClasses = 5;
-const std::vector<double> kMean{0.485, 0.456, 0.406};
-const std::vector<double> kStd{0.229, 0.224, 0.225};
+const config::Normalize kNormalize{.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}};
+const task::Normalization kNormalization{.mean = kNormalize.mean, .std = kNormalize.std};
 
 // The model that gives back what it is given, to see what the task gives it.
 class Mirror : public model::Model {
@@ -47,8 +47,17 @@ class TwinInputs : public testing::Test {
 
 TEST_F(TwinInputs, PicturesAreNormalizedAsTorchvisionDoes) {
   const at::Tensor pictures = read("pictures");
-  expect_close(task::prepare_input(pictures), "by_halves");
-  expect_close(task::prepare_input(pictures, {.mean = kMean, .std = kStd}), "normal");
+  expect_close(task::prepare_input(pictures, {.mean = {0.5}, .std = {0.5}}), "by_halves");
+  expect_close(task::prepare_input(pictures, kNormalization), "normal");
+}
+
+TEST_F(TwinInputs, PicturesWithoutNormalizationAreFromZeroToOne) {
+  const at::Tensor pictures = read("pictures");
+  const auto none = task::normalization_of(nullptr, sample_.front());
+  ASSERT_TRUE(none.ok()) << none.status().to_string();
+  const at::Tensor scaled = task::prepare_input(pictures, *none);
+  EXPECT_LE((scaled - pictures.to(at::kFloat) / 255).abs().max().item<double>(), 1e-6);
+  EXPECT_GT(scaled.max().item<double>(), 0.9);
 }
 
 TEST_F(TwinInputs, MixupIsTorchvisions) {
@@ -77,24 +86,21 @@ TEST_F(TwinInputs, CutmixIsTorchvisions) {
 
 // Through the task, as the trainer and the evaluator use it.
 TEST_F(TwinInputs, TheTaskMixesForTrainingAndNeverForEvaluation) {
-  config::TaskConfig config;
-  config.kind = config::TaskKind::kClassification;
-  config.mean = kMean;
-  config.std = kStd;
-  config.mixup = 0.4;
-  config.cutmix = 1.0;
-  const auto task = task::make_task(config, sample_, kClasses);
+  const std::vector<config::BatchTransform> transforms{
+      config::RandomChoice{{config::Mixup{.alpha = 0.4}, config::Cutmix{.alpha = 1.0}}}};
+  const auto task =
+      task::make_task({config::ClassificationTask{}}, &kNormalize, sample_, kClasses, transforms);
   ASSERT_TRUE(task.ok()) << task.status().to_string();
   const at::Tensor pictures = read("pictures"), untouched = pictures.clone();
-  const auto settings = dataset::mix_settings(config, sample_.front());
+  const auto settings = dataset::mix_settings(transforms, sample_.front());
   ASSERT_TRUE(settings.ok());
   int cut = 0;
   for (uint64_t ticket = 0; ticket < 20; ++ticket) {
     const task::Batch mixed = (*task)->mixed({pictures, read("labels")}, 9, ticket);
     const dataset::BatchMix mix = dataset::draw_mix(*settings, 9, ticket);
     if (mix.box) ++cut;
-    EXPECT_TRUE(mixed[0].equal(
-        task::mix_inputs(task::prepare_input(pictures, {.mean = kMean, .std = kStd}), mix)));
+    EXPECT_TRUE(
+        mixed[0].equal(task::mix_inputs(task::prepare_input(pictures, kNormalization), mix)));
     EXPECT_TRUE(mixed[1].equal(task::mix_labels(read("labels"), kClasses, mix)));
   }
   EXPECT_GT(cut, 0);
@@ -103,11 +109,9 @@ TEST_F(TwinInputs, TheTaskMixesForTrainingAndNeverForEvaluation) {
 }
 
 TEST_F(TwinInputs, AModelMayKnowMoreClassesThanAMixedBatch) {
-  config::TaskConfig config;
-  config.kind = config::TaskKind::kClassification;
-  config.mixup = 1;
   const std::vector<TensorSpec> sample{{"input", DType::kF32, {5}}, {"label", DType::kI64, {}}};
-  const auto task = task::make_task(config, sample, 3);
+  const auto task = task::make_task({config::ClassificationTask{}}, nullptr, sample, 3,
+                                    {config::Mixup{.alpha = 1}});
   ASSERT_TRUE(task.ok()) << task.status().to_string();
   Mirror mirror;
   const at::Tensor labels = read("labels").remainder(3);
@@ -120,17 +124,13 @@ TEST_F(TwinInputs, AModelMayKnowMoreClassesThanAMixedBatch) {
 }
 
 TEST_F(TwinInputs, SettingsThatDoNotFitThePicturesAreRefused) {
-  config::TaskConfig config;
-  config.kind = config::TaskKind::kClassification;
-  config.mean = kMean;
-  config.std = kStd;
-  EXPECT_TRUE(task::normalization_of(config, sample_.front()).ok());
-  const auto grey = task::normalization_of(config, {"input", DType::kU8, {1, 8, 8}});
+  EXPECT_TRUE(task::normalization_of(&kNormalize, sample_.front()).ok());
+  const auto grey = task::normalization_of(&kNormalize, {"input", DType::kU8, {1, 8, 8}});
   EXPECT_EQ(grey.status().code(), Code::kMismatch);
-  EXPECT_NE(grey.status().message().find("3 numbers, one a channel"), std::string::npos);
-  const auto numbers = task::normalization_of(config, {"input", DType::kF32, {3, 8, 8}});
+  EXPECT_NE(grey.status().message().find("3 means"), std::string::npos);
+  const auto numbers = task::normalization_of(&kNormalize, {"input", DType::kF32, {3, 8, 8}});
   EXPECT_EQ(numbers.status().code(), Code::kMismatch);
-  EXPECT_NE(numbers.status().message().find("pictures of bytes"), std::string::npos);
+  EXPECT_NE(numbers.status().message().find("requires uint8 images"), std::string::npos);
 }
 
 }  // namespace

@@ -47,8 +47,10 @@ class TwinSteps : public ::testing::Test {
     EXPECT_TRUE(tensor.ok()) << tensor.status().to_string();
     return *tensor;
   }
-  std::unique_ptr<train::Optimizer> optimizer(const config::OptimizerConfig& config) const {
-    return *train::Optimizer::create(config, {{"a", model_->a}, {"b", model_->b}});
+  std::unique_ptr<train::Optimizer> optimizer(const config::SgdConfig& sgd,
+                                              const config::TrainConfig& clipping) const {
+    return *train::Optimizer::create({.method = sgd}, clipping,
+                                     {{"a", model_->a}, {"b", model_->b}});
   }
   void set_gradients(int step, const at::Tensor& factor, bool overflow) const {
     const at::NoGradGuard no_grad;
@@ -69,10 +71,7 @@ TEST_F(TwinSteps, TheLossScaleFallsAndGrowsAsGradScalersAndSkipsTheSameSteps) {
   gradients_a_ = golden("gradients_a");
   gradients_b_ = golden("gradients_b");
   const at::Tensor expected = golden("scales");
-  const auto momentum = optimizer({.kind = config::OptimizerKind::kMomentum,
-                                   .momentum = 0.9,
-                                   .weight_decay = 0,
-                                   .clip_norm = 0});
+  const auto momentum = optimizer({.momentum = 0.9}, {.max_grad_norm = std::nullopt});
   train::LossScale scale{c10::Device(c10::kCPU)};
   momentum->set_lr(0.01);
   for (int step = 0; step < kScaledSteps; ++step) {
@@ -90,10 +89,7 @@ TEST_F(TwinSteps, TheLossScaleFallsAndGrowsAsGradScalersAndSkipsTheSameSteps) {
 TEST_F(TwinSteps, GradientsAreClippedByValueAndThenByNormAndTheWeightsAveraged) {
   gradients_a_ = golden("gradients_a");
   gradients_b_ = golden("gradients_b");
-  const auto sgd = optimizer({.kind = config::OptimizerKind::kSgd,
-                              .weight_decay = 0,
-                              .clip_norm = 1.0,
-                              .clip_value = 0.5});
+  const auto sgd = optimizer({}, {.max_grad_norm = 1.0, .max_grad_value = 0.5});
   train::WeightAverage average(*model_, kDecay);
   for (int step = 0; step < kGradients; ++step) {
     set_gradients(step, at::ones({}), false);

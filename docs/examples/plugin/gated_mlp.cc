@@ -2,9 +2,9 @@
 // units over the flattened input.
 //
 //   model:
-//     kind: plugin
+//     name: plugin
 //     path: gated_mlp.so
-//     parameters: {width: 64, blocks: 2, dropout: 0.1}
+//     args: {width: 64, blocks: 2, dropout: 0.1}
 //
 // compile.sh beside it compiles it for an installed stoker.
 #include <stdexcept>

@@ -19,9 +19,9 @@ using testing::ElementsAre;
 class RetainerTest : public testing::Test {
  protected:
   RetainerTest() {
-    config_.eval.sets = {"valid"};
+    config_.eval.datasets = {"val"};
     config_.checkpoint.keep_last = 2;
-    config_.checkpoint.keep_best = 0;
+    config_.checkpoint.save_top_k = 0;
     std::filesystem::create_directories(layout_.eval());
   }
 
@@ -43,13 +43,12 @@ class RetainerTest : public testing::Test {
     return checkpoint::CheckpointStore::open_verified(path_of(step))->manifest_sha256();
   }
   void evaluate(uint64_t step, double loss, double accuracy = 0) {
-    const run::EvalResult result{.step = step,
-                                 .manifest_sha256 = manifest_of(step),
-                                 .sets = {{.set = "valid",
-                                           .samples = 1,
-                                           .metrics = {{"loss", loss}, {"accuracy", accuracy}}}},
-                                 .seconds = 1,
-                                 .created = "now"};
+    const run::EvalResult result{
+        .step = step,
+        .manifest_sha256 = manifest_of(step),
+        .sets = {{.set = "val", .samples = 1, .metrics = {{"loss", loss}, {"accuracy", accuracy}}}},
+        .seconds = 1,
+        .created = "now"};
     ASSERT_TRUE(run::write_eval_result(files_, layout_.eval(), result).ok());
   }
   void settle(uint64_t step, const std::string& outcome) {
@@ -93,20 +92,20 @@ TEST_F(RetainerTest, KeepsTheBestByTheMetricThatTheSettingsName) {
   evaluate(2, 0.1, 0.5);
   evaluate(3, 0.2, 0.7);
   evaluate(4, 0.4, 0.1);
-  config_.checkpoint.keep_best = 1;
-  config_.eval.metric = "accuracy";
-  config_.checkpoint.keep_best_by = {"valid/loss", "accuracy"};
+  config_.checkpoint.save_top_k = 1;
+  config_.eval.monitor = "accuracy";
+  config_.checkpoint.monitor = {"val/loss", "accuracy"};
   EXPECT_THAT(left(), ElementsAre(1, 2, 5, 6));
-  config_.checkpoint.keep_best_by.clear();
-  EXPECT_THAT(left(), ElementsAre(1, 5, 6)) << "eval.metric decides where nothing else does";
+  config_.checkpoint.monitor.clear();
+  EXPECT_THAT(left(), ElementsAre(1, 5, 6)) << "eval.monitor decides where nothing else does";
 }
 
 TEST_F(RetainerTest, AResultOfAnotherCheckpointOfTheSameStepCountsForNothing) {
-  config_.checkpoint.keep_best = 1;
+  config_.checkpoint.save_top_k = 1;
   save_up_to(4);
   const run::EvalResult result{.step = 1,
                                .manifest_sha256 = std::string(64, 'a'),
-                               .sets = {{.set = "valid", .samples = 1, .metrics = {{"loss", 0}}}},
+                               .sets = {{.set = "val", .samples = 1, .metrics = {{"loss", 0}}}},
                                .seconds = 1,
                                .created = "now"};
   ASSERT_TRUE(run::write_eval_result(files_, layout_.eval(), result).ok());
@@ -114,10 +113,10 @@ TEST_F(RetainerTest, AResultOfAnotherCheckpointOfTheSameStepCountsForNothing) {
 }
 
 TEST_F(RetainerTest, KeepsWhatTheEvaluatorCallsBest) {
-  config_.checkpoint.keep_best = 1;
+  config_.checkpoint.save_top_k = 1;
   save_up_to(5);
   test::write_whole(layout_.best_file(),
-                    run::to_json(run::Best{.set = "valid",
+                    run::to_json(run::Best{.set = "val",
                                            .metric = "loss",
                                            .value = 1,
                                            .step = 2,
@@ -126,8 +125,8 @@ TEST_F(RetainerTest, KeepsWhatTheEvaluatorCallsBest) {
 }
 
 TEST_F(RetainerTest, ProtectsWhatWaitsForItsEvaluation) {
-  config_.eval.policy = "all";
-  config_.eval.protect = true;
+  config_.eval.checkpoints = config::CheckpointSelection::kAll;
+  config_.checkpoint.keep_unevaluated = 20;
   save_up_to(6);
   settle(1, "evaluated");
   settle(3, "failed");
@@ -137,16 +136,16 @@ TEST_F(RetainerTest, ProtectsWhatWaitsForItsEvaluation) {
 }
 
 TEST_F(RetainerTest, ProtectsNothingThatTheEvaluatorSkipsAnyway) {
-  config_.eval.policy = "latest";
-  config_.eval.protect = true;
+  config_.eval.checkpoints = config::CheckpointSelection::kLatest;
+  config_.checkpoint.keep_unevaluated = 20;
   save_up_to(6);
   EXPECT_THAT(left(), ElementsAre(5, 6));
 }
 
 TEST_F(RetainerTest, ProtectsOfEachSpanTheOneThatTheEvaluatorIsGoingToTake) {
-  config_.eval.policy = "every";
+  config_.eval.checkpoints = config::CheckpointSelection::kInterval;
   config_.eval.every_steps = 4;
-  config_.eval.protect = true;
+  config_.checkpoint.keep_unevaluated = 20;
   save_up_to(10);
   EXPECT_THAT(left(), ElementsAre(4, 8, 9, 10));
   settle(4, "evaluated");
@@ -156,17 +155,16 @@ TEST_F(RetainerTest, ProtectsOfEachSpanTheOneThatTheEvaluatorIsGoingToTake) {
 
 // No evaluator was ever started: what waits is bounded all the same.
 TEST_F(RetainerTest, ProtectsNoMoreThanTheLimitWhereNobodyEvaluates) {
-  config_.eval.policy = "all";
-  config_.eval.protect = true;
-  config_.eval.protect_limit = 4;
+  config_.eval.checkpoints = config::CheckpointSelection::kAll;
+  config_.checkpoint.keep_unevaluated = 4;
   save_up_to(9);
   EXPECT_THAT(left(), ElementsAre(6, 7, 8, 9));
 }
 
 TEST_F(RetainerTest, AFullDiskOverrulesProtectionAndGraceAndNothingElse) {
-  config_.eval.policy = "all";
-  config_.eval.protect = true;
-  config_.checkpoint.grace_seconds = 3600;
+  config_.eval.checkpoints = config::CheckpointSelection::kAll;
+  config_.checkpoint.keep_unevaluated = 20;
+  config_.checkpoint.min_age_seconds = 3600;
   config_.checkpoint.keep_every_steps = 3;
   save_up_to(6);
   EXPECT_EQ(left().size(), 6U);
@@ -174,7 +172,7 @@ TEST_F(RetainerTest, AFullDiskOverrulesProtectionAndGraceAndNothingElse) {
 }
 
 TEST_F(RetainerTest, NothingYoungerThanTheGraceGoes) {
-  config_.checkpoint.grace_seconds = 100;
+  config_.checkpoint.min_age_seconds = 100;
   save_up_to(5);
   clock_.advance(99s);
   EXPECT_EQ(left().size(), 5U);

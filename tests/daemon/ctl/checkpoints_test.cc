@@ -105,7 +105,8 @@ TEST_F(Checkpoints, ListSaysHowOldEachIs) {
 // By the settings of the run: each that is kept says why, the others go with the next one.
 TEST_F(Checkpoints, ListSaysWhatKeepsEach) {
   put(layout().config_file(),
-      "data: {train: {kind: text, path: x}}\ncheckpoint: {keep_last: 2, keep_every_steps: 300}\n");
+      "data: {train: {format: text, path: x}}\ncheckpoint: {keep_last: 2, keep_every_steps: "
+      "300}\n");
   const std::string best = put_checkpoint(100);
   for (const uint64_t step : {200u, 300u, 400u, 500u}) put_checkpoint(step);
   put_best(100, 1, best);
@@ -123,8 +124,9 @@ TEST_F(Checkpoints, ListSaysWhatKeepsEach) {
 // As retention itself decides: by the evaluator's results too, and by what of it is there.
 TEST_F(Checkpoints, ListKnowsTheRulesOfRetention) {
   put(layout().config_file(),
-      "data: {train: {kind: text, path: x}, valid: {kind: text, path: y}}\n"
-      "checkpoint: {keep_last: 2, keep_best: 2}\n");
+      "data: {train: {format: text, path: x}, valid: {format: text, path: y}}\n"
+      "eval: {datasets: [valid]}\n"
+      "checkpoint: {keep_last: 2, save_top_k: 2}\n");
   put_eval(100, 1.5, put_checkpoint(100));
   const std::string best = put_checkpoint(200);
   put_eval(200, 1.25, best);

@@ -21,13 +21,15 @@ class Explain : public RunFixture {
   void start_run() {
     for (int i = 0; i < 9; ++i)
       put(path("corpus/file" + std::to_string(i) + ".txt"), std::string(100, 'a'));
-    start_run_of("data:\n  train: {kind: text, path: " + path("corpus") + ", context: 16}\n");
+    start_run_of("data:\n  train: {format: text, path: " + path("corpus") +
+                 ", sequence: {block_size: 16}}\n");
   }
   void start_run_of(const std::string& data_sets) {
-    const auto config = config::parse_config(data_sets +
-                                                 "train: {steps: 10, batch: 4, accumulate: 2}\n"
-                                                 "model: {kind: gpt, context: 16}\n",
-                                             "test", {});
+    const auto config = config::parse_config(
+        data_sets +
+            "train: {max_steps: 10, micro_batch_size: 4, gradient_accumulation_steps: 2}\n"
+            "model: {name: gpt, context_length: 16}\n",
+        "test", {});
     ASSERT_TRUE(config.ok()) << config.status().to_string();
     config_ = *config;
     put(layout().config_file(), config::to_yaml(config_));
@@ -68,9 +70,10 @@ TEST_F(Explain, NamesTheSamplesThatTheReadersTake) {
 
 TEST_F(Explain, SaysHowABatchIsMixed) {
   const auto config = config::parse_config(
-      "data:\n  train: {kind: synthetic, samples: 40, features: [6], classes: 3}\n"
-      "task: {kind: classification, mixup: 0.2}\nmodel: {kind: mlp}\n"
-      "train: {steps: 10, batch: 4, accumulate: 2}\n",
+      "data:\n  train: {format: synthetic, num_samples: 40, input_shape: [6], num_classes: 3,\n"
+      "    batch_transforms: [mixup: {alpha: 0.2}]}\n"
+      "task: {name: classification}\nmodel: {name: mlp}\n"
+      "train: {max_steps: 10, micro_batch_size: 4, gradient_accumulation_steps: 2}\n",
       "test", {});
   ASSERT_TRUE(config.ok()) << config.status().to_string();
   put(layout().config_file(), config::to_yaml(*config));
@@ -86,8 +89,9 @@ TEST_F(Explain, SaysHowLongSequencesAreAndToWhatTheyArePadded) {
   std::string lines;
   for (size_t i = 0; i < 40; ++i) lines += "{\"t\": \"" + std::string(1 + i % 11, 'a') + "\"}\n";
   put(path("texts.jsonl"), lines);
-  start_run_of("data:\n  train: {kind: jsonl, path: " + path("texts.jsonl") +
-               ", text: t, longest: 12}\nfeed: {buckets: [4, 8]}\n");
+  start_run_of(
+      "data:\n  train: {format: jsonl, path: " + path("texts.jsonl") +
+      ", fields: {text: t}, sequence: {max_length: 12}}\nfeed: {bucket_boundaries: [4, 8]}\n");
   const dataset::SamplePlan plan(*feed::plan_settings(config_, *data_, {}));
   const auto& buckets = plan.settings().maybe_buckets->buckets();
   for (const uint64_t step : {1, 7, 1'000'000'000}) {
@@ -143,12 +147,12 @@ TEST_F(Explain, NamesTheSetOfAMixtureAndItsPass) {
   put(path("code.h"), std::string(160, 'c'));
   put(path("prose.txt"), std::string(64, 'p'));
   start_run_of(
-      "data:\n  train: {kind: mixture, of: [code, prose], weights: [1, 1]}\n"
-      "  code: {kind: text, path: " +
+      "data:\n  train: {mixture: {code: 1, prose: 1}}\n"
+      "  code: {format: text, path: " +
       path("code.h") +
-      ", context: 16}\n"
-      "  prose: {kind: text, path: " +
-      path("prose.txt") + ", context: 16}\n");
+      ", sequence: {block_size: 16}}\n"
+      "  prose: {format: text, path: " +
+      path("prose.txt") + ", sequence: {block_size: 16}}\n");
   const dataset::SamplePlan plan(*feed::plan_settings(config_, *data_, {}));
   uint64_t of_prose = 0;
   for (const uint64_t step : {1, 5, 1'000'000'000}) {
@@ -169,7 +173,7 @@ TEST_F(Explain, NamesTheSetOfAMixtureAndItsPass) {
 
 TEST_F(Explain, TellsWhatWasDrawnBeforeTheWeightsWereReplacedAndWhatIsDrawnSince) {
   start_run();
-  config_.data["train"].weights_file = path("weights.txt");
+  config_.data["train"].sample_weights_path = path("weights.txt");
   put(layout().config_file(), config::to_yaml(config_));
   const auto only = [this](uint64_t sample) {
     std::vector<double> weights(data_->size());
@@ -184,11 +188,12 @@ TEST_F(Explain, TellsWhatWasDrawnBeforeTheWeightsWereReplacedAndWhatIsDrawnSince
 }
 
 TEST_F(Explain, SaysWhatIsMissing) {
-  put(layout().config_file(), "data: {train: {kind: text, path: x, context: 4}}\n");
+  put(layout().config_file(),
+      "data: {train: {format: text, path: x, sequence: {block_size: 4}}}\n");
   const Answer no_index = ctl({"show-batch", "1"});
   EXPECT_EQ(no_index.code, 78);
   EXPECT_THAT(no_index.err, HasSubstr("train.index: no index yet"));
-  put(layout().config_file(), "data: {train: {kind: text, pth: x}}\n");
+  put(layout().config_file(), "data: {train: {format: text, pth: x}}\n");
   const Answer bad_config = ctl({"show-batch", "1"});
   EXPECT_EQ(bad_config.code, 78);
   EXPECT_THAT(bad_config.err, HasSubstr("config.yaml:1"));

@@ -66,30 +66,31 @@ void expect_near(const Session& run, const Session& other, double part) {
 
 TEST_F(CudaTest, Fp32TrainsAsTheCpuDoes) {
   for (auto config : {repeatable(30), picture_config(12)}) {
-    config.model.dropout = 0;
+    if (auto* const mlp = std::get_if<config::MlpConfig>(&config.model.arch)) mlp->dropout = 0;
     expect_near(*trained(config), *trained(config, false), 1e-2);
   }
 }
 
 TEST_F(CudaTest, CapturedStepsAreThePlainOnesBitForBit) {
-  for (const char* const precision : {"fp32", "tf32", "bf16", "fp16"}) {
+  for (const auto precision : {config::Precision::kFp32, config::Precision::kTf32,
+                               config::Precision::kBf16, config::Precision::kFp16}) {
     auto config = picture_config(20);
     config.train.precision = precision;
-    config.train.accumulate = 2;
-    config.train.ema = 0.9;
+    config.train.gradient_accumulation_steps = 2;
+    config.train.ema_decay = 0.9;
     const auto captured = trained(config);
-    config.train.cuda_graph = "off";
+    config.train.cuda_graphs = config::CudaGraphs::kNever;
     const auto plain = trained(config);
-    EXPECT_EQ(captured->model_sha256(), plain->model_sha256()) << precision;
+    EXPECT_EQ(captured->model_sha256(), plain->model_sha256()) << static_cast<int>(precision);
     expect_near(*captured, *plain, 0);
   }
 }
 
 TEST_F(CudaTest, DropoutDrawsAnewInEachReplay) {
   auto config = repeatable(40);
-  config.model.dropout = 0.5;
+  mlp_of(config).dropout = 0.5;
   const auto captured = trained(config);
-  config.train.cuda_graph = "off";
+  config.train.cuda_graphs = config::CudaGraphs::kNever;
   EXPECT_EQ(captured->model_sha256(), trained(config)->model_sha256());
 }
 
@@ -110,13 +111,15 @@ TEST_F(CudaTest, ARunResumesBitForBit) {
 }
 
 TEST_F(CudaTest, ShorterFormatsAndChannelsLastLearn) {
-  for (const char* const precision : {"tf32", "bf16", "fp16"}) {
+  for (const auto precision :
+       {config::Precision::kTf32, config::Precision::kBf16, config::Precision::kFp16}) {
     auto config = picture_config(60);
     const auto full = trained(config);
     config.train.precision = precision;
     config.train.channels_last = true;
     const auto run = trained(config);
-    EXPECT_NEAR(run->rows_.back().loss, full->rows_.back().loss, 0.3) << precision;
+    EXPECT_NEAR(run->rows_.back().loss, full->rows_.back().loss, 0.3)
+        << static_cast<int>(precision);
   }
 }
 
@@ -125,13 +128,13 @@ struct Answer {
   double loss = 0;
   at::Tensor gradients;
 };
-Answer answer_on(c10::Device device, config::TaskKind kind, task::Batch batch) {
-  config::ModelConfig config;
-  config.kind = config::ModelKind::kBlstm;
-  config.layers = 2;
-  config.width = 12;
-  config.states = kind == config::TaskKind::kClassification ? "last" : "each";
-  const bool is_one = kind == config::TaskKind::kClassification;
+Answer answer_on(c10::Device device, const config::TaskConfig& asked, task::Batch batch) {
+  const bool is_one = asked.name() == config::TaskName::kClassification;
+  const config::ModelConfig config{
+      .arch =
+          config::BlstmConfig{.num_layers = 2,
+                              .hidden_size = 12,
+                              .pooling = is_one ? config::Pooling::kLast : config::Pooling::kNone}};
   const std::vector<TensorSpec> sample{
       {"tokens", DType::kI32, {9}},
       {"length", DType::kI64, {}},
@@ -139,7 +142,7 @@ Answer answer_on(c10::Device device, config::TaskKind kind, task::Batch batch) {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   generator.set_current_seed(4);
   const auto model = model::make_model(config, sample, 5);
-  const auto task = task::make_task({.kind = kind}, sample, 5);
+  const auto task = task::make_task(asked, nullptr, sample, 5);
   EXPECT_TRUE(model.ok() && task.ok()) << task.status().to_string();
   (*model)->to(device);
   for (at::Tensor& tensor : batch) tensor = tensor.to(device);
@@ -159,16 +162,18 @@ TEST_F(CudaTest, PaddedSequencesGiveTheLossesAndGradientsOfTheCpu) {
   const at::Tensor each = at::randint(5, {4, 9}, at::kLong).masked_fill(padding, -100);
   const at::Tensor unplaced =
       at::tensor({1, 2, 3, 1, -100, -100, 4, -100, -100, 2, 2, 1}, at::kLong).view({4, 3});
-  for (const auto& [kind, labels] :
-       {std::pair(config::TaskKind::kTagging, each), std::pair(config::TaskKind::kCtc, unplaced),
-        std::pair(config::TaskKind::kClassification, at::tensor({0, 4, 2, 1}, at::kLong))}) {
+  for (const auto& [asked, labels] :
+       {std::pair(config::TaskConfig{config::SequenceLabelingTask{}}, each),
+        std::pair(config::TaskConfig{config::CtcTask{}}, unplaced),
+        std::pair(config::TaskConfig{config::ClassificationTask{}},
+                  at::tensor({0, 4, 2, 1}, at::kLong))}) {
     const task::Batch batch{tokens, length, labels};
-    const Answer expected = answer_on(c10::Device(c10::kCPU), kind, batch),
-                 found = answer_on(*device_, kind, batch);
-    EXPECT_NEAR(found.loss, expected.loss, 1e-4 * expected.loss) << static_cast<int>(kind);
+    const Answer expected = answer_on(c10::Device(c10::kCPU), asked, batch),
+                 found = answer_on(*device_, asked, batch);
+    EXPECT_NEAR(found.loss, expected.loss, 1e-4 * expected.loss) << static_cast<int>(asked.name());
     EXPECT_LE(found.gradients.sub(expected.gradients).abs().max().item<double>(),
               1e-3 * expected.gradients.abs().max().item<double>())
-        << static_cast<int>(kind);
+        << static_cast<int>(asked.name());
   }
 }
 
@@ -196,7 +201,7 @@ TEST_F(CudaTest, AfterACaptureThatBrokeOffTheDeviceDrawsAndCapturesAsBefore) {
 
 TEST_F(CudaTest, WhatDoesNotFitIsOutOfMemory) {
   auto config = small_config(3);
-  config.model.hidden = {4096, 4096};
+  mlp_of(config).hidden_sizes = {4096, 4096};
   const auto data = dataset::open_dataset("train", config.data.at("train"), root_ + "/index", {});
   const auto options = at::TensorOptions().dtype(at::kByte).device(*device_);
   std::vector<at::Tensor> held;

@@ -19,9 +19,10 @@ class BatchCheckTest : public ::testing::Test {
   // Samples of a label below 4, two in a batch.
   void open(const std::string& source) {
     const auto config = config::parse_config(
-        "data: {train: {kind: synthetic, samples: 8, features: [1], classes: 4}}\n"
-        "model: {kind: mlp, hidden: []}\ntask: {kind: classification}\ntrain: {batch: 2}\n"
-        "feed: {source: " +
+        "data: {train: {format: synthetic, num_samples: 8, input_shape: [1], num_classes: 4}}\n"
+        "model: {name: mlp, hidden_sizes: []}\ntask: {name: classification}\ntrain: "
+        "{micro_batch_size: 2}\n"
+        "feed: {producers: " +
             source + "}\n",
         "test.yaml", {});
     ASSERT_TRUE(config.ok()) << config.status().message();
@@ -57,12 +58,12 @@ class BatchCheckTest : public ::testing::Test {
 };
 
 TEST_F(BatchCheckTest, WhatReadersReadIsNotLookedAtAgain) {
-  open("readers");
+  open("internal");
   EXPECT_FALSE(check_);
 }
 
 TEST_F(BatchCheckTest, ALabelOfAnOutsideProducerThatIsNoClassIsToldWithTicketAndRow) {
-  open("outside");
+  open("external");
   ASSERT_TRUE(check_);
   EXPECT_TRUE(verdict({0, 3}).ok());
   const Status refused = verdict({0, 4});

@@ -13,12 +13,12 @@ ParsedCommandLine parse(std::vector<const char*> words) {
 }
 
 TEST(CommandLine, TakesEverythingThatTheManualNames) {
-  const auto parsed = parse({"--config", "a.yaml", "--run-dir", "runs/x", "--set", "train.steps=1",
-                             "--set", "a=b", "--check-config"});
+  const auto parsed = parse({"--config", "a.yaml", "--run-dir", "runs/x", "--set",
+                             "train.max_steps=1", "--set", "a=b", "--check-config"});
   ASSERT_TRUE(parsed.command.has_value());
   EXPECT_EQ(parsed.command->config, "a.yaml");
   EXPECT_EQ(parsed.command->run_dir, "runs/x");
-  EXPECT_EQ(parsed.command->overrides, (std::vector<std::string>{"train.steps=1", "a=b"}));
+  EXPECT_EQ(parsed.command->overrides, (std::vector<std::string>{"train.max_steps=1", "a=b"}));
   EXPECT_TRUE(parsed.command->check);
   EXPECT_FALSE(parsed.command->fresh);
 }

@@ -89,7 +89,7 @@ TEST_F(RollbackTest, WithoutACheckpointThereIsNoWayBack) {
 }
 
 TEST_F(RollbackTest, TheRateIsLoweredForEachTimeThatTheCheckpointDoesNotKnowOf) {
-  const config::TrainConfig config{.rollback_lr = 0.5};
+  const config::TrainConfig config{.rollback_lr_factor = 0.5};
   train::LiveState state{.lr_scale = 2};
   ASSERT_TRUE(lower_lr_after_rollback(file_, config, 10, state).ok());
   EXPECT_EQ(state.lr_scale, 2) << "the run never went back";

@@ -27,83 +27,86 @@ std::string refusal_of(const config::Config& before, const config::Config& now) 
   return status.message();
 }
 
+config::DatasetConfig text(const std::string& path) {
+  return {.source = config::TextDataset{.path = path}};
+}
+
 config::Config of_text() {
   config::Config config;
-  config.data["train"].kind = config::DatasetKind::kText;
-  config.data["train"].path = "corpus.txt";
+  config.data["train"] = text("corpus.txt");
   return config;
 }
 
 config::Config mixed() {
   config::Config config;
-  config.data["train"].kind = config::DatasetKind::kMixture;
-  config.data["train"].of = {"code", "prose"};
-  config.data["code"].path = "code";
-  config.data["prose"].path = "prose";
-  config.data["valid"].path = "valid";
+  config.data["train"].source = config::Concat{{"code", "prose"}};
+  for (const char* const name : {"code", "prose", "val"}) config.data[name] = text(name);
   return config;
 }
 
 TEST(SameRun, FaultRow20SettingsThatMakeAnotherRunAreNamedAndOthersAreFine) {
   const config::Config before = of_text();
   config::Config now = before;
-  now.train.steps = before.train.steps * 2;
-  now.checkpoint.every_steps = 7;
-  now.model.init_from = "weights.safetensors";
-  now.model.recompute = true;
-  now.train.ema = 0.999;
-  now.data["train"].path = "moved/corpus.txt";
+  auto& gpt = std::get<config::GptConfig>(now.model.arch);
+  now.train.max_steps = before.train.max_steps * 2;
+  now.checkpoint.save_every_steps = 7;
+  now.model.pretrained = config::PretrainedConfig{.path = "weights.safetensors"};
+  gpt.activation_checkpointing = true;
+  now.train.ema_decay = 0.999;
+  now.data["train"] = text("moved/corpus.txt");
   EXPECT_TRUE(judged(before, now).ok()) << judged(before, now).message();
-  now.train.batch = 999;
-  now.model.width = 384;
+  now.train.micro_batch_size = 999;
+  gpt.embed_dim = 384;
   const std::string refused = refusal_of(before, now);
-  EXPECT_THAT(refused, HasSubstr("train.batch: 16 -> 999"));
-  EXPECT_THAT(refused, HasSubstr("model.width: 192 -> 384"));
+  EXPECT_THAT(refused, HasSubstr("train.micro_batch_size: 16 -> 999"));
+  EXPECT_THAT(refused, HasSubstr("model.embed_dim: 192 -> 384"));
   EXPECT_THAT(refused, HasSubstr("--fresh"));
 }
 
 TEST(SameRun, HowPicturesAreCachedMayChange) {
-  config::Config before = of_text();
-  before.data["train"].kind = config::DatasetKind::kImages;
+  config::Config before;
+  config::ImageFolderDataset images{.path = "images", .transforms = {config::Resize{{32, 32}}}};
+  before.data["train"].source = images;
   config::Config now = before;
-  now.data["train"].cache = "packed";
+  images.cache = config::CacheConfig{};
+  now.data["train"].source = images;
   EXPECT_TRUE(judged(before, now).ok()) << judged(before, now).message();
-  now.data["train"].fit = "center_crop";
-  EXPECT_THAT(refusal_of(before, now), HasSubstr("data.train.fit: stretch -> center_crop"));
+  images.transforms = {config::Resize{{36}}, config::CenterCrop{{32, 32}}};
+  now.data["train"].source = images;
+  EXPECT_THAT(refusal_of(before, now),
+              HasSubstr("data.train.transforms: [resize: {size: [32, 32]}] -> [resize: "));
 }
 
 TEST(SameRun, TheOrderOfSamplesStaysWhatItWas) {
   config::Config before = mixed();
-  before.feed.shuffle = config::Shuffle::kWindow;
+  before.feed.shuffle = config::ShuffleMode::kBlock;
   config::Config now = before;
-  now.feed.window = 77;
-  EXPECT_THAT(refusal_of(before, now), HasSubstr("feed.window: 10000 -> 77"));
+  now.feed.shuffle_block_size = 77;
+  EXPECT_THAT(refusal_of(before, now), HasSubstr("feed.shuffle_block_size: 10000 -> 77"));
   now = before;
-  now.feed.last_batch = config::LastBatch::kDrop;
-  EXPECT_THAT(refusal_of(before, now), HasSubstr("feed.last_batch: span -> drop"));
+  now.feed.last_batch = config::LastBatchPolicy::kDrop;
+  EXPECT_THAT(refusal_of(before, now), HasSubstr("feed.last_batch: carry_over -> drop"));
   now = before;
-  now.feed.shuffle = config::Shuffle::kShards;
-  EXPECT_THAT(refusal_of(before, now), HasSubstr("feed.shuffle: window -> shards"));
-  now = before;
-  now.feed.shards_open = 99;  // which shuffle: window does not read
-  EXPECT_TRUE(judged(before, now).ok());
+  now.feed.shuffle = config::ShuffleMode::kShards;
+  EXPECT_THAT(refusal_of(before, now), HasSubstr("feed.shuffle: block -> shards"));
 }
 
 TEST(SameRun, TheSetsOfAMixtureArePartOfTheRunAndOthersAreNot) {
   const config::Config before = mixed();
   config::Config now = before;
-  now.data["code"].path = "moved";
-  now.data["valid"].take = 5;
-  now.data["more"].path = "more";
+  now.data["code"] = text("moved");
+  now.data["val"].max_samples = 5;
+  now.data["more"] = text("more");
   EXPECT_TRUE(judged(before, now).ok()) << judged(before, now).message();
   now.data["prose"].repeat = 2;
   EXPECT_THAT(refusal_of(before, now), HasSubstr("data.prose.repeat: 1 -> 2"));
   now = before;
-  now.data["train"].of = {"code"};
-  EXPECT_THAT(refusal_of(before, now), HasSubstr("data.train.of"));
+  now.data["train"].source = config::Concat{{"code"}};
+  EXPECT_THAT(refusal_of(before, now), HasSubstr("data.train.concat: [code, prose] -> [code]"));
   now = before;
-  now.data["train"].weights = {1, 2};
-  EXPECT_THAT(refusal_of(before, now), HasSubstr("data.train.weights"));
+  now.data["train"].source = config::Mixture{{{"code", 1}, {"prose", 2}}};
+  EXPECT_THAT(refusal_of(before, now),
+              HasSubstr("data.train.mixture: (unset) -> {code: 1, prose: 2}"));
 }
 
 // Rows 19 and 20: each kind of change is refused, names its own flag, and goes by that one alone.
@@ -136,24 +139,24 @@ TEST(SameRun, FaultRow20TheSettingsOfEachKindAreTold) {
     allowed[change] = true;
     EXPECT_TRUE(judged(before, now, allowed).ok()) << judged(before, now, allowed).message();
   };
-  needs(Change::kModel, [](config::Config& now) { now.model.layers = 7; });
-  needs(Change::kModel, [](config::Config& now) { now.task.kind = config::TaskKind::kRegression; });
+  needs(Change::kModel,
+        [](config::Config& now) { now.model.arch = config::GptConfig{.num_layers = 7}; });
+  needs(Change::kModel, [](config::Config& now) { now.task.task = config::RegressionTask{}; });
   needs(Change::kData, [](config::Config& now) { now.run.seed = 7; });
   needs(Change::kData, [](config::Config& now) { now.data["train"].split = {0, 0.5}; });
-  needs(Change::kData, [](config::Config& now) { now.feed.shuffle = config::Shuffle::kOff; });
-  needs(Change::kBatch, [](config::Config& now) { now.train.batch = 7; });
-  needs(Change::kBatch, [](config::Config& now) { now.train.accumulate = 7; });
+  needs(Change::kData, [](config::Config& now) { now.feed.shuffle = config::ShuffleMode::kNone; });
+  needs(Change::kBatch, [](config::Config& now) { now.train.micro_batch_size = 7; });
+  needs(Change::kBatch, [](config::Config& now) { now.train.gradient_accumulation_steps = 7; });
 }
 
 TEST(SameRun, FaultRow19AModelOfAnotherFileIsToldByItsSumWhereverItLies) {
   config::Config before = of_text();
-  before.model.kind = config::ModelKind::kPlugin;
-  before.model.path = "one.so";
+  before.model.arch = config::PluginConfig{.path = "one.so"};
   config::Config moved = before;
-  moved.model.path = "two.so";
+  moved.model.arch = config::PluginConfig{.path = "two.so"};
   EXPECT_TRUE(judged(before, moved).ok()) << judged(before, moved).message();
-  moved.model.parameters = R"({"width": 8})";
-  EXPECT_THAT(refusal_of(before, moved), HasSubstr(R"(model.parameters: {} -> {"width": 8})"));
+  moved.model.arch = config::PluginConfig{.path = "two.so", .args = R"({"width": 8})"};
+  EXPECT_THAT(refusal_of(before, moved), HasSubstr(R"(model.args: {} -> {"width": 8})"));
 
   checkpoint::Manifest saved, now;
   saved.model_file = std::string(64, 'a');
@@ -178,7 +181,7 @@ TEST(SameRun, FaultRow19AModelOfOtherTensorsIsToldByItsDigest) {
   EXPECT_THAT(changes.check({}).message(),
               HasSubstr("the model: names, shapes or order of its tensors one -> two"));
   RunChanges known;
-  known.add(Change::kModel, "model.width: 8 -> 9");
+  known.add(Change::kModel, "model.embed_dim: 8 -> 9");
   known.add_model(saved, now);
   EXPECT_THAT(known.check({}).message(), Not(HasSubstr("order of its tensors")));
   now.model_digest = saved.model_digest;
@@ -204,8 +207,9 @@ TEST(SameRun, FaultRow20ACheckpointOfAnotherRunIsToldByItsManifest) {
     EXPECT_TRUE(changes.check(allowed).ok());
   };
   refused_with(Change::kData, "fingerprint one -> two", [](auto& now) { now.data_digest = "two"; });
-  refused_with(Change::kBatch, "train.batch: 16 -> 8", [](auto& now) { now.batch = 8; });
-  refused_with(Change::kBatch, "train.accumulate: 1 -> 4", [](auto& now) { now.accumulate = 4; });
+  refused_with(Change::kBatch, "train.micro_batch_size: 16 -> 8", [](auto& now) { now.batch = 8; });
+  refused_with(Change::kBatch, "train.gradient_accumulation_steps: 1 -> 4",
+               [](auto& now) { now.accumulate = 4; });
   refused_with(Change::kWorldSize, "trainers: 1 -> 2", [](auto& now) { now.world_size = 2; });
   RunChanges none;
   none.add_manifest(saved, saved);

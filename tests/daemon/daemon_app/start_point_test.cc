@@ -93,14 +93,14 @@ TEST_F(StartPointTest, FaultRow21ACheckpointOfANewerFormatIsNotPassedOver) {
   const std::string newest = run_ + "/checkpoints/step-000000020/";
   std::string manifest = *read_file(newest + "manifest.json", 1 << 20);
   const std::string before = sha256_hex(manifest);
-  manifest.replace(manifest.find("\"format\":1"), 10, "\"format\":3");
+  manifest.replace(manifest.find("\"format\":2"), 10, "\"format\":3");
   std::string sums = *read_file(newest + "SHA256SUMS", 1 << 20);
   sums.replace(sums.find(before), before.size(), sha256_hex(manifest));
   std::ofstream(newest + "manifest.json") << manifest;
   std::ofstream(newest + "SHA256SUMS") << sums;
   const auto start = find_start_point(store(), "");
   EXPECT_EQ(start.status().code(), Code::kMismatch);
-  EXPECT_NE(start.status().message().find("format 3; this version reads up to 1"),
+  EXPECT_NE(start.status().message().find("format 3; this version reads 2"),
             std::string::npos);
 }
 

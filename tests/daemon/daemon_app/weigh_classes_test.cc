@@ -19,6 +19,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+const config::ClassWeights& weights_of(const config::TaskConfig& task) {
+  return std::get<config::ClassificationTask>(task.task).class_weights;
+}
+
 // Labels that only reading a sample tells.
 class Unlabelled final : public dataset::DatasetDecorator {
  public:
@@ -35,16 +39,15 @@ class Unlabelled final : public dataset::DatasetDecorator {
 class WeighClasses : public ::testing::Test {
  protected:
   // A label a line.
-  std::unique_ptr<dataset::Dataset> data(const std::string& labels, int64_t classes = 0) const {
+  std::unique_ptr<dataset::Dataset> data(const std::string& labels) const {
     std::string rows = "x,y\n";
     for (const char label : labels) rows += std::string("1,") + label + '\n';
     EXPECT_TRUE(write_file_atomically(real_files(), scratch_ / "data.csv", rows).ok());
-    auto opened = dataset::open_dataset("train",
-                                        {.kind = config::DatasetKind::kCsv,
-                                         .path = scratch_ / "data.csv",
-                                         .classes = classes,
-                                         .label = "y"},
-                                        scratch_ / "index", {});
+    auto opened =
+        dataset::open_dataset("train",
+                              {.source = config::CsvDataset{.path = scratch_ / "data.csv",
+                                                            .record = {.fields = {.label = "y"}}}},
+                              scratch_ / "index", {});
     EXPECT_TRUE(opened.ok()) << opened.status().to_string();
     return *std::move(opened);
   }
@@ -68,45 +71,45 @@ class WeighClasses : public ::testing::Test {
   }
 
   const test::TemporaryDirectory scratch_;
-  const config::TaskConfig balanced_{.kind = config::TaskKind::kClassification,
-                                     .balanced_weights = true};
+  const config::TaskConfig balanced_{
+      config::ClassificationTask{.class_weights = {.is_balanced = true}}};
 };
 
 TEST_F(WeighClasses, ARunThatBeginsCountsItsLabels) {
   const auto task = weigh_classes(balanced_, *data("001012"), std::nullopt);
   ASSERT_TRUE(task.ok()) << task.status().to_string();
-  EXPECT_TRUE(task->balanced_weights);
-  EXPECT_THAT(task->class_weights,
+  EXPECT_TRUE(weights_of(*task).is_balanced);
+  EXPECT_THAT(weights_of(*task).values,
               ElementsAre(DoubleEq(6.0 / 9), DoubleEq(6.0 / 6), DoubleEq(6.0 / 3)));
 }
 
 TEST_F(WeighClasses, ARunThatGoesOnTakesThoseOfItsCheckpointWhateverTheDataIs) {
   const auto task = weigh_classes(balanced_, *data("012222"), checkpoint_with({0.25, 1.0 / 3, 7}));
   ASSERT_TRUE(task.ok()) << task.status().to_string();
-  EXPECT_THAT(task->class_weights, ElementsAre(0.25, 1.0 / 3, 7));
+  EXPECT_THAT(weights_of(*task).values, ElementsAre(0.25, 1.0 / 3, 7));
 }
 
 TEST_F(WeighClasses, ACheckpointThatHasNoneOrOfOtherClassesIsCountedAnew) {
   for (const auto& saved : {std::vector<double>(), std::vector<double>{1, 2}}) {
     const auto task = weigh_classes(balanced_, *data("012"), checkpoint_with(saved));
     ASSERT_TRUE(task.ok()) << task.status().to_string();
-    EXPECT_THAT(task->class_weights, ElementsAre(1, 1, 1));
+    EXPECT_THAT(weights_of(*task).values, ElementsAre(1, 1, 1));
     std::filesystem::remove_all(scratch_ / "checkpoints");
   }
 }
 
 TEST_F(WeighClasses, AListIsLeftAsItIs) {
-  config::TaskConfig task = balanced_;
-  task.balanced_weights = false;
-  EXPECT_THAT(weigh_classes(task, *data("012"), checkpoint_with({4, 5, 6}))->class_weights,
-              IsEmpty());
+  const config::TaskConfig task{config::ClassificationTask{}};
+  const auto weighed = weigh_classes(task, *data("012"), checkpoint_with({4, 5, 6}));
+  ASSERT_TRUE(weighed.ok()) << weighed.status().to_string();
+  EXPECT_THAT(weights_of(*weighed).values, IsEmpty());
 }
 
 TEST_F(WeighClasses, LabelsThatCannotBeCountedAreRefusedWithTheWayOut) {
   const auto counted = data("012");
   const Status refused = weigh_classes(balanced_, Unlabelled(*counted), std::nullopt).status();
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
-  EXPECT_THAT(refused.message(), HasSubstr("task.class_weights: is balanced"));
+  EXPECT_THAT(refused.message(), HasSubstr("task.class_weights: balanced requires labels"));
   EXPECT_THAT(refused.message(), HasSubstr("give a list of numbers"));
 }
 

@@ -13,10 +13,11 @@ using ::testing::HasSubstr;
 
 class BadSampleLogTest : public FeederTest {
  protected:
-  BadSampleLog make(double limit = 0.001, config::OnBadSample policy = config::OnBadSample::kSkip,
+  BadSampleLog make(double limit = 0.001,
+                    config::OnSampleError policy = config::OnSampleError::kSkip,
                     const BadSamplesBefore& before = {}) {
     file_.emplace(real_files(), settings_.bad_sample_path, 0);
-    return BadSampleLog({.on_bad_sample = policy, .bad_sample_limit = limit}, *data_, kBatch,
+    return BadSampleLog({.on_sample_error = policy, .max_sample_error_rate = limit}, *data_, kBatch,
                         before, *file_, clock_);
   }
   static ring::BadSample bad(uint64_t ticket, uint64_t sample) {
@@ -70,7 +71,7 @@ TEST_F(BadSampleLogTest, WhatWasTrainedOnStaysCountedWhenItIsForgotten) {
 }
 
 TEST_F(BadSampleLogTest, AStepOfSeveralTicketsThatIsTakenBackIsNotCounted) {
-  auto log = make(1, config::OnBadSample::kSkip, {.tickets_a_step = 4});
+  auto log = make(1, config::OnSampleError::kSkip, {.tickets_a_step = 4});
   // The trainer has taken three of the tickets of the step that begins with ticket 4.
   EXPECT_TRUE(log.take({bad(3, 1), bad(4, 1), bad(6, 1)}, {.consumed = 7}).ok());
   EXPECT_EQ(log.count_before(4), 1u);
@@ -78,7 +79,7 @@ TEST_F(BadSampleLogTest, AStepOfSeveralTicketsThatIsTakenBackIsNotCounted) {
 }
 
 TEST_F(BadSampleLogTest, GoesOnCountingWhereTheCheckpointStood) {
-  auto log = make(1, config::OnBadSample::kSkip,
+  auto log = make(1, config::OnSampleError::kSkip,
                   {.count = 40, .step = 10, .ticket = 20, .tickets_a_step = 2});
   EXPECT_EQ(log.count_before(20), 40u);
   EXPECT_TRUE(log.take({bad(20, 7), bad(21, 7), bad(22, 7)}, {.consumed = 2}).ok());
@@ -112,7 +113,7 @@ TEST_F(BadSampleLogTest, TenBadOnesAreJudgedAtOnce) {
 
 TEST_F(BadSampleLogTest, ARunThatGoesOnIsJudgedByAllItsSamples) {
   // 100 of 160,000 before: 20 of 1600 are more than the limit of 0.01, 120 of 161,600 are not.
-  auto log = make(0.01, config::OnBadSample::kSkip, {.count = 100, .ticket = 10'000});
+  auto log = make(0.01, config::OnSampleError::kSkip, {.count = 100, .ticket = 10'000});
   EXPECT_TRUE(log.take(many(10'050, 20), {.published = 99}).ok());
   const Status verdict = log.take(many(10'060, 1600), {.published = 99});
   EXPECT_EQ(verdict.code(), Code::kCorrupt);
@@ -120,7 +121,7 @@ TEST_F(BadSampleLogTest, ARunThatGoesOnIsJudgedByAllItsSamples) {
 }
 
 TEST_F(BadSampleLogTest, WhatWasBeyondTheLimitAndIsRepairedDoesNotEndTheRunAgain) {
-  auto log = make(0.01, config::OnBadSample::kSkip, {.count = 5000, .ticket = 10'000});
+  auto log = make(0.01, config::OnSampleError::kSkip, {.count = 5000, .ticket = 10'000});
   EXPECT_TRUE(log.take({}, {.published = 100}).ok());
   EXPECT_TRUE(log.take({bad(10'100, 3)}, {.published = 110}).ok()) << "1 of 1776 since then";
   EXPECT_EQ(log.take(many(10'111, 20), {.published = 111}).code(), Code::kCorrupt)
@@ -140,13 +141,13 @@ TEST_F(BadSampleLogTest, ALimitOfOneNeverEndsTheRun) {
 }
 
 TEST_F(BadSampleLogTest, StopEndsTheRunAtTheFirst) {
-  auto log = make(1.0, config::OnBadSample::kStop);
+  auto log = make(1.0, config::OnSampleError::kFail);
   EXPECT_TRUE(log.take({}, {.published = 10}).ok());
   EXPECT_EQ(log.take({bad(0, 3)}, {.published = 10}).code(), Code::kCorrupt);
 }
 
 TEST_F(BadSampleLogTest, StopMeansTheFirstOfThisStart) {
-  auto log = make(1.0, config::OnBadSample::kStop, {.count = 5, .step = 10, .ticket = 10});
+  auto log = make(1.0, config::OnSampleError::kFail, {.count = 5, .step = 10, .ticket = 10});
   EXPECT_TRUE(log.take({}, {.published = 10}).ok());
   EXPECT_EQ(log.take({bad(12, 3)}, {.published = 10}).code(), Code::kCorrupt);
 }

@@ -21,9 +21,9 @@ class ConfinedFormats : public FeederTest, public ::testing::WithParamInterface<
     const bool sequence = data_->spec().size() == 1;
     std::ofstream(settings_.config_path)
         << "run: {seed: 9}\ndata:\n  train: " << GetParam().yaml_in(path("set")) << '\n'
-        << (sequence ? "model: {kind: gpt, vocab: 65536}\n"
-                     : "model: {kind: mlp, hidden: [8]}\ntask: {kind: classification}\n")
-        << "train: {batch: " << kBatch << "}\nfeed: " << feed << '\n';
+        << (sequence ? "model: {name: gpt, vocab_size: 65536}\n"
+                     : "model: {name: mlp, hidden_sizes: [8]}\ntask: {name: classification}\n")
+        << "train: {micro_batch_size: " << kBatch << "}\nfeed: " << feed << '\n';
   }
   void expect_batches_as_unconfined(const std::string& feed) {
     open_data(GetParam().write(path("set")));

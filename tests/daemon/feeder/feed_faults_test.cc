@@ -1,4 +1,4 @@
-// What goes wrong with data and descriptors while readers read: docs/faults.md has the whole table.
+// What goes wrong with data and descriptors while readers read: docs/fault-tolerance.md has the whole table.
 // The reads and opens that fail are made to by tests/daemon/feeder/failing_reads.cc, which is preloaded
 // into stoker-feed.
 #include <signal.h>
@@ -27,19 +27,15 @@ class FeedFaults : public FeederTest {
   void SetUp() override {
     FeederTest::SetUp();
     settings_.feed_program = FEED_PROGRAM;
-    settings_.feed.bad_sample_limit = 1.0;
+    settings_.feed.max_sample_error_rate = 1.0;
     std::string bytes(kRecords * kRecord, '\1');
     for (size_t record = 0; record < kRecords; ++record)
       bytes[record * kRecord] = static_cast<char>(record % 10);
     std::filesystem::create_directory(path("data"));
     for (const char* number : {"1", "2", "3", "4"})
       std::ofstream(file(number), std::ios::binary) << bytes;
-    config::DatasetConfig config;
-    config.kind = config::DatasetKind::kCifar;
-    config.path = path("data");
-    config.classes = 10;
-    open_data(config);
-    write_config("{kind: cifar, path: " + config.path + ", classes: 10}");
+    open_data({.source = config::CifarDataset{.path = path("data")}});
+    write_config("{format: cifar10, path: " + path("data") + "}");
   }
   void TearDown() override {
     for (const char* name : {"LD_PRELOAD", "FAIL_READS"}) ::unsetenv(name);
@@ -108,7 +104,7 @@ TEST_F(FeedFaults, AfterAnEpochTheFilesOfASmallSetAreNotReadAnyMore) {
 TEST_F(FeedFaults, FaultRow55AFileReplacedUnderTheSameNameIsToldFromTheOneThatWasIndexed) {
   std::filesystem::rename(file("3"), path("old"));
   std::ofstream(file("3"), std::ios::binary) << std::string(kRecords * kRecord, '\2');
-  settings_.feed.on_bad_sample = config::OnBadSample::kStop;
+  settings_.feed.on_sample_error = config::OnSampleError::kFail;
   open_ring({.slots = 16});  // more than an epoch
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
@@ -141,7 +137,7 @@ TEST_F(FeedFaults, FaultRow63AReadErrorThatStaysIsABadSampleWithFileAndOffset) {
 
 TEST_F(FeedFaults, FaultRow63AReadErrorThatStaysIsTriedAsOftenWhenTheReadIsAhead) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer wants to be loaded first";
-  write_config("{kind: cifar, path: " + path("data") + ", classes: 10}", "{read_ahead: 4}");
+  write_config("{format: cifar10, path: " + path("data") + "}", "{read_ahead: 4}");
   fail_reads(17, EIO, 3);  // a fourth try would get it
   unreadable_ = {17};
   constexpr uint64_t kTickets = 200 / kBatch;  // of one epoch, in which it comes once

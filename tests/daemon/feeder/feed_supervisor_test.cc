@@ -29,8 +29,8 @@ class FeedSupervisorTest : public FeederTest {
 };
 
 TEST_F(FeedSupervisorTest, ProcessesFillWhatThePlanSays) {
-  settings_.feed.readers = 3;
-  settings_.feed.processes = 2;
+  settings_.feed.num_workers = 3;
+  settings_.feed.num_processes = 2;
   open_ring({.slots = 4, .first_ticket = 5});
   ASSERT_TRUE(start().ok());
   EXPECT_EQ(supervisor_->live_readers(), 3);
@@ -43,8 +43,8 @@ TEST_F(FeedSupervisorTest, ProcessesFillWhatThePlanSays) {
 }
 
 TEST_F(FeedSupervisorTest, ReadersAreTunedBetweenOneForEachProcessAndOneForEachCore) {
-  settings_.feed.readers.reset();
-  settings_.feed.processes = 2;
+  settings_.feed.num_workers.reset();
+  settings_.feed.num_processes = 2;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   EXPECT_EQ(supervisor_->process_ids().size(), 2u);
@@ -55,9 +55,8 @@ TEST_F(FeedSupervisorTest, ReadersAreTunedBetweenOneForEachProcessAndOneForEachC
 }
 
 TEST_F(FeedSupervisorTest, ThreadsOfThisProcessAreAsManyAsReadersWhateverProcessesSays) {
-  settings_.feed.isolation = config::Isolation::kThread;
-  settings_.feed.readers = 2;
-  settings_.feed.processes = 4;
+  settings_.feed.num_processes = 0;
+  settings_.feed.num_workers = 2;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   EXPECT_EQ(supervisor_->live_readers(), 2);
@@ -65,7 +64,7 @@ TEST_F(FeedSupervisorTest, ThreadsOfThisProcessAreAsManyAsReadersWhateverProcess
 }
 
 TEST_F(FeedSupervisorTest, ThreadsOfThisProcessFillTheSame) {
-  settings_.feed.isolation = config::Isolation::kThread;
+  settings_.feed.num_processes = 0;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   EXPECT_EQ(supervisor_->live_readers(), 2);
@@ -77,9 +76,9 @@ TEST_F(FeedSupervisorTest, ThreadsOfThisProcessFillTheSame) {
 
 TEST_F(FeedSupervisorTest, FaultRow60ASampleThatKillsGoesIntoQuarantineAndItsStandInIsRead) {
   behave_as("deadly");
-  settings_.feed.readers = 4;
-  settings_.feed.processes = 2;
-  settings_.feed.bad_sample_limit = 1.0;
+  settings_.feed.num_workers = 4;
+  settings_.feed.num_processes = 2;
+  settings_.feed.max_sample_error_rate = 1.0;
   unreadable_ = deadly_samples(*plan_);
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
@@ -100,7 +99,7 @@ TEST_F(FeedSupervisorTest,
        FaultRow59ASampleThatMakesForbiddenCallsGoesIntoQuarantineAndTheLogNamesTheCall) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
   behave_as("intruder");
-  settings_.feed.bad_sample_limit = 1.0;
+  settings_.feed.max_sample_error_rate = 1.0;
   unreadable_ = {plan_->at(3, 5).sample};
   open_ring({.slots = 4});
   ::testing::internal::CaptureStderr();
@@ -118,21 +117,21 @@ TEST_F(FeedSupervisorTest,
 TEST_F(FeedSupervisorTest, FaultRow59ASampleThatNeedsMoreMemoryThanItMayIsABadOneAndKillsNobody) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
   behave_as("hungry");
-  settings_.feed.bad_sample_limit = 1.0;
+  settings_.feed.max_sample_error_rate = 1.0;
   unreadable_ = {plan_->at(3, 5).sample};
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   supervisor_->stop();
   EXPECT_EQ(supervisor_->deaths(), 0u);
-  EXPECT_THAT(list_of_bad_samples(), HasSubstr("feed.memory_mib"));
+  EXPECT_THAT(list_of_bad_samples(), HasSubstr("feed.worker_memory_limit_mib"));
 }
 
 TEST_F(FeedSupervisorTest, AQuarantineThatIsGivenBackCostsNoReader) {
   behave_as("deadly");
   unreadable_ = deadly_samples(*plan_);
   settings_.quarantined.assign(unreadable_.begin(), unreadable_.end());
-  settings_.feed.bad_sample_limit = 1.0;
+  settings_.feed.max_sample_error_rate = 1.0;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
@@ -141,10 +140,10 @@ TEST_F(FeedSupervisorTest, AQuarantineThatIsGivenBackCostsNoReader) {
 }
 
 TEST_F(FeedSupervisorTest, ThreadsOfThisProcessHonourTheQuarantine) {
-  settings_.feed.isolation = config::Isolation::kThread;
+  settings_.feed.num_processes = 0;
   unreadable_ = deadly_samples(*plan_);
   settings_.quarantined.assign(unreadable_.begin(), unreadable_.end());
-  settings_.feed.bad_sample_limit = 1.0;
+  settings_.feed.max_sample_error_rate = 1.0;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
@@ -152,7 +151,7 @@ TEST_F(FeedSupervisorTest, ThreadsOfThisProcessHonourTheQuarantine) {
 
 TEST_F(FeedSupervisorTest, AKillerEndsTheRunWhereNoSampleMayBeSkipped) {
   behave_as("deadly");
-  settings_.feed.on_bad_sample = config::OnBadSample::kStop;
+  settings_.feed.on_sample_error = config::OnSampleError::kFail;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
@@ -185,8 +184,8 @@ TEST_F(FeedSupervisorTest, EndsRunOnFirstReaderWithoutSandbox) {
   ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
   EXPECT_EQ(coordinator_.reason().code(), Code::kPermission);
   EXPECT_THAT(coordinator_.reason().message(),
-              AllOf(HasSubstr("feed.confined: "), HasSubstr("SystemCallFilter=seccomp"),
-                    HasSubstr("set feed.confined: false")));
+              AllOf(HasSubstr("feed.sandbox: "), HasSubstr("SystemCallFilter=seccomp"),
+                    HasSubstr("set feed.sandbox: false")));
   EXPECT_EQ(supervisor_->deaths(), 0u);
   EXPECT_TRUE(supervisor_->process_ids().empty());
 }
@@ -210,7 +209,7 @@ TEST_F(FeedSupervisorTest, AMissingProgramIsAnErrorThatNamesIt) {
 
 TEST_F(FeedSupervisorTest, StopKillsAReaderThatDoesNotCome) {
   behave_as("stuck");
-  settings_.feed.readers = 1;
+  settings_.feed.num_workers = 1;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   ASSERT_EQ(supervisor_->process_ids().size(), 1u);
@@ -232,7 +231,7 @@ TEST_F(FeedSupervisorTest, DestructionLeavesNoChild) {
 
 TEST_F(FeedSupervisorTest, BadSamplesEndTheRunWhereTheConfigurationSaysSo) {
   behave_as("bad");
-  settings_.feed.on_bad_sample = config::OnBadSample::kStop;
+  settings_.feed.on_sample_error = config::OnSampleError::kFail;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
@@ -242,12 +241,12 @@ TEST_F(FeedSupervisorTest, BadSamplesEndTheRunWhereTheConfigurationSaysSo) {
 
 TEST_F(FeedSupervisorTest, TooManyBadSamplesEndTheRunAndAllAreListed) {
   behave_as("bad");
-  settings_.feed.readers = 1;
+  settings_.feed.num_workers = 1;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
   EXPECT_EQ(coordinator_.reason().code(), Code::kCorrupt);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("feed.bad_sample_limit"));
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("feed.max_sample_error_rate"));
   supervisor_->stop();
   const std::string list = list_of_bad_samples();
   EXPECT_EQ(static_cast<uint64_t>(std::count(list.begin(), list.end(), '\n')),

@@ -30,12 +30,8 @@ inline constexpr auto kLong = 30s;
 inline constexpr uint64_t kBatch = 16;
 
 inline config::DatasetConfig synthetic_config() {
-  config::DatasetConfig config;
-  config.kind = config::DatasetKind::kSynthetic;
-  config.samples = 500;
-  config.features = {3, 10};
-  config.classes = 4;
-  return config;
+  return {.source = config::SyntheticDataset{
+              .num_samples = 500, .input_shape = {3, 10}, .num_classes = 4}};
 }
 
 inline dataset::SamplePlan plan_for(const dataset::Dataset& data) {
@@ -70,9 +66,10 @@ class FeederTest : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "stoker-feeder-XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
-    settings_.feed.readers = 2;
-    settings_.feed.hang_seconds = 0;  // time runs too fast here: a test of hangs brings its own
-    settings_.feed.deaths_per_minute = 1'000'000;
+    settings_.feed.num_workers = 2;
+    // Time runs too fast here: a test of hangs brings its own.
+    settings_.feed.worker_timeout_seconds.reset();
+    settings_.feed.max_restarts_per_minute = 1'000'000;
     settings_.index_dir = path("index");
     settings_.config_path = path("config.yaml");
     settings_.bad_sample_path = path("sample_errors.jsonl");
@@ -99,8 +96,8 @@ class FeederTest : public ::testing::Test {
   void write_config(const std::string& train_set, const std::string& feed = "") const {
     std::ofstream(settings_.config_path)
         << "run: {seed: 9}\ndata:\n  train: " << train_set
-        << "\nmodel: {kind: mlp, hidden: [8]}\ntask: {kind: classification}\n"
-        << "train: {batch: " << kBatch << "}\n"
+        << "\nmodel: {name: mlp, hidden_sizes: [8]}\ntask: {name: classification}\n"
+        << "train: {micro_batch_size: " << kBatch << "}\n"
         << (feed.empty() ? "" : "feed: " + feed + "\n");
   }
   void open_ring(const ring::RingSettings& settings) {

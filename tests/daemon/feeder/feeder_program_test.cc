@@ -29,7 +29,7 @@ class FeederProgramTest : public FeederTest {
   void SetUp() override {
     FeederTest::SetUp();
     settings_.feed_program = FEED_PROGRAM;
-    write_config("{kind: synthetic, samples: 500, features: [3, 10], classes: 4}");
+    write_config("{format: synthetic, num_samples: 500, input_shape: [3, 10], num_classes: 4}");
   }
 
   // CIFAR-10 with a label that does not exist in record 17.
@@ -42,12 +42,8 @@ class FeederProgramTest : public FeederTest {
       bytes[record * kRecord] = static_cast<char>(record % 10);
     bytes[17 * kRecord] = 10;
     std::ofstream(path("data.bin"), std::ios::binary) << bytes;
-    config::DatasetConfig config;
-    config.kind = config::DatasetKind::kCifar;
-    config.path = path("data.bin");
-    config.classes = 10;
-    open_data(config);
-    write_config("{kind: cifar, path: " + config.path + ", classes: 10}");
+    open_data({.source = config::CifarDataset{.path = path("data.bin")}});
+    write_config("{format: cifar10, path: " + path("data.bin") + "}");
     unreadable_ = {17};
   }
 
@@ -61,8 +57,8 @@ class FeederProgramTest : public FeederTest {
 };
 
 TEST_F(FeederProgramTest, FillsWhatThePlanSays) {
-  settings_.feed.readers = 3;
-  settings_.feed.processes = 2;
+  settings_.feed.num_workers = 3;
+  settings_.feed.num_processes = 2;
   open_ring({.slots = 4, .first_ticket = 5});
   ASSERT_TRUE(start().ok());
   for (uint64_t ticket = 5; ticket < 60; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
@@ -103,18 +99,20 @@ TEST_P(FeederPlanTest, IsTheSameInBothProcesses) {
   for (uint64_t ticket = 3; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
 }
 
-#define EVEN "{kind: synthetic, samples: 90, features: [3, 10], classes: 4}\n"
-#define ODD "{kind: synthetic, samples: 40, features: [3, 10], classes: 4, noise: 2}\n"
-#define DRAWN \
-  "{kind: synthetic, samples: 40, features: [3, 10], classes: 4, weights_file: WEIGHTS}\n"
-INSTANTIATE_TEST_SUITE_P(
-    OfEachKind, FeederPlanTest,
-    ::testing::Values(EVEN "feed: {shuffle: off}", EVEN "feed: {shuffle: window, window: 7}",
-                      EVEN "feed: {shuffle: shards, last_batch: pad}", DRAWN,
-                      "{kind: mixture, of: [even, odd]}\n  even: " EVEN "  odd: " ODD
-                      "feed: {last_batch: drop}",
-                      "{kind: mixture, of: [even, odd], weights: [1, 2]}\n  even: " EVEN
-                      "  odd: " DRAWN));
+#define EVEN "{format: synthetic, num_samples: 90, input_shape: [3, 10], num_classes: 4}\n"
+#define ODD \
+  "{format: synthetic, num_samples: 40, input_shape: [3, 10], num_classes: 4, noise_std: 2}\n"
+#define DRAWN                                                                   \
+  "{format: synthetic, num_samples: 40, input_shape: [3, 10], num_classes: 4, " \
+  "sample_weights_path: WEIGHTS}\n"
+INSTANTIATE_TEST_SUITE_P(OfEachKind, FeederPlanTest,
+                         ::testing::Values(EVEN "feed: {shuffle: none}",
+                                           EVEN "feed: {shuffle: block, shuffle_block_size: 7}",
+                                           EVEN "feed: {shuffle: shards, last_batch: pad}", DRAWN,
+                                           "{concat: [even, odd]}\n  even: " EVEN "  odd: " ODD
+                                           "feed: {last_batch: drop}",
+                                           "{mixture: {even: 1, odd: 2}}\n  even: " EVEN
+                                           "  odd: " DRAWN));
 #undef EVEN
 #undef ODD
 #undef DRAWN
@@ -123,10 +121,10 @@ TEST_F(FeederProgramTest, FaultRow28KilledInMidBatchItChangesNoByte) {
   // Samples so large that a batch takes long to read, and a kill after a slot was freed finds one
   // claimed.
   auto config = synthetic_config();
-  config.features = {3, 64, 64};
+  std::get<config::SyntheticDataset>(config.source).input_shape = {3, 64, 64};
   open_data(config);
-  write_config("{kind: synthetic, samples: 500, features: [3, 64, 64], classes: 4}");
-  settings_.feed.processes = 2;
+  write_config("{format: synthetic, num_samples: 500, input_shape: [3, 64, 64], num_classes: 4}");
+  settings_.feed.num_processes = 2;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   std::mt19937 random(5);
@@ -157,7 +155,7 @@ TEST_F(FeederProgramTest, EndsAtTheEndOfData) {
 
 TEST_F(FeederProgramTest, FaultRow57ADamagedSampleIsListedAndItsStandInRead) {
   use_damaged_cifar();
-  settings_.feed.bad_sample_limit = 1.0;
+  settings_.feed.max_sample_error_rate = 1.0;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   for (uint64_t ticket = 0; ticket < 12; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
@@ -170,7 +168,7 @@ TEST_F(FeederProgramTest, FaultRow57ADamagedSampleIsListedAndItsStandInRead) {
 
 TEST_F(FeederProgramTest, ACheckpointCountsTheBadSamplesOfJustTheTicketsThatWereTaken) {
   use_damaged_cifar();
-  settings_.feed.bad_sample_limit = 1.0;
+  settings_.feed.max_sample_error_rate = 1.0;
   settings_.bad_samples = {.count = 100, .step = 5, .ticket = 5};
   open_ring({.slots = 8, .first_ticket = 5});
   ASSERT_TRUE(start().ok());
@@ -202,23 +200,24 @@ TEST_F(FeederProgramTest, ATokenBeyondTheVocabularyIsABadSample) {
       .write(reinterpret_cast<const char*>(tokens.data()),
              static_cast<std::streamsize>(tokens.size() * sizeof(uint16_t)));
   std::ofstream(settings_.config_path)
-      << "run: {seed: 9}\ndata:\n  train: {kind: tokens, path: " << path("tokens.bin")
-      << ", context: 4}\nmodel: {kind: gpt, vocab: 100, context: 4}\ntrain: {batch: " << kBatch
-      << "}\n";
-  open_data({.kind = config::DatasetKind::kTokens, .path = path("tokens.bin"), .context = 4});
+      << "run: {seed: 9}\ndata:\n  train: {format: tokens, path: " << path("tokens.bin")
+      << ", sequence: {block_size: 4}}\nmodel: {name: gpt, vocab_size: 100, context_length: 4}\n"
+      << "train: {micro_batch_size: " << kBatch << "}\n";
+  open_data(
+      {.source = config::TokensDataset{.path = path("tokens.bin"), .sequence = {.block_size = 4}}});
   unreadable_ = {17};
-  settings_.feed.bad_sample_limit = 1.0;
+  settings_.feed.max_sample_error_rate = 1.0;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   for (uint64_t ticket = 0; ticket < 12; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   supervisor_->stop();
   EXPECT_THAT(list_of_bad_samples(), HasSubstr("\"sample\":17,"));
-  EXPECT_THAT(list_of_bad_samples(), HasSubstr("token 600 at place 2: model.vocab is 100"));
+  EXPECT_THAT(list_of_bad_samples(), HasSubstr("token 600 at place 2: model.vocab_size is 100"));
 }
 
 TEST_F(FeederProgramTest, FaultRow57MoreDamageThanTheLimitAllowsEndsTheRun) {
   use_damaged_cifar();
-  settings_.feed.bad_sample_limit = 0.01;  // one of 40 is more
+  settings_.feed.max_sample_error_rate = 0.01;  // one of 40 is more
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   // The supervisor judges several times a second, however fast batches are taken meanwhile.
@@ -229,12 +228,12 @@ TEST_F(FeederProgramTest, FaultRow57MoreDamageThanTheLimitAllowsEndsTheRun) {
     ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
   }
   EXPECT_EQ(coordinator_.reason().code(), Code::kCorrupt);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("feed.bad_sample_limit = 0.01"));
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("feed.max_sample_error_rate = 0.01"));
 }
 
 TEST_F(FeederProgramTest, FaultRow57DamageEndsTheRunWhereNoSampleMayBeSkipped) {
   use_damaged_cifar();
-  settings_.feed.on_bad_sample = config::OnBadSample::kStop;
+  settings_.feed.on_sample_error = config::OnSampleError::kFail;
   open_ring({.slots = 8});  // three epochs
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
@@ -252,11 +251,11 @@ TEST_F(FeederProgramTest, AConfigurationItCannotReadEndsTheRun) {
 
 TEST_F(FeederProgramTest, AnIndexThatHasChangedEndsTheRun) {
   auto config = synthetic_config();
-  config.samples = 400;
+  std::get<config::SyntheticDataset>(config.source).num_samples = 400;
   open_ring({.slots = 4});
   auto changed = dataset::open_dataset("train", config, settings_.index_dir, {});
   ASSERT_TRUE(changed.ok());
-  write_config("{kind: synthetic, samples: 400, features: [3, 10], classes: 4}");
+  write_config("{format: synthetic, num_samples: 400, input_shape: [3, 10], num_classes: 4}");
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
   EXPECT_EQ(coordinator_.reason().code(), Code::kInternal);
@@ -274,8 +273,8 @@ TEST_F(FeederProgramTest, SignalsMeantForStokerdDoNotEndIt) {
 }
 
 TEST_F(FeederProgramTest, AFullRingCostsNoProcessorTime) {
-  settings_.feed.readers = 4;
-  settings_.feed.processes = 2;
+  settings_.feed.num_workers = 4;
+  settings_.feed.num_processes = 2;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(eventually([&] { return ring_->counters().ready == ring_->slots(); }));

@@ -11,7 +11,7 @@ namespace {
 
 int run(char** argv) {
   FeedSettings settings;
-  settings.feed = {.readers = 4, .processes = 2};
+  settings.feed = {.num_workers = 4, .num_processes = 2};
   settings.feed_program = argv[1];
   settings.config_path = argv[2];
   settings.index_dir = argv[3];

@@ -23,8 +23,8 @@ class HungReaderTest : public FeederTest {
   void SetUp() override {
     FeederTest::SetUp();
     settings_.feed_program = FEEDER_TEST_READER;
-    settings_.feed.readers = 1;
-    settings_.feed.hang_seconds = 60;
+    settings_.feed.num_workers = 1;
+    settings_.feed.worker_timeout_seconds = 60;
     clock_ = &manual_clock_;
   }
   void behave_as(const std::string& how) { settings_.config_path = path(how); }
@@ -77,7 +77,7 @@ TEST_F(HungReaderTest, FaultRow30OneStoppedWithATicketInHandIsKilledAndItsTicket
 
 TEST_F(HungReaderTest, OneStoppedWithNothingInHandIsFoundAndOneThatOnlyWaitsIsNot) {
   settings_.feed_program = FEED_PROGRAM;
-  write_config("{kind: synthetic, samples: 500, features: [3, 10], classes: 4}");
+  write_config("{format: synthetic, num_samples: 500, input_shape: [3, 10], num_classes: 4}");
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(eventually([&] { return ring_->counters().ready == ring_->slots(); }));
@@ -106,8 +106,8 @@ TEST_F(HungReaderTest, OneWhoseReadNeverComesBackIsReplacedAndTheSampleNotBlamed
 
 TEST_F(HungReaderTest, FaultRow30TheOthersGoOnMeanwhile) {
   behave_as("stuck_once");
-  settings_.feed.readers = 2;
-  settings_.feed.processes = 2;
+  settings_.feed.num_workers = 2;
+  settings_.feed.num_processes = 2;
   open_ring({.slots = 8});
   ASSERT_TRUE(start().ok());
   const auto ids = supervisor_->process_ids();
@@ -124,8 +124,8 @@ TEST_F(HungReaderTest, FaultRow30TheOthersGoOnMeanwhile) {
 TEST_F(HungReaderTest, FaultRow59ASampleThatADecoderNeverEndsWithGoesIntoQuarantine) {
   behave_as("spins");
   clock_ = &system_clock();  // what a process computes goes by it
-  settings_.feed.hang_seconds = 1;
-  settings_.feed.bad_sample_limit = 1.0;
+  settings_.feed.worker_timeout_seconds = 1;
+  settings_.feed.max_sample_error_rate = 1.0;
   unreadable_ = {plan_->at(3, 5).sample};
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());

@@ -23,9 +23,9 @@ class OutsideProducerTest : public FeederTest {
  protected:
   void SetUp() override {
     FeederTest::SetUp();
-    settings_.feed.source = config::FeedSource::kOutside;
+    settings_.feed.producers = config::ProducerMode::kExternal;
     settings_.feed_program = FEED_PROGRAM;
-    write_config("{kind: synthetic, samples: 500, features: [3, 10], classes: 4}");
+    write_config("{format: synthetic, num_samples: 500, input_shape: [3, 10], num_classes: 4}");
   }
   void TearDown() override {
     for (const pid_t pid : children_) end(pid);
@@ -120,7 +120,7 @@ TEST_F(OutsideProducerTest, WhatADeadOneHeldIsFilledByTheOthersInOrder) {
 
 TEST_F(OutsideProducerTest, OneThatHangsWithATicketIsKilledAndOneThatWaitsForItsDataIsNot) {
   clock_ = &manual_clock_;
-  settings_.feed.hang_seconds = 60;
+  settings_.feed.worker_timeout_seconds = 60;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   const auto waiting = attach_process([](ring::ShmRing&, ring::ProducerId) {
@@ -142,7 +142,7 @@ TEST_F(OutsideProducerTest, OneThatHangsWithATicketIsKilledAndOneThatWaitsForIts
 }
 
 TEST_F(OutsideProducerTest, BesideReadersTheOrderIsThatOfTheTickets) {
-  settings_.feed.source = config::FeedSource::kBoth;
+  settings_.feed.producers = config::ProducerMode::kBoth;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   // It keeps to the plan, as it must here.
@@ -159,13 +159,13 @@ TEST_F(OutsideProducerTest, BesideReadersTheOrderIsThatOfTheTickets) {
 }
 
 TEST_F(OutsideProducerTest, ARunOfItsOwnReadersLetsNobodyIn) {
-  settings_.feed.source = config::FeedSource::kReaders;
+  settings_.feed.producers = config::ProducerMode::kInternal;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   const auto refused = attach_process(hold);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().code(), Code::kPermission);
-  EXPECT_THAT(refused.status().message(), HasSubstr("feed.source"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("feed.producers"));
 }
 
 TEST_F(OutsideProducerTest, NobodyIsLetInWhenTheFeedEnds) {

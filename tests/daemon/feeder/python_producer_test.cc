@@ -53,9 +53,9 @@ class PythonProducerTest : public FeederTest {
   void SetUp() override {
     if (!python_can_attach()) GTEST_SKIP() << "no python3 with socket.recv_fds and libatomic";
     FeederTest::SetUp();
-    settings_.feed.source = config::FeedSource::kOutside;
+    settings_.feed.producers = config::ProducerMode::kExternal;
     settings_.feed_program = FEED_PROGRAM;
-    write_config("{kind: synthetic, samples: 500, features: [3, 10], classes: 4}");
+    write_config("{format: synthetic, num_samples: 500, input_shape: [3, 10], num_classes: 4}");
   }
   void TearDown() override {
     io_.stop();
@@ -134,7 +134,7 @@ TEST_F(PythonProducerTest, FeedsTheRingToItsEndAndSurvivesTheDeathOfAnother) {
 }
 
 TEST_F(PythonProducerTest, IsToldWhenItMayNotAttach) {
-  settings_.feed.source = config::FeedSource::kReaders;
+  settings_.feed.producers = config::ProducerMode::kInternal;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   ASSERT_NO_FATAL_FAILURE(serve());

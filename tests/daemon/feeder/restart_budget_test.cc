@@ -55,7 +55,7 @@ TEST(RestartBudget, MoreThanSoManyAMinuteEndTheRunWhateverTheyAchieve) {
   const Status status = die(budget, 100, {}, 1s, 1);
   EXPECT_EQ(status.code(), Code::kInternal);
   EXPECT_THAT(status.message(),
-              HasSubstr("31 within a minute, more than feed.deaths_per_minute = 30"));
+              HasSubstr("31 within a minute, more than feed.max_restarts_per_minute = 30"));
 }
 
 TEST(RestartBudget, AsManySpreadOverALongerTimeDoNot) {

@@ -25,7 +25,7 @@ TEST(DiskDoubts, FaultRow25LocksThatDoNotLockAreTold) {
 
 TEST(DiskDoubts, FaultRow25ANetworkIsNamedWithWhatToSet) {
   EXPECT_THAT(disk_doubts({.lock_is_seen = true, .kind = 0x6969}),
-              ElementsAre(AllOf(HasSubstr("NFS"), HasSubstr("checkpoint.grace_seconds"))));
+              ElementsAre(AllOf(HasSubstr("NFS"), HasSubstr("checkpoint.min_age_seconds"))));
 }
 
 TEST(DiskDoubts, ALockThatIsHeldIsSeenAndOneThatIsNotIsNot) {

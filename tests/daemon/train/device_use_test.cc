@@ -12,7 +12,7 @@ class DeviceUseTest : public TrainerTest {};
 
 TEST_F(DeviceUseTest, OfADeviceIsInTheStatus) {
   auto config = small_config(8);
-  config.train.accumulate = 2;
+  config.train.gradient_accumulation_steps = 2;
   const auto log = std::make_shared<FakeQueue::Log>();
   log->use = {.allocated_bytes = 100, .reserved_bytes = 300, .peak_bytes = 200};
   auto ring = std::make_shared<ring::ShmRing*>(nullptr);

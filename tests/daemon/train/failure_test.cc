@@ -71,17 +71,18 @@ TEST_F(FailureTest, OutOfMemoryAtTheFirstStepSaysTheAllocatorsSummaryAndWhatHelp
   const auto outcome = run->train();
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(static_cast<int>(exit_code_of(outcome.status())), 71);
-  EXPECT_THAT(outcome.status().message(),
-              AllOf(HasSubstr("step 1: out of memory: CUDA out of memory. Tried to allocate"),
-                    HasSubstr("70.00 GiB is allocated"), HasSubstr("the model takes 1 MiB"),
-                    HasSubstr("train.batch: 2 with train.accumulate: 2"),
-                    HasSubstr("train.precision: bf16"), Not(HasSubstr("\n"))));
+  EXPECT_THAT(
+      outcome.status().message(),
+      AllOf(HasSubstr("step 1: out of memory: CUDA out of memory. Tried to allocate"),
+            HasSubstr("70.00 GiB is allocated"), HasSubstr("the model takes 1 MiB"),
+            HasSubstr("train.micro_batch_size: 2 with train.gradient_accumulation_steps: 2"),
+            HasSubstr("train.precision: bf16"), Not(HasSubstr("\n"))));
   EXPECT_TRUE(run->saved().empty());
 }
 
 TEST_F(FailureTest, OutOfMemoryLaterLeavesTheLastCheckpointWhole) {
   auto config = slow_config(10);
-  config.checkpoint.every_steps = 4;
+  config.checkpoint.save_every_steps = 4;
   const auto run = session(config, 6, [] { throw std::bad_alloc(); });
   wait_for_each(*run);
   const auto outcome = run->train();
@@ -94,7 +95,7 @@ TEST_F(FailureTest, OutOfMemoryLaterLeavesTheLastCheckpointWhole) {
 
 TEST_F(FailureTest, ALostDeviceEndsTheRunWithoutASnapshotOfIt) {
   auto config = slow_config(10);
-  config.checkpoint.every_steps = 4;
+  config.checkpoint.save_every_steps = 4;
   const auto run = session(config, 6, [] {
     TORCH_CHECK(false, "CUDA error: an illegal memory access was encountered\nCompile with ...");
   });
@@ -131,25 +132,28 @@ TEST_F(FailureTest, WhatTheProgramDidWrongIsNoLostDevice) {
 
 TEST(WhatSavesMemory, NamesOnlyWhatIsLeftToDo) {
   config::Config config;
-  config.train.batch = 12;
-  EXPECT_THAT(what_saves_memory(config), AllOf(HasSubstr("train.batch: 6 with train.accumulate: 2"),
-                                               HasSubstr("model.recompute"), HasSubstr("bf16")));
-  config.train.batch = 3;
-  EXPECT_THAT(what_saves_memory(config), HasSubstr("train.batch: 1 with train.accumulate: 3"));
-  config.train.batch = 1;
-  config.model.recompute = true;
-  config.train.precision = "bf16";
+  config.train.micro_batch_size = 12;
+  EXPECT_THAT(
+      what_saves_memory(config),
+      AllOf(HasSubstr("train.micro_batch_size: 6 with train.gradient_accumulation_steps: 2"),
+            HasSubstr("model.activation_checkpointing"), HasSubstr("bf16")));
+  config.train.micro_batch_size = 3;
+  EXPECT_THAT(what_saves_memory(config),
+              HasSubstr("train.micro_batch_size: 1 with train.gradient_accumulation_steps: 3"));
+  config.train.micro_batch_size = 1;
+  config.model.arch = config::GptConfig{.activation_checkpointing = true};
+  config.train.precision = config::Precision::kBf16;
   EXPECT_THAT(what_saves_memory(config), HasSubstr("only a smaller model"));
 }
 
 // The whole of the device's way on the CPU: a device that copies late, replays and answers late
 // trains what the CPU trains, to the last bit, and reports the same rows.
 TEST_F(TrainerTest, ADeviceThatAnswersLateTrainsAndReportsTheSame) {
-  for (const char* const precision : {"fp32", "fp16"}) {
+  for (const auto precision : {config::Precision::kFp32, config::Precision::kFp16}) {
     auto config = small_config(20);
     config.train.precision = precision;
-    config.train.accumulate = 2;
-    config.checkpoint.every_steps = 8;
+    config.train.gradient_accumulation_steps = 2;
+    config.checkpoint.save_every_steps = 8;
     Session plain(config, fresh());
     ASSERT_TRUE(plain.train().ok());
 

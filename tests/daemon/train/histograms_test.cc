@@ -18,8 +18,8 @@ std::vector<std::string> names_of(const std::vector<metrics::NamedSummary>& summ
 
 TEST_F(HistogramsTest, OfEachParameterAndItsGradientComeEachSoManySteps) {
   auto config = small_config(7);
-  config.model.hidden = {};
-  config.metrics.histogram_steps = 3;
+  mlp_of(config).hidden_sizes = {};
+  config.metrics.histogram_every_steps = 3;
   Session run(config, root_);
   ASSERT_TRUE(run.train().ok());
   ASSERT_EQ(run.histograms_.size(), 2u);
@@ -40,11 +40,11 @@ TEST_F(HistogramsTest, OfEachParameterAndItsGradientComeEachSoManySteps) {
 
 TEST_F(HistogramsTest, ChangeNothingInWhatIsLearned) {
   auto config = small_config(9);
-  config.train.accumulate = 2;
+  config.train.gradient_accumulation_steps = 2;
   Session plain(config, fresh());
   ASSERT_TRUE(plain.train().ok());
   EXPECT_TRUE(plain.histograms_.empty()) << "none by default";
-  config.metrics.histogram_steps = 1;
+  config.metrics.histogram_every_steps = 1;
   Session watched(config, fresh());
   ASSERT_TRUE(watched.train().ok());
   EXPECT_EQ(watched.histograms_.size(), 9u);
@@ -53,13 +53,13 @@ TEST_F(HistogramsTest, ChangeNothingInWhatIsLearned) {
 
 TEST_F(HistogramsTest, TheFirstBatchOfARunIsShownOnceAndNotAgainWhenItGoesOn) {
   auto config = small_config(6);
-  config.train.accumulate = 2;
+  config.train.gradient_accumulation_steps = 2;
   {
     Session run(config, root_);
     ASSERT_TRUE(run.train().ok());
     EXPECT_THAT(run.first_batches_, ElementsAre(0));
   }
-  config.train.steps = 8;
+  config.train.max_steps = 8;
   Session again(config, root_);
   ASSERT_TRUE(again.train().ok());
   EXPECT_EQ(again.state_->step, 8u);

@@ -1,5 +1,6 @@
 // Models over sequences, and tasks, learn what they can be shown: a rule of made-up data, in seconds.
 #include <functional>
+#include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -16,8 +17,7 @@
 namespace stoker::train {
 namespace {
 
-using config::ModelKind;
-using config::TaskKind;
+using config::Pooling;
 
 struct Lesson {
   std::string name;
@@ -35,13 +35,9 @@ constexpr int64_t kSteps = 12;
 constexpr int64_t kFeatures = 4;
 constexpr int64_t kTokens = 16;
 
-config::ModelConfig recurrent(ModelKind kind, int64_t layers) {
-  config::ModelConfig model;
-  model.kind = kind;
-  model.layers = layers;
-  model.width = 24;
-  model.vocab = kTokens;
-  return model;
+config::ModelConfig blstm(Pooling pooling, int64_t layers = 1) {
+  return {.arch = config::BlstmConfig{
+              .num_layers = layers, .hidden_size = 24, .vocab_size = kTokens, .pooling = pooling}};
 }
 
 // Whether the first feature of the first step is above that of the last: both ends count.
@@ -94,16 +90,14 @@ task::Batch ends_of_tokens() {
 }
 
 Lesson tagging_lesson() {
-  Lesson lesson{.name = "blstm_tagging",
-                .model = recurrent(ModelKind::kBlstm, 1),
-                .task = {TaskKind::kTagging},
-                .sample = {{"tokens", DType::kI32, {kSteps}},
-                           {"labels", DType::kI64, {kSteps}},
-                           {"length", DType::kI64, {}}},
-                .classes = 2,
-                .batch = neighbours};
-  lesson.model.states = "each";
-  return lesson;
+  return {.name = "blstm_tagging",
+          .model = blstm(Pooling::kNone),
+          .task = {config::SequenceLabelingTask{}},
+          .sample = {{"tokens", DType::kI32, {kSteps}},
+                     {"labels", DType::kI64, {kSteps}},
+                     {"length", DType::kI64, {}}},
+          .classes = 2,
+          .batch = neighbours};
 }
 
 // Three labels, each shown for some steps on a feature of its own, with nothing between.
@@ -115,80 +109,74 @@ task::Batch strokes() {
 }
 
 Lesson ctc_lesson() {
-  Lesson lesson{
-      .name = "blstm_ctc",
-      .model = recurrent(ModelKind::kBlstm, 1),
-      .task = {TaskKind::kCtc},
-      .sample = {{"input", DType::kF32, {kSteps, kFeatures}}, {"labels", DType::kI64, {3}}},
-      .classes = kFeatures,
-      .batch = strokes};
-  lesson.model.states = "each";
-  return lesson;
+  return {.name = "blstm_ctc",
+          .model = blstm(Pooling::kNone),
+          .task = {config::CtcTask{}},
+          .sample = {{"input", DType::kF32, {kSteps, kFeatures}}, {"labels", DType::kI64, {3}}},
+          .classes = kFeatures,
+          .batch = strokes};
 }
 
-Lesson token_lesson(const std::string& states) {
-  Lesson lesson{.name = "blstm_of_tokens_" + states,
-                .model = recurrent(ModelKind::kBlstm, 1),
-                .task = {TaskKind::kClassification},
-                .sample = {{"tokens", DType::kI32, {kSteps}},
-                           {"label", DType::kI64, {}},
-                           {"length", DType::kI64, {}}},
-                .classes = 2,
-                .batch = ends_of_tokens};
-  lesson.model.states = states;
-  return lesson;
+Lesson token_lesson(const std::string& name, Pooling pooling) {
+  return {.name = name,
+          .model = blstm(pooling),
+          .task = {config::ClassificationTask{}},
+          .sample = {{"tokens", DType::kI32, {kSteps}},
+                     {"label", DType::kI64, {}},
+                     {"length", DType::kI64, {}}},
+          .classes = 2,
+          .batch = ends_of_tokens};
 }
 
 Lesson multi_label_lesson() {
-  Lesson lesson{
-      .name = "mlp_multi_label",
-      .model = recurrent(ModelKind::kMlp, 1),
-      .task = {TaskKind::kMultiLabel},
-      .sample = {{"input", DType::kF32, {kFeatures}}, {"target", DType::kF32, {kFeatures - 1}}},
-      .batch = marks};
-  lesson.model.hidden = {24};
-  return lesson;
+  return {.name = "mlp_multi_label",
+          .model = {.arch = config::MlpConfig{.hidden_sizes = {24}}},
+          .task = {config::MultilabelClassificationTask{}},
+          .sample = {{"input", DType::kF32, {kFeatures}}, {"target", DType::kF32, {kFeatures - 1}}},
+          .batch = marks};
 }
 
-Lesson blstm_lesson(const std::string& name, const std::string& states, int64_t layers) {
-  Lesson lesson{.name = name,
-                .model = recurrent(ModelKind::kBlstm, layers),
-                .task = {TaskKind::kClassification},
-                .sample = {{"input", DType::kF32, {kSteps, kFeatures}}, {"label", DType::kI64, {}}},
-                .classes = 2,
-                .batch = ends};
-  lesson.model.states = states;
-  return lesson;
+Lesson blstm_lesson(const std::string& name, Pooling pooling, int64_t layers) {
+  return {.name = name,
+          .model = blstm(pooling, layers),
+          .task = {config::ClassificationTask{}},
+          .sample = {{"input", DType::kF32, {kSteps, kFeatures}}, {"label", DType::kI64, {}}},
+          .classes = 2,
+          .batch = ends};
+}
+
+Lesson language_lesson(const std::string& name, config::ModelVariant arch) {
+  return {.name = name,
+          .model = {.arch = std::move(arch)},
+          .task = {config::LanguageModelingTask{}},
+          .sample = {{"tokens", DType::kU8, {kSteps + 1}}},
+          .classes = kTokens,
+          .batch = chains};
 }
 
 Lesson lstm_lesson(const std::string& name, bool tied, double dropout) {
-  Lesson lesson{.name = name,
-                .model = recurrent(ModelKind::kLstm, 2),
-                .task = {TaskKind::kLanguageModel},
-                .sample = {{"tokens", DType::kU8, {kSteps + 1}}},
-                .classes = kTokens,
-                .batch = chains};
-  lesson.model.tied = tied;
-  lesson.model.dropout = dropout;
-  return lesson;
+  return language_lesson(name, config::LstmLmConfig{.num_layers = 2,
+                                                    .hidden_size = 24,
+                                                    .vocab_size = kTokens,
+                                                    .dropout = dropout,
+                                                    .tie_weights = tied});
 }
 
 Lesson gpt_lesson() {
-  Lesson lesson = lstm_lesson("gpt", false, 0.1);
-  lesson.model.kind = ModelKind::kGpt;
-  lesson.model.heads = 2;
-  lesson.model.context = kSteps;
-  return lesson;
+  return language_lesson("gpt", config::GptConfig{.num_layers = 2,
+                                                  .num_heads = 2,
+                                                  .embed_dim = 24,
+                                                  .context_length = kSteps,
+                                                  .vocab_size = kTokens,
+                                                  .dropout = 0.1});
 }
 
 Lesson layers_lesson() {
-  Lesson lesson = lstm_lesson("layers_of_tokens", false, 0.0);
-  lesson.model.kind = ModelKind::kLayers;
-  lesson.model.stack = {{.kind = "embedding", .vocab = kTokens, .width = 24},
-                        {.kind = "lstm", .width = 24},
-                        {.kind = "layer_norm"},
-                        {.kind = "linear"}};
-  return lesson;
+  return language_lesson(
+      "layers_of_tokens",
+      config::SequentialConfig{
+          {config::EmbeddingLayer{.num_embeddings = kTokens, .embedding_dim = 24},
+           config::LstmLayer{.hidden_size = 24}, config::LayerNormLayer{}, config::LinearLayer{}}});
 }
 
 class Learning : public testing::TestWithParam<Lesson> {};
@@ -200,12 +188,13 @@ TEST_P(Learning, TakesMostOfTheLossAway) {
   generator.set_current_seed(3);
   const auto model = model::make_model(lesson.model, lesson.sample, lesson.classes);
   ASSERT_TRUE(model.ok()) << model.status().to_string();
-  const auto task = task::make_task(lesson.task, lesson.sample, lesson.classes);
+  const auto task = task::make_task(lesson.task, nullptr, lesson.sample, lesson.classes);
   ASSERT_TRUE(task.ok()) << task.status().to_string();
   NamedTensors parameters;
   for (const auto& item : (*model)->named_parameters())
     parameters.emplace_back(item.key(), item.value());
-  const auto optimizer = Optimizer::create({.lr = 0.02}, parameters);
+  const auto optimizer =
+      Optimizer::create({.method = config::AdamWConfig{.lr = 0.02}}, {}, parameters);
   ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
   const task::Batch batch = lesson.batch();
   double first = 0, last = 0;
@@ -220,15 +209,15 @@ TEST_P(Learning, TakesMostOfTheLossAway) {
   EXPECT_LT(last, 0.3 * first) << "from " << first;
 }
 
-INSTANTIATE_TEST_SUITE_P(Sequences, Learning,
-                         testing::Values(multi_label_lesson(),
-                                         blstm_lesson("blstm_last", "last", 1),
-                                         blstm_lesson("blstm_mean_two_layers", "mean", 2),
-                                         tagging_lesson(), ctc_lesson(), token_lesson("last"),
-                                         token_lesson("mean"), lstm_lesson("lstm", false, 0.1),
-                                         lstm_lesson("lstm_tied", true, 0.0), gpt_lesson(),
-                                         layers_lesson()),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Sequences, Learning,
+    testing::Values(multi_label_lesson(), blstm_lesson("blstm_last", Pooling::kLast, 1),
+                    blstm_lesson("blstm_mean_two_layers", Pooling::kMean, 2), tagging_lesson(),
+                    ctc_lesson(), token_lesson("blstm_of_tokens_last", Pooling::kLast),
+                    token_lesson("blstm_of_tokens_mean", Pooling::kMean),
+                    lstm_lesson("lstm", false, 0.1), lstm_lesson("lstm_tied", true, 0.0),
+                    gpt_lesson(), layers_lesson()),
+    [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace stoker::train

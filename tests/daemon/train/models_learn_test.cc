@@ -25,13 +25,14 @@ class ModelsLearn : public TrainerTest, public testing::WithParamInterface<Learn
   config::Config config(uint64_t steps) const {
     const Learner& learner = GetParam();
     std::string text =
-        "data: {train: {kind: synthetic, samples: 32, classes: 2, noise: 0.3, features: " +
+        "data: {train: {format: synthetic, num_samples: 32, num_classes: 2, noise_std: 0.3, "
+        "input_shape: " +
         learner.features + "}}\nmodel: " + learner.model +
-        "\ntask: {kind: classification}\noptimizer: {kind: adam, lr: " +
+        "\ntask: {name: classification}\noptimizer: {name: adam, lr: " +
         std::to_string(learner.lr) +
-        "}\nschedule: {kind: constant, warmup_steps: 0}\ncheckpoint: {every_steps: 0, "
-        "every_seconds: 0}\nmetrics: {every_steps: 1}\ntrain: {batch: " +
-        std::to_string(learner.batch) + ", steps: " + std::to_string(steps) + "}\n";
+        "}\nscheduler: {name: constant, warmup_steps: 0}\ncheckpoint: {save_every_steps: null, "
+        "save_every_seconds: null}\nmetrics: {log_every_steps: 1}\ntrain: {micro_batch_size: " +
+        std::to_string(learner.batch) + ", max_steps: " + std::to_string(steps) + "}\n";
     const std::string folder = "FOLDER";  // in the model's settings
     if (const size_t at = text.find(folder); at != std::string::npos)
       text.replace(at, folder.size(), root_);
@@ -62,30 +63,29 @@ TEST_P(ModelsLearn, InAFewStepsAndGoOnFromWhatWasSaved) {
 INSTANTIATE_TEST_SUITE_P(
     Kinds, ModelsLearn,
     testing::Values(
-        Learner{"mlp", "[8]", "{kind: mlp, hidden: [32]}", 0.02},
-        Learner{"lenet", "[1, 16, 16]", "{kind: lenet}", 0.002, 14},
-        Learner{"resnet", "[3, 16, 16]", "{kind: resnet, layers: 8}"},
-        Learner{"alexnet", "[1, 63, 63]", "{kind: alexnet, width: 64, dropout: 0}", 0.0005, 14},
-        Learner{"vit", "[1, 16, 16]",
-                "{kind: vit, layers: 2, heads: 2, width: 32, patch_size: 4, dropout: 0.1}", 0.002,
-                16},
+        Learner{"mlp", "[8]", "{name: mlp, hidden_sizes: [32]}", 0.02},
+        Learner{"lenet", "[1, 16, 16]", "{name: lenet5}", 0.002, 14},
+        Learner{"resnet", "[3, 16, 16]", "{name: resnet8}"},
+        Learner{"alexnet", "[1, 63, 63]", "{name: alexnet, hidden_dim: 64, dropout: 0}", 0.0005,
+                14},
+        Learner{
+            "vit", "[1, 16, 16]",
+            "{name: vit, num_layers: 2, num_heads: 2, hidden_dim: 32, patch_size: 4, dropout: 0.1}",
+            0.002, 16},
         Learner{"layers", "[1, 16, 16]",
-                "{kind: layers, stack: [{kind: conv, channels: 8, kernel: 3}, {kind: relu}, {kind: "
-                "dropout, part: 0.1}, {kind: adaptive_avg_pool, size: 4}, {kind: flatten}, {kind: "
-                "linear}]}",
+                "{name: sequential, layers: [{conv2d: {out_channels: 8, kernel_size: 3}}, relu, "
+                "{dropout: {p: 0.1}}, {adaptive_avg_pool2d: {output_size: 4}}, flatten, linear]}",
                 0.01, 16},
-        Learner{"vgg", "[1, 32, 32]", "{kind: vgg, layers: 11, width: 512, dropout: 0}", 0.0002,
-                22},
-        Learner{"vgg_with_norms", "[1, 32, 32]",
-                "{kind: vgg, layers: 11, batch_norm: true, width: 16, dropout: 0.1}"},
+        Learner{"vgg", "[1, 32, 32]", "{name: vgg11, hidden_dim: 512, dropout: 0}", 0.0002, 22},
+        Learner{"vgg_with_norms", "[1, 32, 32]", "{name: vgg11_bn, hidden_dim: 16, dropout: 0.1}"},
         // Its last norms see a pixel of each picture: more of these, for steps that go one way.
         Learner{"inception_v3", "[1, 75, 75]",
-                "{kind: inception_v3, aux_logits: false, dropout: 0}", 0.0005, 12, 16},
+                "{name: inception_v3, aux_logits: false, dropout: 0}", 0.0005, 12, 16},
         Learner{"plugin", "[8]",
-                "{kind: plugin, path: " STOKER_PLUGINS
-                "/gated_mlp.so, parameters: {width: 16, blocks: 1, dropout: 0.1}}",
+                "{name: plugin, path: " STOKER_PLUGINS
+                "/gated_mlp.so, args: {width: 16, blocks: 1, dropout: 0.1}}",
                 0.02},
-        Learner{"torchscript", "[8]", "{kind: torchscript, path: FOLDER/linear.pt}", 0.1}),
+        Learner{"torchscript", "[8]", "{name: torchscript, path: FOLDER/linear.pt}", 0.1}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

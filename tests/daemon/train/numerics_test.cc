@@ -26,11 +26,11 @@ void on_a_thread(Work&& work) {
 TEST(Numerics, DenormalsAreFlushedByEveryThreadThatComputes) {
   on_a_thread([] {
     if (!at::globalContext().setFlushDenormal(true)) GTEST_SKIP() << "no such mode here";
-    set_up_numerics({}, {.flush_denormals = true, .threads = 3});
+    set_up_numerics({}, {.flush_denormal = true, .num_threads = 3});
     EXPECT_EQ(flushed_part(), 1.0);
   });
   on_a_thread([] {
-    set_up_numerics({}, {.threads = 3});
+    set_up_numerics({}, {.num_threads = 3});
     EXPECT_EQ(flushed_part(), 0.0);
   });
 }
@@ -42,11 +42,11 @@ TEST(Numerics, DeterministicRunsTellLibTorchAndCublas) {
   prepare_environment({.deterministic = true});
   EXPECT_STREQ(::getenv("CUBLAS_WORKSPACE_CONFIG"), ":4096:8");
   on_a_thread([] {
-    set_up_numerics({.deterministic = true}, {.threads = 1});
+    set_up_numerics({.deterministic = true}, {.num_threads = 1});
     EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
     EXPECT_TRUE(at::globalContext().deterministicCuDNN());
     EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
-    set_up_numerics({}, {.threads = 1});
+    set_up_numerics({}, {.num_threads = 1});
     EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
   });
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8", 1);
@@ -60,9 +60,9 @@ TEST(Numerics, Tf32IsUsedOnlyWhereItIsAskedFor) {
     return at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV);
   };
   on_a_thread([&] {
-    set_up_numerics({}, {.precision = "tf32", .threads = 1});
+    set_up_numerics({}, {.precision = config::Precision::kTf32, .num_threads = 1});
     EXPECT_EQ(precision(), at::Float32Precision::TF32);
-    set_up_numerics({}, {.precision = "fp32", .threads = 1});
+    set_up_numerics({}, {.precision = config::Precision::kFp32, .num_threads = 1});
     EXPECT_EQ(precision(), at::Float32Precision::IEEE);
   });
 }

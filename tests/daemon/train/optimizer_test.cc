@@ -3,6 +3,9 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <string>
+#include <variant>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
@@ -18,7 +21,7 @@ namespace stoker::train {
 namespace {
 
 using config::OptimizerConfig;
-using config::OptimizerKind;
+using config::OptimizerName;
 using ::testing::HasSubstr;
 
 struct Parameters {
@@ -48,8 +51,11 @@ struct Parameters {
   }
 };
 
-void train(const OptimizerConfig& config, const Parameters& parameters, double lr) {
-  const auto optimizer = Optimizer::create(config, parameters.all);
+const config::TrainConfig kUnclipped{.max_grad_norm = std::nullopt};
+
+void train(const OptimizerConfig& config, const Parameters& parameters, double lr,
+           const config::TrainConfig& settings = kUnclipped) {
+  const auto optimizer = Optimizer::create(config, settings, parameters.all);
   ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
   for (int step = 0; step < 5; ++step) {
     parameters.set_gradients(step);
@@ -57,10 +63,18 @@ void train(const OptimizerConfig& config, const Parameters& parameters, double l
   }
 }
 
-class Groups : public ::testing::TestWithParam<OptimizerKind> {
+struct Method {
+  std::string name;
+  config::OptimizerVariant settings;
+};
+void PrintTo(const Method& method, std::ostream* out) { *out << method.name; }
+
+class Groups : public ::testing::TestWithParam<Method> {
  protected:
-  OptimizerConfig config() const {
-    return {.kind = GetParam(), .weight_decay = 0.1, .clip_norm = 0};
+  OptimizerConfig config(double weight_decay = 0.1) const {
+    config::OptimizerVariant method = GetParam().settings;
+    std::visit([&](auto& each) { each.weight_decay = weight_decay; }, method);
+    return {.method = method};
   }
 };
 
@@ -68,13 +82,11 @@ class Groups : public ::testing::TestWithParam<OptimizerKind> {
 TEST_P(Groups, AreAsOptimizersOfTheirOwn) {
   const Parameters together({"a.w", "a.b", "c.w", "d.w"});
   OptimizerConfig grouped = config();
-  grouped.groups = {{.match = "a.*", .lr_scale = 0.25, .weight_decay = 0.0},
-                    {.match = "[ad].w", .lr_scale = 3}};
+  grouped.param_groups = {{.params = "a.*", .lr_scale = 0.25, .weight_decay = 0.0},
+                          {.params = "[ad].w", .lr_scale = 3}};
   train(grouped, together, 0.01);
   const Parameters first({"a.w", "a.b"}), second({"d.w"}), rest({"c.w"});
-  OptimizerConfig without_decay = config();
-  without_decay.weight_decay = 0;
-  train(without_decay, first, 0.01 * 0.25);
+  train(config(/*weight_decay=*/0), first, 0.01 * 0.25);
   train(config(), second, 0.01 * 3);
   train(config(), rest, 0.01);
   for (const Parameters* const alone : {&first, &second, &rest})
@@ -84,12 +96,11 @@ TEST_P(Groups, AreAsOptimizersOfTheirOwn) {
 
 TEST_P(Groups, OfTheSameSettingsChangeNoBit) {
   const Parameters one({"a", "b", "c"}), grouped({"a", "b", "c"});
+  const config::TrainConfig clipped{.max_grad_norm = 0.5};  // over all groups together
   OptimizerConfig with_groups = config();
-  with_groups.clip_norm = 0.5;  // over all groups together
-  OptimizerConfig plain = with_groups;
-  with_groups.groups = {{.match = "b"}, {.match = "a"}};
-  train(plain, one, 0.02);
-  train(with_groups, grouped, 0.02);
+  with_groups.param_groups = {{.params = "b"}, {.params = "a"}};
+  train(config(), one, 0.02, clipped);
+  train(with_groups, grouped, 0.02, clipped);
   for (const auto& [name, tensor] : one.all)
     EXPECT_TRUE(at::allclose(grouped.at(name), tensor, 0, 1e-6)) << name;
 }
@@ -97,9 +108,9 @@ TEST_P(Groups, OfTheSameSettingsChangeNoBit) {
 TEST_P(Groups, KeepTheNamesOfTheState) {
   const Parameters parameters({"a", "b", "c"});
   OptimizerConfig grouped = config();
-  grouped.groups = {{.match = "b"}};
-  const auto with = Optimizer::create(grouped, parameters.all);
-  const auto without = Optimizer::create(config(), parameters.all);
+  grouped.param_groups = {{.params = "b"}};
+  const auto with = Optimizer::create(grouped, kUnclipped, parameters.all);
+  const auto without = Optimizer::create(config(), kUnclipped, parameters.all);
   ASSERT_TRUE(with.ok() && without.ok());
   ASSERT_EQ((*with)->state().size(), (*without)->state().size());
   for (size_t i = 0; i < (*with)->state().size(); ++i)
@@ -109,8 +120,8 @@ TEST_P(Groups, KeepTheNamesOfTheState) {
 TEST_P(Groups, StayBitForBitWhereTheLossIsNotFinite) {
   const Parameters parameters({"a.w", "c.w"});
   auto settings = config();
-  settings.groups = {{.match = "c.*", .lr_scale = 0.5}};
-  const auto optimizer = Optimizer::create(settings, parameters.all);
+  settings.param_groups = {{.params = "c.*", .lr_scale = 0.5}};
+  const auto optimizer = Optimizer::create(settings, kUnclipped, parameters.all);
   ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
   parameters.set_gradients(1);
   (*optimizer)->step_if_finite(0.1, at::scalar_tensor(1.0));
@@ -131,26 +142,30 @@ TEST_P(Groups, StayBitForBitWhereTheLossIsNotFinite) {
     EXPECT_TRUE(at::equal(tensor, before[at++])) << name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Groups,
-                         ::testing::Values(OptimizerKind::kSgd, OptimizerKind::kMomentum,
-                                           OptimizerKind::kAdam, OptimizerKind::kAdamW,
-                                           OptimizerKind::kRmsprop, OptimizerKind::kAdagrad,
-                                           OptimizerKind::kLion, OptimizerKind::kMuon));
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Groups,
+    ::testing::Values(Method{"sgd", config::SgdConfig{}},
+                      Method{"momentum", config::SgdConfig{.momentum = 0.9}},
+                      Method{"adam", config::AdamConfig{}}, Method{"adamw", config::AdamWConfig{}},
+                      Method{"rmsprop", config::RmspropConfig{.momentum = 0.9}},
+                      Method{"adagrad", config::AdagradConfig{}},
+                      Method{"lion", config::LionConfig{}}, Method{"muon", config::MuonConfig{}}));
 
 TEST(Muon, LeavesWhatIsNoHiddenLayersMatrixToAdamw) {
   const Parameters parameters({"tok.w", "a.w", "a.b", "c.w"});
-  const auto optimizer = Optimizer::create(
-      {.kind = OptimizerKind::kMuon, .groups = {{.match = "a.*"}}}, parameters.all);
+  const auto optimizer =
+      Optimizer::create({.method = config::MuonConfig{}, .param_groups = {{.params = "a.*"}}},
+                        kUnclipped, parameters.all);
   ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
-  std::vector<std::pair<std::string, OptimizerKind>> found;
+  std::vector<std::pair<std::string, OptimizerName>> found;
   for (const auto& group : (*optimizer)->groups())
     for (const at::Tensor& each : group.parameters)
       for (const auto& [name, tensor] : parameters.all)
         if (each.is_same(tensor)) found.emplace_back(name, group.kind);
-  EXPECT_THAT(found, ::testing::ElementsAre(::testing::Pair("c.w", OptimizerKind::kMuon),
-                                            ::testing::Pair("a.w", OptimizerKind::kMuon),
-                                            ::testing::Pair("tok.w", OptimizerKind::kAdamW),
-                                            ::testing::Pair("a.b", OptimizerKind::kAdamW)));
+  EXPECT_THAT(found, ::testing::ElementsAre(::testing::Pair("c.w", OptimizerName::kMuon),
+                                            ::testing::Pair("a.w", OptimizerName::kMuon),
+                                            ::testing::Pair("tok.w", OptimizerName::kAdamW),
+                                            ::testing::Pair("a.b", OptimizerName::kAdamW)));
   std::vector<std::string> state;
   for (const auto& [name, tensor] : (*optimizer)->state()) state.push_back(name);
   EXPECT_THAT(state, ::testing::ElementsAre("exp_avg.tok.w", "exp_avg_sq.tok.w", "step.tok.w",
@@ -162,8 +177,8 @@ TEST(Muon, LeavesWhatIsNoHiddenLayersMatrixToAdamw) {
 // root.
 TEST(Muon, GoesAsFarInEachDirectionOfAMatrix) {
   const at::Tensor matrix = at::zeros({4, 6}).requires_grad_();
-  const auto optimizer = Optimizer::create(
-      {.kind = OptimizerKind::kMuon, .weight_decay = 0, .clip_norm = 0}, {{"a", matrix}});
+  const auto optimizer = Optimizer::create({.method = config::MuonConfig{.weight_decay = 0}},
+                                           kUnclipped, {{"a", matrix}});
   ASSERT_TRUE(optimizer.ok());
   {
     const at::NoGradGuard no_grad;
@@ -176,10 +191,23 @@ TEST(Muon, GoesAsFarInEachDirectionOfAMatrix) {
   EXPECT_LT(values.max().item<double>(), 1.4);
 }
 
+TEST(Optimizer, SgdHasStateOnlyWithMomentum) {
+  const Parameters parameters({"a.w"});
+  const auto state_with = [&](double momentum) {
+    const auto optimizer = Optimizer::create({.method = config::SgdConfig{.momentum = momentum}},
+                                             kUnclipped, parameters.all);
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : (*optimizer)->state()) names.push_back(name);
+    return names;
+  };
+  EXPECT_THAT(state_with(0), ::testing::IsEmpty());
+  EXPECT_THAT(state_with(0.9), ::testing::ElementsAre("momentum_buffer.a.w"));
+}
+
 TEST(Optimizer, TheFirstGroupThatFitsHasAParameter) {
   const Parameters parameters({"a.w", "a.b", "c.w"});
-  const auto optimizer =
-      Optimizer::create({.groups = {{.match = "*.b"}, {.match = "a.*"}}}, parameters.all);
+  const auto optimizer = Optimizer::create({.param_groups = {{.params = "*.b"}, {.params = "a.*"}}},
+                                           kUnclipped, parameters.all);
   ASSERT_TRUE(optimizer.ok());
   const auto& groups = (*optimizer)->groups();
   ASSERT_EQ(groups.size(), 3U);
@@ -193,14 +221,14 @@ TEST(Optimizer, TheFirstGroupThatFitsHasAParameter) {
 
 TEST(Optimizer, AGroupWithoutParametersIsAMistake) {
   const Parameters parameters({"a.w", "a.b"});
-  for (const std::vector<config::ParameterGroup>& groups :
-       {std::vector<config::ParameterGroup>{{.match = "x.*"}},
-        {{.match = "*"}, {.match = "a.w"}}}) {
-    const auto optimizer = Optimizer::create({.groups = groups}, parameters.all);
+  for (const std::vector<config::ParamGroup>& groups :
+       {std::vector<config::ParamGroup>{{.params = "x.*"}}, {{.params = "*"}, {.params = "a.w"}}}) {
+    const auto optimizer = Optimizer::create({.param_groups = groups}, kUnclipped, parameters.all);
     ASSERT_EQ(optimizer.status().code(), Code::kInvalidArgument);
-    EXPECT_THAT(optimizer.status().message(), HasSubstr("'" + groups.back().match + "'"));
+    EXPECT_THAT(optimizer.status().message(), HasSubstr("'" + groups.back().params + "'"));
   }
-  EXPECT_TRUE(Optimizer::create({.groups = {{.match = "*"}}}, parameters.all).ok());
+  EXPECT_TRUE(
+      Optimizer::create({.param_groups = {{.params = "*"}}}, kUnclipped, parameters.all).ok());
 }
 
 }  // namespace

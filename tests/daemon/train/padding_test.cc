@@ -1,5 +1,6 @@
 // Language models over padded texts: what counts is what is there.
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -16,23 +17,23 @@
 namespace stoker::train {
 namespace {
 
-using config::ModelKind;
-
 constexpr int64_t kTokens = 16;
 constexpr int64_t kLongest = 7;
 
-class PaddedTexts : public ::testing::TestWithParam<ModelKind> {
+class PaddedTexts : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     generator.set_current_seed(1);
-    config::ModelConfig config;
-    config.kind = GetParam();
-    config.layers = 2;
-    config.width = 12;
-    config.heads = 2;
-    config.context = kLongest;
-    config.vocab = kTokens;
+    const config::GptConfig gpt{.num_layers = 2,
+                                .num_heads = 2,
+                                .embed_dim = 12,
+                                .context_length = kLongest,
+                                .vocab_size = kTokens};
+    const config::LstmLmConfig lstm{
+        .num_layers = 2, .hidden_size = 12, .context_length = kLongest, .vocab_size = kTokens};
+    const config::ModelConfig config{.arch = GetParam() == "gpt" ? config::ModelVariant(gpt)
+                                                                 : config::ModelVariant(lstm)};
     model_ = *model::make_model(config, spec(kLongest, true), 0);
     for (const int64_t length : {7, 3, 2, 5})
       texts_.push_back(at::randint(1, kTokens, {length}, at::kInt));
@@ -44,9 +45,8 @@ class PaddedTexts : public ::testing::TestWithParam<ModelKind> {
     return spec;
   }
   static std::unique_ptr<task::Task> task(int64_t length, bool says_length) {
-    config::TaskConfig config;
-    config.kind = config::TaskKind::kLanguageModel;
-    return *task::make_task(config, spec(length, says_length), 0);
+    return *task::make_task({config::LanguageModelingTask{}}, nullptr, spec(length, says_length),
+                            0);
   }
   // All texts, with `filler` where they have ended.
   task::Batch padded(int filler = 0) const {
@@ -117,10 +117,8 @@ TEST_P(PaddedTexts, AnEvaluationCountsTheTokensThatAreThere) {
   EXPECT_GT(std::abs(careless->report().metrics[0].second - metrics[0].second), 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PaddedTexts, ::testing::Values(ModelKind::kGpt, ModelKind::kLstm),
-                         [](const auto& test) {
-                           return test.param == ModelKind::kGpt ? "gpt" : "lstm";
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, PaddedTexts, ::testing::Values("gpt", "lstm"),
+                         [](const auto& test) { return test.param; });
 
 }  // namespace
 }  // namespace stoker::train

@@ -1,17 +1,18 @@
 // with_pictures(): a run of a small ResNet on small made-up pictures.
 #pragma once
 
+#include <variant>
+
 #include "shared/config/config.h"
 
 namespace stoker::train {
 
 inline config::Config with_pictures(config::Config config) {
-  config.data["train"].features = {3, 16, 16};
-  config.data["train"].targets = 0;
-  config.data["train"].classes = 4;
-  config.model.kind = config::ModelKind::kResnet;
-  config.model.layers = 8;
-  config.task.kind = config::TaskKind::kClassification;
+  auto& data = std::get<config::SyntheticDataset>(config.data.at("train").source);
+  data.input_shape = {3, 16, 16};
+  data.num_classes = 4;
+  config.model.arch = config::ResnetConfig{.depth = 8};
+  config.task.task = config::ClassificationTask{};
   return config;
 }
 

@@ -44,22 +44,22 @@ void expect_resumes_bit_for_bit(const config::Config& config, const std::string&
 
 TEST_F(TrainerTest, Fp16ResumesBitForBitWithItsScaleAndTheAverageOfTheWeights) {
   auto config = small_config(12);
-  config.train.precision = "fp16";
-  config.train.ema = 0.9;
+  config.train.precision = config::Precision::kFp16;
+  config.train.ema_decay = 0.9;
   expect_resumes_bit_for_bit(config, root_, fresh());
 }
 
 TEST_F(TrainerTest, ChannelsLastResumesBitForBit) {
   auto config = picture_config(9);
   config.train.channels_last = true;
-  config.train.ema = 0.9;
+  config.train.ema_decay = 0.9;
   expect_resumes_bit_for_bit(config, root_, fresh());
 }
 
 TEST_F(TrainerTest, Fp16SkipsStepsUntilTheScaleIsBorneAndThenLearns) {
   auto config = small_config(60);
-  config.train.precision = "fp16";
-  config.model.dropout = 0;
+  config.train.precision = config::Precision::kFp16;
+  mlp_of(config).dropout = 0;
   Session run(config, root_);
   at::Tensor(run.state_->maybe_loss_scale()->factor()).fill_(1e9);
   const auto outcome = run.train();
@@ -80,9 +80,9 @@ TEST_F(TrainerTest, Fp16SkipsStepsUntilTheScaleIsBorneAndThenLearns) {
 
 TEST_F(TrainerTest, Fp16EndsWhereNoScaleHelps) {
   auto config = small_config(200);
-  config.train.precision = "fp16";
-  config.train.on_nonfinite = "skip";
-  config.train.nonfinite_limit = 1000;
+  config.train.precision = config::Precision::kFp16;
+  config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
+  config.train.max_nonfinite = 1000;
   Session run(config, root_, [](uint64_t) { return true; });
   const auto outcome = run.train();
   ASSERT_FALSE(outcome.ok());
@@ -92,7 +92,7 @@ TEST_F(TrainerTest, Fp16EndsWhereNoScaleHelps) {
 
 TEST_F(TrainerTest, ALossThatIsNotANumberIsTroubleInFp16Too) {
   auto config = small_config(50);
-  config.train.precision = "fp16";
+  config.train.precision = config::Precision::kFp16;
   Session run(config, root_, [](uint64_t) { return true; });
   const auto outcome = run.train();
   ASSERT_FALSE(outcome.ok());
@@ -101,16 +101,17 @@ TEST_F(TrainerTest, ALossThatIsNotANumberIsTroubleInFp16Too) {
 }
 
 TEST_F(TrainerTest, ShorterFormatsLearnAsFp32DoesAndKeepTheirWeightsInIt) {
-  for (const char* const precision : {"tf32", "bf16", "fp16"}) {
+  for (const auto precision :
+       {config::Precision::kTf32, config::Precision::kBf16, config::Precision::kFp16}) {
     auto config = small_config(30);
-    config.model.dropout = 0;
+    mlp_of(config).dropout = 0;
     Session full(config, fresh());
     ASSERT_TRUE(full.train().ok());
     config.train.precision = precision;
     Session run(config, fresh());
     ASSERT_TRUE(run.train().ok());
     EXPECT_NEAR(run.rows_.back().loss, full.rows_.back().loss, 0.05 * full.rows_.back().loss)
-        << precision;
+        << static_cast<int>(precision);
     for (const at::Tensor& parameter : run.state_->model().parameters())
       EXPECT_EQ(parameter.scalar_type(), at::kFloat);
   }
@@ -137,7 +138,7 @@ TEST_F(TrainerTest, ChannelsLastLearnsTheSameAndSavesInTheUsualOrder) {
 
 TEST_F(TrainerTest, TheAverageOfTheWeightsIsAModelOfItsOwnInTheCheckpoint) {
   auto config = picture_config(6);
-  config.train.ema = 0.5;
+  config.train.ema_decay = 0.5;
   Session run(config, root_);
   ASSERT_TRUE(run.train().ok());
   const auto saved = *run.store_.open_newest({});
@@ -157,7 +158,7 @@ TEST_F(TrainerTest, ARunMayBeginToAverageAtARestart) {
   Session before(small_config(3), root_);
   ASSERT_TRUE(before.train().ok());
   auto config = small_config(3);
-  config.train.ema = 0.9;
+  config.train.ema_decay = 0.9;
   Session run(config, root_);
   const auto expected = run.state_->model().parameters();
   for (size_t i = 0; i < expected.size(); ++i)

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include <gtest/gtest.h>
 
@@ -10,16 +11,18 @@ namespace {
 
 using namespace std::chrono_literals;
 
-config::CheckpointConfig only(uint64_t every_steps, double every_seconds, double on_improvement) {
+config::CheckpointConfig only(std::optional<uint64_t> every_steps,
+                              std::optional<double> every_seconds,
+                              std::optional<double> on_loss_improvement) {
   config::CheckpointConfig settings;
-  settings.every_steps = every_steps;
-  settings.every_seconds = every_seconds;
-  settings.on_improvement = on_improvement;
+  settings.save_every_steps = every_steps;
+  settings.save_every_seconds = every_seconds;
+  settings.save_on_loss_improvement = on_loss_improvement;
   return settings;
 }
 
 TEST(SaveTriggers, ByStepsAtEachMultipleAndNoOther) {
-  const auto settings = only(4, 0, 0);
+  const auto settings = only(4, {}, {});
   SaveTriggers triggers(settings, false);
   for (uint64_t step = 1; step <= 12; ++step)
     EXPECT_EQ(triggers.due(step, 0s, {}, false),
@@ -27,7 +30,7 @@ TEST(SaveTriggers, ByStepsAtEachMultipleAndNoOther) {
 }
 
 TEST(SaveTriggers, ByTheClockUntilOneIsTaken) {
-  const auto settings = only(0, 60, 0);
+  const auto settings = only({}, 60, {});
   SaveTriggers triggers(settings, false);
   triggers.start(100s);
   EXPECT_EQ(triggers.due(1, 159s, {}, false), SaveReason::kNone);
@@ -39,7 +42,7 @@ TEST(SaveTriggers, ByTheClockUntilOneIsTaken) {
 }
 
 TEST(SaveTriggers, ByALossThatFellSinceTheLastCheckpoint) {
-  const auto settings = only(0, 0, 0.1);
+  const auto settings = only({}, {}, 0.1);
   SaveTriggers triggers(settings, false);
   LossTrend trend;
   trend.add(10);
@@ -56,7 +59,7 @@ TEST(SaveTriggers, ByALossThatFellSinceTheLastCheckpoint) {
 }
 
 TEST(SaveTriggers, NothingIsDueWhereAllIsOff) {
-  const auto settings = only(0, 0, 0);
+  const auto settings = only({}, {}, {});
   SaveTriggers triggers(settings, false);
   LossTrend trend;
   for (const double loss : {10.0, 1.0, 0.1}) trend.add(loss);
@@ -64,7 +67,7 @@ TEST(SaveTriggers, NothingIsDueWhereAllIsOff) {
 }
 
 TEST(SaveTriggers, SoonIsAtOnceAndOnce) {
-  const auto settings = only(0, 0, 0);
+  const auto settings = only({}, {}, {});
   SaveTriggers triggers(settings, true);
   EXPECT_EQ(triggers.due(1, 0s, {}, false), SaveReason::kSoon);
   triggers.note_saved(0s);
@@ -73,7 +76,7 @@ TEST(SaveTriggers, SoonIsAtOnceAndOnce) {
 
 // The longest time between two tries bounds what a disk that works again still costs.
 TEST(SaveTriggers, FailedOnesAreTriedAgainEverMoreRarelyUntilOneSucceeds) {
-  const auto settings = only(0, 1, 0.5);  // which would be due all the time
+  const auto settings = only({}, 1, 0.5);  // which would be due all the time
   SaveTriggers triggers(settings, false);
   LossTrend trend;
   std::vector<long> tried;
@@ -90,7 +93,7 @@ TEST(SaveTriggers, FailedOnesAreTriedAgainEverMoreRarelyUntilOneSucceeds) {
 }
 
 TEST(SaveTriggers, AStepThatIsDueIsTriedAlsoWhileTheOthersFail) {
-  const auto settings = only(4, 0, 0);
+  const auto settings = only(4, {}, {});
   SaveTriggers triggers(settings, false);
   EXPECT_EQ(triggers.due(4, 0s, {}, true), SaveReason::kSteps);
 }

@@ -1,5 +1,5 @@
 // What the trainer does while it cannot save, and what it must not save. The rows are those of the
-// table of checkpoints in docs/faults.md.
+// table of checkpoints in docs/fault-tolerance.md.
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
@@ -27,11 +27,11 @@ class FailingDisk : public SavingFault {
  protected:
   // Training to step 12 on a disk that fails every operation from the save of step 4 on, and works
   // again after step `heal_at`.
-  Result<Trainer::Outcome> train_on(int error, uint64_t heal_at, const std::string& on_failure,
-                                    uint64_t every_steps = 2) {
+  Result<Trainer::Outcome> train_on(int error, uint64_t heal_at,
+                                    config::OnWriteError on_write_error, uint64_t every_steps = 2) {
     auto config = slow_config(12);
-    config.checkpoint.every_steps = every_steps;
-    config.checkpoint.on_failure = on_failure;
+    config.checkpoint.save_every_steps = every_steps;
+    config.checkpoint.on_write_error = on_write_error;
     run_.emplace(config, root_, kNoPoison, Surroundings{.files = files_, .delays = {1ms, 1ms}});
     run_->on_row = [this, error, heal_at](const metrics::TrainRow& row) {
       while (!run_->writer_->wait_idle(100ms)) {
@@ -45,7 +45,7 @@ class FailingDisk : public SavingFault {
     return run_->train();
   }
   void expect_that_training_goes_on(int error) {
-    const auto outcome = train_on(error, 9, "continue");
+    const auto outcome = train_on(error, 9, config::OnWriteError::kRetry);
     ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
     EXPECT_EQ(*outcome, Trainer::Outcome::kFinished);
     EXPECT_THAT(run_->saved(), ElementsAre(2, 10, 12));
@@ -82,10 +82,10 @@ TEST_F(FailingDisk, FaultRow09StopsSoonWhereTheSettingsSaySo) {
   for (const int error : {EIO, ENOSPC, EDQUOT, EFBIG, EROFS}) {
     root_ = fresh();
     files_.heal();
-    const auto outcome = train_on(error, 1000, "stop", 4);
+    const auto outcome = train_on(error, 1000, config::OnWriteError::kFail, 4);
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.status().code(), Code::kIoError);  // exit code 74
-    EXPECT_THAT(outcome.status().message(), HasSubstr("checkpoint.on_failure is stop"));
+    EXPECT_THAT(outcome.status().message(), HasSubstr("checkpoint.on_write_error is fail"));
     EXPECT_LE(run_->state_->step, 6U) << "only when the next one was due";
     EXPECT_TRUE(run_->saved().empty());
     run_.reset();
@@ -96,8 +96,8 @@ TEST_F(FailingDisk, FaultRow09StopsSoonWhereTheSettingsSaySo) {
 TEST_F(FailingDisk, FaultRow10AFailedOneIsTriedAgainBeforeTheNextIsDue) {
   ManualClock clock;
   auto config = slow_config(20);
-  config.checkpoint.every_steps = 4;
-  config.train.steps = 11;
+  config.checkpoint.save_every_steps = 4;
+  config.train.max_steps = 11;
   Session run(config, root_, kNoPoison, {.files = files_, .clock = clock});
   run.on_row = [&](const metrics::TrainRow& row) {
     while (!run.writer_->wait_idle(100ms)) {
@@ -111,7 +111,7 @@ TEST_F(FailingDisk, FaultRow10AFailedOneIsTriedAgainBeforeTheNextIsDue) {
 }
 
 TEST_F(FailingDisk, FaultRow10ALastStateThatCannotBeSavedIsAnError) {
-  const auto outcome = train_on(ENOSPC, 1000, "continue");
+  const auto outcome = train_on(ENOSPC, 1000, config::OnWriteError::kRetry);
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.status().code(), Code::kIoError);
   EXPECT_THAT(outcome.status().message(), HasSubstr("the last state could not be saved"));
@@ -119,7 +119,7 @@ TEST_F(FailingDisk, FaultRow10ALastStateThatCannotBeSavedIsAnError) {
 
 TEST_F(SavingFault, FaultRow14ADirectoryThatIsMovedAwayIsNotMadeAnew) {
   auto config = slow_config(12);
-  config.checkpoint.every_steps = 2;
+  config.checkpoint.save_every_steps = 2;
   Session run(config, root_);
   const std::string here = root_ + "/checkpoints";
   const std::string there = root_ + "/moved";
@@ -142,22 +142,23 @@ TEST_F(SavingFault, FaultRow14ADirectoryThatIsMovedAwayIsNotMadeAnew) {
 TEST_F(SavingFault, FaultRow35AStateThatIsNotFiniteIsNeverSaved) {
   auto config = slow_config(40);
   make_explode(config, 1e20);
-  config.checkpoint.every_steps = 1;
-  for (const char* const policy : {"stop", "rollback"}) {
+  config.checkpoint.save_every_steps = 1;
+  for (const auto policy : {config::OnNonfinite::kFail, config::OnNonfinite::kRollback}) {
     config.train.on_nonfinite = policy;
     Session run(config, fresh());
     wait_for_each(run);
     const auto outcome = run.train();
-    EXPECT_TRUE(!outcome.ok() || *outcome == Trainer::Outcome::kRollBack) << policy;
+    EXPECT_TRUE(!outcome.ok() || *outcome == Trainer::Outcome::kRollBack)
+        << static_cast<int>(policy);
     // The update that spoils it is that of a step whose own numbers were finite.
-    EXPECT_THAT(run.saved(), Each(Le(3U))) << policy;
+    EXPECT_THAT(run.saved(), Each(Le(3U))) << static_cast<int>(policy);
   }
 }
 
 TEST_F(SavingFault, FaultRow35SkippedStepsInARowAreCountedAcrossAResume) {
   auto config = slow_config(50);
-  config.train.on_nonfinite = "skip";
-  config.train.nonfinite_limit = 7;
+  config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
+  config.train.max_nonfinite = 7;
   const auto poisoned = [](uint64_t) { return true; };
   {
     Session run(config, root_, poisoned);

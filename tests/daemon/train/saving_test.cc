@@ -41,7 +41,7 @@ class Saving : public TrainerTest {};
 
 TEST_F(Saving, ByStepsAndAtTheEndOffSchedule) {
   auto config = slow_config(10);
-  config.checkpoint.every_steps = 4;
+  config.checkpoint.save_every_steps = 4;
   Session run(config, root_);
   wait_for_each(run);
   ASSERT_TRUE(run.train().ok());
@@ -60,7 +60,7 @@ TEST_F(Saving, WhatWasLearnedBeforeABatchThatMayNotBeUsed) {
 TEST_F(Saving, ByWallTime) {
   ManualClock clock;
   auto config = slow_config(10);
-  config.checkpoint.every_seconds = 30;
+  config.checkpoint.save_every_seconds = 30;
   Session run(config, root_, kNoPoison, {.clock = clock});
   run.on_row = [&](const metrics::TrainRow&) {
     while (!run.writer_->wait_idle(100ms)) {
@@ -73,8 +73,8 @@ TEST_F(Saving, ByWallTime) {
 
 TEST_F(Saving, OnAnImprovingLossAndItGoesOnAcrossAResume) {
   auto config = slow_config(60);
-  config.optimizer.lr = 0.05;
-  config.checkpoint.on_improvement = 0.2;
+  config.optimizer.set_lr(0.05);
+  config.checkpoint.save_on_loss_improvement = 0.2;
   Session whole(config, root_);
   wait_for_each(whole);
   ASSERT_TRUE(whole.train().ok());
@@ -103,9 +103,9 @@ TEST_F(Saving, OnAnImprovingLossAndItGoesOnAcrossAResume) {
 TEST_F(Saving, NeverTwiceForOneStepHoweverManyReasonsThereAre) {
   ManualClock clock;
   auto config = slow_config(8);
-  config.checkpoint.every_steps = 2;
-  config.checkpoint.every_seconds = 1;
-  config.checkpoint.on_improvement = 0.0001;
+  config.checkpoint.save_every_steps = 2;
+  config.checkpoint.save_every_seconds = 1;
+  config.checkpoint.save_on_loss_improvement = 0.0001;
   Session run(config, root_, kNoPoison, {.clock = clock, .save_soon = true});
   run.on_row = [&](const metrics::TrainRow& row) {
     while (!run.writer_->wait_idle(100ms)) {
@@ -136,7 +136,7 @@ TEST_F(Saving, AResumedRunDoesNotSaveTheStepThatItCameFrom) {
 TEST_F(Saving, WhatComesDueWhileOneIsInFlightIsSkippedAndCounted) {
   Gate gate;
   auto config = slow_config(10);
-  config.checkpoint.every_steps = 2;
+  config.checkpoint.save_every_steps = 2;
   Session run(config, root_, kNoPoison, {.before_commit = [&] { gate.pass(); }});
   run.on_row = [&](const metrics::TrainRow& row) {
     if (row.step == 7) gate.open();
@@ -152,7 +152,7 @@ TEST_F(Saving, WhatComesDueWhileOneIsInFlightIsSkippedAndCounted) {
 TEST_F(Saving, ARequestWhileItsVeryStepIsInFlightJoinsIt) {
   Gate gate;
   auto config = slow_config(6);
-  config.checkpoint.every_steps = 2;
+  config.checkpoint.save_every_steps = 2;
   Session run(config, root_, kNoPoison, {.before_commit = [&] { gate.pass(); }});
   run.on_row = [&](const metrics::TrainRow& row) {
     if (row.step != 2) return;

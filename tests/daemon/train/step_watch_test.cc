@@ -15,7 +15,7 @@ class StepWatchTest : public TrainerTest {};
 
 TEST_F(StepWatchTest, AProfileHasEachPhaseOfTheStepsAskedFor) {
   auto config = small_config(6);
-  config.checkpoint.every_steps = 2;
+  config.checkpoint.save_every_steps = 2;
   Session run(config, root_);
   run.ask_for_profile({.steps = 4});
   ASSERT_TRUE(run.train().ok());
@@ -47,7 +47,7 @@ TEST_F(StepWatchTest, AProfileHasEachPhaseOfTheStepsAskedFor) {
 
 TEST_F(StepWatchTest, MicroBatchesComeOneAfterAnother) {
   auto config = small_config(3);
-  config.train.accumulate = 2;
+  config.train.gradient_accumulation_steps = 2;
   Session run(config, root_);
   run.ask_for_profile({.steps = 1});
   ASSERT_TRUE(run.train().ok());

@@ -87,13 +87,9 @@ TEST(TensorStatistics, ALargeTensorTakenInPiecesIsWhatLibTorchSays) {
 }
 
 model::ModelPtr gpt() {
-  config::ModelConfig config;
-  config.kind = config::ModelKind::kGpt;
-  config.layers = 2;
-  config.width = 8;
-  config.heads = 2;
-  config.context = 4;
-  config.vocab = 16;
+  const config::ModelConfig config{
+      .arch = config::GptConfig{
+          .num_layers = 2, .num_heads = 2, .embed_dim = 8, .context_length = 4, .vocab_size = 16}};
   return *model::make_model(config, {{.name = "tokens", .dtype = DType::kI64, .shape = {5}}}, 16);
 }
 
@@ -122,9 +118,7 @@ TEST(OutputWatch, EachModuleWithParametersGivesItsOutput) {
 }
 
 TEST(OutputWatch, SeesAnOutputBeforeItIsChangedInPlace) {
-  config::ModelConfig config;
-  config.kind = config::ModelKind::kResnet;
-  config.layers = 8;
+  const config::ModelConfig config{.arch = config::ResnetConfig{.depth = 8}};
   const auto model = *model::make_model(config,
                                         {{.name = "input", .dtype = DType::kU8, .shape = {3, 8, 8}},
                                          {.name = "label", .dtype = DType::kI64, .shape = {}}},
@@ -196,7 +190,7 @@ TEST_F(TapsTest, ARowHasParametersGradientsAndOutputs) {
     }
     EXPECT_TRUE(tensor.as_object().contains("histogram"));
   }
-  EXPECT_THAT(seen, ElementsAre("output blocks.0.qkv", "gradient blocks.0.qkv.weight",
+  EXPECT_THAT(seen, ElementsAre("activation blocks.0.qkv", "gradient blocks.0.qkv.weight",
                                 "gradient blocks.0.qkv.bias", "parameter blocks.0.qkv.weight",
                                 "parameter blocks.0.qkv.bias"));
 }

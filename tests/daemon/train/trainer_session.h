@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <ATen/Parallel.h>
@@ -24,32 +25,36 @@
 
 namespace stoker::train {
 
+// Of small_config().
+inline config::SyntheticDataset& synthetic_of(config::Config& config) {
+  return std::get<config::SyntheticDataset>(config.data.at("train").source);
+}
+inline config::MlpConfig& mlp_of(config::Config& config) {
+  return std::get<config::MlpConfig>(config.model.arch);
+}
+
 inline config::Config small_config(uint64_t steps) {
   config::Config config;
-  config.data["train"].kind = config::DatasetKind::kSynthetic;
-  config.data["train"].samples = 64;
-  config.data["train"].features = {8};
-  config.data["train"].targets = 2;
-  config.model.kind = config::ModelKind::kMlp;
-  config.model.hidden = {16};
-  config.model.dropout = 0.1;  // so that the generator's state matters
-  config.task.kind = config::TaskKind::kRegression;
-  config.optimizer.lr = 0.01;
-  config.schedule.warmup_steps = 2;
-  config.train.steps = steps;
-  config.train.batch = 4;
-  config.checkpoint.every_steps = 0;
-  config.checkpoint.every_seconds = 0;
-  config.metrics.every_steps = 3;
+  config.data["train"].source =
+      config::SyntheticDataset{.num_samples = 64, .input_shape = {8}, .num_targets = 2};
+  // With dropout the generator's state matters.
+  config.model.arch = config::MlpConfig{.hidden_sizes = {16}, .dropout = 0.1};
+  config.task.task = config::RegressionTask{};
+  config.optimizer.set_lr(0.01);
+  config.scheduler.warmup_steps = 2;
+  config.train.max_steps = steps;
+  config.train.micro_batch_size = 4;
+  config.checkpoint.save_every_steps.reset();
+  config.checkpoint.save_every_seconds.reset();
+  config.metrics.log_every_steps = 3;
   return config;
 }
 
 // Plain steps of such a length that the parameters soon leave every bound.
 inline void make_explode(config::Config& config, double lr) {
-  config.optimizer.kind = config::OptimizerKind::kSgd;
-  config.optimizer.lr = lr;
-  config.optimizer.clip_norm = 0;
-  config.schedule.warmup_steps = 0;
+  config.optimizer.method = config::SgdConfig{.lr = lr, .weight_decay = 0.1};
+  config.train.max_grad_norm.reset();
+  config.scheduler.warmup_steps = 0;
 }
 
 // A data set in which some samples hold what is not a number.
@@ -106,8 +111,10 @@ class Session {
     if (newest.ok()) {
       EXPECT_TRUE(state_->restore(*newest).ok());
     }
-    const ring::BatchLayout layout(data_->spec(), static_cast<uint64_t>(config.train.batch));
-    const auto end = config.train.steps * static_cast<uint64_t>(config.train.accumulate);
+    const ring::BatchLayout layout(data_->spec(),
+                                   static_cast<uint64_t>(config.train.micro_batch_size));
+    const auto end =
+        config.train.max_steps * static_cast<uint64_t>(config.train.gradient_accumulation_steps);
     ring_ = *ring::ShmRing::create(layout,
                                    {.slots = 2, .first_ticket = state_->ticket, .end_ticket = end});
     pool_ =
@@ -136,7 +143,7 @@ class Session {
             around.save_soon,
             {.save_profile = [this](TakenProfile taken,
                                     const Request&) { profiles_.push_back(std::move(taken)); },
-             .histogram_steps = config.metrics.histogram_steps,
+             .histogram_steps = config.metrics.histogram_every_steps.value_or(0),
              .save_histograms =
                  [this](uint64_t step, auto summaries) {
                    histograms_.emplace_back(step, std::move(summaries));
@@ -219,7 +226,7 @@ class TrainerTest : public testing::Test {
 // step: what is saved then depends on the rules alone.
 inline config::Config slow_config(uint64_t steps) {
   auto config = small_config(steps);
-  config.metrics.every_steps = 1;
+  config.metrics.log_every_steps = 1;
   return config;
 }
 inline void wait_for_each(Session& run) {

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 TEST_F(TrainerTest, TrainsToTheLastStepReportsAndSaves) {
   auto config = small_config(10);
-  config.checkpoint.every_steps = 4;
+  config.checkpoint.save_every_steps = 4;
   Session run(config, root_);
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
@@ -63,11 +63,12 @@ TEST_F(TrainerTest, ResumesBitForBitInTheMiddleOfAnIntervalAndAnEpoch) {
 
 TEST_F(TrainerTest, ResumesBitForBitWithMixup) {
   auto config = small_config(20);
-  config.data["train"].classes = 3;
-  config.task.kind = config::TaskKind::kClassification;
-  const auto trained = [&](double mixup, std::optional<uint64_t> leave_at) {
+  synthetic_of(config).num_classes = 3;
+  config.task.task = config::ClassificationTask{};
+  const auto trained = [&](std::vector<config::BatchTransform> transforms,
+                           std::optional<uint64_t> leave_at) {
     const std::string root = fresh();
-    config.task.mixup = mixup;
+    config.data["train"].batch_transforms = std::move(transforms);
     if (leave_at) {
       Session part(config, root);
       part.on_row = [&](const metrics::TrainRow& row) {
@@ -79,16 +80,17 @@ TEST_F(TrainerTest, ResumesBitForBitWithMixup) {
     EXPECT_TRUE(rest.train().ok());
     return rest.model_sha256();
   };
-  const std::string whole = trained(0.5, std::nullopt);
-  EXPECT_EQ(trained(0.5, 6), whole);
-  EXPECT_NE(trained(0, std::nullopt), whole);
+  const std::vector<config::BatchTransform> mixup{config::Mixup{.alpha = 0.5}};
+  const std::string whole = trained(mixup, std::nullopt);
+  EXPECT_EQ(trained(mixup, 6), whole);
+  EXPECT_NE(trained({}, std::nullopt), whole);
 }
 
 TEST_F(TrainerTest, ResumesBitForBitWithGroupsAndFrozenParameters) {
   auto config = small_config(20);
   config.model.freeze = {"0.weight"};
-  config.optimizer.groups = {{.match = "*.bias", .lr_scale = 2, .weight_decay = 0.0},
-                             {.match = "*.weight", .lr_scale = 0.5}};
+  config.optimizer.param_groups = {{.params = "*.bias", .lr_scale = 2, .weight_decay = 0.0},
+                                   {.params = "*.weight", .lr_scale = 0.5}};
   Session whole(config, root_);
   ASSERT_TRUE(whole.train().ok());
   const std::string other = fresh();
@@ -106,11 +108,11 @@ TEST_F(TrainerTest, ResumesBitForBitWithGroupsAndFrozenParameters) {
 
 TEST_F(TrainerTest, AccumulatedMicroBatchesAreOneStep) {
   auto config = small_config(6);
-  config.model.dropout = 0;
+  mlp_of(config).dropout = 0;
   Session whole(config, root_);
   ASSERT_TRUE(whole.train().ok());
-  config.train.batch = 2;
-  config.train.accumulate = 2;
+  config.train.micro_batch_size = 2;
+  config.train.gradient_accumulation_steps = 2;
   Session parts(config, fresh());
   ASSERT_TRUE(parts.train().ok());
   EXPECT_EQ(parts.rows_.back().samples, whole.rows_.back().samples);
@@ -157,7 +159,7 @@ TEST_F(TrainerTest, SetLrScalesTheScheduleFromThenOnAlsoAfterAResume) {
   Session rest(config, root_);
   ASSERT_TRUE(rest.train().ok());
   const auto planned = [&](uint64_t step) {
-    return learning_rate(config.schedule, config.optimizer.lr, step, config.train.steps);
+    return learning_rate(config.scheduler, config.optimizer.lr(), step, config.train.max_steps);
   };
   const double scale = 0.001 / planned(3);
   ASSERT_FALSE(rest.rows_.empty());
@@ -177,7 +179,7 @@ TEST_F(TrainerTest, ACheckpointCommandIsAnsweredWhenItIsSaved) {
 
 TEST_F(TrainerTest, ACheckpointSaysWhatTheRunIsAndWhatItSetAside) {
   auto config = small_config(8);
-  config.checkpoint.every_steps = 4;
+  config.checkpoint.save_every_steps = 4;
   {
     Session run(config, root_);
     ASSERT_TRUE(run.train().ok());
@@ -215,12 +217,16 @@ TEST_F(TrainerTest, ALossThatIsNotANumberEndsTheRunAndSavesNothing) {
 }
 
 TEST_F(TrainerTest, SkippingChangesNothingWhereEverythingIsFinite) {
-  for (const auto kind : {config::OptimizerKind::kSgd, config::OptimizerKind::kMomentum,
-                          config::OptimizerKind::kAdam, config::OptimizerKind::kAdamW}) {
+  for (const config::OptimizerVariant& method :
+       {config::OptimizerVariant(config::SgdConfig{.lr = 0.01, .weight_decay = 0.1}),
+        config::OptimizerVariant(
+            config::SgdConfig{.lr = 0.01, .momentum = 0.9, .weight_decay = 0.1}),
+        config::OptimizerVariant(config::AdamConfig{.lr = 0.01, .weight_decay = 0.1}),
+        config::OptimizerVariant(config::AdamWConfig{.lr = 0.01})}) {
     std::vector<std::string> hashes;
-    for (const char* const policy : {"stop", "skip"}) {
+    for (const auto policy : {config::OnNonfinite::kFail, config::OnNonfinite::kSkipStep}) {
       auto config = small_config(10);
-      config.optimizer.kind = kind;
+      config.optimizer.method = method;
       config.train.on_nonfinite = policy;
       Session run(config, fresh());
       ASSERT_TRUE(run.train().ok());
@@ -232,7 +238,7 @@ TEST_F(TrainerTest, SkippingChangesNothingWhereEverythingIsFinite) {
 
 TEST_F(TrainerTest, AStepThatIsNotFiniteIsSkippedAndTheOthersCount) {
   auto config = small_config(32);  // two epochs, with one bad step each
-  config.train.on_nonfinite = "skip";
+  config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
   Session run(config, root_, [](uint64_t sample) { return sample == 5; });
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
@@ -248,11 +254,14 @@ TEST_F(TrainerTest, AStepThatIsNotFiniteIsSkippedAndTheOthersCount) {
 }
 
 TEST_F(TrainerTest, SkippedStepsLeaveTheModelAsItWas) {
-  for (const auto kind : {config::OptimizerKind::kMomentum, config::OptimizerKind::kAdamW}) {
+  for (const config::OptimizerVariant& method :
+       {config::OptimizerVariant(
+            config::SgdConfig{.lr = 0.01, .momentum = 0.9, .weight_decay = 0.1}),
+        config::OptimizerVariant(config::AdamWConfig{.lr = 0.01})}) {
     auto config = small_config(4);
-    config.optimizer.kind = kind;
-    config.train.on_nonfinite = "skip";
-    config.metrics.every_steps = 1;
+    config.optimizer.method = method;
+    config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
+    config.metrics.log_every_steps = 1;
     Session run(config, fresh(), [](uint64_t) { return true; });
     run.ask(Request::Kind::kCheckpoint);  // before the first step
     ASSERT_TRUE(run.train().ok());
@@ -268,8 +277,8 @@ TEST_F(TrainerTest, SkippedStepsLeaveTheModelAsItWas) {
 
 TEST_F(TrainerTest, TooManySkippedStepsInARowEndTheRun) {
   auto config = small_config(50);
-  config.train.on_nonfinite = "skip";
-  config.train.nonfinite_limit = 6;
+  config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
+  config.train.max_nonfinite = 6;
   Session run(config, root_, [](uint64_t) { return true; });
   const auto outcome = run.train();
   ASSERT_FALSE(outcome.ok());
@@ -279,9 +288,9 @@ TEST_F(TrainerTest, TooManySkippedStepsInARowEndTheRun) {
 
 TEST_F(TrainerTest, ASpoiledStateAsksForARollbackAndIsNotSaved) {
   auto config = small_config(50);
-  config.train.on_nonfinite = "rollback";
-  config.train.nonfinite_limit = 2;
-  config.checkpoint.every_steps = 3;
+  config.train.on_nonfinite = config::OnNonfinite::kRollback;
+  config.train.max_nonfinite = 2;
+  config.checkpoint.save_every_steps = 3;
   Session run(config, root_, [](uint64_t) { return true; });
   run.on_row = [](const metrics::TrainRow&) { FAIL() << "a spoiled step was reported"; };
   const auto outcome = run.train();
@@ -292,8 +301,8 @@ TEST_F(TrainerTest, ASpoiledStateAsksForARollbackAndIsNotSaved) {
 
 TEST_F(TrainerTest, TooManyRollbacksEndTheRun) {
   auto config = small_config(50);
-  config.train.on_nonfinite = "rollback";
-  config.train.nonfinite_limit = 2;
+  config.train.on_nonfinite = config::OnNonfinite::kRollback;
+  config.train.max_nonfinite = 2;
   Session run(config, root_, [](uint64_t) { return true; });
   run.state_->rollbacks = 2;
   const auto outcome = run.train();

@@ -1,4 +1,4 @@
-// What tests of the configuration say: a text that holds what every one needs, and what is wrong with it.
+// Texts of configurations for tests, and what parsing them returns.
 #pragma once
 
 #include <sstream>
@@ -15,26 +15,27 @@ namespace stoker::config::test {
 
 using Flags = std::vector<std::string>;
 
-// Line 1 of every text made with it; what a test writes begins in line 2.
-inline const std::string kData = "data: {train: {kind: text, path: corpus.txt}}\n";
-// The same with pictures: for models and tasks that read no text.
-inline const std::string kPictures =
-    "data: {train: {kind: cifar, path: pictures, classes: 10}}\n"
-    "task: {kind: classification}\n";
+// Line 1 of every text that starts with it; what a test adds starts in line 2.
+inline const std::string kTextData = "data: {train: {format: text, path: corpus.txt}}\n";
+// Two lines with images: for models and tasks that do not accept text.
+inline const std::string kImageData =
+    "data: {train: {format: cifar10, path: images}}\n"
+    "task: {name: classification}\n";
 
 inline Result<Config> parsed(const std::string& text, const Flags& flags = {}) {
   return parse_config(text, "my.yaml", flags);
 }
 
-// The Config of a text that must be good.
-inline Config good(const std::string& text, const Flags& flags = {}) {
+// The Config of a text that must be valid.
+inline Config valid_config(const std::string& text, const Flags& flags = {}) {
   const auto config = parsed(text, flags);
-  EXPECT_TRUE(config.ok()) << config.status().message() << "\nin:\n" << text;
+  EXPECT_TRUE(config.ok()) << config.status().message() << "\nin:\n"
+                           << text << "\nwith " << testing::PrintToString(flags);
   return config.ok() ? *config : Config{};
 }
 
-// The lines of what is wrong with a text; empty where nothing is.
-inline std::vector<std::string> mistakes(const std::string& text, const Flags& flags = {}) {
+// The errors of a text, a line each; empty if it is valid.
+inline std::vector<std::string> errors_of(const std::string& text, const Flags& flags = {}) {
   const auto config = parsed(text, flags);
   if (config.ok()) return {};
   EXPECT_EQ(config.status().code(), Code::kInvalidArgument);

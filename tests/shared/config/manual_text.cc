@@ -2,18 +2,19 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 
 namespace stoker::config::test {
 namespace {
 
 bool is_name(std::string_view text) {
-  const auto fits = [](char c) {
+  const auto is_allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
   };
-  return !text.empty() && std::ranges::all_of(text, fits);
+  return !text.empty() && std::ranges::all_of(text, is_allowed);
 }
 
-// "  #key: value"; no name where the line is none.
+// "  #key: value"; no name if the line is none.
 struct KeyLine {
   size_t indent = 0;
   bool is_commented_out = false;
@@ -33,11 +34,31 @@ KeyLine key_line(std::string_view line) {
   return key;
 }
 
+// The names of "Only: a, b." in a comment.
+std::vector<std::string> names_after(const std::string& comment, const std::string& word) {
+  std::vector<std::string> names;
+  const size_t at = comment.find(word);
+  if (at == std::string::npos) return names;
+  const size_t from = at + word.size();
+  std::istringstream stream(comment.substr(from, comment.find('.', from) - from));
+  for (std::string name; stream >> name;) {
+    std::erase(name, ',');
+    names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace
+
+bool ManualKey::belongs_to(const std::string& variant) const {
+  if (!only.empty()) return std::ranges::count(only, variant) > 0;
+  return std::ranges::count(except, variant) == 0;
+}
 
 std::vector<ManualKey> manual_keys(const std::string& manual) {
   std::vector<ManualKey> keys;
-  std::string section, set, comment;
+  std::string section, dataset, comment;
+  ManualKey parent;
   std::istringstream stream(manual);
   for (std::string line; std::getline(stream, line);) {
     const size_t start = std::min(line.find_first_not_of(' '), line.size());
@@ -45,36 +66,53 @@ std::vector<ManualKey> manual_keys(const std::string& manual) {
       comment += (comment.empty() ? "" : " ") + line.substr(start + 2);
       continue;
     }
-    if (const KeyLine key = key_line(line); !key.name.empty()) {
-      if (key.indent == 0) {
-        section = key.name;
-      } else if (section == "data" && key.indent == 2) {
-        set = '.' + key.name;
+    const KeyLine found = key_line(line);
+    const bool in_data = section == "data";
+    if (found.name.empty()) {
+    } else if (found.indent == 0) {
+      section = found.name;
+    } else if (in_data && found.indent == 2) {
+      dataset = '.' + found.name;
+    } else {
+      // Arguments of a transform can be required as well.
+      const std::string own = comment.substr(
+          0, std::min(comment.find("Items of the list,"), comment.find("Keys of an item:")));
+      ManualKey key{.section = section + (in_data ? dataset : ""),
+                    .parent = {},
+                    .name = found.name,
+                    .value = found.value,
+                    .comment = comment,
+                    .is_commented_out = found.is_commented_out,
+                    .is_required = own.find("Required.") != std::string::npos,
+                    .is_mapping = found.value.empty() || found.value == " # null",
+                    .only = names_after(comment, "Only: "),
+                    .except = names_after(comment, "Not: ")};
+      if (key.is_mapping) key.value = found.value.empty() ? "{}" : "null";
+      if (comment.find("Instead of format.") != std::string::npos) key.only = {found.name};
+      if (found.indent == (in_data ? 6u : 4u)) {
+        key.parent = parent.name;
+        key.only = parent.only;
+        key.except = parent.except;
       } else {
-        keys.push_back({section + (section == "data" ? set : ""), key.name, key.value, comment,
-                        key.is_commented_out});
+        parent = key;
       }
+      keys.push_back(key);
     }
     comment.clear();
   }
   return keys;
 }
 
-std::vector<PageRow> page_rows(const std::string& page) {
-  const std::string bar = " | ";
-  std::vector<PageRow> rows;
+std::vector<std::string> page_keys(const std::string& page) {
+  std::vector<std::string> keys;
+  std::string section;
   std::istringstream stream(page);
   for (std::string line; std::getline(stream, line);) {
-    const size_t first = line.find(bar);
-    const size_t second = first == std::string::npos ? first : line.find(bar, first + bar.size());
-    if (!line.starts_with("| `") || second == std::string::npos) continue;
-    std::string key = line.substr(2, first - 2);
-    std::string value = line.substr(first + bar.size(), second - first - bar.size());
-    std::erase(key, '`');
-    std::erase(value, '`');
-    rows.push_back({key, value});
+    if (line.starts_with("### ")) section = line.substr(4);
+    if (!line.starts_with("| `") || section.empty()) continue;
+    keys.push_back(section + '.' + line.substr(3, line.find('`', 3) - 3));
   }
-  return rows;
+  return keys;
 }
 
 std::vector<std::string> page_blocks(const std::string& page, const std::string& language) {
@@ -91,6 +129,14 @@ std::vector<std::string> page_blocks(const std::string& page, const std::string&
     }
   }
   return blocks;
+}
+
+std::string generated_part(const std::string& page) {
+  const std::string start = "<!-- generated: settings -->\n",
+                    end = "<!-- end of generated settings -->";
+  const size_t from = page.find(start), to = page.find(end);
+  if (from == std::string::npos || to == std::string::npos) return {};
+  return page.substr(from + start.size(), to - from - start.size());
 }
 
 }  // namespace stoker::config::test

@@ -7,26 +7,31 @@
 
 namespace stoker::config::test {
 
-// "  # What it is." above "  lr: 3.0e-4", or above "  #momentum: 0.9".
+// "  # Decay rates.", "  # Only: adam, adamw." above "  betas: [0.9, 0.95]", or above "  #betas: …".
 struct ManualKey {
   std::string section;  // "optimizer", "data.train"
-  std::string name;     // "lr"
-  std::string value;    // "3.0e-4"
-  std::string comment;  // "What it is."
+  std::string parent;   // "cache" of "cache.type"; empty: a key of the section
+  std::string name;     // "betas"
+  std::string value;    // "[0.9, 0.95]"; "{}" or "null" of a mapping
+  std::string comment;
   bool is_commented_out = false;
+  bool is_required = false;
+  bool is_mapping = false;
+  std::vector<std::string> only, except;  // variants, from the comment of the key or its mapping
 
-  std::string full_name() const { return section + '.' + name; }
+  std::string key() const { return parent.empty() ? name : parent + '.' + name; }
+  std::string full_name() const { return section + '.' + key(); }
+  bool belongs_to(const std::string& variant) const;
 };
 std::vector<ManualKey> manual_keys(const std::string& manual);
 
-// "| `optimizer.lr` | `3.0e-4` | What it is. |"
-struct PageRow {
-  std::string key;
-  std::string value;  // without the back quotes
-};
-std::vector<PageRow> page_rows(const std::string& page);
+// Keys of table rows: "| `betas` | … |" below "### optimizer" is "optimizer.betas".
+std::vector<std::string> page_keys(const std::string& page);
 
 // The lines between "```yaml" (or another language) and "```", of each such block.
 std::vector<std::string> page_blocks(const std::string& page, const std::string& language);
+
+// The text between the two comments that mark what is generated.
+std::string generated_part(const std::string& page);
 
 }  // namespace stoker::config::test

@@ -6,123 +6,164 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::StartsWith;
 
-TEST(Override, WinsOverTheFile) {
-  EXPECT_EQ(good(kData + "train: {steps: 5}\n", {"train.steps=7"}).train.steps, 7u);
-  EXPECT_EQ(good(kData, {"train.steps=7"}).train.steps, 7u);
+TEST(OverrideTest, WinsOverFile) {
+  EXPECT_EQ(
+      valid_config(kTextData + "train: {max_steps: 5}\n", {"train.max_steps=7"}).train.max_steps,
+      7u);
+  EXPECT_EQ(valid_config(kTextData, {"train.max_steps=7"}).train.max_steps, 7u);
 }
 
-TEST(Override, TheLastOneWins) {
-  EXPECT_EQ(good(kData, {"train.steps=7", "train.batch=2", "train.steps=8"}).train.steps, 8u);
+TEST(OverrideTest, AppliesLastOneOfKey) {
+  EXPECT_EQ(valid_config(kTextData,
+                         {"train.max_steps=7", "train.micro_batch_size=2", "train.max_steps=8"})
+                .train.max_steps,
+            8u);
 }
 
-TEST(Override, TheValueIsYaml) {
-  const Config config =
-      good(kData, {"data.train.split=[0, 0.5]", "model.freeze=[\"a=b\", c]", "run.dir= runs/x ",
-                   "control.socket=\"\\u0061\"", "data.valid={kind: text, path: \"b c\"}"});
+TEST(OverrideTest, ReadsValueAsYaml) {
+  const Config config = valid_config(
+      kTextData, {"data.train.split=[0, 0.5]", "model.freeze=[\"a=b\", c]", "run.dir= runs/x ",
+                  "control.socket=\"\\u0061\"", "data.val={format: text, path: \"b c\"}"});
   EXPECT_EQ(config.data.at("train").split, (std::vector<double>{0, 0.5}));
   EXPECT_EQ(config.model.freeze, (std::vector<std::string>{"a=b", "c"}));
   EXPECT_EQ(config.run.dir, "runs/x");
   EXPECT_EQ(config.control.socket, "a");
-  EXPECT_EQ(config.data.at("valid").path, "b c");
-  EXPECT_EQ(config.eval.sets, (std::vector<std::string>{"valid"}));
+  EXPECT_EQ(config.data.at("val").path(), "b c");
+  EXPECT_EQ(config.eval.datasets, (std::vector<std::string>{"val"}));
 }
 
-TEST(Override, AloneIsAConfiguration) {
-  EXPECT_EQ(good("", {"data.train.path=corpus.txt"}), good(kData));
+TEST(OverrideTest, FormsConfigurationWithoutFile) {
+  EXPECT_EQ(valid_config("", {"data.train.path=corpus.txt", "data.train.format=text"}),
+            valid_config(kTextData));
 }
 
-TEST(Override, ASectionTakesThePlaceOfTheWhole) {
-  const Config config =
-      good(kData + "optimizer: {kind: momentum, momentum: 0.5}\n", {"optimizer={kind: adam}"});
-  EXPECT_EQ(config.optimizer.kind, OptimizerKind::kAdam);
+TEST(OverrideTest, ReplacesSectionAsWhole) {
+  const Config config = valid_config(kTextData + "optimizer: {name: sgd, momentum: 0.5}\n",
+                                     {"optimizer={name: adam}"});
+  EXPECT_EQ(config.optimizer.name(), OptimizerName::kAdam);
 }
 
-TEST(Override, NoValueBringsTheDefaultBack) {
-  const std::string text = kData + "train: {steps: 5, batch: 3}\n";
-  EXPECT_EQ(good(text, {"train.steps="}).train.steps, TrainConfig{}.steps);
-  EXPECT_EQ(good(text, {"train.steps=null"}).train.steps, TrainConfig{}.steps);
-  EXPECT_EQ(good(text, {"train.steps="}).train.batch, 3);
-  EXPECT_EQ(good(text, {"train="}).train, TrainConfig{});
+TEST(OverrideTest, ReachesIntoNestedMappings) {
+  const Config config = valid_config(
+      kTextData + "eval: {early_stopping: {patience: 3, min_delta: 1}}\n",
+      {"eval.early_stopping.patience=5", "eval.generate.prompt=x", "model.pretrained.path=w.pt"});
+  EXPECT_EQ(config.eval.early_stopping.patience, 5u);
+  EXPECT_EQ(config.eval.early_stopping.min_delta, 1);
+  EXPECT_EQ(config.eval.generate->prompt, "x");
+  EXPECT_EQ(config.eval.generate->max_new_tokens, 200);
+  EXPECT_EQ(config.model.pretrained->path, "w.pt");
+}
+
+TEST(OverrideTest, RestoresDefaultWithoutValue) {
+  const std::string text = kTextData + "train: {max_steps: 5, micro_batch_size: 3}\n";
+  EXPECT_EQ(valid_config(text, {"train.max_steps="}).train.max_steps, TrainConfig{}.max_steps);
+  EXPECT_EQ(valid_config(text, {"train.max_steps="}).train.micro_batch_size, 3);
+  EXPECT_EQ(valid_config(text, {"train="}).train, TrainConfig{});
+  EXPECT_EQ(valid_config(kTextData + "scheduler: {min_lr: 0.1}\n",
+                         {"scheduler.min_lr=", "scheduler.name=constant"})
+                .scheduler.name(),
+            SchedulerName::kConstant);
+  EXPECT_EQ(valid_config(kTextData, {"model.embed_dim="}), valid_config(kTextData));
+  EXPECT_EQ(valid_config(kTextData + "eval: {generate: null}\n", {"eval.generate="}).eval.generate,
+            GenerateConfig{});
+  EXPECT_EQ(valid_config(kTextData + "train: {max_grad_norm: 5}\n", {"train.max_grad_norm="})
+                .train.max_grad_norm,
+            TrainConfig{}.max_grad_norm);
+}
+
+TEST(OverrideTest, SetsNull) {
+  EXPECT_EQ(valid_config(kTextData, {"train.max_grad_norm=null"}).train.max_grad_norm,
+            std::nullopt);
+  EXPECT_EQ(valid_config(kTextData, {"train.max_grad_norm=~"}).train.max_grad_norm, std::nullopt);
+  EXPECT_EQ(valid_config(kTextData, {"eval.generate=null"}).eval.generate, std::nullopt);
+  EXPECT_EQ(valid_config(kTextData, {"control.socket=null"}).control.socket, std::nullopt);
+  EXPECT_EQ(valid_config(kTextData, {"feed.num_workers=auto"}).feed.num_workers, std::nullopt);
+  EXPECT_THAT(errors_of(kTextData, {"train.max_steps=null"}),
+              ElementsAre("--set train.max_steps=null: must be an integer from 1 to "
+                          "1000000000000000, got null"));
+}
+
+TEST(OverrideTest, CorrectsErrorsOfFile) {
   EXPECT_EQ(
-      good(kData + "schedule: {min_lr: 0.1}\n", {"schedule.min_lr=", "schedule.kind=constant"})
-          .schedule.kind,
-      ScheduleKind::kConstant);
-  EXPECT_EQ(good(kData, {"model.width="}), good(kData));
+      valid_config(kTextData + "train: {max_steps: many}\n", {"train.max_steps=7"}).train.max_steps,
+      7u);
+  EXPECT_EQ(valid_config(kTextData + "train: 5\n", {"train.max_steps=7"}).train.max_steps, 7u);
 }
 
-TEST(Override, WhatTheFileSaysWrongIsCuredByIt) {
-  EXPECT_EQ(good(kData + "train: {steps: many}\n", {"train.steps=7"}).train.steps, 7u);
-  EXPECT_EQ(good(kData + "train: 5\n", {"train.steps=7"}).train.steps, 7u);
+TEST(OverrideTest, NamesOptionInErrors) {
+  EXPECT_THAT(errors_of(kTextData, {"train.max_steps=-1"}),
+              ElementsAre(StartsWith("--set train.max_steps=-1: must be an integer from 1")));
+  EXPECT_THAT(errors_of(kTextData, {"train.max_stepz=1"}),
+              ElementsAre("--set train.max_stepz=1: train: unknown key 'max_stepz'; did you mean "
+                          "'max_steps'?"));
+  EXPECT_THAT(
+      errors_of(kTextData, {"trian.max_steps=1"}),
+      ElementsAre("--set trian.max_steps=1: unknown section 'trian'; did you mean 'train'?"));
+  EXPECT_THAT(errors_of(kTextData, {"model.hidden_sizes=[5]"}),
+              ElementsAre("--set model.hidden_sizes=[5]: not supported by model gpt (only by mlp); "
+                          "remove it"));
+  EXPECT_THAT(errors_of(kTextData, {"eval.datasets=[x]"}),
+              ElementsAre(StartsWith("--set eval.datasets=[x]: contains 'x', which is not")));
+  EXPECT_THAT(errors_of(kTextData, {"train=5"}),
+              ElementsAre("--set train=5: must be a mapping of settings, got '5'"));
+  EXPECT_THAT(errors_of(kTextData, {"train.max_steps.more=5"}),
+              ElementsAre(StartsWith("--set train.max_steps.more=5: train.max_steps: must be an")));
 }
 
-TEST(Override, MistakesNameTheFlag) {
-  EXPECT_THAT(mistakes(kData, {"train.steps=-1"}),
-              ElementsAre(StartsWith("--set train.steps=-1: is '-1'; it must be")));
-  EXPECT_THAT(mistakes(kData, {"train.stepz=1"}),
-              ElementsAre("--set train.stepz=1: no such key; did you mean 'steps'?"));
-  EXPECT_THAT(mistakes(kData, {"trian.steps=1"}),
-              ElementsAre("--set trian.steps=1: trian: no such section; did you mean 'train'?"));
-  EXPECT_THAT(mistakes(kData, {"model.hidden=[5]"}),
-              ElementsAre(HasSubstr("is not read by kind gpt")));
-  EXPECT_THAT(mistakes(kData, {"eval.sets=[x]"}), ElementsAre(StartsWith("--set eval.sets=[x]: ")));
-  EXPECT_THAT(mistakes(kData, {"train=5"}), ElementsAre(StartsWith("--set train=5: ")));
-  EXPECT_THAT(mistakes(kData, {"train.steps.more=5"}),
-              ElementsAre(StartsWith("--set train.steps.more=5: train.steps: is a section")));
-}
-
-TEST(Override, WhatIsNoKeyAndValueIsRefused) {
+TEST(OverrideTest, RejectsTextThatIsNotKeyAndValue) {
   for (const char* const flag :
-       {"", "train.steps", "=5", ".=5", "train.=5", ".steps=5", "a..b=5", "train"}) {
-    EXPECT_THAT(mistakes(kData, {flag}), ElementsAre(StartsWith("--set " + std::string(flag))))
+       {"", "train.max_steps", "=5", ".=5", "train.=5", ".max_steps=5", "a..b=5", "train"}) {
+    EXPECT_THAT(errors_of(kTextData, {flag}), ElementsAre(StartsWith("--set " + std::string(flag))))
         << flag;
   }
 }
 
-TEST(Override, ValuesThatAreNoYamlAreRefusedOnce) {
+TEST(OverrideTest, ReportsInvalidYamlOnce) {
   for (const char* const value : {"[1, 2", "{a: 1", "\"x", "&a 5", "*a", "!!int 5", "a: b: c",
                                   "{a: 1, a: 2}", "--- 1\n--- 2", "\xff", "5\x01"}) {
-    EXPECT_THAT(mistakes(kData, {"model.context=" + std::string(value)}),
-                ElementsAre(StartsWith("--set model.context=")))
+    EXPECT_THAT(errors_of(kTextData, {"model.context_length=" + std::string(value)}),
+                ElementsAre(StartsWith("--set model.context_length=")))
         << value;
   }
 }
 
-TEST(Override, MistakesOfTheFileComeFirstThenTheFlagsInTheirOrder) {
-  EXPECT_THAT(mistakes(kData + "log: {level: x}\n", {"train.batch=b", "nonsense", "train.steps=a"}),
-              ElementsAre(StartsWith("my.yaml:2:"), StartsWith("--set train.batch=b"),
-                          StartsWith("--set nonsense"), StartsWith("--set train.steps=a")));
+TEST(OverrideTest, ReportsErrorsOfFileFirstThenOptionsInOrder) {
+  EXPECT_THAT(errors_of(kTextData + "log: {level: x}\n",
+                        {"train.micro_batch_size=b", "nonsense", "train.max_steps=a"}),
+              ElementsAre(StartsWith("my.yaml:2:"), StartsWith("--set train.micro_batch_size=b"),
+                          StartsWith("--set nonsense"), StartsWith("--set train.max_steps=a")));
 }
 
-TEST(Override, LongKeysAndValuesAreRefused) {
-  const std::string deep = "a" + [] {
-    std::string parts;
-    for (int i = 0; i < 1000; ++i) parts += ".a";
-    return parts;
-  }();
-  EXPECT_THAT(mistakes(kData, {deep + "=1"}), testing::SizeIs(1));
-  EXPECT_THAT(mistakes(kData, {"run.dir=" + std::string(1 << 20, 'x')}),
+TEST(OverrideTest, RejectsLongKeysAndValues) {
+  std::string deep = "a";
+  for (int i = 0; i < 1000; ++i) deep += ".a";
+  EXPECT_THAT(errors_of(kTextData, {deep + "=1"}), testing::SizeIs(1));
+  EXPECT_THAT(errors_of(kTextData, {"run.dir=" + std::string(1 << 20, 'x')}),
               ElementsAre(HasSubstr("longer than 64 KiB")));
-  EXPECT_THAT(mistakes(kData, {"run.dir=" + std::string(100000, '[')}), testing::SizeIs(1));
+  EXPECT_THAT(errors_of(kTextData, {"run.dir=" + std::string(100000, '[')}), testing::SizeIs(1));
 }
 
-TEST(Override, AKeyToTakeOutMustExist) {
-  EXPECT_THAT(mistakes(kData, {"no.such="}), ElementsAre(StartsWith("--set no.such=: no: ")));
-  EXPECT_THAT(mistakes(kData, {"train.stepz="}),
-              ElementsAre("--set train.stepz=: no such key; did you mean 'steps'?"));
+TEST(OverrideTest, RejectsRemovalOfUnknownKey) {
+  EXPECT_THAT(errors_of(kTextData, {"no.such="}),
+              ElementsAre("--set no.such=: unknown section 'no'"));
+  EXPECT_THAT(errors_of(kTextData, {"train.max_stepz="}),
+              ElementsAre("--set train.max_stepz=: train: unknown key 'max_stepz'; did you mean "
+                          "'max_steps'?"));
 }
 
-TEST(Override, ADataSetIsTakenOut) {
-  const std::string both = "data: {train: {path: corpus.txt}, valid: {path: b}}\n";
-  EXPECT_EQ(good(both, {"data.valid="}), good(kData));
-  EXPECT_EQ(good(both, {"data=", "data.train.path=corpus.txt"}), good(kData));
-  EXPECT_THAT(mistakes(both, {"data.train="}), ElementsAre(HasSubstr("data.train: is missing")));
-  EXPECT_THAT(mistakes(both, {"data.vaild="}),
-              ElementsAre("--set data.vaild=: there is no such data set to take out"));
-  EXPECT_EQ(good(both + "eval: {sets: []}\n", {"eval.sets="}).eval.sets,
-            (std::vector<std::string>{"valid"}));
+TEST(OverrideTest, RemovesDataset) {
+  const std::string both =
+      "data: {train: {format: text, path: corpus.txt}, val: {format: text, path: b}}\n";
+  EXPECT_EQ(valid_config(both, {"data.val="}), valid_config(kTextData));
+  EXPECT_EQ(valid_config(both, {"data=", "data.train.path=corpus.txt", "data.train.format=text"}),
+            valid_config(kTextData));
+  EXPECT_THAT(errors_of(both, {"data.train="}), ElementsAre(HasSubstr("data.train: is required")));
+  EXPECT_THAT(errors_of(both, {"data.vla="}),
+              ElementsAre("--set data.vla=: is not in the configuration; nothing to remove"));
+  EXPECT_EQ(valid_config(both + "eval: {datasets: []}\n", {"eval.datasets="}).eval.datasets,
+            (std::vector<std::string>{"val"}));
 }
 
 }  // namespace

@@ -5,13 +5,13 @@
 #include <cmath>
 #include <optional>
 #include <string>
-
-#include "shared/config/schema.h"
+#include <utility>
+#include <variant>
 
 namespace stoker::config::test {
 namespace {
 
-// What YAML readers like to take for something else.
+// What YAML readers interpret as something else.
 constexpr std::array kTexts{
     "a",  "runs/x", "a b",   "~",  "null", "true", "off",   "No",      "1",    "1e5",
     "0x", "-",      "- a",   "[a", "{a}",  "#a",   "a #b",  "a:",      "a: b", "&a",
@@ -19,297 +19,468 @@ constexpr std::array kTexts{
     "@a", "`a",     "?",     ", ", " a ",  "Ü",    "日本",  "😀",       "---",  "...",
     "=",  "<<",     "x\"y'", "*",  ".5",   "+1",   "NULL ", "\u0085b", "_",    "2020-01-01"};
 
-constexpr TaskKind kLastTask = TaskKind::kCtc;
-
 class Filler {
  public:
   explicit Filler(std::mt19937_64& random) : random_(random) {}
 
-  // Every field that the section's kind reads, but not the kind.
-  void fill(const Section& section) {
-    for (const Field& field : section.fields) {
-      if (field.name == "kind" || !section.reads(field)) continue;
-      std::visit([&](const auto& target) { fill(field, target); }, field.target);
-    }
+  void fill(const std::vector<Field>& fields) {
+    for (const Field& field : fields) fill(field);
+  }
+  void fill(const Field& field) {
+    std::visit([&](const auto& target) { fill(field, target); }, field.target);
   }
 
   uint64_t below(uint64_t end) { return random_() % end; }
-  double part() { return std::uniform_real_distribution<double>(1e-9, 1.0)(random_); }
+  bool coin() { return below(2) == 0; }
+  // Above 0, at most 1.
+  double fraction() { return std::uniform_real_distribution<double>(1e-9, 1.0)(random_); }
+  std::string text() { return kTexts[below(kTexts.size())]; }
 
  private:
   double number(const Field& field) {
+    if (field.min == std::numeric_limits<double>::lowest()) return fraction() - 0.5;
     const double room = std::min(field.max - field.min, 1e6);
     const bool is_small = below(3) == 0;
-    const double value = field.min + part() * (is_small ? std::min(room, 1e-6) : room);
+    const double value = field.min + fraction() * (is_small ? std::min(room, 1e-6) : room);
     const double whole = std::ceil(value);
     return below(3) == 0 && whole <= field.max ? whole : value;
   }
-  template <typename Whole>
-  void fill_whole(const Field& field, Whole& target) {
-    target = static_cast<Whole>(std::floor(number(field)));
-  }
 
   void fill(const Field& field, double* target) { *target = number(field); }
-  void fill(const Field& field, std::optional<double>* target) {
-    if (below(2) == 0) *target = part() - (field.min < 0 ? 0.5 : 0);
+  template <typename Integer>
+  requires std::is_integral_v<Integer>
+  void fill(const Field& field, Integer* target) {
+    *target = static_cast<Integer>(std::floor(number(field)));
   }
-  void fill(const Field& field, std::optional<int>* target) {
+  void fill(const Field&, bool* target) { *target = coin(); }
+  void fill(const Field&, std::string* target) { *target = text(); }
+  template <typename T>
+  void fill(const Field& field, std::optional<T>* target) {
     target->reset();
-    if (below(4) != 0) fill_whole(field, target->emplace());
-  }
-  void fill(const Field& field, int* target) { fill_whole(field, *target); }
-  void fill(const Field& field, int64_t* target) { fill_whole(field, *target); }
-  void fill(const Field& field, uint64_t* target) { fill_whole(field, *target); }
-  void fill(const Field&, bool* target) { *target = below(2) == 0; }
-  void fill(const Field&, const Choice& target) {
-    target.set(target.target, static_cast<int>(below(target.words.size())));
-  }
-  void fill(const Field& field, std::string* target) {
-    std::string words(field.words);
-    if (words.empty()) words = kTexts[below(kTexts.size())];
-    if (!field.words.empty()) {
-      const auto spaces = static_cast<uint64_t>(std::ranges::count(words, ' '));
-      for (uint64_t skip = below(spaces + 1); skip > 0; --skip) words.erase(0, words.find(' ') + 1);
-      words = words.substr(0, words.find(' '));
-    }
-    *target = words;
-  }
-  void fill(const Field& field, const NumbersOrWord& target) { fill(field, target.numbers); }
-  // Of texts only: what else there is has tests of its own.
-  void fill(const Field&, const FreeMap& target) {
-    std::string text = kTexts[below(kTexts.size())];
-    for (size_t at = 0; (at = text.find_first_of("\"\\", at)) != std::string::npos; at += 2)
-      text.insert(at, 1, '\\');
-    *target.json = R"({"key": ")" + text + R"("})";
-  }
-  void fill(const Field&, const Rows& target) {
-    if (depth_ == 3) return;  // rows may hold rows
-    ++depth_;
-    target.resize(target.target, below(4));
-    for (size_t row = 0; row < target.size(target.target); ++row)
-      fill_row({.key = "row", .fields = target.fields(target.target, row)});
-    --depth_;
-  }
-  // The kind first: it decides which of the others there are.
-  void fill_row(const Section& row) {
-    for (const bool of_kind : {true, false}) {
-      for (const Field& each : row.fields) {
-        if ((each.name == row.kind_field) != of_kind || !row.reads(each)) continue;
-        std::visit([&](const auto& inner) { fill(each, inner); }, each.target);
-        const auto* const text = std::get_if<std::string*>(&each.target);
-        if (text != nullptr && each.words.empty()) **text += "x.*";
-      }
-    }
+    if (below(3) != 0) fill(field, &target->emplace());
   }
   template <typename T>
   void fill(const Field& field, std::vector<T>* target) {
-    std::vector<T> list(below(4));
+    std::vector<T> list(below(4) + (field.is_required ? 1 : 0));
     for (T& item : list) fill(field, &item);
     *target = std::move(list);
+  }
+  void fill(const Field&, const EnumField& target) {
+    target.set(target.target, below(target.words.size()));
+  }
+  void fill(const Field& field, const NumbersOrKeyword& target) {
+    fill(field, target.numbers);
+    *target.is_keyword = coin();
+    if (*target.is_keyword) target.numbers->clear();
+  }
+  // Of texts only: other values have tests of their own.
+  void fill(const Field&, const UntypedMapField& target) {
+    std::string value = text();
+    for (size_t at = 0; (at = value.find_first_of("\"\\", at)) != std::string::npos; at += 2)
+      value.insert(at, 1, '\\');
+    *target.json = R"({"key": ")" + value + R"("})";
+  }
+  void fill(const Field& field, const SharesField& target) {
+    target.shares->clear();
+    for (uint64_t i = 0; i < 1 + below(3); ++i)
+      target.shares->emplace_back("d" + std::to_string(i), number(field));
+  }
+  void fill(const Field&, const MappingField& target) {
+    const bool is_set = !target.is_optional || coin();
+    target.reset(target.target, is_set);
+    if (is_set) fill(target.fields(target.target));
+  }
+  void fill(const Field&, const ListField& target) {
+    target.resize(target.target, 0);
+    target.resize(target.target, below(3));
+    for (size_t i = 0; i < target.size(target.target); ++i) fill(target.fields(target.target, i));
+  }
+  void fill(const Field& field, const TaggedListField& target) {
+    target.clear(target.target);
+    const bool may_be_empty = !field.is_required;
+    if (depth_ == 3 && may_be_empty) return;  // layers have layers
+    ++depth_;
+    const size_t count = (may_be_empty ? 0 : 1) + (depth_ < 3 ? below(3) : 0);
+    for (size_t i = 0; i < count; ++i) {
+      // Below the third level no residual, which is the last of the layers.
+      const size_t names = target.names.size() - (depth_ >= 3 ? 1 : 0);
+      target.add(target.target, below(names));
+      fill(target.fields(target.target, i));
+    }
+    --depth_;
   }
 
   std::mt19937_64& random_;
   int depth_ = 0;
 };
 
-template <typename Enum>
-Enum any(Filler& filler, int first, int last) {
-  return static_cast<Enum>(first +
-                           static_cast<int>(filler.below(static_cast<uint64_t>(last - first + 1))));
+// Selects a random variant of the section among [first, last], and fills its fields.
+void fill_section(Config& config, const std::string& key, Filler& filler, size_t first = 0,
+                  size_t last = std::string::npos) {
+  const auto find = [&] {
+    for (Section& section : all_sections(config))
+      if (section.key == key) return std::move(section);
+    return Section();
+  };
+  Section section = find();
+  if (!section.variants.names.empty()) {
+    last = std::min(last, section.variants.names.size() - 1);
+    section.variants.select(first + filler.below(last - first + 1));
+    section = find();
+  }
+  filler.fill(section.fields);
 }
 
-void fill_transforms(DatasetConfig& set, Filler& filler) {
-  constexpr std::array kOfPictures{DatasetKind::kImages,   DatasetKind::kIdx,
-                                   DatasetKind::kCifar,    DatasetKind::kNpy,
-                                   DatasetKind::kTfrecord, DatasetKind::kTar};
-  const bool has_pictures = std::ranges::find(kOfPictures, set.kind) != kOfPictures.end();
-  const DatasetConfig defaults;
-  const double from = filler.part() / 2;
-  if (set.fit != "center_crop") set.crop_part = defaults.crop_part;
-  set.crop_area = defaults.crop_area;
-  set.crop_ratio = defaults.crop_ratio;
-  if (set.fit == "random_crop") {
-    set.crop_area = {from, from + filler.part() / 2};
-    set.crop_ratio = {from, from + filler.part()};
-  }
-  if (has_pictures) set.jitter = {filler.part(), filler.part(), 0, filler.part() / 2};
+// ---- model, task ---------------------------------------------------------------------------------
+
+void fix_weights(std::vector<double>& weights) {
+  if (!weights.empty()) weights.front() = 1;
 }
 
-// Records that are sequences of numbers.
-DatasetConfig padded_set(DatasetConfig set, Filler& filler) {
-  ++set.longest;
-  set.input = {"x"};
-  set.text.clear();
-  set.tokens.clear();
-  set.context = 0;
-  set.label.clear();
-  set.target.clear();
-  set.labels += 'y';
-  set.size.clear();
-  set.fit = DatasetConfig().fit;
-  fill_transforms(set, filler);
-  if (set.channels == 2) set.channels = 3;
-  if (filler.below(2) == 0) set.most_labels = 0;
-  if (!set.weights_file.empty()) set.repeat = 1;
-  set.grow = DatasetConfig().grow;
-  return set;
-}
-
-DatasetConfig random_set(const std::string& name, const Config& config, Filler& filler) {
-  const bool is_sequence = config.model.reads_tokens();
-  DatasetConfig set;
-  set.kind = is_sequence ? any<DatasetKind>(filler, 0, 1)
-                         : any<DatasetKind>(filler, 2, static_cast<int>(DatasetKind::kSynthetic));
-  filler.fill(dataset_section(name, set, false));
-  const double from = filler.part() / 2;
-  set.split = {from, from + filler.part() / 2};
-  if (set.kind == DatasetKind::kNpy) {
-    set.input.resize(std::min<size_t>(set.input.size(), 1));
-    set.target.clear();
-  }
-  if (set.has_fields() && set.kind != DatasetKind::kCsv && filler.below(2) == 0)
-    return padded_set(std::move(set), filler);
-  if (set.kind != DatasetKind::kNpy || set.longest == 0) set.longest = 0, set.lengths.clear();
-  set.longer = DatasetConfig().longer;
-  set.tokens.clear();
-  set.most_labels = 0;
-  if (set.has_fields()) {
-    set.labels.clear();
-    set.input.push_back("x");
-    set.size = {8, 9};
-    if (set.is_table()) set.size.clear();
-    set.delimiter = set.kind == DatasetKind::kCsv ? "tab" : DatasetConfig().delimiter;
-    set.shape.clear();
-    set.label += 'y';
-    set.target.clear();
-    set.text.clear();
-  }
-  if (is_sequence)
-    set.context =
-        1 + static_cast<int64_t>(filler.below(static_cast<uint64_t>(config.model.context)));
-  if (set.kind == DatasetKind::kImages) {
-    set.size = {8, 9};
-    set.list = "a.csv";
-    set.glob = DatasetConfig().glob;
-    set.input.resize(std::min<size_t>(set.input.size(), 1));
-  }
-  if (set.channels == 2) set.channels = 3;
-  fill_transforms(set, filler);
-  if (set.kind == DatasetKind::kCifar) set.classes = 100;
-  if (set.kind == DatasetKind::kSynthetic) {
-    set.samples += 1;
-    set.features.push_back(7);
-  }
-  if (!set.weights_file.empty()) set.repeat = 1;
-  set.grow = DatasetConfig().grow;
-  return set;
-}
-
-// data.train becomes a mixture of the others.
-void mix(Config& config, Filler& filler) {
-  DatasetConfig mixture;
-  mixture.kind = DatasetKind::kMixture;
-  for (auto& [name, set] : config.data) {
-    if (name == "train") continue;
-    mixture.of.push_back(name);
-    if (filler.below(2) == 0) mixture.weights.push_back(filler.part());
-  }
-  const bool weighted = mixture.weights.size() == mixture.of.size();
-  if (!weighted) mixture.weights.clear();
-  for (const std::string& name : mixture.of) {
-    if (weighted) config.data[name].repeat = 1;
-    if (!weighted) config.data[name].weights_file.clear();
-  }
-  config.data["train"] = mixture;
-}
-
-// One that the model can do.
 void fill_task(Config& config, Filler& filler) {
-  ModelConfig& model = config.model;
-  if (model.reads_tokens()) return;  // the default
-  const bool says_steps = model.kind == ModelKind::kBlstm;
-  const TaskKind last = says_steps ? kLastTask : TaskKind::kMultiLabel;
-  config.task.kind = any<TaskKind>(filler, 1, static_cast<int>(last));
-  if (!says_steps) return;
-  const bool each = config.task.labels_steps();
-  if (each != (model.states == "each")) model.states = each ? "each" : "mean";
+  const ModelVariant& arch = config.model.arch;
+  const bool has_steps = std::holds_alternative<BlstmConfig>(arch) ||
+                         std::holds_alternative<SequentialConfig>(arch) ||
+                         config.model.is_user_code();
+  if (config.model.is_language_model())
+    fill_section(config, "task", filler, 0, 0);
+  else
+    fill_section(config, "task", filler, 1, has_steps ? 5 : 3);
+  if (auto* const blstm = std::get_if<BlstmConfig>(&config.model.arch)) {
+    const bool is_per_step = config.task.has_per_step_labels();
+    blstm->pooling = is_per_step ? Pooling::kNone : filler.coin() ? Pooling::kLast : Pooling::kMean;
+  }
+  if (auto* const task = std::get_if<ClassificationTask>(&config.task.task))
+    fix_weights(task->class_weights.values);
+  if (auto* const task = std::get_if<SequenceLabelingTask>(&config.task.task))
+    fix_weights(task->class_weights);
+  if (auto* const task = std::get_if<MultilabelClassificationTask>(&config.task.task))
+    fix_weights(task->pos_weight);
 }
 
 void fill_model(Config& config, Filler& filler) {
-  config.model.kind = any<ModelKind>(filler, 0, static_cast<int>(ModelKind::kTorchscript));
-  for (const Section& section : sections_of(config))
-    if (section.key == "model") filler.fill(section);
-  if (config.model.kind == ModelKind::kGpt || config.model.kind == ModelKind::kVit) {
-    config.model.heads = 1 + static_cast<int64_t>(filler.below(16));
-    config.model.width = config.model.heads * (1 + static_cast<int64_t>(filler.below(100)));
+  fill_section(config, "model", filler);
+  ModelVariant& arch = config.model.arch;
+  const auto heads = static_cast<int64_t>(1 + filler.below(16));
+  const auto width = heads * static_cast<int64_t>(1 + filler.below(100));
+  if (auto* const gpt = std::get_if<GptConfig>(&arch))
+    gpt->num_heads = heads, gpt->embed_dim = width, gpt->vocab_size += 256;
+  if (auto* const lstm = std::get_if<LstmLmConfig>(&arch)) lstm->vocab_size += 256;
+  if (auto* const blstm = std::get_if<BlstmConfig>(&arch)) blstm->vocab_size += 256;
+  if (auto* const vit = std::get_if<VitConfig>(&arch); vit != nullptr && vit->preset.empty())
+    vit->num_heads = heads, vit->hidden_dim = width;
+  if (auto* const sequential = std::get_if<SequentialConfig>(&arch)) {
+    const Layer first = filler.coin() ? Layer(FlattenLayer()) : Layer(EmbeddingLayer{300, 8});
+    sequential->layers.insert(sequential->layers.begin(), first);
   }
-  if (config.model.kind == ModelKind::kLayers)
-    config.model.stack.insert(config.model.stack.begin(), LayerConfig{.kind = "flatten"});
+  if (config.model.pretrained)
+    for (KeyMapping& rule : config.model.pretrained->key_mapping) rule.from += std::string(8, '*');
   fill_task(config, filler);
-  if (config.model.reads_tokens()) config.model.vocab += 256;
-  if (config.model.kind == ModelKind::kResnet) config.model.layers = 20;
-  if (config.model.kind == ModelKind::kVgg) config.model.layers = 13;
-  if (!config.model.init_map.empty() || !config.model.init_ignore.empty())
-    config.model.init_from = "weights.pt";
-  for (NameRule& rule : config.model.init_map) rule.from += std::string(8, '*');
+}
+
+// ---- data ----------------------------------------------------------------------------------------
+
+Transforms random_transforms(bool are_encoded, const std::optional<Normalize>& normalize,
+                             Filler& filler) {
+  Transforms transforms;
+  const double from = filler.fraction() / 2;
+  if (are_encoded) {
+    switch (filler.below(3)) {
+      case 0:
+        transforms.emplace_back(Resize{{8, 9}});
+        break;
+      case 1:
+        transforms.emplace_back(Resize{{16}});
+        transforms.emplace_back(CenterCrop{{16, 9}});
+        break;
+      default:
+        transforms.emplace_back(RandomResizedCrop{
+            {7}, {from, from + filler.fraction() / 2}, {from, from + filler.fraction()}});
+    }
+  }
+  if (filler.coin()) transforms.emplace_back(RandomCrop{{8, 9}, 2});
+  if (filler.coin()) transforms.emplace_back(RandomHorizontalFlip{filler.fraction()});
+  if (filler.coin())
+    transforms.emplace_back(
+        ColorJitter{filler.fraction(), filler.fraction(), 0, filler.fraction() / 2});
+  if (normalize) transforms.emplace_back(*normalize);
+  return transforms;
+}
+
+// The formats that a model with or without tokens can be trained on.
+DatasetFormat random_format(bool has_tokens, Filler& filler) {
+  constexpr std::array kOfTokens{DatasetFormat::kText, DatasetFormat::kTokens,
+                                 DatasetFormat::kTfrecord, DatasetFormat::kWebdataset,
+                                 DatasetFormat::kJsonl};
+  if (has_tokens) return kOfTokens[filler.below(kOfTokens.size())];
+  return static_cast<DatasetFormat>(2 + filler.below(kWords<DatasetFormat>.size() - 2));
+}
+
+class DatasetFiller {
+ public:
+  DatasetFiller(const Config& config, bool has_tokens, std::optional<Normalize> normalize,
+                Filler& filler)
+      : config_(config),
+        has_tokens_(has_tokens),
+        normalize_(std::move(normalize)),
+        filler_(filler) {}
+
+  DatasetConfig make() {
+    DatasetConfig dataset;
+    const DatasetFormat format = random_format(has_tokens_, filler_);
+    dataset_section("x", dataset).variants.select(static_cast<size_t>(format));
+    filler_.fill(dataset_section("x", dataset).fields);
+    const double from = filler_.fraction() / 2;
+    dataset.split = {from, from + filler_.fraction() / 2};
+    dataset.batch_transforms.clear();
+    if (!dataset.sample_weights_path.empty()) dataset.repeat = 1;
+    std::visit([this](auto& each) { fix(each); }, dataset.source);
+    std::visit(
+        [](auto& each) {
+          if constexpr (requires { each.refresh; }) each.refresh = Refresh::kNever;
+        },
+        dataset.source);
+    return dataset;
+  }
+
+ private:
+  int64_t block_size() {
+    const int64_t context = config_.model.context_length().value_or(100);
+    return 1 + static_cast<int64_t>(filler_.below(static_cast<uint64_t>(context)));
+  }
+
+  void fix(TextDataset& text) { text.sequence.block_size = block_size(); }
+  void fix(TokensDataset& tokens) { tokens.sequence.block_size = block_size(); }
+  void fix_images(auto& images) {
+    images.transforms = random_transforms(true, normalize_, filler_);
+    if (images.cache && images.cache->type == CacheType::kDecoded) {
+      images.cache->jpeg_restart_markers = false;
+      if (find_transform<RandomResizedCrop>(images.transforms) != nullptr)
+        images.cache->type = CacheType::kPacked;
+    }
+  }
+  void fix(ImageFolderDataset& images) { fix_images(images); }
+  void fix(ImageListDataset& images) { fix_images(images); }
+  void fix(IdxDataset& idx) { idx.transforms = random_transforms(false, normalize_, filler_); }
+  void fix(CifarDataset& cifar) {
+    cifar.transforms = random_transforms(false, normalize_, filler_);
+  }
+  void fix(NumpyDataset& numpy) {
+    numpy.transforms = random_transforms(false, normalize_, filler_);
+    numpy.fields.input.resize(std::min<size_t>(numpy.fields.input.size(), 1));
+    numpy.fields.target.clear();
+    if (numpy.sequence.max_length) return;
+    numpy.fields.labels.clear();
+    numpy.fields.length.clear();
+    numpy.lengths_path.clear();
+  }
+  void fix_shards(auto& shards) {
+    shards.transforms.clear();
+    if (shards.cache) shards.cache->type = CacheType::kDecoded;
+    const bool has_images = !has_tokens_ && filler_.coin();
+    fix_record(shards.record, has_images, false);
+    if (!has_images) return;
+    shards.transforms = random_transforms(true, normalize_, filler_);
+    if (find_transform<RandomResizedCrop>(shards.transforms) != nullptr) shards.cache.reset();
+  }
+  void fix(TfrecordDataset& records) { fix_shards(records); }
+  void fix(WebdatasetDataset& shards) { fix_shards(shards); }
+  void fix(CsvDataset& csv) {
+    csv.delimiter = filler_.coin() ? "\t" : ";";
+    FieldNames& fields = csv.record.fields;
+    if (filler_.coin())
+      fields.label.clear(), fields.target.emplace_back("y");
+    else
+      fields.label += 'y', fields.target.clear();
+  }
+  void fix(JsonlDataset& jsonl) { fix_record(jsonl.record, false, true); }
+  void fix(SyntheticDataset& synthetic) { synthetic.num_samples += 1; }
+  void fix(Mixture&) {}
+  void fix(Concat&) {}
+
+  void fix_record(RecordConfig& record, bool has_images, bool is_tabular) {
+    FieldNames names;
+    const std::string name = filler_.text();
+    const bool is_padded = !has_images && filler_.coin();
+    const bool has_ids = is_padded && filler_.coin();
+    if (has_tokens_)
+      (has_ids ? names.input_ids : names.text) = name;
+    else if (has_images)
+      names.image = name;
+    else
+      names.input = {name};
+    if (!has_tokens_) names.label = name + 'y';
+    record.fields = names;
+    const bool has_input = !names.input.empty();
+    if (!has_input) record.input_shape.clear();
+    if (has_input && !is_tabular && record.input_shape.empty()) record.input_shape = {3, 4};
+    SequenceConfig sequence;
+    if (is_padded) {
+      sequence.max_length = 1 + static_cast<int64_t>(filler_.below(1000));
+      sequence.on_overflow = static_cast<OnOverflow>(filler_.below(3));
+      if (!has_tokens_ && filler_.coin()) {
+        std::swap(record.fields.label, record.fields.labels);
+        sequence.max_label_length = 5;
+      }
+    } else if (has_tokens_) {
+      sequence.block_size = block_size();
+    }
+    record.sequence = sequence;
+  }
+
+  const Config& config_;
+  const bool has_tokens_;
+  const std::optional<Normalize> normalize_;
+  Filler& filler_;
+};
+
+// data.train becomes a mixture or concatenation of the others.
+void combine(Config& config, Filler& filler) {
+  DatasetConfig& train = config.data["train"];
+  train = {};
+  if (filler.coin()) {
+    Mixture mixture;
+    for (auto& [name, dataset] : config.data) {
+      if (name == "train") continue;
+      mixture.shares.emplace_back(name, filler.fraction() * 10);
+      dataset.repeat = 1;
+    }
+    std::ranges::reverse(mixture.shares);  // their order is that of the file
+    train.source = mixture;
+  } else {
+    Concat concat;
+    for (auto& [name, dataset] : config.data) {
+      if (name == "train") continue;
+      concat.datasets.push_back(name);
+      dataset.sample_weights_path.clear();
+    }
+    train.source = concat;
+  }
+}
+
+void refresh_training_data(Config& config, Filler& filler) {
+  for (const std::string& name : sampled_datasets(config)) {
+    DatasetConfig& dataset = config.data[name];
+    if (!dataset.sample_weights_path.empty() || dataset.cache()) return;
+  }
+  for (const std::string& name : sampled_datasets(config)) {
+    DatasetConfig& dataset = config.data[name];
+    std::visit(
+        [&](auto& each) {
+          if constexpr (requires { each.refresh; })
+            each.refresh = static_cast<Refresh>(filler.below(3));
+        },
+        dataset.source);
+    if (!dataset.is_refreshable()) continue;
+    dataset.split = {0.0, 1.0};
+    dataset.skip_samples = 0;
+    dataset.max_samples.reset();
+  }
+}
+
+void fill_batch_transforms(Config& config, Filler& filler) {
+  if (config.task.name() != TaskName::kClassification) return;
+  const Mixup mixup{.alpha = filler.fraction()};
+  const Cutmix cutmix{.alpha = filler.fraction()};
+  std::vector<BatchTransform>& transforms = config.data["train"].batch_transforms;
+  switch (filler.below(4)) {
+    case 0:
+      transforms = {mixup};
+      break;
+    case 1:
+      transforms = {cutmix};
+      break;
+    case 2:
+      transforms = {RandomChoice{{cutmix, mixup}}};
+      break;
+    default:
+      break;
+  }
+}
+
+void fill_data(Config& config, Filler& filler) {
+  const bool has_tokens = config.model.is_language_model();
+  std::optional<Normalize> normalize;
+  const uint64_t others = filler.below(4);
+  const bool is_combined = others > 0 && filler.coin();
+  // Datasets without images cannot be normalized, and components of a mixture agree on it.
+  if (!is_combined && filler.coin()) normalize = Normalize{{0.4, 0.5, 0.6}, {0.1, 0.2, 0.3}};
+  config.data["train"] = DatasetFiller(config, has_tokens, normalize, filler).make();
+  for (uint64_t i = 0; i < others; ++i)
+    config.data["d" + std::to_string(i)] =
+        DatasetFiller(config, has_tokens, std::nullopt, filler).make();
+  if (is_combined) combine(config, filler);
+  if (filler.coin()) refresh_training_data(config, filler);
+  fill_batch_transforms(config, filler);
+}
+
+// ---- the other sections --------------------------------------------------------------------------
+
+void fix_feed(Config& config, Filler& filler) {
+  FeedConfig& feed = config.feed;
+  const FeedConfig defaults;
+  feed.num_processes = std::min(feed.num_processes, feed.num_workers.value_or(feed.num_processes));
+  if (feed.shuffle != ShuffleMode::kBlock) feed.shuffle_block_size = defaults.shuffle_block_size;
+  if (feed.shuffle != ShuffleMode::kShards) feed.shuffle_open_shards = defaults.shuffle_open_shards;
+  if (config.task.has_balanced_weights()) feed.producers = ProducerMode::kInternal;
+  const DatasetConfig& train = config.data["train"];
+  if (std::holds_alternative<Mixture>(train.source) || !train.sample_weights_path.empty())
+    feed.last_batch = LastBatchPolicy::kCarryOver;
+  feed.bucket_boundaries.clear();
+  const bool has_buckets = train.has_variable_length() && *train.sequence()->max_length > 4 &&
+                           train.repeat == 1 && train.sample_weights_path.empty() &&
+                           !train.is_refreshable();
+  if (!has_buckets || filler.coin()) return;
+  feed.bucket_boundaries = {2, 4};
+  feed.shuffle = ShuffleMode::kFull;
+  feed.shuffle_block_size = defaults.shuffle_block_size;
+  feed.shuffle_open_shards = defaults.shuffle_open_shards;
+  feed.producers = ProducerMode::kInternal;
+}
+
+void fix_training(Config& config, Filler& filler) {
+  std::visit(
+      [&](auto& method) {
+        if constexpr (requires { method.betas; })
+          method.betas = {filler.fraction() / 2, filler.fraction() / 2};
+      },
+      config.optimizer.method);
+  if (auto* const sgd = std::get_if<SgdConfig>(&config.optimizer.method); sgd != nullptr)
+    sgd->nesterov = sgd->nesterov && sgd->momentum > 0;
+  config.train.device = filler.coin() ? "cuda:3" : "cpu";
+}
+
+void fix_eval(Config& config, Filler& filler) {
+  EvalConfig& eval = config.eval;
+  eval.datasets.clear();
+  for (const auto& [name, dataset] : config.data)
+    if (filler.coin()) eval.datasets.push_back(name);
+  const auto metric = [&] {
+    return (eval.datasets.empty() || filler.coin() ? "" : eval.datasets.back() + "/") +
+           std::string("accuracy");
+  };
+  eval.monitor = metric();
+  for (std::string& each : config.checkpoint.monitor) each = metric();
+  if (!config.train.ema_decay) eval.use_ema = false;
+  if (eval.checkpoints != CheckpointSelection::kInterval)
+    eval.every_steps = EvalConfig{}.every_steps;
 }
 
 }  // namespace
 
+void fill_field(const Field& field, std::mt19937_64& random) { Filler(random).fill(field); }
+
 Config random_config(std::mt19937_64& random) {
   Filler filler(random);
   Config config;
-  config.optimizer.kind = any<OptimizerKind>(filler, 0, static_cast<int>(OptimizerKind::kMuon));
-  config.schedule.kind = any<ScheduleKind>(filler, 0, 3);
-  for (const Section& section : sections_of(config))
-    if (section.key != "model") filler.fill(section);
+  for (const char* const section : {"run", "feed", "optimizer", "scheduler", "train", "checkpoint",
+                                    "eval", "metrics", "control", "log"})
+    fill_section(config, section, filler);
   fill_model(config, filler);
-  for (const char* const name : {"train", "valid", "test-2"})
-    if (name == std::string_view("train") || filler.below(2) == 0)
-      config.data[name] = random_set(name, config, filler);
-  if (config.data.size() > 1 && filler.below(3) == 0) mix(config, filler);
-  // What several settings together demand.
-  const DatasetConfig& train = config.data["train"];
-  if (!train.weights.empty() || !train.weights_file.empty())
-    config.feed.last_batch = LastBatch::kSpan;
-  const bool fits_buckets =
-      train.is_padded() && train.repeat == 1 && train.weights_file.empty() &&
-      (config.feed.shuffle == Shuffle::kFull || config.feed.shuffle == Shuffle::kOff);
-  config.feed.buckets.clear();
-  if (fits_buckets && filler.below(2) == 0) {
-    config.feed.buckets = {train.longest + 1};
-    config.data["train"].longest += 1;
-    config.feed.source = FeedSource::kReaders;
-  }
-  const bool has_betas = config.optimizer.kind == OptimizerKind::kAdam ||
-                         config.optimizer.kind == OptimizerKind::kAdamW ||
-                         config.optimizer.kind == OptimizerKind::kLion ||
-                         config.optimizer.kind == OptimizerKind::kMuon;
-  if (has_betas) config.optimizer.betas = {filler.part() * 0.9, 0.999};
-  config.optimizer.nesterov = config.optimizer.nesterov && config.optimizer.momentum > 0;
-  if (config.task.kind != TaskKind::kLanguageModel && !config.task.labels_steps()) {
-    config.task.mean = std::vector<double>(3, filler.part() - 0.5);
-    config.task.std = std::vector<double>(3, filler.part());
-  }
-  if (config.task.kind == TaskKind::kClassification || config.task.kind == TaskKind::kTagging)
-    config.task.class_weights = {filler.part(), 0, filler.part()};
-  if (config.task.kind == TaskKind::kClassification && config.feed.source == FeedSource::kReaders &&
-      filler.below(2) == 0) {
-    config.task.class_weights.clear();
-    config.task.balanced_weights = true;
-  }
-  config.feed.processes =
-      std::min(config.feed.processes, config.feed.readers.value_or(config.feed.processes));
-  config.train.device = filler.below(2) == 0 ? "cuda:3" : "cpu";
-  config.control.http = "";
-  if (config.train.ema == 0) config.eval.weights = "raw";
-  config.eval.metric = filler.below(2) == 0 ? "" : "accuracy";
-  for (std::string& metric : config.checkpoint.keep_best_by) metric = "accuracy";
-  if (!config.eval.on_best.empty() && config.eval.on_best.front().empty())
-    config.eval.on_best.front() = "program";
-  config.eval.sets.clear();
-  for (const auto& [name, set] : config.data)
-    if (filler.below(2) == 0) config.eval.sets.push_back(name);
+  fill_data(config, filler);
+  fix_feed(config, filler);
+  fix_training(config, filler);
+  fix_eval(config, filler);
   return config;
 }
 

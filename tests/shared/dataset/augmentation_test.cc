@@ -15,6 +15,7 @@
 #include "shared/image/shift.h"
 #include "tests/shared/dataset/folder_fixture.h"
 #include "tests/shared/image/picture_files.h"
+#include "tests/support/numpy_files.h"
 
 namespace stoker::dataset {
 namespace {
@@ -39,9 +40,8 @@ class Augmented : public testing::FolderFixture {
   }
   config::DatasetConfig cifar() const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kCifar;
-    config.path = path("data");
-    config.classes = 10;
+    config.source = config::CifarDataset{};
+    path_in(config) = path("data");
     return config;
   }
   static std::vector<std::byte> read(const Dataset& dataset, const DrawKey& draw) {
@@ -65,19 +65,22 @@ TEST_F(Augmented, NothingIsDoneWhereNothingIsSet) {
 std::vector<std::byte> expected_of(std::vector<std::byte> planes, const config::DatasetConfig& set,
                                    const DrawKey& key) {
   Draws place(key, Purpose::kPad), coin(key, Purpose::kFlip), jitter(key, Purpose::kJitter);
-  const auto pad = static_cast<int32_t>(set.pad);
+  const auto& transforms = *set.transforms();
+  const auto pad =
+      static_cast<int32_t>(config::find_transform<config::RandomCrop>(transforms)->padding);
+  const double flip = config::find_transform<config::RandomHorizontalFlip>(transforms)->p;
+  const auto& strength = *config::find_transform<config::ColorJitter>(transforms);
   const int32_t down = static_cast<int32_t>(place.below(static_cast<uint32_t>(2 * pad + 1))) - pad;
   const int32_t across =
       static_cast<int32_t>(place.below(static_cast<uint32_t>(2 * pad + 1))) - pad;
   image::shift(kShape, down, across, planes);
-  if (coin.uniform() < set.flip) image::mirror(kShape, planes);
+  if (coin.uniform() < flip) image::mirror(kShape, planes);
   std::vector<int> order{0, 1, 2, 3};
   for (uint32_t left = 4; left > 1; --left) std::swap(order[left - 1], order[jitter.below(left)]);
   std::vector<double> amount;
-  for (int i = 0; i < 3; ++i)
-    amount.push_back(jitter.uniform(std::max(0.0, 1 - set.jitter[static_cast<size_t>(i)]),
-                                    1 + set.jitter[static_cast<size_t>(i)]));
-  amount.push_back(jitter.uniform(-set.jitter[3], set.jitter[3]));
+  for (const double each : {strength.brightness, strength.contrast, strength.saturation})
+    amount.push_back(jitter.uniform(std::max(0.0, 1 - each), 1 + each));
+  amount.push_back(jitter.uniform(-strength.hue, strength.hue));
   for (const int step : order) {
     if (step == 0) image::change_brightness(kShape, amount[0], planes);
     if (step == 1) image::change_contrast(kShape, amount[1], planes);
@@ -89,9 +92,9 @@ std::vector<std::byte> expected_of(std::vector<std::byte> planes, const config::
 
 TEST_F(Augmented, StepsComeInOrderWithTheirDraws) {
   auto config = cifar();
-  config.pad = 4;
-  config.flip = 0.5;
-  config.jitter = {0.4, 0.5, 0.6, 0.1};
+  set_transform(config, config::RandomCrop{.size = {32, 32}, .padding = 4});
+  set_transform(config, config::RandomHorizontalFlip{.p = 0.5});
+  set_transform(config, config::ColorJitter{0.4, 0.5, 0.6, 0.1});
   const auto plain = open(cifar(), "plain");
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
@@ -103,8 +106,8 @@ TEST_F(Augmented, StepsComeInOrderWithTheirDraws) {
 
 TEST_F(Augmented, WhatIsDescribedIsWhatIsDone) {
   auto config = cifar();
-  config.pad = 4;
-  config.flip = 0.5;
+  set_transform(config, config::RandomCrop{.size = {32, 32}, .padding = 4});
+  set_transform(config, config::RandomHorizontalFlip{.p = 0.5});
   const auto plain = open(cifar(), "plain");
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
@@ -123,7 +126,7 @@ TEST_F(Augmented, WhatIsDescribedIsWhatIsDone) {
 
 TEST_F(Augmented, JitterIsDescribedStepByStepAsItIsDone) {
   auto config = cifar();
-  config.jitter = {0.4, 0, 0.6, 0};
+  set_transform(config, config::ColorJitter{0.4, 0, 0.6, 0});
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok());
   const std::string text = (*dataset)->describe_draws(3, {.seed = 7, .epoch = 1, .sample = 3});
@@ -134,8 +137,8 @@ TEST_F(Augmented, JitterIsDescribedStepByStepAsItIsDone) {
 
 TEST_F(Augmented, SeedAndEpochChangeThePictureAndNothingElseDoes) {
   auto config = cifar();
-  config.pad = 4;
-  config.jitter = {0.4, 0, 0, 0};
+  set_transform(config, config::RandomCrop{.size = {32, 32}, .padding = 4});
+  set_transform(config, config::ColorJitter{0.4, 0, 0, 0});
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok());
   std::set<std::string> pictures;
@@ -151,7 +154,7 @@ TEST_F(Augmented, SeedAndEpochChangeThePictureAndNothingElseDoes) {
 TEST_F(Augmented, FlipsHalfOfThePicturesAndFlipOneAll) {
   const auto flipped = [&](double probability) {
     auto config = cifar();
-    config.flip = probability;
+    set_transform(config, config::RandomHorizontalFlip{.p = probability});
     const auto dataset = open(config);
     const auto plain = open(cifar(), "plain");
     uint64_t count = 0;
@@ -177,8 +180,8 @@ TEST_F(Augmented, PadReachesEveryPlaceEvenly) {
   for (int k = 0; k < 3072; ++k) record += k % 1024 == 16 * 32 + 16 ? '\xff' : '\0';
   write("point/data_batch_1.bin", record);
   auto config = cifar();
-  config.path = path("point");
-  config.pad = 2;
+  path_in(config) = path("point");
+  set_transform(config, config::RandomCrop{.size = {32, 32}, .padding = 2});
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok());
   std::map<size_t, int> places;
@@ -194,9 +197,9 @@ TEST_F(Augmented, PadReachesEveryPlaceEvenly) {
 
 TEST_F(Augmented, ThreadsChangeNothing) {
   auto config = cifar();
-  config.pad = 4;
-  config.flip = 0.5;
-  config.jitter = {0.4, 0.4, 0.4, 0.1};
+  set_transform(config, config::RandomCrop{.size = {32, 32}, .padding = 4});
+  set_transform(config, config::RandomHorizontalFlip{.p = 0.5});
+  set_transform(config, config::ColorJitter{0.4, 0.4, 0.4, 0.1});
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok());
   std::vector<std::vector<std::byte>> expected;
@@ -218,7 +221,7 @@ TEST_F(Augmented, ThreadsChangeNothing) {
 TEST_F(Augmented, AnotherSettingIsAnotherFingerprintAndNoneIsTheOld) {
   std::set<std::string> prints{(*open(cifar()))->fingerprint()};
   auto none = cifar();
-  none.jitter = {0, 0, 0, 0};
+  set_transform(none, config::ColorJitter{});
   EXPECT_EQ((*open(none))->fingerprint(), *prints.begin());
   const auto add = [&](auto change) {
     auto config = cifar();
@@ -226,15 +229,19 @@ TEST_F(Augmented, AnotherSettingIsAnotherFingerprintAndNoneIsTheOld) {
     const auto dataset = open(config);
     EXPECT_TRUE(prints.insert((*dataset)->fingerprint()).second);
   };
-  add([](auto& config) { config.pad = 4; });
-  add([](auto& config) { config.pad = 3; });
-  add([](auto& config) { config.flip = 0.5; });
-  add([](auto& config) { config.jitter = {0, 0, 0, 0.1}; });
+  add([](auto& config) {
+    set_transform(config, config::RandomCrop{.size = {32, 32}, .padding = 4});
+  });
+  add([](auto& config) {
+    set_transform(config, config::RandomCrop{.size = {32, 32}, .padding = 3});
+  });
+  add([](auto& config) { set_transform(config, config::RandomHorizontalFlip{.p = 0.5}); });
+  add([](auto& config) { set_transform(config, config::ColorJitter{0, 0, 0, 0.1}); });
 }
 
 TEST_F(Augmented, OpensThroughItsIndex) {
   auto config = cifar();
-  config.flip = 1;
+  set_transform(config, config::RandomHorizontalFlip{.p = 1});
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok());
   const auto again = open_indexed("train", config, index_dir(), (*dataset)->fingerprint());
@@ -242,33 +249,70 @@ TEST_F(Augmented, OpensThroughItsIndex) {
   EXPECT_EQ(read(**again, {.sample = 1}), read(**dataset, {.sample = 1}));
   EXPECT_EQ((*again)->origin(3).offset, (*dataset)->origin(3).offset);
   EXPECT_EQ((*again)->class_names().size(), 10u);
-  config.flip = 0.5;
+  set_transform(config, config::RandomHorizontalFlip{.p = 0.5});
   EXPECT_EQ(open_indexed("train", config, index_dir(), (*dataset)->fingerprint()).status().code(),
             Code::kMismatch);
 }
 
 TEST_F(Augmented, WrongSettingsAreNamed) {
-  const auto expect_wrong = [&](const std::string& key, auto change) {
+  const auto expect_wrong = [&](const std::string& what, auto transform) {
     auto config = cifar();
-    change(config);
-    expect_error(config, Code::kInvalidArgument, {"data.train." + key});
+    set_transform(config, std::move(transform));
+    expect_error(config, Code::kInvalidArgument, {"data.train.transforms: " + what});
   };
-  expect_wrong("pad", [](auto& config) { config.pad = -1; });
-  expect_wrong("pad: is 32", [](auto& config) { config.pad = 32; });
-  expect_wrong("flip", [](auto& config) { config.flip = 1.1; });
-  expect_wrong("flip", [](auto& config) { config.flip = std::nan(""); });
-  expect_wrong("jitter", [](auto& config) { config.jitter = {0.1}; });
-  expect_wrong("jitter", [](auto& config) { config.jitter = {0, 0, 0, 0.6}; });
-  expect_wrong("jitter", [](auto& config) { config.jitter = {-0.1, 0, 0, 0}; });
-  expect_wrong("pad, flip, jitter", [](auto& config) {
-    config.kind = config::DatasetKind::kSynthetic;
-    config.samples = 5;
-    config.features = {4};
-    config.flip = 0.5;
-  });
+  const auto pad = [](std::vector<int64_t> size, int64_t padding) {
+    return config::RandomCrop{.size = std::move(size), .padding = padding};
+  };
+  expect_wrong("random_crop.padding", pad({32, 32}, -1));
+  expect_wrong("random_crop.padding is 32", pad({32, 32}, 32));
+  expect_wrong("random_crop.size must be that of the images, [32, 32]", pad({32, 30}, 4));
+  expect_wrong("random_crop.size", pad({}, 4));
+  expect_wrong("random_horizontal_flip.p", config::RandomHorizontalFlip{.p = 1.1});
+  expect_wrong("random_horizontal_flip.p", config::RandomHorizontalFlip{.p = std::nan("")});
+  expect_wrong("color_jitter", config::ColorJitter{.hue = 0.6});
+  expect_wrong("color_jitter", config::ColorJitter{.brightness = -0.1});
+  expect_wrong("color_jitter", config::ColorJitter{.contrast = 101});
+}
+
+TEST_F(Augmented, RawImagesAreNotResized) {
+  for (const config::Transform& transform :
+       {config::Transform(config::Resize{{32, 32}}),
+        config::Transform(config::CenterCrop{{24, 24}}),
+        config::Transform(config::RandomResizedCrop{{24, 24}})}) {
+    auto config = cifar();
+    transforms_in(config) = {transform};
+    expect_error(config, Code::kInvalidArgument, {"data.train.transforms: ", "encoded images"});
+  }
+}
+
+TEST_F(Augmented, OneNumberIsASquare) {
+  auto config = cifar(), square = cifar();
+  set_transform(config, config::RandomCrop{.size = {32, 32}, .padding = 4});
+  set_transform(square, config::RandomCrop{.size = {32}, .padding = 4});
+  const DrawKey key{.seed = 7, .epoch = 1, .sample = 3};
+  EXPECT_EQ(read(**open(square), key), read(**open(config), key));
+}
+
+TEST_F(Augmented, NumbersHaveNoTransforms) {
+  write("x.npy", test::npy("<f4", "(2, 3)", test::bytes_of<float>({1, 2, 3, 4, 5, 6})));
+  write("y.npy", test::npy("|u1", "(2,)", "\1\2"));
+  config::NumpyDataset numpy;
+  numpy.path = path("x.npy");
+  numpy.labels_path = path("y.npy");
+  for (const config::Transform& transform :
+       {config::Transform(config::RandomHorizontalFlip{}),
+        config::Transform(config::Normalize{.mean = {0.5}, .std = {0.5}})}) {
+    numpy.transforms = {transform};
+    expect_error({.source = numpy}, Code::kInvalidArgument,
+                 {"data.train.transforms: need uint8 images", "F32"});
+  }
 }
 
 // ---- Together with crops
+
+const config::Transforms kStretch = {config::Resize{{24, 24}}};
+const config::Transforms kCenter = {config::Resize{{27}}, config::CenterCrop{{24, 24}}};
+const config::Transforms kRandom = {config::RandomResizedCrop{{24, 24}}};
 
 class CroppedImages : public testing::FolderFixture {
  protected:
@@ -278,12 +322,11 @@ class CroppedImages : public testing::FolderFixture {
       write("data/a/" + std::to_string(i),
             image::testing::png_of(image::testing::pattern(40 + i, 60)));
   }
-  config::DatasetConfig images(const std::string& fit) const {
+  config::DatasetConfig images(config::Transforms transforms) const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kImages;
-    config.path = path("data");
-    config.size = {24, 24};
-    config.fit = fit;
+    config.source = config::ImageFolderDataset{};
+    path_in(config) = path("data");
+    transforms_in(config) = std::move(transforms);
     return config;
   }
   static std::vector<std::byte> read(const Dataset& dataset, const DrawKey& draw) {
@@ -295,9 +338,9 @@ class CroppedImages : public testing::FolderFixture {
 };
 
 TEST_F(CroppedImages, RandomCropsChangeWithTheEpochCenterCropsDoNot) {
-  const auto random = open(images("random_crop"), "random");
-  const auto center = open(images("center_crop"), "center");
-  const auto stretched = open(images("stretch"), "stretched");
+  const auto random = open(images(kRandom), "random");
+  const auto center = open(images(kCenter), "center");
+  const auto stretched = open(images(kStretch), "stretched");
   ASSERT_TRUE(random.ok() && center.ok() && stretched.ok());
   std::set<std::string> pictures;
   for (uint64_t epoch = 0; epoch < 8; ++epoch) {
@@ -310,9 +353,9 @@ TEST_F(CroppedImages, RandomCropsChangeWithTheEpochCenterCropsDoNot) {
 }
 
 TEST_F(CroppedImages, FlippingDoesNotChangeWhichPartIsTaken) {
-  auto config = images("random_crop");
+  auto config = images(kRandom);
   const auto plain = open(config, "plain");
-  config.flip = 1;
+  set_transform(config, config::RandomHorizontalFlip{.p = 1});
   const auto flipped = open(config, "flipped");
   ASSERT_TRUE(plain.ok() && flipped.ok());
   for (uint64_t sample = 0; sample < 8; ++sample) {
@@ -325,8 +368,8 @@ TEST_F(CroppedImages, FlippingDoesNotChangeWhichPartIsTaken) {
 
 TEST_F(CroppedImages, AnotherRuleIsAnotherFingerprint) {
   std::set<std::string> prints;
-  for (const char* const fit : {"stretch", "center_crop", "random_crop"})
-    EXPECT_TRUE(prints.insert((*open(images(fit)))->fingerprint()).second);
+  for (const auto& rule : {kStretch, kCenter, kRandom})
+    EXPECT_TRUE(prints.insert((*open(images(rule)))->fingerprint()).second);
 }
 
 }  // namespace

@@ -88,17 +88,22 @@ TEST(BatchMix, TheBoxStaysInThePictureAndIsTheOthersShare) {
   }
 }
 
-TEST(BatchMix, SettingsComeFromTheTaskAndThePicture) {
-  config::TaskConfig task;
-  task.mixup = 0.3;
+TEST(BatchMix, SettingsComeFromTheTransformsAndThePicture) {
   const TensorSpec numbers{"input", DType::kF32, {10}};
-  const auto mixup = mix_settings(task, numbers);
+  EXPECT_FALSE(mix_settings({}, numbers)->any());
+  const auto mixup = mix_settings({config::Mixup{0.3}}, numbers);
   ASSERT_TRUE(mixup.ok());
   EXPECT_EQ(mixup->mixup, 0.3);
-  task.cutmix = 1;
-  EXPECT_EQ(mix_settings(task, numbers).status().code(), Code::kMismatch);
-  const auto both = mix_settings(task, {"input", DType::kU8, {3, 20, 30}});
+  EXPECT_EQ(mixup->cutmix, 0);
+  const config::RandomChoice choice{{config::Mixup{0.3}, config::Cutmix{1}}};
+  EXPECT_EQ(mix_settings({choice}, numbers).status().code(), Code::kMismatch);
+  EXPECT_EQ(mix_settings({config::Cutmix{1}}, numbers).status().code(), Code::kMismatch);
+  EXPECT_EQ(mix_settings({config::Mixup{1}, config::Cutmix{1}}, numbers).status().code(),
+            Code::kInvalidArgument);
+  const auto both = mix_settings({choice}, {"input", DType::kU8, {3, 20, 30}});
   ASSERT_TRUE(both.ok());
+  EXPECT_EQ(both->mixup, 0.3);
+  EXPECT_EQ(both->cutmix, 1);
   EXPECT_EQ(both->height, 20);
   EXPECT_EQ(both->width, 30);
 }

@@ -13,8 +13,8 @@
 namespace stoker::dataset {
 namespace {
 
-using config::LastBatch;
-using config::Shuffle;
+using config::LastBatchPolicy;
+using config::ShuffleMode;
 using ::testing::ElementsAre;
 using testing::MadeSequences;
 
@@ -72,8 +72,9 @@ TEST(LengthBuckets, SayHowMuchOfTheBatchesIsPadding) {
 // ---- Which samples
 
 TEST_F(BucketPlanTest, ABatchHoldsSamplesOfOneBucket) {
-  for (const Shuffle shuffle : {Shuffle::kFull, Shuffle::kOff})
-    for (const LastBatch last : {LastBatch::kSpan, LastBatch::kDrop, LastBatch::kPad}) {
+  for (const ShuffleMode shuffle : {ShuffleMode::kFull, ShuffleMode::kNone})
+    for (const LastBatchPolicy last :
+         {LastBatchPolicy::kCarryOver, LastBatchPolicy::kDrop, LastBatchPolicy::kPad}) {
       length_.clear();
       const SamplePlan plan =
           this->plan({17, 4, 30}, {.batch = 4, .shuffle = shuffle, .last_batch = last});
@@ -112,7 +113,7 @@ TEST_F(BucketPlanTest, WithSpanEverySampleComesOnceAnEpoch) {
 }
 
 TEST_F(BucketPlanTest, WithDropNoSampleComesTwiceAnEpochAndOthersAreLeftOutInEach) {
-  const SamplePlan plan = this->plan({10, 23}, {.batch = 4, .last_batch = LastBatch::kDrop});
+  const SamplePlan plan = this->plan({10, 23}, {.batch = 4, .last_batch = LastBatchPolicy::kDrop});
   std::set<uint64_t> ever;
   for (uint64_t epoch = 0; epoch < 40; ++epoch) {
     std::set<uint64_t> seen;
@@ -128,7 +129,7 @@ TEST_F(BucketPlanTest, WithDropNoSampleComesTwiceAnEpochAndOthersAreLeftOutInEac
 }
 
 TEST_F(BucketPlanTest, WithPadEverySampleComesAndTheLastBatchIsFilledFromItsBucket) {
-  const SamplePlan plan = this->plan({2, 10}, {.batch = 4, .last_batch = LastBatch::kPad});
+  const SamplePlan plan = this->plan({2, 10}, {.batch = 4, .last_batch = LastBatchPolicy::kPad});
   for (uint64_t epoch = 0; epoch < 20; ++epoch) {
     std::map<uint64_t, int> uses;
     for (uint64_t ticket = epoch * 4; ticket < (epoch + 1) * 4; ++ticket) {
@@ -146,7 +147,7 @@ TEST_F(BucketPlanTest, WithPadEverySampleComesAndTheLastBatchIsFilledFromItsBuck
 }
 
 TEST_F(BucketPlanTest, WithoutShuffleTheSamplesComeBucketByBucketInTheirOrder) {
-  const SamplePlan plan = this->plan({2, 4}, {.batch = 2, .shuffle = Shuffle::kOff});
+  const SamplePlan plan = this->plan({2, 4}, {.batch = 2, .shuffle = ShuffleMode::kNone});
   // Lengths 1 2 1 2 2 2: samples 0 and 2 are short.
   std::vector<uint64_t> order;
   for (uint64_t ticket = 0; ticket < 3; ++ticket)

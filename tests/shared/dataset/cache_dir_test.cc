@@ -18,8 +18,6 @@ using image::testing::jpeg_of;
 using image::testing::pattern;
 using testing::read_sample;
 
-using NoCache = testing::FolderFixture;
-
 class CacheDir : public testing::FolderFixture, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
@@ -30,15 +28,18 @@ class CacheDir : public testing::FolderFixture, public ::testing::WithParamInter
   }
   config::DatasetConfig images() const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kImages;
-    config.path = path("data");
-    config.size = {20, 30};
+    config.source = config::ImageFolderDataset{};
+    path_in(config) = path("data");
+    transforms_in(config) = {config::Resize{{20, 30}}};
     return config;
   }
   config::DatasetConfig cached() const {
     config::DatasetConfig config = images();
-    config.cache = GetParam();
-    config.cache_dir = path("shared/cache");
+    const std::string name = GetParam();
+    cache_in(config) = config::CacheConfig{
+        .type = name == "decoded" ? config::CacheType::kDecoded : config::CacheType::kPacked,
+        .jpeg_restart_markers = name == "packed_restart",
+        .dir = path("shared/cache")};
     return config;
   }
   // As a run of its own, with an index of its own.
@@ -133,7 +134,7 @@ TEST_P(CacheDir, ARunWaitsWhileAnotherFillsIt) {
 
 TEST_P(CacheDir, TakesThePlaceOfWhatTheRunKeptByItself) {
   auto config = cached();
-  config.cache_dir = "";
+  cache_in(config)->dir.reset();
   (void)run("first", config);
   const auto files = [&] { return list_directory(path("first"))->size(); };
   const size_t before = files();
@@ -143,20 +144,11 @@ TEST_P(CacheDir, TakesThePlaceOfWhatTheRunKeptByItself) {
 
 TEST_P(CacheDir, AFileInItsPlaceIsToldByTheSettingsName) {
   write("shared/cache", "a file");
-  expect_error(cached(), Code::kAlreadyExists, {"data.train.cache_dir: ", "shared/cache"});
+  expect_error(cached(), Code::kAlreadyExists, {"data.train.cache.dir: ", "shared/cache"});
 }
 
-INSTANTIATE_TEST_SUITE_P(Caches, CacheDir, ::testing::Values("packed", "rewritten", "decoded"),
+INSTANTIATE_TEST_SUITE_P(Caches, CacheDir, ::testing::Values("packed", "packed_restart", "decoded"),
                          [](const auto& cache) { return std::string(cache.param); });
-
-TEST_F(NoCache, WantsNoFolder) {
-  config::DatasetConfig config;
-  config.kind = config::DatasetKind::kImages;
-  config.path = path("data");
-  config.size = {20, 30};
-  config.cache_dir = path("shared");
-  expect_error(config, Code::kInvalidArgument, {"data.train.cache_dir", "give a cache"});
-}
 
 }  // namespace
 }  // namespace stoker::dataset

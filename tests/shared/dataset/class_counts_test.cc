@@ -49,8 +49,8 @@ TEST_P(LabelsOfKind, AreThoseOfTheSamplesOrNotToBeHad) {
 
 TEST_P(LabelsOfKind, AreThoseOfAPartToo) {
   config::DatasetConfig config = GetParam().write(path("set"));
-  config.skip = 7;
-  config.take = 20;
+  config.skip_samples = 7;
+  config.max_samples = 20;
   const auto opened = open(config);
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
   if (const auto label = maybe_label(**opened)) expect_those_of_the_samples(**opened, *label);
@@ -58,10 +58,9 @@ TEST_P(LabelsOfKind, AreThoseOfAPartToo) {
 
 TEST_P(LabelsOfKind, AreThoseOfAllSetsOfAMixture) {
   config::DatasetConfig part = GetParam().write(path("set"));
-  part.take = 11;
+  part.max_samples = 11;
   config::DatasetConfig mixture;
-  mixture.kind = config::DatasetKind::kMixture;
-  mixture.of = {"part", "whole"};
+  mixture.source = config::Concat{{"part", "whole"}};
   const auto opened = open_dataset(
       "train", {{"train", mixture}, {"part", part}, {"whole", GetParam().write(path("set"))}},
       index_dir(), {});
@@ -80,15 +79,18 @@ TEST_F(ClassCounts, SayHowManySamplesEachClassHas) {
   std::string rows = "x,y\n";
   for (const int label : {2, 0, 2, 4, 2, 0}) rows += "1," + std::to_string(label) + "\n";
   write("data", rows);
-  const auto data =
-      open({.kind = config::DatasetKind::kCsv, .path = path("data"), .classes = 6, .label = "y"});
+  config::CsvDataset csv;
+  csv.path = path("data");
+  csv.record.num_classes = 6;
+  csv.record.fields.label = "y";
+  const auto data = open({.source = csv});
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   EXPECT_THAT(*count_classes(**data), ElementsAre(2, 0, 3, 0, 1, 0));
 }
 
 TEST_F(ClassCounts, OfMoreLabelsThanAreReadAtOnceAllCount) {
-  const auto data = open(
-      {.kind = config::DatasetKind::kSynthetic, .classes = 3, .samples = 200'000, .features = {1}});
+  const auto data = open({.source = config::SyntheticDataset{
+                              .num_samples = 200'000, .input_shape = {1}, .num_classes = 3}});
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   EXPECT_THAT(*count_classes(**data), ElementsAre(66'667, 66'667, 66'666));
 }
@@ -96,15 +98,15 @@ TEST_F(ClassCounts, OfMoreLabelsThanAreReadAtOnceAllCount) {
 TEST_F(ClassCounts, ALabelThatIsNoClassIsABadSampleAndCountsNowhere) {
   const auto record = [](char label) { return std::string(1, label) + std::string(3072, 'x'); };
   write("data", record(9) + record(10) + record(9));
-  const auto data =
-      open({.kind = config::DatasetKind::kCifar, .path = path("data"), .classes = 10});
+  const auto data = open({.source = config::CifarDataset{.path = path("data"), .transforms = {}}});
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   EXPECT_THAT(*count_classes(**data), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0, 2));
 }
 
 TEST_F(ClassCounts, ASetWithoutLabelsHasNone) {
   write("text", std::string(100, 'a'));
-  const auto data = open({.kind = config::DatasetKind::kText, .path = path("text"), .context = 9});
+  const auto data =
+      open({.source = config::TextDataset{.path = path("text"), .sequence = {.block_size = 9}}});
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   EXPECT_EQ(count_classes(**data).status().code(), Code::kNotFound);
 }

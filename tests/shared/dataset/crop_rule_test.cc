@@ -16,24 +16,20 @@ namespace {
 
 using image::Box;
 
-constexpr image::PictureShape kSquare{.channels = 3, .height = 224, .width = 224};
-
 CropRule rule_of(const config::DatasetConfig& config) {
   const std::string name = "train";
   return *CropRule::of({.name = name, .config = config});
 }
-config::DatasetConfig random_crop(std::vector<double> area, std::vector<double> ratio) {
-  config::DatasetConfig config;
-  config.fit = "random_crop";
-  config.crop_area = std::move(area);
-  config.crop_ratio = std::move(ratio);
-  return config;
+config::DatasetConfig with(config::Transforms transforms) {
+  return {.source = config::ImageFolderDataset{
+              .path = "data", .transforms = std::move(transforms), .cache = {}}};
 }
-config::DatasetConfig center_crop(double part) {
-  config::DatasetConfig config;
-  config.fit = "center_crop";
-  config.crop_part = part;
-  return config;
+config::DatasetConfig random_crop(std::vector<double> scale, std::vector<double> ratio) {
+  return with({config::RandomResizedCrop{
+      .size = {224, 224}, .scale = std::move(scale), .ratio = std::move(ratio)}});
+}
+config::DatasetConfig center_crop(std::vector<int64_t> resize, std::vector<int64_t> crop) {
+  return with({config::Resize{std::move(resize)}, config::CenterCrop{std::move(crop)}});
 }
 
 void expect_box(const Box& box, const std::vector<double>& expected) {
@@ -43,19 +39,40 @@ void expect_box(const Box& box, const std::vector<double>& expected) {
   EXPECT_NEAR(box.height, expected[3], 1e-9);
 }
 
-TEST(CropRule, StretchTakesAllAndSaysNothing) {
-  const CropRule rule = rule_of({});
+TEST(CropRule, ResizeAloneTakesAllAndSaysTheSize) {
+  const CropRule rule = rule_of(with({config::Resize{{224, 200}}}));
   EXPECT_TRUE(rule.takes_all());
-  EXPECT_EQ(rule.to_text(), "");
-  expect_box(rule.box(10, 20, kSquare, {}), {0, 0, 20, 10});
+  EXPECT_EQ(rule.to_text(), "size=224x200");
+  EXPECT_EQ(rule.height(), 224u);
+  EXPECT_EQ(rule.width(), 200u);
+  expect_box(rule.box(10, 20, {}), {0, 0, 20, 10});
 }
 
 TEST(CropRule, CenterCropKeepsTheShapeOfTheOutput) {
-  expect_box(rule_of(center_crop(0.875)).box(256, 512, kSquare, {}), {144, 16, 224, 224});
-  expect_box(rule_of(center_crop(1)).box(512, 256, kSquare, {}), {0, 128, 256, 256});
-  const image::PictureShape wide{.channels = 3, .height = 100, .width = 200};
-  expect_box(rule_of(center_crop(1)).box(300, 300, wide, {}), {0, 75, 300, 150});
-  expect_box(rule_of(center_crop(0.5)).box(1, 1, kSquare, {}), {0.25, 0.25, 0.5, 0.5});
+  expect_box(rule_of(center_crop({256}, {224, 224})).box(256, 512, {}), {144, 16, 224, 224});
+  expect_box(rule_of(center_crop({224}, {224})).box(512, 256, {}), {0, 128, 256, 256});
+  expect_box(rule_of(center_crop({200}, {100, 200})).box(300, 300, {}), {0, 75, 300, 150});
+  expect_box(rule_of(center_crop({448}, {224})).box(1, 1, {}), {0.25, 0.25, 0.5, 0.5});
+  EXPECT_EQ(rule_of(center_crop({256}, {200, 224})).height(), 200u);
+  EXPECT_EQ(rule_of(center_crop({256}, {224})).width(), 224u);
+}
+
+TEST(CropRule, CenterCropOfAFixedSizeTakesItsPartOfEachSide) {
+  expect_box(rule_of(center_crop({256, 320}, {224, 240})).box(512, 640, {}), {80, 32, 480, 448});
+  expect_box(rule_of(center_crop({100, 100}, {50, 100})).box(10, 30, {}), {0, 2.5, 30, 5});
+}
+
+// The part of a square crop as it is rounded: images depend on its last bit.
+TEST(CropRule, CenterCropOfASquareIsRoundedAsPartTimesScale) {
+  for (const auto& [height, width] :
+       {std::pair{375u, 500u}, {500u, 333u}, {77u, 1001u}, {13u, 7u}, {4000u, 3001u}}) {
+    const Box box = rule_of(center_crop({256}, {224})).box(height, width, {});
+    const double scale = 0.875 * std::min(double(height) / 224, double(width) / 224);
+    EXPECT_EQ(box.height, std::min<double>(height, scale * 224));
+    EXPECT_EQ(box.width, std::min<double>(width, scale * 224));
+    EXPECT_EQ(box.top, (height - box.height) / 2);
+    EXPECT_EQ(box.left, (width - box.width) / 2);
+  }
 }
 
 // torchvision's RandomResizedCrop.get_params, line by line, with the same numbers drawn.
@@ -88,8 +105,7 @@ TEST(CropRule, RandomCropIsTorchvisions) {
        {std::pair{375u, 500u}, {500u, 375u}, {32u, 32u}, {1u, 1u}, {2u, 900u}, {900u, 2u}}) {
     for (uint64_t sample = 0; sample < 2000; ++sample) {
       const DrawKey key{.seed = 3, .epoch = 4, .sample = sample};
-      const Box box = rule.box(height, width, kSquare, key),
-                expected = reference(height, width, key);
+      const Box box = rule.box(height, width, key), expected = reference(height, width, key);
       ASSERT_EQ(std::tuple(box.left, box.top, box.width, box.height),
                 std::tuple(expected.left, expected.top, expected.width, expected.height));
     }
@@ -99,8 +115,8 @@ TEST(CropRule, RandomCropIsTorchvisions) {
 TEST(CropRule, WhereNoRandomPartFitsTheWidestInTheMiddleIsTaken) {
   // Ten times as wide as high, and the part must be half the picture: nothing of that ratio is.
   const CropRule rule = rule_of(random_crop({0.5, 1.0}, {0.75, 1.25}));
-  expect_box(rule.box(40, 400, kSquare, {}), {175, 0, 50, 40});
-  expect_box(rule.box(400, 30, kSquare, {}), {0, 180, 30, 40});
+  expect_box(rule.box(40, 400, {}), {175, 0, 50, 40});
+  expect_box(rule.box(400, 30, {}), {0, 180, 30, 40});
 }
 
 TEST(CropRule, RandomPartsAreSpreadOverAreaRatioAndPlace) {
@@ -109,7 +125,7 @@ TEST(CropRule, RandomPartsAreSpreadOverAreaRatioAndPlace) {
   constexpr uint32_t kSide = 2000;
   double area = 0, ratio = 0, middle_across = 0, middle_down = 0, least = 1, most = 0;
   for (uint64_t sample = 0; sample < kSamples; ++sample) {
-    const Box box = rule.box(kSide, kSide, kSquare, {.seed = 1, .epoch = 2, .sample = sample});
+    const Box box = rule.box(kSide, kSide, {.seed = 1, .epoch = 2, .sample = sample});
     const double part = box.width * box.height / (double(kSide) * kSide);
     area += part / kSamples;
     ratio += std::log(box.width / box.height) / kSamples;
@@ -131,7 +147,9 @@ TEST(CropRule, RandomPartsAreSpreadOverAreaRatioAndPlace) {
 TEST(CropRule, TextTellsRulesApart) {
   std::set<std::string> texts;
   for (const auto& config :
-       {config::DatasetConfig(), center_crop(0.875), center_crop(0.9),
+       {with({config::Resize{{224, 224}}}), with({config::Resize{{224, 200}}}),
+        center_crop({256}, {224}), center_crop({250}, {224}), center_crop({256, 256}, {224}),
+        center_crop({256}, {220}), center_crop({256}, {224, 220}),
         random_crop({0.08, 1}, {0.75, 1.3333}), random_crop({0.08, 0.9}, {0.75, 1.3333}),
         random_crop({0.1, 1}, {0.75, 1.3333}), random_crop({0.08, 1}, {0.8, 1.3333}),
         random_crop({0.08, 1}, {0.75, 1.3})})
@@ -144,17 +162,41 @@ TEST(CropRule, WrongNumbersAreNamed) {
     const auto rule = CropRule::of({.name = name, .config = config});
     ASSERT_FALSE(rule.ok());
     EXPECT_EQ(rule.status().code(), Code::kInvalidArgument);
-    EXPECT_EQ(rule.status().message().find("data.train." + key + ":"), 0u);
+    EXPECT_EQ(rule.status().message().find("data.train.transforms: " + key), 0u)
+        << rule.status().message();
   };
-  config::DatasetConfig unknown;
-  unknown.fit = "crop";
-  expect_wrong(unknown, "fit");
-  for (const double part : {0.0, -1.0, 1.1, std::nan("")})
-    expect_wrong(center_crop(part), "crop_part");
+  for (const auto& size :
+       std::vector<std::vector<int64_t>>{{}, {0, 5}, {5, -1}, {1 << 20, 5}, {1, 2, 3}}) {
+    expect_wrong(with({config::Resize{size}}), "resize.size");
+    expect_wrong(with({config::RandomResizedCrop{size}}), "random_resized_crop.size");
+    expect_wrong(center_crop({256}, size), "center_crop.size");
+    expect_wrong(center_crop(size, {4, 4}), "resize.size");
+  }
+  expect_wrong(center_crop({100}, {101}), "center_crop.size must not be larger");
+  expect_wrong(center_crop({100}, {50, 101}), "center_crop.size must not be larger");
+  expect_wrong(center_crop({100, 200}, {101, 200}), "center_crop.size must not be larger");
   for (const auto& area : std::vector<std::vector<double>>{{}, {0.5}, {0, 1}, {0.9, 0.1}, {0.5, 2}})
-    expect_wrong(random_crop(area, {0.75, 1.3}), "crop_area");
+    expect_wrong(random_crop(area, {0.75, 1.3}), "random_resized_crop.scale");
   for (const auto& ratio : std::vector<std::vector<double>>{{}, {0.5}, {0, 1}, {2, 1}, {1, 1e9}})
-    expect_wrong(random_crop({0.08, 1}, ratio), "crop_ratio");
+    expect_wrong(random_crop({0.08, 1}, ratio), "random_resized_crop.ratio");
+}
+
+TEST(CropRule, ListsThatGiveNoSizeAreRefused) {
+  const std::string name = "train";
+  const auto expect_wrong = [&](config::Transforms transforms, const std::string& what) {
+    const config::DatasetConfig config = with(std::move(transforms));
+    const auto rule = CropRule::of({.name = name, .config = config});
+    ASSERT_FALSE(rule.ok());
+    EXPECT_EQ(rule.status().code(), Code::kInvalidArgument);
+    EXPECT_EQ(rule.status().message().find("data.train.transforms: " + what), 0u)
+        << rule.status().message();
+  };
+  expect_wrong({}, "encoded images need one of resize");
+  expect_wrong({config::RandomHorizontalFlip{}}, "encoded images need one of resize");
+  expect_wrong({config::Resize{{224}}}, "resize.size must be [height, width] unless");
+  expect_wrong({config::CenterCrop{{224}}}, "center_crop requires a resize");
+  expect_wrong({config::Resize{{224, 224}}, config::RandomResizedCrop{{224, 224}}},
+               "random_resized_crop cannot be combined with resize");
 }
 
 }  // namespace

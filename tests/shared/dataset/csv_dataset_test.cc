@@ -16,9 +16,9 @@ class CsvDataset : public testing::FolderFixture {
  protected:
   config::DatasetConfig csv(const std::string& label = "y") const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kCsv;
-    config.path = path("data.csv");
-    config.label = label;
+    config.source = config::CsvDataset{};
+    path_in(config) = path("data.csv");
+    fields_in(config).label = label;
     return config;
   }
   std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
@@ -43,14 +43,14 @@ TEST_F(CsvDataset, EveryColumnButTheLabelIsTheInput) {
 TEST_F(CsvDataset, InputsComeInTheOrderAndShapeThatIsAskedFor) {
   write("data.csv", "a,b,y,c,d\n1,2,0,3,4\n");
   auto config = csv();
-  config.input = {"d", "c", "b", "a"};
-  config.shape = {1, 2, 2};
+  fields_in(config).input = {"d", "c", "b", "a"};
+  record_in(config).input_shape = {1, 2, 2};
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->spec()[0].shape, (std::vector<int64_t>{1, 2, 2}));
   EXPECT_THAT(read_sample(*dataset, 0).values<float>(0), ElementsAre(4, 3, 2, 1));
-  config.shape = {3};
+  record_in(config).input_shape = {3};
   expect_error(config, Code::kInvalidArgument,
-               {"data.train.shape", "3 numbers", "4 input columns"});
+               {"data.train.input_shape", "3 numbers", "4 input columns"});
 }
 
 TEST_F(CsvDataset, LabelsThatAreNamesAreClassesInTheirOrder) {
@@ -64,7 +64,7 @@ TEST_F(CsvDataset, LabelsThatAreNamesAreClassesInTheirOrder) {
 TEST_F(CsvDataset, TargetsAreNumbers) {
   write("data.csv", "x,y,z\n1,0.5,-2\n");
   auto config = csv("");
-  config.target = {"z", "y"};
+  fields_in(config).target = {"z", "y"};
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->classes(), 0u);
   EXPECT_EQ(dataset->spec()[1], (TensorSpec{.name = "target", .dtype = DType::kF32, .shape = {2}}));
@@ -82,16 +82,16 @@ TEST_F(CsvDataset, TakesByteOrderMarksCarriageReturnsBlankLinesAndAMissingLastLi
 TEST_F(CsvDataset, OtherDelimitersAndFilesWithoutAHeader) {
   write("data.csv", "1\t0,5\n");
   auto config = csv("");
-  config.columns = {"x", "y"};
-  config.input = {"x"};
-  config.target = {"y"};
-  config.delimiter = "tab";
+  source_in<config::CsvDataset>(config).column_names = {"x", "y"};
+  fields_in(config).input = {"x"};
+  fields_in(config).target = {"y"};
+  source_in<config::CsvDataset>(config).delimiter = "\t";
   EXPECT_THAT(read_sample(*opened(config), 0).status.message(), HasSubstr("'0,5', not a number"));
-  config.delimiter = ";";
+  source_in<config::CsvDataset>(config).delimiter = ";";
   write("data.csv", "1;5\n2;6\n");
   EXPECT_EQ(opened(config)->size(), 2u);
   for (const char* const wrong : {"", ",,", "\"", "\n"}) {
-    config.delimiter = wrong;
+    source_in<config::CsvDataset>(config).delimiter = wrong;
     expect_error(config, Code::kInvalidArgument, {"data.train.delimiter"});
   }
 }
@@ -101,8 +101,8 @@ TEST_F(CsvDataset, FilesOfAFolderMustHaveOneHeader) {
   write("data/b.csv", "x,y\n3,2\n");
   write("data/notes.txt", "not a table");
   auto config = csv();
-  config.path = path("data");
-  config.glob = "*.csv";
+  path_in(config) = path("data");
+  glob_in(config) = "*.csv";
   const auto dataset = opened(config);
   ASSERT_EQ(dataset->size(), 3u);
   EXPECT_THAT(read_sample(*dataset, 2).values<float>(0), ElementsAre(3));
@@ -150,9 +150,9 @@ TEST_F(CsvDataset, RowsOfAnotherLengthAndMalformedQuotesAreRefusedAtTheStart) {
 TEST_F(CsvDataset, EmptyFieldsAreRefusedOrLeftOut) {
   write("data.csv", "x,y,unused\n1,0,\n,1,a\n3,,a\n\"\",1,b\n5,1,c\n");
   auto config = csv();
-  config.input = {"x"};
+  fields_in(config).input = {"x"};
   expect_error(config, Code::kCorrupt, {"line 3", "has no input 'x'", "3 of 5", "incomplete"});
-  config.incomplete = "skip";
+  record_in(config).on_missing_field = config::OnMissingField::kDrop;
   const auto dataset = opened(config);
   ASSERT_EQ(dataset->size(), 2u);
   EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(5));
@@ -160,19 +160,21 @@ TEST_F(CsvDataset, EmptyFieldsAreRefusedOrLeftOut) {
 
 TEST_F(CsvDataset, ColumnsThatAreNotThereOrTwiceAreErrors) {
   write("data.csv", "x,x,y,\n1,2,0,3\n");
-  expect_error(csv("z"), Code::kInvalidArgument, {"data.train.input", "column 4 has no name"});
+  expect_error(csv("z"), Code::kInvalidArgument,
+               {"data.train.fields.input", "column 4 has no name"});
   auto config = csv("z");
-  config.input = {"y"};
-  expect_error(config, Code::kInvalidArgument, {"data.train.label", "no column 'z'", "x, x, y"});
+  fields_in(config).input = {"y"};
+  expect_error(config, Code::kInvalidArgument,
+               {"data.train.fields.label", "no column 'z'", "x, x, y"});
   config = csv("y");
-  config.input = {"x"};
-  expect_error(config, Code::kInvalidArgument, {"data.train.input", "two columns 'x'"});
+  fields_in(config).input = {"x"};
+  expect_error(config, Code::kInvalidArgument, {"data.train.fields.input", "two columns 'x'"});
 }
 
 TEST_F(CsvDataset, LineEndInAColumnsNameIsASpace) {
   write("data.csv", "\"price\n(EUR)\",y\n1.5,0\n");
   auto config = csv();
-  config.input = {"price (EUR)"};
+  fields_in(config).input = {"price (EUR)"};
   EXPECT_THAT(read_sample(*opened(config), 0).values<float>(0), ElementsAre(1.5));
 }
 
@@ -199,7 +201,7 @@ TEST_F(CsvDataset, RowsAcrossAllChunksOfAScanAreFound) {
   }
   write("data.csv", table);
   auto config = csv();
-  config.input = {"x"};
+  fields_in(config).input = {"x"};
   const auto dataset = opened(config);
   ASSERT_EQ(dataset->size(), rows);
   for (uint64_t i = 0; i < rows; ++i) {
@@ -235,10 +237,10 @@ TEST_F(CsvDataset, OpensTheSameFromTheIndexWhichDependsOnTheSettings) {
   EXPECT_THAT(read_sample(**dataset, 1).values<float>(0), ElementsAre(3, 4));
   EXPECT_THAT((*dataset)->class_names(), ElementsAre("cat", "dog"));
   std::vector<config::DatasetConfig> others(4, csv());
-  others[0].input = {"a"};
-  others[1].incomplete = "skip";
-  others[2].delimiter = ";";
-  others[3].columns = {"a", "b", "y"};
+  fields_in(others[0]).input = {"a"};
+  record_in(others[1]).on_missing_field = config::OnMissingField::kDrop;
+  source_in<config::CsvDataset>(others[2]).delimiter = ";";
+  source_in<config::CsvDataset>(others[3]).column_names = {"a", "b", "y"};
   for (const auto& other : others)
     EXPECT_EQ(open_indexed("train", other, index_dir(), fingerprint).status().code(),
               Code::kMismatch);

@@ -1,4 +1,4 @@
-// `cache: decoded`: samples come from a file when they were read once, and nothing else changes.
+// `cache: {type: decoded}`: samples come from a file when they were read once, and nothing else changes.
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -52,11 +52,11 @@ class DecodedDataset : public testing::FolderFixture {
     write("set/dog/cut.jpg",
           image::testing::jpeg_of(image::testing::pattern(90, 90)).substr(0, 900));
     write("set/dog/text.jpg", "no picture");
-    config.size = {20, 24};
+    set_transform(config, config::Resize{{20, 24}});
     return config;
   }
   static DatasetConfig decoded(DatasetConfig config) {
-    config.cache = "decoded";
+    cache_in(config) = config::CacheConfig{.type = config::CacheType::kDecoded, .dir = {}};
     return config;
   }
   std::string file() const { return index_dir() + "/train.samples.decoded"; }
@@ -100,17 +100,20 @@ class DecodedDataset : public testing::FolderFixture {
 TEST_F(DecodedDataset, HasTheSameSamplesAndErrorsWithEveryTransform) {
   const DatasetConfig plain = pictures();
   std::vector<DatasetConfig> all(6, plain);
-  all[1].fit = "center_crop";
-  all[2].channels = 1;
-  all[2].pad = 3;
-  all[3].flip = 0.5;
-  all[3].size = {7, 90};
-  all[4].jitter = {0.4, 0.4, 0.4, 0.1};
+  const auto pad = [](int64_t padding) {
+    return config::RandomCrop{.size = {20, 24}, .padding = padding};
+  };
+  transforms_in(all[1]) = {config::Resize{{27}}, config::CenterCrop{{20, 24}}};
+  set_image_mode(all[2], config::ImageMode::kGray);
+  set_transform(all[2], pad(3));
+  set_transform(all[3], config::Resize{{7, 90}});
+  set_transform(all[3], config::RandomHorizontalFlip{.p = 0.5});
+  set_transform(all[4], config::ColorJitter{0.4, 0.4, 0.4, 0.1});
   all[4].split = {0.2, 0.9};
-  all[5].skip = 7;
-  all[5].take = 30;
-  all[5].pad = 2;
-  all[5].flip = 0.5;
+  all[5].skip_samples = 7;
+  all[5].max_samples = 30;
+  set_transform(all[5], pad(2));
+  set_transform(all[5], config::RandomHorizontalFlip{.p = 0.5});
   for (size_t which = 0; which < all.size(); ++which) {
     SCOPED_TRACE(which);
     expect_as_without(all[which]);
@@ -150,7 +153,7 @@ TEST_F(DecodedDataset, TheFileOutlivesARestartButNotOtherSamples) {
   EXPECT_FALSE(is_there(3)) << "a picture is another one";
   ASSERT_TRUE(read_sample(*opened(config), 3).status.ok());
   DatasetConfig other = config;
-  other.fit = "center_crop";
+  transforms_in(other) = {config::Resize{{36}}, config::CenterCrop{{32, 32}}};
   opened(other);
   EXPECT_FALSE(is_there(3)) << "pictures become others";
   opened(testing::small::images(path("set")));
@@ -230,14 +233,15 @@ TEST_F(DecodedDataset, RoomForAllSamplesIsLookedForBeforeTheFirst) {
   std::string rows = "path,label\n";
   for (int i = 0; i < 50'000; ++i) rows += "p.png,0\n";  // 40 TB
   write("set/list.csv", rows);
-  DatasetConfig config{.kind = config::DatasetKind::kImages,
-                       .list = path("set/list.csv"),
-                       .cache = "decoded",
-                       .size = {16384, 16384}};
+  DatasetConfig config =
+      decoded({.source = config::ImageListDataset{.path = path("set/list.csv"),
+                                                  .num_classes = {},
+                                                  .transforms = {config::Resize{{16384, 16384}}},
+                                                  .cache = {}}});
   expect_error(config, Code::kNoSpace, {"data.train.cache", index_dir(), "make room"});
   EXPECT_FALSE(std::filesystem::exists(file()));
-  config.take = 3;
-  config.size = {16, 16};
+  config.max_samples = 3;
+  set_transform(config, config::Resize{{16, 16}});
   ASSERT_TRUE(open(config).ok());
   EXPECT_EQ(std::filesystem::file_size(file()), place_of(3, 3 * 16 * 16 + kLabelBytes))
       << "room for what is taken";
@@ -245,22 +249,25 @@ TEST_F(DecodedDataset, RoomForAllSamplesIsLookedForBeforeTheFirst) {
 
 TEST_F(DecodedDataset, WhatItDoesNotGoWithIsAnError) {
   DatasetConfig config = decoded(testing::small::images(path("set")));
-  config.fit = "random_crop";
-  expect_error(config, Code::kInvalidArgument, {"data.train.cache", "random_crop", "rewritten"});
+  transforms_in(config) = {config::RandomResizedCrop{{32, 32}}};
+  expect_error(config, Code::kInvalidArgument,
+               {"data.train.cache.type", "random_resized_crop", "jpeg_restart_markers"});
+  config = decoded(testing::small::images(path("set")));
+  cache_in(config)->jpeg_restart_markers = true;
+  expect_error(config, Code::kInvalidArgument, {"data.train.cache.jpeg_restart_markers", "packed"});
   config = decoded(testing::small::tfrecord(path("records")));
-  config.longest = 5;
-  expect_error(config, Code::kInvalidArgument, {"data.train.cache", "longest"});
+  sequence_in(config).max_length = 5;
+  expect_error(config, Code::kInvalidArgument, {"data.train.cache.type", "sequence.max_length"});
   config = testing::small::tar(path("tar"));
-  config.cache = "packed";
-  expect_error(config, Code::kInvalidArgument, {"data.train.cache", "images"});
+  cache_in(config) = config::CacheConfig{};
+  expect_error(config, Code::kInvalidArgument, {"data.train.cache.type", "image_folder"});
 }
 
 TEST_F(DecodedDataset, OfAMixtureEachSetHasItsOwn) {
   config::DatasetConfigs sets{{"one", decoded(testing::small::images(path("one")))},
                               {"two", testing::small::images(path("two"))},
                               {"three", decoded(testing::small::images(path("three")))}};
-  sets["train"].kind = config::DatasetKind::kMixture;
-  sets["train"].of = {"one", "two", "three"};
+  sets["train"].source = config::Concat{{"one", "two", "three"}};
   const auto data = open_dataset("train", sets, index_dir(), {});
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   EXPECT_EQ((*data)->writes_to().size(), 2u);

@@ -12,7 +12,7 @@
 namespace stoker::dataset {
 namespace {
 
-using config::Shuffle;
+using config::ShuffleMode;
 using Samples = std::vector<uint64_t>;
 
 Samples order_of(const EpochOrder& order, uint64_t epoch) {
@@ -39,8 +39,8 @@ std::vector<uint64_t> growing_shards(uint64_t size) {
 TEST(EpochOrder, IsAPermutationForEverySizeAndOrder) {
   for (uint64_t size = 1; size <= 300; ++size) {
     for (const uint64_t parameter : {1, 2, 3, 7, 64, 299, 1000}) {
-      for (const Shuffle shuffle :
-           {Shuffle::kFull, Shuffle::kOff, Shuffle::kWindow, Shuffle::kShards}) {
+      for (const ShuffleMode shuffle :
+           {ShuffleMode::kFull, ShuffleMode::kNone, ShuffleMode::kBlock, ShuffleMode::kShards}) {
         const EpochOrder order({.size = size,
                                 .seed = size * 31,
                                 .shuffle = shuffle,
@@ -57,7 +57,8 @@ TEST(EpochOrder, IsAPermutationForEverySizeAndOrder) {
 }
 
 TEST(EpochOrder, EveryOrderButOffDiffersByEpochAndBySeed) {
-  for (const Shuffle shuffle : {Shuffle::kFull, Shuffle::kWindow, Shuffle::kShards}) {
+  for (const ShuffleMode shuffle :
+       {ShuffleMode::kFull, ShuffleMode::kBlock, ShuffleMode::kShards}) {
     OrderSettings settings{.size = 500,
                            .seed = 1,
                            .shuffle = shuffle,
@@ -78,7 +79,7 @@ TEST(EpochOrder, EveryOrderButOffDiffersByEpochAndBySeed) {
 TEST(WindowOrder, ASampleStaysWithinAWindowOfItsPlace) {
   for (const uint64_t window : {2ull, 3ull, 10ull, 128ull, 999ull}) {
     const EpochOrder order(
-        {.size = 1000, .seed = 3, .shuffle = Shuffle::kWindow, .window = window});
+        {.size = 1000, .seed = 3, .shuffle = ShuffleMode::kBlock, .window = window});
     for (uint64_t epoch = 0; epoch < 20; ++epoch) {
       const Samples samples = order_of(order, epoch);
       for (uint64_t place = 0; place < samples.size(); ++place) {
@@ -90,7 +91,7 @@ TEST(WindowOrder, ASampleStaysWithinAWindowOfItsPlace) {
 }
 
 TEST(WindowOrder, UsesTheWindowItMayUse) {
-  const EpochOrder order({.size = 1000, .seed = 3, .shuffle = Shuffle::kWindow, .window = 100});
+  const EpochOrder order({.size = 1000, .seed = 3, .shuffle = ShuffleMode::kBlock, .window = 100});
   uint64_t farthest = 0;
   for (uint64_t place = 0; place < 1000; ++place) {
     const uint64_t sample = order.at(0, place);
@@ -103,7 +104,7 @@ TEST(WindowOrder, UsesTheWindowItMayUse) {
 TEST(WindowOrder, NoBorderStaysWhereItIs) {
   constexpr uint64_t kSize = 200, kWindow = 10;
   const EpochOrder order(
-      {.size = kSize, .seed = 8, .shuffle = Shuffle::kWindow, .window = kWindow});
+      {.size = kSize, .seed = 8, .shuffle = ShuffleMode::kBlock, .window = kWindow});
   std::vector<bool> crossed(kSize);  // [i]: a sample from before i came at i or after it
   for (uint64_t epoch = 0; epoch < 100; ++epoch)
     for (uint64_t place = 0; place < kSize; ++place)
@@ -115,7 +116,8 @@ TEST(WindowOrder, NoBorderStaysWhereItIs) {
 TEST(WindowOrder, AWindowOfTheWholeSetIsTheFullOrder) {
   const EpochOrder full({.size = 77, .seed = 4});
   for (const uint64_t window : {77ull, 78ull, 1ull << 62}) {
-    const EpochOrder order({.size = 77, .seed = 4, .shuffle = Shuffle::kWindow, .window = window});
+    const EpochOrder order(
+        {.size = 77, .seed = 4, .shuffle = ShuffleMode::kBlock, .window = window});
     EXPECT_EQ(order_of(order, 3), order_of(full, 3)) << window;
   }
 }
@@ -156,7 +158,7 @@ TEST(ShardsOrder, OnlySoManyShardsAreOpenAtATime) {
   for (const uint64_t open : {1ull, 2ull, 5ull, 20ull}) {
     const EpochOrder order({.size = 2000,
                             .seed = 6,
-                            .shuffle = Shuffle::kShards,
+                            .shuffle = ShuffleMode::kShards,
                             .shards_open = open,
                             .shard_ends = ends});
     for (uint64_t epoch = 0; epoch < 10; ++epoch) {
@@ -170,8 +172,11 @@ TEST(ShardsOrder, OnlySoManyShardsAreOpenAtATime) {
 TEST(ShardsOrder, TheGroupsThatAreOpenTogetherChange) {
   std::vector<uint64_t> ends;
   for (uint64_t shard = 1; shard <= 20; ++shard) ends.push_back(shard * 10);
-  const EpochOrder order(
-      {.size = 200, .seed = 6, .shuffle = Shuffle::kShards, .shards_open = 4, .shard_ends = ends});
+  const EpochOrder order({.size = 200,
+                          .seed = 6,
+                          .shuffle = ShuffleMode::kShards,
+                          .shards_open = 4,
+                          .shard_ends = ends});
   std::set<std::set<size_t>> groups;
   for (uint64_t epoch = 0; epoch < 30; ++epoch) {
     std::set<size_t> first;
@@ -184,8 +189,11 @@ TEST(ShardsOrder, TheGroupsThatAreOpenTogetherChange) {
 
 TEST(ShardsOrder, SamplesOfOpenShardsAreMixed) {
   std::vector<uint64_t> ends{100, 200, 300, 400};
-  const EpochOrder order(
-      {.size = 400, .seed = 9, .shuffle = Shuffle::kShards, .shards_open = 2, .shard_ends = ends});
+  const EpochOrder order({.size = 400,
+                          .seed = 9,
+                          .shuffle = ShuffleMode::kShards,
+                          .shards_open = 2,
+                          .shard_ends = ends});
   uint64_t changes = 0;  // of shard between neighbours: of 200 mixed in two shards about half
   for (uint64_t place = 1; place < 200; ++place)
     changes += shard_of(ends, order.at(0, place)) != shard_of(ends, order.at(0, place - 1));
@@ -197,10 +205,10 @@ TEST(ShardsOrder, WithAllShardsOpenItIsTheFullOrder) {
   const EpochOrder full({.size = 77, .seed = 4});
   const EpochOrder all({.size = 77,
                         .seed = 4,
-                        .shuffle = Shuffle::kShards,
+                        .shuffle = ShuffleMode::kShards,
                         .shards_open = 2,
                         .shard_ends = {30, 77}});
-  const EpochOrder no_shards({.size = 77, .seed = 4, .shuffle = Shuffle::kShards});
+  const EpochOrder no_shards({.size = 77, .seed = 4, .shuffle = ShuffleMode::kShards});
   EXPECT_EQ(order_of(all, 3), order_of(full, 3));
   EXPECT_EQ(order_of(no_shards, 3), order_of(full, 3));
 }
@@ -208,7 +216,7 @@ TEST(ShardsOrder, WithAllShardsOpenItIsTheFullOrder) {
 TEST(ShardsOrder, ThreadsThatAskForDifferentEpochsGetTheirs) {
   const OrderSettings settings{.size = 600,
                                .seed = 5,
-                               .shuffle = Shuffle::kShards,
+                               .shuffle = ShuffleMode::kShards,
                                .shards_open = 3,
                                .shard_ends = growing_shards(600)};
   constexpr uint64_t kEpochs = 12;

@@ -20,6 +20,7 @@
 
 #include "shared/base/file.h"
 #include "shared/dataset/dataset.h"
+#include "tests/shared/dataset/config_parts.h"
 
 namespace stoker::dataset::testing {
 

@@ -9,18 +9,16 @@ namespace stoker::dataset {
 namespace {
 
 using config::DatasetConfig;
-using config::DatasetKind;
 using testing::read_sample;
 
 class GrowthTest : public testing::FolderFixture {
  protected:
-  DatasetConfig set_of(DatasetKind kind) const {
-    DatasetConfig set;
-    set.kind = kind;
-    set.path = path("data");
-    set.grow = "epoch";
-    set.context = 8;
-    if (set.is_table()) set.label = "y";
+  DatasetConfig set_of(config::DatasetSource source) const {
+    DatasetConfig set{.source = std::move(source)};
+    path_in(set) = path("data");
+    set_refresh(set, config::Refresh::kEpoch);
+    if (set.has_tokens()) sequence_in(set).block_size = 8;
+    if (set.is_tabular()) fields_in(set).label = "y";
     return set;
   }
   void append(const std::string& name, const std::string& text) const {
@@ -73,7 +71,7 @@ class GrowthTest : public testing::FolderFixture {
 TEST_F(GrowthTest, TextBecomesLongerAndHasMoreFiles) {
   write("data/a.txt", std::string(100, 'a'));
   write("data/c.txt", std::string(50, 'c'));
-  expect_grows(set_of(DatasetKind::kText), [this] {
+  expect_grows(set_of(config::TextDataset{}), [this] {
     append("data/a.txt", std::string(40, 'A'));
     write("data/b.txt", std::string(30, 'b'));
   });
@@ -81,29 +79,30 @@ TEST_F(GrowthTest, TextBecomesLongerAndHasMoreFiles) {
 
 TEST_F(GrowthTest, TokensBecomeMore) {
   write("data/a.bin", std::string(200, '\1'));
-  expect_grows(set_of(DatasetKind::kTokens), [this] { append("data/a.bin", std::string(80, 2)); });
+  expect_grows(set_of(config::TokensDataset{}),
+               [this] { append("data/a.bin", std::string(80, 2)); });
 }
 
 TEST_F(GrowthTest, TablesGetMoreRows) {
   write("data/a.csv", "x,y\n1,0\n2,1\n");
-  expect_grows(set_of(DatasetKind::kCsv), [this] {
+  expect_grows(set_of(config::CsvDataset{}), [this] {
     append("data/a.csv", "3,1\n4,0\n");
     write("data/b.csv", "x,y\n5,1\n");
   });
 }
 
 TEST_F(GrowthTest, JsonLinesGetMoreLines) {
-  auto set = set_of(DatasetKind::kJsonl);
-  set.input = {"x"};
+  auto set = set_of(config::JsonlDataset{});
+  fields_in(set).input = {"x"};
   write("data/a.jsonl", "{\"x\":1,\"y\":0}\n{\"x\":2,\"y\":1}");
   expect_grows(set, [this] { append("data/a.jsonl", "\n{\"x\":3,\"y\":1}\n"); });
 }
 
 TEST_F(GrowthTest, RecordsGetMoreShards) {
-  auto set = set_of(DatasetKind::kTfrecord);
-  set.input = {"x"};
-  set.shape = {1};
-  set.label = "y";
+  auto set = set_of(config::TfrecordDataset{});
+  fields_in(set).input = {"x"};
+  record_in(set).input_shape = {1};
+  fields_in(set).label = "y";
   const auto record = [](float x, int64_t y) {
     return testing::framed(
         testing::example({{"x", testing::floats_feature({x})}, {"y", testing::ints_feature({y})}}));
@@ -115,7 +114,7 @@ TEST_F(GrowthTest, RecordsGetMoreShards) {
 }
 
 TEST_F(GrowthTest, WhatIsGoneShorterOrChangedIsNamed) {
-  const auto set = set_of(DatasetKind::kText);
+  const auto set = set_of(config::TextDataset{});
   write("data/a.txt", std::string(100, 'a'));
   write("data/b.txt", std::string(100, 'b'));
   write("data/c.txt", std::string(100, 'c'));
@@ -131,7 +130,7 @@ TEST_F(GrowthTest, WhatIsGoneShorterOrChangedIsNamed) {
 }
 
 TEST_F(GrowthTest, RowsAreWholeBeforeAndAfter) {
-  const auto set = set_of(DatasetKind::kCsv);
+  const auto set = set_of(config::CsvDataset{});
   write("data/a.csv", "x,y\n1,0\n2,1");
   indexed(set, ".before");
   append("data/a.csv", "1,1\n");  // makes the last row "2,11,1": too many fields, or …
@@ -146,7 +145,7 @@ TEST_F(GrowthTest, RowsAreWholeBeforeAndAfter) {
 }
 
 TEST_F(GrowthTest, OtherClassesAreRefused) {
-  const auto set = set_of(DatasetKind::kCsv);
+  const auto set = set_of(config::CsvDataset{});
   write("data/a.csv", "x,y\n1,0\n2,1\n");
   const auto before = indexed(set, ".before");
   append("data/a.csv", "3,2\n");
@@ -156,17 +155,17 @@ TEST_F(GrowthTest, OtherClassesAreRefused) {
 }
 
 TEST_F(GrowthTest, ASetThatDoesNotGrowMayNotChange) {
-  auto set = set_of(DatasetKind::kText);
+  auto set = set_of(config::TextDataset{});
   write("data/a.txt", std::string(100, 'a'));
-  set.grow = "never";
+  set_refresh(set, config::Refresh::kNever);
   indexed(set, ".before");
   append("data/a.txt", "more");
-  expect_refused(set, "its grow is never");
+  expect_refused(set, "its refresh is never");
 }
 
 // Half a row that ends where a longer one will go on is not seen by its index: the check sees it.
 TEST_F(GrowthTest, ARowThatWentOnIsNoGrowth) {
-  const auto set = set_of(DatasetKind::kCsv);
+  const auto set = set_of(config::CsvDataset{});
   write("data/a.csv", "x,y\n1,0\n2,1");
   indexed(set, ".before");
   append("data/a.csv", "0\n1,0\n");

@@ -31,9 +31,9 @@ class IdxDataset : public testing::FolderFixture {
  protected:
   config::DatasetConfig idx() const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kIdx;
-    config.path = path("pictures");
-    config.labels = path("labels");
+    config.source = config::IdxDataset{};
+    path_in(config) = path("pictures");
+    source_in<config::IdxDataset>(config).labels_path = path("labels");
     return config;
   }
   void expect_corrupt(const std::string& pictures_file, const std::string& labels_file,
@@ -121,12 +121,12 @@ TEST_F(IdxDataset, LabelsMustBeAsManyAsPictures) {
 TEST_F(IdxDataset, WrongFilesAreTold) {
   expect_corrupt(labels(50), pictures(5), {path("pictures"), "2049", "2051"});
   auto config = idx();
-  config.labels = "";
-  expect_error(config, Code::kInvalidArgument, {"data.train.labels"});
-  config.labels = path("missing");
-  expect_error(config, Code::kNotFound, {"data.train.labels", path("missing")});
+  source_in<config::IdxDataset>(config).labels_path = "";
+  expect_error(config, Code::kInvalidArgument, {"data.train.labels_path"});
+  source_in<config::IdxDataset>(config).labels_path = path("missing");
+  expect_error(config, Code::kNotFound, {"data.train.labels_path", path("missing")});
   config = idx();
-  config.path = root_.string();
+  path_in(config) = root_.string();
   expect_error(config, Code::kInvalidArgument, {"not a regular file"});
 }
 

@@ -25,9 +25,9 @@ class ImagesDataset : public testing::FolderFixture {
  protected:
   config::DatasetConfig images() const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kImages;
-    config.path = path("data");
-    config.size = {4, 6};
+    config.source = config::ImageFolderDataset{};
+    path_in(config) = path("data");
+    transforms_in(config) = {config::Resize{{4, 6}}};
     return config;
   }
   static std::string png(uint8_t value) { return png_of(plain(5, 5, {value, value, value})); }
@@ -57,7 +57,7 @@ TEST_F(ImagesDataset, ClassesAreSortedFoldersAndFormatsAreToldByContent) {
 TEST_F(ImagesDataset, OneChannelIsGrey) {
   write("data/a/1", png_of(plain(5, 5, {200, 100, 50})));
   auto config = images();
-  config.channels = 1;
+  set_image_mode(config, config::ImageMode::kGray);
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok());
   EXPECT_EQ((*dataset)->spec()[0].shape, (std::vector<int64_t>{1, 4, 6}));
@@ -71,7 +71,7 @@ TEST_F(ImagesDataset, SplitTakesTheSamePartOfEveryClass) {
   auto first = images(), second = images();
   first.split = {0, 0.8};
   second.split = {0.8, 1};
-  const auto train = open(first), valid = open(second, "valid");
+  const auto train = open(first), valid = open(second, "val");
   ASSERT_TRUE(train.ok() && valid.ok());
   EXPECT_EQ((*train)->size(), 12u);
   EXPECT_EQ((*valid)->size(), 3u);
@@ -91,7 +91,7 @@ TEST_F(ImagesDataset, ARandomCropIsDescribedAsItIsTaken) {
   const std::string file = png_of(image::testing::pattern(40, 50));
   write("data/a/1", file);
   auto config = images();
-  config.fit = "random_crop";
+  transforms_in(config) = {config::RandomResizedCrop{{4, 6}}};
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
   std::set<std::string> texts;
@@ -127,7 +127,7 @@ class PackedImages : public ImagesDataset {
   }
   config::DatasetConfig packed() const {
     config::DatasetConfig config = images();
-    config.cache = "packed";
+    cache_in(config) = config::CacheConfig{};
     return config;
   }
   std::string pack() const { return index_dir() + "/train.files.packed"; }
@@ -155,13 +155,15 @@ TEST_F(PackedImages, AreTheSameSamplesWhereTheirJpegsAreRewritten) {
   write("data/b/progressive.jpg",
         image::testing::jpeg_of(image::testing::pattern(200, 120), {.progressive = true}));
   write("data/c/damaged.jpg", photograph.substr(0, photograph.size() / 2));
-  for (const char* const fit : {"stretch", "center_crop", "random_crop"}) {
+  const std::vector<config::Transforms> fits{{config::Resize{{24, 40}}},
+                                             {config::Resize{{46}}, config::CenterCrop{{24, 40}}},
+                                             {config::RandomResizedCrop{{24, 40}}}};
+  for (size_t fit = 0; fit < fits.size(); ++fit) {
     config::DatasetConfig config = images();
-    config.size = {24, 40};
-    config.fit = fit;
+    transforms_in(config) = fits[fit];
     const auto files = open(config);
     ASSERT_TRUE(files.ok()) << files.status().to_string();
-    config.cache = "rewritten";
+    cache_in(config) = config::CacheConfig{.jpeg_restart_markers = true, .dir = {}};
     const auto dataset = open(config);
     ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
     EXPECT_TRUE(std::filesystem::exists(index_dir() + "/train.files.packed_restart"));
@@ -232,7 +234,7 @@ TEST_F(ImagesDataset, EmptyClassFolderIsAnErrorUnlessTheGlobLeavesItOut) {
   std::filesystem::create_directory(path("data/dog"));
   expect_error(images(), Code::kNotFound, {path("data/dog"), "class folder"});
   auto config = images();
-  config.glob = "cat/*.jpg";
+  glob_in(config) = "cat/*.jpg";
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
   EXPECT_THAT((*dataset)->class_names(), ElementsAre("cat"));
@@ -259,7 +261,7 @@ TEST_F(ImagesDataset, FolderWithoutClassesOrWithoutPicturesIsAnError) {
   expect_error(images(), Code::kCorrupt, {path("data/a/1.txt"), "JPEG, PNG or WebP"});
   write("file", "x");
   auto config = images();
-  config.path = path("file");
+  path_in(config) = path("file");
   expect_error(config, Code::kInvalidArgument, {"not a folder"});
 }
 
@@ -298,14 +300,12 @@ TEST_F(ImagesDataset, BadSettingsNameTheirKeys) {
   for (const auto& size :
        std::vector<std::vector<int64_t>>{{}, {5}, {0, 5}, {5, -1}, {1 << 20, 5}, {1, 2, 3}}) {
     auto config = images();
-    config.size = size;
-    expect_error(config, Code::kInvalidArgument, {"data.train.size"});
+    set_transform(config, config::Resize{size});
+    expect_error(config, Code::kInvalidArgument, {"data.train.transforms: resize.size"});
   }
-  for (const int64_t channels : {0, 2, 4}) {
-    auto config = images();
-    config.channels = channels;
-    expect_error(config, Code::kInvalidArgument, {"data.train.channels"});
-  }
+  auto config = images();
+  transforms_in(config).clear();
+  expect_error(config, Code::kInvalidArgument, {"data.train.transforms: ", "resize"});
 }
 
 TEST_F(ImagesDataset, ManyThreadsDecodeTheSamePictures) {

@@ -15,20 +15,20 @@ class JsonlDataset : public testing::FolderFixture {
  protected:
   config::DatasetConfig jsonl() const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kJsonl;
-    config.path = path("data.jsonl");
+    config.source = config::JsonlDataset{};
+    path_in(config) = path("data.jsonl");
     return config;
   }
   config::DatasetConfig labelled(const std::vector<std::string>& input = {"x"}) const {
     config::DatasetConfig config = jsonl();
-    config.input = input;
-    config.label = "y";
+    fields_in(config).input = input;
+    fields_in(config).label = "y";
     return config;
   }
   config::DatasetConfig text(int64_t context) const {
     config::DatasetConfig config = jsonl();
-    config.text = "t";
-    config.context = context;
+    fields_in(config).text = "t";
+    sequence_in(config).block_size = context;
     return config;
   }
   std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
@@ -54,7 +54,7 @@ TEST_F(JsonlDataset, GivesNumbersOfNestedFieldsAndLabels) {
 TEST_F(JsonlDataset, ListsOfNumbersHaveAShape) {
   write("data.jsonl", "{\"x\": [[1, 2], [3, 4]], \"y\": 3}\n{\"x\": [1, 2, 3], \"y\": 0}\n");
   auto config = labelled();
-  config.shape = {1, 2, 2};
+  record_in(config).input_shape = {1, 2, 2};
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->classes(), 4u);
   EXPECT_THAT(read_sample(*dataset, 0).values<float>(0), ElementsAre(1, 2, 3, 4));
@@ -72,7 +72,7 @@ TEST_F(JsonlDataset, SettingsThatFitNoRecordAreToldAtTheStart) {
   EXPECT_THAT(dataset.status().message(), HasSubstr("none of 2 samples looked at fits"));
   EXPECT_THAT(dataset.status().message(), HasSubstr("input 'x' has 3 numbers"));
   auto config = labelled();
-  config.shape = {3};
+  record_in(config).input_shape = {3};
   EXPECT_TRUE(open(config).ok());
 }
 
@@ -81,7 +81,7 @@ TEST_F(JsonlDataset, ItsFilesAreItsShards) {
   write("data/b.jsonl", "{\"x\": 4, \"y\": 0}\n");
   write("data/c.jsonl", "{\"x\": 5, \"y\": 0}\n{\"x\": 6, \"y\": 1}\n");
   auto config = labelled();
-  config.path = path("data");
+  path_in(config) = path("data");
   EXPECT_THAT(opened(config)->shard_ends(), ElementsAre(3, 4, 6));
   config.split = {0.5, 1.0};
   EXPECT_THAT(opened(config)->shard_ends(), ElementsAre(1, 3));
@@ -90,11 +90,11 @@ TEST_F(JsonlDataset, ItsFilesAreItsShards) {
 TEST_F(JsonlDataset, TargetsAreAsManyAsTheirNamesOrAsIsSaid) {
   write("data.jsonl", "{\"x\": 1, \"u\": 2, \"v\": 3, \"w\": [4, 5, 6]}\n");
   auto config = jsonl();
-  config.input = {"x"};
-  config.target = {"u", "v"};
+  fields_in(config).input = {"x"};
+  fields_in(config).target = {"u", "v"};
   EXPECT_THAT(read_sample(*opened(config), 0).values<float>(1), ElementsAre(2, 3));
-  config.target = {"w"};
-  config.targets = 3;
+  fields_in(config).target = {"w"};
+  record_in(config).num_targets = 3;
   EXPECT_THAT(read_sample(*opened(config), 0).values<float>(1), ElementsAre(4, 5, 6));
 }
 
@@ -122,7 +122,7 @@ TEST_F(JsonlDataset, LinesThatLackAFieldAreRefusedOrLeftOut) {
   write("data.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": null, \"y\": 1}\n{\"x\": 3, \"y\": 1}\n{}\n");
   auto config = labelled();
   expect_error(config, Code::kCorrupt, {"line 2", "no input 'x'", "2 of 4"});
-  config.incomplete = "skip";
+  record_in(config).on_missing_field = config::OnMissingField::kDrop;
   const auto dataset = opened(config);
   ASSERT_EQ(dataset->size(), 2u);
   EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(3));
@@ -132,7 +132,7 @@ TEST_F(JsonlDataset, FilesOfAFolderAreOneSet) {
   write("data/a.jsonl", "{\"x\": 1, \"y\": 0}\n");
   write("data/b.jsonl", "{\"x\": 2, \"y\": 1}\n{\"x\": 3, \"y\": 1}");
   auto config = labelled();
-  config.path = path("data");
+  path_in(config) = path("data");
   config.split = {0.5, 1};
   const auto dataset = opened(config);
   ASSERT_EQ(dataset->size(), 2u);
@@ -145,7 +145,7 @@ TEST_F(JsonlDataset, FilesOfAFolderAreOneSet) {
 TEST_F(JsonlDataset, TwoSetsReadByTurnsOnOneThreadKeepTheirFields) {
   write("data.jsonl", "{\"x\": 1, \"z\": 5, \"y\": 0}\n");
   const auto one = opened(labelled());
-  const auto two = *open(labelled({"z"}), "valid");
+  const auto two = *open(labelled({"z"}), "val");
   for (int turn = 0; turn < 3; ++turn) {
     EXPECT_THAT(read_sample(*one, 0).values<float>(0), ElementsAre(1));
     EXPECT_THAT(read_sample(*two, 0).values<float>(0), ElementsAre(5));

@@ -175,10 +175,10 @@ TEST_F(KeptSamples, OfPicturesThatHaveNoRoomTheLabelsAreKept) {
 
 TEST_F(KeptSamples, AreOfAPartAndBeforeWhatIsDrawn) {
   config::DatasetConfig config = testing::small::cifar(path("set"));
-  config.skip = 7;
-  config.take = 11;
-  config.flip = 0.5;
-  config.pad = 3;
+  config.skip_samples = 7;
+  config.max_samples = 11;
+  set_transform(config, config::RandomCrop{.size = {32, 32}, .padding = 3});
+  set_transform(config, config::RandomHorizontalFlip{.p = 0.5});
   const auto plain = opened(config);
   const auto kept = opened(config);
   keep(*kept);
@@ -194,7 +194,7 @@ TEST_F(KeptSamples, AreOfAPartAndBeforeWhatIsDrawn) {
 
 TEST_F(KeptSamples, PartsOfPicturesThatAreDrawnAreNotKept) {
   config::DatasetConfig config = testing::small::tar(path("set"));
-  config.fit = "random_crop";
+  transforms_in(config) = {config::RandomResizedCrop{{32, 32}}};
   const auto data = opened(config);
   uint64_t room = kMuch;
   data->keep_samples(room);
@@ -208,8 +208,7 @@ TEST_F(KeptSamples, PartsOfPicturesThatAreDrawnAreNotKept) {
 TEST_F(KeptSamples, OfAMixtureShareTheRoomInItsOrder) {
   config::DatasetConfigs sets{{"one", testing::small::text(path("one"))},
                               {"two", testing::small::text(path("two"))}};
-  sets["train"].kind = config::DatasetKind::kMixture;
-  sets["train"].of = {"one", "two"};
+  sets["train"].source = config::Concat{{"one", "two"}};
   const auto data = open_dataset("train", sets, index_dir(), {});
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   const uint64_t of_one = (*data)->set_sizes()[0];
@@ -270,7 +269,7 @@ TEST_F(KeptSamples, AFileThatIsGoneOrAnotherEndsTheirUse) {
 
 TEST_F(KeptSamples, OfAFileThatMayGrowStayWhenItHasGrown) {
   config::DatasetConfig config = testing::small::csv(path("set"));
-  config.grow = "epoch";
+  set_refresh(config, config::Refresh::kEpoch);
   const auto data = opened(config);
   keep(*data);
   const Sample before = read_sample(*data, 5);

@@ -92,13 +92,12 @@ class NamedSets : public testing::FolderFixture {
     write("prose.txt", std::string(51, 'p'));
     sets_["code"] = text("code");
     sets_["prose"] = text("prose.txt");
-    sets_["train"].kind = config::DatasetKind::kMixture;
-    sets_["train"].of = {"code", "prose"};
+    sets_["train"].source = config::Concat{{"code", "prose"}};
   }
   config::DatasetConfig text(const std::string& name) const {
     config::DatasetConfig config;
-    config.path = path(name);
-    config.context = 10;
+    path_in(config) = path(name);
+    sequence_in(config).block_size = 10;
     return config;
   }
   Result<std::unique_ptr<Dataset>> open_train() const {
@@ -132,7 +131,7 @@ TEST_F(NamedSets, ItsFilesAreItsShards) {
 }
 
 TEST_F(NamedSets, DifferentTensorsAreRefusedWithBothNames) {
-  sets_["prose"].context = 5;
+  sequence_in(sets_["prose"]).block_size = 5;
   const auto mixture = open_train();
   EXPECT_EQ(mixture.status().code(), Code::kInvalidArgument);
   EXPECT_THAT(mixture.status().message(), HasSubstr("data.code and data.prose"));
@@ -141,7 +140,7 @@ TEST_F(NamedSets, DifferentTensorsAreRefusedWithBothNames) {
 
 TEST_F(NamedSets, WhatIsNotThereIsNamed) {
   EXPECT_EQ(open_indexed("train", sets_, index_dir(), "").status().code(), Code::kNotFound);
-  sets_["train"].of = {"code", "nothing"};
+  sets_["train"].source = config::Concat{{"code", "nothing"}};
   EXPECT_THAT(open_train().status().message(), HasSubstr("data.nothing"));
   EXPECT_EQ(open(sets_["train"]).status().code(), Code::kInvalidArgument);
 }
@@ -151,51 +150,56 @@ TEST_F(NamedSets, WhatIsNotThereIsNamed) {
 TEST_F(NamedSets, SkipAndTakeLeaveAPartOfTheSamples) {
   write("abc", "abcdefghijklmnop");
   config::DatasetConfig config = text("abc");
-  config.context = 1;  // sample i is the letters i and i + 1
-  config.skip = 3;
-  config.take = 5;
+  sequence_in(config).block_size = 1;  // sample i is the letters i and i + 1
+  config.skip_samples = 3;
+  config.max_samples = 5;
   const auto part = open(config, "part");
   ASSERT_TRUE(part.ok()) << part.status().to_string();
   EXPECT_EQ((*part)->size(), 5u);
   EXPECT_EQ(read_sample(**part, 0).text(), "de");
   EXPECT_EQ(read_sample(**part, 4).text(), "hi");
   EXPECT_EQ((*part)->origin(4).offset, 7u);
-  config.take = 0;
+  config.max_samples.reset();
   EXPECT_EQ((*open(config, "rest"))->size(), 12u);
 }
 
 TEST_F(NamedSets, APartIsAnotherSetThanTheWhole) {
   config::DatasetConfig config = text("code");
   const std::string whole = (*open(config))->fingerprint();
-  config.take = 7;
+  config.max_samples = 7;
   EXPECT_EQ((*open(config))->fingerprint(), whole) << "all of it is no part";
-  config.take = 6;
+  config.max_samples = 6;
   const std::string six = (*open(config))->fingerprint();
   EXPECT_NE(six, whole);
   EXPECT_TRUE(open_indexed("train", config, index_dir(), six).ok());
-  config.skip = 1;
+  config.skip_samples = 1;
   EXPECT_NE((*open(config))->fingerprint(), six);
   EXPECT_EQ(open_indexed("train", config, index_dir(), six).status().code(), Code::kMismatch);
 }
 
 TEST_F(NamedSets, TheShardsOfAPartAreCutAtItsEnds) {
   config::DatasetConfig config = text("code");
-  config.skip = 2;
-  config.take = 4;
+  config.skip_samples = 2;
+  config.max_samples = 4;
   EXPECT_THAT((*open(config))->shard_ends(), ElementsAre(3, 4));
-  config.skip = 5;
-  config.take = 2;
+  config.skip_samples = 5;
+  config.max_samples = 2;
   EXPECT_THAT((*open(config))->shard_ends(), ElementsAre(2));
 }
 
-TEST_F(NamedSets, MoreThanThereIsCannotBeSkippedOrTaken) {
+TEST_F(NamedSets, MoreThanThereIsCannotBeSkippedAndMoreThanIsLeftIsAllOfIt) {
   config::DatasetConfig config = text("code");
-  config.skip = 7;
-  expect_error(config, Code::kInvalidArgument, {"data.train.skip: leaves none of the 7 samples"});
-  config.skip = 3;
-  config.take = 5;
+  config.skip_samples = 7;
   expect_error(config, Code::kInvalidArgument,
-               {"data.train.take: is 5, but there are 4 samples to take from"});
+               {"data.train.skip_samples: leaves none of the 7 samples"});
+  config.skip_samples = 3;
+  const std::string rest = (*open(config))->fingerprint();
+  config.max_samples = 5;
+  EXPECT_EQ((*open(config))->size(), 4u);
+  EXPECT_EQ((*open(config))->fingerprint(), rest);
+  config.skip_samples = 0;
+  config.max_samples = ~uint64_t{0};
+  EXPECT_EQ((*open(config))->size(), 7u);
 }
 
 // ---- Shards
@@ -215,15 +219,14 @@ TEST_F(NamedSets, AFileInWhichNoSampleBeginsIsNoShard) {
 TEST_F(NamedSets, FilesOfTokensAndRecordsAreShardsToo) {
   write("tokens/1.bin", std::string(2 * 12, '\0'));
   write("tokens/2.bin", std::string(2 * 20, '\0'));
-  config::DatasetConfig tokens = text("tokens");  // samples begin at the tokens 0, 10, 20
-  tokens.kind = config::DatasetKind::kTokens;
+  const config::DatasetConfig tokens{
+      // samples begin at the tokens 0, 10, 20
+      .source = config::TokensDataset{.path = path("tokens"), .sequence = {.block_size = 10}}};
   EXPECT_THAT((*open(tokens))->shard_ends(), ElementsAre(2, 3));
   for (const char* const name : {"data_batch_1.bin", "data_batch_2.bin"})
     write(std::string("cifar/") + name, std::string(4 * 3073, '\0'));
   config::DatasetConfig cifar;
-  cifar.kind = config::DatasetKind::kCifar;
-  cifar.path = path("cifar");
-  cifar.classes = 10;
+  cifar.source = config::CifarDataset{.path = path("cifar"), .transforms = {}};
   EXPECT_THAT((*open(cifar))->shard_ends(), ElementsAre(4, 8));
   cifar.split = {0.25, 1.0};
   EXPECT_THAT((*open(cifar))->shard_ends(), ElementsAre(2, 6));

@@ -23,9 +23,9 @@ class NpyDataset : public testing::FolderFixture {
   config::DatasetConfig arrays(const std::string& file = "x.npy",
                                const std::string& labels = "y.npy") const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kNpy;
-    config.path = path(file);
-    if (!labels.empty()) config.labels = path(labels);
+    config.source = config::NumpyDataset{};
+    path_in(config) = path(file);
+    if (!labels.empty()) source_in<config::NumpyDataset>(config).labels_path = path(labels);
     return config;
   }
   std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
@@ -122,8 +122,8 @@ TEST_F(NpyDataset, FloatsThatAreToBePredictedAreTargets) {
   EXPECT_EQ(dataset->spec()[1], (TensorSpec{.name = "target", .dtype = DType::kF32, .shape = {2}}));
   EXPECT_THAT(read_sample(*dataset, 1).values<float>(1), ElementsAre(3, 4));
   auto config = arrays();
-  config.label = "y";
-  expect_error(config, Code::kInvalidArgument, {"data.train.label", "float64 rows of [2]"});
+  fields_in(config).label = "y";
+  expect_error(config, Code::kInvalidArgument, {"data.train.fields.label", "float64 rows of [2]"});
 }
 
 TEST_F(NpyDataset, ShardsAreOneArrayAndMustAgree) {
@@ -176,18 +176,18 @@ TEST_F(NpyDataset, MembersOfArchivesAreNamedOrUsual) {
   write("a.npz", test::zip({{"x_train.npy", x}, {"y_train.npy", y}}, false));
   auto config = arrays("a.npz", "");
   expect_error(config, Code::kInvalidArgument,
-               {"data.train.input", path("a.npz"), "x_train.npy, y_train.npy"});
-  config.input = {"x_train"};
-  config.label = "z";
-  expect_error(config, Code::kInvalidArgument, {"data.train.label", "no array 'z'"});
-  config.label = "y_train";
+               {"data.train.fields.input", path("a.npz"), "x_train.npy, y_train.npy"});
+  fields_in(config).input = {"x_train"};
+  fields_in(config).label = "z";
+  expect_error(config, Code::kInvalidArgument, {"data.train.fields.label", "no array 'z'"});
+  fields_in(config).label = "y_train";
   EXPECT_EQ(read_sample(*opened(config), 0).label(), 4);
-  config.label = "";
-  config.target = {"y_train"};
+  fields_in(config).label = "";
+  fields_in(config).target = {"y_train"};
   EXPECT_THAT(read_sample(*opened(config), 0).values<float>(1), ElementsAre(4));
-  config.target.clear();
+  fields_in(config).target.clear();
   write_labels(1);
-  config.labels = path("y.npy");
+  source_in<config::NumpyDataset>(config).labels_path = path("y.npy");
   EXPECT_EQ(read_sample(*opened(config), 0).label(), 0);
 }
 
@@ -217,12 +217,12 @@ TEST_F(NpyDataset, LabelsThatAreNoClassesAreErrors) {
   expect_error(arrays(), Code::kCorrupt, {"no class"});
   write_labels(2);
   auto config = arrays();
-  config.classes = 10;
+  source_in<config::NumpyDataset>(config).num_classes = 10;
   EXPECT_EQ(opened(config)->classes(), 10u);
-  config.classes = 1;
-  expect_error(config, Code::kInvalidArgument, {"data.train.classes"});
+  source_in<config::NumpyDataset>(config).num_classes = 1;
+  expect_error(config, Code::kInvalidArgument, {"data.train.num_classes"});
   config = arrays("x.npy", "");
-  expect_error(config, Code::kInvalidArgument, {"data.train.labels", path("x.npy")});
+  expect_error(config, Code::kInvalidArgument, {"data.train.labels_path", path("x.npy")});
 }
 
 TEST_F(NpyDataset, HeadersThatAreNotNumpysAreRefused) {

@@ -28,11 +28,12 @@ class NpySequences : public testing::SequenceFixture {
   config::DatasetConfig rows(const std::string& labels = "tags.npy",
                              const std::string& lengths = "n.npy") const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kNpy;
-    config.path = path("x.npy");
-    config.labels = path(labels);
-    config.longest = 3;
-    if (!lengths.empty()) config.lengths = path(lengths);
+    config.source = config::NumpyDataset{};
+    path_in(config) = path("x.npy");
+    auto& numpy = source_in<config::NumpyDataset>(config);
+    numpy.labels_path = path(labels);
+    sequence_in(config).max_length = 3;
+    if (!lengths.empty()) numpy.lengths_path = path(lengths);
     return config;
   }
 };
@@ -100,11 +101,11 @@ TEST_F(NpySequences, MayBeArraysOfAnArchive) {
                               {"n.npy", content_of("n.npy")}},
                              true));
   config::DatasetConfig config;
-  config.kind = config::DatasetKind::kNpy;
-  config.path = path("all.npz");
-  config.label = "tags";
-  config.lengths = "n";
-  config.longest = 3;
+  config.source = config::NumpyDataset{};
+  path_in(config) = path("all.npz");
+  fields_in(config).labels = "tags";
+  fields_in(config).length = "n";
+  sequence_in(config).max_length = 3;
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->length(1), 1u);
   EXPECT_THAT(read_sample(*dataset, 1).values<int64_t>(2), ElementsAre(1, -100, -100));
@@ -125,26 +126,65 @@ TEST_F(NpySequences, LengthsThatLieAreRefused) {
   write("n.npy", npy("<i8", "(3,)", bytes_of<int64_t>({1, 2, 3})));
   expect_error(rows(), Code::kMismatch, {"2 rows of input, but 3 of lengths"});
   write("n.npy", npy("<f4", "(2,)", bytes_of<float>({1, 2})));
-  expect_error(rows(), Code::kInvalidArgument, {"data.train.lengths", "float32"});
+  expect_error(rows(), Code::kInvalidArgument, {"data.train.lengths_path", "float32"});
 }
 
 TEST_F(NpySequences, TheLongestIsWhatTheRowsHave) {
   auto config = rows();
-  config.longest = 4;
-  expect_error(config, Code::kInvalidArgument,
-               {"data.train.longest: is 4, but must be the places", "float32 rows of [3, 2]"});
+  sequence_in(config).max_length = 4;
+  expect_error(
+      config, Code::kInvalidArgument,
+      {"data.train.sequence.max_length: is 4, but must be the places", "float32 rows of [3, 2]"});
 }
 
 TEST_F(NpySequences, LabelsThatAreNoClassesAreRefused) {
   write("tags.npy", npy("<i8", "(2, 3)", bytes_of<int64_t>({0, -1, 4, 1, 2, 2})));
   expect_error(rows(), Code::kCorrupt, {path("tags.npy"), "is no class"});
   write("tags.npy", npy("<i8", "(2, 3)", bytes_of<int64_t>(std::vector<int64_t>(6, -100))));
-  expect_error(rows(), Code::kInvalidArgument, {"data.train.labels", "no class"});
+  expect_error(rows(), Code::kInvalidArgument, {"data.train.labels_path", "no class"});
+}
+
+TEST_F(NpySequences, LabelsAndLengthsMayLieApart) {
+  write("x_and_n.npz",
+        test::zip({{"x.npy", content_of("x.npy")}, {"n.npy", content_of("n.npy")}}, true));
+  write("x_and_tags.npz",
+        test::zip({{"x.npy", content_of("x.npy")}, {"tags.npy", content_of("tags.npy")}}, false));
+  config::NumpyDataset numpy;
+  numpy.path = path("x_and_n.npz");
+  numpy.labels_path = path("tags.npy");
+  numpy.fields.length = "n";
+  numpy.sequence.max_length = 3;
+  config::NumpyDataset other = numpy;
+  other.path = path("x_and_tags.npz");
+  other.labels_path = "";
+  other.lengths_path = path("n.npy");
+  other.fields.length = "";
+  other.fields.labels = "tags";
+  for (const auto& each : {numpy, other}) {
+    const auto dataset = opened({.source = each});
+    EXPECT_EQ(dataset->length(1), 1u);
+    EXPECT_THAT(read_sample(*dataset, 1).values<int64_t>(2), ElementsAre(1, -100, -100));
+  }
+}
+
+TEST_F(NpySequences, NamesThatDoNotGoTogetherAreRefused) {
+  auto config = rows();
+  fields_in(config).length = "n";
+  expect_error(config, Code::kInvalidArgument, {"data.train.fields.length", "lengths_path"});
+  config = rows("tags.npy", "");
+  fields_in(config).length = "n";
+  expect_error(config, Code::kInvalidArgument,
+               {"data.train.fields.length", "names an array of an .npz"});
+  config = rows();
+  fields_in(config).label = "y";
+  expect_error(config, Code::kInvalidArgument, {"data.train.fields.label", "[3]"});
+  fields_in(config).labels = "y";
+  expect_error(config, Code::kInvalidArgument, {"data.train.fields.labels", "cannot be combined"});
 }
 
 TEST_F(NpySequences, WithoutALongestRowsAreWhatTheyWere) {
   auto config = rows("tags.npy", "");
-  config.longest = 0;
+  sequence_in(config).max_length.reset();
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->longest(), 0u);
   EXPECT_EQ(dataset->spec()[1].name, "target");

@@ -19,8 +19,8 @@ class OpenDataset : public testing::FolderFixture {
  protected:
   config::DatasetConfig text(const std::string& name = "data", int64_t context = 4) const {
     config::DatasetConfig config;
-    config.path = path(name);
-    config.context = context;
+    path_in(config) = path(name);
+    sequence_in(config).block_size = context;
     return config;
   }
   Result<std::unique_ptr<Dataset>> indexed(const config::DatasetConfig& config,
@@ -36,7 +36,10 @@ class OpenDataset : public testing::FolderFixture {
 };
 
 TEST_F(OpenDataset, SupportedKindsAreNamed) {
-  EXPECT_EQ(supported_kinds(), "text tokens images idx cifar npy tfrecord tar csv jsonl synthetic");
+  EXPECT_EQ(
+      supported_kinds(),
+      "text tokens image_folder image_list idx cifar10 cifar100 numpy tfrecord webdataset csv "
+      "jsonl synthetic");
 }
 
 TEST_F(OpenDataset, IndexIsReusedWhileNothingChanges) {
@@ -92,8 +95,7 @@ TEST_F(OpenDataset, OpenIndexedRefusesAnotherFingerprintOrOtherSettings) {
   EXPECT_EQ(indexed(text(), std::string(64, '0')).status().code(), Code::kMismatch);
   EXPECT_EQ(indexed(text("data", 3), fingerprint).status().code(), Code::kMismatch);
   EXPECT_EQ(indexed(text("elsewhere"), fingerprint).status().code(), Code::kMismatch);
-  EXPECT_EQ(open_indexed("valid", text(), index_dir(), fingerprint).status().code(),
-            Code::kNotFound);
+  EXPECT_EQ(open_indexed("val", text(), index_dir(), fingerprint).status().code(), Code::kNotFound);
 }
 
 TEST_F(OpenDataset, FingerprintDoesNotDependOnWhereTheDataLies) {
@@ -123,17 +125,17 @@ TEST_F(OpenDataset, FaultRow61SpecialFileAsPathIsRefusedWithoutHanging) {
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
   expect_error(text("fifo"), Code::kInvalidArgument, {"not a regular file"});
   config::DatasetConfig device = text();
-  device.path = "/dev/zero";
+  path_in(device) = "/dev/zero";
   expect_error(device, Code::kInvalidArgument, {"not a regular file"});
 }
 
 TEST_F(OpenDataset, BadSettingsNameTheirKeys) {
   write("data/a", "0123456789");
   auto config = text();
-  config.path = "";
+  path_in(config) = "";
   expect_error(config, Code::kInvalidArgument, {"data.train.path"});
   config = text("data", 0);
-  expect_error(config, Code::kInvalidArgument, {"data.train.context"});
+  expect_error(config, Code::kInvalidArgument, {"data.train.sequence.block_size"});
   for (const auto& split : std::vector<std::vector<double>>{
            {}, {0.5}, {0.5, 0.5}, {-0.1, 1}, {0, 1.1}, {0, 0.5, 1}, {0, std::nan("")}}) {
     config = text();
@@ -141,7 +143,7 @@ TEST_F(OpenDataset, BadSettingsNameTheirKeys) {
     expect_error(config, Code::kInvalidArgument, {"data.train.split"});
   }
   config = text();
-  config.glob = "/x";
+  glob_in(config) = "/x";
   expect_error(config, Code::kInvalidArgument, {"data.train.glob"});
 }
 

@@ -24,9 +24,9 @@ class PictureList : public testing::FolderFixture {
   }
   config::DatasetConfig listed(const std::string& list) const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kImages;
-    config.list = path(list);
-    config.size = {2, 2};
+    config.source = config::ImageListDataset{};
+    path_in(config) = path(list);
+    transforms_in(config) = {config::Resize{{2, 2}}};
     return config;
   }
   // First pixel and label of each sample.
@@ -58,9 +58,9 @@ TEST_F(PictureList, CsvNamesPicturesBesideItAndTheirClasses) {
 TEST_F(PictureList, OtherFormatsColumnsAndFolders) {
   write("lists/a.jsonl", "{\"file_name\": \"1.png\", \"meta\": {\"class\": 4}}\n");
   auto config = listed("lists/a.jsonl");
-  config.path = path("set/p");
-  config.input = {"file_name"};
-  config.label = "meta.class";
+  source_in<config::ImageListDataset>(config).root = path("set/p");
+  fields_in(config).image = "file_name";
+  fields_in(config).label = "meta.class";
   EXPECT_THAT(samples(config), ElementsAre(std::pair(10, 4)));
   write("lists/a.tsv", "path\tlabel\n" + path("set/p/2.png") + "\t1\n");
   EXPECT_THAT(samples(listed("lists/a.tsv")), ElementsAre(std::pair(20, 1)));
@@ -70,9 +70,9 @@ TEST_F(PictureList, PackedItIsTheSame) {
   write("set/list.csv", "path,label\np/0.png,0\np/2.png,2\np/1.png,1\n");
   auto config = listed("set/list.csv");
   const auto plain = samples(config);
-  for (const char* const cache : {"packed", "rewritten"}) {
-    config.cache = cache;
-    EXPECT_EQ(samples(config), plain) << cache;
+  for (const bool has_markers : {false, true}) {
+    cache_in(config) = config::CacheConfig{.jpeg_restart_markers = has_markers, .dir = {}};
+    EXPECT_EQ(samples(config), plain) << has_markers;
   }
   std::filesystem::remove_all(path("set/p"));
   const auto dataset = open_indexed("train", config, index_dir(), "");
@@ -101,7 +101,7 @@ TEST_F(PictureList, SetMayBeMovedWithItsList) {
 TEST_F(PictureList, PictureThatIsNotThereOrNoFileIsAnErrorWithItsLine) {
   write("set/list.csv", "path,label\np/0.png,0\np/9.png,1\n");
   expect_error(listed("set/list.csv"), Code::kNotFound,
-               {"data.train.list", path("set/list.csv"), "line 3", "p/9.png"});
+               {"data.train.path", path("set/list.csv"), "line 3", "p/9.png"});
   write("set/list.csv", "path,label\np,0\n");
   expect_error(listed("set/list.csv"), Code::kInvalidArgument, {"line 2", "not a regular file"});
 }
@@ -124,7 +124,7 @@ TEST_F(PictureList, RowsWithoutAPathOrALabelAreErrors) {
 TEST_F(PictureList, ListsThatAreNoneAreErrors) {
   write("set/list.csv", "file,label\np/0.png,0\n");
   expect_error(listed("set/list.csv"), Code::kInvalidArgument,
-               {"data.train.list", "no column 'path'", "data.train.input"});
+               {"data.train.fields.image", "no column 'path'"});
   write("set/list.csv", "path,label\n");
   expect_error(listed("set/list.csv"), Code::kNotFound, {"names no picture"});
   expect_error(listed("set/list.xml"), Code::kInvalidArgument, {".csv, .tsv or .jsonl"});

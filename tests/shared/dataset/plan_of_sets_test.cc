@@ -13,8 +13,8 @@
 namespace stoker::dataset {
 namespace {
 
-using config::LastBatch;
-using config::Shuffle;
+using config::LastBatchPolicy;
+using config::ShuffleMode;
 using Samples = std::vector<uint64_t>;
 
 Samples taken(const SamplePlan& plan, uint64_t first_ticket, uint64_t tickets) {
@@ -41,8 +41,8 @@ PlanSettings weighted_pair() {
 std::vector<PlanSettings> one_of_each() {
   std::vector<PlanSettings> all;
   const std::vector<uint64_t> shards{7, 20, 21, 60, 100};
-  for (const Shuffle shuffle :
-       {Shuffle::kFull, Shuffle::kOff, Shuffle::kWindow, Shuffle::kShards}) {
+  for (const ShuffleMode shuffle :
+       {ShuffleMode::kFull, ShuffleMode::kNone, ShuffleMode::kBlock, ShuffleMode::kShards}) {
     const PlanSettings plain{.size = 100,
                              .batch = 12,
                              .seed = 9,
@@ -51,7 +51,7 @@ std::vector<PlanSettings> one_of_each() {
                              .shards_open = 2,
                              .shard_ends = shards};
     all.push_back(plain);
-    for (const LastBatch last : {LastBatch::kDrop, LastBatch::kPad}) {
+    for (const LastBatchPolicy last : {LastBatchPolicy::kDrop, LastBatchPolicy::kPad}) {
       all.push_back(plain);
       all.back().last_batch = last;
     }
@@ -78,8 +78,8 @@ TEST(PlanOfSets, SetsWithoutWeightsAreOneSet) {
 }
 
 TEST(PlanOfSets, ARepeatedSetComesSoOftenAnEpochEachTimeInAPassOfItsOwn) {
-  for (const Shuffle shuffle :
-       {Shuffle::kFull, Shuffle::kOff, Shuffle::kWindow, Shuffle::kShards}) {
+  for (const ShuffleMode shuffle :
+       {ShuffleMode::kFull, ShuffleMode::kNone, ShuffleMode::kBlock, ShuffleMode::kShards}) {
     const SamplePlan plan({.size = 50,
                            .batch = 10,
                            .seed = 2,
@@ -109,7 +109,7 @@ TEST(PlanOfSets, ShardsOfTheWholeAreThoseOfItsSets) {
   const SamplePlan plan({.size = 40,
                          .batch = 1,
                          .seed = 4,
-                         .shuffle = Shuffle::kShards,
+                         .shuffle = ShuffleMode::kShards,
                          .shards_open = 1,
                          .shard_ends = {10, 20, 30, 40},
                          .sets = {{.size = 20, .repeat = 2}, {.size = 20}}});
@@ -240,7 +240,8 @@ TEST(PlanOfSets, ASetOfAMixtureMayBeDrawnFrom) {
 
 TEST(LastBatchOfAnEpoch, DropLeavesOutWhatDoesNotFillABatch) {
   const SamplePlan span({.size = 103, .batch = 10, .seed = 5});
-  const SamplePlan drop({.size = 103, .batch = 10, .seed = 5, .last_batch = LastBatch::kDrop});
+  const SamplePlan drop(
+      {.size = 103, .batch = 10, .seed = 5, .last_batch = LastBatchPolicy::kDrop});
   EXPECT_EQ(taken(span, 0, 10), taken(drop, 0, 10));
   for (uint64_t epoch = 0; epoch < 5; ++epoch) {
     EXPECT_EQ(counts_of(taken(drop, epoch * 10, 10)).size(), 100u);
@@ -253,7 +254,7 @@ TEST(LastBatchOfAnEpoch, DropLeavesOutWhatDoesNotFillABatch) {
 }
 
 TEST(LastBatchOfAnEpoch, PadFillsItWithTheEpochsFirstSamples) {
-  const SamplePlan pad({.size = 103, .batch = 10, .seed = 5, .last_batch = LastBatch::kPad});
+  const SamplePlan pad({.size = 103, .batch = 10, .seed = 5, .last_batch = LastBatchPolicy::kPad});
   for (uint64_t epoch = 0; epoch < 5; ++epoch) {
     const uint64_t first = epoch * 11;
     EXPECT_EQ(counts_of(taken(pad, first, 11)).size(), 103u);
@@ -267,7 +268,7 @@ TEST(LastBatchOfAnEpoch, PadFillsItWithTheEpochsFirstSamples) {
 }
 
 TEST(LastBatchOfAnEpoch, PadOfASetSmallerThanABatchGoesRoundInIt) {
-  const SamplePlan pad({.size = 3, .batch = 8, .seed = 5, .last_batch = LastBatch::kPad});
+  const SamplePlan pad({.size = 3, .batch = 8, .seed = 5, .last_batch = LastBatchPolicy::kPad});
   const Samples batch = taken(pad, 4, 1);
   EXPECT_EQ(pad.epoch_of(4), 4u);
   EXPECT_EQ(counts_of(batch).size(), 3u);
@@ -277,7 +278,7 @@ TEST(LastBatchOfAnEpoch, PadOfASetSmallerThanABatchGoesRoundInIt) {
 TEST(LastBatchOfAnEpoch, WhereEpochsEndWithABatchAllWordsMeanTheSame) {
   PlanSettings settings{.size = 100, .batch = 10, .seed = 5};
   const SamplePlan span(settings);
-  for (const LastBatch last : {LastBatch::kDrop, LastBatch::kPad}) {
+  for (const LastBatchPolicy last : {LastBatchPolicy::kDrop, LastBatchPolicy::kPad}) {
     settings.last_batch = last;
     EXPECT_EQ(taken(SamplePlan(settings), 0, 35), taken(span, 0, 35));
   }
@@ -306,7 +307,7 @@ TEST(Ranks, TogetherTakeWhatOneWouldWhateverTheirNumber) {
 
 TEST(Batches, OfAnySizeCutTheSameSequence) {
   for (PlanSettings settings : one_of_each()) {
-    if (settings.last_batch != LastBatch::kSpan) continue;
+    if (settings.last_batch != LastBatchPolicy::kCarryOver) continue;
     const Samples sequence = taken(SamplePlan(settings), 0, 50);
     for (const uint64_t batch : {1, 5, 100, 600}) {
       settings.batch = batch;
@@ -349,15 +350,15 @@ TEST(PlanOfSets, OrdersNeverChangeBetweenVersionsHoweverFarAlong) {
                            .window = 1000,
                            .shards_open = 2,
                            .shard_ends = {10000, 10001, 25000, 60000}};
-  const auto with = [&](Shuffle shuffle) {
+  const auto with = [&](ShuffleMode shuffle) {
     PlanSettings settings = plain;
     settings.shuffle = shuffle;
     return far(settings);
   };
-  EXPECT_EQ(with(Shuffle::kFull), (Samples{22686, 24300, 23774, 17400}));
-  EXPECT_EQ(with(Shuffle::kOff), (Samples{40000, 40001, 40002, 40003}));
-  EXPECT_EQ(with(Shuffle::kWindow), (Samples{39765, 40652, 40388, 40525}));
-  EXPECT_EQ(with(Shuffle::kShards), (Samples{49462, 10663, 36600, 59831}));
+  EXPECT_EQ(with(ShuffleMode::kFull), (Samples{22686, 24300, 23774, 17400}));
+  EXPECT_EQ(with(ShuffleMode::kNone), (Samples{40000, 40001, 40002, 40003}));
+  EXPECT_EQ(with(ShuffleMode::kBlock), (Samples{39765, 40652, 40388, 40525}));
+  EXPECT_EQ(with(ShuffleMode::kShards), (Samples{49462, 10663, 36600, 59831}));
   PlanSettings repeated = plain;
   repeated.sets = {{.size = 10000, .repeat = 5}, {.size = 50000}};
   EXPECT_EQ(far(repeated), (Samples{3483, 19930, 59101, 28291}));

@@ -11,8 +11,8 @@
 namespace stoker::dataset {
 namespace {
 
-using config::LastBatch;
-using config::Shuffle;
+using config::LastBatchPolicy;
+using config::ShuffleMode;
 
 // Of every ticket up to one in the third epoch, from each row on.
 void expect_same(const PlanSettings& settings, const std::string& what) {
@@ -34,8 +34,10 @@ void expect_same(const PlanSettings& settings, const std::string& what) {
 }
 
 TEST(PlanRows, AreThoseOfEachRowInEveryOrder) {
-  for (const Shuffle shuffle : {Shuffle::kFull, Shuffle::kOff, Shuffle::kWindow, Shuffle::kShards})
-    for (const LastBatch last : {LastBatch::kSpan, LastBatch::kDrop, LastBatch::kPad})
+  for (const ShuffleMode shuffle :
+       {ShuffleMode::kFull, ShuffleMode::kNone, ShuffleMode::kBlock, ShuffleMode::kShards})
+    for (const LastBatchPolicy last :
+         {LastBatchPolicy::kCarryOver, LastBatchPolicy::kDrop, LastBatchPolicy::kPad})
       for (const uint64_t size : {200ull, 255ull, 257ull, 1000ull})
         for (const uint64_t batch : {1ull, 7ull, 64ull, 200ull})
           expect_same({.size = size,
@@ -53,7 +55,7 @@ TEST(PlanRows, AreThoseOfEachRowInEveryOrder) {
 
 TEST(PlanRows, AreThoseOfEachRowWhereABatchHoldsSeveralEpochs) {
   for (const uint64_t size : {1ull, 2ull, 3ull, 10ull})
-    for (const LastBatch last : {LastBatch::kSpan, LastBatch::kPad})
+    for (const LastBatchPolicy last : {LastBatchPolicy::kCarryOver, LastBatchPolicy::kPad})
       expect_same({.size = size, .batch = 64, .last_batch = last}, "size " + std::to_string(size));
 }
 

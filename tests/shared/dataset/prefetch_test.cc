@@ -56,7 +56,7 @@ TEST_P(PrefetchOfKind, GivesTheSampleWithoutAnotherLookAtTheFiles) {
     bytes.push_back(std::make_unique<PrefetchedBytes>(budget));
     data.prefetch(sample, *bytes.back());
   }
-  const bool has_files = GetParam().kind != std::string("synthetic");
+  const bool has_files = GetParam().format != std::string("synthetic");
   EXPECT_EQ(budget.taken() > 0, has_files);
   spoil_files();
   for (uint64_t sample = 0; sample < data.size(); ++sample) {
@@ -96,10 +96,10 @@ class Prefetch : public testing::FolderFixture {
 
 TEST_F(Prefetch, OfAPartOfASetIsOfItsOwnSamples) {
   config::DatasetConfig config = testing::small::cifar(path("set"));
-  config.skip = 7;
-  config.take = 11;
+  config.skip_samples = 7;
+  config.max_samples = 11;
   config.split = {0.1, 0.9};
-  config.flip = 0.5;
+  set_transform(config, config::RandomHorizontalFlip{.p = 0.5});
   const auto data = open(config);
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   expect_all_prefetched(**data);
@@ -108,8 +108,7 @@ TEST_F(Prefetch, OfAPartOfASetIsOfItsOwnSamples) {
 TEST_F(Prefetch, OfAMixtureIsOfTheSamplesOwnSet) {
   config::DatasetConfigs sets{{"one", testing::small::text(path("one"))},
                               {"two", testing::small::tar_text(path("two"))}};
-  sets["train"].kind = config::DatasetKind::kMixture;
-  sets["train"].of = {"one", "two"};
+  sets["train"].source = config::Concat{{"one", "two"}};
   const auto data = open_dataset("train", sets, index_dir(), {});
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   expect_all_prefetched(**data);

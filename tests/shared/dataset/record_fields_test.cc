@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/shared/dataset/config_parts.h"
+
 namespace stoker::dataset {
 namespace {
 
@@ -17,17 +19,17 @@ using ::testing::HasSubstr;
 const std::string kName = "train";
 
 config::DatasetConfig numbers_config() {
-  config::DatasetConfig config;
-  config.input = {"a", "b"};
-  config.shape = {2, 2};
-  config.target = {"t"};
-  config.targets = 1;
+  config::DatasetConfig config{.source = config::TfrecordDataset{}};
+  fields_in(config).input = {"a", "b"};
+  record_in(config).input_shape = {2, 2};
+  fields_in(config).target = {"t"};
+  record_in(config).num_targets = 1;
   return config;
 }
 config::DatasetConfig label_config() {
   config::DatasetConfig config = numbers_config();
-  config.target = {};
-  config.label = "l";
+  fields_in(config).target = {};
+  fields_in(config).label = "l";
   return config;
 }
 Result<RecordFields> fields_of(const config::DatasetConfig& config) {
@@ -112,15 +114,18 @@ TEST(RecordFields, ValuesThatDoNotFillTheShapeNameTheirField) {
 
 TEST(RecordFields, APictureMustBeBytes) {
   config::DatasetConfig config = label_config();
-  config.input = {"jpg"};
-  config.shape = {};
-  config.size = {8, 9};
+  fields_in(config).input = {};
+  fields_in(config).image = "jpg";
+  record_in(config).input_shape = {};
+  transforms_in(config) = {config::Resize{{8, 9}}};
   const auto fields = fields_of(config);
   ASSERT_TRUE(fields.ok()) << fields.status().to_string();
+  EXPECT_EQ(fields->setting_of(0), "image");
+  EXPECT_EQ(fields->key_of(0), "fields.image");
   EXPECT_EQ(fields->spec(InputForm::kPicture)[0].shape, (std::vector<int64_t>{3, 8, 9}));
   EXPECT_EQ(*fields->form_of(bytes("…")), InputForm::kPicture);
   EXPECT_THAT(fields->form_of(FieldFloats()).status().message(),
-              HasSubstr("give a shape instead of a size"));
+              HasSubstr("name it in fields.input, with an input_shape"));
 }
 
 TEST(RecordFields, TheFirstValueDecidesTheFormOfAShape) {
@@ -130,42 +135,59 @@ TEST(RecordFields, TheFirstValueDecidesTheFormOfAShape) {
 }
 
 TEST(RecordFields, SettingsThatMakeNoSampleAreRefused) {
-  config::DatasetConfig config;
-  expect_wrong(config, "input");
+  config::DatasetConfig config{.source = config::TfrecordDataset{}};
+  expect_wrong(config, "fields.input");
   config = label_config();
-  config.input = {"a", ""};
-  expect_wrong(config, "input");
+  fields_in(config).input = {"a", ""};
+  expect_wrong(config, "fields.input");
   config = label_config();
-  config.size = {8, 8};
-  expect_wrong(config, "input");
-  config.shape = {};
-  expect_wrong(config, "input");  // two names for a picture
+  record_in(config).input_shape = {};
+  expect_wrong(config, "input_shape: is required");
   config = label_config();
-  config.shape = {1 << 20, 1 << 20};
-  expect_wrong(config, "shape");
-  config.shape = {4, 0};
-  expect_wrong(config, "shape");
+  fields_in(config).image = "jpg";
+  expect_wrong(config, "fields.image: cannot be combined with fields.input");
+  fields_in(config).input = {};
+  expect_wrong(config, "input_shape: cannot be combined with fields.image");
+  record_in(config).input_shape = {};
+  expect_wrong(config, "transforms: encoded images need");
   config = label_config();
-  config.target = {"t"};
-  expect_wrong(config, "label");
+  record_in(config).input_shape = {1 << 20, 1 << 20};
+  expect_wrong(config, "input_shape: must be positive");
+  record_in(config).input_shape = {4, 0};
+  expect_wrong(config, "input_shape: must be positive");
   config = label_config();
-  config.label = "";
-  expect_wrong(config, "label");
+  fields_in(config).target = {"t"};
+  expect_wrong(config, "fields.label");
+  config = label_config();
+  fields_in(config).label = "";
+  expect_wrong(config, "fields.label");
   config = numbers_config();
-  config.targets = 0;
-  expect_wrong(config, "targets");
+  record_in(config).num_targets = 0;
+  expect_wrong(config, "num_targets");
+  fields_in(config).target = {"t", "u"};
+  record_in(config).num_targets = 1;
+  expect_wrong(config, "num_targets");
   config = label_config();
-  config.text = "txt";
-  expect_wrong(config, "text");
+  fields_in(config).text = "txt";
+  expect_wrong(config, "fields.text");
+}
+
+TEST(RecordFields, TargetsAreAsManyAsTheirNamesUnlessTheSettingSaysMore) {
+  config::DatasetConfig config = numbers_config();
+  fields_in(config).target = {"t", "u"};
+  record_in(config).num_targets = {};
+  EXPECT_EQ(fields_of(config)->spec(InputForm::kNumbers)[1].shape, (std::vector<int64_t>{2}));
+  record_in(config).num_targets = 5;
+  EXPECT_EQ(fields_of(config)->spec(InputForm::kNumbers)[1].shape, (std::vector<int64_t>{5}));
 }
 
 TEST(RecordFields, OtherFieldsHaveAnotherText) {
   config::DatasetConfig config = label_config();
   const std::string first = fields_of(config)->to_text();
-  config.input = {"a,1:b"};
+  fields_in(config).input = {"a,1:b"};
   EXPECT_NE(fields_of(config)->to_text(), first);
   config = label_config();
-  config.shape = {4};
+  record_in(config).input_shape = {4};
   EXPECT_NE(fields_of(config)->to_text(), first);
   EXPECT_EQ(fields_of(label_config())->to_text(), first);
 }

@@ -49,10 +49,11 @@ class FakeRecords : public Records {
 class RecordsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    config_.path = "shards";
-    config_.input = {"x"};
-    config_.shape = {1};
-    config_.label = "y";
+    config_.source = config::TfrecordDataset{};
+    path_in(config_) = "shards";
+    fields_in(config_).input = {"x"};
+    record_in(config_).input_shape = {1};
+    fields_in(config_).label = "y";
     shards_.add("a.rec", {.size = 1000, .mtime_ns = 1, .inode = 1});
     shards_.add("b.rec", {.size = 1000, .mtime_ns = 1, .inode = 1});
   }
@@ -82,10 +83,10 @@ class RecordsTest : public ::testing::Test {
     return make_record_dataset(set, fields, "fingerprint", std::move(records));
   }
   std::unique_ptr<Dataset> texts(const std::vector<std::string>& texts, int64_t context) {
-    config_ = {};
-    config_.path = "shards";
-    config_.text = "txt";
-    config_.context = context;
+    config_.source = config::TfrecordDataset{};
+    path_in(config_) = "shards";
+    fields_in(config_).text = "txt";
+    sequence_in(config_).block_size = context;
     std::vector<Record> records;
     for (size_t i = 0; i < texts.size(); ++i) records.push_back({static_cast<int64_t>(i)});
     auto dataset = open(*index({records, {}}), texts);
@@ -125,11 +126,11 @@ TEST_F(RecordsTest, IncompleteRecordsRefuseTheSetWithTheirNumber) {
   EXPECT_EQ(facts.status().code(), Code::kCorrupt);
   EXPECT_EQ(facts.status().message(),
             "data.train.path: a.rec: record at offset 200: has no label 'y'; 2 of 3 are "
-            "incomplete: complete them, or leave them out with data.train.incomplete: skip");
+            "incomplete: complete them, or leave them out with data.train.on_missing_field: drop");
 }
 
 TEST_F(RecordsTest, IncompleteRecordsAreLeftOutOnRequestAndLogged) {
-  config_.incomplete = "skip";
+  record_in(config_).on_missing_field = config::OnMissingField::kDrop;
   ::testing::internal::CaptureStderr();
   const auto dataset = open(*index({{{1, 0}, {2, -1}}, {{3, 1}}}));
   const std::string log = ::testing::internal::GetCapturedStderr();
@@ -141,7 +142,7 @@ TEST_F(RecordsTest, IncompleteRecordsAreLeftOutOnRequestAndLogged) {
 }
 
 TEST_F(RecordsTest, WhereNoRecordIsCompleteTheNamesAreWrong) {
-  config_.incomplete = "skip";
+  record_in(config_).on_missing_field = config::OnMissingField::kDrop;
   EXPECT_EQ(index({{{1, -1}}, {{3, -1}}}).status().code(), Code::kInvalidArgument);
 }
 
@@ -152,9 +153,9 @@ TEST_F(RecordsTest, NoRecordAtAllIsNotFound) {
 }
 
 TEST_F(RecordsTest, ALabelBeyondTheGivenClassesIsRefused) {
-  config_.classes = 4;
+  record_in(config_).num_classes = 4;
   const auto facts = index({{{1, 0}, {2, 4}}, {}});
-  EXPECT_EQ(facts.status().message(), "data.train.classes: is 4, but a label is 4");
+  EXPECT_EQ(facts.status().message(), "data.train.num_classes: is 4, but a label is 4");
 }
 
 TEST_F(RecordsTest, FactsThatAreNoTableAreCorrupt) {
@@ -204,9 +205,9 @@ TEST_F(RecordsTest, EveryWindowOfTextsIsAPieceOfTheWholeStream) {
 }
 
 TEST_F(RecordsTest, TextsShorterThanASampleAreRefused) {
-  config_ = {};
-  config_.text = "txt";
-  config_.context = 10;
+  config_.source = config::TfrecordDataset{};
+  fields_in(config_).text = "txt";
+  sequence_in(config_).block_size = 10;
   const auto dataset = open(*index({{{0}}, {}}), {"abc"});
   EXPECT_EQ(dataset.status().code(), Code::kInvalidArgument);
   EXPECT_THAT(dataset.status().message(), HasSubstr("has 4 bytes"));

@@ -31,13 +31,14 @@ bool is_permutation_of_all(const std::vector<uint64_t>& order) {
 
 // As data that grows has it: a plan that begins at a ticket with an epoch.
 TEST(SamplePlan, BeginsAtATicketWithAWholeEpoch) {
-  using config::LastBatch;
-  for (const LastBatch last : {LastBatch::kSpan, LastBatch::kDrop, LastBatch::kPad}) {
+  using config::LastBatchPolicy;
+  for (const LastBatchPolicy last :
+       {LastBatchPolicy::kCarryOver, LastBatchPolicy::kDrop, LastBatchPolicy::kPad}) {
     const PlanSettings settings{
         .size = 23, .batch = 5, .last_batch = last, .first_ticket = 17, .first_epoch = 4};
     const SamplePlan plan(settings);
     std::set<uint64_t> seen;
-    const uint64_t tickets = last == LastBatch::kDrop ? 4 : 5;
+    const uint64_t tickets = last == LastBatchPolicy::kDrop ? 4 : 5;
     for (uint64_t ticket = 17; ticket < 17 + tickets; ++ticket) {
       EXPECT_EQ(plan.epoch_of(ticket), 4u);
       for (uint64_t row = 0; row < 5; ++row) {
@@ -45,13 +46,13 @@ TEST(SamplePlan, BeginsAtATicketWithAWholeEpoch) {
         if (planned.epoch == 4) seen.insert(planned.sample);
       }
     }
-    EXPECT_EQ(seen.size(), last == LastBatch::kDrop ? 20u : 23u);
+    EXPECT_EQ(seen.size(), last == LastBatchPolicy::kDrop ? 20u : 23u);
     EXPECT_EQ(plan.epoch_of(17 + tickets), 5u);
     // The same samples as that epoch of a plan that had them from the beginning.
     PlanSettings always = settings;
     always.first_ticket = always.first_epoch = 0;
     const SamplePlan whole(always);
-    if (last != LastBatch::kSpan) {
+    if (last != LastBatchPolicy::kCarryOver) {
       EXPECT_EQ(plan.at(17, 2).sample, whole.at(4 * tickets, 2).sample);
     }
   }
@@ -90,7 +91,7 @@ TEST(SamplePlan, DiffersByEpochAndBySeed) {
 
 TEST(SamplePlan, KeepsTheOrderWithoutShuffle) {
   for (uint64_t epoch = 0; epoch < 3; ++epoch) {
-    const auto order = epoch_order({.size = 10, .shuffle = config::Shuffle::kOff}, epoch);
+    const auto order = epoch_order({.size = 10, .shuffle = config::ShuffleMode::kNone}, epoch);
     for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(order[i], i);
   }
 }

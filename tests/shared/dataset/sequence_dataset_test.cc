@@ -18,26 +18,26 @@ class SequenceDataset : public testing::SequenceFixture {
  protected:
   config::DatasetConfig jsonl(int64_t longest) const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kJsonl;
-    config.path = path("data.jsonl");
-    config.longest = longest;
+    config.source = config::JsonlDataset{};
+    path_in(config) = path("data.jsonl");
+    if (longest > 0) sequence_in(config).max_length = longest;
     return config;
   }
   config::DatasetConfig numbers(int64_t longest) const {
     config::DatasetConfig config = jsonl(longest);
-    config.input = {"x"};
-    config.label = "y";
+    fields_in(config).input = {"x"};
+    fields_in(config).label = "y";
     return config;
   }
   config::DatasetConfig tagged(int64_t longest) const {
     config::DatasetConfig config = jsonl(longest);
-    config.tokens = "ids";
-    config.labels = "tags";
+    fields_in(config).input_ids = "ids";
+    fields_in(config).labels = "tags";
     return config;
   }
   config::DatasetConfig text(int64_t longest) const {
     config::DatasetConfig config = jsonl(longest);
-    config.text = "t";
+    fields_in(config).text = "t";
     return config;
   }
 };
@@ -45,7 +45,7 @@ class SequenceDataset : public testing::SequenceFixture {
 TEST_F(SequenceDataset, NumbersArePaddedWithZerosAndSayTheirLength) {
   write("data.jsonl", "{\"x\": [[1, 2], [3, 4], [5, 6]], \"y\": 1}\n{\"x\": [7, 8], \"y\": 0}\n");
   auto config = numbers(4);
-  config.shape = {2};
+  record_in(config).input_shape = {2};
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->spec(),
             (std::vector<TensorSpec>{{.name = "input", .dtype = DType::kF32, .shape = {4, 2}},
@@ -97,7 +97,7 @@ TEST_F(SequenceDataset, ATextIsASampleWithItsEnd) {
 TEST_F(SequenceDataset, ATextThatHasALabelHasNoEnd) {
   write("data.jsonl", "{\"t\": \"ab\", \"y\": 3}\n");
   auto config = text(3);
-  config.label = "y";
+  fields_in(config).label = "y";
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->classes(), 4u);
   EXPECT_THAT(read_sample(*dataset, 0).values<int64_t>(1), ElementsAre(2));
@@ -121,25 +121,25 @@ TEST_F(SequenceDataset, TokensHaveLabelsAPlaceAndThoseOfThePaddingDoNotCount) {
 TEST_F(SequenceDataset, LabelsMayBeAsManyAsIsSaidWhateverTheLength) {
   write("data.jsonl", "{\"x\": [1, 2, 3], \"y\": [2, 2]}\n{\"x\": [1], \"y\": [0, 1, 2]}\n");
   auto config = jsonl(3);
-  config.input = {"x"};
-  config.labels = "y";
-  config.most_labels = 3;
+  fields_in(config).input = {"x"};
+  fields_in(config).labels = "y";
+  sequence_in(config).max_label_length = 3;
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->spec_of_length(1)[2].shape, (std::vector<int64_t>{3}));
   EXPECT_THAT(read_sample(*dataset, 0).values<int64_t>(2), ElementsAre(2, 2, -100));
   EXPECT_THAT(read_in_batch(*dataset, 1, 1).values<int64_t>(2), ElementsAre(0, 1, 2));
-  config.most_labels = 2;
+  sequence_in(config).max_label_length = 2;
   expect_error(config, Code::kCorrupt,
-               {"line 2", "has 3 labels, more than data.train.most_labels (2)"});
-  config.longer = "skip";
+               {"line 2", "has 3 labels, more than data.train.sequence.max_label_length (2)"});
+  sequence_in(config).on_overflow = config::OnOverflow::kDrop;
   EXPECT_EQ(opened(config)->size(), 1u);
 }
 
 TEST_F(SequenceDataset, ASequenceMayHaveATarget) {
   write("data.jsonl", "{\"x\": [1, 2], \"u\": 3, \"v\": 0.5}\n");
   auto config = jsonl(2);
-  config.input = {"x"};
-  config.target = {"u", "v"};
+  fields_in(config).input = {"x"};
+  fields_in(config).target = {"u", "v"};
   EXPECT_THAT(read_sample(*opened(config), 0).values<float>(2), ElementsAre(3, 0.5));
 }
 
@@ -149,19 +149,20 @@ TEST_F(SequenceDataset, WhatIsLongerIsRefusedUnlessTheSettingsSayWhatToDo) {
   auto config = numbers(2);
   expect_error(config, Code::kCorrupt,
                {"line 1 at offset 0", "has 3 places",
-                "2 of 3 are longer than data.train.longest (2)", "data.train.longer"});
-  config.longer = "truncate";
+                "2 of 3 are longer than data.train.sequence.max_length (2)",
+                "data.train.sequence.on_overflow"});
+  sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
   const auto cut = opened(config);
   ASSERT_EQ(cut->size(), 3u);
   EXPECT_THAT(read_sample(*cut, 2).values<float>(0), ElementsAre(5, 6));
   EXPECT_THAT(read_sample(*cut, 2).values<int64_t>(1), ElementsAre(2));
   EXPECT_EQ(cut->length(2), 2u);
-  config.longer = "skip";
+  sequence_in(config).on_overflow = config::OnOverflow::kDrop;
   const auto left = opened(config);
   ASSERT_EQ(left->size(), 1u);
   EXPECT_THAT(read_sample(*left, 0).values<float>(0), ElementsAre(4, 0));
   EXPECT_NE(left->fingerprint(), cut->fingerprint());
-  config.longest = 2;
+  sequence_in(config).max_length = 2;
   write("data.jsonl", "{\"x\": [1, 2, 3], \"y\": 0}\n");
   age("data.jsonl", 5);
   expect_error(config, Code::kInvalidArgument, {"1 of 1 are longer"});
@@ -170,7 +171,7 @@ TEST_F(SequenceDataset, WhatIsLongerIsRefusedUnlessTheSettingsSayWhatToDo) {
 TEST_F(SequenceDataset, ATextThatIsCutLosesItsEnd) {
   write("data.jsonl", "{\"t\": \"abcd\"}\n{\"t\": \"abc\"}\n");
   auto config = text(4);
-  config.longer = "truncate";
+  sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
   const auto dataset = opened(config);
   EXPECT_EQ(read_sample(*dataset, 0).text(), "abcd");
   EXPECT_EQ(read_sample(*dataset, 1).text(), std::string("abc\0", 4));
@@ -180,7 +181,7 @@ TEST_F(SequenceDataset, ATextThatIsCutLosesItsEnd) {
 TEST_F(SequenceDataset, LabelsAreCutWithTheirSequence) {
   write("data.jsonl", "{\"ids\": [1, 2, 3], \"tags\": [0, 1, 2]}\n");
   auto config = tagged(2);
-  config.longer = "truncate";
+  sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
   EXPECT_THAT(read_sample(*opened(config), 0).values<int64_t>(2), ElementsAre(0, 1));
 }
 
@@ -188,7 +189,7 @@ TEST_F(SequenceDataset, AnEmptySequenceIsAMissingOne) {
   write("data.jsonl", "{\"t\": \"a\"}\n{\"t\": \"\"}\n");
   auto config = text(4);
   expect_error(config, Code::kCorrupt, {"line 2", "has no text 't'", "1 of 2 are incomplete"});
-  config.incomplete = "skip";
+  record_in(config).on_missing_field = config::OnMissingField::kDrop;
   EXPECT_EQ(opened(config)->size(), 1u);
   write("data.jsonl", "{\"x\": [], \"y\": 1}\n{\"x\": [2], \"y\": 1}\n");
   expect_error(numbers(4), Code::kCorrupt, {"line 1", "has no input 'x'"});
@@ -196,7 +197,7 @@ TEST_F(SequenceDataset, AnEmptySequenceIsAMissingOne) {
 
 TEST_F(SequenceDataset, WhatIsNoSequenceIsRefusedWithItsPlace) {
   auto rows = numbers(4);
-  rows.shape = {2};
+  record_in(rows).input_shape = {2};
   write("data.jsonl", "{\"x\": [1, 2], \"y\": 0}\n{\"x\": [1, 2, 3], \"y\": 0}\n");
   expect_error(rows, Code::kCorrupt, {"line 2 at offset 22", "input 'x' has 3 numbers", "not 2"});
   write("data.jsonl", "{\"x\": [[1], [2, 3, 4]], \"y\": 0}\n");
@@ -206,13 +207,14 @@ TEST_F(SequenceDataset, WhatIsNoSequenceIsRefusedWithItsPlace) {
   write("data.jsonl", "{\"x\": \"1 2\", \"y\": 0}\n");
   expect_error(rows, Code::kCorrupt, {"input 'x' is 3 bytes, no list of numbers"});
   write("data.jsonl", "{\"ids\": [1, 2.5], \"tags\": [0, 0]}\n");
-  expect_error(tagged(4), Code::kCorrupt, {"tokens 'ids' is 2 numbers, no list of whole numbers"});
+  expect_error(tagged(4), Code::kCorrupt,
+               {"input_ids 'ids' is 2 numbers, no list of whole numbers"});
   write("data.jsonl", "{\"ids\": [1, 2], \"tags\": [0]}\n");
   expect_error(tagged(4), Code::kCorrupt, {"labels 'tags' has 1 labels for the 2 places of ids"});
   write("data.jsonl", "{\"ids\": [1, 2], \"tags\": [0, -1]}\n");
   expect_error(tagged(4), Code::kCorrupt, {"labels 'tags' holds -1, no class"});
   write("data.jsonl", "{\"ids\": [1], \"tags\": [-100]}\n");
-  expect_error(tagged(4), Code::kInvalidArgument, {"data.train.labels", "no class"});
+  expect_error(tagged(4), Code::kInvalidArgument, {"data.train.fields.labels", "no class"});
   write("data.jsonl", "{\"t\": [1]}\n");
   expect_error(text(4), Code::kCorrupt, {"text 't' is 1 whole number, no text"});
 }
@@ -224,7 +226,7 @@ TEST_F(SequenceDataset, NumbersThatNobodyCanUseAreABadSample) {
   const auto dataset = opened(tagged(2));
   EXPECT_EQ(read_sample(*dataset, 0).status.code(), Code::kCorrupt);
   EXPECT_THAT(read_sample(*dataset, 0).status.message(),
-              HasSubstr("line 1 at offset 0: tokens 'ids' holds -2, no token"));
+              HasSubstr("line 1 at offset 0: input_ids 'ids' holds -2, no token"));
   EXPECT_THAT(read_sample(*dataset, 1).status.message(), HasSubstr("holds 2147483648"));
 }
 
@@ -269,8 +271,8 @@ TEST_F(SequenceDataset, PartsOfItHaveTheirOwnLengths) {
   write("data.jsonl", "{\"t\": \"a\"}\n{\"t\": \"ab\"}\n{\"t\": \"abc\"}\n{\"t\": \"abcd\"}\n");
   auto config = text(8);
   config.split = {0.25, 1.0};
-  config.skip = 1;
-  config.take = 1;
+  config.skip_samples = 1;
+  config.max_samples = 1;
   const auto dataset = opened(config);
   ASSERT_EQ(dataset->size(), 1u);
   EXPECT_EQ(dataset->length(0), 4u);
@@ -282,7 +284,7 @@ TEST_F(SequenceDataset, PartsOfItHaveTheirOwnLengths) {
 TEST_F(SequenceDataset, OtherSetsHaveOneLength) {
   write("data.jsonl", "{\"x\": [1, 2], \"y\": 0}\n");
   auto config = numbers(0);
-  config.shape = {2};
+  record_in(config).input_shape = {2};
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->longest(), 0u);
   EXPECT_EQ(dataset->length(0), 0u);

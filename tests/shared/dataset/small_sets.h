@@ -1,4 +1,4 @@
-// SmallSets: a small data set of every kind on disk, with its settings as a struct and as YAML.
+// SmallSets: a small data set of every format on disk, with its settings as a struct and as YAML.
 #pragma once
 
 #include <filesystem>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shared/config/dataset_config.h"
+#include "tests/shared/dataset/config_parts.h"
 #include "tests/shared/dataset/example_writer.h"
 #include "tests/shared/dataset/tar_writer.h"
 #include "tests/shared/image/picture_files.h"
@@ -20,12 +21,12 @@ namespace stoker::dataset::testing {
 
 struct SmallSet {
   const char* name;  // for tests' names
-  const char* kind;
+  const char* format;
   config::DatasetConfig (*write)(const std::string& folder);
-  const char* yaml;  // of data.train, but for the kind; FOLDER stands for the folder
+  const char* yaml;  // of data.train, but for the format; FOLDER stands for the folder
 
   std::string yaml_in(const std::string& folder) const {
-    std::string text = "{kind: " + std::string(kind) + ", " + yaml + '}';
+    std::string text = "{format: " + std::string(format) + ", " + yaml + '}';
     for (size_t at = text.find("FOLDER"); at != std::string::npos; at = text.find("FOLDER"))
       text.replace(at, 6, folder);
     return text;
@@ -37,7 +38,6 @@ inline void PrintTo(const SmallSet& set, std::ostream* out) { *out << set.name; 
 namespace small {
 
 using config::DatasetConfig;
-using config::DatasetKind;
 using test::big_endian;
 
 inline void write(const std::string& path, const std::string& content) {
@@ -68,29 +68,31 @@ inline std::string picture(int i) {
 inline DatasetConfig text(const std::string& folder) {
   write(folder + "/a.txt", random_bytes(20'000));
   write(folder + "/b.txt", random_bytes(1'000));
-  return {.kind = DatasetKind::kText, .path = folder, .glob = "*.txt", .context = 64};
+  return {.source =
+              config::TextDataset{.path = folder, .glob = "*.txt", .sequence = {.block_size = 64}}};
 }
 
 inline DatasetConfig tokens(const std::string& folder) {
   write(folder + "/a.bin", random_bytes(40'000));
-  return {.kind = DatasetKind::kTokens, .path = folder, .context = 64};
+  return {.source = config::TokensDataset{.path = folder, .sequence = {.block_size = 64}}};
 }
 
 inline DatasetConfig images(const std::string& folder) {
   for (int i = 0; i < 48; ++i)
     write(folder + (i % 2 == 0 ? "/cat/" : "/dog/") + std::to_string(i), picture(i));
-  return {.kind = DatasetKind::kImages, .path = folder, .glob = "**/*", .size = {32, 32}};
+  return {.source = config::ImageFolderDataset{
+              .path = folder, .transforms = {config::Resize{{32, 32}}}, .cache = {}}};
 }
 
 inline DatasetConfig packed(const std::string& folder) {
   DatasetConfig config = images(folder);
-  config.cache = "packed";
+  cache_in(config) = config::CacheConfig{};
   return config;
 }
 
 inline DatasetConfig decoded(const std::string& folder) {
   DatasetConfig config = images(folder);
-  config.cache = "decoded";
+  cache_in(config) = config::CacheConfig{.type = config::CacheType::kDecoded, .dir = {}};
   return config;
 }
 
@@ -102,14 +104,18 @@ inline DatasetConfig list(const std::string& folder) {
     rows += name + (i % 3 == 0 ? ",cat\n" : ",dog\n");
   }
   write(folder + "/list.csv", rows);
-  return {.kind = DatasetKind::kImages, .list = folder + "/list.csv", .size = {32, 32}};
+  return {.source = config::ImageListDataset{.path = folder + "/list.csv",
+                                             .num_classes = {},
+                                             .transforms = {config::Resize{{32, 32}}},
+                                             .cache = {}}};
 }
 
 inline DatasetConfig idx(const std::string& folder) {
   write(folder + "/data", big_endian(2051) + big_endian(50) + big_endian(28) + big_endian(28) +
                               random_bytes(50 * 28 * 28));
   write(folder + "/labels", big_endian(2049) + big_endian(50) + std::string(50, '\3'));
-  return {.kind = DatasetKind::kIdx, .path = folder + "/data", .labels = folder + "/labels"};
+  return {.source = config::IdxDataset{
+              .path = folder + "/data", .labels_path = folder + "/labels", .transforms = {}}};
 }
 
 inline DatasetConfig cifar(const std::string& folder) {
@@ -117,7 +123,7 @@ inline DatasetConfig cifar(const std::string& folder) {
   for (size_t record = 0; record < 50; ++record)
     bytes[record * 3073] = static_cast<char>(record % 10);
   write(folder + "/data", bytes);
-  return {.kind = DatasetKind::kCifar, .path = folder + "/data", .classes = 10};
+  return {.source = config::CifarDataset{.path = folder + "/data", .transforms = {}}};
 }
 
 inline DatasetConfig tfrecord(const std::string& folder) {
@@ -128,12 +134,13 @@ inline DatasetConfig tfrecord(const std::string& folder) {
           {{"x", floats_feature({static_cast<float>(i), 0.5f})}, {"y", ints_feature({i % 4})}}));
     write(folder + "/" + std::to_string(shard) + ".tfrecord", file);
   }
-  return {.kind = DatasetKind::kTfrecord,
-          .path = folder,
-          .glob = "*.tfrecord",
-          .input = {"x"},
-          .shape = {2},
-          .label = "y"};
+  config::TfrecordDataset tfrecord;
+  tfrecord.path = folder;
+  tfrecord.glob = "*.tfrecord";
+  tfrecord.record.fields.input = {"x"};
+  tfrecord.record.fields.label = "y";
+  tfrecord.record.input_shape = {2};
+  return {.source = tfrecord};
 }
 
 inline DatasetConfig tar(const std::string& folder) {
@@ -146,12 +153,13 @@ inline DatasetConfig tar(const std::string& folder) {
     }
     write(folder + "/" + std::to_string(shard) + ".tar", file + kTarEnd);
   }
-  return {.kind = DatasetKind::kTar,
-          .path = folder,
-          .glob = "*.tar",
-          .size = {32, 32},
-          .input = {"img"},
-          .label = "cls"};
+  config::WebdatasetDataset webdataset;
+  webdataset.path = folder;
+  webdataset.glob = "*.tar";
+  webdataset.record.fields.image = "img";
+  webdataset.record.fields.label = "cls";
+  webdataset.transforms = {config::Resize{{32, 32}}};
+  return {.source = webdataset};
 }
 
 inline DatasetConfig tar_text(const std::string& folder) {
@@ -159,7 +167,12 @@ inline DatasetConfig tar_text(const std::string& folder) {
   for (int i = 0; i < 40; ++i)
     file += tar_member(std::to_string(i) + ".txt", random_bytes(50 + 7 * static_cast<size_t>(i)));
   write(folder + "/a.tar", file + kTarEnd);
-  return {.kind = DatasetKind::kTar, .path = folder, .glob = "*.tar", .context = 64, .text = "txt"};
+  config::WebdatasetDataset webdataset;
+  webdataset.path = folder;
+  webdataset.glob = "*.tar";
+  webdataset.record.fields.text = "txt";
+  webdataset.record.sequence.block_size = 64;
+  return {.source = webdataset};
 }
 
 inline DatasetConfig csv(const std::string& folder) {
@@ -167,7 +180,10 @@ inline DatasetConfig csv(const std::string& folder) {
   for (int i = 0; i < 60; ++i)
     rows += std::to_string(i) + ',' + std::to_string(-i) + (i % 3 == 0 ? ",cat\n" : ",dog\n");
   write(folder + "/data", rows);
-  return {.kind = DatasetKind::kCsv, .path = folder + "/data", .label = "kind"};
+  config::CsvDataset csv;
+  csv.path = folder + "/data";
+  csv.record.fields.label = "kind";
+  return {.source = csv};
 }
 
 inline DatasetConfig jsonl(const std::string& folder) {
@@ -176,18 +192,21 @@ inline DatasetConfig jsonl(const std::string& folder) {
     rows += "{\"x\": [" + std::to_string(i) + ", " + std::to_string(-i) +
             "], \"y\": " + std::to_string(i % 3) + "}\n";
   write(folder + "/data", rows);
-  return {.kind = DatasetKind::kJsonl,
-          .path = folder + "/data",
-          .input = {"x"},
-          .shape = {2},
-          .label = "y"};
+  config::JsonlDataset jsonl;
+  jsonl.path = folder + "/data";
+  jsonl.record.fields.input = {"x"};
+  jsonl.record.fields.label = "y";
+  jsonl.record.input_shape = {2};
+  return {.source = jsonl};
 }
 
 inline DatasetConfig npy(const std::string& folder) {
   write(folder + "/data.npy", test::npy("|u1", "(60, 12)", random_bytes(60 * 12)));
   write(folder + "/labels.npy", test::npy("|u1", "(60,)", std::string(60, '\3')));
-  return {
-      .kind = DatasetKind::kNpy, .path = folder + "/data.npy", .labels = folder + "/labels.npy"};
+  config::NumpyDataset numpy;
+  numpy.path = folder + "/data.npy";
+  numpy.labels_path = folder + "/labels.npy";
+  return {.source = numpy};
 }
 
 inline DatasetConfig jsonl_sequences(const std::string& folder) {
@@ -199,11 +218,12 @@ inline DatasetConfig jsonl_sequences(const std::string& folder) {
     rows += "{\"ids\": [" + list + "], \"tags\": [" + list + "]}\n";
   }
   write(folder + "/data", rows);
-  return {.kind = DatasetKind::kJsonl,
-          .path = folder + "/data",
-          .labels = "tags",
-          .input = {"ids"},
-          .longest = 12};
+  config::JsonlDataset jsonl;
+  jsonl.path = folder + "/data";
+  jsonl.record.fields.input = {"ids"};
+  jsonl.record.fields.labels = "tags";
+  jsonl.record.sequence.max_length = 12;
+  return {.source = jsonl};
 }
 
 inline DatasetConfig npy_sequences(const std::string& folder) {
@@ -212,15 +232,17 @@ inline DatasetConfig npy_sequences(const std::string& folder) {
   write(folder + "/data.npy", test::npy("|u1", "(60, 12, 2)", random_bytes(60 * 24)));
   write(folder + "/labels.npy", test::npy("|u1", "(60, 12)", labels));
   write(folder + "/lengths.npy", test::npy("|u1", "(60,)", lengths));
-  return {.kind = DatasetKind::kNpy,
-          .path = folder + "/data.npy",
-          .labels = folder + "/labels.npy",
-          .longest = 12,
-          .lengths = folder + "/lengths.npy"};
+  config::NumpyDataset numpy;
+  numpy.path = folder + "/data.npy";
+  numpy.labels_path = folder + "/labels.npy";
+  numpy.lengths_path = folder + "/lengths.npy";
+  numpy.sequence.max_length = 12;
+  return {.source = numpy};
 }
 
 inline DatasetConfig synthetic(const std::string&) {
-  return {.kind = DatasetKind::kSynthetic, .classes = 4, .samples = 500, .features = {3, 10}};
+  return {.source = config::SyntheticDataset{
+              .num_samples = 500, .input_shape = {3, 10}, .num_classes = 4}};
 }
 
 }  // namespace small
@@ -228,28 +250,37 @@ inline DatasetConfig synthetic(const std::string&) {
 inline std::vector<SmallSet> small_sets() {
   using namespace small;
   return {
-      {"text", "text", text, "path: FOLDER, glob: \"*.txt\", context: 64"},
-      {"tokens", "tokens", tokens, "path: FOLDER, context: 64"},
-      {"images", "images", images, "path: FOLDER, glob: \"**/*\", size: [32, 32]"},
-      {"packed", "images", packed, "path: FOLDER, glob: \"**/*\", size: [32, 32], cache: packed"},
-      {"decoded", "images", decoded,
-       "path: FOLDER, glob: \"**/*\", size: [32, 32], cache: decoded"},
-      {"list", "images", list, "list: FOLDER/list.csv, size: [32, 32]"},
-      {"idx", "idx", idx, "path: FOLDER/data, labels: FOLDER/labels"},
-      {"cifar", "cifar", cifar, "path: FOLDER/data, classes: 10"},
+      {"text", "text", text, "path: FOLDER, glob: \"*.txt\", sequence: {block_size: 64}"},
+      {"tokens", "tokens", tokens, "path: FOLDER, sequence: {block_size: 64}"},
+      {"images", "image_folder", images,
+       "path: FOLDER, glob: \"**/*\", transforms: [resize: {size: [32, 32]}]"},
+      {"packed", "image_folder", packed,
+       "path: FOLDER, glob: \"**/*\", transforms: [resize: {size: [32, 32]}], cache: {type: "
+       "packed}"},
+      {"decoded", "image_folder", decoded,
+       "path: FOLDER, glob: \"**/*\", transforms: [resize: {size: [32, 32]}], "
+       "cache: {type: decoded}"},
+      {"list", "image_list", list, "path: FOLDER/list.csv, transforms: [resize: {size: [32, 32]}]"},
+      {"idx", "idx", idx, "path: FOLDER/data, labels_path: FOLDER/labels"},
+      {"cifar", "cifar10", cifar, "path: FOLDER/data"},
       {"tfrecord", "tfrecord", tfrecord,
-       "path: FOLDER, glob: \"*.tfrecord\", input: x, shape: [2], label: y"},
-      {"tar", "tar", tar, "path: FOLDER, glob: \"*.tar\", input: img, size: [32, 32], label: cls"},
-      {"tar_text", "tar", tar_text, "path: FOLDER, glob: \"*.tar\", text: txt, context: 64"},
-      {"csv", "csv", csv, "path: FOLDER/data, label: kind"},
-      {"jsonl", "jsonl", jsonl, "path: FOLDER/data, input: x, shape: [2], label: y"},
-      {"npy", "npy", npy, "path: FOLDER/data.npy, labels: FOLDER/labels.npy"},
+       "path: FOLDER, glob: \"*.tfrecord\", fields: {input: x, label: y}, input_shape: [2]"},
+      {"tar", "webdataset", tar,
+       "path: FOLDER, glob: \"*.tar\", fields: {image: img, label: cls}, "
+       "transforms: [resize: {size: [32, 32]}]"},
+      {"tar_text", "webdataset", tar_text,
+       "path: FOLDER, glob: \"*.tar\", fields: {text: txt}, sequence: {block_size: 64}"},
+      {"csv", "csv", csv, "path: FOLDER/data, fields: {label: kind}"},
+      {"jsonl", "jsonl", jsonl,
+       "path: FOLDER/data, fields: {input: x, label: y}, input_shape: [2]"},
+      {"npy", "numpy", npy, "path: FOLDER/data.npy, labels_path: FOLDER/labels.npy"},
       {"jsonl_sequences", "jsonl", jsonl_sequences,
-       "path: FOLDER/data, input: ids, labels: tags, longest: 12"},
-      {"npy_sequences", "npy", npy_sequences,
-       "path: FOLDER/data.npy, labels: FOLDER/labels.npy, lengths: FOLDER/lengths.npy, "
-       "longest: 12"},
-      {"synthetic", "synthetic", synthetic, "samples: 500, features: [3, 10], classes: 4"}};
+       "path: FOLDER/data, fields: {input: ids, labels: tags}, sequence: {max_length: 12}"},
+      {"npy_sequences", "numpy", npy_sequences,
+       "path: FOLDER/data.npy, labels_path: FOLDER/labels.npy, lengths_path: FOLDER/lengths.npy, "
+       "sequence: {max_length: 12}"},
+      {"synthetic", "synthetic", synthetic,
+       "num_samples: 500, input_shape: [3, 10], num_classes: 4"}};
 }
 
 }  // namespace stoker::dataset::testing

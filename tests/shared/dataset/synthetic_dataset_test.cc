@@ -1,4 +1,5 @@
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,13 +17,17 @@ class SyntheticDataset : public testing::FolderFixture {
  protected:
   static config::DatasetConfig synthetic(int64_t classes) {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kSynthetic;
-    config.samples = 100;
-    config.features = {3, 8};
-    config.classes = classes;
+    config.source = config::SyntheticDataset{
+        .num_samples = 100,
+        .input_shape = {3, 8},
+        .num_classes = classes == 0 ? std::nullopt : std::optional(classes)};
     return config;
   }
 };
+
+config::SyntheticDataset& of(config::DatasetConfig& config) {
+  return source_in<config::SyntheticDataset>(config);
+}
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double sum = 0;
@@ -50,8 +55,8 @@ TEST_F(SyntheticDataset, SamplesOfOneClassAreNearEachOtherAndFarFromOthers) {
 
 TEST_F(SyntheticDataset, NumbersAreNearlyNormal) {
   auto config = synthetic(0);
-  config.features = {100000};
-  config.samples = 1;
+  of(config).input_shape = {100000};
+  of(config).num_samples = 1;
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok());
   double sum = 0, squares = 0;
@@ -64,9 +69,9 @@ TEST_F(SyntheticDataset, NumbersAreNearlyNormal) {
 // Least squares by hand: with one feature the target is w * x + noise.
 TEST_F(SyntheticDataset, TargetsComeFromOneLinearTeacher) {
   auto config = synthetic(0);
-  config.features = {1};
-  config.targets = 2;
-  config.noise = 0;
+  of(config).input_shape = {1};
+  of(config).num_targets = 2;
+  of(config).noise_std = 0;
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok());
   EXPECT_EQ((*dataset)->classes(), 0u);
@@ -85,7 +90,7 @@ TEST_F(SyntheticDataset, PartsAreOfTheSameSequence) {
   const auto whole = open(synthetic(4));
   auto config = synthetic(4);
   config.split = {0.9, 1};
-  const auto part = open(config, "valid");
+  const auto part = open(config, "val");
   ASSERT_TRUE(whole.ok() && part.ok());
   EXPECT_EQ((*part)->size(), 10u);
   EXPECT_EQ(read_sample(**part, 3).text(), read_sample(**whole, 93).text());
@@ -98,7 +103,7 @@ TEST_F(SyntheticDataset, BytesNeverChangeBetweenVersions) {
   const auto sample = read_sample(**labelled, 57);
   EXPECT_EQ(sha256_hex(sample.text(0) + sample.text(1)),
             "24136806541370c69ae7aa0cd926108769b82596e733e94e58db8fa56edf91c3");
-  const auto regression = open(synthetic(0), "valid");
+  const auto regression = open(synthetic(0), "val");
   ASSERT_TRUE(regression.ok());
   const auto point = read_sample(**regression, 57);
   EXPECT_EQ(sha256_hex(point.text(0) + point.text(1)),
@@ -119,15 +124,16 @@ TEST_F(SyntheticDataset, BadSettingsNameTheirKeys) {
     expect_error(config, Code::kInvalidArgument, {"data.train." + key});
   };
   using Config = config::DatasetConfig;
-  refused("samples", [](Config& config) { config.samples = 0; });
-  refused("features", [](Config& config) { config.features = {}; });
-  refused("features", [](Config& config) { config.features = {4, 0}; });
-  refused("features", [](Config& config) { config.features = {1ll << 40, 1ll << 40}; });
-  refused("targets", [](Config& config) { config.targets = 0; });
-  refused("targets", [](Config& config) { config.targets = 1ll << 60; });
-  refused("classes", [](Config& config) { config.classes = -1; });
-  refused("noise", [](Config& config) { config.noise = -1; });
-  refused("noise", [](Config& config) { config.noise = std::nan(""); });
+  refused("num_samples", [](Config& config) { of(config).num_samples = 0; });
+  refused("input_shape", [](Config& config) { of(config).input_shape = {}; });
+  refused("input_shape", [](Config& config) { of(config).input_shape = {4, 0}; });
+  refused("input_shape", [](Config& config) { of(config).input_shape = {1ll << 40, 1ll << 40}; });
+  refused("num_targets", [](Config& config) { of(config).num_targets = 0; });
+  refused("num_targets", [](Config& config) { of(config).num_targets = 1ll << 60; });
+  refused("num_classes", [](Config& config) { of(config).num_classes = -1; });
+  refused("num_classes", [](Config& config) { of(config).num_classes = 0; });
+  refused("noise_std", [](Config& config) { of(config).noise_std = -1; });
+  refused("noise_std", [](Config& config) { of(config).noise_std = std::nan(""); });
   refused("split", [](Config& config) { config.split = {0, 0.001}; });
 }
 

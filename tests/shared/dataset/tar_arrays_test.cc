@@ -22,11 +22,11 @@ class TarArrays : public testing::FolderFixture {
  protected:
   config::DatasetConfig arrays(std::vector<int64_t> shape) const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kTar;
-    config.path = path("data.tar");
-    config.input = {"npy"};
-    config.shape = std::move(shape);
-    config.label = "cls";
+    config.source = config::WebdatasetDataset{};
+    path_in(config) = path("data.tar");
+    fields_in(config).input = {"npy"};
+    record_in(config).input_shape = std::move(shape);
+    fields_in(config).label = "cls";
     return config;
   }
   // A sample of each array.
@@ -88,7 +88,7 @@ TEST_F(TarArrays, BytesOfTwoOrThreeDimensionsArePictures) {
               ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
   EXPECT_THAT(read_sample(*data, 1).values<uint8_t>(0),
               ElementsAre(0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11));
-  config.flip = 1.0;
+  set_transform(config, config::RandomHorizontalFlip{.p = 1});
   const auto flipped = opened(config);
   ASSERT_NE(flipped, nullptr);
   EXPECT_THAT(read_sample(*flipped, 0).values<uint8_t>(0),
@@ -112,16 +112,16 @@ TEST_F(TarArrays, MayBeTheLabelAndTheTargets) {
                         tar_member("b.y.npy", npy("|u1", "(1,)", bytes_of<uint8_t>({1}))) +
                         kTarEnd);
   config::DatasetConfig config = arrays({2});
-  config.input = {"x.npy"};
-  config.label = "y.npy";
+  fields_in(config).input = {"x.npy"};
+  fields_in(config).label = "y.npy";
   const auto labelled = opened(config);
   ASSERT_NE(labelled, nullptr);
   EXPECT_EQ(labelled->classes(), 4u);
   EXPECT_EQ(read_sample(*labelled, 0).label(), 3);
   EXPECT_EQ(read_sample(*labelled, 1).label(), 1);
-  config.label.clear();
-  config.target = {"x.npy", "y.npy"};
-  config.targets = 3;
+  fields_in(config).label.clear();
+  fields_in(config).target = {"x.npy", "y.npy"};
+  record_in(config).num_targets = 3;
   const auto aimed = opened(config);
   ASSERT_NE(aimed, nullptr);
   EXPECT_THAT(read_sample(*aimed, 0).values<float>(1), ElementsAre(1, 2, 3));
@@ -132,7 +132,7 @@ TEST_F(TarArrays, SeveralArePutOneAfterAnother) {
                         tar_member("a.z.npy", npy("<i4", "(1, 1)", bytes_of<int32_t>({7}))) +
                         tar_member("a.cls", "0") + kTarEnd);
   config::DatasetConfig config = arrays({3});
-  config.input = {"x.npy", "z.npy"};
+  fields_in(config).input = {"x.npy", "z.npy"};
   const auto data = opened(config);
   ASSERT_NE(data, nullptr);
   EXPECT_THAT(read_sample(*data, 0).values<float>(0), ElementsAre(1, 2, 7));
@@ -195,7 +195,7 @@ TEST_F(TarArrays, LabelsThatAreNoClassRefuseTheSet) {
         npy("<i8", "()", bytes_of<int64_t>({-1})), std::string("7")}) {
     write("data.tar", tar_member("a.npy", two_floats()) + tar_member("a.y.npy", label) + kTarEnd);
     config::DatasetConfig config = arrays({2});
-    config.label = "y.npy";
+    fields_in(config).label = "y.npy";
     expect_error(config, Code::kCorrupt, {path("data.tar"), "sample 'a'"});
   }
 }
@@ -203,20 +203,23 @@ TEST_F(TarArrays, LabelsThatAreNoClassRefuseTheSet) {
 TEST_F(TarArrays, SettingsThatDoNotGoWithThemAreRefused) {
   write_arrays({two_floats()});
   config::DatasetConfig pictures = arrays({});
-  pictures.size = {2, 2};
-  expect_error(pictures, Code::kInvalidArgument, {"data.train.size", "give the arrays of 'npy'"});
+  fields_in(pictures).input.clear();
+  fields_in(pictures).image = "npy";
+  transforms_in(pictures) = {config::Resize{{2, 2}}};
+  expect_error(pictures, Code::kInvalidArgument,
+               {"data.train.fields.image", "'npy' is an array", "fields.input"});
   config::DatasetConfig mixed = arrays({2});
-  mixed.input = {"npy;bin"};
-  expect_error(mixed, Code::kInvalidArgument, {"data.train.input", "mixes arrays"});
+  fields_in(mixed).input = {"npy;bin"};
+  expect_error(mixed, Code::kInvalidArgument, {"data.train.fields.input", "mixes arrays"});
   config::DatasetConfig json = arrays({2});
-  json.input = {"npy:x"};
-  expect_error(json, Code::kInvalidArgument, {"data.train.input", "no JSON"});
+  fields_in(json).input = {"npy:x"};
+  expect_error(json, Code::kInvalidArgument, {"data.train.fields.input", "no JSON"});
   config::DatasetConfig text;
-  text.kind = config::DatasetKind::kTar;
-  text.path = path("data.tar");
-  text.text = "npy";
-  text.context = 3;
-  expect_error(text, Code::kInvalidArgument, {"data.train.text", "no text"});
+  text.source = config::WebdatasetDataset{};
+  path_in(text) = path("data.tar");
+  fields_in(text).text = "npy";
+  sequence_in(text).block_size = 3;
+  expect_error(text, Code::kInvalidArgument, {"data.train.fields.text", "no text"});
 }
 
 }  // namespace

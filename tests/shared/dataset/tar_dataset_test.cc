@@ -21,21 +21,21 @@ class TarDataset : public testing::FolderFixture {
  protected:
   config::DatasetConfig tar() const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kTar;
-    config.path = path("data.tar");
-    config.input = {"bin"};
-    config.shape = {3};
-    config.label = "cls";
+    config.source = config::WebdatasetDataset{};
+    path_in(config) = path("data.tar");
+    fields_in(config).input = {"bin"};
+    record_in(config).input_shape = {3};
+    fields_in(config).label = "cls";
     return config;
   }
   static config::DatasetConfig golden(const std::string& glob) {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kTar;
-    config.path = kGolden;
-    config.glob = glob;
-    config.input = {"jpg;PNG"};
-    config.size = {3, 4};
-    config.label = "cls";
+    config.source = config::WebdatasetDataset{};
+    path_in(config) = kGolden;
+    glob_in(config) = glob;
+    fields_in(config).image = "jpg;PNG";
+    transforms_in(config) = {config::Resize{{3, 4}}};
+    fields_in(config).label = "cls";
     return config;
   }
   std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
@@ -91,30 +91,31 @@ TEST_F(TarDataset, ReadsWhatOtherProgramsWrote) {
 
 TEST_F(TarDataset, LabelsAndTargetsComeFromJson) {
   auto config = golden("webdataset-{000..001}.tar");
-  config.label = "json:name";
+  fields_in(config).label = "json:name";
   EXPECT_THAT(opened(config)->class_names(), ElementsAre("cat", "dog", "eel"));
   EXPECT_EQ(read_sample(*opened(config), 4).label(), 1);
-  config.label = "json:deep.class";
+  fields_in(config).label = "json:deep.class";
   EXPECT_EQ(opened(config)->classes(), 2u);
   EXPECT_EQ(read_sample(*opened(config), 3).label(), 1);
-  config.label = "";
-  config.target = {"json:score", "cls"};
-  config.targets = 3;
+  fields_in(config).label = "";
+  fields_in(config).target = {"json:score", "cls"};
+  record_in(config).num_targets = 3;
   EXPECT_THAT(read_sample(*opened(config), 3).values<float>(1), ElementsAre(3, 0.75, 0));
-  config.input = {"json:score"};
-  config.size = {};
-  config.shape = {2};
+  fields_in(config).image = "";
+  fields_in(config).input = {"json:score"};
+  transforms_in(config).clear();
+  record_in(config).input_shape = {2};
   EXPECT_THAT(read_sample(*opened(config), 1).values<float>(0), ElementsAre(1, 0.25));
 }
 
 TEST_F(TarDataset, TextsAreOneStream) {
   using namespace std::string_literals;
   config::DatasetConfig config;
-  config.kind = config::DatasetKind::kTar;
-  config.path = kGolden;
-  config.glob = "webdataset-{000..001}.tar";
-  config.text = "txt";
-  config.context = 8;
+  config.source = config::WebdatasetDataset{};
+  path_in(config) = kGolden;
+  glob_in(config) = "webdataset-{000..001}.tar";
+  fields_in(config).text = "txt";
+  sequence_in(config).block_size = 8;
   const auto dataset = opened(config);
   ASSERT_TRUE(dataset);
   EXPECT_EQ(dataset->size(), (55u - 1) / 8);  // 0, 5, … 20 bytes, and one after each
@@ -165,7 +166,7 @@ TEST_F(TarDataset, TheFirstExtensionThatIsThereCounts) {
   write("data.tar", tar_member("a.x", "xxx") + tar_member("a.y", "yyy") + tar_member("a.cls", "0") +
                         tar_member("b.cls", "1") + tar_member("b.X", "XXX") + kTarEnd);
   auto config = tar();
-  config.input = {"y;x"};
+  fields_in(config).input = {"y;x"};
   const auto dataset = opened(config);
   EXPECT_EQ(read_sample(*dataset, 0).text(), "yyy");
   EXPECT_EQ(read_sample(*dataset, 1).text(), "XXX");
@@ -176,9 +177,9 @@ TEST_F(TarDataset, SamplesThatLackAMemberRefuseTheSet) {
                      tar_member("b/c.txt", "t") + tar_member("d.cls", "1") + kTarEnd,
                  {"data.train.path: " + path("data.tar") +
                       ": sample 'b/c' ('bin' 'txt') at offset 2048: has no label 'cls'",
-                  "2 of 3 are incomplete", "data.train.incomplete: skip"});
+                  "2 of 3 are incomplete", "data.train.on_missing_field: drop"});
   auto config = tar();
-  config.incomplete = "skip";
+  record_in(config).on_missing_field = config::OnMissingField::kDrop;
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(opened(config)->size(), 1u);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
@@ -210,7 +211,7 @@ TEST_F(TarDataset, LabelsThatAreNoneAreToldWhileIndexing) {
                  {"sample 'a' ('bin' 'cls')", "label 'cls' is empty"});
   expect_refused(sample("a", "123", std::string(70000, '1')) + kTarEnd, {"sample 'a'", "70000"});
   auto config = tar();
-  config.label = "cls:name";
+  fields_in(config).label = "cls:name";
   write("data.tar", sample("a", "123", "{") + kTarEnd);
   expect_error(config, Code::kCorrupt, {"sample 'a'", "cls: no JSON"});
   write("data.tar", sample("a", "123", "{\"other\": 1}") + kTarEnd);
@@ -245,15 +246,15 @@ TEST_F(TarDataset, WrongFilesAndSettingsAreTold) {
   expect_refused("x", {"offset 0: the file ends in a header"});
   auto config = tar();
   for (const std::string input : {"json:", ";", ":x"}) {
-    config.input = {input};
-    expect_error(config, Code::kInvalidArgument, {"data.train.input", "'" + input + "'"});
+    fields_in(config).input = {input};
+    expect_error(config, Code::kInvalidArgument, {"data.train.fields.input", "'" + input + "'"});
   }
   config = {};
-  config.kind = config::DatasetKind::kTar;
-  config.path = path("data.tar");
-  config.text = "json:caption";
-  config.context = 4;
-  expect_error(config, Code::kInvalidArgument, {"data.train.text"});
+  config.source = config::WebdatasetDataset{};
+  path_in(config) = path("data.tar");
+  fields_in(config).text = "json:caption";
+  sequence_in(config).block_size = 4;
+  expect_error(config, Code::kInvalidArgument, {"data.train.fields.text"});
 }
 
 }  // namespace

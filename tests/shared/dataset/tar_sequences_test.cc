@@ -27,17 +27,17 @@ class TarSequences : public testing::SequenceFixture {
  protected:
   config::DatasetConfig tar(int64_t longest) const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kTar;
-    config.path = path("data.tar");
-    config.longest = longest;
+    config.source = config::WebdatasetDataset{};
+    path_in(config) = path("data.tar");
+    if (longest > 0) sequence_in(config).max_length = longest;
     return config;
   }
   // Arrays of pairs of numbers, and a class.
   config::DatasetConfig frames(int64_t longest) const {
     config::DatasetConfig config = tar(longest);
-    config.input = {"npy"};
-    config.shape = {2};
-    config.label = "cls";
+    fields_in(config).input = {"npy"};
+    record_in(config).input_shape = {2};
+    fields_in(config).label = "cls";
     return config;
   }
   void write_samples(const std::vector<Members>& samples) const {
@@ -77,8 +77,8 @@ TEST_F(TarSequences, TokensAndLabelsAPlaceAreArraysOrListsInJson) {
                   {"tags.npy", npy("<i4", "(2,)", bytes_of(std::vector<int32_t>{0, -100}))}},
                  {{"tags.npy", npy("|u1", "(1,)", {4})}, {"ids.npy", npy("<u2", "(1,)", {9, 1})}}});
   auto config = tar(3);
-  config.tokens = "ids.npy";
-  config.labels = "tags.npy";
+  fields_in(config).input_ids = "ids.npy";
+  fields_in(config).labels = "tags.npy";
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->classes(), 5u);
   EXPECT_THAT(read_sample(*dataset, 0).values<int32_t>(0), ElementsAre(70000, 1, 0));
@@ -86,8 +86,8 @@ TEST_F(TarSequences, TokensAndLabelsAPlaceAreArraysOrListsInJson) {
   EXPECT_THAT(read_sample(*dataset, 1).values<int32_t>(0), ElementsAre(265, 0, 0));
 
   write_samples({{{"json", R"({"ids": [5, 6], "tags": [2, 1]})"}}});
-  config.tokens = "json:ids";
-  config.labels = "json:tags";
+  fields_in(config).input_ids = "json:ids";
+  fields_in(config).labels = "json:tags";
   const auto listed = opened(config);
   EXPECT_THAT(read_sample(*listed, 0).values<int32_t>(0), ElementsAre(5, 6, 0));
   EXPECT_THAT(read_sample(*listed, 0).values<int64_t>(2), ElementsAre(2, 1, -100));
@@ -96,8 +96,8 @@ TEST_F(TarSequences, TokensAndLabelsAPlaceAreArraysOrListsInJson) {
 TEST_F(TarSequences, ATextIsASampleWithItsEnd) {
   write_samples({{{"txt", "ab"}}, {{"txt", "abcdef"}}});
   auto config = tar(4);
-  config.text = "txt";
-  config.longer = "truncate";
+  fields_in(config).text = "txt";
+  sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->classes(), 256u);
   EXPECT_EQ(read_sample(*dataset, 0).text(), std::string("ab\0\0", 4));
@@ -109,8 +109,8 @@ TEST_F(TarSequences, AListInJsonMayBeLongerThanOtherValuesInIt) {
   for (int i = 1; i < 40'000; ++i) list += ", " + std::to_string(i);
   write_samples({{{"json", list + "]}"}, {"cls", "0"}}});
   auto config = tar(40'000);
-  config.input = {"json:x"};
-  config.label = "cls";
+  fields_in(config).input = {"json:x"};
+  fields_in(config).label = "cls";
   EXPECT_EQ(opened(config)->length(0), 40'000u);
 }
 
@@ -121,19 +121,19 @@ TEST_F(TarSequences, WhatDoesNotFitIsAnErrorOfTheSample) {
   EXPECT_THAT(told({{"npy", floats("(3,)", {1, 2, 3})}, {"cls", "0"}}, frames(4)),
               HasSubstr("has 3 numbers, which are not 2 for each place"));
   EXPECT_THAT(told({{"npy", floats("(3, 2)", {1, 2, 3, 4, 5, 6})}, {"cls", "0"}}, frames(2)),
-              HasSubstr("has 3 places; 1 of 1 are longer than data.train.longest (2)"));
+              HasSubstr("has 3 places; 1 of 1 are longer than data.train.sequence.max_length (2)"));
   EXPECT_THAT(told({{"npy", "no array"}, {"cls", "0"}}, frames(2)), HasSubstr("sample '0'"));
   auto text = tar(4);
-  text.text = "npy";
+  fields_in(text).text = "npy";
   EXPECT_THAT(told({{"npy", floats("(2,)", {1, 2})}}, text),
-              HasSubstr("data.train.text: 'npy' is an array, and no text"));
+              HasSubstr("data.train.fields.text: 'npy' is an array, and no text"));
   auto config = tar(4);
-  config.input = {"json:x"};
-  config.shape = {2};
-  config.label = "cls";
+  fields_in(config).input = {"json:x"};
+  record_in(config).input_shape = {2};
+  fields_in(config).label = "cls";
   EXPECT_THAT(told({{"json", R"({"x": [[1, 2, 3], [4, 5, 6]]})"}, {"cls", "0"}}, config),
               HasSubstr("json"));
-  config.input = {"json:y"};
+  fields_in(config).input = {"json:y"};
   EXPECT_THAT(told({{"json", R"({"x": [1, 2]})"}, {"cls", "0"}}, config),
               HasSubstr("has no input 'json:y'"));
 }

@@ -13,8 +13,8 @@ class TextDataset : public testing::FolderFixture {
  protected:
   config::DatasetConfig text(int64_t context, std::vector<double> split = {0, 1}) const {
     config::DatasetConfig config;
-    config.path = path("data");
-    config.context = context;
+    path_in(config) = path("data");
+    sequence_in(config).block_size = context;
     config.split = std::move(split);
     return config;
   }
@@ -54,7 +54,7 @@ TEST_F(TextDataset, PartsNeitherShareNorLeaveOutBytes) {
   std::string content;
   for (int i = 0; i < 100; ++i) content += static_cast<char>(i);
   write("data", content);
-  const auto train = open(text(1, {0, 0.29})), valid = open(text(1, {0.29, 1}), "valid");
+  const auto train = open(text(1, {0, 0.29})), valid = open(text(1, {0.29, 1}), "val");
   ASSERT_TRUE(train.ok() && valid.ok());
   EXPECT_EQ((*train)->size(), 28u);  // 29 bytes
   EXPECT_EQ((*valid)->size(), 70u);  // 71 bytes
@@ -66,7 +66,8 @@ TEST_F(TextDataset, PartsNeitherShareNorLeaveOutBytes) {
 TEST_F(TextDataset, ExactlyOneSampleIsEnoughAndOneByteLessIsNot) {
   write("data", "abcd");
   EXPECT_EQ((*open(text(3)))->size(), 1u);
-  expect_error(text(4), Code::kInvalidArgument, {"data.train.path", "4 bytes", "context + 1 = 5"});
+  expect_error(text(4), Code::kInvalidArgument,
+               {"data.train.path", "4 bytes", "block_size + 1 = 5"});
 }
 
 TEST_F(TextDataset, FaultRow56ZeroLengthFileIsAnError) {
@@ -76,8 +77,8 @@ TEST_F(TextDataset, FaultRow56ZeroLengthFileIsAnError) {
 
 TEST_F(TextDataset, HugeContextIsAnErrorAndAllocatesNothing) {
   write("data", "abcd");
-  expect_error(text(INT64_MAX), Code::kInvalidArgument, {"data.train.context"});
-  expect_error(text(-1), Code::kInvalidArgument, {"data.train.context"});
+  expect_error(text(INT64_MAX), Code::kInvalidArgument, {"data.train.sequence.block_size"});
+  expect_error(text(-1), Code::kInvalidArgument, {"data.train.sequence.block_size"});
 }
 
 TEST_F(TextDataset, GlobChoosesFiles) {
@@ -85,11 +86,11 @@ TEST_F(TextDataset, GlobChoosesFiles) {
   write("data/b.cc", "bbbb");
   write("data/c.h", "cccc");
   auto config = text(7);
-  config.glob = "**/*.h";
+  glob_in(config) = "**/*.h";
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok());
   EXPECT_EQ(read_sample(**dataset, 0).text(), "aaaacccc");
-  config.glob = "*.py";
+  glob_in(config) = "*.py";
   expect_error(config, Code::kNotFound, {"'*.py'"});
 }
 

@@ -23,20 +23,20 @@ class TfrecordDataset : public testing::FolderFixture {
  protected:
   config::DatasetConfig tfrecord() const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kTfrecord;
-    config.path = path("data.tfrecord");
-    config.input = {"x"};
-    config.shape = {2};
-    config.label = "y";
+    config.source = config::TfrecordDataset{};
+    path_in(config) = path("data.tfrecord");
+    fields_in(config).input = {"x"};
+    record_in(config).input_shape = {2};
+    fields_in(config).label = "y";
     return config;
   }
   static config::DatasetConfig golden(std::vector<std::string> input) {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kTfrecord;
-    config.path = kGolden;
-    config.glob = "golden-{00000..00001}-of-00002.tfrecord";
-    config.input = std::move(input);
-    config.label = "image/class/label";
+    config.source = config::TfrecordDataset{};
+    path_in(config) = kGolden;
+    glob_in(config) = "golden-{00000..00001}-of-00002.tfrecord";
+    fields_in(config).input = std::move(input);
+    fields_in(config).label = "image/class/label";
     return config;
   }
   static std::string record(int64_t i) {
@@ -72,8 +72,9 @@ class TfrecordDataset : public testing::FolderFixture {
 // ---- Files of TensorFlow's own writer
 
 TEST_F(TfrecordDataset, ReadsPicturesAsTensorFlowWroteThem) {
-  auto config = golden({"image/encoded"});
-  config.size = {3, 4};
+  auto config = golden({});
+  fields_in(config).image = "image/encoded";
+  transforms_in(config) = {config::Resize{{3, 4}}};
   const auto dataset = opened(config);
   ASSERT_TRUE(dataset);
   ASSERT_EQ(dataset->size(), 8u);
@@ -94,16 +95,16 @@ TEST_F(TfrecordDataset, ReadsPicturesAsTensorFlowWroteThem) {
 
 TEST_F(TfrecordDataset, ReadsBytesFloatsAndWholeNumbersAsTensorFlowWroteThem) {
   auto config = golden({"image/raw"});
-  config.shape = {3, 4, 3};
+  record_in(config).input_shape = {3, 4, 3};
   EXPECT_EQ(read_sample(*opened(config), 7).values<uint8_t>(0)[3 * 5 + 1], 70);
   config = golden({"floats", "ints"});
-  config.shape = {5};
+  record_in(config).input_shape = {5};
   EXPECT_THAT(read_sample(*opened(config), 3).values<float>(0),
               ElementsAre(3, 3.5, -3, 3, -1099511627776.f));
   config = golden({"floats"});
-  config.shape = {3};
-  config.label = "";
-  config.target = {"target"};
+  record_in(config).input_shape = {3};
+  fields_in(config).label = "";
+  fields_in(config).target = {"target"};
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->classes(), 0u);
   EXPECT_THAT(read_sample(*dataset, 6).values<float>(1), ElementsAre(1.5));
@@ -111,8 +112,8 @@ TEST_F(TfrecordDataset, ReadsBytesFloatsAndWholeNumbersAsTensorFlowWroteThem) {
 
 TEST_F(TfrecordDataset, LabelsMayBeNames) {
   auto config = golden({"floats"});
-  config.shape = {3};
-  config.label = "image/class/text";
+  record_in(config).input_shape = {3};
+  fields_in(config).label = "image/class/text";
   const auto dataset = opened(config);
   EXPECT_THAT(dataset->class_names(), ElementsAre("cat", "dog", "eel"));
   EXPECT_EQ(read_sample(*dataset, 7).label(), 1);
@@ -121,9 +122,9 @@ TEST_F(TfrecordDataset, LabelsMayBeNames) {
 TEST_F(TfrecordDataset, TextsAreOneStream) {
   using namespace std::string_literals;
   auto config = golden({});
-  config.label = "";
-  config.text = "text";
-  config.context = 4;
+  fields_in(config).label = "";
+  fields_in(config).text = "text";
+  sequence_in(config).block_size = 4;
   const auto dataset = opened(config);
   ASSERT_TRUE(dataset);
   EXPECT_EQ(dataset->spec()[0], (TensorSpec{.name = "tokens", .dtype = DType::kU8, .shape = {5}}));
@@ -135,8 +136,8 @@ TEST_F(TfrecordDataset, TextsAreOneStream) {
 TEST_F(TfrecordDataset, FeaturesWithoutValuesAreMissing) {
   for (const std::string name : {"nothing", "none"}) {
     auto config = golden({"floats"});
-    config.shape = {3};
-    config.label = name;
+    record_in(config).input_shape = {3};
+    fields_in(config).label = name;
     EXPECT_THAT(open(config).status().message(),
                 HasSubstr("has no label '" + name + "'; 8 of 8 are incomplete"));
   }
@@ -144,10 +145,10 @@ TEST_F(TfrecordDataset, FeaturesWithoutValuesAreMissing) {
 
 TEST_F(TfrecordDataset, CompressedFilesAreRefusedWithTheRemedy) {
   auto config = golden({"floats"});
-  config.shape = {3};
-  config.path = kGolden + "/golden-gzip.tfrecord";
+  record_in(config).input_shape = {3};
+  path_in(config) = kGolden + "/golden-gzip.tfrecord";
   expect_error(config, Code::kCorrupt, {"golden-gzip.tfrecord", "gunzip"});
-  config.path = kGolden + "/golden-zlib.tfrecord";
+  path_in(config) = kGolden + "/golden-zlib.tfrecord";
   expect_error(config, Code::kCorrupt, {"golden-zlib.tfrecord", "compression"});
 }
 
@@ -166,7 +167,7 @@ TEST_F(TfrecordDataset, OtherFieldsAreAnotherFingerprint) {
   write("data.tfrecord", records(10));
   const std::string fingerprint = opened(tfrecord())->fingerprint();
   auto config = tfrecord();
-  config.classes = 10;
+  record_in(config).num_classes = 10;
   EXPECT_NE(opened(config)->fingerprint(), fingerprint);
   EXPECT_EQ(opened(config)->classes(), 10u);
 }
@@ -175,9 +176,9 @@ TEST_F(TfrecordDataset, RecordsLeftOutDoNotDisturbTheirNeighbours) {
   const std::string without = framed(example({{"x", floats_feature({9, 9})}}));
   write("data.tfrecord", record(1) + without + record(2) + without);
   expect_error(tfrecord(), Code::kCorrupt,
-               {path("data.tfrecord"), "label 'y'", "2 of 4", "incomplete: skip"});
+               {path("data.tfrecord"), "label 'y'", "2 of 4", "on_missing_field: drop"});
   auto config = tfrecord();
-  config.incomplete = "skip";
+  record_in(config).on_missing_field = config::OnMissingField::kDrop;
   const auto dataset = opened(config);
   ASSERT_EQ(dataset->size(), 2u);
   EXPECT_EQ(read_sample(*dataset, 0).label(), 1);
@@ -200,7 +201,7 @@ TEST_F(TfrecordDataset, EmptyShardsHaveNoRecords) {
   write("data/a", "");
   write("data/b", records(2));
   auto config = tfrecord();
-  config.path = path("data");
+  path_in(config) = path("data");
   EXPECT_EQ(opened(config)->size(), 2u);
   EXPECT_THAT(opened(config)->origin(0).file, HasSubstr("data/b"));
   write("data/b", "");
@@ -210,10 +211,10 @@ TEST_F(TfrecordDataset, EmptyShardsHaveNoRecords) {
 TEST_F(TfrecordDataset, AShardThatTheRangeNamesMustBeThere) {
   for (const std::string name : {"7", "8", "9", "10", "12"}) write("data/r-" + name, records(1));
   auto config = tfrecord();
-  config.path = path("data");
-  config.glob = "r-{7..12}";
+  path_in(config) = path("data");
+  glob_in(config) = "r-{7..12}";
   expect_error(config, Code::kNotFound, {"data.train.glob", "'r-11'", "1 of the 6"});
-  config.glob = "r-{7..10}";
+  glob_in(config) = "r-{7..10}";
   EXPECT_EQ(opened(config)->size(), 4u);
 }
 
@@ -243,11 +244,11 @@ TEST_F(TfrecordDataset, FaultRow57EveryFlippedByteIsFoundWhenItIsReadAtTheLatest
 
 TEST_F(TfrecordDataset, TextsAreCheckedEachTimeToo) {
   auto config = tfrecord();
-  config.input = {};
-  config.shape = {};
-  config.label = "";
-  config.text = "t";
-  config.context = 4;
+  fields_in(config).input = {};
+  record_in(config).input_shape = {};
+  fields_in(config).label = "";
+  fields_in(config).text = "t";
+  sequence_in(config).block_size = 4;
   std::string file = framed(example({{"t", bytes_feature("hello world")}}));
   file[file.size() - 10] ^= 1;
   EXPECT_THAT(reading(file, config), HasSubstr("checksum of its data"));
@@ -298,8 +299,8 @@ TEST_F(TfrecordDataset, ValuesThatDoNotFitAreBadSamples) {
 TEST_F(TfrecordDataset, WrongFilesAreTold) {
   EXPECT_THAT(indexing("this is no TFRecord file", tfrecord()), HasSubstr("narrow the glob"));
   auto config = tfrecord();
-  config.label = "";
-  expect_error(config, Code::kInvalidArgument, {"data.train.label"});
+  fields_in(config).label = "";
+  expect_error(config, Code::kInvalidArgument, {"data.train.fields.label"});
 }
 
 }  // namespace

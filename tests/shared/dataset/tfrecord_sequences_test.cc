@@ -17,23 +17,23 @@ class TfrecordSequences : public SequenceFixture {
  protected:
   config::DatasetConfig tfrecord(int64_t longest) const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kTfrecord;
-    config.path = path("data.tfrecord");
-    config.longest = longest;
+    config.source = config::TfrecordDataset{};
+    path_in(config) = path("data.tfrecord");
+    if (longest > 0) sequence_in(config).max_length = longest;
     return config;
   }
   // Pairs of numbers, and a class.
   config::DatasetConfig frames(int64_t longest) const {
     config::DatasetConfig config = tfrecord(longest);
-    config.input = {"frames"};
-    config.shape = {2};
-    config.label = "word";
+    fields_in(config).input = {"frames"};
+    record_in(config).input_shape = {2};
+    fields_in(config).label = "word";
     return config;
   }
   config::DatasetConfig tagged(int64_t longest) const {
     config::DatasetConfig config = tfrecord(longest);
-    config.tokens = "ids";
-    config.labels = "tags";
+    fields_in(config).input_ids = "ids";
+    fields_in(config).labels = "tags";
     return config;
   }
   // What opening a set of this record says.
@@ -81,7 +81,8 @@ TEST_F(TfrecordSequences, StepsOfASequenceExampleAreItsPlaces) {
 // golden/make_tfrecords.py says what is in it.
 TEST_F(TfrecordSequences, WhatTensorFlowWritesIsReadStepByStep) {
   auto config = frames(4);
-  config.path = std::string(STOKER_SOURCE_DIR) + "/tests/shared/dataset/golden/sequences.tfrecord";
+  path_in(config) =
+      std::string(STOKER_SOURCE_DIR) + "/tests/shared/dataset/golden/sequences.tfrecord";
   const auto dataset = opened(config);
   EXPECT_THAT(dataset->class_names(), ElementsAre("cat", "dog", "eel"));
   ASSERT_EQ(dataset->size(), 4u);
@@ -94,8 +95,8 @@ TEST_F(TfrecordSequences, WhatTensorFlowWritesIsReadStepByStep) {
     }
     EXPECT_THAT(read.values<int64_t>(2), ElementsAre(static_cast<int64_t>(i % 3)));
   }
-  config.label.clear();
-  config.labels = "tags";
+  fields_in(config).label.clear();
+  fields_in(config).labels = "tags";
   EXPECT_THAT(read_sample(*opened(config), 3).values<int64_t>(2), ElementsAre(0, 1, 0, 1));
 }
 
@@ -114,7 +115,7 @@ TEST_F(TfrecordSequences, TokensHaveLabelsAPlaceFromListsAndFromSteps) {
 TEST_F(TfrecordSequences, ATextIsASampleWithItsEnd) {
   write("data.tfrecord", framed(example({{"t", bytes_feature("ab")}})));
   auto config = tfrecord(4);
-  config.text = "t";
+  fields_in(config).text = "t";
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->classes(), 256u);
   EXPECT_EQ(read_sample(*dataset, 0).text(), std::string("ab\0\0", 4));
@@ -126,7 +127,7 @@ TEST_F(TfrecordSequences, ASequenceExampleOfOneLengthIsAnInputOfItsShape) {
         framed(sequence_example({{"word", ints_feature({1})}},
                                 {{"frames", {floats_feature({1, 2}), floats_feature({3, 4})}}})));
   auto config = frames(0);
-  config.shape = {2, 2};
+  record_in(config).input_shape = {2, 2};
   EXPECT_THAT(read_sample(*opened(config), 0).values<float>(0), ElementsAre(1, 2, 3, 4));
 }
 
@@ -137,10 +138,10 @@ TEST_F(TfrecordSequences, WhatIsLongerIsRefusedUnlessTheSettingsSayWhatToDo) {
   auto config = frames(1);
   expect_error(config, Code::kCorrupt,
                {"data.tfrecord: record at offset 0: has 2 places; 1 of 2 are longer than "
-                "data.train.longest (1)"});
-  config.longer = "truncate";
+                "data.train.sequence.max_length (1)"});
+  sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
   EXPECT_THAT(read_sample(*opened(config), 0).values<float>(0), ElementsAre(1, 2));
-  config.longer = "skip";
+  sequence_in(config).on_overflow = config::OnOverflow::kDrop;
   EXPECT_EQ(opened(config)->size(), 1u);
 }
 
@@ -176,7 +177,7 @@ TEST_F(TfrecordSequences, StepsThatDoNotFitAreErrorsOfTheRecord) {
 
 TEST_F(TfrecordSequences, AClassIsOneValueAndNoListOfSteps) {
   auto config = frames(0);
-  config.shape = {2};
+  record_in(config).input_shape = {2};
   EXPECT_THAT(
       told(sequence_example({{"frames", floats_feature({1, 2})}}, {{"word", {ints_feature({1})}}}),
            config),

@@ -20,20 +20,20 @@ std::string little_endian(const std::vector<T>& values) {
 
 class TokensDataset : public testing::FolderFixture {
  protected:
-  config::DatasetConfig tokens(const std::string& dtype,
+  config::DatasetConfig tokens(config::TokenType dtype,
                                const std::string& name = "data.bin") const {
     config::DatasetConfig config;
-    config.kind = config::DatasetKind::kTokens;
-    config.path = path(name);
-    config.context = 2;
-    config.dtype = dtype;
+    config.source = config::TokensDataset{};
+    path_in(config) = path(name);
+    sequence_in(config).block_size = 2;
+    source_in<config::TokensDataset>(config).dtype = dtype;
     return config;
   }
 };
 
 TEST_F(TokensDataset, Uint16BecomesInt32) {
   write("data.bin", little_endian<uint16_t>({1, 2, 65535, 4, 5}));
-  const auto dataset = open(tokens("uint16"));
+  const auto dataset = open(tokens(config::TokenType::kUint16));
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
   EXPECT_EQ((*dataset)->size(), 2u);
   EXPECT_EQ((*dataset)->spec()[0],
@@ -47,7 +47,7 @@ TEST_F(TokensDataset, Uint32AndSeveralFiles) {
   write("data/1.bin", little_endian<uint32_t>({1, 2, 3, 100000}));
   write("data/2.bin", little_endian<uint32_t>({5, 0x7fffffff, 7}));
   write("data/readme.txt", "odd");
-  const auto dataset = open(tokens("uint32", "data"));
+  const auto dataset = open(tokens(config::TokenType::kUint32, "data"));
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
   EXPECT_EQ((*dataset)->size(), 3u);
   EXPECT_THAT(read_sample(**dataset, 1).values<int32_t>(0), ElementsAre(3, 100000, 5));
@@ -56,7 +56,7 @@ TEST_F(TokensDataset, Uint32AndSeveralFiles) {
 
 TEST_F(TokensDataset, TokenThatDoesNotFitIsCorruptWithFileAndOffset) {
   write("data.bin", little_endian<uint32_t>({1, 2, 3, 0x80000000, 5}));
-  const auto dataset = open(tokens("uint32"));
+  const auto dataset = open(tokens(config::TokenType::kUint32));
   ASSERT_TRUE(dataset.ok());
   EXPECT_TRUE(read_sample(**dataset, 0).status.ok());
   const Status status = read_sample(**dataset, 1).status;
@@ -69,7 +69,7 @@ TEST_F(TokensDataset, SplitIsByTokens) {
   std::vector<uint16_t> values;
   for (uint16_t i = 0; i < 100; ++i) values.push_back(i);
   write("data.bin", little_endian(values));
-  auto config = tokens("uint16");
+  auto config = tokens(config::TokenType::kUint16);
   config.split = {0.5, 1};
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok());
@@ -79,12 +79,11 @@ TEST_F(TokensDataset, SplitIsByTokens) {
 
 TEST_F(TokensDataset, HalfATokenOrTooFewOrAWrongTypeIsAnError) {
   write("data.bin", "12345");
-  expect_error(tokens("uint16"), Code::kCorrupt, {path("data.bin"), "5 bytes"});
+  expect_error(tokens(config::TokenType::kUint16), Code::kCorrupt, {path("data.bin"), "5 bytes"});
   write("data.bin", "1234");
-  expect_error(tokens("uint16"), Code::kInvalidArgument, {"2 tokens"});
+  expect_error(tokens(config::TokenType::kUint16), Code::kInvalidArgument, {"2 tokens"});
   write("data.bin", "");
-  expect_error(tokens("uint16"), Code::kInvalidArgument, {"0 tokens"});
-  expect_error(tokens("int8"), Code::kInvalidArgument, {"data.train.dtype", "int8"});
+  expect_error(tokens(config::TokenType::kUint16), Code::kInvalidArgument, {"0 tokens"});
 }
 
 }  // namespace

@@ -31,14 +31,19 @@ ValueLimits::Verdict verdict(const ValueLimits& limits, const std::vector<Number
   return limits.check_rows(tensors, rows);
 }
 
-constexpr const char* kLanguage = R"(data: {train: {kind: tokens, path: t.bin}}
-model: {kind: gpt, vocab: 100, context: 3}
-train: {batch: 2}
+constexpr const char* kLanguage = R"(data: {train: {format: tokens, path: t.bin}}
+model: {name: gpt, vocab_size: 100, context_length: 3}
+train: {micro_batch_size: 2}
 )";
 constexpr const char* kCtc =
-    R"(data: {train: {kind: jsonl, path: a.jsonl, input: x, labels: y, longest: 4, most_labels: 3}}
-model: {kind: blstm, width: 2}
-task: {kind: ctc}
+    R"(data:
+  train:
+    format: jsonl
+    path: a.jsonl
+    fields: {input: x, labels: y}
+    sequence: {max_length: 4, max_label_length: 3}
+model: {name: blstm, hidden_size: 2}
+task: {name: ctc}
 )";
 
 TEST(ValueLimits, ATokenThatTheModelDoesNotKnowIsNamedWithItsPlaceAndTheVocabulary) {
@@ -48,7 +53,7 @@ TEST(ValueLimits, ATokenThatTheModelDoesNotKnowIsNamedWithItsPlaceAndTheVocabula
   const auto found = verdict(limits, std::vector<int32_t>{0, 99, 100, 2}, 1);
   EXPECT_EQ(found.status.code(), Code::kCorrupt);
   EXPECT_EQ(found.status.message(),
-            "token 100 at place 2: model.vocab is 100, so tokens are from 0 to 99");
+            "token 100 at place 2: model.vocab_size is 100, so tokens are from 0 to 99");
   EXPECT_FALSE(verdict(limits, std::vector<int32_t>{0, -1, 0, 0}, 1).status.ok());
 }
 
@@ -63,20 +68,25 @@ TEST(ValueLimits, OfABatchTheFirstRowIsToldThatHasOne) {
 
 TEST(ValueLimits, OfAModelInAFileTheTokensToPredictAreAmongItsOutputs) {
   const std::vector<TensorSpec> sample{{.name = "tokens", .dtype = DType::kI32, .shape = {3}}};
-  for (const std::string kind : {"plugin", "torchscript"}) {
+  for (const std::string name : {"plugin", "torchscript"}) {
     const auto limits = ValueLimits::of(
-        config_of("data: {train: {kind: tokens, path: t.bin, context: 2}}\nmodel: {kind: " + kind +
-                  ", path: m, outputs: 50}\n"),
+        config_of("data: {train: {format: tokens, path: t.bin, sequence: {block_size: 2}}}\n"
+                  "model: {name: " +
+                  name + ", path: m, num_classes: 50}\n"),
         sample, 0);
     EXPECT_TRUE(verdict(limits, std::vector<int32_t>{0, 49, 1}, 1).status.ok());
     EXPECT_EQ(verdict(limits, std::vector<int32_t>{0, 1, 50}, 1).status.message(),
-              "token 50 at place 2: model.outputs is 50, so tokens are from 0 to 49");
+              "token 50 at place 2: model.num_classes is 50, so tokens are from 0 to 49");
     // What it does not predict, it may know more of than it has answers.
     EXPECT_FALSE(ValueLimits::of(config_of(R"(data:
-  train: {kind: jsonl, path: a.jsonl, tokens: x, label: y, longest: 4}
-task: {kind: classification}
-model: {path: m, outputs: 50, kind: )" + kind +
-                                           "}\n"),
+  train:
+    format: jsonl
+    path: a.jsonl
+    fields: {input_ids: x, label: y}
+    sequence: {max_length: 4}
+task: {name: classification}
+model: {path: m, num_classes: 50, name: )" +
+                                           name + "}\n"),
                                  sample, 0)
                      .any());
   }
@@ -89,9 +99,9 @@ TEST(ValueLimits, BytesFitIntoAnyVocabularyThatIsAllowed) {
 }
 
 TEST(ValueLimits, LabelsAreClassesAndOfSeveralPaddingToo) {
-  const auto config = config_of(R"(data: {train: {kind: idx, path: a, labels: b}}
-model: {kind: lenet}
-task: {kind: classification}
+  const auto config = config_of(R"(data: {train: {format: idx, path: a, labels_path: b}}
+model: {name: lenet5}
+task: {name: classification}
 )");
   const auto one =
       ValueLimits::of(config, {{.name = "label", .dtype = DType::kI64, .shape = {}}}, 10);
@@ -123,7 +133,7 @@ std::unique_ptr<Dataset> set_of(const std::vector<uint16_t>& tokens,
                   {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(uint16_t)})
                   .ok());
   auto config = config_of(kLanguage);
-  config.data.at("train").path = folder / "t.bin";
+  std::get<config::TokensDataset>(config.data.at("train").source).path = folder / "t.bin";
   auto opened = open_dataset("train", config.data, folder / "index", {});
   EXPECT_TRUE(opened.ok()) << opened.status().to_string();
   return opened.ok() ? within_limits(config, *std::move(opened)) : nullptr;

@@ -35,9 +35,10 @@ class BucketFeed : public ::testing::Test {
     }
     ASSERT_TRUE(write_file_atomically(real_files(), scratch_ / "data.jsonl", lines).ok());
     const auto config = config::parse_config(
-        "data: {train: {kind: jsonl, path: " + (scratch_ / "data.jsonl") +
-            ", tokens: ids, labels: tags, longest: 9}}\nfeed: {buckets: " + buckets + feed +
-            "}\ntrain: {batch: 3}\n",
+        "data: {train: {format: jsonl, path: " + (scratch_ / "data.jsonl") +
+            ", fields: {input_ids: ids, labels: tags}, sequence: {max_length: 9}}}\n"
+            "feed: {bucket_boundaries: " +
+            buckets + feed + "}\ntrain: {micro_batch_size: 3}\n",
         "test.yaml", {});
     ASSERT_TRUE(config.ok()) << config.status().message();
     auto data = dataset::open_dataset("train", config->data, scratch_ / "index", {});
@@ -130,11 +131,13 @@ TEST_F(BucketFeed, ABatchIsPackedFromTheBeginningOfItsSlot) {
 TEST_F(BucketFeed, DropIsRefusedWhereABucketIsSmallerThanABatch) {
   open("[8]", 2, ", last_batch: drop");  // 4 samples of 9 places: one batch and one left
   const auto config = [&](const std::string& batch) {
-    return *config::parse_config("data: {train: {kind: jsonl, path: " + (scratch_ / "data.jsonl") +
-                                     ", tokens: ids, longest: 9}}\n"
-                                     "feed: {buckets: [8], last_batch: drop}\ntrain: {batch: " +
-                                     batch + "}\n",
-                                 "test.yaml", {});
+    return *config::parse_config(
+        "data: {train: {format: jsonl, path: " + (scratch_ / "data.jsonl") +
+            ", fields: {input_ids: ids}, sequence: {max_length: 9}}}\n"
+            "feed: {bucket_boundaries: [8], last_batch: drop}\n"
+            "train: {micro_batch_size: " +
+            batch + "}\n",
+        "test.yaml", {});
   };
   EXPECT_TRUE(plan_settings(config("4"), *data_, {}).ok());
   const auto refused = plan_settings(config("5"), *data_, {});

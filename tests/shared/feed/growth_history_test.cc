@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <variant>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,15 +54,14 @@ TEST(GrowthHistory, DamageIsNamedWithItsLine) {
 
 TEST(GrowthHistory, KnowsWhichConfigurationsGrow) {
   config::Config config;
-  config.data["train"].kind = config::DatasetKind::kMixture;
-  config.data["train"].of = {"a", "b"};
-  config.data["a"].path = "a";
-  config.data["b"].path = "b";
+  config.data["train"].source = config::Concat{{"a", "b"}};
+  config.data["a"].source = config::TextDataset{.path = "a", .sequence = {}};
+  config.data["b"].source = config::TextDataset{.path = "b", .sequence = {}};
   EXPECT_FALSE(grows(config));
-  config.data["b"].grow = "epoch";
+  std::get<config::TextDataset>(config.data["b"].source).refresh = config::Refresh::kEpoch;
   EXPECT_TRUE(grows(config));
   EXPECT_FALSE(grows_at_once(config));
-  config.data["a"].grow = "at_once";
+  std::get<config::TextDataset>(config.data["a"].source).refresh = config::Refresh::kImmediate;
   EXPECT_TRUE(grows_at_once(config));
 }
 

@@ -22,13 +22,13 @@ class PlanOfARun : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "stoker-plan-XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
-    config_.data["train"].kind = config::DatasetKind::kSynthetic;
-    config_.train.batch = 4;
+    config_.data["train"].source = config::SyntheticDataset{};
+    config_.train.micro_batch_size = 4;
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
   void write_weights(const std::string& text) {
-    config_.data["train"].weights_file = directory_ + "/weights.txt";
+    config_.data["train"].sample_weights_path = directory_ + "/weights.txt";
     std::ofstream(directory_ + "/weights.txt") << text;
   }
   // As stokerd does at a start from the ticket.
@@ -51,18 +51,18 @@ class PlanOfARun : public ::testing::Test {
 
 TEST_F(PlanOfARun, ComesFromTheConfiguration) {
   config_.run.seed = 42;
-  config_.feed.shuffle = config::Shuffle::kWindow;
-  config_.feed.window = 77;
-  config_.feed.last_batch = config::LastBatch::kPad;
+  config_.feed.shuffle = config::ShuffleMode::kBlock;
+  config_.feed.shuffle_block_size = 77;
+  config_.feed.last_batch = config::LastBatchPolicy::kPad;
   config_.data["train"].repeat = 5;
   const auto settings = plan_settings(config_, data_, {});
   ASSERT_TRUE(settings.ok()) << settings.status().to_string();
   EXPECT_EQ(settings->size, 3u);
   EXPECT_EQ(settings->batch, 4u);
   EXPECT_EQ(settings->seed, 42u);
-  EXPECT_EQ(settings->shuffle, config::Shuffle::kWindow);
+  EXPECT_EQ(settings->shuffle, config::ShuffleMode::kBlock);
   EXPECT_EQ(settings->window, 77u);
-  EXPECT_EQ(settings->last_batch, config::LastBatch::kPad);
+  EXPECT_EQ(settings->last_batch, config::LastBatchPolicy::kPad);
   EXPECT_EQ(settings->world, 1u);
   ASSERT_EQ(settings->sets.size(), 1u);
   EXPECT_EQ(settings->sets[0].repeat, 5u);
@@ -70,15 +70,15 @@ TEST_F(PlanOfARun, ComesFromTheConfiguration) {
 }
 
 TEST_F(PlanOfARun, TakesTheShardsOfTheDataWhereTheyCount) {
-  config_.feed.shuffle = config::Shuffle::kShards;
-  config_.feed.shards_open = 2;
+  config_.feed.shuffle = config::ShuffleMode::kShards;
+  config_.feed.shuffle_open_shards = 2;
   const auto settings = plan_settings(config_, data_, {});
   EXPECT_THAT(settings->shard_ends, ElementsAre(3));
   EXPECT_EQ(settings->shards_open, 2u);
 }
 
 TEST_F(PlanOfARun, DropNeedsABatchInAnEpoch) {
-  config_.feed.last_batch = config::LastBatch::kDrop;
+  config_.feed.last_batch = config::LastBatchPolicy::kDrop;
   const auto settings = plan_settings(config_, data_, {});
   EXPECT_EQ(settings.status().code(), Code::kInvalidArgument);
   EXPECT_THAT(settings.status().message(), HasSubstr("an epoch of 3 samples, fewer than the 4"));
@@ -87,18 +87,28 @@ TEST_F(PlanOfARun, DropNeedsABatchInAnEpoch) {
 }
 
 TEST_F(PlanOfARun, DataOfAnotherNumberOfSetsIsRefused) {
-  config_.data["train"].kind = config::DatasetKind::kMixture;
-  config_.data["train"].of = {"a", "b"};
+  config_.data["train"].source = config::Concat{{"a", "b"}};
   config_.data["a"] = config_.data["b"] = {};
   EXPECT_EQ(plan_settings(config_, data_, {}).status().code(), Code::kMismatch);
   EXPECT_EQ(read_sample_weights(config_, data_).status().code(), Code::kMismatch);
+  config_.data["train"].source = config::Mixture{{{"a", 0.5}, {"b", 0.5}}};
+  EXPECT_EQ(plan_settings(config_, data_, {}).status().code(), Code::kMismatch);
+}
+
+TEST_F(PlanOfARun, TheSharesOfAMixtureAreTheWeightsOfItsSets) {
+  config_.data["train"].source = config::Mixture{{{"a", 0.25}}};
+  config_.data["a"] = {};
+  const auto settings = plan_settings(config_, data_, {});
+  ASSERT_TRUE(settings.ok()) << settings.status().to_string();
+  ASSERT_EQ(settings->sets.size(), 1u);
+  EXPECT_EQ(settings->sets[0].weight, 0.25);
 }
 
 TEST_F(PlanOfARun, WeightsThatDoNotFitAreNamedByTheirKey) {
   write_weights("1 2");
   const auto two = read_sample_weights(config_, data_);
   EXPECT_EQ(two.status().code(), Code::kMismatch);
-  EXPECT_THAT(two.status().message(), HasSubstr("data.train.weights_file: "));
+  EXPECT_THAT(two.status().message(), HasSubstr("data.train.sample_weights_path: "));
   EXPECT_EQ(plan_settings(config_, data_, {{"train", {1, 2}}}).status().code(), Code::kMismatch);
   EXPECT_EQ(plan_settings(config_, data_, {}).status().code(), Code::kMismatch);
 }

@@ -21,7 +21,7 @@ constexpr auto kLong = 20s;
 class ReaderPoolTest : public ::testing::Test {
  protected:
   void open(uint64_t samples, uint64_t batch, const ring::RingSettings& settings,
-            config::Shuffle shuffle = config::Shuffle::kFull) {
+            config::ShuffleMode shuffle = config::ShuffleMode::kFull) {
     dataset_.emplace(samples);
     plan_.emplace(
         dataset::PlanSettings{.size = samples, .batch = batch, .seed = 5, .shuffle = shuffle});
@@ -141,7 +141,7 @@ TEST_F(ReaderPoolTest, ThreadsOfSeveralPoolsAreNumberedInTurn) {
 }
 
 TEST_F(ReaderPoolTest, OneSlowSampleHoldsUpNeitherItsThreadsNorTheNextBatch) {
-  open(100, 4, {.slots = 4}, config::Shuffle::kOff);
+  open(100, 4, {.slots = 4}, config::ShuffleMode::kNone);
   dataset_->gate(1);  // in ticket 0
   start(2);
   ASSERT_TRUE(eventually([&] { return ring_->counters().ready >= 1; }))
@@ -176,7 +176,7 @@ TEST_F(ReaderPoolTest, ABadSampleIsReportedAndItsStandInTaken) {
 }
 
 TEST_F(ReaderPoolTest, AStandInThatIsBadItselfHasAStandIn) {
-  open(30, 5, {.slots = 8, .end_ticket = 6}, config::Shuffle::kOff);
+  open(30, 5, {.slots = 8, .end_ticket = 6}, config::ShuffleMode::kNone);
   dataset_->make_bad({11, 12, 13});
   start(2);
   for (uint64_t ticket = 0; ticket < 6; ++ticket) {
@@ -225,7 +225,7 @@ TEST_F(ReaderPoolTest, AStopEndsThreadsThatWaitForASlot) {
 }
 
 TEST_F(ReaderPoolTest, UnfinishedBatchesAreGivenBack) {
-  open(1000, 4 * RowReader::kMostRows, {.slots = 4}, config::Shuffle::kOff);
+  open(1000, 4 * RowReader::kMostRows, {.slots = 4}, config::ShuffleMode::kNone);
   dataset_->gate(1);
   start(1);
   expect_first_batch_given_back();
@@ -254,7 +254,7 @@ TEST_F(ReaderPoolTest, SamplesThatTakeLongAreReadOneByOne) {
 
 TEST_F(ReaderPoolTest, BadSamplesAmongThoseThatAreReadTogetherHaveTheirStandIns) {
   constexpr uint64_t kSamples = 400, kBatch = 2 * RowReader::kMostRows;
-  open(kSamples, kBatch, {.slots = 4}, config::Shuffle::kOff);
+  open(kSamples, kBatch, {.slots = 4}, config::ShuffleMode::kNone);
   const std::set<uint64_t> bad{0, 31, 32, 33, 70, 398, 399};
   dataset_->make_bad(bad);
   start(2);
@@ -357,7 +357,7 @@ TEST_F(ReaderPoolTest, ClosingTheRingEndsThreadsThatReadAhead) {
 }
 
 TEST_F(ReaderPoolTest, UnfinishedBatchesOfReadsAheadAreGivenBack) {
-  open(100, 4, {.slots = 4}, config::Shuffle::kOff);
+  open(100, 4, {.slots = 4}, config::ShuffleMode::kNone);
   dataset_->gate(1);
   start(1, always(1));  // so that samples come in order, and more of ticket 0 after the gated one
   expect_first_batch_given_back();
@@ -394,11 +394,11 @@ TEST_F(ReaderPoolTest, QuickReadsAreNotReadAhead) {
 TEST(SampleRoom, IsAnEighthOfWhatAReaderMayTakeAndNotTooMuch) {
   config::FeedConfig feed;
   EXPECT_EQ(room_for_samples(feed), kMostKeptBytes);
-  feed.memory_mib = 80;
+  feed.worker_memory_limit_mib = 80;
   EXPECT_EQ(room_for_samples(feed), uint64_t{10} << 20);
-  feed.memory_mib = 1 << 20;
+  feed.worker_memory_limit_mib = 1 << 20;
   EXPECT_EQ(room_for_samples(feed), kMostKeptBytes);
-  feed.memory_mib = 0;  // any
+  feed.worker_memory_limit_mib.reset();  // any
   EXPECT_EQ(room_for_samples(feed), kMostKeptBytes);
 }
 

@@ -263,7 +263,7 @@ TEST_F(EventFileTest, TensorBoardReadsTheGraphOfAModel) {
 TEST_F(EventFileTest, TensorBoardReadsTheSettingsOfARun) {
   auto file = create();
   const std::vector<Setting> settings = {
-      {"model.kind", "mlp"}, {"optimizer.lr", 0.5}, {"optimizer.nesterov", true}};
+      {"model.name", "mlp"}, {"optimizer.lr", 0.5}, {"optimizer.nesterov", true}};
   file->add_hparams(kHparamsStartTag, encode_hparams_start(settings, 12.5));
   file->add_hparams(kHparamsEndTag, encode_hparams_end(true, 20));
   ASSERT_TRUE(file->flush().ok());
@@ -272,7 +272,7 @@ TEST_F(EventFileTest, TensorBoardReadsTheSettingsOfARun) {
       answer.find(R"("hparams": {"_hparams_/session_end_info": {"sessionEndInfo": )"
                   R"({"endTimeSecs": 20.0, "status": "STATUS_SUCCESS"}}, )"
                   R"("_hparams_/session_start_info": {"sessionStartInfo": {"hparams": )"
-                  R"({"model.kind": "mlp", "optimizer.lr": 0.5, "optimizer.nesterov": true}, )"
+                  R"({"model.name": "mlp", "optimizer.lr": 0.5, "optimizer.nesterov": true}, )"
                   R"("startTimeSecs": 12.5}}})"),
       std::string::npos)
       << answer;

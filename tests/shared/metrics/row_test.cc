@@ -140,7 +140,7 @@ TEST(TrainRow, RowsOfEarlierReleasesAreReadToo) {
 
 TEST(EvalRow, EveryOtherFieldIsAMetricInItsOrder) {
   EvalRow row{.step = 200,
-              .set = "valid",
+              .set = "val",
               .metrics = {{"loss", 1.5}, {"bits_per_byte", 2.125}, {"accuracy", kNan}},
               .samples = 64,
               .manifest_sha256 = "ab",
@@ -148,7 +148,7 @@ TEST(EvalRow, EveryOtherFieldIsAMetricInItsOrder) {
               .wall = "w"};
   const std::string text = to_json(to_row(row));
   EXPECT_EQ(text,
-            R"({"step":200,"dataset":"valid","loss":1.5,"bits_per_byte":2.125,"accuracy":null,)"
+            R"({"step":200,"dataset":"val","loss":1.5,"bits_per_byte":2.125,"accuracy":null,)"
             R"("num_samples":64,"manifest_sha256":"ab","duration_seconds":1.5,"wall_time":"w"})");
   const auto read = eval_row_of(*parse_row(text));
   ASSERT_TRUE(read.ok());

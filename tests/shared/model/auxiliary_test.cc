@@ -31,9 +31,8 @@ class AuxiliaryHead : public ::testing::Test {
     return task(weight)->loss(model, batch_).item<double>();
   }
   std::unique_ptr<Task> task(double weight) {
-    config::TaskConfig config{.kind = config::TaskKind::kClassification};
-    config.aux_weight = weight;
-    auto made = make_task(config, {{"input", DType::kF32, {3}}, {"label", DType::kI64, {}}}, 3);
+    auto made = make_task({config::ClassificationTask{.aux_loss_weight = weight}}, nullptr,
+                          {{"input", DType::kF32, {3}}, {"label", DType::kI64, {}}}, 3);
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     return std::move(*made);
   }

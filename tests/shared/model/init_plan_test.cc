@@ -53,8 +53,9 @@ TEST(InitPlan, LoadsWhatAgrees) {
 
 TEST(InitPlan, TheFirstRuleThatFitsRenames) {
   const FakeFile file({f32("module.body.w"), f32("module.body.bias"), f32("fc.0.w", {2, 3})});
-  const InitPlan plan = plan_init(
-      kNeeded, file, {.init_map = {{"*.bias", "body.b"}, {"module.*", "*"}, {"fc.?.*", "head.*"}}});
+  const InitPlan plan =
+      plan_init(kNeeded, file,
+                {.key_mapping = {{"*.bias", "body.b"}, {"module.*", "*"}, {"fc.?.*", "head.*"}}});
   EXPECT_TRUE(plan.status().ok()) << plan.status().to_string();
   EXPECT_THAT(froms(plan), ElementsAre("module.body.w", "module.body.bias", "fc.0.w"));
 }
@@ -82,7 +83,7 @@ TEST(InitPlan, NamesTheFirstFewAndCountsTheRest) {
 TEST(InitPlan, LeavesOutOnBothSidesWhatIsIgnored) {
   const FakeFile file({f32("body.w"), f32("body.b"), f32("fc.w", {9, 9})});
   const InitPlan plan =
-      plan_init(kNeeded, file, {.init_map = {{"fc.*", "head.*"}}, .init_ignore = {"head.*"}});
+      plan_init(kNeeded, file, {.key_mapping = {{"fc.*", "head.*"}}, .exclude = {"head.*"}});
   EXPECT_TRUE(plan.status().ok()) << plan.status().to_string();
   EXPECT_THAT(plan.fresh, ElementsAre("head.w F32 [2, 3], ignored"));
   EXPECT_THAT(plan.skipped, ElementsAre("fc.w F32 [9, 9] (here head.w), ignored"));
@@ -90,37 +91,36 @@ TEST(InitPlan, LeavesOutOnBothSidesWhatIsIgnored) {
 
 TEST(InitPlan, WithoutStrictnessOnlyWhatBothHaveMustAgree) {
   const FakeFile file({f32("body.w"), f32("extra")}, {"epoch"});
-  const InitPlan plan = plan_init(kNeeded, file, {.init_strict = false});
+  const InitPlan plan = plan_init(kNeeded, file, {.strict = false});
   EXPECT_TRUE(plan.status().ok()) << plan.status().to_string();
   EXPECT_THAT(froms(plan), ElementsAre("body.w"));
   EXPECT_THAT(plan.fresh,
               ElementsAre("body.b F32 [2], not in the file", "head.w F32 [2, 3], not in the file"));
   EXPECT_THAT(plan.skipped,
               ElementsAre("extra F32 [2], not in the model", "epoch, which is no tensor"));
-  EXPECT_EQ(
-      plan_init(kNeeded, FakeFile({f32("body.w", {4})}), {.init_strict = false}).status().code(),
-      Code::kMismatch);
+  EXPECT_EQ(plan_init(kNeeded, FakeFile({f32("body.w", {4})}), {.strict = false}).status().code(),
+            Code::kMismatch);
 }
 
 TEST(InitPlan, RefusesAFileOfWhichNothingFits) {
-  const InitPlan plan = plan_init(kNeeded, FakeFile({f32("a"), f32("b")}), {.init_strict = false});
+  const InitPlan plan = plan_init(kNeeded, FakeFile({f32("a"), f32("b")}), {.strict = false});
   EXPECT_THAT(plan.status().message(), HasSubstr("no tensor of the file"));
 }
 
 TEST(InitPlan, RefusesPatternsThatMeanNothing) {
   const FakeFile file(kNeeded);
-  EXPECT_THAT(plan_init(kNeeded, file, {.init_map = {{"module.*", "*"}}}).status().message(),
-              HasSubstr("init_map: from 'module.*' matches no tensor"));
+  EXPECT_THAT(plan_init(kNeeded, file, {.key_mapping = {{"module.*", "*"}}}).status().message(),
+              HasSubstr("model.pretrained.key_mapping: from 'module.*' matches no tensor"));
   EXPECT_THAT(
-      plan_init(kNeeded, file, {.init_map = {{"*", "*"}, {"body.*", "*"}}}).status().message(),
+      plan_init(kNeeded, file, {.key_mapping = {{"*", "*"}, {"body.*", "*"}}}).status().message(),
       HasSubstr("from 'body.*'"));
-  EXPECT_THAT(plan_init(kNeeded, file, {.init_ignore = {"tail.*"}}).status().message(),
-              HasSubstr("init_ignore: 'tail.*' matches no tensor"));
+  EXPECT_THAT(plan_init(kNeeded, file, {.exclude = {"tail.*"}}).status().message(),
+              HasSubstr("model.pretrained.exclude: 'tail.*' matches no tensor"));
 }
 
 TEST(InitPlan, RefusesTwoTensorsOfOneName) {
   const FakeFile file({f32("body.w"), f32("ema.body.w"), f32("body.b"), f32("head.w", {2, 3})});
-  EXPECT_THAT(plan_init(kNeeded, file, {.init_map = {{"ema.*", "*"}}}).status().message(),
+  EXPECT_THAT(plan_init(kNeeded, file, {.key_mapping = {{"ema.*", "*"}}}).status().message(),
               HasSubstr("'body.w' and 'ema.body.w' are both called 'body.w'"));
 }
 

@@ -37,11 +37,11 @@ const std::vector<TensorSpec> kText = {{"tokens", DType::kU8, {9}}};
 constexpr uint64_t kClasses = 3;
 
 config::ModelConfig of(const std::string& file, const std::string& parameters = "{}") {
-  config::ModelConfig config;
-  config.kind = config::ModelKind::kPlugin;
-  config.path = file.find('/') == std::string::npos ? kPlugins + '/' + file : file;
-  config.parameters = parameters;
-  return config;
+  const std::string path = file.find('/') == std::string::npos ? kPlugins + '/' + file : file;
+  return {.arch = config::PluginConfig{.path = path, .args = parameters}};
+}
+const std::string& path_of(const config::ModelConfig& config) {
+  return std::get<config::PluginConfig>(config.arch).path;
 }
 config::ModelConfig odd(const std::string& does) {
   return of("odd_plugin.so", R"({"does": ")" + does + R"("})");
@@ -63,7 +63,7 @@ std::string told(const config::ModelConfig& config) {
   if (model.ok()) return "nothing: it was made";
   const std::string message = model.status().message();
   EXPECT_THAT(message,
-              AllOf(Not(HasSubstr("\n")), HasSubstr(config.path), HasSubstr("model.path")));
+              AllOf(Not(HasSubstr("\n")), HasSubstr(path_of(config)), HasSubstr("model.path")));
   return message;
 }
 
@@ -160,12 +160,12 @@ TEST(PluginParameters, AsTextAreAllAskedFor) {
 
 TEST(Plugin, SettingsThatItDoesNotReadAreRefused) {
   EXPECT_THAT(told(of("gated_mlp.so", R"({"widht": 64, "width": 8})")),
-              AllOf(HasSubstr("model.parameters: widht;"), HasSubstr("correct or remove")));
+              AllOf(HasSubstr("model.args: widht;"), HasSubstr("correct or remove")));
 }
 
 TEST(Plugin, SettingsOfAnotherTypeAreNamed) {
   EXPECT_THAT(told(of("gated_mlp.so", R"({"width": "wide"})")),
-              HasSubstr("model.parameters.width is 'wide'; it must be a whole number"));
+              HasSubstr("model.args.width is 'wide'; it must be a whole number"));
 }
 
 // ---- What is wrong with it
@@ -243,10 +243,10 @@ TEST(PluginRefusal, OfAForwardThatFailsOrAnswersOtherwise) {
 
 TEST(ModelFile, IsKnownByItsSum) {
   const config::ModelConfig config = of("gated_mlp.so");
-  const auto bytes = read_file(config.path, uint64_t{1} << 30);
+  const auto bytes = read_file(path_of(config), uint64_t{1} << 30);
   ASSERT_TRUE(bytes.ok());
   EXPECT_EQ(*file_digest(config), sha256_hex(*bytes));
-  EXPECT_EQ(*file_digest(config::ModelConfig()), "") << "a kind whose code is stoker's";
+  EXPECT_EQ(*file_digest(config::ModelConfig()), "") << "a model whose code is stoker's";
   EXPECT_EQ(file_digest(of("missing.so")).status().code(), Code::kNotFound);
 }
 

@@ -1,4 +1,4 @@
-// model.init_from: the numbers of each kind of file arrive in the model.
+// model.pretrained: the numbers of each kind of file arrive in the model.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
@@ -20,11 +20,10 @@ using test::bytes_of;
 class Pretrained : public ::testing::Test {
  protected:
   void SetUp() override {
-    config_.kind = config::ModelKind::kMlp;
-    config_.hidden = {};
+    const config::ModelConfig config{.arch = config::MlpConfig{.hidden_sizes = {}}};
     const std::vector<TensorSpec> sample = {{"input", DType::kF32, {3}},
                                             {"label", DType::kI64, {}}};
-    auto made = make_model(config_, sample, 2);
+    auto made = make_model(config, sample, 2);
     ASSERT_TRUE(made.ok()) << made.status().to_string();
     model_ = *made;
   }
@@ -35,7 +34,7 @@ class Pretrained : public ::testing::Test {
     return {};
   }
   Status load(const std::string& file) {
-    config_.init_from = scratch_ / file;
+    config_.path = scratch_ / file;
     return load_pretrained(*model_, config_, plan_);
   }
   void expect_loaded(const Status& status) {
@@ -55,7 +54,7 @@ class Pretrained : public ::testing::Test {
   const at::Tensor kWeight = at::tensor({0.f, 1.f, 2.f, 3.f, 4.f, 5.f}).reshape({2, 3});
   const at::Tensor kBias = at::tensor({-1.f, 0.5f});
   test::TemporaryDirectory scratch_;
-  config::ModelConfig config_;
+  config::PretrainedConfig config_;
   ModelPtr model_;
   InitPlan plan_;
   std::vector<checkpoint::OwnedTensor> weights_;
@@ -85,14 +84,14 @@ TEST_F(Pretrained, ComesFromTorchSaveWithMapViewsAndHalves) {
   test::write_whole(scratch_ / "w.pt",
                     torch_file(pickled(root), {{"0", bytes_of<float>({0, 3, 1, 4, 2, 5})},
                                                {"1", bytes_of<uint16_t>({0xbc00, 0x3800})}}));
-  config_.init_map = {{.from = "module.fc.*", .to = "0.*"}};
+  config_.key_mapping = {{.from = "module.fc.*", .to = "0.*"}};
   expect_loaded(load("w.pt"));
 }
 
 TEST_F(Pretrained, LeavesWhatIsIgnoredAsItWas) {
   const at::Tensor before = tensor_of("0.bias");
   ASSERT_TRUE(checkpoint::write_safetensors(real_files(), scratch_.path(), "w", views(), {}).ok());
-  config_.init_ignore = {"*.bias"};
+  config_.exclude = {"*.bias"};
   const Status status = load("w");
   ASSERT_TRUE(status.ok()) << status.to_string();
   EXPECT_TRUE(at::equal(tensor_of("0.bias"), before));

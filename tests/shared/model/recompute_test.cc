@@ -40,12 +40,13 @@ Pass pass(bool recomputed, double dropout, std::optional<at::ScalarType> autocas
   at::set_num_threads(1);
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   generator.set_current_seed(3);
-  const config::ModelConfig config{.layers = 4,
-                                   .width = 32,
-                                   .heads = 2,
-                                   .context = 64,
-                                   .dropout = dropout,
-                                   .recompute = recomputed};
+  const config::ModelConfig config{.arch =
+                                       config::GptConfig{.num_layers = 4,
+                                                         .num_heads = 2,
+                                                         .embed_dim = 32,
+                                                         .context_length = 64,
+                                                         .dropout = dropout,
+                                                         .activation_checkpointing = recomputed}};
   const auto model = *make_model(config, {{"tokens", DType::kI64, {65}}}, 256);
   model->train();
   const at::Tensor tokens = at::arange(8 * 64, at::kLong).remainder(256).view({8, 64});

@@ -11,32 +11,24 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-Status made(config::ModelKind kind, int64_t layers, std::vector<int64_t> input) {
-  config::ModelConfig config;
-  config.kind = kind;
-  config.layers = layers;
-  config.width = 8;
+Status made(config::ModelVariant arch, std::vector<int64_t> input) {
   const auto model =
-      make_model(config, {{"input", DType::kU8, std::move(input)}, {"label", DType::kI64, {}}}, 3);
+      make_model({.arch = std::move(arch)},
+                 {{"input", DType::kU8, std::move(input)}, {"label", DType::kI64, {}}}, 3);
   return model.ok() ? Status() : model.status();
 }
 
 TEST(ModelRefusal, OfPicturesThatAreTooSmallNamesBothSides) {
-  EXPECT_THAT(made(config::ModelKind::kAlexnet, 0, {3, 62, 80}).message(),
+  EXPECT_THAT(made(config::AlexnetConfig{.hidden_dim = 8}, {3, 62, 80}).message(),
               AllOf(HasSubstr("alexnet"), HasSubstr("at least 63 x 63"), HasSubstr("[3, 62, 80]")));
-  EXPECT_THAT(made(config::ModelKind::kVgg, 11, {3, 32, 31}).message(),
-              AllOf(HasSubstr("vgg"), HasSubstr("at least 32 x 32"), HasSubstr("[3, 32, 31]")));
+  EXPECT_THAT(made(config::VggConfig{.depth = 11, .hidden_dim = 8}, {3, 32, 31}).message(),
+              AllOf(HasSubstr("vgg11"), HasSubstr("at least 32 x 32"), HasSubstr("[3, 32, 31]")));
 }
 
 TEST(ModelRefusal, OfPicturesThatAVitCannotCut) {
-  config::ModelConfig config;
-  config.kind = config::ModelKind::kVit;
-  config.width = 12;
-  config.patch_size = 4;
+  config::VitConfig config{.patch_size = 4, .num_layers = 6, .num_heads = 6, .hidden_dim = 12};
   const auto refused = [&](std::vector<int64_t> input) {
-    const auto model = make_model(
-        config, {{"input", DType::kU8, std::move(input)}, {"label", DType::kI64, {}}}, 3);
-    return model.ok() ? std::string() : model.status().message();
+    return made(config, std::move(input)).message();
   };
   EXPECT_EQ(refused({3, 16, 16}), "");
   EXPECT_THAT(refused({3, 16, 20}), AllOf(HasSubstr("square"), HasSubstr("[3, 16, 20]")));
@@ -46,25 +38,18 @@ TEST(ModelRefusal, OfPicturesThatAVitCannotCut) {
 }
 
 TEST(ModelRefusal, OfPicturesTooSmallForTheAuxiliaryHeadOnly) {
-  config::ModelConfig config;
-  config.kind = config::ModelKind::kInceptionV3;
-  const std::vector<TensorSpec> sample = {{"input", DType::kU8, {3, 298, 298}},
-                                          {"label", DType::kI64, {}}};
-  const auto model = make_model(config, sample, 3);
-  ASSERT_FALSE(model.ok());
-  EXPECT_THAT(model.status().message(), AllOf(HasSubstr("with aux_logits"), HasSubstr("299 x 299"),
-                                              HasSubstr("[3, 298, 298]")));
+  EXPECT_THAT(
+      made(config::InceptionV3Config{}, {3, 298, 298}).message(),
+      AllOf(HasSubstr("with aux_logits"), HasSubstr("299 x 299"), HasSubstr("[3, 298, 298]")));
 }
 
 TEST(ModelRefusal, OfInputsThatAreNoPictures) {
-  for (const auto kind : {config::ModelKind::kAlexnet, config::ModelKind::kVgg})
-    EXPECT_EQ(made(kind, 11, {3072}).code(), Code::kMismatch);
+  EXPECT_EQ(made(config::AlexnetConfig{}, {3072}).code(), Code::kMismatch);
+  EXPECT_EQ(made(config::VggConfig{.depth = 11}, {3072}).code(), Code::kMismatch);
 }
 
 TEST(ModelRefusal, OfWhatIsNoSequence) {
-  config::ModelConfig config;
-  config.kind = config::ModelKind::kBlstm;
-  config.layers = 1;
+  const config::ModelConfig config{.arch = config::BlstmConfig{}};
   const auto refused = [&](const TensorSpec& values) {
     const auto model = make_model(config, {values, {"label", DType::kI64, {}}}, 3);
     return model.ok() ? std::string() : model.status().message();
@@ -77,11 +62,7 @@ TEST(ModelRefusal, OfWhatIsNoSequence) {
 }
 
 TEST(ModelRefusal, OfTokensBeyondTheVocabulary) {
-  config::ModelConfig config;
-  config.kind = config::ModelKind::kBlstm;
-  config.layers = 1;
-  config.width = 4;
-  config.vocab = 8;
+  const config::ModelConfig config{.arch = config::BlstmConfig{.hidden_size = 4, .vocab_size = 8}};
   const auto model =
       make_model(config, {{"tokens", DType::kI32, {2}}, {"label", DType::kI64, {}}}, 3);
   ASSERT_TRUE(model.ok()) << model.status().to_string();
@@ -92,15 +73,16 @@ TEST(ModelRefusal, OfTokensBeyondTheVocabulary) {
       (*model)->forward(at::tensor(std::vector<int64_t>{0, token}, at::kLong).view({1, 2}));
       FAIL() << token;
     } catch (const c10::Error& error) {
-      EXPECT_THAT(error.what_without_backtrace(), HasSubstr("below model.vocab (8)"));
+      EXPECT_THAT(error.what_without_backtrace(), HasSubstr("below model.vocab_size (8)"));
     }
   }
 }
 
 TEST(ModelRefusal, OfDepthsThatDoNotExist) {
-  EXPECT_THAT(made(config::ModelKind::kVgg, 12, {3, 32, 32}).message(), HasSubstr("model.layers"));
-  EXPECT_THAT(made(config::ModelKind::kResnet, 100, {3, 32, 32}).message(),
-              HasSubstr("model.layers"));
+  EXPECT_THAT(made(config::VggConfig{.depth = 12}, {3, 32, 32}).message(),
+              HasSubstr("model.name: there is no vgg12"));
+  EXPECT_THAT(made(config::ResnetConfig{.depth = 100}, {3, 32, 32}).message(),
+              HasSubstr("model.name: there is no resnet100"));
 }
 
 }  // namespace

@@ -30,10 +30,7 @@ const std::vector<TensorSpec> kNumbers = {{"input", DType::kF32, {2, 4}},
 const std::vector<TensorSpec> kText = {{"tokens", DType::kU8, {9}}};
 
 config::ModelConfig of(const std::string& path) {
-  config::ModelConfig config;
-  config.kind = config::ModelKind::kTorchscript;
-  config.path = path;
-  return config;
+  return {.arch = config::TorchscriptConfig{.path = path}};
 }
 
 class TorchScriptModel : public ::testing::Test {
@@ -184,8 +181,8 @@ TEST_F(TorchScriptModel, ThatAnswersOtherwiseIsRefused) {
 
 TEST_F(TorchScriptModel, OfAnotherFileIsRefused) {
   std::ofstream(folder_ / "text.pt") << "no module";
-  EXPECT_THAT(told_of_file("text.pt"),
-              AllOf(HasSubstr("is no module of torch.jit.save"), HasSubstr("model.init_from")));
+  EXPECT_THAT(told_of_file("text.pt"), AllOf(HasSubstr("is no module of torch.jit.save"),
+                                             HasSubstr("model.pretrained.path")));
   EXPECT_THAT(told_of_file("missing.pt"), HasSubstr("No such file"));
   (void)loaded();
   ASSERT_EQ(::chmod((folder_ / "m.pt").c_str(), 0666), 0);
@@ -216,7 +213,7 @@ TEST_F(TorchScriptModel, OfPyTorchIsTakenAndJudgedAsOneMadeHere) {
   EXPECT_THAT(told_of_file("traced_train.pt"), HasSubstr("goes on as in training"));
   EXPECT_THAT(told_of_file("traced_eval.pt"), HasSubstr("what it does in evaluation"));
   EXPECT_THAT(told_of_file("frozen.pt"), HasSubstr("is frozen"));
-  EXPECT_THAT(told_of_file("weights.pt"), HasSubstr("model.init_from"));
+  EXPECT_THAT(told_of_file("weights.pt"), HasSubstr("model.pretrained.path"));
 }
 
 }  // namespace

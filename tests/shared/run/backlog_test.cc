@@ -5,6 +5,8 @@
 namespace stoker::run {
 namespace {
 
+using Policy = config::CheckpointSelection;
+using Order = config::EvaluationOrder;
 using Steps = std::vector<uint64_t>;
 
 struct Scene {
@@ -30,7 +32,7 @@ Steps due(const Scene& scene, const BacklogRule& rule) {
 
 constexpr BacklogRule kLatest{.policy = Policy::kLatest};
 constexpr BacklogRule kAll{.policy = Policy::kAll};
-constexpr BacklogRule kEvery{.policy = Policy::kEvery, .every_steps = 100};
+constexpr BacklogRule kEvery{.policy = Policy::kInterval, .every_steps = 100};
 
 TEST(Backlog, AllTakesEverythingThatIsNotSettledOldestFirst) {
   EXPECT_EQ(due({.there = {10, 20, 30}, .evaluated = {20}}, kAll), (Steps{10, 30}));
@@ -90,14 +92,14 @@ TEST(Backlog, NothingThereMeansNothingDue) {
 TEST(Backlog, TheRuleIsThatOfTheSettings) {
   config::EvalConfig config;
   EXPECT_EQ(backlog_rule(config).policy, Policy::kLatest);
-  config.policy = "every";
-  config.order = "newest";
+  config.checkpoints = Policy::kInterval;
+  config.order = Order::kNewestFirst;
   config.every_steps = 77;
   const BacklogRule rule = backlog_rule(config);
-  EXPECT_EQ(rule.policy, Policy::kEvery);
+  EXPECT_EQ(rule.policy, Policy::kInterval);
   EXPECT_EQ(rule.order, Order::kNewestFirst);
   EXPECT_EQ(rule.every_steps, 77u);
-  config.policy = "all";
+  config.checkpoints = Policy::kAll;
   EXPECT_EQ(backlog_rule(config).policy, Policy::kAll);
 }
 

@@ -14,9 +14,7 @@ std::vector<GoalPoint> every_100(const std::vector<double>& values) {
   return points;
 }
 
-EarlyStopRule patient(uint64_t patience) {
-  return {.goal = {"valid", "loss"}, .patience = patience};
-}
+EarlyStopRule patient(uint64_t patience) { return {.goal = {"val", "loss"}, .patience = patience}; }
 
 TEST(EarlyStop, IsOffByDefault) {
   EXPECT_FALSE(early_stop_rule({}).is_on());
@@ -28,7 +26,7 @@ TEST(EarlyStop, WaitsForAsManyEvaluationsAsItHasPatience) {
   const auto reason = patient(3).maybe_reason(every_100({3, 2, 2.5, 2.4, 2.1}));
   ASSERT_TRUE(reason);
   EXPECT_EQ(*reason,
-            "valid/loss has not become better than 2 of step 200 in 3 evaluations up to step 500");
+            "val/loss has not become better than 2 of step 200 in 3 evaluations up to step 500");
 }
 
 TEST(EarlyStop, ABetterOneRenewsThePatience) {
@@ -58,18 +56,18 @@ TEST(EarlyStop, WhatIsNoNumberIsNoImprovement) {
 }
 
 TEST(EarlyStop, PatienceMayBeGivenInSteps) {
-  const EarlyStopRule rule{.goal = {"valid", "loss"}, .patience_steps = 250};
+  const EarlyStopRule rule{.goal = {"val", "loss"}, .patience_steps = 250};
   EXPECT_FALSE(rule.maybe_reason(every_100({1, 2, 2})));
   EXPECT_TRUE(rule.maybe_reason(every_100({1, 2, 2, 2})));
 }
 
 TEST(EarlyStop, StopsWhereTheGoalIsReached) {
-  EarlyStopRule rule{.goal = {"valid", "loss"}, .stop_at = 0.5};
+  EarlyStopRule rule{.goal = {"val", "loss"}, .stop_at = 0.5};
   EXPECT_TRUE(rule.is_on());
   EXPECT_FALSE(rule.maybe_reason(every_100({1, 0.6})));
   EXPECT_TRUE(rule.maybe_reason(every_100({1, 0.5})));
   EXPECT_EQ(*rule.maybe_reason(every_100({1, 0.4})),
-            "valid/loss is 0.4 at step 200, past eval.stop_at 0.5");
+            "val/loss is 0.4 at step 200, past eval.early_stopping.stopping_threshold 0.5");
   rule.goal.metric = "accuracy";
   EXPECT_TRUE(rule.maybe_reason(every_100({0.6})));
   EXPECT_FALSE(rule.maybe_reason(every_100({0.4})));
@@ -85,22 +83,22 @@ TEST(EarlyStop, DifferentRulesHaveDifferentTexts) {
 
 TEST(Goal, IsTheLossOfTheFirstSetUnlessNamed) {
   config::EvalConfig config;
-  config.sets = {"valid", "test"};
-  EXPECT_EQ(goal_of(config).to_text(), "valid/loss");
-  config.metric = "accuracy";
-  EXPECT_EQ(goal_of(config).to_text(), "valid/accuracy");
-  config.metric = "test/perplexity";
+  config.datasets = {"val", "test"};
+  EXPECT_EQ(goal_of(config).to_text(), "val/loss");
+  config.monitor = "accuracy";
+  EXPECT_EQ(goal_of(config).to_text(), "val/accuracy");
+  config.monitor = "test/perplexity";
   EXPECT_EQ(goal_of(config).to_text(), "test/perplexity");
 }
 
 TEST(Goal, AMetricThatIsNotThereIsAnErrorThatNamesThoseThatAre) {
   EvalResult result;
-  result.sets = {{"valid", 4, {{"loss", 1.5}, {"accuracy", 0.25}}}};
-  EXPECT_EQ(*value_of(result, {"valid", "accuracy"}), 0.25);
-  const auto missing = value_of(result, {"valid", "bleu"});
+  result.sets = {{"val", 4, {{"loss", 1.5}, {"accuracy", 0.25}}}};
+  EXPECT_EQ(*value_of(result, {"val", "accuracy"}), 0.25);
+  const auto missing = value_of(result, {"val", "bleu"});
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.status().message(),
-            "eval.metric: there is no valid/bleu; known are: valid/loss, valid/accuracy");
+            "eval.monitor: val/bleu does not exist; set it to one of val/loss, val/accuracy");
 }
 
 }  // namespace

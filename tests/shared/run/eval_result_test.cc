@@ -15,7 +15,7 @@ EvalResult two_sets() {
   EvalResult result;
   result.step = 1200;
   result.manifest_sha256 = "ab12";
-  result.sets = {{"valid", 64, {{"loss", 1.25}, {"accuracy", 0.5}}},
+  result.sets = {{"val", 64, {{"loss", 1.25}, {"accuracy", 0.5}}},
                  {"far", 8, {{"loss", std::numeric_limits<double>::infinity()}}}};
   result.seconds = 3.5;
   result.created = "2026-01-31T12:00:00.000Z";
@@ -24,7 +24,7 @@ EvalResult two_sets() {
 
 TEST(EvalResult, IsReadBackAsWrittenAndInfinityBecomesNull) {
   const std::string json = to_json(two_sets());
-  EXPECT_NE(json.find("\"valid\":{\"loss\":1.25"), std::string::npos) << json;
+  EXPECT_NE(json.find("\"val\":{\"loss\":1.25"), std::string::npos) << json;
   const auto back = parse_eval_result(json, "step.json");
   ASSERT_TRUE(back.ok()) << back.status().to_string();
   EXPECT_EQ(back->step, 1200u);
@@ -49,22 +49,22 @@ TEST(EvalResult, FiguresByClassAndTheMatrixAreReadBack) {
 }
 
 TEST(Best, IsReadBackWithItsHistoryAndByMetric) {
-  const Best best{"valid",
+  const Best best{"val",
                   "loss",
                   1.25,
                   1200,
                   "ab12",
                   {{2.5, 200, "aa"}, {1.25, 1200, "ab12"}},
-                  {{"valid/accuracy", {0.75, 900, "cc"}}}};
+                  {{"val/accuracy", {0.75, 900, "cc"}}}};
   const auto back = parse_best(to_json(best), "best.json");
   ASSERT_TRUE(back.ok()) << back.status().to_string();
   EXPECT_EQ(*back, best);
 }
 
 TEST(Best, OfAnEarlierVersionIsRead) {
-  const auto back = parse_best(
-      R"({"dataset":"valid","metric":"loss","value":1.5,"step":7,"manifest_sha256":"ab"})",
-      "best.json");
+  const auto back =
+      parse_best(R"({"dataset":"val","metric":"loss","value":1.5,"step":7,"manifest_sha256":"ab"})",
+                 "best.json");
   ASSERT_TRUE(back.ok()) << back.status().to_string();
   EXPECT_EQ(back->step, 7u);
   EXPECT_TRUE(back->history.empty());
@@ -75,7 +75,7 @@ TEST(EvalResult, ALossAndTheBestAreReadBackToTheLastBit) {
   EvalResult result = two_sets();
   result.sets[0].metrics[0].second = 0.9674570043571293;
   EXPECT_EQ(parse_eval_result(to_json(result), "r")->sets[0].metrics[0].second, 0.9674570043571293);
-  const Best best{"valid", "loss", 0.9674570043571293, 1200, "ab12"};
+  const Best best{"val", "loss", 0.9674570043571293, 1200, "ab12"};
   EXPECT_EQ(parse_best(to_json(best), "b")->value, 0.9674570043571293);
 }
 
@@ -93,7 +93,7 @@ TEST(EvalResult, TheFileIsNamedAfterTheStep) {
   ASSERT_TRUE(write_eval_result(real_files(), directory, two_sets()).ok());
   EXPECT_TRUE(std::filesystem::exists(directory + "/step-000001200.json"));
   EXPECT_EQ(read_best(directory + "/best.json").status().code(), Code::kNotFound);
-  const Best best{"valid", "loss", 1.25, 1200, "ab12", {}, {}};
+  const Best best{"val", "loss", 1.25, 1200, "ab12", {}, {}};
   ASSERT_TRUE(write_file_atomically(real_files(), directory + "/best.json", to_json(best)).ok());
   EXPECT_EQ(read_best(directory + "/best.json")->step, 1200u);
   std::filesystem::remove_all(directory);

@@ -6,8 +6,7 @@ namespace stoker::run {
 namespace {
 
 TEST(StopRequest, GoesRoundThroughJson) {
-  const StopRequest request{
-      .step = 1200, .rule = "valid/loss patience=3", .reason = "no \"better\""};
+  const StopRequest request{.step = 1200, .rule = "val/loss patience=3", .reason = "no \"better\""};
   const auto read = parse_stop_request(to_json(request), "early_stop.json");
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ(read->step, 1200u);

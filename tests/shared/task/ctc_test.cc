@@ -37,9 +37,8 @@ class Ctc : public ::testing::Test {
     generator.set_current_seed(13);
   }
   static std::unique_ptr<Task> task(bool zero_infinity = false) {
-    config::TaskConfig config{.kind = config::TaskKind::kCtc};
-    config.zero_infinity = zero_infinity;
-    auto task = make_task(config, {kInput, kLabels, kLength}, kOutputs);
+    auto task = make_task({config::CtcTask{.zero_infinity = zero_infinity}}, nullptr,
+                          {kInput, kLabels, kLength}, kOutputs);
     EXPECT_TRUE(task.ok()) << task.status().to_string();
     return std::move(*task);
   }
@@ -157,7 +156,7 @@ TEST_F(Ctc, FiguresDoNotDependOnHowSamplesWereCutIntoBatches) {
 }
 
 TEST_F(Ctc, WithoutALengthAllStepsAreReal) {
-  auto whole = make_task({.kind = config::TaskKind::kCtc}, {kInput, kLabels}, kOutputs);
+  auto whole = make_task({config::CtcTask{}}, nullptr, {kInput, kLabels}, kOutputs);
   ASSERT_TRUE(whole.ok()) << whole.status().to_string();
   Batch batch = batch_of(at::randn({1, kSteps, kOutputs}), {2, 3, -100}, {5});
   const double with_length = loss(batch);

@@ -24,10 +24,8 @@ at::Tensor of_labels(std::vector<int64_t> labels) { return at::tensor(labels, at
 
 class Weighted : public ::testing::Test {
  protected:
-  static LabelLoss loss(std::vector<double> weights, double smoothing = 0) {
-    config::TaskConfig config;
-    config.class_weights = std::move(weights);
-    return {*ClassWeights::of(config, config.class_weights.size(), "classes"), smoothing};
+  static LabelLoss loss(const std::vector<double>& weights, double smoothing = 0) {
+    return {*ClassWeights::of(weights, "task.class_weights", weights.size(), "classes"), smoothing};
   }
   // -log p of one class in one row.
   double nats(int64_t row, int64_t label) const { return -log_[row][label].item<double>(); }
@@ -92,13 +90,14 @@ TEST_F(Weighted, ALabelThatIsNoClassIsRefused) {
 
 // ---- the tasks that have them
 
-Result<std::unique_ptr<Task>> made(config::TaskKind kind, std::vector<double> weights) {
-  config::TaskConfig config{.kind = kind};
-  config.class_weights = std::move(weights);
-  const bool has_target = kind == config::TaskKind::kMultiLabel;
-  const TensorSpec answer =
-      has_target ? TensorSpec{"target", DType::kF32, {3}} : TensorSpec{"label", DType::kI64, {}};
-  return make_task(config, {{"input", DType::kF32, {3}}, answer}, has_target ? 0 : 3);
+Result<std::unique_ptr<Task>> classification(std::vector<double> weights) {
+  return make_task({config::ClassificationTask{.class_weights = {std::move(weights)}}}, nullptr,
+                   {{"input", DType::kF32, {3}}, {"label", DType::kI64, {}}}, 3);
+}
+
+Result<std::unique_ptr<Task>> multi_label(std::vector<double> weights) {
+  return make_task({config::MultilabelClassificationTask{std::move(weights)}}, nullptr,
+                   {{"input", DType::kF32, {3}}, {"target", DType::kF32, {3}}}, 0);
 }
 
 double evaluated(const Task& task, const Batch& batch) {
@@ -109,7 +108,7 @@ double evaluated(const Task& task, const Batch& batch) {
 }
 
 TEST_F(Weighted, ALabelThatIsTrueCountsItsWeightInMultiLabel) {
-  const auto task = made(config::TaskKind::kMultiLabel, {3, 1, 0.5});
+  const auto task = multi_label({3, 1, 0.5});
   ASSERT_TRUE(task.ok()) << task.status().to_string();
   const at::Tensor target = at::tensor({1.F, 0.F, 1.F}).expand({4, 3}).contiguous();
   double expected = 0;
@@ -127,10 +126,10 @@ TEST_F(Weighted, ALabelThatIsTrueCountsItsWeightInMultiLabel) {
 }
 
 TEST_F(Weighted, EvaluationWeighsAsTrainingDoes) {
-  for (const auto kind : {config::TaskKind::kClassification, config::TaskKind::kMultiLabel}) {
-    const bool has_target = kind == config::TaskKind::kMultiLabel;
+  for (const bool has_target : {false, true}) {
+    const auto made = has_target ? multi_label : classification;
     const Batch batch{logits_, has_target ? logits_.gt(0).to(at::kFloat) : of_labels({0, 1, 2, 1})};
-    const auto weighted = made(kind, {3, 1, 0.5}), plain = made(kind, {});
+    const auto weighted = made({3, 1, 0.5}), plain = made({});
     ASSERT_TRUE(weighted.ok() && plain.ok());
     Echo model;
     EXPECT_NEAR(evaluated(**weighted, batch), (*weighted)->loss(model, batch).item<double>(), 1e-6);
@@ -139,7 +138,7 @@ TEST_F(Weighted, EvaluationWeighsAsTrainingDoes) {
 }
 
 TEST_F(Weighted, EvaluationDividesByTheWeightsOfTheWholeSetNotOfABatch) {
-  const auto task = made(config::TaskKind::kClassification, {3, 1, 0.5});
+  const auto task = classification({3, 1, 0.5});
   ASSERT_TRUE(task.ok());
   const at::Tensor labels = of_labels({0, 2, 2, 2});
   const auto in_parts = (*task)->start_evaluation({});
@@ -150,10 +149,10 @@ TEST_F(Weighted, EvaluationDividesByTheWeightsOfTheWholeSetNotOfABatch) {
 }
 
 TEST(ClassWeightsOf, AnotherNumberOfClassesNameBothSides) {
-  EXPECT_THAT(made(config::TaskKind::kClassification, {1, 2}).status().message(),
+  EXPECT_THAT(classification({1, 2}).status().message(),
               AllOf(HasSubstr("task.class_weights has 2"), HasSubstr("3 classes")));
-  EXPECT_THAT(made(config::TaskKind::kMultiLabel, {1, 2, 3, 4}).status().message(),
-              AllOf(HasSubstr("task.class_weights has 4"), HasSubstr("3 labels")));
+  EXPECT_THAT(multi_label({1, 2, 3, 4}).status().message(),
+              AllOf(HasSubstr("task.pos_weight has 4"), HasSubstr("3 labels")));
 }
 
 }  // namespace

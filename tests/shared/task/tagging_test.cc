@@ -31,7 +31,7 @@ const TensorSpec kLabels{"labels", DType::kI64, {kSteps}};
 const TensorSpec kLength{"length", DType::kI64, {}};
 
 Result<std::unique_ptr<Task>> made(const Samples& sample, uint64_t classes = kClasses) {
-  return make_task({.kind = config::TaskKind::kTagging}, sample, classes);
+  return make_task({config::SequenceLabelingTask{}}, nullptr, sample, classes);
 }
 
 class Tagging : public ::testing::Test {
@@ -157,13 +157,15 @@ TEST_F(Tagging, DataOfAnotherFormIsRefusedWithBothSides) {
 }
 
 TEST(MixedBatches, AreNotOfTokensNorOfVariousLengths) {
-  config::TaskConfig config{.kind = config::TaskKind::kClassification};
-  config.mixup = 0.2;
+  const std::vector<config::BatchTransform> mixup{config::Mixup{.alpha = 0.2}};
+  const auto made = [&](const Samples& sample) {
+    return make_task({config::ClassificationTask{}}, nullptr, sample, kClasses, mixup);
+  };
   const TensorSpec label{"label", DType::kI64, {}};
   for (const Samples& sample :
        {Samples{{"tokens", DType::kI32, {kSteps}}, label}, Samples{kInput, label, kLength}})
-    EXPECT_THAT(make_task(config, sample, kClasses).status().message(), HasSubstr("task.mixup"));
-  EXPECT_TRUE(make_task(config, {kInput, label}, kClasses).ok());
+    EXPECT_THAT(made(sample).status().message(), HasSubstr("data.train.batch_transforms: mixup"));
+  EXPECT_TRUE(made({kInput, label}).ok());
 }
 
 }  // namespace

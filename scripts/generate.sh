@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Writes the documents that are generated from the descriptors of the settings (shared/config).
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  cat <<'HELP'
+Usage: scripts/generate.sh [--check]
+
+Builds stoker-config-reference and writes config/stoker.yaml, config/stoker.schema.json and the tables
+of docs/configuration.md.
+
+  --check  write nothing; print the differences and exit with 1 if a committed file is not current
+
+STOKER_CONFIG_REFERENCE names a program that is built already.
+HELP
+  exit 0
+fi
+[[ $# == 0 || ($# == 1 && $1 == --check) ]] || die "unknown arguments: $*; see --help"
+check=${1:-}
+cd "$root"
+
+program=${STOKER_CONFIG_REFERENCE:-$root/build/release/bin/stoker-config-reference}
+[[ -n ${STOKER_CONFIG_REFERENCE:-} ]] || "$root/scripts/build.sh" release stoker-config-reference
+generated=$(mktemp -d)
+trap 'rm -rf "$generated"' EXIT
+
+# The page with its tables replaced, which are between two comments.
+write_page() {
+  "$program" markdown >"$generated/tables.md"
+  awk -v tables="$generated/tables.md" '
+    /^<!-- end of generated settings -->$/ { inside = 0; ends++ }
+    !inside { print }
+    /^<!-- generated: settings -->$/ {
+      inside = 1
+      starts++
+      print ""
+      while ((getline line <tables) > 0) print line
+      print ""
+    }
+    END { exit !(starts == 1 && ends == 1) }' docs/configuration.md >"$generated/configuration.md" ||
+    die "docs/configuration.md must have the comments that start and end the generated settings, once"
+}
+
+"$program" manual >"$generated/stoker.yaml"
+"$program" schema >"$generated/stoker.schema.json"
+write_page
+
+stale=0
+for file in config/stoker.yaml config/stoker.schema.json docs/configuration.md; do
+  if [[ $check == --check ]]; then
+    diff -u "$file" "$generated/$(basename "$file")" || stale=1
+  elif ! cmp -s "$file" "$generated/$(basename "$file")"; then
+    cp "$generated/$(basename "$file")" "$file"
+    say "wrote $file"
+  fi
+done
+((stale == 0)) || die "generated files are not current; run scripts/generate.sh"

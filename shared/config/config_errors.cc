@@ -1,0 +1,135 @@
+#include "shared/config/config_errors.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace stoker::config {
+namespace {
+
+constexpr size_t kMaxErrors = 50;
+constexpr size_t kMaxQuoted = 60;
+constexpr size_t kMaxFlag = 120;
+constexpr size_t kMaxWordBytes = 64;  // no key is longer; the cost is the product of two lengths
+
+// "train.max_steps" of "train.max_steps=10".
+std::string_view key_of_flag(std::string_view flag) { return flag.substr(0, flag.find('=')); }
+
+// The file's lines first, then the flags in their order, then errors without a location.
+auto order_of(const SourceLocation& location) {
+  const int group = location.line > 0 ? 0 : location.flag >= 0 ? 1 : 2;
+  return std::tuple(group, location.flag, location.line, location.column);
+}
+
+}  // namespace
+
+SourceLocation ExplicitKeys::location_of(std::string_view key) const {
+  for (;;) {
+    if (const auto found = locations_.find(key); found != locations_.end()) return found->second;
+    const size_t dot = key.find_last_of(".[");
+    if (dot == std::string_view::npos) return {};
+    key = key.substr(0, dot);
+  }
+}
+
+ConfigErrors::ConfigErrors(std::string file, const std::vector<std::string>& flags)
+    : file_(std::move(file)), flags_(flags) {}
+
+void ConfigErrors::add(const SourceLocation& location, std::string_view key,
+                       std::string_view message, std::string_view marked_key) {
+  ++count_;
+  keys_.emplace(marked_key);
+  if (errors_.size() == kMaxErrors) return;
+  std::string line;
+  const bool in_flag = location.flag >= 0;
+  if (in_flag) {
+    line = "--set " + one_line(flags_.at(static_cast<size_t>(location.flag)), kMaxFlag);
+  } else {
+    line = one_line(file_, 1024);
+    if (location.line > 0)
+      line += ':' + std::to_string(location.line) + ':' + std::to_string(location.column);
+  }
+  const bool is_named = in_flag && key == key_of_flag(flags_[static_cast<size_t>(location.flag)]);
+  if (!key.empty() && !is_named) line += ": " + one_line(key, kMaxFlag);
+  errors_.push_back({location, line + ": " + std::string(message)});
+}
+
+bool ConfigErrors::has_error_for(std::string_view key) const {
+  for (;;) {
+    if (keys_.contains(key)) return true;
+    const size_t end = key.find_last_of(".[");
+    if (end == std::string_view::npos) return false;
+    key = key.substr(0, end);
+  }
+}
+
+Status ConfigErrors::status() const {
+  if (empty()) return {};
+  std::vector<Error> sorted = errors_;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Error& a, const Error& b) {
+    return order_of(a.location) < order_of(b.location);
+  });
+  std::string text;
+  for (const Error& error : sorted) text += (text.empty() ? "" : "\n") + error.line;
+  if (count_ > errors_.size())
+    text += "\n" + one_line(file_, 1024) + ": and " + std::to_string(count_ - errors_.size()) +
+            " more errors; correct these first";
+  return Status(Code::kInvalidArgument, text);
+}
+
+std::string one_line(std::string_view text, size_t max_bytes) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool starts_character = (c & 0xc0) != 0x80;
+    if (out.size() >= max_bytes && starts_character) return out + "…";
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c < 0x20 || c == 0x7f) {
+      out += {'\\', 'x', kHex[c >> 4], kHex[c & 15]};
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+std::string quoted(std::string_view text) { return "'" + one_line(text, kMaxQuoted) + "'"; }
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, replaced});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before_last[j - 2] + 1);
+    }
+    before_last = std::exchange(last, row);
+  }
+  return last[b.size()];
+}
+
+std::string closest_match(std::string_view typed, const std::vector<std::string>& words) {
+  if (typed.size() > kMaxWordBytes) return {};
+  std::string best;
+  size_t best_distance = kMaxWordBytes;
+  for (const std::string& word : words) {
+    const size_t distance = edit_distance(typed, word);
+    const size_t limit = std::max<size_t>(1, std::max(typed.size(), word.size()) / 3);
+    if (distance > limit || distance >= best_distance) continue;
+    best = word;
+    best_distance = distance;
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view typed, const std::vector<std::string>& words) {
+  const std::string word = closest_match(typed, words);
+  return word.empty() ? "" : "; did you mean " + quoted(word) + "?";
+}
+
+}  // namespace stoker::config

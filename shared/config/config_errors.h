@@ -1,0 +1,86 @@
+// ConfigErrors: collects all errors of a configuration so that they are reported together.
+//
+// Threads: one object per thread.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/status.h"
+
+namespace stoker::config {
+
+// Where a value was written: in the file, in a --set option, or nowhere (line 0, flag -1).
+struct SourceLocation {
+  int line = 0;    // from 1
+  int column = 0;  // from 1, in bytes
+  int flag = -1;   // index of the --set option
+};
+
+// Keys that the file or a --set option contains, with their locations: a default may depend on whether a
+// key is given, and an error between two keys is reported at one of them.
+class ExplicitKeys {
+ public:
+  void add(const std::string& key, const SourceLocation& location) {
+    locations_.insert_or_assign(key, location);
+  }
+  bool contains(std::string_view key) const { return locations_.contains(key); }
+  // Of the key, or of the nearest given section above it.
+  SourceLocation location_of(std::string_view key) const;
+
+ private:
+  std::map<std::string, SourceLocation, std::less<>> locations_;
+};
+
+class ConfigErrors {
+ public:
+  // `flags` are the texts of the --set options, "train.max_steps=10".
+  ConfigErrors(std::string file, const std::vector<std::string>& flags);
+
+  // `key`: the full name, "train.max_steps"; empty if the error belongs to no key. `message` says what is
+  // wrong and what to do.
+  void add(const SourceLocation& location, std::string_view key, std::string_view message) {
+    add(location, key, message, key);
+  }
+  // As above, but the error belongs to `marked_key`: an unknown key is reported under its section.
+  void add(const SourceLocation& location, std::string_view key, std::string_view message,
+           std::string_view marked_key);
+  // has_error_for(key) without a message of its own.
+  void mark(std::string_view key) { keys_.emplace(key); }
+
+  bool empty() const { return count_ == 0; }
+  size_t count() const { return count_; }
+  // Whether `key`, or a section that contains it, has an error: what follows from it is not reported.
+  bool has_error_for(std::string_view key) const;
+  // kInvalidArgument, one line per error: the file's in its order, then those of --set options, then
+  // those without a location.
+  Status status() const;
+
+ private:
+  struct Error {
+    SourceLocation location;
+    std::string line;
+  };
+  const std::string file_;
+  const std::vector<std::string> flags_;
+  std::vector<Error> errors_;
+  std::set<std::string, std::less<>> keys_;
+  size_t count_ = 0;  // including those that are not stored
+};
+
+// User text for a message: quoted, on one line, shortened.
+std::string quoted(std::string_view text);
+std::string one_line(std::string_view text, size_t max_bytes);
+
+// Insertions, deletions, replacements and swaps of neighbors that turn one word into the other.
+size_t edit_distance(std::string_view a, std::string_view b);
+// The closest of `words` (the first of equals), or empty if none is within a third of the longer word's
+// length.
+std::string closest_match(std::string_view typed, const std::vector<std::string>& words);
+// "; did you mean 'word'?", or empty.
+std::string did_you_mean(std::string_view typed, const std::vector<std::string>& words);
+
+}  // namespace stoker::config

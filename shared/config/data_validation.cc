@@ -1,0 +1,448 @@
+// Conditions between the settings of datasets, and between them and feed.
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <limits>
+#include <set>
+#include <string>
+
+#include "shared/config/validation.h"
+
+namespace stoker::config {
+namespace {
+
+constexpr double kMaxHue = 0.5;
+
+// The accepted order of transforms; at most one of the resizing ones, which come first.
+size_t rank_of(const Transform& transform) {
+  constexpr std::array<size_t, 7> kRanks{0, 1, 0, 2, 3, 4, 5};  // in the order of Transform
+  return kRanks[transform.index()];
+}
+constexpr const char* kAcceptedOrder =
+    "resize, resize and center_crop, or random_resized_crop; then random_crop, "
+    "random_horizontal_flip, color_jitter, normalize";
+
+// What the datasets that are trained on have in common.
+struct TrainedDatasets {
+  bool are_valid = true;  // else they have errors of their own
+  bool have_variable_length = true;
+  bool occur_once = true;  // each sample, once in an epoch of unchanged data
+  int64_t max_length = std::numeric_limits<int64_t>::max();
+};
+
+class DataValidator {
+ public:
+  DataValidator(const Config& config, const ExplicitKeys& keys, ConfigErrors& errors)
+      : config_(config), keys_(keys), errors_(errors), trained_(training_datasets(config)) {}
+
+  void run() {
+    if (!config_.data.contains("train"))
+      add_error(
+          "data.train",
+          "is required; set it to the dataset to train on, for example 'train: {format: text, "
+          "path: corpus.txt}'");
+    for (const auto& [name, dataset] : config_.data) {
+      section_ = "data." + name + '.';
+      if (errors_.has_error_for(section_ + "format")) continue;
+      validate_range(dataset);
+      if (dataset.combines_datasets()) {
+        validate_components(name, dataset);
+      } else {
+        validate_format(dataset);
+        validate_transforms(dataset);
+        validate_sequence(dataset);
+        if (dataset.is_refreshable()) validate_refresh(name, dataset);
+      }
+      if (!dataset.batch_transforms.empty()) validate_batch_transforms(name, dataset);
+    }
+    validate_normalization();
+    validate_last_batch();
+    validate_refresh_and_weights();
+    validate_buckets();
+  }
+
+ private:
+  void add_error(const std::string& key, const std::string& message) {
+    if (!errors_.has_error_for(key)) errors_.add(keys_.location_of(key), key, message);
+  }
+  // Of the dataset that is being validated.
+  void add(const std::string& key, const std::string& message) {
+    add_error(section_ + key, message);
+  }
+  bool is_trained(const std::string& name) const { return std::ranges::count(trained_, name) > 0; }
+
+  void validate_range(const DatasetConfig& dataset) {
+    const std::vector<double>& split = dataset.split;
+    if (split.size() != 2 || split[0] >= split[1])
+      add("split", "must be [from, to) with from below to, for example [0.0, 0.9]");
+    if (!dataset.sample_weights_path.empty() && dataset.repeat != 1)
+      add("repeat", "cannot be combined with sample_weights_path; remove one of them");
+  }
+
+  // ---- formats -----------------------------------------------------------------------------------
+
+  void validate_format(const DatasetConfig& dataset) {
+    if (const auto* const numpy = std::get_if<NumpyDataset>(&dataset.source)) {
+      if (numpy->fields.input.size() > 1) add("fields.input", "must be one array");
+      if (numpy->fields.target.size() > 1) add("fields.target", "must be one array");
+      if (!numpy->fields.label.empty() && !numpy->fields.target.empty())
+        add("fields.target", "cannot be combined with fields.label; remove one of them");
+    }
+    if (const auto* const csv = std::get_if<CsvDataset>(&dataset.source)) {
+      if (csv->delimiter.size() != 1 || csv->delimiter == "\"")
+        add("delimiter", "must be one character and not a quote, for example \"\\t\"");
+    }
+    if (const CacheConfig* const cache = dataset.cache() ? &*dataset.cache() : nullptr) {
+      if (cache->jpeg_restart_markers && cache->type != CacheType::kPacked)
+        add("cache.jpeg_restart_markers", "requires cache.type packed");
+      if (cache->type == CacheType::kPacked && dataset.has_named_fields())
+        add("cache.type",
+            "packed is not supported by this format, whose images are packed already; "
+            "set decoded");
+      if (cache->type == CacheType::kDecoded && dataset.transforms() != nullptr &&
+          find_transform<RandomResizedCrop>(*dataset.transforms()) != nullptr)
+        add("cache.type",
+            "decoded cannot be combined with random_resized_crop; remove one of them");
+    }
+    if (const RecordConfig* const record = dataset.record()) validate_record(dataset, *record);
+  }
+
+  void validate_record(const DatasetConfig& dataset, const RecordConfig& record) {
+    const FieldNames& fields = record.fields;
+    const bool has_input = !fields.image.empty() || !fields.input.empty();
+    const bool has_answer = !fields.label.empty() || !fields.target.empty();
+    if (dataset.has_variable_length()) return validate_record_sequence(record);
+    if (!fields.text.empty()) {
+      if (has_input || has_answer)
+        add("fields.text",
+            "cannot be combined with image, input, label and target; remove it or these");
+      return;
+    }
+    if (!fields.image.empty() && !fields.input.empty())
+      add("fields.input", "cannot be combined with fields.image; remove one of them");
+    const bool is_csv = std::holds_alternative<CsvDataset>(dataset.source);
+    if (!has_input && !is_csv && fields.input_ids.empty()) {
+      add("fields", "requires input" + std::string(dataset.is_tabular() ? "" : " or image") +
+                        " (or text, for a language model); set it to the name of a value");
+      return;
+    }
+    if (!fields.input.empty() && fields.image.empty() && !dataset.is_tabular() &&
+        record.input_shape.empty())
+      add("input_shape",
+          "is required with fields.input; set it to the shape of the input, for "
+          "example [3, 32, 32]");
+    if (!fields.image.empty() && !record.input_shape.empty())
+      add("input_shape", "cannot be combined with fields.image; remove one of them");
+    if (!has_answer && fields.input_ids.empty())
+      add("fields", "requires label (or target, for a regression); set it to the name of a value");
+    if (!fields.label.empty() && !fields.target.empty())
+      add("fields.target", "cannot be combined with fields.label; remove one of them");
+  }
+
+  // ---- sequences ---------------------------------------------------------------------------------
+
+  void validate_sequence(const DatasetConfig& dataset) {
+    const SequenceConfig* const sequence = dataset.sequence();
+    if (sequence == nullptr) return;
+    if (sequence->max_length) {
+      if (sequence->block_size)
+        add("sequence.block_size",
+            "cannot be combined with sequence.max_length; remove one of them");
+      return;
+    }
+    const std::string needs =
+        "requires sequence.max_length, the length to which samples are padded";
+    if (sequence->on_overflow != OnOverflow::kError) add("sequence.on_overflow", needs);
+    if (sequence->max_label_length) add("sequence.max_label_length", needs);
+    const FieldNames* const fields = dataset.fields();
+    if (fields == nullptr) return;
+    if (!fields->labels.empty()) add("fields.labels", needs);
+    if (!fields->input_ids.empty()) add("fields.input_ids", needs);
+    if (!fields->length.empty()) add("fields.length", needs);
+    const auto* const numpy = std::get_if<NumpyDataset>(&dataset.source);
+    if (numpy != nullptr && !numpy->lengths_path.empty()) add("lengths_path", needs);
+  }
+
+  void validate_record_sequence(const RecordConfig& record) {
+    const FieldNames& fields = record.fields;
+    const int sources = (fields.input.empty() ? 0 : 1) + (fields.text.empty() ? 0 : 1) +
+                        (fields.input_ids.empty() ? 0 : 1);
+    if (!fields.image.empty())
+      add("fields.image", "cannot be combined with sequence.max_length; remove one of them");
+    else if (sources != 1)
+      add("fields", "requires one of input, text and input_ids with sequence.max_length");
+    if (fields.input.size() > 1) add("fields.input", "must be one name with sequence.max_length");
+    const int answers = (fields.label.empty() ? 0 : 1) + (fields.labels.empty() ? 0 : 1) +
+                        (fields.target.empty() ? 0 : 1);
+    if (answers > 1)
+      add("fields.label", "cannot be combined with labels and target; set one of them");
+    if (answers == 0 && !fields.input.empty())
+      add("fields", "requires label, labels or target; set it to the name of a value");
+    if (!record.input_shape.empty() && fields.input.empty())
+      add("input_shape", "requires fields.input; tokens have no shape");
+    if (record.sequence.max_label_length && fields.labels.empty())
+      add("sequence.max_label_length", "requires fields.labels");
+  }
+
+  // ---- transforms --------------------------------------------------------------------------------
+
+  // Whether images are encoded and must be resized to one shape.
+  static bool has_encoded_images(const DatasetConfig& dataset) {
+    if (std::holds_alternative<ImageFolderDataset>(dataset.source) ||
+        std::holds_alternative<ImageListDataset>(dataset.source))
+      return true;
+    const RecordConfig* const record = dataset.record();
+    return record != nullptr && !record->fields.image.empty();
+  }
+
+  void validate_transforms(const DatasetConfig& dataset) {
+    const Transforms* const transforms = dataset.transforms();
+    if (transforms == nullptr || errors_.has_error_for(section_ + "transforms")) return;
+    for (size_t i = 0; i < transforms->size(); ++i)
+      validate_transform((*transforms)[i], "transforms[" + std::to_string(i) + "].");
+    const auto is_out_of_order = [](const Transform& a, const Transform& b) {
+      return rank_of(a) >= rank_of(b);
+    };
+    if (std::ranges::adjacent_find(*transforms, is_out_of_order) != transforms->end())
+      return add("transforms",
+                 std::string("must be in the order ") + kAcceptedOrder + "; each at most once");
+    const auto* const resize = find_transform<Resize>(*transforms);
+    const auto* const center_crop = find_transform<CenterCrop>(*transforms);
+    const bool is_resized =
+        resize != nullptr || find_transform<RandomResizedCrop>(*transforms) != nullptr;
+    if (!has_encoded_images(dataset)) {
+      if (is_resized || center_crop != nullptr)
+        add("transforms", "resize, center_crop and random_resized_crop require encoded images");
+      if (dataset.record() != nullptr && !transforms->empty())
+        add("transforms", "requires fields.image");
+      return;
+    }
+    if (!is_resized)
+      return add(
+          "transforms",
+          "must start with a resizing transform, for example [resize: {size: [224, 224]}] or "
+          "[random_resized_crop: {size: 224}]");
+    validate_center_crop(resize, center_crop);
+  }
+
+  void validate_center_crop(const Resize* resize, const CenterCrop* center_crop) {
+    if (center_crop != nullptr && resize == nullptr)
+      return add("transforms", "center_crop requires resize before it");
+    if (resize == nullptr || resize->size.empty()) return;
+    if (resize->size.size() == 1 && center_crop == nullptr)
+      return add("transforms",
+                 "resize to a shorter side requires center_crop after it, because batches need one "
+                 "shape; or set size to [height, width]");
+    if (center_crop == nullptr || center_crop->size.empty()) return;
+    const int64_t height = resize->size.front(), width = resize->size.back();
+    if (center_crop->size.front() > height || center_crop->size.back() > width)
+      add("transforms", "center_crop must fit into the resized image");
+  }
+
+  void validate_transform(const Transform& transform, const std::string& prefix) {
+    const auto is_interval = [](const std::vector<double>& numbers) {
+      return numbers.size() == 2 && numbers[0] > 0 && numbers[0] <= numbers[1];
+    };
+    std::visit(
+        [&](const auto& each) {
+          using T = std::decay_t<decltype(each)>;
+          if constexpr (requires { each.size; }) {
+            if (each.size.size() > 2)
+              add(prefix + name_of<T>() + ".size", "must be a number or [height, width] in pixels");
+          }
+          if constexpr (std::is_same_v<T, RandomResizedCrop>) {
+            if (!is_interval(each.scale) || each.scale[1] > 1)
+              add(prefix + "random_resized_crop.scale",
+                  "must be [from, to] with 0 < from <= to <= 1, for example [0.08, 1.0]");
+            if (!is_interval(each.ratio))
+              add(prefix + "random_resized_crop.ratio",
+                  "must be [from, to] with 0 < from <= to, for example [0.75, 1.3333]");
+          }
+          if constexpr (std::is_same_v<T, ColorJitter>) {
+            if (each.hue > kMaxHue)
+              add(prefix + "color_jitter.hue", "must be a number from 0 to 0.5");
+          }
+          if constexpr (std::is_same_v<T, Normalize>) {
+            if (each.mean.empty() || each.mean.size() != each.std.size())
+              add(prefix + "normalize.mean",
+                  "must have as many numbers as std, one or one per channel, for example [0.485, "
+                  "0.456, 0.406]");
+          }
+        },
+        transform);
+  }
+  template <typename T>
+  static constexpr const char* name_of() {
+    if constexpr (std::is_same_v<T, Resize>) return "resize";
+    if constexpr (std::is_same_v<T, CenterCrop>) return "center_crop";
+    if constexpr (std::is_same_v<T, RandomResizedCrop>) return "random_resized_crop";
+    return "random_crop";
+  }
+
+  // Datasets of one run agree on it: the model sees inputs of one distribution.
+  void validate_normalization() {
+    const Normalize* const expected = training_normalization(config_);
+    for (const auto& [name, dataset] : config_.data) {
+      const std::string key = "data." + name + ".transforms";
+      if (errors_.has_error_for(key) || dataset.transforms() == nullptr) continue;
+      const auto* const normalize = find_transform<Normalize>(*dataset.transforms());
+      const bool is_component = is_trained(name);
+      if (normalize == nullptr && !(is_component && expected != nullptr)) continue;
+      if (normalize != nullptr && expected != nullptr && *normalize == *expected) continue;
+      if (normalize == nullptr)
+        add_error(key, "normalize is required, as in the other datasets that are trained on");
+      else
+        add_error(key, expected == nullptr
+                           ? "normalize is not in data.train; add it there or remove it here"
+                           : "normalize must be that of data.train; remove it to use that one");
+    }
+  }
+
+  void validate_batch_transforms(const std::string& name, const DatasetConfig& dataset) {
+    if (name != "train") return add("batch_transforms", "is only used in data.train; remove it");
+    if (config_.task.name() != TaskName::kClassification && !errors_.has_error_for("task.name"))
+      add("batch_transforms", "requires task classification");
+    if (dataset.batch_transforms.size() > 1)
+      add("batch_transforms",
+          "must be one of [mixup: {}], [cutmix: {}] and [random_choice: [mixup, cutmix]]");
+    const auto* const choice = std::get_if<RandomChoice>(&dataset.batch_transforms.front());
+    if (choice == nullptr) return;
+    const bool has_both = choice->transforms.size() == 2 &&
+                          choice->transforms[0].index() != choice->transforms[1].index();
+    if (!has_both) add("batch_transforms", "random_choice must have mixup and cutmix");
+  }
+
+  // ---- mixture, concat ---------------------------------------------------------------------------
+
+  void validate_components(const std::string& name, const DatasetConfig& dataset) {
+    const auto* const mixture = std::get_if<Mixture>(&dataset.source);
+    const std::string key = section_ + (mixture != nullptr ? "mixture" : "concat");
+    std::set<std::string> seen;
+    std::vector<std::string> others;
+    for (const auto& [other, config] : config_.data)
+      if (!config.combines_datasets()) others.push_back(other);
+    for (const std::string& component : dataset.components()) {
+      if (!seen.insert(component).second)
+        add_error(key, "contains " + quoted(component) + " twice; remove one");
+      const auto found = config_.data.find(component);
+      if (found == config_.data.end()) {
+        add_error(key, "contains " + quoted(component) + ", which is not a dataset" +
+                           did_you_mean(component, others));
+      } else if (found->second.combines_datasets()) {
+        add_error(key, "contains " + quoted(component) +
+                           ", which is a mixture or concat itself; list its datasets");
+      } else {
+        validate_component(component, found->second, name, mixture != nullptr);
+      }
+    }
+  }
+
+  void validate_component(const std::string& name, const DatasetConfig& dataset,
+                          const std::string& owner, bool is_weighted) {
+    if (is_weighted && dataset.repeat != 1)
+      add_error("data." + name + ".repeat", "cannot be combined with data." + owner +
+                                                ".mixture, which sets the shares; remove it");
+    if (!is_weighted && !dataset.sample_weights_path.empty())
+      add_error("data." + name + ".sample_weights_path",
+                "requires a mixture; in data." + owner + ".concat every sample occurs once");
+  }
+
+  // Only an epoch in which every sample occurs has a last batch.
+  void validate_last_batch() {
+    const auto train = config_.data.find("train");
+    if (train == config_.data.end() || config_.feed.last_batch == LastBatchPolicy::kCarryOver)
+      return;
+    if (std::holds_alternative<Mixture>(train->second.source))
+      add_error("feed.last_batch",
+                "must be carry_over with data.train.mixture, whose datasets have their own epochs");
+    if (!train->second.sample_weights_path.empty())
+      add_error("feed.last_batch",
+                "must be carry_over with data.train.sample_weights_path; random samples have no "
+                "last batch");
+  }
+
+  // ---- refresh -----------------------------------------------------------------------------------
+
+  void validate_refresh(const std::string& name, const DatasetConfig& dataset) {
+    if (!is_trained(name))
+      add("refresh", "is only supported for training datasets; evaluation data stays the same");
+    const DatasetConfig defaults;
+    if (dataset.split != defaults.split || dataset.skip_samples != 0 || dataset.max_samples)
+      add("refresh",
+          "cannot be combined with split, skip_samples and max_samples, which would select other "
+          "samples of more data");
+    if (dataset.cache()) add("refresh", "cannot be combined with cache");
+  }
+
+  void validate_refresh_and_weights() {
+    bool has_weights = false;
+    for (const std::string& name : trained_)
+      if (const auto found = config_.data.find(name); found != config_.data.end())
+        has_weights = has_weights || !found->second.sample_weights_path.empty();
+    if (!has_weights) return;
+    for (const auto& [name, dataset] : config_.data)
+      if (dataset.is_refreshable())
+        add_error("data." + name + ".refresh",
+                  "cannot be combined with sample_weights_path, which has a number per sample");
+  }
+
+  // ---- buckets -----------------------------------------------------------------------------------
+
+  TrainedDatasets trained_datasets() const {
+    TrainedDatasets all;
+    for (const std::string& name : trained_) {
+      const auto found = config_.data.find(name);
+      if (found == config_.data.end() || errors_.has_error_for("data." + name)) {
+        all.are_valid = false;
+        return all;
+      }
+      const DatasetConfig& dataset = found->second;
+      all.occur_once = all.occur_once && dataset.repeat == 1 &&
+                       dataset.sample_weights_path.empty() && !dataset.is_refreshable() &&
+                       !std::holds_alternative<Mixture>(dataset.source);
+      if (dataset.combines_datasets()) continue;
+      all.have_variable_length = all.have_variable_length && dataset.has_variable_length();
+      if (dataset.has_variable_length())
+        all.max_length = std::min(all.max_length, *dataset.sequence()->max_length);
+    }
+    return all;
+  }
+
+  void validate_buckets() {
+    const std::vector<int64_t>& bounds = config_.feed.bucket_boundaries;
+    const std::string key = "feed.bucket_boundaries";
+    const TrainedDatasets datasets = trained_datasets();
+    if (bounds.empty() || !datasets.are_valid) return;
+    const ShuffleMode shuffle = config_.feed.shuffle;
+    if (!datasets.have_variable_length)
+      add_error(key, "requires sequence.max_length in data.train");
+    if (std::ranges::adjacent_find(bounds, std::greater_equal<>()) != bounds.end())
+      add_error(key, "must be increasing, for example [32, 64, 128]");
+    if (bounds.back() > datasets.max_length)
+      add_error(key, "must not exceed sequence.max_length of data.train (" +
+                         std::to_string(datasets.max_length) + "), got " +
+                         std::to_string(bounds.back()));
+    if (shuffle != ShuffleMode::kFull && shuffle != ShuffleMode::kNone)
+      add_error(key, "requires feed.shuffle full or none");
+    if (!datasets.occur_once)
+      add_error(key,
+                "cannot be combined with mixture, sample_weights_path, repeat and refresh; a "
+                "sample must occur once per epoch");
+    if (config_.feed.producers != ProducerMode::kInternal)
+      add_error(key, "requires feed.producers internal; external producers know one batch shape");
+  }
+
+  const Config& config_;
+  const ExplicitKeys& keys_;
+  ConfigErrors& errors_;
+  const std::vector<std::string> trained_;
+  std::string section_;  // "data.train."
+};
+
+}  // namespace
+
+void validate_data(const Config& config, const ExplicitKeys& keys, ConfigErrors& errors) {
+  DataValidator(config, keys, errors).run();
+}
+
+}  // namespace stoker::config

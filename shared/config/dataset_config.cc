@@ -1,0 +1,180 @@
+#include "shared/config/dataset_config.h"
+
+#include <type_traits>
+
+namespace stoker::config {
+namespace {
+
+const std::string kNoPath;
+const std::string kAllFiles = "**/*";
+const std::optional<CacheConfig> kNoCache;
+
+// The member of `format` or of its RecordConfig; null: it has none.
+auto* find_sequence(auto& format) {
+  using Sequence = std::conditional_t<std::is_const_v<std::remove_reference_t<decltype(format)>>,
+                                      const SequenceConfig, SequenceConfig>;
+  if constexpr (requires { format.sequence; }) {
+    return static_cast<Sequence*>(&format.sequence);
+  } else if constexpr (requires { format.record; }) {
+    return static_cast<Sequence*>(&format.record.sequence);
+  } else {
+    return static_cast<Sequence*>(nullptr);
+  }
+}
+
+}  // namespace
+
+DatasetFormat DatasetConfig::format() const {
+  if (combines_datasets()) return DatasetFormat::kText;
+  const auto first_cifar = static_cast<size_t>(DatasetFormat::kCifar10);
+  const auto* const cifar = std::get_if<CifarDataset>(&source);
+  if (cifar != nullptr)
+    return cifar->num_classes == 100 ? DatasetFormat::kCifar100 : DatasetFormat::kCifar10;
+  return static_cast<DatasetFormat>(source.index() + (source.index() > first_cifar ? 1 : 0));
+}
+
+bool DatasetConfig::combines_datasets() const {
+  return std::holds_alternative<Mixture>(source) || std::holds_alternative<Concat>(source);
+}
+
+std::vector<std::string> DatasetConfig::components() const {
+  if (const auto* const concat = std::get_if<Concat>(&source)) return concat->datasets;
+  std::vector<std::string> names;
+  if (const auto* const mixture = std::get_if<Mixture>(&source))
+    for (const auto& [name, share] : mixture->shares) names.push_back(name);
+  return names;
+}
+
+const std::string& DatasetConfig::path() const {
+  return std::visit(
+      [](const auto& format) -> const std::string& {
+        if constexpr (requires { format.path; })
+          return format.path;
+        else
+          return kNoPath;
+      },
+      source);
+}
+
+const std::string& DatasetConfig::glob() const {
+  return std::visit(
+      [](const auto& format) -> const std::string& {
+        if constexpr (requires { format.glob; })
+          return format.glob;
+        else
+          return kAllFiles;
+      },
+      source);
+}
+
+const Transforms* DatasetConfig::transforms() const {
+  return std::visit(
+      [](const auto& format) -> const Transforms* {
+        if constexpr (requires { format.transforms; })
+          return &format.transforms;
+        else
+          return nullptr;
+      },
+      source);
+}
+
+const std::optional<CacheConfig>& DatasetConfig::cache() const {
+  return std::visit(
+      [](const auto& format) -> const std::optional<CacheConfig>& {
+        if constexpr (requires { format.cache; })
+          return format.cache;
+        else
+          return kNoCache;
+      },
+      source);
+}
+
+ImageMode DatasetConfig::image_mode() const {
+  return std::visit(
+      [](const auto& format) {
+        if constexpr (requires { format.image_mode; })
+          return format.image_mode;
+        else
+          return ImageMode::kRgb;
+      },
+      source);
+}
+
+const SequenceConfig* DatasetConfig::sequence() const {
+  return std::visit([](const auto& format) { return find_sequence(format); }, source);
+}
+
+SequenceConfig* DatasetConfig::sequence() {
+  return std::visit([](auto& format) { return find_sequence(format); }, source);
+}
+
+const FieldNames* DatasetConfig::fields() const {
+  return std::visit(
+      [](const auto& format) -> const FieldNames* {
+        if constexpr (requires { format.fields; })
+          return &format.fields;
+        else if constexpr (requires { format.record; })
+          return &format.record.fields;
+        else
+          return nullptr;
+      },
+      source);
+}
+
+const RecordConfig* DatasetConfig::record() const {
+  return std::visit(
+      [](const auto& format) -> const RecordConfig* {
+        if constexpr (requires { format.record; })
+          return &format.record;
+        else
+          return nullptr;
+      },
+      source);
+}
+
+std::optional<int64_t> DatasetConfig::num_classes() const {
+  return std::visit(
+      [](const auto& format) -> std::optional<int64_t> {
+        if constexpr (requires { format.num_classes; })
+          return format.num_classes;
+        else if constexpr (requires { format.record; })
+          return format.record.num_classes;
+        else
+          return std::nullopt;
+      },
+      source);
+}
+
+Refresh DatasetConfig::refresh() const {
+  return std::visit(
+      [](const auto& format) {
+        if constexpr (requires { format.refresh; })
+          return format.refresh;
+        else
+          return Refresh::kNever;
+      },
+      source);
+}
+
+bool DatasetConfig::has_tokens() const {
+  const RecordConfig* const records = record();
+  return has_byte_tokens() || std::holds_alternative<TokensDataset>(source) ||
+         (records != nullptr && !records->fields.input_ids.empty());
+}
+
+bool DatasetConfig::has_byte_tokens() const {
+  const RecordConfig* const records = record();
+  return std::holds_alternative<TextDataset>(source) ||
+         (records != nullptr && !records->fields.text.empty());
+}
+
+bool DatasetConfig::has_variable_length() const {
+  const SequenceConfig* const lengths = sequence();
+  return lengths != nullptr && lengths->max_length.has_value();
+}
+
+bool DatasetConfig::is_tabular() const {
+  return std::holds_alternative<CsvDataset>(source) || std::holds_alternative<JsonlDataset>(source);
+}
+
+}  // namespace stoker::config

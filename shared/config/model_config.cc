@@ -1,0 +1,60 @@
+#include "shared/config/model_config.h"
+
+namespace stoker::config {
+namespace {
+
+std::string name_of(const GptConfig&) { return "gpt"; }
+std::string name_of(const LstmLmConfig&) { return "lstm_lm"; }
+std::string name_of(const BlstmConfig&) { return "blstm"; }
+std::string name_of(const MlpConfig&) { return "mlp"; }
+std::string name_of(const Lenet5Config&) { return "lenet5"; }
+std::string name_of(const ResnetConfig& resnet) { return "resnet" + std::to_string(resnet.depth); }
+std::string name_of(const VggConfig& vgg) {
+  return "vgg" + std::to_string(vgg.depth) + (vgg.batch_norm ? "_bn" : "");
+}
+std::string name_of(const AlexnetConfig&) { return "alexnet"; }
+std::string name_of(const InceptionV3Config&) { return "inception_v3"; }
+std::string name_of(const VitConfig& vit) {
+  return vit.preset.empty() ? "vit" : "vit_" + vit.preset;
+}
+std::string name_of(const SequentialConfig&) { return "sequential"; }
+std::string name_of(const PluginConfig&) { return "plugin"; }
+std::string name_of(const TorchscriptConfig&) { return "torchscript"; }
+
+}  // namespace
+
+std::string ModelConfig::name() const {
+  return std::visit([](const auto& model) { return name_of(model); }, arch);
+}
+
+bool ModelConfig::is_language_model() const {
+  const auto* const sequential = std::get_if<SequentialConfig>(&arch);
+  if (sequential != nullptr)
+    return !sequential->layers.empty() &&
+           std::holds_alternative<EmbeddingLayer>(sequential->layers.front().variant());
+  return std::holds_alternative<GptConfig>(arch) || std::holds_alternative<LstmLmConfig>(arch);
+}
+
+std::optional<int64_t> ModelConfig::context_length() const {
+  return std::visit(
+      [](const auto& model) -> std::optional<int64_t> {
+        if constexpr (requires { model.context_length; })
+          return model.context_length;
+        else
+          return std::nullopt;
+      },
+      arch);
+}
+
+std::optional<int64_t> ModelConfig::vocab_size() const {
+  return std::visit(
+      [](const auto& model) -> std::optional<int64_t> {
+        if constexpr (requires { model.vocab_size; })
+          return model.vocab_size;
+        else
+          return std::nullopt;
+      },
+      arch);
+}
+
+}  // namespace stoker::config

@@ -1,0 +1,605 @@
+#include "shared/config/reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "shared/config/schema.h"
+
+namespace stoker::config {
+namespace {
+
+constexpr size_t kMaxItems = 1024;  // of a list
+constexpr size_t kMaxDatasets = 64;
+constexpr size_t kMaxDatasetName = 64;
+
+std::string join(const auto& words, std::string_view last_separator) {
+  std::string text;
+  size_t i = 0;
+  for (const auto& word : words) {
+    if (i > 0) text += i + 1 == words.size() ? std::string(last_separator) : std::string(", ");
+    text += word;
+    ++i;
+  }
+  return text;
+}
+
+std::vector<std::string> names_of(const std::vector<Field>& fields) {
+  std::vector<std::string> names;
+  for (const Field& field : fields) names.emplace_back(field.name);
+  return names;
+}
+
+// "file or folder with the data": a help text in the middle of a sentence.
+std::string in_sentence(std::string_view help) {
+  std::string text(help);
+  const bool is_acronym = text.size() > 1 && text[1] >= 'A' && text[1] <= 'Z';
+  if (!text.empty() && !is_acronym && text[0] >= 'A' && text[0] <= 'Z')
+    text[0] = static_cast<char>(text[0] - 'A' + 'a');
+  return text;
+}
+
+std::string required_message(std::string_view name, std::string_view help,
+                             std::string_view example) {
+  std::string text = "is required; set it to the " + in_sentence(help);
+  if (!example.empty())
+    text.append(", for example '").append(name).append(": ").append(example).append("'");
+  return text;
+}
+
+class Reader {
+ public:
+  Reader(Config& config, ConfigErrors& errors) : config_(config), errors_(errors) {}
+
+  ExplicitKeys read(const Value& root) {
+    if (root.type == Value::Type::kNull) return keys_;
+    if (root.type != Value::Type::kMap) {
+      errors_.add(root.location, "",
+                  "a configuration is a mapping of sections, such as 'train: {max_steps: 100}'");
+      return keys_;
+    }
+    read_datasets(root);  // first: they add sections
+    for (const Entry& entry : root.entries) {
+      if (entry.key == "data") continue;
+      const auto make = [&] { return find_section(entry.key); };
+      if (make().key.empty()) {
+        add_unknown_section(entry);
+      } else {
+        read_section(make, entry);
+      }
+    }
+    return keys_;
+  }
+
+ private:
+  // ---- sections ----------------------------------------------------------------------------------
+
+  Section find_section(const std::string& key) {
+    for (Section& section : all_sections(config_))
+      if (section.key == key) return std::move(section);
+    return {};
+  }
+
+  void add_unknown_section(const Entry& entry) {
+    std::vector<std::string> names = {"data"};
+    std::string home;  // a section that has such a key
+    for (const Section& section : all_sections(config_)) {
+      if (section.key.starts_with("data.")) continue;
+      names.push_back(section.key);
+      if (home.empty() && section.find(entry.key) != nullptr) home = section.key + '.' + entry.key;
+    }
+    std::string hint = did_you_mean(entry.key, names);
+    if (hint.empty() && !home.empty()) hint = "; did you mean " + quoted(home) + "?";
+    errors_.add(entry.location, "", "unknown section " + quoted(entry.key) + hint);
+  }
+
+  static bool is_dataset_name(std::string_view name) {
+    const auto is_allowed = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '_' || c == '-';
+    };
+    return !name.empty() && name.size() <= kMaxDatasetName && name[0] != '-' &&
+           std::ranges::all_of(name, is_allowed);
+  }
+
+  void read_datasets(const Value& root) {
+    const auto data = std::ranges::find(root.entries, "data", &Entry::key);
+    if (data == root.entries.end() || !is_mapping(*data, "data")) return;
+    for (const Entry& entry : data->value.entries) {
+      const std::string key = "data." + entry.key;
+      if (entry.value.type == Value::Type::kRemoved) continue;
+      if (!is_dataset_name(entry.key)) {
+        errors_.add(entry.location, key, "names of datasets consist of letters, digits, _ and -");
+      } else if (config_.data.size() == kMaxDatasets) {
+        errors_.add(entry.location, key, "more than " + std::to_string(kMaxDatasets) + " datasets");
+      } else {
+        DatasetConfig& dataset = config_.data[entry.key];
+        read_section([&] { return dataset_section(entry.key, dataset); }, entry);
+      }
+    }
+  }
+
+  // Whether `entry` can be read as a mapping; an empty one is (all its keys are commented out).
+  bool is_mapping(const Entry& entry, const std::string& key) {
+    keys_.add(key, entry.location);
+    if (entry.value.type == Value::Type::kMap || entry.value.type == Value::Type::kNull)
+      return true;
+    if (entry.value.type != Value::Type::kRemoved)
+      errors_.add(entry.value.location, key, "must be a mapping of settings" + got(entry.value));
+    return false;
+  }
+
+  template <typename Make>
+  void read_section(const Make& make, const Entry& entry) {
+    Section section = make();
+    if (!is_mapping(entry, section.key)) return;
+    if (!section.variants.discriminator.empty() && select_variant(section, entry)) section = make();
+    read_fields(section.fields, entry.value, section.key, &section.variants);
+    check_required(section.fields, entry.location, section.key);
+  }
+
+  // Whether the section was changed.
+  bool select_variant(const Section& section, const Entry& entry) {
+    const Variants& variants = section.variants;
+    const std::string key = section.key + '.' + std::string(variants.discriminator);
+    const Entry* chosen = nullptr;
+    size_t index = 0;
+    for (const Entry& each : entry.value.entries) {
+      if (each.value.type == Value::Type::kRemoved) continue;
+      const auto name = std::ranges::find(variants.names, each.key);
+      const auto at = static_cast<size_t>(name - variants.names.begin());
+      const bool is_key = name != variants.names.end() && at >= variants.first_key;
+      if (!is_key && each.key != variants.discriminator) continue;
+      if (chosen != nullptr) {
+        errors_.add(each.location, section.key + '.' + each.key,
+                    "cannot be combined with " + chosen->key + "; remove one of them");
+        continue;
+      }
+      chosen = &each;
+      index = at;
+    }
+    if (chosen == nullptr) {
+      if (variants.is_required)
+        errors_.add(entry.location, key, "is required; set it to " + words_of(variants));
+      return false;
+    }
+    if (chosen->key == variants.discriminator) {
+      keys_.add(key, chosen->value.location);
+      if (!read_name(*chosen, variants, key, index)) return false;
+    }
+    variants.select(index);
+    return true;
+  }
+
+  static std::string words_of(const Variants& variants) {
+    std::vector<std::string> words;
+    for (size_t i = 0; i < std::min(variants.names.size(), variants.first_key); ++i)
+      words.emplace_back(variants.names[i]);
+    return join(words, " or ");
+  }
+
+  bool read_name(const Entry& entry, const Variants& variants, const std::string& key,
+                 size_t& index) {
+    const size_t count = std::min(variants.names.size(), variants.first_key);
+    for (size_t i = 0; i < count; ++i) {
+      if (entry.value.type != Value::Type::kScalar || entry.value.text != variants.names[i])
+        continue;
+      index = i;
+      return true;
+    }
+    std::vector<std::string> words(variants.names.begin(),
+                                   variants.names.begin() + static_cast<ptrdiff_t>(count));
+    const bool is_text = entry.value.type == Value::Type::kScalar;
+    errors_.add(entry.value.location, key,
+                "must be " + words_of(variants) + got(entry.value) +
+                    (is_text ? did_you_mean(entry.value.text, words) : ""));
+    return false;
+  }
+
+  // ---- mappings ----------------------------------------------------------------------------------
+
+  void read_fields(const std::vector<Field>& fields, const Value& map, const std::string& key,
+                   const Variants* variants) {
+    for (const Entry& entry : map.entries) {
+      if (variants != nullptr && entry.key == variants->discriminator) continue;
+      const std::string full = key + '.' + entry.key;
+      const auto field = std::ranges::find(fields, entry.key, &Field::name);
+      if (field == fields.end()) {
+        if (!errors_.has_error_for(full)) add_unknown_key(fields, entry, key, variants);
+      } else if (entry.value.type != Value::Type::kRemoved) {
+        const SourceLocation& at = entry.value.location;
+        keys_.add(full, at.line > 0 || at.flag >= 0 ? at : entry.location);
+        Value value = entry.value;
+        if (value.type == Value::Type::kNull) value.location = entry.location;
+        read_value(*field, full, value);
+      }
+    }
+  }
+
+  void add_unknown_key(const std::vector<Field>& fields, const Entry& entry, const std::string& key,
+                       const Variants* variants) {
+    const std::string full = key + '.' + entry.key;
+    std::vector<std::string> names = names_of(fields);
+    if (variants != nullptr && !variants->discriminator.empty()) {
+      std::vector<std::string_view> owners;
+      for (size_t i = 0; i < variants->names.size(); ++i)
+        if (std::ranges::count(variants->keys(i), entry.key) > 0)
+          owners.push_back(variants->names[i]);
+      const std::string choice = key + '.' + std::string(variants->discriminator);
+      if (!owners.empty()) {
+        // Removed by --set KEY=, as another choice on the command line needs it.
+        const bool is_removed = entry.value.type == Value::Type::kRemoved;
+        if (is_removed || errors_.has_error_for(choice)) return;
+        errors_.add(entry.location, full,
+                    "not supported by " + std::string(variants->noun) + ' ' +
+                        std::string(variants->names[variants->selected]) + " (only by " +
+                        join(owners, " and ") + "); remove it");
+        return;
+      }
+      names.emplace_back(variants->discriminator);
+    }
+    const std::string hint = did_you_mean(entry.key, names);
+    errors_.add(entry.location, key, "unknown key " + quoted(entry.key) + hint, full);
+    // What it was probably meant to be is not reported as missing.
+    if (!hint.empty()) errors_.mark(key + '.' + closest_match(entry.key, names));
+  }
+
+  void check_required(const std::vector<Field>& fields, const SourceLocation& location,
+                      const std::string& key) {
+    for (const Field& field : fields) {
+      const std::string full = key + '.' + std::string(field.name);
+      if (!field.is_required || errors_.has_error_for(full)) continue;
+      if (!keys_.contains(full)) {
+        errors_.add(location, full, required_message(field.name, field.help, field.example));
+      } else if (is_empty(field)) {
+        errors_.add(keys_.location_of(full), full, "must not be empty");
+      }
+    }
+  }
+  static bool is_empty(const Field& field) {
+    return std::visit(
+        [](const auto& target) {
+          using T = std::decay_t<decltype(target)>;
+          if constexpr (std::is_same_v<T, ListField> || std::is_same_v<T, TaggedListField>) {
+            return target.size(target.target) == 0;
+          } else if constexpr (std::is_same_v<T, SharesField>) {
+            return target.shares->empty();
+          } else if constexpr (requires { target->empty(); }) {
+            return target->empty();
+          } else {
+            return false;
+          }
+        },
+        field.target);
+  }
+
+  // ---- values ------------------------------------------------------------------------------------
+
+  void read_value(const Field& field, const std::string& key, const Value& value) {
+    field_ = &field;
+    key_ = key;
+    std::visit([&](const auto& target) { read_into(value, target); }, field.target);
+  }
+
+  static std::string got(const Value& value) {
+    switch (value.type) {
+      case Value::Type::kScalar:
+        return ", got " + quoted(value.text) + (value.in_quotes ? " in quotes" : "");
+      case Value::Type::kList:
+        return ", got a list";
+      case Value::Type::kMap:
+        return ", got a mapping";
+      case Value::Type::kNull:
+      case Value::Type::kRemoved:
+        return ", got null";
+    }
+    return {};
+  }
+  void must_be(const Value& value, const std::string& what, const std::string& hint = {}) {
+    errors_.add(value.location, key_, "must be " + what + got(value) + hint);
+  }
+
+  static bool is_null(const Value& value) { return value.type == Value::Type::kNull; }
+  static bool is_word(const Value& value) {
+    return value.type == Value::Type::kScalar && !value.in_quotes;
+  }
+
+  void read_into(const Value& value, bool* target) {
+    if (is_word(value) && (value.text == "true" || value.text == "false")) {
+      *target = value.text == "true";
+    } else {
+      must_be(value, "true or false");
+    }
+  }
+
+  static std::string number_text(double number) {
+    constexpr double kTwoTo64 = 18446744073709551616.0;  // where the seed's range ends
+    if (number >= kTwoTo64) return std::to_string(std::numeric_limits<uint64_t>::max());
+    if (number == std::floor(number) && number >= 0)
+      return std::to_string(static_cast<uint64_t>(number));
+    return to_yaml(Target(&number));
+  }
+  std::string range() const {
+    const bool has_max = field_->max < std::numeric_limits<double>::max();
+    const std::string from = (field_->exclusive_min ? "above "
+                              : has_max             ? "from "
+                                                    : "at least ") +
+                             number_text(field_->min);
+    if (!has_max) return from;
+    return from + (field_->exclusive_min ? " and at most " : " to ") + number_text(field_->max);
+  }
+  bool in_range(double number) const {
+    return number <= field_->max &&
+           (field_->exclusive_min ? number > field_->min : number >= field_->min);
+  }
+
+  // `alternative`: what else the field accepts, " or null".
+  template <typename Number>
+  bool read_number(const Value& value, Number& target, const std::string& alternative = {}) {
+    const bool is_unbounded = field_->min == std::numeric_limits<double>::lowest();
+    const std::string what = std::string(std::is_integral_v<Number> ? "an integer" : "a number") +
+                             (is_unbounded ? "" : " " + range()) + alternative;
+    Number number{};
+    const char* begin = value.text.data();
+    const char* const end = begin + value.text.size();
+    if (begin != end && *begin == '+') ++begin;
+    const auto parsed = std::from_chars(begin, end, number);
+    const bool is_number = is_word(value) && parsed.ec == std::errc() && parsed.ptr == end &&
+                           std::isfinite(static_cast<double>(number));
+    if (!is_number || (!is_unbounded && !in_range(static_cast<double>(number)))) {
+      must_be(value, what);
+      return false;
+    }
+    target = number;
+    return true;
+  }
+  void read_into(const Value& value, int* target) { read_number(value, *target); }
+  void read_into(const Value& value, int64_t* target) { read_number(value, *target); }
+  void read_into(const Value& value, uint64_t* target) { read_number(value, *target); }
+  void read_into(const Value& value, double* target) { read_number(value, *target); }
+
+  template <typename Number>
+  void read_optional_number(const Value& value, std::optional<Number>* target) {
+    const std::string_view word = field_->null_word.empty() ? "null" : field_->null_word;
+    Number number{};
+    if (is_null(value) || (is_word(value) && value.text == word)) {
+      target->reset();
+    } else if (read_number(value, number, " or " + std::string(word))) {
+      *target = number;
+    }
+  }
+  void read_into(const Value& value, std::optional<int>* target) {
+    read_optional_number(value, target);
+  }
+  void read_into(const Value& value, std::optional<int64_t>* target) {
+    read_optional_number(value, target);
+  }
+  void read_into(const Value& value, std::optional<uint64_t>* target) {
+    read_optional_number(value, target);
+  }
+  void read_into(const Value& value, std::optional<double>* target) {
+    read_optional_number(value, target);
+  }
+
+  bool read_text(const Value& value, std::string& target) {
+    if (value.type != Value::Type::kScalar) {
+      must_be(value, "text");
+      return false;
+    }
+    // A tab is a delimiter of CSV files.
+    const auto is_control = [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; };
+    if (std::ranges::any_of(value.text, is_control)) {
+      errors_.add(value.location, key_,
+                  "must not contain a control character, got " + quoted(value.text));
+      return false;
+    }
+    target = value.text;
+    return true;
+  }
+  void read_into(const Value& value, std::string* target) {
+    if (is_null(value) && field_->accepts_null) {
+      target->clear();
+    } else {
+      read_text(value, *target);
+    }
+  }
+  void read_into(const Value& value, std::optional<std::string>* target) {
+    std::string text;
+    if (is_null(value)) {
+      target->reset();
+    } else if (read_text(value, text)) {
+      *target = std::move(text);
+    }
+  }
+
+  void read_into(const Value& value, const EnumField& target) {
+    const auto found = std::ranges::find(target.words, std::string_view(value.text));
+    if (value.type == Value::Type::kScalar && found != target.words.end()) {
+      target.set(target.target, static_cast<size_t>(found - target.words.begin()));
+      return;
+    }
+    const bool is_text = value.type == Value::Type::kScalar;
+    must_be(value, join(target.words, " or "),
+            is_text ? did_you_mean(value.text, {target.words.begin(), target.words.end()}) : "");
+  }
+
+  void read_into(const Value& value, const NumbersOrKeyword& target) {
+    *target.is_keyword = value.type == Value::Type::kScalar && value.text == target.keyword;
+    if (*target.is_keyword || is_null(value)) {
+      target.numbers->clear();
+    } else if (value.type == Value::Type::kList) {
+      read_into(value, target.numbers);
+    } else {
+      must_be(value,
+              "a list such as [1, 2], the word " + std::string(target.keyword) + ", or null");
+    }
+  }
+
+  template <typename T>
+  void read_into(const Value& value, std::vector<T>* target) {
+    constexpr bool kOfTexts = std::is_same_v<T, std::string>;
+    if (is_null(value) && field_->accepts_null) {
+      target->clear();
+      return;
+    }
+    if constexpr (kOfTexts) {
+      if (field_->accepts_scalar && value.type == Value::Type::kScalar) {
+        std::string one;
+        if (read_text(value, one)) *target = {std::move(one)};
+        return;
+      }
+    } else if (field_->accepts_scalar && value.type == Value::Type::kScalar) {
+      T one{};
+      if (read_number(value, one)) *target = {one};
+      return;
+    }
+    if (value.type != Value::Type::kList) {
+      must_be(value, std::string("a list such as ") + (kOfTexts ? "[a, b]" : "[1, 2]") +
+                         (field_->accepts_null ? ", or null" : ""));
+      return;
+    }
+    if (!has_allowed_size(value)) return;
+    std::vector<T> items(value.items.size());
+    bool all_read = true;
+    for (size_t i = 0; i < items.size(); ++i) {
+      if constexpr (kOfTexts) {
+        all_read = read_text(value.items[i], items[i]) && all_read;
+      } else {
+        all_read = read_number(value.items[i], items[i]) && all_read;
+      }
+    }
+    if (all_read) *target = std::move(items);
+  }
+  bool has_allowed_size(const Value& value) {
+    if (value.items.size() <= kMaxItems) return true;
+    errors_.add(value.location, key_, "has more than " + std::to_string(kMaxItems) + " items");
+    return false;
+  }
+
+  void read_into(const Value& value, const UntypedMapField& target) {
+    if (value.type != Value::Type::kMap) {
+      must_be(value, "a mapping such as {width: 64}");
+    } else {
+      *target.json = untyped_map_to_json(value, key_, errors_);
+    }
+  }
+
+  void read_into(const Value& value, const SharesField& target) {
+    if (value.type != Value::Type::kMap) {
+      must_be(value, "a mapping of datasets to shares such as {code: 0.7, prose: 0.3}");
+      return;
+    }
+    const std::string key = key_;
+    target.shares->clear();
+    for (const Entry& entry : value.entries) {
+      if (entry.value.type == Value::Type::kRemoved) continue;
+      key_ = key + '.' + entry.key;
+      keys_.add(key_, entry.location);
+      double share = 0;
+      if (read_number(entry.value, share)) target.shares->emplace_back(entry.key, share);
+    }
+  }
+
+  void read_into(const Value& value, const MappingField& target) {
+    // One that is always set has the defaults of its variant, which are not those of its type.
+    if (is_null(value)) {
+      if (target.is_optional) target.reset(target.target, false);
+    } else if (value.type == Value::Type::kMap) {
+      const std::string key = key_;
+      if (target.is_optional) target.reset(target.target, true);
+      const std::vector<Field> fields = target.fields(target.target);
+      read_fields(fields, value, key, nullptr);
+      check_required(fields, value.location, key);
+    } else {
+      must_be(value, std::string("a mapping of settings") + (target.is_optional ? " or null" : ""));
+    }
+  }
+
+  void read_into(const Value& value, const ListField& target) {
+    const std::string key = key_;
+    target.resize(target.target, 1);
+    const std::string form = "{" + join(names_of(target.fields(target.target, 0)), ", ") + "}";
+    target.resize(target.target, 0);
+    if (value.type != Value::Type::kList) {
+      must_be(value, "a list such as [" + form + "]");
+      return;
+    }
+    if (!has_allowed_size(value)) return;
+    target.resize(target.target, value.items.size());
+    for (size_t i = 0; i < value.items.size(); ++i) {
+      const Value& item = value.items[i];
+      key_ = key + '[' + std::to_string(i) + ']';
+      if (item.type != Value::Type::kMap) {
+        must_be(item, "a mapping of the form " + form);
+        continue;
+      }
+      const std::string item_key = key_;
+      const std::vector<Field> fields = target.fields(target.target, i);
+      read_fields(fields, item, item_key, nullptr);
+      check_required(fields, item.location, item_key);
+    }
+  }
+
+  void read_into(const Value& value, const TaggedListField& target) {
+    if (value.type != Value::Type::kList) {
+      must_be(value, "a list such as [" + std::string(target.names[0]) + ": {}]");
+      return;
+    }
+    if (!has_allowed_size(value)) return;
+    const std::string key = key_;
+    const size_t errors_before = errors_.count();
+    target.clear(target.target);
+    for (size_t i = 0; i < value.items.size(); ++i)
+      read_item(value.items[i], target, key + '[' + std::to_string(i) + ']');
+    // What follows from a list with an item missing is not reported.
+    if (errors_.count() != errors_before) errors_.mark(key);
+  }
+  void read_item(const Value& item, const TaggedListField& target, const std::string& key) {
+    key_ = key;
+    const bool is_mapping = item.type == Value::Type::kMap && item.entries.size() == 1;
+    if (!is_mapping && item.type != Value::Type::kScalar) {
+      must_be(item, "a mapping with one key, '- name: {arguments}'");
+      return;
+    }
+    const std::string& name = is_mapping ? item.entries[0].key : item.text;
+    const auto found = std::ranges::find(target.names, std::string_view(name));
+    if (found == target.names.end()) {
+      errors_.add(item.location, key,
+                  "must be " + join(target.names, " or ") + ", got " + quoted(name) +
+                      did_you_mean(name, {target.names.begin(), target.names.end()}));
+      return;
+    }
+    target.add(target.target, static_cast<size_t>(found - target.names.begin()));
+    const std::vector<Field> fields = target.fields(target.target, target.size(target.target) - 1);
+    const std::string item_key = key + '.' + name;
+    keys_.add(item_key, item.location);
+    const Value nothing{.type = Value::Type::kMap, .location = item.location};
+    const Value& arguments = is_mapping ? item.entries[0].value : nothing;
+    if (fields.size() == 1 && fields[0].name.empty()) {
+      read_value(fields[0], item_key, arguments);
+    } else if (arguments.type == Value::Type::kMap || is_null(arguments)) {
+      read_fields(fields, arguments, item_key, nullptr);
+      check_required(fields, item.location, item_key);
+    } else {
+      key_ = item_key;
+      must_be(arguments, "a mapping of arguments");
+    }
+  }
+
+  Config& config_;
+  ConfigErrors& errors_;
+  ExplicitKeys keys_;
+  const Field* field_ = nullptr;  // that is being read
+  std::string key_;               // its full name
+};
+
+}  // namespace
+
+ExplicitKeys read_settings(const Value& root, Config& config, ConfigErrors& errors) {
+  return Reader(config, errors).read(root);
+}
+
+}  // namespace stoker::config

@@ -1,0 +1,127 @@
+// RunConfig, CheckpointConfig, EvalConfig, MetricsConfig, ControlConfig, LogConfig: where a run is
+// kept, what is saved, evaluated and recorded, and who controls it.
+//
+// Threads: values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/base/log.h"
+#include "shared/config/enum_words.h"
+
+namespace stoker::config {
+
+struct RunConfig {
+  std::string dir = "runs/demo";  // run directory; relative to the working directory
+  uint64_t seed = 1;
+  bool deterministic = false;  // reject nondeterministic kernels (CPU kernels are deterministic)
+
+  bool operator==(const RunConfig&) const = default;
+};
+
+enum class OnWriteError { kRetry, kFail };
+template <>
+inline constexpr auto kWords<OnWriteError> = words("retry", "fail");
+
+struct CheckpointConfig {
+  std::optional<uint64_t> save_every_steps = 200;
+  std::optional<double> save_every_seconds = 600;
+  std::optional<double> save_on_loss_improvement;  // relative decrease of the training loss
+  int keep_last = 3;                               // at least 2
+  std::optional<uint64_t> keep_every_steps;        // every checkpoint at a multiple
+  std::optional<double> keep_every_hours;          // one per interval
+  int save_top_k = 1;                              // of each monitor
+  std::vector<std::string> monitor;                // METRIC or DATASET/METRIC; empty: eval.monitor
+  double min_age_seconds = 0;                      // nothing younger is deleted
+  uint64_t keep_unevaluated = 0;  // newest checkpoints that wait for their evaluation
+  OnWriteError on_write_error = OnWriteError::kRetry;
+
+  bool operator==(const CheckpointConfig&) const = default;
+};
+
+enum class CheckpointSelection { kLatest, kAll, kInterval };
+template <>
+inline constexpr auto kWords<CheckpointSelection> = words("latest", "all", "interval");
+enum class EvaluationOrder { kOldestFirst, kNewestFirst };
+template <>
+inline constexpr auto kWords<EvaluationOrder> = words("oldest_first", "newest_first");
+enum class EvaluationPriority { kIdle, kLow, kNormal };
+template <>
+inline constexpr auto kWords<EvaluationPriority> = words("idle", "low", "normal");
+enum class SampleSubset { kEvenlySpaced, kFirst };
+template <>
+inline constexpr auto kWords<SampleSubset> = words("evenly_spaced", "first");
+
+struct EarlyStoppingConfig {
+  std::optional<uint64_t> patience;        // evaluations without improvement
+  std::optional<uint64_t> patience_steps;  // steps without improvement
+  double min_delta = 0;                    // a smaller change is no improvement
+  std::optional<double> stopping_threshold;
+
+  bool operator==(const EarlyStoppingConfig&) const = default;
+};
+
+struct GenerateConfig {
+  int max_new_tokens = 200;
+  std::string prompt;
+  double temperature = 0.8;
+
+  bool operator==(const GenerateConfig&) const = default;
+};
+
+struct EvalConfig {
+  std::vector<std::string> datasets = {"val"};  // by default val if there is one
+  bool use_ema = false;
+  CheckpointSelection checkpoints = CheckpointSelection::kLatest;
+  uint64_t every_steps = 1000;  // kInterval
+  EvaluationOrder order = EvaluationOrder::kOldestFirst;
+  double start_delay_seconds = 0;
+  double throttle_seconds = 0;
+  double poll_interval_seconds = 10;
+  int64_t batch_size = 64;
+  std::optional<int> num_threads = 1;  // null: all cores
+  EvaluationPriority priority = EvaluationPriority::kLow;
+  std::optional<uint64_t> max_samples;  // per dataset; null: all
+  SampleSubset subset = SampleSubset::kEvenlySpaced;
+  std::optional<int64_t> memory_limit_mib;
+  double timeout_seconds = 3600;  // per checkpoint
+  int max_attempts = 3;           // per checkpoint
+  std::string monitor = "loss";   // METRIC or DATASET/METRIC; without a dataset: the first of them
+  EarlyStoppingConfig early_stopping;
+  std::optional<int> top_k = 5;  // classification; null: no such metric
+  int num_misclassified = 16;
+  std::optional<GenerateConfig> generate = GenerateConfig{};  // language models over bytes
+  std::vector<std::string> on_best_command;  // no shell; runs with the path of each new best
+
+  bool operator==(const EvalConfig&) const = default;
+};
+
+struct MetricsConfig {
+  uint64_t log_every_steps = 10;
+  bool tensorboard = true;
+  std::optional<uint64_t> histogram_every_steps;  // of parameters and gradients
+  int64_t num_logged_samples = 8;                 // of the first batch, in TensorBoard
+
+  bool operator==(const MetricsConfig&) const = default;
+};
+
+struct ControlConfig {
+  std::optional<std::string> socket = "auto";  // auto, a path, or null: none
+  std::vector<std::string> operators;          // users that may operate, with the owner and root
+
+  bool operator==(const ControlConfig&) const = default;
+};
+
+template <>
+inline constexpr auto kWords<LogLevel> = words("debug", "info", "warning", "error");
+
+struct LogConfig {
+  LogLevel level = LogLevel::kInfo;
+
+  bool operator==(const LogConfig&) const = default;
+};
+
+}  // namespace stoker::config

@@ -1,0 +1,1008 @@
+// The settings of a dataset, data.NAME: a list of descriptors per format.
+#include <array>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shared/config/schema.h"
+
+namespace stoker::config {
+namespace {
+
+using namespace std::string_view_literals;
+
+using Fields = std::vector<Field>;
+
+constexpr double kMaxSamples = 1e15;  // no product of two numbers in use overflows
+constexpr double kMaxClasses = 1e6;
+constexpr double kMaxElements = 1e9;  // of a dimension
+constexpr double kMaxTokens = 1e6;    // of a sample
+constexpr double kMaxSide = 16384;    // pixels
+
+// Of settings that determine the samples.
+Field sample_field(Field field) {
+  field.affects_result = true;
+  field.on_resume = OnResume::kData;
+  return field;
+}
+
+// ---- transforms ---------------------------------------------------------------------------------
+
+Field size_field(std::vector<int64_t>& size, std::string_view help, std::string_view details,
+                 std::string_view example) {
+  return sample_field({.name = "size",
+                       .target = &size,
+                       .help = help,
+                       .details = details,
+                       .min = 1,
+                       .max = kMaxSide,
+                       .accepts_scalar = true,
+                       .is_required = true,
+                       .example = example});
+}
+
+Fields fields_of(Resize& resize) {
+  return {size_field(resize.size, "Size after resizing, in pixels",
+                     "[height, width], each 1 to 16384. The aspect ratio is not preserved. One "
+                     "number is the length of the shorter side; it preserves the aspect ratio and "
+                     "requires a center_crop after it.",
+                     "[224, 224]")};
+}
+
+Fields fields_of(CenterCrop& crop) {
+  return {size_field(crop.size, "Size of the crop, in pixels",
+                     "[height, width], or one number for a square. It must fit into the resized "
+                     "image. resize: {size: 256} and center_crop: {size: 224} are executed as one "
+                     "crop and one resize, without rounding between them.",
+                     "224")};
+}
+
+Fields fields_of(RandomResizedCrop& crop) {
+  return {size_field(crop.size, "Size of the resized crop, in pixels",
+                     "[height, width], or one number for a square; each 1 to 16384.", "224"),
+          sample_field({.name = "scale",
+                        .target = &crop.scale,
+                        .help = "Minimum and maximum area of the crop, as fractions of the image",
+                        .details = "Above 0, at most 1. The area is sampled uniformly. After ten "
+                                   "attempts without a crop that fits, the largest central crop "
+                                   "with an allowed ratio is used.",
+                        .min = 0,
+                        .max = 1,
+                        .exclusive_min = true}),
+          sample_field({.name = "ratio",
+                        .target = &crop.ratio,
+                        .help = "Minimum and maximum aspect ratio of the crop, width / height",
+                        .details = "Above 0, at most 1000. The logarithm of the ratio is sampled "
+                                   "uniformly.",
+                        .min = 0,
+                        .max = 1000,
+                        .exclusive_min = true})};
+}
+
+Fields fields_of(RandomCrop& crop) {
+  return {size_field(crop.size, "Size of the incoming image, in pixels",
+                     "[height, width], or one number for a square. The size does not change: the "
+                     "image is padded, and a region of its former size is cropped at a random "
+                     "position.",
+                     "32"),
+          sample_field({.name = "padding",
+                        .target = &crop.padding,
+                        .help = "Black pixels added on each side before the crop",
+                        .details = "Less than the sides of the image. 4 is usual for CIFAR.",
+                        .min = 0,
+                        .max = kMaxSide - 1})};
+}
+
+Fields fields_of(RandomHorizontalFlip& flip) {
+  return {sample_field({.name = "p",
+                        .target = &flip.p,
+                        .help = "Probability that the image is flipped horizontally; 0 to 1",
+                        .min = 0,
+                        .max = 1})};
+}
+
+Field jitter_field(std::string_view name, double& target, std::string_view help,
+                   std::string_view details, double max) {
+  return sample_field(
+      {.name = name, .target = &target, .help = help, .details = details, .min = 0, .max = max});
+}
+
+Fields fields_of(ColorJitter& jitter) {
+  constexpr double kMaxJitter = 100;
+  constexpr auto kFactor =
+      "0 to 100; 0 disables it. The factor is sampled from [max(0, 1 - x), 1 + x]."sv;
+  return {
+      jitter_field("brightness", jitter.brightness, "Amount of random brightness", kFactor,
+                   kMaxJitter),
+      jitter_field("contrast", jitter.contrast, "Amount of random contrast", kFactor, kMaxJitter),
+      jitter_field("saturation", jitter.saturation,
+                   "Amount of random saturation; no effect on gray images", kFactor, kMaxJitter),
+      jitter_field("hue", jitter.hue, "Amount of random hue; no effect on gray images",
+                   "0 to 0.5; 0 disables it. The shift is sampled from [-x, x].", 0.5)};
+}
+
+Fields fields_of(Normalize& normalize) {
+  constexpr double kMaxPixel = 1e3;
+  return {sample_field({.name = "mean",
+                        .target = &normalize.mean,
+                        .help = "Mean that is subtracted, of values in [0, 1]",
+                        .details = "One number for all channels, or one per channel. A uint8 value "
+                                   "x becomes (x / 255 - mean) / std.",
+                        .min = -kMaxPixel,
+                        .max = kMaxPixel,
+                        .accepts_scalar = true,
+                        .is_required = true,
+                        .example = "[0.485, 0.456, 0.406]"}),
+          sample_field({.name = "std",
+                        .target = &normalize.std,
+                        .help = "Standard deviation by which values are divided",
+                        .details = "Above 0; as many numbers as mean has.",
+                        .min = 0,
+                        .max = kMaxPixel,
+                        .exclusive_min = true,
+                        .accepts_scalar = true,
+                        .is_required = true,
+                        .example = "[0.229, 0.224, 0.225]"})};
+}
+
+constexpr auto kTransformNames =
+    std::to_array({"resize"sv, "center_crop"sv, "random_resized_crop"sv, "random_crop"sv,
+                   "random_horizontal_flip"sv, "color_jitter"sv, "normalize"sv});
+static_assert(kTransformNames.size() == std::variant_size_v<Transform>);
+
+Fields transform_fields(Transform& transform) {
+  return std::visit([](auto& each) { return fields_of(each); }, transform);
+}
+
+Field transforms_field(Transforms& transforms, std::string_view details, std::string_view example) {
+  return sample_field({.name = "transforms",
+                       .target = tagged_list<transform_fields>(transforms, kTransformNames),
+                       .help = "Image transforms, those of torchvision.transforms.v2",
+                       .details = details,
+                       .example = example});
+}
+
+Field encoded_image_transforms(Transforms& transforms) {
+  return transforms_field(
+      transforms,
+      "Accepted in this order, each at most once: resize, or resize and center_crop, or "
+      "random_resized_crop, of which one is required for encoded images; random_crop, "
+      "random_horizontal_flip, color_jitter, normalize. Parameters and defaults are those of "
+      "torchvision; interpolation is bilinear with antialiasing. Random choices depend only on "
+      "run.seed, the epoch and the sample. normalize runs on the device; a dataset without it "
+      "uses that of data.train, and without any, inputs are in [0, 1].",
+      "[resize: {size: 256}, center_crop: {size: 224}]");
+}
+
+Field decoded_image_transforms(Transforms& transforms) {
+  return transforms_field(
+      transforms,
+      "For uint8 images only. Accepted in this order, each at most once: random_crop, "
+      "random_horizontal_flip, color_jitter, normalize. Parameters and defaults are those of "
+      "torchvision. Random choices depend only on run.seed, the epoch and the sample. normalize "
+      "runs on the device; a dataset without it uses that of data.train, and without any, inputs "
+      "are in [0, 1].",
+      "[random_crop: {size: 32, padding: 4}, random_horizontal_flip]");
+}
+
+// ---- batch transforms ---------------------------------------------------------------------------
+
+Field alpha_field(double& alpha, std::string_view details) {
+  return sample_field({.name = "alpha",
+                       .target = &alpha,
+                       .help = "Parameter of the Beta(alpha, alpha) distribution; above 0",
+                       .details = details,
+                       .min = 0,
+                       .max = 1e3,
+                       .exclusive_min = true});
+}
+
+Fields fields_of(Mixup& mixup) {
+  return {alpha_field(mixup.alpha,
+                      "Each sample is averaged with the previous one in the batch, and its label "
+                      "with that sample's label. The weight is sampled once per batch. 0.2 is "
+                      "usual.")};
+}
+
+Fields fields_of(Cutmix& cutmix) {
+  return {alpha_field(cutmix.alpha,
+                      "A region of each image is replaced by that of the previous one in the "
+                      "batch, and the same fraction of its label. 1.0 is usual.")};
+}
+
+constexpr auto kBatchTransformNames = std::to_array({"mixup"sv, "cutmix"sv, "random_choice"sv});
+static_assert(kBatchTransformNames.size() == std::variant_size_v<BatchTransform>);
+
+Fields choice_fields(std::variant<Mixup, Cutmix>& transform) {
+  return std::visit([](auto& each) { return fields_of(each); }, transform);
+}
+
+Fields fields_of(RandomChoice& choice) {
+  return {sample_field({.name = "",
+                        .target = tagged_list<choice_fields>(
+                            choice.transforms, std::span(kBatchTransformNames).first<2>()),
+                        .help = "Transforms of which each batch gets one, with equal probability",
+                        .is_required = true,
+                        .example = "[mixup: {alpha: 0.2}, cutmix: {alpha: 1.0}]"})};
+}
+
+Fields batch_transform_fields(BatchTransform& transform) {
+  return std::visit([](auto& each) { return fields_of(each); }, transform);
+}
+
+Field batch_transforms_field(std::vector<BatchTransform>& transforms) {
+  return sample_field(
+      {.name = "batch_transforms",
+       .target = tagged_list<batch_transform_fields>(transforms, kBatchTransformNames),
+       .help = "Transforms applied to batches, on the device: mixup, cutmix, random_choice",
+       .details = "Those of torchvision.transforms.v2. Only in data.train and with task "
+                  "classification; evaluation does not apply them. Random choices depend on "
+                  "run.seed and the batch, so a resumed run mixes the same batches in the same "
+                  "way. Use them with feed.shuffle: each sample is mixed with its neighbor in the "
+                  "batch.",
+       .example = "[random_choice: [mixup: {alpha: 0.2}, cutmix: {alpha: 1.0}]]"});
+}
+
+// ---- files --------------------------------------------------------------------------------------
+
+Field path_field(std::string& path, std::string_view help, std::string_view details,
+                 std::string_view example) {
+  return {.name = "path",
+          .target = &path,
+          .help = help,
+          .details = details,
+          .is_required = true,
+          .example = example};
+}
+
+constexpr auto kFilesAreFixed =
+    "Files must not change during a run, except as refresh allows. A run is tied to their names, "
+    "sizes and modification times, not to their location."sv;
+Field glob_field(std::string& glob, std::string_view example = {}) {
+  return sample_field(
+      {.name = "glob",
+       .target = &glob,
+       .help = "Files that are read if path is a folder; relative to path",
+       .details = "* and ? match within a name, ** any number of folders, [a-z] a character, {a,b} "
+                  "alternatives, {000..146} a range of numbers. Names that start with a dot match "
+                  "only patterns that start with one. If a range of shards is the only wildcard, "
+                  "a missing shard is an error. Not used if path is a file.",
+       .example = example});
+}
+
+Field refresh_field(Refresh& refresh) {
+  return {.name = "refresh",
+          .target = choice(refresh),
+          .help = "When data that is appended during a run is added: never, epoch, immediate",
+          .details =
+              "epoch: when the next epoch starts. immediate: as soon as it is found; a new "
+              "epoch then starts. Existing data must not change: files can be added, and "
+              "those of text, tokens, csv and jsonl appended to by complete rows. Only for "
+              "datasets used by training, without split, skip_samples, max_samples, "
+              "sample_weights_path and cache. feed.refresh_interval_seconds sets the time "
+              "between scans."};
+}
+
+Field image_mode_field(ImageMode& mode) {
+  return sample_field({.name = "image_mode",
+                       .target = choice(mode),
+                       .help = "Channels of decoded images: rgb (3) or gray (1)",
+                       .details = "Images in other color modes are converted; alpha is dropped."});
+}
+
+Field num_classes_field(std::optional<int64_t>& num_classes) {
+  return sample_field({.name = "num_classes",
+                       .target = &num_classes,
+                       .help = "Number of classes; null: inferred from the labels",
+                       .details = "1 to 1000000. Inferred, it is the largest label + 1, or the "
+                                  "number of class names. A label that is too large is an error.",
+                       .min = 1,
+                       .max = kMaxClasses});
+}
+
+// ---- cache --------------------------------------------------------------------------------------
+
+Field cache_dir_field(CacheConfig& cache) {
+  return {.name = "dir",
+          .target = &cache.dir,
+          .help = "Folder of cached files, shared by runs; null: inside the run directory",
+          .details =
+              "Runs that read the same data share its files: the first one creates them. "
+              "File names identify the content. Nothing is removed automatically."};
+}
+
+Fields image_cache_fields(CacheConfig& cache) {
+  return {
+      {.name = "type",
+       .target = choice(cache.type),
+       .help = "What is cached: packed (the files) or decoded (the samples)",
+       .details = "packed: one file with all files of the dataset, written before the first "
+                  "step. It needs their disk space once more, and helps with many small images "
+                  "and with slow or remote storage. decoded: one file with each sample as it is "
+                  "after decoding and resizing, height x width x channels bytes per image, so "
+                  "that images are decoded in the first epoch only. decoded cannot be combined "
+                  "with random_resized_crop."},
+      {.name = "jpeg_restart_markers",
+       .target = &cache.jpeg_restart_markers,
+       .help = "Add restart markers to packed JPEGs, so that regions decode separately",
+       .details = "Lossless, as jpegtran -restart. Random crops of photographs are decoded a "
+                  "third faster, because only the region is decoded. Costs about 3 ms of CPU "
+                  "time per photograph, once, and about 1 % of disk space. Slows resizing of "
+                  "complete images by about 4 %. Only for type packed."},
+      cache_dir_field(cache)};
+}
+
+Fields record_cache_fields(CacheConfig& cache) {
+  return {{.name = "type",
+           .target = choice(cache.type),
+           .help = "What is cached: decoded (the samples)",
+           .details = "One file with each sample as it is after decoding and resizing, so that "
+                      "images are decoded in the first epoch only. Cannot be combined with "
+                      "random_resized_crop. packed is not supported.",
+           .is_required = true,
+           .example = "decoded"},
+          cache_dir_field(cache)};
+}
+
+template <auto fields_of_cache>
+Field cache_field(std::optional<CacheConfig>& cache, std::string_view example) {
+  return {.name = "cache",
+          .target = mapping<fields_of_cache>(cache),
+          .help = "Cached form of the images; null: read and decode them each time",
+          .details =
+              "A cache does not change the samples and can be enabled or disabled whenever "
+              "a run is started.",
+          .example = example};
+}
+
+Field image_cache_field(std::optional<CacheConfig>& cache) {
+  return cache_field<image_cache_fields>(cache, "{type: packed, jpeg_restart_markers: true}");
+}
+
+Field record_cache_field(std::optional<CacheConfig>& cache) {
+  return cache_field<record_cache_fields>(cache, "{type: decoded}");
+}
+
+// ---- sequences ----------------------------------------------------------------------------------
+
+Field block_size_field(SequenceConfig& sequence) {
+  return sample_field({.name = "block_size",
+                       .target = &sequence.block_size,
+                       .help = "Tokens per sample; null: model.context_length",
+                       .details = "The stream of tokens is cut into blocks of this size. A sample "
+                                  "has one more token, so that each token has a next one to "
+                                  "predict. At most model.context_length. Cannot be combined with "
+                                  "max_length.",
+                       .min = 1,
+                       .max = kMaxTokens});
+}
+
+Field max_length_field(SequenceConfig& sequence, std::string_view details) {
+  return sample_field({.name = "max_length",
+                       .target = &sequence.max_length,
+                       .help = "Maximum length of variable-length samples; null: fixed size",
+                       .details = details,
+                       .min = 1,
+                       .max = kMaxTokens});
+}
+
+Fields stream_fields(SequenceConfig& sequence) { return {block_size_field(sequence)}; }
+
+Fields array_sequence_fields(SequenceConfig& sequence) {
+  return {max_length_field(
+      sequence,
+      "The second dimension of the arrays; the dimensions after it are the shape of a time step. "
+      "Each row is a sequence, as long as lengths_path or fields.length says. Samples are padded "
+      "to "
+      "max_length or to the boundary of their bucket (feed.bucket_boundaries), and have a tensor "
+      "`length`.")};
+}
+
+Fields record_sequence_fields(SequenceConfig& sequence) {
+  return {
+      block_size_field(sequence),
+      max_length_field(sequence,
+                       "Time steps of an input, bytes of a text, or tokens; 1 to 1000000. "
+                       "Samples are padded to it or to the boundary of their bucket "
+                       "(feed.bucket_boundaries), and have a tensor `length`. Cannot be "
+                       "combined with block_size."),
+      sample_field({.name = "on_overflow",
+                    .target = choice(sequence.on_overflow),
+                    .help = "What to do with samples longer than max_length",
+                    .details = "error: report the first one and their number, and do not "
+                               "start. truncate: use the first max_length time steps and their "
+                               "labels. drop: drop the samples. Truncated and dropped samples "
+                               "are counted in the log."}),
+      sample_field({.name = "max_label_length",
+                    .target = &sequence.max_label_length,
+                    .help = "Maximum number of labels per sample, for CTC",
+                    .details = "null: one label per time step. A number: fields.labels has up "
+                               "to that many labels, whatever the length of the sample; shorter "
+                               "ones are padded with -100. Requires max_length and "
+                               "fields.labels.",
+                    .min = 1,
+                    .max = kMaxTokens})};
+}
+
+template <auto fields_of_sequence>
+Field sequence_field(SequenceConfig& sequence, std::string_view help, std::string_view example) {
+  return sample_field({.name = "sequence",
+                       .target = mapping<fields_of_sequence>(sequence),
+                       .help = help,
+                       .example = example});
+}
+
+Field stream_field(SequenceConfig& sequence) {
+  return sequence_field<stream_fields>(sequence, "How the stream of tokens is cut into samples",
+                                       "{block_size: 128}");
+}
+
+// ---- fields of a record -------------------------------------------------------------------------
+
+Field role_field(std::string_view name, std::string& target, std::string_view help,
+                 std::string_view details = {}) {
+  return sample_field(
+      {.name = name, .target = &target, .help = help, .details = details, .accepts_null = true});
+}
+
+Field role_field(std::string_view name, std::vector<std::string>& target, std::string_view help,
+                 std::string_view details = {}) {
+  return sample_field({.name = name,
+                       .target = &target,
+                       .help = help,
+                       .details = details,
+                       .accepts_null = true,
+                       .accepts_scalar = true});
+}
+
+Field label_role(FieldNames& names) {
+  return role_field("label", names.label, "Class of the sample: an index or a name",
+                    "If all labels are integers from 0, they are the class indices; otherwise they "
+                    "are names, and the classes are the names in byte order. At most a million "
+                    "classes.");
+}
+
+Field target_role(FieldNames& names) {
+  return role_field("target", names.target, "Numbers to predict, instead of a label",
+                    "One name, or a list whose values are concatenated. float32 [num_targets]. For "
+                    "regression, and, with values 0 and 1, for multilabel_classification.");
+}
+
+Field labels_role(FieldNames& names) {
+  return role_field(
+      "labels", names.labels, "List of class indices, one per time step, or for CTC",
+      "Integers from 0, or -100, which is ignored in the loss. One per time step, or "
+      "with sequence.max_label_length up to that many. Requires sequence.max_length.");
+}
+
+Field text_role(FieldNames& names) {
+  return role_field(
+      "text", names.text, "Text, whose bytes are the tokens",
+      "Replaces the other input. The texts of all records are one stream, with a byte "
+      "0 after each. With sequence.max_length each text is a sample, which ends with "
+      "a byte 0 unless it has a label or labels.");
+}
+
+Field input_ids_role(FieldNames& names) {
+  return role_field("input_ids", names.input_ids, "List of token ids",
+                    "Replaces the other input. Integers from 0, int32. Requires "
+                    "sequence.max_length.");
+}
+
+Field input_role(FieldNames& names, std::string_view help, std::string_view details) {
+  return role_field("input", names.input, help, details);
+}
+
+constexpr auto kInputDetails =
+    "One name, or a list whose values are concatenated. The values must have exactly as many "
+    "elements as input_shape. Bytes become uint8, numbers float32; NaN and infinity are sample "
+    "errors."sv;
+
+// tfrecord, webdataset
+Fields shard_roles(FieldNames& names) {
+  return {role_field("image", names.image, "Encoded image: JPEG, PNG or WebP",
+                     "uint8 [channels, height, width]. Requires a resizing transform. Cannot be "
+                     "combined with input, text and input_ids."),
+          input_role(names, "Input that is not an encoded image", kInputDetails),
+          label_role(names),
+          target_role(names),
+          labels_role(names),
+          text_role(names),
+          input_ids_role(names)};
+}
+
+Fields json_roles(FieldNames& names) {
+  return {input_role(names, "Input: numbers, or lists of numbers", kInputDetails),
+          label_role(names),
+          target_role(names),
+          labels_role(names),
+          text_role(names),
+          input_ids_role(names)};
+}
+
+Fields column_roles(FieldNames& names) {
+  return {input_role(names, "Columns of the input",
+                     "[] uses all columns except the label or the targets. Values are numbers, "
+                     "such as 2.5 or 4e-2, and become float32. Anything else is a sample error."),
+          label_role(names), target_role(names)};
+}
+
+Fields list_roles(FieldNames& names) {
+  return {
+      sample_field({.name = "image",
+                    .target = &names.image,
+                    .help = "Column of the paths",
+                    .details = "Paths are relative to root. A row without a path is an error."}),
+      sample_field({.name = "label",
+                    .target = &names.label,
+                    .help = "Column of the classes: indices or names",
+                    .details = "If all labels are integers from 0, they are the class indices; "
+                               "otherwise they are names, and the classes are the names in "
+                               "byte order. A row without a label is an error."})};
+}
+
+Fields array_roles(FieldNames& names) {
+  return {
+      input_role(names, "Array of the inputs",
+                 "[] uses x, images, input, data or arr_0. uint8 rows of two or three "
+                 "dimensions are images; other rows become float32."),
+      role_field("label", names.label, "Array of the class indices",
+                 "One integer from 0 per row. If label, target and labels are null, y, labels, "
+                 "label, target, targets or arr_1 is used."),
+      role_field("target", names.target, "Array of the numbers to predict",
+                 "float32. Replaces label, also for arrays of integers."),
+      role_field("labels", names.labels, "Array of class indices per time step",
+                 "Integers from 0, or -100, which is ignored in the loss. As many per row as "
+                 "time steps, or the padded target of CTC. Requires sequence.max_length."),
+      role_field("length", names.length, "Array of the number of valid time steps",
+                 "One integer from 1 per row. Requires sequence.max_length. null: all rows have "
+                 "the full length.")};
+}
+
+template <auto fields_of_roles>
+Field roles_field(FieldNames& names, std::string_view help, std::string_view details,
+                  std::string_view example) {
+  return sample_field({.name = "fields",
+                       .target = mapping<fields_of_roles>(names),
+                       .help = help,
+                       .details = details,
+                       .example = example});
+}
+
+// ---- records ------------------------------------------------------------------------------------
+
+Field input_shape_field(RecordConfig& record, std::string_view details, std::string_view example) {
+  return sample_field({.name = "input_shape",
+                       .target = &record.input_shape,
+                       .help = "Shape of fields.input",
+                       .details = details,
+                       .min = 1,
+                       .max = kMaxElements,
+                       .example = example});
+}
+
+constexpr auto kShapeDetails =
+    "Required with fields.input; the number of elements must match exactly. With "
+    "sequence.max_length it is the shape of one time step, and [] is [1]."sv;
+
+Field num_targets_field(RecordConfig& record) {
+  return sample_field({.name = "num_targets",
+                       .target = &record.num_targets,
+                       .help = "Numbers in a target; null: the number of names in fields.target",
+                       .details = "1 to 1000000. Set it if a value of fields.target is a list of "
+                                  "several numbers.",
+                       .min = 1,
+                       .max = kMaxClasses});
+}
+
+Field on_missing_field_field(RecordConfig& record, std::string_view details) {
+  return sample_field({.name = "on_missing_field",
+                       .target = choice(record.on_missing_field),
+                       .help = "What to do with records that lack a field: error, drop",
+                       .details = details});
+}
+
+constexpr auto kMissingDetails =
+    "error: report the first one and their number, and do not start. drop: drop the records and "
+    "log their number. An empty sequence counts as missing."sv;
+
+Fields shard_record_fields(RecordConfig& record, Field roles) {
+  return {
+      std::move(roles),
+      input_shape_field(record, kShapeDetails, "[3, 32, 32]"),
+      num_targets_field(record),
+      num_classes_field(record.num_classes),
+      on_missing_field_field(record, kMissingDetails),
+      sequence_field<record_sequence_fields>(record.sequence, "Sequences of tokens or time steps",
+                                             "{max_length: 400, on_overflow: truncate}")};
+}
+
+void append(Fields& fields, Fields more) {
+  for (Field& field : more) fields.push_back(std::move(field));
+}
+
+// ---- formats ------------------------------------------------------------------------------------
+
+Fields fields_of(TextDataset& text) {
+  return {path_field(text.path, "File or folder with the text", kFilesAreFixed, "corpus.txt"),
+          glob_field(text.glob), stream_field(text.sequence), refresh_field(text.refresh)};
+}
+
+Fields fields_of(TokensDataset& tokens) {
+  return {path_field(tokens.path, "File or folder with the token ids",
+                     "Flat binary files without a header. All *.bin files of a folder are read, at "
+                     "any depth, sorted by path. Files must not change during a run, except as "
+                     "refresh allows.",
+                     "train.bin"),
+          sample_field({.name = "dtype",
+                        .target = choice(tokens.dtype),
+                        .help = "Type of a token id in the files, little-endian: uint16, uint32"}),
+          stream_field(tokens.sequence), refresh_field(tokens.refresh)};
+}
+
+Fields fields_of(ImageFolderDataset& images) {
+  return {
+      path_field(images.path, "Folder with a subfolder of images for each class",
+                 "Classes are numbered by name. Images can be in deeper folders; a class folder "
+                 "without a matching file is an error. JPEG, PNG and WebP are detected by "
+                 "content. Files must not change during a run, except as refresh allows.",
+                 "flowers"),
+      glob_field(images.glob, "\"**/*.{jpg,png,webp}\""),
+      image_mode_field(images.image_mode),
+      encoded_image_transforms(images.transforms),
+      image_cache_field(images.cache),
+      refresh_field(images.refresh)};
+}
+
+Fields fields_of(ImageListDataset& list) {
+  return {path_field(list.path, "List of images and labels: a .csv, .tsv or .jsonl file",
+                     "One row per image, with a header in .csv and .tsv. A missing image is an "
+                     "error. Neither the list nor the images may change during a run.",
+                     "flowers/train.csv"),
+          {.name = "root",
+           .target = &list.root,
+           .help = "Folder that the paths in the list are relative to; null: that of the list",
+           .accepts_null = true},
+          roles_field<list_roles>(list.fields, "Columns of the list", {},
+                                  "{image: file_name, label: species}"),
+          num_classes_field(list.num_classes),
+          image_mode_field(list.image_mode),
+          encoded_image_transforms(list.transforms),
+          image_cache_field(list.cache)};
+}
+
+Fields fields_of(IdxDataset& idx) {
+  return {path_field(idx.path, "File with the images, in MNIST's format",
+                     "A file compressed with gzip is decompressed once, next to the index of the "
+                     "run. Files must not change during a run.",
+                     "train-images-idx3-ubyte"),
+          {.name = "labels_path",
+           .target = &idx.labels_path,
+           .help = "File with the labels of path",
+           .details = "The numbers of images and labels must agree.",
+           .is_required = true,
+           .example = "train-labels-idx1-ubyte"},
+          decoded_image_transforms(idx.transforms)};
+}
+
+Fields fields_of(CifarDataset& cifar) {
+  return {path_field(cifar.path, "File or folder of CIFAR's binary version",
+                     "Of a folder, data_batch_*.bin (cifar10) or train.bin (cifar100) is read; for "
+                     "the test images name the file. cifar100 has the fine labels. Files must not "
+                     "change during a run.",
+                     "cifar-10-batches-bin"),
+          decoded_image_transforms(cifar.transforms)};
+}
+
+Fields fields_of(NumpyDataset& numpy) {
+  return {
+      path_field(numpy.path, "File or folder with the inputs: .npy files, or an .npz archive",
+                 "One sample per row. uint8 rows of two or three dimensions are images; all other "
+                 "rows become float32. Files of a folder are concatenated. Deflated members of an "
+                 "archive are decompressed once, next to the index of the run. Files must not "
+                 "change during a run.",
+                 "x_train.npy"),
+      glob_field(numpy.glob),
+      {.name = "labels_path",
+       .target = &numpy.labels_path,
+       .help = "File or folder with the labels or targets, one row per sample",
+       .details =
+           "Rows of one integer are class indices; floats and several numbers per row are a "
+           "target, or, with sequence.max_length and integers, labels. null: they are in the "
+           "archive.",
+       .accepts_null = true,
+       .example = "y_train.npy"},
+      {.name = "lengths_path",
+       .target = &numpy.lengths_path,
+       .help = "File or folder with the number of valid time steps of each row",
+       .details = "Integers from 1. Requires sequence.max_length. null: all rows have the full "
+                  "length, or fields.length names an array of the archive.",
+       .accepts_null = true,
+       .example = "lengths.npy"},
+      roles_field<array_roles>(numpy.fields, "Arrays of an .npz archive",
+                               "Only if path is an archive.", "{input: x_train, label: y_train}"),
+      num_classes_field(numpy.num_classes),
+      sequence_field<array_sequence_fields>(numpy.sequence, "Rows as variable-length sequences",
+                                            "{max_length: 400}"),
+      decoded_image_transforms(numpy.transforms)};
+}
+
+// What tfrecord and webdataset have in common.
+Fields fields_of_shards(auto& dataset, Field path, std::string_view glob, Field roles) {
+  Fields fields = {std::move(path), glob_field(dataset.glob, glob)};
+  append(fields, shard_record_fields(dataset.record, std::move(roles)));
+  append(fields,
+         {image_mode_field(dataset.image_mode), encoded_image_transforms(dataset.transforms),
+          record_cache_field(dataset.cache), refresh_field(dataset.refresh)});
+  return fields;
+}
+
+Fields fields_of(TfrecordDataset& records) {
+  return fields_of_shards(
+      records,
+      path_field(
+          records.path, "File or folder with the TFRecord files",
+          "Files of tf.train.Example or tf.train.SequenceExample, not compressed. Files must "
+          "not change during a run, except as refresh allows.",
+          "imagenet"),
+      "\"train-{00000..01023}-of-01024\"",
+      roles_field<shard_roles>(
+          records.record.fields, "Features that form a sample",
+          "A sample has image, input, text or input_ids, and label, target or labels; text and "
+          "input_ids can be alone, for language_modeling.",
+          "{image: image/encoded, label: image/class/label}"));
+}
+
+Fields fields_of(WebdatasetDataset& shards) {
+  return fields_of_shards(
+      shards,
+      path_field(shards.path, "File or folder with the tar files",
+                 "Consecutive members with the same name up to the first dot form a sample. "
+                 "Compressed archives are an error. Files must not change during a run, except as "
+                 "refresh allows.",
+                 "shards"),
+      "\"train-{000..146}.tar\"",
+      roles_field<shard_roles>(
+          shards.record.fields, "Members that form a sample, by their extension",
+          "jpg;png;webp is the first that a sample has; json:KEY is a value in a JSON member, with "
+          "dots into objects; npy is an array. A sample has image, input, text or input_ids, and "
+          "label, target or labels; text and input_ids can be alone, for language_modeling.",
+          "{image: jpg;png;webp, label: cls}"));
+}
+
+Fields fields_of(CsvDataset& csv) {
+  return {path_field(csv.path, "File or folder with the tables", kFilesAreFixed, "iris.csv"),
+          glob_field(csv.glob),
+          roles_field<column_roles>(csv.record.fields, "Columns that form a sample",
+                                    "label or target is required.",
+                                    "{input: [rooms, area], target: price}"),
+          input_shape_field(csv.record,
+                            "The number of elements must be the number of columns of the input. "
+                            "[]: a vector.",
+                            "[1, 28, 28]"),
+          num_classes_field(csv.record.num_classes),
+          on_missing_field_field(csv.record,
+                                 "error: report the first row with an empty value and their "
+                                 "number, and do not start. drop: drop these rows and log their "
+                                 "number."),
+          sample_field({.name = "column_names",
+                        .target = &csv.column_names,
+                        .help = "Names of the columns; null: the first row of each file",
+                        .details = "Set it for files without a header.",
+                        .accepts_null = true,
+                        .example = "[rooms, area, price]"}),
+          sample_field({.name = "delimiter",
+                        .target = &csv.delimiter,
+                        .help = "Character between two values",
+                        .details = "One character, not a quote. \"\\t\" is a tab."}),
+          refresh_field(csv.refresh)};
+}
+
+Fields fields_of(JsonlDataset& jsonl) {
+  Fields fields = {
+      path_field(jsonl.path, "File or folder with the JSON lines",
+                 "One JSON object per line, UTF-8. Files must not change during a run, "
+                 "except as refresh allows.",
+                 "reviews.jsonl"),
+      glob_field(jsonl.glob, "\"*.jsonl\"")};
+  RecordConfig& record = jsonl.record;
+  append(
+      fields,
+      {roles_field<json_roles>(
+           record.fields, "Keys that form a sample; dots reach into objects",
+           "A sample has input, text or input_ids, and label, target or labels; text and "
+           "input_ids can be alone, for language_modeling.",
+           "{input: [length, meta.score], label: verdict}"),
+       input_shape_field(record,
+                         "The number of elements must match exactly. []: a vector with a number "
+                         "for each name. With sequence.max_length it is the shape of one time "
+                         "step, and [] is [1].",
+                         "[13]"),
+       num_targets_field(record), num_classes_field(record.num_classes),
+       on_missing_field_field(record,
+                              "error: report the first one and their number, and do not start. "
+                              "drop: drop the records and log their number. null and an empty "
+                              "sequence count as missing."),
+       sequence_field<record_sequence_fields>(record.sequence, "Sequences of tokens or time steps",
+                                              "{max_length: 400, on_overflow: truncate}"),
+       refresh_field(jsonl.refresh)});
+  return fields;
+}
+
+Fields fields_of(SyntheticDataset& synthetic) {
+  return {sample_field({.name = "num_samples",
+                        .target = &synthetic.num_samples,
+                        .help = "Number of samples, before split",
+                        .min = 1,
+                        .max = kMaxSamples,
+                        .is_required = true,
+                        .example = "10000"}),
+          sample_field({.name = "input_shape",
+                        .target = &synthetic.input_shape,
+                        .help = "Shape of the input",
+                        .min = 1,
+                        .max = kMaxElements,
+                        .is_required = true,
+                        .example = "[3, 32, 32]"}),
+          sample_field({.name = "num_classes",
+                        .target = &synthetic.num_classes,
+                        .help = "Number of classes; null: a regression",
+                        .details = "With classes, the input is the mean of its class plus noise. "
+                                   "Without, the target is that of a fixed linear model plus "
+                                   "noise.",
+                        .min = 1,
+                        .max = kMaxClasses,
+                        .example = "10"}),
+          sample_field({.name = "num_targets",
+                        .target = &synthetic.num_targets,
+                        .help = "Numbers in a target; only without num_classes",
+                        .min = 1,
+                        .max = kMaxClasses}),
+          sample_field({.name = "noise_std",
+                        .target = &synthetic.noise_std,
+                        .help = "Standard deviation of the noise; at least 0",
+                        .details = "Added to the mean of the class, or to the target.",
+                        .min = 0,
+                        .max = 1e6})};
+}
+
+Fields fields_of(Mixture& mixture) {
+  return {
+      sample_field({.name = "mixture",
+                    .target = SharesField{&mixture.shares},
+                    .help = "Datasets and their shares in training",
+                    .details = "Other datasets of this file, with the same tensors and classes. "
+                               "Shares are above 0 and are normalized to 1. Every few batches "
+                               "have exactly these shares, and each dataset has its own epochs. "
+                               "Evaluation ignores the shares and reads every sample once.",
+                    .min = 0,
+                    .max = 1e9,
+                    .exclusive_min = true,
+                    .is_required = true,
+                    .example = "{code: 0.7, prose: 0.3}"})};
+}
+
+Fields fields_of(Concat& concat) {
+  return {
+      sample_field({.name = "concat",
+                    .target = &concat.datasets,
+                    .help = "Datasets whose samples each occur once per epoch",
+                    .details = "Other datasets of this file, with the same tensors and classes. "
+                               "They cannot be mixtures or concatenations themselves.",
+                    .is_required = true,
+                    .example = "[code, prose]"})};
+}
+
+// ---- all formats --------------------------------------------------------------------------------
+
+// Which samples of the source, and how often.
+Fields selection_fields(DatasetConfig& dataset) {
+  return {
+      sample_field({.name = "split",
+                    .target = &dataset.split,
+                    .help = "Part [from, to) of the source, as fractions from 0 to 1",
+                    .details =
+                        "By position: of the bytes of a text, of the tokens, of the images of "
+                        "each class (image_folder), otherwise of the samples. Two datasets "
+                        "that share a boundary share no sample.",
+                    .min = 0,
+                    .max = 1,
+                    .example = "[0.0, 0.9]"}),
+      sample_field({.name = "skip_samples",
+                    .target = &dataset.skip_samples,
+                    .help = "Samples dropped at the start of the split",
+                    .details = "Dropping all samples is an error.",
+                    .min = 0,
+                    .max = kMaxSamples}),
+      sample_field({.name = "max_samples",
+                    .target = &dataset.max_samples,
+                    .help = "Maximum number of samples, after skip_samples; null: all",
+                    .details = "A number larger than the dataset is not an error.",
+                    .min = 1,
+                    .max = kMaxSamples}),
+      sample_field({.name = "repeat",
+                    .target = &dataset.repeat,
+                    .help = "How often each sample occurs in a training epoch; 1 to 1000",
+                    .details =
+                        "Each occurrence has its own position in the epoch and its own random "
+                        "transforms. Not used by evaluation.",
+                    .min = 1,
+                    .max = 1000}),
+      sample_field({.name = "sample_weights_path",
+                    .target = &dataset.sample_weights_path,
+                    .help = "File of sampling weights; null: every sample once per epoch",
+                    .details = "One number per sample, after split, skip_samples and max_samples: "
+                               "text, or a .npy of float32 or float64. Training samples with "
+                               "replacement: twice the weight is twice as often, 0 is never. An "
+                               "epoch has as many samples as the dataset. The file can be replaced "
+                               "at any time; it is read at each start.",
+                    .accepts_null = true,
+                    .example = "weights.npy"})};
+}
+
+Fields dataset_fields(DatasetConfig& dataset) {
+  Fields fields = std::visit([](auto& format) { return fields_of(format); }, dataset.source);
+  if (!dataset.combines_datasets()) append(fields, selection_fields(dataset));
+  fields.push_back(batch_transforms_field(dataset.batch_transforms));
+  return fields;
+}
+
+constexpr size_t kFormats = kWords<DatasetFormat>.size();
+constexpr size_t kMixtureName = kFormats;
+constexpr size_t kConcatName = kFormats + 1;
+
+size_t selected_name(const DatasetConfig& dataset) {
+  if (std::holds_alternative<Mixture>(dataset.source)) return kMixtureName;
+  if (std::holds_alternative<Concat>(dataset.source)) return kConcatName;
+  return static_cast<size_t>(dataset.format());
+}
+
+void select_name(DatasetSource& source, size_t name) {
+  constexpr auto kCifar100 = static_cast<size_t>(DatasetFormat::kCifar100);
+  emplace_alternative(source, name < kCifar100 ? name : name - 1);
+  if (name == kCifar100) std::get<CifarDataset>(source).num_classes = 100;
+}
+
+Variants dataset_variants(DatasetConfig& dataset) {
+  Variants variants{
+      .discriminator = "format",
+      .noun = "format",
+      .names = {kWords<DatasetFormat>.begin(), kWords<DatasetFormat>.end()},
+      .selected = selected_name(dataset),
+      .select = [&dataset](size_t name) { select_name(dataset.source, name); },
+      .keys =
+          [](size_t name) {
+            DatasetConfig example;
+            select_name(example.source, name);
+            std::vector<std::string_view> keys;
+            for (const Field& field : dataset_fields(example)) keys.push_back(field.name);
+            return keys;
+          },
+      .first_key = kMixtureName,
+      .help = "Format of the data",
+      .details =
+          "text: files whose bytes are the tokens. tokens: token ids of a tokenizer, .bin files. "
+          "image_folder: a folder of images per class. image_list: a table of images and labels. "
+          "idx: MNIST's files. cifar10, cifar100: CIFAR's binary files. numpy: .npy and .npz "
+          "arrays. tfrecord: TFRecord files of tf.train.Example. webdataset: tar files. csv: rows "
+          "of a table. jsonl: a JSON object per line. synthetic: computed, without files. A "
+          "dataset with mixture or concat has no format.",
+      .is_required = true,
+      .affects_result = true,
+      .on_resume = OnResume::kData};
+  variants.names.insert(variants.names.end(), {"mixture", "concat"});
+  return variants;
+}
+
+}  // namespace
+
+Section dataset_section(const std::string& name, DatasetConfig& dataset) {
+  const bool is_trained = name == "train";
+  return {.key = "data." + name,
+          .help = is_trained ? "Dataset that the model is trained on"
+                             : "Dataset for evaluation, or a component of a mixture or concat",
+          .fields = dataset_fields(dataset),
+          .variants = dataset_variants(dataset)};
+}
+
+}  // namespace stoker::config

@@ -1,0 +1,527 @@
+// The settings under model: a list of descriptors per model, and those of layers.
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shared/config/schema.h"
+
+namespace stoker::config {
+namespace {
+
+using namespace std::string_view_literals;
+
+using Fields = std::vector<Field>;
+
+constexpr double kMaxUnits = 1e6;    // of a layer
+constexpr double kMaxOutputs = 1e7;  // classes, tokens of a vocabulary
+constexpr double kMaxPixels = 1e5;   // a side
+constexpr double kMaxLayers = 1000;
+constexpr double kMaxDropout = 0.99;
+
+// Of settings that determine the model.
+Field model_field(Field field) {
+  field.affects_result = true;
+  field.on_resume = OnResume::kModel;
+  return field;
+}
+
+template <typename Number>
+Field count_field(std::string_view name, Number& target, double max, std::string_view help,
+                  std::string_view details = {}) {
+  return model_field(
+      {.name = name, .target = &target, .help = help, .details = details, .min = 1, .max = max});
+}
+
+Field required_count(std::string_view name, int64_t& target, double max, std::string_view help,
+                     std::string_view example) {
+  Field field = count_field(name, target, max, help);
+  field.is_required = true;
+  field.example = example;
+  return field;
+}
+
+// ---- layers -------------------------------------------------------------------------------------
+
+Field kernel_size_field(int64_t& size) {
+  return required_count("kernel_size", size, kMaxPixels, "Side of the square window, in pixels",
+                        "3");
+}
+
+Field padding_field(int64_t& padding) {
+  return model_field({.name = "padding",
+                      .target = &padding,
+                      .help = "Pixels added on each side",
+                      .min = 0,
+                      .max = kMaxPixels});
+}
+
+Field bias_field(bool& bias) {
+  return model_field({.name = "bias", .target = &bias, .help = "Add a bias to the output"});
+}
+
+Fields fields_of(Conv2dLayer& conv) {
+  return {required_count("out_channels", conv.out_channels, kMaxUnits, "Number of output channels",
+                         "32"),
+          kernel_size_field(conv.kernel_size),
+          count_field("stride", conv.stride, kMaxPixels, "Step of the window, in pixels"),
+          padding_field(conv.padding),
+          count_field("groups", conv.groups, kMaxUnits,
+                      "Groups of channels that are convolved separately",
+                      "It must divide the input and the output channels."),
+          bias_field(conv.bias)};
+}
+
+Fields fields_of(LinearLayer& linear) {
+  return {count_field("out_features", linear.out_features, kMaxOutputs,
+                      "Size of the output; null: from the data",
+                      "null is the number of classes or targets, for the last layer."),
+          bias_field(linear.bias)};
+}
+
+Fields fields_of(EmbeddingLayer& embedding) {
+  return {required_count("num_embeddings", embedding.num_embeddings, kMaxOutputs,
+                         "Size of the vocabulary", "256"),
+          required_count("embedding_dim", embedding.embedding_dim, kMaxUnits,
+                         "Size of the vector of each token", "128")};
+}
+
+Fields fields_of(LstmLayer& lstm) {
+  return {required_count("hidden_size", lstm.hidden_size, kMaxUnits, "Size of the state", "128")};
+}
+
+Fields fields_of(BatchNormLayer&) { return {}; }
+Fields fields_of(LayerNormLayer&) { return {}; }
+Fields fields_of(ReluLayer&) { return {}; }
+Fields fields_of(GeluLayer&) { return {}; }
+Fields fields_of(TanhLayer&) { return {}; }
+Fields fields_of(SigmoidLayer&) { return {}; }
+Fields fields_of(FlattenLayer&) { return {}; }
+
+Fields fields_of_pool(auto& pool) {
+  return {kernel_size_field(pool.kernel_size),
+          count_field("stride", pool.stride, kMaxPixels,
+                      "Step of the window, in pixels; null: kernel_size"),
+          padding_field(pool.padding)};
+}
+Fields fields_of(MaxPool2dLayer& pool) { return fields_of_pool(pool); }
+Fields fields_of(AvgPool2dLayer& pool) { return fields_of_pool(pool); }
+
+Fields fields_of(AdaptiveAvgPool2dLayer& pool) {
+  return {count_field("output_size", pool.output_size, kMaxPixels,
+                      "Side of the square output, in pixels")};
+}
+
+Fields fields_of(DropoutLayer& dropout) {
+  return {model_field({.name = "p",
+                       .target = &dropout.p,
+                       .help = "Fraction of the values set to 0 in training; 0 to 0.99",
+                       .min = 0,
+                       .max = kMaxDropout})};
+}
+
+Fields layer_fields(Layer& layer);
+
+constexpr auto kLayerNames =
+    std::to_array({"conv2d"sv, "linear"sv, "embedding"sv, "lstm"sv, "batch_norm"sv, "layer_norm"sv,
+                   "relu"sv, "gelu"sv, "tanh"sv, "sigmoid"sv, "max_pool2d"sv, "avg_pool2d"sv,
+                   "adaptive_avg_pool2d"sv, "dropout"sv, "flatten"sv, "residual"sv});
+static_assert(kLayerNames.size() == std::variant_size_v<LayerVariant>);
+
+Fields fields_of(ResidualLayer& residual) {
+  return {
+      model_field({.name = "body",
+                   .target = tagged_list<layer_fields>(residual.body, kLayerNames),
+                   .help = "List of layers whose output is added to that of the shortcut",
+                   .is_required = true,
+                   .example = "[conv2d: {out_channels: 32, kernel_size: 3, padding: 1}, relu]"}),
+      model_field({.name = "shortcut",
+                   .target = tagged_list<layer_fields>(residual.shortcut, kLayerNames),
+                   .help = "Layers of the shortcut; []: the input itself",
+                   .example = "[conv2d: {out_channels: 32, kernel_size: 1}]"})};
+}
+
+Fields layer_fields(Layer& layer) {
+  return std::visit([](auto& each) { return fields_of(each); }, layer.variant());
+}
+
+// ---- models -------------------------------------------------------------------------------------
+
+Field num_layers_field(int64_t& num_layers, std::string_view help) {
+  return count_field("num_layers", num_layers, kMaxLayers, help, "1 to 1000.");
+}
+
+Field dropout_field(double& dropout, std::string_view details) {
+  return model_field({.name = "dropout",
+                      .target = &dropout,
+                      .help = "Fraction of the activations dropped in training; 0 to 0.99",
+                      .details = details,
+                      .min = 0,
+                      .max = kMaxDropout});
+}
+
+constexpr auto kDropoutDetails =
+    "Raise it if the data is seen many times and the validation loss increases while the training "
+    "loss decreases."sv;
+
+Field context_length_field(int64_t& context_length) {
+  return count_field("context_length", context_length, kMaxUnits,
+                     "Maximum number of tokens in a sequence",
+                     "At least the sequence.block_size of every dataset.");
+}
+
+Field vocab_size_field(int64_t& vocab_size, std::string_view details) {
+  return count_field("vocab_size", vocab_size, kMaxOutputs, "Size of the vocabulary", details);
+}
+
+constexpr auto kVocabDetails =
+    "At least 256 for text, whose tokens are bytes. A sample with a larger token id is a sample "
+    "error."sv;
+
+Fields fields_of(GptConfig& gpt) {
+  return {num_layers_field(gpt.num_layers, "Number of transformer blocks"),
+          count_field("num_heads", gpt.num_heads, kMaxUnits, "Number of attention heads",
+                      "Each head has embed_dim / num_heads dimensions."),
+          count_field("embed_dim", gpt.embed_dim, kMaxUnits, "Size of the vector of each token",
+                      "A multiple of num_heads. The number of parameters grows with its square."),
+          context_length_field(gpt.context_length),
+          vocab_size_field(gpt.vocab_size, kVocabDetails),
+          dropout_field(gpt.dropout, kDropoutDetails),
+          {.name = "activation_checkpointing",
+           .target = &gpt.activation_checkpointing,
+           .help = "Recompute the blocks in the backward pass to save memory",
+           .details = "Only the input of each block is stored. Less memory, about a third more "
+                      "time per step, bit-for-bit the same results."}};
+}
+
+Fields fields_of(LstmLmConfig& lstm) {
+  return {num_layers_field(lstm.num_layers, "Number of LSTM layers"),
+          count_field("hidden_size", lstm.hidden_size, kMaxUnits,
+                      "Size of the state and of the vector of each token"),
+          context_length_field(lstm.context_length),
+          vocab_size_field(lstm.vocab_size, kVocabDetails),
+          dropout_field(lstm.dropout, kDropoutDetails),
+          model_field({.name = "tie_weights",
+                       .target = &lstm.tie_weights,
+                       .help = "Share the weights of the embedding with the output layer",
+                       .details = "Saves vocab_size x hidden_size parameters."})};
+}
+
+Fields fields_of(BlstmConfig& blstm) {
+  return {num_layers_field(blstm.num_layers, "Number of bidirectional LSTM layers"),
+          count_field("hidden_size", blstm.hidden_size, kMaxUnits,
+                      "Size of the state of each direction"),
+          vocab_size_field(blstm.vocab_size,
+                           "Not used if the samples are vectors. At least 256 if the tokens are "
+                           "bytes."),
+          count_field("embedding_dim", blstm.embedding_dim, kMaxUnits,
+                      "Size of the vector of each token; null: hidden_size",
+                      "Not used if the samples are vectors."),
+          dropout_field(blstm.dropout, kDropoutDetails),
+          model_field(
+              {.name = "pooling",
+               .target = choice(blstm.pooling),
+               .help = "States that the output layer sees: last, mean, none",
+               .details = "last: the final states of both directions. mean: the mean of the states "
+                          "over all time steps. none: the states of each time step; required by "
+                          "the tasks sequence_labeling and ctc, and their default. Padding is "
+                          "never included."})};
+}
+
+Fields fields_of(MlpConfig& mlp) {
+  return {model_field({.name = "hidden_sizes",
+                       .target = &mlp.hidden_sizes,
+                       .help = "Sizes of the hidden layers; []: a linear model",
+                       .min = 1,
+                       .max = kMaxOutputs}),
+          count_field("in_features", mlp.in_features, 1e9,
+                      "Number of elements in an input; null: from the data",
+                      "Another number than that of the data is an error."),
+          dropout_field(mlp.dropout, kDropoutDetails)};
+}
+
+Fields fields_of(Lenet5Config&) { return {}; }
+Fields fields_of(ResnetConfig&) { return {}; }
+
+Field hidden_dim_field(int64_t& hidden_dim) {
+  return count_field("hidden_dim", hidden_dim, kMaxUnits,
+                     "Size of the two hidden fully connected layers",
+                     "The default is that of torchvision. Most parameters are in these layers; a "
+                     "smaller size is sufficient for a small number of classes.");
+}
+
+constexpr auto kHeadDropoutDetails = "Applied between the fully connected layers."sv;
+
+Fields fields_of(VggConfig& vgg) {
+  return {hidden_dim_field(vgg.hidden_dim), dropout_field(vgg.dropout, kHeadDropoutDetails)};
+}
+
+Fields fields_of(AlexnetConfig& alexnet) {
+  return {hidden_dim_field(alexnet.hidden_dim),
+          dropout_field(alexnet.dropout, kHeadDropoutDetails)};
+}
+
+Fields fields_of(InceptionV3Config& inception) {
+  return {model_field({.name = "aux_logits",
+                       .target = &inception.aux_logits,
+                       .help = "Add the auxiliary classifier, whose loss helps training",
+                       .details = "See task.aux_loss_weight. With it images must have at least "
+                                  "299 x 299 pixels, without it 75 x 75."}),
+          dropout_field(inception.dropout, "Applied before the last layer.")};
+}
+
+Fields size_fields(VitConfig& vit) {
+  return {count_field("image_size", vit.image_size, kMaxPixels,
+                      "Side of the square images, in pixels; null: from the data",
+                      "Only images of this size can be used for training and evaluation, because "
+                      "each patch has its own position embedding."),
+          count_field("patch_size", vit.patch_size, 1e4, "Side of the square patches, in pixels",
+                      "It must divide the side of the images. Half the size is four times as many "
+                      "patches, and more than four times the computation."),
+          num_layers_field(vit.num_layers, "Number of transformer blocks"),
+          count_field("num_heads", vit.num_heads, kMaxUnits, "Number of attention heads",
+                      "Each head has hidden_dim / num_heads dimensions."),
+          count_field("hidden_dim", vit.hidden_dim, kMaxUnits, "Size of the vector of each patch",
+                      "A multiple of num_heads. The number of parameters grows with its square."),
+          count_field("mlp_dim", vit.mlp_dim, kMaxUnits,
+                      "Hidden size of the blocks' MLPs; null: 4 x hidden_dim")};
+}
+
+Fields fields_of(VitConfig& vit) {
+  Fields fields = vit.preset.empty() ? size_fields(vit) : Fields{};
+  fields.push_back(dropout_field(vit.dropout, kDropoutDetails));
+  return fields;
+}
+
+Fields fields_of(SequentialConfig& sequential) {
+  return {model_field(
+      {.name = "layers",
+       .target = tagged_list<layer_fields>(sequential.layers, kLayerNames),
+       .help = "List of layers, modules of torch.nn in snake case",
+       .details =
+           "conv2d, linear, embedding (first layer only), lstm, batch_norm, layer_norm, relu, "
+           "gelu, tanh, sigmoid, max_pool2d, avg_pool2d, adaptive_avg_pool2d, dropout, "
+           "flatten, and residual with two lists of layers, body and shortcut. Arguments and "
+           "parameter names are those of PyTorch.",
+       .is_required = true,
+       .example = "[flatten, linear: {out_features: 64}, relu, linear]"})};
+}
+
+// The file's content determines the model, not its location: Manifest::model_file.
+Field code_path_field(std::string& path, std::string_view help, std::string_view example) {
+  return {.name = "path",
+          .target = &path,
+          .help = help,
+          .details =
+              "stokerd and stoker-eval load and execute it: use only files that you trust. A "
+              "file that any user can write to is rejected. Its SHA-256 is part of the run: "
+              "resuming with another file requires --allow-model-change. Its location does "
+              "not matter.",
+          .is_required = true,
+          .example = example};
+}
+
+Fields fields_of(PluginConfig& plugin) {
+  return {code_path_field(plugin.path, "Shared object with the model", "my_model.so"),
+          model_field({.name = "args",
+                       .target = UntypedMapField{&plugin.args},
+                       .help = "Arguments of the plugin's factory: any keys and values",
+                       .details = "A key that the factory does not read is an error. --set "
+                                  "model.args.width=32 changes one.",
+                       .example = "{width: 64}"})};
+}
+
+Fields fields_of(TorchscriptConfig& torchscript) {
+  return {
+      code_path_field(torchscript.path, "File of torch.jit.save with the model", "my_model.pt")};
+}
+
+// ---- all models ---------------------------------------------------------------------------------
+
+Fields key_mapping_fields(KeyMapping& mapping) {
+  return {{.name = "from",
+           .target = &mapping.from,
+           .help = "Pattern of tensor names in the file",
+           .is_required = true,
+           .example = "\"module.*\""},
+          {.name = "to",
+           .target = &mapping.to,
+           .help = "Name in the model; each * is replaced by what the * of from matched",
+           .is_required = true,
+           .example = "\"*\""}};
+}
+
+Fields pretrained_fields(PretrainedConfig& pretrained) {
+  return {{.name = "path",
+           .target = &pretrained.path,
+           .help = "Checkpoint directory, .safetensors file, or file of torch.save",
+           .details = "Files of torch.save are .pt, .pth and .bin. Names and shapes of the tensors "
+                      "must be those of the model.",
+           .is_required = true,
+           .example = "resnet18.pt"},
+          {.name = "key_mapping",
+           .target = list<key_mapping_fields>(pretrained.key_mapping),
+           .help = "Rules that rename the tensors of the file",
+           .details = "The first rule that matches a name is used; names that match none do not "
+                      "change. A rule that matches no name is an error.",
+           .example = "[{from: \"module.*\", to: \"*\"}]"},
+          {.name = "strict",
+           .target = &pretrained.strict,
+           .help = "Fail if tensors are missing in the file or unexpected",
+           .details = "false: missing tensors are initialized randomly, unexpected ones ignored. "
+                      "Another shape is always an error."},
+          {.name = "exclude",
+           .target = &pretrained.exclude,
+           .help = "Patterns of tensors that are not loaded but initialized randomly",
+           .details = "For a new head. Names are those of the model, after key_mapping. A pattern "
+                      "that matches no name is an error.",
+           .example = "[\"fc.*\"]"}};
+}
+
+Field num_classes_field(std::optional<int64_t>& num_classes) {
+  return count_field("num_classes", num_classes, kMaxOutputs,
+                     "Number of outputs; null: from the data",
+                     "null is the number of classes of data.train, or of targets. More than the "
+                     "data has is allowed for classes, such as for a pretrained head.");
+}
+
+Fields common_fields(ModelConfig& model) {
+  return {{.name = "pretrained",
+           .target = mapping<pretrained_fields>(model.pretrained),
+           .help = "Weights that a new run is initialized from; null: random ones",
+           .details = "Not read when a run is resumed.",
+           .example = "{path: resnet18.pt, exclude: [\"fc.*\"]}"},
+          model_field({.name = "freeze",
+                       .target = &model.freeze,
+                       .help = "Patterns of parameters that are not trained",
+                       .details = "A pattern that matches no parameter is an error.",
+                       .example = "[\"conv1.*\", \"bn1.*\"]"})};
+}
+
+bool has_num_classes(const ModelConfig& model) {
+  return !std::holds_alternative<GptConfig>(model.arch) &&
+         !std::holds_alternative<LstmLmConfig>(model.arch);
+}
+
+Fields model_fields(ModelConfig& model) {
+  Fields fields = std::visit([](auto& each) { return fields_of(each); }, model.arch);
+  if (has_num_classes(model)) fields.push_back(num_classes_field(model.num_classes));
+  for (Field& field : common_fields(model)) fields.push_back(std::move(field));
+  return fields;
+}
+
+struct NamedModel {
+  std::string_view name;
+  ModelVariant defaults;
+};
+
+void add_resnets(std::vector<NamedModel>& models) {
+  constexpr std::array kResnets = {
+      std::pair("resnet18"sv, 18),   std::pair("resnet34"sv, 34),   std::pair("resnet50"sv, 50),
+      std::pair("resnet101"sv, 101), std::pair("resnet152"sv, 152), std::pair("resnet8"sv, 8),
+      std::pair("resnet14"sv, 14),   std::pair("resnet20"sv, 20),   std::pair("resnet32"sv, 32),
+      std::pair("resnet44"sv, 44),   std::pair("resnet56"sv, 56)};
+  for (const auto& [name, depth] : kResnets) models.push_back({name, ResnetConfig{.depth = depth}});
+}
+
+void add_vggs(std::vector<NamedModel>& models) {
+  const auto add = [&](std::string_view name, int depth, bool batch_norm) {
+    VggConfig vgg;
+    vgg.depth = depth;
+    vgg.batch_norm = batch_norm;
+    models.push_back({name, vgg});
+  };
+  add("vgg11", 11, false);
+  add("vgg11_bn", 11, true);
+  add("vgg13", 13, false);
+  add("vgg13_bn", 13, true);
+  add("vgg16", 16, false);
+  add("vgg16_bn", 16, true);
+  add("vgg19", 19, false);
+  add("vgg19_bn", 19, true);
+}
+
+void add_vits(std::vector<NamedModel>& models) {
+  const VitConfig base;  // its sizes are those of b_16
+  VitConfig large;
+  large.num_layers = 24;
+  large.num_heads = 16;
+  large.hidden_dim = 1024;
+  const auto add = [&](std::string_view name, VitConfig vit, const char* preset,
+                       int64_t patch_size) {
+    vit.preset = preset;
+    vit.patch_size = patch_size;
+    models.push_back({name, std::move(vit)});
+  };
+  models.push_back({"vit", base});
+  add("vit_b_16", base, "b_16", 16);
+  add("vit_b_32", base, "b_32", 32);
+  add("vit_l_16", large, "l_16", 16);
+  add("vit_l_32", large, "l_32", 32);
+}
+
+std::vector<NamedModel> make_named_models() {
+  std::vector<NamedModel> models = {{"gpt", GptConfig{}},
+                                    {"lstm_lm", LstmLmConfig{}},
+                                    {"blstm", BlstmConfig{}},
+                                    {"mlp", MlpConfig{}},
+                                    {"lenet5", Lenet5Config{}}};
+  add_resnets(models);
+  add_vggs(models);
+  models.push_back({"alexnet", AlexnetConfig{}});
+  models.push_back({"inception_v3", InceptionV3Config{}});
+  add_vits(models);
+  models.push_back({"sequential", SequentialConfig{}});
+  models.push_back({"plugin", PluginConfig{}});
+  models.push_back({"torchscript", TorchscriptConfig{}});
+  return models;
+}
+
+const std::vector<NamedModel>& named_models() {
+  static const std::vector<NamedModel> models = make_named_models();
+  return models;
+}
+
+std::vector<std::string_view> keys_of(size_t name) {
+  ModelConfig example;
+  example.arch = named_models()[name].defaults;
+  std::vector<std::string_view> keys;
+  for (const Field& field : model_fields(example)) keys.push_back(field.name);
+  return keys;
+}
+
+Variants model_variants(ModelConfig& model) {
+  const std::vector<NamedModel>& models = named_models();
+  const auto selected = std::ranges::find(models, model.name(), &NamedModel::name);
+  Variants variants{
+      .discriminator = "name",
+      .noun = "model",
+      .names = {},
+      .selected = selected == models.end() ? 0 : static_cast<size_t>(selected - models.begin()),
+      .select = [&model](size_t name) { model.arch = named_models()[name].defaults; },
+      .keys = keys_of,
+      .help = "Name of the model",
+      .details =
+          "gpt, lstm_lm: language models, a decoder-only transformer and an LSTM. blstm: "
+          "bidirectional LSTM, for sequences of vectors or of tokens with labels. mlp: fully "
+          "connected layers, for any input. lenet5: for small images. resnet8, 14, 20, 32, 44, 56: "
+          "for small images such as CIFAR's. resnet18, 34, 50, 101, 152, vgg11, 13, 16, 19, each "
+          "vgg also with _bn (batch normalization), alexnet, inception_v3, vit and its presets "
+          "vit_b_16, vit_b_32, vit_l_16, vit_l_32: torchvision's models, for images. sequential: "
+          "declared layer by layer. plugin: a model in a shared object. torchscript: a module of "
+          "torch.jit.save."};
+  for (const NamedModel& each : models) variants.names.push_back(each.name);
+  return variants;
+}
+
+}  // namespace
+
+Section model_section(ModelConfig& model) {
+  return {.key = "model",
+          .help = "What is trained, and the weights it is initialized from",
+          .fields = model_fields(model),
+          .variants = model_variants(model)};
+}
+
+}  // namespace stoker::config

@@ -1,0 +1,556 @@
+// Descriptors of the sections task, optimizer, scheduler and train.
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "shared/config/schema.h"
+
+namespace stoker::config {
+namespace {
+
+using Fields = std::vector<Field>;
+
+constexpr double kMaxSteps = 1e15;  // no product of two overflows
+constexpr double kMaxLr = 1e3;
+constexpr double kMaxWeightDecay = 1e3;
+
+Fields concat(std::initializer_list<Fields> parts) {
+  Fields all;
+  for (const Fields& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+// Variants of `config` that its key `name` selects: the alternatives of `variant`, a member, in the
+// order of `names`. `fields_of(config)` describes the keys of the selected one.
+template <typename T, typename Variant>
+Variants variants_by_name(T& config, Variant T::*variant, std::span<const std::string_view> names,
+                          Fields (*fields_of)(T&)) {
+  return {.discriminator = "name",
+          .noun = {},
+          .names = {names.begin(), names.end()},
+          .selected = (config.*variant).index(),
+          .select = [&config, variant](size_t i) { emplace_alternative(config.*variant, i); },
+          .keys =
+              [variant, fields_of](size_t i) {
+                T defaults;
+                emplace_alternative(defaults.*variant, i);
+                std::vector<std::string_view> keys;
+                for (const Field& field : fields_of(defaults)) keys.push_back(field.name);
+                return keys;
+              }};
+}
+
+// ---- task ----------------------------------------------------------------------------------------
+
+Field label_smoothing(double& target) {
+  return {.name = "label_smoothing",
+          .target = &target,
+          .help = "Fraction of each label distributed over all classes",
+          .details =
+              "From 0 to 0.99; 0.1 is common. Reduces overconfident predictions, as in PyTorch's "
+              "CrossEntropyLoss. Applied during training only.",
+          .min = 0,
+          .max = 0.99,
+          .affects_result = true,
+          .on_resume = OnResume::kModel,
+          .example = "0.1"};
+}
+
+// Weights of labels in the loss.
+Field label_weights(std::string_view name, Target target, std::string_view help,
+                    std::string_view details) {
+  return {.name = name,
+          .target = target,
+          .help = help,
+          .details = details,
+          .min = 0,
+          .max = 1e6,
+          .accepts_null = true,
+          .affects_result = true,
+          .on_resume = OnResume::kModel,
+          .example = "[1, 5, 1]"};
+}
+
+Fields fields_of_task(LanguageModelingTask& /*task*/) { return {}; }
+Fields fields_of_task(RegressionTask& /*task*/) { return {}; }
+
+Fields fields_of_task(ClassificationTask& task) {
+  return {label_smoothing(task.label_smoothing),
+          {.name = "aux_loss_weight",
+           .target = &task.aux_loss_weight,
+           .help = "Weight of the auxiliary classifier's loss",
+           .details = "From 0 to 1000. The weighted loss is added to that of the main output "
+                      "during training. Has an effect only for models with an auxiliary "
+                      "classifier: inception_v3 with aux_logits. Evaluation does not compute it.",
+           .min = 0,
+           .max = 1e3,
+           .affects_result = true,
+           .on_resume = OnResume::kModel},
+          label_weights(
+              "class_weights",
+              NumbersOrKeyword{.numbers = &task.class_weights.values,
+                               .is_keyword = &task.class_weights.is_balanced,
+                               .keyword = "balanced"},
+              "Weight of each class in the loss: a list, balanced, or null",
+              "A list has one number from 0 to 1000000 per class, in the order of the classes; "
+              "null weights all classes equally. The loss is the weighted mean over a batch, and "
+              "over a dataset in evaluation, as in PyTorch's CrossEntropyLoss. balanced weights "
+              "each class by samples / (classes * samples of the class), as scikit-learn does: the "
+              "labels of data.train are counted when the run starts, and its checkpoints store the "
+              "weights. balanced requires feed.producers internal.")};
+}
+
+Fields fields_of_task(MultilabelClassificationTask& task) {
+  return {label_weights("pos_weight", &task.pos_weight,
+                        "Weight of a positive label of each class in the loss",
+                        "One number from 0 to 1000000 per class, in the order of the classes; null "
+                        "weights positive and negative labels equally. As in PyTorch's "
+                        "BCEWithLogitsLoss, in training and evaluation.")};
+}
+
+Fields fields_of_task(SequenceLabelingTask& task) {
+  return {label_smoothing(task.label_smoothing),
+          label_weights("class_weights", &task.class_weights,
+                        "Weight of each class in the loss: a list or null",
+                        "One number from 0 to 1000000 per class, in the order of the classes; null "
+                        "weights all classes equally. The loss is the weighted mean over a batch, "
+                        "and over a dataset in evaluation, as in PyTorch's CrossEntropyLoss.")};
+}
+
+Fields fields_of_task(CtcTask& task) {
+  return {{.name = "zero_infinity",
+           .target = &task.zero_infinity,
+           .help = "Count infinite losses as 0",
+           .details = "A sample with more labels than its time steps can represent has an infinite "
+                      "loss. true: it counts as 0 in training and evaluation, as in PyTorch's "
+                      "CTCLoss. false: training applies train.on_nonfinite.",
+           .affects_result = true,
+           .on_resume = OnResume::kModel}};
+}
+
+Fields task_fields(TaskConfig& task) {
+  return std::visit([](auto& each) { return fields_of_task(each); }, task.task);
+}
+
+// ---- optimizer -----------------------------------------------------------------------------------
+
+Field lr_field(double& target) {
+  return {
+      .name = "lr",
+      .target = &target,
+      .help = "Learning rate",
+      .details =
+          "Above 0, at most 1000. The default is 3.0e-4 for adam, adamw and muon, 0.01 for sgd, "
+          "rmsprop and adagrad, and 1.0e-4 for lion. The scheduler starts from it; metrics report "
+          "the resulting value as lr. `stokerctl set lr` changes it during a run.",
+      .min = 0,
+      .max = kMaxLr,
+      .exclusive_min = true,
+      .affects_result = true};
+}
+
+// From 0 to 1.
+Field fraction(std::string_view name, Target target, std::string_view help,
+               std::string_view details) {
+  return {.name = name,
+          .target = target,
+          .help = help,
+          .details = details,
+          .min = 0,
+          .max = 1,
+          .affects_result = true};
+}
+
+Field nesterov_field(bool& target, std::string_view details) {
+  return {.name = "nesterov",
+          .target = &target,
+          .help = "Use Nesterov momentum",
+          .details = details,
+          .affects_result = true};
+}
+
+Field adam_betas(std::vector<double>& target) {
+  return fraction("betas", &target,
+                  "Decay rates of the running means of the gradient and of its square",
+                  "Two numbers from 0 to below 1. PyTorch's default is [0.9, 0.999]; 0.999 is "
+                  "common outside language models.");
+}
+
+Field eps_field(double& target, std::string_view details) {
+  return {.name = "eps",
+          .target = &target,
+          .help = "Term added to the denominator for numerical stability",
+          .details = details,
+          .min = 0,
+          .max = 1,
+          .exclusive_min = true,
+          .affects_result = true};
+}
+
+Field weight_decay(double& target, std::string_view help, std::string_view details) {
+  return {.name = "weight_decay",
+          .target = &target,
+          .help = help,
+          .details = details,
+          .min = 0,
+          .max = kMaxWeightDecay,
+          .affects_result = true};
+}
+Field coupled_weight_decay(double& target) {
+  return weight_decay(
+      target, "Weight decay, added to the gradient",
+      "From 0 to 1000. weight_decay * weight is added to the gradient (L2 regularization).");
+}
+Field decoupled_weight_decay(double& target, std::string_view details) {
+  return weight_decay(target, "Weight decay, decoupled from the gradient", details);
+}
+
+Fields fields_of_method(SgdConfig& sgd) {
+  return {lr_field(sgd.lr),
+          fraction("momentum", &sgd.momentum, "Momentum factor",
+                   "From 0 to 1. 0.9 is common; 0 disables momentum."),
+          nesterov_field(sgd.nesterov, "Requires optimizer.momentum above 0."),
+          coupled_weight_decay(sgd.weight_decay)};
+}
+
+Fields fields_of_method(AdamConfig& adam) {
+  return {lr_field(adam.lr), adam_betas(adam.betas), eps_field(adam.eps, "Above 0, at most 1."),
+          coupled_weight_decay(adam.weight_decay)};
+}
+
+Fields fields_of_method(AdamWConfig& adamw) {
+  return {lr_field(adamw.lr), adam_betas(adamw.betas), eps_field(adamw.eps, "Above 0, at most 1."),
+          decoupled_weight_decay(adamw.weight_decay,
+                                 "From 0 to 1000. Each step shrinks the weights by lr * "
+                                 "weight_decay. PyTorch's default is 0.01.")};
+}
+
+Fields fields_of_method(RmspropConfig& rmsprop) {
+  return {lr_field(rmsprop.lr),
+          fraction("alpha", &rmsprop.alpha,
+                   "Decay rate of the running mean of the squared gradient", "From 0 to 1."),
+          eps_field(rmsprop.eps, "Above 0, at most 1."),
+          fraction("momentum", &rmsprop.momentum, "Momentum factor",
+                   "From 0 to 1. 0 disables momentum."),
+          coupled_weight_decay(rmsprop.weight_decay)};
+}
+
+Fields fields_of_method(AdagradConfig& adagrad) {
+  return {lr_field(adagrad.lr), eps_field(adagrad.eps, "Above 0, at most 1."),
+          coupled_weight_decay(adagrad.weight_decay)};
+}
+
+Fields fields_of_method(LionConfig& lion) {
+  return {lr_field(lion.lr),
+          fraction("betas", &lion.betas,
+                   "Weight of the running mean of the gradient in a step, and its decay rate",
+                   "Two numbers from 0 to below 1."),
+          decoupled_weight_decay(
+              lion.weight_decay,
+              "From 0 to 1000. Each step shrinks the weights by lr * weight_decay.")};
+}
+
+Fields fields_of_method(MuonConfig& muon) {
+  return {lr_field(muon.lr),
+          fraction("momentum", &muon.momentum, "Momentum factor", "From 0 to 1."),
+          nesterov_field(muon.nesterov, {}),
+          {.name = "adamw_params",
+           .target = &muon.adamw_params,
+           .help = "Globs of the matrices that adamw updates",
+           .details = "Name the matrices that are not weights of hidden layers: embeddings and "
+                      "output heads. adamw also updates every parameter that is not a matrix.",
+           .affects_result = true},
+          fraction("betas", &muon.betas,
+                   "Decay rates of the running means, for parameters that adamw updates",
+                   "Two numbers from 0 to below 1, for the gradient and for its square."),
+          eps_field(muon.eps, "Above 0, at most 1. For the parameters that adamw updates."),
+          decoupled_weight_decay(muon.weight_decay,
+                                 "From 0 to 1000. Each step shrinks the weights by lr * "
+                                 "weight_decay, also those that adamw updates.")};
+}
+
+Fields fields_of_param_group(ParamGroup& group) {
+  return {{.name = "params",
+           .target = &group.params,
+           .help = "Glob of parameter names",
+           .is_required = true,
+           .example = "\"head.*\""},
+          {.name = "lr_scale",
+           .target = &group.lr_scale,
+           .help = "Factor of the learning rate",
+           .details = "Above 0, at most 1000000.",
+           .min = 0,
+           .max = 1e6,
+           .exclusive_min = true,
+           .example = "10"},
+          {.name = "weight_decay",
+           .target = &group.weight_decay,
+           .help = "Weight decay of the group",
+           .details = "From 0 to 1000; null uses optimizer.weight_decay.",
+           .min = 0,
+           .max = kMaxWeightDecay,
+           .example = "0"}};
+}
+
+Fields optimizer_fields(OptimizerConfig& optimizer) {
+  Fields fields = std::visit([](auto& each) { return fields_of_method(each); }, optimizer.method);
+  fields.push_back(
+      {.name = "param_groups",
+       .target = list<fields_of_param_group>(optimizer.param_groups),
+       .help = "Parameters with their own learning rate or weight decay",
+       .details = "A parameter belongs to the first group whose params match its name. A group "
+                  "without parameters is an error.",
+       .affects_result = true,
+       .example = R"([{params: "head.*", lr_scale: 10}, {params: "*.bias", weight_decay: 0}])"});
+  return fields;
+}
+
+// ---- scheduler -----------------------------------------------------------------------------------
+
+Field min_lr_field(double& target) {
+  return {.name = "min_lr",
+          .target = &target,
+          .help = "Learning rate at step train.max_steps",
+          .details = "From 0 to 1000. The default is optimizer.lr / 10.",
+          .min = 0,
+          .max = kMaxLr,
+          .affects_result = true};
+}
+
+Fields fields_of_schedule(ConstantScheduler& /*schedule*/) { return {}; }
+Fields fields_of_schedule(CosineScheduler& schedule) { return {min_lr_field(schedule.min_lr)}; }
+Fields fields_of_schedule(LinearScheduler& schedule) { return {min_lr_field(schedule.min_lr)}; }
+Fields fields_of_schedule(StepScheduler& schedule) {
+  return {{.name = "step_size",
+           .target = &schedule.step_size,
+           .help = "Steps between two multiplications of the learning rate by gamma",
+           .details = "At least 1. Counted from the end of the warmup.",
+           .min = 1,
+           .max = kMaxSteps,
+           .affects_result = true},
+          {.name = "gamma",
+           .target = &schedule.gamma,
+           .help = "Factor that the learning rate is multiplied by every step_size steps",
+           .details = "Above 0, at most 1000.",
+           .min = 0,
+           .max = 1e3,
+           .exclusive_min = true,
+           .affects_result = true}};
+}
+
+Fields scheduler_fields(SchedulerConfig& scheduler) {
+  Fields fields = {
+      {.name = "warmup_steps",
+       .target = &scheduler.warmup_steps,
+       .help = "Steps over which the learning rate rises linearly to optimizer.lr",
+       .details = "From 0; 0 disables the warmup. The first step uses lr / warmup_steps.",
+       .min = 0,
+       .max = kMaxSteps,
+       .affects_result = true}};
+  return concat({fields, std::visit([](auto& each) { return fields_of_schedule(each); },
+                                    scheduler.schedule)});
+}
+
+// ---- train ---------------------------------------------------------------------------------------
+
+Fields step_fields(TrainConfig& train) {
+  return {
+      {.name = "max_steps",
+       .target = &train.max_steps,
+       .help = "Optimizer steps of the run",
+       .details = "At least 1. A finished run continues if it is started again with a larger "
+                  "number. The schedule is stretched over all steps.",
+       .min = 1,
+       .max = kMaxSteps,
+       .affects_result = true},
+      {.name = "micro_batch_size",
+       .target = &train.micro_batch_size,
+       .help = "Samples per micro-batch",
+       .details =
+           "From 1 to 1000000. A step uses micro_batch_size * gradient_accumulation_steps samples.",
+       .min = 1,
+       .max = 1e6,
+       .affects_result = true,
+       .on_resume = OnResume::kBatch},
+      {.name = "gradient_accumulation_steps",
+       .target = &train.gradient_accumulation_steps,
+       .help = "Micro-batches whose gradients are averaged for one step",
+       .details = "From 1 to 1000000. Increase it for batches that do not fit into memory.",
+       .min = 1,
+       .max = 1e6,
+       .affects_result = true,
+       .on_resume = OnResume::kBatch}};
+}
+
+Fields device_fields(TrainConfig& train) {
+  return {{.name = "device",
+           .target = &train.device,
+           .help = "Device: auto, cpu, cuda or cuda:N",
+           .details = "auto: the first usable GPU, else the CPU; the log names the device and the "
+                      "reason. cpu, cuda, cuda:N: exactly this device, or an error.",
+           .example = "cuda:1"},
+          {.name = "precision",
+           .target = choice(train.precision),
+           .help = "Number format of the forward pass",
+           .details =
+               "Weights, accumulated gradients and optimizer state are always fp32. fp32: single "
+               "precision everywhere. tf32: on a GPU, matrix products and convolutions round their "
+               "inputs to 10 bits; on the CPU the same as fp32. bf16: bfloat16 where PyTorch's "
+               "autocast uses it; faster on GPUs that support it. fp16: half precision in the same "
+               "operations, for GPUs without bfloat16; the loss is scaled as by PyTorch's "
+               "GradScaler, and a step whose gradient overflows is counted and changes nothing.",
+           .affects_result = true}};
+}
+
+Fields gradient_fields(TrainConfig& train) {
+  return {{.name = "max_grad_norm",
+           .target = &train.max_grad_norm,
+           .help = "Maximum gradient norm over all parameters; null disables clipping",
+           .details = "Above 0. A larger gradient is scaled down to this norm. grad_norm in the "
+                      "metrics is the norm before any clipping.",
+           .min = 0,
+           .max = 1e9,
+           .exclusive_min = true,
+           .affects_result = true},
+          {.name = "max_grad_value",
+           .target = &train.max_grad_value,
+           .help = "Maximum absolute value of a gradient element; null disables clipping",
+           .details = "Above 0. Each element is clamped to [-max_grad_value, max_grad_value] "
+                      "before max_grad_norm is applied.",
+           .min = 0,
+           .max = 1e9,
+           .exclusive_min = true,
+           .affects_result = true},
+          {.name = "ema_decay",
+           .target = &train.ema_decay,
+           .help = "Decay of the exponential moving average of the weights; null disables it",
+           .details = "From 0 to 0.999999; 0.999 is common. The average often evaluates better "
+                      "than the weights themselves (eval.use_ema). Costs the memory of the weights "
+                      "a second time, in checkpoints too.",
+           .min = 0,
+           .max = 0.999999,
+           .affects_result = true,
+           .example = "0.999"}};
+}
+
+Fields speed_fields(TrainConfig& train) {
+  return {{.name = "channels_last",
+           .target = &train.channels_last,
+           .help = "Store images and convolution weights in channels-last memory format",
+           .details = "Faster for convolutions on GPUs in bf16 and fp16, and often on the CPU. "
+                      "Sums may differ in the last digits.",
+           .affects_result = true},
+          {.name = "flush_denormal",
+           .target = &train.flush_denormal,
+           .help = "Round denormal numbers to 0 on the CPU",
+           .details = "Denormal numbers make a CPU many times slower, and occur when a loss "
+                      "approaches 0. No effect on a GPU.",
+           .affects_result = true},
+          {.name = "cuda_graphs",
+           .target = choice(train.cuda_graphs),
+           .help = "Capture steps as CUDA graphs",
+           .details =
+               "auto: on a GPU, steps are captured and replayed, which saves the host most of its "
+               "work; if a model cannot be captured, the log gives the reason and its steps run "
+               "without graphs. never: steps always run without graphs. No effect on the CPU."},
+          {.name = "num_threads",
+           .target = &train.num_threads,
+           .help = "LibTorch threads; null uses one per core",
+           .details = "From 1 to 4096. On the CPU, another number changes the last digits of the "
+                      "results: set it for runs that are compared bit for bit.",
+           .min = 1,
+           .max = 4096}};
+}
+
+Fields nonfinite_fields(TrainConfig& train) {
+  return {
+      {.name = "on_nonfinite",
+       .target = choice(train.on_nonfinite),
+       .help = "Action on a loss or gradient that is not finite",
+       .details = "fail: the run ends with exit code 65; its last checkpoint remains. skip_step: "
+                  "such a step changes no parameter and its loss is ignored; costs a little time "
+                  "per step. rollback: the run returns to its last checkpoint and continues with a "
+                  "lower learning rate and the same samples. The check runs when a step is "
+                  "reported or saved, so a checkpoint never contains nonfinite values.",
+       .affects_result = true},
+      {.name = "max_nonfinite",
+       .target = &train.max_nonfinite,
+       .help = "Maximum number of nonfinite steps before the run fails",
+       .details =
+           "From 1 to 1000000. skip_step: consecutive steps. rollback: rollbacks in the run.",
+       .min = 1,
+       .max = 1e6},
+      {.name = "rollback_lr_factor",
+       .target = &train.rollback_lr_factor,
+       .help = "Factor of the learning rate after a rollback",
+       .details = "Above 0, at most 1. Applied at each rollback and permanent, as after `stokerctl "
+                  "set lr`. Used with on_nonfinite: rollback.",
+       .min = 0,
+       .max = 1,
+       .exclusive_min = true,
+       .affects_result = true}};
+}
+
+}  // namespace
+
+Section task_section(TaskConfig& task) {
+  Variants variants = variants_by_name(task, &TaskConfig::task, kWords<TaskName>, task_fields);
+  variants.noun = "task";
+  variants.help = "Quantity that the model predicts";
+  variants.details =
+      "language_modeling: the next token; for gpt, lstm_lm, and sequential with an embedding as "
+      "its first layer. classification: the class of a sample. regression: the numbers of the "
+      "target. multilabel_classification: a target of zeros and ones, each label independently. "
+      "sequence_labeling: a label per time step; for blstm. ctc: a sequence of labels that is "
+      "shorter than the input and not aligned with it; for blstm; class 0 is the blank.";
+  return {.key = "task",
+          .help = "Prediction task and loss",
+          .fields = task_fields(task),
+          .variants = std::move(variants)};
+}
+
+Section optimizer_section(OptimizerConfig& optimizer) {
+  Variants variants = variants_by_name(optimizer, &OptimizerConfig::method, kWords<OptimizerName>,
+                                       optimizer_fields);
+  variants.noun = "optimizer";
+  variants.help = "Optimizer";
+  variants.details =
+      "Computed as PyTorch's optimizers of the same names. sgd: stochastic gradient descent, with "
+      "or without momentum. adam, adamw: Adam with coupled and with decoupled weight decay. "
+      "rmsprop, adagrad: learning rates per parameter from squared gradients. lion: the sign of a "
+      "running mean of gradients (Chen et al., 2023). muon: orthogonalized momentum for the "
+      "matrices of hidden layers, as torch.optim.Muon with adjust_lr_fn=\"match_rms_adamw\", and "
+      "adamw for all other parameters.";
+  return {.key = "optimizer",
+          .help = "Parameter updates",
+          .fields = optimizer_fields(optimizer),
+          .variants = std::move(variants)};
+}
+
+Section scheduler_section(SchedulerConfig& scheduler) {
+  Variants variants = variants_by_name(scheduler, &SchedulerConfig::schedule, kWords<SchedulerName>,
+                                       scheduler_fields);
+  variants.noun = "scheduler";
+  variants.help = "Learning rate schedule after the warmup";
+  variants.details =
+      "constant: optimizer.lr. cosine: decreases to min_lr along half a cosine. linear: decreases "
+      "linearly to min_lr. step: is multiplied by gamma every step_size steps.";
+  variants.on_resume = OnResume::kFree;
+  return {.key = "scheduler",
+          .help = "Learning rate over the run",
+          .fields = scheduler_fields(scheduler),
+          .variants = std::move(variants)};
+}
+
+Section train_section(TrainConfig& train) {
+  return {.key = "train",
+          .help = "Length of the run, batch size, device and numerics",
+          .fields = concat({step_fields(train), device_fields(train), gradient_fields(train),
+                            speed_fields(train), nonfinite_fields(train)}),
+          .variants = {}};
+}
+
+}  // namespace stoker::config

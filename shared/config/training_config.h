@@ -1,0 +1,236 @@
+// TaskConfig, OptimizerConfig, SchedulerConfig, TrainConfig: what is learned, and how a step is made.
+//
+// Threads: values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "shared/config/enum_words.h"
+
+namespace stoker::config {
+
+// ---- task ----------------------------------------------------------------------------------------
+// clang-format off
+enum class TaskName {
+  kLanguageModeling,
+  kClassification,
+  kRegression,
+  kMultilabelClassification,
+  kSequenceLabeling,
+  kCtc
+};
+template <>
+inline constexpr auto kWords<TaskName> = words("language_modeling", "classification", "regression", "multilabel_classification", "sequence_labeling", "ctc");
+// clang-format on
+// What a label of each class counts in the loss; empty: 1.
+struct ClassWeights {
+  std::vector<double> values;
+  // From the labels' frequencies: whoever has counted them fills `values`.
+  bool is_balanced = false;
+  bool operator==(const ClassWeights&) const = default;
+};
+
+struct LanguageModelingTask {
+  bool operator==(const LanguageModelingTask&) const = default;
+};
+struct ClassificationTask {
+  double label_smoothing = 0;    // training only
+  double aux_loss_weight = 0.4;  // of a model's auxiliary classifier
+  ClassWeights class_weights;
+  bool operator==(const ClassificationTask&) const = default;
+};
+struct RegressionTask {
+  bool operator==(const RegressionTask&) const = default;
+};
+struct MultilabelClassificationTask {
+  std::vector<double> pos_weight;  // of a positive label of each class; empty: 1
+  bool operator==(const MultilabelClassificationTask&) const = default;
+};
+struct SequenceLabelingTask {
+  double label_smoothing = 0;
+  std::vector<double> class_weights;  // empty: 1
+  bool operator==(const SequenceLabelingTask&) const = default;
+};
+struct CtcTask {
+  bool zero_infinity = false;  // infinite losses, of labels longer than the input, count 0
+  bool operator==(const CtcTask&) const = default;
+};
+
+// The alternatives are in the order of TaskName.
+using TaskVariant = std::variant<LanguageModelingTask, ClassificationTask, RegressionTask,
+                                 MultilabelClassificationTask, SequenceLabelingTask, CtcTask>;
+
+struct TaskConfig {
+  TaskVariant task;
+
+  TaskName name() const { return static_cast<TaskName>(task.index()); }
+  bool has_balanced_weights() const {
+    const auto* const each = std::get_if<ClassificationTask>(&task);
+    return each != nullptr && each->class_weights.is_balanced;
+  }
+  bool has_per_step_labels() const {
+    return name() == TaskName::kSequenceLabeling || name() == TaskName::kCtc;
+  }
+  bool operator==(const TaskConfig&) const = default;
+};
+
+// ---- optimizer -----------------------------------------------------------------------------------
+// clang-format off
+enum class OptimizerName { kSgd, kAdam, kAdamW, kRmsprop, kAdagrad, kLion, kMuon };
+template <>
+inline constexpr auto kWords<OptimizerName> = words("sgd", "adam", "adamw", "rmsprop", "adagrad", "lion", "muon");
+// clang-format on
+struct SgdConfig {
+  double lr = 0.01;
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;  // added to the gradient
+  bool operator==(const SgdConfig&) const = default;
+};
+struct AdamConfig {
+  double lr = 3.0e-4;
+  std::vector<double> betas = {0.9, 0.95};
+  double eps = 1e-8;
+  double weight_decay = 0;  // added to the gradient
+  bool operator==(const AdamConfig&) const = default;
+};
+struct AdamWConfig {
+  double lr = 3.0e-4;
+  std::vector<double> betas = {0.9, 0.95};
+  double eps = 1e-8;
+  double weight_decay = 0.1;  // decoupled
+  bool operator==(const AdamWConfig&) const = default;
+};
+struct RmspropConfig {
+  double lr = 0.01;
+  double alpha = 0.99;  // decay of the mean square
+  double eps = 1e-8;
+  double momentum = 0;
+  double weight_decay = 0;  // added to the gradient
+  bool operator==(const RmspropConfig&) const = default;
+};
+struct AdagradConfig {
+  double lr = 0.01;
+  double eps = 1e-10;
+  double weight_decay = 0;  // added to the gradient
+  bool operator==(const AdagradConfig&) const = default;
+};
+struct LionConfig {
+  double lr = 1e-4;
+  std::vector<double> betas = {0.9, 0.99};
+  double weight_decay = 0;  // decoupled
+  bool operator==(const LionConfig&) const = default;
+};
+struct MuonConfig {
+  double lr = 3.0e-4;
+  double momentum = 0.95;
+  bool nesterov = true;
+  // Globs of matrices that are not hidden layers' weights: adamw updates them, as it does vectors.
+  std::vector<std::string> adamw_params = {"tok.*", "pos.*", "head.*", "heads.*", "fc.*"};
+  std::vector<double> betas = {0.9, 0.95};  // of adamw
+  double eps = 1e-8;                        // of adamw
+  double weight_decay = 0.1;                // decoupled
+  bool operator==(const MuonConfig&) const = default;
+};
+
+// The alternatives are in the order of OptimizerName.
+using OptimizerVariant = std::variant<SgdConfig, AdamConfig, AdamWConfig, RmspropConfig,
+                                      AdagradConfig, LionConfig, MuonConfig>;
+
+// Parameters with settings of their own.
+struct ParamGroup {
+  std::string params;                  // glob of parameter names; required
+  double lr_scale = 1.0;               // multiplies the scheduler's learning rate
+  std::optional<double> weight_decay;  // null: the optimizer's
+  bool operator==(const ParamGroup&) const = default;
+};
+
+struct OptimizerConfig {
+  OptimizerVariant method = AdamWConfig{};
+  std::vector<ParamGroup> param_groups;  // the first that matches a parameter has it
+
+  OptimizerName name() const { return static_cast<OptimizerName>(method.index()); }
+  double lr() const {
+    return std::visit([](const auto& each) { return each.lr; }, method);
+  }
+  void set_lr(double lr) {
+    std::visit([lr](auto& each) { each.lr = lr; }, method);
+  }
+  double weight_decay() const {
+    return std::visit([](const auto& each) { return each.weight_decay; }, method);
+  }
+  bool operator==(const OptimizerConfig&) const = default;
+};
+
+// ---- scheduler -----------------------------------------------------------------------------------
+
+enum class SchedulerName { kConstant, kCosine, kLinear, kStep };
+template <>
+inline constexpr auto kWords<SchedulerName> = words("constant", "cosine", "linear", "step");
+
+struct ConstantScheduler {
+  bool operator==(const ConstantScheduler&) const = default;
+};
+struct CosineScheduler {
+  double min_lr = 3.0e-5;  // at train.max_steps; optimizer.lr / 10 by default
+  bool operator==(const CosineScheduler&) const = default;
+};
+struct LinearScheduler {
+  double min_lr = 3.0e-5;  // at train.max_steps; optimizer.lr / 10 by default
+  bool operator==(const LinearScheduler&) const = default;
+};
+struct StepScheduler {
+  uint64_t step_size = 1000;  // steps between two multiplications by gamma
+  double gamma = 0.1;
+  bool operator==(const StepScheduler&) const = default;
+};
+
+// The alternatives are in the order of SchedulerName.
+using SchedulerVariant =
+    std::variant<ConstantScheduler, CosineScheduler, LinearScheduler, StepScheduler>;
+
+struct SchedulerConfig {
+  SchedulerVariant schedule = CosineScheduler{};
+  uint64_t warmup_steps = 100;  // linear from lr / warmup_steps
+
+  SchedulerName name() const { return static_cast<SchedulerName>(schedule.index()); }
+  bool operator==(const SchedulerConfig&) const = default;
+};
+
+// ---- train ---------------------------------------------------------------------------------------
+
+enum class Precision { kFp32, kTf32, kBf16, kFp16 };
+template <>
+inline constexpr auto kWords<Precision> = words("fp32", "tf32", "bf16", "fp16");
+enum class CudaGraphs { kAuto, kNever };
+template <>
+inline constexpr auto kWords<CudaGraphs> = words("auto", "never");
+enum class OnNonfinite { kFail, kSkipStep, kRollback };
+template <>
+inline constexpr auto kWords<OnNonfinite> = words("fail", "skip_step", "rollback");
+
+struct TrainConfig {
+  uint64_t max_steps = 2000;
+  int64_t micro_batch_size = 16;
+  int64_t gradient_accumulation_steps = 1;  // micro-batches per step
+  std::string device = "auto";              // auto | cpu | cuda | cuda:N
+  Precision precision = Precision::kFp32;
+  std::optional<double> max_grad_norm = 1.0;  // global norm; null: no clipping
+  std::optional<double> max_grad_value;  // per element, before max_grad_norm; null: no clipping
+  std::optional<double> ema_decay;       // null: no moving average of the weights
+  bool channels_last = false;
+  bool flush_denormal = false;
+  CudaGraphs cuda_graphs = CudaGraphs::kAuto;
+  std::optional<int> num_threads;  // of LibTorch; null: all cores
+  OnNonfinite on_nonfinite = OnNonfinite::kFail;
+  int max_nonfinite = 10;           // kSkipStep: consecutive steps; kRollback: rollbacks per run
+  double rollback_lr_factor = 0.5;  // kRollback: multiplies the learning rate
+
+  bool operator==(const TrainConfig&) const = default;
+};
+
+}  // namespace stoker::config

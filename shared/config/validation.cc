@@ -1,0 +1,295 @@
+#include "shared/config/validation.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+namespace stoker::config {
+namespace {
+
+constexpr int64_t kNumByteValues = 256;
+
+bool needs_token_model(const Config& config) { return config.model.is_language_model(); }
+
+class Validator {
+ public:
+  Validator(const Config& config, const ExplicitKeys& keys, ConfigErrors& errors)
+      : config_(config), keys_(keys), errors_(errors) {}
+
+  void run() {
+    if (config_.run.dir.empty()) add_error("run.dir", "must not be empty");
+    if (config_.control.socket && config_.control.socket->empty())
+      add_error("control.socket", "must be auto, the path of a socket, or null");
+    validate_data(config_, keys_, errors_);
+    validate_feed();
+    if (!errors_.has_error_for("model.name")) validate_model();
+    validate_pretrained();
+    validate_sequences();
+    // What a model from a user's file accepts is known once it is loaded.
+    const bool is_known = !config_.model.is_user_code();
+    if (is_known && !errors_.has_error_for("task.name") && !errors_.has_error_for("model.name")) {
+      validate_task_and_model();
+      validate_model_and_data();
+    }
+    validate_class_weights();
+    validate_optimizer();
+    validate_device();
+    validate_eval();
+  }
+
+ private:
+  void add_error(const std::string& key, const std::string& message) {
+    if (!errors_.has_error_for(key)) errors_.add(keys_.location_of(key), key, message);
+  }
+  template <typename T>
+  const T* model() const {
+    return std::get_if<T>(&config_.model.arch);
+  }
+
+  void validate_feed() {
+    const FeedConfig& feed = config_.feed;
+    const FeedConfig defaults;
+    if (feed.shuffle != ShuffleMode::kBlock &&
+        feed.shuffle_block_size != defaults.shuffle_block_size)
+      add_error("feed.shuffle_block_size", "requires feed.shuffle block; remove it");
+    if (feed.shuffle != ShuffleMode::kShards &&
+        feed.shuffle_open_shards != defaults.shuffle_open_shards)
+      add_error("feed.shuffle_open_shards", "requires feed.shuffle shards; remove it");
+    if (feed.num_workers && feed.num_processes > *feed.num_workers &&
+        !errors_.has_error_for("feed.num_workers"))
+      add_error("feed.num_processes",
+                "must be at most feed.num_workers (" + std::to_string(*feed.num_workers) +
+                    "), got " + std::to_string(feed.num_processes) + "; raise feed.num_workers");
+  }
+
+  // ---- model -------------------------------------------------------------------------------------
+
+  void validate_heads(const char* width_key, int64_t width, int64_t heads) {
+    if (width % heads != 0 && !errors_.has_error_for("model.num_heads"))
+      add_error(width_key, "must be a multiple of model.num_heads (" + std::to_string(heads) +
+                               "), got " + std::to_string(width));
+  }
+
+  void validate_model() {
+    if (const auto* const gpt = model<GptConfig>())
+      validate_heads("model.embed_dim", gpt->embed_dim, gpt->num_heads);
+    if (const auto* const vit = model<VitConfig>())
+      validate_heads("model.hidden_dim", vit->hidden_dim, vit->num_heads);
+  }
+
+  void validate_pretrained() {
+    if (!config_.model.pretrained) return;
+    const std::vector<KeyMapping>& mapping = config_.model.pretrained->key_mapping;
+    for (size_t i = 0; i < mapping.size(); ++i) {
+      if (std::ranges::count(mapping[i].to, '*') > std::ranges::count(mapping[i].from, '*'))
+        add_error(
+            "model.pretrained.key_mapping[" + std::to_string(i) + "].to",
+            "has more * than from, " + quoted(mapping[i].from) + "; each * of 'to' needs one");
+    }
+  }
+
+  void validate_sequences() {
+    if (errors_.has_error_for("model.name")) return;
+    const std::optional<int64_t> context = config_.model.context_length();
+    const std::optional<int64_t> vocab = config_.model.vocab_size();
+    for (const auto& [name, dataset] : config_.data) {
+      const std::string key = "data." + name;
+      if (!dataset.has_tokens() || errors_.has_error_for(key + ".format")) continue;
+      const SequenceConfig* const sequence = dataset.sequence();
+      const int64_t block = sequence != nullptr && sequence->block_size ? *sequence->block_size : 0;
+      if (context && block > *context && !errors_.has_error_for("model.context_length"))
+        add_error(key + ".sequence.block_size", "must be at most model.context_length (" +
+                                                    std::to_string(*context) + "), got " +
+                                                    std::to_string(block));
+      if (vocab && dataset.has_byte_tokens() && *vocab < kNumByteValues)
+        add_error("model.vocab_size", "must be at least " + std::to_string(kNumByteValues) +
+                                          ", because the tokens of " + key + " are bytes; got " +
+                                          std::to_string(*vocab));
+    }
+  }
+
+  // ---- task --------------------------------------------------------------------------------------
+
+  // Models with one output per sample.
+  bool predicts_once() const {
+    return model<MlpConfig>() || model<Lenet5Config>() || model<ResnetConfig>() ||
+           model<AlexnetConfig>() || model<VggConfig>() || model<VitConfig>() ||
+           model<InceptionV3Config>();
+  }
+
+  void validate_task_and_model() {
+    const bool is_lm_task = config_.task.name() == TaskName::kLanguageModeling;
+    const bool is_lm = needs_token_model(config_);
+    const std::string model_name = config_.model.name();
+    if (is_lm_task && !is_lm)
+      add_error("task.name",
+                "language_modeling requires model gpt, lstm_lm, or sequential with an embedding as "
+                "its first layer; for images and numbers set classification or regression");
+    if (!is_lm_task && is_lm)
+      add_error("task.name", std::string(to_string(config_.task.name())) +
+                                 " is not supported by model " + model_name +
+                                 "; set language_modeling");
+    else if (!is_lm_task)
+      validate_per_step_labels();
+  }
+
+  void validate_per_step_labels() {
+    const bool is_per_step = config_.task.has_per_step_labels();
+    if (is_per_step && predicts_once())
+      add_error("task.name", std::string(to_string(config_.task.name())) +
+                                 " requires a model with an output per time step; set model blstm");
+    const auto* const blstm = model<BlstmConfig>();
+    if (blstm == nullptr) return;
+    if (is_per_step && blstm->pooling != Pooling::kNone)
+      add_error("model.pooling", "must be none for task " +
+                                     std::string(to_string(config_.task.name())) + ", got " +
+                                     quoted(to_string(blstm->pooling)));
+    if (!is_per_step && blstm->pooling == Pooling::kNone)
+      add_error("model.pooling", "must be last or mean for task " +
+                                     std::string(to_string(config_.task.name())) + ", got 'none'");
+  }
+
+  void validate_model_and_data() {
+    // Whether tokens of a blstm have labels, only the data shows.
+    if (model<BlstmConfig>() != nullptr) return;
+    const bool is_lm = needs_token_model(config_);
+    for (const std::string& name : sampled_datasets(config_)) {
+      const auto found = config_.data.find(name);
+      if (found == config_.data.end() || errors_.has_error_for("data." + name + ".format"))
+        continue;
+      if (found->second.combines_datasets()) continue;
+      const bool has_tokens = found->second.has_tokens();
+      if (has_tokens && !is_lm)
+        add_error("model.name", config_.model.name() +
+                                    " does not accept token sequences, which data." + name +
+                                    " has; set gpt or lstm_lm, or blstm if they have labels");
+      if (!has_tokens && is_lm)
+        add_error("model.name", config_.model.name() + " requires token sequences; data." + name +
+                                    " must have format text or tokens, or fields.text or "
+                                    "fields.input_ids");
+    }
+  }
+
+  void validate_weights(const std::string& key, const std::vector<double>& weights) {
+    if (!weights.empty() && std::ranges::all_of(weights, [](double weight) { return weight == 0; }))
+      add_error(key, "must have a number above 0; otherwise no label counts");
+  }
+
+  void validate_class_weights() {
+    const TaskVariant& task = config_.task.task;
+    if (const auto* const labeling = std::get_if<SequenceLabelingTask>(&task))
+      validate_weights("task.class_weights", labeling->class_weights);
+    if (const auto* const multilabel = std::get_if<MultilabelClassificationTask>(&task))
+      validate_weights("task.pos_weight", multilabel->pos_weight);
+    const auto* const classification = std::get_if<ClassificationTask>(&task);
+    if (classification == nullptr) return;
+    validate_weights("task.class_weights", classification->class_weights.values);
+    if (classification->class_weights.is_balanced &&
+        config_.feed.producers != ProducerMode::kInternal)
+      add_error("task.class_weights",
+                "balanced requires feed.producers internal, because the labels of external "
+                "producers cannot be counted in advance; set a list of numbers");
+  }
+
+  // ---- optimizer, train --------------------------------------------------------------------------
+
+  void validate_optimizer() {
+    std::visit(
+        [this](const auto& method) {
+          if constexpr (requires { method.betas; }) {
+            const auto& betas = method.betas;
+            if (betas.size() != 2 || betas[0] >= 1 || betas[1] >= 1)
+              add_error("optimizer.betas",
+                        "must be two numbers from 0 to below 1, for example [0.9, 0.95]");
+          }
+        },
+        config_.optimizer.method);
+    const auto* const sgd = std::get_if<SgdConfig>(&config_.optimizer.method);
+    if (sgd != nullptr && sgd->nesterov && sgd->momentum == 0)
+      add_error("optimizer.nesterov", "requires optimizer.momentum above 0");
+  }
+
+  void validate_device() {
+    const std::string& device = config_.train.device;
+    if (device == "auto" || device == "cpu" || device == "cuda") return;
+    const std::string prefix = "cuda:";
+    const std::string number = device.starts_with(prefix) ? device.substr(prefix.size()) : "";
+    const bool is_number = !number.empty() && number.size() <= 2 &&
+                           std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
+    if (!is_number)
+      add_error("train.device", "must be auto, cpu, cuda or cuda:N, got " + quoted(device));
+  }
+
+  // ---- eval --------------------------------------------------------------------------------------
+
+  void validate_eval() {
+    const EvalConfig& eval = config_.eval;
+    std::set<std::string> seen;
+    std::vector<std::string> names;
+    for (const auto& [name, dataset] : config_.data) names.push_back(name);
+    for (const std::string& name : eval.datasets) {
+      if (!seen.insert(name).second)
+        add_error("eval.datasets", "contains " + quoted(name) + " twice; remove one");
+      if (!config_.data.contains(name))
+        add_error("eval.datasets", "contains " + quoted(name) + ", which is not a dataset" +
+                                       did_you_mean(name, names));
+    }
+    if (eval.use_ema && !config_.train.ema_decay)
+      add_error("eval.use_ema", "requires train.ema_decay; set it, for example to 0.999");
+    if (eval.checkpoints != CheckpointSelection::kInterval &&
+        eval.every_steps != EvalConfig{}.every_steps)
+      add_error("eval.every_steps", "requires eval.checkpoints interval; remove it");
+    if (eval.monitor.empty()) add_error("eval.monitor", "must not be empty");
+    validate_monitor("eval.monitor", eval.monitor);
+    for (const std::string& metric : config_.checkpoint.monitor)
+      validate_monitor("checkpoint.monitor", metric);
+    if (!eval.on_best_command.empty() && eval.on_best_command.front().empty())
+      add_error("eval.on_best_command", "must start with a program, got an empty text");
+  }
+
+  void validate_monitor(const std::string& key, const std::string& metric) {
+    const size_t slash = metric.find('/');
+    if (slash == std::string::npos) return;
+    const std::string name = metric.substr(0, slash);
+    if (std::ranges::count(config_.eval.datasets, name) == 0)
+      add_error(key, quoted(metric) + " requires " + quoted(name) + " in eval.datasets");
+  }
+
+  const Config& config_;
+  const ExplicitKeys& keys_;
+  ConfigErrors& errors_;
+};
+
+// ---- derived defaults ----------------------------------------------------------------------------
+
+void derive_min_lr(const ExplicitKeys& keys, const OptimizerConfig& optimizer,
+                   SchedulerConfig& scheduler) {
+  if (keys.contains("scheduler.min_lr") || optimizer.lr() == AdamWConfig{}.lr) return;
+  std::visit(
+      [&](auto& schedule) {
+        if constexpr (requires { schedule.min_lr; }) schedule.min_lr = optimizer.lr() / 10;
+      },
+      scheduler.schedule);
+}
+
+}  // namespace
+
+void apply_derived_defaults(const ExplicitKeys& keys, Config& config) {
+  derive_min_lr(keys, config.optimizer, config.scheduler);
+  if (auto* const blstm = std::get_if<BlstmConfig>(&config.model.arch);
+      blstm != nullptr && config.task.has_per_step_labels() && !keys.contains("model.pooling"))
+    blstm->pooling = Pooling::kNone;
+  if (!keys.contains("eval.datasets") && !config.data.contains("val")) config.eval.datasets.clear();
+  for (auto& [name, dataset] : config.data) {
+    SequenceConfig* const sequence = dataset.sequence();
+    if (sequence == nullptr || sequence->block_size) continue;
+    if (dataset.has_tokens() && !dataset.has_variable_length())
+      sequence->block_size = config.model.context_length().value_or(GptConfig{}.context_length);
+  }
+}
+
+void validate_config(const Config& config, const ExplicitKeys& keys, ConfigErrors& errors) {
+  Validator(config, keys, errors).run();
+}
+
+}  // namespace stoker::config

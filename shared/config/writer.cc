@@ -1,0 +1,317 @@
+// Configurations as text: YAML, digest, differences.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <variant>
+
+#include "shared/base/sha256.h"
+#include "shared/config/load_config.h"
+#include "shared/config/schema.h"
+
+namespace stoker::config {
+namespace {
+
+// ---- values --------------------------------------------------------------------------------------
+
+// Words that YAML 1.1, which many parsers implement, reads as a bool or null.
+bool is_yaml_word(std::string text) {
+  constexpr std::array<std::string_view, 9> kWords{"null", "true", "false", "yes", "no",
+                                                   "on",   "off",  "y",     "n"};
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return std::ranges::count(kWords, text) > 0;
+}
+
+// Plain if every YAML parser reads it as this text, else in double quotes.
+std::string yaml_of(const std::string& text) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto is_plain = [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '/' || c == '.' || c == '-' ||
+           c == '+';
+  };
+  const bool starts_plain = !text.empty() && (is_letter(text[0]) || text[0] == '/');
+  if (starts_plain && !is_yaml_word(text) && std::ranges::all_of(text, is_plain)) return text;
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\t')
+      out += "\\t";
+    else
+      out += c;
+  }
+  return out + '"';
+}
+std::string yaml_of(bool value) { return value ? "true" : "false"; }
+template <typename Number>
+std::string number_to_yaml(Number value) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), end.ptr};
+}
+std::string yaml_of(int value) { return number_to_yaml(value); }
+std::string yaml_of(int64_t value) { return number_to_yaml(value); }
+std::string yaml_of(uint64_t value) { return number_to_yaml(value); }
+// With a point before an exponent: YAML 1.1 reads 1e-08 as text.
+std::string yaml_of(double value) {
+  std::string text = number_to_yaml(value);
+  const size_t exponent = text.find('e');
+  if (exponent != std::string::npos && text.find('.') == std::string::npos)
+    text.insert(exponent, ".0");
+  return text;
+}
+template <typename T>
+std::string yaml_of(const std::optional<T>& value) {
+  return value ? yaml_of(*value) : "null";
+}
+template <typename T>
+std::string yaml_of(const std::vector<T>& list) {
+  std::string out = "[";
+  for (const T& item : list) out += (out.size() > 1 ? ", " : "") + yaml_of(item);
+  return out + "]";
+}
+
+std::string value_of(const Field& field);
+
+// "name: value, name: value" of what is required or differs from `defaults`; empty: all.
+std::string entries_of(const std::vector<Field>& fields, const std::vector<Field>& defaults) {
+  std::string out;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const Field& field = fields[i];
+    const std::string value = value_of(field);
+    if (!field.is_required && i < defaults.size() && value == value_of(defaults[i])) continue;
+    out += (out.empty() ? "" : ", ") + std::string(field.name) + ": " + value;
+  }
+  return out;
+}
+
+std::string yaml_of(const MappingField& mapping) {
+  if (!mapping.is_set(mapping.target)) return "null";
+  return '{' + entries_of(mapping.fields(mapping.target), {}) + '}';
+}
+
+// Each item with what differs from a new one: "[{params: "tok.*", lr_scale: 0.1}]".
+std::string yaml_of(const ListField& list) {
+  const size_t count = list.size(list.target);
+  list.resize(list.target, count + 1);  // the last has its defaults
+  std::string out = "[";
+  for (size_t i = 0; i < count; ++i)
+    out += (i > 0 ? ", {" : "{") +
+           entries_of(list.fields(list.target, i), list.fields(list.target, count)) + "}";
+  list.resize(list.target, count);
+  return out + "]";
+}
+
+std::string item_of(const TaggedListField& list, size_t i) {
+  const std::string name(list.names[list.variant(list.target, i)]);
+  const std::vector<Field> fields = list.fields(list.target, i);
+  if (fields.empty()) return name;
+  if (fields.size() == 1 && fields[0].name.empty()) return name + ": " + value_of(fields[0]);
+  return name + ": {" + entries_of(fields, {}) + '}';
+}
+std::string yaml_of(const TaggedListField& list) {
+  std::string out = "[";
+  for (size_t i = 0; i < list.size(list.target); ++i) out += (i > 0 ? ", " : "") + item_of(list, i);
+  return out + "]";
+}
+
+std::string yaml_of(const SharesField& field) {
+  std::string out;
+  for (const auto& [name, share] : *field.shares)
+    out += (out.empty() ? "" : ", ") + yaml_of(name) + ": " + yaml_of(share);
+  return '{' + out + '}';
+}
+
+template <typename T>
+inline constexpr bool kIsOptional = false;
+template <typename T>
+inline constexpr bool kIsOptional<std::optional<T>> = true;
+
+// An absent number as its word, an empty text or list that may be null as null.
+std::string value_of(const Field& field) {
+  return std::visit(
+      [&](const auto& target) -> std::string {
+        using T = std::decay_t<decltype(target)>;
+        if constexpr (std::is_pointer_v<T>) {
+          using Value = std::remove_pointer_t<T>;
+          if constexpr (kIsOptional<Value>) {
+            if (!*target && !field.null_word.empty()) return std::string(field.null_word);
+          } else if constexpr (requires { target->empty(); }) {
+            if (target->empty() && field.accepts_null) return "null";
+          }
+        }
+        if constexpr (std::is_same_v<T, NumbersOrKeyword>) {
+          if (!*target.is_keyword && target.numbers->empty() && field.accepts_null) return "null";
+        }
+        return to_yaml(field.target);
+      },
+      field.target);
+}
+
+// ---- leaves: every setting with its full name ----------------------------------------------------
+
+struct Leaf {
+  std::string key;
+  std::string value;
+  OnResume on_resume;
+  bool affects_result;
+};
+
+void add_leaves(const std::string& section, const std::vector<Field>& fields,
+                std::vector<Leaf>& leaves) {
+  for (const Field& field : fields) {
+    const std::string key = section + '.' + std::string(field.name);
+    const auto* const mapping = std::get_if<MappingField>(&field.target);
+    if (mapping != nullptr && mapping->is_set(mapping->target)) {
+      add_leaves(key, mapping->fields(mapping->target), leaves);
+    } else {
+      leaves.push_back({key, value_of(field), field.on_resume, field.affects_result});
+    }
+  }
+}
+
+bool has_name(const Variants& variants) {
+  return !variants.discriminator.empty() && variants.selected < variants.first_key;
+}
+
+std::vector<Leaf> leaves_of(const Config& config) {
+  Config copy = config;  // the schema's pointers can be written through
+  std::vector<Leaf> leaves;
+  for (const Section& section : all_sections(copy)) {
+    if (const Variants& variants = section.variants; has_name(variants)) {
+      leaves.push_back({section.key + '.' + std::string(variants.discriminator),
+                        std::string(variants.names[variants.selected]), variants.on_resume,
+                        variants.affects_result});
+    }
+    add_leaves(section.key, section.fields, leaves);
+  }
+  return leaves;
+}
+
+// A configuration with the same variants, and every setting at its default.
+Config defaults_of(const Config& config) {
+  Config copy = config;
+  Config defaults;
+  for (const auto& [name, dataset] : config.data) defaults.data[name] = {};
+  for (const Section& section : all_sections(copy)) {
+    if (section.variants.discriminator.empty()) continue;
+    for (const Section& other : all_sections(defaults))
+      if (other.key == section.key) {
+        other.variants.select(section.variants.selected);
+        break;
+      }
+  }
+  return defaults;
+}
+
+// ---- blocks --------------------------------------------------------------------------------------
+
+void write_fields(const std::vector<Field>& fields, const std::string& indent, std::string& out) {
+  for (const Field& field : fields) {
+    const std::string start = indent + std::string(field.name) + ":";
+    const auto* const list = std::get_if<TaggedListField>(&field.target);
+    const auto* const mapping = std::get_if<MappingField>(&field.target);
+    if (list != nullptr && list->size(list->target) > 0) {
+      out += start + '\n';
+      for (size_t i = 0; i < list->size(list->target); ++i)
+        out += indent + "  - " + item_of(*list, i) + '\n';
+    } else if (mapping != nullptr && mapping->is_set(mapping->target)) {
+      out += start + '\n';
+      write_fields(mapping->fields(mapping->target), indent + "  ", out);
+    } else {
+      out += start + ' ' + value_of(field) + '\n';
+    }
+  }
+}
+
+}  // namespace
+
+std::string to_yaml(const Target& target) {
+  return std::visit(
+      [](const auto& value) -> std::string {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_pointer_v<T>) {
+          return yaml_of(*value);
+        } else if constexpr (std::is_same_v<T, EnumField>) {
+          return yaml_of(std::string(value.words[value.get(value.target)]));
+        } else if constexpr (std::is_same_v<T, NumbersOrKeyword>) {
+          return *value.is_keyword ? std::string(value.keyword) : yaml_of(*value.numbers);
+        } else if constexpr (std::is_same_v<T, UntypedMapField>) {
+          return *value.json;
+        } else {
+          return yaml_of(value);
+        }
+      },
+      target);
+}
+
+std::string to_yaml(const Config& config) {
+  Config copy = config;
+  std::string text;
+  bool in_data = false;
+  for (const Section& section : all_sections(copy)) {
+    const bool is_dataset = section.key.starts_with("data.");
+    if (is_dataset && !in_data) text += "data:\n";
+    in_data = is_dataset;
+    text += is_dataset ? "  " + section.key.substr(5) + ":\n" : section.key + ":\n";
+    const std::string indent = is_dataset ? "    " : "  ";
+    if (const Variants& variants = section.variants; has_name(variants))
+      text += indent + std::string(variants.discriminator) + ": " +
+              std::string(variants.names[variants.selected]) + '\n';
+    write_fields(section.fields, indent, text);
+  }
+  return text;
+}
+
+std::vector<std::pair<std::string, std::string>> result_affecting_settings(const Config& config) {
+  const std::vector<std::string> trained = training_datasets(config);
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (Leaf& leaf : leaves_of(config)) {
+    if (!leaf.affects_result) continue;
+    if (leaf.key.starts_with("data.")) {
+      const std::string name = leaf.key.substr(5, leaf.key.find('.', 5) - 5);
+      if (std::ranges::count(trained, name) == 0) continue;
+    }
+    settings.emplace_back(std::move(leaf.key), std::move(leaf.value));
+  }
+  return settings;
+}
+
+// Settings at their defaults are left out: one that a later version adds, and that is not used, does not
+// change the digest.
+std::string digest(const Config& config) {
+  std::map<std::string, std::string> defaults;
+  for (Leaf& leaf : leaves_of(defaults_of(config)))
+    defaults.emplace(std::move(leaf.key), std::move(leaf.value));
+  std::string text;
+  for (const auto& [key, value] : result_affecting_settings(config)) {
+    const bool is_name = key.ends_with(".name") || key.ends_with(".format");
+    const auto found = defaults.find(key);
+    if (!is_name && found != defaults.end() && found->second == value) continue;
+    text.append(key).append("=").append(value).append("\n");
+  }
+  return sha256_hex(text);
+}
+
+std::vector<SettingChange> diff_configs(const Config& previous, const Config& current) {
+  constexpr const char* kUnset = "(unset)";
+  const std::vector<Leaf> old_leaves = leaves_of(previous), new_leaves = leaves_of(current);
+  const auto by_key = [](const std::vector<Leaf>& leaves) {
+    std::map<std::string, const Leaf*> map;
+    for (const Leaf& leaf : leaves) map.emplace(leaf.key, &leaf);
+    return map;
+  };
+  const auto old_by_key = by_key(old_leaves), new_by_key = by_key(new_leaves);
+  std::vector<SettingChange> changes;
+  for (const Leaf& leaf : new_leaves) {
+    const auto old = old_by_key.find(leaf.key);
+    const std::string was = old == old_by_key.end() ? kUnset : old->second->value;
+    if (was != leaf.value) changes.push_back({leaf.key, was, leaf.value, leaf.on_resume});
+  }
+  for (const Leaf& leaf : old_leaves)
+    if (!new_by_key.contains(leaf.key))
+      changes.push_back({leaf.key, leaf.value, kUnset, leaf.on_resume});
+  return changes;
+}
+
+}  // namespace stoker::config

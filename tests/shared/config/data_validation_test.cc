@@ -1,0 +1,462 @@
+// Conditions between the settings of datasets.
+#include "tests/shared/config/config_text.h"
+
+namespace stoker::config::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+const std::string kClassifier = "task: {name: classification}\nmodel: {name: mlp}\n";
+const std::string kSequenceClassifier = "task: {name: classification}\nmodel: {name: blstm}\n";
+
+std::string train(const std::string& keys) { return "data: {train: {" + keys + "}}\n"; }
+
+TEST(DataValidationTest, RequiresTrainingData) {
+  EXPECT_THAT(
+      errors_of("data: {val: {format: text, path: b}}\n"),
+      ElementsAre("my.yaml:1:1: data.train: is required; set it to the dataset to train on, "
+                  "for example 'train: {format: text, path: corpus.txt}'"));
+}
+
+TEST(DataValidationTest, RequiresKeysOfFormat) {
+  const auto expect_error = [](const std::string& keys, const std::string& key) {
+    EXPECT_THAT(errors_of(train(keys) + kClassifier),
+                ElementsAre(HasSubstr("data.train." + key + ": ")))
+        << keys;
+  };
+  const std::string images = "transforms: [resize: {size: [8, 8]}]";
+  expect_error("format: image_folder, " + images, "path");
+  expect_error("format: image_folder, path: a", "transforms");
+  expect_error("format: image_folder, path: a, transforms: [resize: {size: [8]}]", "transforms");
+  expect_error("format: image_folder, path: a, transforms: [resize]", "transforms[0].resize.size");
+  expect_error("format: image_folder, path: a, image_mode: rgba, " + images, "image_mode");
+  expect_error("format: image_list, " + images, "path");
+  expect_error("format: idx, path: a", "labels_path");
+  expect_error("format: cifar10", "path");
+  expect_error("format: cifar, path: a", "format");
+  for (const std::string format : {"tfrecord", "webdataset"}) {
+    const std::string keys = "format: " + format + ", path: a";
+    expect_error(keys, "fields");
+    expect_error(keys + ", fields: {image: x, label: y}", "transforms");
+    expect_error(keys + ", fields: {input: x, label: y}", "input_shape");
+    expect_error(keys + ", fields: {image: x, label: y}, input_shape: [3], " + images,
+                 "input_shape");
+    expect_error(keys + ", fields: {image: x, input: z, label: y}, " + images, "fields.input");
+    expect_error(keys + ", fields: {image: x}, " + images, "fields");
+    expect_error(keys + ", fields: {input: x, label: y, target: z}, input_shape: [8]",
+                 "fields.target");
+    expect_error(keys + ", fields: {input: x, label: y}, input_shape: [8], " + images,
+                 "transforms");
+    expect_error(keys + ", fields: {image: x, label: y}, cache: {type: packed}, " + images,
+                 "cache.type");
+    expect_error(keys + ", fields: {image: x, label: y}, cache: {}, " + images, "cache.type");
+  }
+  expect_error("format: csv, path: a", "fields");
+  expect_error("format: csv, path: a, fields: {label: y}, delimiter: ab", "delimiter");
+  expect_error("format: csv, path: a, fields: {label: y}, delimiter: '\"'", "delimiter");
+  expect_error("format: numpy, path: a, fields: {input: [x, y]}", "fields.input");
+  expect_error("format: numpy, path: a, fields: {label: x, target: y}", "fields.target");
+  expect_error("format: synthetic, input_shape: [5]", "num_samples");
+  expect_error("format: synthetic, num_samples: 5", "input_shape");
+}
+
+TEST(DataValidationTest, RestrictsSplitToIncreasingFractions) {
+  for (const char* const split :
+       {"[0.5, 0.5]", "[0.9, 0.1]", "[]", "[0.5]", "[0, 0.5, 1]", "[-0.1, 1]", "[0, 1.1]"}) {
+    EXPECT_THAT(errors_of(train("format: text, path: a, split: " + std::string(split))),
+                ElementsAre(StartsWith("my.yaml:1:")))
+        << split;
+  }
+}
+
+TEST(DataValidationTest, RestrictsRefreshToCompleteTrainingData) {
+  valid_config(train("format: text, path: a, refresh: epoch"));
+  valid_config("data: {train: {concat: [b]}, b: {format: text, path: b, refresh: immediate}}\n");
+  for (const std::string other : {"split: [0.0, 0.9]", "skip_samples: 1", "max_samples: 5"})
+    EXPECT_THAT(errors_of(train("format: text, path: a, refresh: epoch, " + other)),
+                ElementsAre(HasSubstr("data.train.refresh: cannot be combined with split")))
+        << other;
+  EXPECT_THAT(errors_of(train("format: text, path: a, refresh: epoch, sample_weights_path: w")),
+              ElementsAre(HasSubstr("data.train.refresh: cannot be combined with "
+                                    "sample_weights_path")));
+  EXPECT_THAT(errors_of(train("format: image_folder, path: a, refresh: epoch, cache: {}, "
+                              "transforms: [resize: {size: [8, 8]}]") +
+                        kClassifier),
+              ElementsAre(HasSubstr("data.train.refresh: cannot be combined with cache")));
+  EXPECT_THAT(
+      errors_of("data: {train: {format: text, path: a}, val: {format: text, path: b, refresh: "
+                "epoch}}\n"),
+      ElementsAre(HasSubstr("data.val.refresh: is only supported for training datasets")));
+}
+
+TEST(DataValidationTest, ReadsOneNameAsListOfOne) {
+  const std::string rest = ", label: y}, input_shape: [3]}}\n" + kClassifier;
+  const std::string start = "data: {train: {format: webdataset, path: a, fields: {input: ";
+  EXPECT_EQ(valid_config(start + "x;y" + rest), valid_config(start + "[x;y]" + rest));
+}
+
+// ---- Transforms
+
+std::vector<std::string> errors_of_transforms(const std::string& transforms,
+                                              const std::string& more = "") {
+  return errors_of(train("format: image_folder, path: a, transforms: [" + transforms + "]" + more) +
+                   "task: {name: classification}\nmodel: {name: lenet5}\n");
+}
+
+TEST(TransformValidationTest, AcceptsTransformsInOrder) {
+  for (const char* const transforms :
+       {"resize: {size: [8, 8]}",
+        "random_resized_crop: {size: 8, scale: [0.5, 0.5], ratio: [1, 1]}",
+        "resize: {size: 9}, center_crop: {size: 8}",
+        "resize: {size: [9, 8]}, center_crop: {size: 8}",
+        "resize: {size: [8, 8]}, random_crop: {size: 8, padding: 4}, random_horizontal_flip: {p: "
+        "1}, "
+        "color_jitter: {brightness: 2, contrast: 1, saturation: 0.5, hue: 0.5}, normalize: {mean: "
+        "0.5, std: 0.5}"})
+    EXPECT_THAT(errors_of_transforms(transforms), IsEmpty()) << transforms;
+}
+
+TEST(TransformValidationTest, RejectsTransformsThatDoNotFit) {
+  const std::string resize = "resize: {size: [8, 8]}, ";
+  for (const auto& [transforms, message] : std::vector<std::pair<std::string, std::string>>{
+           {"crop",
+            "transforms[0]: must be resize, center_crop, random_resized_crop, random_crop, "
+            "random_horizontal_flip, color_jitter or normalize, got 'crop'"},
+           {"random_horizontal_flip", "must start with a resizing transform"},
+           {"resize: {size: 8}", "resize to a shorter side requires center_crop after it"},
+           {"center_crop: {size: 8}", "must start with a resizing transform"},
+           {resize + "center_crop: {size: 9}", "center_crop must fit into the resized image"},
+           {"resize: {size: 8}, center_crop: {size: [8, 9]}", "center_crop must fit"},
+           {"random_resized_crop: {size: 8}, center_crop: {size: 8}",
+            "center_crop requires resize before it"},
+           {resize + "random_resized_crop: {size: 8}",
+            "must be in the order resize, resize and "
+            "center_crop, or random_resized_crop; then "
+            "random_crop, random_horizontal_flip, "
+            "color_jitter, normalize; each at most once"},
+           {resize + "color_jitter, random_horizontal_flip", "must be in the order"},
+           {resize + "random_horizontal_flip, random_horizontal_flip", "each at most once"},
+           {"random_horizontal_flip, resize: {size: [8, 8]}", "must be in the order"},
+           {"resize: {size: [8, 8, 8]}", "resize.size: must be a number or [height, width]"},
+           {"resize: {size: [0, 8]}", "resize.size: must be an integer from 1 to 16384, got '0'"},
+           {"resize: {size: [8, 16385]}", "resize.size: must be an integer from 1 to 16384"},
+           {"random_resized_crop: {size: 8, scale: [1, 0.5]}", "scale: must be [from, to]"},
+           {"random_resized_crop: {size: 8, scale: [0, 1]}", "scale: must be"},
+           {"random_resized_crop: {size: 8, scale: [0.5]}", "scale: must be"},
+           {"random_resized_crop: {size: 8, scale: [0.1, 1.1]}", "scale: must be"},
+           {"random_resized_crop: {size: 8, ratio: [2, 1]}", "ratio: must be [from, to]"},
+           {resize + "random_crop: {size: 8, padding: -1}", "random_crop.padding: must be"},
+           {resize + "random_horizontal_flip: {p: 1.5}", "random_horizontal_flip.p: must be"},
+           {resize + "color_jitter: {hue: 0.6}",
+            "color_jitter.hue: must be a number from 0 to 0.5"},
+           {resize + "color_jitter: {brightness: -1}", "color_jitter.brightness: must be"},
+           {resize + "normalize: {mean: 0.5}", "normalize.std: is required"},
+           {resize + "normalize: {mean: [0.4, 0.5, 0.6], std: 0.2}",
+            "normalize.mean: must have as many numbers as std"},
+           {resize + "normalize: {mean: 0.5, std: 0}", "normalize.std: must be a number above 0"}})
+    EXPECT_THAT(errors_of_transforms(transforms),
+                ElementsAre(AllOf(HasSubstr("data.train.transforms"), HasSubstr(message))))
+        << transforms;
+}
+
+TEST(TransformValidationTest, RejectsResizingOfDecodedImages) {
+  for (const char* const transforms :
+       {"resize: {size: [8, 8]}", "random_resized_crop: {size: 8}", "center_crop: {size: 8}"})
+    EXPECT_THAT(
+        errors_of(train("format: cifar10, path: a, transforms: [" + std::string(transforms) + "]") +
+                  kClassifier),
+        ElementsAre(HasSubstr("resize, center_crop and random_resized_crop require encoded "
+                              "images")))
+        << transforms;
+}
+
+TEST(TransformValidationTest, RejectsDecodedCacheOfRandomCrops) {
+  const std::string crop = "random_resized_crop: {size: 8}";
+  EXPECT_THAT(errors_of_transforms(crop, ", cache: {type: packed}"), IsEmpty());
+  EXPECT_THAT(errors_of_transforms(crop, ", cache: {type: decoded}"),
+              ElementsAre(HasSubstr("cache.type: decoded cannot be combined with "
+                                    "random_resized_crop")));
+  EXPECT_THAT(errors_of_transforms("resize: {size: [8, 8]}",
+                                   ", cache: {type: decoded, jpeg_restart_markers: true}"),
+              ElementsAre(HasSubstr("cache.jpeg_restart_markers: requires cache.type packed")));
+}
+
+TEST(TransformValidationTest, RequiresSameNormalizationInAllDatasets) {
+  const auto data = [](const std::string& train, const std::string& val) {
+    return "data: {train: {format: cifar10, path: a, transforms: [" + train +
+           "]}, val: {format: cifar10, path: b, transforms: [" + val + "]}}\n" + kClassifier;
+  };
+  const std::string one = "normalize: {mean: 0.5, std: 0.5}";
+  const std::string other = "normalize: {mean: 0.5, std: 0.25}";
+  valid_config(data(one, one));
+  valid_config(data(one, ""));  // takes that of data.train
+  valid_config(data("", ""));
+  EXPECT_THAT(errors_of(data(one, other)),
+              ElementsAre(HasSubstr("data.val.transforms: normalize must be that of data.train")));
+  EXPECT_THAT(errors_of(data("", one)),
+              ElementsAre(HasSubstr("data.val.transforms: normalize is not in data.train")));
+  const auto combined = [](const std::string& a, const std::string& b) {
+    return "data: {train: {concat: [a, b]}, a: {format: cifar10, path: a, transforms: [" + a +
+           "]}, b: {format: cifar10, path: b, transforms: [" + b + "]}}\n" + kClassifier;
+  };
+  valid_config(combined(one, one));
+  EXPECT_THAT(errors_of(combined(one, "")),
+              ElementsAre(HasSubstr("data.b.transforms: normalize is required, as in the other "
+                                    "datasets that are trained on")));
+  EXPECT_THAT(errors_of(combined(one, other)), ElementsAre(HasSubstr("data.b.transforms")));
+}
+
+TEST(TransformValidationTest, RestrictsBatchTransforms) {
+  const std::string images = train("format: cifar10, path: a");
+  const auto errors = [&](const std::string& transforms, const std::string& rest = kClassifier) {
+    return errors_of(images + rest, {"data.train.batch_transforms=" + transforms});
+  };
+  for (const char* const transforms : {"[]", "[mixup]", "[cutmix: {alpha: 0.5}]",
+                                       "[random_choice: [mixup: {alpha: 0.2}, cutmix]]"})
+    EXPECT_THAT(errors(transforms), IsEmpty()) << transforms;
+  EXPECT_THAT(errors("[mixup, cutmix]"), ElementsAre(HasSubstr("must be one of [mixup: {}]")));
+  EXPECT_THAT(errors("[mixup: {alpha: 0}]"), ElementsAre(HasSubstr("must be a number above 0")));
+  for (const char* const choice : {"[mixup]", "[mixup, mixup]", "[mixup, cutmix, cutmix]"})
+    EXPECT_THAT(errors("[random_choice: " + std::string(choice) + "]"),
+                ElementsAre(HasSubstr("random_choice must have mixup and cutmix")))
+        << choice;
+  EXPECT_THAT(errors("[mixup]", "task: {name: regression}\nmodel: {name: mlp}\n"),
+              ElementsAre(HasSubstr("requires task classification")));
+  EXPECT_THAT(errors_of("data: {train: {format: cifar10, path: a}, val: {format: cifar10, path: b, "
+                        "batch_transforms: [mixup]}}\n" +
+                        kClassifier),
+              ElementsAre(HasSubstr("data.val.batch_transforms: is only used in data.train")));
+}
+
+// ---- Records
+
+TEST(RecordValidationTest, ReadsTextOfRecordsAsBytes) {
+  const std::string text = train("format: webdataset, path: a, fields: {text: txt}");
+  const Config config = valid_config(text);
+  EXPECT_TRUE(config.data.at("train").has_byte_tokens());
+  EXPECT_EQ(config.data.at("train").sequence()->block_size, GptConfig().context_length);
+  EXPECT_THAT(errors_of(text + "model: {vocab_size: 255}\n"),
+              ElementsAre(HasSubstr("model.vocab_size")));
+  EXPECT_THAT(errors_of(text + kClassifier), ElementsAre(HasSubstr("model.name")));
+  EXPECT_THAT(errors_of(train("format: webdataset, path: a, fields: {text: txt, label: y}")),
+              ElementsAre(HasSubstr("data.train.fields.text: cannot be combined with image, input, "
+                                    "label and target")));
+  const std::string images = train(
+      "format: webdataset, path: a, fields: {image: x, label: y}, transforms: [resize: {size: [8, "
+      "8]}]");
+  EXPECT_THAT(errors_of(images), ElementsAre(HasSubstr("or fields.text or fields.input_ids")));
+}
+
+std::string jsonl(const std::string& keys) { return train("format: jsonl, path: a, " + keys); }
+
+TEST(RecordValidationTest, AcceptsSequencesOfNumbersTextAndTokens) {
+  valid_config(jsonl("sequence: {max_length: 9}, fields: {input: x, label: y}, input_shape: [3]") +
+               kSequenceClassifier);
+  valid_config(jsonl("sequence: {max_length: 9, max_label_length: 4, on_overflow: drop}, fields: "
+                     "{input: x, labels: y}") +
+               kSequenceClassifier);
+  valid_config(jsonl("sequence: {max_length: 9, on_overflow: truncate}, fields: {text: t}"));
+  valid_config(jsonl("sequence: {max_length: 9}, fields: {input_ids: t}"));
+  EXPECT_THAT(
+      errors_of(jsonl("sequence: {max_length: 9}, fields: {label: y}") + kSequenceClassifier),
+      ElementsAre(HasSubstr("data.train.fields: requires one of input, text and input_ids")));
+  EXPECT_THAT(
+      errors_of(jsonl("sequence: {max_length: 9}, fields: {text: t, input_ids: u}")),
+      ElementsAre(HasSubstr("data.train.fields: requires one of input, text and input_ids")));
+  EXPECT_THAT(errors_of(jsonl("sequence: {max_length: 9}, fields: {input: [x, z], label: y}") +
+                        kSequenceClassifier),
+              ElementsAre(HasSubstr("data.train.fields.input: must be one name")));
+}
+
+TEST(RecordValidationTest, AcceptsSequencesInTfrecordAndWebdataset) {
+  for (const std::string format : {"tfrecord", "webdataset"}) {
+    const std::string keys = "format: " + format + ", path: a, sequence: {max_length: 9}, fields: ";
+    valid_config(train(keys + "{input: x, label: y}, input_shape: [3]") + kSequenceClassifier);
+    valid_config(train(keys + "{text: t}"));
+    EXPECT_THAT(
+        errors_of(train(keys + "{image: x, label: y}, transforms: [resize: {size: [8, 8]}]") +
+                  kSequenceClassifier),
+        ElementsAre(HasSubstr("data.train.fields.image: cannot be combined with "
+                              "sequence.max_length")))
+        << format;
+    EXPECT_THAT(errors_of(train(keys + "{input: x}") + kSequenceClassifier),
+                ElementsAre(HasSubstr("data.train.fields: requires label, labels or target")))
+        << format;
+  }
+}
+
+TEST(RecordValidationTest, RequiresOneKindOfLabel) {
+  const auto errors = [](const std::string& fields, const std::string& sequence = "") {
+    return errors_of(jsonl("sequence: {max_length: 9" + sequence + "}, fields: {" + fields + "}") +
+                     kSequenceClassifier);
+  };
+  EXPECT_THAT(errors("input: x"), ElementsAre(HasSubstr("requires label, labels or target")));
+  EXPECT_THAT(errors("input: x, label: y, labels: z"),
+              ElementsAre(HasSubstr("data.train.fields.label: cannot be combined with labels and "
+                                    "target")));
+  EXPECT_THAT(
+      errors("input: x, label: y", ", max_label_length: 3"),
+      ElementsAre(HasSubstr("data.train.sequence.max_label_length: requires fields.labels")));
+}
+
+TEST(RecordValidationTest, RequiresMaxLengthForSequences) {
+  const std::string classifier = kSequenceClassifier;
+  for (const auto& [keys, key] : std::vector<std::pair<std::string, std::string>>{
+           {"fields: {input: x, label: y}, sequence: {on_overflow: drop}", "sequence.on_overflow"},
+           {"fields: {input: x, label: y, labels: z}", "fields.labels"},
+           {"fields: {input: x, label: y}, sequence: {max_label_length: 4}",
+            "sequence.max_label_length"}})
+    EXPECT_THAT(errors_of(jsonl(keys) + classifier),
+                ElementsAre(HasSubstr("data.train." + key +
+                                      ": requires sequence.max_length, the length to which samples "
+                                      "are padded")))
+        << key;
+  EXPECT_THAT(
+      errors_of(train("format: numpy, path: a, labels_path: b, lengths_path: c") + classifier),
+      ElementsAre(HasSubstr("data.train.lengths_path: requires sequence.max_length")));
+  EXPECT_THAT(errors_of(train("format: numpy, path: a, fields: {length: l}") + classifier),
+              ElementsAre(HasSubstr("data.train.fields.length: requires sequence.max_length")));
+  EXPECT_THAT(errors_of(jsonl("fields: {text: u, input_ids: t}")),
+              ElementsAre(HasSubstr("data.train.fields.input_ids: requires sequence.max_length")));
+}
+
+TEST(RecordValidationTest, RejectsBlockSizeOfPaddedText) {
+  EXPECT_THAT(errors_of(jsonl("sequence: {max_length: 9, block_size: 5}, fields: {text: t}")),
+              ElementsAre(HasSubstr("data.train.sequence.block_size: cannot be combined with "
+                                    "sequence.max_length")));
+  valid_config(jsonl("sequence: {max_length: 9, block_size: null}, fields: {text: t}"));
+  EXPECT_EQ(valid_config(jsonl("sequence: {max_length: 9}, fields: {text: t}"))
+                .data.at("train")
+                .sequence()
+                ->block_size,
+            std::nullopt);
+  EXPECT_THAT(errors_of(jsonl("sequence: {max_length: 9}, fields: {text: t}, input_shape: [4]")),
+              ElementsAre(HasSubstr("data.train.input_shape: requires fields.input")));
+}
+
+// ---- Mixtures and concatenations
+
+const std::string kMixed =
+    "data: {train: {mixture: {code: 0.7, prose: 0.3}}, code: {format: text, path: a}, prose: "
+    "{format: text, path: b}}\n";
+const std::string kConcatenated =
+    "data: {train: {concat: [code, prose]}, code: {format: text, path: a}, prose: {format: text, "
+    "path: b}}\n";
+
+TEST(MixtureValidationTest, RejectsUnknownAndDuplicateDatasets) {
+  EXPECT_THAT(errors_of(kMixed), IsEmpty());
+  EXPECT_THAT(errors_of(kConcatenated), IsEmpty());
+  EXPECT_THAT(errors_of("data: {train: {concat: []}}\n"),
+              ElementsAre(HasSubstr("data.train.concat: must not be empty")));
+  EXPECT_THAT(errors_of("data: {train: {mixture: {}}}\n"),
+              ElementsAre(HasSubstr("data.train.mixture: must not be empty")));
+  EXPECT_THAT(errors_of(kConcatenated, {"data.train.concat=[code, pros]"}),
+              ElementsAre("--set data.train.concat=[code, pros]: contains 'pros', which is not a "
+                          "dataset; did you mean 'prose'?"));
+  EXPECT_THAT(errors_of(kMixed, {"data.train.mixture={code: 1, pros: 1}"}),
+              ElementsAre(HasSubstr("contains 'pros', which is not a dataset")));
+  EXPECT_THAT(errors_of(kConcatenated, {"data.train.concat=[code, code]"}),
+              ElementsAre(HasSubstr("contains 'code' twice")));
+  EXPECT_THAT(errors_of(kConcatenated, {"data.train.concat=[train]"}),
+              ElementsAre(HasSubstr("contains 'train', which is a mixture or concat itself")));
+}
+
+TEST(MixtureValidationTest, RequiresSharesAbove0) {
+  for (const char* const share : {"0", "-1", "many", "null"})
+    EXPECT_THAT(
+        errors_of(kMixed, {"data.train.mixture={code: 1, prose: " + std::string(share) + "}"}),
+        ElementsAre(HasSubstr("data.train.mixture.prose: must be a number above 0")))
+        << share;
+  EXPECT_THAT(errors_of(kMixed, {"data.train.mixture=[code, prose]"}),
+              ElementsAre(HasSubstr("must be a mapping of datasets to shares such as {code: 0.7, "
+                                    "prose: 0.3}, got a list")));
+}
+
+TEST(MixtureValidationTest, RejectsKeysOfFormats) {
+  EXPECT_THAT(errors_of(kMixed, {"data.train.split=[0, 0.5]"}),
+              ElementsAre(AllOf(StartsWith("--set data.train.split=[0, 0.5]: not supported by"),
+                                HasSubstr("mixture"), testing::EndsWith("remove it"))));
+  EXPECT_THAT(errors_of(kConcatenated, {"data.train.path=a"}),
+              ElementsAre(HasSubstr("(only by text")));
+}
+
+TEST(MixtureValidationTest, ChecksModelAndTaskWithComponents) {
+  EXPECT_THAT(errors_of(kMixed + kClassifier),
+              ElementsAre(HasSubstr("does not accept token sequences, which data.code has")));
+  EXPECT_THAT(errors_of("data: {train: {concat: [a]}, a: {format: cifar10, path: a}}\n"
+                        "task: {name: classification}\nmodel: {name: lenet5}\n"),
+              IsEmpty());
+}
+
+TEST(MixtureValidationTest, RejectsSecondFrequencyOfSamples) {
+  const std::string weighted = train("format: text, path: a, sample_weights_path: w.txt");
+  EXPECT_THAT(errors_of(weighted), IsEmpty());
+  EXPECT_THAT(errors_of(weighted, {"data.train.repeat=2"}),
+              ElementsAre(HasSubstr("cannot be combined with sample_weights_path")));
+  EXPECT_THAT(errors_of(kMixed, {"data.code.repeat=2"}),
+              ElementsAre(HasSubstr("cannot be combined with data.train.mixture, which sets the "
+                                    "shares")));
+  EXPECT_THAT(errors_of(kConcatenated, {"data.code.repeat=2"}), IsEmpty());
+  EXPECT_THAT(errors_of(kConcatenated, {"data.code.sample_weights_path=w"}),
+              ElementsAre(HasSubstr("requires a mixture")));
+  EXPECT_THAT(errors_of(kMixed, {"data.code.sample_weights_path=w"}), IsEmpty());
+}
+
+TEST(MixtureValidationTest, RequiresCarryOverForRandomSamples) {
+  for (const std::string last : {"drop", "pad"}) {
+    const std::string flag = "feed.last_batch=" + last;
+    EXPECT_THAT(errors_of(kConcatenated, {flag}), IsEmpty());
+    EXPECT_THAT(errors_of(kMixed, {flag}),
+                ElementsAre(HasSubstr("must be carry_over with data.train.mixture")));
+    EXPECT_THAT(errors_of(kTextData, {flag, "data.train.sample_weights_path=w"}),
+                ElementsAre(HasSubstr("must be carry_over with data.train.sample_weights_path")));
+  }
+}
+
+// ---- Buckets
+
+TEST(BucketValidationTest, RequiresIncreasingBoundariesUpToMaxLength) {
+  const std::string data = jsonl("sequence: {max_length: 9}, fields: {text: t}");
+  valid_config(data + "feed: {bucket_boundaries: [3, 9]}\n");
+  valid_config(data + "feed: {bucket_boundaries: [4], shuffle: none, last_batch: drop}\n");
+  EXPECT_THAT(errors_of(data + "feed: {bucket_boundaries: [3, 3]}\n"),
+              ElementsAre("my.yaml:2:27: feed.bucket_boundaries: must be increasing, for example "
+                          "[32, 64, 128]"));
+  EXPECT_THAT(
+      errors_of(data + "feed: {bucket_boundaries: [3, 12]}\n"),
+      ElementsAre(HasSubstr("feed.bucket_boundaries: must not exceed sequence.max_length of "
+                            "data.train (9), got 12")));
+  EXPECT_THAT(errors_of(kTextData + "feed: {bucket_boundaries: [3]}\n"),
+              ElementsAre(HasSubstr("feed.bucket_boundaries: requires sequence.max_length in "
+                                    "data.train")));
+}
+
+TEST(BucketValidationTest, RequiresSamplesThatOccurOncePerEpoch) {
+  const std::string padded =
+      "{format: jsonl, path: a, fields: {text: t}, sequence: {max_length: 9}";
+  const std::string feed = "feed: {bucket_boundaries: [3]}\n";
+  for (const std::string keys : {"repeat: 2", "sample_weights_path: w", "refresh: epoch"})
+    EXPECT_THAT(errors_of("data: {train: " + padded + ", " + keys + "}}\n" + feed),
+                ElementsAre(HasSubstr("feed.bucket_boundaries: cannot be combined with mixture, "
+                                      "sample_weights_path, repeat and refresh")))
+        << keys;
+  const std::string data = "data: {train: " + padded + "}}\n";
+  for (const std::string other : {"shuffle: block", "shuffle: shards"})
+    EXPECT_THAT(
+        errors_of(data + "feed: {bucket_boundaries: [3], " + other + "}\n"),
+        ElementsAre(HasSubstr("feed.bucket_boundaries: requires feed.shuffle full or none")))
+        << other;
+  EXPECT_THAT(errors_of(data + "feed: {bucket_boundaries: [3], producers: both}\n"),
+              ElementsAre(HasSubstr("feed.bucket_boundaries: requires feed.producers internal")));
+  const std::string others = ", b: " + padded + "}, c: " + padded + "}}\n" + feed;
+  valid_config("data: {train: {concat: [b, c]}" + others);
+  EXPECT_THAT(errors_of("data: {train: {mixture: {b: 1, c: 2}}" + others),
+              ElementsAre(HasSubstr("feed.bucket_boundaries: cannot be combined with mixture")));
+}
+
+}  // namespace
+}  // namespace stoker::config::test

@@ -1,0 +1,80 @@
+// A mapping with the user's own keys: model.args of a plugin.
+#include "tests/shared/config/config_text.h"
+
+namespace stoker::config::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string args_of(const Config& config) { return std::get<PluginConfig>(config.model.arch).args; }
+
+std::string with(const std::string& args) {
+  return kImageData + "model:\n  name: plugin\n  path: m.so\n  args: " + args + "\n";
+}
+std::string json(const std::string& args, const std::vector<std::string>& flags = {}) {
+  return args_of(valid_config(with(args), flags));
+}
+
+TEST(UntypedMapTest, StoresJsonWithSortedKeys) {
+  EXPECT_EQ(json("{width: 64, act: relu, blocks: [{wide: true}, {wide: false}]}"),
+            R"({"act": "relu", "blocks": [{"wide": true}, {"wide": false}], "width": 64})");
+  EXPECT_EQ(json("{}"), "{}");
+  EXPECT_EQ(args_of(valid_config(kImageData + "model: {name: plugin, path: m.so}\n")), "{}");
+}
+
+TEST(UntypedMapTest, DistinguishesNumbersAndTexts) {
+  EXPECT_EQ(json("{a: 1e-3, b: +7, c: .5, d: 007, e: 18446744073709551616, f: -0}"),
+            R"({"a": 0.001, "b": 7, "c": 0.5, "d": 7, "e": 18446744073709551616, "f": -0})");
+  EXPECT_EQ(json("{a: \"7\", b: 'true', c: 1.2.3, d: inf, e: .nan, f: 0x10, g: yes}"),
+            R"({"a": "7", "b": "true", "c": "1.2.3", "d": "inf", "e": ".nan", "f": "0x10", )"
+            R"("g": "yes"})");
+  EXPECT_EQ(json("{a: , b: null, c: ~, d: \"null\"}"),
+            R"({"a": null, "b": null, "c": null, "d": "null"})");
+  EXPECT_EQ(json(R"({a: 'x"y', b: "back\\slash", "c d": "é"})"),
+            R"({"a": "x\"y", "b": "back\\slash", "c d": "é"})");
+}
+
+TEST(UntypedMapTest, SurvivesRoundTrip) {
+  const Config config =
+      valid_config(with(R"({a: "7", b: [1.5e-9, null, {c: 'x"\'}], "d: e": no})"));
+  const auto again = parsed(to_yaml(config), {});
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(args_of(*again), args_of(config));
+  EXPECT_EQ(*again, config);
+}
+
+TEST(UntypedMapTest, AcceptsOverridesOfSingleKeys) {
+  EXPECT_EQ(json("{width: 64, act: relu}", {"model.args.width=8"}),
+            R"({"act": "relu", "width": 8})");
+  EXPECT_EQ(json("{width: 64, act: relu}", {"model.args.act="}), R"({"width": 64})");
+  EXPECT_EQ(json("{width: 64}", {"model.args={deep: {er: 1}}"}), R"({"deep": {"er": 1}})");
+}
+
+TEST(UntypedMapTest, ChangesDigestRegardlessOfKeyOrder) {
+  const std::string one = digest(valid_config(with("{a: 1, b: 2}")));
+  EXPECT_EQ(digest(valid_config(with("{b: 2, a: 1}"))), one);
+  EXPECT_NE(digest(valid_config(with("{a: 1, b: 3}"))), one);
+  EXPECT_EQ(digest(valid_config(with("{a: 1, b: 2}"), {"model.path=moved.so"})), one);
+}
+
+TEST(UntypedMapTest, ReportsErrorsWithLocation) {
+  EXPECT_THAT(errors_of(with("[1, 2]")),
+              ElementsAre(HasSubstr("must be a mapping such as {width: 64}, got a list")));
+  EXPECT_THAT(errors_of(with("{a: [\"x\\ty\"]}")),
+              ElementsAre(HasSubstr("model.args.a[0]: contains a control character")));
+}
+
+TEST(UserModelTest, RequiresPathAndAcceptsAnyTask) {
+  EXPECT_THAT(errors_of(kImageData + "model: {name: plugin}\n"),
+              ElementsAre(HasSubstr("model.path: is required")));
+  EXPECT_THAT(errors_of(kImageData + "model: {name: torchscript}\n"),
+              ElementsAre(HasSubstr("model.path: is required")));
+  EXPECT_THAT(errors_of(kImageData + "model: {name: torchscript, path: m.pt, args: {a: 1}}\n"),
+              ElementsAre(HasSubstr("not supported by model torchscript (only by plugin)")));
+  valid_config(kTextData + "model: {name: plugin, path: m.so}\n");
+  valid_config(kImageData + "model: {name: plugin, path: m.so}\n");
+}
+
+}  // namespace
+}  // namespace stoker::config::test
