@@ -100,8 +100,7 @@ TEST_F(StartPointTest, FaultRow21ACheckpointOfANewerFormatIsNotPassedOver) {
   std::ofstream(newest + "SHA256SUMS") << sums;
   const auto start = find_start_point(store(), "");
   EXPECT_EQ(start.status().code(), Code::kMismatch);
-  EXPECT_NE(start.status().message().find("format 3; this version reads 2"),
-            std::string::npos);
+  EXPECT_NE(start.status().message().find("format 3; this version reads 2"), std::string::npos);
 }
 
 TEST_F(StartPointTest, OlderOnesAreTriedOneAfterTheOther) {
