@@ -12,7 +12,7 @@ Benchmark ring_consumer();
 Benchmark feed_text();
 Benchmark feed_rows();
 Benchmark feed_images();
-Benchmark feed_cold();
+Benchmark feed_cold_cache();
 Benchmark checkpoint_commit();
 Benchmark snapshot_stall();
 Benchmark evaluator();  // starts stokerd and stoker-eval, which stand beside stoker-bench

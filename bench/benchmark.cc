@@ -26,7 +26,7 @@ Status run_once(const Measure& measure, std::vector<double>& values) {
 // second goes through them backwards, so that no side always finds the caches, the clock and the
 // disk as the same other one left them.
 Status measure_in_turn(const Trial& trial, int runs, std::vector<std::vector<double>>& values) {
-  values.resize(1 + trial.peers.size());
+  values.resize(1 + trial.baselines.size());
   const size_t sides = values.size();
   for (size_t run = 0; run < static_cast<size_t>(runs); ++run) {
     for (size_t i = 0; i < sides; ++i) {
@@ -34,7 +34,7 @@ Status measure_in_turn(const Trial& trial, int runs, std::vector<std::vector<dou
       const size_t side = (in_turn + run / 2) % sides;
       ::sync();  // what the one before left unwritten is not for this one to wait for
       STOKER_RETURN_IF_ERROR(
-          run_once(side == 0 ? trial.run : trial.peers[side - 1].run, values[side]));
+          run_once(side == 0 ? trial.run : trial.baselines[side - 1].run, values[side]));
     }
   }
   return {};
@@ -56,10 +56,10 @@ Status run_benchmark(const Benchmark& benchmark, const Options& options) {
     std::vector<std::vector<double>> values;
     STOKER_RETURN_IF_ERROR(measure_in_turn(trial, options.runs, values));
     Measurement line{benchmark.name, trial.metric, trial.unit, values[0], {}, {}};
-    if (trial.peers.empty()) print_line(line);
-    for (size_t i = 0; i < trial.peers.size(); ++i) {
-      line.peer = trial.peers[i].name;
-      line.peer_values = values[i + 1];
+    if (trial.baselines.empty()) print_line(line);
+    for (size_t i = 0; i < trial.baselines.size(); ++i) {
+      line.baseline = trial.baselines[i].name;
+      line.baseline_values = values[i + 1];
       print_line(line);
     }
   }
@@ -81,17 +81,18 @@ std::string to_json(const Measurement& measurement) {
   line["metric"] = measurement.metric;
   line["value"] = median(measurement.values);
   line["unit"] = measurement.unit;
-  if (!measurement.peer_values.empty()) {
-    line["peer"] = measurement.peer;
-    line["peer_value"] = median(measurement.peer_values);
+  if (!measurement.baseline_values.empty()) {
+    line["peer"] = measurement.baseline;
+    line["peer_value"] = median(measurement.baseline_values);
     std::vector<double> ratios;
     for (size_t i = 0; i < measurement.values.size(); ++i)
-      ratios.push_back(measurement.values[i] / measurement.peer_values[i]);
+      ratios.push_back(measurement.values[i] / measurement.baseline_values[i]);
     line["ratio"] = median(std::move(ratios));
   }
   line["runs"] = measurement.values.size();
   line["spread"] = spread_of(measurement.values);
-  if (!measurement.peer_values.empty()) line["peer_spread"] = spread_of(measurement.peer_values);
+  if (!measurement.baseline_values.empty())
+    line["peer_spread"] = spread_of(measurement.baseline_values);
   return boost::json::serialize(line);
 }
 

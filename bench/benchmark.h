@@ -15,7 +15,7 @@ namespace stoker::bench {
 
 using Measure = std::function<Result<double>()>;  // one run: the value, in the trial's unit
 
-struct Peer {
+struct Baseline {
   std::string name;
   Measure run;
 };
@@ -24,7 +24,7 @@ struct Trial {
   std::string metric;
   std::string unit;
   Measure run;
-  std::vector<Peer> peers;  // may be empty
+  std::vector<Baseline> baselines;  // may be empty
 };
 
 struct Benchmark {
@@ -39,8 +39,8 @@ struct Measurement {
   std::string metric;
   std::string unit;
   std::vector<double> values;
-  std::string peer;
-  std::vector<double> peer_values;  // as many as values, or none
+  std::string baseline;
+  std::vector<double> baseline_values;  // as many as values, or none
 };
 
 std::string to_json(const Measurement& measurement);

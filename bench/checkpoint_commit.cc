@@ -10,8 +10,8 @@
 #include <string>
 
 #include "bench/benches.h"
-#include "bench/checkpoint_peers.h"
-#include "bench/saved_state.h"
+#include "bench/checkpoint_baselines.h"
+#include "bench/checkpoint_fixture.h"
 #include "bench/scratch_folder.h"
 #include "bench/stopwatch.h"
 #include "shared/base/file.h"
@@ -22,7 +22,7 @@ namespace {
 
 struct Disk {
   explicit Disk(size_t bytes) : state(bytes) {}
-  SavedState state;
+  CheckpointFixture state;
   std::shared_ptr<ScratchFolder> folder;
 
   double megabytes_per_second(const Stopwatch& watch) const {
@@ -32,7 +32,7 @@ struct Disk {
 
 Result<double> commit(const Disk& disk) {
   const std::string directory = disk.folder->file("checkpoints");
-  checkpoint::CheckpointStore store(directory, real_files());
+  checkpoint::CheckpointStore store(directory, default_file_system());
   checkpoint::CheckpointContent content;
   content.manifest.step = 1;
   content.model = disk.state.model();
@@ -40,7 +40,7 @@ Result<double> commit(const Disk& disk) {
   const Stopwatch watch;
   STOKER_RETURN_IF_ERROR(store.commit(content).status());
   const double rate = disk.megabytes_per_second(watch);
-  STOKER_RETURN_IF_ERROR(real_files().remove_tree(directory));
+  STOKER_RETURN_IF_ERROR(default_file_system().remove_tree(directory));
   return rate;
 }
 
@@ -49,14 +49,16 @@ Result<double> write_plainly(const Disk& disk, bool sync) {
   const std::string path = disk.folder->file("plain");
   const std::span<const std::byte> bytes = disk.state.bytes();
   const Stopwatch watch;
-  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, real_files().open(path, O_WRONLY | O_CREAT | O_EXCL, 0640));
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
+                          default_file_system().open(path, O_WRONLY | O_CREAT | O_EXCL, 0640));
   for (size_t at = 0; at < bytes.size(); at += kPiece)
-    STOKER_RETURN_IF_ERROR(
-        real_files().write(fd.get(), bytes.subspan(at, std::min(kPiece, bytes.size() - at)), path));
-  if (sync) STOKER_RETURN_IF_ERROR(real_files().sync(fd.get(), path));
+    STOKER_RETURN_IF_ERROR(default_file_system().write(
+        fd.get(), bytes.subspan(at, std::min(kPiece, bytes.size() - at)), path));
+  if (sync) STOKER_RETURN_IF_ERROR(default_file_system().sync(fd.get(), path));
   fd.reset();
   const double rate = disk.megabytes_per_second(watch);
-  STOKER_RETURN_IF_ERROR(real_files().remove_file(path));  // its unwritten pages go with it
+  STOKER_RETURN_IF_ERROR(
+      default_file_system().remove_file(path));  // its unwritten pages go with it
   return rate;
 }
 
@@ -72,11 +74,11 @@ Benchmark checkpoint_commit() {
                 [=] { return commit(*disk); },
                 {{"write and fsync", [=] { return write_plainly(*disk, true); }},
                  {"write without sync", [=] { return write_plainly(*disk, false); }}}};
-    for (Peer& peer : checkpoint_peers({"safetensors", "torch.save", "dcp", "dcp-async"},
-                                       Until::kDurable, bytes, disk->folder, [=](double seconds) {
-                                         return static_cast<double>(bytes) / seconds / 1e6;
-                                       }))
-      trial.peers.push_back(std::move(peer));
+    for (Baseline& baseline : checkpoint_baselines(
+             {"safetensors", "torch.save", "dcp", "dcp-async"}, Until::kDurable, bytes,
+             disk->folder,
+             [=](double seconds) { return static_cast<double>(bytes) / seconds / 1e6; }))
+      trial.baselines.push_back(std::move(baseline));
     return std::vector<Trial>{std::move(trial)};
   };
   return {"checkpoint-commit", "megabytes of state a second made durable (--dir: which disk)",

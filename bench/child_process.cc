@@ -57,7 +57,7 @@ Status ChildProcess::join() {
   if (::waitpid(std::exchange(pid_, -1), &ended, 0) < 0)
     return Status::from_errno(errno, "waitpid");
   if (WIFEXITED(ended) && WEXITSTATUS(ended) == 0) return {};
-  return Status(Code::kInternal, "the child process did not end well");
+  return Status(StatusCode::kInternal, "the child process did not end well");
 }
 
 }  // namespace stoker::bench

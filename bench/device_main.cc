@@ -6,7 +6,7 @@
 #include "bench/benchmark.h"
 #include "bench/device_training.h"
 #include "bench/options.h"
-#include "bench/torch_peers.h"
+#include "bench/torch_baselines.h"
 
 namespace stoker::bench {
 namespace {
@@ -28,12 +28,13 @@ Benchmark steps_of(const DeviceSetup& setup) {
                   return steps * static_cast<double>(setup.units);
                 },
                 {}};
-    STOKER_ASSIGN_OR_RETURN(trial.peers, torch_peers({.bench = "device-" + setup.training.name,
-                                                      .script = "device_peer.py",
-                                                      .setup = to_json(setup),
-                                                      .parameters = training->parameters(),
-                                                      .units = static_cast<double>(setup.units)},
-                                                     options));
+    STOKER_ASSIGN_OR_RETURN(trial.baselines,
+                            torch_baselines({.bench = "device-" + setup.training.name,
+                                             .script = "device_baseline.py",
+                                             .setup = to_json(setup),
+                                             .parameters = training->parameters(),
+                                             .units = static_cast<double>(setup.units)},
+                                            options));
     return std::vector{std::move(trial)};
   };
   return {"device-" + setup.training.name,
@@ -46,7 +47,7 @@ Benchmark steps_of(const DeviceSetup& setup) {
 int main(int argc, char** argv) {
   using namespace stoker::bench;
   int exit_code = 0;
-  const auto options = maybe_parse(argc, argv, exit_code);
+  const auto options = parse_options(argc, argv, exit_code);
   if (!options) return exit_code;
   std::vector<Benchmark> benchmarks;
   for (const DeviceSetup& setup : device_setups(options->quick, named_device()))

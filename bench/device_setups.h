@@ -23,7 +23,7 @@ std::vector<DeviceSetup> device_setups(bool tiny, const std::string& device);
 
 // "bf16": the word of train.precision.
 std::string name_of(config::Precision precision);
-// What device_peer.py is told, as JSON.
+// What device_baseline.py is told, as JSON.
 std::string to_json(const DeviceSetup& setup);
 
 }  // namespace stoker::bench

@@ -62,7 +62,7 @@ class RingFedTraining final : public DeviceTraining {
     const train::StepEngine::Calls calls{
         .prepare = [](task::Batch batch, uint64_t) { return batch; },
         .work =
-            [this](const task::Batch& batch, train::Portion) {
+            [this](const task::Batch& batch, train::MicroBatchInfo) {
               step_.add(batch);
               (void)step_.finish();
             },
@@ -82,7 +82,7 @@ class RingFedTraining final : public DeviceTraining {
       wait();
       return static_cast<double>(steps) / watch.seconds();
     } catch (const std::exception& error) {
-      return Status(Code::kInternal, std::string("training: ") + error.what());
+      return Status(StatusCode::kInternal, std::string("training: ") + error.what());
     }
   }
 
@@ -98,7 +98,7 @@ class RingFedTraining final : public DeviceTraining {
   // The loss of the last step is there when everything before it is done.
   void wait() {
     engine_->read({step_.loss()}, [](std::span<const double>) {});
-    engine_->settle();
+    engine_->synchronize();
   }
 
   const DeviceSetup setup_;
@@ -114,7 +114,7 @@ class RingFedTraining final : public DeviceTraining {
 Result<std::shared_ptr<DeviceTraining>> DeviceTraining::create(const DeviceSetup& setup) {
   const TrainingSetup& training = setup.training;
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(setup.train.device));
-  train::set_up_numerics({}, setup.train);
+  train::configure_numerics({}, setup.train);
   try {
     STOKER_ASSIGN_OR_RETURN(TrainedModel trained,
                             TrainedModel::create(training, device, setup.train.channels_last));
@@ -125,7 +125,8 @@ Result<std::shared_ptr<DeviceTraining>> DeviceTraining::create(const DeviceSetup
     STOKER_RETURN_IF_ERROR(made->open(device));
     return std::shared_ptr<DeviceTraining>(std::move(made));
   } catch (const std::exception& error) {
-    return Status(Code::kInternal, std::string("make ") + training.name + ": " + error.what());
+    return Status(StatusCode::kInternal,
+                  std::string("make ") + training.name + ": " + error.what());
   }
 }
 

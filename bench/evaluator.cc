@@ -6,32 +6,35 @@
 #include <memory>
 
 #include "bench/benches.h"
-#include "bench/live_run.h"
+#include "bench/end_to_end_run.h"
 
 namespace stoker::bench {
 
 Benchmark evaluator() {
   const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
-    STOKER_ASSIGN_OR_RETURN(const auto run, LiveRun::start(options.dir, options.quick));
-    const auto step = [=, time = options.run_time()](Beside beside, Saving saving) -> Measure {
-      return [=] { return run->median_step_ms(beside, saving, time); };
+    STOKER_ASSIGN_OR_RETURN(const auto run, EndToEndRun::start(options.dir, options.quick));
+    const auto step = [=, time = options.run_time()](BackgroundLoad background,
+                                                     Saving saving) -> Measure {
+      return [=] { return run->median_step_ms(background, saving, time); };
     };
-    const Peer alone{"nobody beside it", step(Beside::kNobody, Saving::kEachSecond)};
-    const Peer counter{"a thread that only counts", step(Beside::kCounter, Saving::kEachSecond)};
+    const Baseline alone{"nobody beside it", step(BackgroundLoad::kNone, Saving::kEachSecond)};
+    const Baseline counter{"a thread that only counts",
+                           step(BackgroundLoad::kCounter, Saving::kEachSecond)};
     std::vector<Trial> trials;
-    for (const auto& [name, beside] : {std::pair{"at work", Beside::kEvaluator},
-                                       {"at work, priority idle", Beside::kIdleEvaluator},
-                                       {"stopped", Beside::kStoppedEvaluator},
-                                       {"killed again and again", Beside::kKilledEvaluators}}) {
+    for (const auto& [name, background] :
+         {std::pair{"at work", BackgroundLoad::kEvaluator},
+          {"at work, priority idle", BackgroundLoad::kIdleEvaluator},
+          {"stopped", BackgroundLoad::kStoppedEvaluator},
+          {"killed again and again", BackgroundLoad::kKilledEvaluators}}) {
       trials.push_back({std::string("median step, evaluator ") + name,
                         "ms",
-                        step(beside, Saving::kEachSecond),
+                        step(background, Saving::kEachSecond),
                         {alone, counter}});
     }
     trials.push_back({"median step, checkpoints written without a pause",
                       "ms",
-                      step(Beside::kNobody, Saving::kAlways),
-                      {{"none written", step(Beside::kNobody, Saving::kNever)}}});
+                      step(BackgroundLoad::kNone, Saving::kAlways),
+                      {{"none written", step(BackgroundLoad::kNone, Saving::kNever)}}});
     return trials;
   };
   return {"evaluator", "milliseconds of a step while others evaluate, or checkpoints are written",

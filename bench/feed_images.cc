@@ -23,11 +23,11 @@
 #include "bench/benches.h"
 #include "bench/feed_run.h"
 #include "bench/jpeg_folder.h"
-#include "bench/jpeg_picture.h"
-#include "bench/python_peer.h"
+#include "bench/jpeg_image.h"
+#include "bench/python_baseline.h"
 #include "shared/base/file.h"
 #include "shared/base/unique_fd.h"
-#include "shared/feed/sample_room.h"
+#include "shared/feed/sample_cache_budget.h"
 
 namespace stoker::bench {
 namespace {
@@ -79,7 +79,7 @@ Measure measured(int threads, std::function<Result<Rate>()> run) {
 }
 
 Trial trial(const std::string& what, const FeedRun& run, const Options& options,
-            const std::shared_ptr<dataset::Dataset>& dataset, const std::string& peer,
+            const std::shared_ptr<dataset::Dataset>& dataset, const std::string& baseline,
             const std::function<Status(uint64_t)>& peers_call) {
   const auto time = options.run_time();
   const auto ours = [=] { return sample_rate(*dataset, run, time); };
@@ -87,7 +87,7 @@ Trial trial(const std::string& what, const FeedRun& run, const Options& options,
   return {.metric = what + (run.threads == 1 ? ", 1 thread" : ", 2 threads"),
           .unit = run.threads == 1 ? "1/s of CPU time" : "1/s",
           .run = measured(run.threads, ours),
-          .peers = {{.name = peer, .run = measured(run.threads, theirs)}}};
+          .baselines = {{.name = baseline, .run = measured(run.threads, theirs)}}};
 }
 
 // An environment below `options.peers`, and the library in it.
@@ -96,20 +96,20 @@ const Libraries kDecoding = {{"torch", "pillow"}, {"torch", "torchvision"}, {"to
                              {"torch", "spdl"},   {"torch", "dali"},        {"tf", "tf.data"},
                              {"ffcv", "ffcv"}};
 const Libraries kConverting = {{"ffcv", "ffcv"}};  // the files, to others of its own
-const Libraries kKeeping = {{"tf", "tf.data"}, {"ffcv", "ffcv"}};  // what they have decoded
+const Libraries kStoring = {{"tf", "tf.data"}, {"ffcv", "ffcv"}};  // what they have decoded
 
 // Those that answer, for the pictures of `folder`.
-void add_library_peers(const Options& options, const Libraries& libraries,
-                       const std::string& folder, const std::string& job, Trial& trial) {
-  if (options.peers.empty()) return;
+void add_library_baselines(const Options& options, const Libraries& libraries,
+                           const std::string& folder, const std::string& job, Trial& trial) {
+  if (options.baselines.empty()) return;
   for (const auto& [environment, library] : libraries) {
-    const std::string python = options.peers + "/" + environment + "/bin/python";
-    const auto peer = maybe_python_peer("feed-images, " + std::string(library), python,
-                                        "feed_peer.py", {library, folder, job});
-    if (!peer) continue;
-    trial.peers.push_back({library, [peer, seconds = std::to_string(options.seconds)] {
-                             return peer->ask(seconds);
-                           }});
+    const std::string python = options.baselines + "/" + environment + "/bin/python";
+    const auto baseline = find_python_baseline("feed-images, " + std::string(library), python,
+                                               "feed_baseline.py", {library, folder, job});
+    if (!baseline) continue;
+    trial.baselines.push_back({library, [baseline, seconds = std::to_string(options.seconds)] {
+                                 return baseline->ask(seconds);
+                               }});
   }
 }
 
@@ -152,14 +152,14 @@ Result<Trial> decoded(const Options& options, const Folder& folder, bool from_me
   STOKER_ASSIGN_OR_RETURN(
       const auto dataset,
       folder->open(images(config::Resize{{kSmallSide, kSmallSide}}, "decoded"), "small-decoded"));
-  uint64_t room = from_memory ? feed::kMostKeptBytes : 0;
-  dataset->keep_samples(room);
+  uint64_t room = from_memory ? feed::kMaxCachedBytes : 0;
+  dataset->enable_memory_cache(room);
   FeedRun run{.batch = options.quick ? 4u : 256u, .threads = threads};
   run.unmeasured = 1 + dataset->size() / run.batch;  // the first epoch
   const auto file = std::make_shared<RowFile>(
       RowFile{.fd = {}, .rows = dataset->size(), .row_bytes = dataset->spec().front().bytes()});
   STOKER_ASSIGN_OR_RETURN(
-      file->fd, real_files().open(
+      file->fd, default_file_system().open(
                     folder->scratch->file("index-small-decoded/train.samples.decoded"), O_RDONLY));
   const std::string what = "decoded JPEG files of 32x32";
   return trial(from_memory ? what + " from memory" : what, run, options, dataset,
@@ -169,8 +169,8 @@ Result<Trial> decoded(const Options& options, const Folder& folder, bool from_me
 Result<std::vector<Trial>> prepare(const Options& options) {
   STOKER_ASSIGN_OR_RETURN(const Folder made,
                           make_jpeg_folder(options, options.quick ? 8 : 256, 500, 375));
-  STOKER_ASSIGN_OR_RETURN(const Folder given, maybe_given_jpeg_folder(options));
-  const Folder& pictures = given ? given : made;
+  STOKER_ASSIGN_OR_RETURN(const Folder given, find_given_jpeg_folder(options));
+  const Folder& jpeg_images = given ? given : made;
   const std::string whose = given ? "JPEG files of STOKER_DATA" : "JPEG files of 500x375";
   std::vector<Trial> trials;
   for (const auto& [cache, libraries] :
@@ -180,14 +180,15 @@ Result<std::vector<Trial>> prepare(const Options& options) {
     const std::string what = name == "none" ? whose : name + ' ' + whose;
     for (const int threads : {1, 2}) {
       STOKER_ASSIGN_OR_RETURN(auto crops,
-                              large(options, pictures, what + ", random crops to 224x224", crop,
+                              large(options, jpeg_images, what + ", random crops to 224x224", crop,
                                     "random-" + name, threads));
-      if (threads == 1) add_library_peers(options, libraries, pictures->root, "large", crops);
+      if (threads == 1)
+        add_library_baselines(options, libraries, jpeg_images->root, "large", crops);
       trials.push_back(std::move(crops));
     }
   }
   STOKER_ASSIGN_OR_RETURN(auto whole,
-                          large(options, pictures, whose + ", whole to 224x224",
+                          large(options, jpeg_images, whose + ", whole to 224x224",
                                 images(config::Resize{{kSide, kSide}}, "none"), "whole", 1));
   trials.push_back(std::move(whole));
   STOKER_ASSIGN_OR_RETURN(
@@ -196,14 +197,14 @@ Result<std::vector<Trial>> prepare(const Options& options) {
   for (const char* const cache : {"none", "packed"})
     for (const int threads : {1, 2}) {
       STOKER_ASSIGN_OR_RETURN(auto tiny, small(options, small_ones, cache, threads));
-      if (threads == 1) add_library_peers(options, kDecoding, small_ones->root, "small", tiny);
+      if (threads == 1) add_library_baselines(options, kDecoding, small_ones->root, "small", tiny);
       trials.push_back(std::move(tiny));
     }
   for (const bool from_memory : {false, true})
     for (const int threads : {1, 2}) {
-      STOKER_ASSIGN_OR_RETURN(auto kept, decoded(options, small_ones, from_memory, threads));
-      if (threads == 1) add_library_peers(options, kKeeping, small_ones->root, "kept", kept);
-      trials.push_back(std::move(kept));
+      STOKER_ASSIGN_OR_RETURN(auto stored, decoded(options, small_ones, from_memory, threads));
+      if (threads == 1) add_library_baselines(options, kStoring, small_ones->root, "kept", stored);
+      trials.push_back(std::move(stored));
     }
   return trials;
 }

@@ -1,6 +1,6 @@
 // How many bytes of raw rows a second one reader brings into the ring, shuffled: rows of an .npy
 // array, pictures of an idx file, and token numbers; from files in the page cache, and after a first
-// epoch from its own memory, as small sets are (KeptSamples). Against memcpy of as many bytes from
+// epoch from its own memory, as small sets are (MemoryCachedDataset). Against memcpy of as many bytes from
 // random rows in memory into slots, and against pread of them alone. In time on a processor, which
 // others on the machine do not change; the consumer's counts as the reader's.
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "bench/feed_run.h"
 #include "bench/scratch_folder.h"
 #include "shared/base/file.h"
-#include "shared/feed/sample_room.h"
+#include "shared/feed/sample_cache_budget.h"
 
 namespace stoker::bench {
 namespace {
@@ -26,7 +26,7 @@ namespace {
 using config::DatasetConfig;
 
 // A file of `rows` rows of `row_bytes` after `header`, and the set that reads it.
-struct Rows {
+struct RowFormat {
   std::string name;
   DatasetConfig config;  // without its paths
   std::string header;
@@ -54,17 +54,17 @@ std::string npy_header(const std::string& dtype, const std::string& shape) {
   return header + text;
 }
 
-std::vector<Rows> kinds_of_rows(bool quick) {
-  const uint64_t pictures = quick ? 16 : 1024, digits = quick ? 256 : 100'000;
+std::vector<RowFormat> row_formats(bool quick) {
+  const uint64_t images = quick ? 16 : 1024, digits = quick ? 256 : 100'000;
   const uint64_t texts = quick ? 64 : 32'768;
   constexpr int64_t kContext = 1024;
   return {{.name = "npy rows of 147 KiB",
            .config = {.source = config::NumpyDataset{}},
-           .header = npy_header("|u1", std::to_string(pictures) + ", 3, 224, 224"),
-           .rows = pictures,
+           .header = npy_header("|u1", std::to_string(images) + ", 3, 224, 224"),
+           .rows = images,
            .row_bytes = 3 * 224 * 224,
            .batch = 16},
-          {.name = "idx pictures of 784 bytes",
+          {.name = "idx images of 784 bytes",
            .config = {.source = config::IdxDataset{}},
            .header = big_endian(2051) + big_endian(static_cast<uint32_t>(digits)) + big_endian(28) +
                      big_endian(28),
@@ -84,13 +84,13 @@ std::vector<Rows> kinds_of_rows(bool quick) {
 struct Files {
   std::shared_ptr<ScratchFolder> folder;
   std::unique_ptr<dataset::Dataset> dataset;
-  std::unique_ptr<dataset::Dataset> kept;  // the same, in memory after an epoch
+  std::unique_ptr<dataset::Dataset> stored;  // the same, in memory after an epoch
   UniqueFd fd;
   std::string memory;            // the file's bytes once more
   std::vector<std::byte> slots;  // as large as the ring's, for the peers
 };
 
-Result<std::shared_ptr<Files>> make_files(const Rows& rows, const Options& options) {
+Result<std::shared_ptr<Files>> make_files(const RowFormat& rows, const Options& options) {
   auto files = std::make_shared<Files>();
   STOKER_ASSIGN_OR_RETURN(files->folder, ScratchFolder::create(options.dir));
   DatasetConfig config = rows.config;
@@ -112,49 +112,49 @@ Result<std::shared_ptr<Files>> make_files(const Rows& rows, const Options& optio
     idx.labels_path = labels;
     labels_header = big_endian(2049) + big_endian(static_cast<uint32_t>(rows.rows));
   }
-  STOKER_RETURN_IF_ERROR(write_file_atomically(real_files(), path, files->memory));
+  STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), path, files->memory));
   if (!labels_header.empty())
-    STOKER_RETURN_IF_ERROR(write_file_atomically(real_files(), labels,
+    STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), labels,
                                                  labels_header + std::string(rows.rows, '\x01')));
   STOKER_ASSIGN_OR_RETURN(files->dataset, open_train_set(config, files->folder->path()));
-  STOKER_ASSIGN_OR_RETURN(files->kept, open_train_set(config, files->folder->path()));
+  STOKER_ASSIGN_OR_RETURN(files->stored, open_train_set(config, files->folder->path()));
   uint64_t little = 1 << 20;  // as a set has that is larger than its room
-  files->dataset->keep_samples(little);
-  uint64_t room = feed::kMostKeptBytes;
-  files->kept->keep_samples(room);
-  STOKER_ASSIGN_OR_RETURN(files->fd, real_files().open(path, O_RDONLY));
+  files->dataset->enable_memory_cache(little);
+  uint64_t room = feed::kMaxCachedBytes;
+  files->stored->enable_memory_cache(room);
+  STOKER_ASSIGN_OR_RETURN(files->fd, default_file_system().open(path, O_RDONLY));
   files->slots.resize(kSlots * rows.batch * rows.row_bytes);
   return files;
 }
 
 // Where in the file the row of this call lies, and where in the slots its copy.
-struct Places {
+struct Indices {
   size_t from = 0;
   size_t to = 0;
 };
-Places places(const Rows& rows, uint64_t call) {
+Indices indices(const RowFormat& rows, uint64_t call) {
   const uint64_t row = call * 0x9e3779b97f4a7c15u % rows.rows;
   return {.from = rows.header.size() + row * rows.row_bytes,
           .to = call % (kSlots * rows.batch) * rows.row_bytes};
 }
 
 // Bytes of rows a second.
-Measure speed_of(const Rows& rows, std::function<Result<Rate>()> rows_a_second) {
+Measure speed_of(const RowFormat& rows, std::function<Result<Rate>()> rows_a_second) {
   return [=]() -> Result<double> {
     STOKER_ASSIGN_OR_RETURN(const Rate speed, rows_a_second());
     return speed.per_cpu_second * static_cast<double>(rows.row_bytes) / 1e9;
   };
 }
 
-std::vector<Trial> trials_of(const Rows& rows, const std::shared_ptr<Files>& files,
+std::vector<Trial> trials_of(const RowFormat& rows, const std::shared_ptr<Files>& files,
                              std::chrono::nanoseconds time) {
   const auto copy = [=](uint64_t call) -> Status {
-    const Places at = places(rows, call);
+    const Indices at = indices(rows, call);
     std::memcpy(&files->slots[at.to], &files->memory[at.from], rows.row_bytes);
     return {};
   };
   const auto read = [=](uint64_t call) -> Status {
-    const Places at = places(rows, call);
+    const Indices at = indices(rows, call);
     const ssize_t got =
         ::pread(files->fd.get(), &files->slots[at.to], rows.row_bytes, static_cast<off_t>(at.from));
     return got == static_cast<ssize_t>(rows.row_bytes) ? Status()
@@ -163,15 +163,16 @@ std::vector<Trial> trials_of(const Rows& rows, const std::shared_ptr<Files>& fil
   const FeedRun run{.batch = rows.batch, .threads = 1};
   FeedRun later = run;
   later.unmeasured = 1 + rows.rows / rows.batch;  // the first epoch
-  const Peer memcpy_alone{"memcpy", speed_of(rows, [=] { return call_rate(1, time, copy); })};
-  const Peer pread_alone{"pread alone", speed_of(rows, [=] { return call_rate(1, time, read); })};
+  const Baseline memcpy_alone{"memcpy", speed_of(rows, [=] { return call_rate(1, time, copy); })};
+  const Baseline pread_alone{"pread alone",
+                             speed_of(rows, [=] { return call_rate(1, time, read); })};
   return {{rows.name + ", 1 thread",
            "GB/s of CPU time",
            speed_of(rows, [=] { return sample_rate(*files->dataset, run, time); }),
            {memcpy_alone, pread_alone}},
           {rows.name + " from memory, 1 thread",
            "GB/s of CPU time",
-           speed_of(rows, [=] { return sample_rate(*files->kept, later, time); }),
+           speed_of(rows, [=] { return sample_rate(*files->stored, later, time); }),
            {memcpy_alone}}};
 }
 
@@ -180,7 +181,7 @@ std::vector<Trial> trials_of(const Rows& rows, const std::shared_ptr<Files>& fil
 Benchmark feed_rows() {
   const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
     std::vector<Trial> trials;
-    for (const Rows& rows : kinds_of_rows(options.quick)) {
+    for (const RowFormat& rows : row_formats(options.quick)) {
       STOKER_ASSIGN_OR_RETURN(const auto files, make_files(rows, options));
       for (Trial& trial : trials_of(rows, files, options.run_time()))
         trials.push_back(std::move(trial));

@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "bench/stopwatch.h"
-#include "daemon/feeder/guarded_dataset.h"
-#include "daemon/feeder/quarantine_table.h"
 #include "shared/base/coordinator.h"
 #include "shared/dataset/sample_plan.h"
-#include "shared/feed/reader_pool.h"
+#include "shared/feed/crash_tracking_dataset.h"
+#include "shared/feed/quarantine_table.h"
+#include "shared/feed/worker_pool.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::bench {
@@ -54,8 +54,8 @@ Result<Rate> consume(ring::ShmRing& ring, uint64_t unmeasured, std::chrono::nano
 }
 
 // A bad sample would be replaced and counted as read.
-Status check_all_good(ring::ShmRing& ring) {
-  const auto bad = ring.take_bad_samples();
+Status check_no_sample_errors(ring::ShmRing& ring) {
+  const auto bad = ring.drain_sample_errors();
   if (bad.empty()) return {};
   return Status(bad.front().code, bad.front().reason);
 }
@@ -74,15 +74,15 @@ Result<Rate> sample_rate(const dataset::Dataset& dataset, const FeedRun& run,
   STOKER_ASSIGN_OR_RETURN(const auto producer, ring->add_producer("bench"));
   const dataset::SamplePlan plan({.size = dataset.size(), .batch = run.batch});
   STOKER_ASSIGN_OR_RETURN(const auto quarantine,
-                          feeder::QuarantineTable::create(1, static_cast<uint32_t>(run.threads)));
-  const feeder::GuardedDataset guarded(dataset, quarantine, 0);
-  feed::ReaderPool pool(*ring, producer, guarded, plan);
+                          feed::QuarantineTable::create(1, static_cast<uint32_t>(run.threads)));
+  const feed::CrashTrackingDataset guarded(dataset, quarantine, 0);
+  feed::WorkerPool pool(*ring, producer, guarded, plan);
   Coordinator coordinator;
   pool.start(run.threads, coordinator, {}, run.ahead);
   const auto rate = consume(*ring, run.unmeasured, time);
   ring->close();
   STOKER_RETURN_IF_ERROR(coordinator.join(kGrace));
-  STOKER_RETURN_IF_ERROR(check_all_good(*ring));
+  STOKER_RETURN_IF_ERROR(check_no_sample_errors(*ring));
   return rate;
 }
 
@@ -122,7 +122,7 @@ Result<double> calls_per_second(int threads, std::chrono::nanoseconds time,
   return rate.per_second;
 }
 
-int reader_threads() {
+int worker_threads() {
   return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 4u));
 }
 

@@ -14,7 +14,7 @@
 #include "shared/base/status.h"
 #include "shared/config/dataset_config.h"
 #include "shared/dataset/dataset.h"
-#include "shared/feed/read_ahead_settings.h"
+#include "shared/feed/read_ahead_options.h"
 
 namespace stoker::bench {
 
@@ -26,7 +26,7 @@ constexpr uint64_t kSlots = 8;  // of the ring that is filled
 struct FeedRun {
   uint64_t batch = 64;
   int threads = 1;
-  feed::ReadAheadSettings ahead = {};
+  feed::ReadAheadOptions ahead = {};
   uint64_t unmeasured = 0;  // batches
 };
 // A second on the clock, and a second of the process's time on a processor: the same for one thread
@@ -48,6 +48,6 @@ Result<double> samples_per_second(const dataset::Dataset& dataset, const FeedRun
 Result<double> calls_per_second(int threads, std::chrono::nanoseconds time,
                                 const std::function<Status(uint64_t)>& read);
 
-int reader_threads();  // what this machine has cores for, at most 4
+int worker_threads();  // what this machine has cores for, at most 4
 
 }  // namespace stoker::bench

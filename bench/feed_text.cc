@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kContext = 128;
 
 // Words of changing length; what they say does not matter.
-std::string text_of(size_t bytes) {
+std::string to_text(size_t bytes) {
   std::string text;
   text.reserve(bytes + 16);
   for (uint64_t state = 1; text.size() < bytes;) {
@@ -42,12 +42,12 @@ Result<std::shared_ptr<Text>> make_text(const Options& options) {
   auto text = std::make_shared<Text>();
   STOKER_ASSIGN_OR_RETURN(text->folder, ScratchFolder::create(options.dir));
   const std::string path = text->folder->file("corpus.txt");
-  STOKER_RETURN_IF_ERROR(
-      write_file_atomically(real_files(), path, text_of(options.quick ? 64 << 10 : 64 << 20)));
+  STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), path,
+                                               to_text(options.quick ? 64 << 10 : 64 << 20)));
   const config::DatasetConfig config{
       .source = config::TextDataset{.path = path, .sequence = {.block_size = kContext}}};
   STOKER_ASSIGN_OR_RETURN(text->dataset, open_train_set(config, text->folder->path()));
-  STOKER_ASSIGN_OR_RETURN(text->fd, real_files().open(path, O_RDONLY));
+  STOKER_ASSIGN_OR_RETURN(text->fd, default_file_system().open(path, O_RDONLY));
   return text;
 }
 
@@ -65,7 +65,7 @@ Status read_sample(const Text& text, uint64_t call) {
 Benchmark feed_text() {
   const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
     STOKER_ASSIGN_OR_RETURN(const auto text, make_text(options));
-    const FeedRun run{.batch = 64, .threads = reader_threads()};
+    const FeedRun run{.batch = 64, .threads = worker_threads()};
     const auto time = options.run_time();
     return std::vector<Trial>{{"samples of 129 bytes, " + std::to_string(run.threads) + " threads",
                                "1/s",

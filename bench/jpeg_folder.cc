@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "bench/feed_run.h"
-#include "bench/jpeg_picture.h"
+#include "bench/jpeg_image.h"
 #include "shared/base/file.h"
 
 namespace stoker::bench {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
 constexpr const char* kNames = "**/*.{jpg,jpeg,JPG,JPEG}";
 
 bool is_jpeg_name(const std::filesystem::path& path) {
@@ -35,19 +35,20 @@ Result<std::shared_ptr<JpegFolder>> make_jpeg_folder(const Options& options, uin
                                                      uint32_t width, uint32_t height) {
   auto folder = std::make_shared<JpegFolder>();
   STOKER_ASSIGN_OR_RETURN(folder->scratch, ScratchFolder::create(options.dir));
-  folder->root = folder->scratch->file("pictures");
+  folder->root = folder->scratch->file("images");
   for (uint64_t i = 0; i < count; ++i) {
     const std::string of_class = folder->root + (i % 2 == 0 ? "/even" : "/odd");
-    if (i < 2) STOKER_RETURN_IF_ERROR(make_directories(real_files(), of_class));
+    if (i < 2) STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), of_class));
     STOKER_ASSIGN_OR_RETURN(std::string jpeg, make_jpeg(width, height, i));
     folder->paths.push_back(of_class + "/" + std::to_string(i) + ".jpg");
-    STOKER_RETURN_IF_ERROR(write_file_atomically(real_files(), folder->paths.back(), jpeg));
+    STOKER_RETURN_IF_ERROR(
+        write_file_atomically(default_file_system(), folder->paths.back(), jpeg));
     folder->jpegs.push_back(std::move(jpeg));
   }
   return folder;
 }
 
-Result<std::shared_ptr<JpegFolder>> maybe_given_jpeg_folder(const Options& options) {
+Result<std::shared_ptr<JpegFolder>> find_given_jpeg_folder(const Options& options) {
   const char* const root = std::getenv("STOKER_DATA");
   if (!root || *root == '\0' || options.quick) return std::shared_ptr<JpegFolder>();
   auto folder = std::make_shared<JpegFolder>();
@@ -57,13 +58,13 @@ Result<std::shared_ptr<JpegFolder>> maybe_given_jpeg_folder(const Options& optio
   for (auto at = std::filesystem::recursive_directory_iterator(root, error);
        !error && at != std::filesystem::recursive_directory_iterator(); at.increment(error)) {
     if (!is_jpeg_name(at->path())) continue;
-    STOKER_ASSIGN_OR_RETURN(std::string jpeg, read_file(at->path().string(), kMostBytes));
+    STOKER_ASSIGN_OR_RETURN(std::string jpeg, read_file(at->path().string(), kMaxBytes));
     folder->paths.push_back(at->path().string());
     folder->jpegs.push_back(std::move(jpeg));
   }
   if (error) return Status::from_errno(error.value(), "STOKER_DATA: " + folder->root);
   if (folder->jpegs.empty())
-    return Status(Code::kNotFound, "STOKER_DATA: " + folder->root + " holds no JPEG");
+    return Status(StatusCode::kNotFound, "STOKER_DATA: " + folder->root + " holds no JPEG");
   return folder;
 }
 

@@ -31,6 +31,6 @@ struct JpegFolder {
 Result<std::shared_ptr<JpegFolder>> make_jpeg_folder(const Options& options, uint64_t count,
                                                      uint32_t width, uint32_t height);
 // The folder that STOKER_DATA names, which holds a folder per class; nothing where it is not set.
-Result<std::shared_ptr<JpegFolder>> maybe_given_jpeg_folder(const Options& options);
+Result<std::shared_ptr<JpegFolder>> find_given_jpeg_folder(const Options& options);
 
 }  // namespace stoker::bench

@@ -4,11 +4,11 @@
 int main(int argc, char** argv) {
   using namespace stoker::bench;
   int exit_code = 0;
-  const auto options = maybe_parse(argc, argv, exit_code);
+  const auto options = parse_options(argc, argv, exit_code);
   if (!options) return exit_code;
   std::vector<Benchmark> benchmarks{
-      plan_orders(), ring_operations(), ring_bandwidth(), ring_consumer(),     feed_text(),
-      feed_rows(),   feed_images(),     feed_cold(),      checkpoint_commit(), snapshot_stall()};
+      plan_orders(), ring_operations(), ring_bandwidth(),  ring_consumer(),     feed_text(),
+      feed_rows(),   feed_images(),     feed_cold_cache(), checkpoint_commit(), snapshot_stall()};
 #ifdef STOKER_WITH_TORCH
   benchmarks.push_back(evaluator());
 #endif

@@ -4,7 +4,7 @@
 
 namespace stoker::bench {
 
-std::optional<Options> maybe_parse(int argc, char** argv, int& exit_code) {
+std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   Options options;
   CLI::App app(
       "Measures parts of stoker against simple peers that run in turn with them. One JSON object a "
@@ -17,8 +17,9 @@ std::optional<Options> maybe_parse(int argc, char** argv, int& exit_code) {
       ->check(CLI::Range(0.001, 3600.0));
   app.add_option("--dir", options.dir, "Folder for files, on the disk to measure")
       ->check(CLI::ExistingDirectory);
-  app.add_option("--peers", options.peers,
-                 "Folder that scripts/bench_peers.sh made: feed-images runs beside those libraries")
+  app.add_option(
+         "--peers", options.baselines,
+         "Folder that scripts/bench_baselines.sh made: feed-images runs beside those libraries")
       ->check(CLI::ExistingDirectory);
   app.add_flag("--quick", options.quick, "Tiny sizes and one short run: a test that all runs");
   try {

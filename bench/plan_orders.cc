@@ -25,33 +25,33 @@ constexpr uint64_t kFar = 1'000'000'000'000;
 // So that no sum can be left out.
 volatile uint64_t sink;
 
-dataset::PlanSettings plain(ShuffleMode shuffle) {
-  dataset::PlanSettings settings{.size = kSamples,
-                                 .batch = kBatch,
-                                 .seed = 1,
-                                 .shuffle = shuffle,
-                                 .window = 10000,
-                                 .shards_open = 8};
+dataset::PlanOptions plain(ShuffleMode shuffle) {
+  dataset::PlanOptions plan_options{.size = kSamples,
+                                    .batch = kBatch,
+                                    .seed = 1,
+                                    .shuffle = shuffle,
+                                    .window = 10000,
+                                    .shards_open = 8};
   for (uint64_t shard = 1; shard <= kShards; ++shard)
-    settings.shard_ends.push_back(kSamples * shard / kShards);
-  return settings;
+    plan_options.shard_ends.push_back(kSamples * shard / kShards);
+  return plan_options;
 }
 
 struct Order {
   std::string name;
-  dataset::PlanSettings settings;
+  dataset::PlanOptions plan_options;
 };
 
 std::vector<Order> orders() {
   Order mixture{"mixture of 4 by weight", plain(ShuffleMode::kFull)};
   const uint64_t quarter = kSamples / 4;
   for (const double weight : {0.4, 0.3, 0.2})
-    mixture.settings.sets.push_back({.size = quarter, .weight = weight});
-  mixture.settings.sets.push_back({.size = kSamples - 3 * quarter, .weight = 0.1});
+    mixture.plan_options.datasets.push_back({.size = quarter, .weight = weight});
+  mixture.plan_options.datasets.push_back({.size = kSamples - 3 * quarter, .weight = 0.1});
   Order drawn{"drawn by weight", plain(ShuffleMode::kFull)};
-  drawn.settings.sets.push_back({.size = kSamples});
+  drawn.plan_options.datasets.push_back({.size = kSamples});
   for (uint64_t i = 0; i < kSamples; ++i)
-    drawn.settings.sets[0].sample_weights.push_back(static_cast<double>(i % 100));
+    drawn.plan_options.datasets[0].sample_weights.push_back(static_cast<double>(i % 100));
   return {{"full", plain(ShuffleMode::kFull)},
           {"none", plain(ShuffleMode::kNone)},
           {"blocks of 10000", plain(ShuffleMode::kBlock)},
@@ -92,13 +92,13 @@ Benchmark plan_orders() {
     const auto time = options.run_time();
     std::vector<Trial> trials;
     for (Order& order : orders()) {
-      const auto plan = std::make_shared<const dataset::SamplePlan>(order.settings);
+      const auto plan = std::make_shared<const dataset::SamplePlan>(order.plan_options);
       trials.push_back({order.name + ", at position 10^12",
                         "ns a sample",
                         [=] { return nanoseconds_a_sample(*plan, kFar, time); },
                         {{"at position 0", [=] { return nanoseconds_a_sample(*plan, 0, time); }}}});
     }
-    trials.front().peers.push_back(
+    trials.front().baselines.push_back(
         {"list shuffled once an epoch", [=] { return nanoseconds_of_a_list(time); }});
     return trials;
   };

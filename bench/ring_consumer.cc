@@ -38,18 +38,18 @@ Result<std::vector<double>> costs(int producers, std::chrono::nanoseconds time) 
   }
   std::vector<double> costs;
   const Stopwatch whole;
-  Status trouble;
-  while (whole.elapsed() < time && trouble.ok()) {
+  Status error;
+  while (whole.elapsed() < time && error.ok()) {
     // A full ring is what a trainer that computes finds: its readers wait.
     while (ring->counters().ready < kSlots) std::this_thread::yield();
     const Stopwatch watch;
     const auto batch = ring->pop(kPatience);
     if (batch.ok()) ring->release(batch->ticket);
     costs.push_back(watch.seconds() * 1e6);
-    trouble = batch.status();
+    error = batch.status();
   }
   ring->close();
-  if (!trouble.ok()) return trouble;
+  if (!error.ok()) return error;
   return costs;
 }
 

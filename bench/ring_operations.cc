@@ -86,7 +86,7 @@ Result<double> through_pipe(std::chrono::nanoseconds time) {
   const UniqueFd out(ends[0]);
   UniqueFd in(ends[1]);
   if (::fcntl(in.get(), F_SETPIPE_SZ, kSlots * kBytes) != static_cast<int>(kSlots * kBytes))
-    return Status(Code::kInternal, "the pipe has another size than asked for");
+    return Status(StatusCode::kInternal, "the pipe has another size than asked for");
   // Ended by its destructor: the pipe has no other end of data that costs no test in the loop.
   STOKER_ASSIGN_OR_RETURN(const auto producer, ChildProcess::fork([&in]() -> Status {
                             Message message{};

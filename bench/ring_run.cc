@@ -15,14 +15,15 @@ namespace stoker::bench {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(30);  // with a machine that does not come to it
-constexpr uint64_t kLookAtClockEvery = 64;
+constexpr uint64_t kClockCheckInterval = 64;
 
 // Until the ring closes.
 Status produce(ring::ShmRing& ring, ring::ProducerId me,
                const std::function<void(std::span<std::byte>)>& fill) {
   while (true) {
     const auto claim = ring.claim(me, kPatience);
-    if (!claim.ok()) return claim.status().code() == Code::kClosed ? Status() : claim.status();
+    if (!claim.ok())
+      return claim.status().code() == StatusCode::kClosed ? Status() : claim.status();
     fill(claim->slot);
     ring.publish(me, *claim);
   }
@@ -36,13 +37,14 @@ Status take(ring::ShmRing& ring, uint64_t batches) {
   return {};
 }
 
-Result<double> consume(ring::ShmRing& ring, std::chrono::nanoseconds time, uint64_t look_every) {
+Result<double> consume(ring::ShmRing& ring, std::chrono::nanoseconds time,
+                       uint64_t check_interval) {
   STOKER_RETURN_IF_ERROR(take(ring, 2 * ring.slots()));
   const Stopwatch watch;
   uint64_t batches = 0;
   do {
-    STOKER_RETURN_IF_ERROR(take(ring, look_every));
-    batches += look_every;
+    STOKER_RETURN_IF_ERROR(take(ring, check_interval));
+    batches += check_interval;
   } while (watch.elapsed() < time);
   return static_cast<double>(batches) / watch.seconds();
 }
@@ -76,7 +78,7 @@ Result<double> batches_per_second(const RingRun& run, std::chrono::nanoseconds t
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::create(run.layout, {.slots = run.slots}));
   STOKER_ASSIGN_OR_RETURN(const Join join, start_producer(*ring, run));
   const bool tiny = run.layout.slot_bytes() < 4096;
-  const auto result = consume(*ring, time, tiny ? kLookAtClockEvery : 1);
+  const auto result = consume(*ring, time, tiny ? kClockCheckInterval : 1);
   ring->close();
   STOKER_RETURN_IF_ERROR(join());
   return result;

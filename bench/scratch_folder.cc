@@ -17,7 +17,7 @@ Result<std::shared_ptr<ScratchFolder>> ScratchFolder::create(const std::string& 
 }
 
 ScratchFolder::~ScratchFolder() {
-  const Status status = real_files().remove_tree(path_);
+  const Status status = default_file_system().remove_tree(path_);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());
 }
 

@@ -3,9 +3,9 @@
 // torch.compile with as many threads.
 #include "bench/benchmark.h"
 #include "bench/options.h"
-#include "bench/torch_peers.h"
+#include "bench/torch_baselines.h"
 #include "bench/training.h"
-#include "shared/model/host_blocks.h"
+#include "shared/model/host_allocator.h"
 
 namespace stoker::bench {
 namespace {
@@ -19,11 +19,11 @@ Result<Trial> speed(const TrainingSetup& setup, int threads,
               "steps/s",
               [=, time = options.run_time()] { return training->run(time); },
               {}};
-  STOKER_ASSIGN_OR_RETURN(trial.peers, torch_peers({.bench = "step-" + setup.name,
-                                                    .script = "train_peer.py",
-                                                    .setup = to_json(setup, threads),
-                                                    .parameters = training->parameters()},
-                                                   options));
+  STOKER_ASSIGN_OR_RETURN(trial.baselines, torch_baselines({.bench = "step-" + setup.name,
+                                                            .script = "train_baseline.py",
+                                                            .setup = to_json(setup, threads),
+                                                            .parameters = training->parameters()},
+                                                           options));
   return trial;
 }
 
@@ -51,9 +51,9 @@ Benchmark steps_of(const TrainingSetup& setup) {
 
 int main(int argc, char** argv) {
   using namespace stoker::bench;
-  stoker::model::keep_host_memory();  // as stokerd
+  stoker::model::install_host_allocator();  // as stokerd
   int exit_code = 0;
-  const auto options = maybe_parse(argc, argv, exit_code);
+  const auto options = parse_options(argc, argv, exit_code);
   if (!options) return exit_code;
   std::vector<Benchmark> benchmarks;
   for (const TrainingSetup& setup : training_setups(options->quick))

@@ -35,11 +35,11 @@ class RunningTraining final : public Training {
   }
 
   Result<double> part_outside(std::chrono::nanoseconds time) override {
-    const OperationTime inside;
+    const OperationTime operations;
     STOKER_RETURN_IF_ERROR(take_steps(std::chrono::nanoseconds(0)).status());  // warm
-    const auto before = inside.total();
+    const auto before = operations.total();
     STOKER_ASSIGN_OR_RETURN(const Count count, take_steps(time, /*warm_up=*/0));
-    const std::chrono::duration<double> spent = inside.total() - before;
+    const std::chrono::duration<double> spent = operations.total() - before;
     return 1 - spent.count() / count.seconds;
   }
 
@@ -62,7 +62,7 @@ class RunningTraining final : public Training {
       count.seconds = watch.seconds();
       return count;
     } catch (const std::exception& error) {
-      return Status(Code::kInternal, std::string("training: ") + error.what());
+      return Status(StatusCode::kInternal, std::string("training: ") + error.what());
     }
   }
 

@@ -10,7 +10,7 @@ namespace {
 
 const config::Normalize kToPlusMinusOne{.mean = {0.5}, .std = {0.5}};
 
-std::vector<TensorSpec> labelled(DType dtype, std::vector<int64_t> shape) {
+std::vector<TensorSpec> labeled(DType dtype, std::vector<int64_t> shape) {
   return {{.name = "input", .dtype = dtype, .shape = std::move(shape)},
           {.name = "label", .dtype = DType::kI64, .shape = {}}};
 }
@@ -50,20 +50,20 @@ std::vector<TrainingSetup> training_setups(bool tiny) {
            .model = {.arch = config::Lenet5Config{}},
            .task = {config::ClassificationTask{}},
            .normalize = kToPlusMinusOne,
-           .sample = labelled(DType::kU8, {1, 28, 28}),
+           .sample = labeled(DType::kU8, {1, 28, 28}),
            .classes = 10,
            .batch = tiny ? 2u : 64u},
           {.name = "resnet14",
            .model = {.arch = config::ResnetConfig{.depth = 14}},
            .task = {config::ClassificationTask{}},
            .normalize = kToPlusMinusOne,
-           .sample = labelled(DType::kU8, {3, 32, 32}),
+           .sample = labeled(DType::kU8, {3, 32, 32}),
            .classes = 10,
            .batch = tiny ? 2u : 128u},
           {.name = "blstm",
            .model = {.arch = config::BlstmConfig{.hidden_size = tiny ? 8 : 128}},
            .task = {config::ClassificationTask{}},
-           .sample = tiny ? labelled(DType::kF32, {4, 8}) : labelled(DType::kF32, {128, 512}),
+           .sample = tiny ? labeled(DType::kF32, {4, 8}) : labeled(DType::kF32, {128, 512}),
            .classes = 10,
            .batch = tiny ? 2u : 400u}};
 }

@@ -32,7 +32,7 @@ std::vector<TrainingSetup> training_setups(bool tiny);
 
 // What every peer is told: the batch, and the sizes of the model.
 boost::json::object to_object(const TrainingSetup& setup);
-// What train_peer.py is told, as JSON.
+// What train_baseline.py is told, as JSON.
 std::string to_json(const TrainingSetup& setup, int threads);
 
 }  // namespace stoker::bench

@@ -1,45 +1,44 @@
-# cmake -DROOT=<tree> -P include_direction.cmake: fails when a folder includes what it may not.
+# cmake -DROOT=<tree> [-DUNUSED=ON] -P include_direction.cmake: fails if a folder includes what it must not.
 #
-# One row per folder: what it may include besides itself; docs/architecture.md has the rows in words. A folder with sources
-# and no row fails too, so that nothing new escapes.
+# One row per folder: what it includes besides itself. A folder with sources and no row fails too; with UNUSED, so does
+# a row that allows more than is included.
 cmake_minimum_required(VERSION 3.25)
 
-set(torch_free_shared "shared/base shared/archive shared/config shared/score shared/run shared/ring shared/dataset shared/image \
-shared/checkpoint shared/retention shared/metrics shared/control shared/feed")
-set(all_shared "${torch_free_shared} shared/model shared/task")
-
 set(ALLOW_shared/base "")
+set(ALLOW_shared/eval_metrics "")
 set(ALLOW_shared/archive "shared/base")
 set(ALLOW_shared/config "shared/base")
-set(ALLOW_shared/score "shared/base")
-set(ALLOW_shared/run "shared/base shared/config shared/score")  # a result holds what was scored
-set(ALLOW_shared/ring "shared/base shared/config")
-set(ALLOW_shared/image "shared/base shared/config")
-set(ALLOW_shared/dataset "shared/base shared/archive shared/config shared/image")  # a sample is decoded where it is read
-set(ALLOW_shared/checkpoint "shared/base shared/archive shared/config")
-# Which checkpoints are kept follows from what the evaluator found of them.
-set(ALLOW_shared/retention "shared/base shared/config shared/run shared/checkpoint")
-set(ALLOW_shared/metrics "shared/base shared/config")
-set(ALLOW_shared/control "shared/base shared/config")
-set(ALLOW_shared/feed "shared/base shared/config shared/ring shared/dataset shared/image")
+set(ALLOW_shared/control "shared/base")
+set(ALLOW_shared/image "shared/base")
+set(ALLOW_shared/metrics "shared/base")
+set(ALLOW_shared/ring "shared/base")
+set(ALLOW_shared/checkpoint "shared/base shared/archive")
+set(ALLOW_shared/dataset "shared/base shared/archive shared/config shared/image")
+set(ALLOW_shared/run "shared/base shared/eval_metrics shared/config")
+set(ALLOW_shared/feed "shared/base shared/config shared/ring shared/dataset")
 set(ALLOW_shared/model "shared/base shared/config shared/checkpoint")
-set(ALLOW_shared/task "shared/base shared/config shared/score shared/dataset shared/model")  # a loss is computed with a model
-set(ALLOW_daemon/feeder "${torch_free_shared}")
-set(ALLOW_daemon/checkpoint "${torch_free_shared}")
-set(ALLOW_daemon/control "${torch_free_shared}")
-set(ALLOW_daemon/service "${torch_free_shared}")
-set(ALLOW_daemon/ctl "${torch_free_shared}")
-set(ALLOW_daemon/cuda "shared/base")
-# daemon/cuda: the module's interface, one header without CUDA. daemon/checkpoint: the trainer hands its snapshots over.
-set(ALLOW_daemon/train "${all_shared} daemon/cuda daemon/checkpoint")
-set(ALLOW_daemon/daemon_app "${all_shared} daemon/feeder daemon/train daemon/checkpoint daemon/control daemon/service \
-daemon/cuda")
-set(ALLOW_evaluator "${all_shared}")
+set(ALLOW_shared/retention "shared/base shared/config shared/checkpoint shared/run")
+set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/dataset shared/model")
+set(ALLOW_feeder "shared/base shared/config shared/ring shared/dataset shared/feed")
+set(ALLOW_daemon/cuda "")
+set(ALLOW_daemon/control "shared/base shared/control")
+set(ALLOW_daemon/service "shared/base shared/control shared/run")
+set(ALLOW_daemon/checkpoint "shared/base shared/config shared/checkpoint shared/run shared/retention")
+set(ALLOW_daemon/supervisor "shared/base shared/config shared/metrics shared/ring shared/dataset shared/feed")
+set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics shared/ring shared/checkpoint \
+shared/dataset shared/feed shared/model shared/task daemon/cuda daemon/checkpoint")
+set(ALLOW_daemon/app "shared/base shared/config shared/control shared/image shared/metrics shared/ring \
+shared/checkpoint shared/dataset shared/run shared/feed shared/model daemon/control daemon/service daemon/checkpoint \
+daemon/supervisor daemon/train")
+set(ALLOW_evaluator "shared/base shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
+shared/dataset shared/run shared/model shared/task")
+set(ALLOW_ctl "shared/base shared/config shared/control shared/metrics shared/checkpoint shared/dataset shared/run \
+shared/feed shared/retention")
 
 # Which folders may include a library. Not named here: free for all.
 set(ONLY_yaml-cpp "shared/config")
 set(ONLY_spdlog "shared/base")
-set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/daemon_app evaluator")
+set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/app evaluator")
 set(ONLY_ATen "${ONLY_torch}")
 set(ONLY_c10 "${ONLY_torch}")
 set(ONLY_stoker "shared/model")  # include/stoker: what plugins are compiled with
@@ -56,7 +55,8 @@ if(NOT IS_DIRECTORY "${ROOT}")
 endif()
 file(GLOB_RECURSE files RELATIVE "${ROOT}"
   "${ROOT}/shared/*.h" "${ROOT}/shared/*.cc" "${ROOT}/daemon/*.h" "${ROOT}/daemon/*.cc"
-  "${ROOT}/evaluator/*.h" "${ROOT}/evaluator/*.cc")
+  "${ROOT}/feeder/*.h" "${ROOT}/feeder/*.cc" "${ROOT}/evaluator/*.h" "${ROOT}/evaluator/*.cc"
+  "${ROOT}/ctl/*.h" "${ROOT}/ctl/*.cc")
 list(LENGTH files count)
 if(count EQUAL 0)
   message(FATAL_ERROR "${ROOT}: no sources here; nothing was checked")
@@ -77,6 +77,7 @@ foreach(file ${files})
       if(NOT CMAKE_MATCH_2 IN_LIST allowed)
         complain("${file}: ${folder} must not include ${CMAKE_MATCH_1}")
       endif()
+      list(APPEND "USED_${folder}" "${CMAKE_MATCH_2}")
     elseif(line MATCHES "<([^/>]+)")
       set(library "${CMAKE_MATCH_1}")
       if(DEFINED "ONLY_${library}")
@@ -88,6 +89,22 @@ foreach(file ${files})
     endif()
   endforeach()
 endforeach()
+
+# An edge that nothing needs any longer leaves its row, so that the rows are the architecture.
+if(UNUSED)
+  get_cmake_property(variables VARIABLES)
+  foreach(variable ${variables})
+    if(variable MATCHES "^ALLOW_(.+)$")
+      set(folder "${CMAKE_MATCH_1}")
+      separate_arguments(allowed UNIX_COMMAND "${${variable}}")
+      foreach(other ${allowed})
+        if(NOT other IN_LIST "USED_${folder}")
+          complain("cmake/include_direction.cmake: ${folder} does not include ${other}; remove it from its row")
+        endif()
+      endforeach()
+    endif()
+  endforeach()
+endif()
 
 if(bad)
   message(FATAL_ERROR "${bad} include(s) against the direction; the rows are in cmake/include_direction.cmake")

@@ -16,14 +16,14 @@
 namespace stoker::evaluator {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
-constexpr auto kLook = 100ms;
+constexpr auto kPollInterval = 100ms;
 constexpr auto kAfterTerm = 2s;
 
-class SpawnSettings {
+class SpawnAttributes {
  public:
-  SpawnSettings() {
+  SpawnAttributes() {
     posix_spawn_file_actions_init(&actions_);
     posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
@@ -40,12 +40,12 @@ class SpawnSettings {
     posix_spawnattr_setflags(
         &attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   }
-  ~SpawnSettings() {
+  ~SpawnAttributes() {
     posix_spawn_file_actions_destroy(&actions_);
     posix_spawnattr_destroy(&attributes_);
   }
-  SpawnSettings(const SpawnSettings&) = delete;
-  SpawnSettings& operator=(const SpawnSettings&) = delete;
+  SpawnAttributes(const SpawnAttributes&) = delete;
+  SpawnAttributes& operator=(const SpawnAttributes&) = delete;
 
   posix_spawn_file_actions_t actions_{};
   posix_spawnattr_t attributes_{};
@@ -53,8 +53,8 @@ class SpawnSettings {
 
 // True when the process has ended within `time`; it can then be reaped.
 bool ends_within(int pidfd, std::chrono::milliseconds time) {
-  pollfd look{.fd = pidfd, .events = POLLIN, .revents = 0};
-  return ::poll(&look, 1, static_cast<int>(time.count())) > 0;
+  pollfd poll_interval{.fd = pidfd, .events = POLLIN, .revents = 0};
+  return ::poll(&poll_interval, 1, static_cast<int>(time.count())) > 0;
 }
 
 void end_group(pid_t pid, int pidfd) {
@@ -66,9 +66,9 @@ void end_group(pid_t pid, int pidfd) {
 
 Status status_of_exit(int raw) {
   if (WIFSIGNALED(raw))
-    return Status(Code::kInternal, "ended by signal " + std::to_string(WTERMSIG(raw)));
+    return Status(StatusCode::kInternal, "ended by signal " + std::to_string(WTERMSIG(raw)));
   if (WEXITSTATUS(raw) == 0) return {};
-  return Status(Code::kInternal, "exit code " + std::to_string(WEXITSTATUS(raw)));
+  return Status(StatusCode::kInternal, "exit code " + std::to_string(WEXITSTATUS(raw)));
 }
 
 }  // namespace
@@ -79,9 +79,9 @@ Status run_best_command(const std::vector<std::string>& command, const std::stri
   for (const std::string& part : command) arguments.push_back(const_cast<char*>(part.c_str()));
   arguments.push_back(const_cast<char*>(checkpoint_path.c_str()));
   arguments.push_back(nullptr);
-  const SpawnSettings settings;
+  const SpawnAttributes options;
   pid_t pid = 0;
-  const int error = ::posix_spawnp(&pid, arguments[0], &settings.actions_, &settings.attributes_,
+  const int error = ::posix_spawnp(&pid, arguments[0], &options.actions_, &options.attributes_,
                                    arguments.data(), environ);
   if (error != 0) return Status::from_errno(error, "start " + command.front());
   const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -91,12 +91,12 @@ Status run_best_command(const std::vector<std::string>& command, const std::stri
     (void)::waitpid(pid, nullptr, 0);
     return Status::from_errno(cause, "watch " + command.front());
   }
-  const auto end = Clock::now() + timeout;
+  const auto end = SteadyClock::now() + timeout;
   Status why;
-  while (!ends_within(pidfd.get(), kLook)) {
-    if (stop.stop_requested()) why = Status(Code::kCancelled, "the evaluator was stopped");
-    if (Clock::now() >= end)
-      why = Status(Code::kTimedOut, "it took longer than eval.timeout_seconds");
+  while (!ends_within(pidfd.get(), kPollInterval)) {
+    if (stop.stop_requested()) why = Status(StatusCode::kCancelled, "the evaluator was stopped");
+    if (SteadyClock::now() >= end)
+      why = Status(StatusCode::kTimedOut, "it took longer than eval.timeout_seconds");
     if (why.ok()) continue;
     end_group(pid, pidfd.get());
     break;

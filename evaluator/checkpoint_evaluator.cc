@@ -9,27 +9,28 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
-#include "evaluator/evaluated_set.h"
+#include "evaluator/class_mapping.h"
+#include "evaluator/dataset_artifacts.h"
+#include "evaluator/evaluated_dataset.h"
 #include "evaluator/evaluation_limit.h"
-#include "evaluator/set_views.h"
-#include "evaluator/train_classes.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/class_weights.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/model.h"
 #include "shared/model/model_file.h"
 #include "shared/model/torch_status.h"
-#include "shared/task/sample_text.h"
+#include "shared/task/generate_text.h"
 #include "shared/task/task.h"
 
 namespace stoker::evaluator {
 namespace {
 
-Status status_of(const std::exception& error, const std::string& what) {
+Status to_status(const std::exception& error, const std::string& what) {
   if (const auto* torch = dynamic_cast<const c10::Error*>(&error))
-    return model::status_of(*torch, what);
+    return model::to_status(*torch, what);
   const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  return Status(memory ? Code::kOutOfMemory : Code::kInternal, what + ": " + error.what());
+  return Status(memory ? StatusCode::kOutOfMemory : StatusCode::kInternal,
+                what + ": " + error.what());
 }
 
 struct Weights {
@@ -46,50 +47,55 @@ Result<config::TaskConfig> weighed_task(const config::TaskConfig& task,
   auto& weights = std::get<config::ClassificationTask>(weighed.task).class_weights;
   STOKER_ASSIGN_OR_RETURN(weights.values, checkpoint::read_class_weights(saved));
   if (!weights.values.empty()) return weighed;
-  return Status(Code::kMismatch, saved.path() +
-                                     ": has no weights of classes, because task.class_weights was "
-                                     "not balanced; a list of numbers evaluates it");
+  return Status(StatusCode::kMismatch,
+                saved.path() +
+                    ": has no weights of classes, because task.class_weights was "
+                    "not balanced; a list of numbers evaluates it");
 }
 
 }  // namespace
 
 struct CheckpointEvaluator::State {
-  State(config::Config settings, Clock& time) : config(std::move(settings)), clock(time) {}
+  State(config::Config options, Clock& time) : config(std::move(options)), clock(time) {}
 
-  Result<score::Report> evaluate_set(EvaluatedSet& set, const EvaluationLimit& limit) {
-    const SampleBatches& batches = set.batches;
+  Result<eval_metrics::EvalReport> evaluate_set(EvaluatedDataset& dataset,
+                                                const EvaluationLimit& limit) {
+    const SampleBatches& batches = dataset.batches;
     SampleBatches::Memory memory;  // for this set: what does not fit fails this checkpoint only
-    const auto evaluation = set.task->start_evaluation(
+    const auto evaluation = dataset.task->start_evaluation(
         {.top_k = config.eval.top_k.value_or(0),
-         .mistakes = static_cast<size_t>(config.eval.num_misclassified)});
+         .misclassified = static_cast<size_t>(config.eval.num_misclassified)});
     for (size_t number = 0; number < batches.size(); ++number) {
-      const uint64_t first = batches.first_place(number);
+      const uint64_t first = batches.first_position(number);
       STOKER_RETURN_IF_ERROR(limit.check("sample " + std::to_string(first) + " of " +
-                                         std::to_string(batches.samples()) + " of " + set.name));
+                                         std::to_string(batches.samples()) + " of " +
+                                         dataset.name));
       const auto tensors = batches.read(number, memory);
       // Damaged data is not a damaged checkpoint.
       if (!tensors.ok())
-        return Status(Code::kIoError, "data set " + set.name + ": " + tensors.status().message());
+        return Status(StatusCode::kIoError,
+                      "data set " + dataset.name + ": " + tensors.status().message());
       evaluation->add(*model, *tensors);
     }
-    score::Report report = evaluation->report();
-    for (score::Mistake& mistake : report.mistakes)
-      mistake.sample = batches.sample_at(mistake.sample);
+    eval_metrics::EvalReport report = evaluation->report();
+    for (eval_metrics::MisclassifiedSample& misclassified_sample : report.misclassified)
+      misclassified_sample.sample = batches.sample_at(misclassified_sample.sample);
     return report;
   }
 
   // Text for people to look at, where the model writes bytes.
-  Result<std::optional<View>> sample_view(const EvaluationLimit& limit) {
+  Result<std::optional<Artifact>> sample_view(const EvaluationLimit& limit) {
     const bool writes = config.task.name() == config::TaskName::kLanguageModeling &&
                         model->vocab() == 256 && config.eval.generate;
-    if (!writes) return std::optional<View>();
+    if (!writes) return std::optional<Artifact>();
     const std::string& prompt = config.eval.generate->prompt;
     std::string text =
-        prompt + task::sample_text(*model, prompt, config.eval.generate->max_new_tokens,
-                                   config.eval.generate->temperature, config.run.seed,
-                                   limit.stop());
+        prompt + task::generate_text(*model, prompt, config.eval.generate->max_new_tokens,
+                                     config.eval.generate->temperature, config.run.seed,
+                                     limit.stop());
     STOKER_RETURN_IF_ERROR(limit.check("the sample of text"));
-    return std::optional<View>({sets.front().name, ViewKind::kSampleText, std::move(text)});
+    return std::optional<Artifact>(
+        {datasets.front().name, ArtifactKind::kGeneratedText, std::move(text)});
   }
 
   Result<Evaluation> evaluate(const Weights& weights, bool with_views,
@@ -99,27 +105,29 @@ struct CheckpointEvaluator::State {
     found.result.step = weights.step;
     found.result.manifest_sha256 = weights.manifest_sha256;
     STOKER_RETURN_IF_ERROR(model::load_weights(*model, weights.tensors).with_context(weights.path));
-    for (EvaluatedSet& set : sets) {
-      STOKER_ASSIGN_OR_RETURN(score::Report report, evaluate_set(set, limit));
-      name_classes(*set.data, report.classes);
-      run::SetResult& result = found.result.sets.emplace_back();
-      result = {set.name, set.batches.samples(), std::move(report.metrics),
-                std::move(report.classes), std::move(report.confusion)};
+    for (EvaluatedDataset& dataset : datasets) {
+      STOKER_ASSIGN_OR_RETURN(eval_metrics::EvalReport report, evaluate_set(dataset, limit));
+      name_classes(*dataset.data, report.classes);
+      run::DatasetResult& result = found.result.datasets.emplace_back();
+      result = {dataset.name, dataset.batches.samples(), std::move(report.metrics),
+                std::move(report.classes), std::move(report.confusion_matrix)};
       if (!with_views) continue;
-      auto views = views_of_set(*set.data, result, report.mistakes);
-      if (!views.ok()) log_warn("artifacts not created", {{"error", views.status().to_string()}});
-      if (views.ok()) found.views = joined(std::move(found.views), *std::move(views));
+      auto artifacts = dataset_artifacts(*dataset.data, result, report.misclassified);
+      if (!artifacts.ok())
+        log_warn("artifacts not created", {{"error", artifacts.status().to_string()}});
+      if (artifacts.ok())
+        found.artifacts = joined(std::move(found.artifacts), *std::move(artifacts));
     }
     if (with_views) {
       STOKER_ASSIGN_OR_RETURN(auto sample, sample_view(limit));
-      if (sample) found.views.push_back(*std::move(sample));
+      if (sample) found.artifacts.push_back(*std::move(sample));
     }
     found.result.seconds = seconds_between(began, clock.monotonic());
     found.result.created = to_iso8601(clock.wall());
     return found;
   }
 
-  static std::vector<View> joined(std::vector<View> first, std::vector<View> more) {
+  static std::vector<Artifact> joined(std::vector<Artifact> first, std::vector<Artifact> more) {
     std::ranges::move(more, std::back_inserter(first));
     return first;
   }
@@ -132,13 +140,13 @@ struct CheckpointEvaluator::State {
       const at::NoGradGuard no_grad;
       return evaluate(weights, with_views, limit);
     } catch (const std::exception& error) {
-      return status_of(error, weights.path);
+      return to_status(error, weights.path);
     }
   }
 
   Result<Evaluation> evaluate_checkpoint(const checkpoint::VerifiedCheckpoint& checkpoint,
                                          bool with_views, std::stop_token stop) {
-    STOKER_RETURN_IF_ERROR(weigh_classes(checkpoint));
+    STOKER_RETURN_IF_ERROR(compute_class_weights(checkpoint));
     STOKER_ASSIGN_OR_RETURN(const auto tensors, open_weights(checkpoint));
     return try_to_evaluate({*tensors, checkpoint.path() + '/' + weights_file(),
                             checkpoint.manifest().step, checkpoint.manifest_sha256()},
@@ -146,17 +154,17 @@ struct CheckpointEvaluator::State {
   }
 
   // As they were in the training that saved it.
-  Status weigh_classes(const checkpoint::VerifiedCheckpoint& checkpoint) {
+  Status compute_class_weights(const checkpoint::VerifiedCheckpoint& checkpoint) {
     if (!config.task.has_balanced_weights()) return {};
     STOKER_ASSIGN_OR_RETURN(const auto weighed, weighed_task(config.task, checkpoint));
     try {
-      for (EvaluatedSet& set : sets) {
-        STOKER_ASSIGN_OR_RETURN(set.task,
+      for (EvaluatedDataset& dataset : datasets) {
+        STOKER_ASSIGN_OR_RETURN(dataset.task,
                                 task::make_task(weighed, config::training_normalization(config),
-                                                set.data->spec(), set.data->classes()));
+                                                dataset.data->spec(), dataset.data->classes()));
       }
     } catch (const std::exception& error) {
-      return status_of(error, checkpoint.path());
+      return to_status(error, checkpoint.path());
     }
     return {};
   }
@@ -175,8 +183,8 @@ struct CheckpointEvaluator::State {
         model::check_same_file(checkpoint.manifest().model_file, model_file, user_code_path())
             .with_context(checkpoint.path()));
     auto opened = checkpoint.open_tensors(weights_file());
-    if (opened.status().code() != Code::kNotFound || !config.eval.use_ema) return opened;
-    return Status(Code::kMismatch,
+    if (opened.status().code() != StatusCode::kNotFound || !config.eval.use_ema) return opened;
+    return Status(StatusCode::kMismatch,
                   checkpoint.path() +
                       ": has no averaged weights, because train.ema_decay was null; "
                       "eval.use_ema: false evaluates it");
@@ -184,7 +192,7 @@ struct CheckpointEvaluator::State {
 
   const config::Config config;
   Clock& clock;
-  std::vector<EvaluatedSet> sets;
+  std::vector<EvaluatedDataset> datasets;
   model::ModelPtr model;
   std::string model_file;  // its sum, as in Manifest
 };
@@ -196,20 +204,20 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
     const config::Config& config, const Indexes& indexes, Clock& clock) {
   if (config.eval.num_threads) at::set_num_threads(*config.eval.num_threads);  // else one a core
   if (config.eval.datasets.empty())
-    return Status(Code::kInvalidArgument,
+    return Status(StatusCode::kInvalidArgument,
                   "eval.datasets: is empty; set it to the datasets to evaluate on");
   auto state = std::make_unique<State>(config, clock);
   try {
-    TrainClasses train;
-    if (!indexes.of_training.empty()) train = train_classes(config, indexes.of_training);
-    STOKER_ASSIGN_OR_RETURN(state->sets, open_sets(config, indexes.own, train));
-    const dataset::Dataset& first = *state->sets.front().data;
+    ClassMapping train;
+    if (!indexes.of_training.empty()) train = load_class_mapping(config, indexes.of_training);
+    STOKER_ASSIGN_OR_RETURN(state->datasets, open_evaluated_datasets(config, indexes.own, train));
+    const dataset::Dataset& first = *state->datasets.front().data;
     STOKER_ASSIGN_OR_RETURN(state->model_file, model::file_digest(config.model));
     STOKER_ASSIGN_OR_RETURN(state->model,
                             model::make_model(config.model, first.spec(), first.classes()));
     state->model->eval();
   } catch (const std::exception& error) {
-    return status_of(error, "prepare the evaluation");
+    return to_status(error, "prepare the evaluation");
   }
   return std::unique_ptr<CheckpointEvaluator>(new CheckpointEvaluator(std::move(state)));
 }
@@ -230,7 +238,7 @@ Result<run::EvalResult> CheckpointEvaluator::measure_file(const std::string& saf
                                                           std::stop_token stop) {
   if (state_->config.task.has_balanced_weights())
     return Status(
-        Code::kInvalidArgument,
+        StatusCode::kInvalidArgument,
         safetensors_path +
             ": weights alone do not say what task.class_weights: balanced resolved to; give "
             "the checkpoint's folder, or a list with --set task.class_weights=[…]");
@@ -241,12 +249,12 @@ Result<run::EvalResult> CheckpointEvaluator::measure_file(const std::string& saf
   return std::move(found.result);
 }
 
-Result<std::string> CheckpointEvaluator::sample_text(
+Result<std::string> CheckpointEvaluator::generate_text(
     const checkpoint::VerifiedCheckpoint& checkpoint, const std::string& prompt, int bytes,
     double temperature, uint64_t seed) {
   if (state_->config.task.name() != config::TaskName::kLanguageModeling ||
       state_->config.model.vocab_size() != 256) {
-    return Status(Code::kInvalidArgument,
+    return Status(StatusCode::kInvalidArgument,
                   "--sample: text can be sampled from a language model over bytes "
                   "(model.vocab_size 256) only");
   }
@@ -255,9 +263,9 @@ Result<std::string> CheckpointEvaluator::sample_text(
     STOKER_ASSIGN_OR_RETURN(const auto weights, state_->open_weights(checkpoint));
     STOKER_RETURN_IF_ERROR(model::load_weights(*state_->model, *weights)
                                .with_context(checkpoint.path() + '/' + state_->weights_file()));
-    return task::sample_text(*state_->model, prompt, bytes, temperature, seed);
+    return task::generate_text(*state_->model, prompt, bytes, temperature, seed);
   } catch (const std::exception& error) {
-    return status_of(error, checkpoint.path());
+    return to_status(error, checkpoint.path());
   }
 }
 

@@ -47,9 +47,9 @@ class CheckpointEvaluator {
   Result<run::EvalResult> measure_file(const std::string& safetensors_path, std::stop_token stop);
 
   // Text that the checkpoint's model writes after `prompt`; for language models over bytes.
-  Result<std::string> sample_text(const checkpoint::VerifiedCheckpoint& checkpoint,
-                                  const std::string& prompt, int bytes, double temperature,
-                                  uint64_t seed);
+  Result<std::string> generate_text(const checkpoint::VerifiedCheckpoint& checkpoint,
+                                    const std::string& prompt, int bytes, double temperature,
+                                    uint64_t seed);
 
  private:
   struct State;

@@ -58,7 +58,7 @@ Chosen add_choice(CLI::App& app, CommandLine& command, bool& once) {
   return {follow, checkpoint};
 }
 
-void add_settings(CLI::App& app, CommandLine& command) {
+void add_options(CLI::App& app, CommandLine& command) {
   app.add_option("--config", command.config, "Configuration, instead of the run's own config.yaml")
       ->type_name("FILE");
   app.add_option("--set", command.overrides,
@@ -91,22 +91,22 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   app.footer(kFooter);
   app.set_version_flag("--version", "stoker-eval " STOKER_VERSION);
   const Chosen chosen = add_choice(app, command, once);
-  add_settings(app, command);
+  add_options(app, command);
   add_sampling(app, command, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& answered) {
     app.exit(answered);
-    return {std::nullopt, ExitCode::kDone};
-  } catch (const CLI::ParseError& mistake) {
-    std::cerr << "stoker-eval: " << mistake.what() << "; try stoker-eval --help\n";
+    return {std::nullopt, ExitCode::kSuccess};
+  } catch (const CLI::ParseError& error) {
+    std::cerr << "stoker-eval: " << error.what() << "; try stoker-eval --help\n";
     return {std::nullopt, ExitCode::kUsage};
   }
   if (command.run_dir.empty() && command.checkpoints.empty()) {
     std::cerr << "stoker-eval: --run-dir is required (or --checkpoint); try stoker-eval --help\n";
     return {std::nullopt, ExitCode::kUsage};
   }
-  return {command, ExitCode::kDone};
+  return {command, ExitCode::kSuccess};
 }
 
 }  // namespace stoker::evaluator

@@ -24,7 +24,7 @@ struct CommandLine {
 
 struct ParsedCommandLine {
   std::optional<CommandLine> command;
-  ExitCode exit_code = ExitCode::kDone;
+  ExitCode exit_code = ExitCode::kSuccess;
 };
 
 ParsedCommandLine parse_command_line(int argc, const char* const* argv);

@@ -25,9 +25,10 @@ class EvaluationLimit {
         stop_(std::move(stop)) {}
 
   Status check(const std::string& where) const {
-    if (stop_.stop_requested()) return Status(Code::kCancelled, "stopped at " + where);
+    if (stop_.stop_requested()) return Status(StatusCode::kCancelled, "stopped at " + where);
     if (clock_.monotonic() <= deadline_) return {};
-    return Status(Code::kTimedOut, "it took longer than eval.timeout_seconds; was at " + where);
+    return Status(StatusCode::kTimedOut,
+                  "it took longer than eval.timeout_seconds; was at " + where);
   }
   std::stop_token stop() const { return stop_; }
 

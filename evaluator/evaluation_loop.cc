@@ -7,8 +7,8 @@
 #include "evaluator/best_command.h"
 #include "shared/base/log.h"
 #include "shared/base/sha256.h"
-#include "shared/run/early_stop.h"
-#include "shared/run/stop_request.h"
+#include "shared/run/early_stop_request.h"
+#include "shared/run/early_stopping.h"
 
 namespace stoker::evaluator {
 namespace {
@@ -27,12 +27,14 @@ bool is_gone(const std::string& checkpoint_path) {
   return !there && !error;
 }
 
-nanoseconds of_seconds(double seconds) {
+nanoseconds to_nanoseconds(double seconds) {
   return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(seconds));
 }
 
 // 1 s, 4 s, 16 s … up to 256 s.
-nanoseconds back_off(int tries) { return std::chrono::seconds(1 << std::min(2 * (tries - 1), 8)); }
+nanoseconds back_off(int attempts) {
+  return std::chrono::seconds(1 << std::min(2 * (attempts - 1), 8));
+}
 
 }  // namespace
 
@@ -42,53 +44,56 @@ EvaluationLoop::EvaluationLoop(FileSystem& files, Clock& clock, const config::Co
       clock_(clock),
       config_(config),
       layout_(layout),
-      rule_(run::backlog_rule(config.eval)),
+      policy_(run::make_selection_policy(config.eval)),
       evaluate_(std::move(evaluate)),
       began_(clock.monotonic()) {}
 
 Status EvaluationLoop::open() {
-  STOKER_RETURN_IF_ERROR(make_directories(files_, layout_.eval()));
-  STOKER_RETURN_IF_ERROR(remove_unfinished_writes(files_, layout_.eval()));
-  STOKER_ASSIGN_OR_RETURN(ledger_, Ledger::open(files_, layout_.ledger_file()));
-  attempts_ = Attempts::open(files_, layout_.attempts_file());
-  STOKER_ASSIGN_OR_RETURN(results_, ResultLog::open(files_, layout_, run::goal_of(config_.eval),
-                                                    config_.metrics.tensorboard));
+  STOKER_RETURN_IF_ERROR(make_directories(files_, layout_.eval_dir()));
+  STOKER_RETURN_IF_ERROR(remove_temporary_files(files_, layout_.eval_dir()));
+  STOKER_ASSIGN_OR_RETURN(outcome_log_,
+                          OutcomeLog::open(files_, layout_.evaluation_outcomes_file()));
+  attempt_counts_ = AttemptCounts::open(files_, layout_.attempts_file());
+  STOKER_ASSIGN_OR_RETURN(results_,
+                          ResultRecorder::open(files_, layout_, run::make_monitor(config_.eval),
+                                               config_.metrics.tensorboard));
   // A crash between the result and the ledger: the checkpoint itself may be gone by now.
   for (const auto& [step, manifest] : results_->found()) {
-    if (ledger_->find(step, manifest) != nullptr) continue;
-    ask_to_stop(step);
-    STOKER_RETURN_IF_ERROR(settle_as(Outcome::kEvaluated, {step, ""}, manifest, ""));
+    if (outcome_log_->find(step, manifest) != nullptr) continue;
+    request_early_stop(step);
+    STOKER_RETURN_IF_ERROR(record_outcome(Outcome::kEvaluated, {step, ""}, manifest, ""));
   }
   return {};
 }
 
 // ---- What is due
 
-run::Fate EvaluationLoop::fate_of(const checkpoint::CheckpointEntry& entry) const {
-  const LedgerEntry* const known = ledger_->find(entry.step, manifest_sha256_of(entry.path));
-  if (known == nullptr) return run::Fate::kOpen;
-  return known->outcome == Outcome::kEvaluated ? run::Fate::kEvaluated : run::Fate::kGivenUp;
+run::EvaluationState EvaluationLoop::state_of(const checkpoint::CheckpointEntry& entry) const {
+  const EvaluationOutcome* const known =
+      outcome_log_->find(entry.step, manifest_sha256_of(entry.path));
+  if (known == nullptr) return run::EvaluationState::kPending;
+  return known->outcome == Outcome::kEvaluated ? run::EvaluationState::kEvaluated
+                                               : run::EvaluationState::kFailed;
 }
 
-std::vector<checkpoint::CheckpointEntry> EvaluationLoop::due_of(
-    const std::vector<checkpoint::CheckpointEntry>& entries,
-    const Circumstances& circumstances) const {
-  std::map<uint64_t, checkpoint::CheckpointEntry> of_step;
-  run::Backlog backlog{.evaluated_steps = ledger_->evaluated_steps(),
-                       .run_ended = circumstances.run_ended};
+std::vector<checkpoint::CheckpointEntry> EvaluationLoop::pending(
+    const std::vector<checkpoint::CheckpointEntry>& entries, const LoopState& loop_state) const {
+  std::map<uint64_t, checkpoint::CheckpointEntry> by_step;
+  run::EvaluationQueue queue{.evaluated_steps = outcome_log_->evaluated_steps(),
+                             .run_ended = loop_state.run_ended};
   for (const auto& entry : entries) {
-    backlog.steps.push_back(entry.step);
-    of_step.emplace(entry.step, entry);
+    queue.steps.push_back(entry.step);
+    by_step.emplace(entry.step, entry);
   }
-  backlog.fate = [&](uint64_t step) { return fate_of(of_step.at(step)); };
+  queue.state = [&](uint64_t step) { return state_of(by_step.at(step)); };
   std::vector<checkpoint::CheckpointEntry> due;
-  for (const uint64_t step : run::due_steps(backlog, rule_)) due.push_back(of_step.at(step));
+  for (const uint64_t step : run::pending_steps(queue, policy_)) due.push_back(by_step.at(step));
   return due;
 }
 
-EvaluationLoop::Pass EvaluationLoop::wait_of(const checkpoint::CheckpointEntry& entry,
-                                             const Circumstances& circumstances) const {
-  Pass wait{.maybe_due_at = nanoseconds{0}, .waiting_for = ""};
+EvaluationLoop::LoopResult EvaluationLoop::wait_time(const checkpoint::CheckpointEntry& entry,
+                                                     const LoopState& loop_state) const {
+  LoopResult wait{.maybe_due_at = nanoseconds{0}, .waiting_for = ""};
   const auto not_before = [&](nanoseconds time, std::string why) {
     if (time <= *wait.maybe_due_at) return;
     wait.maybe_due_at = time;
@@ -96,49 +101,51 @@ EvaluationLoop::Pass EvaluationLoop::wait_of(const checkpoint::CheckpointEntry& 
   };
   if (const auto again = not_before_.find(entry.path); again != not_before_.end())
     not_before(again->second, "another try of step " + std::to_string(entry.step));
-  if (!circumstances.paced || circumstances.run_ended) return wait;
+  if (!loop_state.paced || loop_state.run_ended) return wait;
   if (config_.eval.start_delay_seconds > 0)
-    not_before(began_ + of_seconds(config_.eval.start_delay_seconds), "eval.start_delay_seconds");
+    not_before(began_ + to_nanoseconds(config_.eval.start_delay_seconds),
+               "eval.start_delay_seconds");
   if (last_began_ && config_.eval.throttle_seconds > 0)
-    not_before(*last_began_ + of_seconds(config_.eval.throttle_seconds), "eval.throttle_seconds");
+    not_before(*last_began_ + to_nanoseconds(config_.eval.throttle_seconds),
+               "eval.throttle_seconds");
   return wait;
 }
 
 // More may come for as long as training goes on.
 bool EvaluationLoop::is_far_enough(const std::vector<checkpoint::CheckpointEntry>& due,
                                    uint64_t until) const {
-  return until > 0 && newest_settled_ >= until &&
+  return until > 0 && newest_resolved_ >= until &&
          std::ranges::none_of(due, [&](const auto& entry) { return entry.step <= until; });
 }
 
-Result<EvaluationLoop::Pass> EvaluationLoop::evaluate_due(const Circumstances& circumstances,
-                                                          std::stop_token stop) {
-  const checkpoint::CheckpointStore store(layout_.checkpoints(), files_);
-  int looked_at = 0;
-  for (; !stop.stop_requested(); ++looked_at) {
+Result<EvaluationLoop::LoopResult> EvaluationLoop::evaluate_due(const LoopState& loop_state,
+                                                                std::stop_token stop) {
+  const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), files_);
+  int num_considered = 0;
+  for (; !stop.stop_requested(); ++num_considered) {
     STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
     std::vector<uint64_t> steps;
     for (const auto& entry : entries) steps.push_back(entry.step);
-    attempts_->keep_only(steps);
-    if (!entries.empty() && fate_of(entries.back()) != run::Fate::kOpen)
-      newest_settled_ = std::max(newest_settled_, entries.back().step);
-    const auto due = due_of(entries, circumstances);
-    if (is_far_enough(due, circumstances.until)) return Pass{.looked_at = looked_at};
+    attempt_counts_->retain_only(steps);
+    if (!entries.empty() && state_of(entries.back()) != run::EvaluationState::kPending)
+      newest_resolved_ = std::max(newest_resolved_, entries.back().step);
+    const auto due = pending(entries, loop_state);
+    if (is_far_enough(due, loop_state.until)) return LoopResult{.num_considered = num_considered};
     std::optional<checkpoint::CheckpointEntry> next;
-    Pass soonest;
+    LoopResult soonest;
     for (const auto& entry : due) {
-      const Pass wait = wait_of(entry, circumstances);
+      const LoopResult wait = wait_time(entry, loop_state);
       if (*wait.maybe_due_at <= clock_.monotonic()) {
         next = entry;
         break;
       }
       if (!soonest.maybe_due_at || *wait.maybe_due_at < *soonest.maybe_due_at) soonest = wait;
     }
-    soonest.looked_at = looked_at;
+    soonest.num_considered = num_considered;
     if (!next) return soonest;
     STOKER_RETURN_IF_ERROR(evaluate_one(*next, stop));
   }
-  return Pass{.maybe_due_at = {}, .waiting_for = "", .looked_at = looked_at};
+  return LoopResult{.maybe_due_at = {}, .waiting_for = "", .num_considered = num_considered};
 }
 
 // ---- One checkpoint
@@ -149,44 +156,47 @@ Status EvaluationLoop::evaluate_one(const checkpoint::CheckpointEntry& entry,
   const auto checkpoint = checkpoint::CheckpointStore::open_verified(entry.path);
   const std::string manifest =
       checkpoint.ok() ? checkpoint->manifest_sha256() : manifest_sha256_of(entry.path);
-  if (const int before = attempts_->count(entry.step, manifest);
+  if (const int before = attempt_counts_->count(entry.step, manifest);
       before >= config_.eval.max_attempts) {
-    return settle_as(Outcome::kFailed, entry, manifest,
-                     "the evaluator ended " + std::to_string(before) +
-                         " times while it evaluated this checkpoint: killed, or out of memory");
+    return record_outcome(
+        Outcome::kFailed, entry, manifest,
+        "the evaluator ended " + std::to_string(before) +
+            " times while it evaluated this checkpoint: killed, or out of memory");
   }
-  attempts_->begin(entry.step, manifest);
-  if (!checkpoint.ok()) return settle(entry, manifest, checkpoint.status());
-  auto judged = judge(entry, *checkpoint, stop);
-  if (!judged.ok()) return settle(entry, manifest, judged.status());
-  if (const Status recorded = results_->record(judged->result, judged->views); !recorded.ok()) {
-    if (recorded.code() == Code::kInvalidArgument) return recorded;
-    return settle(entry, manifest, recorded);
+  attempt_counts_->begin(entry.step, manifest);
+  if (!checkpoint.ok()) return handle_failure(entry, manifest, checkpoint.status());
+  auto evaluated = evaluate_or_reuse(entry, *checkpoint, stop);
+  if (!evaluated.ok()) return handle_failure(entry, manifest, evaluated.status());
+  if (const Status recorded = results_->record(evaluated->result, evaluated->artifacts);
+      !recorded.ok()) {
+    if (recorded.code() == StatusCode::kInvalidArgument) return recorded;
+    return handle_failure(entry, manifest, recorded);
   }
-  act_on(judged->result, entry.path, stop);
-  return settle(entry, manifest, {});
+  handle_result(evaluated->result, entry.path, stop);
+  return handle_failure(entry, manifest, {});
 }
 
-Result<Evaluation> EvaluationLoop::judge(const checkpoint::CheckpointEntry& entry,
-                                         const checkpoint::VerifiedCheckpoint& checkpoint,
-                                         std::stop_token stop) {
-  if (auto result = results_->maybe_recorded(entry.step, checkpoint.manifest_sha256())) {
-    auto views = std::vector<View>();
-    for (const run::SetResult& set : result->sets)
-      for (View& view : read_views(layout_, entry.step, set.set)) views.push_back(std::move(view));
-    return Evaluation{*std::move(result), std::move(views)};
+Result<Evaluation> EvaluationLoop::evaluate_or_reuse(
+    const checkpoint::CheckpointEntry& entry, const checkpoint::VerifiedCheckpoint& checkpoint,
+    std::stop_token stop) {
+  if (auto result = results_->find_recorded(entry.step, checkpoint.manifest_sha256())) {
+    auto artifacts = std::vector<Artifact>();
+    for (const run::DatasetResult& dataset : result->datasets)
+      for (Artifact& view : read_artifacts(layout_, entry.step, dataset.dataset))
+        artifacts.push_back(std::move(view));
+    return Evaluation{*std::move(result), std::move(artifacts)};
   }
   log_info("evaluation started", {{"step", entry.step}});
   return evaluate_(checkpoint, stop);
 }
 
-void EvaluationLoop::act_on(const run::EvalResult& result, const std::string& checkpoint_path,
-                            std::stop_token stop) {
+void EvaluationLoop::handle_result(const run::EvalResult& result,
+                                   const std::string& checkpoint_path, std::stop_token stop) {
   const bool is_best = results_->best() && results_->best()->step == result.step;
   if (is_best && !config_.eval.on_best_command.empty()) {
     const Status ran = run_best_command(config_.eval.on_best_command, checkpoint_path,
                                         std::chrono::duration_cast<std::chrono::milliseconds>(
-                                            of_seconds(config_.eval.timeout_seconds)),
+                                            to_nanoseconds(config_.eval.timeout_seconds)),
                                         stop);
     if (ran.ok()) {
       log_info("best-checkpoint command finished", {{"step", result.step}});
@@ -195,16 +205,17 @@ void EvaluationLoop::act_on(const run::EvalResult& result, const std::string& ch
                 {{"step", result.step}, {"error", ran.message()}});
     }
   }
-  ask_to_stop(result.step);
+  request_early_stop(result.step);
 }
 
-void EvaluationLoop::ask_to_stop(uint64_t step) {
-  const run::EarlyStopRule rule = run::early_stop_rule(config_.eval);
+void EvaluationLoop::request_early_stop(uint64_t step) {
+  const run::EarlyStopping rule = run::make_early_stopping(config_.eval);
   if (!rule.is_on()) return;
-  const auto reason = rule.maybe_reason(results_->history(step));
+  const auto reason = rule.stop_reason(results_->history(step));
   if (!reason) return;
-  const Status written = write_file_atomically(
-      files_, layout_.stop_file(), to_json(run::StopRequest{step, rule.to_text(), *reason}));
+  const Status written =
+      write_file_atomically(files_, layout_.early_stop_file(),
+                            to_json(run::EarlyStopRequest{step, rule.to_text(), *reason}));
   if (written.ok()) {
     log_info("early stop requested", {{"reason", *reason}});
   } else {
@@ -214,50 +225,50 @@ void EvaluationLoop::ask_to_stop(uint64_t step) {
 
 // ---- Outcomes
 
-Status EvaluationLoop::settle(const checkpoint::CheckpointEntry& entry,
-                              const std::string& manifest_sha256, const Status& trouble) {
-  if (trouble.ok()) return settle_as(Outcome::kEvaluated, entry, manifest_sha256, "");
-  if (trouble.code() == Code::kCancelled) {  // a stop; it stays due
-    attempts_->take_back(entry.step, manifest_sha256);
+Status EvaluationLoop::handle_failure(const checkpoint::CheckpointEntry& entry,
+                                      const std::string& manifest_sha256, const Status& error) {
+  if (error.ok()) return record_outcome(Outcome::kEvaluated, entry, manifest_sha256, "");
+  if (error.code() == StatusCode::kCancelled) {  // a stop; it stays due
+    attempt_counts_->undo(entry.step, manifest_sha256);
     return {};
   }
   // Retired while we looked at it. On a network file system what was open may be gone as well, and
   // reading it fails in many ways.
-  if (trouble.code() == Code::kNotFound || is_gone(entry.path)) {
-    log_info("checkpoint superseded", {{"step", entry.step}, {"reason", trouble.message()}});
-    attempts_->forget(entry.step, manifest_sha256);
+  if (error.code() == StatusCode::kNotFound || is_gone(entry.path)) {
+    log_info("checkpoint superseded", {{"step", entry.step}, {"reason", error.message()}});
+    attempt_counts_->remove(entry.step, manifest_sha256);
     if (manifest_sha256.empty()) return {};  // it is gone from the list as well
-    return settle_as(Outcome::kSuperseded, entry, manifest_sha256, trouble.message());
+    return record_outcome(Outcome::kSuperseded, entry, manifest_sha256, error.message());
   }
-  if (trouble.code() == Code::kCorrupt || trouble.code() == Code::kMismatch) {
-    log_error("checkpoint corrupt", {{"step", entry.step}, {"reason", trouble.message()}});
-    return settle_as(Outcome::kCorrupt, entry, manifest_sha256, trouble.message());
+  if (error.code() == StatusCode::kCorrupt || error.code() == StatusCode::kMismatch) {
+    log_error("checkpoint corrupt", {{"step", entry.step}, {"reason", error.message()}});
+    return record_outcome(Outcome::kCorrupt, entry, manifest_sha256, error.message());
   }
-  return try_again_or_give_up(entry, manifest_sha256, trouble);
+  return retry_or_fail(entry, manifest_sha256, error);
 }
 
-Status EvaluationLoop::try_again_or_give_up(const checkpoint::CheckpointEntry& entry,
-                                            const std::string& manifest_sha256,
-                                            const Status& trouble) {
-  const int tries = attempts_->count(entry.step, manifest_sha256);
+Status EvaluationLoop::retry_or_fail(const checkpoint::CheckpointEntry& entry,
+                                     const std::string& manifest_sha256, const Status& error) {
+  const int attempts = attempt_counts_->count(entry.step, manifest_sha256);
   log_warn("evaluation failed", {{"step", entry.step},
-                                 {"attempt", tries},
+                                 {"attempt", attempts},
                                  {"max_attempts", config_.eval.max_attempts},
-                                 {"error", trouble.to_string()}});
-  if (tries >= config_.eval.max_attempts)
-    return settle_as(Outcome::kFailed, entry, manifest_sha256, trouble.message());
-  not_before_[entry.path] = clock_.monotonic() + back_off(tries);
+                                 {"error", error.to_string()}});
+  if (attempts >= config_.eval.max_attempts)
+    return record_outcome(Outcome::kFailed, entry, manifest_sha256, error.message());
+  not_before_[entry.path] = clock_.monotonic() + back_off(attempts);
   return {};
 }
 
-Status EvaluationLoop::settle_as(Outcome outcome, const checkpoint::CheckpointEntry& entry,
-                                 const std::string& manifest_sha256, const std::string& reason) {
-  const int tries = std::max(1, attempts_->count(entry.step, manifest_sha256));
-  STOKER_RETURN_IF_ERROR(ledger_->append({entry.step, manifest_sha256, outcome, tries, reason},
-                                         to_iso8601(clock_.wall())));
-  attempts_->forget(entry.step, manifest_sha256);
+Status EvaluationLoop::record_outcome(Outcome outcome, const checkpoint::CheckpointEntry& entry,
+                                      const std::string& manifest_sha256,
+                                      const std::string& reason) {
+  const int attempts = std::max(1, attempt_counts_->count(entry.step, manifest_sha256));
+  STOKER_RETURN_IF_ERROR(outcome_log_->append(
+      {entry.step, manifest_sha256, outcome, attempts, reason}, to_iso8601(clock_.wall())));
+  attempt_counts_->remove(entry.step, manifest_sha256);
   not_before_.erase(entry.path);
-  if (!entry.path.empty()) newest_settled_ = std::max(newest_settled_, entry.step);
+  if (!entry.path.empty()) newest_resolved_ = std::max(newest_resolved_, entry.step);
   return {};
 }
 

@@ -22,22 +22,22 @@
 #include <string>
 #include <vector>
 
-#include "evaluator/attempts.h"
-#include "evaluator/ledger.h"
-#include "evaluator/result_log.h"
-#include "evaluator/view.h"
+#include "evaluator/artifact.h"
+#include "evaluator/attempt_counts.h"
+#include "evaluator/outcome_log.h"
+#include "evaluator/result_recorder.h"
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
-#include "shared/run/backlog.h"
+#include "shared/run/evaluation_queue.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::evaluator {
 
 struct Evaluation {
   run::EvalResult result;
-  std::vector<View> views;
+  std::vector<Artifact> artifacts;
 };
 using Evaluate =
     std::function<Result<Evaluation>(const checkpoint::VerifiedCheckpoint&, std::stop_token)>;
@@ -51,61 +51,61 @@ class EvaluationLoop {
   // Where the caller holds RUN/eval/LOCK.
   Status open();
 
-  struct Circumstances {
+  struct LoopState {
     bool run_ended = false;
     bool paced = false;  // eval.start_delay_seconds and throttle_seconds count
     uint64_t until = 0;  // nothing past this step, once it is reached; 0 = all that is due
   };
-  struct Pass {
+  struct LoopResult {
     // Something is due then, and not before (monotonic time); nothing: nothing is due.
     std::optional<std::chrono::nanoseconds> maybe_due_at;
     std::string waiting_for;  // why not before
-    int looked_at = 0;        // checkpoints that were due now
+    int num_considered = 0;   // checkpoints that were due now
   };
-  Result<Pass> evaluate_due(const Circumstances& circumstances, std::stop_token stop);
+  Result<LoopResult> evaluate_due(const LoopState& loop_state, std::stop_token stop);
 
   // The newest step that needs no more attention, of those that were there in the life of this
   // object; 0: none.
-  uint64_t newest_settled() const { return newest_settled_; }
+  uint64_t newest_resolved() const { return newest_resolved_; }
 
  private:
   // Of `entries`, in the order in which they are to be evaluated.
-  std::vector<checkpoint::CheckpointEntry> due_of(
-      const std::vector<checkpoint::CheckpointEntry>& entries,
-      const Circumstances& circumstances) const;
+  std::vector<checkpoint::CheckpointEntry> pending(
+      const std::vector<checkpoint::CheckpointEntry>& entries, const LoopState& loop_state) const;
   bool is_far_enough(const std::vector<checkpoint::CheckpointEntry>& due, uint64_t until) const;
-  run::Fate fate_of(const checkpoint::CheckpointEntry& entry) const;
-  Pass wait_of(const checkpoint::CheckpointEntry& entry, const Circumstances& circumstances) const;
+  run::EvaluationState state_of(const checkpoint::CheckpointEntry& entry) const;
+  LoopResult wait_time(const checkpoint::CheckpointEntry& entry, const LoopState& loop_state) const;
   Status evaluate_one(const checkpoint::CheckpointEntry& entry, std::stop_token stop);
   // The recorded result of a checkpoint that was evaluated before a crash, else a new one.
-  Result<Evaluation> judge(const checkpoint::CheckpointEntry& entry,
-                           const checkpoint::VerifiedCheckpoint& checkpoint, std::stop_token stop);
+  Result<Evaluation> evaluate_or_reuse(const checkpoint::CheckpointEntry& entry,
+                                       const checkpoint::VerifiedCheckpoint& checkpoint,
+                                       std::stop_token stop);
   // What a new result leads to: the command for a new best, and a request to stop.
-  void act_on(const run::EvalResult& result, const std::string& checkpoint_path,
-              std::stop_token stop);
-  void ask_to_stop(uint64_t step);
-  Status settle(const checkpoint::CheckpointEntry& entry, const std::string& manifest_sha256,
-                const Status& trouble);
-  Status try_again_or_give_up(const checkpoint::CheckpointEntry& entry,
-                              const std::string& manifest_sha256, const Status& trouble);
-  Status settle_as(Outcome outcome, const checkpoint::CheckpointEntry& entry,
-                   const std::string& manifest_sha256, const std::string& reason);
+  void handle_result(const run::EvalResult& result, const std::string& checkpoint_path,
+                     std::stop_token stop);
+  void request_early_stop(uint64_t step);
+  Status handle_failure(const checkpoint::CheckpointEntry& entry,
+                        const std::string& manifest_sha256, const Status& error);
+  Status retry_or_fail(const checkpoint::CheckpointEntry& entry, const std::string& manifest_sha256,
+                       const Status& error);
+  Status record_outcome(Outcome outcome, const checkpoint::CheckpointEntry& entry,
+                        const std::string& manifest_sha256, const std::string& reason);
 
   // Constant after construction.
   FileSystem& files_;
   Clock& clock_;
   const config::Config& config_;
   const run::RunLayout layout_;
-  const run::BacklogRule rule_;
+  const run::SelectionPolicy policy_;
   const Evaluate evaluate_;
   const std::chrono::nanoseconds began_;
 
-  std::optional<Ledger> ledger_;
-  std::optional<Attempts> attempts_;
-  std::unique_ptr<ResultLog> results_;
+  std::optional<OutcomeLog> outcome_log_;
+  std::optional<AttemptCounts> attempt_counts_;
+  std::unique_ptr<ResultRecorder> results_;
   std::map<std::string, std::chrono::nanoseconds> not_before_;  // by path, of what failed
   std::optional<std::chrono::nanoseconds> last_began_;          // an evaluation
-  uint64_t newest_settled_ = 0;
+  uint64_t newest_resolved_ = 0;
 };
 
 }  // namespace stoker::evaluator

@@ -8,10 +8,10 @@
 #include <iostream>
 #include <utility>
 
-#include "evaluator/checkpoint_watch.h"
+#include "evaluator/directory_watcher.h"
 #include "evaluator/memory_limit.h"
-#include "evaluator/named_evaluation.h"
 #include "evaluator/priority.h"
+#include "evaluator/standalone_evaluation.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
@@ -21,22 +21,23 @@ namespace stoker::evaluator {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kLookForRun = 1s;  // before its settings are known
-constexpr auto kGrace = 5s;       // for a batch to end after a stop
+constexpr auto kRunPollInterval = 1s;  // before its settings are known
+constexpr auto kGrace = 5s;            // for a batch to end after a stop
 
 std::string reason_to_wait(const run::RunState& state) {
   if (!state.no_locks.empty())
-    return "the next checkpoint; whether the trainer runs cannot be told here: " + state.no_locks;
-  switch (state.kind) {
-    case run::RunState::Kind::kRunning:
+    return "the next checkpoint; whether the trainer is running is not known here: " +
+           state.no_locks;
+  switch (state.phase) {
+    case run::RunState::Phase::kRunning:
       if (!state.pause) return "the next checkpoint";
       return "the next checkpoint; training is paused at step " +
              std::to_string(state.pause->step) + " since " + state.pause->since;
-    case run::RunState::Kind::kDead:
+    case run::RunState::Phase::kCrashed:
       return "the trainer, which has died, to come back";
-    case run::RunState::Kind::kAbsent:
+    case run::RunState::Phase::kAbsent:
       return "the trainer to start";
-    case run::RunState::Kind::kEnded:
+    case run::RunState::Phase::kEnded:
       break;
   }
   return "the rest of the checkpoints";
@@ -44,10 +45,10 @@ std::string reason_to_wait(const run::RunState& state) {
 
 // Not past the time at which something is due, and not at once again.
 std::chrono::milliseconds time_to_wait(std::chrono::milliseconds poll,
-                                       const EvaluationLoop::Pass& pass,
+                                       const EvaluationLoop::LoopResult& loop_result,
                                        std::chrono::nanoseconds now) {
-  if (!pass.maybe_due_at) return poll;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*pass.maybe_due_at - now);
+  if (!loop_result.maybe_due_at) return poll;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*loop_result.maybe_due_at - now);
   return std::clamp<std::chrono::milliseconds>(left, 1ms, poll);
 }
 
@@ -57,8 +58,8 @@ EvaluatorApp::EvaluatorApp(CommandLine command, Clock& clock)
     : command_(std::move(command)),
       layout_(command_.run_dir),
       clock_(clock),
-      guard_(clock),
-      notice_(clock) {}
+      watchdog_(clock),
+      wait_logger_(clock) {}
 
 ExitCode EvaluatorApp::run() {
   sigset_t asked_to_stop;
@@ -70,13 +71,13 @@ ExitCode EvaluatorApp::run() {
 
   Coordinator coordinator;
   coordinator.start("evaluate", [this](std::stop_token stop) { return work(stop); });
-  while (!coordinator.all_ended() && !coordinator.should_stop()) {
-    const timespec look{0, 100'000'000};
-    if (const int signal = ::sigtimedwait(&asked_to_stop, nullptr, &look); signal > 0) {
+  while (!coordinator.all_joined() && !coordinator.should_stop()) {
+    const timespec poll_interval{0, 100'000'000};
+    if (const int signal = ::sigtimedwait(&asked_to_stop, nullptr, &poll_interval); signal > 0) {
       log_info("shutdown requested", {{"signal", signal == SIGINT ? "SIGINT" : "SIGTERM"}});
       coordinator.request_stop();
     }
-    if (guard_.is_overdue()) {
+    if (watchdog_.is_overdue()) {
       log_error("evaluation hung", {{"action", "exit; the next start counts it as an attempt"}});
       flush_log();
       ::_exit(static_cast<int>(ExitCode::kInternal));
@@ -85,12 +86,12 @@ ExitCode EvaluatorApp::run() {
   const Status status = coordinator.join(kGrace);
   if (!status.ok()) log_error("evaluator failed", {{"error", status.to_string()}});
   flush_log();
-  if (!coordinator.all_ended()) ::_exit(static_cast<int>(ExitCode::kAbandoned));
-  return exit_code_of(status);
+  if (!coordinator.all_joined()) ::_exit(static_cast<int>(ExitCode::kForcedExit));
+  return exit_code_for(status);
 }
 
 Status EvaluatorApp::work(std::stop_token stop) {
-  if (!command_.checkpoints.empty()) return evaluate_named(command_, clock_, stop);
+  if (!command_.checkpoints.empty()) return evaluate_standalone(command_, clock_, stop);
   STOKER_RETURN_IF_ERROR(open_run(stop));
   if (stop.stop_requested()) return {};
   if (command_.sample_bytes > 0) return print_sample();
@@ -102,24 +103,24 @@ Status EvaluatorApp::work(std::stop_token stop) {
 
 Status EvaluatorApp::open_run(std::stop_token stop) {
   const std::string path = command_.config.empty() ? layout_.config_file() : command_.config;
-  CheckpointWatch watch({command_.run_dir});
+  DirectoryWatcher watch({command_.run_dir});
   while (command_.follow && !std::filesystem::exists(path) && !stop.stop_requested()) {
-    notice_.waiting("the run to begin: " + path + " is not there yet");
-    watch.wait(kLookForRun, stop);
+    wait_logger_.waiting("the run to begin: " + path + " is not there yet");
+    watch.wait(kRunPollInterval, stop);
   }
   if (stop.stop_requested()) return {};
-  STOKER_RETURN_IF_ERROR(load_settings(path));
-  STOKER_RETURN_IF_ERROR(make_directories(real_files(), layout_.eval()));
-  STOKER_RETURN_IF_ERROR(make_directories(real_files(), layout_.logs()));
+  STOKER_RETURN_IF_ERROR(load_config(path));
+  STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.eval_dir()));
+  STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.logs_dir()));
   // Who asks for text gets the text, and what went wrong.
   const bool is_text = command_.sample_bytes > 0;
   const LogLevel level = is_text ? LogLevel::kWarn : config_.log.level;
   STOKER_RETURN_IF_ERROR(init_log({.level = level, .file = layout_.evaluator_log()}));
   STOKER_RETURN_IF_ERROR(limit_memory(config_.eval.memory_limit_mib));
-  give_way(config_.eval.priority);
+  lower_priority(config_.eval.priority);
   auto created = CheckpointEvaluator::create(
-      config_, {.own = layout_.eval_index(), .of_training = layout_.index()}, clock_);
-  if (created.status().code() == Code::kOutOfMemory && config_.eval.memory_limit_mib)
+      config_, {.own = layout_.eval_index_dir(), .of_training = layout_.index_dir()}, clock_);
+  if (created.status().code() == StatusCode::kOutOfMemory && config_.eval.memory_limit_mib)
     return created.status().with_context(
         "eval.memory_limit_mib: " + std::to_string(*config_.eval.memory_limit_mib) +
         " are too few for the model; raise it");
@@ -128,12 +129,13 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   return {};
 }
 
-Status EvaluatorApp::load_settings(const std::string& path) {
+Status EvaluatorApp::load_config(const std::string& path) {
   auto loaded = config::load_config(path, command_.overrides);
-  if (loaded.status().code() == Code::kNotFound && command_.config.empty())
-    return Status(Code::kNotFound, command_.run_dir +
-                                       ": not a run directory, it has no config.yaml; give the "
-                                       "directory that stokerd trains in");
+  if (loaded.status().code() == StatusCode::kNotFound && command_.config.empty())
+    return Status(StatusCode::kNotFound,
+                  command_.run_dir +
+                      ": not a run directory, it has no config.yaml; give the "
+                      "directory that stokerd trains in");
   if (!loaded.ok()) return loaded.status();
   config_ = *std::move(loaded);
   return {};
@@ -143,7 +145,7 @@ Status EvaluatorApp::open_results() {
   auto lock = lock_file(layout_.eval_lock_file(), "pid=" + std::to_string(::getpid()) +
                                                       " since=" + to_iso8601(clock_.wall()));
   // A file system without locks: nothing else here needs them.
-  if (lock.status().code() == Code::kIoError) {
+  if (lock.status().code() == StatusCode::kIoError) {
     log_warn("evaluation lock unavailable",
              {{"reason", lock.status().message()}, {"hint", "run only one evaluator on this run"}});
   } else if (!lock.ok()) {
@@ -152,7 +154,7 @@ Status EvaluatorApp::open_results() {
     lock_ = *std::move(lock);
   }
   loop_ = std::make_unique<EvaluationLoop>(
-      real_files(), clock_, config_, layout_,
+      default_file_system(), clock_, config_, layout_,
       [this](const checkpoint::VerifiedCheckpoint& checkpoint, std::stop_token stop) {
         return evaluate(checkpoint, std::move(stop));
       });
@@ -165,19 +167,19 @@ Status EvaluatorApp::open_results() {
 
 Result<Evaluation> EvaluatorApp::evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
                                           std::stop_token stop) {
-  guard_.begin(std::chrono::duration_cast<std::chrono::nanoseconds>(
+  watchdog_.begin(std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(config_.eval.timeout_seconds)));
   auto found = evaluator_->evaluate(checkpoint, std::move(stop));
-  guard_.end();
+  watchdog_.end();
   return found;
 }
 
 Status EvaluatorApp::print_sample() {
-  const checkpoint::CheckpointStore store(layout_.checkpoints(), real_files());
+  const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
   std::optional<checkpoint::VerifiedCheckpoint> chosen;
   if (const auto best = run::read_best(layout_.best_file()); best.ok()) {
     auto opened = checkpoint::CheckpointStore::open_verified(
-        join_path(store.directory(), store.name_of(best->step)));
+        join_path(store.directory(), store.checkpoint_name(best->step)));
     if (opened.ok() && opened->manifest_sha256() == best->manifest_sha256) {
       chosen = *std::move(opened);
     }
@@ -189,8 +191,8 @@ Status EvaluatorApp::print_sample() {
     }));
   }
   STOKER_ASSIGN_OR_RETURN(const std::string text,
-                          evaluator_->sample_text(*chosen, command_.prompt, command_.sample_bytes,
-                                                  command_.temperature, config_.run.seed));
+                          evaluator_->generate_text(*chosen, command_.prompt, command_.sample_bytes,
+                                                    command_.temperature, config_.run.seed));
   std::cout << command_.prompt << text << std::endl;
   return {};
 }
@@ -199,40 +201,42 @@ Status EvaluatorApp::print_sample() {
 
 Status EvaluatorApp::evaluate_once(std::stop_token stop) {
   while (!stop.stop_requested()) {
-    const bool ended = run::look(layout_).kind == run::RunState::Kind::kEnded;
-    STOKER_ASSIGN_OR_RETURN(const auto pass, loop_->evaluate_due({.run_ended = ended}, stop));
-    if (!pass.maybe_due_at) return {};
-    notice_.waiting(pass.waiting_for);
-    CheckpointWatch({layout_.checkpoints()}).wait(100ms, stop);
+    const bool ended = run::read_run_state(layout_).phase == run::RunState::Phase::kEnded;
+    STOKER_ASSIGN_OR_RETURN(const auto loop_result,
+                            loop_->evaluate_due({.run_ended = ended}, stop));
+    if (!loop_result.maybe_due_at) return {};
+    wait_logger_.waiting(loop_result.waiting_for);
+    DirectoryWatcher({layout_.checkpoints_dir()}).wait(100ms, stop);
   }
   return {};
 }
 
 Status EvaluatorApp::follow(std::stop_token stop) {
-  CheckpointWatch watch({layout_.root(), layout_.checkpoints()});
+  DirectoryWatcher watch({layout_.root(), layout_.checkpoints_dir()});
   const auto poll = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(config_.eval.poll_interval_seconds));
   while (!stop.stop_requested()) {
     // The state is read before the list: a run that has ended by then adds nothing that this look
     // could miss.
-    const auto state = run::look(layout_);
-    const bool ended = state.kind == run::RunState::Kind::kEnded;
+    const auto state = run::read_run_state(layout_);
+    const bool ended = state.phase == run::RunState::Phase::kEnded;
     STOKER_ASSIGN_OR_RETURN(
-        const auto pass,
+        const auto loop_result,
         loop_->evaluate_due({.run_ended = ended, .paced = true, .until = command_.until}, stop));
     if (stop.stop_requested()) return {};
-    if (command_.until > 0 && loop_->newest_settled() >= command_.until) {
+    if (command_.until > 0 && loop_->newest_resolved() >= command_.until) {
       log_info("requested step evaluated", {{"until_step", command_.until}});
       return {};
     }
-    if (ended && !pass.maybe_due_at) {
+    if (ended && !loop_result.maybe_due_at) {
       log_info("run finished, evaluation complete",
                {{"state", state.end->state}, {"step", state.end->step}});
       return {};
     }
-    if (pass.looked_at > 0) notice_.over();
-    notice_.waiting(pass.maybe_due_at ? pass.waiting_for : reason_to_wait(state));
-    watch.wait(time_to_wait(poll, pass, clock_.monotonic()), stop);
+    if (loop_result.num_considered > 0) wait_logger_.over();
+    wait_logger_.waiting(loop_result.maybe_due_at ? loop_result.waiting_for
+                                                  : reason_to_wait(state));
+    watch.wait(time_to_wait(poll, loop_result, clock_.monotonic()), stop);
   }
   return {};
 }

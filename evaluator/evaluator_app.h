@@ -19,8 +19,8 @@
 #include "evaluator/checkpoint_evaluator.h"
 #include "evaluator/command_line.h"
 #include "evaluator/evaluation_loop.h"
-#include "evaluator/hang_guard.h"
-#include "evaluator/wait_notice.h"
+#include "evaluator/evaluation_watchdog.h"
+#include "evaluator/wait_logger.h"
 #include "shared/base/clock.h"
 #include "shared/base/exit_code.h"
 #include "shared/run/run_layout.h"
@@ -36,7 +36,7 @@ class EvaluatorApp {
  private:
   Status work(std::stop_token stop);
   Status open_run(std::stop_token stop);
-  Status load_settings(const std::string& path);
+  Status load_config(const std::string& path);
   Status open_results();
   Result<Evaluation> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
                               std::stop_token stop);
@@ -52,14 +52,14 @@ class EvaluatorApp {
   Clock& clock_;
 
   // Own synchronisation.
-  HangGuard guard_;
+  EvaluationWatchdog watchdog_;
 
   // The worker thread's.
   config::Config config_;
   std::optional<FileLock> lock_;
   std::unique_ptr<CheckpointEvaluator> evaluator_;
   std::unique_ptr<EvaluationLoop> loop_;
-  WaitNotice notice_;
+  WaitLogger wait_logger_;
 };
 
 }  // namespace stoker::evaluator

@@ -1,10 +1,10 @@
 #include "evaluator/command_line.h"
 #include "evaluator/evaluator_app.h"
 #include "shared/base/clock.h"
-#include "shared/model/host_blocks.h"
+#include "shared/model/host_allocator.h"
 
 int main(int argc, char** argv) {
-  stoker::model::keep_host_memory();
+  stoker::model::install_host_allocator();
   const auto parsed =
       stoker::evaluator::parse_command_line(argc, argv);  // answers --help and mistakes itself
   if (!parsed.command) return static_cast<int>(parsed.exit_code);

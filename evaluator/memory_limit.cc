@@ -12,9 +12,9 @@ Status limit_memory(std::optional<int64_t> mib) {
   ::getrlimit(RLIMIT_DATA, &limit);
   const rlim_t wanted = static_cast<rlim_t>(*mib) << 20;
   if (limit.rlim_max != RLIM_INFINITY && wanted > limit.rlim_max)
-    return Status(Code::kInvalidArgument, "eval.memory_limit_mib is " + std::to_string(*mib) +
-                                              ", but the system grants this process only " +
-                                              std::to_string(limit.rlim_max >> 20));
+    return Status(StatusCode::kInvalidArgument, "eval.memory_limit_mib is " + std::to_string(*mib) +
+                                                    ", but the system grants this process only " +
+                                                    std::to_string(limit.rlim_max >> 20));
   limit.rlim_cur = wanted;
   if (::setrlimit(RLIMIT_DATA, &limit) != 0)
     return Status::from_errno(errno, "eval.memory_limit_mib");

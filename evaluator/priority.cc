@@ -15,15 +15,15 @@ constexpr int kLow = 10;
 // The kernel shares the processors among sessions before it looks at the threads in each
 // (sched_autogroup): as nice as its threads may be, one that shares its session with nobody has half
 // of the machine. Another program's session is left as it is.
-void let_own_session_give_way() {
+void lower_session_priority() {
   if (::getsid(0) == ::getpid()) std::ofstream("/proc/self/autogroup") << kLow;
 }
 
 }  // namespace
 
-void give_way(config::EvaluationPriority priority) {
+void lower_priority(config::EvaluationPriority priority) {
   if (priority == config::EvaluationPriority::kNormal) return;
-  let_own_session_give_way();
+  lower_session_priority();
   // Also where it is idle: nice counts among those who are.
   ::setpriority(PRIO_PROCESS, 0, kLow);
   const sched_param none{};

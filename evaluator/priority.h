@@ -13,6 +13,6 @@ namespace stoker::evaluator {
 // two compete, so that an evaluation gets on whatever else goes on. idle: SCHED_IDLE, what nobody
 // else wants. normal: as it was started. Where the process leads a session, as under setsid, the
 // whole session gives way.
-void give_way(config::EvaluationPriority priority);
+void lower_priority(config::EvaluationPriority priority);
 
 }  // namespace stoker::evaluator

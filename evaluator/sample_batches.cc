@@ -13,15 +13,15 @@ SampleBatches::SampleBatches(const dataset::Dataset& data, const Subset& chosen,
                              std::span<const int64_t> buckets)
     : data_(data), chosen_(chosen) {
   const uint64_t samples = chosen.size();
-  if (buckets.empty() || data.longest() == 0 || data.size() > dataset::kMostBucketed) {
-    cut(samples, batch, data.longest());
+  if (buckets.empty() || data.max_length() == 0 || data.size() > dataset::kMaxBucketed) {
+    cut(samples, batch, data.max_length());
     return;
   }
   const dataset::LengthBuckets by_length(data, buckets);
   for (size_t bucket = 0; bucket < by_length.buckets().size(); ++bucket) {
     const uint64_t before = order_.size();
-    for (uint64_t place = 0; place < by_length.buckets()[bucket].size; ++place) {
-      const uint64_t sample = by_length.sample(bucket, place);
+    for (uint64_t position = 0; position < by_length.buckets()[bucket].size; ++position) {
+      const uint64_t sample = by_length.sample(bucket, position);
       if (chosen.contains(sample)) order_.push_back(sample);
     }
     cut(order_.size() - before, batch, by_length.buckets()[bucket].length);
@@ -52,13 +52,13 @@ Result<task::Batch> SampleBatches::read(size_t number, Memory& memory) const {
     const uint64_t sample = sample_at(batch.first + i);
     for (size_t t = 0; t < specs.size(); ++t)
       row[t] = std::span(memory[t]).subspan(i * specs[t].bytes(), specs[t].bytes());
-    STOKER_RETURN_IF_ERROR(data_.read(sample, dataset::DrawKey{.sample = sample}, row));
+    STOKER_RETURN_IF_ERROR(data_.read(sample, dataset::RandomKey{.sample = sample}, row));
   }
   task::Batch tensors;
   for (size_t t = 0; t < specs.size(); ++t) {
     std::vector<int64_t> shape{static_cast<int64_t>(batch.count)};
     shape.insert(shape.end(), specs[t].shape.begin(), specs[t].shape.end());
-    const auto options = at::TensorOptions().dtype(model::scalar_type_of(specs[t].dtype));
+    const auto options = at::TensorOptions().dtype(model::to_scalar_type(specs[t].dtype));
     tensors.push_back(at::from_blob(memory[t].data(), shape, options));
   }
   return tensors;

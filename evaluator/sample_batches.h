@@ -32,10 +32,10 @@ class SampleBatches {
 
   size_t size() const { return batches_.size(); }  // batches
   uint64_t samples() const { return chosen_.size(); }
-  uint64_t first_place(size_t number) const { return batches_[number].first; }
+  uint64_t first_position(size_t number) const { return batches_[number].first; }
   // The sample that is read as the place-th, counted over all batches.
-  uint64_t sample_at(uint64_t place) const {
-    return order_.empty() ? chosen_.sample(place) : order_[place];
+  uint64_t sample_at(uint64_t position) const {
+    return order_.empty() ? chosen_.sample(position) : order_[position];
   }
   // Tensors in `memory`, which hold until it changes.
   Result<task::Batch> read(size_t number, Memory& memory) const;

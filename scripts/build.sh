@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Configures and builds one preset, with ccache; quiet unless it fails. Run scripts/deps.sh first.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# The checks that need no build: formatting, direction of includes, the scripts themselves, links in the documents.
+# The checks that need no build: formatting, direction of includes, their picture, the scripts themselves, links in the documents.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
 
 check_format() { git ls-files -z '*.h' '*.cc' | xargs -0 -r clang-format --dry-run -Werror; }
 
 step "Check the format (scripts/format.sh applies it)" check-format check_format
-step "Check the direction of includes" check-includes cmake -DROOT="$root" -P cmake/include_direction.cmake
+step "Check the direction of includes" check-includes cmake -DROOT="$root" -DUNUSED=ON -P cmake/include_direction.cmake
+step "Check the picture of the modules" check-modules scripts/draw_modules.py --check
 step "Check the scripts" check-scripts tests/project/check_scripts.sh "$root"
 step "Check the documents" check-documents tests/project/check_documents.sh "$root"

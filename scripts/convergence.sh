@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What stoker's trainings learn, beside the same trainings in PyTorch.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'HELP'
@@ -83,16 +83,16 @@ number() { grep -oE "\"$1\": ?[0-9.e+-]+" "$2" | tail -n 1 | sed 's/.*: \{0,1\}/
 
 row() {
   local kind=$1 seed=$2 metric
-  step "Train $kind, seed $seed" "learning-$kind-$seed" ours "$kind" "$seed"
+  step "Train $kind, seed $seed" "convergence-$kind-$seed" ours "$kind" "$seed"
   if [[ -n ${STOKER_PYTHON:-} ]]; then
-    step "The same in PyTorch" "learning-$kind-$seed-pytorch" "$STOKER_PYTHON" "$root/bench/convergence/baseline.py" "$kind" \
+    step "The same in PyTorch" "convergence-$kind-$seed-pytorch" "$STOKER_PYTHON" "$root/bench/convergence/baseline.py" "$kind" \
       "$data" "${steps:-$(sed -n 's/^train: {max_steps: \([0-9]*\).*/\1/p' "$root/bench/convergence/$kind.yaml")}" "$seed" "$threads"
   fi
   for metric in loss accuracy; do
     local mine='' theirs='-'
     mine=$(number $metric "$out/$kind-$seed/metrics/eval.jsonl") || true
     [[ -n $mine ]] || continue
-    [[ -z ${STOKER_PYTHON:-} ]] || theirs=$(number $metric "$logs/learning-$kind-$seed-pytorch.log") || true
+    [[ -z ${STOKER_PYTHON:-} ]] || theirs=$(number $metric "$logs/convergence-$kind-$seed-pytorch.log") || true
     rows+=("$kind $seed $metric $mine ${theirs:--}")
   done
 }

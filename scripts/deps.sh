@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what stoker is built from, and only what is missing. Safe to run again at any time.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'HELP'

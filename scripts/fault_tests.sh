@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The proofs of docs/reliability.md in full: what every test run has a part of.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 all=(crash_enum powercut_enum program_enum exact_resume)
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
@@ -17,7 +17,7 @@ says why.
   program_enum   stokerd and stoker-eval themselves, by both (a quarter of an hour)
   exact_resume   kinds of runs, killed twenty times each and compared byte by byte (ten minutes)
 
-The results stand in build/logs/prove-PROOF.log.
+The results stand in build/logs/fault_tests-PROOF.log.
 HELP
   exit 0
 fi
@@ -28,11 +28,11 @@ for proof in "${proofs[@]}"; do
   [[ " ${all[*]} " == *" $proof "* ]] || die "$proof is none of: ${all[*]}"
 done
 
-"$root/scripts/build.sh" release programs bare-run "${proofs[@]}"
+"$root/scripts/build.sh" release programs minimal-run "${proofs[@]}"
 printf 'On %s, kernel %s, %s; temporary files on %s\n' "$(date -u +%F)" "$(uname -r)" "$(uname -m)" \
   "$(stat -f -c %T /dev/shm 2>/dev/null || stat -f -c %T "${TMPDIR:-/tmp}")"
 for proof in "${proofs[@]}"; do
-  STOKER_PROOF=full step "Prove $proof" "prove-$proof" "$root/build/release/tests/$proof"
-  grep -E '^(enumerated|exact): |\(skipped\)|: Skipped' -A1 "$logs/prove-$proof.log" |
+  STOKER_PROOF=full step "Prove $proof" "fault_tests-$proof" "$root/build/release/tests/$proof"
+  grep -E '^(enumerated|exact): |\(skipped\)|: Skipped' -A1 "$logs/fault_tests-$proof.log" |
     grep -E '^(enumerated|exact): |Skipped|only root|this machine|no disk' | sed 's/^/  /' || true
 done

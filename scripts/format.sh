@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Applies .clang-format to every C++ file of the repository. With arguments: to those files only.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
 if (($#)); then
   clang-format -i "$@"

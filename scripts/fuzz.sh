@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets of tests/fuzz with Clang and runs them, each for a while; what they find is kept.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
@@ -9,7 +9,7 @@ Usage: scripts/fuzz.sh [SECONDS [FORMAT…]]
 
 Runs the target of each FORMAT (default: all) for SECONDS (default: 60) under AddressSanitizer and UBSan, from the
 seeds of its tests and from what earlier runs have learnt (build/fuzz/corpus). An input that breaks something ends the
-run and is kept under build/fuzz/found; mend the fault and move the file to tests/fuzz/found/FORMAT/, where every test
+run and is kept under build/fuzz/found; mend the fault and move the file to tests/fuzz/regressions/FORMAT/, where every test
 run reads it. Needs the Debian packages clang and libclang-rt-14-dev.
 HELP
   exit 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes the documents that are generated from the descriptors of the settings (shared/config).
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'

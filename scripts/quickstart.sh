@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a bare machine to a trained model: installs what is missing, builds, trains, shows what came out.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'HELP'

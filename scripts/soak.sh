@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Whether the programs take no more memory after an hour than after some minutes.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'HELP'

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "twin"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "parity"))
 from models import Gpt, Lenet, Resnet  # noqa: E402
 
 

@@ -5,12 +5,15 @@
 
 #include "shared/base/log.h"
 
-namespace stoker::writer {
+namespace stoker::checkpoint {
 
-CheckpointWriter::CheckpointWriter(checkpoint::CheckpointStore& store, WriterSettings settings,
+CheckpointWriter::CheckpointWriter(checkpoint::CheckpointStore& store, WriterOptions options,
                                    Clock& clock)
-    : store_(store), settings_(std::move(settings)), clock_(clock), snapshot_(settings_.pinning) {
-  assert(settings_.retire && "the writer needs to know what to keep");
+    : store_(store),
+      options_(std::move(options)),
+      clock_(clock),
+      snapshot_(options_.pinned_allocator) {
+  assert(options_.delete_expired && "the writer needs to know what to keep");
 }
 
 // ---- The trainer's side
@@ -34,7 +37,7 @@ void CheckpointWriter::submit(OnDone on_done) {
   changed_.notify_all();
 }
 
-void CheckpointWriter::count_skipped() {
+void CheckpointWriter::increment_skipped() {
   const std::lock_guard lock(mutex_);
   ++stats_.skipped;
 }
@@ -68,8 +71,8 @@ Status CheckpointWriter::run(std::stop_token stop) {
       on_done = std::exchange(on_done_, nullptr);
     }
     auto result = write(stop);
-    if (result.ok()) settings_.retire(false);
-    note(result, 1e3 * seconds_between(submitted_at, clock_.monotonic()));
+    if (result.ok()) options_.delete_expired(false);
+    record_result(result, 1e3 * seconds_between(submitted_at, clock_.monotonic()));
     // Whoever asked is answered before the trainer, which may end the program then, sees us idle.
     if (on_done) on_done(std::move(result));
     {
@@ -82,12 +85,12 @@ Status CheckpointWriter::run(std::stop_token stop) {
 
 Result<checkpoint::Manifest> CheckpointWriter::write(std::stop_token stop) {
   auto result = try_write(1);
-  for (size_t i = 0; !result.ok() && i < settings_.delays.size(); ++i) {
+  for (size_t i = 0; !result.ok() && i < options_.delays.size(); ++i) {
     // Somebody else has saved this very step: trying again cannot help.
-    if (result.status().code() == Code::kAlreadyExists) break;
+    if (result.status().code() == StatusCode::kAlreadyExists) break;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, stop, settings_.delays[i], [] { return false; });
+      changed_.wait_for(lock, stop, options_.delays[i], [] { return false; });
     }
     result = try_write(static_cast<int>(i) + 2);
   }
@@ -95,13 +98,13 @@ Result<checkpoint::Manifest> CheckpointWriter::write(std::stop_token stop) {
 }
 
 Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt) {
-  if (settings_.before_commit) settings_.before_commit();
-  make_room();
+  if (options_.before_commit) options_.before_commit();
+  free_disk_space();
   auto result = store_.commit(snapshot_.content());
   if (result.ok()) return result;
   log_error("checkpoint write failed", {{"step", snapshot_.manifest().step},
                                         {"attempt", attempt},
-                                        {"max_attempts", settings_.delays.size() + 1},
+                                        {"max_attempts", options_.delays.size() + 1},
                                         {"error", result.status().to_string()}});
   const std::lock_guard lock(mutex_);
   ++stats_.failures;
@@ -110,12 +113,12 @@ Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt) {
 }
 
 // What can be seen before the first byte is written need not fail first.
-void CheckpointWriter::make_room() {
-  const Status room = store_.check_room(snapshot_.content());
-  if (room.code() == Code::kNoSpace) settings_.retire(true);
+void CheckpointWriter::free_disk_space() {
+  const Status room = store_.check_free_space(snapshot_.content());
+  if (room.code() == StatusCode::kNoSpace) options_.delete_expired(true);
 }
 
-void CheckpointWriter::note(const Result<checkpoint::Manifest>& result, double ms) {
+void CheckpointWriter::record_result(const Result<checkpoint::Manifest>& result, double ms) {
   {
     const std::lock_guard lock(mutex_);
     stats_.in_flight = false;
@@ -136,8 +139,8 @@ void CheckpointWriter::note(const Result<checkpoint::Manifest>& result, double m
            {{"step", result->step},
             {"bytes", stats().last_bytes},
             {"duration_ms", ms},
-            {"path",
-             join_path(store_.directory(), checkpoint::CheckpointStore::name_of(result->step))}});
+            {"path", join_path(store_.directory(),
+                               checkpoint::CheckpointStore::checkpoint_name(result->step))}});
 }
 
-}  // namespace stoker::writer
+}  // namespace stoker::checkpoint

@@ -26,15 +26,15 @@
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
 
-namespace stoker::writer {
+namespace stoker::checkpoint {
 
-struct WriterSettings {
+struct WriterOptions {
   // Removes what retention does not keep: after each commit, and before one for which the disk has
-  // no room (is_short).
-  std::function<void(bool is_short)> retire;
+  // no room (is_disk_full).
+  std::function<void(bool is_disk_full)> delete_expired;
   // Makes sure that what belongs to the steps so far is on disk before the checkpoint is. May be empty.
   std::function<void()> before_commit;
-  Pinning pinning = {};  // of the snapshot's memory
+  PinnedAllocator pinned_allocator = {};  // of the snapshot's memory
   std::vector<std::chrono::milliseconds> delays = {std::chrono::seconds(1),
                                                    std::chrono::seconds(4)};
 };
@@ -55,14 +55,14 @@ class CheckpointWriter {
  public:
   using OnDone = std::function<void(Result<checkpoint::Manifest>)>;
 
-  CheckpointWriter(checkpoint::CheckpointStore& store, WriterSettings settings,
+  CheckpointWriter(checkpoint::CheckpointStore& store, WriterOptions options,
                    Clock& clock = system_clock());
 
   // The snapshot to fill, or nothing while one is in flight. submit() must follow.
   Snapshot* try_begin();
   // `on_done` is called on the writing thread.
   void submit(OnDone on_done);
-  void count_skipped();
+  void increment_skipped();
 
   // True when nothing is in flight.
   bool wait_idle(std::chrono::milliseconds timeout) const;
@@ -77,11 +77,11 @@ class CheckpointWriter {
 
   Result<checkpoint::Manifest> write(std::stop_token stop);
   Result<checkpoint::Manifest> try_write(int attempt);
-  void make_room();
-  void note(const Result<checkpoint::Manifest>& result, double ms);
+  void free_disk_space();
+  void record_result(const Result<checkpoint::Manifest>& result, double ms);
 
   checkpoint::CheckpointStore& store_;
-  const WriterSettings settings_;
+  const WriterOptions options_;
   Clock& clock_;
 
   // The trainer's while kFilling, the writing thread's while kSubmitted.
@@ -96,4 +96,4 @@ class CheckpointWriter {
   WriterStats stats_;
 };
 
-}  // namespace stoker::writer
+}  // namespace stoker::checkpoint

@@ -3,13 +3,13 @@
 #include <cstdlib>
 #include <new>
 
-namespace stoker::writer {
+namespace stoker::checkpoint {
 namespace {
 
 // Pages of their own, because page-locking is by pages.
 constexpr std::align_val_t kAlignment{4096};
 constexpr size_t kPage = static_cast<size_t>(kAlignment);
-constexpr size_t kLeastPinned = 64 << 10;  // less is copied at once, and locking costs
+constexpr size_t kMinPinned = 64 << 10;  // less is copied at once, and locking costs
 
 }  // namespace
 
@@ -18,7 +18,7 @@ Snapshot::~Snapshot() {
 }
 
 void Snapshot::release(Buffer& buffer) {
-  if (buffer.is_pinned) pinning_.unpin(buffer.memory);
+  if (buffer.is_pinned) pinned_allocator_.unpin(buffer.memory);
   ::operator delete(buffer.memory, kAlignment);
   buffer = {};
 }
@@ -28,8 +28,8 @@ void Snapshot::resize(Buffer& buffer, size_t bytes) {
   const size_t capacity = (bytes + kPage - 1) / kPage * kPage;
   buffer.memory = static_cast<std::byte*>(::operator new(capacity, kAlignment));
   buffer.capacity = capacity;
-  buffer.is_pinned =
-      pinning_.pin && capacity >= kLeastPinned && pinning_.pin(buffer.memory, capacity);
+  buffer.is_pinned = pinned_allocator_.pin && capacity >= kMinPinned &&
+                     pinned_allocator_.pin(buffer.memory, capacity);
 }
 
 void Snapshot::begin() { entries_.clear(); }
@@ -72,4 +72,4 @@ uint64_t Snapshot::bytes() const {
   return sum;
 }
 
-}  // namespace stoker::writer
+}  // namespace stoker::checkpoint

@@ -16,19 +16,20 @@
 #include "shared/base/tensor_spec.h"
 #include "shared/checkpoint/store.h"
 
-namespace stoker::writer {
+namespace stoker::checkpoint {
 
 enum class Part { kModel, kOptim, kState, kEma };  // the file that a tensor goes to
 
 // Makes host memory page-locked, so that a device copies to it by itself. Both empty: it is not.
-struct Pinning {
+struct PinnedAllocator {
   std::function<bool(void* bytes, size_t size)> pin;  // false: refused, and left as it is
   std::function<void(void* bytes)> unpin;
 };
 
 class Snapshot {
  public:
-  explicit Snapshot(Pinning pinning = {}) : pinning_(std::move(pinning)) {}
+  explicit Snapshot(PinnedAllocator pinned_allocator = {})
+      : pinned_allocator_(std::move(pinned_allocator)) {}
   ~Snapshot();
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
@@ -57,10 +58,10 @@ class Snapshot {
     TensorSpec spec;
   };
 
-  const Pinning pinning_;
+  const PinnedAllocator pinned_allocator_;
   checkpoint::Manifest manifest_;
   std::vector<Entry> entries_;
   std::vector<Buffer> buffers_;  // buffers_[i] holds entries_[i]; there may be more from before
 };
 
-}  // namespace stoker::writer
+}  // namespace stoker::checkpoint

@@ -16,14 +16,14 @@
 #include "daemon/control/request_handler.h"
 #include "shared/base/log.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 
 using boost::system::error_code;
 namespace asio = boost::asio;
 
 namespace {
 
-std::string error_line(Code code, std::string message) {
+std::string error_line(StatusCode code, std::string message) {
   return control::render_error({.why = Status(code, std::move(message))});
 }
 
@@ -32,7 +32,7 @@ std::string error_line(Code code, std::string message) {
 UniqueFd open_reserve() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 // One try, without waiting: the connection is closed at once.
-void tell_and_forget(int fd, const std::string& line) {
+void send_and_close(int fd, const std::string& line) {
   const std::string bytes = line + "\n";
   (void)::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -41,15 +41,15 @@ void tell_and_forget(int fd, const std::string& line) {
 
 class ControlServer::Impl final : public SessionEvents {
  public:
-  Impl(asio::io_context& io, Clock& clock, TrainingControl& training, ServerSettings settings)
-      : settings_(std::move(settings)),
-        authority_(::geteuid(), settings_.operators),
+  Impl(asio::io_context& io, Clock& clock, TrainingControl& training, ServerOptions options)
+      : options_(std::move(options)),
+        authority_(::geteuid(), options_.operators),
         clock_(clock),
         io_(io),
         acceptor_(io),
         pause_(io),
         replies_(std::make_shared<ReplyQueue>(io)),
-        handler_(training, clock, settings_.limits, settings_.build, replies_) {}
+        handler_(training, clock, options_.limits, options_.build, replies_) {}
 
   Status start();
   void stop();
@@ -63,14 +63,14 @@ class ControlServer::Impl final : public SessionEvents {
   void accept();
   void on_accept(const error_code& error, Socket socket);
   void accept_after(std::chrono::milliseconds pause);
-  void on_accept_trouble(const error_code& error);
-  void turn_one_away();
+  void on_accept_error(const error_code& error);
+  void reject_connection();
   Status admit(const Peer& peer);
-  void refuse(int fd, const Status& why);
+  void reject_peer(int fd, const Status& why);
 
   // Constant after construction.
-  const ServerSettings settings_;
-  const Authority authority_;
+  const ServerOptions options_;
+  const Authorizer authority_;
   Clock& clock_;
 
   asio::io_context& io_;
@@ -90,7 +90,7 @@ class ControlServer::Impl final : public SessionEvents {
 // ---- Start and stop
 
 Status ControlServer::Impl::start() {
-  auto opened = ListeningSocket::open(settings_.socket_path);
+  auto opened = ListeningSocket::open(options_.socket_path);
   if (!opened.ok()) return opened.status();
   maybe_socket_.emplace(*std::move(opened));
   error_code error;
@@ -98,16 +98,16 @@ Status ControlServer::Impl::start() {
                    error);
   if (error) {
     maybe_socket_.reset();
-    return Status(Code::kInternal, "watch the control socket: " + error.message());
+    return Status(StatusCode::kInternal, "watch the control socket: " + error.message());
   }
   reserve_ = open_reserve();
-  if (!settings_.link_path.empty() && settings_.link_path != settings_.socket_path) {
+  if (!options_.link_path.empty() && options_.link_path != options_.socket_path) {
     // Without the link stokerctl needs --socket; training goes on.
-    const Status linked = link_socket(settings_.link_path, settings_.socket_path);
+    const Status linked = link_socket(options_.link_path, options_.socket_path);
     linked_ = linked.ok();
     if (!linked.ok()) log_warn("control socket symlink failed", {{"error", linked.to_string()}});
   }
-  log_info("control socket listening", {{"path", settings_.socket_path}});
+  log_info("control socket listening", {{"path", options_.socket_path}});
   accept();
   return {};
 }
@@ -121,15 +121,15 @@ void ControlServer::Impl::stop() {
   replies_->deliver();
   replies_->close();
   for (const auto& session : std::vector(sessions_))
-    session->stop(error_line(Code::kClosed, "the daemon is ending"));
-  if (linked_) unlink_socket(settings_.link_path, settings_.socket_path);
+    session->stop(error_line(StatusCode::kClosed, "the daemon is ending"));
+  if (linked_) unlink_socket(options_.link_path, options_.socket_path);
   maybe_socket_.reset();
 }
 
 void ControlServer::Impl::on_ended(Session& session, bool past_limit) {
   auto& counters = handler_.counters();
   if (past_limit) {
-    ++counters.dropped;
+    ++counters.connections_dropped;
     log_debug(
         "control client disconnected",
         {{"uid", session.peer().uid}, {"pid", session.peer().pid}, {"reason", "past a limit"}});
@@ -154,17 +154,17 @@ void ControlServer::Impl::accept_after(std::chrono::milliseconds pause) {
 }
 
 void ControlServer::Impl::on_accept(const error_code& error, Socket socket) {
-  if (error) return on_accept_trouble(error);
-  const auto peer = settings_.peer_of(socket.native_handle());
+  if (error) return on_accept_error(error);
+  const auto peer = options_.peer_of(socket.native_handle());
   const Status admitted = peer.ok() ? admit(*peer) : peer.status();
   if (!admitted.ok()) {
-    refuse(socket.native_handle(), admitted);
-    return accept_after(settings_.limits.refusal_pause);
+    reject_peer(socket.native_handle(), admitted);
+    return accept_after(options_.limits.rejection_pause);
   }
   auto& counters = handler_.counters();
-  ++counters.accepted;
+  ++counters.connections_accepted;
   const auto session = std::make_shared<Session>(
-      std::move(socket), *peer, authority_.role_of(peer->uid), settings_.limits, *this);
+      std::move(socket), *peer, authority_.role_of(peer->uid), options_.limits, *this);
   sessions_.push_back(session);
   counters.connections = sessions_.size();
   session->start();
@@ -172,33 +172,33 @@ void ControlServer::Impl::on_accept(const error_code& error, Socket socket) {
 }
 
 Status ControlServer::Impl::admit(const Peer& peer) {
-  const Limits& limits = settings_.limits;
+  const Limits& limits = options_.limits;
   const bool privileged = authority_.is_owner_or_root(peer.uid);
   const size_t room =
       privileged ? limits.connections : limits.connections - limits.reserved_connections;
   if (sessions_.size() >= room)
-    return Status(Code::kBusy, std::to_string(sessions_.size()) +
-                                   " clients are connected, which is the limit; try later");
+    return Status(StatusCode::kBusy, std::to_string(sessions_.size()) +
+                                         " clients are connected, which is the limit; try later");
   const auto same_user =
       std::count_if(sessions_.begin(), sessions_.end(),
                     [&](const auto& session) { return session->peer().uid == peer.uid; });
   if (!privileged && static_cast<size_t>(same_user) >= limits.connections_per_uid) {
-    return Status(Code::kBusy, "uid " + std::to_string(peer.uid) + " has " +
-                                   std::to_string(same_user) +
-                                   " connections, which is the limit; close one");
+    return Status(StatusCode::kBusy, "uid " + std::to_string(peer.uid) + " has " +
+                                         std::to_string(same_user) +
+                                         " connections, which is the limit; close one");
   }
-  if (!handler_.take_connection(peer.uid))
-    return Status(Code::kBusy, "too many requests and connections of uid " +
-                                   std::to_string(peer.uid) + "; wait a second");
+  if (!handler_.admit_connection(peer.uid))
+    return Status(StatusCode::kBusy, "too many requests and connections of uid " +
+                                         std::to_string(peer.uid) + "; wait a second");
   return {};
 }
 
-void ControlServer::Impl::refuse(int fd, const Status& why) {
-  ++handler_.counters().refused;
-  tell_and_forget(fd, error_line(why.code(), why.message()));
+void ControlServer::Impl::reject_peer(int fd, const Status& why) {
+  ++handler_.counters().connections_rejected;
+  send_and_close(fd, error_line(why.code(), why.message()));
 }
 
-void ControlServer::Impl::on_accept_trouble(const error_code& error) {
+void ControlServer::Impl::on_accept_error(const error_code& error) {
   if (error == asio::error::operation_aborted) return;
   constexpr std::chrono::nanoseconds kBetweenComplaints = std::chrono::minutes(1);
   const auto now = clock_.monotonic();
@@ -206,18 +206,18 @@ void ControlServer::Impl::on_accept_trouble(const error_code& error) {
     log_warn("control accept failed", {{"error", error.message()}});
     maybe_last_complaint_ = now;
   }
-  if (error == asio::error::no_descriptors) turn_one_away();
-  accept_after(settings_.limits.accept_pause);
+  if (error == asio::error::no_descriptors) reject_connection();
+  accept_after(options_.limits.accept_pause);
 }
 
-void ControlServer::Impl::turn_one_away() {
+void ControlServer::Impl::reject_connection() {
   reserve_.reset();
   {
     const UniqueFd client(
         ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (client.valid())
-      refuse(client.get(),
-             Status(Code::kBusy, "the daemon has no file descriptors left; try later"));
+      reject_peer(client.get(),
+                  Status(StatusCode::kBusy, "the daemon has no file descriptors left; try later"));
   }
   reserve_ = open_reserve();  // if somebody was quicker, the next client is told nothing, and waits
 }
@@ -225,12 +225,12 @@ void ControlServer::Impl::turn_one_away() {
 // ---- The public face
 
 ControlServer::ControlServer(asio::io_context& io, Clock& clock, TrainingControl& training,
-                             ServerSettings settings)
-    : impl_(std::make_unique<Impl>(io, clock, training, std::move(settings))) {}
+                             ServerOptions options)
+    : impl_(std::make_unique<Impl>(io, clock, training, std::move(options))) {}
 // stop() throws only where there is no memory left, and then ending the program is right.
 ControlServer::~ControlServer() { stop(); }  // NOLINT(bugprone-exception-escape)
 Status ControlServer::start() { return impl_->start(); }
 void ControlServer::stop() { impl_->stop(); }
 const control::TrainerStatus::Control& ControlServer::counters() const { return impl_->counters(); }
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

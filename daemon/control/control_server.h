@@ -27,9 +27,9 @@ namespace boost::asio {
 class io_context;
 }
 
-namespace stoker::control_server {
+namespace stoker::control {
 
-struct ServerSettings {
+struct ServerOptions {
   std::string socket_path;  // control::resolve_socket_path()
   std::string link_path;  // run/control.sock: becomes a link when the socket lies elsewhere; empty
                           // = no link
@@ -42,7 +42,7 @@ struct ServerSettings {
 class ControlServer {
  public:
   ControlServer(boost::asio::io_context& io, Clock& clock, TrainingControl& training,
-                ServerSettings settings);
+                ServerOptions options);
   ~ControlServer();  // stop()
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
@@ -60,4 +60,4 @@ class ControlServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstddef>
 
-namespace stoker::control_server {
+namespace stoker::control {
 
 struct Limits {
   size_t connections = 32;
@@ -21,10 +21,10 @@ struct Limits {
   std::chrono::milliseconds line_time{
       5000};  // from a line's first byte to its newline; also for taking a last reply
   std::chrono::milliseconds idle_time{60000};  // without a request, and none in flight
-  std::chrono::milliseconds refusal_pause{
+  std::chrono::milliseconds rejection_pause{
       10};  // before the next connection is accepted after one was turned away
   std::chrono::milliseconds accept_pause{
       100};  // the same after the system had no descriptor or memory for one
 };
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

@@ -7,21 +7,21 @@
 #include <cerrno>
 #include <filesystem>
 
-namespace stoker::control_server {
+namespace stoker::control {
 namespace {
 
 constexpr mode_t kMode = 0660;
 constexpr int kBacklog = 64;
 
-Status in_the_way(const std::string& path) {
-  return Status(Code::kAlreadyExists,
+Status path_in_use(const std::string& path) {
+  return Status(StatusCode::kAlreadyExists,
                 path +
                     ": is in the way of the control socket and is not a socket; move it, or set "
                     "control.socket to another path");
 }
 
 // Removes what a dead daemon left at `path`.
-Status clear_place(const control::SocketAddress& address, const std::string& path) {
+Status remove_stale_socket(const control::SocketAddress& address, const std::string& path) {
   struct stat found {};
   if (::fstatat(address.directory(), address.name().c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno == ENOENT) return {};
@@ -35,7 +35,7 @@ Status clear_place(const control::SocketAddress& address, const std::string& pat
                ? S_ISSOCK(target.st_mode)
                : errno == ENOENT;
   }
-  if (!ours) return in_the_way(path);
+  if (!ours) return path_in_use(path);
   if (::unlinkat(address.directory(), address.name().c_str(), 0) != 0 && errno != ENOENT)
     return Status::from_errno(errno, "remove the old control socket " + path);
   return {};
@@ -49,7 +49,7 @@ bool same_file(const struct stat& a, const struct stat& b) {
 
 Result<ListeningSocket> ListeningSocket::open(const std::string& path) {
   STOKER_ASSIGN_OR_RETURN(auto address, control::SocketAddress::of(path));
-  STOKER_RETURN_IF_ERROR(clear_place(address, path));
+  STOKER_RETURN_IF_ERROR(remove_stale_socket(address, path));
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Status::from_errno(errno, "make the control socket");
   // Linux makes the file with the socket's own mode less the umask, so it is never open to others,
@@ -90,7 +90,7 @@ Status link_socket(const std::string& link_path, const std::string& socket_path)
       same_file(at_link, at_target))
     return {};
   STOKER_ASSIGN_OR_RETURN(const auto address, control::SocketAddress::of(link_path));
-  STOKER_RETURN_IF_ERROR(clear_place(address, link_path));
+  STOKER_RETURN_IF_ERROR(remove_stale_socket(address, link_path));
   if (::symlinkat(target.c_str(), address.directory(), address.name().c_str()) != 0)
     return Status::from_errno(errno, "link " + link_path + " to the control socket " + target);
   return {};
@@ -103,4 +103,4 @@ void unlink_socket(const std::string& link_path, const std::string& socket_path)
     (void)std::filesystem::remove(link_path, error);
 }
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

@@ -20,7 +20,7 @@
 #include "shared/base/unique_fd.h"
 #include "shared/control/socket_path.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 
 class ListeningSocket {
  public:
@@ -48,4 +48,4 @@ class ListeningSocket {
 Status link_socket(const std::string& link_path, const std::string& socket_path);
 void unlink_socket(const std::string& link_path, const std::string& socket_path);
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

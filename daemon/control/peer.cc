@@ -10,7 +10,7 @@
 #include <charconv>
 #include <limits>
 
-namespace stoker::control_server {
+namespace stoker::control {
 namespace {
 
 constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, which older headers do not have
@@ -21,7 +21,7 @@ Result<uid_t> resolve_user(const std::string& user) {
   const auto [end, error] = std::from_chars(user.data(), user.data() + user.size(), number);
   if (error == std::errc() && end == user.data() + user.size()) {
     if (number != std::numeric_limits<uid_t>::max()) return number;
-    return Status(Code::kInvalidArgument, where + " is the number that stands for no user");
+    return Status(StatusCode::kInvalidArgument, where + " is the number for no user");
   }
   passwd entry{};
   passwd* found = nullptr;
@@ -33,7 +33,7 @@ Result<uid_t> resolve_user(const std::string& user) {
     buffer.resize(buffer.size() * 2);
   if (found != nullptr) return found->pw_uid;
   if (failed != 0) return Status::from_errno(failed, where + ": look up the user");
-  return Status(Code::kInvalidArgument,
+  return Status(StatusCode::kInvalidArgument,
                 where + " is no user of this machine; give a user's name or number");
 }
 
@@ -56,13 +56,14 @@ Result<UniqueFd> pidfd_of_peer(int fd, const Peer& peer) {
   // process that asks through a dead one's connection is the operator's own doing.
   UniqueFd opened(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
   if (opened.valid()) return opened;
-  return Status(Code::kUnreachable, "process " + std::to_string(peer.pid) + " cannot be held: " +
-                                        Status::from_errno(errno, "pidfd_open").message());
+  return Status(StatusCode::kUnreachable,
+                "process " + std::to_string(peer.pid) +
+                    " cannot be held: " + Status::from_errno(errno, "pidfd_open").message());
 }
 
-std::string_view role_name(Role role) { return role == Role::kOperate ? "operate" : "read"; }
+std::string_view to_string(Role role) { return role == Role::kOperate ? "operate" : "read"; }
 
-Role Authority::role_of(uid_t uid) const {
+Role Authorizer::role_of(uid_t uid) const {
   const bool listed = std::find(operators_.begin(), operators_.end(), uid) != operators_.end();
   return is_owner_or_root(uid) || listed ? Role::kOperate : Role::kRead;
 }
@@ -76,4 +77,4 @@ Result<std::vector<uid_t>> resolve_operators(const std::vector<std::string>& use
   return uids;
 }
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

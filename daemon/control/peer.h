@@ -12,7 +12,7 @@
 #include "shared/base/status.h"
 #include "shared/base/unique_fd.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 
 struct Peer {
   uid_t uid = 0;
@@ -27,13 +27,13 @@ Result<Peer> peer_of_socket(int fd);
 Result<UniqueFd> pidfd_of_peer(int fd, const Peer& peer);
 
 enum class Role { kRead, kOperate };
-std::string_view role_name(Role role);  // "read", "operate"
+std::string_view to_string(Role role);  // "read", "operate"
 
 // Who may operate: the owner of the daemon's process, root, and the listed users. Everybody else
 // who can open the socket (its file mode decides) reads.
-class Authority {
+class Authorizer {
  public:
-  Authority(uid_t owner, std::vector<uid_t> operators)
+  Authorizer(uid_t owner, std::vector<uid_t> operators)
       : owner_(owner), operators_(std::move(operators)) {}
 
   bool is_owner_or_root(uid_t uid) const { return uid == 0 || uid == owner_; }
@@ -48,4 +48,4 @@ class Authority {
 // here.
 Result<std::vector<uid_t>> resolve_operators(const std::vector<std::string>& users);
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

@@ -4,7 +4,7 @@
 
 #include <boost/asio/post.hpp>
 
-namespace stoker::control_server {
+namespace stoker::control {
 
 void ReplyQueue::put(std::weak_ptr<Session> to, std::string line) {
   const std::lock_guard lock(mutex_);
@@ -35,4 +35,4 @@ void ReplyQueue::close() {
   replies_.clear();
 }
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

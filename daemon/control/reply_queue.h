@@ -14,7 +14,7 @@
 
 #include "daemon/control/session.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 
 class ReplyQueue : public std::enable_shared_from_this<ReplyQueue> {
  public:
@@ -38,4 +38,4 @@ class ReplyQueue : public std::enable_shared_from_this<ReplyQueue> {
   bool scheduled_ = false;
 };
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

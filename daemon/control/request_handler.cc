@@ -5,23 +5,23 @@
 
 #include "shared/base/log.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 namespace {
 
 using control::ErrorCode;
 using control::Method;
-using control::Refusal;
+using control::ProtocolError;
 using control::Request;
 
 // As a person types it, for the log.
 std::string words_of(const Request& request) {
-  std::string words(control::info_of(request.method).name);
+  std::string words(control::method_info(request.method).name);
   if (request.method == Method::kProfile)
     return words + " " + std::to_string(request.profile.steps) +
            (request.profile.kernels ? " kernels" : "");
-  if (request.method == Method::kTap) return words + " " + request.tap.glob;
-  if (request.method == Method::kUntap)
-    return words + " " + std::to_string(request.tap_reference.tap);
+  if (request.method == Method::kInspect) return words + " " + request.inspection.glob;
+  if (request.method == Method::kInspectClose)
+    return words + " " + std::to_string(request.inspection_id.inspection);
   if (request.method != Method::kSet) return words;
   char value[32];
   const auto end = std::to_chars(value, value + sizeof value, request.value).ptr;
@@ -40,15 +40,16 @@ Command command_of(const Request& request) {
       return {.kind = Command::Kind::kStop};
     case Method::kProfile:
       return {.kind = Command::Kind::kProfile, .profile = request.profile};
-    case Method::kTap:
-      return {.kind = Command::Kind::kTap, .tap = request.tap};
+    case Method::kInspect:
+      return {.kind = Command::Kind::kInspect, .inspection = request.inspection};
     default:
       return {.kind = Command::Kind::kSet, .key = request.key, .value = request.value};
   }
 }
 
-Refusal busy(const std::string& id, std::string message) {
-  return {.id = id, .code = ErrorCode::kFailed, .why = Status(Code::kBusy, std::move(message))};
+ProtocolError busy(const std::string& id, std::string message) {
+  return {
+      .id = id, .code = ErrorCode::kFailed, .why = Status(StatusCode::kBusy, std::move(message))};
 }
 
 // Names and texts are ours and need no escaping.
@@ -57,8 +58,8 @@ std::string help_json() {
   for (const auto& info : control::methods()) {
     list += list.empty() ? "" : ",";
     list += "{\"method\":\"" + std::string(info.name) + "\",\"text_form\":\"" +
-            std::string(info.words) + "\",\"role\":\"" +
-            std::string(role_name(info.changes_state ? Role::kOperate : Role::kRead)) +
+            std::string(info.text_form) + "\",\"role\":\"" +
+            std::string(to_string(info.changes_state ? Role::kOperate : Role::kRead)) +
             "\",\"text\":\"" + std::string(info.text) + "\"}";
   }
   return "{\"methods\":[" + list + "]}";
@@ -69,7 +70,7 @@ std::string hello_json(const std::string& build, Role role) {
   for (const auto& info : control::methods())
     names += (names.empty() ? "\"" : ",\"") + std::string(info.name) + "\"";
   return "{\"protocol_version\":" + std::to_string(control::kProtocolVersion) +
-         ",\"stoker_version\":\"" + build + "\",\"role\":\"" + std::string(role_name(role)) +
+         ",\"stoker_version\":\"" + build + "\",\"role\":\"" + std::string(to_string(role)) +
          "\",\"methods\":[" + names + "]}";
 }
 
@@ -87,7 +88,7 @@ void log_change(const Peer& peer, const std::string& words, const Status& result
 }  // namespace
 
 void RequestHandler::handle(Session& session, std::string_view line) {
-  if (!requests_.take(session.peer().uid)) {
+  if (!requests_.try_acquire(session.peer().uid)) {
     return reject(
         session,
         busy("null", "more than " + std::to_string(static_cast<int>(limits_.requests_per_s)) +
@@ -95,18 +96,18 @@ void RequestHandler::handle(Session& session, std::string_view line) {
         true);
   }
   const auto parsed = control::parse_request(line);
-  if (const auto* refusal = std::get_if<Refusal>(&parsed))
-    return reject(session, *refusal, refusal->code == ErrorCode::kParseError);
+  if (const auto* error = std::get_if<ProtocolError>(&parsed))
+    return reject(session, *error, error->code == ErrorCode::kParseError);
   const auto& request = std::get<Request>(parsed);
-  ++counters_.requests;
-  if (control::info_of(request.method).changes_state) return change(session, request);
+  ++counters_.requests_total;
+  if (control::method_info(request.method).changes_state) return change(session, request);
   answer(session, request);
 }
 
-void RequestHandler::reject(Session& session, const Refusal& refusal, bool then_end) {
-  ++counters_.rejected;
-  if (then_end) return session.end_past_limit(control::render_error(refusal));
-  session.send(control::render_error(refusal));
+void RequestHandler::reject(Session& session, const ProtocolError& error, bool then_end) {
+  ++counters_.requests_failed;
+  if (then_end) return session.end_past_limit(control::render_error(error));
+  session.send(control::render_error(error));
 }
 
 void RequestHandler::answer(Session& session, const Request& request) {
@@ -115,8 +116,9 @@ void RequestHandler::answer(Session& session, const Request& request) {
       return session.send(control::render_result(request.id, hello_json(build_, session.role())));
     case Method::kHelp:
       return session.send(control::render_result(request.id, help_json()));
-    case Method::kTapRows: {
-      const auto rows = training_.read_tap(request.tap_reference.tap, request.tap_reference.after);
+    case Method::kInspectRead: {
+      const auto rows =
+          training_.read_inspection(request.inspection_id.inspection, request.inspection_id.after);
       if (rows.ok()) return session.send(control::render_result(request.id, *rows));
       return reject(session, {request.id, ErrorCode::kFailed, rows.status()}, false);
     }
@@ -132,19 +134,19 @@ std::string RequestHandler::status_json() const {
   return control::to_json(status);
 }
 
-std::optional<Refusal> RequestHandler::maybe_refuse_change(const Session& session,
-                                                           const Request& request,
-                                                           const std::string& words) {
+std::optional<ProtocolError> RequestHandler::find_change_error(const Session& session,
+                                                               const Request& request,
+                                                               const std::string& words) {
   const Peer& peer = session.peer();
-  if (!changes_.take(peer.uid))
+  if (!changes_.try_acquire(peer.uid))
     return busy(request.id, "more than " + std::to_string(static_cast<int>(limits_.changes_per_s)) +
                                 " changes a second of one user; nothing was done");
   if (session.role() != Role::kOperate) {
-    const Status why(Code::kPermission,
+    const Status why(StatusCode::kPermission,
                      "uid " + std::to_string(peer.uid) + " may only read; '" + words +
                          "' is for the daemon's owner, root and the users in control.operators");
     log_change(peer, words, why);
-    return Refusal{.id = request.id, .code = ErrorCode::kFailed, .why = why};
+    return ProtocolError{.id = request.id, .code = ErrorCode::kFailed, .why = why};
   }
   if (session.in_flight() >= limits_.requests_in_flight)
     return busy(request.id, std::to_string(limits_.requests_in_flight) +
@@ -152,15 +154,15 @@ std::optional<Refusal> RequestHandler::maybe_refuse_change(const Session& sessio
   return std::nullopt;
 }
 
-void RequestHandler::end_tap(Session& session, const Request& request) {
-  const Status closed = training_.close_tap(request.tap_reference.tap);
+void RequestHandler::end_inspection(Session& session, const Request& request) {
+  const Status closed = training_.close_inspection(request.inspection_id.inspection);
   log_change(session.peer(), words_of(request), closed);
   if (!closed.ok()) return reject(session, {request.id, ErrorCode::kFailed, closed}, false);
   session.send(control::render_result(request.id, "{}"));
 }
 
 void RequestHandler::attach(Session& session, const Request& request) {
-  auto process = session.hold_peer();
+  auto process = session.open_peer_pidfd();
   auto attached = process.ok() ? training_.attach(session.peer().pid, *std::move(process))
                                : Result<AttachedRing>(process.status());
   log_change(session.peer(), words_of(request), attached.status());
@@ -175,10 +177,10 @@ void RequestHandler::attach(Session& session, const Request& request) {
 void RequestHandler::change(Session& session, const Request& request) {
   const Peer peer = session.peer();
   const std::string words = words_of(request);
-  if (const auto refusal = maybe_refuse_change(session, request, words))
-    return reject(session, *refusal, false);
+  if (const auto error = find_change_error(session, request, words))
+    return reject(session, *error, false);
   if (request.method == Method::kAttach) return attach(session, request);
-  if (request.method == Method::kUntap) return end_tap(session, request);
+  if (request.method == Method::kInspectClose) return end_inspection(session, request);
   session.begin_request();
   training_.post(command_of(request), [replies = replies_, to = session.weak_from_this(),
                                        id = request.id, peer, words](Result<std::string> result) {
@@ -190,4 +192,4 @@ void RequestHandler::change(Session& session, const Request& request) {
   });
 }
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

@@ -11,13 +11,13 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/control/rate_limiter.h"
 #include "daemon/control/reply_queue.h"
-#include "daemon/control/request_rates.h"
 #include "daemon/control/session.h"
 #include "daemon/control/training_control.h"
 #include "shared/control/protocol.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 
 class RequestHandler {
  public:
@@ -32,18 +32,18 @@ class RequestHandler {
 
   void handle(Session& session, std::string_view line);
   // A connection costs a request.
-  bool take_connection(uid_t uid) { return requests_.take(uid); }
+  bool admit_connection(uid_t uid) { return requests_.try_acquire(uid); }
 
   control::TrainerStatus::Control& counters() { return counters_; }
 
  private:
-  void reject(Session& session, const control::Refusal& refusal, bool then_end);
+  void reject(Session& session, const control::ProtocolError& error, bool then_end);
   void answer(Session& session, const control::Request& request);
   void change(Session& session, const control::Request& request);
-  std::optional<control::Refusal> maybe_refuse_change(const Session& session,
-                                                      const control::Request& request,
-                                                      const std::string& words);
-  void end_tap(Session& session, const control::Request& request);
+  std::optional<control::ProtocolError> find_change_error(const Session& session,
+                                                          const control::Request& request,
+                                                          const std::string& words);
+  void end_inspection(Session& session, const control::Request& request);
   void attach(Session& session, const control::Request& request);
   std::string status_json() const;
 
@@ -51,9 +51,9 @@ class RequestHandler {
   const Limits& limits_;
   const std::string build_;
   const std::shared_ptr<ReplyQueue> replies_;
-  RequestRates requests_;
-  RequestRates changes_;
+  RateLimiter requests_;
+  RateLimiter changes_;
   control::TrainerStatus::Control counters_;
 };
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

@@ -10,14 +10,14 @@
 
 #include "shared/control/protocol.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 namespace {
 
 using boost::system::error_code;
 namespace asio = boost::asio;
 
-std::string refusal_line(Code code, std::string message,
-                         control::ErrorCode error = control::ErrorCode::kFailed) {
+std::string protocol_error_line(StatusCode code, std::string message,
+                                control::ErrorCode error = control::ErrorCode::kFailed) {
   return control::render_error({.code = error, .why = Status(code, std::move(message))});
 }
 
@@ -61,7 +61,7 @@ void Session::start() {
   error_code error;
   socket_.non_blocking(true, error);
   if (error) return end();
-  note_activity();
+  record_activity();
   arm_timer();  // a client that never says anything is idle too
   read();
 }
@@ -81,24 +81,24 @@ void Session::on_read(const error_code& error, size_t bytes) {
   if (error) return on_input_closed();
   if (input_.empty()) line_begun_ = std::chrono::steady_clock::now();
   input_.append(chunk_.data(), bytes);
-  take_lines();
+  process_lines();
   arm_timer();
   read();
 }
 
-void Session::take_lines() {
+void Session::process_lines() {
   size_t begin = 0;
   while (!ended_ && !ending_) {
     const size_t end = input_.find('\n', begin);
     const size_t length = (end == std::string::npos ? input_.size() : end) - begin;
     if (length > control::kMaxLineBytes) {
-      return end_past_limit(refusal_line(
-          Code::kInvalidArgument,
+      return end_past_limit(protocol_error_line(
+          StatusCode::kInvalidArgument,
           "the line is longer than " + std::to_string(control::kMaxLineBytes) + " bytes",
           control::ErrorCode::kInvalidRequest));
     }
     if (end == std::string::npos) break;
-    note_activity();
+    record_activity();
     events_.on_line(*this, std::string_view(input_).substr(begin, length));
     begin = end + 1;
     line_begun_ = last_activity_;  // the rest came with this read
@@ -112,8 +112,9 @@ void Session::on_input_closed() {
   input_closed_ = true;
   if (!input_.empty()) {
     input_.clear();
-    send(refusal_line(Code::kInvalidArgument, "the last line has no newline; nothing was done",
-                      control::ErrorCode::kInvalidRequest));
+    send(protocol_error_line(StatusCode::kInvalidArgument,
+                             "the last line has no newline; nothing was done",
+                             control::ErrorCode::kInvalidRequest));
   }
   end_if_done();
   arm_timer();
@@ -131,7 +132,7 @@ void Session::send(const std::string& line) {
   if (ended_ || ending_) return;
   output_ += line;
   output_ += '\n';
-  note_activity();
+  record_activity();
   write();
   if (!ended_ && output_.size() > limits_.unsent_bytes) {
     past_limit_ = true;
@@ -173,7 +174,7 @@ void Session::write() {
     if (error == asio::error::would_block) return write_when_there_is_room();
     if (error) return end();  // the peer has gone
     output_.erase(0, taken);
-    note_activity();
+    record_activity();
   }
 }
 
@@ -204,9 +205,9 @@ void Session::write_when_there_is_room() {
 
 // ---- Time
 
-void Session::note_activity() { last_activity_ = std::chrono::steady_clock::now(); }
+void Session::record_activity() { last_activity_ = std::chrono::steady_clock::now(); }
 
-std::optional<Session::Time> Session::maybe_deadline() const {
+std::optional<Session::Time> Session::find_deadline() const {
   if (ending_) return last_activity_ + limits_.line_time;
   if (!input_.empty()) return line_begun_ + limits_.line_time;
   if (in_flight_ > 0) return std::nullopt;  // it waits for us
@@ -215,7 +216,7 @@ std::optional<Session::Time> Session::maybe_deadline() const {
 
 void Session::arm_timer() {
   if (ended_) return;
-  const auto deadline = maybe_deadline();
+  const auto deadline = find_deadline();
   if (!deadline) {
     timer_.cancel();
     return;
@@ -228,16 +229,17 @@ void Session::arm_timer() {
 
 void Session::on_timer() {
   if (ended_) return;
-  const auto deadline = maybe_deadline();
+  const auto deadline = find_deadline();
   if (!deadline || std::chrono::steady_clock::now() < *deadline)
     return;  // a newer wait is under way
   if (ending_) return end();
   if (!input_.empty()) {
-    return end_past_limit(refusal_line(
-        Code::kTimedOut, "the line was not finished within " + seconds_text(limits_.line_time)));
+    return end_past_limit(
+        protocol_error_line(StatusCode::kTimedOut,
+                            "the line was not finished within " + seconds_text(limits_.line_time)));
   }
-  end_past_limit(
-      refusal_line(Code::kTimedOut, "no request for " + seconds_text(limits_.idle_time)));
+  end_past_limit(protocol_error_line(StatusCode::kTimedOut,
+                                     "no request for " + seconds_text(limits_.idle_time)));
 }
 
 // ---- The end
@@ -264,4 +266,4 @@ void Session::stop(const std::string& last_line) {
   end();
 }
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

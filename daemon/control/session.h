@@ -21,7 +21,7 @@
 #include "daemon/control/limits.h"
 #include "daemon/control/peer.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 
 class Session;
 
@@ -50,7 +50,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // With a file descriptor that goes with the line's first byte. False: the one before it is still
   // on its way, and nothing was sent.
   bool send_with(const std::string& line, UniqueFd attachment);
-  Result<UniqueFd> hold_peer() { return pidfd_of_peer(socket_.native_handle(), peer_); }
+  Result<UniqueFd> open_peer_pidfd() { return pidfd_of_peer(socket_.native_handle(), peer_); }
   void begin_request() { ++in_flight_; }
   void finish_request(const std::string& line);  // the reply to one that was begun
   // The last line that this client gets; then the end. `line` is an error that says why.
@@ -62,13 +62,13 @@ class Session : public std::enable_shared_from_this<Session> {
   using Time = std::chrono::steady_clock::time_point;
   void read();
   void on_read(const boost::system::error_code& error, size_t bytes);
-  void take_lines();
+  void process_lines();
   void on_input_closed();
   void write();
   size_t write_some(boost::system::error_code& error);
   void write_when_there_is_room();
-  void note_activity();
-  std::optional<Time> maybe_deadline() const;
+  void record_activity();
+  std::optional<Time> find_deadline() const;
   void arm_timer();
   void on_timer();
   void end_if_done();
@@ -97,4 +97,4 @@ class Session : public std::enable_shared_from_this<Session> {
   bool ended_ = false;
 };
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

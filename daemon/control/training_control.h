@@ -13,17 +13,25 @@
 
 #include "shared/base/status.h"
 #include "shared/base/unique_fd.h"
-#include "shared/control/look_requests.h"
+#include "shared/control/inspection_requests.h"
 #include "shared/control/trainer_status.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 
 struct Command {
-  enum class Kind { kPause, kResume, kCheckpoint, kStop, kSet, kProfile, kTap } kind = Kind::kPause;
+  enum class Kind {
+    kPause,
+    kResume,
+    kCheckpoint,
+    kStop,
+    kSet,
+    kProfile,
+    kInspect
+  } kind = Kind::kPause;
   std::string key;   // kSet: "lr"
   double value = 0;  // kSet
   control::ProfileRequest profile;
-  control::TapRequest tap;
+  control::InspectionRequest inspection;
 };
 
 // The ring for a process that is to fill it.
@@ -44,11 +52,11 @@ class TrainingControl {
   // done.
   virtual void post(Command command, Done done) = 0;
   // What a tap saw after row `after`, and an end to it. Both answer at once. kNotFound: no such tap.
-  virtual Result<std::string> read_tap(uint64_t tap, uint64_t after) = 0;
-  virtual Status close_tap(uint64_t tap) = 0;
+  virtual Result<std::string> read_inspection(uint64_t inspection, uint64_t after) = 0;
+  virtual Status close_inspection(uint64_t inspection) = 0;
   // `pidfd` holds the process `pid`, which is the producer as long as it lives. kPermission: not with
   // this configuration.
   virtual Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) = 0;
 };
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

@@ -120,17 +120,17 @@ class PinnedValues {
   PinnedValues(const PinnedValues&) = delete;
   PinnedValues& operator=(const PinnedValues&) = delete;
 
-  double* of(size_t read) { return values_ + read * DeviceQueue::kMostValues; }
+  double* of(size_t read) { return values_ + read * DeviceQueue::kMaxValues; }
 
  private:
-  static constexpr size_t kBytes = DeviceQueue::kReads * DeviceQueue::kMostValues * sizeof(double);
+  static constexpr size_t kBytes = DeviceQueue::kReads * DeviceQueue::kMaxValues * sizeof(double);
   double* values_ = nullptr;
 };
 
 class CudaQueue final : public DeviceQueue {
  public:
-  explicit CudaQueue(const QueueSettings& settings)
-      : device_(static_cast<c10::DeviceIndex>(settings.device)),
+  explicit CudaQueue(const QueueOptions& queue_options)
+      : device_(static_cast<c10::DeviceIndex>(queue_options.device)),
         before_((c10::cuda::set_device(device_), c10::cuda::getCurrentCUDAStream(device_))),
         work_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_)),
         copies_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_)),
@@ -141,8 +141,8 @@ class CudaQueue final : public DeviceQueue {
     const auto options =
         at::TensorOptions().dtype(at::kByte).device(c10::Device(c10::kCUDA, device_));
     for (at::Tensor& input : inputs_)
-      input = at::empty({static_cast<int64_t>(settings.slot_bytes)}, options);
-    for (size_t slot = 0; slot < settings.slots; ++slot) copied_.emplace_back(kEventFlags);
+      input = at::empty({static_cast<int64_t>(queue_options.slot_bytes)}, options);
+    for (size_t slot = 0; slot < queue_options.slots; ++slot) copied_.emplace_back(kEventFlags);
     for (size_t buffer = 0; buffer < kBuffers; ++buffer) worked_.emplace_back(kEventFlags);
     for (size_t read = 0; read < kReads; ++read) read_.emplace_back(kEventFlags);
     for (size_t i = 0; i < kTimed; ++i) {
@@ -196,10 +196,10 @@ class CudaQueue final : public DeviceQueue {
 
   void synchronize() override { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
 
-  DeviceUse use() override {
+  DeviceUsage usage() override {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_);
     constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    DeviceUse use = timed_;
+    DeviceUsage use = timed_;
     use.allocated_bytes = static_cast<uint64_t>(stats.allocated_bytes[kAll].current);
     use.reserved_bytes = static_cast<uint64_t>(stats.reserved_bytes[kAll].current);
     use.peak_bytes = static_cast<uint64_t>(stats.allocated_bytes[kAll].peak);
@@ -226,15 +226,15 @@ class CudaQueue final : public DeviceQueue {
   std::vector<CUDAEvent> read_;           // by read
   std::vector<CUDAEvent> began_, ended_;  // by work, the last kTimed
   uint64_t works_ = 0;                    // that were begun and ended
-  DeviceUse timed_;                       // its times only
+  DeviceUsage timed_;                     // its times only
   std::array<size_t, kReads> counts_{};
   PinnedValues values_;
 };
 
 }  // namespace
 
-std::unique_ptr<DeviceQueue> open_cuda_queue(const QueueSettings& settings) {
-  return std::make_unique<CudaQueue>(settings);
+std::unique_ptr<DeviceQueue> open_cuda_queue(const QueueOptions& queue_options) {
+  return std::make_unique<CudaQueue>(queue_options);
 }
 
 }  // namespace stoker::cuda

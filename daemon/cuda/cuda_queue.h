@@ -12,13 +12,13 @@
 
 namespace stoker::cuda {
 
-struct QueueSettings {
+struct QueueOptions {
   int device = 0;
   size_t slot_bytes = 0;
   size_t slots = 0;  // of the ring
 };
 
 // Throws c10::Error.
-std::unique_ptr<DeviceQueue> open_cuda_queue(const QueueSettings& settings);
+std::unique_ptr<DeviceQueue> open_cuda_queue(const QueueOptions& options);
 
 }  // namespace stoker::cuda

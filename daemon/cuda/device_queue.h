@@ -22,7 +22,7 @@
 namespace stoker::cuda {
 
 // What a device has done and holds, as far as it is known without waiting for it.
-struct DeviceUse {
+struct DeviceUsage {
   uint64_t works = 0;            // pieces of work whose time is known
   double work_ms = 0;            // of all of them
   uint64_t allocated_bytes = 0;  // that tensors have; 0: the host's memory is all there is
@@ -40,8 +40,8 @@ class Graph {
 class DeviceQueue {
  public:
   static constexpr size_t kBuffers = 2;
-  static constexpr size_t kReads = 16;      // that are under way at once
-  static constexpr size_t kMostValues = 8;  // of one read
+  static constexpr size_t kReads = 16;     // that are under way at once
+  static constexpr size_t kMaxValues = 8;  // of one read
 
   virtual ~DeviceQueue() = default;
 
@@ -70,7 +70,7 @@ class DeviceQueue {
 
   virtual void synchronize() = 0;
 
-  virtual DeviceUse use() = 0;
+  virtual DeviceUsage usage() = 0;
 };
 
 }  // namespace stoker::cuda

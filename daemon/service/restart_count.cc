@@ -28,23 +28,23 @@ Status RestartCount::write(const Starts& starts) {
   return write_file_atomically(files_, path_, json::serialize(now) + "\n");
 }
 
-Result<bool> RestartCount::note_start(uint64_t newest_step) {
+Result<bool> RestartCount::record_start(uint64_t newest_step) {
   before_ = read(path_);
-  const bool goes_on = before_.count > 0 && before_.step == newest_step;
-  const Starts now{.step = newest_step, .count = goes_on ? before_.count + 1 : 1};
-  if (now.count > kMaxInVain) {
-    STOKER_RETURN_IF_ERROR(forget());
+  const bool resumes = before_.count > 0 && before_.step == newest_step;
+  const Starts now{.step = newest_step, .count = resumes ? before_.count + 1 : 1};
+  if (now.count > kMaxStartsWithoutProgress) {
+    STOKER_RETURN_IF_ERROR(reset());
     return false;
   }
   STOKER_RETURN_IF_ERROR(write(now));
   return true;
 }
 
-Status RestartCount::take_back() { return before_.count > 0 ? write(before_) : forget(); }
+Status RestartCount::undo() { return before_.count > 0 ? write(before_) : reset(); }
 
-Status RestartCount::forget() {
+Status RestartCount::reset() {
   const Status removed = files_.remove_file(path_);
-  return removed.code() == Code::kNotFound ? Status() : removed;
+  return removed.code() == StatusCode::kNotFound ? Status() : removed;
 }
 
 }  // namespace stoker::service

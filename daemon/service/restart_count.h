@@ -1,7 +1,7 @@
 // RestartCount: how often a run was started without getting any further.
 //
 // systemd starts a daemon that died again. One that dies each time before it has saved anything new
-// (memory, a bad sample, a broken driver) would go on for days; after kMaxInVain such starts the next
+// (memory, a bad sample, a broken driver) would go on for days; after kMaxStartsWithoutProgress such starts the next
 // one is refused, and the one after that, which somebody asked for, begins to count anew. A start that
 // was refused before it trained, for what somebody wrote, is none.
 //
@@ -21,18 +21,18 @@ namespace stoker::service {
 
 class RestartCount {
  public:
-  static constexpr int kMaxInVain = 4;  // a start and three restarts
+  static constexpr int kMaxStartsWithoutProgress = 4;  // a start and three restarts
 
   // `path` is run/restart_count.json; `files` must outlive this object. The caller holds run/LOCK.
   RestartCount(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
 
   // Counts this start. `newest_step` is that of the newest checkpoint, 0 where there is none. False: the
   // limit was reached, and the count begins anew.
-  Result<bool> note_start(uint64_t newest_step);
-  // It was none that counts: as before note_start().
-  Status take_back();
+  Result<bool> record_start(uint64_t newest_step);
+  // It was none that counts: as before record_start().
+  Status undo();
   // The run has ended as it should.
-  Status forget();
+  Status reset();
 
  private:
   struct Starts {
@@ -45,7 +45,7 @@ class RestartCount {
 
   FileSystem& files_;
   const std::string path_;
-  Starts before_;  // note_start()
+  Starts before_;  // record_start()
 };
 
 }  // namespace stoker::service

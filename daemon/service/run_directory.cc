@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "daemon/service/disk_doubts.h"
+#include "daemon/service/durability_check.h"
 
 namespace stoker::service {
 namespace {
@@ -15,10 +15,10 @@ namespace {
 // What the system said, as trouble with the configuration: a restart will not help until somebody
 // acts.
 Status not_usable(const Status& status, const std::string& path) {
-  const bool of_configuration = status.code() == Code::kPermission ||
-                                status.code() == Code::kAlreadyExists ||
-                                status.code() == Code::kNotFound;
-  return Status(of_configuration ? Code::kInvalidArgument : status.code(),
+  const bool of_configuration = status.code() == StatusCode::kPermission ||
+                                status.code() == StatusCode::kAlreadyExists ||
+                                status.code() == StatusCode::kNotFound;
+  return Status(of_configuration ? StatusCode::kInvalidArgument : status.code(),
                 "run.dir " + path + " cannot be used by user " + std::to_string(::geteuid()) +
                     ": " + status.message() +
                     (of_configuration ? "; give it to that user, or choose another run.dir" : ""));
@@ -32,43 +32,44 @@ Result<RunDirectory> RunDirectory::open(const run::RunLayout& layout, Clock& clo
     return not_usable(made, layout.root());
   auto lock = lock_file(layout.lock_file(),
                         "pid=" + std::to_string(::getpid()) + " since=" + to_iso8601(clock.wall()));
-  if (!lock.ok() && lock.status().code() == Code::kBusy) {
+  if (!lock.ok() && lock.status().code() == StatusCode::kBusy) {
     return Status(
-        Code::kBusy,
+        StatusCode::kBusy,
         lock.status().message() +
             ": another stokerd trains in this directory; stop it, or choose another run.dir");
   }
   if (!lock.ok()) return not_usable(lock.status(), layout.root());
 
   RunDirectory directory(layout, files, *std::move(lock));
-  STOKER_RETURN_IF_ERROR(remove_unfinished_writes(files, layout.root()));
+  STOKER_RETURN_IF_ERROR(remove_temporary_files(files, layout.root()));
   STOKER_RETURN_IF_ERROR(directory.make_folders());
   STOKER_RETURN_IF_ERROR(directory.test_writing());
-  directory.doubts_ = disk_doubts(look_at_disk(layout.lock_file()));
-  for (const std::string& stale : {layout.end_file(), layout.paused_file()}) {
+  directory.warnings_ = durability_warnings(inspect_file_system(layout.lock_file()));
+  for (const std::string& stale : {layout.exit_status_file(), layout.paused_file()}) {
     const Status removed = files.remove_file(stale);
-    if (!removed.ok() && removed.code() != Code::kNotFound)
+    if (!removed.ok() && removed.code() != StatusCode::kNotFound)
       return not_usable(removed, layout.root());
   }
   return directory;
 }
 
 Status RunDirectory::make_folders() {
-  for (const std::string& folder : {layout_.checkpoints(), layout_.eval(), layout_.metrics(),
-                                    layout_.tb(), layout_.logs(), layout_.index()}) {
+  for (const std::string& folder :
+       {layout_.checkpoints_dir(), layout_.eval_dir(), layout_.metrics_dir(),
+        layout_.tensorboard_dir(), layout_.logs_dir(), layout_.index_dir()}) {
     if (Status made = make_directories(*files_, folder); !made.ok())
       return not_usable(made, layout_.root());
   }
   return {};
 }
 
-Status RunDirectory::show_paused(const std::optional<run::RunPause>& maybe_pause) {
-  if (maybe_pause.has_value() == shows_paused_) return {};
-  STOKER_RETURN_IF_ERROR(check_place());
-  shows_paused_ = maybe_pause.has_value();  // tried once: a full disk is no reason to insist
+Status RunDirectory::publish_pause(const std::optional<run::PauseStatus>& maybe_pause) {
+  if (maybe_pause.has_value() == has_pause_file_) return {};
+  STOKER_RETURN_IF_ERROR(check_directory());
+  has_pause_file_ = maybe_pause.has_value();  // tried once: a full disk is no reason to insist
   if (!maybe_pause) {
     const Status removed = files_->remove_file(layout_.paused_file());
-    return removed.code() == Code::kNotFound ? Status() : removed;
+    return removed.code() == StatusCode::kNotFound ? Status() : removed;
   }
   // A sign, not a record: it is not synced, so that no disk is waited for.
   const std::string text = run::to_json(*maybe_pause);
@@ -83,25 +84,25 @@ Status RunDirectory::show_paused(const std::optional<run::RunPause>& maybe_pause
 }
 
 // Another run may have begun under the path since this one was moved away.
-Status RunDirectory::check_place() const {
+Status RunDirectory::check_directory() const {
   struct stat held {};
   struct stat there {};
   const bool is_ours = ::fstat(lock_.fd.get(), &held) == 0 &&
                        ::stat(layout_.lock_file().c_str(), &there) == 0 &&
                        held.st_dev == there.st_dev && held.st_ino == there.st_ino;
   if (is_ours) return {};
-  return Status(Code::kNotFound,
+  return Status(StatusCode::kNotFound,
                 layout_.root() + ": is no more the directory that this run began in");
 }
 
-Status RunDirectory::write_end(const run::RunEnd& end) {
-  STOKER_RETURN_IF_ERROR(check_place());
-  return run::write_run_end(*files_, layout_, end);
+Status RunDirectory::save_exit_status(const run::ExitStatus& end) {
+  STOKER_RETURN_IF_ERROR(check_directory());
+  return run::write_exit_status(*files_, layout_, end);
 }
 
 // In checkpoints/, because that is the folder that must work hours from now.
 Status RunDirectory::test_writing() {
-  const std::string folder = join_path(layout_.checkpoints(), ".tmp-self-test");
+  const std::string folder = join_path(layout_.checkpoints_dir(), ".tmp-self-test");
   Status done = files_->remove_tree(folder);  // of one that was killed here
   if (done.ok()) done = files_->make_directory(folder);
   const std::string file = join_path(folder, "file");

@@ -25,30 +25,30 @@ class RunDirectory {
   // Makes the directory, takes the lock, makes the folders, proves that files can be written,
   // synced and renamed, and removes exit_status.json and paused.json. `files` must outlive this object.
   static Result<RunDirectory> open(const run::RunLayout& layout, Clock& clock,
-                                   FileSystem& files = real_files());
+                                   FileSystem& files = default_file_system());
 
   // Those that are missing.
   Status make_folders();
   // These two leave the place alone where the directory is no more, or another one is: kNotFound.
-  Status write_end(const run::RunEnd& end);
+  Status save_exit_status(const run::ExitStatus& end);
   // Writes paused.json, or removes it, where that changes something: for those who only see the
   // directory.
-  Status show_paused(const std::optional<run::RunPause>& maybe_pause);
+  Status publish_pause(const std::optional<run::PauseStatus>& maybe_pause);
   // What its file system may not do, for the log.
-  const std::vector<std::string>& doubts() const { return doubts_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
   const run::RunLayout& layout() const { return layout_; }
 
  private:
   RunDirectory(run::RunLayout layout, FileSystem& files, FileLock lock)
       : layout_(std::move(layout)), files_(&files), lock_(std::move(lock)) {}
   Status test_writing();
-  Status check_place() const;
+  Status check_directory() const;
 
   run::RunLayout layout_;
   FileSystem* files_;
   FileLock lock_;
-  bool shows_paused_ = false;
-  std::vector<std::string> doubts_;
+  bool has_pause_file_ = false;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace stoker::service

@@ -16,13 +16,13 @@ constexpr auto kExtension = 60s;
 
 }  // namespace
 
-Watchdog::Watchdog(Notifier& notifier, Clock& clock, std::function<uint64_t()> progress)
+Watchdog::Watchdog(SystemdNotifier& notifier, Clock& clock, std::function<uint64_t()> progress)
     : notifier_(notifier),
       clock_(clock),
       progress_(std::move(progress)),
       // Half the interval: the log tells before systemd kills.
-      warn_after_(notifier.maybe_watchdog_interval()
-                      ? std::chrono::nanoseconds(*notifier.maybe_watchdog_interval()) / 2
+      warn_after_(notifier.find_watchdog_interval()
+                      ? std::chrono::nanoseconds(*notifier.find_watchdog_interval()) / 2
                       : kWarnAfter),
       seen_(progress_()),
       moved_at_(clock.monotonic()) {}
@@ -31,32 +31,32 @@ void Watchdog::tick(const control::TrainerStatus& status) {
   const uint64_t now = progress_();
   const bool moved = now != seen_;
   if (moved) {
-    if (told_)
+    if (logged_)
       log_info("training recovered",
-               {{"duration_seconds", std::chrono::duration<double>(standing()).count()}});
+               {{"duration_seconds", std::chrono::duration<double>(stalled_for()).count()}});
     seen_ = now;
     moved_at_ = clock_.monotonic();
-    told_ = false;
+    logged_ = false;
   }
-  const bool may_stand = may_stand_still(status.state);
+  const bool may_stand = may_stall(status.state);
   const bool transition =
       status.state == TrainerState::kStarting || status.state == TrainerState::kStopping;
   if ((moved || may_stand) && transition) notifier_.extend_timeout(kExtension);
   if (moved || may_stand) {
     notifier_.alive();
-  } else if (standing() >= warn_after_) {
-    tell_of_standing(status);
+  } else if (stalled_for() >= warn_after_) {
+    log_stall(status);
   }
 }
 
-bool Watchdog::may_stand_still(TrainerState state) const {
+bool Watchdog::may_stall(TrainerState state) const {
   switch (state) {
     case TrainerState::kPaused:
     case TrainerState::kStarting:
       return true;
     case TrainerState::kSaving:
     case TrainerState::kStopping:
-      return standing() < kLongestSave;
+      return stalled_for() < kMaxSaveDuration;
     case TrainerState::kTraining:
     case TrainerState::kDegraded:
       return false;
@@ -64,16 +64,16 @@ bool Watchdog::may_stand_still(TrainerState state) const {
   return false;
 }
 
-void Watchdog::tell_of_standing(const control::TrainerStatus& status) {
-  if (std::exchange(told_, true)) return;
+void Watchdog::log_stall(const control::TrainerStatus& status) {
+  if (std::exchange(logged_, true)) return;
   log_error(
       "training stalled",
-      {{"duration_seconds", std::chrono::duration<double>(standing()).count()},
-       {"state", control::state_name(status.state)},
+      {{"duration_seconds", std::chrono::duration<double>(stalled_for()).count()},
+       {"state", control::to_string(status.state)},
        {"step", status.step},
-       {"ready_batches", status.feed.ready_slots},
-       {"hint", status.feed.ready_slots == 0 ? "no batch is ready: check the workers and the disk"
-                                             : "batches are ready: the step itself hangs"}});
+       {"ready_batches", status.feed.ready_batches},
+       {"hint", status.feed.ready_batches == 0 ? "no batch is ready: check the workers and the disk"
+                                               : "batches are ready: the step itself hangs"}});
 }
 
 }  // namespace stoker::service

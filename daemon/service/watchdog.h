@@ -14,37 +14,37 @@
 #include <cstdint>
 #include <functional>
 
-#include "daemon/service/notify.h"
+#include "daemon/service/systemd_notifier.h"
 #include "shared/base/clock.h"
 #include "shared/control/trainer_status.h"
 
 namespace stoker::service {
 
-inline constexpr std::chrono::minutes kLongestSave{10};
+inline constexpr std::chrono::minutes kMaxSaveDuration{10};
 
 class Watchdog {
  public:
   // `progress`: a counter that moves with training. `notifier` and `clock` must outlive this
   // object.
-  Watchdog(Notifier& notifier, Clock& clock, std::function<uint64_t()> progress);
+  Watchdog(SystemdNotifier& notifier, Clock& clock, std::function<uint64_t()> progress);
 
   void tick(const control::TrainerStatus& status);
   // For how long the counter has not moved.
-  std::chrono::nanoseconds standing() const { return clock_.monotonic() - moved_at_; }
+  std::chrono::nanoseconds stalled_for() const { return clock_.monotonic() - moved_at_; }
 
  private:
-  bool may_stand_still(control::TrainerState state) const;
-  void tell_of_standing(const control::TrainerStatus& status);
+  bool may_stall(control::TrainerState state) const;
+  void log_stall(const control::TrainerStatus& status);
 
   // Constant after construction.
-  Notifier& notifier_;
+  SystemdNotifier& notifier_;
   Clock& clock_;
   const std::function<uint64_t()> progress_;
   const std::chrono::nanoseconds warn_after_;
 
   uint64_t seen_ = 0;
   std::chrono::nanoseconds moved_at_;
-  bool told_ = false;  // of this standstill
+  bool logged_ = false;  // of this standstill
 };
 
 }  // namespace stoker::service

@@ -21,7 +21,7 @@ task::Batch batch_view(const ring::BatchLayout& layout, const std::byte* bytes,
     void* const tensor = const_cast<std::byte*>(bytes + layout.offset(i));
     batch.push_back(
         at::from_blob(tensor, shape,
-                      at::TensorOptions().dtype(model::scalar_type_of(spec.dtype)).device(device)));
+                      at::TensorOptions().dtype(model::to_scalar_type(spec.dtype)).device(device)));
   }
   return batch;
 }

@@ -10,16 +10,17 @@ Result<const cuda::CudaModule*> load_cuda_module() {
   void* const library = ::dlopen(cuda::kModuleFile, RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     const char* const why = ::dlerror();
-    return Status(Code::kNotFound,
+    return Status(StatusCode::kNotFound,
                   std::string("no CUDA module: ") + (why != nullptr ? why : cuda::kModuleFile));
   }
   const auto entry =
       reinterpret_cast<const cuda::CudaModule* (*)()>(::dlsym(library, cuda::kModuleEntry));
   if (entry == nullptr)
-    return Status(Code::kMismatch, std::string(cuda::kModuleFile) + ": is not a module of stoker");
+    return Status(StatusCode::kMismatch,
+                  std::string(cuda::kModuleFile) + ": is not a module of stoker");
   const cuda::CudaModule* const module = entry();
   if (module->version != cuda::kModuleVersion) {
-    return Status(Code::kMismatch,
+    return Status(StatusCode::kMismatch,
                   std::string(cuda::kModuleFile) + ": belongs to another version of stoker");
   }
   return module;
@@ -31,10 +32,11 @@ Result<c10::Device> open_cuda(int index) {
   STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* module, load_cuda_module());
   const int count = module->device_count();
   if (count == 0)
-    return Status(Code::kNotFound, "no CUDA device answers (driver missing, or no device visible)");
+    return Status(StatusCode::kNotFound,
+                  "no CUDA device answers (driver missing, or no device visible)");
   if (index >= count) {
-    return Status(Code::kInvalidArgument, "there is no cuda:" + std::to_string(index) +
-                                              "; this machine has " + std::to_string(count));
+    return Status(StatusCode::kInvalidArgument, "there is no cuda:" + std::to_string(index) +
+                                                    "; this machine has " + std::to_string(count));
   }
   return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
 }
@@ -50,17 +52,17 @@ Result<c10::Device> open_device(const std::string& word) {
   if (device.ok()) return *device;
   if (!automatic) {
     return Status(
-        Code::kInvalidArgument,
+        StatusCode::kInvalidArgument,
         "train.device: " + word + ": " + device.status().message() + "; set it to cpu or auto");
   }
   log_info("device fallback", {{"device", "cpu"}, {"reason", device.status().message()}});
   return cpu;
 }
 
-Result<writer::Pinning> pinning_of(c10::Device device) {
-  if (device.is_cpu()) return writer::Pinning{};
+Result<checkpoint::PinnedAllocator> make_pinned_allocator(c10::Device device) {
+  if (device.is_cpu()) return checkpoint::PinnedAllocator{};
   STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
-  return writer::Pinning{module->pin_host_memory, module->unpin_host_memory};
+  return checkpoint::PinnedAllocator{module->pin_host_memory, module->unpin_host_memory};
 }
 
 }  // namespace stoker::train

@@ -22,7 +22,7 @@ namespace stoker::train {
 Result<c10::Device> open_device(const std::string& word);
 
 // How memory is locked that an open device copies to; nothing for the CPU.
-Result<writer::Pinning> pinning_of(c10::Device device);
+Result<checkpoint::PinnedAllocator> make_pinned_allocator(c10::Device device);
 
 // The module of an open CUDA device.
 Result<const cuda::CudaModule*> load_cuda_module();

@@ -4,15 +4,15 @@
 
 namespace stoker::train {
 
-GraphSchedule::Way GraphSchedule::next(const Part& part) {
-  if (!captures_) return Way::kPlain;
-  if (graphs_.contains(part)) return Way::kReplay;
+GraphSchedule::Mode GraphSchedule::next(const Part& part) {
+  if (!captures_) return Mode::kPlain;
+  if (graphs_.contains(part)) return Mode::kReplay;
   const auto known = warmed_up_.find(part.shape);
-  if (known == warmed_up_.end() && warmed_up_.size() == kMostShapes) return Way::kPlain;
+  if (known == warmed_up_.end() && warmed_up_.size() == kMaxShapes) return Mode::kPlain;
   int& steps = known == warmed_up_.end() ? warmed_up_[part.shape] : known->second;
-  if (steps >= kWarmUpSteps) return Way::kCapture;
+  if (steps >= kWarmUpSteps) return Mode::kCapture;
   if (part.is_last) ++steps;
-  return Way::kPlain;
+  return Mode::kPlain;
 }
 
 void GraphSchedule::captured(const Part& part, std::unique_ptr<cuda::Graph> graph) {

@@ -2,7 +2,7 @@
 //
 // The first steps of a shape are done plainly: kernels are chosen and memory is found in them. Then
 // each part (by shape, input buffer and place in its step) is captured once and replayed from then
-// on. Shapes beyond kMostShapes are always done plainly, because each graph holds memory. After one
+// on. Shapes beyond kMaxShapes are always done plainly, because each graph holds memory. After one
 // failure nothing is captured any more: what a model does on the host, it does in every step.
 //
 // Threads: a value of the trainer's thread.
@@ -22,9 +22,9 @@ namespace stoker::train {
 class GraphSchedule {
  public:
   static constexpr int kWarmUpSteps = 3;
-  static constexpr size_t kMostShapes = 8;
+  static constexpr size_t kMaxShapes = 8;
 
-  enum class Way { kPlain, kCapture, kReplay };
+  enum class Mode { kPlain, kCapture, kReplay };
   struct Part {
     std::string shape;
     size_t buffer = 0;
@@ -37,7 +37,7 @@ class GraphSchedule {
 
   // How to do the next part. A part that is plain counts as done; after kCapture comes captured() or
   // give_up().
-  Way next(const Part& part);
+  Mode next(const Part& part);
   void captured(const Part& part, std::unique_ptr<cuda::Graph> graph);
   // From now on everything is done plainly; the graphs there are are dropped.
   void give_up();
@@ -48,7 +48,7 @@ class GraphSchedule {
  private:
   bool captures_;
   std::map<std::string, int>
-      warmed_up_;  // steps done plainly, by shape; at most kMostShapes of them
+      warmed_up_;  // steps done plainly, by shape; at most kMaxShapes of them
   std::map<Part, std::unique_ptr<cuda::Graph>> graphs_;
 };
 

@@ -11,8 +11,8 @@ namespace stoker::train {
 Histograms::Histograms(const model::Model& model, uint64_t every_steps, Report report)
     : model_(model), every_steps_(report ? every_steps : 0), report_(std::move(report)) {}
 
-void Histograms::see_gradients() {
-  if (!looks_) return;
+void Histograms::on_gradients() {
+  if (!is_active_) return;
   seen_.clear();
   for (const auto& item : model_.named_parameters()) {
     const at::Tensor& gradient = item.value().grad();
@@ -22,7 +22,7 @@ void Histograms::see_gradients() {
 }
 
 void Histograms::end_step(uint64_t step) {
-  if (!std::exchange(looks_, false)) return;
+  if (!std::exchange(is_active_, false)) return;
   for (const auto& item : model_.named_parameters())
     seen_.push_back({"parameters/" + item.key(), enqueue_statistics(item.value(), true)});
   std::vector<at::Tensor> parts;

@@ -5,7 +5,7 @@
 // Threads:  the trainer's thread only.
 // Blocking: at the end of a step that it looks at, for the device.
 // Owner:    the model must outlive it.
-// Errors:   LibTorch's exceptions pass through see_gradients() and end_step().
+// Errors:   LibTorch's exceptions pass through on_gradients() and end_step().
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ class Histograms {
   Histograms(const model::Model& model, uint64_t every_steps, Report report);
 
   // In this order in each step, `step` being its number.
-  void begin_step(uint64_t step) { looks_ = every_steps_ > 0 && step % every_steps_ == 0; }
-  bool looks() const { return looks_; }
-  void see_gradients();
+  void begin_step(uint64_t step) { is_active_ = every_steps_ > 0 && step % every_steps_ == 0; }
+  bool is_active() const { return is_active_; }
+  void on_gradients();
   void end_step(uint64_t step);
 
  private:
@@ -42,7 +42,7 @@ class Histograms {
   const model::Model& model_;
   const uint64_t every_steps_;
   const Report report_;
-  bool looks_ = false;  // at this step
+  bool is_active_ = false;  // at this step
   std::vector<Seen> seen_;
 };
 

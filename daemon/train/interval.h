@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "shared/metrics/train_row.h"
+#include "shared/metrics/train_metrics.h"
 
 namespace stoker::train {
 
@@ -17,8 +17,8 @@ struct Interval {
   std::chrono::nanoseconds paused{0};
   uint64_t steps = 0;
 
-  // Fills the part of `row` that a clock decides. `batch`: samples a step.
-  void add_to(metrics::TrainRow& row, std::chrono::nanoseconds now, uint64_t batch) const;
+  // Fills the part of `metrics` that a clock decides. `batch`: samples a step.
+  void add_to(metrics::TrainMetrics& metrics, std::chrono::nanoseconds now, uint64_t batch) const;
 };
 
 }  // namespace stoker::train

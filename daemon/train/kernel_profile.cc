@@ -32,7 +32,7 @@ Status KernelProfile::start() {
     running_ = true;
     return {};
   } catch (const c10::Error& error) {
-    return model::status_of(error, "start LibTorch's profiler");
+    return model::to_status(error, "start LibTorch's profiler");
   }
 }
 
@@ -51,11 +51,11 @@ Result<KernelProfile::Save> KernelProfile::stop() {
         result->save(path);
         return {};
       } catch (const c10::Error& error) {
-        return model::status_of(error, "save LibTorch's profile");
+        return model::to_status(error, "save LibTorch's profile");
       }
     });
   } catch (const c10::Error& error) {
-    return model::status_of(error, "end LibTorch's profiler");
+    return model::to_status(error, "end LibTorch's profiler");
   }
 }
 

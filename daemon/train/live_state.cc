@@ -4,7 +4,7 @@
 
 #include <boost/json.hpp>
 
-#include "shared/base/exact_json.h"
+#include "shared/base/json_parser.h"
 
 namespace stoker::train {
 namespace {
@@ -15,7 +15,7 @@ boost::json::object to_object(const LossTrend& trend) {
   return object;
 }
 
-LossTrend trend_of(const boost::json::object& object) {
+LossTrend parse_trend(const boost::json::object& object) {
   LossTrend trend{.sum = object.at("sum").to_number<double>(),
                   .weight = object.at("weight").to_number<double>()};
   if (const auto* base = object.if_contains("base")) trend.maybe_base = base->to_number<double>();
@@ -28,7 +28,7 @@ std::string to_json(const LiveState& live) {
   return boost::json::serialize(boost::json::object{
       {"lr_scale", live.lr_scale},
       {"skipped_steps", live.skipped_steps},
-      {"consecutive_nonfinite", live.nonfinite_in_a_row},
+      {"consecutive_nonfinite", live.consecutive_nonfinite},
       {"rollbacks", live.rollbacks},
       {"loss_trend", to_object(live.loss_trend)},
       {"quarantined", boost::json::array(live.quarantined.begin(), live.quarantined.end())}});
@@ -36,7 +36,7 @@ std::string to_json(const LiveState& live) {
 
 Result<LiveState> parse_live_state(const std::string& text) {
   const auto corrupt = [](const std::string& what) {
-    return Status(Code::kCorrupt, "manifest.json: live: " + what);
+    return Status(StatusCode::kCorrupt, "manifest.json: live: " + what);
   };
   boost::system::error_code error;
   const boost::json::value value = parse_json(text, error);
@@ -48,10 +48,10 @@ Result<LiveState> parse_live_state(const std::string& text) {
       live.lr_scale = scale->to_number<double>();
     if (const auto* steps = fields.if_contains("skipped_steps"))
       live.skipped_steps = steps->to_number<uint64_t>();
-    if (const auto* in_a_row = fields.if_contains("consecutive_nonfinite"))
-      live.nonfinite_in_a_row = in_a_row->to_number<uint64_t>();
+    if (const auto* consecutive = fields.if_contains("consecutive_nonfinite"))
+      live.consecutive_nonfinite = consecutive->to_number<uint64_t>();
     if (const auto* trend = fields.if_contains("loss_trend"))
-      live.loss_trend = trend_of(trend->as_object());
+      live.loss_trend = parse_trend(trend->as_object());
     if (const auto* times = fields.if_contains("rollbacks"))
       live.rollbacks = times->to_number<uint64_t>();
     if (const auto* samples = fields.if_contains("quarantined"))

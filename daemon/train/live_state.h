@@ -14,10 +14,11 @@
 namespace stoker::train {
 
 struct LiveState {
-  double lr_scale = 1.0;       // of `set lr`: the schedule's learning rate times this
-  uint64_t skipped_steps = 0;  // of the steps so far: those that changed nothing, see FiniteGuard
-  uint64_t nonfinite_in_a_row = 0;  // of them, up to the last step that FiniteGuard looked at
-  uint64_t rollbacks = 0;           // of the run so far
+  double lr_scale = 1.0;  // of `set lr`: the schedule's learning rate times this
+  uint64_t skipped_steps =
+      0;  // of the steps so far: those that changed nothing, see NonfiniteGuard
+  uint64_t consecutive_nonfinite = 0;  // of them, up to the last step that NonfiniteGuard looked at
+  uint64_t rollbacks = 0;              // of the run so far
   LossTrend loss_trend;
   // Samples that the readers must not touch again: their stand-ins are part of what was trained on.
   std::vector<uint64_t> quarantined;

@@ -30,10 +30,10 @@ struct LossTrend {
     weight = kMemory * weight + (1 - kMemory);
     if (!maybe_base) maybe_base = mean();
   }
-  bool has_fallen_by(double part) const {
+  bool has_improved_by(double part) const {
     return maybe_base && mean() < *maybe_base - part * std::abs(*maybe_base);
   }
-  void note_saved() {
+  void record_save() {
     if (maybe_base && mean() < *maybe_base) maybe_base = mean();
   }
 };

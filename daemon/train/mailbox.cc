@@ -9,21 +9,21 @@ void answer(const Request& request, Result<std::string> reply) {
 }
 
 void Mailbox::post(Request request) {
-  Status refusal;
+  Status reason;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) {
-      refusal = Status(Code::kClosed, "training has ended");
+      reason = Status(StatusCode::kClosed, "training has ended");
     } else if (requests_.size() >= kCapacity) {
-      refusal = Status(Code::kBusy, "the trainer has " + std::to_string(kCapacity) +
-                                        " requests to answer; try again after the next step");
+      reason = Status(StatusCode::kBusy, "the trainer has " + std::to_string(kCapacity) +
+                                             " requests to answer; try again after the next step");
     } else {
       requests_.push_back(std::move(request));
       posted_.notify_one();
       return;
     }
   }
-  answer(request, std::move(refusal));  // outside the lock: `done` may post again
+  answer(request, std::move(reason));  // outside the lock: `done` may post again
 }
 
 std::vector<Request> Mailbox::take() {
@@ -44,7 +44,8 @@ void Mailbox::close() {
     left = std::exchange(requests_, {});
     posted_.notify_all();
   }
-  for (const Request& request : left) answer(request, Status(Code::kClosed, "training has ended"));
+  for (const Request& request : left)
+    answer(request, Status(StatusCode::kClosed, "training has ended"));
 }
 
 }  // namespace stoker::train

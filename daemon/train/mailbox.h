@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
-#include "shared/control/look_requests.h"
+#include "shared/control/inspection_requests.h"
 
 namespace stoker::train {
 
@@ -27,12 +27,12 @@ struct Request {
     kStop,
     kSetLr,
     kProfile,
-    kTap
+    kInspect
   } kind = Kind::kPause;
   double value = 0;                               // kSetLr
   std::function<void(Result<std::string>)> done;  // a JSON object on one line; may be empty
   control::ProfileRequest profile = {};           // kProfile
-  control::TapRequest tap = {};                   // kTap
+  control::InspectionRequest inspection = {};     // kInspect
 };
 
 void answer(const Request& request, Result<std::string> reply);

@@ -2,10 +2,10 @@
 
 #include <utility>
 
+#include "daemon/train/cpu_engine.h"
 #include "daemon/train/device.h"
-#include "daemon/train/host_engine.h"
+#include "daemon/train/device_engine.h"
 #include "daemon/train/pinned_memory.h"
-#include "daemon/train/queue_engine.h"
 
 namespace stoker::train {
 
@@ -14,7 +14,7 @@ Result<std::unique_ptr<StepEngine>> make_engine(const config::TrainConfig& confi
                                                 feed::BatchShapes shapes, StepEngine::Calls calls) {
   using Engine = std::unique_ptr<StepEngine>;
   if (device.is_cpu())
-    return Engine(std::make_unique<HostEngine>(std::move(shapes), std::move(calls)));
+    return Engine(std::make_unique<CpuEngine>(std::move(shapes), std::move(calls)));
   STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
   // First: it makes the device this thread's, and memory is locked by way of that one.
   auto queue = module->open_queue(device.index(), ring.layout().slot_bytes(), ring.slots());
@@ -22,9 +22,9 @@ Result<std::unique_ptr<StepEngine>> make_engine(const config::TrainConfig& confi
   auto pinned = std::make_unique<PinnedMemory>(
       PinnedMemory::Driver{module->pin_host_memory, module->unpin_host_memory}, payload,
       payload.size() / ring.slots());
-  return Engine(std::make_unique<QueueEngine>(
+  return Engine(std::make_unique<DeviceEngine>(
       std::move(queue), std::move(pinned), std::move(shapes),
-      QueueEngineSettings{.device = device,
+      DeviceEngineOptions{.device = device,
                           .slots = ring.slots(),
                           .captures = config.cuda_graphs == config::CudaGraphs::kAuto},
       std::move(calls)));

@@ -13,14 +13,14 @@ namespace {
 // PyTorch's, which are Jordan's: the steepest polynomial at 0 that still leads near to 1.
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
 constexpr int kIterations = 5;
-constexpr double kLeastNorm = 1e-7;
+constexpr double kMinNorm = 1e-7;
 
 // In bf16, which is enough for a direction. The shorter side first: products of its square.
 at::Tensor nearly_orthogonal(const at::Tensor& matrix) {
   const bool is_tall = matrix.size(0) > matrix.size(1);
   at::Tensor x = matrix.to(at::kBFloat16);
   if (is_tall) x = x.t();
-  x = x.div(at::linalg_vector_norm(x).clamp_min(kLeastNorm));
+  x = x.div(at::linalg_vector_norm(x).clamp_min(kMinNorm));
   for (int i = 0; i < kIterations; ++i) {
     const at::Tensor gram = x.matmul(x.t());
     const at::Tensor polynomial = at::addmm(gram, gram, gram, kB, kC);
@@ -49,15 +49,15 @@ void move(const Optimizer::Group& group, at::Tensor parameter, const at::Tensor&
 
 }  // namespace
 
-MuonChoice::MuonChoice(const config::MuonConfig& config)
+MuonParamFilter::MuonParamFilter(const config::MuonConfig& config)
     : for_adamw_(config.adamw_params.begin(), config.adamw_params.end()) {}
 
-bool MuonChoice::takes(const std::string& name, const at::Tensor& parameter) const {
+bool MuonParamFilter::matches(const std::string& name, const at::Tensor& parameter) const {
   return parameter.dim() == 2 &&
          std::ranges::none_of(for_adamw_, [&](const auto& glob) { return glob.matches(name); });
 }
 
-void update_by_muon(const config::MuonConfig& config, Optimizer::Group& group) {
+void muon_step(const config::MuonConfig& config, Optimizer::Group& group) {
   for (size_t i = 0; i < group.parameters.size(); ++i) {
     const at::Tensor& gradient = group.gradients[i];
     at::Tensor& momentum = group.momentum_buffers[i];

@@ -21,18 +21,18 @@
 namespace stoker::train {
 
 // Which parameters are Muon's; adamw updates the others.
-class MuonChoice {
+class MuonParamFilter {
  public:
-  explicit MuonChoice(const config::MuonConfig& config);
+  explicit MuonParamFilter(const config::MuonConfig& config);
 
   // Matrices that config.adamw_params does not name.
-  bool takes(const std::string& name, const at::Tensor& parameter) const;
+  bool matches(const std::string& name, const at::Tensor& parameter) const;
 
  private:
   std::vector<model::NameGlob> for_adamw_;
 };
 
 // One update of the group's matrices and their momentum, at the group's rate.
-void update_by_muon(const config::MuonConfig& config, Optimizer::Group& group);
+void muon_step(const config::MuonConfig& config, Optimizer::Group& group);
 
 }  // namespace stoker::train

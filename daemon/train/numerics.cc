@@ -37,7 +37,7 @@ void prepare_environment(const config::RunConfig& run) {
   if (run.deterministic) (void)::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
 }
 
-void set_up_numerics(const config::RunConfig& run, const config::TrainConfig& train) {
+void configure_numerics(const config::RunConfig& run, const config::TrainConfig& train) {
   const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   at::set_num_threads(train.num_threads.value_or(cores));
   at::globalContext().setDeterministicAlgorithms(run.deterministic, /*warn_only=*/false);

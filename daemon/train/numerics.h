@@ -13,6 +13,6 @@ namespace stoker::train {
 void prepare_environment(const config::RunConfig& run);
 
 // On the thread that will do the steps, before it computes anything.
-void set_up_numerics(const config::RunConfig& run, const config::TrainConfig& train);
+void configure_numerics(const config::RunConfig& run, const config::TrainConfig& train);
 
 }  // namespace stoker::train

@@ -23,7 +23,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "daemon/train/muon.h"
-#include "daemon/train/update_rules.h"
+#include "daemon/train/optimizer_steps.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/name_glob.h"
 #include "shared/model/torch_status.h"
@@ -36,16 +36,17 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
                                                      const config::TrainConfig& train,
                                                      const NamedTensors& parameters) {
   if (parameters.empty())
-    return Status(Code::kInvalidArgument, "there is no parameter to train (see model.freeze)");
+    return Status(StatusCode::kInvalidArgument,
+                  "there is no parameter to train (see model.freeze)");
   try {
     const at::NoGradGuard no_grad;
     std::unique_ptr<Optimizer> optimizer(new Optimizer(config, train));
     STOKER_RETURN_IF_ERROR(optimizer->make_groups(parameters));
     return optimizer;
   } catch (const c10::Error& error) {
-    return model::status_of(error, "make the optimizer");
+    return model::to_status(error, "make the optimizer");
   } catch (const std::bad_alloc&) {
-    return Status(Code::kOutOfMemory, "make the optimizer: not enough host memory");
+    return Status(StatusCode::kOutOfMemory, "make the optimizer: not enough host memory");
   }
 }
 
@@ -71,14 +72,14 @@ Status Optimizer::make_groups(const NamedTensors& parameters) {
   const size_t rows = add_rows();
   std::vector<model::NameGlob> globs;
   for (const config::ParamGroup& group : config_.param_groups) globs.emplace_back(group.params);
-  std::optional<MuonChoice> maybe_muon;
+  std::optional<MuonParamFilter> maybe_muon;
   if (const auto* const muon = std::get_if<config::MuonConfig>(&config_.method))
     maybe_muon.emplace(*muon);
   for (const auto& [name, parameter] : parameters) {
     size_t first = 0;
     while (first < globs.size() && !globs[first].matches(name)) ++first;
     const size_t row = first == globs.size() ? 0 : first + 1;
-    const bool is_left = maybe_muon && !maybe_muon->takes(name, parameter);
+    const bool is_left = maybe_muon && !maybe_muon->matches(name, parameter);
     add(groups_[is_left ? row + rows : row], name, parameter);
   }
   STOKER_RETURN_IF_ERROR(check_matches(rows, parameters));
@@ -95,7 +96,7 @@ Status Optimizer::check_matches(size_t rows, const NamedTensors& parameters) con
   for (size_t i = 1; i < rows; ++i) {
     const bool is_left = groups_.size() > rows && !groups_[i + rows].parameters.empty();
     if (!groups_[i].parameters.empty() || is_left) continue;
-    return Status(Code::kInvalidArgument,
+    return Status(StatusCode::kInvalidArgument,
                   "optimizer.param_groups: '" + groups_[i].match +
                       "' matches no trained parameter that an earlier group left; the names "
                       "begin with '" +
@@ -186,18 +187,18 @@ at::Tensor Optimizer::update_unless(const at::Tensor& found_inf) {
   return norm;
 }
 
-at::Tensor Optimizer::norm_of_gradients() const {
+at::Tensor Optimizer::gradient_norm() const {
   return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients_)));
 }
 
 at::Tensor Optimizer::clip() {
-  const at::Tensor norm = norm_of_gradients();
+  const at::Tensor norm = gradient_norm();
   at::Tensor left = norm;
   if (max_value_) {
     // As torch.nn.utils.clip_grad_value_.
     at::_foreach_clamp_min_(gradients_, -*max_value_);
     at::_foreach_clamp_max_(gradients_, *max_value_);
-    if (max_norm_) left = norm_of_gradients();
+    if (max_norm_) left = gradient_norm();
   }
   if (max_norm_) {
     // As torch.nn.utils.clip_grad_norm_; a factor of 1 is multiplied too, so that the device is
@@ -218,13 +219,13 @@ struct AdamSettings {
 AdamSettings adam_of(const config::OptimizerConfig& config) {
   return std::visit(
       [](const auto& method) {
-        AdamSettings settings;
+        AdamSettings options;
         if constexpr (requires {
                         method.betas;
                         method.eps;
                       })
-          settings = {method.betas.at(0), method.betas.at(1), method.eps};
-        return settings;
+          options = {method.betas.at(0), method.betas.at(1), method.eps};
+        return options;
       },
       config.method);
 }
@@ -256,7 +257,7 @@ void Optimizer::apply() {
       case OptimizerName::kAdagrad:
       case OptimizerName::kLion:
       case OptimizerName::kMuon:
-        update_by_rule(config_, group, found_inf);
+        apply_update(config_, group, found_inf);
         break;
     }
   }

@@ -1,4 +1,4 @@
-// Optimizer: sgd, adam and adamw through LibTorch's fused kernels, others by update_rules.h and
+// Optimizer: sgd, adam and adamw through LibTorch's fused kernels, others by optimizer_steps.h and
 // muon.h, with clipping of the gradient's elements and of its global norm; the same arithmetic as
 // PyTorch's optimizers.
 //
@@ -90,7 +90,7 @@ class Optimizer {
   Status make_groups(const NamedTensors& parameters);
   Status check_matches(size_t rows, const NamedTensors& parameters) const;
   void add(Group& group, const std::string& name, const at::Tensor& parameter);
-  at::Tensor norm_of_gradients() const;
+  at::Tensor gradient_norm() const;
   at::Tensor clip();
   void apply();
   void apply_sgd(Group& group, const std::optional<at::Tensor>& found_inf);

@@ -95,10 +95,10 @@ std::string to_chrome_trace(const Profile& profile) {
     out += complete_event("step " + std::to_string(step.step), kStepsRow, step.begin, step.end,
                           step.step);
     for (const PhaseSpan& span : step.spans)
-      out += complete_event(std::string(name_of(span.phase)), kHostRow, span.begin, span.end,
+      out += complete_event(std::string(to_string(span.phase)), kHostRow, span.begin, span.end,
                             step.step);
     for (const PhaseSpan& span : step.device_spans)
-      out += complete_event(std::string(name_of(span.phase)), kDeviceRow, span.begin, span.end,
+      out += complete_event(std::string(to_string(span.phase)), kDeviceRow, span.begin, span.end,
                             step.step);
   }
   return out + "\n]}\n";

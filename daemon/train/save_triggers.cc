@@ -9,17 +9,17 @@ namespace stoker::train {
 SaveReason SaveTriggers::due(uint64_t step, std::chrono::nanoseconds now, const LossTrend& trend,
                              bool is_degraded) {
   const bool is_retry = is_retry_due(now, is_degraded);
-  if (settings_.save_every_steps && step % *settings_.save_every_steps == 0)
+  if (options_.save_every_steps && step % *options_.save_every_steps == 0)
     return SaveReason::kSteps;
-  if (is_soon_) return SaveReason::kSoon;
+  if (is_after_resume_) return SaveReason::kAfterResume;
   if (is_retry) return SaveReason::kRetry;
   // What cannot be written need not be tried more often than that.
   if (is_degraded) return SaveReason::kNone;
-  if (settings_.save_every_seconds &&
-      seconds_between(saved_at_, now) >= *settings_.save_every_seconds)
+  if (options_.save_every_seconds &&
+      seconds_between(saved_at_, now) >= *options_.save_every_seconds)
     return SaveReason::kSeconds;
-  if (settings_.save_on_loss_improvement &&
-      trend.has_fallen_by(*settings_.save_on_loss_improvement))
+  if (options_.save_on_loss_improvement &&
+      trend.has_improved_by(*options_.save_on_loss_improvement))
     return SaveReason::kImprovement;
   return SaveReason::kNone;
 }
@@ -34,9 +34,9 @@ bool SaveTriggers::is_retry_due(std::chrono::nanoseconds now, bool is_degraded) 
   return now >= *maybe_retry_at_;
 }
 
-void SaveTriggers::note_saved(std::chrono::nanoseconds now) {
+void SaveTriggers::record_save(std::chrono::nanoseconds now) {
   saved_at_ = now;
-  is_soon_ = false;
+  is_after_resume_ = false;
   if (maybe_retry_at_) retry_delay_ = std::min(2 * retry_delay_, kLastRetry);
   maybe_retry_at_.reset();
 }

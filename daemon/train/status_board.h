@@ -29,7 +29,7 @@ class StatusBoard {
 
   // Moves whenever training does: batches waited for, steps done. Written by the trainer's thread;
   // relaxed, because readers only ask whether it moved.
-  void note_progress() { progress_.fetch_add(1, std::memory_order_relaxed); }
+  void record_progress() { progress_.fetch_add(1, std::memory_order_relaxed); }
   uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
   void set_step(uint64_t step) { step_.store(step, std::memory_order_relaxed); }
   uint64_t step() const {

@@ -27,7 +27,7 @@ enum class Phase : uint8_t {
 inline constexpr size_t kPhases = 6;
 inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {
     "data wait", "host-to-device copy", "forward", "backward", "optimizer", "snapshot"};
-inline std::string_view name_of(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
+inline std::string_view to_string(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
 
 class StepObserver {
  public:

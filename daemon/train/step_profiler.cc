@@ -55,7 +55,7 @@ void StepProfiler::end_step(uint64_t step) {
 }
 
 void StepProfiler::begin(Phase phase) {
-  if (kernels_) kernels_->mark(name_of(phase).data());
+  if (kernels_) kernels_->mark(to_string(phase).data());
   current_.spans.push_back({.phase = phase, .begin = now(), .end = now()});
   if (device_.is_cpu() || !is_on_device(phase)) return;
   device_spans_.push_back({.step = profile_.steps.size(),

@@ -17,7 +17,7 @@
 #include "daemon/train/kernel_profile.h"
 #include "daemon/train/profile.h"
 #include "shared/base/clock.h"
-#include "shared/control/look_requests.h"
+#include "shared/control/inspection_requests.h"
 
 namespace stoker::train {
 

@@ -31,21 +31,21 @@ constexpr int64_t kZeroBucket = kSide;
 constexpr int64_t kBuckets = 2 * kSide + 1;
 
 double limit_of_side(int64_t i) { return std::exp2(kLowest + static_cast<double>(i) / kPerOctave); }
-// The largest number of a bucket, and with `place` - 1 the one below it.
-double upper_limit(int64_t place) {
-  if (place < kZeroBucket) return -limit_of_side(kZeroBucket - 1 - place);
-  if (place == kZeroBucket) return limit_of_side(0) / 2;  // between zero and the first above it
-  return limit_of_side(place - kZeroBucket);
+// The largest number of a bucket, and with `bucket` - 1 the one below it.
+double upper_limit(int64_t bucket) {
+  if (bucket < kZeroBucket) return -limit_of_side(kZeroBucket - 1 - bucket);
+  if (bucket == kZeroBucket) return limit_of_side(0) / 2;  // between zero and the first above it
+  return limit_of_side(bucket - kZeroBucket);
 }
 
 at::Tensor histogram_of(const at::Tensor& safe, const at::Tensor& finite) {
   const at::Tensor side = safe.abs().log2_().mul_(kPerOctave).floor_();
   const at::Tensor step = side.sub_(kLowest * kPerOctave).clamp_(0, kSide - 1);  // log2(0): -inf
-  at::Tensor place = at::where(safe.gt(0), step.add(static_cast<double>(kZeroBucket + 1)),
-                               step.neg().add_(static_cast<double>(kZeroBucket - 1)));
-  place = place.masked_fill_(safe.eq(0), static_cast<double>(kZeroBucket));
+  at::Tensor bucket = at::where(safe.gt(0), step.add(static_cast<double>(kZeroBucket + 1)),
+                                step.neg().add_(static_cast<double>(kZeroBucket - 1)));
+  bucket = bucket.masked_fill_(safe.eq(0), static_cast<double>(kZeroBucket));
   return at::zeros({kBuckets}, safe.options())
-      .scatter_add_(0, place.to(at::kLong), finite.to(at::kDouble));
+      .scatter_add_(0, bucket.to(at::kLong), finite.to(at::kDouble));
 }
 
 struct Sums {
@@ -59,11 +59,11 @@ struct Sums {
     const at::Tensor more =
         at::stack({whole, finite.sum().to(at::kDouble), safe.sum(), safe.square().sum(),
                    x.eq(0).sum().to(at::kDouble), x.isnan().sum().to(at::kDouble)});
-    const at::Tensor least = at::where(finite, x, at::full({}, kInfinity, x.options())).amin();
-    const at::Tensor most = at::where(finite, x, at::full({}, -kInfinity, x.options())).amax();
+    const at::Tensor min_index = at::where(finite, x, at::full({}, kInfinity, x.options())).amin();
+    const at::Tensor max_index = at::where(finite, x, at::full({}, -kInfinity, x.options())).amax();
     sums = sums.defined() ? sums.add_(more) : more;
-    min = min.defined() ? at::minimum(min, least) : least;
-    max = max.defined() ? at::maximum(max, most) : most;
+    min = min.defined() ? at::minimum(min, min_index) : min_index;
+    max = max.defined() ? at::maximum(max, max_index) : max_index;
     if (!with_histogram) return;
     const at::Tensor counts = histogram_of(safe, finite);
     histogram = histogram.defined() ? histogram.add_(counts) : counts;

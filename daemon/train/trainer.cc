@@ -6,9 +6,9 @@
 
 #include <c10/util/Exception.h>
 
-#include "daemon/train/failure.h"
 #include "daemon/train/make_engine.h"
 #include "daemon/train/schedule.h"
+#include "daemon/train/training_error.h"
 #include "shared/base/log.h"
 
 namespace stoker::train {
@@ -16,51 +16,52 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
-constexpr milliseconds kSoon{1};    // between looks at the device
-constexpr milliseconds kLook{100};  // no wait is longer without a look at the stop token
+constexpr milliseconds kAfterResume{1};     // between looks at the device
+constexpr milliseconds kPollInterval{100};  // no wait is longer without a look at the stop token
 
 }  // namespace
 
-Trainer::Trainer(const config::Config& config, TrainingState& state, TrainerLinks links)
+Trainer::Trainer(const config::Config& config, TrainingState& state,
+                 TrainerDependencies dependencies)
     : config_(config),
       state_(state),
-      links_(std::move(links)),
-      step_(state.model(), state.task(), state.optimizer(), config.train, state.maybe_loss_scale()),
+      dependencies_(std::move(dependencies)),
+      step_(state.model(), state.task(), state.optimizer(), config.train, state.loss_scale()),
       guard_(config.train, state),
-      triggers_(config.checkpoint, links_.save_soon),
-      watch_(links_.watch, links_.clock, state.model(), state.device()) {
-  status_.steps = config.train.max_steps;
+      triggers_(config.checkpoint, dependencies_.save_after_resume),
+      instrumentation_(dependencies_.watch, dependencies_.clock, state.model(), state.device()) {
+  status_.max_steps = config.train.max_steps;
   status_.device = state.device().str();
   status_.step = state.step;
   status_.loss = std::nan("");
   status_.lr = learning_rate();
-  status_.checkpoint.last_step = state.step;
+  status_.checkpoint.last_saved_step = state.step;
   if (state.step > 0) maybe_submitted_step_ = state.step;  // resumed from it
 }
 
 Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
-  interval_.started = links_.clock.monotonic();
+  interval_.started = dependencies_.clock.monotonic();
   triggers_.start(interval_.started);
-  links_.board.set_step(state_.step);
+  dependencies_.board.set_step(state_.step);
   publish(control::TrainerState::kTraining);
   try {
     STOKER_RETURN_IF_ERROR(open_engine());
     while (state_.step < config_.train.max_steps) {
-      watch_.begin_step();
+      instrumentation_.begin_step();
       answer_requests(stop);
       wait_while_paused(stop);
-      if (stop_asked_ || stop.stop_requested()) break;
-      STOKER_ASSIGN_OR_RETURN(const bool leaves, leave_for_new_data());
+      if (stop_requested_ || stop.stop_requested()) break;
+      STOKER_ASSIGN_OR_RETURN(const bool leaves, switch_dataset_version());
       if (leaves) return Outcome::kNewData;
       STOKER_ASSIGN_OR_RETURN(const bool stepped, do_step(stop));
       if (!stepped) break;
       STOKER_ASSIGN_OR_RETURN(const bool fine, report_and_save());
       if (!fine) {
-        refuse_saving(Status(Code::kCancelled, "the run goes back to its last checkpoint"));
-        watch_.finish("the run went back to its last checkpoint");
-        return Outcome::kRollBack;
+        reject_saving(Status(StatusCode::kCancelled, "the run goes back to its last checkpoint"));
+        instrumentation_.finish("the run went back to its last checkpoint");
+        return Outcome::kRolledBack;
       }
-      watch_.end_step(state_.step);
+      instrumentation_.end_step(state_.step);
     }
     return end_run(stop);
   } catch (const c10::Error& error) {
@@ -71,30 +72,32 @@ Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
 }
 
 // A state that cannot be saved now goes on with the data it has.
-Result<bool> Trainer::leave_for_new_data() {
-  if (!links_.is_new_data(state_.ticket)) return false;
-  STOKER_ASSIGN_OR_RETURN(const FiniteGuard::Verdict verdict, look_and_wait());
-  if (verdict != FiniteGuard::Verdict::kFine) return false;
+Result<bool> Trainer::switch_dataset_version() {
+  if (!dependencies_.is_new_data(state_.ticket)) return false;
+  STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
+                          read_device_metrics_blocking());
+  if (action != NonfiniteGuard::NonfiniteAction::kContinue) return false;
   publish(control::TrainerState::kSaving);
-  watch_.finish("more data joined");
+  instrumentation_.finish("more data joined");
   STOKER_RETURN_IF_ERROR(save_last(false));
   return true;
 }
 
 Status Trainer::open_engine() {
-  const auto work = [this](const task::Batch& batch, Portion portion) {
-    this->work(batch, portion);
+  const auto work = [this](const task::Batch& batch, MicroBatchInfo micro_batch) {
+    this->work(batch, micro_batch);
   };
   const auto prepare = [this](task::Batch batch, uint64_t ticket) {
-    const PhaseScope copying(watch_.maybe_observer(), Phase::kCopy);
+    const PhaseScope copying(instrumentation_.maybe_observer(), Phase::kCopy);
     return state_.task().mixed(std::move(batch), config_.run.seed, ticket);
   };
-  const auto release = [this](uint64_t ticket) { links_.ring.release(ticket); };
+  const auto release = [this](uint64_t ticket) { dependencies_.ring.release(ticket); };
   const StepEngine::Calls calls{prepare, work, release};
-  auto made = links_.make_engine
-                  ? links_.make_engine(calls)
-                  : make_engine(config_.train, state_.device(), links_.ring,
-                                links_.maybe_shapes.value_or(links_.ring.layout()), calls);
+  auto made =
+      dependencies_.make_engine
+          ? dependencies_.make_engine(calls)
+          : make_engine(config_.train, state_.device(), dependencies_.ring,
+                        dependencies_.maybe_shapes.value_or(dependencies_.ring.layout()), calls);
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
   return {};
@@ -103,46 +106,48 @@ Status Trainer::open_engine() {
 // Nothing is saved after this: the device may be in no state to copy from, and the last checkpoint
 // is whole.
 Status Trainer::failed(const std::exception& error) const {
-  const Status status = status_of_failure(error);
+  const Status status = to_status(error);
   const std::string at = "step " + std::to_string(state_.step + 1);
-  if (status.code() != Code::kOutOfMemory) return status.with_context(at);
-  return Status(Code::kOutOfMemory, at + ": out of memory: " + status.message() + "; " +
-                                        memory_of(state_) + "; " + what_saves_memory(config_));
+  if (status.code() != StatusCode::kOutOfMemory) return status.with_context(at);
+  return Status(StatusCode::kOutOfMemory, at + ": out of memory: " + status.message() + "; " +
+                                              memory_usage(state_) + "; " +
+                                              memory_saving_hints(config_));
 }
 
 Result<Trainer::Outcome> Trainer::end_run(std::stop_token stop) {
   const bool finished = state_.step >= config_.train.max_steps;
   publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
-  STOKER_ASSIGN_OR_RETURN(const FiniteGuard::Verdict verdict, look_and_wait());
-  if (verdict == FiniteGuard::Verdict::kFine) {
+  STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
+                          read_device_metrics_blocking());
+  if (action == NonfiniteGuard::NonfiniteAction::kContinue) {
     STOKER_RETURN_IF_ERROR(save_last(stop.stop_requested()));
   } else {
     log_warn("final checkpoint skipped",
              {{"step", state_.step}, {"reason", "loss or gradient not finite"}});
   }
-  watch_.finish("training ended");
-  links_.mailbox.close();
+  instrumentation_.finish("training ended");
+  dependencies_.mailbox.close();
   return finished ? Outcome::kFinished : Outcome::kStopped;
 }
 
 // ---- Requests
 
 void Trainer::answer_requests(std::stop_token stop) {
-  for (Request& request : links_.mailbox.take()) handle(request);
+  for (Request& request : dependencies_.mailbox.take()) handle(request);
   if (!save_requests_.empty() && !stop.stop_requested()) save_for_requests();
 }
 
 void Trainer::save_for_requests() {
-  const auto verdict = look_and_wait();
-  if (verdict.ok() && *verdict == FiniteGuard::Verdict::kFine) {
+  const auto action = read_device_metrics_blocking();
+  if (action.ok() && *action == NonfiniteGuard::NonfiniteAction::kContinue) {
     (void)try_save();
   } else {
-    refuse_saving(Status(Code::kCorrupt, "the loss or its gradient is not a number at step " +
-                                             std::to_string(state_.step)));
+    reject_saving(Status(StatusCode::kCorrupt, "the loss or its gradient is not a number at step " +
+                                                   std::to_string(state_.step)));
   }
 }
 
-void Trainer::refuse_saving(const Status& why) {
+void Trainer::reject_saving(const Status& why) {
   for (const Request& request : std::exchange(save_requests_, {})) answer(request, why);
 }
 
@@ -156,18 +161,18 @@ void Trainer::handle(Request& request) {
       paused_ = false;
       return answer(request, "{" + at_step + ",\"state\":\"training\"}");
     case Request::Kind::kStop:
-      stop_asked_ = true;
+      stop_requested_ = true;
       return answer(request, "{" + at_step + ",\"state\":\"stopping\"}");
     case Request::Kind::kCheckpoint:
       save_requests_.push_back(std::move(request));
       return;
     case Request::Kind::kProfile:
-      return watch_.profile(std::move(request));
-    case Request::Kind::kTap:
-      return watch_.tap(std::move(request), state_.step);
+      return instrumentation_.profile(std::move(request));
+    case Request::Kind::kInspect:
+      return instrumentation_.inspection(std::move(request), state_.step);
     case Request::Kind::kSetLr: {
       if (learning_rate() == 0)
-        return answer(request, Status(Code::kInvalidArgument,
+        return answer(request, Status(StatusCode::kInvalidArgument,
                                       "the schedule's learning rate is 0 at step " +
                                           std::to_string(state_.step) + "; nothing scales it"));
       state_.lr_scale *= request.value / learning_rate();
@@ -185,14 +190,14 @@ void Trainer::wait_while_paused(std::stop_token stop) {
   if (!paused_) return;
   log_info("training paused", {{"step", state_.step}});
   publish(control::TrainerState::kPaused);
-  const nanoseconds began = links_.clock.monotonic();
-  while (paused_ && !stop_asked_ && !stop.stop_requested()) {
-    links_.mailbox.wait(kLook);
+  const nanoseconds began = dependencies_.clock.monotonic();
+  while (paused_ && !stop_requested_ && !stop.stop_requested()) {
+    dependencies_.mailbox.wait(kPollInterval);
     answer_requests(stop);
   }
-  interval_.paused += links_.clock.monotonic() - began;
+  interval_.paused += dependencies_.clock.monotonic() - began;
   log_info("training resumed", {{"step", state_.step}});
-  watch_.begin_step();
+  instrumentation_.begin_step();
   publish(control::TrainerState::kTraining);
 }
 
@@ -204,27 +209,27 @@ double Trainer::learning_rate() const {
 }
 
 Result<std::optional<ring::ReadyBatch>> Trainer::next_batch(std::stop_token stop) {
-  const PhaseScope waiting(watch_.maybe_observer(), Phase::kFeedWait);
-  const nanoseconds began = links_.clock.monotonic();
+  const PhaseScope waiting(instrumentation_.maybe_observer(), Phase::kFeedWait);
+  const nanoseconds began = dependencies_.clock.monotonic();
   while (true) {
     // While the device still reads slots that the readers wait for, often.
-    auto batch = links_.ring.pop(engine_->poll() ? kSoon : kLook);
-    interval_.waited += batch.ok() ? links_.clock.monotonic() - began : nanoseconds(0);
-    if (batch.ok() && links_.may_use && !links_.may_use(*batch))
+    auto batch = dependencies_.ring.pop(engine_->poll() ? kAfterResume : kPollInterval);
+    interval_.waited += batch.ok() ? dependencies_.clock.monotonic() - began : nanoseconds(0);
+    if (batch.ok() && dependencies_.is_valid_batch && !dependencies_.is_valid_batch(*batch))
       return std::optional<ring::ReadyBatch>();
     if (batch.ok()) return std::optional(*batch);
-    if (batch.status().code() == Code::kClosed) return std::optional<ring::ReadyBatch>();
-    if (batch.status().code() != Code::kTimedOut) return batch.status();
+    if (batch.status().code() == StatusCode::kClosed) return std::optional<ring::ReadyBatch>();
+    if (batch.status().code() != StatusCode::kTimedOut) return batch.status();
     if (stop.stop_requested()) return std::optional<ring::ReadyBatch>();
     // A starved trainer still obeys: a stop is taken here, the rest between steps.
-    for (Request& request : links_.mailbox.take()) handle(request);
-    if (stop_asked_) return std::optional<ring::ReadyBatch>();
+    for (Request& request : dependencies_.mailbox.take()) handle(request);
+    if (stop_requested_) return std::optional<ring::ReadyBatch>();
   }
 }
 
 Result<bool> Trainer::do_step(std::stop_token stop) {
-  watch_.enter_step(state_.step + 1);
-  step_.set_observer(watch_.maybe_observer());
+  instrumentation_.enter_step(state_.step + 1);
+  step_.set_observer(instrumentation_.maybe_observer());
   std::optional<TrainingState::Mark> began;
   if (config_.train.gradient_accumulation_steps > 1) began = state_.mark();
   for (int64_t part = 0; part < config_.train.gradient_accumulation_steps; ++part) {
@@ -237,26 +242,28 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
       }
       return false;
     }
-    if (state_.step == 0 && part == 0 && links_.see_first_batch) links_.see_first_batch(*batch);
-    const Portion portion{part == 0, part + 1 == config_.train.gradient_accumulation_steps,
-                          watch_.maybe_observer() != nullptr};
-    if (portion.is_last) state_.optimizer().set_lr(learning_rate());
-    engine_->run(*batch, portion);
-    links_.board.note_progress();
+    if (state_.step == 0 && part == 0 && dependencies_.on_first_batch)
+      dependencies_.on_first_batch(*batch);
+    const MicroBatchInfo micro_batch{part == 0,
+                                     part + 1 == config_.train.gradient_accumulation_steps,
+                                     instrumentation_.maybe_observer() != nullptr};
+    if (micro_batch.is_last) state_.optimizer().set_lr(learning_rate());
+    engine_->run(*batch, micro_batch);
+    dependencies_.board.record_progress();
   }
   ++state_.loss_steps;
   ++state_.step;
   state_.ticket += static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
   ++interval_.steps;
-  links_.board.set_step(state_.step);
+  dependencies_.board.set_step(state_.step);
   return true;
 }
 
-void Trainer::work(const task::Batch& batch, Portion portion) {
-  step_.add(batch, portion.is_first);
-  if (!portion.is_last) return;
+void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
+  step_.add(batch, micro_batch.is_first);
+  if (!micro_batch.is_last) return;
   guard_.finish(step_);
-  if (state_.maybe_average() != nullptr) state_.maybe_average()->update();
+  if (state_.ema_weights() != nullptr) state_.ema_weights()->update();
 }
 
 }  // namespace stoker::train

@@ -9,22 +9,22 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
-constexpr milliseconds kLook{100};  // as the trainer's
+constexpr milliseconds kSavePollInterval{100};  // as the trainer's
 
 double ms(nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
 }  // namespace
 
 SaveReason Trainer::save_due() {
-  return triggers_.due(state_.step, links_.clock.monotonic(), state_.loss_trend,
-                       links_.writer.is_degraded());
+  return triggers_.due(state_.step, dependencies_.clock.monotonic(), state_.loss_trend,
+                       dependencies_.writer.is_degraded());
 }
 
-void Trainer::save_by_rule(SaveReason reason) {
+void Trainer::save_if_triggered(SaveReason reason) {
   if (reason == SaveReason::kNone || try_save() || reason != SaveReason::kSteps) return;
-  links_.writer.count_skipped();
+  dependencies_.writer.increment_skipped();
   // Once for each that is in flight: where saving is slow, every interval may skip.
-  if (!std::exchange(skip_said_, true)) {
+  if (!std::exchange(is_skip_logged_, true)) {
     log_warn("checkpoint skipped",
              {{"step", state_.step}, {"reason", "the previous checkpoint is still being written"}});
   }
@@ -32,33 +32,33 @@ void Trainer::save_by_rule(SaveReason reason) {
 
 Status Trainer::check_saving() const {
   if (config_.checkpoint.on_write_error != config::OnWriteError::kFail ||
-      !links_.writer.is_degraded())
+      !dependencies_.writer.is_degraded())
     return {};
-  return Status(Code::kIoError, "checkpoints fail and checkpoint.on_write_error is fail: " +
-                                    links_.writer.stats().last_error);
+  return Status(StatusCode::kIoError, "checkpoints fail and checkpoint.on_write_error is fail: " +
+                                          dependencies_.writer.stats().last_error);
 }
 
 bool Trainer::try_save() {
-  if (maybe_submitted_step_ == state_.step && !links_.writer.stats().degraded) {
+  if (maybe_submitted_step_ == state_.step && !dependencies_.writer.stats().degraded) {
     // This very state is saved, or being saved. Whoever asked gets the answer that it is.
-    if (links_.writer.stats().in_flight) return false;
+    if (dependencies_.writer.stats().in_flight) return false;
     for (const Request& request : std::exchange(save_requests_, {})) {
       answer(request, "{\"step\":" + std::to_string(state_.step) + ",\"saved\":\"before\"}");
     }
     return true;
   }
-  writer::Snapshot* const snapshot = links_.writer.try_begin();
+  checkpoint::Snapshot* const snapshot = dependencies_.writer.try_begin();
   if (snapshot == nullptr) return false;
-  const nanoseconds began = links_.clock.monotonic();
+  const nanoseconds began = dependencies_.clock.monotonic();
   fill(*snapshot);
-  const nanoseconds stall = links_.clock.monotonic() - began;
+  const nanoseconds stall = dependencies_.clock.monotonic() - began;
   interval_.stalled += stall;
   status_.checkpoint.stall_ms = ms(stall);
   maybe_submitted_step_ = state_.step;
-  skip_said_ = false;
-  triggers_.note_saved(links_.clock.monotonic());
-  links_.manifest.parent = checkpoint::CheckpointStore::name_of(state_.step);
-  links_.writer.submit(
+  is_skip_logged_ = false;
+  triggers_.record_save(dependencies_.clock.monotonic());
+  dependencies_.manifest.parent = checkpoint::CheckpointStore::checkpoint_name(state_.step);
+  dependencies_.writer.submit(
       [waiting = std::exchange(save_requests_, {})](Result<checkpoint::Manifest> result) {
         for (const Request& request : waiting) {
           if (result.ok()) {
@@ -72,32 +72,34 @@ bool Trainer::try_save() {
   return true;
 }
 
-void Trainer::fill(writer::Snapshot& snapshot) {
-  const PhaseScope snapping(watch_.maybe_observer(), Phase::kSnapshot);
+void Trainer::fill(checkpoint::Snapshot& snapshot) {
+  const PhaseScope snapping(instrumentation_.maybe_observer(), Phase::kSnapshot);
   checkpoint::Manifest& manifest = snapshot.manifest();
-  manifest = links_.manifest;
-  state_.quarantined = links_.quarantined();
+  manifest = dependencies_.manifest;
+  state_.quarantined = dependencies_.quarantined();
   // Which saves are taken depends on the disk, too: where nothing goes by it, it is no part of a run.
-  if (config_.checkpoint.save_on_loss_improvement) state_.loss_trend.note_saved();
+  if (config_.checkpoint.save_on_loss_improvement) state_.loss_trend.record_save();
   state_.capture(snapshot);
-  manifest.epoch = links_.plan.epoch_of(state_.ticket);
-  manifest.metrics_bytes = links_.metrics_bytes;
-  if (links_.bad_samples_before)
-    manifest.maybe_bad_samples = links_.bad_samples_before(state_.ticket);
+  manifest.epoch = dependencies_.plan.epoch_of(state_.ticket);
+  manifest.metrics_bytes = dependencies_.metrics_bytes;
+  if (dependencies_.sample_errors_before)
+    manifest.sample_errors = dependencies_.sample_errors_before(state_.ticket);
 }
 
 Status Trainer::save_last(bool hurried) {
   if (state_.step == 0) return {};  // nothing was learned
-  while (!links_.writer.wait_idle(kLook)) links_.board.note_progress();
-  if (maybe_submitted_step_ != state_.step || links_.writer.stats().degraded) {
+  while (!dependencies_.writer.wait_idle(kSavePollInterval)) dependencies_.board.record_progress();
+  if (maybe_submitted_step_ != state_.step || dependencies_.writer.stats().degraded) {
     if (!try_save())
-      return Status(Code::kInternal, "the checkpoint writer refuses the last snapshot");
-    while (!links_.writer.wait_idle(kLook)) links_.board.note_progress();
+      return Status(StatusCode::kInternal, "the checkpoint writer refuses the last snapshot");
+    while (!dependencies_.writer.wait_idle(kSavePollInterval))
+      dependencies_.board.record_progress();
   }
-  const auto stats = links_.writer.stats();
+  const auto stats = dependencies_.writer.stats();
   if (!stats.degraded) return {};
-  return Status(Code::kIoError, std::string("the last state could not be saved") +
-                                    (hurried ? " while stopping" : "") + ": " + stats.last_error);
+  return Status(StatusCode::kIoError, std::string("the last state could not be saved") +
+                                          (hurried ? " while stopping" : "") + ": " +
+                                          stats.last_error);
 }
 
 }  // namespace stoker::train

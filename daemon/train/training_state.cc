@@ -10,8 +10,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
-#include "daemon/train/failure.h"
-#include "daemon/train/load_matching.h"
+#include "daemon/train/load_partial.h"
+#include "daemon/train/training_error.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/class_weights.h"
 #include "shared/model/channels_last.h"
@@ -34,11 +34,11 @@ at::Tensor host_view(std::span<std::byte> bytes, const at::Tensor& like) {
                        like.options().device(at::kCPU).requires_grad(false));
 }
 
-void copy_out(writer::Snapshot& snapshot, writer::Part part, const std::string& name,
+void copy_out(checkpoint::Snapshot& snapshot, checkpoint::Part part, const std::string& name,
               const at::Tensor& tensor) {
   const at::Tensor source = tensor.detach();
   // From a device all copies are under way at once; capture() waits for them.
-  host_view(snapshot.add(part, model::spec_of(name, source)), source)
+  host_view(snapshot.add(part, model::to_tensor_spec(name, source)), source)
       .copy_(source, /*non_blocking=*/!source.is_cpu());
 }
 
@@ -57,12 +57,12 @@ void set_generator_state(c10::Device device, const at::Tensor& state) {
 Status read_into(const checkpoint::SafetensorsFile& file, const std::string& name,
                  at::Tensor& tensor) {
   const TensorSpec* const found = file.find(name);
-  const TensorSpec expected = model::spec_of(name, tensor);
+  const TensorSpec expected = model::to_tensor_spec(name, tensor);
   if (found == nullptr)
-    return Status(Code::kMismatch, "trainer_state.safetensors: " + name + " is missing");
+    return Status(StatusCode::kMismatch, "trainer_state.safetensors: " + name + " is missing");
   if (*found != expected) {
-    return Status(Code::kMismatch, "trainer_state.safetensors: is " + to_string(*found) +
-                                       ", needed is " + to_string(expected));
+    return Status(StatusCode::kMismatch, "trainer_state.safetensors: is " + to_string(*found) +
+                                             ", needed is " + to_string(expected));
   }
   return file.read(name, {static_cast<std::byte*>(tensor.data_ptr()), expected.bytes()});
 }
@@ -123,7 +123,7 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
       state->loss_scale_ = std::make_unique<LossScale>(device);
     state->loss_sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
   } catch (const c10::Error& error) {
-    return status_of_failure(error).with_context("move the model to " + device.str());
+    return to_status(error).with_context("move the model to " + device.str());
   }
   model::NamedTensors trainable;
   for (const auto& parameter : state->model_->named_parameters())
@@ -135,39 +135,39 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   if (classification != nullptr && classification->class_weights.is_balanced)
     state->balanced_weights_ = at::tensor(classification->class_weights.values, at::kDouble);
   if (config.train.ema_decay)
-    state->average_ = std::make_unique<WeightAverage>(*state->model_, *config.train.ema_decay);
+    state->ema_ = std::make_unique<EmaWeights>(*state->model_, *config.train.ema_decay);
   if (!config.optimizer.param_groups.empty() ||
       config.optimizer.name() == config::OptimizerName::kMuon)
     log_groups(config.optimizer, *state->optimizer_);
   return state;
 }
 
-void TrainingState::capture(writer::Snapshot& snapshot) const {
+void TrainingState::capture(checkpoint::Snapshot& snapshot) const {
   snapshot.begin();
   for (const auto& [name, tensor] : model::named_tensors(*model_))
-    copy_out(snapshot, writer::Part::kModel, name, tensor);
+    copy_out(snapshot, checkpoint::Part::kModel, name, tensor);
   for (const auto& [name, tensor] : optimizer_->state())
-    copy_out(snapshot, writer::Part::kOptim, name, tensor);
-  if (average_)
-    for (const auto& [name, tensor] : average_->tensors())
-      copy_out(snapshot, writer::Part::kEma, name, tensor);
-  copy_out(snapshot, writer::Part::kState, kRngCpu, generator_state(kCpu));
+    copy_out(snapshot, checkpoint::Part::kOptim, name, tensor);
+  if (ema_)
+    for (const auto& [name, tensor] : ema_->tensors())
+      copy_out(snapshot, checkpoint::Part::kEma, name, tensor);
+  copy_out(snapshot, checkpoint::Part::kState, kRngCpu, generator_state(kCpu));
   if (!device_.is_cpu())
-    copy_out(snapshot, writer::Part::kState, kRngDevice, generator_state(device_));
-  copy_out(snapshot, writer::Part::kState, kLossSum, loss_sum);
-  copy_out(snapshot, writer::Part::kState, kLossSteps, at::zeros({}, at::kLong) + loss_steps);
+    copy_out(snapshot, checkpoint::Part::kState, kRngDevice, generator_state(device_));
+  copy_out(snapshot, checkpoint::Part::kState, kLossSum, loss_sum);
+  copy_out(snapshot, checkpoint::Part::kState, kLossSteps, at::zeros({}, at::kLong) + loss_steps);
   if (loss_scale_)
     for (const auto& [name, tensor] : loss_scale_->state())
-      copy_out(snapshot, writer::Part::kState, name, tensor);
+      copy_out(snapshot, checkpoint::Part::kState, name, tensor);
   if (balanced_weights_.defined())
-    copy_out(snapshot, writer::Part::kState, checkpoint::kClassWeights, balanced_weights_);
+    copy_out(snapshot, checkpoint::Part::kState, checkpoint::kClassWeights, balanced_weights_);
   if (!device_.is_cpu())
     c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
   checkpoint::Manifest& manifest = snapshot.manifest();
   manifest.step = step;
   manifest.ticket = ticket;
   manifest.model_digest = model_digest_;
-  manifest.live = to_json(*this);
+  manifest.live_settings = to_json(*this);
 }
 
 TrainingState::Mark TrainingState::mark() const {
@@ -182,23 +182,22 @@ void TrainingState::rewind(const Mark& mark) const {
 }
 
 Status TrainingState::load_pretrained(const config::PretrainedConfig& config,
-                                      model::InitPlan& plan) {
-  STOKER_RETURN_IF_ERROR(model::load_pretrained(*model_, config, plan));
-  if (average_) average_->begin();
+                                      model::StateDictMapping& mapping) {
+  STOKER_RETURN_IF_ERROR(model::load_pretrained(*model_, config, mapping));
+  if (ema_) ema_->begin();
   return {};
 }
 
-Status TrainingState::restore_average(const checkpoint::VerifiedCheckpoint& saved,
-                                      bool may_differ) {
-  average_->begin();
+Status TrainingState::restore_ema(const checkpoint::VerifiedCheckpoint& saved, bool may_differ) {
+  ema_->begin();
   const auto file = saved.open_tensors("ema.safetensors");
-  if (file.status().code() == Code::kNotFound) {
+  if (file.status().code() == StatusCode::kNotFound) {
     log_info("ema weights reset", {{"reason", "not in the checkpoint"}});
     return {};
   }
   if (!file.ok()) return file.status();
-  if (may_differ) return load_matching(average_->tensors(), **file, "the average").status();
-  return model::load_tensors(average_->tensors(), **file, "the average")
+  if (may_differ) return load_partial(ema_->tensors(), **file, "the average").status();
+  return model::load_tensors(ema_->tensors(), **file, "the average")
       .with_context(saved.path() + "/ema.safetensors");
 }
 
@@ -208,16 +207,16 @@ Result<TrainingState::Restored> TrainingState::restore_model(
   STOKER_ASSIGN_OR_RETURN(const auto optim, saved.open_tensors("optimizer.safetensors"));
   if (may_differ) {
     STOKER_ASSIGN_OR_RETURN(const bool same_model,
-                            load_matching(model::named_tensors(*model_), *weights, "the model"));
+                            load_partial(model::named_tensors(*model_), *weights, "the model"));
     STOKER_ASSIGN_OR_RETURN(const bool same_optimizer,
-                            load_matching(optimizer_->state(), *optim, "the optimizer"));
-    return same_model && same_optimizer ? Restored::kWholly : Restored::kPartly;
+                            load_partial(optimizer_->state(), *optim, "the optimizer"));
+    return same_model && same_optimizer ? Restored::kFully : Restored::kPartially;
   }
   STOKER_RETURN_IF_ERROR(
       model::load_weights(*model_, *weights).with_context(saved.path() + "/model.safetensors"));
   STOKER_RETURN_IF_ERROR(
       optimizer_->load(*optim).with_context(saved.path() + "/optimizer.safetensors"));
-  return Restored::kWholly;
+  return Restored::kFully;
 }
 
 Status TrainingState::restore_rest(const checkpoint::SafetensorsFile& rest) {
@@ -241,16 +240,16 @@ Status TrainingState::restore_rest(const checkpoint::SafetensorsFile& rest) {
 
 Result<TrainingState::Restored> TrainingState::restore(const checkpoint::VerifiedCheckpoint& saved,
                                                        bool may_differ) {
-  Restored restored = Restored::kWholly;
+  Restored restored = Restored::kFully;
   try {
     STOKER_ASSIGN_OR_RETURN(restored, restore_model(saved, may_differ));
-    if (average_) STOKER_RETURN_IF_ERROR(restore_average(saved, may_differ));
+    if (ema_) STOKER_RETURN_IF_ERROR(restore_ema(saved, may_differ));
     STOKER_ASSIGN_OR_RETURN(const auto rest, saved.open_tensors("trainer_state.safetensors"));
     STOKER_RETURN_IF_ERROR(restore_rest(*rest).with_context(saved.path()));
     STOKER_ASSIGN_OR_RETURN(static_cast<LiveState&>(*this),
-                            parse_live_state(saved.manifest().live));
+                            parse_live_state(saved.manifest().live_settings));
   } catch (const c10::Error& error) {
-    return Status(Code::kInternal,
+    return Status(StatusCode::kInternal,
                   "restore " + saved.path() + ": " + error.what_without_backtrace());
   }
   step = saved.manifest().step;

@@ -16,16 +16,16 @@
 #include <c10/core/Device.h>
 
 #include "daemon/checkpoint/snapshot.h"
+#include "daemon/train/ema.h"
 #include "daemon/train/live_state.h"
 #include "daemon/train/loss_scale.h"
 #include "daemon/train/optimizer.h"
-#include "daemon/train/weight_average.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
 #include "shared/dataset/dataset.h"
-#include "shared/model/init_plan.h"
 #include "shared/model/model.h"
+#include "shared/model/state_dict_mapping.h"
 #include "shared/task/task.h"
 
 namespace stoker::train {
@@ -39,14 +39,14 @@ class TrainingState : public LiveState {
                                                        c10::Device device);
 
   // What a run begins with, instead of random weights: as model::load_pretrained().
-  Status load_pretrained(const config::PretrainedConfig& config, model::InitPlan& plan);
-  enum class Restored { kWholly, kPartly };
+  Status load_pretrained(const config::PretrainedConfig& config, model::StateDictMapping& mapping);
+  enum class Restored { kFully, kPartially };
   // `may_differ`: what has no counterpart of its name, shape and dtype in the checkpoint stays as it
   // was made, and is logged; otherwise it is kMismatch.
   Result<Restored> restore(const checkpoint::VerifiedCheckpoint& saved, bool may_differ = false);
   // Copies everything to the snapshot's host memory, with the manifest's fields that this class
   // knows. When it returns, training may go on.
-  void capture(writer::Snapshot& snapshot) const;
+  void capture(checkpoint::Snapshot& snapshot) const;
 
   // What a step changes before it is done, the gradients apart: the generators. A step that cannot
   // be finished (the feed ended inside it) is taken back.
@@ -60,8 +60,8 @@ class TrainingState : public LiveState {
   model::Model& model() { return *model_; }
   const task::Task& task() const { return *task_; }
   Optimizer& optimizer() { return *optimizer_; }
-  LossScale* maybe_loss_scale() { return loss_scale_.get(); }  // null unless precision is fp16
-  WeightAverage* maybe_average() { return average_.get(); }    // null without train.ema_decay
+  LossScale* loss_scale() { return loss_scale_.get(); }  // null unless precision is fp16
+  EmaWeights* ema_weights() { return ema_.get(); }       // null without train.ema_decay
   c10::Device device() const { return device_; }
   const std::string& model_digest() const { return model_digest_; }
 
@@ -75,7 +75,7 @@ class TrainingState : public LiveState {
  private:
   Result<Restored> restore_model(const checkpoint::VerifiedCheckpoint& saved, bool may_differ);
   Status restore_rest(const checkpoint::SafetensorsFile& rest);
-  Status restore_average(const checkpoint::VerifiedCheckpoint& saved, bool may_differ);
+  Status restore_ema(const checkpoint::VerifiedCheckpoint& saved, bool may_differ);
 
   TrainingState() : device_(c10::DeviceType::CPU) {}
 
@@ -84,7 +84,7 @@ class TrainingState : public LiveState {
   std::unique_ptr<task::Task> task_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<LossScale> loss_scale_;
-  std::unique_ptr<WeightAverage> average_;
+  std::unique_ptr<EmaWeights> ema_;
   at::Tensor balanced_weights_;  // F64 [classes], with task.class_weights: balanced
   std::string model_digest_;
 };

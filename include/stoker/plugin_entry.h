@@ -10,7 +10,7 @@
 namespace stoker::plugin {
 
 class Model;
-struct Request;
+struct ModelSpec;
 
 // Raised by whatever changes the types of plugin.h: a plugin must be compiled anew then.
 inline constexpr uint32_t kVersion = 1;
@@ -27,7 +27,7 @@ struct StokerPlugin {
   uint32_t torch_major;  // of the LibTorch whose headers it was compiled with
   uint32_t torch_minor;
   // May throw; the text of what it throws is told to the user.
-  std::shared_ptr<stoker::plugin::Model> (*make)(const stoker::plugin::Request& request);
+  std::shared_ptr<stoker::plugin::Model> (*make)(const stoker::plugin::ModelSpec& spec);
 };
 
 extern "C" {

@@ -9,8 +9,8 @@
 namespace stoker::archive {
 namespace {
 
-constexpr uint64_t kMostComment = 65535;
-constexpr uint64_t kMostDirectory = uint64_t{64} << 20;
+constexpr uint64_t kMaxComment = 65535;
+constexpr uint64_t kMaxDirectory = uint64_t{64} << 20;
 
 // A part of the file, with numbers at given places.
 class Bytes {
@@ -53,7 +53,7 @@ class ZipReader {
   Result<std::vector<ZipMember>> members() {
     STOKER_ASSIGN_OR_RETURN(const Directory directory, find_directory());
     const bool fits = directory.bytes <= size_ && directory.offset <= size_ - directory.bytes &&
-                      directory.bytes <= kMostDirectory &&
+                      directory.bytes <= kMaxDirectory &&
                       directory.members <= directory.bytes / kMemberBytes;
     if (!fits) return corrupt("its directory does not fit into it");
     STOKER_ASSIGN_OR_RETURN(const Bytes bytes,
@@ -83,12 +83,12 @@ class ZipReader {
 
  private:
   Status corrupt(const std::string& what) const {
-    return Status(Code::kCorrupt, file_.path + ": zip archive: " + what);
+    return Status(StatusCode::kCorrupt, file_.path + ": zip archive: " + what);
   }
 
   // The end record is at the end, behind it only its comment.
   Result<Directory> find_directory() {
-    const uint64_t tail = std::min(size_, kEndBytes + kMostComment);
+    const uint64_t tail = std::min(size_, kEndBytes + kMaxComment);
     if (tail < kEndBytes) return corrupt("too short");
     STOKER_ASSIGN_OR_RETURN(const Bytes bytes, Bytes::read(file_, size_ - tail, tail));
     for (uint64_t at = tail - kEndBytes + 1; at-- > 0;) {

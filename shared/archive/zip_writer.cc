@@ -10,13 +10,13 @@
 namespace stoker::archive {
 namespace {
 
-constexpr uint64_t kMostMembers = 0xffff;  // this many and more are counted in the ZIP64 part
+constexpr uint64_t kMaxMembers = 0xffff;  // this many and more are counted in the ZIP64 part
 constexpr uint16_t kVersion = 20, kVersion64 = 45;
 constexpr uint16_t kMadeOnUnix = 3 << 8;
 constexpr uint32_t kRegularFile = 0100644U << 16;
 constexpr uint32_t kNewYear1980 = 0x00210000;  // date and time: the same content, the same bytes
 constexpr uint16_t kPaddingExtra = 0x4246;     // "FB"
-constexpr uint64_t kMostAlignment = 1024;
+constexpr uint64_t kMaxAlignment = 1024;
 
 // Little-endian numbers one after another.
 class Record {
@@ -52,7 +52,7 @@ Status ZipWriter::put(const std::string& record) {
 }
 
 Status ZipWriter::begin(const std::string& name, uint64_t bytes, uint64_t alignment) {
-  assert(alignment > 0 && alignment <= kMostAlignment);
+  assert(alignment > 0 && alignment <= kMaxAlignment);
   STOKER_RETURN_IF_ERROR(end_member());
   Member& member =
       members_.emplace_back(Member{.name = name, .bytes = bytes, .local_header = offset_});
@@ -131,13 +131,13 @@ Status ZipWriter::put_end(uint64_t directory) {
   const uint64_t bytes = offset_ - directory;
   const uint64_t count = members_.size();
   Record end;
-  if (directory >= kIn64 || bytes >= kIn64 || count >= kMostMembers) {
+  if (directory >= kIn64 || bytes >= kIn64 || count >= kMaxMembers) {
     const uint64_t end64 = offset_;
     end.u32(kEnd64Magic).u64(kEnd64Bytes - 12).u16(kMadeOnUnix | kVersion64).u16(kVersion64);
     end.u32(0).u32(0).u64(count).u64(count).u64(bytes).u64(directory);
     end.u32(kLocator64Magic).u32(0).u64(end64).u32(1);
   }
-  const uint64_t count_in_16 = std::min(count, kMostMembers);
+  const uint64_t count_in_16 = std::min(count, kMaxMembers);
   end.u32(kEndMagic).u16(0).u16(0).u16(count_in_16).u16(count_in_16);
   end.u32(in_32_bits(bytes)).u32(in_32_bits(directory)).u16(0);
   return put(end.bytes());

@@ -40,7 +40,7 @@ std::string to_iso8601(std::chrono::system_clock::time_point time) {
   return text;
 }
 
-std::optional<std::chrono::system_clock::time_point> maybe_from_iso8601(std::string_view text) {
+std::optional<std::chrono::system_clock::time_point> parse_iso8601(std::string_view text) {
   std::tm parts{};
   int millis = 0;
   const int read = std::sscanf(std::string(text).c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ",

@@ -40,6 +40,6 @@ class ManualClock : public Clock {
 double seconds_between(std::chrono::nanoseconds start, std::chrono::nanoseconds end);
 std::string to_iso8601(std::chrono::system_clock::time_point time);  // "2026-01-31T12:00:00.123Z"
 // What to_iso8601() writes, and nothing else.
-std::optional<std::chrono::system_clock::time_point> maybe_from_iso8601(std::string_view text);
+std::optional<std::chrono::system_clock::time_point> parse_iso8601(std::string_view text);
 
 }  // namespace stoker

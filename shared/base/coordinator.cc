@@ -33,7 +33,8 @@ class BlockedSignals {
 };
 
 bool is_normal_end(const Status& status) {
-  return status.ok() || status.code() == Code::kCancelled || status.code() == Code::kClosed;
+  return status.ok() || status.code() == StatusCode::kCancelled ||
+         status.code() == StatusCode::kClosed;
 }
 
 Status run_catching(const std::string& name, const std::function<Status(std::stop_token)>& body,
@@ -41,11 +42,11 @@ Status run_catching(const std::string& name, const std::function<Status(std::sto
   try {
     return body(std::move(token)).with_context(name);
   } catch (const std::bad_alloc&) {
-    return Status(Code::kOutOfMemory, name + ": out of memory");
+    return Status(StatusCode::kOutOfMemory, name + ": out of memory");
   } catch (const std::exception& error) {
-    return Status(Code::kInternal, name + ": " + error.what());
+    return Status(StatusCode::kInternal, name + ": " + error.what());
   } catch (...) {
-    return Status(Code::kInternal, name + ": exception of an unknown type");
+    return Status(StatusCode::kInternal, name + ": exception of an unknown type");
   }
 }
 
@@ -105,7 +106,7 @@ Status Coordinator::reason() const {
   return reason_;
 }
 
-bool Coordinator::all_ended() const {
+bool Coordinator::all_joined() const {
   const std::lock_guard lock(mutex_);
   return std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.ended; });
 }
@@ -128,7 +129,8 @@ Status Coordinator::join(std::chrono::nanoseconds grace) {
   if (!reason_.ok() || stragglers.empty()) return reason_;
   std::string names;
   for (const auto& name : stragglers) names += (names.empty() ? "" : ", ") + name;
-  return Status(Code::kTimedOut, "threads that did not stop within the grace period: " + names);
+  return Status(StatusCode::kTimedOut,
+                "threads that did not stop within the grace period: " + names);
 }
 
 }  // namespace stoker

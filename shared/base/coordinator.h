@@ -54,7 +54,7 @@ class Coordinator {
   Status join(std::chrono::nanoseconds grace);
   // As join(), but does not wait for a stop first: returns false while threads run and no stop is
   // requested.
-  bool all_ended() const;
+  bool all_joined() const;
 
  private:
   struct Worker {

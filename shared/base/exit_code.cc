@@ -2,33 +2,33 @@
 
 namespace stoker {
 
-ExitCode exit_code_of(const Status& status) {
+ExitCode exit_code_for(const Status& status) {
   switch (status.code()) {
-    case Code::kOk:
-    case Code::kCancelled:
-      return ExitCode::kDone;
-    case Code::kInvalidArgument:
-    case Code::kMismatch:
-    case Code::kNotFound:
-    case Code::kPermission:  // of a path that the configuration names, or of feed.sandbox
+    case StatusCode::kOk:
+    case StatusCode::kCancelled:
+      return ExitCode::kSuccess;
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kMismatch:
+    case StatusCode::kNotFound:
+    case StatusCode::kPermission:  // of a path that the configuration names, or of feed.sandbox
       return ExitCode::kConfiguration;
-    case Code::kCorrupt:
-      return ExitCode::kBadData;
-    case Code::kUnreachable:
-      return ExitCode::kUnreachable;
-    case Code::kOutOfMemory:
+    case StatusCode::kCorrupt:
+      return ExitCode::kDataError;
+    case StatusCode::kUnreachable:
+      return ExitCode::kUnavailable;
+    case StatusCode::kOutOfMemory:
       return ExitCode::kOutOfMemory;
-    case Code::kDeviceLost:
+    case StatusCode::kDeviceLost:
       return ExitCode::kDeviceLost;
-    case Code::kBusy:
+    case StatusCode::kBusy:
       return ExitCode::kLocked;
-    case Code::kIoError:
-    case Code::kNoSpace:
-    case Code::kAlreadyExists:
-      return ExitCode::kIo;
-    case Code::kTimedOut:
-    case Code::kClosed:
-    case Code::kInternal:
+    case StatusCode::kIoError:
+    case StatusCode::kNoSpace:
+    case StatusCode::kAlreadyExists:
+      return ExitCode::kIoError;
+    case StatusCode::kTimedOut:
+    case StatusCode::kClosed:
+    case StatusCode::kInternal:
       return ExitCode::kInternal;
   }
   return ExitCode::kInternal;

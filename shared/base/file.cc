@@ -127,27 +127,28 @@ constexpr std::string_view kUnfinishedMark = ".tmp-";
 
 Status FileSystem::reserve(int, uint64_t, const std::string&) { return {}; }
 
-FileSystem& real_files() {
+FileSystem& default_file_system() {
   static RealFiles files;
   return files;
 }
 
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
   // O_NONBLOCK: a FIFO that somebody left there must not hang us.
-  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, real_files().open(path, O_RDONLY | O_NONBLOCK));
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, default_file_system().open(path, O_RDONLY | O_NONBLOCK));
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode)) return Status(Code::kInvalidArgument, path + ": not a regular file");
+  if (!S_ISREG(info.st_mode))
+    return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
   const auto size = static_cast<uint64_t>(info.st_size);
   if (size > max_bytes) {
-    return Status(Code::kInvalidArgument, path + ": " + std::to_string(size) +
-                                              " bytes, more than the limit of " +
-                                              std::to_string(max_bytes));
+    return Status(StatusCode::kInvalidArgument, path + ": " + std::to_string(size) +
+                                                    " bytes, more than the limit of " +
+                                                    std::to_string(max_bytes));
   }
   std::string content(size, '\0');
   STOKER_ASSIGN_OR_RETURN(
       const size_t got,
-      real_files().read_at(fd.get(), 0, std::as_writable_bytes(std::span(content)), path));
+      default_file_system().read_at(fd.get(), 0, std::as_writable_bytes(std::span(content)), path));
   content.resize(got);
   return content;
 }
@@ -172,7 +173,7 @@ Status write_file_atomically(FileSystem& files, const std::string& path, std::st
   return status;
 }
 
-Status remove_unfinished_writes(FileSystem& files, const std::string& directory) {
+Status remove_temporary_files(FileSystem& files, const std::string& directory) {
   STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(directory));
   for (const std::string& name : names) {
     const size_t mark = name.rfind(kUnfinishedMark);
@@ -191,9 +192,9 @@ Status make_directories(FileSystem& files, const std::string& path) {
     std::error_code error;
     if (std::filesystem::is_directory(walked, error)) continue;
     Status status = files.make_directory(walked.string());
-    if (!status.ok() && status.code() != Code::kAlreadyExists) return status;
+    if (!status.ok() && status.code() != StatusCode::kAlreadyExists) return status;
     if (!std::filesystem::is_directory(walked, error)) {
-      return Status(Code::kAlreadyExists,
+      return Status(StatusCode::kAlreadyExists,
                     walked.string() + ": is in the way; a directory is needed here");
     }
   }
@@ -220,7 +221,8 @@ std::string join_path(std::string_view directory, std::string_view name) {
 }
 
 Result<FileLock> lock_file(const std::string& path, std::string_view holder) {
-  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, real_files().open(path, O_RDWR | O_CREAT | O_NOFOLLOW));
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
+                          default_file_system().open(path, O_RDWR | O_CREAT | O_NOFOLLOW));
   // is_locked() of another program holds a shared lock for an instant; a holder that means it
   // outlasts these tries.
   bool locked = false;
@@ -233,19 +235,20 @@ Result<FileLock> lock_file(const std::string& path, std::string_view holder) {
     const auto text = read_file(path, 4096);
     std::string who = text.ok() ? *text : std::string();
     while (!who.empty() && who.back() == '\n') who.pop_back();
-    return Status(Code::kBusy,
+    return Status(StatusCode::kBusy,
                   path + ": held by another process" + (who.empty() ? "" : " (" + who + ")"));
   }
   if (::ftruncate(fd.get(), 0) != 0) return Status::from_errno(errno, "truncate " + path);
   const std::string line = std::string(holder) + "\n";
-  STOKER_RETURN_IF_ERROR(real_files().write(fd.get(), std::as_bytes(std::span(line)), path));
+  STOKER_RETURN_IF_ERROR(
+      default_file_system().write(fd.get(), std::as_bytes(std::span(line)), path));
   return FileLock{std::move(fd)};
 }
 
 Result<bool> is_locked(const std::string& path) {
-  auto opened = real_files().open(path, O_RDONLY);
+  auto opened = default_file_system().open(path, O_RDONLY);
   if (!opened.ok()) {
-    if (opened.status().code() == Code::kNotFound) return false;
+    if (opened.status().code() == StatusCode::kNotFound) return false;
     return opened.status();
   }
   // A shared lock, for an instant: it fails exactly while somebody holds the exclusive one.

@@ -50,7 +50,7 @@ class FileSystem {
       const std::string& path) = 0;  // what an unprivileged user may still write
 };
 
-FileSystem& real_files();
+FileSystem& default_file_system();
 
 // Reads a whole regular file. kInvalidArgument when it is larger than `max_bytes`, or is not a
 // regular file.
@@ -63,7 +63,7 @@ Status write_file_atomically(FileSystem& files, const std::string& path, std::st
 
 // Removes what a write_file_atomically() that was killed has left in `directory` (not below it). Only
 // where no other process writes there now.
-Status remove_unfinished_writes(FileSystem& files, const std::string& directory);
+Status remove_temporary_files(FileSystem& files, const std::string& directory);
 
 // Makes the directory and the missing ones above it.
 Status make_directories(FileSystem& files, const std::string& path);

@@ -35,7 +35,7 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
 }
 
 // Seven columns, so that the events of a log stand under each other.
-std::string_view level_word(LogLevel level) {
+std::string_view to_string(LogLevel level) {
   switch (level) {
     case LogLevel::kDebug:
       return "debug   ";
@@ -57,12 +57,12 @@ void write_to_stderr(std::string_view text) {
 // Standard error with a live line at the bottom.
 class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  void set_live(std::string_view text) {
+  void set_progress(std::string_view text) {
     const std::lock_guard lock(mutex_);
-    if (text == live_) return;
+    if (text == progress_) return;
     std::string out = "\r\033[K";
     out += text;
-    live_ = text;
+    progress_ = text;
     write_to_stderr(out);
   }
 
@@ -70,15 +70,15 @@ class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
-    std::string out = live_.empty() ? std::string() : std::string("\r\033[K");
+    std::string out = progress_.empty() ? std::string() : std::string("\r\033[K");
     out.append(line.data(), line.size());
-    out += live_;
+    out += progress_;
     write_to_stderr(out);
   }
   void flush_() override {}
 
  private:
-  std::string live_;  // guarded by mutex_ of the base
+  std::string progress_;  // guarded by mutex_ of the base
 };
 
 struct Log {
@@ -108,7 +108,7 @@ void emit(LogLevel level, std::string_view event, Fields fields) {
   }
   if (!logger->should_log(spdlog_level(level))) return;
   logger->log(spdlog_level(level), spdlog::string_view_t("{}"),
-              std::string(level_word(level)) + format_event(event, fields));
+              std::string(to_string(level)) + format_event(event, fields));
   Log& log = state();
   const uint64_t drops = log.pool->overrun_counter();
   const uint64_t reported = log.reported_drops.exchange(drops);
@@ -160,7 +160,7 @@ Field::Field(std::string_view k, double v) : key(k) {
   value = text;
 }
 
-LogLevel log_level_of(std::string_view word) {
+LogLevel parse_log_level(std::string_view word) {
   if (word == "debug") return LogLevel::kDebug;
   if (word == "warn") return LogLevel::kWarn;
   if (word == "error") return LogLevel::kError;
@@ -181,28 +181,28 @@ std::string format_event(std::string_view event, Fields fields) {
   return line;
 }
 
-Status init_log(const LogSettings& settings) {
+Status init_log(const LogOptions& options) {
   std::vector<spdlog::sink_ptr> sinks;
   try {
-    if (!settings.file.empty()) {
+    if (!options.file.empty()) {
       sinks.push_back(std::make_shared<spdlog::sinks::rotating_file_sink_mt>(
-          settings.file, settings.rotate_bytes, static_cast<size_t>(settings.keep_files),
+          options.file, options.rotate_bytes, static_cast<size_t>(options.keep_files),
           /*rotate_on_open=*/false, not_inherited()));
     }
   } catch (const spdlog::spdlog_ex& error) {
-    return Status(Code::kIoError, std::string("open the log file: ") + error.what());
+    return Status(StatusCode::kIoError, std::string("open the log file: ") + error.what());
   }
   Log& log = state();
   const std::lock_guard lock(log.mutex);
   if (!log.console) log.console = std::make_shared<ConsoleSink>();
-  if (settings.console) sinks.push_back(log.console);
+  if (options.console) sinks.push_back(log.console);
   if (!log.pool) log.pool = std::make_shared<spdlog::details::thread_pool>(kQueueLines, 1);
   auto logger =
       std::make_shared<spdlog::async_logger>("stoker", sinks.begin(), sinks.end(), log.pool,
                                              spdlog::async_overflow_policy::overrun_oldest);
   logger->set_formatter(std::make_unique<spdlog::pattern_formatter>(
       std::string(kPattern), spdlog::pattern_time_type::utc));
-  logger->set_level(spdlog_level(settings.level));
+  logger->set_level(spdlog_level(options.level));
   logger->flush_on(spdlog::level::info);
   logger->set_error_handler(
       [](const std::string&) {});  // a full disk must not fill standard error as well
@@ -236,10 +236,10 @@ void log_info(std::string_view event, Fields fields) { emit(LogLevel::kInfo, eve
 void log_warn(std::string_view event, Fields fields) { emit(LogLevel::kWarn, event, fields); }
 void log_error(std::string_view event, Fields fields) { emit(LogLevel::kError, event, fields); }
 
-bool live_line_possible() { return ::isatty(STDERR_FILENO) == 1; }
+bool supports_progress_line() { return ::isatty(STDERR_FILENO) == 1; }
 
-void set_live_line(std::string_view text) {
-  if (!live_line_possible()) return;
+void set_progress_line(std::string_view text) {
+  if (!supports_progress_line()) return;
   Log& log = state();
   std::shared_ptr<ConsoleSink> console;
   {
@@ -247,7 +247,7 @@ void set_live_line(std::string_view text) {
     if (!log.console) log.console = std::make_shared<ConsoleSink>();
     console = log.console;
   }
-  console->set_live(text);
+  console->set_progress(text);
 }
 
 }  // namespace stoker

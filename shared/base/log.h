@@ -26,9 +26,9 @@
 namespace stoker {
 
 enum class LogLevel { kDebug, kInfo, kWarn, kError };
-LogLevel log_level_of(std::string_view word);  // debug info warn error; anything else is info
+LogLevel parse_log_level(std::string_view word);  // debug info warn error; anything else is info
 
-struct LogSettings {
+struct LogOptions {
   LogLevel level = LogLevel::kInfo;
   std::string file;                     // empty: no file
   uint64_t rotate_bytes = 64ull << 20;  // a file that grows past this is rotated
@@ -51,7 +51,7 @@ struct Field {
 using Fields = std::initializer_list<Field>;
 
 // kIoError, kPermission: the file cannot be opened. May be called again to change the settings.
-Status init_log(const LogSettings& settings);
+Status init_log(const LogOptions& options);
 // Writes out what is queued; waits at most a second.
 void flush_log();
 void set_log_level(LogLevel level);
@@ -68,7 +68,7 @@ std::string format_event(std::string_view event, Fields fields);
 // A sink for one changing line on the terminal (progress): printed on standard error, erased before
 // each log line and put back after it. Ignored when standard error is no terminal. Empty text
 // removes it.
-void set_live_line(std::string_view text);
-bool live_line_possible();
+void set_progress_line(std::string_view text);
+bool supports_progress_line();
 
 }  // namespace stoker

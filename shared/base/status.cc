@@ -7,75 +7,75 @@
 namespace stoker {
 namespace {
 
-Code code_of_errno(int error) {
+StatusCode status_code_from_errno(int error) {
   switch (error) {
     case ENOENT:
     case ENOTDIR:
-      return Code::kNotFound;
+      return StatusCode::kNotFound;
     case EEXIST:
     case ENOTEMPTY:
-      return Code::kAlreadyExists;
+      return StatusCode::kAlreadyExists;
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
-      return Code::kNoSpace;
+      return StatusCode::kNoSpace;
     case EACCES:
     case EPERM:
     case EROFS:
-      return Code::kPermission;
+      return StatusCode::kPermission;
     case EAGAIN:
     case EBUSY:
-      return Code::kBusy;
+      return StatusCode::kBusy;
     case ETIMEDOUT:
-      return Code::kTimedOut;
+      return StatusCode::kTimedOut;
     case ENOMEM:
-      return Code::kOutOfMemory;
+      return StatusCode::kOutOfMemory;
     case ECONNREFUSED:
     case ECONNRESET:
     case EPIPE:
-      return Code::kUnreachable;
+      return StatusCode::kUnreachable;
     default:
-      return Code::kIoError;
+      return StatusCode::kIoError;
   }
 }
 
 }  // namespace
 
-std::string_view code_name(Code code) {
+std::string_view to_string(StatusCode code) {
   switch (code) {
-    case Code::kOk:
+    case StatusCode::kOk:
       return "ok";
-    case Code::kInvalidArgument:
+    case StatusCode::kInvalidArgument:
       return "invalid argument";
-    case Code::kNotFound:
+    case StatusCode::kNotFound:
       return "not found";
-    case Code::kAlreadyExists:
+    case StatusCode::kAlreadyExists:
       return "already exists";
-    case Code::kTimedOut:
+    case StatusCode::kTimedOut:
       return "timed out";
-    case Code::kClosed:
+    case StatusCode::kClosed:
       return "closed";
-    case Code::kCancelled:
+    case StatusCode::kCancelled:
       return "cancelled";
-    case Code::kCorrupt:
+    case StatusCode::kCorrupt:
       return "corrupt";
-    case Code::kMismatch:
+    case StatusCode::kMismatch:
       return "mismatch";
-    case Code::kIoError:
+    case StatusCode::kIoError:
       return "I/O error";
-    case Code::kNoSpace:
+    case StatusCode::kNoSpace:
       return "no space";
-    case Code::kBusy:
+    case StatusCode::kBusy:
       return "busy";
-    case Code::kPermission:
+    case StatusCode::kPermission:
       return "not permitted";
-    case Code::kOutOfMemory:
+    case StatusCode::kOutOfMemory:
       return "out of memory";
-    case Code::kDeviceLost:
+    case StatusCode::kDeviceLost:
       return "device lost";
-    case Code::kUnreachable:
+    case StatusCode::kUnreachable:
       return "unreachable";
-    case Code::kInternal:
+    case StatusCode::kInternal:
       return "internal error";
   }
   return "unknown";
@@ -85,12 +85,12 @@ Status Status::from_errno(int error, std::string_view what) {
   std::string message(what);
   message += ": ";
   message += std::generic_category().message(error);
-  return Status(code_of_errno(error), std::move(message));
+  return Status(status_code_from_errno(error), std::move(message));
 }
 
 std::string Status::to_string() const {
   if (ok()) return "ok";
-  return std::string(code_name(code_)) + ": " + message_;
+  return std::string(stoker::to_string(code_)) + ": " + message_;
 }
 
 Status Status::with_context(std::string_view context) const {

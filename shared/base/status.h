@@ -16,7 +16,7 @@
 namespace stoker {
 
 // Closed set: each code is something a caller decides on. Everything else belongs in the message.
-enum class Code {
+enum class StatusCode {
   kOk,
   kInvalidArgument,  // the caller's input is wrong: configuration, command, flag
   kNotFound,         // a named thing does not exist
@@ -36,21 +36,21 @@ enum class Code {
   kInternal,         // a bug, or an exception nobody expected
 };
 
-std::string_view code_name(Code code);
+std::string_view to_string(StatusCode code);
 
 class [[nodiscard]] Status {
  public:
   Status() = default;  // ok
-  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
 
   static Status ok_status() { return {}; }
   // From errno `error`, with the code that fits it (ENOSPC and EDQUOT are kNoSpace, ENOENT is
   // kNotFound, …): "open runs/demo/LOCK: Permission denied".
   static Status from_errno(int error, std::string_view what);
 
-  bool ok() const { return code_ == Code::kOk; }
+  bool ok() const { return code_ == StatusCode::kOk; }
   explicit operator bool() const { return ok(); }
-  Code code() const { return code_; }
+  StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
   std::string to_string() const;  // "no space: write model.safetensors: …"; "ok"
 
@@ -58,7 +58,7 @@ class [[nodiscard]] Status {
   Status with_context(std::string_view context) const;
 
  private:
-  Code code_ = Code::kOk;
+  StatusCode code_ = StatusCode::kOk;
   std::string message_;
 };
 

@@ -32,13 +32,13 @@ size_t dtype_bytes(DType dtype) {
   return 0;
 }
 
-std::string_view dtype_name(DType dtype) {
+std::string_view to_string(DType dtype) {
   for (const auto& row : kDTypes)
     if (row.dtype == dtype) return row.name;
   return "?";
 }
 
-std::optional<DType> maybe_dtype_of_name(std::string_view name) {
+std::optional<DType> parse_dtype(std::string_view name) {
   for (const auto& row : kDTypes)
     if (row.name == name) return row.dtype;
   return std::nullopt;
@@ -51,7 +51,7 @@ int64_t TensorSpec::elements() const {
 }
 
 std::string to_string(const TensorSpec& spec) {
-  std::string text = spec.name + " " + std::string(dtype_name(spec.dtype)) + " [";
+  std::string text = spec.name + " " + std::string(to_string(spec.dtype)) + " [";
   for (size_t i = 0; i < spec.shape.size(); ++i) {
     if (i > 0) text += ", ";
     text += std::to_string(spec.shape[i]);

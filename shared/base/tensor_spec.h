@@ -28,8 +28,8 @@ enum class DType : uint32_t {
 };
 
 size_t dtype_bytes(DType dtype);
-std::string_view dtype_name(DType dtype);  // as safetensors spells it: "F32", "U8", "BOOL", …
-std::optional<DType> maybe_dtype_of_name(std::string_view name);
+std::string_view to_string(DType dtype);  // as safetensors spells it: "F32", "U8", "BOOL", …
+std::optional<DType> parse_dtype(std::string_view name);
 
 struct TensorSpec {
   std::string name;

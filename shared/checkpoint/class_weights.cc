@@ -10,7 +10,7 @@
 namespace stoker::checkpoint {
 namespace {
 
-constexpr int64_t kMostClasses = 1'000'000;  // as many as a data set may have
+constexpr int64_t kMaxClasses = 1'000'000;  // as many as a data set may have
 
 bool is_weight(double number) { return std::isfinite(number) && number >= 0; }
 
@@ -21,9 +21,9 @@ Result<std::vector<double>> read_class_weights(const VerifiedCheckpoint& saved) 
   const TensorSpec* const found = state->find(kClassWeights);
   if (found == nullptr) return std::vector<double>();
   const auto corrupt = [&saved](const std::string& what) {
-    return Status(Code::kCorrupt, saved.path() + "/trainer_state.safetensors: " + what);
+    return Status(StatusCode::kCorrupt, saved.path() + "/trainer_state.safetensors: " + what);
   };
-  if (found->dtype != DType::kF64 || found->shape.size() != 1 || found->shape[0] > kMostClasses)
+  if (found->dtype != DType::kF64 || found->shape.size() != 1 || found->shape[0] > kMaxClasses)
     return corrupt(to_string(*found) + " is not F64 [classes]");
   std::vector<double> weights(static_cast<size_t>(found->shape[0]));
   STOKER_RETURN_IF_ERROR(state->read(kClassWeights, std::as_writable_bytes(std::span(weights))));

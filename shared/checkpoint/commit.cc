@@ -7,11 +7,11 @@
 
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
-#include "shared/checkpoint/discard.h"
+#include "shared/checkpoint/checkpoint_names.h"
+#include "shared/checkpoint/checksums.h"
+#include "shared/checkpoint/delete_directory.h"
 #include "shared/checkpoint/hashed_files.h"
-#include "shared/checkpoint/names.h"
 #include "shared/checkpoint/store.h"
-#include "shared/checkpoint/sums.h"
 
 namespace stoker::checkpoint {
 namespace {
@@ -31,7 +31,7 @@ Result<Manifest> write_files(FileSystem& files, const std::string& directory,
   Manifest manifest = content.manifest;
   manifest.format = kFormat;
   if (manifest.created.empty()) manifest.created = to_iso8601(system_clock().wall());
-  if (manifest.build.empty()) manifest.build = "stoker " STOKER_VERSION;
+  if (manifest.stoker_version.empty()) manifest.stoker_version = "stoker " STOKER_VERSION;
   std::vector<std::pair<const char*, const TensorViews*>> parts = {
       {"model.safetensors", &content.model},
       {"optimizer.safetensors", &content.optim},
@@ -41,48 +41,49 @@ Result<Manifest> write_files(FileSystem& files, const std::string& directory,
   std::vector<FileContent> contents;
   for (const auto& [name, views] : parts) {
     // PyTorch's loaders expect this entry.
-    auto file = lay_out_safetensors(name, *views, {{"format", "pt"}});
+    auto file = make_safetensors_layout(name, *views, {{"format", "pt"}});
     if (!file.ok()) return file.status().with_context(directory);
     laid_out.push_back(*std::move(file));
     contents.push_back(laid_out.back().content);
   }
   STOKER_ASSIGN_OR_RETURN(manifest.files, write_hashed_files(files, directory, contents));
-  std::vector<Sum> sums;
+  std::vector<Checksum> sums;
   for (const WrittenFile& file : manifest.files) sums.push_back({file.sha256, file.name});
   STOKER_ASSIGN_OR_RETURN(const WrittenFile written,
                           write_hashed_file(files, directory, kManifestName, to_json(manifest)));
   sums.push_back({written.sha256, written.name});
-  STOKER_RETURN_IF_ERROR(write_hashed_file(files, directory, kSumsName, to_sums(sums)).status());
+  STOKER_RETURN_IF_ERROR(
+      write_hashed_file(files, directory, kChecksumsName, format_checksums(sums)).status());
   STOKER_RETURN_IF_ERROR(files.sync_directory(directory));
   return manifest;
 }
 
 bool exists(const std::string& path) {
-  struct stat facts {};
-  return ::lstat(path.c_str(), &facts) == 0;
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0;
 }
 
 // A synced checkpoint is lost all the same when a directory above it was made just now and not
 // synced itself. What was made just now is on the same file system as `directory`, and may be opened
 // by us; what is beyond was there before.
-Status sync_way_to(FileSystem& files, const std::string& directory) {
+Status sync_parent_directories(FileSystem& files, const std::string& directory) {
   std::error_code error;
   const auto real = std::filesystem::canonical(directory, error);
   if (error) return Status::from_errno(error.value(), "resolve " + directory);
-  struct stat facts {};
-  if (::stat(real.c_str(), &facts) != 0) return Status::from_errno(errno, "stat " + real.string());
-  const dev_t device = facts.st_dev;
+  struct stat info {};
+  if (::stat(real.c_str(), &info) != 0) return Status::from_errno(errno, "stat " + real.string());
+  const dev_t device = info.st_dev;
   for (auto path = real; path != path.parent_path();) {
     path = path.parent_path();
-    if (::stat(path.c_str(), &facts) != 0 || facts.st_dev != device) break;
+    if (::stat(path.c_str(), &info) != 0 || info.st_dev != device) break;
     const Status status = files.sync_directory(path.string());
-    if (!status.ok() && status.code() != Code::kPermission) return status;
+    if (!status.ok() && status.code() != StatusCode::kPermission) return status;
   }
   return {};
 }
 
 // A convenience for people and scripts, which nothing of ours reads: trouble with it is not the checkpoint's.
-void point_latest_at(const std::string& directory, const std::string& name) {
+void update_latest_symlink(const std::string& directory, const std::string& name) {
   const std::string temporary = join_path(directory, std::string(kTemporaryPrefix) + kLatestName);
   ::unlink(temporary.c_str());
   if (::symlink(name.c_str(), temporary.c_str()) != 0 ||
@@ -94,32 +95,33 @@ void point_latest_at(const std::string& directory, const std::string& name) {
 
 // Refuses at once what would fail after gigabytes. Of two programs that look at the same time both
 // may see room: the reservation of the files decides.
-Status CheckpointStore::check_room(const CheckpointContent& content) const {
+Status CheckpointStore::check_free_space(const CheckpointContent& content) const {
   const uint64_t needed = bytes_of(content.model) + bytes_of(content.optim) +
                           bytes_of(content.state) + bytes_of(content.ema) + kSmallFilesBytes;
   STOKER_ASSIGN_OR_RETURN(const uint64_t free, files_.free_bytes(directory_));
   if (free >= needed) return {};
-  return Status(Code::kNoSpace, directory_ + ": a checkpoint needs " +
-                                    std::to_string(needed >> 20) + " MiB, " +
-                                    std::to_string(free >> 20) +
-                                    " MiB are free; make room, or lower checkpoint.keep_last");
+  return Status(StatusCode::kNoSpace,
+                directory_ + ": a checkpoint needs " + std::to_string(needed >> 20) + " MiB, " +
+                    std::to_string(free >> 20) +
+                    " MiB are free; make room, or lower checkpoint.keep_last");
 }
 
 Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
-  const std::string name = name_of(content.manifest.step);
+  const std::string name = checkpoint_name(content.manifest.step);
   const std::string path = join_path(directory_, name);
   const std::string hidden = std::string(kTemporaryPrefix) + name;
   const std::string temporary = join_path(directory_, hidden);
   // Made anew only before anything was ever saved in it: somebody who moved the run away must hear of
   // it, and not find another one in its place.
-  if (!place_.valid()) STOKER_RETURN_IF_ERROR(make_directories(files_, directory_));
-  STOKER_RETURN_IF_ERROR(check_place());
+  if (!directory_fd_.valid()) STOKER_RETURN_IF_ERROR(make_directories(files_, directory_));
+  STOKER_RETURN_IF_ERROR(check_directory());
   if (exists(path))
-    return Status(Code::kAlreadyExists, path + ": a checkpoint of this step is there already");
-  if (!is_rooted_) STOKER_RETURN_IF_ERROR(sync_way_to(files_, directory_));
+    return Status(StatusCode::kAlreadyExists,
+                  path + ": a checkpoint of this step is there already");
+  if (!is_rooted_) STOKER_RETURN_IF_ERROR(sync_parent_directories(files_, directory_));
   is_rooted_ = true;
-  STOKER_RETURN_IF_ERROR(check_room(content));
-  if (exists(temporary)) STOKER_RETURN_IF_ERROR(discard(files_, directory_, {hidden}));
+  STOKER_RETURN_IF_ERROR(check_free_space(content));
+  if (exists(temporary)) STOKER_RETURN_IF_ERROR(delete_directory(files_, directory_, {hidden}));
   STOKER_RETURN_IF_ERROR(files_.make_directory(temporary));
 
   auto written = write_files(files_, temporary, content);
@@ -133,10 +135,10 @@ Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
     // It may be visible, but a power cut could take it away: what is not acknowledged must not be
     // seen. (Over a network, a rename may report an error and be done all the same.)
     if (!exists(temporary)) static_cast<void>(files_.rename(path, temporary));
-    static_cast<void>(discard(files_, directory_, {hidden}));
+    static_cast<void>(delete_directory(files_, directory_, {hidden}));
     return status;
   }
-  point_latest_at(directory_, name);
+  update_latest_symlink(directory_, name);
   return written;
 }
 

@@ -12,7 +12,7 @@
 namespace stoker::checkpoint {
 namespace {
 
-constexpr uint64_t kChunkBytes = 4 << 20;
+constexpr uint64_t kCopyBytes = 4 << 20;
 constexpr uint64_t kStorageAlignment = 64;  // PyTorch's own: mapped into memory, they can be used
 constexpr char kFolder[] = "archive/";      // what PyTorch calls it where it has no file's name
 constexpr size_t kIdDigits = 40;
@@ -21,8 +21,8 @@ using Append = std::function<Status(std::span<const std::byte>)>;
 
 Status copy_tensor(const SafetensorsFile& file, const TensorSpec& spec,
                    std::vector<std::byte>& chunk, const Append& append, const OnBytes& on_bytes) {
-  for (uint64_t at = 0; at < spec.bytes(); at += kChunkBytes) {
-    chunk.resize(std::min(kChunkBytes, spec.bytes() - at));
+  for (uint64_t at = 0; at < spec.bytes(); at += kCopyBytes) {
+    chunk.resize(std::min(kCopyBytes, spec.bytes() - at));
     STOKER_RETURN_IF_ERROR(file.read_part(spec.name, at, chunk));
     STOKER_RETURN_IF_ERROR(append(chunk));
     if (on_bytes) on_bytes(chunk.size());
@@ -30,7 +30,7 @@ Status copy_tensor(const SafetensorsFile& file, const TensorSpec& spec,
   return {};
 }
 
-struct Place {
+struct Source {
   TensorSpec spec;  // as it is called in the file that is written
   const ExportPart* part = nullptr;
   std::string name;  // as it is called in the part
@@ -48,29 +48,29 @@ std::string id_of(const std::string& pickle) {
 Status export_safetensors(std::span<const ExportPart> parts,
                           const std::map<std::string, std::string>& metadata, NewFile& out,
                           const OnBytes& on_bytes) {
-  std::vector<Place> places;
+  std::vector<Source> sources;
   for (const ExportPart& part : parts) {
     for (const TensorSpec& spec : part.file->tensors()) {
-      Place& place = places.emplace_back(Place{spec, &part, spec.name});
-      if (parts.size() > 1) place.spec.name = part.name + '.' + spec.name;
-      STOKER_RETURN_IF_ERROR(check_tensor_name(place.spec.name));
+      Source& source = sources.emplace_back(Source{spec, &part, spec.name});
+      if (parts.size() > 1) source.spec.name = part.name + '.' + spec.name;
+      STOKER_RETURN_IF_ERROR(check_tensor_name(source.spec.name));
     }
   }
-  // As lay_out_safetensors(): the largest elements first.
-  std::ranges::stable_sort(places, std::ranges::greater(),
-                           [](const Place& place) { return dtype_bytes(place.spec.dtype); });
+  // As make_safetensors_layout(): the largest elements first.
+  std::ranges::stable_sort(sources, std::ranges::greater(),
+                           [](const Source& source) { return dtype_bytes(source.spec.dtype); });
   TensorHeader header{{}, metadata};
   uint64_t offset = 0;
-  for (const Place& place : places) {
-    header.tensors.push_back({place.spec, offset, offset + place.spec.bytes()});
-    offset += place.spec.bytes();
+  for (const Source& source : sources) {
+    header.tensors.push_back({source.spec, offset, offset + source.spec.bytes()});
+    offset += source.spec.bytes();
   }
   const std::string head = format_tensor_header(header);
   STOKER_RETURN_IF_ERROR(out.append(std::as_bytes(std::span(head))));
   std::vector<std::byte> chunk;
   const Append append = [&out](std::span<const std::byte> bytes) { return out.append(bytes); };
-  for (const Place& place : places)
-    STOKER_RETURN_IF_ERROR(copy_tensor(*place.part->file, *place.part->file->find(place.name),
+  for (const Source& source : sources)
+    STOKER_RETURN_IF_ERROR(copy_tensor(*source.part->file, *source.part->file->find(source.name),
                                        chunk, append, on_bytes));
   return {};
 }

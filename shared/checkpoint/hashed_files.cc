@@ -170,15 +170,16 @@ Result<std::string> sha256_of_file(int fd, uint64_t bytes, const std::string& pa
   Sha256 hash;
   uint64_t offset = 0;
   for (;;) {
-    STOKER_ASSIGN_OR_RETURN(const size_t got, real_files().read_at(fd, offset, buffer, path));
+    STOKER_ASSIGN_OR_RETURN(const size_t got,
+                            default_file_system().read_at(fd, offset, buffer, path));
     hash.update(std::span(buffer).first(got));
     offset += got;
     if (on_bytes) on_bytes(got);
     if (got < buffer.size() || offset > bytes) break;
   }
   if (offset == bytes) return hash.finish_hex();
-  return Status(Code::kCorrupt, path + ": changed its size while it was read; " +
-                                    std::to_string(bytes) + " bytes are due");
+  return Status(StatusCode::kCorrupt, path + ": changed its size while it was read; " +
+                                          std::to_string(bytes) + " bytes are due");
 }
 
 }  // namespace stoker::checkpoint

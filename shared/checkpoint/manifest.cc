@@ -5,8 +5,8 @@
 
 #include <boost/json.hpp>
 
-#include "shared/base/exact_json.h"
-#include "shared/checkpoint/sums.h"
+#include "shared/base/json_parser.h"
+#include "shared/checkpoint/checksums.h"
 
 namespace stoker::checkpoint {
 namespace {
@@ -33,15 +33,15 @@ WrittenFile file_of(const json::value& value) {
   return {text_at(object, "name"), count_at(object, "bytes"), text_at(object, "sha256")};
 }
 
-DataState data_state_of(const json::value& value) {
+DatasetVersion parse_dataset_version(const json::value& value) {
   const json::object& object = value.as_object();
   return {count_at(object, "start_ticket"), count_at(object, "epoch"), count_at(object, "samples"),
           text_at(object, "fingerprint")};
 }
 
-json::array history_of(const Manifest& manifest) {
+json::array parse_dataset_versions(const Manifest& manifest) {
   json::array states;
-  for (const DataState& state : manifest.data_history)
+  for (const DatasetVersion& state : manifest.dataset_versions)
     states.push_back({{"start_ticket", state.ticket},
                       {"epoch", state.epoch},
                       {"samples", state.samples},
@@ -49,15 +49,15 @@ json::array history_of(const Manifest& manifest) {
   return states;
 }
 
-Manifest manifest_of(const json::object& root) {
+Manifest parse_manifest_fields(const json::object& root) {
   Manifest manifest;
   manifest.format = root.at("format").to_number<int>();
   manifest.step = count_at(root, "step");
   manifest.epoch = count_at(root, "epoch");
   manifest.ticket = count_at(root, "next_ticket");
   manifest.created = text_at(root, "created_at");
-  manifest.build = text_at(root, "stoker_version");
-  manifest.torch = text_at(root, "torch_version");
+  manifest.stoker_version = text_at(root, "stoker_version");
+  manifest.torch_version = text_at(root, "torch_version");
   manifest.world_size = root.at("world_size").to_number<int>();
   manifest.batch = later_count_at(root, "micro_batch_size");
   manifest.accumulate = later_count_at(root, "gradient_accumulation_steps");
@@ -67,23 +67,23 @@ Manifest manifest_of(const json::object& root) {
   manifest.data_digest = text_at(root, "data_digest");
   if (root.contains("data_history"))
     for (const json::value& state : root.at("data_history").as_array())
-      manifest.data_history.push_back(data_state_of(state));
+      manifest.dataset_versions.push_back(parse_dataset_version(state));
   for (const json::value& file : root.at("files").as_array())
     manifest.files.push_back(file_of(file));
   manifest.parent = text_at(root, "parent_checkpoint");
   manifest.metrics_bytes = count_at(root, "metrics_bytes");
-  if (root.contains("sample_errors")) manifest.maybe_bad_samples = count_at(root, "sample_errors");
-  manifest.live = json::serialize(root.at("live_settings").as_object());
+  if (root.contains("sample_errors")) manifest.sample_errors = count_at(root, "sample_errors");
+  manifest.live_settings = json::serialize(root.at("live_settings").as_object());
   return manifest;
 }
 
 // Empty when the files may be opened under the checkpoint's directory.
-std::string trouble_with_files(const Manifest& manifest) {
+std::string find_file_error(const Manifest& manifest) {
   if (manifest.files.empty()) return "names no file";
   if (manifest.files.size() > kMaxFiles) return "names too many files";
   for (size_t i = 0; i < manifest.files.size(); ++i) {
     const WrittenFile& file = manifest.files[i];
-    if (!is_file_name(file.name) || file.name == kManifestName || file.name == kSumsName)
+    if (!is_file_name(file.name) || file.name == kManifestName || file.name == kChecksumsName)
       return "names a file that cannot be part of a checkpoint";
     if (!is_sha256(file.sha256)) return "has no SHA-256 for " + file.name;
     const auto same = [&](const WrittenFile& other) { return other.name == file.name; };
@@ -100,15 +100,16 @@ std::string to_json(const Manifest& manifest) {
   for (const WrittenFile& file : manifest.files)
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
   boost::system::error_code error;
-  json::value live = parse_json(manifest.live.empty() ? "{}" : manifest.live, error);
+  json::value live =
+      parse_json(manifest.live_settings.empty() ? "{}" : manifest.live_settings, error);
   assert(!error && live.is_object() && "Manifest::live must be a JSON object");
   json::object root{{"format", manifest.format},
                     {"step", manifest.step},
                     {"epoch", manifest.epoch},
                     {"next_ticket", manifest.ticket},
                     {"created_at", manifest.created},
-                    {"stoker_version", manifest.build},
-                    {"torch_version", manifest.torch},
+                    {"stoker_version", manifest.stoker_version},
+                    {"torch_version", manifest.torch_version},
                     {"world_size", manifest.world_size},
                     {"model_digest", manifest.model_digest},
                     {"config_digest", manifest.config_digest},
@@ -119,34 +120,35 @@ std::string to_json(const Manifest& manifest) {
                     {"live_settings", std::move(live)}};
   if (manifest.batch != 0) root["micro_batch_size"] = manifest.batch;
   if (!manifest.model_file.empty()) root["model_file"] = manifest.model_file;
-  if (!manifest.data_history.empty()) root["data_history"] = history_of(manifest);
+  if (!manifest.dataset_versions.empty()) root["data_history"] = parse_dataset_versions(manifest);
   if (manifest.accumulate != 0) root["gradient_accumulation_steps"] = manifest.accumulate;
-  if (manifest.maybe_bad_samples) root["sample_errors"] = *manifest.maybe_bad_samples;
+  if (manifest.sample_errors) root["sample_errors"] = *manifest.sample_errors;
   return json::serialize(root) + "\n";
 }
 
 Result<Manifest> parse_manifest(std::string_view text, const std::string& path_in_messages) {
   boost::system::error_code error;
   const json::value value = parse_json(text, error);
-  if (error) return Status(Code::kCorrupt, path_in_messages + ": not JSON: " + error.message());
+  if (error)
+    return Status(StatusCode::kCorrupt, path_in_messages + ": not JSON: " + error.message());
   const auto corrupt = [&](const std::string& what) {
-    return Status(Code::kCorrupt, path_in_messages + ": " + what);
+    return Status(StatusCode::kCorrupt, path_in_messages + ": " + what);
   };
   try {
     const json::object& root = value.as_object();
     // Before the other fields: a later format may have others.
     const auto format = root.at("format").to_number<int64_t>();
     if (format > kFormat) {
-      return Status(Code::kMismatch, path_in_messages + ": format " + std::to_string(format) +
-                                         "; this version reads " + std::to_string(kFormat) +
-                                         ", install a newer stoker");
+      return Status(StatusCode::kMismatch, path_in_messages + ": format " + std::to_string(format) +
+                                               "; this version reads " + std::to_string(kFormat) +
+                                               ", install a newer stoker");
     }
     if (format < kFormat)
       return corrupt("format " + std::to_string(format) + " is not supported; this version reads " +
                      std::to_string(kFormat));
-    Manifest manifest = manifest_of(root);
-    if (const std::string trouble = trouble_with_files(manifest); !trouble.empty())
-      return corrupt(trouble);
+    Manifest manifest = parse_manifest_fields(root);
+    if (const std::string problem = find_file_error(manifest); !problem.empty())
+      return corrupt(problem);
     return manifest;
   } catch (const std::exception& wrong) {
     return corrupt(std::string("a field is missing or has the wrong type: ") + wrong.what());

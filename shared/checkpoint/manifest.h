@@ -15,22 +15,22 @@ namespace stoker::checkpoint {
 inline constexpr int kFormat = 2;
 
 // What data.train was from a ticket on, which began an epoch.
-struct DataState {
+struct DatasetVersion {
   uint64_t ticket = 0;
   uint64_t epoch = 0;
   uint64_t samples = 0;
   std::string fingerprint;
-  bool operator==(const DataState&) const = default;
+  bool operator==(const DatasetVersion&) const = default;
 };
 
 struct Manifest {
   int format = kFormat;
   uint64_t step = 0;  // optimizer steps done
   uint64_t epoch = 0;
-  uint64_t ticket = 0;  // the next micro-batch to train on
-  std::string created;  // ISO 8601, for people
-  std::string build;    // stoker's version
-  std::string torch;    // LibTorch's version
+  uint64_t ticket = 0;         // the next micro-batch to train on
+  std::string created;         // ISO 8601, for people
+  std::string stoker_version;  // stoker's version
+  std::string torch_version;   // LibTorch's version
   int world_size = 1;
   // Samples a micro-batch, and micro-batches a step. 0: not said, by an earlier release.
   uint64_t batch = 0;
@@ -38,8 +38,9 @@ struct Manifest {
   std::string model_digest;  // names, shapes and dtypes of the parameters
   std::string model_file;  // SHA-256 of the file with the model's code; empty: stoker has the code
   std::string config_digest;
-  std::string data_digest;              // fingerprint of data.train
-  std::vector<DataState> data_history;  // of data that grows: up to this ticket; otherwise empty
+  std::string data_digest;  // fingerprint of data.train
+  std::vector<DatasetVersion>
+      dataset_versions;  // of data that grows: up to this ticket; otherwise empty
   std::vector<WrittenFile> files;
   std::string parent;  // directory name of the checkpoint that this run resumed from or saved
                        // before; may be empty
@@ -47,8 +48,9 @@ struct Manifest {
       0;  // length of metrics/train.jsonl at this step: a resume cuts it back to here
   // Samples that could not be read, of the tickets before `ticket`, over all starts of the run; nothing:
   // not said, by an earlier release. A resume cuts sample_errors.jsonl back to the steps up to `step`.
-  std::optional<uint64_t> maybe_bad_samples;
-  std::string live;  // JSON object of the settings changed while running ({"lr": 1e-4}); "{}"
+  std::optional<uint64_t> sample_errors;
+  std::string
+      live_settings;  // JSON object of the settings changed while running ({"lr": 1e-4}); "{}"
 
   bool operator==(const Manifest&) const = default;
 };

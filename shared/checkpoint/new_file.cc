@@ -10,7 +10,7 @@
 namespace stoker::checkpoint {
 namespace {
 
-constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kBufferBytes = 1 << 20;
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -21,12 +21,12 @@ std::string folder_of(const std::string& path) {
 }  // namespace
 
 Result<NewFile> NewFile::create(FileSystem& files, const std::string& path) {
-  struct stat facts {};
-  if (::lstat(path.c_str(), &facts) == 0)
-    return Status(Code::kAlreadyExists,
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) == 0)
+    return Status(StatusCode::kAlreadyExists,
                   path + ": is there already; remove it, or give another name");
   const std::string name = path.substr(path.rfind('/') + 1);
-  if (name.empty()) return Status(Code::kInvalidArgument, path + ": is no name of a file");
+  if (name.empty()) return Status(StatusCode::kInvalidArgument, path + ": is no name of a file");
   std::string temporary =
       join_path(folder_of(path), "." + name + ".tmp-" + std::to_string(::getpid()));
   // Left there by a process of our number, long ago.
@@ -43,8 +43,8 @@ NewFile::~NewFile() {
 
 Status NewFile::append(std::span<const std::byte> bytes) {
   bytes_ += bytes.size();
-  if (gathered_.size() + bytes.size() > kChunkBytes) STOKER_RETURN_IF_ERROR(flush());
-  if (bytes.size() >= kChunkBytes) return files_->write(fd_.get(), bytes, temporary_);
+  if (gathered_.size() + bytes.size() > kBufferBytes) STOKER_RETURN_IF_ERROR(flush());
+  if (bytes.size() >= kBufferBytes) return files_->write(fd_.get(), bytes, temporary_);
   gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
   return {};
 }

@@ -33,8 +33,9 @@ struct SafetensorsContent {
 // Tensors are laid out with the largest element size first and otherwise in the order given: then
 // each begins at a multiple of its element size, without which PyTorch cannot load it.
 // kInvalidArgument: a view that does not fit its spec, a bad name, a name twice.
-Result<SafetensorsContent> lay_out_safetensors(const std::string& name, const TensorViews& tensors,
-                                               const std::map<std::string, std::string>& metadata);
+Result<SafetensorsContent> make_safetensors_layout(
+    const std::string& name, const TensorViews& tensors,
+    const std::map<std::string, std::string>& metadata);
 
 // Lays out, creates `directory`/`name` (it must not exist), writes it and syncs it. Nothing is
 // written of what cannot be laid out.
@@ -46,8 +47,8 @@ Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& dire
 class SafetensorsFile final : public TensorSource {
  public:
   static Result<std::unique_ptr<SafetensorsFile>> open(const std::string& path);
-  static Result<std::unique_ptr<SafetensorsFile>> adopt(UniqueFd fd,
-                                                        const std::string& path_in_messages);
+  static Result<std::unique_ptr<SafetensorsFile>> open_fd(UniqueFd fd,
+                                                          const std::string& path_in_messages);
   ~SafetensorsFile() override;
 
   const std::vector<TensorSpec>& tensors() const override;

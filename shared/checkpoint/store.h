@@ -1,6 +1,6 @@
 // CheckpointStore: the directory run/checkpoints: commit, find, verify, retire.
 //
-// Threads:  commit(), retire() and clean_up() from one thread of the process that holds run/LOCK;
+// Threads:  commit(), delete_checkpoints() and clean_up() from one thread of the process that holds run/LOCK;
 //           the rest from any thread of any process.
 // Blocking: commit() waits for the disk.
 // Errors:   each says what is unchanged.
@@ -60,9 +60,9 @@ class VerifiedCheckpoint {
   std::vector<HeldFile> files_;
 };
 
-struct Retired {
-  std::vector<uint64_t> gone;
-  std::vector<uint64_t> held;  // left for now: a reader has them
+struct DeletedCheckpoints {
+  std::vector<uint64_t> deleted_steps;
+  std::vector<uint64_t> blocked;  // left for now: a reader has them
 };
 
 class CheckpointStore {
@@ -71,8 +71,8 @@ class CheckpointStore {
   CheckpointStore(std::string directory, FileSystem& files);
 
   const std::string& directory() const { return directory_; }
-  static std::string name_of(uint64_t step);  // "step-000001200"
-  static std::optional<uint64_t> maybe_step_of(const std::string& name);
+  static std::string checkpoint_name(uint64_t step);  // "step-000001200"
+  static std::optional<uint64_t> parse_checkpoint_name(const std::string& name);
 
   // All that look like checkpoints (step-N directories), oldest first, not verified. Empty where
   // the directory is missing.
@@ -80,7 +80,7 @@ class CheckpointStore {
 
   // kNoSpace when the disk has not room for it now. What is there of earlier tries counts as free
   // only once it is gone.
-  Status check_room(const CheckpointContent& content) const;
+  Status check_free_space(const CheckpointContent& content) const;
 
   // Writes, syncs and publishes. Returns the manifest as written only when a power cut can no
   // longer lose it. On failure nothing is visible, earlier checkpoints are unchanged, and the same
@@ -103,18 +103,18 @@ class CheckpointStore {
   // Deletes these: renamed to .trash-… first, so a half-deleted one is never a candidate. Never the
   // newest, never one that a reader holds locked. Steps that are not there are passed over. kNotFound
   // as commit(): nothing is deleted.
-  Result<Retired> retire(std::span<const uint64_t> steps);
+  Result<DeletedCheckpoints> delete_checkpoints(std::span<const uint64_t> steps);
 
   // Removes .tmp-… and .trash-… of a dead predecessor. Only under run/LOCK.
   Status clean_up();
 
  private:
   // Whether directory_ is still the one that was first worked in; it becomes that one.
-  Status check_place();
+  Status check_directory();
 
   std::string directory_;
   FileSystem& files_;
-  UniqueFd place_;          // keeps the directory's identity; empty before the first work in it
+  UniqueFd directory_fd_;   // keeps the directory's identity; empty before the first work in it
   bool is_rooted_ = false;  // the directories above are synced
 };
 

@@ -15,7 +15,7 @@
 namespace stoker::checkpoint {
 
 Result<std::unique_ptr<TensorSource>> open_tensor_file(const std::string& path);
-Result<std::unique_ptr<TensorSource>> adopt_tensor_file(UniqueFd fd,
-                                                        const std::string& path_in_messages);
+Result<std::unique_ptr<TensorSource>> open_tensor_file_fd(UniqueFd fd,
+                                                          const std::string& path_in_messages);
 
 }  // namespace stoker::checkpoint

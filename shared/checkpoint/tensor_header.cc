@@ -33,21 +33,21 @@ class HeaderHandler {
   // NOLINTEND(readability-identifier-naming)
 
   TensorHeader header;
-  std::string problem;  // of refuse(); empty: the parser's own error
+  std::string problem;  // of reject(); empty: the parser's own error
 
   bool on_document_begin(error_code&) { return true; }
   bool on_document_end(error_code&) { return true; }
 
   bool on_object_begin(error_code& ec) {
     if (in_ == In::kStart) return enter(In::kTop);
-    if (in_ != In::kTop) return refuse(ec, "an object where none belongs");
+    if (in_ != In::kTop) return reject(ec, "an object where none belongs");
     if (key_ == kMetadataKey) {
-      if (std::exchange(metadata_seen_, true)) return refuse(ec, "__metadata__ is there twice");
+      if (std::exchange(metadata_seen_, true)) return reject(ec, "__metadata__ is there twice");
       return enter(In::kMetadata);
     }
-    if (!names_.insert(key_).second) return refuse(ec, "tensor " + key_ + " is there twice");
+    if (!names_.insert(key_).second) return reject(ec, "tensor " + key_ + " is there twice");
     if (const Status status = check_tensor_name(key_); !status.ok())
-      return refuse(ec, status.message());
+      return reject(ec, status.message());
     header.tensors.emplace_back().spec.name = key_;
     has_dtype_ = has_shape_ = has_offsets_ = false;
     return enter(In::kTensor);
@@ -55,17 +55,17 @@ class HeaderHandler {
   bool on_object_end(size_t, error_code& ec) {
     if (in_ == In::kTop) return enter(In::kEnd);
     if (in_ == In::kTensor && !(has_dtype_ && has_shape_ && has_offsets_))
-      return refuse(ec, "tensor " + name() + " needs dtype, shape and data_offsets");
+      return reject(ec, "tensor " + name() + " needs dtype, shape and data_offsets");
     return enter(In::kTop);
   }
   bool on_array_begin(error_code& ec) {
     if (in_ == In::kTensor && key_ == "shape") return enter(In::kShape);
     if (in_ == In::kTensor && key_ == "data_offsets") return enter(In::kOffsets);
-    return refuse(ec, "an array where none belongs");
+    return reject(ec, "an array where none belongs");
   }
   bool on_array_end(size_t count, error_code& ec) {
     if (in_ == In::kOffsets && count != 2)
-      return refuse(ec, "tensor " + name() + ": data_offsets needs two numbers");
+      return reject(ec, "tensor " + name() + ": data_offsets needs two numbers");
     return enter(In::kTensor);
   }
 
@@ -78,8 +78,8 @@ class HeaderHandler {
                        : key_ == "shape"        ? &has_shape_
                        : key_ == "data_offsets" ? &has_offsets_
                                                 : nullptr;
-    if (seen == nullptr) return refuse(ec, "tensor " + name() + ": unknown key");
-    if (std::exchange(*seen, true)) return refuse(ec, "tensor " + name() + ": " + key_ + " twice");
+    if (seen == nullptr) return reject(ec, "tensor " + name() + ": unknown key");
+    if (std::exchange(*seen, true)) return reject(ec, "tensor " + name() + ": " + key_ + " twice");
     return true;
   }
 
@@ -89,11 +89,11 @@ class HeaderHandler {
     const std::string text = std::exchange(text_, {});
     if (in_ == In::kMetadata) {
       if (header.metadata.emplace(key_, text).second) return true;
-      return refuse(ec, "a key of __metadata__ is there twice");
+      return reject(ec, "a key of __metadata__ is there twice");
     }
-    if (in_ != In::kTensor || key_ != "dtype") return refuse(ec, "a string where none belongs");
-    const auto dtype = maybe_dtype_of_name(text);
-    if (!dtype) return refuse(ec, "tensor " + name() + ": its dtype is not one that stoker reads");
+    if (in_ != In::kTensor || key_ != "dtype") return reject(ec, "a string where none belongs");
+    const auto dtype = parse_dtype(text);
+    if (!dtype) return reject(ec, "tensor " + name() + ": its dtype is not one that stoker reads");
     header.tensors.back().spec.dtype = *dtype;
     return true;
   }
@@ -101,17 +101,17 @@ class HeaderHandler {
   bool on_number_part(string_view, error_code&) { return true; }
   bool on_int64(int64_t value, string_view text, error_code& ec) {
     // "-0" is a zero to this parser, and an error to others.
-    if (value < 0 || text.starts_with('-')) return refuse(ec, "a negative number");
+    if (value < 0 || text.starts_with('-')) return reject(ec, "a negative number");
     return take_number(static_cast<uint64_t>(value), ec);
   }
   bool on_uint64(uint64_t value, string_view, error_code& ec) { return take_number(value, ec); }
   bool on_double(double, string_view, error_code& ec) {
-    return refuse(ec, "a number that is not a whole number of 64 bits");
+    return reject(ec, "a number that is not a whole number of 64 bits");
   }
-  bool on_bool(bool, error_code& ec) { return refuse(ec, "true or false where none belongs"); }
-  bool on_null(error_code& ec) { return refuse(ec, "null where none belongs"); }
-  bool on_comment_part(string_view, error_code& ec) { return refuse(ec, "a comment"); }
-  bool on_comment(string_view, error_code& ec) { return refuse(ec, "a comment"); }
+  bool on_bool(bool, error_code& ec) { return reject(ec, "true or false where none belongs"); }
+  bool on_null(error_code& ec) { return reject(ec, "null where none belongs"); }
+  bool on_comment_part(string_view, error_code& ec) { return reject(ec, "a comment"); }
+  bool on_comment(string_view, error_code& ec) { return reject(ec, "a comment"); }
 
  private:
   enum class In { kStart, kTop, kMetadata, kTensor, kShape, kOffsets, kEnd };
@@ -125,7 +125,7 @@ class HeaderHandler {
     text_.append(part.data(), part.size());
     return true;
   }
-  bool refuse(error_code& ec, std::string why) {
+  bool reject(error_code& ec, std::string why) {
     problem = std::move(why);
     ec = json::error::syntax;
     return false;
@@ -134,12 +134,12 @@ class HeaderHandler {
   bool take_number(uint64_t value, error_code& ec) {
     if (in_ == In::kShape) {
       if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-        return refuse(ec, "tensor " + name() + ": an extent beyond 63 bits");
+        return reject(ec, "tensor " + name() + ": an extent beyond 63 bits");
       header.tensors.back().spec.shape.push_back(static_cast<int64_t>(value));
       return true;
     }
-    if (in_ != In::kOffsets) return refuse(ec, "a number where none belongs");
-    TensorPlace& tensor = header.tensors.back();
+    if (in_ != In::kOffsets) return reject(ec, "a number where none belongs");
+    TensorExtent& tensor = header.tensors.back();
     (offsets_read_++ == 0 ? tensor.begin : tensor.end) = value;
     return true;
   }
@@ -155,9 +155,11 @@ class HeaderHandler {
   bool has_offsets_ = false;
 };
 
-Status corrupt(std::string what) { return Status(Code::kCorrupt, "header: " + std::move(what)); }
+Status corrupt(std::string what) {
+  return Status(StatusCode::kCorrupt, "header: " + std::move(what));
+}
 
-Status check_places(std::vector<TensorPlace>& tensors, uint64_t data_bytes) {
+Status check_extents(std::vector<TensorExtent>& tensors, uint64_t data_bytes) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
@@ -168,7 +170,7 @@ Status check_places(std::vector<TensorPlace>& tensors, uint64_t data_bytes) {
       return corrupt("tensor " + spec.name + ": data_offsets " + span +
                      " leave a hole or overlap; " + std::to_string(expected) + " is due");
     }
-    const auto bytes = maybe_bytes_of(spec);
+    const auto bytes = checked_bytes(spec);
     if (!bytes) return corrupt("tensor " + spec.name + ": its shape overflows 63 bits");
     if (*bytes != end - begin) {
       return corrupt("tensor " + spec.name + ": dtype and shape need " + std::to_string(*bytes) +
@@ -189,7 +191,7 @@ std::string quoted(std::string_view text) {
 
 // The factors are multiplied in the order of the shape, as the crate does it: [0, huge, huge] is 0,
 // [huge, huge, 0] is refused. With a sign, because TensorSpec::elements() counts with one.
-std::optional<uint64_t> maybe_bytes_of(const TensorSpec& spec) {
+std::optional<uint64_t> checked_bytes(const TensorSpec& spec) {
   int64_t bytes = 1;
   for (const int64_t extent : spec.shape)
     if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) return std::nullopt;
@@ -202,14 +204,14 @@ Result<TensorHeader> parse_tensor_header(std::string_view text, uint64_t data_by
   json::basic_parser<HeaderHandler> parser{json::parse_options{}};
   error_code error;
   const size_t used = parser.write_some(false, text.data(), text.size(), error);
-  const std::string place = " at byte " + std::to_string(used);
+  const std::string location = " at byte " + std::to_string(used);
   if (error) {
     const std::string& problem = parser.handler().problem;
-    return corrupt((problem.empty() ? error.message() : problem) + place);
+    return corrupt((problem.empty() ? error.message() : problem) + location);
   }
-  if (used != text.size()) return corrupt("something follows the JSON object" + place);
+  if (used != text.size()) return corrupt("something follows the JSON object" + location);
   TensorHeader header = std::move(parser.handler().header);
-  STOKER_RETURN_IF_ERROR(check_places(header.tensors, data_bytes));
+  STOKER_RETURN_IF_ERROR(check_extents(header.tensors, data_bytes));
   return header;
 }
 
@@ -229,7 +231,7 @@ std::string format_tensor_header(const TensorHeader& header) {
   }
   for (const auto& [spec, begin, end] : header.tensors) {
     separate();
-    text += quoted(spec.name) + ":{\"dtype\":\"" + std::string(dtype_name(spec.dtype)) +
+    text += quoted(spec.name) + ":{\"dtype\":\"" + std::string(to_string(spec.dtype)) +
             "\",\"shape\":[";
     for (size_t i = 0; i < spec.shape.size(); ++i)
       text += (i > 0 ? "," : "") + std::to_string(spec.shape[i]);
@@ -244,18 +246,18 @@ std::string format_tensor_header(const TensorHeader& header) {
 
 Status check_tensor_name(std::string_view name) {
   if (name == kMetadataKey)
-    return Status(Code::kInvalidArgument, "a tensor cannot be called __metadata__");
+    return Status(StatusCode::kInvalidArgument, "a tensor cannot be called __metadata__");
   if (name.size() > kMaxNameBytes) {
-    return Status(Code::kInvalidArgument, "a tensor's name has " + std::to_string(name.size()) +
-                                              " bytes; the limit is " +
-                                              std::to_string(kMaxNameBytes));
+    return Status(StatusCode::kInvalidArgument,
+                  "a tensor's name has " + std::to_string(name.size()) + " bytes; the limit is " +
+                      std::to_string(kMaxNameBytes));
   }
   for (size_t i = 0; i < name.size(); ++i) {
     const auto byte = static_cast<unsigned char>(name[i]);
     const auto next = static_cast<unsigned char>(i + 1 < name.size() ? name[i + 1] : 0xff);
     const bool c1 = byte == 0xc2 && next < 0xa0;  // U+0080 … U+009F in UTF-8
     if (byte < 0x20 || byte == 0x7f || c1)
-      return Status(Code::kInvalidArgument, "a tensor's name holds a control character");
+      return Status(StatusCode::kInvalidArgument, "a tensor's name holds a control character");
   }
   return {};
 }

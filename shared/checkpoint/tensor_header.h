@@ -21,14 +21,14 @@ inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the sa
 inline constexpr size_t kMaxNameBytes = 512;
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 
-struct TensorPlace {
+struct TensorExtent {
   TensorSpec spec;
   uint64_t begin = 0;  // of its bytes, counted from the end of the header
   uint64_t end = 0;
 };
 
 struct TensorHeader {
-  std::vector<TensorPlace> tensors;  // by offset: contiguous, the first at 0
+  std::vector<TensorExtent> tensors;  // by offset: contiguous, the first at 0
   std::map<std::string, std::string> metadata;
 };
 
@@ -41,7 +41,7 @@ std::string format_tensor_header(const TensorHeader& header);
 
 // The tensor's bytes by dtype and shape. nullopt: a negative extent, or more elements or bytes than 63
 // bits count.
-std::optional<uint64_t> maybe_bytes_of(const TensorSpec& spec);
+std::optional<uint64_t> checked_bytes(const TensorSpec& spec);
 
 // kInvalidArgument: longer than kMaxNameBytes, holds a control character, or is kMetadataKey.
 Status check_tensor_name(std::string_view name);

@@ -2,8 +2,8 @@
 
 #include <string_view>
 
+#include "shared/checkpoint/pickle_globals.h"
 #include "shared/checkpoint/pickle_op.h"
-#include "shared/checkpoint/pickled_calls.h"
 
 namespace stoker::checkpoint {
 namespace {
@@ -63,7 +63,7 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& shape) {
 // torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()); where PyTorch has
 // no type of storage for the dtype, _v3 of a storage of bytes, with the dtype behind it.
 PickleWriter& PickleWriter::tensor(const TensorSpec& spec, size_t storage) {
-  const std::string_view type = storage_type_of(spec.dtype);
+  const std::string_view type = storage_type_name(spec.dtype);
   const bool is_typed = !type.empty();
   name("torch._utils", is_typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
   op(op::kMark).op(op::kMark).text("storage");
@@ -73,7 +73,7 @@ PickleWriter& PickleWriter::tensor(const TensorSpec& spec, size_t storage) {
   op(op::kTuple).op(op::kBinPersId).number(0);
   numbers(spec.shape).numbers(strides_of(spec.shape)).op(op::kNewFalse);
   name("collections", "OrderedDict").op(op::kEmptyTuple).op(op::kReduce);
-  if (!is_typed) name("torch", torch_name_of(spec.dtype).substr(kTorch.size()));
+  if (!is_typed) name("torch", torch_dtype_name(spec.dtype).substr(kTorch.size()));
   return op(op::kTuple).op(op::kReduce);
 }
 

@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "shared/base/file.h"
-#include "shared/checkpoint/pickled_calls.h"
+#include "shared/checkpoint/pickle_globals.h"
 
 namespace stoker::checkpoint {
 namespace {
 
 constexpr uint64_t kMaxPickleBytes = uint64_t{64} << 20;
-constexpr uint64_t kChunkBytes = 1 << 20;
+constexpr uint64_t kReadBytes = 1 << 20;
 constexpr char kPickleName[] = "data.pkl";
 constexpr char kByteOrderName[] = "byteorder";
 
@@ -23,11 +23,12 @@ uint32_t crc32_of(uint32_t so_far, std::span<const std::byte> bytes) {
       ::crc32_z(so_far, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-Status read_exactly(int fd, uint64_t offset, std::span<std::byte> out, const std::string& path) {
-  STOKER_ASSIGN_OR_RETURN(const size_t got, real_files().read_at(fd, offset, out, path));
+Status read_member_bytes(int fd, uint64_t offset, std::span<std::byte> out,
+                         const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(const size_t got, default_file_system().read_at(fd, offset, out, path));
   if (got == out.size()) return {};
-  return Status(Code::kCorrupt, path + ": ends at byte " + std::to_string(offset + got) + "; " +
-                                    std::to_string(offset + out.size()) + " are due");
+  return Status(StatusCode::kCorrupt, path + ": ends at byte " + std::to_string(offset + got) +
+                                          "; " + std::to_string(offset + out.size()) + " are due");
 }
 
 }  // namespace
@@ -35,14 +36,14 @@ Status read_exactly(int fd, uint64_t offset, std::span<std::byte> out, const std
 Result<TorchArchive> TorchArchive::open(UniqueFd fd, const std::string& path) {
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode)) return Status(Code::kCorrupt, path + ": is not a regular file");
+  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kCorrupt, path + ": is not a regular file");
   TorchArchive archive;
   archive.fd_ = std::move(fd);
   archive.file_ = {
       .path = path,
       .size = static_cast<uint64_t>(info.st_size),
       .read = [raw = archive.fd_.get(), path](uint64_t offset, std::span<std::byte> bytes) {
-        return read_exactly(raw, offset, bytes, path);
+        return read_member_bytes(raw, offset, bytes, path);
       }};
   STOKER_RETURN_IF_ERROR(archive.find_members());
   STOKER_RETURN_IF_ERROR(archive.check_byte_order());
@@ -50,7 +51,7 @@ Result<TorchArchive> TorchArchive::open(UniqueFd fd, const std::string& path) {
 }
 
 Status TorchArchive::corrupt(const std::string& what) const {
-  return Status(Code::kCorrupt, file_.path + ": " + what);
+  return Status(StatusCode::kCorrupt, file_.path + ": " + what);
 }
 
 // Everything lies in one folder, named as the file once was.
@@ -70,7 +71,7 @@ Status TorchArchive::find_members() {
     if (!member.name.starts_with(folder)) continue;
     const std::string name = member.name.substr(folder.size());
     if (!members_.emplace(name, member).second)
-      return corrupt("holds two members " + shown(member.name));
+      return corrupt("holds two members " + printable(member.name));
   }
   // torch.save may be told to compute no checksums: then all are 0.
   has_checksums_ = find(kPickleName)->crc32 != 0;
@@ -90,7 +91,7 @@ Status TorchArchive::check_byte_order() const {
   if (!member->is_deflated)
     STOKER_RETURN_IF_ERROR(file_.read(begin, std::as_writable_bytes(std::span(order))));
   if (order == "little") return {};
-  return corrupt("its bytes are in the order '" + shown(order) + "'; only little is read");
+  return corrupt("its bytes are in the order '" + printable(order) + "'; only little is read");
 }
 
 Result<std::vector<std::byte>> TorchArchive::read_pickle() const {
@@ -104,23 +105,23 @@ Result<std::vector<std::byte>> TorchArchive::read_pickle() const {
   std::vector<std::byte> bytes(member.bytes);
   STOKER_RETURN_IF_ERROR(file_.read(begin, bytes));
   if (has_checksums_ && crc32_of(0, bytes) != member.crc32)
-    return corrupt("the checksum of " + shown(member.name) + " is wrong");
+    return corrupt("the checksum of " + printable(member.name) + " is wrong");
   return bytes;
 }
 
 Status TorchArchive::check_storage(const std::string& key, uint64_t bytes) const {
   const archive::ZipMember* const member = find("data/" + key);
-  if (member == nullptr) return corrupt("has no storage '" + shown(key) + "'");
+  if (member == nullptr) return corrupt("has no storage '" + printable(key) + "'");
   if (member->is_deflated)
     return corrupt("its members are packed; torch.save stores them as they are");
   if (member->bytes >= bytes) return {};
-  return corrupt("storage '" + shown(key) + "' has " + std::to_string(member->bytes) + " bytes; " +
-                 std::to_string(bytes) + " are due");
+  return corrupt("storage '" + printable(key) + "' has " + std::to_string(member->bytes) +
+                 " bytes; " + std::to_string(bytes) + " are due");
 }
 
-Status TorchArchive::check_sum(const archive::ZipMember& member, uint64_t begin) const {
+Status TorchArchive::verify_checksum(const archive::ZipMember& member, uint64_t begin) const {
   if (!has_checksums_) return {};
-  std::vector<std::byte> chunk(std::min(kChunkBytes, member.bytes));
+  std::vector<std::byte> chunk(std::min(kReadBytes, member.bytes));
   uint32_t sum = 0;
   for (uint64_t at = 0; at < member.bytes; at += chunk.size()) {
     const auto part = std::span(chunk).first(std::min<uint64_t>(chunk.size(), member.bytes - at));
@@ -128,7 +129,7 @@ Status TorchArchive::check_sum(const archive::ZipMember& member, uint64_t begin)
     sum = crc32_of(sum, part);
   }
   if (sum == member.crc32) return {};
-  return corrupt("the checksum of " + shown(member.name) + " is wrong");
+  return corrupt("the checksum of " + printable(member.name) + " is wrong");
 }
 
 Status TorchArchive::read(const std::string& key, uint64_t offset, std::span<std::byte> out) const {
@@ -136,7 +137,7 @@ Status TorchArchive::read(const std::string& key, uint64_t offset, std::span<std
   if (checked == checked_.end()) {
     const archive::ZipMember& member = *find("data/" + key);
     STOKER_ASSIGN_OR_RETURN(const uint64_t begin, archive::zip_data_offset(file_, member));
-    STOKER_RETURN_IF_ERROR(check_sum(member, begin));
+    STOKER_RETURN_IF_ERROR(verify_checksum(member, begin));
     checked = checked_.emplace(key, begin).first;
   }
   return file_.read(checked->second + offset, out);

@@ -36,7 +36,7 @@ class TorchArchive {
   Status check_byte_order() const;
   const archive::ZipMember* find(const std::string& name) const;  // without the prefix
   Status corrupt(const std::string& what) const;
-  Status check_sum(const archive::ZipMember& member, uint64_t begin) const;
+  Status verify_checksum(const archive::ZipMember& member, uint64_t begin) const;
 
   UniqueFd fd_;
   archive::ArchiveFile file_;

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "shared/base/file.h"
-#include "shared/checkpoint/pickle_machine.h"
-#include "shared/checkpoint/pickled_calls.h"
+#include "shared/checkpoint/pickle_globals.h"
+#include "shared/checkpoint/pickle_reader.h"
 #include "shared/checkpoint/tensor_header.h"
 #include "shared/checkpoint/torch_archive.h"
 
@@ -24,14 +24,14 @@ struct TorchFile::State {
   TorchArchive archive;
   Pickle pickle;
   std::vector<TensorSpec> specs;
-  std::vector<const PickledTensor*> places;  // of specs[i], in pickle.tensors
+  std::vector<const PickledTensor*> stored_tensors;  // of specs[i], in pickle.tensors
   std::unordered_map<std::string, size_t> index;
   std::vector<std::string> others;
 };
 
 namespace {
 
-using Kind = PickleValue::Kind;
+using Type = PickleValue::Type;
 
 // Where trainers put the weights in what they save; the first that is there.
 constexpr auto kNests =
@@ -52,29 +52,29 @@ const PickleValue* find_key(const Pickle& pickle, const PickleValue& dict, std::
 
 bool holds_tensor(const Pickle& pickle, const PickleValue& dict) {
   for (size_t i = 1; i < dict.items.size(); i += 2)
-    if (pickle.values[dict.items[i]].kind == Kind::kTensor) return true;
+    if (pickle.values[dict.items[i]].type == Type::kTensor) return true;
   return false;
 }
 
 std::string keys_of(const Pickle& pickle, const PickleValue& dict) {
   std::string text;
   for (size_t i = 0; i < std::min(dict.items.size(), 2 * kKeysShown); i += 2)
-    text += (i > 0 ? ", " : "") + shown(pickle.values[dict.items[i]].text);
+    text += (i > 0 ? ", " : "") + printable(pickle.values[dict.items[i]].text);
   return text + (dict.items.size() > 2 * kKeysShown ? ", …" : "");
 }
 
 Result<const PickleValue*> find_weights(const Pickle& pickle) {
   const PickleValue& root = pickle.values[pickle.root];
-  if (root.kind != Kind::kDict)
-    return Status(Code::kCorrupt,
+  if (root.type != Type::kDict)
+    return Status(StatusCode::kCorrupt,
                   "holds no dict of tensors; save model.state_dict() with torch.save");
   for (const std::string_view nest : kNests) {
     const PickleValue* const inner = find_key(pickle, root, nest);
-    if (inner != nullptr && inner->kind == Kind::kDict && holds_tensor(pickle, *inner))
+    if (inner != nullptr && inner->type == Type::kDict && holds_tensor(pickle, *inner))
       return inner;
   }
   if (holds_tensor(pickle, root) || root.items.empty()) return &root;
-  return Status(Code::kCorrupt,
+  return Status(StatusCode::kCorrupt,
                 "holds no tensor, neither by itself nor under state_dict, "
                 "model_state_dict or model; its keys: " +
                     keys_of(pickle, root));
@@ -105,15 +105,15 @@ int64_t span_of(const PickledTensor& tensor) {
 // From the order of the storage to C order.
 void gather(const PickledTensor& tensor, std::span<const std::byte> from, std::span<std::byte> to) {
   const size_t bytes = dtype_bytes(tensor.dtype);
-  std::vector<int64_t> place(tensor.shape.size(), 0);
+  std::vector<int64_t> coordinates(tensor.shape.size(), 0);
   int64_t at = 0;
   for (size_t out = 0; out < to.size(); out += bytes) {
     std::memcpy(to.data() + out, from.data() + static_cast<size_t>(at) * bytes, bytes);
-    for (size_t i = place.size(); i-- > 0;) {
+    for (size_t i = coordinates.size(); i-- > 0;) {
       at += tensor.strides[i];
-      if (++place[i] < tensor.shape[i]) break;
-      at -= place[i] * tensor.strides[i];
-      place[i] = 0;
+      if (++coordinates[i] < tensor.shape[i]) break;
+      at -= coordinates[i] * tensor.strides[i];
+      coordinates[i] = 0;
     }
   }
 }
@@ -125,15 +125,15 @@ TorchFile::~TorchFile() = default;
 
 Result<std::unique_ptr<TorchFile>> TorchFile::open(const std::string& path) {
   // O_NONBLOCK: a FIFO in its place must not hang us.
-  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, real_files().open(path, O_RDONLY | O_NONBLOCK));
-  return adopt(std::move(fd), path);
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, default_file_system().open(path, O_RDONLY | O_NONBLOCK));
+  return open_fd(std::move(fd), path);
 }
 
-Result<std::unique_ptr<TorchFile>> TorchFile::adopt(UniqueFd fd, const std::string& path) {
+Result<std::unique_ptr<TorchFile>> TorchFile::open_fd(UniqueFd fd, const std::string& path) {
   std::array<std::byte, kOldStart.size()> start{};
-  STOKER_RETURN_IF_ERROR(real_files().read_at(fd.get(), 0, start, path).status());
+  STOKER_RETURN_IF_ERROR(default_file_system().read_at(fd.get(), 0, start, path).status());
   if (begins_with(start, kOldStart)) {
-    return Status(Code::kCorrupt,
+    return Status(StatusCode::kCorrupt,
                   path +
                       ": is in PyTorch's format of before 1.6; save it again, from Python: "
                       "torch.save(torch.load(FILE, weights_only=True), NEW_FILE)");
@@ -158,18 +158,19 @@ Status TorchFile::State::take_tensors(const PickleValue& weights) {
   for (size_t i = 0; i < weights.items.size(); i += 2) {
     const PickleValue& key = pickle.values[weights.items[i]];
     const PickleValue& value = pickle.values[weights.items[i + 1]];
-    if (value.kind != Kind::kTensor) {
-      others.push_back(shown(key.text));
+    if (value.type != Type::kTensor) {
+      others.push_back(printable(key.text));
       continue;
     }
-    if (key.kind != Kind::kText) return Status(Code::kCorrupt, "a tensor whose name is no text");
+    if (key.type != Type::kText)
+      return Status(StatusCode::kCorrupt, "a tensor whose name is no text");
     if (const Status name = check_tensor_name(key.text); !name.ok())
-      return Status(Code::kCorrupt, name.message());
+      return Status(StatusCode::kCorrupt, name.message());
     if (!index.emplace(key.text, specs.size()).second)
-      return Status(Code::kCorrupt, "tensor " + shown(key.text) + " is there twice");
+      return Status(StatusCode::kCorrupt, "tensor " + printable(key.text) + " is there twice");
     const PickledTensor& tensor = pickle.tensors[static_cast<size_t>(value.number)];
     specs.push_back({key.text, tensor.dtype, tensor.shape});
-    places.push_back(&tensor);
+    stored_tensors.push_back(&tensor);
   }
   return {};
 }
@@ -186,15 +187,15 @@ Status TorchFile::read(const std::string& name, std::span<std::byte> out) const 
   const auto found = state_->index.find(name);
   const std::string& path = state_->archive.path();
   if (found == state_->index.end())
-    return Status(Code::kNotFound, path + ": has no tensor " + name);
+    return Status(StatusCode::kNotFound, path + ": has no tensor " + name);
   const TensorSpec& spec = state_->specs[found->second];
   if (out.size() != spec.bytes()) {
-    return Status(Code::kInvalidArgument, path + ": " + to_string(spec) + " has " +
-                                              std::to_string(spec.bytes()) + " bytes, asked for " +
-                                              std::to_string(out.size()));
+    return Status(StatusCode::kInvalidArgument,
+                  path + ": " + to_string(spec) + " has " + std::to_string(spec.bytes()) +
+                      " bytes, asked for " + std::to_string(out.size()));
   }
   if (out.empty()) return {};
-  const PickledTensor& tensor = *state_->places[found->second];
+  const PickledTensor& tensor = *state_->stored_tensors[found->second];
   const std::string& key = state_->pickle.storages[tensor.storage].key;
   const size_t bytes = dtype_bytes(tensor.dtype);
   const uint64_t begin = static_cast<uint64_t>(tensor.offset) * bytes;
@@ -207,7 +208,7 @@ Status TorchFile::read(const std::string& name, std::span<std::byte> out) const 
 
 // The four bytes behind a zip's first four are never all 0; of a .safetensors file they are the upper
 // half of the header's length. (That of the old format's start is beyond its limit.)
-bool looks_like_torch_file(std::span<const std::byte> start) {
+bool is_torch_file(std::span<const std::byte> start) {
   if (begins_with(start, kOldStart)) return true;
   const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
   return begins_with(start, kZipStart) && start.size() >= 8 &&

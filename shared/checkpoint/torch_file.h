@@ -1,5 +1,5 @@
 // TorchFile: the tensors of a file that torch.save() has written (.pt, .pth, .bin): a zip archive of
-// a pickle and of the tensors' bytes. The pickle is read by PickleMachine: nothing in it can run.
+// a pickle and of the tensors' bytes. The pickle is read by PickleReader: nothing in it can run.
 //
 // What is read is the dict of name -> tensor that the file holds: what its root has under
 // "state_dict", "model_state_dict" or "model", else the root itself.
@@ -28,7 +28,8 @@ namespace stoker::checkpoint {
 class TorchFile final : public TensorSource {
  public:
   static Result<std::unique_ptr<TorchFile>> open(const std::string& path);
-  static Result<std::unique_ptr<TorchFile>> adopt(UniqueFd fd, const std::string& path_in_messages);
+  static Result<std::unique_ptr<TorchFile>> open_fd(UniqueFd fd,
+                                                    const std::string& path_in_messages);
   ~TorchFile() override;
 
   const std::vector<TensorSpec>& tensors() const override;
@@ -47,6 +48,6 @@ class TorchFile final : public TensorSource {
 
 // Whether a file begins as torch.save's do: as a zip archive, or as the pickles of before
 // PyTorch 1.6 (which TorchFile refuses with a line of its own).
-bool looks_like_torch_file(std::span<const std::byte> start);
+bool is_torch_file(std::span<const std::byte> start);
 
 }  // namespace stoker::checkpoint

@@ -7,10 +7,10 @@
 #include <filesystem>
 
 #include "shared/base/sha256.h"
-#include "shared/checkpoint/glance.h"
+#include "shared/checkpoint/checksums.h"
 #include "shared/checkpoint/hashed_files.h"
+#include "shared/checkpoint/quick_check.h"
 #include "shared/checkpoint/store.h"
-#include "shared/checkpoint/sums.h"
 
 namespace stoker::checkpoint {
 namespace {
@@ -21,8 +21,8 @@ std::string directory_name(std::string_view path) {
 }
 
 bool is_directory(const std::string& path) {
-  struct stat facts {};
-  return ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 // `latest` may point elsewhere before the last file is opened: its target is taken once.
@@ -38,48 +38,50 @@ struct OpenFile {
   uint64_t bytes = 0;
 };
 
-// Opened and share-locked: retire() leaves a checkpoint alone whose SHA256SUMS somebody holds. Where the file
+// Opened and share-locked: delete_checkpoints() leaves a checkpoint alone whose SHA256SUMS somebody holds. Where the file
 // system has no locks, what has been opened stays readable all the same.
 Result<OpenFile> open_held(const std::string& directory, const std::string& name) {
   const std::string path = join_path(directory, name);
-  auto opened = real_files().open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  auto opened = default_file_system().open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!opened.ok()) {
-    const bool is_gone = opened.status().code() == Code::kNotFound && !is_directory(directory);
-    if (is_gone) return Status(Code::kNotFound, directory + ": no such checkpoint");
-    if (opened.status().code() == Code::kNotFound)
-      return Status(Code::kCorrupt, path + ": missing");
+    const bool is_gone =
+        opened.status().code() == StatusCode::kNotFound && !is_directory(directory);
+    if (is_gone) return Status(StatusCode::kNotFound, directory + ": no such checkpoint");
+    if (opened.status().code() == StatusCode::kNotFound)
+      return Status(StatusCode::kCorrupt, path + ": missing");
     return opened.status();
   }
-  struct stat facts {};
-  if (::fstat(opened->get(), &facts) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(facts.st_mode)) return Status(Code::kCorrupt, path + ": not a regular file");
+  struct stat info {};
+  if (::fstat(opened->get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kCorrupt, path + ": not a regular file");
   if (::flock(opened->get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return Status(Code::kNotFound, directory + ": is being removed");
-  return OpenFile{std::move(*opened), static_cast<uint64_t>(facts.st_size)};
+    return Status(StatusCode::kNotFound, directory + ": is being removed");
+  return OpenFile{std::move(*opened), static_cast<uint64_t>(info.st_size)};
 }
 
 Result<std::string> read_whole(const OpenFile& file, uint64_t max_bytes, const std::string& path) {
   if (file.bytes > max_bytes)
-    return Status(Code::kCorrupt,
+    return Status(StatusCode::kCorrupt,
                   path + ": " + std::to_string(file.bytes) + " bytes are more than it can have");
   std::string text(file.bytes, '\0');
-  STOKER_ASSIGN_OR_RETURN(
-      const size_t got,
-      real_files().read_at(file.fd.get(), 0, std::as_writable_bytes(std::span(text)), path));
+  STOKER_ASSIGN_OR_RETURN(const size_t got,
+                          default_file_system().read_at(
+                              file.fd.get(), 0, std::as_writable_bytes(std::span(text)), path));
   if (got != text.size())
-    return Status(Code::kCorrupt, path + ": became shorter while it was read");
+    return Status(StatusCode::kCorrupt, path + ": became shorter while it was read");
   return text;
 }
 
 Status verify_file(const OpenFile& open, const WrittenFile& file, const std::string& path,
                    const OnBytes& on_bytes) {
   if (open.bytes != file.bytes)
-    return Status(Code::kCorrupt, path + ": has " + std::to_string(open.bytes) + " bytes, " +
-                                      std::to_string(file.bytes) + " were committed");
+    return Status(StatusCode::kCorrupt, path + ": has " + std::to_string(open.bytes) + " bytes, " +
+                                            std::to_string(file.bytes) + " were committed");
   STOKER_ASSIGN_OR_RETURN(const std::string found,
                           sha256_of_file(open.fd.get(), file.bytes, path, on_bytes));
   if (found == file.sha256) return {};
-  return Status(Code::kCorrupt, path + ": SHA-256 is " + found + ", committed was " + file.sha256);
+  return Status(StatusCode::kCorrupt,
+                path + ": SHA-256 is " + found + ", committed was " + file.sha256);
 }
 
 }  // namespace
@@ -87,30 +89,32 @@ Status verify_file(const OpenFile& open, const WrittenFile& file, const std::str
 Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& given_path,
                                                           const OnBytes& on_bytes) {
   const std::string checkpoint_path = behind_link(given_path);
-  const std::string sums_path = join_path(checkpoint_path, kSumsName);
+  const std::string checksums_path = join_path(checkpoint_path, kChecksumsName);
   const std::string manifest_path = join_path(checkpoint_path, kManifestName);
   VerifiedCheckpoint checkpoint;
   checkpoint.path_ = checkpoint_path;
 
   // SHA256SUMS first: it carries the lock that keeps the others here.
-  STOKER_ASSIGN_OR_RETURN(OpenFile sums_file, open_held(checkpoint_path, kSumsName));
+  STOKER_ASSIGN_OR_RETURN(OpenFile sums_file, open_held(checkpoint_path, kChecksumsName));
   STOKER_ASSIGN_OR_RETURN(const std::string sums_text,
-                          read_whole(sums_file, kMaxSumsBytes, sums_path));
-  STOKER_ASSIGN_OR_RETURN(const std::vector<Sum> sums, parse_sums(sums_text, sums_path));
+                          read_whole(sums_file, kMaxChecksumsBytes, checksums_path));
+  STOKER_ASSIGN_OR_RETURN(const std::vector<Checksum> sums,
+                          parse_checksums(sums_text, checksums_path));
 
   STOKER_ASSIGN_OR_RETURN(const OpenFile manifest_file, open_held(checkpoint_path, kManifestName));
   STOKER_ASSIGN_OR_RETURN(const std::string manifest_text,
                           read_whole(manifest_file, kMaxManifestBytes, manifest_path));
   checkpoint.manifest_sha256_ = sha256_hex(manifest_text);
-  const auto manifest_sum = std::ranges::find(sums, kManifestName, &Sum::name);
+  const auto manifest_sum = std::ranges::find(sums, kManifestName, &Checksum::name);
   if (manifest_sum == sums.end() || manifest_sum->sha256 != checkpoint.manifest_sha256_)
-    return Status(Code::kCorrupt, manifest_path + ": is not what SHA256SUMS says");
+    return Status(StatusCode::kCorrupt, manifest_path + ": is not what SHA256SUMS says");
   STOKER_ASSIGN_OR_RETURN(checkpoint.manifest_, parse_manifest(manifest_text, manifest_path));
   const Manifest& manifest = checkpoint.manifest_;
-  const auto step = maybe_step_of(directory_name(checkpoint_path));
+  const auto step = parse_checkpoint_name(directory_name(checkpoint_path));
   if (step && *step != manifest.step)
-    return Status(Code::kCorrupt, manifest_path + ": is of step " + std::to_string(manifest.step));
-  STOKER_RETURN_IF_ERROR(compare_lists(manifest, sums, sums_path));
+    return Status(StatusCode::kCorrupt,
+                  manifest_path + ": is of step " + std::to_string(manifest.step));
+  STOKER_RETURN_IF_ERROR(compare_lists(manifest, sums, checksums_path));
 
   std::vector<OpenFile> opened;
   for (const WrittenFile& file : manifest.files) {
@@ -123,7 +127,7 @@ Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& giv
         verify_file(opened[i], file, join_path(checkpoint_path, file.name), on_bytes));
     checkpoint.files_.push_back({file.name, std::move(opened[i].fd)});
   }
-  checkpoint.files_.push_back({kSumsName, std::move(sums_file.fd)});
+  checkpoint.files_.push_back({kChecksumsName, std::move(sums_file.fd)});
   return checkpoint;
 }
 
@@ -131,10 +135,10 @@ Result<std::unique_ptr<SafetensorsFile>> VerifiedCheckpoint::open_tensors(
     const std::string& file_name) const {
   const std::string path = join_path(path_, file_name);
   const auto held = std::ranges::find(files_, file_name, &HeldFile::name);
-  if (held == files_.end()) return Status(Code::kNotFound, path + ": not in this checkpoint");
+  if (held == files_.end()) return Status(StatusCode::kNotFound, path + ": not in this checkpoint");
   UniqueFd fd(::fcntl(held->fd.get(), F_DUPFD_CLOEXEC, 0));
   if (fd.get() < 0) return Status::from_errno(errno, "dup " + path);
-  return SafetensorsFile::adopt(std::move(fd), path);
+  return SafetensorsFile::open_fd(std::move(fd), path);
 }
 
 }  // namespace stoker::checkpoint

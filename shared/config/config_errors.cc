@@ -74,7 +74,7 @@ Status ConfigErrors::status() const {
   if (count_ > errors_.size())
     text += "\n" + one_line(file_, 1024) + ": and " + std::to_string(count_ - errors_.size()) +
             " more errors; correct these first";
-  return Status(Code::kInvalidArgument, text);
+  return Status(StatusCode::kInvalidArgument, text);
 }
 
 std::string one_line(std::string_view text, size_t max_bytes) {

@@ -15,7 +15,7 @@
 #include "shared/config/enum_words.h"
 
 namespace stoker::config {
-// clang-format off
+
 // In the order of the alternatives of DatasetSource; kCifar10 and kCifar100 share one.
 enum class DatasetFormat {
   kText,
@@ -33,8 +33,10 @@ enum class DatasetFormat {
   kSynthetic
 };
 template <>
-inline constexpr auto kWords<DatasetFormat> = words("text", "tokens", "image_folder", "image_list", "idx", "cifar10", "cifar100", "numpy", "tfrecord", "webdataset", "csv", "jsonl", "synthetic");
-// clang-format on
+inline constexpr auto kWords<DatasetFormat> = words("text", "tokens", "image_folder", "image_list",
+                                                    "idx", "cifar10", "cifar100", "numpy",
+                                                    "tfrecord", "webdataset", "csv", "jsonl",
+                                                    "synthetic");
 enum class TokenType { kUint16, kUint32 };
 template <>
 inline constexpr auto kWords<TokenType> = words("uint16", "uint32");

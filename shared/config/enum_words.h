@@ -17,11 +17,9 @@ template <typename... Words>
 consteval auto words(const Words&... all) {
   return std::array<std::string_view, sizeof...(all)>{all...};
 }
-// clang-format off
 template <typename Enum>
-  requires std::is_enum_v<Enum>
+requires std::is_enum_v<Enum>
 constexpr std::string_view to_string(Enum value) {
   return kWords<Enum>[static_cast<size_t>(value)];
 }
-// clang-format on
 }  // namespace stoker::config

@@ -24,7 +24,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr size_t kColumns = 100;
+constexpr size_t kSchemaColumns = 100;
 
 json::object schema_of(const Field& field, bool is_expanded);
 
@@ -184,7 +184,7 @@ class Definitions {
     for (json::object& each : cases) {
       for (auto& [key, schema] : each["properties"].as_object()) {
         const std::string text = std::string(key) + json::serialize(schema);
-        if (counts[text] == 1 || text.size() < kColumns) continue;
+        if (counts[text] == 1 || text.size() < kSchemaColumns) continue;
         const auto [name, is_new] = names.emplace(text, "");
         if (is_new) name->second = add(section + '.' + std::string(key), schema);
         schema = json::object{{"$ref", "#/definitions/" + name->second}};
@@ -294,7 +294,7 @@ void pretty_print(const json::value& value, const std::string& indent, size_t us
   const auto* const array = value.if_array();
   const bool is_nested =
       (object != nullptr && !object->empty()) || (array != nullptr && !array->empty());
-  if (!is_nested || used + flat.size() < kColumns) {
+  if (!is_nested || used + flat.size() < kSchemaColumns) {
     out += flat;
     return;
   }

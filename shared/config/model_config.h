@@ -200,12 +200,9 @@ struct TorchscriptConfig {
   std::string path;  // required; a file of torch.jit.save
   bool operator==(const TorchscriptConfig&) const = default;
 };
-// clang-format off
-using ModelVariant =
-    std::variant<GptConfig, LstmLmConfig, BlstmConfig, MlpConfig, Lenet5Config, ResnetConfig,
-                 VggConfig, AlexnetConfig, InceptionV3Config, VitConfig, SequentialConfig,
-                 PluginConfig, TorchscriptConfig>;
-// clang-format on
+using ModelVariant = std::variant<GptConfig, LstmLmConfig, BlstmConfig, MlpConfig, Lenet5Config,
+                                  ResnetConfig, VggConfig, AlexnetConfig, InceptionV3Config,
+                                  VitConfig, SequentialConfig, PluginConfig, TorchscriptConfig>;
 // Tensors whose names match `from` get the name `to`: what the first * of `from` matches replaces the
 // first * of `to`, and so on.
 struct KeyMapping {

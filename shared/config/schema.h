@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <span>
@@ -200,6 +201,14 @@ struct Variants {
   bool affects_result = true;
   OnResume on_resume = OnResume::kModel;
 };
+
+using Fields = std::vector<Field>;
+
+inline Fields concat(std::initializer_list<Fields> parts) {
+  Fields all;
+  for (const Fields& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
 
 struct Section {
   std::string key;  // "train", "data.val"

@@ -11,8 +11,6 @@ namespace {
 
 using namespace std::string_view_literals;
 
-using Fields = std::vector<Field>;
-
 constexpr double kMaxSamples = 1e15;  // no product of two numbers in use overflows
 constexpr double kMaxClasses = 1e6;
 constexpr double kMaxElements = 1e9;  // of a dimension

@@ -12,8 +12,6 @@ namespace {
 
 using namespace std::string_view_literals;
 
-using Fields = std::vector<Field>;
-
 constexpr double kMaxUnits = 1e6;    // of a layer
 constexpr double kMaxOutputs = 1e7;  // classes, tokens of a vocabulary
 constexpr double kMaxPixels = 1e5;   // a side
@@ -379,7 +377,7 @@ Fields pretrained_fields(PretrainedConfig& pretrained) {
            .example = "[\"fc.*\"]"}};
 }
 
-Field num_classes_field(std::optional<int64_t>& num_classes) {
+Field num_outputs_field(std::optional<int64_t>& num_classes) {
   return count_field("num_classes", num_classes, kMaxOutputs,
                      "Number of outputs; null: from the data",
                      "null is the number of classes of data.train, or of targets. More than the "
@@ -406,7 +404,7 @@ bool has_num_classes(const ModelConfig& model) {
 
 Fields model_fields(ModelConfig& model) {
   Fields fields = std::visit([](auto& each) { return fields_of(each); }, model.arch);
-  if (has_num_classes(model)) fields.push_back(num_classes_field(model.num_classes));
+  if (has_num_classes(model)) fields.push_back(num_outputs_field(model.num_classes));
   for (Field& field : common_fields(model)) fields.push_back(std::move(field));
   return fields;
 }

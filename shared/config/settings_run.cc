@@ -1,7 +1,6 @@
 // Descriptors of the sections run, feed, checkpoint, eval, metrics, control and log, and the list
 // of all sections.
 #include <algorithm>
-#include <initializer_list>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,19 +10,11 @@
 namespace stoker::config {
 namespace {
 
-using Fields = std::vector<Field>;
-
 constexpr double kMaxSeed = 18446744073709551616.0;  // 2^64: the largest uint64_t as a double
-constexpr double kMaxSteps = 1e15;                   // no product of two overflows
-constexpr double kMaxSamples = 1e9;
+constexpr double kMaxInterval = 1e15;                // no product of two overflows
+constexpr double kMaxSampleCount = 1e9;
 constexpr double kMaxMib = 1e9;
 constexpr double kMaxThreads = 4096;
-
-Fields concat(std::initializer_list<Fields> parts) {
-  Fields all;
-  for (const Fields& part : parts) all.insert(all.end(), part.begin(), part.end());
-  return all;
-}
 
 // ---- feed ----------------------------------------------------------------------------------------
 
@@ -82,7 +73,7 @@ Fields shuffle_fields(FeedConfig& feed) {
        .details = "At least 2. A sample moves by fewer than this many positions. Used with "
                   "shuffle: block.",
        .min = 2,
-       .max = kMaxSteps,
+       .max = kMaxInterval,
        .affects_result = true,
        .on_resume = OnResume::kData},
       {.name = "shuffle_open_shards",
@@ -91,7 +82,7 @@ Fields shuffle_fields(FeedConfig& feed) {
        .details = "From 1 to 1000000000. A shard is a file of format text, tokens, cifar10 or "
                   "cifar100; a dataset of another format is one shard. Used with shuffle: shards.",
        .min = 1,
-       .max = kMaxSamples,
+       .max = kMaxSampleCount,
        .affects_result = true,
        .on_resume = OnResume::kData}};
 }
@@ -213,7 +204,7 @@ Fields save_fields(CheckpointConfig& checkpoint) {
                   "of a run and when it is stopped. Written in the background: training pauses "
                   "only for the copy to memory.",
        .min = 1,
-       .max = kMaxSteps},
+       .max = kMaxInterval},
       {.name = "save_every_seconds",
        .target = &checkpoint.save_every_seconds,
        .help = "Maximum age of the last checkpoint in seconds; null disables saving by time",
@@ -245,7 +236,7 @@ Fields keep_fields(CheckpointConfig& checkpoint) {
            .help = "Retain checkpoints at multiples of this many steps permanently, or null",
            .details = "At least 1; null: disabled.",
            .min = 1,
-           .max = kMaxSteps,
+           .max = kMaxInterval,
            .example = "10000"},
           {.name = "keep_every_hours",
            .target = &checkpoint.keep_every_hours,
@@ -325,7 +316,7 @@ Fields selection_fields(EvalConfig& eval) {
        .details = "At least 1. The first checkpoint at or after each multiple is evaluated, "
                   "and the last one of a run that has ended. Used with checkpoints: interval.",
        .min = 1,
-       .max = kMaxSteps},
+       .max = kMaxInterval},
       {.name = "order",
        .target = choice(eval.order),
        .help = "Order in which pending checkpoints are evaluated"}};
@@ -378,7 +369,7 @@ Fields resource_fields(EvalConfig& eval) {
        .help = "Maximum number of samples per dataset; null evaluates all",
        .details = "From 1 to 1000000000.",
        .min = 1,
-       .max = kMaxSamples,
+       .max = kMaxSampleCount,
        .example = "1000"},
       {.name = "subset",
        .target = choice(eval.subset),
@@ -424,7 +415,7 @@ Fields fields_of_early_stopping(EarlyStoppingConfig& early_stopping) {
            .help = "Steps since the best evaluation that end the run, or null",
            .details = "At least 1; null: never.",
            .min = 1,
-           .max = kMaxSteps,
+           .max = kMaxInterval,
            .example = "10000"},
           {.name = "min_delta",
            .target = &early_stopping.min_delta,
@@ -570,7 +561,7 @@ Section metrics_section(MetricsConfig& metrics) {
             .details = "At least 1; the last step is always recorded. On a GPU, each record waits "
                        "for the device.",
             .min = 1,
-            .max = kMaxSteps},
+            .max = kMaxInterval},
            {.name = "tensorboard",
             .target = &metrics.tensorboard,
             .help = "Write event files for TensorBoard",
@@ -582,7 +573,7 @@ Section metrics_section(MetricsConfig& metrics) {
                 "At least 1; null: none. Written to TensorBoard, one per parameter and gradient. "
                 "Such a step takes about 0.05 s longer per million parameters and core.",
             .min = 1,
-            .max = kMaxSteps,
+            .max = kMaxInterval,
             .example = "1000"},
            {.name = "num_logged_samples",
             .target = &metrics.num_logged_samples,

@@ -1,5 +1,4 @@
 // Descriptors of the sections task, optimizer, scheduler and train.
-#include <initializer_list>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -11,17 +10,9 @@
 namespace stoker::config {
 namespace {
 
-using Fields = std::vector<Field>;
-
 constexpr double kMaxSteps = 1e15;  // no product of two overflows
 constexpr double kMaxLr = 1e3;
 constexpr double kMaxWeightDecay = 1e3;
-
-Fields concat(std::initializer_list<Fields> parts) {
-  Fields all;
-  for (const Fields& part : parts) all.insert(all.end(), part.begin(), part.end());
-  return all;
-}
 
 // Variants of `config` that its key `name` selects: the alternatives of `variant`, a member, in the
 // order of `names`. `fields_of(config)` describes the keys of the selected one.

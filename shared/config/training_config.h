@@ -14,7 +14,6 @@
 namespace stoker::config {
 
 // ---- task ----------------------------------------------------------------------------------------
-// clang-format off
 enum class TaskName {
   kLanguageModeling,
   kClassification,
@@ -24,8 +23,9 @@ enum class TaskName {
   kCtc
 };
 template <>
-inline constexpr auto kWords<TaskName> = words("language_modeling", "classification", "regression", "multilabel_classification", "sequence_labeling", "ctc");
-// clang-format on
+inline constexpr auto kWords<TaskName> = words("language_modeling", "classification", "regression",
+                                               "multilabel_classification", "sequence_labeling",
+                                               "ctc");
 // What a label of each class counts in the loss; empty: 1.
 struct ClassWeights {
   std::vector<double> values;
@@ -79,11 +79,10 @@ struct TaskConfig {
 };
 
 // ---- optimizer -----------------------------------------------------------------------------------
-// clang-format off
 enum class OptimizerName { kSgd, kAdam, kAdamW, kRmsprop, kAdagrad, kLion, kMuon };
 template <>
-inline constexpr auto kWords<OptimizerName> = words("sgd", "adam", "adamw", "rmsprop", "adagrad", "lion", "muon");
-// clang-format on
+inline constexpr auto kWords<OptimizerName> = words("sgd", "adam", "adamw", "rmsprop", "adagrad",
+                                                    "lion", "muon");
 struct SgdConfig {
   double lr = 0.01;
   double momentum = 0;

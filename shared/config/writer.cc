@@ -74,7 +74,7 @@ std::string yaml_of(const std::vector<T>& list) {
 std::string value_of(const Field& field);
 
 // "name: value, name: value" of what is required or differs from `defaults`; empty: all.
-std::string entries_of(const std::vector<Field>& fields, const std::vector<Field>& defaults) {
+std::string yaml_entries(const std::vector<Field>& fields, const std::vector<Field>& defaults) {
   std::string out;
   for (size_t i = 0; i < fields.size(); ++i) {
     const Field& field = fields[i];
@@ -87,7 +87,7 @@ std::string entries_of(const std::vector<Field>& fields, const std::vector<Field
 
 std::string yaml_of(const MappingField& mapping) {
   if (!mapping.is_set(mapping.target)) return "null";
-  return '{' + entries_of(mapping.fields(mapping.target), {}) + '}';
+  return '{' + yaml_entries(mapping.fields(mapping.target), {}) + '}';
 }
 
 // Each item with what differs from a new one: "[{params: "tok.*", lr_scale: 0.1}]".
@@ -97,7 +97,7 @@ std::string yaml_of(const ListField& list) {
   std::string out = "[";
   for (size_t i = 0; i < count; ++i)
     out += (i > 0 ? ", {" : "{") +
-           entries_of(list.fields(list.target, i), list.fields(list.target, count)) + "}";
+           yaml_entries(list.fields(list.target, i), list.fields(list.target, count)) + "}";
   list.resize(list.target, count);
   return out + "]";
 }
@@ -107,7 +107,7 @@ std::string item_of(const TaggedListField& list, size_t i) {
   const std::vector<Field> fields = list.fields(list.target, i);
   if (fields.empty()) return name;
   if (fields.size() == 1 && fields[0].name.empty()) return name + ": " + value_of(fields[0]);
-  return name + ": {" + entries_of(fields, {}) + '}';
+  return name + ": {" + yaml_entries(fields, {}) + '}';
 }
 std::string yaml_of(const TaggedListField& list) {
   std::string out = "[";

@@ -23,18 +23,20 @@ Status no_answer(const std::string& path, int error) {
     case ENOENT:
     case ENOTDIR:
       return Status(
-          Code::kUnreachable,
+          StatusCode::kUnreachable,
           where + ": there is no such socket; is stokerd running, and is this its run directory?");
     case ECONNREFUSED:
-      return Status(Code::kUnreachable,
-                    where + ": nobody listens there; stokerd has ended or was killed");
+      return Status(StatusCode::kUnreachable,
+                    where + ": no process listens there; stokerd has ended or was killed");
     case EACCES:
     case EPERM:
-      return Status(Code::kPermission, path +
-                                           ": this user may not open the control socket; become "
-                                           "its owner, or a member of its group");
+      return Status(StatusCode::kPermission,
+                    path +
+                        ": this user may not open the control socket; become "
+                        "its owner, or a member of its group");
     case EAGAIN:
-      return Status(Code::kTimedOut, where + ": too many clients are waiting there; try again");
+      return Status(StatusCode::kTimedOut,
+                    where + ": too many clients are waiting there; try again");
     default:
       return Status::from_errno(error, "connect to " + path);
   }
@@ -45,7 +47,7 @@ Status no_answer(const std::string& path, int error) {
 Result<Client> Client::connect(const std::string& path, milliseconds timeout) {
   auto address = SocketAddress::of(path);
   if (!address.ok()) {
-    if (address.status().code() != Code::kNotFound) return address.status();
+    if (address.status().code() != StatusCode::kNotFound) return address.status();
     return no_answer(path, ENOENT);
   }
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -92,7 +94,7 @@ Status Client::wait_for(short events, Deadline deadline) const {
     if (ready > 0) return {};
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "wait for " + path_);
   }
-  return Status(Code::kTimedOut,
+  return Status(StatusCode::kTimedOut,
                 "the daemon on " + path_ + " did not answer in time; is it stopped or very busy?");
 }
 
@@ -107,24 +109,24 @@ Status Client::send_line(std::string_view line, Deadline deadline) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       STOKER_RETURN_IF_ERROR(wait_for(POLLOUT, deadline));
     } else if (errno != EINTR) {
-      return Status(Code::kUnreachable, "the daemon on " + path_ + " closed the connection");
+      return Status(StatusCode::kUnreachable, "the daemon on " + path_ + " closed the connection");
     }
   }
   return {};
 }
 
 Result<std::string> Client::read_line(Deadline deadline) {
-  size_t looked_at = 0;
+  size_t scanned = 0;
   while (true) {
-    const size_t end = unread_.find('\n', looked_at);
+    const size_t end = unread_.find('\n', scanned);
     if (end != std::string::npos) {
       std::string line = unread_.substr(0, end);
       unread_.erase(0, end + 1);
       return line;
     }
-    looked_at = unread_.size();
-    if (looked_at > kMaxReplyBytes)
-      return Status(Code::kCorrupt,
+    scanned = unread_.size();
+    if (scanned > kMaxReplyBytes)
+      return Status(StatusCode::kCorrupt,
                     path_ + ": what answers there is not stokerd: it sends no lines");
     STOKER_RETURN_IF_ERROR(wait_for(POLLIN, deadline));
     std::array<char, 16384> chunk;
@@ -132,7 +134,8 @@ Result<std::string> Client::read_line(Deadline deadline) {
     if (got > 0) {
       unread_.append(chunk.data(), static_cast<size_t>(got));
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-      return Status(Code::kUnreachable, "the daemon on " + path_ + " ended before it answered");
+      return Status(StatusCode::kUnreachable,
+                    "the daemon on " + path_ + " ended before it answered");
     }
   }
 }

@@ -7,9 +7,9 @@
 
 #include <boost/json.hpp>
 
-#include "shared/base/exact_json.h"
+#include "shared/base/json_parser.h"
 #include "shared/control/duplicate_keys.h"
-#include "shared/control/quoted.h"
+#include "shared/control/quote_for_message.h"
 
 namespace stoker::control {
 namespace {
@@ -29,11 +29,11 @@ constexpr std::array<MethodInfo, 13> kMethods = {{
     {Method::kAttach, "attach", true, "attach", "the ring, as a file descriptor, to fill batches"},
     {Method::kProfile, "profile", true, "profile STEPS [kernels]",
      "profile the next steps; answers when the trace is written"},
-    {Method::kTap, "inspect_open", true, "inspect_open GLOB [EVERY]",
+    {Method::kInspect, "inspect_open", true, "inspect_open GLOB [EVERY]",
      "inspect parameters, gradients and activations"},
-    {Method::kTapRows, "inspect_read", false, "inspect_read INSPECTION [AFTER]",
+    {Method::kInspectRead, "inspect_read", false, "inspect_read INSPECTION [AFTER]",
      "read the records of an inspection"},
-    {Method::kUntap, "inspect_close", true, "inspect_close INSPECTION", "end an inspection"},
+    {Method::kInspectClose, "inspect_close", true, "inspect_close INSPECTION", "end an inspection"},
 }};
 
 // What may be set, and between which bounds. The bounds are exclusive.
@@ -44,7 +44,7 @@ struct Setting {
 };
 constexpr std::array<Setting, 1> kSettings = {{{"lr", 0.0, kMaxLearningRate}}};
 
-std::string short_number(double value) {
+std::string format_number(double value) {
   char text[32];
   const auto end =
       std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6).ptr;
@@ -72,32 +72,35 @@ const MethodInfo* find_method(std::string_view name) {
   return nullptr;
 }
 
-Refusal refusal(const std::string& id, ErrorCode code, std::string message) {
-  return Refusal{id, code, Status(Code::kInvalidArgument, std::move(message))};
+ProtocolError protocol_error(const std::string& id, ErrorCode code, std::string message) {
+  return ProtocolError{id, code, Status(StatusCode::kInvalidArgument, std::move(message))};
 }
 
-Refusal unknown_method(const std::string& id, std::string_view name) {
-  return refusal(id, ErrorCode::kUnknownMethod,
-                 "unknown method " + quoted(name) + "; there are: " + method_names());
+ProtocolError unknown_method(const std::string& id, std::string_view name) {
+  return protocol_error(
+      id, ErrorCode::kUnknownMethod,
+      "unknown method " + quote_for_message(name) + "; there are: " + method_names());
 }
 
 // Whether `key` may be set to `value`.
-std::optional<Refusal> check_setting(const std::string& id, std::string_view key, double value) {
+std::optional<ProtocolError> check_setting(const std::string& id, std::string_view key,
+                                           double value) {
   for (const Setting& setting : kSettings) {
     if (setting.key != key) continue;
     if (std::isfinite(value) && value > setting.above && value < setting.below) return std::nullopt;
-    return refusal(id, ErrorCode::kInvalidParams,
-                   std::string(key) + " must be a number above " + short_number(setting.above) +
-                       " and below " + short_number(setting.below));
+    return protocol_error(id, ErrorCode::kInvalidParams,
+                          std::string(key) + " must be a number above " +
+                              format_number(setting.above) + " and below " +
+                              format_number(setting.below));
   }
-  return refusal(
-      id, ErrorCode::kInvalidParams,
-      "nothing called " + quoted(key) + " can be set while training; there is: " + setting_names());
+  return protocol_error(id, ErrorCode::kInvalidParams,
+                        "nothing called " + quote_for_message(key) +
+                            " can be set while training; there is: " + setting_names());
 }
 
 // One that looks inside training; `params` as they were sent, JSON or words.
 template <typename Params>
-std::variant<Request, Refusal> parse_look(Request request, const Params& params) {
+std::variant<Request, ProtocolError> parse_inspection(Request request, const Params& params) {
   const auto take = [&request](auto parsed, auto* into) {
     if (parsed.ok()) *into = *std::move(parsed);
     return parsed.status();
@@ -107,20 +110,20 @@ std::variant<Request, Refusal> parse_look(Request request, const Params& params)
     case Method::kProfile:
       status = take(parse_profile(params), &request.profile);
       break;
-    case Method::kTap:
-      status = take(parse_tap(params), &request.tap);
+    case Method::kInspect:
+      status = take(parse_inspect(params), &request.inspection);
       break;
-    case Method::kTapRows:
-      status = take(parse_tap_rows(params), &request.tap_reference);
+    case Method::kInspectRead:
+      status = take(parse_inspect_read(params), &request.inspection_id);
       break;
     default:
-      status = take(parse_untap(params), &request.tap_reference);
+      status = take(parse_inspect_close(params), &request.inspection_id);
   }
   if (status.ok()) return request;
-  return refusal(request.id, ErrorCode::kInvalidParams, status.message());
+  return protocol_error(request.id, ErrorCode::kInvalidParams, status.message());
 }
 
-bool looks_inside(Method method) { return method >= Method::kProfile; }
+bool is_inspection(Method method) { return method >= Method::kProfile; }
 
 // ---- Words
 
@@ -144,27 +147,28 @@ bool is_typed_text(std::string_view line) {
   return true;
 }
 
-std::variant<Request, Refusal> parse_words(std::string_view line) {
+std::variant<Request, ProtocolError> parse_words(std::string_view line) {
   const std::string id = "null";
   if (!is_typed_text(line)) {
-    return refusal(id, ErrorCode::kParseError,
-                   "the line is neither a JSON object nor words; try: help");
+    return protocol_error(id, ErrorCode::kParseError,
+                          "the line is neither a JSON object nor words; try: help");
   }
   const auto words = split_words(line);
-  if (words.empty()) return refusal(id, ErrorCode::kInvalidRequest, "the line is empty; try: help");
+  if (words.empty())
+    return protocol_error(id, ErrorCode::kInvalidRequest, "the line is empty; try: help");
   const MethodInfo* info = find_method(words[0]);
   if (info == nullptr) return unknown_method(id, words[0]);
   Request request{.id = id, .method = info->method};
-  if (looks_inside(request.method))
-    return parse_look(std::move(request), std::span(words).subspan(1));
+  if (is_inspection(request.method))
+    return parse_inspection(std::move(request), std::span(words).subspan(1));
   if (request.method != Method::kSet) {
     if (words.size() == 1) return request;
-    return refusal(id, ErrorCode::kInvalidParams,
-                   std::string(info->name) + " takes nothing after it");
+    return protocol_error(id, ErrorCode::kInvalidParams,
+                          std::string(info->name) + " takes nothing after it");
   }
   if (words.size() != 3) {
-    return refusal(id, ErrorCode::kInvalidParams,
-                   "set takes a name and a value, such as: set lr 1e-4");
+    return protocol_error(id, ErrorCode::kInvalidParams,
+                          "set takes a name and a value, such as: set lr 1e-4");
   }
   const auto [end, error] =
       std::from_chars(words[2].data(), words[2].data() + words[2].size(), request.value);
@@ -178,7 +182,7 @@ std::variant<Request, Refusal> parse_words(std::string_view line) {
 // ---- JSON
 
 // The id as it goes back, or nothing when it is not allowed to be one.
-std::optional<std::string> maybe_id(const json::object& root) {
+std::optional<std::string> parse_id(const json::object& root) {
   const json::value* id = root.if_contains("id");
   if (id == nullptr || id->is_null()) return "null";
   if (id->is_int64() || id->is_uint64()) return json::serialize(*id);
@@ -186,10 +190,10 @@ std::optional<std::string> maybe_id(const json::object& root) {
   return std::nullopt;
 }
 
-std::variant<Request, Refusal> parse_set(Request request, const json::value* params) {
+std::variant<Request, ProtocolError> parse_set(Request request, const json::value* params) {
   const std::string how = "set takes one setting, such as {\"params\":{\"lr\":1e-4}}";
   if (params == nullptr || !params->is_object() || params->get_object().size() != 1)
-    return refusal(request.id, ErrorCode::kInvalidParams, how);
+    return protocol_error(request.id, ErrorCode::kInvalidParams, how);
   const auto& field = *params->get_object().begin();
   request.key = field.key();
   request.value = std::nan("");
@@ -203,37 +207,40 @@ std::variant<Request, Refusal> parse_set(Request request, const json::value* par
 }
 
 // The first thing about the object that is not a request, apart from its parameters.
-std::optional<Refusal> check_shape(const std::string& id, const json::object& root) {
+std::optional<ProtocolError> check_shape(const std::string& id, const json::object& root) {
   for (const auto& field : root) {
     const std::string_view key(field.key().data(), field.key().size());
     if (key != "id" && key != "method" && key != "params" && key != "jsonrpc") {
-      return refusal(id, ErrorCode::kInvalidRequest,
-                     "unknown field " + quoted(key) + "; a request has id, method and params");
+      return protocol_error(
+          id, ErrorCode::kInvalidRequest,
+          "unknown field " + quote_for_message(key) + "; a request has id, method and params");
     }
   }
   const json::value* version = root.if_contains("jsonrpc");
   if (version != nullptr && *version != "2.0")
-    return refusal(id, ErrorCode::kInvalidRequest, "jsonrpc must be \"2.0\" where it is given");
+    return protocol_error(id, ErrorCode::kInvalidRequest,
+                          "jsonrpc must be \"2.0\" where it is given");
   const json::value* method = root.if_contains("method");
   if (method == nullptr || !method->is_string())
-    return refusal(id, ErrorCode::kInvalidRequest, "method is missing, or is not a string");
+    return protocol_error(id, ErrorCode::kInvalidRequest, "method is missing, or is not a string");
   return std::nullopt;
 }
 
-std::variant<Request, Refusal> parse_object(std::string_view line) {
+std::variant<Request, ProtocolError> parse_object(std::string_view line) {
   boost::system::error_code error;
   const json::value value = parse_json(line, error, kMaxDepth);
   if (error)
-    return refusal("null", ErrorCode::kParseError, "the line is not JSON: " + error.message());
+    return protocol_error("null", ErrorCode::kParseError,
+                          "the line is not JSON: " + error.message());
   const json::object& root = value.get_object();  // the line begins with '{'
-  const auto id = maybe_id(root);
+  const auto id = parse_id(root);
   if (!id) {
-    return refusal("null", ErrorCode::kInvalidRequest,
-                   "id must be a whole number, null, or a string of at most " +
-                       std::to_string(kMaxIdBytes) + " bytes");
+    return protocol_error("null", ErrorCode::kInvalidRequest,
+                          "id must be a whole number, null, or a string of at most " +
+                              std::to_string(kMaxIdBytes) + " bytes");
   }
   if (has_duplicate_keys(line, kMaxDepth))
-    return refusal(*id, ErrorCode::kInvalidRequest, "a field is given twice");
+    return protocol_error(*id, ErrorCode::kInvalidRequest, "a field is given twice");
   if (auto wrong = check_shape(*id, root)) return *std::move(wrong);
   const json::string& name = root.at("method").get_string();
   const MethodInfo* info = find_method(std::string_view(name.data(), name.size()));
@@ -241,9 +248,10 @@ std::variant<Request, Refusal> parse_object(std::string_view line) {
   Request request{.id = *id, .method = info->method};
   const json::value* params = root.if_contains("params");
   if (request.method == Method::kSet) return parse_set(std::move(request), params);
-  if (looks_inside(request.method)) return parse_look(std::move(request), params);
+  if (is_inspection(request.method)) return parse_inspection(std::move(request), params);
   if (params != nullptr && !(params->is_object() && params->get_object().empty()))
-    return refusal(*id, ErrorCode::kInvalidParams, std::string(info->name) + " takes no params");
+    return protocol_error(*id, ErrorCode::kInvalidParams,
+                          std::string(info->name) + " takes no params");
   return request;
 }
 
@@ -251,9 +259,9 @@ std::variant<Request, Refusal> parse_object(std::string_view line) {
 
 std::span<const MethodInfo> methods() { return kMethods; }
 
-const MethodInfo& info_of(Method method) { return kMethods[static_cast<size_t>(method)]; }
+const MethodInfo& method_info(Method method) { return kMethods[static_cast<size_t>(method)]; }
 
-std::variant<Request, Refusal> parse_request(std::string_view line) {
+std::variant<Request, ProtocolError> parse_request(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   const size_t begin = line.find_first_not_of(" \t");
   if (begin != std::string_view::npos && line[begin] == '{')

@@ -18,7 +18,7 @@
 #include <variant>
 
 #include "shared/base/status.h"
-#include "shared/control/look_requests.h"
+#include "shared/control/inspection_requests.h"
 
 namespace stoker::control {
 
@@ -41,20 +41,20 @@ enum class Method {
   kSet,
   kAttach,
   kProfile,
-  kTap,
-  kTapRows,
-  kUntap,
+  kInspect,
+  kInspectRead,
+  kInspectClose,
 };
 
 struct MethodInfo {
   Method method;
   std::string_view name;
-  bool changes_state;      // needs the operate role
-  std::string_view words;  // as a person types it
-  std::string_view text;   // what it does, for `help`
+  bool changes_state;          // needs the operate role
+  std::string_view text_form;  // as a person types it
+  std::string_view text;       // what it does, for `help`
 };
 std::span<const MethodInfo> methods();
-const MethodInfo& info_of(Method method);
+const MethodInfo& method_info(Method method);
 
 // What JSON-RPC 2.0 calls these; kFailed is ours: the request was understood, and `kind` says why
 // nothing was done.
@@ -73,12 +73,12 @@ struct Request {
   std::string key;   // kSet
   double value = 0;  // kSet
   ProfileRequest profile;
-  TapRequest tap;
-  TapReference tap_reference;  // kTapRows, kUntap
+  InspectionRequest inspection;
+  InspectionId inspection_id;  // kInspectRead, kInspectClose
 };
 
 // Why nothing was done.
-struct Refusal {
+struct ProtocolError {
   std::string id = "null";
   ErrorCode code = ErrorCode::kFailed;
   Status why;
@@ -86,12 +86,12 @@ struct Refusal {
 
 // `line` without its newline; a carriage return before it is forgiven. kParseError: not JSON and
 // not words; the peer does not speak this protocol, and what follows cannot be trusted.
-std::variant<Request, Refusal> parse_request(std::string_view line);
+std::variant<Request, ProtocolError> parse_request(std::string_view line);
 
 // Lines without the newline. `result` is a JSON object; line breaks in it become spaces.
 std::string render_request(std::string_view id, std::string_view method, std::string_view params);
 std::string render_result(std::string_view id, std::string_view result);
-std::string render_error(const Refusal& refusal);
+std::string render_error(const ProtocolError& error);
 
 // ---- The client's side
 

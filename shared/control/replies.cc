@@ -3,18 +3,18 @@
 
 #include <boost/json.hpp>
 
-#include "shared/base/exact_json.h"
+#include "shared/base/json_parser.h"
 #include "shared/control/protocol.h"
-#include "shared/control/quoted.h"
+#include "shared/control/quote_for_message.h"
 
 namespace stoker::control {
 namespace {
 
 namespace json = boost::json;
 
-std::optional<Code> maybe_code_of_name(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(Code::kInternal); ++i) {
-    if (code_name(static_cast<Code>(i)) == name) return static_cast<Code>(i);
+std::optional<StatusCode> parse_status_code(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(StatusCode::kInternal); ++i) {
+    if (to_string(static_cast<StatusCode>(i)) == name) return static_cast<StatusCode>(i);
   }
   return std::nullopt;
 }
@@ -23,14 +23,15 @@ Status status_of_error(const json::value& error) {
   const json::object* fields = error.if_object();
   const json::value* message = fields != nullptr ? fields->if_contains("message") : nullptr;
   if (message == nullptr || !message->is_string())
-    return Status(Code::kCorrupt, "the daemon's error has no message");
-  Code code = Code::kInternal;
+    return Status(StatusCode::kCorrupt, "the daemon's error has no message");
+  StatusCode code = StatusCode::kInternal;
   if (const json::value* data = fields->if_contains("data"); data != nullptr && data->is_object()) {
     const json::value* kind = data->get_object().if_contains("kind");
     if (kind != nullptr && kind->is_string())
-      code = maybe_code_of_name(std::string_view(kind->get_string())).value_or(Code::kInternal);
+      code =
+          parse_status_code(std::string_view(kind->get_string())).value_or(StatusCode::kInternal);
   }
-  if (code == Code::kOk) code = Code::kInternal;
+  if (code == StatusCode::kOk) code = StatusCode::kInternal;
   return Status(code, std::string(message->get_string()));
 }
 
@@ -46,24 +47,26 @@ std::string render_result(std::string_view id, std::string_view result) {
   return line;
 }
 
-std::string render_error(const Refusal& refusal) {
-  const std::string kind(code_name(refusal.why.code()));
-  const json::object error{{"code", static_cast<int>(refusal.code)},
-                           {"message", refusal.why.message()},
+std::string render_error(const ProtocolError& protocol_error) {
+  const std::string kind(to_string(protocol_error.why.code()));
+  const json::object error{{"code", static_cast<int>(protocol_error.code)},
+                           {"message", protocol_error.why.message()},
                            {"data", json::object{{"kind", kind}}}};
-  return "{\"id\":" + refusal.id + ",\"error\":" + json::serialize(error) + "}";
+  return "{\"id\":" + protocol_error.id + ",\"error\":" + json::serialize(error) + "}";
 }
 
 Result<std::string> parse_reply(std::string_view line) {
   boost::system::error_code error;
   const json::value value = parse_json(line, error, kMaxDepth);
   if (error || !value.is_object())
-    return Status(Code::kCorrupt, "the reply is not a JSON object: " + quoted(line));
+    return Status(StatusCode::kCorrupt,
+                  "the reply is not a JSON object: " + quote_for_message(line));
   const json::object& root = value.get_object();
   if (const json::value* failed = root.if_contains("error")) return status_of_error(*failed);
   const json::value* result = root.if_contains("result");
   if (result == nullptr || !result->is_object())
-    return Status(Code::kCorrupt, "the reply has neither result nor error: " + quoted(line));
+    return Status(StatusCode::kCorrupt,
+                  "the reply has neither result nor error: " + quote_for_message(line));
   return json::serialize(*result);
 }
 

@@ -20,7 +20,8 @@ std::string resolve_socket_path(const std::string& setting, const std::string& r
 Result<SocketAddress> SocketAddress::of(const std::string& path) {
   const std::filesystem::path whole(path);
   if (path.find('\0') != std::string::npos || !whole.has_filename())
-    return Status(Code::kInvalidArgument, "the control socket's path '" + path + "' names no file");
+    return Status(StatusCode::kInvalidArgument,
+                  "the control socket's path '" + path + "' names no file");
   SocketAddress address;
   address.name_ = whole.filename().string();
   const std::string parent = whole.has_parent_path() ? whole.parent_path().string() : ".";
@@ -35,7 +36,7 @@ Result<SocketAddress> SocketAddress::of(const std::string& path) {
     text = "/proc/self/fd/" + std::to_string(address.directory_.get()) + "/" + address.name_;
   if (text.size() > kMaxSocketPathBytes) {
     return Status(
-        Code::kInvalidArgument,
+        StatusCode::kInvalidArgument,
         "the control socket's name is " + std::to_string(address.name_.size()) +
             " bytes long, which the kernel does not take; give it a shorter one: " + path);
   }

@@ -5,7 +5,7 @@
 
 #include <boost/json.hpp>
 
-#include "shared/base/exact_json.h"
+#include "shared/base/json_parser.h"
 
 namespace stoker::control {
 namespace {
@@ -21,47 +21,53 @@ json::value number(double value) {
 }
 
 json::object feed_of(const TrainerStatus::Feed& feed) {
-  return {{"data_wait_ms", number(feed.wait_ms)},
-          {"ready_batches", feed.ready_slots},
-          {"queue_capacity", feed.slots},
-          {"sample_errors", feed.bad_samples},
-          {"requeued_batches", feed.reissued},
-          {"workers", feed.readers},
-          {"worker_crashes", feed.deaths},
-          {"worker_timeouts", feed.hangs},
-          {"external_producers", feed.outside},
-          {"workers_reading", number(feed.reading)},
-          {"workers_decoding", number(feed.decoding)},
-          {"workers_transforming", number(feed.transforming)},
-          {"workers_waiting", number(feed.waiting)}};
+  return {{"data_wait_ms", number(feed.data_wait_ms)},
+          {"ready_batches", feed.ready_batches},
+          {"queue_capacity", feed.queue_capacity},
+          {"sample_errors", feed.sample_errors},
+          {"requeued_batches", feed.requeued_batches},
+          {"workers", feed.workers},
+          {"worker_crashes", feed.worker_crashes},
+          {"worker_timeouts", feed.worker_timeouts},
+          {"external_producers", feed.external_producers},
+          {"workers_reading", number(feed.workers_reading)},
+          {"workers_decoding", number(feed.workers_decoding)},
+          {"workers_transforming", number(feed.workers_transforming)},
+          {"workers_waiting", number(feed.workers_waiting)}};
 }
 
 json::object memory_of(const TrainerStatus::Memory& memory) {
-  return {{"rss_bytes", memory.resident_bytes},
-          {"peak_rss_bytes", memory.resident_peak_bytes},
-          {"device_allocated_bytes", memory.device_bytes},
+  return {{"rss_bytes", memory.rss_bytes},
+          {"peak_rss_bytes", memory.peak_rss_bytes},
+          {"device_allocated_bytes", memory.device_allocated_bytes},
           {"device_reserved_bytes", memory.device_reserved_bytes},
-          {"device_peak_allocated_bytes", memory.device_peak_bytes}};
+          {"device_peak_allocated_bytes", memory.device_peak_allocated_bytes}};
 }
 
 json::object checkpoint_of(const TrainerStatus::Checkpoint& checkpoint) {
-  return {{"last_saved_step", checkpoint.last_step}, {"is_saving", checkpoint.in_flight},
-          {"stall_ms", number(checkpoint.stall_ms)}, {"saved_total", checkpoint.saved},
-          {"failed_total", checkpoint.failures},     {"skipped_total", checkpoint.skipped},
+  return {{"last_saved_step", checkpoint.last_saved_step},
+          {"is_saving", checkpoint.is_saving},
+          {"stall_ms", number(checkpoint.stall_ms)},
+          {"saved_total", checkpoint.saved_total},
+          {"failed_total", checkpoint.failed_total},
+          {"skipped_total", checkpoint.skipped_total},
           {"last_error", checkpoint.last_error}};
 }
 
 json::object evaluator_of(const TrainerStatus::Evaluator& evaluator) {
   return {{"state", evaluator.state},
-          {"last_evaluated_step", evaluator.last_step},
-          {"best_value", number(evaluator.best)},
+          {"last_evaluated_step", evaluator.last_evaluated_step},
+          {"best_value", number(evaluator.best_value)},
           {"best_step", evaluator.best_step}};
 }
 
 json::object control_of(const TrainerStatus::Control& control) {
-  return {{"connections", control.connections},      {"connections_accepted", control.accepted},
-          {"connections_rejected", control.refused}, {"requests_total", control.requests},
-          {"requests_failed", control.rejected},     {"connections_dropped", control.dropped}};
+  return {{"connections", control.connections},
+          {"connections_accepted", control.connections_accepted},
+          {"connections_rejected", control.connections_rejected},
+          {"requests_total", control.requests_total},
+          {"requests_failed", control.requests_failed},
+          {"connections_dropped", control.connections_dropped}};
 }
 
 // Reads the fields of one object; remembers the first that has the wrong type.
@@ -78,7 +84,7 @@ class FieldReader {
     } else if (value->is_number()) {
       out = value->to_number<double>();
     } else {
-      note(name);
+      add_error(name);
     }
   }
   template <std::integral T>
@@ -87,31 +93,31 @@ class FieldReader {
     if (value == nullptr) return;
     boost::system::error_code error;
     const T read = value->to_number<T>(error);
-    if (error) return note(name);
+    if (error) return add_error(name);
     out = read;
   }
   void read(const char* name, bool& out) const {
     const json::value* value = object_.if_contains(name);
     if (value == nullptr) return;
-    if (!value->is_bool()) return note(name);
+    if (!value->is_bool()) return add_error(name);
     out = value->get_bool();
   }
   void read(const char* name, std::string& out) const {
     const json::value* value = object_.if_contains(name);
     if (value == nullptr) return;
-    if (!value->is_string()) return note(name);
+    if (!value->is_string()) return add_error(name);
     out = std::string(value->get_string());
   }
   template <typename Read>
   void object(const char* name, Read&& read_fields) const {
     const json::value* value = object_.if_contains(name);
     if (value == nullptr) return;
-    if (!value->is_object()) return note(name);
+    if (!value->is_object()) return add_error(name);
     read_fields(FieldReader(value->get_object(), prefix_ + name + ".", wrong_));
   }
 
  private:
-  void note(const char* name) const {
+  void add_error(const char* name) const {
     if (wrong_.empty()) wrong_ = prefix_ + name;
   }
   const json::object& object_;
@@ -121,88 +127,88 @@ class FieldReader {
 
 void read_parts(const FieldReader& root, TrainerStatus& status) {
   root.object("feed", [&](const FieldReader& fields) {
-    fields.read("data_wait_ms", status.feed.wait_ms);
-    fields.read("ready_batches", status.feed.ready_slots);
-    fields.read("queue_capacity", status.feed.slots);
-    fields.read("sample_errors", status.feed.bad_samples);
-    fields.read("requeued_batches", status.feed.reissued);
-    fields.read("workers", status.feed.readers);
-    fields.read("worker_crashes", status.feed.deaths);
-    fields.read("worker_timeouts", status.feed.hangs);
-    fields.read("external_producers", status.feed.outside);
-    fields.read("workers_reading", status.feed.reading);
-    fields.read("workers_decoding", status.feed.decoding);
-    fields.read("workers_transforming", status.feed.transforming);
-    fields.read("workers_waiting", status.feed.waiting);
+    fields.read("data_wait_ms", status.feed.data_wait_ms);
+    fields.read("ready_batches", status.feed.ready_batches);
+    fields.read("queue_capacity", status.feed.queue_capacity);
+    fields.read("sample_errors", status.feed.sample_errors);
+    fields.read("requeued_batches", status.feed.requeued_batches);
+    fields.read("workers", status.feed.workers);
+    fields.read("worker_crashes", status.feed.worker_crashes);
+    fields.read("worker_timeouts", status.feed.worker_timeouts);
+    fields.read("external_producers", status.feed.external_producers);
+    fields.read("workers_reading", status.feed.workers_reading);
+    fields.read("workers_decoding", status.feed.workers_decoding);
+    fields.read("workers_transforming", status.feed.workers_transforming);
+    fields.read("workers_waiting", status.feed.workers_waiting);
   });
   root.object("memory", [&](const FieldReader& fields) {
-    fields.read("rss_bytes", status.memory.resident_bytes);
-    fields.read("peak_rss_bytes", status.memory.resident_peak_bytes);
-    fields.read("device_allocated_bytes", status.memory.device_bytes);
+    fields.read("rss_bytes", status.memory.rss_bytes);
+    fields.read("peak_rss_bytes", status.memory.peak_rss_bytes);
+    fields.read("device_allocated_bytes", status.memory.device_allocated_bytes);
     fields.read("device_reserved_bytes", status.memory.device_reserved_bytes);
-    fields.read("device_peak_allocated_bytes", status.memory.device_peak_bytes);
+    fields.read("device_peak_allocated_bytes", status.memory.device_peak_allocated_bytes);
   });
   root.object("checkpoint", [&](const FieldReader& fields) {
-    fields.read("last_saved_step", status.checkpoint.last_step);
-    fields.read("is_saving", status.checkpoint.in_flight);
+    fields.read("last_saved_step", status.checkpoint.last_saved_step);
+    fields.read("is_saving", status.checkpoint.is_saving);
     fields.read("stall_ms", status.checkpoint.stall_ms);
-    fields.read("saved_total", status.checkpoint.saved);
-    fields.read("failed_total", status.checkpoint.failures);
-    fields.read("skipped_total", status.checkpoint.skipped);
+    fields.read("saved_total", status.checkpoint.saved_total);
+    fields.read("failed_total", status.checkpoint.failed_total);
+    fields.read("skipped_total", status.checkpoint.skipped_total);
     fields.read("last_error", status.checkpoint.last_error);
   });
   root.object("evaluator", [&](const FieldReader& fields) {
     fields.read("state", status.evaluator.state);
-    fields.read("last_evaluated_step", status.evaluator.last_step);
-    fields.read("best_value", status.evaluator.best);
+    fields.read("last_evaluated_step", status.evaluator.last_evaluated_step);
+    fields.read("best_value", status.evaluator.best_value);
     fields.read("best_step", status.evaluator.best_step);
   });
   root.object("control", [&](const FieldReader& fields) {
     fields.read("connections", status.control.connections);
-    fields.read("connections_accepted", status.control.accepted);
-    fields.read("connections_rejected", status.control.refused);
-    fields.read("requests_total", status.control.requests);
-    fields.read("requests_failed", status.control.rejected);
-    fields.read("connections_dropped", status.control.dropped);
+    fields.read("connections_accepted", status.control.connections_accepted);
+    fields.read("connections_rejected", status.control.connections_rejected);
+    fields.read("requests_total", status.control.requests_total);
+    fields.read("requests_failed", status.control.requests_failed);
+    fields.read("connections_dropped", status.control.connections_dropped);
   });
 }
 
 void read_top(const FieldReader& root, TrainerStatus& status) {
   root.read("step", status.step);
-  root.read("max_steps", status.steps);
+  root.read("max_steps", status.max_steps);
   root.read("epoch", status.epoch);
   root.read("loss", status.loss);
   root.read("lr", status.lr);
-  root.read("samples_per_second", status.samples_per_s);
-  root.read("step_time_ms", status.step_ms);
-  root.read("device_time_ms", status.device_ms);
-  root.read("eta_seconds", status.eta_s);
+  root.read("samples_per_second", status.samples_per_second);
+  root.read("step_time_ms", status.step_time_ms);
+  root.read("device_time_ms", status.device_time_ms);
+  root.read("eta_seconds", status.eta_seconds);
   root.read("skipped_steps", status.skipped_steps);
   root.read("rollbacks", status.rollbacks);
   root.read("device", status.device);
   root.read("run_dir", status.run_dir);
   root.read("pid", status.pid);
-  root.read("uptime_seconds", status.uptime_s);
+  root.read("uptime_seconds", status.uptime_seconds);
 }
 
 }  // namespace
 
-std::string_view state_name(TrainerState state) {
+std::string_view to_string(TrainerState state) {
   return kStateNames.at(static_cast<size_t>(state));
 }
 
 std::string to_json(const TrainerStatus& status) {
-  const std::string_view state = state_name(status.state);
+  const std::string_view state = to_string(status.state);
   const json::object root{{"state", json::string_view(state.data(), state.size())},
                           {"step", status.step},
-                          {"max_steps", status.steps},
+                          {"max_steps", status.max_steps},
                           {"epoch", status.epoch},
                           {"loss", number(status.loss)},
                           {"lr", number(status.lr)},
-                          {"samples_per_second", number(status.samples_per_s)},
-                          {"step_time_ms", number(status.step_ms)},
-                          {"device_time_ms", number(status.device_ms)},
-                          {"eta_seconds", number(status.eta_s)},
+                          {"samples_per_second", number(status.samples_per_second)},
+                          {"step_time_ms", number(status.step_time_ms)},
+                          {"device_time_ms", number(status.device_time_ms)},
+                          {"eta_seconds", number(status.eta_seconds)},
                           {"skipped_steps", status.skipped_steps},
                           {"rollbacks", status.rollbacks},
                           {"device", status.device},
@@ -213,14 +219,15 @@ std::string to_json(const TrainerStatus& status) {
                           {"control", control_of(status.control)},
                           {"run_dir", status.run_dir},
                           {"pid", status.pid},
-                          {"uptime_seconds", number(status.uptime_s)}};
+                          {"uptime_seconds", number(status.uptime_seconds)}};
   return json::serialize(root);
 }
 
 Result<TrainerStatus> parse_trainer_status(std::string_view text) {
   boost::system::error_code error;
   const json::value value = parse_json(text, error);
-  if (error || !value.is_object()) return Status(Code::kCorrupt, "a status is one JSON object");
+  if (error || !value.is_object())
+    return Status(StatusCode::kCorrupt, "a status is one JSON object");
   const json::object& object = value.get_object();
   std::string wrong;
   TrainerStatus status;
@@ -228,15 +235,16 @@ Result<TrainerStatus> parse_trainer_status(std::string_view text) {
   std::string state;
   root.read("state", state);
   if (state.empty() || !object.contains("step"))
-    return Status(Code::kCorrupt, "a status needs state and step");
+    return Status(StatusCode::kCorrupt, "a status needs state and step");
   size_t index = 0;
   while (index < kStateNames.size() && kStateNames[index] != state) ++index;
   if (index == kStateNames.size())
-    return Status(Code::kCorrupt, "status: unknown state '" + state + "'");
+    return Status(StatusCode::kCorrupt, "status: unknown state '" + state + "'");
   status.state = static_cast<TrainerState>(index);
   read_top(root, status);
   read_parts(root, status);
-  if (!wrong.empty()) return Status(Code::kCorrupt, "status: " + wrong + " has the wrong type");
+  if (!wrong.empty())
+    return Status(StatusCode::kCorrupt, "status: " + wrong + " has the wrong type");
   return status;
 }
 

@@ -22,7 +22,7 @@ uint64_t scaled(uint64_t random, uint64_t size) {
 // Numbers with less than a column's share (an equal part of the sum) give the rest of their column
 // to one that has more, until every column is full.
 AliasTable::AliasTable(std::span<const double> weights) : columns_(weights.size()) {
-  assert(!weights.empty() && weights.size() <= kMostWeights);
+  assert(!weights.empty() && weights.size() <= kMaxWeights);
   const auto heaviest = std::max_element(weights.begin(), weights.end());
   const double largest = *heaviest;
   double sum = 0;
@@ -52,7 +52,7 @@ AliasTable::AliasTable(std::span<const double> weights) : columns_(weights.size(
       columns_[number] = {.own = 0, .alias = weights[number] > 0 ? number : instead};
 }
 
-uint64_t AliasTable::draw(uint64_t random) const {
+uint64_t AliasTable::sample(uint64_t random) const {
   const uint64_t number = scaled(random, columns_.size());
   const Column& column = columns_[number];
   const auto coin = static_cast<uint32_t>(mix64(random + kGolden64) >> 32);

@@ -9,17 +9,17 @@
 
 namespace stoker::dataset {
 
-inline constexpr uint64_t kMostWeights = uint64_t{1} << 32;
+inline constexpr uint64_t kMaxWeights = uint64_t{1} << 32;
 
 class AliasTable {
  public:
-  // At least one weight and at most kMostWeights; none negative, all finite, one above 0.
+  // At least one weight and at most kMaxWeights; none negative, all finite, one above 0.
   explicit AliasTable(std::span<const double> weights);
 
   uint64_t size() const { return columns_.size(); }
   // `random`: 64 random bits. A weight of 0 is never drawn; others as often as they say to within
   // 2^-32 of a column's share.
-  uint64_t draw(uint64_t random) const;
+  uint64_t sample(uint64_t random) const;
 
  private:
   struct Column {

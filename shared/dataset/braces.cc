@@ -9,12 +9,12 @@
 namespace stoker::dataset {
 namespace {
 
-constexpr size_t kMostDigits = 18;
+constexpr size_t kMaxDigits = 18;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_number(std::string_view text) {
-  return !text.empty() && text.size() <= kMostDigits && std::ranges::all_of(text, is_digit);
+  return !text.empty() && text.size() <= kMaxDigits && std::ranges::all_of(text, is_digit);
 }
 
 // What stands left and right of "..".
@@ -24,7 +24,7 @@ struct Range {
   bool is_padded() const { return low.starts_with('0') || high.starts_with('0'); }
 };
 
-std::optional<Range> range_of(std::string_view inner) {
+std::optional<Range> byte_range(std::string_view inner) {
   const size_t dots = inner.find("..");
   if (dots == std::string_view::npos) return std::nullopt;
   Range range{.low = inner.substr(0, dots), .high = inner.substr(dots + 2)};
@@ -39,7 +39,7 @@ std::optional<Range> range_of(std::string_view inner) {
   return range;
 }
 
-uint64_t number_of(std::string_view digits) {
+uint64_t parse_number(std::string_view digits) {
   uint64_t number = 0;
   std::from_chars(digits.data(), digits.data() + digits.size(), number);
   return number;
@@ -82,32 +82,32 @@ void add_sets(std::string_view low, std::string_view high, const std::string& be
 
 std::vector<std::string> sets_of(const Range& range) {
   if (is_letter(range.low[0])) return {set_of(range.low[0], range.high[0])};
-  const auto [low, high] = std::minmax({number_of(range.low), number_of(range.high)});
+  const auto [low, high] = std::minmax({parse_number(range.low), parse_number(range.high)});
   std::vector<std::string> sets;
   if (range.is_padded()) {
     const size_t digits = std::max(range.low.size(), range.high.size());
     add_sets(padded(low, digits), padded(high, digits), "", sets);
     return sets;
   }
-  const size_t most_digits = std::to_string(high).size();
-  for (size_t digits = std::to_string(low).size(); digits <= most_digits; ++digits) {
+  const size_t max_digits = std::to_string(high).size();
+  for (size_t digits = std::to_string(low).size(); digits <= max_digits; ++digits) {
     const std::string least = '1' + std::string(digits - 1, '0');
-    const std::string most = std::string(digits, '9');
+    const std::string max_count = std::string(digits, '9');
     add_sets(std::max(padded(low, digits), least),
-             digits == most_digits ? padded(high, digits) : most, "", sets);
+             digits == max_digits ? padded(high, digits) : max_count, "", sets);
   }
   return sets;
 }
 
-// False where they are more than `most`.
-bool names_of(const Range& range, size_t most, std::vector<std::string>& names) {
+// False where they are more than `max_count`.
+bool names_of(const Range& range, size_t max_count, std::vector<std::string>& names) {
   if (is_letter(range.low[0])) {
     for (char c = range.low[0]; c <= range.high[0]; ++c)
       if (is_letter(c)) names.emplace_back(1, c);
-    return names.size() <= most;
+    return names.size() <= max_count;
   }
-  const auto [low, high] = std::minmax({number_of(range.low), number_of(range.high)});
-  if (high - low >= most) return false;
+  const auto [low, high] = std::minmax({parse_number(range.low), parse_number(range.high)});
+  if (high - low >= max_count) return false;
   const size_t digits = range.is_padded() ? std::max(range.low.size(), range.high.size()) : 1;
   for (uint64_t number = low; number <= high; ++number) names.push_back(padded(number, digits));
   return true;
@@ -138,26 +138,27 @@ std::optional<Brace> first_brace(const std::string& pattern) {
 
 }  // namespace
 
-bool expand_braces(const std::string& pattern, Ranges ranges, size_t most,
+bool expand_braces(const std::string& pattern, Ranges ranges, size_t max_count,
                    std::vector<std::string>& out) {
   auto brace = first_brace(pattern);
   if (!brace) {
-    if (out.size() == most) return false;
+    if (out.size() == max_count) return false;
     out.push_back(pattern);
     return true;
   }
   if (brace->alternatives.size() == 1) {
     const std::string inner = brace->alternatives[0];
-    if (const auto range = range_of(inner)) {
+    if (const auto range = byte_range(inner)) {
       brace->alternatives.clear();
       if (ranges == Ranges::kAsSets) brace->alternatives = sets_of(*range);
-      if (ranges == Ranges::kAsNames && !names_of(*range, most, brace->alternatives)) return false;
+      if (ranges == Ranges::kAsNames && !names_of(*range, max_count, brace->alternatives))
+        return false;
     }
   }
   for (const std::string& inner : brace->alternatives) {
     const std::string one =
         pattern.substr(0, brace->open) + inner + pattern.substr(brace->close + 1);
-    if (!expand_braces(one, ranges, most, out)) return false;
+    if (!expand_braces(one, ranges, max_count, out)) return false;
   }
   return true;
 }
@@ -167,7 +168,7 @@ bool has_range(const std::string& pattern) {
        open = pattern.find('{', open + 1)) {
     const auto brace = first_brace(pattern.substr(open));
     if (!brace) return false;
-    if (brace->alternatives.size() == 1 && range_of(brace->alternatives[0])) return true;
+    if (brace->alternatives.size() == 1 && byte_range(brace->alternatives[0])) return true;
   }
   return false;
 }

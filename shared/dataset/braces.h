@@ -20,8 +20,8 @@ enum class Ranges {
   kAsNames  // each number by itself
 };
 
-// Appends what `pattern` stands for, in order; false where that would be more than `most`.
-bool expand_braces(const std::string& pattern, Ranges ranges, size_t most,
+// Appends what `pattern` stands for, in order; false where that would be more than `max_count`.
+bool expand_braces(const std::string& pattern, Ranges ranges, size_t max_count,
                    std::vector<std::string>& out);
 
 bool has_range(const std::string& pattern);

@@ -23,7 +23,7 @@
 
 namespace stoker::dataset {
 
-struct BucketPlanSettings {
+struct BucketPlanOptions {
   std::shared_ptr<const LengthBuckets> buckets;
   uint64_t batch = 1;  // samples, of all ranks
   uint64_t seed = 1;
@@ -34,20 +34,20 @@ struct BucketPlanSettings {
 class BucketPlan {
  public:
   // With drop, a batch must fit into every bucket.
-  explicit BucketPlan(const BucketPlanSettings& settings);
+  explicit BucketPlan(const BucketPlanOptions& options);
 
-  struct Use {
+  struct Item {
     uint64_t sample = 0;
-    uint64_t pass = 0;  // over its bucket
+    uint64_t dataset_epoch = 0;  // over its bucket
   };
   // attempt 0: the sample of the row. Else its attempt-th stand-in: the samples that follow it in its
   // pass, then those of the buckets before, which are shorter.
-  Use at(uint64_t ticket, uint64_t row, uint64_t attempt) const;
-  size_t bucket_of(uint64_t ticket) const { return turn_of(ticket).bucket; }
+  Item at(uint64_t ticket, uint64_t row, uint64_t attempt) const;
+  size_t bucket_of(uint64_t ticket) const { return slot_at(ticket).bucket; }
   uint64_t epoch_of(uint64_t ticket) const;
 
  private:
-  struct Turn {
+  struct BatchSlot {
     uint64_t epoch = 0;
     size_t bucket = 0;
     uint64_t number = 0;  // of the bucket's batches, over all epochs
@@ -55,9 +55,9 @@ class BucketPlan {
   // Batches before an epoch: of a bucket, and of all.
   uint64_t batches_before(size_t bucket, uint64_t epoch) const;
   uint64_t batches_before(uint64_t epoch) const;
-  Turn turn_of(uint64_t ticket) const;
+  BatchSlot slot_at(uint64_t ticket) const;
 
-  const BucketPlanSettings settings_;
+  const BucketPlanOptions options_;
   const uint64_t turn_seed_;
   std::deque<EpochOrder> orders_;  // of the buckets; they stay where they are
 };

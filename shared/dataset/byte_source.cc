@@ -2,7 +2,7 @@
 
 namespace stoker::dataset {
 
-Result<std::span<const std::byte>> FileSource::look(uint64_t offset, size_t count) {
+Result<std::span<const std::byte>> FileSource::peek(uint64_t offset, size_t count) {
   const uint64_t from = std::min(offset, size_);
   const size_t wanted = std::min<uint64_t>(count, size_ - from);
   const bool is_there = from >= begin_ && from + wanted <= begin_ + window_.size();

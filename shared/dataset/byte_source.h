@@ -25,7 +25,7 @@ class ByteSource {
   virtual uint64_t size() const = 0;
   // The `count` bytes from `offset` on, fewer only at the end; valid until the next call. Memory is
   // taken for `count` bytes: the caller has a limit.
-  virtual Result<std::span<const std::byte>> look(uint64_t offset, size_t count) = 0;
+  virtual Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) = 0;
 };
 
 class MemorySource final : public ByteSource {
@@ -33,7 +33,7 @@ class MemorySource final : public ByteSource {
   explicit MemorySource(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   uint64_t size() const override { return bytes_.size(); }
-  Result<std::span<const std::byte>> look(uint64_t offset, size_t count) override {
+  Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) override {
     const std::span<const std::byte> rest = bytes_.subspan(std::min(offset, size()));
     return rest.first(std::min(count, rest.size()));
   }
@@ -49,7 +49,7 @@ class FileSource final : public ByteSource {
       : reader_(reader), file_(file), size_(size) {}
 
   uint64_t size() const override { return size_; }
-  Result<std::span<const std::byte>> look(uint64_t offset, size_t count) override;
+  Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) override;
 
  private:
   static constexpr size_t kWindow = 4096;
@@ -69,9 +69,9 @@ class PartSource final : public ByteSource {
       : whole_(whole), begin_(begin), size_(size) {}
 
   uint64_t size() const override { return size_; }
-  Result<std::span<const std::byte>> look(uint64_t offset, size_t count) override {
+  Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) override {
     const uint64_t from = std::min(offset, size_);
-    return whole_.look(begin_ + from, std::min<uint64_t>(count, size_ - from));
+    return whole_.peek(begin_ + from, std::min<uint64_t>(count, size_ - from));
   }
 
  private:

@@ -13,13 +13,13 @@ ByteStream::ByteStream(FileTable files) : files_(std::move(files)), reader_(file
     ends_.push_back(end += files_.stamp(file).size);
 }
 
-Result<uint64_t> ByteStream::length_of(const FileTable& files) {
+Result<uint64_t> ByteStream::total_length(const FileTable& files) {
   uint64_t length = 0;
   for (size_t file = 0; file < files.size(); ++file) {
     const uint64_t size = files.stamp(file).size;
     if (size > static_cast<uint64_t>(INT64_MAX) - length) {
-      return Status(Code::kCorrupt, files.path(file) + ": a size of " + std::to_string(size) +
-                                        " bytes is not possible");
+      return Status(StatusCode::kCorrupt, files.path(file) + ": a size of " + std::to_string(size) +
+                                              " bytes is not possible");
     }
     length += size;
   }
@@ -68,7 +68,7 @@ std::vector<uint64_t> ByteStream::shard_ends(uint64_t begin, uint64_t stride,
   return shards;
 }
 
-Origin ByteStream::origin(uint64_t position) const {
+SampleSource ByteStream::source(uint64_t position) const {
   const size_t file = file_at(position);
   assert(file < files_.size());
   return {.file = files_.path(file), .offset = position - (ends_[file] - files_.stamp(file).size)};

@@ -23,13 +23,13 @@ class ByteStream {
   ByteStream& operator=(const ByteStream&) = delete;
 
   // The number of bytes. kCorrupt when the sizes do not fit in 63 bits.
-  static Result<uint64_t> length_of(const FileTable& files);
+  static Result<uint64_t> total_length(const FileTable& files);
 
   uint64_t length() const { return ends_.empty() ? 0 : ends_.back(); }
   // position + bytes.size() <= length().
   Status read(uint64_t position, std::span<std::byte> bytes) const;
   void prefetch(uint64_t position, uint64_t count, PrefetchedBytes& bytes) const;
-  Origin origin(uint64_t position) const;
+  SampleSource source(uint64_t position) const;
   // As Dataset::shard_ends(), a file being a shard, of `samples` >= 1 samples of which the i-th
   // begins at begin + i * stride. Files in which no sample begins are none.
   std::vector<uint64_t> shard_ends(uint64_t begin, uint64_t stride, uint64_t samples) const;

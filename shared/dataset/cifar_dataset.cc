@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "shared/dataset/byte_stream.h"
-#include "shared/dataset/kind.h"
+#include "shared/dataset/format.h"
 #include "shared/dataset/source.h"
-#include "shared/dataset/split.h"
+#include "shared/dataset/split_fraction.h"
 
 namespace stoker::dataset {
 namespace {
@@ -23,15 +23,15 @@ uint64_t label_bytes(uint64_t classes) { return classes == 10 ? 1 : 2; }
 
 class CifarDataset final : public Dataset {
  public:
-  CifarDataset(Index index, Part part, uint64_t classes)
+  CifarDataset(Index index, SampleRange range, uint64_t classes)
       : fingerprint_(index.fingerprint()),
         stream_(std::move(index.files)),
-        part_(part),
+        range_(range),
         classes_(classes),
         spec_{{.name = "input", .dtype = DType::kU8, .shape = {3, 32, 32}},
               {.name = "label", .dtype = DType::kI64, .shape = {}}} {}
 
-  uint64_t size() const override { return part_.size(); }
+  uint64_t size() const override { return range_.size(); }
   const std::vector<TensorSpec>& spec() const override { return spec_; }
   uint64_t classes() const override { return classes_; }
   std::vector<std::string> class_names() const override {
@@ -40,20 +40,21 @@ class CifarDataset final : public Dataset {
             "dog",      "frog",       "horse", "ship", "truck"};
   }
   const std::string& fingerprint() const override { return fingerprint_; }
-  Origin origin(uint64_t sample) const override { return stream_.origin(position(sample)); }
+  SampleSource source(uint64_t sample) const override { return stream_.source(position(sample)); }
   std::vector<uint64_t> shard_ends() const override {
     return stream_.shard_ends(position(0), position(1) - position(0), size());
   }
 
-  Status read(uint64_t sample, const DrawKey&,
+  Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size() && outputs.size() == 2 && outputs[0].size() == kPixels);
     STOKER_ASSIGN_OR_RETURN(const int64_t label, label_of(sample));
     if (static_cast<uint64_t>(label) >= classes_) {
-      const Origin where = origin(sample);
-      return Status(Code::kCorrupt, where.file + ": label " + std::to_string(label) +
-                                        " in the record at offset " + std::to_string(where.offset) +
-                                        ", but there are " + std::to_string(classes_) + " classes");
+      const SampleSource where = source(sample);
+      return Status(StatusCode::kCorrupt, where.file + ": label " + std::to_string(label) +
+                                              " in the record at offset " +
+                                              std::to_string(where.offset) + ", but there are " +
+                                              std::to_string(classes_) + " classes");
     }
     std::memcpy(outputs[1].data(), &label, sizeof label);
     return stream_.read(position(sample) + label_bytes(classes_), outputs[0]);
@@ -77,73 +78,75 @@ class CifarDataset final : public Dataset {
     return std::to_integer<int64_t>(stored.back());
   }
   uint64_t position(uint64_t sample) const {
-    return (part_.begin + sample) * (label_bytes(classes_) + kPixels);
+    return (range_.begin + sample) * (label_bytes(classes_) + kPixels);
   }
 
   const std::string fingerprint_;
   const ByteStream stream_;
-  const Part part_;
+  const SampleRange range_;
   const uint64_t classes_;
   const std::vector<TensorSpec> spec_;
 };
 
-uint64_t classes_of(const SetRequest& set) {
-  return static_cast<uint64_t>(set.as<config::CifarDataset>().num_classes);
+uint64_t classes_of(const DatasetRequest& request) {
+  return static_cast<uint64_t>(request.as<config::CifarDataset>().num_classes);
 }
 
-Result<std::string> cifar_settings(const SetRequest& set) {
-  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
-  return "format=cifar" + std::to_string(classes_of(set)) + ' ' + split.to_text();
+Result<std::string> cifar_fingerprint_text(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  return "format=cifar" + std::to_string(classes_of(request)) + ' ' + split.to_text();
 }
 
-Result<FileTable> scan_cifar(const SetRequest& set, const ScanProgress& progress) {
-  return scan_source(set, classes_of(set) == 10 ? "data_batch_*.bin" : "train.bin", progress);
+Result<FileTable> scan_cifar(const DatasetRequest& request, const ScanProgress& progress) {
+  return scan_source(request, classes_of(request) == 10 ? "data_batch_*.bin" : "train.bin",
+                     progress);
 }
 
 // The number of records in all files; kCorrupt when one is cut off.
-Result<uint64_t> count_records(const SetRequest& set, const FileTable& files) {
-  const uint64_t record = label_bytes(classes_of(set)) + kPixels;
+Result<uint64_t> count_records(const DatasetRequest& request, const FileTable& files) {
+  const uint64_t record = label_bytes(classes_of(request)) + kPixels;
   uint64_t records = 0;
   for (size_t file = 0; file < files.size(); ++file) {
     const uint64_t size = files.stamp(file).size;
     if (size == 0 || size % record != 0) {
-      return Status(Code::kCorrupt,
-                    set.key("path") + ": " + files.path(file) + ": " + std::to_string(size) +
+      return Status(StatusCode::kCorrupt,
+                    request.key("path") + ": " + files.path(file) + ": " + std::to_string(size) +
                         " bytes is not a whole number of records of " + std::to_string(record) +
-                        " bytes (CIFAR-" + std::to_string(classes_of(set)) + ", binary version)");
+                        " bytes (CIFAR-" + std::to_string(classes_of(request)) +
+                        ", binary version)");
     }
     records += size / record;
   }
   return records;
 }
 
-Result<std::unique_ptr<Dataset>> open_cifar(const SetRequest& set, Index index) {
-  STOKER_ASSIGN_OR_RETURN(const uint64_t records, count_records(set, index.files));
-  STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, records));
+Result<std::unique_ptr<Dataset>> open_cifar(const DatasetRequest& request, Index index) {
+  STOKER_ASSIGN_OR_RETURN(const uint64_t records, count_records(request, index.files));
+  STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, records));
   return std::unique_ptr<Dataset>(
-      std::make_unique<CifarDataset>(std::move(index), part, classes_of(set)));
+      std::make_unique<CifarDataset>(std::move(index), range, classes_of(request)));
 }
 
 }  // namespace
 
-const Kind& cifar10_kind() {
-  static constexpr Kind kKind{.name = "cifar10",
-                              .settings = cifar_settings,
-                              .scan = scan_cifar,
-                              .inspect = no_facts,
-                              .open = open_cifar,
-                              .has_rows = true};
-  return kKind;
+const DatasetFormatOps& cifar10_kind() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "cifar10",
+                                               .fingerprint_text = cifar_fingerprint_text,
+                                               .scan = scan_cifar,
+                                               .build_metadata = no_metadata,
+                                               .open = open_cifar,
+                                               .has_rows = true};
+  return kFormatOps;
 }
 
-const Kind& cifar100_kind() {
-  static constexpr Kind kKind{.name = "cifar100",
-                              .settings = cifar_settings,
-                              .scan = scan_cifar,
-                              .inspect = no_facts,
-                              .open = open_cifar,
-                              .has_rows = true};
-  return kKind;
+const DatasetFormatOps& cifar100_kind() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "cifar100",
+                                               .fingerprint_text = cifar_fingerprint_text,
+                                               .scan = scan_cifar,
+                                               .build_metadata = no_metadata,
+                                               .open = open_cifar,
+                                               .has_rows = true};
+  return kFormatOps;
 }
 
 }  // namespace stoker::dataset

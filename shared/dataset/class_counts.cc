@@ -6,13 +6,13 @@
 namespace stoker::dataset {
 namespace {
 
-constexpr uint64_t kAtOnce = 1 << 16;  // labels
+constexpr uint64_t kLabelsAtOnce = 1 << 16;  // labels
 
 }  // namespace
 
 Result<std::vector<uint64_t>> count_classes(const Dataset& data) {
   std::vector<uint64_t> counts(data.classes());
-  std::vector<int64_t> labels(std::min(data.size(), kAtOnce));
+  std::vector<int64_t> labels(std::min(data.size(), kLabelsAtOnce));
   for (uint64_t first = 0; first < data.size(); first += labels.size()) {
     const auto part = std::span(labels).first(std::min(data.size() - first, labels.size()));
     STOKER_RETURN_IF_ERROR(data.read_labels(first, part));

@@ -7,16 +7,16 @@
 namespace stoker::dataset {
 namespace {
 
-constexpr size_t kMostNameBytes = 1024;
+constexpr size_t kMaxNameBytes = 1024;
 
-Status wrong(const std::string& what) { return Status(Code::kCorrupt, what); }
+Status wrong(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
 
 // As the records spell it.
 Result<std::string> text_of_label(const FieldValue& label) {
   if (const auto* bytes = std::get_if<FieldBytes>(&label)) {
-    const std::string_view text = trimmed(text_of(*bytes));
+    const std::string_view text = trimmed(to_string_view(*bytes));
     if (text.empty()) return wrong("is empty");
-    if (text.size() > kMostNameBytes) return wrong("is no label: " + describe(label));
+    if (text.size() > kMaxNameBytes) return wrong("is no label: " + describe(label));
     return std::string(text);
   }
   STOKER_ASSIGN_OR_RETURN(const uint64_t number, whole_number(label));
@@ -27,14 +27,14 @@ Result<std::string> text_of_label(const FieldValue& label) {
 
 Result<uint64_t> ClassLabels::add(const FieldValue& label) {
   STOKER_ASSIGN_OR_RETURN(std::string text, text_of_label(label));
-  const auto [place, is_new] = of_text_.try_emplace(text, labels_.size());
-  if (!is_new) return place->second;
-  if (labels_.size() == kMostClasses)
-    return wrong("is the " + std::to_string(kMostClasses + 1) + "th different label");
+  const auto [entry, is_new] = of_text_.try_emplace(text, labels_.size());
+  if (!is_new) return entry->second;
+  if (labels_.size() == kMaxClasses)
+    return wrong("is the " + std::to_string(kMaxClasses + 1) + "th different label");
   const auto number = whole_number(label);
-  all_numbers_ = all_numbers_ && number.ok() && *number < kMostClasses;
+  all_numbers_ = all_numbers_ && number.ok() && *number < kMaxClasses;
   labels_.push_back({.text = std::move(text), .number = number.ok() ? *number : 0});
-  return place->second;
+  return entry->second;
 }
 
 Result<ClassLabels::Classes> ClassLabels::finish(uint64_t given) const {
@@ -60,7 +60,7 @@ Result<ClassLabels::Classes> ClassLabels::finish(uint64_t given) const {
     const std::string found =
         all_numbers_ ? "a label is " + std::to_string(classes.count - 1)
                      : "there are " + std::to_string(classes.count) + " different labels";
-    return Status(Code::kInvalidArgument, "is " + std::to_string(given) + ", but " + found);
+    return Status(StatusCode::kInvalidArgument, "is " + std::to_string(given) + ", but " + found);
   }
   classes.count = given;
   return classes;

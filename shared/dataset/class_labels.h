@@ -19,7 +19,7 @@
 
 namespace stoker::dataset {
 
-constexpr uint64_t kMostClasses = 1'000'000;
+constexpr uint64_t kMaxClasses = 1'000'000;
 
 class ClassLabels {
  public:

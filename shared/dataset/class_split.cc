@@ -11,19 +11,19 @@ std::string_view class_of(std::string_view name) { return name.substr(0, name.fi
 
 }  // namespace
 
-ClassSplit::ClassSplit(const FileTable& files, const Split& split) {
+ClassSplit::ClassSplit(const FileTable& files, const SplitFraction& split) {
   uint64_t samples = 0;
   for (size_t begin = 0, end = 0; begin < files.size(); begin = end) {
     const std::string_view name = class_of(files.name(begin));
     while (end < files.size() && class_of(files.name(end)) == name) ++end;
-    const Part part = split.of_count(end - begin);
-    samples += part.size();
+    const SampleRange range = split.of_count(end - begin);
+    samples += range.size();
     classes_.push_back(
-        {.name = std::string(name), .files_begin = begin + part.begin, .samples_end = samples});
+        {.name = std::string(name), .files_begin = begin + range.begin, .samples_end = samples});
   }
 }
 
-ClassSplit::Place ClassSplit::place(uint64_t sample) const {
+ClassSplit::Location ClassSplit::location(uint64_t sample) const {
   assert(sample < size());
   const auto found =
       std::upper_bound(classes_.begin(), classes_.end(), sample,

@@ -11,21 +11,21 @@
 #include <vector>
 
 #include "shared/dataset/file_table.h"
-#include "shared/dataset/split.h"
+#include "shared/dataset/split_fraction.h"
 
 namespace stoker::dataset {
 
 class ClassSplit {
  public:
   // Every name of `files` is "class/…", sorted by class.
-  ClassSplit(const FileTable& files, const Split& split);
+  ClassSplit(const FileTable& files, const SplitFraction& split);
 
-  struct Place {
+  struct Location {
     uint64_t file = 0;
     uint64_t of_class = 0;
   };
   uint64_t size() const { return classes_.empty() ? 0 : classes_.back().samples_end; }
-  Place place(uint64_t sample) const;
+  Location location(uint64_t sample) const;
   std::vector<std::string> names()
       const;  // of all classes, also of those that the part takes nothing of
   uint64_t classes() const { return classes_.size(); }

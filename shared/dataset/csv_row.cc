@@ -69,11 +69,11 @@ Status CsvRow::take_quoted(std::string_view& rest, char delimiter) {
   const std::string column = "column " + std::to_string(fields_.size() + 1);
   const size_t behind = behind_quoted(rest, 0);
   if (behind == std::string_view::npos)
-    return Status(Code::kCorrupt, column + " begins with a quote that is never closed");
+    return Status(StatusCode::kCorrupt, column + " begins with a quote that is never closed");
   std::string_view field = rest.substr(1, behind - 2);
   rest.remove_prefix(behind);
   if (!rest.empty() && rest.front() != delimiter)
-    return Status(Code::kCorrupt, column + " has text behind its closing quote");
+    return Status(StatusCode::kCorrupt, column + " has text behind its closing quote");
   if (has(field, '"')) {
     const size_t begin = unquoted_.size();
     for (size_t at = 0; at < field.size(); ++at) {

@@ -11,7 +11,7 @@
 
 #include "shared/base/status.h"
 #include "shared/config/dataset_config.h"
-#include "shared/dataset/kind.h"
+#include "shared/dataset/format.h"
 #include "shared/dataset/record_fields.h"
 
 namespace stoker::dataset {
@@ -21,10 +21,11 @@ struct CsvTable {
 
   // The settings of records with the inputs that they leave out: every column but the label or the
   // targets.
-  Result<config::RecordConfig> with_inputs(const SetRequest& set) const;
+  Result<config::RecordConfig> with_inputs(const DatasetRequest& request) const;
   // The column of each name of the fields. kInvalidArgument also where the shape is not that of so
   // many columns.
-  Result<std::vector<size_t>> places(const SetRequest& set, const RecordFields& fields) const;
+  Result<std::vector<size_t>> indices(const DatasetRequest& request,
+                                      const RecordFields& fields) const;
 };
 
 // The fields of a header row; a line end or another control character in a name counts as a space.

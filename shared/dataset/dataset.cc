@@ -6,15 +6,15 @@
 namespace stoker::dataset {
 
 Status Dataset::read_labels(uint64_t /*first*/, std::span<int64_t> /*labels*/) const {
-  return Status(Code::kNotFound, "which class a sample has, only reading it tells");
+  return Status(StatusCode::kNotFound, "which class a sample has, only reading it tells");
 }
 
-RowsRead Dataset::read_rows(std::span<const SampleRead> samples,
-                            std::span<const std::span<std::byte>> rows) const {
+BatchReadResult Dataset::read_batch(std::span<const SampleReadRequest> samples,
+                                    std::span<const std::span<std::byte>> rows) const {
   const FileReader::ReadsTogether together;
   RowOutputs outputs(rows, samples.size());
   for (size_t i = 0; i < samples.size(); ++i) {
-    Status status = read(samples[i].sample, samples[i].draw, outputs.of(i));
+    Status status = read(samples[i].sample, samples[i].random_key, outputs.of(i));
     if (!status.ok()) return {.good = i, .status = std::move(status)};
   }
   return {.good = samples.size(), .status = {}};

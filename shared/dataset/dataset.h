@@ -28,26 +28,26 @@ namespace stoker::dataset {
 class PrefetchedBytes;
 
 // Where a sample comes from, for messages, ledgers and `stokerctl show-batch`.
-struct Origin {
-  std::string file;      // empty: synthetic
-  uint64_t offset = 0;   // of the first byte, or of the record
-  std::string set = {};  // of a mixture: the name of the sample's set
+struct SampleSource {
+  std::string file;          // empty: synthetic
+  uint64_t offset = 0;       // of the first byte, or of the record
+  std::string dataset = {};  // of a mixture: the name of the sample's set
 };
 
 // What random choices while reading one sample depend on: nothing else may.
-struct DrawKey {
+struct RandomKey {
   uint64_t seed = 0;
   uint64_t epoch = 0;
   uint64_t sample = 0;
 };
 
 // One of several samples that are read together.
-struct SampleRead {
+struct SampleReadRequest {
   uint64_t sample = 0;
-  DrawKey draw;
+  RandomKey random_key;
 };
 // How many of them were read, and the error of the next where these are not all.
-struct RowsRead {
+struct BatchReadResult {
   size_t good = 0;
   Status status;
 };
@@ -67,27 +67,27 @@ class Dataset {
   // Hex SHA-256 over what was indexed (names, sizes, times, split …): another fingerprint = other
   // samples.
   virtual const std::string& fingerprint() const = 0;
-  virtual Origin origin(uint64_t sample) const = 0;
+  virtual SampleSource source(uint64_t sample) const = 0;
   // What is read in one go where random access is dear, such as the samples of one file: for each
   // shard the number of samples up to its end. Strictly increasing; the last is size().
   virtual std::vector<uint64_t> shard_ends() const { return {size()}; }
   // Of a mixture: the samples of each of its sets, which are numbered one set after the other.
-  virtual std::vector<uint64_t> set_sizes() const { return {size()}; }
+  virtual std::vector<uint64_t> component_sizes() const { return {size()}; }
   // Of sequences of various lengths: the length that spec() is for, and how many places of that a
   // sample fills itself; the rest of it is padding. 0: all samples have the shape of spec().
-  virtual uint64_t longest() const { return 0; }
+  virtual uint64_t max_length() const { return 0; }
   virtual uint64_t length(uint64_t /*sample*/) const { return 0; }
   // spec() as it is in a batch whose longest sample has at most this length, up to longest().
   virtual std::vector<TensorSpec> spec_of_length(uint64_t /*length*/) const { return spec(); }
   // What read() draws at random for this sample, in words for people: "crop=12,40,180x180 flip".
   // Empty where nothing is drawn.
-  virtual std::string describe_draws(uint64_t /*sample*/, const DrawKey& /*draw*/) const {
+  virtual std::string describe_transforms(uint64_t /*sample*/, const RandomKey& /*draw*/) const {
     return {};
   }
 
   // Writes sample `sample` into `outputs`, one span per tensor of spec(), each exactly that
   // tensor's bytes; or those of spec_of_length(), for a length not below the sample's.
-  virtual Status read(uint64_t sample, const DrawKey& draw,
+  virtual Status read(uint64_t sample, const RandomKey& random_key,
                       std::span<const std::span<std::byte>> outputs) const = 0;
   // The labels of samples from `first` on, where each has one class and all are found without reading
   // samples. One that is no class is given as it stands; read() refuses its sample. kNotFound: they are
@@ -95,29 +95,29 @@ class Dataset {
   virtual Status read_labels(uint64_t first, std::span<int64_t> labels) const;
   // Several samples, the i-th into the i-th row of each of `rows`, which has room for so many of that
   // tensor, one after another; up to the first that cannot be read. The same as read() of each.
-  virtual RowsRead read_rows(std::span<const SampleRead> samples,
-                             std::span<const std::span<std::byte>> rows) const;
+  virtual BatchReadResult read_batch(std::span<const SampleReadRequest> samples,
+                                     std::span<const std::span<std::byte>> rows) const;
   // Samples that cost less to keep than to read again may stay in memory once they were read, where
   // all of the set's have room: takes what they may need off `room`, bytes. Before the first read().
-  virtual void keep_samples(uint64_t& /*room*/) const {}
+  virtual void enable_memory_cache(uint64_t& /*room*/) const {}
   // Reads ahead what read() of this sample takes from files, and looks at none of it. Whoever then
   // reads the sample holding `bytes` gets the same as without. Nothing where there are no files.
   virtual void prefetch(uint64_t /*sample*/, PrefetchedBytes& /*bytes*/) const {}
   // Descriptors that read() writes to: of files in which samples are kept (a decoded cache).
-  virtual std::vector<int> writes_to() const { return {}; }
+  virtual std::vector<int> writable_fds() const { return {}; }
 };
 
 // Scans (or finds the scan cached under `index_dir` unchanged) and opens. Errors name the path:
 // kNotFound (no such file or folder, or nothing in it that fits: "data.train.path: … holds no file
 // that matches '*.h'"), kPermission, kInvalidArgument (the config), kCorrupt (a file is not of this
-// kind), kIoError. `set_name` ("train") is for messages and for the index file's name.
+// kind), kIoError. `dataset_name` ("train") is for messages and for the index file's name.
 // A mixture or concat opens its sets as well: it needs all of them.
-Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
-                                              const config::DatasetConfigs& sets,
+Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
+                                              const config::DatasetConfigs& datasets,
                                               const std::string& index_dir,
                                               const ScanProgress& progress);
 // A set that has a format.
-Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
+Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
                                               const ScanProgress& progress);
@@ -125,16 +125,16 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
 // Opens through the index that open_dataset() left, without looking at the folder again: the same
 // samples, or an error. kNotFound: there is no index yet. kMismatch when the samples have another
 // fingerprint than `fingerprint`; where that is empty, they are what the index says.
-Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
-                                              const config::DatasetConfigs& sets,
+Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
+                                              const config::DatasetConfigs& datasets,
                                               const std::string& index_dir,
                                               const std::string& fingerprint);
-Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
+Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
                                               const std::string& fingerprint);
 
 // "text tokens image_folder image_list …": the formats, for messages.
-std::string supported_kinds();
+std::string supported_formats();
 
 }  // namespace stoker::dataset

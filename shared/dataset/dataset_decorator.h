@@ -21,16 +21,16 @@ class DatasetDecorator : public Dataset {
   uint64_t classes() const override { return inner_.classes(); }
   std::vector<std::string> class_names() const override { return inner_.class_names(); }
   const std::string& fingerprint() const override { return inner_.fingerprint(); }
-  Origin origin(uint64_t sample) const override { return inner_.origin(sample); }
+  SampleSource source(uint64_t sample) const override { return inner_.source(sample); }
   std::vector<uint64_t> shard_ends() const override { return inner_.shard_ends(); }
-  std::vector<uint64_t> set_sizes() const override { return inner_.set_sizes(); }
-  uint64_t longest() const override { return inner_.longest(); }
+  std::vector<uint64_t> component_sizes() const override { return inner_.component_sizes(); }
+  uint64_t max_length() const override { return inner_.max_length(); }
   uint64_t length(uint64_t sample) const override { return inner_.length(sample); }
   std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
     return inner_.spec_of_length(length);
   }
-  std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
-    return inner_.describe_draws(sample, draw);
+  std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
+    return inner_.describe_transforms(sample, random_key);
   }
   Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
     return inner_.read_labels(first, labels);
@@ -38,8 +38,8 @@ class DatasetDecorator : public Dataset {
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
     inner_.prefetch(sample, bytes);
   }
-  void keep_samples(uint64_t& room) const override { inner_.keep_samples(room); }
-  std::vector<int> writes_to() const override { return inner_.writes_to(); }
+  void enable_memory_cache(uint64_t& budget) const override { inner_.enable_memory_cache(budget); }
+  std::vector<int> writable_fds() const override { return inner_.writable_fds(); }
 
  protected:
   const Dataset& inner() const { return inner_; }

@@ -23,7 +23,7 @@
 
 namespace stoker::dataset {
 
-struct OrderSettings {
+struct OrderOptions {
   uint64_t size = 1;  // samples
   uint64_t seed = 1;
   config::ShuffleMode shuffle = config::ShuffleMode::kFull;
@@ -34,16 +34,16 @@ struct OrderSettings {
 
 class EpochOrder {
  public:
-  explicit EpochOrder(const OrderSettings& settings);
+  explicit EpochOrder(const OrderOptions& options);
 
   uint64_t size() const { return size_; }
-  uint64_t at(uint64_t epoch, uint64_t place) const;  // place < size()
-  // The samples of the places from `place` on, none past the epoch's end: for less than one by one.
-  void at(uint64_t epoch, uint64_t place, std::span<uint64_t> samples) const;
+  uint64_t at(uint64_t epoch, uint64_t index) const;  // place < size()
+  // The samples of the places from `index` on, none past the epoch's end: for less than one by one.
+  void at(uint64_t epoch, uint64_t index, std::span<uint64_t> samples) const;
 
  private:
-  // Of the places from `place` on as many as are in one window; how many.
-  size_t in_window(uint64_t epoch, uint64_t place, std::span<uint64_t> samples) const;
+  // Of the places from `index` on as many as are in one window; how many.
+  size_t in_window(uint64_t epoch, uint64_t index, std::span<uint64_t> samples) const;
 
   const uint64_t size_;
   const uint64_t seed_;

@@ -30,7 +30,7 @@ class ExampleValues {
   Result<FieldValue> decode(const RecordFields& fields, size_t name);
 
   std::span<const std::byte> example_;
-  std::vector<FeaturePlace> places_;
+  std::vector<FeatureLocation> locations_;
   std::vector<std::vector<int64_t>> ints_;  // a list a name
   std::vector<std::vector<float>> floats_;
 };

@@ -8,7 +8,7 @@
 namespace stoker::dataset {
 namespace {
 
-Status wrong(const std::string& what) { return Status(Code::kCorrupt, what); }
+Status wrong(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
 
 std::string counted(size_t count, const std::string& one) {
   return std::to_string(count) + ' ' + one + (count == 1 ? "" : "s");
@@ -63,16 +63,16 @@ std::string describe(const FieldValue& value) {
   return "nothing";
 }
 
-std::string quoted(std::string_view text, size_t most_bytes) {
+std::string quote_for_message(std::string_view text, size_t max_bytes) {
   std::string shown = "'";
-  for (const char c : text.substr(0, most_bytes)) {
+  for (const char c : text.substr(0, max_bytes)) {
     const auto byte = static_cast<unsigned char>(c);
     shown += byte < 0x20 || byte == 0x7f ? '?' : c;
   }
-  return shown + (text.size() > most_bytes ? "…'" : "'");
+  return shown + (text.size() > max_bytes ? "…'" : "'");
 }
 
-std::string_view text_of(FieldBytes bytes) {
+std::string_view to_string_view(FieldBytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -99,16 +99,16 @@ Status append_numbers(const FieldValue& value, std::span<float> out, size_t& fil
   const auto* bytes = std::get_if<FieldBytes>(&value);
   if (bytes == nullptr) return wrong("is not there");
   float number = 0;
-  if (!parse_float(trimmed(text_of(*bytes)), number))
-    return wrong("is " + quoted(text_of(*bytes)) + ", not a number");
+  if (!parse_float(trimmed(to_string_view(*bytes)), number))
+    return wrong("is " + quote_for_message(to_string_view(*bytes)) + ", not a number");
   return append_all(std::span<const float>(&number, 1), out, filled);
 }
 
 Result<uint64_t> whole_number(const FieldValue& value) {
   if (const auto* bytes = std::get_if<FieldBytes>(&value)) {
     uint64_t number = 0;
-    if (parse_all(trimmed(text_of(*bytes)), number)) return number;
-    return wrong("is " + quoted(text_of(*bytes)) + ", not a whole number from 0");
+    if (parse_all(trimmed(to_string_view(*bytes)), number)) return number;
+    return wrong("is " + quote_for_message(to_string_view(*bytes)) + ", not a whole number from 0");
   }
   const auto* ints = std::get_if<FieldInts>(&value);
   if (ints == nullptr || ints->size() != 1)

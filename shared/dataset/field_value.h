@@ -30,10 +30,10 @@ inline bool is_missing(const FieldValue& value) { return value.index() == 0; }
 inline bool is_bytes(const FieldValue& value) { return std::holds_alternative<FieldBytes>(value); }
 // "nothing", "12 bytes", "3 whole numbers", "1 number".
 std::string describe(const FieldValue& value);
-std::string_view text_of(FieldBytes bytes);
+std::string_view to_string_view(FieldBytes bytes);
 // A name or value out of a file as messages show it: in quotes, without control characters, and cut
 // off where it is long.
-std::string quoted(std::string_view text, size_t most_bytes = 32);
+std::string quote_for_message(std::string_view text, size_t max_bytes = 32);
 
 // Bytes as they are: exactly as many as `out` has.
 Status copy_bytes(const FieldValue& value, std::span<std::byte> out);

@@ -21,18 +21,18 @@ constexpr auto kBetweenReads = std::chrono::milliseconds(20);
 }  // namespace
 
 Status FileReader::read(size_t file, uint64_t offset, std::span<std::byte> bytes) const {
-  if (auto* const held = PrefetchedBytes::maybe_of_thread())
-    if (auto status = held->maybe_take({this, file, offset, bytes.size()}, bytes)) return *status;
-  return read_kept(file, offset, bytes);
+  if (auto* const held = PrefetchedBytes::current())
+    if (auto status = held->try_take({this, file, offset, bytes.size()}, bytes)) return *status;
+  return read_open(file, offset, bytes);
 }
 
 void FileReader::prefetch(size_t file, uint64_t offset, uint64_t count,
                           PrefetchedBytes& bytes) const {
   bytes.fetch({this, file, offset, count},
-              [&](std::span<std::byte> into) { return read_kept(file, offset, into); });
+              [&](std::span<std::byte> into) { return read_open(file, offset, into); });
 }
 
-Status FileReader::read_kept(size_t file, uint64_t offset, std::span<std::byte> bytes) const {
+Status FileReader::read_open(size_t file, uint64_t offset, std::span<std::byte> bytes) const {
   UniqueFd own;
   STOKER_ASSIGN_OR_RETURN(const Lease lease, lease_for(file, own));
   Status status = read_from(lease.fd, file, offset, bytes);
@@ -44,7 +44,7 @@ Status FileReader::read_kept(size_t file, uint64_t offset, std::span<std::byte> 
 
 Result<FileReader::Lease> FileReader::lease_for(size_t file, UniqueFd& own) const {
   if (auto* const together = ReadsTogether::of_thread_)
-    if (const auto* const kept = together->maybe_find(this, file)) return kept->lease;
+    if (const auto* const open_file = together->find_open_file(this, file)) return open_file->lease;
   if (const Lease found = find(file); found.fd >= 0) return found;
   STOKER_ASSIGN_OR_RETURN(own, open(file));
   return keep(file, own);
@@ -52,28 +52,30 @@ Result<FileReader::Lease> FileReader::lease_for(size_t file, UniqueFd& own) cons
 
 void FileReader::end_lease(const Lease& lease, size_t file, bool failed) const {
   auto* const together = ReadsTogether::of_thread_;
-  auto* const kept = together != nullptr ? together->maybe_find(this, file) : nullptr;
-  if (kept != nullptr && !failed) return;  // it stays
-  if (kept != nullptr) *kept = {};
-  auto* const free = together != nullptr && !failed ? together->maybe_find(nullptr, 0) : nullptr;
+  auto* const open_file = together != nullptr ? together->find_open_file(this, file) : nullptr;
+  if (open_file != nullptr && !failed) return;  // it stays
+  if (open_file != nullptr) *open_file = {};
+  auto* const free =
+      together != nullptr && !failed ? together->find_open_file(nullptr, 0) : nullptr;
   if (free != nullptr) {
     *free = {.reader = this, .file = file, .lease = lease};
     return;
   }
-  give_back(lease, failed);
+  release_slot(lease, failed);
 }
 
 FileReader::ReadsTogether::~ReadsTogether() {
   of_thread_ = nullptr;
-  for (const Kept& kept : kept_)
-    if (kept.reader != nullptr) kept.reader->give_back(kept.lease, false);
+  for (const OpenFile& open_file : open_files_)
+    if (open_file.reader != nullptr) open_file.reader->release_slot(open_file.lease, false);
 }
 
-FileReader::ReadsTogether::Kept* FileReader::ReadsTogether::maybe_find(const FileReader* reader,
-                                                                       size_t file) {
-  const auto found = std::ranges::find_if(
-      kept_, [&](const Kept& kept) { return kept.reader == reader && kept.file == file; });
-  return found == kept_.end() ? nullptr : &*found;
+FileReader::ReadsTogether::OpenFile* FileReader::ReadsTogether::find_open_file(
+    const FileReader* reader, size_t file) {
+  const auto found = std::ranges::find_if(open_files_, [&](const OpenFile& open_file) {
+    return open_file.reader == reader && open_file.file == file;
+  });
+  return found == open_files_.end() ? nullptr : &*found;
 }
 
 // ---- Whole files
@@ -81,11 +83,12 @@ FileReader::ReadsTogether::Kept* FileReader::ReadsTogether::maybe_find(const Fil
 Status FileReader::read_whole(size_t file, uint64_t limit, std::vector<std::byte>& bytes) const {
   const uint64_t size = files_.stamp(file).size;
   if (size > limit) {
-    return Status(Code::kCorrupt, files_.path(file) + ": " + std::to_string(size) +
-                                      " bytes, more than the limit of " + std::to_string(limit));
+    return Status(StatusCode::kCorrupt, files_.path(file) + ": " + std::to_string(size) +
+                                            " bytes, more than the limit of " +
+                                            std::to_string(limit));
   }
-  if (auto* const held = PrefetchedBytes::maybe_of_thread())
-    if (auto status = held->maybe_take({this, file, 0, size}, bytes)) return *status;
+  if (auto* const held = PrefetchedBytes::current())
+    if (auto status = held->try_take({this, file, 0, size}, bytes)) return *status;
   STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, open(file));
   bytes.resize(size);
   return read_from(fd.get(), file, 0, bytes);
@@ -173,7 +176,7 @@ FileReader::Lease FileReader::keep(size_t file, UniqueFd& fd) const {
   return {.fd = oldest->fd.get(), .slot = oldest};
 }
 
-void FileReader::give_back(const Lease& lease, bool close) const {
+void FileReader::release_slot(const Lease& lease, bool close) const {
   UniqueFd closed;
   const std::lock_guard lock(mutex_);
   if (--lease.slot->users > 0 || !close) return;

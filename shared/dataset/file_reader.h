@@ -57,12 +57,12 @@ class FileReader {
 
   // From the file. Without advice to the kernel beforehand: one read is one wait for the disk with and
   // without it (docs/datasets.md).
-  Status read_kept(size_t file, uint64_t offset, std::span<std::byte> bytes) const;
+  Status read_open(size_t file, uint64_t offset, std::span<std::byte> bytes) const;
   Result<UniqueFd> open(size_t file) const;
   Status read_from(int fd, size_t file, uint64_t offset, std::span<std::byte> bytes) const;
   Lease find(size_t file) const;
   Lease keep(size_t file, UniqueFd& fd) const;  // moves from `fd` when a slot takes it
-  void give_back(const Lease& lease, bool close) const;
+  void release_slot(const Lease& lease, bool close) const;
   void close_idle() const;
   // The lease that the thread keeps, or one of its own; `own`: what is to be closed after the read.
   Result<Lease> lease_for(size_t file, UniqueFd& own) const;
@@ -86,17 +86,17 @@ class FileReader::ReadsTogether {
 
  private:
   friend class FileReader;
-  static constexpr size_t kMost = 4;
-  struct Kept {
+  static constexpr size_t kMaxCount = 4;
+  struct OpenFile {
     const FileReader* reader = nullptr;  // null: none
     size_t file = 0;
     Lease lease;
   };
-  Kept* maybe_find(const FileReader* reader, size_t file);
+  OpenFile* find_open_file(const FileReader* reader, size_t file);
 
   static inline constinit thread_local ReadsTogether* of_thread_ = nullptr;
 
-  std::array<Kept, kMost> kept_;
+  std::array<OpenFile, kMaxCount> open_files_;
 };
 
 }  // namespace stoker::dataset

@@ -24,15 +24,16 @@ std::string FileTable::path(size_t file) const {
 }
 
 Status FileTable::changed(size_t file, const std::string& how) const {
-  return Status(Code::kCorrupt, path(file) + ": " + how +
-                                    " since it was indexed; restart to index the data set anew");
+  return Status(
+      StatusCode::kCorrupt,
+      path(file) + ": " + how + " since it was indexed; restart to index the data set anew");
 }
 
 Status FileTable::check(size_t file, const struct stat& info) const {
   if (!S_ISREG(info.st_mode)) return changed(file, "replaced by something that is no regular file");
   const FileStamp& indexed = stamp(file);
   const auto size = static_cast<uint64_t>(info.st_size);
-  if (may_grow_ && size > indexed.size) return {};
+  if (allows_append_ && size > indexed.size) return {};
   if (size != indexed.size) {
     return changed(file, "went from " + std::to_string(indexed.size) + " to " +
                              std::to_string(size) + " bytes");

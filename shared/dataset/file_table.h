@@ -38,8 +38,8 @@ class FileTable {
   const FileStamp& stamp(size_t file) const { return rows_[file].stamp; }
   uint64_t name_bytes() const { return names_.size(); }
   // Its files may become longer after they were indexed; nothing after the end they had then is read.
-  void let_grow() { may_grow_ = true; }
-  bool may_grow() const { return may_grow_; }
+  void allow_append() { allows_append_ = true; }
+  bool allows_append() const { return allows_append_; }
   // kCorrupt, with how it differs, where what `info` says of a file is not what was indexed.
   Status check(size_t file, const struct stat& info) const;
   Status changed(size_t file, const std::string& how) const;  // "PATH: how since it was indexed; …"
@@ -58,7 +58,7 @@ class FileTable {
   std::string root_;
   std::string names_;
   std::vector<Row> rows_;
-  bool may_grow_ = false;
+  bool allows_append_ = false;
 };
 
 }  // namespace stoker::dataset

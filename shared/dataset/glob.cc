@@ -110,21 +110,22 @@ bool match_names(std::span<const std::string> pattern, std::span<const std::stri
 }  // namespace
 
 Result<Glob> Glob::parse(std::string_view pattern) {
-  const std::string quoted = "'" + std::string(pattern) + "'";
+  const std::string quote_for_message = "'" + std::string(pattern) + "'";
   if (pattern.starts_with('/'))
-    return Status(Code::kInvalidArgument,
-                  "glob " + quoted + " starts with '/'; it is relative to the path");
+    return Status(StatusCode::kInvalidArgument,
+                  "glob " + quote_for_message + " starts with '/'; it is relative to the path");
   std::vector<std::string> expanded;
   if (!expand_braces(std::string(pattern), Ranges::kAsSets, kMaxAlternatives, expanded)) {
-    return Status(Code::kInvalidArgument, "glob " + quoted + " has more than " +
-                                              std::to_string(kMaxAlternatives) + " alternatives");
+    return Status(StatusCode::kInvalidArgument, "glob " + quote_for_message + " has more than " +
+                                                    std::to_string(kMaxAlternatives) +
+                                                    " alternatives");
   }
   Glob glob;
   for (const std::string& alternative : expanded) {
     glob.alternatives_.push_back(split_names(alternative));
     if (glob.alternatives_.back().empty())
-      return Status(Code::kInvalidArgument,
-                    "glob " + quoted + " names nothing; '**/*' names all files");
+      return Status(StatusCode::kInvalidArgument,
+                    "glob " + quote_for_message + " names nothing; '**/*' names all files");
   }
   return glob;
 }
@@ -133,7 +134,7 @@ Result<std::vector<std::string>> Glob::names_in_ranges(const std::string& patter
   std::vector<std::string> names;
   if (!has_range(pattern) || pattern.find_first_of("*?[") != std::string::npos) return names;
   if (!expand_braces(pattern, Ranges::kAsNames, kMaxNames, names)) {
-    return Status(Code::kInvalidArgument,
+    return Status(StatusCode::kInvalidArgument,
                   "glob '" + pattern + "' names more than " + std::to_string(kMaxNames) + " files");
   }
   for (std::string& name : names) {

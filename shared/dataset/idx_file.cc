@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
+#include "shared/dataset/decompressed_file.h"
 #include "shared/dataset/inflater.h"
-#include "shared/dataset/unpacked_file.h"
 
 namespace stoker::dataset {
 namespace {
@@ -22,13 +22,13 @@ uint32_t big_endian(const std::byte* bytes) {
 Result<std::vector<uint32_t>> parse_header(std::span<const std::byte> bytes,
                                            const std::string& path, const IdxLayout& layout) {
   if (bytes.size() < layout.header_bytes()) {
-    return Status(Code::kCorrupt, path + ": " + std::to_string(bytes.size()) +
-                                      " bytes are too few for an idx file");
+    return Status(StatusCode::kCorrupt, path + ": " + std::to_string(bytes.size()) +
+                                            " bytes are too few for an idx file");
   }
   if (const uint32_t found = big_endian(bytes.data()); found != layout.magic) {
-    return Status(Code::kCorrupt, path + ": begins with " + std::to_string(found) +
-                                      ", an idx file of " + std::string(layout.holds) + " with " +
-                                      std::to_string(layout.magic));
+    return Status(StatusCode::kCorrupt, path + ": begins with " + std::to_string(found) +
+                                            ", an idx file of " + std::string(layout.holds) +
+                                            " with " + std::to_string(layout.magic));
   }
   std::vector<uint32_t> numbers;
   for (size_t i = 0; i < layout.numbers; ++i)
@@ -45,7 +45,7 @@ Result<uint64_t> promised_bytes(const std::vector<uint32_t>& header, const std::
     fits = fits && !__builtin_mul_overflow(bytes, uint64_t{number}, &bytes);
   fits = fits && !__builtin_add_overflow(bytes, layout.header_bytes(), &bytes);
   if (!fits)
-    return Status(Code::kCorrupt, path + ": its header promises more than any file can hold");
+    return Status(StatusCode::kCorrupt, path + ": its header promises more than any file can hold");
   return bytes;
 }
 
@@ -67,9 +67,9 @@ Result<std::vector<uint32_t>> read_idx_header(const FileReader& reader, const Fi
   return parse_header(head, files.path(file), layout);
 }
 
-Result<bool> unpack_idx(const SetRequest& set, std::string_view field, const FileTable& files,
-                        size_t file, const IdxLayout& layout, const ScanProgress& progress,
-                        FileTable& made) {
+Result<bool> decompress_idx(const DatasetRequest& request, std::string_view field,
+                            const FileTable& files, size_t file, const IdxLayout& layout,
+                            const ScanProgress& progress, FileTable& made) {
   const FileReader reader(files);
   STOKER_ASSIGN_OR_RETURN(const bool packed, is_gzip(reader, files, file));
   if (!packed) return false;
@@ -82,8 +82,9 @@ Result<bool> unpack_idx(const SetRequest& set, std::string_view field, const Fil
   const std::string path = files.path(file);
   STOKER_ASSIGN_OR_RETURN(const auto header, parse_header(head.first(got), path, layout));
   STOKER_ASSIGN_OR_RETURN(const uint64_t promised, promised_bytes(header, path, layout));
-  STOKER_RETURN_IF_ERROR(unpack_file(reader, files, {.from = from, .bytes = promised},
-                                     set.made_file(field, "decompressed"), progress, made));
+  STOKER_RETURN_IF_ERROR(decompress_file(reader, files, {.from = from, .bytes = promised},
+                                         request.derived_file(field, "decompressed"), progress,
+                                         made));
   return true;
 }
 

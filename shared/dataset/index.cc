@@ -105,7 +105,7 @@ FileTable take_files(Cursor& cursor) {
 
 std::string Index::fingerprint() const {
   Sha256 hash;
-  hash.update(settings);
+  hash.update(fingerprint_text);
   hash.update("\n");
   files.add_to(hash);
   return hash.finish_hex();
@@ -116,21 +116,21 @@ std::string encode_index(const Index& index) {
   out.reserve(1024 + index.files.size() * 32 + index.files.name_bytes());
   out += kMagic;
   put(out, kVersion);
-  put_text(out, index.settings);
+  put_text(out, index.fingerprint_text);
   put_text(out, index.source);
   put_text(out, index.fingerprint());
-  put_numbers(out, index.facts.numbers);
-  put<uint64_t>(out, index.facts.names.size());
-  for (const std::string& text : index.facts.names) put_text(out, text);
-  put_numbers(out, index.facts.pack_sizes);
-  put_files(out, index.facts.made);
+  put_numbers(out, index.metadata.numbers);
+  put<uint64_t>(out, index.metadata.names.size());
+  for (const std::string& text : index.metadata.names) put_text(out, text);
+  put_numbers(out, index.metadata.pack_sizes);
+  put_files(out, index.metadata.made);
   put_files(out, index.files);
   return out += sha256_hex(out);
 }
 
 Result<Index> decode_index(std::string_view bytes, const std::string& name) {
   const auto corrupt = [&name](const std::string& what) {
-    return Status(Code::kCorrupt, name + ": " + what);
+    return Status(StatusCode::kCorrupt, name + ": " + what);
   };
   if (bytes.size() < kMagic.size() + sizeof(kVersion) + kDigestBytes)
     return corrupt("too short for a data set index");
@@ -143,18 +143,19 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name) {
   if (sha256_hex(bytes) != digest)
     return corrupt("damaged: its SHA-256 is not the one that was written");
   if (version != kVersion) {
-    return Status(Code::kMismatch, name + ": index version " + std::to_string(version) +
-                                       ", this program reads version " + std::to_string(kVersion));
+    return Status(StatusCode::kMismatch, name + ": index version " + std::to_string(version) +
+                                             ", this program reads version " +
+                                             std::to_string(kVersion));
   }
   Index index;
-  index.settings = cursor.take_text();
+  index.fingerprint_text = cursor.take_text();
   index.source = cursor.take_text();
   const std::string_view fingerprint = cursor.take_text();
-  index.facts.numbers = take_numbers(cursor);
-  index.facts.names.resize(cursor.take_count(sizeof(uint64_t)));
-  for (std::string& text : index.facts.names) text = cursor.take_text();
-  index.facts.pack_sizes = take_numbers(cursor);
-  index.facts.made = take_files(cursor);
+  index.metadata.numbers = take_numbers(cursor);
+  index.metadata.names.resize(cursor.take_count(sizeof(uint64_t)));
+  for (std::string& text : index.metadata.names) text = cursor.take_text();
+  index.metadata.pack_sizes = take_numbers(cursor);
+  index.metadata.made = take_files(cursor);
   index.files = take_files(cursor);
   if (!cursor.at_end()) return corrupt("its lengths do not add up");
   if (index.fingerprint() != fingerprint)
@@ -163,7 +164,7 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name) {
 }
 
 Status save_index(const Index& index, const std::string& path) {
-  return write_file_atomically(real_files(), path, encode_index(index));
+  return write_file_atomically(default_file_system(), path, encode_index(index));
 }
 
 Result<Index> load_index(const std::string& path) {

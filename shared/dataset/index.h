@@ -23,7 +23,7 @@ namespace stoker::dataset {
 // What a kind read in the files and has to know before the first sample: numbers, such as where
 // records begin, and texts, such as the names of classes. Kept small: a set may have millions of
 // records.
-struct Facts {
+struct IndexMetadata {
   std::vector<uint64_t> numbers;
   std::vector<std::string> names;
   // Files that were made beside the index, such as what was packed, unpacked. An index is only taken
@@ -34,10 +34,11 @@ struct Facts {
 };
 
 struct Index {
-  std::string settings;  // what the configuration says about the samples: "format=text split=0:0.9
+  std::string
+      fingerprint_text;  // what the configuration says about the samples: "format=text split=0:0.9
                          // block_size=128"
   std::string source;    // where they were looked for: path and glob
-  Facts facts;
+  IndexMetadata metadata;
   FileTable files;
 
   // Hex SHA-256 over settings, names, sizes and times.

@@ -26,7 +26,7 @@ struct Inflater::State {
 
   Status corrupt(const std::string& what) const {
     const uint64_t at = packed.offset + taken - stream.avail_in;
-    return Status(Code::kCorrupt, path + ": " + what + " at offset " + std::to_string(at));
+    return Status(StatusCode::kCorrupt, path + ": " + what + " at offset " + std::to_string(at));
   }
 
   bool input_left() const { return stream.avail_in > 0 || taken < packed.bytes; }
@@ -55,7 +55,7 @@ struct Inflater::State {
     if (stream.avail_in == 0) return corrupt("the packed data is cut off");
     const int result = inflate(&stream, Z_NO_FLUSH);
     if (result == Z_STREAM_END) return next_member();
-    if (result == Z_MEM_ERROR) return Status(Code::kOutOfMemory, path + ": unpacking");
+    if (result == Z_MEM_ERROR) return Status(StatusCode::kOutOfMemory, path + ": unpacking");
     if (result == Z_OK || result == Z_BUF_ERROR) return {};
     const char* const why = stream.msg != nullptr ? stream.msg : "not packed data";
     return corrupt(std::string("damaged (") + why + ")");
@@ -80,7 +80,7 @@ Result<Inflater> Inflater::open(const FileReader& reader, const FileTable& files
   auto state = std::make_unique<State>(reader, files.path(packed.file), packed);
   const int bits = packed.format == Packed::Format::kGzip ? kGzipBits : kRawBits;
   if (inflateInit2(&state->stream, bits) != Z_OK)
-    return Status(Code::kOutOfMemory, state->path + ": unpacking");
+    return Status(StatusCode::kOutOfMemory, state->path + ": unpacking");
   state->ready = true;
   return Inflater(std::move(state));
 }

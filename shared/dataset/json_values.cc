@@ -6,7 +6,7 @@
 
 #include <boost/json/basic_parser_impl.hpp>
 
-#include "shared/base/exact_json.h"
+#include "shared/base/json_parser.h"
 
 namespace stoker::dataset {
 namespace {
@@ -70,7 +70,7 @@ class Handler {
   static constexpr size_t max_string_size = SIZE_MAX;
 
   Handler(const std::vector<std::string>& names, uint64_t row) : found_(names.size()) {
-    for (size_t i = 0; i < names.size(); ++i) places_[names[i]].push_back(i);
+    for (size_t i = 0; i < names.size(); ++i) indices_[names[i]].push_back(i);
     if (!found_.empty()) found_.front().row = row;
   }
 
@@ -86,8 +86,8 @@ class Handler {
   const std::string& wrong() const { return wrong_; }
   void collect(std::span<FieldValue> values) const {
     assert(values.size() == found_.size());
-    for (const auto& [name, places] : places_)
-      for (const size_t place : places) values[place] = found_[places.front()].value();
+    for (const auto& [name, indices] : indices_)
+      for (const size_t index : indices) values[index] = found_[indices.front()].value();
   }
 
   // ---- Of Boost.JSON
@@ -120,7 +120,7 @@ class Handler {
   bool on_array_begin(json::error_code& error) {
     if (!is_object_) return fail(error, "");
     if (arrays_++ == 0 && !take(error)) return false;
-    if (arrays_ == 2 && open_ != nullptr) row_began_ = open_->numbers();
+    if (arrays_ == 2 && open_ != nullptr) line_start_ = open_->numbers();
     return true;
   }
   bool on_array_end(size_t, json::error_code& error) {
@@ -152,7 +152,7 @@ class Handler {
     return take_number(static_cast<double>(number), error);  // more than an int64_t holds
   }
   bool on_double(double number, json::string_view text, json::error_code& error) {
-    return take_number(nearest_double({text.data(), text.size()}, number), error);
+    return take_number(parse_double_exact({text.data(), text.size()}, number), error);
   }
   bool on_bool(bool value, json::error_code& error) {
     return take_number(int64_t{value ? 1 : 0}, error);
@@ -176,11 +176,12 @@ class Handler {
 
   bool is_row() const {
     const size_t row = open_->row;
-    return row == 0 || (row_began_ % row == 0 && open_->numbers() - row_began_ == row);
+    return row == 0 || (line_start_ % row == 0 && open_->numbers() - line_start_ == row);
   }
   std::string wrong_row() const {
-    return "holds a list of " + std::to_string(open_->numbers() - row_began_) + " numbers behind " +
-           std::to_string(row_began_) + ", where each has " + std::to_string(open_->row);
+    return "holds a list of " + std::to_string(open_->numbers() - line_start_) +
+           " numbers behind " + std::to_string(line_start_) + ", where each has " +
+           std::to_string(open_->row);
   }
 
   void start_key() {
@@ -190,8 +191,8 @@ class Handler {
 
   // What is wanted under the path; null: nothing. Within arrays nothing is.
   Found* wanted() {
-    const auto found = places_.find(path_);
-    return found == places_.end() ? nullptr : &found_[found->second.front()];
+    const auto found = indices_.find(path_);
+    return found == indices_.end() ? nullptr : &found_[found->second.front()];
   }
 
   // A value begins at the path: from here it goes into open_, if it is wanted.
@@ -212,12 +213,12 @@ class Handler {
     return true;
   }
 
-  std::unordered_map<std::string, std::vector<size_t>> places_;
+  std::unordered_map<std::string, std::vector<size_t>> indices_;
   std::vector<Found> found_;  // of a name that is given twice only the first place
   std::string path_;          // of the value that comes next: "meta.score"
   std::vector<size_t> ends_;  // of path_, where each open object began
   size_t arrays_ = 0;         // open ones
-  size_t row_began_ = 0;      // numbers of open_ before the list within it that is open
+  size_t line_start_ = 0;     // numbers of open_ before the list within it that is open
   Found* open_ = nullptr;     // what the value that is being read goes into
   bool is_object_ = false;    // of the document: its first character was seen
   bool in_key_ = false;
@@ -244,10 +245,10 @@ class JsonValues::Parser {
     const size_t taken = parser_.write_some(false, line.data(), line.size(), error);
     const std::string at = " at byte " + std::to_string(taken + 1) + " of the line";
     if (!parser_.handler().wrong().empty())
-      return Status(Code::kCorrupt, parser_.handler().wrong() + at);
-    if (error) return Status(Code::kCorrupt, "no JSON (" + error.message() + ")" + at);
+      return Status(StatusCode::kCorrupt, parser_.handler().wrong() + at);
+    if (error) return Status(StatusCode::kCorrupt, "no JSON (" + error.message() + ")" + at);
     if (line.find_first_not_of(" \t\r\n", taken) != std::string_view::npos)
-      return Status(Code::kCorrupt, "has text behind its object" + at);
+      return Status(StatusCode::kCorrupt, "has text behind its object" + at);
     parser_.handler().collect(values);
     return {};
   }

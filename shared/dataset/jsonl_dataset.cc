@@ -4,28 +4,28 @@
 #include <cstring>
 #include <utility>
 
+#include "shared/dataset/format.h"
 #include "shared/dataset/json_values.h"
-#include "shared/dataset/kind.h"
 #include "shared/dataset/record_index.h"
 #include "shared/dataset/records.h"
 #include "shared/dataset/shard_files.h"
-#include "shared/dataset/text_rows.h"
+#include "shared/dataset/text_records.h"
 
 namespace stoker::dataset {
 namespace {
 
 // Numbers a line in the index: its place, and the bytes of its text where it is one.
 uint64_t width_of(const RecordFields& fields) {
-  return RowPlace::kWidth + (fields.is_text() ? 1 : 0);
+  return LineLocation::kWidth + (fields.is_text() ? 1 : 0);
 }
 
 // Of lists of lists, what each of those has: else one would pass for another shape.
-uint64_t row_of(const RecordFields& fields) {
-  return fields.maybe_sequence() != nullptr ? fields.maybe_sequence()->numbers_a_place() : 0;
+uint64_t row_index(const RecordFields& fields) {
+  return fields.sequence_layout() != nullptr ? fields.sequence_layout()->values_per_step() : 0;
 }
 
 Status no_text(const std::string& name, const FieldValue& value) {
-  return Status(Code::kCorrupt, "text '" + name + "' is " + describe(value) + ", no text");
+  return Status(StatusCode::kCorrupt, "text '" + name + "' is " + describe(value) + ", no text");
 }
 
 class JsonRecords final : public TextRecords {
@@ -33,14 +33,14 @@ class JsonRecords final : public TextRecords {
   JsonRecords(FileTable files, RecordTable table, const RecordFields& fields)
       : TextRecords(std::move(files), std::move(table)),
         names_(fields.names()),
-        row_(row_of(fields)) {}
+        row_(row_index(fields)) {}
 
   Status read(uint64_t record, std::span<FieldValue> values) const override {
-    STOKER_ASSIGN_OR_RETURN(const std::string_view line, read_row(record));
+    STOKER_ASSIGN_OR_RETURN(const std::string_view line, read_line(record));
     return at(record, values_of_thread().read(line, values));
   }
   uint64_t text_bytes(uint64_t record) const override {
-    return table().row(record)[RowPlace::kWidth];
+    return table().row(record)[LineLocation::kWidth];
   }
   Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
     FieldValue value;
@@ -48,9 +48,9 @@ class JsonRecords final : public TextRecords {
     const auto* const text = std::get_if<FieldBytes>(&value);
     if (text == nullptr) return at(record, no_text(names_[0], value));
     if (text->size() != text_bytes(record)) {
-      return at(record, Status(Code::kCorrupt, "text '" + names_[0] +
-                                                   "' has another length than "
-                                                   "when the file was indexed"));
+      return at(record, Status(StatusCode::kCorrupt, "text '" + names_[0] +
+                                                         "' has another length than "
+                                                         "when the file was indexed"));
     }
     std::memcpy(out.data(), text->data() + from, out.size());
     return {};
@@ -74,28 +74,28 @@ class JsonRecords final : public TextRecords {
   const uint64_t row_;
 };
 
-config::DatasetConfig resolved_config(const SetRequest& set) {
-  config::DatasetConfig config = set.config;
+config::DatasetConfig resolved_config(const DatasetRequest& request) {
+  config::DatasetConfig config = request.config;
   auto& record = std::get<config::JsonlDataset>(config.source).record;
   record = with_shape(std::move(record));
   return config;
 }
 
-Result<std::string> jsonl_settings(const SetRequest& set) {
-  const config::DatasetConfig config = resolved_config(set);
-  return record_settings("jsonl", {.name = set.name, .config = config});
+Result<std::string> jsonl_fingerprint_text(const DatasetRequest& request) {
+  const config::DatasetConfig config = resolved_config(request);
+  return record_fingerprint_text("jsonl", {.name = request.name, .config = config});
 }
 
-Result<FileTable> scan_jsonl(const SetRequest& set, const ScanProgress& progress) {
-  return scan_shards(set, progress);
+Result<FileTable> scan_jsonl(const DatasetRequest& request, const ScanProgress& progress) {
+  return scan_shards(request, progress);
 }
 
-Status index_line(const TextRow& row, const RecordFields& fields, JsonValues& parser,
-                  std::vector<FieldValue>& values, RecordIndex& index) {
-  const std::string what = line_text(row.line);
+Status index_line(const TextLine& row, const RecordFields& fields, JsonValues& parser,
+                  std::vector<FieldValue>& values, RecordIndexBuilder& index) {
+  const std::string what = line_location_text(row.line);
   STOKER_RETURN_IF_ERROR(index.at(row.offset, what, parser.read(row.text, values)));
-  const auto place = RowPlace::of(row).to_numbers();
-  std::array<uint64_t, RowPlace::kWidth + 1> numbers{place[0], place[1], 0};
+  const auto location = LineLocation::of(row).to_numbers();
+  std::array<uint64_t, LineLocation::kWidth + 1> numbers{location[0], location[1], 0};
   if (fields.is_text() && !is_missing(values[0])) {
     const auto* const text = std::get_if<FieldBytes>(&values[0]);
     if (text == nullptr) return index.at(row.offset, what, no_text(fields.names()[0], values[0]));
@@ -104,17 +104,18 @@ Status index_line(const TextRow& row, const RecordFields& fields, JsonValues& pa
   return index.add(row.offset, what, values, std::span(numbers).first(width_of(fields)));
 }
 
-Result<Facts> inspect_jsonl(const SetRequest& set, const FileTable& files,
-                            const ScanProgress& progress) {
-  const config::DatasetConfig config = resolved_config(set);
-  const SetRequest resolved{.name = set.name, .config = config, .index_dir = set.index_dir};
+Result<IndexMetadata> build_jsonl_metadata(const DatasetRequest& request, const FileTable& files,
+                                           const ScanProgress& progress) {
+  const config::DatasetConfig config = resolved_config(request);
+  const DatasetRequest resolved{
+      .name = request.name, .config = config, .index_dir = request.index_dir};
   STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(resolved));
-  RecordIndex index(resolved, fields, files, width_of(fields), progress);
-  JsonValues parser(fields.names(), row_of(fields));
+  RecordIndexBuilder index(resolved, fields, files, width_of(fields), progress);
+  JsonValues parser(fields.names(), row_index(fields));
   std::vector<FieldValue> values(fields.names().size());
   const FileReader reader(files);
   for (size_t file = 0; file < files.size(); ++file) {
-    STOKER_RETURN_IF_ERROR(scan_rows(reader, files, file, end_of_line, [&](const TextRow& row) {
+    STOKER_RETURN_IF_ERROR(scan_lines(reader, files, file, end_of_line, [&](const TextLine& row) {
       return index_line(row, fields, parser, values, index);
     }));
     index.end_shard();
@@ -122,14 +123,15 @@ Result<Facts> inspect_jsonl(const SetRequest& set, const FileTable& files,
   return index.finish();
 }
 
-Result<std::unique_ptr<Dataset>> open_jsonl(const SetRequest& set, Index index) {
+Result<std::unique_ptr<Dataset>> open_jsonl(const DatasetRequest& request, Index index) {
   std::string fingerprint = index.fingerprint();
-  const config::DatasetConfig config = resolved_config(set);
-  const SetRequest resolved{.name = set.name, .config = config, .index_dir = set.index_dir};
+  const config::DatasetConfig config = resolved_config(request);
+  const DatasetRequest resolved{
+      .name = request.name, .config = config, .index_dir = request.index_dir};
   STOKER_ASSIGN_OR_RETURN(RecordFields fields, RecordFields::of(resolved));
   auto table =
-      RecordTable::of(std::move(index.facts), index.files.size(), width_of(fields), fields);
-  if (!table) return table.status().with_context("data." + set.name);
+      RecordTable::of(std::move(index.metadata), index.files.size(), width_of(fields), fields);
+  if (!table) return table.status().with_context("data." + request.name);
   auto records = std::make_unique<JsonRecords>(std::move(index.files), *std::move(table), fields);
   return make_record_dataset(resolved, std::move(fields), std::move(fingerprint),
                              std::move(records));
@@ -137,14 +139,14 @@ Result<std::unique_ptr<Dataset>> open_jsonl(const SetRequest& set, Index index) 
 
 }  // namespace
 
-const Kind& jsonl_kind() {
-  static constexpr Kind kKind{.name = "jsonl",
-                              .settings = jsonl_settings,
-                              .scan = scan_jsonl,
-                              .inspect = inspect_jsonl,
-                              .open = open_jsonl,
-                              .has_rows = true};
-  return kKind;
+const DatasetFormatOps& jsonl_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "jsonl",
+                                               .fingerprint_text = jsonl_fingerprint_text,
+                                               .scan = scan_jsonl,
+                                               .build_metadata = build_jsonl_metadata,
+                                               .open = open_jsonl,
+                                               .has_rows = true};
+  return kFormatOps;
 }
 
 }  // namespace stoker::dataset

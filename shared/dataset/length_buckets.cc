@@ -6,12 +6,13 @@
 namespace stoker::dataset {
 
 LengthBuckets::LengthBuckets(const Dataset& data, std::span<const int64_t> lengths)
-    : longest_(data.longest()) {
-  assert(data.longest() > 0 && data.size() <= kMostBucketed);
+    : max_length_(data.max_length()) {
+  assert(data.max_length() > 0 && data.size() <= kMaxBucketed);
   std::vector<uint64_t> borders;
   for (const int64_t length : lengths)
-    if (static_cast<uint64_t>(length) < longest_) borders.push_back(static_cast<uint64_t>(length));
-  borders.push_back(longest_);
+    if (static_cast<uint64_t>(length) < max_length_)
+      borders.push_back(static_cast<uint64_t>(length));
+  borders.push_back(max_length_);
   const auto bucket_of = [&](uint64_t sample) {
     return static_cast<size_t>(std::ranges::lower_bound(borders, data.length(sample)) -
                                borders.begin());
@@ -19,7 +20,7 @@ LengthBuckets::LengthBuckets(const Dataset& data, std::span<const int64_t> lengt
   std::vector<uint64_t> ends(borders.size());
   for (uint64_t sample = 0; sample < data.size(); ++sample) {
     ++ends[bucket_of(sample)];
-    own_places_ += static_cast<double>(data.length(sample));
+    own_elements_ += static_cast<double>(data.length(sample));
   }
   uint64_t first = 0;
   for (size_t bucket = 0; bucket < borders.size(); ++bucket) {
@@ -34,14 +35,14 @@ LengthBuckets::LengthBuckets(const Dataset& data, std::span<const int64_t> lengt
 }
 
 double LengthBuckets::padding() const {
-  double places = 0;
+  double indices = 0;
   for (const Bucket& bucket : buckets_)
-    places += static_cast<double>(bucket.length) * static_cast<double>(bucket.size);
-  return 1 - own_places_ / places;
+    indices += static_cast<double>(bucket.length) * static_cast<double>(bucket.size);
+  return 1 - own_elements_ / indices;
 }
 
 double LengthBuckets::padding_without() const {
-  return 1 - own_places_ / (static_cast<double>(longest_) * static_cast<double>(samples()));
+  return 1 - own_elements_ / (static_cast<double>(max_length_) * static_cast<double>(samples()));
 }
 
 }  // namespace stoker::dataset

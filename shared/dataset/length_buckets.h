@@ -16,7 +16,7 @@
 
 namespace stoker::dataset {
 
-inline constexpr uint64_t kMostBucketed = uint64_t{1} << 32;  // samples
+inline constexpr uint64_t kMaxBucketed = uint64_t{1} << 32;  // samples
 
 class LengthBuckets {
  public:
@@ -27,14 +27,14 @@ class LengthBuckets {
   };
 
   // `lengths` rise, and are at least 1; the last bucket's is data.longest(), and those that are not
-  // below it do not count. At most kMostBucketed samples, which have lengths.
+  // below it do not count. At most kMaxBucketed samples, which have lengths.
   LengthBuckets(const Dataset& data, std::span<const int64_t> lengths);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }  // the shortest first
   uint64_t samples() const { return order_.size(); }
   // The place-th sample of a bucket, in the order of their numbers.
-  uint64_t sample(size_t bucket, uint64_t place) const {
-    return order_[buckets_[bucket].first + place];
+  uint64_t sample(size_t bucket, uint64_t index) const {
+    return order_[buckets_[bucket].first + index];
   }
   // What part of the places of all samples, each padded to its bucket's length, is padding; and what
   // part were it, if all were padded to the longest.
@@ -44,8 +44,8 @@ class LengthBuckets {
  private:
   std::vector<Bucket> buckets_;
   std::vector<uint32_t> order_;
-  uint64_t longest_ = 0;
-  double own_places_ = 0;  // of all samples
+  uint64_t max_length_ = 0;
+  double own_elements_ = 0;  // of all samples
 };
 
 }  // namespace stoker::dataset

@@ -13,7 +13,7 @@
 #include "shared/base/status.h"
 #include "shared/dataset/field_value.h"
 #include "shared/dataset/file_reader.h"
-#include "shared/dataset/kind.h"
+#include "shared/dataset/format.h"
 
 namespace stoker::dataset {
 
@@ -26,9 +26,9 @@ struct ListRow {
 // The names of the columns of paths and labels.
 std::vector<std::string> list_columns(const config::ImageListDataset& list);
 // Whether the name says csv, tsv or jsonl.
-bool is_list_name(std::string_view name);
+bool is_image_list_name(std::string_view name);
 // Each row of the first file. A path or a label that is missing is kCorrupt.
-Status read_list_rows(const SetRequest& set, const FileReader& reader, const FileTable& files,
-                      const std::function<Status(const ListRow&)>& take);
+Status read_list_rows(const DatasetRequest& request, const FileReader& reader,
+                      const FileTable& files, const std::function<Status(const ListRow&)>& on_row);
 
 }  // namespace stoker::dataset

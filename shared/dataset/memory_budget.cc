@@ -18,16 +18,16 @@ bool MemoryBudget::try_take(uint64_t bytes) {
 bool MemoryBudget::wait_for(uint64_t bytes, const std::stop_token& stop) {
   if (bytes > limit_) return false;
   std::unique_lock lock(mutex_);
-  return room_.wait(lock, stop, [&] { return take(bytes); });
+  return freed_.wait(lock, stop, [&] { return take(bytes); });
 }
 
-void MemoryBudget::give_back(uint64_t bytes) {
+void MemoryBudget::release(uint64_t bytes) {
   {
     const std::lock_guard lock(mutex_);
     assert(bytes <= taken_);
     taken_ -= bytes;
   }
-  room_.notify_all();
+  freed_.notify_all();
 }
 
 uint64_t MemoryBudget::taken() const {

@@ -21,7 +21,7 @@ class MemoryBudget {
   // that holds nothing of this budget: those that hold some and wait for more would wait for each
   // other.
   bool wait_for(uint64_t bytes, const std::stop_token& stop);
-  void give_back(uint64_t bytes);
+  void release(uint64_t bytes);
   uint64_t taken() const;
 
  private:
@@ -31,7 +31,7 @@ class MemoryBudget {
 
   // Guarded by mutex_.
   mutable std::mutex mutex_;
-  std::condition_variable_any room_;
+  std::condition_variable_any freed_;
   uint64_t taken_ = 0;
 };
 

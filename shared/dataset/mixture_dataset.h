@@ -15,12 +15,13 @@
 
 namespace stoker::dataset {
 
-struct NamedSet {
+struct NamedDataset {
   std::string name;
   std::unique_ptr<Dataset> data;
 };
 
-// `sets`: at least one.
-Result<std::unique_ptr<Dataset>> make_mixture(const std::string& name, std::vector<NamedSet> sets);
+// `datasets`: at least one.
+Result<std::unique_ptr<Dataset>> make_mixture(const std::string& name,
+                                              std::vector<NamedDataset> datasets);
 
 }  // namespace stoker::dataset

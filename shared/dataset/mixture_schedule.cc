@@ -39,30 +39,30 @@ std::vector<uint64_t> exact_quotas(const std::vector<double>& shares, uint64_t l
 // Every set gets one at least. What is then missing or too much of a block goes to, or comes from,
 // the set that is farthest from its share.
 std::vector<uint64_t> rounded_quotas(const std::vector<double>& shares) {
-  constexpr auto kLength = static_cast<double>(kLongestBlock);
+  constexpr auto kLength = static_cast<double>(kMaxBlockLength);
   std::vector<uint64_t> quotas;
   for (const double share : shares)
     quotas.push_back(std::max<uint64_t>(1, static_cast<uint64_t>(share * kLength)));
-  const auto lack = [&](size_t set) {
-    return shares[set] * kLength - static_cast<double>(quotas[set]);
+  const auto lack = [&](size_t component) {
+    return shares[component] * kLength - static_cast<double>(quotas[component]);
   };
-  std::vector<size_t> sets(quotas.size());
-  std::iota(sets.begin(), sets.end(), size_t{0});
+  std::vector<size_t> datasets(quotas.size());
+  std::iota(datasets.begin(), datasets.end(), size_t{0});
   const auto lacks_less = [&](size_t a, size_t b) { return lack(a) < lack(b); };
   uint64_t sum = std::accumulate(quotas.begin(), quotas.end(), uint64_t{0});
-  for (; sum < kLongestBlock; ++sum)
-    ++quotas[*std::max_element(sets.begin(), sets.end(), lacks_less)];
-  const auto cannot_give = [&](size_t set) { return quotas[set] == 1; };
-  for (; sum > kLongestBlock; --sum) {
-    std::erase_if(sets, cannot_give);
-    --quotas[*std::min_element(sets.begin(), sets.end(), lacks_less)];
+  for (; sum < kMaxBlockLength; ++sum)
+    ++quotas[*std::max_element(datasets.begin(), datasets.end(), lacks_less)];
+  const auto cannot_give = [&](size_t component) { return quotas[component] == 1; };
+  for (; sum > kMaxBlockLength; --sum) {
+    std::erase_if(datasets, cannot_give);
+    --quotas[*std::min_element(datasets.begin(), datasets.end(), lacks_less)];
   }
   return quotas;
 }
 
 std::vector<uint64_t> quotas_of(const std::vector<double>& weights) {
   const std::vector<double> shares = shares_of(weights);
-  for (uint64_t length = weights.size(); length <= kLongestBlock; ++length)
+  for (uint64_t length = weights.size(); length <= kMaxBlockLength; ++length)
     if (auto quotas = exact_quotas(shares, length); !quotas.empty()) return quotas;
   return rounded_quotas(shares);
 }
@@ -71,18 +71,18 @@ std::vector<uint64_t> quotas_of(const std::vector<double>& weights) {
 
 MixtureSchedule::MixtureSchedule(const std::vector<double>& weights, uint64_t seed)
     : seed_(seed), ends_(quotas_of(weights)) {
-  assert(!weights.empty() && weights.size() <= kLongestBlock);
+  assert(!weights.empty() && weights.size() <= kMaxBlockLength);
   std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
 }
 
-Turn MixtureSchedule::at(uint64_t position) const {
+MixtureSlot MixtureSchedule::at(uint64_t position) const {
   const uint64_t number = position / block();
   const RoundKeys keys = round_keys(derived_seed(seed_, number));
-  const uint64_t place = permuted(position % block(), block(), keys);
-  const auto end = std::upper_bound(ends_.begin(), ends_.end(), place);
+  const uint64_t offset = permuted(position % block(), block(), keys);
+  const auto end = std::upper_bound(ends_.begin(), ends_.end(), offset);
   const uint64_t begin = end == ends_.begin() ? 0 : *(end - 1);
-  return {.set = static_cast<uint64_t>(end - ends_.begin()),
-          .position = number * (*end - begin) + (place - begin)};
+  return {.component = static_cast<uint64_t>(end - ends_.begin()),
+          .position = number * (*end - begin) + (offset - begin)};
 }
 
 std::vector<uint64_t> MixtureSchedule::quotas() const {

@@ -3,8 +3,8 @@
 //
 // The sequence is cut into blocks of equal length. Every block has the same number of positions for
 // a set, its quota, in an order of its own: so that the shares are exact after every block, and no
-// set is crowded out for long. The length is the smallest up to kLongestBlock that gives every
-// weight a whole number; weights for which there is none are rounded to parts of kLongestBlock, and
+// set is crowded out for long. The length is the smallest up to kMaxBlockLength that gives every
+// weight a whole number; weights for which there is none are rounded to parts of kMaxBlockLength, and
 // every set gets one at least.
 //
 // Threads: immutable after construction.
@@ -15,19 +15,19 @@
 
 namespace stoker::dataset {
 
-inline constexpr uint64_t kLongestBlock = 10000;
+inline constexpr uint64_t kMaxBlockLength = 10000;
 
-struct Turn {
-  uint64_t set = 0;       // number of the set in the mixture
-  uint64_t position = 0;  // how many of its samples were taken before
+struct MixtureSlot {
+  uint64_t component = 0;  // number of the set in the mixture
+  uint64_t position = 0;   // how many of its samples were taken before
 };
 
 class MixtureSchedule {
  public:
-  // At least one weight and at most kLongestBlock; all above 0 and finite.
+  // At least one weight and at most kMaxBlockLength; all above 0 and finite.
   MixtureSchedule(const std::vector<double>& weights, uint64_t seed);
 
-  Turn at(uint64_t position) const;
+  MixtureSlot at(uint64_t position) const;
   uint64_t block() const { return ends_.back(); }  // positions
   // Positions of a block for each set.
   std::vector<uint64_t> quotas() const;

@@ -2,7 +2,7 @@
 #include <cassert>
 #include <utility>
 
-#include "shared/dataset/kind.h"
+#include "shared/dataset/format.h"
 #include "shared/dataset/npy_arrays.h"
 #include "shared/dataset/npy_index.h"
 #include "shared/dataset/npy_sequences.h"
@@ -10,34 +10,34 @@
 #include "shared/dataset/npy_values.h"
 #include "shared/dataset/shard_files.h"
 #include "shared/dataset/source.h"
-#include "shared/dataset/split.h"
+#include "shared/dataset/split_fraction.h"
 
 namespace stoker::dataset {
 namespace {
 
 class NpyDataset final : public NpyArrays {
  public:
-  NpyDataset(std::string fingerprint, const NpyIndex& index, Part part)
-      : NpyArrays(std::move(fingerprint), index, part),
+  NpyDataset(std::string fingerprint, const NpyIndex& index, SampleRange range)
+      : NpyArrays(std::move(fingerprint), index, range),
         form_(npy_tensor_form(input().layout().type, input().layout().row)),
         spec_{{.name = "input",
-               .dtype = form_.is_picture ? DType::kU8 : DType::kF32,
+               .dtype = form_.is_image ? DType::kU8 : DType::kF32,
                .shape = form_.shape},
               answer_spec()} {}
 
   const std::vector<TensorSpec>& spec() const override { return spec_; }
 
-  Status read(uint64_t sample, const DrawKey&,
+  Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size() && outputs.size() == 2);
-    const uint64_t row = row_of(sample);
+    const uint64_t row = row_index(sample);
     STOKER_RETURN_IF_ERROR(read_input(row, outputs[0]));
-    return classes() > 0 ? read_npy_class(answer(), row, classes(), outputs[1])
-                         : read_npy_floats(answer(), row, outputs[1]);
+    return classes() > 0 ? read_npy_class(target_array(), row, classes(), outputs[1])
+                         : read_npy_floats(target_array(), row, outputs[1]);
   }
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
-    input().prefetch(row_of(sample), bytes);
-    answer().prefetch(row_of(sample), bytes);
+    input().prefetch(row_index(sample), bytes);
+    target_array().prefetch(row_index(sample), bytes);
   }
 
  private:
@@ -45,11 +45,11 @@ class NpyDataset final : public NpyArrays {
     if (classes() > 0) return {.name = "label", .dtype = DType::kI64, .shape = {}};
     return {.name = "target",
             .dtype = DType::kF32,
-            .shape = {static_cast<int64_t>(answer().layout().row_elements())}};
+            .shape = {static_cast<int64_t>(target_array().layout().row_elements())}};
   }
 
   Status read_input(uint64_t row, std::span<std::byte> out) const {
-    if (!form_.is_picture) return read_npy_floats(input(), row, out);
+    if (!form_.is_image) return read_npy_floats(input(), row, out);
     if (!form_.is_interleaved) return input().read(row, out);
     thread_local std::vector<std::byte> bytes;
     bytes.resize(input().layout().row_bytes());
@@ -64,19 +64,19 @@ class NpyDataset final : public NpyArrays {
 
 std::string named(const std::string& name) { return std::to_string(name.size()) + ':' + name; }
 
-Result<std::string> npy_settings(const SetRequest& set) {
-  const auto& numpy = set.as<config::NumpyDataset>();
+Result<std::string> numpy_fingerprint_text(const DatasetRequest& request) {
+  const auto& numpy = request.as<config::NumpyDataset>();
   const config::FieldNames& fields = numpy.fields;
-  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
-  if (fields.input.size() > 1) return set.wrong("fields.input", "must be one array");
-  if (fields.target.size() > 1) return set.wrong("fields.target", "must be one array");
-  const int answers = (fields.label.empty() ? 0 : 1) + (fields.labels.empty() ? 0 : 1) +
-                      (fields.target.empty() ? 0 : 1);
-  if (answers > 1)
-    return set.wrong(fields.target.empty() ? "fields.labels" : "fields.target",
-                     "cannot be combined with another of label, labels and target");
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  if (fields.input.size() > 1) return request.config_error("fields.input", "must be one array");
+  if (fields.target.size() > 1) return request.config_error("fields.target", "must be one array");
+  const int target_arrays = (fields.label.empty() ? 0 : 1) + (fields.labels.empty() ? 0 : 1) +
+                            (fields.target.empty() ? 0 : 1);
+  if (target_arrays > 1)
+    return request.config_error(fields.target.empty() ? "fields.labels" : "fields.target",
+                                "cannot be combined with another of label, labels and target");
   if (!fields.length.empty() && !numpy.lengths_path.empty())
-    return set.wrong("fields.length", "cannot be combined with lengths_path");
+    return request.config_error("fields.length", "cannot be combined with lengths_path");
   std::string text = "format=numpy " + split.to_text();
   if (!fields.input.empty()) text += " input=" + named(fields.input[0]);
   if (!fields.label.empty()) text += " label=" + named(fields.label);
@@ -92,52 +92,52 @@ Result<std::string> npy_settings(const SetRequest& set) {
 }
 
 // The files that another setting than `path` names.
-Result<FileTable> scan_more(const SetRequest& set, std::string_view setting,
+Result<FileTable> scan_more(const DatasetRequest& request, std::string_view setting,
                             const std::string& path, const ScanProgress& progress) {
-  config::DatasetConfig config = set.config;
+  config::DatasetConfig config = request.config;
   std::get<config::NumpyDataset>(config.source).path = path;
-  auto found = scan_shards({.name = set.name, .config = config}, progress);
-  if (!found) return found.status().with_context(set.key(setting));
+  auto found = scan_shards({.name = request.name, .config = config}, progress);
+  if (!found) return found.status().with_context(request.key(setting));
   return found;
 }
 
 // The files of `path`, behind them those of `labels_path`, then of `lengths_path`, all by their paths.
 // Without these, labels and lengths are arrays of the archives of `path`.
-Result<FileTable> scan_npy(const SetRequest& set, const ScanProgress& progress) {
-  const auto& numpy = set.as<config::NumpyDataset>();
+Result<FileTable> scan_npy(const DatasetRequest& request, const ScanProgress& progress) {
+  const auto& numpy = request.as<config::NumpyDataset>();
   FileTable files;
   const auto append = [&files](const FileTable& found) {
     for (size_t file = 0; file < found.size(); ++file)
       files.add(found.path(file), found.stamp(file));
   };
-  STOKER_ASSIGN_OR_RETURN(const FileTable inputs, scan_shards(set, progress));
+  STOKER_ASSIGN_OR_RETURN(const FileTable inputs, scan_shards(request, progress));
   append(inputs);
   if (!numpy.labels_path.empty()) {
     STOKER_ASSIGN_OR_RETURN(const FileTable labels,
-                            scan_more(set, "labels_path", numpy.labels_path, progress));
+                            scan_more(request, "labels_path", numpy.labels_path, progress));
     append(labels);
   }
   if (!numpy.lengths_path.empty()) {
     STOKER_ASSIGN_OR_RETURN(const FileTable lengths,
-                            scan_more(set, "lengths_path", numpy.lengths_path, progress));
+                            scan_more(request, "lengths_path", numpy.lengths_path, progress));
     append(lengths);
   }
   return files;
 }
 
 // Whose files they are.
-Result<NpyIndex::Files> count_files(const SetRequest& set, const FileTable& files) {
-  const auto& numpy = set.as<config::NumpyDataset>();
+Result<NpyIndex::Files> count_files(const DatasetRequest& request, const FileTable& files) {
+  const auto& numpy = request.as<config::NumpyDataset>();
   NpyIndex::Files parts{.inputs = files.size()};
   const auto take = [&](std::string_view setting, const std::string& path) -> Result<size_t> {
-    STOKER_ASSIGN_OR_RETURN(const FileTable found, scan_more(set, setting, path, {}));
+    STOKER_ASSIGN_OR_RETURN(const FileTable found, scan_more(request, setting, path, {}));
     if (found.size() >= parts.inputs)
-      return set.wrong(setting, path + " has changed while it was looked at");
+      return request.config_error(setting, path + " has changed while it was looked at");
     parts.inputs -= found.size();
     return found.size();
   };
   if (!numpy.labels_path.empty()) {
-    STOKER_ASSIGN_OR_RETURN(parts.answers, take("labels_path", numpy.labels_path));
+    STOKER_ASSIGN_OR_RETURN(parts.target_arrays, take("labels_path", numpy.labels_path));
   }
   // The rest.
   if (!numpy.lengths_path.empty())
@@ -145,37 +145,39 @@ Result<NpyIndex::Files> count_files(const SetRequest& set, const FileTable& file
   return parts;
 }
 
-Result<Facts> inspect_npy(const SetRequest& set, const FileTable& files,
-                          const ScanProgress& progress) {
-  Facts facts;
-  STOKER_ASSIGN_OR_RETURN(const NpyIndex::Files parts, count_files(set, files));
+Result<IndexMetadata> build_numpy_metadata(const DatasetRequest& request, const FileTable& files,
+                                           const ScanProgress& progress) {
+  IndexMetadata metadata;
+  STOKER_ASSIGN_OR_RETURN(const NpyIndex::Files parts, count_files(request, files));
   STOKER_ASSIGN_OR_RETURN(const NpyIndex index,
-                          NpyIndex::make(set, files, parts, progress, facts.made));
-  facts.numbers = index.to_numbers();
-  return facts;
+                          NpyIndex::make(request, files, parts, progress, metadata.made));
+  metadata.numbers = index.to_numbers();
+  return metadata;
 }
 
-Result<std::unique_ptr<Dataset>> open_npy(const SetRequest& set, Index index) {
+Result<std::unique_ptr<Dataset>> open_npy(const DatasetRequest& request, Index index) {
   auto arrays = NpyIndex::of(index);
-  if (!arrays) return arrays.status().with_context("data." + set.name);
-  STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, arrays->input.rows()));
-  if (set.config.has_variable_length() == arrays->lengths.empty())
-    return Status(Code::kCorrupt, "data." + set.name + ": its index is not one of sequences");
-  if (set.config.has_variable_length())
-    return make_npy_sequences(index.fingerprint(), *std::move(arrays), part);
-  return std::unique_ptr<Dataset>(std::make_unique<NpyDataset>(index.fingerprint(), *arrays, part));
+  if (!arrays) return arrays.status().with_context("data." + request.name);
+  STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, arrays->input.rows()));
+  if (request.config.has_variable_length() == arrays->lengths.empty())
+    return Status(StatusCode::kCorrupt,
+                  "data." + request.name + ": its index is not one of sequences");
+  if (request.config.has_variable_length())
+    return make_npy_sequences(index.fingerprint(), *std::move(arrays), range);
+  return std::unique_ptr<Dataset>(
+      std::make_unique<NpyDataset>(index.fingerprint(), *arrays, range));
 }
 
 }  // namespace
 
-const Kind& npy_kind() {
-  static constexpr Kind kKind{.name = "numpy",
-                              .settings = npy_settings,
-                              .scan = scan_npy,
-                              .inspect = inspect_npy,
-                              .open = open_npy,
-                              .has_rows = true};
-  return kKind;
+const DatasetFormatOps& numpy_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "numpy",
+                                               .fingerprint_text = numpy_fingerprint_text,
+                                               .scan = scan_npy,
+                                               .build_metadata = build_numpy_metadata,
+                                               .open = open_npy,
+                                               .has_rows = true};
+  return kFormatOps;
 }
 
 }  // namespace stoker::dataset

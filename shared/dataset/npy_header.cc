@@ -29,7 +29,7 @@ constexpr auto kTypes = std::to_array<NamedType>({{{'b', 1}, "bool"},
                                                   {{'f', 4}, "float32"},
                                                   {{'f', 8}, "float64"}});
 
-Status corrupt(const std::string& what) { return Status(Code::kCorrupt, what); }
+Status corrupt(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
 
 uint64_t little_endian(std::span<const std::byte> bytes) {
   uint64_t value = 0;
@@ -173,7 +173,7 @@ Status check_length(const NpyHeader& header, uint64_t array_bytes) {
 
 }  // namespace
 
-std::string_view npy_type_name(const NpyType& type) {
+std::string_view to_string(const NpyType& type) {
   const auto found = std::ranges::find(kTypes, type, &NamedType::type);
   return found == kTypes.end() ? std::string_view() : found->name;
 }
@@ -195,9 +195,9 @@ Result<uint64_t> npy_header_bytes(std::span<const std::byte> start) {
   }
   const size_t digits = length_bytes(start);
   const uint64_t length = little_endian(start.subspan(kMagic.size() + 2, digits));
-  if (length > kMostNpyHeader)
+  if (length > kMaxNpyHeader)
     return corrupt("a header of " + std::to_string(length) + " bytes, more than " +
-                   std::to_string(kMostNpyHeader));
+                   std::to_string(kMaxNpyHeader));
   return kMagic.size() + 2 + digits + length;
 }
 

@@ -24,9 +24,9 @@ struct NpyType {
   char kind = 'f';
   uint64_t bytes = 4;
   bool operator==(const NpyType&) const = default;
-  bool is_whole() const { return kind != 'f'; }
+  bool is_integer() const { return kind != 'f'; }
 };
-std::string_view npy_type_name(const NpyType& type);  // "float32"; empty: it is not one we read
+std::string_view to_string(const NpyType& type);  // "float32"; empty: it is not one we read
 
 struct NpyHeader {
   NpyType type;
@@ -38,8 +38,8 @@ struct NpyHeader {
   uint64_t row_bytes() const { return row_elements() * type.bytes; }
 };
 
-constexpr size_t kNpyPrefix = 12;              // enough to know npy_header_bytes()
-constexpr uint64_t kMostNpyHeader = 64 << 10;  // numpy's own limit is 10,000
+constexpr size_t kNpyPrefix = 12;             // enough to know npy_header_bytes()
+constexpr uint64_t kMaxNpyHeader = 64 << 10;  // numpy's own limit is 10,000
 
 // How long the header is, with its prefix. `start`: the first kNpyPrefix bytes, or all there are.
 Result<uint64_t> npy_header_bytes(std::span<const std::byte> start);

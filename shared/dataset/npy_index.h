@@ -3,14 +3,14 @@
 // Threads: one at a time.
 // Errors:  kCorrupt (a file is not what its format allows, labels that are no classes), kMismatch
 //          (shards that differ, as many labels as inputs there are not), kInvalidArgument (settings,
-//          members that are not there), those of unpack_file(); each names setting and file.
+//          members that are not there), those of decompress_file(); each names setting and file.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "shared/base/status.h"
-#include "shared/dataset/kind.h"
+#include "shared/dataset/format.h"
 #include "shared/dataset/npy_rows.h"
 
 namespace stoker::dataset {
@@ -18,7 +18,7 @@ namespace stoker::dataset {
 struct NpyIndex {
   FileTable data;  // the files to read: those of the user, then those that were made
   NpyLayout input;
-  NpyLayout answer;
+  NpyLayout target_array;
   uint64_t classes = 0;  // 0: the answer is a target
   // Of sequences: how many places of each row are filled; empty: rows are no sequences.
   std::vector<uint64_t> lengths = {};
@@ -26,9 +26,9 @@ struct NpyIndex {
   // How many of the files are of `path`; those behind them are of `labels_path`, then of `lengths_path`.
   struct Files {
     size_t inputs = 0;
-    size_t answers = 0;
+    size_t target_arrays = 0;
   };
-  static Result<NpyIndex> make(const SetRequest& set, const FileTable& files, Files parts,
+  static Result<NpyIndex> make(const DatasetRequest& request, const FileTable& files, Files parts,
                                const ScanProgress& progress, FileTable& made);
   std::vector<uint64_t> to_numbers() const;
   // kCorrupt where the facts are not those of such an index.

@@ -18,13 +18,13 @@ float as_float(Number number) {
   if constexpr (std::is_same_v<Number, Half>) {
     return half_to_float(number.bits);
   } else if constexpr (std::is_same_v<Number, double>) {
-    constexpr double kMost = std::numeric_limits<float>::max();
+    constexpr double kMaxCount = std::numeric_limits<float>::max();
     // Beyond it a conversion is not defined; halfway to the next power it would still round down.
-    constexpr double kRoundsDown = kMost + 0x1p102;
-    if (number > kMost)
+    constexpr double kRoundsDown = kMaxCount + 0x1p102;
+    if (number > kMaxCount)
       return number < kRoundsDown ? std::numeric_limits<float>::max()
                                   : std::numeric_limits<float>::infinity();
-    if (number < -kMost)
+    if (number < -kMaxCount)
       return number > -kRoundsDown ? -std::numeric_limits<float>::max()
                                    : -std::numeric_limits<float>::infinity();
     return static_cast<float>(number);
@@ -48,8 +48,8 @@ template <typename Number>
 int64_t label_of(std::span<const std::byte> from) {
   Number number;
   std::memcpy(&number, from.data(), sizeof number);
-  constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  if (number > Number{0} && static_cast<uint64_t>(number) > kMost) return -1;
+  constexpr auto kMaxCount = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (number > Number{0} && static_cast<uint64_t>(number) > kMaxCount) return -1;
   return static_cast<int64_t>(number);
 }
 
@@ -84,7 +84,7 @@ int64_t npy_to_class(const NpyType& type, std::span<const std::byte> from) {
 }
 
 int64_t npy_to_label(const NpyType& type, std::span<const std::byte> from) {
-  assert(type.is_whole() && from.size() >= type.bytes);
+  assert(type.is_integer() && from.size() >= type.bytes);
   return with_type(type, [&](auto number) { return label_of<decltype(number)>(from); });
 }
 

@@ -6,7 +6,7 @@
 namespace stoker::dataset {
 namespace {
 
-constexpr uint64_t kMostDimensions = 32;
+constexpr uint64_t kMaxRank = 32;
 
 template <typename T>
 bool take(std::span<const uint64_t>& numbers, T& value) {
@@ -25,7 +25,7 @@ uint64_t NpyLayout::row_elements() const {
 }
 
 std::string to_string(const NpyLayout& layout) {
-  std::string text = std::string(npy_type_name(layout.type)) + " rows of [";
+  std::string text = std::string(to_string(layout.type)) + " rows of [";
   for (size_t i = 0; i < layout.row.size(); ++i)
     text += (i == 0 ? "" : ", ") + std::to_string(layout.row[i]);
   return text + ']';
@@ -38,7 +38,7 @@ Status NpyLayout::add(const NpyHeader& header, uint64_t file, uint64_t array_off
     type = other.type;
     row = other.row;
   } else if (type != other.type || row != other.row) {
-    return Status(Code::kMismatch,
+    return Status(StatusCode::kMismatch,
                   "has " + to_string(other) + ", but those before have " + to_string(*this));
   }
   parts.push_back({.file = file,
@@ -58,7 +58,7 @@ void NpyLayout::append_to(std::vector<uint64_t>& numbers) const {
 bool NpyLayout::take_from(std::span<const uint64_t>& numbers, const FileTable& files) {
   uint64_t dimensions = 0, count = 0;
   if (!take(numbers, type.kind) || !take(numbers, type.bytes) || !take(numbers, dimensions) ||
-      npy_type_name(type).empty() || dimensions > kMostDimensions || dimensions > numbers.size())
+      to_string(type).empty() || dimensions > kMaxRank || dimensions > numbers.size())
     return false;
   row.assign(numbers.begin(), numbers.begin() + static_cast<ptrdiff_t>(dimensions));
   numbers = numbers.subspan(dimensions);
@@ -90,7 +90,7 @@ uint64_t NpyRows::offset_of(uint64_t row) const {
   return part.offset + (row - before) * layout_.row_bytes();
 }
 
-Origin NpyRows::origin(uint64_t row) const {
+SampleSource NpyRows::source(uint64_t row) const {
   return {.file = files_.path(part_of(row).file), .offset = offset_of(row)};
 }
 

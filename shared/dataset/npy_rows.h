@@ -48,7 +48,7 @@ class NpyRows {
       : files_(files), reader_(reader), layout_(std::move(layout)) {}
 
   const NpyLayout& layout() const { return layout_; }
-  Origin origin(uint64_t row) const;
+  SampleSource source(uint64_t row) const;
   // The bytes of a row, or of several that lie in one part: see part_end().
   Status read(uint64_t row, std::span<std::byte> bytes) const;
   void prefetch(uint64_t row, PrefetchedBytes& bytes) const;  // of one row

@@ -8,21 +8,21 @@
 
 #include "shared/dataset/npy_arrays.h"
 #include "shared/dataset/npy_values.h"
-#include "shared/dataset/sequence_form.h"
+#include "shared/dataset/sequence_layout.h"
 
 namespace stoker::dataset {
 namespace {
 
 class NpySequences final : public NpyArrays {
  public:
-  NpySequences(std::string fingerprint, NpyIndex index, Part part)
-      : NpyArrays(std::move(fingerprint), index, part),
+  NpySequences(std::string fingerprint, NpyIndex index, SampleRange range)
+      : NpyArrays(std::move(fingerprint), index, range),
         lengths_(std::move(index.lengths)),
-        spec_(spec_of_length(longest())) {}
+        spec_(spec_of_length(max_length())) {}
 
   const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t longest() const override { return input().layout().row.front(); }
-  uint64_t length(uint64_t sample) const override { return lengths_[row_of(sample)]; }
+  uint64_t max_length() const override { return input().layout().row.front(); }
+  uint64_t length(uint64_t sample) const override { return lengths_[row_index(sample)]; }
   std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
     std::vector<int64_t> shape{static_cast<int64_t>(length)};
     const auto& row = input().layout().row;
@@ -33,47 +33,47 @@ class NpySequences final : public NpyArrays {
             answer_spec(length)};
   }
 
-  Status read(uint64_t sample, const DrawKey&,
+  Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size() && outputs.size() == 3);
-    const uint64_t row = row_of(sample);
+    const uint64_t row = row_index(sample);
     const uint64_t own = lengths_[row];
-    const auto filled = static_cast<size_t>(own * numbers_a_place() * sizeof(float));
+    const auto filled = static_cast<size_t>(own * values_per_step() * sizeof(float));
     assert(filled <= outputs[0].size());
     STOKER_RETURN_IF_ERROR(read_npy_floats(input(), row, outputs[0].first(filled)));
     std::ranges::fill(outputs[0].subspan(filled), std::byte{0});
     const auto length = static_cast<int64_t>(own);
     std::memcpy(outputs[1].data(), &length, sizeof length);
-    if (classes() == 0) return read_npy_floats(answer(), row, outputs[2]);
-    if (answer().layout().row_elements() == 1)
-      return read_npy_class(answer(), row, classes(), outputs[2]);
-    return read_labels_of_places(row, own, outputs[2]);
+    if (classes() == 0) return read_npy_floats(target_array(), row, outputs[2]);
+    if (target_array().layout().row_elements() == 1)
+      return read_npy_class(target_array(), row, classes(), outputs[2]);
+    return read_step_labels(row, own, outputs[2]);
   }
 
   void prefetch(uint64_t sample, PrefetchedBytes& bytes) const override {
-    const uint64_t row = row_of(sample);
-    input().prefetch(row, lengths_[row] * numbers_a_place(), bytes);
-    if (classes() > 0 && has_label_a_place())
-      answer().prefetch(row, lengths_[row], bytes);
+    const uint64_t row = row_index(sample);
+    input().prefetch(row, lengths_[row] * values_per_step(), bytes);
+    if (classes() > 0 && has_label_per_step())
+      target_array().prefetch(row, lengths_[row], bytes);
     else
-      answer().prefetch(row, bytes);
+      target_array().prefetch(row, bytes);
   }
 
  private:
-  uint64_t numbers_a_place() const { return input().layout().row_elements() / longest(); }
-  bool has_label_a_place() const { return answer().layout().row_elements() == longest(); }
+  uint64_t values_per_step() const { return input().layout().row_elements() / max_length(); }
+  bool has_label_per_step() const { return target_array().layout().row_elements() == max_length(); }
 
   TensorSpec answer_spec(uint64_t length) const {
-    const auto numbers = static_cast<int64_t>(answer().layout().row_elements());
+    const auto numbers = static_cast<int64_t>(target_array().layout().row_elements());
     if (classes() == 0) return {.name = "target", .dtype = DType::kF32, .shape = {numbers}};
     if (numbers == 1) return {.name = "label", .dtype = DType::kI64, .shape = {}};
-    const int64_t labels = has_label_a_place() ? static_cast<int64_t>(length) : numbers;
+    const int64_t labels = has_label_per_step() ? static_cast<int64_t>(length) : numbers;
     return {.name = "labels", .dtype = DType::kI64, .shape = {labels}};
   }
 
-  Status read_labels_of_places(uint64_t row, uint64_t own, std::span<std::byte> out) const {
-    const size_t filled = has_label_a_place() ? own * sizeof(int64_t) : out.size();
-    STOKER_RETURN_IF_ERROR(read_npy_classes(answer(), row, classes(), out.first(filled)));
+  Status read_step_labels(uint64_t row, uint64_t own, std::span<std::byte> out) const {
+    const size_t filled = has_label_per_step() ? own * sizeof(int64_t) : out.size();
+    STOKER_RETURN_IF_ERROR(read_npy_classes(target_array(), row, classes(), out.first(filled)));
     for (size_t at = filled; at < out.size(); at += sizeof kPaddedLabel)
       std::memcpy(out.data() + at, &kPaddedLabel, sizeof kPaddedLabel);
     return {};
@@ -85,8 +85,9 @@ class NpySequences final : public NpyArrays {
 
 }  // namespace
 
-std::unique_ptr<Dataset> make_npy_sequences(std::string fingerprint, NpyIndex index, Part part) {
-  return std::make_unique<NpySequences>(std::move(fingerprint), std::move(index), part);
+std::unique_ptr<Dataset> make_npy_sequences(std::string fingerprint, NpyIndex index,
+                                            SampleRange range) {
+  return std::make_unique<NpySequences>(std::move(fingerprint), std::move(index), range);
 }
 
 }  // namespace stoker::dataset

@@ -2,7 +2,7 @@
 // filled up to a length of its own.
 //
 //   `input` F32 [length, what a place has], `length` I64, and `label` I64, `labels` I64 or `target` F32
-//   (sequence_form.h). Labels that are as many as the places of a row are one for each place.
+//   (sequence_layout.h). Labels that are as many as the places of a row are one for each place.
 //
 // Threads: as Dataset.
 #pragma once
@@ -12,11 +12,12 @@
 
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/npy_index.h"
-#include "shared/dataset/split.h"
+#include "shared/dataset/split_fraction.h"
 
 namespace stoker::dataset {
 
 // `index.lengths` has a length for each row.
-std::unique_ptr<Dataset> make_npy_sequences(std::string fingerprint, NpyIndex index, Part part);
+std::unique_ptr<Dataset> make_npy_sequences(std::string fingerprint, NpyIndex index,
+                                            SampleRange range);
 
 }  // namespace stoker::dataset

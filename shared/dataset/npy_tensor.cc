@@ -12,8 +12,8 @@ NpyTensorForm npy_tensor_form(const NpyType& type, std::span<const uint64_t> sha
   NpyTensorForm form{.shape = {shape.begin(), shape.end()}};
   if (form.shape.empty()) form.shape = {1};
   const bool is_byte = type == NpyType{'u', 1};
-  form.is_picture = is_byte && (shape.size() == 2 || shape.size() == 3);
-  if (!form.is_picture) return form;
+  form.is_image = is_byte && (shape.size() == 2 || shape.size() == 3);
+  if (!form.is_image) return form;
   if (shape.size() == 2) {
     form.shape = {1, side(0), side(1)};
   } else if (!is_channels(shape[0]) && is_channels(shape[2])) {

@@ -17,7 +17,7 @@
 namespace stoker::dataset {
 
 struct NpyTensorForm {
-  bool is_picture = false;      // U8 [channels, height, width]; else F32 of the array's shape
+  bool is_image = false;        // U8 [channels, height, width]; else F32 of the array's shape
   bool is_interleaved = false;  // the array is [height, width, channels]
   std::vector<int64_t> shape;   // of the tensor; at least one dimension
 };

@@ -21,7 +21,7 @@ namespace stoker::dataset {
 struct NpyWanted {
   bool bytes = false;          // a picture of bytes; else numbers, of whatever type they are
   std::vector<int64_t> shape;  // the tensor's, or as many numbers in one dimension; empty: any
-  uint64_t most = 0;           // numbers
+  uint64_t max_elements = 0;   // numbers
 };
 
 // Whether an array that begins so is a picture of bytes (npy_tensor.h).
@@ -31,8 +31,8 @@ class NpyValue {
  public:
   Status read(std::span<const std::byte> array, const NpyWanted& wanted, FieldValue& value);
   // All its numbers, whole ones as such, whose number is in the first dimension, or of all: those of
-  // a place of a sequence, `a_place` each.
-  Status read_places(std::span<const std::byte> array, uint64_t a_place, FieldValue& value);
+  // a place of a sequence, `values_per_step` each.
+  Status read_steps(std::span<const std::byte> array, uint64_t values_per_step, FieldValue& value);
   // One whole number: a class.
   Status read_label(std::span<const std::byte> array, FieldValue& value);
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "shared/dataset/npy_numbers.h"
-#include "shared/dataset/sequence_form.h"
+#include "shared/dataset/sequence_layout.h"
 
 namespace stoker::dataset {
 namespace {
@@ -19,10 +19,10 @@ Result<std::span<const std::byte>> first_numbers(const NpyRows& rows, uint64_t r
 }
 
 Status no_label(const NpyRows& rows, uint64_t row, int64_t label) {
-  const Origin where = rows.origin(row);
-  return Status(Code::kCorrupt, where.file + ": label " + std::to_string(label) + " at offset " +
-                                    std::to_string(where.offset) +
-                                    " was not there when the file was indexed");
+  const SampleSource where = rows.source(row);
+  return Status(StatusCode::kCorrupt, where.file + ": label " + std::to_string(label) +
+                                          " at offset " + std::to_string(where.offset) +
+                                          " was not there when the file was indexed");
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ Status read_npy_labels(const NpyRows& rows, uint64_t row, std::span<int64_t> lab
 }
 
 Status for_each_npy_number(const NpyRows& rows, const ScanProgress& progress, std::string_view what,
-                           const TakeNumber& take) {
+                           const OnNumber& on_number) {
   constexpr uint64_t kAtOnce = 1 << 16;  // numbers
   const NpyLayout& layout = rows.layout();
   const uint64_t numbers = layout.row_elements();
@@ -87,7 +87,7 @@ Status for_each_npy_number(const NpyRows& rows, const ScanProgress& progress, st
     STOKER_RETURN_IF_ERROR(rows.read(row, chunk));
     for (uint64_t i = 0; i < count * numbers; ++i) {
       const auto number = std::span<const std::byte>(chunk).subspan(i * layout.type.bytes);
-      STOKER_RETURN_IF_ERROR(take(rows, row + i / numbers, npy_to_label(layout.type, number)));
+      STOKER_RETURN_IF_ERROR(on_number(rows, row + i / numbers, npy_to_label(layout.type, number)));
     }
     row += count;
     progress(row, what);

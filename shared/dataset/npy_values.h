@@ -27,9 +27,9 @@ Status read_npy_labels(const NpyRows& rows, uint64_t row, std::span<int64_t> lab
 Status read_npy_classes(const NpyRows& rows, uint64_t row, uint64_t classes,
                         std::span<std::byte> out);
 
-// Calls `take` with each whole number of an array, in order, and the row that it is in.
-using TakeNumber = std::function<Status(const NpyRows& rows, uint64_t row, int64_t number)>;
+// Calls `on_number` with each whole number of an array, in order, and the row that it is in.
+using OnNumber = std::function<Status(const NpyRows& rows, uint64_t row, int64_t number)>;
 Status for_each_npy_number(const NpyRows& rows, const ScanProgress& progress, std::string_view what,
-                           const TakeNumber& take);
+                           const OnNumber& on_number);
 
 }  // namespace stoker::dataset

@@ -3,40 +3,42 @@
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
-#include "shared/dataset/augmented_dataset.h"
-#include "shared/dataset/cache_place.h"
-#include "shared/dataset/crop_rule.h"
+#include "shared/dataset/cache_location.h"
 #include "shared/dataset/dataset.h"
-#include "shared/dataset/decoded_dataset.h"
-#include "shared/dataset/growth.h"
+#include "shared/dataset/dataset_refresh.h"
+#include "shared/dataset/decoded_cache.h"
+#include "shared/dataset/format.h"
+#include "shared/dataset/image_geometry.h"
 #include "shared/dataset/index.h"
-#include "shared/dataset/kept_samples.h"
-#include "shared/dataset/kind.h"
-#include "shared/dataset/picture_pack.h"
-#include "shared/dataset/probe.h"
+#include "shared/dataset/memory_cached_dataset.h"
+#include "shared/dataset/packed_images.h"
+#include "shared/dataset/sample_range.h"
 #include "shared/dataset/scan.h"
-#include "shared/dataset/taken_part.h"
+#include "shared/dataset/transformed_dataset.h"
+#include "shared/dataset/validate_samples.h"
 
 namespace stoker::dataset {
 namespace {
 
 // The name becomes a file's name.
-Result<std::string> index_path(const SetRequest& set, const std::string& index_dir) {
-  if (set.name.empty() || set.name.starts_with('.') || set.name.find('/') != std::string::npos) {
-    return Status(Code::kInvalidArgument,
-                  "data." + set.name +
+Result<std::string> index_path(const DatasetRequest& request, const std::string& index_dir) {
+  if (request.name.empty() || request.name.starts_with('.') ||
+      request.name.find('/') != std::string::npos) {
+    return Status(StatusCode::kInvalidArgument,
+                  "data." + request.name +
                       ": the name of a data set must not be empty, begin with '.' or hold '/'");
   }
-  return index_file(set.name, index_dir);
+  return index_file(request.name, index_dir);
 }
 
-Status check_request(const SetRequest& set) {
-  if (set.config.combines_datasets()) {
-    const bool is_mixture = std::holds_alternative<config::Mixture>(set.config.source);
-    return set.wrong(is_mixture ? "mixture" : "concat", "cannot be opened without its datasets");
+Status check_request(const DatasetRequest& request) {
+  if (request.config.combines_datasets()) {
+    const bool is_mixture = std::holds_alternative<config::Mixture>(request.config.source);
+    return request.config_error(is_mixture ? "mixture" : "concat",
+                                "cannot be opened without its datasets");
   }
-  STOKER_RETURN_IF_ERROR(check_cache(set));
-  return check_transforms(set);
+  STOKER_RETURN_IF_ERROR(validate_cache(request));
+  return check_transforms(request);
 }
 
 // The other paths that a format has, one a line.
@@ -49,45 +51,48 @@ std::string other_paths(const config::DatasetSource& source) {
 }
 
 // Where the samples are found, which does not change what they are.
-std::string source_of(const SetRequest& set) {
-  std::string source =
-      set.config.path() + '\n' + set.config.glob() + '\n' + other_paths(set.config.source);
-  if (is_packed(set))
-    source += "\ncache=" + cache_suffix(*set.config.cache()) + '\n' +
-              set.config.cache()->dir.value_or("");
+std::string source_of(const DatasetRequest& request) {
+  std::string source = request.config.path() + '\n' + request.config.glob() + '\n' +
+                       other_paths(request.config.source);
+  if (is_packed(request))
+    source += "\ncache=" + cache_suffix(*request.config.cache()) + '\n' +
+              request.config.cache()->dir.value_or("");
   return source;
 }
 
 // What the kind makes of the files, and what is then done to it.
-Result<std::string> settings_of(const Kind& kind, const SetRequest& set) {
-  STOKER_ASSIGN_OR_RETURN(const std::string settings, kind.settings(set));
-  STOKER_ASSIGN_OR_RETURN(const Augmentation augmentation, Augmentation::of(set));
-  return settings + augmentation.to_text();
+Result<std::string> dataset_fingerprint_text(const DatasetFormatOps& kind,
+                                             const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const std::string fingerprint_text, kind.fingerprint_text(request));
+  STOKER_ASSIGN_OR_RETURN(const RandomTransforms augmentation, RandomTransforms::of(request));
+  return fingerprint_text + augmentation.to_text();
 }
 
 // Whether the samples are the same each time, and lie in few files.
-bool may_stay_in_memory(const Kind& kind, const SetRequest& set) {
-  return (kind.has_rows || set.config.cache()) && !has_random_resized_crop(set.config);
+bool may_stay_in_memory(const DatasetFormatOps& kind, const DatasetRequest& request) {
+  return (kind.has_rows || request.config.cache()) && !has_random_resized_crop(request.config);
 }
 
 // Whose change ends that: with a cache the set's own files may be gone.
-std::vector<FileTable> files_behind(const SetRequest& set, const Index& index) {
-  if (set.config.cache()) return {index.facts.made};
-  return {index.files, index.facts.made};
+std::vector<FileTable> files_behind(const DatasetRequest& request, const Index& index) {
+  if (request.config.cache()) return {index.metadata.made};
+  return {index.files, index.metadata.made};
 }
 
 enum class Makes { kNothing, kFiles };  // beside the index
 
-Result<std::unique_ptr<Dataset>> open_with(const Kind& kind, const SetRequest& set, Index index,
-                                           Makes makes, const ScanProgress& progress = {}) {
-  if (may_append(set.config)) index.files.let_grow();
-  std::vector<FileTable> files = files_behind(set, index);
-  STOKER_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, kind.open(set, std::move(index)));
-  if (makes == Makes::kFiles) STOKER_RETURN_IF_ERROR(make_decoded_file(set, *dataset, progress));
-  STOKER_ASSIGN_OR_RETURN(dataset, with_decoded_file(set, std::move(dataset)));
-  if (may_stay_in_memory(kind, set) && dataset->longest() == 0)
-    dataset = with_kept_samples(std::move(dataset), std::move(files));
-  return augmented(set, std::move(dataset));
+Result<std::unique_ptr<Dataset>> open_with(const DatasetFormatOps& kind,
+                                           const DatasetRequest& request, Index index, Makes makes,
+                                           const ScanProgress& progress = {}) {
+  if (supports_append(request.config)) index.files.allow_append();
+  std::vector<FileTable> files = files_behind(request, index);
+  STOKER_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, kind.open(request, std::move(index)));
+  if (makes == Makes::kFiles)
+    STOKER_RETURN_IF_ERROR(create_decoded_cache(request, *dataset, progress));
+  STOKER_ASSIGN_OR_RETURN(dataset, with_decoded_cache(request, std::move(dataset)));
+  if (may_stay_in_memory(kind, request) && dataset->max_length() == 0)
+    dataset = with_memory_cache(std::move(dataset), std::move(files));
+  return with_transforms(request, std::move(dataset));
 }
 
 bool is_as_made(const FileTable& made) {
@@ -102,17 +107,17 @@ bool is_as_made(const FileTable& made) {
 bool take_cached(const std::string& path, const Index& wanted, Index& index) {
   auto cached = load_index(path);
   if (!cached) {
-    if (cached.status().code() == Code::kNotFound) return false;
+    if (cached.status().code() == StatusCode::kNotFound) return false;
     log_warn("dataset index rebuilt", {{"path", path}, {"reason", cached.status().message()}});
     return false;
   }
-  if (cached->settings != wanted.settings || cached->source != wanted.source ||
+  if (cached->fingerprint_text != wanted.fingerprint_text || cached->source != wanted.source ||
       cached->files != wanted.files) {
     log_info("dataset index rebuilt",
              {{"path", path}, {"reason", "the files or their settings have changed"}});
     return false;
   }
-  if (!is_as_made(cached->facts.made)) {
+  if (!is_as_made(cached->metadata.made)) {
     log_info("dataset index rebuilt",
              {{"path", path}, {"reason", "a file that was made beside it is gone or has changed"}});
     return false;
@@ -123,102 +128,106 @@ bool take_cached(const std::string& path, const Index& wanted, Index& index) {
 
 }  // namespace
 
-const Kind& kind_of(config::DatasetFormat format) {
+const DatasetFormatOps& format_ops(config::DatasetFormat format) {
   switch (format) {
     case config::DatasetFormat::kText:
-      return text_kind();
+      return text_format();
     case config::DatasetFormat::kTokens:
-      return tokens_kind();
+      return tokens_format();
     case config::DatasetFormat::kImageFolder:
       return image_folder_kind();
     case config::DatasetFormat::kImageList:
-      return image_list_kind();
+      return image_list_format();
     case config::DatasetFormat::kIdx:
-      return idx_kind();
+      return idx_format();
     case config::DatasetFormat::kCifar10:
       return cifar10_kind();
     case config::DatasetFormat::kCifar100:
       return cifar100_kind();
     case config::DatasetFormat::kNumpy:
-      return npy_kind();
+      return numpy_format();
     case config::DatasetFormat::kTfrecord:
-      return tfrecord_kind();
+      return tfrecord_format();
     case config::DatasetFormat::kWebdataset:
-      return tar_kind();
+      return webdataset_format();
     case config::DatasetFormat::kCsv:
-      return csv_kind();
+      return csv_format();
     case config::DatasetFormat::kJsonl:
-      return jsonl_kind();
+      return jsonl_format();
     case config::DatasetFormat::kSynthetic:
-      return synthetic_kind();
+      return synthetic_format();
   }
   assert(false && "a DatasetFormat without a Kind");
-  return text_kind();
+  return text_format();
 }
 
-std::string supported_kinds() {
+std::string supported_formats() {
   std::string names;
-  for (const Kind* kind :
-       {&text_kind(), &tokens_kind(), &image_folder_kind(), &image_list_kind(), &idx_kind(),
-        &cifar10_kind(), &cifar100_kind(), &npy_kind(), &tfrecord_kind(), &tar_kind(), &csv_kind(),
-        &jsonl_kind(), &synthetic_kind()}) {
+  for (const DatasetFormatOps* kind :
+       {&text_format(), &tokens_format(), &image_folder_kind(), &image_list_format(), &idx_format(),
+        &cifar10_kind(), &cifar100_kind(), &numpy_format(), &tfrecord_format(),
+        &webdataset_format(), &csv_format(), &jsonl_format(), &synthetic_format()}) {
     if (!names.empty()) names += ' ';
     names += kind->name;
   }
   return names;
 }
 
-Result<Facts> no_facts(const SetRequest&, const FileTable&, const ScanProgress&) { return Facts(); }
+Result<IndexMetadata> no_metadata(const DatasetRequest&, const FileTable&, const ScanProgress&) {
+  return IndexMetadata();
+}
 
-Result<std::unique_ptr<Dataset>> open_dataset(const std::string& set_name,
+Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
                                               const ScanProgress& progress) {
-  const SetRequest set{.name = set_name, .config = config, .index_dir = index_dir};
-  STOKER_RETURN_IF_ERROR(check_request(set));
-  const Kind& kind = kind_of(config.format());
-  STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
+  const DatasetRequest request{.name = dataset_name, .config = config, .index_dir = index_dir};
+  STOKER_RETURN_IF_ERROR(check_request(request));
+  const DatasetFormatOps& kind = format_ops(config.format());
+  STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(request, index_dir));
   Index wanted;
-  STOKER_ASSIGN_OR_RETURN(wanted.settings, settings_of(kind, set));
-  wanted.source = source_of(set);
-  STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(set, progress));
+  STOKER_ASSIGN_OR_RETURN(wanted.fingerprint_text, dataset_fingerprint_text(kind, request));
+  wanted.source = source_of(request);
+  STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(request, progress));
   Index index;
   const bool is_new = !take_cached(path, wanted, index);
   if (is_new) {
-    STOKER_RETURN_IF_ERROR(make_directories(real_files(), index_dir));
-    STOKER_RETURN_IF_ERROR(remove_unfinished_writes(real_files(), index_dir));
-    if (may_append(config)) wanted.files.let_grow();
-    STOKER_ASSIGN_OR_RETURN(wanted.facts, kind.inspect(set, wanted.files, progress));
+    STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), index_dir));
+    STOKER_RETURN_IF_ERROR(remove_temporary_files(default_file_system(), index_dir));
+    if (supports_append(config)) wanted.files.allow_append();
+    STOKER_ASSIGN_OR_RETURN(wanted.metadata, kind.build_metadata(request, wanted.files, progress));
     STOKER_RETURN_IF_ERROR(save_index(wanted, path));
     index = std::move(wanted);
   }
   STOKER_ASSIGN_OR_RETURN(auto whole,
-                          open_with(kind, set, std::move(index), Makes::kFiles, progress));
+                          open_with(kind, request, std::move(index), Makes::kFiles, progress));
   if (is_new && config.has_named_fields() && config.fields()->text.empty())
-    STOKER_RETURN_IF_ERROR(probe(set, *whole));
-  return taken_part(set, std::move(whole));
+    STOKER_RETURN_IF_ERROR(validate_samples(request, *whole));
+  return with_sample_range(request, std::move(whole));
 }
 
-Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
+Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
                                               const std::string& fingerprint) {
-  const SetRequest set{.name = set_name, .config = config, .index_dir = index_dir};
-  STOKER_RETURN_IF_ERROR(check_request(set));
-  const Kind& kind = kind_of(config.format());
-  STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(set, index_dir));
-  STOKER_ASSIGN_OR_RETURN(const std::string settings, settings_of(kind, set));
+  const DatasetRequest request{.name = dataset_name, .config = config, .index_dir = index_dir};
+  STOKER_RETURN_IF_ERROR(check_request(request));
+  const DatasetFormatOps& kind = format_ops(config.format());
+  STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(request, index_dir));
+  STOKER_ASSIGN_OR_RETURN(const std::string fingerprint_text,
+                          dataset_fingerprint_text(kind, request));
   auto loaded = load_index(path);
-  if (!loaded.ok() && loaded.status().code() == Code::kNotFound)
-    return Status(Code::kNotFound, path + ": no index yet; it is made when the data is first read");
+  if (!loaded.ok() && loaded.status().code() == StatusCode::kNotFound)
+    return Status(StatusCode::kNotFound,
+                  path + ": no index yet; it is made when the data is first read");
   if (!loaded.ok()) return loaded.status();
   Index index = *std::move(loaded);
-  if (index.settings != settings || index.source != source_of(set)) {
-    return Status(Code::kMismatch, path + ": made for other settings of data." + set_name + " (" +
-                                       index.settings + ")");
+  if (index.fingerprint_text != fingerprint_text || index.source != source_of(request)) {
+    return Status(StatusCode::kMismatch, path + ": made for other settings of data." +
+                                             dataset_name + " (" + index.fingerprint_text + ")");
   }
-  STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, set, std::move(index), Makes::kNothing));
-  STOKER_ASSIGN_OR_RETURN(auto data, taken_part(set, std::move(whole)));
+  STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, request, std::move(index), Makes::kNothing));
+  STOKER_ASSIGN_OR_RETURN(auto data, with_sample_range(request, std::move(whole)));
   STOKER_RETURN_IF_ERROR(check_fingerprint(*data, fingerprint, path));
   return data;
 }
@@ -226,8 +235,9 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& set_name,
 Status check_fingerprint(const Dataset& data, const std::string& expected,
                          const std::string& name) {
   if (expected.empty() || data.fingerprint() == expected) return {};
-  return Status(Code::kMismatch, name + ": fingerprint " + data.fingerprint() + ", expected " +
-                                     expected + ": the data set was indexed anew");
+  return Status(StatusCode::kMismatch, name + ": fingerprint " + data.fingerprint() +
+                                           ", expected " + expected +
+                                           ": the data set was indexed anew");
 }
 
 }  // namespace stoker::dataset

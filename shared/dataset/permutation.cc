@@ -120,13 +120,13 @@ void feistel_each(std::array<uint64_t, kLanes>& lanes, size_t count, uint32_t ha
 }
 
 // As permute(), of at most kLanes.
-void permute_lanes(std::span<uint64_t> places, uint64_t size, const RoundKeys& keys) {
+void permute_lanes(std::span<uint64_t> indices, uint64_t size, const RoundKeys& keys) {
   const uint32_t half_bits = half_bits_of(size);
   std::array<uint64_t, kLanes> values{};
   std::array<uint32_t, kLanes> of;  // which place each is
-  size_t walking = places.size();
+  size_t walking = indices.size();
   for (uint32_t i = 0; i < walking; ++i) {
-    values[i] = places[i];
+    values[i] = indices[i];
     of[i] = i;
   }
   while (walking > 0) {
@@ -135,9 +135,9 @@ void permute_lanes(std::span<uint64_t> places, uint64_t size, const RoundKeys& k
     size_t outside = 0;
     for (size_t i = 0; i < walking; ++i) {
       const uint64_t value = values[i];
-      const uint32_t place = of[i];
-      places[place] = values[outside] = value;
-      of[outside] = place;
+      const uint32_t index = of[i];
+      indices[index] = values[outside] = value;
+      of[outside] = index;
       outside += value >= size ? 1 : 0;
     }
     walking = outside;
@@ -158,23 +158,23 @@ RoundKeys round_keys(uint64_t derived) {
   return keys;
 }
 
-uint64_t permuted(uint64_t place, uint64_t size, const RoundKeys& keys) {
-  assert(place < size);
+uint64_t permuted(uint64_t index, uint64_t size, const RoundKeys& keys) {
+  assert(index < size);
   if (size == 1) return 0;
   const uint32_t half_bits = half_bits_of(size);
-  uint64_t value = place;
+  uint64_t value = index;
   do value = feistel(value, half_bits, keys);
   while (value >= size);
   return value;
 }
 
-void permute(std::span<uint64_t> places, uint64_t size, const RoundKeys& keys) {
+void permute(std::span<uint64_t> indices, uint64_t size, const RoundKeys& keys) {
   if (size == 1) {
-    std::ranges::fill(places, 0);
+    std::ranges::fill(indices, 0);
     return;
   }
-  for (; !places.empty(); places = places.subspan(std::min(kLanes, places.size())))
-    permute_lanes(places.first(std::min(kLanes, places.size())), size, keys);
+  for (; !indices.empty(); indices = indices.subspan(std::min(kLanes, indices.size())))
+    permute_lanes(indices.first(std::min(kLanes, indices.size())), size, keys);
 }
 
 }  // namespace stoker::dataset

@@ -25,9 +25,9 @@ uint64_t derived_seed(uint64_t seed, uint64_t number);
 RoundKeys round_keys(uint64_t derived);
 
 // place < size <= 2^62.
-uint64_t permuted(uint64_t place, uint64_t size, const RoundKeys& keys);
-// Each of `places` becomes what permuted() makes of it; several at a time cost a fraction of one by
+uint64_t permuted(uint64_t index, uint64_t size, const RoundKeys& keys);
+// Each of `indices` becomes what permuted() makes of it; several at a time cost a fraction of one by
 // one, for the multiplications of one do not wait for those of another.
-void permute(std::span<uint64_t> places, uint64_t size, const RoundKeys& keys);
+void permute(std::span<uint64_t> indices, uint64_t size, const RoundKeys& keys);
 
 }  // namespace stoker::dataset

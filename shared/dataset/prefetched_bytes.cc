@@ -8,10 +8,10 @@
 namespace stoker::dataset {
 
 PrefetchedBytes::~PrefetchedBytes() {
-  if (room_ > 0) budget_.give_back(room_);
+  if (room_ > 0) budget_.release(room_);
 }
 
-bool PrefetchedBytes::take_room(uint64_t bytes) {
+bool PrefetchedBytes::reserve(uint64_t bytes) {
   bool there = budget_.try_take(bytes);
   if (!there && stop_ && room_ == 0) {
     const auto start = std::chrono::steady_clock::now();
@@ -24,7 +24,7 @@ bool PrefetchedBytes::take_room(uint64_t bytes) {
 
 void PrefetchedBytes::fetch(const ByteRange& range,
                             const std::function<Status(std::span<std::byte>)>& read) {
-  if (!take_room(range.count)) return;
+  if (!reserve(range.count)) return;
   try {
     Part part{.range = range, .status = {}, .bytes = std::vector<std::byte>(range.count)};
     part.status = read(part.bytes);
@@ -34,34 +34,34 @@ void PrefetchedBytes::fetch(const ByteRange& range,
   }
 }
 
-PrefetchedBytes::Part* PrefetchedBytes::maybe_find(const ByteRange& range) {
+PrefetchedBytes::Part* PrefetchedBytes::find_part(const ByteRange& range) {
   const auto found = std::ranges::find_if(
-      parts_, [&](const Part& part) { return !part.taken && part.range == range; });
+      parts_, [&](const Part& part) { return !part.consumed && part.range == range; });
   if (found == parts_.end()) return nullptr;
-  found->taken = true;
+  found->consumed = true;
   return &*found;
 }
 
-std::optional<Status> PrefetchedBytes::maybe_take(const ByteRange& range,
-                                                  std::span<std::byte> bytes) {
+std::optional<Status> PrefetchedBytes::try_take(const ByteRange& range,
+                                                std::span<std::byte> bytes) {
   assert(bytes.size() == range.count);
-  const Part* const part = maybe_find(range);
+  const Part* const part = find_part(range);
   if (part == nullptr) return std::nullopt;
   if (part->status.ok() && !bytes.empty())
     std::memcpy(bytes.data(), part->bytes.data(), bytes.size());
   return part->status;
 }
 
-std::optional<Status> PrefetchedBytes::maybe_take(const ByteRange& range,
-                                                  std::vector<std::byte>& bytes) {
-  Part* const part = maybe_find(range);
+std::optional<Status> PrefetchedBytes::try_take(const ByteRange& range,
+                                                std::vector<std::byte>& bytes) {
+  Part* const part = find_part(range);
   if (part == nullptr) return std::nullopt;
   if (part->status.ok()) bytes.swap(part->bytes);
   return part->status;
 }
 
-bool PrefetchedBytes::all_taken() const {
-  return std::ranges::all_of(parts_, [](const Part& part) { return part.taken; });
+bool PrefetchedBytes::all_consumed() const {
+  return std::ranges::all_of(parts_, [](const Part& part) { return part.consumed; });
 }
 
 }  // namespace stoker::dataset

@@ -55,15 +55,15 @@ class PrefetchedBytes {
 
   // ---- For readers of files
 
-  static PrefetchedBytes* maybe_of_thread() { return of_thread_; }
+  static PrefetchedBytes* current() { return of_thread_; }
   // Keeps what `read` makes of range.count bytes, or its error.
   void fetch(const ByteRange& range, const std::function<Status(std::span<std::byte>)>& read);
   // Nothing where the range was not fetched. Each is given once.
-  std::optional<Status> maybe_take(const ByteRange& range, std::span<std::byte> bytes);
-  std::optional<Status> maybe_take(const ByteRange& range, std::vector<std::byte>& bytes);
+  std::optional<Status> try_take(const ByteRange& range, std::span<std::byte> bytes);
+  std::optional<Status> try_take(const ByteRange& range, std::vector<std::byte>& bytes);
 
   // Whether all that was fetched was taken.
-  bool all_taken() const;
+  bool all_consumed() const;
   // How long fetch() waited for room.
   std::chrono::nanoseconds waited_for_room() const { return waited_for_room_; }
 
@@ -72,10 +72,10 @@ class PrefetchedBytes {
     ByteRange range;
     Status status;
     std::vector<std::byte> bytes;
-    bool taken = false;
+    bool consumed = false;
   };
-  bool take_room(uint64_t bytes);
-  Part* maybe_find(const ByteRange& range);
+  bool reserve(uint64_t bytes);
+  Part* find_part(const ByteRange& range);
 
   static inline constinit thread_local PrefetchedBytes* of_thread_ = nullptr;
 

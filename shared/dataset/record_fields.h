@@ -6,7 +6,7 @@
 //   target: [NAME, …]   numbers                -> `target` F32 [num_targets]
 //   text: NAME          bytes are tokens; the texts of all records are one stream
 //
-// With sequence.max_length a record is a sequence: sequence_form.h.
+// With sequence.max_length a record is a sequence: sequence_layout.h.
 //
 // Several names of an input, or of a target, are put one after another.
 //
@@ -26,36 +26,36 @@
 #include "shared/base/tensor_spec.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/field_value.h"
-#include "shared/dataset/kind.h"
-#include "shared/dataset/picture_input.h"
-#include "shared/dataset/sequence_form.h"
+#include "shared/dataset/format.h"
+#include "shared/dataset/image_decoder_input.h"
+#include "shared/dataset/sequence_layout.h"
 
 namespace stoker::dataset {
 
 // What an input is made of. The settings say so of pictures, the first record of the rest.
-enum class InputForm : uint64_t { kPicture = 0, kBytes = 1, kNumbers = 2 };
+enum class InputForm : uint64_t { kImage = 0, kBytes = 1, kNumbers = 2 };
 
 // num_targets; where it is not given, one for each name of fields.target.
-Result<int64_t> targets_of(const SetRequest& set);
+Result<int64_t> targets_of(const DatasetRequest& request);
 
 class RecordFields {
  public:
-  static Result<RecordFields> of(const SetRequest& set);
+  static Result<RecordFields> of(const DatasetRequest& request);
 
   // Null: records are no sequences of various lengths.
-  const SequenceForm* maybe_sequence() const { return sequence_ ? &*sequence_ : nullptr; }
+  const SequenceLayout* sequence_layout() const { return sequence_ ? &*sequence_ : nullptr; }
   // What has to be read of a record, in this order: input, then label or target; or the text.
   const std::vector<std::string>& names() const { return names_; }
   bool is_text() const { return inputs_ == 0; }
   std::optional<size_t> label() const;  // its place in names()
   // The role of the value: "image", "input", "label", "target", "text".
-  std::string_view setting_of(size_t name) const;
+  std::string_view key_of_name(size_t name) const;
   // The setting that names it: "fields.input".
-  std::string key_of(size_t name) const { return "fields." + std::string(setting_of(name)); }
+  std::string key_of(size_t name) const { return "fields." + std::string(key_of_name(name)); }
 
   // The form of an input whose first record has this value. kCorrupt where the settings do not
   // allow it.
-  Result<InputForm> form_of(const FieldValue& input) const;
+  Result<InputForm> input_form(const FieldValue& input) const;
   // For Kind::settings: equal texts, equal fields.
   std::string to_text() const;
   // Not of text, whose samples are no records. Of sequences, the longest.
@@ -63,16 +63,18 @@ class RecordFields {
   // `values` are those of names(); `label` is the class, and the value of the label is not looked
   // at. Not of sequences, which do it themselves.
   Status to_tensors(std::span<const FieldValue> values, InputForm form, uint64_t label,
-                    const DrawKey& draw, std::span<const std::span<std::byte>> outputs) const;
-  // What to_tensors() draws, for Dataset::describe_draws().
-  std::string describe_draws(std::span<const FieldValue> values, const DrawKey& draw) const;
+                    const RandomKey& random_key,
+                    std::span<const std::span<std::byte>> outputs) const;
+  // What to_tensors() draws, for Dataset::describe_transforms().
+  std::string describe_transforms(std::span<const FieldValue> values,
+                                  const RandomKey& random_key) const;
 
  private:
   RecordFields() = default;
-  Status take_input(const SetRequest& set);
-  Status take_picture(const SetRequest& set);
-  Status take_answer(const SetRequest& set);
-  Status to_input(std::span<const FieldValue> values, InputForm form, const DrawKey& draw,
+  Status take_input(const DatasetRequest& request);
+  Status take_picture(const DatasetRequest& request);
+  Status set_target(const DatasetRequest& request);
+  Status to_input(std::span<const FieldValue> values, InputForm form, const RandomKey& random_key,
                   std::span<std::byte> input) const;
   Status to_numbers(std::span<const FieldValue> values, size_t first,
                     std::span<std::byte> out) const;
@@ -81,8 +83,8 @@ class RecordFields {
   std::vector<std::string> names_;
   size_t inputs_ = 0;  // of names_; after them the label or the targets
   bool has_label_ = false;
-  std::optional<PictureInput> picture_;
-  std::optional<SequenceForm> sequence_;
+  std::optional<ImageDecoderInput> image_;
+  std::optional<SequenceLayout> sequence_;
   std::vector<int64_t> shape_;  // of an input that is no picture
   int64_t targets_ = 0;
 };

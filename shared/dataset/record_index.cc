@@ -8,28 +8,30 @@
 
 namespace stoker::dataset {
 
-RecordIndex::RecordIndex(const SetRequest& set, const RecordFields& fields, const FileTable& shards,
-                         uint64_t width, const ScanProgress& progress)
-    : set_(set),
-      record_(*set.config.record()),
+RecordIndexBuilder::RecordIndexBuilder(const DatasetRequest& request, const RecordFields& fields,
+                                       const FileTable& shards, uint64_t width,
+                                       const ScanProgress& progress)
+    : request_(request),
+      record_(*request.config.record()),
       fields_(fields),
       shards_(shards),
       progress_(progress),
       skips_(record_.on_missing_field == config::OnMissingField::kDrop) {
-  table_.width = width + (fields.maybe_sequence() != nullptr ? 1 : 0);
+  table_.width = width + (fields.sequence_layout() != nullptr ? 1 : 0);
 }
 
-Status RecordIndex::add(uint64_t offset, std::string_view what, std::span<const FieldValue> values,
-                        std::span<const uint64_t> row) {
+Status RecordIndexBuilder::add(uint64_t offset, std::string_view what,
+                               std::span<const FieldValue> values, std::span<const uint64_t> row) {
   assert(values.size() == fields_.names().size());
   if (++seen_ % kProgressRecords == 0) progress_(seen_, "records");
   const auto missing = std::ranges::find_if(values, is_missing);
   if (missing != values.end()) {
-    note(incomplete_, offset, what, lacking(static_cast<size_t>(missing - values.begin())));
+    add_dropped(incomplete_, offset, what,
+                missing_field_text(static_cast<size_t>(missing - values.begin())));
     return {};
   }
   std::optional<uint64_t> length;
-  if (fields_.maybe_sequence() != nullptr) {
+  if (fields_.sequence_layout() != nullptr) {
     STOKER_ASSIGN_OR_RETURN(length, take_length(offset, what, values));
     if (!length) return {};
   }
@@ -41,8 +43,8 @@ Status RecordIndex::add(uint64_t offset, std::string_view what, std::span<const 
   return {};
 }
 
-Status RecordIndex::take_label(uint64_t offset, std::string_view what,
-                               std::span<const FieldValue> values) {
+Status RecordIndexBuilder::take_label(uint64_t offset, std::string_view what,
+                                      std::span<const FieldValue> values) {
   const auto label = fields_.label();
   if (!label) return {};
   const auto number = labels_.add(values[*label]);
@@ -55,105 +57,112 @@ Status RecordIndex::take_label(uint64_t offset, std::string_view what,
   return {};
 }
 
-Result<std::optional<uint64_t>> RecordIndex::take_length(uint64_t offset, std::string_view what,
-                                                         std::span<const FieldValue> values) {
-  const SequenceForm& sequence = *fields_.maybe_sequence();
+Result<std::optional<uint64_t>> RecordIndexBuilder::take_length(
+    uint64_t offset, std::string_view what, std::span<const FieldValue> values) {
+  const SequenceLayout& sequence = *fields_.sequence_layout();
   const auto measure = sequence.measure(values);
   if (!measure) return at(offset, what, measure.status());
   if (measure->length == 0) {
-    note(incomplete_, offset, what, lacking(0));
+    add_dropped(incomplete_, offset, what, missing_field_text(0));
     return std::optional<uint64_t>();
   }
   const config::OnOverflow overflow = record_.sequence.on_overflow;
   const bool skips = overflow == config::OnOverflow::kDrop;
-  const uint64_t most_labels = sequence.most_labels();
+  const uint64_t most_labels = sequence.max_label_length();
   const bool has_more = most_labels > 0 && measure->labels > most_labels;
   const std::string labels = "has " + std::to_string(measure->labels) + " labels";
   if (has_more && !skips)
-    return at(
-        offset, what,
-        Status(Code::kCorrupt, labels + ", more than " + set_.key("sequence.max_label_length") +
-                                   " (" + std::to_string(most_labels) + ")"));
-  if (has_more || measure->length > sequence.longest())
-    note(longer_, offset, what,
-         has_more ? labels : "has " + std::to_string(measure->length) + " places");
+    return at(offset, what,
+              Status(StatusCode::kCorrupt, labels + ", more than " +
+                                               request_.key("sequence.max_label_length") + " (" +
+                                               std::to_string(most_labels) + ")"));
+  if (has_more || measure->length > sequence.max_length())
+    add_dropped(longer_, offset, what,
+                has_more ? labels : "has " + std::to_string(measure->length) + " places");
   const bool stays =
-      measure->length <= sequence.longest() || overflow == config::OnOverflow::kTruncate;
+      measure->length <= sequence.max_length() || overflow == config::OnOverflow::kTruncate;
   if (has_more || !stays) return std::optional<uint64_t>();
   list_classes_ = std::max(list_classes_, measure->classes);
   return std::optional(measure->length);
 }
 
-void RecordIndex::end_shard() {
+void RecordIndexBuilder::end_shard() {
   table_.shard_ends.push_back(kept_);
   ++shard_;
 }
 
-Result<Facts> RecordIndex::finish() {
+Result<IndexMetadata> RecordIndexBuilder::finish() {
   progress_(seen_, "records");
   if (seen_ == 0) {
-    return Status(Code::kNotFound,
-                  set_.key("path") + ": " + set_.config.path() + ": there is no record in its " +
-                      std::to_string(shards_.size()) + (shards_.size() == 1 ? " file" : " files"));
+    return Status(StatusCode::kNotFound, request_.key("path") + ": " + request_.config.path() +
+                                             ": there is no record in its " +
+                                             std::to_string(shards_.size()) +
+                                             (shards_.size() == 1 ? " file" : " files"));
   }
-  STOKER_RETURN_IF_ERROR(judge_incomplete());
-  STOKER_RETURN_IF_ERROR(judge_longer());
+  STOKER_RETURN_IF_ERROR(check_missing_fields());
+  STOKER_RETURN_IF_ERROR(check_overlong());
   STOKER_RETURN_IF_ERROR(take_classes());
-  return std::move(table_).to_facts();
+  return std::move(table_).to_metadata();
 }
 
-Status RecordIndex::take_classes() {
+Status RecordIndexBuilder::take_classes() {
   const auto given = static_cast<uint64_t>(record_.num_classes.value_or(0));
-  if (fields_.maybe_sequence() != nullptr && fields_.maybe_sequence()->has_labels()) {
+  if (fields_.sequence_layout() != nullptr && fields_.sequence_layout()->has_labels()) {
     if (given > 0 && given < list_classes_)
-      return set_.wrong("num_classes", "is " + std::to_string(given) + ", but a label is " +
-                                           std::to_string(list_classes_ - 1));
+      return request_.config_error(
+          "num_classes",
+          "is " + std::to_string(given) + ", but a label is " + std::to_string(list_classes_ - 1));
     table_.classes = std::max(given, list_classes_);
-    if (table_.classes == 0) return set_.wrong("fields.labels", "hold no class, only -100");
+    if (table_.classes == 0)
+      return request_.config_error("fields.labels", "hold no class, only -100");
   }
   if (!fields_.label()) return {};
   auto classes = labels_.finish(given);
-  if (!classes) return set_.wrong("num_classes", classes.status().message());
+  if (!classes) return request_.config_error("num_classes", classes.status().message());
   table_.classes = classes->count;
   table_.class_names = std::move(classes->names);
   for (uint64_t& label : table_.labels) label = classes->of_label[label];
   return {};
 }
 
-Status RecordIndex::at(uint64_t offset, std::string_view what, const Status& status) const {
+Status RecordIndexBuilder::at(uint64_t offset, std::string_view what, const Status& status) const {
   if (status.ok()) return status;
   return in_shard(status.with_context(std::string(what.empty() ? "record" : what) + " at offset " +
                                       std::to_string(offset)));
 }
 
-Status RecordIndex::in_shard(const Status& status) const {
+Status RecordIndexBuilder::in_shard(const Status& status) const {
   if (status.ok()) return status;
-  return status.with_context(set_.key("path") + ": " + shards_.path(shard_));
+  return status.with_context(request_.key("path") + ": " + shards_.path(shard_));
 }
 
-void RecordIndex::note(Odd& odd, uint64_t offset, std::string_view what, const std::string& how) {
-  if (odd.count++ == 0) odd.first = at(offset, what, Status(Code::kCorrupt, how)).message();
+void RecordIndexBuilder::add_dropped(DroppedRecords& dropped, uint64_t offset,
+                                     std::string_view what, const std::string& how) {
+  if (dropped.count++ == 0)
+    dropped.first = at(offset, what, Status(StatusCode::kCorrupt, how)).message();
 }
 
-std::string RecordIndex::lacking(size_t name) const {
-  return "has no " + std::string(fields_.setting_of(name)) + " '" + fields_.names()[name] + "'";
+std::string RecordIndexBuilder::missing_field_text(size_t name) const {
+  return "has no " + std::string(fields_.key_of_name(name)) + " '" + fields_.names()[name] + "'";
 }
 
-std::string RecordIndex::counted(const Odd& odd, const std::string& are) const {
-  return odd.first + "; " + std::to_string(odd.count) + " of " + std::to_string(seen_) + " are " +
-         are;
+std::string RecordIndexBuilder::counted(const DroppedRecords& dropped,
+                                        const std::string& are) const {
+  return dropped.first + "; " + std::to_string(dropped.count) + " of " + std::to_string(seen_) +
+         " are " + are;
 }
 
-Status RecordIndex::judge_incomplete() const {
+Status RecordIndexBuilder::check_missing_fields() const {
   if (incomplete_.count == 0) return {};
   const std::string are = counted(incomplete_, "incomplete");
   if (kept_ == 0)
-    return Status(Code::kInvalidArgument, are + ": name what is there in " + set_.key("fields"));
+    return Status(StatusCode::kInvalidArgument,
+                  are + ": name what is there in " + request_.key("fields"));
   if (!skips_) {
-    return Status(Code::kCorrupt, are + ": complete them, or leave them out with " +
-                                      set_.key("on_missing_field") + ": drop");
+    return Status(StatusCode::kCorrupt, are + ": complete them, or leave them out with " +
+                                            request_.key("on_missing_field") + ": drop");
   }
-  log_warn("records dropped", {{"dataset", set_.name},
+  log_warn("records dropped", {{"dataset", request_.name},
                                {"reason", "missing_field"},
                                {"count", incomplete_.count},
                                {"total", seen_},
@@ -161,18 +170,19 @@ Status RecordIndex::judge_incomplete() const {
   return {};
 }
 
-Status RecordIndex::judge_longer() const {
+Status RecordIndexBuilder::check_overlong() const {
   if (longer_.count == 0) return {};
   const config::OnOverflow overflow = record_.sequence.on_overflow;
   if (overflow == config::OnOverflow::kError || kept_ == 0) {
-    return Status(kept_ == 0 ? Code::kInvalidArgument : Code::kCorrupt,
-                  counted(longer_, "longer than " + set_.key("sequence.max_length") + " (" +
-                                       std::to_string(fields_.maybe_sequence()->longest()) + ")") +
-                      ": raise it, or say whether to truncate or to drop them with " +
-                      set_.key("sequence.on_overflow"));
+    return Status(
+        kept_ == 0 ? StatusCode::kInvalidArgument : StatusCode::kCorrupt,
+        counted(longer_, "longer than " + request_.key("sequence.max_length") + " (" +
+                             std::to_string(fields_.sequence_layout()->max_length()) + ")") +
+            ": raise it, or say whether to truncate or to drop them with " +
+            request_.key("sequence.on_overflow"));
   }
   log_warn(overflow == config::OnOverflow::kDrop ? "records dropped" : "records truncated",
-           {{"dataset", set_.name},
+           {{"dataset", request_.name},
             {"reason", "max_length"},
             {"count", longer_.count},
             {"total", seen_},
@@ -180,9 +190,9 @@ Status RecordIndex::judge_longer() const {
   return {};
 }
 
-Status RecordIndex::take_form(const FieldValue& input) {
+Status RecordIndexBuilder::take_form(const FieldValue& input) {
   if (fields_.is_text()) return {};
-  STOKER_ASSIGN_OR_RETURN(table_.form, fields_.form_of(input));
+  STOKER_ASSIGN_OR_RETURN(table_.form, fields_.input_form(input));
   return {};
 }
 

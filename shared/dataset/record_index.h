@@ -1,4 +1,4 @@
-// RecordIndex: makes the RecordTable of a set while a format goes through its shards.
+// RecordIndexBuilder: makes the RecordTable of a set while a format goes through its shards.
 //
 // A record that lacks a named value is incomplete. With data.NAME.on_missing_field: error the set is
 // refused once all shards were looked at, with the first such record and how many there are; with
@@ -21,17 +21,17 @@
 #include "shared/base/status.h"
 #include "shared/dataset/class_labels.h"
 #include "shared/dataset/dataset.h"
-#include "shared/dataset/kind.h"
+#include "shared/dataset/format.h"
 #include "shared/dataset/record_fields.h"
 #include "shared/dataset/record_table.h"
 
 namespace stoker::dataset {
 
-class RecordIndex {
+class RecordIndexBuilder {
  public:
   // `width` numbers a record; of sequences the table has one more, the length.
-  RecordIndex(const SetRequest& set, const RecordFields& fields, const FileTable& shards,
-              uint64_t width, const ScanProgress& progress);
+  RecordIndexBuilder(const DatasetRequest& request, const RecordFields& fields,
+                     const FileTable& shards, uint64_t width, const ScanProgress& progress);
 
   // A record of the shard that is gone through. Of `values`, those of fields.names(), it looks at
   // which are there, at the label, and at the form of the first input. `what` is the record in
@@ -39,7 +39,7 @@ class RecordIndex {
   Status add(uint64_t offset, std::string_view what, std::span<const FieldValue> values,
              std::span<const uint64_t> row);
   void end_shard();
-  Result<Facts> finish();
+  Result<IndexMetadata> finish();
 
   // `status` with the place: "data.train.path: a.tar: sample 'a/1' at offset 512: …".
   Status at(uint64_t offset, std::string_view what, const Status& status) const;
@@ -50,15 +50,16 @@ class RecordIndex {
   static constexpr uint64_t kProgressRecords = 1 << 14;  // between two calls of progress
 
   // Records that are left out for one reason, or that refuse the set.
-  struct Odd {
+  struct DroppedRecords {
     uint64_t count = 0;
     std::string first;  // in words
   };
-  void note(Odd& odd, uint64_t offset, std::string_view what, const std::string& how);
-  std::string lacking(size_t name) const;
-  std::string counted(const Odd& odd, const std::string& are) const;
-  Status judge_incomplete() const;
-  Status judge_longer() const;
+  void add_dropped(DroppedRecords& dropped, uint64_t offset, std::string_view what,
+                   const std::string& how);
+  std::string missing_field_text(size_t name) const;
+  std::string counted(const DroppedRecords& dropped, const std::string& are) const;
+  Status check_missing_fields() const;
+  Status check_overlong() const;
   Status take_form(const FieldValue& input);
   Status take_label(uint64_t offset, std::string_view what, std::span<const FieldValue> values);
   // The length of a sequence that stays; nothing: it does not.
@@ -66,7 +67,7 @@ class RecordIndex {
                                               std::span<const FieldValue> values);
   Status take_classes();
 
-  const SetRequest& set_;
+  const DatasetRequest& request_;
   const config::RecordConfig& record_;
   const RecordFields& fields_;
   const FileTable& shards_;
@@ -77,8 +78,8 @@ class RecordIndex {
   size_t shard_ = 0;
   uint64_t seen_ = 0;
   uint64_t kept_ = 0;
-  Odd incomplete_;
-  Odd longer_;
+  DroppedRecords incomplete_;
+  DroppedRecords longer_;
   uint64_t list_classes_ = 0;  // of lists of labels: one more than the largest
 };
 

@@ -20,7 +20,7 @@
 namespace stoker::dataset {
 
 struct RecordTable {
-  InputForm form = InputForm::kPicture;
+  InputForm form = InputForm::kImage;
   uint64_t classes = 0;
   std::vector<std::string> class_names;
   uint64_t width = 0;
@@ -32,12 +32,12 @@ struct RecordTable {
   std::span<const uint64_t> row(uint64_t record) const {
     return std::span(rows).subspan(record * width, width);
   }
-  size_t shard_of(uint64_t record) const;
+  size_t shard_index(uint64_t record) const;
 
-  Facts to_facts() &&;
+  IndexMetadata to_metadata() &&;
   // The table of records of these fields, of a kind that keeps `width` numbers a record; that of
   // sequences has one more, the length.
-  static Result<RecordTable> of(Facts facts, size_t shards, uint64_t width,
+  static Result<RecordTable> of(IndexMetadata metadata, size_t shards, uint64_t width,
                                 const RecordFields& fields);
 };
 

@@ -1,4 +1,4 @@
-// Records: random access to the named values of the records of one set; a format's part in a data set
+// RecordReader: random access to the named values of the records of one set; a format's part in a data set
 // whose records have named fields.
 //
 // Threads:  every method may be called from any thread, concurrently.
@@ -18,24 +18,24 @@
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/field_value.h"
 #include "shared/dataset/file_reader.h"
-#include "shared/dataset/kind.h"
+#include "shared/dataset/format.h"
 #include "shared/dataset/record_fields.h"
 #include "shared/dataset/record_table.h"
 
 namespace stoker::dataset {
 
-class Records {
+class RecordReader {
  public:
-  Records(FileTable shards, RecordTable table)
+  RecordReader(FileTable shards, RecordTable table)
       : shards_(std::move(shards)), reader_(shards_), table_(std::move(table)) {}
-  virtual ~Records() = default;
-  Records(const Records&) = delete;  // the reader refers to the table of files
-  Records& operator=(const Records&) = delete;
+  virtual ~RecordReader() = default;
+  RecordReader(const RecordReader&) = delete;  // the reader refers to the table of files
+  RecordReader& operator=(const RecordReader&) = delete;
 
   const FileTable& shards() const { return shards_; }
   const RecordTable& table() const { return table_; }
-  Origin origin(uint64_t record) const {
-    return {.file = shards_.path(table_.shard_of(record)), .offset = offset(record)};
+  SampleSource source(uint64_t record) const {
+    return {.file = shards_.path(table_.shard_index(record)), .offset = offset(record)};
   }
 
   // Of sequences of various lengths: all of the record's, which may be more than is kept.
@@ -53,7 +53,7 @@ class Records {
   // where the kind has none.
   virtual uint64_t text_bytes(uint64_t) const { return 0; }
   virtual Status read_text(uint64_t, uint64_t, std::span<std::byte>) const {
-    return Status(Code::kInternal, "a set without texts was asked for one");
+    return Status(StatusCode::kInternal, "a set without texts was asked for one");
   }
   // What read_text() of `count` bytes takes from the shards: mostly the record.
   virtual void prefetch_text(uint64_t record, uint64_t /*from*/, uint64_t /*count*/,
@@ -73,11 +73,11 @@ class Records {
 };
 
 // For Kind::settings of a format that is made of records.
-Result<std::string> record_settings(std::string_view format, const SetRequest& set);
+Result<std::string> record_fingerprint_text(std::string_view format, const DatasetRequest& request);
 
 // The data set over records: `split` is by records, or by bytes of a stream of texts.
-Result<std::unique_ptr<Dataset>> make_record_dataset(const SetRequest& set, RecordFields fields,
-                                                     std::string fingerprint,
-                                                     std::unique_ptr<Records> records);
+Result<std::unique_ptr<Dataset>> make_record_dataset(const DatasetRequest& request,
+                                                     RecordFields fields, std::string fingerprint,
+                                                     std::unique_ptr<RecordReader> records);
 
 }  // namespace stoker::dataset

@@ -29,19 +29,19 @@ namespace stoker::dataset {
 class BucketPlan;
 class LengthBuckets;
 class MixtureSchedule;
-class SetSequence;
+class SampleStream;
 
 inline constexpr uint64_t kMaxPlanSize = uint64_t{1} << 62;
 
 // One set of a mixture, or the only one.
-struct PlannedSet {
+struct PlannedDataset {
   uint64_t size = 1;                   // samples
   uint64_t repeat = 1;                 // how often each comes an epoch
   double weight = 0;                   // of a weighted mixture: its share
   std::vector<double> sample_weights;  // of a set that is drawn from: one a sample
 };
 
-struct PlanSettings {
+struct PlanOptions {
   uint64_t size = 1;   // samples of the data set; at most kMaxPlanSize
   uint64_t batch = 1;  // samples a ticket, of one rank
   uint64_t seed = 1;
@@ -58,7 +58,7 @@ struct PlanSettings {
   uint64_t world = 1;
   // Empty: one set without more to say. Otherwise their sizes add up to `size`, and either all have
   // a weight or none. With weights of any sort: last_batch kCarryOver, and no repeat.
-  std::vector<PlannedSet> sets;
+  std::vector<PlannedDataset> datasets;
   // Null: batches of any samples. Otherwise shuffle is kFull or kNone, with drop a global batch fits
   // into each bucket, and there is one set, without repeat and weights, from ticket 0 on.
   std::shared_ptr<const LengthBuckets> maybe_buckets = nullptr;
@@ -69,18 +69,18 @@ struct PlannedSample {
   uint64_t epoch = 0;  // of the run
   // The pass over the sample's own set: the epoch where there is one set that comes once, otherwise
   // a number that tells its uses apart.
-  uint64_t pass = 0;
+  uint64_t dataset_epoch = 0;
 };
 
 class SamplePlan {
  public:
   // With drop, a global batch must fit into an epoch.
-  explicit SamplePlan(const PlanSettings& settings);
+  explicit SamplePlan(const PlanOptions& options);
   ~SamplePlan();
   SamplePlan(SamplePlan&&) noexcept;
   SamplePlan& operator=(SamplePlan&&) noexcept;
 
-  const PlanSettings& settings() const { return settings_; }  // without the sample weights
+  const PlanOptions& options() const { return options_; }  // without the sample weights
   // The sample for row `row` of ticket `ticket`, which is not before the first.
   PlannedSample at(uint64_t ticket, uint64_t row) const;
   // Those for the rows from `first_row` on, for less than one by one.
@@ -88,19 +88,19 @@ class SamplePlan {
   // What takes its place when it and the `attempt - 1` stand-ins before could not be read: the
   // attempt-th sample that follows it in the same epoch of the same set's order (wrapping round),
   // or another draw; of a bucket, then those of the buckets before. attempt >= 1.
-  PlannedSample stand_in(uint64_t ticket, uint64_t row, uint64_t attempt) const;
+  PlannedSample replacement(uint64_t ticket, uint64_t row, uint64_t attempt) const;
   // With buckets, whose samples the ticket's batch has.
   size_t bucket_of(uint64_t ticket) const;
   uint64_t epoch_of(uint64_t ticket) const;            // of its first row on rank 0
   uint64_t epoch_size() const { return epoch_size_; }  // positions
   // What random choices while reading it depend on.
-  DrawKey draw_key(const PlannedSample& planned) const {
-    return {.seed = settings_.seed, .epoch = planned.pass, .sample = planned.sample};
+  RandomKey random_key(const PlannedSample& planned) const {
+    return {.seed = options_.seed, .epoch = planned.dataset_epoch, .sample = planned.sample};
   }
 
  private:
   // Where the samples of a set lie, in the data set and in an epoch.
-  struct Stretch {
+  struct Segment {
     uint64_t first = 0;      // sample
     uint64_t size = 1;       // samples
     uint64_t repeat = 1;     // times
@@ -108,21 +108,21 @@ class SamplePlan {
   };
 
   void plan_buckets();
-  void add_stretches();
-  std::vector<uint64_t> shard_ends_of(const Stretch& stretch) const;
-  std::unique_ptr<const SetSequence> sequence_of_all() const;
-  std::unique_ptr<const SetSequence> sequence_of(size_t set) const;
-  bool has_one_sequence() const;  // whose places are samples
+  void add_segments();
+  std::vector<uint64_t> repeated_shard_ends(const Segment& segment) const;
+  std::unique_ptr<const SampleStream> make_concat_stream() const;
+  std::unique_ptr<const SampleStream> make_stream(size_t dataset) const;
+  bool has_single_stream() const;  // whose places are samples
   uint64_t position(uint64_t ticket, uint64_t row) const;
 
-  PlanSettings settings_;
+  PlanOptions options_;
   uint64_t global_batch_ = 1;
   uint64_t epoch_size_ = 1;
-  uint64_t epoch_tickets_ = 0;                                 // drop, pad
-  std::vector<Stretch> stretches_;                             // of the sets
-  std::unique_ptr<const MixtureSchedule> maybe_schedule_;      // a weighted mixture
-  std::vector<std::unique_ptr<const SetSequence>> sequences_;  // one; of each set with a schedule
-  std::unique_ptr<const BucketPlan> maybe_buckets_;            // then nothing of the above counts
+  uint64_t epoch_tickets_ = 0;                                // drop, pad
+  std::vector<Segment> segments_;                             // of the sets
+  std::unique_ptr<const MixtureSchedule> maybe_schedule_;     // a weighted mixture
+  std::vector<std::unique_ptr<const SampleStream>> streams_;  // one; of each set with a schedule
+  std::unique_ptr<const BucketPlan> maybe_buckets_;           // then nothing of the above counts
 };
 
 }  // namespace stoker::dataset

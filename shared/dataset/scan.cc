@@ -40,7 +40,7 @@ class FolderWalk {
   Result<FolderScan> run() {
     STOKER_RETURN_IF_ERROR(walk("").status());
     progress_(found_.files.size());
-    log_left_out();
+    log_ignored();
     return std::move(found_);
   }
 
@@ -101,21 +101,21 @@ class FolderWalk {
     const FolderId id{.device = info.st_dev, .inode = info.st_ino};
     if (std::find(above_.begin(), above_.end(), id) != above_.end()) return true;
     if (above_.size() >= kMaxDepth) {
-      return Status(Code::kInvalidArgument,
+      return Status(StatusCode::kInvalidArgument,
                     path + ": more than " + std::to_string(kMaxDepth) + " folders deep");
     }
     above_.push_back(id);
     for (errno = 0; const dirent* found = ::readdir(directory.get()); errno = 0) {
       const std::string name = found->d_name;
       if (name == "." || name == "..") continue;
-      STOKER_RETURN_IF_ERROR(look_at(fd, relative, name, entries));
+      STOKER_RETURN_IF_ERROR(visit(fd, relative, name, entries));
     }
     if (errno != 0) return Status::from_errno(errno, "read folder " + path);
     return false;
   }
 
-  Status look_at(int fd, const std::string& relative, const std::string& name,
-                 std::vector<Entry>& entries) {
+  Status visit(int fd, const std::string& relative, const std::string& name,
+               std::vector<Entry>& entries) {
     const std::string path = relative.empty() ? name : relative + '/' + name;
     const bool wanted = glob_.matches(path);
     if (!wanted && !glob_.may_match_below(path)) return {};  // spares the stat
@@ -139,7 +139,7 @@ class FolderWalk {
     return {};
   }
 
-  void log_left_out() const {
+  void log_ignored() const {
     if (loops_ + dangling_ + irregular_ == 0) return;
     log_warn("directory entries ignored", {{"path", found_.files.root()},
                                            {"symlink_loops", loops_},
@@ -166,7 +166,8 @@ Result<FolderScan> scan_folder(const std::string& root, const Glob& glob,
 Status scan_file(const std::string& path, FileTable& files) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return Status::from_errno(errno, path);
-  if (!S_ISREG(info.st_mode)) return Status(Code::kInvalidArgument, path + ": not a regular file");
+  if (!S_ISREG(info.st_mode))
+    return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
   if (::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0)
     return Status::from_errno(errno, "read " + path);
   files.add(path, stamp_of(info));

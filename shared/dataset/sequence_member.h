@@ -20,8 +20,8 @@ namespace stoker::dataset {
 
 class SequenceMember {
  public:
-  // `a_place`: how many numbers a place of the field has.
-  Status read(const TarField& field, uint64_t a_place, std::span<const std::byte> member,
+  // `values_per_step`: how many numbers a place of the field has.
+  Status read(const TarField& field, uint64_t values_per_step, std::span<const std::byte> member,
               FieldValue& value);
 
  private:

@@ -25,11 +25,11 @@ constexpr auto kPackers = std::to_array<Packer>({{"\x1f\x8b"sv, "gzip"sv, "gunzi
 
 }  // namespace
 
-Result<FileTable> scan_shards(const SetRequest& set, const ScanProgress& progress) {
-  STOKER_ASSIGN_OR_RETURN(FileTable files, scan_source(set, set.config.glob(), progress));
+Result<FileTable> scan_shards(const DatasetRequest& request, const ScanProgress& progress) {
+  STOKER_ASSIGN_OR_RETURN(FileTable files, scan_source(request, request.config.glob(), progress));
   if (files.root().empty()) return files;  // one file, of its own name
-  const auto named = Glob::names_in_ranges(set.config.glob());
-  if (!named) return named.status().with_context(set.key("glob"));
+  const auto named = Glob::names_in_ranges(request.config.glob());
+  if (!named) return named.status().with_context(request.key("glob"));
   std::vector<std::string_view> found(files.size());
   for (size_t file = 0; file < files.size(); ++file) found[file] = files.name(file);
   std::ranges::sort(found);
@@ -40,21 +40,22 @@ Result<FileTable> scan_shards(const SetRequest& set, const ScanProgress& progres
     if (missing++ == 0) first = &name;
   }
   if (missing == 0) return files;
-  return Status(Code::kNotFound, set.key("glob") + ": " + set.config.path() + " has no '" + *first +
-                                     "'; " + std::to_string(missing) + " of the " +
-                                     std::to_string(named->size()) +
-                                     " files that the range names are missing");
+  return Status(StatusCode::kNotFound, request.key("glob") + ": " + request.config.path() +
+                                           " has no '" + *first + "'; " + std::to_string(missing) +
+                                           " of the " + std::to_string(named->size()) +
+                                           " files that the range names are missing");
 }
 
-Status refuse_packed(std::span<const std::byte> first_bytes) {
+Status reject_packed(std::span<const std::byte> first_bytes) {
   const std::string_view text(reinterpret_cast<const char*>(first_bytes.data()),
                               first_bytes.size());
   for (const Packer& packer : kPackers) {
     if (!text.starts_with(packer.magic)) continue;
-    return Status(Code::kCorrupt, "packed by " + std::string(packer.name) +
-                                      ", so that no record can be read without those before it; "
-                                      "unpack it with " +
-                                      std::string(packer.remedy));
+    return Status(StatusCode::kCorrupt,
+                  "packed by " + std::string(packer.name) +
+                      ", so that no record can be read without those before it; "
+                      "unpack it with " +
+                      std::string(packer.remedy));
   }
   return {};
 }

@@ -11,13 +11,13 @@
 
 #include "shared/base/status.h"
 #include "shared/dataset/file_table.h"
-#include "shared/dataset/kind.h"
+#include "shared/dataset/format.h"
 
 namespace stoker::dataset {
 
-Result<FileTable> scan_shards(const SetRequest& set, const ScanProgress& progress);
+Result<FileTable> scan_shards(const DatasetRequest& request, const ScanProgress& progress);
 
 // kCorrupt, with the remedy, where these are the first bytes of a packed file.
-Status refuse_packed(std::span<const std::byte> first_bytes);
+Status reject_packed(std::span<const std::byte> first_bytes);
 
 }  // namespace stoker::dataset

@@ -29,22 +29,22 @@ ShardOrder::ShardOrder(std::span<const uint64_t> ends, uint64_t open, uint64_t e
   }
 }
 
-size_t ShardOrder::find(size_t from, size_t to, uint64_t place) const {
+size_t ShardOrder::find(size_t from, size_t to, uint64_t index) const {
   const auto begin = shards_.begin();
   const auto found =
       std::upper_bound(begin + static_cast<ptrdiff_t>(from), begin + static_cast<ptrdiff_t>(to),
-                       place, [](uint64_t at, const Shard& shard) { return at < shard.end; });
+                       index, [](uint64_t at, const Shard& shard) { return at < shard.end; });
   return static_cast<size_t>(found - begin);
 }
 
-uint64_t ShardOrder::at(uint64_t place) const {
-  assert(place < shards_.back().end);
-  const size_t group = find(0, shards_.size(), place) / open_;
+uint64_t ShardOrder::at(uint64_t index) const {
+  assert(index < shards_.back().end);
+  const size_t group = find(0, shards_.size(), index) / open_;
   const size_t from = group * open_;
   const size_t to = from + std::min<uint64_t>(open_, shards_.size() - from);
   const uint64_t begin = end_before(from);
   const RoundKeys keys = round_keys(derived_seed(epoch_seed_, group));
-  const uint64_t mixed = begin + permuted(place - begin, shards_[to - 1].end - begin, keys);
+  const uint64_t mixed = begin + permuted(index - begin, shards_[to - 1].end - begin, keys);
   const size_t shard = find(from, to, mixed);
   return shards_[shard].first + (mixed - end_before(shard));
 }
@@ -54,12 +54,14 @@ ShardOrders::ShardOrders(std::vector<uint64_t> ends, uint64_t open, uint64_t see
 
 std::shared_ptr<const ShardOrder> ShardOrders::of(uint64_t epoch) const {
   const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(kept_.begin(), kept_.end(),
-                                  [epoch](const Kept& kept) { return kept.epoch == epoch; });
-  if (found != kept_.end()) return found->order;
-  if (kept_.size() == kKeptOrders) kept_.erase(kept_.begin());
-  kept_.push_back({epoch, std::make_shared<ShardOrder>(ends_, open_, derived_seed(seed_, epoch))});
-  return kept_.back().order;
+  const auto found =
+      std::find_if(cached_.begin(), cached_.end(),
+                   [epoch](const CachedOrder& cached) { return cached.epoch == epoch; });
+  if (found != cached_.end()) return found->order;
+  if (cached_.size() == kKeptOrders) cached_.erase(cached_.begin());
+  cached_.push_back(
+      {epoch, std::make_shared<ShardOrder>(ends_, open_, derived_seed(seed_, epoch))});
+  return cached_.back().order;
 }
 
 }  // namespace stoker::dataset

@@ -21,7 +21,7 @@ class ShardOrder {
   // `open` >= 1: shards whose samples are mixed with each other.
   ShardOrder(std::span<const uint64_t> ends, uint64_t open, uint64_t epoch_seed);
 
-  uint64_t at(uint64_t place) const;  // place < ends.back()
+  uint64_t at(uint64_t index) const;  // place < ends.back()
 
  private:
   struct Shard {
@@ -30,7 +30,7 @@ class ShardOrder {
   };
   uint64_t end_before(size_t shard) const { return shard == 0 ? 0 : shards_[shard - 1].end; }
   // The shard of [from, to) that holds the place.
-  size_t find(size_t from, size_t to, uint64_t place) const;
+  size_t find(size_t from, size_t to, uint64_t index) const;
 
   const uint64_t open_;
   const uint64_t epoch_seed_;
@@ -48,7 +48,7 @@ class ShardOrders {
   std::shared_ptr<const ShardOrder> of(uint64_t epoch) const;
 
  private:
-  struct Kept {
+  struct CachedOrder {
     uint64_t epoch = 0;
     std::shared_ptr<const ShardOrder> order;
   };
@@ -60,7 +60,7 @@ class ShardOrders {
 
   // Guarded by mutex_.
   mutable std::mutex mutex_;
-  mutable std::vector<Kept> kept_;  // the newest last
+  mutable std::vector<CachedOrder> cached_;  // the newest last
 };
 
 }  // namespace stoker::dataset

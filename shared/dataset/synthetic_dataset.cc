@@ -8,9 +8,9 @@
 #include <cstring>
 #include <utility>
 
-#include "shared/dataset/kind.h"
+#include "shared/dataset/format.h"
 #include "shared/dataset/mix64.h"
-#include "shared/dataset/split.h"
+#include "shared/dataset/split_fraction.h"
 
 namespace stoker::dataset {
 namespace {
@@ -42,31 +42,34 @@ struct Shape {
 
 class SyntheticDataset final : public Dataset {
  public:
-  SyntheticDataset(std::string fingerprint, Part part, const Shape& shape,
+  SyntheticDataset(std::string fingerprint, SampleRange range, const Shape& shape,
                    std::vector<TensorSpec> spec)
-      : fingerprint_(std::move(fingerprint)), part_(part), shape_(shape), spec_(std::move(spec)) {}
+      : fingerprint_(std::move(fingerprint)),
+        range_(range),
+        shape_(shape),
+        spec_(std::move(spec)) {}
 
-  uint64_t size() const override { return part_.size(); }
+  uint64_t size() const override { return range_.size(); }
   const std::vector<TensorSpec>& spec() const override { return spec_; }
   uint64_t classes() const override { return shape_.classes; }
   const std::string& fingerprint() const override { return fingerprint_; }
-  Origin origin(uint64_t sample) const override {
-    return {.file = "", .offset = part_.begin + sample};
+  SampleSource source(uint64_t sample) const override {
+    return {.file = "", .offset = range_.begin + sample};
   }
 
-  Status read(uint64_t sample, const DrawKey&,
+  Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size() && outputs.size() == 2 && outputs[0].size() == spec_[0].bytes());
     if (shape_.classes > 0) {
-      write_labelled(part_.begin + sample, outputs[0], outputs[1]);
+      write_labelled(range_.begin + sample, outputs[0], outputs[1]);
     } else {
-      write_regression(part_.begin + sample, outputs[0], outputs[1]);
+      write_regression(range_.begin + sample, outputs[0], outputs[1]);
     }
     return {};
   }
   Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
     if (shape_.classes == 0) return Dataset::read_labels(first, labels);
-    for (int64_t& label : labels) label = static_cast<int64_t>(class_of(part_.begin + first++));
+    for (int64_t& label : labels) label = static_cast<int64_t>(class_of(range_.begin + first++));
     return {};
   }
 
@@ -110,56 +113,57 @@ class SyntheticDataset final : public Dataset {
   }
 
   const std::string fingerprint_;
-  const Part part_;
+  const SampleRange range_;
   const Shape shape_;
   const std::vector<TensorSpec> spec_;
 };
 
-Result<Shape> shape_of(const SetRequest& set) {
-  const auto& given = set.as<config::SyntheticDataset>();
+Result<Shape> shape_of(const DatasetRequest& request) {
+  const auto& given = request.as<config::SyntheticDataset>();
   Shape shape;
   if (given.input_shape.empty())
-    return set.wrong("input_shape", "must give the shape of the input, such as [64]");
+    return request.config_error("input_shape", "must give the shape of the input, such as [64]");
   for (const int64_t extent : given.input_shape) {
     if (extent < 1 || extent > kMaxElements / static_cast<int64_t>(shape.elements)) {
-      return set.wrong("input_shape", "must be positive, with a product of at most " +
-                                          std::to_string(kMaxElements));
+      return request.config_error("input_shape", "must be positive, with a product of at most " +
+                                                     std::to_string(kMaxElements));
     }
     shape.elements *= static_cast<uint64_t>(extent);
   }
   if (given.num_classes && *given.num_classes < 1)
-    return set.wrong("num_classes", "must be at least 1");
+    return request.config_error("num_classes", "must be at least 1");
   if (!given.num_classes && (given.num_targets < 1 || given.num_targets > kMaxElements)) {
-    return set.wrong("num_targets", "must be between 1 and " + std::to_string(kMaxElements));
+    return request.config_error("num_targets",
+                                "must be between 1 and " + std::to_string(kMaxElements));
   }
   if (!(given.noise_std >= 0.0 && given.noise_std <= 1e6))
-    return set.wrong("noise_std", "must be between 0 and 1e6");
+    return request.config_error("noise_std", "must be between 0 and 1e6");
   shape.classes = static_cast<uint64_t>(given.num_classes.value_or(0));
   shape.targets = given.num_classes ? 0 : static_cast<uint64_t>(given.num_targets);
   shape.noise = static_cast<float>(given.noise_std);
   return shape;
 }
 
-Result<std::string> synthetic_settings(const SetRequest& set) {
-  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
-  STOKER_ASSIGN_OR_RETURN(const Shape shape, shape_of(set));
-  const auto& given = set.as<config::SyntheticDataset>();
-  if (given.num_samples == 0) return set.wrong("num_samples", "must be at least 1");
+Result<std::string> synthetic_fingerprint_text(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  STOKER_ASSIGN_OR_RETURN(const Shape shape, shape_of(request));
+  const auto& given = request.as<config::SyntheticDataset>();
+  if (given.num_samples == 0) return request.config_error("num_samples", "must be at least 1");
   std::string text = "format=synthetic " + split.to_text() +
                      " num_samples=" + std::to_string(given.num_samples) +
                      " num_classes=" + std::to_string(shape.classes) +
                      " num_targets=" + std::to_string(shape.targets) +
-                     " noise_std=" + exact_text(given.noise_std) + " input_shape=";
+                     " noise_std=" + format_double_exact(given.noise_std) + " input_shape=";
   for (const int64_t extent : given.input_shape) text += std::to_string(extent) + ',';
   return text;
 }
 
-Result<FileTable> scan_nothing(const SetRequest&, const ScanProgress&) { return FileTable(); }
+Result<FileTable> scan_nothing(const DatasetRequest&, const ScanProgress&) { return FileTable(); }
 
-Result<std::unique_ptr<Dataset>> open_synthetic(const SetRequest& set, Index index) {
-  const auto& given = set.as<config::SyntheticDataset>();
-  STOKER_ASSIGN_OR_RETURN(const Shape shape, shape_of(set));
-  STOKER_ASSIGN_OR_RETURN(const Part part, part_of_samples(set, given.num_samples));
+Result<std::unique_ptr<Dataset>> open_synthetic(const DatasetRequest& request, Index index) {
+  const auto& given = request.as<config::SyntheticDataset>();
+  STOKER_ASSIGN_OR_RETURN(const Shape shape, shape_of(request));
+  STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, given.num_samples));
   std::vector<TensorSpec> spec{{.name = "input", .dtype = DType::kF32, .shape = given.input_shape}};
   if (shape.classes > 0) {
     spec.push_back({.name = "label", .dtype = DType::kI64, .shape = {}});
@@ -168,18 +172,18 @@ Result<std::unique_ptr<Dataset>> open_synthetic(const SetRequest& set, Index ind
         {.name = "target", .dtype = DType::kF32, .shape = {static_cast<int64_t>(shape.targets)}});
   }
   return std::unique_ptr<Dataset>(
-      std::make_unique<SyntheticDataset>(index.fingerprint(), part, shape, std::move(spec)));
+      std::make_unique<SyntheticDataset>(index.fingerprint(), range, shape, std::move(spec)));
 }
 
 }  // namespace
 
-const Kind& synthetic_kind() {
-  static constexpr Kind kKind{.name = "synthetic",
-                              .settings = synthetic_settings,
-                              .scan = scan_nothing,
-                              .inspect = no_facts,
-                              .open = open_synthetic};
-  return kKind;
+const DatasetFormatOps& synthetic_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "synthetic",
+                                               .fingerprint_text = synthetic_fingerprint_text,
+                                               .scan = scan_nothing,
+                                               .build_metadata = no_metadata,
+                                               .open = open_synthetic};
+  return kFormatOps;
 }
 
 }  // namespace stoker::dataset

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "shared/base/log.h"
+#include "shared/dataset/format.h"
 #include "shared/dataset/json_values.h"
-#include "shared/dataset/kind.h"
 #include "shared/dataset/npy_value.h"
 #include "shared/dataset/record_index.h"
 #include "shared/dataset/records.h"
@@ -18,7 +18,7 @@
 namespace stoker::dataset {
 namespace {
 
-constexpr uint64_t kMostMember = uint64_t{256} << 20;  // bytes that are read at once
+constexpr uint64_t kMaxMember = uint64_t{256} << 20;  // bytes that are read at once
 
 // What one thread keeps of the values that it has read last.
 struct ReadMember {
@@ -42,20 +42,20 @@ std::vector<NpyWanted> wanted_arrays(const config::RecordConfig& record, InputFo
     const bool is_input = i < inputs;
     wanted.push_back({.bytes = is_input && form == InputForm::kBytes,
                       .shape = is_input && inputs == 1 ? shape : std::vector<int64_t>(),
-                      .most = is_input ? elements : static_cast<uint64_t>(targets)});
+                      .max_elements = is_input ? elements : static_cast<uint64_t>(targets)});
   }
   return wanted;
 }
 
-class TarRecords final : public Records {
+class TarRecords final : public RecordReader {
  public:
   TarRecords(FileTable shards, RecordTable table, std::vector<TarField> fields,
-             const SequenceForm* maybe_sequence, const config::RecordConfig& record)
-      : Records(std::move(shards), std::move(table)),
+             const SequenceLayout* sequence_layout, const config::RecordConfig& record)
+      : RecordReader(std::move(shards), std::move(table)),
         fields_(std::move(fields)),
         arrays_(wanted_arrays(record, this->table().form, fields_)) {
-    for (size_t i = 0; maybe_sequence != nullptr && i < fields_.size(); ++i)
-      numbers_a_place_.push_back(maybe_sequence->numbers_a_place(i));
+    for (size_t i = 0; sequence_layout != nullptr && i < fields_.size(); ++i)
+      values_per_step_.push_back(sequence_layout->values_per_step(i));
   }
 
   Status read(uint64_t record, std::span<FieldValue> values) const override {
@@ -64,8 +64,8 @@ class TarRecords final : public Records {
     size_t column = 0;
     for (size_t i = 0; i < fields_.size(); ++i) {
       if (fields_[i].is_label) continue;
-      const TarPlace place = TarPlace::of_number(table().row(record)[column++]);
-      STOKER_RETURN_IF_ERROR(read_member(record, place, kept[i].bytes));
+      const TarLocation location = TarLocation::of_number(table().row(record)[column++]);
+      STOKER_RETURN_IF_ERROR(read_member(record, location, kept[i].bytes));
       STOKER_RETURN_IF_ERROR(at(record, value_of(i, kept[i], values[i])));
     }
     return {};
@@ -75,40 +75,42 @@ class TarRecords final : public Records {
     size_t column = 0;
     for (const TarField& field : fields_) {
       if (field.is_label) continue;
-      const TarPlace place = TarPlace::of_number(table().row(record)[column++]);
-      if (fits(record, place))
-        reader().prefetch(table().shard_of(record), place.content, place.size, bytes);
+      const TarLocation location = TarLocation::of_number(table().row(record)[column++]);
+      if (fits(record, location))
+        reader().prefetch(table().shard_index(record), location.content, location.size, bytes);
     }
   }
 
-  uint64_t text_bytes(uint64_t record) const override { return place_of(record).size; }
+  uint64_t text_bytes(uint64_t record) const override { return locate(record).size; }
 
   Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
-    return reader().read(table().shard_of(record), place_of(record).content + from, out);
+    return reader().read(table().shard_index(record), locate(record).content + from, out);
   }
 
   void prefetch_text(uint64_t record, uint64_t from, uint64_t count,
                      PrefetchedBytes& bytes) const override {
-    reader().prefetch(table().shard_of(record), place_of(record).content + from, count, bytes);
+    reader().prefetch(table().shard_index(record), locate(record).content + from, count, bytes);
   }
 
  protected:
   // Of the header of the first member that is read.
-  uint64_t offset(uint64_t record) const override { return place_of(record).content - kTarBlock; }
+  uint64_t offset(uint64_t record) const override { return locate(record).content - kTarBlock; }
 
  private:
-  TarPlace place_of(uint64_t record) const { return TarPlace::of_number(table().row(record)[0]); }
+  TarLocation locate(uint64_t record) const {
+    return TarLocation::of_number(table().row(record)[0]);
+  }
 
   Status at(uint64_t record, const Status& status) const {
     if (status.ok()) return status;
-    const Origin where = origin(record);
+    const SampleSource where = source(record);
     return status.with_context(where.file + ": sample at offset " + std::to_string(where.offset));
   }
 
   Status value_of(size_t i, ReadMember& kept, FieldValue& value) const {
     const TarField& field = fields_[i];
-    if (!numbers_a_place_.empty())
-      return kept.sequence.read(field, numbers_a_place_[i], kept.bytes, value);
+    if (!values_per_step_.empty())
+      return kept.sequence.read(field, values_per_step_[i], kept.bytes, value);
     value = FieldBytes(kept.bytes);
     if (field.is_npy) {
       const Status read = kept.array.read(kept.bytes, arrays_[i], value);
@@ -116,89 +118,93 @@ class TarRecords final : public Records {
     }
     if (!field.is_json()) return {};
     kept.json = std::make_unique<JsonValues>(std::vector{field.json_key});
-    return kept.json->read(text_of(kept.bytes), std::span(&value, 1));
+    return kept.json->read(to_string_view(kept.bytes), std::span(&value, 1));
   }
 
-  bool fits(uint64_t record, const TarPlace& place) const {
-    const uint64_t size = shards().stamp(table().shard_of(record)).size;
-    return place.content >= kTarBlock && place.content <= size &&
-           place.size <= size - place.content && place.size <= kMostMember;
+  bool fits(uint64_t record, const TarLocation& location) const {
+    const uint64_t size = shards().stamp(table().shard_index(record)).size;
+    return location.content >= kTarBlock && location.content <= size &&
+           location.size <= size - location.content && location.size <= kMaxMember;
   }
 
-  Status read_member(uint64_t record, const TarPlace& place, std::vector<std::byte>& bytes) const {
-    if (!fits(record, place)) return at(record, Status(Code::kCorrupt, "not where the index says"));
-    bytes.resize(place.size);
-    return reader().read(table().shard_of(record), place.content, bytes);
+  Status read_member(uint64_t record, const TarLocation& location,
+                     std::vector<std::byte>& bytes) const {
+    if (!fits(record, location))
+      return at(record, Status(StatusCode::kCorrupt, "not where the index says"));
+    bytes.resize(location.size);
+    return reader().read(table().shard_index(record), location.content, bytes);
   }
 
   // Constant after construction.
   const std::vector<TarField> fields_;
   const std::vector<NpyWanted> arrays_;    // one each
-  std::vector<uint64_t> numbers_a_place_;  // the same, of sequences; else empty
+  std::vector<uint64_t> values_per_step_;  // the same, of sequences; else empty
 };
 
-Result<std::string> tar_settings(const SetRequest& set) {
-  STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(set));
-  STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(set, fields));
-  STOKER_ASSIGN_OR_RETURN(const std::string text, record_settings("webdataset", set));
+Result<std::string> webdataset_fingerprint_text(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(request));
+  STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(request, fields));
+  STOKER_ASSIGN_OR_RETURN(const std::string text, record_fingerprint_text("webdataset", request));
   return text + (std::ranges::any_of(members, &TarField::is_npy) ? " arrays" : "");
 }
 
-void log_left_out(const SetRequest& set, const TarLeftOut& left_out) {
-  if (left_out.members > 0) {
+void log_ignored(const DatasetRequest& request, const TarIgnored& ignored) {
+  if (ignored.members > 0) {
     log_warn("archive members ignored",
-             {{"dataset", set.name},
-              {"count", left_out.members},
+             {{"dataset", request.name},
+              {"count", ignored.members},
               {"reason", "no extension, or a name that starts with a dot"}});
   }
-  if (left_out.without_end > 0) {
-    log_warn("tar shards without end marker", {{"dataset", set.name},
-                                               {"count", left_out.without_end},
-                                               {"first", left_out.first_without_end}});
+  if (ignored.without_end > 0) {
+    log_warn("tar shards without end marker", {{"dataset", request.name},
+                                               {"count", ignored.without_end},
+                                               {"first", ignored.first_without_end}});
   }
 }
 
-Result<Facts> inspect_tar(const SetRequest& set, const FileTable& files,
-                          const ScanProgress& progress) {
-  STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(set));
-  STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(set, fields));
+Result<IndexMetadata> build_webdataset_metadata(const DatasetRequest& request,
+                                                const FileTable& files,
+                                                const ScanProgress& progress) {
+  STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(request));
+  STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(request, fields));
   const FileReader reader(files);
-  RecordIndex index(set, fields, files, tar_row_width(fields), progress);
-  TarLeftOut left_out;
+  RecordIndexBuilder index(request, fields, files, tar_row_width(fields), progress);
+  TarIgnored ignored;
   for (size_t file = 0; file < files.size(); ++file) {
     FileSource shard(reader, file, files.stamp(file).size);
-    STOKER_RETURN_IF_ERROR(index_tar_shard(fields, members, shard, index, left_out));
-    if (left_out.without_end == 1 && left_out.first_without_end.empty())
-      left_out.first_without_end = files.path(file);
+    STOKER_RETURN_IF_ERROR(index_tar_shard(fields, members, shard, index, ignored));
+    if (ignored.without_end == 1 && ignored.first_without_end.empty())
+      ignored.first_without_end = files.path(file);
     index.end_shard();
   }
-  log_left_out(set, left_out);
+  log_ignored(request, ignored);
   return index.finish();
 }
 
-Result<std::unique_ptr<Dataset>> open_tar(const SetRequest& set, Index index) {
-  STOKER_ASSIGN_OR_RETURN(RecordFields fields, RecordFields::of(set));
-  STOKER_ASSIGN_OR_RETURN(std::vector<TarField> members, tar_fields(set, fields));
+Result<std::unique_ptr<Dataset>> open_tar(const DatasetRequest& request, Index index) {
+  STOKER_ASSIGN_OR_RETURN(RecordFields fields, RecordFields::of(request));
+  STOKER_ASSIGN_OR_RETURN(std::vector<TarField> members, tar_fields(request, fields));
   std::string fingerprint = index.fingerprint();
   auto table =
-      RecordTable::of(std::move(index.facts), index.files.size(), tar_row_width(fields), fields);
-  if (!table) return table.status().with_context("data." + set.name);
+      RecordTable::of(std::move(index.metadata), index.files.size(), tar_row_width(fields), fields);
+  if (!table) return table.status().with_context("data." + request.name);
   auto records =
       std::make_unique<TarRecords>(std::move(index.files), *std::move(table), std::move(members),
-                                   fields.maybe_sequence(), *set.config.record());
-  return make_record_dataset(set, std::move(fields), std::move(fingerprint), std::move(records));
+                                   fields.sequence_layout(), *request.config.record());
+  return make_record_dataset(request, std::move(fields), std::move(fingerprint),
+                             std::move(records));
 }
 
 }  // namespace
 
-const Kind& tar_kind() {
-  static constexpr Kind kKind{.name = "webdataset",
-                              .settings = tar_settings,
-                              .scan = scan_shards,
-                              .inspect = inspect_tar,
-                              .open = open_tar,
-                              .has_rows = true};
-  return kKind;
+const DatasetFormatOps& webdataset_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "webdataset",
+                                               .fingerprint_text = webdataset_fingerprint_text,
+                                               .scan = scan_shards,
+                                               .build_metadata = build_webdataset_metadata,
+                                               .open = open_tar,
+                                               .has_rows = true};
+  return kFormatOps;
 }
 
 }  // namespace stoker::dataset

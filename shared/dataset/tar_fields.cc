@@ -23,44 +23,46 @@ bool is_npy(const std::string& extension) {
 }
 
 // Says of a field of arrays what does not go with that.
-Status check_npy(const SetRequest& set, const RecordFields& fields, size_t i,
+Status check_npy(const DatasetRequest& request, const RecordFields& fields, size_t i,
                  const TarField& field) {
   const std::string name = "'" + fields.names()[i] + "' ";
   if (!std::ranges::all_of(field.extensions, is_npy))
-    return set.wrong(fields.key_of(i), name + "mixes arrays with other members");
-  if (field.is_json()) return set.wrong(fields.key_of(i), name + "is an array, and no JSON");
-  if (fields.setting_of(i) == "text")
-    return set.wrong("fields.text", name + "is an array, and no text");
-  if (fields.setting_of(i) == "image")
-    return set.wrong("fields.image",
-                     name + "is an array; name it in fields.input, with an input_shape");
+    return request.config_error(fields.key_of(i), name + "mixes arrays with other members");
+  if (field.is_json())
+    return request.config_error(fields.key_of(i), name + "is an array, and no JSON");
+  if (fields.key_of_name(i) == "text")
+    return request.config_error("fields.text", name + "is an array, and no text");
+  if (fields.key_of_name(i) == "image")
+    return request.config_error("fields.image",
+                                name + "is an array; name it in fields.input, with an input_shape");
   return {};
 }
 
 }  // namespace
 
-std::optional<size_t> TarField::rank_of(std::string_view extension) const {
+std::optional<size_t> TarField::extension_rank(std::string_view extension) const {
   const auto found = std::ranges::find(extensions, extension);
   if (found == extensions.end()) return std::nullopt;
   return static_cast<size_t>(found - extensions.begin());
 }
 
-Result<std::vector<TarField>> tar_fields(const SetRequest& set, const RecordFields& fields) {
+Result<std::vector<TarField>> tar_fields(const DatasetRequest& request,
+                                         const RecordFields& fields) {
   std::vector<TarField> parsed;
   for (size_t i = 0; i < fields.names().size(); ++i) {
     const std::string& name = fields.names()[i];
     TarField field = parse(name);
     const bool is_cut = name.ends_with(':');
     if (field.extensions.empty() || is_cut) {
-      return set.wrong(fields.key_of(i), "'" + name +
-                                             "' names no member; write its extension, "
-                                             "such as jpg;png, or json:KEY");
+      return request.config_error(fields.key_of(i), "'" + name +
+                                                        "' names no member; write its extension, "
+                                                        "such as jpg;png, or json:KEY");
     }
     if (fields.is_text() && field.is_json())
-      return set.wrong("fields.text", "must be a member of its own, such as txt");
+      return request.config_error("fields.text", "must be a member of its own, such as txt");
     field.is_label = fields.label() == i;
     field.is_npy = std::ranges::any_of(field.extensions, is_npy);
-    if (field.is_npy) STOKER_RETURN_IF_ERROR(check_npy(set, fields, i, field));
+    if (field.is_npy) STOKER_RETURN_IF_ERROR(check_npy(request, fields, i, field));
     parsed.push_back(std::move(field));
   }
   return parsed;

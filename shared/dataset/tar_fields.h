@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
-#include "shared/dataset/kind.h"
+#include "shared/dataset/format.h"
 #include "shared/dataset/record_fields.h"
 
 namespace stoker::dataset {
@@ -30,11 +30,11 @@ struct TarField {
   // An array of numpy's: all of its extensions are npy, or end in .npy.
   bool is_npy = false;
   // The place of the extension among those of this field.
-  std::optional<size_t> rank_of(std::string_view extension) const;
+  std::optional<size_t> extension_rank(std::string_view extension) const;
 };
 
 // One each of fields.names().
-Result<std::vector<TarField>> tar_fields(const SetRequest& set, const RecordFields& fields);
+Result<std::vector<TarField>> tar_fields(const DatasetRequest& request, const RecordFields& fields);
 
 struct TarName {
   std::string_view key;

@@ -13,22 +13,22 @@
 namespace stoker::dataset {
 namespace {
 
-constexpr uint64_t kMostMember = uint64_t{256} << 20;  // bytes, but of texts
-constexpr uint64_t kMostParsed = uint64_t{64} << 10;   // of a label or a JSON member
-constexpr size_t kMostMembers = 1000;                  // of a sample
-constexpr size_t kMostKey = 4096;                      // bytes
+constexpr uint64_t kMaxIndexedMember = uint64_t{256} << 20;  // bytes, but of texts
+constexpr uint64_t kMaxParsed = uint64_t{64} << 10;          // of a label or a JSON member
+constexpr size_t kMaxMembers = 1000;                         // of a sample
+constexpr size_t kMaxKey = 4096;                             // bytes
 constexpr size_t kShownKey = 256;
 constexpr size_t kShownMembers = 16;
 
 class TarIndexer {
  public:
   TarIndexer(const RecordFields& fields, std::span<const TarField> tar_fields, ByteSource& shard,
-             RecordIndex& index, TarLeftOut& left_out)
+             RecordIndexBuilder& index, TarIgnored& ignored)
       : fields_(fields),
         tar_fields_(tar_fields),
         shard_(shard),
         index_(index),
-        left_out_(left_out),
+        left_out_(ignored),
         found_(tar_fields.size()),
         values_(tar_fields.size()),
         sequence_(tar_fields.size()) {
@@ -38,12 +38,12 @@ class TarIndexer {
   }
 
   Status run() {
-    STOKER_ASSIGN_OR_RETURN(const auto first, shard_.look(0, kTarBlock));
-    STOKER_RETURN_IF_ERROR(index_.in_shard(refuse_packed(first)));
-    TarWalk walk(shard_);
+    STOKER_ASSIGN_OR_RETURN(const auto first, shard_.peek(0, kTarBlock));
+    STOKER_RETURN_IF_ERROR(index_.in_shard(reject_packed(first)));
+    TarReader walk(shard_);
     for (TarMember member;;) {
       const auto more = walk.next(member);
-      if (!more) return index_.in_shard(told(more.status(), member));
+      if (!more) return index_.in_shard(is_reported(more.status(), member));
       if (!*more) break;
       if (member.is_file) STOKER_RETURN_IF_ERROR(take(member));
     }
@@ -57,19 +57,19 @@ class TarIndexer {
   struct Found {
     bool is_there = false;
     size_t rank = 0;
-    TarPlace place;
+    TarLocation location;
     std::string content;  // of those that are parsed
   };
 
   // A file that is no tar file at all is more likely than one whose first header is damaged.
-  static Status told(const Status& status, const TarMember& last) {
-    if (last.content != 0 || status.code() != Code::kCorrupt) return status;
+  static Status is_reported(const Status& status, const TarMember& last) {
+    if (last.content != 0 || status.code() != StatusCode::kCorrupt) return status;
     return Status(status.code(), status.message() + "; where it is no tar file, narrow the glob");
   }
 
   Status wrong(const std::string& what) const {
-    return index_.at(first_header_, "sample " + quoted(key_, kShownKey),
-                     Status(Code::kCorrupt, what));
+    return index_.at(first_header_, "sample " + quote_for_message(key_, kShownKey),
+                     Status(StatusCode::kCorrupt, what));
   }
 
   Status take(const TarMember& member) {
@@ -79,16 +79,16 @@ class TarIndexer {
       STOKER_RETURN_IF_ERROR(end_sample());
       key_ = name->key;
       first_header_ = member.header;
-      if (key_.size() > kMostKey)
+      if (key_.size() > kMaxKey)
         return wrong("its key has " + std::to_string(key_.size()) + " bytes");
     }
     std::string extension = lower_case(name->extension);
     if (std::ranges::find(members_, extension) != members_.end())
-      return wrong("has two members " + quoted(extension));
-    if (members_.size() == kMostMembers)
-      return wrong("has more than " + std::to_string(kMostMembers) + " members");
+      return wrong("has two members " + quote_for_message(extension));
+    if (members_.size() == kMaxMembers)
+      return wrong("has more than " + std::to_string(kMaxMembers) + " members");
     for (size_t i = 0; i < tar_fields_.size(); ++i) {
-      const auto rank = tar_fields_[i].rank_of(extension);
+      const auto rank = tar_fields_[i].extension_rank(extension);
       if (rank && (!found_[i].is_there || *rank < found_[i].rank))
         STOKER_RETURN_IF_ERROR(take_field(i, *rank, member));
     }
@@ -100,21 +100,21 @@ class TarIndexer {
     const TarField& field = tar_fields_[i];
     const bool has_length = is_of_sequence(field);
     const bool is_parsed = has_length || field.is_label || field.is_json();
-    const uint64_t most = has_length          ? kMostMember
-                          : is_parsed         ? kMostParsed
-                          : fields_.is_text() ? TarPlace::kMost - 1
-                                              : kMostMember;
-    if (member.size > most || member.content / kTarBlock >= TarPlace::kMost) {
+    const uint64_t max_elements = has_length          ? kMaxIndexedMember
+                                  : is_parsed         ? kMaxParsed
+                                  : fields_.is_text() ? TarLocation::kMaxCount - 1
+                                                      : kMaxIndexedMember;
+    if (member.size > max_elements || member.content / kTarBlock >= TarLocation::kMaxCount) {
       return wrong("its member of " + std::to_string(member.size) + " bytes is past the limit of " +
-                   std::to_string(most));
+                   std::to_string(max_elements));
     }
     found_[i] = {.is_there = true,
                  .rank = rank,
-                 .place = {.content = member.content, .size = member.size},
+                 .location = {.content = member.content, .size = member.size},
                  .content = {}};
     if (!is_parsed) return {};
-    STOKER_ASSIGN_OR_RETURN(const auto bytes, shard_.look(member.content, member.size));
-    found_[i].content = text_of(bytes);
+    STOKER_ASSIGN_OR_RETURN(const auto bytes, shard_.peek(member.content, member.size));
+    found_[i].content = to_string_view(bytes);
     return {};
   }
 
@@ -124,7 +124,7 @@ class TarIndexer {
     row.clear();
     for (size_t i = 0; i < tar_fields_.size(); ++i) {
       STOKER_RETURN_IF_ERROR(value_of(i));
-      if (!tar_fields_[i].is_label) row.push_back(found_[i].place.to_number());
+      if (!tar_fields_[i].is_label) row.push_back(found_[i].location.to_number());
     }
     const Status added = index_.add(first_header_, what(), values_, row);
     members_.clear();
@@ -134,7 +134,7 @@ class TarIndexer {
 
   // Whether the index has to know how long the value is.
   bool is_of_sequence(const TarField& field) const {
-    return fields_.maybe_sequence() != nullptr && !field.is_label;
+    return fields_.sequence_layout() != nullptr && !field.is_label;
   }
 
   // Into values_. Of what is not parsed the index only has to know that it is there.
@@ -145,7 +145,7 @@ class TarIndexer {
     values_[i] = std::as_bytes(std::span(found.content));
     if (is_of_sequence(tar_fields_[i])) {
       const Status read =
-          sequence_[i].read(tar_fields_[i], fields_.maybe_sequence()->numbers_a_place(i),
+          sequence_[i].read(tar_fields_[i], fields_.sequence_layout()->values_per_step(i),
                             std::as_bytes(std::span(found.content)), values_[i]);
       return read.ok() ? read : wrong(read.message());
     }
@@ -166,8 +166,8 @@ class TarIndexer {
     if (i == 0 && !std::exchange(has_form_, true)) {
       STOKER_ASSIGN_OR_RETURN(
           const auto head,
-          shard_.look(found.place.content, std::min(found.place.size, kMostNpyHeader)));
-      const auto bytes = npy_is_bytes(head, found.place.size);
+          shard_.peek(found.location.content, std::min(found.location.size, kMaxNpyHeader)));
+      const auto bytes = npy_is_bytes(head, found.location.size);
       if (!bytes)
         return wrong(tar_fields_[i].extensions[found.rank] + ": " + bytes.status().message());
       has_bytes_ = *bytes;
@@ -177,9 +177,9 @@ class TarIndexer {
   }
 
   std::string what() const {
-    std::string text = "sample " + quoted(key_, kShownKey) + " (";
+    std::string text = "sample " + quote_for_message(key_, kShownKey) + " (";
     for (size_t i = 0; i < std::min(members_.size(), kShownMembers); ++i)
-      text += (i == 0 ? "" : " ") + quoted(members_[i]);
+      text += (i == 0 ? "" : " ") + quote_for_message(members_[i]);
     return text + (members_.size() > kShownMembers ? " …)" : ")");
   }
 
@@ -188,8 +188,8 @@ class TarIndexer {
   const RecordFields& fields_;
   const std::span<const TarField> tar_fields_;
   ByteSource& shard_;
-  RecordIndex& index_;
-  TarLeftOut& left_out_;
+  RecordIndexBuilder& index_;
+  TarIgnored& left_out_;
   std::vector<std::unique_ptr<JsonValues>> parsers_;  // null where the member is the value
   NpyValue arrays_;
   bool has_form_ = false;   // of the input, where that is an array
@@ -207,8 +207,8 @@ class TarIndexer {
 }  // namespace
 
 Status index_tar_shard(const RecordFields& fields, std::span<const TarField> tar_fields,
-                       ByteSource& shard, RecordIndex& index, TarLeftOut& left_out) {
-  return TarIndexer(fields, tar_fields, shard, index, left_out).run();
+                       ByteSource& shard, RecordIndexBuilder& index, TarIgnored& ignored) {
+  return TarIndexer(fields, tar_fields, shard, index, ignored).run();
 }
 
 uint64_t tar_row_width(const RecordFields& fields) {

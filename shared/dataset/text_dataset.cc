@@ -4,22 +4,22 @@
 #include <utility>
 
 #include "shared/dataset/byte_stream.h"
-#include "shared/dataset/kind.h"
+#include "shared/dataset/format.h"
 #include "shared/dataset/scan.h"
 #include "shared/dataset/source.h"
-#include "shared/dataset/split.h"
+#include "shared/dataset/split_fraction.h"
 
 namespace stoker::dataset {
 namespace {
 
 class TextDataset final : public Dataset {
  public:
-  TextDataset(Index index, Part part, uint64_t context)
+  TextDataset(Index index, SampleRange range, uint64_t context)
       : fingerprint_(index.fingerprint()),
         stream_(std::move(index.files)),
-        begin_(part.begin),
+        begin_(range.begin),
         context_(context),
-        size_((part.size() - 1) / context),
+        size_((range.size() - 1) / context),
         spec_{
             {.name = "tokens", .dtype = DType::kU8, .shape = {static_cast<int64_t>(context + 1)}}} {
   }
@@ -28,15 +28,15 @@ class TextDataset final : public Dataset {
   const std::vector<TensorSpec>& spec() const override { return spec_; }
   uint64_t classes() const override { return 256; }
   const std::string& fingerprint() const override { return fingerprint_; }
-  Origin origin(uint64_t sample) const override {
-    return stream_.origin(begin_ + sample * context_);
+  SampleSource source(uint64_t sample) const override {
+    return stream_.source(begin_ + sample * context_);
   }
 
   std::vector<uint64_t> shard_ends() const override {
     return stream_.shard_ends(begin_, context_, size_);
   }
 
-  Status read(uint64_t sample, const DrawKey&,
+  Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size_ && outputs.size() == 1 && outputs[0].size() == context_ + 1);
     return stream_.read(begin_ + sample * context_, outputs[0]);
@@ -54,35 +54,35 @@ class TextDataset final : public Dataset {
   const std::vector<TensorSpec> spec_;
 };
 
-Result<std::string> text_settings(const SetRequest& set) {
-  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
-  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(set));
+Result<std::string> text_fingerprint_text(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
   return "format=text " + split.to_text() + " block_size=" + std::to_string(context);
 }
 
-Result<FileTable> scan_text(const SetRequest& set, const ScanProgress& progress) {
-  return scan_source(set, set.config.glob(), progress);
+Result<FileTable> scan_text(const DatasetRequest& request, const ScanProgress& progress) {
+  return scan_source(request, request.config.glob(), progress);
 }
 
-Result<std::unique_ptr<Dataset>> open_text(const SetRequest& set, Index index) {
-  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
-  STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::length_of(index.files));
-  const Part part = split.of_count(length);
-  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(set));
-  if (part.size() < context + 1) return too_short(set, part.size(), "bytes");
-  return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(std::move(index), part, context));
+Result<std::unique_ptr<Dataset>> open_text(const DatasetRequest& request, Index index) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::total_length(index.files));
+  const SampleRange range = split.of_count(length);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
+  if (range.size() < context + 1) return too_short(request, range.size(), "bytes");
+  return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(std::move(index), range, context));
 }
 
 }  // namespace
 
-const Kind& text_kind() {
-  static constexpr Kind kKind{.name = "text",
-                              .settings = text_settings,
-                              .scan = scan_text,
-                              .inspect = no_facts,
-                              .open = open_text,
-                              .has_rows = true};
-  return kKind;
+const DatasetFormatOps& text_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "text",
+                                               .fingerprint_text = text_fingerprint_text,
+                                               .scan = scan_text,
+                                               .build_metadata = no_metadata,
+                                               .open = open_text,
+                                               .has_rows = true};
+  return kFormatOps;
 }
 
 }  // namespace stoker::dataset

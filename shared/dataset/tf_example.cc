@@ -11,15 +11,15 @@ namespace stoker::dataset {
 namespace {
 
 using Type = WireField::Type;
-using List = FeaturePlace::List;
+using List = FeatureLocation::List;
 
 static_assert(std::endian::native == std::endian::little, "floats are copied as they lie");
 
-constexpr size_t kMostInts = size_t{1} << 25;                          // of one list: 256 MiB
+constexpr size_t kMaxInts = size_t{1} << 25;                           // of one list: 256 MiB
 constexpr List kLists[] = {List::kBytes, List::kFloats, List::kInts};  // by their field's number
 
 Status no_example(const std::string& what) {
-  return Status(Code::kCorrupt, "no tf.train.Example: " + what);
+  return Status(StatusCode::kCorrupt, "no tf.train.Example: " + what);
 }
 
 // Gives `take` each field whose number is not above `most`.
@@ -35,8 +35,8 @@ Status each_field(WireReader message, uint64_t most, const Take& take) {
 class FeatureSearch {
  public:
   FeatureSearch(ByteSource& source, std::span<const std::string> names,
-                std::span<FeaturePlace> places)
-      : source_(source), names_(names), places_(places) {}
+                std::span<FeatureLocation> locations)
+      : source_(source), names_(names), locations_(locations) {}
 
   Status run() {
     return each_field(WireReader(source_), 2, [this](const WireField& field) -> Status {
@@ -75,7 +75,7 @@ class FeatureSearch {
   Result<size_t> name_at(const WireField& key) {
     const auto could_be = [&key](const std::string& name) { return name.size() == key.size; };
     if (std::ranges::none_of(names_, could_be)) return names_.size();
-    STOKER_ASSIGN_OR_RETURN(const auto bytes, source_.look(key.begin, key.size));
+    STOKER_ASSIGN_OR_RETURN(const auto bytes, source_.peek(key.begin, key.size));
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     return static_cast<size_t>(std::ranges::find(names_, text) - names_.begin());
   }
@@ -92,16 +92,16 @@ class FeatureSearch {
     if (values.size == 0) return {};
     for (size_t i = name; i < names_.size(); ++i) {
       if (names_[i] != names_[name]) continue;
-      if (places_[i].list != List::kMissing)
-        return no_example("feature '" + names_[name] + "' stands in it twice");
-      places_[i] = {.list = list, .begin = values.begin, .size = values.size};
+      if (locations_[i].list != List::kMissing)
+        return no_example("feature '" + names_[name] + "' occurs twice");
+      locations_[i] = {.list = list, .begin = values.begin, .size = values.size};
     }
     return {};
   }
 
   ByteSource& source_;
   const std::span<const std::string> names_;
-  const std::span<FeaturePlace> places_;
+  const std::span<FeatureLocation> locations_;
   bool has_steps_ = false;  // those that it is at
 };
 
@@ -114,8 +114,8 @@ Status append_packed(std::span<const std::byte> packed, std::vector<float>& valu
 }
 
 Status append_int(uint64_t value, std::vector<int64_t>& values) {
-  if (values.size() == kMostInts)
-    return no_example("more than " + std::to_string(kMostInts) + " numbers in a list");
+  if (values.size() == kMaxInts)
+    return no_example("more than " + std::to_string(kMaxInts) + " numbers in a list");
   values.push_back(static_cast<int64_t>(value));
   return {};
 }
@@ -157,9 +157,9 @@ Status append_step(std::span<const std::byte> step, List& list, std::vector<floa
     if (field.size == 0) return {};
     const List type = kLists[field.number - 1];
     if (type == List::kBytes)
-      return Status(Code::kCorrupt, "has bytes in its steps, but numbers are needed");
+      return Status(StatusCode::kCorrupt, "has bytes in its steps, but numbers are needed");
     if (list != List::kMissing && list != type)
-      return Status(Code::kCorrupt, "has floats in some steps and whole numbers in others");
+      return Status(StatusCode::kCorrupt, "has floats in some steps and whole numbers in others");
     list = type;
     const auto values = step.subspan(field.begin, field.size);
     return type == List::kFloats ? append(values, floats) : append(values, ints);
@@ -169,16 +169,16 @@ Status append_step(std::span<const std::byte> step, List& list, std::vector<floa
 }  // namespace
 
 Status find_features(ByteSource& example, std::span<const std::string> names,
-                     std::span<FeaturePlace> places) {
-  assert(names.size() == places.size());
-  std::ranges::fill(places, FeaturePlace());
-  return FeatureSearch(example, names, places).run();
+                     std::span<FeatureLocation> locations) {
+  assert(names.size() == locations.size());
+  std::ranges::fill(locations, FeatureLocation());
+  return FeatureSearch(example, names, locations).run();
 }
 
-Result<ValuePlace> find_one_bytes(ByteSource& example, const FeaturePlace& place) {
-  ValuePlace found;
+Result<ValueLocation> find_one_bytes(ByteSource& example, const FeatureLocation& location) {
+  ValueLocation found;
   uint64_t values = 0;
-  const WireReader list(example, place.begin, place.size);
+  const WireReader list(example, location.begin, location.size);
   STOKER_RETURN_IF_ERROR(each_field(list, 1, [&](const WireField& field) -> Status {
     if (field.type != Type::kBytes) return no_example("a value of a list is no bytes");
     found = {.begin = field.begin, .size = field.size};
@@ -186,7 +186,8 @@ Result<ValuePlace> find_one_bytes(ByteSource& example, const FeaturePlace& place
     return {};
   }));
   if (values == 1) return found;
-  return Status(Code::kCorrupt, "has " + std::to_string(values) + " values, but one is needed");
+  return Status(StatusCode::kCorrupt,
+                "has " + std::to_string(values) + " values, but one is needed");
 }
 
 Status decode_floats(std::span<const std::byte> list, std::vector<float>& values) {
@@ -199,7 +200,7 @@ Status decode_ints(std::span<const std::byte> list, std::vector<int64_t>& values
   return append(list, values);
 }
 
-Result<List> decode_steps(std::span<const std::byte> steps, uint64_t a_step,
+Result<List> decode_steps(std::span<const std::byte> steps, uint64_t values_per_step,
                           std::vector<float>& floats, std::vector<int64_t>& ints) {
   floats.clear();
   ints.clear();
@@ -211,11 +212,11 @@ Result<List> decode_steps(std::span<const std::byte> steps, uint64_t a_step,
     const size_t before = floats.size() + ints.size();
     STOKER_RETURN_IF_ERROR(append_step(steps.subspan(field.begin, field.size), list, floats, ints));
     const uint64_t count = floats.size() + ints.size() - before;
-    if (a_step == 0) a_step = count;
-    if (count != a_step)
-      return Status(Code::kCorrupt, "has " + std::to_string(count) + " numbers in step " +
-                                        std::to_string(step) + ", but " + std::to_string(a_step) +
-                                        " are needed in each");
+    if (values_per_step == 0) values_per_step = count;
+    if (count != values_per_step)
+      return Status(StatusCode::kCorrupt,
+                    "has " + std::to_string(count) + " numbers in step " + std::to_string(step) +
+                        ", but " + std::to_string(values_per_step) + " are needed in each");
     ++step;
     return {};
   };

@@ -22,7 +22,7 @@ namespace stoker::dataset {
 
 // Where a feature's list of values lies in its Example, or a FeatureList, a list for each step. A
 // feature without values is missing.
-struct FeaturePlace {
+struct FeatureLocation {
   enum class List { kMissing, kBytes, kFloats, kInts, kSteps };
   List list = List::kMissing;
   uint64_t begin = 0;
@@ -31,21 +31,22 @@ struct FeaturePlace {
 
 // Finds the features of these names, without reading the values of others.
 Status find_features(ByteSource& example, std::span<const std::string> names,
-                     std::span<FeaturePlace> places);
+                     std::span<FeatureLocation> locations);
 
 // Where the one value of a BytesList lies in `list`'s source.
-struct ValuePlace {
+struct ValueLocation {
   uint64_t begin = 0;
   uint64_t size = 0;
 };
-Result<ValuePlace> find_one_bytes(ByteSource& example, const FeaturePlace& place);
+Result<ValueLocation> find_one_bytes(ByteSource& example, const FeatureLocation& location);
 
 // The values of a list, all of whose bytes are given.
 Status decode_floats(std::span<const std::byte> list, std::vector<float>& values);
 Status decode_ints(std::span<const std::byte> list, std::vector<int64_t>& values);
 // The numbers of a FeatureList's steps one after another, in the vector of their type, which is the
-// answer; kMissing where there are none. Each step has `a_step` of them; 0: as many as the first.
-Result<FeaturePlace::List> decode_steps(std::span<const std::byte> steps, uint64_t a_step,
-                                        std::vector<float>& floats, std::vector<int64_t>& ints);
+// answer; kMissing where there are none. Each step has `values_per_step` of them; 0: as many as the first.
+Result<FeatureLocation::List> decode_steps(std::span<const std::byte> steps,
+                                           uint64_t values_per_step, std::vector<float>& floats,
+                                           std::vector<int64_t>& ints);
 
 }  // namespace stoker::dataset

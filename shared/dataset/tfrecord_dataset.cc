@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "shared/dataset/example_values.h"
-#include "shared/dataset/kind.h"
+#include "shared/dataset/format.h"
 #include "shared/dataset/record_index.h"
 #include "shared/dataset/records.h"
 #include "shared/dataset/shard_files.h"
@@ -26,10 +26,12 @@ ReadRecord& record_of_thread() {
   return record;
 }
 
-class TfRecords final : public Records {
+class TfRecords final : public RecordReader {
  public:
   TfRecords(FileTable shards, RecordTable table, const RecordFields& fields)
-      : Records(std::move(shards), std::move(table)), fields_(fields), label_(fields.label()) {}
+      : RecordReader(std::move(shards), std::move(table)),
+        fields_(fields),
+        label_(fields.label()) {}
 
   Status read(uint64_t record, std::span<FieldValue> values) const override {
     ReadRecord& kept = record_of_thread();
@@ -44,8 +46,8 @@ class TfRecords final : public Records {
   }
 
   void prefetch(uint64_t record, PrefetchedBytes& bytes) const override {
-    if (const uint64_t count = most_bytes(record); count > 0)
-      reader().prefetch(table().shard_of(record), offset(record), count, bytes);
+    if (const uint64_t count = max_bytes(record); count > 0)
+      reader().prefetch(table().shard_index(record), offset(record), count, bytes);
   }
 
   uint64_t text_bytes(uint64_t record) const override { return table().row(record)[1]; }
@@ -57,7 +59,7 @@ class TfRecords final : public Records {
     if (!value) return at(record, value.status());
     const auto* const text = std::get_if<FieldBytes>(&*value);
     if (text == nullptr || text->size() != text_bytes(record))
-      return at(record, Status(Code::kCorrupt, "its text is not as long as it was"));
+      return at(record, Status(StatusCode::kCorrupt, "its text is not as long as it was"));
     std::ranges::copy(text->subspan(from, out.size()), out.begin());
     return {};
   }
@@ -68,25 +70,26 @@ class TfRecords final : public Records {
  private:
   Status at(uint64_t record, const Status& status) const {
     if (status.ok()) return status;
-    const Origin where = origin(record);
+    const SampleSource where = source(record);
     return status.with_context(where.file + ": record at offset " + std::to_string(where.offset));
   }
 
   // Up to where the next record of the table begins: mostly that is this one's end, and the frame
   // itself tells. 0 where the index makes no sense.
-  uint64_t most_bytes(uint64_t record) const {
-    const size_t shard = table().shard_of(record);
+  uint64_t max_bytes(uint64_t record) const {
+    const size_t shard = table().shard_index(record);
     const bool is_last = record + 1 == table().shard_ends[shard];
     const uint64_t begin = offset(record);
     const uint64_t end = is_last ? shards().stamp(shard).size : offset(record + 1);
     if (end <= begin) return 0;
-    return std::min(end - begin, kFrameHead + kMostTfrecord + kFrameTail);
+    return std::min(end - begin, kFrameHead + kMaxTfrecordBytes + kFrameTail);
   }
 
   Status load(uint64_t record, ReadRecord& kept) const {
-    kept.bytes.resize(most_bytes(record));
-    if (kept.bytes.empty()) return at(record, Status(Code::kCorrupt, "not where the index says"));
-    STOKER_RETURN_IF_ERROR(reader().read(table().shard_of(record), offset(record), kept.bytes));
+    kept.bytes.resize(max_bytes(record));
+    if (kept.bytes.empty())
+      return at(record, Status(StatusCode::kCorrupt, "not where the index says"));
+    STOKER_RETURN_IF_ERROR(reader().read(table().shard_index(record), offset(record), kept.bytes));
     const auto data = framed_data(kept.bytes);
     if (!data) return at(record, data.status());
     return at(record, kept.values.find(*data, fields_));
@@ -97,15 +100,15 @@ class TfRecords final : public Records {
   const std::optional<size_t> label_;
 };
 
-Result<std::string> tfrecord_settings(const SetRequest& set) {
-  return record_settings("tfrecord", set);
+Result<std::string> tfrecord_fingerprint_text(const DatasetRequest& request) {
+  return record_fingerprint_text("tfrecord", request);
 }
 
-Result<Facts> inspect_tfrecord(const SetRequest& set, const FileTable& files,
-                               const ScanProgress& progress) {
-  STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(set));
+Result<IndexMetadata> build_tfrecord_metadata(const DatasetRequest& request, const FileTable& files,
+                                              const ScanProgress& progress) {
+  STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(request));
   const FileReader reader(files);
-  RecordIndex index(set, fields, files, tfrecord_row_width(fields), progress);
+  RecordIndexBuilder index(request, fields, files, tfrecord_row_width(fields), progress);
   for (size_t file = 0; file < files.size(); ++file) {
     FileSource shard(reader, file, files.stamp(file).size);
     STOKER_RETURN_IF_ERROR(index_tfrecord_shard(fields, shard, index));
@@ -114,26 +117,27 @@ Result<Facts> inspect_tfrecord(const SetRequest& set, const FileTable& files,
   return index.finish();
 }
 
-Result<std::unique_ptr<Dataset>> open_tfrecord(const SetRequest& set, Index index) {
-  STOKER_ASSIGN_OR_RETURN(RecordFields fields, RecordFields::of(set));
+Result<std::unique_ptr<Dataset>> open_tfrecord(const DatasetRequest& request, Index index) {
+  STOKER_ASSIGN_OR_RETURN(RecordFields fields, RecordFields::of(request));
   std::string fingerprint = index.fingerprint();
-  auto table = RecordTable::of(std::move(index.facts), index.files.size(),
+  auto table = RecordTable::of(std::move(index.metadata), index.files.size(),
                                tfrecord_row_width(fields), fields);
-  if (!table) return table.status().with_context("data." + set.name);
+  if (!table) return table.status().with_context("data." + request.name);
   auto records = std::make_unique<TfRecords>(std::move(index.files), *std::move(table), fields);
-  return make_record_dataset(set, std::move(fields), std::move(fingerprint), std::move(records));
+  return make_record_dataset(request, std::move(fields), std::move(fingerprint),
+                             std::move(records));
 }
 
 }  // namespace
 
-const Kind& tfrecord_kind() {
-  static constexpr Kind kKind{.name = "tfrecord",
-                              .settings = tfrecord_settings,
-                              .scan = scan_shards,
-                              .inspect = inspect_tfrecord,
-                              .open = open_tfrecord,
-                              .has_rows = true};
-  return kKind;
+const DatasetFormatOps& tfrecord_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "tfrecord",
+                                               .fingerprint_text = tfrecord_fingerprint_text,
+                                               .scan = scan_shards,
+                                               .build_metadata = build_tfrecord_metadata,
+                                               .open = open_tfrecord,
+                                               .has_rows = true};
+  return kFormatOps;
 }
 
 }  // namespace stoker::dataset

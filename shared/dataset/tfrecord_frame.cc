@@ -20,7 +20,7 @@ T number_at(std::span<const std::byte> bytes, size_t at) {
   return number;
 }
 
-Status wrong(const char* what) { return Status(Code::kCorrupt, what); }
+Status wrong(const char* what) { return Status(StatusCode::kCorrupt, what); }
 
 }  // namespace
 

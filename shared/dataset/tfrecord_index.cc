@@ -9,21 +9,21 @@
 namespace stoker::dataset {
 namespace {
 
-using List = FeaturePlace::List;
+using List = FeatureLocation::List;
 
-constexpr uint64_t kMostLabel = 4096;  // bytes of a label's list
+constexpr uint64_t kMaxLabel = 4096;  // bytes of a label's list
 
 class ShardIndexer {
  public:
-  ShardIndexer(const RecordFields& fields, RecordIndex& index, ByteSource& shard)
-      : fields_(fields), index_(index), shard_(shard), places_(fields.names().size()) {}
+  ShardIndexer(const RecordFields& fields, RecordIndexBuilder& index, ByteSource& shard)
+      : fields_(fields), index_(index), shard_(shard), locations_(fields.names().size()) {}
 
   Status run() {
     for (uint64_t at = 0; at < shard_.size();) {
       STOKER_ASSIGN_OR_RETURN(const uint64_t length, length_at(at));
       PartSource data(shard_, at + kFrameHead, length);
-      STOKER_RETURN_IF_ERROR(fields_.maybe_sequence() == nullptr ? add(at, data)
-                                                                 : add_sequence(at, data));
+      STOKER_RETURN_IF_ERROR(fields_.sequence_layout() == nullptr ? add(at, data)
+                                                                  : add_sequence(at, data));
       at += kFrameHead + length + kFrameTail;
     }
     return {};
@@ -33,19 +33,19 @@ class ShardIndexer {
   Status wrong(uint64_t at, const Status& status) const { return index_.at(at, "", status); }
 
   Result<uint64_t> length_at(uint64_t at) {
-    STOKER_ASSIGN_OR_RETURN(const auto head, shard_.look(at, kFrameHead));
-    if (at == 0) STOKER_RETURN_IF_ERROR(wrong(at, refuse_packed(head)));
-    const auto cut = [&] { return wrong(at, Status(Code::kCorrupt, "the file ends in it")); };
+    STOKER_ASSIGN_OR_RETURN(const auto head, shard_.peek(at, kFrameHead));
+    if (at == 0) STOKER_RETURN_IF_ERROR(wrong(at, reject_packed(head)));
+    const auto cut = [&] { return wrong(at, Status(StatusCode::kCorrupt, "the file ends in it")); };
     if (head.size() < kFrameHead) return cut();
     const auto length = frame_length(head);
     if (!length) return wrong(at, at == 0 ? no_tfrecord(length.status()) : length.status());
     if (shard_.size() - at < kFrameHead + kFrameTail ||
         *length > shard_.size() - at - kFrameHead - kFrameTail)
       return cut();
-    if (*length > kMostTfrecord) {
-      return wrong(
-          at, Status(Code::kCorrupt, std::to_string(*length) + " bytes, more than the limit of " +
-                                         std::to_string(kMostTfrecord)));
+    if (*length > kMaxTfrecordBytes) {
+      return wrong(at, Status(StatusCode::kCorrupt, std::to_string(*length) +
+                                                        " bytes, more than the limit of " +
+                                                        std::to_string(kMaxTfrecordBytes)));
     }
     return length;
   }
@@ -58,9 +58,10 @@ class ShardIndexer {
   }
 
   Status add(uint64_t at, ByteSource& data) {
-    STOKER_RETURN_IF_ERROR(wrong(at, find_features(data, fields_.names(), places_)));
-    values_.assign(places_.size(), FieldValue());
-    for (size_t name = 0; name < places_.size(); ++name) values_[name] = form_of(places_[name]);
+    STOKER_RETURN_IF_ERROR(wrong(at, find_features(data, fields_.names(), locations_)));
+    values_.assign(locations_.size(), FieldValue());
+    for (size_t name = 0; name < locations_.size(); ++name)
+      values_[name] = input_form(locations_[name]);
     uint64_t row[2] = {at, 0};
     if (fields_.is_text() && !is_missing(values_[0])) {
       const auto text = text_bytes(data);
@@ -76,7 +77,7 @@ class ShardIndexer {
   }
 
   Status add_sequence(uint64_t at, ByteSource& data) {
-    STOKER_ASSIGN_OR_RETURN(const auto record, data.look(0, data.size()));
+    STOKER_ASSIGN_OR_RETURN(const auto record, data.peek(0, data.size()));
     STOKER_RETURN_IF_ERROR(wrong(at, example_.find(record, fields_)));
     values_.assign(fields_.names().size(), FieldValue());
     for (size_t name = 0; name < values_.size(); ++name) {
@@ -88,8 +89,8 @@ class ShardIndexer {
   }
 
   // An empty value of the list's type: what the index has to know of most.
-  static FieldValue form_of(const FeaturePlace& place) {
-    switch (place.list) {
+  static FieldValue input_form(const FeatureLocation& location) {
+    switch (location.list) {
       case List::kBytes:
         return FieldBytes();
       case List::kFloats:
@@ -104,31 +105,32 @@ class ShardIndexer {
   }
 
   Result<uint64_t> text_bytes(ByteSource& data) const {
-    if (places_[0].list != List::kBytes)
-      return Status(Code::kCorrupt, "is a list of numbers, but bytes are needed");
-    STOKER_ASSIGN_OR_RETURN(const ValuePlace text, find_one_bytes(data, places_[0]));
+    if (locations_[0].list != List::kBytes)
+      return Status(StatusCode::kCorrupt, "is a list of numbers, but bytes are needed");
+    STOKER_ASSIGN_OR_RETURN(const ValueLocation text, find_one_bytes(data, locations_[0]));
     return text.size;
   }
 
   Status read_label(ByteSource& data, size_t label) {
-    const FeaturePlace& place = places_[label];
-    if (place.list == List::kMissing) return {};
-    if (place.list == List::kSteps)
-      return Status(Code::kCorrupt, "is a list of steps, but one value is needed");
-    if (place.size > kMostLabel)
-      return Status(Code::kCorrupt, "is " + std::to_string(place.size) + " bytes, no label");
-    STOKER_ASSIGN_OR_RETURN(const auto list, data.look(place.begin, place.size));
+    const FeatureLocation& location = locations_[label];
+    if (location.list == List::kMissing) return {};
+    if (location.list == List::kSteps)
+      return Status(StatusCode::kCorrupt, "is a list of steps, but one value is needed");
+    if (location.size > kMaxLabel)
+      return Status(StatusCode::kCorrupt,
+                    "is " + std::to_string(location.size) + " bytes, no label");
+    STOKER_ASSIGN_OR_RETURN(const auto list, data.peek(location.begin, location.size));
     label_.assign(list.begin(), list.end());
-    if (place.list == List::kFloats) {
+    if (location.list == List::kFloats) {
       STOKER_RETURN_IF_ERROR(decode_floats(label_, floats_));
       values_[label] = FieldFloats(floats_);
-    } else if (place.list == List::kInts) {
+    } else if (location.list == List::kInts) {
       STOKER_RETURN_IF_ERROR(decode_ints(label_, ints_));
       values_[label] = FieldInts(ints_);
     } else {
       MemorySource source(label_);
       STOKER_ASSIGN_OR_RETURN(
-          const ValuePlace one,
+          const ValueLocation one,
           find_one_bytes(source, {.list = List::kBytes, .begin = 0, .size = label_.size()}));
       values_[label] = FieldBytes(label_).subspan(one.begin, one.size);
     }
@@ -136,9 +138,9 @@ class ShardIndexer {
   }
 
   const RecordFields& fields_;
-  RecordIndex& index_;
+  RecordIndexBuilder& index_;
   ByteSource& shard_;
-  std::vector<FeaturePlace> places_;
+  std::vector<FeatureLocation> locations_;
   std::vector<FieldValue> values_;
   ExampleValues example_;  // of a sequence
   std::vector<std::byte> label_;
@@ -148,7 +150,8 @@ class ShardIndexer {
 
 }  // namespace
 
-Status index_tfrecord_shard(const RecordFields& fields, ByteSource& shard, RecordIndex& index) {
+Status index_tfrecord_shard(const RecordFields& fields, ByteSource& shard,
+                            RecordIndexBuilder& index) {
   return ShardIndexer(fields, index, shard).run();
 }
 

@@ -4,7 +4,7 @@
 // each record is read whole, for its length. A row of the table is the offset of a record, and for
 // texts the bytes of its text.
 //
-// Errors: kCorrupt, naming file and offset; those of RecordIndex.
+// Errors: kCorrupt, naming file and offset; those of RecordIndexBuilder.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,11 @@
 
 namespace stoker::dataset {
 
-constexpr uint64_t kMostTfrecord = uint64_t{256} << 20;  // bytes of a record's data
+constexpr uint64_t kMaxTfrecordBytes = uint64_t{256} << 20;  // bytes of a record's data
 
 inline uint64_t tfrecord_row_width(const RecordFields& fields) { return fields.is_text() ? 2 : 1; }
 
-Status index_tfrecord_shard(const RecordFields& fields, ByteSource& shard, RecordIndex& index);
+Status index_tfrecord_shard(const RecordFields& fields, ByteSource& shard,
+                            RecordIndexBuilder& index);
 
 }  // namespace stoker::dataset

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "shared/dataset/byte_stream.h"
-#include "shared/dataset/kind.h"
+#include "shared/dataset/format.h"
 #include "shared/dataset/scan.h"
 #include "shared/dataset/source.h"
-#include "shared/dataset/split.h"
+#include "shared/dataset/split_fraction.h"
 
 namespace stoker::dataset {
 namespace {
@@ -42,13 +42,13 @@ void widen_in_place(std::span<std::byte> bytes) {
 
 class TokensDataset final : public Dataset {
  public:
-  TokensDataset(Index index, Part part, uint64_t context, uint64_t width)
+  TokensDataset(Index index, SampleRange range, uint64_t context, uint64_t width)
       : fingerprint_(index.fingerprint()),
         stream_(std::move(index.files)),
-        begin_(part.begin),
+        begin_(range.begin),
         context_(context),
         width_(width),
-        size_((part.size() - 1) / context),
+        size_((range.size() - 1) / context),
         spec_{{.name = "tokens",
                .dtype = DType::kI32,
                .shape = {static_cast<int64_t>(context + 1)}}} {}
@@ -59,12 +59,12 @@ class TokensDataset final : public Dataset {
     return 0;
   }  // the files do not say how large the vocabulary is
   const std::string& fingerprint() const override { return fingerprint_; }
-  Origin origin(uint64_t sample) const override { return stream_.origin(position(sample)); }
+  SampleSource source(uint64_t sample) const override { return stream_.source(position(sample)); }
   std::vector<uint64_t> shard_ends() const override {
     return stream_.shard_ends(position(0), context_ * width_, size_);
   }
 
-  Status read(uint64_t sample, const DrawKey&,
+  Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size_ && outputs.size() == 1 && outputs[0].size() == spec_[0].bytes());
     const std::span<std::byte> out = outputs[0];
@@ -97,10 +97,10 @@ class TokensDataset final : public Dataset {
       uint32_t token;
       std::memcpy(&token, out.data() + 4 * i, sizeof token);
       if (token <= static_cast<uint32_t>(INT32_MAX)) continue;
-      const Origin where = stream_.origin(position(sample) + 4 * i);
-      return Status(Code::kCorrupt, where.file + ": token " + std::to_string(token) +
-                                        " at offset " + std::to_string(where.offset) +
-                                        " is larger than 2147483647; is the dtype right?");
+      const SampleSource where = stream_.source(position(sample) + 4 * i);
+      return Status(StatusCode::kCorrupt, where.file + ": token " + std::to_string(token) +
+                                              " at offset " + std::to_string(where.offset) +
+                                              " is larger than 2147483647; is the dtype right?");
     }
     return {};
   }
@@ -114,47 +114,48 @@ class TokensDataset final : public Dataset {
   const std::vector<TensorSpec> spec_;
 };
 
-Result<std::string> tokens_settings(const SetRequest& set) {
-  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
-  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(set));
+Result<std::string> tokens_fingerprint_text(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
   return "format=tokens " + split.to_text() + " block_size=" + std::to_string(context) +
-         " dtype=" + dtype_text(set.as<config::TokensDataset>());
+         " dtype=" + dtype_text(request.as<config::TokensDataset>());
 }
 
-Result<FileTable> scan_tokens(const SetRequest& set, const ScanProgress& progress) {
-  return scan_source(set, "**/*.bin", progress);
+Result<FileTable> scan_tokens(const DatasetRequest& request, const ScanProgress& progress) {
+  return scan_source(request, "**/*.bin", progress);
 }
 
-Result<std::unique_ptr<Dataset>> open_tokens(const SetRequest& set, Index index) {
-  STOKER_ASSIGN_OR_RETURN(const Split split, Split::of(set));
-  STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::length_of(index.files));
-  const auto& tokens = set.as<config::TokensDataset>();
+Result<std::unique_ptr<Dataset>> open_tokens(const DatasetRequest& request, Index index) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::total_length(index.files));
+  const auto& tokens = request.as<config::TokensDataset>();
   const uint64_t width = width_of(tokens);
   for (size_t file = 0; file < index.files.size(); ++file) {
     const uint64_t size = index.files.stamp(file).size;
     if (size % width != 0) {
-      return Status(Code::kCorrupt, set.key("path") + ": " + index.files.path(file) + ": " +
-                                        std::to_string(size) + " bytes is not a whole number of " +
-                                        dtype_text(tokens) + " tokens");
+      return Status(StatusCode::kCorrupt, request.key("path") + ": " + index.files.path(file) +
+                                              ": " + std::to_string(size) +
+                                              " bytes is not a whole number of " +
+                                              dtype_text(tokens) + " tokens");
     }
   }
-  const Part part = split.of_count(length / width);
-  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(set));
-  if (part.size() < context + 1) return too_short(set, part.size(), "tokens");
+  const SampleRange range = split.of_count(length / width);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
+  if (range.size() < context + 1) return too_short(request, range.size(), "tokens");
   return std::unique_ptr<Dataset>(
-      std::make_unique<TokensDataset>(std::move(index), part, context, width));
+      std::make_unique<TokensDataset>(std::move(index), range, context, width));
 }
 
 }  // namespace
 
-const Kind& tokens_kind() {
-  static constexpr Kind kKind{.name = "tokens",
-                              .settings = tokens_settings,
-                              .scan = scan_tokens,
-                              .inspect = no_facts,
-                              .open = open_tokens,
-                              .has_rows = true};
-  return kKind;
+const DatasetFormatOps& tokens_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "tokens",
+                                               .fingerprint_text = tokens_fingerprint_text,
+                                               .scan = scan_tokens,
+                                               .build_metadata = no_metadata,
+                                               .open = open_tokens,
+                                               .has_rows = true};
+  return kFormatOps;
 }
 
 }  // namespace stoker::dataset

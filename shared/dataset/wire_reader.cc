@@ -6,20 +6,20 @@
 namespace stoker::dataset {
 namespace {
 
-constexpr size_t kMostVarint = 10;  // bytes
-constexpr size_t kMostHead = 2 * kMostVarint;
+constexpr size_t kMaxVarint = 10;  // bytes
+constexpr size_t kMaxHead = 2 * kMaxVarint;
 
 Status broken(uint64_t at, const std::string& what) {
-  return Status(Code::kCorrupt, what + " at byte " + std::to_string(at));
+  return Status(StatusCode::kCorrupt, what + " at byte " + std::to_string(at));
 }
 
 }  // namespace
 
 bool take_varint(std::span<const std::byte>& bytes, uint64_t& value) {
   uint64_t number = 0;
-  for (size_t i = 0; i < std::min(bytes.size(), kMostVarint); ++i) {
+  for (size_t i = 0; i < std::min(bytes.size(), kMaxVarint); ++i) {
     const auto byte = std::to_integer<uint64_t>(bytes[i]);
-    if (i == kMostVarint - 1 && byte > 1) return false;  // past 64 bits
+    if (i == kMaxVarint - 1 && byte > 1) return false;  // past 64 bits
     number |= (byte & 0x7f) << (7 * i);
     if (byte < 0x80) {
       value = number;
@@ -34,7 +34,7 @@ Result<bool> WireReader::next(WireField& field) {
   if (at_ == end_) return false;
   const uint64_t at = at_;
   STOKER_ASSIGN_OR_RETURN(std::span<const std::byte> rest,
-                          source_.look(at, std::min<uint64_t>(kMostHead, end_ - at)));
+                          source_.peek(at, std::min<uint64_t>(kMaxHead, end_ - at)));
   const size_t looked = rest.size();
   uint64_t key = 0;
   if (!take_varint(rest, key) || key >> 3 == 0 || key >> 3 > 0x1fffffff)

@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostAutoReads = 32;
+constexpr int kMaxAutoReads = 32;
 
 // How often the calling thread has given up its core to wait for something. One that was only made
 // to give it up, because others want it too, has not waited.
@@ -23,23 +23,24 @@ long waits_of_thread() {
 
 }  // namespace
 
-ReadAheadSettings read_ahead_of(const config::FeedConfig& feed, uint32_t number, uint32_t of) {
-  const auto reads = static_cast<uint32_t>(feed.read_ahead.value_or(kMostAutoReads));
+ReadAheadOptions make_read_ahead_options(const config::FeedConfig& feed, uint32_t number,
+                                         uint32_t of) {
+  const auto reads = static_cast<uint32_t>(feed.read_ahead.value_or(kMaxAutoReads));
   const uint32_t share = reads / of + (number < reads % of ? 1 : 0);
-  return {.most_reads = static_cast<int>(share),
+  return {.max_reads = static_cast<int>(share),
           .adapts = !feed.read_ahead,
           .memory_bytes = (static_cast<uint64_t>(feed.read_ahead_mib) << 20) / of};
 }
 
-ReadAhead::ReadAhead(const ReadAheadSettings& settings, uint32_t readers,
+ReadAhead::ReadAhead(const ReadAheadOptions& options, uint32_t workers,
                      const dataset::Dataset& dataset, const dataset::SamplePlan& plan)
-    : settings_(settings),
+    : options_(options),
       dataset_(dataset),
       plan_(plan),
-      budget_(settings.memory_bytes),
-      tuner_(readers, static_cast<uint32_t>(settings.most_reads)) {}
+      budget_(options.memory_bytes),
+      tuner_(workers, static_cast<uint32_t>(options.max_reads)) {}
 
-std::chrono::nanoseconds ReadAhead::fetch(Rows& row, std::optional<std::stop_token> maybe_stop) {
+std::chrono::nanoseconds ReadAhead::fetch(RowTask& row, std::optional<std::stop_token> maybe_stop) {
   const uint32_t before = wanted();
   const uint64_t sample = plan_.at(row.batch->claim().ticket, row.first).sample;
   const long waits = waits_of_thread();
@@ -54,21 +55,21 @@ std::chrono::nanoseconds ReadAhead::fetch(Rows& row, std::optional<std::stop_tok
     row.maybe_bytes.reset();  // whoever decodes it reads it, and finds out
   }
   const std::chrono::nanoseconds took = Clock::now() - start - for_room;
-  if (settings_.adapts) {
-    tuner_.note_read(waits_of_thread() == waits ? std::chrono::nanoseconds(0) : took);
-    wake_those_wanted(before);
+  if (options_.adapts) {
+    tuner_.record_read(waits_of_thread() == waits ? std::chrono::nanoseconds(0) : took);
+    wake_wanted(before);
   }
   return took;
 }
 
-void ReadAhead::note_work(std::chrono::nanoseconds worked) {
-  if (!settings_.adapts) return;
+void ReadAhead::record_work(std::chrono::nanoseconds worked) {
+  if (!options_.adapts) return;
   const uint32_t before = wanted();
-  tuner_.note_work(worked);
-  wake_those_wanted(before);
+  tuner_.record_work(worked);
+  wake_wanted(before);
 }
 
-void ReadAhead::wake_those_wanted(uint32_t before) {
+void ReadAhead::wake_wanted(uint32_t before) {
   const uint32_t now = wanted();
   if (now == before) return;
   // Whoever has looked at the number, and not yet begun to wait, holds the lock.
@@ -77,7 +78,7 @@ void ReadAhead::wake_those_wanted(uint32_t before) {
   if (now == 0) came_.notify_all();
 }
 
-void ReadAhead::put(Rows row) {
+void ReadAhead::put(RowTask row) {
   {
     const std::lock_guard lock(mutex_);
     rows_.push_back(std::move(row));
@@ -86,11 +87,11 @@ void ReadAhead::put(Rows row) {
   came_.notify_one();
 }
 
-std::optional<Rows> ReadAhead::maybe_take() {
+std::optional<RowTask> ReadAhead::try_take() {
   if (queued_.load(std::memory_order_relaxed) == 0) return std::nullopt;
   const std::lock_guard lock(mutex_);
   if (rows_.empty()) return std::nullopt;
-  Rows row = std::move(rows_.front());
+  RowTask row = std::move(rows_.front());
   rows_.pop_front();
   queued_.store(rows_.size(), std::memory_order_relaxed);
   return row;

@@ -25,32 +25,32 @@
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/memory_budget.h"
 #include "shared/dataset/sample_plan.h"
-#include "shared/feed/read_ahead_settings.h"
+#include "shared/feed/read_ahead_options.h"
 #include "shared/feed/read_ahead_tuner.h"
-#include "shared/feed/rows.h"
+#include "shared/feed/row_task.h"
 
 namespace stoker::feed {
 
 class ReadAhead {
  public:
-  ReadAhead(const ReadAheadSettings& settings, uint32_t readers, const dataset::Dataset& dataset,
+  ReadAhead(const ReadAheadOptions& options, uint32_t workers, const dataset::Dataset& dataset,
             const dataset::SamplePlan& plan);
 
-  const ReadAheadSettings& settings() const { return settings_; }
+  const ReadAheadOptions& options() const { return options_; }
   // Reads that should be in flight now. 0: readers read for themselves.
   uint32_t wanted() const {
-    return settings_.adapts ? tuner_.wanted() : static_cast<uint32_t>(settings_.most_reads);
+    return options_.adapts ? tuner_.wanted() : static_cast<uint32_t>(options_.max_reads);
   }
 
   // Gets the bytes of a row, which is one, and says how long that took; of that the tuner is told for how long it
   // stood still. A reader that only wants to know how slow reads are has no stop, and does not wait
   // for room.
-  std::chrono::nanoseconds fetch(Rows& row, std::optional<std::stop_token> maybe_stop);
+  std::chrono::nanoseconds fetch(RowTask& row, std::optional<std::stop_token> maybe_stop);
   // What a row took of a reader after its fetch().
-  void note_work(std::chrono::nanoseconds worked);
+  void record_work(std::chrono::nanoseconds worked);
 
-  void put(Rows row);
-  std::optional<Rows> maybe_take();
+  void put(RowTask row);
+  std::optional<RowTask> try_take();
   // Until there is a row, or something else may have changed.
   void wait_for_row(std::chrono::milliseconds timeout, const std::stop_token& stop);
   // While no more than `number` reads are wanted.
@@ -59,10 +59,10 @@ class ReadAhead {
   void end();
 
  private:
-  void wake_those_wanted(uint32_t before);
+  void wake_wanted(uint32_t before);
 
   // Constant after construction.
-  const ReadAheadSettings settings_;
+  const ReadAheadOptions options_;
   const dataset::Dataset& dataset_;
   const dataset::SamplePlan& plan_;
 
@@ -75,7 +75,7 @@ class ReadAhead {
   std::mutex mutex_;
   std::condition_variable_any came_;    // a row, or the end
   std::condition_variable_any wanted_;  // more reads in flight, or the end
-  std::deque<Rows> rows_;
+  std::deque<RowTask> rows_;
   bool ended_ = false;
 };
 

@@ -17,14 +17,14 @@ void forget_and_add(double& mean, double value) {
 
 }  // namespace
 
-void ReadAheadTuner::note_read(std::chrono::nanoseconds waited) {
+void ReadAheadTuner::record_read(std::chrono::nanoseconds waited) {
   const std::lock_guard lock(mutex_);
   forget_and_add(waited_ns_, static_cast<double>(waited.count()));
   forget_and_add(waiting_, waited > kShort ? 1 : 0);
   decide();
 }
 
-void ReadAheadTuner::note_work(std::chrono::nanoseconds worked) {
+void ReadAheadTuner::record_work(std::chrono::nanoseconds worked) {
   const std::lock_guard lock(mutex_);
   const auto ns = static_cast<double>(worked.count());
   if (worked_ns_ == 0) worked_ns_ = ns;
@@ -35,9 +35,9 @@ void ReadAheadTuner::note_work(std::chrono::nanoseconds worked) {
 void ReadAheadTuner::decide() {
   const bool is_on = wanted() > 0;
   const double work = std::max(worked_ns_, 1.0);
-  const bool waits = waiting_ > (is_on ? kEnd : kBegin) && waited_ns_ >= kLeastShare * work;
-  const double wanted = waits ? std::ceil(kMargin * readers_ * waited_ns_ / work) : 0;
-  wanted_.store(static_cast<uint32_t>(std::min<double>(wanted, most_)), std::memory_order_relaxed);
+  const bool waits = waiting_ > (is_on ? kEnd : kBegin) && waited_ns_ >= kMinShare * work;
+  const double wanted = waits ? std::ceil(kMargin * workers_ * waited_ns_ / work) : 0;
+  wanted_.store(static_cast<uint32_t>(std::min<double>(wanted, max_)), std::memory_order_relaxed);
 }
 
 }  // namespace stoker::feed

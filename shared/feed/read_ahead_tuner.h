@@ -20,23 +20,23 @@ class ReadAheadTuner {
   // Reads that wait less are not worth it, and neither are those that wait for less than a tenth of
   // the work on their sample.
   static constexpr std::chrono::microseconds kShort{50};
-  static constexpr double kLeastShare = 0.1;
+  static constexpr double kMinShare = 0.1;
   // Reads that the averages look back to.
   static constexpr int kMemory = 16;
 
-  ReadAheadTuner(uint32_t readers, uint32_t most) : readers_(readers), most_(most) {}
+  ReadAheadTuner(uint32_t workers, uint32_t max_rows) : workers_(workers), max_(max_rows) {}
 
   // The bytes of one sample were got, and the thread stood still for so long meanwhile.
-  void note_read(std::chrono::nanoseconds waited);
+  void record_read(std::chrono::nanoseconds waited);
   // All else that one sample took of a reader's time.
-  void note_work(std::chrono::nanoseconds worked);
+  void record_work(std::chrono::nanoseconds worked);
   uint32_t wanted() const { return wanted_.load(std::memory_order_relaxed); }
 
  private:
   void decide();  // with mutex_ held
 
-  const uint32_t readers_;
-  const uint32_t most_;
+  const uint32_t workers_;
+  const uint32_t max_;
 
   // Written with mutex_ held, read by anybody: a number that stands for itself.
   std::atomic<uint32_t> wanted_{0};

@@ -6,8 +6,8 @@
 // be replaced at any time, its numbers come in at the next start, and what was drawn before can
 // still be told.
 //
-// Threads: any; keep_sample_weights() by the one stokerd of the run directory only.
-// Errors:  those of weights_file.h.
+// Threads: any; snapshot_sample_weights() by the one stokerd of the run directory only.
+// Errors:  those of sample_weights_file.h.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace stoker::feed {
 
-inline constexpr uint64_t kNewestTicket = ~uint64_t{0};
+inline constexpr uint64_t kLatestTicket = ~uint64_t{0};
 
 using SampleWeights = std::map<std::string, std::vector<double>>;  // by the set's name
 
@@ -29,10 +29,10 @@ using SampleWeights = std::map<std::string, std::vector<double>>;  // by the set
 Result<SampleWeights> read_sample_weights(const config::Config& config,
                                           const dataset::Dataset& data);
 // `ticket` is the first that is drawn by them.
-Status keep_sample_weights(const SampleWeights& weights, const std::string& index_dir,
-                           uint64_t ticket);
+Status snapshot_sample_weights(const SampleWeights& weights, const std::string& index_dir,
+                               uint64_t ticket);
 // Those that hold for the ticket. kNotFound: none were kept for it.
-Result<SampleWeights> kept_sample_weights(const config::Config& config,
+Result<SampleWeights> load_sample_weights(const config::Config& config,
                                           const std::string& index_dir, uint64_t ticket);
 
 }  // namespace stoker::feed

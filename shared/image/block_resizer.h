@@ -1,5 +1,5 @@
 // BlockResizer: resizes a picture while its rows come in, in vectors: the fast one, for kernels of
-// at most WordKernel::kMostTaps weights.
+// at most FixedPointKernel::kMaxTaps weights.
 //
 // Each output row is first summed up over the input rows, at the input's width. Sixteen of them
 // make a block, which is turned so that the sixteen values of a column lie side by side, summed up
@@ -14,10 +14,10 @@
 #include <span>
 #include <vector>
 
-#include "shared/image/axis_kernel.h"
-#include "shared/image/picture.h"
+#include "shared/image/fixed_point_kernel.h"
+#include "shared/image/image_types.h"
 #include "shared/image/pixel_rows.h"
-#include "shared/image/word_kernel.h"
+#include "shared/image/resample_kernel.h"
 
 namespace stoker::image {
 
@@ -25,7 +25,7 @@ class BlockResizer {
  public:
   // Rows will be `row_bytes` long and begin with column `left` of the kernel's input. `planes`:
   // shape.bytes() bytes, which must stay valid until the last row was pushed.
-  void begin(const AxisKernel& across, const AxisKernel& down, const PictureShape& shape,
+  void begin(const ResampleKernel& across, const ResampleKernel& down, const ImageShape& shape,
              std::span<std::byte> planes, size_t row_bytes, uint32_t left);
   // Where the next row is to be written, before push().
   uint8_t* next_row() { return rows_.row(next_row_); }
@@ -39,9 +39,9 @@ class BlockResizer {
   void finish_block();
   uint8_t* plane_row(uint32_t channel, uint32_t y) const;
 
-  PictureShape shape_;
+  ImageShape shape_;
   std::span<std::byte> planes_;
-  WordKernel across_, down_;
+  FixedPointKernel across_, down_;
   std::vector<uint32_t> down_counts_;  // weights of each output row
   bool only_split_ = false;            // same size: nothing to sum up
   size_t unused_bytes_ = 0;            // at the beginning of a row

@@ -11,15 +11,15 @@
 #include <cstddef>
 #include <span>
 
-#include "shared/image/picture.h"
+#include "shared/image/image_types.h"
 
 namespace stoker::image {
 
 // All take shape.bytes() bytes; factors are at least 0.
-void change_brightness(const PictureShape& shape, double factor, std::span<std::byte> planes);
-void change_contrast(const PictureShape& shape, double factor, std::span<std::byte> planes);
-void change_saturation(const PictureShape& shape, double factor, std::span<std::byte> planes);
+void adjust_brightness(const ImageShape& shape, double factor, std::span<std::byte> planes);
+void adjust_contrast(const ImageShape& shape, double factor, std::span<std::byte> planes);
+void adjust_saturation(const ImageShape& shape, double factor, std::span<std::byte> planes);
 // `turn`, from -0.5 to 0.5, is a part of the circle of colours.
-void change_hue(const PictureShape& shape, double turn, std::span<std::byte> planes);
+void adjust_hue(const ImageShape& shape, double turn, std::span<std::byte> planes);
 
 }  // namespace stoker::image

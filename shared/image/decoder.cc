@@ -29,11 +29,11 @@ constexpr int kOwnVersion = 1;
 }  // namespace
 
 std::string decoder_versions() {
-  return "pictures " + std::to_string(kOwnVersion) + "; " + jpeg_version() + "; " + png_version() +
+  return "images " + std::to_string(kOwnVersion) + "; " + jpeg_version() + "; " + png_version() +
          "; " + webp_version();
 }
 
-Format format_of(std::span<const std::byte> file) {
+Format detect_format(std::span<const std::byte> file) {
   if (begins_with(file, kJpegMagic)) return Format::kJpeg;
   if (begins_with(file, kPngMagic)) return Format::kPng;
   if (begins_with(file, kRiffMagic) && file.size() >= kFormatBytes &&
@@ -42,12 +42,12 @@ Format format_of(std::span<const std::byte> file) {
   return Format::kUnknown;
 }
 
-Status Decoder::decode(std::span<const std::byte> file, const PictureShape& shape,
-                       std::span<std::byte> planes, const BoxRule& part) {
+Status Decoder::decode(std::span<const std::byte> file, const ImageShape& shape,
+                       std::span<std::byte> planes, const CropFunction& region) {
   assert(shape.height >= 1 && shape.width >= 1 && planes.size() == shape.bytes());
-  const RowTarget target{
-      .shape = shape, .planes = planes, .part = part, .resizer = resizer_, .pixels = pixels_};
-  switch (format_of(file)) {
+  const RowSink target{
+      .shape = shape, .planes = planes, .region = region, .resizer = resizer_, .pixels = pixels_};
+  switch (detect_format(file)) {
     case Format::kJpeg:
       return jpeg_.read(file, target);
     case Format::kPng:
@@ -57,8 +57,8 @@ Status Decoder::decode(std::span<const std::byte> file, const PictureShape& shap
     case Format::kUnknown:
       break;
   }
-  if (file.empty()) return Status(Code::kCorrupt, "the file is empty");
-  return Status(Code::kCorrupt, "not a JPEG, PNG or WebP (by its first bytes)");
+  if (file.empty()) return Status(StatusCode::kCorrupt, "the file is empty");
+  return Status(StatusCode::kCorrupt, "not a JPEG, PNG or WebP (by its first bytes)");
 }
 
 }  // namespace stoker::image

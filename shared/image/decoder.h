@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/image/image_types.h"
 #include "shared/image/jpeg_reader.h"
-#include "shared/image/picture.h"
 #include "shared/image/resizer.h"
 
 namespace stoker::image {
@@ -32,15 +32,15 @@ std::string decoder_versions();
 
 class Decoder {
  public:
-  explicit Decoder(const Limits& limits = {}) : limits_(limits), jpeg_(limits) {}
+  explicit Decoder(const DecodeLimits& limits = {}) : limits_(limits), jpeg_(limits) {}
 
   // `planes`: shape.bytes() bytes: plane after plane, row after row.
-  Status decode(std::span<const std::byte> file, const PictureShape& shape,
-                std::span<std::byte> planes, const BoxRule& part = {});
+  Status decode(std::span<const std::byte> file, const ImageShape& shape,
+                std::span<std::byte> planes, const CropFunction& region = {});
 
  private:
   // Constant after construction.
-  const Limits limits_;
+  const DecodeLimits limits_;
 
   JpegReader jpeg_;
   Resizer resizer_;

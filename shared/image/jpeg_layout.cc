@@ -4,7 +4,7 @@
 
 namespace stoker::image {
 
-bool is_usually_sampled(const jpeg_decompress_struct& info) {
+bool has_standard_subsampling(const jpeg_decompress_struct& info) {
   for (int i = 0; i < info.num_components; ++i) {
     const jpeg_component_info& component = info.comp_info[i];
     const int most = i == 0 ? 2 : 1;
@@ -13,10 +13,10 @@ bool is_usually_sampled(const jpeg_decompress_struct& info) {
   return true;
 }
 
-JpegGrid grid_of(const jpeg_decompress_struct& info) {
-  const bool grey = info.num_components == 1;  // whose units are single blocks
-  const auto unit = [grey](int factor) {
-    return uint32_t{DCTSIZE} * (grey ? 1u : static_cast<uint32_t>(factor));
+JpegGrid jpeg_grid(const jpeg_decompress_struct& info) {
+  const bool gray = info.num_components == 1;  // whose units are single blocks
+  const auto unit = [gray](int factor) {
+    return uint32_t{DCTSIZE} * (gray ? 1u : static_cast<uint32_t>(factor));
   };
   return {.height = info.image_height,
           .width = info.image_width,

@@ -9,15 +9,15 @@
 // After <cstdio>.
 #include <jpeglib.h>
 
-#include "shared/image/jpeg_cut.h"
+#include "shared/image/jpeg_region.h"
 
 namespace stoker::image {
 
 // Whether its colours are there in full, or in half the size along a side or both. The library's ways
 // of leaving out rows and columns of other pictures have had their bugs.
-bool is_usually_sampled(const jpeg_decompress_struct& info);
+bool has_standard_subsampling(const jpeg_decompress_struct& info);
 
 // Of a picture in one scan.
-JpegGrid grid_of(const jpeg_decompress_struct& info);
+JpegGrid jpeg_grid(const jpeg_decompress_struct& info);
 
 }  // namespace stoker::image

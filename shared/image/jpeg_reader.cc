@@ -10,23 +10,23 @@
 #include <string>
 #include <utility>
 
-#include "shared/image/jpeg_cut.h"
+#include "shared/image/jpeg_error_handler.h"
 #include "shared/image/jpeg_layout.h"
-#include "shared/image/jpeg_trap.h"
+#include "shared/image/jpeg_region.h"
 // Codes of the library's messages; after jpeglib.h.
 #include <jerror.h>
 
 namespace stoker::image {
 namespace {
 
-constexpr std::array<unsigned char, 2> kNoPicture{0xff, 0xd8};
+constexpr std::array<unsigned char, 2> kNoImage{0xff, 0xd8};
 // Upsampling looks at a neighbour, which must be there when only some rows and columns are decoded.
-constexpr uint32_t kBeside = 2;
+constexpr uint32_t kMargin = 2;
 
 // The range with its neighbours, in pixels of `scale` times the size.
-Resizer::Range with_neighbours(const Resizer::Range& range, uint32_t scale, uint32_t end) {
-  return {.begin = (range.begin - std::min(range.begin, kBeside)) * scale,
-          .end = std::min((range.end + kBeside) * scale, end)};
+Resizer::Range with_neighbors(const Resizer::Range& range, uint32_t scale, uint32_t end) {
+  return {.begin = (range.begin - std::min(range.begin, kMargin)) * scale,
+          .end = std::min((range.end + kMargin) * scale, end)};
 }
 
 }  // namespace
@@ -43,17 +43,17 @@ std::string jpeg_version() {
 // without its own would be decoded with those of the one before. They lie in memory that the
 // library means to keep for good; here it is given memory that lasts for one picture instead, so
 // that the tables go with their picture.
-class JpegReader::Decompressor : private JpegTrap {
+class JpegReader::Decompressor : private JpegErrorHandler {
  public:
-  explicit Decompressor(const Limits& limits) : JpegTrap(limits) {}
+  explicit Decompressor(const DecodeLimits& limits) : JpegErrorHandler(limits) {}
   ~Decompressor() { jpeg_destroy_decompress(&info_); }  // fine for one that was never created
 
   bool create() {
     watch_creation(reinterpret_cast<j_common_ptr>(&info_));
-    if (setjmp(place) != 0) return false;
+    if (setjmp(jump_buffer) != 0) return false;
     jpeg_create_decompress(&info_);
     watch(info_);
-    jpeg_mem_src(&info_, kNoPicture.data(), kNoPicture.size());  // the source is kept
+    jpeg_mem_src(&info_, kNoImage.data(), kNoImage.size());  // the source is kept
     allocate_ = info_.mem->alloc_small;
     info_.mem->alloc_small = [](j_common_ptr info, int, size_t bytes) {
       return static_cast<Decompressor&>(of(info)).allocate_(info, JPOOL_IMAGE, bytes);
@@ -62,29 +62,29 @@ class JpegReader::Decompressor : private JpegTrap {
   }
 
   bool read_header(std::span<const std::byte> file) {
-    if (setjmp(place) != 0) return false;
+    if (setjmp(jump_buffer) != 0) return false;
     jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(file.data()), file.size());
     jpeg_read_header(&info_, TRUE);
     return true;
   }
 
   // The colours; after read_header(). Gives no status where the library's errors do.
-  Status choose_colours(uint32_t channels) {
+  Status choose_colors(uint32_t channels) {
     STOKER_RETURN_IF_ERROR(check_size(info_.image_height, info_.image_width, limits()));
     if (info_.num_components == 4) {
       info_.out_color_space = JCS_CMYK;
     } else if (info_.num_components == 1 || info_.num_components == 3) {
       info_.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     } else {
-      return Status(Code::kCorrupt, std::to_string(info_.num_components) +
-                                        " colour components; 1, 3 or 4 can be read");
+      return Status(StatusCode::kCorrupt, std::to_string(info_.num_components) +
+                                              " colour components; 1, 3 or 4 can be read");
     }
     return {};
   }
 
   // The smallest scale at which `box` covers the shape; `box` comes to be in pixels of that scale.
-  bool choose_scale(const PictureShape& shape, Box& box) {
-    if (setjmp(place) != 0) return false;
+  bool choose_scale(const ImageShape& shape, CropBox& box) {
+    if (setjmp(jump_buffer) != 0) return false;
     uint32_t denominator = 1;
     const auto covers = [&](uint32_t by) {
       return std::ceil(box.height / by) >= shape.height && std::ceil(box.width / by) >= shape.width;
@@ -101,40 +101,40 @@ class JpegReader::Decompressor : private JpegTrap {
     return true;
   }
 
-  // What the resizer needs of `file`, which is the one that is read, as a file of its own in `room`;
+  // What the resizer needs of `file`, which is the one that is read, as a file of its own in `buffer`;
   // after choose_scale().
-  std::optional<JpegPart> cut(std::span<const std::byte> file, const Resizer& resizer,
-                              std::vector<std::byte>& room) {
+  std::optional<JpegRegion> cut(std::span<const std::byte> file, const Resizer& resizer,
+                                std::vector<std::byte>& buffer) {
     if (info_.restart_interval == 0 || !skips()) return {};
-    const auto rows = with_neighbours(resizer.rows(), info_.scale_denom, info_.image_height);
-    const auto columns = with_neighbours(resizer.columns(), info_.scale_denom, info_.image_width);
-    const PixelBounds part{
+    const auto rows = with_neighbors(resizer.rows(), info_.scale_denom, info_.image_height);
+    const auto columns = with_neighbors(resizer.columns(), info_.scale_denom, info_.image_width);
+    const PixelBounds region{
         .top = rows.begin, .left = columns.begin, .bottom = rows.end, .right = columns.end};
-    return cut_jpeg(file, grid_of(info_), part, room);
+    return extract_jpeg_region(file, jpeg_grid(info_), region, buffer);
   }
 
   // Goes on with a part of the file, as it would with the file: in the same colours and scale.
-  bool read_part(const JpegPart& part) {
-    const J_COLOR_SPACE colours = info_.out_color_space;
+  bool read_part(const JpegRegion& region) {
+    const J_COLOR_SPACE colors = info_.out_color_space;
     const uint32_t denominator = info_.scale_denom;
     forget();
-    if (!read_header(part.file) || setjmp(place) != 0) return false;
-    info_.out_color_space = colours;
+    if (!read_header(region.file) || setjmp(jump_buffer) != 0) return false;
+    info_.out_color_space = colors;
     set_scale(denominator);
-    top_ = part.top / denominator;
-    left_ = part.left / denominator;
+    top_ = region.top / denominator;
+    left_ = region.left / denominator;
     return true;
   }
 
   bool start() {
-    if (setjmp(place) != 0) return false;
+    if (setjmp(jump_buffer) != 0) return false;
     jpeg_start_decompress(&info_);
     return true;
   }
 
   // Decodes as little beside the rows and columns that the resizer needs as the library can.
-  bool read_rows(const PictureShape& shape, Resizer& resizer) {
-    if (setjmp(place) != 0) return false;
+  bool read_rows(const ImageShape& shape, Resizer& resizer) {
+    if (setjmp(jump_buffer) != 0) return false;
     const Resizer::Range rows = moved(resizer.rows(), top_);
     const uint32_t left = skips() ? crop(moved(resizer.columns(), left_)) : 0;
     resizer.expect_rows(size_t{info_.output_width} * static_cast<size_t>(info_.output_components),
@@ -147,7 +147,7 @@ class JpegReader::Decompressor : private JpegTrap {
       if (info_.output_scanline <= rows.begin) continue;
       if (info_.out_color_space == JCS_CMYK) {
         cmyk_to_rgb(row, info_.output_width);
-        if (shape.channels == 1) rgb_to_grey(row, info_.output_width);
+        if (shape.channels == 1) rgb_to_gray(row, info_.output_width);
       }
       resizer.push();
     }
@@ -168,11 +168,11 @@ class JpegReader::Decompressor : private JpegTrap {
   uint32_t width() const { return info_.image_width; }
   uint32_t scaled_height() const { return info_.output_height; }
   uint32_t scaled_width() const { return info_.output_width; }
-  using JpegTrap::error;
+  using JpegErrorHandler::error;
 
  private:
   // Whether rows and columns may be left out.
-  bool skips() { return jpeg_has_multiple_scans(&info_) == 0 && is_usually_sampled(info_); }
+  bool skips() { return jpeg_has_multiple_scans(&info_) == 0 && has_standard_subsampling(info_); }
 
   void set_scale(uint32_t denominator) {
     info_.scale_num = 1;
@@ -186,7 +186,7 @@ class JpegReader::Decompressor : private JpegTrap {
 
   // The column that decoded rows begin with.
   uint32_t crop(const Resizer::Range& columns) {
-    const auto wanted = with_neighbours(columns, 1, info_.output_width);
+    const auto wanted = with_neighbors(columns, 1, info_.output_width);
     JDIMENSION left = wanted.begin, width = wanted.end - wanted.begin;
     jpeg_crop_scanline(&info_, &left, &width);
     return left;
@@ -197,10 +197,10 @@ class JpegReader::Decompressor : private JpegTrap {
   void* (*allocate_)(j_common_ptr, int pool, size_t bytes) = nullptr;
 };
 
-JpegReader::JpegReader(const Limits& limits) : limits_(limits) {}
+JpegReader::JpegReader(const DecodeLimits& limits) : limits_(limits) {}
 JpegReader::~JpegReader() = default;
 
-Status JpegReader::read(std::span<const std::byte> file, const RowTarget& target) {
+Status JpegReader::read(std::span<const std::byte> file, const RowSink& target) {
   // Taken out, so that one that has failed is not used again.
   auto jpeg = std::move(decompressor_);
   if (!jpeg) {
@@ -208,13 +208,13 @@ Status JpegReader::read(std::span<const std::byte> file, const RowTarget& target
     if (!jpeg->create()) return jpeg->error();
   }
   if (!jpeg->read_header(file)) return jpeg->error();
-  STOKER_RETURN_IF_ERROR(jpeg->choose_colours(target.shape.channels).with_context("JPEG"));
-  Box box = target.box(jpeg->height(), jpeg->width());
+  STOKER_RETURN_IF_ERROR(jpeg->choose_colors(target.shape.channels).with_context("JPEG"));
+  CropBox box = target.box(jpeg->height(), jpeg->width());
   if (!jpeg->choose_scale(target.shape, box)) return jpeg->error();
   target.resizer.begin(jpeg->scaled_height(), jpeg->scaled_width(), box, target.shape,
                        target.planes);
-  const auto part = jpeg->cut(file, target.resizer, part_);
-  if (part && !jpeg->read_part(*part)) return jpeg->error();
+  const auto region = jpeg->cut(file, target.resizer, region_);
+  if (region && !jpeg->read_part(*region)) return jpeg->error();
   if (!jpeg->start()) return jpeg->error();
   if (!jpeg->read_rows(target.shape, target.resizer)) return jpeg->error();
   decompressor_ = std::move(jpeg);

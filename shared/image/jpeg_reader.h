@@ -5,7 +5,7 @@
 //          data are errors here: it would fill the rest with grey, and a model would learn that.
 //          What lies beyond the part that is wanted is not looked at. kOutOfMemory.
 //
-// Of a JPEG with restart markers (jpeg_cut.h, with_restart_markers.h) only the part is decoded.
+// Of a JPEG with restart markers (jpeg_region.h, add_restart_markers.h) only the part is decoded.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "shared/base/status.h"
-#include "shared/image/picture.h"
-#include "shared/image/row_target.h"
+#include "shared/image/image_types.h"
+#include "shared/image/row_sink.h"
 
 namespace stoker::image {
 
@@ -24,19 +24,19 @@ std::string jpeg_version();  // of the library
 
 class JpegReader {
  public:
-  explicit JpegReader(const Limits& limits);
+  explicit JpegReader(const DecodeLimits& limits);
   ~JpegReader();
 
-  Status read(std::span<const std::byte> file, const RowTarget& target);
+  Status read(std::span<const std::byte> file, const RowSink& target);
 
  private:
   class Decompressor;
 
   // Constant after construction.
-  const Limits limits_;
+  const DecodeLimits limits_;
 
   std::unique_ptr<Decompressor> decompressor_;  // none before the first picture and after a bad one
-  std::vector<std::byte> part_;                 // what was cut out of a file, and room
+  std::vector<std::byte> region_;               // what was cut out of a file, and room
 };
 
 }  // namespace stoker::image

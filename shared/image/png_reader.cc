@@ -14,7 +14,7 @@ constexpr size_t kMaxChunkBytes = size_t{64}
                                   << 20;  // of what is not picture data: texts, colour profiles
 // Deflate packs at most 1032 bytes into one: a file with less than that cannot hold the picture
 // that it claims.
-constexpr uint64_t kMostPacked = 1040;
+constexpr uint64_t kMaxPacked = 1040;
 
 struct FreeContext {
   void operator()(spng_ctx* context) const { spng_ctx_free(context); }
@@ -22,7 +22,7 @@ struct FreeContext {
 using Context = std::unique_ptr<spng_ctx, FreeContext>;
 
 Status png_error(int error) {
-  const Code code = error == SPNG_EMEM ? Code::kOutOfMemory : Code::kCorrupt;
+  const StatusCode code = error == SPNG_EMEM ? StatusCode::kOutOfMemory : StatusCode::kCorrupt;
   return Status(code, std::string("PNG: ") + spng_strerror(error));
 }
 
@@ -40,27 +40,27 @@ uint32_t samples_of(uint8_t color_type) {
 }
 
 // Before anything is allocated: the size, and whether the file is long enough for it.
-Status check_header(const spng_ihdr& header, size_t file_bytes, const Limits& limits) {
+Status check_header(const spng_ihdr& header, size_t file_bytes, const DecodeLimits& limits) {
   STOKER_RETURN_IF_ERROR(check_size(header.height, header.width, limits).with_context("PNG"));
   const uint64_t pixels = uint64_t{header.height} * header.width;
   const uint64_t packed_bits = pixels * samples_of(header.color_type) * header.bit_depth;
-  if (packed_bits / 8 / kMostPacked > file_bytes) {
-    return Status(Code::kCorrupt, "PNG: " + std::to_string(file_bytes) + " bytes cannot hold the " +
-                                      std::to_string(header.width) + "x" +
-                                      std::to_string(header.height) +
-                                      " pixels that the header claims");
+  if (packed_bits / 8 / kMaxPacked > file_bytes) {
+    return Status(StatusCode::kCorrupt,
+                  "PNG: " + std::to_string(file_bytes) + " bytes cannot hold the " +
+                      std::to_string(header.width) + "x" + std::to_string(header.height) +
+                      " pixels that the header claims");
   }
   if (pixels * 3 > limits.memory_bytes && header.interlace_method != 0) {
-    return Status(Code::kCorrupt, "PNG: interlaced, and needs more than " +
-                                      std::to_string(limits.memory_bytes) +
-                                      " bytes of memory to decode");
+    return Status(StatusCode::kCorrupt, "PNG: interlaced, and needs more than " +
+                                            std::to_string(limits.memory_bytes) +
+                                            " bytes of memory to decode");
   }
   return {};
 }
 
 // Rows come one after the other, so those above the part have to be decoded too; those below it do
 // not.
-Status read_row_by_row(spng_ctx* context, const spng_ihdr& header, const RowTarget& target) {
+Status read_row_by_row(spng_ctx* context, const spng_ihdr& header, const RowSink& target) {
   const size_t row_bytes = size_t{header.width} * 3;
   const auto [begin, end] = target.resizer.rows();
   target.resizer.expect_rows(row_bytes, 0);
@@ -73,14 +73,14 @@ Status read_row_by_row(spng_ctx* context, const spng_ihdr& header, const RowTarg
     // The last row comes with SPNG_EOI.
     if (error != 0 && !(error == SPNG_EOI && y + 1 == header.height)) return png_error(error);
     if (y < begin) continue;
-    if (target.shape.channels == 1) rgb_to_grey(row, header.width);
+    if (target.shape.channels == 1) rgb_to_gray(row, header.width);
     target.resizer.push();
   }
   return {};
 }
 
 // Interlaced: every pass crosses the whole picture, so the whole picture is needed.
-Status read_at_once(spng_ctx* context, const spng_ihdr& header, const RowTarget& target) {
+Status read_at_once(spng_ctx* context, const spng_ihdr& header, const RowSink& target) {
   const size_t row_bytes = size_t{header.width} * 3;
   std::vector<uint8_t> whole(row_bytes * header.height);
   if (const int error = spng_decode_image(context, whole.data(), whole.size(), SPNG_FMT_RGB8, 0))
@@ -95,7 +95,8 @@ Status read_at_once(spng_ctx* context, const spng_ihdr& header, const RowTarget&
 
 std::string png_version() { return std::string("libspng ") + spng_version_string(); }
 
-Status read_png(std::span<const std::byte> file, const Limits& limits, const RowTarget& target) {
+Status read_png(std::span<const std::byte> file, const DecodeLimits& limits,
+                const RowSink& target) {
   const Context context(spng_ctx_new(0));
   if (!context) return png_error(SPNG_EMEM);
   if (const int error = spng_set_chunk_limits(context.get(), kMaxChunkBytes, kMaxChunkBytes))

@@ -8,13 +8,13 @@
 #include <string>
 
 #include "shared/base/status.h"
-#include "shared/image/picture.h"
-#include "shared/image/row_target.h"
+#include "shared/image/image_types.h"
+#include "shared/image/row_sink.h"
 
 namespace stoker::image {
 
 std::string png_version();  // of the library
 
-Status read_png(std::span<const std::byte> file, const Limits& limits, const RowTarget& target);
+Status read_png(std::span<const std::byte> file, const DecodeLimits& limits, const RowSink& target);
 
 }  // namespace stoker::image

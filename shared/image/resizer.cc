@@ -4,7 +4,7 @@
 
 namespace stoker::image {
 
-void Resizer::begin(uint32_t height, uint32_t width, const Box& box, const PictureShape& shape,
+void Resizer::begin(uint32_t height, uint32_t width, const CropBox& box, const ImageShape& shape,
                     std::span<std::byte> planes) {
   shape_ = shape;
   planes_ = planes;
@@ -13,7 +13,7 @@ void Resizer::begin(uint32_t height, uint32_t width, const Box& box, const Pictu
 }
 
 void Resizer::expect_rows(size_t row_bytes, uint32_t left) {
-  in_blocks_ = std::max(across_.most_weights(), down_.most_weights()) <= WordKernel::kMostTaps;
+  in_blocks_ = std::max(across_.max_weights(), down_.max_weights()) <= FixedPointKernel::kMaxTaps;
   if (in_blocks_) {
     blocks_.begin(across_, down_, shape_, planes_, row_bytes, left);
   } else {

@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <span>
 
-#include "shared/image/axis_kernel.h"
 #include "shared/image/block_resizer.h"
-#include "shared/image/picture.h"
+#include "shared/image/image_types.h"
+#include "shared/image/resample_kernel.h"
 #include "shared/image/row_resizer.h"
 
 namespace stoker::image {
@@ -28,7 +28,7 @@ class Resizer {
 
   // The part `box` of a picture of this height and width. `planes`: shape.bytes() bytes, which must
   // stay valid until the last row was pushed.
-  void begin(uint32_t height, uint32_t width, const Box& box, const PictureShape& shape,
+  void begin(uint32_t height, uint32_t width, const CropBox& box, const ImageShape& shape,
              std::span<std::byte> planes);
   Range rows() const { return {.begin = down_.first(), .end = down_.end()}; }
   Range columns() const { return {.begin = across_.first(), .end = across_.end()}; }
@@ -41,9 +41,9 @@ class Resizer {
   void push() { in_blocks_ ? blocks_.push() : exact_.push(); }
 
  private:
-  PictureShape shape_;
+  ImageShape shape_;
   std::span<std::byte> planes_;
-  AxisKernel across_, down_;
+  ResampleKernel across_, down_;
   bool in_blocks_ = true;
   BlockResizer blocks_;
   RowResizer exact_;

@@ -8,23 +8,24 @@ namespace {
 
 // `row` begins with column `left`.
 template <int kChannels>
-void resize_across(const AxisKernel& kernel, const uint8_t* row, uint32_t left, uint8_t* out) {
+void resize_across(const ResampleKernel& kernel, const uint8_t* row, uint32_t left, uint8_t* out) {
   for (uint32_t x = 0; x < kernel.outputs(); ++x) {
-    const AxisKernel::Window& window = kernel.window(x);
+    const ResampleKernel::Window& window = kernel.window(x);
     const int32_t* weights = kernel.weights(window);
     const uint8_t* pixel = row + size_t{window.first - left} * kChannels;
     int32_t sums[kChannels];
-    std::fill_n(sums, kChannels, AxisKernel::kHalf);
+    std::fill_n(sums, kChannels, ResampleKernel::kHalf);
     for (uint32_t i = 0; i < window.count; ++i, pixel += kChannels)
       for (int c = 0; c < kChannels; ++c) sums[c] += weights[i] * pixel[c];
-    for (int c = 0; c < kChannels; ++c) *out++ = AxisKernel::to_byte(sums[c]);
+    for (int c = 0; c < kChannels; ++c) *out++ = ResampleKernel::to_byte(sums[c]);
   }
 }
 
 }  // namespace
 
-void RowResizer::begin(const AxisKernel& across, const AxisKernel& down, const PictureShape& shape,
-                       std::span<std::byte> planes, size_t row_bytes, uint32_t left) {
+void RowResizer::begin(const ResampleKernel& across, const ResampleKernel& down,
+                       const ImageShape& shape, std::span<std::byte> planes, size_t row_bytes,
+                       uint32_t left) {
   assert((shape.channels == 1 || shape.channels == 3) && planes.size() == shape.bytes());
   assert(left <= across.first() && row_bytes >= size_t{across.end() - left} * shape.channels);
   shape_ = shape;
@@ -53,11 +54,11 @@ void RowResizer::push() {
 
 void RowResizer::add_to_output_rows() {
   while (started_ < down_->outputs() && down_->window(started_).first <= next_row_) {
-    std::fill_n(sums_of(started_), row_values_, AxisKernel::kHalf);
+    std::fill_n(sums_of(started_), row_values_, ResampleKernel::kHalf);
     ++started_;
   }
   for (uint32_t y = finished_; y < started_; ++y) {
-    const AxisKernel::Window& window = down_->window(y);
+    const ResampleKernel::Window& window = down_->window(y);
     const int32_t weight = down_->weights(window)[next_row_ - window.first];
     int32_t* sums = sums_of(y);
     const uint8_t* values = narrow_.data();
@@ -74,7 +75,7 @@ void RowResizer::write_output_row(uint32_t y) {
   const uint32_t channels = shape_.channels;
   for (uint32_t c = 0; c < channels; ++c, out += plane)
     for (uint32_t x = 0; x < shape_.width; ++x)
-      out[x] = AxisKernel::to_byte(sums[size_t{x} * channels + c]);
+      out[x] = ResampleKernel::to_byte(sums[size_t{x} * channels + c]);
 }
 
 }  // namespace stoker::image

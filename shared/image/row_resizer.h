@@ -12,16 +12,16 @@
 #include <span>
 #include <vector>
 
-#include "shared/image/axis_kernel.h"
-#include "shared/image/picture.h"
+#include "shared/image/image_types.h"
 #include "shared/image/pixel_rows.h"
+#include "shared/image/resample_kernel.h"
 
 namespace stoker::image {
 
 class RowResizer {
  public:
   // As BlockResizer's. The kernels must stay valid until the last row was pushed.
-  void begin(const AxisKernel& across, const AxisKernel& down, const PictureShape& shape,
+  void begin(const ResampleKernel& across, const ResampleKernel& down, const ImageShape& shape,
              std::span<std::byte> planes, size_t row_bytes, uint32_t left);
   uint8_t* next_row() { return row_.row(0); }
   void push();
@@ -31,10 +31,10 @@ class RowResizer {
   void write_output_row(uint32_t y);
   int32_t* sums_of(uint32_t y) { return sums_.data() + size_t{y % ring_} * row_values_; }
 
-  PictureShape shape_;
+  ImageShape shape_;
   std::span<std::byte> planes_;
-  const AxisKernel* across_ = nullptr;
-  const AxisKernel* down_ = nullptr;
+  const ResampleKernel* across_ = nullptr;
+  const ResampleKernel* down_ = nullptr;
   uint32_t left_ = 0;            // the column that rows begin with
   size_t row_values_ = 0;        // of one output row: width * channels
   uint32_t ring_ = 0;            // output rows that may be unfinished at the same time

@@ -11,53 +11,55 @@ namespace {
 
 // The library's own of a lossless picture, and ours of its part.
 constexpr uint64_t kBytesPerPixel = 4 + 3;
-constexpr size_t kMostKept = size_t{16} << 20;  // bytes of scratch that stay for the next picture
+constexpr size_t kMaxKept = size_t{16} << 20;  // bytes of scratch that stay for the next picture
 // Upsampling looks at neighbours, which must be there for the part to be what the whole picture has
 // there.
-constexpr uint32_t kBeside = 2;
+constexpr uint32_t kMargin = 2;
 
 Status webp_error(VP8StatusCode code) {
   switch (code) {
     case VP8_STATUS_OUT_OF_MEMORY:
-      return Status(Code::kOutOfMemory, "WebP: no memory to decode it");
+      return Status(StatusCode::kOutOfMemory, "WebP: no memory to decode it");
     case VP8_STATUS_SUSPENDED:
     case VP8_STATUS_NOT_ENOUGH_DATA:
-      return Status(Code::kCorrupt, "WebP: cut off");
+      return Status(StatusCode::kCorrupt, "WebP: cut off");
     case VP8_STATUS_UNSUPPORTED_FEATURE:
-      return Status(Code::kCorrupt, "WebP: of a version that cannot be read");
+      return Status(StatusCode::kCorrupt, "WebP: of a version that cannot be read");
     default:
-      return Status(Code::kCorrupt, "WebP: damaged");
+      return Status(StatusCode::kCorrupt, "WebP: damaged");
   }
 }
 
 // Before anything is allocated.
-Status check_features(const WebPBitstreamFeatures& picture, const Limits& limits) {
-  const auto height = static_cast<uint64_t>(picture.height);
-  const auto width = static_cast<uint64_t>(picture.width);
+Status check_features(const WebPBitstreamFeatures& image, const DecodeLimits& limits) {
+  const auto height = static_cast<uint64_t>(image.height);
+  const auto width = static_cast<uint64_t>(image.width);
   STOKER_RETURN_IF_ERROR(check_size(height, width, limits).with_context("WebP"));
-  if (picture.has_animation != 0)
-    return Status(Code::kCorrupt, "WebP: an animation; only single pictures can be read");
+  if (image.has_animation != 0)
+    return Status(StatusCode::kCorrupt, "WebP: an animation; only single images can be read");
   if (height * width * kBytesPerPixel > limits.memory_bytes) {
-    return Status(Code::kCorrupt, "WebP: needs more than " + std::to_string(limits.memory_bytes) +
-                                      " bytes of memory to decode");
+    return Status(StatusCode::kCorrupt, "WebP: needs more than " +
+                                            std::to_string(limits.memory_bytes) +
+                                            " bytes of memory to decode");
   }
   return {};
 }
 
 // The pixels of `needed` and those beside it; begins at an even place, as samples of colour do.
-Resizer::Range with_neighbours(const Resizer::Range& needed, uint32_t size) {
-  return {.begin = (needed.begin - std::min(needed.begin, kBeside)) & ~1u,
-          .end = std::min(needed.end + kBeside, size)};
+Resizer::Range with_neighbors(const Resizer::Range& needed, uint32_t size) {
+  return {.begin = (needed.begin - std::min(needed.begin, kMargin)) & ~1u,
+          .end = std::min(needed.end + kMargin, size)};
 }
 
 }  // namespace
 
 std::string webp_version() { return "libwebp " + std::to_string(WebPGetDecoderVersion()); }
 
-Status read_webp(std::span<const std::byte> file, const Limits& limits, const RowTarget& target) {
+Status read_webp(std::span<const std::byte> file, const DecodeLimits& limits,
+                 const RowSink& target) {
   WebPDecoderConfig config;
   if (WebPInitDecoderConfig(&config) == 0)
-    return Status(Code::kInternal, "WebP: libwebp is of another version than its header");
+    return Status(StatusCode::kInternal, "WebP: libwebp is of another version than its header");
   const auto* bytes = reinterpret_cast<const uint8_t*>(file.data());
   if (const auto code = WebPGetFeatures(bytes, file.size(), &config.input); code != VP8_STATUS_OK)
     return webp_error(code);
@@ -66,8 +68,8 @@ Status read_webp(std::span<const std::byte> file, const Limits& limits, const Ro
   const auto width = static_cast<uint32_t>(config.input.width);
   target.resizer.begin(height, width, target.box(height, width), target.shape, target.planes);
 
-  const Resizer::Range rows = with_neighbours(target.resizer.rows(), height);
-  const Resizer::Range columns = with_neighbours(target.resizer.columns(), width);
+  const Resizer::Range rows = with_neighbors(target.resizer.rows(), height);
+  const Resizer::Range columns = with_neighbors(target.resizer.columns(), width);
   const size_t row_bytes = size_t{columns.end - columns.begin} * 3;
   target.pixels.resize(std::max(target.pixels.size(), row_bytes * (rows.end - rows.begin)));
   config.options.use_cropping = 1;
@@ -88,7 +90,7 @@ Status read_webp(std::span<const std::byte> file, const Limits& limits, const Ro
                .left = columns.begin,
                .width = columns.end - columns.begin},
               target);
-  if (target.pixels.size() > kMostKept) std::vector<uint8_t>().swap(target.pixels);
+  if (target.pixels.size() > kMaxKept) std::vector<uint8_t>().swap(target.pixels);
   return code == VP8_STATUS_OK ? Status() : webp_error(code);
 }
 

@@ -27,7 +27,7 @@ struct PngSize {
 };
 
 // From the header, which is the first thing in every PNG file.
-std::optional<PngSize> maybe_png_size(std::string_view png) {
+std::optional<PngSize> parse_png_size(std::string_view png) {
   constexpr std::string_view kSignature("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16);
   if (!png.starts_with(kSignature) || png.size() < kSignature.size() + 8) return std::nullopt;
   const auto number = [&](size_t at) {
@@ -111,28 +111,28 @@ void EventFile::add_text(std::string_view tag, uint64_t step, std::string_view t
 }
 
 void EventFile::add_image(std::string_view tag, uint64_t step, std::string_view png) {
-  const auto size = maybe_png_size(png);
-  if (!size || png.size() > kMostImageBytes) {
+  const auto size = parse_png_size(png);
+  if (!size || png.size() > kMaxImageBytes) {
     ++dropped_;
     return;
   }
-  make_room(png.size());
+  reserve_space(png.size());
   add_record(encode_image(now(), step, tag, png, size->width, size->height));
 }
 
 // What is large fills the buffer that numbers share.
-void EventFile::make_room(size_t bytes) {
+void EventFile::reserve_space(size_t bytes) {
   if (buffer_.size() + bytes + kRecordBytes > kMaxBufferBytes) (void)flush();
 }
 
 void EventFile::add_histogram(std::string_view tag, uint64_t step, const TensorSummary& summary) {
   const std::string event = encode_histogram(now(), step, tag, summary);
-  make_room(event.size());
+  reserve_space(event.size());
   add_record(event);
 }
 
 void EventFile::add_graph(std::string_view graph) {
-  make_room(graph.size());
+  reserve_space(graph.size());
   add_record(encode_graph_def(now(), graph));
 }
 
@@ -144,14 +144,14 @@ Status EventFile::flush() {
   if (buffer_.empty()) return {};
   // What a failed write left behind would end the reading of this file: first cut back to whole
   // records.
-  if (torn_) {
+  if (has_partial_record_) {
     if (::ftruncate(fd_.get(), static_cast<off_t>(written_)) != 0)
       return Status::from_errno(errno, "truncate " + path_);
-    torn_ = false;
+    has_partial_record_ = false;
   }
   const Status status = files_.write(fd_.get(), std::as_bytes(std::span(buffer_)), path_);
   if (!status.ok()) {
-    torn_ = ::ftruncate(fd_.get(), static_cast<off_t>(written_)) != 0;
+    has_partial_record_ = ::ftruncate(fd_.get(), static_cast<off_t>(written_)) != 0;
     return status;
   }
   written_ += buffer_.size();

@@ -25,7 +25,7 @@
 
 namespace stoker::metrics {
 
-inline constexpr size_t kMostImageBytes = (size_t{1} << 20) - 4096;
+inline constexpr size_t kMaxImageBytes = (size_t{1} << 20) - 4096;
 
 class EventFile {
  public:
@@ -43,7 +43,7 @@ class EventFile {
   // "train/loss" shows in TensorBoard as the curve "loss" in the group "train".
   void add_scalar(std::string_view tag, uint64_t step, double value);
   void add_text(std::string_view tag, uint64_t step, std::string_view text);  // shown as Markdown
-  // `png`: the bytes of a PNG file in colour, at most kMostImageBytes (else it is dropped and
+  // `png`: the bytes of a PNG file in colour, at most kMaxImageBytes (else it is dropped and
   // counted).
   void add_image(std::string_view tag, uint64_t step, std::string_view png);
   void add_histogram(std::string_view tag, uint64_t step, const TensorSummary& summary);
@@ -60,15 +60,15 @@ class EventFile {
   EventFile(FileSystem& files, Clock& clock, std::string path)
       : files_(files), clock_(clock), path_(std::move(path)) {}
   void add_record(std::string_view event);
-  void make_room(size_t bytes);
+  void reserve_space(size_t bytes);
   double now() const;
 
   FileSystem& files_;
   Clock& clock_;
   const std::string path_;
   UniqueFd fd_;
-  uint64_t written_ = 0;  // bytes of whole records
-  bool torn_ = false;     // a part of a record stands after them
+  uint64_t written_ = 0;             // bytes of whole records
+  bool has_partial_record_ = false;  // a part of a record stands after them
   std::string buffer_;
   uint64_t dropped_ = 0;
 };

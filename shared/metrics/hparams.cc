@@ -17,7 +17,7 @@ constexpr uint64_t kSuccess = 1, kFailure = 2;
 // google.protobuf.Value
 constexpr uint32_t kNumber = 2, kString = 3, kBool = 4;
 
-ProtobufMessage value_of(const Setting& setting) {
+ProtobufMessage setting_value(const Setting& setting) {
   ProtobufMessage value;
   if (const auto* const number = std::get_if<double>(&setting.second))
     value.fixed64(kNumber, *number);
@@ -34,12 +34,12 @@ std::string content(uint32_t field, const ProtobufMessage& info) {
 
 }  // namespace
 
-std::string encode_hparams_start(const std::vector<Setting>& settings, double wall) {
+std::string encode_hparams_start(const std::vector<Setting>& options, double wall) {
   ProtobufMessage info;
-  for (const Setting& setting : settings)
+  for (const Setting& setting : options)
     info.message(kHparams, ProtobufMessage()
                                .bytes(kKey, valid_utf8(setting.first))
-                               .message(kValue, value_of(setting)));
+                               .message(kValue, setting_value(setting)));
   info.fixed64(kStartTime, wall);
   return content(kStartInfo, info);
 }

@@ -19,7 +19,7 @@ inline constexpr const char* kHparamsStartTag = "_hparams_/session_start_info";
 inline constexpr const char* kHparamsEndTag = "_hparams_/session_end_info";
 
 // The content of a summary's metadata under these tags. `wall` in seconds since 1970.
-std::string encode_hparams_start(const std::vector<Setting>& settings, double wall);
+std::string encode_hparams_start(const std::vector<Setting>& options, double wall);
 std::string encode_hparams_end(bool is_success, double wall);
 
 }  // namespace stoker::metrics

@@ -34,10 +34,10 @@ class LinesFromEnd {
     size_t newline = find_start();
     while (newline == std::string::npos && start_ > 0) {
       if (buffer_.size() > kMaxLineBytes) {
-        return Status(Code::kCorrupt, path_ + ": no line ends in the " +
-                                          std::to_string(kMaxLineBytes) + " bytes before offset " +
-                                          std::to_string(start_ + buffer_.size()) +
-                                          "; this is not a metrics file");
+        return Status(StatusCode::kCorrupt,
+                      path_ + ": no line ends in the " + std::to_string(kMaxLineBytes) +
+                          " bytes before offset " + std::to_string(start_ + buffer_.size()) +
+                          "; this is not a metrics file");
       }
       STOKER_RETURN_IF_ERROR(prepend_block());
       newline = find_start();
@@ -60,7 +60,8 @@ class LinesFromEnd {
     STOKER_ASSIGN_OR_RETURN(
         const size_t got,
         files_.read_at(fd_, start_ - bytes, std::as_writable_bytes(std::span(block)), path_));
-    if (got != bytes) return Status(Code::kIoError, path_ + ": became shorter while it was read");
+    if (got != bytes)
+      return Status(StatusCode::kIoError, path_ + ": became shorter while it was read");
     start_ -= bytes;
     buffer_.insert(0, block);
     return {};
@@ -84,32 +85,33 @@ Result<std::unique_ptr<JsonLinesFile>> JsonLinesFile::open(FileSystem& files,
                           files.open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK));
   struct stat info {};
   if (::fstat(file->fd_.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode)) return Status(Code::kInvalidArgument, path + ": not a regular file");
+  if (!S_ISREG(info.st_mode))
+    return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
   file->size_ = static_cast<uint64_t>(info.st_size);
-  STOKER_RETURN_IF_ERROR(file->cut_torn_line());
+  STOKER_RETURN_IF_ERROR(file->remove_partial_line());
   return file;
 }
 
-Status JsonLinesFile::cut_torn_line() {
+Status JsonLinesFile::remove_partial_line() {
   LinesFromEnd lines(files_, fd_.get(), path_, size_);
   STOKER_ASSIGN_OR_RETURN(const auto last, lines.next());
   if (!last.has_value() || last->text.back() == '\n') return {};
   log_warn("partial line removed",
            {{"path", path_}, {"offset", last->start}, {"bytes", size_ - last->start}});
-  return cut_to(last->start);
+  return truncate_file(last->start);
 }
 
-Status JsonLinesFile::cut_to(uint64_t bytes) {
+Status JsonLinesFile::truncate_file(uint64_t bytes) {
   if (::ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0)
     return Status::from_errno(errno, "truncate " + path_);
   size_ = bytes;
-  torn_ = false;
+  has_partial_record_ = false;
   return {};
 }
 
 Status JsonLinesFile::append_line(std::string_view json) {
   assert(json.find('\n') == std::string_view::npos && "one row is one line");
-  if (torn_) STOKER_RETURN_IF_ERROR(cut_to(size_));
+  if (has_partial_record_) STOKER_RETURN_IF_ERROR(truncate_file(size_));
   std::string line;
   line.reserve(json.size() + 1);
   line.append(json).push_back('\n');
@@ -118,15 +120,16 @@ Status JsonLinesFile::append_line(std::string_view json) {
     size_ += line.size();
     return {};
   }
-  torn_ = true;  // a full disk takes a part of the line first
-  (void)cut_to(size_);
+  has_partial_record_ = true;  // a full disk takes a part of the line first
+  (void)truncate_file(size_);
   return status;
 }
 
 Status JsonLinesFile::truncate_to(uint64_t bytes) {
   if (bytes > size_) {
-    return Status(Code::kInvalidArgument, path_ + ": cannot be cut to " + std::to_string(bytes) +
-                                              " bytes, it has " + std::to_string(size_));
+    return Status(StatusCode::kInvalidArgument, path_ + ": cannot be cut to " +
+                                                    std::to_string(bytes) + " bytes, it has " +
+                                                    std::to_string(size_));
   }
   if (bytes > 0) {
     char before = 0;
@@ -134,50 +137,51 @@ Status JsonLinesFile::truncate_to(uint64_t bytes) {
         const size_t got,
         files_.read_at(fd_.get(), bytes - 1, std::as_writable_bytes(std::span(&before, 1)), path_));
     if (got != 1 || before != '\n') {
-      return Status(Code::kInvalidArgument,
+      return Status(StatusCode::kInvalidArgument,
                     path_ + ": offset " + std::to_string(bytes) + " is in the middle of a line");
     }
   }
-  return cut_to(bytes);
+  return truncate_file(bytes);
 }
 
-Result<uint64_t> JsonLinesFile::cut_after_step(uint64_t step) {
+Result<uint64_t> JsonLinesFile::truncate_after_step(uint64_t step) {
   LinesFromEnd lines(files_, fd_.get(), path_, size_);
   uint64_t keep = size_;
   uint64_t later = 0;
   for (;;) {
     STOKER_ASSIGN_OR_RETURN(const auto line, lines.next());
     if (!line.has_value()) break;
-    const auto row = parse_row(line->text);
-    const auto of_line = row.ok() ? row->maybe_count("step") : std::nullopt;
+    const auto record = parse_record(line->text);
+    const auto of_line = record.ok() ? record->find_count("step") : std::nullopt;
     if (!of_line.has_value()) {
-      return Status(Code::kCorrupt, path_ + ": the line at offset " + std::to_string(line->start) +
-                                        ": " + (row.ok() ? "no step" : row.status().message()));
+      return Status(StatusCode::kCorrupt,
+                    path_ + ": the line at offset " + std::to_string(line->start) + ": " +
+                        (record.ok() ? "no step" : record.status().message()));
     }
     if (*of_line <= step) break;
     keep = line->start;
     ++later;
   }
-  if (later > 0) STOKER_RETURN_IF_ERROR(cut_to(keep));
+  if (later > 0) STOKER_RETURN_IF_ERROR(truncate_file(keep));
   return later;
 }
 
-Result<RowsRead> read_rows(const std::string& path) {
+Result<RecordsRead> read_records(const std::string& path) {
   STOKER_ASSIGN_OR_RETURN(const std::string content, read_file(path, kMaxFileBytes));
-  RowsRead read;
+  RecordsRead read;
   std::string_view rest = content;
   for (uint64_t number = 1; !rest.empty(); ++number) {
     const size_t newline = rest.find('\n');
     if (newline == std::string_view::npos) {
-      read.torn = true;
+      read.has_partial_line = true;
       break;
     }
-    auto row = parse_row(rest.substr(0, newline));
-    if (!row.ok()) {
-      return Status(Code::kCorrupt,
-                    path + ":" + std::to_string(number) + ": " + row.status().message());
+    auto record = parse_record(rest.substr(0, newline));
+    if (!record.ok()) {
+      return Status(StatusCode::kCorrupt,
+                    path + ":" + std::to_string(number) + ": " + record.status().message());
     }
-    read.rows.push_back(*std::move(row));
+    read.records.push_back(*std::move(record));
     rest.remove_prefix(newline + 1);
   }
   return read;

@@ -16,7 +16,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/metrics/row.h"
+#include "shared/metrics/metrics_record.h"
 
 namespace stoker::metrics {
 
@@ -27,7 +27,7 @@ class JsonLinesFile {
   // Creates the file where it is missing. `files` must outlive this object.
   static Result<std::unique_ptr<JsonLinesFile>> open(FileSystem& files, const std::string& path);
 
-  Status append(const Row& row) { return append_line(to_json(row)); }
+  Status append(const MetricsRecord& record) { return append_line(to_json(record)); }
   Status append_line(std::string_view json);  // without the newline
   uint64_t size() const { return size_; }     // bytes, after the last line
   const std::string& path() const { return path_; }
@@ -36,27 +36,28 @@ class JsonLinesFile {
   Status truncate_to(uint64_t bytes);
   // For a run that goes on from `step`: cuts off the rows of later steps, which will be reported
   // again. Returns how many. Rows must stand in the order of their steps, as a run writes them.
-  Result<uint64_t> cut_after_step(uint64_t step);
+  Result<uint64_t> truncate_after_step(uint64_t step);
 
   Status sync() { return files_.sync(fd_.get(), path_); }
 
  private:
   JsonLinesFile(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
-  Status cut_torn_line();
-  Status cut_to(uint64_t bytes);
+  Status remove_partial_line();
+  Status truncate_file(uint64_t bytes);
 
   FileSystem& files_;
   const std::string path_;
   UniqueFd fd_;
   uint64_t size_ = 0;
-  bool torn_ = false;  // a failed write left bytes behind that could not be cut off at once
+  bool has_partial_record_ =
+      false;  // a failed write left bytes behind that could not be cut off at once
 };
 
-struct RowsRead {
-  std::vector<Row> rows;
-  bool torn = false;  // the last line has no end yet, and is left out
+struct RecordsRead {
+  std::vector<MetricsRecord> records;
+  bool has_partial_line = false;  // the last line has no end yet, and is left out
 };
 // kCorrupt: with path and line number. kNotFound, kIoError. kInvalidArgument: larger than 1 GiB.
-Result<RowsRead> read_rows(const std::string& path);
+Result<RecordsRead> read_records(const std::string& path);
 
 }  // namespace stoker::metrics

@@ -10,84 +10,86 @@ namespace stoker::metrics {
 namespace {
 
 // Nothing that was measured is ever deleted, but for rows that are reported again.
-Status set_aside(FileSystem& files, const std::string& path, const std::string& why) {
+Status archive(FileSystem& files, const std::string& path, const std::string& why) {
   for (int n = 1; n < 1000; ++n) {
     const std::string to = path + ".archived-" + std::to_string(n);
     const Status renamed = files.rename_noreplace(path, to);
-    if (renamed.code() == Code::kAlreadyExists) continue;
+    if (renamed.code() == StatusCode::kAlreadyExists) continue;
     if (renamed.ok()) log_warn("metrics file archived", {{"archived_to", to}, {"reason", why}});
     return renamed;
   }
-  return Status(Code::kIoError, path + ": too many older files beside it; remove some");
+  return Status(StatusCode::kIoError, path + ": too many older files beside it; remove some");
 }
 
-Result<std::unique_ptr<JsonLinesFile>> open_and_cut(FileSystem& files, const std::string& path,
-                                                    uint64_t after_step) {
+Result<std::unique_ptr<JsonLinesFile>> open_truncated(FileSystem& files, const std::string& path,
+                                                      uint64_t after_step) {
   STOKER_ASSIGN_OR_RETURN(auto lines, JsonLinesFile::open(files, path));
-  STOKER_ASSIGN_OR_RETURN(const uint64_t cut, lines->cut_after_step(after_step));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t cut, lines->truncate_after_step(after_step));
   if (cut > 0)
     log_info("metrics records truncated", {{"path", path}, {"records", cut}, {"step", after_step}});
   return lines;
 }
 
 Result<std::unique_ptr<JsonLinesFile>> open_lines(FileSystem& files, const std::string& path,
-                                                  std::optional<ResumePoint> maybe_resume) {
-  auto lines = maybe_resume.has_value() ? open_and_cut(files, path, maybe_resume->step)
+                                                  std::optional<ResumePosition> maybe_resume) {
+  auto lines = maybe_resume.has_value() ? open_truncated(files, path, maybe_resume->step)
                                         : JsonLinesFile::open(files, path);
   if (lines.ok() && (maybe_resume.has_value() || (*lines)->size() == 0)) return lines;
-  if (!lines.ok() && lines.status().code() != Code::kCorrupt) return lines;
+  if (!lines.ok() && lines.status().code() != StatusCode::kCorrupt) return lines;
   // Damaged metrics must not keep a run from going on.
-  STOKER_RETURN_IF_ERROR(set_aside(
+  STOKER_RETURN_IF_ERROR(archive(
       files, path, lines.ok() ? "the run starts at its first step" : lines.status().message()));
   return JsonLinesFile::open(files, path);
 }
 
-void add_events(EventFile& events, const TrainRow& row) {
-  events.add_scalar("loss", row.step, row.loss);
-  events.add_scalar("train/lr", row.step, row.lr);
-  events.add_scalar("train/grad_norm", row.step, row.grad_norm);
-  events.add_scalar("train/epoch", row.step, static_cast<double>(row.epoch));
-  if (row.maybe_skipped_steps)
-    events.add_scalar("train/skipped_steps", row.step,
-                      static_cast<double>(*row.maybe_skipped_steps));
-  if (row.maybe_loss_scale) events.add_scalar("train/loss_scale", row.step, *row.maybe_loss_scale);
-  events.add_scalar("perf/samples_per_second", row.step, row.samples_per_s);
-  events.add_scalar("perf/step_time_ms", row.step, row.step_ms);
-  events.add_scalar("perf/data_wait_ms", row.step, row.feed_wait_ms);
-  events.add_scalar("perf/checkpoint_stall_ms", row.step, row.checkpoint_stall_ms);
-  events.add_scalar("perf/degraded", row.step, static_cast<double>(row.degraded));
+void add_events(EventFile& events, const TrainMetrics& metrics) {
+  events.add_scalar("loss", metrics.step, metrics.loss);
+  events.add_scalar("train/lr", metrics.step, metrics.lr);
+  events.add_scalar("train/grad_norm", metrics.step, metrics.grad_norm);
+  events.add_scalar("train/epoch", metrics.step, static_cast<double>(metrics.epoch));
+  if (metrics.maybe_skipped_steps)
+    events.add_scalar("train/skipped_steps", metrics.step,
+                      static_cast<double>(*metrics.maybe_skipped_steps));
+  if (metrics.maybe_loss_scale)
+    events.add_scalar("train/loss_scale", metrics.step, *metrics.maybe_loss_scale);
+  events.add_scalar("perf/samples_per_second", metrics.step, metrics.samples_per_s);
+  events.add_scalar("perf/step_time_ms", metrics.step, metrics.step_ms);
+  events.add_scalar("perf/data_wait_ms", metrics.step, metrics.feed_wait_ms);
+  events.add_scalar("perf/checkpoint_stall_ms", metrics.step, metrics.checkpoint_stall_ms);
+  events.add_scalar("perf/degraded", metrics.step, static_cast<double>(metrics.degraded));
 }
 
 }  // namespace
 
 Result<std::unique_ptr<MetricsWriter>> MetricsWriter::open(
-    FileSystem& files, Clock& clock, const MetricsWriterSettings& settings,
-    std::optional<ResumePoint> maybe_resume) {
-  std::unique_ptr<MetricsWriter> writer(new MetricsWriter(settings));
-  STOKER_ASSIGN_OR_RETURN(writer->lines_, open_lines(files, settings.train_rows, maybe_resume));
+    FileSystem& files, Clock& clock, const MetricsWriterOptions& options,
+    std::optional<ResumePosition> maybe_resume) {
+  std::unique_ptr<MetricsWriter> writer(new MetricsWriter(options));
+  STOKER_ASSIGN_OR_RETURN(writer->lines_,
+                          open_lines(files, options.train_metrics_path, maybe_resume));
   const uint64_t size = writer->lines_->size();
   if (maybe_resume.has_value() && size != maybe_resume->metrics_bytes) {
     log_warn(size < maybe_resume->metrics_bytes ? "metrics records missing"
                                                 : "metrics file longer than expected",
-             {{"path", settings.train_rows},
+             {{"path", options.train_metrics_path},
               {"bytes", size},
               {"expected_bytes", maybe_resume->metrics_bytes},
               {"step", maybe_resume->step}});
   }
   writer->position_ = size;
-  if (!settings.tensorboard_directory.empty()) {
+  if (!options.tensorboard_directory.empty()) {
     const uint64_t after_step = maybe_resume.has_value() ? maybe_resume->step : 0;
     STOKER_ASSIGN_OR_RETURN(
         writer->events_,
-        EventFile::create(files, clock, settings.tensorboard_directory, after_step));
+        EventFile::create(files, clock, options.tensorboard_directory, after_step));
   }
   return writer;
 }
 
-uint64_t MetricsWriter::report(const TrainRow& row) {
+uint64_t MetricsWriter::report(const TrainMetrics& metrics) {
   Entry entry;
-  entry.line = to_json(to_row(row));
-  entry.row = row;
+  entry.line = to_json(to_record(metrics));
+  entry.metrics = metrics;
   const uint64_t bytes = entry.line.size() + 1;
   position_.fetch_add(bytes, std::memory_order_relaxed);
   if (!enqueue(std::move(entry))) position_.fetch_sub(bytes, std::memory_order_relaxed);
@@ -97,7 +99,7 @@ uint64_t MetricsWriter::report(const TrainRow& row) {
 void MetricsWriter::enqueue_event(uint64_t step, std::function<void()> add) {
   if (events_ == nullptr) return;
   Entry entry;
-  entry.row.step = step;
+  entry.metrics.step = step;
   entry.other = std::move(add);
   enqueue(std::move(entry));
 }
@@ -127,11 +129,11 @@ bool MetricsWriter::post(std::function<void()> work) {
 }
 
 bool MetricsWriter::enqueue(Entry entry) {
-  const uint64_t step = entry.row.step;
+  const uint64_t step = entry.metrics.step;
   bool full = false;
   {
     const std::lock_guard lock(mutex_);
-    full = queue_.size() >= settings_.queue_rows;
+    full = queue_.size() >= options_.queue_capacity;
     if (!full) queue_.push_back(std::move(entry));
   }
   if (!full) {
@@ -162,7 +164,7 @@ Status MetricsWriter::run(std::stop_token stop) {
       const Status synced = lines_->sync();
       if (status.ok()) status = synced;
     }
-    note_outcome(status);
+    record_write_status(status);
     lock.lock();
     if (unflushed_status_.ok()) unflushed_status_ = status;
     if (sync) {
@@ -192,7 +194,7 @@ Status MetricsWriter::write_all(const std::deque<Entry>& entries) {
       position_.fetch_sub(entry.line.size() + 1, std::memory_order_relaxed);
       if (first.ok()) first = std::move(status);
     }
-    if (events_ != nullptr) add_events(*events_, entry.row);
+    if (events_ != nullptr) add_events(*events_, entry.metrics);
   }
   if (events_ != nullptr) {
     Status status = events_->flush();
@@ -201,7 +203,7 @@ Status MetricsWriter::write_all(const std::deque<Entry>& entries) {
   return first;
 }
 
-void MetricsWriter::note_outcome(const Status& status) {
+void MetricsWriter::record_write_status(const Status& status) {
   if (status.ok() == !failing_) return;
   failing_ = !status.ok();
   if (failing_) {
@@ -226,15 +228,15 @@ Status MetricsWriter::flush(std::chrono::nanoseconds timeout) {
   const bool done =
       flushed_.wait_for(lock, timeout, [&] { return ended_ || flush_done_ >= number; });
   if (!done) {
-    return Status(Code::kTimedOut,
-                  settings_.train_rows + ": not written in time; the disk does not keep up");
+    return Status(StatusCode::kTimedOut,
+                  options_.train_metrics_path + ": not written in time; the disk does not keep up");
   }
   return ended_ && !queue_.empty() ? write_rest() : flush_status_;
 }
 
 MetricsWriter::~MetricsWriter() {
   const std::lock_guard lock(mutex_);
-  if (!queue_.empty()) note_outcome(write_rest());
+  if (!queue_.empty()) record_write_status(write_rest());
 }
 
 }  // namespace stoker::metrics

@@ -33,18 +33,18 @@
 #include "shared/base/status.h"
 #include "shared/metrics/event_file.h"
 #include "shared/metrics/json_lines.h"
-#include "shared/metrics/train_row.h"
+#include "shared/metrics/train_metrics.h"
 
 namespace stoker::metrics {
 
-struct MetricsWriterSettings {
-  std::string train_rows;             // path of train.jsonl
+struct MetricsWriterOptions {
+  std::string train_metrics_path;     // path of train.jsonl
   std::string tensorboard_directory;  // empty: no event file
-  size_t queue_rows = 1024;
+  size_t queue_capacity = 1024;
 };
 
 // Where a resumed run stands, from its checkpoint's manifest.
-struct ResumePoint {
+struct ResumePosition {
   uint64_t step = 0;
   uint64_t metrics_bytes = 0;  // position() when that step had been reported
 };
@@ -57,8 +57,8 @@ class MetricsWriter {
   // that are there already, and also a damaged file, are set aside as train.jsonl.archived-N.
   // `files` and `clock` must outlive this object.
   static Result<std::unique_ptr<MetricsWriter>> open(FileSystem& files, Clock& clock,
-                                                     const MetricsWriterSettings& settings,
-                                                     std::optional<ResumePoint> maybe_resume);
+                                                     const MetricsWriterOptions& options,
+                                                     std::optional<ResumePosition> maybe_resume);
 
   ~MetricsWriter();
 
@@ -67,7 +67,7 @@ class MetricsWriter {
   Status run(std::stop_token stop);
 
   // Returns position().
-  uint64_t report(const TrainRow& row);
+  uint64_t report(const TrainMetrics& metrics);
   // Text for TensorBoard, such as a sample of what the model writes. Not in train.jsonl.
   void report_text(std::string_view tag, uint64_t step, std::string_view text);
   // For TensorBoard; not in train.jsonl.
@@ -89,19 +89,19 @@ class MetricsWriter {
 
  private:
   struct Entry {
-    std::string line;  // empty: something other than a row
-    TrainRow row;      // of anything else, the step only
+    std::string line;      // empty: something other than a row
+    TrainMetrics metrics;  // of anything else, the step only
     std::function<void()> other;
   };
-  explicit MetricsWriter(const MetricsWriterSettings& settings) : settings_(settings) {}
+  explicit MetricsWriter(const MetricsWriterOptions& options) : options_(options) {}
   bool enqueue(Entry entry);
   void enqueue_event(uint64_t step, std::function<void()> add);
   Status write_all(const std::deque<Entry>& entries);
   Status write_rest();  // with mutex_ held, after run() has returned
-  void note_outcome(const Status& status);
+  void record_write_status(const Status& status);
 
   // Constant after open().
-  const MetricsWriterSettings settings_;
+  const MetricsWriterOptions options_;
 
   // The writing thread's; after run() has returned, of whoever holds mutex_.
   std::unique_ptr<JsonLinesFile> lines_;

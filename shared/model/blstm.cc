@@ -12,9 +12,9 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/rnn.h>
 
-#include "shared/model/data_fit.h"
+#include "shared/model/data_compatibility.h"
 #include "shared/model/lstm_layers.h"
-#include "shared/model/zoo.h"
+#include "shared/model/model_factories.h"
 
 namespace stoker::model {
 namespace {
@@ -84,13 +84,13 @@ class Blstm : public Model {
 };
 
 Result<Steps> steps_for(const config::BlstmConfig& config, const Samples& sample) {
-  const TensorSpec* const tokens = find_component(sample, "tokens");
+  const TensorSpec* const tokens = find_tensor(sample, "tokens");
   if (tokens != nullptr && tokens->shape.size() == 1 && tokens->elements() > 0)
     return Steps{.features = config.embedding_dim.value_or(config.hidden_size), .are_tokens = true};
-  const TensorSpec* const input = find_component(sample, "input");
+  const TensorSpec* const input = find_tensor(sample, "input");
   if (input != nullptr && input->shape.size() == 2 && input->elements() > 0)
     return Steps{.features = input->shape[1]};
-  return Status(Code::kMismatch,
+  return Status(StatusCode::kMismatch,
                 "model blstm needs sequences, `input` [steps, features] or `tokens` [steps]; the "
                 "data has " +
                     describe(sample));
@@ -101,10 +101,10 @@ Result<Steps> steps_for(const config::BlstmConfig& config, const Samples& sample
 Result<ModelPtr> make_blstm(const config::BlstmConfig& config, std::optional<int64_t> num_classes,
                             const Samples& sample, uint64_t classes) {
   if (config.num_layers < 1 || config.hidden_size < 1 || config.vocab_size < 1)
-    return Status(Code::kInvalidArgument,
+    return Status(StatusCode::kInvalidArgument,
                   "model blstm: num_layers, hidden_size and vocab_size must be at least 1");
   STOKER_ASSIGN_OR_RETURN(const Steps steps, steps_for(config, sample));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
   return ModelPtr(std::make_shared<Blstm>(config, steps, outputs));
 }
 

@@ -17,10 +17,10 @@ Status freeze(Model& model, const std::vector<std::string>& globs) {
       frozen.push_back(parameter.value());
     }
     if (!matched) {
-      return Status(Code::kInvalidArgument, "model.freeze: '" + pattern +
-                                                "' matches no parameter; the names begin with '" +
-                                                parameters.front().key() + "' and end with '" +
-                                                parameters.back().key() + "'");
+      return Status(StatusCode::kInvalidArgument,
+                    "model.freeze: '" + pattern + "' matches no parameter; the names begin with '" +
+                        parameters.front().key() + "' and end with '" + parameters.back().key() +
+                        "'");
     }
   }
   size_t left = 0;
@@ -29,7 +29,8 @@ Status freeze(Model& model, const std::vector<std::string>& globs) {
     if (std::none_of(frozen.begin(), frozen.end(), is_it)) ++left;
   }
   if (left == 0)
-    return Status(Code::kInvalidArgument, "model.freeze: the globs leave no parameter to train");
+    return Status(StatusCode::kInvalidArgument,
+                  "model.freeze: the globs leave no parameter to train");
   for (at::Tensor& tensor : frozen) tensor.set_requires_grad(false);
   return {};
 }

@@ -10,10 +10,10 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
-#include "shared/model/data_fit.h"
+#include "shared/model/activation_checkpointing.h"
+#include "shared/model/data_compatibility.h"
 #include "shared/model/linear.h"
-#include "shared/model/recompute.h"
-#include "shared/model/zoo.h"
+#include "shared/model/model_factories.h"
 
 namespace stoker::model {
 namespace {
@@ -78,7 +78,7 @@ class Gpt : public Model {
     head_ = register_module(
         "head", torch::nn::Linear(
                     torch::nn::LinearOptions(config.embed_dim, config.vocab_size).bias(false)));
-    initialise();
+    initialize();
   }
 
   at::Tensor forward(const at::Tensor& input) override {
@@ -97,13 +97,14 @@ class Gpt : public Model {
 
  private:
   at::Tensor again(Block& block, const at::Tensor& x) const {
-    return recompute([&block](const at::Tensor& input) { return block.forward(input); }, x,
-                     block.parameters(), config_.dropout > 0 && is_training());
+    return checkpoint_activations(
+        [&block](const at::Tensor& input) { return block.forward(input); }, x, block.parameters(),
+        config_.dropout > 0 && is_training());
   }
 
   // GPT-2's: N(0, 0.02), and the two projections that add to the residual stream are made smaller
   // by the square root of how many of them there are.
-  void initialise() {
+  void initialize() {
     const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.num_layers));
     for (auto& item : named_parameters()) {
       const std::string& name = item.key();
@@ -130,14 +131,14 @@ Result<ModelPtr> make_gpt(const config::GptConfig& config, const Samples& sample
       config.embed_dim % config.num_heads != 0 || config.context_length < 1 ||
       config.vocab_size < 1) {
     return Status(
-        Code::kInvalidArgument,
+        StatusCode::kInvalidArgument,
         "model gpt: num_layers, embed_dim, num_heads, context_length and vocab_size must be at "
         "least 1 and embed_dim (" +
             std::to_string(config.embed_dim) + ") a multiple of num_heads (" +
             std::to_string(config.num_heads) + ")");
   }
   STOKER_RETURN_IF_ERROR(
-      check_tokens({config.context_length, config.vocab_size}, sample, classes, "gpt"));
+      validate_vocab({config.context_length, config.vocab_size}, sample, classes, "gpt"));
   return ModelPtr(std::make_shared<Gpt>(config));
 }
 

@@ -8,15 +8,15 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
-#include "shared/model/data_fit.h"
-#include "shared/model/truncated_normal.h"
-#include "shared/model/zoo.h"
+#include "shared/model/data_compatibility.h"
+#include "shared/model/model_factories.h"
+#include "shared/model/trunc_normal.h"
 
 namespace stoker::model {
 namespace {
 
 // Of a picture of which a pixel is left at the end, and at the auxiliary head's.
-constexpr int64_t kMinSide = 75, kMinSideOfAuxiliary = 299;
+constexpr int64_t kInceptionMinSide = 75, kMinSideOfAuxiliary = 299;
 
 using Pair = torch::ExpandingArray<2>;
 
@@ -215,12 +215,12 @@ class InceptionV3 : public Model {
     add("Mixed_7b", std::make_shared<BlockE>(1280));
     add("Mixed_7c", std::make_shared<BlockE>(2048));
     fc_ = register_module("fc", torch::nn::Linear(2048, outputs));
-    initialise();
+    initialize();
   }
 
   at::Tensor forward(const at::Tensor& input) override { return head(rest(trunk(input))); }
 
-  Outputs forward_training(const at::Tensor& input) override {
+  Outputs forward_with_aux(const at::Tensor& input) override {
     const at::Tensor x = trunk(input);
     at::Tensor auxiliary = auxiliary_ ? auxiliary_->forward(x) : at::Tensor();
     return {head(rest(x)), std::move(auxiliary)};
@@ -256,13 +256,13 @@ class InceptionV3 : public Model {
 
   // In the order of the modules. torchvision names 0.01 for the auxiliary head's second convolution
   // too, on the block around it, where its own code does not look.
-  void initialise() {
+  void initialize() {
     for (const auto& item : named_modules("", /*include_self=*/false)) {
       const double deviation = item.key() == "AuxLogits.fc" ? 0.001 : 0.1;
       if (const auto* const conv = item.value()->as<torch::nn::Conv2dImpl>())
-        truncated_normal_(conv->weight, deviation);
+        trunc_normal_(conv->weight, deviation);
       else if (const auto* const linear = item.value()->as<torch::nn::LinearImpl>())
-        truncated_normal_(linear->weight, deviation);
+        trunc_normal_(linear->weight, deviation);
     }
   }
 
@@ -279,12 +279,12 @@ class InceptionV3 : public Model {
 Result<ModelPtr> make_inception_v3(const config::InceptionV3Config& config,
                                    std::optional<int64_t> num_classes, const Samples& sample,
                                    uint64_t classes) {
-  const int64_t min_side = config.aux_logits ? kMinSideOfAuxiliary : kMinSide;
+  const int64_t min_side = config.aux_logits ? kMinSideOfAuxiliary : kInceptionMinSide;
   STOKER_ASSIGN_OR_RETURN(
       const TensorSpec input,
-      input_of(sample, config.aux_logits ? "inception_v3 with aux_logits" : "inception_v3",
-               min_side));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
+      find_input_tensor(sample, config.aux_logits ? "inception_v3 with aux_logits" : "inception_v3",
+                        min_side));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
   return ModelPtr(
       std::make_shared<InceptionV3>(input.shape[0], outputs, config.aux_logits, config.dropout));
 }

@@ -27,7 +27,7 @@ constexpr int64_t kMaxElements = int64_t{1} << 32;  // of a sample, and of a lay
 // What a body makes of its input is added to the input, or to what a shortcut makes of it.
 class Residual : public torch::nn::Module {
  public:
-  Residual(std::shared_ptr<Chain> body, std::shared_ptr<Chain> maybe_shortcut)
+  Residual(std::shared_ptr<Sequential> body, std::shared_ptr<Sequential> maybe_shortcut)
       : body_(register_module("body", std::move(body))),
         maybe_shortcut_(std::move(maybe_shortcut)) {
     if (maybe_shortcut_) register_module("shortcut", maybe_shortcut_);
@@ -37,7 +37,7 @@ class Residual : public torch::nn::Module {
   }
 
  private:
-  std::shared_ptr<Chain> body_, maybe_shortcut_;
+  std::shared_ptr<Sequential> body_, maybe_shortcut_;
 };
 
 // In the order of the alternatives of config::LayerVariant.
@@ -51,17 +51,17 @@ static_assert(kNames.size() == std::variant_size_v<config::LayerVariant>);
 class LayerBuilder {
  public:
   LayerBuilder(const Layer& layer, const std::string& where, Shape input,
-               const LayerSurroundings& surroundings, Chain& chain)
+               const LayerContext& layer_context, Sequential& sequential)
       : layer_(layer),
         where_(where + '.' + kNames.at(layer.index())),
         input_(std::move(input)),
-        surroundings_(surroundings),
-        chain_(chain) {}
+        layer_context_(layer_context),
+        sequential_(sequential) {}
 
   Result<Shape> add() {
-    if (surroundings_.of_tokens &&
+    if (layer_context_.has_tokens &&
         !std::holds_alternative<config::EmbeddingLayer>(layer_.variant()))
-      return refuse("an embedding must be the first layer over tokens");
+      return invalid_layer("an embedding must be the first layer over tokens");
     return std::visit([this](const auto& layer) { return add(layer); }, layer_.variant());
   }
 
@@ -70,12 +70,12 @@ class LayerBuilder {
     int64_t kernel, stride, padding;
   };
 
-  Status refuse(const std::string& what) const {
-    return Status(Code::kMismatch, where_ + ": " + what + "; it is given " +
-                                       (surroundings_.of_tokens ? "tokens " : "") +
-                                       shape_text(input_));
+  Status invalid_layer(const std::string& what) const {
+    return Status(StatusCode::kMismatch, where_ + ": " + what + "; it is given " +
+                                             (layer_context_.has_tokens ? "tokens " : "") +
+                                             format_shape(input_));
   }
-  Status needs_picture() const { return refuse("needs pictures [channels, height, width]"); }
+  Status needs_image() const { return invalid_layer("needs images [channels, height, width]"); }
 
   static bool can_be_held(const Shape& shape) {
     int64_t elements = 1;
@@ -87,8 +87,8 @@ class LayerBuilder {
   // Whether `shape` may come out of a layer with such a weight.
   Result<Shape> checked(Shape shape, const Shape& weight = {}) const {
     if (!can_be_held(shape))
-      return refuse("makes " + shape_text(shape) + ", more than can be held");
-    if (!can_be_held(weight)) return refuse("has more weights than can be held");
+      return invalid_layer("makes " + format_shape(shape) + ", more than can be held");
+    if (!can_be_held(weight)) return invalid_layer("has more weights than can be held");
     return shape;
   }
 
@@ -98,89 +98,90 @@ class LayerBuilder {
     for (const size_t i : {1u, 2u}) {
       const int64_t room = input_[i] + 2 * window.padding - window.kernel;
       if (room < 0)
-        return refuse("its kernel_size of " + std::to_string(window.kernel) +
-                      " does not fit into the picture with a padding of " +
-                      std::to_string(window.padding));
+        return invalid_layer("its kernel_size of " + std::to_string(window.kernel) +
+                             " does not fit into the image with a padding of " +
+                             std::to_string(window.padding));
       shape.push_back(room / window.stride + 1);
     }
     return shape;
   }
 
   Result<Shape> add(const config::Conv2dLayer& layer) {
-    if (input_.size() != 3) return needs_picture();
+    if (input_.size() != 3) return needs_image();
     const int64_t from = input_[0], to = layer.out_channels;
     if (from % layer.groups != 0 || to % layer.groups != 0)
-      return refuse("its groups (" + std::to_string(layer.groups) +
-                    ") must divide both its out_channels (" + std::to_string(to) +
-                    ") and the channels that it is given");
+      return invalid_layer("its groups (" + std::to_string(layer.groups) +
+                           ") must divide both its out_channels (" + std::to_string(to) +
+                           ") and the channels that it is given");
     STOKER_ASSIGN_OR_RETURN(Shape shape,
                             after_window(to, {layer.kernel_size, layer.stride, layer.padding}));
     STOKER_ASSIGN_OR_RETURN(
         shape, checked(shape, {from / layer.groups, to, layer.kernel_size, layer.kernel_size}));
-    chain_.add(torch::nn::Conv2d(torch::nn::Conv2dOptions(from, to, layer.kernel_size)
-                                     .stride(layer.stride)
-                                     .padding(layer.padding)
-                                     .groups(layer.groups)
-                                     .bias(layer.bias)));
+    sequential_.add(torch::nn::Conv2d(torch::nn::Conv2dOptions(from, to, layer.kernel_size)
+                                          .stride(layer.stride)
+                                          .padding(layer.padding)
+                                          .groups(layer.groups)
+                                          .bias(layer.bias)));
     return shape;
   }
 
   // Over the last dimension.
   Result<Shape> add(const config::LinearLayer& layer) {
-    if (input_.empty()) return refuse("needs one dimension or more");
-    const int64_t outputs = layer.out_features.value_or(surroundings_.outputs);
+    if (input_.empty()) return invalid_layer("needs one dimension or more");
+    const int64_t outputs = layer.out_features.value_or(layer_context_.outputs);
     Shape shape = input_;
     shape.back() = outputs;
     STOKER_ASSIGN_OR_RETURN(shape, checked(shape, {input_.back(), outputs}));
-    chain_.add(
+    sequential_.add(
         torch::nn::Linear(torch::nn::LinearOptions(input_.back(), outputs).bias(layer.bias)));
     return shape;
   }
 
   Result<Shape> add(const config::EmbeddingLayer& layer) {
     const int64_t tokens = layer.num_embeddings, width = layer.embedding_dim;
-    if (!surroundings_.of_tokens) return refuse("needs tokens, as the first layer");
-    if (tokens < surroundings_.outputs)
-      return refuse("its num_embeddings is " + std::to_string(tokens) + ", but the data has " +
-                    std::to_string(surroundings_.outputs) + " tokens");
+    if (!layer_context_.has_tokens) return invalid_layer("needs tokens, as the first layer");
+    if (tokens < layer_context_.outputs)
+      return invalid_layer("its num_embeddings is " + std::to_string(tokens) +
+                           ", but the data has " + std::to_string(layer_context_.outputs) +
+                           " tokens");
     STOKER_ASSIGN_OR_RETURN(Shape shape, checked({input_[0], width}, {tokens, width}));
-    chain_.add(torch::nn::Embedding(tokens, width));
+    sequential_.add(torch::nn::Embedding(tokens, width));
     return shape;
   }
 
   Result<Shape> add(const config::LstmLayer& layer) {
     const int64_t width = layer.hidden_size;
-    if (input_.size() != 2) return refuse("needs sequences [time, features]");
+    if (input_.size() != 2) return invalid_layer("needs sequences [time, features]");
     STOKER_ASSIGN_OR_RETURN(Shape shape,
                             checked({input_[0], width}, {4, width, input_[1] + width}));
     const torch::nn::LSTM lstm(torch::nn::LSTMOptions(input_[1], width).batch_first(true));
-    chain_.add(lstm,
-               [lstm = lstm.ptr()](const at::Tensor& x) { return std::get<0>(lstm->forward(x)); });
+    sequential_.add(
+        lstm, [lstm = lstm.ptr()](const at::Tensor& x) { return std::get<0>(lstm->forward(x)); });
     return shape;
   }
 
   Result<Shape> add(const config::BatchNormLayer&) {
     if (input_.size() == 3) {
-      chain_.add(torch::nn::BatchNorm2d(input_[0]));
+      sequential_.add(torch::nn::BatchNorm2d(input_[0]));
     } else if (input_.size() == 1) {
-      chain_.add(torch::nn::BatchNorm1d(input_[0]));
+      sequential_.add(torch::nn::BatchNorm1d(input_[0]));
     } else {
-      return refuse("needs pictures [channels, height, width] or numbers [width]");
+      return invalid_layer("needs images [channels, height, width] or numbers [width]");
     }
     return input_;
   }
 
   // Over the last dimension.
   Result<Shape> add(const config::LayerNormLayer&) {
-    if (input_.empty()) return refuse("needs one dimension or more");
-    chain_.add(torch::nn::LayerNorm(torch::nn::LayerNormOptions({input_.back()})));
+    if (input_.empty()) return invalid_layer("needs one dimension or more");
+    sequential_.add(torch::nn::LayerNorm(torch::nn::LayerNormOptions({input_.back()})));
     return input_;
   }
 
   Result<Shape> add(const config::MaxPool2dLayer& layer) {
     const Window window = window_of(layer);
     STOKER_ASSIGN_OR_RETURN(Shape shape, after_pool(window));
-    chain_.add_step([=](const at::Tensor& x) {
+    sequential_.add_step([=](const at::Tensor& x) {
       return at::max_pool2d(x, window.kernel, window.stride, window.padding);
     });
     return shape;
@@ -189,7 +190,7 @@ class LayerBuilder {
   Result<Shape> add(const config::AvgPool2dLayer& layer) {
     const Window window = window_of(layer);
     STOKER_ASSIGN_OR_RETURN(Shape shape, after_pool(window));
-    chain_.add_step([=](const at::Tensor& x) {
+    sequential_.add_step([=](const at::Tensor& x) {
       return at::avg_pool2d(x, window.kernel, window.stride, window.padding);
     });
     return shape;
@@ -200,16 +201,16 @@ class LayerBuilder {
     return {layer.kernel_size, layer.stride.value_or(layer.kernel_size), layer.padding};
   }
   Result<Shape> after_pool(const Window& window) const {
-    if (input_.size() != 3) return needs_picture();
+    if (input_.size() != 3) return needs_image();
     if (window.padding > window.kernel / 2)
-      return refuse("its padding must be at most half its kernel_size");
+      return invalid_layer("its padding must be at most half its kernel_size");
     return after_window(input_[0], window);
   }
 
   Result<Shape> add(const config::AdaptiveAvgPool2dLayer& layer) {
-    if (input_.size() != 3) return needs_picture();
+    if (input_.size() != 3) return needs_image();
     const int64_t size = layer.output_size;
-    chain_.add_step([size](const at::Tensor& x) {
+    sequential_.add_step([size](const at::Tensor& x) {
       return at::adaptive_avg_pool2d(x, {size, size});
     });
     return checked({input_[0], size, size});
@@ -218,12 +219,12 @@ class LayerBuilder {
   Result<Shape> add(const config::FlattenLayer&) {
     int64_t elements = 1;
     for (const int64_t side : input_) elements *= side;  // checked() bounds the product
-    chain_.add_step([](const at::Tensor& x) { return x.flatten(1); });
+    sequential_.add_step([](const at::Tensor& x) { return x.flatten(1); });
     return Shape{elements};
   }
 
   Result<Shape> add(const config::DropoutLayer& layer) {
-    chain_.add_dropout(layer.p);
+    sequential_.add_dropout(layer.p);
     return input_;
   }
 
@@ -239,8 +240,8 @@ class LayerBuilder {
   Result<Shape> add(const config::SigmoidLayer&) {
     return elementwise([](const at::Tensor& x) { return x.sigmoid(); });
   }
-  Result<Shape> elementwise(Chain::Step step) {
-    chain_.add_step(std::move(step));
+  Result<Shape> elementwise(Sequential::Step step) {
+    sequential_.add_step(std::move(step));
     return input_;
   }
 
@@ -249,36 +250,36 @@ class LayerBuilder {
   const Layer& layer_;
   const std::string where_;
   const Shape input_;
-  const LayerSurroundings surroundings_;
-  Chain& chain_;
+  const LayerContext layer_context_;
+  Sequential& sequential_;
 };
 
 Result<Shape> add_list(const std::vector<Layer>& layers, const std::string& where, Shape shape,
-                       LayerSurroundings surroundings, Chain& chain) {
+                       LayerContext layer_context, Sequential& sequential) {
   for (size_t i = 0; i < layers.size(); ++i) {
-    LayerBuilder builder(layers[i], where + "[" + std::to_string(i) + "]", shape, surroundings,
-                         chain);
+    LayerBuilder builder(layers[i], where + "[" + std::to_string(i) + "]", shape, layer_context,
+                         sequential);
     STOKER_ASSIGN_OR_RETURN(shape, builder.add());
-    surroundings.of_tokens = false;
+    layer_context.has_tokens = false;
   }
   return shape;
 }
 
 Result<Shape> LayerBuilder::add(const config::ResidualLayer& layer) {
-  const auto body = std::make_shared<Chain>();
+  const auto body = std::make_shared<Sequential>();
   STOKER_ASSIGN_OR_RETURN(const Shape shape,
-                          add_list(layer.body, where_ + ".body", input_, surroundings_, *body));
-  std::shared_ptr<Chain> maybe_shortcut;
+                          add_list(layer.body, where_ + ".body", input_, layer_context_, *body));
+  std::shared_ptr<Sequential> maybe_shortcut;
   Shape other = input_;
   if (!layer.shortcut.empty()) {
-    maybe_shortcut = std::make_shared<Chain>();
+    maybe_shortcut = std::make_shared<Sequential>();
     STOKER_ASSIGN_OR_RETURN(other, add_list(layer.shortcut, where_ + ".shortcut", input_,
-                                            surroundings_, *maybe_shortcut));
+                                            layer_context_, *maybe_shortcut));
   }
   if (shape != other)
-    return refuse("its body makes " + shape_text(shape) + " and its shortcut " + shape_text(other) +
-                  ", which cannot be added");
-  chain_.add(std::make_shared<Residual>(body, maybe_shortcut));
+    return invalid_layer("its body makes " + format_shape(shape) + " and its shortcut " +
+                         format_shape(other) + ", which cannot be added");
+  sequential_.add(std::make_shared<Residual>(body, maybe_shortcut));
   return shape;
 }
 
@@ -286,11 +287,11 @@ Result<Shape> LayerBuilder::add(const config::ResidualLayer& layer) {
 
 Result<std::vector<int64_t>> add_layers(const std::vector<Layer>& layers,
                                         const std::vector<int64_t>& input,
-                                        const LayerSurroundings& surroundings, Chain& chain) {
-  return add_list(layers, "model.layers", input, surroundings, chain);
+                                        const LayerContext& layer_context, Sequential& sequential) {
+  return add_list(layers, "model.layers", input, layer_context, sequential);
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
+std::string format_shape(const std::vector<int64_t>& shape) {
   std::string text;
   for (const int64_t side : shape) text += (text.empty() ? "" : ", ") + std::to_string(side);
   return "[" + text + "]";

@@ -12,21 +12,21 @@
 
 #include "shared/base/status.h"
 #include "shared/config/model_config.h"
-#include "shared/model/chain.h"
+#include "shared/model/sequential.h"
 
 namespace stoker::model {
 
-struct LayerSurroundings {
-  bool of_tokens = false;  // the input is tokens: an embedding comes first
-  int64_t outputs = 0;     // of a linear layer that does not say how many
+struct LayerContext {
+  bool has_tokens = false;  // the input is tokens: an embedding comes first
+  int64_t outputs = 0;      // of a linear layer that does not say how many
 };
 
 // The shape of one sample after the last of `layers`, given the one before the first.
 Result<std::vector<int64_t>> add_layers(const std::vector<config::Layer>& layers,
                                         const std::vector<int64_t>& input,
-                                        const LayerSurroundings& surroundings, Chain& chain);
+                                        const LayerContext& layer_context, Sequential& sequential);
 
 // "[3, 32, 32]"
-std::string shape_text(const std::vector<int64_t>& shape);
+std::string format_shape(const std::vector<int64_t>& shape);
 
 }  // namespace stoker::model

@@ -5,13 +5,13 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
-#include "shared/model/data_fit.h"
-#include "shared/model/zoo.h"
+#include "shared/model/data_compatibility.h"
+#include "shared/model/model_factories.h"
 
 namespace stoker::model {
 namespace {
 
-constexpr int64_t kMinSide = 12;  // the second pooling still sees 2 x 2
+constexpr int64_t kLenetMinSide = 12;  // the second pooling still sees 2 x 2
 
 class Lenet : public Model {
  public:
@@ -40,10 +40,11 @@ class Lenet : public Model {
 
 }  // namespace
 
-Result<ModelPtr> make_lenet(const config::Lenet5Config&, std::optional<int64_t> num_classes,
-                            const Samples& sample, uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "lenet5", kMinSide));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
+Result<ModelPtr> make_lenet5(const config::Lenet5Config&, std::optional<int64_t> num_classes,
+                             const Samples& sample, uint64_t classes) {
+  STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
+                          find_input_tensor(sample, "lenet5", kLenetMinSide));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
   return ModelPtr(std::make_shared<Lenet>(input.shape[0], input.shape[1], input.shape[2], outputs));
 }
 

@@ -12,7 +12,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
-#include "shared/model/cpu_product.h"
+#include "shared/model/cpu_matmul.h"
 
 namespace stoker::model {
 namespace {
@@ -21,7 +21,7 @@ using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
 // Multiplications from which on the faster product outweighs what calling it costs.
-constexpr int64_t kWorthIt = 4 << 20;
+constexpr int64_t kMinWork = 4 << 20;
 
 // […, columns] as [rows, columns], and back, with the dimensions that `like` has in front.
 at::Tensor as_rows(const at::Tensor& tensor, int64_t columns) {
@@ -53,8 +53,8 @@ class LinearBackward final : public torch::autograd::Node {
     const at::Tensor weight = weight_.unpack();
     const at::Tensor gradient = as_rows(gradients[0], weight.size(0)).contiguous();
     if (task_should_compute_output(0))
-      of[0] = with_dimensions_of(gradients[0], cpu_product(gradient, weight.t()));
-    if (task_should_compute_output(1)) of[1] = cpu_product(gradient.t(), rows.t());
+      of[0] = with_dimensions_of(gradients[0], cpu_matmul(gradient, weight.t()));
+    if (task_should_compute_output(1)) of[1] = cpu_matmul(gradient.t(), rows.t());
     if (task_should_compute_output(2)) of[2] = gradient.sum(0);
     return of;
   }
@@ -70,13 +70,13 @@ bool onednn_is_faster() {
 
 }  // namespace
 
-at::Tensor linear_by_onednn(const at::Tensor& input, const at::Tensor& weight,
-                            const at::Tensor& bias) {
+at::Tensor onednn_linear(const at::Tensor& input, const at::Tensor& weight,
+                         const at::Tensor& bias) {
   at::Tensor rows, output;
   {
     const at::NoGradGuard no_grad;
     rows = as_rows(input, weight.size(1));
-    output = with_dimensions_of(input, cpu_product(rows, weight, bias));
+    output = with_dimensions_of(input, cpu_matmul(rows, weight, bias));
   }
   if (!torch::autograd::compute_requires_grad(input, weight, bias)) return output;
   const std::shared_ptr<LinearBackward> node(new LinearBackward(rows, weight),
@@ -91,9 +91,9 @@ at::Tensor linear(const torch::nn::Linear& layer, const at::Tensor& input) {
   const bool is_plain = input.is_cpu() && input.scalar_type() == at::kFloat &&
                         weight.scalar_type() == at::kFloat && input.dim() > 1 &&
                         !at::autocast::is_autocast_enabled(at::kCPU);
-  if (!is_plain || !onednn_is_faster() || input.numel() * weight.size(0) < kWorthIt)
+  if (!is_plain || !onednn_is_faster() || input.numel() * weight.size(0) < kMinWork)
     return at::linear(input, weight, layer->bias);
-  return linear_by_onednn(input, weight, layer->bias);
+  return onednn_linear(input, weight, layer->bias);
 }
 
 }  // namespace stoker::model

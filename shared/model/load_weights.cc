@@ -16,19 +16,20 @@
 namespace stoker::model {
 namespace {
 
-constexpr size_t kNamed = 5;
+constexpr size_t kMaxReported = 5;
 
 // Collects differences, keeps the text of the first few.
 class Differences {
  public:
   void add(const std::string& what) {
-    if (count_++ < kNamed) text_ += (text_.empty() ? "" : "; ") + what;
+    if (count_++ < kMaxReported) text_ += (text_.empty() ? "" : "; ") + what;
   }
   Status status(const std::string& owner) const {
     if (count_ == 0) return {};
     std::string message = "the file does not fit " + owner + ": " + text_;
-    if (count_ > kNamed) message += "; and " + std::to_string(count_ - kNamed) + " more";
-    return Status(Code::kMismatch, message);
+    if (count_ > kMaxReported)
+      message += "; and " + std::to_string(count_ - kMaxReported) + " more";
+    return Status(StatusCode::kMismatch, message);
   }
 
  private:
@@ -42,7 +43,7 @@ Status compare(const NamedTensors& tensors, const checkpoint::SafetensorsFile& f
   std::set<std::string> known;
   for (const auto& [name, tensor] : tensors) {
     known.insert(name);
-    const TensorSpec needed = spec_of(name, tensor);
+    const TensorSpec needed = to_tensor_spec(name, tensor);
     const TensorSpec* const found = file.find(name);
     if (found == nullptr)
       differences.add("missing " + to_string(needed));
@@ -57,7 +58,7 @@ Status compare(const NamedTensors& tensors, const checkpoint::SafetensorsFile& f
 // Into a tensor of the same shape, and of the same dtype or a wider one.
 Status read_tensor(const std::string& name, const at::Tensor& tensor,
                    const checkpoint::TensorSource& file) {
-  const at::ScalarType type = scalar_type_of(file.find(name)->dtype);
+  const at::ScalarType type = to_scalar_type(file.find(name)->dtype);
   const bool in_place =
       tensor.device().is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == type;
   const at::Tensor host =
@@ -78,16 +79,16 @@ Result<std::unique_ptr<checkpoint::TensorSource>> open_pretrained(const std::str
 }
 
 Status load_by_plan(const NamedTensors& tensors, const checkpoint::TensorSource& file,
-                    const InitPlan& plan) {
+                    const StateDictMapping& mapping) {
   try {
     const at::NoGradGuard no_grad;
-    for (const InitPlan::Load& load : plan.loads)
+    for (const StateDictMapping::Load& load : mapping.loads)
       STOKER_RETURN_IF_ERROR(read_tensor(load.from, tensors[load.tensor].second, file));
     return {};
   } catch (const c10::Error& error) {
-    return status_of(error, "load the model");
+    return to_status(error, "load the model");
   } catch (const std::bad_alloc&) {
-    return Status(Code::kOutOfMemory, "load the model: not enough host memory");
+    return Status(StatusCode::kOutOfMemory, "load the model: not enough host memory");
   }
 }
 
@@ -102,9 +103,9 @@ Status load_tensors(const NamedTensors& tensors, const checkpoint::SafetensorsFi
       STOKER_RETURN_IF_ERROR(read_tensor(name, tensor, file));
     return {};
   } catch (const c10::Error& error) {
-    return status_of(error, "load " + owner);
+    return to_status(error, "load " + owner);
   } catch (const std::bad_alloc&) {
-    return Status(Code::kOutOfMemory, "load " + owner + ": not enough host memory");
+    return Status(StatusCode::kOutOfMemory, "load " + owner + ": not enough host memory");
   }
 }
 
@@ -112,16 +113,17 @@ Status load_weights(Model& model, const checkpoint::SafetensorsFile& file) {
   return load_tensors(named_tensors(model), file, "the model");
 }
 
-Status load_pretrained(Model& model, const config::PretrainedConfig& config, InitPlan& plan) {
+Status load_pretrained(Model& model, const config::PretrainedConfig& config,
+                       StateDictMapping& mapping) {
   const auto file = open_pretrained(config.path);
   if (!file.ok()) return file.status().with_context("model.pretrained.path");
   const NamedTensors tensors = named_tensors(model);
   std::vector<TensorSpec> needed;
-  for (const auto& [name, tensor] : tensors) needed.push_back(spec_of(name, tensor));
-  plan = plan_init(needed, **file, config);
+  for (const auto& [name, tensor] : tensors) needed.push_back(to_tensor_spec(name, tensor));
+  mapping = map_state_dict(needed, **file, config);
   const std::string context = "model.pretrained.path: " + config.path;
-  STOKER_RETURN_IF_ERROR(plan.status().with_context(context));
-  return load_by_plan(tensors, **file, plan).with_context(context);
+  STOKER_RETURN_IF_ERROR(mapping.status().with_context(context));
+  return load_by_plan(tensors, **file, mapping).with_context(context);
 }
 
 }  // namespace stoker::model

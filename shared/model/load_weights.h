@@ -11,8 +11,8 @@
 #include "shared/base/status.h"
 #include "shared/checkpoint/safetensors.h"
 #include "shared/config/model_config.h"
-#include "shared/model/init_plan.h"
 #include "shared/model/model.h"
+#include "shared/model/state_dict_mapping.h"
 
 namespace stoker::model {
 
@@ -27,6 +27,7 @@ Status load_weights(Model& model, const checkpoint::SafetensorsFile& file);
 // model.pretrained: a checkpoint directory (verified first), a .safetensors file, or one of
 // torch.save. `plan` says what was made of it, also where the status is kMismatch. Nothing is
 // changed then.
-Status load_pretrained(Model& model, const config::PretrainedConfig& config, InitPlan& plan);
+Status load_pretrained(Model& model, const config::PretrainedConfig& config,
+                       StateDictMapping& mapping);
 
 }  // namespace stoker::model

@@ -7,9 +7,9 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/rnn.h>
 
-#include "shared/model/data_fit.h"
+#include "shared/model/data_compatibility.h"
 #include "shared/model/lstm_layers.h"
-#include "shared/model/zoo.h"
+#include "shared/model/model_factories.h"
 
 namespace stoker::model {
 namespace {
@@ -61,10 +61,10 @@ Result<ModelPtr> make_lstm(const config::LstmLmConfig& config, const Samples& sa
   if (config.num_layers < 1 || config.hidden_size < 1 || config.context_length < 1 ||
       config.vocab_size < 1)
     return Status(
-        Code::kInvalidArgument,
+        StatusCode::kInvalidArgument,
         "model lstm_lm: num_layers, hidden_size, context_length and vocab_size must be at least 1");
   STOKER_RETURN_IF_ERROR(
-      check_tokens({config.context_length, config.vocab_size}, sample, classes, "lstm_lm"));
+      validate_vocab({config.context_length, config.vocab_size}, sample, classes, "lstm_lm"));
   return ModelPtr(std::make_shared<Lstm>(config));
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "shared/base/vector_clones.h"
+#include "shared/base/target_clones.h"
 
 namespace stoker::model {
 namespace {

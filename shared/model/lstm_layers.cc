@@ -66,7 +66,7 @@ class Turn {
     is_real_ = step.lt(ends);
     from_ = at::where(is_real_, ends - 1 - step, step);
   }
-  at::Tensor around(const at::Tensor& steps) const {
+  at::Tensor model_context(const at::Tensor& steps) const {
     return steps.gather(1, from_.unsqueeze(2).expand({-1, -1, steps.size(2)}));
   }
   at::Tensor without_padding(const at::Tensor& steps) const {
@@ -99,7 +99,8 @@ LstmStates run_lstm_over_padded(torch::nn::LSTM& lstm, const at::Tensor& input,
     if (i > 0) steps = drop_between(lstm, steps);
     at::Tensor states = one_direction(steps, layers[i][0]);
     if (layers[i].size() == 2)
-      states = at::cat({states, turn.around(one_direction(turn.around(steps), layers[i][1]))}, 2);
+      states = at::cat(
+          {states, turn.model_context(one_direction(turn.model_context(steps), layers[i][1]))}, 2);
     steps = turn.without_padding(states);
   }
   return {steps, last_of(lstm, steps, length)};

@@ -10,8 +10,8 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "shared/model/cpu_product.h"
-#include "shared/model/lstm_lane.h"
+#include "shared/model/cpu_matmul.h"
+#include "shared/model/lstm_worker.h"
 
 namespace stoker::model {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kFewestRows = 64;   // fewer rows of a batch make poor matrix products
+constexpr int64_t kMinRows = 64;      // fewer rows of a batch make poor matrix products
 constexpr int64_t kRowsAtOnce = 512;  // of the product of inputs and weights: steps together
 constexpr size_t kWeights = 4;        // of a direction
 
@@ -31,7 +31,7 @@ struct Cut {
   Cut(const at::Tensor& input, int64_t directions_)
       : time(input.size(0)), batch(input.size(1)), directions(directions_) {
     const int64_t wanted = std::max<int64_t>(1, at::get_num_threads() / directions);
-    parts = std::clamp<int64_t>(batch / kFewestRows, 1, wanted);
+    parts = std::clamp<int64_t>(batch / kMinRows, 1, wanted);
     rows = (batch + parts - 1) / parts;
     parts = (batch + rows - 1) / rows;
     steps = std::clamp<int64_t>(kRowsAtOnce / rows, 1, time);
@@ -52,25 +52,26 @@ at::Tensor direction_of(const at::Tensor& wide, size_t direction, int64_t hidden
 }
 
 // Calls each(direction, part, first row, rows) for all lanes, on as many threads as there are.
-void for_each_lane(const Cut& cut,
-                   const std::function<void(size_t, size_t, int64_t, int64_t)>& each) {
+void for_each_worker(const Cut& cut,
+                     const std::function<void(size_t, size_t, int64_t, int64_t)>& each) {
   const auto run = [&](int64_t begin, int64_t end) {
     const at::NoGradGuard no_grad;  // of this thread
-    for (int64_t lane = begin; lane < end; ++lane) {
-      const int64_t part = lane / cut.directions, row = part * cut.rows;
-      each(static_cast<size_t>(lane % cut.directions), static_cast<size_t>(part), row,
+    for (int64_t worker = begin; worker < end; ++worker) {
+      const int64_t part = worker / cut.directions, row = part * cut.rows;
+      each(static_cast<size_t>(worker % cut.directions), static_cast<size_t>(part), row,
            std::min(cut.rows, cut.batch - row));
     }
   };
-  const int64_t lanes = cut.directions * cut.parts;
+  const int64_t workers = cut.directions * cut.parts;
   // Alone, a lane is not inside of a parallel region, and its products may use all threads.
-  if (lanes == 1 || at::get_num_threads() == 1)
-    run(0, lanes);
+  if (workers == 1 || at::get_num_threads() == 1)
+    run(0, workers);
   else
-    at::parallel_for(0, lanes, 1, run);
+    at::parallel_for(0, workers, 1, run);
 }
 
-LstmLane lane_of(const Pass& pass, const Cut& cut, size_t direction, int64_t row, int64_t rows) {
+LstmWorker make_worker(const Pass& pass, const Cut& cut, size_t direction, int64_t row,
+                       int64_t rows) {
   const at::Tensor& cells = pass.cells[direction];
   return {.is_reverse = direction == 1,
           .time = cut.time,
@@ -95,16 +96,16 @@ Pass forward_pass(const at::Tensor& input, const std::vector<LstmWeights>& direc
     pass.gates.push_back(at::empty({cut.time, cut.batch, 4 * hidden}, input.options()));
     pass.cells.push_back(at::empty({cut.time, cut.batch, hidden}, input.options()));
   }
-  for_each_lane(cut, [&](size_t direction, size_t, int64_t row, int64_t rows) {
-    forward_lane(lane_of(pass, cut, direction, row, rows), directions[direction]);
+  for_each_worker(cut, [&](size_t direction, size_t, int64_t row, int64_t rows) {
+    run_forward(make_worker(pass, cut, direction, row, rows), directions[direction]);
   });
   return pass;
 }
 
 // The sum over the parts of the batch, in their order.
-at::Tensor sum_of(const std::vector<LstmShare>& shares, at::Tensor LstmShare::*which) {
-  at::Tensor sum = shares.front().*which;
-  for (size_t part = 1; part < shares.size(); ++part) sum.add_(shares[part].*which);
+at::Tensor sum_of(const std::vector<LstmPartition>& partitions, at::Tensor LstmPartition::*which) {
+  at::Tensor sum = partitions.front().*which;
+  for (size_t part = 1; part < partitions.size(); ++part) sum.add_(partitions[part].*which);
   return sum;
 }
 
@@ -113,22 +114,23 @@ variable_list backward_pass(const Pass& pass, const std::vector<LstmWeights>& di
                             const at::Tensor& d_output) {
   const Cut cut(pass.input, static_cast<int64_t>(directions.size()));
   const int64_t hidden = directions.front().weight_hh.size(1);
-  std::vector<std::vector<LstmShare>> shares(directions.size());
+  std::vector<std::vector<LstmPartition>> partitions(directions.size());
   for (size_t i = 0; i < directions.size(); ++i)
     for (int64_t part = 0; part < cut.parts; ++part)
-      shares[i].push_back({at::zeros_like(directions[i].weight_ih),
-                           at::zeros_like(directions[i].weight_hh),
-                           at::zeros_like(directions[i].bias_ih)});
-  for_each_lane(cut, [&](size_t direction, size_t part, int64_t row, int64_t rows) {
-    backward_lane(lane_of(pass, cut, direction, row, rows), directions[direction].weight_hh,
-                  direction_of(d_output, direction, hidden).narrow(1, row, rows),
-                  shares[direction][part]);
+      partitions[i].push_back({at::zeros_like(directions[i].weight_ih),
+                               at::zeros_like(directions[i].weight_hh),
+                               at::zeros_like(directions[i].bias_ih)});
+  for_each_worker(cut, [&](size_t direction, size_t part, int64_t row, int64_t rows) {
+    run_backward(make_worker(pass, cut, direction, row, rows), directions[direction].weight_hh,
+                 direction_of(d_output, direction, hidden).narrow(1, row, rows),
+                 partitions[direction][part]);
   });
   variable_list gradients;
-  for (const auto& parts : shares) {
-    const at::Tensor bias = sum_of(parts, &LstmShare::bias);
-    gradients.insert(gradients.end(), {sum_of(parts, &LstmShare::weight_ih),
-                                       sum_of(parts, &LstmShare::weight_hh), bias, bias.clone()});
+  for (const auto& parts : partitions) {
+    const at::Tensor bias = sum_of(parts, &LstmPartition::bias);
+    gradients.insert(gradients.end(),
+                     {sum_of(parts, &LstmPartition::weight_ih),
+                      sum_of(parts, &LstmPartition::weight_hh), bias, bias.clone()});
   }
   return gradients;
 }
@@ -136,7 +138,7 @@ variable_list backward_pass(const Pass& pass, const std::vector<LstmWeights>& di
 at::Tensor input_gradient(const Pass& pass, const std::vector<LstmWeights>& directions) {
   at::Tensor sum;
   for (size_t i = 0; i < directions.size(); ++i) {
-    const at::Tensor each = cpu_product(pass.gates[i].flatten(0, 1), directions[i].weight_ih.t());
+    const at::Tensor each = cpu_matmul(pass.gates[i].flatten(0, 1), directions[i].weight_ih.t());
     sum = i == 0 ? each : sum.add_(each);
   }
   return sum.view({pass.input.size(0), pass.input.size(1), -1});

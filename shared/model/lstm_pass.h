@@ -1,7 +1,7 @@
 // LstmPass: one layer of an LSTM over a whole sequence, in one or both directions, from zero states;
 // what nn.LSTM computes, on the CPU, faster than LibTorch does.
 //
-// A thread takes a direction and a part of the batch through all steps by itself (lstm_lane.h), so
+// A thread takes a direction and a part of the batch through all steps by itself (lstm_worker.h), so
 // threads meet once a pass. What a step does between its matrix products is one loop (lstm_cell.h),
 // and the gates of a step stay in the cache from one product to the next. The input's gradient is
 // only computed where it is wanted.

@@ -3,9 +3,9 @@
 #include <ATen/ops/relu.h>
 #include <torch/nn/modules/linear.h>
 
-#include "shared/model/data_fit.h"
+#include "shared/model/data_compatibility.h"
 #include "shared/model/linear.h"
-#include "shared/model/zoo.h"
+#include "shared/model/model_factories.h"
 
 namespace stoker::model {
 namespace {
@@ -44,15 +44,16 @@ class Mlp : public Model {
 
 Result<ModelPtr> make_mlp(const config::MlpConfig& config, std::optional<int64_t> num_classes,
                           const Samples& sample, uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, "mlp", 0));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
+  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, find_input_tensor(sample, "mlp", 0));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
   if (config.in_features && *config.in_features != input.elements()) {
-    return Status(Code::kMismatch, "model.in_features is " + std::to_string(*config.in_features) +
-                                       ", but the data has " + to_string(input));
+    return Status(StatusCode::kMismatch, "model.in_features is " +
+                                             std::to_string(*config.in_features) +
+                                             ", but the data has " + to_string(input));
   }
   for (const int64_t width : config.hidden_sizes)
     if (width < 1)
-      return Status(Code::kInvalidArgument, "model.hidden_sizes: sizes must be at least 1");
+      return Status(StatusCode::kInvalidArgument, "model.hidden_sizes: sizes must be at least 1");
   return ModelPtr(
       std::make_shared<Mlp>(input.elements(), config.hidden_sizes, outputs, config.dropout));
 }

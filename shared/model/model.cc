@@ -5,9 +5,9 @@
 #include <variant>
 
 #include "shared/base/sha256.h"
+#include "shared/model/model_factories.h"
 #include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"
-#include "shared/model/zoo.h"
 
 namespace stoker::model {
 namespace {
@@ -30,7 +30,7 @@ struct Maker {
     return make_mlp(config, num_classes, sample, classes);
   }
   Result<ModelPtr> operator()(const config::Lenet5Config& config) const {
-    return make_lenet(config, num_classes, sample, classes);
+    return make_lenet5(config, num_classes, sample, classes);
   }
   Result<ModelPtr> operator()(const config::ResnetConfig& config) const {
     return make_resnet(config, num_classes, sample, classes);
@@ -48,7 +48,7 @@ struct Maker {
     return make_vit(config, num_classes, sample, classes);
   }
   Result<ModelPtr> operator()(const config::SequentialConfig& config) const {
-    return make_layers(config, num_classes, sample, classes);
+    return make_sequential(config, num_classes, sample, classes);
   }
   Result<ModelPtr> operator()(const config::PluginConfig& config) const {
     return make_plugin(config, num_classes, sample, classes);
@@ -65,9 +65,9 @@ Result<ModelPtr> make_model(const config::ModelConfig& config,
   try {
     return std::visit(Maker{config.num_classes, sample, classes}, config.arch);
   } catch (const c10::Error& error) {
-    return status_of(error, "make the model");
+    return to_status(error, "make the model");
   } catch (const std::bad_alloc&) {
-    return Status(Code::kOutOfMemory, "make the model: not enough host memory");
+    return Status(StatusCode::kOutOfMemory, "make the model: not enough host memory");
   }
 }
 
@@ -81,7 +81,7 @@ NamedTensors named_tensors(const Model& model) {
 std::string digest(const Model& model) {
   Sha256 sum;
   for (const auto& [name, tensor] : named_tensors(model))
-    sum.update(to_string(spec_of(name, tensor)) + "\n");
+    sum.update(to_string(to_tensor_spec(name, tensor)) + "\n");
   return sum.finish_hex();
 }
 

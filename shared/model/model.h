@@ -21,8 +21,8 @@ namespace stoker::model {
 // What a model says of a batch in training: `auxiliary` is what a second head further down says of
 // the same, undefined where there is none. Its loss counts by task.aux_loss_weight.
 struct Outputs {
-  at::Tensor main;
-  at::Tensor auxiliary;
+  at::Tensor logits;
+  at::Tensor aux_logits;
 };
 
 class Model : public torch::nn::Module {
@@ -31,7 +31,7 @@ class Model : public torch::nn::Module {
   // [batch, time] I64 -> [batch, outputs], or of each step [batch, time, outputs]. The task makes that.
   virtual at::Tensor forward(const at::Tensor& input) = 0;
   // The same with what only training is for.
-  virtual Outputs forward_training(const at::Tensor& input) { return {forward(input), {}}; }
+  virtual Outputs forward_with_aux(const at::Tensor& input) { return {forward(input), {}}; }
   // The same of sequences that were padded to one length: of each, `length` I64 [batch] steps are
   // real, from 0 to as many as there are, and what comes after them must not be seen in the answer to
   // those. A model that only looks back, or at one step, sees it in none of them.

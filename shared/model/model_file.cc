@@ -16,7 +16,7 @@
 namespace stoker::model {
 namespace {
 
-Result<struct stat> look_at(const std::string& path) {
+Result<struct stat> inspect(const std::string& path) {
   struct stat found {};
   if (::stat(path.c_str(), &found) != 0) return Status::from_errno(errno, path);
   return found;
@@ -43,16 +43,17 @@ Result<std::string> trusted_file(const std::string& path) {
   std::array<char, PATH_MAX> resolved{};
   if (::realpath(path.c_str(), resolved.data()) == nullptr) return Status::from_errno(errno, path);
   const std::string real = resolved.data();
-  STOKER_ASSIGN_OR_RETURN(const struct stat file, look_at(real));
-  if (!S_ISREG(file.st_mode)) return Status(Code::kInvalidArgument, real + ": is not a file");
+  STOKER_ASSIGN_OR_RETURN(const struct stat file, inspect(real));
+  if (!S_ISREG(file.st_mode)) return Status(StatusCode::kInvalidArgument, real + ": is not a file");
   const auto unsafe = [&](const std::string& what, const std::string& of) {
-    return Status(Code::kPermission, real + ": everyone may " + what +
-                                         " it, and it would run with your rights; chmod o-w " + of);
+    return Status(StatusCode::kPermission,
+                  real + ": everyone may " + what +
+                      " it, and it would run with your rights; chmod o-w " + of);
   };
   if (may_be_written_by_all(file)) return unsafe("write to", real);
   const std::string folder = real.substr(0, real.rfind('/') + 1);
-  STOKER_ASSIGN_OR_RETURN(const struct stat around, look_at(folder));
-  if (may_be_replaced_by_all(around)) return unsafe("replace", folder);
+  STOKER_ASSIGN_OR_RETURN(const struct stat model_context, inspect(folder));
+  if (may_be_replaced_by_all(model_context)) return unsafe("replace", folder);
   return real;
 }
 
@@ -60,9 +61,11 @@ Result<std::string> file_digest(const config::ModelConfig& config) {
   const std::string* const path = path_of(config);
   if (path == nullptr) return std::string();
   const auto digest = [&]() -> Result<std::string> {
-    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, real_files().open(*path, O_RDONLY | O_NONBLOCK));
-    STOKER_ASSIGN_OR_RETURN(const struct stat file, look_at(*path));
-    if (!S_ISREG(file.st_mode)) return Status(Code::kInvalidArgument, *path + ": is not a file");
+    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
+                            default_file_system().open(*path, O_RDONLY | O_NONBLOCK));
+    STOKER_ASSIGN_OR_RETURN(const struct stat file, inspect(*path));
+    if (!S_ISREG(file.st_mode))
+      return Status(StatusCode::kInvalidArgument, *path + ": is not a file");
     return checkpoint::sha256_of_file(fd.get(), static_cast<uint64_t>(file.st_size), *path);
   }();
   if (!digest.ok()) return digest.status().with_context("model.path");
@@ -73,7 +76,7 @@ Result<std::string> file_digest(const config::ModelConfig& config) {
 Status check_same_file(const std::string& saved, const std::string& now, const std::string& path) {
   if (saved.empty() || saved == now) return {};
   constexpr size_t kShown = 12;
-  return Status(Code::kInvalidArgument,
+  return Status(StatusCode::kInvalidArgument,
                 "was trained with another model.path, of sum " + saved.substr(0, kShown) + "; " +
                     path + " had " + now.substr(0, kShown) +
                     " when this program began; bring that file back, or start this program again");

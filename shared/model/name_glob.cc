@@ -5,7 +5,7 @@ namespace {
 
 // The set that begins at `pattern[at]`, a '['; moves `at` behind it. nullopt: it is never closed, and
 // the bracket is a character as any other.
-std::optional<std::bitset<256>> maybe_set(std::string_view pattern, size_t& at) {
+std::optional<std::bitset<256>> parse_set(std::string_view pattern, size_t& at) {
   size_t from = at + 1;
   const bool negated = from < pattern.size() && (pattern[from] == '!' || pattern[from] == '^');
   if (negated) ++from;
@@ -31,7 +31,7 @@ NameGlob::NameGlob(std::string_view pattern) {
   for (size_t at = 0; at < pattern.size();) {
     Unit unit{.is_star = pattern[at] == '*', .bytes = {}};
     if (pattern[at] == '[') {
-      if (const auto set = maybe_set(pattern, at)) {
+      if (const auto set = parse_set(pattern, at)) {
         unit.bytes = *set;
         units_.push_back(unit);
         continue;
@@ -47,7 +47,7 @@ NameGlob::NameGlob(std::string_view pattern) {
   }
 }
 
-std::optional<std::vector<std::string>> NameGlob::maybe_parts(std::string_view name) const {
+std::optional<std::vector<std::string>> NameGlob::match_parts(std::string_view name) const {
   // fits[i][j]: the units from i on match the name from j on.
   const size_t ends = name.size();
   std::vector<std::vector<char>> fits(units_.size() + 1, std::vector<char>(ends + 1, 0));
@@ -77,7 +77,7 @@ std::optional<std::vector<std::string>> NameGlob::maybe_parts(std::string_view n
   return parts;
 }
 
-std::string fill_stars(std::string_view text, const std::vector<std::string>& parts) {
+std::string expand_wildcards(std::string_view text, const std::vector<std::string>& parts) {
   std::string filled;
   size_t next = 0;
   for (const char c : text) {

@@ -17,9 +17,9 @@ class NameGlob {
  public:
   explicit NameGlob(std::string_view pattern);
 
-  bool matches(std::string_view name) const { return maybe_parts(name).has_value(); }
+  bool matches(std::string_view name) const { return match_parts(name).has_value(); }
   // What each * stands for, the earlier ones for as little as possible. nullopt: no match.
-  std::optional<std::vector<std::string>> maybe_parts(std::string_view name) const;
+  std::optional<std::vector<std::string>> match_parts(std::string_view name) const;
 
  private:
   struct Unit {
@@ -30,6 +30,6 @@ class NameGlob {
 };
 
 // `text` with its stars replaced by `parts`, one after another; a star too many stands for nothing.
-std::string fill_stars(std::string_view text, const std::vector<std::string>& parts);
+std::string expand_wildcards(std::string_view text, const std::vector<std::string>& parts);
 
 }  // namespace stoker::model

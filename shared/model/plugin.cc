@@ -1,12 +1,12 @@
 // plugin: a model in a shared object of the user's, made by its factory.
 #include <stoker/plugin.h>
 
-#include "shared/model/outside_model.h"
+#include "shared/model/model_factories.h"
+#include "shared/model/out_of_vocab.h"
+#include "shared/model/plugin_args.h"
 #include "shared/model/plugin_library.h"
-#include "shared/model/plugin_parameters.h"
 #include "shared/model/torch_status.h"
-#include "shared/model/unknown_token.h"
-#include "shared/model/zoo.h"
+#include "shared/model/user_model.h"
 
 namespace stoker::model {
 namespace {
@@ -14,8 +14,8 @@ namespace {
 // What the plugin's model has becomes this one's, under the same names.
 class PluginModel : public Model {
  public:
-  PluginModel(std::shared_ptr<plugin::Model> inner, const Surroundings& around)
-      : around_(around), inner_(std::move(inner)) {
+  PluginModel(std::shared_ptr<plugin::Model> inner, const ModelContext& model_context)
+      : model_context_(model_context), inner_(std::move(inner)) {
     for (const auto& item : inner_->named_children()) register_module(item.key(), item.value());
     for (const auto& item : inner_->named_parameters(/*recurse=*/false))
       register_parameter(item.key(), item.value(), item.value().requires_grad());
@@ -26,16 +26,20 @@ class PluginModel : public Model {
   at::Tensor forward(const at::Tensor& input) override {
     return ask(input, [&] { return inner_->forward(input); });
   }
-  Outputs forward_training(const at::Tensor& input) override {
-    plugin::Outputs outputs = ask(input, [&] { return inner_->forward_training(input); });
-    return {std::move(outputs.main), std::move(outputs.auxiliary)};
+  Outputs forward_with_aux(const at::Tensor& input) override {
+    plugin::Outputs outputs = ask(input, [&] { return inner_->forward_with_aux(input); });
+    return {std::move(outputs.logits), std::move(outputs.aux_logits)};
   }
   void train(bool on = true) override {
     Model::train(on);
     inner_->train(on);
   }
-  int64_t context() const override { return around_.is_predicting ? around_.input[0] : 0; }
-  int64_t vocab() const override { return around_.is_predicting ? around_.outputs : 0; }
+  int64_t context() const override {
+    return model_context_.is_predicting ? model_context_.input[0] : 0;
+  }
+  int64_t vocab() const override {
+    return model_context_.is_predicting ? model_context_.outputs : 0;
+  }
 
  private:
   template <typename Forward>
@@ -43,53 +47,53 @@ class PluginModel : public Model {
     try {
       return forward();
     } catch (const c10::Error& error) {
-      throw_if_unknown_token(input, error.what_without_backtrace());
+      throw_if_out_of_vocab(input, error.what_without_backtrace());
       throw;
     }
   }
 
-  const Surroundings around_;
+  const ModelContext model_context_;
   const std::shared_ptr<plugin::Model> inner_;
 };
 
 // What the factory throws ends here.
 Result<std::shared_ptr<plugin::Model>> call(const StokerPlugin& entry,
-                                            const plugin::Request& request) {
+                                            const plugin::ModelSpec& spec) {
   try {
-    std::shared_ptr<plugin::Model> model = entry.make(request);
+    std::shared_ptr<plugin::Model> model = entry.make(spec);
     if (model != nullptr) return model;
-    return Status(Code::kInvalidArgument, "its factory gives no model");
+    return Status(StatusCode::kInvalidArgument, "its factory gives no model");
   } catch (const c10::Error& error) {
-    return blamed(error, "its factory fails");
+    return user_model_error(error, "its factory fails");
   } catch (const std::bad_alloc&) {
-    return Status(Code::kOutOfMemory, "its factory: not enough host memory");
+    return Status(StatusCode::kOutOfMemory, "its factory: not enough host memory");
   } catch (const std::exception& error) {
-    return Status(Code::kInvalidArgument, "its factory throws: " + first_line(error.what()));
+    return Status(StatusCode::kInvalidArgument, "its factory throws: " + first_line(error.what()));
   } catch (...) {
-    return Status(Code::kInvalidArgument, "its factory throws what is no std::exception");
+    return Status(StatusCode::kInvalidArgument, "its factory throws what is no std::exception");
   }
 }
 
-Status check_asked_for(const plugin::Parameters& parameters) {
+Status validate_used_args(const plugin::Args& args) {
   std::string unknown;
-  for (const std::string& key : parameters.not_asked_for())
-    unknown += (unknown.empty() ? "" : ", ") + key;
+  for (const std::string& key : args.unused_keys()) unknown += (unknown.empty() ? "" : ", ") + key;
   if (unknown.empty()) return {};
-  return Status(Code::kInvalidArgument, "its factory does not read these of model.args: " +
-                                            unknown + "; correct or remove them");
+  return Status(StatusCode::kInvalidArgument, "its factory does not read these of model.args: " +
+                                                  unknown + "; correct or remove them");
 }
 
 Result<ModelPtr> make(const config::PluginConfig& config, std::optional<int64_t> num_classes,
                       const Samples& sample, uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(const Surroundings around, surroundings_of(num_classes, sample, classes));
-  STOKER_ASSIGN_OR_RETURN(plugin::Parameters parameters, plugin_parameters(config.args));
+  STOKER_ASSIGN_OR_RETURN(const ModelContext model_context,
+                          make_model_context(num_classes, sample, classes));
+  STOKER_ASSIGN_OR_RETURN(plugin::Args args, plugin_args(config.args));
   STOKER_ASSIGN_OR_RETURN(const StokerPlugin* const entry, load_plugin(config.path));
-  const plugin::Request request{std::move(parameters), around.input, around.is_of_tokens,
-                                around.outputs};
-  STOKER_ASSIGN_OR_RETURN(const auto inner, call(*entry, request));
-  STOKER_RETURN_IF_ERROR(check_asked_for(request.parameters));
-  const auto model = std::make_shared<PluginModel>(inner, around);
-  STOKER_RETURN_IF_ERROR(check_outside(*model, around));
+  const plugin::ModelSpec spec{std::move(args), model_context.input, model_context.has_tokens,
+                               model_context.outputs};
+  STOKER_ASSIGN_OR_RETURN(const auto inner, call(*entry, spec));
+  STOKER_RETURN_IF_ERROR(validate_used_args(spec.args));
+  const auto model = std::make_shared<PluginModel>(inner, model_context);
+  STOKER_RETURN_IF_ERROR(validate_user_model(*model, model_context));
   return ModelPtr(model);
 }
 
@@ -99,7 +103,7 @@ Result<ModelPtr> make_plugin(const config::PluginConfig& config, std::optional<i
                              const Samples& sample, uint64_t classes) {
   auto made = make(config, num_classes, sample, classes);
   if (made.ok()) return made;
-  return at_model_path(made.status(), config.path);
+  return with_model_path(made.status(), config.path);
 }
 
 }  // namespace stoker::model

@@ -14,35 +14,36 @@
 namespace stoker::model {
 namespace {
 
-constexpr std::string_view kCompileAnew =
+constexpr std::string_view kRecompile =
     "; compile it anew with the headers of this stoker (docs/models.md#plugin)";
 
 // The loader's own words for a text, a picture or half a file would be of no help.
 Status check_magic(const std::string& path) {
   constexpr std::string_view kElf = "\177ELF";
-  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, real_files().open(path, O_RDONLY));
+  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, default_file_system().open(path, O_RDONLY));
   std::array<std::byte, kElf.size()> begin{};
-  STOKER_ASSIGN_OR_RETURN(const size_t got, real_files().read_at(fd.get(), 0, begin, path));
+  STOKER_ASSIGN_OR_RETURN(const size_t got,
+                          default_file_system().read_at(fd.get(), 0, begin, path));
   if (got == kElf.size() && std::memcmp(begin.data(), kElf.data(), kElf.size()) == 0) return {};
-  return Status(Code::kInvalidArgument,
+  return Status(StatusCode::kInvalidArgument,
                 path + ": is not a shared object; compile the plugin with -shared -fPIC");
 }
 
 // dlerror() begins with the path, often.
-std::string why_not(const std::string& path) {
-  const char* const said = ::dlerror();
-  std::string why = said != nullptr ? said : "no reason given";
+std::string error_text(const std::string& path) {
+  const char* const reported = ::dlerror();
+  std::string why = reported != nullptr ? reported : "no reason given";
   if (why.starts_with(path + ": ")) why.erase(0, path.size() + 2);
   return path + ": cannot be loaded: " + why;
 }
 
 Status check_entry(const StokerPlugin* entry, const std::string& path) {
   const auto other = [&](const std::string& what) {
-    return Status(Code::kMismatch, path + ": was compiled " + what + std::string(kCompileAnew));
+    return Status(StatusCode::kMismatch, path + ": was compiled " + what + std::string(kRecompile));
   };
   if (entry == nullptr)
     return Status(
-        Code::kInvalidArgument,
+        StatusCode::kInvalidArgument,
         path + ": its " + plugin::kEntry + "() gives nothing; let STOKER_PLUGIN(factory) make it");
   if (entry->version != plugin::kVersion)
     return other("for version " + std::to_string(entry->version) + " of plugins, this stoker has " +
@@ -54,7 +55,8 @@ Status check_entry(const StokerPlugin* entry, const std::string& path) {
     return other("with LibTorch " + std::to_string(entry->torch_major) + '.' +
                  std::to_string(entry->torch_minor) + ", stoker with " TORCH_VERSION);
   if (entry->make == nullptr)
-    return Status(Code::kInvalidArgument, path + ": names no factory; give one to STOKER_PLUGIN()");
+    return Status(StatusCode::kInvalidArgument,
+                  path + ": names no factory; give one to STOKER_PLUGIN()");
   return {};
 }
 
@@ -62,9 +64,9 @@ Status check_entry(const StokerPlugin* entry, const std::string& path) {
 Result<const StokerPlugin*> entry_of(void* library, const std::string& path) {
   const auto get = reinterpret_cast<decltype(&stoker_plugin)>(::dlsym(library, plugin::kEntry));
   if (get == nullptr)
-    return Status(Code::kInvalidArgument, path + ": has no " + plugin::kEntry +
-                                              "(); end one of its sources with "
-                                              "STOKER_PLUGIN(factory) of stoker/plugin.h");
+    return Status(StatusCode::kInvalidArgument, path + ": has no " + plugin::kEntry +
+                                                    "(); end one of its sources with "
+                                                    "STOKER_PLUGIN(factory) of stoker/plugin.h");
   const StokerPlugin* const entry = get();
   STOKER_RETURN_IF_ERROR(check_entry(entry, path));
   return entry;
@@ -72,8 +74,8 @@ Result<const StokerPlugin*> entry_of(void* library, const std::string& path) {
 
 // One that was compiled with another LibTorch may lack functions; then it is the version that its
 // user should be told. Nothing but the entry is called of a library that was loaded in part.
-Status why_not_loaded(const std::string& path) {
-  const Status missing(Code::kInvalidArgument, why_not(path));
+Status load_error_text(const std::string& path) {
+  const Status missing(StatusCode::kInvalidArgument, error_text(path));
   void* const in_part = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (in_part == nullptr) return missing;
   const auto entry = entry_of(in_part, path);
@@ -87,7 +89,7 @@ Result<const StokerPlugin*> load_plugin(const std::string& path) {
   STOKER_RETURN_IF_ERROR(check_magic(real));
   // Whole, so that what is missing is told now, and not in the middle of a step.
   void* const library = ::dlopen(real.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return why_not_loaded(real);
+  if (library == nullptr) return load_error_text(real);
   return entry_of(library, real);
 }
 

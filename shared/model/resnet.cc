@@ -8,8 +8,8 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
-#include "shared/model/data_fit.h"
-#include "shared/model/zoo.h"
+#include "shared/model/data_compatibility.h"
+#include "shared/model/model_factories.h"
 
 namespace stoker::model {
 namespace {
@@ -107,7 +107,7 @@ Result<NetShape> shape_of_depth(int depth) {
       return NetShape{false, 16, 1, {each, each, each}};
     }
     default:
-      return Status(Code::kInvalidArgument,
+      return Status(StatusCode::kInvalidArgument,
                     "model.name: there is no resnet" + std::to_string(depth) +
                         "; set it to resnet18, 34, 50, 101 or 152, or for small images to resnet8, "
                         "14, 20, 32, 44 or 56");
@@ -158,8 +158,8 @@ Result<ModelPtr> make_resnet(const config::ResnetConfig& config, std::optional<i
                              const Samples& sample, uint64_t classes) {
   STOKER_ASSIGN_OR_RETURN(const NetShape shape, shape_of_depth(config.depth));
   STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
-                          input_of(sample, "resnet" + std::to_string(config.depth), 8));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
+                          find_input_tensor(sample, "resnet" + std::to_string(config.depth), 8));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
   return ModelPtr(std::make_shared<Resnet>(shape, input.shape[0], outputs));
 }
 

@@ -23,27 +23,27 @@ constexpr std::array<std::pair<DType, at::ScalarType>, 11> kTypes = {{
 
 }  // namespace
 
-at::ScalarType scalar_type_of(DType dtype) {
+at::ScalarType to_scalar_type(DType dtype) {
   for (const auto& [ours, torchs] : kTypes)
     if (ours == dtype) return torchs;
   assert(false && "a DType that is not in the table");
   return at::ScalarType::Undefined;
 }
 
-std::optional<DType> maybe_dtype_of(at::ScalarType type) {
+std::optional<DType> find_dtype(at::ScalarType type) {
   for (const auto& [ours, torchs] : kTypes)
     if (torchs == type) return ours;
   return std::nullopt;
 }
 
-DType dtype_of(at::ScalarType type) {
-  const auto dtype = maybe_dtype_of(type);
+DType to_dtype(at::ScalarType type) {
+  const auto dtype = find_dtype(type);
   assert(dtype && "a scalar type that stoker has no name for");
   return dtype.value_or(DType::kU8);
 }
 
-TensorSpec spec_of(const std::string& name, const at::Tensor& tensor) {
-  return {name, dtype_of(tensor.scalar_type()), tensor.sizes().vec()};
+TensorSpec to_tensor_spec(const std::string& name, const at::Tensor& tensor) {
+  return {name, to_dtype(tensor.scalar_type()), tensor.sizes().vec()};
 }
 
 }  // namespace stoker::model

@@ -13,14 +13,14 @@
 
 namespace stoker::model {
 
-at::ScalarType scalar_type_of(DType dtype);
+at::ScalarType to_scalar_type(DType dtype);
 
 // nullopt: stoker has no name for it, and no checkpoint holds it.
-std::optional<DType> maybe_dtype_of(at::ScalarType type);
+std::optional<DType> find_dtype(at::ScalarType type);
 
 // Asserts that there is one: no model, optimizer or task of ours makes tensors of another type.
-DType dtype_of(at::ScalarType type);
+DType to_dtype(at::ScalarType type);
 
-TensorSpec spec_of(const std::string& name, const at::Tensor& tensor);
+TensorSpec to_tensor_spec(const std::string& name, const at::Tensor& tensor);
 
 }  // namespace stoker::model

@@ -3,19 +3,19 @@
 #include <algorithm>
 #include <string>
 
-#include "shared/model/unknown_token.h"
+#include "shared/model/out_of_vocab.h"
 
 namespace stoker::model {
 
-Status status_of(const c10::Error& error, std::string_view what) {
+Status to_status(const c10::Error& error, std::string_view what) {
   const std::string text = error.what_without_backtrace();
-  if (dynamic_cast<const UnknownToken*>(&error) != nullptr)
-    return Status(Code::kMismatch, std::string(what) + ": " + first_line(text));
+  if (dynamic_cast<const OutOfVocabError*>(&error) != nullptr)
+    return Status(StatusCode::kMismatch, std::string(what) + ": " + first_line(text));
   // The CPU allocator reports with an ordinary Error; only its text tells.
   const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
                       text.find("not enough memory") != std::string::npos ||
                       text.find("can't allocate memory") != std::string::npos;
-  return Status(memory ? Code::kOutOfMemory : Code::kInternal,
+  return Status(memory ? StatusCode::kOutOfMemory : StatusCode::kInternal,
                 std::string(what) + ": " + first_line(text));
 }
 

@@ -12,9 +12,9 @@
 
 namespace stoker::model {
 
-// kOutOfMemory where an allocation failed, kMismatch of an UnknownToken, kInternal otherwise; "what: the
+// kOutOfMemory where an allocation failed, kMismatch of an OutOfVocabError, kInternal otherwise; "what: the
 // first line of the exception's text".
-Status status_of(const c10::Error& error, std::string_view what);
+Status to_status(const c10::Error& error, std::string_view what);
 
 // Of an exception's text.
 std::string first_line(std::string_view text);

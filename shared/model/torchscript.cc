@@ -11,12 +11,12 @@
 #include <torch/csrc/jit/python/update_graph_executor_opt.h>
 #include <torch/csrc/jit/serialization/import.h>
 
+#include "shared/model/model_factories.h"
 #include "shared/model/model_file.h"
-#include "shared/model/outside_model.h"
-#include "shared/model/script_mode.h"
+#include "shared/model/out_of_vocab.h"
 #include "shared/model/torch_status.h"
-#include "shared/model/unknown_token.h"
-#include "shared/model/zoo.h"
+#include "shared/model/torchscript_validation.h"
+#include "shared/model/user_model.h"
 
 namespace stoker::model {
 namespace {
@@ -52,8 +52,8 @@ std::string last_line(std::string text) {
 
 class TorchScript : public Model {
  public:
-  TorchScript(torch::jit::Module module, const Surroundings& around)
-      : around_(around), module_(std::move(module)) {
+  TorchScript(torch::jit::Module module, const ModelContext& model_context)
+      : model_context_(model_context), module_(std::move(module)) {
     for (const auto& item : module_.named_parameters()) adopt(item.name, item.value, true);
     for (const auto& item : module_.named_buffers()) adopt(item.name, item.value, false);
   }
@@ -65,17 +65,21 @@ class TorchScript : public Model {
       TORCH_CHECK(output.isTensor(), "it gives a ", output.tagKind(), ", not one tensor");
       return output.toTensor();
     } catch (const std::runtime_error& error) {
-      const std::string said = last_line(error.what());
-      throw_if_unknown_token(input, said);
-      TORCH_CHECK(false, said);
+      const std::string reported = last_line(error.what());
+      throw_if_out_of_vocab(input, reported);
+      TORCH_CHECK(false, reported);
     }
   }
   void train(bool on = true) override {
     Model::train(on);
     module_.train(on);
   }
-  int64_t context() const override { return around_.is_predicting ? around_.input[0] : 0; }
-  int64_t vocab() const override { return around_.is_predicting ? around_.outputs : 0; }
+  int64_t context() const override {
+    return model_context_.is_predicting ? model_context_.input[0] : 0;
+  }
+  int64_t vocab() const override {
+    return model_context_.is_predicting ? model_context_.outputs : 0;
+  }
 
  private:
   // The same tensors under the same names in modules of ours, so that what moves, saves and trains
@@ -89,10 +93,10 @@ class TorchScript : public Model {
       auto [owner, last] = owner_of(module_, name);
       owner.setattr(last, same->second);
     } else {
-      place(name, tensor, is_parameter);
+      register_tensor(name, tensor, is_parameter);
     }
   }
-  void place(const std::string& name, const at::Tensor& tensor, bool is_parameter) {
+  void register_tensor(const std::string& name, const at::Tensor& tensor, bool is_parameter) {
     torch::nn::Module* at = this;
     size_t from = 0;
     for (size_t dot = 0; (dot = name.find('.', from)) != std::string::npos; from = dot + 1) {
@@ -109,7 +113,7 @@ class TorchScript : public Model {
       at->register_buffer(name.substr(from), tensor);
   }
 
-  const Surroundings around_;
+  const ModelContext model_context_;
   torch::jit::Module module_;
   std::map<const void*, at::Tensor> by_memory_;  // as it was loaded
 };
@@ -118,24 +122,25 @@ Result<torch::jit::Module> load(const std::string& path) {
   try {
     return torch::jit::load(path, at::kCPU, /*load_debug_files=*/false);
   } catch (const c10::Error& error) {
-    const Status said = blamed(error, path + ": is no module of torch.jit.save");
-    if (said.code() == Code::kOutOfMemory) return said;
-    return Status(said.code(),
-                  said.message() + "; weights alone are given as model.pretrained.path");
+    const Status reported = user_model_error(error, path + ": is no module of torch.jit.save");
+    if (reported.code() == StatusCode::kOutOfMemory) return reported;
+    return Status(reported.code(),
+                  reported.message() + "; weights alone are given as model.pretrained.path");
   } catch (const std::exception& error) {
-    return Status(Code::kInvalidArgument,
+    return Status(StatusCode::kInvalidArgument,
                   path + ": is no module of torch.jit.save: " + first_line(error.what()));
   }
 }
 
 Result<ModelPtr> make(const config::TorchscriptConfig& config, std::optional<int64_t> num_classes,
                       const Samples& sample, uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(const Surroundings around, surroundings_of(num_classes, sample, classes));
+  STOKER_ASSIGN_OR_RETURN(const ModelContext model_context,
+                          make_model_context(num_classes, sample, classes));
   STOKER_ASSIGN_OR_RETURN(const std::string path, trusted_file(config.path));
   STOKER_ASSIGN_OR_RETURN(const torch::jit::Module module, load(path));
-  STOKER_RETURN_IF_ERROR(check_mode(module));
-  const auto model = std::make_shared<TorchScript>(module, around);
-  STOKER_RETURN_IF_ERROR(check_outside(*model, around));
+  STOKER_RETURN_IF_ERROR(validate_training_mode(module));
+  const auto model = std::make_shared<TorchScript>(module, model_context);
+  STOKER_RETURN_IF_ERROR(validate_user_model(*model, model_context));
   return ModelPtr(model);
 }
 
@@ -146,7 +151,7 @@ Result<ModelPtr> make_torchscript(const config::TorchscriptConfig& config,
                                   uint64_t classes) {
   auto made = make(config, num_classes, sample, classes);
   if (made.ok()) return made;
-  return at_model_path(made.status(), config.path);
+  return with_model_path(made.status(), config.path);
 }
 
 }  // namespace stoker::model

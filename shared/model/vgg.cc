@@ -7,14 +7,14 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
-#include "shared/model/data_fit.h"
-#include "shared/model/two_part_net.h"
-#include "shared/model/zoo.h"
+#include "shared/model/conv_classifier.h"
+#include "shared/model/data_compatibility.h"
+#include "shared/model/model_factories.h"
 
 namespace stoker::model {
 namespace {
 
-constexpr int64_t kMinSide = 32;  // five poolings, each by 2
+constexpr int64_t kVggMinSide = 32;  // five poolings, each by 2
 constexpr int64_t kPooledSide = 7;
 
 using Convolutions = std::array<int64_t, 5>;  // of each stage
@@ -30,42 +30,43 @@ Result<Convolutions> convolutions_of_depth(int depth) {
     case 19:
       return Convolutions{2, 2, 4, 4, 4};
     default:
-      return Status(Code::kInvalidArgument, "model.name: there is no vgg" + std::to_string(depth) +
-                                                "; set it to vgg11, vgg13, vgg16 or vgg19");
+      return Status(StatusCode::kInvalidArgument, "model.name: there is no vgg" +
+                                                      std::to_string(depth) +
+                                                      "; set it to vgg11, vgg13, vgg16 or vgg19");
   }
 }
 
-std::shared_ptr<Chain> make_features(const Convolutions& convolutions, int64_t channels,
-                                     bool batch_norm) {
+std::shared_ptr<Sequential> make_features(const Convolutions& convolutions, int64_t channels,
+                                          bool batch_norm) {
   constexpr std::array<int64_t, 5> kWidths{64, 128, 256, 512, 512};
-  const auto chain = std::make_shared<Chain>();
+  const auto sequential = std::make_shared<Sequential>();
   int64_t from = channels;
   for (size_t stage = 0; stage < kWidths.size(); ++stage) {
     const int64_t to = kWidths[stage];
     for (int64_t i = 0; i < convolutions[stage]; ++i) {
-      chain->add(torch::nn::Conv2d(torch::nn::Conv2dOptions(from, to, 3).padding(1)));
-      if (batch_norm) chain->add(torch::nn::BatchNorm2d(to));
-      chain->add_step(relu_in_place);
+      sequential->add(torch::nn::Conv2d(torch::nn::Conv2dOptions(from, to, 3).padding(1)));
+      if (batch_norm) sequential->add(torch::nn::BatchNorm2d(to));
+      sequential->add_step(relu_inplace);
       from = to;
     }
-    chain->add_step([](const at::Tensor& x) { return at::max_pool2d(x, 2); });
+    sequential->add_step([](const at::Tensor& x) { return at::max_pool2d(x, 2); });
   }
-  return chain;
+  return sequential;
 }
 
-std::shared_ptr<Chain> make_classifier(int64_t width, int64_t outputs, double dropout) {
-  const auto chain = std::make_shared<Chain>();
-  chain->add(torch::nn::Linear(512 * kPooledSide * kPooledSide, width));
-  chain->add_step(relu_in_place);
-  chain->add_dropout(dropout);
-  chain->add(torch::nn::Linear(width, width));
-  chain->add_step(relu_in_place);
-  chain->add_dropout(dropout);
-  chain->add(torch::nn::Linear(width, outputs));
-  return chain;
+std::shared_ptr<Sequential> make_classifier(int64_t width, int64_t outputs, double dropout) {
+  const auto sequential = std::make_shared<Sequential>();
+  sequential->add(torch::nn::Linear(512 * kPooledSide * kPooledSide, width));
+  sequential->add_step(relu_inplace);
+  sequential->add_dropout(dropout);
+  sequential->add(torch::nn::Linear(width, width));
+  sequential->add_step(relu_inplace);
+  sequential->add_dropout(dropout);
+  sequential->add(torch::nn::Linear(width, outputs));
+  return sequential;
 }
 
-void initialise(torch::nn::Module& net) {
+void initialize(torch::nn::Module& net) {
   for (const auto& module : net.modules(/*include_self=*/false)) {
     if (const auto* const conv = module->as<torch::nn::Conv2dImpl>()) {
       torch::nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);
@@ -86,13 +87,14 @@ std::string name_of(const config::VggConfig& config) {
 Result<ModelPtr> make_vgg(const config::VggConfig& config, std::optional<int64_t> num_classes,
                           const Samples& sample, uint64_t classes) {
   STOKER_ASSIGN_OR_RETURN(const Convolutions convolutions, convolutions_of_depth(config.depth));
-  STOKER_ASSIGN_OR_RETURN(const TensorSpec input, input_of(sample, name_of(config), kMinSide));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
+  STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
+                          find_input_tensor(sample, name_of(config), kVggMinSide));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
   // One after the other: the order decides which random numbers each weight gets.
   const auto features = make_features(convolutions, input.shape[0], config.batch_norm);
   const auto classifier = make_classifier(config.hidden_dim, outputs, config.dropout);
-  const auto net = std::make_shared<TwoPartNet>(features, kPooledSide, classifier);
-  initialise(*net);
+  const auto net = std::make_shared<ConvClassifier>(features, kPooledSide, classifier);
+  initialize(*net);
   return ModelPtr(net);
 }
 

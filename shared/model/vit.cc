@@ -14,10 +14,10 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
-#include "shared/model/chain.h"
-#include "shared/model/data_fit.h"
-#include "shared/model/truncated_normal.h"
-#include "shared/model/zoo.h"
+#include "shared/model/data_compatibility.h"
+#include "shared/model/model_factories.h"
+#include "shared/model/sequential.h"
+#include "shared/model/trunc_normal.h"
 
 namespace stoker::model {
 namespace {
@@ -59,19 +59,19 @@ class SelfAttention : public torch::nn::Module {
   torch::nn::Linear out_;
 };
 
-std::shared_ptr<Chain> make_mlp_block(const Shape& shape) {
+std::shared_ptr<Sequential> make_mlp_block(const Shape& shape) {
   const torch::nn::Linear up(shape.width, shape.mlp_width), down(shape.mlp_width, shape.width);
   for (const auto& linear : {up, down}) {
     torch::nn::init::xavier_uniform_(linear->weight);
     torch::nn::init::normal_(linear->bias, 0, 1e-6);
   }
-  const auto chain = std::make_shared<Chain>();
-  chain->add(up);
-  chain->add_step([](const at::Tensor& x) { return at::gelu(x); });
-  chain->add_dropout(shape.dropout);
-  chain->add(down);
-  chain->add_dropout(shape.dropout);
-  return chain;
+  const auto sequential = std::make_shared<Sequential>();
+  sequential->add(up);
+  sequential->add_step([](const at::Tensor& x) { return at::gelu(x); });
+  sequential->add_dropout(shape.dropout);
+  sequential->add(down);
+  sequential->add_dropout(shape.dropout);
+  return sequential;
 }
 
 class EncoderBlock : public torch::nn::Module {
@@ -96,7 +96,7 @@ class EncoderBlock : public torch::nn::Module {
   torch::nn::LayerNorm ln_1_;
   std::shared_ptr<SelfAttention> attention_;
   torch::nn::LayerNorm ln_2_;
-  std::shared_ptr<Chain> mlp_;
+  std::shared_ptr<Sequential> mlp_;
 };
 
 class Encoder : public torch::nn::Module {
@@ -140,7 +140,7 @@ class Vit : public Model {
     const auto heads = register_module("heads", std::make_shared<torch::nn::Module>());
     head_ = heads->register_module("head", torch::nn::Linear(shape.width, outputs));
     const auto inputs = static_cast<double>(channels * patch * patch);
-    truncated_normal_(conv_proj_->weight, std::sqrt(1 / inputs));
+    trunc_normal_(conv_proj_->weight, std::sqrt(1 / inputs));
     for (const at::Tensor& zero : {conv_proj_->bias, head_->weight, head_->bias})
       torch::nn::init::zeros_(zero);
   }
@@ -162,20 +162,20 @@ std::string name_of(const config::VitConfig& config) {
   return config.preset.empty() ? "vit" : "vit_" + config.preset;
 }
 
-Status check_picture(const TensorSpec& input, const config::VitConfig& config) {
+Status check_image(const TensorSpec& input, const config::VitConfig& config) {
   const int64_t side = input.shape[1];
   if (side != input.shape[2] || (config.image_size && side != *config.image_size)) {
-    const std::string wanted = !config.image_size ? "square pictures"
-                                                  : "pictures of model.image_size, " +
+    const std::string wanted = !config.image_size ? "square images"
+                                                  : "images of model.image_size, " +
                                                         std::to_string(*config.image_size) + " x " +
                                                         std::to_string(*config.image_size);
-    return Status(Code::kMismatch, "model " + name_of(config) + " needs " + wanted +
-                                       "; the data has " + to_string(input));
+    return Status(StatusCode::kMismatch, "model " + name_of(config) + " needs " + wanted +
+                                             "; the data has " + to_string(input));
   }
   if (side % config.patch_size != 0)
-    return Status(Code::kMismatch, "model.patch_size is " + std::to_string(config.patch_size) +
-                                       ", which does not divide the side of the data's pictures, " +
-                                       to_string(input));
+    return Status(StatusCode::kMismatch,
+                  "model.patch_size is " + std::to_string(config.patch_size) +
+                      ", which does not divide the side of the data's images, " + to_string(input));
   return {};
 }
 
@@ -186,15 +186,15 @@ Result<ModelPtr> make_vit(const config::VitConfig& config, std::optional<int64_t
   if (config.num_layers < 1 || config.num_heads < 1 || config.hidden_dim % config.num_heads != 0 ||
       config.patch_size < 1) {
     return Status(
-        Code::kInvalidArgument,
+        StatusCode::kInvalidArgument,
         "model vit: num_layers, num_heads and patch_size must be at least 1 and hidden_dim (" +
             std::to_string(config.hidden_dim) + ") a multiple of num_heads (" +
             std::to_string(config.num_heads) + ")");
   }
   STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
-                          input_of(sample, name_of(config), config.patch_size));
-  STOKER_RETURN_IF_ERROR(check_picture(input, config));
-  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, outputs_for(num_classes, sample, classes));
+                          find_input_tensor(sample, name_of(config), config.patch_size));
+  STOKER_RETURN_IF_ERROR(check_image(input, config));
+  STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
   const Shape shape{config.num_layers, config.num_heads, config.hidden_dim,
                     config.mlp_dim.value_or(4 * config.hidden_dim), config.dropout};
   return ModelPtr(

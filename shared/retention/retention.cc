@@ -20,131 +20,136 @@ bool are_near(WallTime one, WallTime other, std::chrono::seconds span) {
 
 class Deciding {
  public:
-  Deciding(const RetentionRule& rule, std::span<const CheckpointFacts> facts)
-      : rule_(rule), facts_(facts) {
-    for (const CheckpointFacts& each : facts) {
-      decisions_.push_back({each.step, Verdict::kRetire});
-      if (!each.is_whole) decisions_.back().verdict = Verdict::kNotWhole;
+  Deciding(const RetentionPolicy& policy, std::span<const CheckpointInfo> checkpoints)
+      : policy_(policy), checkpoints_(checkpoints) {
+    for (const CheckpointInfo& each : checkpoints) {
+      decisions_.push_back({each.step, RetentionReason::kDelete});
+      if (!each.is_complete) decisions_.back().reason = RetentionReason::kIncomplete;
     }
-    for (size_t i = 0; i < facts.size(); ++i)
-      if (facts[i].is_whole && !facts[i].is_corrupt) sound_.push_back(i);
+    for (size_t i = 0; i < checkpoints.size(); ++i)
+      if (checkpoints[i].is_complete && !checkpoints[i].is_corrupt) sound_.push_back(i);
   }
 
-  std::vector<Decision> take() { return std::move(decisions_); }
+  std::vector<RetentionDecision> take() { return std::move(decisions_); }
   bool has_sound() const { return !sound_.empty(); }
 
-  void keep_all_damaged() {
-    for (size_t i = 0; i < facts_.size(); ++i)
-      if (facts_[i].is_whole) keep(i, Verdict::kDamaged);
+  void keep_corrupt() {
+    for (size_t i = 0; i < checkpoints_.size(); ++i)
+      if (checkpoints_[i].is_complete) keep(i, RetentionReason::kCorrupt);
   }
 
-  void keep_newest() { keep(sound_.back(), Verdict::kNewest); }
+  void keep_newest() { keep(sound_.back(), RetentionReason::kNewest); }
 
   void keep_last() {
-    const auto count = std::min(static_cast<size_t>(std::max(rule_.keep_last, 1)), sound_.size());
+    const auto count = std::min(static_cast<size_t>(std::max(policy_.keep_last, 1)), sound_.size());
     const size_t oldest = sound_[sound_.size() - count];
-    for (size_t i = oldest; i < facts_.size(); ++i)
-      keep(i, facts_[i].is_corrupt ? Verdict::kDamaged : Verdict::kLast);
+    for (size_t i = oldest; i < checkpoints_.size(); ++i)
+      keep(i, checkpoints_[i].is_corrupt ? RetentionReason::kCorrupt : RetentionReason::kKeepLast);
   }
 
   void keep_finite() {
     const auto last = std::find_if(sound_.rbegin(), sound_.rend(),
-                                   [this](size_t i) { return facts_[i].is_finite; });
-    if (last != sound_.rend()) keep(*last, Verdict::kFinite);
+                                   [this](size_t i) { return checkpoints_[i].is_finite; });
+    if (last != sound_.rend()) keep(*last, RetentionReason::kLastFinite);
   }
 
-  void keep_milestones() {
-    if (rule_.keep_every_steps == 0) return;
+  void keep_every_n_steps() {
+    if (policy_.keep_every_steps == 0) return;
     for (const size_t i : sound_)
-      if (facts_[i].step % rule_.keep_every_steps == 0) keep(i, Verdict::kMilestone);
+      if (checkpoints_[i].step % policy_.keep_every_steps == 0)
+        keep(i, RetentionReason::kKeepEverySteps);
   }
 
   // From the oldest on, each that is far enough from the one before it that was kept for this. What
   // is between does not matter, so that going once does not change what is kept the next time.
-  void keep_periods() {
-    if (rule_.keep_every <= std::chrono::seconds(0)) return;
-    std::optional<WallTime> maybe_kept;
+  void keep_every_n_hours() {
+    if (policy_.keep_every <= std::chrono::seconds(0)) return;
+    std::optional<WallTime> maybe_keep_reason;
     for (const size_t i : sound_) {
-      const auto created = facts_[i].maybe_created;
-      if (!created || (maybe_kept && are_near(*created, *maybe_kept, rule_.keep_every))) continue;
-      keep(i, Verdict::kPeriod);
-      maybe_kept = created;
+      const auto created = checkpoints_[i].maybe_created;
+      if (!created ||
+          (maybe_keep_reason && are_near(*created, *maybe_keep_reason, policy_.keep_every)))
+        continue;
+      keep(i, RetentionReason::kKeepEveryHours);
+      maybe_keep_reason = created;
     }
   }
 
   void keep_best() {
-    if (rule_.keep_best <= 0) return;
+    if (policy_.keep_best <= 0) return;
     for (const size_t i : sound_)
-      if (facts_[i].is_named_best) keep(i, Verdict::kBest);
-    for (size_t score = 0; score < facts_[sound_.front()].scores.size(); ++score)
+      if (checkpoints_[i].is_named_best) keep(i, RetentionReason::kBest);
+    for (size_t score = 0; score < checkpoints_[sound_.front()].scores.size(); ++score)
       keep_best_by(score);
   }
 
-  void keep_pending() {
-    uint64_t kept = 0;
-    for (auto i = sound_.rbegin(); i != sound_.rend() && kept < rule_.keep_pending; ++i) {
-      if (!facts_[*i].is_pending) continue;
-      keep(*i, Verdict::kPending);
-      ++kept;
+  void keep_unevaluated() {
+    uint64_t num_kept = 0;
+    for (auto i = sound_.rbegin(); i != sound_.rend() && num_kept < policy_.keep_unevaluated; ++i) {
+      if (!checkpoints_[*i].is_unevaluated) continue;
+      keep(*i, RetentionReason::kUnevaluated);
+      ++num_kept;
     }
   }
 
-  void keep_young(WallTime now) {
-    if (rule_.grace <= std::chrono::seconds(0)) return;
+  void keep_recent(WallTime now) {
+    if (policy_.min_age <= std::chrono::seconds(0)) return;
     for (const size_t i : sound_)
-      if (facts_[i].maybe_created && are_near(now, *facts_[i].maybe_created, rule_.grace))
-        keep(i, Verdict::kGrace);
+      if (checkpoints_[i].maybe_created &&
+          are_near(now, *checkpoints_[i].maybe_created, policy_.min_age))
+        keep(i, RetentionReason::kMinAge);
   }
 
  private:
-  void keep(size_t i, Verdict why) {
-    if (decisions_[i].verdict == Verdict::kRetire) decisions_[i].verdict = why;
+  void keep(size_t i, RetentionReason why) {
+    if (decisions_[i].reason == RetentionReason::kDelete) decisions_[i].reason = why;
   }
 
   // Of equals the earlier one, as the evaluator has it: the later is no improvement.
   void keep_best_by(size_t score) {
     std::vector<size_t> ranked;
     for (const size_t i : sound_)
-      if (!std::isnan(facts_[i].scores[score])) ranked.push_back(i);
-    std::ranges::stable_sort(ranked, {}, [&](size_t i) { return facts_[i].scores[score]; });
-    ranked.resize(std::min(ranked.size(), static_cast<size_t>(rule_.keep_best)));
-    for (const size_t i : ranked) keep(i, Verdict::kBest);
+      if (!std::isnan(checkpoints_[i].scores[score])) ranked.push_back(i);
+    std::ranges::stable_sort(ranked, {}, [&](size_t i) { return checkpoints_[i].scores[score]; });
+    ranked.resize(std::min(ranked.size(), static_cast<size_t>(policy_.keep_best)));
+    for (const size_t i : ranked) keep(i, RetentionReason::kBest);
   }
 
-  const RetentionRule& rule_;
-  const std::span<const CheckpointFacts> facts_;
+  const RetentionPolicy& policy_;
+  const std::span<const CheckpointInfo> checkpoints_;
   std::vector<size_t> sound_;  // whole, and not known to be damaged
-  std::vector<Decision> decisions_;
+  std::vector<RetentionDecision> decisions_;
 };
 
 }  // namespace
 
-std::string_view verdict_name(Verdict verdict) { return kNames[static_cast<size_t>(verdict)]; }
+std::string_view to_string(RetentionReason reason) { return kNames[static_cast<size_t>(reason)]; }
 
-std::vector<Decision> decide(const RetentionRule& rule, std::span<const CheckpointFacts> facts,
-                             WallTime now, bool is_short) {
-  Deciding deciding(rule, facts);
+std::vector<RetentionDecision> apply_retention(const RetentionPolicy& policy,
+                                               std::span<const CheckpointInfo> checkpoints,
+                                               WallTime now, bool is_disk_full) {
+  Deciding deciding(policy, checkpoints);
   if (!deciding.has_sound()) {
-    deciding.keep_all_damaged();
+    deciding.keep_corrupt();
     return deciding.take();
   }
   deciding.keep_newest();
   deciding.keep_last();
   deciding.keep_finite();
-  deciding.keep_milestones();
-  deciding.keep_periods();
+  deciding.keep_every_n_steps();
+  deciding.keep_every_n_hours();
   deciding.keep_best();
-  if (!is_short) {
-    deciding.keep_pending();
-    deciding.keep_young(now);
+  if (!is_disk_full) {
+    deciding.keep_unevaluated();
+    deciding.keep_recent(now);
   }
   return deciding.take();
 }
 
-std::vector<uint64_t> retired_of(std::span<const Decision> decisions) {
+std::vector<uint64_t> steps_to_delete(std::span<const RetentionDecision> decisions) {
   std::vector<uint64_t> steps;
-  for (const Decision& decision : decisions)
-    if (decision.verdict == Verdict::kRetire) steps.push_back(decision.step);
+  for (const RetentionDecision& decision : decisions)
+    if (decision.reason == RetentionReason::kDelete) steps.push_back(decision.step);
   return steps;
 }
 

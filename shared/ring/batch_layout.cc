@@ -50,8 +50,8 @@ std::span<std::byte> BatchLayout::rows(std::span<std::byte> slot, size_t tensor,
   return slot.subspan(offsets_[tensor] + first * bytes, count * bytes);
 }
 
-std::span<const std::byte> BatchLayout::whole(std::span<const std::byte> slot,
-                                              size_t tensor) const {
+std::span<const std::byte> BatchLayout::tensor_bytes(std::span<const std::byte> slot,
+                                                     size_t tensor) const {
   assert(tensor < sample_.size() && slot.size() >= slot_bytes_);
   return slot.subspan(offsets_[tensor], sample_[tensor].bytes() * batch_);
 }

@@ -30,7 +30,7 @@ class BatchLayout {
   // Those of `count` rows from `first` on.
   std::span<std::byte> rows(std::span<std::byte> slot, size_t tensor, uint64_t first,
                             uint64_t count) const;
-  std::span<const std::byte> whole(std::span<const std::byte> slot, size_t tensor) const;
+  std::span<const std::byte> tensor_bytes(std::span<const std::byte> slot, size_t tensor) const;
 
  private:
   std::vector<TensorSpec> sample_;

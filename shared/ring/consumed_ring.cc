@@ -5,10 +5,10 @@
 
 namespace stoker::ring {
 
-std::optional<Result<ReadyBatch>> MappedRing::look_for_batch() {
+std::optional<Result<ReadyBatch>> MappedRing::poll_batch() {
   if (closed()) return closed_status();
   const uint64_t ticket = next_ticket();
-  if (ticket >= known_.header.end_ticket) return ended_status();
+  if (ticket >= view_.header.end_ticket) return ended_status();
   // Sequentially consistent, as the store of next_ticket before it: either this sees the batch, or
   // its producer sees which ticket is waited for (publish).
   uint64_t seen = word_of(ticket).load();
@@ -22,12 +22,12 @@ std::optional<Result<ReadyBatch>> MappedRing::look_for_batch() {
   const bool still_held = state.phase == Phase::kInUse && state.turn == turn_of(ticket) - 1;
   const bool on_its_way = state.turn == turn_of(ticket) &&
                           (state.phase == Phase::kFree || state.phase == Phase::kClaimed ||
-                           state.phase == Phase::kReady || state.phase == Phase::kReissue);
+                           state.phase == Phase::kReady || state.phase == Phase::kRequeued);
   if (still_held || on_its_way) return std::nullopt;
-  return Status(Code::kCorrupt, "ring slot " + std::to_string(ticket % slots()) + " holds state " +
-                                    std::to_string(seen) + " instead of ticket " +
-                                    std::to_string(ticket) +
-                                    ": a reader process wrote over the ring");
+  return Status(StatusCode::kCorrupt, "ring slot " + std::to_string(ticket % slots()) +
+                                          " holds state " + std::to_string(seen) +
+                                          " instead of ticket " + std::to_string(ticket) +
+                                          ": a worker process wrote over the ring");
 }
 
 Result<ReadyBatch> MappedRing::pop(std::chrono::nanoseconds timeout) {
@@ -35,7 +35,7 @@ Result<ReadyBatch> MappedRing::pop(std::chrono::nanoseconds timeout) {
                   .waiting = nullptr,
                   .waited_ns = header_.wait_batch_ns,
                   .timed_out = "no batch ready"};
-  return wait_for<ReadyBatch>(wait, timeout, [this] { return look_for_batch(); });
+  return wait_for<ReadyBatch>(wait, timeout, [this] { return poll_batch(); });
 }
 
 void MappedRing::release(uint64_t ticket) {

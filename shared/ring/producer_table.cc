@@ -14,7 +14,7 @@ uint64_t word_of(uint32_t generation, RowState state) {
 
 }  // namespace
 
-ProducerRecord* ProducerTable::maybe_row(ProducerId producer) {
+ProducerRecord* ProducerTable::find_row(ProducerId producer) {
   return producer.index < rows_.size() ? &rows_[producer.index] : nullptr;
 }
 
@@ -30,13 +30,13 @@ Result<ProducerId> ProducerTable::add(std::string_view name) {
     std::atomic_ref(row.pid).store(0);
     std::atomic_ref(row.waiting).store(0);
     std::atomic_ref(row.samples).store(0);
-    std::atomic_ref(row.looks).store(0);
+    std::atomic_ref(row.polls).store(0);
     std::memset(row.name, 0, sizeof(row.name));
     std::memcpy(row.name, name.data(), std::min(name.size(), sizeof(row.name) - 1));
     word.store(word_of(generation + 1, RowState::kAlive));
     return ProducerId{.index = index, .generation = generation + 1};
   }
-  return Status(Code::kBusy,
+  return Status(StatusCode::kBusy,
                 "the ring's producer table is full (" + std::to_string(rows_.size()) + " rows)");
 }
 
@@ -46,8 +46,8 @@ bool ProducerTable::alive(ProducerId producer) const {
   return word.load() == word_of(producer.generation, RowState::kAlive);
 }
 
-bool ProducerTable::retire(ProducerId producer, uint32_t& waiting) {
-  ProducerRecord* row = maybe_row(producer);
+bool ProducerTable::remove(ProducerId producer, uint32_t& waiting) {
+  ProducerRecord* row = find_row(producer);
   if (row == nullptr) return false;
   uint64_t expected = word_of(producer.generation, RowState::kAlive);
   if (!std::atomic_ref(row->word).compare_exchange_strong(
@@ -58,7 +58,7 @@ bool ProducerTable::retire(ProducerId producer, uint32_t& waiting) {
 }
 
 void ProducerTable::free_row(ProducerId producer) {
-  if (ProducerRecord* row = maybe_row(producer))
+  if (ProducerRecord* row = find_row(producer))
     std::atomic_ref(row->word).store(word_of(producer.generation, RowState::kFree));
 }
 

@@ -2,7 +2,7 @@
 // the same one.
 //
 // Threads: every method may be called from any thread and process.
-// Crash:   a row stays in use until retire(), which only the supervisor of a dead producer calls.
+// Crash:   a row stays in use until remove(), which only the supervisor of a dead producer calls.
 #pragma once
 
 #include <span>
@@ -22,9 +22,9 @@ class ProducerTable {
   bool alive(ProducerId producer) const;
   // From now on the producer gets no claim. Returns how many of its threads were waiting; false: it
   // was not alive.
-  bool retire(ProducerId producer, uint32_t& waiting);
-  void free_row(ProducerId producer);  // after retire(), when nothing is left of it
-  ProducerRecord* maybe_row(ProducerId producer);
+  bool remove(ProducerId producer, uint32_t& waiting);
+  void free_row(ProducerId producer);  // after remove(), when nothing is left of it
+  ProducerRecord* find_row(ProducerId producer);
 
  private:
   std::span<ProducerRecord> rows_;

@@ -42,7 +42,7 @@ inline constexpr size_t kReasonBytes = 200;
 // Ticket t lives in slot t mod N; its turn is t / N, modulo 2^32. "free, turn k" means: may be
 // claimed for the ticket of turn k. So a word tells for which one ticket it speaks, and a late
 // compare-and-swap never hits another's.
-enum class Phase : uint32_t { kFree = 1, kClaimed = 2, kReady = 3, kInUse = 4, kReissue = 5 };
+enum class Phase : uint32_t { kFree = 1, kClaimed = 2, kReady = 3, kInUse = 4, kRequeued = 5 };
 
 struct SlotState {
   Phase phase = Phase::kFree;
@@ -103,12 +103,12 @@ struct RingHeader {
   EventWords batch_ready;
   uint64_t pad2[7];
   uint32_t closed;          // atomic; 0, then 1 for ever
-  uint32_t wanted_readers;  // atomic; reading threads of stokerd's own that may work; 0 = all
+  uint32_t active_workers;  // atomic; reading threads of stokerd's own that may work; 0 = all
   uint32_t pad3[14];
-  uint64_t reissued;      // atomic counters from here on
-  uint64_t bad_samples;   // reports made, with those that found no room
-  uint64_t lost_reports;  // reports that found no room
-  uint64_t next_report;   // sequence number of the next report
+  uint64_t requeued;       // atomic counters from here on
+  uint64_t sample_errors;  // reports made, with those that found no room
+  uint64_t lost_reports;   // reports that found no room
+  uint64_t next_report;    // sequence number of the next report
   uint64_t read_ns;
   uint64_t wait_slot_ns;
   uint64_t decode_ns;  // of read_ns
@@ -135,7 +135,7 @@ struct ProducerRecord {
   int32_t pid;       // atomic
   uint32_t waiting;  // atomic; its threads that wait for a slot
   char name[24];
-  uint64_t looks;      // atomic; for a ticket: its heartbeat while it holds none
+  uint64_t polls;      // atomic; for a ticket: its heartbeat while it holds none
   uint64_t published;  // atomic; batches
   uint64_t samples;    // atomic; finished by this producer: its heartbeat while it holds a ticket
 };
@@ -148,7 +148,7 @@ struct ReportRecord {
   uint64_t word;  // atomic
   uint64_t ticket;
   uint64_t sample;
-  uint32_t code;    // stoker::Code
+  uint32_t code;    // stoker::StatusCode
   uint32_t length;  // of reason
   char reason[kReasonBytes];
   uint64_t reserved[3];
@@ -162,8 +162,8 @@ static_assert(offsetof(RingHeader, segment_bytes) == 16 &&
 static_assert(offsetof(RingHeader, tensors) == 72 && offsetof(RingHeader, tensor_table) == 88);
 static_assert(offsetof(RingHeader, payload) == 120 && offsetof(RingHeader, next_ticket) == 128);
 static_assert(offsetof(RingHeader, slot_freed) == 192 && offsetof(RingHeader, batch_ready) == 256);
-static_assert(offsetof(RingHeader, closed) == 320 && offsetof(RingHeader, reissued) == 384);
-static_assert(offsetof(RingHeader, wanted_readers) == 324);
+static_assert(offsetof(RingHeader, closed) == 320 && offsetof(RingHeader, requeued) == 384);
+static_assert(offsetof(RingHeader, active_workers) == 324);
 static_assert(offsetof(RingHeader, next_report) == 408 &&
               offsetof(RingHeader, wait_slot_ns) == 424 &&
               offsetof(RingHeader, transform_ns) == 440);
@@ -173,10 +173,12 @@ static_assert(offsetof(TensorRecord, offset) == 104 && offsetof(TensorRecord, ro
 static_assert(std::is_trivially_copyable_v<SlotRecord> && sizeof(SlotRecord) == kCacheLine);
 static_assert(std::is_trivially_copyable_v<ProducerRecord> && sizeof(ProducerRecord) == kCacheLine);
 static_assert(offsetof(ProducerRecord, pid) == 8 && offsetof(ProducerRecord, published) == 48 &&
-              offsetof(ProducerRecord, looks) == 40 && offsetof(ProducerRecord, samples) == 56);
+              offsetof(ProducerRecord, polls) == 40 && offsetof(ProducerRecord, samples) == 56);
 static_assert(std::is_trivially_copyable_v<ReportRecord> && sizeof(ReportRecord) == 256);
 static_assert(offsetof(ReportRecord, code) == 24 && offsetof(ReportRecord, reason) == 32);
-static_assert(static_cast<int>(Code::kNotFound) == 2 && static_cast<int>(Code::kCorrupt) == 7 &&
-              static_cast<int>(Code::kIoError) == 9 && static_cast<int>(Code::kInternal) == 16);
+static_assert(static_cast<int>(StatusCode::kNotFound) == 2 &&
+              static_cast<int>(StatusCode::kCorrupt) == 7 &&
+              static_cast<int>(StatusCode::kIoError) == 9 &&
+              static_cast<int>(StatusCode::kInternal) == 16);
 
 }  // namespace stoker::ring

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "shared/ring/memory_room.h"
+#include "shared/ring/available_memory.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -28,17 +28,17 @@ std::string in_mib(uint64_t bytes) {
 
 Status no_space(uint64_t bytes, const std::string& why) {
   return Status(
-      Code::kNoSpace,
+      StatusCode::kNoSpace,
       "the ring needs " + in_mib(bytes) + " of shared memory: " + why +
           "; lower feed.prefetch_batches or train.micro_batch_size, or give it more memory");
 }
 
 // Asked before the allocation: past a cgroup's limit the kernel may kill instead of refusing, and
 // past RLIMIT_FSIZE it sends SIGXFSZ.
-Status check_room(uint64_t bytes) {
-  const MemoryRoom room = memory_room();
-  if (bytes > room.bytes)
-    return no_space(bytes, room.limit + " has " + in_mib(room.bytes) + " left");
+Status check_available_memory(uint64_t bytes) {
+  const AvailableMemory available = available_memory();
+  if (bytes > available.bytes)
+    return no_space(bytes, available.limit + " has " + in_mib(available.bytes) + " left");
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       bytes > limit.rlim_cur)
@@ -75,7 +75,7 @@ struct Mappable {  // what mapped_region asks for
 }  // namespace
 
 Result<Segment> Segment::create(uint64_t bytes) {
-  STOKER_RETURN_IF_ERROR(check_room(bytes));
+  STOKER_RETURN_IF_ERROR(check_available_memory(bytes));
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_memfd());
   STOKER_RETURN_IF_ERROR(allocate(fd.get(), bytes));
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0)
@@ -84,16 +84,16 @@ Result<Segment> Segment::create(uint64_t bytes) {
 }
 
 Result<Segment> Segment::attach(UniqueFd fd) {
-  struct stat facts {};
+  struct stat info {};
   const std::string name = "file descriptor " + std::to_string(fd.get());
-  if (::fstat(fd.get(), &facts) != 0)
-    return Status(Code::kMismatch,
+  if (::fstat(fd.get(), &info) != 0)
+    return Status(StatusCode::kMismatch,
                   name + " is no ring: " + Status::from_errno(errno, "fstat").message());
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW;
-  if (!S_ISREG(facts.st_mode) || facts.st_size <= 0 || seals < 0 || (seals & kNeeded) != kNeeded)
-    return Status(Code::kMismatch, name + " is no ring: it is no memfd of fixed size");
-  return map(std::move(fd), static_cast<uint64_t>(facts.st_size));
+  if (!S_ISREG(info.st_mode) || info.st_size <= 0 || seals < 0 || (seals & kNeeded) != kNeeded)
+    return Status(StatusCode::kMismatch, name + " is no ring: it is no memfd of fixed size");
+  return map(std::move(fd), static_cast<uint64_t>(info.st_size));
 }
 
 Result<Segment> Segment::map(UniqueFd fd, uint64_t bytes) {
@@ -102,7 +102,8 @@ Result<Segment> Segment::map(UniqueFd fd, uint64_t bytes) {
                                               0, bytes);
     return Segment(std::move(fd), std::move(region));
   } catch (const boost::interprocess::interprocess_exception& error) {
-    return Status(Code::kOutOfMemory, "map the ring's " + in_mib(bytes) + ": " + error.what());
+    return Status(StatusCode::kOutOfMemory,
+                  "map the ring's " + in_mib(bytes) + ": " + error.what());
   }
 }
 

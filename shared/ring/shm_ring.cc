@@ -14,16 +14,15 @@ std::span<T> table(std::span<std::byte> segment, uint64_t offset, size_t count) 
 
 }  // namespace
 
-MappedRing::MappedRing(Segment segment, KnownSegment known)
+MappedRing::MappedRing(Segment segment, SegmentView known)
     : segment_(std::move(segment)),
-      known_(std::move(known)),
+      view_(std::move(known)),
       header_(*reinterpret_cast<RingHeader*>(segment_.bytes().data())),
       slot_records_(
-          table<SlotRecord>(segment_.bytes(), known_.header.slot_table, known_.header.slots)),
+          table<SlotRecord>(segment_.bytes(), view_.header.slot_table, view_.header.slots)),
       producers_(
-          table<ProducerRecord>(segment_.bytes(), known_.header.producer_table, kMaxProducers)),
-      reports_(header_,
-               table<ReportRecord>(segment_.bytes(), known_.header.report_table, kReports)),
+          table<ProducerRecord>(segment_.bytes(), view_.header.producer_table, kMaxProducers)),
+      reports_(header_, table<ReportRecord>(segment_.bytes(), view_.header.report_table, kReports)),
       slot_freed_(header_.slot_freed),
       batch_ready_(header_.batch_ready) {}
 
@@ -38,9 +37,9 @@ RingCounters MappedRing::counters() const {
     return std::atomic_ref(counter).load(std::memory_order_relaxed);
   };
   const uint64_t next = next_ticket();
-  RingCounters counters{.consumed = next - known_.header.first_ticket,
-                        .reissued = read(header_.reissued),
-                        .bad_samples = read(header_.bad_samples),
+  RingCounters counters{.consumed = next - view_.header.first_ticket,
+                        .requeued = read(header_.requeued),
+                        .sample_errors = read(header_.sample_errors),
                         .lost_reports = read(header_.lost_reports),
                         .read_ns = read(header_.read_ns),
                         .decode_ns = read(header_.decode_ns),
@@ -55,17 +54,17 @@ RingCounters MappedRing::counters() const {
 }
 
 Result<std::unique_ptr<ShmRing>> ShmRing::create(const BatchLayout& layout,
-                                                 const RingSettings& settings) {
-  STOKER_ASSIGN_OR_RETURN(const RingHeader header, describe(layout, settings));
+                                                 const RingOptions& options) {
+  STOKER_ASSIGN_OR_RETURN(const RingHeader header, make_header(layout, options));
   STOKER_ASSIGN_OR_RETURN(Segment segment, Segment::create(header.segment_bytes));
-  write_initial(segment.bytes(), header, layout);
+  initialize_segment(segment.bytes(), header, layout);
   return std::unique_ptr<ShmRing>(
-      std::make_unique<MappedRing>(std::move(segment), KnownSegment{header, layout}));
+      std::make_unique<MappedRing>(std::move(segment), SegmentView{header, layout}));
 }
 
 Result<std::unique_ptr<ShmRing>> ShmRing::attach(UniqueFd fd) {
   STOKER_ASSIGN_OR_RETURN(Segment segment, Segment::attach(std::move(fd)));
-  STOKER_ASSIGN_OR_RETURN(KnownSegment known, read_layout(segment.bytes()));
+  STOKER_ASSIGN_OR_RETURN(SegmentView known, read_layout(segment.bytes()));
   return std::unique_ptr<ShmRing>(
       std::make_unique<MappedRing>(std::move(segment), std::move(known)));
 }

@@ -8,16 +8,16 @@
 // Threads:  any number of producer processes (up to kMaxProducers) and threads; one consumer
 //           thread.
 // Blocking: claim() and pop() wait at most `timeout`, by futex in steps of at most 100 ms; close()
-//           wakes both. report_bad_sample() waits for room, at most a second: see report_area.h.
+//           wakes both. report_sample_error() waits for room, at most a second: see error_report_queue.h.
 // Owner:    the segment is a memfd: it has no name, and the kernel frees it with its last user.
 // Errors:   kTimedOut, kClosed (end of data or close()), kNoSpace (create: not enough memory; says
 //           how much is needed), kInvalidArgument (create: the settings), kMismatch (attach: not a
-//           ring, or version or geometry differ; claim: the producer was taken out by reissue()),
+//           ring, or version or geometry differ; claim: the producer was taken out by requeue()),
 //           kCorrupt (pop: a process wrote over the slot table). End of data for a producer is when
 //           every ticket has been filled: until then one may have to be done again.
 // Format:   ring_layout.h, version 2; positions are offsets from the segment's start, never
 //           pointers.
-// Crash:    a slot claimed by a process that died was never visible to the consumer; reissue()
+// Crash:    a slot claimed by a process that died was never visible to the consumer; requeue()
 //           hands its ticket on. Call it only after that process has been reaped: a live one may
 //           still write.
 #pragma once
@@ -40,7 +40,7 @@ namespace stoker::ring {
 
 inline constexpr uint32_t kMaxProducers = 64;
 
-struct RingSettings {
+struct RingOptions {
   uint64_t slots = 8;
   uint64_t first_ticket = 0;    // where a resumed run goes on
   uint64_t end_ticket = ~0ull;  // the first ticket that is never produced
@@ -64,10 +64,10 @@ struct ReadyBatch {
 };
 
 // A sample that could not be read, reported through the segment.
-struct BadSample {
+struct SampleError {
   uint64_t ticket = 0;
   uint64_t sample = 0;
-  Code code = Code::kCorrupt;
+  StatusCode code = StatusCode::kCorrupt;
   std::string reason;  // cut at 200 bytes
 };
 
@@ -75,7 +75,7 @@ struct BadSample {
 struct ProducerProgress {
   uint64_t claims = 0;   // tickets that it holds now
   uint64_t samples = 0;  // finished, ever: its heartbeat while it holds any
-  uint64_t looks = 0;    // for a ticket, ever: its heartbeat while it holds none
+  uint64_t polls = 0;    // for a ticket, ever: its heartbeat while it holds none
 };
 
 // Of reading threads, inside Dataset::read.
@@ -89,13 +89,13 @@ struct ReadTime {
 struct RingCounters {
   uint64_t published = 0;  // batches
   uint64_t consumed = 0;
-  uint64_t reissued = 0;
-  uint64_t bad_samples =
+  uint64_t requeued = 0;
+  uint64_t sample_errors =
       0;  // reports, with the lost ones; one is made again when its ticket is reissued
   uint64_t lost_reports =
-      0;                   // that found the report area full: take_bad_samples() never gives them
-  uint64_t read_ns = 0;    // time of reader threads inside Dataset::read
-  uint64_t decode_ns = 0;  // of that
+      0;                 // that found the report area full: drain_sample_errors() never gives them
+  uint64_t read_ns = 0;  // time of reader threads inside Dataset::read
+  uint64_t decode_ns = 0;      // of that
   uint64_t transform_ns = 0;   // of that
   uint64_t wait_slot_ns = 0;   // … waiting for a free slot
   uint64_t wait_batch_ns = 0;  // time the consumer waited for a batch
@@ -105,7 +105,7 @@ struct RingCounters {
 class ShmRing {
  public:
   static Result<std::unique_ptr<ShmRing>> create(const BatchLayout& layout,
-                                                 const RingSettings& settings);
+                                                 const RingOptions& options);
   static Result<std::unique_ptr<ShmRing>> attach(UniqueFd segment);
   virtual ~ShmRing() = default;
 
@@ -117,11 +117,11 @@ class ShmRing {
   // -- supervisor: before a producer starts, and after it was reaped
   virtual Result<ProducerId> add_producer(std::string_view name) = 0;  // kBusy: the table is full
   virtual void set_producer_pid(ProducerId producer, int pid) = 0;
-  virtual uint64_t reissue(
-      ProducerId dead) = 0;  // returns the number of tickets handed back; frees the table row
+  virtual uint64_t requeue(
+      ProducerId crashed) = 0;  // returns the number of tickets handed back; frees the table row
   virtual ProducerProgress progress(ProducerId producer) const = 0;
   // How many of the supervisor's own reading threads may work; the others rest. 0: all.
-  virtual void set_wanted_readers(uint32_t threads) = 0;
+  virtual void set_active_workers(uint32_t threads) = 0;
 
   // -- producer
   virtual Result<Claim> claim(ProducerId producer, std::chrono::nanoseconds timeout) = 0;
@@ -129,16 +129,18 @@ class ShmRing {
   // fine.
   virtual bool publish(ProducerId producer, const Claim& claim) = 0;
   virtual void abandon(ProducerId producer, const Claim& claim) = 0;  // gives the ticket back
-  virtual void report_bad_sample(const BadSample& bad) = 0;  // only while its ticket is claimed
-  virtual void note_samples(ProducerId producer, uint64_t count) = 0;  // so many more are finished
+  virtual void report_sample_error(
+      const SampleError& error) = 0;  // only while its ticket is claimed
+  virtual void add_completed_samples(ProducerId producer,
+                                     uint64_t count) = 0;  // so many more are finished
   virtual void add_read_time(const ReadTime& spent) = 0;
-  virtual uint32_t wanted_readers() const = 0;
+  virtual uint32_t active_workers() const = 0;
 
   // -- consumer
   virtual Result<ReadyBatch> pop(std::chrono::nanoseconds timeout) = 0;
   virtual void release(uint64_t ticket) = 0;
-  virtual std::vector<BadSample>
-  take_bad_samples() = 0;  // in the order of their reports; any one thread
+  virtual std::vector<SampleError>
+  drain_sample_errors() = 0;  // in the order of their reports; any one thread
 
   virtual void
   close() = 0;  // sticky: claim() and pop() return kClosed at once, here and in every process

@@ -22,7 +22,7 @@ double number_or_nan(const json::value& value) {
   return value.is_null() ? std::nan("") : value.to_number<double>();
 }
 
-score::ClassFigures figures_of(const json::object& fields) {
+eval_metrics::PerClassMetrics parse_per_class(const json::object& fields) {
   return {.name = fields.at("name").as_string().c_str(),
           .samples = fields.at("support").to_number<uint64_t>(),
           .precision = number_or_nan(fields.at("precision")),
@@ -30,36 +30,36 @@ score::ClassFigures figures_of(const json::object& fields) {
           .f1 = number_or_nan(fields.at("f1"))};
 }
 
-score::Confusion confusion_of(const json::array& rows) {
-  score::Confusion confusion;
+eval_metrics::ConfusionMatrix parse_confusion_matrix(const json::array& rows) {
+  eval_metrics::ConfusionMatrix confusion_matrix;
   for (const json::value& row : rows) {
-    std::vector<uint64_t>& counts = confusion.emplace_back();
+    std::vector<uint64_t>& counts = confusion_matrix.emplace_back();
     for (const json::value& count : row.as_array()) counts.push_back(count.to_number<uint64_t>());
   }
-  return confusion;
+  return confusion_matrix;
 }
 
-SetResult set_result_of(const json::key_value_pair& entry) {
-  SetResult set;
-  set.set = entry.key();
+DatasetResult parse_dataset_result(const json::key_value_pair& entry) {
+  DatasetResult dataset;
+  dataset.dataset = entry.key();
   for (const auto& field : entry.value().as_object()) {
     if (field.key() == "num_samples") {
-      set.samples = field.value().to_number<uint64_t>();
+      dataset.samples = field.value().to_number<uint64_t>();
     } else if (field.key() == "per_class") {
       for (const json::value& one : field.value().as_array())
-        set.classes.push_back(figures_of(one.as_object()));
+        dataset.classes.push_back(parse_per_class(one.as_object()));
     } else if (field.key() == "confusion_matrix") {
-      set.confusion = confusion_of(field.value().as_array());
+      dataset.confusion_matrix = parse_confusion_matrix(field.value().as_array());
     } else {
-      set.metrics.emplace_back(field.key(), number_or_nan(field.value()));
+      dataset.metrics.emplace_back(field.key(), number_or_nan(field.value()));
     }
   }
-  return set;
+  return dataset;
 }
 
-json::array json_of(const std::vector<score::ClassFigures>& classes) {
+json::array json_of(const std::vector<eval_metrics::PerClassMetrics>& classes) {
   json::array all;
-  for (const score::ClassFigures& one : classes)
+  for (const eval_metrics::PerClassMetrics& one : classes)
     all.push_back(json::object{{"name", one.name},
                                {"support", one.samples},
                                {"precision", number_or_null(one.precision)},
@@ -68,19 +68,19 @@ json::array json_of(const std::vector<score::ClassFigures>& classes) {
   return all;
 }
 
-json::array json_of(const score::Confusion& confusion) {
+json::array json_of(const eval_metrics::ConfusionMatrix& confusion_matrix) {
   json::array rows;
-  for (const auto& row : confusion) rows.push_back(json::array(row.begin(), row.end()));
+  for (const auto& row : confusion_matrix) rows.push_back(json::array(row.begin(), row.end()));
   return rows;
 }
 
-json::object json_of(const BestPoint& point) {
+json::object json_of(const BestValue& point) {
   return {{"value", number_or_null(point.value)},
           {"step", point.step},
           {"manifest_sha256", point.manifest_sha256}};
 }
 
-BestPoint best_point_of(const json::object& fields) {
+BestValue best_point_of(const json::object& fields) {
   return {.value = number_or_nan(fields.at("value")),
           .step = fields.at("step").to_number<uint64_t>(),
           .manifest_sha256 = fields.at("manifest_sha256").as_string().c_str()};
@@ -89,17 +89,18 @@ BestPoint best_point_of(const json::object& fields) {
 }  // namespace
 
 std::string to_json(const EvalResult& result) {
-  json::object sets;
-  for (const SetResult& set : result.sets) {
-    json::object& fields = sets[set.set].emplace_object();
-    for (const auto& [name, value] : set.metrics) fields[name] = number_or_null(value);
-    fields["num_samples"] = set.samples;
-    if (!set.classes.empty()) fields["per_class"] = json_of(set.classes);
-    if (!set.confusion.empty()) fields["confusion_matrix"] = json_of(set.confusion);
+  json::object datasets;
+  for (const DatasetResult& dataset : result.datasets) {
+    json::object& fields = datasets[dataset.dataset].emplace_object();
+    for (const auto& [name, value] : dataset.metrics) fields[name] = number_or_null(value);
+    fields["num_samples"] = dataset.samples;
+    if (!dataset.classes.empty()) fields["per_class"] = json_of(dataset.classes);
+    if (!dataset.confusion_matrix.empty())
+      fields["confusion_matrix"] = json_of(dataset.confusion_matrix);
   }
   const json::object root{{"step", result.step},
                           {"manifest_sha256", result.manifest_sha256},
-                          {"datasets", std::move(sets)},
+                          {"datasets", std::move(datasets)},
                           {"duration_seconds", result.seconds},
                           {"created_at", result.created}};
   return json::serialize(root) + "\n";
@@ -111,15 +112,15 @@ Result<EvalResult> parse_eval_result(std::string_view text, const std::string& p
     result.step = root.at("step").to_number<uint64_t>();
     result.manifest_sha256 = root.at("manifest_sha256").as_string().c_str();
     for (const auto& entry : root.at("datasets").as_object())
-      result.sets.push_back(set_result_of(entry));
+      result.datasets.push_back(parse_dataset_result(entry));
     result.seconds = root.at("duration_seconds").to_number<double>();
     result.created = root.at("created_at").as_string().c_str();
     return result;
   });
 }
 
-std::optional<EvalResult> maybe_eval_result(const std::string& eval_dir, uint64_t step,
-                                            const std::string& manifest_sha256) {
+std::optional<EvalResult> find_eval_result(const std::string& eval_dir, uint64_t step,
+                                           const std::string& manifest_sha256) {
   const std::string path = eval_result_path(eval_dir, step);
   const auto text = read_file(path, kMaxEvalResultBytes);
   if (!text.ok()) return std::nullopt;
@@ -138,12 +139,12 @@ Status write_eval_result(FileSystem& files, const std::string& eval_dir, const E
   return write_file_atomically(files, eval_result_path(eval_dir, result.step), to_json(result));
 }
 
-std::string to_json(const Best& best) {
+std::string to_json(const BestCheckpoint& best) {
   json::array history;
-  for (const BestPoint& point : best.history) history.push_back(json_of(point));
+  for (const BestValue& point : best.history) history.push_back(json_of(point));
   json::object metrics;
   for (const auto& [name, point] : best.metrics) metrics[name] = json_of(point);
-  const json::object root{{"dataset", best.set},
+  const json::object root{{"dataset", best.dataset},
                           {"metric", best.metric},
                           {"value", number_or_null(best.value)},
                           {"step", best.step},
@@ -153,10 +154,10 @@ std::string to_json(const Best& best) {
   return json::serialize(root) + "\n";
 }
 
-Result<Best> parse_best(std::string_view text, const std::string& path) {
-  return parse_object<Best>(text, path, [](const json::object& root) {
-    Best best;
-    best.set = root.at("dataset").as_string().c_str();
+Result<BestCheckpoint> parse_best(std::string_view text, const std::string& path) {
+  return parse_object<BestCheckpoint>(text, path, [](const json::object& root) {
+    BestCheckpoint best;
+    best.dataset = root.at("dataset").as_string().c_str();
     best.metric = root.at("metric").as_string().c_str();
     best.value = number_or_nan(root.at("value"));
     best.step = root.at("step").to_number<uint64_t>();
@@ -172,7 +173,7 @@ Result<Best> parse_best(std::string_view text, const std::string& path) {
   });
 }
 
-Result<Best> read_best(const std::string& path) {
+Result<BestCheckpoint> read_best(const std::string& path) {
   constexpr uint64_t kMaxBytes = 1 << 20;
   STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
   return parse_best(text, path);

@@ -19,24 +19,25 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/score/report.h"
+#include "shared/eval_metrics/eval_report.h"
 
 namespace stoker::run {
 
-using score::MetricValues;
+using eval_metrics::MetricValues;
 
-struct SetResult {
-  std::string set;
+struct DatasetResult {
+  std::string dataset;
   uint64_t samples = 0;
   MetricValues metrics;
-  std::vector<score::ClassFigures> classes = {};  // of classification, as far as it keeps them
-  score::Confusion confusion = {};                // the same
+  std::vector<eval_metrics::PerClassMetrics> classes =
+      {};  // of classification, as far as it keeps them
+  eval_metrics::ConfusionMatrix confusion_matrix = {};  // the same
 };
 
 struct EvalResult {
   uint64_t step = 0;
   std::string manifest_sha256;
-  std::vector<SetResult> sets;
+  std::vector<DatasetResult> datasets;
   double seconds = 0;
   std::string created;  // ISO 8601, for people
 };
@@ -49,35 +50,35 @@ std::string eval_result_path(const std::string& eval_dir, uint64_t step);
 
 inline constexpr uint64_t kMaxEvalResultBytes = 64ull << 20;  // larger is no such file
 // What the evaluator found of this very checkpoint; nothing where that cannot be read.
-std::optional<EvalResult> maybe_eval_result(const std::string& eval_dir, uint64_t step,
-                                            const std::string& manifest_sha256);
+std::optional<EvalResult> find_eval_result(const std::string& eval_dir, uint64_t step,
+                                           const std::string& manifest_sha256);
 
 // One value of one metric, and which checkpoint it is of.
-struct BestPoint {
+struct BestValue {
   double value = 0;
   uint64_t step = 0;
   std::string manifest_sha256;
 
-  bool operator==(const BestPoint&) const = default;
+  bool operator==(const BestValue&) const = default;
 };
 
 // The best result so far by the goal (eval.monitor), and how it came to be. Everything in it follows
 // from metrics/eval.jsonl, so that it can be made anew.
-struct Best {
-  std::string set;
+struct BestCheckpoint {
+  std::string dataset;
   std::string metric;
   double value = 0;
   uint64_t step = 0;
   std::string manifest_sha256;
-  std::vector<BestPoint> history = {};            // each was the best once; the last is this one
-  std::map<std::string, BestPoint> metrics = {};  // the best by each "SET/METRIC"
+  std::vector<BestValue> history = {};            // each was the best once; the last is this one
+  std::map<std::string, BestValue> metrics = {};  // the best by each "SET/METRIC"
 
-  bool operator==(const Best&) const = default;
+  bool operator==(const BestCheckpoint&) const = default;
 };
 
-std::string to_json(const Best& best);
-Result<Best> parse_best(std::string_view json, const std::string& path_in_messages);
+std::string to_json(const BestCheckpoint& best);
+Result<BestCheckpoint> parse_best(std::string_view json, const std::string& path_in_messages);
 // From the file; kNotFound before the first evaluation.
-Result<Best> read_best(const std::string& path);
+Result<BestCheckpoint> read_best(const std::string& path);
 
 }  // namespace stoker::run

@@ -10,7 +10,7 @@
 
 #include <boost/json.hpp>
 
-#include "shared/base/exact_json.h"
+#include "shared/base/json_parser.h"
 #include "shared/base/status.h"
 
 namespace stoker::run {
@@ -21,11 +21,11 @@ template <typename T, typename Read>
 Result<T> parse_object(std::string_view text, const std::string& path, Read&& read) {
   boost::system::error_code error;
   const boost::json::value value = parse_json(text, error);
-  if (error) return Status(Code::kCorrupt, path + ": not JSON: " + error.message());
+  if (error) return Status(StatusCode::kCorrupt, path + ": not JSON: " + error.message());
   try {
     return read(value.as_object());
   } catch (const std::exception& wrong) {
-    return Status(Code::kCorrupt,
+    return Status(StatusCode::kCorrupt,
                   path + ": a field is missing or has the wrong type: " + wrong.what());
   }
 }

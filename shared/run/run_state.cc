@@ -14,7 +14,7 @@ constexpr uint64_t kMaxBytes = 1 << 20;
 
 }  // namespace
 
-std::string to_json(const RunEnd& end) {
+std::string to_json(const ExitStatus& end) {
   return json::serialize(json::object{{"state", end.state},
                                       {"step", end.step},
                                       {"reason", end.reason},
@@ -22,9 +22,9 @@ std::string to_json(const RunEnd& end) {
          "\n";
 }
 
-Result<RunEnd> parse_run_end(std::string_view text, const std::string& path) {
-  return parse_object<RunEnd>(text, path, [](const json::object& root) {
-    RunEnd end;
+Result<ExitStatus> parse_exit_status(std::string_view text, const std::string& path) {
+  return parse_object<ExitStatus>(text, path, [](const json::object& root) {
+    ExitStatus end;
     end.state = root.at("state").as_string().c_str();
     end.step = root.at("step").to_number<uint64_t>();
     end.reason = root.at("reason").as_string().c_str();
@@ -33,43 +33,43 @@ Result<RunEnd> parse_run_end(std::string_view text, const std::string& path) {
   });
 }
 
-std::string to_json(const RunPause& pause) {
+std::string to_json(const PauseStatus& pause) {
   return json::serialize(json::object{{"step", pause.step}, {"since", pause.since}}) + "\n";
 }
 
-Result<RunPause> parse_run_pause(std::string_view text, const std::string& path) {
-  return parse_object<RunPause>(text, path, [](const json::object& root) {
-    return RunPause{.step = root.at("step").to_number<uint64_t>(),
-                    .since = root.at("since").as_string().c_str()};
+Result<PauseStatus> parse_pause_status(std::string_view text, const std::string& path) {
+  return parse_object<PauseStatus>(text, path, [](const json::object& root) {
+    return PauseStatus{.step = root.at("step").to_number<uint64_t>(),
+                       .since = root.at("since").as_string().c_str()};
   });
 }
 
-Status write_run_end(FileSystem& files, const RunLayout& layout, const RunEnd& end) {
-  return write_file_atomically(files, layout.end_file(), to_json(end));
+Status write_exit_status(FileSystem& files, const RunLayout& layout, const ExitStatus& end) {
+  return write_file_atomically(files, layout.exit_status_file(), to_json(end));
 }
 
-RunState look(const RunLayout& layout) {
+RunState read_run_state(const RunLayout& layout) {
   RunState state;
   const auto locked = is_locked(layout.lock_file());
   if (locked.ok() && *locked) {
-    state.kind = RunState::Kind::kRunning;
+    state.phase = RunState::Phase::kRunning;
     if (const auto text = read_file(layout.paused_file(), kMaxBytes); text.ok()) {
-      auto pause = parse_run_pause(*text, layout.paused_file());
+      auto pause = parse_pause_status(*text, layout.paused_file());
       if (pause.ok()) state.pause = *std::move(pause);
     }
     return state;
   }
-  if (const auto text = read_file(layout.end_file(), kMaxBytes); text.ok()) {
-    auto end = parse_run_end(*text, layout.end_file());
+  if (const auto text = read_file(layout.exit_status_file(), kMaxBytes); text.ok()) {
+    auto end = parse_exit_status(*text, layout.exit_status_file());
     if (end.ok()) {
-      state.kind = RunState::Kind::kEnded;
+      state.phase = RunState::Phase::kEnded;
       state.end = *std::move(end);
       return state;
     }
   }
   if (!locked.ok()) state.no_locks = locked.status().message();
   std::error_code ignored;
-  if (std::filesystem::exists(layout.lock_file(), ignored)) state.kind = RunState::Kind::kDead;
+  if (std::filesystem::exists(layout.lock_file(), ignored)) state.phase = RunState::Phase::kCrashed;
   return state;
 }
 

@@ -5,7 +5,7 @@
 // one at its start. A paused trainer holds the lock like any other, and leaves paused.json as well.
 //
 // Threads: any.
-// Errors:  look() has none: what cannot be read is not there.
+// Errors:  read_run_state() has none: what cannot be read is not there.
 #pragma once
 
 #include <cstdint>
@@ -19,40 +19,40 @@
 
 namespace stoker::run {
 
-struct RunEnd {
+struct ExitStatus {
   std::string state;  // finished | stopped | failed
   uint64_t step = 0;
   std::string reason;  // one line
   int exit_code = 0;
 };
 
-std::string to_json(const RunEnd& end);
-Result<RunEnd> parse_run_end(std::string_view json, const std::string& path_in_messages);
-Status write_run_end(FileSystem& files, const RunLayout& layout, const RunEnd& end);
+std::string to_json(const ExitStatus& end);
+Result<ExitStatus> parse_exit_status(std::string_view json, const std::string& path_in_messages);
+Status write_exit_status(FileSystem& files, const RunLayout& layout, const ExitStatus& end);
 
 // What a paused trainer leaves for those who only see the directory.
-struct RunPause {
+struct PauseStatus {
   uint64_t step = 0;
   std::string since;  // ISO 8601
 };
 
-std::string to_json(const RunPause& pause);
-Result<RunPause> parse_run_pause(std::string_view json, const std::string& path_in_messages);
+std::string to_json(const PauseStatus& pause);
+Result<PauseStatus> parse_pause_status(std::string_view json, const std::string& path_in_messages);
 
 struct RunState {
-  enum class Kind {
+  enum class Phase {
     kAbsent,   // no run directory, or nothing in it
     kRunning,  // the lock is held
     kEnded,    // exit_status.json is there
-    kDead,     // neither: the trainer was killed, or the machine went down
+    kCrashed,  // neither: the trainer was killed, or the machine went down
   };
-  Kind kind = Kind::kAbsent;
-  std::optional<RunEnd> end;
-  std::optional<RunPause> pause;  // of a running one, while it is paused
+  Phase phase = Phase::kAbsent;
+  std::optional<ExitStatus> end;
+  std::optional<PauseStatus> pause;  // of a running one, while it is paused
   // Not empty: this file system has no locks, so that a running trainer looks like a dead one.
   std::string no_locks;
 };
 
-RunState look(const RunLayout& layout);
+RunState read_run_state(const RunLayout& layout);
 
 }  // namespace stoker::run

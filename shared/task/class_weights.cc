@@ -7,12 +7,12 @@ namespace stoker::task {
 Result<ClassWeights> ClassWeights::of(const std::vector<double>& numbers, const std::string& key,
                                       uint64_t count, const std::string& what) {
   if (numbers.empty() || numbers.size() == count) return ClassWeights(numbers);
-  return Status(Code::kMismatch, key + " has " + std::to_string(numbers.size()) +
-                                     " numbers, but the data has " + std::to_string(count) + ' ' +
-                                     what + "; give one for each");
+  return Status(StatusCode::kMismatch, key + " has " + std::to_string(numbers.size()) +
+                                           " numbers, but the data has " + std::to_string(count) +
+                                           ' ' + what + "; give one for each");
 }
 
-const at::Tensor& ClassWeights::beside(const at::Tensor& logits) const {
+const at::Tensor& ClassWeights::matching(const at::Tensor& logits) const {
   const int64_t outputs = logits.size(-1);
   const bool is_made =
       kept_.defined() && kept_.device() == logits.device() && kept_.size(0) == outputs;

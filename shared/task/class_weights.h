@@ -27,7 +27,7 @@ class ClassWeights {
   const std::vector<double>& numbers() const { return numbers_; }  // of the data's classes; or none
   // F32 [logits.size(-1)], on the device of `logits`. A model may know more classes than the data
   // has: these count 1. Undefined where there are no weights.
-  const at::Tensor& beside(const at::Tensor& logits) const;
+  const at::Tensor& matching(const at::Tensor& logits) const;
 
  private:
   explicit ClassWeights(std::vector<double> numbers) : numbers_(std::move(numbers)) {}

@@ -4,12 +4,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/constant_pad_nd.h>
 
-#include "shared/model/data_fit.h"
-#include "shared/task/batch_mixer.h"
-#include "shared/task/kinds.h"
+#include "shared/model/data_compatibility.h"
 #include "shared/task/label_loss.h"
-#include "shared/task/label_scorer.h"
+#include "shared/task/label_metrics.h"
+#include "shared/task/mixup_cutmix.h"
 #include "shared/task/model_input.h"
+#include "shared/task/task_factories.h"
 
 namespace stoker::task {
 namespace {
@@ -27,27 +27,27 @@ at::Tensor widen(const at::Tensor& label, int64_t outputs) {
 
 class ClassificationEvaluation : public Evaluation {
  public:
-  ClassificationEvaluation(InputAndLabel places, uint64_t classes,
-                           const EvaluationSettings& settings, std::vector<double> weights)
-      : places_(std::move(places)), scorer_(classes, settings, std::move(weights)) {}
+  ClassificationEvaluation(InputAndLabel indices, uint64_t classes,
+                           const EvaluationOptions& options, std::vector<double> weights)
+      : indices_(std::move(indices)), scorer_(classes, options, std::move(weights)) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    scorer_.add(outputs_of(model, batch, places_.input), batch.at(places_.label));
+    scorer_.add(model_outputs(model, batch, indices_.input), batch.at(indices_.label));
   }
 
-  score::Report report() const override { return scorer_.report(); }
+  eval_metrics::EvalReport report() const override { return scorer_.report(); }
 
  private:
-  const InputAndLabel places_;
-  LabelScorer scorer_;
+  const InputAndLabel indices_;
+  LabelMetrics scorer_;
 };
 
 class Classification : public Task {
  public:
-  Classification(const config::ClassificationTask& config, InputAndLabel places, uint64_t classes,
-                 dataset::MixSettings mix, ClassWeights weights)
-      : places_(std::move(places)),
+  Classification(const config::ClassificationTask& config, InputAndLabel indices, uint64_t classes,
+                 dataset::MixOptions mix, ClassWeights weights)
+      : indices_(std::move(indices)),
         classes_(classes),
         mix_(mix),
         loss_(std::move(weights), config.label_smoothing),
@@ -55,42 +55,43 @@ class Classification : public Task {
 
   Batch mixed(Batch batch, uint64_t seed, uint64_t ticket) const override {
     if (!mix_.any()) return batch;
-    const dataset::BatchMix mix = dataset::draw_mix(mix_, seed, ticket);
-    batch.at(places_.input.values) = mix_inputs(values_of(batch, places_.input), mix);
-    at::Tensor& label = batch.at(places_.label);
+    const dataset::MixParameters mix = dataset::sample_mix(mix_, seed, ticket);
+    batch.at(indices_.input.values) = mix_inputs(input_values(batch, indices_.input), mix);
+    at::Tensor& label = batch.at(indices_.label);
     label = mix_labels(label, static_cast<int64_t>(classes_), mix);
     return batch;
   }
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    const model::Outputs outputs = training_outputs_of(model, batch, places_.input);
-    const at::Tensor main = loss_of(outputs.main, batch);
-    if (!outputs.auxiliary.defined()) return main;
-    return main + aux_weight_ * loss_of(outputs.auxiliary, batch);
+    const model::Outputs outputs = training_outputs(model, batch, indices_.input);
+    const at::Tensor main = loss_of(outputs.logits, batch);
+    if (!outputs.aux_logits.defined()) return main;
+    return main + aux_weight_ * loss_of(outputs.aux_logits, batch);
   }
-  std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings& settings) const override {
-    return std::make_unique<ClassificationEvaluation>(places_, classes_, settings,
+  std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
+    return std::make_unique<ClassificationEvaluation>(indices_, classes_, options,
                                                       loss_.weights().numbers());
   }
 
  private:
   at::Tensor loss_of(const at::Tensor& outputs, const Batch& batch) const {
     const at::Tensor logits = outputs.to(at::kFloat);
-    return loss_.mean(logits, widen(batch.at(places_.label), logits.size(1)));
+    return loss_.mean(logits, widen(batch.at(indices_.label), logits.size(1)));
   }
 
-  const InputAndLabel places_;
+  const InputAndLabel indices_;
   const uint64_t classes_;
-  const dataset::MixSettings mix_;
+  const dataset::MixOptions mix_;
   const LabelLoss loss_;
   const double aux_weight_;
 };
 
 // A sum of two samples is one where they are numbers of the same places.
-Result<dataset::MixSettings> mix_settings_of(const std::vector<config::BatchTransform>& transforms,
+Result<dataset::MixOptions> find_mix_options(const std::vector<config::BatchTransform>& transforms,
                                              const Samples& sample, const ModelInput& input) {
-  STOKER_ASSIGN_OR_RETURN(const auto mix, dataset::mix_settings(transforms, sample[input.values]));
+  STOKER_ASSIGN_OR_RETURN(const auto mix,
+                          dataset::make_mix_options(transforms, sample[input.values]));
   if (!mix.any() || (!input.is_tokens && !input.maybe_length)) return mix;
-  return Status(Code::kMismatch,
+  return Status(StatusCode::kMismatch,
                 "data.train.batch_transforms: mixup and cutmix do not mix tokens, nor samples of "
                 "various lengths; the data has " +
                     model::describe(sample));
@@ -102,21 +103,22 @@ Result<std::unique_ptr<Task>> make_classification(
     const config::ClassificationTask& config, const config::Normalize* maybe_normalize,
     const Samples& sample, uint64_t classes,
     const std::vector<config::BatchTransform>& batch_transforms) {
-  InputAndLabel places;
-  STOKER_ASSIGN_OR_RETURN(places.input,
+  InputAndLabel indices;
+  STOKER_ASSIGN_OR_RETURN(indices.input,
                           find_model_input(maybe_normalize, sample, "classification"));
-  STOKER_ASSIGN_OR_RETURN(places.label, component(sample, "label", "classification"));
-  const TensorSpec& label = sample[places.label];
+  STOKER_ASSIGN_OR_RETURN(indices.label, component_index(sample, "label", "classification"));
+  const TensorSpec& label = sample[indices.label];
   if (label.dtype != DType::kI64 || !label.shape.empty() || classes < 2) {
-    return Status(Code::kMismatch,
+    return Status(StatusCode::kMismatch,
                   "task classification needs `label` I64 [] of 2 or more classes; the data has " +
                       to_string(label) + " of " + std::to_string(classes) + " classes");
   }
-  STOKER_ASSIGN_OR_RETURN(const auto mix, mix_settings_of(batch_transforms, sample, places.input));
+  STOKER_ASSIGN_OR_RETURN(const auto mix,
+                          find_mix_options(batch_transforms, sample, indices.input));
   STOKER_ASSIGN_OR_RETURN(
       ClassWeights weights,
       ClassWeights::of(config.class_weights.values, "task.class_weights", classes, "classes"));
-  return std::unique_ptr<Task>(std::make_unique<Classification>(config, std::move(places), classes,
+  return std::unique_ptr<Task>(std::make_unique<Classification>(config, std::move(indices), classes,
                                                                 mix, std::move(weights)));
 }
 

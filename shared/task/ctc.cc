@@ -16,11 +16,11 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/log_softmax.h>
 
-#include "shared/score/label_error_score.h"
+#include "shared/eval_metrics/label_error_rate.h"
 #include "shared/task/host_values.h"
-#include "shared/task/kinds.h"
 #include "shared/task/label_loss.h"
 #include "shared/task/sequence_labels.h"
+#include "shared/task/task_factories.h"
 
 namespace stoker::task {
 namespace {
@@ -37,20 +37,20 @@ struct Alignment {
 // LibTorch does not look at the labels' values before it reads by them, so they are looked at here:
 // classes but the blank, then nothing but padding. On a device without waiting for it.
 void check_labels(const at::Tensor& labels, const at::Tensor& counts, int64_t outputs) {
-  const at::Tensor place = at::arange(labels.size(1), labels.options()).unsqueeze(0);
+  const at::Tensor position = at::arange(labels.size(1), labels.options()).unsqueeze(0);
   const at::Tensor is_class = labels.gt(kBlank).logical_and(labels.lt(outputs));
-  const at::Tensor fits = is_class.eq(place.lt(counts.unsqueeze(1)));
+  const at::Tensor fits = is_class.eq(position.lt(counts.unsqueeze(1)));
   at::_assert_async(fits.all(),
                     "task ctc: labels must be classes from 1 (0 is the blank) to below the model's "
                     "outputs, and behind them -100 only");
 }
 
-Alignment alignment_of(model::Model& model, const Batch& batch, const SequenceLabels& places) {
-  const at::Tensor logits = step_outputs_of(model, batch, places.input);
-  const at::Tensor& labels = batch.at(places.labels);
+Alignment alignment_of(model::Model& model, const Batch& batch, const SequenceLabels& indices) {
+  const at::Tensor logits = step_outputs(model, batch, indices.input);
+  const at::Tensor& labels = batch.at(indices.labels);
   const at::Tensor counts = labels.ne(kIgnoredLabel).sum(1);
   check_labels(labels, counts, logits.size(2));
-  const at::Tensor length = length_of(batch, places.input, logits.size(1));
+  const at::Tensor length = sequence_lengths(batch, indices.input, logits.size(1));
   return {at::log_softmax(logits, 2).transpose(0, 1),
           length.defined() ? length : at::full_like(counts, logits.size(1)), labels, counts};
 }
@@ -62,48 +62,49 @@ at::Tensor loss_of(const Alignment& alignment, int64_t reduction, bool zero_infi
 
 class CtcEvaluation : public Evaluation {
  public:
-  CtcEvaluation(SequenceLabels places, bool zero_infinity)
-      : places_(std::move(places)), zero_infinity_(zero_infinity) {}
+  CtcEvaluation(SequenceLabels indices, bool zero_infinity)
+      : indices_(std::move(indices)), zero_infinity_(zero_infinity) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const Alignment alignment = alignment_of(model, batch, places_);
+    const Alignment alignment = alignment_of(model, batch, indices_);
     const at::Tensor sums = loss_of(alignment, at::Reduction::None, zero_infinity_);
     const HostValues<float> losses(sums / alignment.counts.clamp_min(1));
     const HostValues<int64_t> labels(alignment.labels), counts(alignment.counts),
         steps(alignment.steps), paths(alignment.log_probabilities.argmax(2).t());
-    const size_t most_steps = paths.span().size() / losses.span().size(),
-                 most_labels = labels.span().size() / losses.span().size();
+    const size_t max_steps = paths.span().size() / losses.span().size(),
+                 max_label_length = labels.span().size() / losses.span().size();
     for (size_t i = 0; i < losses.span().size(); ++i) {
-      const auto real = paths.span().subspan(i * most_steps, static_cast<size_t>(steps.span()[i]));
+      const auto real = paths.span().subspan(i * max_steps, static_cast<size_t>(steps.span()[i]));
       std::vector<int64_t> path(real.begin(), real.end());
-      score_.add(losses.span()[i], score::collapse(path, kBlank),
-                 labels.span().subspan(i * most_labels, static_cast<size_t>(counts.span()[i])));
+      metrics_.add(
+          losses.span()[i], eval_metrics::collapse(path, kBlank),
+          labels.span().subspan(i * max_label_length, static_cast<size_t>(counts.span()[i])));
     }
   }
 
-  score::Report report() const override { return score_.report(); }
+  eval_metrics::EvalReport report() const override { return metrics_.report(); }
 
  private:
-  const SequenceLabels places_;
+  const SequenceLabels indices_;
   const bool zero_infinity_;
-  score::LabelErrorScore score_;
+  eval_metrics::LabelErrorRate metrics_;
 };
 
 class Ctc : public Task {
  public:
-  Ctc(SequenceLabels places, bool zero_infinity)
-      : places_(std::move(places)), zero_infinity_(zero_infinity) {}
+  Ctc(SequenceLabels indices, bool zero_infinity)
+      : indices_(std::move(indices)), zero_infinity_(zero_infinity) {}
 
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    return loss_of(alignment_of(model, batch, places_), at::Reduction::Mean, zero_infinity_);
+    return loss_of(alignment_of(model, batch, indices_), at::Reduction::Mean, zero_infinity_);
   }
-  std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings&) const override {
-    return std::make_unique<CtcEvaluation>(places_, zero_infinity_);
+  std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions&) const override {
+    return std::make_unique<CtcEvaluation>(indices_, zero_infinity_);
   }
 
  private:
-  const SequenceLabels places_;
+  const SequenceLabels indices_;
   const bool zero_infinity_;
 };
 
@@ -112,9 +113,9 @@ class Ctc : public Task {
 Result<std::unique_ptr<Task>> make_ctc(const config::CtcTask& config,
                                        const config::Normalize* maybe_normalize,
                                        const Samples& sample, uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(SequenceLabels places,
+  STOKER_ASSIGN_OR_RETURN(SequenceLabels indices,
                           find_sequence_labels(maybe_normalize, sample, classes, "ctc"));
-  return std::unique_ptr<Task>(std::make_unique<Ctc>(std::move(places), config.zero_infinity));
+  return std::unique_ptr<Task>(std::make_unique<Ctc>(std::move(indices), config.zero_infinity));
 }
 
 }  // namespace stoker::task

@@ -9,7 +9,7 @@
 namespace stoker::task {
 namespace {
 
-constexpr double kLeastWeight = 1e-30;  // so that nothing is divided by 0
+constexpr double kMinWeight = 1e-30;  // so that nothing is divided by 0
 
 std::optional<at::Tensor> maybe(const at::Tensor& weights) {
   return weights.defined() ? std::optional(weights) : std::nullopt;
@@ -17,28 +17,28 @@ std::optional<at::Tensor> maybe(const at::Tensor& weights) {
 
 }  // namespace
 
-std::tuple<at::Tensor, at::Tensor> only_counted(const at::Tensor& logits,
-                                                const at::Tensor& labels) {
+std::tuple<at::Tensor, at::Tensor> drop_ignored_labels(const at::Tensor& logits,
+                                                       const at::Tensor& labels) {
   const at::Tensor counted = labels.ne(kIgnoredLabel).nonzero().squeeze(1);
   return {logits.index_select(0, counted), labels.index_select(0, counted)};
 }
 
 at::Tensor LabelLoss::mean(const at::Tensor& logits, const at::Tensor& labels) const {
-  if (weights_.any() && !labels.is_floating_point()) return mean_of_counted(logits, labels);
-  return at::cross_entropy_loss(logits, labels, maybe(weights_.beside(logits)), at::Reduction::Mean,
-                                kIgnoredLabel, smoothing_);
+  if (weights_.any() && !labels.is_floating_point()) return mean_over_valid(logits, labels);
+  return at::cross_entropy_loss(logits, labels, maybe(weights_.matching(logits)),
+                                at::Reduction::Mean, kIgnoredLabel, smoothing_);
 }
 
 // LibTorch's own mean is not a number where no label counts, and asks the device how many do.
-at::Tensor LabelLoss::mean_of_counted(const at::Tensor& logits, const at::Tensor& labels) const {
-  const at::Tensor& weights = weights_.beside(logits);
+at::Tensor LabelLoss::mean_over_valid(const at::Tensor& logits, const at::Tensor& labels) const {
+  const at::Tensor& weights = weights_.matching(logits);
   const at::Tensor sum = at::cross_entropy_loss(logits, labels, maybe(weights), at::Reduction::Sum,
                                                 kIgnoredLabel, smoothing_);
   const at::Tensor counts = labels.ne(kIgnoredLabel);
   const at::Tensor weight =
       weights.defined() ? weights.index_select(0, labels.mul(counts)).mul(counts) : counts;
   const at::Tensor total = weight.sum().to(at::kFloat);
-  return at::where(total.gt(0), sum.div(total.clamp_min(kLeastWeight)), at::zeros_like(sum));
+  return at::where(total.gt(0), sum.div(total.clamp_min(kMinWeight)), at::zeros_like(sum));
 }
 
 }  // namespace stoker::task

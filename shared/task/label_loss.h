@@ -18,7 +18,8 @@ namespace stoker::task {
 inline constexpr int64_t kIgnoredLabel = -100;
 
 // Rows of `logits` and their `labels` [samples] that count. Asks the device how many there are.
-std::tuple<at::Tensor, at::Tensor> only_counted(const at::Tensor& logits, const at::Tensor& labels);
+std::tuple<at::Tensor, at::Tensor> drop_ignored_labels(const at::Tensor& logits,
+                                                       const at::Tensor& labels);
 
 class LabelLoss {
  public:
@@ -29,7 +30,7 @@ class LabelLoss {
   // outputs]. The mean over the samples; with weights and I64 labels the weighted one.
   at::Tensor mean(const at::Tensor& logits, const at::Tensor& labels) const;
   // The same where some labels are kIgnoredLabel: the mean over the others, 0 where there are none.
-  at::Tensor mean_of_counted(const at::Tensor& logits, const at::Tensor& labels) const;
+  at::Tensor mean_over_valid(const at::Tensor& logits, const at::Tensor& labels) const;
   const ClassWeights& weights() const { return weights_; }
 
  private:

@@ -1,7 +1,7 @@
 #include <variant>
 
-#include "shared/model/data_fit.h"
-#include "shared/task/kinds.h"
+#include "shared/model/data_compatibility.h"
+#include "shared/task/task_factories.h"
 
 namespace stoker::task {
 namespace {
@@ -13,7 +13,7 @@ struct Maker {
   const std::vector<config::BatchTransform>& batch_transforms;
 
   Result<std::unique_ptr<Task>> operator()(const config::LanguageModelingTask&) const {
-    return make_language_model(sample, classes);
+    return make_language_modeling(sample, classes);
   }
   Result<std::unique_ptr<Task>> operator()(const config::ClassificationTask& config) const {
     return make_classification(config, maybe_normalize, sample, classes, batch_transforms);
@@ -23,10 +23,10 @@ struct Maker {
   }
   Result<std::unique_ptr<Task>> operator()(
       const config::MultilabelClassificationTask& config) const {
-    return make_multi_label(config, maybe_normalize, sample, classes);
+    return make_multilabel_classification(config, maybe_normalize, sample, classes);
   }
   Result<std::unique_ptr<Task>> operator()(const config::SequenceLabelingTask& config) const {
-    return make_tagging(config, maybe_normalize, sample, classes);
+    return make_sequence_labeling(config, maybe_normalize, sample, classes);
   }
   Result<std::unique_ptr<Task>> operator()(const config::CtcTask& config) const {
     return make_ctc(config, maybe_normalize, sample, classes);
@@ -35,11 +35,12 @@ struct Maker {
 
 }  // namespace
 
-Result<size_t> component(const Samples& sample, const std::string& name, const std::string& task) {
+Result<size_t> component_index(const Samples& sample, const std::string& name,
+                               const std::string& task) {
   for (size_t i = 0; i < sample.size(); ++i)
     if (sample[i].name == name) return i;
-  return Status(Code::kMismatch, "task " + task + " needs samples with `" + name +
-                                     "`; the data has " + model::describe(sample));
+  return Status(StatusCode::kMismatch, "task " + task + " needs samples with `" + name +
+                                           "`; the data has " + model::describe(sample));
 }
 
 Result<std::unique_ptr<Task>> make_task(

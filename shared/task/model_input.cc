@@ -1,11 +1,11 @@
 #include "shared/task/model_input.h"
 
-#include "shared/task/kinds.h"
+#include "shared/task/task_factories.h"
 
 namespace stoker::task {
 namespace {
 
-std::optional<size_t> maybe_component(const Samples& sample, const std::string& name) {
+std::optional<size_t> find_component_index(const Samples& sample, const std::string& name) {
   for (size_t i = 0; i < sample.size(); ++i)
     if (sample[i].name == name) return i;
   return std::nullopt;
@@ -16,54 +16,58 @@ std::optional<size_t> maybe_component(const Samples& sample, const std::string& 
 Result<ModelInput> find_model_input(const config::Normalize* maybe_normalize, const Samples& sample,
                                     const std::string& task) {
   ModelInput found;
-  if (const auto tokens = maybe_component(sample, "tokens")) {
+  if (const auto tokens = find_component_index(sample, "tokens")) {
     found.values = *tokens;
     found.is_tokens = true;
   } else {
-    STOKER_ASSIGN_OR_RETURN(found.values, component(sample, "input", task));
+    STOKER_ASSIGN_OR_RETURN(found.values, component_index(sample, "input", task));
     STOKER_ASSIGN_OR_RETURN(found.normalization,
-                            normalization_of(maybe_normalize, sample[found.values]));
+                            find_normalization(maybe_normalize, sample[found.values]));
   }
-  found.maybe_length = maybe_component(sample, "length");
+  found.maybe_length = find_component_index(sample, "length");
   if (!found.maybe_length) return found;
   const TensorSpec& length = sample[*found.maybe_length];
   if (length.dtype != DType::kI64 || !length.shape.empty())
-    return Status(Code::kMismatch, "task " + task + " needs a `length` I64 [], one number a " +
-                                       "sample; the data has " + to_string(length));
+    return Status(StatusCode::kMismatch, "task " + task +
+                                             " needs a `length` I64 [], one number a " +
+                                             "sample; the data has " + to_string(length));
   return found;
 }
 
-Result<int64_t> steps_of(const ModelInput& input, const Samples& sample, const std::string& task) {
+Result<int64_t> num_time_steps(const ModelInput& input, const Samples& sample,
+                               const std::string& task) {
   const TensorSpec& values = sample[input.values];
   if (values.shape.size() == (input.is_tokens ? 1 : 2) && values.elements() > 0)
     return values.shape[0];
-  return Status(Code::kMismatch, "task " + task +
-                                     " needs sequences, `input` [steps, features] or `tokens` "
-                                     "[steps]; the data has " +
-                                     to_string(values));
+  return Status(StatusCode::kMismatch,
+                "task " + task +
+                    " needs sequences, `input` [steps, features] or `tokens` "
+                    "[steps]; the data has " +
+                    to_string(values));
 }
 
-at::Tensor values_of(const Batch& batch, const ModelInput& input) {
+at::Tensor input_values(const Batch& batch, const ModelInput& input) {
   const at::Tensor& values = batch.at(input.values);
-  return input.is_tokens ? prepare_tokens(values) : prepare_input(values, input.normalization);
+  return input.is_tokens ? preprocess_tokens(values)
+                         : preprocess_input(values, input.normalization);
 }
 
-at::Tensor length_of(const Batch& batch, const ModelInput& input, int64_t steps) {
+at::Tensor sequence_lengths(const Batch& batch, const ModelInput& input, int64_t steps) {
   return input.maybe_length ? batch.at(*input.maybe_length).clamp(0, steps) : at::Tensor();
 }
 
-model::Outputs training_outputs_of(model::Model& model, const Batch& batch,
-                                   const ModelInput& input) {
-  const at::Tensor values = values_of(batch, input);
-  if (!input.maybe_length) return model.forward_training(values);
-  return {model.forward_padded(values, length_of(batch, input, values.size(1))), {}};
+model::Outputs training_outputs(model::Model& model, const Batch& batch, const ModelInput& input) {
+  const at::Tensor values = input_values(batch, input);
+  if (!input.maybe_length) return model.forward_with_aux(values);
+  return {model.forward_padded(values, sequence_lengths(batch, input, values.size(1))), {}};
 }
 
-at::Tensor outputs_of(model::Model& model, const Batch& batch, const ModelInput& input) {
-  const at::Tensor values = values_of(batch, input);
+at::Tensor model_outputs(model::Model& model, const Batch& batch, const ModelInput& input) {
+  const at::Tensor values = input_values(batch, input);
   const at::Tensor outputs =
-      input.maybe_length ? model.forward_padded(values, length_of(batch, input, values.size(1)))
-                         : model.forward(values);
+      input.maybe_length
+          ? model.forward_padded(values, sequence_lengths(batch, input, values.size(1)))
+          : model.forward(values);
   return outputs.to(at::kFloat);
 }
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "shared/task/prepare_input.h"
+#include "shared/task/preprocess_input.h"
 #include "shared/task/task.h"
 
 namespace stoker::task {
@@ -28,19 +28,18 @@ Result<ModelInput> find_model_input(const config::Normalize* maybe_normalize,
 
 // The steps of a sample: of `tokens` [steps] or of an `input` [steps, features]. kMismatch: it is no
 // sequence.
-Result<int64_t> steps_of(const ModelInput& input, const std::vector<TensorSpec>& sample,
-                         const std::string& task);
+Result<int64_t> num_time_steps(const ModelInput& input, const std::vector<TensorSpec>& sample,
+                               const std::string& task);
 
 // What the model is given.
-at::Tensor values_of(const Batch& batch, const ModelInput& input);
+at::Tensor input_values(const Batch& batch, const ModelInput& input);
 // I64 [batch]: how many of the `steps` are real, which no file can make more than there are;
 // undefined where all are.
-at::Tensor length_of(const Batch& batch, const ModelInput& input, int64_t steps);
+at::Tensor sequence_lengths(const Batch& batch, const ModelInput& input, int64_t steps);
 
 // What the model says: F32.
-at::Tensor outputs_of(model::Model& model, const Batch& batch, const ModelInput& input);
+at::Tensor model_outputs(model::Model& model, const Batch& batch, const ModelInput& input);
 // The same in training, with what an auxiliary head says; in the model's own format.
-model::Outputs training_outputs_of(model::Model& model, const Batch& batch,
-                                   const ModelInput& input);
+model::Outputs training_outputs(model::Model& model, const Batch& batch, const ModelInput& input);
 
 }  // namespace stoker::task

@@ -2,56 +2,56 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/mse_loss.h>
 
-#include "shared/score/regression_score.h"
+#include "shared/eval_metrics/regression_metrics.h"
 #include "shared/task/host_values.h"
-#include "shared/task/input_target.h"
-#include "shared/task/kinds.h"
+#include "shared/task/regression_batch.h"
+#include "shared/task/task_factories.h"
 
 namespace stoker::task {
 namespace {
 
 class RegressionEvaluation : public Evaluation {
  public:
-  explicit RegressionEvaluation(InputAndTarget places)
-      : places_(std::move(places)), score_(static_cast<size_t>(places_.width)) {}
+  explicit RegressionEvaluation(RegressionBatch indices)
+      : indices_(std::move(indices)), metrics_(static_cast<size_t>(indices_.width)) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const HostValues<float> outputs(outputs_of(model, batch, places_.input));
-    const HostValues<float> targets(batch.at(places_.target));
-    score_.add(outputs.span(), targets.span());
+    const HostValues<float> outputs(model_outputs(model, batch, indices_.input));
+    const HostValues<float> targets(batch.at(indices_.target));
+    metrics_.add(outputs.span(), targets.span());
   }
 
-  score::Report report() const override { return score_.report(); }
+  eval_metrics::EvalReport report() const override { return metrics_.report(); }
 
  private:
-  const InputAndTarget places_;
-  score::RegressionScore score_;
+  const RegressionBatch indices_;
+  eval_metrics::RegressionMetrics metrics_;
 };
 
 class Regression : public Task {
  public:
-  explicit Regression(InputAndTarget places) : places_(std::move(places)) {}
+  explicit Regression(RegressionBatch indices) : indices_(std::move(indices)) {}
 
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    return at::mse_loss(outputs_of(model, batch, places_.input), batch.at(places_.target));
+    return at::mse_loss(model_outputs(model, batch, indices_.input), batch.at(indices_.target));
   }
-  std::unique_ptr<Evaluation> start_evaluation(const EvaluationSettings&) const override {
-    return std::make_unique<RegressionEvaluation>(places_);
+  std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions&) const override {
+    return std::make_unique<RegressionEvaluation>(indices_);
   }
 
  private:
-  const InputAndTarget places_;
+  const RegressionBatch indices_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Task>> make_regression(const config::Normalize* maybe_normalize,
                                               const Samples& sample, uint64_t classes) {
-  STOKER_ASSIGN_OR_RETURN(InputAndTarget places,
-                          find_input_and_target(maybe_normalize, sample, classes, "regression",
+  STOKER_ASSIGN_OR_RETURN(RegressionBatch indices,
+                          find_regression_batch(maybe_normalize, sample, classes, "regression",
                                                 "`target` F32 [width]"));
-  return std::unique_ptr<Task>(std::make_unique<Regression>(std::move(places)));
+  return std::unique_ptr<Task>(std::make_unique<Regression>(std::move(indices)));
 }
 
 }  // namespace stoker::task

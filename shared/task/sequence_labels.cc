@@ -3,31 +3,31 @@
 #include <ATen/ops/arange.h>
 #include <c10/util/Exception.h>
 
-#include "shared/task/kinds.h"
 #include "shared/task/label_loss.h"
+#include "shared/task/task_factories.h"
 
 namespace stoker::task {
 
 Result<SequenceLabels> find_sequence_labels(const config::Normalize* maybe_normalize,
                                             const Samples& sample, uint64_t classes,
                                             const std::string& task) {
-  SequenceLabels places;
-  STOKER_ASSIGN_OR_RETURN(places.input, find_model_input(maybe_normalize, sample, task));
-  STOKER_RETURN_IF_ERROR(steps_of(places.input, sample, task).status());
-  STOKER_ASSIGN_OR_RETURN(places.labels, component(sample, "labels", task));
-  const TensorSpec& labels = sample[places.labels];
+  SequenceLabels indices;
+  STOKER_ASSIGN_OR_RETURN(indices.input, find_model_input(maybe_normalize, sample, task));
+  STOKER_RETURN_IF_ERROR(num_time_steps(indices.input, sample, task).status());
+  STOKER_ASSIGN_OR_RETURN(indices.labels, component_index(sample, "labels", task));
+  const TensorSpec& labels = sample[indices.labels];
   if (labels.dtype == DType::kI64 && labels.shape.size() == 1 && labels.elements() > 0 &&
       classes >= 2)
-    return places;
-  return Status(Code::kMismatch, "task " + task +
-                                     " needs `labels` I64 [labels] of 2 or more classes; the data "
-                                     "has " +
-                                     to_string(labels) + " of " + std::to_string(classes) +
-                                     " classes");
+    return indices;
+  return Status(StatusCode::kMismatch,
+                "task " + task +
+                    " needs `labels` I64 [labels] of 2 or more classes; the data "
+                    "has " +
+                    to_string(labels) + " of " + std::to_string(classes) + " classes");
 }
 
-at::Tensor step_outputs_of(model::Model& model, const Batch& batch, const ModelInput& input) {
-  at::Tensor outputs = outputs_of(model, batch, input);
+at::Tensor step_outputs(model::Model& model, const Batch& batch, const ModelInput& input) {
+  at::Tensor outputs = model_outputs(model, batch, input);
   const int64_t steps = batch.at(input.values).size(1);
   TORCH_CHECK(outputs.dim() == 3 && outputs.size(1) == steps,
               "the task needs what the model says of each of the ", steps,

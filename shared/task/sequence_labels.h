@@ -22,7 +22,7 @@ Result<SequenceLabels> find_sequence_labels(const config::Normalize* maybe_norma
                                             const std::string& task);
 
 // What the model says of each step: F32 [batch, steps, outputs]. c10::Error: it says something else.
-at::Tensor step_outputs_of(model::Model& model, const Batch& batch, const ModelInput& input);
+at::Tensor step_outputs(model::Model& model, const Batch& batch, const ModelInput& input);
 
 // `labels` I64 [batch, steps], with kIgnoredLabel in place of those that are not in the first `length`
 // I64 [batch] of their steps.

@@ -14,8 +14,8 @@
 #include "shared/base/status.h"
 #include "shared/config/dataset_config.h"
 #include "shared/config/training_config.h"
+#include "shared/eval_metrics/eval_report.h"
 #include "shared/model/model.h"
-#include "shared/score/report.h"
 
 namespace stoker::task {
 
@@ -24,13 +24,13 @@ namespace stoker::task {
 // be less than spec() says.
 using Batch = std::vector<at::Tensor>;
 // What an evaluation finds beside its metrics.
-struct EvaluationSettings {
-  int top_k = 5;        // classification: 0 or 1, or not fewer than the classes: no such metric
-  size_t mistakes = 0;  // classification: how many of the worst to remember
+struct EvaluationOptions {
+  int top_k = 5;  // classification: 0 or 1, or not fewer than the classes: no such metric
+  size_t misclassified = 0;  // classification: how many of the worst to remember
 };
 
 // Sums over batches; the result does not depend on how samples were cut into batches, but for what
-// the model itself rounds (shared/score). NaN where nothing was added.
+// the model itself rounds (shared/eval_metrics). NaN where nothing was added.
 class Evaluation {
  public:
   virtual ~Evaluation() = default;
@@ -41,7 +41,7 @@ class Evaluation {
   // macro_precision, macro_recall, macro_f1, with figures by class. sequence_labeling: the same of
   // labels instead of samples. ctc: loss, label_error_rate, exact_match. regression: loss (mean squared
   // error), mae, r2.
-  virtual score::Report report() const = 0;
+  virtual eval_metrics::EvalReport report() const = 0;
 };
 
 class Task {
@@ -52,8 +52,7 @@ class Task {
   virtual Batch mixed(Batch batch, uint64_t /*seed*/, uint64_t /*ticket*/) const { return batch; }
   // Mean loss over the batch, an F32 scalar with gradient.
   virtual at::Tensor loss(model::Model& model, const Batch& batch) const = 0;
-  virtual std::unique_ptr<Evaluation> start_evaluation(
-      const EvaluationSettings& settings) const = 0;
+  virtual std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const = 0;
 };
 
 // `maybe_normalize`: the normalization of data.train (config::training_normalization()), which an

@@ -24,9 +24,9 @@ class DocumentedProducer {
  public:
   DocumentedProducer(int fd, uint64_t row, uint64_t generation)
       : row_(row), generation_(generation) {
-    struct stat facts {};
-    EXPECT_EQ(::fstat(fd, &facts), 0);
-    bytes_ = static_cast<size_t>(facts.st_size);
+    struct stat info {};
+    EXPECT_EQ(::fstat(fd, &info), 0);
+    bytes_ = static_cast<size_t>(info.st_size);
     base_ =
         static_cast<std::byte*>(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
     EXPECT_NE(static_cast<void*>(base_), MAP_FAILED);
@@ -49,7 +49,7 @@ class DocumentedProducer {
 
   bool alive() { return u64(producer_row()) == (generation_ << 32 | 1); }
 
-  std::optional<uint64_t> maybe_look() {
+  std::optional<uint64_t> try_poll() {
     if (u32(320) == 1 || !alive()) return std::nullopt;
     __atomic_fetch_add(at<uint64_t>(producer_row() + 40), 1, __ATOMIC_RELAXED);
     const uint64_t next = u64(128);
@@ -62,15 +62,16 @@ class DocumentedProducer {
     return std::nullopt;
   }
 
-  std::optional<uint64_t> maybe_claim() {
+  std::optional<uint64_t> try_claim() {
     for (int tries = 0; tries < 100 && u32(320) == 0 && alive(); ++tries) {
-      if (const auto ticket = maybe_look()) return ticket;
+      if (const auto ticket = try_poll()) return ticket;
       add32(196, 1);
       const uint32_t epoch = u32(192);
       add32(producer_row() + 12, 1);
-      const auto ticket = maybe_look();
-      const timespec longest{.tv_sec = 0, .tv_nsec = 100'000'000};
-      if (!ticket) ::syscall(SYS_futex, at<uint32_t>(192), FUTEX_WAIT, epoch, &longest, nullptr, 0);
+      const auto ticket = try_poll();
+      const timespec max_wait{.tv_sec = 0, .tv_nsec = 100'000'000};
+      if (!ticket)
+        ::syscall(SYS_futex, at<uint32_t>(192), FUTEX_WAIT, epoch, &max_wait, nullptr, 0);
       add32(producer_row() + 12, -1u);
       add32(196, -1u);
       if (ticket) return ticket;
@@ -132,7 +133,7 @@ class DocumentedProducer {
 };
 
 // The document's example: ticket 10, row 1 under generation 3.
-class RingDocument : public ::testing::Test {
+class RingLayoutDocumentTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const BatchLayout layout({{.name = "input", .dtype = DType::kU8, .shape = {3, 32, 32}},
@@ -147,7 +148,7 @@ class RingDocument : public ::testing::Test {
       ASSERT_TRUE(id.ok());
       ASSERT_EQ(id->index, 1u);
       ASSERT_EQ(id->generation, generation);
-      if (generation < 3) ring_->reissue(*id);
+      if (generation < 3) ring_->requeue(*id);
     }
     producer_ = std::make_unique<DocumentedProducer>(ring_->fd(), 1, 3);
   }
@@ -156,7 +157,7 @@ class RingDocument : public ::testing::Test {
   std::unique_ptr<DocumentedProducer> producer_;
 };
 
-TEST_F(RingDocument, PositionsAreThoseOfTheExample) {
+TEST_F(RingLayoutDocumentTest, MatchesOffsetsOfDocumentedExample) {
   DocumentedProducer& p = *producer_;
   EXPECT_EQ(std::memcmp(p.at<char>(0), "STOKRING", 8), 0);
   EXPECT_EQ(p.u32(8), 2u);
@@ -182,8 +183,8 @@ TEST_F(RingDocument, PositionsAreThoseOfTheExample) {
   EXPECT_EQ(p.u64(448 + 40 + 8), 32u);
 }
 
-TEST_F(RingDocument, AWordGoesThroughTheStatesOfTheExample) {
-  ASSERT_EQ(producer_->maybe_claim(), std::optional<uint64_t>(10));
+TEST_F(RingLayoutDocumentTest, MatchesDocumentedSlotWordStates) {
+  ASSERT_EQ(producer_->try_claim(), std::optional<uint64_t>(10));
   EXPECT_EQ(producer_->slot_word(10), 0x0000000200003012u);
   const int64_t label = 77;
   std::memcpy(producer_->at<std::byte>(664616), &label, sizeof(label));
@@ -192,26 +193,26 @@ TEST_F(RingDocument, AWordGoesThroughTheStatesOfTheExample) {
   const auto batch = ring_->pop(seconds(10));
   ASSERT_TRUE(batch.ok());
   EXPECT_EQ(producer_->slot_word(10), 0x0000000200000004u);
-  const auto labels = ring_->layout().whole(batch->slot, 1);
+  const auto labels = ring_->layout().tensor_bytes(batch->slot, 1);
   EXPECT_EQ(std::memcmp(labels.data() + 5 * sizeof(label), &label, sizeof(label)), 0);
   ring_->release(batch->ticket);
   EXPECT_EQ(producer_->slot_word(10), 0x0000000300000001u);
 }
 
-TEST_F(RingDocument, ItsHeartbeatIsSeen) {
-  ASSERT_EQ(producer_->maybe_claim(), std::optional<uint64_t>(10));
+TEST_F(RingLayoutDocumentTest, ReportsHeartbeatOfDocumentedProducer) {
+  ASSERT_EQ(producer_->try_claim(), std::optional<uint64_t>(10));
   producer_->note_sample();
   producer_->note_sample();
   const auto progress = ring_->progress({.index = 1, .generation = 3});
   EXPECT_EQ(progress.samples, 2u);
   EXPECT_EQ(progress.claims, 1u);
-  EXPECT_GE(progress.looks, 1u);
+  EXPECT_GE(progress.polls, 1u);
 }
 
-TEST_F(RingDocument, AProducerByTheDocumentFeedsTheRingToItsEnd) {
+TEST_F(RingLayoutDocumentTest, FillsRingUntilClosedWithDocumentedProducer) {
   std::jthread thread([this] {
     for (uint64_t made = 0; made < 30; ++made) {
-      const auto ticket = producer_->maybe_claim();
+      const auto ticket = producer_->try_claim();
       if (!ticket) return;
       std::memset(producer_->slot(*ticket), static_cast<int>(*ticket), 197120);
       if (*ticket == 12) producer_->report(12, 345, "bad magic");
@@ -226,21 +227,21 @@ TEST_F(RingDocument, AProducerByTheDocumentFeedsTheRingToItsEnd) {
     EXPECT_EQ(batch->slot.back(), std::byte(ticket));
     ring_->release(ticket);
   }
-  EXPECT_EQ(ring_->pop(seconds(1)).status().code(), Code::kClosed);
-  const auto bad = ring_->take_bad_samples();
-  ASSERT_EQ(bad.size(), 1u);
-  EXPECT_EQ(bad[0].ticket, 12u);
-  EXPECT_EQ(bad[0].sample, 345u);
-  EXPECT_EQ(bad[0].code, Code::kCorrupt);
-  EXPECT_EQ(bad[0].reason, "bad magic");
+  EXPECT_EQ(ring_->pop(seconds(1)).status().code(), StatusCode::kClosed);
+  const auto error = ring_->drain_sample_errors();
+  ASSERT_EQ(error.size(), 1u);
+  EXPECT_EQ(error[0].ticket, 12u);
+  EXPECT_EQ(error[0].sample, 345u);
+  EXPECT_EQ(error[0].code, StatusCode::kCorrupt);
+  EXPECT_EQ(error[0].reason, "bad magic");
 }
 
-TEST_F(RingDocument, ItsProducerGetsNothingAfterItWasTakenOut) {
-  ASSERT_EQ(producer_->maybe_claim(), std::optional<uint64_t>(10));
-  EXPECT_EQ(ring_->reissue({.index = 1, .generation = 3}), 1u);
+TEST_F(RingLayoutDocumentTest, DeniesClaimsAndPublishAfterProducerIsRequeued) {
+  ASSERT_EQ(producer_->try_claim(), std::optional<uint64_t>(10));
+  EXPECT_EQ(ring_->requeue({.index = 1, .generation = 3}), 1u);
   EXPECT_FALSE(producer_->publish(10));
   EXPECT_EQ(producer_->slot_word(10), 0x0000000200000005u);
-  EXPECT_EQ(producer_->maybe_claim(), std::nullopt);
+  EXPECT_EQ(producer_->try_claim(), std::nullopt);
 }
 
 }  // namespace

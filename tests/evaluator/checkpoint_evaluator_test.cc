@@ -42,20 +42,20 @@ class CheckpointEvaluatorTest : public ::testing::Test {
     tensors.push_back(checkpoint::make_tensor("0.bias", DType::kF32, {2}, 2));
     tensors.push_back(checkpoint::make_tensor("2.weight", DType::kF32, {2, 2}, 3));
     tensors.push_back(checkpoint::make_tensor("2.bias", DType::kF32, {2}, 4));
-    ASSERT_TRUE(checkpoint::write_safetensors(real_files(), scratch_.path(), "w.safetensors",
-                                              checkpoint::views_of(tensors), {})
+    ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(),
+                                              "w.safetensors", checkpoint::views_of(tensors), {})
                     .ok());
   }
 
-  Result<std::unique_ptr<CheckpointEvaluator>> create(const std::vector<std::string>& settings,
+  Result<std::unique_ptr<CheckpointEvaluator>> create(const std::vector<std::string>& options,
                                                       Clock& clock = system_clock()) const {
-    const auto config = config::parse_config(kConfig, "test.yaml", settings);
+    const auto config = config::parse_config(kConfig, "test.yaml", options);
     EXPECT_TRUE(config.ok()) << config.status().message();
     return CheckpointEvaluator::create(*config, {.own = scratch_ / "index"}, clock);
   }
-  Result<run::EvalResult> measure(const std::vector<std::string>& settings,
+  Result<run::EvalResult> measure(const std::vector<std::string>& options,
                                   Clock& clock = system_clock(), std::stop_token stop = {}) const {
-    STOKER_ASSIGN_OR_RETURN(const auto evaluator, create(settings, clock));
+    STOKER_ASSIGN_OR_RETURN(const auto evaluator, create(options, clock));
     return evaluator->measure_file(scratch_ / "w.safetensors", std::move(stop));
   }
 
@@ -63,21 +63,21 @@ class CheckpointEvaluatorTest : public ::testing::Test {
   uint64_t saved_step_ = 0;
 };
 
-TEST_F(CheckpointEvaluatorTest, EverySetHasItsMetricsInTheOrderOfTheSettings) {
+TEST_F(CheckpointEvaluatorTest, ReportsMetricsOfDatasetsInConfiguredOrder) {
   const auto result = measure({});
   ASSERT_TRUE(result.ok()) << result.status().to_string();
-  ASSERT_EQ(result->sets.size(), 2u);
-  EXPECT_EQ(result->sets[0].set, "val");
-  EXPECT_EQ(result->sets[0].samples, 40u);
-  EXPECT_EQ(result->sets[1].set, "train");
-  EXPECT_EQ(result->sets[1].samples, 50u);
-  EXPECT_EQ(result->sets[0].metrics.front().first, "loss");
-  EXPECT_EQ(result->sets[0].classes.size(), 2u);
-  EXPECT_EQ(result->sets[0].confusion.size(), 2u);
+  ASSERT_EQ(result->datasets.size(), 2u);
+  EXPECT_EQ(result->datasets[0].dataset, "val");
+  EXPECT_EQ(result->datasets[0].samples, 40u);
+  EXPECT_EQ(result->datasets[1].dataset, "train");
+  EXPECT_EQ(result->datasets[1].samples, 50u);
+  EXPECT_EQ(result->datasets[0].metrics.front().first, "loss");
+  EXPECT_EQ(result->datasets[0].classes.size(), 2u);
+  EXPECT_EQ(result->datasets[0].confusion_matrix.size(), 2u);
 }
 
 // A checkpoint whose average is one model and whose weights are another.
-TEST_F(CheckpointEvaluatorTest, TheWeightsThatTheSettingsNameAreEvaluated) {
+TEST_F(CheckpointEvaluatorTest, EvaluatesConfiguredWeights) {
   const auto tensors = [](float first_bias) {
     std::vector<checkpoint::OwnedTensor> made;
     made.push_back(checkpoint::make_tensor("0.weight", DType::kF32, {2, 3}, 1));
@@ -89,9 +89,9 @@ TEST_F(CheckpointEvaluatorTest, TheWeightsThatTheSettingsNameAreEvaluated) {
   };
   const auto weights = tensors(2.0f), average = tensors(0.0f);  // the latter is w.safetensors
   checkpoint::CheckpointContent content;
-  content.manifest.live = "{}";
+  content.manifest.live_settings = "{}";
   content.model = content.optim = content.state = checkpoint::views_of(weights);
-  checkpoint::CheckpointStore store(scratch_ / "checkpoints", real_files());
+  checkpoint::CheckpointStore store(scratch_ / "checkpoints", default_file_system());
   content.manifest.step = 1;
   ASSERT_TRUE(store.commit(content).ok());
   content.manifest.step = 2;
@@ -101,38 +101,39 @@ TEST_F(CheckpointEvaluatorTest, TheWeightsThatTheSettingsNameAreEvaluated) {
     STOKER_ASSIGN_OR_RETURN(const auto evaluator,
                             create({"train.ema_decay=0.9", "eval.use_ema=" + which}));
     STOKER_ASSIGN_OR_RETURN(const auto saved,
-                            checkpoint::CheckpointStore::open_verified(scratch_ / "checkpoints" +
-                                                                       "/" + store.name_of(step)));
+                            checkpoint::CheckpointStore::open_verified(
+                                scratch_ / "checkpoints" + "/" + store.checkpoint_name(step)));
     STOKER_ASSIGN_OR_RETURN(const auto result, evaluator->measure(saved, {}));
-    return result.sets.front().metrics.front().second;
+    return result.datasets.front().metrics.front().second;
   };
-  const double of_average = measure({})->sets.front().metrics.front().second;
+  const double of_average = measure({})->datasets.front().metrics.front().second;
   EXPECT_EQ(*loss(2, "true"), of_average);
   EXPECT_NE(*loss(2, "false"), of_average);
   EXPECT_EQ(*loss(2, "false"), *loss(1, "false"));
-  EXPECT_EQ(loss(1, "true").status().code(), Code::kMismatch);
+  EXPECT_EQ(loss(1, "true").status().code(), StatusCode::kMismatch);
   EXPECT_NE(loss(1, "true").status().message().find("eval.use_ema: false evaluates it"),
             std::string::npos);
 }
 
 // Of three classes, which the weights know; the second is missing in what is evaluated.
-TEST_F(CheckpointEvaluatorTest, ClassesAreThoseOfTheTrainingData) {
+TEST_F(CheckpointEvaluatorTest, UsesClassesOfTrainingData) {
   const auto write = [&](const std::string& name, const std::string& rows) {
     ASSERT_TRUE(
-        write_file_atomically(real_files(), scratch_ / (name + ".csv"), "x,kind\n" + rows).ok());
+        write_file_atomically(default_file_system(), scratch_ / (name + ".csv"), "x,kind\n" + rows)
+            .ok());
   };
   write("train", "1,cat\n2,cow\n3,dog\n");
   write("val", "1,dog\n2,dog\n3,cat\n");
   std::vector<checkpoint::OwnedTensor> tensors;
   tensors.push_back(checkpoint::make_tensor("0.weight", DType::kF32, {3, 1}, 1));
   tensors.push_back(checkpoint::make_tensor("0.bias", DType::kF32, {3}, 2));
-  ASSERT_TRUE(checkpoint::write_safetensors(real_files(), scratch_.path(), "three.safetensors",
-                                            checkpoint::views_of(tensors), {})
+  ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(),
+                                            "three.safetensors", checkpoint::views_of(tensors), {})
                   .ok());
-  const std::string set = ".csv, fields: {label: kind}}\n";
+  const std::string dataset = ".csv, fields: {label: kind}}\n";
   const auto config = config::parse_config(
-      "data:\n  train: {format: csv, path: " + (scratch_ / "train") + set +
-          "  val: {format: csv, path: " + (scratch_ / "val") + set +
+      "data:\n  train: {format: csv, path: " + (scratch_ / "train") + dataset +
+          "  val: {format: csv, path: " + (scratch_ / "val") + dataset +
           "model: {name: mlp, hidden_sizes: []}\ntask: {name: classification}\n",
       "test.yaml", {});
   ASSERT_TRUE(config.ok()) << config.status().message();
@@ -142,7 +143,7 @@ TEST_F(CheckpointEvaluatorTest, ClassesAreThoseOfTheTrainingData) {
   ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
   const auto result = (*evaluator)->measure_file(scratch_ / "three.safetensors", {});
   ASSERT_TRUE(result.ok()) << result.status().to_string();
-  const auto& classes = result->sets.front().classes;
+  const auto& classes = result->datasets.front().classes;
   ASSERT_EQ(classes.size(), 3u);
   EXPECT_EQ(classes[0].name, "cat");
   EXPECT_EQ(classes[0].samples, 1u);
@@ -152,7 +153,7 @@ TEST_F(CheckpointEvaluatorTest, ClassesAreThoseOfTheTrainingData) {
 }
 
 // The rule has come to numbers when the run began, which only its checkpoints know.
-TEST_F(CheckpointEvaluatorTest, BalancedClassesWeighWhatTheCheckpointSays) {
+TEST_F(CheckpointEvaluatorTest, UsesBalancedClassWeightsOfCheckpoint) {
   const auto loss_of = [&](const std::vector<double>& weights,
                            const std::string& setting) -> Result<double> {
     std::vector<checkpoint::OwnedTensor> tensors;
@@ -161,39 +162,39 @@ TEST_F(CheckpointEvaluatorTest, BalancedClassesWeighWhatTheCheckpointSays) {
     tensors.push_back(checkpoint::make_tensor("2.weight", DType::kF32, {2, 2}, 3));
     tensors.push_back(checkpoint::make_tensor("2.bias", DType::kF32, {2}, 4));
     checkpoint::CheckpointContent content;
-    content.manifest.live = "{}";
+    content.manifest.live_settings = "{}";
     content.manifest.step = ++saved_step_;
     content.model = content.optim = content.state = checkpoint::views_of(tensors);
     if (!weights.empty())
       content.state.push_back(
           {{"class_weights", DType::kF64, {2}}, std::as_bytes(std::span(weights))});
-    checkpoint::CheckpointStore store(scratch_ / "checkpoints", real_files());
+    checkpoint::CheckpointStore store(scratch_ / "checkpoints", default_file_system());
     EXPECT_TRUE(store.commit(content).ok());
     STOKER_ASSIGN_OR_RETURN(const auto evaluator, create({"task.class_weights=" + setting}));
     STOKER_ASSIGN_OR_RETURN(const auto saved, store.open_newest({}));
     STOKER_ASSIGN_OR_RETURN(const auto result, evaluator->measure(saved, {}));
-    return result.sets.front().metrics.front().second;
+    return result.datasets.front().metrics.front().second;
   };
   EXPECT_EQ(*loss_of({0.25, 3}, "balanced"), *loss_of({}, "[0.25, 3]"));
   EXPECT_NE(*loss_of({0.25, 3}, "balanced"), *loss_of({0.25, 3}, "null"));
   const Status without = loss_of({}, "balanced").status();
-  EXPECT_EQ(without.code(), Code::kMismatch);
+  EXPECT_EQ(without.code(), StatusCode::kMismatch);
   EXPECT_NE(without.message().find("has no weights of classes"), std::string::npos);
   const Status of_file = measure({"task.class_weights=balanced"}).status();
-  EXPECT_EQ(of_file.code(), Code::kInvalidArgument);
+  EXPECT_EQ(of_file.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(of_file.message().find("give the checkpoint's folder"), std::string::npos);
 }
 
-TEST_F(CheckpointEvaluatorTest, ATokenBeyondTheVocabularyIsToldWithItsFile) {
+TEST_F(CheckpointEvaluatorTest, ReportsFileOfOutOfVocabToken) {
   const std::string file = scratch_ / "t.bin";
   const std::vector<uint16_t> tokens{1, 2, 3, 4, 5, 600, 7, 8, 9};
   ASSERT_TRUE(write_file_atomically(
-                  real_files(), file,
+                  default_file_system(), file,
                   {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(uint16_t)})
                   .ok());
-  const std::string set = ": {format: tokens, path: " + file + "}\n";
+  const std::string dataset = ": {format: tokens, path: " + file + "}\n";
   const auto config = config::parse_config(
-      "data:\n  train" + set + "  val" + set +
+      "data:\n  train" + dataset + "  val" + dataset +
           "model: {name: lstm_lm, hidden_size: 4, context_length: 4, vocab_size: 100}\n",
       "test.yaml", {});
   ASSERT_TRUE(config.ok()) << config.status().message();
@@ -207,51 +208,52 @@ TEST_F(CheckpointEvaluatorTest, ATokenBeyondTheVocabularyIsToldWithItsFile) {
   tensors.push_back(checkpoint::make_tensor("lstm.bias_ih_l0", DType::kF32, {16}, 4));
   tensors.push_back(checkpoint::make_tensor("lstm.bias_hh_l0", DType::kF32, {16}, 5));
   tensors.push_back(checkpoint::make_tensor("head.weight", DType::kF32, {100, 4}, 6));
-  ASSERT_TRUE(checkpoint::write_safetensors(real_files(), scratch_.path(), "lstm.safetensors",
-                                            checkpoint::views_of(tensors), {})
+  ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(),
+                                            "lstm.safetensors", checkpoint::views_of(tensors), {})
                   .ok());
-  const Status refused = (*evaluator)->measure_file(scratch_ / "lstm.safetensors", {}).status();
-  EXPECT_NE(refused.message().find("data set val: " + file), std::string::npos)
-      << refused.message();
-  EXPECT_NE(refused.message().find("token 600"), std::string::npos) << refused.message();
+  const Status rejected = (*evaluator)->measure_file(scratch_ / "lstm.safetensors", {}).status();
+  EXPECT_NE(rejected.message().find("data set val: " + file), std::string::npos)
+      << rejected.message();
+  EXPECT_NE(rejected.message().find("token 600"), std::string::npos) << rejected.message();
 }
 
-TEST_F(CheckpointEvaluatorTest, NoMoreSamplesAreTakenThanTheSettingsSay) {
-  EXPECT_EQ(measure({"eval.max_samples=9"})->sets[1].samples, 9u);
-  EXPECT_EQ(measure({"eval.max_samples=45"})->sets[0].samples, 40u);
+TEST_F(CheckpointEvaluatorTest, LimitsSamplesToConfiguredMaximum) {
+  EXPECT_EQ(measure({"eval.max_samples=9"})->datasets[1].samples, 9u);
+  EXPECT_EQ(measure({"eval.max_samples=45"})->datasets[0].samples, 40u);
 }
 
-TEST_F(CheckpointEvaluatorTest, WhatTakesTooLongIsTimedOutAndSaysHowFarItWas) {
+TEST_F(CheckpointEvaluatorTest, TimesOutWithProgressInMessage) {
   TickingClock clock;
   const auto result = measure({"eval.timeout_seconds=3"}, clock);
-  EXPECT_EQ(result.status().code(), Code::kTimedOut);
+  EXPECT_EQ(result.status().code(), StatusCode::kTimedOut);
   EXPECT_NE(result.status().message().find("of 40 of val"), std::string::npos)
       << result.status().message();
 }
 
-TEST_F(CheckpointEvaluatorTest, AStopEndsItBeforeTheNextBatch) {
+TEST_F(CheckpointEvaluatorTest, CancelsBeforeNextBatchOnStop) {
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_EQ(measure({}, system_clock(), stop.get_token()).status().code(), Code::kCancelled);
+  EXPECT_EQ(measure({}, system_clock(), stop.get_token()).status().code(), StatusCode::kCancelled);
 }
 
-TEST_F(CheckpointEvaluatorTest, SetsThatOneModelCannotTakeAreRefusedWithBothNamed) {
-  const auto refused = create({"eval.datasets=[val, wider]"});
-  EXPECT_EQ(refused.status().code(), Code::kMismatch);
-  EXPECT_NE(refused.status().message().find("val has input F32 [3]"), std::string::npos)
-      << refused.status().message();
-  EXPECT_EQ(create({"eval.datasets=[]"}).status().code(), Code::kInvalidArgument);
+TEST_F(CheckpointEvaluatorTest, RejectsDatasetsWithDifferentInputs) {
+  const auto rejected = create({"eval.datasets=[val, wider]"});
+  EXPECT_EQ(rejected.status().code(), StatusCode::kMismatch);
+  EXPECT_NE(rejected.status().message().find("val has input F32 [3]"), std::string::npos)
+      << rejected.status().message();
+  EXPECT_EQ(create({"eval.datasets=[]"}).status().code(), StatusCode::kInvalidArgument);
 }
 
-TEST_F(CheckpointEvaluatorTest, WeightsOfAnotherModelAreRefusedAndTheNextAreEvaluated) {
-  ASSERT_TRUE(
-      checkpoint::write_safetensors(real_files(), scratch_.path(), "bad.safetensors", {}, {}).ok());
+TEST_F(CheckpointEvaluatorTest, RejectsWeightsOfAnotherModelAndEvaluatesNext) {
+  ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(),
+                                            "bad.safetensors", {}, {})
+                  .ok());
   const auto evaluator = create({});
   ASSERT_TRUE(evaluator.ok());
-  const auto refused = (*evaluator)->measure_file(scratch_ / "bad.safetensors", {});
-  EXPECT_EQ(refused.status().code(), Code::kMismatch);
-  EXPECT_NE(refused.status().message().find("missing 0.weight"), std::string::npos)
-      << refused.status().message();
+  const auto rejected = (*evaluator)->measure_file(scratch_ / "bad.safetensors", {});
+  EXPECT_EQ(rejected.status().code(), StatusCode::kMismatch);
+  EXPECT_NE(rejected.status().message().find("missing 0.weight"), std::string::npos)
+      << rejected.status().message();
   EXPECT_TRUE((*evaluator)->measure_file(scratch_ / "w.safetensors", {}).ok());
 }
 

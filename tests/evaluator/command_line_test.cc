@@ -10,7 +10,7 @@ ParsedCommandLine parse(std::vector<const char*> words) {
   return parse_command_line(static_cast<int>(words.size()), words.data());
 }
 
-TEST(EvaluatorCommandLine, ACheckpointNeedsNoRunDirectoryAndNothingElseGoesWithoutOne) {
+TEST(EvaluatorCommandLineTest, RequiresRunDirUnlessCheckpointIsGiven) {
   const auto named = parse({"--checkpoint", "a", "--checkpoint", "b", "--config", "c.yaml"});
   ASSERT_TRUE(named.command.has_value());
   EXPECT_EQ(named.command->checkpoints, (std::vector<std::string>{"a", "b"}));
@@ -18,7 +18,7 @@ TEST(EvaluatorCommandLine, ACheckpointNeedsNoRunDirectoryAndNothingElseGoesWitho
   EXPECT_EQ(parse({"--follow"}).exit_code, ExitCode::kUsage);
 }
 
-TEST(EvaluatorCommandLine, UntilIsAStepAndGoesWithFollow) {
+TEST(EvaluatorCommandLineTest, AcceptsUntilStepOnlyWithFollow) {
   const auto until = parse({"--run-dir", "r", "--follow", "--until-step", "2000"});
   ASSERT_TRUE(until.command.has_value());
   EXPECT_EQ(until.command->until, 2000u);
@@ -29,7 +29,7 @@ TEST(EvaluatorCommandLine, UntilIsAStepAndGoesWithFollow) {
         << wrong;
 }
 
-TEST(EvaluatorCommandLine, WhatContradictsItselfIsRefused) {
+TEST(EvaluatorCommandLineTest, RejectsConflictingOptions) {
   EXPECT_EQ(parse({"--run-dir", "r", "--once", "--follow"}).exit_code, ExitCode::kUsage);
   EXPECT_EQ(parse({"--run-dir", "r", "--follow", "--checkpoint", "c"}).exit_code, ExitCode::kUsage);
   EXPECT_EQ(parse({"--run-dir", "r", "--generate", "9", "--checkpoint", "c"}).exit_code,

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "shared/base/sha256.h"
-#include "shared/run/stop_request.h"
+#include "shared/run/early_stop_request.h"
 #include "tests/evaluator/loop_fixture.h"
 
 namespace stoker::evaluator {
@@ -15,12 +15,13 @@ using Steps = std::vector<uint64_t>;
 using Lines = std::vector<std::string>;
 namespace fs = std::filesystem;
 
-class EvaluationLoopTest : public LoopFixture {
+class EvaluationLoopTest : public EvaluationLoopBaseTest {
  protected:
-  EvaluationLoop::Pass pass(EvaluationLoop& loop, bool paced = false, bool ended = false) {
+  EvaluationLoop::LoopResult loop_result(EvaluationLoop& loop, bool paced = false,
+                                         bool ended = false) {
     const auto done = loop.evaluate_due({.run_ended = ended, .paced = paced}, {});
     EXPECT_TRUE(done.ok()) << done.status().to_string();
-    return done.ok() ? *done : EvaluationLoop::Pass{};
+    return done.ok() ? *done : EvaluationLoop::LoopResult{};
   }
   void damage(uint64_t step, const std::string& file) {
     std::ofstream(path_of(step) + "/" + file, std::ios::app) << "x";
@@ -29,49 +30,49 @@ class EvaluationLoopTest : public LoopFixture {
 
 // ---- Each once
 
-TEST_F(EvaluationLoopTest, EachCheckpointIsEvaluatedOnceAlsoOverARestart) {
+TEST_F(EvaluationLoopTest, EvaluatesEachCheckpointOnceAcrossRestart) {
   for (const uint64_t step : {10, 20, 30}) commit(step);
-  pass(*open());
-  pass(*open());
+  loop_result(*open());
+  loop_result(*open());
   EXPECT_EQ(evaluated_, (Steps{10, 20, 30}));
   EXPECT_EQ(outcomes(), (Lines{"10 evaluated", "20 evaluated", "30 evaluated"}));
   EXPECT_EQ(run::read_best(layout_.best_file())->step, 30u);
 }
 
-TEST_F(EvaluationLoopTest, AnotherCheckpointOfTheSameStepIsEvaluatedToo) {
+TEST_F(EvaluationLoopTest, EvaluatesAnotherCheckpointWithSameStep) {
   commit(10);
-  pass(*open());
+  loop_result(*open());
   fs::remove_all(path_of(10));
   checkpoint::TrainerState again(10);
-  again.manifest.live = R"({"lr":2E-4})";
+  again.manifest.live_settings = R"({"lr":2E-4})";
   ASSERT_TRUE(store_.commit(again.content()).ok());
-  pass(*open());
+  loop_result(*open());
   EXPECT_EQ(evaluated_, (Steps{10, 10}));
   const auto manifest = read_file(path_of(10) + "/manifest.json", 1 << 20);
-  const auto result = read_file(run::eval_result_path(layout_.eval(), 10), 1 << 20);
+  const auto result = read_file(run::eval_result_path(layout_.eval_dir(), 10), 1 << 20);
   EXPECT_EQ(run::parse_eval_result(*result, "")->manifest_sha256, sha256_hex(*manifest));
 }
 
-TEST_F(EvaluationLoopTest, TheOrderIsThatOfTheSettings) {
+TEST_F(EvaluationLoopTest, EvaluatesInConfiguredOrder) {
   config_.eval.order = config::EvaluationOrder::kNewestFirst;
   for (const uint64_t step : {10, 20, 30}) commit(step);
-  pass(*open());
+  loop_result(*open());
   EXPECT_EQ(evaluated_, (Steps{30, 20, 10}));
 }
 
-TEST_F(EvaluationLoopTest, ItKnowsHowFarItHasCome) {
+TEST_F(EvaluationLoopTest, ReportsNewestEvaluatedStepAcrossRestart) {
   commit(10);
   const auto loop = open();
-  EXPECT_EQ(loop->newest_settled(), 0u);
-  pass(*loop);
-  EXPECT_EQ(loop->newest_settled(), 10u);
+  EXPECT_EQ(loop->newest_resolved(), 0u);
+  loop_result(*loop);
+  EXPECT_EQ(loop->newest_resolved(), 10u);
   const auto again = open();
-  pass(*again);
-  EXPECT_EQ(again->newest_settled(), 10u) << "by an earlier life";
+  loop_result(*again);
+  EXPECT_EQ(again->newest_resolved(), 10u) << "by an earlier life";
 }
 
 // A trainer that saves faster than this evaluates must not keep it for ever.
-TEST_F(EvaluationLoopTest, ItGoesNoFurtherThanItIsAskedTo) {
+TEST_F(EvaluationLoopTest, StopsAfterRequestedStep) {
   for (const uint64_t step : {10, 20, 30, 40}) commit(step);
   const auto loop = open();
   ASSERT_TRUE(loop->evaluate_due({.until = 20}, {}).ok());
@@ -82,212 +83,212 @@ TEST_F(EvaluationLoopTest, ItGoesNoFurtherThanItIsAskedTo) {
 
 // ---- Outcomes
 
-TEST_F(EvaluationLoopTest, ACorruptCheckpointIsRecordedWithTheFileAndNotTriedAgain) {
+TEST_F(EvaluationLoopTest, RecordsCorruptCheckpointWithFileWithoutRetry) {
   commit(10);
   damage(10, "model.safetensors");
-  pass(*open());
-  pass(*open());
+  loop_result(*open());
+  loop_result(*open());
   EXPECT_EQ(evaluated_, Steps{}) << "nothing of it may be used";
   EXPECT_EQ(outcomes(), Lines{"10 corrupt"});
-  EXPECT_NE(reason_of(0).find("model.safetensors"), std::string::npos);
+  EXPECT_NE(reason(0).find("model.safetensors"), std::string::npos);
 }
 
-TEST_F(EvaluationLoopTest, ACheckpointThatDoesNotFitTheModelIsCorrupt) {
+TEST_F(EvaluationLoopTest, RecordsCheckpointOfAnotherModelAsCorrupt) {
   commit(10);
-  trouble_ = [](const auto&) { return Status(Code::kMismatch, "unexpected fc.weight"); };
-  pass(*open());
+  error_ = [](const auto&) { return Status(StatusCode::kMismatch, "unexpected fc.weight"); };
+  loop_result(*open());
   EXPECT_EQ(outcomes(), Lines{"10 corrupt"});
 }
 
-TEST_F(EvaluationLoopTest, OneWithoutAReadableManifestIsCorrupt) {
+TEST_F(EvaluationLoopTest, RecordsCheckpointWithoutManifestAsCorrupt) {
   commit(10);
   fs::remove(path_of(10) + "/manifest.json");
-  pass(*open());
-  pass(*open());
+  loop_result(*open());
+  loop_result(*open());
   EXPECT_EQ(outcomes(), Lines{"10 corrupt"});
 }
 
-TEST_F(EvaluationLoopTest, ACheckpointThatWasDeletedMeanwhileIsSuperseded) {
+TEST_F(EvaluationLoopTest, RecordsDeletedCheckpointAsSuperseded) {
   commit(10);
   // What a network file system says of a file that was deleted while it was read.
-  trouble_ = [this](const auto& checkpoint) {
+  error_ = [this](const auto& checkpoint) {
     fs::remove_all(checkpoint.path());
-    return Status(Code::kIoError, "read model.safetensors: Stale file handle");
+    return Status(StatusCode::kIoError, "read model.safetensors: Stale file handle");
   };
-  pass(*open());
+  loop_result(*open());
   EXPECT_EQ(outcomes(), Lines{"10 superseded"});
 }
 
-TEST_F(EvaluationLoopTest, WhatIsHeldOpenIsReadToTheEndAlthoughItWasDeleted) {
+TEST_F(EvaluationLoopTest, EvaluatesOpenCheckpointAfterDeletion) {
   commit(10);
-  trouble_ = [this](const checkpoint::VerifiedCheckpoint& checkpoint) {
+  error_ = [this](const checkpoint::VerifiedCheckpoint& checkpoint) {
     fs::remove_all(checkpoint.path());
     const auto tensors = checkpoint.open_tensors("model.safetensors");
     std::vector<std::byte> bytes(8 * 4 * 4);
     return tensors.ok() ? (*tensors)->read("fc.weight", bytes) : tensors.status();
   };
-  pass(*open());
+  loop_result(*open());
   EXPECT_EQ(outcomes(), Lines{"10 evaluated"});
 }
 
-TEST_F(EvaluationLoopTest, RetentionLeavesTheOneThatIsBeingEvaluated) {
+TEST_F(EvaluationLoopTest, HoldsLockOnCheckpointAgainstRetention) {
   for (const uint64_t step : {10, 20, 30}) commit(step);
   Steps left;
-  trouble_ = [&](const auto& checkpoint) {
+  error_ = [&](const auto& checkpoint) {
     if (checkpoint.manifest().step == 10) {
-      EXPECT_TRUE(store_.retire(std::vector<uint64_t>{10, 20}).ok());
+      EXPECT_TRUE(store_.delete_checkpoints(std::vector<uint64_t>{10, 20}).ok());
       left = checkpoint::steps_of(store_);
     }
     return Status();
   };
-  pass(*open());
+  loop_result(*open());
   EXPECT_EQ(left, (Steps{10, 30})) << "a shared lock is held on what is read";
 }
 
 // ---- Tries
 
-TEST_F(EvaluationLoopTest, AFailureIsTriedAgainLaterAndLaterAndThenGivenUp) {
+TEST_F(EvaluationLoopTest, RetriesFailureWithBackoffThenRecordsFailed) {
   commit(10);
-  trouble_ = [](const auto&) { return Status(Code::kTimedOut, "it took too long"); };
+  error_ = [](const auto&) { return Status(StatusCode::kTimedOut, "it took too long"); };
   const auto loop = open();
-  const auto first = pass(*loop);
+  const auto first = loop_result(*loop);
   ASSERT_TRUE(first.maybe_due_at.has_value());
   EXPECT_EQ(*first.maybe_due_at, 1s);
   EXPECT_NE(first.waiting_for.find("step 10"), std::string::npos);
   clock_.advance(999ms);
-  pass(*loop);
+  loop_result(*loop);
   EXPECT_EQ(evaluated_.size(), 1u) << "too early";
   clock_.advance(1ms);
-  EXPECT_EQ(*pass(*loop).maybe_due_at, 1s + 4s);
+  EXPECT_EQ(*loop_result(*loop).maybe_due_at, 1s + 4s);
   clock_.advance(4s);
-  EXPECT_FALSE(pass(*loop).maybe_due_at.has_value());
+  EXPECT_FALSE(loop_result(*loop).maybe_due_at.has_value());
   EXPECT_EQ(evaluated_.size(), 3u);
   EXPECT_EQ(outcomes(), Lines{"10 failed"});
-  EXPECT_EQ(reason_of(0), "it took too long");
+  EXPECT_EQ(reason(0), "it took too long");
 }
 
-TEST_F(EvaluationLoopTest, OneThatFailsDoesNotHoldUpTheOthers) {
+TEST_F(EvaluationLoopTest, EvaluatesOthersWhileOneFails) {
   commit(10);
   commit(20);
-  trouble_ = [](const auto& checkpoint) {
-    return checkpoint.manifest().step == 10 ? Status(Code::kOutOfMemory, "10 GB") : Status();
+  error_ = [](const auto& checkpoint) {
+    return checkpoint.manifest().step == 10 ? Status(StatusCode::kOutOfMemory, "10 GB") : Status();
   };
   const auto loop = open();
-  pass(*loop);
+  loop_result(*loop);
   EXPECT_EQ(outcomes(), Lines{"20 evaluated"});
   clock_.advance(1h);
-  pass(*loop);
+  loop_result(*loop);
   clock_.advance(1h);
-  pass(*loop);
+  loop_result(*loop);
   EXPECT_EQ(outcomes(), (Lines{"20 evaluated", "10 failed"}));
 }
 
-TEST_F(EvaluationLoopTest, FaultRow46ACheckpointThatTheEvaluatorDiesOfIsGivenUpAfterAllTries) {
+TEST_F(EvaluationLoopTest, RecordsFailedAfterCrashingOnAllAttempts) {
   commit(10);
   // A death is a life whose try has begun and not ended: nothing after that reaches the disk.
   for (int life = 0; life < 3; ++life) {
     test::FaultyFiles dying(scratch_.path());
     const auto loop = open(dying);
-    trouble_ = [&](const auto&) {
+    error_ = [&](const auto&) {
       dying.kill_at(dying.operations().size() + 1);
-      return Status(Code::kInternal, "dead");
+      return Status(StatusCode::kInternal, "dead");
     };
     (void)loop->evaluate_due({}, {});
   }
-  trouble_ = nullptr;
-  pass(*open());
+  error_ = nullptr;
+  loop_result(*open());
   EXPECT_EQ(evaluated_.size(), 3u) << "it must not be touched a fourth time";
   EXPECT_EQ(outcomes(), Lines{"10 failed"});
-  EXPECT_NE(reason_of(0).find("3 times"), std::string::npos);
+  EXPECT_NE(reason(0).find("3 times"), std::string::npos);
 }
 
-TEST_F(EvaluationLoopTest, AStopIsNoTry) {
+TEST_F(EvaluationLoopTest, DoesNotCountStoppedAttempt) {
   commit(10);
-  trouble_ = [](const auto&) { return Status(Code::kCancelled, "stopped"); };
+  error_ = [](const auto&) { return Status(StatusCode::kCancelled, "stopped"); };
   for (int life = 0; life < 5; ++life) {
     std::stop_source stop;
-    trouble_ = [&](const auto&) {
+    error_ = [&](const auto&) {
       stop.request_stop();
-      return Status(Code::kCancelled, "stopped");
+      return Status(StatusCode::kCancelled, "stopped");
     };
     ASSERT_TRUE(open()->evaluate_due({}, stop.get_token()).ok());
   }
   EXPECT_EQ(outcomes(), Lines{});
-  trouble_ = nullptr;
-  pass(*open());
+  error_ = nullptr;
+  loop_result(*open());
   EXPECT_EQ(outcomes(), Lines{"10 evaluated"});
 }
 
 // ---- Pace
 
-TEST_F(EvaluationLoopTest, BetweenTwoEvaluationsThereAreAsManySecondsAsTheThrottleSays) {
+TEST_F(EvaluationLoopTest, WaitsThrottleTimeBetweenEvaluations) {
   config_.eval.throttle_seconds = 60;
   commit(10);
   commit(20);
   const auto loop = open();
   clock_.advance(5s);
-  const auto first = pass(*loop, true);
+  const auto first = loop_result(*loop, true);
   EXPECT_EQ(evaluated_, Steps{10});
   EXPECT_EQ(first.maybe_due_at, 65s) << "from the start of the one before";
   EXPECT_EQ(first.waiting_for, "eval.throttle_seconds");
   clock_.advance(60s);
-  pass(*loop, true);
+  loop_result(*loop, true);
   EXPECT_EQ(evaluated_, (Steps{10, 20}));
 }
 
-TEST_F(EvaluationLoopTest, BeforeTheFirstThereIsTheStartDelay) {
+TEST_F(EvaluationLoopTest, WaitsStartDelayBeforeFirstEvaluation) {
   config_.eval.start_delay_seconds = 30;
   commit(10);
   const auto loop = open();
-  EXPECT_EQ(pass(*loop, true).maybe_due_at, 30s);
+  EXPECT_EQ(loop_result(*loop, true).maybe_due_at, 30s);
   EXPECT_EQ(evaluated_, Steps{});
   clock_.advance(30s);
-  pass(*loop, true);
+  loop_result(*loop, true);
   EXPECT_EQ(evaluated_, Steps{10});
 }
 
-TEST_F(EvaluationLoopTest, WhenTheRunHasEndedNothingIsHeldUp) {
+TEST_F(EvaluationLoopTest, IgnoresDelaysAfterRunEnded) {
   config_.eval.start_delay_seconds = 3600;
   config_.eval.throttle_seconds = 3600;
   commit(10);
   commit(20);
-  pass(*open(), true, true);
+  loop_result(*open(), true, true);
   EXPECT_EQ(evaluated_, (Steps{10, 20}));
 }
 
 // ---- What follows from a result
 
-TEST_F(EvaluationLoopTest, TheRunIsAskedToEndWhenPatienceIsOver) {
+TEST_F(EvaluationLoopTest, RequestsEarlyStopWhenPatienceIsExhausted) {
   config_.eval.early_stopping.patience = 2;
   for (const uint64_t step : {30, 40, 50}) commit(step);
-  pass(*open());
-  const auto request = run::read_stop_request(layout_.stop_file());
+  loop_result(*open());
+  const auto request = run::read_early_stop_request(layout_.early_stop_file());
   ASSERT_TRUE(request.ok()) << request.status().to_string();
   EXPECT_EQ(request->step, 50u);
 }
 
-TEST_F(EvaluationLoopTest, AResultWhoseCheckpointIsGoneIsCompletedByTheNextStart) {
+TEST_F(EvaluationLoopTest, CompletesResultOfDeletedCheckpointOnNextStart) {
   const std::string path = commit(10);
   {
     // Killed right after the result file was in its place.
     test::FaultyFiles dying(scratch_.path());
     const auto loop = open(dying);
     const auto verified = checkpoint::CheckpointStore::open_verified(path);
-    ASSERT_TRUE(run::write_eval_result(files_, layout_.eval(), result_of(*verified)).ok());
+    ASSERT_TRUE(run::write_eval_result(files_, layout_.eval_dir(), result_of(*verified)).ok());
   }
   fs::remove_all(path);
-  pass(*open());
+  loop_result(*open());
   EXPECT_EQ(evaluated_, Steps{});
   EXPECT_EQ(outcomes(), Lines{"10 evaluated"});
-  EXPECT_EQ(metrics::read_rows(layout_.eval_rows())->rows.size(), 2u);
+  EXPECT_EQ(metrics::read_records(layout_.eval_metrics_file())->records.size(), 2u);
   EXPECT_EQ(run::read_best(layout_.best_file())->step, 10u);
 }
 
-TEST_F(EvaluationLoopTest, AMetricThatNoResultHasEndsItWithTheOnesThereAre) {
+TEST_F(EvaluationLoopTest, ListsAvailableMetricsOnUnknownMonitor) {
   config_.eval.monitor = "bleu";
   commit(10);
   const auto done = open()->evaluate_due({}, {});
-  EXPECT_EQ(done.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(done.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(done.status().message().find("val/accuracy"), std::string::npos);
 }
 

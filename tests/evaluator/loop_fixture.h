@@ -17,9 +17,9 @@
 
 namespace stoker::evaluator {
 
-class LoopFixture : public checkpoint::StoreFixture {
+class EvaluationLoopBaseTest : public checkpoint::StoreFixture {
  protected:
-  LoopFixture() {
+  EvaluationLoopBaseTest() {
     config_.eval.datasets = {"val", "other"};
     config_.eval.checkpoints = config::CheckpointSelection::kAll;
   }
@@ -31,19 +31,19 @@ class LoopFixture : public checkpoint::StoreFixture {
     run::EvalResult result;
     result.step = checkpoint.manifest().step;
     result.manifest_sha256 = checkpoint.manifest_sha256();
-    result.sets = {{"val", 16, {{"loss", loss_of(result.step)}, {"accuracy", 0.5}}},
-                   {"other", 8, {{"loss", 7}}}};
+    result.datasets = {{"val", 16, {{"loss", loss_of(result.step)}, {"accuracy", 0.5}}},
+                       {"other", 8, {{"loss", 7}}}};
     result.created = "then";
     return result;
   }
 
   Result<Evaluation> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint) {
     evaluated_.push_back(checkpoint.manifest().step);
-    if (trouble_) {
-      const Status trouble = trouble_(checkpoint);
-      if (!trouble.ok()) return trouble;
+    if (error_) {
+      const Status error = error_(checkpoint);
+      if (!error.ok()) return error;
     }
-    return Evaluation{result_of(checkpoint), {{"val", ViewKind::kSampleText, "some text"}}};
+    return Evaluation{result_of(checkpoint), {{"val", ArtifactKind::kGeneratedText, "some text"}}};
   }
 
   std::unique_ptr<EvaluationLoop> open(FileSystem& files) {
@@ -63,21 +63,23 @@ class LoopFixture : public checkpoint::StoreFixture {
   // "20 evaluated", in the order of the ledger.
   std::vector<std::string> outcomes() const {
     std::vector<std::string> lines;
-    const auto read = metrics::read_rows(layout_.ledger_file());
+    const auto read = metrics::read_records(layout_.evaluation_outcomes_file());
     if (!read.ok()) return lines;
-    for (const metrics::Row& row : read->rows)
-      lines.push_back(std::to_string(*row.maybe_count("step")) + " " + *row.maybe_text("outcome"));
+    for (const metrics::MetricsRecord& row : read->records)
+      lines.push_back(std::to_string(*row.find_count("step")) + " " + *row.find_text("outcome"));
     return lines;
   }
-  std::string reason_of(size_t line) const {
-    return *metrics::read_rows(layout_.ledger_file())->rows.at(line).maybe_text("reason");
+  std::string reason(size_t line) const {
+    return *metrics::read_records(layout_.evaluation_outcomes_file())
+                ->records.at(line)
+                .find_text("reason");
   }
 
   config::Config config_;
   ManualClock clock_;
   const run::RunLayout layout_{scratch_ / "run"};
   std::vector<uint64_t> evaluated_;  // steps, each time
-  std::function<Status(const checkpoint::VerifiedCheckpoint&)> trouble_;
+  std::function<Status(const checkpoint::VerifiedCheckpoint&)> error_;
 };
 
 }  // namespace stoker::evaluator

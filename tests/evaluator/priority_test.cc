@@ -24,13 +24,13 @@ struct Seen {
 Seen seen_with(config::EvaluationPriority priority) {
   Seen seen;
   std::thread([&] {
-    give_way(priority);
+    lower_priority(priority);
     std::thread([&] { seen = {::sched_getscheduler(0), ::getpriority(PRIO_PROCESS, 0)}; }).join();
   }).join();
   return seen;
 }
 
-TEST(Priority, HoldsForTheThreadsThatAreStartedLater) {
+TEST(LowerPriorityTest, AppliesToThreadsStartedLater) {
   const Seen before = {::sched_getscheduler(0), ::getpriority(PRIO_PROCESS, 0)};
   EXPECT_EQ(seen_with(config::EvaluationPriority::kIdle).policy, SCHED_IDLE);
   EXPECT_EQ(seen_with(config::EvaluationPriority::kLow).policy, SCHED_BATCH);
@@ -47,20 +47,20 @@ std::string session_of_self() {
   return line;
 }
 
-TEST(Priority, ASessionOfItsOwnGivesWayAndThatOfOthersDoesNot) {
+TEST(LowerPriorityTest, LowersOnlyOwnSession) {
   const std::string before = session_of_self();
   if (before.empty()) GTEST_SKIP() << "this kernel has no groups of sessions";
   const pid_t child = ::fork();
   if (child == 0) {
     ::setsid();
-    give_way(config::EvaluationPriority::kLow);
+    lower_priority(config::EvaluationPriority::kLow);
     ::_exit(session_of_self().ends_with(" nice 10") ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   if (::getsid(0) == ::getpid()) return;  // the test leads one
-  std::thread([] { give_way(config::EvaluationPriority::kLow); }).join();
+  std::thread([] { lower_priority(config::EvaluationPriority::kLow); }).join();
   EXPECT_EQ(session_of_self(), before);
 }
 

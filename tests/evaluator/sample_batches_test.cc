@@ -5,20 +5,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/shared/dataset/made_sequences.h"
+#include "tests/shared/dataset/sequence_test_data.h"
 
 namespace stoker::evaluator {
 namespace {
 
-using dataset::testing::MadeSequences;
+using dataset::testing::SequenceTestData;
 using ::testing::ElementsAre;
 
 Subset first(uint64_t samples, const dataset::Dataset& data) {
   return {samples, data.size(), /*is_spread=*/false};
 }
 
-TEST(SampleBatches, AreInOrderAndTheLastMayBeSmaller) {
-  const auto data = MadeSequences::of_sizes({0, 0, 5});
+TEST(SampleBatchesTest, ReturnsBatchesInOrderWithSmallerLast) {
+  const auto data = SequenceTestData::of_sizes({0, 0, 5});
   SampleBatches batches(data, first(5, data), 2, {});
   SampleBatches::Memory memory;
   ASSERT_EQ(batches.size(), 3u);
@@ -27,25 +27,25 @@ TEST(SampleBatches, AreInOrderAndTheLastMayBeSmaller) {
     ASSERT_TRUE(batch.ok());
     EXPECT_EQ((*batch)[0].sizes(), (std::vector<int64_t>{number == 2 ? 1 : 2, 3}));
     EXPECT_EQ((*batch)[0][0][0].item<float>(), static_cast<float>(2 * number));
-    EXPECT_EQ(batches.sample_at(batches.first_place(number)), 2 * number);
+    EXPECT_EQ(batches.sample_at(batches.first_position(number)), 2 * number);
   }
 }
 
-TEST(SampleBatches, OfBucketsEachSampleIsThereOncePaddedToItsOwn) {
-  const auto data = MadeSequences::of_sizes({4, 7, 0, 3, 2});
+TEST(SampleBatchesTest, ReturnsEachSampleOncePaddedToItsBucket) {
+  const auto data = SequenceTestData::of_sizes({4, 7, 0, 3, 2});
   const std::vector<int64_t> buckets{2, 4};
   for (const uint64_t size : {1, 3, 100}) {
     SampleBatches batches(data, first(data.size(), data), size, buckets);
     SampleBatches::Memory memory;
     std::set<uint64_t> seen;
-    uint64_t place = 0;
+    uint64_t position = 0;
     for (size_t number = 0; number < batches.size(); ++number) {
       const auto batch = batches.read(number, memory);
       ASSERT_TRUE(batch.ok());
-      EXPECT_EQ(batches.first_place(number), place);
+      EXPECT_EQ(batches.first_position(number), position);
       const int64_t places = (*batch)[0].size(1);
-      for (int64_t row = 0; row < (*batch)[0].size(0); ++row, ++place) {
-        const uint64_t sample = batches.sample_at(place);
+      for (int64_t row = 0; row < (*batch)[0].size(0); ++row, ++position) {
+        const uint64_t sample = batches.sample_at(position);
         EXPECT_TRUE(seen.insert(sample).second);
         EXPECT_EQ((*batch)[0][row][0].item<float>(), static_cast<float>(sample));
         EXPECT_EQ((*batch)[1][row].item<int64_t>(), static_cast<int64_t>(data.length(sample)));
@@ -60,8 +60,8 @@ TEST(SampleBatches, OfBucketsEachSampleIsThereOncePaddedToItsOwn) {
   }
 }
 
-TEST(SampleBatches, OfAPartOfASetOnlyThatPart) {
-  const auto data = MadeSequences::of_sizes({3, 3});
+TEST(SampleBatchesTest, ReturnsOnlySamplesOfSubset) {
+  const auto data = SequenceTestData::of_sizes({3, 3});
   const std::vector<int64_t> buckets{1};
   SampleBatches batches(data, first(3, data), 2, buckets);
   SampleBatches::Memory memory;

@@ -1,5 +1,5 @@
+#include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
-#include "tests/fuzz/set_under_test.h"
 
 namespace stoker::fuzz {
 namespace {
@@ -9,7 +9,7 @@ constexpr size_t kPixels = 3 * 32 * 32;
 // The first byte says how many classes there are; each other one stands for a record with that label,
 // 0x7f for one that is a byte short: a fuzzer that had to come by 3073 bytes for each would not.
 bool run(std::string_view input) {
-  static SetUnderTest set;
+  static DatasetUnderTest set;
   if (input.empty()) return false;
   const bool hundred = (static_cast<unsigned char>(input[0]) & 1) != 0;
   std::string file;

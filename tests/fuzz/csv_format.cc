@@ -1,5 +1,5 @@
+#include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
-#include "tests/fuzz/set_under_test.h"
 
 namespace stoker::fuzz {
 namespace {
@@ -8,7 +8,7 @@ constexpr unsigned kHasTarget = 1, kHasColumns = 2, kSkips = 4, kIsTabbed = 8;
 
 // The first byte says with which settings, the rest is the file.
 bool run(std::string_view input) {
-  static SetUnderTest set;
+  static DatasetUnderTest set;
   if (input.empty()) return false;
   const unsigned settings = static_cast<unsigned char>(input[0]);
   set.write("table", input.substr(1));

@@ -20,25 +20,25 @@ void must(bool holds, std::string_view promise) {
 
 UniqueFd file_of(std::string_view input) {
   UniqueFd fd(::memfd_create("input", MFD_CLOEXEC));
-  must(real_files().write(fd.get(), std::as_bytes(std::span(input)), "input").ok(),
+  must(default_file_system().write(fd.get(), std::as_bytes(std::span(input)), "input").ok(),
        "the input can be written");
   return fd;
 }
 
 bool check_status(const Status& status) {
   if (status.ok()) return true;
-  must(status.code() == Code::kCorrupt || status.code() == Code::kMismatch,
+  must(status.code() == StatusCode::kCorrupt || status.code() == StatusCode::kMismatch,
        "refused with " + status.to_string());
   for (const unsigned char c : status.message())
     must(c >= 0x20 && c != 0x7f, "a control character in a message");
   return false;
 }
 
-bool check_tensors(const checkpoint::TensorSource& file, uint64_t most_bytes) {
+bool check_tensors(const checkpoint::TensorSource& file, uint64_t max_bytes) {
   bool any = false;
   for (const TensorSpec& spec : file.tensors()) {
     must(file.find(spec.name) != nullptr && *file.find(spec.name) == spec, "a tensor has its name");
-    if (spec.bytes() > most_bytes) continue;
+    if (spec.bytes() > max_bytes) continue;
     std::vector<std::byte> once(spec.bytes()), twice(spec.bytes());
     const Status status = file.read(spec.name, once);
     must(status.code() == file.read(spec.name, twice).code() && once == twice,

@@ -25,7 +25,7 @@ void must(bool holds, std::string_view promise);
 // Whether it is ok; a refusal must be a decent one.
 bool check_status(const Status& status);
 
-// Reads every tensor of at most `most_bytes` bytes, twice; true where one could be read.
-bool check_tensors(const checkpoint::TensorSource& file, uint64_t most_bytes);
+// Reads every tensor of at most `max_bytes` bytes, twice; true where one could be read.
+bool check_tensors(const checkpoint::TensorSource& file, uint64_t max_bytes);
 
 }  // namespace stoker::fuzz

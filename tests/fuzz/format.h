@@ -2,7 +2,7 @@
 //
 // To add one: a file NAME_format.cc beside idx_format.cc, a line in format.cc and in CMakeLists.txt.
 // It then has a libFuzzer target fuzz_NAME, a corpus of seeds, and a test that runs the seeds, every
-// damage to them, and whatever lies in found/NAME/ (inputs that once broke something).
+// damage to them, and whatever lies in regressions/NAME/ (inputs that once broke something).
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ namespace stoker::fuzz {
 struct Format {
   std::string_view name;
   // Reads the input as a user's file would be read; true where it was accepted and at least one
-  // sample could be read. Aborts where a promise is broken: set_under_test.h (data sets) and
+  // sample could be read. Aborts where a promise is broken: dataset_under_test.h (data sets) and
   // file_under_test.h (weights, checkpoints) say which there are.
   bool (*run)(std::string_view input);
   // Small good inputs, each of which is accepted. Between them they show all that the format has.
@@ -33,7 +33,7 @@ const Format& list_format();
 const Format& manifest_format();
 const Format& npy_format();
 const Format& pickle_format();
-const Format& picture_format();
+const Format& image_format();
 const Format& safetensors_format();
 const Format& tar_format();
 const Format& text_format();

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kDamages = 800;  // of each kind and seed, spread over its bytes
 
 // Ends here, and not in an assertion: a broken promise aborts, and gtest names the test.
-class Formats : public testing::TestWithParam<Format> {
+class FuzzFormatTest : public testing::TestWithParam<Format> {
  protected:
   // `damage(input, at)` for positions from the first byte to the last.
   template <typename Damage>
@@ -25,17 +25,17 @@ class Formats : public testing::TestWithParam<Format> {
   }
 };
 
-TEST_P(Formats, EachSeedIsAccepted) {
+TEST_P(FuzzFormatTest, AcceptsEachSeed) {
   const auto seeds = GetParam().seeds();
   EXPECT_FALSE(seeds.empty());
   for (size_t i = 0; i < seeds.size(); ++i) EXPECT_TRUE(GetParam().run(seeds[i])) << "seed " << i;
 }
 
-TEST_P(Formats, NoTruncationBreaksAPromise) {
+TEST_P(FuzzFormatTest, PreservesInvariantsOnTruncation) {
   run_damaged([](const std::string& seed, size_t at) { return seed.substr(0, at); });
 }
 
-TEST_P(Formats, NoChangedByteBreaksAPromise) {
+TEST_P(FuzzFormatTest, PreservesInvariantsOnChangedByte) {
   for (const int change : {0x01, 0x80, 0xff}) {
     run_damaged([change](std::string seed, size_t at) {
       seed[at] = static_cast<char>(seed[at] ^ change);
@@ -44,13 +44,13 @@ TEST_P(Formats, NoChangedByteBreaksAPromise) {
   }
 }
 
-TEST_P(Formats, NoByteTooManyOrTooFewBreaksAPromise) {
+TEST_P(FuzzFormatTest, PreservesInvariantsOnInsertedOrRemovedByte) {
   run_damaged([](std::string seed, size_t at) { return seed.erase(at, 1); });
   run_damaged([](std::string seed, size_t at) { return seed.insert(at, 1, seed[at]); });
 }
 
-TEST_P(Formats, WhatFuzzingFoundStaysMended) {
-  const auto folder = std::filesystem::path(STOKER_FUZZ_FOUND) / GetParam().name;
+TEST_P(FuzzFormatTest, PassesRegressionInputs) {
+  const auto folder = std::filesystem::path(STOKER_FUZZ_REGRESSIONS) / GetParam().name;
   if (!std::filesystem::is_directory(folder)) return;  // nothing yet
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     SCOPED_TRACE(entry.path().string());
@@ -60,10 +60,11 @@ TEST_P(Formats, WhatFuzzingFoundStaysMended) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fuzz, Formats, testing::ValuesIn(formats().begin(), formats().end()),
+INSTANTIATE_TEST_SUITE_P(Formats, FuzzFormatTest,
+                         testing::ValuesIn(formats().begin(), formats().end()),
                          [](const auto& format) { return std::string(format.param.name); });
 
-TEST(SplitInput, GivesBackWhatWasJoinedAndTakesAnyBytes) {
+TEST(SplitInputTest, RoundTripsJoinedInputAndAcceptsAnyBytes) {
   const std::string joined = join_input({"first", "", "rest"});
   EXPECT_EQ(split_input(joined, 3), (std::vector<std::string_view>{"first", "", "rest"}));
   EXPECT_EQ(split_input("", 2), (std::vector<std::string_view>{"", ""}));

@@ -1,5 +1,5 @@
+#include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
-#include "tests/fuzz/set_under_test.h"
 #include "tests/support/big_endian.h"
 #include "tests/support/packed_bytes.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 using test::big_endian;
 
-std::string pictures(uint32_t count, uint32_t height, uint32_t width) {
+std::string encoded_images(uint32_t count, uint32_t height, uint32_t width) {
   std::string file = big_endian(0x803) + big_endian(count) + big_endian(height) + big_endian(width);
   for (uint32_t i = 0; i < count; ++i)
     file += std::string(size_t{height} * width, static_cast<char>(i));
@@ -22,25 +22,26 @@ std::string labels(uint32_t count) {
 }
 
 bool run(std::string_view input) {
-  static SetUnderTest set;
+  static DatasetUnderTest set;
   const auto parts = split_input(input, 2);
   set.write("labels", parts[0]);
-  set.write("pictures", parts[1]);
+  set.write("images", parts[1]);
   return set.check(
       {.source = config::IdxDataset{
-           .path = set.path("pictures"), .labels_path = set.path("labels"), .transforms = {}}});
+           .path = set.path("images"), .labels_path = set.path("labels"), .transforms = {}}});
 }
 
 }  // namespace
 
 const Format& idx_format() {
-  static constexpr Format kFormat{.name = "idx", .run = run, .seeds = [] {
-                                    return std::vector<std::string>{
-                                        join_input({labels(1), pictures(1, 1, 1)}),
-                                        join_input({labels(5), pictures(5, 2, 3)}),
-                                        join_input({labels(5), test::gzip(pictures(5, 2, 3))}),
-                                        join_input({test::gzip(labels(5)), pictures(5, 2, 3)})};
-                                  }};
+  static constexpr Format kFormat{
+      .name = "idx", .run = run, .seeds = [] {
+        return std::vector<std::string>{
+            join_input({labels(1), encoded_images(1, 1, 1)}),
+            join_input({labels(5), encoded_images(5, 2, 3)}),
+            join_input({labels(5), test::gzip(encoded_images(5, 2, 3))}),
+            join_input({test::gzip(labels(5)), encoded_images(5, 2, 3)})};
+      }};
   return kFormat;
 }
 

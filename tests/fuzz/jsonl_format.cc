@@ -1,7 +1,7 @@
 #include <utility>
 
+#include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
-#include "tests/fuzz/set_under_test.h"
 
 namespace stoker::fuzz {
 namespace {
@@ -38,7 +38,7 @@ config::JsonlDataset padded(config::JsonlDataset config, unsigned settings) {
 
 // The first byte says with which settings, the rest is the file.
 bool run(std::string_view input) {
-  static SetUnderTest set;
+  static DatasetUnderTest set;
   if (input.empty()) return false;
   const unsigned settings = static_cast<unsigned char>(input[0]);
   set.write("lines", input.substr(1));

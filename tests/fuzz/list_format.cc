@@ -1,12 +1,12 @@
 // A list of pictures. The pictures have targets of their own where their decoders are.
+#include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
-#include "tests/fuzz/set_under_test.h"
 
 namespace stoker::fuzz {
 namespace {
 
 // A PNG of one grey pixel.
-constexpr std::string_view kSmallestPicture(
+constexpr std::string_view kSmallestImage(
     "\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x01"
     "\x00\x00\x00\x01\x08\x00\x00\x00\x00\x3a\x7e\x9b\x55\x00\x00\x00\x0a\x49\x44\x41"
     "\x54\x78\xda\x63\x68\x00\x00\x00\x82\x00\x81\xda\x45\x08\x3b\x00\x00\x00\x00\x49"
@@ -17,15 +17,15 @@ constexpr unsigned kIsJson = 1, kIsTabbed = 2;
 
 // The first byte says which kind of list the rest is; the files a and b are there.
 bool run(std::string_view input) {
-  static SetUnderTest set;
+  static DatasetUnderTest set;
   if (input.empty()) return false;
   const unsigned settings = static_cast<unsigned char>(input[0]);
   const std::string name = (settings & kIsJson) != 0     ? "l.jsonl"
                            : (settings & kIsTabbed) != 0 ? "l.tsv"
                                                          : "l.csv";
   set.write(name, input.substr(1));
-  set.write("a", kSmallestPicture);
-  set.write("b", "no picture");
+  set.write("a", kSmallestImage);
+  set.write("b", "no image");
   return set.check({.source = config::ImageListDataset{.path = set.path(name),
                                                        .num_classes = {},
                                                        .transforms = {config::Resize{{2, 2}}},

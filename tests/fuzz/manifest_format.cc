@@ -1,5 +1,5 @@
+#include "shared/checkpoint/checksums.h"
 #include "shared/checkpoint/manifest.h"
-#include "shared/checkpoint/sums.h"
 #include "tests/fuzz/file_under_test.h"
 #include "tests/fuzz/format.h"
 
@@ -11,7 +11,7 @@ namespace {
 bool run(std::string_view input) {
   const auto parts = split_input(input, 2);
   const auto manifest = checkpoint::parse_manifest(parts[0], "manifest.json");
-  const auto sums = checkpoint::parse_sums(parts[1], "SHA256SUMS");
+  const auto sums = checkpoint::parse_checksums(parts[1], "SHA256SUMS");
   const bool both = check_status(manifest.status()) & check_status(sums.status());
   if (manifest.ok()) {
     for (const checkpoint::WrittenFile& file : manifest->files) {
@@ -21,26 +21,27 @@ bool run(std::string_view input) {
     const auto again = checkpoint::parse_manifest(checkpoint::to_json(*manifest), "again");
     must(again.ok() && *again == *manifest, "a manifest is read as it was written");
   }
-  if (sums.ok()) must(checkpoint::to_sums(*sums) == parts[1], "sums are written as they were read");
+  if (sums.ok())
+    must(checkpoint::format_checksums(*sums) == parts[1], "sums are written as they were read");
   return both;
 }
 
-checkpoint::Manifest manifest_of(uint64_t step, const std::string& live) {
+checkpoint::Manifest parse_manifest_fields(uint64_t step, const std::string& live) {
   checkpoint::Manifest manifest{.step = step, .epoch = 1, .ticket = 4 * step};
   manifest.created = "2026-01-31T12:00:00.000Z";
   manifest.parent = "step-000000001";
   manifest.files = {{"model.safetensors", 96, std::string(64, 'a')},
                     {"optimizer.safetensors", 8, std::string(64, '0')}};
-  manifest.live = live;
-  if (step > 2) manifest.maybe_bad_samples = step / 3;
+  manifest.live_settings = live;
+  if (step > 2) manifest.sample_errors = step / 3;
   return manifest;
 }
 
 std::string both(const checkpoint::Manifest& manifest) {
-  std::vector<checkpoint::Sum> sums;
+  std::vector<checkpoint::Checksum> sums;
   for (const auto& file : manifest.files) sums.push_back({file.sha256, file.name});
   sums.push_back({std::string(64, 'f'), "manifest.json"});
-  return join_input({checkpoint::to_json(manifest), checkpoint::to_sums(sums)});
+  return join_input({checkpoint::to_json(manifest), checkpoint::format_checksums(sums)});
 }
 
 }  // namespace
@@ -49,8 +50,9 @@ const Format& manifest_format() {
   static constexpr Format kFormat{
       .name = "manifest", .run = run, .seeds = [] {
         return std::vector<std::string>{
-            both(manifest_of(2, "{}")),
-            both(manifest_of(1'000'000'000'000, R"({"lr_scale":0.5,"quarantined":[1,2]})"))};
+            both(parse_manifest_fields(2, "{}")),
+            both(parse_manifest_fields(1'000'000'000'000,
+                                       R"({"lr_scale":0.5,"quarantined":[1,2]})"))};
       }};
   return kFormat;
 }

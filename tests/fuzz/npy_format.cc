@@ -1,5 +1,5 @@
+#include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
-#include "tests/fuzz/set_under_test.h"
 #include "tests/support/numpy_files.h"
 
 namespace stoker::fuzz {
@@ -11,7 +11,7 @@ using test::npy;
 // Labels and inputs in two files; without labels the inputs must be an archive with both. Read as plain
 // rows, and as sequences whose labels say how long they are, too.
 bool run(std::string_view input) {
-  static SetUnderTest set;
+  static DatasetUnderTest set;
   const auto files = split_input(input, 2);
   set.write("labels", files[0]);
   set.write("inputs", files[1]);
@@ -27,7 +27,7 @@ bool run(std::string_view input) {
 
 std::vector<std::string> seeds() {
   const std::string floats = npy("<f4", "(3, 2)", bytes_of<float>({1, 2, 3, 4, 5, 6}));
-  const std::string pictures = npy("|u1", "(3, 1, 2, 3)", std::string(18, 'p'));
+  const std::string images = npy("|u1", "(3, 1, 2, 3)", std::string(18, 'p'));
   const std::string halves = npy("<f2", "(3,)", bytes_of<uint16_t>({1, 2, 3}));
   const std::string labels = npy("<i8", "(3,)", bytes_of<int64_t>({0, 2, 1}));
   const std::string sequences =
@@ -38,9 +38,9 @@ std::vector<std::string> seeds() {
   return {join_input({labels, floats}),
           join_input({lengths, sequences}),
           join_input({"", test::zip({{"x.npy", sequences}, {"y.npy", lengths}}, true)}),
-          join_input({targets, pictures}),
+          join_input({targets, images}),
           join_input({labels, test::npy_with_header(shape2, "123456", 2)}),
-          join_input({"", test::zip({{"x.npy", pictures}, {"y.npy", labels}}, false)}),
+          join_input({"", test::zip({{"x.npy", images}, {"y.npy", labels}}, false)}),
           join_input({"", test::zip({{"x.npy", halves}, {"y.npy", targets}}, true)}),
           join_input({"", test::zip64({{"x.npy", floats}, {"y.npy", labels}})})};
 }

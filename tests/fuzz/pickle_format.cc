@@ -1,4 +1,4 @@
-#include "shared/checkpoint/pickle_machine.h"
+#include "shared/checkpoint/pickle_reader.h"
 #include "tests/fuzz/file_under_test.h"
 #include "tests/fuzz/format.h"
 #include "tests/support/torch_files.h"
@@ -7,7 +7,7 @@ namespace stoker::fuzz {
 namespace {
 
 using namespace test::torch_files;
-using Kind = checkpoint::PickleValue::Kind;
+using Type = checkpoint::PickleValue::Type;
 
 // The pickle alone, so that the fuzzer need not get through a zip archive first. Beside what
 // file_under_test.h promises: what is referred to is there, and memory is in proportion.
@@ -20,9 +20,9 @@ bool run(std::string_view input) {
     for (const uint32_t item : value.items)
       must(item < pickle->values.size(), "an item is a value");
     const auto number = static_cast<size_t>(value.number);
-    if (value.kind == Kind::kTensor) must(number < pickle->tensors.size(), "a tensor is there");
-    if (value.kind == Kind::kStorage) must(number < pickle->storages.size(), "a storage is there");
-    if (value.kind == Kind::kDict) must(value.items.size() % 2 == 0, "a key has a value");
+    if (value.type == Type::kTensor) must(number < pickle->tensors.size(), "a tensor is there");
+    if (value.type == Type::kStorage) must(number < pickle->storages.size(), "a storage is there");
+    if (value.type == Type::kDict) must(value.items.size() % 2 == 0, "a key has a value");
   }
   for (const checkpoint::PickledTensor& tensor : pickle->tensors) {
     must(tensor.storage < pickle->storages.size(), "a tensor has a storage");

@@ -11,7 +11,7 @@ using checkpoint::SafetensorsFile;
 // Beside what file_under_test.h promises: the tensors fill the file, and what was read can be written
 // again and reads as the same.
 bool run(std::string_view input) {
-  const auto file = SafetensorsFile::adopt(file_of(input), "input.safetensors");
+  const auto file = SafetensorsFile::open_fd(file_of(input), "input.safetensors");
   if (!check_status(file.status())) return false;
   uint64_t bytes = 0;
   checkpoint::TensorHeader header;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
-#include "tests/fuzz/set_under_test.h"
 #include "tests/shared/dataset/tar_writer.h"
 #include "tests/support/numpy_files.h"
 
@@ -14,9 +14,9 @@ namespace {
 using namespace dataset::testing;
 
 constexpr size_t kBlock = 512;
-constexpr char kBytes = 0, kPicture = 1, kJson = 2, kText = 3;  // two bits: what is read
+constexpr char kBytes = 0, kImage = 1, kJson = 2, kText = 3;  // two bits: what is read
 constexpr char kAsItIs = 4, kSkip = 8;
-constexpr char kArrays = 16;  // with kBytes numbers, with kPicture pictures of bytes
+constexpr char kArrays = 16;  // with kBytes numbers, with kImage pictures of bytes
 constexpr char kPadded = 32;  // sequences of various lengths
 
 config::WebdatasetDataset sequences_of(char mode, config::WebdatasetDataset config) {
@@ -49,11 +49,11 @@ config::WebdatasetDataset config_of(char mode) {
   if ((mode & kArrays) != 0) {
     config.record.fields.input = {"npy"};
     config.record.input_shape =
-        (mode & 3) == kPicture ? std::vector<int64_t>{3, 2, 1} : std::vector<int64_t>{2};
+        (mode & 3) == kImage ? std::vector<int64_t>{3, 2, 1} : std::vector<int64_t>{2};
     config.record.fields.label = "y.npy";
     return config;
   }
-  if ((mode & 3) == kPicture) {
+  if ((mode & 3) == kImage) {
     config.record.fields.image = "x;y";
     config.transforms = {config::Resize{{2, 2}}};
   } else {
@@ -79,7 +79,7 @@ void mend_checksums(std::string& file) {
 }
 
 bool run(std::string_view input) {
-  static SetUnderTest set;
+  static DatasetUnderTest set;
   const char mode = input.empty() ? kAsItIs : input[0];
   std::string file(input.substr(std::min<size_t>(1, input.size())));
   if ((mode & kAsItIs) == 0) mend_checksums(file);
@@ -119,8 +119,8 @@ std::vector<std::string> seeds() {
       with_mode(kText, tar_member("././@LongLink", "long/name.x", 'L') + tar_member("s", "text")),
       with_mode(kText, pax_header("12 path=t.x\n9 size=4\n") + tar_member("s", "text") + end),
       with_mode(kBytes | kArrays, numbers + end),
-      with_mode(kPicture | kArrays, planes + end),
-      with_mode(kPicture | kArrays, pixels + end),
+      with_mode(kImage | kArrays, planes + end),
+      with_mode(kImage | kArrays, pixels + end),
       with_mode(kBytes | kAsItIs, one + end)};
 }
 

@@ -1,12 +1,12 @@
+#include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
-#include "tests/fuzz/set_under_test.h"
 
 namespace stoker::fuzz {
 namespace {
 
 // The first byte is the context, the rest two files.
 bool run(std::string_view input) {
-  static SetUnderTest set;
+  static DatasetUnderTest set;
   if (input.empty()) return false;
   const auto parts = split_input(input.substr(1), 2);
   set.write("a.txt", parts[0]);

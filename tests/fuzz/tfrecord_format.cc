@@ -1,7 +1,7 @@
 // The first byte of an input chooses the settings, and whether the rest is a file as it is or Examples
 // (split_input) that get frames with right checksums, which no fuzzer would come by.
+#include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
-#include "tests/fuzz/set_under_test.h"
 #include "tests/shared/dataset/example_writer.h"
 
 namespace stoker::fuzz {
@@ -10,7 +10,7 @@ namespace {
 using namespace dataset::testing;
 
 constexpr size_t kRecords = 3;
-constexpr char kBytes = 0, kPicture = 1, kNumbers = 2, kText = 3;  // two bits: what is read
+constexpr char kBytes = 0, kImage = 1, kNumbers = 2, kText = 3;  // two bits: what is read
 constexpr char kAsItIs = 4, kSkip = 8, kPadded = 16;  // the last: sequences of various lengths
 
 config::TfrecordDataset sequences_of(char mode, config::TfrecordDataset config) {
@@ -19,7 +19,7 @@ config::TfrecordDataset sequences_of(char mode, config::TfrecordDataset config) 
       (mode & kSkip) != 0 ? config::OnOverflow::kTruncate : config::OnOverflow::kError;
   if ((mode & 3) == kText) {
     config.record.fields.text = "x";
-  } else if ((mode & 3) == kPicture) {
+  } else if ((mode & 3) == kImage) {
     config.record.fields.input_ids = "x";
     config.record.fields.labels = "y";
   } else {
@@ -40,7 +40,7 @@ config::TfrecordDataset config_of(char mode) {
     config.record.sequence.block_size = 3;
     return config;
   }
-  if ((mode & 3) == kPicture) {
+  if ((mode & 3) == kImage) {
     config.record.fields.image = "x";
     config.transforms = {config::Resize{{2, 2}}};
   } else {
@@ -57,7 +57,7 @@ config::TfrecordDataset config_of(char mode) {
 }
 
 bool run(std::string_view input) {
-  static SetUnderTest set;
+  static DatasetUnderTest set;
   const char mode = input.empty() ? kAsItIs : input[0];
   input.remove_prefix(input.empty() ? 0 : 1);
   std::string file(input);
@@ -92,7 +92,7 @@ std::vector<std::string> seeds() {
   const std::string listed =
       example({{"x", ints_feature({5, 6, 7})}, {"y", ints_feature({0, -100, 1})}});
   return {with_mode(kNumbers | kPadded, join_input({steps, steps, steps})),
-          with_mode(kPicture | kPadded | kSkip, join_input({tags, listed, tags})),
+          with_mode(kImage | kPadded | kSkip, join_input({tags, listed, tags})),
           with_mode(kText | kPadded, join_input({bytes, name, bytes})),
           with_mode(kNumbers | kPadded | kAsItIs, framed(steps) + framed(steps)),
           with_mode(kBytes, join_input({bytes, bytes, bytes})),

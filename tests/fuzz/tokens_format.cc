@@ -1,12 +1,12 @@
+#include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
-#include "tests/fuzz/set_under_test.h"
 
 namespace stoker::fuzz {
 namespace {
 
 // The first byte is the context, with the width of a token as its highest bit; the rest is the file.
 bool run(std::string_view input) {
-  static SetUnderTest set;
+  static DatasetUnderTest set;
   if (input.empty()) return false;
   const unsigned settings = static_cast<unsigned char>(input[0]);
   set.write("tokens.bin", input.substr(1));

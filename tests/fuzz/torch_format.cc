@@ -8,12 +8,12 @@ namespace {
 
 using namespace test::torch_files;
 
-constexpr uint64_t kMostBytes = 1 << 20;  // a view may repeat few bytes many times
+constexpr uint64_t kMaxBytes = 1 << 20;  // a view may repeat few bytes many times
 
 bool run(std::string_view input) {
-  const auto file = checkpoint::TorchFile::adopt(file_of(input), "input.pt");
+  const auto file = checkpoint::TorchFile::open_fd(file_of(input), "input.pt");
   return check_status(file.status()) &&
-         (check_tensors(**file, kMostBytes) || (*file)->tensors().empty());
+         (check_tensors(**file, kMaxBytes) || (*file)->tensors().empty());
 }
 
 std::string floats(int64_t offset, const std::vector<int64_t>& shape,

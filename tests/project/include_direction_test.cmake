@@ -14,7 +14,7 @@ function(write_clean_tree)
 endfunction()
 
 function(check result output)
-  execute_process(COMMAND "${CMAKE_COMMAND}" "-DROOT=${tree}" -P "${ROOT}/cmake/include_direction.cmake"
+  execute_process(COMMAND "${CMAKE_COMMAND}" "-DROOT=${tree}" ${ARGN} -P "${ROOT}/cmake/include_direction.cmake"
     RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
   set(${result} ${code} PARENT_SCOPE)
   set(${output} "${out}${err}" PARENT_SCOPE)
@@ -47,7 +47,13 @@ expect_refused("a path with .." shared/ring/bad.cc "#include \"../base/status.h\
 expect_refused("a folder without a row" shared/helpers/bad.h "#include <string>" "shared/helpers has no row")
 expect_refused("yaml-cpp outside config" shared/ring/bad.cc "#include <yaml-cpp/yaml.h>" "may include <yaml-cpp>")
 expect_refused("spdlog outside base" daemon/control/bad.cc "#include <spdlog/spdlog.h>" "may include <spdlog>")
-expect_refused("LibTorch in a Torch-free folder" daemon/ctl/bad.cc "#include <ATen/ATen.h>" "may include <ATen>")
+expect_refused("LibTorch in a Torch-free folder" ctl/bad.cc "#include <ATen/ATen.h>" "may include <ATen>")
+
+write_clean_tree()
+check(code output -DUNUSED=ON)
+if(code EQUAL 0 OR NOT output MATCHES "shared/model does not include shared/checkpoint")
+  message(SEND_ERROR "a row that allows more than is included was not refused:\n${output}")
+endif()
 
 file(REMOVE_RECURSE "${tree}")
 check(code output)

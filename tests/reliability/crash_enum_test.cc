@@ -4,7 +4,7 @@
 #include <iostream>
 #include <set>
 
-#include "tests/reliability/bare_run_check.h"
+#include "tests/reliability/minimal_run_check.h"
 #include "tests/reliability/save_phase.h"
 #include "tests/support/temporary_directory.h"
 
@@ -17,10 +17,10 @@ struct Point {
   bool in_middle;
 };
 
-class CrashEnum : public ::testing::Test {
+class CrashEnumerationTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const auto why = maybe_untraceable()) GTEST_SKIP() << *why;
+    if (const auto why = untraceable_reason()) GTEST_SKIP() << *why;
   }
 
   // From here on each life goes on with a run at step 15, and clears away what its death left.
@@ -47,7 +47,7 @@ class CrashEnum : public ::testing::Test {
       if (counts && call.name == "write") points.push_back({call.name, call.occurrence, true});
       return Verdict::kGoOn;
     };
-    EXPECT_EQ(live_bare_run(run, output, note).code, 0);
+    EXPECT_EQ(run_minimal_run(run, output, note).code, 0);
     return points;
   }
 
@@ -58,7 +58,7 @@ class CrashEnum : public ::testing::Test {
     const std::string output = scene / "output";
     prepare(run);
     std::string where = "not reached";
-    const auto end = live_bare_run(run, output, [&](const FileCall& call) {
+    const auto end = run_minimal_run(run, output, [&](const FileCall& call) {
       if (call.name != point.name || call.occurrence != point.occurrence) return Verdict::kGoOn;
       where = to_string(call) + (point.in_middle ? ", in its middle" : "");
       return point.in_middle ? Verdict::kKillInMiddle : Verdict::kKill;
@@ -96,38 +96,38 @@ class CrashEnum : public ::testing::Test {
   size_t unreached_ = 0;
 };
 
-TEST_F(CrashEnum, FaultRow01OfARunThatBegins) {
+TEST_F(CrashEnumerationTest, RecoversFromKillAtAnyCallOfNewRun) {
   die_everywhere_in({SavePhase::kStart, SavePhase::kTensors, SavePhase::kManifest, SavePhase::kSums,
                      SavePhase::kRenamed, SavePhase::kRetention},
                     150);
 }
 
-TEST_F(CrashEnum, FaultRow01WhileItStartsAndClearsWhatADeathLeft) {
+TEST_F(CrashEnumerationTest, RecoversFromKillDuringStartupCleanup) {
   begin_with_leftovers();
   die_everywhere_in({SavePhase::kStart}, 100);
 }
 
-TEST_F(CrashEnum, FaultRow02WhileItWritesTensors) {
+TEST_F(CrashEnumerationTest, RecoversFromKillWhileWritingTensors) {
   begin_with_leftovers();
   die_everywhere_in({SavePhase::kTensors}, 20);
 }
 
-TEST_F(CrashEnum, FaultRow03BetweenTheTensorsAndTheSums) {
+TEST_F(CrashEnumerationTest, RecoversFromKillBetweenTensorsAndChecksums) {
   begin_with_leftovers();
   die_everywhere_in({SavePhase::kManifest}, 10);
 }
 
-TEST_F(CrashEnum, FaultRow04BetweenTheManifestAndTheRename) {
+TEST_F(CrashEnumerationTest, RecoversFromKillBetweenManifestAndRename) {
   begin_with_leftovers();
   die_everywhere_in({SavePhase::kSums}, 10);
 }
 
-TEST_F(CrashEnum, FaultRow05BetweenTheRenameAndTheSyncOfTheDirectory) {
+TEST_F(CrashEnumerationTest, RecoversFromKillBetweenRenameAndDirectorySync) {
   begin_with_leftovers();
   die_everywhere_in({SavePhase::kRenamed}, 2);
 }
 
-TEST_F(CrashEnum, FaultRow06WhileItRetiresAndEnds) {
+TEST_F(CrashEnumerationTest, RecoversFromKillDuringRetentionAndExit) {
   begin_with_leftovers();
   die_everywhere_in({SavePhase::kRetention}, 40);
 }

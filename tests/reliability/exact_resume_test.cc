@@ -44,11 +44,11 @@ std::vector<ResumeCase> cases() {
   return all;
 }
 
-class ExactResume : public RunFixture, public ::testing::WithParamInterface<ResumeCase> {
+class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<ResumeCase> {
  protected:
   void SetUp() override {
     ::setenv("TEST_TMPDIR", quick_folder().c_str(), 1);  // the disk plays no part in this
-    RunFixture::SetUp();
+    RunTest::SetUp();
     for (const char* const set : {"one", "two"}) write_set(set);
     config_ = write_config(config_text());
   }
@@ -58,9 +58,9 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
   }
   bool is_text() const { return is_one_of({"gpt", "lstm_lm"}); }
   bool is_numbers() const { return is_one_of({"mlp", "blstm", "sequential"}); }
-  bool is_picture() const { return !is_text() && !is_numbers(); }
+  bool is_image() const { return !is_text() && !is_numbers(); }
   // The smallest that the model takes.
-  size_t picture_side() const {
+  size_t image_side() const {
     return GetParam().model == "inception_v3" ? 75 : GetParam().model == "alexnet" ? 64 : 32;
   }
 
@@ -90,9 +90,9 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
                 npy("<i8", "(" + std::to_string(rows) + ",)", bytes_of(labels)));
     std::string inputs;
     std::string shape = "(" + std::to_string(rows);
-    if (is_picture()) {
-      const std::string side = std::to_string(picture_side());
-      std::vector<uint8_t> pixels(rows * 3 * picture_side() * picture_side());
+    if (is_image()) {
+      const std::string side = std::to_string(image_side());
+      std::vector<uint8_t> pixels(rows * 3 * image_side() * image_side());
       for (uint8_t& pixel : pixels) pixel = static_cast<uint8_t>(random());
       inputs = npy("|u1", shape + ", " + side + ", " + side + ", 3)", bytes_of(pixels));
     } else {
@@ -105,19 +105,19 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
   }
 
   std::string transforms_text() const {
-    return "[random_crop: {size: " + std::to_string(picture_side()) +
+    return "[random_crop: {size: " + std::to_string(image_side()) +
            ", padding: 2}, random_horizontal_flip: {p: 0.5}, normalize: {mean: 0.5, std: 0.5}]";
   }
 
   // Mixed batches draw by their tickets.
   std::string batch_transforms_text(bool is_train) const {
-    return is_train && is_picture() ? ", batch_transforms: [mixup: {alpha: 0.2}]" : "";
+    return is_train && is_image() ? ", batch_transforms: [mixup: {alpha: 0.2}]" : "";
   }
 
   std::string set_text(const std::string& set) const {
     if (is_text()) return "{format: text, path: " + path(set) + "/x}";
     return "{format: numpy, path: " + path(set) + "/x, labels_path: " + path(set) +
-           "/y, num_classes: 4" + (is_picture() ? ", transforms: " + transforms_text() : "") +
+           "/y, num_classes: 4" + (is_image() ? ", transforms: " + transforms_text() : "") +
            batch_transforms_text(GetParam().data == "single") + "}";
   }
 
@@ -181,7 +181,7 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
   // A checkpoint every few hundredths of a second.
   uint64_t every_steps() const {
     if (is_one_of({"vgg11_bn", "alexnet", "inception_v3"})) return 3;
-    return GetParam().model == "mlp" ? 300 : is_picture() ? 12 : 60;
+    return GetParam().model == "mlp" ? 300 : is_image() ? 12 : 60;
   }
 
   static std::vector<std::string> until(uint64_t step) {
@@ -219,13 +219,14 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
 
   static std::string essence_of(const std::string& run, uint64_t step) {
     const std::string directory =
-        run + "/checkpoints/" + checkpoint::CheckpointStore::name_of(step);
+        run + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(step);
     const auto opened = checkpoint::CheckpointStore::open_verified(directory);
     if (!opened.ok()) return opened.status().to_string();
     std::string essence;
     for (const auto& file : opened->manifest().files)
       essence += file.name + " " + file.sha256 + "\n";
-    essence += std::to_string(opened->manifest().ticket) + " " + opened->manifest().live + "\n";
+    essence +=
+        std::to_string(opened->manifest().ticket) + " " + opened->manifest().live_settings + "\n";
     for (const std::string& row : decided_rows(run)) essence += row + "\n";
     return essence;
   }
@@ -233,7 +234,7 @@ class ExactResume : public RunFixture, public ::testing::WithParamInterface<Resu
   std::string config_;
 };
 
-TEST_P(ExactResume, KilledAgainAndAgainItIsTheRunThatWasNot) {
+TEST_P(ExactResumeTest, MatchesUninterruptedRunAfterRepeatedKills) {
   const int kills = is_full_proof() ? 20 : 3;
   std::mt19937 random(static_cast<unsigned>(kills));
   for (int killed = 0; killed < kills && !HasFailure();) killed += live_and_be_killed(random);
@@ -251,7 +252,7 @@ TEST_P(ExactResume, KilledAgainAndAgainItIsTheRunThatWasNot) {
             << (HasFailure() ? "DIFFERENT" : "same") << " |\n";
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, ExactResume, ::testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Cases, ExactResumeTest, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

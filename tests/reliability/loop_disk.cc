@@ -55,7 +55,7 @@ std::string attach(const std::string& image, UniqueFd& device) {
 
 }  // namespace
 
-std::optional<std::string> LoopDisk::maybe_unavailable() {
+std::optional<std::string> LoopDisk::unavailable_reason() {
   if (::geteuid() != 0) return "only root may mount a disk and cut its power";
   if (::unshare(CLONE_NEWNS) != 0 ||
       ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)

@@ -23,7 +23,7 @@ class LoopDisk {
 
   // Why none can be made here (root, loop devices, ext4), in one line; nothing where they can.
   // Moves this process into a mount namespace of its own.
-  static std::optional<std::string> maybe_unavailable();
+  static std::optional<std::string> unavailable_reason();
 
   // A new file system in `image`, mounted at `directory`, which is made.
   static void format(const std::string& image);

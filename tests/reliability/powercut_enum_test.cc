@@ -4,8 +4,8 @@
 #include <iostream>
 #include <memory>
 
-#include "tests/reliability/bare_run_check.h"
 #include "tests/reliability/loop_disk.h"
+#include "tests/reliability/minimal_run_check.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::test {
@@ -13,11 +13,11 @@ namespace {
 
 using Cut = LoopDisk::Cut;
 
-class PowercutEnum : public ::testing::Test {
+class PowerCutEnumerationTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const auto why = maybe_untraceable()) GTEST_SKIP() << *why;
-    if (const auto why = LoopDisk::maybe_unavailable()) GTEST_SKIP() << *why;
+    if (const auto why = untraceable_reason()) GTEST_SKIP() << *why;
+    if (const auto why = LoopDisk::unavailable_reason()) GTEST_SKIP() << *why;
     LoopDisk::format(base_image_);
   }
 
@@ -40,7 +40,7 @@ class PowercutEnum : public ::testing::Test {
   size_t changes_of_a_life() {
     const auto disk = fresh_disk();
     size_t changes = 0;
-    const auto end = live_bare_run(run_, output_, [&](const FileCall& call) {
+    const auto end = run_minimal_run(run_, output_, [&](const FileCall& call) {
       changes += call.changes && (begin_ > 0 || newest_acknowledged(output_) < 2 * kBareSaveEvery);
       return Verdict::kGoOn;
     });
@@ -57,7 +57,7 @@ class PowercutEnum : public ::testing::Test {
       acknowledged = std::max(acknowledged, newest_acknowledged(output_));
       disk->cut_power(cut);
     };
-    const auto end = live_bare_run(run_, output_, [&](const FileCall& call) {
+    const auto end = run_minimal_run(run_, output_, [&](const FileCall& call) {
       if (!call.changes || ++seen != change) return Verdict::kGoOn;
       where = to_string(call);
       go_dark();
@@ -91,27 +91,29 @@ class PowercutEnum : public ::testing::Test {
   size_t newer_ = 0;
 };
 
-TEST_F(PowercutEnum, FaultRow07OfARunThatBegins) { cut_everywhere(Cut::kNothingFlushed); }
+TEST_F(PowerCutEnumerationTest, RecoversNewRunFromPowerCutAtAnyCall) {
+  cut_everywhere(Cut::kNothingFlushed);
+}
 
-TEST_F(PowercutEnum, FaultRow07OfARunThatBeginsWithTheJournalFlushed) {
+TEST_F(PowerCutEnumerationTest, RecoversNewRunFromPowerCutWithFlushedJournal) {
   cut_everywhere(Cut::kJournalFlushed);
 }
 
-TEST_F(PowercutEnum, FaultRow07OfARunThatGoesOn) {
+TEST_F(PowerCutEnumerationTest, RecoversResumedRunFromPowerCutAtAnyCall) {
   begin_with_leftovers();
   cut_everywhere(Cut::kNothingFlushed);
 }
 
-TEST_F(PowercutEnum, FaultRow07OfARunThatGoesOnWithTheJournalFlushed) {
+TEST_F(PowerCutEnumerationTest, RecoversResumedRunFromPowerCutWithFlushedJournal) {
   begin_with_leftovers();
   cut_everywhere(Cut::kJournalFlushed);
 }
 
 // A disk that says "synced" and is not: what it loses is found by the sums.
-TEST_F(PowercutEnum, FaultRow08ALieAboutFsyncIsFoundAndTheCheckpointBeforeIsTaken) {
+TEST_F(PowerCutEnumerationTest, FallsBackToPreviousCheckpointOnFalseFsync) {
   ASSERT_NO_FATAL_FAILURE(begin_with_leftovers());
   const auto disk = fresh_disk();
-  const auto end = live_bare_run(run_, output_, [&](const FileCall& call) {
+  const auto end = run_minimal_run(run_, output_, [&](const FileCall& call) {
     if (call.name == "fsync" && call.path.find("/.tmp-step-000000025") != std::string::npos)
       return Verdict::kPretend;
     if (call.to.find("/.trash-step-000000015") == std::string::npos) return Verdict::kGoOn;

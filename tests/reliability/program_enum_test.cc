@@ -33,18 +33,18 @@ bool is_full_proof() {
   return proof != nullptr && std::string_view(proof) == "full";
 }
 
-class ProgramEnum : public RunFixture {
+class ProgramCrashEnumerationTest : public RunTest {
  protected:
   void SetUp() override {
     ::setenv("TEST_TMPDIR", quick_folder().c_str(), 1);
-    RunFixture::SetUp();
+    RunTest::SetUp();
     scene_ = path("scene");
     base_ = path("base");
-    if (const auto why = maybe_untraceable()) GTEST_SKIP() << *why;
+    if (const auto why = untraceable_reason()) GTEST_SKIP() << *why;
   }
   void TearDown() override {
     disk_.reset();
-    RunFixture::TearDown();
+    RunTest::TearDown();
   }
 
   // Where the programs work: a folder, or a disk of its own that holds what `base` holds.
@@ -109,7 +109,7 @@ class ProgramEnum : public RunFixture {
   template <typename Check>
   void die_everywhere(const std::vector<std::string>& command, Death death, const Check& check) {
     if (death != Death::kKill)
-      if (const auto why = LoopDisk::maybe_unavailable()) GTEST_SKIP() << *why;
+      if (const auto why = LoopDisk::unavailable_reason()) GTEST_SKIP() << *why;
     const size_t changes = changes_of(command);
     ASSERT_GT(changes, 20u);
     const size_t stride = is_full_proof() ? 1 : changes / 6 + 1;
@@ -130,10 +130,11 @@ class ProgramEnum : public RunFixture {
 
 // ---- stokerd
 
-class StokerdEnum : public ProgramEnum, public ::testing::WithParamInterface<Death> {
+class DaemonCrashEnumerationTest : public ProgramCrashEnumerationTest,
+                                   public ::testing::WithParamInterface<Death> {
  protected:
   void SetUp() override {
-    ASSERT_NO_FATAL_FAILURE(ProgramEnum::SetUp());
+    ASSERT_NO_FATAL_FAILURE(ProgramCrashEnumerationTest::SetUp());
     if (IsSkipped()) return;
     config_ = write_config(small_config());
     ASSERT_EQ(train(config_, path("whole"), more_).code, 0);
@@ -181,13 +182,13 @@ class StokerdEnum : public ProgramEnum, public ::testing::WithParamInterface<Dea
   std::string whole_;
 };
 
-TEST_P(StokerdEnum, ARunThatBegins) {
+TEST_P(DaemonCrashEnumerationTest, RecoversNewRunFromCrashAtAnyCall) {
   die_everywhere(command(), GetParam(), [this] { check(); });
 }
 
 // The base died while it deleted its first checkpoint of three; each of those was a last one, which is
 // saved however busy the writer is.
-TEST_P(StokerdEnum, ARunThatGoesOn) {
+TEST_P(DaemonCrashEnumerationTest, RecoversResumedRunFromCrashAtAnyCall) {
   clear_scene();
   for (const char* const steps : {"train.max_steps=10", "train.max_steps=20"})
     ASSERT_EQ(train(config_, scene_ + "/run", joined(more_, {"--set", steps})).code, 0);
@@ -203,10 +204,11 @@ TEST_P(StokerdEnum, ARunThatGoesOn) {
 
 // ---- stoker-eval
 
-class EvaluatorEnum : public ProgramEnum, public ::testing::WithParamInterface<Death> {
+class EvaluatorCrashEnumerationTest : public ProgramCrashEnumerationTest,
+                                      public ::testing::WithParamInterface<Death> {
  protected:
   void SetUp() override {
-    ASSERT_NO_FATAL_FAILURE(ProgramEnum::SetUp());
+    ASSERT_NO_FATAL_FAILURE(ProgramCrashEnumerationTest::SetUp());
     if (IsSkipped()) return;
     const std::string config = write_config(small_config("eval: {checkpoints: all}\n"));
     ASSERT_EQ(train(config, base_,
@@ -252,16 +254,16 @@ class EvaluatorEnum : public ProgramEnum, public ::testing::WithParamInterface<D
   std::string whole_;
 };
 
-TEST_P(EvaluatorEnum, EachCheckpointHasOneResultOneRowAndOneLine) {
+TEST_P(EvaluatorCrashEnumerationTest, RecordsEachCheckpointOnceAfterCrashAtAnyCall) {
   die_everywhere({program("stoker-eval"), "--run-dir", scene_ + "/run", "--once"}, GetParam(),
                  [this] { check(); });
 }
 
 const auto kDeaths =
     ::testing::Values(Death::kKill, Death::kPowerCut, Death::kPowerCutWithTheJournalFlushed);
-INSTANTIATE_TEST_SUITE_P(By, StokerdEnum, kDeaths,
+INSTANTIATE_TEST_SUITE_P(Crashes, DaemonCrashEnumerationTest, kDeaths,
                          [](const auto& test) { return name_of(test.param); });
-INSTANTIATE_TEST_SUITE_P(By, EvaluatorEnum, kDeaths,
+INSTANTIATE_TEST_SUITE_P(Crashes, EvaluatorCrashEnumerationTest, kDeaths,
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kChoices = 7;
 constexpr size_t kModel = 0, kOptimizer = 1;
-constexpr size_t kMostValues = 9;             // of a choice
+constexpr size_t kMaxValues = 9;              // of a choice
 using Values = std::array<size_t, kChoices>;  // by number
 using Pairs = std::vector<bool>;              // by number_of()
 
@@ -26,7 +26,7 @@ const std::array<std::vector<std::string>, kChoices>& words() {
 }
 
 size_t number_of(const Values& values, size_t a, size_t b) {
-  return ((a * kMostValues + values[a]) * kChoices + b) * kMostValues + values[b];
+  return ((a * kMaxValues + values[a]) * kChoices + b) * kMaxValues + values[b];
 }
 
 // With the number of each pair that counts.
@@ -68,7 +68,7 @@ void PrintTo(const ResumeCase& one, std::ostream* out) { *out << name_of(one); }
 
 std::vector<ResumeCase> pairwise_cases() {
   const std::vector<Values> all = all_combinations();
-  Pairs missing(kChoices * kMostValues * kChoices * kMostValues);
+  Pairs missing(kChoices * kMaxValues * kChoices * kMaxValues);
   for (const Values& values : all)
     for_each_pair(values, [&](size_t pair) { missing[pair] = true; });
   std::vector<ResumeCase> cases;

@@ -50,8 +50,8 @@ TraceEnd end_of(int status) {
 
 class Tracer {
  public:
-  Tracer(pid_t pid, std::string root, const std::function<Verdict(const FileCall&)>& judge)
-      : pid_(pid), root_(std::move(root)), judge_(judge) {}
+  Tracer(pid_t pid, std::string root, const std::function<Verdict(const FileCall&)>& check)
+      : pid_(pid), root_(std::move(root)), judge_(check) {}
 
   TraceEnd follow() {
     for (;;) {
@@ -203,8 +203,8 @@ std::string to_string(const FileCall& call) {
 }
 
 TraceEnd trace(const std::vector<std::string>& argv, const std::string& output,
-               const std::string& root, const std::function<Verdict(const FileCall&)>& judge) {
-  return Tracer(start(argv, output, /*traced=*/true), root, judge).follow();
+               const std::string& root, const std::function<Verdict(const FileCall&)>& check) {
+  return Tracer(start(argv, output, /*traced=*/true), root, check).follow();
 }
 
 TraceEnd run_to_its_end(const std::vector<std::string>& argv, const std::string& output) {
@@ -215,7 +215,7 @@ TraceEnd run_to_its_end(const std::vector<std::string>& argv, const std::string&
   return end_of(status);
 }
 
-std::optional<std::string> maybe_untraceable() {
+std::optional<std::string> untraceable_reason() {
   bool seen = false;
   const TraceEnd end = trace({"/bin/ls", "/proc/self"}, "/dev/null", "/proc", [&](const FileCall&) {
     seen = true;

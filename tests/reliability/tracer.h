@@ -6,7 +6,7 @@
 //
 // Threads:  one at a time, of a process without other children that end meanwhile.
 // Blocking: until the program has ended.
-// Errors:   a program that cannot be started or traced ends with 127. maybe_untraceable() says
+// Errors:   a program that cannot be started or traced ends with 127. untraceable_reason() says
 //           beforehand whether this machine lets us.
 #pragma once
 
@@ -43,12 +43,12 @@ struct TraceEnd {
 
 // Standard output and error are appended to `output`, which should not be below `root`.
 TraceEnd trace(const std::vector<std::string>& argv, const std::string& output,
-               const std::string& root, const std::function<Verdict(const FileCall&)>& judge);
+               const std::string& root, const std::function<Verdict(const FileCall&)>& check);
 
 // The same without looking.
 TraceEnd run_to_its_end(const std::vector<std::string>& argv, const std::string& output);
 
 // Why programs cannot be traced here, in one line; nothing where they can.
-std::optional<std::string> maybe_untraceable();
+std::optional<std::string> untraceable_reason();
 
 }  // namespace stoker::test

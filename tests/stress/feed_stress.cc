@@ -16,9 +16,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/daemon/feeder/feeder_fixture.h"
+#include "tests/daemon/supervisor/feed_fixture.h"
 
-namespace stoker::feeder {
+namespace stoker::supervisor {
 namespace {
 
 double number_from(const char* name, double otherwise) {
@@ -26,15 +26,15 @@ double number_from(const char* name, double otherwise) {
   return text == nullptr ? otherwise : std::atof(text);
 }
 
-class FeedStress : public FeederTest {
+class FeedStressTest : public FeedTest {
  protected:
   void SetUp() override {
-    FeederTest::SetUp();
+    FeedTest::SetUp();
     clock_ = &system_clock();
-    settings_.feed_program = FEED_PROGRAM;
-    settings_.feed.num_workers = 6;
-    settings_.feed.num_processes = 3;
-    settings_.feed.worker_timeout_seconds = 0.5;
+    options_.feed_program = FEED_PROGRAM;
+    options_.feed.num_workers = 6;
+    options_.feed.num_processes = 3;
+    options_.feed.worker_timeout_seconds = 0.5;
   }
   void use_computed_samples() {
     auto config = synthetic_config();
@@ -58,7 +58,7 @@ class FeedStress : public FeederTest {
   void open_ring_of_them() {
     open_ring({.slots = 6});
     for (uint64_t sample = 0; sample < data_->size(); ++sample) samples_[bytes_of(sample)] = sample;
-    ASSERT_EQ(samples_.size(), data_->size()) << "samples must be told apart by their bytes";
+    ASSERT_EQ(samples_.size(), data_->size()) << "samples must be distinguishable by their bytes";
   }
   std::string bytes_of(uint64_t sample) const {
     std::string input(data_->spec()[0].bytes(), '\0');
@@ -75,7 +75,7 @@ class FeedStress : public FeederTest {
     for (uint64_t row = 0; row < kBatch; ++row) {
       std::string bytes;
       for (const size_t tensor : {0, 1}) {
-        const auto whole = layout.whole(batch.slot, tensor);
+        const auto whole = layout.tensor_bytes(batch.slot, tensor);
         const size_t length = layout.sample()[tensor].bytes();
         bytes.append(reinterpret_cast<const char*>(whole.data()) + row * length, length);
       }
@@ -142,10 +142,10 @@ class FeedStress : public FeederTest {
     EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
     EXPECT_GT(kills_ + stops_, 0u);
     std::printf(
-        "%lu batches in %lu epochs; %lu readers killed, %lu stopped, %lu paused; %lu deaths, "
+        "%lu batches in %lu epochs; %lu workers killed, %lu stopped, %lu paused; %lu deaths, "
         "%lu of them hung; %lu tickets reissued; %lu samples in quarantine\n",
-        ticket, begun, kills_, stops_, pauses_, supervisor_->deaths(), supervisor_->hangs(),
-        ring_->counters().reissued, supervisor_->quarantined().size());
+        ticket, begun, kills_, stops_, pauses_, supervisor_->crashes(), supervisor_->timeouts(),
+        ring_->counters().requeued, supervisor_->quarantined().size());
   }
 
   std::map<std::string, uint64_t> samples_;
@@ -153,21 +153,21 @@ class FeedStress : public FeederTest {
   uint64_t kills_ = 0, stops_ = 0, pauses_ = 0;
 };
 
-TEST_F(FeedStress, EachSampleIsUsedOnceHoweverManyReadersAreKilledAndStopped) {
+TEST_F(FeedStressTest, UsesEachSampleOnceWhenWorkersAreKilledAndStopped) {
   use_computed_samples();
   kill_and_stop_at_random();
 }
 
-TEST_F(FeedStress, EachSampleIsUsedOnceAlsoWhenFilesAreReadAhead) {
+TEST_F(FeedStressTest, UsesEachSampleOnceWithReadAhead) {
   use_files(
       "{read_ahead: 20, read_ahead_mib: 1, worker_memory_limit_mib: 8}");  // too little to keep them
   kill_and_stop_at_random();
 }
 
-TEST_F(FeedStress, EachSampleIsUsedOnceAlsoWhenReadersKeepThemInMemory) {
+TEST_F(FeedStressTest, UsesEachSampleOnceWithSampleCache) {
   use_files("{read_ahead: auto}");
   kill_and_stop_at_random();
 }
 
 }  // namespace
-}  // namespace stoker::feeder
+}  // namespace stoker::supervisor

@@ -72,7 +72,7 @@ void DiskModel::take_in(const std::string& path, uint64_t node) {
   nodes_[node].synced_names = nodes_[node].names;
 }
 
-std::optional<DiskModel::Place> DiskModel::maybe_place(const std::string& path) const {
+std::optional<DiskModel::Place> DiskModel::find_location(const std::string& path) const {
   const fs::path relative = fs::path(path).lexically_normal().lexically_relative(root_);
   if (relative.empty() || relative == "." || *relative.begin() == "..") return std::nullopt;
   uint64_t directory = 0;
@@ -84,12 +84,12 @@ std::optional<DiskModel::Place> DiskModel::maybe_place(const std::string& path) 
   return Place{directory, relative.filename().string()};
 }
 
-std::optional<uint64_t> DiskModel::maybe_node(const std::string& path) const {
+std::optional<uint64_t> DiskModel::find_node(const std::string& path) const {
   if (fs::path(path).lexically_normal() == root_) return 0;
-  const auto place = maybe_place(path);
-  if (!place) return std::nullopt;
-  const auto found = nodes_[place->directory].names.find(place->name);
-  if (found == nodes_[place->directory].names.end()) return std::nullopt;
+  const auto offset = find_location(path);
+  if (!offset) return std::nullopt;
+  const auto found = nodes_[offset->directory].names.find(offset->name);
+  if (found == nodes_[offset->directory].names.end()) return std::nullopt;
   return found->second;
 }
 
@@ -108,11 +108,11 @@ void DiskModel::apply(const Operation& operation) {
   if (operation.kind == Kind::kRename) rename(operation.path, operation.to);
   if (operation.kind == Kind::kRemoveFile) remove(operation.path);
   if (operation.kind == Kind::kMakeDirectory) {
-    if (const auto place = maybe_place(operation.path))
-      change(place->directory, {"", place->name, add(true)});
+    if (const auto offset = find_location(operation.path))
+      change(offset->directory, {"", offset->name, add(true)});
   }
   if (operation.kind == Kind::kSyncDirectory) {
-    const auto node = maybe_node(operation.path);
+    const auto node = find_node(operation.path);
     if (!node) return;
     nodes_[*node].synced_names = nodes_[*node].names;
     nodes_[*node].unsynced.clear();
@@ -120,13 +120,13 @@ void DiskModel::apply(const Operation& operation) {
 }
 
 void DiskModel::open(const Operation& operation) {
-  const auto place = maybe_place(operation.path);
-  if (!place) return;
-  auto node = maybe_node(operation.path);
+  const auto offset = find_location(operation.path);
+  if (!offset) return;
+  auto node = find_node(operation.path);
   if (!node) {
     if ((operation.flags & O_CREAT) == 0) return;
     node = add(false);
-    change(place->directory, {"", place->name, *node});
+    change(offset->directory, {"", offset->name, *node});
   }
   if ((operation.flags & O_TRUNC) != 0) nodes_[*node].bytes.clear();
   handles_[operation.handle] = {*node, 0, (operation.flags & O_APPEND) != 0};
@@ -145,20 +145,20 @@ void DiskModel::write(const Operation& operation) {
 }
 
 void DiskModel::rename(const std::string& from, const std::string& to) {
-  const auto node = maybe_node(from);
-  const auto old_place = maybe_place(from);
-  const auto new_place = maybe_place(to);
+  const auto node = find_node(from);
+  const auto old_location = find_location(from);
+  const auto new_location = find_location(to);
   if (!node) return;
-  if (old_place && new_place && old_place->directory == new_place->directory)
-    return change(old_place->directory, {old_place->name, new_place->name, *node});
-  if (new_place) change(new_place->directory, {"", new_place->name, *node});
-  if (old_place) change(old_place->directory, {old_place->name, "", *node});
+  if (old_location && new_location && old_location->directory == new_location->directory)
+    return change(old_location->directory, {old_location->name, new_location->name, *node});
+  if (new_location) change(new_location->directory, {"", new_location->name, *node});
+  if (old_location) change(old_location->directory, {old_location->name, "", *node});
 }
 
 void DiskModel::remove(const std::string& path) {
-  const auto node = maybe_node(path);
-  const auto place = maybe_place(path);
-  if (node && place) change(place->directory, {place->name, "", *node});
+  const auto node = find_node(path);
+  const auto offset = find_location(path);
+  if (node && offset) change(offset->directory, {offset->name, "", *node});
 }
 
 void DiskModel::change(uint64_t directory, Change change) {

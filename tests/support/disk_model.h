@@ -87,8 +87,8 @@ class DiskModel {
 
   uint64_t add(bool is_directory);
   void take_in(const std::string& path, uint64_t node);
-  std::optional<Place> maybe_place(const std::string& path) const;  // its directory exists
-  std::optional<uint64_t> maybe_node(const std::string& path) const;
+  std::optional<Place> find_location(const std::string& path) const;  // its directory exists
+  std::optional<uint64_t> find_node(const std::string& path) const;
   void open(const Operation& operation);
   void write(const Operation& operation);
   void rename(const std::string& from, const std::string& to);

@@ -98,7 +98,7 @@ Result<UniqueFd> FaultyFiles::open(const std::string& path, int flags, mode_t mo
   const auto fault = next_fault();
   std::optional<Result<UniqueFd>> opened;
   if (!fault || fault->extent == Extent::kAll) {
-    opened = real_files().open(path, flags, mode);
+    opened = default_file_system().open(path, flags, mode);
     operation.done = opened->ok();
     if (opened->ok()) handles_[(*opened)->get()] = operation.handle;
   }
@@ -114,7 +114,7 @@ Status FaultyFiles::write(int fd, std::span<const std::byte> bytes, const std::s
   size_t fits = bytes.size();
   if (fault && fault->extent == Extent::kHalf) fits /= 2;
   if (fault && fault->extent == Extent::kNothing) fits = 0;
-  Status status = real_files().write(fd, bytes.first(fits), path);
+  Status status = default_file_system().write(fd, bytes.first(fits), path);
   operation.content.assign(reinterpret_cast<const char*>(bytes.data()), fits);
   operation.done = status.ok() && fits == bytes.size();
   if (fault) status = error_of(*fault, operation);
@@ -124,14 +124,14 @@ Status FaultyFiles::write(int fd, std::span<const std::byte> bytes, const std::s
 
 Status FaultyFiles::reserve(int fd, uint64_t bytes, const std::string& path) {
   return perform({.kind = Kind::kReserve, .path = path},
-                 [&] { return real_files().reserve(fd, bytes, path); });
+                 [&] { return default_file_system().reserve(fd, bytes, path); });
 }
 
 Result<size_t> FaultyFiles::read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
                                     const std::string& path) {
   size_t got = 0;
   STOKER_RETURN_IF_ERROR(perform({.kind = Kind::kReadAt, .path = path}, [&]() -> Status {
-    STOKER_ASSIGN_OR_RETURN(got, real_files().read_at(fd, offset, bytes, path));
+    STOKER_ASSIGN_OR_RETURN(got, default_file_system().read_at(fd, offset, bytes, path));
     return {};
   }));
   return got;
@@ -149,27 +149,27 @@ Status FaultyFiles::sync(int fd, const std::string& path) {
 
 Status FaultyFiles::sync_directory(const std::string& path) {
   return perform({.kind = Kind::kSyncDirectory, .path = path},
-                 [&] { return real_files().open(path, O_RDONLY | O_DIRECTORY).status(); });
+                 [&] { return default_file_system().open(path, O_RDONLY | O_DIRECTORY).status(); });
 }
 
 Status FaultyFiles::make_directory(const std::string& path) {
   return perform({.kind = Kind::kMakeDirectory, .path = path},
-                 [&] { return real_files().make_directory(path); });
+                 [&] { return default_file_system().make_directory(path); });
 }
 
 Status FaultyFiles::rename(const std::string& from, const std::string& to) {
   return perform({.kind = Kind::kRename, .path = from, .to = to},
-                 [&] { return real_files().rename(from, to); });
+                 [&] { return default_file_system().rename(from, to); });
 }
 
 Status FaultyFiles::rename_noreplace(const std::string& from, const std::string& to) {
   return perform({.kind = Kind::kRename, .path = from, .to = to},
-                 [&] { return real_files().rename_noreplace(from, to); });
+                 [&] { return default_file_system().rename_noreplace(from, to); });
 }
 
 Status FaultyFiles::remove_file(const std::string& path) {
   return perform({.kind = Kind::kRemoveFile, .path = path},
-                 [&] { return real_files().remove_file(path); });
+                 [&] { return default_file_system().remove_file(path); });
 }
 
 Status FaultyFiles::remove_tree(const std::string& path) {
@@ -196,7 +196,7 @@ Status FaultyFiles::remove_tree(const std::string& path) {
 Result<uint64_t> FaultyFiles::free_bytes(const std::string& path) {
   uint64_t bytes = 0;
   STOKER_RETURN_IF_ERROR(perform({.kind = Kind::kFreeBytes, .path = path}, [&]() -> Status {
-    STOKER_ASSIGN_OR_RETURN(bytes, real_files().free_bytes(path));
+    STOKER_ASSIGN_OR_RETURN(bytes, default_file_system().free_bytes(path));
     if (free_bytes_) bytes = *free_bytes_;
     return {};
   }));

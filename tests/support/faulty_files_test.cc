@@ -40,11 +40,11 @@ class FaultyFilesTest : public ::testing::Test {
   int disks_ = 0;
 };
 
-TEST_F(FaultyFilesTest, WhatWasThereBeforeSurvives) {
+TEST_F(FaultyFilesTest, PreservesExistingFilesAfterPowerCut) {
   EXPECT_EQ(after(Survival::kNothing, "old"), "old");
 }
 
-TEST_F(FaultyFilesTest, AFileWithoutASyncedNameIsLost) {
+TEST_F(FaultyFilesTest, LosesFileWithoutDirectorySync) {
   ASSERT_TRUE(put(*files_, root_ + "/new", "text", true).ok());
   EXPECT_EQ(after(Survival::kNothing, "new"), "-");
   EXPECT_EQ(after(Survival::kNamesOnly, "new"), "text");
@@ -53,14 +53,14 @@ TEST_F(FaultyFilesTest, AFileWithoutASyncedNameIsLost) {
   EXPECT_EQ(after(Survival::kNothing, "new"), "text");
 }
 
-TEST_F(FaultyFilesTest, ANameWithoutSyncedBytesIsAnEmptyFile) {
+TEST_F(FaultyFilesTest, LeavesEmptyFileWhenOnlyNameIsSynced) {
   ASSERT_TRUE(put(*files_, root_ + "/new", "text", false).ok());
   ASSERT_TRUE(files_->sync_directory(root_).ok());
   EXPECT_EQ(after(Survival::kNothing, "new"), "");
   EXPECT_EQ(after(Survival::kNamesOnly, "new"), "");
 }
 
-TEST_F(FaultyFilesTest, ARenameIsLostWithoutASyncOfItsDirectory) {
+TEST_F(FaultyFilesTest, LosesRenameWithoutDirectorySync) {
   ASSERT_TRUE(put(*files_, root_ + "/new", "text", true).ok());
   ASSERT_TRUE(files_->rename(root_ + "/new", root_ + "/old").ok());
   EXPECT_EQ(after(Survival::kNothing, "old"), "old");
@@ -69,24 +69,24 @@ TEST_F(FaultyFilesTest, ARenameIsLostWithoutASyncOfItsDirectory) {
   EXPECT_EQ(after(Survival::kNothing, "old"), "text");
 }
 
-TEST_F(FaultyFilesTest, ARemovedFileMayComeBack) {
+TEST_F(FaultyFilesTest, RestoresRemovedFileWithoutDirectorySync) {
   ASSERT_TRUE(files_->remove_tree(root_ + "/old").ok());
   EXPECT_EQ(after(Survival::kNothing, "old"), "old");
   EXPECT_EQ(after(Survival::kEverything, "old"), "-");
 }
 
-TEST_F(FaultyFilesTest, BytesThatAFailedSyncLostStayLost) {
+TEST_F(FaultyFilesTest, LosesBytesAfterFailedSyncEvenIfRetried) {
   auto fd = files_->open(root_ + "/new", O_WRONLY | O_CREAT);
   ASSERT_TRUE(fd.ok());
   ASSERT_TRUE(files_->write(fd->get(), std::as_bytes(std::span("text", 4)), "new").ok());
   files_->fail_at(3, {});
-  EXPECT_EQ(files_->sync(fd->get(), "new").code(), Code::kIoError);
+  EXPECT_EQ(files_->sync(fd->get(), "new").code(), StatusCode::kIoError);
   EXPECT_TRUE(files_->sync(fd->get(), "new").ok());  // the kernel says so
   ASSERT_TRUE(files_->sync_directory(root_).ok());
   EXPECT_EQ(after(Survival::kNothing, "new"), "");
 }
 
-TEST_F(FaultyFilesTest, ByCoinEveryMixtureTurnsUp) {
+TEST_F(FaultyFilesTest, ProducesEveryMixtureOfSurvivingFiles) {
   ASSERT_TRUE(put(*files_, root_ + "/a", "text", false).ok());
   ASSERT_TRUE(put(*files_, root_ + "/b", "text", false).ok());
   std::map<std::string, int> seen;
@@ -100,15 +100,15 @@ TEST_F(FaultyFilesTest, ByCoinEveryMixtureTurnsUp) {
   EXPECT_TRUE(seen.contains(std::string(4, '\0') + "|text"));
 }
 
-TEST_F(FaultyFilesTest, FailsTheNthOperationOnly) {
+TEST_F(FaultyFilesTest, FailsOnlyNthOperation) {
   files_->fail_at(2, {ENOSPC, Extent::kHalf});
-  EXPECT_EQ(put(*files_, root_ + "/new", "text", true).code(), Code::kNoSpace);
+  EXPECT_EQ(put(*files_, root_ + "/new", "text", true).code(), StatusCode::kNoSpace);
   EXPECT_EQ(*read_file(root_ + "/new", 100), "te");
   EXPECT_EQ(after(Survival::kEverything, "new"), "te");
   EXPECT_TRUE(put(*files_, root_ + "/new", "text", true).ok());
 }
 
-TEST_F(FaultyFilesTest, AfterAKillNothingReachesTheDisk) {
+TEST_F(FaultyFilesTest, WritesNothingAfterKill) {
   ASSERT_TRUE(files_->make_directory(root_ + "/tree").ok());
   ASSERT_TRUE(put(*files_, root_ + "/tree/a", "a", true).ok());
   ASSERT_TRUE(put(*files_, root_ + "/tree/b", "b", true).ok());
@@ -120,9 +120,9 @@ TEST_F(FaultyFilesTest, AfterAKillNothingReachesTheDisk) {
   EXPECT_EQ(*list_directory(root_ + "/tree"), (std::vector<std::string>{"b"}));
 }
 
-TEST_F(FaultyFilesTest, AnErrorMayComeAfterTheDeed) {
+TEST_F(FaultyFilesTest, ReportsErrorAfterOperationTookEffect) {
   files_->fail_at(1, {EIO, Extent::kAll});
-  EXPECT_EQ(files_->rename(root_ + "/old", root_ + "/new").code(), Code::kIoError);
+  EXPECT_EQ(files_->rename(root_ + "/old", root_ + "/new").code(), StatusCode::kIoError);
   EXPECT_EQ(*list_directory(root_), (std::vector<std::string>{"new"}));
   EXPECT_EQ(after(Survival::kEverything, "new"), "old");
 }

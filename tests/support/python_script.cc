@@ -10,8 +10,8 @@
 
 namespace stoker::test {
 
-std::optional<ScriptAnswer> maybe_run_python(const std::string& script,
-                                             const std::vector<std::string>& arguments) {
+std::optional<ScriptAnswer> try_run_python(const std::string& script,
+                                           const std::vector<std::string>& arguments) {
   constexpr int kMissing = 77, kNoSuchProgram = 127;
   const TemporaryDirectory scratch;
   const char* const chosen = std::getenv("STOKER_PYTHON");

@@ -14,7 +14,7 @@ struct ScriptAnswer {
 };
 
 // nullopt: there is no Python, or the script ended with 77: it lacks a package.
-std::optional<ScriptAnswer> maybe_run_python(const std::string& script,
-                                             const std::vector<std::string>& arguments);
+std::optional<ScriptAnswer> try_run_python(const std::string& script,
+                                           const std::vector<std::string>& arguments);
 
 }  // namespace stoker::test

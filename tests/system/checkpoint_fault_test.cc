@@ -40,18 +40,18 @@ class Mount {
   bool is_mounted_ = false;
 };
 
-class CheckpointFault : public RunFixture {
+class CheckpointFaultTest : public RunTest {
  protected:
   // In memory where that may be mounted: what goes wrong is the disk of these tests, and not how busy
   // the machine's is.
   void SetUp() override {
-    RunFixture::SetUp();
+    RunTest::SetUp();
     disk_.emplace(path("disk"));
     (void)disk_->mount("tmpfs", "tmpfs", "size=300m");
   }
   void TearDown() override {
     disk_.reset();
-    RunFixture::TearDown();
+    RunTest::TearDown();
   }
   std::string run_dir(const std::string& name = "run") const { return path("disk/" + name); }
 
@@ -100,7 +100,7 @@ class CheckpointFault : public RunFixture {
   std::optional<Mount> disk_;
 };
 
-TEST_F(CheckpointFault, FaultRow10AFullDiskDegradesUntilThereIsRoomAgain) {
+TEST_F(CheckpointFaultTest, DegradesUntilFullDiskHasSpaceAgain) {
   Mount disk(run_dir() + "/checkpoints");
   if (!disk.mount("tmpfs", "tmpfs", "size=3m")) GTEST_SKIP() << "may not mount a small tmpfs here";
   const std::string filler = run_dir() + "/checkpoints/filler";
@@ -110,7 +110,7 @@ TEST_F(CheckpointFault, FaultRow10AFullDiskDegradesUntilThereIsRoomAgain) {
       [&] { fs::remove(filler); }, run_dir());
 }
 
-TEST_F(CheckpointFault, FaultRow10AFullDiskEndsTheRunWith74WhereTheSettingsSaySo) {
+TEST_F(CheckpointFaultTest, ExitsWith74OnFullDiskWhenConfigured) {
   Mount disk(run_dir() + "/checkpoints");
   if (!disk.mount("tmpfs", "tmpfs", "size=200k"))
     GTEST_SKIP() << "may not mount a small tmpfs here";
@@ -122,7 +122,7 @@ TEST_F(CheckpointFault, FaultRow10AFullDiskEndsTheRunWith74WhereTheSettingsSaySo
 }
 
 // Were the signal that comes with it not ignored, it would end the run at once.
-TEST_F(CheckpointFault, FaultRow11ALimitOnFileSizesIsAnErrorThatIsNamed) {
+TEST_F(CheckpointFaultTest, ReportsFileSizeLimitAsError) {
   const std::string config = write_config(small_config());
   Process trainer({"sh", "-c", "ulimit -f 200; exec \"$@\"", "sh", program("stokerd"), "--config",
                    config, "--run-dir", run_dir(), "--set", "train.max_steps=100000000", "--set",
@@ -136,7 +136,7 @@ TEST_F(CheckpointFault, FaultRow11ALimitOnFileSizesIsAnErrorThatIsNamed) {
   EXPECT_TRUE(checkpoints(run_dir()).empty());
 }
 
-TEST_F(CheckpointFault, FaultRow12AReadOnlyDirectoryAtTheStartIs78) {
+TEST_F(CheckpointFaultTest, ExitsWith78OnReadOnlyDirectoryAtStart) {
   const std::string config = write_config(small_config());
   Mount disk(path("read-only"));
   if (!disk.mount("tmpfs", "tmpfs", "size=1m") || !disk.remount(MS_RDONLY, "size=1m"))
@@ -146,7 +146,7 @@ TEST_F(CheckpointFault, FaultRow12AReadOnlyDirectoryAtTheStartIs78) {
   EXPECT_TRUE(said("Read-only file system")) << log_of("stokerd");
 }
 
-TEST_F(CheckpointFault, FaultRow13ADiskThatTurnsReadOnlyDegradesUntilItIsNot) {
+TEST_F(CheckpointFaultTest, DegradesWhileDiskIsReadOnly) {
   Mount disk(run_dir() + "/checkpoints");
   if (!disk.mount("tmpfs", "tmpfs", "size=30m")) GTEST_SKIP() << "may not mount a tmpfs here";
   Process trainer = this->trainer(write_config(small_config()), run_dir(), endless());
@@ -157,7 +157,7 @@ TEST_F(CheckpointFault, FaultRow13ADiskThatTurnsReadOnlyDegradesUntilItIsNot) {
       [&] { EXPECT_TRUE(disk.remount(0, "size=30m")); }, run_dir());
 }
 
-TEST_F(CheckpointFault, FaultRow14ARunThatIsMovedAwayIsNotMadeAnewAndGoesOnWhenItIsBack) {
+TEST_F(CheckpointFaultTest, RecoversAfterMovedRunDirectoryReturns) {
   Process trainer = this->trainer(write_config(small_config()), run_dir(), endless());
   expect_recovery(
       trainer, [&] { fs::rename(run_dir(), run_dir("moved")); },
@@ -169,7 +169,7 @@ TEST_F(CheckpointFault, FaultRow14ARunThatIsMovedAwayIsNotMadeAnewAndGoesOnWhenI
   EXPECT_TRUE(said("moved or removed; bring it back")) << log_of("stokerd");
 }
 
-TEST_F(CheckpointFault, FaultRow14TheRunThatTakesThePlaceIsLeftAlone) {
+TEST_F(CheckpointFaultTest, DoesNotTouchReplacementRunDirectory) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(config, run_dir(), endless());
   ASSERT_TRUE(waits_for([&] { return newest_step(run_dir()) > 0; }));
@@ -184,7 +184,7 @@ TEST_F(CheckpointFault, FaultRow14TheRunThatTakesThePlaceIsLeftAlone) {
   EXPECT_EQ(text_of(run_dir() + "/exit_status.json"), end);
 }
 
-TEST_F(CheckpointFault, FaultRow25OnAnOverlayARunIsKilledAndGoesOnBitForBit) {
+TEST_F(CheckpointFaultTest, ResumesBitForBitOnOverlayFileSystem) {
   const std::string config = write_config(small_config());
   const std::vector<std::string> longer{"--set", "train.max_steps=40000",
                                         "--set", "checkpoint.save_every_steps=100",
@@ -212,7 +212,7 @@ TEST_F(CheckpointFault, FaultRow25OnAnOverlayARunIsKilledAndGoesOnBitForBit) {
   EXPECT_EQ(decided_rows(run), decided_rows(run_dir("whole")));
 }
 
-TEST_F(CheckpointFault, FaultRow19ACheckpointOfAnotherArchitectureIsRefusedByItsTensors) {
+TEST_F(CheckpointFaultTest, RejectsCheckpointOfAnotherArchitecture) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir("other"), {"--set", "model.hidden_sizes=[16, 16]"}).code, 0);
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=40"}).code, 0);
@@ -225,7 +225,7 @@ TEST_F(CheckpointFault, FaultRow19ACheckpointOfAnotherArchitectureIsRefusedByIts
   EXPECT_EQ(checkpoints(run_dir()), before);
 }
 
-TEST_F(CheckpointFault, FaultRow19AnotherOptimizerIsRefusedByItsTensors) {
+TEST_F(CheckpointFaultTest, RejectsCheckpointOfAnotherOptimizer) {
   const std::string config = write_config(small_config());
   const std::vector<std::string> sgd{"--set", "optimizer.name=sgd", "--set",
                                      "optimizer.momentum=0.9"};

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/system/growth_fixture.h"
+#include "tests/system/dataset_refresh_fixture.h"
 
 namespace stoker::test {
 namespace {
@@ -17,10 +17,10 @@ using ::testing::HasSubstr;
 // 40 cats, 20 cows, 4 dogs.
 constexpr const char* kTheirWeights = "[0.5333333333333333, 1.0666666666666667, 5.333333333333333]";
 
-class ClassWeights : public GrowthFixture {
+class ClassWeightsTest : public DatasetRefreshFixture {
  protected:
   void SetUp() override {
-    GrowthFixture::SetUp();
+    DatasetRefreshFixture::SetUp();
     std::string rows = "x,y,kind\n";
     for (int i = 0; i < 64; ++i) rows += row(i, i % 16 == 0 ? "dog" : i % 3 == 0 ? "cow" : "cat");
     ASSERT_EQ(count(rows, "dog"), 4);
@@ -61,7 +61,7 @@ class ClassWeights : public GrowthFixture {
   }
 };
 
-TEST_F(ClassWeights, BalancedIsTheListThatTheRuleComesTo) {
+TEST_F(ClassWeightsTest, MatchesExplicitListWithBalancedWeights) {
   ASSERT_EQ(train(config_of("balanced"), run_dir("a")).code, 0) << log_of("stokerd");
   EXPECT_THAT(weighings(), ElementsAre(HasSubstr("cat=0.5333 cow=1.067 dog=5.333")));
   ASSERT_EQ(train(config_of(kTheirWeights), run_dir("b")).code, 0) << log_of("stokerd");
@@ -73,7 +73,7 @@ TEST_F(ClassWeights, BalancedIsTheListThatTheRuleComesTo) {
   EXPECT_NE(evaluated_loss(run_dir("a")), evaluated_loss(run_dir("c")));
 }
 
-TEST_F(ClassWeights, ARunThatGoesOnWithOtherDataKeepsItsWeights) {
+TEST_F(ClassWeightsTest, PreservesWeightsOnResumeWithOtherData) {
   const std::string config = config_of("balanced");
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=30"}).code, 0) << log_of("stokerd");
   std::ofstream(path("train.csv"), std::ios::app) << row(1, "dog") + row(2, "dog") + row(3, "dog");
@@ -83,7 +83,7 @@ TEST_F(ClassWeights, ARunThatGoesOnWithOtherDataKeepsItsWeights) {
                                              HasSubstr("cat=0.5333 cow=1.067 dog=5.333"))));
 }
 
-TEST_F(ClassWeights, DataThatGrowsDoesNotChangeThem) {
+TEST_F(ClassWeightsTest, PreservesWeightsOnDatasetRefresh) {
   std::string yaml = text_of(config_with(
       "{format: csv, fields: {label: kind}, refresh: epoch, path: " + path("train.csv") + "}"));
   const std::string task = "task: {name: classification";

@@ -21,7 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
-class Crash : public RunFixture {
+class CrashRecoveryTest : public RunTest {
  protected:
   void flip_a_bit(const std::string& file) const {
     std::string bytes = text_of(file);
@@ -30,7 +30,7 @@ class Crash : public RunFixture {
   }
 };
 
-TEST_F(Crash, KilledTwentyTimesTheRunEndsWithTheSameBytes) {
+TEST_F(CrashRecoveryTest, MatchesUninterruptedRunAfterTwentyKills) {
   const std::string config = write_config(small_config());
   // 851 rows: fewer than the queue of the metrics holds, so that a disk that stands still for a
   // moment has none dropped, as it rightly may.
@@ -71,7 +71,7 @@ TEST_F(Crash, KilledTwentyTimesTheRunEndsWithTheSameBytes) {
   }
 }
 
-TEST_F(Crash, FaultRow83FourStartsInVainAreRefusedWith93AndThenTriedAgain) {
+TEST_F(CrashRecoveryTest, ExitsWith93AfterFourFailedStartsThenStartsAgain) {
   const std::string config = write_config(small_config());
   const std::vector<std::string> never_saves{"--set", "train.max_steps=1000000", "--set",
                                              "checkpoint.save_every_steps=null"};
@@ -87,7 +87,7 @@ TEST_F(Crash, FaultRow83FourStartsInVainAreRefusedWith93AndThenTriedAgain) {
   EXPECT_EQ(train(config, run_dir()).code, 0);
 }
 
-TEST_F(Crash, AKilledReaderChangesNoByte) {
+TEST_F(CrashRecoveryTest, PreservesResultBytesWhenWorkersAreKilled) {
   const std::string config = write_config(small_config());
   const std::vector<std::string> longer{"--set", "train.max_steps=6000", "--set",
                                         "feed.num_processes=2"};
@@ -108,7 +108,7 @@ TEST_F(Crash, AKilledReaderChangesNoByte) {
   EXPECT_NE(log_of("stokerd").find("worker process crashed"), std::string::npos);
 }
 
-TEST_F(Crash, NoReaderOutlivesAKilledTrainer) {
+TEST_F(CrashRecoveryTest, LeavesNoWorkerAfterTrainerIsKilled) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
   std::vector<pid_t> readers;
@@ -123,7 +123,7 @@ TEST_F(Crash, NoReaderOutlivesAKilledTrainer) {
   }
 }
 
-TEST_F(Crash, FaultRow16AFlippedBitInTheNewestCheckpointFallsBackAndSaysSo) {
+TEST_F(CrashRecoveryTest, FallsBackWithWarningOnFlippedBitInNewestCheckpoint) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir()).code, 0);
   const std::string whole = model_sha256(run_dir(), 400);
@@ -136,7 +136,7 @@ TEST_F(Crash, FaultRow16AFlippedBitInTheNewestCheckpointFallsBackAndSaysSo) {
       << "the step after the fallback was not trained again to the same bytes";
 }
 
-TEST_F(Crash, FaultRow18EveryCheckpointBadIsExit65AndNothingIsDeleted) {
+TEST_F(CrashRecoveryTest, ExitsWith65WithoutDeletingWhenAllCheckpointsAreCorrupt) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir()).code, 0);
   const auto before = checkpoints(run_dir());
@@ -147,7 +147,7 @@ TEST_F(Crash, FaultRow18EveryCheckpointBadIsExit65AndNothingIsDeleted) {
   EXPECT_NE(log_of("stokerd").find("--fresh"), std::string::npos);
 }
 
-TEST_F(Crash, AFullDiskDegradesAndTrainingGoesOn) {
+TEST_F(CrashRecoveryTest, ContinuesDegradedWhenDiskFillsUp) {
   fs::create_directories(run_dir());
   if (::mount("tmpfs", run_dir().c_str(), "tmpfs", 0, "size=700k") != 0)
     GTEST_SKIP() << "may not mount a small tmpfs here";
@@ -180,7 +180,7 @@ TEST_F(Crash, AFullDiskDegradesAndTrainingGoesOn) {
   ::umount(run_dir().c_str());
 }
 
-TEST_F(Crash, FaultRow47AnEvaluatorKilledAndRestartedEvaluatesEachCheckpointOnce) {
+TEST_F(CrashRecoveryTest, EvaluatesEachCheckpointOnceWhenEvaluatorIsKilled) {
   const std::string config =
       write_config(text_config("eval: {checkpoints: all, batch_size: 8, max_attempts: 100}\n"));
   ASSERT_EQ(train(config, run_dir(),
@@ -212,7 +212,7 @@ TEST_F(Crash, FaultRow47AnEvaluatorKilledAndRestartedEvaluatesEachCheckpointOnce
   }
 }
 
-TEST_F(Crash, ASecondEvaluatorOnOneRunExits75) {
+TEST_F(CrashRecoveryTest, RejectsSecondEvaluatorWith75) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
   Process first = evaluator(run_dir(), {"--follow"});

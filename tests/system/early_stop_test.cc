@@ -12,16 +12,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class EarlyStop : public RunFixture {
+class EarlyStopRunTest : public RunTest {
  protected:
-  static run::RunEnd end_of(const std::string& run) {
-    const auto state = run::look(run::RunLayout(run));
-    EXPECT_EQ(state.kind, run::RunState::Kind::kEnded);
-    return state.end.value_or(run::RunEnd{});
+  static run::ExitStatus end_of(const std::string& run) {
+    const auto state = run::read_run_state(run::RunLayout(run));
+    EXPECT_EQ(state.phase, run::RunState::Phase::kEnded);
+    return state.end.value_or(run::ExitStatus{});
   }
 };
 
-TEST_F(EarlyStop, EndsTheRunSavedAndFinishedAndItStaysEnded) {
+TEST_F(EarlyStopRunTest, FinishesRunWithCheckpointAndDoesNotRestartIt) {
   const std::string best = path("best.txt");
   const std::string config =
       write_config(text_config("eval: {early_stopping: {stopping_threshold: 1000}, batch_size: 16, "
@@ -36,7 +36,7 @@ TEST_F(EarlyStop, EndsTheRunSavedAndFinishedAndItStaysEnded) {
   const auto evaluated = evaluator.wait(60s);
   ASSERT_TRUE(evaluated.has_value()) << "the evaluator waits for a run that has ended";
   EXPECT_EQ(evaluated->code, 0);
-  const run::RunEnd end = end_of(run_dir());
+  const run::ExitStatus end = end_of(run_dir());
   EXPECT_EQ(end.state, "finished");
   EXPECT_NE(end.reason.find("stopped early: val/loss is "), std::string::npos) << end.reason;
   const uint64_t step = newest_step(run_dir());

@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
-class Evaluator : public RunFixture {
+class EvaluatorTest : public RunTest {
  protected:
   bool says(const std::string& words) const {
     return wait_until(60s, [&] { return log_of("stoker-eval").find(words) != std::string::npos; });
@@ -53,7 +53,7 @@ class Evaluator : public RunFixture {
 
 // ---- Named checkpoints
 
-TEST_F(Evaluator, ANamedCheckpointNeedsNoRunDirectory) {
+TEST_F(EvaluatorTest, EvaluatesGivenCheckpointWithoutRunDirectory) {
   const std::string checkpoint = trained();
   ASSERT_EQ(code_of(eval({"--checkpoint", checkpoint})), 0) << log_of("stoker-eval");
   const run::EvalResult in_its_run = printed();
@@ -67,44 +67,44 @@ TEST_F(Evaluator, ANamedCheckpointNeedsNoRunDirectory) {
   ASSERT_EQ(code_of(eval({"--checkpoint", path("elsewhere"), "--config", path("config.yaml")})), 0)
       << log_of("stoker-eval");
   EXPECT_EQ(printed().manifest_sha256, in_its_run.manifest_sha256);
-  EXPECT_EQ(printed().sets[0].metrics, in_its_run.sets[0].metrics);
+  EXPECT_EQ(printed().datasets[0].metrics, in_its_run.datasets[0].metrics);
 }
 
-TEST_F(Evaluator, ABareSafetensorsFileIsEvaluatedWithAConfiguration) {
+TEST_F(EvaluatorTest, EvaluatesSafetensorsFileWithConfig) {
   const std::string checkpoint = trained();
   ASSERT_EQ(code_of(eval({"--checkpoint", checkpoint})), 0);
-  const auto expected = printed().sets[0].metrics;
+  const auto expected = printed().datasets[0].metrics;
   fs::remove(path("stoker-eval.out"));
   fs::copy(checkpoint + "/model.safetensors", path("weights.safetensors"));
   const std::vector<std::string> bare{"--checkpoint", path("weights.safetensors")};
   ASSERT_EQ(code_of(eval(joined(bare, {"--config", path("config.yaml")}))), 0)
       << log_of("stoker-eval");
-  EXPECT_EQ(printed().sets[0].metrics, expected);
+  EXPECT_EQ(printed().datasets[0].metrics, expected);
   EXPECT_EQ(printed().manifest_sha256, "") << "it is of no checkpoint";
   EXPECT_EQ(code_of(eval(bare)), 78) << "no configuration";
 }
 
-TEST_F(Evaluator, WhatIsNamedAndWrongIsSaidWithThePath) {
+TEST_F(EvaluatorTest, ReportsPathOfInvalidCheckpoint) {
   const std::string checkpoint = trained();
   const std::string config = path("config.yaml");
-  const auto refused = [&](const std::string& named, const std::vector<std::string>& more) {
+  const auto rejected = [&](const std::string& named, const std::vector<std::string>& more) {
     fs::remove(path("stoker-eval.out"));
     const auto code = code_of(eval(joined({"--checkpoint", named, "--config", config}, more)));
     EXPECT_NE(log_of("stoker-eval").find(named), std::string::npos) << log_of("stoker-eval");
     return code;
   };
-  EXPECT_EQ(refused(path("nowhere"), {}), 78);
-  EXPECT_EQ(refused(config, {}), 78) << "neither directory nor safetensors";
-  EXPECT_EQ(refused(checkpoint, {"--set", "model.hidden_sizes=[33]"}), 78) << "another model";
+  EXPECT_EQ(rejected(path("nowhere"), {}), 78);
+  EXPECT_EQ(rejected(config, {}), 78) << "neither directory nor safetensors";
+  EXPECT_EQ(rejected(checkpoint, {"--set", "model.hidden_sizes=[33]"}), 78) << "another model";
   std::ofstream(path("garbage.safetensors")) << "not tensors at all";
-  EXPECT_EQ(refused(path("garbage.safetensors"), {}), 65);
+  EXPECT_EQ(rejected(path("garbage.safetensors"), {}), 65);
   std::ofstream(checkpoint + "/model.safetensors", std::ios::app) << "x";
-  EXPECT_EQ(refused(checkpoint, {}), 65);
+  EXPECT_EQ(rejected(checkpoint, {}), 65);
 }
 
 // ---- Following
 
-TEST_F(Evaluator, ARunDirectoryThatIsMadeLaterIsFollowed) {
+TEST_F(EvaluatorTest, FollowsRunDirectoryCreatedLater) {
   Process follower = evaluator(run_dir(), {"--follow"});
   ASSERT_TRUE(says("waiting reason=\"the run to begin"));
   ASSERT_EQ(train(write_config(small_config()), run_dir()).code, 0);
@@ -112,7 +112,7 @@ TEST_F(Evaluator, ARunDirectoryThatIsMadeLaterIsFollowed) {
   EXPECT_TRUE(run::read_best(run_dir() + "/eval/best.json").ok());
 }
 
-TEST_F(Evaluator, UntilEndsItWhileTheRunGoesOn) {
+TEST_F(EvaluatorTest, ExitsAfterRequestedStepDuringTraining) {
   const std::string config = write_config(small_config("eval: {checkpoints: all}\n"));
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
   EXPECT_EQ(code_of(evaluator(run_dir(), {"--follow", "--until-step", "80"})), 0);
@@ -120,7 +120,7 @@ TEST_F(Evaluator, UntilEndsItWhileTheRunGoesOn) {
   EXPECT_FALSE(trainer.wait(0ms).has_value()) << "training has nothing to do with it";
 }
 
-TEST_F(Evaluator, ItSaysWhetherTrainingIsPausedDeadOrOver) {
+TEST_F(EvaluatorTest, LogsWhetherTrainingIsPausedCrashedOrFinished) {
   const std::string config = write_config(small_config("eval: {poll_interval_seconds: 0.2}\n"));
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
   Process follower = evaluator(run_dir(), {"--follow"});
@@ -137,7 +137,7 @@ TEST_F(Evaluator, ItSaysWhetherTrainingIsPausedDeadOrOver) {
   EXPECT_NE(log_of("stoker-eval").find("run finished, evaluation complete"), std::string::npos);
 }
 
-TEST_F(Evaluator, ResumedTrainingIsNoLongerShownAsPaused) {
+TEST_F(EvaluatorTest, ClearsPauseStateWhenTrainingResumes) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
   const auto paused = [&] { return fs::exists(run_dir() + "/paused.json"); };
@@ -150,7 +150,7 @@ TEST_F(Evaluator, ResumedTrainingIsNoLongerShownAsPaused) {
 
 // ---- Where it runs
 
-TEST_F(Evaluator, WithoutInotifyAndWithoutLocksEverythingIsEvaluatedAllTheSame) {
+TEST_F(EvaluatorTest, EvaluatesAllCheckpointsWithoutInotifyAndLocks) {
   const std::string config =
       write_config(small_config("eval: {checkpoints: all, poll_interval_seconds: 0.2}\n"));
   Process follower({STOKER_WITHOUT_CALLS, "ENOSYS:inotify_init1,flock", program("stoker-eval"),
@@ -164,7 +164,7 @@ TEST_F(Evaluator, WithoutInotifyAndWithoutLocksEverythingIsEvaluatedAllTheSame) 
   EXPECT_EQ(results(), checkpoints(run_dir()).size());
 }
 
-TEST_F(Evaluator, WhatDoesNotFitIntoItsMemoryIsAFailureInTheLedgerAndNoCrash) {
+TEST_F(EvaluatorTest, RecordsFailureWithoutCrashOnMemoryLimit) {
   const std::string config = write_config(R"(data:
   train: {format: synthetic, num_samples: 1000000, input_shape: [1024], num_classes: 4}
   val: {format: synthetic, num_samples: 1000000, input_shape: [1024], num_classes: 4}
@@ -187,7 +187,7 @@ eval: {memory_limit_mib: 1024, batch_size: 1000000, max_attempts: 1}
 
 // ---- What people look at
 
-TEST_F(Evaluator, TextsAndPicturesAreThereToBeLookedAt) {
+TEST_F(EvaluatorTest, WritesTextAndImageArtifacts) {
   ASSERT_EQ(
       train(write_config(text_config("eval: {generate: {max_new_tokens: 20, prompt: 'line '}}\n")),
             run_dir())
@@ -197,16 +197,16 @@ TEST_F(Evaluator, TextsAndPicturesAreThereToBeLookedAt) {
   const std::string text = text_of(run_dir() + "/eval/artifacts/step-000000060.val.generated.txt");
   EXPECT_EQ(text.size(), 25u);
   EXPECT_TRUE(text.starts_with("line ")) << text;
-  const std::string pictures = R"(data:
+  const std::string images = R"(data:
   train: {format: synthetic, num_samples: 500, input_shape: [1, 12, 12], num_classes: 4, noise_std: 5}
 model: {name: lenet5}
 task: {name: classification}
 train: {max_steps: 2, micro_batch_size: 4, device: cpu, num_threads: 1}
 eval: {datasets: [train], max_samples: 100}
 )";
-  ASSERT_EQ(train(write_config(pictures, "pictures.yaml"), run_dir("pictures")).code, 0);
-  ASSERT_EQ(code_of(evaluator(run_dir("pictures"), {"--once"})), 0);
-  const std::string base = run_dir("pictures") + "/eval/artifacts/step-000000002.train.";
+  ASSERT_EQ(train(write_config(images, "images.yaml"), run_dir("images")).code, 0);
+  ASSERT_EQ(code_of(evaluator(run_dir("images"), {"--once"})), 0);
+  const std::string base = run_dir("images") + "/eval/artifacts/step-000000002.train.";
   EXPECT_TRUE(text_of(base + "confusion_matrix.png").starts_with("\x89PNG"));
   EXPECT_NE(text_of(base + "misclassified.md").find("| sample | label |"), std::string::npos);
 }

@@ -27,14 +27,14 @@ std::vector<std::string> golden_formats() {
   return folders;
 }
 
-class Golden : public RunFixture, public ::testing::WithParamInterface<std::string> {
+class GoldenCheckpointTest : public RunTest, public ::testing::WithParamInterface<std::string> {
  protected:
   void SetUp() override {
-    RunFixture::SetUp();
+    RunTest::SetUp();
     copy_tree(STOKER_GOLDEN "/" + GetParam(), run_dir());
   }
   std::string checkpoint_path() const {
-    return run_dir() + "/checkpoints/" + checkpoint::CheckpointStore::name_of(kStep);
+    return run_dir() + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(kStep);
   }
   // The loss of each step, by what metrics/train.jsonl says.
   static std::vector<double> losses(const std::string& run) {
@@ -46,7 +46,7 @@ class Golden : public RunFixture, public ::testing::WithParamInterface<std::stri
   }
 };
 
-TEST_P(Golden, FaultRow22VerifiesAndHoldsWhatItHeld) {
+TEST_P(GoldenCheckpointTest, VerifiesWithUnchangedContents) {
   auto verify = ctl(run_dir(), {"verify", "--all"}, "verify.out");
   const auto ended = verify.wait(60s);
   ASSERT_TRUE(ended.has_value());
@@ -58,7 +58,7 @@ TEST_P(Golden, FaultRow22VerifiesAndHoldsWhatItHeld) {
   EXPECT_EQ(manifest.step, kStep);
   EXPECT_EQ(manifest.ticket, kStep);
   EXPECT_EQ(manifest.world_size, 1);
-  EXPECT_THAT(manifest.live, HasSubstr("lr_scale"));
+  EXPECT_THAT(manifest.live_settings, HasSubstr("lr_scale"));
   for (const auto& [file, name, spec] :
        {std::tuple("model.safetensors", "0.weight", "0.weight F32 [4, 4]"),
         {"model.safetensors", "3.bias", "3.bias F32 [3]"},
@@ -77,7 +77,7 @@ TEST_P(Golden, FaultRow22VerifiesAndHoldsWhatItHeld) {
 
 // As near to a run that this build makes from its beginning as another processor and LibTorch let it:
 // with the optimizer's state or the order of the samples lost, it would be elsewhere.
-TEST_P(Golden, FaultRow22ARunGoesOnFromIt) {
+TEST_P(GoldenCheckpointTest, ResumesRun) {
   const std::string config = STOKER_GOLDEN "/tiny.yaml";
   const std::vector<std::string> more = {"--set", "train.max_steps=12", "--set",
                                          "checkpoint.save_every_steps=12"};
@@ -93,7 +93,7 @@ TEST_P(Golden, FaultRow22ARunGoesOnFromIt) {
     EXPECT_NEAR(resumed[i], whole[i], 1e-3 * whole[i]) << "step " << i + 1;
 }
 
-TEST_P(Golden, FaultRow22AModelBeginsWithItsWeights) {
+TEST_P(GoldenCheckpointTest, LoadsAsPretrainedWeights) {
   const std::string config = STOKER_GOLDEN "/tiny.yaml";
   const std::vector<std::string> more = {"--set", "model.pretrained.path=" + checkpoint_path(),
                                          "--set", "model.pretrained.exclude=[\"3.*\"]"};
@@ -104,7 +104,7 @@ TEST_P(Golden, FaultRow22AModelBeginsWithItsWeights) {
 }
 
 // Where the newest checkpoint is of a format to come, nothing is done to it, in one line.
-TEST_P(Golden, AFormatToComeIsRefused) {
+TEST_P(GoldenCheckpointTest, IsRejectedWithNewerFormat) {
   std::string manifest = *read_file(checkpoint_path() + "/manifest.json", 1 << 20);
   const std::string old_sum = sha256_hex(manifest);
   manifest.replace(manifest.find("\"format\":"), 10, "\"format\":3");
@@ -117,7 +117,7 @@ TEST_P(Golden, AFormatToComeIsRefused) {
   EXPECT_EQ(*read_file(checkpoint_path() + "/manifest.json", 1 << 20), manifest);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, Golden, ::testing::ValuesIn(golden_formats()),
+INSTANTIATE_TEST_SUITE_P(Formats, GoldenCheckpointTest, ::testing::ValuesIn(golden_formats()),
                          [](const auto& format) {
                            std::string name = format.param;
                            std::erase(name, '-');

@@ -13,17 +13,17 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-class LabelsAndTokens : public RunFixture {
+class LabelsAndTokensTest : public RunTest {
  protected:
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(path(name), std::ios::binary) << text;
   }
 };
 
-class ATokenBeyondTheVocabulary : public LabelsAndTokens,
-                                  public ::testing::WithParamInterface<const char*> {};
+class OutOfVocabTokenTest : public LabelsAndTokensTest,
+                            public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(ATokenBeyondTheVocabulary, EndsTheRunWithFileAndNumber) {
+TEST_P(OutOfVocabTokenTest, FailsRunWithFileAndToken) {
   std::string tokens;
   for (int i = 0; i < 4000; ++i) tokens += {static_cast<char>(i % 90), i % 400 == 7 ? '\1' : '\0'};
   write("tokens.bin", tokens);  // one in 400 is 256 more than it should be
@@ -37,10 +37,10 @@ feed: {num_processes: )" + GetParam() + "}\n");
   EXPECT_THAT(log_of("stokerd"), HasSubstr("model.vocab_size is 90, so tokens are from 0 to 89"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Readers, ATokenBeyondTheVocabulary, ::testing::Values("1", "0"),
+INSTANTIATE_TEST_SUITE_P(Workers, OutOfVocabTokenTest, ::testing::Values("1", "0"),
                          [](const auto& one) { return std::string(one.param); });
 
-TEST_F(LabelsAndTokens, WhatIsEvaluatedHasTheClassesThatWereTrainedOn) {
+TEST_F(LabelsAndTokensTest, EvaluatesWithClassesOfTraining) {
   std::string train_rows = "x,kind\n", val_rows = train_rows;
   for (int i = 0; i < 300; ++i) {
     const char* const kinds[] = {"cat", "cow", "dog"};
@@ -61,7 +61,7 @@ train: {max_steps: 300, micro_batch_size: 16, device: cpu, num_threads: 1}
 )");
   ASSERT_EQ(train(config, run_dir()).code, 0);
   ASSERT_EQ(evaluator(run_dir(), {"--once"}).wait(60s)->code, 0) << log_of("stoker-eval");
-  const run::SetResult val = newest_result(run_dir());
+  const run::DatasetResult val = newest_result(run_dir());
   ASSERT_EQ(val.classes.size(), 3u);
   EXPECT_EQ(val.classes[1].name, "cow");
   EXPECT_EQ(val.classes[1].samples, 0u);

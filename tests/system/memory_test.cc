@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Memory : public RunFixture {};
+class MemoryUsageTest : public RunTest {};
 
 uint64_t anonymous_kib(pid_t pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/status");
@@ -40,7 +40,7 @@ uint64_t steps_to_take() {
   return proof != nullptr && std::string(proof) == "full" ? 100'000 : 20'000;
 }
 
-TEST_F(Memory, OfARunDoesNotGrowWithItsSteps) {
+TEST_F(MemoryUsageTest, DoesNotIncreaseWithNumberOfSteps) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(
       config, run_dir(),

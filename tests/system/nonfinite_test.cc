@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class NonFinite : public RunFixture {
+class NonfiniteLossTest : public RunTest {
  protected:
   static std::string trainer_log(const std::string& run) {
     return text_of(run + "/logs/stokerd.log");
@@ -33,14 +33,14 @@ train: {max_steps: 200, micro_batch_size: 8, device: cpu, num_threads: 1, max_gr
   }
 };
 
-TEST_F(NonFinite, FaultRow35StopsWith65AndKeepsTheCheckpointBefore) {
+TEST_F(NonfiniteLossTest, ExitsWith65AndPreservesPreviousCheckpoint) {
   EXPECT_EQ(train(diverging("fail"), run_dir()).code, 65);
   EXPECT_NE(trainer_log(run_dir()).find("not a number at step"), std::string::npos);
   EXPECT_GT(newest_step(run_dir()), 0u) << "it went wrong before the first checkpoint";
   EXPECT_LT(newest_step(run_dir()), 200u);
 }
 
-TEST_F(NonFinite, FaultRow35GoesBackToTheLastCheckpointWithALowerRateAndFinishes) {
+TEST_F(NonfiniteLossTest, RollsBackWithReducedLearningRateAndFinishes) {
   const std::string config = diverging("rollback");
   ASSERT_EQ(train(config, run_dir()).code, 0) << trainer_log(run_dir());
   EXPECT_NE(trainer_log(run_dir()).find("run rolled back"), std::string::npos);

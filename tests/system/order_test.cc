@@ -23,7 +23,7 @@ checkpoint: {save_every_steps: 20, keep_last: 3}
 metrics: {log_every_steps: 5}
 )";
 
-class Order : public RunFixture {
+class SampleOrderTest : public RunTest {
  protected:
   static constexpr uint64_t kSteps = 3000;
 
@@ -117,12 +117,12 @@ model: {name: gpt, num_layers: 1, embed_dim: 16, num_heads: 2, context_length: 6
   }
 };
 
-TEST_F(Order, OffSurvivesKills) {
+TEST_F(SampleOrderTest, SurvivesKillsWithoutShuffle) {
   expect_same_after_kills(config_of(synthetic(500), "feed: {shuffle: none, last_batch: drop}"),
                           kSteps);
 }
 
-TEST_F(Order, WindowSurvivesKills) {
+TEST_F(SampleOrderTest, SurvivesKillsWithBlockShuffle) {
   expect_same_after_kills(
       config_of(
           synthetic(500, ", skip_samples: 3, repeat: 2"),
@@ -130,18 +130,18 @@ TEST_F(Order, WindowSurvivesKills) {
       kSteps);
 }
 
-TEST_F(Order, DrawsByWeightSurviveKills) {
+TEST_F(SampleOrderTest, SurvivesKillsWithWeightedSampling) {
   expect_same_after_kills(
       config_of(synthetic(500, ", sample_weights_path: " + path("weights.txt")), ""), kSteps);
 }
 
-TEST_F(Order, AWeightedMixtureSurvivesKills) {
+TEST_F(SampleOrderTest, SurvivesKillsWithWeightedMixture) {
   const std::string train = "{mixture: {small: 0.25, large: 0.75}}";
   expect_same_after_kills(
       config_of(train, "  small: " + synthetic(40) + "\n  large: " + synthetic(700)), kSteps);
 }
 
-TEST_F(Order, MixturesOfTextsSurviveKillsUnderEveryOrder) {
+TEST_F(SampleOrderTest, SurvivesKillsWithTextMixtureInEveryShuffleMode) {
   int number = 0;
   for (const char* const feed :
        {"feed: {shuffle: full}", "feed: {shuffle: none}",
@@ -157,7 +157,7 @@ TEST_F(Order, MixturesOfTextsSurviveKillsUnderEveryOrder) {
   }
 }
 
-TEST_F(Order, ReadingAheadSurvivesKillsAndChangesNoByte) {
+TEST_F(SampleOrderTest, SurvivesKillsByteForByteWithReadAhead) {
   const std::string texts = "{concat: [code, prose]}";
   expect_same_after_kills(
       text_config_of(texts, "feed: {read_ahead: 24, num_workers: 3, num_processes: 2}"), 600);
@@ -166,7 +166,7 @@ TEST_F(Order, ReadingAheadSurvivesKillsAndChangesNoByte) {
   EXPECT_EQ(decided_rows(run_dir("without")), decided_rows(run_dir()));
 }
 
-TEST_F(Order, BucketsOfTextsSurviveKills) {
+TEST_F(SampleOrderTest, SurvivesKillsWithTextBuckets) {
   int number = 0;
   for (const char* const feed :
        {"num_processes: 2", "last_batch: pad", "last_batch: drop, shuffle: none"}) {
@@ -179,7 +179,7 @@ TEST_F(Order, BucketsOfTextsSurviveKills) {
 }
 
 // A class for each place of sequences of vectors, and a bidirectional LSTM that learns it.
-TEST_F(Order, BucketsOfLabelledSequencesSurviveKills) {
+TEST_F(SampleOrderTest, SurvivesKillsWithLabeledSequenceBuckets) {
   std::ofstream out(path("places.jsonl"));
   for (int line = 0; line < 200; ++line) {
     std::string places, tags;
@@ -209,7 +209,7 @@ metrics: {log_every_steps: 5}
       400);
 }
 
-TEST_F(Order, BucketsSayHowMuchIsPaddingAndAreEvaluated) {
+TEST_F(SampleOrderTest, ReportsPaddingRatioAndEvaluatesWithBuckets) {
   const std::string config = lines_config_of("num_workers: 1");
   const std::vector<std::string> short_run{"--set", "train.max_steps=40"};
   ASSERT_EQ(train(config, run_dir(), short_run).code, 0);
@@ -234,7 +234,7 @@ TEST_F(Order, BucketsSayHowMuchIsPaddingAndAreEvaluated) {
   EXPECT_NE(evaluated("50").find("\"num_samples\":331"), std::string::npos);
 }
 
-TEST_F(Order, WeightsReplacedAtARestartHoldFromThereOn) {
+TEST_F(SampleOrderTest, AppliesNewSampleWeightsFromRestart) {
   const std::string config =
       config_of(synthetic(500, ", sample_weights_path: " + path("weights.txt")), "");
   const auto only = [this](int sample) {
@@ -251,7 +251,7 @@ TEST_F(Order, WeightsReplacedAtARestartHoldFromThereOn) {
   EXPECT_EQ(explained(run_dir(), 101).find("\"sample\":3,"), std::string::npos);
 }
 
-TEST_F(Order, AnotherOneIsAnotherRun) {
+TEST_F(SampleOrderTest, RejectsChangedOrderSettings) {
   const std::string config =
       config_of(synthetic(500), "feed: {shuffle: block, shuffle_block_size: 50}");
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=100"}).code, 0);

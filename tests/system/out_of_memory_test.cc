@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 constexpr const char* kLimitKib = "1048576";
 
-class OutOfMemory : public RunFixture {
+class OutOfMemoryTest : public RunTest {
  protected:
   std::string config(const std::string& batch) const {
     return write_config(R"(
@@ -38,7 +38,7 @@ train: {max_steps: 20, device: cpu, num_threads: 1, micro_batch_size: )" +
   }
 };
 
-TEST_F(OutOfMemory, TheFirstStepEndsWith71AndSaysWhatHelps) {
+TEST_F(OutOfMemoryTest, ExitsWith71AndHintsAtFirstStep) {
   EXPECT_EQ(train_with_a_limit(config("100000"), {}).code, 71);
   EXPECT_THAT(
       text_of(run_dir() + "/logs/stokerd.log"),
@@ -47,7 +47,7 @@ TEST_F(OutOfMemory, TheFirstStepEndsWith71AndSaysWhatHelps) {
   EXPECT_TRUE(checkpoints(run_dir()).empty());
 }
 
-TEST_F(OutOfMemory, LaterTheLastCheckpointStaysWhole) {
+TEST_F(OutOfMemoryTest, PreservesLastCheckpointAtLaterStep) {
   ASSERT_EQ(train_with_a_limit(config("8"), {}).code, 0) << text_of(path("limited.out"));
   ASSERT_EQ(newest_step(run_dir()), 20u);
   EXPECT_EQ(

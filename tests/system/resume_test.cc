@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-class Resume : public RunFixture {
+class ResumeTest : public RunTest {
  protected:
   // A run of 80 steps that goes on to 160 as `change` says, refused without `flag`.
   void expect_that_it_takes(const std::string& flag, const std::vector<std::string>& change,
@@ -45,7 +45,7 @@ class Resume : public RunFixture {
   }
 };
 
-TEST_F(Resume, FaultRow83StartsThatAreRefusedForAChangeAreNotCountedAsInVain) {
+TEST_F(ResumeTest, DoesNotCountStartsRejectedForChange) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=80"}).code, 0);
   for (int i = 0; i < 5; ++i)
@@ -57,30 +57,30 @@ TEST_F(Resume, FaultRow83StartsThatAreRefusedForAChangeAreNotCountedAsInVain) {
       << log_of("stokerd");
 }
 
-TEST_F(Resume, FaultRow20AnotherBatchSizeIsTakenWithItsFlag) {
+TEST_F(ResumeTest, AcceptsBatchSizeChangeWithFlag) {
   expect_that_it_takes("--allow-batch-change", {"--set", "train.micro_batch_size=32"},
                        "train.micro_batch_size: 16 -> 32");
   // 80 batches of 16 are 40 of 32; then one a step.
   EXPECT_EQ(manifest(160).at("next_ticket").to_number<uint64_t>(), 40u + 80u);
 }
 
-TEST_F(Resume, FaultRow20AccumulatingOtherwiseIsTakenWithItsFlag) {
+TEST_F(ResumeTest, AcceptsGradientAccumulationChangeWithFlag) {
   expect_that_it_takes("--allow-batch-change", {"--set", "train.gradient_accumulation_steps=2"},
                        "train.gradient_accumulation_steps: 1 -> 2");
   EXPECT_EQ(manifest(160).at("next_ticket").to_number<uint64_t>(), 80u + 2 * 80u);
 }
 
-TEST_F(Resume, FaultRow20AnotherOrderOfSamplesIsTakenWithItsFlag) {
+TEST_F(ResumeTest, AcceptsSampleOrderChangeWithFlag) {
   expect_that_it_takes("--allow-data-change", {"--set", "run.seed=9"}, "run.seed: 1 -> 9");
 }
 
-TEST_F(Resume, FaultRow20OtherDataIsTakenWithItsFlag) {
+TEST_F(ResumeTest, AcceptsDataChangeWithFlag) {
   expect_that_it_takes("--allow-data-change", {"--set", "data.train.num_samples=3000"},
                        "data.train.num_samples: 5000 -> 3000");
 }
 
 // What files hold is judged by their fingerprint, whatever they are called.
-TEST_F(Resume, FaultRow20DataThatChangedUnderItsNameIsTold) {
+TEST_F(ResumeTest, DetectsDataChangedUnderSamePath) {
   const std::string config = write_config(text_config());
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=20"}).code, 0);
   std::ofstream(path("corpus.txt"), std::ios::app) << "one more line, and the text is another\n";
@@ -90,20 +90,20 @@ TEST_F(Resume, FaultRow20DataThatChangedUnderItsNameIsTold) {
   EXPECT_EQ(train(config, run_dir(), {"--allow-data-change"}).code, 0) << log_of("stokerd");
 }
 
-TEST_F(Resume, FaultRow19AnotherModelIsTakenWithItsFlag) {
+TEST_F(ResumeTest, AcceptsModelChangeWithFlag) {
   expect_that_it_takes("--allow-model-change", {"--set", "model.hidden_sizes=[32, 8]"},
                        "model.hidden_sizes: [32] -> [32, 8]");
   EXPECT_NE(log_of("stokerd").find("checkpoint partially loaded"), std::string::npos)
       << log_of("stokerd");
 }
 
-TEST_F(Resume, FaultRow19AnotherOptimizerIsTakenWithItsFlag) {
+TEST_F(ResumeTest, AcceptsOptimizerChangeWithFlag) {
   expect_that_it_takes("--allow-model-change",
                        {"--set", "optimizer.name=sgd", "--set", "optimizer.momentum=0.9"},
                        "optimizer.name: adamw -> sgd");
 }
 
-TEST_F(Resume, FaultRow20AnotherNumberOfTrainersIsTakenWithItsFlag) {
+TEST_F(ResumeTest, AcceptsWorldSizeChangeWithFlag) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=40"}).code, 0);
   // As a release that trains with several would have saved it.
@@ -122,7 +122,7 @@ TEST_F(Resume, FaultRow20AnotherNumberOfTrainersIsTakenWithItsFlag) {
 }
 
 // `systemctl restart` is this: SIGTERM, and the same command again.
-TEST_F(Resume, APlannedRestartLosesNoStepAndRepeatsNone) {
+TEST_F(ResumeTest, LosesAndRepeatsNoStepOnPlannedRestart) {
   const std::string config = write_config(small_config());
   // Fewer rows than the queue of the metrics holds, so that a disk that stands still has none
   // dropped, as it rightly may.
@@ -151,7 +151,7 @@ TEST_F(Resume, APlannedRestartLosesNoStepAndRepeatsNone) {
 }
 
 // What TensorBoard's own loader makes of the event files of a run that was killed again and again.
-TEST_F(Resume, ChartsOfAKilledRunHaveNoDoubledPoints) {
+TEST_F(ResumeTest, WritesNoDuplicateTensorBoardPointsAfterKills) {
   const char* const python = ::getenv("STOKER_PYTHON");
   if (python == nullptr) GTEST_SKIP() << "STOKER_PYTHON names no Python with tensorboard";
   const std::string config = write_config(small_config());

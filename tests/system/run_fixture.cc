@@ -26,13 +26,13 @@ std::vector<std::string> joined(std::vector<std::string> first,
   return first;
 }
 
-void RunFixture::SetUp() {
+void RunTest::SetUp() {
   std::string pattern = ::testing::TempDir() + "stoker-system-XXXXXX";
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
   folder_ = pattern;
 }
 
-void RunFixture::TearDown() {
+void RunTest::TearDown() {
   if (HasFailure()) {
     for (const auto& entry : fs::directory_iterator(folder_)) {
       if (entry.path().extension() == ".out")
@@ -43,7 +43,7 @@ void RunFixture::TearDown() {
   fs::remove_all(folder_, ignored);
 }
 
-std::string RunFixture::small_config(const std::string& more) const {
+std::string RunTest::small_config(const std::string& more) const {
   return R"(data:
   train: {format: synthetic, num_samples: 5000, input_shape: [32], num_classes: 4, noise_std: 0.5}
   val: {format: synthetic, num_samples: 256, input_shape: [32], num_classes: 4, noise_std: 0.5}
@@ -58,7 +58,7 @@ metrics: {log_every_steps: 7}
 )" + more;
 }
 
-std::string RunFixture::text_config(const std::string& more) const {
+std::string RunTest::text_config(const std::string& more) const {
   std::ofstream corpus(path("corpus.txt"));
   for (int i = 0; i < 4000; ++i)
     corpus << "line " << i << " of a text that repeats itself, as texts do\n";
@@ -75,28 +75,28 @@ metrics: {log_every_steps: 5}
 )" + more;
 }
 
-std::string RunFixture::write_config(const std::string& yaml, const std::string& name) const {
+std::string RunTest::write_config(const std::string& yaml, const std::string& name) const {
   std::ofstream(path(name)) << yaml;
   return path(name);
 }
 
-Process RunFixture::trainer(const std::string& config, const std::string& run,
-                            const std::vector<std::string>& more) const {
+Process RunTest::trainer(const std::string& config, const std::string& run,
+                         const std::vector<std::string>& more) const {
   return Process(joined({program("stokerd"), "--config", config, "--run-dir", run}, more),
                  path("stokerd.out"));
 }
 
-Process RunFixture::evaluator(const std::string& run, const std::vector<std::string>& more) const {
+Process RunTest::evaluator(const std::string& run, const std::vector<std::string>& more) const {
   return Process(joined({program("stoker-eval"), "--run-dir", run}, more), path("stoker-eval.out"));
 }
 
-Process RunFixture::ctl(const std::string& run, const std::vector<std::string>& more,
-                        const std::string& log) const {
+Process RunTest::ctl(const std::string& run, const std::vector<std::string>& more,
+                     const std::string& log) const {
   return Process(joined({program("stokerctl"), "--run-dir", run}, more), path(log + ".out"));
 }
 
-Exit RunFixture::train(const std::string& config, const std::string& run,
-                       const std::vector<std::string>& more) const {
+Exit RunTest::train(const std::string& config, const std::string& run,
+                    const std::vector<std::string>& more) const {
   Process process = trainer(config, run, more);
   const auto exit = process.wait(90s);
   if (!exit) {
@@ -106,41 +106,42 @@ Exit RunFixture::train(const std::string& config, const std::string& run,
   return *exit;
 }
 
-std::string RunFixture::text_of(const std::string& file) {
+std::string RunTest::text_of(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
 }
 
-std::vector<std::string> RunFixture::checkpoints(const std::string& run) {
+std::vector<std::string> RunTest::checkpoints(const std::string& run) {
   std::vector<std::string> names;
-  const checkpoint::CheckpointStore store(run + "/checkpoints", real_files());
+  const checkpoint::CheckpointStore store(run + "/checkpoints", default_file_system());
   const auto entries = store.list();
   if (entries.ok()) {
-    for (const auto& entry : *entries) names.push_back(store.name_of(entry.step));
+    for (const auto& entry : *entries) names.push_back(store.checkpoint_name(entry.step));
   }
   return names;
 }
 
-uint64_t RunFixture::newest_step(const std::string& run) {
+uint64_t RunTest::newest_step(const std::string& run) {
   const auto names = checkpoints(run);
-  return names.empty() ? 0 : *checkpoint::CheckpointStore::maybe_step_of(names.back());
+  return names.empty() ? 0 : *checkpoint::CheckpointStore::parse_checkpoint_name(names.back());
 }
 
-run::SetResult RunFixture::newest_result(const std::string& run) {
+run::DatasetResult RunTest::newest_result(const std::string& run) {
   const std::string path = run::eval_result_path(run + "/eval", newest_step(run));
   const auto result = run::parse_eval_result(text_of(path), path);
   EXPECT_TRUE(result.ok()) << result.status().to_string();
-  return result.ok() && !result->sets.empty() ? result->sets.front() : run::SetResult{};
+  return result.ok() && !result->datasets.empty() ? result->datasets.front() : run::DatasetResult{};
 }
 
-std::string RunFixture::model_sha256(const std::string& run, uint64_t step) {
-  return sha256_hex(text_of(run + "/checkpoints/" + checkpoint::CheckpointStore::name_of(step) +
+std::string RunTest::model_sha256(const std::string& run, uint64_t step) {
+  return sha256_hex(text_of(run + "/checkpoints/" +
+                            checkpoint::CheckpointStore::checkpoint_name(step) +
                             "/model.safetensors"));
 }
 
-std::vector<std::string> RunFixture::decided_rows(const std::string& run) {
+std::vector<std::string> RunTest::decided_rows(const std::string& run) {
   std::istringstream in(text_of(run + "/metrics/train.jsonl"));
   std::vector<std::string> rows;
   for (std::string line; std::getline(in, line);)
@@ -148,7 +149,7 @@ std::vector<std::string> RunFixture::decided_rows(const std::string& run) {
   return rows;
 }
 
-std::vector<pid_t> RunFixture::children_of(pid_t parent, const std::string& name) {
+std::vector<pid_t> RunTest::children_of(pid_t parent, const std::string& name) {
   std::vector<pid_t> children;
   const std::string task = "/proc/" + std::to_string(parent) + "/task";
   std::error_code ignored;

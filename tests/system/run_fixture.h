@@ -1,4 +1,4 @@
-// RunFixture: a run directory in a temporary folder, and the programs of stoker to work on it.
+// RunTest: a run directory in a temporary folder, and the programs of stoker to work on it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ std::string program(const std::string& name);
 std::vector<std::string> joined(std::vector<std::string> first,
                                 const std::vector<std::string>& more);
 
-class RunFixture : public ::testing::Test {
+class RunTest : public ::testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
@@ -45,7 +45,7 @@ class RunFixture : public ::testing::Test {
   static std::vector<std::string> checkpoints(const std::string& run);  // names, oldest first
   static uint64_t newest_step(const std::string& run);                  // 0: none
   // Of the newest checkpoint and the first set; fails the test where there is no such result.
-  static run::SetResult newest_result(const std::string& run);
+  static run::DatasetResult newest_result(const std::string& run);
   static std::string model_sha256(const std::string& run, uint64_t step);
   // The rows of train.jsonl without the fields that a clock decided.
   static std::vector<std::string> decided_rows(const std::string& run);

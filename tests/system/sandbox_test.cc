@@ -13,14 +13,14 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-class SandboxTest : public RunFixture {
+class SandboxTest : public RunTest {
  protected:
   Exit train_without_seccomp(const std::vector<std::string>& more) const {
-    Process refused(joined({STOKER_WITHOUT_CALLS, "EPERM:seccomp", program("stokerd"), "--config",
-                            write_config(small_config()), "--run-dir", run_dir()},
-                           more),
-                    path("stokerd.out"));
-    const auto exit = refused.wait(90s);
+    Process rejected(joined({STOKER_WITHOUT_CALLS, "EPERM:seccomp", program("stokerd"), "--config",
+                             write_config(small_config()), "--run-dir", run_dir()},
+                            more),
+                     path("stokerd.out"));
+    const auto exit = rejected.wait(90s);
     EXPECT_TRUE(exit.has_value()) << "it did not end";
     return exit.value_or(Exit{});
   }

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr int kTokens = 8;
 
-class Sequences : public RunFixture {
+class SequenceTasksTest : public RunTest {
  protected:
   // `line(random)` is a record as JSON.
   template <typename Line>
@@ -76,23 +76,23 @@ class Sequences : public RunFixture {
            "metrics: {log_every_steps: 20}\neval: {batch_size: 24}\n";
   }
 
-  run::SetResult trained_and_evaluated(const std::string& config) {
+  run::DatasetResult trained_and_evaluated(const std::string& config) {
     EXPECT_EQ(train(write_config(config), run_dir()).code, 0);
     const auto evaluated = evaluator(run_dir(), {"--once"}).wait(60s);
     EXPECT_TRUE(evaluated && evaluated->code == 0);
     return newest_result(run_dir());
   }
-  static std::map<std::string, double> by_name(const run::SetResult& result) {
+  static std::map<std::string, double> by_name(const run::DatasetResult& result) {
     return {result.metrics.begin(), result.metrics.end()};
   }
 };
 
-TEST_F(Sequences, ATaggerLearnsWhatOnlyBothSidesOfAWordShow) {
+TEST_F(SequenceTasksTest, LearnsTagsThatNeedContextOnBothSides) {
   write_records("train.jsonl", 800, 1, tagged_words);
   write_records("val.jsonl", 100, 2, tagged_words);
   const std::string fields =
       ", fields: {input_ids: words, labels: tags}, sequence: {max_length: 12}";
-  const run::SetResult found = trained_and_evaluated(
+  const run::DatasetResult found = trained_and_evaluated(
       config_of("path: " + path("train.jsonl") + fields, "path: " + path("val.jsonl") + fields,
                 "sequence_labeling", 250));
   auto metrics = by_name(found);
@@ -118,7 +118,7 @@ TEST_F(Sequences, ATaggerLearnsWhatOnlyBothSidesOfAWordShow) {
   EXPECT_EQ(exported.wait(20s)->code, 0);
 }
 
-TEST_F(Sequences, LettersAreReadThoughNobodySaysWhereTheyStand) {
+TEST_F(SequenceTasksTest, LearnsUnalignedLettersWithCtc) {
   write_records("train.jsonl", 800, 3, written_letters);
   write_records("val.jsonl", 100, 4, written_letters);
   const std::string fields =

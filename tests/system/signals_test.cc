@@ -16,8 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Signals : public RunFixture {};
-class Idle : public RunFixture {};
+class SignalHandlingTest : public RunTest {};
+class IdleCpuTimeTest : public RunTest {};
 
 // Processor time of a process, all of its threads: fields 14 and 15 of /proc/PID/stat.
 std::chrono::milliseconds processor_time(pid_t pid) {
@@ -32,7 +32,7 @@ std::chrono::milliseconds processor_time(pid_t pid) {
   return std::chrono::milliseconds((user + system) * 1000 / ::sysconf(_SC_CLK_TCK));
 }
 
-TEST_F(Signals, FaultRow78ASecondSigtermLeavesAtOnceWith143) {
+TEST_F(SignalHandlingTest, ExitsImmediatelyWith143OnSecondSigterm) {
   // One step of this takes seconds, so that the second signal comes in the middle of it.
   const std::string config = write_config(text_config());
   Process trainer =
@@ -54,7 +54,7 @@ TEST_F(Signals, FaultRow78ASecondSigtermLeavesAtOnceWith143) {
   EXPECT_TRUE(checkpoints(run_dir()).empty());
 }
 
-TEST_F(Signals, SighupTakesTheLogLevelAndNamesWhatItDoesNotTake) {
+TEST_F(SignalHandlingTest, ReloadsLogLevelOnSighupAndReportsOtherChanges) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
   ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
@@ -80,7 +80,7 @@ TEST_F(Signals, SighupTakesTheLogLevelAndNamesWhatItDoesNotTake) {
   EXPECT_EQ(exit->code, 0);
 }
 
-TEST_F(Idle, APausedRunAndAWaitingEvaluatorUseUnderOnePercentOfACore) {
+TEST_F(IdleCpuTimeTest, UsesUnderOnePercentCpuWhenPausedAndWaiting) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(
       config, run_dir(),
@@ -98,15 +98,15 @@ TEST_F(Idle, APausedRunAndAWaitingEvaluatorUseUnderOnePercentOfACore) {
   all.push_back(evaluator.pid());
   // Processor time, not time: another process's load does not count. The best of some looks, for the
   // readers may still be filling the ring in the first.
-  constexpr auto kLook = 3000ms;
+  constexpr auto kPollInterval = 3000ms;
   for (const pid_t pid : all) {
-    auto used = kLook;
-    for (int look = 0; look < 4 && used >= kLook / 100; ++look) {
+    auto used = kPollInterval;
+    for (int look = 0; look < 4 && used >= kPollInterval / 100; ++look) {
       const auto before = processor_time(pid);
-      std::this_thread::sleep_for(kLook);  // the window that is measured
+      std::this_thread::sleep_for(kPollInterval);  // the window that is measured
       used = std::min(used, processor_time(pid) - before);
     }
-    EXPECT_LE(used, kLook / 100) << text_of("/proc/" + std::to_string(pid) + "/comm");
+    EXPECT_LE(used, kPollInterval / 100) << text_of("/proc/" + std::to_string(pid) + "/comm");
   }
 }
 

@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
-class StandaloneEvaluator : public RunFixture {
+class StandaloneEvaluatorTest : public RunTest {
  protected:
   int evaluate(const std::vector<std::string>& more) const {
     fs::remove(path("stoker-eval.out"));
@@ -25,7 +25,7 @@ class StandaloneEvaluator : public RunFixture {
   }
 };
 
-TEST_F(StandaloneEvaluator, EvaluatesARunWhoseTrainerWasKilledLongAgo) {
+TEST_F(StandaloneEvaluatorTest, EvaluatesRunOfKilledTrainer) {
   const std::string config = write_config(small_config("eval: {checkpoints: all}\n"));
   {
     Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
@@ -40,7 +40,7 @@ TEST_F(StandaloneEvaluator, EvaluatesARunWhoseTrainerWasKilledLongAgo) {
   EXPECT_TRUE(run::read_best(run_dir() + "/eval/best.json").ok());
 }
 
-TEST_F(StandaloneEvaluator, PrintsOneNamedCheckpointAndWritesNothing) {
+TEST_F(StandaloneEvaluatorTest, PrintsGivenCheckpointResultWithoutWriting) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir()).code, 0);
   const std::string named = run_dir() + "/checkpoints/" + checkpoints(run_dir()).front();
@@ -51,7 +51,7 @@ TEST_F(StandaloneEvaluator, PrintsOneNamedCheckpointAndWritesNothing) {
   EXPECT_FALSE(fs::exists(run_dir() + "/metrics/eval.jsonl"));
 }
 
-TEST_F(StandaloneEvaluator, SaysWhatIsWrongWithWhatItIsGiven) {
+TEST_F(StandaloneEvaluatorTest, ReportsInvalidArgumentsAndPaths) {
   EXPECT_EQ(evaluate({"--once"}), 78);
   EXPECT_NE(log_of("stoker-eval").find(run_dir()), std::string::npos);
   const std::string config = write_config(small_config());
@@ -62,9 +62,9 @@ TEST_F(StandaloneEvaluator, SaysWhatIsWrongWithWhatItIsGiven) {
   EXPECT_EQ(evaluate({"--once", "--follow"}), 64);
 }
 
-class Service : public RunFixture {};
+class SystemdServiceTest : public RunTest {};
 
-TEST_F(Service, TheManagerHearsReadyProgressWatchdogAndStopping) {
+TEST_F(SystemdServiceTest, SendsReadyStatusWatchdogAndStoppingToSystemd) {
   service::NotifyListener manager(service::NotifyListener::Kind::kPath);
   ::setenv("NOTIFY_SOCKET", manager.name().c_str(), 1);
   ::setenv("WATCHDOG_USEC", "2000000", 1);

@@ -61,16 +61,16 @@ class GatedMlp : public stoker::plugin::Model {
   std::vector<std::shared_ptr<GatedBlock>> blocks_;
 };
 
-std::shared_ptr<stoker::plugin::Model> make(const stoker::plugin::Request& request) {
-  if (request.is_of_tokens) throw std::invalid_argument("gated_mlp reads numbers, not tokens");
+std::shared_ptr<stoker::plugin::Model> make(const stoker::plugin::ModelSpec& spec) {
+  if (spec.has_tokens) throw std::invalid_argument("gated_mlp reads numbers, not tokens");
   int64_t inputs = 1;
-  for (const int64_t size : request.input) inputs *= size;
-  const int64_t width = request.parameters.integer("width", 64);
-  const int64_t blocks = request.parameters.integer("blocks", 2);
-  const double dropout = request.parameters.number("dropout", 0.0);
+  for (const int64_t size : spec.input_shape) inputs *= size;
+  const int64_t width = spec.args.get_int("width", 64);
+  const int64_t blocks = spec.args.get_int("blocks", 2);
+  const double dropout = spec.args.get_double("dropout", 0.0);
   if (width < 1 || blocks < 0 || dropout < 0 || dropout >= 1)
     throw std::invalid_argument("width must be above 0, blocks from 0, dropout from 0 to below 1");
-  return std::make_shared<GatedMlp>(inputs, width, blocks, dropout, request.outputs);
+  return std::make_shared<GatedMlp>(inputs, width, blocks, dropout, spec.num_classes);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "tests/support/faulty_files.h"
 #include "tests/support/temporary_directory.h"
 
-namespace stoker::writer {
+namespace stoker::checkpoint {
 namespace {
 
 using namespace std::chrono_literals;
@@ -31,12 +31,12 @@ class CheckpointWriterTest : public testing::Test {
     run();
   }
   void make(size_t tries = 1) {
-    WriterSettings settings;
-    settings.retire = [this](bool is_short) {
-      was_short_ = is_short;
+    WriterOptions settings;
+    settings.delete_expired = [this](bool is_disk_full) {
+      was_short_ = is_disk_full;
       std::vector<uint64_t> old = steps();
       old.resize(old.size() - std::min<size_t>(old.size(), 2));
-      EXPECT_TRUE(store_.retire(old).ok());
+      EXPECT_TRUE(store_.delete_checkpoints(old).ok());
     };
     settings.before_commit = [this] { ++before_commits_; };
     settings.delays.assign(tries - 1, 1ms);
@@ -54,7 +54,7 @@ class CheckpointWriterTest : public testing::Test {
     std::ranges::fill(snapshot->add(Part::kModel, {"w", DType::kF32, {64}}),
                       static_cast<std::byte>(step));
     snapshot->manifest().step = step;
-    snapshot->manifest().live = "{}";
+    snapshot->manifest().live_settings = "{}";
     auto promise = std::make_shared<std::promise<Result<checkpoint::Manifest>>>();
     writer_->submit([promise](auto result) { promise->set_value(std::move(result)); });
     return promise->get_future();
@@ -80,7 +80,7 @@ class CheckpointWriterTest : public testing::Test {
   Coordinator coordinator_;
 };
 
-TEST_F(CheckpointWriterTest, WritesWhatTheSnapshotHolds) {
+TEST_F(CheckpointWriterTest, WritesSnapshotContents) {
   start();
   const auto saved = save(7);
   ASSERT_TRUE(saved.ok()) << saved.status().to_string();
@@ -99,14 +99,14 @@ TEST_F(CheckpointWriterTest, WritesWhatTheSnapshotHolds) {
   EXPECT_EQ(before_commits_, 1);
 }
 
-TEST_F(CheckpointWriterTest, GivesNoSnapshotWhileOneIsInFlight) {
+TEST_F(CheckpointWriterTest, ReturnsNoSnapshotWhileWriteIsInFlight) {
   make();  // nobody writes yet
   auto first = submit(1);
   ASSERT_TRUE(first.has_value());
   EXPECT_TRUE(writer_->stats().in_flight);
   EXPECT_FALSE(submit(2).has_value());
   EXPECT_FALSE(writer_->wait_idle(1ms));
-  writer_->count_skipped();
+  writer_->increment_skipped();
   EXPECT_EQ(writer_->stats().skipped, 1u);
   run();
   EXPECT_TRUE(first->get().ok());
@@ -115,18 +115,18 @@ TEST_F(CheckpointWriterTest, GivesNoSnapshotWhileOneIsInFlight) {
   EXPECT_THAT(steps(), ElementsAre(1, 3));
 }
 
-TEST_F(CheckpointWriterTest, RetiresWhatRetentionDoesNotKeep) {
+TEST_F(CheckpointWriterTest, DeletesCheckpointsBeyondRetention) {
   start();
   for (uint64_t step = 1; step <= 4; ++step) ASSERT_TRUE(save(step).ok());
   EXPECT_THAT(steps(), ElementsAre(3, 4));
 }
 
-TEST_F(CheckpointWriterTest, GivesUpAfterAllTriesAndIsDegradedUntilOneSucceeds) {
+TEST_F(CheckpointWriterTest, ReportsDegradedAfterAllAttemptsFailUntilNextSuccess) {
   start(3);
   ASSERT_TRUE(save(1).ok());
   files_.set_free_bytes(0);
   const auto failed = save(2);
-  EXPECT_EQ(failed.status().code(), Code::kNoSpace);
+  EXPECT_EQ(failed.status().code(), StatusCode::kNoSpace);
   ASSERT_TRUE(writer_->wait_idle(60s));
   EXPECT_TRUE(writer_->stats().degraded);
   EXPECT_EQ(writer_->stats().failures, 3u);
@@ -140,19 +140,19 @@ TEST_F(CheckpointWriterTest, GivesUpAfterAllTriesAndIsDegradedUntilOneSucceeds) 
   EXPECT_THAT(steps(), ElementsAre(1, 3));
 }
 
-TEST_F(CheckpointWriterTest, FaultRow10RoomIsMadeBeforeTheFirstByteWhereThereIsNone) {
+TEST_F(CheckpointWriterTest, FreesDiskSpaceBeforeFirstWriteOnFullDisk) {
   start();
   ASSERT_TRUE(save(1).ok());
   EXPECT_FALSE(was_short_);
   files_.set_free_bytes(0);
   const size_t before = files_.operations().size();
-  EXPECT_EQ(save(2).status().code(), Code::kNoSpace);
+  EXPECT_EQ(save(2).status().code(), StatusCode::kNoSpace);
   EXPECT_TRUE(was_short_) << "what is kept for a while was not asked to give way";
   for (size_t i = before; i < files_.operations().size(); ++i)
     EXPECT_NE(files_.operations()[i].kind, test::Operation::Kind::kWrite);
 }
 
-TEST_F(CheckpointWriterTest, WritesWhatWasSubmittedBeforeItStops) {
+TEST_F(CheckpointWriterTest, WritesSubmittedSnapshotBeforeStopping) {
   make();
   auto last = submit(5);
   coordinator_.request_stop();
@@ -163,13 +163,13 @@ TEST_F(CheckpointWriterTest, WritesWhatWasSubmittedBeforeItStops) {
   EXPECT_THAT(steps(), ElementsAre(5));
 }
 
-TEST_F(CheckpointWriterTest, DoesNotReplaceACheckpointThatIsThere) {
+TEST_F(CheckpointWriterTest, DoesNotOverwriteExistingCheckpoint) {
   start(3);
   ASSERT_TRUE(save(1).ok());
-  EXPECT_EQ(save(1).status().code(), Code::kAlreadyExists);
+  EXPECT_EQ(save(1).status().code(), StatusCode::kAlreadyExists);
   ASSERT_TRUE(writer_->wait_idle(60s));
   EXPECT_EQ(writer_->stats().failures, 1u);  // not tried again
 }
 
 }  // namespace
-}  // namespace stoker::writer
+}  // namespace stoker::checkpoint

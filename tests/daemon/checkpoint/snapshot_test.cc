@@ -5,12 +5,12 @@
 
 #include <gtest/gtest.h>
 
-namespace stoker::writer {
+namespace stoker::checkpoint {
 namespace {
 
 TensorSpec floats(const std::string& name, int64_t count) { return {name, DType::kF32, {count}}; }
 
-TEST(Snapshot, PutsEachTensorIntoTheFileOfItsPart) {
+TEST(SnapshotTest, AssignsEachTensorToFileOfItsComponent) {
   Snapshot snapshot;
   snapshot.begin();
   std::ranges::fill(snapshot.add(Part::kModel, floats("w", 3)), std::byte{1});
@@ -28,7 +28,7 @@ TEST(Snapshot, PutsEachTensorIntoTheFileOfItsPart) {
   EXPECT_EQ(snapshot.bytes(), 4u * (3 + 3 + 5 + 1));
 }
 
-TEST(Snapshot, LargeTensorsArePageLockedForItsLifeWhereTheDriverAgrees) {
+TEST(SnapshotTest, PinsLargeTensorsForItsLifetimeWhenDriverAccepts) {
   std::set<void*> pinned;
   bool agrees = true;
   {
@@ -58,7 +58,7 @@ TEST(Snapshot, LargeTensorsArePageLockedForItsLifeWhereTheDriverAgrees) {
   EXPECT_TRUE(pinned.empty());
 }
 
-TEST(Snapshot, ReusesTheMemoryOfTheOneBefore) {
+TEST(SnapshotTest, ReusesMemoryOfPreviousSnapshot) {
   Snapshot snapshot;
   snapshot.begin();
   const std::byte* const first = snapshot.add(Part::kModel, floats("w", 1000)).data();
@@ -69,7 +69,7 @@ TEST(Snapshot, ReusesTheMemoryOfTheOneBefore) {
   EXPECT_EQ(snapshot.add(Part::kOptim, floats("m", 900)).data(), second);
 }
 
-TEST(Snapshot, KeepsWhatWasFilledWhenMoreTensorsAreAdded) {
+TEST(SnapshotTest, PreservesFilledTensorsWhenMoreAreAdded) {
   Snapshot snapshot;
   snapshot.begin();
   for (int i = 0; i < 100; ++i)
@@ -80,4 +80,4 @@ TEST(Snapshot, KeepsWhatWasFilledWhenMoreTensorsAreAdded) {
 }
 
 }  // namespace
-}  // namespace stoker::writer
+}  // namespace stoker::checkpoint

@@ -8,7 +8,7 @@
 
 #include "tests/daemon/control/control_fixture.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 namespace {
 
 using namespace std::chrono_literals;
@@ -20,12 +20,12 @@ using Counters = control::TrainerStatus::Control;
 
 constexpr uid_t kStranger = 4242;
 
-class Admission : public ControlFixture {
+class ConnectionAdmissionTest : public ControlServerTest {
  protected:
   // From now on whoever connects is this user.
   void become(uid_t uid) {
     uid_ = uid;
-    settings_.peer_of = [this](int) { return Peer{.uid = uid_, .gid = 1, .pid = 99}; };
+    options_.peer_of = [this](int) { return Peer{.uid = uid_, .gid = 1, .pid = 99}; };
   }
   std::vector<TestClient> connect_and_ask(size_t count) {
     std::vector<TestClient> clients;
@@ -44,18 +44,18 @@ class Admission : public ControlFixture {
   std::atomic<uid_t> uid_ = 0;  // written by the test's thread, read by the server's
 };
 
-TEST_F(Admission, TheOwnerMayFillEveryPlaceAndOneMoreIsTurnedAway) {
+TEST_F(ConnectionAdmissionTest, AcceptsOwnerUpToConnectionLimitThenRejects) {
   serve();
-  auto clients = connect_and_ask(settings_.limits.connections);
+  auto clients = connect_and_ask(options_.limits.connections);
   expect_turned_away("32 clients are connected, which is the limit");
-  EXPECT_EQ(counters().refused, 1u);
+  EXPECT_EQ(counters().connections_rejected, 1u);
   EXPECT_EQ(counters().connections, 32u);
   for (auto& peer : clients)
     EXPECT_THAT(peer.ask("status"), HasSubstr("\"connections_rejected\":1"));
 }
 
-TEST_F(Admission, APlaceThatBecameFreeIsGivenAgain) {
-  settings_.limits.connections = 5;
+TEST_F(ConnectionAdmissionTest, AcceptsClientAfterAnotherDisconnects) {
+  options_.limits.connections = 5;
   serve();
   auto clients = connect_and_ask(5);
   expect_turned_away("5 clients");
@@ -64,9 +64,9 @@ TEST_F(Admission, APlaceThatBecameFreeIsGivenAgain) {
   EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
 }
 
-TEST_F(Admission, OneOfTheOtherUsersGetsOnlySoManyConnections) {
+TEST_F(ConnectionAdmissionTest, LimitsConnectionsPerUnprivilegedUser) {
   become(kStranger);
-  settings_.limits.connections_per_uid = 2;
+  options_.limits.connections_per_uid = 2;
   serve();
   const auto clients = connect_and_ask(2);
   expect_turned_away("uid 4242 has 2 connections");
@@ -74,10 +74,10 @@ TEST_F(Admission, OneOfTheOtherUsersGetsOnlySoManyConnections) {
   EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
 }
 
-TEST_F(Admission, OtherUsersLeaveThePlacesOfOwnerAndRootFree) {
+TEST_F(ConnectionAdmissionTest, ReservesConnectionsForOwnerAndRoot) {
   become(kStranger);
-  settings_.limits.connections = 5;
-  settings_.limits.reserved_connections = 4;
+  options_.limits.connections = 5;
+  options_.limits.reserved_connections = 4;
   serve();
   const auto clients = connect_and_ask(1);
   expect_turned_away("1 clients are connected");
@@ -86,17 +86,17 @@ TEST_F(Admission, OtherUsersLeaveThePlacesOfOwnerAndRootFree) {
   expect_turned_away("5 clients are connected");
 }
 
-TEST_F(Admission, WhoseNameTheKernelDoesNotTellIsTurnedAway) {
-  settings_.peer_of = [](int) -> Result<Peer> {
-    return Status(Code::kPermission, "ask who connected: not permitted");
+TEST_F(ConnectionAdmissionTest, RejectsClientWithUnknownCredentials) {
+  options_.peer_of = [](int) -> Result<Peer> {
+    return Status(StatusCode::kPermission, "ask who connected: not permitted");
   };
   serve();
   expect_turned_away("not permitted");
-  EXPECT_EQ(counters().refused, 1u);
-  EXPECT_EQ(counters().accepted, 0u);
+  EXPECT_EQ(counters().connections_rejected, 1u);
+  EXPECT_EQ(counters().connections_accepted, 0u);
 }
 
-TEST_F(Admission, WhoMayOnlyReadChangesNothing) {
+TEST_F(ConnectionAdmissionTest, RejectsControlCommandsFromReadOnlyUser) {
   become(kStranger);
   serve();
   auto peer = client();
@@ -109,9 +109,9 @@ TEST_F(Admission, WhoMayOnlyReadChangesNothing) {
   EXPECT_THAT(training_.commands(), IsEmpty());
 }
 
-TEST_F(Admission, AListedOperatorMayChange) {
+TEST_F(ConnectionAdmissionTest, AcceptsControlCommandsFromListedOperator) {
   become(kStranger);
-  settings_.operators = {kStranger};
+  options_.operators = {kStranger};
   serve();
   auto peer = client();
   EXPECT_THAT(peer.ask("hello"), HasSubstr(R"("role":"operate")"));
@@ -119,8 +119,8 @@ TEST_F(Admission, AListedOperatorMayChange) {
   EXPECT_THAT(training_.commands(), SizeIs(1));
 }
 
-TEST_F(Admission, AClientThatWentAwayGivesItsPlaceBackBeforeTrainingAnswers) {
-  settings_.limits.connections = 5;
+TEST_F(ConnectionAdmissionTest, FreesConnectionWhenClientDisconnectsBeforeReply) {
+  options_.limits.connections = 5;
   training_.hold();
   serve();
   std::vector<TestClient> clients;
@@ -144,7 +144,7 @@ class NoDescriptors {
     ::getrlimit(RLIMIT_NOFILE, &before_);
     const rlimit few{.rlim_cur = 128, .rlim_max = before_.rlim_max};
     ::setrlimit(RLIMIT_NOFILE, &few);
-    for (UniqueFd fd = another(); fd.valid(); fd = another()) taken_.push_back(std::move(fd));
+    for (UniqueFd fd = another(); fd.valid(); fd = another()) used_.push_back(std::move(fd));
   }
   ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
 
@@ -152,18 +152,18 @@ class NoDescriptors {
   static UniqueFd another() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
   rlimit before_{};
-  std::vector<UniqueFd> taken_;
+  std::vector<UniqueFd> used_;
 };
 
-TEST_F(Admission, FaultRow64WithoutFileDescriptorsClientsAreToldAndLaterServed) {
+TEST_F(ConnectionAdmissionTest, RejectsClientsWithoutDescriptorsThenServesThemLater) {
 #ifdef __SANITIZE_ADDRESS__
   // It would then call every object with virtual functions invalid.
   GTEST_SKIP() << "UBSan, built in together with ASan, looks at memory through a pipe of its own";
 #endif
-  settings_.limits.accept_pause = 1ms;
+  options_.limits.accept_pause = 1ms;
   serve();
   TestClient peer;
-  const auto address = control::SocketAddress::of(settings_.socket_path);
+  const auto address = control::SocketAddress::of(options_.socket_path);
   ASSERT_TRUE(address.ok());
   {
     const NoDescriptors none;
@@ -175,4 +175,4 @@ TEST_F(Admission, FaultRow64WithoutFileDescriptorsClientsAreToldAndLaterServed) 
 }
 
 }  // namespace
-}  // namespace stoker::control_server
+}  // namespace stoker::control

@@ -6,7 +6,7 @@
 
 #include "tests/daemon/control/control_fixture.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 namespace {
 
 using testing::ElementsAre;
@@ -18,11 +18,11 @@ struct Received {
   UniqueFd descriptor;
 };
 
-class AttachTest : public ControlFixture {
+class AttachCommandTest : public ControlServerTest {
  protected:
   // Connects, sends, reads once.
   Received ask(const std::string& lines) {
-    const auto address = control::SocketAddress::of(settings_.socket_path);
+    const auto address = control::SocketAddress::of(options_.socket_path);
     UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::connect(socket.get(), address->get(), address->length()), 0);
     EXPECT_EQ(::send(socket.get(), lines.data(), lines.size(), 0), ssize_t(lines.size()));
@@ -51,7 +51,7 @@ class AttachTest : public ControlFixture {
   }
 };
 
-TEST_F(AttachTest, TheReplyComesWithTheRing) {
+TEST_F(AttachCommandTest, SendsRingDescriptorWithReply) {
   serve();
   const Received received = ask("attach\n");
   EXPECT_THAT(received.text, HasSubstr(R"("result":{"producer":3})"));
@@ -62,14 +62,14 @@ TEST_F(AttachTest, TheReplyComesWithTheRing) {
   EXPECT_THAT(training_.attached(), ElementsAre(::getpid())) << "the process that connected";
 }
 
-TEST_F(AttachTest, RepliesBeforeItComeBeforeIt) {
+TEST_F(AttachCommandTest, PreservesReplyOrderBeforeDescriptor) {
   serve();
   const Received received = ask("{\"id\":7,\"method\":\"hello\"}\nattach\n");
   EXPECT_THAT(received.text, HasSubstr("\"id\":7"));
 }
 
-TEST_F(AttachTest, WhoMayOnlyReadGetsNothing) {
-  settings_.peer_of = [](int) { return Peer{.uid = 12345, .gid = 1, .pid = ::getpid()}; };
+TEST_F(AttachCommandTest, RejectsReadOnlyUser) {
+  options_.peer_of = [](int) { return Peer{.uid = 12345, .gid = 1, .pid = ::getpid()}; };
   serve();
   const Received received = ask("attach\n");
   EXPECT_THAT(received.text, HasSubstr("not permitted"));
@@ -77,11 +77,11 @@ TEST_F(AttachTest, WhoMayOnlyReadGetsNothing) {
   EXPECT_THAT(training_.attached(), IsEmpty());
 }
 
-TEST_F(AttachTest, ItTakesNoParameters) {
+TEST_F(AttachCommandTest, RejectsParameters) {
   serve();
   EXPECT_THAT(ask("attach me\n").text, HasSubstr("-32602"));
   EXPECT_THAT(training_.attached(), IsEmpty());
 }
 
 }  // namespace
-}  // namespace stoker::control_server
+}  // namespace stoker::control

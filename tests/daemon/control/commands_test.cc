@@ -7,7 +7,7 @@
 #include "shared/control/protocol.h"
 #include "tests/daemon/control/control_fixture.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 namespace {
 
 using namespace std::chrono_literals;
@@ -17,7 +17,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using testing::StartsWith;
 
-class Commands : public ControlFixture {};
+class ControlCommandsTest : public ControlServerTest {};
 
 control::TrainerStatus status_of(const std::string& reply) {
   const auto result = control::parse_reply(reply);
@@ -28,7 +28,7 @@ control::TrainerStatus status_of(const std::string& reply) {
   return status.ok() ? *status : control::TrainerStatus();
 }
 
-TEST_F(Commands, StatusIsWhatTrainingPublishedLast) {
+TEST_F(ControlCommandsTest, StatusReturnsLastPublishedState) {
   training_.publish({.state = control::TrainerState::kTraining, .step = 7, .device = "cpu"});
   serve();
   auto peer = client();
@@ -39,26 +39,26 @@ TEST_F(Commands, StatusIsWhatTrainingPublishedLast) {
   EXPECT_TRUE(std::isnan(status_of(reply).loss));
 }
 
-TEST_F(Commands, StatusBeforeTrainingPublishedAnythingIsStarting) {
+TEST_F(ControlCommandsTest, StatusReportsStartingBeforeFirstPublish) {
   serve();
   EXPECT_EQ(status_of(client().ask("status")).state, control::TrainerState::kStarting);
 }
 
-TEST_F(Commands, StatusCountsWhatTheServerDid) {
+TEST_F(ControlCommandsTest, StatusReportsServerCounters) {
   serve();
   auto peer = client();
   (void)peer.ask("pause");
   (void)peer.ask("nonsense");
   const auto counted = status_of(peer.ask("status")).control;
   EXPECT_EQ(counted.connections, 1u);
-  EXPECT_EQ(counted.accepted, 1u);
-  EXPECT_EQ(counted.requests, 2u);
-  EXPECT_EQ(counted.rejected, 1u);
-  EXPECT_EQ(counted.refused, 0u);
-  EXPECT_EQ(counted.dropped, 0u);
+  EXPECT_EQ(counted.connections_accepted, 1u);
+  EXPECT_EQ(counted.requests_total, 2u);
+  EXPECT_EQ(counted.requests_failed, 1u);
+  EXPECT_EQ(counted.connections_rejected, 0u);
+  EXPECT_EQ(counted.connections_dropped, 0u);
 }
 
-TEST_F(Commands, HelloTellsVersionBuildRoleAndMethods) {
+TEST_F(ControlCommandsTest, HelloReturnsVersionBuildRoleAndMethods) {
   serve();
   EXPECT_EQ(
       client().ask(R"({"id":1,"method":"hello"})"),
@@ -66,12 +66,12 @@ TEST_F(Commands, HelloTellsVersionBuildRoleAndMethods) {
       R"(["hello","help","status","pause","resume","checkpoint","stop","set","attach","profile","inspect_open","inspect_read","inspect_close"]}})");
 }
 
-TEST_F(Commands, HelpListsEveryMethodWithItsWords) {
+TEST_F(ControlCommandsTest, HelpListsEveryMethodWithTextForm) {
   serve();
   const auto help = control::parse_reply(client().ask("help"));
   ASSERT_TRUE(help.ok()) << help.status().to_string();
   for (const auto& info : control::methods())
-    EXPECT_THAT(*help, HasSubstr("\"text_form\":\"" + std::string(info.words) + "\""));
+    EXPECT_THAT(*help, HasSubstr("\"text_form\":\"" + std::string(info.text_form) + "\""));
 }
 
 struct Sent {
@@ -81,7 +81,7 @@ struct Sent {
   double value = 0;
 };
 
-TEST_F(Commands, EachReachesTrainingOnceAsItWasMeant) {
+TEST_F(ControlCommandsTest, DeliversEachCommandToTrainingOnce) {
   using Kind = Command::Kind;
   const std::vector<Sent> lines = {
       {"pause", Kind::kPause},
@@ -109,16 +109,16 @@ TEST_F(Commands, EachReachesTrainingOnceAsItWasMeant) {
   EXPECT_THAT(training_.commands(), SizeIs(lines.size()));
 }
 
-TEST_F(Commands, ATapIsOpenedByTrainingAndReadAtOnce) {
+TEST_F(ControlCommandsTest, OpensInspectionInTrainingAndReadsItImmediately) {
   training_.answer_with(std::string(R"({"inspection":3,"step":1200})"));
   serve();
   auto peer = client();
   EXPECT_EQ(peer.ask("inspect_open blocks.0.* 10"),
             R"({"id":null,"result":{"inspection":3,"step":1200}})");
   const Command taken = training_.commands().back();
-  EXPECT_EQ(taken.kind, Command::Kind::kTap);
-  EXPECT_EQ(taken.tap.glob, "blocks.0.*");
-  EXPECT_EQ(taken.tap.every, 10u);
+  EXPECT_EQ(taken.kind, Command::Kind::kInspect);
+  EXPECT_EQ(taken.inspection.glob, "blocks.0.*");
+  EXPECT_EQ(taken.inspection.every, 10u);
   EXPECT_EQ(peer.ask("inspect_read 3 17"),
             R"({"id":null,"result":{"inspection":3,"records":[],"next":17}})");
   EXPECT_THAT(peer.ask("inspect_read 4"), HasSubstr(R"("kind":"not found")"));
@@ -128,27 +128,27 @@ TEST_F(Commands, ATapIsOpenedByTrainingAndReadAtOnce) {
   EXPECT_THAT(training_.commands(), SizeIs(1));  // reading is none of the trainer's work
 }
 
-TEST_F(Commands, TheClientLibraryAndTheServerUnderstandEachOther) {
+TEST_F(ControlCommandsTest, ServesClientLibrary) {
   serve();
-  auto connected = control::Client::connect(settings_.socket_path, 20s);
+  auto connected = control::Client::connect(options_.socket_path, 20s);
   ASSERT_TRUE(connected.ok()) << connected.status().to_string();
   EXPECT_EQ(*connected->call("set", R"({"lr":0.5})", 20s), R"({"step":1200})");
-  training_.answer_with(Status(Code::kNoSpace, "the disk is full"));
+  training_.answer_with(Status(StatusCode::kNoSpace, "the disk is full"));
   const auto failed = connected->call("checkpoint", "", 20s);
   ASSERT_FALSE(failed.ok());
-  EXPECT_EQ(failed.status().code(), Code::kNoSpace);
+  EXPECT_EQ(failed.status().code(), StatusCode::kNoSpace);
   EXPECT_EQ(failed.status().message(), "the disk is full");
 }
 
-TEST_F(Commands, WhyTrainingDidNothingGoesBackWithTheId) {
-  training_.answer_with(Status(Code::kBusy, "the mailbox is full"));
+TEST_F(ControlCommandsTest, ReturnsTrainingErrorWithRequestId) {
+  training_.answer_with(Status(StatusCode::kBusy, "the mailbox is full"));
   serve();
   EXPECT_EQ(client().ask(R"({"id":5,"method":"pause"})"),
             R"({"id":5,"error":{"code":-32000,"message":"the mailbox is full",)"
             R"("data":{"kind":"busy"}}})");
 }
 
-TEST_F(Commands, StatusIsAnsweredWhileACheckpointIsUnderWay) {
+TEST_F(ControlCommandsTest, AnswersStatusWhileCheckpointIsPending) {
   training_.hold();
   serve();
   auto peer = client();
@@ -160,7 +160,7 @@ TEST_F(Commands, StatusIsAnsweredWhileACheckpointIsUnderWay) {
   EXPECT_EQ(peer.read_line(), R"({"id":1,"result":{"step":3}})");
 }
 
-TEST_F(Commands, AnswersGoToWhoAskedAlsoInAnotherOrder) {
+TEST_F(ControlCommandsTest, RoutesOutOfOrderRepliesToTheirClients) {
   training_.hold();
   serve();
   auto first = client();
@@ -177,7 +177,7 @@ TEST_F(Commands, AnswersGoToWhoAskedAlsoInAnotherOrder) {
   EXPECT_THAT(second.read_line(), HasSubstr(R"({"step":2})"));
 }
 
-TEST_F(Commands, UnknownMethodsKeysAndValuesDoNothingAndTheConnectionGoesOn) {
+TEST_F(ControlCommandsTest, RejectsUnknownMethodsKeysAndValuesWithoutDisconnecting) {
   serve();
   auto peer = client();
   EXPECT_THAT(peer.ask("launch"), AllOf(HasSubstr("-32601"), HasSubstr("'launch'")));
@@ -190,10 +190,10 @@ TEST_F(Commands, UnknownMethodsKeysAndValuesDoNothingAndTheConnectionGoesOn) {
   EXPECT_THAT(peer.ask(R"({"method":"set","params":{"lr":1e-4,"lr":1}})"), HasSubstr("-32600"));
   EXPECT_THAT(peer.ask(""), AllOf(HasSubstr("-32600"), HasSubstr("empty")));
   EXPECT_THAT(training_.commands(), IsEmpty());
-  EXPECT_EQ(status_of(peer.ask("status")).control.rejected, 8u);
+  EXPECT_EQ(status_of(peer.ask("status")).control.requests_failed, 8u);
 }
 
-TEST_F(Commands, LinesMayComeInPiecesAndSeveralAtOnce) {
+TEST_F(ControlCommandsTest, ParsesFragmentedAndBatchedLines) {
   serve();
   auto peer = client();
   for (const char c : std::string("set lr 0.5\r\n")) ASSERT_TRUE(peer.send(std::string(1, c)));
@@ -205,7 +205,7 @@ TEST_F(Commands, LinesMayComeInPiecesAndSeveralAtOnce) {
   EXPECT_THAT(training_.commands(), SizeIs(3));
 }
 
-TEST_F(Commands, AHalfClosedClientStillGetsItsAnswers) {
+TEST_F(ControlCommandsTest, DeliversRepliesToHalfClosedClient) {
   training_.hold();
   serve();
   auto peer = client();
@@ -220,4 +220,4 @@ TEST_F(Commands, AHalfClosedClientStillGetsItsAnswers) {
 }
 
 }  // namespace
-}  // namespace stoker::control_server
+}  // namespace stoker::control

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <filesystem>
 
-namespace stoker::control_server {
+namespace stoker::control {
 namespace {
 
 std::string fresh_directory() {
@@ -16,13 +16,13 @@ std::string fresh_directory() {
 
 }  // namespace
 
-ControlFixture::ControlFixture()
+ControlServerTest::ControlServerTest()
     : root_(fresh_directory()), busy_(boost::asio::make_work_guard(io_)) {
-  settings_.socket_path = root_ + "/control.sock";
-  settings_.build = "1.2.3";
+  options_.socket_path = root_ + "/control.sock";
+  options_.build = "1.2.3";
 }
 
-ControlFixture::~ControlFixture() {
+ControlServerTest::~ControlServerTest() {
   if (thread_.joinable()) {
     destroy();
     busy_.reset();
@@ -33,29 +33,29 @@ ControlFixture::~ControlFixture() {
   std::filesystem::remove_all(root_);
 }
 
-void ControlFixture::open() {
-  server_ = std::make_unique<ControlServer>(io_, clock_, training_, settings_);
+void ControlServerTest::open() {
+  server_ = std::make_unique<ControlServer>(io_, clock_, training_, options_);
   const Status started = server_->start();
   ASSERT_TRUE(started.ok()) << started.to_string();
 }
 
-void ControlFixture::run() {
+void ControlServerTest::run() {
   thread_ = std::thread([this] { io_.run(); });
 }
 
-void ControlFixture::stop() {
+void ControlServerTest::stop() {
   on_server([this] { server_->stop(); });
 }
 
-void ControlFixture::destroy() {
+void ControlServerTest::destroy() {
   on_server([this] { server_.reset(); });
 }
 
-control::TrainerStatus::Control ControlFixture::counters() {
+control::TrainerStatus::Control ControlServerTest::counters() {
   return on_server([this] { return server_->counters(); });
 }
 
-bool ControlFixture::eventually(
+bool ControlServerTest::eventually(
     const std::function<bool(const control::TrainerStatus::Control&)>& so) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (std::chrono::steady_clock::now() < deadline) {
@@ -65,4 +65,4 @@ bool ControlFixture::eventually(
   return false;
 }
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

@@ -1,4 +1,4 @@
-// ControlFixture: a real control server on a Unix socket in a fresh directory, on a thread of its
+// ControlServerTest: a real control server on a Unix socket in a fresh directory, on a thread of its
 // own as in the daemon, with a training that is a fake and a clock that the test moves.
 #pragma once
 
@@ -17,12 +17,12 @@
 #include "tests/daemon/control/fake_training.h"
 #include "tests/daemon/control/test_client.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 
-class ControlFixture : public testing::Test {
+class ControlServerTest : public testing::Test {
  protected:
-  ControlFixture();
-  ~ControlFixture() override;
+  ControlServerTest();
+  ~ControlServerTest() override;
 
   // Binds and listens; clients can connect from here on. The server runs only after run().
   void open();
@@ -34,7 +34,7 @@ class ControlFixture : public testing::Test {
   void stop();     // as the daemon does when training has ended
   void destroy();  // the server, not the io_context
 
-  TestClient client() const { return TestClient(settings_.socket_path); }
+  TestClient client() const { return TestClient(options_.socket_path); }
 
   // On the server's thread.
   control::TrainerStatus::Control counters();
@@ -42,7 +42,7 @@ class ControlFixture : public testing::Test {
   bool eventually(const std::function<bool(const control::TrainerStatus::Control&)>& so);
 
   const std::string root_;
-  ServerSettings settings_;
+  ServerOptions options_;
   ManualClock clock_;
   FakeTraining training_;
 
@@ -61,4 +61,4 @@ class ControlFixture : public testing::Test {
   std::thread thread_;
 };
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

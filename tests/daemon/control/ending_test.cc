@@ -6,27 +6,27 @@
 
 #include "tests/daemon/control/control_fixture.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-class Ending : public ControlFixture {};
+class ControlServerLifecycleTest : public ControlServerTest {};
 
-TEST_F(Ending, ClientsAreToldAndTheSocketIsGone) {
+TEST_F(ControlServerLifecycleTest, NotifiesClientsAndRemovesSocketOnStop) {
   serve();
   auto peer = client();
   ASSERT_THAT(peer.ask("status"), HasSubstr("\"state\""));
   stop();
   EXPECT_THAT(peer.read_line(), HasSubstr("the daemon is ending"));
   EXPECT_TRUE(peer.is_ended());
-  EXPECT_FALSE(fs::exists(fs::symlink_status(settings_.socket_path)));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(options_.socket_path)));
   stop();  // again
 }
 
-TEST_F(Ending, AnswersThatTrainingHasGivenAreDeliveredFirst) {
+TEST_F(ControlServerLifecycleTest, DeliversCompletedRepliesBeforeStopping) {
   training_.hold();
   serve();
   auto peer = client();
@@ -41,7 +41,7 @@ TEST_F(Ending, AnswersThatTrainingHasGivenAreDeliveredFirst) {
   held[1](std::string("{}"));  // too late for anybody
 }
 
-TEST_F(Ending, AnAnswerMayComeWhenTheServerIsNoMore) {
+TEST_F(ControlServerLifecycleTest, IgnoresReplyAfterServerIsDestroyed) {
   training_.hold();
   serve();
   auto peer = client();
@@ -53,7 +53,7 @@ TEST_F(Ending, AnAnswerMayComeWhenTheServerIsNoMore) {
   held[0](std::string("{}"));
 }
 
-TEST_F(Ending, AnswersOfOtherThreadsMayMeetTheEnd) {
+TEST_F(ControlServerLifecycleTest, AcceptsRepliesFromOtherThreadsDuringStop) {
   training_.hold();
   serve();
   std::vector<TestClient> clients;
@@ -74,58 +74,58 @@ TEST_F(Ending, AnswersOfOtherThreadsMayMeetTheEnd) {
   }
 }
 
-TEST_F(Ending, AServerThatCannotBindLeavesNothingAndSaysWhy) {
-  settings_.socket_path = root_ + "/missing/control.sock";
-  settings_.link_path = root_ + "/control.sock";
+TEST_F(ControlServerLifecycleTest, ReportsBindFailureAndLeavesNoFiles) {
+  options_.socket_path = root_ + "/missing/control.sock";
+  options_.link_path = root_ + "/control.sock";
   boost::asio::io_context io;
-  ControlServer server(io, clock_, training_, settings_);
+  ControlServer server(io, clock_, training_, options_);
   const Status started = server.start();
-  EXPECT_EQ(started.code(), Code::kNotFound);
+  EXPECT_EQ(started.code(), StatusCode::kNotFound);
   EXPECT_THAT(started.message(), HasSubstr(root_ + "/missing"));
   EXPECT_TRUE(fs::is_empty(root_));
 }
 
-TEST_F(Ending, TheLinkInTheRunDirectoryLeadsToTheSocketAndGoesWithIt) {
+TEST_F(ControlServerLifecycleTest, CreatesSymlinkToSocketAndRemovesItOnStop) {
   fs::create_directories(root_ + "/run");
-  settings_.link_path = root_ + "/run/control.sock";
+  options_.link_path = root_ + "/run/control.sock";
   serve();
-  EXPECT_EQ(fs::read_symlink(settings_.link_path), settings_.socket_path);
-  EXPECT_THAT(TestClient(settings_.link_path).ask("status"), HasSubstr("\"state\""));
+  EXPECT_EQ(fs::read_symlink(options_.link_path), options_.socket_path);
+  EXPECT_THAT(TestClient(options_.link_path).ask("status"), HasSubstr("\"state\""));
   stop();
-  EXPECT_FALSE(fs::exists(fs::symlink_status(settings_.link_path)));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(options_.link_path)));
 }
 
-TEST_F(Ending, WithoutTheLinkTheServerServes) {
-  settings_.link_path = root_ + "/missing/control.sock";
+TEST_F(ControlServerLifecycleTest, ServesClientsWhenSymlinkFails) {
+  options_.link_path = root_ + "/missing/control.sock";
   serve();
   EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
 }
 
-TEST_F(Ending, PathsLongerThanTheKernelTakesAreServed) {
+TEST_F(ControlServerLifecycleTest, ServesSocketPathsLongerThanKernelLimit) {
   const std::string deep = root_ + "/" + std::string(120, 'd') + "/" + std::string(120, 'e');
   fs::create_directories(deep + "/run");
-  settings_.socket_path = deep + "/control.sock";
-  settings_.link_path = deep + "/run/control.sock";
+  options_.socket_path = deep + "/control.sock";
+  options_.link_path = deep + "/run/control.sock";
   serve();
-  EXPECT_TRUE(fs::is_socket(settings_.socket_path));
+  EXPECT_TRUE(fs::is_socket(options_.socket_path));
   EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
-  EXPECT_THAT(TestClient(settings_.link_path).ask("status"), HasSubstr("\"state\""));
+  EXPECT_THAT(TestClient(options_.link_path).ask("status"), HasSubstr("\"state\""));
   stop();
-  EXPECT_FALSE(fs::exists(fs::symlink_status(settings_.socket_path)));
-  EXPECT_FALSE(fs::exists(fs::symlink_status(settings_.link_path)));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(options_.socket_path)));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(options_.link_path)));
 }
 
-TEST_F(Ending, TheNextServerTakesThePlaceOfOneThatWasKilled) {
+TEST_F(ControlServerLifecycleTest, ReplacesSocketOfKilledServer) {
   {
     UniqueFd dead(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const auto address = control::SocketAddress::of(settings_.socket_path);
+    const auto address = control::SocketAddress::of(options_.socket_path);
     ASSERT_EQ(::bind(dead.get(), address->get(), address->length()), 0);
     ASSERT_EQ(::listen(dead.get(), 1), 0);
   }
-  ASSERT_TRUE(fs::is_socket(settings_.socket_path));
+  ASSERT_TRUE(fs::is_socket(options_.socket_path));
   serve();
   EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
 }
 
 }  // namespace
-}  // namespace stoker::control_server
+}  // namespace stoker::control

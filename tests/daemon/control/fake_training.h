@@ -15,7 +15,7 @@
 
 #include "daemon/control/training_control.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 
 class FakeTraining : public TrainingControl {
  public:
@@ -36,17 +36,20 @@ class FakeTraining : public TrainingControl {
     done(answer);
   }
 
-  Result<std::string> read_tap(uint64_t tap, uint64_t after) override {
-    if (tap != 3) return Status(Code::kNotFound, "there is no inspection " + std::to_string(tap));
+  Result<std::string> read_inspection(uint64_t inspection, uint64_t after) override {
+    if (inspection != 3)
+      return Status(StatusCode::kNotFound, "there is no inspection " + std::to_string(inspection));
     return R"({"inspection":3,"records":[],"next":)" + std::to_string(after) + "}";
   }
-  Status close_tap(uint64_t tap) override { return read_tap(tap, 0).status(); }
+  Status close_inspection(uint64_t inspection) override {
+    return read_inspection(inspection, 0).status();
+  }
   Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {
     const std::lock_guard lock(mutex_);
     attached_.push_back(pid);
-    if (!pidfd.valid()) return Status(Code::kInternal, "no hold on the process");
+    if (!pidfd.valid()) return Status(StatusCode::kInternal, "no hold on the process");
     UniqueFd file(::memfd_create("ring", MFD_CLOEXEC));
-    if (::write(file.get(), "the ring", 8) != 8) return Status(Code::kInternal, "write");
+    if (::write(file.get(), "the ring", 8) != 8) return Status(StatusCode::kInternal, "write");
     return AttachedRing{.answer = R"({"producer":3})", .ring = std::move(file)};
   }
   std::vector<pid_t> attached() const {
@@ -90,4 +93,4 @@ class FakeTraining : public TrainingControl {
   std::vector<pid_t> attached_;
 };
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

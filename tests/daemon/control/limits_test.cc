@@ -6,7 +6,7 @@
 #include "shared/control/protocol.h"
 #include "tests/daemon/control/control_fixture.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 namespace {
 
 using namespace std::chrono_literals;
@@ -16,22 +16,23 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using Counters = control::TrainerStatus::Control;
 
-class ConnectionLimits : public ControlFixture {
+class ConnectionLimitsTest : public ControlServerTest {
  protected:
   bool eventually_nobody_is_connected() {
-    return eventually([](const Counters& now) { return now.accepted > 0 && now.connections == 0; });
+    return eventually(
+        [](const Counters& now) { return now.connections_accepted > 0 && now.connections == 0; });
   }
 };
 
-TEST_F(ConnectionLimits, TheLongestLineIsAnswered) {
+TEST_F(ConnectionLimitsTest, AcceptsLineOfMaximumLength) {
   serve();
   auto peer = client();
   const std::string status = "status" + std::string(control::kMaxLineBytes - 6, ' ');
   EXPECT_THAT(peer.ask(status), HasSubstr("\"state\""));
-  EXPECT_THAT(peer.ask("status"), HasSubstr("\"state\"")) << "and the connection goes on";
+  EXPECT_THAT(peer.ask("status"), HasSubstr("\"state\"")) << "and the connection continues";
 }
 
-TEST_F(ConnectionLimits, ALongerLineIsRefusedAndTheConnectionEnds) {
+TEST_F(ConnectionLimitsTest, DisconnectsAfterLineExceedsMaximumLength) {
   serve();
   for (const size_t bytes : {control::kMaxLineBytes + 1, size_t{1} << 20}) {
     auto peer = client();
@@ -39,11 +40,11 @@ TEST_F(ConnectionLimits, ALongerLineIsRefusedAndTheConnectionEnds) {
     EXPECT_THAT(peer.read_line(), AllOf(HasSubstr("-32600"), HasSubstr("longer than 65536 bytes")));
     EXPECT_TRUE(peer.is_ended());
   }
-  EXPECT_TRUE(eventually([](const Counters& now) { return now.dropped == 2; }));
+  EXPECT_TRUE(eventually([](const Counters& now) { return now.connections_dropped == 2; }));
   EXPECT_THAT(training_.commands(), IsEmpty()) << "what followed the line was not done";
 }
 
-TEST_F(ConnectionLimits, MalformedJsonIsAnsweredOnceAndTheConnectionEnds) {
+TEST_F(ConnectionLimitsTest, RepliesOnceAndDisconnectsOnMalformedJson) {
   serve();
   for (const std::string& line : {std::string("{"), std::string(R"({"method":"stop"}})"),
                                   std::string(70, '{'), std::string("\x16\x03\x01\x02"),
@@ -56,7 +57,7 @@ TEST_F(ConnectionLimits, MalformedJsonIsAnsweredOnceAndTheConnectionEnds) {
   EXPECT_THAT(training_.commands(), IsEmpty());
 }
 
-TEST_F(ConnectionLimits, HalfALineDoesNothing) {
+TEST_F(ConnectionLimitsTest, IgnoresLineWithoutNewline) {
   serve();
   auto gone = client();
   ASSERT_TRUE(gone.send("stop"));
@@ -70,8 +71,8 @@ TEST_F(ConnectionLimits, HalfALineDoesNothing) {
   EXPECT_THAT(training_.commands(), IsEmpty());
 }
 
-TEST_F(ConnectionLimits, ALineThatIsNotFinishedInTimeEndsTheConnection) {
-  settings_.limits.line_time = 5ms;
+TEST_F(ConnectionLimitsTest, DisconnectsOnLineTimeout) {
+  options_.limits.line_time = 5ms;
   serve();
   auto peer = client();
   ASSERT_TRUE(peer.send("sta"));
@@ -79,16 +80,16 @@ TEST_F(ConnectionLimits, ALineThatIsNotFinishedInTimeEndsTheConnection) {
   EXPECT_TRUE(peer.is_ended());
 }
 
-TEST_F(ConnectionLimits, AClientThatNeverSaysAnythingIsIdle) {
-  settings_.limits.idle_time = 5ms;
+TEST_F(ConnectionLimitsTest, DisconnectsIdleClient) {
+  options_.limits.idle_time = 5ms;
   serve();
   auto peer = client();
   EXPECT_THAT(peer.read_line(), HasSubstr("no request for 0.005 s"));
   EXPECT_TRUE(peer.is_ended());
 }
 
-TEST_F(ConnectionLimits, AClientThatWaitsForItsAnswerIsNotIdle) {
-  settings_.limits.idle_time = 5ms;
+TEST_F(ConnectionLimitsTest, DoesNotTimeOutClientWithPendingReply) {
+  options_.limits.idle_time = 5ms;
   training_.hold();
   open();
   auto waiting = client();
@@ -102,9 +103,9 @@ TEST_F(ConnectionLimits, AClientThatWaitsForItsAnswerIsNotIdle) {
   EXPECT_EQ(waiting.read_line(), R"({"id":null,"result":{"step":4}})");
 }
 
-TEST_F(ConnectionLimits, MoreRequestsInFlightAreRefusedAndTheOthersAnswered) {
+TEST_F(ConnectionLimitsTest, RejectsRequestsBeyondInFlightLimit) {
   training_.hold();
-  settings_.limits.requests_in_flight = 2;
+  options_.limits.requests_in_flight = 2;
   serve();
   auto peer = client();
   ASSERT_TRUE(peer.send("pause\nresume\n{\"id\":3,\"method\":\"stop\"}\n"));
@@ -119,9 +120,9 @@ TEST_F(ConnectionLimits, MoreRequestsInFlightAreRefusedAndTheOthersAnswered) {
   EXPECT_THAT(training_.commands(), SizeIs(3));
 }
 
-TEST_F(ConnectionLimits, ASlowReaderGetsEveryAnswer) {
-  settings_.limits.requests_per_s = 1e6;
-  settings_.limits.unsent_bytes = 64 << 20;
+TEST_F(ConnectionLimitsTest, DeliversEveryReplyToSlowClient) {
+  options_.limits.requests_per_s = 1e6;
+  options_.limits.unsent_bytes = 64 << 20;
   serve();
   auto peer = client();
   constexpr int kRequests = 2000;  // their answers are more than the kernel keeps for a socket
@@ -130,12 +131,12 @@ TEST_F(ConnectionLimits, ASlowReaderGetsEveryAnswer) {
   EXPECT_THAT(peer.ask("status"), HasSubstr("\"state\""));
 }
 
-TEST_F(ConnectionLimits, AClientThatNeverReadsIsDroppedAndHoldsNobodyUp) {
-  settings_.limits.requests_per_s = 1e6;
+TEST_F(ConnectionLimitsTest, DropsClientThatNeverReadsWithoutBlockingOthers) {
+  options_.limits.requests_per_s = 1e6;
   serve();
   auto deaf = client();
   auto other = client();
-  const auto dropped = [](const Counters& now) { return now.dropped == 1; };
+  const auto dropped = [](const Counters& now) { return now.connections_dropped == 1; };
   const auto deadline = std::chrono::steady_clock::now() + 60s;
   while (!dropped(counters()) && std::chrono::steady_clock::now() < deadline) {
     (void)deaf.send_without_waiting("help\nhelp\nhelp\nhelp\n");
@@ -145,23 +146,23 @@ TEST_F(ConnectionLimits, AClientThatNeverReadsIsDroppedAndHoldsNobodyUp) {
   EXPECT_THAT(other.ask("status"), HasSubstr("\"connections\":1"));
 }
 
-TEST_F(ConnectionLimits, TooManyRequestsOfAUserEndTheConnectionUntilTimePasses) {
-  settings_.limits.requests_per_s = 3;  // of which connecting takes one
+TEST_F(ConnectionLimitsTest, DisconnectsUserAboveRequestRateUntilTimePasses) {
+  options_.limits.requests_per_s = 3;  // of which connecting takes one
   serve();
   auto peer = client();
   EXPECT_THAT(peer.ask("status"), HasSubstr("\"state\""));
   EXPECT_THAT(peer.ask("status"), HasSubstr("\"state\""));
   EXPECT_THAT(peer.ask("status"), AllOf(HasSubstr("busy"), HasSubstr("3 requests a second")));
   EXPECT_TRUE(peer.is_ended());
-  auto refused = client();
-  EXPECT_THAT(refused.read_line(), HasSubstr("too many requests and connections"));
-  EXPECT_TRUE(refused.is_ended());
+  auto rejected = client();
+  EXPECT_THAT(rejected.read_line(), HasSubstr("too many requests and connections"));
+  EXPECT_TRUE(rejected.is_ended());
   clock_.advance(1s);
   EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
 }
 
-TEST_F(ConnectionLimits, TooManyChangesOfAUserAreRefusedWhileStatusGoesOn) {
-  settings_.limits.changes_per_s = 2;
+TEST_F(ConnectionLimitsTest, RejectsChangesAboveRateButAnswersStatus) {
+  options_.limits.changes_per_s = 2;
   serve();
   auto peer = client();
   EXPECT_THAT(peer.ask("pause"), HasSubstr("result"));
@@ -173,8 +174,8 @@ TEST_F(ConnectionLimits, TooManyChangesOfAUserAreRefusedWhileStatusGoesOn) {
   EXPECT_THAT(peer.ask("pause"), HasSubstr("result"));
 }
 
-TEST_F(ConnectionLimits, RandomBytesOfManyClientsLeaveTheServerWell) {
-  settings_.limits.requests_per_s = 1e6;
+TEST_F(ConnectionLimitsTest, SurvivesRandomBytesFromManyClients) {
+  options_.limits.requests_per_s = 1e6;
   serve();
   std::mt19937 random(11);
   const std::string seed = "{\"id\":1,\"method\":\"status\",\"params\":{}}\nhelp\nset lr x\n";
@@ -193,4 +194,4 @@ TEST_F(ConnectionLimits, RandomBytesOfManyClientsLeaveTheServerWell) {
 }
 
 }  // namespace
-}  // namespace stoker::control_server
+}  // namespace stoker::control

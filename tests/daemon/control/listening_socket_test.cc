@@ -9,21 +9,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace stoker::control_server {
+namespace stoker::control {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-class SocketFile : public testing::Test {
+class ListeningSocketTest : public testing::Test {
  protected:
-  SocketFile() {
+  ListeningSocketTest() {
     char path[] = "/tmp/stoker-socket-XXXXXX";
     EXPECT_NE(::mkdtemp(path), nullptr);
     root_ = path;
     path_ = root_ + "/control.sock";
   }
-  ~SocketFile() override { fs::remove_all(root_); }
+  ~ListeningSocketTest() override { fs::remove_all(root_); }
 
   // What a daemon leaves behind that was killed.
   void leave_socket(const std::string& path) {
@@ -33,7 +33,7 @@ class SocketFile : public testing::Test {
     ASSERT_EQ(::bind(fd.get(), address->get(), address->length()), 0);
   }
   void expect_in_the_way(const Status& status) {
-    EXPECT_EQ(status.code(), Code::kAlreadyExists) << status.to_string();
+    EXPECT_EQ(status.code(), StatusCode::kAlreadyExists) << status.to_string();
     EXPECT_THAT(status.message(), HasSubstr(path_));
   }
   bool is_there(const std::string& path) { return fs::exists(fs::symlink_status(path)); }
@@ -42,7 +42,7 @@ class SocketFile : public testing::Test {
   std::string path_;
 };
 
-TEST_F(SocketFile, IsForOwnerAndGroupWhateverTheUmask) {
+TEST_F(ListeningSocketTest, SetsOwnerAndGroupModeRegardlessOfUmask) {
   for (const mode_t mask : {0000u, 0022u, 0777u}) {
     const mode_t before = ::umask(mask);
     const auto socket = ListeningSocket::open(path_);
@@ -54,7 +54,7 @@ TEST_F(SocketFile, IsForOwnerAndGroupWhateverTheUmask) {
   }
 }
 
-TEST_F(SocketFile, GoesWithItsOwner) {
+TEST_F(ListeningSocketTest, RemovesSocketFileOnDestruction) {
   {
     const auto socket = ListeningSocket::open(path_);
     ASSERT_TRUE(socket.ok());
@@ -63,7 +63,7 @@ TEST_F(SocketFile, GoesWithItsOwner) {
   EXPECT_FALSE(is_there(path_));
 }
 
-TEST_F(SocketFile, ReplacesWhatADeadDaemonLeft) {
+TEST_F(ListeningSocketTest, ReplacesSocketOrLinkOfCrashedDaemon) {
   leave_socket(path_);
   EXPECT_TRUE(ListeningSocket::open(path_).ok());
   leave_socket(root_ + "/old.sock");
@@ -74,7 +74,7 @@ TEST_F(SocketFile, ReplacesWhatADeadDaemonLeft) {
   EXPECT_TRUE(is_there(root_ + "/old.sock")) << "what the link led to is not ours";
 }
 
-TEST_F(SocketFile, LeavesFilesDirectoriesAndLinksToThemAlone) {
+TEST_F(ListeningSocketTest, RejectsExistingFilesDirectoriesAndLinksToThem) {
   std::ofstream(path_) << "somebody's";
   expect_in_the_way(ListeningSocket::open(path_).status());
   EXPECT_EQ(fs::file_size(path_), 10u);
@@ -88,7 +88,7 @@ TEST_F(SocketFile, LeavesFilesDirectoriesAndLinksToThemAlone) {
   EXPECT_TRUE(fs::is_directory(path_));
 }
 
-TEST_F(SocketFile, DoesNotRemoveTheSocketOfItsSuccessor) {
+TEST_F(ListeningSocketTest, DoesNotRemoveSocketOfSuccessor) {
   {
     const auto first = ListeningSocket::open(path_);
     ASSERT_TRUE(first.ok());
@@ -98,15 +98,15 @@ TEST_F(SocketFile, DoesNotRemoveTheSocketOfItsSuccessor) {
   EXPECT_TRUE(fs::is_socket(path_));
 }
 
-TEST_F(SocketFile, NeedsItsDirectoryAndAName) {
+TEST_F(ListeningSocketTest, RejectsMissingDirectoryAndInvalidName) {
   const auto missing = ListeningSocket::open(root_ + "/missing/control.sock");
-  EXPECT_EQ(missing.status().code(), Code::kNotFound);
-  EXPECT_EQ(ListeningSocket::open(root_ + "/").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(ListeningSocket::open(root_ + "/").status().code(), StatusCode::kInvalidArgument);
   const auto long_name = ListeningSocket::open(root_ + "/" + std::string(120, 'n'));
-  EXPECT_EQ(long_name.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(long_name.status().code(), StatusCode::kInvalidArgument);
 }
 
-TEST_F(SocketFile, ALinkReplacesAnOldLinkAndNothingElse) {
+TEST_F(ListeningSocketTest, ReplacesOnlyStaleLinkWithNewLink) {
   const std::string socket = root_ + "/elsewhere.sock";
   fs::create_symlink(root_ + "/gone.sock", path_);
   ASSERT_TRUE(link_socket(path_, socket).ok());
@@ -118,13 +118,13 @@ TEST_F(SocketFile, ALinkReplacesAnOldLinkAndNothingElse) {
   EXPECT_EQ(fs::file_size(path_), 10u);
 }
 
-TEST_F(SocketFile, ALinkThatLeadsToAnotherDaemonIsNotRemoved) {
+TEST_F(ListeningSocketTest, PreservesLinkToAnotherDaemon) {
   fs::create_symlink(root_ + "/other.sock", path_);
   unlink_socket(path_, root_ + "/mine.sock");
   EXPECT_TRUE(fs::is_symlink(path_));
 }
 
-TEST_F(SocketFile, TheSocketItselfIsNeverReplacedByALinkToItself) {
+TEST_F(ListeningSocketTest, DoesNotReplaceSocketWithLinkToItself) {
   const auto socket = ListeningSocket::open(path_);
   ASSERT_TRUE(socket.ok());
   EXPECT_TRUE(link_socket(root_ + "/./control.sock", path_).ok());
@@ -132,4 +132,4 @@ TEST_F(SocketFile, TheSocketItselfIsNeverReplacedByALinkToItself) {
 }
 
 }  // namespace
-}  // namespace stoker::control_server
+}  // namespace stoker::control

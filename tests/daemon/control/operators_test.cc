@@ -9,31 +9,31 @@
 #include "daemon/control/peer.h"
 #include "shared/base/unique_fd.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(Operators, AreNamesOrNumbers) {
+TEST(ResolveOperatorsTest, AcceptsNamesAndNumericIds) {
   const auto uids = resolve_operators({"root", "12345", "0"});
   ASSERT_TRUE(uids.ok()) << uids.status().to_string();
   EXPECT_THAT(*uids, ElementsAre(0u, 12345u, 0u));
   EXPECT_TRUE(resolve_operators({})->empty());
 }
 
-TEST(Operators, NameTheEntryThatIsNoUser) {
+TEST(ResolveOperatorsTest, ReportsEntryThatIsNotUser) {
   for (const std::string entry :
        {"no-such-user-here", "", "-1", "4294967295", "4294967296", "1 2", "root "}) {
     const auto uids = resolve_operators({"root", entry});
     ASSERT_FALSE(uids.ok()) << entry;
-    EXPECT_EQ(uids.status().code(), Code::kInvalidArgument) << entry;
+    EXPECT_EQ(uids.status().code(), StatusCode::kInvalidArgument) << entry;
     EXPECT_THAT(uids.status().message(), HasSubstr("control.operators: '" + entry + "'"));
   }
 }
 
-TEST(Authority, OwnerRootAndOperatorsOperateTheRestReads) {
-  const Authority authority(1000, {7});
+TEST(AuthorizerTest, GrantsOperateToOwnerRootAndOperatorsOnly) {
+  const Authorizer authority(1000, {7});
   EXPECT_EQ(authority.role_of(1000), Role::kOperate);
   EXPECT_EQ(authority.role_of(0), Role::kOperate);
   EXPECT_EQ(authority.role_of(7), Role::kOperate);
@@ -42,7 +42,7 @@ TEST(Authority, OwnerRootAndOperatorsOperateTheRestReads) {
   EXPECT_FALSE(authority.is_owner_or_root(7));
 }
 
-TEST(Peer, IsTheProcessAtTheOtherEnd) {
+TEST(PeerTest, ReturnsCredentialsOfConnectedProcess) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
   const UniqueFd one(ends[0]);
@@ -56,4 +56,4 @@ TEST(Peer, IsTheProcessAtTheOtherEnd) {
 }
 
 }  // namespace
-}  // namespace stoker::control_server
+}  // namespace stoker::control

@@ -17,7 +17,7 @@
 #include "shared/base/unique_fd.h"
 #include "shared/control/socket_path.h"
 
-namespace stoker::control_server {
+namespace stoker::control {
 
 class TestClient {
  public:
@@ -85,4 +85,4 @@ class TestClient {
   std::string unread_;
 };
 
-}  // namespace stoker::control_server
+}  // namespace stoker::control

@@ -20,7 +20,7 @@
 #include "daemon/train/numerics.h"
 #include "shared/base/exit_code.h"
 #include "shared/task/task.h"
-#include "tests/daemon/train/picture_config.h"
+#include "tests/daemon/train/image_config.h"
 #include "tests/daemon/train/trainer_session.h"
 
 namespace stoker::train {
@@ -35,18 +35,18 @@ class CudaTest : public TrainerTest {
   void SetUp() override {
     if (!device_.ok()) GTEST_SKIP() << device_.status().message();
   }
-  Surroundings on_device() const { return {.device = *device_}; }
+  ModelContext on_device() const { return {.device = *device_}; }
   // Trained to its end, in a folder of its own.
   std::unique_ptr<Session> trained(const config::Config& config, bool on_the_device = true) {
-    set_up_numerics(config.run, config.train);
+    configure_numerics(config.run, config.train);
     auto run = std::make_unique<Session>(config, fresh(), kNoPoison,
-                                         on_the_device ? on_device() : Surroundings{});
+                                         on_the_device ? on_device() : ModelContext{});
     const auto outcome = run->train();
     EXPECT_TRUE(outcome.ok()) << outcome.status().to_string();
     return run;
   }
 
-  static inline Result<c10::Device> device_ = Status(Code::kNotFound, "not looked for yet");
+  static inline Result<c10::Device> device_ = Status(StatusCode::kNotFound, "not looked for yet");
 };
 
 config::Config repeatable(uint64_t steps) {
@@ -55,7 +55,7 @@ config::Config repeatable(uint64_t steps) {
   return config;
 }
 
-config::Config picture_config(uint64_t steps) { return with_pictures(repeatable(steps)); }
+config::Config image_config(uint64_t steps) { return with_images(repeatable(steps)); }
 
 void expect_near(const Session& run, const Session& other, double part) {
   ASSERT_EQ(run.rows_.size(), other.rows_.size());
@@ -64,17 +64,17 @@ void expect_near(const Session& run, const Session& other, double part) {
         << "step " << run.rows_[i].step;
 }
 
-TEST_F(CudaTest, Fp32TrainsAsTheCpuDoes) {
-  for (auto config : {repeatable(30), picture_config(12)}) {
+TEST_F(CudaTest, MatchesCpuTrainingInFp32) {
+  for (auto config : {repeatable(30), image_config(12)}) {
     if (auto* const mlp = std::get_if<config::MlpConfig>(&config.model.arch)) mlp->dropout = 0;
     expect_near(*trained(config), *trained(config, false), 1e-2);
   }
 }
 
-TEST_F(CudaTest, CapturedStepsAreThePlainOnesBitForBit) {
+TEST_F(CudaTest, MatchesEagerStepsBitForBitWhenCaptured) {
   for (const auto precision : {config::Precision::kFp32, config::Precision::kTf32,
                                config::Precision::kBf16, config::Precision::kFp16}) {
-    auto config = picture_config(20);
+    auto config = image_config(20);
     config.train.precision = precision;
     config.train.gradient_accumulation_steps = 2;
     config.train.ema_decay = 0.9;
@@ -86,7 +86,7 @@ TEST_F(CudaTest, CapturedStepsAreThePlainOnesBitForBit) {
   }
 }
 
-TEST_F(CudaTest, DropoutDrawsAnewInEachReplay) {
+TEST_F(CudaTest, SamplesNewDropoutMaskInEachReplay) {
   auto config = repeatable(40);
   mlp_of(config).dropout = 0.5;
   const auto captured = trained(config);
@@ -94,13 +94,13 @@ TEST_F(CudaTest, DropoutDrawsAnewInEachReplay) {
   EXPECT_EQ(captured->model_sha256(), trained(config)->model_sha256());
 }
 
-TEST_F(CudaTest, ARunResumesBitForBit) {
+TEST_F(CudaTest, ResumesBitForBit) {
   const auto config = repeatable(40);
   const auto whole = trained(config);
   const std::string root = fresh();
   {
     Session part(config, root, kNoPoison, on_device());
-    part.on_row = [&](const metrics::TrainRow& row) {
+    part.on_row = [&](const metrics::TrainMetrics& row) {
       if (row.step == 15) part.ask(Request::Kind::kStop);
     };
     ASSERT_TRUE(part.train().ok());
@@ -110,10 +110,10 @@ TEST_F(CudaTest, ARunResumesBitForBit) {
   EXPECT_EQ(rest.model_sha256(), whole->model_sha256());
 }
 
-TEST_F(CudaTest, ShorterFormatsAndChannelsLastLearn) {
+TEST_F(CudaTest, LearnsWithReducedPrecisionAndChannelsLast) {
   for (const auto precision :
        {config::Precision::kTf32, config::Precision::kBf16, config::Precision::kFp16}) {
-    auto config = picture_config(60);
+    auto config = image_config(60);
     const auto full = trained(config);
     config.train.precision = precision;
     config.train.channels_last = true;
@@ -154,8 +154,8 @@ Answer answer_on(c10::Device device, const config::TaskConfig& asked, task::Batc
   return {loss.item<double>(), at::cat(gradients)};
 }
 
-TEST_F(CudaTest, PaddedSequencesGiveTheLossesAndGradientsOfTheCpu) {
-  set_up_numerics({}, {});
+TEST_F(CudaTest, MatchesCpuLossesAndGradientsWithPaddedSequences) {
+  configure_numerics({}, {});
   const at::Tensor length = at::tensor({9, 4, 1, 7}, at::kLong);
   const at::Tensor padding = at::arange(9).unsqueeze(0).ge(length.unsqueeze(1));
   const at::Tensor tokens = at::randint(200, {4, 9}, at::kInt).masked_fill(padding, 0);
@@ -177,7 +177,7 @@ TEST_F(CudaTest, PaddedSequencesGiveTheLossesAndGradientsOfTheCpu) {
   }
 }
 
-TEST_F(CudaTest, AfterACaptureThatBrokeOffTheDeviceDrawsAndCapturesAsBefore) {
+TEST_F(CudaTest, RestoresRngAndCaptureAfterAbortedCapture) {
   const auto queue = (*load_cuda_module())->open_queue(device_->index(), 64, 2);
   const at::Tensor numbers = at::ones({1000}, at::TensorOptions().device(*device_));
   const auto draw = [&] { return at::dropout(numbers, 0.5, true); };
@@ -199,7 +199,7 @@ TEST_F(CudaTest, AfterACaptureThatBrokeOffTheDeviceDrawsAndCapturesAsBefore) {
   EXPECT_EQ(doubled.sum().item<float>(), 2000);
 }
 
-TEST_F(CudaTest, WhatDoesNotFitIsOutOfMemory) {
+TEST_F(CudaTest, ReportsOutOfMemoryWhenModelDoesNotFit) {
   auto config = small_config(3);
   mlp_of(config).hidden_sizes = {4096, 4096};
   const auto data = dataset::open_dataset("train", config.data.at("train"), root_ + "/index", {});
@@ -213,7 +213,7 @@ TEST_F(CudaTest, WhatDoesNotFitIsOutOfMemory) {
   }
   const auto state = TrainingState::create(config, **data, *device_);
   ASSERT_FALSE(state.ok());
-  EXPECT_EQ(static_cast<int>(exit_code_of(state.status())), 71);
+  EXPECT_EQ(static_cast<int>(exit_code_for(state.status())), 71);
 }
 
 }  // namespace

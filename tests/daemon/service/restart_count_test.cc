@@ -19,7 +19,7 @@ class RestartCountTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
   // Each start is another process.
   bool start(uint64_t newest_step) const {
-    const auto may = RestartCount(real_files(), file()).note_start(newest_step);
+    const auto may = RestartCount(default_file_system(), file()).record_start(newest_step);
     EXPECT_TRUE(may.ok()) << may.status().to_string();
     return may.ok() && *may;
   }
@@ -28,40 +28,40 @@ class RestartCountTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(RestartCountTest, FaultRow83AStartAndThreeRestartsInVainAreAllTheyGet) {
+TEST_F(RestartCountTest, RejectsFifthStartWithoutProgress) {
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(start(100)) << i;
   EXPECT_FALSE(start(100));
 }
 
-TEST_F(RestartCountTest, WhoIsAskedAgainAfterARefusalTriesAgain) {
+TEST_F(RestartCountTest, AllowsStartsAgainAfterRejection) {
   for (int i = 0; i < 5; ++i) (void)start(0);
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(start(0)) << i;
   EXPECT_FALSE(start(0));
 }
 
-TEST_F(RestartCountTest, ANewCheckpointBeginsTheCountAnew) {
+TEST_F(RestartCountTest, ResetsCountOnNewCheckpoint) {
   for (uint64_t step = 0; step < 20; ++step) {
     EXPECT_TRUE(start(step));
     EXPECT_TRUE(start(step));
   }
 }
 
-TEST_F(RestartCountTest, ACleanEndForgets) {
+TEST_F(RestartCountTest, RemovesCountOnCleanExit) {
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(start(100));
-    EXPECT_TRUE(RestartCount(real_files(), file()).forget().ok());
+    EXPECT_TRUE(RestartCount(default_file_system(), file()).reset().ok());
   }
   EXPECT_FALSE(std::filesystem::exists(file()));
-  EXPECT_TRUE(RestartCount(real_files(), file()).forget().ok());
+  EXPECT_TRUE(RestartCount(default_file_system(), file()).reset().ok());
 }
 
-TEST_F(RestartCountTest, AStartThatIsTakenBackLeavesTheCountAsItWas) {
+TEST_F(RestartCountTest, RestoresCountWhenStartIsUndone) {
   for (const int in_vain : {0, 3}) {
     for (int i = 0; i < in_vain; ++i) EXPECT_TRUE(start(100));
     for (int i = 0; i < 20; ++i) {
-      RestartCount refused(real_files(), file());
-      ASSERT_TRUE(refused.note_start(100).ok());
-      EXPECT_TRUE(refused.take_back().ok());
+      RestartCount rejected(default_file_system(), file());
+      ASSERT_TRUE(rejected.record_start(100).ok());
+      EXPECT_TRUE(rejected.undo().ok());
     }
     EXPECT_EQ(std::filesystem::exists(file()), in_vain > 0);
   }
@@ -69,9 +69,9 @@ TEST_F(RestartCountTest, AStartThatIsTakenBackLeavesTheCountAsItWas) {
   EXPECT_FALSE(start(100));
 }
 
-TEST_F(RestartCountTest, ADamagedFileCountsNothing) {
+TEST_F(RestartCountTest, IgnoresCorruptFile) {
   for (const char* text : {"", "{", "[]", "{\"step\":1}", "{\"step\":-1,\"starts\":\"x\"}"}) {
-    ASSERT_TRUE(write_file_atomically(real_files(), file(), text).ok());
+    ASSERT_TRUE(write_file_atomically(default_file_system(), file(), text).ok());
     EXPECT_TRUE(start(1)) << text;
   }
 }

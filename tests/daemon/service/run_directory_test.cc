@@ -22,37 +22,41 @@ class OneFault final : public FileSystem {
   int sync_error = 0, rename_error = 0, mkdir_error = 0;
 
   Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
-    return real_files().open(path, flags, mode);
+    return default_file_system().open(path, flags, mode);
   }
   Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override {
-    return real_files().write(fd, bytes, path);
+    return default_file_system().write(fd, bytes, path);
   }
   Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
                          const std::string& path) override {
-    return real_files().read_at(fd, offset, bytes, path);
+    return default_file_system().read_at(fd, offset, bytes, path);
   }
   Status sync(int fd, const std::string& path) override {
     return sync_error ? Status::from_errno(sync_error, "fsync " + path)
-                      : real_files().sync(fd, path);
+                      : default_file_system().sync(fd, path);
   }
   Status sync_directory(const std::string& path) override {
-    return real_files().sync_directory(path);
+    return default_file_system().sync_directory(path);
   }
   Status make_directory(const std::string& path) override {
     return mkdir_error ? Status::from_errno(mkdir_error, "mkdir " + path)
-                       : real_files().make_directory(path);
+                       : default_file_system().make_directory(path);
   }
   Status rename(const std::string& from, const std::string& to) override {
     return rename_error ? Status::from_errno(rename_error, "rename " + from)
-                        : real_files().rename(from, to);
+                        : default_file_system().rename(from, to);
   }
   Status rename_noreplace(const std::string& from, const std::string& to) override {
-    return real_files().rename_noreplace(from, to);
+    return default_file_system().rename_noreplace(from, to);
   }
-  Status remove_file(const std::string& path) override { return real_files().remove_file(path); }
-  Status remove_tree(const std::string& path) override { return real_files().remove_tree(path); }
+  Status remove_file(const std::string& path) override {
+    return default_file_system().remove_file(path);
+  }
+  Status remove_tree(const std::string& path) override {
+    return default_file_system().remove_tree(path);
+  }
   Result<uint64_t> free_bytes(const std::string& path) override {
-    return real_files().free_bytes(path);
+    return default_file_system().free_bytes(path);
   }
 };
 
@@ -72,74 +76,74 @@ class RunDirectoryTest : public ::testing::Test {
   OneFault files_;
 };
 
-TEST_F(RunDirectoryTest, MakesItsFoldersForOwnerAndGroupOnly) {
+TEST_F(RunDirectoryTest, CreatesFoldersForOwnerAndGroupOnly) {
   const mode_t before = ::umask(0);
   const auto directory = RunDirectory::open(layout_, clock_);
   ::umask(before);
   ASSERT_TRUE(directory.ok()) << directory.status().to_string();
   for (const std::string& folder :
-       {layout_.root(), layout_.checkpoints(), layout_.eval(), layout_.metrics(), layout_.tb(),
-        layout_.logs(), layout_.index()}) {
+       {layout_.root(), layout_.checkpoints_dir(), layout_.eval_dir(), layout_.metrics_dir(),
+        layout_.tensorboard_dir(), layout_.logs_dir(), layout_.index_dir()}) {
     struct stat info {};
     ASSERT_EQ(::stat(folder.c_str(), &info), 0) << folder;
     EXPECT_EQ(info.st_mode & 07777, 0750u) << folder;
   }
-  EXPECT_TRUE(list_directory(layout_.checkpoints())->empty()) << "the self test left something";
+  EXPECT_TRUE(list_directory(layout_.checkpoints_dir())->empty()) << "the self test left something";
 }
 
-TEST_F(RunDirectoryTest, IsRunningWhileItLivesAndDeadWhenItEndsWithoutAWord) {
+TEST_F(RunDirectoryTest, ReportsRunningWhileOpenAndCrashedWithoutExitStatus) {
   {
     const auto directory = RunDirectory::open(layout_, clock_);
     ASSERT_TRUE(directory.ok());
-    EXPECT_EQ(run::look(layout_).kind, RunState::Kind::kRunning);
+    EXPECT_EQ(run::read_run_state(layout_).phase, RunState::Phase::kRunning);
     EXPECT_NE(read_file(layout_.lock_file(), 100)->find("pid=" + std::to_string(::getpid())),
               std::string::npos);
   }
-  EXPECT_EQ(run::look(layout_).kind, RunState::Kind::kDead);
+  EXPECT_EQ(run::read_run_state(layout_).phase, RunState::Phase::kCrashed);
 }
 
-TEST_F(RunDirectoryTest, ShowsThatItIsPausedUntilItIsNot) {
+TEST_F(RunDirectoryTest, PublishesPauseUntilResumed) {
   auto directory = RunDirectory::open(layout_, clock_);
   ASSERT_TRUE(directory.ok());
-  EXPECT_FALSE(run::look(layout_).pause.has_value());
-  ASSERT_TRUE(directory->show_paused(run::RunPause{12, "then"}).ok());
-  const RunState paused = run::look(layout_);
-  EXPECT_EQ(paused.kind, RunState::Kind::kRunning);
+  EXPECT_FALSE(run::read_run_state(layout_).pause.has_value());
+  ASSERT_TRUE(directory->publish_pause(run::PauseStatus{12, "then"}).ok());
+  const RunState paused = run::read_run_state(layout_);
+  EXPECT_EQ(paused.phase, RunState::Phase::kRunning);
   ASSERT_TRUE(paused.pause.has_value());
   EXPECT_EQ(paused.pause->step, 12u);
   EXPECT_EQ(paused.pause->since, "then");
-  ASSERT_TRUE(directory->show_paused({}).ok());
-  EXPECT_FALSE(run::look(layout_).pause.has_value());
+  ASSERT_TRUE(directory->publish_pause({}).ok());
+  EXPECT_FALSE(run::read_run_state(layout_).pause.has_value());
   EXPECT_FALSE(std::filesystem::exists(layout_.paused_file()));
 }
 
-TEST_F(RunDirectoryTest, ATrainerThatWasKilledWhilePausedIsDeadAndItsSignIsForgotten) {
+TEST_F(RunDirectoryTest, IgnoresAndClearsPauseStateOfKilledProcess) {
   {
     auto directory = RunDirectory::open(layout_, clock_);
-    ASSERT_TRUE(directory->show_paused(run::RunPause{12, "then"}).ok());
+    ASSERT_TRUE(directory->publish_pause(run::PauseStatus{12, "then"}).ok());
   }
-  EXPECT_EQ(run::look(layout_).kind, RunState::Kind::kDead);
-  EXPECT_FALSE(run::look(layout_).pause.has_value());
+  EXPECT_EQ(run::read_run_state(layout_).phase, RunState::Phase::kCrashed);
+  EXPECT_FALSE(run::read_run_state(layout_).pause.has_value());
   const auto again = RunDirectory::open(layout_, clock_);
   ASSERT_TRUE(again.ok());
-  EXPECT_FALSE(run::look(layout_).pause.has_value());
+  EXPECT_FALSE(run::read_run_state(layout_).pause.has_value());
 }
 
-TEST_F(RunDirectoryTest, TellsItsEndAndTheNextStartForgetsIt) {
+TEST_F(RunDirectoryTest, WritesExitStatusAndRemovesItOnNextStart) {
   {
     auto directory = RunDirectory::open(layout_, clock_);
     ASSERT_TRUE(directory.ok());
-    ASSERT_TRUE(directory->write_end({"stopped", 12, "asked to stop by SIGTERM", 0}).ok());
+    ASSERT_TRUE(directory->save_exit_status({"stopped", 12, "asked to stop by SIGTERM", 0}).ok());
   }
-  const RunState ended = run::look(layout_);
-  ASSERT_EQ(ended.kind, RunState::Kind::kEnded);
+  const RunState ended = run::read_run_state(layout_);
+  ASSERT_EQ(ended.phase, RunState::Phase::kEnded);
   EXPECT_EQ(ended.end->step, 12u);
   const auto again = RunDirectory::open(layout_, clock_);
   ASSERT_TRUE(again.ok());
-  EXPECT_FALSE(std::filesystem::exists(layout_.end_file()));
+  EXPECT_FALSE(std::filesystem::exists(layout_.exit_status_file()));
 }
 
-TEST_F(RunDirectoryTest, ASecondProcessIsTurnedAwayWithTheNameOfTheFirst) {
+TEST_F(RunDirectoryTest, RejectsSecondProcessWithPidOfFirst) {
   const auto first = RunDirectory::open(layout_, clock_);
   ASSERT_TRUE(first.ok());
   const pid_t child = ::fork();
@@ -147,9 +151,9 @@ TEST_F(RunDirectoryTest, ASecondProcessIsTurnedAwayWithTheNameOfTheFirst) {
   if (child == 0) {
     const auto second = RunDirectory::open(layout_, clock_);
     const bool as_promised =
-        second.status().code() == Code::kBusy &&
+        second.status().code() == StatusCode::kBusy &&
         second.status().message().find("pid=" + std::to_string(::getppid())) != std::string::npos;
-    ::_exit(as_promised ? static_cast<int>(exit_code_of(second.status())) : 1);
+    ::_exit(as_promised ? static_cast<int>(exit_code_for(second.status())) : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -157,7 +161,7 @@ TEST_F(RunDirectoryTest, ASecondProcessIsTurnedAwayWithTheNameOfTheFirst) {
   EXPECT_EQ(WEXITSTATUS(status), 75);
 }
 
-TEST_F(RunDirectoryTest, FaultRow24ALockOfAKilledProcessIsTakenAtOnce) {
+TEST_F(RunDirectoryTest, AcquiresLockOfKilledProcessImmediately) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();
@@ -171,7 +175,7 @@ TEST_F(RunDirectoryTest, FaultRow24ALockOfAKilledProcessIsTakenAtOnce) {
   char answer = 0;
   ASSERT_EQ(::read(ready[0], &answer, 1), 1);
   EXPECT_EQ(answer, '1');
-  EXPECT_EQ(RunDirectory::open(layout_, clock_).status().code(), Code::kBusy);
+  EXPECT_EQ(RunDirectory::open(layout_, clock_).status().code(), StatusCode::kBusy);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(RunDirectory::open(layout_, clock_).ok());
@@ -179,66 +183,68 @@ TEST_F(RunDirectoryTest, FaultRow24ALockOfAKilledProcessIsTakenAtOnce) {
   ::close(ready[1]);
 }
 
-TEST_F(RunDirectoryTest,
-       FaultRow12AReadOnlyDirectoryIsAMistakeOfTheConfigurationThatNamesPathAndUser) {
+TEST_F(RunDirectoryTest, RejectsReadOnlyDirectoryWithPathAndUser) {
   files_.mkdir_error = EROFS;
   const auto directory = RunDirectory::open(layout_, clock_, files_);
   ASSERT_FALSE(directory.ok());
-  EXPECT_EQ(exit_code_of(directory.status()), ExitCode::kConfiguration);
+  EXPECT_EQ(exit_code_for(directory.status()), ExitCode::kConfiguration);
   EXPECT_NE(directory.status().message().find(layout_.root()), std::string::npos);
   EXPECT_NE(directory.status().message().find("user " + std::to_string(::geteuid())),
             std::string::npos);
 }
 
-TEST_F(RunDirectoryTest, FaultRow14AnEndIsNotWrittenIntoTheRunThatTookItsPlace) {
+TEST_F(RunDirectoryTest, DoesNotWriteExitStatusIntoReplacedDirectory) {
   auto mine = RunDirectory::open(layout_, clock_);
   ASSERT_TRUE(mine.ok());
   std::filesystem::rename(layout_.root(), layout_.root() + "-moved");
-  EXPECT_EQ(mine->write_end({"finished", 9, "", 0}).code(), Code::kNotFound);
+  EXPECT_EQ(mine->save_exit_status({"finished", 9, "", 0}).code(), StatusCode::kNotFound);
   EXPECT_FALSE(std::filesystem::exists(layout_.root()));
   const auto another = RunDirectory::open(layout_, clock_);
   ASSERT_TRUE(another.ok()) << another.status().message();
-  EXPECT_EQ(mine->write_end({"finished", 9, "", 0}).code(), Code::kNotFound);
-  EXPECT_EQ(run::look(layout_).kind, RunState::Kind::kRunning);
-  EXPECT_FALSE(std::filesystem::exists(layout_.end_file()));
+  EXPECT_EQ(mine->save_exit_status({"finished", 9, "", 0}).code(), StatusCode::kNotFound);
+  EXPECT_EQ(run::read_run_state(layout_).phase, RunState::Phase::kRunning);
+  EXPECT_FALSE(std::filesystem::exists(layout_.exit_status_file()));
 }
 
-TEST_F(RunDirectoryTest, AFileInTheWayIsNamed) {
-  ASSERT_TRUE(make_directories(real_files(), base_ + "/runs").ok());
-  ASSERT_TRUE(write_file_atomically(real_files(), layout_.root(), "x").ok());
+TEST_F(RunDirectoryTest, ReportsExistingFileAtRunPath) {
+  ASSERT_TRUE(make_directories(default_file_system(), base_ + "/runs").ok());
+  ASSERT_TRUE(write_file_atomically(default_file_system(), layout_.root(), "x").ok());
   const auto directory = RunDirectory::open(layout_, clock_);
-  EXPECT_EQ(directory.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(directory.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(directory.status().message().find("in the way"), std::string::npos);
 }
 
-TEST_F(RunDirectoryTest, FaultRow12ADiskThatCannotSyncOrRenameIsFoundAtTheStart) {
+TEST_F(RunDirectoryTest, DetectsFailingSyncOrRenameAtStart) {
   files_.sync_error = EIO;
-  EXPECT_EQ(RunDirectory::open(layout_, clock_, files_).status().code(), Code::kIoError);
+  EXPECT_EQ(RunDirectory::open(layout_, clock_, files_).status().code(), StatusCode::kIoError);
   files_.sync_error = ENOSPC;
-  EXPECT_EQ(RunDirectory::open(layout_, clock_, files_).status().code(), Code::kNoSpace);
+  EXPECT_EQ(RunDirectory::open(layout_, clock_, files_).status().code(), StatusCode::kNoSpace);
   files_.sync_error = 0;
   files_.rename_error = EPERM;
-  EXPECT_EQ(RunDirectory::open(layout_, clock_, files_).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(RunDirectory::open(layout_, clock_, files_).status().code(),
+            StatusCode::kInvalidArgument);
   files_.rename_error = 0;
   EXPECT_TRUE(RunDirectory::open(layout_, clock_, files_).ok());
 }
 
 // A kill after the rename of the self-test once had every later start refused.
-TEST_F(RunDirectoryTest, WhatAStartThatWasKilledInItsSelfTestLeftIsNoObstacle) {
-  const std::string folder = layout_.checkpoints() + "/.tmp-self-test";
+TEST_F(RunDirectoryTest, OpensAfterStartKilledDuringSelfTest) {
+  const std::string folder = layout_.checkpoints_dir() + "/.tmp-self-test";
   std::filesystem::create_directories(folder);
   for (const char* const name : {"/file", "/renamed"})
-    ASSERT_TRUE(write_file_atomically(real_files(), folder + name, "stoker\n").ok());
+    ASSERT_TRUE(write_file_atomically(default_file_system(), folder + name, "stoker\n").ok());
   const auto directory = RunDirectory::open(layout_, clock_);
   EXPECT_TRUE(directory.ok()) << directory.status().to_string();
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
-TEST_F(RunDirectoryTest, AFailedStartLeavesTheEndOfTheLastRun) {
-  { ASSERT_TRUE(RunDirectory::open(layout_, clock_)->write_end({"finished", 9, "", 0}).ok()); }
+TEST_F(RunDirectoryTest, PreservesPreviousExitStatusOnFailedStart) {
+  {
+    ASSERT_TRUE(RunDirectory::open(layout_, clock_)->save_exit_status({"finished", 9, "", 0}).ok());
+  }
   files_.sync_error = EIO;
   ASSERT_FALSE(RunDirectory::open(layout_, clock_, files_).ok());
-  EXPECT_EQ(run::look(layout_).kind, RunState::Kind::kEnded);
+  EXPECT_EQ(run::read_run_state(layout_).phase, RunState::Phase::kEnded);
 }
 
 }  // namespace

@@ -24,13 +24,13 @@ class WatchdogTest : public ::testing::Test {
   }
 
   NotifyListener systemd_{NotifyListener::Kind::kPath};
-  Notifier notifier_{systemd_.name(), 60'000'000us};
+  SystemdNotifier notifier_{systemd_.name(), 60'000'000us};
   ManualClock clock_;
   uint64_t progress_ = 5;
   Watchdog watchdog_{notifier_, clock_, [this] { return progress_; }};
 };
 
-TEST_F(WatchdogTest, PingsWhenTrainingMoved) {
+TEST_F(WatchdogTest, PingsOnTrainingProgress) {
   ++progress_;
   EXPECT_THAT(tick(TrainerState::kTraining), ElementsAre("WATCHDOG=1"));
   EXPECT_THAT(tick(TrainerState::kTraining), IsEmpty());
@@ -38,22 +38,22 @@ TEST_F(WatchdogTest, PingsWhenTrainingMoved) {
   EXPECT_THAT(tick(TrainerState::kDegraded), ElementsAre("WATCHDOG=1"));
 }
 
-TEST_F(WatchdogTest, IsSilentHoweverLongTrainingStands) {
+TEST_F(WatchdogTest, SendsNoPingWhileTrainingIsStalled) {
   for (int minute = 0; minute < 120; ++minute) {
     clock_.advance(1min);
     EXPECT_THAT(tick(TrainerState::kTraining), IsEmpty());
   }
-  EXPECT_EQ(watchdog_.standing(), 120min);
+  EXPECT_EQ(watchdog_.stalled_for(), 120min);
 }
 
-TEST_F(WatchdogTest, PingsAsLongAsARunIsPaused) {
+TEST_F(WatchdogTest, PingsWhilePaused) {
   for (int hour = 0; hour < 48; ++hour) {
     clock_.advance(1h);
     EXPECT_THAT(tick(TrainerState::kPaused), ElementsAre("WATCHDOG=1"));
   }
 }
 
-TEST_F(WatchdogTest, FaultRow62AsksForMoreTimeToStart) {
+TEST_F(WatchdogTest, ExtendsStartTimeoutWhileStarting) {
   for (int hour = 0; hour < 5; ++hour) {
     clock_.advance(1h);
     EXPECT_THAT(tick(TrainerState::kStarting),
@@ -61,8 +61,8 @@ TEST_F(WatchdogTest, FaultRow62AsksForMoreTimeToStart) {
   }
 }
 
-TEST_F(WatchdogTest, ASaveMayTakeItsTimeButNotForever) {
-  clock_.advance(kLongestSave - 1s);
+TEST_F(WatchdogTest, PingsDuringSaveUntilMaximumDuration) {
+  clock_.advance(kMaxSaveDuration - 1s);
   EXPECT_THAT(tick(TrainerState::kSaving), ElementsAre("WATCHDOG=1"));
   EXPECT_THAT(tick(TrainerState::kStopping),
               ElementsAre("EXTEND_TIMEOUT_USEC=60000000", "WATCHDOG=1"));
@@ -71,12 +71,12 @@ TEST_F(WatchdogTest, ASaveMayTakeItsTimeButNotForever) {
   EXPECT_THAT(tick(TrainerState::kStopping), IsEmpty());
 }
 
-TEST_F(WatchdogTest, ACounterThatStartsAgainIsProgressToo) {
+TEST_F(WatchdogTest, TreatsCounterResetAsProgress) {
   progress_ = 0;
   EXPECT_THAT(tick(TrainerState::kTraining), ElementsAre("WATCHDOG=1"));
 }
 
-TEST_F(WatchdogTest, TellsOfAStandstillOnceAndOfItsEnd) {
+TEST_F(WatchdogTest, LogsStallOnceAndItsRecovery) {
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 5; ++i) {
     clock_.advance(29s);

@@ -28,7 +28,7 @@ class FakeQueue final : public cuda::DeviceQueue {
     int copies = 0, waits = 0, captures = 0, replays = 0;
     std::vector<size_t> buffers;  // that were copied to, in order
     std::set<size_t> finished;    // slots whose copies a test lets be done
-    cuda::DeviceUse use;          // what the device says of itself
+    cuda::DeviceUsage use;        // what the device says of itself
   };
 
   FakeQueue(std::shared_ptr<Log> log, size_t slot_bytes) : log_(std::move(log)) {
@@ -70,7 +70,7 @@ class FakeQueue final : public cuda::DeviceQueue {
   }
 
   void start_read(size_t read, const double* values, size_t count) override {
-    ASSERT_LE(count, kMostValues);
+    ASSERT_LE(count, kMaxValues);
     reads_[read].assign(values, values + count);
     unread_.insert(read);
   }
@@ -80,7 +80,7 @@ class FakeQueue final : public cuda::DeviceQueue {
 
   void synchronize() override {}
 
-  cuda::DeviceUse use() override { return log_->use; }
+  cuda::DeviceUsage usage() override { return log_->use; }
 
   std::function<void()> before_capture;  // may throw, as a device that refuses
 

@@ -16,7 +16,7 @@ std::vector<std::string> names_of(const std::vector<metrics::NamedSummary>& summ
   return names;
 }
 
-TEST_F(HistogramsTest, OfEachParameterAndItsGradientComeEachSoManySteps) {
+TEST_F(HistogramsTest, RecordsParametersAndGradientsAtInterval) {
   auto config = small_config(7);
   mlp_of(config).hidden_sizes = {};
   config.metrics.histogram_every_steps = 3;
@@ -38,7 +38,7 @@ TEST_F(HistogramsTest, OfEachParameterAndItsGradientComeEachSoManySteps) {
   }
 }
 
-TEST_F(HistogramsTest, ChangeNothingInWhatIsLearned) {
+TEST_F(HistogramsTest, DoesNotChangeTrainedWeights) {
   auto config = small_config(9);
   config.train.gradient_accumulation_steps = 2;
   Session plain(config, fresh());
@@ -51,7 +51,7 @@ TEST_F(HistogramsTest, ChangeNothingInWhatIsLearned) {
   EXPECT_EQ(watched.model_sha256(), plain.model_sha256());
 }
 
-TEST_F(HistogramsTest, TheFirstBatchOfARunIsShownOnceAndNotAgainWhenItGoesOn) {
+TEST_F(HistogramsTest, ShowsFirstBatchOnNewRunOnly) {
   auto config = small_config(6);
   config.train.gradient_accumulation_steps = 2;
   {

@@ -11,10 +11,10 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(LiveState, ComesBackAsItWasToTheLastBit) {
+TEST(LiveStateTest, RoundTripsBitForBit) {
   const LiveState live{.lr_scale = 0.1 + 0.2,
                        .skipped_steps = std::numeric_limits<uint64_t>::max(),
-                       .nonfinite_in_a_row = 2,
+                       .consecutive_nonfinite = 2,
                        .rollbacks = 3,
                        .loss_trend = {.sum = 1.0 / 3, .weight = 0.271, .maybe_base = 1e-300},
                        .quarantined = {31, 7, std::numeric_limits<uint64_t>::max()}};
@@ -23,7 +23,7 @@ TEST(LiveState, ComesBackAsItWasToTheLastBit) {
   EXPECT_EQ(*read, live);
 }
 
-TEST(LiveState, WhatAnEarlierReleaseDidNotWriteIsAsWhereARunBegins) {
+TEST(LiveStateTest, UsesDefaultsForMissingFieldsAndIgnoresUnknownFields) {
   const auto read = parse_live_state("{}");
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ(*read, LiveState());
@@ -31,7 +31,7 @@ TEST(LiveState, WhatAnEarlierReleaseDidNotWriteIsAsWhereARunBegins) {
   EXPECT_TRUE(parse_live_state(R"({"lr_scale":2,"of_a_later_release":[1]})").ok());
 }
 
-TEST(LiveState, WhatIsNoneIsNamed) {
+TEST(LiveStateTest, RejectsInvalidState) {
   for (const char* const text :
        {"", "[]", R"({"lr_scale":0})", R"({"lr_scale":-1})", R"({"lr_scale":1e999})",
         R"({"lr_scale":"1"})", R"({"skipped_steps":-1})", R"({"rollbacks":0.5})",
@@ -39,7 +39,7 @@ TEST(LiveState, WhatIsNoneIsNamed) {
         R"({"quarantined":[1,-1]})"}) {
     const auto read = parse_live_state(text);
     ASSERT_FALSE(read.ok()) << text;
-    EXPECT_EQ(read.status().code(), Code::kCorrupt) << text;
+    EXPECT_EQ(read.status().code(), StatusCode::kCorrupt) << text;
     EXPECT_THAT(read.status().message(), HasSubstr("live: ")) << text;
     EXPECT_EQ(read.status().message().find('\n'), std::string::npos) << text;
   }

@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Mailbox, KeepsRequestsInOrder) {
+TEST(MailboxTest, PreservesRequestOrder) {
   Mailbox mailbox;
   mailbox.post({Request::Kind::kPause, 0, {}});
   mailbox.post({Request::Kind::kSetLr, 0.5, {}});
@@ -20,21 +20,21 @@ TEST(Mailbox, KeepsRequestsInOrder) {
   EXPECT_TRUE(mailbox.take().empty());
 }
 
-TEST(Mailbox, RefusesWhenFullAndNothingIsDone) {
+TEST(MailboxTest, RejectsRequestAsBusyWhenFull) {
   Mailbox mailbox;
   for (size_t i = 0; i < Mailbox::kCapacity; ++i) mailbox.post({});
-  Code code = Code::kOk;
+  StatusCode code = StatusCode::kOk;
   mailbox.post({Request::Kind::kStop, 0,
                 [&](const Result<std::string>& reply) { code = reply.status().code(); }});
-  EXPECT_EQ(code, Code::kBusy);
+  EXPECT_EQ(code, StatusCode::kBusy);
   EXPECT_EQ(mailbox.take().size(), Mailbox::kCapacity);
 }
 
-TEST(Mailbox, ClosingAnswersWhatIsLeftAndRefusesTheRest) {
+TEST(MailboxTest, RejectsPendingAndLaterRequestsOnClose) {
   Mailbox mailbox;
   int closed = 0;
   const auto count = [&](const Result<std::string>& reply) {
-    closed += reply.status().code() == Code::kClosed;
+    closed += reply.status().code() == StatusCode::kClosed;
   };
   mailbox.post({Request::Kind::kCheckpoint, 0, count});
   mailbox.close();
@@ -42,7 +42,7 @@ TEST(Mailbox, ClosingAnswersWhatIsLeftAndRefusesTheRest) {
   EXPECT_EQ(closed, 2);
 }
 
-TEST(Mailbox, APostWakesTheWaitingTrainer) {
+TEST(MailboxTest, WakesWaitingTrainerOnPost) {
   Mailbox mailbox;
   std::jthread poster([&] { mailbox.post({Request::Kind::kResume, 0, {}}); });
   mailbox.wait(1h);  // the test's own time limit fails it when nothing wakes

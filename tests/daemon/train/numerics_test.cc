@@ -23,30 +23,30 @@ void on_a_thread(Work&& work) {
   std::thread(std::forward<Work>(work)).join();
 }
 
-TEST(Numerics, DenormalsAreFlushedByEveryThreadThatComputes) {
+TEST(NumericsTest, FlushesDenormalsInEveryComputeThread) {
   on_a_thread([] {
     if (!at::globalContext().setFlushDenormal(true)) GTEST_SKIP() << "no such mode here";
-    set_up_numerics({}, {.flush_denormal = true, .num_threads = 3});
+    configure_numerics({}, {.flush_denormal = true, .num_threads = 3});
     EXPECT_EQ(flushed_part(), 1.0);
   });
   on_a_thread([] {
-    set_up_numerics({}, {.num_threads = 3});
+    configure_numerics({}, {.num_threads = 3});
     EXPECT_EQ(flushed_part(), 0.0);
   });
 }
 
-TEST(Numerics, DeterministicRunsTellLibTorchAndCublas) {
+TEST(NumericsTest, ConfiguresLibTorchAndCublasForDeterministicRuns) {
   ::unsetenv("CUBLAS_WORKSPACE_CONFIG");
   prepare_environment({.deterministic = false});
   EXPECT_EQ(::getenv("CUBLAS_WORKSPACE_CONFIG"), nullptr);
   prepare_environment({.deterministic = true});
   EXPECT_STREQ(::getenv("CUBLAS_WORKSPACE_CONFIG"), ":4096:8");
   on_a_thread([] {
-    set_up_numerics({.deterministic = true}, {.num_threads = 1});
+    configure_numerics({.deterministic = true}, {.num_threads = 1});
     EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
     EXPECT_TRUE(at::globalContext().deterministicCuDNN());
     EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
-    set_up_numerics({}, {.num_threads = 1});
+    configure_numerics({}, {.num_threads = 1});
     EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
   });
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8", 1);
@@ -55,14 +55,14 @@ TEST(Numerics, DeterministicRunsTellLibTorchAndCublas) {
   ::unsetenv("CUBLAS_WORKSPACE_CONFIG");
 }
 
-TEST(Numerics, Tf32IsUsedOnlyWhereItIsAskedFor) {
+TEST(NumericsTest, EnablesTf32OnlyWhenRequested) {
   const auto precision = [] {
     return at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV);
   };
   on_a_thread([&] {
-    set_up_numerics({}, {.precision = config::Precision::kTf32, .num_threads = 1});
+    configure_numerics({}, {.precision = config::Precision::kTf32, .num_threads = 1});
     EXPECT_EQ(precision(), at::Float32Precision::TF32);
-    set_up_numerics({}, {.precision = config::Precision::kFp32, .num_threads = 1});
+    configure_numerics({}, {.precision = config::Precision::kFp32, .num_threads = 1});
     EXPECT_EQ(precision(), at::Float32Precision::IEEE);
   });
 }

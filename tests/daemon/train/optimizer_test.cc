@@ -1,4 +1,4 @@
-// Groups of parameters. What the optimizers compute is compared with PyTorch in tests/twin.
+// Groups of parameters. What the optimizers compute is compared with PyTorch in tests/parity.
 #include "daemon/train/optimizer.h"
 
 #include <cmath>
@@ -54,8 +54,8 @@ struct Parameters {
 const config::TrainConfig kUnclipped{.max_grad_norm = std::nullopt};
 
 void train(const OptimizerConfig& config, const Parameters& parameters, double lr,
-           const config::TrainConfig& settings = kUnclipped) {
-  const auto optimizer = Optimizer::create(config, settings, parameters.all);
+           const config::TrainConfig& options = kUnclipped) {
+  const auto optimizer = Optimizer::create(config, options, parameters.all);
   ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
   for (int step = 0; step < 5; ++step) {
     parameters.set_gradients(step);
@@ -65,21 +65,21 @@ void train(const OptimizerConfig& config, const Parameters& parameters, double l
 
 struct Method {
   std::string name;
-  config::OptimizerVariant settings;
+  config::OptimizerVariant options;
 };
 void PrintTo(const Method& method, std::ostream* out) { *out << method.name; }
 
-class Groups : public ::testing::TestWithParam<Method> {
+class ParamGroupsTest : public ::testing::TestWithParam<Method> {
  protected:
   OptimizerConfig config(double weight_decay = 0.1) const {
-    config::OptimizerVariant method = GetParam().settings;
+    config::OptimizerVariant method = GetParam().options;
     std::visit([&](auto& each) { each.weight_decay = weight_decay; }, method);
     return {.method = method};
   }
 };
 
 // Each group moves as if an optimizer with its settings had its parameters alone.
-TEST_P(Groups, AreAsOptimizersOfTheirOwn) {
+TEST_P(ParamGroupsTest, MatchesSeparateOptimizerPerGroup) {
   const Parameters together({"a.w", "a.b", "c.w", "d.w"});
   OptimizerConfig grouped = config();
   grouped.param_groups = {{.params = "a.*", .lr_scale = 0.25, .weight_decay = 0.0},
@@ -94,7 +94,7 @@ TEST_P(Groups, AreAsOptimizersOfTheirOwn) {
       EXPECT_TRUE(at::equal(together.at(name), tensor)) << name;
 }
 
-TEST_P(Groups, OfTheSameSettingsChangeNoBit) {
+TEST_P(ParamGroupsTest, DoesNotChangeResultWithEqualSettings) {
   const Parameters one({"a", "b", "c"}), grouped({"a", "b", "c"});
   const config::TrainConfig clipped{.max_grad_norm = 0.5};  // over all groups together
   OptimizerConfig with_groups = config();
@@ -105,7 +105,7 @@ TEST_P(Groups, OfTheSameSettingsChangeNoBit) {
     EXPECT_TRUE(at::allclose(grouped.at(name), tensor, 0, 1e-6)) << name;
 }
 
-TEST_P(Groups, KeepTheNamesOfTheState) {
+TEST_P(ParamGroupsTest, PreservesNamesOfOptimizerState) {
   const Parameters parameters({"a", "b", "c"});
   OptimizerConfig grouped = config();
   grouped.param_groups = {{.params = "b"}};
@@ -117,11 +117,11 @@ TEST_P(Groups, KeepTheNamesOfTheState) {
     EXPECT_EQ((*with)->state()[i].first, (*without)->state()[i].first);
 }
 
-TEST_P(Groups, StayBitForBitWhereTheLossIsNotFinite) {
+TEST_P(ParamGroupsTest, DoesNotChangeAnyBitOnNonfiniteLoss) {
   const Parameters parameters({"a.w", "c.w"});
-  auto settings = config();
-  settings.param_groups = {{.params = "c.*", .lr_scale = 0.5}};
-  const auto optimizer = Optimizer::create(settings, kUnclipped, parameters.all);
+  auto options = config();
+  options.param_groups = {{.params = "c.*", .lr_scale = 0.5}};
+  const auto optimizer = Optimizer::create(options, kUnclipped, parameters.all);
   ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
   parameters.set_gradients(1);
   (*optimizer)->step_if_finite(0.1, at::scalar_tensor(1.0));
@@ -143,7 +143,7 @@ TEST_P(Groups, StayBitForBitWhereTheLossIsNotFinite) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Kinds, Groups,
+    Optimizers, ParamGroupsTest,
     ::testing::Values(Method{"sgd", config::SgdConfig{}},
                       Method{"momentum", config::SgdConfig{.momentum = 0.9}},
                       Method{"adam", config::AdamConfig{}}, Method{"adamw", config::AdamWConfig{}},
@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Method{"adagrad", config::AdagradConfig{}},
                       Method{"lion", config::LionConfig{}}, Method{"muon", config::MuonConfig{}}));
 
-TEST(Muon, LeavesWhatIsNoHiddenLayersMatrixToAdamw) {
+TEST(MuonTest, UsesAdamwForParametersOtherThanHiddenMatrices) {
   const Parameters parameters({"tok.w", "a.w", "a.b", "c.w"});
   const auto optimizer =
       Optimizer::create({.method = config::MuonConfig{}, .param_groups = {{.params = "a.*"}}},
@@ -175,7 +175,7 @@ TEST(Muon, LeavesWhatIsNoHiddenLayersMatrixToAdamw) {
 
 // The step's singular values are near 1 whatever the gradient's are, times 0.2 of the longer side's
 // root.
-TEST(Muon, GoesAsFarInEachDirectionOfAMatrix) {
+TEST(MuonTest, OrthogonalizesUpdateOfMatrix) {
   const at::Tensor matrix = at::zeros({4, 6}).requires_grad_();
   const auto optimizer = Optimizer::create({.method = config::MuonConfig{.weight_decay = 0}},
                                            kUnclipped, {{"a", matrix}});
@@ -191,7 +191,7 @@ TEST(Muon, GoesAsFarInEachDirectionOfAMatrix) {
   EXPECT_LT(values.max().item<double>(), 1.4);
 }
 
-TEST(Optimizer, SgdHasStateOnlyWithMomentum) {
+TEST(OptimizerTest, KeepsSgdStateOnlyWithMomentum) {
   const Parameters parameters({"a.w"});
   const auto state_with = [&](double momentum) {
     const auto optimizer = Optimizer::create({.method = config::SgdConfig{.momentum = momentum}},
@@ -204,7 +204,7 @@ TEST(Optimizer, SgdHasStateOnlyWithMomentum) {
   EXPECT_THAT(state_with(0.9), ::testing::ElementsAre("momentum_buffer.a.w"));
 }
 
-TEST(Optimizer, TheFirstGroupThatFitsHasAParameter) {
+TEST(OptimizerTest, AssignsParameterToFirstMatchingGroup) {
   const Parameters parameters({"a.w", "a.b", "c.w"});
   const auto optimizer = Optimizer::create({.param_groups = {{.params = "*.b"}, {.params = "a.*"}}},
                                            kUnclipped, parameters.all);
@@ -219,12 +219,12 @@ TEST(Optimizer, TheFirstGroupThatFitsHasAParameter) {
   EXPECT_TRUE(groups[2].parameters.front().is_same(parameters.at("a.w")));
 }
 
-TEST(Optimizer, AGroupWithoutParametersIsAMistake) {
+TEST(OptimizerTest, RejectsGroupWithoutParameters) {
   const Parameters parameters({"a.w", "a.b"});
   for (const std::vector<config::ParamGroup>& groups :
        {std::vector<config::ParamGroup>{{.params = "x.*"}}, {{.params = "*"}, {.params = "a.w"}}}) {
     const auto optimizer = Optimizer::create({.param_groups = groups}, kUnclipped, parameters.all);
-    ASSERT_EQ(optimizer.status().code(), Code::kInvalidArgument);
+    ASSERT_EQ(optimizer.status().code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(optimizer.status().message(), HasSubstr("'" + groups.back().params + "'"));
   }
   EXPECT_TRUE(

@@ -17,10 +17,10 @@
 namespace stoker::train {
 namespace {
 
-constexpr int64_t kTokens = 16;
-constexpr int64_t kLongest = 7;
+constexpr int64_t kVocabulary = 16;
+constexpr int64_t kMaxLength = 7;
 
-class PaddedTexts : public ::testing::TestWithParam<std::string> {
+class PaddedTextTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
@@ -28,15 +28,17 @@ class PaddedTexts : public ::testing::TestWithParam<std::string> {
     const config::GptConfig gpt{.num_layers = 2,
                                 .num_heads = 2,
                                 .embed_dim = 12,
-                                .context_length = kLongest,
-                                .vocab_size = kTokens};
-    const config::LstmLmConfig lstm{
-        .num_layers = 2, .hidden_size = 12, .context_length = kLongest, .vocab_size = kTokens};
+                                .context_length = kMaxLength,
+                                .vocab_size = kVocabulary};
+    const config::LstmLmConfig lstm{.num_layers = 2,
+                                    .hidden_size = 12,
+                                    .context_length = kMaxLength,
+                                    .vocab_size = kVocabulary};
     const config::ModelConfig config{.arch = GetParam() == "gpt" ? config::ModelVariant(gpt)
                                                                  : config::ModelVariant(lstm)};
-    model_ = *model::make_model(config, spec(kLongest, true), 0);
+    model_ = *model::make_model(config, spec(kMaxLength, true), 0);
     for (const int64_t length : {7, 3, 2, 5})
-      texts_.push_back(at::randint(1, kTokens, {length}, at::kInt));
+      texts_.push_back(at::randint(1, kVocabulary, {length}, at::kInt));
   }
 
   static std::vector<TensorSpec> spec(int64_t length, bool says_length) {
@@ -53,7 +55,7 @@ class PaddedTexts : public ::testing::TestWithParam<std::string> {
     std::vector<at::Tensor> rows;
     std::vector<int64_t> lengths;
     for (const at::Tensor& text : texts_) {
-      at::Tensor row = at::zeros({kLongest}, at::kInt).add_(filler);
+      at::Tensor row = at::zeros({kMaxLength}, at::kInt).add_(filler);
       row.narrow(0, 0, text.size(0)).copy_(text);
       rows.push_back(row);
       lengths.push_back(text.size(0));
@@ -65,7 +67,7 @@ class PaddedTexts : public ::testing::TestWithParam<std::string> {
   std::vector<at::Tensor> texts_;
 };
 
-TEST_P(PaddedTexts, TheLossIsTheMeanOverTheTokensThatAreThere) {
+TEST_P(PaddedTextTest, AveragesLossOverValidTokens) {
   const at::NoGradGuard no_grad;
   double sum = 0;
   int64_t tokens = 0;
@@ -75,14 +77,14 @@ TEST_P(PaddedTexts, TheLossIsTheMeanOverTheTokensThatAreThere) {
            static_cast<double>(predicted);
     tokens += predicted;
   }
-  const double loss = task(kLongest, true)->loss(*model_, padded()).item<double>();
+  const double loss = task(kMaxLength, true)->loss(*model_, padded()).item<double>();
   EXPECT_NEAR(loss, sum / static_cast<double>(tokens), 1e-5);
 }
 
-TEST_P(PaddedTexts, WhatStandsInThePaddingChangesNothing) {
+TEST_P(PaddedTextTest, IgnoresPaddingValuesInGradients) {
   const auto gradients = [&](int filler) {
     for (const at::Tensor& parameter : model_->parameters()) parameter.mutable_grad().reset();
-    task(kLongest, true)->loss(*model_, padded(filler)).backward();
+    task(kMaxLength, true)->loss(*model_, padded(filler)).backward();
     std::vector<at::Tensor> found;
     for (const at::Tensor& parameter : model_->parameters()) found.push_back(parameter.grad());
     return found;
@@ -92,19 +94,20 @@ TEST_P(PaddedTexts, WhatStandsInThePaddingChangesNothing) {
     EXPECT_TRUE(at::allclose(with_zeros[i], with_others[i], 1e-5, 1e-7)) << i;
 }
 
-TEST_P(PaddedTexts, ABatchThatHasNothingToPredictMovesNothing) {
-  const task::Batch batch{at::zeros({2, kLongest}, at::kInt), at::tensor({int64_t{1}, int64_t{1}})};
-  const at::Tensor loss = task(kLongest, true)->loss(*model_, batch);
+TEST_P(PaddedTextTest, ReturnsZeroLossAndGradientsWithoutTargets) {
+  const task::Batch batch{at::zeros({2, kMaxLength}, at::kInt),
+                          at::tensor({int64_t{1}, int64_t{1}})};
+  const at::Tensor loss = task(kMaxLength, true)->loss(*model_, batch);
   loss.backward();
   EXPECT_EQ(loss.item<double>(), 0);
   for (const at::Tensor& parameter : model_->parameters())
     EXPECT_EQ(parameter.grad().abs().sum().item<double>(), 0);
 }
 
-TEST_P(PaddedTexts, AnEvaluationCountsTheTokensThatAreThere) {
-  const auto whole = task(kLongest, true)->start_evaluation({});
+TEST_P(PaddedTextTest, CountsOnlyValidTokensInEvaluation) {
+  const auto whole = task(kMaxLength, true)->start_evaluation({});
   whole->add(*model_, padded());
-  const auto by_text = task(kLongest, true)->start_evaluation({});
+  const auto by_text = task(kMaxLength, true)->start_evaluation({});
   for (const at::Tensor& text : texts_)
     by_text->add(*model_, {text.unsqueeze(0), at::tensor({text.size(0)})});
   const auto metrics = whole->report().metrics, expected = by_text->report().metrics;
@@ -112,12 +115,12 @@ TEST_P(PaddedTexts, AnEvaluationCountsTheTokensThatAreThere) {
   for (size_t i = 0; i < metrics.size(); ++i)
     EXPECT_NEAR(metrics[i].second, expected[i].second, 1e-5) << metrics[i].first;
   // With the padding it would be another figure.
-  const auto careless = task(kLongest, false)->start_evaluation({});
+  const auto careless = task(kMaxLength, false)->start_evaluation({});
   careless->add(*model_, padded());
   EXPECT_GT(std::abs(careless->report().metrics[0].second - metrics[0].second), 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PaddedTexts, ::testing::Values("gpt", "lstm"),
+INSTANTIATE_TEST_SUITE_P(Models, PaddedTextTest, ::testing::Values("gpt", "lstm"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -29,7 +29,7 @@ class PinnedMemoryTest : public ::testing::Test {
   size_t most_chunks_ = 100;
 };
 
-TEST_F(PinnedMemoryTest, ChunksEndWhereSlotsAndPagesEnd) {
+TEST_F(PinnedMemoryTest, AlignsChunksToSlotAndPageBoundaries) {
   {
     const PinnedMemory pinned(driver(), memory_, kPage * 3 / 2, 5 * kPage);  // 16 slots
     EXPECT_EQ(pinned.pinned_bytes(), memory_.size());
@@ -42,13 +42,13 @@ TEST_F(PinnedMemoryTest, ChunksEndWhereSlotsAndPagesEnd) {
   EXPECT_TRUE(pinned_.empty()) << "what was locked is unlocked";
 }
 
-TEST_F(PinnedMemoryTest, SlotsThatNeverEndWithAPageAreOneChunk) {
+TEST_F(PinnedMemoryTest, PinsOneChunkWhenSlotsAreNotPageAligned) {
   const PinnedMemory pinned(driver(), memory_, 4097 * 3, 2 * kPage);
   EXPECT_EQ(pinned_.size(), 1u);
   EXPECT_EQ(pinned.pinned_bytes(), memory_.size());
 }
 
-TEST_F(PinnedMemoryTest, WhatTheDriverRefusesStaysAsItIs) {
+TEST_F(PinnedMemoryTest, LeavesMemoryUnpinnedWhenDriverRejects) {
   most_chunks_ = 2;
   {
     const PinnedMemory pinned(driver(), memory_, kPage, 5 * kPage);

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/daemon/train/picture_config.h"
+#include "tests/daemon/train/image_config.h"
 #include "tests/daemon/train/trainer_session.h"
 
 namespace stoker::train {
@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-config::Config picture_config(uint64_t steps) { return with_pictures(small_config(steps)); }
+config::Config image_config(uint64_t steps) { return with_images(small_config(steps)); }
 
 std::vector<std::string> files_of_newest(const Session& run) {
   std::vector<std::string> hashes;
@@ -32,7 +32,7 @@ void expect_resumes_bit_for_bit(const config::Config& config, const std::string&
   ASSERT_TRUE(whole.train().ok());
   {
     Session part(config, root);
-    part.on_row = [&](const metrics::TrainRow& row) {
+    part.on_row = [&](const metrics::TrainMetrics& row) {
       if (row.step == 6) part.ask(Request::Kind::kStop);
     };
     ASSERT_TRUE(part.train().ok());
@@ -42,26 +42,26 @@ void expect_resumes_bit_for_bit(const config::Config& config, const std::string&
   EXPECT_EQ(files_of_newest(rest), files_of_newest(whole));
 }
 
-TEST_F(TrainerTest, Fp16ResumesBitForBitWithItsScaleAndTheAverageOfTheWeights) {
+TEST_F(TrainerTest, ResumesFp16BitForBitWithLossScaleAndEma) {
   auto config = small_config(12);
   config.train.precision = config::Precision::kFp16;
   config.train.ema_decay = 0.9;
   expect_resumes_bit_for_bit(config, root_, fresh());
 }
 
-TEST_F(TrainerTest, ChannelsLastResumesBitForBit) {
-  auto config = picture_config(9);
+TEST_F(TrainerTest, ResumesChannelsLastBitForBit) {
+  auto config = image_config(9);
   config.train.channels_last = true;
   config.train.ema_decay = 0.9;
   expect_resumes_bit_for_bit(config, root_, fresh());
 }
 
-TEST_F(TrainerTest, Fp16SkipsStepsUntilTheScaleIsBorneAndThenLearns) {
+TEST_F(TrainerTest, SkipsFp16StepsUntilLossScaleFitsThenLearns) {
   auto config = small_config(60);
   config.train.precision = config::Precision::kFp16;
   mlp_of(config).dropout = 0;
   Session run(config, root_);
-  at::Tensor(run.state_->maybe_loss_scale()->factor()).fill_(1e9);
+  at::Tensor(run.state_->loss_scale()->factor()).fill_(1e9);
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
   EXPECT_GT(run.state_->skipped_steps, 5u);
@@ -78,7 +78,7 @@ TEST_F(TrainerTest, Fp16SkipsStepsUntilTheScaleIsBorneAndThenLearns) {
   EXPECT_LT(run.rows_.back().loss, first);
 }
 
-TEST_F(TrainerTest, Fp16EndsWhereNoScaleHelps) {
+TEST_F(TrainerTest, FailsFp16RunAtMinimumLossScale) {
   auto config = small_config(200);
   config.train.precision = config::Precision::kFp16;
   config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
@@ -86,11 +86,11 @@ TEST_F(TrainerTest, Fp16EndsWhereNoScaleHelps) {
   Session run(config, root_, [](uint64_t) { return true; });
   const auto outcome = run.train();
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.status().code(), Code::kCorrupt);
+  EXPECT_EQ(outcome.status().code(), StatusCode::kCorrupt);
   EXPECT_THAT(outcome.status().message(), HasSubstr("however small the loss scale"));
 }
 
-TEST_F(TrainerTest, ALossThatIsNotANumberIsTroubleInFp16Too) {
+TEST_F(TrainerTest, FailsFp16RunOnNanLoss) {
   auto config = small_config(50);
   config.train.precision = config::Precision::kFp16;
   Session run(config, root_, [](uint64_t) { return true; });
@@ -100,7 +100,7 @@ TEST_F(TrainerTest, ALossThatIsNotANumberIsTroubleInFp16Too) {
   EXPECT_TRUE(run.saved().empty());
 }
 
-TEST_F(TrainerTest, ShorterFormatsLearnAsFp32DoesAndKeepTheirWeightsInIt) {
+TEST_F(TrainerTest, MatchesFp32AndStoresFp32WeightsWithReducedPrecision) {
   for (const auto precision :
        {config::Precision::kTf32, config::Precision::kBf16, config::Precision::kFp16}) {
     auto config = small_config(30);
@@ -117,18 +117,17 @@ TEST_F(TrainerTest, ShorterFormatsLearnAsFp32DoesAndKeepTheirWeightsInIt) {
   }
 }
 
-TEST_F(TrainerTest, ChannelsLastLearnsTheSameAndSavesInTheUsualOrder) {
-  Session plain(picture_config(4), fresh());
+TEST_F(TrainerTest, MatchesLossAndSavesContiguousWeightsWithChannelsLast) {
+  Session plain(image_config(4), fresh());
   ASSERT_TRUE(plain.train().ok());
-  auto config = picture_config(4);
+  auto config = image_config(4);
   config.train.channels_last = true;
   Session run(config, fresh());
   for (const at::Tensor& parameter : run.state_->model().parameters())
     EXPECT_TRUE(parameter.dim() != 4 || parameter.is_contiguous(at::MemoryFormat::ChannelsLast));
   ASSERT_TRUE(run.train().ok());
   // Loaded into a model that lies in the usual order.
-  const auto reread =
-      *TrainingState::create(picture_config(4), *plain.data_, c10::Device(c10::kCPU));
+  const auto reread = *TrainingState::create(image_config(4), *plain.data_, c10::Device(c10::kCPU));
   ASSERT_TRUE(reread->restore(*run.store_.open_newest({})).ok());
   const auto expected = plain.state_->model().parameters();
   const auto found = reread->model().parameters();
@@ -136,8 +135,8 @@ TEST_F(TrainerTest, ChannelsLastLearnsTheSameAndSavesInTheUsualOrder) {
     EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-3, 1e-4)) << i;
 }
 
-TEST_F(TrainerTest, TheAverageOfTheWeightsIsAModelOfItsOwnInTheCheckpoint) {
-  auto config = picture_config(6);
+TEST_F(TrainerTest, SavesEmaWeightsAsSeparateModel) {
+  auto config = image_config(6);
   config.train.ema_decay = 0.5;
   Session run(config, root_);
   ASSERT_TRUE(run.train().ok());
@@ -154,7 +153,7 @@ TEST_F(TrainerTest, TheAverageOfTheWeightsIsAModelOfItsOwnInTheCheckpoint) {
   EXPECT_EQ(read(average, "bn1.running_mean"), read(model, "bn1.running_mean"));
 }
 
-TEST_F(TrainerTest, ARunMayBeginToAverageAtARestart) {
+TEST_F(TrainerTest, StartsEmaFromCurrentWeightsOnResume) {
   Session before(small_config(3), root_);
   ASSERT_TRUE(before.train().ok());
   auto config = small_config(3);
@@ -162,7 +161,7 @@ TEST_F(TrainerTest, ARunMayBeginToAverageAtARestart) {
   Session run(config, root_);
   const auto expected = run.state_->model().parameters();
   for (size_t i = 0; i < expected.size(); ++i)
-    EXPECT_TRUE(at::equal(run.state_->maybe_average()->tensors()[i].second, expected[i]));
+    EXPECT_TRUE(at::equal(run.state_->ema_weights()->tensors()[i].second, expected[i]));
 }
 
 }  // namespace

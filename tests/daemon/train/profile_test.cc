@@ -42,7 +42,7 @@ std::map<std::string, json::object> phases_of(const json::object& summary) {
   return phases;
 }
 
-TEST(Profile, SumsAddUpToTheTotal) {
+TEST(ProfileTest, SumsPhaseTimesToTotal) {
   const json::object summary = summary_of(three_steps());
   EXPECT_EQ(summary.at("first_step").to_number<int>(), 41);
   EXPECT_EQ(summary.at("last_step").to_number<int>(), 43);
@@ -58,7 +58,7 @@ TEST(Profile, SumsAddUpToTheTotal) {
   EXPECT_NEAR(share, 1, 1e-5);
 }
 
-TEST(Profile, APhaseThatComesTwiceInAStepIsOneSum) {
+TEST(ProfileTest, SumsRepeatedPhaseWithinStep) {
   const auto phases = phases_of(summary_of(three_steps()));
   EXPECT_NEAR(phases.at("forward").at("median_ms").to_number<double>(), 4, 1e-9);
   EXPECT_NEAR(phases.at("forward").at("sum_ms").to_number<double>(), 12, 1e-9);
@@ -67,7 +67,7 @@ TEST(Profile, APhaseThatComesTwiceInAStepIsOneSum) {
   EXPECT_FALSE(phases.at("forward").contains("device_median_ms"));
 }
 
-TEST(Profile, TimesOnTheDeviceStandBesideTheThreads) {
+TEST(ProfileTest, ReportsDeviceTimesInAdditionToThreadTimes) {
   Profile profile = three_steps();
   profile.device = "cuda:0";
   for (ProfiledStep& step : profile.steps)
@@ -88,7 +88,7 @@ void check_event(const json::object& event) {
   EXPECT_GE(event.at("dur").to_number<double>(), 0);
 }
 
-TEST(Profile, TheTraceHasEachSpanInsideItsStep) {
+TEST(ProfileTest, NestsEachSpanInsideItsStepInTrace) {
   const json::value trace = json::parse(to_chrome_trace(three_steps()));
   std::map<int64_t, std::pair<double, double>> steps;
   size_t spans = 0, names = 0;
@@ -118,7 +118,7 @@ TEST(Profile, TheTraceHasEachSpanInsideItsStep) {
   EXPECT_NEAR(steps.at(42).first, 15'000, 1e-6);  // microseconds
 }
 
-TEST(Profile, WithoutStepsIsAnEmptyTrace) {
+TEST(ProfileTest, WritesEmptyTraceWithoutSteps) {
   EXPECT_TRUE(json::parse(to_chrome_trace({.device = "cpu", .steps = {}})).is_object());
   EXPECT_EQ(summary_of({.device = "cpu", .steps = {}}).at("steps").to_number<int>(), 0);
 }

@@ -21,9 +21,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Le;
 
-class SavingFault : public TrainerTest {};
+class TrainerSaveFaultTest : public TrainerTest {};
 
-class FailingDisk : public SavingFault {
+class TrainerDiskErrorTest : public TrainerSaveFaultTest {
  protected:
   // Training to step 12 on a disk that fails every operation from the save of step 4 on, and works
   // again after step `heal_at`.
@@ -32,8 +32,8 @@ class FailingDisk : public SavingFault {
     auto config = slow_config(12);
     config.checkpoint.save_every_steps = every_steps;
     config.checkpoint.on_write_error = on_write_error;
-    run_.emplace(config, root_, kNoPoison, Surroundings{.files = files_, .delays = {1ms, 1ms}});
-    run_->on_row = [this, error, heal_at](const metrics::TrainRow& row) {
+    run_.emplace(config, root_, kNoPoison, ModelContext{.files = files_, .delays = {1ms, 1ms}});
+    run_->on_row = [this, error, heal_at](const metrics::TrainMetrics& row) {
       while (!run_->writer_->wait_idle(100ms)) {
       }
       if (row.step == 4)
@@ -62,29 +62,25 @@ class FailingDisk : public SavingFault {
   std::vector<uint64_t> degraded_;  // of each row
 };
 
-TEST_F(FailingDisk, FaultRow09AnIoErrorDegradesAndTrainingGoesOn) {
-  expect_that_training_goes_on(EIO);
-}
-TEST_F(FailingDisk, FaultRow10AFullDiskDegradesAndTrainingGoesOn) {
-  expect_that_training_goes_on(ENOSPC);
-}
-TEST_F(FailingDisk, FaultRow11AnExhaustedQuotaDegradesAndTrainingGoesOn) {
+TEST_F(TrainerDiskErrorTest, ContinuesDegradedOnIoError) { expect_that_training_goes_on(EIO); }
+TEST_F(TrainerDiskErrorTest, ContinuesDegradedOnFullDisk) { expect_that_training_goes_on(ENOSPC); }
+TEST_F(TrainerDiskErrorTest, ContinuesDegradedOnExhaustedQuota) {
   expect_that_training_goes_on(EDQUOT);
 }
-TEST_F(FailingDisk, FaultRow11ALimitOnFileSizesDegradesAndTrainingGoesOn) {
+TEST_F(TrainerDiskErrorTest, ContinuesDegradedOnFileSizeLimit) {
   expect_that_training_goes_on(EFBIG);
 }
-TEST_F(FailingDisk, FaultRow13ADiskThatTurnsReadOnlyDegradesAndTrainingGoesOn) {
+TEST_F(TrainerDiskErrorTest, ContinuesDegradedWhenDiskTurnsReadOnly) {
   expect_that_training_goes_on(EROFS);
 }
 
-TEST_F(FailingDisk, FaultRow09StopsSoonWhereTheSettingsSaySo) {
+TEST_F(TrainerDiskErrorTest, FailsRunOnWriteErrorWhenConfigured) {
   for (const int error : {EIO, ENOSPC, EDQUOT, EFBIG, EROFS}) {
     root_ = fresh();
     files_.heal();
     const auto outcome = train_on(error, 1000, config::OnWriteError::kFail, 4);
     ASSERT_FALSE(outcome.ok());
-    EXPECT_EQ(outcome.status().code(), Code::kIoError);  // exit code 74
+    EXPECT_EQ(outcome.status().code(), StatusCode::kIoError);  // exit code 74
     EXPECT_THAT(outcome.status().message(), HasSubstr("checkpoint.on_write_error is fail"));
     EXPECT_LE(run_->state_->step, 6U) << "only when the next one was due";
     EXPECT_TRUE(run_->saved().empty());
@@ -93,13 +89,13 @@ TEST_F(FailingDisk, FaultRow09StopsSoonWhereTheSettingsSaySo) {
 }
 
 // Where checkpoints are rare, the next one that is due may be hours away.
-TEST_F(FailingDisk, FaultRow10AFailedOneIsTriedAgainBeforeTheNextIsDue) {
+TEST_F(TrainerDiskErrorTest, RetriesFailedSaveBeforeNextIsDue) {
   ManualClock clock;
   auto config = slow_config(20);
   config.checkpoint.save_every_steps = 4;
   config.train.max_steps = 11;
   Session run(config, root_, kNoPoison, {.files = files_, .clock = clock});
-  run.on_row = [&](const metrics::TrainRow& row) {
+  run.on_row = [&](const metrics::TrainMetrics& row) {
     while (!run.writer_->wait_idle(100ms)) {
     }
     if (row.step == 4) files_.fail_at(files_.operations().size() + 1, {ENOSPC, {}, true});
@@ -110,21 +106,21 @@ TEST_F(FailingDisk, FaultRow10AFailedOneIsTriedAgainBeforeTheNextIsDue) {
   EXPECT_THAT(run.saved(), ElementsAre(6, 8, 11));
 }
 
-TEST_F(FailingDisk, FaultRow10ALastStateThatCannotBeSavedIsAnError) {
+TEST_F(TrainerDiskErrorTest, FailsRunWhenFinalStateCannotBeSaved) {
   const auto outcome = train_on(ENOSPC, 1000, config::OnWriteError::kRetry);
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.status().code(), Code::kIoError);
+  EXPECT_EQ(outcome.status().code(), StatusCode::kIoError);
   EXPECT_THAT(outcome.status().message(), HasSubstr("the last state could not be saved"));
 }
 
-TEST_F(SavingFault, FaultRow14ADirectoryThatIsMovedAwayIsNotMadeAnew) {
+TEST_F(TrainerSaveFaultTest, DoesNotRecreateMovedDirectory) {
   auto config = slow_config(12);
   config.checkpoint.save_every_steps = 2;
   Session run(config, root_);
   const std::string here = root_ + "/checkpoints";
   const std::string there = root_ + "/moved";
   std::string error;
-  run.on_row = [&](const metrics::TrainRow& row) {
+  run.on_row = [&](const metrics::TrainMetrics& row) {
     while (!run.writer_->wait_idle(100ms)) {
     }
     if (row.step == 4) std::filesystem::rename(here, there);
@@ -139,7 +135,7 @@ TEST_F(SavingFault, FaultRow14ADirectoryThatIsMovedAwayIsNotMadeAnew) {
   EXPECT_THAT(run.saved(), ElementsAre(2, 8, 10, 12));
 }
 
-TEST_F(SavingFault, FaultRow35AStateThatIsNotFiniteIsNeverSaved) {
+TEST_F(TrainerSaveFaultTest, NeverSavesNonfiniteState) {
   auto config = slow_config(40);
   make_explode(config, 1e20);
   config.checkpoint.save_every_steps = 1;
@@ -148,25 +144,25 @@ TEST_F(SavingFault, FaultRow35AStateThatIsNotFiniteIsNeverSaved) {
     Session run(config, fresh());
     wait_for_each(run);
     const auto outcome = run.train();
-    EXPECT_TRUE(!outcome.ok() || *outcome == Trainer::Outcome::kRollBack)
+    EXPECT_TRUE(!outcome.ok() || *outcome == Trainer::Outcome::kRolledBack)
         << static_cast<int>(policy);
     // The update that spoils it is that of a step whose own numbers were finite.
     EXPECT_THAT(run.saved(), Each(Le(3U))) << static_cast<int>(policy);
   }
 }
 
-TEST_F(SavingFault, FaultRow35SkippedStepsInARowAreCountedAcrossAResume) {
+TEST_F(TrainerSaveFaultTest, CountsConsecutiveSkippedStepsAcrossResume) {
   auto config = slow_config(50);
   config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
   config.train.max_nonfinite = 7;
   const auto poisoned = [](uint64_t) { return true; };
   {
     Session run(config, root_, poisoned);
-    run.on_row = [&](const metrics::TrainRow& row) {
+    run.on_row = [&](const metrics::TrainMetrics& row) {
       if (row.step == 4) run.ask(Request::Kind::kStop);
     };
     ASSERT_TRUE(run.train().ok());
-    EXPECT_THAT(run.store_.open_newest({})->manifest().live,
+    EXPECT_THAT(run.store_.open_newest({})->manifest().live_settings,
                 HasSubstr("\"consecutive_nonfinite\":4"));
   }
   Session rest(config, root_, poisoned);
@@ -176,7 +172,7 @@ TEST_F(SavingFault, FaultRow35SkippedStepsInARowAreCountedAcrossAResume) {
 }
 
 // It is for people, or an alert, to judge: a loss may well be that large and come down again.
-TEST_F(SavingFault, FaultRow36ALossThatExplodesButStaysFiniteEndsNothing) {
+TEST_F(TrainerSaveFaultTest, ContinuesOnLargeFiniteLoss) {
   auto config = slow_config(4);
   make_explode(config, 3);
   Session run(config, root_);

@@ -37,9 +37,9 @@ class Gate {
   bool open_ = false;
 };
 
-class Saving : public TrainerTest {};
+class TrainerSaveTest : public TrainerTest {};
 
-TEST_F(Saving, ByStepsAndAtTheEndOffSchedule) {
+TEST_F(TrainerSaveTest, SavesByStepsAndAtEnd) {
   auto config = slow_config(10);
   config.checkpoint.save_every_steps = 4;
   Session run(config, root_);
@@ -48,21 +48,21 @@ TEST_F(Saving, ByStepsAndAtTheEndOffSchedule) {
   EXPECT_THAT(run.saved(), ElementsAre(4, 8, 10));
 }
 
-TEST_F(Saving, WhatWasLearnedBeforeABatchThatMayNotBeUsed) {
+TEST_F(TrainerSaveTest, SavesStateBeforeInvalidBatch) {
   Session run(slow_config(10), root_);
-  run.maybe_refused_ = 6;
+  run.maybe_rejected_ = 6;
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok());
   EXPECT_EQ(*outcome, Trainer::Outcome::kStopped);
   EXPECT_THAT(run.saved(), ElementsAre(6));
 }
 
-TEST_F(Saving, ByWallTime) {
+TEST_F(TrainerSaveTest, SavesByWallTime) {
   ManualClock clock;
   auto config = slow_config(10);
   config.checkpoint.save_every_seconds = 30;
   Session run(config, root_, kNoPoison, {.clock = clock});
-  run.on_row = [&](const metrics::TrainRow&) {
+  run.on_row = [&](const metrics::TrainMetrics&) {
     while (!run.writer_->wait_idle(100ms)) {
     }
     clock.advance(10s);
@@ -71,7 +71,7 @@ TEST_F(Saving, ByWallTime) {
   EXPECT_THAT(run.saved(), ElementsAre(3, 6, 9, 10));
 }
 
-TEST_F(Saving, OnAnImprovingLossAndItGoesOnAcrossAResume) {
+TEST_F(TrainerSaveTest, SavesOnLossImprovementAcrossResume) {
   auto config = slow_config(60);
   config.optimizer.set_lr(0.05);
   config.checkpoint.save_on_loss_improvement = 0.2;
@@ -85,7 +85,7 @@ TEST_F(Saving, OnAnImprovingLossAndItGoesOnAcrossAResume) {
 
   const std::string other = fresh();
   Session first(config, other);
-  first.on_row = [&](const metrics::TrainRow& row) {
+  first.on_row = [&](const metrics::TrainMetrics& row) {
     while (!first.writer_->wait_idle(100ms)) {
     }
     if (row.step == due[0] + 1) first.ask(Request::Kind::kStop);
@@ -100,14 +100,14 @@ TEST_F(Saving, OnAnImprovingLossAndItGoesOnAcrossAResume) {
   EXPECT_EQ(rest.state_->loss_trend.sum, trend.sum);
 }
 
-TEST_F(Saving, NeverTwiceForOneStepHoweverManyReasonsThereAre) {
+TEST_F(TrainerSaveTest, SavesStepOnceForSeveralTriggers) {
   ManualClock clock;
   auto config = slow_config(8);
   config.checkpoint.save_every_steps = 2;
   config.checkpoint.save_every_seconds = 1;
   config.checkpoint.save_on_loss_improvement = 0.0001;
-  Session run(config, root_, kNoPoison, {.clock = clock, .save_soon = true});
-  run.on_row = [&](const metrics::TrainRow& row) {
+  Session run(config, root_, kNoPoison, {.clock = clock, .save_after_resume = true});
+  run.on_row = [&](const metrics::TrainMetrics& row) {
     while (!run.writer_->wait_idle(100ms)) {
     }
     clock.advance(5s);
@@ -120,7 +120,7 @@ TEST_F(Saving, NeverTwiceForOneStepHoweverManyReasonsThereAre) {
   EXPECT_EQ(run.replies_.size(), 4U);
 }
 
-TEST_F(Saving, AResumedRunDoesNotSaveTheStepThatItCameFrom) {
+TEST_F(TrainerSaveTest, DoesNotSaveResumedStepAgain) {
   auto config = slow_config(6);
   {
     Session run(config, root_);
@@ -133,12 +133,12 @@ TEST_F(Saving, AResumedRunDoesNotSaveTheStepThatItCameFrom) {
   EXPECT_EQ(again.writer_->stats().failures, 0U);
 }
 
-TEST_F(Saving, WhatComesDueWhileOneIsInFlightIsSkippedAndCounted) {
+TEST_F(TrainerSaveTest, SkipsAndCountsSavesWhileOneIsInFlight) {
   Gate gate;
   auto config = slow_config(10);
   config.checkpoint.save_every_steps = 2;
   Session run(config, root_, kNoPoison, {.before_commit = [&] { gate.pass(); }});
-  run.on_row = [&](const metrics::TrainRow& row) {
+  run.on_row = [&](const metrics::TrainMetrics& row) {
     if (row.step == 7) gate.open();
     if (row.step >= 7)
       while (!run.writer_->wait_idle(100ms)) {
@@ -149,12 +149,12 @@ TEST_F(Saving, WhatComesDueWhileOneIsInFlightIsSkippedAndCounted) {
   EXPECT_EQ(run.writer_->stats().skipped, 2U);
 }
 
-TEST_F(Saving, ARequestWhileItsVeryStepIsInFlightJoinsIt) {
+TEST_F(TrainerSaveTest, CompletesRequestWithInFlightSaveOfSameStep) {
   Gate gate;
   auto config = slow_config(6);
   config.checkpoint.save_every_steps = 2;
   Session run(config, root_, kNoPoison, {.before_commit = [&] { gate.pass(); }});
-  run.on_row = [&](const metrics::TrainRow& row) {
+  run.on_row = [&](const metrics::TrainMetrics& row) {
     if (row.step != 2) return;
     run.ask(Request::Kind::kPause);
     run.ask(Request::Kind::kCheckpoint);
@@ -173,8 +173,8 @@ TEST_F(Saving, ARequestWhileItsVeryStepIsInFlightJoinsIt) {
   EXPECT_EQ(run.writer_->stats().failures, 0U);
 }
 
-TEST_F(Saving, SoonSavesTheFirstStep) {
-  Session run(slow_config(5), root_, kNoPoison, {.save_soon = true});
+TEST_F(TrainerSaveTest, SavesFirstStepAfterResume) {
+  Session run(slow_config(5), root_, kNoPoison, {.save_after_resume = true});
   wait_for_each(run);
   ASSERT_TRUE(run.train().ok());
   EXPECT_THAT(run.saved(), ElementsAre(1, 5));

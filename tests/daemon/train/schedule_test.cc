@@ -10,14 +10,14 @@ config::SchedulerConfig schedule(config::SchedulerVariant schedule, uint64_t war
 }
 const config::CosineScheduler kCosine{.min_lr = 0.1};
 
-TEST(Schedule, WarmsUpFromTheFirstStepToTheFullRate) {
+TEST(SchedulerTest, WarmsUpFromFirstStepToFullRate) {
   const auto config = schedule(config::ConstantScheduler{}, 4);
   EXPECT_DOUBLE_EQ(learning_rate(config, 2.0, 0, 100), 0.5);
   EXPECT_DOUBLE_EQ(learning_rate(config, 2.0, 3, 100), 2.0);
   EXPECT_DOUBLE_EQ(learning_rate(config, 2.0, 99, 100), 2.0);
 }
 
-TEST(Schedule, CosineIsHalfWayInTheMiddleAndArrivesAtTheEnd) {
+TEST(SchedulerTest, ReachesMidpointAndMinimumWithCosine) {
   const auto config = schedule(kCosine, 10);
   EXPECT_DOUBLE_EQ(learning_rate(config, 1.1, 10, 110), 1.1);
   EXPECT_DOUBLE_EQ(learning_rate(config, 1.1, 60, 110), 0.6);
@@ -25,20 +25,20 @@ TEST(Schedule, CosineIsHalfWayInTheMiddleAndArrivesAtTheEnd) {
   EXPECT_DOUBLE_EQ(learning_rate(config, 1.1, 500, 110), 0.1);
 }
 
-TEST(Schedule, LinearFallsEvenly) {
+TEST(SchedulerTest, DecaysEvenlyWithLinear) {
   const auto config = schedule(config::LinearScheduler{.min_lr = 0.1}, 0);
   EXPECT_DOUBLE_EQ(learning_rate(config, 1.1, 25, 100), 0.85);
   EXPECT_NEAR(learning_rate(config, 1.1, 100, 100), 0.1, 1e-15);
 }
 
-TEST(Schedule, StepMultipliesAtEachMultiple) {
+TEST(SchedulerTest, MultipliesAtEachIntervalWithStep) {
   const auto config = schedule(config::StepScheduler{.step_size = 10, .gamma = 0.5}, 5);
   EXPECT_DOUBLE_EQ(learning_rate(config, 1.0, 14, 100), 1.0);
   EXPECT_DOUBLE_EQ(learning_rate(config, 1.0, 15, 100), 0.5);
   EXPECT_DOUBLE_EQ(learning_rate(config, 1.0, 35, 100), 0.125);
 }
 
-TEST(Schedule, ARunShorterThanItsWarmUpStaysInIt) {
+TEST(SchedulerTest, RemainsInWarmUpOnShortRun) {
   const auto config = schedule(kCosine, 100);
   EXPECT_DOUBLE_EQ(learning_rate(config, 1.0, 9, 10), 0.1);
 }

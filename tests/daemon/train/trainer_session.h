@@ -20,8 +20,8 @@
 #include "daemon/train/trainer.h"
 #include "shared/base/coordinator.h"
 #include "shared/dataset/dataset_decorator.h"
-#include "shared/feed/plan_settings.h"
-#include "shared/feed/reader_pool.h"
+#include "shared/feed/make_sample_plan.h"
+#include "shared/feed/worker_pool.h"
 
 namespace stoker::train {
 
@@ -64,9 +64,9 @@ class PoisonedDataset final : public dataset::DatasetDecorator {
                   std::function<bool(uint64_t)> is_poisoned)
       : DatasetDecorator(*inner), inner_(std::move(inner)), is_poisoned_(std::move(is_poisoned)) {}
 
-  Status read(uint64_t sample, const dataset::DrawKey& draw,
+  Status read(uint64_t sample, const dataset::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
-    STOKER_RETURN_IF_ERROR(inner_->read(sample, draw, outputs));
+    STOKER_RETURN_IF_ERROR(inner_->read(sample, random_key, outputs));
     const float poison = std::nanf("");
     if (is_poisoned_(sample)) std::memcpy(outputs[0].data(), &poison, sizeof poison);
     return {};
@@ -78,13 +78,13 @@ class PoisonedDataset final : public dataset::DatasetDecorator {
 };
 
 // What a session is made with, beside its settings.
-struct Surroundings {
-  FileSystem& files = real_files();  // of the checkpoints
+struct ModelContext {
+  FileSystem& files = default_file_system();  // of the checkpoints
   Clock& clock = system_clock();
   std::function<void()> before_commit = [] {};  // on the writing thread
   std::vector<std::chrono::milliseconds> delays = {};
-  bool save_soon = false;
-  decltype(TrainerLinks::make_engine) make_engine = {};
+  bool save_after_resume = false;
+  decltype(TrainerDependencies::make_engine) make_engine = {};
   c10::Device device = c10::Device(c10::kCPU);
 };
 
@@ -94,18 +94,18 @@ class Session {
   Session(
       const config::Config& config, const std::string& root,
       std::function<bool(uint64_t)> is_poisoned = [](uint64_t) { return false; },
-      Surroundings around = {})
+      ModelContext around = {})
       : config_(config), store_(root + "/checkpoints", around.files) {
     at::set_num_threads(1);
-    writer::WriterSettings settings;
-    settings.retire = [](bool) {};
-    settings.before_commit = std::move(around.before_commit);
-    settings.delays = std::move(around.delays);
-    writer_ = std::make_unique<writer::CheckpointWriter>(store_, settings, around.clock);
+    checkpoint::WriterOptions options;
+    options.delete_expired = [](bool) {};
+    options.before_commit = std::move(around.before_commit);
+    options.delays = std::move(around.delays);
+    writer_ = std::make_unique<checkpoint::CheckpointWriter>(store_, options, around.clock);
     data_ = std::make_unique<PoisonedDataset>(
         *dataset::open_dataset("train", config.data.at("train"), root + "/index", {}),
         std::move(is_poisoned));
-    plan_.emplace(*feed::plan_settings(config, *data_, {}));
+    plan_.emplace(*feed::make_plan_options(config, *data_, {}));
     state_ = *TrainingState::create(config, *data_, around.device);
     const auto newest = store_.open_newest({});
     if (newest.ok()) {
@@ -118,19 +118,19 @@ class Session {
     ring_ = *ring::ShmRing::create(layout,
                                    {.slots = 2, .first_ticket = state_->ticket, .end_ticket = end});
     pool_ =
-        std::make_unique<feed::ReaderPool>(*ring_, *ring_->add_producer("test"), *data_, *plan_);
+        std::make_unique<feed::WorkerPool>(*ring_, *ring_->add_producer("test"), *data_, *plan_);
     pool_->start(1, threads_);
     threads_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
     trainer_.emplace(
         config_, *state_,
-        TrainerLinks{
+        TrainerDependencies{
             *ring_,
             *plan_,
             *writer_,
             mailbox_,
             board_,
             around.clock,
-            [this](const metrics::TrainRow& row) {
+            [this](const metrics::TrainMetrics& row) {
               rows_.push_back(row);
               if (on_row) on_row(row);
               return uint64_t{0};
@@ -140,7 +140,7 @@ class Session {
             },
             {.data_digest = "the data"},
             0,
-            around.save_soon,
+            around.save_after_resume,
             {.save_profile = [this](TakenProfile taken,
                                     const Request&) { profiles_.push_back(std::move(taken)); },
              .histogram_steps = config.metrics.histogram_every_steps.value_or(0),
@@ -152,7 +152,7 @@ class Session {
             std::move(around.make_engine),
             std::nullopt,
             [this](const ring::ReadyBatch& batch) { first_batches_.push_back(batch.ticket); },
-            [this](const ring::ReadyBatch& batch) { return batch.ticket != maybe_refused_; },
+            [this](const ring::ReadyBatch& batch) { return batch.ticket != maybe_rejected_; },
             [](uint64_t ticket) { return 100 + ticket; }});
   }
   ~Session() {
@@ -184,23 +184,23 @@ class Session {
     return newest->manifest().files.at(0).sha256;
   }
 
-  std::function<void(const metrics::TrainRow&)> on_row;  // on the trainer's thread
+  std::function<void(const metrics::TrainMetrics&)> on_row;  // on the trainer's thread
   const config::Config config_;
   checkpoint::CheckpointStore store_;
-  std::unique_ptr<writer::CheckpointWriter> writer_;
+  std::unique_ptr<checkpoint::CheckpointWriter> writer_;
   std::unique_ptr<dataset::Dataset> data_;
   std::optional<dataset::SamplePlan> plan_;
   std::unique_ptr<TrainingState> state_;
   std::unique_ptr<ring::ShmRing> ring_;
-  std::unique_ptr<feed::ReaderPool> pool_;
+  std::unique_ptr<feed::WorkerPool> pool_;
   Mailbox mailbox_;
   StatusBoard board_;
-  std::vector<metrics::TrainRow> rows_;
+  std::vector<metrics::TrainMetrics> rows_;
   std::vector<std::string> replies_;
   std::vector<TakenProfile> profiles_;
   std::vector<std::pair<uint64_t, std::vector<metrics::NamedSummary>>> histograms_;  // by step
-  std::vector<uint64_t> first_batches_;    // tickets of those that were shown
-  std::optional<uint64_t> maybe_refused_;  // ticket of one that may not be used
+  std::vector<uint64_t> first_batches_;     // tickets of those that were shown
+  std::optional<uint64_t> maybe_rejected_;  // ticket of one that may not be used
   std::optional<Trainer> trainer_;
   std::stop_source stop_;
   Coordinator threads_;
@@ -230,7 +230,7 @@ inline config::Config slow_config(uint64_t steps) {
   return config;
 }
 inline void wait_for_each(Session& run) {
-  run.on_row = [&run](const metrics::TrainRow&) {
+  run.on_row = [&run](const metrics::TrainMetrics&) {
     while (!run.writer_->wait_idle(std::chrono::milliseconds(100))) {
     }
   };

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST_F(TrainerTest, TrainsToTheLastStepReportsAndSaves) {
+TEST_F(TrainerTest, TrainsToLastStepWithMetricsAndCheckpoints) {
   auto config = small_config(10);
   config.checkpoint.save_every_steps = 4;
   Session run(config, root_);
@@ -33,17 +33,17 @@ TEST_F(TrainerTest, TrainsToTheLastStepReportsAndSaves) {
   EXPECT_EQ(run.board_.step(), 10u);
 }
 
-TEST_F(TrainerTest, ResumesBitForBitInTheMiddleOfAnIntervalAndAnEpoch) {
+TEST_F(TrainerTest, ResumesBitForBitMidIntervalAndMidEpoch) {
   Session whole(small_config(40), root_);
   ASSERT_TRUE(whole.train().ok());
 
   const std::string other = fresh();
-  std::vector<metrics::TrainRow> rows;
+  std::vector<metrics::TrainMetrics> rows;
   for (const uint64_t leave_at : {7u, 23u, 40u}) {
     Session part(small_config(40), other);
     // The first report of this part asks for a save at the step that follows it; the stop is then
     // between two reports.
-    part.on_row = [&](const metrics::TrainRow& row) {
+    part.on_row = [&](const metrics::TrainMetrics& row) {
       if (row.step + 3 > leave_at && leave_at < 40) part.ask(Request::Kind::kStop);
     };
     ASSERT_TRUE(part.train().ok());
@@ -71,7 +71,7 @@ TEST_F(TrainerTest, ResumesBitForBitWithMixup) {
     config.data["train"].batch_transforms = std::move(transforms);
     if (leave_at) {
       Session part(config, root);
-      part.on_row = [&](const metrics::TrainRow& row) {
+      part.on_row = [&](const metrics::TrainMetrics& row) {
         if (row.step == *leave_at) part.ask(Request::Kind::kStop);
       };
       EXPECT_TRUE(part.train().ok());
@@ -86,7 +86,7 @@ TEST_F(TrainerTest, ResumesBitForBitWithMixup) {
   EXPECT_NE(trained({}, std::nullopt), whole);
 }
 
-TEST_F(TrainerTest, ResumesBitForBitWithGroupsAndFrozenParameters) {
+TEST_F(TrainerTest, ResumesBitForBitWithParamGroupsAndFrozenParameters) {
   auto config = small_config(20);
   config.model.freeze = {"0.weight"};
   config.optimizer.param_groups = {{.params = "*.bias", .lr_scale = 2, .weight_decay = 0.0},
@@ -96,7 +96,7 @@ TEST_F(TrainerTest, ResumesBitForBitWithGroupsAndFrozenParameters) {
   const std::string other = fresh();
   {
     Session part(config, other);
-    part.on_row = [&](const metrics::TrainRow& row) {
+    part.on_row = [&](const metrics::TrainMetrics& row) {
       if (row.step == 6) part.ask(Request::Kind::kStop);
     };
     ASSERT_TRUE(part.train().ok());
@@ -106,7 +106,7 @@ TEST_F(TrainerTest, ResumesBitForBitWithGroupsAndFrozenParameters) {
   EXPECT_EQ(rest.model_sha256(), whole.model_sha256());
 }
 
-TEST_F(TrainerTest, AccumulatedMicroBatchesAreOneStep) {
+TEST_F(TrainerTest, AccumulatesMicroBatchesIntoOneStep) {
   auto config = small_config(6);
   mlp_of(config).dropout = 0;
   Session whole(config, root_);
@@ -119,9 +119,9 @@ TEST_F(TrainerTest, AccumulatedMicroBatchesAreOneStep) {
   EXPECT_NEAR(parts.rows_.back().loss, whole.rows_.back().loss, 1e-6);
 }
 
-TEST_F(TrainerTest, StopsBetweenStepsAndSavesThatStep) {
+TEST_F(TrainerTest, StopsBetweenStepsAndSavesCurrentStep) {
   Session run(small_config(1000), root_);
-  run.on_row = [&](const metrics::TrainRow& row) {
+  run.on_row = [&](const metrics::TrainMetrics& row) {
     if (row.step == 6) run.ask(Request::Kind::kStop);
   };
   const auto outcome = run.train();
@@ -131,9 +131,9 @@ TEST_F(TrainerTest, StopsBetweenStepsAndSavesThatStep) {
   EXPECT_THAT(run.replies_, ElementsAre(HasSubstr("\"state\":\"stopping\"")));
 }
 
-TEST_F(TrainerTest, APauseHoldsUntilResumed) {
+TEST_F(TrainerTest, PausesUntilResumed) {
   Session run(small_config(9), root_);
-  run.on_row = [&](const metrics::TrainRow& row) {
+  run.on_row = [&](const metrics::TrainMetrics& row) {
     if (row.step == 3) run.ask(Request::Kind::kPause);
   };
   auto training = std::async(std::launch::async, [&] { return run.train(); });
@@ -146,11 +146,11 @@ TEST_F(TrainerTest, APauseHoldsUntilResumed) {
   EXPECT_EQ(*outcome, Trainer::Outcome::kFinished);
 }
 
-TEST_F(TrainerTest, SetLrScalesTheScheduleFromThenOnAlsoAfterAResume) {
+TEST_F(TrainerTest, ScalesScheduleAfterSetLrAcrossResume) {
   const auto config = small_config(12);
   {
     Session run(config, root_);
-    run.on_row = [&](const metrics::TrainRow& row) {
+    run.on_row = [&](const metrics::TrainMetrics& row) {
       if (row.step == 3) run.ask(Request::Kind::kSetLr, 0.001);
       if (row.step == 6) run.ask(Request::Kind::kStop);
     };
@@ -167,9 +167,9 @@ TEST_F(TrainerTest, SetLrScalesTheScheduleFromThenOnAlsoAfterAResume) {
   EXPECT_EQ(rest.rows_[0].lr, scale * planned(8)) << "to the last bit";
 }
 
-TEST_F(TrainerTest, ACheckpointCommandIsAnsweredWhenItIsSaved) {
+TEST_F(TrainerTest, RepliesToCheckpointCommandAfterSave) {
   Session run(small_config(9), root_);
-  run.on_row = [&](const metrics::TrainRow& row) {
+  run.on_row = [&](const metrics::TrainMetrics& row) {
     if (row.step == 3) run.ask(Request::Kind::kCheckpoint);
   };
   ASSERT_TRUE(run.train().ok());
@@ -177,7 +177,7 @@ TEST_F(TrainerTest, ACheckpointCommandIsAnsweredWhenItIsSaved) {
   EXPECT_THAT(run.replies_, ElementsAre("{\"step\":3}"));
 }
 
-TEST_F(TrainerTest, ACheckpointSaysWhatTheRunIsAndWhatItSetAside) {
+TEST_F(TrainerTest, StoresRunIdentityAndQuarantineInCheckpoint) {
   auto config = small_config(8);
   config.checkpoint.save_every_steps = 4;
   {
@@ -191,13 +191,13 @@ TEST_F(TrainerTest, ACheckpointSaysWhatTheRunIsAndWhatItSetAside) {
   EXPECT_EQ(newest->manifest().data_digest, "the data");
   EXPECT_EQ(newest->manifest().step, 8u);
   EXPECT_EQ(newest->manifest().ticket, 8u);
-  EXPECT_EQ(newest->manifest().maybe_bad_samples, 108u) << "of the tickets before its own";
+  EXPECT_EQ(newest->manifest().sample_errors, 108u) << "of the tickets before its own";
   if (next.saved().size() == 2) {
     EXPECT_EQ(newest->manifest().parent, "step-000000004");
   }
 }
 
-TEST_F(TrainerTest, ACheckpointCommandBeforeTheFirstStepSavesTheBeginning) {
+TEST_F(TrainerTest, SavesInitialStateOnCheckpointCommandBeforeFirstStep) {
   Session run(small_config(9), root_);
   run.ask(Request::Kind::kCheckpoint);
   ASSERT_TRUE(run.train().ok());
@@ -205,18 +205,18 @@ TEST_F(TrainerTest, ACheckpointCommandBeforeTheFirstStepSavesTheBeginning) {
   EXPECT_THAT(run.replies_, ElementsAre("{\"step\":0}"));
 }
 
-TEST_F(TrainerTest, ALossThatIsNotANumberEndsTheRunAndSavesNothing) {
+TEST_F(TrainerTest, FailsRunWithoutCheckpointOnNonfiniteLoss) {
   auto config = small_config(50);
   make_explode(config, 1e20);
   Session run(config, root_);
   const auto outcome = run.train();
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.status().code(), Code::kCorrupt);
+  EXPECT_EQ(outcome.status().code(), StatusCode::kCorrupt);
   EXPECT_THAT(outcome.status().message(), HasSubstr("not a number at step"));
   EXPECT_TRUE(run.saved().empty());
 }
 
-TEST_F(TrainerTest, SkippingChangesNothingWhereEverythingIsFinite) {
+TEST_F(TrainerTest, DoesNotChangeFiniteRunWithSkipPolicy) {
   for (const config::OptimizerVariant& method :
        {config::OptimizerVariant(config::SgdConfig{.lr = 0.01, .weight_decay = 0.1}),
         config::OptimizerVariant(
@@ -236,7 +236,7 @@ TEST_F(TrainerTest, SkippingChangesNothingWhereEverythingIsFinite) {
   }
 }
 
-TEST_F(TrainerTest, AStepThatIsNotFiniteIsSkippedAndTheOthersCount) {
+TEST_F(TrainerTest, SkipsNonfiniteStepsAndContinues) {
   auto config = small_config(32);  // two epochs, with one bad step each
   config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
   Session run(config, root_, [](uint64_t sample) { return sample == 5; });
@@ -245,7 +245,7 @@ TEST_F(TrainerTest, AStepThatIsNotFiniteIsSkippedAndTheOthersCount) {
   EXPECT_EQ(*outcome, Trainer::Outcome::kFinished);
   EXPECT_EQ(run.state_->skipped_steps, 2u);
   EXPECT_EQ(run.board_.read()->skipped_steps, 2u);
-  for (const metrics::TrainRow& row : run.rows_) {
+  for (const metrics::TrainMetrics& row : run.rows_) {
     EXPECT_TRUE(std::isfinite(row.loss)) << row.step;
     EXPECT_TRUE(std::isfinite(row.grad_norm)) << row.step;
   }
@@ -253,7 +253,7 @@ TEST_F(TrainerTest, AStepThatIsNotFiniteIsSkippedAndTheOthersCount) {
   EXPECT_EQ(again.state_->skipped_steps, 2u) << "it is part of the checkpoint";
 }
 
-TEST_F(TrainerTest, SkippedStepsLeaveTheModelAsItWas) {
+TEST_F(TrainerTest, DoesNotChangeModelOnSkippedSteps) {
   for (const config::OptimizerVariant& method :
        {config::OptimizerVariant(
             config::SgdConfig{.lr = 0.01, .momentum = 0.9, .weight_decay = 0.1}),
@@ -275,31 +275,31 @@ TEST_F(TrainerTest, SkippedStepsLeaveTheModelAsItWas) {
   }
 }
 
-TEST_F(TrainerTest, TooManySkippedStepsInARowEndTheRun) {
+TEST_F(TrainerTest, FailsRunAfterTooManyConsecutiveSkippedSteps) {
   auto config = small_config(50);
   config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
   config.train.max_nonfinite = 6;
   Session run(config, root_, [](uint64_t) { return true; });
   const auto outcome = run.train();
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.status().code(), Code::kCorrupt);
+  EXPECT_EQ(outcome.status().code(), StatusCode::kCorrupt);
   EXPECT_THAT(outcome.status().message(), HasSubstr("at step 6, nor at the 5 steps before"));
 }
 
-TEST_F(TrainerTest, ASpoiledStateAsksForARollbackAndIsNotSaved) {
+TEST_F(TrainerTest, RequestsRollbackWithoutSavingNonfiniteState) {
   auto config = small_config(50);
   config.train.on_nonfinite = config::OnNonfinite::kRollback;
   config.train.max_nonfinite = 2;
   config.checkpoint.save_every_steps = 3;
   Session run(config, root_, [](uint64_t) { return true; });
-  run.on_row = [](const metrics::TrainRow&) { FAIL() << "a spoiled step was reported"; };
+  run.on_row = [](const metrics::TrainMetrics&) { FAIL() << "a spoiled step was reported"; };
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
-  EXPECT_EQ(*outcome, Trainer::Outcome::kRollBack);
+  EXPECT_EQ(*outcome, Trainer::Outcome::kRolledBack);
   EXPECT_TRUE(run.saved().empty());
 }
 
-TEST_F(TrainerTest, TooManyRollbacksEndTheRun) {
+TEST_F(TrainerTest, FailsRunAfterTooManyRollbacks) {
   auto config = small_config(50);
   config.train.on_nonfinite = config::OnNonfinite::kRollback;
   config.train.max_nonfinite = 2;
@@ -310,9 +310,9 @@ TEST_F(TrainerTest, TooManyRollbacksEndTheRun) {
   EXPECT_THAT(outcome.status().message(), HasSubstr("after 2 rollbacks"));
 }
 
-TEST_F(TrainerTest, ARingThatClosesEndsTrainingWithTheStepSaved) {
+TEST_F(TrainerTest, StopsAndSavesStepWhenRingCloses) {
   Session run(small_config(1000), root_);
-  run.on_row = [&](const metrics::TrainRow& row) {
+  run.on_row = [&](const metrics::TrainMetrics& row) {
     if (row.step == 6) run.ring_->close();
   };
   const auto outcome = run.train();

@@ -30,7 +30,7 @@ ArchiveFile file_of(const std::string& bytes) {
       }};
 }
 
-TEST(ZipWriter, WritesWhatTheReaderFinds) {
+TEST(ZipWriterTest, WritesMembersFoundByZipDirectory) {
   const std::string archive = written([](ZipWriter& zip) {
     STOKER_RETURN_IF_ERROR(zip.add("a/first", "one"));
     STOKER_RETURN_IF_ERROR(zip.begin("a/second", 6, 64));
@@ -53,7 +53,7 @@ TEST(ZipWriter, WritesWhatTheReaderFinds) {
   EXPECT_EQ(*zip_data_offset(file, (*members)[1]) % 64, 0U);
 }
 
-TEST(ZipWriter, AlignsWhateverTheNameIsLong) {
+TEST(ZipWriterTest, AlignsMemberDataWithAnyNameLength) {
   for (size_t length = 1; length < 200; ++length) {
     const std::string archive = written([&](ZipWriter& zip) {
       STOKER_RETURN_IF_ERROR(zip.add("x", std::string(length % 7, 'x')));
@@ -68,7 +68,7 @@ TEST(ZipWriter, AlignsWhateverTheNameIsLong) {
 }
 
 // More than 16 bits count: the ZIP64 end says how many.
-TEST(ZipWriter, WritesManyMembers) {
+TEST(ZipWriterTest, WritesZip64EndWithMoreThan65535Members) {
   constexpr size_t kMany = 70'000;
   const std::string archive = written([](ZipWriter& zip) {
     for (size_t i = 0; i < kMany; ++i) STOKER_RETURN_IF_ERROR(zip.add(std::to_string(i), ""));
@@ -80,9 +80,9 @@ TEST(ZipWriter, WritesManyMembers) {
   EXPECT_EQ(members->back().name, "69999");
 }
 
-TEST(ZipWriter, PassesTheSinksErrorOn) {
-  ZipWriter zip([](std::span<const std::byte>) { return Status(Code::kNoSpace, "full"); });
-  EXPECT_EQ(zip.add("a", "x").code(), Code::kNoSpace);
+TEST(ZipWriterTest, ReturnsSinkError) {
+  ZipWriter zip([](std::span<const std::byte>) { return Status(StatusCode::kNoSpace, "full"); });
+  EXPECT_EQ(zip.add("a", "x").code(), StatusCode::kNoSpace);
 }
 
 }  // namespace

@@ -20,50 +20,51 @@ Status wait_for(std::stop_token stop, std::latch& released) {
   return {};
 }
 
-TEST(Coordinator, FirstErrorWinsAndLaterOnesAreDropped) {
+TEST(CoordinatorTest, ReportsFirstErrorAndDropsLaterOnes) {
   Coordinator coordinator;
-  coordinator.request_stop(Status(Code::kIoError, "first"));
-  coordinator.request_stop(Status(Code::kInternal, "second"));
+  coordinator.request_stop(Status(StatusCode::kIoError, "first"));
+  coordinator.request_stop(Status(StatusCode::kInternal, "second"));
   EXPECT_EQ(coordinator.join(seconds(5)).message(), "first");
 }
 
-TEST(Coordinator, CleanStopIsNotTurnedIntoAnErrorByALaterOne) {
+TEST(CoordinatorTest, ReportsSuccessWhenErrorFollowsCleanStop) {
   Coordinator coordinator;
   coordinator.request_stop();
-  coordinator.request_stop(Status(Code::kInternal, "late"));
+  coordinator.request_stop(Status(StatusCode::kInternal, "late"));
   EXPECT_TRUE(coordinator.join(seconds(5)).ok());
 }
 
-TEST(Coordinator, AFailingThreadStopsAllOthersAndIsNamed) {
+TEST(CoordinatorTest, StopsAllThreadsAndReportsFailedThread) {
   Coordinator coordinator;
   std::latch released(1);
   coordinator.start("waiter", [&](std::stop_token stop) { return wait_for(stop, released); });
   coordinator.start("reader",
-                    [](std::stop_token) { return Status(Code::kIoError, "disk on fire"); });
+                    [](std::stop_token) { return Status(StatusCode::kIoError, "disk on fire"); });
   const Status status = coordinator.join(seconds(30));
-  EXPECT_EQ(status.code(), Code::kIoError);
+  EXPECT_EQ(status.code(), StatusCode::kIoError);
   EXPECT_EQ(status.message(), "reader: disk on fire");
 }
 
-TEST(Coordinator, AnExceptionIsAnErrorOfItsThread) {
+TEST(CoordinatorTest, ReportsErrorWithThreadNameOnException) {
   Coordinator coordinator;
   coordinator.start("thrower",
                     [](std::stop_token) -> Status { throw std::runtime_error("broken"); });
   const Status status = coordinator.join(seconds(30));
-  EXPECT_EQ(status.code(), Code::kInternal);
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_EQ(status.message(), "thrower: broken");
 }
 
-TEST(Coordinator, ThreadsThatEndByThemselvesLeaveNoStopBehind) {
+TEST(CoordinatorTest, RequestsNoStopWhenThreadsReturnNormally) {
   Coordinator coordinator;
   coordinator.start("worker", [](std::stop_token) { return Status(); });
-  coordinator.start("closed", [](std::stop_token) { return Status(Code::kClosed, "end of data"); });
+  coordinator.start("closed",
+                    [](std::stop_token) { return Status(StatusCode::kClosed, "end of data"); });
   EXPECT_TRUE(coordinator.join(seconds(30)).ok());
   EXPECT_FALSE(coordinator.should_stop());
-  EXPECT_TRUE(coordinator.all_ended());
+  EXPECT_TRUE(coordinator.all_joined());
 }
 
-TEST(Coordinator, JoinNamesTheStragglers) {
+TEST(CoordinatorTest, ReportsRunningThreadsWhenJoinTimesOut) {
   std::latch hold(1);
   Coordinator coordinator;
   coordinator.start("stubborn", [&](std::stop_token) {
@@ -72,12 +73,12 @@ TEST(Coordinator, JoinNamesTheStragglers) {
   });
   coordinator.request_stop();
   const Status status = coordinator.join(milliseconds(1));
-  EXPECT_EQ(status.code(), Code::kTimedOut);
+  EXPECT_EQ(status.code(), StatusCode::kTimedOut);
   EXPECT_NE(status.message().find("stubborn"), std::string::npos);
   hold.count_down();
 }
 
-TEST(Coordinator, AThreadStartedAfterAStopRunsAndSeesIt) {
+TEST(CoordinatorTest, RunsThreadStartedAfterStopWithStopRequested) {
   Coordinator coordinator;
   coordinator.request_stop();
   std::atomic<bool> saw_it = false;
@@ -92,11 +93,11 @@ TEST(Coordinator, AThreadStartedAfterAStopRunsAndSeesIt) {
     saw_it = true;
     return Status();
   });
-  EXPECT_TRUE(coordinator.all_ended());
+  EXPECT_TRUE(coordinator.all_joined());
   EXPECT_FALSE(saw_it);
 }
 
-TEST(Coordinator, StopWakesAWaitAtOnce) {
+TEST(CoordinatorTest, WakesWaitingThreadOnStop) {
   Coordinator coordinator;
   std::atomic<bool> stopped{false};
   coordinator.start("sleeper", [&](std::stop_token) {
@@ -108,12 +109,12 @@ TEST(Coordinator, StopWakesAWaitAtOnce) {
   EXPECT_TRUE(stopped);
 }
 
-TEST(Coordinator, WaitForStopTimesOutWithoutOne) {
+TEST(CoordinatorTest, TimesOutWaitWithoutStop) {
   Coordinator coordinator;
   EXPECT_FALSE(coordinator.wait_for_stop(milliseconds(1)));
 }
 
-TEST(Coordinator, ItsThreadsBlockAllSignals) {
+TEST(CoordinatorTest, BlocksAllSignalsInThreads) {
   Coordinator coordinator;
   std::atomic<int> blocked{0};
   coordinator.start("signals", [&](std::stop_token) {

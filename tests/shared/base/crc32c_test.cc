@@ -9,14 +9,14 @@ namespace stoker {
 namespace {
 
 // The values of RFC 3720, appendix B.4.
-TEST(Crc32c, AgreesWithThePublishedValues) {
+TEST(Crc32cTest, MatchesRfc3720TestVectors) {
   EXPECT_EQ(crc32c(""), 0u);
   EXPECT_EQ(crc32c("123456789"), 0xE3069283u);
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);
   EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62A8AB43u);
 }
 
-TEST(Crc32c, TheTablesAgreeWithTheInstructionAtEveryLengthAndPlace) {
+TEST(Crc32cTest, ComputesSameValueByTablesAndByInstruction) {
   std::mt19937_64 random(1);
   std::string bytes(300, '\0');
   for (char& byte : bytes) byte = static_cast<char>(random());
@@ -28,7 +28,7 @@ TEST(Crc32c, TheTablesAgreeWithTheInstructionAtEveryLengthAndPlace) {
   }
 }
 
-TEST(Crc32c, GoesOnFromPartToPart) {
+TEST(Crc32cTest, ContinuesAcrossChunks) {
   const std::string text = "123456789, and more than eight bytes of it";
   const auto bytes = std::as_bytes(std::span(text));
   for (size_t cut = 0; cut <= bytes.size(); ++cut) {

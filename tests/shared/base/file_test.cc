@@ -26,22 +26,22 @@ class FileTest : public ::testing::Test {
   std::string directory_;
 };
 
-TEST_F(FileTest, AtomicWriteReplacesAndLeavesNothingBehind) {
-  ASSERT_TRUE(write_file_atomically(real_files(), path("a"), "old").ok());
-  ASSERT_TRUE(write_file_atomically(real_files(), path("a"), "new").ok());
+TEST_F(FileTest, ReplacesFileAtomicallyWithoutLeftovers) {
+  ASSERT_TRUE(write_file_atomically(default_file_system(), path("a"), "old").ok());
+  ASSERT_TRUE(write_file_atomically(default_file_system(), path("a"), "new").ok());
   EXPECT_EQ(*read_file(path("a"), 100), "new");
   EXPECT_EQ(list_directory(directory_)->size(), 1u);
 }
 
-TEST_F(FileTest, AtomicWriteThatFailsLeavesTheOldContent) {
-  ASSERT_TRUE(write_file_atomically(real_files(), path("a"), "old").ok());
+TEST_F(FileTest, PreservesOldContentWhenAtomicWriteFails) {
+  ASSERT_TRUE(write_file_atomically(default_file_system(), path("a"), "old").ok());
   class NoSync final : public FileSystem {
    public:
     Result<UniqueFd> open(const std::string& p, int flags, mode_t mode) override {
-      return real_files().open(p, flags, mode);
+      return default_file_system().open(p, flags, mode);
     }
     Status write(int fd, std::span<const std::byte> b, const std::string& p) override {
-      return real_files().write(fd, b, p);
+      return default_file_system().write(fd, b, p);
     }
     Result<size_t> read_at(int, uint64_t, std::span<std::byte>, const std::string&) override {
       return size_t{0};
@@ -52,60 +52,63 @@ TEST_F(FileTest, AtomicWriteThatFailsLeavesTheOldContent) {
     Status sync_directory(const std::string&) override { return {}; }
     Status make_directory(const std::string&) override { return {}; }
     Status rename(const std::string& from, const std::string& to) override {
-      return real_files().rename(from, to);
+      return default_file_system().rename(from, to);
     }
     Status rename_noreplace(const std::string&, const std::string&) override { return {}; }
-    Status remove_file(const std::string& p) override { return real_files().remove_file(p); }
+    Status remove_file(const std::string& p) override {
+      return default_file_system().remove_file(p);
+    }
     Status remove_tree(const std::string&) override { return {}; }
     Result<uint64_t> free_bytes(const std::string&) override { return uint64_t{0}; }
   } files;
-  EXPECT_EQ(write_file_atomically(files, path("a"), "new").code(), Code::kIoError);
+  EXPECT_EQ(write_file_atomically(files, path("a"), "new").code(), StatusCode::kIoError);
   EXPECT_EQ(*read_file(path("a"), 100), "old");
   EXPECT_EQ(list_directory(directory_)->size(), 1u);
 }
 
-TEST_F(FileTest, ReadRefusesWhatIsTooLargeOrNoRegularFile) {
-  ASSERT_TRUE(write_file_atomically(real_files(), path("a"), "12345").ok());
-  EXPECT_EQ(read_file(path("a"), 4).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(read_file(directory_, 4).status().code(), Code::kInvalidArgument);
+TEST_F(FileTest, RejectsReadOfOversizedOrNonregularFile) {
+  ASSERT_TRUE(write_file_atomically(default_file_system(), path("a"), "12345").ok());
+  EXPECT_EQ(read_file(path("a"), 4).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(read_file(directory_, 4).status().code(), StatusCode::kInvalidArgument);
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
-  EXPECT_EQ(read_file(path("fifo"), 4).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(read_file(path("none"), 4).status().code(), Code::kNotFound);
+  EXPECT_EQ(read_file(path("fifo"), 4).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(read_file(path("none"), 4).status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(FileTest, RenameNoReplaceRefusesAnExistingTarget) {
-  ASSERT_TRUE(real_files().make_directory(path("a")).ok());
-  ASSERT_TRUE(real_files().make_directory(path("b")).ok());
-  EXPECT_EQ(real_files().rename_noreplace(path("a"), path("b")).code(), Code::kAlreadyExists);
-  EXPECT_TRUE(real_files().rename_noreplace(path("a"), path("c")).ok());
+TEST_F(FileTest, RejectsRenameNoReplaceWhenTargetExists) {
+  ASSERT_TRUE(default_file_system().make_directory(path("a")).ok());
+  ASSERT_TRUE(default_file_system().make_directory(path("b")).ok());
+  EXPECT_EQ(default_file_system().rename_noreplace(path("a"), path("b")).code(),
+            StatusCode::kAlreadyExists);
+  EXPECT_TRUE(default_file_system().rename_noreplace(path("a"), path("c")).ok());
 }
 
-TEST_F(FileTest, MakeDirectoriesSaysWhatIsInTheWay) {
-  ASSERT_TRUE(make_directories(real_files(), path("x/y/z")).ok());
+TEST_F(FileTest, ReportsBlockingFileWhenCreatingDirectories) {
+  ASSERT_TRUE(make_directories(default_file_system(), path("x/y/z")).ok());
   EXPECT_TRUE(std::filesystem::is_directory(path("x/y/z")));
   std::ofstream(path("file")) << "x";
-  const Status status = make_directories(real_files(), path("file/y"));
+  const Status status = make_directories(default_file_system(), path("file/y"));
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message().find(path("file")), std::string::npos);
 }
 
-TEST_F(FileTest, RemoveTreeDoesNotFollowSymlinks) {
-  ASSERT_TRUE(make_directories(real_files(), path("keep")).ok());
+TEST_F(FileTest, RemovesTreeWithoutFollowingSymlinks) {
+  ASSERT_TRUE(make_directories(default_file_system(), path("keep")).ok());
   std::ofstream(path("keep/precious")) << "x";
-  ASSERT_TRUE(make_directories(real_files(), path("tree")).ok());
+  ASSERT_TRUE(make_directories(default_file_system(), path("tree")).ok());
   std::filesystem::create_directory_symlink(path("keep"), path("tree/link"));
-  ASSERT_TRUE(real_files().remove_tree(path("tree")).ok());
+  ASSERT_TRUE(default_file_system().remove_tree(path("tree")).ok());
   EXPECT_TRUE(std::filesystem::exists(path("keep/precious")));
-  EXPECT_TRUE(real_files().remove_tree(path("not there")).ok());
+  EXPECT_TRUE(default_file_system().remove_tree(path("not there")).ok());
 }
 
-TEST_F(FileTest, FaultRow24LockIsHeldUntilItsProcessDiesHoweverItDies) {
+TEST_F(FileTest, HoldsLockUntilProcessIsKilled) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();
   if (child == 0) {
     const auto lock = lock_file(path("LOCK"), "pid=1 since=now");
-    [[maybe_unused]] const ssize_t told = ::write(ready[1], lock.ok() ? "y" : "n", 1);
+    [[maybe_unused]] const ssize_t reported = ::write(ready[1], lock.ok() ? "y" : "n", 1);
     ::pause();
     ::_exit(0);
   }
@@ -113,7 +116,7 @@ TEST_F(FileTest, FaultRow24LockIsHeldUntilItsProcessDiesHoweverItDies) {
   ASSERT_EQ(::read(ready[0], &answer, 1), 1);
   ASSERT_EQ(answer, 'y');
   const auto second = lock_file(path("LOCK"), "me");
-  EXPECT_EQ(second.status().code(), Code::kBusy);
+  EXPECT_EQ(second.status().code(), StatusCode::kBusy);
   EXPECT_NE(second.status().message().find("pid=1 since=now"), std::string::npos);
   EXPECT_TRUE(*is_locked(path("LOCK")));
   ASSERT_EQ(::kill(child, SIGKILL), 0);
@@ -123,11 +126,11 @@ TEST_F(FileTest, FaultRow24LockIsHeldUntilItsProcessDiesHoweverItDies) {
   EXPECT_FALSE(*is_locked(path("no such file")));
 }
 
-TEST_F(FileTest, UnfinishedWritesAreRemovedAndNothingElse) {
+TEST_F(FileTest, RemovesOnlyTemporaryFiles) {
   for (const char* name : {".config.yaml.tmp-123", "config.yaml", ".tmp-step-000000001", ".hidden",
                            ".notes.tmp-mine", ".tmp-5"})
-    ASSERT_TRUE(write_file_atomically(real_files(), path(name), "x").ok());
-  ASSERT_TRUE(remove_unfinished_writes(real_files(), path("")).ok());
+    ASSERT_TRUE(write_file_atomically(default_file_system(), path(name), "x").ok());
+  ASSERT_TRUE(remove_temporary_files(default_file_system(), path("")).ok());
   EXPECT_EQ(*list_directory(path("")),
             (std::vector<std::string>{".hidden", ".notes.tmp-mine", ".tmp-5", ".tmp-step-000000001",
                                       "config.yaml"}));

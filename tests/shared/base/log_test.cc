@@ -13,7 +13,7 @@
 namespace stoker {
 namespace {
 
-TEST(Log, FieldsAreQuotedAndEscapedSoThatAnEventIsOneLine) {
+TEST(LogTest, FormatsEventOnOneLineWithEscapedFields) {
   EXPECT_EQ(format_event("checkpoint saved", {{"step", 1200}, {"ms", 41.25}, {"path", "a b"}}),
             "checkpoint saved step=1200 ms=41.25 path=\"a b\"");
   EXPECT_EQ(format_event("odd", {{"v", "line\nbreak \"q\" \x01"}}),
@@ -21,7 +21,7 @@ TEST(Log, FieldsAreQuotedAndEscapedSoThatAnEventIsOneLine) {
   EXPECT_EQ(format_event("odd", {{"empty", ""}, {"flag", true}}), "odd empty=\"\" flag=true");
 }
 
-TEST(Log, LinesReachTheFileWithTimeAndLevel) {
+TEST(LogTest, WritesTimeAndLevelToFile) {
   std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
   ASSERT_NE(::mkdtemp(directory.data()), nullptr);
   const std::string file = directory + "/test.log";
@@ -38,7 +38,7 @@ TEST(Log, LinesReachTheFileWithTimeAndLevel) {
   std::filesystem::remove_all(directory);
 }
 
-TEST(Log, AfterAFlushTheLastLineIsInTheFile) {
+TEST(LogTest, WritesLastLineBeforeFlushReturns) {
   std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
   ASSERT_NE(::mkdtemp(directory.data()), nullptr);
   const std::string file = directory + "/test.log";
@@ -52,7 +52,7 @@ TEST(Log, AfterAFlushTheLastLineIsInTheFile) {
   std::filesystem::remove_all(directory);
 }
 
-TEST(Log, ItsFilesAreNotInheritedByWhatTheProgramStarts) {
+TEST(LogTest, SetsCloseOnExecOnLogFiles) {
   namespace fs = std::filesystem;
   std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
   ASSERT_NE(::mkdtemp(directory.data()), nullptr);
@@ -72,11 +72,11 @@ TEST(Log, ItsFilesAreNotInheritedByWhatTheProgramStarts) {
   fs::remove_all(directory);
 }
 
-TEST(Log, AFileThatCannotBeOpenedIsAnError) {
+TEST(LogTest, ReportsErrorWhenFileCannotBeOpened) {
   EXPECT_FALSE(init_log({.file = "/proc/no/such/place.log", .console = false}).ok());
 }
 
-TEST(Log, AFullDiskNeitherBlocksNorEndsTheProgram) {
+TEST(LogTest, ContinuesWithoutBlockingOnFullDisk) {
   ASSERT_TRUE(init_log({.file = "/dev/full", .console = false}).ok());
   for (int i = 0; i < 20000; ++i) log_info("event", {{"i", i}});
   flush_log();

@@ -17,20 +17,20 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class ClassWeightsOfACheckpoint : public ::testing::Test {
+class CheckpointClassWeightsTest : public ::testing::Test {
  protected:
   Result<std::vector<double>> read_back(const OwnedTensor& tensor) {
     CheckpointContent content;
     content.manifest.step = ++step_;
-    content.manifest.live = "{}";
+    content.manifest.live_settings = "{}";
     const std::vector<OwnedTensor> tensors{tensor};
     content.model = content.optim = content.state = views_of(tensors);
-    CheckpointStore store(scratch_ / "checkpoints", real_files());
+    CheckpointStore store(scratch_ / "checkpoints", default_file_system());
     const auto committed = store.commit(content);
     EXPECT_TRUE(committed.ok()) << committed.status().to_string();
-    STOKER_ASSIGN_OR_RETURN(const auto saved,
-                            CheckpointStore::open_verified(scratch_ / "checkpoints" + "/" +
-                                                           CheckpointStore::name_of(step_)));
+    STOKER_ASSIGN_OR_RETURN(
+        const auto saved, CheckpointStore::open_verified(scratch_ / "checkpoints" + "/" +
+                                                         CheckpointStore::checkpoint_name(step_)));
     return read_class_weights(saved);
   }
   static OwnedTensor weights(const std::vector<double>& numbers) {
@@ -44,21 +44,21 @@ class ClassWeightsOfACheckpoint : public ::testing::Test {
   uint64_t step_ = 0;
 };
 
-TEST_F(ClassWeightsOfACheckpoint, AreReadToTheLastBit) {
+TEST_F(CheckpointClassWeightsTest, LoadsWeightsBitForBit) {
   EXPECT_THAT(*read_back(weights({1.0 / 3, 0, 1e6})), ElementsAre(1.0 / 3, 0, 1e6));
 }
 
-TEST_F(ClassWeightsOfACheckpoint, AreNoneWhereItHasNone) {
+TEST_F(CheckpointClassWeightsTest, ReturnsEmptyListWhenWeightsAreAbsent) {
   EXPECT_THAT(*read_back(make_tensor("other", DType::kF64, {3})), IsEmpty());
 }
 
-TEST_F(ClassWeightsOfACheckpoint, ThatAreNoneAreCorrupt) {
+TEST_F(CheckpointClassWeightsTest, ReportsCorruptStateOnInvalidWeights) {
   for (const OwnedTensor& wrong :
        {weights({1, -1}), weights({1, std::nan("")}), weights({1, INFINITY}),
         make_tensor(kClassWeights, DType::kF32, {3}),
         make_tensor(kClassWeights, DType::kF64, {3, 1})}) {
     const Status status = read_back(wrong).status();
-    EXPECT_EQ(status.code(), Code::kCorrupt);
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt);
     EXPECT_THAT(status.message(), HasSubstr("trainer_state.safetensors: "));
   }
 }

@@ -24,7 +24,7 @@ struct Attempt {
   }
   Result<Manifest> commit() { return store.commit(TrainerState(2).content()); }
   std::string path(uint64_t step) const {
-    return join_path(store.directory(), CheckpointStore::name_of(step));
+    return join_path(store.directory(), CheckpointStore::checkpoint_name(step));
   }
   std::string last_operation(uint64_t at) const {
     const auto operations = files.operations();
@@ -49,25 +49,25 @@ void expect_that_a_restart_goes_on(const std::string& directory) {
   FaultyFiles files(other.path());
   CheckpointStore store(directory, files);
   const auto path = [&](uint64_t step) {
-    return join_path(directory, CheckpointStore::name_of(step));
+    return join_path(directory, CheckpointStore::checkpoint_name(step));
   };
   ASSERT_TRUE(store.clean_up().ok());
   const auto steps = steps_of(store);
   ASSERT_FALSE(steps.empty());
   EXPECT_EQ(steps[0], 1U);
-  for (const uint64_t step : steps) EXPECT_TRUE(is_whole(path(step), step));
+  for (const uint64_t step : steps) EXPECT_TRUE(is_complete(path(step), step));
   std::set<std::string> expected;
-  for (const uint64_t step : steps) expected.insert(CheckpointStore::name_of(step));
+  for (const uint64_t step : steps) expected.insert(CheckpointStore::checkpoint_name(step));
   for (const std::string& name : names_in(directory))
     EXPECT_TRUE(name == "latest" || expected.contains(name)) << name << " is left";
   const auto again = store.commit(TrainerState(2).content());
-  EXPECT_EQ(again.status().code(), steps.size() == 2 ? Code::kAlreadyExists : Code::kOk)
+  EXPECT_EQ(again.status().code(), steps.size() == 2 ? StatusCode::kAlreadyExists : StatusCode::kOk)
       << again.status().to_string();
-  EXPECT_TRUE(is_whole(path(2), 2));
-  EXPECT_TRUE(is_whole(path(1), 1));
+  EXPECT_TRUE(is_complete(path(2), 2));
+  EXPECT_TRUE(is_complete(path(1), 1));
 }
 
-TEST(CommitFault, KilledAtEveryOperation) {
+TEST(CommitFaultTest, PreservesPreviousCheckpointWhenKilledAtAnyOperation) {
   const uint64_t count = operations_of_a_commit();
   ASSERT_GE(count, 15U);  // five files of open, write, sync
   std::set<bool> visible;
@@ -78,7 +78,7 @@ TEST(CommitFault, KilledAtEveryOperation) {
       EXPECT_FALSE(attempt.commit().ok());
       SCOPED_TRACE(attempt.last_operation(at) + ", extent " +
                    std::to_string(static_cast<int>(extent)));
-      EXPECT_TRUE(is_whole(attempt.path(1), 1));
+      EXPECT_TRUE(is_complete(attempt.path(1), 1));
       visible.insert(steps_of(attempt.store).size() == 2);
       expect_that_a_restart_goes_on(attempt.store.directory());
     }
@@ -86,10 +86,10 @@ TEST(CommitFault, KilledAtEveryOperation) {
   EXPECT_EQ(visible.size(), 2U) << "kills before and after the rename";
 }
 
-TEST(CommitFault, FaultRow10OneErrorAtEveryOperation) {
+TEST(CommitFaultTest, RecoversFromOneErrorAtAnyOperation) {
   const uint64_t count = operations_of_a_commit();
   for (const int error : {EIO, ENOSPC, EDQUOT}) {
-    const Code code = error == EIO ? Code::kIoError : Code::kNoSpace;
+    const StatusCode code = error == EIO ? StatusCode::kIoError : StatusCode::kNoSpace;
     for (uint64_t at = 1; at <= count; ++at) {
       for (const Extent extent : kExtents) {
         Attempt attempt;
@@ -100,38 +100,38 @@ TEST(CommitFault, FaultRow10OneErrorAtEveryOperation) {
         ASSERT_FALSE(failed.ok());
         EXPECT_EQ(failed.status().code(), code) << failed.status().to_string();
         EXPECT_EQ(steps_of(attempt.store), (std::vector<uint64_t>{1}));
-        EXPECT_TRUE(is_whole(attempt.path(1), 1));
+        EXPECT_TRUE(is_complete(attempt.path(1), 1));
         // The disk has recovered: the same step again, in the same process.
         EXPECT_TRUE(attempt.commit().ok());
-        EXPECT_TRUE(is_whole(attempt.path(2), 2));
+        EXPECT_TRUE(is_complete(attempt.path(2), 2));
       }
     }
   }
 }
 
 // A full disk stays full: cleaning up fails with the rest.
-TEST(CommitFault, FaultRow10ErrorsFromEveryOperationOn) {
+TEST(CommitFaultTest, RecoversFromPersistentErrorsAfterAnyOperation) {
   const uint64_t count = operations_of_a_commit();
   for (uint64_t at = 1; at <= count; ++at) {
     Attempt attempt;
     attempt.files.fail_at(attempt.before + at, {ENOSPC, Extent::kHalf, true});
     const auto failed = attempt.commit();
     SCOPED_TRACE(attempt.last_operation(at));
-    EXPECT_EQ(failed.status().code(), Code::kNoSpace);
-    EXPECT_TRUE(is_whole(attempt.path(1), 1));
+    EXPECT_EQ(failed.status().code(), StatusCode::kNoSpace);
+    EXPECT_TRUE(is_complete(attempt.path(1), 1));
     attempt.files.heal();
     if (steps_of(attempt.store).size() == 1) {
       EXPECT_TRUE(attempt.commit().ok());
     }
-    EXPECT_TRUE(is_whole(attempt.path(2), 2));
+    EXPECT_TRUE(is_complete(attempt.path(2), 2));
   }
 }
 
-TEST(CommitFault, FaultRow09AFailedSyncIsNotTriedAgainOnTheSameFile) {
-  Attempt probe;
-  ASSERT_TRUE(probe.commit().ok());
-  const auto operations = probe.files.operations();
-  for (uint64_t at = probe.before; at < operations.size(); ++at) {
+TEST(CommitFaultTest, DoesNotRetryFailedSyncOnSameFile) {
+  Attempt validate_samples;
+  ASSERT_TRUE(validate_samples.commit().ok());
+  const auto operations = validate_samples.files.operations();
+  for (uint64_t at = validate_samples.before; at < operations.size(); ++at) {
     if (operations[at].kind != test::Operation::Kind::kSync) continue;
     Attempt attempt;
     attempt.files.fail_at(at + 1, {});
@@ -142,7 +142,7 @@ TEST(CommitFault, FaultRow09AFailedSyncIsNotTriedAgainOnTheSameFile) {
   }
 }
 
-TEST(CommitFault, NothingIsLeftWhereCleaningUpIsPossible) {
+TEST(CommitFaultTest, LeavesNoTemporaryFilesAfterFailedCommit) {
   const uint64_t count = operations_of_a_commit();
   for (uint64_t at = 1; at <= count; ++at) {
     Attempt attempt;

@@ -15,17 +15,17 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class Export : public ::testing::Test {
+class ExportTensorsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     tensors_ = one_of_each_dtype();
     tensors_.push_back(make_tensor("large", DType::kF32, {3, 1 << 19}, 99));  // more than a piece
-    ASSERT_TRUE(write_safetensors(real_files(), scratch_.path(), "model", views_of(tensors_),
-                                  {{"format", "pt"}})
+    ASSERT_TRUE(write_safetensors(default_file_system(), scratch_.path(), "model",
+                                  views_of(tensors_), {{"format", "pt"}})
                     .ok());
     file_ = *SafetensorsFile::open(scratch_ / "model");
   }
-  Result<NewFile> create(const std::string& name, FileSystem& files = real_files()) {
+  Result<NewFile> create(const std::string& name, FileSystem& files = default_file_system()) {
     return NewFile::create(files, scratch_ / name);
   }
   void expect_same(const TensorSource& file, const std::string& prefix = "") {
@@ -46,20 +46,20 @@ class Export : public ::testing::Test {
   std::unique_ptr<SafetensorsFile> file_;
 };
 
-TEST_F(Export, OfOnePartIsTheCheckpointsOwnFile) {
+TEST_F(ExportTensorsTest, WritesCheckpointFileUnchangedWithOneComponent) {
   auto out = create("out");
   const std::vector<ExportPart> parts = {{"model", file_.get()}};
-  uint64_t told = 0;
+  uint64_t reported = 0;
   ASSERT_TRUE(export_safetensors(parts, {{"format", "pt"}}, *out, [&](uint64_t bytes) {
-                told += bytes;
+                reported += bytes;
               }).ok());
   ASSERT_TRUE(out->commit().ok());
   EXPECT_EQ(*read_file(scratch_ / "out", 1 << 26), *read_file(scratch_ / "model", 1 << 26));
   EXPECT_EQ(out->bytes(), std::filesystem::file_size(scratch_ / "out"));
-  EXPECT_GT(told, 6U << 20);
+  EXPECT_GT(reported, 6U << 20);
 }
 
-TEST_F(Export, OfSeveralPartsPutsTheirNamesInFront) {
+TEST_F(ExportTensorsTest, PrefixesTensorNamesWithSeveralComponents) {
   auto out = create("out");
   const std::vector<ExportPart> parts = {{"model", file_.get()}, {"optimizer", file_.get()}};
   ASSERT_TRUE(export_safetensors(parts, {}, *out, {}).ok());
@@ -71,7 +71,7 @@ TEST_F(Export, OfSeveralPartsPutsTheirNamesInFront) {
   expect_same(**read, "optimizer.");
 }
 
-TEST_F(Export, ForTorchIsReadBack) {
+TEST_F(ExportTensorsTest, WritesTorchFileThatReadsBack) {
   auto out = create("out.pt");
   const std::vector<ExportPart> parts = {{"model", file_.get()}};
   ASSERT_TRUE(export_torch(parts, 7, *out, {}).ok());
@@ -82,7 +82,7 @@ TEST_F(Export, ForTorchIsReadBack) {
   expect_same(**read);
 }
 
-TEST_F(Export, ForTorchOfSeveralPartsHoldsTheModelOneLevelDown) {
+TEST_F(ExportTensorsTest, NestsModelInTorchFileWithSeveralComponents) {
   auto out = create("out.pt");
   const std::vector<ExportPart> parts = {{"optimizer", file_.get()}, {"model", file_.get()}};
   ASSERT_TRUE(export_torch(parts, 7, *out, {}).ok());
@@ -93,7 +93,7 @@ TEST_F(Export, ForTorchOfSeveralPartsHoldsTheModelOneLevelDown) {
 }
 
 // As PyTorch's own, so that its storages can be mapped; and the same content gives the same bytes.
-TEST_F(Export, ForTorchBeginsEachStorageAtAMultipleOf64) {
+TEST_F(ExportTensorsTest, AlignsTorchStoragesTo64Bytes) {
   for (const char* name : {"a.pt", "b.pt"}) {
     auto out = create(name);
     const std::vector<ExportPart> parts = {{"model", file_.get()}};
@@ -116,23 +116,23 @@ TEST_F(Export, ForTorchBeginsEachStorageAtAMultipleOf64) {
   }
 }
 
-TEST_F(Export, NeverReplacesAFile) {
+TEST_F(ExportTensorsTest, DoesNotReplaceExistingFile) {
   test::write_whole(scratch_ / "mine", "precious");
   const auto out = create("mine");
-  EXPECT_EQ(out.status().code(), Code::kAlreadyExists);
+  EXPECT_EQ(out.status().code(), StatusCode::kAlreadyExists);
   // One that comes between is as precious.
   auto late = create("late");
   ASSERT_TRUE(late.ok());
   test::write_whole(scratch_ / "late", "precious");
-  EXPECT_EQ(late->commit().code(), Code::kAlreadyExists);
+  EXPECT_EQ(late->commit().code(), StatusCode::kAlreadyExists);
   EXPECT_EQ(*read_file(scratch_ / "late", 100), "precious");
   EXPECT_EQ(*read_file(scratch_ / "mine", 100), "precious");
 }
 
-TEST_F(Export, LeavesNothingWhereItFails) {
+TEST_F(ExportTensorsTest, LeavesNoFileOnFailure) {
   { const auto dropped = create("dropped"); }
   EXPECT_THAT(names_in(scratch_.path()), ElementsAre("model"));
-  EXPECT_EQ(create("no/such/folder").status().code(), Code::kNotFound);
+  EXPECT_EQ(create("no/such/folder").status().code(), StatusCode::kNotFound);
   EXPECT_THAT(create("").status().message(), HasSubstr("there already"));
 }
 

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/checkpoint/sums.h"
+#include "shared/checkpoint/checksums.h"
 
 namespace stoker::checkpoint {
 namespace {
@@ -20,15 +20,15 @@ Manifest full() {
   manifest.epoch = 3;
   manifest.ticket = 4800;
   manifest.created = "2026-01-02T03:04:05Z";
-  manifest.build = "stoker 0.1.0";
-  manifest.torch = "2.11.0";
+  manifest.stoker_version = "stoker 0.1.0";
+  manifest.torch_version = "2.11.0";
   manifest.model_digest = "m";
   manifest.config_digest = "c";
   manifest.data_digest = "d";
   manifest.files = {{"model.safetensors", 10, kSha}, {"trainer_state.safetensors", 0, kSha}};
   manifest.parent = "step-000001000";
   manifest.metrics_bytes = 77;
-  manifest.live = R"({"lr":1E-4})";
+  manifest.live_settings = R"({"lr":1E-4})";
   return manifest;
 }
 
@@ -42,12 +42,12 @@ std::string replaced(const std::string& from, const std::string& to) {
 void expect_corrupt(const std::string& text) {
   const auto parsed = parse_manifest(text, "run/manifest.json");
   ASSERT_FALSE(parsed.ok()) << text;
-  EXPECT_EQ(parsed.status().code(), Code::kCorrupt) << parsed.status().to_string();
+  EXPECT_EQ(parsed.status().code(), StatusCode::kCorrupt) << parsed.status().to_string();
   EXPECT_THAT(parsed.status().message(), HasSubstr("run/manifest.json"));
   EXPECT_EQ(parsed.status().message().find('\n'), std::string::npos);
 }
 
-TEST(Manifest, IsOneLineOfJson) {
+TEST(ManifestTest, WritesOneLineOfJson) {
   EXPECT_EQ(
       to_json(full()),
       R"({"format":2,"step":1200,"epoch":3,"next_ticket":4800,"created_at":"2026-01-02T03:04:05Z",)"
@@ -59,7 +59,7 @@ TEST(Manifest, IsOneLineOfJson) {
           "\n");
 }
 
-TEST(Manifest, ComesBackAsItWas) {
+TEST(ManifestTest, RoundTripsThroughJson) {
   Manifest manifest = full();
   const auto expect_same = [&] {
     const auto parsed = parse_manifest(to_json(manifest), "m");
@@ -69,24 +69,24 @@ TEST(Manifest, ComesBackAsItWas) {
   expect_same();
   manifest.step = manifest.ticket = manifest.metrics_bytes = std::numeric_limits<uint64_t>::max();
   manifest.files[0].bytes = std::numeric_limits<uint64_t>::max();
-  manifest.build = "quote\" back\\slash \n \xc3\xa9";
+  manifest.stoker_version = "quote\" back\\slash \n \xc3\xa9";
   manifest.parent.clear();
-  manifest.live = "{}";
+  manifest.live_settings = "{}";
   expect_same();
   manifest.batch = 16;
   manifest.accumulate = 4;
   manifest.model_file = kSha;
   expect_same();
-  manifest.maybe_bad_samples = 0;
+  manifest.sample_errors = 0;
   expect_same();
-  manifest.maybe_bad_samples = std::numeric_limits<uint64_t>::max();
+  manifest.sample_errors = std::numeric_limits<uint64_t>::max();
   expect_same();
 }
 
-TEST(Manifest, KeepsWhatTheDataWasFromWhichTicketOn) {
+TEST(ManifestTest, RoundTripsDatasetVersions) {
   Manifest grown = full();
-  grown.data_history = {{.ticket = 0, .epoch = 0, .samples = 40, .fingerprint = "a"},
-                        {.ticket = 30, .epoch = 3, .samples = 64, .fingerprint = "d"}};
+  grown.dataset_versions = {{.ticket = 0, .epoch = 0, .samples = 40, .fingerprint = "a"},
+                            {.ticket = 30, .epoch = 3, .samples = 64, .fingerprint = "d"}};
   const auto parsed = parse_manifest(to_json(grown), "run/manifest.json");
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   EXPECT_EQ(*parsed, grown);
@@ -96,21 +96,21 @@ TEST(Manifest, KeepsWhatTheDataWasFromWhichTicketOn) {
   expect_corrupt(replaced("\"data_digest\":", "\"data_history\":7,\"data_digest\":"));
 }
 
-TEST(Manifest, FaultRow21ANewerFormatIsAMismatchWhateverElseItHas) {
+TEST(ManifestTest, ReportsMismatchOnNewerFormat) {
   for (const std::string& text :
        {replaced("\"format\":2", "\"format\":3"), std::string(R"({"format":99})")}) {
     const auto parsed = parse_manifest(text, "run/manifest.json");
-    EXPECT_EQ(parsed.status().code(), Code::kMismatch) << parsed.status().to_string();
+    EXPECT_EQ(parsed.status().code(), StatusCode::kMismatch) << parsed.status().to_string();
     EXPECT_THAT(parsed.status().message(), HasSubstr("format"));
   }
 }
 
-TEST(Manifest, AFormatThatNeverWas) {
+TEST(ManifestTest, RejectsUnknownFormatValue) {
   for (const char* format : {"0", "1", "-1", "1.5", "\"2\"", "null", "18446744073709551615"})
     expect_corrupt(replaced("\"format\":2", std::string("\"format\":") + format));
 }
 
-TEST(Manifest, EveryFieldIsNeeded) {
+TEST(ManifestTest, RejectsMissingField) {
   for (const char* field :
        {"format", "step", "epoch", "next_ticket", "created_at", "stoker_version", "torch_version",
         "world_size", "model_digest", "config_digest", "data_digest", "files", "name", "bytes",
@@ -118,7 +118,7 @@ TEST(Manifest, EveryFieldIsNeeded) {
     expect_corrupt(replaced("\"" + std::string(field) + "\":", "\"other\":"));
 }
 
-TEST(Manifest, FieldsOfAnotherType) {
+TEST(ManifestTest, RejectsFieldsOfWrongTypeOrRange) {
   for (const char* value : {"-1", "1.5", "\"1200\"", "null", "[]", "{}", "18446744073709551616"})
     expect_corrupt(replaced("\"step\":1200", std::string("\"step\":") + value));
   expect_corrupt(replaced("\"torch_version\":\"2.11.0\"", "\"torch_version\":2.11"));
@@ -132,7 +132,7 @@ TEST(Manifest, FieldsOfAnotherType) {
   expect_corrupt(R"({"format":2,"files":{}})");
 }
 
-TEST(Manifest, FilesThatCannotBePartOfACheckpoint) {
+TEST(ManifestTest, RejectsInvalidFileEntries) {
   for (const char* name : {"../model.safetensors", "/etc/passwd", "a/b", "", ".", "..", ".hidden",
                            "manifest.json", "SHA256SUMS", "with space", "nul\\u0000", "new\\nline"})
     expect_corrupt(replaced("model.safetensors", name));
@@ -149,7 +149,7 @@ TEST(Manifest, FilesThatCannotBePartOfACheckpoint) {
   expect_corrupt(to_json(many));
 }
 
-TEST(Manifest, FaultRow17WhatIsNoJsonObject) {
+TEST(ManifestTest, RejectsNonObjectJson) {
   for (const char* text : {"", " ", "null", "[]", "\"\"", "7", "{", "}", "{}", "{}{}", "\xff"})
     expect_corrupt(text);
   expect_corrupt(std::string(100'000, '['));
@@ -157,51 +157,51 @@ TEST(Manifest, FaultRow17WhatIsNoJsonObject) {
   expect_corrupt(replaced("\"m\"", "\"\xff\""));
 }
 
-TEST(Manifest, CutOffAnywhere) {
+TEST(ManifestTest, RejectsTruncationAtAnyByte) {
   const std::string whole = to_json(full());
   for (size_t bytes = 0; bytes + 1 < whole.size(); ++bytes) expect_corrupt(whole.substr(0, bytes));
 }
 
-TEST(Manifest, FlippedBitsNeverCrash) {
+TEST(ManifestTest, NeverCrashesOnFlippedBits) {
   const std::string whole = to_json(full());
   for (size_t bit = 0; bit < whole.size() * 8; ++bit) {
     std::string flipped = whole;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
     const auto parsed = parse_manifest(flipped, "m");
     if (!parsed.ok()) {
-      ASSERT_NE(parsed.status().code(), Code::kInternal);
+      ASSERT_NE(parsed.status().code(), StatusCode::kInternal);
     }
   }
 }
 
-TEST(Sums, AsCoreutilsWritesThem) {
-  EXPECT_EQ(to_sums({{kSha, "a.txt"}, {kSha, "b"}}), kSha + "  a.txt\n" + kSha + "  b\n");
-  const auto parsed = parse_sums(kSha + "  a.txt\n" + kSha + "  b\n", "SHA256SUMS");
+TEST(ChecksumsTest, UsesCoreutilsFormat) {
+  EXPECT_EQ(format_checksums({{kSha, "a.txt"}, {kSha, "b"}}), kSha + "  a.txt\n" + kSha + "  b\n");
+  const auto parsed = parse_checksums(kSha + "  a.txt\n" + kSha + "  b\n", "SHA256SUMS");
   ASSERT_TRUE(parsed.ok());
   ASSERT_EQ(parsed->size(), 2U);
   EXPECT_EQ((*parsed)[1].name, "b");
 }
 
-TEST(Sums, RefusesAnythingElseAndNamesTheLine) {
+TEST(ChecksumsTest, RejectsInvalidLineAndReportsItsNumber) {
   const std::string good = kSha + "  a\n";
-  const auto expect_refused = [](const std::string& text, const std::string& place) {
-    const auto parsed = parse_sums(text, "run/SHA256SUMS");
+  const auto expect_rejected = [](const std::string& text, const std::string& place) {
+    const auto parsed = parse_checksums(text, "run/SHA256SUMS");
     ASSERT_FALSE(parsed.ok()) << text;
-    EXPECT_EQ(parsed.status().code(), Code::kCorrupt);
+    EXPECT_EQ(parsed.status().code(), StatusCode::kCorrupt);
     EXPECT_THAT(parsed.status().message(), HasSubstr("run/SHA256SUMS" + place));
   };
-  expect_refused("", ":1");
-  expect_refused("\n", ":1");
-  expect_refused(good + "\n", ":2");
-  expect_refused(good + kSha + "  b", ":2");  // the line does not end
-  expect_refused(good + good, ":2");
-  expect_refused(good + kSha + " *b\n", ":2");
-  expect_refused(good + kSha + "  b\r\n", ":2");
-  expect_refused(good + kSha + "  ../b\n", ":2");
-  expect_refused(good + kSha + "  \n", ":2");
-  expect_refused(good + kSha.substr(1) + "  b\n", ":2");
-  expect_refused(good + std::string(64, 'A') + "  b\n", ":2");
-  expect_refused("# a comment\n" + good, ":1");
+  expect_rejected("", ":1");
+  expect_rejected("\n", ":1");
+  expect_rejected(good + "\n", ":2");
+  expect_rejected(good + kSha + "  b", ":2");  // the line does not end
+  expect_rejected(good + good, ":2");
+  expect_rejected(good + kSha + " *b\n", ":2");
+  expect_rejected(good + kSha + "  b\r\n", ":2");
+  expect_rejected(good + kSha + "  ../b\n", ":2");
+  expect_rejected(good + kSha + "  \n", ":2");
+  expect_rejected(good + kSha.substr(1) + "  b\n", ":2");
+  expect_rejected(good + std::string(64, 'A') + "  b\n", ":2");
+  expect_rejected("# a comment\n" + good, ":1");
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ std::vector<Outage> outages(uint64_t coins = 6) {
   return all;
 }
 
-class PowerCut : public ::testing::Test {
+class PowerCutTest : public ::testing::Test {
  protected:
   // `check` gets the checkpoint directory as each outage after `operations` leaves it.
   template <typename Check>
@@ -39,7 +39,7 @@ class PowerCut : public ::testing::Test {
     }
   }
   static std::string path_in(const std::string& directory, uint64_t step) {
-    return join_path(directory, CheckpointStore::name_of(step));
+    return join_path(directory, CheckpointStore::checkpoint_name(step));
   }
   static bool is_there(const std::string& directory, uint64_t step) {
     return std::filesystem::exists(path_in(directory, step));
@@ -50,15 +50,15 @@ class PowerCut : public ::testing::Test {
     FaultyFiles files(other.path());
     CheckpointStore store(directory, files);
     for (const uint64_t step : steps_of(store))
-      EXPECT_TRUE(is_whole(path_in(directory, step), step));
+      EXPECT_TRUE(is_complete(path_in(directory, step), step));
     EXPECT_TRUE(store.clean_up().ok());
     for (const std::string& name : names_in(directory))
-      EXPECT_TRUE(CheckpointStore::maybe_step_of(name)) << name << " is left";
+      EXPECT_TRUE(CheckpointStore::parse_checkpoint_name(name)) << name << " is left";
     if (!is_there(directory, next_step)) {
       const auto written = store.commit(TrainerState(next_step).content());
       EXPECT_TRUE(written.ok()) << written.status().to_string();
     }
-    EXPECT_TRUE(is_whole(path_in(directory, next_step), next_step));
+    EXPECT_TRUE(is_complete(path_in(directory, next_step), next_step));
   }
   uint64_t count() const { return files_.operations().size(); }
 
@@ -68,21 +68,21 @@ class PowerCut : public ::testing::Test {
   CheckpointStore store_{directory_, files_};
 };
 
-TEST_F(PowerCut, AnAcknowledgedFirstCheckpointSurvives) {
+TEST_F(PowerCutTest, PreservesDurableFirstCheckpoint) {
   ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
   after(count(),
-        [](const std::string& directory) { EXPECT_TRUE(is_whole(path_in(directory, 1), 1)); });
+        [](const std::string& directory) { EXPECT_TRUE(is_complete(path_in(directory, 1), 1)); });
 }
 
 // As the daemon does it: the directories are made before the store is.
-TEST_F(PowerCut, AlsoInDirectoriesThatSomebodyElseMadeAndDidNotSync) {
+TEST_F(PowerCutTest, PreservesCheckpointInUnsyncedParentDirectories) {
   ASSERT_TRUE(make_directories(files_, directory_).ok());
   ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
   after(count(),
-        [](const std::string& directory) { EXPECT_TRUE(is_whole(path_in(directory, 1), 1)); });
+        [](const std::string& directory) { EXPECT_TRUE(is_complete(path_in(directory, 1), 1)); });
 }
 
-TEST_F(PowerCut, FaultRow07AtEveryOperationOfACommit) {
+TEST_F(PowerCutTest, PreservesDurableCheckpointAtAnyOperationOfCommit) {
   ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
   const uint64_t first = count();
   ASSERT_TRUE(store_.commit(TrainerState(2).content()).ok());
@@ -90,9 +90,9 @@ TEST_F(PowerCut, FaultRow07AtEveryOperationOfACommit) {
   int seen = 0;
   for (uint64_t at = first; at <= last; ++at) {
     after(at, [&](const std::string& directory) {
-      EXPECT_TRUE(is_whole(path_in(directory, 1), 1));
+      EXPECT_TRUE(is_complete(path_in(directory, 1), 1));
       if (at == last) {
-        EXPECT_TRUE(is_whole(path_in(directory, 2), 2));
+        EXPECT_TRUE(is_complete(path_in(directory, 2), 2));
       } else if (is_there(directory, 2)) {
         ++seen;
       }
@@ -103,7 +103,7 @@ TEST_F(PowerCut, FaultRow07AtEveryOperationOfACommit) {
 }
 
 // The failed operation leaves its mark on what the program does next; then the power goes as well.
-TEST_F(PowerCut, AtEveryOperationOfACommitThatFailsAndIsTriedAgain) {
+TEST_F(PowerCutTest, PreservesDurableCheckpointWhenFailedCommitIsRetried) {
   ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
   const uint64_t first = count();
   ASSERT_TRUE(store_.commit(TrainerState(2).content()).ok());
@@ -127,9 +127,9 @@ TEST_F(PowerCut, AtEveryOperationOfACommitThatFailsAndIsTriedAgain) {
                      to_string(files.operations()[at - 1]) + ", survival " +
                      std::to_string(static_cast<int>(survival)) + " seed " + std::to_string(seed));
         const std::string directory = disk / "root/checkpoints";
-        EXPECT_TRUE(is_whole(path_in(directory, 1), 1));
+        EXPECT_TRUE(is_complete(path_in(directory, 1), 1));
         if (at == end) {
-          EXPECT_TRUE(is_whole(path_in(directory, 2), 2));
+          EXPECT_TRUE(is_complete(path_in(directory, 2), 2));
         }
         expect_sound(directory, 2);
       }
@@ -137,23 +137,23 @@ TEST_F(PowerCut, AtEveryOperationOfACommitThatFailsAndIsTriedAgain) {
   }
 }
 
-TEST_F(PowerCut, FaultRow07AtEveryOperationOfRetiring) {
+TEST_F(PowerCutTest, PreservesRemainingCheckpointsAtAnyOperationOfDeletion) {
   for (uint64_t step = 1; step <= 4; ++step)
     ASSERT_TRUE(store_.commit(TrainerState(step).content()).ok());
   const uint64_t first = count();
-  const auto retired = store_.retire(std::vector<uint64_t>{1, 2});
-  ASSERT_TRUE(retired.ok()) << retired.status().to_string();
-  ASSERT_EQ(retired->gone, (std::vector<uint64_t>{1, 2}));
+  const auto deleted = store_.delete_checkpoints(std::vector<uint64_t>{1, 2});
+  ASSERT_TRUE(deleted.ok()) << deleted.status().to_string();
+  ASSERT_EQ(deleted->deleted_steps, (std::vector<uint64_t>{1, 2}));
   for (uint64_t at = first; at <= count(); ++at) {
     after(at, [&](const std::string& directory) {
-      EXPECT_TRUE(is_whole(path_in(directory, 3), 3));
-      EXPECT_TRUE(is_whole(path_in(directory, 4), 4));
+      EXPECT_TRUE(is_complete(path_in(directory, 3), 3));
+      EXPECT_TRUE(is_complete(path_in(directory, 4), 4));
       expect_sound(directory, 5);
     });
   }
 }
 
-TEST_F(PowerCut, FaultRow07AtEveryOperationOfCleaningUp) {
+TEST_F(PowerCutTest, PreservesCheckpointsAtAnyOperationOfCleanup) {
   ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
   // A retirement and a commit that kills ended: their renames were never synced.
   ASSERT_TRUE(store_.commit(TrainerState(2).content()).ok());
@@ -166,7 +166,7 @@ TEST_F(PowerCut, FaultRow07AtEveryOperationOfCleaningUp) {
   EXPECT_EQ(names_in(directory_), (std::vector<std::string>{"step-000000002"}));
   for (uint64_t at = first; at <= count(); ++at) {
     after(at, [&](const std::string& directory) {
-      EXPECT_TRUE(is_whole(path_in(directory, 2), 2));
+      EXPECT_TRUE(is_complete(path_in(directory, 2), 2));
       expect_sound(directory, 3);
     });
   }

@@ -30,8 +30,8 @@ std::vector<OwnedTensor> one_of_each_dtype() {
   std::vector<OwnedTensor> tensors;
   for (const char* name :
        {"U8", "U16", "I32", "I64", "F16", "BF16", "F32", "F64", "BOOL", "I8", "I16"})
-    tensors.push_back(make_tensor(name, *maybe_dtype_of_name(name), {3, 5},
-                                  static_cast<unsigned>(tensors.size()) + 1));
+    tensors.push_back(
+        make_tensor(name, *parse_dtype(name), {3, 5}, static_cast<unsigned>(tensors.size()) + 1));
   tensors.push_back(make_tensor("scalar", DType::kF32, {}));
   tensors.push_back(make_tensor("empty", DType::kF32, {0, 4}));
   return tensors;

@@ -17,19 +17,20 @@
 namespace stoker::checkpoint {
 namespace {
 
-class SafetensorsPython : public ::testing::Test {
+class SafetensorsPythonTest : public ::testing::Test {
  protected:
   // What the script prints; nullopt where Python or its packages are missing.
   static std::optional<std::string> maybe_run(const std::string& verb, const std::string& path) {
-    const auto answer = test::maybe_run_python(STOKER_SAFETENSORS_PY, {verb, path});
+    const auto answer = test::try_run_python(STOKER_SAFETENSORS_PY, {verb, path});
     if (!answer) return std::nullopt;
     EXPECT_EQ(answer->code, 0) << answer->err;
     return answer->out;
   }
   static bool we_accept(const std::string& content) {
     UniqueFd fd(::memfd_create("offered", MFD_CLOEXEC));
-    EXPECT_TRUE(real_files().write(fd.get(), std::as_bytes(std::span(content)), "offered").ok());
-    return SafetensorsFile::adopt(std::move(fd), "offered").ok();
+    EXPECT_TRUE(
+        default_file_system().write(fd.get(), std::as_bytes(std::span(content)), "offered").ok());
+    return SafetensorsFile::open_fd(std::move(fd), "offered").ok();
   }
   // Kept for Python when we accept it: whatever it refuses, we must have refused.
   void offer(const std::string& content) {
@@ -53,7 +54,7 @@ class SafetensorsPython : public ::testing::Test {
   }
   void SetUp() override { std::filesystem::create_directory(kept_); }
   std::string write_ours() {
-    const auto written = write_safetensors(real_files(), scratch_.path(), "ours",
+    const auto written = write_safetensors(default_file_system(), scratch_.path(), "ours",
                                            views_of(one_of_each_dtype()), {{"format", "pt"}});
     EXPECT_TRUE(written.ok()) << written.status().to_string();
     return scratch_ / "ours";
@@ -70,7 +71,7 @@ class SafetensorsPython : public ::testing::Test {
   GTEST_SKIP() << "set STOKER_PYTHON to a Python that can import safetensors and " \
                   "numpy"
 
-TEST_F(SafetensorsPython, ReadsOurs) {
+TEST_F(SafetensorsPythonTest, LoadsStokerFile) {
   const std::string path = write_ours();
   RUN_OR_SKIP(answer, "read", path);
   const auto file = SafetensorsFile::open(path);
@@ -78,12 +79,12 @@ TEST_F(SafetensorsPython, ReadsOurs) {
   EXPECT_EQ(*answer, lines_of(**file));
 }
 
-TEST_F(SafetensorsPython, PyTorchReadsOurs) {
+TEST_F(SafetensorsPythonTest, LoadsStokerFileIntoPyTorch) {
   const std::string path = write_ours();
   RUN_OR_SKIP(answer, "torch", path);
 }
 
-TEST_F(SafetensorsPython, WeReadIts) {
+TEST_F(SafetensorsPythonTest, WritesFileReadableByStoker) {
   const std::string path = scratch_ / "theirs";
   RUN_OR_SKIP(answer, "write", path);
   const auto file = SafetensorsFile::open(path);
@@ -94,7 +95,7 @@ TEST_F(SafetensorsPython, WeReadIts) {
 
 // Whatever it refuses, we refuse: of the files that a damage makes, those that we accept load there
 // too.
-TEST_F(SafetensorsPython, LoadsEveryFileWithAFlippedBitThatWeAccept) {
+TEST_F(SafetensorsPythonTest, LoadsFilesWithFlippedBitThatStokerAccepts) {
   const std::string whole = *read_file(write_ours(), 1 << 20);
   const size_t header_end = whole.find("}}") + 8;
   for (size_t bit = 0; bit < header_end * 8; ++bit) {
@@ -107,7 +108,7 @@ TEST_F(SafetensorsPython, LoadsEveryFileWithAFlippedBitThatWeAccept) {
   EXPECT_EQ(*answer, "");
 }
 
-TEST_F(SafetensorsPython, LoadsEveryFileThatIsCutOrGrownThatWeAccept) {
+TEST_F(SafetensorsPythonTest, LoadsTruncatedOrExtendedFilesThatStokerAccepts) {
   const std::string header =
       R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"__metadata__":{"k":"v"}})";
   const std::string whole = raw_tensors(header, "xyz");
@@ -126,7 +127,7 @@ TEST_F(SafetensorsPython, LoadsEveryFileThatIsCutOrGrownThatWeAccept) {
 
 // Pieces of headers put together at random, with a length that fits: most are no JSON, many are nearly
 // right.
-TEST_F(SafetensorsPython, LoadsEveryRandomHeaderThatWeAccept) {
+TEST_F(SafetensorsPythonTest, LoadsRandomHeadersThatStokerAccepts) {
   const std::vector<std::string> pieces = {"{",
                                            "}",
                                            "[",
@@ -190,7 +191,7 @@ TEST_F(SafetensorsPython, LoadsEveryRandomHeaderThatWeAccept) {
 }
 
 // By hand: what is wrong with each is in the list. Python refuses them all, and so do we.
-TEST_F(SafetensorsPython, RefusesWhatWeRefuseOfTheMalformed) {
+TEST_F(SafetensorsPythonTest, RejectsMalformedHeadersThatStokerRejects) {
   const auto one = [](const std::string& dtype, const std::string& shape,
                       const std::string& offsets) {
     return R"({"t":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets +
@@ -274,12 +275,12 @@ TEST_F(SafetensorsPython, RefusesWhatWeRefuseOfTheMalformed) {
     test::write_whole(kept_ + "/" + std::to_string(i), malformed[i]);
   }
   RUN_OR_SKIP(answer, "accepts", kept_);
-  const auto refused = static_cast<size_t>(std::ranges::count(*answer, '\n'));
-  EXPECT_EQ(refused, malformed.size()) << *answer;
+  const auto rejected = static_cast<size_t>(std::ranges::count(*answer, '\n'));
+  EXPECT_EQ(rejected, malformed.size()) << *answer;
 }
 
 // Every file of a checkpoint, and what is exported of it.
-TEST_F(SafetensorsPython, LoadsEveryFileThatWeWrite) {
+TEST_F(SafetensorsPythonTest, LoadsEveryStokerFile) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 40; ++round) {
     std::vector<OwnedTensor> tensors = one_of_each_dtype();
@@ -289,14 +290,14 @@ TEST_F(SafetensorsPython, LoadsEveryFileThatWeWrite) {
       const std::vector<int64_t> shape(random() % 4, static_cast<int64_t>(random() % 3));
       tensor = make_tensor(tensor.spec.name + ".\xc3\xa9 \"", tensor.spec.dtype, shape);
     }
-    ASSERT_TRUE(write_safetensors(real_files(), kept_, std::to_string(round), views_of(tensors),
-                                  {{"format", "pt"}, {"a\n", "\"\t"}})
+    ASSERT_TRUE(write_safetensors(default_file_system(), kept_, std::to_string(round),
+                                  views_of(tensors), {{"format", "pt"}, {"a\n", "\"\t"}})
                     .ok());
   }
   const auto file = SafetensorsFile::open(write_ours());
   ASSERT_TRUE(file.ok());
   const std::vector<ExportPart> parts = {{"model", file->get()}, {"optimizer", file->get()}};
-  auto out = NewFile::create(real_files(), kept_ + "/exported");
+  auto out = NewFile::create(default_file_system(), kept_ + "/exported");
   ASSERT_TRUE(out.ok() && export_safetensors(parts, {}, *out, {}).ok() && out->commit().ok());
   RUN_OR_SKIP(answer, "accepts", kept_);
   EXPECT_EQ(*answer, "");

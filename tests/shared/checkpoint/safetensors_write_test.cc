@@ -22,18 +22,20 @@ using ::testing::HasSubstr;
 
 using Metadata = std::map<std::string, std::string>;
 
-class SafetensorsWrite : public ::testing::Test {
+class WriteSafetensorsTest : public ::testing::Test {
  protected:
   Result<WrittenFile> write(const TensorViews& tensors, const Metadata& metadata = {}) {
-    return write_safetensors(real_files(), scratch_.path(), "t.safetensors", tensors, metadata);
+    return write_safetensors(default_file_system(), scratch_.path(), "t.safetensors", tensors,
+                             metadata);
   }
   std::string content() { return *read_file(scratch_ / "t.safetensors", 1 << 30); }
   bool is_there() { return std::filesystem::exists(scratch_ / "t.safetensors"); }
-  void expect_refused(const TensorViews& tensors, const std::string& why,
-                      const Metadata& metadata = {}) {
+  void expect_rejected(const TensorViews& tensors, const std::string& why,
+                       const Metadata& metadata = {}) {
     const auto written = write(tensors, metadata);
     ASSERT_FALSE(written.ok()) << why;
-    EXPECT_EQ(written.status().code(), Code::kInvalidArgument) << written.status().to_string();
+    EXPECT_EQ(written.status().code(), StatusCode::kInvalidArgument)
+        << written.status().to_string();
     EXPECT_THAT(written.status().message(), HasSubstr(why));
     EXPECT_THAT(written.status().message(), HasSubstr("t.safetensors"));
     EXPECT_FALSE(is_there());
@@ -42,7 +44,7 @@ class SafetensorsWrite : public ::testing::Test {
   TemporaryDirectory scratch_;
 };
 
-TEST_F(SafetensorsWrite, GoldenBytes) {
+TEST_F(WriteSafetensorsTest, MatchesGoldenBytes) {
   const uint8_t bytes[] = {7, 8};
   const float floats[] = {1.0F, -2.0F};
   const TensorViews tensors = {{{"b", DType::kU8, {2}}, std::as_bytes(std::span(bytes))},
@@ -58,7 +60,7 @@ TEST_F(SafetensorsWrite, GoldenBytes) {
   EXPECT_EQ(content(), raw_tensors(header, std::string("\0\0\x80\x3f\0\0\0\xc0\x07\x08", 10)));
 }
 
-TEST_F(SafetensorsWrite, TheSameTensorsGiveTheSameBytes) {
+TEST_F(WriteSafetensorsTest, ProducesSameBytesWithSameTensors) {
   const auto tensors = one_of_each_dtype();
   ASSERT_TRUE(write(views_of(tensors), {{"b", "2"}, {"a", "1"}}).ok());
   const std::string first = content();
@@ -67,7 +69,7 @@ TEST_F(SafetensorsWrite, TheSameTensorsGiveTheSameBytes) {
   EXPECT_EQ(content(), first);
 }
 
-TEST_F(SafetensorsWrite, EveryTensorBeginsAtAMultipleOfItsElementSize) {
+TEST_F(WriteSafetensorsTest, AlignsTensorsToElementSize) {
   const auto tensors = one_of_each_dtype();
   ASSERT_TRUE(write(views_of(tensors)).ok());
   const auto file = SafetensorsFile::open(scratch_ / "t.safetensors");
@@ -83,7 +85,7 @@ TEST_F(SafetensorsWrite, EveryTensorBeginsAtAMultipleOfItsElementSize) {
   EXPECT_EQ(offset, all.size());
 }
 
-TEST_F(SafetensorsWrite, ReportsSizeAndHashOfWhatIsInTheFile) {
+TEST_F(WriteSafetensorsTest, ReportsSizeAndHashOfWrittenFile) {
   const auto written = write(views_of(one_of_each_dtype()));
   ASSERT_TRUE(written.ok());
   EXPECT_EQ(written->name, "t.safetensors");
@@ -92,7 +94,7 @@ TEST_F(SafetensorsWrite, ReportsSizeAndHashOfWhatIsInTheFile) {
 }
 
 // Around the size at which pieces are gathered into one write.
-TEST_F(SafetensorsWrite, TensorsOfManySizesArriveWhole) {
+TEST_F(WriteSafetensorsTest, WritesTensorsOfManySizesCompletely) {
   std::vector<OwnedTensor> tensors;
   unsigned seed = 0;
   for (const int64_t bytes : {0, 1, 5, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 7, 3 << 20, 2, 2})
@@ -106,7 +108,7 @@ TEST_F(SafetensorsWrite, TensorsOfManySizesArriveWhole) {
   EXPECT_TRUE(content().ends_with(data));
 }
 
-TEST_F(SafetensorsWrite, NoTensorsAtAllIsAFileToo) {
+TEST_F(WriteSafetensorsTest, WritesValidFileWithoutTensors) {
   ASSERT_TRUE(write({}).ok());
   EXPECT_EQ(content(), raw_tensors("{}      ", ""));
   const auto file = SafetensorsFile::open(scratch_ / "t.safetensors");
@@ -114,7 +116,7 @@ TEST_F(SafetensorsWrite, NoTensorsAtAllIsAFileToo) {
   EXPECT_TRUE((*file)->tensors().empty());
 }
 
-TEST_F(SafetensorsWrite, NamesAndMetadataOfAnyTextComeBack) {
+TEST_F(WriteSafetensorsTest, RoundTripsNamesAndMetadataWithSpecialCharacters) {
   const std::string odd = "quote\" back\\slash /slash \xc3\xa9 \xe2\x82\xac \xf0\x9f\x94\xa5";
   const OwnedTensor tensor = make_tensor(odd, DType::kI16, {2});
   const Metadata metadata = {{odd, "line\nbreak\ttab\x01"}, {"", ""}};
@@ -126,62 +128,62 @@ TEST_F(SafetensorsWrite, NamesAndMetadataOfAnyTextComeBack) {
   EXPECT_EQ(*(*file)->find(odd), tensor.spec);
 }
 
-TEST_F(SafetensorsWrite, RefusesBadNames) {
+TEST_F(WriteSafetensorsTest, RejectsInvalidNames) {
   const OwnedTensor tensor = make_tensor("ok", DType::kU8, {1});
   const auto named = [&](const std::string& name) {
     return TensorViews{{{name, DType::kU8, {1}}, tensor.bytes}};
   };
-  expect_refused(named("__metadata__"), "__metadata__");
-  expect_refused(named(std::string(513, 'n')), "513");
-  expect_refused(named("line\nbreak"), "control character");
-  expect_refused(named(std::string("nul\0", 4)), "control character");
-  expect_refused(named("del\x7f"), "control character");
-  expect_refused(named("c1\xc2\x85"), "control character");
-  expect_refused(named("not UTF-8 \xff"), "");
-  expect_refused(named("cut off \xc3"), "");
-  expect_refused({tensor.view(), tensor.view()}, "twice");
+  expect_rejected(named("__metadata__"), "__metadata__");
+  expect_rejected(named(std::string(513, 'n')), "513");
+  expect_rejected(named("line\nbreak"), "control character");
+  expect_rejected(named(std::string("nul\0", 4)), "control character");
+  expect_rejected(named("del\x7f"), "control character");
+  expect_rejected(named("c1\xc2\x85"), "control character");
+  expect_rejected(named("not UTF-8 \xff"), "");
+  expect_rejected(named("cut off \xc3"), "");
+  expect_rejected({tensor.view(), tensor.view()}, "twice");
   EXPECT_TRUE(write(named(std::string(512, 'n'))).ok());
 }
 
-TEST_F(SafetensorsWrite, RefusesMetadataThatNobodyCouldRead) {
-  expect_refused({}, "", {{"key", "\xff"}});
-  expect_refused({}, "", {{"\xff", "value"}});
+TEST_F(WriteSafetensorsTest, RejectsNonUtf8Metadata) {
+  expect_rejected({}, "", {{"key", "\xff"}});
+  expect_rejected({}, "", {{"\xff", "value"}});
 }
 
-TEST_F(SafetensorsWrite, RefusesViewsThatDoNotFit) {
+TEST_F(WriteSafetensorsTest, RejectsViewsOfMismatchedSize) {
   const std::vector<std::byte> bytes(16);
   const auto shaped = [&](std::vector<int64_t> shape) {
     return TensorViews{{{"t", DType::kF32, std::move(shape)}, bytes}};
   };
   constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
-  expect_refused(shaped({3}), "16");
-  expect_refused(shaped({5}), "16");
-  expect_refused(shaped({0}), "16");
-  expect_refused(shaped({-4}), "t");
-  expect_refused(shaped({-2, -2}), "t");
-  expect_refused(shaped({kHuge, kHuge}), "t");
-  expect_refused(shaped({int64_t{1} << 62, 4, 4}), "t");  // 2^66 * 4: 0 when it wraps
+  expect_rejected(shaped({3}), "16");
+  expect_rejected(shaped({5}), "16");
+  expect_rejected(shaped({0}), "16");
+  expect_rejected(shaped({-4}), "t");
+  expect_rejected(shaped({-2, -2}), "t");
+  expect_rejected(shaped({kHuge, kHuge}), "t");
+  expect_rejected(shaped({int64_t{1} << 62, 4, 4}), "t");  // 2^66 * 4: 0 when it wraps
   EXPECT_TRUE(write(shaped({2, 1, 2})).ok());
 }
 
-TEST_F(SafetensorsWrite, RefusesADTypeThatIsNone) {
+TEST_F(WriteSafetensorsTest, RejectsUnknownDtype) {
   const std::vector<std::byte> bytes(4);
-  expect_refused({{{"t", static_cast<DType>(0), {1}}, {}}}, "t");
-  expect_refused({{{"t", static_cast<DType>(99), {0}}, {}}}, "t");
+  expect_rejected({{{"t", static_cast<DType>(0), {1}}, {}}}, "t");
+  expect_rejected({{{"t", static_cast<DType>(99), {0}}, {}}}, "t");
 }
 
-TEST_F(SafetensorsWrite, NeverOverwrites) {
+TEST_F(WriteSafetensorsTest, NeverOverwritesFile) {
   test::write_whole(scratch_ / "t.safetensors", "precious");
-  EXPECT_EQ(write({}).status().code(), Code::kAlreadyExists);
+  EXPECT_EQ(write({}).status().code(), StatusCode::kAlreadyExists);
   EXPECT_EQ(content(), "precious");
 }
 
-TEST_F(SafetensorsWrite, ADirectoryThatIsNotThereIsAnError) {
-  const auto written = write_safetensors(real_files(), scratch_ / "none", "t", {}, {});
-  EXPECT_EQ(written.status().code(), Code::kNotFound);
+TEST_F(WriteSafetensorsTest, ReportsNotFoundOnMissingDirectory) {
+  const auto written = write_safetensors(default_file_system(), scratch_ / "none", "t", {}, {});
+  EXPECT_EQ(written.status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(SafetensorsWrite, EveryFailingOperationIsReported) {
+TEST_F(WriteSafetensorsTest, ReportsErrorOnAnyFailedOperation) {
   const auto tensors = one_of_each_dtype();
   for (uint64_t at = 1;; ++at) {
     TemporaryDirectory directory;
@@ -194,12 +196,12 @@ TEST_F(SafetensorsWrite, EveryFailingOperationIsReported) {
       EXPECT_GE(at, 4U);  // open, write, sync at the least
       break;
     }
-    EXPECT_EQ(written.status().code(), Code::kNoSpace) << "operation " << at;
+    EXPECT_EQ(written.status().code(), StatusCode::kNoSpace) << "operation " << at;
     EXPECT_EQ(files.operations().size(), at) << "something was tried after the error";
   }
 }
 
-TEST_F(SafetensorsWrite, IsSyncedWhenItReturns) {
+TEST_F(WriteSafetensorsTest, SyncsFileBeforeReturn) {
   FaultyFiles files(scratch_.path());
   ASSERT_TRUE(
       write_safetensors(files, scratch_.path(), "t.safetensors", views_of(one_of_each_dtype()), {})

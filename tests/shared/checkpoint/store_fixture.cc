@@ -7,13 +7,13 @@ TrainerState::TrainerState(uint64_t step) {
   manifest.step = step;
   manifest.epoch = step / 10;
   manifest.ticket = step * 4;
-  manifest.torch = "2.11.0";
+  manifest.torch_version = "2.11.0";
   manifest.model_digest = "m";
   manifest.config_digest = "c";
   manifest.data_digest = "d";
-  manifest.parent = step == 0 ? "" : CheckpointStore::name_of(step - 1);
+  manifest.parent = step == 0 ? "" : CheckpointStore::checkpoint_name(step - 1);
   manifest.metrics_bytes = step * 100;
-  manifest.live = R"({"lr":1E-4})";
+  manifest.live_settings = R"({"lr":1E-4})";
   model = {make_tensor("fc.weight", DType::kF32, {8, 4}, seed),
            make_tensor("fc.bias", DType::kF32, {8}, seed + 1)};
   optim = {make_tensor("fc.weight.exp_avg", DType::kF32, {8, 4}, seed + 2),
@@ -65,7 +65,7 @@ namespace {
 
 }  // namespace
 
-::testing::AssertionResult is_whole(const std::string& checkpoint, uint64_t step) {
+::testing::AssertionResult is_complete(const std::string& checkpoint, uint64_t step) {
   const auto opened = CheckpointStore::open_verified(checkpoint);
   if (!opened.ok()) return ::testing::AssertionFailure() << opened.status().to_string();
   const TrainerState due(step);
@@ -73,7 +73,7 @@ namespace {
   if (manifest.files.size() != 3) return ::testing::AssertionFailure() << "files missing";
   manifest.files = due.manifest.files;
   manifest.created = due.manifest.created;
-  manifest.build = due.manifest.build;
+  manifest.stoker_version = due.manifest.stoker_version;
   if (manifest != due.manifest)
     return ::testing::AssertionFailure() << "another manifest: " << to_json(manifest);
   for (const auto& [name, tensors] :
@@ -91,7 +91,7 @@ std::string StoreFixture::commit(uint64_t step) {
 }
 
 std::string StoreFixture::path_of(uint64_t step) const {
-  return join_path(directory_, CheckpointStore::name_of(step));
+  return join_path(directory_, CheckpointStore::checkpoint_name(step));
 }
 
 }  // namespace stoker::checkpoint

@@ -30,7 +30,7 @@ std::vector<std::string> names_in(const std::string& directory);  // all, hidden
 std::vector<std::string> files_in(const std::string& checkpoint);
 
 // Verifies, and holds bit for bit what TrainerState(step) has.
-::testing::AssertionResult is_whole(const std::string& checkpoint, uint64_t step);
+::testing::AssertionResult is_complete(const std::string& checkpoint, uint64_t step);
 
 class StoreFixture : public ::testing::Test {
  protected:

@@ -25,11 +25,11 @@ const std::string kSixFloats = bytes_of<float>({0, 1, 2, 3, 4, 5});
 
 UniqueFd in_memory(const std::string& content) {
   UniqueFd fd(::memfd_create("torch", MFD_CLOEXEC));
-  EXPECT_TRUE(real_files().write(fd.get(), std::as_bytes(std::span(content)), kPath).ok());
+  EXPECT_TRUE(default_file_system().write(fd.get(), std::as_bytes(std::span(content)), kPath).ok());
   return fd;
 }
 Result<std::unique_ptr<TorchFile>> open(const std::string& content) {
-  return TorchFile::adopt(in_memory(content), kPath);
+  return TorchFile::open_fd(in_memory(content), kPath);
 }
 // One tensor `w` of a storage of six floats.
 std::string one(const std::string& tensor) {
@@ -57,19 +57,19 @@ std::vector<float> read_one(const std::string& tensor) {
   EXPECT_TRUE(file.ok()) << file.status().to_string();
   return file.ok() ? numbers<float>(**file, "w") : std::vector<float>{};
 }
-void expect_refused(const std::string& content, const std::string& why) {
+void expect_rejected(const std::string& content, const std::string& why) {
   const auto file = open(content);
   ASSERT_FALSE(file.ok()) << why << ": accepted";
-  EXPECT_EQ(file.status().code(), Code::kCorrupt) << file.status().to_string();
+  EXPECT_EQ(file.status().code(), StatusCode::kCorrupt) << file.status().to_string();
   EXPECT_THAT(file.status().message(), HasSubstr(kPath));
   EXPECT_THAT(file.status().message(), HasSubstr(why));
   EXPECT_EQ(file.status().message().find('\n'), std::string::npos);
 }
-void expect_value_refused(const std::string& value, const std::string& why) {
-  expect_refused(torch_file(pickled(value), {{"0", kSixFloats}}), why);
+void expect_value_rejected(const std::string& value, const std::string& why) {
+  expect_rejected(torch_file(pickled(value), {{"0", kSixFloats}}), why);
 }
 
-TEST(TorchFile, ReadsEveryDtype) {
+TEST(TorchFileTest, ReadsEveryDtype) {
   std::vector<std::pair<std::string, std::string>> items, storages;
   std::vector<OwnedTensor> due;
   for (const auto& [dtype, type] :
@@ -99,7 +99,7 @@ TEST(TorchFile, ReadsEveryDtype) {
   }
 }
 
-TEST(TorchFile, GathersViewsIntoCOrder) {
+TEST(TorchFileTest, GathersViewsIntoCOrder) {
   EXPECT_THAT(read_one(floats(0, {2, 3}, {3, 1})), ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_THAT(read_one(floats(0, {3, 2}, {1, 3})), ElementsAre(0, 3, 1, 4, 2, 5));  // .t()
   EXPECT_THAT(read_one(floats(1, {3}, {2})), ElementsAre(1, 3, 5));                 // [1::2]
@@ -110,7 +110,7 @@ TEST(TorchFile, GathersViewsIntoCOrder) {
   EXPECT_THAT(read_one(floats(6, {0}, {1})), ElementsAre());
 }
 
-TEST(TorchFile, ReadsTensorsThatShareAStorage) {
+TEST(TorchFileTest, ReadsTensorsWithSharedStorage) {
   const auto file = open(torch_file(
       pickled(dict({{text("a"), floats(0, {6}, {1})}, {text("b"), floats(2, {2}, {1})}})),
       {{"0", kSixFloats}}));
@@ -120,7 +120,7 @@ TEST(TorchFile, ReadsTensorsThatShareAStorage) {
 }
 
 // As a module's state_dict() is: with what its parts were called, which decides nothing.
-TEST(TorchFile, ReadsParametersInAnOrderedDictWithAttributes) {
+TEST(TorchFileTest, ReadsParametersInOrderedDictWithAttributes) {
   const std::string weights = ordered_dict({{text("w"), parameter(floats(0, {2}, {1}))}}) +
                               dict({{text("_metadata"), ordered_dict({})}}) + "b";
   const auto file = open(torch_file(pickled(weights), {{"0", kSixFloats}}));
@@ -128,7 +128,7 @@ TEST(TorchFile, ReadsParametersInAnOrderedDictWithAttributes) {
   EXPECT_THAT(numbers<float>(**file, "w"), ElementsAre(0, 1));
 }
 
-TEST(TorchFile, FindsTheWeightsOneLevelDown) {
+TEST(TorchFileTest, FindsWeightsInNestedDict) {
   for (const char* nest : {"state_dict", "model_state_dict", "model"}) {
     const std::string value =
         dict({{text("epoch"), number(3)},
@@ -143,14 +143,14 @@ TEST(TorchFile, FindsTheWeightsOneLevelDown) {
   }
 }
 
-TEST(TorchFile, SaysWhatKeysThereAreWhereNoneHoldsTensors) {
-  expect_value_refused(dict({{text("epoch"), number(3)}, {text("lr"), number(1)}}),
-                       "its keys: epoch, lr");
-  expect_value_refused(floats(0, {2}, {1}), "no dict of tensors");
-  expect_value_refused("]", "no dict of tensors");
+TEST(TorchFileTest, ReportsKeysWhenNoneContainsTensors) {
+  expect_value_rejected(dict({{text("epoch"), number(3)}, {text("lr"), number(1)}}),
+                        "its keys: epoch, lr");
+  expect_value_rejected(floats(0, {2}, {1}), "no dict of tensors");
+  expect_value_rejected("]", "no dict of tensors");
 }
 
-TEST(TorchFile, RefusesEveryOtherNameAndSaysWhich) {
+TEST(TorchFileTest, RejectsUnknownGlobalAndReportsItsName) {
   for (const auto& [module, word] :
        {std::pair("os", "system"), std::pair("builtins", "eval"), std::pair("__builtin__", "exec"),
         std::pair("posix", "system"), std::pair("argparse", "Namespace"),
@@ -159,96 +159,96 @@ TEST(TorchFile, RefusesEveryOtherNameAndSaysWhich) {
         std::pair("torch", "ComplexFloatStorage"), std::pair("torch", "QInt8Storage"),
         std::pair("torch", ""), std::pair("", "")}) {
     const std::string full = std::string(module) + "." + word;
-    expect_value_refused(call(name(module, word), {text("rm -rf /")}), "holds " + full);
-    expect_value_refused(dict({{text("w"), name(module, word)}}), "holds " + full);
+    expect_value_rejected(call(name(module, word), {text("rm -rf /")}), "holds " + full);
+    expect_value_rejected(dict({{text("w"), name(module, word)}}), "holds " + full);
   }
-  expect_value_refused("cos\nsystem", "without an end");
-  expect_value_refused("c" + std::string(1000, 'x') + "\ny\n", "without an end");
+  expect_value_rejected("cos\nsystem", "without an end");
+  expect_value_rejected("c" + std::string(1000, 'x') + "\ny\n", "without an end");
 }
 
-TEST(TorchFile, NeverPutsControlCharactersIntoAMessage) {
+TEST(TorchFileTest, ReplacesControlCharactersInMessages) {
   const std::string evil = "\x1b[2J\x07";
-  expect_value_refused(name("os" + evil, "x"), "holds os?[2J?.x");
-  expect_value_refused(dict({{text("w" + evil), number(1)}}), "its keys: w?[2J?");
-  expect_value_refused(tensor("FloatStorage", "k" + evil, 6, 0, {6}, {1}), "no storage 'k?[2J?'");
-  expect_value_refused(dict({{text("w\n"), floats(0, {6}, {1})}}), "control character");
+  expect_value_rejected(name("os" + evil, "x"), "holds os?[2J?.x");
+  expect_value_rejected(dict({{text("w" + evil), number(1)}}), "its keys: w?[2J?");
+  expect_value_rejected(tensor("FloatStorage", "k" + evil, 6, 0, {6}, {1}), "no storage 'k?[2J?'");
+  expect_value_rejected(dict({{text("w\n"), floats(0, {6}, {1})}}), "control character");
 }
 
 // A name alone makes nothing, and what is called must be one that makes tensors.
-TEST(TorchFile, RefusesCallsThatDoNotFit) {
-  expect_value_refused(call(name("torch", "FloatStorage"), {number(1)}), "is no function");
-  expect_value_refused(call(name("torch", "Size"), {number(1)}), "do not fit");
-  expect_value_refused(call(text("f"), {}), "no function");
-  expect_value_refused(name("collections", "OrderedDict") + number(1) + "R", "no function");
-  expect_value_refused(parameter(number(1)), "do not fit");
-  expect_value_refused(call(name("torch._utils", "_rebuild_tensor_v2"), {number(1)}), "too few");
-  expect_value_refused(number(1) + dict({}) + "b", "no dict");
-  expect_value_refused(ordered_dict({}) + number(1) + "b", "attributes");
+TEST(TorchFileTest, RejectsInvalidReduceCalls) {
+  expect_value_rejected(call(name("torch", "FloatStorage"), {number(1)}), "is no function");
+  expect_value_rejected(call(name("torch", "Size"), {number(1)}), "do not fit");
+  expect_value_rejected(call(text("f"), {}), "no function");
+  expect_value_rejected(name("collections", "OrderedDict") + number(1) + "R", "no function");
+  expect_value_rejected(parameter(number(1)), "do not fit");
+  expect_value_rejected(call(name("torch._utils", "_rebuild_tensor_v2"), {number(1)}), "too few");
+  expect_value_rejected(number(1) + dict({}) + "b", "no dict");
+  expect_value_rejected(ordered_dict({}) + number(1) + "b", "attributes");
 }
 
-TEST(TorchFile, RefusesTensorsThatLieBeyondTheirStorage) {
+TEST(TorchFileTest, RejectsTensorsBeyondTheirStorage) {
   const int64_t huge = INT64_MAX;
   for (const auto& value : {floats(0, {7}, {1}), floats(1, {6}, {1}), floats(6, {1}, {1}),
                             floats(0, {2, 3}, {4, 1}), floats(0, {2}, {6}), floats(huge, {1}, {1}),
                             floats(1, {2}, {huge}), floats(0, {2, 2}, {huge / 2, huge / 2})})
-    expect_value_refused(dict({{text("w"), value}}), "beyond");
-  expect_value_refused(dict({{text("w"), floats(0, {huge, huge}, {0, 0})}}), "overflows");
-  expect_value_refused(dict({{text("w"), floats(0, {huge}, {0})}}), "overflows");
-  expect_value_refused(raw_tensor("uint16", "0", 3, 0, {2}, {1}), "beyond the 1 elements");
+    expect_value_rejected(dict({{text("w"), value}}), "beyond");
+  expect_value_rejected(dict({{text("w"), floats(0, {huge, huge}, {0, 0})}}), "overflows");
+  expect_value_rejected(dict({{text("w"), floats(0, {huge}, {0})}}), "overflows");
+  expect_value_rejected(raw_tensor("uint16", "0", 3, 0, {2}, {1}), "beyond the 1 elements");
 }
 
-TEST(TorchFile, RefusesCountsThatAreNone) {
-  expect_value_refused(floats(-1, {1}, {1}), "offset is no count");
-  expect_value_refused(floats(0, {-1}, {1}), "shape is no count");
-  expect_value_refused(floats(0, {1}, {-1}), "strides is no count");
-  expect_value_refused(floats(0, {1, 1}, {1}), "2 extents and 1 strides");
-  expect_value_refused(floats(0, std::vector<int64_t>(65, 1), std::vector<int64_t>(65, 1)),
-                       "too many dimensions");
-  expect_value_refused(storage("FloatStorage", "0", -1), "no storage");
-  expect_value_refused(storage("FloatStorage", "0", INT64_MAX / 2), "63 bits");
-  expect_value_refused(storage("Size", "0", 6), "of type torch.Size");
-  expect_value_refused(tuple({text("module"), number(1)}) + "Q", "no storage");
-  expect_value_refused(raw_tensor("int5", "0", 6, 0, {1}, {1}), "torch.int5");
-  expect_value_refused(raw_tensor("Size", "0", 6, 0, {1}, {1}), "without a dtype");
+TEST(TorchFileTest, RejectsInvalidOffsetsShapesAndStrides) {
+  expect_value_rejected(floats(-1, {1}, {1}), "offset is no count");
+  expect_value_rejected(floats(0, {-1}, {1}), "shape is no count");
+  expect_value_rejected(floats(0, {1}, {-1}), "strides is no count");
+  expect_value_rejected(floats(0, {1, 1}, {1}), "2 extents and 1 strides");
+  expect_value_rejected(floats(0, std::vector<int64_t>(65, 1), std::vector<int64_t>(65, 1)),
+                        "too many dimensions");
+  expect_value_rejected(storage("FloatStorage", "0", -1), "no storage");
+  expect_value_rejected(storage("FloatStorage", "0", INT64_MAX / 2), "63 bits");
+  expect_value_rejected(storage("Size", "0", 6), "of type torch.Size");
+  expect_value_rejected(tuple({text("module"), number(1)}) + "Q", "no storage");
+  expect_value_rejected(raw_tensor("int5", "0", 6, 0, {1}, {1}), "torch.int5");
+  expect_value_rejected(raw_tensor("Size", "0", 6, 0, {1}, {1}), "without a dtype");
 }
 
-TEST(TorchFile, RefusesStoragesThatAreNotThereOrTooShort) {
+TEST(TorchFileTest, RejectsMissingOrTooShortStorages) {
   const std::string seven = dict({{text("w"), tensor("FloatStorage", "0", 7, 0, {6}, {1})}});
-  expect_value_refused(seven, "has 24 bytes; 28 are due");
+  expect_value_rejected(seven, "has 24 bytes; 28 are due");
   const std::string other = dict({{text("w"), tensor("FloatStorage", "../0", 6, 0, {6}, {1})}});
-  expect_value_refused(other, "no storage '../0'");
+  expect_value_rejected(other, "no storage '../0'");
 }
 
-TEST(TorchFile, RefusesInstructionsThatAreNotOfTorchSave) {
+TEST(TorchFileTest, RejectsUnknownInstructions) {
   constexpr std::string_view kKnown = ".(0NJKMGXUtaesu]})hjqrcQRb";
   for (int op = 0; op < 256; ++op) {
     const bool known = kKnown.find(static_cast<char>(op)) != std::string_view::npos ||
                        (op >= 0x85 && op <= 0x8a) || op == 0x80;
     if (known) continue;
-    expect_value_refused(std::string(1, static_cast<char>(op)), "instruction 0x");
+    expect_value_rejected(std::string(1, static_cast<char>(op)), "instruction 0x");
   }
-  expect_value_refused("\x95", "instruction 0x95");  // protocol 4
+  expect_value_rejected("\x95", "instruction 0x95");  // protocol 4
 }
 
-TEST(TorchFile, RefusesAStackThatDoesNotFit) {
+TEST(TorchFileTest, RejectsStackErrors) {
   for (const char* value :
        {"",      "R",    "(tR", "a",      "]a",  "t",    "u",   "}u",   "}(Nu", "s",
         "}NNNs", "(NN",  "NN",  "0",      "N0",  "\x85", "b",   "Q",    "NQ",   "(0",
         "q\1",   "(q\1", "N(u", "}(NN(u", "h\7", "]e",   "N(e", "\x86", "N\x86"})
-    expect_value_refused(value, "");
-  expect_value_refused("N.N", "after its end");
-  expect_value_refused("\x80\x09N", "protocol 9");
+    expect_value_rejected(value, "");
+  expect_value_rejected("N.N", "after its end");
+  expect_value_rejected("\x80\x09N", "protocol 9");
 }
 
-TEST(TorchFile, RefusesLengthsBeyondThePickle) {
+TEST(TorchFileTest, RejectsLengthsBeyondPickle) {
   for (const std::string& value : {std::string("X\xff\xff\xff\xff"), std::string("U\xff"),
                                    std::string("\x8a\xff"), std::string("X\x10\0\0\0abc", 8),
                                    std::string("J\1\2"), std::string("G\1"), std::string("j\1")})
-    expect_value_refused(value, "ends inside");
+    expect_value_rejected(value, "ends inside");
 }
 
 // A value may be kept and used again: a dict that is its own item, and texts that double each time.
-TEST(TorchFile, ValuesInThemselvesCostNothing) {
+TEST(TorchFileTest, ReadsSelfReferencingValuesWithBoundedMemory) {
   const std::string self = "}q" + std::string(1, '\0') + "(" + text("w") + floats(0, {6}, {1}) +
                            text("me") + "h" + std::string(1, '\0') + "u";
   const auto file = open(torch_file(pickled(self), {{"0", kSixFloats}}));
@@ -258,11 +258,11 @@ TEST(TorchFile, ValuesInThemselvesCostNothing) {
   for (char i = 0; i < 100; ++i)
     doubling += std::string("h") + i + "h" + i + "\x86q" + static_cast<char>(i + 1);
   for (char i = 0; i < 100; ++i) doubling += "0";
-  expect_value_refused(doubling, "");
+  expect_value_rejected(doubling, "");
 }
 
 // A few bytes that make a tensor each time, or name a storage by a long key, are no way to take memory.
-TEST(TorchFile, RefusesWhatRepeatsItselfWithoutEnd) {
+TEST(TorchFileTest, RejectsRepetitionBeyondMemoryLimit) {
   const auto kept = [](char index) { return std::string("h") + index; };
   const auto keep = [](char index) { return std::string("q") + index + "0"; };
   const std::string extents = tuple(std::vector<std::string>(64, number(1)));
@@ -270,35 +270,36 @@ TEST(TorchFile, RefusesWhatRepeatsItselfWithoutEnd) {
                         tuple({storage("FloatStorage", "0", 6), number(0), extents, extents}) +
                         keep(2);
   for (int i = 0; i < 200'001; ++i) tensors += kept(1) + kept(2) + "R0";
-  expect_value_refused(tensors + "}", "more than 200000 tensors");
+  expect_value_rejected(tensors + "}", "more than 200000 tensors");
   std::string values;
   for (int i = 0; i < 2'000'001; ++i) values += "}0";
-  expect_value_refused(values, "more than 2000000 values");
-  expect_value_refused(storage("FloatStorage", std::string(65, '0'), 6), "no storage");
+  expect_value_rejected(values, "more than 2000000 values");
+  expect_value_rejected(storage("FloatStorage", std::string(65, '0'), 6), "no storage");
 }
 
-TEST(TorchFile, RefusesTheFormatOfBeforePyTorch16AndSaysWhatToDo) {
+TEST(TorchFileTest, RejectsFormatBeforePyTorch16WithHint) {
   const std::string legacy = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
-  expect_refused(legacy, "torch.save(torch.load(");
-  EXPECT_THAT(adopt_tensor_file(in_memory(legacy), kPath).status().message(),
+  expect_rejected(legacy, "torch.save(torch.load(");
+  EXPECT_THAT(open_tensor_file_fd(in_memory(legacy), kPath).status().message(),
               HasSubstr("before 1.6"));
 }
 
-TEST(TorchFile, RefusesArchivesThatAreNotOfTorchSave) {
+TEST(TorchFileTest, RejectsArchivesNotWrittenByTorchSave) {
   const std::string good = pickled(dict({{text("w"), floats(0, {6}, {1})}}));
-  expect_refused(test::zip({{"x.npy", "x"}}, false), "no data.pkl");
-  expect_refused(test::zip({{"data.pkl", good}}, false), "no data.pkl");
-  expect_refused(test::zip({{"a/b/data.pkl", good}}, false), "no data.pkl");
-  expect_refused(test::zip({{"a/data.pkl", good}, {"b/data.pkl", good}}, false), "two files");
-  expect_refused(test::zip({{"a/data.pkl", good}, {"a/x", ""}, {"a/x", ""}}, false), "two members");
-  expect_refused(test::zip({{"a/data.pkl", good}, {"a/data/0", kSixFloats}}, true), "packed");
-  expect_refused(torch_file(good, {{"0", kSixFloats}}, "big"), "'big'");
-  expect_refused("PK\3\4 and nothing else", "zip archive");
-  expect_refused("", "zip archive");
+  expect_rejected(test::zip({{"x.npy", "x"}}, false), "no data.pkl");
+  expect_rejected(test::zip({{"data.pkl", good}}, false), "no data.pkl");
+  expect_rejected(test::zip({{"a/b/data.pkl", good}}, false), "no data.pkl");
+  expect_rejected(test::zip({{"a/data.pkl", good}, {"b/data.pkl", good}}, false), "two files");
+  expect_rejected(test::zip({{"a/data.pkl", good}, {"a/x", ""}, {"a/x", ""}}, false),
+                  "two members");
+  expect_rejected(test::zip({{"a/data.pkl", good}, {"a/data/0", kSixFloats}}, true), "packed");
+  expect_rejected(torch_file(good, {{"0", kSixFloats}}, "big"), "'big'");
+  expect_rejected("PK\3\4 and nothing else", "zip archive");
+  expect_rejected("", "zip archive");
 }
 
 // torch.serialization.set_crc32_options(False): each checksum is 0.
-TEST(TorchFile, ReadsAnArchiveWithoutChecksums) {
+TEST(TorchFileTest, ReadsArchiveWithoutChecksums) {
   std::string file = one(floats(0, {6}, {1}));
   for (const std::string magic : {"PK\1\2", "PK\3\4"}) {
     for (size_t at = file.find(magic); at != std::string::npos; at = file.find(magic, at + 4))
@@ -320,7 +321,7 @@ Status use(const std::string& content) {
   return {};
 }
 
-class DamagedTorchFile : public ::testing::Test {
+class CorruptTorchFileTest : public ::testing::Test {
  protected:
   const std::string data_ = bytes_of<float>({0.25, 1, -2, 3, 4, 5});
   const std::string whole_ = torch_file(
@@ -329,14 +330,14 @@ class DamagedTorchFile : public ::testing::Test {
       {{"0", data_}});
 };
 
-TEST_F(DamagedTorchFile, CutOffAnywhereIsRefused) {
+TEST_F(CorruptTorchFileTest, RejectsTruncationAtAnyByte) {
   ASSERT_TRUE(use(whole_).ok()) << use(whole_).to_string();
   for (size_t bytes = 0; bytes < whole_.size(); ++bytes)
-    EXPECT_EQ(use(whole_.substr(0, bytes)).code(), Code::kCorrupt) << bytes;
+    EXPECT_EQ(use(whole_.substr(0, bytes)).code(), StatusCode::kCorrupt) << bytes;
 }
 
 // A bit in what the checksums cover is found; elsewhere it is found or means nothing.
-TEST_F(DamagedTorchFile, FlippedBitsAreFoundOrMeanNothing) {
+TEST_F(CorruptTorchFileTest, DetectsFlippedBitsInChecksummedBytes) {
   const size_t pickle = whole_.find("\x80\x02"), data = whole_.find(data_);
   const size_t pickle_end = whole_.find("PK", pickle);
   for (size_t bit = 0; bit < whole_.size() * 8; ++bit) {
@@ -347,29 +348,29 @@ TEST_F(DamagedTorchFile, FlippedBitsAreFoundOrMeanNothing) {
     const bool is_covered =
         (at >= pickle && at < pickle_end) || (at >= data && at < data + data_.size());
     if (is_covered) {
-      EXPECT_EQ(status.code(), Code::kCorrupt) << "bit " << bit;
+      EXPECT_EQ(status.code(), StatusCode::kCorrupt) << "bit " << bit;
     } else if (!status.ok()) {
-      EXPECT_EQ(status.code(), Code::kCorrupt) << "bit " << bit << status.to_string();
+      EXPECT_EQ(status.code(), StatusCode::kCorrupt) << "bit " << bit << status.to_string();
     }
   }
 }
 
-TEST(TensorFile, TellsFilesApartByHowTheyBegin) {
-  const auto torch = adopt_tensor_file(in_memory(one(floats(0, {2}, {1}))), kPath);
+TEST(TensorFileTest, DetectsFormatByFirstBytes) {
+  const auto torch = open_tensor_file_fd(in_memory(one(floats(0, {2}, {1}))), kPath);
   ASSERT_TRUE(torch.ok()) << torch.status().to_string();
   EXPECT_EQ(to_string((*torch)->tensors().front()), "w F32 [2]");
   // Headers whose length begins with the bytes of the other formats.
   for (const uint64_t length : {uint64_t{0x0280}, uint64_t{0x2e80}}) {
     const std::string header = R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
-    const auto file = adopt_tensor_file(
+    const auto file = open_tensor_file_fd(
         in_memory(raw_tensors(header + std::string(length - header.size(), ' '), "x")), kPath);
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     EXPECT_EQ(to_string((*file)->tensors().front()), "t U8 [1]");
   }
   for (const std::string content :
        {"", "PK", "garbage that is neither", "\x89PNG\r\n\x1a\n12345"}) {
-    const auto file = adopt_tensor_file(in_memory(content), kPath);
-    EXPECT_EQ(file.status().code(), Code::kCorrupt);
+    const auto file = open_tensor_file_fd(in_memory(content), kPath);
+    EXPECT_EQ(file.status().code(), StatusCode::kCorrupt);
     EXPECT_THAT(file.status().message(), HasSubstr("is neither"));
   }
 }

@@ -32,10 +32,10 @@ std::string lines_of(const TensorSource& file, const std::string& prefix = "") {
   return text;
 }
 
-class TorchPython : public ::testing::Test {
+class TorchPythonTest : public ::testing::Test {
  protected:
   std::unique_ptr<SafetensorsFile> write_ours() {
-    EXPECT_TRUE(write_safetensors(real_files(), scratch_.path(), "ours",
+    EXPECT_TRUE(write_safetensors(default_file_system(), scratch_.path(), "ours",
                                   views_of(one_of_each_dtype()), {{"format", "pt"}})
                     .ok());
     auto file = SafetensorsFile::open(scratch_ / "ours");
@@ -43,7 +43,7 @@ class TorchPython : public ::testing::Test {
     return *std::move(file);
   }
   std::string export_ours(const std::vector<ExportPart>& parts) {
-    auto out = NewFile::create(real_files(), scratch_ / "ours.pt");
+    auto out = NewFile::create(default_file_system(), scratch_ / "ours.pt");
     EXPECT_TRUE(out.ok()) << out.status().to_string();
     EXPECT_TRUE(export_torch(parts, 1200, *out, {}).ok());
     EXPECT_TRUE(out->commit().ok());
@@ -54,18 +54,18 @@ class TorchPython : public ::testing::Test {
 };
 
 #define RUN_OR_SKIP(answer, ...)                                                      \
-  const auto answer = test::maybe_run_python(STOKER_TORCH_PY, __VA_ARGS__);           \
+  const auto answer = test::try_run_python(STOKER_TORCH_PY, __VA_ARGS__);             \
   if (!answer) GTEST_SKIP() << "set STOKER_PYTHON to a Python that can import torch"; \
   ASSERT_EQ(answer->code, 0) << answer->err
 
-TEST_F(TorchPython, LoadsWhatWeExportWithWeightsOnly) {
+TEST_F(TorchPythonTest, LoadsExportedModelWithWeightsOnly) {
   const auto file = write_ours();
   const std::string path = export_ours({{"model", file.get()}});
   RUN_OR_SKIP(answer, {"read", path});
   EXPECT_EQ(answer->out, lines_of(*file));
 }
 
-TEST_F(TorchPython, LoadsAllPartsOfACheckpoint) {
+TEST_F(TorchPythonTest, LoadsAllComponentsOfExportedCheckpoint) {
   const auto file = write_ours();
   const std::string path = export_ours({{"model", file.get()}, {"optimizer", file.get()}});
   RUN_OR_SKIP(answer, {"read", path});
@@ -74,7 +74,7 @@ TEST_F(TorchPython, LoadsAllPartsOfACheckpoint) {
 }
 
 // Of every dtype; views and shared storages; a module's and an optimizer's state; without checksums.
-TEST_F(TorchPython, ItsFilesAreReadAsItReadsThem) {
+TEST_F(TorchPythonTest, WritesFilesReadIdenticallyByStoker) {
   RUN_OR_SKIP(answer, {"write", scratch_.path()});
   int compared = 0;
   for (const auto& entry : std::filesystem::directory_iterator(scratch_.path())) {
@@ -90,7 +90,7 @@ TEST_F(TorchPython, ItsFilesAreReadAsItReadsThem) {
   EXPECT_EQ(compared, 8);
 }
 
-TEST_F(TorchPython, ItsOtherFilesAreRefusedWithWhatTheyHold) {
+TEST_F(TorchPythonTest, WritesUnsupportedFilesRejectedWithReason) {
   RUN_OR_SKIP(answer, {"write", scratch_.path()});
   for (const auto& [name, why] :
        {std::pair("refused_legacy.pt", "before 1.6"),
@@ -99,7 +99,7 @@ TEST_F(TorchPython, ItsOtherFilesAreRefusedWithWhatTheyHold) {
         std::pair("refused_protocol.pt", "instruction 0x95"),
         std::pair("refused_sparse.pt", "holds torch._utils._rebuild_sparse_tensor")}) {
     const auto file = TorchFile::open(scratch_ / name);
-    ASSERT_EQ(file.status().code(), Code::kCorrupt) << name;
+    ASSERT_EQ(file.status().code(), StatusCode::kCorrupt) << name;
     EXPECT_THAT(file.status().message(), HasSubstr(why));
   }
 }

@@ -38,7 +38,7 @@ inline Config valid_config(const std::string& text, const Flags& flags = {}) {
 inline std::vector<std::string> errors_of(const std::string& text, const Flags& flags = {}) {
   const auto config = parsed(text, flags);
   if (config.ok()) return {};
-  EXPECT_EQ(config.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(config.status().code(), StatusCode::kInvalidArgument);
   std::vector<std::string> lines;
   std::istringstream stream(config.status().message());
   for (std::string line; std::getline(stream, line);) lines.push_back(line);

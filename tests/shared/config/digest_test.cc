@@ -63,7 +63,7 @@ TEST(DigestTest, IgnoresSettingsThatDoNotAffectResult) {
 }
 
 TEST(DigestTest, DependsOnEverySettingThatAffectsResult) {
-  std::map<std::string, std::string> flag_of{{digest(valid_config(kBase)), "none"}};
+  std::map<std::string, std::string> allow_flag{{digest(valid_config(kBase)), "none"}};
   for (const char* const flag : {"run.seed=2",
                                  "data.train.format=tokens",
                                  "data.train.glob=a",
@@ -114,7 +114,7 @@ TEST(DigestTest, DependsOnEverySettingThatAffectsResult) {
     Flags flags{flag};
     // Keys that only text has.
     if (std::string_view(flag) == "data.train.format=tokens") flags.push_back("data.val=");
-    const auto [other, is_new] = flag_of.emplace(digest(valid_config(kBase, flags)), flag);
+    const auto [other, is_new] = allow_flag.emplace(digest(valid_config(kBase, flags)), flag);
     EXPECT_TRUE(is_new) << flag << " gives the digest of " << other->second;
   }
 }
@@ -123,7 +123,7 @@ TEST(DigestTest, CoversTransformsOfTrainingData) {
   const std::string images =
       "data: {train: {format: idx, path: a, labels_path: b}, val: {format: idx, path: c, "
       "labels_path: d}}\ntask: {name: classification}\nmodel: {name: lenet5}\n";
-  std::map<std::string, std::string> flag_of{{digest(valid_config(images)), "none"}};
+  std::map<std::string, std::string> allow_flag{{digest(valid_config(images)), "none"}};
   for (const char* const flag :
        {"data.train.transforms=[random_horizontal_flip]",
         "data.train.transforms=[random_horizontal_flip: {p: 0.4}]",
@@ -132,7 +132,7 @@ TEST(DigestTest, CoversTransformsOfTrainingData) {
         "data.train.batch_transforms=[mixup]", "data.train.batch_transforms=[cutmix]",
         "data.train.batch_transforms=[mixup: {alpha: 0.2}]", "task.label_smoothing=0.1",
         "task.class_weights=[1, 2]", "task.class_weights=balanced"}) {
-    const auto [other, is_new] = flag_of.emplace(digest(valid_config(images, {flag})), flag);
+    const auto [other, is_new] = allow_flag.emplace(digest(valid_config(images, {flag})), flag);
     EXPECT_TRUE(is_new) << flag << " gives the digest of " << other->second;
   }
   for (const char* const flag : {"data.train.labels_path=moved", "data.train.path=moved"})

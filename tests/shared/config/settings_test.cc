@@ -323,7 +323,7 @@ TEST(LoadConfigTest, ReadsFileAndOverrides) {
 TEST(LoadConfigTest, NamesFileThatDoesNotExist) {
   const stoker::test::TemporaryDirectory directory;
   const auto config = load_config(directory / "none.yaml", {});
-  EXPECT_EQ(config.status().code(), Code::kNotFound);
+  EXPECT_EQ(config.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(config.status().message(), testing::HasSubstr("none.yaml"));
 }
 

@@ -160,7 +160,7 @@ void expect_config_or_errors(const std::string& text, const Flags& flags = {}) {
     ASSERT_TRUE(again.ok()) << again.status().message() << "\nof:\n" << text;
     ASSERT_EQ(*again, *config) << text;
   } else {
-    ASSERT_EQ(config.status().code(), Code::kInvalidArgument);
+    ASSERT_EQ(config.status().code(), StatusCode::kInvalidArgument);
     ASSERT_FALSE(config.status().message().empty());
     ASSERT_LT(config.status().message().size(), 64u << 10);
   }

@@ -57,7 +57,7 @@ void say(int client, const std::string& text) {
             static_cast<ssize_t>(text.size()));
 }
 
-TEST(Client, SendsALineAndReadsTheReplyInPieces) {
+TEST(ClientTest, SendsRequestAndAssemblesReplyFromFragments) {
   std::string seen;
   Listener listener([&](int client) {
     seen = read_request(client);
@@ -72,38 +72,38 @@ TEST(Client, SendsALineAndReadsTheReplyInPieces) {
   EXPECT_EQ(seen, R"({"id":1,"method":"set","params":{"lr":0.5}})");
 }
 
-TEST(Client, SaysWhatToDoWhenNobodyListens) {
+TEST(ClientTest, ReportsUnavailableDaemonWithHint) {
   const auto missing = Client::connect("/tmp/stoker-no-such-directory/control.sock", 1s);
   ASSERT_FALSE(missing.ok());
-  EXPECT_EQ(missing.status().code(), Code::kUnreachable);
+  EXPECT_EQ(missing.status().code(), StatusCode::kUnreachable);
   EXPECT_THAT(missing.status().message(), testing::HasSubstr("no daemon answers on"));
   Listener listener(nullptr);
   listener.stop_listening();
   const auto stale = Client::connect(listener.path(), 1s);
   ASSERT_FALSE(stale.ok());
-  EXPECT_EQ(stale.status().code(), Code::kUnreachable);
+  EXPECT_EQ(stale.status().code(), StatusCode::kUnreachable);
   EXPECT_THAT(stale.status().message(), testing::HasSubstr("was killed"));
 }
 
-TEST(Client, TimesOutWhenNoAnswerComes) {
+TEST(ClientTest, TimesOutWithoutReply) {
   Listener listener(nullptr);  // takes the connection, never accepts it
   auto client = Client::connect(listener.path(), 1s);
   ASSERT_TRUE(client.ok());
   const auto result = client->call("status", "", 20ms);
   ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.status().code(), Code::kTimedOut);
+  EXPECT_EQ(result.status().code(), StatusCode::kTimedOut);
 }
 
-TEST(Client, SaysThatTheDaemonEndedBeforeItAnswered) {
+TEST(ClientTest, ReportsUnavailableWhenDaemonExitsBeforeReply) {
   Listener listener([](int client) { (void)read_request(client); });
   auto client = Client::connect(listener.path(), 1s);
   ASSERT_TRUE(client.ok());
   const auto result = client->call("status", "", 5s);
   ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.status().code(), Code::kUnreachable);
+  EXPECT_EQ(result.status().code(), StatusCode::kUnreachable);
 }
 
-TEST(Client, HearsWhyItWasTurnedAwayAlsoWhenItCannotSend) {
+TEST(ClientTest, ReportsRejectionReasonWhenSendFails) {
   Listener listener([](int client) {
     say(client,
         "{\"id\":null,\"error\":{\"code\":-32000,\"message\":\"full\",\"data\":{\"kind\":\"busy\"}}"
@@ -117,7 +117,7 @@ TEST(Client, HearsWhyItWasTurnedAwayAlsoWhenItCannotSend) {
   EXPECT_THAT(*result, testing::HasSubstr("full"));
 }
 
-TEST(Client, GivesUpOnAPeerThatSendsNoLines) {
+TEST(ClientTest, FailsWhenPeerSendsNoCompleteLine) {
   Listener listener([](int client) {
     const std::string noise(1 << 16, 'x');
     while (::send(client, noise.data(), noise.size(), MSG_NOSIGNAL) > 0) {
@@ -127,7 +127,7 @@ TEST(Client, GivesUpOnAPeerThatSendsNoLines) {
   ASSERT_TRUE(client.ok());
   const auto result = client->call("status", "", 30s);
   ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.status().code(), Code::kCorrupt);
+  EXPECT_EQ(result.status().code(), StatusCode::kCorrupt);
   *client = *Client::connect(listener.path(), 1s);  // lets the other side end
 }
 

@@ -18,11 +18,12 @@ struct GoodLine {
   double value = 0;
 };
 
-class GoodLines : public testing::TestWithParam<GoodLine> {};
+class ValidRequestLineTest : public testing::TestWithParam<GoodLine> {};
 
-TEST_P(GoodLines, AreUnderstood) {
+TEST_P(ValidRequestLineTest, ParsesRequest) {
   const auto parsed = parse_request(GetParam().line);
-  ASSERT_TRUE(std::holds_alternative<Request>(parsed)) << std::get<Refusal>(parsed).why.message();
+  ASSERT_TRUE(std::holds_alternative<Request>(parsed))
+      << std::get<ProtocolError>(parsed).why.message();
   const auto& request = std::get<Request>(parsed);
   EXPECT_EQ(request.method, GetParam().method);
   EXPECT_EQ(request.id, GetParam().id);
@@ -31,7 +32,7 @@ TEST_P(GoodLines, AreUnderstood) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Protocol, GoodLines,
+    Protocol, ValidRequestLineTest,
     testing::Values(
         GoodLine{"status", Method::kStatus}, GoodLine{"  status \t", Method::kStatus},
         GoodLine{"status\r", Method::kStatus}, GoodLine{"hello", Method::kHello},
@@ -57,20 +58,20 @@ struct BadLine {
   std::string id = "null";
 };
 
-class BadLines : public testing::TestWithParam<BadLine> {};
+class InvalidRequestLineTest : public testing::TestWithParam<BadLine> {};
 
-TEST_P(BadLines, AreRefusedWithTheReason) {
+TEST_P(InvalidRequestLineTest, RejectsRequestWithReason) {
   const auto parsed = parse_request(GetParam().line);
-  ASSERT_TRUE(std::holds_alternative<Refusal>(parsed));
-  const auto& refusal = std::get<Refusal>(parsed);
-  EXPECT_EQ(refusal.code, GetParam().code) << refusal.why.message();
-  EXPECT_THAT(refusal.why.message(), HasSubstr(GetParam().says));
-  EXPECT_EQ(refusal.id, GetParam().id);
-  EXPECT_FALSE(refusal.why.ok());
-  const auto reply = parse_reply(render_error(refusal));
+  ASSERT_TRUE(std::holds_alternative<ProtocolError>(parsed));
+  const auto& error = std::get<ProtocolError>(parsed);
+  EXPECT_EQ(error.code, GetParam().code) << error.why.message();
+  EXPECT_THAT(error.why.message(), HasSubstr(GetParam().says));
+  EXPECT_EQ(error.id, GetParam().id);
+  EXPECT_FALSE(error.why.ok());
+  const auto reply = parse_reply(render_error(error));
   ASSERT_FALSE(reply.ok());
-  EXPECT_EQ(reply.status().code(), refusal.why.code());
-  EXPECT_EQ(reply.status().message(), refusal.why.message());
+  EXPECT_EQ(reply.status().code(), error.why.code());
+  EXPECT_EQ(reply.status().message(), error.why.message());
 }
 
 constexpr auto kParse = ErrorCode::kParseError;
@@ -79,7 +80,7 @@ constexpr auto kMethod = ErrorCode::kUnknownMethod;
 constexpr auto kParams = ErrorCode::kInvalidParams;
 
 INSTANTIATE_TEST_SUITE_P(
-    Words, BadLines,
+    Words, InvalidRequestLineTest,
     testing::Values(
         BadLine{"", kShape, "empty"}, BadLine{"   \t ", kShape, "empty"},
         BadLine{"\r", kShape, "empty"}, BadLine{"statsu", kMethod, "unknown method 'statsu'"},
@@ -99,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{"[1,2]", kMethod, "unknown method"}));
 
 INSTANTIATE_TEST_SUITE_P(
-    Json, BadLines,
+    Json, InvalidRequestLineTest,
     testing::Values(
         BadLine{"{", kParse, "not JSON"}, BadLine{"{}", kShape, "method is missing"},
         BadLine{R"({"method":"status"} x)", kParse, "not JSON"},
@@ -130,33 +131,33 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{R"({"id":1,"method":"set","params":{"lr":{"value":1}}})", kParams, "above 0",
                 "1"}));
 
-TEST(Protocol, RefusesDeepJsonWithoutDescendingIntoIt) {
+TEST(ProtocolTest, RejectsDeepJsonWithoutRecursion) {
   std::string line = R"({"method":"status","params":)";
   for (int i = 0; i < 100000; ++i) line += "[";
   const auto parsed = parse_request(line);
-  ASSERT_TRUE(std::holds_alternative<Refusal>(parsed));
-  EXPECT_EQ(std::get<Refusal>(parsed).code, ErrorCode::kParseError);
+  ASSERT_TRUE(std::holds_alternative<ProtocolError>(parsed));
+  EXPECT_EQ(std::get<ProtocolError>(parsed).code, ErrorCode::kParseError);
 }
 
-TEST(Protocol, RefusesAnIdThatIsTooLong) {
+TEST(ProtocolTest, RejectsOversizedId) {
   const std::string id(kMaxIdBytes, 'x');
   EXPECT_TRUE(std::holds_alternative<Request>(
       parse_request(R"({"id":")" + id + R"(","method":"status"})")));
-  EXPECT_TRUE(std::holds_alternative<Refusal>(
+  EXPECT_TRUE(std::holds_alternative<ProtocolError>(
       parse_request(R"({"id":")" + id + R"(x","method":"status"})")));
 }
 
-TEST(Protocol, NeverEchoesControlCharactersAndStaysShort) {
+TEST(ProtocolTest, OmitsControlCharactersAndLimitsLengthOfErrors) {
   const auto parsed =
       parse_request(R"({"id":1,"method":"\u001b[31m)" + std::string(5000, 'a') + R"("})");
-  ASSERT_TRUE(std::holds_alternative<Refusal>(parsed));
-  const std::string line = render_error(std::get<Refusal>(parsed));
+  ASSERT_TRUE(std::holds_alternative<ProtocolError>(parsed));
+  const std::string line = render_error(std::get<ProtocolError>(parsed));
   EXPECT_LT(line.size(), 400u);
   EXPECT_EQ(line.find("u001b"), std::string::npos);
   EXPECT_EQ(line.find('\n'), std::string::npos);
 }
 
-TEST(Protocol, SurvivesRandomLines) {
+TEST(ProtocolTest, NeverCrashesOnRandomLines) {
   std::mt19937 random(7);
   const std::string seed = R"({"id":1,"method":"set","params":{"lr":1e-4}})";
   for (int round = 0; round < 20000; ++round) {
@@ -172,7 +173,7 @@ TEST(Protocol, SurvivesRandomLines) {
   }
 }
 
-TEST(Protocol, AResultGoesRoundAndStaysOneLine) {
+TEST(ProtocolTest, RoundTripsResultOnOneLine) {
   const std::string line = render_result("7", "{\"step\":\n1200}\n");
   EXPECT_EQ(line, R"({"id":7,"result":{"step": 1200}})");
   const auto result = parse_reply(line);
@@ -181,24 +182,24 @@ TEST(Protocol, AResultGoesRoundAndStaysOneLine) {
   EXPECT_EQ(render_result("null", ""), R"({"id":null,"result":{}})");
 }
 
-TEST(Protocol, ARequestThatWeRenderIsUnderstood) {
+TEST(ProtocolTest, ParsesRenderedRequest) {
   const auto parsed = parse_request(render_request("5", "set", R"({"lr":0.25})"));
   ASSERT_TRUE(std::holds_alternative<Request>(parsed));
   EXPECT_EQ(std::get<Request>(parsed).value, 0.25);
 }
 
-TEST(Protocol, TheClientRefusesRepliesOfSomethingElse) {
+TEST(ProtocolTest, RejectsInvalidReply) {
   for (const std::string& line :
        std::vector<std::string>{"", "HTTP/1.1 400", "[]", "{}", R"({"id":1})", R"({"result":3})",
                                 R"({"error":null})", R"({"error":{"code":1}})"}) {
     const auto reply = parse_reply(line);
     ASSERT_FALSE(reply.ok()) << line;
-    EXPECT_EQ(reply.status().code(), Code::kCorrupt) << line;
+    EXPECT_EQ(reply.status().code(), StatusCode::kCorrupt) << line;
   }
 }
 
-TEST(Protocol, TheMethodTableIsInTheOrderOfTheEnumeration) {
-  for (const MethodInfo& info : methods()) EXPECT_EQ(info_of(info.method).name, info.name);
+TEST(ProtocolTest, OrdersMethodTableByEnumeration) {
+  for (const MethodInfo& info : methods()) EXPECT_EQ(method_info(info.method).name, info.name);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace stoker::control {
 namespace {
 
-TEST(SocketPath, AutoIsTheRunDirectoryUnlessSystemdGivesOne) {
+TEST(SocketPathTest, ResolvesAutoToRunDirectoryOrSystemdDirectory) {
   EXPECT_EQ(resolve_socket_path("auto", "runs/a", nullptr), "runs/a/control.sock");
   EXPECT_EQ(resolve_socket_path("auto", "runs/a", ""), "runs/a/control.sock");
   EXPECT_EQ(resolve_socket_path("auto", "runs/a", "/run/stoker"), "/run/stoker/control.sock");
@@ -18,14 +18,14 @@ TEST(SocketPath, AutoIsTheRunDirectoryUnlessSystemdGivesOne) {
   EXPECT_EQ(resolve_socket_path("/tmp/x.sock", "runs/a", "/run/stoker"), "/tmp/x.sock");
 }
 
-TEST(SocketPath, AShortPathIsTakenAsItIs) {
+TEST(SocketPathTest, UsesShortPathUnchanged) {
   const auto address = SocketAddress::of("/tmp/control.sock");
   ASSERT_TRUE(address.ok());
   EXPECT_EQ(address->text(), "/tmp/control.sock");
   EXPECT_EQ(address->name(), "control.sock");
 }
 
-TEST(SocketPath, ALongPathGoesThroughItsDirectory) {
+TEST(SocketPathTest, ShortensLongPathThroughItsDirectory) {
   char root[] = "/tmp/stoker-path-XXXXXX";
   ASSERT_NE(::mkdtemp(root), nullptr);
   const std::string deep = std::string(root) + "/" + std::string(200, 'd');
@@ -42,16 +42,16 @@ TEST(SocketPath, ALongPathGoesThroughItsDirectory) {
   std::filesystem::remove_all(root);
 }
 
-TEST(SocketPath, RefusesWhatNamesNoFile) {
+TEST(SocketPathTest, RejectsPathWithoutFileName) {
   for (const std::string& path :
        {std::string(), std::string("/tmp/"), std::string("/tmp/a\0b", 8)}) {
     const auto address = SocketAddress::of(path);
     ASSERT_FALSE(address.ok());
-    EXPECT_EQ(address.status().code(), Code::kInvalidArgument);
+    EXPECT_EQ(address.status().code(), StatusCode::kInvalidArgument);
   }
   const auto missing = SocketAddress::of("/nowhere/at/all/control.sock");
   ASSERT_FALSE(missing.ok());
-  EXPECT_EQ(missing.status().code(), Code::kNotFound);
+  EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
 }
 
 }  // namespace

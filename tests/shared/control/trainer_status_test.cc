@@ -13,74 +13,79 @@ TrainerStatus full() {
   TrainerStatus status;
   status.state = TrainerState::kSaving;
   status.step = 1200;
-  status.steps = 2000;
+  status.max_steps = 2000;
   status.epoch = 3;
   status.loss = 1.25;
   status.lr = 3e-4;
-  status.samples_per_s = 512.5;
-  status.step_ms = 31.2;
-  status.eta_s = 25;
+  status.samples_per_second = 512.5;
+  status.step_time_ms = 31.2;
+  status.eta_seconds = 25;
   status.skipped_steps = 6;
   status.rollbacks = 2;
   status.device = "cuda:0";
-  status.device_ms = 30.5;
-  status.memory = {.resident_bytes = 1,
-                   .resident_peak_bytes = 2,
-                   .device_bytes = 3,
+  status.device_time_ms = 30.5;
+  status.memory = {.rss_bytes = 1,
+                   .peak_rss_bytes = 2,
+                   .device_allocated_bytes = 3,
                    .device_reserved_bytes = 4,
-                   .device_peak_bytes = 5};
-  status.feed = {.wait_ms = 0.2,
-                 .ready_slots = 7,
-                 .slots = 8,
-                 .bad_samples = 1,
-                 .reissued = 2,
-                 .readers = 4,
-                 .deaths = 6,
-                 .hangs = 5,
-                 .outside = 3};
-  status.checkpoint = {.last_step = 1000,
-                       .in_flight = true,
+                   .device_peak_allocated_bytes = 5};
+  status.feed = {.data_wait_ms = 0.2,
+                 .ready_batches = 7,
+                 .queue_capacity = 8,
+                 .sample_errors = 1,
+                 .requeued_batches = 2,
+                 .workers = 4,
+                 .worker_crashes = 6,
+                 .worker_timeouts = 5,
+                 .external_producers = 3};
+  status.checkpoint = {.last_saved_step = 1000,
+                       .is_saving = true,
                        .stall_ms = 3.5,
-                       .saved = 5,
-                       .failures = 1,
-                       .skipped = 2,
+                       .saved_total = 5,
+                       .failed_total = 1,
+                       .skipped_total = 2,
                        .last_error = "disk \"full\"\n"};
-  status.evaluator = {.state = "running", .last_step = 800, .best = 1.5, .best_step = 600};
-  status.control = {
-      .connections = 1, .accepted = 9, .refused = 2, .requests = 30, .rejected = 4, .dropped = 3};
+  status.evaluator = {
+      .state = "running", .last_evaluated_step = 800, .best_value = 1.5, .best_step = 600};
+  status.control = {.connections = 1,
+                    .connections_accepted = 9,
+                    .connections_rejected = 2,
+                    .requests_total = 30,
+                    .requests_failed = 4,
+                    .connections_dropped = 3};
   status.run_dir = "runs/a b";
   status.pid = 77;
-  status.uptime_s = 60.5;
+  status.uptime_seconds = 60.5;
   return status;
 }
 
-TEST(TrainerStatus, GoesRoundThroughJson) {
+TEST(TrainerStatusTest, RoundTripsThroughJson) {
   const std::string json = to_json(full());
   EXPECT_EQ(json.find('\n'), std::string::npos);
   const auto read = parse_trainer_status(json);
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ(to_json(*read), json);
   EXPECT_EQ(read->checkpoint.last_error, "disk \"full\"\n");
-  EXPECT_EQ(read->feed.readers, 4);
-  EXPECT_EQ(read->device_ms, 30.5);
-  EXPECT_EQ(read->memory.resident_peak_bytes, 2u);
-  EXPECT_EQ(read->memory.device_peak_bytes, 5u);
-  EXPECT_EQ(read->control.dropped, 3u);
+  EXPECT_EQ(read->feed.workers, 4);
+  EXPECT_EQ(read->device_time_ms, 30.5);
+  EXPECT_EQ(read->memory.peak_rss_bytes, 2u);
+  EXPECT_EQ(read->memory.device_peak_allocated_bytes, 5u);
+  EXPECT_EQ(read->control.connections_dropped, 3u);
 }
 
-TEST(TrainerStatus, WritesWhatIsNoNumberAsNull) {
+TEST(TrainerStatusTest, WritesNonfiniteNumbersAsNull) {
   TrainerStatus status = full();
   status.loss = std::nan("");
-  status.evaluator.best = std::numeric_limits<double>::infinity();
+  status.evaluator.best_value = std::numeric_limits<double>::infinity();
   const std::string json = to_json(status);
   EXPECT_NE(json.find("\"loss\":null"), std::string::npos);
   const auto read = parse_trainer_status(json);
   ASSERT_TRUE(read.ok());
   EXPECT_TRUE(std::isnan(read->loss));
-  EXPECT_TRUE(std::isnan(read->evaluator.best));
+  EXPECT_TRUE(std::isnan(read->evaluator.best_value));
 }
 
-TEST(TrainerStatus, UnderstandsOtherReleases) {
+TEST(TrainerStatusTest, ParsesStatusOfOtherReleases) {
   const auto read =
       parse_trainer_status(R"({"state":"paused","step":3,"novelty":[1],"feed":{"new":1}})");
   ASSERT_TRUE(read.ok()) << read.status().to_string();
@@ -88,7 +93,7 @@ TEST(TrainerStatus, UnderstandsOtherReleases) {
   EXPECT_EQ(read->step, 3u);
 }
 
-TEST(TrainerStatus, NamesTheFieldThatIsWrong) {
+TEST(TrainerStatusTest, ReportsInvalidField) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "JSON object"},
       {"[]", "JSON object"},
@@ -107,7 +112,7 @@ TEST(TrainerStatus, NamesTheFieldThatIsWrong) {
   for (const auto& [json, says] : cases) {
     const auto read = parse_trainer_status(json);
     ASSERT_FALSE(read.ok()) << json;
-    EXPECT_EQ(read.status().code(), Code::kCorrupt) << json;
+    EXPECT_EQ(read.status().code(), StatusCode::kCorrupt) << json;
     EXPECT_THAT(read.status().message(), testing::HasSubstr(says)) << json;
   }
 }

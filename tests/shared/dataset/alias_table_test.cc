@@ -13,7 +13,7 @@ namespace {
 std::vector<uint64_t> draws_of(const std::vector<double>& weights, uint64_t draws) {
   const AliasTable table(weights);
   std::vector<uint64_t> counts(weights.size());
-  for (uint64_t i = 0; i < draws; ++i) ++counts[table.draw(derived_seed(3, i))];
+  for (uint64_t i = 0; i < draws; ++i) ++counts[table.sample(derived_seed(3, i))];
   return counts;
 }
 
@@ -36,7 +36,7 @@ void expect_drawn_by_weight(const std::vector<double>& weights) {
   EXPECT_LT(chi, cells + 5 * std::sqrt(2 * cells));
 }
 
-TEST(AliasTable, DrawsByWeight) {
+TEST(AliasTableTest, SamplesProportionallyToWeight) {
   expect_drawn_by_weight({1, 1, 1, 1});
   expect_drawn_by_weight({0.1, 0.2, 0.3, 0.4});
   expect_drawn_by_weight({1000, 1, 1, 1, 1, 1});
@@ -46,17 +46,17 @@ TEST(AliasTable, DrawsByWeight) {
   expect_drawn_by_weight(many);
 }
 
-TEST(AliasTable, WhatHasNoWeightIsNeverDrawn) {
+TEST(AliasTableTest, NeverSamplesZeroWeight) {
   std::vector<double> weights(10'000, 0.0);
   weights[1234] = 1e-300;
   for (const uint64_t random : {0ull, 1ull, 1ull << 63, ~0ull})
-    EXPECT_EQ(AliasTable(weights).draw(random), 1234u);
+    EXPECT_EQ(AliasTable(weights).sample(random), 1234u);
   const auto counts = draws_of(weights, 50'000);
   EXPECT_EQ(counts[1234], 50'000u);
 }
 
-TEST(AliasTable, OfOneNumberAndOfHugeWeights) {
-  EXPECT_EQ(AliasTable(std::vector<double>{7}).draw(~0ull), 0u);
+TEST(AliasTableTest, AcceptsSingleAndHugeWeights) {
+  EXPECT_EQ(AliasTable(std::vector<double>{7}).sample(~0ull), 0u);
   const auto counts = draws_of({1e308, 1e308}, 1000);  // their sum is infinite
   EXPECT_GT(counts[0], 400u);
   EXPECT_GT(counts[1], 400u);

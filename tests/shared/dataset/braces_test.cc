@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-std::vector<std::string> sets(const std::string& pattern) {
+std::vector<std::string> datasets(const std::string& pattern) {
   std::vector<std::string> out;
   EXPECT_TRUE(expand_braces(pattern, Ranges::kAsSets, 256, out)) << pattern;
   return out;
@@ -25,21 +25,21 @@ std::vector<std::string> names(const std::string& pattern) {
   return named.ok() ? *named : std::vector<std::string>();
 }
 
-TEST(Braces, AlternativesMayHoldAlternatives) {
-  EXPECT_THAT(sets("a{b,c{d,e}}f"), ElementsAre("abf", "acdf", "acef"));
-  EXPECT_THAT(sets("{a,b}{c,d}"), ElementsAre("ac", "ad", "bc", "bd"));
-  EXPECT_THAT(sets("a{b"), ElementsAre("a{b"));
+TEST(BraceExpansionTest, ExpandsNestedAlternatives) {
+  EXPECT_THAT(datasets("a{b,c{d,e}}f"), ElementsAre("abf", "acdf", "acef"));
+  EXPECT_THAT(datasets("{a,b}{c,d}"), ElementsAre("ac", "ad", "bc", "bd"));
+  EXPECT_THAT(datasets("a{b"), ElementsAre("a{b"));
 }
 
-TEST(Braces, ARangeIsAFewSets) {
-  EXPECT_THAT(sets("{000..146}"), ElementsAre("0[0-9][0-9]", "1[0-3][0-9]", "14[0-6]"));
-  EXPECT_THAT(sets("x-{7..12}.tar"), ElementsAre("x-[7-9].tar", "x-1[0-2].tar"));
-  EXPECT_THAT(sets("{a..c}"), ElementsAre("[a-c]"));
-  EXPECT_THAT(sets("{5..5}"), ElementsAre("5"));
-  EXPECT_LE(sets("{000001..999998}").size(), 20u);
+TEST(BraceExpansionTest, ExpandsRangeToFewCharacterClasses) {
+  EXPECT_THAT(datasets("{000..146}"), ElementsAre("0[0-9][0-9]", "1[0-3][0-9]", "14[0-6]"));
+  EXPECT_THAT(datasets("x-{7..12}.tar"), ElementsAre("x-[7-9].tar", "x-1[0-2].tar"));
+  EXPECT_THAT(datasets("{a..c}"), ElementsAre("[a-c]"));
+  EXPECT_THAT(datasets("{5..5}"), ElementsAre("5"));
+  EXPECT_LE(datasets("{000001..999998}").size(), 20u);
 }
 
-TEST(Braces, EveryNumberOfARangeIsMatchedAndNoOther) {
+TEST(BraceExpansionTest, MatchesExactlyNumbersInRange) {
   for (const auto& [low, high] : std::vector<std::pair<int, int>>{
            {0, 0}, {0, 9}, {3, 217}, {99, 101}, {120, 129}, {1, 1000}, {450, 449}}) {
     for (const bool padded : {false, true}) {
@@ -58,15 +58,16 @@ TEST(Braces, EveryNumberOfARangeIsMatchedAndNoOther) {
   }
 }
 
-TEST(Braces, NamesOfARangeAreThoseOfAShell) {
+TEST(BraceExpansionTest, ListsNamesInRangeLikeShell) {
   EXPECT_THAT(names("./a{08..10}.tar"), ElementsAre("a08.tar", "a09.tar", "a10.tar"));
   EXPECT_THAT(names("{x,y}{1..2}"), ElementsAre("x1", "x2", "y1", "y2"));
   EXPECT_THAT(names("{a,b}"), IsEmpty());
   EXPECT_THAT(names("*{1..2}"), IsEmpty());
   EXPECT_THAT(names("{1..x}"), IsEmpty());
-  EXPECT_EQ(Glob::names_in_ranges("{1..99999999999}").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(Glob::names_in_ranges("{1..99999999999}").status().code(),
+            StatusCode::kInvalidArgument);
   EXPECT_EQ(Glob::names_in_ranges("{1..999}{1..999}{1..999}").status().code(),
-            Code::kInvalidArgument);
+            StatusCode::kInvalidArgument);
 }
 
 }  // namespace

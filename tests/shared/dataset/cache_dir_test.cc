@@ -9,22 +9,23 @@
 #include <gtest/gtest.h>
 
 #include "tests/shared/dataset/folder_fixture.h"
-#include "tests/shared/image/picture_files.h"
+#include "tests/shared/image/image_files.h"
 
 namespace stoker::dataset {
 namespace {
 
-using image::testing::jpeg_of;
+using image::testing::encode_jpeg;
 using image::testing::pattern;
 using testing::read_sample;
 
-class CacheDir : public testing::FolderFixture, public ::testing::WithParamInterface<const char*> {
+class CacheDirTest : public testing::FolderFixture,
+                     public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
     FolderFixture::SetUp();
     for (uint32_t i = 0; i < 6; ++i)
       write("data/" + std::string(i % 2 == 0 ? "a/" : "b/") + std::to_string(i),
-            jpeg_of(pattern(100 + i, 120)));
+            encode_jpeg(pattern(100 + i, 120)));
   }
   config::DatasetConfig images() const {
     config::DatasetConfig config;
@@ -72,7 +73,7 @@ class CacheDir : public testing::FolderFixture, public ::testing::WithParamInter
   }
 };
 
-TEST_P(CacheDir, WhatOneRunHasMadeAnotherTakes) {
+TEST_P(CacheDirTest, SharesCacheBetweenRuns) {
   const auto plain = run("plain", images());
   const auto first = run("first", cached());
   expect_same(*first, *plain);
@@ -91,13 +92,13 @@ TEST_P(CacheDir, WhatOneRunHasMadeAnotherTakes) {
   expect_same(**reader, *plain);
 }
 
-TEST_P(CacheDir, OtherFilesAreKeptBesideWhatIsStillRead) {
+TEST_P(CacheDirTest, PreservesCacheInUseWhenFilesChange) {
   const auto before = run("first", cached());
   const auto kept_before = kept();
   std::vector<std::vector<std::vector<std::byte>>> samples;
   for (uint64_t sample = 0; sample < before->size(); ++sample)
     samples.push_back(read_sample(*before, sample).tensors);
-  write("data/a/0", jpeg_of(pattern(140, 140)));
+  write("data/a/0", encode_jpeg(pattern(140, 140)));
   age("data/a/0", 5);
   const auto after = run("second", cached());
   EXPECT_EQ(kept().size(), 2u);
@@ -107,7 +108,7 @@ TEST_P(CacheDir, OtherFilesAreKeptBesideWhatIsStillRead) {
     EXPECT_EQ(read_sample(*before, sample).tensors, samples[sample]);
 }
 
-TEST_P(CacheDir, WhatIsCutOffIsMadeAnewAndWhatAKilledRunHasLeftIsRemoved) {
+TEST_P(CacheDirTest, RebuildsTruncatedCacheAndRemovesLeftoversOfKilledRun) {
   (void)run("first", cached());
   const std::string name = *kept().begin();
   std::filesystem::resize_file(path("shared/cache/" + name), 100);
@@ -117,7 +118,7 @@ TEST_P(CacheDir, WhatIsCutOffIsMadeAnewAndWhatAKilledRunHasLeftIsRemoved) {
   expect_same(*second, *run("plain", images()));
 }
 
-TEST_P(CacheDir, ARunWaitsWhileAnotherFillsIt) {
+TEST_P(CacheDirTest, WaitsWhileAnotherRunFillsCache) {
   std::filesystem::create_directories(path("shared/cache"));
   auto other = lock_file(path("shared/cache/LOCK"), "another run");
   ASSERT_TRUE(other.ok());
@@ -132,7 +133,7 @@ TEST_P(CacheDir, ARunWaitsWhileAnotherFillsIt) {
   expect_same(*dataset, *run("plain", images()));
 }
 
-TEST_P(CacheDir, TakesThePlaceOfWhatTheRunKeptByItself) {
+TEST_P(CacheDirTest, ReplacesCacheInRunDirectory) {
   auto config = cached();
   cache_in(config)->dir.reset();
   (void)run("first", config);
@@ -142,12 +143,13 @@ TEST_P(CacheDir, TakesThePlaceOfWhatTheRunKeptByItself) {
   EXPECT_EQ(files(), before - 1);
 }
 
-TEST_P(CacheDir, AFileInItsPlaceIsToldByTheSettingsName) {
+TEST_P(CacheDirTest, ReportsKeyWhenCachePathIsFile) {
   write("shared/cache", "a file");
-  expect_error(cached(), Code::kAlreadyExists, {"data.train.cache.dir: ", "shared/cache"});
+  expect_error(cached(), StatusCode::kAlreadyExists, {"data.train.cache.dir: ", "shared/cache"});
 }
 
-INSTANTIATE_TEST_SUITE_P(Caches, CacheDir, ::testing::Values("packed", "packed_restart", "decoded"),
+INSTANTIATE_TEST_SUITE_P(Caches, CacheDirTest,
+                         ::testing::Values("packed", "packed_restart", "decoded"),
                          [](const auto& cache) { return std::string(cache.param); });
 
 }  // namespace

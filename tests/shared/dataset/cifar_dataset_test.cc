@@ -14,7 +14,7 @@ std::string record(const std::string& labels, char fill) {
   return labels + std::string(3072, fill);
 }
 
-class CifarDataset : public testing::FolderFixture {
+class CifarDatasetTest : public testing::FolderFixture {
  protected:
   config::DatasetConfig cifar(int classes, const std::string& name = "data") const {
     config::DatasetConfig config;
@@ -24,7 +24,7 @@ class CifarDataset : public testing::FolderFixture {
   }
 };
 
-TEST_F(CifarDataset, ReadsTheBatchesOfAFolderInOrder) {
+TEST_F(CifarDatasetTest, ReadsBatchFilesOfFolderInOrder) {
   write("data/data_batch_2.bin", record("\3", 'c'));
   write("data/data_batch_1.bin", record("\1", 'a') + record("\2", 'b'));
   write("data/test_batch.bin", record("\4", 'd'));
@@ -40,17 +40,17 @@ TEST_F(CifarDataset, ReadsTheBatchesOfAFolderInOrder) {
     EXPECT_EQ(sample.label(), static_cast<int64_t>(i + 1));
     EXPECT_EQ(sample.text(), std::string(3072, static_cast<char>('a' + i)));
   }
-  EXPECT_EQ((*dataset)->origin(1).offset, 3073u);
+  EXPECT_EQ((*dataset)->source(1).offset, 3073u);
 }
 
-TEST_F(CifarDataset, OneFileCanBeNamed) {
+TEST_F(CifarDatasetTest, ReadsSingleFile) {
   write("data/test_batch.bin", record("\4", 'd'));
   const auto dataset = open(cifar(10, "data/test_batch.bin"));
   ASSERT_TRUE(dataset.ok());
   EXPECT_EQ(read_sample(**dataset, 0).label(), 4);
 }
 
-TEST_F(CifarDataset, Cifar100TakesTheFineLabel) {
+TEST_F(CifarDatasetTest, UsesFineLabelsOfCifar100) {
   write("data/train.bin", record({'\x05', '\x63'}, 'a'));
   const auto dataset = open(cifar(100));
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
@@ -58,26 +58,26 @@ TEST_F(CifarDataset, Cifar100TakesTheFineLabel) {
   EXPECT_EQ(read_sample(**dataset, 0).text(), std::string(3072, 'a'));
 }
 
-TEST_F(CifarDataset, LabelPastTheClassesIsCorruptWithTheOffset) {
+TEST_F(CifarDatasetTest, ReportsCorruptLabelWithOffset) {
   write("data/data_batch_1.bin", record("\1", 'a') + record("\x0a", 'b'));
   const auto dataset = open(cifar(10));
   ASSERT_TRUE(dataset.ok());
   const Status status = read_sample(**dataset, 1).status;
-  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
   EXPECT_THAT(status.message(), HasSubstr("offset 3073"));
 }
 
-TEST_F(CifarDataset, FaultRow56TruncatedOrEmptyFileIsCorrupt) {
+TEST_F(CifarDatasetTest, RejectsTruncatedOrEmptyFile) {
   write("data/data_batch_1.bin", record("\1", 'a'));
   write("data/data_batch_2.bin", record("\1", 'a').substr(1));
-  expect_error(cifar(10), Code::kCorrupt, {path("data/data_batch_2.bin"), "3072 bytes"});
+  expect_error(cifar(10), StatusCode::kCorrupt, {path("data/data_batch_2.bin"), "3072 bytes"});
   write("data/data_batch_2.bin", "");
-  expect_error(cifar(10), Code::kCorrupt, {path("data/data_batch_2.bin")});
+  expect_error(cifar(10), StatusCode::kCorrupt, {path("data/data_batch_2.bin")});
 }
 
-TEST_F(CifarDataset, MissingBatchesAreErrors) {
+TEST_F(CifarDatasetTest, RejectsMissingBatchFiles) {
   write("data/data_batch_1.bin", record("\1", 'a'));
-  expect_error(cifar(100), Code::kNotFound, {"train.bin"});
+  expect_error(cifar(100), StatusCode::kNotFound, {"train.bin"});
 }
 
 }  // namespace

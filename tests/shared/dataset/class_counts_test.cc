@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "tests/shared/dataset/folder_fixture.h"
-#include "tests/shared/dataset/small_sets.h"
+#include "tests/shared/dataset/small_datasets.h"
 
 namespace stoker::dataset {
 namespace {
@@ -15,8 +15,8 @@ using testing::read_sample;
 
 // ---- Labels, of each kind
 
-class LabelsOfKind : public testing::FolderFixture,
-                     public ::testing::WithParamInterface<testing::SmallSet> {
+class ReadLabelsTest : public testing::FolderFixture,
+                       public ::testing::WithParamInterface<testing::SmallDataset> {
  protected:
   static std::vector<int64_t> labels_of(const Dataset& data) {
     std::vector<int64_t> labels(data.size(), -1);
@@ -31,51 +31,51 @@ class LabelsOfKind : public testing::FolderFixture,
     for (uint64_t sample = 0; sample < data.size(); ++sample)
       ASSERT_EQ(labels[sample], read_sample(data, sample).values<int64_t>(label)[0]) << sample;
   }
-  static std::optional<size_t> maybe_label(const Dataset& data) {
+  static std::optional<size_t> find_label(const Dataset& data) {
     const auto found = std::ranges::find(data.spec(), "label", &TensorSpec::name);
     if (found == data.spec().end()) return std::nullopt;
     return static_cast<size_t>(found - data.spec().begin());
   }
 };
 
-TEST_P(LabelsOfKind, AreThoseOfTheSamplesOrNotToBeHad) {
+TEST_P(ReadLabelsTest, ReturnsLabelsOfSamplesOrNotFound) {
   const auto opened = open(GetParam().write(path("set")));
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
-  const auto label = maybe_label(**opened);
+  const auto label = find_label(**opened);
   if (label) return expect_those_of_the_samples(**opened, *label);
   std::vector<int64_t> labels(1);
-  EXPECT_EQ((*opened)->read_labels(0, labels).code(), Code::kNotFound);
+  EXPECT_EQ((*opened)->read_labels(0, labels).code(), StatusCode::kNotFound);
 }
 
-TEST_P(LabelsOfKind, AreThoseOfAPartToo) {
+TEST_P(ReadLabelsTest, ReturnsLabelsOfSelectedRange) {
   config::DatasetConfig config = GetParam().write(path("set"));
   config.skip_samples = 7;
   config.max_samples = 20;
   const auto opened = open(config);
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
-  if (const auto label = maybe_label(**opened)) expect_those_of_the_samples(**opened, *label);
+  if (const auto label = find_label(**opened)) expect_those_of_the_samples(**opened, *label);
 }
 
-TEST_P(LabelsOfKind, AreThoseOfAllSetsOfAMixture) {
-  config::DatasetConfig part = GetParam().write(path("set"));
-  part.max_samples = 11;
+TEST_P(ReadLabelsTest, ReturnsLabelsOfAllMixtureComponents) {
+  config::DatasetConfig range = GetParam().write(path("set"));
+  range.max_samples = 11;
   config::DatasetConfig mixture;
   mixture.source = config::Concat{{"part", "whole"}};
   const auto opened = open_dataset(
-      "train", {{"train", mixture}, {"part", part}, {"whole", GetParam().write(path("set"))}},
+      "train", {{"train", mixture}, {"part", range}, {"whole", GetParam().write(path("set"))}},
       index_dir(), {});
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
-  if (const auto label = maybe_label(**opened)) expect_those_of_the_samples(**opened, *label);
+  if (const auto label = find_label(**opened)) expect_those_of_the_samples(**opened, *label);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, LabelsOfKind, ::testing::ValuesIn(testing::small_sets()),
+INSTANTIATE_TEST_SUITE_P(Kinds, ReadLabelsTest, ::testing::ValuesIn(testing::small_datasets()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // ---- Counts
 
-class ClassCounts : public testing::FolderFixture {};
+class ClassCountsTest : public testing::FolderFixture {};
 
-TEST_F(ClassCounts, SayHowManySamplesEachClassHas) {
+TEST_F(ClassCountsTest, CountsSamplesPerClass) {
   std::string rows = "x,y\n";
   for (const int label : {2, 0, 2, 4, 2, 0}) rows += "1," + std::to_string(label) + "\n";
   write("data", rows);
@@ -88,14 +88,14 @@ TEST_F(ClassCounts, SayHowManySamplesEachClassHas) {
   EXPECT_THAT(*count_classes(**data), ElementsAre(2, 0, 3, 0, 1, 0));
 }
 
-TEST_F(ClassCounts, OfMoreLabelsThanAreReadAtOnceAllCount) {
+TEST_F(ClassCountsTest, CountsLabelsAcrossSeveralReads) {
   const auto data = open({.source = config::SyntheticDataset{
                               .num_samples = 200'000, .input_shape = {1}, .num_classes = 3}});
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   EXPECT_THAT(*count_classes(**data), ElementsAre(66'667, 66'667, 66'666));
 }
 
-TEST_F(ClassCounts, ALabelThatIsNoClassIsABadSampleAndCountsNowhere) {
+TEST_F(ClassCountsTest, IgnoresInvalidLabel) {
   const auto record = [](char label) { return std::string(1, label) + std::string(3072, 'x'); };
   write("data", record(9) + record(10) + record(9));
   const auto data = open({.source = config::CifarDataset{.path = path("data"), .transforms = {}}});
@@ -103,29 +103,29 @@ TEST_F(ClassCounts, ALabelThatIsNoClassIsABadSampleAndCountsNowhere) {
   EXPECT_THAT(*count_classes(**data), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0, 2));
 }
 
-TEST_F(ClassCounts, ASetWithoutLabelsHasNone) {
+TEST_F(ClassCountsTest, ReportsNotFoundWithoutLabels) {
   write("text", std::string(100, 'a'));
   const auto data =
       open({.source = config::TextDataset{.path = path("text"), .sequence = {.block_size = 9}}});
   ASSERT_TRUE(data.ok()) << data.status().to_string();
-  EXPECT_EQ(count_classes(**data).status().code(), Code::kNotFound);
+  EXPECT_EQ(count_classes(**data).status().code(), StatusCode::kNotFound);
 }
 
 // ---- Weights
 
 // What scikit-learn's compute_class_weight("balanced") gives: n / (classes * n of the class).
-TEST(BalancedWeights, AreSamplesByClassesTimesSamplesOfTheClass) {
+TEST(BalancedWeightsTest, MatchesScikitLearnFormula) {
   const std::vector<uint64_t> counts{6, 1, 2, 3};
   EXPECT_THAT(balanced_weights(counts),
               ElementsAre(12.0 / (4 * 6), 12.0 / (4 * 1), 12.0 / (4 * 2), 12.0 / (4 * 3)));
 }
 
-TEST(BalancedWeights, AClassThatDoesNotOccurWeighsOneAndIsNotCounted) {
+TEST(BalancedWeightsTest, AssignsWeightOneToEmptyClass) {
   const std::vector<uint64_t> counts{6, 0, 2};
   EXPECT_THAT(balanced_weights(counts), ElementsAre(8.0 / (2 * 6), 1.0, 8.0 / (2 * 2)));
 }
 
-TEST(BalancedWeights, GiveAllClassesTogetherTheSameWeight) {
+TEST(BalancedWeightsTest, AssignsEqualTotalWeightToAllClasses) {
   const std::vector<uint64_t> counts{1'000'003, 17, 1, 40'000};
   const std::vector<double> weights = balanced_weights(counts);
   for (size_t i = 0; i < counts.size(); ++i)

@@ -17,7 +17,7 @@ uint64_t add(ClassLabels& labels, std::string_view text) {
 }
 uint64_t add(ClassLabels& labels, int64_t number) { return *labels.add(FieldInts(&number, 1)); }
 
-TEST(ClassLabels, NumbersAreTheClassesUpToTheLargest) {
+TEST(ClassLabelsTest, UsesNumbersAsClassesUpToMaximum) {
   ClassLabels labels;
   const uint64_t five = add(labels, 5), two = add(labels, "2\n");
   EXPECT_EQ(add(labels, "5"), five);
@@ -29,7 +29,7 @@ TEST(ClassLabels, NumbersAreTheClassesUpToTheLargest) {
   EXPECT_EQ(classes->of_label[two], 2u);
 }
 
-TEST(ClassLabels, NamesAreTheClassesInTheirOrder) {
+TEST(ClassLabelsTest, AssignsClassesToNamesInSortedOrder) {
   ClassLabels labels;
   const uint64_t dog = add(labels, "dog"), cat = add(labels, "cat"), ten = add(labels, 10);
   const auto classes = labels.finish(0);
@@ -41,7 +41,7 @@ TEST(ClassLabels, NamesAreTheClassesInTheirOrder) {
   EXPECT_EQ(classes->of_label[ten], 0u);
 }
 
-TEST(ClassLabels, GivenClassesMayBeMoreButNotFewer) {
+TEST(ClassLabelsTest, AcceptsMoreClassesThanLabelsButNotFewer) {
   ClassLabels labels;
   add(labels, 9);
   EXPECT_EQ(labels.finish(1000)->count, 1000u);
@@ -51,7 +51,7 @@ TEST(ClassLabels, GivenClassesMayBeMoreButNotFewer) {
   EXPECT_EQ(labels.finish(1).status().message(), "is 1, but there are 2 different labels");
 }
 
-TEST(ClassLabels, WhatIsNoLabelIsRefused) {
+TEST(ClassLabelsTest, RejectsInvalidLabels) {
   ClassLabels labels;
   const std::string spaces = " \n", huge(1025, 'x');
   const int64_t negative = -1;
@@ -62,7 +62,7 @@ TEST(ClassLabels, WhatIsNoLabelIsRefused) {
   EXPECT_THAT(labels.add(FieldFloats(&number, 1)).status().message(), HasSubstr("1 number"));
 }
 
-TEST(ClassLabels, ANumberPastAMillionIsANameSoThatNobodyMakesAMillionOutputs) {
+TEST(ClassLabelsTest, TreatsNumberBeyondOneMillionAsName) {
   ClassLabels labels;
   add(labels, 1'000'000);
   const auto classes = labels.finish(0);

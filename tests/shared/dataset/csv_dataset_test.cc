@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/dataset/row_scanner.h"
+#include "shared/dataset/line_scanner.h"
 #include "tests/shared/dataset/folder_fixture.h"
 
 namespace stoker::dataset {
@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::read_sample;
 
-class CsvDataset : public testing::FolderFixture {
+class CsvDatasetTest : public testing::FolderFixture {
  protected:
   config::DatasetConfig csv(const std::string& label = "y") const {
     config::DatasetConfig config;
@@ -28,7 +28,7 @@ class CsvDataset : public testing::FolderFixture {
   }
 };
 
-TEST_F(CsvDataset, EveryColumnButTheLabelIsTheInput) {
+TEST_F(CsvDatasetTest, UsesAllColumnsExceptLabelAsInput) {
   write("data.csv", "a,y,b\n1,0,2.5\n-3,2,4e2\n");
   const auto dataset = opened(csv());
   ASSERT_EQ(dataset->size(), 2u);
@@ -36,11 +36,11 @@ TEST_F(CsvDataset, EveryColumnButTheLabelIsTheInput) {
   EXPECT_EQ(dataset->spec()[0], (TensorSpec{.name = "input", .dtype = DType::kF32, .shape = {2}}));
   EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(-3, 400));
   EXPECT_EQ(read_sample(*dataset, 1).label(), 2);
-  EXPECT_EQ(dataset->origin(1).file, path("data.csv"));
-  EXPECT_EQ(dataset->origin(1).offset, 14u);
+  EXPECT_EQ(dataset->source(1).file, path("data.csv"));
+  EXPECT_EQ(dataset->source(1).offset, 14u);
 }
 
-TEST_F(CsvDataset, InputsComeInTheOrderAndShapeThatIsAskedFor) {
+TEST_F(CsvDatasetTest, ReadsInputsInRequestedOrderAndShape) {
   write("data.csv", "a,b,y,c,d\n1,2,0,3,4\n");
   auto config = csv();
   fields_in(config).input = {"d", "c", "b", "a"};
@@ -49,11 +49,11 @@ TEST_F(CsvDataset, InputsComeInTheOrderAndShapeThatIsAskedFor) {
   EXPECT_EQ(dataset->spec()[0].shape, (std::vector<int64_t>{1, 2, 2}));
   EXPECT_THAT(read_sample(*dataset, 0).values<float>(0), ElementsAre(4, 3, 2, 1));
   record_in(config).input_shape = {3};
-  expect_error(config, Code::kInvalidArgument,
+  expect_error(config, StatusCode::kInvalidArgument,
                {"data.train.input_shape", "3 numbers", "4 input columns"});
 }
 
-TEST_F(CsvDataset, LabelsThatAreNamesAreClassesInTheirOrder) {
+TEST_F(CsvDatasetTest, AssignsClassesToLabelNamesInSortedOrder) {
   write("data.csv", "x,y\n1,rose\n2,daisy\n3,\"ox, eye\"\n4,rose\n");
   const auto dataset = opened(csv());
   EXPECT_THAT(dataset->class_names(), ElementsAre("daisy", "ox, eye", "rose"));
@@ -61,7 +61,7 @@ TEST_F(CsvDataset, LabelsThatAreNamesAreClassesInTheirOrder) {
   EXPECT_EQ(read_sample(*dataset, 2).label(), 1);
 }
 
-TEST_F(CsvDataset, TargetsAreNumbers) {
+TEST_F(CsvDatasetTest, ReadsTargetsAsFloats) {
   write("data.csv", "x,y,z\n1,0.5,-2\n");
   auto config = csv("");
   fields_in(config).target = {"z", "y"};
@@ -71,7 +71,7 @@ TEST_F(CsvDataset, TargetsAreNumbers) {
   EXPECT_THAT(read_sample(*dataset, 0).values<float>(1), ElementsAre(-2, 0.5));
 }
 
-TEST_F(CsvDataset, TakesByteOrderMarksCarriageReturnsBlankLinesAndAMissingLastLineEnd) {
+TEST_F(CsvDatasetTest, AcceptsByteOrderMarkCarriageReturnsAndBlankLines) {
   write("data.csv", "\xef\xbb\xbfx, y \r\n1,0\r\n\r\n 2 ,1\r\n\n3,2");
   const auto dataset = opened(csv());
   ASSERT_EQ(dataset->size(), 3u);
@@ -79,7 +79,7 @@ TEST_F(CsvDataset, TakesByteOrderMarksCarriageReturnsBlankLinesAndAMissingLastLi
   EXPECT_EQ(read_sample(*dataset, 2).label(), 2);
 }
 
-TEST_F(CsvDataset, OtherDelimitersAndFilesWithoutAHeader) {
+TEST_F(CsvDatasetTest, AcceptsOtherDelimitersAndFilesWithoutHeader) {
   write("data.csv", "1\t0,5\n");
   auto config = csv("");
   source_in<config::CsvDataset>(config).column_names = {"x", "y"};
@@ -92,11 +92,11 @@ TEST_F(CsvDataset, OtherDelimitersAndFilesWithoutAHeader) {
   EXPECT_EQ(opened(config)->size(), 2u);
   for (const char* const wrong : {"", ",,", "\"", "\n"}) {
     source_in<config::CsvDataset>(config).delimiter = wrong;
-    expect_error(config, Code::kInvalidArgument, {"data.train.delimiter"});
+    expect_error(config, StatusCode::kInvalidArgument, {"data.train.delimiter"});
   }
 }
 
-TEST_F(CsvDataset, FilesOfAFolderMustHaveOneHeader) {
+TEST_F(CsvDatasetTest, RequiresSameHeaderInAllFilesOfFolder) {
   write("data/a.csv", "x,y\n1,0\n2,1\n");
   write("data/b.csv", "x,y\n3,2\n");
   write("data/notes.txt", "not a table");
@@ -106,25 +106,25 @@ TEST_F(CsvDataset, FilesOfAFolderMustHaveOneHeader) {
   const auto dataset = opened(config);
   ASSERT_EQ(dataset->size(), 3u);
   EXPECT_THAT(read_sample(*dataset, 2).values<float>(0), ElementsAre(3));
-  EXPECT_EQ(dataset->origin(2).file, path("data/b.csv"));
+  EXPECT_EQ(dataset->source(2).file, path("data/b.csv"));
   write("data/b.csv", "y,x\n3,2\n");
-  expect_error(config, Code::kCorrupt, {path("data/b.csv"), "header", path("data/a.csv")});
+  expect_error(config, StatusCode::kCorrupt, {path("data/b.csv"), "header", path("data/a.csv")});
 }
 
-TEST_F(CsvDataset, MalformedNumberIsABadSampleThatNamesFileLineAndColumn) {
+TEST_F(CsvDatasetTest, ReportsMalformedNumberWithFileLineAndColumn) {
   write("data.csv", "age,y\n1,0\n\"1\n\n\",1\nold,1\n1e99,0\nnan,0\n0x10,1\n");
   const auto dataset = opened(csv());
   EXPECT_TRUE(read_sample(*dataset, 0).status.ok());
   EXPECT_TRUE(read_sample(*dataset, 1).status.ok());
   const auto bad = read_sample(*dataset, 2);
-  EXPECT_EQ(bad.status.code(), Code::kCorrupt);
+  EXPECT_EQ(bad.status.code(), StatusCode::kCorrupt);
   EXPECT_EQ(bad.status.message(),
             path("data.csv") + ": line 6 at offset 18: input 'age' is 'old', not a number");
   for (uint64_t sample = 3; sample < dataset->size(); ++sample)
-    EXPECT_EQ(read_sample(*dataset, sample).status.code(), Code::kCorrupt) << sample;
+    EXPECT_EQ(read_sample(*dataset, sample).status.code(), StatusCode::kCorrupt) << sample;
 }
 
-TEST_F(CsvDataset, NumbersAreRoundedToFloats) {
+TEST_F(CsvDatasetTest, RoundsNumbersToFloats) {
   write("data.csv", "x,y\n16777217,0\n0.1,0\n1e-60,0\n-1E-60,0\n+2,0\n");
   const auto dataset = opened(csv());
   std::vector<float> numbers;
@@ -136,62 +136,65 @@ TEST_F(CsvDataset, NumbersAreRoundedToFloats) {
   EXPECT_THAT(numbers, ElementsAre(16777216.0f, 0.1f, 0.0f, 0.0f, 2.0f));
 }
 
-TEST_F(CsvDataset, RowsOfAnotherLengthAndMalformedQuotesAreRefusedAtTheStart) {
+TEST_F(CsvDatasetTest, RejectsWrongFieldCountAndMalformedQuotesOnOpen) {
   write("data.csv", "x,y\n1,0\n2\n");
-  expect_error(csv(), Code::kCorrupt, {path("data.csv"), "line 3", "has 1 fields", "2 columns"});
+  expect_error(csv(), StatusCode::kCorrupt,
+               {path("data.csv"), "line 3", "has 1 fields", "2 columns"});
   write("data.csv", "x,y\n1,0\n2,1,2\n");
-  expect_error(csv(), Code::kCorrupt, {"line 3 at offset 8", "has 3 fields"});
+  expect_error(csv(), StatusCode::kCorrupt, {"line 3 at offset 8", "has 3 fields"});
   write("data.csv", "x,y\n1,0\n\"2,1\n3,0\n");
-  expect_error(csv(), Code::kCorrupt, {"line 3", "never closed"});
+  expect_error(csv(), StatusCode::kCorrupt, {"line 3", "never closed"});
   write("data.csv", "x,y\n\"2\"3,1\n");
-  expect_error(csv(), Code::kCorrupt, {"line 2", "behind its closing quote"});
+  expect_error(csv(), StatusCode::kCorrupt, {"line 2", "behind its closing quote"});
 }
 
-TEST_F(CsvDataset, EmptyFieldsAreRefusedOrLeftOut) {
+TEST_F(CsvDatasetTest, RejectsOrDropsEmptyFields) {
   write("data.csv", "x,y,unused\n1,0,\n,1,a\n3,,a\n\"\",1,b\n5,1,c\n");
   auto config = csv();
   fields_in(config).input = {"x"};
-  expect_error(config, Code::kCorrupt, {"line 3", "has no input 'x'", "3 of 5", "incomplete"});
+  expect_error(config, StatusCode::kCorrupt,
+               {"line 3", "has no input 'x'", "3 of 5", "incomplete"});
   record_in(config).on_missing_field = config::OnMissingField::kDrop;
   const auto dataset = opened(config);
   ASSERT_EQ(dataset->size(), 2u);
   EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(5));
 }
 
-TEST_F(CsvDataset, ColumnsThatAreNotThereOrTwiceAreErrors) {
+TEST_F(CsvDatasetTest, RejectsMissingOrDuplicateColumns) {
   write("data.csv", "x,x,y,\n1,2,0,3\n");
-  expect_error(csv("z"), Code::kInvalidArgument,
+  expect_error(csv("z"), StatusCode::kInvalidArgument,
                {"data.train.fields.input", "column 4 has no name"});
   auto config = csv("z");
   fields_in(config).input = {"y"};
-  expect_error(config, Code::kInvalidArgument,
+  expect_error(config, StatusCode::kInvalidArgument,
                {"data.train.fields.label", "no column 'z'", "x, x, y"});
   config = csv("y");
   fields_in(config).input = {"x"};
-  expect_error(config, Code::kInvalidArgument, {"data.train.fields.input", "two columns 'x'"});
+  expect_error(config, StatusCode::kInvalidArgument,
+               {"data.train.fields.input", "two columns 'x'"});
 }
 
-TEST_F(CsvDataset, LineEndInAColumnsNameIsASpace) {
+TEST_F(CsvDatasetTest, ReplacesLineEndInColumnNameBySpace) {
   write("data.csv", "\"price\n(EUR)\",y\n1.5,0\n");
   auto config = csv();
   fields_in(config).input = {"price (EUR)"};
   EXPECT_THAT(read_sample(*opened(config), 0).values<float>(0), ElementsAre(1.5));
 }
 
-TEST_F(CsvDataset, FilesThatAreNoTablesAreErrors) {
+TEST_F(CsvDatasetTest, RejectsFilesWithoutTable) {
   write("data.csv", "");
-  expect_error(csv(), Code::kCorrupt, {path("data.csv"), "empty"});
+  expect_error(csv(), StatusCode::kCorrupt, {path("data.csv"), "empty"});
   write("data.csv", "\n \n");
-  expect_error(csv(), Code::kCorrupt, {"empty"});
+  expect_error(csv(), StatusCode::kCorrupt, {"empty"});
   write("data.csv", "x,y\n");
-  expect_error(csv(), Code::kNotFound, {"no record"});
+  expect_error(csv(), StatusCode::kNotFound, {"no record"});
   write("data.csv", std::string("\xff\xfex\0,\0y\0", 8));
-  expect_error(csv(), Code::kCorrupt, {"UTF-16"});
+  expect_error(csv(), StatusCode::kCorrupt, {"UTF-16"});
   write("data.csv", "\x1f\x8b\x08 and so on");
-  expect_error(csv(), Code::kCorrupt, {path("data.csv"), "gunzip"});
+  expect_error(csv(), StatusCode::kCorrupt, {path("data.csv"), "gunzip"});
 }
 
-TEST_F(CsvDataset, RowsAcrossAllChunksOfAScanAreFound) {
+TEST_F(CsvDatasetTest, FindsRowsAcrossChunkBoundaries) {
   // Rows of many lengths, so that ends of chunks fall everywhere, quotes and line ends among them.
   std::string table = "x,y,text\n";
   const uint64_t rows = 30'000;
@@ -212,7 +215,7 @@ TEST_F(CsvDataset, RowsAcrossAllChunksOfAScanAreFound) {
   }
 }
 
-TEST_F(CsvDataset, RowsThatEndJustWhereAChunkDoesAreFollowedByTheNext) {
+TEST_F(CsvDatasetTest, FindsRowAfterRowEndingAtChunkBoundary) {
   // Header and rows of 8 bytes: every power of two from 8 on is the end of a row.
   std::string table = "xxxxx,y\n";
   const uint64_t rows = 400'000;
@@ -224,12 +227,12 @@ TEST_F(CsvDataset, RowsThatEndJustWhereAChunkDoesAreFollowedByTheNext) {
   EXPECT_THAT(read_sample(*dataset, rows - 1).values<float>(0), ElementsAre(99999));
 }
 
-TEST_F(CsvDataset, RowOverTheLimitIsAnErrorThatNamesItsLine) {
-  write("data.csv", "x,y\n1,0\n2,\"" + std::string(kMostRowBytes, 'a') + "\"\n");
-  expect_error(csv(), Code::kCorrupt, {path("data.csv") + ":3", "more than"});
+TEST_F(CsvDatasetTest, RejectsOversizedRowWithLineNumber) {
+  write("data.csv", "x,y\n1,0\n2,\"" + std::string(kMaxTextLineBytes, 'a') + "\"\n");
+  expect_error(csv(), StatusCode::kCorrupt, {path("data.csv") + ":3", "more than"});
 }
 
-TEST_F(CsvDataset, OpensTheSameFromTheIndexWhichDependsOnTheSettings) {
+TEST_F(CsvDatasetTest, OpensFromIndexOnlyWithSameSettings) {
   write("data.csv", "a,b,y\n1,2,cat\n3,4,dog\n");
   const std::string fingerprint = opened(csv())->fingerprint();
   const auto dataset = open_indexed("train", csv(), index_dir(), fingerprint);
@@ -243,7 +246,7 @@ TEST_F(CsvDataset, OpensTheSameFromTheIndexWhichDependsOnTheSettings) {
   source_in<config::CsvDataset>(others[3]).column_names = {"a", "b", "y"};
   for (const auto& other : others)
     EXPECT_EQ(open_indexed("train", other, index_dir(), fingerprint).status().code(),
-              Code::kMismatch);
+              StatusCode::kMismatch);
 }
 
 }  // namespace

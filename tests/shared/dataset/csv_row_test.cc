@@ -21,7 +21,7 @@ std::vector<std::string> fields(std::string_view text, char delimiter = ',') {
   return fields;
 }
 
-TEST(CsvRow, SplitsAtDelimitersAndKeepsEmptyFields) {
+TEST(CsvRowTest, SplitsAtDelimitersAndPreservesEmptyFields) {
   EXPECT_THAT(fields("a,b,c\n"), ElementsAre("a", "b", "c"));
   EXPECT_THAT(fields("a,b,c\r\n"), ElementsAre("a", "b", "c"));
   EXPECT_THAT(fields("a;b,c", ';'), ElementsAre("a", "b,c"));
@@ -29,23 +29,23 @@ TEST(CsvRow, SplitsAtDelimitersAndKeepsEmptyFields) {
   EXPECT_THAT(fields("a\n"), ElementsAre("a"));
 }
 
-TEST(CsvRow, QuotedFieldsHoldDelimitersLineEndsAndQuotes) {
+TEST(CsvRowTest, ParsesDelimitersLineEndsAndQuotesInQuotedFields) {
   EXPECT_THAT(fields("\"a,b\",\"c\nd\",\"e\"\"f\"\n"), ElementsAre("a,b", "c\nd", "e\"f"));
   EXPECT_THAT(fields("\"\",\"\"\"\",x\n"), ElementsAre("", "\"", "x"));
   EXPECT_THAT(fields("\"a\"\r\n"), ElementsAre("a"));
 }
 
-TEST(CsvRow, QuoteWithinAFieldIsACharacter) {
+TEST(CsvRowTest, TreatsQuoteWithinFieldAsCharacter) {
   EXPECT_THAT(fields("3.5\" disk,a\"b\"\n"), ElementsAre("3.5\" disk", "a\"b\""));
 }
 
-TEST(CsvRow, MalformedQuotesAreCorruptAndNameTheColumn) {
+TEST(CsvRowTest, ReportsMalformedQuotesWithColumn) {
   CsvRow row;
   EXPECT_THAT(row.split("a,\"b", ',').message(), HasSubstr("column 2"));
   EXPECT_THAT(row.split("\"a\"b,c", ',').message(), HasSubstr("column 1 has text behind"));
 }
 
-TEST(CsvRow, OneFieldIsThatOfAllFields) {
+TEST(CsvRowTest, ReturnsSameFieldFromSplitOneAndSplit) {
   for (const std::string text :
        {"a,b,c\n", ",,", "a", "\"a,b\",c\r\n", "a,\"b\"\"c\",,d", ",x\n", "x,\n"}) {
     const auto all = fields(text);
@@ -61,7 +61,7 @@ TEST(CsvRow, OneFieldIsThatOfAllFields) {
   }
 }
 
-TEST(CsvRow, EndsWhereNoQuoteIsOpen) {
+TEST(CsvRowTest, FindsRowEndOutsideQuotes) {
   EXPECT_EQ(end_of_csv_row("a,b\nc", ','), 4u);
   EXPECT_EQ(end_of_csv_row("a,\"b\nc\"\nd", ','), 8u);
   EXPECT_EQ(end_of_csv_row("a,b\"\nc\"\n", ','), 5u);
@@ -69,7 +69,7 @@ TEST(CsvRow, EndsWhereNoQuoteIsOpen) {
   EXPECT_EQ(end_of_csv_row("\"a\"b\"\nc", ','), 6u);
 }
 
-TEST(CsvRow, DoesNotEndInBytesThatMayGoOn) {
+TEST(CsvRowTest, FindsNoRowEndInIncompleteRow) {
   for (const char* const bytes : {"", "a,b", "a,\"b\n", "a,\"b\"", "\"a\"\"\n"})
     EXPECT_EQ(end_of_csv_row(bytes, ','), 0u) << bytes;
 }

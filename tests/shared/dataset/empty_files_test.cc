@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "tests/shared/dataset/folder_fixture.h"
-#include "tests/shared/dataset/small_sets.h"
+#include "tests/shared/dataset/small_datasets.h"
 
 namespace stoker::dataset {
 namespace {
@@ -14,9 +14,10 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::read_sample;
-using testing::SmallSet;
+using testing::SmallDataset;
 
-class EmptyFiles : public testing::FolderFixture, public ::testing::WithParamInterface<SmallSet> {
+class CorruptFilesTest : public testing::FolderFixture,
+                         public ::testing::WithParamInterface<SmallDataset> {
  protected:
   // How many samples can be read when `damage` has made other bytes of each file's. Whatever cannot
   // be read says where.
@@ -50,22 +51,22 @@ class EmptyFiles : public testing::FolderFixture, public ::testing::WithParamInt
   }
 };
 
-TEST_P(EmptyFiles, FaultRow56WithoutAByteAreNamed) {
+TEST_P(CorruptFilesTest, ReportsErrorOnEmptyFiles) {
   EXPECT_EQ(readable([](const std::string&) { return std::string(); }), 0u);
 }
 
-TEST_P(EmptyFiles, FaultRow56OfZerosAreNamed) {
+TEST_P(CorruptFilesTest, RejectsZeroedFilesUnlessFormatAllowsThem) {
   const uint64_t good =
       readable([](const std::string& bytes) { return std::string(bytes.size(), '\0'); });
   EXPECT_EQ(good > 0, takes_zeros());
 }
 
-TEST_P(EmptyFiles, FaultRow56WithTheirBeginningOnlyAreNamed) {
+TEST_P(CorruptFilesTest, ReportsErrorOnTruncatedFiles) {
   for (const size_t kept : {1, 4, 16, 80})
     EXPECT_LT(readable([&](const std::string& bytes) { return bytes.substr(0, kept); }), 10u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, EmptyFiles, ::testing::ValuesIn(testing::small_sets()),
+INSTANTIATE_TEST_SUITE_P(Kinds, CorruptFilesTest, ::testing::ValuesIn(testing::small_datasets()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -64,7 +64,7 @@ class FileReaderTest : public testing::FolderFixture {
   std::vector<UniqueFd> held_;
 };
 
-TEST_F(FileReaderTest, FaultRow64WaitsForADescriptorThatComesFree) {
+TEST_F(FileReaderTest, WaitsUntilDescriptorIsAvailable) {
   const FileTable files = digits();
   const FileReader reader(files);
   std::byte first{};
@@ -73,31 +73,31 @@ TEST_F(FileReaderTest, FaultRow64WaitsForADescriptorThatComesFree) {
     may_read.wait(false);
     return reader.read(0, 0, {&first, 1});
   });
-  const bool all_taken = take_all_descriptors();
+  const bool all_consumed = take_all_descriptors();
   may_read = true;
   may_read.notify_all();
   held_.clear();
   const Status status = read.get();
-  EXPECT_TRUE(all_taken);
+  EXPECT_TRUE(all_consumed);
   EXPECT_TRUE(status.ok()) << status.to_string();
   EXPECT_EQ(first, std::byte('0'));
 }
 
-TEST_F(FileReaderTest, FaultRow64SaysSoWhenNoneComesFree) {
+TEST_F(FileReaderTest, ReportsErrorWhenNoDescriptorBecomesAvailable) {
   const FileTable files = digits();
   const FileReader reader(files);
   std::byte first{};
-  const bool all_taken = take_all_descriptors();
+  const bool all_consumed = take_all_descriptors();
   const Status status = reader.read(0, 0, {&first, 1});
   held_.clear();
-  EXPECT_TRUE(all_taken);
+  EXPECT_TRUE(all_consumed);
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message().find("Too many open files"), std::string::npos) << status.to_string();
 }
 
 // ---- Reads that belong together
 
-TEST_F(FileReaderTest, ReadsTogetherAreOfAnyNumberOfFilesAndReaders) {
+TEST_F(FileReaderTest, GroupsReadsOfManyFiles) {
   FileTable files(root_.string());
   for (int file = 0; file < 100; ++file)
     add_file(files, std::to_string(file), std::to_string(1000 + file));
@@ -113,7 +113,7 @@ TEST_F(FileReaderTest, ReadsTogetherAreOfAnyNumberOfFilesAndReaders) {
   ASSERT_EQ(read(one, 0, 0, 4), "1000");
 }
 
-TEST_F(FileReaderTest, ReadsTogetherFindAFileThatIsCutOff) {
+TEST_F(FileReaderTest, ReportsTruncatedFileInGroupedReads) {
   const FileTable files = digits();
   const FileReader reader(files);
   {

@@ -89,7 +89,7 @@ class FolderFixture : public ::testing::Test {
     return open_dataset(name, config, index_dir(), {});
   }
   // An error of this code, with all of these words in it.
-  void expect_error(const config::DatasetConfig& config, Code code,
+  void expect_error(const config::DatasetConfig& config, StatusCode code,
                     const std::vector<std::string>& words) const {
     const auto dataset = open(config);
     ASSERT_FALSE(dataset.ok());

@@ -16,7 +16,7 @@ using test::gzip;
 using testing::read_sample;
 
 // Picture i of 2x3 pixels is filled with i; its label is i mod 4.
-std::string pictures(uint32_t count) {
+std::string encoded_images(uint32_t count) {
   std::string file = big_endian(0x803) + big_endian(count) + big_endian(2) + big_endian(3);
   for (uint32_t i = 0; i < count; ++i) file += std::string(6, static_cast<char>(i));
   return file;
@@ -27,25 +27,25 @@ std::string labels(uint32_t count) {
   return file;
 }
 
-class IdxDataset : public testing::FolderFixture {
+class IdxDatasetTest : public testing::FolderFixture {
  protected:
   config::DatasetConfig idx() const {
     config::DatasetConfig config;
     config.source = config::IdxDataset{};
-    path_in(config) = path("pictures");
+    path_in(config) = path("images");
     source_in<config::IdxDataset>(config).labels_path = path("labels");
     return config;
   }
-  void expect_corrupt(const std::string& pictures_file, const std::string& labels_file,
+  void expect_corrupt(const std::string& images_file, const std::string& labels_file,
                       const std::vector<std::string>& words) {
-    write("pictures", pictures_file);
+    write("images", images_file);
     write("labels", labels_file);
-    expect_error(idx(), Code::kCorrupt, words);
+    expect_error(idx(), StatusCode::kCorrupt, words);
   }
 };
 
-TEST_F(IdxDataset, GivesPicturesAndLabels) {
-  write("pictures", pictures(10));
+TEST_F(IdxDatasetTest, ReadsImagesAndLabels) {
+  write("images", encoded_images(10));
   write("labels", labels(10));
   const auto dataset = open(idx());
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
@@ -61,11 +61,11 @@ TEST_F(IdxDataset, GivesPicturesAndLabels) {
     EXPECT_EQ(sample.text(), std::string(6, static_cast<char>(i)));
     EXPECT_EQ(sample.label(), static_cast<int64_t>(i % 4));
   }
-  EXPECT_EQ((*dataset)->origin(2).offset, 16u + 12u);
+  EXPECT_EQ((*dataset)->source(2).offset, 16u + 12u);
 }
 
-TEST_F(IdxDataset, OpensTheSameFromTheIndex) {
-  write("pictures", pictures(10));
+TEST_F(IdxDatasetTest, OpensFromIndex) {
+  write("images", encoded_images(10));
   write("labels", labels(10));
   const std::string fingerprint = (*open(idx()))->fingerprint();
   const auto dataset = open_indexed("train", idx(), index_dir(), fingerprint);
@@ -74,8 +74,8 @@ TEST_F(IdxDataset, OpensTheSameFromTheIndex) {
   EXPECT_EQ(read_sample(**dataset, 3).label(), 3);
 }
 
-TEST_F(IdxDataset, SplitIsByPosition) {
-  write("pictures", pictures(10));
+TEST_F(IdxDatasetTest, SplitsByPosition) {
+  write("images", encoded_images(10));
   write("labels", labels(10));
   auto config = idx();
   config.split = {0.7, 1};
@@ -84,25 +84,25 @@ TEST_F(IdxDataset, SplitIsByPosition) {
   EXPECT_EQ((*dataset)->size(), 3u);
   EXPECT_EQ(read_sample(**dataset, 0).text(), std::string(6, '\7'));
   config.split = {0, 0.01};
-  expect_error(config, Code::kInvalidArgument, {"data.train.split"});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.split"});
 }
 
-TEST_F(IdxDataset, EveryTruncationIsAnError) {
+TEST_F(IdxDatasetTest, RejectsTruncationAtAnyByte) {
   write("labels", labels(5));
-  const std::string whole = pictures(5);
+  const std::string whole = encoded_images(5);
   for (size_t length = 0; length < whole.size(); ++length) {
-    write("pictures", whole.substr(0, length));
-    expect_error(idx(), Code::kCorrupt, {path("pictures")});
+    write("images", whole.substr(0, length));
+    expect_error(idx(), StatusCode::kCorrupt, {path("images")});
   }
-  write("pictures", whole);
+  write("images", whole);
   const std::string all_labels = labels(5);
   for (size_t length = 0; length < all_labels.size(); ++length) {
     write("labels", all_labels.substr(0, length));
-    expect_error(idx(), Code::kCorrupt, {path("labels")});
+    expect_error(idx(), StatusCode::kCorrupt, {path("labels")});
   }
 }
 
-TEST_F(IdxDataset, FaultRow58HeadersThatLieAreErrors) {
+TEST_F(IdxDatasetTest, RejectsInvalidHeaders) {
   const auto header = [](uint32_t count, uint32_t height, uint32_t width) {
     return big_endian(0x803) + big_endian(count) + big_endian(height) + big_endian(width);
   };
@@ -110,40 +110,41 @@ TEST_F(IdxDataset, FaultRow58HeadersThatLieAreErrors) {
   expect_corrupt(header(1u << 31, 1u << 31, 4) + "x", labels(5), {"does not fit"});
   expect_corrupt(header(0, 2, 3), labels(0), {"does not fit"});
   expect_corrupt(header(5, 0, 3), labels(5), {"does not fit"});
-  expect_corrupt(pictures(5) + "x", labels(5), {"does not fit"});
+  expect_corrupt(encoded_images(5) + "x", labels(5), {"does not fit"});
 }
 
-TEST_F(IdxDataset, LabelsMustBeAsManyAsPictures) {
-  expect_corrupt(pictures(5), labels(4), {path("labels"), "4 labels", "5 pictures"});
-  expect_corrupt(pictures(5), labels(6), {"6 labels"});
+TEST_F(IdxDatasetTest, RequiresEqualNumberOfLabelsAndImages) {
+  expect_corrupt(encoded_images(5), labels(4), {path("labels"), "4 labels", "5 images"});
+  expect_corrupt(encoded_images(5), labels(6), {"6 labels"});
 }
 
-TEST_F(IdxDataset, WrongFilesAreTold) {
-  expect_corrupt(labels(50), pictures(5), {path("pictures"), "2049", "2051"});
+TEST_F(IdxDatasetTest, RejectsSwappedOrMissingFiles) {
+  expect_corrupt(labels(50), encoded_images(5), {path("images"), "2049", "2051"});
   auto config = idx();
   source_in<config::IdxDataset>(config).labels_path = "";
-  expect_error(config, Code::kInvalidArgument, {"data.train.labels_path"});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.labels_path"});
   source_in<config::IdxDataset>(config).labels_path = path("missing");
-  expect_error(config, Code::kNotFound, {"data.train.labels_path", path("missing")});
+  expect_error(config, StatusCode::kNotFound, {"data.train.labels_path", path("missing")});
   config = idx();
   path_in(config) = root_.string();
-  expect_error(config, Code::kInvalidArgument, {"not a regular file"});
+  expect_error(config, StatusCode::kInvalidArgument, {"not a regular file"});
 }
 
 // ---- Packed by gzip
 
-TEST_F(IdxDataset, PackedFilesGiveTheSameSamples) {
-  write("pictures", pictures(10));
+TEST_F(IdxDatasetTest, ReadsSameSamplesFromGzipFiles) {
+  write("images", encoded_images(10));
   write("labels", labels(10));
   std::vector<std::string> expected;
   const auto plain = open(idx());
   ASSERT_TRUE(plain.ok());
   for (uint64_t i = 0; i < 10; ++i) expected.push_back(read_sample(**plain, i).text());
-  for (const auto& [pictures_file, labels_file] : std::vector<std::pair<std::string, std::string>>{
-           {gzip(pictures(10)), labels(10)},
-           {pictures(10), gzip(labels(10))},
-           {gzip(pictures(10).substr(0, 20)) + gzip(pictures(10).substr(20)), gzip(labels(10))}}) {
-    write("pictures", pictures_file);
+  for (const auto& [images_file, labels_file] : std::vector<std::pair<std::string, std::string>>{
+           {gzip(encoded_images(10)), labels(10)},
+           {encoded_images(10), gzip(labels(10))},
+           {gzip(encoded_images(10).substr(0, 20)) + gzip(encoded_images(10).substr(20)),
+            gzip(labels(10))}}) {
+    write("images", images_file);
     write("labels", labels_file);
     const auto packed = open(idx());
     ASSERT_TRUE(packed.ok()) << packed.status().to_string();
@@ -156,12 +157,12 @@ TEST_F(IdxDataset, PackedFilesGiveTheSameSamples) {
   }
 }
 
-TEST_F(IdxDataset, WhatWasUnpackedIsKeptAndMadeAnewWhenItIsGoneOrChanged) {
-  write("pictures", gzip(pictures(10)));
+TEST_F(IdxDatasetTest, RebuildsDecompressedFileWhenMissingOrOutdated) {
+  write("images", gzip(encoded_images(10)));
   write("labels", labels(10));
   const std::string unpacked = ".index/train.path.decompressed";
   ASSERT_TRUE(open(idx()).ok());
-  EXPECT_EQ(content_of(unpacked), pictures(10));
+  EXPECT_EQ(content_of(unpacked), encoded_images(10));
   age(unpacked, -100);
   ASSERT_TRUE(open(idx()).ok());  // not as it was made
   const auto made = std::filesystem::last_write_time(path(unpacked));
@@ -173,33 +174,33 @@ TEST_F(IdxDataset, WhatWasUnpackedIsKeptAndMadeAnewWhenItIsGoneOrChanged) {
   EXPECT_TRUE(read_sample(**dataset, 7).status.ok());
 }
 
-TEST_F(IdxDataset, EveryDamageToAPackedFileIsAnErrorAndLeavesNothing) {
+TEST_F(IdxDatasetTest, RejectsCorruptGzipFileAndLeavesNoOutput) {
   write("labels", labels(5));
-  const std::string whole = gzip(pictures(5));
+  const std::string whole = gzip(encoded_images(5));
   const std::string unpacked = ".index/train.path.decompressed";
-  const auto expect_refused = [&](const std::string& file) {
-    write("pictures", file);
+  const auto expect_rejected = [&](const std::string& file) {
+    write("images", file);
     const auto dataset = open(idx());
     if (dataset.ok()) {  // another way to pack the same bytes
-      EXPECT_EQ(content_of(unpacked), pictures(5));
+      EXPECT_EQ(content_of(unpacked), encoded_images(5));
       std::filesystem::remove_all(index_dir());
       return;
     }
-    EXPECT_EQ(dataset.status().code(), Code::kCorrupt) << dataset.status().to_string();
-    EXPECT_THAT(dataset.status().message(), ::testing::HasSubstr(path("pictures")));
+    EXPECT_EQ(dataset.status().code(), StatusCode::kCorrupt) << dataset.status().to_string();
+    EXPECT_THAT(dataset.status().message(), ::testing::HasSubstr(path("images")));
     EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
   };
-  for (size_t length = 0; length < whole.size(); ++length) expect_refused(whole.substr(0, length));
+  for (size_t length = 0; length < whole.size(); ++length) expect_rejected(whole.substr(0, length));
   for (size_t at = 0; at < whole.size(); ++at) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
-    expect_refused(damaged);
+    expect_rejected(damaged);
   }
-  expect_corrupt(whole + "x", labels(5), {path("pictures"), "offset "});
+  expect_corrupt(whole + "x", labels(5), {path("images"), "offset "});
   expect_corrupt(whole.substr(0, whole.size() - 1), labels(5), {"cut off"});
 }
 
-TEST_F(IdxDataset, PackedHeadersThatLieAreErrorsBeforeAnythingIsWritten) {
+TEST_F(IdxDatasetTest, RejectsInvalidGzipHeadersBeforeWriting) {
   const auto header = [](uint32_t count, uint32_t height, uint32_t width) {
     return big_endian(0x803) + big_endian(count) + big_endian(height) + big_endian(width);
   };

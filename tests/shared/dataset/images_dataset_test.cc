@@ -9,19 +9,19 @@
 
 #include "shared/image/decoder.h"
 #include "tests/shared/dataset/folder_fixture.h"
-#include "tests/shared/image/picture_files.h"
+#include "tests/shared/image/image_files.h"
 
 namespace stoker::dataset {
 namespace {
 
-using image::testing::jpeg_of;
+using image::testing::encode_jpeg;
+using image::testing::encode_png_file;
 using image::testing::plain;
-using image::testing::png_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::read_sample;
 
-class ImagesDataset : public testing::FolderFixture {
+class ImageFolderDatasetTest : public testing::FolderFixture {
  protected:
   config::DatasetConfig images() const {
     config::DatasetConfig config;
@@ -30,11 +30,13 @@ class ImagesDataset : public testing::FolderFixture {
     transforms_in(config) = {config::Resize{{4, 6}}};
     return config;
   }
-  static std::string png(uint8_t value) { return png_of(plain(5, 5, {value, value, value})); }
+  static std::string png(uint8_t value) {
+    return encode_png_file(plain(5, 5, {value, value, value}));
+  }
 };
 
-TEST_F(ImagesDataset, ClassesAreSortedFoldersAndFormatsAreToldByContent) {
-  write("data/dog/1.png", jpeg_of(plain(9, 9, {10, 10, 10})));  // the name lies
+TEST_F(ImageFolderDatasetTest, SortsClassFoldersAndDetectsFormatByContent) {
+  write("data/dog/1.png", encode_jpeg(plain(9, 9, {10, 10, 10})));  // the name lies
   write("data/cat-b/x", png(20));
   write("data/cat/deep/2.jpg", png(30));
   const auto dataset = open(images());
@@ -51,11 +53,11 @@ TEST_F(ImagesDataset, ClassesAreSortedFoldersAndFormatsAreToldByContent) {
     EXPECT_EQ(sample.tensors[0].size(), 72u);
     EXPECT_NEAR(std::to_integer<int>(sample.tensors[0][0]), std::vector<int>({30, 20, 10})[i], 1);
   }
-  EXPECT_EQ((*dataset)->origin(0).file, path("data/cat/deep/2.jpg"));
+  EXPECT_EQ((*dataset)->source(0).file, path("data/cat/deep/2.jpg"));
 }
 
-TEST_F(ImagesDataset, OneChannelIsGrey) {
-  write("data/a/1", png_of(plain(5, 5, {200, 100, 50})));
+TEST_F(ImageFolderDatasetTest, ConvertsToGrayWithOneChannel) {
+  write("data/a/1", encode_png_file(plain(5, 5, {200, 100, 50})));
   auto config = images();
   set_image_mode(config, config::ImageMode::kGray);
   const auto dataset = open(config);
@@ -64,7 +66,7 @@ TEST_F(ImagesDataset, OneChannelIsGrey) {
   EXPECT_EQ(read_sample(**dataset, 0).text(), std::string(24, '\x7c'));
 }
 
-TEST_F(ImagesDataset, SplitTakesTheSamePartOfEveryClass) {
+TEST_F(ImageFolderDatasetTest, SplitsEveryClassInSameRatio) {
   for (int i = 0; i < 10; ++i) write("data/a/" + std::to_string(i), png(static_cast<uint8_t>(i)));
   for (int i = 0; i < 5; ++i)
     write("data/b/" + std::to_string(i), png(static_cast<uint8_t>(100 + i)));
@@ -87,8 +89,8 @@ TEST_F(ImagesDataset, SplitTakesTheSamePartOfEveryClass) {
   EXPECT_EQ(read_sample(**valid, 2).label(), 1);
 }
 
-TEST_F(ImagesDataset, ARandomCropIsDescribedAsItIsTaken) {
-  const std::string file = png_of(image::testing::pattern(40, 50));
+TEST_F(ImageFolderDatasetTest, DescribesRandomCropAsApplied) {
+  const std::string file = encode_png_file(image::testing::pattern(40, 50));
   write("data/a/1", file);
   auto config = images();
   transforms_in(config) = {config::RandomResizedCrop{{4, 6}}};
@@ -96,9 +98,9 @@ TEST_F(ImagesDataset, ARandomCropIsDescribedAsItIsTaken) {
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
   std::set<std::string> texts;
   for (uint64_t epoch = 0; epoch < 20; ++epoch) {
-    const DrawKey key{.seed = 7, .epoch = epoch, .sample = 0};
-    const std::string text = (*dataset)->describe_draws(0, key);
-    image::Box box;
+    const RandomKey key{.seed = 7, .epoch = epoch, .sample = 0};
+    const std::string text = (*dataset)->describe_transforms(0, key);
+    image::CropBox box;
     ASSERT_EQ(std::sscanf(text.c_str(), "crop=%lf,%lf,%lfx%lf", &box.left, &box.top, &box.width,
                           &box.height),
               4)
@@ -114,13 +116,13 @@ TEST_F(ImagesDataset, ARandomCropIsDescribedAsItIsTaken) {
     texts.insert(text);
   }
   EXPECT_GT(texts.size(), 15u);
-  EXPECT_EQ((*open(images(), "plain"))->describe_draws(0, {}), "");
+  EXPECT_EQ((*open(images(), "plain"))->describe_transforms(0, {}), "");
 }
 
-class PackedImages : public ImagesDataset {
+class PackedImagesTest : public ImageFolderDatasetTest {
  protected:
   void SetUp() override {
-    ImagesDataset::SetUp();
+    ImageFolderDatasetTest::SetUp();
     for (int i = 0; i < 30; ++i)
       write("data/" + std::string(1, static_cast<char>('a' + i % 3)) + "/" + std::to_string(i),
             png(static_cast<uint8_t>(i)));
@@ -133,7 +135,7 @@ class PackedImages : public ImagesDataset {
   std::string pack() const { return index_dir() + "/train.files.packed"; }
 };
 
-TEST_F(PackedImages, AreTheSameSamplesAsTheFiles) {
+TEST_F(PackedImagesTest, ReturnsSameSamplesAsFiles) {
   const auto files = open(images());
   ASSERT_TRUE(files.ok());
   EXPECT_FALSE(std::filesystem::exists(pack()));
@@ -144,16 +146,16 @@ TEST_F(PackedImages, AreTheSameSamplesAsTheFiles) {
   ASSERT_EQ((*dataset)->size(), 30u);
   for (uint64_t sample = 0; sample < 30; ++sample) {
     EXPECT_EQ(read_sample(**dataset, sample).tensors, read_sample(**files, sample).tensors);
-    EXPECT_EQ((*dataset)->origin(sample).file, (*files)->origin(sample).file);
+    EXPECT_EQ((*dataset)->source(sample).file, (*files)->source(sample).file);
   }
 }
 
 // Whole and in part, the damaged one too.
-TEST_F(PackedImages, AreTheSameSamplesWhereTheirJpegsAreRewritten) {
-  const std::string photograph = image::testing::jpeg_of(image::testing::pattern(150, 230));
+TEST_F(PackedImagesTest, ReturnsSameSamplesWithRestartMarkers) {
+  const std::string photograph = image::testing::encode_jpeg(image::testing::pattern(150, 230));
   write("data/a/photograph.jpg", photograph);
   write("data/b/progressive.jpg",
-        image::testing::jpeg_of(image::testing::pattern(200, 120), {.progressive = true}));
+        image::testing::encode_jpeg(image::testing::pattern(200, 120), {.progressive = true}));
   write("data/c/damaged.jpg", photograph.substr(0, photograph.size() / 2));
   const std::vector<config::Transforms> fits{{config::Resize{{24, 40}}},
                                              {config::Resize{{46}}, config::CenterCrop{{24, 40}}},
@@ -180,7 +182,7 @@ TEST_F(PackedImages, AreTheSameSamplesWhereTheirJpegsAreRewritten) {
   EXPECT_FALSE(std::filesystem::exists(index_dir() + "/train.files.packed_restart"));
 }
 
-TEST_F(PackedImages, AreReadWithoutTheirFiles) {
+TEST_F(PackedImagesTest, ReadsSamplesWithoutSourceFiles) {
   const auto dataset = open(packed());
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
   std::filesystem::remove_all(path("data"));
@@ -188,7 +190,7 @@ TEST_F(PackedImages, AreReadWithoutTheirFiles) {
     EXPECT_TRUE(read_sample(**dataset, sample).status.ok()) << sample;
 }
 
-TEST_F(PackedImages, ADamagedPackIsMadeAnewAndOneThatIsNotWantedIsRemoved) {
+TEST_F(PackedImagesTest, RebuildsCorruptPackAndRemovesUnusedPack) {
   ASSERT_TRUE(open(packed()).ok());
   std::filesystem::resize_file(pack(), 10);
   const auto again = open(packed());
@@ -198,23 +200,23 @@ TEST_F(PackedImages, ADamagedPackIsMadeAnewAndOneThatIsNotWantedIsRemoved) {
   EXPECT_FALSE(std::filesystem::exists(pack()));
 }
 
-TEST_F(PackedImages, APackThatIsCutWhileItIsReadIsABadSampleThatNamesFileAndPack) {
+TEST_F(PackedImagesTest, ReportsFileAndPackWhenPackIsTruncated) {
   const auto dataset = open(packed());
   ASSERT_TRUE(dataset.ok());
   std::filesystem::resize_file(pack(), 10);
   const Status status = read_sample(**dataset, 29).status;
-  EXPECT_EQ(status.code(), Code::kCorrupt);
-  EXPECT_THAT(status.message(), HasSubstr((*dataset)->origin(29).file));
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr((*dataset)->source(29).file));
   EXPECT_THAT(status.message(), HasSubstr(pack()));
 }
 
-TEST_F(PackedImages, AFileThatCannotBePackedIsNamedAndNoPackIsLeft) {
+TEST_F(PackedImagesTest, ReportsOversizedFileAndLeavesNoPack) {
   std::filesystem::resize_file(path("data/b/4"), uint64_t{1} << 30);  // with a hole
-  expect_error(packed(), Code::kCorrupt, {"data.train.cache", path("data/b/4"), "limit"});
+  expect_error(packed(), StatusCode::kCorrupt, {"data.train.cache", path("data/b/4"), "limit"});
   EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
 }
 
-TEST_F(ImagesDataset, ClassesThatAPartTakesNothingOfKeepTheirNumbers) {
+TEST_F(ImageFolderDatasetTest, PreservesClassNumbersWhenSplitOmitsClass) {
   write("data/a/1", png(1));
   for (int i = 0; i < 4; ++i) write("data/b/" + std::to_string(i), png(2));
   auto config = images();
@@ -225,14 +227,14 @@ TEST_F(ImagesDataset, ClassesThatAPartTakesNothingOfKeepTheirNumbers) {
   EXPECT_EQ((*dataset)->classes(), 2u);
   EXPECT_EQ(read_sample(**dataset, 0).label(), 1);
   config.split = {0, 0.1};
-  expect_error(config, Code::kInvalidArgument, {"data.train.split"});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.split"});
 }
 
-TEST_F(ImagesDataset, EmptyClassFolderIsAnErrorUnlessTheGlobLeavesItOut) {
+TEST_F(ImageFolderDatasetTest, RejectsEmptyClassFolderUnlessExcludedByGlob) {
   write("data/cat/1.jpg", png(1));
   write("data/notes/readme.txt", "x");
   std::filesystem::create_directory(path("data/dog"));
-  expect_error(images(), Code::kNotFound, {path("data/dog"), "class folder"});
+  expect_error(images(), StatusCode::kNotFound, {path("data/dog"), "class folder"});
   auto config = images();
   glob_in(config) = "cat/*.jpg";
   const auto dataset = open(config);
@@ -240,7 +242,7 @@ TEST_F(ImagesDataset, EmptyClassFolderIsAnErrorUnlessTheGlobLeavesItOut) {
   EXPECT_THAT((*dataset)->class_names(), ElementsAre("cat"));
 }
 
-TEST_F(ImagesDataset, FilesBesideTheClassFoldersAreLeftOutAndCounted) {
+TEST_F(ImageFolderDatasetTest, IgnoresFilesOutsideClassFoldersAndLogsCount) {
   write("data/a/1", png(1));
   write("data/readme", "x");
   write("data/labels.csv", "x");
@@ -252,21 +254,21 @@ TEST_F(ImagesDataset, FilesBesideTheClassFoldersAreLeftOutAndCounted) {
   EXPECT_THAT(log, HasSubstr("count=2"));
 }
 
-TEST_F(ImagesDataset, FolderWithoutClassesOrWithoutPicturesIsAnError) {
+TEST_F(ImageFolderDatasetTest, RejectsFolderWithoutClassesOrImages) {
   write("data/1.jpg", png(1));
-  expect_error(images(), Code::kNotFound, {path("data"), "a folder per class"});
+  expect_error(images(), StatusCode::kNotFound, {path("data"), "a folder per class"});
   std::filesystem::remove_all(path("data"));
   write("data/a/1.txt", "text");
   write("data/a/2.txt", "");
-  expect_error(images(), Code::kCorrupt, {path("data/a/1.txt"), "JPEG, PNG or WebP"});
+  expect_error(images(), StatusCode::kCorrupt, {path("data/a/1.txt"), "JPEG, PNG or WebP"});
   write("file", "x");
   auto config = images();
   path_in(config) = path("file");
-  expect_error(config, Code::kInvalidArgument, {"not a folder"});
+  expect_error(config, StatusCode::kInvalidArgument, {"not a folder"});
 }
 
-TEST_F(ImagesDataset, DamagedPicturesAreCorruptAndNameTheFile) {
-  const std::string jpeg = jpeg_of(image::testing::pattern(40, 40));
+TEST_F(ImageFolderDatasetTest, ReportsCorruptImageWithFile) {
+  const std::string jpeg = encode_jpeg(image::testing::pattern(40, 40));
   write("data/a/0-good", jpeg);
   write("data/a/1-cut", jpeg.substr(0, jpeg.size() / 2));
   write("data/a/2-garbage", "\xff\xd8\xff garbage");
@@ -279,40 +281,40 @@ TEST_F(ImagesDataset, DamagedPicturesAreCorruptAndNameTheFile) {
   EXPECT_TRUE(read_sample(**dataset, 0).status.ok());
   for (uint64_t i = 1; i <= 5; ++i) {
     const Status status = read_sample(**dataset, i).status;
-    EXPECT_EQ(status.code(), Code::kCorrupt) << i;
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt) << i;
     EXPECT_THAT(status.message(), HasSubstr(path("data/a/" + std::to_string(i))));
   }
   EXPECT_TRUE(read_sample(**dataset, 6).status.ok());
 }
 
-TEST_F(ImagesDataset, FileDeletedAfterIndexingIsNotFound) {
+TEST_F(ImageFolderDatasetTest, ReportsNotFoundWhenFileIsDeletedAfterIndexing) {
   write("data/a/1", png(1));
   write("data/a/2", png(2));
   const auto dataset = open(images());
   ASSERT_TRUE(dataset.ok());
   std::filesystem::remove(path("data/a/1"));
-  EXPECT_EQ(read_sample(**dataset, 0).status.code(), Code::kNotFound);
+  EXPECT_EQ(read_sample(**dataset, 0).status.code(), StatusCode::kNotFound);
   EXPECT_TRUE(read_sample(**dataset, 1).status.ok());
 }
 
-TEST_F(ImagesDataset, BadSettingsNameTheirKeys) {
+TEST_F(ImageFolderDatasetTest, RejectsInvalidSettingsWithKey) {
   write("data/a/1", png(1));
   for (const auto& size :
        std::vector<std::vector<int64_t>>{{}, {5}, {0, 5}, {5, -1}, {1 << 20, 5}, {1, 2, 3}}) {
     auto config = images();
     set_transform(config, config::Resize{size});
-    expect_error(config, Code::kInvalidArgument, {"data.train.transforms: resize.size"});
+    expect_error(config, StatusCode::kInvalidArgument, {"data.train.transforms: resize.size"});
   }
   auto config = images();
   transforms_in(config).clear();
-  expect_error(config, Code::kInvalidArgument, {"data.train.transforms: ", "resize"});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.transforms: ", "resize"});
 }
 
-TEST_F(ImagesDataset, ManyThreadsDecodeTheSamePictures) {
+TEST_F(ImageFolderDatasetTest, DecodesSameImagesOnAllThreads) {
   for (int i = 0; i < 20; ++i)
     write("data/a/" + std::to_string(100 + i),
           i % 2 ? png(static_cast<uint8_t>(i))
-                : jpeg_of(image::testing::pattern(20 + static_cast<uint32_t>(i), 30)));
+                : encode_jpeg(image::testing::pattern(20 + static_cast<uint32_t>(i), 30)));
   const auto dataset = open(images());
   ASSERT_TRUE(dataset.ok());
   std::vector<std::string> expected;

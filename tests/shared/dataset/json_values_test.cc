@@ -15,11 +15,11 @@ class JsonValuesTest : public ::testing::Test {
   Status read(const std::string& line) { return values_.read(line, found_); }
   std::string error(const std::string& line) {
     const Status status = read(line);
-    EXPECT_EQ(status.code(), Code::kCorrupt) << line;
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt) << line;
     return status.message();
   }
   std::string text(size_t value) {
-    return std::string(text_of(std::get<FieldBytes>(found_[value])));
+    return std::string(to_string_view(std::get<FieldBytes>(found_[value])));
   }
   std::vector<int64_t> ints(size_t value) {
     const auto ints = std::get<FieldInts>(found_[value]);
@@ -34,7 +34,7 @@ class JsonValuesTest : public ::testing::Test {
   std::vector<FieldValue> found_{2};
 };
 
-TEST_F(JsonValuesTest, TakesTextsNumbersAndTruth) {
+TEST_F(JsonValuesTest, ReadsStringsNumbersAndBooleans) {
   ASSERT_TRUE(read(R"({"a": "x\n\u00fc\"", "z": {"a": 5}, "b": {"c": -7, "a": 1}})").ok());
   EXPECT_EQ(text(0), "x\n\xc3\xbc\"");
   EXPECT_THAT(ints(1), ElementsAre(-7));
@@ -47,13 +47,13 @@ TEST_F(JsonValuesTest, TakesTextsNumbersAndTruth) {
   EXPECT_EQ(text(0), "");
 }
 
-TEST_F(JsonValuesTest, ArraysOfNumbersArePutOneAfterAnother) {
+TEST_F(JsonValuesTest, FlattensArraysOfNumbers) {
   ASSERT_TRUE(read(R"({"a": [1, [2, 3], []], "b": {"c": [1, 0.5, 2]}})").ok());
   EXPECT_THAT(ints(0), ElementsAre(1, 2, 3));
   EXPECT_THAT(floats(1), ElementsAre(1, 0.5, 2));
 }
 
-TEST_F(JsonValuesTest, ListsWithinAListHaveAsManyNumbersAsIsSaid) {
+TEST_F(JsonValuesTest, RequiresDeclaredNumberCountInNestedLists) {
   JsonValues values({"a", "b"}, 2);
   std::vector<FieldValue> found(2);
   EXPECT_TRUE(values.read("{\"a\": [[1, 2], [[3], [4]]], \"b\": [[1], [2, 3]]}", found).ok())
@@ -63,12 +63,12 @@ TEST_F(JsonValuesTest, ListsWithinAListHaveAsManyNumbersAsIsSaid) {
   for (const char* const line : {"{\"a\": [[1, 2], [3]]}", "{\"a\": [[]]}", "{\"a\": [1, [2, 3]]}",
                                  "{\"a\": [[1, 2, 3, 4]]}"}) {
     const Status status = values.read(line, found);
-    EXPECT_EQ(status.code(), Code::kCorrupt) << line;
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt) << line;
     EXPECT_NE(status.message().find("'a' holds a list of"), std::string::npos) << status.message();
   }
 }
 
-TEST_F(JsonValuesTest, NullAndWhatIsNotThereAreMissing) {
+TEST_F(JsonValuesTest, TreatsNullAndAbsentFieldsAsMissing) {
   ASSERT_TRUE(read(R"({"a": null, "b": {}, "c": 5})").ok());
   EXPECT_TRUE(is_missing(found_[0]));
   EXPECT_TRUE(is_missing(found_[1]));
@@ -77,7 +77,7 @@ TEST_F(JsonValuesTest, NullAndWhatIsNotThereAreMissing) {
   EXPECT_TRUE(is_missing(found_[1]));
 }
 
-TEST_F(JsonValuesTest, DottedKeysAndLongKeysAndTextsAreFound) {
+TEST_F(JsonValuesTest, FindsDottedAndLongKeysAndLongStrings) {
   const std::string filler(100'000, 'k');
   ASSERT_TRUE(read("{\"" + filler.substr(0, 60'000) + "\": \"" + filler + "\", \"b.c\": \"" +
                    filler + "\", \"\\u0061\": 3}")
@@ -86,7 +86,7 @@ TEST_F(JsonValuesTest, DottedKeysAndLongKeysAndTextsAreFound) {
   EXPECT_THAT(ints(0), ElementsAre(3));
 }
 
-TEST_F(JsonValuesTest, NothingIsLeftOfTheLineBefore) {
+TEST_F(JsonValuesTest, ClearsValuesOfPreviousLine) {
   ASSERT_TRUE(read(R"({"a": [1, 2], "b": {"c": "text"}})").ok());
   EXPECT_FALSE(read(R"({"a": [5, )").ok());
   ASSERT_TRUE(read(R"({"a": 9})").ok());
@@ -94,7 +94,7 @@ TEST_F(JsonValuesTest, NothingIsLeftOfTheLineBefore) {
   EXPECT_TRUE(is_missing(found_[1]));
 }
 
-TEST_F(JsonValuesTest, OtherValuesUnderAWantedNameAreErrorsThatNameIt) {
+TEST_F(JsonValuesTest, RejectsUnsupportedValueWithFieldName) {
   EXPECT_THAT(error(R"({"a": {}})"), HasSubstr("'a' is an object"));
   EXPECT_THAT(error(R"({"a": [1, "x"]})"), HasSubstr("'a' holds a text"));
   EXPECT_THAT(error(R"({"a": [null]})"), HasSubstr("'a' holds null"));
@@ -103,7 +103,7 @@ TEST_F(JsonValuesTest, OtherValuesUnderAWantedNameAreErrorsThatNameIt) {
   EXPECT_THAT(error(R"({"b": {"c": 1}, "b.c": 2})"), HasSubstr("'b.c' is there twice"));
 }
 
-TEST_F(JsonValuesTest, WhatIsNoObjectIsAnErrorThatSaysAtWhichByte) {
+TEST_F(JsonValuesTest, RejectsInvalidJsonWithByteOffset) {
   for (const char* const line :
        {"", "5", "[1]", "\"a\"", "null", "{\"a\": 1", "{\"a\": 1}}", "{'a': 1}", "{\"a\": 1,}",
         "{\"a\": nan}", "{\"a\": \"\xff\"}", "{} {}"})
@@ -111,7 +111,7 @@ TEST_F(JsonValuesTest, WhatIsNoObjectIsAnErrorThatSaysAtWhichByte) {
   EXPECT_THAT(error("{\"a\": ?}"), HasSubstr("at byte 7"));
 }
 
-TEST_F(JsonValuesTest, DeepNestingIsRefused) {
+TEST_F(JsonValuesTest, RejectsDeepNesting) {
   const auto nested = [](size_t depth) {
     return "{\"z\": " + std::string(depth, '[') + std::string(depth, ']') + "}";
   };

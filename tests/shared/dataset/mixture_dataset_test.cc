@@ -25,14 +25,14 @@ class EchoDataset final : public Dataset {
   uint64_t classes() const override { return classes_.size(); }
   std::vector<std::string> class_names() const override { return classes_; }
   const std::string& fingerprint() const override { return name_; }
-  Origin origin(uint64_t sample) const override { return {.file = name_, .offset = sample}; }
-  std::string describe_draws(uint64_t sample, const DrawKey& draw) const override {
-    return name_ + ' ' + std::to_string(sample) + ' ' + std::to_string(draw.seed) + ' ' +
-           std::to_string(draw.epoch) + ' ' + std::to_string(draw.sample);
+  SampleSource source(uint64_t sample) const override { return {.file = name_, .offset = sample}; }
+  std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
+    return name_ + ' ' + std::to_string(sample) + ' ' + std::to_string(random_key.seed) + ' ' +
+           std::to_string(random_key.epoch) + ' ' + std::to_string(random_key.sample);
   }
-  Status read(uint64_t sample, const DrawKey& draw,
+  Status read(uint64_t sample, const RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
-    const uint64_t values[] = {sample, draw.seed, draw.epoch, draw.sample};
+    const uint64_t values[] = {sample, random_key.seed, random_key.epoch, random_key.sample};
     std::memcpy(outputs[0].data(), values, sizeof values);
     return {};
   }
@@ -46,53 +46,53 @@ class EchoDataset final : public Dataset {
 
 Result<std::unique_ptr<Dataset>> mixture_of_echoes(std::vector<std::string> first_classes = {},
                                                    std::vector<std::string> other_classes = {}) {
-  std::vector<NamedSet> sets;
-  sets.push_back({"code", std::make_unique<EchoDataset>("c", 5, std::move(first_classes))});
-  sets.push_back({"prose", std::make_unique<EchoDataset>("p", 3, std::move(other_classes))});
-  return make_mixture("train", std::move(sets));
+  std::vector<NamedDataset> datasets;
+  datasets.push_back({"code", std::make_unique<EchoDataset>("c", 5, std::move(first_classes))});
+  datasets.push_back({"prose", std::make_unique<EchoDataset>("p", 3, std::move(other_classes))});
+  return make_mixture("train", std::move(datasets));
 }
 
-TEST(MixtureOfSets, ItsSamplesAreThoseOfItsSetsOneAfterTheOther) {
+TEST(MixtureDatasetTest, ConcatenatesSamplesOfComponents) {
   const auto mixture = mixture_of_echoes();
   ASSERT_TRUE(mixture.ok());
   EXPECT_EQ((*mixture)->size(), 8u);
-  EXPECT_THAT((*mixture)->set_sizes(), ElementsAre(5, 3));
+  EXPECT_THAT((*mixture)->component_sizes(), ElementsAre(5, 3));
   EXPECT_THAT((*mixture)->shard_ends(), ElementsAre(5, 8));
-  const Origin origin = (*mixture)->origin(6);
-  EXPECT_EQ(origin.file, "p");
-  EXPECT_EQ(origin.offset, 1u);
-  EXPECT_EQ(origin.set, "prose");
-  EXPECT_EQ((*mixture)->origin(4).set, "code");
+  const SampleSource source = (*mixture)->source(6);
+  EXPECT_EQ(source.file, "p");
+  EXPECT_EQ(source.offset, 1u);
+  EXPECT_EQ(source.dataset, "prose");
+  EXPECT_EQ((*mixture)->source(4).dataset, "code");
 }
 
-TEST(MixtureOfSets, ASampleIsReadAndDrawnAsItsOwnSetWould) {
+TEST(MixtureDatasetTest, ReadsAndTransformsSampleAsItsComponent) {
   const auto mixture = mixture_of_echoes();
   uint64_t values[4];
   const std::span<std::byte> output = std::as_writable_bytes(std::span(values));
-  const DrawKey draw{.seed = 7, .epoch = 9, .sample = 6};
-  ASSERT_TRUE((*mixture)->read(6, draw, std::span(&output, 1)).ok());
+  const RandomKey random_key{.seed = 7, .epoch = 9, .sample = 6};
+  ASSERT_TRUE((*mixture)->read(6, random_key, std::span(&output, 1)).ok());
   EXPECT_THAT(values, ElementsAre(1, 7, 9, 1));
-  EXPECT_EQ((*mixture)->describe_draws(6, draw), "p 1 7 9 1");
+  EXPECT_EQ((*mixture)->describe_transforms(6, random_key), "p 1 7 9 1");
 }
 
-TEST(MixtureOfSets, LabelsMustMeanTheSame) {
+TEST(MixtureDatasetTest, RequiresSameClassesInAllComponents) {
   EXPECT_TRUE(mixture_of_echoes({"cat", "dog"}, {"cat", "dog"}).ok());
   const auto mixture = mixture_of_echoes({"cat", "dog"}, {"dog", "cat"});
-  EXPECT_EQ(mixture.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(mixture.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(mixture.status().message(),
               HasSubstr("data.train.of: data.code and data.prose have different classes"));
 }
 
-class NamedSets : public testing::FolderFixture {
+class NamedDatasetsTest : public testing::FolderFixture {
  protected:
   void SetUp() override {
     FolderFixture::SetUp();
     write("code/1.h", std::string(41, 'c'));
     write("code/2.h", std::string(30, 'd'));
     write("prose.txt", std::string(51, 'p'));
-    sets_["code"] = text("code");
-    sets_["prose"] = text("prose.txt");
-    sets_["train"].source = config::Concat{{"code", "prose"}};
+    datasets_["code"] = text("code");
+    datasets_["prose"] = text("prose.txt");
+    datasets_["train"].source = config::Concat{{"code", "prose"}};
   }
   config::DatasetConfig text(const std::string& name) const {
     config::DatasetConfig config;
@@ -101,69 +101,71 @@ class NamedSets : public testing::FolderFixture {
     return config;
   }
   Result<std::unique_ptr<Dataset>> open_train() const {
-    return open_dataset("train", sets_, index_dir(), {});
+    return open_dataset("train", datasets_, index_dir(), {});
   }
 
-  config::DatasetConfigs sets_;
+  config::DatasetConfigs datasets_;
 };
 
-TEST_F(NamedSets, AMixtureIsOpenedThroughTheIndexesOfItsSets) {
+TEST_F(NamedDatasetsTest, OpensMixtureFromIndexesOfComponents) {
   const auto scanned = open_train();
   ASSERT_TRUE(scanned.ok()) << scanned.status().to_string();
-  EXPECT_THAT((*scanned)->set_sizes(), ElementsAre(7, 5));
+  EXPECT_THAT((*scanned)->component_sizes(), ElementsAre(7, 5));
   std::filesystem::remove(path("prose.txt"));
-  const auto indexed = open_indexed("train", sets_, index_dir(), (*scanned)->fingerprint());
+  const auto indexed = open_indexed("train", datasets_, index_dir(), (*scanned)->fingerprint());
   ASSERT_TRUE(indexed.ok()) << indexed.status().to_string();
   EXPECT_EQ((*indexed)->size(), 12u);
-  EXPECT_TRUE(open_indexed("train", sets_, index_dir(), "").ok());
+  EXPECT_TRUE(open_indexed("train", datasets_, index_dir(), "").ok());
 }
 
-TEST_F(NamedSets, AnotherFileInOneOfThemIsAnotherMixture) {
+TEST_F(NamedDatasetsTest, ChangesMixtureFingerprintOnNewFile) {
   const std::string before = (*open_train())->fingerprint();
   write("code/3.h", std::string(20, 'e'));
   EXPECT_NE((*open_train())->fingerprint(), before);
-  EXPECT_EQ(open_indexed("train", sets_, index_dir(), before).status().code(), Code::kMismatch);
+  EXPECT_EQ(open_indexed("train", datasets_, index_dir(), before).status().code(),
+            StatusCode::kMismatch);
 }
 
-TEST_F(NamedSets, ItsFilesAreItsShards) {
+TEST_F(NamedDatasetsTest, TreatsFilesOfMixtureAsShards) {
   const auto mixture = open_train();
   EXPECT_THAT((*mixture)->shard_ends(), ElementsAre(5, 7, 12));
 }
 
-TEST_F(NamedSets, DifferentTensorsAreRefusedWithBothNames) {
-  sequence_in(sets_["prose"]).block_size = 5;
+TEST_F(NamedDatasetsTest, RejectsComponentsWithDifferentTensors) {
+  sequence_in(datasets_["prose"]).block_size = 5;
   const auto mixture = open_train();
-  EXPECT_EQ(mixture.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(mixture.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(mixture.status().message(), HasSubstr("data.code and data.prose"));
   EXPECT_THAT(mixture.status().message(), HasSubstr("tokens U8 [11]; tokens U8 [6]"));
 }
 
-TEST_F(NamedSets, WhatIsNotThereIsNamed) {
-  EXPECT_EQ(open_indexed("train", sets_, index_dir(), "").status().code(), Code::kNotFound);
-  sets_["train"].source = config::Concat{{"code", "nothing"}};
+TEST_F(NamedDatasetsTest, ReportsMissingIndexOrComponent) {
+  EXPECT_EQ(open_indexed("train", datasets_, index_dir(), "").status().code(),
+            StatusCode::kNotFound);
+  datasets_["train"].source = config::Concat{{"code", "nothing"}};
   EXPECT_THAT(open_train().status().message(), HasSubstr("data.nothing"));
-  EXPECT_EQ(open(sets_["train"]).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(open(datasets_["train"]).status().code(), StatusCode::kInvalidArgument);
 }
 
 // ---- skip and take
 
-TEST_F(NamedSets, SkipAndTakeLeaveAPartOfTheSamples) {
+TEST_F(NamedDatasetsTest, SelectsRangeWithSkipSamplesAndMaxSamples) {
   write("abc", "abcdefghijklmnop");
   config::DatasetConfig config = text("abc");
   sequence_in(config).block_size = 1;  // sample i is the letters i and i + 1
   config.skip_samples = 3;
   config.max_samples = 5;
-  const auto part = open(config, "part");
-  ASSERT_TRUE(part.ok()) << part.status().to_string();
-  EXPECT_EQ((*part)->size(), 5u);
-  EXPECT_EQ(read_sample(**part, 0).text(), "de");
-  EXPECT_EQ(read_sample(**part, 4).text(), "hi");
-  EXPECT_EQ((*part)->origin(4).offset, 7u);
+  const auto range = open(config, "part");
+  ASSERT_TRUE(range.ok()) << range.status().to_string();
+  EXPECT_EQ((*range)->size(), 5u);
+  EXPECT_EQ(read_sample(**range, 0).text(), "de");
+  EXPECT_EQ(read_sample(**range, 4).text(), "hi");
+  EXPECT_EQ((*range)->source(4).offset, 7u);
   config.max_samples.reset();
   EXPECT_EQ((*open(config, "rest"))->size(), 12u);
 }
 
-TEST_F(NamedSets, APartIsAnotherSetThanTheWhole) {
+TEST_F(NamedDatasetsTest, ChangesFingerprintWithSelectedRange) {
   config::DatasetConfig config = text("code");
   const std::string whole = (*open(config))->fingerprint();
   config.max_samples = 7;
@@ -174,10 +176,10 @@ TEST_F(NamedSets, APartIsAnotherSetThanTheWhole) {
   EXPECT_TRUE(open_indexed("train", config, index_dir(), six).ok());
   config.skip_samples = 1;
   EXPECT_NE((*open(config))->fingerprint(), six);
-  EXPECT_EQ(open_indexed("train", config, index_dir(), six).status().code(), Code::kMismatch);
+  EXPECT_EQ(open_indexed("train", config, index_dir(), six).status().code(), StatusCode::kMismatch);
 }
 
-TEST_F(NamedSets, TheShardsOfAPartAreCutAtItsEnds) {
+TEST_F(NamedDatasetsTest, TruncatesShardsAtEndsOfSelectedRange) {
   config::DatasetConfig config = text("code");
   config.skip_samples = 2;
   config.max_samples = 4;
@@ -187,10 +189,10 @@ TEST_F(NamedSets, TheShardsOfAPartAreCutAtItsEnds) {
   EXPECT_THAT((*open(config))->shard_ends(), ElementsAre(2));
 }
 
-TEST_F(NamedSets, MoreThanThereIsCannotBeSkippedAndMoreThanIsLeftIsAllOfIt) {
+TEST_F(NamedDatasetsTest, RejectsSkipBeyondEndAndClampsTake) {
   config::DatasetConfig config = text("code");
   config.skip_samples = 7;
-  expect_error(config, Code::kInvalidArgument,
+  expect_error(config, StatusCode::kInvalidArgument,
                {"data.train.skip_samples: leaves none of the 7 samples"});
   config.skip_samples = 3;
   const std::string rest = (*open(config))->fingerprint();
@@ -204,7 +206,7 @@ TEST_F(NamedSets, MoreThanThereIsCannotBeSkippedAndMoreThanIsLeftIsAllOfIt) {
 
 // ---- Shards
 
-TEST_F(NamedSets, AFileInWhichNoSampleBeginsIsNoShard) {
+TEST_F(NamedDatasetsTest, ExcludesFileWithoutSampleStartFromShards) {
   write("many/1", std::string(25, 'a'));
   write("many/2", "");
   write("many/3", "bbb");
@@ -216,7 +218,7 @@ TEST_F(NamedSets, AFileInWhichNoSampleBeginsIsNoShard) {
   EXPECT_THAT((*open(config))->shard_ends(), ElementsAre(2));
 }
 
-TEST_F(NamedSets, FilesOfTokensAndRecordsAreShardsToo) {
+TEST_F(NamedDatasetsTest, TreatsTokenAndRecordFilesAsShards) {
   write("tokens/1.bin", std::string(2 * 12, '\0'));
   write("tokens/2.bin", std::string(2 * 20, '\0'));
   const config::DatasetConfig tokens{

@@ -16,7 +16,7 @@ Quotas quotas_of(const std::vector<double>& weights) {
   return MixtureSchedule(weights, 1).quotas();
 }
 
-TEST(MixtureSchedule, TheShortestBlockThatGivesEachItsShareIsTaken) {
+TEST(MixtureScheduleTest, UsesShortestExactBlock) {
   EXPECT_EQ(quotas_of({0.7, 0.3}), (Quotas{7, 3}));
   EXPECT_EQ(quotas_of({7, 3}), (Quotas{7, 3}));
   EXPECT_EQ(quotas_of({0.1, 0.2, 0.7}), (Quotas{1, 2, 7}));
@@ -26,17 +26,17 @@ TEST(MixtureSchedule, TheShortestBlockThatGivesEachItsShareIsTaken) {
   EXPECT_EQ(quotas_of({0.9999, 0.0001}), (Quotas{9999, 1}));
 }
 
-TEST(MixtureSchedule, WeightsWithoutAnExactBlockAreRoundedToTheLongest) {
+TEST(MixtureScheduleTest, RoundsInexactWeightsToMaximumBlock) {
   EXPECT_EQ(quotas_of({std::sqrt(2.0), 1}), (Quotas{5858, 4142}));
   EXPECT_EQ(quotas_of({1e9, 1}), (Quotas{9999, 1})) << "every set gets one at least";
   EXPECT_EQ(quotas_of({1e-300, 1e-300}), (Quotas{1, 1}));
   EXPECT_EQ(quotas_of({1e308, 1e308}), (Quotas{1, 1})) << "their sum is infinite";
 }
 
-TEST(MixtureSchedule, TheQuotasOfABlockAlwaysFillIt) {
+TEST(MixtureScheduleTest, FillsBlockWithQuotas) {
   std::vector<double> weights;
-  for (int sets = 1; sets <= 64; ++sets) {
-    weights.push_back(std::exp(3 * std::sin(sets * 1.7)) * (sets % 9 == 0 ? 1e-9 : 1));
+  for (int datasets = 1; datasets <= 64; ++datasets) {
+    weights.push_back(std::exp(3 * std::sin(datasets * 1.7)) * (datasets % 9 == 0 ? 1e-9 : 1));
     const MixtureSchedule schedule(weights, 1);
     uint64_t sum = 0;
     for (const uint64_t quota : schedule.quotas()) {
@@ -44,11 +44,11 @@ TEST(MixtureSchedule, TheQuotasOfABlockAlwaysFillIt) {
       sum += quota;
     }
     EXPECT_EQ(sum, schedule.block());
-    EXPECT_LE(schedule.block(), kLongestBlock);
+    EXPECT_LE(schedule.block(), kMaxBlockLength);
   }
 }
 
-TEST(MixtureSchedule, EveryBlockHoldsTheQuotasAndEachSetIsCountedWithoutAGap) {
+TEST(MixtureScheduleTest, ContainsQuotasInEveryBlockWithoutGaps) {
   const std::vector<double> weights{0.5, 0.2, 0.3};
   const MixtureSchedule schedule(weights, 77);
   Quotas taken(3);
@@ -56,22 +56,22 @@ TEST(MixtureSchedule, EveryBlockHoldsTheQuotasAndEachSetIsCountedWithoutAGap) {
     std::vector<std::vector<bool>> seen(3);
     for (size_t set = 0; set < 3; ++set) seen[set].resize(schedule.quotas()[set]);
     for (uint64_t i = 0; i < schedule.block(); ++i) {
-      const Turn turn = schedule.at(block * schedule.block() + i);
-      ASSERT_GE(turn.position, taken[turn.set]);
-      ASSERT_LT(turn.position - taken[turn.set], seen[turn.set].size());
-      ASSERT_FALSE(seen[turn.set][turn.position - taken[turn.set]]);
-      seen[turn.set][turn.position - taken[turn.set]] = true;
+      const MixtureSlot turn = schedule.at(block * schedule.block() + i);
+      ASSERT_GE(turn.position, taken[turn.component]);
+      ASSERT_LT(turn.position - taken[turn.component], seen[turn.component].size());
+      ASSERT_FALSE(seen[turn.component][turn.position - taken[turn.component]]);
+      seen[turn.component][turn.position - taken[turn.component]] = true;
     }
     for (size_t set = 0; set < 3; ++set) taken[set] += schedule.quotas()[set];
   }
   EXPECT_THAT(taken, ElementsAre(2500, 1000, 1500));
 }
 
-TEST(MixtureSchedule, BlocksAreInOrdersOfTheirOwn) {
+TEST(MixtureScheduleTest, ShufflesEachBlockIndependently) {
   const MixtureSchedule schedule({3, 1}, 5);
   std::vector<uint64_t> single(4);  // how often the second set came at this place of a block
   for (uint64_t position = 0; position < 4000; ++position)
-    single[position % 4] += schedule.at(position).set;
+    single[position % 4] += schedule.at(position).component;
   for (const uint64_t count : single) {
     EXPECT_GT(count, 200u);
     EXPECT_LT(count, 300u);

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::read_sample;
 
-class NpyDataset : public testing::FolderFixture {
+class NumpyDatasetTest : public testing::FolderFixture {
  protected:
   config::DatasetConfig arrays(const std::string& file = "x.npy",
                                const std::string& labels = "y.npy") const {
@@ -47,14 +47,14 @@ class NpyDataset : public testing::FolderFixture {
     return dataset ? read_sample(*dataset, 0).values<float>(0) : std::vector<float>();
   }
   // x.npy of five bytes of data with this header.
-  void expect_refused(const std::string& dict, const std::string& what) {
+  void expect_rejected(const std::string& dict, const std::string& what) {
     write("x.npy", npy_with_header(dict, "12345"));
     write_labels(5);
-    expect_error(arrays(), Code::kCorrupt, {"data.train.path", path("x.npy"), what});
+    expect_error(arrays(), StatusCode::kCorrupt, {"data.train.path", path("x.npy"), what});
   }
 };
 
-TEST_F(NpyDataset, RowsOfFloatsAreTakenAsTheyAre) {
+TEST_F(NumpyDatasetTest, ReadsFloatRowsUnchanged) {
   write("x.npy", npy("<f4", "(3, 2)", bytes_of<float>({1, 2, 3, 4, 5, NAN})));
   write_labels(3);
   const auto dataset = opened(arrays());
@@ -63,11 +63,11 @@ TEST_F(NpyDataset, RowsOfFloatsAreTakenAsTheyAre) {
   EXPECT_EQ(dataset->spec()[0], (TensorSpec{.name = "input", .dtype = DType::kF32, .shape = {2}}));
   EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(3, 4));
   EXPECT_EQ(read_sample(*dataset, 2).label(), 2);
-  EXPECT_EQ(dataset->origin(1).file, path("x.npy"));
-  EXPECT_EQ(dataset->origin(1).offset, 128u + 8u);
+  EXPECT_EQ(dataset->source(1).file, path("x.npy"));
+  EXPECT_EQ(dataset->source(1).offset, 128u + 8u);
 }
 
-TEST_F(NpyDataset, OtherNumbersAreRoundedToFloats) {
+TEST_F(NumpyDatasetTest, RoundsOtherNumbersToFloats) {
   EXPECT_THAT(floats<double>("<f8", {0.1, 1e300}), ElementsAre(0.1f, INFINITY));
   EXPECT_THAT(floats<uint16_t>("<f2", {0x3c00, 0xc100}), ElementsAre(1, -2.5));
   EXPECT_THAT(floats<int8_t>("|i1", {-128, 127}), ElementsAre(-128, 127));
@@ -81,7 +81,7 @@ TEST_F(NpyDataset, OtherNumbersAreRoundedToFloats) {
   EXPECT_THAT(floats<int64_t>("<i8", {-5, 6}), ElementsAre(-5, 6));
 }
 
-TEST(HalfToFloat, IsRightForEveryHalf) {
+TEST(HalfToFloatTest, ConvertsEveryHalfExactly) {
   for (uint32_t half = 0; half < 0x10000; ++half) {
     const int exponent = static_cast<int>(half >> 10 & 31);
     const double fraction = half & 1023;
@@ -95,7 +95,7 @@ TEST(HalfToFloat, IsRightForEveryHalf) {
   }
 }
 
-TEST_F(NpyDataset, BytesOfTwoOrThreeDimensionsArePictures) {
+TEST_F(NumpyDatasetTest, ReadsUint8ArraysAsImages) {
   const std::string pixels = "abcdefghijkl";
   write_labels(1);
   const auto shape_and_bytes = [&](const std::string& shape, size_t bytes) {
@@ -113,7 +113,7 @@ TEST_F(NpyDataset, BytesOfTwoOrThreeDimensionsArePictures) {
   EXPECT_EQ(opened(arrays())->spec()[0].dtype, DType::kU8);
 }
 
-TEST_F(NpyDataset, FloatsThatAreToBePredictedAreTargets) {
+TEST_F(NumpyDatasetTest, TreatsFloatLabelsAsTargets) {
   write("x.npy", npy("<f4", "(2,)", bytes_of<float>({1, 2})));
   write("y.npy", npy("<f8", "(2, 2)", bytes_of<double>({1, 2, 3, 4})));
   const auto dataset = opened(arrays());
@@ -123,10 +123,11 @@ TEST_F(NpyDataset, FloatsThatAreToBePredictedAreTargets) {
   EXPECT_THAT(read_sample(*dataset, 1).values<float>(1), ElementsAre(3, 4));
   auto config = arrays();
   fields_in(config).label = "y";
-  expect_error(config, Code::kInvalidArgument, {"data.train.fields.label", "float64 rows of [2]"});
+  expect_error(config, StatusCode::kInvalidArgument,
+               {"data.train.fields.label", "float64 rows of [2]"});
 }
 
-TEST_F(NpyDataset, ShardsAreOneArrayAndMustAgree) {
+TEST_F(NumpyDatasetTest, ConcatenatesShardsAndRequiresSameShape) {
   for (int shard = 0; shard < 3; ++shard) {
     const std::string name = std::to_string(shard) + ".npy";
     std::vector<float> rows;
@@ -141,16 +142,16 @@ TEST_F(NpyDataset, ShardsAreOneArrayAndMustAgree) {
   ASSERT_EQ(dataset->size(), 3u);
   EXPECT_THAT(read_sample(*dataset, 0).values<float>(0), ElementsAre(20));
   EXPECT_EQ(read_sample(*dataset, 0).label(), 0);
-  EXPECT_EQ(dataset->origin(2).file, path("x/2.npy"));
+  EXPECT_EQ(dataset->source(2).file, path("x/2.npy"));
   write("x/3.npy", npy("<f4", "(1, 2)", bytes_of<float>({1, 2})));
-  expect_error(config, Code::kMismatch, {path("x/3.npy"), "rows of [2]", "rows of [1]"});
+  expect_error(config, StatusCode::kMismatch, {path("x/3.npy"), "rows of [2]", "rows of [1]"});
   write("x/3.npy", npy("<f8", "(1, 1)", bytes_of<double>({1})));
-  expect_error(config, Code::kMismatch, {path("x/3.npy"), "float64"});
+  expect_error(config, StatusCode::kMismatch, {path("x/3.npy"), "float64"});
   write("x/3.npy", npy("<f4", "(1, 1)", bytes_of<float>({1})));
-  expect_error(config, Code::kMismatch, {"7 rows of input, but 6 of labels"});
+  expect_error(config, StatusCode::kMismatch, {"7 rows of input, but 6 of labels"});
 }
 
-TEST_F(NpyDataset, ArchivesHoldBothArraysStoredOrDeflated) {
+TEST_F(NumpyDatasetTest, ReadsStoredOrDeflatedArchives) {
   const std::string x = npy("<f4", "(3, 1)", bytes_of<float>({1, 2, 3}));
   const std::string y = npy("<i4", "(3,)", bytes_of<int32_t>({2, 0, 1}));
   const std::vector<std::pair<std::string, std::string>> members{
@@ -170,16 +171,16 @@ TEST_F(NpyDataset, ArchivesHoldBothArraysStoredOrDeflated) {
   }
 }
 
-TEST_F(NpyDataset, MembersOfArchivesAreNamedOrUsual) {
+TEST_F(NumpyDatasetTest, SelectsArchiveMembersByFieldsOrDefaultNames) {
   const std::string x = npy("<f4", "(1, 1)", bytes_of<float>({7}));
   const std::string y = npy("<i4", "(1,)", bytes_of<int32_t>({4}));
   write("a.npz", test::zip({{"x_train.npy", x}, {"y_train.npy", y}}, false));
   auto config = arrays("a.npz", "");
-  expect_error(config, Code::kInvalidArgument,
+  expect_error(config, StatusCode::kInvalidArgument,
                {"data.train.fields.input", path("a.npz"), "x_train.npy, y_train.npy"});
   fields_in(config).input = {"x_train"};
   fields_in(config).label = "z";
-  expect_error(config, Code::kInvalidArgument, {"data.train.fields.label", "no array 'z'"});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.fields.label", "no array 'z'"});
   fields_in(config).label = "y_train";
   EXPECT_EQ(read_sample(*opened(config), 0).label(), 4);
   fields_in(config).label = "";
@@ -191,74 +192,74 @@ TEST_F(NpyDataset, MembersOfArchivesAreNamedOrUsual) {
   EXPECT_EQ(read_sample(*opened(config), 0).label(), 0);
 }
 
-TEST_F(NpyDataset, ArchivesThatAreNotNumpysAreRefused) {
+TEST_F(NumpyDatasetTest, RejectsInvalidArchives) {
   const std::string x = npy("<f4", "(1, 1)", bytes_of<float>({7}));
-  const auto expect_archive_refused = [&](std::string archive, const std::string& what) {
+  const auto expect_archive_rejected = [&](std::string archive, const std::string& what) {
     write("a.npz", archive);
-    expect_error(arrays("a.npz", ""), Code::kCorrupt, {path("a.npz"), what});
+    expect_error(arrays("a.npz", ""), StatusCode::kCorrupt, {path("a.npz"), what});
   };
-  expect_archive_refused(test::zip({{"x\n.npy", x}}, false), "control character");
-  expect_archive_refused(test::zip({{"x.npy", "no array, but long enough"}}, false),
-                         "x.npy: not an npy");
+  expect_archive_rejected(test::zip({{"x\n.npy", x}}, false), "control character");
+  expect_archive_rejected(test::zip({{"x.npy", "no array, but long enough"}}, false),
+                          "x.npy: not an npy");
   std::string encrypted = test::zip({{"x.npy", x}}, false);
   encrypted[encrypted.find("PK\1\2") + 8] = 1;
-  expect_archive_refused(encrypted, "encrypted");
+  expect_archive_rejected(encrypted, "encrypted");
   std::string damaged = test::zip({{"x.npy", x}, {"y.npy", x}}, true);
   damaged[damaged.find("PK\1\2") + 16] ^= 1;
-  expect_archive_refused(damaged, "CRC-32");
+  expect_archive_rejected(damaged, "CRC-32");
   EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
 }
 
-TEST_F(NpyDataset, LabelsThatAreNoClassesAreErrors) {
+TEST_F(NumpyDatasetTest, RejectsInvalidClassLabels) {
   write("x.npy", npy("<f4", "(2,)", bytes_of<float>({1, 2})));
   write("y.npy", npy("<i2", "(2,)", bytes_of<int16_t>({0, -1})));
-  expect_error(arrays(), Code::kCorrupt, {path("y.npy"), "offset 130", "no class"});
+  expect_error(arrays(), StatusCode::kCorrupt, {path("y.npy"), "offset 130", "no class"});
   write("y.npy", npy("<u8", "(2,)", bytes_of<uint64_t>({0, ~0ull})));
-  expect_error(arrays(), Code::kCorrupt, {"no class"});
+  expect_error(arrays(), StatusCode::kCorrupt, {"no class"});
   write_labels(2);
   auto config = arrays();
   source_in<config::NumpyDataset>(config).num_classes = 10;
   EXPECT_EQ(opened(config)->classes(), 10u);
   source_in<config::NumpyDataset>(config).num_classes = 1;
-  expect_error(config, Code::kInvalidArgument, {"data.train.num_classes"});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.num_classes"});
   config = arrays("x.npy", "");
-  expect_error(config, Code::kInvalidArgument, {"data.train.labels_path", path("x.npy")});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.labels_path", path("x.npy")});
 }
 
-TEST_F(NpyDataset, HeadersThatAreNotNumpysAreRefused) {
+TEST_F(NumpyDatasetTest, RejectsInvalidHeaders) {
   const std::string good = "'fortran_order': False, 'shape': (5,), ";
-  expect_refused("{'descr': '>f4', " + good + "}", "astype('<f4')");
-  expect_refused("{'descr': '<c8', " + good + "}", "'<c8'");
-  expect_refused("{'descr': '|O', " + good + "}", "'|O'");
-  expect_refused("{'descr': '<U4', " + good + "}", "'<U4'");
-  expect_refused("{'descr': [('a', '<f4')], " + good + "}", "structured");
-  expect_refused("{'descr': __import__('os'), " + good + "}", "structured");
-  expect_refused("{'descr': '|u1', 'fortran_order': True, 'shape': (5, 1)}", "ascontiguousarray");
-  expect_refused("{'descr': '|u1', 'fortran_order': 0, 'shape': (5,)}", "neither True nor False");
-  expect_refused("{'descr': '|u1', 'fortran_order': False, 'shape': ()}", "single number");
-  expect_refused("{'descr': '|u1', 'fortran_order': False, 'shape': (5)}x", "behind its dict");
-  expect_refused("{'descr': '|u1', 'fortran_order': False, 'shape': (5, -1)}", "no tuple");
-  expect_refused("{'descr': '|u1', 'fortran_order': False}", "lacks");
-  expect_refused("{'descr': '|u1', 'descr': '|u1', " + good + "}", "twice");
-  expect_refused("{'descr': '|u1', 'x': 1, " + good + "}", "unknown");
-  expect_refused("['descr']", "no dict");
-  expect_refused("{'descr': '|u1', 'fortran_order': False, 'shape': (0, 5)}", "no numbers");
+  expect_rejected("{'descr': '>f4', " + good + "}", "astype('<f4')");
+  expect_rejected("{'descr': '<c8', " + good + "}", "'<c8'");
+  expect_rejected("{'descr': '|O', " + good + "}", "'|O'");
+  expect_rejected("{'descr': '<U4', " + good + "}", "'<U4'");
+  expect_rejected("{'descr': [('a', '<f4')], " + good + "}", "structured");
+  expect_rejected("{'descr': __import__('os'), " + good + "}", "structured");
+  expect_rejected("{'descr': '|u1', 'fortran_order': True, 'shape': (5, 1)}", "ascontiguousarray");
+  expect_rejected("{'descr': '|u1', 'fortran_order': 0, 'shape': (5,)}", "neither True nor False");
+  expect_rejected("{'descr': '|u1', 'fortran_order': False, 'shape': ()}", "single number");
+  expect_rejected("{'descr': '|u1', 'fortran_order': False, 'shape': (5)}x", "behind its dict");
+  expect_rejected("{'descr': '|u1', 'fortran_order': False, 'shape': (5, -1)}", "no tuple");
+  expect_rejected("{'descr': '|u1', 'fortran_order': False}", "lacks");
+  expect_rejected("{'descr': '|u1', 'descr': '|u1', " + good + "}", "twice");
+  expect_rejected("{'descr': '|u1', 'x': 1, " + good + "}", "unknown");
+  expect_rejected("['descr']", "no dict");
+  expect_rejected("{'descr': '|u1', 'fortran_order': False, 'shape': (0, 5)}", "no numbers");
 }
 
-TEST_F(NpyDataset, FaultRow58LengthsThatLieAreRefusedAndNothingIsAllocated) {
+TEST_F(NumpyDatasetTest, RejectsInvalidLengthsWithoutAllocation) {
   const std::string head = "{'descr': '<f8', 'fortran_order': False, 'shape': (";
-  expect_refused(head + "1,)}", "promises 8 bytes of numbers, but there are 5");
-  expect_refused(head + "4294967296, 4294967296)}", "more than 2^64");
-  expect_refused(head + "99999999999999999999,)}", "no tuple");
+  expect_rejected(head + "1,)}", "promises 8 bytes of numbers, but there are 5");
+  expect_rejected(head + "4294967296, 4294967296)}", "more than 2^64");
+  expect_rejected(head + "99999999999999999999,)}", "no tuple");
   std::string huge = npy_with_header(head + "1,)}", "12345678", 2);
   huge.replace(8, 4, "\xf0\xff\xff\xff");
   write("x.npy", huge);
-  expect_error(arrays(), Code::kCorrupt, {"4294967280 bytes"});
+  expect_error(arrays(), StatusCode::kCorrupt, {"4294967280 bytes"});
   write("x.npy", std::string("\x93NUMPY\x04\0", 8) + std::string(100, ' '));
-  expect_error(arrays(), Code::kCorrupt, {"version 4.0"});
+  expect_error(arrays(), StatusCode::kCorrupt, {"version 4.0"});
 }
 
-TEST_F(NpyDataset, AllVersionsAndFormsOfHeadersAreRead) {
+TEST_F(NumpyDatasetTest, ReadsAllHeaderVersions) {
   for (const char version : {1, 2, 3}) {
     write("x.npy", npy_with_header("{\"shape\": (5L, ), 'descr': \"|u1\", 'fortran_order':True}",
                                    "12345", version));
@@ -267,19 +268,19 @@ TEST_F(NpyDataset, AllVersionsAndFormsOfHeadersAreRead) {
   }
 }
 
-TEST_F(NpyDataset, EveryTruncationIsAnError) {
+TEST_F(NumpyDatasetTest, RejectsTruncationAtAnyByte) {
   write_labels(2);
   const std::string file = npy("<f4", "(2, 1)", bytes_of<float>({1, 2}));
   for (size_t length = 0; length < file.size(); ++length) {
     write("x.npy", file.substr(0, length));
-    expect_error(arrays(), Code::kCorrupt, {path("x.npy")});
+    expect_error(arrays(), StatusCode::kCorrupt, {path("x.npy")});
   }
   const std::string labels = npy("<i4", "(2,)", bytes_of<int32_t>({0, 1}));
   for (const bool deflated : {false, true}) {
     const std::string archive = test::zip({{"x.npy", file}, {"y.npy", labels}}, deflated);
     for (size_t length = 4; length < archive.size(); ++length) {
       write("x.npy", archive.substr(0, length));
-      expect_error(arrays("x.npy", ""), Code::kCorrupt, {path("x.npy"), "zip archive"});
+      expect_error(arrays("x.npy", ""), StatusCode::kCorrupt, {path("x.npy"), "zip archive"});
     }
   }
 }

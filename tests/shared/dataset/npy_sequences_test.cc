@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using testing::read_sample;
 using testing::Sample;
 
-class NpySequences : public testing::SequenceFixture {
+class NumpySequencesTest : public testing::SequenceFixture {
  protected:
   void SetUp() override {
     SequenceFixture::SetUp();
@@ -38,13 +38,13 @@ class NpySequences : public testing::SequenceFixture {
   }
 };
 
-TEST_F(NpySequences, AreFilledAsFarAsTheirLengthsSay) {
+TEST_F(NumpySequencesTest, PadsSequencesAfterTheirLength) {
   const auto dataset = opened(rows());
   EXPECT_EQ(dataset->spec(),
             (std::vector<TensorSpec>{{.name = "input", .dtype = DType::kF32, .shape = {3, 2}},
                                      {.name = "length", .dtype = DType::kI64, .shape = {}},
                                      {.name = "labels", .dtype = DType::kI64, .shape = {3}}}));
-  EXPECT_EQ(dataset->longest(), 3u);
+  EXPECT_EQ(dataset->max_length(), 3u);
   EXPECT_EQ(dataset->length(1), 1u);
   EXPECT_EQ(dataset->classes(), 5u);
   const Sample first = read_sample(*dataset, 0), second = read_sample(*dataset, 1);
@@ -55,20 +55,20 @@ TEST_F(NpySequences, AreFilledAsFarAsTheirLengthsSay) {
   EXPECT_THAT(second.values<int64_t>(2), ElementsAre(1, -100, -100));
 }
 
-TEST_F(NpySequences, InABatchOfShorterSamplesThePaddingIsShorter) {
+TEST_F(NumpySequencesTest, PadsOnlyToRequestedLength) {
   const auto dataset = opened(rows());
   const Sample read = read_in_batch(*dataset, 1, 2);
   EXPECT_THAT(read.values<float>(0), ElementsAre(7, 8, 0, 0));
   EXPECT_THAT(read.values<int64_t>(2), ElementsAre(1, -100));
 }
 
-TEST_F(NpySequences, WithoutLengthsAllRowsAreFull) {
+TEST_F(NumpySequencesTest, TreatsRowsAsFullLengthWithoutLengths) {
   const auto dataset = opened(rows("tags.npy", ""));
   EXPECT_EQ(dataset->length(1), 3u);
   EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(7, 8, 9, 9, 9, 9));
 }
 
-TEST_F(NpySequences, OtherNumbersAreRoundedAndRowsOfNumbersHaveOneAPlace) {
+TEST_F(NumpySequencesTest, RoundsNumbersAndAddsFeatureDimension) {
   write("x.npy", npy("<i2", "(2, 3)", bytes_of<int16_t>({1, -2, 3, 4, 5, 6})));
   const auto dataset = opened(rows());
   EXPECT_EQ(dataset->spec()[0].shape, (std::vector<int64_t>{3, 1}));
@@ -76,7 +76,7 @@ TEST_F(NpySequences, OtherNumbersAreRoundedAndRowsOfNumbersHaveOneAPlace) {
   EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(4, 0, 0));
 }
 
-TEST_F(NpySequences, ClassesAndTargetsAreAsOfOtherRows) {
+TEST_F(NumpySequencesTest, ReadsClassLabelsAndTargets) {
   write("y.npy", npy("|u1", "(2,)", bytes_of<uint8_t>({2, 0})));
   const auto classes = opened(rows("y.npy"));
   EXPECT_EQ(classes->spec()[2], (TensorSpec{"label", DType::kI64, {}}));
@@ -87,7 +87,7 @@ TEST_F(NpySequences, ClassesAndTargetsAreAsOfOtherRows) {
   EXPECT_THAT(read_sample(*targets, 1).values<float>(2), ElementsAre(3, 4));
 }
 
-TEST_F(NpySequences, OtherNumbersOfLabelsThanPlacesStayAsTheyAre) {
+TEST_F(NumpySequencesTest, PreservesLabelsOfOtherLength) {
   write("few.npy", npy("<i4", "(2, 2)", bytes_of<int32_t>({1, -100, 3, 2})));
   const auto dataset = opened(rows("few.npy"));
   EXPECT_EQ(dataset->spec_of_length(1)[2].shape, (std::vector<int64_t>{2}));
@@ -95,7 +95,7 @@ TEST_F(NpySequences, OtherNumbersOfLabelsThanPlacesStayAsTheyAre) {
   EXPECT_THAT(read_sample(*dataset, 0).values<int64_t>(2), ElementsAre(1, -100));
 }
 
-TEST_F(NpySequences, MayBeArraysOfAnArchive) {
+TEST_F(NumpySequencesTest, ReadsArraysFromArchive) {
   write("all.npz", test::zip({{"x.npy", content_of("x.npy")},
                               {"tags.npy", content_of("tags.npy")},
                               {"n.npy", content_of("n.npy")}},
@@ -115,36 +115,36 @@ TEST_F(NpySequences, MayBeArraysOfAnArchive) {
   EXPECT_EQ((*again)->length(0), 3u);
 }
 
-TEST_F(NpySequences, LengthsThatLieAreRefused) {
+TEST_F(NumpySequencesTest, RejectsInvalidLengths) {
   write("n.npy", npy("<i8", "(2,)", bytes_of<int64_t>({3, 4})));
-  expect_error(rows(), Code::kCorrupt,
+  expect_error(rows(), StatusCode::kCorrupt,
                {path("n.npy"), "the length at offset 136 is 4, not between 1 and the 3 places"});
   write("n.npy", npy("<i8", "(2,)", bytes_of<int64_t>({0, 3})));
-  expect_error(rows(), Code::kCorrupt, {"is 0, not between"});
+  expect_error(rows(), StatusCode::kCorrupt, {"is 0, not between"});
   write("n.npy", npy("<i8", "(2,)", bytes_of<int64_t>({-1, 3})));
-  expect_error(rows(), Code::kCorrupt, {"is -1, not between"});
+  expect_error(rows(), StatusCode::kCorrupt, {"is -1, not between"});
   write("n.npy", npy("<i8", "(3,)", bytes_of<int64_t>({1, 2, 3})));
-  expect_error(rows(), Code::kMismatch, {"2 rows of input, but 3 of lengths"});
+  expect_error(rows(), StatusCode::kMismatch, {"2 rows of input, but 3 of lengths"});
   write("n.npy", npy("<f4", "(2,)", bytes_of<float>({1, 2})));
-  expect_error(rows(), Code::kInvalidArgument, {"data.train.lengths_path", "float32"});
+  expect_error(rows(), StatusCode::kInvalidArgument, {"data.train.lengths_path", "float32"});
 }
 
-TEST_F(NpySequences, TheLongestIsWhatTheRowsHave) {
+TEST_F(NumpySequencesTest, RequiresMaxLengthOfRows) {
   auto config = rows();
   sequence_in(config).max_length = 4;
   expect_error(
-      config, Code::kInvalidArgument,
+      config, StatusCode::kInvalidArgument,
       {"data.train.sequence.max_length: is 4, but must be the places", "float32 rows of [3, 2]"});
 }
 
-TEST_F(NpySequences, LabelsThatAreNoClassesAreRefused) {
+TEST_F(NumpySequencesTest, RejectsInvalidClassLabels) {
   write("tags.npy", npy("<i8", "(2, 3)", bytes_of<int64_t>({0, -1, 4, 1, 2, 2})));
-  expect_error(rows(), Code::kCorrupt, {path("tags.npy"), "is no class"});
+  expect_error(rows(), StatusCode::kCorrupt, {path("tags.npy"), "is no class"});
   write("tags.npy", npy("<i8", "(2, 3)", bytes_of<int64_t>(std::vector<int64_t>(6, -100))));
-  expect_error(rows(), Code::kInvalidArgument, {"data.train.labels_path", "no class"});
+  expect_error(rows(), StatusCode::kInvalidArgument, {"data.train.labels_path", "no class"});
 }
 
-TEST_F(NpySequences, LabelsAndLengthsMayLieApart) {
+TEST_F(NumpySequencesTest, ReadsLabelsAndLengthsFromSeparateFiles) {
   write("x_and_n.npz",
         test::zip({{"x.npy", content_of("x.npy")}, {"n.npy", content_of("n.npy")}}, true));
   write("x_and_tags.npz",
@@ -167,26 +167,27 @@ TEST_F(NpySequences, LabelsAndLengthsMayLieApart) {
   }
 }
 
-TEST_F(NpySequences, NamesThatDoNotGoTogetherAreRefused) {
+TEST_F(NumpySequencesTest, RejectsInconsistentArrayNames) {
   auto config = rows();
   fields_in(config).length = "n";
-  expect_error(config, Code::kInvalidArgument, {"data.train.fields.length", "lengths_path"});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.fields.length", "lengths_path"});
   config = rows("tags.npy", "");
   fields_in(config).length = "n";
-  expect_error(config, Code::kInvalidArgument,
+  expect_error(config, StatusCode::kInvalidArgument,
                {"data.train.fields.length", "names an array of an .npz"});
   config = rows();
   fields_in(config).label = "y";
-  expect_error(config, Code::kInvalidArgument, {"data.train.fields.label", "[3]"});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.fields.label", "[3]"});
   fields_in(config).labels = "y";
-  expect_error(config, Code::kInvalidArgument, {"data.train.fields.labels", "cannot be combined"});
+  expect_error(config, StatusCode::kInvalidArgument,
+               {"data.train.fields.labels", "cannot be combined"});
 }
 
-TEST_F(NpySequences, WithoutALongestRowsAreWhatTheyWere) {
+TEST_F(NumpySequencesTest, ReadsPlainRowsWithoutMaxLength) {
   auto config = rows("tags.npy", "");
   sequence_in(config).max_length.reset();
   const auto dataset = opened(config);
-  EXPECT_EQ(dataset->longest(), 0u);
+  EXPECT_EQ(dataset->max_length(), 0u);
   EXPECT_EQ(dataset->spec()[1].name, "target");
 }
 

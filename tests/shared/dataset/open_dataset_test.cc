@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::read_sample;
 
-class OpenDataset : public testing::FolderFixture {
+class OpenDatasetTest : public testing::FolderFixture {
  protected:
   config::DatasetConfig text(const std::string& name = "data", int64_t context = 4) const {
     config::DatasetConfig config;
@@ -35,14 +35,14 @@ class OpenDataset : public testing::FolderFixture {
   }
 };
 
-TEST_F(OpenDataset, SupportedKindsAreNamed) {
+TEST_F(OpenDatasetTest, ListsSupportedFormats) {
   EXPECT_EQ(
-      supported_kinds(),
+      supported_formats(),
       "text tokens image_folder image_list idx cifar10 cifar100 numpy tfrecord webdataset csv "
       "jsonl synthetic");
 }
 
-TEST_F(OpenDataset, IndexIsReusedWhileNothingChanges) {
+TEST_F(OpenDatasetTest, ReusesIndexWhenNothingChanged) {
   write("data/a", "0123456789");
   ASSERT_TRUE(open(text()).ok());
   const auto written = std::filesystem::last_write_time(path(".index/train.index"));
@@ -52,7 +52,7 @@ TEST_F(OpenDataset, IndexIsReusedWhileNothingChanges) {
             written - std::chrono::seconds(100));
 }
 
-TEST_F(OpenDataset, IndexIsRebuiltWhenAFileIsAddedChangedOrRemoved) {
+TEST_F(OpenDatasetTest, RebuildsIndexWhenFileIsAddedChangedOrRemoved) {
   write("data/a", "0123456789");
   write("data/b", "0123456789");
   const std::string first = (*open(text()))->fingerprint();
@@ -67,19 +67,19 @@ TEST_F(OpenDataset, IndexIsRebuiltWhenAFileIsAddedChangedOrRemoved) {
   EXPECT_EQ((*open(text()))->size(), 4u);  // (18 - 1) / 4
 }
 
-TEST_F(OpenDataset, DamagedIndexIsRebuiltWithALogLineButNotByOpenIndexed) {
+TEST_F(OpenDatasetTest, RebuildsCorruptIndexOnlyInOpenDataset) {
   write("data/a", "0123456789");
   const std::string fingerprint = (*open(text()))->fingerprint();
   for (const std::string& damage : {std::string(), std::string("garbage"), std::string(3000, '\0'),
                                     content_of(".index/train.index").substr(0, 200)}) {
     write(".index/train.index", damage);
-    EXPECT_EQ(indexed(text(), fingerprint).status().code(), Code::kCorrupt);
+    EXPECT_EQ(indexed(text(), fingerprint).status().code(), StatusCode::kCorrupt);
     EXPECT_THAT(log_of_open(text()), HasSubstr("dataset index rebuilt"));
     EXPECT_TRUE(indexed(text(), fingerprint).ok());
   }
 }
 
-TEST_F(OpenDataset, OpenIndexedTakesTheSameSamplesWithoutLookingAtTheFolder) {
+TEST_F(OpenDatasetTest, OpensIndexedSamplesWithoutScanningFolder) {
   write("data/b", "0123456789");
   const std::string fingerprint = (*open(text()))->fingerprint();
   write("data/a", "a new file that sorts first");
@@ -89,71 +89,72 @@ TEST_F(OpenDataset, OpenIndexedTakesTheSameSamplesWithoutLookingAtTheFolder) {
   EXPECT_EQ(read_sample(**dataset, 1).text(), "45678");
 }
 
-TEST_F(OpenDataset, OpenIndexedRefusesAnotherFingerprintOrOtherSettings) {
+TEST_F(OpenDatasetTest, RejectsIndexWithOtherFingerprintOrSettings) {
   write("data/a", "0123456789");
   const std::string fingerprint = (*open(text()))->fingerprint();
-  EXPECT_EQ(indexed(text(), std::string(64, '0')).status().code(), Code::kMismatch);
-  EXPECT_EQ(indexed(text("data", 3), fingerprint).status().code(), Code::kMismatch);
-  EXPECT_EQ(indexed(text("elsewhere"), fingerprint).status().code(), Code::kMismatch);
-  EXPECT_EQ(open_indexed("val", text(), index_dir(), fingerprint).status().code(), Code::kNotFound);
+  EXPECT_EQ(indexed(text(), std::string(64, '0')).status().code(), StatusCode::kMismatch);
+  EXPECT_EQ(indexed(text("data", 3), fingerprint).status().code(), StatusCode::kMismatch);
+  EXPECT_EQ(indexed(text("elsewhere"), fingerprint).status().code(), StatusCode::kMismatch);
+  EXPECT_EQ(open_indexed("val", text(), index_dir(), fingerprint).status().code(),
+            StatusCode::kNotFound);
 }
 
-TEST_F(OpenDataset, FingerprintDoesNotDependOnWhereTheDataLies) {
+TEST_F(OpenDatasetTest, ComputesFingerprintIndependentOfPath) {
   write("data/a", "0123456789");
   const std::string fingerprint = (*open(text()))->fingerprint();
   std::filesystem::rename(path("data"), path("moved"));
   EXPECT_EQ((*open(text("moved")))->fingerprint(), fingerprint);
 }
 
-TEST_F(OpenDataset, MissingPathIsNotFoundAndNamesTheKey) {
-  expect_error(text("missing"), Code::kNotFound, {"data.train.path", path("missing")});
+TEST_F(OpenDatasetTest, ReportsMissingPathWithKey) {
+  expect_error(text("missing"), StatusCode::kNotFound, {"data.train.path", path("missing")});
 }
 
-TEST_F(OpenDataset, EmptyFolderIsNotFoundAndNamesGlobAndPath) {
+TEST_F(OpenDatasetTest, ReportsEmptyFolderWithGlobAndPath) {
   std::filesystem::create_directory(path("data"));
-  expect_error(text(), Code::kNotFound, {"data.train.path", path("data"), "'**/*'"});
+  expect_error(text(), StatusCode::kNotFound, {"data.train.path", path("data"), "'**/*'"});
 }
 
-TEST_F(OpenDataset, UnreadableFolderNamesThePath) {
+TEST_F(OpenDatasetTest, ReportsUnreadableFolder) {
   if (::geteuid() == 0) GTEST_SKIP() << "root reads everything";
   write("data/a", "0123456789");
   std::filesystem::permissions(path("data"), std::filesystem::perms::none);
-  expect_error(text(), Code::kPermission, {"data.train.path", path("data")});
+  expect_error(text(), StatusCode::kPermission, {"data.train.path", path("data")});
 }
 
-TEST_F(OpenDataset, FaultRow61SpecialFileAsPathIsRefusedWithoutHanging) {
+TEST_F(OpenDatasetTest, RejectsSpecialFileWithoutBlocking) {
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
-  expect_error(text("fifo"), Code::kInvalidArgument, {"not a regular file"});
+  expect_error(text("fifo"), StatusCode::kInvalidArgument, {"not a regular file"});
   config::DatasetConfig device = text();
   path_in(device) = "/dev/zero";
-  expect_error(device, Code::kInvalidArgument, {"not a regular file"});
+  expect_error(device, StatusCode::kInvalidArgument, {"not a regular file"});
 }
 
-TEST_F(OpenDataset, BadSettingsNameTheirKeys) {
+TEST_F(OpenDatasetTest, RejectsInvalidSettingsWithKey) {
   write("data/a", "0123456789");
   auto config = text();
   path_in(config) = "";
-  expect_error(config, Code::kInvalidArgument, {"data.train.path"});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.path"});
   config = text("data", 0);
-  expect_error(config, Code::kInvalidArgument, {"data.train.sequence.block_size"});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.sequence.block_size"});
   for (const auto& split : std::vector<std::vector<double>>{
            {}, {0.5}, {0.5, 0.5}, {-0.1, 1}, {0, 1.1}, {0, 0.5, 1}, {0, std::nan("")}}) {
     config = text();
     config.split = split;
-    expect_error(config, Code::kInvalidArgument, {"data.train.split"});
+    expect_error(config, StatusCode::kInvalidArgument, {"data.train.split"});
   }
   config = text();
   glob_in(config) = "/x";
-  expect_error(config, Code::kInvalidArgument, {"data.train.glob"});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.glob"});
 }
 
-TEST_F(OpenDataset, SetNamesThatAreNoFileNamesAreRefused) {
+TEST_F(OpenDatasetTest, RejectsDatasetNamesInvalidAsFileNames) {
   write("data/a", "0123456789");
   for (const std::string name : {"", "../x", "a/b", ".x"})
-    EXPECT_EQ(open(text(), name).status().code(), Code::kInvalidArgument) << name;
+    EXPECT_EQ(open(text(), name).status().code(), StatusCode::kInvalidArgument) << name;
 }
 
-TEST_F(OpenDataset, IndexFolderThatCannotBeMadeIsAnError) {
+TEST_F(OpenDatasetTest, ReportsErrorWhenIndexFolderCannotBeCreated) {
   write("data/a", "0123456789");
   write("file", "x");
   const auto dataset = open_dataset("train", text(), path("file/index"), {});
@@ -161,7 +162,7 @@ TEST_F(OpenDataset, IndexFolderThatCannotBeMadeIsAnError) {
   EXPECT_THAT(dataset.status().message(), HasSubstr(path("file")));
 }
 
-TEST_F(OpenDataset, FaultRow55FileDeletedOrChangedAfterIndexingIsAnErrorOfItsSamplesOnly) {
+TEST_F(OpenDatasetTest, ReportsErrorOnlyForSamplesOfAlteredFiles) {
   write("data/a", "01234");
   write("data/b", "56789");
   write("data/c", "abcde");
@@ -170,16 +171,16 @@ TEST_F(OpenDataset, FaultRow55FileDeletedOrChangedAfterIndexingIsAnErrorOfItsSam
   ASSERT_EQ((*dataset)->size(), 3u);
   std::filesystem::remove(path("data/b"));
   EXPECT_TRUE(read_sample(**dataset, 0).status.ok());
-  EXPECT_EQ(read_sample(**dataset, 1).status.code(), Code::kNotFound);
+  EXPECT_EQ(read_sample(**dataset, 1).status.code(), StatusCode::kNotFound);
   EXPECT_THAT(read_sample(**dataset, 1).status.message(), HasSubstr(path("data/b")));
   ASSERT_EQ(::mkfifo(path("data/b").c_str(), 0600), 0);
-  EXPECT_EQ(read_sample(**dataset, 1).status.code(), Code::kCorrupt);
+  EXPECT_EQ(read_sample(**dataset, 1).status.code(), StatusCode::kCorrupt);
   age("data/c", 5);
-  EXPECT_EQ(read_sample(**dataset, 2).status.code(), Code::kCorrupt);
+  EXPECT_EQ(read_sample(**dataset, 2).status.code(), StatusCode::kCorrupt);
   EXPECT_TRUE(read_sample(**dataset, 0).status.ok());
 }
 
-TEST_F(OpenDataset, FaultRow54FileCutOffWhileItIsOpenIsCorruptWithTheOffset) {
+TEST_F(OpenDatasetTest, ReportsOffsetWhenFileIsTruncatedWhileOpen) {
   write("data", std::string(1000, 'x'));
   const auto dataset = open(text("data", 99));
   ASSERT_TRUE(dataset.ok());
@@ -187,12 +188,12 @@ TEST_F(OpenDataset, FaultRow54FileCutOffWhileItIsOpenIsCorruptWithTheOffset) {
   std::filesystem::resize_file(path("data"), 550);
   EXPECT_TRUE(read_sample(**dataset, 3).status.ok());
   const auto cut = read_sample(**dataset, 5);
-  EXPECT_EQ(cut.status.code(), Code::kCorrupt);
+  EXPECT_EQ(cut.status.code(), StatusCode::kCorrupt);
   EXPECT_THAT(cut.status.message(), HasSubstr(path("data")));
   EXPECT_THAT(cut.status.message(), HasSubstr("offset 550"));
 }
 
-TEST_F(OpenDataset, ManyFilesNeedFewDescriptors) {
+TEST_F(OpenDatasetTest, ReadsManyFilesWithFewDescriptors) {
   for (int i = 0; i < 300; ++i) write("data/" + std::to_string(1000 + i), "0123456789");
   const auto dataset = open(text("data", 9));
   ASSERT_TRUE(dataset.ok());
@@ -208,7 +209,7 @@ TEST_F(OpenDataset, ManyFilesNeedFewDescriptors) {
   EXPECT_EQ(failed, 0u);
 }
 
-TEST_F(OpenDataset, ManyThreadsReadTheSameBytes) {
+TEST_F(OpenDatasetTest, ReadsSameBytesOnAllThreads) {
   std::string all;
   for (int i = 0; i < 200; ++i) {
     const std::string content = std::to_string(1'000'000'000 + i * 7919);

@@ -10,7 +10,7 @@
 #include "shared/dataset/file_reader.h"
 #include "shared/dataset/prefetched_bytes.h"
 #include "tests/shared/dataset/folder_fixture.h"
-#include "tests/shared/dataset/small_sets.h"
+#include "tests/shared/dataset/small_datasets.h"
 
 namespace stoker::dataset {
 namespace {
@@ -18,14 +18,14 @@ namespace {
 using ::testing::HasSubstr;
 using testing::read_sample;
 using testing::Sample;
-using testing::SmallSet;
+using testing::SmallDataset;
 
 constexpr uint64_t kMuch = 1 << 30;
 
 // ---- Each kind
 
-class PrefetchOfKind : public testing::FolderFixture,
-                       public ::testing::WithParamInterface<SmallSet> {
+class PrefetchFormatTest : public testing::FolderFixture,
+                           public ::testing::WithParamInterface<SmallDataset> {
  protected:
   // Other bytes in each file, as many as before; readers that are open see them.
   void spoil_files() const {
@@ -43,7 +43,7 @@ class PrefetchOfKind : public testing::FolderFixture,
   }
 };
 
-TEST_P(PrefetchOfKind, GivesTheSampleWithoutAnotherLookAtTheFiles) {
+TEST_P(PrefetchFormatTest, ReturnsPrefetchedSampleWithoutReadingFiles) {
   const auto opened = open(GetParam().write(path("set")));
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
   const Dataset& data = **opened;
@@ -73,12 +73,12 @@ TEST_P(PrefetchOfKind, GivesTheSampleWithoutAnotherLookAtTheFiles) {
   EXPECT_EQ(budget.taken(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, PrefetchOfKind, ::testing::ValuesIn(testing::small_sets()),
+INSTANTIATE_TEST_SUITE_P(Kinds, PrefetchFormatTest, ::testing::ValuesIn(testing::small_datasets()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // ---- Parts, transforms and mixtures of sets
 
-class Prefetch : public testing::FolderFixture {
+class PrefetchTest : public testing::FolderFixture {
  protected:
   void expect_all_prefetched(const Dataset& data) const {
     MemoryBudget budget(kMuch);
@@ -88,13 +88,13 @@ class Prefetch : public testing::FolderFixture {
       const Sample plain = read_sample(data, sample);
       const PrefetchedBytes::Held held(&bytes);
       EXPECT_EQ(read_sample(data, sample).tensors, plain.tensors);
-      EXPECT_TRUE(bytes.all_taken()) << "of sample " << sample << " other bytes were prefetched";
+      EXPECT_TRUE(bytes.all_consumed()) << "of sample " << sample << " other bytes were prefetched";
       EXPECT_GT(budget.taken(), 0u);
     }
   }
 };
 
-TEST_F(Prefetch, OfAPartOfASetIsOfItsOwnSamples) {
+TEST_F(PrefetchTest, PrefetchesSamplesOfSelectedRange) {
   config::DatasetConfig config = testing::small::cifar(path("set"));
   config.skip_samples = 7;
   config.max_samples = 11;
@@ -105,11 +105,11 @@ TEST_F(Prefetch, OfAPartOfASetIsOfItsOwnSamples) {
   expect_all_prefetched(**data);
 }
 
-TEST_F(Prefetch, OfAMixtureIsOfTheSamplesOwnSet) {
-  config::DatasetConfigs sets{{"one", testing::small::text(path("one"))},
-                              {"two", testing::small::tar_text(path("two"))}};
-  sets["train"].source = config::Concat{{"one", "two"}};
-  const auto data = open_dataset("train", sets, index_dir(), {});
+TEST_F(PrefetchTest, PrefetchesSamplesOfMixtureComponent) {
+  config::DatasetConfigs datasets{{"one", testing::small::text(path("one"))},
+                                  {"two", testing::small::tar_text(path("two"))}};
+  datasets["train"].source = config::Concat{{"one", "two"}};
+  const auto data = open_dataset("train", datasets, index_dir(), {});
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   expect_all_prefetched(**data);
 }
@@ -138,7 +138,7 @@ class PrefetchedBytesTest : public testing::FolderFixture {
   const FileReader reader_{files_};
 };
 
-TEST_F(PrefetchedBytesTest, OnlyARangeThatWasAskedForIsTakenFromMemory) {
+TEST_F(PrefetchedBytesTest, ReadsOnlyPrefetchedRangeFromMemory) {
   MemoryBudget budget(100);
   PrefetchedBytes bytes(budget);
   reader_.prefetch(0, 2, 3, bytes);
@@ -150,7 +150,7 @@ TEST_F(PrefetchedBytesTest, OnlyARangeThatWasAskedForIsTakenFromMemory) {
   EXPECT_EQ(read(2, 3), "cde") << "each range is given once";
 }
 
-TEST_F(PrefetchedBytesTest, AnErrorIsKeptAndNotTriedAgain) {
+TEST_F(PrefetchedBytesTest, ReturnsStoredErrorWithoutRetry) {
   MemoryBudget budget(100);
   PrefetchedBytes bytes(budget);
   reader_.prefetch(0, 8, 5, bytes);  // past the end
@@ -160,7 +160,7 @@ TEST_F(PrefetchedBytesTest, AnErrorIsKeptAndNotTriedAgain) {
   EXPECT_THAT(read(8, 5), HasSubstr("went from 10 to 14 bytes")) << "each is given once";
 }
 
-TEST_F(PrefetchedBytesTest, AFileThatIsAnotherIsToldByItsError) {
+TEST_F(PrefetchedBytesTest, ReportsErrorOnChangedFile) {
   MemoryBudget budget(100);
   PrefetchedBytes bytes(budget);
   write("digits", "01234567890");
@@ -171,7 +171,7 @@ TEST_F(PrefetchedBytesTest, AFileThatIsAnotherIsToldByItsError) {
   EXPECT_THAT(reader_.read_whole(0, 100, whole).message(), HasSubstr("went from 10 to 11 bytes"));
 }
 
-TEST_F(PrefetchedBytesTest, AFilePastTheLimitIsLeftToItsReader) {
+TEST_F(PrefetchedBytesTest, DefersFileBeyondLimitToWorker) {
   MemoryBudget budget(100);
   PrefetchedBytes bytes(budget);
   reader_.prefetch_whole(0, 9, bytes);
@@ -181,7 +181,7 @@ TEST_F(PrefetchedBytesTest, AFilePastTheLimitIsLeftToItsReader) {
   EXPECT_THAT(reader_.read_whole(0, 9, whole).message(), HasSubstr("more than the limit of 9"));
 }
 
-TEST_F(PrefetchedBytesTest, WhatHasNoRoomIsLeftToItsReader) {
+TEST_F(PrefetchedBytesTest, DefersReadWhenBudgetIsExhausted) {
   MemoryBudget budget(5);
   PrefetchedBytes first(budget);
   reader_.prefetch(0, 0, 4, first);
@@ -192,7 +192,7 @@ TEST_F(PrefetchedBytesTest, WhatHasNoRoomIsLeftToItsReader) {
   EXPECT_EQ(read(4, 4), "4567");
 }
 
-TEST_F(PrefetchedBytesTest, AThreadMayWaitForRoomUntilItComes) {
+TEST_F(PrefetchedBytesTest, WaitsUntilBudgetIsAvailable) {
   MemoryBudget budget(5);
   std::optional<PrefetchedBytes> first(budget);
   reader_.prefetch(0, 0, 4, *first);
@@ -208,7 +208,7 @@ TEST_F(PrefetchedBytesTest, AThreadMayWaitForRoomUntilItComes) {
   EXPECT_EQ(fetched.get(), 4u);
 }
 
-TEST_F(PrefetchedBytesTest, WhoHoldsSomeNeverWaitsForMore) {
+TEST_F(PrefetchedBytesTest, DoesNotWaitWhileHoldingBudget) {
   MemoryBudget budget(5);
   PrefetchedBytes bytes(budget, std::stop_token());
   reader_.prefetch(0, 0, 3, bytes);
@@ -216,14 +216,14 @@ TEST_F(PrefetchedBytesTest, WhoHoldsSomeNeverWaitsForMore) {
   EXPECT_EQ(budget.taken(), 3u);
 }
 
-TEST_F(PrefetchedBytesTest, WhatCanNeverHaveRoomIsNotWaitedFor) {
+TEST_F(PrefetchedBytesTest, DoesNotWaitForRequestBeyondBudget) {
   MemoryBudget budget(5);
   PrefetchedBytes bytes(budget, std::stop_token());
   reader_.prefetch(0, 0, 6, bytes);
   EXPECT_EQ(budget.taken(), 0u);
 }
 
-TEST_F(PrefetchedBytesTest, AStopEndsTheWaitForRoom) {
+TEST_F(PrefetchedBytesTest, StopsWaitingForBudgetOnStop) {
   MemoryBudget budget(5);
   PrefetchedBytes first(budget);
   reader_.prefetch(0, 0, 4, first);

@@ -38,21 +38,21 @@ Result<RecordFields> fields_of(const config::DatasetConfig& config) {
 void expect_wrong(const config::DatasetConfig& config, const std::string& setting) {
   const auto fields = fields_of(config);
   ASSERT_FALSE(fields.ok());
-  EXPECT_EQ(fields.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(fields.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(fields.status().message(), HasSubstr("data.train." + setting));
 }
 FieldValue bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-TEST(RecordFields, NamesComeInTheOrderInWhichValuesAreGiven) {
+TEST(RecordFieldsTest, ListsNamesInOrderOfValues) {
   const auto fields = fields_of(label_config());
   ASSERT_TRUE(fields.ok());
   EXPECT_THAT(fields->names(), ElementsAre("a", "b", "l"));
   EXPECT_EQ(fields->label(), 2u);
-  EXPECT_EQ(fields->setting_of(1), "input");
-  EXPECT_EQ(fields->setting_of(2), "label");
+  EXPECT_EQ(fields->key_of_name(1), "input");
+  EXPECT_EQ(fields->key_of_name(2), "label");
 }
 
-TEST(RecordFields, NumbersAreF32OfTheShapeAndTargetsAreBesideThem) {
+TEST(RecordFieldsTest, CopiesNumbersAsFloat32WithTargets) {
   const auto fields = fields_of(numbers_config());
   ASSERT_TRUE(fields.ok());
   EXPECT_EQ(fields->spec(InputForm::kNumbers),
@@ -70,7 +70,7 @@ TEST(RecordFields, NumbersAreF32OfTheShapeAndTargetsAreBesideThem) {
   EXPECT_EQ(target, 0.25f);
 }
 
-TEST(RecordFields, BytesAreU8OfTheShapeAndTheClassIsTheLabel) {
+TEST(RecordFieldsTest, CopiesBytesAsUint8WithClassLabel) {
   const auto fields = fields_of(label_config());
   ASSERT_TRUE(fields.ok());
   EXPECT_EQ(fields->spec(InputForm::kBytes)[0].dtype, DType::kU8);
@@ -86,7 +86,7 @@ TEST(RecordFields, BytesAreU8OfTheShapeAndTheClassIsTheLabel) {
   EXPECT_EQ(label, 3);
 }
 
-TEST(RecordFields, ValuesThatDoNotFillTheShapeNameTheirField) {
+TEST(RecordFieldsTest, ReportsFieldThatDoesNotFillShape) {
   const auto fields = fields_of(label_config());
   std::array<std::byte, 16> input{};
   int64_t label = 0;
@@ -112,7 +112,7 @@ TEST(RecordFields, ValuesThatDoNotFillTheShapeNameTheirField) {
               HasSubstr("input 'a' is 'xy', not a number"));
 }
 
-TEST(RecordFields, APictureMustBeBytes) {
+TEST(RecordFieldsTest, RequiresBytesForImage) {
   config::DatasetConfig config = label_config();
   fields_in(config).input = {};
   fields_in(config).image = "jpg";
@@ -120,21 +120,21 @@ TEST(RecordFields, APictureMustBeBytes) {
   transforms_in(config) = {config::Resize{{8, 9}}};
   const auto fields = fields_of(config);
   ASSERT_TRUE(fields.ok()) << fields.status().to_string();
-  EXPECT_EQ(fields->setting_of(0), "image");
+  EXPECT_EQ(fields->key_of_name(0), "image");
   EXPECT_EQ(fields->key_of(0), "fields.image");
-  EXPECT_EQ(fields->spec(InputForm::kPicture)[0].shape, (std::vector<int64_t>{3, 8, 9}));
-  EXPECT_EQ(*fields->form_of(bytes("…")), InputForm::kPicture);
-  EXPECT_THAT(fields->form_of(FieldFloats()).status().message(),
+  EXPECT_EQ(fields->spec(InputForm::kImage)[0].shape, (std::vector<int64_t>{3, 8, 9}));
+  EXPECT_EQ(*fields->input_form(bytes("…")), InputForm::kImage);
+  EXPECT_THAT(fields->input_form(FieldFloats()).status().message(),
               HasSubstr("name it in fields.input, with an input_shape"));
 }
 
-TEST(RecordFields, TheFirstValueDecidesTheFormOfAShape) {
+TEST(RecordFieldsTest, DerivesInputTypeFromFirstValue) {
   const auto fields = fields_of(label_config());
-  EXPECT_EQ(*fields->form_of(bytes("x")), InputForm::kBytes);
-  EXPECT_EQ(*fields->form_of(FieldInts()), InputForm::kNumbers);
+  EXPECT_EQ(*fields->input_form(bytes("x")), InputForm::kBytes);
+  EXPECT_EQ(*fields->input_form(FieldInts()), InputForm::kNumbers);
 }
 
-TEST(RecordFields, SettingsThatMakeNoSampleAreRefused) {
+TEST(RecordFieldsTest, RejectsInvalidSettings) {
   config::DatasetConfig config{.source = config::TfrecordDataset{}};
   expect_wrong(config, "fields.input");
   config = label_config();
@@ -172,7 +172,7 @@ TEST(RecordFields, SettingsThatMakeNoSampleAreRefused) {
   expect_wrong(config, "fields.text");
 }
 
-TEST(RecordFields, TargetsAreAsManyAsTheirNamesUnlessTheSettingSaysMore) {
+TEST(RecordFieldsTest, CountsTargetsByNamesUnlessConfigured) {
   config::DatasetConfig config = numbers_config();
   fields_in(config).target = {"t", "u"};
   record_in(config).num_targets = {};
@@ -181,7 +181,7 @@ TEST(RecordFields, TargetsAreAsManyAsTheirNamesUnlessTheSettingSaysMore) {
   EXPECT_EQ(fields_of(config)->spec(InputForm::kNumbers)[1].shape, (std::vector<int64_t>{5}));
 }
 
-TEST(RecordFields, OtherFieldsHaveAnotherText) {
+TEST(RecordFieldsTest, FormatsDistinctTextPerFields) {
   config::DatasetConfig config = label_config();
   const std::string first = fields_of(config)->to_text();
   fields_in(config).input = {"a,1:b"};

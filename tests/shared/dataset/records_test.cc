@@ -15,15 +15,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::read_sample;
 
-const std::string kName = "train";
+const std::string kDatasetName = "train";
 
 // Each record has one number a field; -1 stands for a field that is not there.
 using Record = std::vector<int64_t>;
 
-class FakeRecords : public Records {
+class FakeRecords : public RecordReader {
  public:
   FakeRecords(FileTable shards, RecordTable table, std::vector<std::string> texts)
-      : Records(std::move(shards), std::move(table)), texts_(std::move(texts)) {}
+      : RecordReader(std::move(shards), std::move(table)), texts_(std::move(texts)) {}
 
   Status read(uint64_t record, std::span<FieldValue> values) const override {
     thread_local int64_t number;
@@ -46,7 +46,7 @@ class FakeRecords : public Records {
   const std::vector<std::string> texts_;
 };
 
-class RecordsTest : public ::testing::Test {
+class RecordDatasetTest : public ::testing::Test {
  protected:
   void SetUp() override {
     config_.source = config::TfrecordDataset{};
@@ -58,10 +58,10 @@ class RecordsTest : public ::testing::Test {
     shards_.add("b.rec", {.size = 1000, .mtime_ns = 1, .inode = 1});
   }
 
-  Result<Facts> index(const std::vector<std::vector<Record>>& shards) {
-    const SetRequest set{.name = kName, .config = config_};
+  Result<IndexMetadata> index(const std::vector<std::vector<Record>>& shards) {
+    const DatasetRequest set{.name = kDatasetName, .config = config_};
     const RecordFields fields = *RecordFields::of(set);
-    RecordIndex index(set, fields, shards_, 1, {});
+    RecordIndexBuilder index(set, fields, shards_, 1, {});
     for (const auto& shard : shards) {
       for (const Record& record : shard) {
         std::vector<FieldValue> values(record.size());
@@ -74,11 +74,12 @@ class RecordsTest : public ::testing::Test {
     }
     return index.finish();
   }
-  Result<std::unique_ptr<Dataset>> open(Facts facts, std::vector<std::string> texts = {}) {
-    const SetRequest set{.name = kName, .config = config_};
+  Result<std::unique_ptr<Dataset>> open(IndexMetadata metadata,
+                                        std::vector<std::string> texts = {}) {
+    const DatasetRequest set{.name = kDatasetName, .config = config_};
     const RecordFields fields = *RecordFields::of(set);
     STOKER_ASSIGN_OR_RETURN(RecordTable table,
-                            RecordTable::of(std::move(facts), shards_.size(), 1, fields));
+                            RecordTable::of(std::move(metadata), shards_.size(), 1, fields));
     auto records = std::make_unique<FakeRecords>(shards_, std::move(table), std::move(texts));
     return make_record_dataset(set, fields, "fingerprint", std::move(records));
   }
@@ -98,7 +99,7 @@ class RecordsTest : public ::testing::Test {
   FileTable shards_;
 };
 
-TEST_F(RecordsTest, GivesRecordsOfAllShardsWithTheirLabels) {
+TEST_F(RecordDatasetTest, ReadsRecordsOfAllShardsWithLabels) {
   const auto dataset = open(*index({{{1, 0}, {2, 4}}, {{3, 2}}}));
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
   ASSERT_EQ((*dataset)->size(), 3u);
@@ -106,12 +107,12 @@ TEST_F(RecordsTest, GivesRecordsOfAllShardsWithTheirLabels) {
   EXPECT_THAT(read_sample(**dataset, 1).values<float>(0), ElementsAre(2));
   EXPECT_EQ(read_sample(**dataset, 1).label(), 4);
   EXPECT_EQ(read_sample(**dataset, 2).label(), 2);
-  EXPECT_EQ((*dataset)->origin(1).file, "a.rec");
-  EXPECT_EQ((*dataset)->origin(2).file, "b.rec");
-  EXPECT_EQ((*dataset)->origin(2).offset, 300u);
+  EXPECT_EQ((*dataset)->source(1).file, "a.rec");
+  EXPECT_EQ((*dataset)->source(2).file, "b.rec");
+  EXPECT_EQ((*dataset)->source(2).offset, 300u);
 }
 
-TEST_F(RecordsTest, SplitIsByRecord) {
+TEST_F(RecordDatasetTest, SplitsByRecord) {
   config_.split = {0.5, 1};
   const auto dataset = open(*index({{{1, 0}, {2, 1}}, {{3, 2}, {4, 3}}}));
   ASSERT_TRUE(dataset.ok());
@@ -120,16 +121,16 @@ TEST_F(RecordsTest, SplitIsByRecord) {
   EXPECT_THAT(read_sample(**dataset, 0).values<float>(0), ElementsAre(3));
 }
 
-TEST_F(RecordsTest, IncompleteRecordsRefuseTheSetWithTheirNumber) {
-  const auto facts = index({{{1, 0}, {2, -1}}, {{3, -1}}});
-  ASSERT_FALSE(facts.ok());
-  EXPECT_EQ(facts.status().code(), Code::kCorrupt);
-  EXPECT_EQ(facts.status().message(),
+TEST_F(RecordDatasetTest, RejectsIncompleteRecordsWithTheirCount) {
+  const auto metadata = index({{{1, 0}, {2, -1}}, {{3, -1}}});
+  ASSERT_FALSE(metadata.ok());
+  EXPECT_EQ(metadata.status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(metadata.status().message(),
             "data.train.path: a.rec: record at offset 200: has no label 'y'; 2 of 3 are "
             "incomplete: complete them, or leave them out with data.train.on_missing_field: drop");
 }
 
-TEST_F(RecordsTest, IncompleteRecordsAreLeftOutOnRequestAndLogged) {
+TEST_F(RecordDatasetTest, DropsAndLogsIncompleteRecordsOnRequest) {
   record_in(config_).on_missing_field = config::OnMissingField::kDrop;
   ::testing::internal::CaptureStderr();
   const auto dataset = open(*index({{{1, 0}, {2, -1}}, {{3, 1}}}));
@@ -141,40 +142,40 @@ TEST_F(RecordsTest, IncompleteRecordsAreLeftOutOnRequestAndLogged) {
   EXPECT_THAT(read_sample(**dataset, 1).values<float>(0), ElementsAre(3));
 }
 
-TEST_F(RecordsTest, WhereNoRecordIsCompleteTheNamesAreWrong) {
+TEST_F(RecordDatasetTest, ReportsInvalidNamesWhenNoRecordIsComplete) {
   record_in(config_).on_missing_field = config::OnMissingField::kDrop;
-  EXPECT_EQ(index({{{1, -1}}, {{3, -1}}}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(index({{{1, -1}}, {{3, -1}}}).status().code(), StatusCode::kInvalidArgument);
 }
 
-TEST_F(RecordsTest, NoRecordAtAllIsNotFound) {
-  const auto facts = index({{}, {}});
-  EXPECT_EQ(facts.status().code(), Code::kNotFound);
-  EXPECT_THAT(facts.status().message(), HasSubstr("no record in its 2 files"));
+TEST_F(RecordDatasetTest, ReportsNotFoundWithoutRecords) {
+  const auto metadata = index({{}, {}});
+  EXPECT_EQ(metadata.status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(metadata.status().message(), HasSubstr("no record in its 2 files"));
 }
 
-TEST_F(RecordsTest, ALabelBeyondTheGivenClassesIsRefused) {
+TEST_F(RecordDatasetTest, RejectsLabelBeyondNumClasses) {
   record_in(config_).num_classes = 4;
-  const auto facts = index({{{1, 0}, {2, 4}}, {}});
-  EXPECT_EQ(facts.status().message(), "data.train.num_classes: is 4, but a label is 4");
+  const auto metadata = index({{{1, 0}, {2, 4}}, {}});
+  EXPECT_EQ(metadata.status().message(), "data.train.num_classes: is 4, but a label is 4");
 }
 
-TEST_F(RecordsTest, FactsThatAreNoTableAreCorrupt) {
-  const Facts good = *index({{{1, 0}, {2, 4}}, {{3, 2}}});
+TEST_F(RecordDatasetTest, ReportsCorruptIndexMetadata) {
+  const IndexMetadata good = *index({{{1, 0}, {2, 4}}, {{3, 2}}});
   ASSERT_TRUE(open(good).ok());
   for (size_t length = 0; length < good.numbers.size(); ++length) {
-    Facts cut = good;
+    IndexMetadata cut = good;
     cut.numbers.resize(length);
-    EXPECT_EQ(open(std::move(cut)).status().code(), Code::kCorrupt) << length;
+    EXPECT_EQ(open(std::move(cut)).status().code(), StatusCode::kCorrupt) << length;
   }
-  for (size_t place = 0; place < good.numbers.size(); ++place) {
-    Facts changed = good;
-    changed.numbers[place] = ~uint64_t{0};
-    const bool is_row = place >= 4 && place < 7;  // a row means what its kind wants it to
-    EXPECT_EQ(open(std::move(changed)).ok(), is_row) << place;
+  for (size_t position = 0; position < good.numbers.size(); ++position) {
+    IndexMetadata changed = good;
+    changed.numbers[position] = ~uint64_t{0};
+    const bool is_row = position >= 4 && position < 7;  // a row means what its kind wants it to
+    EXPECT_EQ(open(std::move(changed)).ok(), is_row) << position;
   }
 }
 
-TEST_F(RecordsTest, TextsAreOneStreamWithAnEndAfterEach) {
+TEST_F(RecordDatasetTest, ReadsTextsAsOneZeroSeparatedStream) {
   using namespace std::string_literals;
   const auto dataset = texts({"abc", "", "defghi", "j"}, 4);
   ASSERT_TRUE(dataset);
@@ -183,11 +184,11 @@ TEST_F(RecordsTest, TextsAreOneStreamWithAnEndAfterEach) {
   EXPECT_EQ(read_sample(*dataset, 1).text(), "\0defg"s);
   EXPECT_EQ(read_sample(*dataset, 2).text(), "ghi\0j"s);
   EXPECT_EQ(dataset->classes(), 256u);
-  EXPECT_EQ(dataset->origin(1).offset, 100u);
-  EXPECT_EQ(dataset->origin(2).offset, 200u);
+  EXPECT_EQ(dataset->source(1).offset, 100u);
+  EXPECT_EQ(dataset->source(2).offset, 200u);
 }
 
-TEST_F(RecordsTest, EveryWindowOfTextsIsAPieceOfTheWholeStream) {
+TEST_F(RecordDatasetTest, ReadsEveryBlockFromConcatenatedStream) {
   std::vector<std::string> parts;
   std::string stream;
   for (size_t i = 0; i < 40; ++i) {
@@ -204,12 +205,12 @@ TEST_F(RecordsTest, EveryWindowOfTextsIsAPieceOfTheWholeStream) {
   }
 }
 
-TEST_F(RecordsTest, TextsShorterThanASampleAreRefused) {
+TEST_F(RecordDatasetTest, RejectsTextsShorterThanOneBlock) {
   config_.source = config::TfrecordDataset{};
   fields_in(config_).text = "txt";
   sequence_in(config_).block_size = 10;
   const auto dataset = open(*index({{{0}}, {}}), {"abc"});
-  EXPECT_EQ(dataset.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(dataset.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(dataset.status().message(), HasSubstr("has 4 bytes"));
 }
 

@@ -10,13 +10,13 @@
 namespace stoker::dataset {
 namespace {
 
-std::vector<uint64_t> epoch_order(const PlanSettings& settings, uint64_t epoch) {
-  PlanSettings one_by_one = settings;
+std::vector<uint64_t> epoch_order(const PlanOptions& options, uint64_t epoch) {
+  PlanOptions one_by_one = options;
   one_by_one.batch = 1;
   const SamplePlan plan(one_by_one);
   std::vector<uint64_t> order;
-  for (uint64_t i = 0; i < settings.size; ++i)
-    order.push_back(plan.at(epoch * settings.size + i, 0).sample);
+  for (uint64_t i = 0; i < options.size; ++i)
+    order.push_back(plan.at(epoch * options.size + i, 0).sample);
   return order;
 }
 
@@ -30,13 +30,13 @@ bool is_permutation_of_all(const std::vector<uint64_t>& order) {
 }
 
 // As data that grows has it: a plan that begins at a ticket with an epoch.
-TEST(SamplePlan, BeginsAtATicketWithAWholeEpoch) {
+TEST(SamplePlanTest, StartsNewEpochAtFirstTicket) {
   using config::LastBatchPolicy;
   for (const LastBatchPolicy last :
        {LastBatchPolicy::kCarryOver, LastBatchPolicy::kDrop, LastBatchPolicy::kPad}) {
-    const PlanSettings settings{
+    const PlanOptions options{
         .size = 23, .batch = 5, .last_batch = last, .first_ticket = 17, .first_epoch = 4};
-    const SamplePlan plan(settings);
+    const SamplePlan plan(options);
     std::set<uint64_t> seen;
     const uint64_t tickets = last == LastBatchPolicy::kDrop ? 4 : 5;
     for (uint64_t ticket = 17; ticket < 17 + tickets; ++ticket) {
@@ -49,7 +49,7 @@ TEST(SamplePlan, BeginsAtATicketWithAWholeEpoch) {
     EXPECT_EQ(seen.size(), last == LastBatchPolicy::kDrop ? 20u : 23u);
     EXPECT_EQ(plan.epoch_of(17 + tickets), 5u);
     // The same samples as that epoch of a plan that had them from the beginning.
-    PlanSettings always = settings;
+    PlanOptions always = options;
     always.first_ticket = always.first_epoch = 0;
     const SamplePlan whole(always);
     if (last != LastBatchPolicy::kCarryOver) {
@@ -58,21 +58,21 @@ TEST(SamplePlan, BeginsAtATicketWithAWholeEpoch) {
   }
 }
 
-TEST(SamplePlan, IsAPermutationForEverySize) {
+TEST(SamplePlanTest, IsPermutationForEverySize) {
   for (uint64_t size = 1; size <= 2000; ++size)
     ASSERT_TRUE(is_permutation_of_all(epoch_order({.size = size, .seed = size * 7}, size % 5)))
         << size;
 }
 
-TEST(SamplePlan, StaysInRangeAndApartForHugeSizes) {
+TEST(SamplePlanTest, SelectsDistinctSamplesInRangeForHugeSizes) {
   for (const uint64_t size :
        std::vector<uint64_t>{(1ull << 32) - 1, (1ull << 32), (1ull << 32) + 1, 1'000'000'000'039ull,
                              (1ull << 61) + 1, kMaxPlanSize}) {
     const SamplePlan plan({.size = size, .batch = 1, .seed = 3});
     std::set<uint64_t> seen;
     for (uint64_t i = 0; i < 5000; ++i) {
-      const uint64_t place = i % 2 == 0 ? i : size - 1 - i;
-      const PlannedSample planned = plan.at(place, 0);
+      const uint64_t position = i % 2 == 0 ? i : size - 1 - i;
+      const PlannedSample planned = plan.at(position, 0);
       ASSERT_LT(planned.sample, size);
       ASSERT_EQ(planned.epoch, 0u);
       ASSERT_TRUE(seen.insert(planned.sample).second);
@@ -80,7 +80,7 @@ TEST(SamplePlan, StaysInRangeAndApartForHugeSizes) {
   }
 }
 
-TEST(SamplePlan, DiffersByEpochAndBySeed) {
+TEST(SamplePlanTest, DiffersByEpochAndSeed) {
   const auto first = epoch_order({.size = 1000, .seed = 1}, 0);
   EXPECT_EQ(first, epoch_order({.size = 1000, .seed = 1}, 0));
   EXPECT_NE(first, epoch_order({.size = 1000, .seed = 1}, 1));
@@ -89,7 +89,7 @@ TEST(SamplePlan, DiffersByEpochAndBySeed) {
   EXPECT_NE(epoch_order({.size = 1000, .seed = 1}, 2), epoch_order({.size = 1000, .seed = 2}, 1));
 }
 
-TEST(SamplePlan, KeepsTheOrderWithoutShuffle) {
+TEST(SamplePlanTest, PreservesOrderWithoutShuffle) {
   for (uint64_t epoch = 0; epoch < 3; ++epoch) {
     const auto order = epoch_order({.size = 10, .shuffle = config::ShuffleMode::kNone}, epoch);
     for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(order[i], i);
@@ -115,7 +115,7 @@ double bound(size_t cells) {
   return freedom + 5 * std::sqrt(2 * freedom);
 }
 
-TEST(SamplePlan, NeighboursInTheOrderAreIndependent) {
+TEST(SamplePlanTest, OrdersAdjacentSamplesIndependently) {
   for (const uint64_t size : {1000ull, 4096ull, 60000ull, 1000003ull}) {
     const SamplePlan plan({.size = size, .batch = 1, .seed = 11});
     constexpr uint64_t kBins = 16;
@@ -128,7 +128,7 @@ TEST(SamplePlan, NeighboursInTheOrderAreIndependent) {
   }
 }
 
-TEST(SamplePlan, EverySampleReachesEveryPlaceOverTheEpochs) {
+TEST(SamplePlanTest, MovesEverySampleToEveryPositionOverEpochs) {
   constexpr uint64_t kSize = 50;
   std::vector<uint64_t> counts(kSize * kSize);
   for (uint64_t epoch = 0; epoch < 4000; ++epoch) {
@@ -138,19 +138,19 @@ TEST(SamplePlan, EverySampleReachesEveryPlaceOverTheEpochs) {
   EXPECT_LT(chi_square(counts), bound(counts.size()));
 }
 
-TEST(SamplePlan, BatchesSpanEpochsAndUseEverySampleOncePerEpoch) {
-  const PlanSettings settings{.size = 103, .batch = 10, .seed = 9};
-  const SamplePlan plan(settings);
+TEST(SamplePlanTest, UsesEverySampleOncePerEpochAcrossBatches) {
+  const PlanOptions options{.size = 103, .batch = 10, .seed = 9};
+  const SamplePlan plan(options);
   std::vector<std::vector<uint64_t>> epochs(3);
   for (uint64_t ticket = 0; ticket < 40; ++ticket) {
-    for (uint64_t row = 0; row < settings.batch; ++row) {
+    for (uint64_t row = 0; row < options.batch; ++row) {
       const PlannedSample planned = plan.at(ticket, row);
       ASSERT_EQ(planned.epoch, (ticket * 10 + row) / 103);
       if (planned.epoch < epochs.size()) epochs[planned.epoch].push_back(planned.sample);
     }
   }
   for (const auto& order : epochs) {
-    ASSERT_EQ(order.size(), settings.size);
+    ASSERT_EQ(order.size(), options.size);
     EXPECT_TRUE(is_permutation_of_all(order));
   }
   EXPECT_EQ(plan.at(10, 2).epoch, 0u);
@@ -159,7 +159,7 @@ TEST(SamplePlan, BatchesSpanEpochsAndUseEverySampleOncePerEpoch) {
   EXPECT_EQ(plan.epoch_of(11), 1u);
 }
 
-TEST(SamplePlan, BatchMayBeLargerThanTheDataSet) {
+TEST(SamplePlanTest, AllowsBatchLargerThanDataset) {
   const SamplePlan plan({.size = 3, .batch = 8, .seed = 1});
   std::vector<uint64_t> first{plan.at(0, 0).sample, plan.at(0, 1).sample, plan.at(0, 2).sample};
   EXPECT_TRUE(is_permutation_of_all(first));
@@ -167,41 +167,41 @@ TEST(SamplePlan, BatchMayBeLargerThanTheDataSet) {
   EXPECT_EQ(plan.at(1, 1).epoch, 3u);
 }
 
-TEST(SamplePlan, OneSampleIsAlwaysTheSame) {
+TEST(SamplePlanTest, AlwaysSelectsOnlySample) {
   const SamplePlan plan({.size = 1, .batch = 4, .seed = 1});
   EXPECT_EQ(plan.at(100, 3).sample, 0u);
   EXPECT_EQ(plan.at(100, 3).epoch, 403u);
-  EXPECT_EQ(plan.stand_in(100, 3, 7).sample, 0u);
+  EXPECT_EQ(plan.replacement(100, 3, 7).sample, 0u);
 }
 
-TEST(SamplePlan, StandInsAreOtherSamplesOfTheSameEpochUntilAllWereTried) {
-  const PlanSettings settings{.size = 37, .batch = 5, .seed = 2};
-  const SamplePlan plan(settings);
+TEST(SamplePlanTest, SelectsDistinctReplacementsFromSameEpoch) {
+  const PlanOptions options{.size = 37, .batch = 5, .seed = 2};
+  const SamplePlan plan(options);
   for (uint64_t ticket = 0; ticket < 30; ++ticket) {
-    for (uint64_t row = 0; row < settings.batch; ++row) {
+    for (uint64_t row = 0; row < options.batch; ++row) {
       std::set<uint64_t> tried{plan.at(ticket, row).sample};
-      for (uint64_t attempt = 1; attempt < settings.size; ++attempt) {
-        const PlannedSample other = plan.stand_in(ticket, row, attempt);
+      for (uint64_t attempt = 1; attempt < options.size; ++attempt) {
+        const PlannedSample other = plan.replacement(ticket, row, attempt);
         ASSERT_EQ(other.epoch, plan.at(ticket, row).epoch);
         ASSERT_TRUE(tried.insert(other.sample).second);
       }
-      EXPECT_EQ(plan.stand_in(ticket, row, settings.size).sample, plan.at(ticket, row).sample);
+      EXPECT_EQ(plan.replacement(ticket, row, options.size).sample, plan.at(ticket, row).sample);
     }
   }
 }
 
-TEST(SamplePlan, StandInIsTheNextOfTheSameOrder) {
+TEST(SamplePlanTest, SelectsNextSampleInOrderAsReplacement) {
   const SamplePlan plan({.size = 100, .batch = 10, .seed = 4});
-  EXPECT_EQ(plan.stand_in(3, 4, 1).sample, plan.at(3, 5).sample);
-  EXPECT_EQ(plan.stand_in(3, 9, 2).sample, plan.at(4, 1).sample);
-  EXPECT_EQ(plan.stand_in(9, 9, 1).sample, plan.at(0, 0).sample);  // wraps round
+  EXPECT_EQ(plan.replacement(3, 4, 1).sample, plan.at(3, 5).sample);
+  EXPECT_EQ(plan.replacement(3, 9, 2).sample, plan.at(4, 1).sample);
+  EXPECT_EQ(plan.replacement(9, 9, 1).sample, plan.at(0, 0).sample);  // wraps round
 }
 
 // The order of samples is part of what a run is: a new version that gives another order could not
 // resume an old run.
-TEST(SamplePlan, OrderNeverChangesBetweenVersions) {
-  const auto first = [](const PlanSettings& settings, uint64_t ticket) {
-    const SamplePlan plan(settings);
+TEST(SamplePlanTest, MatchesRecordedOrder) {
+  const auto first = [](const PlanOptions& options, uint64_t ticket) {
+    const SamplePlan plan(options);
     std::vector<uint64_t> samples;
     for (uint64_t row = 0; row < 8; ++row) samples.push_back(plan.at(ticket, row).sample);
     return samples;

@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class Scan : public testing::FolderFixture {
+class ScanTest : public testing::FolderFixture {
  protected:
   Result<FolderScan> scan(const std::string& glob = "**/*") {
     return scan_folder(path("data"), *Glob::parse(glob), {});
@@ -30,13 +30,13 @@ class Scan : public testing::FolderFixture {
   }
 };
 
-TEST_F(Scan, SortsAsATreeByBytes) {
+TEST_F(ScanTest, SortsPathsAsTreeByBytes) {
   for (const char* name : {"b", "a/z", "a-b/x", "a/b/c", "B", "a/\xc3\xa4"})
     write(std::string("data/") + name, "x");
   EXPECT_THAT(names(), ElementsAre("B", "a/b/c", "a/z", "a/\xc3\xa4", "a-b/x", "b"));
 }
 
-TEST_F(Scan, TakesSizesAndTimes) {
+TEST_F(ScanTest, RecordsSizesAndModificationTimes) {
   write("data/a", "12345");
   const auto found = scan();
   ASSERT_TRUE(found.ok());
@@ -45,14 +45,14 @@ TEST_F(Scan, TakesSizesAndTimes) {
   EXPECT_EQ(found->files.path(0), path("data/a"));
 }
 
-TEST_F(Scan, EntersOnlyWhatTheGlobNames) {
+TEST_F(ScanTest, EntersOnlyFoldersMatchedByGlob) {
   for (const char* name : {"a.h", "a.cc", "sub/b.h", ".hidden/c.h", "sub/.d.h"})
     write(std::string("data/") + name, "x");
   EXPECT_THAT(names("**/*.h"), ElementsAre("a.h", "sub/b.h"));
   EXPECT_THAT(names("*.h"), ElementsAre("a.h"));
 }
 
-TEST_F(Scan, FaultRow61LeavesOutLoopsFifosSocketsAndDanglingLinks) {
+TEST_F(ScanTest, IgnoresSymlinkLoopsSpecialFilesAndDanglingSymlinks) {
   write("data/sub/a", "x");
   std::filesystem::create_directory_symlink("..", path("data/sub/up"));
   std::filesystem::create_symlink("self", path("data/self"));
@@ -67,7 +67,7 @@ TEST_F(Scan, FaultRow61LeavesOutLoopsFifosSocketsAndDanglingLinks) {
   EXPECT_THAT(log, HasSubstr("non_regular_files=2"));
 }
 
-TEST_F(Scan, FollowsLinksToFilesAndFolders) {
+TEST_F(ScanTest, FollowsSymlinksToFilesAndFolders) {
   write("elsewhere/a", "x");
   std::filesystem::create_directory(path("data"));
   std::filesystem::create_directory_symlink(path("elsewhere"), path("data/folder"));
@@ -75,7 +75,7 @@ TEST_F(Scan, FollowsLinksToFilesAndFolders) {
   EXPECT_THAT(names(), ElementsAre("file", "folder/a"));
 }
 
-TEST_F(Scan, NamesFoldersWithoutFiles) {
+TEST_F(ScanTest, ReportsFoldersWithoutFiles) {
   write("data/full/deep/a", "x");
   std::filesystem::create_directories(path("data/empty/deep"));
   std::filesystem::create_directory_symlink("..", path("data/empty/loop"));
@@ -85,14 +85,14 @@ TEST_F(Scan, NamesFoldersWithoutFiles) {
   EXPECT_THAT(found->barren, ElementsAre("empty"));
 }
 
-TEST_F(Scan, TooDeepIsAnError) {
+TEST_F(ScanTest, RejectsTooDeepFolders) {
   std::string deep = "data";
   for (int i = 0; i < 200; ++i) deep += "/d";
   write(deep + "/a", "x");
-  EXPECT_EQ(scan().status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(scan().status().code(), StatusCode::kInvalidArgument);
 }
 
-TEST_F(Scan, FaultRow62ReportsProgress) {
+TEST_F(ScanTest, ReportsProgress) {
   write("data/a", "x");
   write("data/b", "x");
   uint64_t last = 0;
@@ -102,15 +102,15 @@ TEST_F(Scan, FaultRow62ReportsProgress) {
   EXPECT_EQ(last, 2u);
 }
 
-TEST_F(Scan, FaultRow62UnreadableFolderOrFileIsAnErrorThatNamesIt) {
+TEST_F(ScanTest, ReportsUnreadableFolderOrFile) {
   if (::geteuid() == 0) GTEST_SKIP() << "root reads everything";
   write("data/sub/a", "x");
   std::filesystem::permissions(path("data/sub"), std::filesystem::perms::none);
-  EXPECT_EQ(scan().status().code(), Code::kPermission);
+  EXPECT_EQ(scan().status().code(), StatusCode::kPermission);
   EXPECT_THAT(scan().status().message(), HasSubstr(path("data/sub")));
   std::filesystem::permissions(path("data/sub"), std::filesystem::perms::owner_all);
   std::filesystem::permissions(path("data/sub/a"), std::filesystem::perms::none);
-  EXPECT_EQ(scan().status().code(), Code::kPermission);
+  EXPECT_EQ(scan().status().code(), StatusCode::kPermission);
   EXPECT_THAT(scan().status().message(), HasSubstr(path("data/sub/a")));
 }
 

@@ -14,35 +14,35 @@ using testing::read_sample;
 using testing::Sample;
 using ::testing::SizeIs;
 
-class SequenceDataset : public testing::SequenceFixture {
+class SequenceDatasetTest : public testing::SequenceFixture {
  protected:
-  config::DatasetConfig jsonl(int64_t longest) const {
+  config::DatasetConfig jsonl(int64_t max_length) const {
     config::DatasetConfig config;
     config.source = config::JsonlDataset{};
     path_in(config) = path("data.jsonl");
-    if (longest > 0) sequence_in(config).max_length = longest;
+    if (max_length > 0) sequence_in(config).max_length = max_length;
     return config;
   }
-  config::DatasetConfig numbers(int64_t longest) const {
-    config::DatasetConfig config = jsonl(longest);
+  config::DatasetConfig numbers(int64_t max_length) const {
+    config::DatasetConfig config = jsonl(max_length);
     fields_in(config).input = {"x"};
     fields_in(config).label = "y";
     return config;
   }
-  config::DatasetConfig tagged(int64_t longest) const {
-    config::DatasetConfig config = jsonl(longest);
+  config::DatasetConfig tagged(int64_t max_length) const {
+    config::DatasetConfig config = jsonl(max_length);
     fields_in(config).input_ids = "ids";
     fields_in(config).labels = "tags";
     return config;
   }
-  config::DatasetConfig text(int64_t longest) const {
-    config::DatasetConfig config = jsonl(longest);
+  config::DatasetConfig text(int64_t max_length) const {
+    config::DatasetConfig config = jsonl(max_length);
     fields_in(config).text = "t";
     return config;
   }
 };
 
-TEST_F(SequenceDataset, NumbersArePaddedWithZerosAndSayTheirLength) {
+TEST_F(SequenceDatasetTest, PadsNumbersWithZerosAndReturnsLength) {
   write("data.jsonl", "{\"x\": [[1, 2], [3, 4], [5, 6]], \"y\": 1}\n{\"x\": [7, 8], \"y\": 0}\n");
   auto config = numbers(4);
   record_in(config).input_shape = {2};
@@ -51,7 +51,7 @@ TEST_F(SequenceDataset, NumbersArePaddedWithZerosAndSayTheirLength) {
             (std::vector<TensorSpec>{{.name = "input", .dtype = DType::kF32, .shape = {4, 2}},
                                      {.name = "length", .dtype = DType::kI64, .shape = {}},
                                      {.name = "label", .dtype = DType::kI64, .shape = {}}}));
-  EXPECT_EQ(dataset->longest(), 4u);
+  EXPECT_EQ(dataset->max_length(), 4u);
   EXPECT_EQ(dataset->classes(), 2u);
   const Sample first = read_sample(*dataset, 0);
   EXPECT_THAT(first.values<float>(0), ElementsAre(1, 2, 3, 4, 5, 6, 0, 0));
@@ -63,7 +63,7 @@ TEST_F(SequenceDataset, NumbersArePaddedWithZerosAndSayTheirLength) {
   EXPECT_EQ(dataset->length(1), 1u);
 }
 
-TEST_F(SequenceDataset, PlainNumbersAreOneFeatureAPlace) {
+TEST_F(SequenceDatasetTest, ReadsPlainNumbersAsOneFeaturePerTimeStep) {
   write("data.jsonl", "{\"x\": [1.5, 2], \"y\": \"b\"}\n{\"x\": 4, \"y\": \"a\"}\n");
   const auto dataset = opened(numbers(3));
   EXPECT_EQ(dataset->spec()[0].shape, (std::vector<int64_t>{3, 1}));
@@ -72,7 +72,7 @@ TEST_F(SequenceDataset, PlainNumbersAreOneFeatureAPlace) {
   EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(4, 0, 0));
 }
 
-TEST_F(SequenceDataset, InABatchOfShorterSamplesThePaddingIsShorter) {
+TEST_F(SequenceDatasetTest, PadsOnlyToRequestedLength) {
   write("data.jsonl", "{\"x\": [1, 2, 3, 4, 5], \"y\": 0}\n{\"x\": [6, 7], \"y\": 1}\n");
   const auto dataset = opened(numbers(5));
   EXPECT_EQ(dataset->spec_of_length(3)[0].shape, (std::vector<int64_t>{3, 1}));
@@ -83,7 +83,7 @@ TEST_F(SequenceDataset, InABatchOfShorterSamplesThePaddingIsShorter) {
   EXPECT_THAT(read_in_batch(*dataset, 1, 2).values<float>(0), ElementsAre(6, 7));
 }
 
-TEST_F(SequenceDataset, ATextIsASampleWithItsEnd) {
+TEST_F(SequenceDatasetTest, AppendsEndTokenToText) {
   write("data.jsonl", "{\"t\": \"ab\"}\n{\"t\": \"\\u00fc\"}\n");
   const auto dataset = opened(text(5));
   ASSERT_THAT(dataset->spec(), SizeIs(2));
@@ -94,7 +94,7 @@ TEST_F(SequenceDataset, ATextIsASampleWithItsEnd) {
   EXPECT_EQ(read_sample(*dataset, 1).text(), std::string("\xc3\xbc\0\0\0", 5));
 }
 
-TEST_F(SequenceDataset, ATextThatHasALabelHasNoEnd) {
+TEST_F(SequenceDatasetTest, OmitsEndTokenOfTextWithLabel) {
   write("data.jsonl", "{\"t\": \"ab\", \"y\": 3}\n");
   auto config = text(3);
   fields_in(config).label = "y";
@@ -103,7 +103,7 @@ TEST_F(SequenceDataset, ATextThatHasALabelHasNoEnd) {
   EXPECT_THAT(read_sample(*dataset, 0).values<int64_t>(1), ElementsAre(2));
 }
 
-TEST_F(SequenceDataset, TokensHaveLabelsAPlaceAndThoseOfThePaddingDoNotCount) {
+TEST_F(SequenceDatasetTest, PadsPerStepLabelsWithIgnoredIndex) {
   write("data.jsonl",
         "{\"ids\": [70000, 1, 2], \"tags\": [0, -100, 4]}\n{\"ids\": [5], \"tags\": [1]}\n");
   const auto dataset = opened(tagged(4));
@@ -118,7 +118,7 @@ TEST_F(SequenceDataset, TokensHaveLabelsAPlaceAndThoseOfThePaddingDoNotCount) {
   EXPECT_THAT(second.values<int64_t>(2), ElementsAre(1, -100));
 }
 
-TEST_F(SequenceDataset, LabelsMayBeAsManyAsIsSaidWhateverTheLength) {
+TEST_F(SequenceDatasetTest, AllowsLabelsOfOtherLengthWithMaxLabelLength) {
   write("data.jsonl", "{\"x\": [1, 2, 3], \"y\": [2, 2]}\n{\"x\": [1], \"y\": [0, 1, 2]}\n");
   auto config = jsonl(3);
   fields_in(config).input = {"x"};
@@ -129,13 +129,13 @@ TEST_F(SequenceDataset, LabelsMayBeAsManyAsIsSaidWhateverTheLength) {
   EXPECT_THAT(read_sample(*dataset, 0).values<int64_t>(2), ElementsAre(2, 2, -100));
   EXPECT_THAT(read_in_batch(*dataset, 1, 1).values<int64_t>(2), ElementsAre(0, 1, 2));
   sequence_in(config).max_label_length = 2;
-  expect_error(config, Code::kCorrupt,
+  expect_error(config, StatusCode::kCorrupt,
                {"line 2", "has 3 labels, more than data.train.sequence.max_label_length (2)"});
   sequence_in(config).on_overflow = config::OnOverflow::kDrop;
   EXPECT_EQ(opened(config)->size(), 1u);
 }
 
-TEST_F(SequenceDataset, ASequenceMayHaveATarget) {
+TEST_F(SequenceDatasetTest, ReadsTargetsOfSequence) {
   write("data.jsonl", "{\"x\": [1, 2], \"u\": 3, \"v\": 0.5}\n");
   auto config = jsonl(2);
   fields_in(config).input = {"x"};
@@ -143,11 +143,11 @@ TEST_F(SequenceDataset, ASequenceMayHaveATarget) {
   EXPECT_THAT(read_sample(*opened(config), 0).values<float>(2), ElementsAre(3, 0.5));
 }
 
-TEST_F(SequenceDataset, WhatIsLongerIsRefusedUnlessTheSettingsSayWhatToDo) {
+TEST_F(SequenceDatasetTest, RejectsTruncatesOrDropsLongSequences) {
   write("data.jsonl",
         "{\"x\": [1, 2, 3], \"y\": 0}\n{\"x\": [4], \"y\": 1}\n{\"x\": [5, 6, 7, 8], \"y\": 1}\n");
   auto config = numbers(2);
-  expect_error(config, Code::kCorrupt,
+  expect_error(config, StatusCode::kCorrupt,
                {"line 1 at offset 0", "has 3 places",
                 "2 of 3 are longer than data.train.sequence.max_length (2)",
                 "data.train.sequence.on_overflow"});
@@ -165,10 +165,10 @@ TEST_F(SequenceDataset, WhatIsLongerIsRefusedUnlessTheSettingsSayWhatToDo) {
   sequence_in(config).max_length = 2;
   write("data.jsonl", "{\"x\": [1, 2, 3], \"y\": 0}\n");
   age("data.jsonl", 5);
-  expect_error(config, Code::kInvalidArgument, {"1 of 1 are longer"});
+  expect_error(config, StatusCode::kInvalidArgument, {"1 of 1 are longer"});
 }
 
-TEST_F(SequenceDataset, ATextThatIsCutLosesItsEnd) {
+TEST_F(SequenceDatasetTest, OmitsEndTokenOfTruncatedText) {
   write("data.jsonl", "{\"t\": \"abcd\"}\n{\"t\": \"abc\"}\n");
   auto config = text(4);
   sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
@@ -178,60 +178,64 @@ TEST_F(SequenceDataset, ATextThatIsCutLosesItsEnd) {
   EXPECT_THAT(read_sample(*dataset, 1).values<int64_t>(1), ElementsAre(4));
 }
 
-TEST_F(SequenceDataset, LabelsAreCutWithTheirSequence) {
+TEST_F(SequenceDatasetTest, TruncatesLabelsWithSequence) {
   write("data.jsonl", "{\"ids\": [1, 2, 3], \"tags\": [0, 1, 2]}\n");
   auto config = tagged(2);
   sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
   EXPECT_THAT(read_sample(*opened(config), 0).values<int64_t>(2), ElementsAre(0, 1));
 }
 
-TEST_F(SequenceDataset, AnEmptySequenceIsAMissingOne) {
+TEST_F(SequenceDatasetTest, TreatsEmptySequenceAsMissing) {
   write("data.jsonl", "{\"t\": \"a\"}\n{\"t\": \"\"}\n");
   auto config = text(4);
-  expect_error(config, Code::kCorrupt, {"line 2", "has no text 't'", "1 of 2 are incomplete"});
+  expect_error(config, StatusCode::kCorrupt,
+               {"line 2", "has no text 't'", "1 of 2 are incomplete"});
   record_in(config).on_missing_field = config::OnMissingField::kDrop;
   EXPECT_EQ(opened(config)->size(), 1u);
   write("data.jsonl", "{\"x\": [], \"y\": 1}\n{\"x\": [2], \"y\": 1}\n");
-  expect_error(numbers(4), Code::kCorrupt, {"line 1", "has no input 'x'"});
+  expect_error(numbers(4), StatusCode::kCorrupt, {"line 1", "has no input 'x'"});
 }
 
-TEST_F(SequenceDataset, WhatIsNoSequenceIsRefusedWithItsPlace) {
+TEST_F(SequenceDatasetTest, RejectsInvalidSequenceWithLocation) {
   auto rows = numbers(4);
   record_in(rows).input_shape = {2};
   write("data.jsonl", "{\"x\": [1, 2], \"y\": 0}\n{\"x\": [1, 2, 3], \"y\": 0}\n");
-  expect_error(rows, Code::kCorrupt, {"line 2 at offset 22", "input 'x' has 3 numbers", "not 2"});
+  expect_error(rows, StatusCode::kCorrupt,
+               {"line 2 at offset 22", "input 'x' has 3 numbers", "not 2"});
   write("data.jsonl", "{\"x\": [[1], [2, 3, 4]], \"y\": 0}\n");
-  expect_error(rows, Code::kCorrupt, {"line 1", "'x' holds a list of 1 numbers", "each has 2"});
+  expect_error(rows, StatusCode::kCorrupt,
+               {"line 1", "'x' holds a list of 1 numbers", "each has 2"});
   write("data.jsonl", "{\"x\": [1, [2, 3], 4], \"y\": 0}\n");
-  expect_error(rows, Code::kCorrupt, {"line 1", "'x' holds a list of 2 numbers behind 1"});
+  expect_error(rows, StatusCode::kCorrupt, {"line 1", "'x' holds a list of 2 numbers behind 1"});
   write("data.jsonl", "{\"x\": \"1 2\", \"y\": 0}\n");
-  expect_error(rows, Code::kCorrupt, {"input 'x' is 3 bytes, no list of numbers"});
+  expect_error(rows, StatusCode::kCorrupt, {"input 'x' is 3 bytes, no list of numbers"});
   write("data.jsonl", "{\"ids\": [1, 2.5], \"tags\": [0, 0]}\n");
-  expect_error(tagged(4), Code::kCorrupt,
+  expect_error(tagged(4), StatusCode::kCorrupt,
                {"input_ids 'ids' is 2 numbers, no list of whole numbers"});
   write("data.jsonl", "{\"ids\": [1, 2], \"tags\": [0]}\n");
-  expect_error(tagged(4), Code::kCorrupt, {"labels 'tags' has 1 labels for the 2 places of ids"});
+  expect_error(tagged(4), StatusCode::kCorrupt,
+               {"labels 'tags' has 1 labels for the 2 places of ids"});
   write("data.jsonl", "{\"ids\": [1, 2], \"tags\": [0, -1]}\n");
-  expect_error(tagged(4), Code::kCorrupt, {"labels 'tags' holds -1, no class"});
+  expect_error(tagged(4), StatusCode::kCorrupt, {"labels 'tags' holds -1, no class"});
   write("data.jsonl", "{\"ids\": [1], \"tags\": [-100]}\n");
-  expect_error(tagged(4), Code::kInvalidArgument, {"data.train.fields.labels", "no class"});
+  expect_error(tagged(4), StatusCode::kInvalidArgument, {"data.train.fields.labels", "no class"});
   write("data.jsonl", "{\"t\": [1]}\n");
-  expect_error(text(4), Code::kCorrupt, {"text 't' is 1 whole number, no text"});
+  expect_error(text(4), StatusCode::kCorrupt, {"text 't' is 1 whole number, no text"});
 }
 
-TEST_F(SequenceDataset, NumbersThatNobodyCanUseAreABadSample) {
+TEST_F(SequenceDatasetTest, ReportsSampleErrorOnInvalidTokensOrLabels) {
   write("data.jsonl",
         "{\"ids\": [1, -2], \"tags\": [0, 0]}\n{\"ids\": [2147483648], \"tags\": [0]}\n"
         "{\"ids\": [1], \"tags\": [0]}\n");
   const auto dataset = opened(tagged(2));
-  EXPECT_EQ(read_sample(*dataset, 0).status.code(), Code::kCorrupt);
+  EXPECT_EQ(read_sample(*dataset, 0).status.code(), StatusCode::kCorrupt);
   EXPECT_THAT(read_sample(*dataset, 0).status.message(),
               HasSubstr("line 1 at offset 0: input_ids 'ids' holds -2, no token"));
   EXPECT_THAT(read_sample(*dataset, 1).status.message(), HasSubstr("holds 2147483648"));
 }
 
 // A file that changes under its index: sizes and times are what they were, the content lies.
-TEST_F(SequenceDataset, ALengthThatIsNotThatOfTheIndexIsABadSample) {
+TEST_F(SequenceDatasetTest, ReportsSampleErrorWhenLengthDiffersFromIndex) {
   const auto lie = [this](const std::string& before, const std::string& after) {
     write("data.jsonl", before);
     const auto time = std::filesystem::last_write_time(path("data.jsonl"));
@@ -254,7 +258,7 @@ TEST_F(SequenceDataset, ALengthThatIsNotThatOfTheIndexIsABadSample) {
       HasSubstr("holds label 2, which was not there"));
 }
 
-TEST_F(SequenceDataset, IsTheSameThroughItsIndex) {
+TEST_F(SequenceDatasetTest, OpensFromIndex) {
   write("data.jsonl", "{\"ids\": [1, 2], \"tags\": [0, 3]}\n{\"ids\": [4], \"tags\": [-100]}\n");
   const auto dataset = opened(tagged(3));
   const auto again = open_indexed("train", tagged(3), index_dir(), dataset->fingerprint());
@@ -267,7 +271,7 @@ TEST_F(SequenceDataset, IsTheSameThroughItsIndex) {
   }
 }
 
-TEST_F(SequenceDataset, PartsOfItHaveTheirOwnLengths) {
+TEST_F(SequenceDatasetTest, ReturnsLengthsOfSelectedRange) {
   write("data.jsonl", "{\"t\": \"a\"}\n{\"t\": \"ab\"}\n{\"t\": \"abc\"}\n{\"t\": \"abcd\"}\n");
   auto config = text(8);
   config.split = {0.25, 1.0};
@@ -276,17 +280,17 @@ TEST_F(SequenceDataset, PartsOfItHaveTheirOwnLengths) {
   const auto dataset = opened(config);
   ASSERT_EQ(dataset->size(), 1u);
   EXPECT_EQ(dataset->length(0), 4u);
-  EXPECT_EQ(dataset->longest(), 8u);
+  EXPECT_EQ(dataset->max_length(), 8u);
   EXPECT_EQ(dataset->spec_of_length(6)[0].shape, (std::vector<int64_t>{6}));
   EXPECT_EQ(read_sample(*dataset, 0).text().substr(0, 4), std::string("abc\0", 4));
 }
 
-TEST_F(SequenceDataset, OtherSetsHaveOneLength) {
+TEST_F(SequenceDatasetTest, ReturnsFixedLengthWithoutMaxLength) {
   write("data.jsonl", "{\"x\": [1, 2], \"y\": 0}\n");
   auto config = numbers(0);
   record_in(config).input_shape = {2};
   const auto dataset = opened(config);
-  EXPECT_EQ(dataset->longest(), 0u);
+  EXPECT_EQ(dataset->max_length(), 0u);
   EXPECT_EQ(dataset->length(0), 0u);
   EXPECT_EQ(dataset->spec_of_length(1), dataset->spec());
 }

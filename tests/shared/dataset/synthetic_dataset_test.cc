@@ -13,7 +13,7 @@ namespace {
 
 using testing::read_sample;
 
-class SyntheticDataset : public testing::FolderFixture {
+class SyntheticDatasetTest : public testing::FolderFixture {
  protected:
   static config::DatasetConfig synthetic(int64_t classes) {
     config::DatasetConfig config;
@@ -35,7 +35,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(sum / static_cast<double>(a.size()));
 }
 
-TEST_F(SyntheticDataset, SamplesOfOneClassAreNearEachOtherAndFarFromOthers) {
+TEST_F(SyntheticDatasetTest, ClustersSamplesByClass) {
   const auto dataset = open(synthetic(4));
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
   EXPECT_EQ((*dataset)->size(), 100u);
@@ -53,7 +53,7 @@ TEST_F(SyntheticDataset, SamplesOfOneClassAreNearEachOtherAndFarFromOthers) {
   EXPECT_GT(distance(a.values<float>(0), other.values<float>(0)), 0.7);
 }
 
-TEST_F(SyntheticDataset, NumbersAreNearlyNormal) {
+TEST_F(SyntheticDatasetTest, GeneratesNearlyNormalNumbers) {
   auto config = synthetic(0);
   of(config).input_shape = {100000};
   of(config).num_samples = 1;
@@ -67,7 +67,7 @@ TEST_F(SyntheticDataset, NumbersAreNearlyNormal) {
 }
 
 // Least squares by hand: with one feature the target is w * x + noise.
-TEST_F(SyntheticDataset, TargetsComeFromOneLinearTeacher) {
+TEST_F(SyntheticDatasetTest, GeneratesTargetsWithOneLinearModel) {
   auto config = synthetic(0);
   of(config).input_shape = {1};
   of(config).num_targets = 2;
@@ -86,18 +86,18 @@ TEST_F(SyntheticDataset, TargetsComeFromOneLinearTeacher) {
   }
 }
 
-TEST_F(SyntheticDataset, PartsAreOfTheSameSequence) {
+TEST_F(SyntheticDatasetTest, SelectsRangesFromSameSequence) {
   const auto whole = open(synthetic(4));
   auto config = synthetic(4);
   config.split = {0.9, 1};
-  const auto part = open(config, "val");
-  ASSERT_TRUE(whole.ok() && part.ok());
-  EXPECT_EQ((*part)->size(), 10u);
-  EXPECT_EQ(read_sample(**part, 3).text(), read_sample(**whole, 93).text());
-  EXPECT_NE((*part)->fingerprint(), (*whole)->fingerprint());
+  const auto range = open(config, "val");
+  ASSERT_TRUE(whole.ok() && range.ok());
+  EXPECT_EQ((*range)->size(), 10u);
+  EXPECT_EQ(read_sample(**range, 3).text(), read_sample(**whole, 93).text());
+  EXPECT_NE((*range)->fingerprint(), (*whole)->fingerprint());
 }
 
-TEST_F(SyntheticDataset, BytesNeverChangeBetweenVersions) {
+TEST_F(SyntheticDatasetTest, MatchesRecordedBytes) {
   const auto labelled = open(synthetic(4));
   ASSERT_TRUE(labelled.ok());
   const auto sample = read_sample(**labelled, 57);
@@ -110,31 +110,31 @@ TEST_F(SyntheticDataset, BytesNeverChangeBetweenVersions) {
             "e75457b1af06288b0ddfb232e4d1ad579cae7168e7d1ccc3faed7c30c1d0aae0");
 }
 
-TEST_F(SyntheticDataset, OpensFromItsIndex) {
+TEST_F(SyntheticDatasetTest, OpensFromIndex) {
   const std::string fingerprint = (*open(synthetic(4)))->fingerprint();
   EXPECT_TRUE(open_indexed("train", synthetic(4), index_dir(), fingerprint).ok());
   EXPECT_EQ(open_indexed("train", synthetic(5), index_dir(), fingerprint).status().code(),
-            Code::kMismatch);
+            StatusCode::kMismatch);
 }
 
-TEST_F(SyntheticDataset, BadSettingsNameTheirKeys) {
-  const auto refused = [this](const std::string& key, auto change) {
+TEST_F(SyntheticDatasetTest, RejectsInvalidSettingsWithKey) {
+  const auto rejected = [this](const std::string& key, auto change) {
     auto config = synthetic(0);
     change(config);
-    expect_error(config, Code::kInvalidArgument, {"data.train." + key});
+    expect_error(config, StatusCode::kInvalidArgument, {"data.train." + key});
   };
   using Config = config::DatasetConfig;
-  refused("num_samples", [](Config& config) { of(config).num_samples = 0; });
-  refused("input_shape", [](Config& config) { of(config).input_shape = {}; });
-  refused("input_shape", [](Config& config) { of(config).input_shape = {4, 0}; });
-  refused("input_shape", [](Config& config) { of(config).input_shape = {1ll << 40, 1ll << 40}; });
-  refused("num_targets", [](Config& config) { of(config).num_targets = 0; });
-  refused("num_targets", [](Config& config) { of(config).num_targets = 1ll << 60; });
-  refused("num_classes", [](Config& config) { of(config).num_classes = -1; });
-  refused("num_classes", [](Config& config) { of(config).num_classes = 0; });
-  refused("noise_std", [](Config& config) { of(config).noise_std = -1; });
-  refused("noise_std", [](Config& config) { of(config).noise_std = std::nan(""); });
-  refused("split", [](Config& config) { config.split = {0, 0.001}; });
+  rejected("num_samples", [](Config& config) { of(config).num_samples = 0; });
+  rejected("input_shape", [](Config& config) { of(config).input_shape = {}; });
+  rejected("input_shape", [](Config& config) { of(config).input_shape = {4, 0}; });
+  rejected("input_shape", [](Config& config) { of(config).input_shape = {1ll << 40, 1ll << 40}; });
+  rejected("num_targets", [](Config& config) { of(config).num_targets = 0; });
+  rejected("num_targets", [](Config& config) { of(config).num_targets = 1ll << 60; });
+  rejected("num_classes", [](Config& config) { of(config).num_classes = -1; });
+  rejected("num_classes", [](Config& config) { of(config).num_classes = 0; });
+  rejected("noise_std", [](Config& config) { of(config).noise_std = -1; });
+  rejected("noise_std", [](Config& config) { of(config).noise_std = std::nan(""); });
+  rejected("split", [](Config& config) { config.split = {0, 0.001}; });
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ using testing::tar_member;
 
 const std::string kGolden = std::string(STOKER_SOURCE_DIR) + "/tests/shared/dataset/golden";
 
-class TarDataset : public testing::FolderFixture {
+class WebdatasetTest : public testing::FolderFixture {
  protected:
   config::DatasetConfig tar() const {
     config::DatasetConfig config;
@@ -51,9 +51,9 @@ class TarDataset : public testing::FolderFixture {
                             const std::string& cls) {
     return tar_member(key + ".bin", bin) + tar_member(key + ".cls", cls);
   }
-  void expect_refused(const std::string& file, const std::vector<std::string>& words) const {
+  void expect_rejected(const std::string& file, const std::vector<std::string>& words) const {
     write("data.tar", file);
-    expect_error(tar(), Code::kCorrupt, words);
+    expect_error(tar(), StatusCode::kCorrupt, words);
   }
 };
 
@@ -79,7 +79,7 @@ void expect_golden(const Dataset& dataset, std::vector<uint8_t> samples) {
   EXPECT_EQ(found, samples);
 }
 
-TEST_F(TarDataset, ReadsWhatOtherProgramsWrote) {
+TEST_F(WebdatasetTest, ReadsArchivesOfOtherPrograms) {
   expect_golden(*opened(golden("webdataset-{000..001}.tar")), {0, 1, 2, 3, 4});
   expect_golden(*opened(golden("python-ustar.tar")), {0, 1, 2});
   expect_golden(*opened(golden("python-gnu.tar")), {0, 1, 2, 3, 4});
@@ -89,7 +89,7 @@ TEST_F(TarDataset, ReadsWhatOtherProgramsWrote) {
   expect_golden(*opened(golden("gnutar-posix.tar")), {0, 1, 2, 3, 4});
 }
 
-TEST_F(TarDataset, LabelsAndTargetsComeFromJson) {
+TEST_F(WebdatasetTest, ReadsLabelsAndTargetsFromJson) {
   auto config = golden("webdataset-{000..001}.tar");
   fields_in(config).label = "json:name";
   EXPECT_THAT(opened(config)->class_names(), ElementsAre("cat", "dog", "eel"));
@@ -108,7 +108,7 @@ TEST_F(TarDataset, LabelsAndTargetsComeFromJson) {
   EXPECT_THAT(read_sample(*opened(config), 1).values<float>(0), ElementsAre(1, 0.25));
 }
 
-TEST_F(TarDataset, TextsAreOneStream) {
+TEST_F(WebdatasetTest, ReadsTextsAsOneStream) {
   using namespace std::string_literals;
   config::DatasetConfig config;
   config.source = config::WebdatasetDataset{};
@@ -123,14 +123,14 @@ TEST_F(TarDataset, TextsAreOneStream) {
   EXPECT_EQ(read_sample(*dataset, 5).text(), "ord word "s);
 }
 
-TEST_F(TarDataset, PackedShardsAreRefusedWithTheRemedy) {
+TEST_F(WebdatasetTest, RejectsCompressedShardsWithHint) {
   auto config = golden("gnutar-gzip.tar.gz");
-  expect_error(config, Code::kCorrupt, {"gnutar-gzip.tar.gz", "gunzip"});
+  expect_error(config, StatusCode::kCorrupt, {"gnutar-gzip.tar.gz", "gunzip"});
 }
 
 // ---- Samples
 
-TEST_F(TarDataset, AKeyEndsAtTheFirstDotAfterTheLastSlash) {
+TEST_F(WebdatasetTest, SplitsKeyAtFirstDotAfterLastSlash) {
   const auto key = [](std::string_view name) {
     const auto split = split_tar_name(name);
     return split ? std::string(split->key) + '|' + std::string(split->extension) : "none";
@@ -142,18 +142,18 @@ TEST_F(TarDataset, AKeyEndsAtTheFirstDotAfterTheLastSlash) {
     EXPECT_EQ(key(name), "none") << name;
 }
 
-TEST_F(TarDataset, GivesSamplesWithTheirOrigin) {
+TEST_F(WebdatasetTest, ReportsSourceOfSamples) {
   const auto dataset = opened(sample("a", "123", "0") + sample("b", "456", "2\n") + kTarEnd);
   ASSERT_TRUE(dataset);
   ASSERT_EQ(dataset->size(), 2u);
   EXPECT_EQ(dataset->classes(), 3u);
   EXPECT_EQ(read_sample(*dataset, 1).text(), "456");
   EXPECT_EQ(read_sample(*dataset, 1).label(), 2);
-  EXPECT_EQ(dataset->origin(1).file, path("data.tar"));
-  EXPECT_EQ(dataset->origin(1).offset, 2048u);
+  EXPECT_EQ(dataset->source(1).file, path("data.tar"));
+  EXPECT_EQ(dataset->source(1).offset, 2048u);
 }
 
-TEST_F(TarDataset, OpensTheSameFromTheIndex) {
+TEST_F(WebdatasetTest, OpensFromIndex) {
   const std::string fingerprint =
       opened(sample("a", "123", "0") + sample("b", "456", "2") + kTarEnd)->fingerprint();
   const auto dataset = open_indexed("train", tar(), index_dir(), fingerprint);
@@ -162,7 +162,7 @@ TEST_F(TarDataset, OpensTheSameFromTheIndex) {
   EXPECT_EQ(read_sample(**dataset, 1).label(), 2);
 }
 
-TEST_F(TarDataset, TheFirstExtensionThatIsThereCounts) {
+TEST_F(WebdatasetTest, UsesFirstAvailableExtension) {
   write("data.tar", tar_member("a.x", "xxx") + tar_member("a.y", "yyy") + tar_member("a.cls", "0") +
                         tar_member("b.cls", "1") + tar_member("b.X", "XXX") + kTarEnd);
   auto config = tar();
@@ -172,12 +172,12 @@ TEST_F(TarDataset, TheFirstExtensionThatIsThereCounts) {
   EXPECT_EQ(read_sample(*dataset, 1).text(), "XXX");
 }
 
-TEST_F(TarDataset, SamplesThatLackAMemberRefuseTheSet) {
-  expect_refused(sample("a", "123", "0") + tar_member("b/c.bin", "456") +
-                     tar_member("b/c.txt", "t") + tar_member("d.cls", "1") + kTarEnd,
-                 {"data.train.path: " + path("data.tar") +
-                      ": sample 'b/c' ('bin' 'txt') at offset 2048: has no label 'cls'",
-                  "2 of 3 are incomplete", "data.train.on_missing_field: drop"});
+TEST_F(WebdatasetTest, RejectsSamplesWithMissingMember) {
+  expect_rejected(sample("a", "123", "0") + tar_member("b/c.bin", "456") +
+                      tar_member("b/c.txt", "t") + tar_member("d.cls", "1") + kTarEnd,
+                  {"data.train.path: " + path("data.tar") +
+                       ": sample 'b/c' ('bin' 'txt') at offset 2048: has no label 'cls'",
+                   "2 of 3 are incomplete", "data.train.on_missing_field: drop"});
   auto config = tar();
   record_in(config).on_missing_field = config::OnMissingField::kDrop;
   ::testing::internal::CaptureStderr();
@@ -186,17 +186,17 @@ TEST_F(TarDataset, SamplesThatLackAMemberRefuseTheSet) {
               HasSubstr("reason=missing_field count=2 total=3"));
 }
 
-TEST_F(TarDataset, MembersThatDoNotFollowOneAnotherAreTwoSamples) {
-  expect_refused(tar_member("a.bin", "123") + sample("b", "456", "1") + tar_member("a.cls", "0"),
-                 {"sample 'a' ('bin') at offset 0", "2 of 3"});
+TEST_F(WebdatasetTest, TreatsSeparatedMembersAsTwoSamples) {
+  expect_rejected(tar_member("a.bin", "123") + sample("b", "456", "1") + tar_member("a.cls", "0"),
+                  {"sample 'a' ('bin') at offset 0", "2 of 3"});
 }
 
-TEST_F(TarDataset, AMemberThatIsThereTwiceIsAnError) {
-  expect_refused(sample("a", "123", "0") + tar_member("a.BIN", "456") + kTarEnd,
-                 {"sample 'a' at offset 0: has two members 'bin'"});
+TEST_F(WebdatasetTest, RejectsDuplicateMember) {
+  expect_rejected(sample("a", "123", "0") + tar_member("a.BIN", "456") + kTarEnd,
+                  {"sample 'a' at offset 0: has two members 'bin'"});
 }
 
-TEST_F(TarDataset, MembersOfNoSampleAndShardsWithoutEndAreLogged) {
+TEST_F(WebdatasetTest, LogsIgnoredMembersAndMissingEndMarker) {
   write("data.tar",
         tar_member("README", "x") + tar_member("a/._b.bin", "x") + sample("a/b", "123", "0"));
   ::testing::internal::CaptureStderr();
@@ -206,19 +206,19 @@ TEST_F(TarDataset, MembersOfNoSampleAndShardsWithoutEndAreLogged) {
   EXPECT_THAT(log, HasSubstr("without end marker dataset=train count=1 first=" + path("data.tar")));
 }
 
-TEST_F(TarDataset, LabelsThatAreNoneAreToldWhileIndexing) {
-  expect_refused(sample("a", "123", " ") + kTarEnd,
-                 {"sample 'a' ('bin' 'cls')", "label 'cls' is empty"});
-  expect_refused(sample("a", "123", std::string(70000, '1')) + kTarEnd, {"sample 'a'", "70000"});
+TEST_F(WebdatasetTest, RejectsInvalidLabelsDuringIndexing) {
+  expect_rejected(sample("a", "123", " ") + kTarEnd,
+                  {"sample 'a' ('bin' 'cls')", "label 'cls' is empty"});
+  expect_rejected(sample("a", "123", std::string(70000, '1')) + kTarEnd, {"sample 'a'", "70000"});
   auto config = tar();
   fields_in(config).label = "cls:name";
   write("data.tar", sample("a", "123", "{") + kTarEnd);
-  expect_error(config, Code::kCorrupt, {"sample 'a'", "cls: no JSON"});
+  expect_error(config, StatusCode::kCorrupt, {"sample 'a'", "cls: no JSON"});
   write("data.tar", sample("a", "123", "{\"other\": 1}") + kTarEnd);
-  expect_error(config, Code::kInvalidArgument, {"has no label 'cls:name'", "1 of 1"});
+  expect_error(config, StatusCode::kInvalidArgument, {"has no label 'cls:name'", "1 of 1"});
 }
 
-TEST_F(TarDataset, ValuesThatDoNotFitAreBadSamples) {
+TEST_F(WebdatasetTest, ReportsSampleErrorOnValueOfWrongSize) {
   const auto dataset = opened(sample("a", "1234", "0") + sample("b", "456", "1") + kTarEnd);
   EXPECT_EQ(
       read_sample(*dataset, 0).status.message(),
@@ -226,7 +226,7 @@ TEST_F(TarDataset, ValuesThatDoNotFitAreBadSamples) {
   EXPECT_TRUE(read_sample(*dataset, 1).status.ok());
 }
 
-TEST_F(TarDataset, EveryTruncationIsAnErrorOrLogged) {
+TEST_F(WebdatasetTest, ReportsOrLogsTruncationAtAnyByte) {
   const std::string whole = sample("a", "123", "0") + sample("b", "456", "1") + kTarEnd;
   for (size_t length = 0; length + 512 < whole.size(); length += 73) {
     write("data.tar", whole.substr(0, length));
@@ -241,20 +241,21 @@ TEST_F(TarDataset, EveryTruncationIsAnErrorOrLogged) {
   }
 }
 
-TEST_F(TarDataset, WrongFilesAndSettingsAreTold) {
-  expect_refused(std::string(2000, 'x'), {"offset 0: not a tar header", "narrow the glob"});
-  expect_refused("x", {"offset 0: the file ends in a header"});
+TEST_F(WebdatasetTest, RejectsInvalidFilesAndSettings) {
+  expect_rejected(std::string(2000, 'x'), {"offset 0: not a tar header", "narrow the glob"});
+  expect_rejected("x", {"offset 0: the file ends in a header"});
   auto config = tar();
   for (const std::string input : {"json:", ";", ":x"}) {
     fields_in(config).input = {input};
-    expect_error(config, Code::kInvalidArgument, {"data.train.fields.input", "'" + input + "'"});
+    expect_error(config, StatusCode::kInvalidArgument,
+                 {"data.train.fields.input", "'" + input + "'"});
   }
   config = {};
   config.source = config::WebdatasetDataset{};
   path_in(config) = path("data.tar");
   fields_in(config).text = "json:caption";
   sequence_in(config).block_size = 4;
-  expect_error(config, Code::kInvalidArgument, {"data.train.fields.text"});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.fields.text"});
 }
 
 }  // namespace

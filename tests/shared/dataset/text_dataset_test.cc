@@ -9,7 +9,7 @@ namespace {
 
 using testing::read_sample;
 
-class TextDataset : public testing::FolderFixture {
+class TextDatasetTest : public testing::FolderFixture {
  protected:
   config::DatasetConfig text(int64_t context, std::vector<double> split = {0, 1}) const {
     config::DatasetConfig config;
@@ -20,7 +20,7 @@ class TextDataset : public testing::FolderFixture {
   }
 };
 
-TEST_F(TextDataset, SamplesAreContextPlusOneBytesThatOverlapByOne) {
+TEST_F(TextDatasetTest, ReturnsBlocksThatOverlapByOneByte) {
   write("data", "abcdefghij");
   const auto dataset = open(text(3));
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
@@ -34,7 +34,7 @@ TEST_F(TextDataset, SamplesAreContextPlusOneBytesThatOverlapByOne) {
   EXPECT_EQ(read_sample(**dataset, 2).text(), "ghij");
 }
 
-TEST_F(TextDataset, SamplesGoOverTheEndsOfFiles) {
+TEST_F(TextDatasetTest, ContinuesBlocksAcrossFiles) {
   write("data/1", "ab");
   write("data/2", "");
   write("data/3", "c");
@@ -44,13 +44,13 @@ TEST_F(TextDataset, SamplesGoOverTheEndsOfFiles) {
   EXPECT_EQ((*dataset)->size(), 2u);
   EXPECT_EQ(read_sample(**dataset, 0).text(), "abcd");
   EXPECT_EQ(read_sample(**dataset, 1).text(), "defg");
-  EXPECT_EQ((*dataset)->origin(0).file, path("data/1"));
-  EXPECT_EQ((*dataset)->origin(0).offset, 0u);
-  EXPECT_EQ((*dataset)->origin(1).file, path("data/4"));
-  EXPECT_EQ((*dataset)->origin(1).offset, 0u);
+  EXPECT_EQ((*dataset)->source(0).file, path("data/1"));
+  EXPECT_EQ((*dataset)->source(0).offset, 0u);
+  EXPECT_EQ((*dataset)->source(1).file, path("data/4"));
+  EXPECT_EQ((*dataset)->source(1).offset, 0u);
 }
 
-TEST_F(TextDataset, PartsNeitherShareNorLeaveOutBytes) {
+TEST_F(TextDatasetTest, SplitsWithoutSharedOrMissingBytes) {
   std::string content;
   for (int i = 0; i < 100; ++i) content += static_cast<char>(i);
   write("data", content);
@@ -63,25 +63,25 @@ TEST_F(TextDataset, PartsNeitherShareNorLeaveOutBytes) {
   EXPECT_EQ(read_sample(**valid, 69).text(), content.substr(98, 2));
 }
 
-TEST_F(TextDataset, ExactlyOneSampleIsEnoughAndOneByteLessIsNot) {
+TEST_F(TextDatasetTest, RequiresOneCompleteBlock) {
   write("data", "abcd");
   EXPECT_EQ((*open(text(3)))->size(), 1u);
-  expect_error(text(4), Code::kInvalidArgument,
+  expect_error(text(4), StatusCode::kInvalidArgument,
                {"data.train.path", "4 bytes", "block_size + 1 = 5"});
 }
 
-TEST_F(TextDataset, FaultRow56ZeroLengthFileIsAnError) {
+TEST_F(TextDatasetTest, RejectsEmptyFile) {
   write("data", "");
-  expect_error(text(4), Code::kInvalidArgument, {"0 bytes"});
+  expect_error(text(4), StatusCode::kInvalidArgument, {"0 bytes"});
 }
 
-TEST_F(TextDataset, HugeContextIsAnErrorAndAllocatesNothing) {
+TEST_F(TextDatasetTest, RejectsHugeBlockSizeWithoutAllocation) {
   write("data", "abcd");
-  expect_error(text(INT64_MAX), Code::kInvalidArgument, {"data.train.sequence.block_size"});
-  expect_error(text(-1), Code::kInvalidArgument, {"data.train.sequence.block_size"});
+  expect_error(text(INT64_MAX), StatusCode::kInvalidArgument, {"data.train.sequence.block_size"});
+  expect_error(text(-1), StatusCode::kInvalidArgument, {"data.train.sequence.block_size"});
 }
 
-TEST_F(TextDataset, GlobChoosesFiles) {
+TEST_F(TextDatasetTest, ReadsOnlyFilesMatchedByGlob) {
   write("data/a.h", "aaaa");
   write("data/b.cc", "bbbb");
   write("data/c.h", "cccc");
@@ -91,7 +91,7 @@ TEST_F(TextDataset, GlobChoosesFiles) {
   ASSERT_TRUE(dataset.ok());
   EXPECT_EQ(read_sample(**dataset, 0).text(), "aaaacccc");
   glob_in(config) = "*.py";
-  expect_error(config, Code::kNotFound, {"'*.py'"});
+  expect_error(config, StatusCode::kNotFound, {"'*.py'"});
 }
 
 }  // namespace

@@ -17,9 +17,9 @@ using testing::message;
 using testing::read_sample;
 using testing::Sample;
 
-const std::string kGolden = std::string(STOKER_SOURCE_DIR) + "/tests/shared/dataset/golden";
+const std::string kGoldenDir = std::string(STOKER_SOURCE_DIR) + "/tests/shared/dataset/golden";
 
-class TfrecordDataset : public testing::FolderFixture {
+class TfrecordDatasetTest : public testing::FolderFixture {
  protected:
   config::DatasetConfig tfrecord() const {
     config::DatasetConfig config;
@@ -33,7 +33,7 @@ class TfrecordDataset : public testing::FolderFixture {
   static config::DatasetConfig golden(std::vector<std::string> input) {
     config::DatasetConfig config;
     config.source = config::TfrecordDataset{};
-    path_in(config) = kGolden;
+    path_in(config) = kGoldenDir;
     glob_in(config) = "golden-{00000..00001}-of-00002.tfrecord";
     fields_in(config).input = std::move(input);
     fields_in(config).label = "image/class/label";
@@ -71,7 +71,7 @@ class TfrecordDataset : public testing::FolderFixture {
 
 // ---- Files of TensorFlow's own writer
 
-TEST_F(TfrecordDataset, ReadsPicturesAsTensorFlowWroteThem) {
+TEST_F(TfrecordDatasetTest, ReadsImagesWrittenByTensorFlow) {
   auto config = golden({});
   fields_in(config).image = "image/encoded";
   transforms_in(config) = {config::Resize{{3, 4}}};
@@ -89,11 +89,11 @@ TEST_F(TfrecordDataset, ReadsPicturesAsTensorFlowWroteThem) {
       EXPECT_EQ(sample.values<uint8_t>(0)[24 + p], p);
     }
   }
-  EXPECT_THAT(dataset->origin(5).file, HasSubstr("golden-00001-of-00002.tfrecord"));
-  EXPECT_EQ(dataset->origin(5).offset, 0u);
+  EXPECT_THAT(dataset->source(5).file, HasSubstr("golden-00001-of-00002.tfrecord"));
+  EXPECT_EQ(dataset->source(5).offset, 0u);
 }
 
-TEST_F(TfrecordDataset, ReadsBytesFloatsAndWholeNumbersAsTensorFlowWroteThem) {
+TEST_F(TfrecordDatasetTest, ReadsBytesFloatsAndIntegersWrittenByTensorFlow) {
   auto config = golden({"image/raw"});
   record_in(config).input_shape = {3, 4, 3};
   EXPECT_EQ(read_sample(*opened(config), 7).values<uint8_t>(0)[3 * 5 + 1], 70);
@@ -110,7 +110,7 @@ TEST_F(TfrecordDataset, ReadsBytesFloatsAndWholeNumbersAsTensorFlowWroteThem) {
   EXPECT_THAT(read_sample(*dataset, 6).values<float>(1), ElementsAre(1.5));
 }
 
-TEST_F(TfrecordDataset, LabelsMayBeNames) {
+TEST_F(TfrecordDatasetTest, ReadsLabelsAsNames) {
   auto config = golden({"floats"});
   record_in(config).input_shape = {3};
   fields_in(config).label = "image/class/text";
@@ -119,7 +119,7 @@ TEST_F(TfrecordDataset, LabelsMayBeNames) {
   EXPECT_EQ(read_sample(*dataset, 7).label(), 1);
 }
 
-TEST_F(TfrecordDataset, TextsAreOneStream) {
+TEST_F(TfrecordDatasetTest, ReadsTextsAsOneStream) {
   using namespace std::string_literals;
   auto config = golden({});
   fields_in(config).label = "";
@@ -133,7 +133,7 @@ TEST_F(TfrecordDataset, TextsAreOneStream) {
   EXPECT_EQ(dataset->size(), 141u / 4);  // 0, 4, 9, … 34 bytes, and one after each: 141 in all
 }
 
-TEST_F(TfrecordDataset, FeaturesWithoutValuesAreMissing) {
+TEST_F(TfrecordDatasetTest, TreatsFeatureWithoutValuesAsMissing) {
   for (const std::string name : {"nothing", "none"}) {
     auto config = golden({"floats"});
     record_in(config).input_shape = {3};
@@ -143,27 +143,27 @@ TEST_F(TfrecordDataset, FeaturesWithoutValuesAreMissing) {
   }
 }
 
-TEST_F(TfrecordDataset, CompressedFilesAreRefusedWithTheRemedy) {
+TEST_F(TfrecordDatasetTest, RejectsCompressedFilesWithHint) {
   auto config = golden({"floats"});
   record_in(config).input_shape = {3};
-  path_in(config) = kGolden + "/golden-gzip.tfrecord";
-  expect_error(config, Code::kCorrupt, {"golden-gzip.tfrecord", "gunzip"});
-  path_in(config) = kGolden + "/golden-zlib.tfrecord";
-  expect_error(config, Code::kCorrupt, {"golden-zlib.tfrecord", "compression"});
+  path_in(config) = kGoldenDir + "/golden-gzip.tfrecord";
+  expect_error(config, StatusCode::kCorrupt, {"golden-gzip.tfrecord", "gunzip"});
+  path_in(config) = kGoldenDir + "/golden-zlib.tfrecord";
+  expect_error(config, StatusCode::kCorrupt, {"golden-zlib.tfrecord", "compression"});
 }
 
 // ---- The rest
 
-TEST_F(TfrecordDataset, OpensTheSameFromTheIndex) {
+TEST_F(TfrecordDatasetTest, OpensFromIndex) {
   write("data.tfrecord", records(10));
   const std::string fingerprint = opened(tfrecord())->fingerprint();
   const auto dataset = open_indexed("train", tfrecord(), index_dir(), fingerprint);
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
   EXPECT_THAT(read_sample(**dataset, 7).values<float>(0), ElementsAre(7, 0.5));
-  EXPECT_EQ((*dataset)->origin(3).offset, 3 * record(0).size());
+  EXPECT_EQ((*dataset)->source(3).offset, 3 * record(0).size());
 }
 
-TEST_F(TfrecordDataset, OtherFieldsAreAnotherFingerprint) {
+TEST_F(TfrecordDatasetTest, ChangesFingerprintWithFields) {
   write("data.tfrecord", records(10));
   const std::string fingerprint = opened(tfrecord())->fingerprint();
   auto config = tfrecord();
@@ -172,10 +172,10 @@ TEST_F(TfrecordDataset, OtherFieldsAreAnotherFingerprint) {
   EXPECT_EQ(opened(config)->classes(), 10u);
 }
 
-TEST_F(TfrecordDataset, RecordsLeftOutDoNotDisturbTheirNeighbours) {
+TEST_F(TfrecordDatasetTest, ReadsRecordsAdjacentToDroppedOnes) {
   const std::string without = framed(example({{"x", floats_feature({9, 9})}}));
   write("data.tfrecord", record(1) + without + record(2) + without);
-  expect_error(tfrecord(), Code::kCorrupt,
+  expect_error(tfrecord(), StatusCode::kCorrupt,
                {path("data.tfrecord"), "label 'y'", "2 of 4", "on_missing_field: drop"});
   auto config = tfrecord();
   record_in(config).on_missing_field = config::OnMissingField::kDrop;
@@ -185,7 +185,7 @@ TEST_F(TfrecordDataset, RecordsLeftOutDoNotDisturbTheirNeighbours) {
   EXPECT_EQ(read_sample(*dataset, 1).label(), 2);
 }
 
-TEST_F(TfrecordDataset, NumbersMayBeUnpackedAndTheMapInAnyOrder) {
+TEST_F(TfrecordDatasetTest, ReadsUnpackedNumbersAndMapsInAnyOrder) {
   const std::string unpacked = message(2, "\x0d" + testing::raw(1.5f) + "\x0d" + testing::raw(2.f));
   const std::string label = message(3, "\x08\x03");
   const std::string value_first = message(2, unpacked) + message(1, "x");
@@ -197,52 +197,53 @@ TEST_F(TfrecordDataset, NumbersMayBeUnpackedAndTheMapInAnyOrder) {
   EXPECT_EQ(sample.label(), 3);
 }
 
-TEST_F(TfrecordDataset, EmptyShardsHaveNoRecords) {
+TEST_F(TfrecordDatasetTest, AcceptsEmptyShards) {
   write("data/a", "");
   write("data/b", records(2));
   auto config = tfrecord();
   path_in(config) = path("data");
   EXPECT_EQ(opened(config)->size(), 2u);
-  EXPECT_THAT(opened(config)->origin(0).file, HasSubstr("data/b"));
+  EXPECT_THAT(opened(config)->source(0).file, HasSubstr("data/b"));
   write("data/b", "");
-  expect_error(config, Code::kNotFound, {"data.train.path", "no record in its 2 files"});
+  expect_error(config, StatusCode::kNotFound, {"data.train.path", "no record in its 2 files"});
 }
 
-TEST_F(TfrecordDataset, AShardThatTheRangeNamesMustBeThere) {
+TEST_F(TfrecordDatasetTest, RejectsMissingShardOfRange) {
   for (const std::string name : {"7", "8", "9", "10", "12"}) write("data/r-" + name, records(1));
   auto config = tfrecord();
   path_in(config) = path("data");
   glob_in(config) = "r-{7..12}";
-  expect_error(config, Code::kNotFound, {"data.train.glob", "'r-11'", "1 of the 6"});
+  expect_error(config, StatusCode::kNotFound, {"data.train.glob", "'r-11'", "1 of the 6"});
   glob_in(config) = "r-{7..10}";
   EXPECT_EQ(opened(config)->size(), 4u);
 }
 
-TEST_F(TfrecordDataset, EveryTruncationIsAnError) {
+TEST_F(TfrecordDatasetTest, RejectsTruncationAtAnyByte) {
   const std::string whole = record(1) + record(2);
   for (size_t length = 1; length < whole.size(); length += length % 1000 < 30 ? 1 : 487) {
     if (length == record(1).size()) continue;  // a good file of one record
     write("data.tfrecord", whole.substr(0, length));
-    expect_error(tfrecord(), Code::kCorrupt, {path("data.tfrecord"), "offset"});
+    expect_error(tfrecord(), StatusCode::kCorrupt, {path("data.tfrecord"), "offset"});
   }
 }
 
-TEST_F(TfrecordDataset, FaultRow57EveryFlippedByteIsFoundWhenItIsReadAtTheLatest) {
+TEST_F(TfrecordDatasetTest, DetectsFlippedByteAtIndexingOrReading) {
   const std::string whole = framed(example(
       {{"x", floats_feature({1, 2})}, {"o", bytes_feature("other")}, {"y", ints_feature({3})}}));
-  for (size_t place = 0; place < whole.size(); ++place) {
+  for (size_t position = 0; position < whole.size(); ++position) {
     std::string damaged = whole;
-    damaged[place] = static_cast<char>(damaged[place] ^ 0x10);
+    damaged[position] = static_cast<char>(damaged[position] ^ 0x10);
     write("data.tfrecord", damaged);
     const auto dataset = open(tfrecord());
     const Status status = dataset.ok() ? read_sample(**dataset, 0).status : dataset.status();
-    EXPECT_TRUE(status.code() == Code::kCorrupt || status.code() == Code::kInvalidArgument)
-        << place << ": " << status.to_string();
-    EXPECT_THAT(status.message(), HasSubstr("offset 0")) << place;
+    EXPECT_TRUE(status.code() == StatusCode::kCorrupt ||
+                status.code() == StatusCode::kInvalidArgument)
+        << position << ": " << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("offset 0")) << position;
   }
 }
 
-TEST_F(TfrecordDataset, TextsAreCheckedEachTimeToo) {
+TEST_F(TfrecordDatasetTest, VerifiesChecksumOfTextsOnEveryRead) {
   auto config = tfrecord();
   fields_in(config).input = {};
   record_in(config).input_shape = {};
@@ -254,13 +255,13 @@ TEST_F(TfrecordDataset, TextsAreCheckedEachTimeToo) {
   EXPECT_THAT(reading(file, config), HasSubstr("checksum of its data"));
 }
 
-TEST_F(TfrecordDataset, FaultRow58LengthsThatLieTakeNoMemory) {
+TEST_F(TfrecordDatasetTest, RejectsInvalidLengthWithoutAllocation) {
   const std::string length = testing::raw<uint64_t>(~uint64_t{0} - 20);
   const std::string head = length + testing::raw(masked_crc32c(length));
   EXPECT_THAT(indexing(head + record(1), tfrecord()), HasSubstr("the file ends in it"));
 }
 
-TEST_F(TfrecordDataset, WhatIsNoExampleIsToldWithItsPlace) {
+TEST_F(TfrecordDatasetTest, RejectsInvalidExampleWithLocation) {
   const auto of = [&](const std::string& data) { return indexing(framed(data), tfrecord()); };
   EXPECT_THAT(of("\x0b"), HasSubstr("offset 0: a field of an unknown type at byte 0"));
   EXPECT_THAT(of("\x0a\x7f"), HasSubstr("a field goes past its message"));
@@ -269,10 +270,10 @@ TEST_F(TfrecordDataset, WhatIsNoExampleIsToldWithItsPlace) {
   EXPECT_THAT(of(std::string("\x02\x01x")), HasSubstr("no field begins"));
   EXPECT_THAT(of("\x08\x01"), HasSubstr("no tf.train.Example"));
   EXPECT_THAT(of(example({{"y", ints_feature({1})}, {"y", ints_feature({1})}})),
-              HasSubstr("'y' stands in it twice"));
+              HasSubstr("'y' occurs twice"));
 }
 
-TEST_F(TfrecordDataset, LabelsThatAreNoneAreToldWhileIndexing) {
+TEST_F(TfrecordDatasetTest, RejectsInvalidLabelsDuringIndexing) {
   const auto of = [&](const std::string& label) {
     return indexing(framed(example({{"x", floats_feature({1, 2})}, {"y", label}})), tfrecord());
   };
@@ -283,7 +284,7 @@ TEST_F(TfrecordDataset, LabelsThatAreNoneAreToldWhileIndexing) {
   EXPECT_THAT(of(message(1, message(1, "a") + message(1, "b"))), HasSubstr("has 2 values"));
 }
 
-TEST_F(TfrecordDataset, ValuesThatDoNotFitAreBadSamples) {
+TEST_F(TfrecordDatasetTest, ReportsSampleErrorOnMismatchedValues) {
   const auto of = [&](const std::string& input) {
     return reading(framed(example({{"x", input}, {"y", ints_feature({1})}})), tfrecord());
   };
@@ -296,11 +297,11 @@ TEST_F(TfrecordDataset, ValuesThatDoNotFitAreBadSamples) {
   EXPECT_THAT(of(message(3, message(1, "\xff"))), HasSubstr("a number is broken"));
 }
 
-TEST_F(TfrecordDataset, WrongFilesAreTold) {
+TEST_F(TfrecordDatasetTest, RejectsFilesOfOtherFormat) {
   EXPECT_THAT(indexing("this is no TFRecord file", tfrecord()), HasSubstr("narrow the glob"));
   auto config = tfrecord();
   fields_in(config).label = "";
-  expect_error(config, Code::kInvalidArgument, {"data.train.fields.label"});
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.fields.label"});
 }
 
 }  // namespace

@@ -44,15 +44,15 @@ class FakeDataset : public dataset::Dataset {
     answers_after_ = time;
   }
   // The most samples that were read together.
-  size_t most_together() const {
+  size_t max_together() const {
     const std::lock_guard lock(mutex_);
-    return most_together_;
+    return max_together_;
   }
   // Each read takes at least so long.
   void read_for(std::chrono::microseconds time) { read_for_ = time; }
-  int most_reads_in_flight() const {
+  int max_reads_in_flight() const {
     const std::lock_guard lock(mutex_);
-    return most_in_flight_;
+    return max_in_flight_;
   }
   uint64_t prefetched() const {
     const std::lock_guard lock(mutex_);
@@ -67,11 +67,11 @@ class FakeDataset : public dataset::Dataset {
   const std::vector<TensorSpec>& spec() const override { return spec_; }
   uint64_t classes() const override { return 10; }
   const std::string& fingerprint() const override { return fingerprint_; }
-  dataset::Origin origin(uint64_t sample) const override {
+  dataset::SampleSource source(uint64_t sample) const override {
     return {.file = "fake.bin", .offset = sample * 8};
   }
 
-  Status read(uint64_t sample, const dataset::DrawKey& draw,
+  Status read(uint64_t sample, const dataset::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     if (sample == gated_) {
       std::unique_lock lock(mutex_);
@@ -83,22 +83,22 @@ class FakeDataset : public dataset::Dataset {
     const auto end = std::chrono::steady_clock::now() + read_for_;
     while (std::chrono::steady_clock::now() < end) continue;
     if (bad_.contains(sample))
-      return Status(Code::kCorrupt, "fake.bin: sample " + std::to_string(sample) + " is bad");
-    const int64_t values[3] = {static_cast<int64_t>(sample), static_cast<int64_t>(draw.epoch),
-                               static_cast<int64_t>(draw.seed)};
+      return Status(StatusCode::kCorrupt, "fake.bin: sample " + std::to_string(sample) + " is bad");
+    const int64_t values[3] = {static_cast<int64_t>(sample), static_cast<int64_t>(random_key.epoch),
+                               static_cast<int64_t>(random_key.seed)};
     std::memcpy(outputs[0].data(), values, sizeof(values));
     const auto label = static_cast<int64_t>(sample % 10);
     std::memcpy(outputs[1].data(), &label, sizeof(label));
     return {};
   }
 
-  dataset::RowsRead read_rows(std::span<const dataset::SampleRead> samples,
-                              std::span<const std::span<std::byte>> rows) const override {
+  dataset::BatchReadResult read_batch(std::span<const dataset::SampleReadRequest> samples,
+                                      std::span<const std::span<std::byte>> rows) const override {
     {
       const std::lock_guard lock(mutex_);
-      most_together_ = std::max(most_together_, samples.size());
+      max_together_ = std::max(max_together_, samples.size());
     }
-    return Dataset::read_rows(samples, rows);
+    return Dataset::read_batch(samples, rows);
   }
 
   void prefetch(uint64_t sample, dataset::PrefetchedBytes& bytes) const override {
@@ -119,9 +119,9 @@ class FakeDataset : public dataset::Dataset {
     std::unique_lock lock(mutex_);
     ++prefetched_;
     ++in_flight_;
-    most_in_flight_ = std::max(most_in_flight_, in_flight_);
+    max_in_flight_ = std::max(max_in_flight_, in_flight_);
     changed_.notify_all();
-    changed_.wait(lock, [this] { return most_in_flight_ >= together_; });
+    changed_.wait(lock, [this] { return max_in_flight_ >= together_; });
     const auto answer = std::chrono::steady_clock::now() + answers_after_;
     if (answers_after_.count() > 0)
       changed_.wait_until(lock, answer, [&] { return std::chrono::steady_clock::now() >= answer; });
@@ -130,10 +130,10 @@ class FakeDataset : public dataset::Dataset {
 
   // What was read ahead must be this sample's.
   void take_prefetched(uint64_t sample) const {
-    auto* const held = dataset::PrefetchedBytes::maybe_of_thread();
+    auto* const held = dataset::PrefetchedBytes::current();
     if (held == nullptr) return;
     std::vector<std::byte> bytes(kBytes);
-    const auto status = held->maybe_take(range_of(sample), std::span(bytes));
+    const auto status = held->try_take(range_of(sample), std::span(bytes));
     if (!status) return;
     EXPECT_EQ(bytes, std::vector<std::byte>(kBytes, std::byte(sample)));
     const std::lock_guard lock(mutex_);
@@ -152,9 +152,9 @@ class FakeDataset : public dataset::Dataset {
   mutable bool reached_ = false;
   int together_ = 0;
   std::chrono::microseconds answers_after_{0};
-  mutable int in_flight_ = 0, most_in_flight_ = 0;
+  mutable int in_flight_ = 0, max_in_flight_ = 0;
   mutable uint64_t prefetched_ = 0, taken_ = 0;
-  mutable size_t most_together_ = 0;
+  mutable size_t max_together_ = 0;
   std::chrono::microseconds read_for_{0};
 };
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/feed/read_ahead_settings.h"
+#include "shared/feed/read_ahead_options.h"
 
 namespace stoker::feed {
 namespace {
@@ -12,24 +12,24 @@ using namespace std::chrono_literals;
 void note(ReadAheadTuner& tuner, int samples, std::chrono::nanoseconds waited,
           std::chrono::nanoseconds worked) {
   for (int i = 0; i < samples; ++i) {
-    tuner.note_read(waited);
-    tuner.note_work(worked);
+    tuner.record_read(waited);
+    tuner.record_work(worked);
   }
 }
 
-TEST(ReadAheadTuner, WantsTwiceWhatLittlesLawSays) {
+TEST(ReadAheadTunerTest, RequestsDoubleDepthOfLittlesLaw) {
   ReadAheadTuner tuner(2, 1000);
   note(tuner, 1000, 10ms, 1ms);
   EXPECT_NEAR(tuner.wanted(), 2 * 2 * 10, 1);
 }
 
-TEST(ReadAheadTuner, WantsNoMoreThanItMay) {
+TEST(ReadAheadTunerTest, LimitsDepthToMaximum) {
   ReadAheadTuner tuner(2, 16);
   note(tuner, 1000, 10ms, 1ms);
   EXPECT_EQ(tuner.wanted(), 16u);
 }
 
-TEST(ReadAheadTuner, WantsNothingWhereReadsDoNotWait) {
+TEST(ReadAheadTunerTest, RequestsNothingWhenReadsDoNotWait) {
   ReadAheadTuner tuner(4, 16);
   note(tuner, 1000, 0ms, 1us);
   EXPECT_EQ(tuner.wanted(), 0u);
@@ -37,13 +37,13 @@ TEST(ReadAheadTuner, WantsNothingWhereReadsDoNotWait) {
   EXPECT_EQ(tuner.wanted(), 0u);
 }
 
-TEST(ReadAheadTuner, WantsNothingWhereWaitsAreLittleBesideTheWork) {
+TEST(ReadAheadTunerTest, RequestsNothingWhenWaitIsSmallComparedWithWork) {
   ReadAheadTuner tuner(4, 16);
   note(tuner, 1000, 1ms, 20ms);
   EXPECT_EQ(tuner.wanted(), 0u);
 }
 
-TEST(ReadAheadTuner, OneReadThatWaitsIsChance) {
+TEST(ReadAheadTunerTest, IgnoresSingleSlowRead) {
   ReadAheadTuner tuner(4, 16);
   for (int round = 0; round < 10; ++round) {
     note(tuner, 50, 0ms, 1ms);
@@ -52,20 +52,20 @@ TEST(ReadAheadTuner, OneReadThatWaitsIsChance) {
   }
 }
 
-TEST(ReadAheadTuner, FindsOutWithinAFewReads) {
+TEST(ReadAheadTunerTest, RequestsReadAheadWithinFewReads) {
   ReadAheadTuner tuner(1, 16);
   note(tuner, 4, 10ms, 1ms);
   EXPECT_GT(tuner.wanted(), 0u);
 }
 
-TEST(ReadAheadTuner, EndsWhenReadsWaitNoMore) {
+TEST(ReadAheadTunerTest, StopsWhenReadsNoLongerWait) {
   ReadAheadTuner tuner(1, 16);
   note(tuner, 100, 10ms, 1ms);
   note(tuner, 10 * ReadAheadTuner::kMemory, 0ms, 1ms);
   EXPECT_EQ(tuner.wanted(), 0u);
 }
 
-TEST(ReadAheadTuner, GoesOnWhileSomeReadsWait) {
+TEST(ReadAheadTunerTest, ContinuesWhileSomeReadsWait) {
   ReadAheadTuner tuner(1, 16);
   note(tuner, 100, 10ms, 1ms);
   for (int round = 0; round < 50; ++round) {  // nine of ten are in memory
@@ -75,31 +75,31 @@ TEST(ReadAheadTuner, GoesOnWhileSomeReadsWait) {
   }
 }
 
-TEST(ReadAheadSettings, AreSharedOutAmongPools) {
+TEST(ReadAheadOptionsTest, DividesReadsAndMemoryAmongPools) {
   config::FeedConfig feed;
   feed.read_ahead = 7;
   feed.read_ahead_mib = 12;
   int reads = 0;
   for (uint32_t number = 0; number < 3; ++number) {
-    const ReadAheadSettings share = read_ahead_of(feed, number, 3);
+    const ReadAheadOptions share = make_read_ahead_options(feed, number, 3);
     EXPECT_FALSE(share.adapts);
     EXPECT_EQ(share.memory_bytes, 4u << 20);
-    EXPECT_GE(share.most_reads, 2);
-    reads += share.most_reads;
+    EXPECT_GE(share.max_reads, 2);
+    reads += share.max_reads;
   }
   EXPECT_EQ(reads, 7);
 }
 
-TEST(ReadAheadSettings, AdaptWhereNoNumberIsGiven) {
+TEST(ReadAheadOptionsTest, AdaptsWithoutExplicitNumber) {
   const config::FeedConfig feed;
-  EXPECT_TRUE(read_ahead_of(feed, 0, 1).adapts);
-  EXPECT_GT(read_ahead_of(feed, 0, 1).most_reads, 0);
+  EXPECT_TRUE(make_read_ahead_options(feed, 0, 1).adapts);
+  EXPECT_GT(make_read_ahead_options(feed, 0, 1).max_reads, 0);
 }
 
-TEST(ReadAheadSettings, ZeroIsNone) {
+TEST(ReadAheadOptionsTest, DisablesReadAheadWithZero) {
   config::FeedConfig feed;
   feed.read_ahead = 0;
-  EXPECT_EQ(read_ahead_of(feed, 0, 1).most_reads, 0);
+  EXPECT_EQ(make_read_ahead_options(feed, 0, 1).max_reads, 0);
 }
 
 }  // namespace

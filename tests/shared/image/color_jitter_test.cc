@@ -13,12 +13,12 @@ namespace stoker::image {
 namespace {
 
 using Planes = std::vector<std::byte>;
-using Colour = std::array<int, 3>;
+using Color = std::array<int, 3>;
 
-constexpr PictureShape kColours{.channels = 3, .height = 61, .width = 67};
-constexpr PictureShape kGrey{.channels = 1, .height = 61, .width = 67};
+constexpr ImageShape kColors{.channels = 3, .height = 61, .width = 67};
+constexpr ImageShape kGray{.channels = 1, .height = 61, .width = 67};
 
-Planes random_planes(const PictureShape& shape, uint32_t seed) {
+Planes random_planes(const ImageShape& shape, uint32_t seed) {
   std::mt19937 random(seed);
   Planes planes(shape.bytes());
   // Black, white and grey pixels too: there the hue is a division by nothing.
@@ -29,14 +29,14 @@ Planes random_planes(const PictureShape& shape, uint32_t seed) {
   return planes;
 }
 
-Colour colour_at(const Planes& planes, size_t pixel) {
+Color color_at(const Planes& planes, size_t pixel) {
   const size_t pixels = planes.size() / 3;
   return {std::to_integer<int>(planes[pixel]), std::to_integer<int>(planes[pixels + pixel]),
           std::to_integer<int>(planes[2 * pixels + pixel])};
 }
 
 int cut(float level) { return static_cast<int>(std::clamp(level, 0.0f, 255.0f)); }
-int grey(const Colour& c) { return cut(0.2989f * c[0] + 0.587f * c[1] + 0.114f * c[2]); }
+int gray(const Color& c) { return cut(0.2989f * c[0] + 0.587f * c[1] + 0.114f * c[2]); }
 
 // torchvision's _blend for one value.
 int blended(double factor, float value, float other) {
@@ -44,50 +44,54 @@ int blended(double factor, float value, float other) {
 }
 
 // By the textbook: to hue, saturation and value, and back through the six cases.
-Colour turned(const Colour& colour, double turn) {
-  const double r = colour[0] / 255.0, g = colour[1] / 255.0, b = colour[2] / 255.0;
-  const double most = std::max({r, g, b}), spread = most - std::min({r, g, b});
+Color turned(const Color& color, double turn) {
+  const double r = color[0] / 255.0, g = color[1] / 255.0, b = color[2] / 255.0;
+  const double max_channel = std::max({r, g, b}), spread = max_channel - std::min({r, g, b});
   double hue = 0;
   if (spread > 0) {
-    if (most == r)
+    if (max_channel == r)
       hue = std::fmod((g - b) / spread + 6, 6) / 6;
-    else if (most == g)
+    else if (max_channel == g)
       hue = ((b - r) / spread + 2) / 6;
     else
       hue = ((r - g) / spread + 4) / 6;
   }
-  const double saturation = most > 0 ? spread / most : 0;
+  const double saturation = max_channel > 0 ? spread / max_channel : 0;
   hue = hue + turn - std::floor(hue + turn);
   const double sixth = std::floor(hue * 6), f = hue * 6 - sixth;
-  const double p = most * (1 - saturation), q = most * (1 - f * saturation),
-               t = most * (1 - (1 - f) * saturation);
-  const std::array<std::array<double, 3>, 6> cases{
-      {{most, t, p}, {q, most, p}, {p, most, t}, {p, q, most}, {t, p, most}, {most, p, q}}};
-  Colour result;
+  const double p = max_channel * (1 - saturation), q = max_channel * (1 - f * saturation),
+               t = max_channel * (1 - (1 - f) * saturation);
+  const std::array<std::array<double, 3>, 6> cases{{{max_channel, t, p},
+                                                    {q, max_channel, p},
+                                                    {p, max_channel, t},
+                                                    {p, q, max_channel},
+                                                    {t, p, max_channel},
+                                                    {max_channel, p, q}}};
+  Color result;
   for (size_t i = 0; i < 3; ++i)
     result[i] = static_cast<int>(cases[static_cast<size_t>(sixth) % 6][i] * 255.999);
   return result;
 }
 
-TEST(ColorJitter, BrightnessBlendsWithBlack) {
+TEST(ColorJitterTest, BlendsWithBlackForBrightness) {
   for (const double factor : {0.0, 0.3, 1.0, 1.7}) {
-    const Planes before = random_planes(kColours, 1);
+    const Planes before = random_planes(kColors, 1);
     Planes after = before;
-    change_brightness(kColours, factor, after);
+    adjust_brightness(kColors, factor, after);
     for (size_t i = 0; i < after.size(); ++i)
       ASSERT_EQ(std::to_integer<int>(after[i]),
                 blended(factor, float(std::to_integer<uint8_t>(before[i])), 0));
   }
 }
 
-TEST(ColorJitter, ContrastBlendsWithTheMeanGrey) {
+TEST(ColorJitterTest, BlendsWithMeanGrayForContrast) {
   for (const double factor : {0.0, 0.3, 1.0, 1.7}) {
-    const Planes before = random_planes(kColours, 2);
+    const Planes before = random_planes(kColors, 2);
     double sum = 0;
     const size_t pixels = before.size() / 3;
-    for (size_t i = 0; i < pixels; ++i) sum += grey(colour_at(before, i));
+    for (size_t i = 0; i < pixels; ++i) sum += gray(color_at(before, i));
     Planes after = before;
-    change_contrast(kColours, factor, after);
+    adjust_contrast(kColors, factor, after);
     for (size_t i = 0; i < after.size(); ++i)
       ASSERT_EQ(std::to_integer<int>(after[i]),
                 blended(factor, float(std::to_integer<uint8_t>(before[i])),
@@ -95,56 +99,56 @@ TEST(ColorJitter, ContrastBlendsWithTheMeanGrey) {
   }
 }
 
-TEST(ColorJitter, SaturationBlendsWithTheGreyPicture) {
+TEST(ColorJitterTest, BlendsWithGrayImageForSaturation) {
   for (const double factor : {0.0, 0.3, 1.0, 1.7}) {
-    const Planes before = random_planes(kColours, 3);
+    const Planes before = random_planes(kColors, 3);
     Planes after = before;
-    change_saturation(kColours, factor, after);
+    adjust_saturation(kColors, factor, after);
     for (size_t i = 0; i < before.size() / 3; ++i) {
-      const Colour was = colour_at(before, i), is = colour_at(after, i);
+      const Color was = color_at(before, i), is = color_at(after, i);
       for (size_t c = 0; c < 3; ++c)
         ASSERT_EQ(is[c],
-                  blended(factor, static_cast<float>(was[c]), static_cast<float>(grey(was))));
+                  blended(factor, static_cast<float>(was[c]), static_cast<float>(gray(was))));
     }
   }
 }
 
-TEST(ColorJitter, HueTurnsTheCircleOfColours) {
+TEST(ColorJitterTest, RotatesHueCircle) {
   for (const double turn : {-0.5, -0.13, 0.0, 0.07, 1.0 / 3, 0.5}) {
-    const Planes before = random_planes(kColours, 4);
+    const Planes before = random_planes(kColors, 4);
     Planes after = before;
-    change_hue(kColours, turn, after);
+    adjust_hue(kColors, turn, after);
     for (size_t i = 0; i < before.size() / 3; ++i) {
-      const Colour expected = turned(colour_at(before, i), turn), is = colour_at(after, i);
+      const Color expected = turned(color_at(before, i), turn), is = color_at(after, i);
       // Cut off after float arithmetic: a hair below a whole level is a level less.
       for (size_t c = 0; c < 3; ++c) ASSERT_NEAR(is[c], expected[c], 1) << i;
     }
   }
 }
 
-TEST(ColorJitter, AThirdOfTheCircleMakesRedGreen) {
-  const PictureShape one{.channels = 3, .height = 1, .width = 1};
+TEST(ColorJitterTest, TurnsRedToGreenByThirdOfHueCircle) {
+  const ImageShape one{.channels = 3, .height = 1, .width = 1};
   Planes red{std::byte{255}, std::byte{0}, std::byte{0}};
-  change_hue(one, 1.0 / 3, red);
-  EXPECT_EQ(colour_at(red, 0), (Colour{0, 255, 0}));
+  adjust_hue(one, 1.0 / 3, red);
+  EXPECT_EQ(color_at(red, 0), (Color{0, 255, 0}));
 }
 
-TEST(ColorJitter, FactorOneAndNoTurnChangeNothing) {
-  const Planes before = random_planes(kColours, 5);
+TEST(ColorJitterTest, ChangesNothingWithNeutralFactors) {
+  const Planes before = random_planes(kColors, 5);
   Planes after = before;
-  change_brightness(kColours, 1, after);
-  change_contrast(kColours, 1, after);
-  change_hue(kColours, 0, after);
+  adjust_brightness(kColors, 1, after);
+  adjust_contrast(kColors, 1, after);
+  adjust_hue(kColors, 0, after);
   EXPECT_EQ(after, before);
 }
 
-TEST(ColorJitter, AGreyPictureHasNeitherSaturationNorHue) {
-  const Planes before = random_planes(kGrey, 6);
+TEST(ColorJitterTest, PreservesGrayImageOnSaturationAndHue) {
+  const Planes before = random_planes(kGray, 6);
   Planes after = before;
-  change_saturation(kGrey, 0.2, after);
-  change_hue(kGrey, 0.4, after);
+  adjust_saturation(kGray, 0.2, after);
+  adjust_hue(kGray, 0.4, after);
   EXPECT_EQ(after, before);
-  change_contrast(kGrey, 0, after);
+  adjust_contrast(kGray, 0, after);
   EXPECT_EQ(std::count(after.begin(), after.end(), after[0]), static_cast<int64_t>(after.size()));
 }
 

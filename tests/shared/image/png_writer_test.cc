@@ -9,7 +9,7 @@
 namespace stoker::image {
 namespace {
 
-TEST(PngWriter, WhatItWritesIsDecodedToTheSamePixels) {
+TEST(PngWriterTest, RoundTripsPixels) {
   constexpr uint32_t kWidth = 7, kHeight = 5;
   std::vector<uint8_t> rgb;
   for (uint32_t i = 0; i < kWidth * kHeight * 3; ++i) rgb.push_back(static_cast<uint8_t>(i * 37));
@@ -22,9 +22,10 @@ TEST(PngWriter, WhatItWritesIsDecodedToTheSamePixels) {
       ASSERT_EQ(static_cast<uint8_t>(planes[channel * kWidth * kHeight + i]), rgb[i * 3 + channel]);
 }
 
-TEST(PngWriter, ASizeThatThePixelsDoNotHaveIsRefused) {
-  EXPECT_EQ(encode_png(std::vector<uint8_t>(12), 2, 3).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(encode_png({}, 0, 0).status().code(), Code::kInvalidArgument);
+TEST(PngWriterTest, RejectsMismatchedSize) {
+  EXPECT_EQ(encode_png(std::vector<uint8_t>(12), 2, 3).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(encode_png({}, 0, 0).status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -9,24 +9,24 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/image/axis_kernel.h"
 #include "shared/image/block_resizer.h"
 #include "shared/image/decoder.h"
+#include "shared/image/resample_kernel.h"
 #include "shared/image/row_resizer.h"
-#include "tests/shared/image/picture_files.h"
+#include "tests/shared/image/image_files.h"
 
 namespace stoker::image {
 namespace {
 
 struct Golden {
   std::string text;  // of the line, without the numbers
-  testing::Pixels picture;
-  Box box;
-  PictureShape shape;
+  testing::Pixels image;
+  CropBox box;
+  ImageShape shape;
   std::vector<int> planes;
 };
 
-testing::Pixels picture_of(const std::string& name, uint32_t height, uint32_t width) {
+testing::Pixels image_of(const std::string& name, uint32_t height, uint32_t width) {
   testing::Pixels pixels = testing::pattern(height, width);
   if (name == "pattern") return pixels;
   for (uint32_t y = 0; y < height; ++y)
@@ -45,7 +45,7 @@ Golden golden_of(const std::string& line) {
   words >> name >> height >> width >> golden.shape.channels >> golden.box.left >> golden.box.top >>
       golden.box.width >> golden.box.height >> golden.shape.height >> golden.shape.width >> digits;
   golden.text = line.substr(0, line.size() - digits.size());
-  golden.picture = picture_of(name, height, width);
+  golden.image = image_of(name, height, width);
   for (size_t i = 0; i < digits.size(); i += 2)
     golden.planes.push_back(std::stoi(digits.substr(i, 2), nullptr, 16));
   return golden;
@@ -59,7 +59,7 @@ std::vector<Golden> goldens() {
   return all;
 }
 
-TEST(ResizeGolden, AgreesWithPillowToOneLevel) {
+TEST(ResizeGoldenTest, MatchesPillowWithinOneLevel) {
   const auto all = goldens();
   ASSERT_GE(all.size(), 20u);
   Decoder decoder;  // the same one: what it keeps of one picture must not show in the next
@@ -67,7 +67,7 @@ TEST(ResizeGolden, AgreesWithPillowToOneLevel) {
     SCOPED_TRACE(golden.text);
     ASSERT_EQ(golden.planes.size(), golden.shape.bytes());
     std::vector<std::byte> planes(golden.shape.bytes());
-    const std::string file = testing::png_of(golden.picture);
+    const std::string file = testing::encode_png_file(golden.image);
     const auto part = [&](uint32_t, uint32_t) { return golden.box; };
     ASSERT_TRUE(decoder.decode(testing::bytes_of(file), golden.shape, planes, part).ok());
     for (size_t i = 0; i < planes.size(); ++i)
@@ -76,17 +76,17 @@ TEST(ResizeGolden, AgreesWithPillowToOneLevel) {
 }
 
 template <typename AnyResizer>
-std::vector<std::byte> resized(const testing::Pixels& picture, const Box& box,
-                               const PictureShape& shape) {
-  AxisKernel across, down;
-  across.prepare(picture.width, box.left, box.width, shape.width);
-  down.prepare(picture.height, box.top, box.height, shape.height);
+std::vector<std::byte> resized(const testing::Pixels& image, const CropBox& box,
+                               const ImageShape& shape) {
+  ResampleKernel across, down;
+  across.prepare(image.width, box.left, box.width, shape.width);
+  down.prepare(image.height, box.top, box.height, shape.height);
   std::vector<std::byte> planes(shape.bytes());
   AnyResizer resizer;
-  const size_t row_bytes = size_t{picture.width} * picture.channels;
+  const size_t row_bytes = size_t{image.width} * image.channels;
   resizer.begin(across, down, shape, planes, row_bytes, 0);
   for (uint32_t y = down.first(); y < down.end(); ++y) {
-    std::copy_n(picture.samples.data() + y * row_bytes, row_bytes, resizer.next_row());
+    std::copy_n(image.samples.data() + y * row_bytes, row_bytes, resizer.next_row());
     resizer.push();
   }
   return planes;
@@ -101,37 +101,37 @@ testing::Pixels noise(uint32_t height, uint32_t width, uint32_t channels, std::m
   return pixels;
 }
 
-TEST(BlockResizer, AgreesWithTheExactOneToOneLevel) {
+TEST(BlockResizerTest, MatchesExactResizeWithinOneLevel) {
   std::mt19937 random(1);
   const auto between = [&](uint32_t least, uint32_t most) {
     return least + static_cast<uint32_t>(random()) % (most - least + 1);
   };
   for (int round = 0; round < 300; ++round) {
-    const PictureShape shape{
+    const ImageShape shape{
         .channels = random() % 2 ? 3u : 1u, .height = between(1, 70), .width = between(1, 70)};
-    const testing::Pixels picture = noise(between(1, 150), between(1, 150), shape.channels, random);
+    const testing::Pixels image = noise(between(1, 150), between(1, 150), shape.channels, random);
     std::uniform_real_distribution<double> part(0.02, 1);
-    Box box{.width = part(random) * picture.width, .height = part(random) * picture.height};
-    box.left = (picture.width - box.width) * part(random);
-    box.top = (picture.height - box.height) * part(random);
+    CropBox box{.width = part(random) * image.width, .height = part(random) * image.height};
+    box.left = (image.width - box.width) * part(random);
+    box.top = (image.height - box.height) * part(random);
     if (box.width / shape.width > 14 || box.height / shape.height > 14) continue;
-    const auto fast = resized<BlockResizer>(picture, box, shape);
-    const auto exact = resized<RowResizer>(picture, box, shape);
+    const auto fast = resized<BlockResizer>(image, box, shape);
+    const auto exact = resized<RowResizer>(image, box, shape);
     for (size_t i = 0; i < fast.size(); ++i)
       ASSERT_LE(std::abs(std::to_integer<int>(fast[i]) - std::to_integer<int>(exact[i])), 1)
           << round << ' ' << i;
   }
 }
 
-TEST(BlockResizer, LeavesWhiteWhiteAndBlackBlackAtEveryScale) {
-  for (const uint8_t colour : {0, 255}) {
-    testing::Pixels picture{.height = 100, .width = 100, .channels = 1, .samples = {}};
-    picture.samples.assign(10000, colour);
+TEST(BlockResizerTest, PreservesWhiteAndBlackAtEveryScale) {
+  for (const uint8_t color : {0, 255}) {
+    testing::Pixels image{.height = 100, .width = 100, .channels = 1, .samples = {}};
+    image.samples.assign(10000, color);
     for (uint32_t side = 7; side < 300; side += 3) {
-      const PictureShape shape{.channels = 1, .height = side, .width = side};
-      const Box whole{.left = 0, .top = 0, .width = 100, .height = 100};
-      for (const std::byte value : resized<BlockResizer>(picture, whole, shape))
-        ASSERT_EQ(std::to_integer<int>(value), colour) << side;
+      const ImageShape shape{.channels = 1, .height = side, .width = side};
+      const CropBox whole{.left = 0, .top = 0, .width = 100, .height = 100};
+      for (const std::byte value : resized<BlockResizer>(image, whole, shape))
+        ASSERT_EQ(std::to_integer<int>(value), color) << side;
     }
   }
 }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <ostream>
 
-#include "tests/shared/image/picture_files.h"
+#include "tests/shared/image/image_files.h"
 
 namespace stoker::image::testing {
 

@@ -34,7 +34,7 @@ class EventFileTest : public ::testing::Test {
     return file.ok() ? *std::move(file) : nullptr;
   }
   // What TensorBoard makes of the directory; empty where there is no TensorBoard.
-  std::string maybe_read_back() {
+  std::string try_read_back() {
     const char* chosen = std::getenv("STOKER_PYTHON");
     const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
     const std::string command =
@@ -54,16 +54,16 @@ class EventFileTest : public ::testing::Test {
   }
 
   std::string directory_;
-  FailingFiles files_;
+  FailingFileSystem files_;
   ManualClock clock_;
 };
 
-#define READ_BACK_OR_SKIP(answer)               \
-  const std::string answer = maybe_read_back(); \
-  if (answer.empty())                           \
+#define READ_BACK_OR_SKIP(answer)             \
+  const std::string answer = try_read_back(); \
+  if (answer.empty())                         \
   GTEST_SKIP() << "no TensorBoard: set STOKER_PYTHON to a Python that can import tensorboard"
 
-TEST_F(EventFileTest, TensorBoardReadsScalarsAndTexts) {
+TEST_F(EventFileTest, WritesScalarsAndTextsReadableByTensorBoard) {
   auto file = create();
   file->add_scalar("loss", 10, 2.5);
   file->add_scalar("loss", 20, 1.25);
@@ -79,7 +79,7 @@ TEST_F(EventFileTest, TensorBoardReadsScalarsAndTexts) {
       R"("texts": {"sample": [["text", 20, "int main() {\n  \ufffd\n}"]]}})");
 }
 
-TEST_F(EventFileTest, AResumedRunIsOneCurveWithoutDoubledPoints) {
+TEST_F(EventFileTest, WritesOneCurveWithoutDuplicatesAfterResume) {
   {
     auto file = create(0);
     for (uint64_t step = 10; step <= 50; step += 10)
@@ -96,7 +96,7 @@ TEST_F(EventFileTest, AResumedRunIsOneCurveWithoutDoubledPoints) {
                         R"(}, "scalars": {"loss": )" + std::string(kCurve) + R"(}, "texts": {}})");
 }
 
-TEST_F(EventFileTest, ARunThatWasKilledInMidRecordGoesOnInTheNextFile) {
+TEST_F(EventFileTest, ContinuesInNextFileAfterKillInMidRecord) {
   std::string first;
   {
     auto file = create(0);
@@ -113,7 +113,7 @@ TEST_F(EventFileTest, ARunThatWasKilledInMidRecordGoesOnInTheNextFile) {
       << answer;
 }
 
-TEST_F(EventFileTest, AFileThatVoidsNothingAddsToTheCurve) {
+TEST_F(EventFileTest, ExtendsCurveWithoutPurgeStep) {
   {
     auto file = create();
     file->add_scalar("loss", 100, 1);
@@ -126,7 +126,7 @@ TEST_F(EventFileTest, AFileThatVoidsNothingAddsToTheCurve) {
       << answer;
 }
 
-TEST_F(EventFileTest, NamesSortInTheOrderOfCreationEvenWhenTheClockGoesBack) {
+TEST_F(EventFileTest, SortsFileNamesByCreationWhenClockMovesBack) {
   const auto file = create();
   clock_.advance(-std::chrono::hours(1000));
   const auto later = create();
@@ -135,12 +135,12 @@ TEST_F(EventFileTest, NamesSortInTheOrderOfCreationEvenWhenTheClockGoesBack) {
   EXPECT_LT(later->path(), create()->path());
 }
 
-TEST_F(EventFileTest, AFullDiskTearsNothingAndLosesNothing) {
+TEST_F(EventFileTest, RetainsAllEventsOnFullDisk) {
   auto file = create();
   const auto size = std::filesystem::file_size(file->path());
   file->add_scalar("loss", 1, 1);
   files_.fail_after_bytes(9);
-  EXPECT_EQ(file->flush().code(), Code::kNoSpace);
+  EXPECT_EQ(file->flush().code(), StatusCode::kNoSpace);
   EXPECT_EQ(std::filesystem::file_size(file->path()), size);
   files_.heal();
   file->add_scalar("loss", 2, 2);
@@ -151,7 +151,7 @@ TEST_F(EventFileTest, AFullDiskTearsNothingAndLosesNothing) {
       << answer;
 }
 
-TEST_F(EventFileTest, ALongOutageCostsBoundedMemoryAndIsCounted) {
+TEST_F(EventFileTest, BoundsMemoryAndCountsDropsDuringLongOutage) {
   auto file = create();
   files_.fail_after_bytes(0);
   for (uint64_t step = 0; step < 40000; ++step) file->add_scalar("loss", step, 1);
@@ -171,7 +171,7 @@ std::string red_pixel() {
   return std::string(kBytes);
 }
 
-TEST_F(EventFileTest, APictureIsReadBackWithItsSize) {
+TEST_F(EventFileTest, WritesImageWithItsSize) {
   auto file = create();
   file->add_image("confusion", 7, red_pixel());
   ASSERT_TRUE(file->flush().ok());
@@ -180,19 +180,19 @@ TEST_F(EventFileTest, APictureIsReadBackWithItsSize) {
       << answer;
 }
 
-TEST_F(EventFileTest, WhatIsNoPictureOrTooLargeIsDroppedAndCounted) {
+TEST_F(EventFileTest, DropsAndCountsInvalidOrOversizedImages) {
   auto file = create();
-  file->add_image("confusion", 7, "no picture");
+  file->add_image("confusion", 7, "no image");
   file->add_image("confusion", 7, red_pixel().substr(0, 20));
-  file->add_image("confusion", 7, red_pixel() + std::string(kMostImageBytes, 'x'));
+  file->add_image("confusion", 7, red_pixel() + std::string(kMaxImageBytes, 'x'));
   EXPECT_EQ(file->dropped(), 3u);
-  const std::string large = red_pixel() + std::string(kMostImageBytes - 69, 'x');
+  const std::string large = red_pixel() + std::string(kMaxImageBytes - 69, 'x');
   for (uint64_t step = 0; step < 3; ++step) file->add_image("confusion", step, large);
   ASSERT_TRUE(file->flush().ok());
   EXPECT_EQ(file->dropped(), 3u) << "the largest that may be fits, also several";
 }
 
-TEST_F(EventFileTest, TensorBoardReadsHistograms) {
+TEST_F(EventFileTest, WritesHistogramsReadableByTensorBoard) {
   auto file = create();
   file->add_histogram("parameters/w", 7,
                       {.count = 6,
@@ -227,7 +227,7 @@ TEST_F(EventFileTest, TensorBoardReadsHistograms) {
   EXPECT_NE(answer.find(R"("parameters/none": [[7, )"), std::string::npos) << answer;
 }
 
-TEST_F(EventFileTest, HistogramsOfALargeModelAreAllWritten) {
+TEST_F(EventFileTest, WritesAllHistogramsOfLargeModel) {
   auto file = create();
   TensorSummary summary{.count = 1000, .min = -1, .max = 1, .norm = 1};
   for (int i = 0; i < 450; ++i) summary.buckets.push_back({-1 + i / 225.0, 2});
@@ -237,7 +237,7 @@ TEST_F(EventFileTest, HistogramsOfALargeModelAreAllWritten) {
   EXPECT_GT(std::filesystem::file_size(file->path()), size_t{400} * 450 * 16);
 }
 
-TEST_F(EventFileTest, TensorBoardReadsTheGraphOfAModel) {
+TEST_F(EventFileTest, WritesModelGraphReadableByTensorBoard) {
   ModelGraph graph{.name = "model", .modules = {}};
   graph.modules.push_back({"", "Net", {{"scale", {}, true, true}}});
   graph.modules.push_back({"body", "Block", {}});
@@ -260,11 +260,11 @@ TEST_F(EventFileTest, TensorBoardReadsTheGraphOfAModel) {
       << answer;
 }
 
-TEST_F(EventFileTest, TensorBoardReadsTheSettingsOfARun) {
+TEST_F(EventFileTest, WritesHparamsReadableByTensorBoard) {
   auto file = create();
-  const std::vector<Setting> settings = {
+  const std::vector<Setting> options = {
       {"model.name", "mlp"}, {"optimizer.lr", 0.5}, {"optimizer.nesterov", true}};
-  file->add_hparams(kHparamsStartTag, encode_hparams_start(settings, 12.5));
+  file->add_hparams(kHparamsStartTag, encode_hparams_start(options, 12.5));
   file->add_hparams(kHparamsEndTag, encode_hparams_end(true, 20));
   ASSERT_TRUE(file->flush().ok());
   READ_BACK_OR_SKIP(answer);
@@ -278,7 +278,7 @@ TEST_F(EventFileTest, TensorBoardReadsTheSettingsOfARun) {
       << answer;
 }
 
-TEST_F(EventFileTest, SaysWhyItCannotCreate) {
+TEST_F(EventFileTest, ReportsErrorWhenFileCannotBeCreated) {
   EXPECT_FALSE(EventFile::create(files_, clock_, "/proc/none", {}).ok());
 }
 

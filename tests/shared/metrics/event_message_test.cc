@@ -20,26 +20,26 @@ std::string hex(std::string_view bytes) {
   return text;
 }
 
-TEST(EventMessage, TheVersionIsWhatTensorBoardLooksFor) {
+TEST(EventMessageTest, EncodesFileVersionExpectedByTensorBoard) {
   EXPECT_EQ(hex(encode_file_version(1.0)), "09000000000000f03f1a0d627261696e2e4576656e743a32");
 }
 
-TEST(EventMessage, AScalarIsATagAndAFloat) {
+TEST(EventMessageTest, EncodesScalarAsTagAndFloat) {
   // wall 1.0, step 300, summary { value { tag "a" simple_value 2.0 } }
   EXPECT_EQ(hex(encode_scalar(1.0, 300, "a", 2.0f)),
             "09000000000000f03f10ac022a0a0a080a01611500000040");
 }
 
-TEST(EventMessage, ASessionStartHoldsTheStep) {
+TEST(EventMessageTest, EncodesStepInSessionStart) {
   EXPECT_EQ(hex(encode_session_start(1.0, 5)), "09000000000000f03f10053a020801");
 }
 
-TEST(EventMessage, LargestStepIsTenBytes) {
+TEST(EventMessageTest, EncodesMaximumStepInTenBytes) {
   const std::string event = encode_scalar(0, std::numeric_limits<uint64_t>::max(), "", 0);
   EXPECT_EQ(hex(event.substr(10, 10)), "ffffffffffffffffff01");
 }
 
-TEST(EventMessage, AFrameHoldsLengthDataAndBothChecksums) {
+TEST(EventMessageTest, FramesRecordWithLengthAndBothChecksums) {
   const std::string frame = frame_record("abc");
   ASSERT_EQ(frame.size(), 8u + 4 + 3 + 4);
   EXPECT_EQ(hex(frame.substr(0, 8)), "0300000000000000");

@@ -1,4 +1,4 @@
-// FailingFiles: the real file system, whose disk can be filled, or held up until it is let go.
+// FailingFileSystem: the real file system, whose disk can be filled, or held up until it is let go.
 //
 // Threads: every method may be called from any thread.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace stoker::metrics {
 
-class FailingFiles final : public FileSystem {
+class FailingFileSystem final : public FileSystem {
  public:
   // The next write that goes past so many bytes writes what fits and fails with ENOSPC.
   void fail_after_bytes(uint64_t bytes) {
@@ -46,35 +46,41 @@ class FailingFiles final : public FileSystem {
       fits = static_cast<size_t>(std::min<uint64_t>(left_, bytes.size()));
       if (left_ != std::numeric_limits<uint64_t>::max()) left_ -= fits;
     }
-    if (fits == bytes.size()) return real_files().write(fd, bytes, path);
-    (void)real_files().write(fd, bytes.first(fits), path);
+    if (fits == bytes.size()) return default_file_system().write(fd, bytes, path);
+    (void)default_file_system().write(fd, bytes.first(fits), path);
     return Status::from_errno(ENOSPC, "write " + path);
   }
 
   Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
-    return real_files().open(path, flags, mode);
+    return default_file_system().open(path, flags, mode);
   }
   Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
                          const std::string& path) override {
-    return real_files().read_at(fd, offset, bytes, path);
+    return default_file_system().read_at(fd, offset, bytes, path);
   }
-  Status sync(int fd, const std::string& path) override { return real_files().sync(fd, path); }
+  Status sync(int fd, const std::string& path) override {
+    return default_file_system().sync(fd, path);
+  }
   Status sync_directory(const std::string& path) override {
-    return real_files().sync_directory(path);
+    return default_file_system().sync_directory(path);
   }
   Status make_directory(const std::string& path) override {
-    return real_files().make_directory(path);
+    return default_file_system().make_directory(path);
   }
   Status rename(const std::string& from, const std::string& to) override {
-    return real_files().rename(from, to);
+    return default_file_system().rename(from, to);
   }
   Status rename_noreplace(const std::string& from, const std::string& to) override {
-    return real_files().rename_noreplace(from, to);
+    return default_file_system().rename_noreplace(from, to);
   }
-  Status remove_file(const std::string& path) override { return real_files().remove_file(path); }
-  Status remove_tree(const std::string& path) override { return real_files().remove_tree(path); }
+  Status remove_file(const std::string& path) override {
+    return default_file_system().remove_file(path);
+  }
+  Status remove_tree(const std::string& path) override {
+    return default_file_system().remove_tree(path);
+  }
   Result<uint64_t> free_bytes(const std::string& path) override {
-    return real_files().free_bytes(path);
+    return default_file_system().free_bytes(path);
   }
 
  private:

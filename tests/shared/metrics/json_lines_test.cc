@@ -13,7 +13,7 @@
 namespace stoker::metrics {
 namespace {
 
-class JsonLinesTest : public ::testing::Test {
+class JsonLinesFileTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = ::testing::TempDir() + "stoker-metrics-XXXXXX";
@@ -28,20 +28,23 @@ class JsonLinesTest : public ::testing::Test {
   }
   std::string content() { return *read_file(path_, 16 << 20); }
   std::unique_ptr<JsonLinesFile> open() {
-    auto file = JsonLinesFile::open(real_files(), path_);
+    auto file = JsonLinesFile::open(default_file_system(), path_);
     EXPECT_TRUE(file.ok()) << file.status().to_string();
     return file.ok() ? *std::move(file) : nullptr;
   }
-  static Row row_of(uint64_t step) { return Row().add("step", step).add("loss", 1.0 / 3); }
+  static MetricsRecord row_of(uint64_t step) {
+    return MetricsRecord().add("step", step).add("loss", 1.0 / 3);
+  }
   void put_steps(uint64_t from, uint64_t to) {
     auto file = open();
     for (uint64_t step = from; step <= to; ++step) ASSERT_TRUE(file->append(row_of(step)).ok());
   }
   std::vector<uint64_t> steps() {
     std::vector<uint64_t> found;
-    const auto read = read_rows(path_);
+    const auto read = read_records(path_);
     EXPECT_TRUE(read.ok()) << read.status().to_string();
-    for (const Row& row : read->rows) found.push_back(row.maybe_count("step").value_or(0));
+    for (const MetricsRecord& row : read->records)
+      found.push_back(row.find_count("step").value_or(0));
     return found;
   }
 
@@ -49,7 +52,7 @@ class JsonLinesTest : public ::testing::Test {
   std::string path_;
 };
 
-TEST_F(JsonLinesTest, AppendsWholeLinesAndCountsTheirBytes) {
+TEST_F(JsonLinesFileTest, AppendsCompleteLinesAndCountsBytes) {
   auto file = open();
   EXPECT_EQ(file->size(), 0u);
   ASSERT_TRUE(file->append(row_of(1)).ok());
@@ -58,57 +61,58 @@ TEST_F(JsonLinesTest, AppendsWholeLinesAndCountsTheirBytes) {
   EXPECT_EQ(file->size(), content().size());
 }
 
-TEST_F(JsonLinesTest, GoesOnWhereItWas) {
+TEST_F(JsonLinesFileTest, AppendsAfterReopen) {
   put_steps(1, 2);
   put_steps(3, 4);
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2, 3, 4}));
 }
 
-TEST_F(JsonLinesTest, CutsATornLastLineAtOpen) {
-  for (const char* torn : {"{", "{\"step\":3", "{\"step\":3}"}) {
-    put(std::string("{\"step\":1}\n{\"step\":2}\n") + torn);
-    const auto read = read_rows(path_);
+TEST_F(JsonLinesFileTest, RemovesPartialLastLineOnOpen) {
+  for (const char* has_partial_line : {"{", "{\"step\":3", "{\"step\":3}"}) {
+    put(std::string("{\"step\":1}\n{\"step\":2}\n") + has_partial_line);
+    const auto read = read_records(path_);
     ASSERT_TRUE(read.ok());
-    EXPECT_TRUE(read->torn);
-    EXPECT_EQ(read->rows.size(), 2u);
+    EXPECT_TRUE(read->has_partial_line);
+    EXPECT_EQ(read->records.size(), 2u);
     EXPECT_EQ(open()->size(), 22u);
     EXPECT_EQ(content(), "{\"step\":1}\n{\"step\":2}\n");
   }
 }
 
-TEST_F(JsonLinesTest, CutsAFileThatIsOneTornLine) {
+TEST_F(JsonLinesFileTest, TruncatesFileThatIsOnePartialLine) {
   put("{\"step");
   EXPECT_EQ(open()->size(), 0u);
 }
 
-TEST_F(JsonLinesTest, CutsZerosThatAPowerCutLeft) {
+TEST_F(JsonLinesFileTest, RemovesTrailingZerosAfterPowerLoss) {
   put("{\"step\":1}\n" + std::string(5000, '\0'));
   EXPECT_EQ(open()->size(), 11u);
 }
 
-TEST_F(JsonLinesTest, RefusesAForeignFileAndLeavesItAsItIs) {
+TEST_F(JsonLinesFileTest, RejectsForeignFileWithoutChangingIt) {
   put(std::string(3 << 20, 'x'));
-  EXPECT_EQ(JsonLinesFile::open(real_files(), path_).status().code(), Code::kCorrupt);
+  EXPECT_EQ(JsonLinesFile::open(default_file_system(), path_).status().code(),
+            StatusCode::kCorrupt);
   EXPECT_EQ(content().size(), 3u << 20);
 }
 
-TEST_F(JsonLinesTest, RefusesADirectoryAFifoAndASymlink) {
-  EXPECT_FALSE(JsonLinesFile::open(real_files(), directory_).ok());
+TEST_F(JsonLinesFileTest, RejectsDirectoryFifoAndSymlink) {
+  EXPECT_FALSE(JsonLinesFile::open(default_file_system(), directory_).ok());
   const std::string fifo = directory_ + "/fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_FALSE(JsonLinesFile::open(real_files(), fifo).ok());
+  EXPECT_FALSE(JsonLinesFile::open(default_file_system(), fifo).ok());
   std::filesystem::create_symlink("/dev/null", path_);
-  EXPECT_FALSE(JsonLinesFile::open(real_files(), path_).ok());
+  EXPECT_FALSE(JsonLinesFile::open(default_file_system(), path_).ok());
 }
 
-TEST_F(JsonLinesTest, AWriterThatIsKilledLeavesOnlyWholeLinesAfterTheNextOpen) {
+TEST_F(JsonLinesFileTest, ContainsOnlyCompleteLinesAfterKilledWriter) {
   for (int round = 0; round < 10; ++round) {
     int started[2];
     ASSERT_EQ(::pipe(started), 0);
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      auto file = JsonLinesFile::open(real_files(), path_);
+      auto file = JsonLinesFile::open(default_file_system(), path_);
       (void)!::write(started[1], "1", 1);
       for (uint64_t step = 0; file.ok(); ++step) (void)(*file)->append(row_of(step));
       ::_exit(1);
@@ -120,21 +124,21 @@ TEST_F(JsonLinesTest, AWriterThatIsKilledLeavesOnlyWholeLinesAfterTheNextOpen) {
     ::close(started[0]);
     ::close(started[1]);
     ASSERT_NE(open(), nullptr);
-    const auto read = read_rows(path_);
+    const auto read = read_records(path_);
     ASSERT_TRUE(read.ok()) << read.status().to_string();
-    EXPECT_FALSE(read->torn);
+    EXPECT_FALSE(read->has_partial_line);
   }
 }
 
-TEST_F(JsonLinesTest, AFullDiskLeavesTheFileAsItWas) {
-  FailingFiles files;
+TEST_F(JsonLinesFileTest, PreservesFileOnFullDisk) {
+  FailingFileSystem files;
   auto opened = JsonLinesFile::open(files, path_);
   ASSERT_TRUE(opened.ok());
   JsonLinesFile& file = **opened;
   ASSERT_TRUE(file.append(row_of(1)).ok());
   const std::string before = content();
   files.fail_after_bytes(5);
-  EXPECT_EQ(file.append(row_of(2)).code(), Code::kNoSpace);
+  EXPECT_EQ(file.append(row_of(2)).code(), StatusCode::kNoSpace);
   EXPECT_EQ(content(), before);
   EXPECT_EQ(file.size(), before.size());
   files.heal();
@@ -142,12 +146,12 @@ TEST_F(JsonLinesTest, AFullDiskLeavesTheFileAsItWas) {
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 3}));
 }
 
-TEST_F(JsonLinesTest, TruncatesAtTheEndOfALineOnly) {
+TEST_F(JsonLinesFileTest, TruncatesOnlyAtLineEnd) {
   put("{\"step\":1}\n{\"step\":2}\n");
   auto file = open();
-  EXPECT_EQ(file->truncate_to(23).code(), Code::kInvalidArgument);
-  EXPECT_EQ(file->truncate_to(21).code(), Code::kInvalidArgument);
-  EXPECT_EQ(file->truncate_to(1).code(), Code::kInvalidArgument);
+  EXPECT_EQ(file->truncate_to(23).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(file->truncate_to(21).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(file->truncate_to(1).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(content().size(), 22u);
   EXPECT_TRUE(file->truncate_to(22).ok());
   EXPECT_TRUE(file->truncate_to(11).ok());
@@ -156,57 +160,57 @@ TEST_F(JsonLinesTest, TruncatesAtTheEndOfALineOnly) {
   EXPECT_EQ(content(), "");
 }
 
-TEST_F(JsonLinesTest, CutsTheRowsOfLaterSteps) {
+TEST_F(JsonLinesFileTest, RemovesRecordsOfLaterSteps) {
   put_steps(1, 9);
   auto file = open();
-  EXPECT_EQ(*file->cut_after_step(100), 0u);
-  EXPECT_EQ(*file->cut_after_step(9), 0u);
-  EXPECT_EQ(*file->cut_after_step(6), 3u);
+  EXPECT_EQ(*file->truncate_after_step(100), 0u);
+  EXPECT_EQ(*file->truncate_after_step(9), 0u);
+  EXPECT_EQ(*file->truncate_after_step(6), 3u);
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2, 3, 4, 5, 6}));
   ASSERT_TRUE(file->append(row_of(7)).ok());
   EXPECT_EQ(steps().back(), 7u);
-  EXPECT_EQ(*file->cut_after_step(0), 7u);
+  EXPECT_EQ(*file->truncate_after_step(0), 7u);
   EXPECT_EQ(content(), "");
 }
 
-TEST_F(JsonLinesTest, CutsThroughManyBlocks) {
+TEST_F(JsonLinesFileTest, RemovesRecordsAcrossManyBlocks) {
   std::string many;
   for (uint64_t step = 1; step <= 40000; ++step) many += to_json(row_of(step)) + "\n";
   ASSERT_GT(many.size(), 1u << 20);
   put(many);
   auto file = open();
-  EXPECT_EQ(*file->cut_after_step(123), 40000u - 123);
+  EXPECT_EQ(*file->truncate_after_step(123), 40000u - 123);
   EXPECT_EQ(steps().size(), 123u);
   EXPECT_EQ(steps().back(), 123u);
 }
 
-TEST_F(JsonLinesTest, ADamagedLineStopsTheCutAndNothingIsChanged) {
+TEST_F(JsonLinesFileTest, ChangesNothingWhenTruncationMeetsCorruptLine) {
   for (const char* bad : {"garbage", "", "{}", "{\"step\":-1}", "[1]"}) {
     const std::string before = std::string("{\"step\":1}\n") + bad + "\n{\"step\":9}\n";
     put(before);
     auto file = open();
-    const auto cut = file->cut_after_step(5);
-    EXPECT_EQ(cut.status().code(), Code::kCorrupt);
+    const auto cut = file->truncate_after_step(5);
+    EXPECT_EQ(cut.status().code(), StatusCode::kCorrupt);
     EXPECT_NE(cut.status().message().find("offset 11"), std::string::npos)
         << cut.status().message();
     EXPECT_EQ(content(), before);
   }
 }
 
-TEST_F(JsonLinesTest, TheReaderNamesTheDamagedLine) {
+TEST_F(JsonLinesFileTest, ReportsCorruptLineOnRead) {
   put("{\"step\":1}\n{\"step\":2}\nxx\n{\"step\":3}\n");
-  const auto read = read_rows(path_);
-  EXPECT_EQ(read.status().code(), Code::kCorrupt);
+  const auto read = read_records(path_);
+  EXPECT_EQ(read.status().code(), StatusCode::kCorrupt);
   EXPECT_NE(read.status().message().find("train.jsonl:3:"), std::string::npos);
-  EXPECT_EQ(read_rows(directory_ + "/none").status().code(), Code::kNotFound);
+  EXPECT_EQ(read_records(directory_ + "/none").status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(JsonLinesTest, TheReaderTakesAnEmptyFile) {
+TEST_F(JsonLinesFileTest, ReadsEmptyFile) {
   put("");
-  const auto read = read_rows(path_);
+  const auto read = read_records(path_);
   ASSERT_TRUE(read.ok());
-  EXPECT_TRUE(read->rows.empty());
-  EXPECT_FALSE(read->torn);
+  EXPECT_TRUE(read->records.empty());
+  EXPECT_FALSE(read->has_partial_line);
 }
 
 }  // namespace

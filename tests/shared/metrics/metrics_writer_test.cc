@@ -21,13 +21,13 @@ class MetricsWriterTest : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "stoker-metrics-XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
-    settings_.train_rows = directory_ + "/train.jsonl";
-    settings_.tensorboard_directory = directory_ + "/tensorboard";
+    options_.train_metrics_path = directory_ + "/train.jsonl";
+    options_.tensorboard_directory = directory_ + "/tensorboard";
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  std::unique_ptr<MetricsWriter> open(std::optional<ResumePoint> resume = {}) {
-    auto writer = MetricsWriter::open(files_, clock_, settings_, resume);
+  std::unique_ptr<MetricsWriter> open(std::optional<ResumePosition> resume = {}) {
+    auto writer = MetricsWriter::open(files_, clock_, options_, resume);
     EXPECT_TRUE(writer.ok()) << writer.status().to_string();
     return writer.ok() ? *std::move(writer) : nullptr;
   }
@@ -35,8 +35,8 @@ class MetricsWriterTest : public ::testing::Test {
     threads.start("metrics",
                   [&writer](std::stop_token stop) { return writer.run(std::move(stop)); });
   }
-  static TrainRow row_of(uint64_t step) {
-    TrainRow row;
+  static TrainMetrics row_of(uint64_t step) {
+    TrainMetrics row;
     row.step = step;
     row.loss = 10.0 / static_cast<double>(step + 1);
     row.wall = "w";
@@ -44,20 +44,21 @@ class MetricsWriterTest : public ::testing::Test {
   }
   std::vector<uint64_t> steps() {
     std::vector<uint64_t> found;
-    const auto read = read_rows(settings_.train_rows);
+    const auto read = read_records(options_.train_metrics_path);
     EXPECT_TRUE(read.ok()) << read.status().to_string();
-    for (const Row& row : read->rows) found.push_back(row.maybe_count("step").value_or(0));
+    for (const MetricsRecord& row : read->records)
+      found.push_back(row.find_count("step").value_or(0));
     return found;
   }
-  uint64_t bytes() { return std::filesystem::file_size(settings_.train_rows); }
+  uint64_t bytes() { return std::filesystem::file_size(options_.train_metrics_path); }
 
   std::string directory_;
-  MetricsWriterSettings settings_;
-  FailingFiles files_;
+  MetricsWriterOptions options_;
+  FailingFileSystem files_;
   ManualClock clock_;
 };
 
-TEST_F(MetricsWriterTest, PositionIsTheLengthOfTheFileOnceItIsWritten) {
+TEST_F(MetricsWriterTest, ReportsPositionEqualToFileLengthAfterFlush) {
   auto writer = open();
   Coordinator threads;
   start(threads, *writer);
@@ -75,10 +76,10 @@ TEST_F(MetricsWriterTest, PositionIsTheLengthOfTheFileOnceItIsWritten) {
 }
 
 // As TensorBoard finds them: the tag, and behind it the number as a float.
-TEST_F(MetricsWriterTest, TensorBoardGetsSkippedStepsAndTheLossScaleOfRowsThatHaveThem) {
+TEST_F(MetricsWriterTest, WritesSkippedStepsAndLossScaleToTensorBoard) {
   const auto events = [&] {
     std::string bytes;
-    for (const auto& entry : std::filesystem::directory_iterator(settings_.tensorboard_directory)) {
+    for (const auto& entry : std::filesystem::directory_iterator(options_.tensorboard_directory)) {
       std::ifstream file(entry.path(), std::ios::binary);
       bytes.append(std::istreambuf_iterator<char>(file), {});
     }
@@ -93,15 +94,15 @@ TEST_F(MetricsWriterTest, TensorBoardGetsSkippedStepsAndTheLossScaleOfRowsThatHa
     return number;
   };
   auto writer = open();
-  TrainRow row = row_of(3);
+  TrainMetrics row = row_of(3);
   writer->report(row);
   writer.reset();
   EXPECT_EQ(number_of("loss"), 2.5F);
   EXPECT_EQ(number_of("train/skipped_steps"), std::nullopt);
   EXPECT_EQ(number_of("train/loss_scale"), std::nullopt);
 
-  std::filesystem::remove_all(settings_.tensorboard_directory);
-  writer = open(ResumePoint{.step = 3, .metrics_bytes = bytes()});
+  std::filesystem::remove_all(options_.tensorboard_directory);
+  writer = open(ResumePosition{.step = 3, .metrics_bytes = bytes()});
   row = row_of(6);
   row.maybe_skipped_steps = 7;
   row.maybe_loss_scale = 32768;
@@ -111,7 +112,7 @@ TEST_F(MetricsWriterTest, TensorBoardGetsSkippedStepsAndTheLossScaleOfRowsThatHa
   EXPECT_EQ(number_of("train/loss_scale"), 32768.0F);
 }
 
-TEST_F(MetricsWriterTest, WritesWhatWasTakenInBeforeTheStop) {
+TEST_F(MetricsWriterTest, WritesQueuedRecordsOnStop) {
   auto writer = open();
   Coordinator threads;
   files_.hold();
@@ -123,7 +124,7 @@ TEST_F(MetricsWriterTest, WritesWhatWasTakenInBeforeTheStop) {
   EXPECT_EQ(steps().size(), 20u);
 }
 
-TEST_F(MetricsWriterTest, WritesWhatIsReportedAfterItsThreadHasEnded) {
+TEST_F(MetricsWriterTest, WritesRecordsReportedAfterThreadExit) {
   auto writer = open();
   Coordinator threads;
   start(threads, *writer);
@@ -137,8 +138,8 @@ TEST_F(MetricsWriterTest, WritesWhatIsReportedAfterItsThreadHasEnded) {
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2}));
 }
 
-TEST_F(MetricsWriterTest, AResumeLeavesExactlyOneLinePerStep) {
-  ResumePoint at_five{.step = 5};
+TEST_F(MetricsWriterTest, WritesOneLinePerStepAfterResume) {
+  ResumePosition at_five{.step = 5};
   {
     auto writer = open();
     for (uint64_t step = 1; step <= 9; ++step) {
@@ -154,29 +155,29 @@ TEST_F(MetricsWriterTest, AResumeLeavesExactlyOneLinePerStep) {
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2, 3, 4, 5, 6, 7}));
 }
 
-TEST_F(MetricsWriterTest, AResumeGoesOnWhereRowsWereLost) {
+TEST_F(MetricsWriterTest, ContinuesAfterMissingRecordsOnResume) {
   {
     auto writer = open();
     writer->report(row_of(1));
   }
-  auto writer = open(ResumePoint{.step = 8, .metrics_bytes = 100000});
+  auto writer = open(ResumePosition{.step = 8, .metrics_bytes = 100000});
   EXPECT_EQ(writer->position(), bytes());
   writer->report(row_of(9));
   writer.reset();
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 9}));
 }
 
-TEST_F(MetricsWriterTest, AResumeSetsADamagedFileAside) {
-  std::ofstream(settings_.train_rows) << "{\"step\":1}\ngarbage\n{\"step\":9}\n";
-  auto writer = open(ResumePoint{.step = 5, .metrics_bytes = 11});
+TEST_F(MetricsWriterTest, ArchivesCorruptFileOnResume) {
+  std::ofstream(options_.train_metrics_path) << "{\"step\":1}\ngarbage\n{\"step\":9}\n";
+  auto writer = open(ResumePosition{.step = 5, .metrics_bytes = 11});
   writer->report(row_of(6));
   writer.reset();
   EXPECT_EQ(steps(), (std::vector<uint64_t>{6}));
-  EXPECT_EQ(*read_file(settings_.train_rows + ".archived-1", 100),
+  EXPECT_EQ(*read_file(options_.train_metrics_path + ".archived-1", 100),
             "{\"step\":1}\ngarbage\n{\"step\":9}\n");
 }
 
-TEST_F(MetricsWriterTest, ARunThatStartsAgainSetsTheOldRowsAside) {
+TEST_F(MetricsWriterTest, ArchivesPreviousRecordsOnNewRun) {
   {
     auto writer = open();
     writer->report(row_of(1));
@@ -184,16 +185,16 @@ TEST_F(MetricsWriterTest, ARunThatStartsAgainSetsTheOldRowsAside) {
   for (const char* kept : {".archived-1", ".archived-2"}) {
     auto writer = open();
     EXPECT_EQ(writer->position(), 0u);
-    EXPECT_TRUE(std::filesystem::exists(settings_.train_rows + kept));
+    EXPECT_TRUE(std::filesystem::exists(options_.train_metrics_path + kept));
     writer->report(row_of(1));
     writer.reset();
     EXPECT_EQ(steps(), (std::vector<uint64_t>{1}));
   }
 }
 
-TEST_F(MetricsWriterTest, DropsTheNewestWhenTheDiskDoesNotKeepUp) {
-  settings_.queue_rows = 4;
-  settings_.tensorboard_directory.clear();
+TEST_F(MetricsWriterTest, DropsNewestRecordsWhenDiskIsSlow) {
+  options_.queue_capacity = 4;
+  options_.tensorboard_directory.clear();
   auto writer = open();
   Coordinator threads;
   files_.hold();
@@ -203,15 +204,15 @@ TEST_F(MetricsWriterTest, DropsTheNewestWhenTheDiskDoesNotKeepUp) {
   for (uint64_t step = 2; step <= 9; ++step) writer->report(row_of(step));
   EXPECT_EQ(writer->dropped(), 4u);
   const uint64_t position = writer->position();
-  EXPECT_EQ(writer->flush(1ms).code(), Code::kTimedOut);
+  EXPECT_EQ(writer->flush(1ms).code(), StatusCode::kTimedOut);
   files_.let_go();
   ASSERT_TRUE(writer->flush(10s).ok());
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
   EXPECT_EQ(bytes(), position);
 }
 
-TEST_F(MetricsWriterTest, AFullDiskIsCountedAndTheNextRowsAreWholeLines) {
-  settings_.tensorboard_directory.clear();
+TEST_F(MetricsWriterTest, CountsFailedWritesAndRecoversOnFullDisk) {
+  options_.tensorboard_directory.clear();
   auto writer = open();
   Coordinator threads;
   start(threads, *writer);
@@ -219,7 +220,7 @@ TEST_F(MetricsWriterTest, AFullDiskIsCountedAndTheNextRowsAreWholeLines) {
   ASSERT_TRUE(writer->flush(10s).ok());
   files_.fail_after_bytes(20);
   writer->report(row_of(2));
-  EXPECT_EQ(writer->flush(10s).code(), Code::kNoSpace);
+  EXPECT_EQ(writer->flush(10s).code(), StatusCode::kNoSpace);
   EXPECT_EQ(writer->failed(), 1u);
   EXPECT_EQ(writer->position(), bytes());
   files_.heal();
@@ -229,8 +230,8 @@ TEST_F(MetricsWriterTest, AFullDiskIsCountedAndTheNextRowsAreWholeLines) {
   EXPECT_EQ(writer->position(), bytes());
 }
 
-TEST_F(MetricsWriterTest, MakesNoEventFileUnlessAsked) {
-  settings_.tensorboard_directory.clear();
+TEST_F(MetricsWriterTest, WritesNoEventFileUnlessEnabled) {
+  options_.tensorboard_directory.clear();
   auto writer = open();
   writer->report_text("sample", 1, "text");
   writer->report(row_of(1));
@@ -238,9 +239,10 @@ TEST_F(MetricsWriterTest, MakesNoEventFileUnlessAsked) {
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/tensorboard"));
 }
 
-TEST_F(MetricsWriterTest, SaysWhyItCannotOpen) {
-  settings_.train_rows = directory_ + "/none/train.jsonl";
-  EXPECT_EQ(MetricsWriter::open(files_, clock_, settings_, {}).status().code(), Code::kNotFound);
+TEST_F(MetricsWriterTest, ReportsErrorWhenFileCannotBeOpened) {
+  options_.train_metrics_path = directory_ + "/none/train.jsonl";
+  EXPECT_EQ(MetricsWriter::open(files_, clock_, options_, {}).status().code(),
+            StatusCode::kNotFound);
 }
 
 }  // namespace

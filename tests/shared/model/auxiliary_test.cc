@@ -16,7 +16,7 @@ class TwoHeads : public model::Model {
  public:
   explicit TwoHeads(bool has_auxiliary) : has_auxiliary_(has_auxiliary) {}
   at::Tensor forward(const at::Tensor& input) override { return input; }
-  model::Outputs forward_training(const at::Tensor& input) override {
+  model::Outputs forward_with_aux(const at::Tensor& input) override {
     return {forward(input), has_auxiliary_ ? input * -2.0 : at::Tensor()};
   }
 
@@ -24,7 +24,7 @@ class TwoHeads : public model::Model {
   const bool has_auxiliary_;
 };
 
-class AuxiliaryHead : public ::testing::Test {
+class AuxiliaryHeadTest : public ::testing::Test {
  protected:
   double loss(bool has_auxiliary, double weight) {
     TwoHeads model(has_auxiliary);
@@ -42,13 +42,13 @@ class AuxiliaryHead : public ::testing::Test {
   const double auxiliary_ = at::cross_entropy_loss(batch_[0] * -2.0, batch_[1]).item<double>();
 };
 
-TEST_F(AuxiliaryHead, CountsInTrainingByItsWeight) {
+TEST_F(AuxiliaryHeadTest, AddsWeightedAuxiliaryLossInTraining) {
   EXPECT_NEAR(loss(true, 0.4), main_ + 0.4 * auxiliary_, 1e-6);
   EXPECT_NEAR(loss(true, 0), main_, 1e-6);
   EXPECT_NEAR(loss(false, 0.4), main_, 1e-6);
 }
 
-TEST_F(AuxiliaryHead, CountsNothingInEvaluation) {
+TEST_F(AuxiliaryHeadTest, IgnoresAuxiliaryLossInEvaluation) {
   TwoHeads model(true);
   const auto evaluation = task(0.4)->start_evaluation({});
   evaluation->add(model, batch_);

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class Layers : public ::testing::Test {
+class SequentialModelTest : public ::testing::Test {
  protected:
   Result<ModelPtr> make(const std::string& stack) {
     const std::string task = input_.empty() ? "language_modeling" : "classification";
@@ -38,7 +38,7 @@ class Layers : public ::testing::Test {
       for (const auto& [name, tensor] : named_tensors(**model)) names.push_back(name);
     return names;
   }
-  std::string refused(const std::string& stack) {
+  std::string rejected(const std::string& stack) {
     const auto model = make(stack);
     return model.ok() ? "it was made" : model.status().message();
   }
@@ -46,7 +46,7 @@ class Layers : public ::testing::Test {
   std::vector<int64_t> input_{2, 8, 8};
 };
 
-TEST_F(Layers, AreNumberedAsASequentialNumbersThem) {
+TEST_F(SequentialModelTest, NumbersLayersLikeTorchSequential) {
   EXPECT_THAT(
       names("[relu, {residual: {body: [relu, {conv2d: {out_channels: 2, kernel_size: 1}}], "
             "shortcut: [{conv2d: {out_channels: 2, kernel_size: 1, bias: false}}]}}, flatten, "
@@ -54,13 +54,13 @@ TEST_F(Layers, AreNumberedAsASequentialNumbersThem) {
       ElementsAre("1.body.1.weight", "1.body.1.bias", "1.shortcut.0.weight", "3.weight", "3.bias"));
 }
 
-TEST_F(Layers, GiveTheOutputsThatTheDataAsksFor) {
+TEST_F(SequentialModelTest, ProducesNumberOfClassesOfData) {
   const auto model = make("[flatten, linear]");
   ASSERT_TRUE(model.ok()) << model.status().to_string();
   EXPECT_EQ((*model)->forward(at::zeros({4, 2, 8, 8})).sizes(), (at::IntArrayRef{4, 3}));
 }
 
-TEST_F(Layers, DropInTrainingOnlyAlsoInsideABody) {
+TEST_F(SequentialModelTest, AppliesNestedDropoutOnlyInTraining) {
   const auto model = make("[flatten, {residual: {body: [{dropout: {p: 0.9}}]}}, linear]");
   ASSERT_TRUE(model.ok()) << model.status().to_string();
   const at::Tensor input = at::zeros({1, 2, 8, 8}).fill_(1.0);
@@ -70,7 +70,7 @@ TEST_F(Layers, DropInTrainingOnlyAlsoInsideABody) {
   EXPECT_FALSE((*model)->forward(input).equal((*model)->forward(input)));
 }
 
-TEST_F(Layers, LeaveTheInputAsItWas) {
+TEST_F(SequentialModelTest, DoesNotModifyInput) {
   const auto model = make("[relu, flatten, linear]");
   ASSERT_TRUE(model.ok()) << model.status().to_string();
   const at::Tensor input = at::zeros({1, 2, 8, 8}).fill_(-1.0);
@@ -78,37 +78,37 @@ TEST_F(Layers, LeaveTheInputAsItWas) {
   EXPECT_EQ(input.min().item<float>(), -1.0f);
 }
 
-TEST_F(Layers, ThatDoNotFitAreToldWithTheirPlaceAndWhatTheyAreGiven) {
+TEST_F(SequentialModelTest, ReportsIncompatibleLayerWithLocationAndInputShape) {
   const std::string conv = "{conv2d: {out_channels: 4, kernel_size: 3}}";
-  EXPECT_THAT(refused("[flatten, " + conv + "]"),
-              AllOf(StartsWith("model.layers[1].conv2d: needs pictures"), HasSubstr("[128]")));
-  EXPECT_THAT(refused("[relu, {residual: {body: [relu, {max_pool2d: {kernel_size: 9}}]}}]"),
+  EXPECT_THAT(rejected("[flatten, " + conv + "]"),
+              AllOf(StartsWith("model.layers[1].conv2d: needs images"), HasSubstr("[128]")));
+  EXPECT_THAT(rejected("[relu, {residual: {body: [relu, {max_pool2d: {kernel_size: 9}}]}}]"),
               AllOf(StartsWith("model.layers[1].residual.body[1].max_pool2d: its kernel_size of 9"),
                     HasSubstr("[2, 8, 8]")));
-  EXPECT_THAT(refused("[{residual: {body: [" + conv + "]}}]"),
+  EXPECT_THAT(rejected("[{residual: {body: [" + conv + "]}}]"),
               AllOf(StartsWith("model.layers[0].residual: "), HasSubstr("body makes [4, 6, 6]"),
                     HasSubstr("shortcut [2, 8, 8]")));
-  EXPECT_THAT(refused("[flatten, {linear: {out_features: 5}}]"),
+  EXPECT_THAT(rejected("[flatten, {linear: {out_features: 5}}]"),
               AllOf(HasSubstr("ends with [5]"), HasSubstr("needs [3]")));
-  EXPECT_THAT(refused("[{conv2d: {out_channels: 4, kernel_size: 3, groups: 3}}]"),
+  EXPECT_THAT(rejected("[{conv2d: {out_channels: 4, kernel_size: 3, groups: 3}}]"),
               HasSubstr("groups (3)"));
-  EXPECT_THAT(refused("[{lstm: {hidden_size: 4}}]"), HasSubstr("needs sequences"));
-  EXPECT_THAT(refused("[{max_pool2d: {kernel_size: 2, padding: 2}}]"),
+  EXPECT_THAT(rejected("[{lstm: {hidden_size: 4}}]"), HasSubstr("needs sequences"));
+  EXPECT_THAT(rejected("[{max_pool2d: {kernel_size: 2, padding: 2}}]"),
               HasSubstr("half its kernel_size"));
 }
 
-TEST_F(Layers, OverTokensBeginWithAnEmbedding) {
+TEST_F(SequentialModelTest, RequiresEmbeddingLayerForTokens) {
   input_.clear();
   EXPECT_THAT(
       names("[{embedding: {num_embeddings: 256, embedding_dim: 8}}, {lstm: {hidden_size: 4}}, "
             "{linear: {bias: false}}]"),
       ElementsAre("0.weight", "1.weight_ih_l0", "1.weight_hh_l0", "1.bias_ih_l0", "1.bias_hh_l0",
                   "2.weight"));
-  EXPECT_THAT(refused("[{embedding: {num_embeddings: 100, embedding_dim: 8}}, linear]"),
+  EXPECT_THAT(rejected("[{embedding: {num_embeddings: 100, embedding_dim: 8}}, linear]"),
               AllOf(HasSubstr("num_embeddings is 100"), HasSubstr("256 tokens")));
 }
 
-TEST_F(Layers, SaySomethingOfEachStepWhereTheDataHasLabelsForEach) {
+TEST_F(SequentialModelTest, ProducesOutputPerTimeStepWithPerStepLabels) {
   const std::vector<TensorSpec> sample{{"input", DType::kF32, {7, 5}},
                                        {"labels", DType::kI64, {7}}};
   const auto sequential = [](std::vector<config::Layer> layers) {
@@ -125,10 +125,10 @@ TEST_F(Layers, SaySomethingOfEachStepWhereTheDataHasLabelsForEach) {
               AllOf(HasSubstr("ends with [3]"), HasSubstr("needs [7, 3]")));
 }
 
-TEST_F(Layers, ThatNoMemoryHoldsAreRefusedBeforeTheyAreMade) {
+TEST_F(SequentialModelTest, RejectsOversizedLayersBeforeAllocation) {
   const std::string wide = "{conv2d: {out_channels: 1000000, kernel_size: 1}}";
-  EXPECT_THAT(refused("[" + wide + ", " + wide + "]"), HasSubstr("more weights than can be held"));
-  EXPECT_THAT(refused("[{adaptive_avg_pool2d: {output_size: 100000}}]"),
+  EXPECT_THAT(rejected("[" + wide + ", " + wide + "]"), HasSubstr("more weights than can be held"));
+  EXPECT_THAT(rejected("[{adaptive_avg_pool2d: {output_size: 100000}}]"),
               HasSubstr("more than can be held"));
 }
 

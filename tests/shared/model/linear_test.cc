@@ -25,13 +25,13 @@ struct Shape {
   bool has_bias;
 };
 
-class LinearOfShape : public ::testing::TestWithParam<Shape> {};
+class OnednnLinearShapeTest : public ::testing::TestWithParam<Shape> {};
 
-TEST_P(LinearOfShape, HasLibTorchsValuesAndGradients) {
+TEST_P(OnednnLinearShapeTest, MatchesLibTorchValuesAndGradients) {
   const auto& [shape, outputs, has_bias] = GetParam();
   at::Tensor input = leaf(shape), weight = leaf({outputs, shape.back()});
   at::Tensor bias = has_bias ? leaf({outputs}) : at::Tensor();
-  const at::Tensor ours = linear_by_onednn(input, weight, bias);
+  const at::Tensor ours = onednn_linear(input, weight, bias);
   const at::Tensor theirs = at::linear(input, weight, bias);
   EXPECT_LT(apart(ours.detach(), theirs.detach()), 1e-5);
   const at::Tensor gradient = at::randn(theirs.sizes());
@@ -48,38 +48,38 @@ TEST_P(LinearOfShape, HasLibTorchsValuesAndGradients) {
     EXPECT_LT(apart(of_ours[i], leaves[i].grad()), 1e-5) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, LinearOfShape,
+INSTANTIATE_TEST_SUITE_P(Shapes, OnednnLinearShapeTest,
                          ::testing::Values(Shape{{64, 96}, 40, true}, Shape{{4, 32, 48}, 80, true},
                                            Shape{{2, 3, 16, 24}, 8, false},
                                            Shape{{1, 7}, 1, true}));
 
-TEST(LinearByOnednn, TakesWhatLiesApartInMemory) {
+TEST(OnednnLinearTest, AcceptsNoncontiguousTensors) {
   const at::Tensor input = at::randn({48, 2, 32}).transpose(0, 1);
   const at::Tensor weight = at::randn({24, 64}).slice(1, 0, 64, 2);
-  EXPECT_LT(apart(linear_by_onednn(input, weight, {}), at::linear(input, weight)), 1e-5);
+  EXPECT_LT(apart(onednn_linear(input, weight, {}), at::linear(input, weight)), 1e-5);
 }
 
-TEST(LinearByOnednn, AFrozenWeightOrAnInputWithoutGradientGetsNone) {
+TEST(OnednnLinearTest, ComputesNoGradientForFrozenWeightOrInput) {
   const at::Tensor input = at::randn({8, 16}), weight = leaf({4, 16}), frozen = at::randn({4, 16});
-  linear_by_onednn(input, weight, {}).sum().backward();
+  onednn_linear(input, weight, {}).sum().backward();
   EXPECT_FALSE(input.grad().defined());
   EXPECT_TRUE(weight.grad().defined());
-  EXPECT_FALSE(linear_by_onednn(input, frozen, {}).requires_grad());
+  EXPECT_FALSE(onednn_linear(input, frozen, {}).requires_grad());
   const at::NoGradGuard no_grad;
-  EXPECT_FALSE(linear_by_onednn(input, weight, {}).requires_grad());
+  EXPECT_FALSE(onednn_linear(input, weight, {}).requires_grad());
 }
 
-TEST(LinearByOnednn, WhatIsSavedForBackwardIsGivenBackAfterIt) {
+TEST(OnednnLinearTest, ReleasesSavedTensorsAfterBackward) {
   const at::Tensor input = leaf({8, 16}), weight = leaf({4, 16});
-  const at::Tensor output = linear_by_onednn(input, weight, {}).sum();
+  const at::Tensor output = onednn_linear(input, weight, {}).sum();
   output.backward();
   EXPECT_THROW(output.backward(), c10::Error) << "a second time it has nothing to compute with";
 }
 
-TEST(LinearByOnednn, AWeightThatWasChangedInPlaceMeanwhileIsTold) {
+TEST(OnednnLinearTest, DetectsInplaceWeightChangeBeforeBackward) {
   const at::Tensor input = leaf({8, 16});
   at::Tensor weight = leaf({4, 16});
-  const at::Tensor output = linear_by_onednn(input, weight, {}).sum();
+  const at::Tensor output = onednn_linear(input, weight, {}).sum();
   {
     const at::NoGradGuard no_grad;
     weight.mul_(2);
@@ -87,16 +87,16 @@ TEST(LinearByOnednn, AWeightThatWasChangedInPlaceMeanwhileIsTold) {
   EXPECT_THROW(output.backward(), c10::Error);
 }
 
-TEST(LinearByOnednn, ItsOutputMayBeChangedInPlace) {
+TEST(OnednnLinearTest, AllowsInplaceChangeOfOutput) {
   const at::Tensor input = leaf({2, 3, 16}), weight = leaf({4, 16});
-  linear_by_onednn(input, weight, {}).mul_(3).sum().backward();
+  onednn_linear(input, weight, {}).mul_(3).sum().backward();
   const at::Tensor found = weight.grad().clone();
   weight.mutable_grad() = at::Tensor();
   at::linear(input, weight).mul(3).sum().backward();
   EXPECT_LT(apart(found, weight.grad()), 1e-5);
 }
 
-TEST(Linear, IsTheLayersOwnOrTheSameWhateverTheSize) {
+TEST(LinearTest, MatchesLayerForAnySize) {
   torch::nn::Linear layer(256, 256);
   for (const int64_t rows : {1, 512}) {
     const at::Tensor input = at::randn({rows, 256});

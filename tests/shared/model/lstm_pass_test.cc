@@ -30,7 +30,7 @@ struct Outcome {
   std::vector<at::Tensor> d_weights;
 };
 
-class LstmPass : public testing::TestWithParam<Size> {
+class LstmPassTest : public testing::TestWithParam<Size> {
  protected:
   void SetUp() override {
     const Size& size = GetParam();
@@ -80,14 +80,14 @@ class LstmPass : public testing::TestWithParam<Size> {
   std::vector<at::Tensor> weights_;
 };
 
-TEST_P(LstmPass, ComputesTheStatesAndGradientsOfLibTorch) {
+TEST_P(LstmPassTest, MatchesLibTorchStatesAndGradients) {
   const Outcome ours = backward(run_ours()), theirs = backward(run_theirs());
   expect_close(ours.output, theirs.output);
   expect_close(ours.d_input, theirs.d_input);
   for (size_t i = 0; i < weights_.size(); ++i) expect_close(ours.d_weights[i], theirs.d_weights[i]);
 }
 
-TEST_P(LstmPass, ComputesTheSameBytesAgain) {
+TEST_P(LstmPassTest, ComputesSameBytesOnRepeatedRuns) {
   const Outcome once = backward(run_ours()), again = backward(run_ours());
   EXPECT_TRUE(at::equal(once.output, again.output));
   EXPECT_TRUE(at::equal(once.d_input, again.d_input));
@@ -95,13 +95,13 @@ TEST_P(LstmPass, ComputesTheSameBytesAgain) {
     EXPECT_TRUE(at::equal(once.d_weights[i], again.d_weights[i])) << i;
 }
 
-TEST_P(LstmPass, RefusesASecondBackwardRatherThanComputeNonsense) {
+TEST_P(LstmPassTest, RejectsSecondBackward) {
   const at::Tensor output = run_ours();
   output.backward(d_output_, /*retain_graph=*/true);
   EXPECT_THROW(output.backward(d_output_), c10::Error);
 }
 
-TEST_P(LstmPass, ComputesTheSameWhereNoGradientIsRecorded) {
+TEST_P(LstmPassTest, ComputesSameOutputWithoutGradients) {
   const at::Tensor recorded = run_ours();
   const at::NoGradGuard no_grad;
   EXPECT_TRUE(at::equal(run_ours(), recorded.detach()));
@@ -109,14 +109,14 @@ TEST_P(LstmPass, ComputesTheSameWhereNoGradientIsRecorded) {
 
 // One step, one sample, sizes that fill no vector, many steps in one product, parts of a batch of
 // different size, one direction.
-INSTANTIATE_TEST_SUITE_P(Sizes, LstmPass,
+INSTANTIATE_TEST_SUITE_P(Sizes, LstmPassTest,
                          testing::Values(Size{1, 1, 1, 1, 1, 1}, Size{1, 3, 5, 7, 2, 1},
                                          Size{9, 2, 5, 13, 2, 2}, Size{300, 3, 4, 8, 2, 1},
                                          Size{5, 150, 11, 16, 2, 4}, Size{6, 131, 3, 9, 1, 2},
                                          Size{40, 64, 16, 24, 2, 2}));
 
 // Products are LibTorch's own then, which autocast would shorten.
-TEST(LstmPassWithoutOnednn, IsTheSameAndInF32UnderAutocastToo) {
+TEST(LstmPassWithoutOnednnTest, MatchesLibTorchInFloat32AlsoUnderAutocast) {
   at::globalContext().setUserEnabledMkldnn(false);
   at::set_num_threads(1);
   const at::Tensor input = at::randn({4, 3, 2}), zeros = at::zeros({1, 3, 5});
@@ -133,7 +133,7 @@ TEST(LstmPassWithoutOnednn, IsTheSameAndInF32UnderAutocastToo) {
   at::globalContext().setUserEnabledMkldnn(true);
 }
 
-TEST(LstmPassOfSaturatedGates, StaysFinite) {
+TEST(LstmPassSaturationTest, ProducesFiniteValuesWithSaturatedGates) {
   at::set_num_threads(1);
   const at::Tensor input = at::randn({4, 3, 2}).mul(1e4);
   const LstmWeights weights{at::randn({12, 2}).requires_grad_(), at::randn({12, 3}),

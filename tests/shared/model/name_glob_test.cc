@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Optional;
 
-TEST(NameGlob, MatchesAsTheManualSays) {
+TEST(NameGlobTest, MatchesDocumentedPatterns) {
   for (const auto& [pattern, name] :
        {std::pair("fc.weight", "fc.weight"), std::pair("*", ""), std::pair("*", "a.b.c"),
         std::pair("blocks.0.*", "blocks.0.qkv.weight"), std::pair("*.bias", "a.b.bias"),
@@ -25,27 +25,27 @@ TEST(NameGlob, MatchesAsTheManualSays) {
     EXPECT_FALSE(NameGlob(pattern).matches(name)) << pattern << " " << name;
 }
 
-TEST(NameGlob, SaysWhatEachStarStandsFor) {
-  EXPECT_THAT(NameGlob("module.*").maybe_parts("module.fc.weight"),
+TEST(NameGlobTest, ReturnsTextMatchedByEachWildcard) {
+  EXPECT_THAT(NameGlob("module.*").match_parts("module.fc.weight"),
               Optional(ElementsAre("fc.weight")));
-  EXPECT_THAT(NameGlob("h.*.attn.*").maybe_parts("h.11.attn.c.bias"),
+  EXPECT_THAT(NameGlob("h.*.attn.*").match_parts("h.11.attn.c.bias"),
               Optional(ElementsAre("11", "c.bias")));
-  EXPECT_THAT(NameGlob("*.*").maybe_parts("a.b.c"), Optional(ElementsAre("a", "b.c")));
-  EXPECT_THAT(NameGlob("**").maybe_parts("ab"), Optional(ElementsAre("", "ab")));
-  EXPECT_THAT(NameGlob("a").maybe_parts("a"), Optional(ElementsAre()));
+  EXPECT_THAT(NameGlob("*.*").match_parts("a.b.c"), Optional(ElementsAre("a", "b.c")));
+  EXPECT_THAT(NameGlob("**").match_parts("ab"), Optional(ElementsAre("", "ab")));
+  EXPECT_THAT(NameGlob("a").match_parts("a"), Optional(ElementsAre()));
 }
 
-TEST(NameGlob, TakesNoLongerForManyStars) {
+TEST(NameGlobTest, MatchesManyWildcardsInBoundedTime) {
   std::string stars, name(500, 'a');
   for (int i = 0; i < 100; ++i) stars += "*a";
   EXPECT_FALSE(NameGlob(stars + "b").matches(name));
 }
 
-TEST(FillStars, PutsThePartsInTheirPlaces) {
-  EXPECT_EQ(fill_stars("blocks.*.qkv.*", {"3", "bias"}), "blocks.3.qkv.bias");
-  EXPECT_EQ(fill_stars("*", {"fc.weight"}), "fc.weight");
-  EXPECT_EQ(fill_stars("tok.weight", {"unused"}), "tok.weight");
-  EXPECT_EQ(fill_stars("*.*", {"a"}), "a.");
+TEST(ExpandWildcardsTest, ReplacesWildcardsByMatchedText) {
+  EXPECT_EQ(expand_wildcards("blocks.*.qkv.*", {"3", "bias"}), "blocks.3.qkv.bias");
+  EXPECT_EQ(expand_wildcards("*", {"fc.weight"}), "fc.weight");
+  EXPECT_EQ(expand_wildcards("tok.weight", {"unused"}), "tok.weight");
+  EXPECT_EQ(expand_wildcards("*.*", {"a"}), "a.");
 }
 
 }  // namespace

@@ -22,12 +22,12 @@ namespace {
 
 using Way = std::function<LstmStates(torch::nn::LSTM&, const at::Tensor&, const at::Tensor&)>;
 
-struct Size {
+struct LstmSize {
   int64_t time, batch, features, hidden, layers;
   bool is_bidirectional;
   int threads;
 };
-void PrintTo(const Size& size, std::ostream* out) {
+void PrintTo(const LstmSize& size, std::ostream* out) {
   *out << size.layers << " layers, " << size.time << " steps of " << size.batch << " x "
        << size.features << " to " << size.hidden << (size.is_bidirectional ? " both ways" : "")
        << ", " << size.threads << " threads";
@@ -53,10 +53,10 @@ struct Outcome {
   std::vector<at::Tensor> gradients;  // of the input, then of the weights
 };
 
-class PaddedLstm : public testing::TestWithParam<Size> {
+class PaddedLstmTest : public testing::TestWithParam<LstmSize> {
  protected:
   void SetUp() override {
-    const Size& size = GetParam();
+    const LstmSize& size = GetParam();
     at::set_num_threads(size.threads);
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     generator.set_current_seed(5);
@@ -105,15 +105,15 @@ class PaddedLstm : public testing::TestWithParam<Size> {
   at::Tensor input_, length_, d_steps_, d_last_;
 };
 
-TEST_P(PaddedLstm, ComputesTheStatesAndGradientsOfPackedSequences) {
+TEST_P(PaddedLstmTest, MatchesStatesAndGradientsOfPackedSequences) {
   expect_close(run(run_ours, input_), run(run_packed, input_));
 }
 
-TEST_P(PaddedLstm, ComputesThemOnOtherDevicesToo) {
+TEST_P(PaddedLstmTest, MatchesPackedSequencesWithPortableImplementation) {
   expect_close(run(run_lstm_over_padded, input_), run(run_packed, input_));
 }
 
-TEST_P(PaddedLstm, WhatTheModelIsToldOfPaddingIsZero) {
+TEST_P(PaddedLstmTest, ProducesZerosAndZeroGradientsAtPadding) {
   for (const Way& way : {Way(run_ours), Way(run_lstm_over_padded)}) {
     const Outcome outcome = run(way, input_);
     const at::Tensor padding = is_padding().to(at::kFloat);
@@ -122,7 +122,7 @@ TEST_P(PaddedLstm, WhatTheModelIsToldOfPaddingIsZero) {
   }
 }
 
-TEST_P(PaddedLstm, WhatLiesInThePaddingChangesNoBit) {
+TEST_P(PaddedLstmTest, IgnoresValuesInPadding) {
   const at::Tensor other = at::where(is_padding(), at::randn_like(input_).mul(1e3), input_);
   for (const Way& way : {Way(run_ours), Way(run_lstm_over_padded)}) {
     const Outcome plain = run(way, input_), changed = run(way, other);
@@ -133,14 +133,13 @@ TEST_P(PaddedLstm, WhatLiesInThePaddingChangesNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, PaddedLstm,
-                         testing::Values(Size{1, 1, 2, 3, 1, true, 1}, Size{7, 4, 5, 6, 1, true, 1},
-                                         Size{7, 4, 5, 6, 2, true, 2},
-                                         Size{9, 3, 4, 5, 2, false, 1},
-                                         Size{5, 150, 3, 8, 1, true, 4},
-                                         Size{40, 64, 16, 24, 2, true, 2}));
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, PaddedLstmTest,
+    testing::Values(LstmSize{1, 1, 2, 3, 1, true, 1}, LstmSize{7, 4, 5, 6, 1, true, 1},
+                    LstmSize{7, 4, 5, 6, 2, true, 2}, LstmSize{9, 3, 4, 5, 2, false, 1},
+                    LstmSize{5, 150, 3, 8, 1, true, 4}, LstmSize{40, 64, 16, 24, 2, true, 2}));
 
-TEST(PaddedLstmOf, ASequenceWithoutAStepHasStatesOfZero) {
+TEST(PaddedLstmLengthTest, ReturnsZeroStatesForEmptySequence) {
   at::set_num_threads(1);
   torch::nn::LSTM lstm(torch::nn::LSTMOptions(3, 4).batch_first(true).bidirectional(true));
   const at::Tensor input = at::randn({2, 5, 3}), length = at::tensor({0, 3}, at::kLong);

@@ -16,9 +16,9 @@
 #include "shared/base/sha256.h"
 #include "shared/model/model.h"
 #include "shared/model/model_file.h"
-#include "shared/model/plugin_parameters.h"
+#include "shared/model/out_of_vocab.h"
+#include "shared/model/plugin_args.h"
 #include "shared/model/torch_status.h"
-#include "shared/model/unknown_token.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::model {
@@ -58,7 +58,7 @@ std::vector<std::string> names_of(const Model& model) {
 }
 
 // What a user is told: one line, with the path.
-std::string told(const config::ModelConfig& config) {
+std::string error_text(const config::ModelConfig& config) {
   const auto model = make_model(config, kNumbers, kClasses);
   if (model.ok()) return "nothing: it was made";
   const std::string message = model.status().message();
@@ -69,7 +69,7 @@ std::string told(const config::ModelConfig& config) {
 
 // ---- A model of a plugin is one as any other
 
-TEST(Plugin, HasItsTensorsUnderTheNamesOfItsModules) {
+TEST(PluginTest, UsesModuleNamesForTensors) {
   const ModelPtr model = made(of("gated_mlp.so", R"({"blocks": 1, "width": 5})"));
   EXPECT_THAT(
       names_of(*model),
@@ -82,7 +82,7 @@ TEST(Plugin, HasItsTensorsUnderTheNamesOfItsModules) {
   EXPECT_FALSE(model->named_parameters()["block0.up.bias"].requires_grad());
 }
 
-TEST(Plugin, TrainsAndEvaluatesByTheModeOfTheModel) {
+TEST(PluginTest, FollowsTrainingModeOfModel) {
   const ModelPtr model = made(of("gated_mlp.so", R"({"dropout": 0.5})"));
   const at::Tensor input = at::ones({4, 2, 4});
   EXPECT_FALSE(at::equal(model->forward(input), model->forward(input))) << "dropout is off";
@@ -90,7 +90,7 @@ TEST(Plugin, TrainsAndEvaluatesByTheModeOfTheModel) {
   EXPECT_TRUE(at::equal(model->forward(input), model->forward(input))) << "dropout is on";
 }
 
-TEST(Plugin, TensorsOfTheModelItselfAreTrainedMovedAndSavedToo) {
+TEST(PluginTest, TrainsMovesAndSavesTensorsOfModelItself) {
   const ModelPtr model = made(odd("own tensors"));
   EXPECT_THAT(names_of(*model), ElementsAre("scale", "linear.weight", "linear.bias", "seen"));
   const at::Tensor input = at::ones({5, 2, 4});
@@ -102,20 +102,20 @@ TEST(Plugin, TensorsOfTheModelItselfAreTrainedMovedAndSavedToo) {
   EXPECT_EQ(model->forward(input.to(at::kDouble)).abs().sum().item<double>(), 0);
 }
 
-TEST(Plugin, MayHaveAnAuxiliaryHead) {
+TEST(PluginTest, SupportsAuxiliaryHead) {
   const ModelPtr model = made(odd("auxiliary"), {{"input", DType::kF32, {4}}});
-  const Outputs outputs = model->forward_training(at::ones({2, 4}));
-  EXPECT_TRUE(at::equal(outputs.auxiliary, outputs.main * 2));
+  const Outputs outputs = model->forward_with_aux(at::ones({2, 4}));
+  EXPECT_TRUE(at::equal(outputs.aux_logits, outputs.logits * 2));
 }
 
-TEST(Plugin, MaySpeakOfEachToken) {
+TEST(PluginTest, SupportsPerTokenOutput) {
   const ModelPtr model = made(odd("speaks"), kText);
   EXPECT_EQ(model->context(), 8);
   EXPECT_EQ(model->vocab(), 3);
 }
 
 // Which tokens it knows it tells nobody.
-TEST(Plugin, ATokenThatItDoesNotKnowIsToldWithThoseOfTheBatch) {
+TEST(PluginTest, ReportsOutOfVocabTokensOfBatch) {
   const ModelPtr model =
       made(odd("knows ten tokens"), {{"tokens", DType::kI32, {4}}, {"label", DType::kI64, {}}});
   at::Tensor tokens = at::ones({2, 4}, at::kLong);
@@ -123,134 +123,135 @@ TEST(Plugin, ATokenThatItDoesNotKnowIsToldWithThoseOfTheBatch) {
   tokens[1][2] = 600;
   for (const bool trains : {true, false}) {
     try {
-      trains ? (void)model->forward_training(tokens) : (void)model->forward(tokens);
+      trains ? (void)model->forward_with_aux(tokens) : (void)model->forward(tokens);
       ADD_FAILURE() << "it has ten";
-    } catch (const UnknownToken& error) {
+    } catch (const OutOfVocabError& error) {
       EXPECT_THAT(error.what_without_backtrace(), AllOf(HasSubstr("tokens are from 1 to 600"),
                                                         HasSubstr("give it tables for all")));
-      EXPECT_EQ(status_of(error, "step 7").code(), Code::kMismatch);
+      EXPECT_EQ(to_status(error, "step 7").code(), StatusCode::kMismatch);
     }
   }
 }
 
 // ---- Its settings
 
-TEST(PluginParameters, AreFoundByTheWayToThem) {
-  const auto read = plugin_parameters(
+TEST(PluginArgsTest, ReadsArgsByDottedPath) {
+  const auto read = plugin_args(
       R"({"act": "relu", "block": {"wide": true, "rate": 1.0e-3}, "hidden": [64, 32], "no": null})");
   ASSERT_TRUE(read.ok());
-  EXPECT_EQ(read->text("act", ""), "relu");
-  EXPECT_TRUE(read->flag("block.wide", false));
-  EXPECT_EQ(read->number("block.rate", 0), 1e-3);
-  EXPECT_THAT(read->not_asked_for(), ElementsAre("hidden[0]", "hidden[1]"));
-  EXPECT_THAT(read->integers("hidden", {}), ElementsAre(64, 32));
-  EXPECT_EQ(read->integer("no", 7), 7);
+  EXPECT_EQ(read->get_string("act", ""), "relu");
+  EXPECT_TRUE(read->get_bool("block.wide", false));
+  EXPECT_EQ(read->get_double("block.rate", 0), 1e-3);
+  EXPECT_THAT(read->unused_keys(), ElementsAre("hidden[0]", "hidden[1]"));
+  EXPECT_THAT(read->get_int_list("hidden", {}), ElementsAre(64, 32));
+  EXPECT_EQ(read->get_int("no", 7), 7);
   EXPECT_FALSE(read->has("no"));
-  EXPECT_THAT(read->not_asked_for(), ElementsAre());
-  EXPECT_THROW((void)read->integer("act", 0), std::invalid_argument);
-  EXPECT_THROW((void)read->integers("act", {}), std::invalid_argument);
+  EXPECT_THAT(read->unused_keys(), ElementsAre());
+  EXPECT_THROW((void)read->get_int("act", 0), std::invalid_argument);
+  EXPECT_THROW((void)read->get_int_list("act", {}), std::invalid_argument);
 }
 
-TEST(PluginParameters, AsTextAreAllAskedFor) {
-  const auto read = plugin_parameters(R"({"a": 1})");
+TEST(PluginArgsTest, MarksAllArgsAsUsedWhenReadAsJson) {
+  const auto read = plugin_args(R"({"a": 1})");
   ASSERT_TRUE(read.ok());
-  EXPECT_EQ(read->json(), R"({"a": 1})");
-  EXPECT_THAT(read->not_asked_for(), ElementsAre());
+  EXPECT_EQ(read->to_json(), R"({"a": 1})");
+  EXPECT_THAT(read->unused_keys(), ElementsAre());
 }
 
-TEST(Plugin, SettingsThatItDoesNotReadAreRefused) {
-  EXPECT_THAT(told(of("gated_mlp.so", R"({"widht": 64, "width": 8})")),
+TEST(PluginTest, RejectsUnusedArgs) {
+  EXPECT_THAT(error_text(of("gated_mlp.so", R"({"widht": 64, "width": 8})")),
               AllOf(HasSubstr("model.args: widht;"), HasSubstr("correct or remove")));
 }
 
-TEST(Plugin, SettingsOfAnotherTypeAreNamed) {
-  EXPECT_THAT(told(of("gated_mlp.so", R"({"width": "wide"})")),
+TEST(PluginTest, ReportsArgsOfWrongType) {
+  EXPECT_THAT(error_text(of("gated_mlp.so", R"({"width": "wide"})")),
               HasSubstr("model.args.width is 'wide'; it must be a whole number"));
 }
 
 // ---- What is wrong with it
 
-TEST(PluginRefusal, OfAFileThatIsNoSharedObject) {
+TEST(PluginValidationTest, RejectsNonSharedObjectFile) {
   const test::TemporaryDirectory folder;
   std::ofstream(folder / "text.so") << "a text, not a program\n";
   std::ofstream(folder / "short.so") << "E";
   std::ofstream(folder / "torn.so") << "\177ELF and nothing more";
-  EXPECT_THAT(told(of(folder / "text.so")), HasSubstr("is not a shared object"));
-  EXPECT_THAT(told(of(folder / "short.so")), HasSubstr("is not a shared object"));
-  EXPECT_THAT(told(of(folder / "torn.so")), HasSubstr("cannot be loaded: "));
-  EXPECT_THAT(told(of(folder / "missing.so")), HasSubstr("No such file"));
-  EXPECT_THAT(told(of(folder / ".")), HasSubstr("is not a file"));
+  EXPECT_THAT(error_text(of(folder / "text.so")), HasSubstr("is not a shared object"));
+  EXPECT_THAT(error_text(of(folder / "short.so")), HasSubstr("is not a shared object"));
+  EXPECT_THAT(error_text(of(folder / "torn.so")), HasSubstr("cannot be loaded: "));
+  EXPECT_THAT(error_text(of(folder / "missing.so")), HasSubstr("No such file"));
+  EXPECT_THAT(error_text(of(folder / ".")), HasSubstr("is not a file"));
 }
 
-TEST(PluginRefusal, OfWhatEveryoneMayChange) {
+TEST(PluginValidationTest, RejectsWorldWritableFile) {
   const test::TemporaryDirectory folder;
   fs::copy_file(kPlugins + "/gated_mlp.so", folder / "m.so");
   EXPECT_NE(made(of(folder / "m.so")), nullptr);
   ASSERT_EQ(::chmod((folder / "m.so").c_str(), 0666), 0);
-  EXPECT_THAT(told(of(folder / "m.so")), HasSubstr("everyone may write to it"));
+  EXPECT_THAT(error_text(of(folder / "m.so")), HasSubstr("everyone may write to it"));
   ASSERT_EQ(::chmod((folder / "m.so").c_str(), 0644), 0);
   ASSERT_EQ(::chmod((folder / ".").c_str(), 0777), 0);
-  EXPECT_THAT(told(of(folder / "m.so")), HasSubstr("everyone may replace it"));
+  EXPECT_THAT(error_text(of(folder / "m.so")), HasSubstr("everyone may replace it"));
   ASSERT_EQ(::chmod((folder / ".").c_str(), 01777), 0);
   EXPECT_NE(made(of(folder / "m.so")), nullptr) << "as in /tmp, only its owner may replace it";
 }
 
-TEST(PluginRefusal, OfASharedObjectWithoutAnEntry) {
-  EXPECT_THAT(told(of("no_plugin.so")),
+TEST(PluginValidationTest, RejectsSharedObjectWithoutEntryPoint) {
+  EXPECT_THAT(error_text(of("no_plugin.so")),
               AllOf(HasSubstr("has no stoker_plugin()"), HasSubstr("STOKER_PLUGIN")));
 }
 
-TEST(PluginRefusal, OfOtherVersionsNamesBoth) {
+TEST(PluginValidationTest, RejectsOtherVersionsAndReportsBoth) {
   const std::string anew = "compile it anew";
-  EXPECT_THAT(told(of("later_plugin.so")),
+  EXPECT_THAT(error_text(of("later_plugin.so")),
               AllOf(HasSubstr("version 99 of plugins, this stoker has 1"), HasSubstr(anew)));
-  EXPECT_THAT(told(of("old_torch_plugin.so")),
+  EXPECT_THAT(error_text(of("old_torch_plugin.so")),
               AllOf(HasSubstr("with LibTorch 1.13, stoker with 2."), HasSubstr(anew)));
-  EXPECT_THAT(told(of("old_abi_plugin.so")),
+  EXPECT_THAT(error_text(of("old_abi_plugin.so")),
               AllOf(HasSubstr("_GLIBCXX_USE_CXX11_ABI=0"), HasSubstr(anew)));
 }
 
-TEST(PluginRefusal, OfOneThatCallsWhatNobodyHas) {
-  EXPECT_THAT(told(of("torn_plugin.so")),
+TEST(PluginValidationTest, RejectsUndefinedSymbols) {
+  EXPECT_THAT(error_text(of("torn_plugin.so")),
               AllOf(HasSubstr("cannot be loaded: "), HasSubstr("undefined symbol"),
                     HasSubstr("is_nowhere")));
 }
 
-TEST(PluginRefusal, OfAFactoryThatMakesNoModel) {
-  EXPECT_THAT(told(odd("throws")), HasSubstr("its factory throws: no model today"));
-  EXPECT_THAT(told(odd("throws a number")), HasSubstr("throws what is no std::exception"));
-  EXPECT_THAT(told(odd("gives nothing")), HasSubstr("its factory gives no model"));
+TEST(PluginValidationTest, RejectsFactoryThatProducesNoModel) {
+  EXPECT_THAT(error_text(odd("throws")), HasSubstr("its factory throws: no model today"));
+  EXPECT_THAT(error_text(odd("throws a number")), HasSubstr("throws what is no std::exception"));
+  EXPECT_THAT(error_text(odd("gives nothing")), HasSubstr("its factory gives no model"));
 }
 
-TEST(PluginRefusal, OfAModelThatCannotBeTrained) {
-  EXPECT_THAT(told(odd("no parameters")), HasSubstr("has no parameters"));
-  EXPECT_THAT(told(odd("nothing to train")), HasSubstr("no parameter that asks for a gradient"));
-  EXPECT_THAT(told(odd("doubles")), HasSubstr("parameter linear.weight is Double"));
-  EXPECT_THAT(told(odd("complex buffer")), HasSubstr("wave is ComplexFloat"));
-  EXPECT_THAT(told(odd("two names")),
+TEST(PluginValidationTest, RejectsModelThatCannotBeTrained) {
+  EXPECT_THAT(error_text(odd("no parameters")), HasSubstr("has no parameters"));
+  EXPECT_THAT(error_text(odd("nothing to train")),
+              HasSubstr("no parameter that asks for a gradient"));
+  EXPECT_THAT(error_text(odd("doubles")), HasSubstr("parameter linear.weight is Double"));
+  EXPECT_THAT(error_text(odd("complex buffer")), HasSubstr("wave is ComplexFloat"));
+  EXPECT_THAT(error_text(odd("two names")),
               AllOf(HasSubstr("again"), HasSubstr("linear.weight"), HasSubstr("register it once")));
 }
 
-TEST(PluginRefusal, OfAForwardThatFailsOrAnswersOtherwise) {
-  EXPECT_THAT(told(odd("throws in forward")), HasSubstr("forward() throws: cannot go"));
-  EXPECT_THAT(told(odd("fails in forward")), HasSubstr("forward() fails: "));
-  EXPECT_THAT(told(odd("wrong shape")),
+TEST(PluginValidationTest, RejectsForwardThatFailsOrReturnsWrongShape) {
+  EXPECT_THAT(error_text(odd("throws in forward")), HasSubstr("forward() throws: cannot go"));
+  EXPECT_THAT(error_text(odd("fails in forward")), HasSubstr("forward() fails: "));
+  EXPECT_THAT(error_text(odd("wrong shape")),
               AllOf(HasSubstr("forward() gives Float [2, 1, 3] for 2 samples of [2, 4]"),
                     HasSubstr("the task needs Float [2, 3]")));
 }
 
 // ---- Which file it is
 
-TEST(ModelFile, IsKnownByItsSum) {
+TEST(ModelFileTest, ComputesDigestOfFile) {
   const config::ModelConfig config = of("gated_mlp.so");
   const auto bytes = read_file(path_of(config), uint64_t{1} << 30);
   ASSERT_TRUE(bytes.ok());
   EXPECT_EQ(*file_digest(config), sha256_hex(*bytes));
   EXPECT_EQ(*file_digest(config::ModelConfig()), "") << "a model whose code is stoker's";
-  EXPECT_EQ(file_digest(of("missing.so")).status().code(), Code::kNotFound);
+  EXPECT_EQ(file_digest(of("missing.so")).status().code(), StatusCode::kNotFound);
 }
 
-TEST(ModelFile, OtherThanTheOneThatWeightsWereTrainedWithIsRefused) {
+TEST(ModelFileTest, RejectsFileOtherThanWeightsWereTrainedWith) {
   EXPECT_TRUE(check_same_file("", "aa", "m.so").ok()) << "the checkpoint does not say";
   EXPECT_TRUE(check_same_file("aa", "aa", "m.so").ok());
   EXPECT_THAT(check_same_file("aa", "bb", "m.so").message(),

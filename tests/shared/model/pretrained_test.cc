@@ -17,7 +17,7 @@ namespace {
 using namespace test::torch_files;
 using test::bytes_of;
 
-class Pretrained : public ::testing::Test {
+class LoadPretrainedTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const config::ModelConfig config{.arch = config::MlpConfig{.hidden_sizes = {}}};
@@ -35,7 +35,7 @@ class Pretrained : public ::testing::Test {
   }
   Status load(const std::string& file) {
     config_.path = scratch_ / file;
-    return load_pretrained(*model_, config_, plan_);
+    return load_pretrained(*model_, config_, mapping_);
   }
   void expect_loaded(const Status& status) {
     ASSERT_TRUE(status.ok()) << status.to_string();
@@ -56,26 +56,27 @@ class Pretrained : public ::testing::Test {
   test::TemporaryDirectory scratch_;
   config::PretrainedConfig config_;
   ModelPtr model_;
-  InitPlan plan_;
+  StateDictMapping mapping_;
   std::vector<checkpoint::OwnedTensor> weights_;
 };
 
-TEST_F(Pretrained, ComesFromSafetensors) {
-  ASSERT_TRUE(checkpoint::write_safetensors(real_files(), scratch_.path(), "w", views(), {}).ok());
+TEST_F(LoadPretrainedTest, LoadsSafetensors) {
+  ASSERT_TRUE(
+      checkpoint::write_safetensors(default_file_system(), scratch_.path(), "w", views(), {}).ok());
   expect_loaded(load("w"));
 }
 
-TEST_F(Pretrained, ComesFromACheckpointThatVerifies) {
-  checkpoint::CheckpointStore store(scratch_.path(), real_files());
+TEST_F(LoadPretrainedTest, LoadsVerifiedCheckpointAndRejectsCorruptOne) {
+  checkpoint::CheckpointStore store(scratch_.path(), default_file_system());
   ASSERT_TRUE(
       store.commit({.manifest = {.step = 7}, .model = views(), .optim = {}, .state = {}}).ok());
   expect_loaded(load("step-000000007"));
   test::write_whole(scratch_ / "step-000000007/model.safetensors", "damaged");
-  EXPECT_EQ(load("step-000000007").code(), Code::kCorrupt);
+  EXPECT_EQ(load("step-000000007").code(), StatusCode::kCorrupt);
 }
 
 // Transposed in the file, as weights of a Conv1D are; halves; under other names, one level down.
-TEST_F(Pretrained, ComesFromTorchSaveWithMapViewsAndHalves) {
+TEST_F(LoadPretrainedTest, LoadsTorchFileWithKeyMappingViewsAndHalves) {
   const std::string weight = parameter(tensor("FloatStorage", "0", 6, 0, {2, 3}, {1, 2}));
   const std::string halves = tensor("HalfStorage", "1", 2, 0, {2}, {1});
   const std::string root = dict(
@@ -88,9 +89,10 @@ TEST_F(Pretrained, ComesFromTorchSaveWithMapViewsAndHalves) {
   expect_loaded(load("w.pt"));
 }
 
-TEST_F(Pretrained, LeavesWhatIsIgnoredAsItWas) {
+TEST_F(LoadPretrainedTest, PreservesExcludedTensors) {
   const at::Tensor before = tensor_of("0.bias");
-  ASSERT_TRUE(checkpoint::write_safetensors(real_files(), scratch_.path(), "w", views(), {}).ok());
+  ASSERT_TRUE(
+      checkpoint::write_safetensors(default_file_system(), scratch_.path(), "w", views(), {}).ok());
   config_.exclude = {"*.bias"};
   const Status status = load("w");
   ASSERT_TRUE(status.ok()) << status.to_string();
@@ -98,21 +100,21 @@ TEST_F(Pretrained, LeavesWhatIsIgnoredAsItWas) {
   EXPECT_TRUE(at::equal(tensor_of("0.weight"), kWeight));
 }
 
-TEST_F(Pretrained, ChangesNothingWhereTheFileDoesNotFit) {
+TEST_F(LoadPretrainedTest, ChangesNothingWhenFileDoesNotMatch) {
   const at::Tensor weight = tensor_of("0.weight"), bias = tensor_of("0.bias");
   weights_ = {owned("0.weight", kWeight), owned("0.bias", kWeight)};
-  ASSERT_TRUE(checkpoint::write_safetensors(real_files(), scratch_.path(), "w",
+  ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(), "w",
                                             checkpoint::views_of(weights_), {})
                   .ok());
   const Status status = load("w");
-  EXPECT_EQ(status.code(), Code::kMismatch);
+  EXPECT_EQ(status.code(), StatusCode::kMismatch);
   EXPECT_THAT(status.message(), ::testing::HasSubstr("needed is 0.bias F32 [2]"));
   EXPECT_TRUE(at::equal(tensor_of("0.weight"), weight));
   EXPECT_TRUE(at::equal(tensor_of("0.bias"), bias));
 }
 
-TEST_F(Pretrained, SaysWhatIsMissing) {
-  EXPECT_EQ(load("nothing").code(), Code::kNotFound);
+TEST_F(LoadPretrainedTest, ReportsMissingOrUnknownFile) {
+  EXPECT_EQ(load("nothing").code(), StatusCode::kNotFound);
   test::write_whole(scratch_ / "text", "some text that is no weights\n");
   EXPECT_THAT(load("text").message(), ::testing::HasSubstr("is neither"));
 }

@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/model/model.h"
-#include "shared/model/unknown_token.h"
+#include "shared/model/out_of_vocab.h"
 #include "tests/shared/model/script_files.h"
 #include "tests/support/python_script.h"
 #include "tests/support/temporary_directory.h"
@@ -33,7 +33,7 @@ config::ModelConfig of(const std::string& path) {
   return {.arch = config::TorchscriptConfig{.path = path}};
 }
 
-class TorchScriptModel : public ::testing::Test {
+class TorchScriptModelTest : public ::testing::Test {
  protected:
   Result<ModelPtr> load(const test::ScriptParts& parts,
                         const std::vector<TensorSpec>& sample = kNumbers) {
@@ -46,11 +46,11 @@ class TorchScriptModel : public ::testing::Test {
     return model.ok() ? *model : nullptr;
   }
   // What a user is told: one line, with the path.
-  std::string told(const test::ScriptParts& parts) { return told_of(load(parts)); }
-  std::string told_of_file(const std::string& name) {
-    return told_of(make_model(of(folder_ / name), kNumbers, 3));
+  std::string error_text(const test::ScriptParts& parts) { return error_text_of(load(parts)); }
+  std::string error_text_of_file(const std::string& name) {
+    return error_text_of(make_model(of(folder_ / name), kNumbers, 3));
   }
-  std::string told_of(const Result<ModelPtr>& model) {
+  std::string error_text_of(const Result<ModelPtr>& model) {
     if (model.ok()) return "nothing: it was made";
     const std::string message = model.status().message();
     EXPECT_THAT(message,
@@ -67,7 +67,7 @@ std::vector<std::string> names_of(const Model& model) {
   return names;
 }
 
-TEST_F(TorchScriptModel, HasItsTensorsUnderTheirOwnNames) {
+TEST_F(TorchScriptModelTest, UsesScriptNamesForTensors) {
   const ModelPtr model = loaded();
   EXPECT_THAT(names_of(*model), ElementsAre("linear.weight", "linear.bias", "seen"));
   ASSERT_TRUE(freeze(*model, {"linear.b*"}).ok());
@@ -75,7 +75,7 @@ TEST_F(TorchScriptModel, HasItsTensorsUnderTheirOwnNames) {
 }
 
 // What is loaded into the tensors, what trains and what moves them does it to the script's.
-TEST_F(TorchScriptModel, RunsWithTheTensorsThatItIsKnownBy) {
+TEST_F(TorchScriptModelTest, SharesTensorsWithScript) {
   const ModelPtr model = loaded();
   const at::Tensor input = at::ones({5, 2, 4});
   model->forward(input).sum().backward();
@@ -86,7 +86,7 @@ TEST_F(TorchScriptModel, RunsWithTheTensorsThatItIsKnownBy) {
   EXPECT_EQ(model->forward(input.to(at::kDouble)).scalar_type(), at::kDouble);
 }
 
-TEST_F(TorchScriptModel, DropsInTrainingAndNotInEvaluation) {
+TEST_F(TorchScriptModelTest, AppliesDropoutOnlyInTraining) {
   const ModelPtr model = loaded(
       {.body =
            "return self.linear.forward(torch.dropout(torch.flatten(x, 1), 0.5, self.training))"});
@@ -99,7 +99,7 @@ TEST_F(TorchScriptModel, DropsInTrainingAndNotInEvaluation) {
 }
 
 // A run that goes on must not depend on how often the graph ran before.
-TEST_F(TorchScriptModel, ComputesTheSameHoweverOftenItRan) {
+TEST_F(TorchScriptModelTest, ComputesSameOutputAfterRepeatedRuns) {
   const ModelPtr model =
       loaded({.body = "return self.linear.forward(torch.tanh(torch.flatten(x, 1) * 1.7) "
                       "* torch.sigmoid(torch.flatten(x, 1)))"});
@@ -108,7 +108,7 @@ TEST_F(TorchScriptModel, ComputesTheSameHoweverOftenItRan) {
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(at::equal(model->forward(input), first)) << i;
 }
 
-TEST_F(TorchScriptModel, OneTensorOfTwoNamesStaysOne) {
+TEST_F(TorchScriptModelTest, PreservesTiedTensors) {
   const ModelPtr model =
       loaded({.body = "return self.linear.forward(torch.flatten(x, 1)) + torch.sum(self.again)",
               .is_tied = true});
@@ -118,7 +118,7 @@ TEST_F(TorchScriptModel, OneTensorOfTwoNamesStaysOne) {
   EXPECT_EQ(model->forward(at::ones({2, 2, 4}, at::kDouble)).abs().sum().item<double>(), 0);
 }
 
-TEST_F(TorchScriptModel, MaySpeakOfEachToken) {
+TEST_F(TorchScriptModelTest, SupportsPerTokenOutput) {
   const auto model =
       load({.body = "return torch.reshape(x.float(), [-1, 8, 1]) * self.linear.bias"}, kText);
   ASSERT_TRUE(model.ok()) << model.status().message();
@@ -126,7 +126,7 @@ TEST_F(TorchScriptModel, MaySpeakOfEachToken) {
   EXPECT_EQ((*model)->vocab(), 3);
 }
 
-TEST_F(TorchScriptModel, ATokenThatItDoesNotKnowIsToldWithThoseOfTheBatch) {
+TEST_F(TorchScriptModelTest, ReportsOutOfVocabTokensOfBatch) {
   const auto model =
       load({.body = "return torch.mean(torch.embedding(torch.t(self.linear.weight), x), [1])"},
            {{"tokens", DType::kI32, {4}}, {"label", DType::kI64, {}}});
@@ -137,69 +137,74 @@ TEST_F(TorchScriptModel, ATokenThatItDoesNotKnowIsToldWithThoseOfTheBatch) {
   try {
     (void)(*model)->forward(tokens);
     ADD_FAILURE() << "it has eight";
-  } catch (const UnknownToken& error) {
+  } catch (const OutOfVocabError& error) {
     EXPECT_THAT(error.what_without_backtrace(), HasSubstr("tokens are from 1 to 8"));
   }
 }
 
 // ---- What is wrong with it
 
-TEST_F(TorchScriptModel, WithDropoutFixedWhenItWasTracedIsRefused) {
+TEST_F(TorchScriptModelTest, RejectsDropoutFixedByTracing) {
   EXPECT_THAT(
-      told({.body = "return torch.dropout(self.linear.forward(torch.flatten(x, 1)), 0.5, False)"}),
+      error_text(
+          {.body = "return torch.dropout(self.linear.forward(torch.flatten(x, 1)), 0.5, False)"}),
       AllOf(HasSubstr("its dropout does when it trains what it does in evaluation"),
             HasSubstr("torch.jit.script")));
   EXPECT_THAT(
-      told({.body = "return torch.dropout(self.linear.forward(torch.flatten(x, 1)), 0.5, True)"}),
-      HasSubstr("its dropout goes on as in training when it evaluates"));
+      error_text(
+          {.body = "return torch.dropout(self.linear.forward(torch.flatten(x, 1)), 0.5, True)"}),
+      HasSubstr("its dropout stays active as in training when it evaluates"));
   EXPECT_THAT(
-      told({.body = "return torch.dropout(self.linear.forward(torch.flatten(x, 1)), 0.0, False)"}),
+      error_text(
+          {.body = "return torch.dropout(self.linear.forward(torch.flatten(x, 1)), 0.0, False)"}),
       HasSubstr("nothing: it was made"))
       << "what drops nothing is the same in both";
 }
 
-TEST_F(TorchScriptModel, FixedInABranchIsRefusedToo) {
-  EXPECT_THAT(told({.body = "y = self.linear.forward(torch.flatten(x, 1))\n"
-                            "    if y.size(0) > 1:\n"
-                            "        y = torch.feature_dropout(y, 0.5, False)\n"
-                            "    return y"}),
+TEST_F(TorchScriptModelTest, RejectsDropoutFixedInBranch) {
+  EXPECT_THAT(error_text({.body = "y = self.linear.forward(torch.flatten(x, 1))\n"
+                                  "    if y.size(0) > 1:\n"
+                                  "        y = torch.feature_dropout(y, 0.5, False)\n"
+                                  "    return y"}),
               HasSubstr("its feature_dropout"));
 }
 
-TEST_F(TorchScriptModel, ThatIsFrozenIsRefused) {
-  EXPECT_THAT(told({.has_weights = false}), HasSubstr("is frozen"));
-  EXPECT_THAT(told({.knows_training = false}), HasSubstr("is frozen"));
+TEST_F(TorchScriptModelTest, RejectsFrozenModule) {
+  EXPECT_THAT(error_text({.has_weights = false}), HasSubstr("is frozen"));
+  EXPECT_THAT(error_text({.knows_training = false}), HasSubstr("is frozen"));
 }
 
-TEST_F(TorchScriptModel, ThatAnswersOtherwiseIsRefused) {
-  EXPECT_THAT(told({.body = "return self.linear.forward(torch.flatten(x, 1)).unsqueeze(0)"}),
+TEST_F(TorchScriptModelTest, RejectsOutputOfWrongShapeOrType) {
+  EXPECT_THAT(error_text({.body = "return self.linear.forward(torch.flatten(x, 1)).unsqueeze(0)"}),
               AllOf(HasSubstr("[1, 2, 3]"), HasSubstr("the task needs Float [2, 3]")));
-  EXPECT_THAT(told({.body = "return (self.linear.forward(torch.flatten(x, 1)), x)"}),
+  EXPECT_THAT(error_text({.body = "return (self.linear.forward(torch.flatten(x, 1)), x)"}),
               HasSubstr("it gives a Tuple, not one tensor"));
-  EXPECT_THAT(told({.body = "return self.linear.forward(x)"}), HasSubstr("forward() fails: "));
+  EXPECT_THAT(error_text({.body = "return self.linear.forward(x)"}),
+              HasSubstr("forward() fails: "));
 }
 
-TEST_F(TorchScriptModel, OfAnotherFileIsRefused) {
+TEST_F(TorchScriptModelTest, RejectsOtherFilesAndUnsafePermissions) {
   std::ofstream(folder_ / "text.pt") << "no module";
-  EXPECT_THAT(told_of_file("text.pt"), AllOf(HasSubstr("is no module of torch.jit.save"),
-                                             HasSubstr("model.pretrained.path")));
-  EXPECT_THAT(told_of_file("missing.pt"), HasSubstr("No such file"));
+  EXPECT_THAT(error_text_of_file("text.pt"), AllOf(HasSubstr("is no module of torch.jit.save"),
+                                                   HasSubstr("model.pretrained.path")));
+  EXPECT_THAT(error_text_of_file("missing.pt"), HasSubstr("No such file"));
   (void)loaded();
   ASSERT_EQ(::chmod((folder_ / "m.pt").c_str(), 0666), 0);
-  EXPECT_THAT(told_of_file("m.pt"), HasSubstr("everyone may write to it"));
+  EXPECT_THAT(error_text_of_file("m.pt"), HasSubstr("everyone may write to it"));
 }
 
 // ---- As PyTorch makes them
 
-TEST_F(TorchScriptModel, OfPyTorchIsTakenAndJudgedAsOneMadeHere) {
-  const auto answer = stoker::test::maybe_run_python(STOKER_SCRIPT_FILES_PY, {folder_.path()});
+TEST_F(TorchScriptModelTest, LoadsAndValidatesModulesWrittenByPyTorch) {
+  const auto answer = stoker::test::try_run_python(STOKER_SCRIPT_FILES_PY, {folder_.path()});
   if (!answer) GTEST_SKIP() << "STOKER_PYTHON names no Python with torch";
   ASSERT_EQ(answer->code, 0) << answer->err;
-  const boost::json::object said = boost::json::parse(answer->out).as_object();
+  const boost::json::object reported = boost::json::parse(answer->out).as_object();
   for (const char* const name : {"scripted.pt", "scripted_eval.pt"}) {
     const auto model = make_model(of(folder_ / name), kNumbers, 3);
     ASSERT_TRUE(model.ok()) << model.status().message();
-    EXPECT_EQ(names_of(**model), boost::json::value_to<std::vector<std::string>>(said.at("names")));
+    EXPECT_EQ(names_of(**model),
+              boost::json::value_to<std::vector<std::string>>(reported.at("names")));
     // Many samples, and no two alike: else the masks of dropout may agree, or meet zeros only.
     const at::Tensor input = at::arange(512, at::kFloat).reshape({64, 2, 4}).sin();
     EXPECT_FALSE(at::equal((*model)->forward(input), (*model)->forward(input))) << name;
@@ -208,12 +213,12 @@ TEST_F(TorchScriptModel, OfPyTorchIsTakenAndJudgedAsOneMadeHere) {
   model->eval();
   const at::Tensor output = model->forward(at::ones({2, 2, 4})).flatten();
   for (int64_t i = 0; i < output.numel(); ++i)
-    EXPECT_NEAR(output[i].item<double>(), said.at("outputs").at(i).to_number<double>(), 1e-6);
+    EXPECT_NEAR(output[i].item<double>(), reported.at("outputs").at(i).to_number<double>(), 1e-6);
   EXPECT_TRUE(make_model(of(folder_ / "traced_plain.pt"), kNumbers, 3).ok());
-  EXPECT_THAT(told_of_file("traced_train.pt"), HasSubstr("goes on as in training"));
-  EXPECT_THAT(told_of_file("traced_eval.pt"), HasSubstr("what it does in evaluation"));
-  EXPECT_THAT(told_of_file("frozen.pt"), HasSubstr("is frozen"));
-  EXPECT_THAT(told_of_file("weights.pt"), HasSubstr("model.pretrained.path"));
+  EXPECT_THAT(error_text_of_file("traced_train.pt"), HasSubstr("stays active as in training"));
+  EXPECT_THAT(error_text_of_file("traced_eval.pt"), HasSubstr("what it does in evaluation"));
+  EXPECT_THAT(error_text_of_file("frozen.pt"), HasSubstr("is frozen"));
+  EXPECT_THAT(error_text_of_file("weights.pt"), HasSubstr("model.pretrained.path"));
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "shared/model/truncated_normal.h"
-
 #include <numbers>
 
 #include <ATen/Context.h>
@@ -10,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/sha256.h"
+#include "shared/model/trunc_normal.h"
 
 namespace stoker::model {
 namespace {
@@ -20,7 +19,7 @@ at::Tensor filled(int threads, double deviation, int64_t count = kMany) {
   at::set_num_threads(threads);
   at::manual_seed(7);
   at::Tensor tensor = at::empty({count});
-  truncated_normal_(tensor, deviation);
+  trunc_normal_(tensor, deviation);
   return tensor;
 }
 
@@ -29,7 +28,7 @@ std::string digest(const at::Tensor& tensor) {
 }
 
 // For deviations of at most 0.35 draws are from -1 to 1, in steps of 2^-23: this tries all of them.
-TEST(TruncatedNormalTest, NoDrawIsNearARoundingBoundary) {
+TEST(TruncatedNormalTest, DrawsNoValueNearRoundingBoundary) {
   const at::Tensor draws = at::arange(1, 1 << 23, at::kDouble).div(1 << 23);
   const at::Tensor exact = draws.erfinv();
   constexpr double kRelativeError = 1.4e-14;
@@ -40,14 +39,14 @@ TEST(TruncatedNormalTest, NoDrawIsNearARoundingBoundary) {
       << "an error that large would show";
 }
 
-TEST(TruncatedNormalTest, GivesTheSameBytesOnEveryProcessorAndWithAnyNumberOfThreads) {
+TEST(TruncatedNormalTest, GivesSameBytesOnAnyProcessorAndThreadCount) {
   for (const int threads : {1, 2, 3})
     EXPECT_EQ(digest(filled(threads, 0.1)),
               "6e967f19863a326605b02595b2b532e5ca8e43d452dbbe85b49d3582a2b6516b")
         << threads << " threads";
 }
 
-TEST(TruncatedNormalTest, AgreesWithPyTorchButForTheLastBits) {
+TEST(TruncatedNormalTest, MatchesPyTorchWithinLastBits) {
   const at::Tensor ours = filled(1, 0.1);
   at::manual_seed(7);
   const at::Tensor theirs =
@@ -56,7 +55,7 @@ TEST(TruncatedNormalTest, AgreesWithPyTorchButForTheLastBits) {
   EXPECT_LE(ours.sub(theirs).abs().sub(bound).max().item<double>(), 0);
 }
 
-TEST(TruncatedNormalTest, StaysWithinItsEnds) {
+TEST(TruncatedNormalTest, StaysWithinBounds) {
   const at::Tensor wide = filled(1, 5.0).abs();
   EXPECT_LE(wide.max().item<float>(), 2.0F);
   EXPECT_GT(wide.max().item<float>(), 1.99F);

@@ -7,7 +7,7 @@
 namespace stoker::ring {
 namespace {
 
-TEST(BatchLayout, EachTensorIsBatchMajorOnItsOwnCacheLine) {
+TEST(BatchLayoutTest, AlignsBatchMajorTensorsToCacheLines) {
   const BatchLayout layout({{.name = "input", .dtype = DType::kU8, .shape = {3, 5}},
                             {.name = "label", .dtype = DType::kI64, .shape = {}}},
                            7);
@@ -16,7 +16,7 @@ TEST(BatchLayout, EachTensorIsBatchMajorOnItsOwnCacheLine) {
   EXPECT_EQ(layout.slot_bytes(), 192u);
 }
 
-TEST(BatchLayout, RowsAndWholeTensorAreTheSameBytes) {
+TEST(BatchLayoutTest, SharesBytesBetweenRowsAndTensor) {
   const BatchLayout layout({{.name = "a", .dtype = DType::kU16, .shape = {2}},
                             {.name = "b", .dtype = DType::kF32, .shape = {4}}},
                            3);
@@ -24,11 +24,11 @@ TEST(BatchLayout, RowsAndWholeTensorAreTheSameBytes) {
   const std::span<std::byte> bytes(slot);
   EXPECT_EQ(layout.row(bytes, 1, 2).data(), slot.data() + 64 + 2 * 16);
   EXPECT_EQ(layout.row(bytes, 1, 2).size(), 16u);
-  EXPECT_EQ(layout.whole(bytes, 1).data(), slot.data() + 64);
-  EXPECT_EQ(layout.whole(bytes, 1).size(), 48u);
+  EXPECT_EQ(layout.tensor_bytes(bytes, 1).data(), slot.data() + 64);
+  EXPECT_EQ(layout.tensor_bytes(bytes, 1).size(), 48u);
 }
 
-TEST(BatchLayout, SizesThatOverflowSaturate) {
+TEST(BatchLayoutTest, SaturatesOverflowingSizes) {
   constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
   const auto bytes_of = [](std::vector<int64_t> shape, uint64_t batch) {
     return BatchLayout({{.name = "x", .dtype = DType::kF32, .shape = std::move(shape)}}, batch)

@@ -30,11 +30,11 @@ UniqueFd memfd_of(std::span<const std::byte> bytes, int seals = F_SEAL_SHRINK | 
   return fd;
 }
 
-Code attach_code(std::span<const std::byte> bytes) {
+StatusCode attach_code(std::span<const std::byte> bytes) {
   return ShmRing::attach(memfd_of(bytes)).status().code();
 }
 
-TEST(RingAttach, SeesTheSameRingThroughAnotherMapping) {
+TEST(RingAttachTest, AttachesSameRingThroughAnotherMapping) {
   const auto ring = make_ring({.slots = 2, .first_ticket = 9});
   auto attached = ShmRing::attach(UniqueFd(::fcntl(ring->fd(), F_DUPFD_CLOEXEC, 0)));
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
@@ -52,34 +52,37 @@ TEST(RingAttach, SeesTheSameRingThroughAnotherMapping) {
   EXPECT_FALSE(holds(batch->slot, 10));
 }
 
-TEST(RingAttach, UndamagedBytesAttach) { EXPECT_EQ(attach_code(good_bytes()), Code::kOk); }
+TEST(RingAttachTest, AttachesToValidBytes) {
+  EXPECT_EQ(attach_code(good_bytes()), StatusCode::kOk);
+}
 
-TEST(RingAttach, FaultRow27OtherDescriptorsAreRefused) {
+TEST(RingAttachTest, RejectsNonRingDescriptors) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  EXPECT_EQ(ShmRing::attach(UniqueFd(ends[0])).status().code(), Code::kMismatch);
-  EXPECT_EQ(ShmRing::attach(UniqueFd(ends[1])).status().code(), Code::kMismatch);
+  EXPECT_EQ(ShmRing::attach(UniqueFd(ends[0])).status().code(), StatusCode::kMismatch);
+  EXPECT_EQ(ShmRing::attach(UniqueFd(ends[1])).status().code(), StatusCode::kMismatch);
   EXPECT_EQ(ShmRing::attach(UniqueFd(::open("/dev/zero", O_RDWR | O_CLOEXEC))).status().code(),
-            Code::kMismatch);
+            StatusCode::kMismatch);
   EXPECT_EQ(
       ShmRing::attach(UniqueFd(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC))).status().code(),
-      Code::kMismatch);
-  EXPECT_EQ(ShmRing::attach(UniqueFd()).status().code(), Code::kMismatch);
+      StatusCode::kMismatch);
+  EXPECT_EQ(ShmRing::attach(UniqueFd()).status().code(), StatusCode::kMismatch);
 }
 
-TEST(RingAttach, FaultRow33AFileThatMayShrinkIsRefused) {
-  EXPECT_EQ(ShmRing::attach(memfd_of(good_bytes(), F_SEAL_GROW)).status().code(), Code::kMismatch);
+TEST(RingAttachTest, RejectsFileWithoutShrinkSeal) {
+  EXPECT_EQ(ShmRing::attach(memfd_of(good_bytes(), F_SEAL_GROW)).status().code(),
+            StatusCode::kMismatch);
 }
 
-TEST(RingAttach, AnyTruncationIsRefused) {
+TEST(RingAttachTest, RejectsAnyTruncation) {
   const auto bytes = good_bytes();
   for (const size_t length :
        {size_t{1}, size_t{8}, size_t{127}, sizeof(RingHeader) - 1, sizeof(RingHeader),
         sizeof(RingHeader) + 100, size_t{4096}, bytes.size() - 4096, bytes.size() - 1})
-    EXPECT_EQ(attach_code(std::span(bytes).first(length)), Code::kMismatch) << length;
+    EXPECT_EQ(attach_code(std::span(bytes).first(length)), StatusCode::kMismatch) << length;
 }
 
-TEST(RingAttach, FaultRow27AnyChangedByteOfTheConstantPartIsRefused) {
+TEST(RingAttachTest, RejectsChangedByteInConstantRegion) {
   const auto good = good_bytes();
   const size_t table_end = sizeof(RingHeader) + 2 * sizeof(TensorRecord);
   for (size_t at = 0; at < table_end; ++at) {
@@ -94,12 +97,12 @@ TEST(RingAttach, FaultRow27AnyChangedByteOfTheConstantPartIsRefused) {
       auto bytes = good;
       if (bytes[at] == static_cast<std::byte>(value)) continue;
       bytes[at] = static_cast<std::byte>(value);
-      EXPECT_EQ(attach_code(bytes), Code::kMismatch) << "byte " << at << " = " << value;
+      EXPECT_EQ(attach_code(bytes), StatusCode::kMismatch) << "byte " << at << " = " << value;
     }
   }
 }
 
-TEST(RingAttach, RandomHeadersNeverCrash) {
+TEST(RingAttachTest, NeverCrashesOnRandomHeaders) {
   std::mt19937_64 random(7);
   const auto good = good_bytes();
   for (int round = 0; round < 500; ++round) {
@@ -113,11 +116,11 @@ TEST(RingAttach, RandomHeadersNeverCrash) {
     (*ring)->counters();
     (*ring)->pop(kSoon).status();
     (*ring)->claim({.index = 0, .generation = 1}, kSoon).status();
-    (*ring)->take_bad_samples();
+    (*ring)->drain_sample_errors();
   }
 }
 
-TEST(RingAttach, GarbageTablesNeverCrashTheConsumer) {
+TEST(RingAttachTest, NeverCrashesConsumerOnGarbageTables) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 200; ++round) {
     auto bytes = good_bytes();
@@ -128,26 +131,26 @@ TEST(RingAttach, GarbageTablesNeverCrashTheConsumer) {
     auto ring = ShmRing::attach(memfd_of(bytes));
     ASSERT_TRUE(ring.ok());
     if (const auto batch = (*ring)->pop(kSoon); batch.ok()) (*ring)->release(batch->ticket);
-    for (const auto& bad : (*ring)->take_bad_samples()) {
-      EXPECT_LE(bad.reason.size(), 200u);
-      EXPECT_NE(code_name(bad.code), "");
+    for (const auto& error : (*ring)->drain_sample_errors()) {
+      EXPECT_LE(error.reason.size(), 200u);
+      EXPECT_NE(to_string(error.code), "");
     }
     for (uint32_t index = 0; index < kMaxProducers; ++index)
-      (*ring)->reissue({.index = index, .generation = 1});
+      (*ring)->requeue({.index = index, .generation = 1});
     (*ring)->add_producer("after").status();
     (*ring)->counters();
     (*ring)->close();
   }
 }
 
-TEST(RingAttach, ASlotTableThatWasWrittenOverIsCorruptAndNotAHang) {
+TEST(RingAttachTest, ReportsCorruptSlotTableWithoutBlocking) {
   auto bytes = good_bytes();
   RingHeader header;
   std::memcpy(&header, bytes.data(), sizeof(header));
   std::memset(bytes.data() + header.slot_table, 0x5a, sizeof(SlotRecord));
   auto ring = ShmRing::attach(memfd_of(bytes));
   ASSERT_TRUE(ring.ok());
-  EXPECT_EQ((*ring)->pop(kLong).status().code(), Code::kCorrupt);
+  EXPECT_EQ((*ring)->pop(kLong).status().code(), StatusCode::kCorrupt);
 }
 
 }  // namespace

@@ -37,9 +37,9 @@ inline bool holds(std::span<const std::byte> slot, uint64_t ticket) {
   return true;
 }
 
-inline std::unique_ptr<ShmRing> make_ring(const RingSettings& settings,
+inline std::unique_ptr<ShmRing> make_ring(const RingOptions& options,
                                           const BatchLayout& layout = small_layout()) {
-  auto ring = ShmRing::create(layout, settings);
+  auto ring = ShmRing::create(layout, options);
   return ring.ok() ? *std::move(ring) : nullptr;
 }
 

@@ -22,15 +22,15 @@ extern char** environ;
 namespace stoker::ring {
 namespace {
 
-class RingProcesses : public ::testing::Test {
+class RingProcessTest : public ::testing::Test {
  protected:
   struct Reader {
     ProducerId id;
     pid_t pid = -1;
   };
 
-  void open(const RingSettings& settings) {
-    ring_ = make_ring(settings, small_layout(5000, 8));
+  void open(const RingOptions& options) {
+    ring_ = make_ring(options, small_layout(5000, 8));
     ASSERT_NE(ring_, nullptr);
   }
   void TearDown() override {
@@ -62,7 +62,7 @@ class RingProcesses : public ::testing::Test {
   }
   void kill_and_reissue(size_t which) {
     end(readers_[which]);
-    ring_->reissue(readers_[which].id);
+    ring_->requeue(readers_[which].id);
     readers_.erase(readers_.begin() + static_cast<std::ptrdiff_t>(which));
   }
   void expect_next(uint64_t ticket) {
@@ -77,24 +77,24 @@ class RingProcesses : public ::testing::Test {
   std::vector<Reader> readers_;
 };
 
-TEST_F(RingProcesses, FaultRow28OrderAndBytesSurviveKillsAtRandomInstants) {
+TEST_F(RingProcessTest, PreservesOrderAndBytesWhenProducersAreKilledRandomly) {
   open({.slots = 4});
   std::mt19937 random(3);
   for (int i = 0; i < 3; ++i) spawn();
   std::set<uint64_t> reported;
   uint64_t ticket = 0;
   int kills = 0;
-  const auto take = [&] {
+  const auto drain = [&] {
     ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
-    for (const auto& bad : ring_->take_bad_samples()) {
-      EXPECT_EQ(bad.sample, bad.ticket);
-      EXPECT_EQ(bad.reason, "process");
-      reported.insert(bad.ticket);
+    for (const auto& error : ring_->drain_sample_errors()) {
+      EXPECT_EQ(error.sample, error.ticket);
+      EXPECT_EQ(error.reason, "process");
+      reported.insert(error.ticket);
     }
   };
-  while (kills < 40 || ring_->counters().reissued < 10) {
+  while (kills < 40 || ring_->counters().requeued < 10) {
     ASSERT_LT(kills, 2000) << "no kill ever hit a claimed ticket";
-    ASSERT_NO_FATAL_FAILURE(take());
+    ASSERT_NO_FATAL_FAILURE(drain());
     if (random() % 3 != 0) continue;
     // Rather one that has a ticket in hand: most are asleep, for the ring is full, or only starting.
     const size_t victim = random() % readers_.size();
@@ -111,21 +111,21 @@ TEST_F(RingProcesses, FaultRow28OrderAndBytesSurviveKillsAtRandomInstants) {
     EXPECT_EQ(reported.count(t), 1u) << "report of ticket " << t;
 }
 
-TEST_F(RingProcesses, AStoppedReaderIsKilledReapedAndReplaced) {
+TEST_F(RingProcessTest, ReplacesStoppedProducer) {
   open({.slots = 4, .end_ticket = 12});
   const Reader stopped = spawn("hold");
   int status = 0;
   ASSERT_EQ(::waitpid(stopped.pid, &status, WUNTRACED), stopped.pid);
   ASSERT_TRUE(WIFSTOPPED(status));
   spawn();
-  EXPECT_EQ(ring_->pop(1ms).status().code(), Code::kTimedOut) << "ticket 0 is held";
+  EXPECT_EQ(ring_->pop(1ms).status().code(), StatusCode::kTimedOut) << "ticket 0 is held";
   kill_and_reissue(0);
-  EXPECT_EQ(ring_->counters().reissued, 1u);
+  EXPECT_EQ(ring_->counters().requeued, 1u);
   for (uint64_t ticket = 0; ticket < 12; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
-  EXPECT_EQ(ring_->pop(kLong).status().code(), Code::kClosed);
+  EXPECT_EQ(ring_->pop(kLong).status().code(), StatusCode::kClosed);
 }
 
-TEST_F(RingProcesses, FaultRow28AProducerKilledInAnyStateOfItsSlotLosesNoTicket) {
+TEST_F(RingProcessTest, RequeuesTicketsOfProducerKilledInAnySlotState) {
   for (const char* state : {"hold", "hold_report", "hold_published"}) {
     SCOPED_TRACE(state);
     open({.slots = 2, .end_ticket = 6});
@@ -136,12 +136,12 @@ TEST_F(RingProcesses, FaultRow28AProducerKilledInAnyStateOfItsSlotLosesNoTicket)
     kill_and_reissue(0);
     spawn();
     for (uint64_t ticket = 0; ticket < 6; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
-    EXPECT_EQ(ring_->pop(kLong).status().code(), Code::kClosed);
+    EXPECT_EQ(ring_->pop(kLong).status().code(), StatusCode::kClosed);
     kill_and_reissue(0);
   }
 }
 
-TEST_F(RingProcesses, FaultRow26NothingOfARingIsLeftWhenItsCreatorIsKilled) {
+TEST_F(RingProcessTest, ReleasesAllMemoryWhenCreatorIsKilled) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t creator = ::fork();
@@ -161,7 +161,7 @@ TEST_F(RingProcesses, FaultRow26NothingOfARingIsLeftWhenItsCreatorIsKilled) {
   ::close(ends[1]);
 }
 
-TEST_F(RingProcesses, FaultRow33NobodyCanCutTheMemoryOffUnderTheOthers) {
+TEST_F(RingProcessTest, PreventsResizeOfSharedMemory) {
   open({.slots = 2});
   EXPECT_EQ(::ftruncate(ring_->fd(), 0), -1);
   EXPECT_EQ(errno, EPERM);
@@ -170,7 +170,7 @@ TEST_F(RingProcesses, FaultRow33NobodyCanCutTheMemoryOffUnderTheOthers) {
   EXPECT_EQ(::fcntl(ring_->fd(), F_ADD_SEALS, F_SEAL_WRITE), -1) << "not even by another seal";
 }
 
-TEST_F(RingProcesses, CloseEndsWaitingProcesses) {
+TEST_F(RingProcessTest, StopsWaitingProcessesOnClose) {
   open({.slots = 2});
   spawn();
   spawn();
@@ -184,7 +184,7 @@ TEST_F(RingProcesses, CloseEndsWaitingProcesses) {
   readers_.clear();
 }
 
-TEST_F(RingProcesses, EndOfDataEndsProcesses) {
+TEST_F(RingProcessTest, StopsProcessesOnEndOfData) {
   open({.slots = 3, .end_ticket = 50});
   spawn();
   spawn();

@@ -6,7 +6,7 @@
 namespace stoker::ring {
 namespace {
 
-class RingProgress : public ::testing::Test {
+class RingProgressTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ring_ = make_ring({.slots = 3, .end_ticket = 5});
@@ -18,23 +18,23 @@ class RingProgress : public ::testing::Test {
   ProducerId one_, other_;
 };
 
-TEST_F(RingProgress, SamplesAreCountedForTheirProducer) {
-  for (int i = 0; i < 3; ++i) ring_->note_samples(one_, 1);
-  ring_->note_samples(other_, 1);
+TEST_F(RingProgressTest, CountsSamplesPerProducer) {
+  for (int i = 0; i < 3; ++i) ring_->add_completed_samples(one_, 1);
+  ring_->add_completed_samples(other_, 1);
   EXPECT_EQ(ring_->progress(one_).samples, 3u);
   EXPECT_EQ(ring_->progress(other_).samples, 1u);
 }
 
-TEST_F(RingProgress, ARowThatIsUsedAgainBeginsAtZero) {
-  ring_->note_samples(one_, 1);
-  ring_->reissue(one_);
+TEST_F(RingProgressTest, StartsAtZeroWhenProducerIndexIsReused) {
+  ring_->add_completed_samples(one_, 1);
+  ring_->requeue(one_);
   const auto next = ring_->add_producer("next");
   ASSERT_TRUE(next.ok());
   ASSERT_EQ(next->index, one_.index);
   EXPECT_EQ(ring_->progress(*next).samples, 0u);
 }
 
-TEST_F(RingProgress, ClaimsAreTheProducersOwn) {
+TEST_F(RingProgressTest, CountsClaimsPerProducer) {
   const auto claim = ring_->claim(one_, kSoon);
   ASSERT_TRUE(claim.ok());
   EXPECT_EQ(ring_->progress(one_).claims, 1u);
@@ -43,19 +43,19 @@ TEST_F(RingProgress, ClaimsAreTheProducersOwn) {
   EXPECT_EQ(ring_->progress(one_).claims, 0u);
 }
 
-TEST_F(RingProgress, OneThatWaitsForASlotKeepsLooking) {
+TEST_F(RingProgressTest, CountsPollsWhileWaitingForSlot) {
   for (uint64_t ticket = 0; ticket < 3; ++ticket)
     ASSERT_TRUE(ring_->publish(one_, *ring_->claim(one_, kSoon)));
-  const uint64_t looks = ring_->progress(one_).looks;
-  EXPECT_GE(looks, 3u);
-  EXPECT_EQ(ring_->claim(one_, 1ms).status().code(), Code::kTimedOut);
-  EXPECT_GT(ring_->progress(one_).looks, looks);
-  EXPECT_EQ(ring_->progress(other_).looks, 0u);
+  const uint64_t polls = ring_->progress(one_).polls;
+  EXPECT_GE(polls, 3u);
+  EXPECT_EQ(ring_->claim(one_, 1ms).status().code(), StatusCode::kTimedOut);
+  EXPECT_GT(ring_->progress(one_).polls, polls);
+  EXPECT_EQ(ring_->progress(other_).polls, 0u);
 }
 
-TEST_F(RingProgress, AnUnknownProducerHasNone) {
+TEST_F(RingProgressTest, ReturnsZerosForUnknownProducer) {
   const ProducerId unknown{.index = 1000, .generation = 1};
-  ring_->note_samples(unknown, 1);
+  ring_->add_completed_samples(unknown, 1);
   EXPECT_EQ(ring_->progress(unknown).samples, 0u);
   EXPECT_EQ(ring_->progress(unknown).claims, 0u);
 }

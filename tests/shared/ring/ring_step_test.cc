@@ -39,7 +39,7 @@ class SteppedProducer {
 
   // False when it has ended.
   bool stands() const { return WIFSTOPPED(status_); }
-  bool is_refused() const { return WIFEXITED(status_) && WEXITSTATUS(status_) == kRefused; }
+  bool is_rejected() const { return WIFEXITED(status_) && WEXITSTATUS(status_) == kRejected; }
   bool is_done() const { return WIFEXITED(status_) && WEXITSTATUS(status_) == 0; }
   void step() {
     ::ptrace(PTRACE_SINGLESTEP, pid_, nullptr, nullptr);
@@ -51,17 +51,17 @@ class SteppedProducer {
   }
 
  private:
-  static constexpr int kRefused = 3;
+  static constexpr int kRejected = 3;
 
   [[noreturn]] static void work(ShmRing& ring, ProducerId id) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(kRefused);
+    if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(kRejected);
     ::raise(SIGSTOP);
     const auto claim = ring.claim(id, kSoon);
     if (!claim.ok()) ::_exit(1);
     fill(claim->slot, claim->ticket);
-    ring.report_bad_sample({.ticket = claim->ticket, .sample = 1, .reason = "stepped"});
-    ring.note_samples(id, 1);
+    ring.report_sample_error({.ticket = claim->ticket, .sample = 1, .reason = "stepped"});
+    ring.add_completed_samples(id, 1);
     ring.add_read_time({.total = 1ns});
     ::_exit(ring.publish(id, *claim) ? 0 : 1);
   }
@@ -70,12 +70,12 @@ class SteppedProducer {
   int status_ = 0;
 };
 
-class RingSteps : public ::testing::Test {
+class RingStepTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto ring = make_ring({.slots = 2});
-    const SteppedProducer probe(*ring, *ring->add_producer("probe"));
-    if (probe.is_refused()) GTEST_SKIP() << "no process may be stepped here";
+    const SteppedProducer validate_samples(*ring, *ring->add_producer("probe"));
+    if (validate_samples.is_rejected()) GTEST_SKIP() << "no process may be stepped here";
   }
   static uint64_t steps_to_the_end() {
     const auto ring = make_ring({.slots = 2, .end_ticket = 3});
@@ -86,7 +86,7 @@ class RingSteps : public ::testing::Test {
   }
 };
 
-TEST_F(RingSteps, FaultRow29NobodyWaitsForAProducerThatStandsAtAnyInstruction) {
+TEST_F(RingStepTest, NeverBlocksOnProducerStoppedAtAnyInstruction) {
   const auto ring = make_ring({.slots = 4});
   const auto mine = ring->add_producer("mine");
   SteppedProducer other(*ring, *ring->add_producer("other"));
@@ -94,19 +94,19 @@ TEST_F(RingSteps, FaultRow29NobodyWaitsForAProducerThatStandsAtAnyInstruction) {
   for (; other.stands(); ++steps, other.step()) {
     const auto claim = ring->claim(*mine, kSoon);
     ASSERT_TRUE(claim.ok()) << "after " << steps << " steps: " << claim.status().to_string();
-    ring->report_bad_sample({.ticket = claim->ticket, .sample = 2, .reason = "mine"});
-    reports += ring->take_bad_samples().size();
-    ring->note_samples(*mine, 1);
+    ring->report_sample_error({.ticket = claim->ticket, .sample = 2, .reason = "mine"});
+    reports += ring->drain_sample_errors().size();
+    ring->add_completed_samples(*mine, 1);
     ring->abandon(*mine, *claim);
     EXPECT_LE(ring->counters().ready, 1u);
   }
   EXPECT_TRUE(other.is_done());
   EXPECT_GT(steps, 100u);
-  reports += ring->take_bad_samples().size();
+  reports += ring->drain_sample_errors().size();
   EXPECT_EQ(reports + ring->counters().lost_reports, steps + 1) << "each report came once";
 }
 
-TEST_F(RingSteps, FaultRow29AProducerKilledAtAnyInstructionLeavesNoLockAndLosesNoTicket) {
+TEST_F(RingStepTest, RequeuesTicketsWhenProducerIsKilledAtAnyInstruction) {
   const uint64_t all = steps_to_the_end();
   ASSERT_GT(all, kKills);
   for (uint64_t kill = 0; kill < kKills; ++kill) {
@@ -119,7 +119,7 @@ TEST_F(RingSteps, FaultRow29AProducerKilledAtAnyInstructionLeavesNoLockAndLosesN
       ASSERT_TRUE(producer.stands());
       producer.kill();
     }
-    ring->reissue(*victim);
+    ring->requeue(*victim);
     const auto heir = ring->add_producer("heir");
     ASSERT_TRUE(heir.ok());
     for (uint64_t ticket = 0; ticket < 3; ++ticket) {
@@ -137,7 +137,7 @@ TEST_F(RingSteps, FaultRow29AProducerKilledAtAnyInstructionLeavesNoLockAndLosesN
       ASSERT_TRUE(holds(batch->slot, ticket));
       ring->release(ticket);
     }
-    EXPECT_EQ(ring->pop(kSoon).status().code(), Code::kClosed);
+    EXPECT_EQ(ring->pop(kSoon).status().code(), StatusCode::kClosed);
   }
 }
 

@@ -12,57 +12,56 @@
 namespace stoker::ring {
 namespace {
 
-struct Trouble {
+struct ErrorCase {
   uint32_t abandon_of_100 = 0;
   uint32_t die_of_100 = 0;
 };
 
 // One producer that now and then gives a ticket back, or leaves it and comes back as another
 // generation.
-void produce(ShmRing& ring, uint32_t seed, Trouble trouble) {
+void produce(ShmRing& ring, uint32_t seed, ErrorCase error) {
   std::mt19937 random(seed);
   auto id = ring.add_producer("stress");
   ASSERT_TRUE(id.ok());
   while (true) {
     const auto claim = ring.claim(*id, kLong);
     if (!claim.ok()) {
-      EXPECT_EQ(claim.status().code(), Code::kClosed) << claim.status().to_string();
+      EXPECT_EQ(claim.status().code(), StatusCode::kClosed) << claim.status().to_string();
       return;
     }
     const uint32_t dice = random() % 100;
     fill(claim->slot, dice < 50 ? claim->ticket : ~claim->ticket);  // half of it wrong at first
-    if (dice < trouble.abandon_of_100) {
+    if (dice < error.abandon_of_100) {
       ring.abandon(*id, *claim);
-    } else if (dice < trouble.abandon_of_100 + trouble.die_of_100) {
-      ring.reissue(*id);
+    } else if (dice < error.abandon_of_100 + error.die_of_100) {
+      ring.requeue(*id);
       EXPECT_FALSE(ring.publish(*id, *claim));
       id = ring.add_producer("stress");
       ASSERT_TRUE(id.ok());
     } else {
       fill(claim->slot, claim->ticket);
-      ring.report_bad_sample({.ticket = claim->ticket,
-                              .sample = claim->ticket,
-                              .code = Code::kCorrupt,
-                              .reason = "stress"});
+      ring.report_sample_error({.ticket = claim->ticket,
+                                .sample = claim->ticket,
+                                .code = StatusCode::kCorrupt,
+                                .reason = "stress"});
       EXPECT_TRUE(ring.publish(*id, *claim));
     }
   }
 }
 
-void run(uint64_t slots, int producers, uint64_t tickets, Trouble trouble) {
+void run(uint64_t slots, int producers, uint64_t tickets, ErrorCase error) {
   const auto ring = make_ring({.slots = slots, .first_ticket = 17, .end_ticket = 17 + tickets});
   ASSERT_NE(ring, nullptr);
   std::vector<std::thread> threads;
   for (int i = 0; i < producers; ++i)
-    threads.emplace_back(
-        [&ring, i, trouble] { produce(*ring, static_cast<uint32_t>(i), trouble); });
+    threads.emplace_back([&ring, i, error] { produce(*ring, static_cast<uint32_t>(i), error); });
   std::atomic<bool> done = false;
   uint64_t reports = 0;
   std::thread reporter([&] {
     while (!done) {
-      for (const auto& bad : ring->take_bad_samples()) {
-        EXPECT_EQ(bad.ticket, bad.sample);
-        EXPECT_EQ(bad.reason, "stress");
+      for (const auto& sample_error : ring->drain_sample_errors()) {
+        EXPECT_EQ(sample_error.ticket, sample_error.sample);
+        EXPECT_EQ(sample_error.reason, "stress");
         ++reports;
       }
       std::this_thread::yield();
@@ -75,23 +74,25 @@ void run(uint64_t slots, int producers, uint64_t tickets, Trouble trouble) {
     ASSERT_TRUE(holds(batch->slot, ticket)) << "ticket " << ticket;
     ring->release(ticket);
   }
-  EXPECT_EQ(ring->pop(kLong).status().code(), Code::kClosed);
+  EXPECT_EQ(ring->pop(kLong).status().code(), StatusCode::kClosed);
   for (auto& thread : threads) thread.join();
   done = true;
   reporter.join();
-  reports += ring->take_bad_samples().size();
+  reports += ring->drain_sample_errors().size();
   EXPECT_EQ(reports + ring->counters().lost_reports, tickets);
   EXPECT_EQ(ring->counters().published, tickets);
 }
 
-TEST(RingStress, ManyProducersOneConsumer) { run(8, 4, 4000, {}); }
-TEST(RingStress, OneSlotManyProducers) { run(1, 4, 1500, {}); }
-TEST(RingStress, ProducersThatAbandon) { run(4, 4, 2000, {.abandon_of_100 = 30}); }
-TEST(RingStress, ProducersThatDieAndComeBack) {
+TEST(RingStressTest, DeliversAllBatchesWithManyProducers) { run(8, 4, 4000, {}); }
+TEST(RingStressTest, DeliversAllBatchesWithOneSlot) { run(1, 4, 1500, {}); }
+TEST(RingStressTest, DeliversAllBatchesWhenProducersAbandonTickets) {
+  run(4, 4, 2000, {.abandon_of_100 = 30});
+}
+TEST(RingStressTest, DeliversAllBatchesWhenProducersCrashAndRestart) {
   run(4, 4, 2000, {.abandon_of_100 = 10, .die_of_100 = 20});
 }
 
-TEST(RingStress, CloseInTheMiddleEndsEverybody) {
+TEST(RingStressTest, StopsAllThreadsOnClose) {
   for (int round = 0; round < 20; ++round) {
     const auto ring = make_ring({.slots = 3});
     std::vector<std::thread> threads;

@@ -21,13 +21,13 @@ int main(int argc, char** argv) {
   const std::string_view how = argc > 4 ? argv[4] : "";
   while (true) {
     const auto claim = (*ring)->claim(id, kLong);
-    if (!claim.ok()) return claim.status().code() == Code::kClosed ? 0 : 70;
+    if (!claim.ok()) return claim.status().code() == StatusCode::kClosed ? 0 : 70;
     if (how == "hold") {
       fill(claim->slot.first(claim->slot.size() / 2), claim->ticket + 1);
       ::raise(SIGSTOP);
     }
     fill(claim->slot, ~claim->ticket);  // so that a half-done slot can be told from a finished one
-    (*ring)->report_bad_sample(
+    (*ring)->report_sample_error(
         {.ticket = claim->ticket, .sample = claim->ticket, .reason = "process"});
     if (how == "hold_report") ::raise(SIGSTOP);
     fill(claim->slot, claim->ticket);

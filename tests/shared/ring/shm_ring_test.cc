@@ -20,8 +20,8 @@ using ::testing::HasSubstr;
 
 class ShmRingTest : public ::testing::Test {
  protected:
-  void open(const RingSettings& settings) {
-    ring_ = make_ring(settings);
+  void open(const RingOptions& options) {
+    ring_ = make_ring(options);
     ASSERT_NE(ring_, nullptr);
     producer_ = add("reader");
   }
@@ -52,32 +52,33 @@ class ShmRingTest : public ::testing::Test {
   ProducerId producer_;
 };
 
-TEST_F(ShmRingTest, BatchesComeInTicketOrderHoweverTheyWereFinished) {
+TEST_F(ShmRingTest, DeliversBatchesInTicketOrder) {
   open({.slots = 4});
   const Claim first = claim(producer_), second = claim(producer_), third = claim(producer_);
   for (const Claim* held : {&third, &first, &second}) {
     fill(held->slot, held->ticket);
     EXPECT_EQ(ring_->publish(producer_, *held), true);
     if (held == &third) {
-      EXPECT_EQ(ring_->pop(kSoon).status().code(), Code::kTimedOut);
+      EXPECT_EQ(ring_->pop(kSoon).status().code(), StatusCode::kTimedOut);
     }
   }
   for (const uint64_t ticket : {0, 1, 2}) expect_next(ticket);
 }
 
-TEST_F(ShmRingTest, ClaimTimesOutWhenFullAndGoesOnAfterRelease) {
+TEST_F(ShmRingTest, TimesOutClaimWhenFullUntilRelease) {
   open({.slots = 2});
   produce(producer_);
   produce(producer_);
-  EXPECT_EQ(ring_->claim(producer_, 1ms).status().code(), Code::kTimedOut);
+  EXPECT_EQ(ring_->claim(producer_, 1ms).status().code(), StatusCode::kTimedOut);
   const auto batch = ring_->pop(kSoon);
   ASSERT_TRUE(batch.ok());
-  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), Code::kTimedOut) << "still in use";
+  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), StatusCode::kTimedOut)
+      << "still in use";
   ring_->release(batch->ticket);
   EXPECT_EQ(claim(producer_).ticket, 2u);
 }
 
-TEST_F(ShmRingTest, ARingOfOneSlotWorks) {
+TEST_F(ShmRingTest, WorksWithOneSlot) {
   open({.slots = 1});
   for (uint64_t ticket = 0; ticket < 5; ++ticket) {
     produce(producer_);
@@ -85,7 +86,7 @@ TEST_F(ShmRingTest, ARingOfOneSlotWorks) {
   }
 }
 
-TEST_F(ShmRingTest, AHeldBatchKeepsItsBytesWhileLaterOnesAreReleased) {
+TEST_F(ShmRingTest, PreservesHeldBatchWhileLaterOnesAreReleased) {
   open({.slots = 3});
   for (int i = 0; i < 3; ++i) produce(producer_);
   const auto held = ring_->pop(kSoon);
@@ -95,13 +96,13 @@ TEST_F(ShmRingTest, AHeldBatchKeepsItsBytesWhileLaterOnesAreReleased) {
   // Tickets 4 and 5 have room; ticket 3 lives in the held slot.
   EXPECT_EQ(claim(producer_).ticket, 4u);
   EXPECT_EQ(claim(producer_).ticket, 5u);
-  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), Code::kTimedOut);
+  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), StatusCode::kTimedOut);
   EXPECT_TRUE(holds(held->slot, 0));
   ring_->release(0);
   EXPECT_EQ(claim(producer_).ticket, 3u);
 }
 
-TEST_F(ShmRingTest, ReleasingTwiceChangesNothing) {
+TEST_F(ShmRingTest, IgnoresSecondRelease) {
   open({.slots = 2});
   produce(producer_);
   expect_next(0);
@@ -113,18 +114,18 @@ TEST_F(ShmRingTest, ReleasingTwiceChangesNothing) {
   expect_next(2);
 }
 
-TEST_F(ShmRingTest, StartsAtAnyTicketAndEndsWhereItIsTold) {
+TEST_F(ShmRingTest, StartsAtFirstTicketAndStopsAtEndTicket) {
   constexpr uint64_t kFirst = 1234567890123;
   open({.slots = 4, .first_ticket = kFirst, .end_ticket = kFirst + 6});
   for (uint64_t ticket = kFirst; ticket < kFirst + 6; ++ticket) {
     produce(producer_);
     expect_next(ticket);
   }
-  EXPECT_EQ(ring_->claim(producer_, kLong).status().code(), Code::kClosed);
-  EXPECT_EQ(ring_->pop(kLong).status().code(), Code::kClosed);
+  EXPECT_EQ(ring_->claim(producer_, kLong).status().code(), StatusCode::kClosed);
+  EXPECT_EQ(ring_->pop(kLong).status().code(), StatusCode::kClosed);
 }
 
-TEST_F(ShmRingTest, TurnsWrapWithoutHarm) {
+TEST_F(ShmRingTest, SupportsTurnCounterWraparound) {
   const uint64_t first = (uint64_t{1} << 32) * 3 - 2;  // with 3 slots the turn becomes 2^32 here
   open({.slots = 3, .first_ticket = first});
   for (uint64_t ticket = first; ticket < first + 10; ++ticket) {
@@ -133,26 +134,26 @@ TEST_F(ShmRingTest, TurnsWrapWithoutHarm) {
   }
 }
 
-TEST_F(ShmRingTest, EndOfDataComesToAProducerOnlyWhenEveryTicketIsFilled) {
+TEST_F(ShmRingTest, ReportsEndOfDataOnlyAfterLastPublish) {
   open({.slots = 4, .end_ticket = 2});
   const ProducerId other = add("other");
   const Claim held = claim(other);
   produce(producer_);
-  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), Code::kTimedOut)
+  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), StatusCode::kTimedOut)
       << "the other may die and its ticket come back";
-  EXPECT_EQ(ring_->reissue(other), 1u);
+  EXPECT_EQ(ring_->requeue(other), 1u);
   EXPECT_EQ(claim(producer_).ticket, held.ticket);
   EXPECT_TRUE(ring_->publish(producer_, held));
-  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), Code::kClosed);
+  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), StatusCode::kClosed);
 }
 
-TEST_F(ShmRingTest, AnEmptyRangeEndsAtOnce) {
+TEST_F(ShmRingTest, ReportsEndOfDataImmediatelyWithEmptyRange) {
   open({.slots = 2, .first_ticket = 5, .end_ticket = 5});
-  EXPECT_EQ(ring_->claim(producer_, kLong).status().code(), Code::kClosed);
-  EXPECT_EQ(ring_->pop(kLong).status().code(), Code::kClosed);
+  EXPECT_EQ(ring_->claim(producer_, kLong).status().code(), StatusCode::kClosed);
+  EXPECT_EQ(ring_->pop(kLong).status().code(), StatusCode::kClosed);
 }
 
-TEST_F(ShmRingTest, AbandonedTicketIsTheNextToBeClaimed) {
+TEST_F(ShmRingTest, ReturnsAbandonedTicketOnNextClaim) {
   open({.slots = 4});
   const Claim first = claim(producer_);
   claim(producer_);
@@ -161,25 +162,25 @@ TEST_F(ShmRingTest, AbandonedTicketIsTheNextToBeClaimed) {
   EXPECT_EQ(claim(producer_).ticket, 0u);
 }
 
-TEST_F(ShmRingTest, ReissueHandsTheDeadProducersTicketsOnAndOnlyThose) {
+TEST_F(ShmRingTest, RequeuesOnlyTicketsOfDeadProducer) {
   open({.slots = 4});
-  const ProducerId dead = add("dead");
-  const Claim one = claim(dead);
+  const ProducerId crashed = add("dead");
+  const Claim one = claim(crashed);
   claim(producer_);
-  const Claim three = claim(dead);
-  produce(dead);
-  EXPECT_EQ(ring_->reissue(dead), 2u);
+  const Claim three = claim(crashed);
+  produce(crashed);
+  EXPECT_EQ(ring_->requeue(crashed), 2u);
   EXPECT_EQ(claim(producer_).ticket, one.ticket);
   EXPECT_EQ(claim(producer_).ticket, three.ticket);
-  EXPECT_EQ(ring_->counters().reissued, 2u);
-  EXPECT_EQ(ring_->reissue(dead), 0u) << "once";
+  EXPECT_EQ(ring_->counters().requeued, 2u);
+  EXPECT_EQ(ring_->requeue(crashed), 0u) << "once";
 }
 
-TEST_F(ShmRingTest, ALatePublishOfAnOldGenerationDoesNotCount) {
+TEST_F(ShmRingTest, IgnoresPublishOfOldGeneration) {
   open({.slots = 2});
   const ProducerId zombie = add("zombie");
   const Claim stale = claim(zombie);
-  ring_->reissue(zombie);
+  ring_->requeue(zombie);
   EXPECT_FALSE(ring_->publish(zombie, stale));
   const ProducerId heir = add("heir");
   EXPECT_EQ(heir.index, zombie.index);
@@ -188,34 +189,34 @@ TEST_F(ShmRingTest, ALatePublishOfAnOldGenerationDoesNotCount) {
   EXPECT_EQ(again.ticket, stale.ticket);
   EXPECT_FALSE(ring_->publish(zombie, stale));
   ring_->abandon(zombie, stale);
-  EXPECT_EQ(ring_->claim(zombie, kSoon).status().code(), Code::kMismatch);
+  EXPECT_EQ(ring_->claim(zombie, kSoon).status().code(), StatusCode::kMismatch);
   fill(again.slot, again.ticket);
   EXPECT_TRUE(ring_->publish(heir, again));
   expect_next(0);
 }
 
-TEST_F(ShmRingTest, ProducerTableIsBoundedAndItsRowsAreUsedAgain) {
+TEST_F(ShmRingTest, LimitsProducersAndReusesTheirIndices) {
   open({.slots = 2});
   std::vector<ProducerId> rows;
   while (rows.size() < kMaxProducers - 1) rows.push_back(add("x"));
-  EXPECT_EQ(ring_->add_producer("one more").status().code(), Code::kBusy);
-  ring_->reissue(rows[10]);
+  EXPECT_EQ(ring_->add_producer("one more").status().code(), StatusCode::kBusy);
+  ring_->requeue(rows[10]);
   EXPECT_EQ(add("heir").index, rows[10].index);
 }
 
-TEST_F(ShmRingTest, NonsenseProducersAreRefused) {
+TEST_F(ShmRingTest, RejectsInvalidProducerIds) {
   open({.slots = 2});
   for (const ProducerId id :
        {ProducerId{.index = 64, .generation = 1}, ProducerId{.index = ~0u, .generation = 1},
         ProducerId{.index = 3, .generation = 0}, ProducerId{.index = 0, .generation = 9}}) {
-    EXPECT_EQ(ring_->claim(id, kSoon).status().code(), Code::kMismatch);
-    EXPECT_EQ(ring_->reissue(id), 0u);
+    EXPECT_EQ(ring_->claim(id, kSoon).status().code(), StatusCode::kMismatch);
+    EXPECT_EQ(ring_->requeue(id), 0u);
     EXPECT_FALSE(ring_->publish(id, {.ticket = 0, .slot = {}}));
     ring_->set_producer_pid(id, 1);
   }
 }
 
-TEST_F(ShmRingTest, CloseIsStickyAndWakesBothSides) {
+TEST_F(ShmRingTest, WakesBothSidesOnCloseAndRemainsClosed) {
   open({.slots = 1});
   claim(producer_);
   std::latch waiting(2);
@@ -232,13 +233,13 @@ TEST_F(ShmRingTest, CloseIsStickyAndWakesBothSides) {
   ring_->close();
   reader.join();
   consumer.join();
-  EXPECT_EQ(of_claim.code(), Code::kClosed);
-  EXPECT_EQ(of_pop.code(), Code::kClosed);
+  EXPECT_EQ(of_claim.code(), StatusCode::kClosed);
+  EXPECT_EQ(of_pop.code(), StatusCode::kClosed);
   EXPECT_TRUE(ring_->closed());
-  EXPECT_EQ(ring_->pop(kLong).status().code(), Code::kClosed);
+  EXPECT_EQ(ring_->pop(kLong).status().code(), StatusCode::kClosed);
 }
 
-TEST_F(ShmRingTest, PublishWakesTheConsumerAndReleaseTheProducer) {
+TEST_F(ShmRingTest, WakesConsumerOnPublishAndProducerOnRelease) {
   open({.slots = 1});
   std::thread reader([&] {
     for (int i = 0; i < 200; ++i) {
@@ -257,7 +258,7 @@ TEST_F(ShmRingTest, PublishWakesTheConsumerAndReleaseTheProducer) {
   reader.join();
 }
 
-TEST_F(ShmRingTest, CountersSayWhatHappened) {
+TEST_F(ShmRingTest, CountsBatchesAndReadTimes) {
   open({.slots = 4, .first_ticket = 100});
   for (int i = 0; i < 3; ++i) produce(producer_);
   expect_next(100);
@@ -272,84 +273,89 @@ TEST_F(ShmRingTest, CountersSayWhatHappened) {
   EXPECT_EQ(counters.transform_ns, 1000u);
 }
 
-TEST_F(ShmRingTest, BadSamplesArriveInOrderAndOnce) {
+TEST_F(ShmRingTest, DeliversSampleErrorsInOrderExactlyOnce) {
   open({.slots = 2});
   const Claim held = claim(producer_);
-  ring_->report_bad_sample(
-      {.ticket = held.ticket, .sample = 7, .code = Code::kCorrupt, .reason = "first"});
-  ring_->report_bad_sample(
-      {.ticket = held.ticket, .sample = 3, .code = Code::kIoError, .reason = "second"});
-  const auto reports = ring_->take_bad_samples();
+  ring_->report_sample_error(
+      {.ticket = held.ticket, .sample = 7, .code = StatusCode::kCorrupt, .reason = "first"});
+  ring_->report_sample_error(
+      {.ticket = held.ticket, .sample = 3, .code = StatusCode::kIoError, .reason = "second"});
+  const auto reports = ring_->drain_sample_errors();
   ASSERT_EQ(reports.size(), 2u);
   EXPECT_EQ(reports[0].sample, 7u);
   EXPECT_EQ(reports[0].reason, "first");
-  EXPECT_EQ(reports[1].code, Code::kIoError);
-  EXPECT_TRUE(ring_->take_bad_samples().empty());
-  EXPECT_EQ(ring_->counters().bad_samples, 2u);
+  EXPECT_EQ(reports[1].code, StatusCode::kIoError);
+  EXPECT_TRUE(ring_->drain_sample_errors().empty());
+  EXPECT_EQ(ring_->counters().sample_errors, 2u);
 }
 
-TEST_F(ShmRingTest, LongReasonsAreCutBetweenCharacters) {
+TEST_F(ShmRingTest, TruncatesLongMessagesBetweenCharacters) {
   open({.slots = 2});
   std::string reason(199, 'x');
   reason += "\xc3\xa9 and more";  // the character would end at byte 201
-  ring_->report_bad_sample({.ticket = 0, .sample = 1, .code = Code::kCorrupt, .reason = reason});
-  const auto reports = ring_->take_bad_samples();
+  ring_->report_sample_error(
+      {.ticket = 0, .sample = 1, .code = StatusCode::kCorrupt, .reason = reason});
+  const auto reports = ring_->drain_sample_errors();
   ASSERT_EQ(reports.size(), 1u);
   EXPECT_EQ(reports[0].reason, std::string(199, 'x'));
 }
 
-TEST_F(ShmRingTest, ReportsWaitForRoomWhileSomebodyTakesThem) {
+TEST_F(ShmRingTest, WaitsForErrorQueueSpaceDuringDrain) {
   open({.slots = 2});
   constexpr uint64_t kMany = 5000;
   std::thread reader([this] {
     for (uint64_t i = 0; i < kMany; ++i)
-      ring_->report_bad_sample({.ticket = 0, .sample = i, .code = Code::kCorrupt, .reason = "r"});
+      ring_->report_sample_error(
+          {.ticket = 0, .sample = i, .code = StatusCode::kCorrupt, .reason = "r"});
   });
   std::set<uint64_t> taken;
   while (taken.size() + ring_->counters().lost_reports < kMany)
-    for (const BadSample& bad : ring_->take_bad_samples()) taken.insert(bad.sample);
+    for (const SampleError& error : ring_->drain_sample_errors()) taken.insert(error.sample);
   reader.join();
   EXPECT_EQ(taken.size(), kMany);
 }
 
-TEST_F(ShmRingTest, AReportThatWaitsForRoomEndsWithTheRing) {
+TEST_F(ShmRingTest, StopsWaitingForErrorQueueOnClose) {
   open({.slots = 2});
   std::thread reader([this] {
     for (uint64_t i = 0; i < 300; ++i)
-      ring_->report_bad_sample({.ticket = 0, .sample = i, .code = Code::kCorrupt, .reason = "r"});
+      ring_->report_sample_error(
+          {.ticket = 0, .sample = i, .code = StatusCode::kCorrupt, .reason = "r"});
   });
-  while (ring_->counters().bad_samples < 257) std::this_thread::yield();
+  while (ring_->counters().sample_errors < 257) std::this_thread::yield();
   ring_->close();
   reader.join();
-  EXPECT_EQ(ring_->counters().lost_reports, 0u) << "nobody is going to use their batches";
+  EXPECT_EQ(ring_->counters().lost_reports, 0u) << "nothing will use their batches";
 }
 
-TEST_F(ShmRingTest, ReportsThatFindNoRoomAreCounted) {
+TEST_F(ShmRingTest, CountsReportsDroppedByFullErrorQueue) {
   open({.slots = 2});
   for (uint64_t i = 0; i < 300; ++i)
-    ring_->report_bad_sample({.ticket = 0, .sample = i, .code = Code::kCorrupt, .reason = "r"});
-  EXPECT_EQ(ring_->take_bad_samples().size(), 256u);
-  EXPECT_EQ(ring_->counters().bad_samples, 300u);
+    ring_->report_sample_error(
+        {.ticket = 0, .sample = i, .code = StatusCode::kCorrupt, .reason = "r"});
+  EXPECT_EQ(ring_->drain_sample_errors().size(), 256u);
+  EXPECT_EQ(ring_->counters().sample_errors, 300u);
   EXPECT_EQ(ring_->counters().lost_reports, 44u);
-  ring_->report_bad_sample({.ticket = 0, .sample = 1, .code = Code::kCorrupt, .reason = "r"});
-  EXPECT_EQ(ring_->take_bad_samples().size(), 1u);
+  ring_->report_sample_error(
+      {.ticket = 0, .sample = 1, .code = StatusCode::kCorrupt, .reason = "r"});
+  EXPECT_EQ(ring_->drain_sample_errors().size(), 1u);
 }
 
-TEST_F(ShmRingTest, TheDescriptorIsNotInheritedByAccident) {
+TEST_F(ShmRingTest, SetsCloseOnExecOnDescriptor) {
   open({.slots = 2});
   EXPECT_NE(::fcntl(ring_->fd(), F_GETFD) & FD_CLOEXEC, 0);
 }
 
-TEST(ShmRing, FaultRow32TooLargeARingIsNoSpaceAndSaysHowMuchItNeeds) {
+TEST(ShmRingCreateTest, ReportsRequiredMemoryWhenRingIsTooLarge) {
   const auto ring = ShmRing::create(small_layout(int64_t{1} << 30, 1024), {.slots = 8});
   ASSERT_FALSE(ring.ok());
-  EXPECT_EQ(ring.status().code(), Code::kNoSpace);
+  EXPECT_EQ(ring.status().code(), StatusCode::kNoSpace);
   EXPECT_THAT(ring.status().message(), HasSubstr("33554433 MiB"));
   const auto absurd = ShmRing::create(small_layout(int64_t{1} << 60, 1 << 20), {.slots = 8});
-  EXPECT_EQ(absurd.status().code(), Code::kNoSpace);
+  EXPECT_EQ(absurd.status().code(), StatusCode::kNoSpace);
 }
 
-TEST(ShmRing, FaultRow32ALimitOnFileSizesIsAnErrorAndNotASignal) {
+TEST(ShmRingCreateTest, ReportsErrorOnFileSizeLimitWithoutSignal) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   rlimit tight = before;
@@ -357,23 +363,24 @@ TEST(ShmRing, FaultRow32ALimitOnFileSizesIsAnErrorAndNotASignal) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
   const auto ring = ShmRing::create(small_layout(), {.slots = 8});
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  EXPECT_EQ(ring.status().code(), Code::kNoSpace);
+  EXPECT_EQ(ring.status().code(), StatusCode::kNoSpace);
 }
 
-TEST(ShmRing, SettingsThatMakeNoRingAreRefused) {
-  const auto code = [](const BatchLayout& layout, const RingSettings& settings) {
-    return ShmRing::create(layout, settings).status().code();
+TEST(ShmRingCreateTest, RejectsInvalidSettings) {
+  const auto code = [](const BatchLayout& layout, const RingOptions& options) {
+    return ShmRing::create(layout, options).status().code();
   };
-  EXPECT_EQ(code(small_layout(), {.slots = 0}), Code::kInvalidArgument);
-  EXPECT_EQ(code(small_layout(), {.slots = 1 << 20}), Code::kInvalidArgument);
-  EXPECT_EQ(code(small_layout(), {.first_ticket = ~0ull}), Code::kInvalidArgument);
-  EXPECT_EQ(code(BatchLayout({}, 1), {}), Code::kInvalidArgument);
-  EXPECT_EQ(code(small_layout(4, 0), {}), Code::kInvalidArgument);
-  EXPECT_EQ(code(small_layout(0, 1), {}), Code::kInvalidArgument);
-  EXPECT_EQ(code(small_layout(-4, 1), {}), Code::kInvalidArgument);
-  EXPECT_EQ(code(BatchLayout({{.name = std::string(32, 'n')}}, 1), {}), Code::kInvalidArgument);
+  EXPECT_EQ(code(small_layout(), {.slots = 0}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(small_layout(), {.slots = 1 << 20}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(small_layout(), {.first_ticket = ~0ull}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(BatchLayout({}, 1), {}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(small_layout(4, 0), {}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(small_layout(0, 1), {}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(small_layout(-4, 1), {}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(BatchLayout({{.name = std::string(32, 'n')}}, 1), {}),
+            StatusCode::kInvalidArgument);
   EXPECT_EQ(code(BatchLayout({{.name = "x", .shape = std::vector<int64_t>(9, 1)}}, 1), {}),
-            Code::kInvalidArgument);
+            StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -15,53 +15,53 @@ EvalResult two_sets() {
   EvalResult result;
   result.step = 1200;
   result.manifest_sha256 = "ab12";
-  result.sets = {{"val", 64, {{"loss", 1.25}, {"accuracy", 0.5}}},
-                 {"far", 8, {{"loss", std::numeric_limits<double>::infinity()}}}};
+  result.datasets = {{"val", 64, {{"loss", 1.25}, {"accuracy", 0.5}}},
+                     {"far", 8, {{"loss", std::numeric_limits<double>::infinity()}}}};
   result.seconds = 3.5;
   result.created = "2026-01-31T12:00:00.000Z";
   return result;
 }
 
-TEST(EvalResult, IsReadBackAsWrittenAndInfinityBecomesNull) {
+TEST(EvalResultTest, RoundTripsThroughJsonWithInfinityAsNull) {
   const std::string json = to_json(two_sets());
   EXPECT_NE(json.find("\"val\":{\"loss\":1.25"), std::string::npos) << json;
   const auto back = parse_eval_result(json, "step.json");
   ASSERT_TRUE(back.ok()) << back.status().to_string();
   EXPECT_EQ(back->step, 1200u);
   EXPECT_EQ(back->manifest_sha256, "ab12");
-  ASSERT_EQ(back->sets.size(), 2u);
-  EXPECT_EQ(back->sets[0].samples, 64u);
-  EXPECT_EQ(back->sets[0].metrics[1].first, "accuracy");
-  EXPECT_EQ(back->sets[0].metrics[0].second, 1.25);
-  EXPECT_TRUE(std::isnan(back->sets[1].metrics[0].second));
+  ASSERT_EQ(back->datasets.size(), 2u);
+  EXPECT_EQ(back->datasets[0].samples, 64u);
+  EXPECT_EQ(back->datasets[0].metrics[1].first, "accuracy");
+  EXPECT_EQ(back->datasets[0].metrics[0].second, 1.25);
+  EXPECT_TRUE(std::isnan(back->datasets[1].metrics[0].second));
 }
 
-TEST(EvalResult, FiguresByClassAndTheMatrixAreReadBack) {
+TEST(EvalResultTest, RoundTripsPerClassMetricsAndConfusionMatrix) {
   EvalResult result = two_sets();
-  result.sets[0].classes = {{"cat", 40, 0.5, 0.25, 1.0 / 3}, {"dog \"x\"", 24, 0, 0, 0}};
-  result.sets[0].confusion = {{10, 30}, {10, 14}};
+  result.datasets[0].classes = {{"cat", 40, 0.5, 0.25, 1.0 / 3}, {"dog \"x\"", 24, 0, 0, 0}};
+  result.datasets[0].confusion_matrix = {{10, 30}, {10, 14}};
   const auto back = parse_eval_result(to_json(result), "step.json");
   ASSERT_TRUE(back.ok()) << back.status().to_string();
-  EXPECT_EQ(back->sets[0].classes, result.sets[0].classes);
-  EXPECT_EQ(back->sets[0].confusion, result.sets[0].confusion);
-  EXPECT_EQ(back->sets[0].metrics, result.sets[0].metrics);
-  EXPECT_TRUE(back->sets[1].classes.empty());
+  EXPECT_EQ(back->datasets[0].classes, result.datasets[0].classes);
+  EXPECT_EQ(back->datasets[0].confusion_matrix, result.datasets[0].confusion_matrix);
+  EXPECT_EQ(back->datasets[0].metrics, result.datasets[0].metrics);
+  EXPECT_TRUE(back->datasets[1].classes.empty());
 }
 
-TEST(Best, IsReadBackWithItsHistoryAndByMetric) {
-  const Best best{"val",
-                  "loss",
-                  1.25,
-                  1200,
-                  "ab12",
-                  {{2.5, 200, "aa"}, {1.25, 1200, "ab12"}},
-                  {{"val/accuracy", {0.75, 900, "cc"}}}};
+TEST(BestCheckpointTest, RoundTripsHistoryAndPerMetricValues) {
+  const BestCheckpoint best{"val",
+                            "loss",
+                            1.25,
+                            1200,
+                            "ab12",
+                            {{2.5, 200, "aa"}, {1.25, 1200, "ab12"}},
+                            {{"val/accuracy", {0.75, 900, "cc"}}}};
   const auto back = parse_best(to_json(best), "best.json");
   ASSERT_TRUE(back.ok()) << back.status().to_string();
   EXPECT_EQ(*back, best);
 }
 
-TEST(Best, OfAnEarlierVersionIsRead) {
+TEST(BestCheckpointTest, ParsesEarlierVersion) {
   const auto back =
       parse_best(R"({"dataset":"val","metric":"loss","value":1.5,"step":7,"manifest_sha256":"ab"})",
                  "best.json");
@@ -71,30 +71,32 @@ TEST(Best, OfAnEarlierVersionIsRead) {
 }
 
 // A loss one unit in the last place off would make a better checkpoint of an equal one.
-TEST(EvalResult, ALossAndTheBestAreReadBackToTheLastBit) {
+TEST(EvalResultTest, RoundTripsLossAndBestValueBitForBit) {
   EvalResult result = two_sets();
-  result.sets[0].metrics[0].second = 0.9674570043571293;
-  EXPECT_EQ(parse_eval_result(to_json(result), "r")->sets[0].metrics[0].second, 0.9674570043571293);
-  const Best best{"val", "loss", 0.9674570043571293, 1200, "ab12"};
+  result.datasets[0].metrics[0].second = 0.9674570043571293;
+  EXPECT_EQ(parse_eval_result(to_json(result), "r")->datasets[0].metrics[0].second,
+            0.9674570043571293);
+  const BestCheckpoint best{"val", "loss", 0.9674570043571293, 1200, "ab12"};
   EXPECT_EQ(parse_best(to_json(best), "b")->value, 0.9674570043571293);
 }
 
-TEST(EvalResult, EveryPrefixIsRefusedAndNothingCrashes) {
+TEST(EvalResultTest, RejectsTruncationAtAnyByte) {
   const std::string json = to_json(two_sets());
   for (size_t length = 0; length + 2 < json.size(); ++length) {
-    EXPECT_EQ(parse_eval_result(json.substr(0, length), "p").status().code(), Code::kCorrupt)
+    EXPECT_EQ(parse_eval_result(json.substr(0, length), "p").status().code(), StatusCode::kCorrupt)
         << length;
   }
 }
 
-TEST(EvalResult, TheFileIsNamedAfterTheStep) {
+TEST(EvalResultTest, UsesStepInFileName) {
   std::string directory = ::testing::TempDir() + "stoker-eval-XXXXXX";
   ASSERT_NE(::mkdtemp(directory.data()), nullptr);
-  ASSERT_TRUE(write_eval_result(real_files(), directory, two_sets()).ok());
+  ASSERT_TRUE(write_eval_result(default_file_system(), directory, two_sets()).ok());
   EXPECT_TRUE(std::filesystem::exists(directory + "/step-000001200.json"));
-  EXPECT_EQ(read_best(directory + "/best.json").status().code(), Code::kNotFound);
-  const Best best{"val", "loss", 1.25, 1200, "ab12", {}, {}};
-  ASSERT_TRUE(write_file_atomically(real_files(), directory + "/best.json", to_json(best)).ok());
+  EXPECT_EQ(read_best(directory + "/best.json").status().code(), StatusCode::kNotFound);
+  const BestCheckpoint best{"val", "loss", 1.25, 1200, "ab12", {}, {}};
+  ASSERT_TRUE(
+      write_file_atomically(default_file_system(), directory + "/best.json", to_json(best)).ok());
   EXPECT_EQ(read_best(directory + "/best.json")->step, 1200u);
   std::filesystem::remove_all(directory);
 }

@@ -22,42 +22,48 @@ class RunStateTest : public ::testing::Test {
   RunLayout layout_{""};
 };
 
-TEST_F(RunStateTest, AnEmptyDirectoryIsNoRun) {
-  EXPECT_EQ(look(layout_).kind, RunState::Kind::kAbsent);
+TEST_F(RunStateTest, ReportsAbsentOnEmptyDirectory) {
+  EXPECT_EQ(read_run_state(layout_).phase, RunState::Phase::kAbsent);
 }
 
-TEST_F(RunStateTest, AHeldLockIsRunningEvenWhereAnOldEndIsLeft) {
-  ASSERT_TRUE(write_run_end(real_files(), layout_, {"stopped", 7, "asked to", 0}).ok());
+TEST_F(RunStateTest, ReportsRunningOnHeldLockDespiteOldExitStatus) {
+  ASSERT_TRUE(
+      write_exit_status(default_file_system(), layout_, {"stopped", 7, "asked to", 0}).ok());
   const auto lock = lock_file(layout_.lock_file(), "pid=1");
   ASSERT_TRUE(lock.ok());
-  EXPECT_EQ(look(layout_).kind, RunState::Kind::kRunning);
+  EXPECT_EQ(read_run_state(layout_).phase, RunState::Phase::kRunning);
 }
 
-TEST_F(RunStateTest, AKilledTrainerIsDead) {
+TEST_F(RunStateTest, ReportsCrashAfterTrainerIsKilled) {
   const pid_t child = ::fork();
   if (child == 0) {
     const auto lock = lock_file(layout_.lock_file(), "pid=1");
     ::kill(::getpid(), SIGKILL);
   }
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  EXPECT_EQ(look(layout_).kind, RunState::Kind::kDead);
+  EXPECT_EQ(read_run_state(layout_).phase, RunState::Phase::kCrashed);
 }
 
-TEST_F(RunStateTest, TheEndIsReadBackAsItWasWritten) {
-  ASSERT_TRUE(write_run_end(real_files(), layout_, {"failed", 12, "a \"quoted\" reason", 70}).ok());
-  const RunState state = look(layout_);
-  ASSERT_EQ(state.kind, RunState::Kind::kEnded);
+TEST_F(RunStateTest, RoundTripsExitStatus) {
+  ASSERT_TRUE(
+      write_exit_status(default_file_system(), layout_, {"failed", 12, "a \"quoted\" reason", 70})
+          .ok());
+  const RunState state = read_run_state(layout_);
+  ASSERT_EQ(state.phase, RunState::Phase::kEnded);
   EXPECT_EQ(state.end->state, "failed");
   EXPECT_EQ(state.end->step, 12u);
   EXPECT_EQ(state.end->reason, "a \"quoted\" reason");
   EXPECT_EQ(state.end->exit_code, 70);
 }
 
-TEST_F(RunStateTest, AGarbledEndIsNoEnd) {
-  ASSERT_TRUE(write_file_atomically(real_files(), layout_.end_file(), "{\"state\": \"fini").ok());
-  ASSERT_TRUE(write_file_atomically(real_files(), layout_.lock_file(), "").ok());
-  EXPECT_EQ(look(layout_).kind, RunState::Kind::kDead);
-  EXPECT_EQ(parse_run_end("{\"state\":1}", "exit_status.json").status().code(), Code::kCorrupt);
+TEST_F(RunStateTest, IgnoresCorruptExitStatus) {
+  ASSERT_TRUE(
+      write_file_atomically(default_file_system(), layout_.exit_status_file(), "{\"state\": \"fini")
+          .ok());
+  ASSERT_TRUE(write_file_atomically(default_file_system(), layout_.lock_file(), "").ok());
+  EXPECT_EQ(read_run_state(layout_).phase, RunState::Phase::kCrashed);
+  EXPECT_EQ(parse_exit_status("{\"state\":1}", "exit_status.json").status().code(),
+            StatusCode::kCorrupt);
 }
 
 }  // namespace

@@ -22,23 +22,23 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kSteps = 5;
+constexpr int64_t kTimeSteps = 5;
 constexpr int64_t kOutputs = 4;
 using Samples = std::vector<TensorSpec>;
 
-const TensorSpec kInput{"input", DType::kF32, {kSteps, kOutputs}};
-const TensorSpec kLabels{"labels", DType::kI64, {3}};
-const TensorSpec kLength{"length", DType::kI64, {}};
+const TensorSpec kInputSpec{"input", DType::kF32, {kTimeSteps, kOutputs}};
+const TensorSpec kLabelSpec{"labels", DType::kI64, {3}};
+const TensorSpec kLengthSpec{"length", DType::kI64, {}};
 
-class Ctc : public ::testing::Test {
+class CtcTest : public ::testing::Test {
  protected:
-  Ctc() {
+  CtcTest() {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     generator.set_current_seed(13);
   }
   static std::unique_ptr<Task> task(bool zero_infinity = false) {
     auto task = make_task({config::CtcTask{.zero_infinity = zero_infinity}}, nullptr,
-                          {kInput, kLabels, kLength}, kOutputs);
+                          {kInputSpec, kLabelSpec, kLengthSpec}, kOutputs);
     EXPECT_TRUE(task.ok()) << task.status().to_string();
     return std::move(*task);
   }
@@ -63,7 +63,7 @@ class Ctc : public ::testing::Test {
   }
   // An input whose best path is `path`.
   static at::Tensor saying(const std::vector<int64_t>& path) {
-    const at::Tensor input = at::zeros({1, kSteps, kOutputs});
+    const at::Tensor input = at::zeros({1, kTimeSteps, kOutputs});
     for (size_t step = 0; step < path.size(); ++step)
       input[0][static_cast<int64_t>(step)][path[step]].fill_(9);
     return input;
@@ -71,8 +71,8 @@ class Ctc : public ::testing::Test {
 };
 
 // The probability of the labels is that of all paths that collapse to them.
-TEST_F(Ctc, TheLossIsThatOfAllPathsThatStandForTheLabels) {
-  const at::Tensor input = at::randn({1, kSteps, kOutputs});
+TEST_F(CtcTest, ComputesLossOverAllAlignments) {
+  const at::Tensor input = at::randn({1, kTimeSteps, kOutputs});
   const at::Tensor p = at::log_softmax(input[0], 1).exp();
   const auto at = [&p](int64_t step, int64_t label) { return p[step][label].item<double>(); };
   // Of two steps, the label 2: 22, 2_, _2. Of three steps, 1 and 1: only 1_1.
@@ -84,16 +84,16 @@ TEST_F(Ctc, TheLossIsThatOfAllPathsThatStandForTheLabels) {
   EXPECT_NEAR(loss(batch_of(input, {-100, -100, -100}, {2})), -std::log(at(0, 0) * at(1, 0)), 1e-5);
 }
 
-TEST_F(Ctc, EachSampleIsDividedByItsLabelsAndAllAreMeant) {
-  const at::Tensor input = at::randn({2, kSteps, kOutputs});
+TEST_F(CtcTest, NormalizesLossByLabelsAndAveragesSamples) {
+  const at::Tensor input = at::randn({2, kTimeSteps, kOutputs});
   const Batch both = batch_of(input, {2, 1, -100, 3, -100, -100}, {5, 3});
   const double first = loss(batch_of(input.narrow(0, 0, 1), {2, 1, -100}, {5})),
                second = loss(batch_of(input.narrow(0, 1, 1), {3, -100, -100}, {3}));
   EXPECT_NEAR(loss(both), (first + second) / 2, 1e-5);
 }
 
-TEST_F(Ctc, LabelsThatTheStepsCannotHoldAreInfinitelyFarUnlessThatCountsZero) {
-  const at::Tensor input = at::randn({2, kSteps, kOutputs}).requires_grad_();
+TEST_F(CtcTest, ReturnsInfiniteOrZeroLossOnTooManyLabels) {
+  const at::Tensor input = at::randn({2, kTimeSteps, kOutputs}).requires_grad_();
   const Batch batch = batch_of(input, {1, 1, 1, 2, -100, -100}, {4, 5});
   EXPECT_EQ(loss(batch), std::numeric_limits<double>::infinity());
   const double other = loss(batch_of(input.detach().narrow(0, 1, 1), {2, -100, -100}, {5}));
@@ -106,8 +106,8 @@ TEST_F(Ctc, LabelsThatTheStepsCannotHoldAreInfinitelyFarUnlessThatCountsZero) {
 }
 
 // LibTorch would read memory that is not its own.
-TEST_F(Ctc, LabelsThatAreNoClassesAreRefused) {
-  const at::Tensor input = at::randn({1, kSteps, kOutputs});
+TEST_F(CtcTest, RejectsInvalidLabels) {
+  const at::Tensor input = at::randn({1, kTimeSteps, kOutputs});
   for (const std::vector<int64_t>& labels : {std::vector<int64_t>{0, -100, -100},
                                              {4, -100, -100},
                                              {1, 1000000000000, -100},
@@ -122,12 +122,12 @@ TEST_F(Ctc, LabelsThatAreNoClassesAreRefused) {
   }
 }
 
-TEST_F(Ctc, ALengthBeyondTheStepsMeansAllOfThem) {
-  const at::Tensor input = at::randn({1, kSteps, kOutputs});
+TEST_F(CtcTest, ClampsLengthToTimeSteps) {
+  const at::Tensor input = at::randn({1, kTimeSteps, kOutputs});
   EXPECT_EQ(loss(batch_of(input, {2, 3, -100}, {1000})), loss(batch_of(input, {2, 3, -100}, {5})));
 }
 
-TEST_F(Ctc, WhatIsDecodedIsTheBestPathOfTheRealSteps) {
+TEST_F(CtcTest, DecodesBestPathWithinLength) {
   const auto rate = [](const std::vector<int64_t>& path, const std::vector<int64_t>& labels,
                        int64_t length) {
     return evaluated({batch_of(saying(path), labels, {length})}).at("label_error_rate");
@@ -138,8 +138,8 @@ TEST_F(Ctc, WhatIsDecodedIsTheBestPathOfTheRealSteps) {
   EXPECT_DOUBLE_EQ(rate({1, 2, 3, 0, 0}, {1, -100, -100}, 5), 2);
 }
 
-TEST_F(Ctc, FiguresDoNotDependOnHowSamplesWereCutIntoBatches) {
-  const at::Tensor input = at::randn({4, kSteps, kOutputs});
+TEST_F(CtcTest, ComputesMetricsIndependentOfBatchBoundaries) {
+  const at::Tensor input = at::randn({4, kTimeSteps, kOutputs});
   const std::vector<std::vector<int64_t>> labels{
       {1, 2, 3}, {3, -100, -100}, {-100, -100, -100}, {2, 2, -100}};
   const std::vector<int64_t> length{5, 2, 4, 5};
@@ -155,10 +155,10 @@ TEST_F(Ctc, FiguresDoNotDependOnHowSamplesWereCutIntoBatches) {
   EXPECT_EQ(one_by_one.at("label_error_rate"), together.at("label_error_rate"));
 }
 
-TEST_F(Ctc, WithoutALengthAllStepsAreReal) {
-  auto whole = make_task({config::CtcTask{}}, nullptr, {kInput, kLabels}, kOutputs);
+TEST_F(CtcTest, UsesAllTimeStepsWithoutLength) {
+  auto whole = make_task({config::CtcTask{}}, nullptr, {kInputSpec, kLabelSpec}, kOutputs);
   ASSERT_TRUE(whole.ok()) << whole.status().to_string();
-  Batch batch = batch_of(at::randn({1, kSteps, kOutputs}), {2, 3, -100}, {5});
+  Batch batch = batch_of(at::randn({1, kTimeSteps, kOutputs}), {2, 3, -100}, {5});
   const double with_length = loss(batch);
   batch.pop_back();
   Echo model;

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 at::Tensor of_labels(std::vector<int64_t> labels) { return at::tensor(labels, at::kLong); }
 
-class Weighted : public ::testing::Test {
+class LabelLossTest : public ::testing::Test {
  protected:
   static LabelLoss loss(const std::vector<double>& weights, double smoothing = 0) {
     return {*ClassWeights::of(weights, "task.class_weights", weights.size(), "classes"), smoothing};
@@ -34,14 +34,14 @@ class Weighted : public ::testing::Test {
   const at::Tensor log_ = at::log_softmax(logits_, 1);
 };
 
-TEST_F(Weighted, TheMeanIsDividedByTheWeightsOfTheLabelsThatAreThere) {
+TEST_F(LabelLossTest, DividesLossBySumOfLabelWeights) {
   const double expected =
       (2 * nats(0, 1) + 0.5 * nats(1, 0) + 2 * nats(2, 1) + 4 * nats(3, 2)) / (2 + 0.5 + 2 + 4);
   EXPECT_NEAR(loss({0.5, 2, 4}).mean(logits_, of_labels({1, 0, 1, 2})).item<double>(), expected,
               1e-6);
 }
 
-TEST_F(Weighted, SharesOfLabelsAreWeighedOneByOneAndDividedByTheSamples) {
+TEST_F(LabelLossTest, WeightsSoftLabelsAndDividesBySamples) {
   const at::Tensor shares =
       at::tensor({0.7F, 0.3F, 0.F, 1.F, 0.F, 0.F, 0.F, 0.5F, 0.5F, 0.F, 0.F, 1.F}).view({4, 3});
   const double expected = (0.7 * 0.5 * nats(0, 0) + 0.3 * 2 * nats(0, 1) + 0.5 * nats(1, 0) +
@@ -50,7 +50,7 @@ TEST_F(Weighted, SharesOfLabelsAreWeighedOneByOneAndDividedByTheSamples) {
   EXPECT_NEAR(loss({0.5, 2, 4}).mean(logits_, shares).item<double>(), expected, 1e-6);
 }
 
-TEST_F(Weighted, OutputsThatTheDataDoesNotKnowCountOne) {
+TEST_F(LabelLossTest, AssignsWeightOneToOutputsBeyondWeights) {
   const double smoothed = 0.3 / 3;
   double sum = 0, weights = 0;
   const std::vector<double> weight{0.5, 2, 1};
@@ -63,29 +63,29 @@ TEST_F(Weighted, OutputsThatTheDataDoesNotKnowCountOne) {
               sum / weights, 1e-6);
 }
 
-TEST_F(Weighted, IgnoredLabelsAreNeitherInTheSumNorInWhatItIsDividedBy) {
+TEST_F(LabelLossTest, ExcludesIgnoredLabelsFromSumAndDivisor) {
   const at::Tensor labels = of_labels({kIgnoredLabel, 0, 2, kIgnoredLabel});
-  EXPECT_NEAR(loss({}).mean_of_counted(logits_, labels).item<double>(),
+  EXPECT_NEAR(loss({}).mean_over_valid(logits_, labels).item<double>(),
               (nats(1, 0) + nats(2, 2)) / 2, 1e-6);
-  EXPECT_NEAR(loss({0.5, 2, 4}).mean_of_counted(logits_, labels).item<double>(),
+  EXPECT_NEAR(loss({0.5, 2, 4}).mean_over_valid(logits_, labels).item<double>(),
               (0.5 * nats(1, 0) + 4 * nats(2, 2)) / 4.5, 1e-6);
 }
 
-TEST_F(Weighted, WhereNoLabelCountsTheLossIsZeroAndMovesNothing) {
+TEST_F(LabelLossTest, ReturnsZeroLossAndGradientWithoutCountedLabels) {
   const at::Tensor logits = logits_.clone().requires_grad_();
   for (const auto& weights : {std::vector<double>{}, {0, 0, 4}}) {
     const at::Tensor labels = weights.empty() ? of_labels(std::vector<int64_t>(4, kIgnoredLabel))
                                               : of_labels({0, 1, 1, 0});
-    const at::Tensor none = loss(weights, 0.1).mean_of_counted(logits, labels);
+    const at::Tensor none = loss(weights, 0.1).mean_over_valid(logits, labels);
     none.backward();
     EXPECT_EQ(none.item<double>(), 0);
     EXPECT_EQ(logits.grad().abs().max().item<double>(), 0);
   }
 }
 
-TEST_F(Weighted, ALabelThatIsNoClassIsRefused) {
+TEST_F(LabelLossTest, RejectsInvalidLabel) {
   EXPECT_THROW(loss({1, 2, 3}).mean(logits_, of_labels({0, 1, 3, 0})), c10::Error);
-  EXPECT_THROW(loss({}).mean_of_counted(logits_, of_labels({0, -1, 1, 0})), c10::Error);
+  EXPECT_THROW(loss({}).mean_over_valid(logits_, of_labels({0, -1, 1, 0})), c10::Error);
 }
 
 // ---- the tasks that have them
@@ -107,7 +107,7 @@ double evaluated(const Task& task, const Batch& batch) {
   return evaluation->report().metrics[0].second;
 }
 
-TEST_F(Weighted, ALabelThatIsTrueCountsItsWeightInMultiLabel) {
+TEST_F(LabelLossTest, AppliesPosWeightToPositiveLabels) {
   const auto task = multi_label({3, 1, 0.5});
   ASSERT_TRUE(task.ok()) << task.status().to_string();
   const at::Tensor target = at::tensor({1.F, 0.F, 1.F}).expand({4, 3}).contiguous();
@@ -125,7 +125,7 @@ TEST_F(Weighted, ALabelThatIsTrueCountsItsWeightInMultiLabel) {
   EXPECT_NEAR((*task)->loss(model, {logits_, target}).item<double>(), expected, 1e-6);
 }
 
-TEST_F(Weighted, EvaluationWeighsAsTrainingDoes) {
+TEST_F(LabelLossTest, WeightsEvaluationLossLikeTraining) {
   for (const bool has_target : {false, true}) {
     const auto made = has_target ? multi_label : classification;
     const Batch batch{logits_, has_target ? logits_.gt(0).to(at::kFloat) : of_labels({0, 1, 2, 1})};
@@ -137,7 +137,7 @@ TEST_F(Weighted, EvaluationWeighsAsTrainingDoes) {
   }
 }
 
-TEST_F(Weighted, EvaluationDividesByTheWeightsOfTheWholeSetNotOfABatch) {
+TEST_F(LabelLossTest, DividesEvaluationLossByTotalWeightOfDataset) {
   const auto task = classification({3, 1, 0.5});
   ASSERT_TRUE(task.ok());
   const at::Tensor labels = of_labels({0, 2, 2, 2});
@@ -148,7 +148,7 @@ TEST_F(Weighted, EvaluationDividesByTheWeightsOfTheWholeSetNotOfABatch) {
   EXPECT_EQ(in_parts->report().metrics[0].second, evaluated(**task, {logits_, labels}));
 }
 
-TEST(ClassWeightsOf, AnotherNumberOfClassesNameBothSides) {
+TEST(ClassWeightsValidationTest, RejectsMismatchedWeightCountWithBothSizes) {
   EXPECT_THAT(classification({1, 2}).status().message(),
               AllOf(HasSubstr("task.class_weights has 2"), HasSubstr("3 classes")));
   EXPECT_THAT(multi_label({1, 2, 3, 4}).status().message(),

@@ -8,14 +8,14 @@
 
 namespace {
 
-using stoker::plugin::Request;
+using stoker::plugin::ModelSpec;
 
 class Odd : public stoker::plugin::Model {
  public:
-  Odd(std::string does, const Request& request)
-      : does_(std::move(does)), outputs_(request.outputs) {
+  Odd(std::string does, const ModelSpec& spec)
+      : does_(std::move(does)), outputs_(spec.num_classes) {
     if (does_ == "no parameters") return;
-    linear_ = register_module("linear", torch::nn::Linear(elements(request.input), outputs_));
+    linear_ = register_module("linear", torch::nn::Linear(elements(spec.input_shape), outputs_));
     if (does_ == "nothing to train") linear_->weight.set_requires_grad(false);
     if (does_ == "nothing to train") linear_->bias.set_requires_grad(false);
     if (does_ == "doubles") linear_->to(at::kDouble);
@@ -40,7 +40,7 @@ class Odd : public stoker::plugin::Model {
     if (is_training()) seen_.add_(input.size(0));
     return logits * scale_;
   }
-  stoker::plugin::Outputs forward_training(const at::Tensor& input) override {
+  stoker::plugin::Outputs forward_with_aux(const at::Tensor& input) override {
     const at::Tensor logits = forward(input);
     return {logits, does_ == "auxiliary" ? logits * 2 : at::Tensor()};
   }
@@ -59,13 +59,13 @@ class Odd : public stoker::plugin::Model {
   at::Tensor scale_, seen_;
 };
 
-std::shared_ptr<stoker::plugin::Model> make(const Request& request) {
-  const std::string does = request.parameters.text("does", "");
+std::shared_ptr<stoker::plugin::Model> make(const ModelSpec& spec) {
+  const std::string does = spec.args.get_string("does", "");
   if (does == "throws") throw std::runtime_error("no model today");
   if (does == "throws a number") throw 7;
   if (does == "gives nothing") return nullptr;
-  if (does == "asks for a number") request.parameters.integer("width", 1);
-  return std::make_shared<Odd>(does, request);
+  if (does == "asks for a number") spec.args.get_int("width", 1);
+  return std::make_shared<Odd>(does, spec);
 }
 
 }  // namespace

@@ -1,0 +1,68 @@
+"""The peer of stoker-bench's feed-cold: PyTorch's DataLoader over JPEG files that each come after a delay.
+
+  cold_cache_baseline.py FOLDER WORKERS DELAY_MS BATCH     random crops resized to 224x224, as uint8
+
+Prints the number of files when it is ready; then, for each line with a number of seconds on standard input, feeds for
+that long and prints the pictures a second. Ends with its input.
+"""
+import argparse
+import glob
+import random
+import sys
+import time
+
+import numpy
+import torch
+from PIL import Image
+
+from feed_peer import SIDE, crop_box
+
+EPOCH = 4096  # pictures of an epoch: the files again and again
+
+
+class ColdPictures(torch.utils.data.Dataset):
+    def __init__(self, files, delay):
+        self.files, self.delay = files, delay
+
+    def __len__(self):
+        return EPOCH
+
+    def __getitem__(self, index):
+        time.sleep(self.delay)
+        picture = Image.open(self.files[index % len(self.files)]).convert("RGB")
+        left, top, width, height = crop_box(*picture.size, random.Random(index))
+        picture = picture.resize((SIDE, SIDE), Image.BILINEAR, box=(left, top, left + width, top + height))
+        return torch.from_numpy(numpy.array(picture))
+
+
+def batches(files, args):
+    torch.set_num_threads(1)
+    loader = torch.utils.data.DataLoader(ColdPictures(files, args.delay_ms / 1000), batch_size=args.batch, shuffle=True,
+                                         num_workers=args.workers, drop_last=True, persistent_workers=True)
+    while True:
+        yield from loader
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("workers", type=int)
+    parser.add_argument("delay_ms", type=float)
+    parser.add_argument("batch", type=int)
+    args = parser.parse_args()
+    files = sorted(glob.glob(args.folder + "/**/*.[jJ][pP]*[gG]", recursive=True))
+    fed = batches(files, args)
+    next(fed)
+    print(len(files), flush=True)
+    for line in sys.stdin:
+        for _ in range(2 * args.workers):  # what was prefetched before anybody asked
+            next(fed)
+        began, pictures = time.monotonic(), 0
+        while time.monotonic() - began < float(line) or pictures == 0:
+            next(fed)
+            pictures += args.batch
+        print(pictures / (time.monotonic() - began), flush=True)
+
+
+if __name__ == "__main__":
+    main()

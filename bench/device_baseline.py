@@ -1,0 +1,103 @@
+"""The peer of stoker-bench-device: the same model, batch, precision and optimizer in PyTorch, as its users write them.
+
+The batch is copied from page-locked memory in each step, without waiting, as a good data loader does it. Prints how many
+numbers the model's parameters and buffers have; then, for each line with a number of seconds on standard input, trains
+for that long and prints the steps a second. Ends with standard input.
+"""
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "parity"))
+from models import Gpt, Mlp, Resnet  # noqa: E402
+
+WARM_UP_STEPS = 8
+
+
+def model_of(setup):
+    if setup["model"] == "mlp":
+        return Mlp(setup["input"][0], setup["hidden"], 1)
+    if setup["model"] == "gpt2":
+        return Gpt(setup["layers"], setup["width"], setup["heads"], setup["context"], setup["classes"])
+    return Resnet(setup["layers"], setup["input"][0], setup["classes"])
+
+
+def batch_of(setup):
+    """On the host, as it comes out of a queue."""
+    batch, shape, classes = setup["batch"], setup["input"], setup["classes"]
+    if setup["model"] == "gpt2":
+        return (torch.randint(min(classes, 256), (batch, *shape), dtype=torch.int32),)
+    if classes == 0:
+        return torch.rand(batch, *shape) * 2 - 1, torch.rand(batch, 1) * 2 - 1
+    return torch.randint(256, (batch, *shape), dtype=torch.uint8), torch.randint(classes, (batch,))
+
+
+def loss_of(setup, model, batch):
+    if setup["model"] == "gpt2":
+        tokens = batch[0].long()
+        return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
+    if setup["classes"] == 0:
+        return F.mse_loss(model(batch[0]), batch[1])
+    pictures = (batch[0].float() / 255 - 0.5) / 0.5
+    if setup["channels_last"]:
+        pictures = pictures.contiguous(memory_format=torch.channels_last)
+    return F.cross_entropy(model(pictures).float(), batch[1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("how", choices=["eager", "compiled"])
+    parser.add_argument("setup", type=json.loads)
+    args = parser.parse_args()
+    setup, device = args.setup, torch.device(args.setup["device"])
+    is_cuda = device.type == "cuda"
+    torch.backends.cudnn.benchmark = True
+    model = model_of(setup).to(device)
+    if setup["channels_last"]:
+        model = model.to(memory_format=torch.channels_last)
+    size = sum(t.numel() for t in [*model.parameters(), *model.buffers()])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    called = torch.compile(model) if args.how == "compiled" else model
+    batch = [t.pin_memory() if is_cuda else t for t in batch_of(setup)]
+    bf16 = setup["precision"] == "bf16"
+
+    def step():
+        on_device = [t.to(device, non_blocking=True) for t in batch]
+        optimizer.zero_grad()
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            loss = loss_of(setup, called, on_device)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    def wait():
+        if is_cuda:
+            torch.cuda.synchronize()
+
+    def steps_per_second(seconds):
+        for _ in range(WARM_UP_STEPS):
+            step()
+        wait()
+        start, steps = time.monotonic(), 0
+        while steps == 0 or time.monotonic() - start < seconds:
+            step()
+            steps += 1
+            if steps % 16 == 0:
+                wait()  # the host must not run ahead for longer than is measured
+        wait()
+        return steps / (time.monotonic() - start)
+
+    step()  # where compiling takes place
+    print(size, flush=True)
+    for line in sys.stdin:
+        print(steps_per_second(float(line)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

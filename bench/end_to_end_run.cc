@@ -1,0 +1,182 @@
+#include "bench/end_to_end_run.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "bench/benchmark.h"
+#include "bench/stopwatch.h"
+#include "shared/base/file.h"
+
+namespace stoker::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using std::chrono::nanoseconds;
+
+constexpr auto kTick = 25ms;
+constexpr auto kSettleTime = 500ms;  // after a change, before it is measured
+constexpr auto kStartLimit = 60s;
+constexpr uint64_t kMaxRows = 1 << 30;
+
+// One thread trains and one evaluates, so that each has a core where there are two.
+constexpr char kConfig[] = R"(
+data:
+  train: {format: text, path: CORPUS, split: [0.0, 0.7]}
+  val: {format: text, path: CORPUS, split: [0.7, 1.0]}
+feed: {num_workers: 1}
+model: {name: gpt, num_layers: LAYERS, embed_dim: 128, num_heads: 4, context_length: 64}
+task: {name: language_modeling}
+train: {max_steps: 100000000, micro_batch_size: 16, device: cpu, num_threads: 1}
+checkpoint: {save_every_steps: null, save_every_seconds: null, keep_last: 3}
+eval: {checkpoints: latest, batch_size: 64, num_threads: 1}
+metrics: {log_every_steps: 1, tensorboard: false}
+)";
+
+std::string replaced(std::string text, const std::string& word, const std::string& by) {
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + by.size()))
+    text.replace(at, word.size(), by);
+  return text;
+}
+
+std::string program(const std::string& name) {
+  return (fs::read_symlink("/proc/self/exe").parent_path() / name).string();
+}
+
+void write_corpus(const std::string& path, size_t bytes) {
+  std::mt19937 random(1);
+  std::string text(bytes, ' ');
+  for (char& letter : text) letter = static_cast<char>('a' + random() % 26);
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// The step times that stand in the whole lines of `path` from `offset` on.
+Result<std::vector<double>> step_times(const std::string& path, uint64_t offset) {
+  STOKER_ASSIGN_OR_RETURN(const std::string rows, read_file(path, kMaxRows));
+  static constexpr std::string_view kField = "\"step_time_ms\":";
+  std::vector<double> times;
+  const size_t whole = rows.rfind('\n');
+  for (size_t at = rows.find(kField, offset); at < whole; at = rows.find(kField, at + 1))
+    times.push_back(std::strtod(rows.c_str() + at + kField.size(), nullptr));
+  return times;
+}
+
+// eval.priority: low is as nice as this.
+void count(std::stop_token stop) {
+  constexpr int kLow = 10;
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLow);
+  for (volatile uint64_t counted = 0; !stop.stop_requested();) counted = counted + 1;
+}
+
+uint64_t size_of(const std::string& path) {
+  std::error_code missing;
+  const auto bytes = fs::file_size(path, missing);
+  return missing ? 0 : bytes;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<EndToEndRun>> EndToEndRun::start(const std::string& dir, bool tiny) {
+  if (!fs::exists(program("stokerd")) || !fs::exists(program("stoker-eval")))
+    return Status(StatusCode::kNotFound,
+                  program("stokerd") + ", stoker-eval: are not there; build them");
+  STOKER_ASSIGN_OR_RETURN(auto folder, ScratchFolder::create(dir));
+  write_corpus(folder->file("corpus.txt"), tiny ? 100'000 : 2'000'000);
+  std::ofstream(folder->file("config.yaml")) << replaced(
+      replaced(kConfig, "CORPUS", folder->file("corpus.txt")), "LAYERS", tiny ? "1" : "4");
+  STOKER_ASSIGN_OR_RETURN(
+      ChildProcess trainer,
+      ChildProcess::exec({program("stokerd"), "--config", folder->file("config.yaml"), "--run-dir",
+                          folder->file("run")},
+                         folder->file("stokerd.out")));
+  std::shared_ptr<EndToEndRun> run(new EndToEndRun(std::move(folder), std::move(trainer)));
+  STOKER_RETURN_IF_ERROR(run->wait_for_first_steps());
+  return run;
+}
+
+Status EndToEndRun::wait_for_first_steps() {
+  const Stopwatch watch;
+  while (size_of(rows_path()) < 2000) {
+    STOKER_RETURN_IF_ERROR(pass_time(BackgroundLoad::kNone, Saving::kNever, kTick));
+    if (watch.elapsed() > kStartLimit) return Status(StatusCode::kTimedOut, "stokerd took no step");
+  }
+  return {};
+}
+
+Result<double> EndToEndRun::median_step_ms(BackgroundLoad background, Saving saving,
+                                           nanoseconds time) {
+  STOKER_RETURN_IF_ERROR(begin(background));
+  STOKER_RETURN_IF_ERROR(pass_time(background, saving, kSettleTime));
+  const uint64_t before = size_of(rows_path());
+  STOKER_RETURN_IF_ERROR(pass_time(background, saving, time));
+  for (;;) {
+    STOKER_ASSIGN_OR_RETURN(const auto times, step_times(rows_path(), before));
+    if (!times.empty()) return median(times);
+    STOKER_RETURN_IF_ERROR(pass_time(background, saving, kTick));
+  }
+}
+
+Status EndToEndRun::begin(BackgroundLoad background) {
+  counter_ = {};
+  if (background == BackgroundLoad::kCounter) counter_ = std::jthread(count);
+  if (background == BackgroundLoad::kNone || background == BackgroundLoad::kCounter ||
+      background == BackgroundLoad::kKilledEvaluators) {
+    evaluator_.reset();
+    return {};
+  }
+  const std::string priority = background == BackgroundLoad::kIdleEvaluator ? "idle" : "low";
+  if (!evaluator_ || priority != priority_)
+    STOKER_RETURN_IF_ERROR(start_evaluator(priority));  // the one before is killed
+  evaluator_->signal(SIGCONT);
+  if (background == BackgroundLoad::kStoppedEvaluator) {
+    // Somewhere in the middle of its work.
+    STOKER_RETURN_IF_ERROR(pass_time(background, Saving::kEachSecond, 2s));
+    evaluator_->signal(SIGSTOP);
+  }
+  return {};
+}
+
+Status EndToEndRun::start_evaluator(const std::string& priority) {
+  STOKER_ASSIGN_OR_RETURN(
+      ChildProcess evaluator,
+      ChildProcess::exec({program("stoker-eval"), "--run-dir", folder_->file("run"), "--follow",
+                          "--set", "eval.priority=" + priority},
+                         folder_->file("stoker-eval.out")));
+  evaluator_.reset();
+  evaluator_.emplace(std::move(evaluator));
+  priority_ = priority;
+  return {};
+}
+
+Status EndToEndRun::pass_time(BackgroundLoad background, Saving saving, nanoseconds time) {
+  const Stopwatch watch;
+  Stopwatch since_save;
+  Stopwatch since_kill;
+  while (watch.elapsed() < time) {
+    std::this_thread::sleep_for(std::min<nanoseconds>(kTick, time - watch.elapsed()));
+    if (!trainer_.is_running()) {
+      const auto log = read_file(folder_->file("stokerd.out"), kMaxRows);
+      const std::string text = log.ok() ? *log : "";
+      return Status(StatusCode::kClosed,
+                    "stokerd has ended: " + text.substr(text.size() > 500 ? text.size() - 500 : 0));
+    }
+    if (saving == Saving::kAlways || (saving == Saving::kEachSecond && since_save.elapsed() > 1s)) {
+      trainer_.signal(SIGUSR1);
+      since_save = {};
+    }
+    if (background == BackgroundLoad::kKilledEvaluators && since_kill.elapsed() > 700ms) {
+      STOKER_RETURN_IF_ERROR(start_evaluator("low"));  // the one before is killed
+      since_kill = {};
+    }
+  }
+  return {};
+}
+
+}  // namespace stoker::bench

@@ -1,0 +1,227 @@
+"""The peers of stoker-bench's feed-images: the same JPEG files, made into batches of uint8 by another library.
+
+  feed_baseline.py LIBRARY FOLDER JOB     large: random crops resized to 224x224; small: the pictures as they are; kept: the
+                                      same, decoded before: tf.data with cache(), FFCV from pixels
+
+Prints the number of files when it is ready; then, for each line with a number of seconds on standard input, feeds for
+that long with one worker and prints the pictures a second of processor time, children included. Ends with its input.
+"""
+import argparse
+import glob
+import math
+import os
+import random
+import sys
+import tempfile
+import time
+import warnings
+
+warnings.filterwarnings("ignore")
+SIDE = 224
+AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
+EPOCH = {"large": 4096, "small": 65536, "kept": 65536}  # pictures of an epoch: the files again and again
+BATCH = {"large": 64, "small": 256, "kept": 256}
+
+
+def crop_box(width, height, draw):
+    """The box (left, top, width, height) of a random resized crop, as torchvision draws it."""
+    for _ in range(10):
+        area = width * height * draw.uniform(*AREA)
+        ratio = math.exp(draw.uniform(math.log(RATIO[0]), math.log(RATIO[1])))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            return draw.randint(0, width - w), draw.randint(0, height - h), w, h
+    side = min(width, height)
+    return (width - side) // 2, (height - side) // 2, side, side
+
+
+def dataloader(read):
+    """PyTorch's DataLoader with one worker process; `read` makes a tensor of a path."""
+    def feed(files, job):
+        import torch
+        torch.set_num_threads(1)
+
+        class Pictures(torch.utils.data.Dataset):
+            def __len__(self):
+                return len(files)
+
+            def __getitem__(self, index):
+                return read(files[index], job, random.Random(index))
+
+        loader = torch.utils.data.DataLoader(Pictures(), batch_size=BATCH[job], num_workers=1, drop_last=True,
+                                             persistent_workers=True)
+        while True:
+            yield from loader
+    return feed
+
+
+def read_with_pillow(path, job, draw):
+    import numpy
+    import torch
+    from PIL import Image
+    picture = Image.open(path).convert("RGB")
+    if job == "large":
+        left, top, width, height = crop_box(*picture.size, draw)
+        picture = picture.resize((SIDE, SIDE), Image.BILINEAR, box=(left, top, left + width, top + height))
+    return torch.from_numpy(numpy.array(picture))
+
+
+def cropped(tensor, job, draw):
+    if job == "small":
+        return tensor
+    from torchvision.transforms.v2.functional import resized_crop
+    left, top, width, height = crop_box(tensor.shape[2], tensor.shape[1], draw)
+    return resized_crop(tensor, top, left, height, width, [SIDE, SIDE], antialias=True)
+
+
+def read_with_torchvision(path, job, draw):
+    from torchvision.io import ImageReadMode, decode_jpeg, read_file
+    return cropped(decode_jpeg(read_file(path), mode=ImageReadMode.RGB), job, draw)
+
+
+def read_with_simplejpeg(path, job, draw):
+    import simplejpeg
+    import torch
+    with open(path, "rb") as file:
+        pixels = simplejpeg.decode_jpeg(file.read(), "RGB")
+    return cropped(torch.from_numpy(pixels).permute(2, 0, 1), job, draw)
+
+
+def spdl(files, job):
+    """Has no random resized crop: the whole picture to 256, and the middle of it."""
+    import spdl.io
+    import spdl.pipeline
+    side, crop = (256, SIDE) if job == "large" else (32, None)
+    how = spdl.io.get_video_filter_desc(scale_width=side, scale_height=side, crop_width=crop, crop_height=crop,
+                                        pix_fmt="rgb24")
+
+    def decode(paths):
+        frames = [spdl.io.decode_packets(spdl.io.demux_image(path), filter_desc=how) for path in paths]
+        return spdl.io.to_torch(spdl.io.convert_frames(frames))
+
+    size = BATCH[job]
+    while True:
+        groups = [files[at:at + size] for at in range(0, len(files), size)]
+        pipeline = (spdl.pipeline.PipelineBuilder().add_source(groups).pipe(decode, concurrency=1).add_sink(4)
+                    .build(num_threads=1))
+        with pipeline.auto_stop():
+            yield from pipeline
+
+
+def dali(files, job):
+    from nvidia.dali import fn, pipeline_def, types
+
+    @pipeline_def(batch_size=BATCH[job], num_threads=1, device_id=None)
+    def pictures():
+        jpegs, _ = fn.readers.file(files=files)
+        if job == "small":
+            return fn.decoders.image(jpegs, device="cpu", output_type=types.RGB)
+        crops = fn.decoders.image_random_crop(jpegs, device="cpu", output_type=types.RGB, random_area=list(AREA),
+                                              random_aspect_ratio=list(RATIO))
+        return fn.resize(crops, size=[SIDE, SIDE], antialias=True)
+
+    pipeline = pictures()
+    pipeline.build()
+    while True:
+        yield pipeline.run()[0].as_array()
+
+
+def tf_data(files, job):
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    import tensorflow as tf
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+    def load(path):
+        jpeg = tf.io.read_file(path)
+        if job != "large":
+            return tf.image.decode_jpeg(jpeg, channels=3)
+        begin, size, _ = tf.image.sample_distorted_bounding_box(
+            tf.image.extract_jpeg_shape(jpeg), tf.zeros([1, 0, 4]), area_range=AREA, aspect_ratio_range=RATIO,
+            use_image_if_no_bounding_boxes=True, max_attempts=10)
+        crop = tf.image.decode_and_crop_jpeg(jpeg, tf.concat([begin[:2], size[:2]], 0), channels=3)
+        return tf.cast(tf.image.resize(crop, [SIDE, SIDE], antialias=True), tf.uint8)
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 1
+    paths = tf.data.Dataset.from_tensor_slices(files)
+    if job == "kept":
+        pictures = paths.map(load, num_parallel_calls=1).cache().repeat().with_options(options)
+    else:
+        pictures = paths.repeat().map(load, num_parallel_calls=1).with_options(options)
+    return iter(pictures.batch(BATCH[job], drop_remainder=True).prefetch(2))
+
+
+def ffcv(files, job):
+    """From a file of its own format: the conversion, to pixels or JPEG of quality 90, is not counted."""
+    from ffcv.fields import IntField, RGBImageField
+    from ffcv.fields.decoders import IntDecoder, RandomResizedCropRGBImageDecoder, SimpleRGBImageDecoder
+    from ffcv.loader import Loader, OrderOption
+    from ffcv.writer import DatasetWriter
+    from PIL import Image
+
+    class Pictures:
+        def __len__(self):
+            return len(files)
+
+        def __getitem__(self, index):
+            return Image.open(files[index]).convert("RGB"), 0
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "pictures.beton")
+        mode = "raw" if job == "kept" else "jpg"
+        writer = DatasetWriter(path, {"image": RGBImageField(write_mode=mode, jpeg_quality=90), "label": IntField()},
+                               num_workers=2)
+        with open(os.devnull, "w") as nothing:
+            output, sys.stdout = sys.stdout, nothing
+            writer.from_indexed_dataset(Pictures())
+            sys.stdout = output
+        decoder = RandomResizedCropRGBImageDecoder((SIDE, SIDE)) if job == "large" else SimpleRGBImageDecoder()
+        loader = Loader(path, batch_size=BATCH[job], num_workers=1, order=OrderOption.SEQUENTIAL, drop_last=True,
+                        os_cache=True, pipelines={"image": [decoder], "label": [IntDecoder()]})
+        while True:
+            yield from loader
+
+
+LIBRARIES = {
+    "pillow": dataloader(read_with_pillow), "torchvision": dataloader(read_with_torchvision),
+    "simplejpeg": dataloader(read_with_simplejpeg), "spdl": spdl, "dali": dali, "tf.data": tf_data, "ffcv": ffcv,
+}
+
+
+def processor_seconds(pid="self"):
+    """Of a process and of its children, also of those that live."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    seconds = sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+    for path in glob.glob(f"/proc/{pid}/task/*/children"):
+        with open(path) as file:
+            seconds += sum(processor_seconds(child) for child in file.read().split())
+    return seconds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("library", choices=LIBRARIES)
+    parser.add_argument("folder")
+    parser.add_argument("job", choices=EPOCH)
+    args = parser.parse_args()
+    found = sorted(glob.glob(args.folder + "/**/*.[jJ][pP]*[gG]", recursive=True))
+    draw = random.Random(0)
+    files = [path for _ in range(-(-EPOCH[args.job] // len(found))) for path in draw.sample(found, len(found))]
+    numbers, sys.stdout = sys.stdout, sys.stderr  # what a library prints is no number
+    batches = LIBRARIES[args.library](files[:EPOCH[args.job]], args.job)
+    for _ in range(EPOCH[args.job] // BATCH[args.job] if args.job == "kept" else 3):
+        next(batches)
+    print(len(found), file=numbers, flush=True)
+    for line in sys.stdin:
+        end = time.monotonic() + float(line)
+        began, pictures = processor_seconds(), 0
+        while time.monotonic() < end or pictures == 0:
+            next(batches)
+            pictures += BATCH[args.job]
+        print(pictures / max(processor_seconds() - began, 0.01), file=numbers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+// How many JPEG files a second are read, cropped, resized and brought into the ring from a disk
+// that takes long to answer, with so many reads in flight.
+//
+// The disk is made up: each file comes after 2 or 10 ms, however many are asked for at a time
+// (throttled_disk.h), and what it gives lies in memory. Two threads decode. The first peer is the same
+// pool without reads ahead and with as many threads as there are reads in flight, each of which
+// reads and decodes; the second, where STOKER_PYTHON names a Python with torch and Pillow, is
+// PyTorch's DataLoader with as many worker processes, which wait as long before each file.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/benches.h"
+#include "bench/feed_run.h"
+#include "bench/jpeg_folder.h"
+#include "bench/python_baseline.h"
+#include "bench/throttled_disk.h"
+
+namespace stoker::bench {
+namespace {
+
+constexpr int64_t kSide = 224;
+constexpr uint32_t kSmallSide = 32;
+constexpr uint64_t kBatch =
+    16;  // small, so that few reads in flight need not fill much before they count
+constexpr uint64_t kMemory = uint64_t{64} << 20;
+constexpr int kMaxWorkers = 16;  // of the DataLoader; each is a process of its own
+
+struct Cold {
+  std::shared_ptr<JpegFolder> folder;
+  std::shared_ptr<dataset::Dataset> jpeg_images;
+  std::unique_ptr<ThrottledDisk> disk;
+  int delay_ms = 0;
+};
+
+Measure rate(std::shared_ptr<Cold> cold, const FeedRun& run, std::chrono::nanoseconds time) {
+  return [=] { return samples_per_second(*cold->disk, run, time); };
+}
+
+void add_dataloader(const Options& options, const Cold& cold, int reads, Trial& trial) {
+  const auto python = find_named_python();
+  if (!python || options.quick || reads > kMaxWorkers) return;
+  const auto baseline =
+      find_python_baseline("feed-cold, DataLoader", *python, "cold_cache_baseline.py",
+                           {cold.folder->root, std::to_string(reads), std::to_string(cold.delay_ms),
+                            std::to_string(kBatch)});
+  if (!baseline) return;
+  trial.baselines.push_back(
+      {"DataLoader, as many workers",
+       [baseline, seconds = std::to_string(options.seconds)] { return baseline->ask(seconds); }});
+}
+
+Trial trial(const Options& options, const std::shared_ptr<Cold>& cold, const std::string& how,
+            int reads, bool adapts) {
+  const FeedRun ours{.batch = kBatch,
+                     .threads = 2,
+                     .ahead = {.max_reads = reads, .adapts = adapts, .memory_bytes = kMemory}};
+  const FeedRun threads{.batch = kBatch, .threads = reads};
+  Trial trial{.metric = std::to_string(cold->delay_ms) + " ms a file, " + how,
+              .unit = "1/s",
+              .run = rate(cold, ours, options.run_time()),
+              .baselines = {{.name = "as many reading threads",
+                             .run = rate(cold, threads, options.run_time())}}};
+  add_dataloader(options, *cold, reads, trial);
+  return trial;
+}
+
+// What the default costs where nothing waits for a disk: of large pictures, and of small ones. In
+// time on a processor, which others on the machine do not change.
+Trial in_memory(const Options& options, const std::string& what,
+                const std::shared_ptr<JpegFolder>& folder,
+                const std::shared_ptr<dataset::Dataset>& jpeg_images, uint64_t batch) {
+  const auto measured = [=, time = options.run_time()](const feed::ReadAheadOptions& ahead) {
+    return [=, files = folder]() -> Result<double> {
+      const FeedRun run{.batch = batch, .threads = 2, .ahead = ahead};
+      STOKER_ASSIGN_OR_RETURN(const Rate rate, sample_rate(*jpeg_images, run, time));
+      return rate.per_cpu_second;
+    };
+  };
+  return {.metric = what + " in memory, read_ahead: auto",
+          .unit = "1/s of CPU time",
+          .run = measured(feed::make_read_ahead_options({}, 0, 1)),
+          .baselines = {{.name = "read_ahead: 0", .run = measured({})}}};
+}
+
+config::ImageFolderDataset images(config::Transform resizing) {
+  return {.path = "", .transforms = {std::move(resizing)}, .cache = {}};
+}
+
+Result<std::vector<Trial>> prepare(const Options& options) {
+  STOKER_ASSIGN_OR_RETURN(auto folder, find_given_jpeg_folder(options));
+  if (!folder) {
+    STOKER_ASSIGN_OR_RETURN(folder, make_jpeg_folder(options, options.quick ? 8 : 256, 500, 375));
+  }
+  STOKER_ASSIGN_OR_RETURN(
+      const std::shared_ptr<dataset::Dataset> jpeg_images,
+      folder->open(images(config::RandomResizedCrop{{kSide, kSide}}), "random_crop"));
+  STOKER_ASSIGN_OR_RETURN(
+      const std::shared_ptr<JpegFolder> small,
+      make_jpeg_folder(options, options.quick ? 32 : 4096, kSmallSide, kSmallSide));
+  STOKER_ASSIGN_OR_RETURN(const std::shared_ptr<dataset::Dataset> small_images,
+                          small->open(images(config::Resize{{kSmallSide, kSmallSide}}), "small"));
+  std::vector<Trial> trials{
+      in_memory(options, "files", folder, jpeg_images, options.quick ? 4 : 64),
+      in_memory(options, "files of 32x32", small, small_images, options.quick ? 4 : 256)};
+  for (const int delay_ms : {2, 10}) {
+    const auto cold = std::make_shared<Cold>(Cold{
+        .folder = folder,
+        .jpeg_images = jpeg_images,
+        .disk = std::make_unique<ThrottledDisk>(*jpeg_images, std::chrono::milliseconds(delay_ms)),
+        .delay_ms = delay_ms});
+    for (const int reads : {1, 4, 16, 64})
+      trials.push_back(trial(
+          options, cold, std::to_string(reads) + (reads == 1 ? " read" : " reads") + " in flight",
+          reads, false));
+    trials.push_back(trial(options, cold, "read_ahead: auto", 32, true));
+    if (options.quick) break;
+  }
+  return trials;
+}
+
+}  // namespace
+
+Benchmark feed_cold_cache() {
+  return {"feed-cold", "JPEG files a second from a disk that takes 2 or 10 ms to answer", prepare};
+}
+
+}  // namespace stoker::bench

@@ -1,0 +1,54 @@
+// PythonBaseline: a Python process that does the same work with a library of its world, when asked.
+//
+// Format:   it prints a number when it is ready; then, for each line that it is sent, a number.
+// Threads:  one at a time.
+// Blocking: start() until the script is ready; ask() for as long as the work takes.
+// Owner:    the process ends when its standard input closes: with this object, or this program.
+// Errors:   start(): kNotFound: the Python cannot be started or does not get ready (it said why on
+//           standard error). ask(): kClosed: it has ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/base/unique_fd.h"
+
+namespace stoker::bench {
+
+class PythonBaseline {
+ public:
+  // Runs bench/`script`.
+  static Result<std::shared_ptr<PythonBaseline>> start(const std::string& python,
+                                                       const std::string& script,
+                                                       const std::vector<std::string>& arguments);
+  ~PythonBaseline();
+  PythonBaseline(const PythonBaseline&) = delete;
+  PythonBaseline& operator=(const PythonBaseline&) = delete;
+
+  double greeting() const { return greeting_; }  // the number that it began with
+  Result<double> ask(std::string_view line);
+
+ private:
+  PythonBaseline(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
+  Result<double> read_number();
+
+  pid_t pid_;
+  UniqueFd socket_;
+  double greeting_ = 0;
+};
+
+// Null where it cannot be had, which is said on standard error: "<whose>: no peer: <why>".
+std::shared_ptr<PythonBaseline> find_python_baseline(const std::string& whose,
+                                                     const std::string& python,
+                                                     const std::string& script,
+                                                     const std::vector<std::string>& arguments);
+// What STOKER_PYTHON says.
+std::optional<std::string> find_named_python();
+
+}  // namespace stoker::bench

@@ -1,0 +1,85 @@
+"""The peer of stoker-bench-train: the same model, batch and optimizer in PyTorch, as its users write them.
+
+Prints how many numbers the model's parameters and buffers have; then, for each line with a number of seconds on standard
+input, trains for that long and prints the steps a second. Ends with standard input.
+"""
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "parity"))
+from models import Blstm, Gpt, Lenet, Mlp, Resnet  # noqa: E402
+
+
+def model_of(setup):
+    channels = setup["input"][0]
+    return {
+        "mlp": lambda: Mlp(channels, setup["hidden"], 1),
+        "mlp-small": lambda: Mlp(channels, setup["hidden"], 1),
+        "gpt": lambda: Gpt(setup["layers"], setup["width"], setup["heads"], setup["context"], setup["classes"]),
+        "lenet": lambda: Lenet(channels, 28, setup["classes"]),
+        "blstm": lambda: Blstm(setup["input"][1], setup["width"], setup["classes"]),
+        "resnet14": lambda: Resnet(setup["layers"], channels, setup["classes"]),
+    }[setup["model"]]()
+
+
+def loss_of(setup, model):
+    """The whole forward pass, from the batch as it comes out of a queue."""
+    batch, shape, classes = setup["batch"], setup["input"], setup["classes"]
+    if setup["model"] == "gpt":
+        tokens = torch.randint(classes, (batch, *shape), dtype=torch.uint8)
+        return lambda: F.cross_entropy(model(tokens[:, :-1].long()).flatten(0, 1), tokens[:, 1:].long().flatten())
+    if classes == 0:
+        inputs, targets = torch.rand(batch, *shape) * 2 - 1, torch.rand(batch, 1) * 2 - 1
+        return lambda: F.mse_loss(model(inputs), targets)
+    labels = torch.randint(classes, (batch,))
+    if setup["model"] == "blstm":
+        sequences = torch.rand(batch, *shape) * 2 - 1
+        return lambda: F.cross_entropy(model(sequences), labels)
+    pictures = torch.randint(256, (batch, *shape), dtype=torch.uint8)
+    return lambda: F.cross_entropy(model((pictures.float() / 255 - 0.5) / 0.5), labels)
+
+
+def steps_per_second(step, seconds):
+    for _ in range(3):
+        step()
+    start, steps = time.monotonic(), 0
+    while steps == 0 or time.monotonic() - start < seconds:
+        step()
+        steps += 1
+    return steps / (time.monotonic() - start)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("how", choices=["eager", "compiled"])
+    parser.add_argument("setup", type=json.loads)
+    args = parser.parse_args()
+    torch.set_num_threads(args.setup["threads"])
+    torch.set_flush_denormal(True)  # a batch that never changes is soon learned
+    model = model_of(args.setup)
+    size = sum(t.numel() for t in [*model.parameters(), *model.buffers()])
+    loss = loss_of(args.setup, torch.compile(model) if args.how == "compiled" else model)
+    # Fused: the fastest that PyTorch has, and the arithmetic that stoker uses.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+
+    def step():
+        optimizer.zero_grad()
+        loss().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    step()  # where compiling takes place
+    print(size, flush=True)
+    for line in sys.stdin:
+        print(steps_per_second(step, float(line)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+#include "ctl/checkpoint_diff.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <boost/json.hpp>
+
+#include "ctl/checkpoint_selector.h"
+#include "ctl/number_format.h"
+#include "ctl/tensor_numbers.h"
+#include "ctl/text_table.h"
+#include "shared/checkpoint/safetensors.h"
+#include "shared/checkpoint/store.h"
+
+namespace stoker::ctl {
+namespace {
+
+using checkpoint::SafetensorsFile;
+
+Result<std::unique_ptr<SafetensorsFile>> open_model(const std::string& checkpoint_path) {
+  STOKER_ASSIGN_OR_RETURN(const auto verified,
+                          checkpoint::CheckpointStore::open_verified(checkpoint_path));
+  return verified.open_tensors("model.safetensors");
+}
+
+Result<std::vector<double>> read_numbers(const SafetensorsFile& file, const TensorSpec& spec) {
+  std::vector<std::byte> bytes(spec.bytes());
+  STOKER_RETURN_IF_ERROR(file.read(spec.name, bytes));
+  return to_doubles(spec.dtype, bytes);
+}
+
+TensorDiff compare(const TensorSpec& spec, const std::vector<double>& before,
+                   const std::vector<double>& after) {
+  TensorDiff diff{.spec = spec};
+  double squares = 0;
+  double change_squares = 0;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (!std::isfinite(before[i]) || !std::isfinite(after[i])) {
+      ++diff.not_finite;
+      continue;
+    }
+    const double change = std::abs(after[i] - before[i]);
+    if (change != 0) ++diff.changed;
+    squares += before[i] * before[i];
+    change_squares += change * change;
+    diff.largest_change = std::max(diff.largest_change, change);
+  }
+  const auto finite = static_cast<double>(before.size() - diff.not_finite);
+  if (finite > 0) {
+    diff.rms_before = std::sqrt(squares / finite);
+    diff.rms_change = std::sqrt(change_squares / finite);
+  }
+  return diff;
+}
+
+// What `file` has and `other` has not, or not alike.
+std::vector<std::string> only_in(const SafetensorsFile& file, const SafetensorsFile& other) {
+  std::vector<std::string> only;
+  for (const TensorSpec& spec : file.tensors()) {
+    const TensorSpec* const match = other.find(spec.name);
+    if (match == nullptr || *match != spec) only.push_back(to_string(spec));
+  }
+  return only;
+}
+
+std::string percent(uint64_t part, uint64_t whole) {
+  if (whole == 0) return "-";
+  return format_number(100.0 * static_cast<double>(part) / static_cast<double>(whole), 3) + " %";
+}
+
+std::string list_of(const char* title, const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += std::string(title) + printable(name) + "\n";
+  return text;
+}
+
+}  // namespace
+
+double TensorDiff::relative_change() const {
+  if (rms_change == 0) return 0;
+  return rms_before > 0 ? rms_change / rms_before : std::numeric_limits<double>::infinity();
+}
+
+Result<CheckpointDiff> diff_checkpoints(const run::RunLayout& layout, const std::string& from,
+                                        const std::string& to) {
+  STOKER_ASSIGN_OR_RETURN(const auto first, select_checkpoint(layout, from));
+  STOKER_ASSIGN_OR_RETURN(const auto second, select_checkpoint(layout, to));
+  STOKER_ASSIGN_OR_RETURN(const auto before, open_model(first.path));
+  STOKER_ASSIGN_OR_RETURN(const auto after, open_model(second.path));
+  CheckpointDiff diff{.from_step = first.step, .to_step = second.step};
+  for (const TensorSpec& spec : before->tensors()) {
+    const TensorSpec* const match = after->find(spec.name);
+    if (match == nullptr || *match != spec) continue;
+    STOKER_ASSIGN_OR_RETURN(const auto was, read_numbers(*before, spec));
+    STOKER_ASSIGN_OR_RETURN(const auto is, read_numbers(*after, spec));
+    diff.tensors.push_back(compare(spec, was, is));
+  }
+  diff.only_before = only_in(*before, *after);
+  diff.only_after = only_in(*after, *before);
+  std::ranges::stable_sort(diff.tensors, std::ranges::greater(), &TensorDiff::relative_change);
+  return diff;
+}
+
+std::string render_diff(const CheckpointDiff& diff, size_t rows, const TextStyle& style) {
+  TextTable table({{.title = "tensor", .left = true},
+                   {.title = "changed\nelements"},
+                   {.title = "relative\nchange"},
+                   {.title = "rms of\nchange", .can_drop = true},
+                   {.title = "largest\nchange", .can_drop = true},
+                   {.title = "not\nfinite", .can_drop = true}});
+  uint64_t elements = 0;
+  uint64_t changed = 0;
+  uint64_t not_finite = 0;
+  for (const TensorDiff& tensor : diff.tensors) {
+    const auto size = static_cast<uint64_t>(tensor.spec.elements());
+    elements += size;
+    changed += tensor.changed;
+    not_finite += tensor.not_finite;
+    if (rows > 0 && table.rows() == rows) continue;
+    table.add({printable(to_string(tensor.spec)), percent(tensor.changed, size),
+               format_significant(tensor.relative_change(), 3),
+               format_significant(tensor.rms_change, 3),
+               format_significant(tensor.largest_change, 3), format_count(tensor.not_finite)});
+  }
+  std::string out = "step " + format_count(diff.from_step) + " to step " +
+                    format_count(diff.to_step) + ": " + percent(changed, elements) + " of " +
+                    format_count(elements) + " elements changed, in " +
+                    format_count(diff.tensors.size()) + " tensors\n";
+  if (not_finite > 0) out += format_count(not_finite) + " elements are no finite number\n";
+  out += list_of("only before: ", diff.only_before) + list_of("only after:  ", diff.only_after);
+  if (table.rows() == 0) return out;
+  out += "\n" + table.render(style);
+  if (table.rows() < diff.tensors.size())
+    out += "and " + format_count(diff.tensors.size() - table.rows()) +
+           " that changed less (--all shows them)\n";
+  return out;
+}
+
+std::string to_json(const CheckpointDiff& diff) {
+  namespace json = boost::json;
+  const auto number = [](double value) -> json::value {
+    if (std::isfinite(value)) return value;
+    return nullptr;
+  };
+  json::array tensors;
+  for (const TensorDiff& tensor : diff.tensors) {
+    tensors.push_back(json::object{{"name", tensor.spec.name},
+                                   {"elements", tensor.spec.elements()},
+                                   {"changed", tensor.changed},
+                                   {"relative_change", number(tensor.relative_change())},
+                                   {"rms_before", number(tensor.rms_before)},
+                                   {"rms_change", number(tensor.rms_change)},
+                                   {"largest_change", number(tensor.largest_change)},
+                                   {"not_finite", tensor.not_finite}});
+  }
+  return json::serialize(
+      json::object{{"from_step", diff.from_step},
+                   {"to_step", diff.to_step},
+                   {"tensors", std::move(tensors)},
+                   {"only_before", json::array(diff.only_before.begin(), diff.only_before.end())},
+                   {"only_after", json::array(diff.only_after.begin(), diff.only_after.end())}});
+}
+
+}  // namespace stoker::ctl

@@ -1,0 +1,121 @@
+#include "ctl/checkpoint_export.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
+
+#include <boost/json.hpp>
+
+#include "ctl/checkpoint_selector.h"
+#include "ctl/number_format.h"
+#include "ctl/progress.h"
+#include "shared/checkpoint/export_tensors.h"
+#include "shared/checkpoint/new_file.h"
+#include "shared/checkpoint/store.h"
+
+namespace stoker::ctl {
+namespace {
+
+using checkpoint::VerifiedCheckpoint;
+
+// The files of a checkpoint, and what they are called in one file with others.
+struct Part {
+  const char* name;
+  const char* file;
+};
+constexpr Part kModel{"model", "model.safetensors"};
+constexpr Part kOptimizer{"optimizer", "optimizer.safetensors"};
+constexpr Part kState{"state", "trainer_state.safetensors"};
+constexpr Part kEma{"ema", "ema.safetensors"};
+
+bool has_average(const VerifiedCheckpoint& checkpoint) {
+  return std::ranges::count(checkpoint.manifest().files, kEma.file,
+                            &checkpoint::WrittenFile::name) > 0;
+}
+
+Result<std::vector<Part>> parts_of(const VerifiedCheckpoint& checkpoint, ExportWhat what) {
+  switch (what) {
+    case ExportWhat::kModel:
+      return std::vector{kModel};
+    case ExportWhat::kOptimizer:
+      return std::vector{kOptimizer};
+    case ExportWhat::kEma:
+      if (has_average(checkpoint)) return std::vector{kEma};
+      return Status(
+          StatusCode::kNotFound,
+          checkpoint.path() + ": has no averaged weights; it was saved without train.ema_decay");
+    case ExportWhat::kAll:
+      break;
+  }
+  std::vector parts{kModel, kOptimizer, kState};
+  if (has_average(checkpoint)) parts.push_back(kEma);
+  return parts;
+}
+
+// "step-000001200.optimizer.pt"
+std::string default_name(uint64_t step, const ExportOptions& request) {
+  constexpr std::array kWhat{"", ".ema", ".optimizer", ".all"};
+  return checkpoint::CheckpointStore::checkpoint_name(step) +
+         kWhat[static_cast<size_t>(request.what)] +
+         (request.format == ExportFormat::kTorch ? ".pt" : ".safetensors");
+}
+
+Result<VerifiedCheckpoint> verify(const checkpoint::CheckpointEntry& entry, const Console& console,
+                                  Clock& clock) {
+  Progress progress(console, clock, "verifying step " + format_count(entry.step),
+                    bytes_on_disk(entry.path));
+  return checkpoint::CheckpointStore::open_verified(entry.path,
+                                                    [&](uint64_t bytes) { progress.add(bytes); });
+}
+
+}  // namespace
+
+Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOptions& request,
+                                   const Console& console, Clock& clock) {
+  STOKER_ASSIGN_OR_RETURN(const auto entry, select_checkpoint(layout, request.which));
+  const std::string path =
+      request.output.empty() ? default_name(entry.step, request) : request.output;
+  // Before the long part: what is there already is not found at the end.
+  STOKER_ASSIGN_OR_RETURN(checkpoint::NewFile out,
+                          checkpoint::NewFile::create(default_file_system(), path));
+  STOKER_ASSIGN_OR_RETURN(const VerifiedCheckpoint verified, verify(entry, console, clock));
+  std::vector<std::unique_ptr<checkpoint::SafetensorsFile>> files;
+  std::vector<checkpoint::ExportPart> parts;
+  Exported exported{.step = entry.step, .path = path};
+  uint64_t bytes = 0;
+  STOKER_ASSIGN_OR_RETURN(const std::vector<Part> taken, parts_of(verified, request.what));
+  for (const Part& part : taken) {
+    STOKER_ASSIGN_OR_RETURN(auto file, verified.open_tensors(part.file));
+    exported.tensors += file->tensors().size();
+    for (const TensorSpec& spec : file->tensors()) bytes += spec.bytes();
+    files.push_back(std::move(file));
+    parts.push_back({part.name, files.back().get()});
+  }
+  {
+    Progress progress(console, clock, "writing " + printable(path), bytes);
+    const auto on_bytes = [&](uint64_t count) { progress.add(count); };
+    const Status written =
+        request.format == ExportFormat::kTorch
+            ? checkpoint::export_torch(parts, entry.step, out, on_bytes)
+            : checkpoint::export_safetensors(parts, {{"format", "pt"}}, out, on_bytes);
+    STOKER_RETURN_IF_ERROR(written);
+    STOKER_RETURN_IF_ERROR(out.commit());
+  }
+  exported.bytes = out.bytes();
+  return exported;
+}
+
+std::string render_export(const Exported& exported) {
+  return "step " + format_count(exported.step) + ": " + format_count(exported.tensors) +
+         " tensors, " + format_bytes(exported.bytes) + ", in " + printable(exported.path) + "\n";
+}
+
+std::string to_json(const Exported& exported) {
+  return boost::json::serialize(boost::json::object{{"step", exported.step},
+                                                    {"path", exported.path},
+                                                    {"bytes", exported.bytes},
+                                                    {"tensors", exported.tensors}});
+}
+
+}  // namespace stoker::ctl

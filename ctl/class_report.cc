@@ -1,0 +1,158 @@
+#include "ctl/class_report.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <tuple>
+
+#include <boost/json.hpp>
+
+#include "ctl/number_format.h"
+#include "ctl/text_table.h"
+
+namespace stoker::ctl {
+namespace {
+
+namespace json = boost::json;
+
+std::optional<uint64_t> parse_step(const std::string& name) {
+  if (!name.starts_with("step-") || !name.ends_with(".json")) return std::nullopt;
+  const char* const begin = name.data() + 5;
+  const char* const end = name.data() + name.size() - 5;
+  uint64_t step = 0;
+  const auto [stopped, error] = std::from_chars(begin, end, step);
+  if (error != std::errc() || stopped != end) return std::nullopt;
+  return step;
+}
+
+Result<uint64_t> newest_result(const run::RunLayout& layout) {
+  const auto names = list_directory(layout.eval_dir());
+  std::optional<uint64_t> newest;
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+    const auto step = parse_step(name);
+    if (step && (!newest || *step > *newest)) newest = step;
+  }
+  if (newest) return *newest;
+  return Status(StatusCode::kNotFound, layout.eval_dir() + ": nothing was evaluated yet");
+}
+
+Result<uint64_t> parse_step_of(const run::RunLayout& layout, const std::string& which) {
+  if (which == "latest") return newest_result(layout);
+  if (which == "best") {
+    STOKER_ASSIGN_OR_RETURN(const run::BestCheckpoint best, run::read_best(layout.best_file()));
+    return best.step;
+  }
+  uint64_t step = 0;
+  std::from_chars(which.data(), which.data() + which.size(), step);
+  return step;
+}
+
+Result<const run::DatasetResult*> select_dataset(const run::EvalResult& result,
+                                                 const std::string& path,
+                                                 const std::string& dataset) {
+  std::string names;
+  for (const run::DatasetResult& each : result.datasets) {
+    names += " " + printable(each.dataset);
+    if (each.classes.empty() || (!dataset.empty() && each.dataset != dataset)) continue;
+    return &each;
+  }
+  return Status(StatusCode::kNotFound,
+                path + ": no per-class metrics" +
+                    (dataset.empty() ? "" : " of the dataset '" + dataset + "'") +
+                    "; only tasks with classes have them, up to " +
+                    std::to_string(eval_metrics::kMaxPerClassMetrics) +
+                    " classes; its datasets are:" + names);
+}
+
+std::vector<ConfusedPair> find_confused_pairs(const run::DatasetResult& result) {
+  std::vector<ConfusedPair> all;
+  const size_t count = std::min(result.confusion_matrix.size(), result.classes.size());
+  for (size_t label = 0; label < count; ++label) {
+    const auto& row = result.confusion_matrix[label];
+    uint64_t samples = 0;
+    for (const uint64_t one : row) samples += one;
+    for (size_t taken = 0; taken < std::min(row.size(), result.classes.size()); ++taken) {
+      if (taken == label || row[taken] == 0) continue;
+      all.push_back({.label = result.classes[label].name,
+                     .prediction = result.classes[taken].name,
+                     .samples = row[taken],
+                     .share = static_cast<double>(row[taken]) / static_cast<double>(samples)});
+    }
+  }
+  std::ranges::stable_sort(all, std::greater(), [](const ConfusedPair& one) {
+    return std::pair(one.samples, one.share);
+  });
+  return all;
+}
+
+std::string percent(double share) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.1f", 100 * share);
+  return text;
+}
+
+}  // namespace
+
+Result<ClassReport> report_classes(const run::RunLayout& layout, const std::string& which,
+                                   const std::string& dataset) {
+  STOKER_ASSIGN_OR_RETURN(const uint64_t step, parse_step_of(layout, which));
+  const std::string path = run::eval_result_path(layout.eval_dir(), step);
+  const auto text = read_file(path, run::kMaxEvalResultBytes);
+  if (text.status().code() == StatusCode::kNotFound)
+    return Status(StatusCode::kNotFound,
+                  path + ": there is no result of step " + std::to_string(step));
+  if (!text.ok()) return text.status();
+  STOKER_ASSIGN_OR_RETURN(const run::EvalResult result, run::parse_eval_result(*text, path));
+  STOKER_ASSIGN_OR_RETURN(const run::DatasetResult* const chosen,
+                          select_dataset(result, path, dataset));
+  ClassReport report{.step = step,
+                     .dataset = chosen->dataset,
+                     .classes = chosen->classes,
+                     .confused_pairs = find_confused_pairs(*chosen)};
+  std::ranges::stable_sort(report.classes, {}, [](const eval_metrics::PerClassMetrics& one) {
+    return std::pair(one.f1, -static_cast<double>(one.samples));
+  });
+  return report;
+}
+
+std::string to_json(const ClassReport& report) {
+  json::array classes, confused_pairs;
+  for (const eval_metrics::PerClassMetrics& one : report.classes) {
+    classes.push_back(json::object{{"name", one.name},
+                                   {"support", one.samples},
+                                   {"precision", one.precision},
+                                   {"recall", one.recall},
+                                   {"f1", one.f1}});
+  }
+  for (const ConfusedPair& one : report.confused_pairs) {
+    confused_pairs.push_back(json::object{{"label", one.label},
+                                          {"prediction", one.prediction},
+                                          {"samples", one.samples},
+                                          {"share", one.share}});
+  }
+  return json::serialize(json::object{{"step", report.step},
+                                      {"dataset", report.dataset},
+                                      {"per_class", std::move(classes)},
+                                      {"confused", std::move(confused_pairs)}});
+}
+
+std::string render_classes(const ClassReport& report, size_t max_confused_pairs,
+                           const TextStyle& style) {
+  TextTable classes({{"class", true}, {"support"}, {"precision %"}, {"recall %"}, {"F1 %"}});
+  for (const eval_metrics::PerClassMetrics& one : report.classes) {
+    classes.add({printable(one.name), format_count(one.samples), percent(one.precision),
+                 percent(one.recall), percent(one.f1)});
+  }
+  std::string out = "step " + format_count(report.step) + ", " + printable(report.dataset) + "\n" +
+                    classes.render(style);
+  if (report.confused_pairs.empty()) return out;
+  TextTable confused_pairs({{"is a", true}, {"taken for", true}, {"samples"}, {"% of its class"}});
+  for (size_t i = 0; i < std::min(max_confused_pairs, report.confused_pairs.size()); ++i) {
+    const ConfusedPair& one = report.confused_pairs[i];
+    confused_pairs.add({printable(one.label), printable(one.prediction), format_count(one.samples),
+                        percent(one.share)});
+  }
+  return out + "\n" + confused_pairs.render(style);
+}
+
+}  // namespace stoker::ctl

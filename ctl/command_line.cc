@@ -1,0 +1,282 @@
+#include "ctl/command_line.h"
+
+#include <cmath>
+#include <ostream>
+
+#include <CLI/CLI.hpp>
+
+#include "ctl/checkpoint_selector.h"
+#include "ctl/number_format.h"
+#include "shared/config/config_errors.h"
+#include "shared/control/inspection_requests.h"
+
+namespace stoker::ctl {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  stokerctl --run-dir runs/demo status        show the training status
+  stokerctl --run-dir runs/demo watch         the same continuously, until the run ends
+  stokerctl --run-dir runs/demo set lr 1e-4   change the learning rate
+  stokerctl --run-dir runs/demo profile 50    profile the next 50 steps
+  stokerctl --run-dir runs/demo inspect 'blocks.0.*' --gradients --histograms
+                                              show live statistics of the gradients of a block
+  stokerctl --run-dir runs/demo checkpoint    save a checkpoint now; return when it is durable
+  stokerctl --run-dir runs/demo list          list the checkpoints, the best one marked
+  stokerctl --run-dir runs/demo verify 1200   verify the checksums of step 1200
+  stokerctl --run-dir runs/demo diff 800 1200 compare the weights of two checkpoints
+  stokerctl --run-dir runs/demo export best --format torch --output best.pt
+                                              export the weights for torch.load
+  stokerctl --run-dir runs/demo show-batch 1200
+                                              list the samples of step 1200
+  stokerctl --run-dir runs/demo logs -f       follow the trainer's log
+  stokerctl --run-dir runs/demo plot --svg loss.svg
+                                              write the loss curves to an image file
+  cd runs/demo && stokerctl report            inside a run directory --run-dir is not needed
+  stokerctl --json status | jq .loss          for scripts
+
+status, watch, pause, resume, checkpoint, stop, set, profile and inspect need a running stokerd. The
+others read the run directory only: the run may be running, have ended, or be a copy elsewhere.
+
+Exit codes: 0 done, 64 usage error, 65 verify found a corrupt checkpoint, 69 no stokerd answers,
+74 I/O error or permission, 75 stokerd is busy, 78 not a run directory, or nothing there yet.)";
+
+std::string check_choice(const std::string& text) {
+  if (is_selector(text)) return "";
+  return "'" + printable(text) + "' is no step: give a whole number, latest or best";
+}
+
+// CLI11 would take "-3" for a very large number.
+std::string check_step(const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  if (digits && text.size() <= 18) return "";
+  return "'" + printable(text) + "' is no step: give a whole number";
+}
+
+// CLI11 wants what a subcommand fills in to live as long as the parser.
+class Parser {
+ public:
+  Parser() : app_("stokerctl controls and inspects the runs of stokerd.", "stokerctl") {
+    app_.set_version_flag("--version", "stokerctl " STOKER_VERSION);
+    app_.require_subcommand(0, 1);  // none: said in our own words
+    app_.fallthrough();             // --run-dir may stand behind the command too
+    auto* const run_dir = app_.add_option("--run-dir", command_.run_dir,
+                                          "Run directory (default: the current directory)");
+    run_dir->type_name("DIR");
+    app_.add_option("--socket", command_.socket, "Control socket of a stokerd, instead")
+        ->type_name("PATH")
+        ->excludes(run_dir);
+    app_.add_flag("--json", command_.json, "Print JSON, for scripts");
+    add_commands_for_daemon();
+    add_commands_for_directory();
+    app_.footer(kFooter);
+  }
+
+  // Throws CLI::ParseError.
+  CommandLine parse(int argc, const char* const* argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::ExtrasError&) {
+      if (app_.get_subcommands().empty()) check_unknown_command();
+      throw;
+    }
+    if (app_.get_subcommands().empty())
+      throw CLI::ValidationError("which command? one of: " + command_names());
+    check_combination();
+    return command_;
+  }
+  std::string help() const {
+    const auto chosen = app_.get_subcommands();
+    return chosen.empty() ? app_.help() : chosen.front()->help("stokerctl");
+  }
+  std::string version() const { return app_.version(); }
+
+ private:
+  CLI::App* add(const char* name, Action action, const char* text) {
+    CLI::App* const command = app_.add_subcommand(name, text);
+    command->footer("\nFor --run-dir, --json, examples and exit codes: stokerctl --help");
+    command->callback([this, action] { command_.action = action; });
+    return command;
+  }
+
+  void add_commands_for_daemon() {
+    add("status", Action::kStatus, "Show the training status");
+    add("watch", Action::kWatch, "Show the training status continuously until the run ends");
+    add("pause", Action::kPause, "Pause after the current step");
+    add("resume", Action::kResume, "Resume training");
+    add("checkpoint", Action::kCheckpoint, "Save a checkpoint now; return when it is durable");
+    add("stop", Action::kStop, "Finish the step, save a checkpoint, exit");
+    CLI::App* const set = add("set", Action::kSet, "Change the learning rate: set lr 1e-4");
+    set->add_option("KEY", key_, "lr: the learning rate")->required();
+    set->add_option("VALUE", command_.lr, "As a number: 0.0003 or 3e-4")->required();
+    add_profile();
+    add_inspect_options();
+  }
+
+  void add_profile() {
+    CLI::App* const command = add("profile", Action::kProfile, "Profile the next N steps");
+    command->add_option("N", command_.steps, "Number of steps, at most 1000 (100 with --kernels)")
+        ->required()
+        ->check(CLI::Range(uint64_t{1}, uint64_t{control::ProfileRequest::kMaxSteps}));
+    command
+        ->add_option("--output", command_.output,
+                     "Copy the trace to this file (it also stays in the run directory's profiles/)")
+        ->type_name("FILE");
+    command->add_flag("--kernels", command_.kernels,
+                      "Record LibTorch's profile as well: operators, on a GPU kernels");
+  }
+
+  void add_inspect_options() {
+    CLI::App* const command = add("inspect", Action::kInspect,
+                                  "Show live statistics of parameters, gradients and activations");
+    command
+        ->add_option("GLOB", command_.glob,
+                     "Names of parameters and modules, as in checkpoints: 'blocks.0.*'")
+        ->required();
+    command->add_option("--every", command_.every, "Inspect steps that are multiples of N")
+        ->type_name("N")
+        ->check(CLI::Range(uint64_t{1}, uint64_t{control::InspectionRequest::kMaxEvery}))
+        ->capture_default_str();
+    command
+        ->add_option("--steps", command_.steps, "Stop after K inspected steps (default: no limit)")
+        ->type_name("K")
+        ->check(CLI::Range(uint64_t{1}, uint64_t{control::InspectionRequest::kMaxEvery}));
+    command->add_flag("--parameters", command_.parameters,
+                      "Show parameters, after the update of the step");
+    command->add_flag("--gradients", command_.gradients, "Show gradients, before clipping");
+    command->add_flag("--activations", command_.outputs,
+                      "Show outputs of modules (default without the three options: all)");
+    command->add_flag("--histograms", command_.histogram, "Show histograms from min to max");
+  }
+
+  void add_commands_for_directory() {
+    add("list", Action::kList, "List checkpoints");
+    CLI::App* const verify = add("verify", Action::kVerify, "Verify checksums");
+    auto* const step = verify->add_option("STEP", command_.which, "A step, latest or best")
+                           ->check(check_choice)
+                           ->capture_default_str();
+    verify->add_flag("--all", command_.all, "Verify all checkpoints")->excludes(step);
+    CLI::App* const diff = add("diff", Action::kDiff, "Compare the weights of two checkpoints");
+    diff->add_option("FROM", command_.which, "A step, latest or best")
+        ->required()
+        ->check(check_choice);
+    diff->add_option("TO", command_.other, "Another one")->required()->check(check_choice);
+    diff->add_flag("--all", command_.all, "Show all tensors, not only the 20 that changed most");
+    add_export();
+    add_commands_for_history();
+  }
+
+  // What a run has written down.
+  void add_commands_for_history() {
+    CLI::App* const classes =
+        add("class-report", Action::kClasses, "Show per-class precision, recall and F1");
+    classes->add_option("STEP", command_.which, "A step, latest or best")
+        ->check(check_choice)
+        ->capture_default_str();
+    classes->add_option("--dataset", command_.set, "Dataset (default: the first that has classes)")
+        ->type_name("NAME");
+    CLI::App* const explain = add("show-batch", Action::kExplain,
+                                  "List the samples of a step, their files and random transforms");
+    explain->add_option("N", command_.step, "Step, from 1")->required()->check(check_step);
+    CLI::App* const logs = add("logs", Action::kLogs, "Show the log");
+    logs->add_option("-n,--lines", command_.lines, "Number of lines (default: 20)")
+        ->type_name("N")
+        ->check(CLI::Range(uint64_t{0}, uint64_t{1'000'000}));
+    logs->add_flag("-f,--follow", command_.follow, "Follow the log until the run ends");
+    logs->add_flag("--evaluator", command_.evaluator, "Show the evaluator's log instead");
+    add("report", Action::kReport, "Summarize the run");
+    CLI::App* const plot = add("plot", Action::kPlot, "Plot loss curves");
+    plot->add_option("--metric", command_.metric,
+                     "Plot this metric of the evaluator instead, of each dataset that has it")
+        ->type_name("NAME");
+    plot->add_option("--svg", command_.output,
+                     "Write an SVG image to this file; - is standard output")
+        ->type_name("FILE");
+  }
+
+  void add_export() {
+    CLI::App* const command =
+        add("export", Action::kExport, "Export tensors as safetensors or a PyTorch file");
+    command->add_option("STEP", command_.which, "A step, latest or best")
+        ->required()
+        ->check(check_choice);
+    command
+        ->add_option("--format", command_.format,
+                     "safetensors, or torch: what torch.load(weights_only=True) reads")
+        ->type_name("FORMAT")
+        ->check(CLI::IsMember({"safetensors", "torch"}))
+        ->capture_default_str();
+    command
+        ->add_option("--include", command_.what, "model, ema (averaged weights), optimizer or all")
+        ->type_name("WHAT")
+        ->check(CLI::IsMember({"model", "ema", "optimizer", "all"}))
+        ->capture_default_str();
+    command
+        ->add_option("--output", command_.output,
+                     "File to write (default: step-N.safetensors or .pt, here); must not be there")
+        ->type_name("FILE");
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const CLI::App* command : app_.get_subcommands({})) names.push_back(command->get_name());
+    return names;
+  }
+  std::string command_names() const {
+    std::string text;
+    for (const std::string& name : names()) text += (text.empty() ? "" : " ") + name;
+    return text;
+  }
+  void check_unknown_command() const {
+    const auto words = app_.remaining();
+    if (words.empty() || words.front().starts_with('-')) return;
+    const std::string nearest = config::closest_match(words.front(), names());
+    throw CLI::ValidationError(
+        "no command '" + printable(words.front()) + "'; " +
+        (nearest.empty() ? "there are: " + command_names() : "did you mean '" + nearest + "'?"));
+  }
+
+  void check_combination() const {
+    const std::string name = app_.get_subcommands().front()->get_name();
+    const bool reads_directory = command_.action >= Action::kList;
+    if (reads_directory && !command_.socket.empty())
+      throw CLI::ValidationError(name + " reads a run directory: give --run-dir, not --socket");
+    const bool text_only = command_.action == Action::kLogs || command_.action == Action::kReport ||
+                           command_.action == Action::kPlot;
+    if (text_only && command_.json) {
+      throw CLI::ValidationError(name +
+                                 " is for people; scripts find the same in the run "
+                                 "directory: metrics/*.jsonl, logs/*.log");
+    }
+    if (command_.action == Action::kExplain && command_.step == 0)
+      throw CLI::ValidationError("show-batch: the first step is 1");
+    if (command_.action == Action::kSet && key_ != "lr")
+      throw CLI::ValidationError("set: unknown key '" + printable(key_) + "'; there is: lr");
+    if (command_.action == Action::kSet && !(std::isfinite(command_.lr) && command_.lr > 0))
+      throw CLI::ValidationError("set lr: the learning rate must be a number above 0");
+  }
+
+  CLI::App app_;
+  CommandLine command_;
+  std::string key_;  // set KEY
+};
+
+}  // namespace
+
+ParsedCommandLine parse_command_line(int argc, const char* const* argv, std::ostream& out,
+                                     std::ostream& err) {
+  Parser parser;
+  try {
+    return {parser.parse(argc, argv), ExitCode::kSuccess};
+  } catch (const CLI::CallForVersion&) {
+    out << parser.version() << "\n";
+    return {std::nullopt, ExitCode::kSuccess};
+  } catch (const CLI::Success&) {  // --help
+    out << parser.help();
+    return {std::nullopt, ExitCode::kSuccess};
+  } catch (const CLI::ParseError& error) {
+    err << "stokerctl: " << error.what() << "; try stokerctl --help\n";
+    return {std::nullopt, ExitCode::kUsage};
+  }
+}
+
+}  // namespace stoker::ctl

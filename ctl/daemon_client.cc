@@ -1,0 +1,70 @@
+#include "ctl/daemon_client.h"
+
+#include <utility>
+
+#include "ctl/run_locator.h"
+#include "shared/run/run_state.h"
+
+namespace stoker::ctl {
+namespace {
+
+constexpr std::chrono::milliseconds kConnectTime{2000};
+
+// Why nobody answers is best said by the run directory.
+Status description(const Status& status, const std::optional<run::RunLayout>& maybe_layout) {
+  if (status.code() != StatusCode::kUnreachable || !maybe_layout.has_value()) return status;
+  const run::RunState state = run::read_run_state(*maybe_layout);
+  const std::string run = "no stokerd answers for " + maybe_layout->root() + ": ";
+  switch (state.phase) {
+    case run::RunState::Phase::kEnded:
+      return Status(StatusCode::kUnreachable,
+                    run + "the run has ended, " + format_run_state(state));
+    case run::RunState::Phase::kCrashed:
+    case run::RunState::Phase::kAbsent:
+      return Status(StatusCode::kUnreachable, run + format_run_state(state));
+    case run::RunState::Phase::kRunning:
+      break;
+  }
+  return Status(StatusCode::kUnreachable,
+                run +
+                    "one is running, but not listening there; it may be starting or ending, or "
+                    "have control.socket set to another path: give that with --socket");
+}
+
+}  // namespace
+
+Result<DaemonClient> DaemonClient::open(const CommandLine& command) {
+  std::optional<run::RunLayout> maybe_layout;
+  std::string path = command.socket;
+  if (path.empty()) {
+    auto layout = locate_run(command.run_dir);
+    if (!layout.ok()) return layout.status();
+    // Where the socket is elsewhere (systemd's RuntimeDirectory), stokerd leaves a link to it here.
+    path = layout->control_socket();
+    maybe_layout = *std::move(layout);
+  }
+  auto client = control::Client::connect(path, kConnectTime);
+  if (!client.ok()) return description(client.status(), maybe_layout);
+  return DaemonClient(*std::move(client), std::move(maybe_layout));
+}
+
+Result<std::string> DaemonClient::ask(std::string_view method, std::string_view params,
+                                      std::chrono::milliseconds timeout) {
+  auto answer = client_.call(method, params, timeout);
+  if (!answer.ok()) return description(answer.status(), maybe_layout_);
+  return answer;
+}
+
+ExitCode exit_code_for_reply(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kUnreachable:
+    case StatusCode::kTimedOut:
+    case StatusCode::kClosed:
+    case StatusCode::kCorrupt:  // what answers is no stokerd
+      return ExitCode::kUnavailable;
+    default:
+      return exit_code_for(status);
+  }
+}
+
+}  // namespace stoker::ctl

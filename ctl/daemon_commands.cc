@@ -1,0 +1,161 @@
+#include "ctl/daemon_commands.h"
+
+#include <charconv>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include <boost/json.hpp>
+
+#include "ctl/daemon_client.h"
+#include "ctl/number_format.h"
+#include "ctl/run_locator.h"
+#include "ctl/status_format.h"
+#include "shared/control/trainer_status.h"
+#include "shared/run/run_state.h"
+
+namespace stoker::ctl {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kStatusTime{10'000};
+// A change is made between two steps, and a step may take minutes; a checkpoint waits for the disk.
+constexpr milliseconds kChangeTime{600'000};
+constexpr milliseconds kSaveTime{3'600'000};
+
+// What a change sends, how long it may take, and what to say when it is done.
+struct Change {
+  const char* method;
+  const char* done;
+  milliseconds timeout;
+};
+Change change_of(Action action) {
+  switch (action) {
+    case Action::kPause:
+      return {"pause", "paused", kChangeTime};
+    case Action::kResume:
+      return {"resume", "training continues", kChangeTime};
+    case Action::kCheckpoint:
+      return {"checkpoint", "saved", kSaveTime};
+    case Action::kStop:
+      return {"stop", "stopping", kSaveTime};
+    default:
+      return {"set", "set", kChangeTime};
+  }
+}
+
+std::string shortest(double value) {
+  char text[40];
+  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+
+// "paused at step 1 200". What stokerd adds to its answer in a later release does no harm.
+std::string format_result(const CommandLine& command, const std::string& answer) {
+  std::string text = change_of(command.action).done;
+  if (command.action == Action::kSet) text += " lr " + shortest(command.lr);
+  boost::system::error_code error;
+  const auto value = boost::json::parse(answer, error);
+  if (error || !value.is_object()) return text;
+  const auto* step = value.as_object().if_contains("step");
+  if (step == nullptr) return text;
+  const auto number = step->to_number<uint64_t>(error);
+  return error ? text : text + " at step " + format_count(number);
+}
+
+// Whether the run of `link` has ended, said by its directory.
+std::optional<run::RunState> find_ended_run(const std::optional<run::RunLayout>& maybe_layout) {
+  if (!maybe_layout.has_value()) return std::nullopt;
+  auto state = run::read_run_state(*maybe_layout);
+  if (state.phase == run::RunState::Phase::kEnded) return state;
+  return std::nullopt;
+}
+
+void draw(const Console& console, const CommandLine& command, const std::string& answer,
+          const control::TrainerStatus& status) {
+  if (command.json) {
+    console.out << answer << "\n";
+  } else if (!console.style.live) {
+    console.out << render_status_line(status) << "\n";
+  } else {
+    // From the upper left corner over what is there, then the rest of the screen is cleared: no
+    // flicker, and lines that wrap do no harm.
+    std::string screen = "\x1b[H";
+    for (const char c : render_status(status, console.style))
+      screen += c == '\n' ? std::string("\x1b[K\n") : std::string(1, c);
+    console.out << screen << "\n(Ctrl-C ends the watching only)\x1b[K\n\x1b[J";
+  }
+  console.out.flush();
+}
+
+}  // namespace
+
+ExitCode show_status(const CommandLine& command, const Console& console) {
+  auto link = DaemonClient::open(command);
+  if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
+  const auto answer = link->ask("status", "", kStatusTime);
+  if (!answer.ok()) return console.fail(answer.status(), exit_code_for_reply(answer.status()));
+  if (command.json) {
+    console.out << *answer << "\n";
+    return ExitCode::kSuccess;
+  }
+  const auto status = control::parse_trainer_status(*answer);
+  if (!status.ok()) return console.fail(status.status(), exit_code_for_reply(status.status()));
+  console.out << render_status(*status, console.style);
+  return ExitCode::kSuccess;
+}
+
+ExitCode watch_status(const CommandLine& command, const Console& console, milliseconds interval) {
+  auto link = DaemonClient::open(command);
+  if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
+  std::optional<run::RunLayout> maybe_layout = link->maybe_layout();
+  if (console.style.live && !command.json) console.out << "\x1b[2J";
+  auto answer = link->ask("status", "", kStatusTime);
+  for (; answer.ok() && console.out.good(); answer = link->ask("status", "", kStatusTime)) {
+    const auto status = control::parse_trainer_status(*answer);
+    if (!status.ok()) return console.fail(status.status(), exit_code_for_reply(status.status()));
+    if (!maybe_layout.has_value() && !status->run_dir.empty())
+      maybe_layout.emplace(status->run_dir);
+    draw(console, command, *answer, *status);
+    std::this_thread::sleep_for(interval);
+  }
+  if (answer.ok()) return ExitCode::kIoError;  // nobody reads what we write
+  // The socket goes first, exit_status.json and the lock follow.
+  const auto give_up = std::chrono::steady_clock::now() + kStatusTime;
+  auto state = run::RunState{.phase = run::RunState::Phase::kRunning, .end = std::nullopt};
+  while (maybe_layout.has_value() && state.phase == run::RunState::Phase::kRunning &&
+         std::chrono::steady_clock::now() < give_up) {
+    state = run::read_run_state(*maybe_layout);
+    if (state.phase == run::RunState::Phase::kRunning)
+      std::this_thread::sleep_for(milliseconds(50));
+  }
+  if (state.phase != run::RunState::Phase::kEnded)
+    return console.fail(answer.status(), exit_code_for_reply(answer.status()));
+  if (!command.json) console.out << format_run_state(state) << "\n";
+  return static_cast<ExitCode>(state.end->exit_code);
+}
+
+ExitCode control_training(const CommandLine& command, const Console& console) {
+  auto link = DaemonClient::open(command);
+  if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
+  const Change change = change_of(command.action);
+  const std::string params =
+      command.action == Action::kSet ? "{\"lr\":" + shortest(command.lr) + "}" : "";
+  const auto answer = link->ask(change.method, params, change.timeout);
+  if (!answer.ok()) {
+    // Stopping may be quicker than the answer.
+    const auto ended = command.action == Action::kStop ? find_ended_run(link->maybe_layout())
+                                                       : std::optional<run::RunState>();
+    if (ended.has_value() && ended->end->state != "failed") {
+      if (!command.json) console.out << format_run_state(*ended) << "\n";
+      return ExitCode::kSuccess;
+    }
+    return console.fail(answer.status(), answer.status().code() == StatusCode::kInvalidArgument
+                                             ? ExitCode::kUsage
+                                             : exit_code_for_reply(answer.status()));
+  }
+  console.out << (command.json ? *answer : format_result(command, *answer)) << "\n";
+  return ExitCode::kSuccess;
+}
+
+}  // namespace stoker::ctl

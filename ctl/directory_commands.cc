@@ -1,0 +1,172 @@
+#include "ctl/directory_commands.h"
+
+#include <optional>
+#include <thread>
+
+#include "ctl/checkpoint_diff.h"
+#include "ctl/checkpoint_export.h"
+#include "ctl/checkpoint_list.h"
+#include "ctl/checkpoint_selector.h"
+#include "ctl/class_report.h"
+#include "ctl/log_tail.h"
+#include "ctl/number_format.h"
+#include "ctl/plot.h"
+#include "ctl/plot_svg.h"
+#include "ctl/progress.h"
+#include "ctl/run_history.h"
+#include "ctl/run_report.h"
+#include "ctl/show_batch.h"
+#include "ctl/verify_command.h"
+#include "shared/base/clock.h"
+#include "shared/base/file.h"
+#include "shared/run/run_state.h"
+
+namespace stoker::ctl {
+namespace {
+
+constexpr int kPlotRows = 20;
+
+// 65 says that a checkpoint is damaged; other damaged files are I/O.
+ExitCode exit_code_for_reading(const Status& status) {
+  return status.code() == StatusCode::kCorrupt ? ExitCode::kIoError : exit_code_for(status);
+}
+
+ExitCode show(const Result<std::string>& text, const Console& console) {
+  if (!text.ok()) return console.fail(text.status(), exit_code_for_reading(text.status()));
+  console.out << *text;
+  return ExitCode::kSuccess;
+}
+
+// Whether more may be appended to the log.
+bool is_written_to(const run::RunLayout& layout, bool evaluator) {
+  if (!evaluator) return run::read_run_state(layout).phase == run::RunState::Phase::kRunning;
+  const auto locked = is_locked(layout.eval_lock_file());
+  return locked.ok() && *locked;
+}
+
+}  // namespace
+
+ExitCode show_list(const run::RunLayout& layout, const CommandLine& command,
+                   const Console& console) {
+  const auto list = list_checkpoints(layout);
+  if (!list.ok()) return console.fail(list.status(), exit_code_for_reading(list.status()));
+  console.out << (command.json ? to_json(*list) + "\n"
+                               : render_list(*list, console.style, system_clock().wall()));
+  return ExitCode::kSuccess;
+}
+
+ExitCode show_verification(const run::RunLayout& layout, const CommandLine& command,
+                           const Console& console) {
+  std::optional<Progress> progress;
+  VerifyOptions request{.which = command.which, .all = command.all};
+  if (!command.json) {
+    request.on_begin = [&](const checkpoint::CheckpointEntry& entry) {
+      progress.emplace(console, system_clock(), "verifying step " + format_count(entry.step),
+                       bytes_on_disk(entry.path));
+    };
+    request.on_bytes = [&](uint64_t bytes) { progress->add(bytes); };
+    request.on_checked = [&](const VerificationResult& one) {
+      progress.reset();
+      console.out << render_verification(one) << std::flush;
+    };
+  }
+  const auto results = verify_checkpoints(layout, request);
+  progress.reset();
+  if (!results.ok()) return console.fail(results.status(), exit_code_for(results.status()));
+  if (command.json) console.out << to_json(*results) + "\n";
+  return any_corrupt(*results) ? ExitCode::kDataError : ExitCode::kSuccess;
+}
+
+ExitCode show_diff(const run::RunLayout& layout, const CommandLine& command,
+                   const Console& console) {
+  constexpr size_t kTensorsShown = 20;
+  const auto diff = diff_checkpoints(layout, command.which, command.other);
+  if (!diff.ok()) return console.fail(diff.status(), exit_code_for(diff.status()));
+  console.out << (command.json
+                      ? to_json(*diff) + "\n"
+                      : render_diff(*diff, command.all ? 0 : kTensorsShown, console.style));
+  return ExitCode::kSuccess;
+}
+
+ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
+                      const Console& console) {
+  const ExportOptions request{
+      .which = command.which,
+      .format = command.format == "torch" ? ExportFormat::kTorch : ExportFormat::kSafetensors,
+      .what = command.what == "model"       ? ExportWhat::kModel
+              : command.what == "ema"       ? ExportWhat::kEma
+              : command.what == "optimizer" ? ExportWhat::kOptimizer
+                                            : ExportWhat::kAll,
+      .output = command.output};
+  const auto exported = export_checkpoint(layout, request, console, system_clock());
+  if (!exported.ok()) return console.fail(exported.status(), exit_code_for(exported.status()));
+  console.out << (command.json ? to_json(*exported) + "\n" : render_export(*exported));
+  return ExitCode::kSuccess;
+}
+
+ExitCode show_classes(const run::RunLayout& layout, const CommandLine& command,
+                      const Console& console) {
+  constexpr size_t kConfusedShown = 20;
+  const auto report = report_classes(layout, command.which, command.set);
+  if (!report.ok()) return console.fail(report.status(), exit_code_for_reading(report.status()));
+  console.out << (command.json ? to_json(*report) + "\n"
+                               : render_classes(*report, kConfusedShown, console.style));
+  return ExitCode::kSuccess;
+}
+
+ExitCode show_batch(const run::RunLayout& layout, const CommandLine& command,
+                    const Console& console) {
+  const auto description = describe_batch(layout, command.step.value_or(1));
+  if (!description.ok())
+    return console.fail(description.status(), exit_code_for_reading(description.status()));
+  console.out << (command.json ? to_json(*description) + "\n"
+                               : render_batch(*description, console.style));
+  return ExitCode::kSuccess;
+}
+
+ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, const Console& console,
+                   std::chrono::milliseconds interval) {
+  auto tail = LogTail::open(command.evaluator ? layout.evaluator_log() : layout.trainer_log(),
+                            command.lines);
+  if (!tail.ok()) return console.fail(tail.status(), exit_code_for_reading(tail.status()));
+  // Asked before the last reading, so that nothing written before the end is missed.
+  bool more_to_come = true;
+  bool more_here = true;
+  while ((more_to_come || more_here) && console.out.good()) {
+    if (!more_here) {
+      console.out.flush();
+      std::this_thread::sleep_for(interval);
+    }
+    more_to_come = command.follow && is_written_to(layout, command.evaluator);
+    const auto text = tail->read_more();
+    if (!text.ok()) return console.fail(text.status(), exit_code_for_reading(text.status()));
+    console.out << *text;
+    more_here = !text->empty();
+  }
+  return ExitCode::kSuccess;
+}
+
+ExitCode show_report(const run::RunLayout& layout, const Console& console) {
+  const auto history = read_history(layout);
+  if (!history.ok()) return show(history.status(), console);
+  return show(render_report(*history, console.style), console);
+}
+
+ExitCode show_plot(const run::RunLayout& layout, const CommandLine& command,
+                   const Console& console) {
+  const auto history = read_history(layout);
+  if (!history.ok()) return show(history.status(), console);
+  const auto curves =
+      command.metric.empty() ? loss_curves(*history) : metric_curves(*history, command.metric);
+  if (!curves.ok()) return show(curves.status(), console);
+  if (command.output.empty())
+    return show(render_plot(*curves, "steps", kPlotRows, console.style), console);
+  const std::string svg = render_svg(*curves, "steps");
+  if (command.output == "-") return show(svg, console);
+  const Status written = write_file_atomically(default_file_system(), command.output, svg);
+  if (!written.ok()) return console.fail(written, exit_code_for_reading(written));
+  console.out << printable(command.output) << "\n";
+  return ExitCode::kSuccess;
+}
+
+}  // namespace stoker::ctl

@@ -1,0 +1,35 @@
+// The commands that read a run directory and need no stokerd.
+//
+// Threads:  one.
+// Blocking: as reading files does; `logs -f` until the run ends.
+// Errors:   the exit code; the reason is on console.err.
+#pragma once
+
+#include <chrono>
+
+#include "ctl/command_line.h"
+#include "ctl/console.h"
+#include "shared/run/run_layout.h"
+
+namespace stoker::ctl {
+
+ExitCode show_list(const run::RunLayout& layout, const CommandLine& command,
+                   const Console& console);
+ExitCode show_verification(const run::RunLayout& layout, const CommandLine& command,
+                           const Console& console);
+ExitCode show_diff(const run::RunLayout& layout, const CommandLine& command,
+                   const Console& console);
+ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
+                      const Console& console);
+ExitCode show_classes(const run::RunLayout& layout, const CommandLine& command,
+                      const Console& console);
+ExitCode show_batch(const run::RunLayout& layout, const CommandLine& command,
+                    const Console& console);
+// With --follow: looks every `interval`.
+ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, const Console& console,
+                   std::chrono::milliseconds interval);
+ExitCode show_report(const run::RunLayout& layout, const Console& console);
+ExitCode show_plot(const run::RunLayout& layout, const CommandLine& command,
+                   const Console& console);
+
+}  // namespace stoker::ctl

@@ -1,0 +1,95 @@
+#include "ctl/log_tail.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+namespace stoker::ctl {
+namespace {
+
+constexpr uint64_t kPart = 256 << 10;
+
+Result<UniqueFd> open_for_reading(const std::string& path) {
+  // Not for writing, and not waiting where somebody put a pipe under the name.
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd.valid()) return Status::from_errno(errno, "open " + path);
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kIoError, path + ": not a regular file");
+  return fd;
+}
+
+Result<size_t> read_at(int fd, uint64_t offset, char* bytes, size_t size, const std::string& path) {
+  const ssize_t got = ::pread(fd, bytes, size, static_cast<off_t>(offset));
+  if (got < 0) return Status::from_errno(errno, "read " + path);
+  return static_cast<size_t>(got);
+}
+
+// Where the last `lines` lines of a file of `size` bytes begin. A last line without its newline
+// counts.
+Result<uint64_t> find_begin(int fd, uint64_t size, uint64_t lines, const std::string& path) {
+  if (lines == 0) return size;
+  std::vector<char> part(kPart);
+  uint64_t found = 0;
+  for (uint64_t end = size; end > 0;) {
+    const uint64_t begin = end - std::min(end, kPart);
+    STOKER_ASSIGN_OR_RETURN(const size_t got, read_at(fd, begin, part.data(), end - begin, path));
+    for (size_t i = got; i-- > 0;) {
+      if (part[i] != '\n' || begin + i + 1 == size) continue;  // the end of the last line
+      if (++found == lines) return begin + i + 1;
+    }
+    end = begin;
+  }
+  return uint64_t{0};
+}
+
+}  // namespace
+
+Result<LogTail> LogTail::open(const std::string& path, uint64_t lines) {
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_for_reading(path));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  LogTail tail(path, std::move(fd));
+  STOKER_ASSIGN_OR_RETURN(
+      tail.at_, find_begin(tail.fd_.get(), static_cast<uint64_t>(info.st_size), lines, path));
+  return tail;
+}
+
+Result<std::string> LogTail::read_here() {
+  std::string text(kPart, '\0');
+  STOKER_ASSIGN_OR_RETURN(const size_t got,
+                          read_at(fd_.get(), at_, text.data(), text.size(), path_));
+  text.resize(got);
+  at_ += got;
+  return text;
+}
+
+Result<bool> LogTail::was_rotated() {
+  struct stat named {};
+  struct stat held {};
+  if (::stat(path_.c_str(), &named) != 0) {
+    // Between the renaming of the old file and the making of the new one.
+    if (errno == ENOENT) return false;
+    return Status::from_errno(errno, "stat " + path_);
+  }
+  if (::fstat(fd_.get(), &held) != 0) return Status::from_errno(errno, "stat " + path_);
+  if (named.st_ino != held.st_ino || named.st_dev != held.st_dev) return true;
+  if (static_cast<uint64_t>(held.st_size) < at_) at_ = 0;  // cut, and written anew
+  return false;
+}
+
+Result<std::string> LogTail::read_more() {
+  STOKER_ASSIGN_OR_RETURN(const bool rotated, was_rotated());
+  // The rest of a rotated file first: nothing is added to it any more.
+  STOKER_ASSIGN_OR_RETURN(std::string text, read_here());
+  if (!text.empty() || !rotated) return text;
+  STOKER_ASSIGN_OR_RETURN(fd_, open_for_reading(path_));
+  at_ = 0;
+  return read_here();
+}
+
+}  // namespace stoker::ctl

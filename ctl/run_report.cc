@@ -1,0 +1,202 @@
+#include "ctl/run_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "ctl/number_format.h"
+#include "ctl/plot.h"
+#include "ctl/run_locator.h"
+#include "ctl/text_table.h"
+
+namespace stoker::ctl {
+namespace {
+
+constexpr size_t kTableRows = 10;
+constexpr size_t kShownMetrics = 2;
+constexpr int kSmallPlotRows = 10;
+
+bool is_evaluated(const RunHistory& history, uint64_t step) {
+  return std::any_of(history.evals.begin(), history.evals.end(),
+                     [step](const run::EvalResult& eval) { return eval.step == step; });
+}
+
+// The index within `reach` of `target` whose step was evaluated, the nearest; else `target`.
+size_t near_evaluated(const RunHistory& history, size_t target, size_t reach) {
+  const size_t last = history.train.size() - 1;
+  for (size_t away = 0; away <= reach; ++away) {
+    if (target + away <= last && is_evaluated(history, history.train[target + away].step))
+      return target + away;
+    if (away <= target && is_evaluated(history, history.train[target - away].step))
+      return target - away;
+  }
+  return target;
+}
+
+// Indices of rows, evenly spread; where an evaluated step is near, that one. The last one always.
+std::vector<size_t> choose_rows(const RunHistory& history) {
+  const size_t count = history.train.size();
+  const size_t wanted = std::min(kTableRows, count);
+  std::vector<size_t> chosen;
+  for (size_t i = 1; i <= wanted; ++i) {
+    const size_t target = i * count / wanted - 1;
+    const size_t row = i == wanted ? target : near_evaluated(history, target, count / wanted / 2);
+    if (chosen.empty() || row > chosen.back()) chosen.push_back(row);
+  }
+  return chosen;
+}
+
+TextTable empty_table(const std::vector<MetricName>& metrics) {
+  std::vector<Column> columns{{.title = "step"}, {.title = "train\nloss"}};
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    std::string title = metrics[i].text();
+    // The set is named once; the columns beside it are of the same.
+    if (i > 0) title.erase(0, metrics[i].dataset.size() + 1);
+    columns.push_back({.title = wrapped_title(printable(title)), .can_drop = i > 0});
+  }
+  columns.push_back({.title = "samples/s", .can_drop = true});
+  columns.push_back({.title = "data wait\n(ms/step)", .can_drop = true});
+  columns.push_back({.title = "checkpoint\nstall (ms)", .can_drop = true});
+  return TextTable(std::move(columns));
+}
+
+// The newest evaluation of the steps (after, last].
+const run::EvalResult* newest_eval(const RunHistory& history, uint64_t after, uint64_t last) {
+  const run::EvalResult* newest = nullptr;
+  for (const run::EvalResult& eval : history.evals)
+    if (eval.step > after && eval.step <= last) newest = &eval;
+  return newest;
+}
+
+// Row `last` with what happened since row `first`, that one included.
+std::vector<std::string> row_cells(const RunHistory& history,
+                                   const std::vector<MetricName>& metrics, size_t first,
+                                   size_t last) {
+  const metrics::TrainMetrics& row = history.train[last];
+  double samples_per_s = 0, wait_ms = 0, stall_ms = 0;
+  for (size_t i = first; i <= last; ++i) {
+    samples_per_s += history.train[i].samples_per_s;
+    wait_ms += history.train[i].feed_wait_ms;
+    stall_ms += history.train[i].checkpoint_stall_ms;
+  }
+  const auto count = static_cast<double>(last - first + 1);
+  std::vector<std::string> cells{format_count(row.step), format_number(row.loss, 5)};
+  // The last checkpoint may be of a step after the last reported one.
+  const uint64_t until =
+      last + 1 == history.train.size() ? std::numeric_limits<uint64_t>::max() : row.step;
+  const auto* eval = newest_eval(history, first == 0 ? 0 : history.train[first - 1].step, until);
+  for (const MetricName& metric : metrics) {
+    const auto value = eval != nullptr ? find_value(*eval, metric) : std::nullopt;
+    cells.push_back(value.has_value() ? format_number(*value, 5) : "-");
+  }
+  cells.insert(cells.end(), {format_number(samples_per_s / count, 4),
+                             format_number(wait_ms / count, 3), format_number(stall_ms, 3)});
+  return cells;
+}
+
+// Time in training, without pauses and without what happened between a crash and its restart.
+double trained_seconds(const RunHistory& history) {
+  double ms = 0;
+  uint64_t before = 0;
+  for (const metrics::TrainMetrics& row : history.train) {
+    ms += static_cast<double>(row.step - std::min(before, row.step)) * row.step_ms;
+    before = row.step;
+  }
+  return ms / 1000;
+}
+
+std::string best_line(const RunHistory& history, const std::vector<MetricName>& metrics) {
+  if (metrics.empty()) {
+    return "no validation yet: stoker-eval --run-dir " + printable(history.layout.root()) +
+           " --once\n";
+  }
+  const std::string name = printable(metrics.front().text());
+  const run::EvalResult* best = find_best(history.evals, metrics.front());
+  if (best == nullptr) return "best " + name + ": none is a number\n";
+  return "best " + name + " " + format_number(*find_value(*best, metrics.front()), 5) +
+         " at step " + format_count(best->step) + "\n";
+}
+
+Status nothing_yet(const RunHistory& history) {
+  return Status(
+      StatusCode::kNotFound,
+      history.layout.train_metrics_file() +
+          ": no step has been reported yet (every metrics.log_every_steps steps one is); " +
+          format_run_state(history.state) + "; its log: " + history.layout.trainer_log());
+}
+
+}  // namespace
+
+Result<std::string> render_report(const RunHistory& history, const TextStyle& style) {
+  if (history.train.empty()) return nothing_yet(history);
+  auto metrics = reported_metrics(history.evals);
+  metrics.resize(std::min(metrics.size(), kShownMetrics));
+  TextTable table = empty_table(metrics);
+  size_t first = 0;
+  for (const size_t row : choose_rows(history)) {
+    table.add(row_cells(history, metrics, first, row));
+    first = row + 1;
+  }
+  const metrics::TrainMetrics& last = history.train.back();
+  std::string report = table.render(style) + "\n" + best_line(history, metrics) +
+                       format_count(last.samples) + " samples in " +
+                       format_duration(trained_seconds(history)) + ", epoch " +
+                       format_count(last.epoch) + "\n" + format_run_state(history.state) + "\n";
+  // A report of losses that are all NaN is still worth reading.
+  const auto plot = render_loss_plot(history, kSmallPlotRows, style);
+  return report + "\n" + (plot.ok() ? *plot : "no plot: " + plot.status().message() + "\n");
+}
+
+Result<std::vector<Curve>> loss_curves(const RunHistory& history) {
+  if (history.train.empty()) return nothing_yet(history);
+  Curve train{.name = "train loss", .kind = Curve::Kind::kLine, .points = {}};
+  for (const metrics::TrainMetrics& row : history.train)
+    train.points.emplace_back(static_cast<double>(row.step), row.loss);
+  std::vector<Curve> curves{std::move(train)};
+  if (const auto metrics = reported_metrics(history.evals); !metrics.empty()) {
+    Curve valid{.name = metrics.front().text(), .kind = Curve::Kind::kMarks, .points = {}};
+    for (const run::EvalResult& eval : history.evals)
+      if (const auto value = find_value(eval, metrics.front()); value.has_value())
+        valid.points.emplace_back(static_cast<double>(eval.step), *value);
+    curves.push_back(std::move(valid));
+  }
+  if (try_make_y_axis(curves).has_value()) return curves;
+  return Status(StatusCode::kCorrupt,
+                "no loss of " + history.layout.train_metrics_file() + " is a number");
+}
+
+Result<std::vector<Curve>> metric_curves(const RunHistory& history, const std::string& metric) {
+  std::map<std::string, Curve> curves;  // by set
+  std::set<std::string> there_are;
+  for (const run::EvalResult& eval : history.evals) {
+    for (const run::DatasetResult& result : eval.datasets) {
+      for (const auto& [name, value] : result.metrics) {
+        there_are.insert(name);
+        if (name != metric) continue;
+        Curve& curve = curves[result.dataset];
+        curve.name = MetricName{result.dataset, metric}.text();
+        curve.kind = Curve::Kind::kMarks;
+        curve.points.emplace_back(static_cast<double>(eval.step), value);
+      }
+    }
+  }
+  std::vector<Curve> list;
+  for (auto& [dataset, curve] : curves) list.push_back(std::move(curve));
+  if (try_make_y_axis(list).has_value()) return list;
+  std::string names;
+  for (const std::string& name : there_are) names += (names.empty() ? "" : ", ") + name;
+  return Status(StatusCode::kNotFound,
+                "no evaluation has a number for '" + printable(metric) + "'; " +
+                    (names.empty() ? "nothing was evaluated yet" : "there are: " + names));
+}
+
+Result<std::string> render_loss_plot(const RunHistory& history, int rows, const TextStyle& style) {
+  STOKER_ASSIGN_OR_RETURN(const auto curves, loss_curves(history));
+  return render_plot(curves, "steps", rows, style);
+}
+
+}  // namespace stoker::ctl

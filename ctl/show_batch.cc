@@ -1,0 +1,196 @@
+#include "ctl/show_batch.h"
+
+#include <algorithm>
+#include <cassert>
+#include <set>
+#include <utility>
+
+#include <boost/json.hpp>
+
+#include "ctl/number_format.h"
+#include "ctl/text_table.h"
+#include "shared/config/load_config.h"
+#include "shared/dataset/batch_transforms.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/length_buckets.h"
+#include "shared/dataset/sample_plan.h"
+#include "shared/feed/dataset_versions.h"
+#include "shared/feed/make_sample_plan.h"
+#include "shared/metrics/json_lines.h"
+
+namespace stoker::ctl {
+namespace {
+
+// (ticket, sample) of what could not be read.
+using BadSamples = std::set<std::pair<uint64_t, uint64_t>>;
+
+// Tickets are counted anew when the batch size changes, steps are not.
+Result<BadSamples> read_sample_errors(const std::string& path, uint64_t step, uint64_t first,
+                                      uint64_t last) {
+  BadSamples error;
+  const auto read = metrics::read_records(path);
+  if (!read.ok() && read.status().code() == StatusCode::kNotFound) return error;
+  if (!read.ok()) return read.status();
+  for (const metrics::MetricsRecord& row : read->records) {
+    const auto ticket = row.find_count("ticket");
+    const auto sample = row.find_count("sample");
+    if (!ticket || !sample)
+      return Status(StatusCode::kCorrupt, path + ": a line without 'ticket' or 'sample'");
+    if (row.find_count("step").value_or(step) != step) continue;
+    if (*ticket >= first && *ticket <= last) error.emplace(*ticket, *sample);
+  }
+  return error;
+}
+
+uint64_t padded_length(const dataset::SamplePlan& plan, const dataset::Dataset& data,
+                       uint64_t ticket) {
+  const auto& maybe_buckets = plan.options().maybe_buckets;
+  return maybe_buckets == nullptr ? data.max_length()
+                                  : maybe_buckets->buckets()[plan.bucket_of(ticket)].length;
+}
+
+SampleDescription describe_sample(const dataset::SamplePlan& plan, const dataset::Dataset& data,
+                                  const BadSamples& error, uint64_t ticket, uint64_t row) {
+  const dataset::PlannedSample planned = plan.at(ticket, row);
+  dataset::PlannedSample used = planned;
+  for (uint64_t attempt = 1; error.contains({ticket, used.sample}) && attempt < data.size();
+       ++attempt)
+    used = plan.replacement(ticket, row, attempt);
+  dataset::SampleSource source = data.source(used.sample);
+  SampleDescription description{
+      .ticket = ticket,
+      .row = row,
+      .epoch = used.epoch,
+      .dataset_epoch = used.dataset_epoch,
+      .sample = used.sample,
+      .file = std::move(source.file),
+      .offset = source.offset,
+      .dataset = std::move(source.dataset),
+      .transforms = data.describe_transforms(used.sample, plan.random_key(used)),
+      .length = data.length(used.sample),
+      .padded_to = padded_length(plan, data, ticket),
+      .maybe_replaced_sample = std::nullopt};
+  if (used.sample != planned.sample) description.maybe_replaced_sample = planned.sample;
+  return description;
+}
+
+// What is drawn for whole batches, which comes after what is drawn for their samples.
+Status add_mixes(BatchDescription& description, const config::Config& config,
+                 const std::vector<TensorSpec>& spec, uint64_t batch) {
+  const auto input = std::ranges::find(spec, "input", &TensorSpec::name);
+  if (input == spec.end()) return {};
+  STOKER_ASSIGN_OR_RETURN(
+      const auto options,
+      dataset::make_mix_options(config.data.at("train").batch_transforms, *input));
+  if (!options.any()) return {};
+  for (SampleDescription& one : description.samples) {
+    const auto mix = dataset::sample_mix(options, config.run.seed, one.ticket);
+    one.transforms += (one.transforms.empty() ? "" : " ") + dataset::describe(mix, one.row, batch);
+  }
+  return {};
+}
+
+// "18 % of their places are padding".
+std::string format_padding(const std::vector<SampleDescription>& samples) {
+  uint64_t own = 0, all = 0;
+  for (const SampleDescription& one : samples) {
+    own += one.length;
+    all += one.padded_to;
+  }
+  return std::to_string((100 * (all - own) + all / 2) / all) + " % of their places are padding\n";
+}
+
+}  // namespace
+
+Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t step) {
+  assert(step >= 1);
+  STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(layout.config_file(), {}));
+  const auto tickets = static_cast<uint64_t>(config.train.gradient_accumulation_steps);
+  const auto batch = static_cast<uint64_t>(config.train.micro_batch_size);
+  if (step > dataset::kMaxPlanSize / tickets / batch) {
+    return Status(StatusCode::kInvalidArgument,
+                  "no run gets to step " + std::to_string(step) + ": it has too many samples");
+  }
+  const uint64_t first = (step - 1) * tickets;
+  STOKER_ASSIGN_OR_RETURN(const feed::DatasetVersions history,
+                          feed::read_dataset_versions(layout.dataset_versions_file()));
+  const auto state = history.empty() ? feed::DatasetVersion() : feed::version_at(history, first);
+  const std::string index_dir = feed::index_dir_for(layout.index_dir(), state);
+  // The index as the run used it; the data may have changed since, and are not looked at.
+  STOKER_ASSIGN_OR_RETURN(
+      const auto data, dataset::open_indexed("train", config.data, index_dir, state.fingerprint));
+  STOKER_ASSIGN_OR_RETURN(const dataset::SamplePlan plan,
+                          feed::load_sample_plan(config, *data, index_dir, first, state.start));
+  STOKER_ASSIGN_OR_RETURN(
+      const BadSamples error,
+      read_sample_errors(layout.sample_errors_file(), step, first, first + tickets - 1));
+  BatchDescription description{
+      .step = step, .steps = config.train.max_steps, .size = data->size(), .samples = {}};
+  for (uint64_t ticket = first; ticket < first + tickets; ++ticket)
+    for (uint64_t row = 0; row < batch; ++row)
+      description.samples.push_back(describe_sample(plan, *data, error, ticket, row));
+  STOKER_RETURN_IF_ERROR(add_mixes(description, config, data->spec(), batch));
+  return description;
+}
+
+std::string render_batch(const BatchDescription& description, const TextStyle& style) {
+  const auto any = [&description](std::string SampleDescription::*text) {
+    return std::any_of(description.samples.begin(), description.samples.end(),
+                       [text](const SampleDescription& one) { return !(one.*text).empty(); });
+  };
+  const bool of_mixture = any(&SampleDescription::dataset);
+  const bool with_draws = any(&SampleDescription::transforms);
+  const bool is_padded = !description.samples.empty() && description.samples.front().padded_to > 0;
+  std::vector<Column> columns{
+      {.title = "ticket"}, {.title = "row"}, {.title = "epoch"}, {.title = "sample"}};
+  if (of_mixture) columns.push_back({.title = "dataset", .left = true});
+  if (is_padded) columns.push_back({.title = "length"});
+  columns.push_back({.title = "offset"});
+  columns.push_back({.title = "path", .left = true});
+  if (with_draws) columns.push_back({.title = "transforms", .left = true});
+  TextTable table(std::move(columns));
+  for (const SampleDescription& one : description.samples) {
+    std::string file = one.file.empty() ? "(synthetic)" : printable(one.file);
+    if (one.maybe_replaced_sample)
+      file += "  (instead of sample " + format_count(*one.maybe_replaced_sample) + ": unreadable)";
+    std::vector<std::string> cells{format_count(one.ticket), format_count(one.row),
+                                   format_count(one.epoch), format_count(one.sample)};
+    if (of_mixture) cells.push_back(one.dataset);
+    if (is_padded) cells.push_back(format_count(one.length) + " of " + format_count(one.padded_to));
+    cells.push_back(format_count(one.offset));
+    cells.push_back(std::move(file));
+    if (with_draws) cells.push_back(printable(one.transforms));
+    table.add(std::move(cells));
+  }
+  std::string out = "step " + format_count(description.step) + " of " +
+                    format_count(description.steps) + ": " +
+                    format_count(description.samples.size()) + " of the " +
+                    format_count(description.size) + " samples of data.train\n";
+  if (is_padded) out += format_padding(description.samples);
+  if (description.step > description.steps) out += "the run ends before this step\n";
+  return out + "\n" + table.render(style);
+}
+
+std::string to_json(const BatchDescription& description) {
+  namespace json = boost::json;
+  json::array samples;
+  for (const SampleDescription& one : description.samples) {
+    json::object fields{{"ticket", one.ticket},      {"row", one.row},       {"epoch", one.epoch},
+                        {"pass", one.dataset_epoch}, {"sample", one.sample}, {"path", one.file},
+                        {"offset", one.offset}};
+    if (!one.dataset.empty()) fields["dataset"] = one.dataset;
+    if (!one.transforms.empty()) fields["transforms"] = one.transforms;
+    if (one.padded_to > 0) {
+      fields["length"] = one.length;
+      fields["padded_to"] = one.padded_to;
+    }
+    if (one.maybe_replaced_sample) fields["replaces"] = *one.maybe_replaced_sample;
+    samples.push_back(std::move(fields));
+  }
+  return json::serialize(json::object{{"step", description.step},
+                                      {"max_steps", description.steps},
+                                      {"num_samples", description.size},
+                                      {"samples", std::move(samples)}});
+}
+
+}  // namespace stoker::ctl

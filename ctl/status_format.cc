@@ -1,0 +1,166 @@
+#include "ctl/status_format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "ctl/number_format.h"
+
+namespace stoker::ctl {
+namespace {
+
+using control::TrainerStatus;
+
+std::string counted(uint64_t count, const std::string& singular) {
+  const std::string_view ending = singular.ends_with('h') ? "es" : "s";
+  return format_count(count) + " " + singular + (count == 1 ? "" : std::string(ending));
+}
+
+std::string progress(const TrainerStatus& status) {
+  std::string text = "step " + format_count(status.step);
+  if (status.max_steps == 0) return text;
+  const double percent =
+      100 * static_cast<double>(status.step) / static_cast<double>(status.max_steps);
+  return text + "/" + format_count(status.max_steps) + " (" +
+         // 99.99 % is not the end.
+         std::to_string(static_cast<int>(std::floor(std::min(percent, 100.0)))) + " %)";
+}
+
+bool is_moving(const TrainerStatus& status) {
+  return status.state == control::TrainerState::kTraining ||
+         status.state == control::TrainerState::kSaving ||
+         status.state == control::TrainerState::kDegraded;
+}
+
+std::string format_training(const TrainerStatus& status) {
+  std::string text = progress(status) + ", epoch " + format_count(status.epoch);
+  if (is_moving(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
+    text += ", ETA " + format_duration(status.eta_seconds);
+  return text;
+}
+
+std::string format_loss(const TrainerStatus& status) {
+  return (std::isnan(status.loss) && status.step == 0 ? "none" : format_number(status.loss, 5)) +
+         ", learning rate " + format_setting(status.lr) +
+         (status.skipped_steps > 0 ? ", " + counted(status.skipped_steps, "step") + " skipped"
+                                   : "") +
+         (status.rollbacks > 0 ? ", " + counted(status.rollbacks, "rollback") : "");
+}
+
+std::string format_speed(const TrainerStatus& status) {
+  return format_number(status.samples_per_second, 4) + " samples/s, " +
+         format_number(status.step_time_ms, 3) + " ms/step" +
+         (status.device_time_ms > 0 ? " (" + format_number(status.device_time_ms, 3) + " ms device)"
+                                    : "") +
+         (status.device.empty() ? "" : ", on " + printable(status.device));
+}
+
+std::string format_memory(const TrainerStatus& status) {
+  const TrainerStatus::Memory& memory = status.memory;
+  std::string text = "RSS " + format_bytes(memory.rss_bytes) + " (peak " +
+                     format_bytes(memory.peak_rss_bytes) + ")";
+  if (memory.device_reserved_bytes > 0)
+    text += "; " + printable(status.device) + " allocated " +
+            format_bytes(memory.device_allocated_bytes) + " (peak " +
+            format_bytes(memory.device_peak_allocated_bytes) + "), reserved " +
+            format_bytes(memory.device_reserved_bytes);
+  return text;
+}
+
+std::string format_feed(const TrainerStatus::Feed& feed) {
+  std::string text = "data wait " + format_number(feed.data_wait_ms, 3) + " ms/step, " +
+                     format_count(feed.ready_batches) + "/" + format_count(feed.queue_capacity) +
+                     " batches ready, " +
+                     counted(static_cast<uint64_t>(std::max(feed.workers, 0)), "worker");
+  std::string work;
+  for (const auto& [threads, what] : {std::pair{feed.workers_reading, "reading"},
+                                      {feed.workers_decoding, "decoding"},
+                                      {feed.workers_transforming, "transforming"},
+                                      {feed.workers_waiting, "waiting for a slot"}})
+    if (threads >= 0.005)
+      work += (work.empty() ? "" : ", ") + format_number(threads, 2) + " " + what;
+  if (!work.empty()) text += " (" + work + ")";
+  if (feed.sample_errors > 0) text += ", " + counted(feed.sample_errors, "sample error");
+  if (feed.requeued_batches > 0)
+    text += ", " + counted(feed.requeued_batches, "batch") + " requeued";
+  if (feed.worker_crashes > 0) text += ", " + counted(feed.worker_crashes, "worker crash");
+  if (feed.worker_timeouts > 0) text += " (" + counted(feed.worker_timeouts, "timeout") + ")";
+  if (feed.external_producers > 0)
+    text += ", " + counted(feed.external_producers, "external producer");
+  return text;
+}
+
+std::string format_checkpoint(const TrainerStatus::Checkpoint& checkpoint) {
+  std::string text = checkpoint.last_saved_step == 0
+                         ? "none"
+                         : "step " + format_count(checkpoint.last_saved_step) + ", stall " +
+                               format_number(checkpoint.stall_ms, 3) + " ms";
+  if (checkpoint.is_saving) text += ", saving";
+  if (checkpoint.skipped_total > 0)
+    text += ", " + format_count(checkpoint.skipped_total) + " skipped";
+  if (checkpoint.failed_total > 0) {
+    text += ", " + format_count(checkpoint.failed_total) +
+            " FAILED: " + printable(checkpoint.last_error);
+  }
+  return text;
+}
+
+std::string format_evaluator(const TrainerStatus::Evaluator& evaluator) {
+  if (evaluator.state == "not_started") return "not started";
+  std::string text = printable(evaluator.state);
+  if (evaluator.last_evaluated_step > 0)
+    text += ", evaluated up to step " + format_count(evaluator.last_evaluated_step);
+  if (!std::isnan(evaluator.best_value)) {
+    text += ", best " + format_number(evaluator.best_value, 5) + " at step " +
+            format_count(evaluator.best_step);
+  }
+  return text;
+}
+
+const char* color_of(control::TrainerState state) {
+  switch (state) {
+    case control::TrainerState::kPaused:
+    case control::TrainerState::kStopping:
+      return "\x1b[1;33m";
+    case control::TrainerState::kDegraded:
+      return "\x1b[1;31m";
+    default:
+      return "\x1b[1;32m";
+  }
+}
+
+}  // namespace
+
+std::string render_status(const TrainerStatus& status, const TextStyle& style) {
+  std::string out;
+  const auto line = [&out](std::string name, const std::string& text, const char* color) {
+    name.resize(12, ' ');
+    out += color != nullptr ? color + name + "\x1b[0m" : name;
+    out += text + "\n";
+  };
+  line(std::string(control::to_string(status.state)), format_training(status),
+       style.color ? color_of(status.state) : nullptr);
+  line("loss", format_loss(status), nullptr);
+  line("speed", format_speed(status), nullptr);
+  if (status.memory.rss_bytes > 0) line("memory", format_memory(status), nullptr);
+  line("feed", format_feed(status.feed), nullptr);
+  line("checkpoint", format_checkpoint(status.checkpoint), nullptr);
+  line("evaluator", format_evaluator(status.evaluator), nullptr);
+  line("stokerd",
+       "pid " + std::to_string(status.pid) + ", up " + format_duration(status.uptime_seconds) +
+           ", in " + printable(status.run_dir),
+       nullptr);
+  return out;
+}
+
+std::string render_status_line(const TrainerStatus& status) {
+  std::string text = std::string(control::to_string(status.state)) + " " + progress(status) +
+                     " loss " + format_number(status.loss, 5) + ", " +
+                     format_number(status.samples_per_second, 4) + " samples/s, data wait " +
+                     format_number(status.feed.data_wait_ms, 3) + " ms";
+  if (is_moving(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
+    text += ", ETA " + format_duration(status.eta_seconds);
+  return text;
+}
+
+}  // namespace stoker::ctl

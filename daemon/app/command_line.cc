@@ -1,0 +1,80 @@
+#include "daemon/app/command_line.h"
+
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "daemon/app/version.h"
+
+namespace stoker::app {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  stokerd --config my.yaml                          train; resume from the newest checkpoint if there is one
+  stokerd --config my.yaml --set train.max_steps=10     the same, with one key overridden
+  stokerd --config my.yaml --check-config           print the resolved configuration, or every error in it
+  stokerd --config my.yaml --fresh                  start a new run; the existing one is archived, never deleted
+
+While it trains:
+  stokerctl --run-dir DIR status                    show the training status (pause, resume, checkpoint, stop, set lr …)
+  stoker-eval --run-dir DIR --follow                evaluate each checkpoint in a separate process
+  SIGTERM, Ctrl-C: finish the step, save, exit 0 (a second one: exit immediately)   SIGUSR1: save now   SIGHUP: reload
+
+Exit codes: 0 finished or stopped, 64 usage error, 65 data error (no valid checkpoint, corrupt data, non-finite loss),
+69 unavailable, 70 internal error, 71 out of memory, 72 device lost, 73 collective failed or timed out, 74 I/O error,
+75 run directory locked, 78 configuration error, 93 no progress after repeated restarts, 143 forced exit.)";
+
+void add_allowances(CLI::App& app, AllowedChanges& allowed, CLI::Option* fresh) {
+  const auto allow = [&](ChangeKind change, const std::string& what) {
+    app.add_flag(std::string(allow_flag(change)), allowed[change],
+                 "Resume although the " + what + " differs from the checkpoint")
+        ->group("Resuming with changes (each waives a guarantee: docs/operations.md)")
+        ->excludes(fresh);
+  };
+  allow(ChangeKind::kModel, "model");
+  allow(ChangeKind::kData, "data");
+  allow(ChangeKind::kBatch, "batch size");
+  allow(ChangeKind::kWorldSize, "world size");
+}
+
+void add_options(CLI::App& app, CommandLine& command) {
+  app.add_option("--config", command.config, "Configuration file (reference: config/stoker.yaml)")
+      ->required()
+      ->type_name("FILE");
+  app.add_option("--run-dir", command.run_dir, "Run directory; overrides run.dir")
+      ->type_name("DIR");
+  app.add_option("--set", command.overrides,
+                 "Override one key, for example --set train.max_steps=10; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_flag("--check-config", command.check,
+               "Validate the configuration, print it fully resolved, and exit");
+  auto* const fresh = app.add_flag(
+      "--fresh", command.fresh, "Start a new run; archive the existing one in the run directory");
+  app.add_option("--resume", command.resume, "Resume from this checkpoint instead of the newest")
+      ->type_name("CHECKPOINT")
+      ->excludes(fresh);
+  add_allowances(app, command.allowed, fresh);
+}
+
+}  // namespace
+
+ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
+  CommandLine command;
+  CLI::App app{"stokerd trains a model from a configuration, as a service.", "stokerd"};
+  app.footer(kFooter);
+  app.set_version_flag("--version", format_version());
+  add_options(app, command);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& answered) {  // --help, --version
+    app.exit(answered);
+    return {std::nullopt, ExitCode::kSuccess};
+  } catch (const CLI::ParseError& error) {
+    std::cerr << "stokerd: " << error.what() << "; try stokerd --help\n";
+    return {std::nullopt, ExitCode::kUsage};
+  }
+  return {command, ExitCode::kSuccess};
+}
+
+}  // namespace stoker::app

@@ -1,0 +1,33 @@
+// CommandLine: what stokerd is asked to do, as plain words; nothing is looked up or checked beyond
+// its form.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/app/resume_compatibility.h"
+#include "shared/base/exit_code.h"
+
+namespace stoker::app {
+
+struct CommandLine {
+  std::string config;                  // --config
+  std::string run_dir;                 // --run-dir; empty: run.dir of the configuration
+  std::vector<std::string> overrides;  // --set
+  std::string resume;                  // --resume; empty: the newest valid checkpoint
+  AllowedChanges allowed;              // --allow-…
+  bool fresh = false;                  // --fresh
+  bool check = false;                  // --check
+};
+
+// Either the command line, or the exit code of what was already answered on the terminal (--help,
+// --version, a mistake).
+struct ParsedCommandLine {
+  std::optional<CommandLine> command;
+  ExitCode exit_code = ExitCode::kSuccess;
+};
+
+ParsedCommandLine parse_command_line(int argc, const char* const* argv);
+
+}  // namespace stoker::app

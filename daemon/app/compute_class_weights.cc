@@ -1,0 +1,82 @@
+#include "daemon/app/compute_class_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "shared/base/log.h"
+#include "shared/checkpoint/class_weights.h"
+#include "shared/dataset/class_counts.h"
+
+namespace stoker::app {
+namespace {
+
+constexpr size_t kMaxNamed = 12;  // classes; of more the least and the largest weight are told
+
+// "cat=0.75"
+std::string format_weight(const std::vector<double>& weights, const std::vector<std::string>& names,
+                          size_t of_class) {
+  std::array<char, 32> number{};
+  std::snprintf(number.data(), number.size(), "=%.4g", weights[of_class]);
+  const bool is_named = of_class < names.size();
+  return (is_named ? names[of_class] : std::to_string(of_class)) + number.data();
+}
+
+std::string format_weight(const std::vector<double>& weights,
+                          const std::vector<std::string>& names) {
+  if (weights.size() > kMaxNamed) {
+    const auto [min_index, largest] = std::ranges::minmax_element(weights);
+    const auto index = [&](auto of) { return static_cast<size_t>(of - weights.begin()); };
+    return "from " + format_weight(weights, names, index(min_index)) + " to " +
+           format_weight(weights, names, index(largest));
+  }
+  std::string text;
+  for (size_t i = 0; i < weights.size(); ++i)
+    text += (i == 0 ? "" : " ") + format_weight(weights, names, i);
+  return text;
+}
+
+Result<std::vector<double>> weights_from_counts(const dataset::Dataset& data) {
+  const auto counts = dataset::count_classes(data);
+  if (counts.status().code() == StatusCode::kNotFound)
+    return Status(StatusCode::kInvalidArgument,
+                  "task.class_weights: balanced requires labels, but of data.train " +
+                      counts.status().message() + "; give a list of numbers, one for each class");
+  if (!counts.ok()) return counts.status().with_context("count the labels of data.train");
+  if (const auto empty = std::ranges::count(*counts, uint64_t{0}); empty > 0)
+    log_warn("class weights defaulted",
+             {{"empty_classes", empty}, {"num_classes", counts->size()}});
+  return dataset::balanced_weights(*counts);
+}
+
+}  // namespace
+
+Result<config::TaskConfig> compute_class_weights(
+    const config::TaskConfig& task, const dataset::Dataset& data,
+    const std::optional<checkpoint::VerifiedCheckpoint>& start) {
+  Result<config::TaskConfig> weighed = task;
+  auto* const classification = std::get_if<config::ClassificationTask>(&weighed->task);
+  const bool is_balanced = classification != nullptr && classification->class_weights.is_balanced;
+  if (!is_balanced || data.classes() == 0) return weighed;
+  std::vector<double>& weights = classification->class_weights.values;
+  if (start) {
+    STOKER_ASSIGN_OR_RETURN(weights, checkpoint::read_class_weights(*start));
+  }
+  const size_t saved = weights.size();
+  const bool is_known = saved == data.classes();
+  if (saved > 0 && !is_known)
+    log_warn("class weights recomputed",
+             {{"reason", "the number of classes differs from the checkpoint"},
+              {"previous", saved},
+              {"current", data.classes()}});
+  if (!is_known) {
+    STOKER_ASSIGN_OR_RETURN(weights, weights_from_counts(data));
+  }
+  log_info("class weights computed", {{"source", is_known ? "checkpoint" : "data.train"},
+                                      {"weights", format_weight(weights, data.class_names())}});
+  return weighed;
+}
+
+}  // namespace stoker::app

@@ -1,0 +1,291 @@
+#include "daemon/app/daemon_app.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include <boost/asio/post.hpp>
+
+#include "daemon/app/early_stop.h"
+#include "daemon/app/reload_config.h"
+#include "daemon/app/resume_checkpoint.h"
+#include "daemon/app/version.h"
+#include "shared/base/log.h"
+#include "shared/checkpoint/store.h"
+#include "shared/control/socket_path.h"
+
+namespace stoker::app {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto kTick = 500ms;
+constexpr auto kStartingGrace = 3s;  // a scan that does not hear a stop is left after this
+constexpr auto kJoinGrace = 30s;
+
+std::string signal_name(int number) { return number == SIGINT ? "SIGINT" : "SIGTERM"; }
+
+}  // namespace
+
+DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock)
+    : config_(std::move(config)),
+      command_(std::move(command)),
+      layout_(config_.run.dir),
+      clock_(clock),
+      signals_(io_, SIGINT, SIGTERM),
+      timer_(io_) {
+  signals_.add(SIGHUP);
+  signals_.add(SIGUSR1);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error like a full disk
+}
+
+DaemonApp::~DaemonApp() = default;
+
+ExitCode DaemonApp::run() {
+  if (const Status opened = open(); !opened.ok()) return finish(opened);
+  if (const auto request = find_early_stop_request(config_.eval, layout_))
+    return exit_already_finished(*request);
+  session_ =
+      std::make_unique<TrainingSession>(config_, command_, layout_, mailbox_, board_, clock_);
+  link_ =
+      std::make_unique<TrainingLink>(mailbox_, board_, *session_, layout_, config_.feed, clock_);
+  if (const Status served = start_control(); !served.ok()) return finish(served);
+  watchdog_ =
+      std::make_unique<service::Watchdog>(notifier_, clock_, [this] { return board_.progress(); });
+  wait_for_signal();
+  start_training();
+  tick();
+  io_.run();  // until training_ended()
+
+  const Status joined = trainer_.join(kJoinGrace);
+  set_progress_line("");
+  if (!trainer_.all_joined()) {
+    log_error("threads not joined", {{"reason", joined.message()}});
+    flush_log();
+    ::_exit(static_cast<int>(ExitCode::kInternal));
+  }
+  if (!outcome_)
+    return finish(joined.ok() ? Status(StatusCode::kInternal, "training ended without an outcome")
+                              : joined);
+  return finish(outcome_->status());
+}
+
+// ---- Start
+
+Status DaemonApp::open() {
+  STOKER_ASSIGN_OR_RETURN(directory_, service::RunDirectory::open(layout_, clock_));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level, .file = layout_.trainer_log()}));
+  log_info("daemon started", {{"version", stoker_version()},
+                              {"torch_version", torch_version()},
+                              {"run_dir", layout_.root()},
+                              {"config", command_.config},
+                              {"pid", ::getpid()}});
+  for (const std::string& warning : directory_->warnings())
+    log_warn("run directory not durable", {{"reason", warning}});
+  if (command_.fresh) {
+    STOKER_RETURN_IF_ERROR(archive_run(default_file_system(), layout_.root()));
+    STOKER_RETURN_IF_ERROR(directory_->make_folders());
+  }
+  return count_start();
+}
+
+Status DaemonApp::count_start() {
+  const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
+  STOKER_ASSIGN_OR_RETURN(const auto saved, store.list());
+  const uint64_t newest = saved.empty() ? 0 : saved.back().step;
+  const auto may_start = starts_.record_start(newest);
+  if (!may_start.ok()) {
+    log_warn("restart count unavailable", {{"error", may_start.status().to_string()}});
+  } else if (!*may_start) {
+    no_progress_ = true;
+    return Status(StatusCode::kInternal,
+                  "the last " + std::to_string(service::RestartCount::kMaxStartsWithoutProgress) +
+                      " starts died without a checkpoint newer than step " +
+                      std::to_string(newest) +
+                      "; see the log for what they died of, then start again");
+  }
+  return {};
+}
+
+Status DaemonApp::start_control() {
+  if (!config_.control.socket) return {};
+  control::ServerOptions options;
+  options.socket_path = control::resolve_socket_path(*config_.control.socket, layout_.root(),
+                                                     ::getenv("RUNTIME_DIRECTORY"));
+  options.link_path = layout_.control_socket();
+  STOKER_ASSIGN_OR_RETURN(options.operators, control::resolve_operators(config_.control.operators));
+  options.build = stoker_version();
+  control_ = std::make_unique<control::ControlServer>(io_, clock_, *link_, std::move(options));
+  return control_->start();
+}
+
+void DaemonApp::start_training() {
+  trainer_.start("trainer", [this](std::stop_token stop) -> Status {
+    auto on_training = [this] {
+      first_step_ = board_.step();
+      training_ = true;
+      notifier_.ready();
+    };
+    outcome_ = session_->run(stop, on_training);
+    boost::asio::post(io_, [this] { training_ended(); });
+    return outcome_->status();
+  });
+}
+
+void DaemonApp::training_ended() {
+  notifier_.stopping();
+  mailbox_.close();
+  if (control_) control_->stop();
+  signals_.cancel();
+  timer_.cancel();
+  io_.stop();
+}
+
+// ---- Signals
+
+void DaemonApp::wait_for_signal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int number) {
+    if (error) return;
+    on_signal(number);
+    wait_for_signal();
+  });
+}
+
+void DaemonApp::on_signal(int number) {
+  switch (policy_.on_signal(number)) {
+    case service::SignalAction::kReload:
+      reload_config(config_, command_);
+      if (training_) notifier_.ready();  // before, it would say that the start is done
+      return;
+    case service::SignalAction::kSave:
+      log_info("checkpoint requested", {{"source", "SIGUSR1"}});
+      return mailbox_.post({train::Request::Kind::kCheckpoint, 0, {}});
+    case service::SignalAction::kForceExit:
+      return force_exit(number);
+    case service::SignalAction::kStopGracefully:
+      return stop_gracefully(signal_name(number));
+    case service::SignalAction::kIgnore:
+      return;
+  }
+}
+
+void DaemonApp::stop_gracefully(const std::string& why) {
+  stop_requested_ = true;
+  stop_requested_at_ = clock_.monotonic();
+  reason_ = "asked to stop by " + why;
+  log_info("shutdown requested",
+           {{"signal", why},
+            {"hint", "the current step is finished and saved; a second signal exits immediately"}});
+  notifier_.stopping();
+  mailbox_.post({train::Request::Kind::kStop, 0, {}});
+  session_->request_stop();
+}
+
+void DaemonApp::force_exit(int number) {
+  log_warn("exit forced",
+           {{"signal", signal_name(number)}, {"lost", "the steps since the last checkpoint"}});
+  set_progress_line("");
+  flush_log();
+  ::_exit(static_cast<int>(
+      ExitCode::kForcedExit));  // readers die with us; the lock is freed by the kernel
+}
+
+// ---- The evaluator
+
+void DaemonApp::handle_early_stop_request() {
+  if (stop_requested_ || ended_early_) return;
+  const auto request = find_early_stop_request(config_.eval, layout_);
+  if (!request) return;
+  ended_early_ = true;
+  reason_ = "stopped early: " + request->reason;
+  log_info("early stopping triggered", {{"reason", request->reason}});
+  mailbox_.post({train::Request::Kind::kStop, 0, {}});
+}
+
+// A run that was stopped early stays so when it is started again, as a finished one does.
+ExitCode DaemonApp::exit_already_finished(const run::EarlyStopRequest& request) {
+  reason_ = "stopped early: " + request.reason;
+  log_info("run already finished",
+           {{"reason", reason_},
+            {"hint", "change eval.early_stopping, or remove " + layout_.early_stop_file()}});
+  const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
+  if (const auto saved = store.list(); saved.ok() && !saved->empty())
+    board_.set_step(saved->back().step);
+  return finish({});
+}
+
+// ---- The clock's part
+
+void DaemonApp::tick() {
+  const auto status = link_->status();
+  if (training_) {
+    progress_.report(*status);
+    publish_pause_state(*status);
+    handle_early_stop_request();
+  }
+  watchdog_->tick(*status);
+  const bool starting = !training_ && stop_requested_;
+  if (starting && clock_.monotonic() - stop_requested_at_ > kStartingGrace &&
+      !session_->prepared()) {
+    log_info("startup cancelled");
+    (void)directory_->save_exit_status({"stopped", board_.step(), reason_, 0});
+    (void)starts_.reset();
+    flush_log();
+    ::_exit(static_cast<int>(ExitCode::kSuccess));
+  }
+  timer_.expires_after(kTick);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) tick();
+  });
+}
+
+void DaemonApp::publish_pause_state(const control::TrainerStatus& status) {
+  std::optional<run::PauseStatus> pause;
+  if (status.state == control::TrainerState::kPaused)
+    pause = run::PauseStatus{status.step, to_iso8601(clock_.wall())};
+  if (const Status shown = directory_->publish_pause(pause); !shown.ok())
+    log_warn("file write failed", {{"path", layout_.paused_file()}, {"error", shown.to_string()}});
+}
+
+// ---- End
+
+// A mistake of whoever started it tells nothing of the run, and no service manager tries it again.
+void DaemonApp::finalize_restart_count(bool ended_well, ExitCode code) {
+  if (!directory_ || no_progress_) return;
+  if (ended_well)
+    (void)starts_.reset();
+  else if (code == ExitCode::kConfiguration && (!training_ || board_.step() == first_step_))
+    (void)starts_.undo();
+}
+
+ExitCode DaemonApp::finish(const Status& status) {
+  const ExitCode code = no_progress_ ? ExitCode::kNoProgress : exit_code_for(status);
+  run::ExitStatus end{"finished", board_.step(), reason_, 0};
+  if (!status.ok()) {
+    log_error("daemon failed", {{"error", status.to_string()}});
+    end.state = "failed";
+    end.reason = status.to_string();
+  } else if (outcome_ && *outcome_ && **outcome_ == Outcome::kStopped && !ended_early_) {
+    end.state = "stopped";
+    if (!stop_requested_) end.reason = "asked to stop through the control socket";
+  }
+  end.exit_code = static_cast<int>(code);
+  finalize_restart_count(status.ok(), code);
+  // Without the lock nothing in the directory is ours to write.
+  if (directory_) {
+    (void)directory_->publish_pause({});
+    if (const Status written = directory_->save_exit_status(end); !written.ok()) {
+      log_error("file write failed",
+                {{"path", layout_.exit_status_file()}, {"error", written.to_string()}});
+    }
+  }
+  log_info("daemon exited", {{"state", end.state},
+                             {"step", end.step},
+                             {"reason", end.reason},
+                             {"exit_code", end.exit_code}});
+  flush_log();
+  return code;
+}
+
+}  // namespace stoker::app

@@ -1,0 +1,97 @@
+// DaemonApp: stokerd as a whole: the run directory, the log, the trainer's thread, and the main
+// thread's loop of signals, control socket, progress line and watchdog.
+//
+// Threads: run() on the main thread, which does nothing but serve; training is on a thread of its
+//          own.
+// Errors:  run() logs what went wrong, writes exit_status.json, and returns the exit code.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "daemon/app/command_line.h"
+#include "daemon/app/progress_reporter.h"
+#include "daemon/app/training_link.h"
+#include "daemon/app/training_session.h"
+#include "daemon/control/control_server.h"
+#include "daemon/service/restart_count.h"
+#include "daemon/service/run_directory.h"
+#include "daemon/service/signal_policy.h"
+#include "daemon/service/systemd_notifier.h"
+#include "daemon/service/watchdog.h"
+#include "shared/base/clock.h"
+#include "shared/base/coordinator.h"
+#include "shared/config/config.h"
+#include "shared/run/early_stop_request.h"
+#include "shared/run/run_layout.h"
+
+namespace stoker::app {
+
+class DaemonApp {
+ public:
+  DaemonApp(config::Config config, CommandLine command, Clock& clock);
+  ~DaemonApp();
+
+  ExitCode run();
+
+ private:
+  Status open();
+  Status start_control();
+  Status count_start();
+  void start_training();
+  void training_ended();
+
+  void wait_for_signal();
+  void on_signal(int number);
+  void stop_gracefully(const std::string& why);
+  void force_exit(int number);
+  void handle_early_stop_request();
+  ExitCode exit_already_finished(const run::EarlyStopRequest& request);
+  void tick();
+  void publish_pause_state(const control::TrainerStatus& status);
+  ExitCode finish(const Status& status);
+  // Whether this start was in vain.
+  void finalize_restart_count(bool ended_well, ExitCode code);
+
+  // Constant after construction.
+  const config::Config config_;
+  const CommandLine command_;
+  const run::RunLayout layout_;
+  Clock& clock_;
+
+  // The main thread's.
+  boost::asio::io_context io_{1};
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer timer_;
+  service::SystemdNotifier notifier_;
+  ProgressReporter progress_{notifier_, clock_};
+  std::optional<service::RunDirectory> directory_;
+  std::unique_ptr<control::ControlServer> control_;
+  service::SignalPolicy policy_;
+  service::RestartCount starts_{default_file_system(), layout_.restart_count_file()};
+  bool no_progress_ = false;
+  bool stop_requested_ = false;
+  bool ended_early_ = false;  // the evaluator asked for it
+  std::chrono::nanoseconds stop_requested_at_{0};
+  std::string reason_ = "max_steps reached";
+
+  // Own synchronisation.
+  train::Mailbox mailbox_;
+  train::StatusBoard board_;
+  std::atomic<bool> training_{false};  // all is prepared; written by the trainer's thread
+  uint64_t first_step_ = 0;            // that training starts after; written before training_
+  Coordinator trainer_;
+  std::unique_ptr<TrainingSession> session_;
+  std::unique_ptr<TrainingLink> link_;
+  std::unique_ptr<service::Watchdog> watchdog_;
+  std::optional<Result<Outcome>>
+      outcome_;  // set by the trainer's thread before it posts training_ended()
+};
+
+}  // namespace stoker::app

@@ -1,0 +1,83 @@
+#include "daemon/app/dataset_monitor.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "shared/base/file.h"
+#include "shared/base/log.h"
+#include "shared/config/config.h"
+#include "shared/dataset/dataset_refresh.h"
+#include "shared/dataset/index.h"
+
+namespace stoker::app {
+namespace {
+
+struct Stopped {};  // thrown by the listener of a scan, which has no other way to end it
+
+void wait(const std::stop_token& stop, double seconds) {
+  std::mutex mutex;
+  std::condition_variable_any nobody;
+  std::unique_lock lock(mutex);
+  nobody.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
+}
+
+}  // namespace
+
+DatasetMonitor::DatasetMonitor(const config::Config& config, const dataset::Dataset& data,
+                               std::string index_dir, std::string next_dir)
+    : config_(config),
+      data_(data),
+      index_dir_(std::move(index_dir)),
+      next_dir_(std::move(next_dir)) {}
+
+Status DatasetMonitor::run(std::stop_token stop) {
+  while (!stop.stop_requested() && !found()) {
+    Status looked;
+    try {
+      looked = scan(stop);
+    } catch (const Stopped&) {
+      break;
+    }
+    if (!looked.ok() && looked.message() != last_error_)
+      log_warn("dataset refresh rejected", {{"error", looked.message()}});
+    last_error_ = looked.ok() ? "" : looked.message();
+    if (!found()) wait(stop, config_.feed.refresh_interval_seconds);
+  }
+  return {};
+}
+
+// With a copy of the index in use, a look at data that is still the same opens no file.
+Status DatasetMonitor::prepare_next_index() const {
+  STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), next_dir_));
+  for (const std::string& name : config::sampled_datasets(config_)) {
+    STOKER_ASSIGN_OR_RETURN(const auto index,
+                            dataset::load_index(dataset::index_file(name, index_dir_)));
+    STOKER_RETURN_IF_ERROR(dataset::save_index(index, dataset::index_file(name, next_dir_)));
+  }
+  return {};
+}
+
+Status DatasetMonitor::scan(const std::stop_token& stop) {
+  if (!seeded_) STOKER_RETURN_IF_ERROR(prepare_next_index());
+  seeded_ = true;
+  const auto listener = [&stop](uint64_t, std::string_view) {
+    if (stop.stop_requested()) throw Stopped();
+  };
+  STOKER_ASSIGN_OR_RETURN(const auto next,
+                          dataset::open_dataset("train", config_.data, next_dir_, listener));
+  if (next->fingerprint() == data_.fingerprint()) return {};
+  STOKER_RETURN_IF_ERROR(dataset::validate_refresh(config_.data, config::sampled_datasets(config_),
+                                                   index_dir_, next_dir_));
+  STOKER_RETURN_IF_ERROR(dataset::validate_same_schema(data_, *next));
+  log_info("new data found", {{"samples", next->size()},
+                              {"previous", data_.size()},
+                              {"fingerprint", next->fingerprint().substr(0, 12)}});
+  samples_ = next->size();
+  fingerprint_ = next->fingerprint();
+  found_.store(true, std::memory_order_release);
+  return {};
+}
+
+}  // namespace stoker::app

@@ -1,0 +1,23 @@
+// load_checkpoint: puts what a checkpoint holds into the state of a run that goes on from it, with the
+// changes that are allowed.
+//
+// Threads: the trainer's thread.
+// Errors:  kMismatch: a change that is not allowed; names the first differences and the flag. Others
+//          as TrainingState::restore(). The state is then unusable, and nothing on disk is changed.
+#pragma once
+
+#include "daemon/app/resume_compatibility.h"
+#include "daemon/train/training_state.h"
+#include "shared/base/status.h"
+#include "shared/checkpoint/store.h"
+
+namespace stoker::app {
+
+// `now`: what the run's next checkpoints will say of themselves. `changes`: those that its settings
+// have shown already. Whether there are any in all.
+Result<bool> load_checkpoint(train::TrainingState& state,
+                             const checkpoint::VerifiedCheckpoint& start,
+                             const checkpoint::Manifest& now, ResumeCompatibility changes,
+                             const AllowedChanges& allowed);
+
+}  // namespace stoker::app

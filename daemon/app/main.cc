@@ -1,0 +1,28 @@
+#include <iostream>
+
+#include "daemon/app/command_line.h"
+#include "daemon/app/daemon_app.h"
+#include "shared/base/clock.h"
+#include "shared/config/load_config.h"
+#include "shared/model/host_allocator.h"
+
+int main(int argc, char** argv) {
+  using namespace stoker;
+  model::install_host_allocator();
+  const auto parsed = app::parse_command_line(argc, argv);  // answers --help and mistakes itself
+  if (!parsed.command) return static_cast<int>(parsed.exit_code);
+  auto config = config::load_config(
+      parsed.command->config, parsed.command->overrides);  // structs, or every mistake at once
+  if (!config.ok()) {
+    // Mistakes come a line each with their place, as compilers give them; all else is one line of ours.
+    const bool has_places = config.status().code() == StatusCode::kInvalidArgument;
+    std::cerr << (has_places ? "" : "stokerd: ") << config.status().message() << "\n";
+    return static_cast<int>(ExitCode::kConfiguration);
+  }
+  if (!parsed.command->run_dir.empty()) config->run.dir = parsed.command->run_dir;
+  if (parsed.command->check) {
+    std::cout << config::to_yaml(*config);
+    return static_cast<int>(ExitCode::kSuccess);
+  }
+  return static_cast<int>(app::DaemonApp(*config, *parsed.command, system_clock()).run());
+}

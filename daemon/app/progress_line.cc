@@ -1,0 +1,49 @@
+#include "daemon/app/progress_line.h"
+
+#include <cmath>
+#include <cstdio>
+
+namespace stoker::app {
+
+std::string format_duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "-";
+  const auto whole = static_cast<long long>(seconds + 0.5);
+  const long long hours = whole / 3600;
+  char text[48];
+  if (hours >= 48) {
+    std::snprintf(text, sizeof text, "%lld d %lld h", hours / 24, hours % 24);
+  } else if (hours > 0) {
+    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", hours, whole / 60 % 60, whole % 60);
+  } else {
+    std::snprintf(text, sizeof text, "%lld:%02lld", whole / 60, whole % 60);
+  }
+  return text;
+}
+
+std::string progress_line(const control::TrainerStatus& status, size_t columns) {
+  const double part = status.max_steps > 0 ? 100.0 * static_cast<double>(status.step) /
+                                                 static_cast<double>(status.max_steps)
+                                           : 0.0;
+  char text[256];
+  std::string line(control::to_string(status.state));
+  std::snprintf(text, sizeof text, "  step %llu/%llu %.0f %%",
+                static_cast<unsigned long long>(status.step),
+                static_cast<unsigned long long>(status.max_steps), part);
+  line += text;
+  if (std::isfinite(status.loss)) {
+    std::snprintf(text, sizeof text,
+                  "  loss %.4f  lr %.3g  %.0f samples/s  data wait %.1f ms  ETA %s", status.loss,
+                  status.lr, status.samples_per_second, status.feed.data_wait_ms,
+                  format_duration(status.eta_seconds).c_str());
+    line += text;
+  }
+  if (std::isfinite(status.evaluator.best_value) && status.evaluator.best_step > 0) {
+    std::snprintf(text, sizeof text, "  best %.4f @%llu", status.evaluator.best_value,
+                  static_cast<unsigned long long>(status.evaluator.best_step));
+    line += text;
+  }
+  if (line.size() > columns) line.resize(columns);
+  return line;
+}
+
+}  // namespace stoker::app

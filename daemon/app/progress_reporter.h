@@ -1,0 +1,34 @@
+// ProgressReporter: how training goes, for whoever looks: the live line of a terminal, systemd's status,
+// and now and then a line of the log.
+//
+// Threads:  the main thread.
+// Blocking: as writing a line to the terminal and a datagram to systemd does.
+// Owner:    notifier and clock must outlive this object.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "daemon/service/systemd_notifier.h"
+#include "shared/base/clock.h"
+#include "shared/control/trainer_status.h"
+
+namespace stoker::app {
+
+class ProgressReporter {
+ public:
+  ProgressReporter(service::SystemdNotifier& notifier, const Clock& clock)
+      : notifier_(notifier), clock_(clock) {}
+
+  void report(const control::TrainerStatus& status);
+
+ private:
+  void log(const control::TrainerStatus& status);
+
+  service::SystemdNotifier& notifier_;
+  const Clock& clock_;
+  uint64_t logged_step_ = 0;
+  std::chrono::nanoseconds logged_at_{0};
+};
+
+}  // namespace stoker::app

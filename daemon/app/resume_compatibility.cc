@@ -1,0 +1,178 @@
+#include "daemon/app/resume_compatibility.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "shared/base/log.h"
+#include "shared/config/config.h"
+#include "shared/config/load_config.h"
+
+namespace stoker::app {
+namespace {
+
+constexpr size_t kMaxNamed = 5;  // differences of a kind
+
+struct Kind {
+  std::string_view flag;
+  std::string_view what;
+  std::string_view lost;
+};
+
+constexpr std::array<Kind, kChanges> kChangeKinds{
+    {{"--allow-model-change", "another model, task or optimizer",
+      "what has no counterpart in the checkpoint begins anew, its optimizer state too"},
+     {"--allow-data-change", "other data, or another order of samples",
+      "samples of the epoch that was begun may come twice, or not at all"},
+     {"--allow-batch-change", "another batch size",
+      "a step is not what it was for schedule and learning rate; up to a batch of samples comes "
+      "twice"},
+     {"--allow-world-size-change", "another number of trainers",
+      "their shares of the data are dealt anew: samples may come twice, or not at all"}}};
+
+const Kind& to_change_kind(size_t change) { return kChangeKinds[change]; }
+
+std::optional<ChangeKind> find_change(const config::SettingChange& setting,
+                                      const std::set<std::string>& training_sets) {
+  if (setting.key.starts_with("data.")) {
+    const std::string name = setting.key.substr(5, setting.key.find('.', 5) - 5);
+    if (!training_sets.contains(name)) return std::nullopt;
+  }
+  switch (setting.on_resume) {
+    case config::OnResume::kFree:
+    case config::OnResume::kLive:
+      return std::nullopt;
+    case config::OnResume::kData:
+      return ChangeKind::kData;
+    case config::OnResume::kBatch:
+      return ChangeKind::kBatch;
+    case config::OnResume::kModel:
+      return ChangeKind::kModel;
+  }
+  return std::nullopt;
+}
+
+std::string listed(const std::vector<std::string>& differences, std::string_view between) {
+  std::string text;
+  for (size_t i = 0; i < std::min(differences.size(), kMaxNamed); ++i)
+    text += std::string(between) + differences[i];
+  if (differences.size() > kMaxNamed)
+    text +=
+        std::string(between) + "and " + std::to_string(differences.size() - kMaxNamed) + " more";
+  return text;
+}
+
+void log_change(const config::SettingChange& setting) {
+  log_info("setting changed",
+           {{"key", setting.key}, {"previous", setting.previous}, {"current", setting.current}});
+}
+
+std::string sum_change(std::string_view what, const std::string& before, const std::string& now) {
+  constexpr size_t kShown = 12;
+  const auto shown = [](const std::string& sum) {
+    return sum.empty() ? "(none)" : sum.substr(0, kShown);
+  };
+  return std::string(what) + ' ' + shown(before) + " -> " + shown(now);
+}
+
+std::string count_change(std::string_view key, uint64_t before, uint64_t now) {
+  return std::string(key) + ": " + std::to_string(before) + " -> " + std::to_string(now);
+}
+
+}  // namespace
+
+std::string_view allow_flag(ChangeKind change) {
+  return to_change_kind(static_cast<size_t>(change)).flag;
+}
+
+void ResumeCompatibility::add(ChangeKind change, std::string difference) {
+  auto& known = differences_[static_cast<size_t>(change)];
+  if (std::ranges::count(known, difference) == 0) known.push_back(std::move(difference));
+}
+
+void ResumeCompatibility::add_config(const config::Config& before, const config::Config& now) {
+  std::set<std::string> training_sets;
+  for (const config::Config* const each : {&before, &now})
+    for (std::string& name : config::training_datasets(*each))
+      training_sets.insert(std::move(name));
+  for (const config::SettingChange& setting : config::diff_configs(before, now)) {
+    if (const auto change = find_change(setting, training_sets)) {
+      add(*change, setting.text());
+    } else {
+      log_change(setting);
+    }
+  }
+}
+
+void ResumeCompatibility::add_manifest(const checkpoint::Manifest& saved,
+                                       const checkpoint::Manifest& now) {
+  if (saved.data_digest != now.data_digest)
+    add(ChangeKind::kData,
+        sum_change("data.train: fingerprint", saved.data_digest, now.data_digest));
+  // Where one of the two has none, model.name tells.
+  if (!saved.model_file.empty() && !now.model_file.empty() && saved.model_file != now.model_file)
+    add(ChangeKind::kModel,
+        sum_change("model.path: sum of the file", saved.model_file, now.model_file));
+  // A checkpoint of an earlier release does not say these.
+  if (saved.batch != 0 && saved.batch != now.batch)
+    add(ChangeKind::kBatch, count_change("train.micro_batch_size", saved.batch, now.batch));
+  if (saved.accumulate != 0 && saved.accumulate != now.accumulate)
+    add(ChangeKind::kBatch,
+        count_change("train.gradient_accumulation_steps", saved.accumulate, now.accumulate));
+  if (saved.world_size != now.world_size)
+    add(ChangeKind::kWorldSize, count_change("trainers", static_cast<uint64_t>(saved.world_size),
+                                             static_cast<uint64_t>(now.world_size)));
+}
+
+void ResumeCompatibility::add_model(const checkpoint::Manifest& saved,
+                                    const checkpoint::Manifest& now) {
+  if (has(ChangeKind::kModel) || saved.model_digest.empty() ||
+      saved.model_digest == now.model_digest)
+    return;
+  add(ChangeKind::kModel, sum_change("the model: names, shapes or order of its tensors",
+                                     saved.model_digest, now.model_digest));
+}
+
+bool ResumeCompatibility::any() const {
+  return std::ranges::any_of(differences_, [](const auto& each) { return !each.empty(); });
+}
+
+Status ResumeCompatibility::check(const AllowedChanges& allowed) const {
+  std::string rejected;
+  for (size_t i = 0; i < kChanges; ++i) {
+    if (differences_[i].empty() || allowed[static_cast<ChangeKind>(i)]) continue;
+    rejected += "\n  " + std::string(to_change_kind(i).what) + ": " +
+                std::string(to_change_kind(i).flag) + " continues with it, but " +
+                std::string(to_change_kind(i).lost) + listed(differences_[i], "\n    ");
+  }
+  if (rejected.empty()) return {};
+  return Status(StatusCode::kMismatch,
+                "the run directory holds another run; start over with --fresh, take another "
+                "run.dir, bring back what it was trained with, or allow the change:" +
+                    rejected);
+}
+
+void ResumeCompatibility::log_waived_guarantees() const {
+  for (size_t i = 0; i < kChanges; ++i)
+    if (!differences_[i].empty())
+      log_warn("incompatible change accepted", {{"change", listed(differences_[i], " ").substr(1)},
+                                                {"flag", to_change_kind(i).flag},
+                                                {"waived_guarantee", to_change_kind(i).lost}});
+}
+
+uint64_t ticket_at(uint64_t ticket, uint64_t before, uint64_t now) {
+  if (before == 0 || now == 0) return ticket;
+  // ticket * before / now, without a number on the way that is larger than its result.
+  uint64_t whole = 0;
+  uint64_t rest = 0;
+  if (__builtin_mul_overflow(ticket / now, before, &whole) ||
+      __builtin_mul_overflow(ticket % now, before, &rest) ||
+      __builtin_add_overflow(whole, rest / now, &whole))
+    return std::numeric_limits<uint64_t>::max();
+  return whole;
+}
+
+}  // namespace stoker::app

@@ -1,0 +1,60 @@
+// ResumeCompatibility: in what a run that is to go on differs from the one that its checkpoint was saved by,
+// and whether it may go on all the same.
+//
+// What makes it another run is refused, with the first differences named, unless the command line
+// allows that kind of change; each kind costs a guarantee of its own.
+//
+// Threads: values.
+// Errors:  check(): kMismatch; names the differences, the flag that allows them, and its price.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/checkpoint/manifest.h"
+#include "shared/config/config.h"
+
+namespace stoker::app {
+
+enum class ChangeKind { kModel, kData, kBatch, kWorldSize };
+inline constexpr size_t kChanges = 4;
+
+std::string_view allow_flag(ChangeKind change);  // "--allow-model-change"
+
+// The kinds of changes that the command line allows.
+class AllowedChanges {
+ public:
+  bool& operator[](ChangeKind change) { return allowed_[static_cast<size_t>(change)]; }
+  bool operator[](ChangeKind change) const { return allowed_[static_cast<size_t>(change)]; }
+
+ private:
+  std::array<bool, kChanges> allowed_{};
+};
+
+class ResumeCompatibility {
+ public:
+  void add(ChangeKind change, std::string difference);
+  // By the settings of the run so far; those that do not make it another run are logged.
+  void add_config(const config::Config& before, const config::Config& now);
+  // By what the checkpoint says itself.
+  void add_manifest(const checkpoint::Manifest& saved, const checkpoint::Manifest& now);
+  // By the model as it is made now: once its tensors have been compared, whose names say more.
+  void add_model(const checkpoint::Manifest& saved, const checkpoint::Manifest& now);
+
+  bool has(ChangeKind change) const { return !differences_[static_cast<size_t>(change)].empty(); }
+  bool any() const;
+  Status check(const AllowedChanges& allowed) const;
+  // Logs what is lost with the changes there are.
+  void log_waived_guarantees() const;
+
+ private:
+  std::array<std::vector<std::string>, kChanges> differences_;
+};
+
+// Where a run goes on that was at `ticket` with batches of `before` samples, and now takes them in
+// batches of `now`: no sample is left out, up to a batch of them comes a second time.
+uint64_t ticket_at(uint64_t ticket, uint64_t before, uint64_t now);
+
+}  // namespace stoker::app

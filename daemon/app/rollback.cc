@@ -1,0 +1,49 @@
+#include "daemon/app/rollback.h"
+
+#include <boost/json.hpp>
+
+#include "daemon/app/resume_checkpoint.h"
+
+namespace stoker::app {
+
+namespace json = boost::json;
+
+Status roll_back(FileSystem& files, const checkpoint::CheckpointStore& store,
+                 const std::string& path, std::optional<uint64_t> begun_at, uint64_t times) {
+  STOKER_ASSIGN_OR_RETURN(const auto saved, store.list());
+  if (saved.empty()) {
+    return Status(StatusCode::kCorrupt,
+                  "the loss or its gradient is not a number, and there is no checkpoint yet to go "
+                  "back to; try a smaller optimizer.lr or train.max_grad_norm");
+  }
+  const uint64_t newest = saved.back().step;
+  const bool in_vain = times > 0 && begun_at == newest && saved.size() > 1;
+  const uint64_t to_step = in_vain ? saved[saved.size() - 2].step : newest;
+  STOKER_RETURN_IF_ERROR(archive_later_checkpoints(files, store, to_step));
+  return write_file_atomically(
+      files, path,
+      json::serialize(json::object{{"step", to_step}, {"attempts", times + 1}}) + "\n");
+}
+
+Result<std::optional<Rollback>> read_rollback(const std::string& path) {
+  constexpr uint64_t kMaxBytes = 1 << 16;
+  const auto text = read_file(path, kMaxBytes);
+  if (text.status().code() == StatusCode::kNotFound) return std::optional<Rollback>();
+  if (!text.ok()) return text.status();
+  boost::system::error_code error;
+  const json::value value = json::parse(*text, error);
+  try {
+    if (!error) {
+      const json::object& root = value.as_object();
+      return std::optional(Rollback{.to_step = root.at("step").to_number<uint64_t>(),
+                                    .times = root.at("attempts").to_number<uint64_t>()});
+    }
+  } catch (const std::exception&) {
+    // Said below.
+  }
+  return Status(StatusCode::kCorrupt,
+                path + R"(: is not {"step": N, "attempts": N}; remove it to go on )"
+                       "with the learning rate of the last checkpoint");
+}
+
+}  // namespace stoker::app

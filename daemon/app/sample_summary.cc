@@ -1,0 +1,155 @@
+#include "daemon/app/sample_summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "shared/dataset/image_spec.h"
+#include "shared/image/png_writer.h"
+
+namespace stoker::app {
+namespace {
+
+constexpr size_t kShownText = 400;    // bytes of a sample
+constexpr size_t kShownNumbers = 8;   // of a sample
+constexpr uint32_t kMaxWidth = 1024;  // pixels of all pictures side by side
+constexpr uint32_t kGap = 2;
+
+// The values of one sample of a component, as far as they are shown.
+struct Values {
+  const TensorSpec& spec;
+  std::span<const std::byte> bytes;
+
+  template <typename T>
+  T at(size_t i) const {
+    T value{};
+    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+    return value;
+  }
+  size_t count() const { return bytes.size() / dtype_bytes(spec.dtype); }
+};
+
+std::string number_text(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", number);
+  return text;
+}
+
+std::string format_value(const Values& values, size_t i) {
+  switch (values.spec.dtype) {
+    case DType::kU8:
+      return std::to_string(values.at<uint8_t>(i));
+    case DType::kU16:
+      return std::to_string(values.at<uint16_t>(i));
+    case DType::kI32:
+      return std::to_string(values.at<int32_t>(i));
+    case DType::kI64:
+      return std::to_string(values.at<int64_t>(i));
+    case DType::kF32:
+      return number_text(values.at<float>(i));
+    case DType::kF64:
+      return number_text(values.at<double>(i));
+    default:
+      return "?";
+  }
+}
+
+std::string format_numbers(const Values& values) {
+  std::string text;
+  for (size_t i = 0; i < std::min(values.count(), kShownNumbers); ++i)
+    text += (i > 0 ? " " : "") + format_value(values, i);
+  return values.count() > kShownNumbers ? text + " …" : text;
+}
+
+// In a cell of a table, as it stands there.
+std::string format_text(const Values& values) {
+  std::string text = "`";
+  for (size_t i = 0; i < std::min(values.bytes.size(), kShownText); ++i) {
+    const char c = static_cast<char>(values.bytes[i]);
+    text += c == '`' || c == '|' || static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return text + (values.bytes.size() > kShownText ? "…`" : "`");
+}
+
+bool is_image(const TensorSpec& spec) { return spec.name == "input" && dataset::is_image(spec); }
+
+std::string cell_of(const Values& values, const std::vector<std::string>& class_names) {
+  const TensorSpec& spec = values.spec;
+  if (is_image(spec)) return "in the image";
+  if (spec.name == "tokens" && spec.dtype == DType::kU8) return format_text(values);
+  std::string text = format_numbers(values);
+  if (spec.name != "label" || spec.dtype != DType::kI64 || values.count() != 1) return text;
+  const auto label = static_cast<size_t>(values.at<int64_t>(0));
+  return label < class_names.size() ? text + " (" + class_names[label] + ")" : text;
+}
+
+// A row of pictures below another, from the left.
+class Sheet {
+ public:
+  Sheet(const TensorSpec& image, size_t count)
+      : planes_(static_cast<uint32_t>(image.shape[0])),
+        high_(static_cast<uint32_t>(image.shape[1])),
+        wide_(static_cast<uint32_t>(image.shape[2])),
+        consecutive_(
+            std::clamp<uint32_t>(kMaxWidth / (wide_ + kGap), 1, static_cast<uint32_t>(count))),
+        rows_((static_cast<uint32_t>(count) + consecutive_ - 1) / consecutive_),
+        rgb_(size_t{3} * width() * height(), 255) {}
+
+  void put(size_t index, std::span<const std::byte> planes) {
+    const uint32_t left = static_cast<uint32_t>(index) % consecutive_ * (wide_ + kGap);
+    const uint32_t top = static_cast<uint32_t>(index) / consecutive_ * (high_ + kGap);
+    for (uint32_t y = 0; y < high_; ++y)
+      for (uint32_t x = 0; x < wide_; ++x)
+        for (uint32_t c = 0; c < 3; ++c) {
+          const size_t plane = planes_ == 3 ? c : 0;
+          rgb_[(size_t{top + y} * width() + left + x) * 3 + c] =
+              static_cast<uint8_t>(planes[(plane * high_ + y) * wide_ + x]);
+        }
+  }
+  Result<std::string> png() const { return image::encode_png(rgb_, width(), height()); }
+
+ private:
+  uint32_t width() const { return consecutive_ * (wide_ + kGap) - kGap; }
+  uint32_t height() const { return rows_ * (high_ + kGap) - kGap; }
+
+  const uint32_t planes_, high_, wide_, consecutive_, rows_;
+  std::vector<uint8_t> rgb_;
+};
+
+}  // namespace
+
+Result<SampleSummary> summarize_samples(const std::vector<TensorSpec>& spec,
+                                        const std::vector<std::vector<std::byte>>& components,
+                                        size_t samples,
+                                        const std::vector<std::string>& class_names) {
+  SampleSummary views;
+  std::string head = "| sample |", line = "|---|";
+  for (const TensorSpec& each : spec) {
+    head += ' ' + each.name + " |";
+    line += "---|";
+  }
+  views.table = head + '\n' + line + '\n';
+  for (size_t i = 0; i < samples; ++i) {
+    views.table += "| " + std::to_string(i) + " |";
+    for (size_t c = 0; c < spec.size(); ++c) {
+      const size_t bytes = spec[c].bytes();
+      views.table += ' ';
+      views.table +=
+          cell_of({spec[c], std::span(components[c]).subspan(i * bytes, bytes)}, class_names);
+      views.table += " |";
+    }
+    views.table += '\n';
+  }
+  for (size_t c = 0; c < spec.size(); ++c) {
+    if (!is_image(spec[c]) || samples == 0) continue;
+    Sheet sheet(spec[c], samples);
+    const size_t bytes = spec[c].bytes();
+    for (size_t i = 0; i < samples; ++i)
+      sheet.put(i, std::span(components[c]).subspan(i * bytes, bytes));
+    STOKER_ASSIGN_OR_RETURN(views.png, sheet.png());
+  }
+  return views;
+}
+
+}  // namespace stoker::app

@@ -1,0 +1,50 @@
+// RetentionManager: removes the checkpoints of a run that its settings do not keep.
+//
+// Threads:  one, that of the checkpoint writer.
+// Blocking: for the disk.
+// Owner:    store, clock and layout must outlive this object.
+// Errors:   logged; what could not be removed is looked at again the next time.
+// Crash:    as CheckpointStore::retire().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "shared/base/clock.h"
+#include "shared/checkpoint/store.h"
+#include "shared/config/config.h"
+#include "shared/retention/checkpoint_info.h"
+#include "shared/retention/retention.h"
+#include "shared/run/run_layout.h"
+
+namespace stoker::checkpoint {
+
+class RetentionManager {
+ public:
+  RetentionManager(const config::Config& config, checkpoint::CheckpointStore& store,
+                   const run::RunLayout& layout, Clock& clock);
+
+  // `is_disk_full`: the disk has no room for the next checkpoint.
+  void delete_expired(bool is_disk_full);
+
+ private:
+  void log_unevaluated_deletions(const std::vector<retention::CheckpointInfo>& checkpoints,
+                                 const std::vector<uint64_t>& deleted_steps,
+                                 bool is_disk_full) const;
+  void log_blocked_deletions(const std::vector<uint64_t>& blocked);
+  void log_incomplete(const std::vector<retention::RetentionDecision>& decisions);
+
+  const retention::RetentionPolicy policy_;
+  const retention::RequiredInfo required_;
+  checkpoint::CheckpointStore& store_;
+  const run::RunLayout& layout_;
+  Clock& clock_;
+
+  std::map<uint64_t, std::chrono::nanoseconds>
+      blocked_since_;          // those that a reader keeps from going
+  std::set<uint64_t> logged_;  // those of which that, or their damage, was said
+};
+
+}  // namespace stoker::checkpoint

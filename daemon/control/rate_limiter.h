@@ -1,0 +1,36 @@
+// RateLimiter: how often each user may ask, as one token bucket per user and kind.
+//
+// Threads: one.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+
+#include "shared/base/clock.h"
+
+namespace stoker::control {
+
+class RateLimiter {
+ public:
+  // A bucket holds `per_s` tokens and gets `per_s` more a second. `clock` must outlive this object.
+  RateLimiter(Clock& clock, double per_s) : clock_(clock), per_s_(per_s) {}
+
+  // Takes a token of this user's; false when there is none.
+  bool try_acquire(uid_t uid);
+
+ private:
+  struct Bucket {
+    double tokens = 0;
+    std::chrono::nanoseconds at{0};
+  };
+  void forget_full_buckets();
+  double tokens_now(const Bucket& bucket) const;
+
+  Clock& clock_;
+  const double per_s_;
+  std::map<uid_t, Bucket> buckets_;
+};
+
+}  // namespace stoker::control

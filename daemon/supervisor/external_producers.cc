@@ -1,0 +1,88 @@
+#include "daemon/supervisor/external_producers.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include <boost/json.hpp>
+
+#include "daemon/supervisor/process_state.h"
+#include "shared/base/clock.h"
+#include "shared/base/log.h"
+#include "shared/ring/ring_layout.h"
+
+namespace stoker::supervisor {
+
+std::string to_json(const Attachment& attachment, const config::FeedConfig& feed) {
+  const bool alone = feed.producers == config::ProducerMode::kExternal;
+  return boost::json::serialize(
+      boost::json::object{{"producer", attachment.producer.index},
+                          {"generation", attachment.producer.generation},
+                          {"format", ring::kVersion},
+                          {"mode", alone ? "external" : "both"},
+                          {"timeout_seconds", feed.worker_timeout_seconds.value_or(0)}});
+}
+
+Result<Attachment> ExternalProducers::attach(ExternalProcess process) {
+  if (producers_.size() >= max_)
+    return Status(StatusCode::kBusy, std::to_string(producers_.size()) +
+                                         " external producers are attached, which is the limit");
+  UniqueFd ring(::fcntl(ring_.fd(), F_DUPFD_CLOEXEC, 0));
+  if (!ring.valid()) return Status::from_errno(errno, "hand the ring to an external producer");
+  STOKER_ASSIGN_OR_RETURN(const ring::ProducerId id,
+                          ring_.add_producer("pid " + std::to_string(process.pid)));
+  ring_.set_producer_pid(id, process.pid);
+  log_info("external producer attached",
+           {{"pid", process.pid}, {"producer_index", id.index}, {"generation", id.generation}});
+  producers_.push_back(
+      {.process = std::move(process), .id = id, .monitor = ProgressMonitor(worker_timeout_)});
+  return Attachment{.producer = id, .ring = std::move(ring)};
+}
+
+void ExternalProducers::check_producers(std::chrono::nanoseconds now) {
+  std::erase_if(producers_, [this](const Producer& one) { return detach_if_ended(one); });
+  for (Producer& producer : producers_) watch_progress(producer, now);
+}
+
+bool ExternalProducers::detach_if_ended(const Producer& producer) {
+  pollfd ended{.fd = producer.process.pidfd.get(), .events = POLLIN, .revents = 0};
+  if (::poll(&ended, 1, 0) != 1) return false;
+  const uint64_t handed_back = ring_.requeue(producer.id);
+  log_info("external producer exited",
+           {{"pid", producer.process.pid}, {"requeued_tickets", handed_back}});
+  return true;
+}
+
+void ExternalProducers::watch_progress(Producer& producer, std::chrono::nanoseconds now) {
+  if (producer.killed) return;
+  ring::ProducerProgress progress = ring_.progress(producer.id);
+  // It may wait for data of its own before it looks for a ticket: that is no hang.
+  if (progress.claims == 0) progress.polls = static_cast<uint64_t>(now.count());
+  if (!producer.monitor.has_timed_out({.now = now, .progress = progress})) return;
+  producer.killed = true;
+  const int pid = producer.process.pid;
+  const int result = static_cast<int>(
+      ::syscall(SYS_pidfd_send_signal, producer.process.pidfd.get(), SIGKILL, nullptr, 0));
+  const std::string outcome =
+      result == 0 ? "killed" : "cannot be killed: " + Status::from_errno(errno, "signal").message();
+  log_warn("external producer timed out",
+           {{"pid", pid},
+            {"result", outcome},
+            {"duration_seconds", seconds_between({}, producer.monitor.idle_time())},
+            {"state", process_state(pid)},
+            {"tickets", progress.claims}});
+}
+
+std::vector<int> ExternalProducers::pidfds() const {
+  std::vector<int> fds;
+  for (const Producer& producer : producers_) fds.push_back(producer.process.pidfd.get());
+  return fds;
+}
+
+}  // namespace stoker::supervisor

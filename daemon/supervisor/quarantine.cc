@@ -1,0 +1,51 @@
+#include "daemon/supervisor/quarantine.h"
+
+#include <algorithm>
+#include <string>
+
+#include "shared/base/log.h"
+
+namespace stoker::supervisor {
+
+Status Quarantine::put(uint64_t sample) {
+  if (std::find(samples_.begin(), samples_.end(), sample) != samples_.end()) return {};
+  if (!table_.quarantine(sample))
+    return Status(StatusCode::kCorrupt,
+                  "data.train: more than " + std::to_string(feed::kMaxQuarantined) +
+                      " samples kill their worker process; check the data, and the "
+                      "memory that worker processes may use");
+  samples_.push_back(sample);
+  return {};
+}
+
+Status Quarantine::restore(const std::vector<uint64_t>& samples) {
+  for (const uint64_t sample : samples) STOKER_RETURN_IF_ERROR(put(sample));
+  return {};
+}
+
+Result<bool> Quarantine::assess_crash(uint32_t worker, std::string_view cause,
+                                      CrashAttribution attribution) {
+  auto in_hand = table_.drain_marks(worker);
+  if (attribution == CrashAttribution::kNone) return false;
+  // The numbers come from another process: they are not trusted to be the set's.
+  std::erase_if(in_hand, [this](uint64_t sample) { return sample >= dataset_.size(); });
+  std::erase_if(kills_, [this](const auto& entry) { return !table_.suspected(entry.first); });
+  for (const uint64_t sample : in_hand)
+    if (table_.suspect(sample)) kills_.try_emplace(sample, 0);
+  if (in_hand.size() != 1) return false;
+  const uint64_t sample = in_hand.front();
+  const auto suspect = kills_.find(sample);
+  if (suspect == kills_.end() || ++suspect->second < kKillsToQuarantine) return false;
+  STOKER_RETURN_IF_ERROR(put(sample));
+  table_.clear_suspect(sample);
+  kills_.erase(suspect);
+  const auto source = dataset_.source(sample);
+  log_error("sample quarantined", {{"sample", sample},
+                                   {"path", source.file},
+                                   {"offset", source.offset},
+                                   {"crashes", kKillsToQuarantine},
+                                   {"cause", cause}});
+  return true;
+}
+
+}  // namespace stoker::supervisor

@@ -1,0 +1,85 @@
+// SampleErrorLog: what becomes of samples that could not be read: counted, a line in the log, a line for
+// sample_errors.jsonl, and the end of the run where the configuration asks for it.
+//
+// A bad sample counts once for each ticket that it was to be part of, over all starts of the run. A
+// checkpoint counts those of the tickets that its steps were trained on, and no later ones, although
+// readers are ahead and may have reported more: its resumed run meets those again. All reports of a
+// ticket are there before its batch is, so no ticket that was trained on is counted short. Only
+// reports that found no room in the ring count when they are made, because nobody knows their ticket.
+//
+// Threads:  one at a time.
+// Blocking: never.
+// Owner:    dataset, file and clock must outlive this object.
+// Errors:   add_reports(): kCorrupt: the run must end (feed.on_sample_error: fail, or more than
+//           feed.max_sample_error_rate), said again each time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/supervisor/sample_error_file.h"
+#include "shared/base/clock.h"
+#include "shared/base/status.h"
+#include "shared/config/feed_config.h"
+#include "shared/dataset/dataset.h"
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::supervisor {
+
+// Where this start of the run goes on, and what was found before.
+struct SampleErrorHistory {
+  uint64_t count = 0;
+  uint64_t lines = 0;   // of sample_errors.jsonl
+  uint64_t step = 0;    // done
+  uint64_t ticket = 0;  // the first of this start
+  uint64_t tickets_a_step = 1;
+};
+
+class SampleErrorLog {
+ public:
+  SampleErrorLog(const config::FeedConfig& feed, const dataset::Dataset& dataset, uint64_t batch,
+                 const SampleErrorHistory& before, SampleErrorFile& file, const Clock& clock);
+
+  // `counters`: of the ring, from before the reports were taken out of it.
+  Status add_reports(const std::vector<ring::SampleError>& reports,
+                     const ring::RingCounters& counters);
+  uint64_t count() const { return before_.count + found_ + lost_; }
+  // Of the tickets before this one, which is the trainer's next, or of the step that it is in.
+  uint64_t count_before(uint64_t ticket) const;
+
+ private:
+  struct ErrorRate {
+    uint64_t errors = 0;
+    uint64_t samples = 0;
+  };
+  uint64_t step_at(uint64_t ticket) const;
+  void forget_used(uint64_t next_ticket);
+  void log(const ring::SampleError& error, const dataset::SampleSource& source);
+  void list(const ring::SampleError& error, const dataset::SampleSource& source);
+  void log_suppressed();
+  Status check_error_rate(const ring::RingCounters& counters) const;
+  bool exceeds_limit(const ErrorRate& share) const;
+
+  // Constant after construction.
+  const config::FeedConfig feed_;
+  const dataset::Dataset& dataset_;
+  const uint64_t batch_;
+  const SampleErrorHistory before_;
+  SampleErrorFile& file_;
+  const Clock& clock_;
+
+  // (ticket, sample), but for those that are surely trained on.
+  std::set<std::pair<uint64_t, uint64_t>> seen_;
+  uint64_t found_ = 0;  // in this start
+  uint64_t lost_ = 0;   // reports, in this start
+  Status limit_status_;
+  std::string last_;  // for messages: "sample 17 (file, offset): reason"
+  uint64_t suppressed_ = 0;
+  std::chrono::nanoseconds last_line_{0};
+};
+
+}  // namespace stoker::supervisor

@@ -1,0 +1,175 @@
+#include "daemon/supervisor/worker_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "daemon/supervisor/process_state.h"
+#include "shared/base/log.h"
+
+extern char** environ;
+
+namespace stoker::supervisor {
+namespace {
+
+// posix_spawn's two records, freed whatever happens.
+struct SpawnRecords {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+
+  SpawnRecords() {
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawnattr_init(&attributes);
+  }
+  ~SpawnRecords() {
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::posix_spawnattr_destroy(&attributes);
+  }
+  SpawnRecords(const SpawnRecords&) = delete;
+  SpawnRecords& operator=(const SpawnRecords&) = delete;
+};
+
+// What the child is handed, as numbers that none of its own overwrites while they are put in place.
+struct HandedFds {
+  UniqueFd ring;
+  UniqueFd quarantine;
+};
+
+Result<HandedFds> lift(int ring_fd, int quarantine_fd) {
+  HandedFds lifted{
+      .ring = UniqueFd(::fcntl(ring_fd, F_DUPFD_CLOEXEC, kQuarantineFd + 1)),
+      .quarantine = UniqueFd(::fcntl(quarantine_fd, F_DUPFD_CLOEXEC, kQuarantineFd + 1))};
+  if (!lifted.ring.valid() || !lifted.quarantine.valid())
+    return Status::from_errno(errno, "hand the ring to a worker process");
+  return lifted;
+}
+
+void prepare(SpawnRecords& records, const HandedFds& fds) {
+  // dup2 leaves close-on-exec behind.
+  ::posix_spawn_file_actions_adddup2(&records.actions, fds.ring.get(), kRingFd);
+  ::posix_spawn_file_actions_adddup2(&records.actions, fds.quarantine.get(), kQuarantineFd);
+  ::posix_spawn_file_actions_addopen(&records.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  sigset_t blocked, defaults;
+  ::sigemptyset(&blocked);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) ::sigaddset(&blocked, signal);
+  ::sigfillset(&defaults);
+  ::posix_spawnattr_setsigmask(&records.attributes, &blocked);
+  ::posix_spawnattr_setsigdefault(&records.attributes, &defaults);
+  ::posix_spawnattr_setflags(&records.attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+}
+
+// Ours with OMP_NUM_THREADS=1: a library that starts a team of threads per reader thread would take
+// every core.
+std::vector<char*> environment_of_child() {
+  static char one_thread[] = "OMP_NUM_THREADS=1";
+  std::vector<char*> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    if (!std::string_view(*entry).starts_with("OMP_NUM_THREADS=")) environment.push_back(*entry);
+  environment.push_back(one_thread);
+  environment.push_back(nullptr);
+  return environment;
+}
+
+}  // namespace
+
+std::string WorkerProcess::End::to_string() const {
+  if (!by_signal) return "exit code " + std::to_string(code);
+  return "signal " + std::to_string(code) + " (" + ::strsignal(code) + ")";
+}
+
+Result<WorkerProcess> WorkerProcess::spawn(const std::string& program,
+                                           const std::vector<std::string>& arguments, int ring_fd,
+                                           int quarantine_fd) {
+  STOKER_ASSIGN_OR_RETURN(const HandedFds fds, lift(ring_fd, quarantine_fd));
+  std::vector<char*> words{const_cast<char*>(program.c_str())};
+  for (const auto& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
+  words.push_back(nullptr);
+  SpawnRecords records;
+  prepare(records, fds);
+  pid_t pid = -1;
+  const int error = ::posix_spawn(&pid, program.c_str(), &records.actions, &records.attributes,
+                                  words.data(), environment_of_child().data());
+  if (error != 0) return Status::from_errno(error, "start the worker process " + program);
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd.valid()) {
+    const int cause = errno;
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    return Status::from_errno(cause,
+                              "pidfd_open of a worker process (Linux 5.3 or later is needed)");
+  }
+  return WorkerProcess(pid, std::move(pidfd));
+}
+
+WorkerProcess::WorkerProcess(WorkerProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), pidfd_(std::move(other.pidfd_)) {}
+
+WorkerProcess& WorkerProcess::operator=(WorkerProcess&& other) noexcept {
+  if (this != &other) {
+    kill_and_reap();
+    pid_ = std::exchange(other.pid_, -1);
+    pidfd_ = std::move(other.pidfd_);
+  }
+  return *this;
+}
+
+WorkerProcess::~WorkerProcess() { kill_and_reap(); }
+
+std::optional<WorkerProcess::End> WorkerProcess::wait(int options) {
+  if (pid_ < 0) return std::nullopt;
+  siginfo_t info{};
+  int result = 0;
+  do result = ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | options);
+  while (result != 0 && errno == EINTR);
+  if (result == 0 && info.si_pid == 0) return std::nullopt;  // it runs
+  pid_ = -1;
+  // An error means that there is nothing to wait for: somebody ignores SIGCHLD, and the kernel
+  // reaped the child.
+  if (result != 0) return End{.by_signal = true, .code = SIGKILL};
+  return End{.by_signal = info.si_code != CLD_EXITED, .code = info.si_status};
+}
+
+std::optional<WorkerProcess::End> WorkerProcess::try_reap() { return wait(WNOHANG); }
+
+void WorkerProcess::kill() {
+  if (pid_ >= 0) ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+}
+
+bool WorkerProcess::kill_and_reap(std::chrono::milliseconds patience) {
+  if (pid_ < 0) return true;
+  kill();
+  pollfd ended{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
+  int result = 0;
+  do result = ::poll(&ended, 1, static_cast<int>(patience.count()));
+  while (result < 0 && errno == EINTR);
+  if (result != 0) return wait(0).has_value();
+  log_error("worker process orphaned", {{"pid", pid_}, {"state", process_state(pid_)}});
+  pid_ = -1;
+  return false;
+}
+
+Result<std::string> find_feed_program() {
+  char self[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", self, sizeof(self));
+  if (length <= 0) return Status::from_errno(errno, "readlink /proc/self/exe");
+  std::string folder(self, static_cast<size_t>(length));
+  folder.erase(folder.rfind('/'));
+  for (const char* location :
+       {"/stoker-feed", "/../libexec/stoker/stoker-feed", "/../libexec/stoker-feed"})
+    if (::access((folder + location).c_str(), X_OK) == 0) return folder + location;
+  return Status(StatusCode::kNotFound,
+                "stoker-feed is neither in " + folder + " nor in " + folder +
+                    "/../libexec/stoker; install it there, or set feed.num_processes: 0");
+}
+
+}  // namespace stoker::supervisor

@@ -1,0 +1,149 @@
+#include "daemon/train/device_engine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <exception>
+#include <utility>
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/stack.h>
+#include <c10/util/Exception.h>
+
+#include "daemon/train/batch_view.h"
+#include "shared/base/log.h"
+
+namespace stoker::train {
+namespace {
+
+using cuda::DeviceQueue;
+
+// Shapes that differ need graphs of their own.
+std::string shape_of(const task::Batch& batch) {
+  std::string text;
+  for (const at::Tensor& tensor : batch) {
+    for (const int64_t extent : tensor.sizes()) text += std::to_string(extent) + ' ';
+    text += c10::toString(tensor.scalar_type());
+  }
+  return text;
+}
+
+}  // namespace
+
+DeviceEngine::DeviceEngine(std::unique_ptr<DeviceQueue> queue,
+                           std::unique_ptr<PinnedMemory> maybe_pinned, feed::BatchShapes shapes,
+                           DeviceEngineOptions options, Calls calls)
+    : shapes_(std::move(shapes)),
+      options_(options),
+      // One slot must be left to the readers.
+      max_copying_(std::clamp<size_t>(options.slots - 1, 1, DeviceQueue::kBuffers)),
+      calls_(std::move(calls)),
+      pinned_(std::move(maybe_pinned)),
+      queue_(std::move(queue)),
+      schedule_(options.captures) {}
+
+DeviceEngine::~DeviceEngine() {
+  try {
+    queue_->synchronize();
+  } catch (const std::exception& error) {
+    log_warn("device unresponsive", {{"error", error.what()}});
+  }
+}
+
+void DeviceEngine::run(const ring::ReadyBatch& batch, MicroBatchInfo micro_batch) {
+  poll();
+  while (copying_.size() >= max_copying_) release_oldest();
+  const size_t buffer = batches_++ % DeviceQueue::kBuffers;
+  const size_t slot = batch.ticket % options_.slots;
+  const size_t used = shapes_.of(batch.ticket).slot_bytes();
+  queue_->start_copy(buffer, slot, batch.slot.first(used));
+  copying_.push_back({batch.ticket, slot});
+  queue_->begin_work(slot);
+  compute(buffer, batch.ticket, micro_batch);
+  queue_->end_work(buffer);
+}
+
+task::Batch DeviceEngine::prepared(size_t buffer, uint64_t ticket) {
+  const auto* const bytes = static_cast<const std::byte*>(queue_->input(buffer));
+  const task::Batch input = batch_view(shapes_.of(ticket), bytes, options_.device);
+  task::Batch batch = calls_.prepare(input, ticket);
+  task::Batch& kept = prepared_[buffer][shape_of(batch)];
+  kept.resize(batch.size());
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (i < input.size() && batch[i].is_same(input[i])) continue;
+    if (!kept[i].defined()) kept[i] = at::empty_like(batch[i], at::MemoryFormat::Contiguous);
+    batch[i] = kept[i].copy_(batch[i]);
+  }
+  return batch;
+}
+
+void DeviceEngine::compute(size_t buffer, uint64_t ticket, MicroBatchInfo micro_batch) {
+  const task::Batch batch = prepared(buffer, ticket);
+  const auto work = [this, batch, micro_batch] { calls_.work(batch, micro_batch); };
+  if (micro_batch.is_instrumented) return work();
+  const GraphSchedule::Part part{shape_of(batch), buffer, micro_batch.is_first,
+                                 micro_batch.is_last};
+  switch (schedule_.next(part)) {
+    case GraphSchedule::Mode::kPlain:
+      return work();
+    case GraphSchedule::Mode::kReplay:
+      return schedule_.graph(part).replay();
+    case GraphSchedule::Mode::kCapture:
+      return capture(part, work);
+  }
+}
+
+void DeviceEngine::capture(const GraphSchedule::Part& part, const std::function<void()>& work) {
+  try {
+    schedule_.captured(part, queue_->capture(work));
+    log_info("cuda graph captured",
+             {{"shape", part.shape}, {"buffer", part.buffer}, {"graphs", schedule_.graphs()}});
+  } catch (const c10::OutOfMemoryError&) {
+    throw;  // plainly it would not fit either
+  } catch (const c10::Error& error) {
+    schedule_.give_up();
+    const std::string reason = error.what_without_backtrace();
+    log_warn("cuda graph capture disabled",
+             {{"reason", reason.substr(0, reason.find('\n'))},
+              {"hint", "train.cuda_graphs: never disables the attempt"}});
+    return work();
+  }
+  schedule_.graph(part).replay();
+}
+
+void DeviceEngine::read(const std::vector<at::Tensor>& scalars, OnRead on_read) {
+  assert(scalars.size() <= DeviceQueue::kMaxValues);
+  std::vector<at::Tensor> numbers;
+  for (const at::Tensor& scalar : scalars) numbers.push_back(scalar.detach().to(at::kDouble));
+  // A copy: the scalars themselves may change at once.
+  Reading reading{reads_++ % DeviceQueue::kReads, at::stack(numbers), std::move(on_read)};
+  while (reading_.size() == DeviceQueue::kReads) deliver_oldest();
+  queue_->start_read(reading.read, reading.values.data_ptr<double>(), numbers.size());
+  reading_.push_back(std::move(reading));
+}
+
+void DeviceEngine::release_oldest() {
+  const Copying oldest = copying_.front();
+  queue_->wait_until_copied(oldest.slot);
+  copying_.pop_front();
+  calls_.release(oldest.ticket);
+}
+
+void DeviceEngine::deliver_oldest() {
+  queue_->wait_until_read(reading_.front().read);
+  const Reading oldest = std::move(reading_.front());
+  reading_.pop_front();
+  oldest.on_read(queue_->values(oldest.read));
+}
+
+bool DeviceEngine::poll() {
+  while (!copying_.empty() && queue_->is_copied(copying_.front().slot)) release_oldest();
+  while (!reading_.empty() && queue_->is_read(reading_.front().read)) deliver_oldest();
+  return !copying_.empty() || !reading_.empty();
+}
+
+void DeviceEngine::synchronize() {
+  while (!copying_.empty()) release_oldest();
+  while (!reading_.empty()) deliver_oldest();
+}
+
+}  // namespace stoker::train

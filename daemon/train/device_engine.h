@@ -1,0 +1,79 @@
+// DeviceEngine: the StepEngine of a device that works beside the host: while it computes a step, the
+// next batch is copied to it, and the steps are replayed from graphs.
+//
+// A slot of the ring is released when its copy is done; numbers are given away when they have come.
+// The host is never more than two batches ahead, so the readers always have slots to fill.
+//
+// Threads:  the trainer's thread only.
+// Owner:    must not outlive the ring whose slots it copies from: the destructor waits for copies.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "daemon/cuda/device_queue.h"
+#include "daemon/train/graph_schedule.h"
+#include "daemon/train/pinned_memory.h"
+#include "daemon/train/step_engine.h"
+#include "shared/feed/batch_shapes.h"
+
+namespace stoker::train {
+
+struct DeviceEngineOptions {
+  c10::Device device = c10::Device(c10::kCPU);  // where the queue's buffers are
+  uint64_t slots = 8;                           // of the ring
+  bool captures = true;                         // train.cuda_graphs: auto
+};
+
+class DeviceEngine final : public StepEngine {
+ public:
+  // `maybe_pinned` is the ring's memory, kept locked for its life.
+  DeviceEngine(std::unique_ptr<cuda::DeviceQueue> queue, std::unique_ptr<PinnedMemory> maybe_pinned,
+               feed::BatchShapes shapes, DeviceEngineOptions options, Calls calls);
+  ~DeviceEngine() override;
+  DeviceEngine(const DeviceEngine&) = delete;
+  DeviceEngine& operator=(const DeviceEngine&) = delete;
+
+  void run(const ring::ReadyBatch& batch, MicroBatchInfo micro_batch) override;
+  void read(const std::vector<at::Tensor>& scalars, OnRead on_read) override;
+  bool poll() override;
+  void synchronize() override;
+  cuda::DeviceUsage device_usage() override { return queue_->usage(); }
+
+ private:
+  struct Copying {
+    uint64_t ticket;
+    size_t slot;
+  };
+  struct Reading {
+    size_t read;
+    at::Tensor values;  // on the device
+    OnRead on_read;
+  };
+
+  void compute(size_t buffer, uint64_t ticket, MicroBatchInfo micro_batch);
+  task::Batch prepared(size_t buffer, uint64_t ticket);
+  void capture(const GraphSchedule::Part& part, const std::function<void()>& work);
+  void release_oldest();
+  void deliver_oldest();
+
+  const feed::BatchShapes shapes_;
+  const DeviceEngineOptions options_;
+  const size_t max_copying_;
+  const Calls calls_;
+  std::unique_ptr<PinnedMemory> pinned_;
+  std::unique_ptr<cuda::DeviceQueue> queue_;
+  GraphSchedule schedule_;  // its graphs end before the queue
+  // What prepare() made of a buffer, where that is not the buffer itself: graphs need it in one place
+  // for each shape.
+  std::array<std::map<std::string, task::Batch>, cuda::DeviceQueue::kBuffers> prepared_;
+  uint64_t batches_ = 0;
+  uint64_t reads_ = 0;
+  std::deque<Copying> copying_;
+  std::deque<Reading> reading_;
+};
+
+}  // namespace stoker::train

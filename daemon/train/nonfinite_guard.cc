@@ -1,0 +1,111 @@
+#include "daemon/train/nonfinite_guard.h"
+
+#include <cmath>
+
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/logical_and.h>
+#include <ATen/ops/logical_not.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "shared/base/log.h"
+
+namespace stoker::train {
+namespace {
+
+constexpr const char* kHints = "try a smaller optimizer.lr or train.max_grad_norm";
+// Gradients that overflow even so are not finite in any format.
+constexpr double kMinScale = 1e-4;
+
+}  // namespace
+
+NonfiniteGuard::NonfiniteGuard(const config::TrainConfig& config, TrainingState& state)
+    : config_(config),
+      state_(state),
+      skips_(config.on_nonfinite == config::OnNonfinite::kSkipStep),
+      grad_norm_(at::zeros_like(state.loss_sum, at::kFloat)) {
+  if (!skips_ && state.loss_scale() == nullptr) return;
+  skipped_ = at::zeros_like(state.loss_sum);
+  consecutive_ = at::full_like(state.loss_sum, static_cast<double>(state.consecutive_nonfinite));
+}
+
+void NonfiniteGuard::finish(TrainStep& step) {
+  if (!counts()) {
+    grad_norm_.copy_(step.finish());
+    state_.loss_sum.add_(step.loss());
+    return;
+  }
+  const at::Tensor norm = step.finish_if_finite(/*and_loss=*/skips_);
+  const at::Tensor& loss = step.loss();
+  const at::Tensor& skipped = state_.optimizer().skipped();
+  const at::Tensor is_skipped = skipped.to(at::kBool);
+  grad_norm_.copy_(at::where(is_skipped, grad_norm_, norm));
+  // In fp16 a loss that is not finite is no overflow of the gradient: it must be seen.
+  const at::Tensor is_left_out = skips_ ? is_skipped : is_skipped.logical_and(loss.isfinite());
+  state_.loss_sum.add_(at::where(is_left_out, at::zeros_like(loss), loss));
+  skipped_.add_(skipped);
+  // Overflows say nothing of the run: only a loss that is not finite is one of a row in fp16.
+  const at::Tensor is_nonfinite =
+      state_.loss_scale() == nullptr ? skipped : loss.isfinite().logical_not();
+  consecutive_.add_(is_nonfinite).mul_(is_nonfinite);
+}
+
+std::vector<at::Tensor> NonfiniteGuard::values() const {
+  std::vector<at::Tensor> values{state_.loss_sum, grad_norm_};
+  if (counts()) values.insert(values.end(), {skipped_, consecutive_});
+  if (const LossScale* const scale = state_.loss_scale()) values.push_back(scale->factor());
+  return values;
+}
+
+void NonfiniteGuard::reset_counts() {
+  if (counts()) skipped_.zero_();
+}
+
+Result<NonfiniteGuard::NonfiniteReport> NonfiniteGuard::evaluate(std::span<const double> values,
+                                                                 uint64_t step) {
+  NonfiniteReport found{.loss_sum = values[0], .grad_norm = values[1]};
+  if (counts()) {
+    found.skipped = static_cast<int64_t>(values[2]);
+    if (state_.loss_scale() != nullptr) found.maybe_loss_scale = values[4];
+    STOKER_RETURN_IF_ERROR(check_skipped(found, static_cast<int64_t>(values[3]), step));
+  }
+  if (skips_ || (std::isfinite(found.loss_sum) && std::isfinite(found.grad_norm))) return found;
+  if (config_.on_nonfinite == config::OnNonfinite::kFail) return too_many(step, "");
+  if (state_.rollbacks >= static_cast<uint64_t>(config_.max_nonfinite))
+    return too_many(step, " after " + std::to_string(state_.rollbacks) + " rollbacks");
+  found.action = NonfiniteAction::kRollBack;
+  return found;
+}
+
+Status NonfiniteGuard::check_skipped(const NonfiniteReport& found, int64_t consecutive,
+                                     uint64_t step) {
+  if (skips_) state_.consecutive_nonfinite = static_cast<uint64_t>(consecutive);
+  if (found.skipped == 0) return {};
+  state_.skipped_steps += static_cast<uint64_t>(found.skipped);
+  if (!found.maybe_loss_scale) {
+    log_warn("steps skipped", {{"step", step},
+                               {"count", found.skipped},
+                               {"total", state_.skipped_steps},
+                               {"reason", "loss or gradient not finite"}});
+  } else {
+    log_info("steps skipped", {{"step", step},
+                               {"count", found.skipped},
+                               {"total", state_.skipped_steps},
+                               {"loss_scale", *found.maybe_loss_scale},
+                               {"reason", "a gradient overflowed in fp16"}});
+    if (*found.maybe_loss_scale < kMinScale)
+      return too_many(step, ", however small the loss scale");
+  }
+  if (skips_ && consecutive >= config_.max_nonfinite)
+    return too_many(step, ", nor at the " + std::to_string(consecutive - 1) + " steps before");
+  return {};
+}
+
+Status NonfiniteGuard::too_many(uint64_t step, const std::string& what) const {
+  return Status(StatusCode::kCorrupt, "the loss or its gradient is not a number at step " +
+                                          std::to_string(step) + what +
+                                          "; nothing of it is saved; " + kHints);
+}
+
+}  // namespace stoker::train

@@ -1,0 +1,186 @@
+#include "daemon/train/tensor_inspector.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/cat.h>
+#include <boost/json.hpp>
+
+#include "daemon/train/tensor_statistics.h"
+#include "shared/base/log.h"
+#include "shared/config/config_errors.h"
+#include "shared/model/name_glob.h"
+
+namespace stoker::train {
+namespace {
+
+size_t max_tensors(const control::InspectionRequest& request) {
+  return request.histogram ? control::InspectionRequest::kMaxHistograms
+                           : control::InspectionRequest::kMaxTensors;
+}
+
+std::string quoted(const std::string& text) {
+  return boost::json::serialize(boost::json::value(text));
+}
+
+Status no_match(const std::string& glob, const std::vector<std::string>& names) {
+  const std::string nearest = config::closest_match(glob, names);
+  std::string text = "inspect_open: nothing is called '" + glob + "'; ";
+  if (!nearest.empty())
+    return Status(StatusCode::kNotFound, text + "did you mean '" + nearest + "'?");
+  text += "there are, for instance:";
+  const size_t each = std::max<size_t>(1, names.size() / 6);
+  for (size_t i = 0; i < names.size(); i += each) text += " " + names[i];
+  return Status(StatusCode::kNotFound, text);
+}
+
+}  // namespace
+
+Result<TensorInspector::Inspection> TensorInspector::match(
+    const control::InspectionRequest& request) const {
+  Inspection inspection{.request = request};
+  const model::NameGlob glob(request.glob);
+  std::vector<std::string> names;
+  const auto matches = [&](const std::string& name) {
+    names.push_back(name);
+    return glob.matches(name);
+  };
+  if (request.parameters || request.gradients) {
+    for (const auto& item : model_.named_parameters()) {
+      if (!matches(item.key())) continue;
+      if (request.parameters) inspection.parameters.emplace_back(item.key(), item.value());
+      if (request.gradients && item.value().requires_grad())
+        inspection.gradients.emplace_back(item.key(), item.value());
+    }
+  }
+  if (request.outputs) {
+    for (const std::string& name : module_names(model_))
+      if (matches(name)) inspection.outputs.push_back(name);
+  }
+  const size_t found =
+      inspection.parameters.size() + inspection.gradients.size() + inspection.outputs.size();
+  if (found == 0) return no_match(request.glob, names);
+  if (found > max_tensors(request)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "inspect_open: '" + request.glob + "' matches " + std::to_string(found) +
+                      " tensors; an inspection has at most " +
+                      std::to_string(max_tensors(request)) +
+                      (request.histogram ? " with histograms" : "") + "; match fewer");
+  }
+  return inspection;
+}
+
+void TensorInspector::open(const Request& request, uint64_t step) {
+  auto inspection = match(request.inspection);
+  if (!inspection.ok()) return answer(request, inspection.status());
+  const auto number = board_.open();
+  if (!number.ok()) return answer(request, number.status());
+  inspection->number = *number;
+  if (!inspection->outputs.empty() && !outputs_) outputs_.emplace(model_);
+  log_info("inspection started",
+           {{"id", *number}, {"glob", request.inspection.glob}, {"step", step}});
+  answer(request, "{\"inspection\":" + std::to_string(*number) +
+                      ",\"step\":" + std::to_string(step) +
+                      ",\"parameters\":" + std::to_string(inspection->parameters.size()) +
+                      ",\"gradients\":" + std::to_string(inspection->gradients.size()) +
+                      ",\"activations\":" + std::to_string(inspection->outputs.size()) + "}");
+  inspections_.push_back(*std::move(inspection));
+}
+
+void TensorInspector::begin_step(uint64_t step) {
+  step_ = step;
+  has_forward_ = false;
+  std::erase_if(inspections_, [this](const Inspection& inspection) {
+    if (board_.is_wanted(inspection.number)) return false;
+    log_info("inspection ended", {{"id", inspection.number},
+                                  {"glob", inspection.request.glob},
+                                  {"step", step_},
+                                  {"records", inspection.rows}});
+    return true;
+  });
+  for (Inspection& inspection : inspections_) {
+    inspection.is_sampled = step % inspection.request.every == 0;
+    inspection.seen.clear();
+  }
+}
+
+void TensorInspector::begin_forward() {
+  const bool first = !std::exchange(has_forward_, true);
+  const bool wanted =
+      std::any_of(inspections_.begin(), inspections_.end(), [](const Inspection& inspection) {
+        return inspection.is_sampled && !inspection.outputs.empty();
+      });
+  if (!first || !wanted) return;
+  outputs_->start(
+      [this](const std::string& module, const at::Tensor& output) { on_output(module, output); });
+}
+
+void TensorInspector::end_forward() noexcept {
+  if (outputs_) outputs_->stop();
+}
+
+void TensorInspector::on_output(const std::string& module, const at::Tensor& output) {
+  for (Inspection& inspection : inspections_) {
+    if (!inspection.is_sampled) continue;
+    if (std::find(inspection.outputs.begin(), inspection.outputs.end(), module) ==
+        inspection.outputs.end())
+      continue;
+    std::erase_if(inspection.seen, [&module](const Seen& one) { return one.name == module; });
+    inspection.seen.push_back(
+        {"activation", module, enqueue_statistics(output, inspection.request.histogram)});
+  }
+}
+
+void TensorInspector::on_gradients() {
+  for (Inspection& inspection : inspections_) {
+    if (!inspection.is_sampled) continue;
+    for (const auto& [name, parameter] : inspection.gradients) {
+      if (!parameter.grad().defined()) continue;
+      inspection.seen.push_back(
+          {"gradient", name, enqueue_statistics(parameter.grad(), inspection.request.histogram)});
+    }
+  }
+}
+
+std::string TensorInspector::format_record(uint64_t step, const Inspection& inspection) {
+  std::vector<at::Tensor> parts;
+  for (const Seen& one : inspection.seen) parts.push_back(one.statistics);
+  const at::Tensor host = at::cat(parts).cpu();  // one copy for all
+  std::string row = "{\"step\":" + std::to_string(step) + ",\"tensors\":[";
+  int64_t at = 0;
+  for (const Seen& one : inspection.seen) {
+    const auto summary = read_statistics(host.narrow(0, at, one.statistics.numel()));
+    row += (at == 0 ? "" : ",") + ("{\"kind\":\"" + std::string(one.kind)) +
+           "\",\"name\":" + quoted(one.name) + "," + metrics::to_json_fields(summary) + "}";
+    at += one.statistics.numel();
+  }
+  return row + "]}";
+}
+
+void TensorInspector::end_step() {
+  for (Inspection& inspection : inspections_) {
+    if (!inspection.is_sampled) continue;
+    for (const auto& [name, parameter] : inspection.parameters)
+      inspection.seen.push_back(
+          {"parameter", name, enqueue_statistics(parameter, inspection.request.histogram)});
+    if (inspection.seen.empty()) continue;  // outputs only, and none of those modules ran
+    board_.push(inspection.number, format_record(step_, inspection));
+    ++inspection.rows;
+    if (inspection.request.steps == 0 || inspection.rows < inspection.request.steps) continue;
+    board_.end(inspection.number, "all requested steps are recorded");
+    log_info("inspection ended", {{"id", inspection.number},
+                                  {"glob", inspection.request.glob},
+                                  {"step", step_},
+                                  {"records", inspection.rows}});
+  }
+  std::erase_if(inspections_, [](const Inspection& inspection) {
+    return inspection.request.steps > 0 && inspection.rows >= inspection.request.steps;
+  });
+}
+
+void TensorInspector::end_all(const std::string& why) {
+  board_.end_all(why);
+  inspections_.clear();
+}
+
+}  // namespace stoker::train

@@ -1,0 +1,96 @@
+#include "daemon/train/training_error.h"
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <string_view>
+
+#include <c10/util/Exception.h>
+
+#include "shared/model/out_of_vocab.h"
+
+namespace stoker::train {
+namespace {
+
+constexpr size_t kMaxText = 800;  // of the allocator's summary
+
+// How LibTorch's allocators and CUDA's libraries say it, beside OutOfMemoryError.
+constexpr std::array<std::string_view, 5> kOutOfMemory{"can't allocate memory", "not enough memory",
+                                                       "out of memory", "CUDNN_STATUS_ALLOC_FAILED",
+                                                       "CUBLAS_STATUS_ALLOC_FAILED"};
+// After these the device is as it was: restarting would do the same again.
+constexpr std::array<std::string_view, 3> kOfTheProgram{"device-side assert", "invalid argument",
+                                                        "invalid configuration argument"};
+
+bool names_any(std::string_view text, std::span<const std::string_view> words) {
+  return std::ranges::any_of(
+      words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
+}
+
+std::string on_one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  if (text.size() > kMaxText) text.resize(kMaxText);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '.')) text.pop_back();
+  return text;
+}
+
+std::string mib(uint64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
+
+uint64_t size_in_bytes(const model::NamedTensors& tensors) {
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
+  return bytes;
+}
+
+}  // namespace
+
+Status to_status(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return Status(StatusCode::kOutOfMemory, "the host has no memory left");
+  const auto* const torch = dynamic_cast<const c10::Error*>(&error);
+  const std::string text =
+      on_one_line(torch != nullptr ? torch->what_without_backtrace() : error.what());
+  if (dynamic_cast<const model::OutOfVocabError*>(&error) != nullptr)
+    return Status(StatusCode::kMismatch, text);
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+      names_any(text, kOutOfMemory))
+    return Status(StatusCode::kOutOfMemory, text);
+  const bool is_of_device =
+      text.find("CUDA error") != std::string::npos || text.find("cuDNN error") != std::string::npos;
+  if (is_of_device && !names_any(text, kOfTheProgram)) return Status(StatusCode::kDeviceLost, text);
+  return Status(StatusCode::kInternal, text);
+}
+
+std::string memory_usage(TrainingState& state) {
+  uint64_t gradients = 0;
+  for (const at::Tensor& gradient : state.optimizer().gradients()) gradients += gradient.nbytes();
+  std::string text = "the model takes " + mib(size_in_bytes(model::named_tensors(state.model()))) +
+                     ", its gradients " + mib(gradients) + ", the optimizer " +
+                     mib(size_in_bytes(state.optimizer().state()));
+  if (state.ema_weights() != nullptr)
+    text += ", the average " + mib(size_in_bytes(state.ema_weights()->tensors()));
+  return text + ", the rest is the batch and what its backward pass needs";
+}
+
+std::string memory_saving_hints(const config::Config& config) {
+  const config::TrainConfig& train = config.train;
+  std::string text;
+  const int64_t batch = train.micro_batch_size;
+  if (batch > 1) {
+    const int64_t parts = batch % 2 == 0 ? 2 : batch;
+    text = "train.micro_batch_size: " + std::to_string(batch / parts) +
+           " with train.gradient_accumulation_steps: " +
+           std::to_string(train.gradient_accumulation_steps * parts) +
+           " is the same step in less memory (a started run continues this way with "
+           "--allow-batch-change)";
+  }
+  const auto add = [&text](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
+  const auto* const gpt = std::get_if<config::GptConfig>(&config.model.arch);
+  if (gpt != nullptr && !gpt->activation_checkpointing)
+    add("model.activation_checkpointing: true keeps less of it");
+  if (train.precision == config::Precision::kFp32 || train.precision == config::Precision::kTf32)
+    add("train.precision: bf16 halves much of it");
+  return text.empty() ? "only a smaller model takes less" : text;
+}
+
+}  // namespace stoker::train

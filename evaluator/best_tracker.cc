@@ -1,0 +1,76 @@
+#include "evaluator/best_tracker.h"
+
+#include <cmath>
+#include <limits>
+
+namespace stoker::evaluator {
+namespace {
+
+run::Monitor monitor_named(const std::string& name) {
+  const size_t slash = name.find('/');
+  return {name.substr(0, slash), name.substr(slash + 1)};
+}
+
+}  // namespace
+
+void BestTracker::restore(const run::BestCheckpoint& best) {
+  const std::string name = run::Monitor{best.dataset, best.metric}.to_text();
+  for (const run::BestValue& point : best.history) add_point(histories_[name], point);
+  add_point(histories_[name], {best.value, best.step, best.manifest_sha256});
+  for (const auto& [other, point] : best.metrics) add_point(histories_[other], point);
+}
+
+void BestTracker::add(uint64_t step, const std::string& manifest_sha256, const std::string& dataset,
+                      const run::MetricValues& metrics) {
+  for (const auto& [name, value] : metrics)
+    add_point(histories_[run::Monitor{dataset, name}.to_text()], {value, step, manifest_sha256});
+}
+
+void BestTracker::add_point(MetricHistory& track, const run::BestValue& point) {
+  if (const auto known = track.by_step.find(point.step); known != track.by_step.end()) {
+    run::BestValue& former = track.points[known->second];
+    if (former.manifest_sha256 == point.manifest_sha256) return;
+    former.value = std::numeric_limits<double>::quiet_NaN();
+  }
+  track.by_step[point.step] = track.points.size();
+  track.points.push_back(point);
+}
+
+std::vector<run::BestValue> BestTracker::improvements(const MetricHistory& track,
+                                                      const run::Monitor& monitor) {
+  std::vector<run::BestValue> steps_up;
+  for (const run::BestValue& point : track.points) {
+    if (!std::isfinite(point.value)) continue;
+    if (steps_up.empty() || monitor.is_better(point.value, steps_up.back().value))
+      steps_up.push_back(point);
+  }
+  return steps_up;
+}
+
+std::optional<run::BestCheckpoint> BestTracker::find_best() const {
+  const auto of_goal = histories_.find(monitor_.to_text());
+  if (of_goal == histories_.end()) return std::nullopt;
+  run::BestCheckpoint best{.dataset = monitor_.dataset, .metric = monitor_.metric};
+  best.history = improvements(of_goal->second, monitor_);
+  if (best.history.empty()) return std::nullopt;
+  const run::BestValue& last = best.history.back();
+  best.value = last.value;
+  best.step = last.step;
+  best.manifest_sha256 = last.manifest_sha256;
+  for (const auto& [name, track] : histories_) {
+    const auto steps_up = improvements(track, monitor_named(name));
+    if (!steps_up.empty()) best.metrics.emplace(name, steps_up.back());
+  }
+  return best;
+}
+
+std::vector<run::MonitorValue> BestTracker::history(uint64_t step) const {
+  std::vector<run::MonitorValue> points;
+  const auto track = histories_.find(monitor_.to_text());
+  if (track == histories_.end()) return points;
+  for (const auto& [at, index] : track->second.by_step)
+    if (at <= step) points.push_back({at, track->second.points[index].value});
+  return points;
+}
+
+}  // namespace stoker::evaluator

@@ -1,0 +1,123 @@
+#include "evaluator/class_mapping.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "shared/base/log.h"
+#include "shared/dataset/dataset_decorator.h"
+
+namespace stoker::evaluator {
+namespace {
+
+using dataset::Dataset;
+
+// Where a sample's class is told by a single number.
+std::optional<size_t> find_label(const Dataset& data) {
+  const auto& spec = data.spec();
+  const auto found = std::ranges::find_if(spec, [](const TensorSpec& tensor) {
+    return tensor.name == "label" && tensor.dtype == DType::kI64 && tensor.shape.empty();
+  });
+  if (found == spec.end()) return std::nullopt;
+  return static_cast<size_t>(found - spec.begin());
+}
+
+class Renumbered final : public dataset::DatasetDecorator {
+ public:
+  // `numbers[i]`: what the set's class i is called in training; empty: the same.
+  Renumbered(std::unique_ptr<Dataset> data, ClassMapping train, std::vector<int64_t> numbers)
+      : DatasetDecorator(*data),
+        data_(std::move(data)),
+        train_(std::move(train)),
+        numbers_(std::move(numbers)),
+        label_(find_label(*data_)) {}
+
+  uint64_t classes() const override { return train_.count; }
+  std::vector<std::string> class_names() const override { return train_.names; }
+  Status read(uint64_t sample, const dataset::RandomKey& random_key,
+              std::span<const std::span<std::byte>> outputs) const override {
+    STOKER_RETURN_IF_ERROR(data_->read(sample, random_key, outputs));
+    if (!label_ || numbers_.empty()) return {};
+    int64_t label = 0;
+    std::memcpy(&label, outputs[*label_].data(), sizeof label);
+    assert(label >= 0 && static_cast<size_t>(label) < numbers_.size());
+    std::memcpy(outputs[*label_].data(), &numbers_[static_cast<size_t>(label)], sizeof label);
+    return {};
+  }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    STOKER_RETURN_IF_ERROR(data_->read_labels(first, labels));
+    for (int64_t& label : labels)
+      if (label >= 0 && static_cast<size_t>(label) < numbers_.size())
+        label = numbers_[static_cast<size_t>(label)];
+    return {};
+  }
+
+ private:
+  const std::unique_ptr<Dataset> data_;
+  const ClassMapping train_;
+  const std::vector<int64_t> numbers_;
+  const std::optional<size_t> label_;
+};
+
+Status unknown_class(const std::string& dataset, const std::string& what,
+                     const ClassMapping& train) {
+  return Status(StatusCode::kMismatch,
+                "data." + dataset + ": " + what + ", but data.train has " +
+                    std::to_string(train.count) +
+                    " classes and none of that kind, so the model knows nothing of "
+                    "it; leave its samples out, or train on some");
+}
+
+// Of each class of the set, its number in training.
+Result<std::vector<int64_t>> numbers_by_name(const ClassMapping& train, const std::string& dataset,
+                                             const std::vector<std::string>& names) {
+  std::vector<int64_t> numbers;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(train.names, name);
+    if (found == train.names.end())
+      return unknown_class(dataset, "there is a class '" + name + "'", train);
+    numbers.push_back(found - train.names.begin());
+  }
+  return numbers;
+}
+
+}  // namespace
+
+ClassMapping load_class_mapping(const config::Config& config, const std::string& index_dir) {
+  const bool asks_for_classes =
+      config.task.name() == config::TaskName::kClassification || config.task.has_per_step_labels();
+  if (!asks_for_classes) return {};  // an index may be large
+  const auto train = dataset::open_indexed("train", config.data, index_dir, "");
+  if (train.ok())
+    return {.count = (*train)->classes(),
+            .names = (*train)->class_names(),
+            .outputs = static_cast<uint64_t>(config.model.num_classes.value_or(0))};
+  if (train.status().code() != StatusCode::kNotFound)
+    log_warn("training classes unknown",
+             {{"reason", train.status().message()},
+              {"action", "each evaluated dataset numbers its own classes"}});
+  return {};
+}
+
+Result<std::unique_ptr<Dataset>> with_class_mapping(const ClassMapping& train,
+                                                    const std::string& name,
+                                                    std::unique_ptr<Dataset> data) {
+  const std::vector<std::string> names = data->class_names();
+  if (train.count == 0 || data->classes() == 0) return data;
+  // Where only one calls them by name, too, numbers are all that both know.
+  if (names.empty() || train.names.empty()) {
+    if (data->classes() > std::max(train.count, train.outputs))
+      return unknown_class(name, "there is a label " + std::to_string(data->classes() - 1), train);
+    if (data->classes() >= train.count) return data;
+    return std::unique_ptr<Dataset>(
+        std::make_unique<Renumbered>(std::move(data), train, std::vector<int64_t>()));
+  }
+  if (names == train.names && data->classes() == train.count) return data;
+  STOKER_ASSIGN_OR_RETURN(auto numbers, numbers_by_name(train, name, names));
+  return std::unique_ptr<Dataset>(
+      std::make_unique<Renumbered>(std::move(data), train, std::move(numbers)));
+}
+
+}  // namespace stoker::evaluator

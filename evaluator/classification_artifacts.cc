@@ -1,0 +1,141 @@
+#include "evaluator/classification_artifacts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+
+#include "evaluator/canvas.h"
+#include "shared/image/png_writer.h"
+
+namespace stoker::evaluator {
+namespace {
+
+constexpr Color kWhite{255, 255, 255}, kBlack{0, 0, 0}, kGray{128, 128, 128}, kRed{176, 0, 0};
+constexpr int kMatrixSide = 512;
+constexpr int kNamedClasses = 32;  // above it, names would be smaller than can be read
+constexpr size_t kNameLength = 10;
+// With this, 25 pictures that nothing can be squeezed out of are still less than
+// metrics::kMaxImageBytes.
+constexpr int kCell = 96;
+constexpr int kCaption = 2 * Canvas::kGlyphHeight + 2;
+
+Result<std::string> encode_image(const Canvas& canvas) {
+  return image::encode_png(canvas.rgb(), static_cast<uint32_t>(canvas.width()),
+                           static_cast<uint32_t>(canvas.height()));
+}
+
+// White for nothing to a dark blue for all.
+Color shade(double part) {
+  const auto mixed = [&](double to) {
+    return static_cast<uint8_t>(std::lround(255 + (to - 255) * std::sqrt(part)));
+  };
+  return {mixed(8), mixed(48), mixed(107)};
+}
+
+std::string short_name(const std::string& name) { return name.substr(0, kNameLength); }
+
+std::string number(const char* format, double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+// What Markdown would take for more than text is left out.
+std::string plain(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '|' || c == '\n' || c == '\r' || c == '`' ? ' ' : c;
+  return out;
+}
+
+// The nearest pixels of the picture, as large as its cell allows.
+void draw_planes(Canvas& canvas, int left, int top, const MisclassifiedExample& shown, int channels,
+                 int height, int width) {
+  const double scale = static_cast<double>(kCell) / std::max(height, width);
+  const int wide = std::max(1, static_cast<int>(width * scale));
+  const int high = std::max(1, static_cast<int>(height * scale));
+  const auto plane = static_cast<size_t>(height * width);
+  for (int y = 0; y < high; ++y) {
+    for (int x = 0; x < wide; ++x) {
+      const size_t at = static_cast<size_t>(y * height / high) * static_cast<size_t>(width) +
+                        static_cast<size_t>(x * width / wide);
+      const auto value = [&](size_t channel) {
+        return shown.planes[(channels == 3 ? channel * plane : 0) + at];
+      };
+      canvas.pixel(left + x, top + y, {value(0), value(1), value(2)});
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::string> confusion_matrix_image(
+    const eval_metrics::ConfusionMatrix& confusion_matrix,
+    const std::vector<eval_metrics::PerClassMetrics>& classes) {
+  const int count = static_cast<int>(confusion_matrix.size());
+  const int cell = std::clamp(kMatrixSide / std::max(1, count), 2, 32);
+  const bool named = count <= kNamedClasses;
+  const int margin = named ? static_cast<int>(kNameLength) * Canvas::kGlyphWidth + 6 : 12;
+  Canvas canvas(margin + count * cell + 2, margin + count * cell + 2, kWhite);
+  canvas.text(2, 2, "LABEL: ROW", kGray);
+  canvas.text(2, 2 + Canvas::kGlyphHeight, "PREDICTED: COLUMN", kGray);
+  for (int row = 0; row < count; ++row) {
+    const auto& counts = confusion_matrix[static_cast<size_t>(row)];
+    const auto all = static_cast<double>(std::accumulate(counts.begin(), counts.end(), uint64_t{}));
+    const int top = margin + row * cell;
+    if (named) {
+      const std::string name = short_name(classes[static_cast<size_t>(row)].name);
+      canvas.text(2, top + (cell - Canvas::kGlyphHeight) / 2, name, kBlack);
+      for (size_t i = 0;
+           i < name.size() && static_cast<int>(i) * Canvas::kGlyphHeight < margin - 16;
+           ++i)  // from top to bottom
+        canvas.text(top + (cell - Canvas::kGlyphWidth) / 2,
+                    16 + static_cast<int>(i) * Canvas::kGlyphHeight, name.substr(i, 1), kBlack);
+    }
+    for (int column = 0; column < count; ++column) {
+      const auto part =
+          all == 0 ? 0 : static_cast<double>(counts[static_cast<size_t>(column)]) / all;
+      canvas.box(margin + column * cell, top, cell, cell, shade(part));
+    }
+  }
+  canvas.box(margin - 1, margin - 1, count * cell + 2, 1, kGray);
+  canvas.box(margin - 1, margin - 1, 1, count * cell + 2, kGray);
+  return encode_image(canvas);
+}
+
+std::string misclassified_table(const std::vector<MisclassifiedExample>& misclassified) {
+  std::string table =
+      "| sample | label | prediction | confidence | loss | file |\n|---|---|---|---|---|---|\n";
+  for (const MisclassifiedExample& shown : misclassified)
+    table += "| " + std::to_string(shown.misclassified_sample.sample) + " | " + plain(shown.label) +
+             " | " + plain(shown.prediction) + " | " +
+             number("%.3f", shown.misclassified_sample.confidence) + " | " +
+             number("%.4g", shown.misclassified_sample.loss) + " | " + plain(shown.source) + " |\n";
+  return table;
+}
+
+Result<std::string> misclassified_image(const std::vector<MisclassifiedExample>& misclassified,
+                                        int channels, int height, int width) {
+  const int count = static_cast<int>(misclassified.size());
+  const int columns = std::max(1, static_cast<int>(std::ceil(std::sqrt(count))));
+  const int rows = (count + columns - 1) / columns;
+  constexpr int kGap = 4;
+  Canvas canvas(columns * (kCell + kGap) + kGap, rows * (kCell + kCaption + kGap) + kGap, kWhite);
+  constexpr size_t kCaptionLength = kCell / Canvas::kGlyphWidth;
+  for (int i = 0; i < count; ++i) {
+    const MisclassifiedExample& shown = misclassified[static_cast<size_t>(i)];
+    const int left = kGap + i % columns * (kCell + kGap);
+    const int top = kGap + i / columns * (kCell + kCaption + kGap);
+    draw_planes(canvas, left, top, shown, channels, height, width);
+    const std::string truth =
+        shown.label + " #" + std::to_string(shown.misclassified_sample.sample);
+    const std::string caption =
+        number("%.2f", shown.misclassified_sample.confidence) + " " + shown.prediction;
+    canvas.text(left, top + kCell + 2, truth.substr(0, kCaptionLength), kBlack);
+    canvas.text(left, top + kCell + 2 + Canvas::kGlyphHeight, caption.substr(0, kCaptionLength),
+                kRed);
+  }
+  return encode_image(canvas);
+}
+
+}  // namespace stoker::evaluator

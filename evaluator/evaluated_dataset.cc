@@ -1,0 +1,67 @@
+#include "evaluator/evaluated_dataset.h"
+
+#include <utility>
+
+#include "evaluator/subset.h"
+#include "shared/base/log.h"
+#include "shared/dataset/label_range_check.h"
+#include "shared/model/data_compatibility.h"
+
+namespace stoker::evaluator {
+namespace {
+
+std::vector<TensorSpec> shape_of_any_length(const dataset::Dataset& data) {
+  return data.max_length() > 0 ? data.spec_of_length(1) : data.spec();
+}
+
+// Sets that one model can take. Texts may differ in length, and so may sequences.
+Status validate_same_schema(const std::string& name, const dataset::Dataset& data,
+                            const std::string& first_name, const dataset::Dataset& first) {
+  const auto own = shape_of_any_length(data), others = shape_of_any_length(first);
+  bool alike = data.classes() == first.classes() && own.size() == others.size();
+  for (size_t i = 0; alike && i < own.size(); ++i)
+    alike = own[i] == others[i] || (own[i].name == "tokens" && others[i].name == "tokens");
+  if (alike) return {};
+  return Status(StatusCode::kMismatch, "eval.datasets: one model cannot take both: " + first_name +
+                                           " has " + model::describe(first.spec()) + " of " +
+                                           std::to_string(first.classes()) + " classes, " + name +
+                                           " has " + model::describe(data.spec()) + " of " +
+                                           std::to_string(data.classes()));
+}
+
+// As the model was taught to see it.
+Result<std::unique_ptr<dataset::Dataset>> open_evaluated_dataset(const config::Config& config,
+                                                                 const std::string& name,
+                                                                 const std::string& index_dir,
+                                                                 const ClassMapping& train) {
+  STOKER_ASSIGN_OR_RETURN(auto data, dataset::open_dataset(name, config.data, index_dir, {}));
+  STOKER_ASSIGN_OR_RETURN(data, with_class_mapping(train, name, std::move(data)));
+  log_info("dataset opened", {{"dataset", name},
+                              {"samples", data->size()},
+                              {"fingerprint", data->fingerprint().substr(0, 12)}});
+  return dataset::with_range_check(config, std::move(data));
+}
+
+}  // namespace
+
+Result<std::vector<EvaluatedDataset>> open_evaluated_datasets(const config::Config& config,
+                                                              const std::string& index_dir,
+                                                              const ClassMapping& train) {
+  std::vector<EvaluatedDataset> datasets;
+  for (const std::string& name : config.eval.datasets) {
+    STOKER_ASSIGN_OR_RETURN(auto data, open_evaluated_dataset(config, name, index_dir, train));
+    STOKER_ASSIGN_OR_RETURN(auto task,
+                            task::make_task(config.task, config::training_normalization(config),
+                                            data->spec(), data->classes()));
+    SampleBatches batches(*data, make_subset(config.eval, data->size()),
+                          static_cast<uint64_t>(config.eval.batch_size),
+                          config.feed.bucket_boundaries);
+    datasets.push_back({name, std::move(data), std::move(task), std::move(batches)});
+    const EvaluatedDataset& first = datasets.front();
+    STOKER_RETURN_IF_ERROR(
+        validate_same_schema(name, *datasets.back().data, first.name, *first.data));
+  }
+  return datasets;
+}
+
+}  // namespace stoker::evaluator

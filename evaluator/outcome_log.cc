@@ -1,0 +1,69 @@
+#include "evaluator/outcome_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <span>
+
+#include "shared/base/log.h"
+
+namespace stoker::evaluator {
+namespace {
+
+constexpr uint64_t kMaxLogBytes = 256ull << 20;
+
+}  // namespace
+
+Result<OutcomeLog> OutcomeLog::open(FileSystem& files, const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW));
+  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxLogBytes));
+  OutcomeLog ledger(files, path, std::move(fd));
+  ledger.read_lines(text);
+  if (!text.empty() && text.back() != '\n') {
+    // A crash tore the last line. Cut it off, so that the next one does not join it.
+    const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+    if (::ftruncate(ledger.fd_.get(), static_cast<off_t>(whole)) != 0)
+      return Status::from_errno(errno, "truncate " + path);
+    log_warn("partial line removed",
+             {{"path", path}, {"offset", whole}, {"bytes", text.size() - whole}});
+  }
+  return ledger;
+}
+
+void OutcomeLog::read_lines(std::string_view text) {
+  size_t number = 0;
+  while (!text.empty()) {
+    ++number;
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) return;  // torn; open() cuts it
+    const auto entry = run::parse_outcome_record(text.substr(0, end));
+    if (entry) {
+      entries_[{entry->step, entry->manifest_sha256}] = *entry;
+    } else {
+      log_warn("outcome record invalid", {{"path", path_}, {"line", number}});
+    }
+    text.remove_prefix(end + 1);
+  }
+}
+
+Status OutcomeLog::append(const EvaluationOutcome& entry, std::string_view wall_time) {
+  const std::string line = run::to_json_line(entry, wall_time);
+  STOKER_RETURN_IF_ERROR(files_->write(fd_.get(), std::as_bytes(std::span(line)), path_));
+  STOKER_RETURN_IF_ERROR(files_->sync(fd_.get(), path_));
+  entries_[{entry.step, entry.manifest_sha256}] = entry;
+  return {};
+}
+
+const EvaluationOutcome* OutcomeLog::find(uint64_t step, const std::string& manifest_sha256) const {
+  const auto found = entries_.find({step, manifest_sha256});
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+std::set<uint64_t> OutcomeLog::evaluated_steps() const {
+  std::set<uint64_t> steps;
+  for (const auto& [key, entry] : entries_)
+    if (entry.outcome == Outcome::kEvaluated) steps.insert(entry.step);
+  return steps;
+}
+
+}  // namespace stoker::evaluator

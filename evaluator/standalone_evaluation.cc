@@ -1,0 +1,109 @@
+#include "evaluator/standalone_evaluation.h"
+
+#include <filesystem>
+#include <iostream>
+#include <utility>
+
+#include "evaluator/checkpoint_evaluator.h"
+#include "evaluator/memory_limit.h"
+#include "evaluator/priority.h"
+#include "shared/base/log.h"
+#include "shared/config/load_config.h"
+#include "shared/run/run_layout.h"
+
+namespace stoker::evaluator {
+namespace {
+
+namespace fs = std::filesystem;
+
+// For the indexes of the data sets, where there is no run directory to keep them.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::error_code error;
+    path_ = (fs::temp_directory_path(error) / "stoker-eval-XXXXXX").string();
+    if (error || ::mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+bool is_directory(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+Result<std::string> config_path(const CommandLine& command) {
+  if (!command.config.empty()) return command.config;
+  if (!command.run_dir.empty()) return run::RunLayout(command.run_dir).config_file();
+  const std::string& named = command.checkpoints.front();
+  if (is_directory(named)) {
+    std::error_code error;
+    const fs::path run_dir = fs::weakly_canonical(named, error).parent_path().parent_path();
+    const std::string path = run::RunLayout(run_dir.string()).config_file();
+    if (!error && fs::exists(path, error)) return path;
+  }
+  return Status(StatusCode::kInvalidArgument,
+                named +
+                    ": lies in no run directory that has a config.yaml; give --config FILE or "
+                    "--run-dir DIR");
+}
+
+// The indexes that stokerd made in the run whose settings these are; a file of settings from elsewhere
+// belongs to none, unless a run is named beside it.
+std::string training_indexes(const CommandLine& command, const std::string& config) {
+  if (!command.run_dir.empty()) return run::RunLayout(command.run_dir).index_dir();
+  if (!command.config.empty()) return "";
+  return run::RunLayout(fs::path(config).parent_path().string()).index_dir();
+}
+
+Result<run::EvalResult> evaluate_path(CheckpointEvaluator& evaluator, const std::string& path,
+                                      std::stop_token stop) {
+  if (is_directory(path)) {
+    STOKER_ASSIGN_OR_RETURN(const auto checkpoint,
+                            checkpoint::CheckpointStore::open_verified(path));
+    return evaluator.measure(checkpoint, std::move(stop));
+  }
+  std::error_code error;
+  if (!fs::exists(path, error)) return Status(StatusCode::kNotFound, path + ": is not there");
+  if (!path.ends_with(".safetensors"))
+    return Status(StatusCode::kInvalidArgument,
+                  path + ": neither a checkpoint directory nor a .safetensors file");
+  return evaluator.measure_file(path, std::move(stop));
+}
+
+}  // namespace
+
+Status evaluate_standalone(const CommandLine& command, Clock& clock, std::stop_token stop) {
+  STOKER_ASSIGN_OR_RETURN(const std::string path, config_path(command));
+  STOKER_ASSIGN_OR_RETURN(const config::Config config,
+                          config::load_config(path, command.overrides));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = ""}));
+  STOKER_RETURN_IF_ERROR(limit_memory(config.eval.memory_limit_mib));
+  lower_priority(config.eval.priority);
+  const ScratchFolder scratch;
+  const std::string of_run = run::RunLayout(command.run_dir).eval_index_dir();
+  const bool is_known = !command.run_dir.empty() && is_directory(of_run);
+  STOKER_ASSIGN_OR_RETURN(
+      const auto evaluator,
+      CheckpointEvaluator::create(config,
+                                  {.own = is_known ? of_run : scratch.path(),
+                                   .of_training = training_indexes(command, path)},
+                                  clock));
+  for (const std::string& named : command.checkpoints) {
+    STOKER_ASSIGN_OR_RETURN(const run::EvalResult result, evaluate_path(*evaluator, named, stop));
+    std::cout << run::to_json(result) << std::flush;
+  }
+  return {};
+}
+
+}  // namespace stoker::evaluator

@@ -1,0 +1,225 @@
+#include "feeder/syscall_filter.h"
+
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+
+#include <asm/ioctls.h>
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#endif
+
+namespace stoker::feeder {
+namespace {
+
+#if defined(__x86_64__)
+constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+#else
+#error "which AUDIT_ARCH_ is this machine's?"
+#endif
+
+// The call is allowed when (argument & mask) == value; a mask of 0 looks at no argument.
+struct Rule {
+  uint32_t call;
+  uint32_t argument = 0;
+  uint32_t mask = 0;
+  uint32_t value = 0;
+};
+
+constexpr uint32_t kAll = ~0u;
+constexpr uint32_t kWriting = O_ACCMODE | O_CREAT | O_TRUNC;
+constexpr uint32_t kNewSpaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
+                                CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+
+// The most frequent first: each call walks the list up to its own.
+constexpr Rule kRules[] = {
+    {SYS_pread64},
+    {SYS_futex},
+    {SYS_read},
+    {SYS_write, 0, kAll, STDERR_FILENO},
+    {SYS_clock_nanosleep},
+    {SYS_clock_gettime},
+    // Files, for reading.
+    {SYS_openat, 2, kWriting, 0},
+    {SYS_close},
+    {SYS_fstat},
+    {SYS_newfstatat},
+    {SYS_statx},
+    {SYS_lseek},
+    {SYS_readv},
+    {SYS_preadv},
+    {SYS_preadv2},
+    {SYS_readahead},
+    {SYS_getdents64},
+    {SYS_readlinkat},
+    {SYS_faccessat},
+    {SYS_faccessat2},
+    {SYS_getcwd},
+    {SYS_fcntl, 1, kAll, F_GETFD},
+    {SYS_fcntl, 1, kAll, F_SETFD},
+    {SYS_fcntl, 1, kAll, F_GETFL},
+    {SYS_fcntl, 1, kAll, F_GET_SEALS},
+    {SYS_fcntl, 1, kAll, F_DUPFD_CLOEXEC},
+    {SYS_ioctl, 1, kAll, TCGETS},  // is it a terminal?
+    // Memory, never to be executed.
+    {SYS_mmap, 2, PROT_EXEC, 0},
+    {SYS_mprotect, 2, PROT_EXEC, 0},
+    {SYS_munmap},
+    {SYS_mremap},
+    {SYS_madvise},
+    {SYS_brk},
+    // Threads of this process.
+    {SYS_clone, 0, kNewSpaces | CLONE_THREAD, CLONE_THREAD},
+    {SYS_set_robust_list},
+    {SYS_rseq},
+    {SYS_set_tid_address},
+    {SYS_rt_sigprocmask},
+    {SYS_rt_sigaction, 0, kAll,
+     32},  // signals of the C library's own, when the first thread starts
+    {SYS_rt_sigaction, 0, kAll, 33},
+    {SYS_rt_sigreturn},
+    {SYS_sigaltstack},
+    {SYS_sched_yield},
+    {SYS_sched_getaffinity},
+    {SYS_membarrier},
+    {SYS_prctl, 0, kAll, PR_SET_NAME},
+    {SYS_prctl, 0, kAll, PR_SET_VMA},  // names of memory, which newer C libraries give
+    // Waiting, time, and who it is.
+    {SYS_restart_syscall},
+    {SYS_nanosleep},
+    {SYS_ppoll},
+    {SYS_clock_getres},
+    {SYS_gettimeofday},
+    {SYS_getpid},
+    {SYS_gettid},
+    {SYS_getppid},
+    {SYS_getuid},
+    {SYS_geteuid},
+    {SYS_getcpu},
+    {SYS_getrusage},
+    {SYS_uname},
+    {SYS_sysinfo},
+    {SYS_getrandom},
+    {SYS_writev, 0, kAll, STDERR_FILENO},
+    {SYS_exit},
+    {SYS_exit_group},
+#if defined(__x86_64__)  // older names of the above, which newer machines do not have
+    {SYS_open, 1, kWriting, 0},
+    {SYS_stat},
+    {SYS_lstat},
+    {SYS_access},
+    {SYS_readlink},
+    {SYS_poll},
+    {SYS_time},
+#endif
+};
+
+// ---- BPF
+
+constexpr uint32_t at_argument(uint32_t index) {
+  return offsetof(seccomp_data, args) + index * sizeof(uint64_t);  // its lower half
+}
+
+constexpr sock_filter load(uint32_t offset) { return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset); }
+constexpr sock_filter return_value(uint32_t verdict) { return BPF_STMT(BPF_RET | BPF_K, verdict); }
+// Goes on when the word is `value`, else passes over `skipped` instructions.
+constexpr sock_filter unless_skip(uint32_t value, uint8_t skipped) {
+  return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skipped);
+}
+
+void append(std::vector<sock_filter>& program, const Rule& rule) {
+  if (rule.mask == 0) {
+    program.insert(program.end(), {unless_skip(rule.call, 1), return_value(SECCOMP_RET_ALLOW)});
+    return;
+  }
+  program.insert(program.end(),
+                 {unless_skip(rule.call, 5), load(at_argument(rule.argument)),
+                  BPF_STMT(BPF_ALU | BPF_AND | BPF_K, rule.mask), unless_skip(rule.value, 1),
+                  return_value(SECCOMP_RET_ALLOW), load(offsetof(seccomp_data, nr))});
+}
+
+void append_missing(std::vector<sock_filter>& program, uint32_t call) {
+  program.insert(program.end(), {unless_skip(call, 1),
+                                 return_value(SECCOMP_RET_ERRNO | (ENOSYS & SECCOMP_RET_DATA))});
+}
+
+// ---- What comes of a violation
+
+std::atomic<uint64_t*> denied_syscall_word{nullptr};  // written before the filter is there
+
+void on_violation(int, siginfo_t* info, void*) {
+  // Async-signal-safe, and the calls are in the table.
+  if (uint64_t* word = denied_syscall_word.load())
+    std::atomic_ref(*word).store(static_cast<uint64_t>(info->si_syscall) + 1);
+  ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), SIGSYS);  // by default it ends us
+}
+
+Status watch_violations(uint64_t& denied_syscall) {
+  denied_syscall_word = &denied_syscall;
+  struct sigaction action {};
+  action.sa_sigaction = on_violation;
+  // Once, and not blocked meanwhile: the signal that the handler raises is the end.
+  action.sa_flags = SA_SIGINFO | static_cast<int>(SA_RESETHAND) | SA_NODEFER;
+  if (::sigaction(SIGSYS, &action, nullptr) != 0)
+    return Status::from_errno(errno, "handle SIGSYS in a worker process");
+  return {};
+}
+
+}  // namespace
+
+std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_fds) {
+  std::vector<sock_filter> program{
+      load(offsetof(seccomp_data, arch)), unless_skip(kArchitecture, 1),
+      BPF_JUMP(BPF_JMP | BPF_JA, 1, 0, 0),
+      // Calls of another architecture have other numbers.
+      return_value(SECCOMP_RET_KILL_PROCESS), load(offsetof(seccomp_data, nr))};
+  for (const Rule& rule : kRules) append(program, rule);
+  for (const int descriptor : writable_fds)
+    append(program, {SYS_pwrite64, 0, kAll, static_cast<uint32_t>(descriptor)});
+  append(program, {SYS_tgkill, 0, kAll, static_cast<uint32_t>(pid)});  // abort(), and our handler
+  // What it may read of its limits it may not set: the pointer to new ones is null in both halves.
+  const uint32_t new_limits = at_argument(2);
+  program.insert(program.end(),
+                 {unless_skip(SYS_prlimit64, 6), load(new_limits), unless_skip(0, 3),
+                  load(new_limits + sizeof(uint32_t)), unless_skip(0, 1),
+                  return_value(SECCOMP_RET_ALLOW), load(offsetof(seccomp_data, nr))});
+  // Their arguments lie in memory, where a filter cannot look: the C library takes clone and openat
+  // where it is told that these are not there.
+  append_missing(program, SYS_clone3);
+  append_missing(program, SYS_openat2);
+  program.push_back(return_value(SECCOMP_RET_TRAP));
+  return program;
+}
+
+Status install_syscall_filter(uint64_t& denied_syscall, std::span<const int> writable_fds) {
+  STOKER_RETURN_IF_ERROR(watch_violations(denied_syscall));
+  auto instructions = filter_program(::getpid(), writable_fds);
+  const sock_fprog program{.len = static_cast<unsigned short>(instructions.size()),
+                           .filter = instructions.data()};
+  const long result =
+      ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+  const int cause = errno;
+  if (result == 0) return {};
+  if (result > 0)
+    return Status(
+        StatusCode::kInternal,
+        "the seccomp filter of a worker process cannot bind its thread " + std::to_string(result));
+  if (cause == ENOSYS || cause == EINVAL)
+    return Status(StatusCode::kUnreachable, "this kernel has no seccomp filters");
+  return Status::from_errno(cause, "seccomp filter of a worker process");
+}
+
+}  // namespace stoker::feeder

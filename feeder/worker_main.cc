@@ -1,0 +1,156 @@
+#include "feeder/worker_main.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "feeder/sandbox.h"
+#include "shared/base/coordinator.h"
+#include "shared/base/log.h"
+#include "shared/config/load_config.h"
+#include "shared/dataset/dataset.h"
+#include "shared/dataset/label_range_check.h"
+#include "shared/feed/crash_tracking_dataset.h"
+#include "shared/feed/make_sample_plan.h"
+#include "shared/feed/quarantine_table.h"
+#include "shared/feed/sample_cache_budget.h"
+#include "shared/feed/worker_pool.h"
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::feeder {
+namespace {
+
+constexpr auto kGrace = std::chrono::milliseconds(500);  // stokerd waits 900 before it kills
+
+// Nothing when the program is to end with `exit_code` (usage, --help).
+std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& exit_code) {
+  FeederArguments arguments;
+  CLI::App app(
+      "Reads samples into the ring of a stokerd, which starts it. Not meant to be started by "
+      "hand.");
+  app.add_option("--config", arguments.config_path, "The run's config.yaml")->required();
+  app.add_option("--index-dir", arguments.index_dir, "Folder of the dataset index")->required();
+  app.add_option("--dataset-fingerprint", arguments.fingerprint, "Fingerprint of the dataset")
+      ->required();
+  app.add_option("--start-ticket", arguments.plan_ticket, "First ticket of this dataset version");
+  app.add_option("--start-epoch", arguments.plan_epoch, "Epoch that starts with that ticket");
+  app.add_option("--ring-fd", arguments.ring_fd, "File descriptor of the ring")->required();
+  app.add_option("--quarantine-fd", arguments.quarantine_fd,
+                 "File descriptor of the quarantine table")
+      ->required();
+  app.add_option("--worker-index", arguments.worker, "Index of this worker process in that table")
+      ->required();
+  app.add_option("--num-workers", arguments.workers, "Number of worker processes")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--producer-index", arguments.producer, "Index in the ring's producer table")
+      ->required();
+  app.add_option("--producer-generation", arguments.generation, "Generation of that entry")
+      ->required();
+  app.add_option("--num-threads", arguments.threads, "Number of worker threads")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--parent-pid", arguments.parent, "Process id of the required parent");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    exit_code = app.exit(error) == 0 ? ExitCode::kSuccess : ExitCode::kUsage;
+    return std::nullopt;
+  }
+  return arguments;
+}
+
+Status check_fit(const ring::ShmRing& ring, const dataset::Dataset& dataset,
+                 const dataset::SamplePlan& plan) {
+  if (ring.layout().sample() == dataset.spec() && ring.layout().batch() == plan.options().batch)
+    return {};
+  return Status(StatusCode::kMismatch,
+                "the ring was made for samples or a batch other than the configuration's");
+}
+
+SandboxOptions make_sandbox_options(const config::FeedConfig& feed, int threads,
+                                    const feed::ReadAheadOptions& ahead,
+                                    const dataset::Dataset& dataset) {
+  return {.threads = threads,
+          .memory_bytes = static_cast<uint64_t>(feed.worker_memory_limit_mib.value_or(0)) << 20,
+          .reads_ahead = ahead.max_reads,
+          .read_ahead_bytes = ahead.memory_bytes,
+          .filter = feed.sandbox,
+          .writable_fds = dataset.writable_fds()};
+}
+
+}  // namespace
+
+Status initialize_process(int parent) {
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return Status::from_errno(errno, "PR_SET_PDEATHSIG");
+  // Between its start and that call the parent may have died: then nobody would ever end this
+  // process.
+  if (parent != 0 && ::getppid() != parent)
+    return Status(StatusCode::kCancelled, "the parent process has ended");
+  // Ctrl-C on a terminal and a service manager's SIGTERM reach every process of the group. stokerd
+  // finishes its step with what its readers give, and then closes the ring; that ends them.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) ::signal(signal, SIG_IGN);
+  return disable_core_dumps_and_privileges();
+}
+
+Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
+  STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = {}}));
+  STOKER_ASSIGN_OR_RETURN(
+      auto opened,
+      dataset::open_indexed("train", config.data, arguments.index_dir, arguments.fingerprint));
+  const auto dataset = dataset::with_range_check(config, std::move(opened));
+  STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));
+  STOKER_ASSIGN_OR_RETURN(
+      const dataset::SamplePlan plan,
+      feed::load_sample_plan(config, *dataset, arguments.index_dir, feed::kLatestTicket,
+                             {.ticket = arguments.plan_ticket, .epoch = arguments.plan_epoch}));
+  STOKER_RETURN_IF_ERROR(check_fit(*ring, *dataset, plan));
+  const ring::ProducerId producer{.index = arguments.producer, .generation = arguments.generation};
+  STOKER_ASSIGN_OR_RETURN(const auto quarantine,
+                          feed::QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
+  if (arguments.worker >= quarantine.workers())
+    return Status(StatusCode::kMismatch, "--worker-index: the quarantine table has no such entry");
+  uint64_t room = feed::sample_cache_budget(config.feed);
+  dataset->enable_memory_cache(room);  // before enter_sandbox(): that memory is not counted
+  const feed::CrashTrackingDataset guarded(*dataset, quarantine, arguments.worker);
+  const auto ahead =
+      feed::make_read_ahead_options(config.feed, arguments.worker, arguments.workers);
+  const Status confined =
+      enter_sandbox(make_sandbox_options(config.feed, arguments.threads, ahead, *dataset),
+                    quarantine.denied_syscall_slot(arguments.worker));
+  if (confined.code() == StatusCode::kPermission) sandbox_refused = true;
+  STOKER_RETURN_IF_ERROR(confined);
+  feed::WorkerPool pool(*ring, producer, guarded, plan);
+  Coordinator coordinator;
+  pool.start(arguments.threads, coordinator, {.number = arguments.worker, .of = arguments.workers},
+             ahead);
+  const Status status = coordinator.join(kGrace);
+  if (!coordinator.all_joined()) {  // a read hangs: the process ends under it
+    log_error("worker failed", {{"error", status.to_string()}});
+    flush_log();
+    ::_exit(static_cast<int>(exit_code_for(status)));
+  }
+  return status;
+}
+
+ExitCode worker_main(int argc, char** argv) {
+  ExitCode exit_code = ExitCode::kSuccess;
+  const auto arguments = parse_arguments(argc, argv, exit_code);
+  if (!arguments) return exit_code;
+  Status status = initialize_process(arguments->parent);
+  bool sandbox_refused = false;
+  if (status.ok()) status = run_worker(*arguments, sandbox_refused);
+  if (sandbox_refused)
+    log_warn("worker sandbox rejected", {{"reason", status.to_string()}});
+  else if (!status.ok())
+    log_error("worker failed", {{"error", status.to_string()}});
+  flush_log();
+  return sandbox_refused ? ExitCode::kSandbox : exit_code_for(status);
+}
+
+}  // namespace stoker::feeder

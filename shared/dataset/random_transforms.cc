@@ -1,0 +1,131 @@
+#include "shared/dataset/random_transforms.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "shared/dataset/counter_rng.h"
+#include "shared/dataset/split_fraction.h"
+#include "shared/image/color_jitter.h"
+#include "shared/image/horizontal_flip.h"
+#include "shared/image/shift_with_fill.h"
+
+namespace stoker::dataset {
+namespace {
+
+constexpr int64_t kMaxPad = 16383;
+constexpr double kMaxHue = 0.5;
+
+}  // namespace
+
+Result<RandomTransforms> RandomTransforms::of(const DatasetRequest& request) {
+  RandomTransforms augmentation;
+  const config::Transforms* const transforms = request.config.transforms();
+  if (transforms == nullptr) return augmentation;
+  const auto wrong = [&request](const std::string& what) {
+    return request.config_error("transforms", what);
+  };
+  if (const auto* const crop = config::find_transform<config::RandomCrop>(*transforms)) {
+    if (crop->size.size() != 1 && crop->size.size() != 2)
+      return wrong("random_crop.size must be [height, width]");
+    if (crop->padding < 0 || crop->padding > kMaxPad)
+      return wrong("random_crop.padding must be between 0 and " + std::to_string(kMaxPad));
+    augmentation.size_ = {crop->size.front(), crop->size.back()};
+    augmentation.pad_ = static_cast<uint32_t>(crop->padding);
+  }
+  if (const auto* const flip = config::find_transform<config::RandomHorizontalFlip>(*transforms)) {
+    if (!(flip->p >= 0 && flip->p <= 1))
+      return wrong("random_horizontal_flip.p must be a probability from 0 to 1");
+    augmentation.flip_ = flip->p;
+  }
+  if (const auto* const jitter = config::find_transform<config::ColorJitter>(*transforms)) {
+    augmentation.strength_ = {jitter->brightness, jitter->contrast, jitter->saturation,
+                              jitter->hue};
+    const bool fits = std::ranges::all_of(
+        augmentation.strength_, [](double strength) { return strength >= 0 && strength <= 100; });
+    if (!fits || jitter->hue > kMaxHue)
+      return wrong(
+          "color_jitter: brightness, contrast, saturation and hue must be between 0 and 100, hue "
+          "at most 0.5");
+  }
+  return augmentation;
+}
+
+bool RandomTransforms::has_jitter() const {
+  return std::any_of(strength_.begin(), strength_.end(), [](double value) { return value > 0; });
+}
+
+std::string RandomTransforms::to_text() const {
+  std::string text;
+  if (pad_ > 0) text += " padding=" + std::to_string(pad_);
+  if (flip_ > 0) text += " flip=" + format_double_exact(flip_);
+  if (!has_jitter()) return text;
+  text += " color_jitter=";
+  for (size_t step = 0; step < kSteps; ++step)
+    text += (step == 0 ? "" : ",") + format_double_exact(strength_[step]);
+  return text;
+}
+
+RandomTransforms::Shift RandomTransforms::sample_shift(const RandomKey& random_key) const {
+  CounterRng rng(random_key, RandomStream::kPad);
+  const auto pad = static_cast<int32_t>(pad_);
+  Shift shift;
+  shift.down = static_cast<int32_t>(rng.below(2 * pad_ + 1)) - pad;
+  shift.across = static_cast<int32_t>(rng.below(2 * pad_ + 1)) - pad;
+  return shift;
+}
+
+bool RandomTransforms::sample_flip(const RandomKey& random_key) const {
+  return CounterRng(random_key, RandomStream::kFlip).uniform() < flip_;
+}
+
+RandomTransforms::Jitter RandomTransforms::sample_jitter(const RandomKey& random_key) const {
+  CounterRng rng(random_key, RandomStream::kJitter);
+  Jitter jitter;
+  for (uint32_t left = kSteps; left > 1; --left)
+    std::swap(jitter.order[left - 1], jitter.order[rng.below(left)]);
+  for (const Step step : {kBrightness, kContrast, kSaturation})
+    jitter.amount[step] = rng.uniform(std::max(0.0, 1 - strength_[step]), 1 + strength_[step]);
+  jitter.amount[kHue] = rng.uniform(-strength_[kHue], strength_[kHue]);
+  return jitter;
+}
+
+void RandomTransforms::apply(const image::ImageShape& shape, const RandomKey& random_key,
+                             std::span<std::byte> planes) const {
+  if (pad_ > 0) {
+    const Shift shift = sample_shift(random_key);
+    image::shift_with_fill(shape, shift.down, shift.across, planes);
+  }
+  if (flip_ > 0 && sample_flip(random_key)) image::horizontal_flip(shape, planes);
+  if (!has_jitter()) return;
+  const Jitter jitter = sample_jitter(random_key);
+  for (const Step step : jitter.order) {
+    const double amount = jitter.amount[step];
+    if (strength_[step] == 0) continue;
+    if (step == kBrightness) image::adjust_brightness(shape, amount, planes);
+    if (step == kContrast) image::adjust_contrast(shape, amount, planes);
+    if (step == kSaturation) image::adjust_saturation(shape, amount, planes);
+    if (step == kHue) image::adjust_hue(shape, amount, planes);
+  }
+}
+
+std::vector<std::string> RandomTransforms::describe(const RandomKey& random_key) const {
+  constexpr std::array<const char*, kSteps> kNames{"brightness", "contrast", "saturation", "hue"};
+  std::vector<std::string> parts;
+  if (pad_ > 0) {
+    const Shift shift = sample_shift(random_key);
+    parts.push_back("shift=" + std::to_string(shift.down) + "," + std::to_string(shift.across));
+  }
+  if (flip_ > 0 && sample_flip(random_key)) parts.emplace_back("flip");
+  if (!has_jitter()) return parts;
+  const Jitter jitter = sample_jitter(random_key);
+  for (const Step step : jitter.order) {
+    if (strength_[step] == 0) continue;
+    char amount[32];
+    std::snprintf(amount, sizeof amount, "=%.3f", jitter.amount[step]);
+    parts.push_back(std::string(kNames[step]) + amount);
+  }
+  return parts;
+}
+
+}  // namespace stoker::dataset

@@ -1,0 +1,165 @@
+#include "shared/feed/quarantine_table.h"
+
+#include <algorithm>
+#include <cassert>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace stoker::feed {
+namespace {
+
+constexpr uint64_t kMagic = 0x4e4152415551'0003;  // "QUARAN", version 3
+constexpr uint64_t kHeaderWords = 8;
+// Whole cache lines: threads do not take each other's. The first word says whose the mark is.
+constexpr uint64_t kWordsPerMark = QuarantineTable::kSamplesAMark;
+constexpr uint32_t kMaxWorkers = 1 << 10;
+constexpr uint32_t kMaxThreads = 1 << 12;
+
+// Words of the header. The first three are written once, before any process is started.
+enum HeaderWord : uint64_t {
+  kMagicWord,
+  kWorkersWord,
+  kThreadsWord,
+  kSuspectsWord,
+  kQuarantineWord
+};
+
+uint64_t words_of(uint64_t workers, uint64_t threads) {
+  return kHeaderWords + workers * threads * kWordsPerMark + workers + kMaxSuspects +
+         kMaxQuarantined;
+}
+
+std::span<uint64_t> all_words(const ring::Segment& segment) {
+  const auto bytes = segment.bytes();
+  return {reinterpret_cast<uint64_t*>(bytes.data()), bytes.size() / sizeof(uint64_t)};
+}
+
+}  // namespace
+
+// ---- Opening
+
+Result<QuarantineTable> QuarantineTable::create(uint32_t workers, uint32_t threads) {
+  assert(workers >= 1 && workers <= kMaxWorkers && threads >= 1 && threads <= kMaxThreads);
+  STOKER_ASSIGN_OR_RETURN(ring::Segment segment,
+                          ring::Segment::create(words_of(workers, threads) * sizeof(uint64_t)));
+  const auto words = all_words(segment);
+  words[kMagicWord] = kMagic;
+  words[kWorkersWord] = workers;
+  words[kThreadsWord] = threads;
+  return QuarantineTable(std::move(segment), workers, threads);
+}
+
+Result<QuarantineTable> QuarantineTable::attach(UniqueFd fd) {
+  STOKER_ASSIGN_OR_RETURN(ring::Segment segment, ring::Segment::attach(std::move(fd)));
+  const auto words = all_words(segment);
+  const auto mismatch = [] {
+    return Status(StatusCode::kMismatch,
+                  "the quarantine table is not what this stoker-feed expects: is "
+                  "it of the same version as stokerd?");
+  };
+  if (words.size() < kHeaderWords || words[kMagicWord] != kMagic) return mismatch();
+  const uint64_t workers = words[kWorkersWord];
+  const uint64_t threads = words[kThreadsWord];
+  if (workers == 0 || workers > kMaxWorkers || threads == 0 || threads > kMaxThreads ||
+      words.size() < words_of(workers, threads))
+    return mismatch();
+  return QuarantineTable(std::move(segment), static_cast<uint32_t>(workers),
+                         static_cast<uint32_t>(threads));
+}
+
+QuarantineTable::QuarantineTable(ring::Segment segment, uint32_t workers, uint32_t threads)
+    : segment_(std::move(segment)), workers_(workers), threads_(threads) {
+  const auto words = all_words(segment_);
+  marks_ = words.subspan(kHeaderWords, uint64_t{workers} * threads * kWordsPerMark);
+  denied_syscalls_ = words.subspan(kHeaderWords + marks_.size(), workers);
+  const auto sets = words.subspan(kHeaderWords + marks_.size() + workers);
+  suspects_ = {.count = &words[kSuspectsWord], .entries = sets.first(kMaxSuspects)};
+  quarantine_ = {.count = &words[kQuarantineWord],
+                 .entries = sets.subspan(kMaxSuspects, kMaxQuarantined)};
+}
+
+// ---- Marks
+
+std::span<uint64_t> QuarantineTable::marks(uint32_t worker) const {
+  assert(worker < workers_);
+  const uint64_t words = uint64_t{threads_} * kWordsPerMark;
+  return marks_.subspan(worker * words, words);
+}
+
+QuarantineTable::Mark::Mark(const QuarantineTable& table, uint32_t worker, uint64_t sample) {
+  const auto words = table.marks(worker);
+  // Where a thread begins to look is its own; with as many marks as threads one is always free.
+  const uint64_t first = std::hash<std::thread::id>()(std::this_thread::get_id()) % table.threads_;
+  for (uint64_t i = 0; i < table.threads_ && maybe_words_ == nullptr; ++i) {
+    uint64_t& word = words[(first + i) % table.threads_ * kWordsPerMark];
+    uint64_t none = 0;
+    if (std::atomic_ref(word).compare_exchange_strong(none, sample + 1)) maybe_words_ = &word;
+  }
+}
+
+// Release, not more: the mark is looked at when this process is dead, and what it wrote is then seen.
+void QuarantineTable::Mark::add(uint64_t sample) {
+  assert(samples_ < kSamplesAMark);
+  if (maybe_words_ != nullptr)
+    std::atomic_ref(maybe_words_[samples_]).store(sample + 1, std::memory_order_release);
+  ++samples_;
+}
+
+QuarantineTable::Mark::~Mark() {
+  if (maybe_words_ == nullptr) return;
+  while (--samples_ > 0)
+    std::atomic_ref(maybe_words_[samples_]).store(0, std::memory_order_release);
+  std::atomic_ref(*maybe_words_).store(0);
+}
+
+std::vector<uint64_t> QuarantineTable::drain_marks(uint32_t worker) const {
+  std::vector<uint64_t> samples;
+  const auto words = marks(worker);
+  for (uint64_t& each : words)
+    if (const uint64_t word = std::atomic_ref(each).exchange(0)) samples.push_back(word - 1);
+  return samples;
+}
+
+// ---- Forbidden calls
+
+uint64_t& QuarantineTable::denied_syscall_slot(uint32_t worker) const {
+  assert(worker < workers_);
+  return denied_syscalls_[worker];
+}
+
+std::optional<uint64_t> QuarantineTable::take_denied_syscall(uint32_t worker) const {
+  const uint64_t word = std::atomic_ref(denied_syscall_slot(worker)).exchange(0);
+  return word == 0 ? std::nullopt : std::optional(word - 1);
+}
+
+// ---- Sets
+
+bool QuarantineTable::SampleSet::contains(uint64_t sample) const {
+  if (std::atomic_ref(*count).load() == 0) return false;
+  return std::any_of(entries.begin(), entries.end(), [sample](uint64_t& entry) {
+    return std::atomic_ref(entry).load(std::memory_order_relaxed) == sample + 1;
+  });
+}
+
+bool QuarantineTable::SampleSet::add(uint64_t sample) const {
+  if (contains(sample)) return true;
+  for (uint64_t& entry : entries) {
+    uint64_t none = 0;
+    if (!std::atomic_ref(entry).compare_exchange_strong(none, sample + 1)) continue;
+    std::atomic_ref(*count).fetch_add(1);
+    return true;
+  }
+  return false;
+}
+
+void QuarantineTable::SampleSet::remove(uint64_t sample) const {
+  for (uint64_t& entry : entries) {
+    uint64_t expected = sample + 1;
+    if (std::atomic_ref(entry).compare_exchange_strong(expected, 0))
+      std::atomic_ref(*count).fetch_sub(1);
+  }
+}
+
+}  // namespace stoker::feed

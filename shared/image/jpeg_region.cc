@@ -1,0 +1,148 @@
+#include "shared/image/jpeg_region.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace stoker::image {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+// Second bytes of markers; the first is 0xff.
+constexpr std::byte kMarker{0xff};
+constexpr std::byte kStuffed{0x00};  // no marker: a 0xff of the data
+constexpr std::byte kBaseline{0xc0}, kSequential{0xc1};
+constexpr uint8_t kRestart = 0xd0;  // to 0xd7, in turn
+constexpr uint32_t kRestarts = 8;
+constexpr std::byte kEnd{0xd9}, kScan{0xda};
+constexpr std::byte kFirst{0xc0}, kFill{0xff};
+
+constexpr size_t kMarkerBytes = 2, kLengthBytes = 2;
+constexpr size_t kHeightInFrame = 5;  // from its marker; the width follows
+
+struct Header {
+  size_t frame = 0;  // where its marker is
+  size_t data = 0;   // where the data of the scan begin
+};
+
+size_t big_endian_16(Bytes bytes, size_t at) {
+  return std::to_integer<size_t>(bytes[at]) << 8 | std::to_integer<size_t>(bytes[at + 1]);
+}
+
+void put_big_endian_16(std::byte* at, uint32_t value) {
+  at[0] = static_cast<std::byte>(value >> 8);
+  at[1] = static_cast<std::byte>(value);
+}
+
+// Of those that a header may have: with a length after it.
+bool is_segment(std::byte marker) {
+  const bool bare = std::byte{kRestart} <= marker && marker <= kEnd;
+  return marker >= kFirst && marker != kFill && !bare;
+}
+
+std::optional<Header> header_of(Bytes file) {
+  Header header;
+  size_t at = kMarkerBytes;  // after the first one, which has no length
+  while (at + kHeightInFrame + 4 <= file.size() && file[at] == kMarker) {
+    const std::byte marker = file[at + 1];
+    const size_t end = at + kMarkerBytes + big_endian_16(file, at + kMarkerBytes);
+    if (!is_segment(marker) || end > file.size() || end < at + kMarkerBytes + kLengthBytes)
+      return {};
+    if (marker == kBaseline || marker == kSequential) header.frame = at;
+    if (marker == kScan) {
+      header.data = end;
+      if (header.frame == 0) return {};
+      return header;
+    }
+    at = end;
+  }
+  return {};
+}
+
+// Where the first marker is, that of the piece's end; the size where there is none.
+size_t piece_bytes(Bytes data) {
+  for (size_t at = 0; at + 1 < data.size();) {
+    const void* const found = std::memchr(data.data() + at, 0xff, data.size() - 1 - at);
+    if (found == nullptr) break;
+    at = static_cast<size_t>(static_cast<const std::byte*>(found) - data.data());
+    if (data[at + 1] != kStuffed) return at;
+    at += kMarkerBytes;
+  }
+  return data.size();
+}
+
+struct Pieces {
+  uint32_t per_row = 0, rows = 0;
+  uint32_t left = 0, right = 0, top = 0, bottom = 0;  // of those that are kept
+
+  bool keeps(uint32_t row, uint32_t column) const {
+    return row >= top && column >= left && column < right;
+  }
+};
+
+std::optional<Pieces> pieces_of(const JpegGrid& grid, const PixelBounds& region) {
+  const auto up = [](uint32_t pixels, uint32_t by) { return (pixels + by - 1) / by; };
+  const uint32_t units = up(grid.width, grid.unit_width);
+  if (grid.interval == 0 || units % grid.interval != 0) return {};
+  const uint32_t piece_width = grid.unit_width * grid.interval;
+  Pieces pieces{.per_row = units / grid.interval, .rows = up(grid.height, grid.unit_height)};
+  pieces.left = region.left / piece_width;
+  pieces.right = up(region.right, piece_width);
+  pieces.top = region.top / grid.unit_height;
+  pieces.bottom = up(region.bottom, grid.unit_height);
+  // What lies below is not decoded anyway.
+  const bool all = pieces.top == 0 && pieces.left == 0 && pieces.right == pieces.per_row;
+  if (all) return {};
+  return pieces;
+}
+
+// The pieces that are kept, each with a marker after it. False where markers are not as they should
+// be.
+bool copy_pieces(Bytes data, const Pieces& pieces, std::byte*& to) {
+  uint32_t number = 0, kept = 0;
+  for (uint32_t row = 0; row < pieces.bottom; ++row) {
+    for (uint32_t column = 0; column < pieces.per_row; ++column) {
+      const bool last = row + 1 == pieces.rows && column + 1 == pieces.per_row;
+      const size_t bytes = piece_bytes(data);
+      if (bytes == data.size()) return false;
+      const auto expected = static_cast<std::byte>(kRestart + number++ % kRestarts);
+      if (data[bytes + 1] != (last ? kEnd : expected)) return false;
+      if (pieces.keeps(row, column)) {
+        std::memcpy(to, data.data(), bytes);
+        to += bytes;
+        *to++ = kMarker;
+        *to++ = static_cast<std::byte>(kRestart + kept++ % kRestarts);
+      }
+      data = data.subspan(bytes + kMarkerBytes);
+    }
+  }
+  to[-1] = kEnd;
+  return true;
+}
+
+}  // namespace
+
+std::optional<JpegRegion> extract_jpeg_region(Bytes file, const JpegGrid& grid,
+                                              const PixelBounds& region,
+                                              std::vector<std::byte>& buffer) {
+  assert(region.top < region.bottom && region.bottom <= grid.height);
+  assert(region.left < region.right && region.right <= grid.width);
+  const auto pieces = pieces_of(grid, region);
+  const auto header = header_of(file);
+  if (!pieces || !header) return {};
+  const uint32_t piece_width = grid.unit_width * grid.interval;
+  JpegRegion cut{
+      .file = {}, .top = pieces->top * grid.unit_height, .left = pieces->left * piece_width};
+  if (buffer.size() < file.size()) buffer.resize(file.size());  // a part takes no more
+  std::memcpy(buffer.data(), file.data(), header->data);
+  std::byte* const size = buffer.data() + header->frame + kHeightInFrame;
+  put_big_endian_16(size, std::min(grid.height, pieces->bottom * grid.unit_height) - cut.top);
+  put_big_endian_16(size + 2, std::min(grid.width, pieces->right * piece_width) - cut.left);
+  std::byte* end = buffer.data() + header->data;
+  if (!copy_pieces(file.subspan(header->data), *pieces, end)) return {};
+  cut.file = Bytes(buffer).first(static_cast<size_t>(end - buffer.data()));
+  return cut;
+}
+
+}  // namespace stoker::image

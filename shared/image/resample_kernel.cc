@@ -1,0 +1,66 @@
+#include "shared/image/resample_kernel.h"
+
+#include <cassert>
+#include <cmath>
+
+namespace stoker::image {
+namespace {
+
+double triangle(double distance) { return std::max(0.0, 1.0 - std::fabs(distance)); }
+
+}  // namespace
+
+void ResampleKernel::prepare(uint32_t inputs, double from, double length, uint32_t outputs) {
+  assert(inputs >= 1 && outputs >= 1 && length > 0 && from >= 0 && from + length <= inputs + 1e-6);
+  if (inputs == inputs_ && from == from_ && length == length_ && outputs == windows_.size()) return;
+  inputs_ = inputs;
+  from_ = from;
+  length_ = length;
+  max_weights_ = 0;
+  windows_.clear();
+  weights_.clear();
+  const double scale = length / outputs;
+  const double radius = std::max(scale, 1.0);
+  const double steepness = 1.0 / radius;
+  exact_.resize(static_cast<size_t>(std::ceil(radius)) * 2 + 1);
+  for (uint32_t output = 0; output < outputs; ++output) {
+    const double centre = from + (output + 0.5) * scale;
+    const auto first = static_cast<uint32_t>(std::max(0.0, centre - radius + 0.5));
+    const auto end = static_cast<uint32_t>(std::min<double>(inputs, centre + radius + 0.5));
+    for (uint32_t i = first; i < end; ++i)
+      exact_[i - first] = triangle((i - centre + 0.5) * steepness);
+    add_window(first, end);
+  }
+}
+
+// Of exact_'s weights; without the ends that come to nothing.
+void ResampleKernel::add_window(uint32_t first, uint32_t end) {
+  double total = 0;
+  for (uint32_t i = 0; i < end - first; ++i) total += exact_[i];
+  const double one = (int32_t{1} << kShift) / total;
+  Window window{.first = first, .count = 0, .weights = weights_.size()};
+  for (uint32_t i = 0; i < end - first; ++i) {
+    const auto weight = static_cast<int32_t>(0.5 + exact_[i] * one);
+    if (weight == 0 && weights_.size() == window.weights) {
+      ++window.first;
+    } else {
+      weights_.push_back(weight);
+    }
+  }
+  while (weights_.back() == 0) weights_.pop_back();
+  window.count = static_cast<uint32_t>(weights_.size() - window.weights);
+  max_weights_ = std::max(max_weights_, window.count);
+  windows_.push_back(window);
+}
+
+uint32_t ResampleKernel::overlap() const {
+  // Windows begin and end in order: those that hold one pixel are neighbours.
+  uint32_t max_count = 1;
+  for (uint32_t last = 0, earliest = 0; last < outputs(); ++last) {
+    while (windows_[earliest].end() <= windows_[last].first) ++earliest;
+    max_count = std::max(max_count, last - earliest + 1);
+  }
+  return max_count;
+}
+
+}  // namespace stoker::image

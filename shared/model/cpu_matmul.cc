@@ -1,0 +1,70 @@
+#include "shared/model/cpu_matmul.h"
+
+#include <optional>
+#include <string_view>
+
+#include <ATen/Context.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace stoker::model {
+namespace {
+
+// What is done to the product on the way; here nothing.
+using Scalars = c10::List<std::optional<at::Scalar>>;
+using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&,
+                                   const std::optional<at::Tensor>&, std::string_view, Scalars,
+                                   std::optional<std::string_view>);
+
+// The operator has no header: it is registered for compiled graphs, and may be missing.
+std::optional<c10::TypedOperatorHandle<LinearPointwise>> find_linear() {
+  if (!at::globalContext().userEnabledMkldnn()) return std::nullopt;
+  const auto found = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+  if (!found || !found->hasKernelForDispatchKey(c10::DispatchKey::CPU)) return std::nullopt;
+  return found->typed<LinearPointwise>();
+}
+
+using Reorder = at::Tensor(const at::Tensor&, std::optional<c10::SymInt>);
+
+std::optional<c10::TypedOperatorHandle<Reorder>> find_reorder() {
+  const auto found =
+      c10::Dispatcher::singleton().findSchema({"mkldnn::_reorder_linear_weight", ""});
+  if (!found || !found->hasKernelForDispatchKey(c10::DispatchKey::MkldnnCPU)) return std::nullopt;
+  return found->typed<Reorder>();
+}
+
+// oneDNN is slow by a factor of hundreds where rows lie apart.
+at::Tensor dense(const at::Tensor& matrix) {
+  if (matrix.is_mkldnn()) return matrix;
+  return matrix.is_contiguous() || matrix.t().is_contiguous() ? matrix : matrix.contiguous();
+}
+
+const std::optional<c10::TypedOperatorHandle<LinearPointwise>>& linear_of_onednn() {
+  static const auto linear = find_linear();
+  return linear;
+}
+
+}  // namespace
+
+at::Tensor pack_for_matmul(const at::Tensor& b, int64_t rows) {
+  static const auto reorder = find_reorder();
+  if (!reorder || !linear_of_onednn()) return b;
+  return reorder->call(b.contiguous().to_mkldnn(), c10::SymInt(rows));
+}
+
+at::Tensor cpu_matmul(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+  // It has no gradient; autograd's way of telling so puts all arguments on a stack first. And F32 it
+  // stays where autocast would shorten LibTorch's own product.
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const auto& linear = linear_of_onednn();
+  if (!linear) return bias.defined() ? at::addmm(bias, a, b.t()) : at::mm(a, b.t());
+  const auto maybe_bias = bias.defined() ? std::optional(bias) : std::nullopt;
+  return linear->call(dense(a), dense(b), maybe_bias, "none", Scalars(), "");
+}
+
+}  // namespace stoker::model

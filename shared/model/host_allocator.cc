@@ -1,0 +1,66 @@
+#include "shared/model/host_allocator.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include "shared/base/malloc_tuning.h"
+
+namespace stoker::model {
+namespace {
+
+constexpr size_t kAlignment = 64;  // as LibTorch has it
+
+// The block begins at what is written before the tensor's first byte.
+void free_block(void* data) {
+  if (data == nullptr) return;
+  void* block = nullptr;
+  std::memcpy(&block, static_cast<std::byte*>(data) - sizeof block, sizeof block);
+  std::free(block);
+}
+
+void* try_allocate(size_t bytes) {
+  if (bytes > std::numeric_limits<size_t>::max() - kAlignment) return nullptr;
+  void* const block = std::malloc(bytes + kAlignment);
+  if (block == nullptr) return nullptr;
+  // malloc() aligns to 16, so that there is always room for a pointer.
+  static_assert(alignof(std::max_align_t) >= sizeof block);
+  const auto address = reinterpret_cast<uintptr_t>(block);
+  std::byte* const data = static_cast<std::byte*>(block) + (kAlignment - address % kAlignment);
+  std::memcpy(data - sizeof block, &block, sizeof block);
+  return data;
+}
+
+class WholeBlocks final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    const c10::Device cpu(c10::DeviceType::CPU);
+    if (bytes == 0) return {nullptr, nullptr, &free_block, cpu};
+    void* data = try_allocate(bytes);
+    while (data == nullptr) {
+      (void)c10::GetDefaultCPUAllocator()->allocate(bytes);  // throws, or memory has come free
+      data = try_allocate(bytes);
+    }
+    return {data, data, &free_block, cpu};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+};
+
+}  // namespace
+
+// Only together: what is kept and in pieces is never made whole again.
+void install_host_allocator() {
+  retain_freed_memory();
+  static WholeBlocks blocks;
+  c10::SetCPUAllocator(&blocks);
+}
+
+}  // namespace stoker::model

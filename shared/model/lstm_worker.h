@@ -1,0 +1,57 @@
+// LstmWorker: a thread's share of an LSTM's pass: one direction, some rows of the batch, all steps.
+//
+// Rows do not depend on each other, so lanes do not either, but for what each gives to the gradients
+// of the weights: that is a share of its own, and the shares are added up.
+//
+// Threads:  a lane is one thread's at a time.
+// Errors:   LibTorch's exceptions pass through.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "shared/model/lstm_cell.h"
+#include "shared/model/lstm_weights.h"
+
+namespace stoker::model {
+
+// `number` counts steps in the order of the direction, `step` is a place in time.
+struct LstmWorker {
+  bool is_reverse;
+  int64_t time, steps_at_once;
+  at::Tensor input;        // [time, rows, features]
+  at::Tensor gates;        // [time, rows, 4 hidden]
+  at::Tensor cells;        // [time, rows, hidden]
+  at::Tensor output;       // [time, rows, hidden]
+  const int64_t* lengths;  // [rows], or none
+
+  int64_t rows() const { return input.size(1); }
+  int64_t hidden() const { return cells.size(2); }
+  int64_t step(int64_t number) const { return is_reverse ? time - 1 - number : number; }
+  int64_t before(int64_t step) const { return is_reverse ? step + 1 : step - 1; }
+  LstmPadding padding(int64_t step) const { return {.lengths = lengths, .step = step}; }
+  int64_t count_from(int64_t number) const { return std::min(steps_at_once, time - number); }
+  // The earliest place of the steps [number, number + count).
+  int64_t earliest(int64_t number, int64_t count) const {
+    return std::min(step(number), step(number + count - 1));
+  }
+};
+
+// Fills the lane's gates, cells and output.
+void run_forward(const LstmWorker& worker, const LstmWeights& weights);
+
+// What a lane gives to the gradients of its direction's weights.
+struct LstmPartition {
+  at::Tensor weight_ih;  // [4 hidden, features]
+  at::Tensor weight_hh;  // [4 hidden, hidden]
+  at::Tensor bias;       // [4 hidden], of both biases
+};
+
+// Adds to `partition`. `d_output` [time, rows, hidden] is the gradient of the output. The lane's gates
+// become their own gradients.
+void run_backward(const LstmWorker& worker, const at::Tensor& weight_hh, const at::Tensor& d_output,
+                  const LstmPartition& partition);
+
+}  // namespace stoker::model

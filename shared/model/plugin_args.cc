@@ -1,0 +1,64 @@
+#include "shared/model/plugin_args.h"
+
+#include <array>
+#include <charconv>
+
+#include <boost/json.hpp>
+
+#include "shared/base/json_parser.h"
+
+namespace stoker::model {
+namespace {
+
+using Values = std::map<std::string, std::string>;
+
+template <typename Number>
+std::string to_string(Number number) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
+}
+
+// Everything below `value` by the way to it.
+void flatten(const std::string& way, const boost::json::value& value, Values& values) {
+  switch (value.kind()) {
+    case boost::json::kind::null:
+      return;
+    case boost::json::kind::bool_:
+      values[way] = value.get_bool() ? "true" : "false";
+      return;
+    case boost::json::kind::int64:
+      values[way] = to_string(value.get_int64());
+      return;
+    case boost::json::kind::uint64:
+      values[way] = to_string(value.get_uint64());
+      return;
+    case boost::json::kind::double_:
+      values[way] = to_string(value.get_double());
+      return;
+    case boost::json::kind::string:
+      values[way] = std::string(value.get_string());
+      return;
+    case boost::json::kind::array:
+      values[way + "[]"] = std::to_string(value.get_array().size());
+      for (size_t i = 0; i < value.get_array().size(); ++i)
+        flatten(way + '[' + std::to_string(i) + ']', value.get_array()[i], values);
+      return;
+    case boost::json::kind::object:
+      for (const auto& [key, item] : value.get_object())
+        flatten((way.empty() ? "" : way + '.') + std::string(key), item, values);
+  }
+}
+
+}  // namespace
+
+Result<plugin::Args> plugin_args(const std::string& json) {
+  boost::system::error_code error;
+  const boost::json::value value = parse_json(json, error);
+  if (error || !value.is_object())
+    return Status(StatusCode::kInvalidArgument, "model.args: not a mapping of keys to values");
+  Values values;
+  flatten("", value, values);
+  return plugin::Args(json, std::move(values));
+}
+
+}  // namespace stoker::model

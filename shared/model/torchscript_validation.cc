@@ -1,0 +1,78 @@
+#include "shared/model/torchscript_validation.h"
+
+#include <optional>
+#include <string>
+
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/inliner.h>
+
+namespace stoker::model {
+namespace {
+
+// The constant that `node` is given as the argument of that name; nullopt: it has none, or what is
+// given is found out when it runs.
+std::optional<c10::IValue> constant_of(const torch::jit::Node& node, const char* argument) {
+  const c10::FunctionSchema* const schema = node.maybeSchema();
+  if (schema == nullptr) return std::nullopt;
+  const auto index = schema->argumentIndexWithName(argument);
+  if (!index || static_cast<size_t>(*index) >= node.inputs().size()) return std::nullopt;
+  return torch::jit::toIValue(node.inputs()[static_cast<size_t>(*index)]);
+}
+
+// A part of nothing to drop is the same in both modes.
+bool drops_nothing(const torch::jit::Node& node) {
+  for (const char* const name : {"p", "dropout"}) {
+    const auto part = constant_of(node, name);
+    if (part && part->isDouble()) return part->toDouble() == 0;
+  }
+  return false;
+}
+
+// Whether the node was told for good that it trains, or that it does not.
+std::optional<bool> find_fixed_mode(const torch::jit::Node& node) {
+  for (const char* const name : {"train", "training"}) {
+    const auto mode = constant_of(node, name);
+    if (mode && mode->isBool() && !drops_nothing(node)) return mode->toBool();
+  }
+  return std::nullopt;
+}
+
+Status check_block(const torch::jit::Block& block) {
+  for (const torch::jit::Node* const node : block.nodes()) {
+    if (const auto trains = find_fixed_mode(*node)) {
+      const std::string does = *trains ? "stays active as in training when it evaluates"
+                                       : "does when it trains what it does in evaluation";
+      return Status(
+          StatusCode::kMismatch,
+          std::string("its ") + node->kind().toUnqualString() + ' ' + does +
+              ": it was traced, or written with a constant, which fixes the mode; save it "
+              "with torch.jit.script, which keeps both");
+    }
+    for (const torch::jit::Block* const inner : node->blocks())
+      STOKER_RETURN_IF_ERROR(check_block(*inner));
+  }
+  return {};
+}
+
+bool has_parameters(const torch::jit::Module& module) {
+  const auto parameters = module.parameters();
+  return parameters.begin() != parameters.end();
+}
+
+}  // namespace
+
+Status validate_training_mode(const torch::jit::Module& module) {
+  const auto forward = module.find_method("forward");
+  if (!forward) return Status(StatusCode::kMismatch, "has no forward()");
+  if (!has_parameters(module) || !module.hasattr("training"))
+    return Status(
+        StatusCode::kMismatch,
+        "is frozen (torch.jit.freeze, or optimize_for_inference): its weights are constants, "
+        "and it knows no training; save the module that was frozen");
+  const auto graph = forward->graph()->copy();
+  torch::jit::Inline(*graph);
+  return check_block(*graph->block());
+}
+
+}  // namespace stoker::model

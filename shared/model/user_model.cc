@@ -1,0 +1,121 @@
+#include "shared/model/user_model.h"
+
+#include <algorithm>
+#include <map>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include "shared/model/data_compatibility.h"
+#include "shared/model/layer_builder.h"
+#include "shared/model/torch_dtype.h"
+#include "shared/model/torch_status.h"
+
+namespace stoker::model {
+namespace {
+
+constexpr int64_t kProbed = 2;  // samples
+
+Status check_forward(const std::string& what) { return Status(StatusCode::kMismatch, what); }
+
+Status check_tensors(const Model& model) {
+  const auto parameters = model.named_parameters();
+  const bool can_learn =
+      std::any_of(parameters.begin(), parameters.end(),
+                  [](const auto& parameter) { return parameter.value().requires_grad(); });
+  if (parameters.is_empty()) return check_forward("has no parameters; there is nothing to train");
+  if (!can_learn)
+    return check_forward("has no parameter that asks for a gradient; nothing is trained");
+  for (const auto& parameter : parameters)
+    if (parameter.value().scalar_type() != at::kFloat)
+      return check_forward("parameter " + parameter.key() + " is " +
+                           c10::toString(parameter.value().scalar_type()) +
+                           "; parameters must be Float (train.precision computes in less)");
+  std::map<const void*, std::string> names;
+  for (const auto& [name, tensor] : named_tensors(model)) {
+    if (!find_dtype(tensor.scalar_type()))
+      return check_forward(name + " is " + c10::toString(tensor.scalar_type()) +
+                           ", which a checkpoint cannot hold");
+    if (!tensor.device().is_cpu())
+      return check_forward(name + " is on " + tensor.device().str() +
+                           "; a model is made on the CPU, and stoker moves it");
+    const auto [other, is_new] = names.emplace(tensor.unsafeGetTensorImpl(), name);
+    if (!is_new)
+      return check_forward("one tensor is called " + other->second + " and " + name +
+                           "; register it once");
+  }
+  return {};
+}
+
+Status check_output(const at::Tensor& output, const ModelContext& model_context) {
+  if (!output.defined()) return check_forward("forward() gives no tensor");
+  const auto given = output.sizes().vec();
+  std::vector<int64_t> wanted{kProbed};
+  if (model_context.is_predicting) wanted.push_back(model_context.input[0]);
+  // How many steps of an answer there are may be the model's affair.
+  if (model_context.has_per_step_labels)
+    wanted.push_back(given.size() == 3 ? given[1] : model_context.input[0]);
+  wanted.push_back(model_context.outputs);
+  if (given == wanted && output.is_floating_point()) return {};
+  return check_forward("forward() gives " + std::string(c10::toString(output.scalar_type())) + ' ' +
+                       format_shape(given) + " for " + std::to_string(kProbed) + " samples of " +
+                       format_shape(model_context.input) + "; the task needs Float " +
+                       format_shape(wanted));
+}
+
+at::Tensor zeros_for(const ModelContext& model_context) {
+  std::vector<int64_t> shape{kProbed};
+  shape.insert(shape.end(), model_context.input.begin(), model_context.input.end());
+  return at::zeros(shape, model_context.has_tokens ? at::kLong : at::kFloat);
+}
+
+}  // namespace
+
+Result<ModelContext> make_model_context(std::optional<int64_t> num_classes, const Samples& sample,
+                                        uint64_t classes) {
+  ModelContext model_context;
+  const auto has = [&](const char* name) { return find_tensor(sample, name) != nullptr; };
+  const TensorSpec* const tokens = find_tensor(sample, "tokens");
+  const TensorSpec* const input = tokens != nullptr ? tokens : find_tensor(sample, "input");
+  if (input == nullptr)
+    return check_forward("the data has neither input nor tokens: " + describe(sample));
+  model_context.has_tokens = tokens != nullptr;
+  model_context.is_predicting =
+      model_context.has_tokens && !has("label") && !has("labels") && !has("target");
+  model_context.has_per_step_labels = has("labels");
+  model_context.input = input->shape;
+  if (model_context.has_tokens && (input->shape.size() != 1 || input->shape[0] < 2))
+    return check_forward("tokens must be [2 or more]; the data has " + to_string(*input));
+  if (model_context.is_predicting) --model_context.input[0];
+  STOKER_ASSIGN_OR_RETURN(model_context.outputs, num_outputs(num_classes, sample, classes));
+  return model_context;
+}
+
+Status validate_user_model(Model& model, const ModelContext& model_context) {
+  STOKER_RETURN_IF_ERROR(check_tensors(model));
+  try {
+    const at::NoGradGuard no_grad;
+    model.eval();
+    const at::Tensor output = model.forward(zeros_for(model_context));
+    model.train();
+    return check_output(output, model_context);
+  } catch (const c10::Error& error) {
+    return user_model_error(error, "forward() fails");
+  } catch (const std::exception& error) {
+    return Status(StatusCode::kInvalidArgument, "forward() throws: " + first_line(error.what()));
+  }
+}
+
+Status user_model_error(const c10::Error& error, std::string_view what) {
+  const Status reported = to_status(error, what);
+  return reported.code() == StatusCode::kOutOfMemory
+             ? reported
+             : Status(StatusCode::kInvalidArgument, reported.message());
+}
+
+Status with_model_path(const Status& status, const std::string& path) {
+  const bool names_it = status.message().find(path) != std::string::npos;
+  return status.with_context(names_it ? "model.path" : "model.path: " + path);
+}
+
+}  // namespace stoker::model

@@ -1,0 +1,63 @@
+#include "shared/run/early_stopping.h"
+
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+namespace stoker::run {
+namespace {
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+std::string format_exact(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return text;
+}
+
+}  // namespace
+
+std::string EarlyStopping::to_text() const {
+  return monitor.to_text() + " patience=" + std::to_string(patience) +
+         " patience_steps=" + std::to_string(patience_steps) +
+         " min_delta=" + format_exact(min_delta) +
+         " stop_at=" + (stop_at ? format_exact(*stop_at) : "off");
+}
+
+std::optional<std::string> EarlyStopping::stop_reason(std::span<const MonitorValue> points) const {
+  MonitorValue best{.step = 0, .value = std::numeric_limits<double>::quiet_NaN()};
+  uint64_t without = 0;  // evaluations since
+  for (const MonitorValue& point : points) {
+    const bool better = monitor.is_better(point.value, best.value, min_delta);
+    if (better) best = point;
+    without = better ? 0 : without + 1;
+  }
+  if (points.empty()) return std::nullopt;
+  const MonitorValue& last = points.back();
+  if (stop_at && (last.value == *stop_at || monitor.is_better(last.value, *stop_at))) {
+    return monitor.to_text() + " is " + number(last.value) + " at step " +
+           std::to_string(last.step) + ", past eval.early_stopping.stopping_threshold " +
+           number(*stop_at);
+  }
+  const bool is_long = patience > 0 && without >= patience;
+  const bool is_long_in_steps =
+      patience_steps > 0 && without > 0 && last.step - best.step >= patience_steps;
+  if (!is_long && !is_long_in_steps) return std::nullopt;
+  return monitor.to_text() + " has not become better than " + number(best.value) + " of step " +
+         std::to_string(best.step) + " in " + std::to_string(without) + " evaluations up to step " +
+         std::to_string(last.step);
+}
+
+EarlyStopping make_early_stopping(const config::EvalConfig& config) {
+  return {.monitor = make_monitor(config),
+          .patience = config.early_stopping.patience.value_or(0),
+          .patience_steps = config.early_stopping.patience_steps.value_or(0),
+          .min_delta = config.early_stopping.min_delta,
+          .stop_at = config.early_stopping.stopping_threshold};
+}
+
+}  // namespace stoker::run

@@ -1,0 +1,46 @@
+#include "shared/task/label_metrics.h"
+
+#include <algorithm>
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/topk.h>
+
+#include "shared/task/host_values.h"
+
+namespace stoker::task {
+
+void LabelMetrics::add(const at::Tensor& logits, const at::Tensor& labels) {
+  if (!metrics_) start(static_cast<uint64_t>(logits.size(1)));
+  const HostValues<float> losses(at::cross_entropy_loss(logits, labels, {}, at::Reduction::None));
+  const HostValues<int64_t> numbers(labels);
+  const HostValues<int64_t> predictions(logits.argmax(1));
+  const HostValues<float> confidences(at::softmax(logits, 1).amax(1));
+  const HostValues<uint8_t> in_top_k(is_in_top_k(logits, labels));
+  metrics_->add(
+      {losses.span(), numbers.span(), predictions.span(), confidences.span(), in_top_k.span()});
+}
+
+eval_metrics::EvalReport LabelMetrics::report() const {
+  if (metrics_) return metrics_->report();
+  return eval_metrics::ClassificationMetrics({.classes = classes_}).report();
+}
+
+void LabelMetrics::start(uint64_t outputs) {
+  const bool has_top_k = options_.top_k > 1 && static_cast<uint64_t>(options_.top_k) < outputs;
+  top_k_ = has_top_k ? options_.top_k : 0;
+  metrics_.emplace(
+      eval_metrics::ClassificationMetrics::Options{.classes = std::max(classes_, outputs),
+                                                   .top_k = top_k_,
+                                                   .misclassified = options_.misclassified,
+                                                   .weights = weights_});
+}
+
+at::Tensor LabelMetrics::is_in_top_k(const at::Tensor& logits, const at::Tensor& labels) const {
+  if (top_k_ == 0) return at::empty({0}, at::kByte);
+  const at::Tensor likely = std::get<1>(at::topk(logits, top_k_, 1));
+  return likely.eq(labels.unsqueeze(1)).any(1).to(at::kByte);
+}
+
+}  // namespace stoker::task

@@ -1,0 +1,24 @@
+#include "shared/task/mixup_cutmix.h"
+
+#include <ATen/ops/one_hot.h>
+
+namespace stoker::task {
+
+at::Tensor mix_inputs(const at::Tensor& input, const dataset::MixParameters& mix) {
+  const at::Tensor others = input.roll({1}, {0});
+  if (!mix.box) return others.mul_(1.0 - mix.own_share).add_(input, mix.own_share);
+  const dataset::CutMixBox& box = *mix.box;
+  const auto part = [&box](const at::Tensor& images) {
+    return images.slice(-2, box.top, box.bottom).slice(-1, box.left, box.right);
+  };
+  at::Tensor mixed = input.clone();
+  part(mixed).copy_(part(others));
+  return mixed;
+}
+
+at::Tensor mix_labels(const at::Tensor& label, int64_t classes, const dataset::MixParameters& mix) {
+  const at::Tensor own = at::one_hot(label, classes).to(at::kFloat);
+  return own.roll({1}, {0}).mul_(1.0 - mix.own_share).add_(own, mix.own_share);
+}
+
+}  // namespace stoker::task

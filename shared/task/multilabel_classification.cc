@@ -1,0 +1,84 @@
+// multilabel_classification: each label of a sample is true or not by itself: binary cross entropy
+// of the logits.
+#include <optional>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
+
+#include "shared/eval_metrics/multilabel_metrics.h"
+#include "shared/task/class_weights.h"
+#include "shared/task/host_values.h"
+#include "shared/task/regression_batch.h"
+#include "shared/task/task_factories.h"
+
+namespace stoker::task {
+namespace {
+
+// A weight is what a label that is true counts, as BCEWithLogitsLoss's pos_weight.
+at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target, const ClassWeights& weights,
+                   int64_t reduction) {
+  const auto maybe_weights = weights.any() ? std::optional(weights.matching(logits)) : std::nullopt;
+  return at::binary_cross_entropy_with_logits(logits, target, {}, maybe_weights, reduction);
+}
+
+class MultiLabelEvaluation : public Evaluation {
+ public:
+  MultiLabelEvaluation(RegressionBatch indices, ClassWeights weights)
+      : indices_(std::move(indices)),
+        weights_(std::move(weights)),
+        metrics_(static_cast<size_t>(indices_.width)) {}
+
+  void add(model::Model& model, const Batch& batch) override {
+    const at::NoGradGuard no_grad;
+    const at::Tensor logits = model_outputs(model, batch, indices_.input);
+    const at::Tensor& target = batch.at(indices_.target);
+    const HostValues<float> losses(loss_of(logits, target, weights_, at::Reduction::None));
+    const HostValues<float> scores(logits);
+    const HostValues<float> targets(target);
+    metrics_.add(losses.span(), scores.span(), targets.span());
+  }
+
+  eval_metrics::EvalReport report() const override { return metrics_.report(); }
+
+ private:
+  const RegressionBatch indices_;
+  const ClassWeights weights_;
+  eval_metrics::MultilabelMetrics metrics_;
+};
+
+class MultiLabel : public Task {
+ public:
+  MultiLabel(RegressionBatch indices, ClassWeights weights)
+      : indices_(std::move(indices)), weights_(std::move(weights)) {}
+
+  at::Tensor loss(model::Model& model, const Batch& batch) const override {
+    return loss_of(model_outputs(model, batch, indices_.input), batch.at(indices_.target), weights_,
+                   at::Reduction::Mean);
+  }
+  std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions&) const override {
+    return std::make_unique<MultiLabelEvaluation>(indices_, weights_);
+  }
+
+ private:
+  const RegressionBatch indices_;
+  const ClassWeights weights_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Task>> make_multilabel_classification(
+    const config::MultilabelClassificationTask& config, const config::Normalize* maybe_normalize,
+    const Samples& sample, uint64_t classes) {
+  STOKER_ASSIGN_OR_RETURN(
+      RegressionBatch indices,
+      find_regression_batch(maybe_normalize, sample, classes, "multilabel_classification",
+                            "`target` F32 [labels] of 0 and 1"));
+  STOKER_ASSIGN_OR_RETURN(
+      ClassWeights weights,
+      ClassWeights::of(config.pos_weight, "task.pos_weight", static_cast<uint64_t>(indices.width),
+                       "labels in its target"));
+  return std::unique_ptr<Task>(
+      std::make_unique<MultiLabel>(std::move(indices), std::move(weights)));
+}
+
+}  // namespace stoker::task

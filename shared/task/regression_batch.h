@@ -1,0 +1,25 @@
+// RegressionBatch: the samples of tasks whose answers are numbers, `target` F32 [width]: where they
+// stand, and what a model says of them.
+//
+// Threads: values and functions of their arguments.
+#pragma once
+
+#include <string>
+
+#include "shared/task/model_input.h"
+
+namespace stoker::task {
+
+struct RegressionBatch {
+  ModelInput input;
+  size_t target = 0;  // where in a batch
+  int64_t width = 0;  // of the target
+};
+
+// `task` and what it `needs` are for the message. kMismatch: the data has no such target.
+Result<RegressionBatch> find_regression_batch(const config::Normalize* maybe_normalize,
+                                              const std::vector<TensorSpec>& sample,
+                                              uint64_t classes, const std::string& task,
+                                              const std::string& needs);
+
+}  // namespace stoker::task

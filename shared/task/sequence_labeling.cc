@@ -1,0 +1,99 @@
+// sequence_labeling: a label for each step of a sequence.
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+
+#include "shared/task/label_loss.h"
+#include "shared/task/label_metrics.h"
+#include "shared/task/sequence_labels.h"
+#include "shared/task/task_factories.h"
+
+namespace stoker::task {
+namespace {
+
+// Of all steps of all samples, one after the other.
+struct Tags {
+  at::Tensor logits;  // F32 [batch * steps, outputs]
+  at::Tensor labels;  // I64 [batch * steps]; kIgnoredLabel where a step does not count
+};
+
+Tags predicted_tags(model::Model& model, const Batch& batch, const SequenceLabels& indices) {
+  const at::Tensor logits = step_outputs(model, batch, indices.input);
+  at::Tensor labels = batch.at(indices.labels);
+  TORCH_CHECK(labels.size(1) == logits.size(1), "a sample has ", logits.size(1), " steps and ",
+              labels.size(1), " labels");
+  const at::Tensor length = sequence_lengths(batch, indices.input, logits.size(1));
+  if (length.defined()) labels = without_padding(labels, length);
+  return {logits.flatten(0, 1), labels.flatten()};
+}
+
+class TaggingEvaluation : public Evaluation {
+ public:
+  TaggingEvaluation(SequenceLabels indices, uint64_t classes, const EvaluationOptions& options,
+                    std::vector<double> weights)
+      : indices_(std::move(indices)), scorer_(classes, options, std::move(weights)) {}
+
+  void add(model::Model& model, const Batch& batch) override {
+    const at::NoGradGuard no_grad;
+    const auto [logits, labels] = predicted_tags(model, batch, indices_);
+    const auto [counted, their_labels] = drop_ignored_labels(logits, labels);
+    scorer_.add(counted, their_labels);
+  }
+
+  eval_metrics::EvalReport report() const override { return scorer_.report(); }
+
+ private:
+  const SequenceLabels indices_;
+  LabelMetrics scorer_;
+};
+
+class Tagging : public Task {
+ public:
+  Tagging(const config::SequenceLabelingTask& config, SequenceLabels indices, uint64_t classes,
+          ClassWeights weights)
+      : indices_(std::move(indices)),
+        classes_(classes),
+        loss_(std::move(weights), config.label_smoothing) {}
+
+  at::Tensor loss(model::Model& model, const Batch& batch) const override {
+    const auto [logits, labels] = predicted_tags(model, batch, indices_);
+    return loss_.mean_over_valid(logits, labels);
+  }
+  // What is counted there is labels, not samples, so none could be shown as a mistake.
+  std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
+    return std::make_unique<TaggingEvaluation>(
+        indices_, classes_, EvaluationOptions{.top_k = options.top_k, .misclassified = 0},
+        loss_.weights().numbers());
+  }
+
+ private:
+  const SequenceLabels indices_;
+  const uint64_t classes_;
+  const LabelLoss loss_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Task>> make_sequence_labeling(const config::SequenceLabelingTask& config,
+                                                     const config::Normalize* maybe_normalize,
+                                                     const Samples& sample, uint64_t classes) {
+  STOKER_ASSIGN_OR_RETURN(
+      SequenceLabels indices,
+      find_sequence_labels(maybe_normalize, sample, classes, "sequence_labeling"));
+  STOKER_ASSIGN_OR_RETURN(const int64_t steps,
+                          num_time_steps(indices.input, sample, "sequence_labeling"));
+  const TensorSpec& labels = sample[indices.labels];
+  if (labels.shape[0] != steps) {
+    return Status(StatusCode::kMismatch,
+                  "task sequence_labeling needs a label for each step; the data has " +
+                      to_string(sample[indices.input.values]) + " and " + to_string(labels));
+  }
+  STOKER_ASSIGN_OR_RETURN(
+      ClassWeights weights,
+      ClassWeights::of(config.class_weights, "task.class_weights", classes, "classes"));
+  return std::unique_ptr<Task>(
+      std::make_unique<Tagging>(config, std::move(indices), classes, std::move(weights)));
+}
+
+}  // namespace stoker::task

@@ -1,0 +1,31 @@
+// The kinds of task: one function each, as make_task() in task.h.
+#pragma once
+
+#include "shared/task/task.h"
+
+namespace stoker::task {
+
+using Samples = std::vector<TensorSpec>;
+
+Result<std::unique_ptr<Task>> make_language_modeling(const Samples& sample, uint64_t classes);
+Result<std::unique_ptr<Task>> make_classification(
+    const config::ClassificationTask& config, const config::Normalize* maybe_normalize,
+    const Samples& sample, uint64_t classes,
+    const std::vector<config::BatchTransform>& batch_transforms);
+Result<std::unique_ptr<Task>> make_regression(const config::Normalize* maybe_normalize,
+                                              const Samples& sample, uint64_t classes);
+Result<std::unique_ptr<Task>> make_multilabel_classification(
+    const config::MultilabelClassificationTask& config, const config::Normalize* maybe_normalize,
+    const Samples& sample, uint64_t classes);
+Result<std::unique_ptr<Task>> make_sequence_labeling(const config::SequenceLabelingTask& config,
+                                                     const config::Normalize* maybe_normalize,
+                                                     const Samples& sample, uint64_t classes);
+Result<std::unique_ptr<Task>> make_ctc(const config::CtcTask& config,
+                                       const config::Normalize* maybe_normalize,
+                                       const Samples& sample, uint64_t classes);
+
+// Where in a sample (and so in a batch) the component `name` stands. kMismatch: it is not there.
+Result<size_t> component_index(const Samples& sample, const std::string& name,
+                               const std::string& task);
+
+}  // namespace stoker::task

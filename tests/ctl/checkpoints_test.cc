@@ -1,0 +1,371 @@
+#include <array>
+
+#include <boost/json.hpp>
+
+#include "ctl/checkpoint_list.h"
+#include "ctl/file_locks.h"
+#include "ctl/progress.h"
+#include "shared/base/sha256.h"
+#include "shared/checkpoint/store.h"
+#include "shared/checkpoint/torch_file.h"
+#include "tests/ctl/run_fixture.h"
+
+namespace stoker::ctl {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CheckpointCommandsTest : public CtlTest {
+ protected:
+  void SetUp() override {
+    CtlTest::SetUp();
+    std::filesystem::create_directories(layout().checkpoints_dir());
+  }
+  // Returns the SHA-256 of its manifest.
+  std::string put_checkpoint(uint64_t step, bool with_average = false,
+                             std::optional<uint64_t> sample_errors = {}) {
+    const std::array<float, 4> values{1, 2, 3, static_cast<float>(step)};
+    const checkpoint::TensorViews tensors{
+        {.spec = {.name = "weight", .dtype = DType::kF32, .shape = {4}},
+         .bytes = std::as_bytes(std::span(values))}};
+    checkpoint::CheckpointContent content;
+    content.manifest.step = step;
+    content.manifest.live_settings = "{}";
+    content.manifest.sample_errors = sample_errors;
+    content.model = content.optim = content.state = tensors;
+    if (with_average) content.ema = tensors;
+    checkpoint::CheckpointStore store(layout().checkpoints_dir(), default_file_system());
+    const auto committed = store.commit(content);
+    EXPECT_TRUE(committed.ok()) << committed.status().to_string();
+    return sha256_hex(*read_file(file(step, "manifest.json"), 1 << 20));
+  }
+  std::string file(uint64_t step, const std::string& name) const {
+    return layout().checkpoints_dir() + "/" + checkpoint::CheckpointStore::checkpoint_name(step) +
+           "/" + name;
+  }
+  void put_best(uint64_t step, double value, const std::string& sha256) {
+    put(layout().best_file(), run::to_json(run::BestCheckpoint{.dataset = "valid",
+                                                               .metric = "loss",
+                                                               .value = value,
+                                                               .step = step,
+                                                               .manifest_sha256 = sha256}));
+  }
+  static void flip_a_bit(const std::string& path) {
+    std::fstream stream(path, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(-3, std::ios::end);
+    const char byte = static_cast<char>(stream.get() ^ 4);
+    stream.seekp(-3, std::ios::end);
+    stream.put(byte);
+  }
+};
+
+TEST_F(CheckpointCommandsTest, ListShowsEvaluationsAndMarksBest) {
+  put_eval(200, 1.25, put_checkpoint(200));
+  const std::string best = put_checkpoint(400);
+  put_eval(400, 1.125, best);
+  put_checkpoint(600);
+  put_best(400, 1.125, best);
+  const Answer answer = ctl({"list"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.out, ContainsRegex(" 200  [0-9.]+ s  .* B +1\\.2500 +1\\.8034\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* 1\\.1250 .*  \\* best\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 600 .* - +-  newest\n"));
+  EXPECT_THAT(answer.out, HasSubstr("best valid loss 1.1250 at step 400\n"));
+  EXPECT_LE(widest_line(answer.out), 80u);
+}
+
+TEST_F(CheckpointCommandsTest, ListShowsSampleErrorsWhenAnyExist) {
+  put_checkpoint(200);
+  put_checkpoint(400, false, 0);
+  EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("samples")));
+  put_checkpoint(600, false, 17);
+  const Answer answer = ctl({"list"});
+  EXPECT_THAT(answer.out, ContainsRegex(" 200 .* - *\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* 0 *\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 600 .* 17 +newest\n"));
+  const auto list = boost::json::parse(ctl({"--json", "list"}).out).at("checkpoints").as_array();
+  EXPECT_FALSE(list[0].as_object().contains("sample_errors"));
+  EXPECT_EQ(list[2].at("sample_errors").to_number<int>(), 17);
+}
+
+TEST_F(CheckpointCommandsTest, ListShowsAgeOfEachCheckpoint) {
+  CheckpointList list{.run_dir = "r"};
+  list.checkpoints = {{.step = 1, .created = "2026-01-31T12:00:00.500Z"},
+                      {.step = 2, .created = "2026-01-31T15:10:00.000Z"},
+                      {.step = 3, .created = "tomorrow"}};
+  const auto noon = std::chrono::sys_days(std::chrono::year(2026) / 1 / 31) + 12h;
+  const std::string text = render_list(list, kPiped, noon + 3h + 10min + 4s);
+  EXPECT_THAT(text, ContainsRegex(" 1  +3 h 10 min "));
+  EXPECT_THAT(text, ContainsRegex(" 2  +4.0 s "));
+  EXPECT_THAT(text, ContainsRegex(" 3  +\\? "));
+}
+
+// By the settings of the run: each that is kept says why, the others go with the next one.
+TEST_F(CheckpointCommandsTest, ListShowsRetentionReasons) {
+  put(layout().config_file(),
+      "data: {train: {format: text, path: x}}\ncheckpoint: {keep_last: 2, keep_every_steps: "
+      "300}\n");
+  const std::string best = put_checkpoint(100);
+  for (const uint64_t step : {200u, 300u, 400u, 500u}) put_checkpoint(step);
+  put_best(100, 1, best);
+  const Answer answer = ctl({"list"});
+  EXPECT_THAT(answer.out, ContainsRegex(" 100 .* \\* best\n")) << answer.out;
+  EXPECT_THAT(answer.out, ContainsRegex(" 200 .* B *\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 300 .* kept: keep_every_steps\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* kept: keep_last\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 500 .* newest\n"));
+  const auto root = boost::json::parse(ctl({"--json", "list"}).out);
+  EXPECT_EQ(root.at("checkpoints").at(0).at("kept_by").as_string(), "best");
+  EXPECT_EQ(root.at("checkpoints").at(1).at("kept_by").as_string(), "");
+}
+
+// As retention itself decides: by the evaluator's results too, and by what of it is there.
+TEST_F(CheckpointCommandsTest, ListAppliesRetentionPolicyToEvaluations) {
+  put(layout().config_file(),
+      "data: {train: {format: text, path: x}, valid: {format: text, path: y}}\n"
+      "eval: {datasets: [valid]}\n"
+      "checkpoint: {keep_last: 2, save_top_k: 2}\n");
+  put_eval(100, 1.5, put_checkpoint(100));
+  const std::string best = put_checkpoint(200);
+  put_eval(200, 1.25, best);
+  put_best(200, 1.25, best);
+  put_eval(300, 1.75, put_checkpoint(300));
+  for (const uint64_t step : {400u, 500u}) put_checkpoint(step);
+  std::filesystem::remove(file(300, "optimizer.safetensors"));
+  const Answer answer = ctl({"list"});
+  EXPECT_THAT(answer.out, ContainsRegex(" 100 .* kept: best\n")) << answer.out;
+  EXPECT_THAT(answer.out, ContainsRegex(" 200 .* \\* best\n"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 300 .* kept: incomplete\n"));
+}
+
+TEST_F(CheckpointCommandsTest, ListMarksOpenCheckpoints) {
+  put_checkpoint(200);
+  put_checkpoint(400);
+  EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("open")));
+  {
+    const auto held = checkpoint::CheckpointStore::open_verified(
+        layout().checkpoints_dir() + "/" + checkpoint::CheckpointStore::checkpoint_name(200));
+    ASSERT_TRUE(held.ok());
+    if (!FileLocks::read().holds(file(200, "SHA256SUMS")))
+      GTEST_SKIP() << "the kernel does not list the locks of this file system";
+    EXPECT_THAT(ctl({"list"}).out, ContainsRegex(" 200 .* open\n"));
+    EXPECT_TRUE(boost::json::parse(ctl({"--json", "list"}).out)
+                    .at("checkpoints")
+                    .at(0)
+                    .at("is_open")
+                    .as_bool());
+  }
+  EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("open")));
+}
+
+TEST_F(CheckpointCommandsTest, ListIgnoresResultOfAnotherCheckpointWithSameStep) {
+  put_checkpoint(200);
+  put_eval(200, 1.25, std::string(64, 'a'));
+  put_best(200, 1.25, std::string(64, 'a'));
+  const Answer answer = ctl({"list"});
+  EXPECT_THAT(answer.out, ContainsRegex(" 200 .* -  newest\n")) << answer.out;
+  EXPECT_THAT(answer.out, HasSubstr("that checkpoint is no longer kept"));
+}
+
+TEST_F(CheckpointCommandsTest, ListMarksCorruptCheckpointAndContinues) {
+  put_checkpoint(200);
+  put_checkpoint(400);
+  put(file(200, "manifest.json"), "{\"step\":");
+  const Answer answer = ctl({"list"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.out, ContainsRegex(" 200 .*CORRUPT: .*manifest.json"));
+  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* newest\n"));
+}
+
+TEST_F(CheckpointCommandsTest, ListWritesAllFieldsAsJson) {
+  const std::string sha256 = put_checkpoint(200);
+  put_eval(200, 1.25, sha256);
+  put_best(200, 1.25, sha256);
+  put_checkpoint(400);
+  const Answer answer = ctl({"--json", "list"});
+  const auto root = boost::json::parse(answer.out);
+  EXPECT_EQ(root.at("metric").as_string(), "loss");
+  EXPECT_EQ(root.at("best").at("step").to_number<int>(), 200);
+  const auto& list = root.at("checkpoints").as_array();
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[0].at("value").to_number<double>(), 1.25);
+  EXPECT_GT(list[0].at("metrics").at("bits_per_byte").to_number<double>(), 1.25);
+  EXPECT_TRUE(list[0].at("is_best").as_bool());
+  EXPECT_GT(list[0].at("bytes").to_number<uint64_t>(), 0u);
+  EXPECT_TRUE(list[1].at("value").is_null());
+}
+
+TEST_F(CheckpointCommandsTest, ListSucceedsWithoutCheckpoints) {
+  EXPECT_EQ(ctl({"list"}).code, 0);
+  EXPECT_THAT(ctl({"list"}).out, HasSubstr("no checkpoint"));
+  const Answer verify = ctl({"verify"});
+  EXPECT_EQ(verify.code, 78);
+  EXPECT_THAT(verify.err, HasSubstr("no checkpoint yet"));
+}
+
+TEST_F(CheckpointCommandsTest, VerifyAcceptsIntactCheckpoints) {
+  put_checkpoint(200);
+  put_checkpoint(400);
+  const Answer newest = ctl({"verify"});
+  EXPECT_EQ(newest.code, 0) << newest.err;
+  EXPECT_THAT(newest.out, HasSubstr("step 400: as it was saved (3 files and the manifest, "));
+  EXPECT_THAT(ctl({"verify", "200"}).out, HasSubstr("step 200: as it was saved"));
+  const Answer all = ctl({"verify", "--all"});
+  EXPECT_THAT(all.out, HasSubstr("step 200: as"));
+  EXPECT_THAT(all.out, HasSubstr("step 400: as"));
+}
+
+TEST_F(CheckpointCommandsTest, VerifyReportsFileWithFlippedBit) {
+  put_checkpoint(200);
+  put_checkpoint(400);
+  for (const char* name : {"model.safetensors", "optimizer.safetensors",
+                           "trainer_state.safetensors", "manifest.json"}) {
+    flip_a_bit(file(200, name));
+    const Answer answer = ctl({"verify", "200"});
+    EXPECT_EQ(answer.code, 65);
+    EXPECT_THAT(answer.out, HasSubstr(name));
+    flip_a_bit(file(200, name));
+  }
+  EXPECT_EQ(ctl({"verify", "200"}).code, 0);
+  std::filesystem::remove(file(200, "optimizer.safetensors"));
+  const Answer all = ctl({"verify", "--all"});
+  EXPECT_EQ(all.code, 65);
+  EXPECT_THAT(all.out, HasSubstr("optimizer.safetensors: missing"));
+  EXPECT_THAT(all.out, HasSubstr("step 400: as it was saved"));
+  EXPECT_EQ(ctl({"verify"}).code, 0) << "the newest is whole";
+}
+
+TEST_F(CheckpointCommandsTest, VerifyReportsResultAsJson) {
+  put_checkpoint(200);
+  EXPECT_TRUE(boost::json::parse(ctl({"--json", "verify"}).out).at("ok").as_bool());
+  flip_a_bit(file(200, "model.safetensors"));
+  const Answer answer = ctl({"--json", "verify"});
+  EXPECT_EQ(answer.code, 65);
+  const auto root = boost::json::parse(answer.out);
+  EXPECT_FALSE(root.at("ok").as_bool());
+  EXPECT_NE(root.at("checkpoints").at(0).at("error").as_string().find("model.safetensors"),
+            std::string::npos);
+}
+
+TEST_F(CheckpointCommandsTest, VerifyListsExistingStepsOnUnknownStep) {
+  put_checkpoint(200);
+  put_checkpoint(400);
+  const Answer answer = ctl({"verify", "300"});
+  EXPECT_EQ(answer.code, 78);
+  EXPECT_THAT(answer.err, HasSubstr("no checkpoint of step 300; there are: 200 400"));
+  EXPECT_THAT(answer.out, Not(HasSubstr("300")));
+}
+
+TEST_F(CheckpointCommandsTest, VerifyAcceptsBestAndLatest) {
+  const std::string best = put_checkpoint(200);
+  put_checkpoint(400);
+  EXPECT_THAT(ctl({"verify", "best"}).err, HasSubstr("nothing was evaluated yet"));
+  put_best(200, 1, best);
+  EXPECT_THAT(ctl({"verify", "best"}).out, HasSubstr("step 200: as it was saved"));
+  EXPECT_THAT(ctl({"verify", "latest"}).out, HasSubstr("step 400: as it was saved"));
+  put_best(200, 1, std::string(64, 'a'));  // another one of that step
+  const Answer gone = ctl({"verify", "best"});
+  EXPECT_EQ(gone.code, 78);
+  EXPECT_THAT(gone.err, HasSubstr("of step 200, is no longer kept; there are: 200 400"));
+}
+
+TEST_F(CheckpointCommandsTest, RejectsNewerFormatWithOneLine) {
+  put_checkpoint(200);
+  std::string manifest = *read_file(file(200, "manifest.json"), 1 << 20);
+  const std::string old_sum = sha256_hex(manifest);
+  manifest.replace(manifest.find("\"format\":2"), 10, "\"format\":3");
+  put(file(200, "manifest.json"), manifest);
+  std::string sums = *read_file(file(200, "SHA256SUMS"), 1 << 20);
+  sums.replace(sums.find(old_sum), 64, sha256_hex(manifest));
+  put(file(200, "SHA256SUMS"), sums);
+  for (const char* command : {"verify", "export"}) {
+    const Answer answer = ctl({command, "latest"});
+    EXPECT_EQ(answer.code, 78) << command;
+    EXPECT_THAT(answer.err, HasSubstr("format 3; this version reads 2"));
+    EXPECT_EQ(std::ranges::count(answer.err, '\n'), 1);
+  }
+  EXPECT_THAT(ctl({"list"}).out, HasSubstr("format 3"));
+}
+
+TEST_F(CheckpointCommandsTest, ExportWritesEachFormatAndComponent) {
+  put_checkpoint(200);
+  const std::string torch = path("w.pt"), all = path("all.safetensors");
+  const Answer answer = ctl({"export", "latest", "--format", "torch", "--output", torch});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.out, ContainsRegex("step 200: 1 tensors, .* in .*w.pt\n"));
+  const auto opened = checkpoint::TorchFile::open(torch);
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  EXPECT_EQ(to_string((*opened)->tensors().front()), "weight F32 [4]");
+  const Answer json = ctl({"--json", "export", "200", "--include", "all", "--output", all});
+  EXPECT_EQ(boost::json::parse(json.out).at("tensors").to_number<int>(), 3);
+  const auto parts = checkpoint::SafetensorsFile::open(all);
+  ASSERT_TRUE(parts.ok()) << parts.status().to_string();
+  for (const char* name : {"model.weight", "optimizer.weight", "state.weight"})
+    EXPECT_NE((*parts)->find(name), nullptr) << name;
+}
+
+TEST_F(CheckpointCommandsTest, ExportWritesEmaWeightsOnlyWhenPresent) {
+  put_checkpoint(200);
+  put_checkpoint(400, true);
+  const Answer none = ctl({"export", "200", "--include", "ema", "--output", path("none")});
+  EXPECT_NE(none.code, 0);
+  EXPECT_THAT(none.err, HasSubstr("has no averaged weights"));
+  EXPECT_FALSE(std::filesystem::exists(path("none")));
+  const std::string ema = path("ema.safetensors"), all = path("all.safetensors");
+  EXPECT_EQ(ctl({"export", "400", "--include", "ema", "--output", ema}).code, 0);
+  EXPECT_NE((*checkpoint::SafetensorsFile::open(ema))->find("weight"), nullptr);
+  EXPECT_EQ(ctl({"export", "400", "--include", "all", "--output", all}).code, 0);
+  EXPECT_NE((*checkpoint::SafetensorsFile::open(all))->find("ema.weight"), nullptr);
+}
+
+TEST_F(CheckpointCommandsTest, ExportRejectsCorruptCheckpointAndExistingOutput) {
+  put_checkpoint(200);
+  put(path("mine"), "precious");
+  const Answer there = ctl({"export", "200", "--output", path("mine")});
+  EXPECT_EQ(there.code, 74);
+  EXPECT_THAT(there.err, HasSubstr("is there already"));
+  EXPECT_EQ(*read_file(path("mine"), 100), "precious");
+  flip_a_bit(file(200, "optimizer.safetensors"));
+  const Answer damaged = ctl({"export", "200", "--output", path("new")});
+  EXPECT_EQ(damaged.code, 65);
+  EXPECT_THAT(damaged.err, HasSubstr("optimizer.safetensors: SHA-256"));
+  EXPECT_FALSE(std::filesystem::exists(path("new")));
+  EXPECT_EQ(ctl({"export", "300", "--output", path("new")}).code, 78);
+}
+
+TEST(CtlProgressLineTest, AppearsOnTerminalAfterDelayAndIsErased) {
+  std::ostringstream out, err;
+  const Console console{.out = out, .err = err, .style = kTerminal};
+  ManualClock clock;
+  {
+    Progress progress(console, clock, "verifying", 2'000'000);
+    progress.add(100);
+    EXPECT_EQ(out.str(), "");
+    clock.advance(1s);
+    progress.add(999'900);
+    EXPECT_THAT(out.str(), HasSubstr("verifying: 50 % of 2.00 MB, 1.00 MB/s"));
+    const size_t drawn = out.str().size();
+    progress.add(1);  // not again so soon
+    EXPECT_EQ(out.str().size(), drawn);
+  }
+  EXPECT_TRUE(out.str().ends_with("\r\x1b[K"));
+  EXPECT_EQ(err.str(), "");
+}
+
+TEST(CtlProgressLineTest, IsAbsentWithoutTerminal) {
+  std::ostringstream out, err;
+  const Console console{.out = out, .err = err, .style = kPiped};
+  ManualClock clock;
+  {
+    Progress progress(console, clock, "verifying", 100);
+    clock.advance(10s);
+    progress.add(50);
+  }
+  EXPECT_EQ(out.str() + err.str(), "");
+}
+
+}  // namespace
+}  // namespace stoker::ctl

@@ -1,0 +1,84 @@
+#include "ctl/class_report.h"
+
+#include <boost/json.hpp>
+
+#include "tests/ctl/run_fixture.h"
+
+namespace stoker::ctl {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Cats are well known, dogs are taken for cats, and nothing was ever called a bird.
+class ClassReportCommandTest : public CtlTest {
+ protected:
+  void put_result(uint64_t step) {
+    run::DatasetResult dataset{.dataset = "test", .samples = 20, .metrics = {{"loss", 1.0}}};
+    dataset.classes = {
+        {"cat", 10, 0.625, 1.0, 0.769}, {"dog", 8, 0.75, 0.375, 0.5}, {"bird", 2, 0.0, 0.0, 0.0}};
+    dataset.confusion_matrix = {{10, 0, 0}, {5, 3, 0}, {1, 1, 0}};
+    const run::EvalResult result{
+        .step = step,
+        .manifest_sha256 = "",
+        .datasets = {{.dataset = "valid", .samples = 5, .metrics = {{"loss", 2.0}}}, dataset},
+        .seconds = 1,
+        .created = "2026-01-31T12:00:00.000Z"};
+    ASSERT_TRUE(run::write_eval_result(default_file_system(), layout().eval_dir(), result).ok());
+  }
+  void SetUp() override {
+    CtlTest::SetUp();
+    put(layout().config_file(), "");
+  }
+};
+
+TEST_F(ClassReportCommandTest, SortsWorstClassAndLargestConfusionFirst) {
+  put_result(800);
+  put_result(1200);
+  const Answer answer = ctl({"class-report"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(answer.out,
+            "step 1 200, test\n"
+            "  class  support  precision %  recall %  F1 %\n"
+            "  -----  -------  -----------  --------  ----\n"
+            "  bird         2          0.0       0.0   0.0\n"
+            "  dog          8         75.0      37.5  50.0\n"
+            "  cat         10         62.5     100.0  76.9\n"
+            "\n"
+            "  is a  taken for  samples  % of its class\n"
+            "  ----  ---------  -------  --------------\n"
+            "  dog   cat              5            62.5\n"
+            "  bird  cat              1            50.0\n"
+            "  bird  dog              1            50.0\n");
+  EXPECT_EQ(ctl({"class-report", "800", "--dataset", "test"}).out.substr(0, 14), "step 800, test");
+}
+
+TEST_F(ClassReportCommandTest, WritesAllFieldsAsJson) {
+  put_result(1200);
+  const auto value = boost::json::parse(ctl({"--json", "class-report", "latest"}).out);
+  EXPECT_EQ(value.at("step").to_number<int>(), 1200);
+  EXPECT_EQ(value.at("per_class").as_array().size(), 3u);
+  EXPECT_EQ(value.at("per_class").at(0).at("name").as_string(), "bird");
+  EXPECT_EQ(value.at("confused").at(0).at("samples").to_number<int>(), 5);
+  EXPECT_EQ(value.at("confused").at(0).at("share").to_number<double>(), 0.625);
+}
+
+TEST_F(ClassReportCommandTest, ReportsMissingResultStepOrDataset) {
+  EXPECT_THAT(ctl({"class-report"}).err, HasSubstr("nothing was evaluated yet"));
+  EXPECT_NE(ctl({"class-report"}).code, 0);
+  put_result(1200);
+  EXPECT_THAT(ctl({"class-report", "1300"}).err, HasSubstr("there is no result of step 1300"));
+  const Answer unknown = ctl({"class-report", "--dataset", "valid"});
+  EXPECT_THAT(unknown.err, HasSubstr("no per-class metrics of the dataset 'valid'"));
+  EXPECT_THAT(unknown.err, HasSubstr("its datasets are: valid test"));
+  EXPECT_EQ(ctl({"class-report", "newest"}).code, 64);
+}
+
+TEST_F(ClassReportCommandTest, ReportsCorruptResultFile) {
+  put(run::eval_result_path(layout().eval_dir(), 7), "{\"step\":7,");
+  const Answer answer = ctl({"class-report", "7"});
+  EXPECT_EQ(answer.code, 74);
+  EXPECT_THAT(answer.err, HasSubstr("step-000000007.json"));
+}
+
+}  // namespace
+}  // namespace stoker::ctl

@@ -1,0 +1,142 @@
+#include "ctl/command_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/ctl/run_fixture.h"
+
+namespace stoker::ctl {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Parsed {
+  ParsedCommandLine result;
+  std::string out;
+  std::string err;
+};
+Parsed parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "stokerctl");
+  std::ostringstream out, err;
+  auto result = parse_command_line(static_cast<int>(words.size()), words.data(), out, err);
+  return {std::move(result), out.str(), err.str()};
+}
+
+TEST(CtlCommandLineTest, AcceptsRunDirBeforeOrAfterCommand) {
+  for (const auto& words : {std::vector<const char*>{"--run-dir", "a", "--json", "list"},
+                            std::vector<const char*>{"list", "--run-dir", "a", "--json"}}) {
+    const auto parsed = parse(words);
+    ASSERT_TRUE(parsed.result.command.has_value()) << parsed.err;
+    EXPECT_EQ(parsed.result.command->action, Action::kList);
+    EXPECT_EQ(parsed.result.command->run_dir, "a");
+    EXPECT_TRUE(parsed.result.command->json);
+  }
+}
+
+TEST(CtlCommandLineTest, ParsesOptionsOfEachCommand) {
+  const auto set = parse({"set", "lr", "1e-4"});
+  ASSERT_TRUE(set.result.command.has_value()) << set.err;
+  EXPECT_EQ(set.result.command->action, Action::kSet);
+  EXPECT_EQ(set.result.command->lr, 1e-4);
+  EXPECT_EQ(parse({"verify"}).result.command->which, "latest");
+  EXPECT_EQ(parse({"verify", "1200"}).result.command->which, "1200");
+  EXPECT_EQ(parse({"diff", "best", "1200"}).result.command->other, "1200");
+  const auto exported = parse({"export", "best", "--format", "torch", "--include", "all"});
+  ASSERT_TRUE(exported.result.command.has_value()) << exported.err;
+  EXPECT_EQ(exported.result.command->which, "best");
+  EXPECT_EQ(exported.result.command->format, "torch");
+  EXPECT_EQ(exported.result.command->what, "all");
+  EXPECT_EQ(exported.result.command->output, "");
+  EXPECT_TRUE(parse({"verify", "--all"}).result.command->all);
+  EXPECT_EQ(parse({"show-batch", "7"}).result.command->step, 7u);
+  const auto logs = parse({"logs", "-n", "5", "-f", "--evaluator"});
+  ASSERT_TRUE(logs.result.command.has_value()) << logs.err;
+  EXPECT_EQ(logs.result.command->lines, 5u);
+  EXPECT_TRUE(logs.result.command->follow);
+  EXPECT_TRUE(logs.result.command->evaluator);
+}
+
+TEST(CtlCommandLineTest, RejectsUsageErrorsWith64AndOneLine) {
+  const std::vector<std::pair<std::vector<const char*>, const char*>> mistakes = {
+      {{}, "which command? one of: status watch pause"},
+      {{"lsit"}, "no command 'lsit'; did you mean 'list'?"},
+      {{"xyzzy"}, "no command 'xyzzy'; there are: status"},
+      {{"no\x1b[2J"}, "no command 'no?[2J'"},
+      {{"--bogus", "list"}, "--bogus"},
+      {{"list", "more"}, "more"},
+      {{"set"}, "KEY is required"},
+      {{"set", "lr"}, "VALUE is required"},
+      {{"set", "momentum", "1"}, "unknown key 'momentum'; there is: lr"},
+      {{"set", "lr", "fast"}, "fast"},
+      {{"set", "lr", "-1"}, "must be a number above 0"},
+      {{"set", "lr", "0"}, "must be a number above 0"},
+      {{"set", "lr", "nan"}, "must be a number above 0"},
+      {{"set", "lr", "inf"}, "must be a number above 0"},
+      {{"verify", "newest"}, "newest"},
+      {{"verify", "-3"}, "-3"},
+      {{"verify", "99999999999999999999"}, "99999999999999999999"},
+      {{"verify", "3", "--all"}, "--all"},
+      {{"diff", "3", "worst"}, "'worst' is no step: give a whole number, latest or best"},
+      {{"export"}, "STEP is required"},
+      {{"export", "3", "--format", "pickle"}, "pickle"},
+      {{"export", "3", "--include", "rng"}, "rng"},
+      {{"show-batch"}, "N is required"},
+      {{"show-batch", "0"}, "the first step is 1"},
+      {{"logs", "-n", "-1"}, "--lines"},
+      {{"logs", "-n"}, "--lines"},
+      {{"--run-dir", "a", "--socket", "b", "status"}, "excludes"},
+      {{"--socket", "b", "list"}, "give --run-dir"},
+      {{"--json", "plot"}, "metrics/*.jsonl"},
+  };
+  for (const auto& [words, text] : mistakes) {
+    const auto parsed = parse(words);
+    EXPECT_FALSE(parsed.result.command.has_value()) << text;
+    EXPECT_EQ(parsed.result.exit_code, ExitCode::kUsage) << text;
+    EXPECT_EQ(parsed.out, "");
+    EXPECT_THAT(parsed.err, HasSubstr(text));
+    EXPECT_EQ(std::count(parsed.err.begin(), parsed.err.end(), '\n'), 1) << parsed.err;
+  }
+}
+
+TEST(CtlCommandLineTest, ShowsExamplesInHelpWithinTerminalWidth) {
+  const auto help = parse({"--help"});
+  EXPECT_EQ(help.result.exit_code, ExitCode::kSuccess);
+  EXPECT_FALSE(help.result.command.has_value());
+  EXPECT_THAT(help.out, HasSubstr("set lr 1e-4"));
+  EXPECT_THAT(help.out, HasSubstr("Exit codes"));
+  EXPECT_LE(widest_line(help.out), 100u);
+  EXPECT_THAT(parse({"verify", "--help"}).out, HasSubstr("Usage: stokerctl verify"));
+  EXPECT_THAT(parse({"--version"}).out, HasSubstr("stokerctl "));
+}
+
+using RunLocatorTest = CtlTest;
+
+TEST_F(RunLocatorTest, ReportsInvalidRunDirectoryInOneLine) {
+  std::filesystem::create_directories(path("empty"));
+  put(path("file"), "x");
+  for (const char* command : {"list", "verify", "report", "plot", "logs", "status", "pause"}) {
+    for (const char* name : {"empty", "file", "nowhere"}) {
+      const Answer answer = run_words({"--run-dir", path(name), command});
+      EXPECT_EQ(answer.code, 78) << command;
+      EXPECT_EQ(answer.out, "");
+      EXPECT_THAT(answer.err, HasSubstr(path(name)));
+      EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1) << answer.err;
+    }
+  }
+}
+
+TEST_F(RunLocatorTest, UsesCurrentDirectoryWhenItContainsRun) {
+  const auto before = std::filesystem::current_path();
+  put_rows(3);
+  std::filesystem::current_path(layout().root());
+  const Answer without = run_words({"report"});
+  put(layout().config_file(), "run: {}\n");
+  const Answer with = run_words({"report"});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(without.code, 78);
+  EXPECT_THAT(without.err, HasSubstr("give one: --run-dir DIR"));
+  EXPECT_EQ(with.code, 0) << with.err;
+}
+
+}  // namespace
+}  // namespace stoker::ctl

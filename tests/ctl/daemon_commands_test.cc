@@ -1,0 +1,343 @@
+#include "ctl/daemon_commands.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <thread>
+
+#include "shared/base/unique_fd.h"
+#include "shared/control/socket_path.h"
+#include "shared/control/trainer_status.h"
+#include "tests/ctl/run_fixture.h"
+
+namespace stoker::ctl {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Listens on a control socket and answers line by line; no answer closes the connection.
+class FakeDaemon {
+ public:
+  using Reply = std::function<std::optional<std::string>(const std::string& line)>;
+
+  FakeDaemon(const std::string& path, Reply reply) : reply_(std::move(reply)) {
+    const auto address = control::SocketAddress::of(path);
+    fd_ = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::bind(fd_.get(), address->get(), address->length()), 0);
+    EXPECT_EQ(::listen(fd_.get(), 4), 0);
+    thread_ = std::jthread([this](std::stop_token stop) { serve(stop); });
+  }
+  std::vector<std::string> stop() {
+    if (thread_.joinable()) {
+      thread_.request_stop();
+      thread_.join();
+    }
+    return seen_;
+  }
+
+ private:
+  static bool readable(int fd, const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      pollfd poll_fd{.fd = fd, .events = POLLIN, .revents = 0};
+      if (::poll(&poll_fd, 1, 20) > 0) return true;
+    }
+    return false;
+  }
+  void serve(const std::stop_token& stop) {
+    while (readable(fd_.get(), stop)) talk(UniqueFd(::accept(fd_.get(), nullptr, nullptr)), stop);
+  }
+  void talk(const UniqueFd& client, const std::stop_token& stop) {
+    std::string line;
+    char c = 0;
+    while (readable(client.get(), stop) && ::recv(client.get(), &c, 1, 0) == 1) {
+      if (c != '\n') {
+        line += c;
+        continue;
+      }
+      seen_.push_back(line);
+      const auto reply = reply_(std::exchange(line, ""));
+      if (!reply.has_value()) return;
+      const std::string text = *reply + "\n";
+      (void)::send(client.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    }
+  }
+
+  Reply reply_;
+  UniqueFd fd_;
+  std::vector<std::string> seen_;  // read after the thread has ended
+  std::jthread thread_;
+};
+
+class DaemonCommandsTest : public CtlTest {
+ protected:
+  static std::string result(const std::string& json) { return R"({"id":1,"result":)" + json + "}"; }
+  static control::TrainerStatus some_status() {
+    control::TrainerStatus status;
+    status.state = control::TrainerState::kTraining;
+    status.step = 1200;
+    status.max_steps = 2000;
+    status.loss = 1.5;
+    status.lr = 3e-4;
+    status.samples_per_second = 1234.5;
+    status.eta_seconds = 242;
+    status.device = "cpu";
+    status.run_dir = "runs/demo";
+    status.checkpoint.last_saved_step = 1000;
+    status.evaluator.best_value = std::numeric_limits<double>::quiet_NaN();
+    return status;
+  }
+  FakeDaemon daemon(FakeDaemon::Reply reply) {
+    return FakeDaemon(layout().control_socket(), std::move(reply));
+  }
+};
+
+TEST_F(DaemonCommandsTest, StatusPrintsTableOrRawJson) {
+  const std::string json = control::to_json(some_status());
+  auto fake = daemon([&](const std::string&) { return result(json); });
+  const Answer table = ctl({"status"});
+  ASSERT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("training    step 1 200/2 000 (60 %), epoch 0, ETA 4 min 2 s"));
+  EXPECT_THAT(table.out, HasSubstr("loss        1.5000, learning rate 0.0003\n"));
+  EXPECT_THAT(table.out, HasSubstr("checkpoint  step 1 000"));
+  EXPECT_THAT(table.out, Not(HasSubstr("\x1b")));
+  EXPECT_LE(widest_line(table.out), 80u) << table.out;
+  EXPECT_THAT(ctl({"status"}, kTerminal).out, HasSubstr("\x1b[1;32mtraining"));
+  EXPECT_EQ(ctl({"--json", "status"}).out, json + "\n");
+  EXPECT_EQ(run_words({"--socket", layout().control_socket(), "status"}).out, table.out);
+}
+
+TEST_F(DaemonCommandsTest, ControlCommandsSendMethodAndReportResult) {
+  auto fake = daemon([&](const std::string&) { return result(R"({"step":1200})"); });
+  EXPECT_EQ(ctl({"pause"}).out, "paused at step 1 200\n");
+  EXPECT_EQ(ctl({"resume"}).out, "training continues at step 1 200\n");
+  EXPECT_EQ(ctl({"checkpoint"}).out, "saved at step 1 200\n");
+  EXPECT_EQ(ctl({"stop"}).out, "stopping at step 1 200\n");
+  EXPECT_EQ(ctl({"set", "lr", "0.0025"}).out, "set lr 0.0025 at step 1 200\n");
+  EXPECT_EQ(ctl({"--json", "pause"}).out, "{\"step\":1200}\n");
+  const auto seen = fake.stop();
+  ASSERT_EQ(seen.size(), 6u);
+  const char* kWanted[] = {"\"pause\"", "\"resume\"", "\"checkpoint\"", "\"stop\"", "\"set\""};
+  for (size_t i = 0; i < 5; ++i) EXPECT_THAT(seen[i], HasSubstr(kWanted[i]));
+  EXPECT_THAT(seen[4], HasSubstr("{\"lr\":0.0025}"));
+}
+
+TEST_F(DaemonCommandsTest, ProfilePrintsTableAndCopiesTraceFile) {
+  put(path("trace.json"), "the trace");
+  const std::string profile =
+      R"({"first_step":1201,"last_step":1220,"steps":20,"device":"cpu","total_ms":400,)"
+      R"("median_ms":20,"phases":[{"phase":"forward","median_ms":8,"sum_ms":160,"share":0.4},)"
+      R"({"phase":"other","median_ms":12,"sum_ms":240,"share":0.6}],"path":")" +
+      path("trace.json") + "\"}";
+  auto fake = daemon([&](const std::string& line) {
+    return result(line.find("status") != std::string::npos ? control::to_json(some_status())
+                                                           : profile);
+  });
+  const Answer table = ctl({"profile", "20", "--output", path("copy.json")});
+  ASSERT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("steps 1 201 to 1 220 on cpu\n"));
+  EXPECT_THAT(table.out, HasSubstr("  forward          8     160   40.0 %\n"));
+  EXPECT_THAT(table.out, HasSubstr("  step            20     400  100.0 %\n"));
+  EXPECT_THAT(table.out, HasSubstr(path("trace.json")));
+  EXPECT_EQ(*read_file(path("copy.json"), 100), "the trace");
+  EXPECT_THAT(ctl({"--json", "profile", "20", "--kernels"}).out, HasSubstr(R"("total_ms":400,)"));
+  EXPECT_EQ(ctl({"profile", "101", "--kernels"}).code, 64);
+  const auto seen = fake.stop();
+  EXPECT_THAT(seen.back(), HasSubstr(R"("profile","params":{"steps":20,"kernels":true})"));
+}
+
+TEST_F(DaemonCommandsTest, ProfileReportsWaitingOnPausedRun) {
+  auto paused = some_status();
+  paused.state = control::TrainerState::kPaused;
+  auto fake = daemon([&](const std::string& line) {
+    if (line.find("status") != std::string::npos) return result(control::to_json(paused));
+    return std::string(R"({"id":2,"error":{"code":-32000,"message":"training ended before a step )"
+                       R"(was profiled","data":{"kind":"closed"}}})");
+  });
+  const Answer answer = ctl({"profile", "5"});
+  EXPECT_EQ(answer.code, 69);
+  EXPECT_THAT(answer.err, HasSubstr("training is paused; the profile starts when it resumes"));
+  EXPECT_THAT(answer.err, HasSubstr("ended before a step was profiled"));
+}
+
+constexpr const char* kInspectionRow =
+    R"({"step":1210,"tensors":[{"kind":"gradient","name":"fc.weight","count":64,"mean":0.5,)"
+    R"("std":0.25,"min":-1,"max":1,"norm":4.5,"zero_fraction":0.125,"nan_count":2,"inf_count":0,)"
+    R"("histogram":[[-1,0],[0,16],[1,32]]}]})";
+
+// Opens a tap, gives a row, and then its end.
+FakeDaemon::Reply inspect_one_row(const std::string& status) {
+  return [status, asked = 0](const std::string& line) mutable {
+    const auto result = [](const std::string& json) { return R"({"id":1,"result":)" + json + "}"; };
+    if (line.find("\"status\"") != std::string::npos) return result(status);
+    if (line.find("\"inspect_open\"") != std::string::npos &&
+        line.find("glob") != std::string::npos)
+      return result(R"({"inspection":3,"step":1200,"parameters":0,"gradients":1,"activations":0})");
+    if (++asked == 1) {
+      return result(R"({"inspection":3,"records":[)" + std::string(kInspectionRow) +
+                    R"(],"next":8,"dropped":7,"end_reason":""})");
+    }
+    return result(
+        R"({"inspection":3,"records":[],"next":8,"dropped":0,"end_reason":"training ended"})");
+  };
+}
+
+TEST_F(DaemonCommandsTest, InspectPrintsLinePerTensorUntilEnd) {
+  auto fake = daemon(inspect_one_row(control::to_json(some_status())));
+  const Answer lines = ctl({"inspect", "fc.*", "--gradients", "--every", "10", "--histograms"});
+  EXPECT_EQ(lines.code, 0) << lines.err;
+  EXPECT_THAT(
+      lines.out,
+      HasSubstr("step=1210 gradient=fc.weight mean=0.5 std=0.25 min=-1 max=1 "
+                "norm=4.5 zero_fraction=0.125 nan_count=2 inf_count=0 [--------########]\n"));
+  EXPECT_THAT(lines.err, HasSubstr("7 records dropped"));
+  EXPECT_THAT(lines.err, HasSubstr("training ended"));
+  const auto seen = fake.stop();
+  EXPECT_THAT(seen[1], HasSubstr(R"("params":{"glob":"fc.*","every":10,"steps":0,)"
+                                 R"("parameters":false,"gradients":true,"activations":false,)"
+                                 R"("histograms":true})"));
+  EXPECT_THAT(seen[3], HasSubstr(R"({"inspection":3,"after":8})"));
+}
+
+TEST_F(DaemonCommandsTest, InspectPrintsTableOnTerminalAndRecordsAsJson) {
+  {
+    auto fake = daemon(inspect_one_row(control::to_json(some_status())));
+    const Answer table = ctl({"inspect", "fc.*"}, kTerminal);
+    EXPECT_EQ(table.code, 0) << table.err;
+    EXPECT_THAT(table.out, HasSubstr("step 1 210"));
+    EXPECT_THAT(table.out, HasSubstr("fc.weight  gradient"));
+    EXPECT_THAT(table.out, HasSubstr("▄▄▄▄▄▄▄▄████████"));
+    EXPECT_THAT(table.out, HasSubstr("7 records dropped"));
+    fake.stop();
+  }
+  std::filesystem::remove(layout().control_socket());
+  auto fake = daemon(inspect_one_row(control::to_json(some_status())));
+  const Answer rows = ctl({"--json", "inspect", "fc.*"});
+  EXPECT_THAT(rows.out, testing::StartsWith(R"({"step":1210,"tensors":[{)"));
+  EXPECT_EQ(std::count(rows.out.begin(), rows.out.end(), '\n'), 1);
+}
+
+TEST_F(DaemonCommandsTest, InspectRejectsUnknownTensorAsUsageError) {
+  auto fake = daemon([&](const std::string& line) {
+    if (line.find("\"status\"") != std::string::npos)
+      return result(control::to_json(some_status()));
+    return std::string(
+        R"({"id":1,"error":{"code":-32000,"message":"inspect_open: nothing is called 'fd'; )"
+        R"(did you mean 'fc'?","data":{"kind":"not found"}}})");
+  });
+  const Answer answer = ctl({"inspect", "fd"});
+  EXPECT_EQ(answer.code, 64);
+  EXPECT_THAT(answer.err, HasSubstr("did you mean 'fc'?"));
+}
+
+TEST_F(DaemonCommandsTest, ReportsRejectionWithMatchingExitCode) {
+  auto fake = daemon([&](const std::string& line) {
+    const bool set = line.find("\"set\"") != std::string::npos;
+    return R"({"id":1,"error":{"code":-32000,"message":"no, thanks","data":{"kind":")" +
+           std::string(set ? "invalid argument" : "busy") + "\"}}}";
+  });
+  const Answer busy = ctl({"checkpoint"});
+  EXPECT_EQ(busy.code, 75) << busy.err;
+  EXPECT_EQ(busy.out, "");
+  EXPECT_THAT(busy.err, HasSubstr("no, thanks"));
+  EXPECT_EQ(ctl({"set", "lr", "999999"}).code, 64);
+}
+
+TEST_F(DaemonCommandsTest, ReportsRunStateWithoutDaemon) {
+  put_rows(1);
+  const Answer never = ctl({"status"});
+  EXPECT_EQ(never.code, 69);
+  EXPECT_THAT(never.err, HasSubstr("no stokerd has run here yet"));
+  put(layout().lock_file(), "");
+  EXPECT_THAT(ctl({"pause"}).err, HasSubstr("was killed"));
+  put_end("finished", 2000);
+  for (const char* command : {"status", "watch", "pause", "checkpoint", "stop"}) {
+    const Answer ended = ctl({command});
+    EXPECT_EQ(ended.code, 69);
+    EXPECT_EQ(ended.out, "");
+    EXPECT_THAT(ended.err, HasSubstr("the run has ended, finished at step 2 000"));
+  }
+  const auto lock = lock_file(layout().lock_file(), "test");
+  EXPECT_THAT(ctl({"status"}).err, HasSubstr("one is running, but not listening there"));
+}
+
+TEST_F(DaemonCommandsTest, ExitsWith69OnMissingSocket) {
+  const Answer answer = run_words({"--socket", path("nothing.sock"), "status"});
+  EXPECT_EQ(answer.code, 69);
+  EXPECT_THAT(answer.err, HasSubstr("nothing.sock"));
+}
+
+TEST_F(DaemonCommandsTest, ExitsWith69OnForeignServer) {
+  auto fake = daemon([](const std::string&) { return "220 mail.example ESMTP"; });
+  EXPECT_EQ(ctl({"status"}).code, 69);
+  fake.stop();
+}
+
+TEST_F(DaemonCommandsTest, StopSucceedsWhenRunEndsBeforeReply) {
+  auto fake = daemon([&](const std::string&) -> std::optional<std::string> {
+    put_end("stopped", 1200);
+    return std::nullopt;
+  });
+  const Answer answer = ctl({"stop"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.out, HasSubstr("stopped at step 1 200"));
+}
+
+// Answers a few times, then the run ends as told.
+class WatchCommandTest : public DaemonCommandsTest {
+ protected:
+  Answer watch(const std::string& state, int exit_code, bool json, const TextStyle& style) {
+    int asked = 0;
+    auto fake = daemon([&](const std::string&) -> std::optional<std::string> {
+      if (++asked <= 3) return result(control::to_json(some_status()));
+      if (!state.empty()) put_end(state, 2000, exit_code);
+      return std::nullopt;
+    });
+    put(layout().lock_file(), "");
+    std::ostringstream out, err;
+    const CommandLine command{.action = Action::kWatch, .run_dir = layout().root(), .json = json};
+    const ExitCode code =
+        watch_status(command, Console{.out = out, .err = err, .style = style}, 1ms);
+    return {static_cast<int>(code), out.str(), err.str()};
+  }
+};
+
+TEST_F(WatchCommandTest, PrintsLinePerStatusInPipeUntilRunEnds) {
+  const Answer answer = watch("finished", 0, false, kPiped);
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(std::count(answer.out.begin(), answer.out.end(), '\n'), 4) << answer.out;
+  EXPECT_THAT(answer.out, HasSubstr("training step 1 200/2 000 (60 %) loss 1.5000"));
+  EXPECT_THAT(answer.out, HasSubstr("finished at step 2 000: all steps are done\n"));
+  EXPECT_THAT(answer.out, Not(HasSubstr("\x1b")));
+  EXPECT_LE(widest_line(answer.out), 100u);
+}
+
+TEST_F(WatchCommandTest, RedrawsOnTerminal) {
+  const Answer answer = watch("finished", 0, false, kTerminal);
+  EXPECT_THAT(answer.out, HasSubstr("\x1b[H"));
+  EXPECT_THAT(answer.out, HasSubstr("finished at step 2 000"));
+}
+
+TEST_F(WatchCommandTest, PrintsRawRepliesAsJson) {
+  const Answer answer = watch("finished", 0, true, kPiped);
+  const std::string json = control::to_json(some_status()) + "\n";
+  EXPECT_EQ(answer.out, json + json + json);
+}
+
+TEST_F(WatchCommandTest, ReturnsExitCodeOfFailedRun) {
+  EXPECT_EQ(watch("failed", 74, false, kPiped).code, 74);
+}
+
+TEST_F(WatchCommandTest, ExitsWith69OnKilledRun) {
+  const Answer answer = watch("", 0, false, kPiped);
+  EXPECT_EQ(answer.code, 69);
+  EXPECT_THAT(answer.err, HasSubstr("was killed"));
+}
+
+}  // namespace
+}  // namespace stoker::ctl

@@ -1,0 +1,118 @@
+#include "ctl/log_tail.h"
+
+#include "tests/ctl/run_fixture.h"
+
+namespace stoker::ctl {
+namespace {
+
+using ::testing::HasSubstr;
+
+class LogTailTest : public CtlTest {
+ protected:
+  std::string log() const { return layout().trainer_log(); }
+  void append(const std::string& text) { std::ofstream(log(), std::ios::app) << text; }
+  LogTail open(uint64_t lines) {
+    auto tail = LogTail::open(log(), lines);
+    EXPECT_TRUE(tail.ok()) << tail.status().to_string();
+    return *std::move(tail);
+  }
+  static std::string more(LogTail& tail) {
+    const auto text = tail.read_more();
+    EXPECT_TRUE(text.ok()) << text.status().to_string();
+    return text.ok() ? *text : "";
+  }
+};
+
+TEST_F(LogTailTest, PrintsLastLines) {
+  put(log(), "one\ntwo\nthree\n");
+  EXPECT_EQ(ctl({"logs", "-n", "2"}).out, "two\nthree\n");
+  EXPECT_EQ(ctl({"logs", "-n", "99"}).out, "one\ntwo\nthree\n");
+  EXPECT_EQ(ctl({"logs", "-n", "0"}).out, "");
+  put(log(), "one\ntwo\nthr");
+  EXPECT_EQ(ctl({"logs", "-n", "2"}).out, "two\nthr");
+  put(log(), "");
+  EXPECT_EQ(ctl({"logs"}).out, "");
+}
+
+TEST_F(LogTailTest, CountsLinesAcrossReadBoundaries) {
+  std::string text;
+  for (int i = 0; i < 60'000; ++i) text += "line " + std::to_string(i) + "\n";
+  put(log(), text);
+  for (const size_t lines : {1u, 20'000u, 59'999u, 60'000u}) {
+    const std::string out = ctl({"logs", "-n", std::to_string(lines)}).out;
+    EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), static_cast<std::ptrdiff_t>(lines));
+    EXPECT_TRUE(text.ends_with(out));
+  }
+}
+
+TEST_F(LogTailTest, ReturnsAppendedLines) {
+  put(log(), "one\n");
+  LogTail tail = open(10);
+  EXPECT_EQ(more(tail), "one\n");
+  EXPECT_EQ(more(tail), "");
+  append("two\n");
+  EXPECT_EQ(more(tail), "two\n");
+}
+
+TEST_F(LogTailTest, LosesNothingWhenLogIsRotated) {
+  put(log(), "one\n");
+  LogTail tail = open(10);
+  EXPECT_EQ(more(tail), "one\n");
+  append("two\n");
+  std::filesystem::rename(log(), log() + ".1");
+  EXPECT_EQ(more(tail), "two\n");
+  EXPECT_EQ(more(tail), "") << "the new file is not there yet";
+  put(log(), "three\n");
+  EXPECT_EQ(more(tail), "three\n");
+  put(log(), "4\n");  // cut, and written anew
+  EXPECT_EQ(more(tail), "4\n");
+}
+
+TEST_F(LogTailTest, StopsFollowingWhenRunIsFinished) {
+  put(log(), "one\n");
+  put_end("finished", 10);
+  EXPECT_EQ(ctl({"logs", "-f"}).out, "one\n");
+}
+
+TEST_F(LogTailTest, FollowsLiveRunUntilItEnds) {
+  put(log(), "one\n");
+  auto lock = lock_file(layout().lock_file(), "test");
+  ASSERT_TRUE(lock.ok());
+  // A stream that ends the run when it has seen the first line: no clock decides.
+  struct Ender : std::stringbuf {
+    std::function<void()> then;
+    int sync() override {
+      if (then && str().find("one\n") != std::string::npos) std::exchange(then, {})();
+      return 0;
+    }
+  } buffer;
+  buffer.then = [&] {
+    append("two\n");
+    put_end("stopped", 10);
+    lock->fd.reset();
+  };
+  std::ostream out(&buffer);
+  std::ostringstream err;
+  const std::string root = layout().root();
+  const std::array<const char*, 5> argv{"stokerctl", "--run-dir", root.c_str(), "logs", "-f"};
+  EXPECT_EQ(run_stokerctl(5, argv.data(), kPiped, out, err), ExitCode::kSuccess);
+  EXPECT_EQ(buffer.str(), "one\ntwo\n");
+}
+
+TEST_F(LogTailTest, ReadsEvaluatorLogOnRequest) {
+  put(layout().evaluator_log(), "evaluated\n");
+  EXPECT_EQ(ctl({"logs", "--evaluator"}).out, "evaluated\n");
+  const Answer missing = ctl({"logs"});
+  EXPECT_EQ(missing.code, 78);
+  EXPECT_THAT(missing.err, HasSubstr("stokerd.log"));
+}
+
+TEST_F(LogTailTest, RejectsDirectoryAsLogFile) {
+  std::filesystem::create_directories(log());
+  const Answer answer = ctl({"logs"});
+  EXPECT_EQ(answer.code, 74);
+  EXPECT_THAT(answer.err, HasSubstr("not a regular file"));
+}
+
+}  // namespace
+}  // namespace stoker::ctl

@@ -1,0 +1,126 @@
+// RunTest: a run directory to look at, made of what the programs write.
+#pragma once
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ctl/stokerctl.h"
+#include "shared/base/file.h"
+#include "shared/metrics/train_metrics.h"
+#include "shared/run/eval_result.h"
+#include "shared/run/run_layout.h"
+#include "shared/run/run_state.h"
+
+namespace stoker::ctl {
+
+inline constexpr TextStyle kPiped{.columns = 80};
+inline constexpr TextStyle kTerminal{.columns = 80, .live = true, .color = true, .unicode = true};
+
+// The widest line, each character (not byte) one wide; ANSI colours take no room.
+inline size_t widest_line(const std::string& text) {
+  size_t widest = 0, width = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      i = text.find('m', i);
+    } else if (text[i] == '\n') {
+      width = 0;
+    } else if ((text[i] & 0xC0) != 0x80) {
+      widest = std::max(widest, ++width);
+    }
+  }
+  return widest;
+}
+
+class CtlTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "stoker-ctl-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+    for (const auto& path : {layout().metrics_dir(), layout().eval_dir(), layout().logs_dir()})
+      std::filesystem::create_directories(path);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  run::RunLayout layout() const { return run::RunLayout(root_ + "/run"); }
+  std::string path(const std::string& name) const { return root_ + "/" + name; }
+  static void put(const std::string& path, const std::string& content) {
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+  }
+
+  void put_rows(const std::vector<metrics::TrainMetrics>& rows) {
+    std::string lines;
+    for (const auto& row : rows) lines += metrics::to_json(metrics::to_record(row)) + "\n";
+    put(layout().train_metrics_file(), lines);
+  }
+  // `count` rows, every ten steps, with a falling loss.
+  void put_rows(uint64_t count) {
+    std::vector<metrics::TrainMetrics> rows;
+    for (uint64_t i = 1; i <= count; ++i)
+      rows.push_back(row_of(10 * i, 1 + 4.0 / static_cast<double>(i)));
+    put_rows(rows);
+  }
+  static metrics::TrainMetrics row_of(uint64_t step, double loss) {
+    return {.step = step,
+            .epoch = step / 100,
+            .loss = loss,
+            .lr = 1e-3,
+            .grad_norm = 1,
+            .samples = step * 16,
+            .samples_per_s = 1234.5,
+            .step_ms = 13,
+            .feed_wait_ms = 0.25,
+            .checkpoint_stall_ms = 1.5,
+            .wall = "2026-01-31T12:00:00.000Z"};
+  }
+  void put_eval(uint64_t step, double loss, const std::string& manifest_sha256 = "") {
+    const run::EvalResult result{
+        .step = step,
+        .manifest_sha256 = manifest_sha256,
+        .datasets = {{.dataset = "valid",
+                      .samples = 100,
+                      .metrics = {{"loss", loss}, {"bits_per_byte", loss * 1.442695}}}},
+        .seconds = 1,
+        .created = "2026-01-31T12:00:00.000Z"};
+    ASSERT_TRUE(run::write_eval_result(default_file_system(), layout().eval_dir(), result).ok());
+  }
+  void put_end(const std::string& state, uint64_t step, int exit_code = 0) {
+    ASSERT_TRUE(
+        run::write_exit_status(
+            default_file_system(), layout(),
+            {.state = state, .step = step, .reason = "all steps are done", .exit_code = exit_code})
+            .ok());
+  }
+
+  struct Answer {
+    int code = -1;
+    std::string out;
+    std::string err;
+  };
+  static Answer run_words(std::vector<std::string> words, const TextStyle& style = kPiped) {
+    words.insert(words.begin(), "stokerctl");
+    std::vector<const char*> argv;
+    for (const std::string& word : words) argv.push_back(word.c_str());
+    std::ostringstream out, err;
+    const ExitCode code =
+        run_stokerctl(static_cast<int>(argv.size()), argv.data(), style, out, err);
+    return {static_cast<int>(code), out.str(), err.str()};
+  }
+  Answer ctl(std::vector<std::string> words, const TextStyle& style = kPiped) const {
+    words.insert(words.begin(), {"--run-dir", layout().root()});
+    return run_words(std::move(words), style);
+  }
+
+  std::string root_;
+};
+
+}  // namespace stoker::ctl

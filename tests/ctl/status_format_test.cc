@@ -1,0 +1,81 @@
+#include "ctl/status_format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stoker::ctl {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+control::TrainerStatus training() {
+  control::TrainerStatus status;
+  status.state = control::TrainerState::kTraining;
+  status.step = 10;
+  status.max_steps = 20;
+  status.samples_per_second = 100;
+  status.step_time_ms = 12.5;
+  status.device = "cpu";
+  return status;
+}
+
+TEST(StatusFormatTest, ShowsDeviceTimeAndMemory) {
+  control::TrainerStatus status = training();
+  status.device_time_ms = 12.3;
+  status.memory.rss_bytes = 118'000'000;
+  status.memory.peak_rss_bytes = 120'000'000;
+  const std::string text = render_status(status, {});
+  EXPECT_THAT(text, HasSubstr("12.5 ms/step (12.3 ms device), on cpu\n"));
+  EXPECT_THAT(text, HasSubstr("memory      RSS 118 MB (peak 120 MB)\n"));
+}
+
+TEST(StatusFormatTest, ShowsAllocatedAndReservedGpuMemory) {
+  control::TrainerStatus status = training();
+  status.device = "cuda:1";
+  status.memory = {.rss_bytes = 1'000'000'000,
+                   .peak_rss_bytes = 2'000'000'000,
+                   .device_allocated_bytes = 3'000'000'000,
+                   .device_reserved_bytes = 5'000'000'000,
+                   .device_peak_allocated_bytes = 4'000'000'000};
+  EXPECT_THAT(render_status(status, {}),
+              HasSubstr("; cuda:1 allocated 3.00 GB (peak 4.00 GB), reserved 5.00 GB\n"));
+}
+
+TEST(StatusFormatTest, CountsErrorsOfFeedAndCheckpoints) {
+  control::TrainerStatus status = training();
+  status.rollbacks = 2;
+  status.eta_seconds = 25;
+  status.feed = {.data_wait_ms = 0.1,
+                 .ready_batches = 7,
+                 .queue_capacity = 8,
+                 .sample_errors = 3,
+                 .requeued_batches = 2,
+                 .workers = 2,
+                 .worker_crashes = 1,
+                 .worker_timeouts = 1,
+                 .external_producers = 1,
+                 .workers_reading = 1.2,
+                 .workers_waiting = 0.4};
+  status.checkpoint = {.last_saved_step = 1200, .is_saving = true, .stall_ms = 3.5};
+  std::string text = render_status(status, {});
+  EXPECT_THAT(text, HasSubstr("training    step 10/20 (50 %), epoch 0, ETA 25 s\n"));
+  EXPECT_THAT(text, HasSubstr(", 2 rollbacks\n"));
+  EXPECT_THAT(text, HasSubstr("feed        data wait 0.10 ms/step, 7/8 batches ready, 2 workers "
+                              "(1.2 reading, 0.4 waiting for a slot), 3 sample errors, "
+                              "2 batches requeued, 1 worker crash (1 timeout), "
+                              "1 external producer\n"));
+  EXPECT_THAT(text, HasSubstr("checkpoint  step 1 200, stall 3.50 ms, saving\n"));
+  EXPECT_THAT(text, HasSubstr("evaluator   not started\n"));
+  status.feed.worker_crashes = 2;
+  EXPECT_THAT(render_status(status, {}), HasSubstr("2 worker crashes (1 timeout)"));
+}
+
+TEST(StatusFormatTest, OmitsFieldsThatDaemonDoesNotReport) {
+  const std::string text = render_status(training(), {});
+  EXPECT_THAT(text, Not(HasSubstr("memory")));
+  EXPECT_THAT(text, Not(HasSubstr("device")));
+}
+
+}  // namespace
+}  // namespace stoker::ctl

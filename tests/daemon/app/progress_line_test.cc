@@ -1,0 +1,51 @@
+#include "daemon/app/progress_line.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+namespace stoker::app {
+namespace {
+
+control::TrainerStatus half_way() {
+  control::TrainerStatus status;
+  status.state = control::TrainerState::kTraining;
+  status.step = 1200;
+  status.max_steps = 2000;
+  status.loss = 1.40321;
+  status.lr = 3e-4;
+  status.samples_per_second = 812.4;
+  status.feed.data_wait_ms = 0.12;
+  status.eta_seconds = 67;
+  status.evaluator.best_value = std::nan("");
+  return status;
+}
+
+TEST(ProgressLineTest, ShowsStepLossRateAndEta) {
+  EXPECT_EQ(
+      progress_line(half_way(), 200),
+      "training  step 1200/2000 60 %  loss 1.4032  lr 0.0003  812 samples/s  data wait 0.1 ms  "
+      "ETA 1:07");
+}
+
+TEST(ProgressLineTest, ShowsBestWhenKnownAndOmitsUnreportedLoss) {
+  auto status = half_way();
+  status.evaluator.best_value = 1.5;
+  status.evaluator.best_step = 1000;
+  EXPECT_NE(progress_line(status, 200).find("best 1.5000 @1000"), std::string::npos);
+  status.loss = std::nan("");
+  EXPECT_EQ(progress_line(status, 200).find("loss"), std::string::npos);
+}
+
+TEST(ProgressLineTest, FitsTerminalWidth) { EXPECT_EQ(progress_line(half_way(), 40).size(), 40u); }
+
+TEST(ProgressLineTest, FormatsDurations) {
+  EXPECT_EQ(format_duration(7), "0:07");
+  EXPECT_EQ(format_duration(754), "12:34");
+  EXPECT_EQ(format_duration(3 * 3600 + 121), "3:02:01");
+  EXPECT_EQ(format_duration(51 * 3600), "2 d 3 h");
+  EXPECT_EQ(format_duration(std::nan("")), "-");
+}
+
+}  // namespace
+}  // namespace stoker::app

@@ -1,0 +1,105 @@
+#include "daemon/service/systemd_notifier.h"
+
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/daemon/service/notify_listener.h"
+
+namespace stoker::service {
+namespace {
+
+using std::chrono::microseconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class SystemdNotifierTest : public ::testing::TestWithParam<NotifyListener::Kind> {};
+
+TEST_P(SystemdNotifierTest, SendsAllNotificationTypes) {
+  NotifyListener systemd(GetParam());
+  SystemdNotifier notifier(systemd.name(), {});
+  ASSERT_TRUE(notifier.connected());
+  notifier.extend_timeout(microseconds(60'000'000));
+  notifier.ready();
+  notifier.status("step 12 of 2000, loss 1.25");
+  notifier.alive();
+  notifier.stopping();
+  EXPECT_THAT(systemd.take(),
+              ElementsAre("EXTEND_TIMEOUT_USEC=60000000", "READY=1",
+                          "STATUS=step 12 of 2000, loss 1.25", "WATCHDOG=1", "STOPPING=1"));
+}
+
+TEST_P(SystemdNotifierTest, SanitizesStatusToOneLine) {
+  NotifyListener systemd(GetParam());
+  SystemdNotifier notifier(systemd.name(), {});
+  notifier.status("a\nMAINPID=1\n\x01 b");
+  EXPECT_THAT(systemd.take(), ElementsAre("STATUS=a MAINPID=1   b"));
+}
+
+TEST_P(SystemdNotifierTest, IgnoresClosedSocket) {
+  NotifyListener systemd(GetParam());
+  SystemdNotifier notifier(systemd.name(), {});
+  systemd.close();
+  notifier.ready();
+  notifier.alive();
+}
+
+TEST_P(SystemdNotifierTest, DoesNotBlockWhenSystemdDoesNotRead) {
+  NotifyListener systemd(GetParam());
+  SystemdNotifier notifier(systemd.name(), {});
+  // More than the queue of a datagram socket holds (net.unix.max_dgram_qlen), but few enough for
+  // the time limit.
+  for (int i = 0; i < 14; ++i) notifier.alive();
+  EXPECT_FALSE(systemd.take().empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Sockets, SystemdNotifierTest,
+                         ::testing::Values(NotifyListener::Kind::kPath,
+                                           NotifyListener::Kind::kAbstract),
+                         [](const auto& kind) {
+                           return kind.param == NotifyListener::Kind::kPath ? "Path" : "Abstract";
+                         });
+
+TEST(SystemdNotifierSetupTest, DoesNothingWithoutSocketAddress) {
+  SystemdNotifier notifier("", {});
+  EXPECT_FALSE(notifier.connected());
+  notifier.ready();
+  notifier.status("x");
+}
+
+TEST(SystemdNotifierSetupTest, RejectsInvalidAddress) {
+  for (const std::string& bad :
+       {std::string("relative"), std::string("/") + std::string(200, 'x'),
+        std::string("@") + std::string(200, 'x'), std::string("/nonexistent/socket")}) {
+    SystemdNotifier notifier(bad, {});
+    EXPECT_FALSE(notifier.connected());
+    notifier.ready();
+  }
+}
+
+TEST(SystemdNotifierSetupTest, ReadsEnvironment) {
+  NotifyListener systemd(NotifyListener::Kind::kPath);
+  ::setenv("NOTIFY_SOCKET", systemd.name().c_str(), 1);
+  ::setenv("WATCHDOG_USEC", "60000000", 1);
+  ::setenv("WATCHDOG_PID", std::to_string(::getpid()).c_str(), 1);
+  SystemdNotifier notifier;
+  for (const char* name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) ::unsetenv(name);
+  EXPECT_EQ(notifier.find_watchdog_interval(), microseconds(60'000'000));
+  notifier.ready();
+  EXPECT_THAT(systemd.take(), ElementsAre("READY=1"));
+  EXPECT_FALSE(SystemdNotifier().connected());
+}
+
+TEST(WatchdogIntervalTest, AcceptsOnlyNumberForOwnPid) {
+  EXPECT_EQ(find_watchdog_interval("5", "", 7), microseconds(5));
+  EXPECT_EQ(find_watchdog_interval("5", "7", 7), microseconds(5));
+  for (const char* usec :
+       {"", "0", "-1", "x", "5x", " 5", "18446744073709551615", "99999999999999999999"})
+    EXPECT_FALSE(find_watchdog_interval(usec, "", 7).has_value()) << usec;
+  for (const char* pid : {"8", "0", "-7", "x"})
+    EXPECT_FALSE(find_watchdog_interval("5", pid, 7).has_value()) << pid;
+}
+
+}  // namespace
+}  // namespace stoker::service

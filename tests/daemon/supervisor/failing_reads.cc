@@ -1,0 +1,55 @@
+// A library to preload: pread() of one file at one offset fails a few times, as FAIL_READS says:
+// "FILE OFFSET ERROR TIMES".
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+
+namespace {
+
+struct Failure {
+  struct stat file {};
+  off_t offset = -1;
+  int error = 0;
+  std::atomic<int> left{0};
+
+  Failure() {
+    const char* words = std::getenv("FAIL_READS");
+    if (words == nullptr) return;
+    std::istringstream in(words);
+    std::string path;
+    int times = 0;
+    in >> path >> offset >> error >> times;
+    left = times;
+    if (::stat(path.c_str(), &file) != 0) offset = -1;
+  }
+  bool hits(int fd, off_t at) {
+    struct stat info {};
+    return at == offset && ::fstat(fd, &info) == 0 && info.st_ino == file.st_ino &&
+           info.st_dev == file.st_dev && left.fetch_sub(1) > 0;
+  }
+};
+
+ssize_t read_or_fail(const char* name, int fd, void* bytes, size_t count, off_t offset) {
+  static Failure failure;
+  if (failure.hits(fd, offset)) {
+    errno = failure.error;
+    return -1;
+  }
+  using Pread = ssize_t (*)(int, void*, size_t, off_t);
+  return reinterpret_cast<Pread>(::dlsym(RTLD_NEXT, name))(fd, bytes, count, offset);
+}
+
+}  // namespace
+
+extern "C" ssize_t pread(int fd, void* bytes, size_t count, off_t offset) {
+  return read_or_fail("pread", fd, bytes, count, offset);
+}
+extern "C" ssize_t pread64(int fd, void* bytes, size_t count, off_t offset) {
+  return read_or_fail("pread64", fd, bytes, count, offset);
+}

@@ -1,0 +1,257 @@
+#include "daemon/supervisor/feed_supervisor.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "feeder/sandbox.h"
+#include "shared/base/file.h"
+#include "tests/daemon/supervisor/feed_fixture.h"
+
+namespace stoker::supervisor {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class FeedSupervisorTest : public FeedTest {
+ protected:
+  void SetUp() override {
+    FeedTest::SetUp();
+    options_.feed_program = WORKER_TEST_PROGRAM;
+  }
+  void behave_as(const std::string& how) { options_.config_path = path(how); }
+};
+
+TEST_F(FeedSupervisorTest, FillsPlannedBatchesWithProcesses) {
+  options_.feed.num_workers = 3;
+  options_.feed.num_processes = 2;
+  open_ring({.slots = 4, .first_ticket = 5});
+  ASSERT_TRUE(start().ok());
+  EXPECT_EQ(supervisor_->live_workers(), 3);
+  EXPECT_EQ(supervisor_->process_ids().size(), 2u);
+  for (uint64_t ticket = 5; ticket < 60; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  supervisor_->stop();
+  EXPECT_EQ(supervisor_->live_workers(), 0);
+  EXPECT_TRUE(no_children_left());
+  EXPECT_FALSE(coordinator_.should_stop());
+}
+
+TEST_F(FeedSupervisorTest, TunesWorkerCountBetweenProcessesAndCores) {
+  options_.feed.num_workers.reset();
+  options_.feed.num_processes = 2;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  EXPECT_EQ(supervisor_->process_ids().size(), 2u);
+  EXPECT_GE(ring_->active_workers(), 2u);
+  for (uint64_t ticket = 0; ticket < 60; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_GE(supervisor_->live_workers(), 2);
+  supervisor_->stop();
+}
+
+TEST_F(FeedSupervisorTest, RunsConfiguredNumberOfInProcessWorkers) {
+  options_.feed.num_processes = 0;
+  options_.feed.num_workers = 2;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  EXPECT_EQ(supervisor_->live_workers(), 2);
+  supervisor_->stop();
+}
+
+TEST_F(FeedSupervisorTest, FillsPlannedBatchesWithInProcessWorkers) {
+  options_.feed.num_processes = 0;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  EXPECT_EQ(supervisor_->live_workers(), 2);
+  for (uint64_t ticket = 0; ticket < 60; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  supervisor_->stop();
+  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_FALSE(coordinator_.should_stop());
+}
+
+TEST_F(FeedSupervisorTest, QuarantinesCrashingSampleAndReadsReplacement) {
+  behave_as("deadly");
+  options_.feed.num_workers = 4;
+  options_.feed.num_processes = 2;
+  options_.feed.max_sample_error_rate = 1.0;
+  unreadable_ = deadly_samples(*plan_);
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  // Into the third epoch: what is in quarantine stays there.
+  for (uint64_t ticket = 0; ticket < 70; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  const auto found = supervisor_->quarantined();
+  EXPECT_EQ(std::set<uint64_t>(found.begin(), found.end()), unreadable_);
+  EXPECT_GE(supervisor_->crashes(), 2 * kKillsToQuarantine);
+  supervisor_->stop();
+  EXPECT_GE(supervisor_->sample_errors(), 4u);
+  for (const uint64_t sample : unreadable_)
+    EXPECT_THAT(list_of_sample_errors(), HasSubstr("\"sample\":" + std::to_string(sample) + ","));
+  EXPECT_THAT(list_of_sample_errors(), HasSubstr("in quarantine"));
+  EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
+}
+
+TEST_F(FeedSupervisorTest, QuarantinesSampleAndLogsSyscallOnDeniedSyscall) {
+  if (feeder::kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
+  behave_as("intruder");
+  options_.feed.max_sample_error_rate = 1.0;
+  unreadable_ = {plan_->at(3, 5).sample};
+  open_ring({.slots = 4});
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  const auto found = supervisor_->quarantined();
+  supervisor_->stop();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("for system call " + std::to_string(SYS_socket) +
+                        ", which is forbidden to workers"));
+  EXPECT_EQ(std::set<uint64_t>(found.begin(), found.end()), unreadable_);
+  EXPECT_GE(supervisor_->crashes(), kKillsToQuarantine);
+}
+
+TEST_F(FeedSupervisorTest, ReportsSampleErrorAndKeepsWorkerOnMemoryLimit) {
+  if (feeder::kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
+  behave_as("hungry");
+  options_.feed.max_sample_error_rate = 1.0;
+  unreadable_ = {plan_->at(3, 5).sample};
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  supervisor_->stop();
+  EXPECT_EQ(supervisor_->crashes(), 0u);
+  EXPECT_THAT(list_of_sample_errors(), HasSubstr("feed.worker_memory_limit_mib"));
+}
+
+TEST_F(FeedSupervisorTest, RestoresQuarantineWithoutCrash) {
+  behave_as("deadly");
+  unreadable_ = deadly_samples(*plan_);
+  options_.quarantined.assign(unreadable_.begin(), unreadable_.end());
+  options_.feed.max_sample_error_rate = 1.0;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_EQ(supervisor_->crashes(), 0u);
+  EXPECT_EQ(supervisor_->quarantined(), options_.quarantined);
+}
+
+TEST_F(FeedSupervisorTest, AppliesQuarantineToInProcessWorkers) {
+  options_.feed.num_processes = 0;
+  unreadable_ = deadly_samples(*plan_);
+  options_.quarantined.assign(unreadable_.begin(), unreadable_.end());
+  options_.feed.max_sample_error_rate = 1.0;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+}
+
+TEST_F(FeedSupervisorTest, FailsRunOnQuarantineWhenSampleErrorsAreFatal) {
+  behave_as("deadly");
+  options_.feed.on_sample_error = config::OnSampleError::kFail;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("in quarantine"));
+}
+
+TEST_F(FeedSupervisorTest, StopsWorkersWithoutStoppingRunAtEndOfData) {
+  open_ring({.slots = 4, .end_ticket = 10});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 10; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_TRUE(eventually([&] { return supervisor_->live_workers() == 0; }));
+  EXPECT_EQ(supervisor_->crashes(), 0u);
+  EXPECT_FALSE(coordinator_.should_stop());
+}
+
+TEST_F(FeedSupervisorTest, FailsRunAfterWorkersExitWithError) {
+  behave_as("refuse");
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 78"));
+}
+
+TEST_F(FeedSupervisorTest, EndsRunWhenFirstWorkerHasNoSandbox) {
+  behave_as("unconfined");
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kPermission);
+  EXPECT_THAT(coordinator_.reason().message(),
+              AllOf(HasSubstr("feed.sandbox: "), HasSubstr("SystemCallFilter=seccomp"),
+                    HasSubstr("set feed.sandbox: false")));
+  EXPECT_EQ(supervisor_->crashes(), 0u);
+  EXPECT_TRUE(supervisor_->process_ids().empty());
+}
+
+TEST_F(FeedSupervisorTest, FailsRunAfterRepeatedWorkerCrashes) {
+  behave_as("crash");
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("keep dying"));
+}
+
+TEST_F(FeedSupervisorTest, ReportsMissingWorkerProgram) {
+  options_.feed_program = path("no-such-program");
+  open_ring({.slots = 4});
+  const Status status = start();
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_THAT(status.message(), HasSubstr("no-such-program"));
+}
+
+TEST_F(FeedSupervisorTest, KillsUnresponsiveWorkerOnStop) {
+  behave_as("stuck");
+  options_.feed.num_workers = 1;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_EQ(supervisor_->process_ids().size(), 1u);
+  const pid_t pid = supervisor_->process_ids()[0];
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOWAIT), 0);
+  supervisor_->stop();
+  EXPECT_TRUE(no_children_left());
+}
+
+TEST_F(FeedSupervisorTest, LeavesNoChildProcessAfterDestruction) {
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  coordinator_.request_stop();
+  ASSERT_TRUE(coordinator_.join(kLong).ok());
+  supervisor_.reset();
+  EXPECT_TRUE(no_children_left());
+}
+
+TEST_F(FeedSupervisorTest, FailsRunOnSampleErrorWhenConfigured) {
+  behave_as("bad");
+  options_.feed.on_sample_error = config::OnSampleError::kFail;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("made \"bad\""));
+}
+
+TEST_F(FeedSupervisorTest, FailsRunAboveSampleErrorLimitAndRecordsAll) {
+  behave_as("bad");
+  options_.feed.num_workers = 1;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("feed.max_sample_error_rate"));
+  supervisor_->stop();
+  const std::string list = list_of_sample_errors();
+  EXPECT_EQ(static_cast<uint64_t>(std::count(list.begin(), list.end(), '\n')),
+            supervisor_->sample_errors());
+  EXPECT_THAT(list, HasSubstr(R"("message":"made \"bad\"")"));
+}
+
+}  // namespace
+}  // namespace stoker::supervisor

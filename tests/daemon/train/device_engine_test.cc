@@ -1,0 +1,228 @@
+#include "daemon/train/device_engine.h"
+
+#include <ATen/ops/full.h>
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+
+#include "shared/dataset/length_buckets.h"
+#include "tests/daemon/train/fake_queue.h"
+#include "tests/shared/dataset/sequence_test_data.h"
+
+namespace stoker::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Batches of one number, in a ring of `slots` slots.
+class DeviceEngineTest : public ::testing::Test {
+ protected:
+  void open(uint64_t slots, bool captures = true) {
+    slots_ = slots;
+    memory_.resize(slots);
+    auto queue = std::make_unique<FakeQueue>(log_, layout_.slot_bytes());
+    queue_ = queue.get();
+    engine_ = std::make_unique<DeviceEngine>(
+        std::move(queue), nullptr, layout_,
+        DeviceEngineOptions{.slots = slots, .captures = captures},
+        StepEngine::Calls{.prepare =
+                              [this](task::Batch batch, uint64_t ticket) {
+                                return on_prepare ? on_prepare(std::move(batch), ticket) : batch;
+                              },
+                          .work =
+                              [this](const task::Batch& batch, MicroBatchInfo micro_batch) {
+                                if (on_work) on_work();
+                                seen_.push_back(batch.front().item<float>());
+                                last_.push_back(micro_batch.is_last);
+                              },
+                          .release = [this](uint64_t ticket) { released_.push_back(ticket); }});
+  }
+  void run(MicroBatchInfo micro_batch = {}) {
+    const uint64_t ticket = next_++;
+    auto& slot = memory_[ticket % slots_];
+    slot.resize(layout_.slot_bytes());
+    const auto number = static_cast<float>(ticket);
+    std::memcpy(slot.data(), &number, sizeof number);
+    engine_->run({.ticket = ticket, .slot = slot}, micro_batch);
+  }
+
+  const ring::BatchLayout layout_{{{"input", DType::kF32, {}}}, 1};
+  std::shared_ptr<FakeQueue::Log> log_ = std::make_shared<FakeQueue::Log>();
+  uint64_t slots_ = 0, next_ = 0;
+  std::vector<std::vector<std::byte>> memory_;
+  FakeQueue* queue_ = nullptr;
+  std::function<task::Batch(task::Batch, uint64_t)> on_prepare;
+  std::function<void()> on_work;
+  std::vector<float> seen_;
+  std::vector<bool> last_;
+  std::vector<uint64_t> released_;
+  std::unique_ptr<DeviceEngine> engine_;
+};
+
+TEST_F(DeviceEngineTest, ProcessesBatchesInOrderWithTwoBuffers) {
+  open(4);
+  for (int i = 0; i < 8; ++i) run();
+  EXPECT_THAT(seen_, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  EXPECT_THAT(log_->buffers, ElementsAre(0, 1, 0, 1, 0, 1, 0, 1));
+}
+
+TEST_F(DeviceEngineTest, ReplaysStepsAfterWarmUpAndCapture) {
+  open(4);
+  for (int i = 0; i < 10; ++i) run();
+  EXPECT_EQ(log_->captures, 2);
+  EXPECT_EQ(log_->replays, 10 - GraphSchedule::kWarmUpSteps);
+}
+
+TEST_F(DeviceEngineTest, PassesPreparedBatchToReplayedStep) {
+  open(4);
+  on_prepare = [](const task::Batch& batch, uint64_t ticket) {
+    return task::Batch{batch.front() * 2 + static_cast<double>(ticket)};
+  };
+  for (int i = 0; i < 8; ++i) run();
+  EXPECT_THAT(seen_, ElementsAre(0, 3, 6, 9, 12, 15, 18, 21));
+  EXPECT_GT(log_->replays, 0);
+}
+
+// Sequences in buckets: batches of three lengths, each with graphs of its own.
+TEST(DeviceEngineShapesTest, ProcessesBatchesOfEachBucketLengthUnchanged) {
+  const auto data = dataset::testing::SequenceTestData::of_sizes({4, 9, 0, 6});
+  const std::vector<int64_t> lengths{1, 2};
+  const dataset::SamplePlan plan(
+      {.size = data.size(),
+       .batch = 2,
+       .maybe_buckets = std::make_shared<const dataset::LengthBuckets>(data, lengths)});
+  const feed::BatchShapes shapes(data, plan);
+  const auto log = std::make_shared<FakeQueue::Log>();
+  const size_t slot_bytes = ring::BatchLayout(data.spec(), 2).slot_bytes();
+  std::vector<at::Tensor> seen;
+  DeviceEngine engine(
+      std::make_unique<FakeQueue>(log, slot_bytes), nullptr, shapes, {.slots = 4},
+      {.prepare =
+           [](const task::Batch& batch, uint64_t) {
+             return task::Batch{batch[0] + 1, batch[1]};  // what is made has its own memory
+           },
+       .work = [&](const task::Batch& batch, MicroBatchInfo) { seen.push_back(batch[0].clone()); },
+       .release = [](uint64_t) {}});
+  std::vector<std::byte> slot(slot_bytes, std::byte{0xee});
+  for (uint64_t ticket = 0; ticket < 60; ++ticket) {
+    const ring::BatchLayout& layout = shapes.of(ticket);
+    for (uint64_t row = 0; row < 2; ++row)
+      ASSERT_TRUE(data.read(plan.at(ticket, row).sample, {},
+                            std::vector{layout.row(slot, 0, row), layout.row(slot, 1, row)})
+                      .ok());
+    engine.run({.ticket = ticket, .slot = slot}, {});
+    const at::Tensor& batch = seen.back();
+    ASSERT_EQ(batch.sizes(), (std::vector<int64_t>{2, layout.sample()[0].shape[0]}));
+    for (int64_t row = 0; row < 2; ++row)
+      ASSERT_EQ(batch[row][0].item<float>(),
+                static_cast<float>(plan.at(ticket, static_cast<uint64_t>(row)).sample + 1));
+  }
+  EXPECT_EQ(log->captures, 6) << "three lengths in two buffers";
+  EXPECT_GT(log->replays, 30);
+}
+
+TEST_F(DeviceEngineTest, CapturesNothingWhenDisabled) {
+  open(4, false);
+  for (int i = 0; i < 10; ++i) run();
+  EXPECT_EQ(log_->captures, 0);
+  EXPECT_EQ(seen_.size(), 10u);
+}
+
+TEST_F(DeviceEngineTest, PreservesMicroBatchPositionWithinStep) {
+  open(4);
+  for (int step = 0; step < 8; ++step) {
+    run({true, false});
+    run({false, true});
+  }
+  for (size_t i = 0; i < last_.size(); ++i) EXPECT_EQ(last_[i], i % 2 == 1) << i;
+  EXPECT_EQ(log_->captures, 2) << "first parts come in one buffer, last ones in the other";
+}
+
+TEST_F(DeviceEngineTest, ReleasesSlotsInOrderAfterCopyCompletes) {
+  open(4);
+  log_->copies_are_slow = true;
+  run();
+  run();
+  EXPECT_TRUE(engine_->poll());
+  EXPECT_THAT(released_, IsEmpty());
+  log_->finished = {1};
+  engine_->poll();
+  EXPECT_THAT(released_, IsEmpty()) << "in the order of the tickets";
+  log_->finished = {0, 1};
+  EXPECT_FALSE(engine_->poll());
+  EXPECT_THAT(released_, ElementsAre(0, 1));
+}
+
+TEST_F(DeviceEngineTest, LimitsPendingCopiesToTwo) {
+  open(8);
+  log_->copies_are_slow = true;
+  run();
+  run();
+  EXPECT_EQ(log_->waits, 0);
+  run();
+  EXPECT_EQ(log_->waits, 1);
+  EXPECT_THAT(released_, ElementsAre(0));
+}
+
+TEST_F(DeviceEngineTest, LeavesOneSlotForWorkers) {
+  open(2);
+  log_->copies_are_slow = true;
+  run();
+  run();
+  EXPECT_THAT(released_, ElementsAre(0));
+}
+
+TEST_F(DeviceEngineTest, RunsAllStepsEagerlyAfterCaptureFails) {
+  open(4);
+  queue_->before_capture = [] { TORCH_CHECK(false, "operation not permitted when capturing"); };
+  for (int i = 0; i < 10; ++i) run();
+  EXPECT_EQ(log_->captures, 1);
+  EXPECT_EQ(log_->replays, 0);
+  EXPECT_THAT(seen_, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+}
+
+TEST_F(DeviceEngineTest, ReportsOutOfMemoryDuringCapture) {
+  open(4);
+  queue_->before_capture = [] { TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory"); };
+  for (int i = 0; i < GraphSchedule::kWarmUpSteps; ++i) run();
+  EXPECT_THROW(run(), c10::OutOfMemoryError);
+}
+
+TEST_F(DeviceEngineTest, PropagatesExceptionOfStep) {
+  open(4);
+  on_work = [] { TORCH_CHECK(false, "CUDA error: an illegal memory access was encountered"); };
+  EXPECT_THROW(run(), c10::Error);
+}
+
+TEST_F(DeviceEngineTest, DeliversReadValuesInOrderAsOfRequestTime) {
+  open(4);
+  log_->reads_are_slow = true;
+  const at::Tensor scalar = at::full({}, 1.5);
+  std::vector<double> given;
+  const auto take = [&](std::span<const double> values) {
+    given.insert(given.end(), values.begin(), values.end());
+  };
+  engine_->read({scalar, at::full({}, 7, at::kInt)}, take);
+  scalar.fill_(2.5);
+  engine_->read({scalar}, take);
+  scalar.fill_(9);
+  EXPECT_TRUE(engine_->poll());
+  EXPECT_THAT(given, IsEmpty());
+  engine_->synchronize();
+  EXPECT_THAT(given, ElementsAre(1.5, 7, 2.5));
+}
+
+TEST_F(DeviceEngineTest, WaitsForOldestReadWhenReadRingIsFull) {
+  open(4);
+  log_->reads_are_slow = true;
+  std::vector<double> given;
+  for (size_t i = 0; i < 2 * cuda::DeviceQueue::kReads; ++i)
+    engine_->read({at::full({}, static_cast<double>(i))},
+                  [&](auto values) { given.push_back(values[0]); });
+  EXPECT_EQ(given.size(), cuda::DeviceQueue::kReads);
+  engine_->synchronize();
+  for (size_t i = 0; i < given.size(); ++i) EXPECT_EQ(given[i], static_cast<double>(i));
+}
+
+}  // namespace
+}  // namespace stoker::train

@@ -1,0 +1,19 @@
+// with_images(): a run of a small ResNet on small made-up pictures.
+#pragma once
+
+#include <variant>
+
+#include "shared/config/config.h"
+
+namespace stoker::train {
+
+inline config::Config with_images(config::Config config) {
+  auto& data = std::get<config::SyntheticDataset>(config.data.at("train").source);
+  data.input_shape = {3, 16, 16};
+  data.num_classes = 4;
+  config.model.arch = config::ResnetConfig{.depth = 8};
+  config.task.task = config::ClassificationTask{};
+  return config;
+}
+
+}  // namespace stoker::train

@@ -1,0 +1,188 @@
+#include "daemon/train/training_error.h"
+
+#include <new>
+
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+
+#include "daemon/train/cpu_engine.h"
+#include "daemon/train/device_engine.h"
+#include "shared/base/exit_code.h"
+#include "tests/daemon/train/fake_queue.h"
+#include "tests/daemon/train/trainer_session.h"
+
+namespace stoker::train {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+// The CPU's, but for one batch at which it fails.
+class FailingEngine final : public StepEngine {
+ public:
+  FailingEngine(const ring::BatchLayout& layout, Calls calls, int64_t batches,
+                std::function<void()> fail)
+      : inner_(layout, std::move(calls)), left_(batches), fail_(std::move(fail)) {}
+  void run(const ring::ReadyBatch& batch, MicroBatchInfo micro_batch) override {
+    if (left_-- == 0) fail_();
+    inner_.run(batch, micro_batch);
+  }
+  void read(const std::vector<at::Tensor>& scalars, OnRead take) override {
+    inner_.read(scalars, std::move(take));
+  }
+  bool poll() override { return false; }
+  void synchronize() override {}
+  cuda::DeviceUsage device_usage() override { return inner_.device_usage(); }
+
+ private:
+  CpuEngine inner_;
+  int64_t left_;
+  const std::function<void()> fail_;
+};
+
+constexpr const char* kOfAllocator =
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.18 GiB of "
+    "which 1.02 GiB is free.\nOf the allocated memory 70.00 GiB is allocated by PyTorch.";
+
+class TrainingErrorTest : public TrainerTest {
+ protected:
+  // A run whose steps after `good` fail.
+  std::unique_ptr<Session> session(const config::Config& config, int64_t good,
+                                   std::function<void()> fail) {
+    ModelContext around;
+    auto run = std::make_shared<Session*>(nullptr);
+    around.make_engine = [run, good,
+                          fail](StepEngine::Calls calls) -> Result<std::unique_ptr<StepEngine>> {
+      return std::unique_ptr<StepEngine>(
+          std::make_unique<FailingEngine>((*run)->ring_->layout(), std::move(calls), good, fail));
+    };
+    auto made = std::make_unique<Session>(config, root_, kNoPoison, std::move(around));
+    *run = made.get();
+    return made;
+  }
+};
+
+TEST_F(TrainingErrorTest, ReportsAllocatorSummaryAndHintsOnOutOfMemoryAtFirstStep) {
+  auto config = small_config(10);
+  const auto run =
+      session(config, 0, [] { TORCH_CHECK_WITH(OutOfMemoryError, false, kOfAllocator); });
+  const auto outcome = run->train();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(static_cast<int>(exit_code_for(outcome.status())), 71);
+  EXPECT_THAT(
+      outcome.status().message(),
+      AllOf(HasSubstr("step 1: out of memory: CUDA out of memory. Tried to allocate"),
+            HasSubstr("70.00 GiB is allocated"), HasSubstr("the model takes 1 MiB"),
+            HasSubstr("train.micro_batch_size: 2 with train.gradient_accumulation_steps: 2"),
+            HasSubstr("train.precision: bf16"), Not(HasSubstr("\n"))));
+  EXPECT_TRUE(run->saved().empty());
+}
+
+TEST_F(TrainingErrorTest, PreservesLastCheckpointOnOutOfMemory) {
+  auto config = slow_config(10);
+  config.checkpoint.save_every_steps = 4;
+  const auto run = session(config, 6, [] { throw std::bad_alloc(); });
+  wait_for_each(*run);
+  const auto outcome = run->train();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.status().code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(outcome.status().message(), HasSubstr("step 7: out of memory: the host has no"));
+  EXPECT_THAT(run->saved(), ElementsAre(4));
+  EXPECT_TRUE(run->store_.open_newest({}).ok());
+}
+
+TEST_F(TrainingErrorTest, FailsRunWithoutSnapshotOnLostDevice) {
+  auto config = slow_config(10);
+  config.checkpoint.save_every_steps = 4;
+  const auto run = session(config, 6, [] {
+    TORCH_CHECK(false, "CUDA error: an illegal memory access was encountered\nCompile with ...");
+  });
+  wait_for_each(*run);
+  const auto outcome = run->train();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(static_cast<int>(exit_code_for(outcome.status())), 72);
+  EXPECT_THAT(outcome.status().message(), HasSubstr("step 7: CUDA error: an illegal memory"));
+  EXPECT_THAT(run->saved(), ElementsAre(4)) << "nothing is copied from a context that is broken";
+  Session again(small_config(10), root_);
+  EXPECT_EQ(again.state_->step, 4u);
+}
+
+TEST_F(TrainingErrorTest, MapsProgramErrorsToInternalNotDeviceLost) {
+  const auto code_of = [](const std::string& text) {
+    try {
+      TORCH_CHECK(false, text);
+    } catch (const c10::Error& error) {
+      return to_status(error).code();
+    }
+    return StatusCode::kOk;
+  };
+  EXPECT_EQ(code_of("CUDA error: device-side assert triggered"), StatusCode::kInternal);
+  EXPECT_EQ(code_of("CUDA error: invalid argument"), StatusCode::kInternal);
+  EXPECT_EQ(code_of("mat1 and mat2 shapes cannot be multiplied"), StatusCode::kInternal);
+  EXPECT_EQ(code_of("CUDA error: uncorrectable ECC error encountered"), StatusCode::kDeviceLost);
+  EXPECT_EQ(code_of("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), StatusCode::kDeviceLost);
+  EXPECT_EQ(code_of("CUDA error: out of memory"), StatusCode::kOutOfMemory);
+  EXPECT_EQ(code_of("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+            StatusCode::kOutOfMemory);
+  EXPECT_EQ(code_of("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+            StatusCode::kOutOfMemory);
+}
+
+TEST(MemorySavingHintsTest, SuggestsOnlySettingsNotYetUsed) {
+  config::Config config;
+  config.train.micro_batch_size = 12;
+  EXPECT_THAT(
+      memory_saving_hints(config),
+      AllOf(HasSubstr("train.micro_batch_size: 6 with train.gradient_accumulation_steps: 2"),
+            HasSubstr("model.activation_checkpointing"), HasSubstr("bf16")));
+  config.train.micro_batch_size = 3;
+  EXPECT_THAT(memory_saving_hints(config),
+              HasSubstr("train.micro_batch_size: 1 with train.gradient_accumulation_steps: 3"));
+  config.train.micro_batch_size = 1;
+  config.model.arch = config::GptConfig{.activation_checkpointing = true};
+  config.train.precision = config::Precision::kBf16;
+  EXPECT_THAT(memory_saving_hints(config), HasSubstr("only a smaller model"));
+}
+
+// The whole of the device's way on the CPU: a device that copies late, replays and answers late
+// trains what the CPU trains, to the last bit, and reports the same rows.
+TEST_F(TrainerTest, TrainsIdenticallyOnSlowDevice) {
+  for (const auto precision : {config::Precision::kFp32, config::Precision::kFp16}) {
+    auto config = small_config(20);
+    config.train.precision = precision;
+    config.train.gradient_accumulation_steps = 2;
+    config.checkpoint.save_every_steps = 8;
+    Session plain(config, fresh());
+    ASSERT_TRUE(plain.train().ok());
+
+    const auto log = std::make_shared<FakeQueue::Log>();
+    log->copies_are_slow = log->reads_are_slow = true;
+    ModelContext around;
+    auto ring = std::make_shared<ring::ShmRing*>(nullptr);
+    around.make_engine = [&log,
+                          ring](StepEngine::Calls calls) -> Result<std::unique_ptr<StepEngine>> {
+      const auto& layout = (*ring)->layout();
+      return std::unique_ptr<StepEngine>(std::make_unique<DeviceEngine>(
+          std::make_unique<FakeQueue>(log, layout.slot_bytes()), nullptr, layout,
+          DeviceEngineOptions{.slots = (*ring)->slots()}, std::move(calls)));
+    };
+    Session late(config, fresh(), kNoPoison, std::move(around));
+    *ring = late.ring_.get();
+    const auto outcome = late.train();
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    EXPECT_EQ(late.model_sha256(), plain.model_sha256());
+    EXPECT_GT(log->replays, 20);
+    ASSERT_EQ(late.rows_.size(), plain.rows_.size());
+    for (size_t i = 0; i < late.rows_.size(); ++i) {
+      EXPECT_EQ(late.rows_[i].step, plain.rows_[i].step);
+      EXPECT_EQ(late.rows_[i].loss, plain.rows_[i].loss);
+      EXPECT_EQ(late.rows_[i].grad_norm, plain.rows_[i].grad_norm);
+      EXPECT_EQ(late.rows_[i].lr, plain.rows_[i].lr);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stoker::train

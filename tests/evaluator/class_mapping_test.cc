@@ -1,0 +1,124 @@
+#include "evaluator/class_mapping.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "shared/config/load_config.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::evaluator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Tables of one number and a label, beside each other in a folder.
+class ClassMappingTest : public ::testing::Test {
+ protected:
+  void write(const std::string& dataset, const std::vector<std::string>& labels) {
+    std::string text = "x,kind\n";
+    for (const std::string& label : labels) text += "1," + label + "\n";
+    ASSERT_TRUE(
+        write_file_atomically(default_file_system(), folder_ / (dataset + ".csv"), text).ok());
+  }
+  config::Config config(const std::string& more = "") const {
+    const auto dataset = [this](const std::string& name) {
+      return "  " + name +
+             ": {format: csv, fields: {label: kind}, path: " + (folder_ / (name + ".csv")) + "}\n";
+    };
+    const auto parsed = config::parse_config("data:\n" + dataset("train") + dataset("val") +
+                                                 "model: {name: mlp, hidden_sizes: []" + more +
+                                                 "}\ntask: {name: classification}\n",
+                                             "test.yaml", {});
+    EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+    return *parsed;
+  }
+  // As stokerd leaves it behind.
+  void index_train() const {
+    const auto train = dataset::open_dataset("train", config().data, folder_ / "index", {});
+    EXPECT_TRUE(train.ok()) << train.status().to_string();
+  }
+  Result<std::unique_ptr<dataset::Dataset>> val(const std::string& more = "") const {
+    STOKER_ASSIGN_OR_RETURN(auto data,
+                            dataset::open_dataset("val", config(more).data, folder_ / "eval", {}));
+    return with_class_mapping(load_class_mapping(config(more), folder_ / "index"), "val",
+                              std::move(data));
+  }
+  static std::vector<int64_t> labels_of(const dataset::Dataset& data) {
+    std::vector<int64_t> labels;
+    for (uint64_t sample = 0; sample < data.size(); ++sample) {
+      float x = 0;
+      int64_t label = -1;
+      const std::vector<std::span<std::byte>> out{std::as_writable_bytes(std::span(&x, 1)),
+                                                  std::as_writable_bytes(std::span(&label, 1))};
+      EXPECT_TRUE(data.read(sample, {}, out).ok());
+      labels.push_back(label);
+    }
+    return labels;
+  }
+
+  const test::TemporaryDirectory folder_;
+};
+
+TEST_F(ClassMappingTest, UsesTrainingClassIndicesWhenClassIsMissing) {
+  write("train", {"cat", "cow", "dog"});
+  write("val", {"dog", "cat", "dog"});
+  index_train();
+  const auto data = val();
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_THAT(labels_of(**data), ElementsAre(2, 0, 2));
+  std::vector<int64_t> at_once(3);
+  ASSERT_TRUE((*data)->read_labels(0, at_once).ok());
+  EXPECT_THAT(at_once, ElementsAre(2, 0, 2));
+  EXPECT_EQ((*data)->classes(), 3u);
+  EXPECT_THAT((*data)->class_names(), ElementsAre("cat", "cow", "dog"));
+}
+
+TEST_F(ClassMappingTest, RejectsUntrainedClassByName) {
+  write("train", {"cat", "cow", "dog"});
+  write("val", {"dog", "cat", "owl"});
+  index_train();
+  const auto rejected = val();
+  EXPECT_EQ(rejected.status().code(), StatusCode::kMismatch);
+  EXPECT_THAT(rejected.status().message(), HasSubstr("data.val: there is a class 'owl'"));
+}
+
+TEST_F(ClassMappingTest, UsesTrainingClassCountForNumericLabels) {
+  write("train", {"0", "1", "2"});
+  write("val", {"1", "0"});
+  index_train();
+  const auto data = val();
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_EQ((*data)->classes(), 3u);
+  EXPECT_THAT(labels_of(**data), ElementsAre(1, 0));
+}
+
+TEST_F(ClassMappingTest, RejectsLargerLabelUnlessModelHasOutput) {
+  write("train", {"0", "1", "2"});
+  write("val", {"1", "5"});
+  index_train();
+  EXPECT_THAT(val().status().message(), HasSubstr("data.val: there is a label 5"));
+  EXPECT_TRUE(val(", num_classes: 10").ok());
+}
+
+TEST_F(ClassMappingTest, PreservesLabelsWithEqualClasses) {
+  write("train", {"cat", "dog"});
+  write("val", {"dog", "cat"});
+  index_train();
+  const auto data = val();
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_THAT(labels_of(**data), ElementsAre(1, 0));
+}
+
+TEST_F(ClassMappingTest, UsesOwnClassesWithoutTrainingIndex) {
+  write("train", {"cat", "cow", "dog"});
+  write("val", {"dog", "cat"});
+  const auto data = val();
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_THAT(labels_of(**data), ElementsAre(1, 0));
+  EXPECT_EQ((*data)->classes(), 2u);
+}
+
+}  // namespace
+}  // namespace stoker::evaluator

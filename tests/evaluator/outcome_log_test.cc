@@ -1,0 +1,78 @@
+#include "evaluator/outcome_log.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+namespace stoker::evaluator {
+namespace {
+
+class OutcomeLogTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "stoker-ledger-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    file_ = folder_ + "/outcomes.jsonl";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  Result<OutcomeLog> open() const { return OutcomeLog::open(default_file_system(), file_); }
+
+  std::string folder_, file_;
+};
+
+TEST_F(OutcomeLogTest, FindsOutcomesByStepAndManifestAfterRestart) {
+  {
+    auto ledger = open();
+    ASSERT_TRUE(ledger.ok());
+    ASSERT_TRUE(ledger->append({200, "aa", Outcome::kEvaluated, 1, ""}, "now").ok());
+    ASSERT_TRUE(
+        ledger
+            ->append({400, "bb", Outcome::kCorrupt, 2, "model.safetensors: SHA-256 differs"}, "now")
+            .ok());
+  }
+  const auto ledger = open();
+  ASSERT_TRUE(ledger.ok());
+  ASSERT_NE(ledger->find(200, "aa"), nullptr);
+  ASSERT_NE(ledger->find(400, "bb"), nullptr);
+  EXPECT_EQ(ledger->find(400, "bb")->outcome, Outcome::kCorrupt);
+  EXPECT_EQ(ledger->find(400, "bb")->attempts, 2);
+  EXPECT_EQ(ledger->find(200, "cc"), nullptr)
+      << "another checkpoint of the same step is another checkpoint";
+}
+
+TEST_F(OutcomeLogTest, RemovesPartialLastLineBeforeAppending) {
+  {
+    auto ledger = open();
+    ASSERT_TRUE(ledger->append({1, "aa", Outcome::kEvaluated, 1, ""}, "now").ok());
+  }
+  std::ofstream(file_, std::ios::app) << "{\"step\":2,\"manif";
+  {
+    auto ledger = open();
+    ASSERT_TRUE(ledger.ok());
+    EXPECT_EQ(ledger->find(2, ""), nullptr);
+    ASSERT_TRUE(ledger->append({3, "cc", Outcome::kSuperseded, 1, ""}, "now").ok());
+  }
+  const auto ledger = open();
+  EXPECT_NE(ledger->find(1, "aa"), nullptr);
+  EXPECT_NE(ledger->find(3, "cc"), nullptr);
+}
+
+TEST_F(OutcomeLogTest, IgnoresInvalidLinesAndReadsOthers) {
+  std::ofstream(file_)
+      << "garbage\n{}\n[1]\n"
+         R"({"step":5,"manifest_sha256":"ee","outcome":"evaluated","attempts":1,"reason":"","wall_time":"x"})"
+         "\n"
+         R"({"step":6,"manifest_sha256":"ff","outcome":"invented","attempts":1,"reason":"","wall_time":"x"})"
+         "\n";
+  const auto ledger = open();
+  ASSERT_TRUE(ledger.ok());
+  EXPECT_NE(ledger->find(5, "ee"), nullptr);
+  EXPECT_EQ(ledger->find(6, "ff"), nullptr);
+}
+
+}  // namespace
+}  // namespace stoker::evaluator

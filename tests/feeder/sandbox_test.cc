@@ -1,0 +1,271 @@
+// What a confined process can and cannot do: each call in a process of its own.
+#include "feeder/sandbox.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/memfd.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "feeder/syscall_filter.h"
+#include "shared/ring/segment.h"
+
+namespace stoker::feeder {
+namespace {
+
+struct Ending {
+  int signal = 0;
+  int exit_code = -1;
+  uint64_t denied_syscall = 0;  // number + 1
+};
+
+// What becomes of a process that confines itself and then does `what`; its exit code is what that
+// returns.
+Ending confined(const std::function<int()>& what, const SandboxOptions& options = {}) {
+  auto shared = ring::Segment::create(sizeof(uint64_t));
+  EXPECT_TRUE(shared.ok());
+  auto& word = *reinterpret_cast<uint64_t*>(shared->bytes().data());
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (!disable_core_dumps_and_privileges().ok() || !enter_sandbox(options, word).ok())
+      ::_exit(99);
+    ::_exit(what());
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+  return {.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+          .exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+          .denied_syscall = word};
+}
+
+class SandboxTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
+  }
+};
+
+struct ForbiddenCall {
+  const char* what;
+  long number;
+  std::function<long()> call;
+};
+
+long call_of(long number, auto... arguments) { return ::syscall(number, arguments...); }
+
+const std::vector<ForbiddenCall>& forbidden_calls() {
+  static const std::vector<ForbiddenCall> calls{
+      {"a socket", SYS_socket, [] { return ::socket(AF_INET, SOCK_STREAM, 0); }},
+      {"a pair of sockets", SYS_socketpair,
+       [] {
+         int fds[2];
+         return ::socketpair(AF_UNIX, SOCK_STREAM, 0, fds);
+       }},
+      {"a connection", SYS_connect, [] { return call_of(SYS_connect, 3, nullptr, 0); }},
+      {"a program", SYS_execve, [] { return call_of(SYS_execve, "/bin/true", nullptr, nullptr); }},
+      {"a program by descriptor", SYS_execveat,
+       [] { return call_of(SYS_execveat, 3, "", nullptr, nullptr, AT_EMPTY_PATH); }},
+      {"a process", SYS_clone, [] { return call_of(SYS_clone, SIGCHLD, 0, 0, 0, 0); }},
+      {"a file for writing", SYS_openat, [] { return ::open("/tmp/stoker-confined", O_WRONLY); }},
+      {"a file for reading and writing", SYS_openat, [] { return ::open("/dev/null", O_RDWR); }},
+      {"a new file", SYS_openat,
+       [] { return ::open("/tmp/stoker-confined", O_RDONLY | O_CREAT, 0600); }},
+      {"a file made empty", SYS_openat,
+       [] { return ::open("/tmp/stoker-confined", O_RDONLY | O_TRUNC); }},
+      {"a file deleted", SYS_unlinkat,
+       [] { return call_of(SYS_unlinkat, AT_FDCWD, "/tmp/stoker-confined", 0); }},
+      {"a file renamed", SYS_renameat2,
+       [] { return call_of(SYS_renameat2, AT_FDCWD, "/tmp/a", AT_FDCWD, "/tmp/b", 0); }},
+      {"a folder", SYS_mkdirat, [] { return call_of(SYS_mkdirat, AT_FDCWD, "/tmp/a", 0700); }},
+      {"a mode", SYS_fchmodat, [] { return call_of(SYS_fchmodat, AT_FDCWD, "/tmp/a", 0777); }},
+      {"a write elsewhere", SYS_write, [] { return ::write(STDOUT_FILENO, "x", 1); }},
+      {"a write into a file", SYS_pwrite64, [] { return ::pwrite(STDERR_FILENO, "x", 1, 0); }},
+      {"a signal to another", SYS_kill, [] { return ::kill(::getppid(), 0); }},
+      {"a signal to another's thread", SYS_tgkill,
+       [] { return call_of(SYS_tgkill, ::getppid(), ::getppid(), 0); }},
+      {"a look into another", SYS_ptrace,
+       [] { return call_of(SYS_ptrace, 16, ::getppid(), 0, 0); }},
+      {"another's memory", SYS_process_vm_writev,
+       [] { return call_of(SYS_process_vm_writev, ::getppid(), nullptr, 0, nullptr, 0, 0); }},
+      {"memory to be executed", SYS_mmap,
+       [] {
+         return ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
+                MAP_FAILED;
+       }},
+      {"memory made executable", SYS_mprotect,
+       [] { return call_of(SYS_mprotect, nullptr, 4096, PROT_EXEC); }},
+      {"a file without a name", SYS_memfd_create, [] { return ::memfd_create("x", MFD_CLOEXEC); }},
+      {"a queue to the kernel", SYS_io_uring_setup,
+       [] { return call_of(SYS_io_uring_setup, 8, nullptr); }},
+      {"a program in the kernel", SYS_bpf, [] { return call_of(SYS_bpf, 0, nullptr, 0); }},
+      {"a higher limit", SYS_prlimit64,
+       [] {
+         const rlimit none{RLIM_INFINITY, RLIM_INFINITY};
+         return ::setrlimit(RLIMIT_AS, &none);
+       }},
+      {"another handler", SYS_rt_sigaction, [] { return ::signal(SIGSYS, SIG_IGN) == SIG_ERR; }},
+      {"another filter", SYS_seccomp, [] { return call_of(SYS_seccomp, 1, 0, nullptr); }},
+      {"keys typed on a terminal", SYS_ioctl,
+       [] { return call_of(SYS_ioctl, 0, 0x5412 /* TIOCSTI */, "x"); }},
+      {"a core dump", SYS_prctl, [] { return ::prctl(PR_SET_DUMPABLE, 1); }},
+      {"another root", SYS_chroot, [] { return ::chroot("/"); }},
+      {"another user", SYS_setuid, [] { return call_of(SYS_setuid, 0); }},
+  };
+  return calls;
+}
+
+TEST_F(SandboxTest, KillsProcessOnDeniedSyscallAndReportsIt) {
+  for (const ForbiddenCall& forbidden : forbidden_calls()) {
+    const Ending ending = confined([&] {
+      forbidden.call();
+      return 0;
+    });
+    EXPECT_EQ(ending.signal, SIGSYS) << forbidden.what << ": exit code " << ending.exit_code;
+    EXPECT_EQ(ending.denied_syscall, static_cast<uint64_t>(forbidden.number) + 1) << forbidden.what;
+  }
+}
+
+TEST_F(SandboxTest, AllowsWritesOnlyToCacheFiles) {
+  const int kept = ::memfd_create("kept", MFD_CLOEXEC),
+            other = ::memfd_create("other", MFD_CLOEXEC);
+  ASSERT_TRUE(kept >= 0 && other >= 0);
+  const SandboxOptions options{.writable_fds = {kept}};
+  const Ending good = confined([&] { return ::pwrite(kept, "x", 1, 5) == 1 ? 0 : 1; }, options);
+  EXPECT_EQ(good.exit_code, 0) << "signal " << good.signal;
+  char byte = 0;
+  EXPECT_EQ(::pread(kept, &byte, 1, 5), 1);
+  EXPECT_EQ(byte, 'x');
+  for (const auto& call : std::vector<std::function<long()>>{
+           [&] { return ::pwrite(other, "x", 1, 0); }, [&] { return ::write(kept, "x", 1); },
+           [&] { return ::ftruncate(kept, 0); }})
+    EXPECT_EQ(confined([&] { return call() < 0 ? 1 : 0; }, options).signal, SIGSYS);
+  ::close(kept);
+  ::close(other);
+}
+
+TEST_F(SandboxTest, AllowsAllSyscallsWithoutFilter) {
+  const Ending ending =
+      confined([] { return ::socket(AF_UNIX, SOCK_STREAM, 0) >= 0 ? 0 : 1; }, {.filter = false});
+  EXPECT_EQ(ending.exit_code, 0);
+}
+
+TEST_F(SandboxTest, KillsProcessOnDeniedSyscallOfAnyThread) {
+  const Ending ending = confined([] {
+    std::jthread([] { (void)::socket(AF_INET, SOCK_STREAM, 0); }).join();
+    return 0;
+  });
+  EXPECT_EQ(ending.signal, SIGSYS);
+}
+
+TEST_F(SandboxTest, RestrictsThreadsStartedBefore) {
+  auto shared = ring::Segment::create(2 * sizeof(uint64_t));
+  ASSERT_TRUE(shared.ok());
+  auto* words = reinterpret_cast<uint64_t*>(shared->bytes().data());
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    std::atomic<bool> bound{false};
+    std::jthread thread([&] {
+      bound.wait(false);
+      (void)::socket(AF_INET, SOCK_STREAM, 0);
+    });
+    if (!disable_core_dumps_and_privileges().ok() || !enter_sandbox({}, words[0]).ok()) ::_exit(99);
+    bound = true;
+    bound.notify_all();
+    thread.join();
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS) << status;
+}
+
+TEST_F(SandboxTest, AllowsSyscallsNeededForReading) {
+  const Ending ending = confined([] {
+    std::ifstream file("/proc/self/status");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (text.find("Seccomp:\t2") == std::string::npos) return 1;
+    if (text.find("NoNewPrivs:\t1") == std::string::npos) return 2;
+    size_t entries = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/etc"))
+      entries += !entry.path().empty();
+    if (entries == 0) return 3;
+    std::vector<std::jthread> threads;
+    std::atomic<size_t> sum{0};
+    for (int i = 0; i < 8; ++i)
+      threads.emplace_back([&sum] { sum += std::vector<char>(32 << 20, 1).size(); });
+    threads.clear();
+    if (sum != 8ull << 25) return 4;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (::write(STDERR_FILENO, "", 0) != 0) return 5;
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_CORE, &limit) != 0 || limit.rlim_cur > 1 || limit.rlim_max > 1) return 6;
+    return 0;
+  });
+  EXPECT_EQ(ending.exit_code, 0) << "signal " << ending.signal << ", call "
+                                 << ending.denied_syscall - 1;
+}
+
+TEST_F(SandboxTest, ReturnsEnosysForSyscallsWithUncheckableArguments) {
+  const Ending ending = confined([] {
+    const bool none = call_of(SYS_clone3, nullptr, 0) == -1 && errno == ENOSYS;
+    return none && call_of(SYS_openat2, AT_FDCWD, "/", nullptr, 0) == -1 && errno == ENOSYS ? 0 : 1;
+  });
+  EXPECT_EQ(ending.exit_code, 0);
+}
+
+TEST_F(SandboxTest, RaisesSigabrtOnFailedAssertion) {
+  EXPECT_EQ(confined([]() -> int { std::abort(); }).signal, SIGABRT);
+}
+
+TEST_F(SandboxTest, FailsAllocationBeyondMemoryLimit) {
+  const Ending ending = confined(
+      [] {
+        try {
+          const std::vector<char> within(64 << 20, 1);
+          const std::vector<char> past(1 << 30, 1);
+          return 1;
+        } catch (const std::bad_alloc&) {
+          return 0;
+        }
+      },
+      {.threads = 1, .memory_bytes = 128 << 20});
+  EXPECT_EQ(ending.exit_code, 0);
+}
+
+TEST_F(SandboxTest, ExcludesMemoryMappedBeforeFromLimit) {
+  // The ring, the index: what was there before does not eat up what samples may take.
+  void* mapped =
+      ::mmap(nullptr, 1 << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  const Ending ending = confined(
+      [] {
+        const std::vector<char> within(64 << 20, 1);
+        return within.back() == 1 ? 0 : 1;
+      },
+      {.threads = 1, .memory_bytes = 128 << 20});
+  ::munmap(mapped, 1 << 30);
+  EXPECT_EQ(ending.exit_code, 0);
+}
+
+}  // namespace
+}  // namespace stoker::feeder

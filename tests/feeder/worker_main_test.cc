@@ -1,0 +1,384 @@
+// stoker-feed itself, as processes.
+#include "feeder/worker_main.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <random>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/config/load_config.h"
+#include "shared/feed/make_sample_plan.h"
+#include "tests/daemon/supervisor/feed_fixture.h"
+
+namespace stoker::feeder {
+
+using namespace supervisor;  // its fixture starts the workers
+namespace {
+
+using ::testing::HasSubstr;
+
+class WorkerMainTest : public FeedTest {
+ protected:
+  void SetUp() override {
+    FeedTest::SetUp();
+    options_.feed_program = FEED_PROGRAM;
+    write_config("{format: synthetic, num_samples: 500, input_shape: [3, 10], num_classes: 4}");
+  }
+
+  // CIFAR-10 with a label that does not exist in record 17.
+  void use_damaged_cifar() {
+    constexpr size_t kRecord = 3073;
+    std::string bytes(40 * kRecord, '\0');
+    std::mt19937 random(3);
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    for (size_t record = 0; record < 40; ++record)
+      bytes[record * kRecord] = static_cast<char>(record % 10);
+    bytes[17 * kRecord] = 10;
+    std::ofstream(path("data.bin"), std::ios::binary) << bytes;
+    open_data({.source = config::CifarDataset{.path = path("data.bin")}});
+    write_config("{format: cifar10, path: " + path("data.bin") + "}");
+    unreadable_ = {17};
+  }
+
+  static std::chrono::nanoseconds cpu_time(pid_t pid) {
+    clockid_t clock{};
+    timespec spent{};
+    EXPECT_EQ(::clock_getcpuclockid(pid, &clock), 0);
+    EXPECT_EQ(::clock_gettime(clock, &spent), 0);
+    return std::chrono::seconds(spent.tv_sec) + std::chrono::nanoseconds(spent.tv_nsec);
+  }
+};
+
+TEST_F(WorkerMainTest, FillsPlannedBatches) {
+  options_.feed.num_workers = 3;
+  options_.feed.num_processes = 2;
+  open_ring({.slots = 4, .first_ticket = 5});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 5; ticket < 60; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  const auto ids = supervisor_->process_ids();
+  EXPECT_EQ(ids.size(), 2u);
+  supervisor_->stop();
+  EXPECT_TRUE(no_children_left());
+  EXPECT_EQ(supervisor_->crashes(), 0u);
+}
+
+// stokerd and stoker-feed make their plans of the same configuration, index and kept weights. The
+// parameter: what comes after "data:\n  train: ".
+class WorkerMainPlanTest : public WorkerMainTest,
+                           public ::testing::WithParamInterface<const char*> {
+ protected:
+  void prepare() {
+    std::string weights;
+    for (int i = 0; i < 40; ++i) weights += std::to_string(i % 3) + '\n';
+    std::ofstream(path("weights.txt")) << weights;
+    std::string sets = GetParam();
+    const std::string file = "WEIGHTS";
+    if (const size_t at = sets.find(file); at != std::string::npos)
+      sets.replace(at, file.size(), path("weights.txt"));
+    write_config(sets);
+    const auto config = config::load_config(options_.config_path, {});
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    data_ = *dataset::open_dataset("train", config->data, options_.index_dir, {});
+    const auto numbers = feed::read_sample_weights(*config, *data_);
+    ASSERT_TRUE(numbers.ok()) << numbers.status().message();
+    ASSERT_TRUE(feed::snapshot_sample_weights(*numbers, options_.index_dir, 3).ok());
+    plan_.emplace(*feed::make_plan_options(*config, *data_, *numbers));
+  }
+};
+
+TEST_P(WorkerMainPlanTest, MatchesPlanOfDaemon) {
+  prepare();
+  open_ring({.slots = 4, .first_ticket = 3});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 3; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+}
+
+#define EVEN "{format: synthetic, num_samples: 90, input_shape: [3, 10], num_classes: 4}\n"
+#define ODD \
+  "{format: synthetic, num_samples: 40, input_shape: [3, 10], num_classes: 4, noise_std: 2}\n"
+#define DRAWN                                                                   \
+  "{format: synthetic, num_samples: 40, input_shape: [3, 10], num_classes: 4, " \
+  "sample_weights_path: WEIGHTS}\n"
+INSTANTIATE_TEST_SUITE_P(Plans, WorkerMainPlanTest,
+                         ::testing::Values(EVEN "feed: {shuffle: none}",
+                                           EVEN "feed: {shuffle: block, shuffle_block_size: 7}",
+                                           EVEN "feed: {shuffle: shards, last_batch: pad}", DRAWN,
+                                           "{concat: [even, odd]}\n  even: " EVEN "  odd: " ODD
+                                           "feed: {last_batch: drop}",
+                                           "{mixture: {even: 1, odd: 2}}\n  even: " EVEN
+                                           "  odd: " DRAWN));
+#undef EVEN
+#undef ODD
+#undef DRAWN
+
+TEST_F(WorkerMainTest, PreservesBatchBytesWhenKilledMidBatch) {
+  // Samples so large that a batch takes long to read, and a kill after a slot was freed finds one
+  // claimed.
+  auto config = synthetic_config();
+  std::get<config::SyntheticDataset>(config.source).input_shape = {3, 64, 64};
+  open_data(config);
+  write_config("{format: synthetic, num_samples: 500, input_shape: [3, 64, 64], num_classes: 4}");
+  options_.feed.num_processes = 2;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  std::mt19937 random(5);
+  uint64_t ticket = 0;
+  for (uint64_t kills = 0; kills < 10 || ring_->counters().requeued < 3; ++kills) {
+    ASSERT_LT(kills, 300u) << "too few kills hit a claimed ticket";
+    for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
+    const auto ids = supervisor_->process_ids();
+    if (ids.empty()) continue;
+    const uint64_t crashes = supervisor_->crashes();
+    ::kill(ids[random() % ids.size()], SIGKILL);
+    ASSERT_TRUE(eventually([&] { return supervisor_->crashes() > crashes; }));
+  }
+  for (int i = 0; i < 20; ++i) ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
+  EXPECT_TRUE(supervisor_->quarantined().empty()) << "no sample is to blame";
+  EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
+}
+
+TEST_F(WorkerMainTest, ExitsAtEndOfData) {
+  open_ring({.slots = 4, .end_ticket = 10});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 10; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_EQ(ring_->pop(kLong).status().code(), StatusCode::kClosed);
+  EXPECT_TRUE(eventually([&] { return supervisor_->live_workers() == 0; }));
+  EXPECT_EQ(supervisor_->crashes(), 0u);
+  EXPECT_FALSE(coordinator_.should_stop());
+}
+
+TEST_F(WorkerMainTest, ReportsCorruptSampleAndReadsReplacement) {
+  use_damaged_cifar();
+  options_.feed.max_sample_error_rate = 1.0;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 12; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  supervisor_->stop();
+  EXPECT_THAT(list_of_sample_errors(), HasSubstr("\"sample\":17,"));
+  EXPECT_THAT(list_of_sample_errors(),
+              HasSubstr("data.bin\",\"offset\":" + std::to_string(17 * 3073)));
+  EXPECT_GE(supervisor_->sample_errors(), 4u) << "once in each epoch";
+}
+
+TEST_F(WorkerMainTest, CountsSampleErrorsOfConsumedTicketsOnly) {
+  use_damaged_cifar();
+  options_.feed.max_sample_error_rate = 1.0;
+  options_.sample_errors = {.count = 100, .step = 5, .ticket = 5};
+  open_ring({.slots = 8, .first_ticket = 5});
+  ASSERT_TRUE(start().ok());
+  std::set<std::pair<uint64_t, uint64_t>>
+      error;  // one once a batch, although it may be planned twice
+  const auto note = [&](uint64_t ticket, uint64_t sample) {
+    if (unreadable_.contains(sample)) error.emplace(ticket, sample);
+  };
+  for (uint64_t ticket = 5; ticket < 60; ++ticket) {
+    ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+    for (uint64_t row = 0; row < kBatch; ++row) note(ticket, plan_->at(ticket, row).sample);
+    // At once, however long ago the supervisor's thread has looked, and however far the readers are.
+    EXPECT_EQ(supervisor_->sample_errors_before(ticket + 1), 100 + error.size()) << ticket;
+  }
+  EXPECT_GT(error.size(), 15u);
+  supervisor_->flush_sample_errors();
+  const std::string list = list_of_sample_errors();
+  for (const auto& [ticket, sample] : error)
+    EXPECT_THAT(list, HasSubstr("{\"step\":" + std::to_string(ticket + 1) +
+                                ",\"ticket\":" + std::to_string(ticket) + ",\"sample\":17,"));
+}
+
+// Sample 17 of four tokens and the next has one that the model does not know.
+TEST_F(WorkerMainTest, ReportsOutOfVocabTokenAsSampleError) {
+  std::vector<uint16_t> tokens(400);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i % 100);
+  tokens[17 * 4 + 2] = 600;
+  std::ofstream(path("tokens.bin"), std::ios::binary)
+      .write(reinterpret_cast<const char*>(tokens.data()),
+             static_cast<std::streamsize>(tokens.size() * sizeof(uint16_t)));
+  std::ofstream(options_.config_path)
+      << "run: {seed: 9}\ndata:\n  train: {format: tokens, path: " << path("tokens.bin")
+      << ", sequence: {block_size: 4}}\nmodel: {name: gpt, vocab_size: 100, context_length: 4}\n"
+      << "train: {micro_batch_size: " << kBatch << "}\n";
+  open_data(
+      {.source = config::TokensDataset{.path = path("tokens.bin"), .sequence = {.block_size = 4}}});
+  unreadable_ = {17};
+  options_.feed.max_sample_error_rate = 1.0;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  for (uint64_t ticket = 0; ticket < 12; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  supervisor_->stop();
+  EXPECT_THAT(list_of_sample_errors(), HasSubstr("\"sample\":17,"));
+  EXPECT_THAT(list_of_sample_errors(), HasSubstr("token 600 at place 2: model.vocab_size is 100"));
+}
+
+TEST_F(WorkerMainTest, FailsRunAboveSampleErrorRateLimit) {
+  use_damaged_cifar();
+  options_.feed.max_sample_error_rate = 0.01;  // one of 40 is more
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  // The supervisor judges several times a second, however fast batches are taken meanwhile.
+  uint64_t ticket = 0;
+  const auto deadline = std::chrono::steady_clock::now() + kLong;
+  while (!coordinator_.should_stop()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
+  }
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("feed.max_sample_error_rate = 0.01"));
+}
+
+TEST_F(WorkerMainTest, FailsRunOnCorruptSampleWhenConfigured) {
+  use_damaged_cifar();
+  options_.feed.on_sample_error = config::OnSampleError::kFail;
+  open_ring({.slots = 8});  // three epochs
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("data.bin"));
+}
+
+TEST_F(WorkerMainTest, FailsRunOnUnreadableConfig) {
+  std::ofstream(options_.config_path) << "run: [\n";
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 78"));
+}
+
+TEST_F(WorkerMainTest, FailsRunOnChangedIndex) {
+  auto config = synthetic_config();
+  std::get<config::SyntheticDataset>(config.source).num_samples = 400;
+  open_ring({.slots = 4});
+  auto changed = dataset::open_dataset("train", config, options_.index_dir, {});
+  ASSERT_TRUE(changed.ok());
+  write_config("{format: synthetic, num_samples: 400, input_shape: [3, 10], num_classes: 4}");
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code"));
+}
+
+TEST_F(WorkerMainTest, IgnoresSignalsForDaemon) {
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_NO_FATAL_FAILURE(expect_next(0));
+  for (const int pid : supervisor_->process_ids())
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) ::kill(pid, signal);
+  for (uint64_t ticket = 1; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_EQ(supervisor_->crashes(), 0u);
+}
+
+TEST_F(WorkerMainTest, UsesNoCpuTimeWhenRingIsFull) {
+  options_.feed.num_workers = 4;
+  options_.feed.num_processes = 2;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(eventually([&] { return ring_->counters().ready == ring_->slots(); }));
+  const auto ids = supervisor_->process_ids();
+  ASSERT_EQ(ids.size(), 2u);
+  const auto spent = [&ids] { return cpu_time(ids[0]) + cpu_time(ids[1]); };
+  // The trainer pauses. All must have started and come to rest before it counts: two looks a while
+  // apart differ by less than 1 %.
+  bool at_rest = false;
+  for (int look = 0; look < 10 && !at_rest; ++look) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto before = spent();
+    EXPECT_FALSE(coordinator_.wait_for_stop(500ms));
+    at_rest = (spent() - before) * 100 < std::chrono::steady_clock::now() - start;
+  }
+  EXPECT_TRUE(at_rest) << "of two processes with two threads each";
+}
+
+// A process that is not a child of this one.
+class Stranger {
+ public:
+  explicit Stranger(pid_t pid) : pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
+  bool known() const { return pidfd_.valid(); }
+  bool ends_within(std::chrono::milliseconds timeout) const {
+    pollfd entry{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&entry, 1, static_cast<int>(timeout.count())) == 1;
+  }
+
+ private:
+  UniqueFd pidfd_;
+};
+
+// Starts feeder_test_parent; what it prints can be read from `output`.
+pid_t start_parent(const FeedOptions& options, UniqueFd& output) {
+  int ends[2];
+  EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  output = UniqueFd(ends[0]);
+  const UniqueFd input(ends[1]);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::dup2(input.get(), STDOUT_FILENO);
+    ::execl(PARENT_TEST_PROGRAM, PARENT_TEST_PROGRAM, options.feed_program.c_str(),
+            options.config_path.c_str(), options.index_dir.c_str(), nullptr);
+    ::_exit(127);
+  }
+  return pid;
+}
+
+std::string read_line(const UniqueFd& fd) {
+  std::string line;
+  for (char next = 0; ::read(fd.get(), &next, 1) == 1 && next != '\n';) line.push_back(next);
+  return line;
+}
+
+TEST_F(WorkerMainTest, ExitsWhenParentIsKilled) {
+  UniqueFd output;
+  const pid_t parent = start_parent(options_, output);
+  ASSERT_GT(parent, 0);
+  std::istringstream ids(read_line(output));
+  std::vector<Stranger> workers;
+  for (pid_t pid = 0; ids >> pid;) workers.emplace_back(pid);
+  EXPECT_EQ(workers.size(), 2u);
+  for (const Stranger& worker : workers) {
+    EXPECT_TRUE(worker.known());
+    EXPECT_FALSE(worker.ends_within(0ms));
+  }
+  ::kill(parent, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(::waitpid(parent, &status, 0), parent);
+  EXPECT_TRUE(WIFSIGNALED(status)) << "exit code " << WEXITSTATUS(status);
+  for (const Stranger& worker : workers) EXPECT_TRUE(worker.ends_within(kLong));
+}
+
+// Runs stoker-feed by hand.
+int exit_code_of_feed(std::vector<std::string> arguments) {
+  std::vector<char*> words{const_cast<char*>(FEED_PROGRAM)};
+  for (std::string& argument : arguments) words.push_back(argument.data());
+  words.push_back(nullptr);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::close(STDERR_FILENO);
+    ::execv(FEED_PROGRAM, words.data());
+    ::_exit(127);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(WorkerMainTest, RejectsInvalidArgumentsAsUsageErrors) {
+  EXPECT_EQ(exit_code_of_feed({}), 64);
+  EXPECT_EQ(exit_code_of_feed({"--ring-fd", "x"}), 64);
+}
+
+TEST_F(WorkerMainTest, FailsWithoutRing) {
+  const int code = exit_code_of_feed(
+      {"--config", options_.config_path, "--index-dir", options_.index_dir, "--dataset-fingerprint",
+       data_->fingerprint(), "--ring-fd", "77", "--quarantine-fd", "78", "--worker-index", "0",
+       "--producer-index", "0", "--producer-generation", "1"});
+  EXPECT_GT(code, 0);
+}
+
+}  // namespace
+}  // namespace stoker::feeder

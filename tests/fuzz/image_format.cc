@@ -1,0 +1,94 @@
+#include <cstddef>
+#include <span>
+
+#include "shared/image/add_restart_markers.h"
+#include "shared/image/decoder.h"
+#include "tests/fuzz/file_under_test.h"
+#include "tests/fuzz/format.h"
+#include "tests/shared/image/image_files.h"
+
+namespace stoker::fuzz {
+namespace {
+
+using image::CropBox;
+using image::DecodeLimits;
+using image::testing::encode_jpeg;
+using image::testing::encode_png_file;
+using image::testing::encode_webp;
+using image::testing::pattern;
+
+constexpr DecodeLimits kLimits{
+    .pixels = 1 << 18, .side = 4096, .scans = 20, .memory_bytes = 64 << 20};
+constexpr image::ImageShape kShape{.channels = 3, .height = 24, .width = 17};
+constexpr size_t kDraws = 4;
+
+struct Decoded {
+  bool ok = false;
+  std::vector<std::byte> planes;  // where it is
+  bool operator==(const Decoded&) const = default;
+};
+
+Decoded decode_by(image::Decoder& decoder, std::span<const std::byte> file,
+                  const image::CropFunction& part) {
+  Decoded decoded{.ok = false, .planes = std::vector<std::byte>(kShape.bytes())};
+  decoded.ok = check_status(decoder.decode(file, kShape, decoded.planes, part));
+  if (!decoded.ok) decoded.planes.clear();
+  return decoded;
+}
+
+// By one that has seen other pictures, damaged ones too, and by one that has not.
+Decoded decode(std::span<const std::byte> file, const image::CropFunction& part) {
+  static image::Decoder used(kLimits);
+  image::Decoder fresh(kLimits);
+  const Decoded decoded = decode_by(used, file, part);
+  must(decode_by(fresh, file, part) == decoded, "an image is the same each time");
+  return decoded;
+}
+
+// The first four bytes say which part, in 256ths of what there is; the rest is the file. Beside what
+// file_under_test.h promises: a JPEG that can be rewritten is, whole and in part, the same picture.
+bool run(std::string_view input) {
+  if (input.size() < kDraws) return false;
+  const auto draw = [&](size_t i) { return static_cast<unsigned char>(input[i]) / 256.0; };
+  const auto file = std::as_bytes(std::span(input.substr(kDraws)));
+  const image::CropFunction part = [&](uint32_t height, uint32_t width) {
+    const double top = draw(0) * height, left = draw(1) * width;
+    return CropBox{.left = left,
+                   .top = top,
+                   .width = (width - left) * (1 - draw(2)),
+                   .height = (height - top) * (1 - draw(3))};
+  };
+  const Decoded whole = decode(file, {}), taken = decode(file, part);
+  if (const auto rewritten = image::add_restart_markers(file, kLimits)) {
+    must(whole.ok, "a JPEG that can be rewritten is not damaged");
+    must(decode(*rewritten, {}) == whole, "rewritten it is the same image");
+    must(decode(*rewritten, part) == taken, "rewritten its parts are the same");
+  }
+  return whole.ok;
+}
+
+}  // namespace
+
+const Format& image_format() {
+  static constexpr Format kFormat{
+      .name = "image", .run = run, .seeds = [] {
+        const std::string middle = "\x50\x70\x90\x80";
+        const std::string file = encode_jpeg(pattern(100, 97), {.quality = 10});
+        std::vector<std::string> seeds{
+            middle + file,
+            middle + encode_jpeg(pattern(20, 30), {.quality = 30, .restart_rows = 1}),
+            middle + encode_jpeg(pattern(20, 30), {.quality = 30, .progressive = true}),
+            middle + encode_jpeg(image::testing::gradient(96, 120, 1), {.quality = 10}),
+            middle + encode_jpeg(image::testing::gradient(20, 30, 4), {.quality = 30}),
+            middle + encode_png_file(pattern(9, 11), {.interlaced = true}),
+            middle + encode_webp(pattern(20, 30), {.quality = 20}),
+            middle + encode_webp(pattern(9, 11), {.lossless = true})};
+        const auto rewritten = image::add_restart_markers(image::testing::bytes_of(file), kLimits);
+        seeds.push_back(middle + std::string(reinterpret_cast<const char*>(rewritten->data()),
+                                             rewritten->size()));
+        return seeds;
+      }};
+  return kFormat;
+}
+
+}  // namespace stoker::fuzz

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""check_parity.py COMMITTED_GOLDEN FRESH_GOLDEN CHECKPOINTS: compares the committed golden files with ones just made, and
+loads the checkpoints that parity_export wrote into their counterparts: every name and shape must fit, and weights, optimizer
+state and the loss in evaluation must be those of the counterpart."""
+import pathlib
+import sys
+
+import torch
+from safetensors.torch import load_file
+
+from case import round_erfinv_correctly
+from cases import CASES
+from make_golden import run
+
+differences = []
+
+
+def compare(what, actual, expected, tolerance):
+    if actual.shape != expected.shape:
+        differences.append(f"{what}: shape {tuple(actual.shape)}, PyTorch has {tuple(expected.shape)}")
+        return
+    actual, expected = actual.detach().double(), expected.detach().double()
+    apart, scale = (actual - expected).abs().max().item(), expected.abs().max().item()
+    # What is zero but for rounding, such as the gradient of a bias before a batch norm, is any small number.
+    if not apart <= tolerance * scale + 1e-8:
+        differences.append(f"{what}: apart by {apart:.3g}, largest element {scale:.3g}")
+
+
+def compare_golden(committed, fresh):
+    names = {p.name for p in committed.glob("*.safetensors")}
+    if names != {p.name for p in fresh.glob("*.safetensors")}:
+        differences.append("the golden files are not those that make_golden.py writes: run it and commit them")
+    for name in sorted(names - {"initial_weights.safetensors"}):
+        old, new = load_file(committed / name), load_file(fresh / name)
+        if old.keys() != new.keys():
+            differences.append(f"{name}: other tensors than make_golden.py writes")
+        for key in sorted(old.keys() & new.keys() - {"initial_sha256"}):
+            if "#" not in key:
+                compare(f"golden {name} {key}", old[key], new[key], 1e-4)
+
+
+def compare_checkpoint(case, folder):
+    _, reference, optimizer = run(case)
+    (checkpoint,) = folder.glob("step-*")
+    weights = load_file(checkpoint / "model.safetensors")
+    for name, tensor in reference.state_dict().items():
+        if name in weights:
+            compare(f"{case.name} {name}", weights[name], tensor, 1e-4)
+    saved = load_file(checkpoint / "optimizer.safetensors")
+    expected = {
+        f"{kind}.{name}": optimizer.state[parameter][kind]
+        for name, parameter in reference.named_parameters()
+        for kind in optimizer.state[parameter]
+        if optimizer.state[parameter][kind] is not None
+    }
+    if saved.keys() != expected.keys():
+        differences.append(f"{case.name}: optimizer state {sorted(saved.keys() ^ expected.keys())[:5]}")
+    for name in saved.keys() & expected.keys():
+        compare(f"{case.name} {name}", saved[name], expected[name], 1e-3)
+    loaded = case.model()
+    loaded.load_state_dict(weights, strict=True)  # raises where names or shapes differ
+    loaded.eval()
+    torch.manual_seed(8)
+    batch = case.batches()[0]
+    reference.eval()
+    with torch.no_grad():
+        compare(f"{case.name} loss", case.loss(loaded, batch)[1], case.loss(reference, batch)[1], 1e-5)
+
+
+def main():
+    committed, fresh, checkpoints = (pathlib.Path(p) for p in sys.argv[1:])
+    torch.set_num_threads(1)
+    round_erfinv_correctly()
+    compare_golden(committed, fresh)
+    for case in CASES:
+        compare_checkpoint(case, checkpoints / case.name)
+    for line in differences[:20]:
+        print(line)
+    print(f"{len(CASES)} cases against PyTorch {torch.__version__}: {len(differences)} differences")
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""check_torchvision.py GOLDEN NAMES: compares stoker's models with torchvision itself, so that published weights load.
+
+NAMES is what parity_export wrote: of each model, a line "model NAME" and then its tensors, "name [shape]", as stoker makes
+them with torchvision's settings. Names and shapes must be those of torchvision's state_dict; initial weights those of
+the golden file, byte for byte where erfinv_ is rounded correctly (see case.py), and else but for the last bits.
+"""
+import pathlib
+import sys
+
+import torch
+import torchvision
+from safetensors.torch import load_file
+
+from case import SEED, round_erfinv_correctly
+from make_golden import digest
+
+# In the golden file with torchvision's own settings, but for these.
+SAME_INITIAL_WEIGHTS = {
+    "resnet18": {"num_classes": 10},
+    "resnet101": {"num_classes": 5},
+    "resnet152": {"num_classes": 5},
+    "alexnet": {"num_classes": 10},
+    "vgg11": {"num_classes": 10},
+    "vit_b_32": {"num_classes": 5, "image_size": 64},
+    "inception_v3": {"num_classes": 5},
+}
+# erfinv_ of float32 is off by one unit in the last place, 2^-23, at most; each product is rounded once more.
+LAST_BITS = 2.5e-7
+differences = []
+
+
+def read_names(path):
+    models = {}
+    for line in path.read_text().splitlines():
+        if line.startswith("model "):
+            tensors = models.setdefault(line.removeprefix("model "), [])
+        else:
+            tensors.append(line)
+    return models
+
+
+def make(model, **settings):
+    if model == "inception_v3":
+        settings["init_weights"] = True  # what it does anyway, with a warning
+    return getattr(torchvision.models, model)(**settings)
+
+
+def check_names(model, tensors):
+    with torch.device("meta"):
+        peer = make(model)
+    expected = {f"{name} {list(tensor.shape)}" for name, tensor in peer.state_dict().items()}
+    for name in sorted(expected ^ set(tensors))[:3]:
+        side = "torchvision" if name in expected else "stoker"
+        differences.append(f"{model}: only {side} has {name}")
+    documented = torchvision.models.get_model_weights(model).DEFAULT.meta["num_params"]
+    count = sum(parameter.numel() for parameter in peer.parameters())
+    if count != documented:
+        differences.append(f"{model}: {count} parameters, documented are {documented}")
+
+
+def make_seeded(model, settings):
+    torch.manual_seed(SEED)
+    return make(model, **settings)
+
+
+def check_unrounded(models):
+    """What torchvision makes by itself; only then erfinv_ is rounded correctly."""
+    unrounded = [make_seeded(model, settings) for model, settings in models.items()]
+    round_erfinv_correctly()
+    for (model, settings), other in zip(models.items(), unrounded):
+        for (name, ours), theirs in zip(make_seeded(model, settings).named_parameters(), other.parameters()):
+            if not torch.allclose(theirs, ours, rtol=LAST_BITS, atol=0):
+                differences.append(f"{model}: {name} differs from torchvision's by more than the last bits")
+
+
+def main():
+    golden, names = load_file(pathlib.Path(sys.argv[1]) / "initial_weights.safetensors"), pathlib.Path(sys.argv[2])
+    models = read_names(names)
+    for model, tensors in models.items():
+        check_names(model, tensors)
+    check_unrounded({model: SAME_INITIAL_WEIGHTS[model] for model in ("vit_b_32", "inception_v3")})
+    for model, settings in SAME_INITIAL_WEIGHTS.items():
+        if not torch.equal(digest(make_seeded(model, settings)), golden[model]):
+            differences.append(f"{model}: other initial weights than torchvision's")
+    for line in differences[:20]:
+        print(line)
+    print(
+        f"{len(models)} models by name and {len(SAME_INITIAL_WEIGHTS)} by initial weights against torchvision "
+        f"{torchvision.__version__}: {len(differences)} differences"
+    )
+    return 1 if differences or not models else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+#include "tests/parity/formula.h"
+
+#include <cmath>
+#include <string_view>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/dot.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+
+namespace stoker::parity {
+namespace {
+
+constexpr uint64_t kMask = (uint64_t{1} << 31) - 1;
+constexpr double kHalf = 1 << 30;
+
+// A bijection of 31 bits: twice a shift and a multiplication, and a shift.
+double noise_at(uint64_t position) {
+  uint64_t bits = position & kMask;
+  bits = ((bits ^ (bits >> 16)) * 0x45d9f3b) & kMask;
+  bits = ((bits ^ (bits >> 16)) * 0x45d9f3b) & kMask;
+  return static_cast<double>(bits ^ (bits >> 16)) / kHalf - 1;
+}
+
+// FNV-1a.
+uint64_t place_of(std::string_view name) {
+  uint32_t sum = 2166136261;
+  for (const char letter : name) sum = (sum ^ static_cast<uint8_t>(letter)) * 16777619;
+  return sum;
+}
+
+}  // namespace
+
+at::Tensor noise(uint64_t first, int64_t count) {
+  at::Tensor values = at::empty({count}, at::TensorOptions().dtype(at::kDouble));
+  auto* const numbers = values.mutable_data_ptr<double>();
+  for (int64_t i = 0; i < count; ++i) numbers[i] = noise_at(first + static_cast<uint64_t>(i));
+  return values;
+}
+
+void set_weights(model::Model& model) {
+  const at::NoGradGuard no_grad;
+  for (const auto& item : model.named_parameters()) {
+    at::Tensor weight = item.value();
+    const at::Tensor values = noise(place_of(item.key()), weight.numel()).view(weight.sizes());
+    if (weight.dim() > 1)
+      weight.copy_(values * std::sqrt(6.0 / (static_cast<double>(weight.numel()) /
+                                             static_cast<double>(weight.size(0)))));
+    else
+      weight.copy_(values * 0.1 + (item.key().ends_with("bias") ? 0.0 : 1.0));
+  }
+}
+
+at::Tensor stored_values(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.detach().flatten().to(at::kDouble);
+  return at::stack({flat.norm(), flat.dot(noise(0, flat.numel()))});
+}
+
+}  // namespace stoker::parity

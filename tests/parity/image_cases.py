@@ -1,0 +1,97 @@
+"""Trainings of models over pictures. image_cases.cc has the same in C++."""
+import torch
+import torch.nn as nn
+
+from case import Case, classification_loss, constant, halved, pictures
+from models import Lenet, Residual, Resnet
+from vision_models import Alexnet, Vgg, Vit
+
+
+def layers():
+    """Every kind of layer for pictures, as model.layers declares them."""
+    return nn.Sequential(
+        nn.Conv2d(2, 8, 3, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        Residual(
+            [
+                nn.Conv2d(8, 12, 3, stride=2, padding=1, groups=2),
+                nn.BatchNorm2d(12),
+                nn.GELU(),
+                nn.Conv2d(12, 12, 3, padding=1),
+            ],
+            [nn.AvgPool2d(2), nn.Conv2d(8, 12, 1)],
+        ),
+        Residual([nn.ReLU(), nn.BatchNorm2d(12)]),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(48, 16),
+        nn.LayerNorm(16),
+        nn.Tanh(),
+        nn.Dropout(0.0),
+        nn.Linear(16, 3, bias=False),
+    )
+
+
+CASES = [
+    Case(
+        name="lenet_adam_step",
+        model=lambda: Lenet(1, 12, 7),
+        batches=pictures(5, (1, 12, 12), 7),
+        loss=classification_loss,
+        optimizer=lambda p: torch.optim.Adam(p, lr=2e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01, fused=True),
+        schedule=halved,
+        clip_norm=1.0,
+    ),
+    Case(
+        name="resnet8_sgd_constant",
+        model=lambda: Resnet(8, 3, 4),
+        # Eight: with four, one input of a ReLU is so near 0 that PyTorch differs from itself between one thread and two.
+        batches=pictures(8, (3, 16, 16), 4),
+        loss=classification_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.05, fused=True),
+        schedule=constant,
+        clip_norm=0.25,
+    ),
+    Case(
+        name="alexnet_momentum_constant",
+        model=lambda: Alexnet(1, 4, width=24, dropout=0.0),
+        batches=pictures(4, (1, 63, 63), 4),
+        loss=classification_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9, fused=True),
+        schedule=constant,
+        clip_norm=1.0,
+        kept=48,
+    ),
+    Case(
+        name="vgg11_bn_sgd_constant",
+        model=lambda: Vgg(11, 1, 3, batch_norm=True, width=24, dropout=0.0),
+        batches=pictures(6, (1, 32, 32), 3),
+        loss=classification_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.02, fused=True),
+        schedule=constant,
+        clip_norm=1.0,
+        kept=48,
+    ),
+    Case(
+        name="vit_momentum_constant",
+        model=lambda: Vit(3, 16, 4, layers=2, heads=4, width=32, mlp_width=48, outputs=4),
+        batches=pictures(5, (3, 16, 16), 4),
+        loss=classification_loss,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9, fused=True),
+        schedule=constant,
+        clip_norm=1.0,
+        kept=48,
+    ),
+    Case(
+        name="layers_adam_constant",
+        model=layers,
+        batches=pictures(6, (2, 16, 16), 3),
+        loss=classification_loss,
+        optimizer=lambda p: torch.optim.Adam(p, lr=2e-3, betas=(0.9, 0.999), eps=1e-5, fused=True),
+        schedule=constant,
+        clip_norm=1.0,
+        kept=48,
+    ),
+]

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Writes what parity_evaluation_test compares the evaluator with: make_evaluation.py [FOLDER].
+
+For a language model and a classifier each: weights as safetensors, the data that they are evaluated on, the settings of
+stoker, and what PyTorch computes of them, in double precision after the model's own float32.
+"""
+import json
+import pathlib
+import sys
+
+import numpy
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+from case import SEED, language_model_loss, picture
+from models import Gpt, Lenet
+
+CONTEXT = 8
+CLASSES = 7
+TOP = 3
+
+GPT_CONFIG = f"""data:
+  train: {{format: text, path: corpus.txt}}
+  val: {{format: text, path: corpus.txt}}
+model: {{name: gpt, num_layers: 2, embed_dim: 16, num_heads: 2, context_length: {CONTEXT}}}
+task: {{name: language_modeling}}
+"""
+LENET_CONFIG = f"""data:
+  train:
+    format: numpy
+    path: pictures.npy
+    labels_path: labels.npy
+    transforms: [{{normalize: {{mean: [0.5], std: [0.5]}}}}]
+  val: {{format: numpy, path: pictures.npy, labels_path: labels.npy}}
+model: {{name: lenet5, num_classes: {CLASSES}}}
+task: {{name: classification}}
+eval: {{top_k: {TOP}}}
+"""
+
+
+def trained(model, loss_of, steps):
+    """A little, so that some answers are right and some are not."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        optimizer.step()
+    return model.eval()
+
+
+def windows_of(corpus):
+    windows = [corpus[i : i + CONTEXT + 1] for i in range(0, len(corpus) - CONTEXT, CONTEXT)]
+    return torch.tensor([list(window) for window in windows], dtype=torch.uint8)
+
+
+def of_language_model(model, tokens):
+    logits, _ = language_model_loss(model, {"tokens": tokens})
+    target = tokens.long()[:, 1:].flatten()
+    loss = F.cross_entropy(logits.flatten(0, 1), target, reduction="none").double().mean()
+    right = logits.flatten(0, 1).argmax(1).eq(target).double().mean()
+    return {
+        "metrics": {
+            "loss": loss.item(),
+            "bits_per_byte": (loss / torch.tensor(2.0).double().log()).item(),
+            "perplexity": loss.exp().item(),
+            "accuracy": right.item(),
+        },
+        "samples": len(tokens),
+    }
+
+
+def of_classifier(model, pictures, labels):
+    logits = model(picture(pictures))
+    loss = F.cross_entropy(logits, labels, reduction="none").double().mean()
+    said = logits.argmax(1)
+    confusion = torch.zeros(CLASSES, CLASSES, dtype=torch.long)
+    for label, prediction in zip(labels, said):
+        confusion[label, prediction] += 1
+    right = confusion.diag().double()
+    labelled, predicted = confusion.sum(1).double(), confusion.sum(0).double()
+    ratio = lambda part, whole: torch.where(whole > 0, part / whole, torch.zeros_like(part))
+    precision, recall = ratio(right, predicted), ratio(right, labelled)
+    f1 = ratio(2 * right, labelled + predicted)
+    occurs = labelled + predicted > 0
+    return {
+        "metrics": {
+            "loss": loss.item(),
+            "accuracy": said.eq(labels).double().mean().item(),
+            f"top{TOP}_accuracy": logits.topk(TOP, 1).indices.eq(labels[:, None]).any(1).double().mean().item(),
+            "macro_precision": precision[occurs].mean().item(),
+            "macro_recall": recall[occurs].mean().item(),
+            "macro_f1": f1[occurs].mean().item(),
+        },
+        "samples": len(labels),
+        "confusion": confusion.tolist(),
+        "classes": [
+            {"samples": int(labelled[i]), "precision": precision[i].item(), "recall": recall[i].item(), "f1": f1[i].item()}
+            for i in range(CLASSES)
+        ],
+    }
+
+
+def main():
+    here = pathlib.Path(__file__).parent
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else here / "golden" / "evaluation")
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    torch.manual_seed(SEED)
+    corpus = b"".join(b"line %d of a text that repeats itself\n" % i for i in range(20))
+    tokens = windows_of(corpus)
+    gpt = Gpt(layers=2, width=16, heads=2, context=CONTEXT, vocab=256)
+    trained(gpt, lambda model: language_model_loss(model, {"tokens": tokens})[1], 40)
+    pictures = torch.randint(256, (101, 1, 12, 12), dtype=torch.uint8)
+    labels = torch.randint(CLASSES - 1, (101,))  # one class never occurs as a label
+    lenet = Lenet(1, 12, CLASSES)
+    trained(lenet, lambda model: F.cross_entropy(model(picture(pictures[:60])), labels[:60]), 20)
+    with torch.no_grad():
+        expected = {"gpt": of_language_model(gpt, tokens), "lenet": of_classifier(lenet, pictures, labels)}
+    (folder / "corpus.txt").write_bytes(corpus)
+    numpy.save(folder / "pictures.npy", pictures.numpy())
+    numpy.save(folder / "labels.npy", labels.numpy())
+    save_file(gpt.state_dict(), folder / "gpt.safetensors", {"format": "pt"})
+    save_file(lenet.state_dict(), folder / "lenet.safetensors", {"format": "pt"})
+    (folder / "gpt.yaml").write_text(GPT_CONFIG)
+    (folder / "lenet.yaml").write_text(LENET_CONFIG)
+    (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Writes the golden files that parity_golden_test compares stoker with: make_golden.py [FOLDER].
+
+Made with PyTorch on one thread. A file holds the batches whole, and of every other tensor some elements at equal
+distances (256 at most, unless the case says fewer) together with its sum and its norm, so that all files together stay small.
+"""
+import hashlib
+import pathlib
+import sys
+
+import torch
+from safetensors.torch import save_file
+
+from case import SEED, STEPS, round_erfinv_correctly
+from cases import CASES, INITIAL_ONLY
+
+MADE_BY = {"torch": torch.__version__}
+
+
+def named_tensors(model):
+    return [*model.named_parameters(), *model.named_buffers()]
+
+
+def digest(model):
+    """SHA-256 over names and bytes, parameters first and then buffers, as a tensor of 32 bytes."""
+    sum_ = hashlib.sha256()
+    for name, tensor in named_tensors(model):
+        sum_.update(name.encode() + b"\n" + tensor.detach().numpy().tobytes())
+    return torch.frombuffer(bytearray(sum_.digest()), dtype=torch.uint8)
+
+
+def keep(tensors, name, tensor, kept):
+    flat = tensor.detach().flatten().double()
+    tensors[name] = flat[:: -(-flat.numel() // kept)].float().clone()
+    tensors[name + "#sum_norm"] = torch.stack([flat.sum(), flat.norm()])
+
+
+def run(case):
+    """Trains a counterpart; returns what a golden file holds, the model and its optimizer."""
+    torch.manual_seed(SEED)
+    model = case.model()
+    tensors = {"initial_sha256": digest(model)}
+    for name, tensor in named_tensors(model):
+        keep(tensors, "initial/" + name, tensor, case.kept)
+    torch.manual_seed(SEED + 1)
+    batches = case.batches()
+    for number, batch in enumerate(batches):
+        tensors |= {f"batch{number}/{name}": tensor for name, tensor in batch.items()}
+    optimizer = case.optimizer(model.parameters())
+    schedule = case.schedule(optimizer)
+    losses, norms, rates = [], [], []
+    model.train()
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        logits, loss = case.loss(model, batches[step % 2])
+        loss.backward()
+        if step == 0:
+            keep(tensors, "logits", logits, case.kept)
+            for name, parameter in model.named_parameters():
+                keep(tensors, "gradient/" + name, parameter.grad, case.kept)
+        limit = case.clip_norm if case.clip_norm > 0 else float("inf")
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
+        losses.append(loss.detach())
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    for name, tensor in named_tensors(model):
+        keep(tensors, "final/" + name, tensor, case.kept)
+    model.eval()
+    with torch.no_grad():
+        tensors["eval_loss"] = case.loss(model, batches[0])[1].double()
+    tensors |= {"losses": torch.stack(losses), "norms": torch.stack(norms)}
+    tensors["rates"] = torch.tensor(rates, dtype=torch.float64)
+    return tensors, model, optimizer
+
+
+def initial_digests():
+    digests = {}
+    for name, make in INITIAL_ONLY.items():
+        torch.manual_seed(SEED)
+        digests[name] = digest(make())
+    return digests
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "golden")
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    round_erfinv_correctly()
+    for case in CASES:
+        save_file(run(case)[0], folder / f"{case.name}.safetensors", MADE_BY)
+    save_file(initial_digests(), folder / "initial_weights.safetensors", MADE_BY)
+
+
+if __name__ == "__main__":
+    main()

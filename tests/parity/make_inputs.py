@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Writes golden/inputs/inputs.safetensors, which parity_inputs_test compares stoker with: make_inputs.py [FOLDER].
+
+Made with torchvision's own transforms (v2.Normalize, v2.MixUp, v2.CutMix), and with cross entropy of the shares of
+labels that these make. The share and the middle of the part are written down: stoker draws them another way.
+"""
+import pathlib
+import sys
+
+import torch
+import torch.nn.functional as F
+import torchvision
+from safetensors.torch import save_file
+from torchvision.transforms import v2
+
+CLASSES = 5
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+CUTS = [(0.3, 4, 2), (0.75, 0, 9), (0.999, 3, 3), (0.0, 5, 5)]  # share, row and column of the middle
+
+
+def cutmix_of(share, row, column):
+    """A CutMix that draws these: its own code then makes the box of them."""
+    cutmix = v2.CutMix(num_classes=CLASSES)
+    cutmix._dist = type("Given", (), {"sample": staticmethod(lambda _: torch.tensor([share], dtype=torch.float64))})
+    drawn = iter([column, row])  # in this order
+    real = torch.randint
+    torch.randint = lambda *args, **kwargs: torch.tensor([next(drawn)])
+    try:
+        return cutmix, cutmix.make_params([torch.zeros(4, 3, 8, 10)])
+    finally:
+        torch.randint = real
+
+
+def mixed(transform, params, pictures, labels):
+    params = {"labels": labels, "batch_size": len(labels), **params}
+    return transform.transform(pictures, params), transform.transform(labels, params)
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "golden" / "inputs")
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(11)
+    torch.set_num_threads(1)
+    pictures = torch.randint(256, (4, 3, 8, 10), dtype=torch.uint8)
+    labels = torch.tensor([3, 0, 4, 1])
+    logits = torch.randn(4, CLASSES)
+    normal = v2.Normalize(MEAN, STD)(v2.ToDtype(torch.float32, scale=True)(pictures))
+    tensors = {"pictures": pictures, "labels": labels, "logits": logits, "normal": normal}
+    tensors["by_halves"] = v2.Normalize([0.5] * 3, [0.5] * 3)(v2.ToDtype(torch.float32, scale=True)(pictures))
+    share = 0.3
+    tensors["mixup"], shares = mixed(v2.MixUp(num_classes=CLASSES), {"lam": share}, normal, labels)
+    tensors["mixup_labels"] = shares
+    tensors["mixup_share"] = torch.tensor([share], dtype=torch.float64)
+    tensors["mixup_loss"] = F.cross_entropy(logits, shares)
+    for number, (share, row, column) in enumerate(CUTS):
+        cutmix, params = cutmix_of(share, row, column)
+        name = f"cutmix{number}"
+        tensors[name], tensors[name + "_labels"] = mixed(cutmix, params, normal, labels)
+        left, top, right, bottom = params["box"]
+        tensors[name + "_given"] = torch.tensor([share, row, column], dtype=torch.float64)
+        tensors[name + "_box"] = torch.tensor([top, left, bottom, right])
+        tensors[name + "_share"] = torch.tensor([params["lam_adjusted"]], dtype=torch.float64)
+    save_file(
+        {name: tensor.contiguous() for name, tensor in tensors.items()},
+        folder / "inputs.safetensors",
+        {"torch": torch.__version__, "torchvision": torchvision.__version__},
+    )
+
+
+if __name__ == "__main__":
+    main()

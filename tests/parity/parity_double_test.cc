@@ -1,0 +1,154 @@
+// Every model over pictures, in double precision, against what PyTorch computed (make_double.py).
+// STOKER_PARITY_DOUBLE names a file that was just made, with all models; without it, those that together
+// have every kind of block are compared with the file that is kept here.
+#include <cstdlib>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/abs.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include "daemon/train/optimizer.h"
+#include "tests/parity/case_parts.h"
+#include "tests/parity/double_cases.h"
+#include "tests/parity/formula.h"
+#include "tests/parity/parity_run.h"
+
+namespace stoker::parity {
+namespace {
+
+// As in make_double.py.
+constexpr int64_t kClasses = 5;
+constexpr double kAuxWeight = 0.4;
+
+// Double precision rounds at 1e-16. Sums of up to a million terms in another order, and norms over
+// eight values, make 1e-12 of it; float32 anywhere would show as 1e-8 and more. Ten steps of a deep
+// network make much of any difference: of inception_v3's, 6e-9 was seen between one thread and two.
+constexpr double kTolerance = 1e-10, kToleranceOfTraining = 1e-7;
+// What is 0 but for rounding: the gradient of a bias that a norm takes out again.
+constexpr double kNothing = 1e-12;
+
+const char* fresh_file() { return std::getenv("STOKER_PARITY_DOUBLE"); }
+
+std::vector<DoubleCase> compared_cases() {
+  std::vector<DoubleCase> cases = double_cases();
+  if (fresh_file() == nullptr)
+    std::erase_if(cases, [](const auto& each) { return !each.is_golden; });
+  return cases;
+}
+
+struct Samples {
+  at::Tensor input, label;
+};
+
+// What PyTorch is given in the step.
+Samples samples_of(const DoubleCase& each, int64_t step) {
+  const int64_t number = step % 2, count = each.samples * 3 * each.side * each.side;
+  return {noise(static_cast<uint64_t>(number * count), count)
+              .view({each.samples, 3, each.side, each.side}),
+          (at::arange(each.samples) * 2 + number).remainder(kClasses)};
+}
+
+at::Tensor loss_of(const model::Outputs& outputs, const at::Tensor& label) {
+  const at::Tensor main = at::cross_entropy_loss(outputs.logits, label);
+  if (!outputs.aux_logits.defined()) return main;
+  return main + kAuxWeight * at::cross_entropy_loss(outputs.aux_logits, label);
+}
+
+at::Tensor logits_of(const model::Outputs& outputs) {
+  if (!outputs.aux_logits.defined()) return outputs.logits.detach();
+  return at::cat({outputs.logits, outputs.aux_logits}).detach();
+}
+
+class DoublePrecisionParityTest : public testing::TestWithParam<DoubleCase> {
+ protected:
+  void SetUp() override {
+    at::set_num_threads(1);
+    const char* const fresh = fresh_file();
+    auto file = checkpoint::SafetensorsFile::open(
+        fresh != nullptr ? fresh : STOKER_PARITY_GOLDEN "/double/double.safetensors");
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    file_ = *std::move(file);
+    const auto made = model::make_model(
+        GetParam().model, labelled(DType::kF32, {3, GetParam().side, GetParam().side}), kClasses);
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    model_ = *made;
+    model_->to(at::kDouble);
+    set_weights(*model_);
+  }
+
+  at::Tensor golden(const std::string& what) const {
+    const auto tensor = read_tensor(*file_, GetParam().name + "/" + what);
+    EXPECT_TRUE(tensor.ok()) << tensor.status().to_string();
+    return *tensor;
+  }
+
+  // The largest difference, relative to the largest element.
+  void expect_close(const std::string& what, const at::Tensor& actual, double tolerance) const {
+    const at::Tensor expected = golden(what);
+    ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
+    const double scale = expected.abs().max().item<double>();
+    EXPECT_LE((actual - expected).abs().max().item<double>(), tolerance * scale)
+        << what << ", largest element " << scale;
+  }
+
+  // What is kept of each tensor, relative to its norm.
+  void expect_kept(const std::string& what, const model::NamedTensors& actual,
+                   double tolerance) const {
+    const at::Tensor expected = golden(what);
+    ASSERT_EQ(static_cast<int64_t>(actual.size()), expected.size(0)) << what;
+    for (size_t i = 0; i < actual.size(); ++i) {
+      const at::Tensor wanted = expected[static_cast<int64_t>(i)];
+      const double norm = wanted[0].item<double>();
+      EXPECT_LE((stored_values(actual[i].second) - wanted).abs().max().item<double>(),
+                tolerance * norm + kNothing)
+          << what << " of " << actual[i].first << ", norm " << norm;
+    }
+  }
+
+  std::unique_ptr<checkpoint::SafetensorsFile> file_;
+  model::ModelPtr model_;
+};
+
+TEST_P(DoublePrecisionParityTest, MatchesPyTorchLogitsGradientsAndTraining) {
+  model::NamedTensors parameters;
+  for (const auto& item : model_->named_parameters())
+    parameters.emplace_back(item.key(), item.value());
+  const auto optimizer = train::Optimizer::create(plain_sgd(/*momentum=*/0.9), {}, parameters);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  std::vector<at::Tensor> losses, norms;
+  model_->train();
+  const int64_t steps = golden("losses").numel();
+  for (int64_t step = 0; step < steps; ++step) {
+    const Samples samples = samples_of(GetParam(), step);
+    const model::Outputs outputs = model_->forward_with_aux(samples.input);
+    losses.push_back(loss_of(outputs, samples.label));
+    losses.back().backward();
+    if (step == 0) {
+      expect_close("logits", logits_of(outputs), kTolerance);
+      model::NamedTensors gradients;
+      for (const auto& [name, parameter] : parameters)
+        gradients.emplace_back(name, parameter.grad());
+      expect_kept("gradients", gradients, kTolerance);
+    }
+    norms.push_back((*optimizer)->step(plain_sgd(0.9).lr()));
+    (*optimizer)->zero_grad();
+  }
+  expect_close("losses", at::stack(losses).detach(), kToleranceOfTraining);
+  expect_close("norms", at::stack(norms), kToleranceOfTraining);
+  expect_kept("final", model::named_tensors(*model_), kToleranceOfTraining);
+  const at::NoGradGuard no_grad;
+  model_->eval();
+  expect_close("evaluated", model_->forward(samples_of(GetParam(), 0).input), kToleranceOfTraining);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DoublePrecisionParityTest, testing::ValuesIn(compared_cases()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace stoker::parity

@@ -1,0 +1,131 @@
+// A damaged checkpoint as users meet it: stokerctl verify names the file, stoker-eval and stokerd
+// refuse it. STOKER_PROOF=full flips a bit in every byte of the small files; without it, and in the
+// large ones, in bytes that are spread over the file. (tests/shared/checkpoint/corruption_test.cc takes
+// every byte of every file, in one process.)
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+constexpr const char* kFiles[] = {"model.safetensors", "optimizer.safetensors",
+                                  "trainer_state.safetensors", "manifest.json", "SHA256SUMS"};
+
+class CorruptCheckpointTest : public RunTest {
+ protected:
+  void SetUp() override {
+    RunTest::SetUp();
+    config_ = write_config(small_config());
+    ASSERT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=80"}).code, 0);
+    checkpoint_ = run_dir() + "/checkpoints/step-000000080";
+  }
+
+  // What stokerctl verify answers, and says.
+  int verify(std::string& said) const {
+    fs::remove(path("verify.out"));
+    const auto exit = ctl(run_dir(), {"verify", "80"}, "verify").wait(30s);
+    said = log_of("verify");
+    return exit ? exit->code : -1;
+  }
+  int evaluate() const {
+    const auto exit = evaluator(run_dir(), {"--checkpoint", checkpoint_}).wait(60s);
+    return exit ? exit->code : -1;
+  }
+
+  static size_t stride_of(size_t bytes) {
+    const char* const proof = std::getenv("STOKER_PROOF");
+    const bool is_full = proof != nullptr && std::string_view(proof) == "full";
+    constexpr size_t kSmall = 4096;
+    const size_t looks = is_full ? (bytes <= kSmall ? bytes : 500) : 12;
+    return bytes / looks + (bytes % looks != 0);
+  }
+
+  std::string config_;
+  std::string checkpoint_;
+};
+
+TEST_F(CorruptCheckpointTest, VerifyReportsFileWithAnyFlippedBit) {
+  std::string said;
+  ASSERT_EQ(verify(said), 0) << said;
+  for (const char* const file : kFiles) {
+    const std::string path_of_file = checkpoint_ + "/" + file;
+    const std::string whole = text_of(path_of_file);
+    for (size_t at = 0; at < whole.size(); at += stride_of(whole.size())) {
+      std::string flipped = whole;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << at % 8));
+      write_whole(path_of_file, flipped);
+      ASSERT_EQ(verify(said), 65) << file << " at byte " << at << ": " << said;
+      ASSERT_NE(said.find(file), std::string::npos) << file << " at byte " << at << ": " << said;
+    }
+    write_whole(path_of_file, whole);
+  }
+  EXPECT_EQ(verify(said), 0) << said;
+}
+
+TEST_F(CorruptCheckpointTest, VerifyReportsTruncatedOrMissingFile) {
+  std::string said;
+  for (const char* const file : kFiles) {
+    const std::string path_of_file = checkpoint_ + "/" + file;
+    const std::string whole = text_of(path_of_file);
+    for (const size_t bytes : {size_t{0}, whole.size() / 2, whole.size() - 1}) {
+      write_whole(path_of_file, whole.substr(0, bytes));
+      EXPECT_EQ(verify(said), 65) << file;
+      EXPECT_NE(said.find(file), std::string::npos) << said;
+    }
+    fs::remove(path_of_file);
+    EXPECT_EQ(verify(said), 65) << file;
+    EXPECT_NE(said.find(file), std::string::npos) << said;
+    write_whole(path_of_file, whole);
+  }
+}
+
+// Of tensors that nothing but the sums protects: a loader alone would take them.
+TEST_F(CorruptCheckpointTest, EvaluatorRejectsCorruptCheckpointWithFile) {
+  ASSERT_EQ(evaluate(), 0) << log_of("stoker-eval");
+  for (const char* const file : kFiles) {
+    const std::string path_of_file = checkpoint_ + "/" + file;
+    const std::string whole = text_of(path_of_file);
+    std::string flipped = whole;
+    flipped[whole.size() - 2] = static_cast<char>(flipped[whole.size() - 2] ^ 1);
+    for (const std::string& damaged : {flipped, whole.substr(0, whole.size() / 2)}) {
+      write_whole(path_of_file, damaged);
+      fs::remove(path("stoker-eval.out"));
+      EXPECT_EQ(evaluate(), 65) << file << ": " << log_of("stoker-eval");
+      EXPECT_NE(log_of("stoker-eval").find(file), std::string::npos) << log_of("stoker-eval");
+    }
+    write_whole(path_of_file, whole);
+  }
+}
+
+TEST_F(CorruptCheckpointTest, DaemonFallsBackOnTruncatedFileAndArchivesCheckpoint) {
+  const std::string model = checkpoint_ + "/model.safetensors";
+  const auto bytes = fs::file_size(model);
+  fs::resize_file(model, bytes / 2);
+  ASSERT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=90"}).code, 0);
+  const std::string said = log_of("stokerd");
+  EXPECT_NE(said.find("checkpoint rejected step=80"), std::string::npos) << said;
+  EXPECT_NE(said.find(std::to_string(bytes)), std::string::npos) << "not how long it should be";
+  EXPECT_NE(said.find(std::to_string(bytes / 2)), std::string::npos) << "nor how long it is";
+  EXPECT_EQ(fs::file_size(run_dir() + "/checkpoints/archived.1.step-000000080/model.safetensors"),
+            bytes / 2);
+}
+
+// A directory without sums may be another program's, or half of a copy: not used, and not deleted.
+TEST_F(CorruptCheckpointTest, DaemonArchivesDirectoryWithoutChecksums) {
+  fs::remove(checkpoint_ + "/SHA256SUMS");
+  ASSERT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=90"}).code, 0);
+  EXPECT_NE(log_of("stokerd").find("checkpoint rejected step=80"), std::string::npos);
+  EXPECT_TRUE(fs::exists(run_dir() + "/checkpoints/archived.1.step-000000080/model.safetensors"));
+}
+
+}  // namespace
+}  // namespace stoker::test

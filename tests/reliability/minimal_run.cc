@@ -1,0 +1,138 @@
+// minimal-run RUN_DIR STEPS SAVE_EVERY: a run without a model. What stokerd does with its run directory,
+// in the same order and by the same code: lock, clean-up, resume, rows, checkpoints, retention, end.
+// So that thousands of its lives fit into a minute. Says "saved STEP" when a checkpoint is
+// acknowledged.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <string>
+
+#include "daemon/app/resume_checkpoint.h"
+#include "daemon/checkpoint/checkpoint_writer.h"
+#include "daemon/checkpoint/retention_manager.h"
+#include "daemon/service/run_directory.h"
+#include "shared/base/coordinator.h"
+#include "shared/checkpoint/store.h"
+#include "shared/metrics/metrics_writer.h"
+#include "shared/run/run_layout.h"
+#include "tests/reliability/minimal_state.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// At once, and in one piece: a kill must not come between the acknowledgement and the word of it.
+void say(const std::string& line) {
+  if (::write(STDOUT_FILENO, (line + "\n").c_str(), line.size() + 1) < 0) std::abort();
+}
+
+class BareRun {
+ public:
+  BareRun(const std::string& run_dir, uint64_t steps, uint64_t save_every)
+      : layout_(run_dir),
+        steps_(steps),
+        save_every_(save_every),
+        store_(layout_.checkpoints_dir(), default_file_system()) {}
+
+  Status run() {
+    STOKER_ASSIGN_OR_RETURN(auto directory, service::RunDirectory::open(layout_, system_clock(),
+                                                                        default_file_system()));
+    STOKER_RETURN_IF_ERROR(store_.clean_up());
+    STOKER_ASSIGN_OR_RETURN(const auto resume, restore());
+    STOKER_RETURN_IF_ERROR(
+        write_file_atomically(default_file_system(), layout_.config_file(), "bare: 1\n"));
+    STOKER_RETURN_IF_ERROR(open_outputs(resume));
+    const Status trained = train();
+    writers_.request_stop();
+    STOKER_RETURN_IF_ERROR(writers_.join(60s));
+    STOKER_RETURN_IF_ERROR(trained);
+    return directory.save_exit_status({"finished", state_.step, "all steps done", 0});
+  }
+
+ private:
+  Result<std::optional<metrics::ResumePosition>> restore() {
+    STOKER_ASSIGN_OR_RETURN(const auto start, app::find_resume_checkpoint(store_, ""));
+    if (!start) return std::optional<metrics::ResumePosition>();
+    STOKER_ASSIGN_OR_RETURN(state_, BareState::read_from(*start));
+    STOKER_RETURN_IF_ERROR(
+        app::archive_later_checkpoints(default_file_system(), store_, state_.step));
+    parent_ = store_.checkpoint_name(state_.step);
+    return std::optional(metrics::ResumePosition{state_.step, start->manifest().metrics_bytes});
+  }
+
+  Status open_outputs(std::optional<metrics::ResumePosition> resume) {
+    STOKER_ASSIGN_OR_RETURN(
+        rows_,
+        metrics::MetricsWriter::open(default_file_system(), system_clock(),
+                                     {.train_metrics_path = layout_.train_metrics_file()}, resume));
+    checkpoint::WriterOptions saving;
+    config::Config config;
+    config.checkpoint.keep_last = 2;
+    retention_manager_.emplace(config, store_, layout_, system_clock());
+    saving.delete_expired = [this](bool is_disk_full) {
+      retention_manager_->delete_expired(is_disk_full);
+    };
+    saving.before_commit = [this] { static_cast<void>(rows_->flush(60s)); };
+    writer_ = std::make_unique<checkpoint::CheckpointWriter>(store_, std::move(saving));
+    writers_.start("metrics", [this](std::stop_token stop) { return rows_->run(stop); });
+    writers_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
+    return {};
+  }
+
+  Status train() {
+    while (state_.step < steps_) {
+      state_.advance();
+      metrics::TrainMetrics row;
+      row.step = state_.step;
+      row.loss = state_.loss();
+      rows_->report(row);
+      if (state_.step % save_every_ == 0) STOKER_RETURN_IF_ERROR(save());
+    }
+    return {};
+  }
+
+  // Waits, so that the calls of each life come in much the same order.
+  Status save() {
+    checkpoint::Snapshot* const snapshot = writer_->try_begin();
+    state_.put_into(*snapshot);
+    snapshot->manifest().step = state_.step;
+    snapshot->manifest().live_settings = "{}";
+    snapshot->manifest().parent = parent_;
+    snapshot->manifest().metrics_bytes = rows_->position();
+    std::promise<Status> done;
+    writer_->submit([&done](const Result<checkpoint::Manifest>& saved) {
+      if (saved.ok()) say("saved " + std::to_string(saved->step));
+      done.set_value(saved.status());
+    });
+    STOKER_RETURN_IF_ERROR(done.get_future().get());
+    if (!writer_->wait_idle(60s)) return Status(StatusCode::kTimedOut, "the writer is not idle");
+    parent_ = store_.checkpoint_name(state_.step);
+    return {};
+  }
+
+  const run::RunLayout layout_;
+  const uint64_t steps_;
+  const uint64_t save_every_;
+  checkpoint::CheckpointStore store_;
+  BareState state_;
+  std::string parent_;
+  std::unique_ptr<metrics::MetricsWriter> rows_;
+  std::optional<checkpoint::RetentionManager> retention_manager_;
+  std::unique_ptr<checkpoint::CheckpointWriter> writer_;
+  Coordinator writers_;  // last: its threads use the rest
+};
+
+}  // namespace
+}  // namespace stoker::test
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 64;
+  stoker::test::BareRun run(argv[1], std::stoull(argv[2]), std::stoull(argv[3]));
+  const stoker::Status status = run.run();
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());
+  return status.ok() ? 0 : 1;
+}

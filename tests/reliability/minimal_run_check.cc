@@ -1,0 +1,147 @@
+#include "tests/reliability/minimal_run_check.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <ranges>
+#include <sstream>
+
+#include "shared/base/file.h"
+#include "shared/base/sha256.h"
+#include "shared/checkpoint/store.h"
+#include "shared/run/run_state.h"
+#include "tests/reliability/minimal_state.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::test {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::CheckpointStore;
+using ::testing::AssertionFailure;
+using ::testing::AssertionResult;
+using ::testing::AssertionSuccess;
+
+std::vector<std::string> command_of(const std::string& run_dir) {
+  return {STOKER_MINIMAL_RUN, run_dir, std::to_string(kBareSteps), std::to_string(kBareSaveEvery)};
+}
+
+std::string text_of(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<checkpoint::CheckpointEntry> visible(const std::string& run_dir) {
+  const auto entries = CheckpointStore(run_dir + "/checkpoints", default_file_system()).list();
+  return entries.ok() ? *entries : std::vector<checkpoint::CheckpointEntry>{};
+}
+
+// What a run leaves that no clock decides: the hashes of the newest two, the decided part of each row,
+// and how it ended. Of a run that died between its last checkpoint and retention a third one stays.
+std::string essence_of(const std::string& run_dir) {
+  std::string essence;
+  const auto entries = visible(run_dir);
+  for (const auto& entry : entries | std::views::drop(std::max<size_t>(entries.size(), 2) - 2))
+    for (const char* const file : {"model", "optim", "state"})
+      essence += std::to_string(entry.step) + " " + file + " " +
+                 sha256_hex(text_of(entry.path + "/" + file + ".safetensors")) + "\n";
+  std::istringstream rows(text_of(run_dir + "/metrics/train.jsonl"));
+  for (std::string row; std::getline(rows, row);)
+    essence += row.substr(0, row.find(",\"samples_per_second\"")) + "\n";
+  const auto state = run::read_run_state(run::RunLayout(run_dir));
+  return essence + (state.end ? state.end->state : "did not end") + "\n";
+}
+
+const std::string& essence_of_an_uninterrupted_run() {
+  static const std::string essence = [] {
+    TemporaryDirectory folder;
+    const auto end = run_to_its_end(command_of(folder / "run"), folder / "output");
+    EXPECT_EQ(end.code, 0) << text_of(folder / "output");
+    return essence_of(folder / "run");
+  }();
+  return essence;
+}
+
+std::string leftovers_in(const std::string& run_dir) {
+  std::string found;
+  for (const auto& entry : fs::recursive_directory_iterator(run_dir)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with('.')) found += " " + entry.path().string();
+  }
+  return found;
+}
+
+}  // namespace
+
+TraceEnd run_minimal_run(const std::string& run_dir, const std::string& output,
+                         const std::function<Verdict(const FileCall&)>& check) {
+  return trace(command_of(run_dir), output, run_dir, check);
+}
+
+uint64_t newest_acknowledged(const std::string& output) {
+  std::istringstream lines(text_of(output));
+  uint64_t newest = 0;
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("saved "))
+      newest = std::max<uint64_t>(newest, std::stoull(line.substr(6)));
+  return newest;
+}
+
+bool said(const std::string& output, const std::string& words) {
+  return text_of(output).find(words) != std::string::npos;
+}
+
+uint64_t newest_visible(const std::string& run_dir) {
+  const auto entries = visible(run_dir);
+  return entries.empty() ? 0 : entries.back().step;
+}
+
+AssertionResult is_sound(const std::string& run_dir, uint64_t acknowledged) {
+  for (const auto& entry : visible(run_dir)) {
+    const auto opened = CheckpointStore::open_verified(entry.path);
+    if (!opened.ok()) return AssertionFailure() << "torn: " << opened.status().to_string();
+    const auto state = BareState::read_from(*opened);
+    if (!state.ok() || *state != BareState::at(entry.step))
+      return AssertionFailure() << entry.path << ": not the state of its step";
+  }
+  if (newest_visible(run_dir) < acknowledged)
+    return AssertionFailure() << "lost: checkpoint " << acknowledged << " was acknowledged, "
+                              << newest_visible(run_dir) << " is the newest";
+  return AssertionSuccess();
+}
+
+AssertionResult goes_on_to_the_same_end(const std::string& run_dir, const std::string& output) {
+  const auto end = run_to_its_end(command_of(run_dir), output);
+  if (end.code != 0 || end.signal != 0)
+    return AssertionFailure() << "the next start failed: " << text_of(output);
+  if (const std::string left = leftovers_in(run_dir); !left.empty())
+    return AssertionFailure() << "left behind:" << left;
+  const std::string found = essence_of(run_dir);
+  if (found != essence_of_an_uninterrupted_run())
+    return AssertionFailure() << "another end:\n"
+                              << found << "instead of\n"
+                              << essence_of_an_uninterrupted_run();
+  return AssertionSuccess();
+}
+
+void make_run_with_leftovers(const std::string& run_dir, const std::string& output) {
+  const auto end = run_minimal_run(run_dir, output, [](const FileCall& call) {
+    const bool is_first_of_trash =
+        call.path.find("/.trash-") != std::string::npos && call.name.starts_with("unlink");
+    return is_first_of_trash ? Verdict::kKill : Verdict::kGoOn;
+  });
+  ASSERT_NE(end.signal, 0) << "it retired nothing";
+  ASSERT_EQ(newest_visible(run_dir), 15u);
+  const std::string checkpoints = run_dir + "/checkpoints/";
+  ASSERT_TRUE(fs::exists(checkpoints + ".trash-step-000000005"));
+  const std::string model = text_of(checkpoints + "step-000000015/model.safetensors");
+  fs::create_directory(checkpoints + ".tmp-step-000000020");
+  write_whole(checkpoints + ".tmp-step-000000020/model.safetensors", model.substr(0, 300));
+  const std::string rows = run_dir + "/metrics/train.jsonl";
+  write_whole(rows, text_of(rows) + R"({"step":16,"epo)");
+  write_whole(run_dir + "/.config.yaml.tmp-4711", "ba");
+}
+
+}  // namespace stoker::test

@@ -1,0 +1,31 @@
+// BareState: what a run without a model trains: numbers of which each step is a function of the step
+// before, so that a wrong resume shows in every later checkpoint.
+//
+// Threads: values.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "daemon/checkpoint/snapshot.h"
+#include "shared/base/status.h"
+#include "shared/checkpoint/store.h"
+
+namespace stoker::test {
+
+struct BareState {
+  uint64_t step = 0;
+  std::array<int64_t, 96> weights{};
+  std::array<int64_t, 96> momentum{};
+
+  static BareState at(uint64_t step);  // of a run that was never interrupted
+  void advance();
+  double loss() const;
+  bool operator==(const BareState&) const = default;
+
+  void put_into(checkpoint::Snapshot& snapshot) const;
+  static Result<BareState> read_from(const checkpoint::VerifiedCheckpoint& checkpoint);
+};
+
+}  // namespace stoker::test

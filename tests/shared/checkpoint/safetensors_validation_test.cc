@@ -1,0 +1,308 @@
+// Files that are none: each is refused as kCorrupt, with the path, before any tensor is read.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/checkpoint/safetensors.h"
+#include "shared/checkpoint/tensor_header.h"
+#include "tests/shared/checkpoint/raw_tensors.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SafetensorsValidationTest : public ::testing::Test {
+ protected:
+  // In memory: there are tens of thousands of them.
+  Result<std::unique_ptr<SafetensorsFile>> open(const std::string& content, uint64_t bytes = 0) {
+    UniqueFd fd(::memfd_create("bad.safetensors", MFD_CLOEXEC));
+    const auto all = std::as_bytes(std::span(content));
+    STOKER_RETURN_IF_ERROR(default_file_system().write(fd.get(), all, path_));
+    if (bytes > 0 && ::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
+      return Status::from_errno(errno, path_);
+    return SafetensorsFile::open_fd(std::move(fd), path_);
+  }
+  void expect_rejected(const std::string& content, const std::string& why) {
+    const auto opened = open(content);
+    ASSERT_FALSE(opened.ok()) << why << ": accepted";
+    EXPECT_EQ(opened.status().code(), StatusCode::kCorrupt) << opened.status().to_string();
+    EXPECT_THAT(opened.status().message(), HasSubstr(path_));
+    EXPECT_THAT(opened.status().message(), HasSubstr(why));
+    EXPECT_EQ(opened.status().message().find('\n'), std::string::npos);
+  }
+  void expect_header_rejected(const std::string& header, const std::string& why,
+                              size_t data_bytes = 8) {
+    expect_rejected(raw_tensors(header, std::string(data_bytes, 'x')), why);
+  }
+  void expect_accepted(const std::string& header, size_t data_bytes = 8) {
+    const auto opened = open(raw_tensors(header, std::string(data_bytes, 'x')));
+    EXPECT_TRUE(opened.ok()) << header << ": " << opened.status().to_string();
+  }
+  // One tensor `t` with these three values, as they stand.
+  static std::string one(const std::string& dtype, const std::string& shape,
+                         const std::string& offsets) {
+    return R"({"t":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets +
+           "}}";
+  }
+  static std::string entry(const std::string& name, uint64_t begin, uint64_t end) {
+    return "\"" + name + R"(":{"dtype":"U8","shape":[)" + std::to_string(end - begin) +
+           R"(],"data_offsets":[)" + std::to_string(begin) + "," + std::to_string(end) + "]}";
+  }
+
+  test::TemporaryDirectory scratch_;
+  const std::string path_ = "run/bad.safetensors";
+};
+
+TEST_F(SafetensorsValidationTest, AcceptsValidBaseFiles) {
+  expect_accepted(one("\"U8\"", "[8]", "[0,8]"));
+  expect_accepted(one("\"F64\"", "[]", "[0,8]"));
+  expect_accepted("{" + entry("a", 0, 3) + "," + entry("b", 3, 8) + "}");
+  expect_accepted("{" + entry("b", 3, 8) + "," + entry("a", 0, 3) + "}");  // order is free
+  expect_accepted("{}", 0);
+}
+
+TEST_F(SafetensorsValidationTest, RejectsFileWithoutCompleteLengthField) {
+  for (size_t bytes = 0; bytes < 8; ++bytes) expect_rejected(std::string(bytes, '\1'), "too few");
+}
+
+TEST_F(SafetensorsValidationTest, RejectsHeaderLengthBeyondFileOrLimitWithoutAllocation) {
+  for (const uint64_t length :
+       {uint64_t{3}, uint64_t{100}, kMaxHeaderBytes, kMaxHeaderBytes + 1, uint64_t{1} << 40,
+        uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0} - 7})
+    expect_rejected(raw_tensors_of_length(length, "{}"), "header of");
+}
+
+TEST_F(SafetensorsValidationTest, RejectsOversizedHeaderThatIsComplete) {
+  const auto opened = open(raw_tensors_of_length(kMaxHeaderBytes + 1, "{"), kMaxHeaderBytes + 100);
+  ASSERT_EQ(opened.status().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(opened.status().message(), HasSubstr("limit"));
+}
+
+TEST_F(SafetensorsValidationTest, RejectsNonObjectHeader) {
+  for (const char* header :
+       {"", " {}", "[]", "null", "1", "\"\"", "{", "{]", "{}}", "{} x", "{}{}", "{,}", "{\"a\"}",
+        "{\"a\":}", "{'a':1}", "{a:1}", "\xef\xbb\xbf{}", "{/**/}", "{\"a\":{},}"})
+    expect_header_rejected(header, "header", 0);
+  expect_header_rejected(std::string("{}\0", 3), "header", 0);
+}
+
+TEST_F(SafetensorsValidationTest, RejectsRandomBytes) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 200; ++round) {
+    std::string content(random() % 300, '\0');
+    for (char& byte : content) byte = static_cast<char>(random());
+    if (content.size() > 8 && round % 2 == 0)  // get past the length
+      content = raw_tensors("{" + content.substr(9), "");
+    expect_rejected(content, "");
+  }
+}
+
+TEST_F(SafetensorsValidationTest, RejectsDeepNesting) {
+  expect_header_rejected("{\"t\":" + std::string(100'000, '['), "array");
+  std::string objects = "{";
+  for (int depth = 0; depth < 100'000; ++depth) objects += "\"a\":{";
+  expect_header_rejected(objects, "");
+}
+
+TEST_F(SafetensorsValidationTest, RejectsNonTensorEntry) {
+  for (const char* value : {"1", "null", "true", "\"x\"", "[]", "{}", "-1.5"})
+    expect_header_rejected(R"({"t":)" + std::string(value) + "}", "", 0);
+  expect_header_rejected(R"({"t":{"dtype":"U8","shape":[8]}})", "needs");
+  expect_header_rejected(R"({"t":{"dtype":"U8","data_offsets":[0,8]}})", "needs");
+  expect_header_rejected(R"({"t":{"shape":[8],"data_offsets":[0,8]}})", "needs");
+  expect_header_rejected(R"({"t":{"dtype":"U8","shape":[8],"data_offsets":[0,8],"more":1}})",
+                         "unknown key");
+}
+
+TEST_F(SafetensorsValidationTest, RejectsUnknownDtypes) {
+  for (const char* dtype : {"\"\"", "\"f32\"", "\"F33\"", "\"U8 \"", "\"F8_E4M3\"", "\"C64\"",
+                            "\"F32\\u0000\"", "7", "null", "[]", "{}", "true"})
+    expect_header_rejected(one(dtype, "[8]", "[0,8]"), "");
+}
+
+TEST_F(SafetensorsValidationTest, RejectsInvalidShapes) {
+  for (const char* shape : {"[-8]",
+                            "[-2,-4]",
+                            "[-0]",
+                            "[8.0]",
+                            "[8e0]",
+                            "[8.5]",
+                            "[1e400]",
+                            "[null]",
+                            "[\"8\"]",
+                            "[[8]]",
+                            "[{}]",
+                            "[true]",
+                            "8",
+                            "null",
+                            "\"8\"",
+                            "{}",
+                            "[7]",
+                            "[9]",
+                            "[0]",
+                            "[8,0]",
+                            "[0,8]",
+                            "[9223372036854775808]",
+                            "[18446744073709551616]",
+                            "[2,4,]",
+                            "[08]"})
+    expect_header_rejected(one("\"U8\"", shape, "[0,8]"), "");
+}
+
+TEST_F(SafetensorsValidationTest, RejectsShapesThatOverflow) {
+  // Each wraps round to 8 bytes, or to 0, in 64 bits.
+  expect_header_rejected(one("\"U8\"", "[4611686018427387905,8]", "[0,8]"), "overflow");
+  expect_header_rejected(one("\"F64\"", "[2305843009213693953]", "[0,8]"), "overflow");
+  expect_header_rejected(one("\"U8\"", "[4294967296,4294967296]", "[0,0]"), "overflow", 0);
+  expect_header_rejected(one("\"F32\"", "[4611686018427387904]", "[0,0]"), "overflow", 0);
+  expect_header_rejected(one("\"U8\"", "[4294967296,4294967296,0]", "[0,0]"), "overflow", 0);
+  // Fits in 64 bits without a sign, but not in an extent.
+  expect_header_rejected(one("\"U8\"", "[4294967296,2147483648,0]", "[0,0]"), "overflow", 0);
+  expect_accepted(one("\"U8\"", "[0,4294967296,4294967296]", "[0,0]"), 0);
+}
+
+TEST_F(SafetensorsValidationTest, RejectsInvalidOffsets) {
+  for (const char* offsets : {"[0,7]",
+                              "[0,9]",
+                              "[1,8]",
+                              "[1,9]",
+                              "[8,0]",
+                              "[8,16]",
+                              "[0]",
+                              "[0,8,8]",
+                              "[]",
+                              "[0,-8]",
+                              "[-8,0]",
+                              "[-0,8]",
+                              "[0,8.0]",
+                              "[0,\"8\"]",
+                              "null",
+                              "8",
+                              "[0,18446744073709551615]",
+                              "[18446744073709551608,18446744073709551616]",
+                              "[18446744073709551608,0]",
+                              "[[0,8]]"})
+    expect_header_rejected(one("\"U8\"", "[8]", offsets), "");
+}
+
+TEST_F(SafetensorsValidationTest, RejectsOverlapsAndHoles) {
+  expect_header_rejected("{" + entry("a", 0, 5) + "," + entry("b", 3, 8) + "}", "hole or overlap");
+  expect_header_rejected("{" + entry("a", 0, 3) + "," + entry("b", 4, 8) + "}", "hole or overlap");
+  expect_header_rejected("{" + entry("a", 0, 8) + "," + entry("b", 0, 8) + "}", "hole or overlap");
+  expect_header_rejected("{" + entry("a", 1, 8) + "}", "hole or overlap");
+  expect_header_rejected("{" + entry("a", 0, 8) + "," + entry("b", 4, 4) + "}", "hole or overlap");
+  expect_accepted("{" + entry("a", 0, 8) + "," + entry("b", 8, 8) + "," + entry("c", 0, 0) + "}");
+}
+
+TEST_F(SafetensorsValidationTest, RejectsBytesOutsideTensors) {
+  expect_header_rejected("{" + entry("a", 0, 8) + "}", "the data at 9", 9);
+  expect_header_rejected("{" + entry("a", 0, 8) + "}", "the data at 7", 7);
+  expect_header_rejected("{}", "the data at 1", 1);
+}
+
+TEST_F(SafetensorsValidationTest, RejectsDuplicateKeys) {
+  expect_header_rejected("{" + entry("a", 0, 4) + "," + entry("a", 4, 8) + "}", "twice");
+  expect_header_rejected("{" + entry("a", 0, 4) + "," + entry("\\u0061", 4, 8) + "}", "twice");
+  expect_header_rejected(R"({"t":{"dtype":"U8","dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
+                         "twice");
+  expect_header_rejected(R"({"t":{"dtype":"U8","shape":[8],"shape":[8],"data_offsets":[0,8]}})",
+                         "twice");
+  expect_header_rejected(R"({"__metadata__":{},"__metadata__":{}})", "twice", 0);
+  expect_header_rejected(R"({"__metadata__":{"a":"1","a":"1"}})", "twice", 0);
+}
+
+TEST_F(SafetensorsValidationTest, RejectsNonStringMetadata) {
+  for (const char* value : {"1", "null", "[]", "\"x\"", R"({"a":1})", R"({"a":null})",
+                            R"({"a":{}})", R"({"a":[]})", R"({"a":true})"})
+    expect_header_rejected(R"({"__metadata__":)" + std::string(value) + "}", "", 0);
+}
+
+TEST_F(SafetensorsValidationTest, RejectsInvalidTensorNames) {
+  expect_header_rejected("{" + entry(std::string(513, 'n'), 0, 8) + "}", "limit");
+  expect_accepted("{" + entry(std::string(512, 'n'), 0, 8) + "}");
+  expect_header_rejected("{" + entry("a\\n", 0, 8) + "}", "control character");
+  expect_header_rejected("{" + entry("a\\u0000", 0, 8) + "}", "control character");
+  expect_header_rejected("{" + entry("a\\u001b[2J", 0, 8) + "}", "control character");
+  expect_header_rejected("{" + entry("a\x7f", 0, 8) + "}", "control character");
+  expect_header_rejected("{" + entry("a\\u0085", 0, 8) + "}", "control character");
+  expect_header_rejected("{" + entry("a\xff", 0, 8) + "}", "");
+  expect_header_rejected("{" + entry("a\\ud800", 0, 8) + "}", "");
+}
+
+TEST_F(SafetensorsValidationTest, RejectsTruncationAtAnyByte) {
+  ASSERT_TRUE(write_safetensors(default_file_system(), scratch_.path(), "whole",
+                                views_of(one_of_each_dtype()), {{"format", "pt"}})
+                  .ok());
+  const std::string whole = *read_file(scratch_ / "whole", 1 << 20);
+  for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    SCOPED_TRACE(bytes);
+    expect_rejected(whole.substr(0, bytes), "");
+  }
+  expect_rejected(whole + '\0', "");
+}
+
+// What is accepted after a flip must still be sound: its tensors fill the file, and can be read.
+TEST_F(SafetensorsValidationTest, NeverCrashesNorReadsBeyondFileOnFlippedBits) {
+  ASSERT_TRUE(write_safetensors(default_file_system(), scratch_.path(), "whole",
+                                views_of(one_of_each_dtype()), {{"format", "pt"}})
+                  .ok());
+  const std::string whole = *read_file(scratch_ / "whole", 1 << 20);
+  const size_t header_end = whole.find("}}") + 2;
+  int accepted = 0;
+  for (size_t bit = 0; bit < header_end * 8; ++bit) {
+    std::string flipped = whole;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    const auto opened = open(flipped);
+    if (!opened.ok()) {
+      ASSERT_EQ(opened.status().code(), StatusCode::kCorrupt) << "bit " << bit;
+      continue;
+    }
+    ++accepted;
+    for (const TensorSpec& spec : (*opened)->tensors()) {
+      ASSERT_LE(spec.bytes(), whole.size()) << "bit " << bit;
+      std::vector<std::byte> bytes(spec.bytes());
+      ASSERT_TRUE((*opened)->read(spec.name, bytes).ok()) << "bit " << bit;
+    }
+  }
+  EXPECT_GT(accepted, 0);  // letters of names
+}
+
+TEST_F(SafetensorsValidationTest, NeverCrashesOnSplicedHeaders) {
+  const std::string base =
+      "{\"__metadata__\":{\"k\":\"v\"}," + entry("a", 0, 3) + "," + entry("b", 3, 8) + "}";
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 3000; ++round) {
+    std::string header = base;
+    for (uint64_t edits = 1 + random() % 3; edits > 0; --edits) {
+      const size_t from = random() % header.size();
+      const size_t count = random() % 12;
+      if (random() % 2 == 0) {
+        header.erase(from, count);
+      } else {
+        header.insert(random() % header.size(), header.substr(from, count));
+      }
+      if (header.empty()) header = "{";
+    }
+    const auto parsed = parse_tensor_header(header, 8);
+    if (!parsed.ok()) {
+      ASSERT_EQ(parsed.status().code(), StatusCode::kCorrupt) << header;
+      continue;
+    }
+    uint64_t at = 0;
+    for (const TensorExtent& place : parsed->tensors) {
+      ASSERT_EQ(place.begin, at) << header;
+      ASSERT_EQ(place.end - place.begin, place.spec.bytes()) << header;
+      at = place.end;
+    }
+    ASSERT_EQ(at, 8U) << header;
+  }
+}
+
+}  // namespace
+}  // namespace stoker::checkpoint

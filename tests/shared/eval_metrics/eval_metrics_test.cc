@@ -1,0 +1,206 @@
+#include <cmath>
+#include <map>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "shared/eval_metrics/classification_metrics.h"
+#include "shared/eval_metrics/language_modeling_metrics.h"
+#include "shared/eval_metrics/regression_metrics.h"
+
+namespace stoker::eval_metrics {
+namespace {
+
+std::map<std::string, double> metrics_of(const EvalReport& report) {
+  return {report.metrics.begin(), report.metrics.end()};
+}
+
+struct Labelled {
+  std::vector<float> losses, confidences;
+  std::vector<int64_t> labels, predictions;
+  std::vector<uint8_t> in_top;
+
+  ClassifiedSamples part(size_t first, size_t count) const {
+    return {std::span(losses).subspan(first, count), std::span(labels).subspan(first, count),
+            std::span(predictions).subspan(first, count),
+            std::span(confidences).subspan(first, count), std::span(in_top).subspan(first, count)};
+  }
+};
+
+Labelled six() {
+  return {.losses = {0.5F, 2, 0.25F, 1, 3, 0.25F},
+          .confidences = {0.6F, 0.9F, 0.8F, 0.5F, 0.95F, 0.8F},
+          .labels = {0, 0, 1, 1, 2, 2},
+          .predictions = {0, 1, 1, 0, 0, 2},
+          .in_top = {1, 1, 1, 1, 0, 1}};
+}
+
+// By hand: class 0 was predicted three times, once rightly; class 1 twice, once rightly; class 2
+// once, rightly; of each there are two. Class 3 does not occur.
+TEST(ClassificationMetricsTest, MatchesManuallyComputedValues) {
+  ClassificationMetrics score({.classes = 4, .top_k = 2, .misclassified = 2});
+  const Labelled samples = six();
+  score.add(samples.part(0, 6));
+  const EvalReport report = score.report();
+  auto values = metrics_of(report);
+  EXPECT_DOUBLE_EQ(values["loss"], 7.0 / 6);
+  EXPECT_DOUBLE_EQ(values["accuracy"], 0.5);
+  EXPECT_DOUBLE_EQ(values["top2_accuracy"], 5.0 / 6);
+  EXPECT_DOUBLE_EQ(values["macro_precision"], (1.0 / 3 + 0.5 + 1) / 3);
+  EXPECT_DOUBLE_EQ(values["macro_recall"], 0.5);
+  EXPECT_DOUBLE_EQ(values["macro_f1"], (2.0 / 5 + 2.0 / 4 + 2.0 / 3) / 3);
+  EXPECT_EQ(report.metrics.front().first, "loss");
+  EXPECT_EQ(report.confusion_matrix,
+            (ConfusionMatrix{{1, 1, 0, 0}, {1, 1, 0, 0}, {1, 0, 1, 0}, {0, 0, 0, 0}}));
+  ASSERT_EQ(report.classes.size(), 4u);
+  EXPECT_EQ(report.classes[0], (PerClassMetrics{"0", 2, 1.0 / 3, 0.5, 0.4}));
+  EXPECT_EQ(report.classes[3], (PerClassMetrics{"3", 0, 0, 0, 0}));
+}
+
+TEST(ClassificationMetricsTest, AppliesClassWeightsOnlyToLoss) {
+  ClassificationMetrics weighted({.classes = 4, .misclassified = 2, .weights = {0.5, 4}});
+  ClassificationMetrics plain({.classes = 4, .misclassified = 2});
+  for (ClassificationMetrics* const score : {&weighted, &plain}) score->add(six().part(0, 6));
+  auto values = metrics_of(weighted.report());
+  // Of the third class, which has none given, 1.
+  EXPECT_DOUBLE_EQ(values["loss"], (0.5 * 2.5 + 4 * 1.25 + 3.25) / (0.5 * 2 + 4 * 2 + 2));
+  auto others = metrics_of(plain.report());
+  values.erase("loss");
+  others.erase("loss");
+  EXPECT_EQ(values, others);
+  EXPECT_EQ(weighted.report().misclassified, plain.report().misclassified);
+}
+
+TEST(ClassificationMetricsTest, OrdersMisclassifiedSamplesByLossThenIndex) {
+  Labelled samples = six();
+  samples.losses[3] = 2;
+  ClassificationMetrics score({.classes = 3, .top_k = 0, .misclassified = 2});
+  score.add(samples.part(0, 6));
+  const auto misclassified = score.report().misclassified;
+  ASSERT_EQ(misclassified.size(), 2u);
+  EXPECT_EQ(misclassified[0], (MisclassifiedSample{4, 2, 0, static_cast<double>(0.95F), 3}));
+  EXPECT_EQ(misclassified[1].sample, 1u);
+}
+
+TEST(ClassificationMetricsTest, TreatsNonfiniteLossAsWorstMisclassifiedSample) {
+  Labelled samples = six();
+  samples.losses[1] = std::nanf("");
+  ClassificationMetrics score({.classes = 3, .top_k = 0, .misclassified = 3});
+  score.add(samples.part(0, 6));
+  EXPECT_EQ(score.report().misclassified.front().sample, 1u);
+  EXPECT_TRUE(std::isnan(metrics_of(score.report())["loss"]));
+}
+
+TEST(ClassificationMetricsTest, ReportsOnlyAveragesWithManyClasses) {
+  ClassificationMetrics few({.classes = kMaxConfusionClasses + 1});
+  EXPECT_TRUE(few.report().confusion_matrix.empty());
+  EXPECT_EQ(few.report().classes.size(), kMaxConfusionClasses + 1);
+  ClassificationMetrics many({.classes = 100'000});
+  const Labelled samples = six();
+  ClassifiedSamples batch = samples.part(0, 6);
+  batch.is_in_top_k = {};
+  many.add(batch);
+  EXPECT_TRUE(many.report().classes.empty());
+  EXPECT_DOUBLE_EQ(metrics_of(many.report())["macro_recall"], 0.5);
+  EXPECT_FALSE(metrics_of(many.report()).contains("top0_accuracy"));
+}
+
+TEST(ClassificationMetricsTest, IsBitForBitIndependentOfBatchBoundaries) {
+  std::mt19937 random(7);
+  std::exponential_distribution<float> loss(1);
+  Labelled samples;
+  for (int i = 0; i < 1000; ++i) {
+    samples.losses.push_back(loss(random));
+    samples.confidences.push_back(0.5F);
+    samples.labels.push_back(static_cast<int64_t>(random() % 10));
+    samples.predictions.push_back(static_cast<int64_t>(random() % 10));
+    samples.in_top.push_back(static_cast<uint8_t>(random() % 2));
+  }
+  const auto cut_into = [&](size_t batch) {
+    ClassificationMetrics score({.classes = 10, .top_k = 5, .misclassified = 20});
+    for (size_t first = 0; first < 1000; first += batch)
+      score.add(samples.part(first, std::min(batch, 1000 - first)));
+    return score.report();
+  };
+  const EvalReport whole = cut_into(1000);
+  for (const size_t batch : {1, 3, 64, 999}) {
+    const EvalReport report = cut_into(batch);
+    EXPECT_EQ(report.metrics, whole.metrics) << batch;
+    EXPECT_EQ(report.misclassified, whole.misclassified) << batch;
+    EXPECT_EQ(report.confusion_matrix, whole.confusion_matrix) << batch;
+  }
+}
+
+TEST(LanguageModelingMetricsTest, DerivesBitsAndPerplexityFromLoss) {
+  LanguageModelingMetrics score(true);
+  const std::vector<float> losses{1, 2, 3, 2};
+  const std::vector<int64_t> targets{5, 6, 7, 8}, predictions{5, 0, 7, 0};
+  score.add(losses, targets, predictions);
+  auto values = metrics_of(score.report());
+  EXPECT_DOUBLE_EQ(values["loss"], 2);
+  EXPECT_DOUBLE_EQ(values["bits_per_byte"], 2 / std::log(2.0));
+  EXPECT_DOUBLE_EQ(values["perplexity"], std::exp(2.0));
+  EXPECT_DOUBLE_EQ(values["accuracy"], 0.5);
+  EXPECT_TRUE(metrics_of(LanguageModelingMetrics(false).report()).contains("bits_per_token"));
+}
+
+TEST(LanguageModelingMetricsTest, IsBitForBitIndependentOfBatchBoundaries) {
+  std::mt19937 random(11);
+  std::exponential_distribution<float> draw(1);
+  std::vector<float> losses(1000);
+  for (float& loss : losses) loss = draw(random);
+  const std::vector<int64_t> tokens(1000, 1);
+  LanguageModelingMetrics whole(true), cut(true);
+  whole.add(losses, tokens, tokens);
+  for (size_t first = 0; first < 1000; first += 7) {
+    const size_t count = std::min<size_t>(7, 1000 - first);
+    cut.add(std::span(losses).subspan(first, count), std::span(tokens).subspan(first, count),
+            std::span(tokens).subspan(first, count));
+  }
+  EXPECT_EQ(whole.report().metrics, cut.report().metrics);
+}
+
+TEST(RegressionMetricsTest, MatchesManuallyComputedValuesFarFromZero) {
+  RegressionMetrics score(1);
+  const std::vector<float> targets{1e6F, 1e6F + 1, 1e6F + 2}, outputs{1e6F + 1, 1e6F + 1, 1e6F};
+  score.add(outputs, targets);
+  auto values = metrics_of(score.report());
+  EXPECT_DOUBLE_EQ(values["loss"], 5.0 / 3);
+  EXPECT_DOUBLE_EQ(values["mae"], 1);
+  EXPECT_DOUBLE_EQ(values["r2"], 1 - 5.0 / 2);
+}
+
+TEST(RegressionMetricsTest, AveragesColumnsAndScoresConstantColumnByExactness) {
+  RegressionMetrics met(2), missed(2);
+  const std::vector<float> targets{1, 7, 3, 7}, correct{1, 7, 3, 7}, wrong{1, 8, 3, 7};
+  met.add(correct, targets);
+  missed.add(wrong, targets);
+  EXPECT_DOUBLE_EQ(metrics_of(met.report())["r2"], 1);
+  EXPECT_DOUBLE_EQ(metrics_of(missed.report())["r2"], 0.5);
+}
+
+TEST(RegressionMetricsTest, IsBitForBitIndependentOfBatchBoundaries) {
+  std::mt19937 random(13);
+  std::normal_distribution<float> draw(3, 2);
+  std::vector<float> outputs(600), targets(600);
+  for (size_t i = 0; i < 600; ++i) {
+    outputs[i] = draw(random);
+    targets[i] = draw(random);
+  }
+  RegressionMetrics whole(3), cut(3);
+  whole.add(outputs, targets);
+  for (size_t first = 0; first < 600; first += 3 * 7) {
+    const size_t count = std::min<size_t>(3 * 7, 600 - first);
+    cut.add(std::span(outputs).subspan(first, count), std::span(targets).subspan(first, count));
+  }
+  EXPECT_EQ(whole.report().metrics, cut.report().metrics);
+}
+
+TEST(EmptyMetricsTest, ReturnsNanWithoutSamples) {
+  EXPECT_TRUE(std::isnan(metrics_of(ClassificationMetrics({.classes = 2}).report())["loss"]));
+  EXPECT_TRUE(std::isnan(metrics_of(LanguageModelingMetrics(true).report())["loss"]));
+  EXPECT_TRUE(std::isnan(metrics_of(RegressionMetrics(2).report())["r2"]));
+}
+
+}  // namespace
+}  // namespace stoker::eval_metrics

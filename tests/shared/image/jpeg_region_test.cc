@@ -1,0 +1,258 @@
+// A JPEG that is rewritten with restart markers is the same picture; and a part that is cut out of
+// it is, to the last bit, what the whole picture has there.
+#include "shared/image/jpeg_region.h"
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "shared/image/add_restart_markers.h"
+#include "shared/image/decoder.h"
+#include "tests/shared/image/image_files.h"
+#include "tests/shared/image/sampling.h"
+
+namespace stoker::image {
+namespace {
+
+using testing::bytes_of;
+using testing::encode_jpeg;
+using testing::gradient;
+using testing::pattern;
+using testing::Sampling;
+
+using Bytes = std::vector<std::byte>;
+
+// Busy, so that markers are worth their room.
+std::string encoded_image(const Sampling& sampling, uint32_t height, uint32_t width) {
+  testing::Pixels pixels = pattern(height, width);
+  if (sampling.channels == 1) {
+    for (size_t i = 0; i < size_t{height} * width; ++i) pixels.samples[i] = pixels.samples[3 * i];
+    pixels.samples.resize(size_t{height} * width);
+    pixels.channels = 1;
+  }
+  return encode_jpeg(pixels, sampling.options);
+}
+
+Bytes decode(Decoder& decoder, std::span<const std::byte> file, const ImageShape& shape,
+             const CropFunction& region = {}) {
+  Bytes planes(shape.bytes());
+  const Status status = decoder.decode(file, shape, planes, region);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  return planes;
+}
+
+Status decoding(std::span<const std::byte> file, const ImageShape& shape,
+                const CropFunction& region = {}) {
+  Bytes planes(shape.bytes());
+  Decoder decoder;
+  return decoder.decode(file, shape, planes, region);
+}
+
+size_t count_markers(std::span<const std::byte> file) {
+  size_t markers = 0;
+  for (size_t at = 0; at + 1 < file.size(); ++at)
+    if (file[at] == std::byte{0xff} && (file[at + 1] & std::byte{0xf8}) == std::byte{0xd0})
+      ++markers;
+  return markers;
+}
+
+class RestartMarkerDecodingTest : public ::testing::TestWithParam<Sampling> {};
+
+TEST_P(RestartMarkerDecodingTest, DecodesAnyRegionBitForBitWithRestartMarkers) {
+  std::mt19937 random(7);
+  const auto any = [&random](uint32_t from, uint32_t to) {
+    return std::uniform_int_distribution<uint32_t>(from, to)(random);
+  };
+  Decoder decoder;
+  for (int round = 0; round < 150; ++round) {
+    const uint32_t height = any(96, 260), width = any(96, 260);
+    const std::string file = encoded_image(GetParam(), height, width);
+    const auto rewritten = add_restart_markers(bytes_of(file), {});
+    ASSERT_TRUE(rewritten) << height << ' ' << width;
+    ASSERT_GT(count_markers(*rewritten), 0u);
+    CropBox box{
+        .left = 0, .top = 0, .width = double(any(1, width)), .height = double(any(1, height))};
+    box.left = any(0, width - static_cast<uint32_t>(box.width));
+    box.top = any(0, height - static_cast<uint32_t>(box.height));
+    const ImageShape shape{
+        .channels = any(0, 3) == 0 ? 1u : 3u, .height = any(1, 90), .width = any(1, 90)};
+    const auto region = [&](uint32_t h, uint32_t w) {
+      EXPECT_EQ(h, height);
+      EXPECT_EQ(w, width);
+      return box;
+    };
+    ASSERT_EQ(decode(decoder, *rewritten, shape, region),
+              decode(decoder, bytes_of(file), shape, region))
+        << height << 'x' << width << ", part " << box.top << ' ' << box.left << ' ' << box.height
+        << 'x' << box.width << " to " << shape.height << 'x' << shape.width;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Samplings, RestartMarkerDecodingTest,
+                         ::testing::Values(Sampling{"4:2:0", 3, {}},
+                                           Sampling{"4:2:2", 3, {.across = 2, .down = 1}},
+                                           Sampling{"4:4:0", 3, {.across = 1, .down = 2}},
+                                           Sampling{"4:4:4", 3, {.across = 1, .down = 1}},
+                                           Sampling{"restart markers", 3, {.restart_rows = 1}},
+                                           Sampling{"progressive", 3, {.progressive = true}},
+                                           Sampling{"grey", 1, {}},
+                                           Sampling{"grey progressive", 1, {.progressive = true}}));
+
+// ---- What stays as it is
+
+TEST(AddRestartMarkersTest, RejectsUnsupportedFormatsAndSizes) {
+  const auto is_rewritten = [](const std::string& file, const DecodeLimits& limits = {}) {
+    return add_restart_markers(bytes_of(file), limits).has_value();
+  };
+  EXPECT_TRUE(is_rewritten(encode_jpeg(pattern(120, 120))));
+  EXPECT_FALSE(is_rewritten(""));
+  EXPECT_FALSE(is_rewritten("GIF89a and so on"));
+  EXPECT_FALSE(is_rewritten(testing::encode_png_file(pattern(120, 120))));
+  EXPECT_FALSE(is_rewritten(testing::encode_webp(pattern(120, 120))));
+  EXPECT_FALSE(is_rewritten(encode_jpeg(pattern(32, 32))));
+  EXPECT_FALSE(is_rewritten(encode_jpeg(gradient(120, 120, 4))));
+  EXPECT_FALSE(is_rewritten(encode_jpeg(pattern(120, 120), {.across = 4, .down = 1})));
+  EXPECT_FALSE(is_rewritten(encode_jpeg(pattern(120, 120)), {.pixels = 120 * 120 - 1}));
+  EXPECT_FALSE(is_rewritten(encode_jpeg(pattern(120, 120)), {.memory_bytes = 1000}));
+  EXPECT_FALSE(is_rewritten(
+      encode_jpeg(gradient(120, 120, 1), {.progressive = true, .extra_scans = 20}), {.scans = 10}));
+}
+
+TEST(AddRestartMarkersTest, RejectsTruncationAtAnyByte) {
+  const std::string file = encode_jpeg(pattern(120, 120));
+  for (size_t length = 0; length + 2 < file.size(); length += 37)
+    ASSERT_FALSE(add_restart_markers(bytes_of(file).first(length), {})) << length;
+}
+
+// Each byte wrong once: it is refused, or gives what the file gives.
+TEST(AddRestartMarkersTest, RejectsOrPreservesImageOnChangedByte) {
+  const ImageShape shape{.channels = 3, .height = 100, .width = 100};
+  const std::string file = encode_jpeg(pattern(100, 100), {.quality = 40});
+  for (size_t at = 0; at < file.size(); at += 3) {
+    std::string damaged = file;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x24);
+    const auto rewritten = add_restart_markers(bytes_of(damaged), {});
+    if (!rewritten) continue;
+    Bytes expected(shape.bytes()), planes(shape.bytes());
+    Decoder decoder;
+    ASSERT_TRUE(decoder.decode(bytes_of(damaged), shape, expected).ok()) << at;
+    ASSERT_TRUE(decoder.decode(*rewritten, shape, planes).ok()) << at;
+    ASSERT_EQ(planes, expected) << at;
+  }
+}
+
+// ---- Cutting
+
+class JpegRegionTest : public ::testing::Test {
+ protected:
+  // 160 x 160 pixels of 4:2:0: 10 units a row, pieces of 2, 5 a row.
+  void SetUp() override {
+    file_ = *add_restart_markers(bytes_of(encode_jpeg(pattern(160, 160))), {});
+  }
+
+  std::optional<JpegRegion> cut(const PixelBounds& region) {
+    return extract_jpeg_region(file_, grid_, region, room_);
+  }
+
+  JpegGrid grid_{.height = 160, .width = 160, .unit_height = 16, .unit_width = 16, .interval = 2};
+  Bytes file_, room_;
+};
+
+TEST_F(JpegRegionTest, ContainsRestartIntervalsOfRequestedRegion) {
+  const auto region = cut({.top = 17, .left = 33, .bottom = 40, .right = 65});
+  ASSERT_TRUE(region);
+  EXPECT_EQ(region->top, 16u);
+  EXPECT_EQ(region->left, 32u);
+  EXPECT_EQ(count_markers(region->file), 3u);  // two rows of two pieces
+  EXPECT_LT(region->file.size(), file_.size() / 2);
+  // As any JPEG of that size: 64 x 32.
+  const ImageShape shape{.channels = 3, .height = 32, .width = 64};
+  EXPECT_TRUE(decoding(region->file, shape, [](uint32_t height, uint32_t width) {
+                EXPECT_EQ(height, 32u);
+                EXPECT_EQ(width, 64u);
+                return CropBox{.left = 0, .top = 0, .width = 64, .height = 32};
+              }).ok());
+}
+
+TEST_F(JpegRegionTest, IsNotExtractedWhenItWouldOmitNothing) {
+  EXPECT_FALSE(cut({.top = 0, .left = 0, .bottom = 160, .right = 160}));
+  EXPECT_FALSE(
+      cut({.top = 3, .left = 3, .bottom = 9, .right = 159}));  // what is below costs nothing
+  EXPECT_TRUE(cut({.top = 16, .left = 0, .bottom = 160, .right = 160}));
+}
+
+TEST_F(JpegRegionTest, IsNotExtractedWhenMarkersDoNotDivideRows) {
+  const PixelBounds region{.top = 50, .left = 50, .bottom = 60, .right = 60};
+  ASSERT_TRUE(cut(region));
+  for (const uint32_t interval : {0u, 3u, 4u, 20u}) {
+    grid_.interval = interval;
+    EXPECT_FALSE(cut(region)) << interval;
+  }
+}
+
+TEST_F(JpegRegionTest, IsNotExtractedFromFileTruncatedBeforeRegionEnd) {
+  const PixelBounds region{.top = 140, .left = 50, .bottom = 160, .right = 160};
+  const Bytes whole = file_;
+  ASSERT_TRUE(cut(region));
+  for (size_t length = 0; length < whole.size(); length += 29) {
+    file_.assign(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(length));
+    ASSERT_FALSE(cut(region)) << length;
+  }
+}
+
+TEST_F(JpegRegionTest, IsNotExtractedOnMissingOrMisorderedMarker) {
+  const PixelBounds region{.top = 140, .left = 50, .bottom = 160, .right = 160};
+  const Bytes whole = file_;
+  for (size_t at = 0; at + 1 < whole.size(); ++at) {
+    if (count_markers(std::span(whole).subspan(at, 2)) == 0) continue;
+    file_ = whole;
+    file_[at + 1] ^= std::byte{0x01};
+    EXPECT_FALSE(cut(region)) << at;
+    file_.erase(file_.begin() + static_cast<ptrdiff_t>(at),
+                file_.begin() + static_cast<ptrdiff_t>(at + 2));
+    EXPECT_FALSE(cut(region)) << at;
+  }
+}
+
+// Whatever is wrong with it, it is decoded or refused.
+TEST_F(JpegRegionTest, NeverCrashesOnChangedBytes) {
+  const ImageShape shape{.channels = 3, .height = 30, .width = 30};
+  std::mt19937 random(3);
+  const Bytes whole = file_;
+  for (int round = 0; round < 3000; ++round) {
+    file_ = whole;
+    for (uint32_t wrong = 0; wrong <= random() % 3; ++wrong)
+      file_[random() % file_.size()] = static_cast<std::byte>(random());
+    (void)decoding(file_, shape, [&](uint32_t height, uint32_t width) {
+      const double top = double(random() % height), left = double(random() % width);
+      return CropBox{.left = left, .top = top, .width = width - left, .height = height - top};
+    });
+  }
+}
+
+TEST(JpegRegionDecodingTest, DetectsCorruptionOnlyInsideRegion) {
+  const ImageShape shape{.channels = 3, .height = 32, .width = 32};
+  const auto middle = [](uint32_t, uint32_t) {
+    return CropBox{.left = 64, .top = 64, .width = 32, .height = 32};
+  };
+  const auto corner = [](uint32_t, uint32_t) {
+    return CropBox{.left = 0, .top = 120, .width = 32, .height = 32};
+  };
+  Bytes file = *add_restart_markers(bytes_of(encode_jpeg(pattern(160, 160))), {});
+  // The piece in the middle, its third row of five pieces each: all ones, which is no code.
+  size_t markers = 0, at = 0;
+  for (; markers < 5 * 5 + 2; ++at)
+    if (count_markers(std::span(file).subspan(at, 2)) == 1) ++markers;
+  for (size_t i = at + 3; i < at + 13; i += 2) {
+    file[i] = std::byte{0xff};
+    file[i + 1] = std::byte{0x00};
+  }
+  EXPECT_EQ(decoding(file, shape, middle).code(), StatusCode::kCorrupt);
+  EXPECT_TRUE(decoding(file, shape, corner).ok());
+}
+
+}  // namespace
+}  // namespace stoker::image

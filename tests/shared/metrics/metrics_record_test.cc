@@ -1,0 +1,168 @@
+#include "shared/metrics/metrics_record.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "shared/metrics/eval_metrics.h"
+#include "shared/metrics/train_metrics.h"
+#include "shared/metrics/utf8.h"
+
+namespace stoker::metrics {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST(MetricsRecordTest, PreservesFieldOrder) {
+  MetricsRecord record;
+  record.add("z", uint64_t{1}).add("a", 2.5).add("m", std::string_view("x"));
+  EXPECT_EQ(to_json(record), R"({"z":1,"a":2.5,"m":"x"})");
+}
+
+TEST(MetricsRecordTest, RoundTripsDoublesInShortestForm) {
+  for (const double value : {0.1, 1.0 / 3, 3e-4, 1e300, 5e-324, -2.2250738585072014e-308, 1e22}) {
+    MetricsRecord record;
+    record.add("v", value);
+    const auto read = parse_record(to_json(record));
+    ASSERT_TRUE(read.ok());
+    // The text is exact; Boost.JSON's reading of it may be off in the last bit.
+    EXPECT_DOUBLE_EQ(*read->find_number("v"), value);
+    EXPECT_EQ(std::strtod(to_json(record).c_str() + 5, nullptr), value);
+  }
+  EXPECT_EQ(to_json(MetricsRecord().add("v", 0.1)), R"({"v":0.1})");
+}
+
+TEST(MetricsRecordTest, WritesNonfiniteNumbersAsNullAndParsesAsNan) {
+  MetricsRecord record;
+  record.add("a", kNan).add("b", kInfinity).add("c", -kInfinity);
+  EXPECT_EQ(to_json(record), R"({"a":null,"b":null,"c":null})");
+  EXPECT_TRUE(std::isnan(*parse_record(to_json(record))->find_number("b")));
+}
+
+TEST(MetricsRecordTest, EscapesTextIntoOneLineOfValidJson) {
+  MetricsRecord record;
+  record.add("a\n", std::string_view("quote \" back \\ line\n tab\t nul\0 end", 34));
+  record.add("b", std::string_view("\xff\xc3\x28 \xe2\x82\xac"));
+  const std::string text = to_json(record);
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+  const auto read = parse_record(text);
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(*read->find_text("a\n"), std::string("quote \" back \\ line\n tab\t nul\0 end", 34));
+  EXPECT_EQ(*read->find_text("b"), "\xEF\xBF\xBD\xEF\xBF\xBD( \xe2\x82\xac");
+}
+
+TEST(MetricsRecordTest, RoundTripsMaximumCount) {
+  MetricsRecord record;
+  record.add("v", std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(parse_record(to_json(record))->find_count("v"), std::numeric_limits<uint64_t>::max());
+}
+
+TEST(MetricsRecordTest, RejectsNegativeOrNonintegerAsCount) {
+  const auto record = parse_record(R"({"a":-1,"b":1.5,"c":"1","d":null,"e":true})");
+  ASSERT_TRUE(record.ok());
+  for (const char* name : {"a", "b", "c", "d", "e", "missing"})
+    EXPECT_FALSE(record->find_count(name).has_value()) << name;
+  EXPECT_EQ(record->find_number("a"), -1.0);
+  EXPECT_FALSE(record->find_number("c").has_value());
+}
+
+TEST(MetricsRecordTest, RejectsNonFlatObject) {
+  for (const char* line : {"", " ", "{", "[]", "1", "null", "{}{}", R"({"a":[1]})", R"({"a":{}})",
+                           R"({"a":1)", R"({"a":nan})", "{\"a\":\"\x01\"}", "[[[[[[[[[[[[[[[[[["}) {
+    EXPECT_EQ(parse_record(line).status().code(), StatusCode::kCorrupt) << line;
+  }
+}
+
+TEST(Utf8Test, PreservesValidTextAndReplacesInvalidBytes) {
+  EXPECT_EQ(valid_utf8("plain \xc3\xa4 \xf0\x9f\x94\xa5"), "plain \xc3\xa4 \xf0\x9f\x94\xa5");
+  constexpr std::string_view kBad = "\xEF\xBF\xBD";
+  for (const char* text : {"\x80", "\xff", "\xc3", "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80",
+                           "\xf4\x90\x80\x80", "\xe2\x82", "\xf0\x9f\x94"}) {
+    std::string expected;
+    for (size_t i = 0; i < std::string_view(text).size(); ++i) expected += kBad;
+    EXPECT_EQ(valid_utf8(text), expected) << text;
+  }
+}
+
+TrainMetrics some_train_row() {
+  return {.step = 120,
+          .epoch = 2,
+          .loss = 1.25,
+          .lr = 3e-4,
+          .grad_norm = 0.5,
+          .samples = 1920,
+          .samples_per_s = 400.5,
+          .step_ms = 40,
+          .feed_wait_ms = 0.25,
+          .checkpoint_stall_ms = 3,
+          .degraded = 1,
+          .wall = "2026-01-31T12:00:00.123Z"};
+}
+
+TEST(TrainMetricsTest, WritesDeterministicFieldsBeforeTimings) {
+  EXPECT_EQ(
+      to_json(to_record(some_train_row())),
+      R"({"step":120,"epoch":2,"loss":1.25,"lr":3e-04,"grad_norm":0.5,"samples_seen":1920,)"
+      R"("samples_per_second":400.5,"step_time_ms":40,"data_wait_ms":0.25,"checkpoint_stall_ms":3,"degraded":1,)"
+      R"("wall_time":"2026-01-31T12:00:00.123Z"})");
+}
+
+TEST(TrainMetricsTest, RoundTripsThroughJson) {
+  const auto read = train_metrics_from(*parse_record(to_json(to_record(some_train_row()))));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(to_json(to_record(*read)), to_json(to_record(some_train_row())));
+}
+
+TEST(TrainMetricsTest, ReportsMissingField) {
+  const MetricsRecord whole = to_record(some_train_row());
+  for (const auto& [missing, ignored] : whole.fields()) {
+    if (missing == "degraded") continue;
+    MetricsRecord record;
+    for (const auto& [name, value] : whole.fields())
+      if (name != missing) record.add_value(name, value);
+    const auto read = train_metrics_from(record);
+    ASSERT_EQ(read.status().code(), StatusCode::kCorrupt);
+    EXPECT_NE(read.status().message().find("\"" + missing + "\""), std::string::npos);
+  }
+}
+
+TEST(TrainMetricsTest, ParsesRecordsOfEarlierReleases) {
+  const MetricsRecord whole = to_record(some_train_row());
+  MetricsRecord record;
+  for (const auto& [name, value] : whole.fields())
+    if (name != "degraded") record.add_value(name, value);
+  const auto read = train_metrics_from(record);
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(read->degraded, 0u);
+}
+
+TEST(EvalMetricsTest, TreatsOtherFieldsAsMetricsInOrder) {
+  EvalMetrics record{.step = 200,
+                     .dataset = "val",
+                     .metrics = {{"loss", 1.5}, {"bits_per_byte", 2.125}, {"accuracy", kNan}},
+                     .samples = 64,
+                     .manifest_sha256 = "ab",
+                     .seconds = 1.5,
+                     .wall = "w"};
+  const std::string text = to_json(to_record(record));
+  EXPECT_EQ(text,
+            R"({"step":200,"dataset":"val","loss":1.5,"bits_per_byte":2.125,"accuracy":null,)"
+            R"("num_samples":64,"manifest_sha256":"ab","duration_seconds":1.5,"wall_time":"w"})");
+  const auto read = eval_metrics_from(*parse_record(text));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->metrics.size(), 3u);
+  EXPECT_EQ(read->metrics[1].first, "bits_per_byte");
+  EXPECT_EQ(to_json(to_record(*read)), text);
+}
+
+TEST(EvalMetricsTest, RejectsNonnumericMetric) {
+  const auto record = parse_record(
+      R"({"step":1,"dataset":"v","loss":"x","num_samples":1,"manifest_sha256":"","duration_seconds":1,"wall_time":""})");
+  EXPECT_EQ(eval_metrics_from(*record).status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(eval_metrics_from(MetricsRecord()).status().code(), StatusCode::kCorrupt);
+}
+
+}  // namespace
+}  // namespace stoker::metrics

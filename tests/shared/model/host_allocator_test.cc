@@ -1,0 +1,57 @@
+#include "shared/model/host_allocator.h"
+
+#include <malloc.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+namespace stoker::model {
+namespace {
+
+TEST(HostAllocatorTest, AlignsTensorsOfAnySize) {
+  install_host_allocator();
+  std::vector<at::Tensor> tensors;
+  for (int64_t bytes = 0; bytes < 3000; ++bytes) {
+    tensors.push_back(at::empty({bytes}, at::kByte));
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(tensors.back().data_ptr()) % 64, 0u) << bytes;
+    if (bytes > 0) tensors.back().fill_(static_cast<int>(bytes % 251));
+  }
+  for (int64_t bytes = 1; bytes < 3000; ++bytes)
+    ASSERT_EQ(tensors[static_cast<size_t>(bytes)][bytes - 1].item<int>(), bytes % 251);
+}
+
+TEST(HostAllocatorTest, ThrowsLibTorchErrorWhenOutOfMemory) {
+  install_host_allocator();
+  EXPECT_THROW(at::empty({int64_t{1} << 60}, at::kByte), c10::Error);
+  EXPECT_EQ(at::zeros({4}).sum().item<float>(), 0.0f);
+}
+
+#ifdef __GLIBC__
+// With posix_memalign() each of these takes the place of a tensor for good: 150 MB in all.
+TEST(HostAllocatorTest, DoesNotFragmentTensorMemoryWithSmallAllocations) {
+  install_host_allocator();
+  constexpr int64_t kBytes = 768 << 10;
+  const auto round = [](std::vector<std::unique_ptr<void, void (*)(void*)>>& small, size_t bytes) {
+    const at::Tensor first = at::empty({kBytes}, at::kByte),
+                     second = at::empty({kBytes}, at::kByte);
+    for (int i = 0; i < 8; ++i) small.emplace_back(std::malloc(bytes + 16 * (i % 4)), &std::free);
+  };
+  std::vector<std::unique_ptr<void, void (*)(void*)>> small;
+  for (int i = 0; i < 20; ++i) round(small, 24);
+  const struct mallinfo2 before = ::mallinfo2();
+  for (int i = 0; i < 200; ++i) round(small, 24);
+  const struct mallinfo2 after = ::mallinfo2();
+  // What the heap has in all, but for what it has not used yet.
+  const auto used = [](const struct mallinfo2& info) { return info.arena - info.keepcost; };
+  EXPECT_LT(used(after), used(before) + (8 << 20));
+}
+#endif
+
+}  // namespace
+}  // namespace stoker::model

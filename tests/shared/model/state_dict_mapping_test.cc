@@ -1,0 +1,144 @@
+#include "shared/model/state_dict_mapping.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stoker::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+TensorSpec f32(const std::string& name, std::vector<int64_t> shape = {2}) {
+  return {name, DType::kF32, std::move(shape)};
+}
+
+class FakeFile final : public checkpoint::TensorSource {
+ public:
+  explicit FakeFile(std::vector<TensorSpec> specs, std::vector<std::string> others = {})
+      : specs_(std::move(specs)), others_(std::move(others)) {}
+  const std::vector<TensorSpec>& tensors() const override { return specs_; }
+  const std::vector<std::string>& others() const override { return others_; }
+  const TensorSpec* find(const std::string& name) const override {
+    const auto found = std::ranges::find(specs_, name, &TensorSpec::name);
+    return found == specs_.end() ? nullptr : &*found;
+  }
+  Status read(const std::string&, std::span<std::byte>) const override { return {}; }
+
+ private:
+  std::vector<TensorSpec> specs_;
+  std::vector<std::string> others_;
+};
+
+std::vector<std::string> froms(const StateDictMapping& mapping) {
+  std::vector<std::string> names;
+  for (const auto& load : mapping.loads) names.push_back(load.from);
+  return names;
+}
+
+const std::vector<TensorSpec> kNeeded = {f32("body.w"), f32("body.b"), f32("head.w", {2, 3})};
+
+TEST(StateDictMappingTest, LoadsMatchingTensors) {
+  const StateDictMapping mapping =
+      map_state_dict(kNeeded, FakeFile({f32("head.w", {2, 3}), f32("body.b"), f32("body.w")}), {});
+  EXPECT_TRUE(mapping.status().ok()) << mapping.status().to_string();
+  EXPECT_THAT(froms(mapping), ElementsAre("body.w", "body.b", "head.w"));
+  EXPECT_THAT(mapping.unexpected, IsEmpty());
+  EXPECT_THAT(mapping.missing, IsEmpty());
+}
+
+TEST(StateDictMappingTest, RenamesByFirstMatchingRule) {
+  const FakeFile file({f32("module.body.w"), f32("module.body.bias"), f32("fc.0.w", {2, 3})});
+  const StateDictMapping mapping = map_state_dict(
+      kNeeded, file,
+      {.key_mapping = {{"*.bias", "body.b"}, {"module.*", "*"}, {"fc.?.*", "head.*"}}});
+  EXPECT_TRUE(mapping.status().ok()) << mapping.status().to_string();
+  EXPECT_THAT(froms(mapping), ElementsAre("module.body.w", "module.body.bias", "fc.0.w"));
+}
+
+// All at once: the shape, the dtype, what is missing, what is too much.
+TEST(StateDictMappingTest, ReportsEveryMismatchAndLoadsNothing) {
+  const FakeFile file({f32("body.w", {3}), {"body.b", DType::kF64, {2}}, f32("extra")});
+  const StateDictMapping mapping = map_state_dict(kNeeded, file, {});
+  EXPECT_THAT(mapping.problems,
+              ElementsAre("has body.w F32 [3], needed is body.w F32 [2]",
+                          "has body.b F64 [2], needed is body.b F32 [2]",
+                          "missing head.w F32 [2, 3]", "unexpected extra F32 [2]"));
+  EXPECT_EQ(mapping.status().code(), StatusCode::kMismatch);
+  EXPECT_THAT(mapping.status().message(), HasSubstr("unexpected extra"));
+  EXPECT_THAT(mapping.report(), HasSubstr("problem missing head.w F32 [2, 3]\n"));
+}
+
+TEST(StateDictMappingTest, ReportsFirstMismatchesAndCountOfRest) {
+  std::vector<TensorSpec> many;
+  for (int i = 0; i < 30; ++i) many.push_back(f32("x" + std::to_string(i)));
+  const StateDictMapping mapping = map_state_dict(kNeeded, FakeFile(many), {});
+  EXPECT_THAT(mapping.problems, SizeIs(33));
+  EXPECT_THAT(mapping.status().message(), HasSubstr("; and 28 more"));
+}
+
+TEST(StateDictMappingTest, ExcludesTensorsOnBothSides) {
+  const FakeFile file({f32("body.w"), f32("body.b"), f32("fc.w", {9, 9})});
+  const StateDictMapping mapping =
+      map_state_dict(kNeeded, file, {.key_mapping = {{"fc.*", "head.*"}}, .exclude = {"head.*"}});
+  EXPECT_TRUE(mapping.status().ok()) << mapping.status().to_string();
+  EXPECT_THAT(mapping.missing, ElementsAre("head.w F32 [2, 3], ignored"));
+  EXPECT_THAT(mapping.unexpected, ElementsAre("fc.w F32 [9, 9] (here head.w), ignored"));
+}
+
+TEST(StateDictMappingTest, RequiresOnlyCommonTensorsToMatchWithoutStrict) {
+  const FakeFile file({f32("body.w"), f32("extra")}, {"epoch"});
+  const StateDictMapping mapping = map_state_dict(kNeeded, file, {.strict = false});
+  EXPECT_TRUE(mapping.status().ok()) << mapping.status().to_string();
+  EXPECT_THAT(froms(mapping), ElementsAre("body.w"));
+  EXPECT_THAT(mapping.missing,
+              ElementsAre("body.b F32 [2], not in the file", "head.w F32 [2, 3], not in the file"));
+  EXPECT_THAT(mapping.unexpected,
+              ElementsAre("extra F32 [2], not in the model", "epoch, which is no tensor"));
+  EXPECT_EQ(
+      map_state_dict(kNeeded, FakeFile({f32("body.w", {4})}), {.strict = false}).status().code(),
+      StatusCode::kMismatch);
+}
+
+TEST(StateDictMappingTest, RejectsFileWithoutMatchingTensor) {
+  const StateDictMapping mapping =
+      map_state_dict(kNeeded, FakeFile({f32("a"), f32("b")}), {.strict = false});
+  EXPECT_THAT(mapping.status().message(), HasSubstr("no tensor of the file"));
+}
+
+TEST(StateDictMappingTest, RejectsUnmatchedPatterns) {
+  const FakeFile file(kNeeded);
+  EXPECT_THAT(
+      map_state_dict(kNeeded, file, {.key_mapping = {{"module.*", "*"}}}).status().message(),
+      HasSubstr("model.pretrained.key_mapping: from 'module.*' matches no tensor"));
+  EXPECT_THAT(map_state_dict(kNeeded, file, {.key_mapping = {{"*", "*"}, {"body.*", "*"}}})
+                  .status()
+                  .message(),
+              HasSubstr("from 'body.*'"));
+  EXPECT_THAT(map_state_dict(kNeeded, file, {.exclude = {"tail.*"}}).status().message(),
+              HasSubstr("model.pretrained.exclude: 'tail.*' matches no tensor"));
+}
+
+TEST(StateDictMappingTest, RejectsTwoTensorsOfSameName) {
+  const FakeFile file({f32("body.w"), f32("ema.body.w"), f32("body.b"), f32("head.w", {2, 3})});
+  EXPECT_THAT(map_state_dict(kNeeded, file, {.key_mapping = {{"ema.*", "*"}}}).status().message(),
+              HasSubstr("'body.w' and 'ema.body.w' are both called 'body.w'"));
+}
+
+TEST(StateDictMappingTest, WidensHalfToFloatButNotDouble) {
+  EXPECT_TRUE(is_widening(DType::kF16, DType::kF32));
+  EXPECT_TRUE(is_widening(DType::kBF16, DType::kF32));
+  EXPECT_FALSE(is_widening(DType::kF64, DType::kF32));
+  EXPECT_FALSE(is_widening(DType::kI64, DType::kF32));
+  const StateDictMapping mapping =
+      map_state_dict({f32("w")}, FakeFile({{"w", DType::kBF16, {2}}}), {});
+  EXPECT_TRUE(mapping.status().ok());
+  EXPECT_THAT(mapping.loaded, ElementsAre("w F32 [2], from w BF16 [2]"));
+}
+
+}  // namespace
+}  // namespace stoker::model

@@ -1,0 +1,67 @@
+#include "shared/run/evaluation_outcomes.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::run {
+namespace {
+
+std::string line(uint64_t step, const std::string& outcome, const std::string& manifest = "m") {
+  return R"({"step":)" + std::to_string(step) + R"(,"manifest_sha256":")" + manifest +
+         R"(","outcome":")" + outcome + R"(","attempts":1,"reason":"","wall_time":"w"})";
+}
+
+TEST(EvaluationOutcomesTest, AppliesFinalOutcomeOnlyToSameCheckpoint) {
+  EvaluationOutcomes outcomes;
+  uint64_t step = 0;
+  for (const char* const outcome : {"evaluated", "corrupt", "superseded", "failed"})
+    outcomes.add_line(line(++step, outcome));
+  for (uint64_t each = 1; each <= 4; ++each) {
+    EXPECT_EQ(outcomes.state(each, "m"),
+              each == 1 ? EvaluationState::kEvaluated : EvaluationState::kFailed);
+    EXPECT_EQ(outcomes.state(each, "another manifest"), EvaluationState::kPending);
+    EXPECT_EQ(outcomes.is_corrupt(each, "m"), each == 2);
+  }
+  EXPECT_EQ(outcomes.state(5, "m"), EvaluationState::kPending);
+  EXPECT_EQ(outcomes.evaluated_steps(), std::set<uint64_t>{1});
+}
+
+TEST(EvaluationOutcomesTest, IgnoresInvalidRecords) {
+  EvaluationOutcomes outcomes;
+  for (const char* const text :
+       {"", "{}", "[]", "not json", R"({"step":-1,"manifest_sha256":"m","outcome":"failed"})",
+        R"({"step":1,"manifest_sha256":7,"outcome":"failed"})"})
+    outcomes.add_line(text);
+  outcomes.add_line(line(1, "looked at"));
+  EXPECT_EQ(outcomes.state(1, "m"), EvaluationState::kPending);
+}
+
+TEST(EvaluationOutcomesTest, RequiresOnlyCheckpointAndOutcome) {
+  EvaluationOutcomes outcomes;
+  outcomes.add_line(R"({"step":1,"manifest_sha256":"m","outcome":"corrupt"})");
+  EXPECT_TRUE(outcomes.is_corrupt(1, "m"));
+}
+
+TEST(EvaluationOutcomesTest, UsesLastRecordOfCheckpoint) {
+  EvaluationOutcomes outcomes;
+  outcomes.add_line(line(1, "corrupt"));
+  outcomes.add_line(line(1, "evaluated"));
+  EXPECT_FALSE(outcomes.is_corrupt(1, "m"));
+}
+
+TEST(EvaluationOutcomesTest, ReadsFileWithoutPartialLastLine) {
+  const test::TemporaryDirectory folder;
+  const std::string path = folder / "outcomes.jsonl";
+  EXPECT_TRUE(read_evaluation_outcomes(path).ok()) << "no ledger is an empty one";
+  test::write_whole(path,
+                    line(1, "evaluated") + "\n" + line(2, "failed") + "\n" + line(3, "evaluated"));
+  const auto outcomes = read_evaluation_outcomes(path);
+  ASSERT_TRUE(outcomes.ok()) << outcomes.status().to_string();
+  EXPECT_EQ(outcomes->state(1, "m"), EvaluationState::kEvaluated);
+  EXPECT_EQ(outcomes->state(2, "m"), EvaluationState::kFailed);
+  EXPECT_EQ(outcomes->state(3, "m"), EvaluationState::kPending);
+}
+
+}  // namespace
+}  // namespace stoker::run

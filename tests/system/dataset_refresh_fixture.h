@@ -1,0 +1,88 @@
+// DatasetRefreshFixture: a run over data that grows, which stands still while a test lets more come, so
+// that nothing depends on who is quicker.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include <boost/json.hpp>
+#include <gtest/gtest.h>
+
+#include "shared/feed/dataset_versions.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+
+using namespace std::chrono_literals;
+
+// Some seconds: the first checkpoint, after which a run is paused, may take its time on a busy
+// disk.
+inline constexpr uint64_t kSteps = 16000;
+inline constexpr uint64_t kBatch = 4;
+
+class DatasetRefreshFixture : public RunTest {
+ protected:
+  // `train_set`: data.train in YAML.
+  std::string config_with(const std::string& train_set) const {
+    return write_config("data:\n  train: " + train_set + R"(
+feed: {refresh_interval_seconds: 0.05}
+model: {name: mlp, hidden_sizes: [16], dropout: 0.1}
+task: {name: classification}
+optimizer: {name: adamw, lr: 0.003}
+scheduler: {name: constant, warmup_steps: 10}
+checkpoint: {save_every_steps: 50, keep_last: 1000}
+metrics: {log_every_steps: 23}  # fewer rows than wait for a slow disk: none is left out
+)" +
+                        "train: {max_steps: " + std::to_string(kSteps) +
+                        ", micro_batch_size: 4, device: cpu, num_threads: 1}\n");
+  }
+
+  void tell(const std::string& word) const {
+    const auto exit = ctl(run_dir(), {word}, "ctl").wait(30s);
+    ASSERT_TRUE(exit && exit->code == 0) << log_of("ctl");
+  }
+  bool says(const std::string& text) const {
+    return log_of("stokerd").find(text) != std::string::npos;
+  }
+  // Starts, and stands still after the first checkpoint, so that nothing depends on who is quicker.
+  Process paused_trainer(const std::string& config) const {
+    Process trainer = this->trainer(config, run_dir());
+    EXPECT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; }));
+    tell("pause");
+    return trainer;
+  }
+  feed::DatasetVersions history(const std::string& run) const {
+    const auto read = feed::read_dataset_versions(run + "/dataset_versions.jsonl");
+    EXPECT_TRUE(read.ok()) << read.status().to_string();
+    return read.ok() ? *read : feed::DatasetVersions();
+  }
+
+  boost::json::object explained(uint64_t step) const {
+    std::filesystem::remove(path("show-batch.out"));  // output is appended
+    const auto exit =
+        ctl(run_dir(), {"--json", "show-batch", std::to_string(step)}, "show-batch").wait(30s);
+    EXPECT_TRUE(exit && exit->code == 0) << log_of("show-batch");
+    return boost::json::parse(log_of("show-batch")).as_object();
+  }
+  uint64_t size_at(uint64_t step) const {
+    return explained(step).at("num_samples").to_number<uint64_t>();
+  }
+  uint64_t epoch_at(uint64_t step) const {
+    return explained(step).at("samples").as_array()[0].at("epoch").to_number<uint64_t>();
+  }
+  // Steps first + 1 and on that take one epoch of the set of `samples` use each once.
+  void expect_whole_epoch(uint64_t first, uint64_t samples) const {
+    std::set<uint64_t> seen;
+    for (uint64_t step = first + 1; step <= first + samples / kBatch; ++step) {
+      const boost::json::object answer = explained(step);
+      for (const auto& sample : answer.at("samples").as_array())
+        EXPECT_TRUE(seen.insert(sample.at("sample").to_number<uint64_t>()).second) << step;
+    }
+    EXPECT_EQ(seen.size(), samples);
+  }
+};
+
+}  // namespace stoker::test

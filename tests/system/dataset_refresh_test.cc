@@ -1,0 +1,123 @@
+// Data that grows while a run goes on: what came joins, a run that is killed around that comes to the
+// bytes of one that was not, and stokerctl tells what was.
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/system/dataset_refresh_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CsvRefreshTest : public DatasetRefreshFixture {
+ protected:
+  void SetUp() override {
+    DatasetRefreshFixture::SetUp();
+    std::filesystem::create_directories(path("rows"));
+    add("a.csv", 40);
+  }
+
+  static std::string rows(int count) {
+    std::string text;
+    for (int row = 0; row < count; ++row)
+      text += std::to_string(0.1 * row) + "," + std::to_string(row % 7 - 3) + "," +
+              std::to_string(row % 3) + "\n";
+    return text;
+  }
+  // Each is there at once, or not at all: whoever looks meanwhile sees one change.
+  void append(const std::string& file, const std::string& text) const {
+    std::ofstream(path("rows/" + file), std::ios::app) << text;
+  }
+  void add(const std::string& file, int count) const {
+    std::ofstream(path("new")) << "x,y,kind\n" << rows(count);
+    std::filesystem::rename(path("new"), path("rows/" + file));
+  }
+
+  std::string config_of(const std::string& refresh) const {
+    return config_with("{format: csv, path: " + path("rows") +
+                       ", glob: \"*.csv\", fields: {label: kind}, refresh: " + refresh + "}");
+  }
+};
+
+TEST_F(CsvRefreshTest, RefreshesAtNextEpochAndSurvivesKill) {
+  const std::string config = config_of("epoch");
+  Process trainer = paused_trainer(config);
+  append("a.csv", rows(24));
+  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
+  tell("resume");
+  ASSERT_TRUE(wait_until(60s, [&] { return history(run_dir()).size() == 2; }));
+  trainer.signal(SIGKILL);
+  ASSERT_TRUE(trainer.wait(60s).has_value());
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+
+  const auto states = history(run_dir());
+  ASSERT_EQ(states.size(), 2u);
+  const uint64_t ticket = states[1].start.ticket;
+  EXPECT_EQ(ticket * kBatch % 40, 0u) << "in the middle of an epoch";
+  EXPECT_EQ(states[1].start.epoch, ticket * kBatch / 40);
+  EXPECT_EQ(size_at(ticket), 40u);
+  EXPECT_EQ(size_at(ticket + 1), 64u);
+  EXPECT_EQ(epoch_at(ticket), states[1].start.epoch - 1);
+  EXPECT_EQ(epoch_at(ticket + 1), states[1].start.epoch);
+  expect_whole_epoch(ticket, 64);
+  EXPECT_THAT(
+      text_of(run_dir() + "/checkpoints/" + checkpoints(run_dir()).back() + "/manifest.json"),
+      HasSubstr("\"start_ticket\":" + std::to_string(ticket) + ",\"epoch\":"));
+
+  // Another life from before what came to the end comes to the same, although it is all there now.
+  std::filesystem::copy(run_dir(), run_dir("again"), std::filesystem::copy_options::recursive);
+  const std::string first = run_dir("again") + "/checkpoints/" + checkpoints(run_dir()).front();
+  ASSERT_EQ(train(config, run_dir("again"), {"--resume", first}).code, 0);
+  EXPECT_EQ(history(run_dir("again")), states);
+  EXPECT_EQ(model_sha256(run_dir("again"), kSteps), model_sha256(run_dir(), kSteps));
+  EXPECT_EQ(decided_rows(run_dir("again")), decided_rows(run_dir()));
+}
+
+TEST_F(CsvRefreshTest, RefreshesImmediatelyWhenConfigured) {
+  Process trainer = paused_trainer(config_of("immediate"));
+  add("b.csv", 24);
+  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
+  const uint64_t paused_at = newest_step(run_dir());
+  tell("resume");
+  const auto exit = trainer.wait(90s);
+  ASSERT_TRUE(exit && exit->code == 0);
+  const auto states = history(run_dir());
+  ASSERT_EQ(states.size(), 2u);
+  const uint64_t ticket = states[1].start.ticket;
+  EXPECT_GE(ticket, paused_at);
+  EXPECT_EQ(epoch_at(ticket + 1), epoch_at(ticket) + 1);
+  expect_whole_epoch(ticket, 64);
+}
+
+TEST_F(CsvRefreshTest, RejectsInvalidChangeAndContinuesTraining) {
+  Process trainer = paused_trainer(config_of("epoch"));
+  append("a.csv", "1,2");  // half a row
+  ASSERT_TRUE(wait_until(60s, [&] { return says("dataset refresh rejected"); }));
+  append("a.csv", ",1\n");
+  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=41"); }));
+  tell("resume");
+  const auto exit = trainer.wait(90s);
+  ASSERT_TRUE(exit && exit->code == 0);
+  EXPECT_EQ(history(run_dir()).size(), 2u);
+}
+
+TEST_F(CsvRefreshTest, ReportsRemovedFile) {
+  add("b.csv", 9);
+  Process trainer = paused_trainer(config_of("epoch"));
+  std::filesystem::remove(path("rows/b.csv"));
+  ASSERT_TRUE(wait_until(60s, [&] { return says("b.csv: is gone"); })) << log_of("stokerd");
+  tell("stop");
+  const auto exit = trainer.wait(90s);
+  ASSERT_TRUE(exit && exit->code == 0);
+  EXPECT_EQ(history(run_dir()).size(), 1u);
+}
+
+}  // namespace
+}  // namespace stoker::test

@@ -1,0 +1,283 @@
+// Real processes from beginning to end: train, evaluate, stop, go on, refuse.
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include <gtest/gtest.h>
+
+#include "shared/checkpoint/store.h"
+#include "shared/run/eval_result.h"
+#include "shared/run/run_state.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+class RunLifecycleTest : public RunTest {};
+
+size_t count_of(const std::string& text, const std::string& word) {
+  size_t count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+TEST_F(RunLifecycleTest, TrainsAndEvaluatesEveryCheckpointWithExitCodeZero) {
+  const std::string config =
+      write_config(text_config("eval: {checkpoints: all, batch_size: 16}\n"));
+  Process evaluator = this->evaluator(run_dir(), {"--follow"});
+  Process trainer = this->trainer(config, run_dir());
+  const auto trained = trainer.wait(90s);
+  ASSERT_TRUE(trained.has_value());
+  EXPECT_EQ(trained->code, 0);
+  const auto evaluated = evaluator.wait(60s);
+  ASSERT_TRUE(evaluated.has_value());
+  EXPECT_EQ(evaluated->code, 0);
+
+  EXPECT_EQ(newest_step(run_dir()), 60u);
+  const auto state = run::read_run_state(run::RunLayout(run_dir()));
+  ASSERT_EQ(state.phase, run::RunState::Phase::kEnded);
+  EXPECT_EQ(state.end->state, "finished");
+  EXPECT_EQ(state.end->step, 60u);
+  EXPECT_EQ(decided_rows(run_dir()).size(), 12u);
+  // Step 40 has none where the disk was still busy with step 20: skipped, as documented.
+  const auto saved = checkpoints(run_dir());
+  ASSERT_GE(saved.size(), 2u);
+  for (const std::string& name : saved) {
+    const uint64_t step = *checkpoint::CheckpointStore::parse_checkpoint_name(name);
+    const auto text = text_of(run::eval_result_path(run_dir() + "/eval", step));
+    const auto result = run::parse_eval_result(text, "step");
+    ASSERT_TRUE(result.ok()) << step << ": " << result.status().to_string();
+    EXPECT_EQ(result->step, step);
+    EXPECT_EQ(result->datasets.at(0).dataset, "val");
+  }
+  const auto first =
+      run::parse_eval_result(text_of(run::eval_result_path(run_dir() + "/eval", 20)), "first");
+  const auto last =
+      run::parse_eval_result(text_of(run::eval_result_path(run_dir() + "/eval", 60)), "last");
+  EXPECT_LT(last->datasets[0].metrics[0].second, first->datasets[0].metrics[0].second)
+      << "it did not learn";
+  const auto best = run::read_best(run_dir() + "/eval/best.json");
+  ASSERT_TRUE(best.ok());
+  EXPECT_EQ(best->step, 60u);
+}
+
+TEST_F(RunLifecycleTest, TrainsEachModelOnMatchingData) {
+  const std::string images =
+      R"(data: {train: {format: synthetic, num_samples: 400, input_shape: [3, 32, 32], num_classes: 4}}
+eval: {datasets: []}
+task: {name: classification}
+train: {max_steps: 3, micro_batch_size: 8, device: cpu, num_threads: 1, gradient_accumulation_steps: 2}
+)";
+  for (const char* const model :
+       {"{name: lenet5}", "{name: resnet8}", "{name: mlp, hidden_sizes: [16]}"}) {
+    const std::string config = write_config(images + "model: " + model + "\n");
+    const std::string run = run_dir("run-" + std::to_string(count_of(model, "e")) +
+                                    std::to_string(std::string(model).size()));
+    EXPECT_EQ(train(config, run).code, 0) << model;
+    EXPECT_EQ(newest_step(run), 3u) << model;
+  }
+}
+
+TEST_F(RunLifecycleTest, ProducesIdenticalBytesForSameConfig) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir("a")).code, 0);
+  ASSERT_EQ(train(config, run_dir("b"),
+                  {"--set", "feed.num_workers=5", "--set", "feed.prefetch_batches=7", "--set",
+                   "feed.num_processes=2"})
+                .code,
+            0);
+  ASSERT_EQ(train(config, run_dir("c"), {"--set", "feed.num_processes=0"}).code, 0);
+  EXPECT_EQ(model_sha256(run_dir("a"), 400), model_sha256(run_dir("b"), 400))
+      << "the workers changed the result";
+  EXPECT_EQ(model_sha256(run_dir("a"), 400), model_sha256(run_dir("c"), 400))
+      << "reading in stokerd changed the result";
+  EXPECT_EQ(decided_rows(run_dir("a")), decided_rows(run_dir("b")));
+}
+
+TEST_F(RunLifecycleTest, SavesOnSigtermAndResumesBitForBit) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir("whole")).code, 0);
+  {
+    Process trainer = this->trainer(config, run_dir());
+    ASSERT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > 5; }));
+    trainer.signal(SIGTERM);
+    const auto exit = trainer.wait(30s);
+    ASSERT_TRUE(exit.has_value());
+    EXPECT_EQ(exit->code, 0);
+  }
+  const auto state = run::read_run_state(run::RunLayout(run_dir()));
+  ASSERT_EQ(state.phase, run::RunState::Phase::kEnded);
+  EXPECT_EQ(state.end->state, "stopped");
+  EXPECT_EQ(newest_step(run_dir()), state.end->step) << "the last step was not saved";
+  ASSERT_LT(state.end->step, 400u) << "it ended before it was asked to";
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  EXPECT_EQ(model_sha256(run_dir(), 400), model_sha256(run_dir("whole"), 400));
+  EXPECT_EQ(decided_rows(run_dir()), decided_rows(run_dir("whole")));
+}
+
+TEST_F(RunLifecycleTest, SavesImmediatelyOnSigusr1AndContinues) {
+  const std::string config = write_config(small_config());
+  Process trainer = this->trainer(
+      config, run_dir(),
+      {"--set", "train.max_steps=1000000", "--set", "checkpoint.save_every_steps=null"});
+  ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
+  EXPECT_TRUE(checkpoints(run_dir()).empty());
+  trainer.signal(SIGUSR1);
+  EXPECT_TRUE(wait_until(30s, [&] { return !checkpoints(run_dir()).empty(); }));
+  const size_t rows = decided_rows(run_dir()).size();
+  EXPECT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > rows + 3; }))
+      << "training did not go on";
+  trainer.signal(SIGTERM);
+  const auto exit = trainer.wait(30s);
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_EQ(exit->code, 0);
+}
+
+TEST_F(RunLifecycleTest, ExecutesAllControlSocketCommands) {
+  const std::string config = write_config(small_config());
+  Process trainer = this->trainer(config, run_dir(),
+                                  {"--set", "train.max_steps=1000000", "--set",
+                                   "scheduler.name=constant", "--set", "scheduler.min_lr="});
+  ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
+  const auto ask = [&](const std::vector<std::string>& words, const std::string& log) {
+    const auto exit = ctl(run_dir(), words, log).wait(30s);
+    return exit ? exit->code : -1;
+  };
+  EXPECT_EQ(ask({"pause"}, "pause"), 0);
+  const auto step_now = [&] {
+    fs::remove(path("status.out"));
+    EXPECT_EQ(ask({"--json", "status"}, "status"), 0);
+    std::smatch step;
+    const std::string text = log_of("status");
+    return std::regex_search(text, step, std::regex(R"("step":(\d+))")) ? step.str(1) : text;
+  };
+  const std::string step = step_now();
+  EXPECT_NE(log_of("status").find("\"paused\""), std::string::npos);
+  EXPECT_EQ(ask({"checkpoint"}, "checkpoint"), 0);
+  EXPECT_FALSE(checkpoints(run_dir()).empty());
+  EXPECT_EQ(step_now(), step) << "it trained while it was paused";
+  EXPECT_EQ(ask({"set", "lr", "0.0005"}, "set"), 0);
+  EXPECT_NE(ask({"set", "lr", "-1"}, "set-bad"), 0);
+  EXPECT_EQ(ask({"resume"}, "resume"), 0);
+  EXPECT_TRUE(wait_until(30s, [&] {
+    return decided_rows(run_dir()).back().find("\"lr\":5e-04") != std::string::npos;
+  })) << decided_rows(run_dir()).back();
+  EXPECT_EQ(ask({"stop"}, "stop"), 0);
+  const auto exit = trainer.wait(30s);
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_EQ(exit->code, 0);
+}
+
+TEST_F(RunLifecycleTest, RejectsSecondDaemonWith75WithoutSideEffects) {
+  const std::string config = write_config(small_config());
+  Process first = trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
+  ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
+  Process second(std::vector<std::string>{std::string(STOKER_BIN_DIR) + "/stokerd", "--config",
+                                          config, "--run-dir", run_dir()},
+                 path("second.out"));
+  const auto rejected = second.wait(30s);
+  ASSERT_TRUE(rejected.has_value());
+  EXPECT_EQ(rejected->code, 75);
+  EXPECT_NE(log_of("second").find("pid=" + std::to_string(first.pid())), std::string::npos)
+      << log_of("second");
+  const size_t rows = decided_rows(run_dir()).size();
+  EXPECT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > rows; }))
+      << "the first was disturbed";
+}
+
+TEST_F(RunLifecycleTest, ArchivesOldRunAndStartsNewOneOnFresh) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  const std::string before = model_sha256(run_dir(), 400);
+  ASSERT_EQ(
+      train(config, run_dir(), {"--fresh", "--set", "train.max_steps=80", "--set", "run.seed=2"})
+          .code,
+      0);
+  EXPECT_EQ(newest_step(run_dir()), 80u);
+  EXPECT_TRUE(fs::exists(run_dir() + "/archive-1/checkpoints/step-000000400"));
+  EXPECT_NE(before, model_sha256(run_dir(), 80));
+}
+
+TEST_F(RunLifecycleTest, ExitsImmediatelyWithoutChangesOnFinishedRun) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  const auto rows = decided_rows(run_dir());
+  const std::string model = model_sha256(run_dir(), 400);
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  EXPECT_EQ(decided_rows(run_dir()), rows);
+  EXPECT_EQ(model_sha256(run_dir(), 400), model);
+}
+
+TEST_F(RunLifecycleTest, RejectsChangedSettingsByName) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=40"}).code, 0);
+  EXPECT_EQ(train(config, run_dir(), {"--set", "model.hidden_sizes=[64]"}).code, 78);
+  EXPECT_NE(log_of("stokerd").find("model.hidden_sizes"), std::string::npos);
+  EXPECT_EQ(train(config, run_dir(), {"--set", "train.micro_batch_size=32"}).code, 78);
+  EXPECT_NE(log_of("stokerd").find("train.micro_batch_size"), std::string::npos);
+  EXPECT_EQ(train(config, run_dir(), {"--set", "train.max_steps=50"}).code, 0)
+      << "a longer run is the same run";
+}
+
+struct BadStart {
+  const char* name;
+  const char* data;
+  const char* expected;  // in what is said
+};
+
+void PrintTo(const BadStart& start, std::ostream* out) { *out << start.name; }
+
+class InvalidDataTest : public RunTest, public ::testing::WithParamInterface<BadStart> {};
+
+TEST_P(InvalidDataTest, ExitsWith78AndPath) {
+  fs::create_directories(path("empty"));
+  std::ofstream(path("zero.txt"));
+  const std::string data =
+      std::regex_replace(std::string(GetParam().data), std::regex("@"), folder_);
+  const std::string config =
+      write_config("data: {train: " + data + "}\neval: {datasets: []}\ntrain: {max_steps: 5}\n");
+  EXPECT_EQ(train(config, run_dir()).code, 78);
+  EXPECT_NE(log_of("stokerd").find(folder_ + GetParam().expected), std::string::npos)
+      << log_of("stokerd");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Paths, InvalidDataTest,
+    ::testing::Values(BadStart{"Missing", "{format: text, path: @/nowhere}", "/nowhere"},
+                      BadStart{"Empty", "{format: text, path: @/empty}", "/empty"},
+                      BadStart{"ZeroLength", "{format: text, path: @/zero.txt}", "/zero.txt"}),
+    [](const auto& test) { return test.param.name; });
+
+TEST_F(RunLifecycleTest, ExitsWith78AndPathOnUnreadableFolder) {
+  fs::create_directories(path("locked"));
+  ::chmod(path("locked").c_str(), 0);
+  const std::string config = write_config("data: {train: {format: text, path: " + path("locked") +
+                                          "}}\neval: {datasets: []}\n");
+  std::vector<std::string> command{program("stokerd"), "--config", config, "--run-dir", run_dir()};
+  if (::geteuid() == 0) {
+    // Root reads everything: become nobody.
+    ::chmod(folder_.c_str(), 0777);
+    const std::vector<std::string> as_nobody{"setpriv", "--reuid=65534", "--regid=65534",
+                                             "--clear-groups"};
+    Process reach(joined(as_nobody, {"test", "-x", command[0]}), path("reach.out"));
+    const auto reached = reach.wait(30s);
+    if (!reached || reached->code != 0)
+      GTEST_SKIP() << "the tests run as root, and another user cannot reach " << command[0];
+    command = joined(as_nobody, command);
+  }
+  Process trainer(command, path("stokerd.out"));
+  const auto exit = trainer.wait(60s);
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_EQ(exit->code, 78);
+  EXPECT_NE(log_of("stokerd").find(path("locked")), std::string::npos) << log_of("stokerd");
+}
+
+}  // namespace
+}  // namespace stoker::test

@@ -1,0 +1,182 @@
+// The list of samples that cannot be read, and their number, over the lives of a run.
+#include <signal.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include <boost/json.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/checkpoint/manifest.h"
+#include "shared/checkpoint/store.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class SampleErrorsTest : public RunTest {
+ protected:
+  // A table of 600 rows in which two hold what is no number. Nothing is saved but on request and at the
+  // end.
+  std::string config_of(const std::string& feed) const {
+    std::ofstream table(path("table.csv"));
+    table << "a,b,kind\n";
+    for (int row = 0; row < 600; ++row)
+      table << (row == 100 || row == 377 ? "many" : std::to_string(row % 7)) << ',' << row % 5
+            << ',' << row % 3 << '\n';
+    return write_config("data: {train: {format: csv, fields: {label: kind}, path: " +
+                        path("table.csv") + "}}\nfeed: {max_sample_error_rate: 1, " + feed + R"(}
+model: {name: mlp, hidden_sizes: [8]}
+task: {name: classification}
+optimizer: {name: adamw, lr: 0.003}
+scheduler: {name: constant, warmup_steps: 10}
+train: {max_steps: 10000000, micro_batch_size: 6, gradient_accumulation_steps: 2, device: cpu, num_threads: 1}
+checkpoint: {save_every_steps: null, save_every_seconds: null, keep_last: 100}
+metrics: {log_every_steps: 50}
+)");
+  }
+
+  static std::vector<std::string> list_of(const std::string& run) {
+    std::istringstream in(text_of(run + "/sample_errors.jsonl"));
+    std::vector<std::string> lines;
+    // The last one may be just being written.
+    for (std::string line; std::getline(in, line) && !in.eof();) lines.push_back(line);
+    std::ranges::sort(lines);
+    return lines;
+  }
+  static uint64_t step_of(const std::string& line) {
+    return boost::json::parse(line).at("step").to_number<uint64_t>();
+  }
+  static uint64_t listed(const std::string& run, uint64_t up_to_step) {
+    const auto lines = list_of(run);
+    return static_cast<uint64_t>(std::ranges::count_if(
+        lines, [&](const std::string& line) { return step_of(line) <= up_to_step; }));
+  }
+  static std::string folder_of(const std::string& run, uint64_t step) {
+    return run + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(step);
+  }
+  static uint64_t counted(const std::string& run, uint64_t step) {
+    const auto manifest =
+        checkpoint::parse_manifest(text_of(folder_of(run, step) + "/manifest.json"), "manifest");
+    EXPECT_TRUE(manifest.ok() && manifest->sample_errors.has_value());
+    return manifest.ok() ? manifest->sample_errors.value_or(0) : 0;
+  }
+  uint64_t said_by_status() {
+    std::ofstream(path("status.out"));  // output is appended
+    const auto exit = ctl(run_dir(), {"--json", "status"}, "status").wait(30s);
+    std::smatch number;
+    const std::string said = log_of("status");
+    if (!exit || exit->code != 0 ||
+        !std::regex_search(said, number, std::regex("\"sample_errors\":([0-9]+)")))
+      return 0;
+    return std::stoull(number[1]);
+  }
+
+  // Lives until it has saved once more; and, unless it dies that very moment, until it has found bad
+  // samples beyond that.
+  void live_and_die(const std::string& config, bool at_once) {
+    const uint64_t before = newest_step(run_dir());
+    Process trainer = this->trainer(config, run_dir());
+    ASSERT_TRUE(
+        wait_until(60s, [&] { return listed(run_dir(), ~0ull) > listed(run_dir(), before); }));
+    ASSERT_TRUE(wait_until(60s, [&] {
+      return said_by_status() > (before == 0 ? 0 : counted(run_dir(), before));
+    })) << "the number of the lives before is lost";
+    ASSERT_TRUE(wait_until(60s, [&] {
+      trainer.signal(SIGUSR1);
+      return newest_step(run_dir()) > before;
+    }));
+    ASSERT_TRUE(at_once || wait_until(60s, [&] {
+                  return listed(run_dir(), ~0ull) > listed(run_dir(), newest_step(run_dir()));
+                }));
+    trainer.signal(SIGKILL);
+    const auto killed = trainer.wait(60s);
+    ASSERT_TRUE(killed.has_value());
+    ASSERT_EQ(killed->signal, SIGKILL) << "the run ended before it was killed often enough";
+    const uint64_t saved = newest_step(run_dir());
+    EXPECT_EQ(counted(run_dir(), saved), listed(run_dir(), saved))
+        << "what the checkpoint of step " << saved << " counts is not on the disk";
+  }
+
+  void expect_same_list_after_kills(const std::string& feed) {
+    const std::string config = config_of(feed);
+    for (const bool at_once : {false, true, false, true})
+      ASSERT_NO_FATAL_FAILURE(live_and_die(config, at_once));
+    // However far it has come by then.
+    const uint64_t steps = newest_step(run_dir()) + 3000;
+    const std::vector<std::string> to_there{"--set", "train.max_steps=" + std::to_string(steps)};
+    ASSERT_EQ(train(config, run_dir(), to_there).code, 0);
+    ASSERT_EQ(train(config, run_dir("whole"), to_there).code, 0);
+    EXPECT_THAT(log_of("stokerd"), HasSubstr("sample error records truncated"));
+    EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("sample error records missing")));
+    const auto list = list_of(run_dir());
+    EXPECT_GT(list.size(), 100u);
+    EXPECT_EQ(list, list_of(run_dir("whole")));
+    EXPECT_EQ(counted(run_dir(), steps), list.size());
+    EXPECT_EQ(counted(run_dir("whole"), steps), list.size());
+    EXPECT_EQ(model_sha256(run_dir(), steps), model_sha256(run_dir("whole"), steps));
+    for (const std::string& name : checkpoints(run_dir())) {
+      const uint64_t step = *checkpoint::CheckpointStore::parse_checkpoint_name(name);
+      EXPECT_EQ(counted(run_dir(), step), listed(run_dir("whole"), step)) << name;
+    }
+  }
+};
+
+TEST_F(SampleErrorsTest, MatchesUninterruptedRunAfterKillsWithWorkerProcesses) {
+  expect_same_list_after_kills("num_processes: 2, num_workers: 3");
+}
+
+TEST_F(SampleErrorsTest, MatchesUninterruptedRunAfterKillsWithInProcessWorkers) {
+  expect_same_list_after_kills("num_processes: 0, num_workers: 2");
+}
+
+// A list and a checkpoint as an earlier release left them.
+TEST_F(SampleErrorsTest, CountsFileRecordsWhenCheckpointHasNoCount) {
+  const std::string config = config_of("num_workers: 2");
+  const std::vector<std::string> half{"--set", "train.max_steps=1000"};
+  const std::vector<std::string> all{"--set", "train.max_steps=2000"};
+  ASSERT_EQ(train(config, run_dir("whole"), all).code, 0);
+  ASSERT_EQ(train(config, run_dir(), half).code, 0);
+  const std::string folder = folder_of(run_dir(), 1000);
+  const std::string manifest = text_of(folder + "/manifest.json");
+  std::ofstream(folder + "/manifest.json")
+      << std::regex_replace(manifest, std::regex(",\"sample_errors\":[0-9]+"), "");
+  ASSERT_EQ(
+      std::system(
+          ("cd " + folder + " && sha256sum *.safetensors manifest.json > SHA256SUMS").c_str()),
+      0);
+  const std::string list = text_of(run_dir() + "/sample_errors.jsonl");
+  std::ofstream(run_dir() + "/sample_errors.jsonl")
+      << std::regex_replace(list, std::regex("\"step\":[0-9]+,"), "")
+      << "{\"ticket\":5000,\"sample\":100}\n";  // of a step that was lost
+  ASSERT_EQ(train(config, run_dir(), all).code, 0) << log_of("stokerd");
+  EXPECT_EQ(counted(run_dir(), 2000), counted(run_dir("whole"), 2000));
+  EXPECT_EQ(list_of(run_dir()).size(), list_of(run_dir("whole")).size());
+}
+
+TEST_F(SampleErrorsTest, ClearsRecordsWhenRunRestartsWithoutCheckpoint) {
+  const std::string config = config_of("num_workers: 2");
+  const std::vector<std::string> few{"--set", "train.max_steps=1000"};
+  ASSERT_EQ(train(config, run_dir("whole"), few).code, 0);
+  {
+    Process trainer = this->trainer(config, run_dir());
+    ASSERT_TRUE(wait_until(60s, [&] { return listed(run_dir(), ~0ull) > 40; }));
+    trainer.signal(SIGKILL);
+    ASSERT_TRUE(trainer.wait(60s).has_value());
+  }
+  ASSERT_THAT(checkpoints(run_dir()), IsEmpty());
+  ASSERT_EQ(train(config, run_dir(), few).code, 0);
+  EXPECT_EQ(list_of(run_dir()), list_of(run_dir("whole")));
+}
+
+}  // namespace
+}  // namespace stoker::test

@@ -1,0 +1,89 @@
+// What TensorBoard's own loader makes of a run beside its curves: settings, graph, samples,
+// histograms.
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include <boost/json.hpp>
+#include <gtest/gtest.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace json = boost::json;
+
+class TensorBoardSummaryTest : public RunTest {
+ protected:
+  // Empty where there is no TensorBoard.
+  json::object read(const std::string& folder, const std::string& log) const {
+    const char* const python = ::getenv("STOKER_PYTHON");
+    if (python == nullptr) return {};
+    Process reader({python, STOKER_READ_EVENTS_PY, folder}, path(log + ".out"));
+    const auto ended = reader.wait(120s);
+    if (!ended || ended->code == 77) return {};
+    EXPECT_EQ(ended->code, 0) << log_of(log);
+    const std::string printed = log_of(log);
+    return json::parse(printed.substr(printed.find('{'))).as_object();
+  }
+};
+
+TEST_F(TensorBoardSummaryTest, IsWrittenForNewAndResumedRun) {
+  const std::string config = write_config(small_config());
+  const std::vector<std::string> first{"--set", "train.max_steps=80", "--set",
+                                       "metrics.histogram_every_steps=40"};
+  ASSERT_EQ(train(config, run_dir(), first).code, 0) << log_of("stokerd");
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=120"}).code, 0)
+      << log_of("stokerd");
+
+  const json::object run = read(run_dir() + "/tensorboard", "run-events");
+  if (run.empty()) GTEST_SKIP() << "STOKER_PYTHON names no Python with tensorboard";
+  const json::object& start = run.at("hparams")
+                                  .at("_hparams_/session_start_info")
+                                  .at("sessionStartInfo")
+                                  .at("hparams")
+                                  .as_object();
+  EXPECT_EQ(start.at("model.name"), "mlp");
+  EXPECT_EQ(start.at("optimizer.lr").to_number<double>(), 0.003);
+  EXPECT_EQ(start.at("train.max_steps").to_number<double>(), 80);
+  EXPECT_TRUE(run.at("hparams").as_object().contains("_hparams_/session_end_info"));
+  std::vector<std::string> nodes;
+  for (const json::value& node : run.at("graph").as_array())
+    nodes.emplace_back(node.as_array().at(0).as_string());
+  EXPECT_EQ(nodes, (std::vector<std::string>{"model/Mlp", "model/0/weight", "model/0/bias",
+                                             "model/0/Linear", "model/3/weight", "model/3/bias",
+                                             "model/3/Linear"}));
+
+  const json::object curves = read(run_dir() + "/tensorboard/train", "train-events");
+  const json::object& histograms = curves.at("histograms").as_object();
+  for (const char* const tag : {"parameters/0.weight", "gradients/3.bias"}) {
+    std::vector<uint64_t> steps;
+    for (const json::value& one : histograms.at(tag).as_array())
+      steps.push_back(one.as_array().at(0).to_number<uint64_t>());
+    EXPECT_EQ(steps, (std::vector<uint64_t>{40, 80})) << tag;
+  }
+  const json::array& samples = curves.at("texts").at("samples").as_array();
+  ASSERT_EQ(samples.size(), 1u) << "once, at the start of the run";
+  const std::string table(samples[0].as_array().at(2).as_string());
+  EXPECT_NE(table.find("| sample | input | label |"), std::string::npos) << table;
+  EXPECT_NE(table.find("\n| 7 | "), std::string::npos) << table;
+  EXPECT_EQ(table.find("\n| 8 | "), std::string::npos) << "metrics.num_logged_samples is 8";
+}
+
+TEST_F(TensorBoardSummaryTest, IsNotWrittenWhenDisabled) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir(),
+                  {"--set", "train.max_steps=40", "--set", "metrics.tensorboard=false", "--set",
+                   "metrics.histogram_every_steps=1"})
+                .code,
+            0)
+      << log_of("stokerd");
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(run_dir() + "/tensorboard"))
+    EXPECT_TRUE(entry.is_directory()) << entry.path();
+}
+
+}  // namespace
+}  // namespace stoker::test

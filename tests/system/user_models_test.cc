@@ -1,0 +1,168 @@
+// Runs whose model is in a file of the user's: a plugin or a TorchScript module.
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+class UserModelTest : public RunTest {
+ protected:
+  std::string config_with(const std::string& model) const {
+    std::string text = small_config();
+    const std::string mlp = "model: {name: mlp, hidden_sizes: [32], dropout: 0.1}\n";
+    text.replace(text.find(mlp), mlp.size(), "model: " + model + "\n");
+    // One that does not look at how many steps there are: what goes on computes what a whole run does.
+    const std::string cosine = "scheduler: {name: cosine, warmup_steps: 10, min_lr: 0.0001}\n";
+    text.replace(text.find(cosine), cosine.size(), "scheduler: {name: constant}\n");
+    return write_config(text);
+  }
+  std::string plugin_config() const {
+    fs::copy_file(STOKER_PLUGINS "/gated_mlp.so", path("m.so"));
+    return config_with("{name: plugin, path: " + path("m.so") +
+                       ", args: {width: 16, blocks: 1, dropout: 0.1}}");
+  }
+  std::string script_config() const {
+    Process writer({STOKER_WRITE_SCRIPT, path("m.pt"), "32", "4"}, path("writer.out"));
+    EXPECT_EQ(writer.wait(60s)->code, 0);
+    return config_with("{name: torchscript, path: " + path("m.pt") + "}");
+  }
+  int evaluate(const std::string& run, const std::vector<std::string>& more = {}) const {
+    const auto exit = evaluator(run, joined({"--once"}, more)).wait(90s);
+    return exit ? exit->code : -1;
+  }
+
+  // A run of 80 steps, and one that was interrupted, come to the same bytes and are evaluated.
+  void expect_that_it_goes_on_exactly(const std::string& config) {
+    const std::vector<std::string> half{"--set", "train.max_steps=40"};
+    const std::vector<std::string> all{"--set", "train.max_steps=80"};
+    ASSERT_EQ(train(config, run_dir("whole"), all).code, 0) << log_of("stokerd");
+    ASSERT_EQ(train(config, run_dir(), half).code, 0);
+    ASSERT_EQ(train(config, run_dir(), all).code, 0) << log_of("stokerd");
+    EXPECT_EQ(model_sha256(run_dir(), 80), model_sha256(run_dir("whole"), 80));
+    EXPECT_NE(model_sha256(run_dir(), 40), model_sha256(run_dir(), 80));
+    EXPECT_EQ(evaluate(run_dir()), 0) << log_of("stoker-eval");
+    EXPECT_NE(text_of(run_dir() + "/eval/step-000000080.json").find("accuracy"), std::string::npos);
+    Process exporter =
+        ctl(run_dir(), {"export", "80", "--output", path("out.pt"), "--format", "torch"}, "ctl");
+    EXPECT_EQ(exporter.wait(30s)->code, 0) << log_of("ctl");
+  }
+
+  // The file changes after 40 steps.
+  void expect_that_another_file_is_told(const std::string& config, const std::string& file) {
+    ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=40"}).code, 0)
+        << log_of("stokerd");
+    std::ofstream(file + ".new", std::ios::binary) << text_of(file) << "\n";
+    fs::rename(file + ".new", file);
+    EXPECT_EQ(evaluate(run_dir(), {"--set", "eval.max_attempts=1"}), 0);
+    EXPECT_NE(log_of("stoker-eval").find("was trained with another model.path, of sum"),
+              std::string::npos)
+        << log_of("stoker-eval");
+    EXPECT_EQ(train(config, run_dir(), {"--set", "train.max_steps=80"}).code, 78);
+    EXPECT_NE(log_of("stokerd").find("model.path: sum of the file"), std::string::npos)
+        << log_of("stokerd");
+    EXPECT_NE(log_of("stokerd").find("--allow-model-change"), std::string::npos);
+    EXPECT_EQ(
+        train(config, run_dir(), {"--set", "train.max_steps=80", "--allow-model-change"}).code, 0)
+        << log_of("stokerd");
+    EXPECT_EQ(newest_step(run_dir()), 80u);
+    EXPECT_EQ(train(config, run_dir(), {"--set", "train.max_steps=90"}).code, 0)
+        << "the run has become that of the new file: " << log_of("stokerd");
+  }
+};
+
+TEST_F(UserModelTest, TrainsResumesEvaluatesAndExportsPlugin) {
+  expect_that_it_goes_on_exactly(plugin_config());
+}
+
+TEST_F(UserModelTest, TrainsResumesEvaluatesAndExportsTorchScript) {
+  expect_that_it_goes_on_exactly(script_config());
+}
+
+TEST_F(UserModelTest, RejectsReplacedPluginUnlessAllowed) {
+  expect_that_another_file_is_told(plugin_config(), path("m.so"));
+}
+
+TEST_F(UserModelTest, AcceptsMovedPlugin) {
+  const std::string config = plugin_config();
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=40"}).code, 0);
+  fs::rename(path("m.so"), path("elsewhere.so"));
+  EXPECT_EQ(train(config, run_dir(),
+                  {"--set", "train.max_steps=50", "--set", "model.path=" + path("elsewhere.so")})
+                .code,
+            0)
+      << log_of("stokerd");
+}
+
+TEST_F(UserModelTest, LoadsPluginInTrainerOnly) {
+  const std::string config = plugin_config();
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
+  ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; })) << log_of("stokerd");
+  const auto maps_of = [](pid_t pid) { return text_of("/proc/" + std::to_string(pid) + "/maps"); };
+  EXPECT_NE(maps_of(trainer.pid()).find("m.so"), std::string::npos);
+  const std::vector<pid_t> readers = children_of(trainer.pid(), "stoker-feed");
+  ASSERT_FALSE(readers.empty());
+  for (const pid_t reader : readers) {
+    const std::string maps = maps_of(reader);
+    EXPECT_NE(maps.find("stoker-feed"), std::string::npos);
+    EXPECT_EQ(maps.find("/m.so"), std::string::npos);
+    EXPECT_EQ(maps.find("libtorch"), std::string::npos);
+  }
+}
+
+TEST_F(UserModelTest, RejectsUnusablePluginWithOneLineAtStart) {
+  const std::string config = plugin_config();
+  EXPECT_EQ(train(config, run_dir(), {"--set", "model.args.widht=3"}).code, 78);
+  EXPECT_NE(log_of("stokerd").find("does not read these of model.args: widht"), std::string::npos)
+      << log_of("stokerd");
+  EXPECT_EQ(train(config, run_dir(), {"--set", "model.path=" + path("none.so")}).code, 78);
+  EXPECT_NE(log_of("stokerd").find("none.so: No such file"), std::string::npos);
+  EXPECT_TRUE(checkpoints(run_dir()).empty());
+}
+
+// What is to be predicted must be among the outputs: readers look at it, and name file and place.
+TEST_F(UserModelTest, FailsRunWithFileOnTokenWithoutPluginOutput) {
+  fs::copy_file(STOKER_PLUGINS "/odd_plugin.so", path("m.so"));
+  std::string tokens;
+  for (int i = 0; i < 4000; ++i) tokens += {static_cast<char>(i % 90), i % 400 == 7 ? '\1' : '\0'};
+  std::ofstream(path("tokens.bin"), std::ios::binary) << tokens;
+  const std::string config = write_config(
+      "data: {train: {format: tokens, sequence: {block_size: 8}, path: " + path("tokens.bin") +
+      "}}\nmodel: {name: plugin, num_classes: 90, args: {does: speaks}, path: " + path("m.so") +
+      "}\ntrain: {max_steps: 1000000, micro_batch_size: 4, device: cpu, num_threads: 1}\n");
+  EXPECT_EQ(train(config, run_dir()).code, 65);
+  EXPECT_NE(log_of("stokerd").find("tokens.bin"), std::string::npos) << log_of("stokerd");
+  EXPECT_NE(log_of("stokerd").find("model.num_classes is 90, so tokens are from 0 to 89"),
+            std::string::npos)
+      << log_of("stokerd");
+}
+
+// What it only reads, it may know more of, or less, than it has outputs.
+TEST_F(UserModelTest, FailsRunAsMismatchOnTokenOutsidePluginEmbedding) {
+  fs::copy_file(STOKER_PLUGINS "/odd_plugin.so", path("m.so"));
+  std::ofstream rows(path("rows.jsonl"));
+  for (int i = 0; i < 64; ++i)
+    rows << R"({"words": [1, 2, )" << (i == 40 ? 77 : 3) << R"(], "kind": )" << i % 3 << "}\n";
+  rows.close();
+  const std::string config = write_config(
+      "data: {train: {format: jsonl, fields: {input_ids: words, label: kind}, sequence: "
+      "{max_length: 3}, "
+      "path: " +
+      path("rows.jsonl") + "}}\ntask: {name: classification}\n" +
+      "model: {name: plugin, args: {does: knows ten tokens}, path: " + path("m.so") +
+      "}\ntrain: {max_steps: 100, micro_batch_size: 16, device: cpu, num_threads: 1}\n");
+  EXPECT_EQ(train(config, run_dir()).code, 78);
+  EXPECT_NE(log_of("stokerd").find("does not know a token of this batch, whose tokens are from 1 "
+                                   "to 77"),
+            std::string::npos)
+      << log_of("stokerd");
+}
+
+}  // namespace
+}  // namespace stoker::test
