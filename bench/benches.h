@@ -1,4 +1,4 @@
-// What stoker-bench measures; each is defined in the file of its name.
+// The benchmarks of stoker-bench; each is defined in the file of the same name.
 #pragma once
 
 #include "bench/benchmark.h"
@@ -15,6 +15,6 @@ Benchmark feed_images();
 Benchmark feed_cold_cache();
 Benchmark checkpoint_commit();
 Benchmark snapshot_stall();
-Benchmark evaluator();  // starts stokerd and stoker-eval, which stand beside stoker-bench
+Benchmark evaluator();  // starts stokerd and stoker-eval from the folder of stoker-bench
 
 }  // namespace stoker::bench

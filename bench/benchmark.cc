@@ -22,9 +22,9 @@ Status run_once(const Measure& measure, std::vector<double>& values) {
   return {};
 }
 
-// Each run measures all sides, one after the other: each run begins with another one, and every
-// second goes through them backwards, so that no side always finds the caches, the clock and the
-// disk as the same other one left them.
+// Each run measures the trial and all baselines in turn. The starting one rotates, and every second
+// run goes in reverse order, so that none of them always finds caches, clock rate and disk as left
+// by the same predecessor.
 Status measure_in_turn(const Trial& trial, int runs, std::vector<std::vector<double>>& values) {
   values.resize(1 + trial.baselines.size());
   const size_t sides = values.size();
@@ -32,7 +32,7 @@ Status measure_in_turn(const Trial& trial, int runs, std::vector<std::vector<dou
     for (size_t i = 0; i < sides; ++i) {
       const size_t in_turn = run % 2 == 0 ? i : sides - 1 - i;
       const size_t side = (in_turn + run / 2) % sides;
-      ::sync();  // what the one before left unwritten is not for this one to wait for
+      ::sync();  // flush pending writes of the previous measurement
       STOKER_RETURN_IF_ERROR(
           run_once(side == 0 ? trial.run : trial.baselines[side - 1].run, values[side]));
     }
@@ -40,7 +40,7 @@ Status measure_in_turn(const Trial& trial, int runs, std::vector<std::vector<dou
   return {};
 }
 
-// `only` names one, or the first word of several: step, of step-gpt and step-mlp. Empty: all.
+// `only` is a name or the first word of several: "step" matches step-gpt and step-mlp. Empty: all.
 bool is_chosen(const std::string& name, const std::string& only) {
   return only.empty() || name == only || name.starts_with(only + "-");
 }

@@ -1,7 +1,8 @@
-// Benchmark: one named thing to measure, and the loop that runs it in turn with its peers.
+// Benchmark: a named set of trials, and the loop that runs each trial alternately with its
+// baselines.
 //
-// Owner:  a trial's functions keep alive what they need; destroying the trials cleans up.
-// Errors: the first run that fails ends the benchmark with its Status.
+// Ownership: the functions of a trial hold what they need; destroying the trials cleans up.
+// Errors:    the first failed run ends the benchmark with its Status.
 #pragma once
 
 #include <functional>
@@ -13,7 +14,7 @@
 
 namespace stoker::bench {
 
-using Measure = std::function<Result<double>()>;  // one run: the value, in the trial's unit
+using Measure = std::function<Result<double>()>;  // one run; returns the value in the trial's unit
 
 struct Baseline {
   std::string name;
@@ -24,7 +25,7 @@ struct Trial {
   std::string metric;
   std::string unit;
   Measure run;
-  std::vector<Baseline> baselines;  // may be empty
+  std::vector<Baseline> baselines;  // can be empty
 };
 
 struct Benchmark {
@@ -33,21 +34,21 @@ struct Benchmark {
   std::function<Result<std::vector<Trial>>(const Options&)> prepare;
 };
 
-// One trial and one of its peers (or none), over all runs.
+// The values of a trial and of one baseline (or none) over all runs.
 struct Measurement {
   std::string bench;
   std::string metric;
   std::string unit;
   std::vector<double> values;
   std::string baseline;
-  std::vector<double> baseline_values;  // as many as values, or none
+  std::vector<double> baseline_values;  // as many as `values`, or none
 };
 
 std::string to_json(const Measurement& measurement);
 double median(std::vector<double> values);
 
-// Prints the lines of every benchmark (of options.only where it is set) to standard output, and
-// trouble to standard error. The program's exit code.
+// Prints the lines of every benchmark (or of options.only) to standard output and errors to
+// standard error. Returns the exit code of the program.
 int run_all(const std::vector<Benchmark>& benchmarks, const Options& options);
 
 }  // namespace stoker::bench

@@ -1,5 +1,5 @@
-# cmake -DPROGRAM=<stoker-bench> -DBENCHES=<names> -P check_lines.cmake: every benchmark runs and prints lines that
-# are JSON and say what they must.
+# cmake -DPROGRAM=<stoker-bench> -DBENCHES=<names> -P check_lines.cmake: checks that every benchmark
+# runs and prints lines of valid JSON with the required fields.
 cmake_minimum_required(VERSION 3.25)
 
 execute_process(COMMAND "${PROGRAM}" --quick OUTPUT_VARIABLE output ERROR_VARIABLE trouble RESULT_VARIABLE outcome)
@@ -7,7 +7,7 @@ if(NOT outcome EQUAL 0)
   message(FATAL_ERROR "${PROGRAM} --quick ended with ${outcome}: ${trouble}")
 endif()
 
-# A line's brackets would join elements of a CMake list, so lines are cut off one by one.
+# Lines are split one by one, because brackets in a line would merge elements of a CMake list.
 function(field line name type out)
   string(JSON found ERROR_VARIABLE error TYPE "${line}" "${name}")
   if(error OR NOT found STREQUAL type)

@@ -1,8 +1,8 @@
-"""The peers of stoker-bench's checkpoint benchmarks: the same state, saved as users of PyTorch save it.
+"""The baselines of stoker-bench's checkpoint benchmarks: saves the same state with common PyTorch libraries.
 
-Prints the number of bytes of the state; then, for each line with a new folder on standard input, saves it there and
-prints how many seconds that took: `durable` until every file is synced, `blocked` until the caller may go on.
-Ends with standard input.
+Prints the size of the state in bytes. Then, for each line on standard input, which is a new folder, saves the state
+there and prints the duration in seconds: `durable` until all files are synced, `blocked` until the caller can continue.
+Exits at the end of standard input.
 """
 import argparse
 import os

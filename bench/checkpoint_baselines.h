@@ -1,4 +1,5 @@
-// checkpoint_baselines: what users of PyTorch save the same state with, where STOKER_PYTHON has it.
+// checkpoint_baselines: other libraries that save the same state, if STOKER_PYTHON is a Python that
+// has them.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,8 @@ namespace stoker::bench {
 
 enum class Until { kDurable, kBlocked };
 
-// Of the libraries named, those that answer; what is missing is said on standard error. Their values
-// are `of_seconds` of the time that a save of `bytes` took.
+// Baselines for those of `libraries` that start; missing ones are reported on standard error.
+// `of_seconds` converts the duration of saving `bytes` to the reported value.
 std::vector<Baseline> checkpoint_baselines(const std::vector<std::string>& libraries, Until until,
                                            size_t bytes,
                                            const std::shared_ptr<ScratchFolder>& folder,

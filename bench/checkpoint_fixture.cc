@@ -12,7 +12,7 @@ constexpr size_t kTensorBytes = 4 << 20;
 }  // namespace
 
 CheckpointFixture::CheckpointFixture(size_t bytes) : bytes_(bytes / 12 * 12) {
-  uint64_t noise = 1;  // nothing on the way may compress it
+  uint64_t noise = 1;  // incompressible data
   for (size_t at = 0; at + sizeof(noise) <= bytes_.size(); at += sizeof(noise)) {
     noise = noise * 6364136223846793005u + 1442695040888963407u;
     std::memcpy(bytes_.data() + at, &noise, sizeof(noise));

@@ -1,5 +1,5 @@
-// CheckpointFixture: made-up tensors of a training state, as large as asked: a model, and twice as much
-// for AdamW.
+// CheckpointFixture: synthetic tensors of a training state of a given size: a model, and twice as
+// much for AdamW.
 //
 // Threads: immutable after construction.
 #pragma once
@@ -14,13 +14,13 @@ namespace stoker::bench {
 
 class CheckpointFixture {
  public:
-  explicit CheckpointFixture(size_t bytes);  // about so many, in tensors of at most 4 MiB
+  explicit CheckpointFixture(size_t bytes);  // approximate size, in tensors of at most 4 MiB
   CheckpointFixture(const CheckpointFixture&) = delete;
   CheckpointFixture& operator=(const CheckpointFixture&) = delete;
 
   const checkpoint::TensorViews& model() const { return model_; }
   const checkpoint::TensorViews& optim() const { return optim_; }
-  const std::vector<std::byte>& bytes() const { return bytes_; }  // of all of them
+  const std::vector<std::byte>& bytes() const { return bytes_; }  // of all tensors
 
  private:
   void add(checkpoint::TensorViews& views, const std::string& name, size_t from, size_t to);

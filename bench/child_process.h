@@ -1,9 +1,9 @@
-// ChildProcess: a forked child that runs one function or program; ended with its parent, or when
-// destroyed.
+// ChildProcess: a forked child that runs one function or program. It is killed when its parent
+// exits or when the object is destroyed.
 //
-// Threads: fork it while the program has one thread.
-// Errors:  fork(), exec(): as errno says. join(): kInternal when the child did not end well, so also
-//          when its program could not be started.
+// Threads: fork before the program starts other threads.
+// Errors:  fork(), exec(): by errno. join(): kInternal if the child failed, which includes a
+//          program that could not be started.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@ namespace stoker::bench {
 class ChildProcess {
  public:
   static Result<ChildProcess> fork(const std::function<Status()>& body);
-  // `argv` with what it prints in the file `log`.
+  // Runs `argv` with its output in the file `log`.
   static Result<ChildProcess> exec(const std::vector<std::string>& argv, const std::string& log);
   ChildProcess(ChildProcess&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
   ChildProcess& operator=(ChildProcess&&) = delete;
@@ -28,7 +28,7 @@ class ChildProcess {
 
   bool is_running() const;
   void signal(int number) const;
-  Status join();  // waits until it has ended by itself
+  Status join();  // waits until the child exits
 
  private:
   explicit ChildProcess(pid_t pid) : pid_(pid) {}

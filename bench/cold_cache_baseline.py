@@ -1,9 +1,9 @@
-"""The peer of stoker-bench's feed-cold: PyTorch's DataLoader over JPEG files that each come after a delay.
+"""The baseline of stoker-bench's feed-cold: PyTorch's DataLoader on JPEG files with a delay per file.
 
   cold_cache_baseline.py FOLDER WORKERS DELAY_MS BATCH     random crops resized to 224x224, as uint8
 
-Prints the number of files when it is ready; then, for each line with a number of seconds on standard input, feeds for
-that long and prints the pictures a second. Ends with its input.
+Prints the number of files when it is ready. Then, for each line on standard input, which is a number of seconds, loads
+images for that long and prints images per second. Exits at the end of its input.
 """
 import argparse
 import glob
@@ -15,9 +15,9 @@ import numpy
 import torch
 from PIL import Image
 
-from feed_peer import SIDE, crop_box
+from feed_baseline import SIDE, crop_box
 
-EPOCH = 4096  # pictures of an epoch: the files again and again
+EPOCH = 4096  # images per epoch; the files repeat
 
 
 class ColdPictures(torch.utils.data.Dataset):
@@ -55,7 +55,7 @@ def main():
     next(fed)
     print(len(files), flush=True)
     for line in sys.stdin:
-        for _ in range(2 * args.workers):  # what was prefetched before anybody asked
+        for _ in range(2 * args.workers):  # discard prefetched batches
             next(fed)
         began, pictures = time.monotonic(), 0
         while time.monotonic() - began < float(line) or pictures == 0:

@@ -1,8 +1,8 @@
-"""The peer of stoker-bench-device: the same model, batch, precision and optimizer in PyTorch, as its users write them.
+"""The baseline of stoker-bench-device: the same model, batch, precision and optimizer in idiomatic PyTorch.
 
-The batch is copied from page-locked memory in each step, without waiting, as a good data loader does it. Prints how many
-numbers the model's parameters and buffers have; then, for each line with a number of seconds on standard input, trains
-for that long and prints the steps a second. Ends with standard input.
+The batch is copied asynchronously from pinned memory in each step, as an efficient data loader does. Prints the number
+of elements in the model's parameters and buffers. Then, for each line on standard input, which is a number of seconds,
+trains for that long and prints steps per second. Exits at the end of standard input.
 """
 import argparse
 import json
@@ -29,7 +29,7 @@ def model_of(setup):
 
 
 def batch_of(setup):
-    """On the host, as it comes out of a queue."""
+    """A batch in host memory, as it comes from a queue."""
     batch, shape, classes = setup["batch"], setup["input"], setup["classes"]
     if setup["model"] == "gpt2":
         return (torch.randint(min(classes, 256), (batch, *shape), dtype=torch.int32),)
@@ -89,11 +89,11 @@ def main():
             step()
             steps += 1
             if steps % 16 == 0:
-                wait()  # the host must not run ahead for longer than is measured
+                wait()  # bounds how far the host runs ahead
         wait()
         return steps / (time.monotonic() - start)
 
-    step()  # where compiling takes place
+    step()  # compiles the model
     print(size, flush=True)
     for line in sys.stdin:
         print(steps_per_second(float(line)), flush=True)

@@ -1,6 +1,6 @@
-// stoker-bench-device: how many training steps a second a device takes, fed by a ring as stokerd is;
-// with STOKER_PYTHON set to a Python that has PyTorch, beside eager PyTorch and torch.compile.
-// STOKER_BENCH_DEVICE names the device: cuda (the default), cuda:1, cpu.
+// stoker-bench-device: training steps per second on a device, fed by a ring as in stokerd. If
+// STOKER_PYTHON is a Python with PyTorch, eager PyTorch and torch.compile are measured as well.
+// STOKER_BENCH_DEVICE selects the device: cuda (default), cuda:1, cpu.
 #include <cstdlib>
 
 #include "bench/benchmark.h"

@@ -1,4 +1,4 @@
-// DeviceSetup: the models whose steps are measured on a device, each with its batch and precision.
+// DeviceSetup: a model whose training steps are measured on a device, with its batch and precision.
 //
 // Threads: values.
 #pragma once
@@ -15,15 +15,15 @@ struct DeviceSetup {
   TrainingSetup training;
   config::TrainConfig train;  // device, precision, channels_last
   std::string unit;           // what is counted: tokens, images, samples
-  uint64_t units = 1;         // of them in a batch
+  uint64_t units = 1;         // per batch
 };
 
-// `tiny`: the same models, so small that a step takes milliseconds on a CPU.
+// `tiny`: the same models, small enough that a step takes milliseconds on a CPU.
 std::vector<DeviceSetup> device_setups(bool tiny, const std::string& device);
 
-// "bf16": the word of train.precision.
+// The value of train.precision, for example "bf16".
 std::string name_of(config::Precision precision);
-// What device_baseline.py is told, as JSON.
+// The setup argument of device_baseline.py, as JSON.
 std::string to_json(const DeviceSetup& setup);
 
 }  // namespace stoker::bench

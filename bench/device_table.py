@@ -1,7 +1,7 @@
-"""device_table.py LINES [GPU]: the lines of stoker-bench-device as a table in Markdown.
+"""device_table.py LINES [GPU]: prints the lines of stoker-bench-device as a Markdown table.
 
-For gpt2 the share of the device's peak (MFU) stands beside it: 6 operations a parameter and token, as in "Scaling Laws
-for Neural Language Models", over the dense bf16 peak of the data sheet, where GPU names one that is known.
+For gpt2, the model FLOPs utilization (MFU) is added if GPU is a known device: 6 operations per parameter and token, as
+in "Scaling Laws for Neural Language Models", divided by the dense bf16 peak of the data sheet.
 """
 import json
 import re

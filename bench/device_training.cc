@@ -16,10 +16,10 @@ namespace stoker::bench {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr int kWarmUpSteps = 8;  // until graphs are captured, and a while
+constexpr int kWarmUpSteps = 8;  // includes CUDA graph capture
 constexpr uint64_t kSlots = 8;
 
-// Publishes batches as fast as slots come back; their bytes are written once.
+// Publishes batches as soon as slots are free; their contents are written only once.
 class EndlessFeed {
  public:
   EndlessFeed(ring::ShmRing& ring, const DeviceSetup& setup) : ring_(ring) {
@@ -95,7 +95,7 @@ class RingFedTraining final : public DeviceTraining {
     engine_->run(batch, {});
     return {};
   }
-  // The loss of the last step is there when everything before it is done.
+  // Reading the last loss waits for all previous work.
   void wait() {
     engine_->read({step_.loss()}, [](std::span<const double>) {});
     engine_->synchronize();
@@ -106,7 +106,7 @@ class RingFedTraining final : public DeviceTraining {
   train::TrainStep step_;
   std::unique_ptr<ring::ShmRing> ring_;
   EndlessFeed feed_;
-  std::unique_ptr<train::StepEngine> engine_;  // ends before the ring that it copies from
+  std::unique_ptr<train::StepEngine> engine_;  // destroyed before the ring that it copies from
 };
 
 }  // namespace

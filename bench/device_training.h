@@ -1,9 +1,9 @@
-// DeviceTraining: a model that is trained on a device as stokerd does it, fed by a ring that never
-// runs dry, so that the step is all there is to measure.
+// DeviceTraining: trains a model on a device as stokerd does, fed by a ring that never runs empty,
+// so that only the step is measured.
 //
-// Threads: one at a time; a thread of its own fills the ring.
-// Errors:  create(): as model, task, optimizer and device; kInternal: LibTorch threw. run(): the
-//          latter.
+// Threads: one at a time; an internal thread fills the ring.
+// Errors:  create(): those of model, task, optimizer and device; kInternal: a LibTorch exception.
+//          run(): kInternal.
 #pragma once
 
 #include <chrono>
@@ -19,9 +19,9 @@ class DeviceTraining {
   static Result<std::shared_ptr<DeviceTraining>> create(const DeviceSetup& setup);
   virtual ~DeviceTraining() = default;
 
-  // Steps a second, after some that are not counted: until the device has done the last.
+  // Returns steps per second, measured after warm-up steps and until the device has finished.
   virtual Result<double> run(std::chrono::nanoseconds time) = 0;
-  virtual int64_t parameters() const = 0;  // numbers of the model's parameters and buffers
+  virtual int64_t parameters() const = 0;  // number of elements in parameters and buffers
 };
 
 }  // namespace stoker::bench

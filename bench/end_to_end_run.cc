@@ -22,11 +22,11 @@ using namespace std::chrono_literals;
 using std::chrono::nanoseconds;
 
 constexpr auto kTick = 25ms;
-constexpr auto kSettleTime = 500ms;  // after a change, before it is measured
+constexpr auto kSettleTime = 500ms;  // not measured after a change
 constexpr auto kStartLimit = 60s;
 constexpr uint64_t kMaxRows = 1 << 30;
 
-// One thread trains and one evaluates, so that each has a core where there are two.
+// One training and one evaluation thread, so that each has its own core on a machine with two.
 constexpr char kConfig[] = R"(
 data:
   train: {format: text, path: CORPUS, split: [0.0, 0.7]}
@@ -57,7 +57,7 @@ void write_corpus(const std::string& path, size_t bytes) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// The step times that stand in the whole lines of `path` from `offset` on.
+// The step times in the complete lines of `path` from `offset` on.
 Result<std::vector<double>> step_times(const std::string& path, uint64_t offset) {
   STOKER_ASSIGN_OR_RETURN(const std::string rows, read_file(path, kMaxRows));
   static constexpr std::string_view kField = "\"step_time_ms\":";
@@ -68,7 +68,7 @@ Result<std::vector<double>> step_times(const std::string& path, uint64_t offset)
   return times;
 }
 
-// eval.priority: low is as nice as this.
+// The nice value of eval.priority: low.
 void count(std::stop_token stop) {
   constexpr int kLow = 10;
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLow);
@@ -133,10 +133,10 @@ Status EndToEndRun::begin(BackgroundLoad background) {
   }
   const std::string priority = background == BackgroundLoad::kIdleEvaluator ? "idle" : "low";
   if (!evaluator_ || priority != priority_)
-    STOKER_RETURN_IF_ERROR(start_evaluator(priority));  // the one before is killed
+    STOKER_RETURN_IF_ERROR(start_evaluator(priority));  // replaces the previous one
   evaluator_->signal(SIGCONT);
   if (background == BackgroundLoad::kStoppedEvaluator) {
-    // Somewhere in the middle of its work.
+    // Stop it while it is working.
     STOKER_RETURN_IF_ERROR(pass_time(background, Saving::kEachSecond, 2s));
     evaluator_->signal(SIGSTOP);
   }
@@ -172,7 +172,7 @@ Status EndToEndRun::pass_time(BackgroundLoad background, Saving saving, nanoseco
       since_save = {};
     }
     if (background == BackgroundLoad::kKilledEvaluators && since_kill.elapsed() > 700ms) {
-      STOKER_RETURN_IF_ERROR(start_evaluator("low"));  // the one before is killed
+      STOKER_RETURN_IF_ERROR(start_evaluator("low"));  // replaces the previous one
       since_kill = {};
     }
   }

@@ -1,10 +1,12 @@
-// EndToEndRun: a stokerd that trains a small GPT while it is measured, and a stoker-eval beside it.
+// EndToEndRun: runs stokerd with a small GPT, and optionally stoker-eval, while step times are
+// measured.
 //
-// Threads:  one.
-// Blocking: start() until the first steps are done; median_step_ms() for as long as it is told.
-// Owner:    the processes end and the folder goes with this object.
-// Errors:   kNotFound: the programs do not stand beside this one; kClosed: stokerd has ended, with
-//           the end of its log; kTimedOut.
+// Threads:   one.
+// Blocking:  start() until the first steps are done; median_step_ms() for `time` and a short
+//            settling time.
+// Ownership: destroying the object ends the processes and removes the folder.
+// Errors:    kNotFound: the programs are not in the folder of this one; kClosed: stokerd has
+//            exited, with the end of its log; kTimedOut.
 #pragma once
 
 #include <chrono>
@@ -20,7 +22,7 @@ namespace stoker::bench {
 
 enum class BackgroundLoad {
   kNone,
-  kCounter,  // a thread that only counts, as nice as an evaluator: what any neighbour costs here
+  kCounter,  // a busy loop with the nice value of an evaluator: the cost of any CPU load
   kEvaluator,
   kIdleEvaluator,
   kStoppedEvaluator,
@@ -32,7 +34,7 @@ class EndToEndRun {
  public:
   static Result<std::shared_ptr<EndToEndRun>> start(const std::string& dir, bool tiny);
 
-  // The median time of the steps that are taken in `time`, in milliseconds.
+  // The median time in milliseconds of the steps within `time`.
   Result<double> median_step_ms(BackgroundLoad background, Saving saving,
                                 std::chrono::nanoseconds time);
 
@@ -48,7 +50,7 @@ class EndToEndRun {
   std::shared_ptr<ScratchFolder> folder_;
   ChildProcess trainer_;
   std::optional<ChildProcess> evaluator_;
-  std::string priority_;  // of the evaluator
+  std::string priority_;  // eval.priority of the evaluator
   std::jthread counter_;
 };
 

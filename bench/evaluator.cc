@@ -1,8 +1,8 @@
-// What an evaluator costs the training beside it: the median step with one at work, stopped, or
-// killed again and again, against nobody beside it, and against a thread that only counts: what any
-// neighbour costs on this machine, whose cores share caches, memory and clock. A checkpoint is saved
-// each second in all of them. And what writing checkpoints without a pause costs, against saving
-// none. Less is better.
+// Effect of an evaluator on training: the median step time while an evaluator runs, is stopped, or
+// is killed repeatedly, compared with no other load and with a busy loop, which shows the cost of
+// any load on a machine whose cores share caches, memory and clock rate. A checkpoint is saved
+// every second in all of these. Also the cost of continuous checkpoint writing compared with none.
+// Lower is better.
 #include <memory>
 
 #include "bench/benches.h"

@@ -1,10 +1,11 @@
-"""The peers of stoker-bench's feed-images: the same JPEG files, made into batches of uint8 by another library.
+"""The baselines of stoker-bench's feed-images: uint8 batches of the same JPEG files, loaded by another library.
 
-  feed_baseline.py LIBRARY FOLDER JOB     large: random crops resized to 224x224; small: the pictures as they are; kept: the
-                                      same, decoded before: tf.data with cache(), FFCV from pixels
+  feed_baseline.py LIBRARY FOLDER JOB     large: random crops resized to 224x224; small: unchanged images; kept: the
+                                          same, decoded in advance: tf.data with cache(), FFCV from pixels
 
-Prints the number of files when it is ready; then, for each line with a number of seconds on standard input, feeds for
-that long with one worker and prints the pictures a second of processor time, children included. Ends with its input.
+Prints the number of files when it is ready. Then, for each line on standard input, which is a number of seconds, loads
+images for that long with one worker and prints images per second of CPU time, including child processes. Exits at the
+end of its input.
 """
 import argparse
 import glob
@@ -19,12 +20,12 @@ import warnings
 warnings.filterwarnings("ignore")
 SIDE = 224
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
-EPOCH = {"large": 4096, "small": 65536, "kept": 65536}  # pictures of an epoch: the files again and again
+EPOCH = {"large": 4096, "small": 65536, "kept": 65536}  # images per epoch; the files repeat
 BATCH = {"large": 64, "small": 256, "kept": 256}
 
 
 def crop_box(width, height, draw):
-    """The box (left, top, width, height) of a random resized crop, as torchvision draws it."""
+    """The box (left, top, width, height) of a random resized crop, sampled as in torchvision."""
     for _ in range(10):
         area = width * height * draw.uniform(*AREA)
         ratio = math.exp(draw.uniform(math.log(RATIO[0]), math.log(RATIO[1])))
@@ -36,7 +37,7 @@ def crop_box(width, height, draw):
 
 
 def dataloader(read):
-    """PyTorch's DataLoader with one worker process; `read` makes a tensor of a path."""
+    """PyTorch's DataLoader with one worker process; `read` returns a tensor for a path."""
     def feed(files, job):
         import torch
         torch.set_num_threads(1)
@@ -88,7 +89,7 @@ def read_with_simplejpeg(path, job, draw):
 
 
 def spdl(files, job):
-    """Has no random resized crop: the whole picture to 256, and the middle of it."""
+    """SPDL has no random resized crop: resizes to 256 and crops the center instead."""
     import spdl.io
     import spdl.pipeline
     side, crop = (256, SIDE) if job == "large" else (32, None)
@@ -153,7 +154,7 @@ def tf_data(files, job):
 
 
 def ffcv(files, job):
-    """From a file of its own format: the conversion, to pixels or JPEG of quality 90, is not counted."""
+    """Reads FFCV's own file format; the conversion to it (pixels or JPEG of quality 90) is not measured."""
     from ffcv.fields import IntField, RGBImageField
     from ffcv.fields.decoders import IntDecoder, RandomResizedCropRGBImageDecoder, SimpleRGBImageDecoder
     from ffcv.loader import Loader, OrderOption
@@ -190,7 +191,7 @@ LIBRARIES = {
 
 
 def processor_seconds(pid="self"):
-    """Of a process and of its children, also of those that live."""
+    """CPU time of a process and of its children, including running ones."""
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rsplit(")", 1)[1].split()
     seconds = sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
@@ -209,7 +210,7 @@ def main():
     found = sorted(glob.glob(args.folder + "/**/*.[jJ][pP]*[gG]", recursive=True))
     draw = random.Random(0)
     files = [path for _ in range(-(-EPOCH[args.job] // len(found))) for path in draw.sample(found, len(found))]
-    numbers, sys.stdout = sys.stdout, sys.stderr  # what a library prints is no number
+    numbers, sys.stdout = sys.stdout, sys.stderr  # reserve stdout for results
     batches = LIBRARIES[args.library](files[:EPOCH[args.job]], args.job)
     for _ in range(EPOCH[args.job] // BATCH[args.job] if args.job == "kept" else 3):
         next(batches)

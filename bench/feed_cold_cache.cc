@@ -1,11 +1,11 @@
-// How many JPEG files a second are read, cropped, resized and brought into the ring from a disk
-// that takes long to answer, with so many reads in flight.
+// JPEG files per second that are read from a high-latency disk, cropped, resized and written to the
+// ring, by number of reads in flight.
 //
-// The disk is made up: each file comes after 2 or 10 ms, however many are asked for at a time
-// (throttled_disk.h), and what it gives lies in memory. Two threads decode. The first peer is the same
-// pool without reads ahead and with as many threads as there are reads in flight, each of which
-// reads and decodes; the second, where STOKER_PYTHON names a Python with torch and Pillow, is
-// PyTorch's DataLoader with as many worker processes, which wait as long before each file.
+// The disk is simulated: each file arrives after 2 or 10 ms, regardless of the number of parallel
+// requests (throttled_disk.h), from data in memory. Two threads decode. The first baseline is the
+// same pool without read-ahead and with as many threads as reads in flight, each of which reads and
+// decodes. The second, if STOKER_PYTHON is a Python with torch and Pillow, is PyTorch's DataLoader
+// with as many worker processes and the same delay per file.
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,10 +22,10 @@ namespace {
 
 constexpr int64_t kSide = 224;
 constexpr uint32_t kSmallSide = 32;
-constexpr uint64_t kBatch =
-    16;  // small, so that few reads in flight need not fill much before they count
+// Small, so that the warm-up is short with few reads in flight.
+constexpr uint64_t kBatch = 16;
 constexpr uint64_t kMemory = uint64_t{64} << 20;
-constexpr int kMaxWorkers = 16;  // of the DataLoader; each is a process of its own
+constexpr int kMaxWorkers = 16;  // DataLoader worker processes
 
 struct Cold {
   std::shared_ptr<JpegFolder> folder;
@@ -66,8 +66,8 @@ Trial trial(const Options& options, const std::shared_ptr<Cold>& cold, const std
   return trial;
 }
 
-// What the default costs where nothing waits for a disk: of large pictures, and of small ones. In
-// time on a processor, which others on the machine do not change.
+// Overhead of the default read-ahead if there is no disk latency, for large and small images.
+// Measured in CPU time, which does not depend on other load.
 Trial in_memory(const Options& options, const std::string& what,
                 const std::shared_ptr<JpegFolder>& folder,
                 const std::shared_ptr<dataset::Dataset>& jpeg_images, uint64_t batch) {

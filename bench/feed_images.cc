@@ -1,15 +1,14 @@
-// How many JPEG files a second the reader pool reads, decodes, crops, resizes and brings into the
-// ring.
+// JPEG files per second that the worker pool reads, decodes, crops, resizes and writes to the ring.
 //
-// The peer of the large ones is libjpeg alone, which decodes the same pictures from memory in full
-// size by as many threads and resizes nothing. The peer of the small ones opens, reads and closes
-// the files too: there that is half of the work. It reads them out of order, as a shuffled set is
-// read: names and pages that lie side by side are found sooner.
+// The baseline for large images is libjpeg alone, which decodes the same images from memory in full
+// size with the same number of threads and without resizing. The baseline for small images also
+// opens, reads and closes the files, which is half of the work there. It reads them in random order
+// like a shuffled dataset, because neighboring names and pages are found faster.
 //
-// Small ones that were decoded in the first epoch (`cache: {type: decoded}`) have pread of as many bytes beside
-// them: nothing is left of them but that.
+// The baseline for small images from the decoded cache (`cache: {type: decoded}`) is pread of the
+// same number of bytes, because nothing else remains to be done.
 //
-// With --peers the libraries that feed PyTorch and TensorFlow run in turn with it, on the same files.
+// With --peers, the data loaders of PyTorch and TensorFlow are measured as well, on the same files.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -53,7 +52,7 @@ Status read_and_decode(const JpegFolder& folder, uint64_t call) {
   return decode_jpeg(std::span(bytes).first(static_cast<size_t>(got)), pixels);
 }
 
-// A file whose rows are the samples' bytes, for the peer that reads them.
+// A file whose rows are the bytes of the samples, for the baseline that reads them.
 struct RowFile {
   UniqueFd fd;
   uint64_t rows = 0;
@@ -69,8 +68,8 @@ Status read_row(const RowFile& file, uint64_t call) {
   return Status::from_errno(errno, "pread");
 }
 
-// One thread is measured by its time on a processor, which others on the machine do not change;
-// more by the clock.
+// A single thread is measured in CPU time, which does not depend on other load, several threads in
+// wall time.
 Measure measured(int threads, std::function<Result<Rate>()> run) {
   return [=]() -> Result<double> {
     STOKER_ASSIGN_OR_RETURN(const Rate rate, run());
@@ -90,15 +89,15 @@ Trial trial(const std::string& what, const FeedRun& run, const Options& options,
           .baselines = {{.name = baseline, .run = measured(run.threads, theirs)}}};
 }
 
-// An environment below `options.peers`, and the library in it.
+// An environment below `options.baselines`, and the library in it.
 using Libraries = std::vector<std::pair<const char*, const char*>>;
 const Libraries kDecoding = {{"torch", "pillow"}, {"torch", "torchvision"}, {"torch", "simplejpeg"},
                              {"torch", "spdl"},   {"torch", "dali"},        {"tf", "tf.data"},
                              {"ffcv", "ffcv"}};
-const Libraries kConverting = {{"ffcv", "ffcv"}};  // the files, to others of its own
-const Libraries kStoring = {{"tf", "tf.data"}, {"ffcv", "ffcv"}};  // what they have decoded
+const Libraries kConverting = {{"ffcv", "ffcv"}};  // the files, converted to its own format
+const Libraries kStoring = {{"tf", "tf.data"}, {"ffcv", "ffcv"}};  // samples cached after decoding
 
-// Those that answer, for the pictures of `folder`.
+// Adds the baselines that start, for the images in `folder`.
 void add_library_baselines(const Options& options, const Libraries& libraries,
                            const std::string& folder, const std::string& job, Trial& trial) {
   if (options.baselines.empty()) return;
@@ -113,7 +112,7 @@ void add_library_baselines(const Options& options, const Libraries& libraries,
   }
 }
 
-// "none", "packed", "packed_restart" or "decoded".
+// `name`: "none", "packed", "packed_restart" or "decoded".
 std::optional<config::CacheConfig> cache_of(const std::string& name) {
   if (name == "none") return std::nullopt;
   return config::CacheConfig{
@@ -126,7 +125,7 @@ config::ImageFolderDataset images(config::Transform resizing, const std::string&
   return {.path = "", .transforms = {std::move(resizing)}, .cache = cache_of(cache)};
 }
 
-// The folder's pictures as `config` says, against libjpeg alone. `index`: its name.
+// The images of the folder with `config`, against libjpeg alone. `index`: the name of the index.
 Result<Trial> large(const Options& options, const Folder& folder, const std::string& what,
                     const config::ImageFolderDataset& config, const std::string& index,
                     int threads) {
@@ -147,7 +146,8 @@ Result<Trial> small(const Options& options, const Folder& folder, const std::str
                [folder](uint64_t call) { return read_and_decode(*folder, call); });
 }
 
-// From the file; or from the reader's own memory, as a set is that has room there.
+// Samples of the decoded cache: from its file, or from the sample cache in worker memory, as for a
+// dataset that fits.
 Result<Trial> decoded(const Options& options, const Folder& folder, bool from_memory, int threads) {
   STOKER_ASSIGN_OR_RETURN(
       const auto dataset,

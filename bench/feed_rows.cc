@@ -1,8 +1,8 @@
-// How many bytes of raw rows a second one reader brings into the ring, shuffled: rows of an .npy
-// array, pictures of an idx file, and token numbers; from files in the page cache, and after a first
-// epoch from its own memory, as small sets are (MemoryCachedDataset). Against memcpy of as many bytes from
-// random rows in memory into slots, and against pread of them alone. In time on a processor, which
-// others on the machine do not change; the consumer's counts as the reader's.
+// Bytes of raw rows per second that one worker writes to the ring in shuffled order: rows of an
+// .npy array, images of an IDX file, and token ids. The files are in the page cache; after a first
+// epoch, small datasets are read from worker memory (MemoryCachedDataset). Baselines are memcpy of
+// the same number of bytes from random rows in memory to slots, and pread alone. Measured in CPU
+// time, which does not depend on other load; the time of the consumer is included.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -25,10 +25,10 @@ namespace {
 
 using config::DatasetConfig;
 
-// A file of `rows` rows of `row_bytes` after `header`, and the set that reads it.
+// A file of `rows` rows of `row_bytes` each after `header`, and the dataset that reads it.
 struct RowFormat {
   std::string name;
-  DatasetConfig config;  // without its paths
+  DatasetConfig config;  // without paths
   std::string header;
   uint64_t rows = 0;
   size_t row_bytes = 0;
@@ -41,8 +41,8 @@ std::string big_endian(uint32_t value) {
   return bytes;
 }
 
-// NumPy's format 1.0: magic, version, length of the text, the text, ended by a new line at a
-// multiple of 64.
+// NumPy format 1.0: magic, version, length of the text, then the text, padded so that it ends with
+// a newline at a multiple of 64 bytes.
 std::string npy_header(const std::string& dtype, const std::string& shape) {
   std::string text =
       "{'descr': '" + dtype + "', 'fortran_order': False, 'shape': (" + shape + "), }";
@@ -84,10 +84,10 @@ std::vector<RowFormat> row_formats(bool quick) {
 struct Files {
   std::shared_ptr<ScratchFolder> folder;
   std::unique_ptr<dataset::Dataset> dataset;
-  std::unique_ptr<dataset::Dataset> stored;  // the same, in memory after an epoch
+  std::unique_ptr<dataset::Dataset> stored;  // the same dataset, with a memory cache
   UniqueFd fd;
-  std::string memory;            // the file's bytes once more
-  std::vector<std::byte> slots;  // as large as the ring's, for the peers
+  std::string memory;            // a copy of the file contents
+  std::vector<std::byte> slots;  // as large as the ring, for the baselines
 };
 
 Result<std::shared_ptr<Files>> make_files(const RowFormat& rows, const Options& options) {
@@ -101,7 +101,7 @@ Result<std::shared_ptr<Files>> make_files(const RowFormat& rows, const Options& 
   files->memory.resize(rows.header.size() + rows.rows * rows.row_bytes, '\x01');
   if (auto* const tokens = std::get_if<config::TokensDataset>(&config.source)) {
     tokens->path = path;
-    files->memory.append(4, '\x01');  // the last one's target
+    files->memory.append(4, '\x01');  // target of the last token
   } else if (auto* const numpy = std::get_if<config::NumpyDataset>(&config.source)) {
     numpy->path = path;
     numpy->labels_path = labels;
@@ -118,7 +118,7 @@ Result<std::shared_ptr<Files>> make_files(const RowFormat& rows, const Options& 
                                                  labels_header + std::string(rows.rows, '\x01')));
   STOKER_ASSIGN_OR_RETURN(files->dataset, open_train_set(config, files->folder->path()));
   STOKER_ASSIGN_OR_RETURN(files->stored, open_train_set(config, files->folder->path()));
-  uint64_t little = 1 << 20;  // as a set has that is larger than its room
+  uint64_t little = 1 << 20;  // less than the dataset needs, so it is not cached
   files->dataset->enable_memory_cache(little);
   uint64_t room = feed::kMaxCachedBytes;
   files->stored->enable_memory_cache(room);
@@ -127,7 +127,7 @@ Result<std::shared_ptr<Files>> make_files(const RowFormat& rows, const Options& 
   return files;
 }
 
-// Where in the file the row of this call lies, and where in the slots its copy.
+// Offset of a call's row in the file, and offset of its copy in the slots.
 struct Indices {
   size_t from = 0;
   size_t to = 0;
@@ -138,7 +138,7 @@ Indices indices(const RowFormat& rows, uint64_t call) {
           .to = call % (kSlots * rows.batch) * rows.row_bytes};
 }
 
-// Bytes of rows a second.
+// Bytes of rows per second of CPU time.
 Measure speed_of(const RowFormat& rows, std::function<Result<Rate>()> rows_a_second) {
   return [=]() -> Result<double> {
     STOKER_ASSIGN_OR_RETURN(const Rate speed, rows_a_second());

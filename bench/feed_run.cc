@@ -28,7 +28,7 @@ Status take(ring::ShmRing& ring, uint64_t batches) {
   return {};
 }
 
-// Of the whole process.
+// CPU time of the whole process.
 double cpu_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
@@ -53,7 +53,7 @@ Result<Rate> consume(ring::ShmRing& ring, uint64_t unmeasured, std::chrono::nano
   return rate_of(batches * ring.layout().batch(), watch, cpu_start);
 }
 
-// A bad sample would be replaced and counted as read.
+// Sample errors would be replaced and counted as read samples.
 Status check_no_sample_errors(ring::ShmRing& ring) {
   const auto bad = ring.drain_sample_errors();
   if (bad.empty()) return {};
@@ -96,7 +96,7 @@ Result<Rate> call_rate(int threads, std::chrono::nanoseconds time,
   for (int thread = 0; thread < threads; ++thread)
     coordinator.start("peer" + std::to_string(thread), [&, thread](std::stop_token) -> Status {
       uint64_t done = 0;
-      do {  // once at least: on a busy machine it may begin when all is over
+      do {  // at least once, because on a busy machine the thread can start too late
         STOKER_RETURN_IF_ERROR(
             read(static_cast<uint64_t>(thread) + done * static_cast<uint64_t>(threads)));
         ++done;

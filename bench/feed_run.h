@@ -1,7 +1,7 @@
-// FeedRun: a reader pool that reads a data set into a ring for a while, as a reader process does.
+// FeedRun: runs a worker pool that reads a dataset into a ring, as a worker process does.
 //
-// Threads:  the caller consumes; the pool's threads read.
-// Blocking: about `time`, after `unmeasured` batches, at least twice as many as the ring has slots.
+// Threads:  the caller consumes; the threads of the pool read.
+// Blocking: about `time`, after `unmeasured` batches, but at least twice the number of ring slots.
 // Errors:   those of ring and pool.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace stoker::bench {
 Result<std::unique_ptr<dataset::Dataset>> open_train_set(const config::DatasetConfig& config,
                                                          const std::string& index_dir);
 
-constexpr uint64_t kSlots = 8;  // of the ring that is filled
+constexpr uint64_t kSlots = 8;  // slots of the ring
 
 struct FeedRun {
   uint64_t batch = 64;
@@ -29,8 +29,8 @@ struct FeedRun {
   feed::ReadAheadOptions ahead = {};
   uint64_t unmeasured = 0;  // batches
 };
-// A second on the clock, and a second of the process's time on a processor: the same for one thread
-// that has one to itself.
+// Rates per second of wall time and per second of CPU time of the process. They are equal for a
+// single thread with a dedicated core.
 struct Rate {
   double per_second = 0;
   double per_cpu_second = 0;
@@ -38,16 +38,16 @@ struct Rate {
 Result<Rate> sample_rate(const dataset::Dataset& dataset, const FeedRun& run,
                          std::chrono::nanoseconds time);
 
-// The peers' loop: `threads` threads call `read` with numbers that grow by `threads`, from 0, 1, …;
-// the number of calls. The first error ends all.
+// Measures a baseline: each of `threads` threads calls `read` with its own numbers, thread t with
+// t, t + threads, t + 2 * threads, …. Returns the rate of calls; the first error ends all threads.
 Result<Rate> call_rate(int threads, std::chrono::nanoseconds time,
                        const std::function<Status(uint64_t)>& read);
-// What a trial by the clock measures.
+// Rates by wall time.
 Result<double> samples_per_second(const dataset::Dataset& dataset, const FeedRun& run,
                                   std::chrono::nanoseconds time);
 Result<double> calls_per_second(int threads, std::chrono::nanoseconds time,
                                 const std::function<Status(uint64_t)>& read);
 
-int worker_threads();  // what this machine has cores for, at most 4
+int worker_threads();  // number of cores, at most 4
 
 }  // namespace stoker::bench

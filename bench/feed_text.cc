@@ -1,5 +1,5 @@
-// How many samples of text a second the reader pool brings into the ring, shuffled, against bare
-// pread of as many bytes at random places of the same file by as many threads.
+// Text samples per second that the worker pool writes to the ring in shuffled order, compared with
+// pread of the same number of bytes at random offsets of the same file with as many threads.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kContext = 128;
 
-// Words of changing length; what they say does not matter.
+// Random words of varying length.
 std::string to_text(size_t bytes) {
   std::string text;
   text.reserve(bytes + 16);

@@ -1,8 +1,8 @@
-// JpegFolder: JPEG files in class folders, and their bytes: made for a benchmark, or somebody's
-// own.
+// JpegFolder: JPEG files in class folders, with their contents; generated for a benchmark or given
+// by the user.
 //
-// Owner:  the files that were made go with the object.
-// Errors: those of the files; a folder without JPEGs is kNotFound.
+// Ownership: generated files are removed with the object.
+// Errors:    those of file access; kNotFound: the folder has no JPEG files.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,17 @@ struct JpegFolder {
   std::shared_ptr<ScratchFolder> scratch;
   std::string root;
   std::vector<std::string> paths;
-  std::vector<std::string> jpegs;  // what is in them
+  std::vector<std::string> jpegs;  // file contents
 
-  // The folder as a data set of format image_folder; `config` says how, without path and glob.
+  // Opens the folder as a dataset of format image_folder with the options of `config`, except path
+  // and glob.
   Result<std::shared_ptr<dataset::Dataset>> open(config::ImageFolderDataset config,
                                                  const std::string& name) const;
 };
 
 Result<std::shared_ptr<JpegFolder>> make_jpeg_folder(const Options& options, uint64_t count,
                                                      uint32_t width, uint32_t height);
-// The folder that STOKER_DATA names, which holds a folder per class; nothing where it is not set.
+// The folder in STOKER_DATA, which has one folder per class; null if the variable is not set.
 Result<std::shared_ptr<JpegFolder>> find_given_jpeg_folder(const Options& options);
 
 }  // namespace stoker::bench

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-// After <cstdio>: it uses FILE and does not say so.
+// jpeglib.h uses FILE without including <cstdio>.
 #include <jpeglib.h>
 
 namespace stoker::bench {
@@ -13,7 +13,7 @@ namespace {
 constexpr int kQuality = 90;
 
 struct Trap {
-  jpeg_error_mgr manager;  // first: libjpeg knows only this
+  jpeg_error_mgr manager;  // must be the first member
   std::jmp_buf jump_buffer;
 };
 

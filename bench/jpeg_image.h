@@ -1,7 +1,7 @@
-// JPEG pictures made and decoded by libjpeg alone: what the picture benchmark reads, and its peer.
+// Generates and decodes JPEG images with libjpeg alone, for the image benchmark and its baseline.
 //
 // Threads: any.
-// Errors:  libjpeg's own, as kCorrupt or kInternal.
+// Errors:  those of libjpeg, as kCorrupt or kInternal.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace stoker::bench {
 
-// Smooth colours with edges and some noise, different for each `seed`: about as hard to decode as a
-// photograph.
+// Smooth colors with edges and some noise, different for each `seed`; about as expensive to decode
+// as a photograph.
 Result<std::string> make_jpeg(uint32_t width, uint32_t height, uint64_t seed);
 
-// RGB, in full size; `pixels` is resized to fit.
+// Decodes to RGB in full size; `pixels` is resized to fit.
 Status decode_jpeg(std::span<const std::byte> jpeg, std::vector<std::byte>& pixels);
 
 }  // namespace stoker::bench

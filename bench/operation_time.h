@@ -1,7 +1,7 @@
-// OperationTime: how long the calling thread is inside LibTorch's operations ("aten::…"), through
-// the hook that its profilers use. An operation that calls others counts once.
+// OperationTime: measures the time that the calling thread spends in LibTorch operations
+// ("aten::…") through the hook of its profilers. Nested operations count once.
 //
-// Threads: measures the thread that made it; one object at a time.
+// Threads: measures the thread that created it; one object at a time.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Options: what stoker-bench is told on its command line.
+// Options: command line options of stoker-bench.
 #pragma once
 
 #include <chrono>
@@ -9,19 +9,19 @@ namespace stoker::bench {
 
 struct Options {
   bool list = false;
-  std::string only;  // a name, or the first word of several; empty: all
+  std::string only;  // a name, or the first word of several names; empty: all
   int runs = 5;
-  double seconds = 1.0;   // of each run whose length is free
-  std::string dir;        // where disk benches write; empty: $TMPDIR, or /tmp
-  std::string baselines;  // folder that scripts/bench_baselines.sh made; empty: none of those
-  bool quick = false;     // tiny sizes: shows that everything runs, measures nothing
+  double seconds = 1.0;   // per run, if its length is variable
+  std::string dir;        // for disk benchmarks; empty: $TMPDIR or /tmp
+  std::string baselines;  // folder created by scripts/bench_baselines.sh; empty: no libraries
+  bool quick = false;     // tiny sizes: checks that everything runs, measures nothing
 
   std::chrono::nanoseconds run_time() const {
     return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
   }
 };
 
-// Nothing when the program is to end with `exit_code` (usage, --help).
+// Empty if the program should exit with `exit_code` (usage error, --help).
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
 
 }  // namespace stoker::bench

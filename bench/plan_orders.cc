@@ -1,6 +1,5 @@
-// How long the sample plan takes to name a sample in each order, 10^12 samples into a run, against
-// the same plan at a run's beginning; the full order also against a list that is shuffled once an
-// epoch.
+// Time per sample lookup of the sample plan for each order, 10^12 samples into a run, compared with
+// the start of a run; for the full order also compared with a list that is shuffled every epoch.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -17,12 +16,12 @@ namespace {
 
 using config::ShuffleMode;
 
-constexpr uint64_t kSamples = 1'281'167;  // of ImageNet
+constexpr uint64_t kSamples = 1'281'167;  // size of ImageNet
 constexpr uint64_t kShards = 1281;
 constexpr uint64_t kBatch = 256;
 constexpr uint64_t kFar = 1'000'000'000'000;
 
-// So that no sum can be left out.
+// Prevents the compiler from removing the loops.
 volatile uint64_t sink;
 
 dataset::PlanOptions plain(ShuffleMode shuffle) {
@@ -70,7 +69,7 @@ Result<double> nanoseconds_a_sample(const dataset::SamplePlan& plan, uint64_t po
   return watch.seconds() * 1e9 / static_cast<double>(samples);
 }
 
-// What most loaders do: a list in memory, shuffled for each epoch.
+// The common approach of data loaders: a list in memory, shuffled for each epoch.
 Result<double> nanoseconds_of_a_list(std::chrono::nanoseconds time) {
   std::mt19937_64 random(1);
   std::vector<uint64_t> list(kSamples);

@@ -53,7 +53,7 @@ std::shared_ptr<PythonBaseline> find_python_baseline(const std::string& whose,
 Result<std::shared_ptr<PythonBaseline>> PythonBaseline::start(
     const std::string& python, const std::string& script,
     const std::vector<std::string>& arguments) {
-  const char* const elsewhere = std::getenv("STOKER_BENCH_FOLDER");  // where this is installed
+  const char* const elsewhere = std::getenv("STOKER_BENCH_FOLDER");  // set by installed copies
   const std::string folder = elsewhere != nullptr ? elsewhere : STOKER_BENCH_FOLDER;
   std::vector<std::string> command{python, folder + "/" + script};
   command.insert(command.end(), arguments.begin(), arguments.end());
@@ -64,7 +64,7 @@ Result<std::shared_ptr<PythonBaseline>> PythonBaseline::start(
   UniqueFd theirs(ends[1]);
   STOKER_ASSIGN_OR_RETURN(const pid_t pid, spawn(command, theirs.get()));
   std::shared_ptr<PythonBaseline> baseline(new PythonBaseline(pid, std::move(mine)));
-  theirs.reset();  // so that its end is the end of the line
+  theirs.reset();  // so that the end of the child closes the socket
   const auto greeting = baseline->read_number();
   if (!greeting.ok())
     return Status(StatusCode::kNotFound, python + " " + script + " did not get ready");
@@ -86,7 +86,7 @@ Result<double> PythonBaseline::ask(std::string_view line) {
   return read_number();
 }
 
-// A line with one number.
+// Reads a line with one number.
 Result<double> PythonBaseline::read_number() {
   std::string line;
   char next = 0;

@@ -1,11 +1,12 @@
-// PythonBaseline: a Python process that does the same work with a library of its world, when asked.
+// PythonBaseline: a Python process that does the same work with another library, on request.
 //
-// Format:   it prints a number when it is ready; then, for each line that it is sent, a number.
-// Threads:  one at a time.
-// Blocking: start() until the script is ready; ask() for as long as the work takes.
-// Owner:    the process ends when its standard input closes: with this object, or this program.
-// Errors:   start(): kNotFound: the Python cannot be started or does not get ready (it said why on
-//           standard error). ask(): kClosed: it has ended.
+// Format:    it prints a number when it is ready, then a number for each line that it receives.
+// Threads:   one at a time.
+// Blocking:  start() until the script is ready; ask() for as long as the work takes.
+// Ownership: the process exits when its standard input closes, that is with this object or this
+//            program.
+// Errors:    start(): kNotFound: Python cannot be started or the script fails (with its reason on
+//            standard error). ask(): kClosed: the process has exited.
 #pragma once
 
 #include <sys/types.h>
@@ -31,7 +32,7 @@ class PythonBaseline {
   PythonBaseline(const PythonBaseline&) = delete;
   PythonBaseline& operator=(const PythonBaseline&) = delete;
 
-  double greeting() const { return greeting_; }  // the number that it began with
+  double greeting() const { return greeting_; }  // the first number, printed when ready
   Result<double> ask(std::string_view line);
 
  private:
@@ -43,12 +44,13 @@ class PythonBaseline {
   double greeting_ = 0;
 };
 
-// Null where it cannot be had, which is said on standard error: "<whose>: no peer: <why>".
+// Null if the baseline is unavailable, which is printed to standard error: "<whose>: no peer:
+// <why>".
 std::shared_ptr<PythonBaseline> find_python_baseline(const std::string& whose,
                                                      const std::string& python,
                                                      const std::string& script,
                                                      const std::vector<std::string>& arguments);
-// What STOKER_PYTHON says.
+// The value of STOKER_PYTHON.
 std::optional<std::string> find_named_python();
 
 }  // namespace stoker::bench

@@ -1,6 +1,6 @@
-// How many bytes a second a producer process can put into the ring when each batch is copied in
-// from memory, against the bare copy of as many bytes into buffers of the same size. The consumer
-// takes batches and gives them back; it reads them where they lie, so that nothing is copied out.
+// Bytes per second that a producer process writes to the ring, copying each batch from memory,
+// compared with the bare copy of the same number of bytes to buffers of the same size. The consumer
+// reads batches in place and releases them without copying.
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -37,7 +37,7 @@ Result<double> copy_gigabytes(const Bytes& source, Bytes& target, std::chrono::n
   do {
     std::byte* slot = target.data() + copies % kSlots * source.size();
     std::memcpy(slot, source.data(), source.size());
-    asm volatile("" ::"r"(slot) : "memory");  // the copy counts as used
+    asm volatile("" ::"r"(slot) : "memory");  // keeps the copy from being optimized away
     ++copies;
   } while (watch.elapsed() < time);
   return static_cast<double>(copies * source.size()) / watch.seconds() / 1e9;
@@ -49,7 +49,7 @@ Benchmark ring_bandwidth() {
   const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
     const size_t bytes = options.quick ? 64 << 10 : 16 << 20;
     const auto source = std::make_shared<Bytes>(bytes, std::byte(7));
-    const auto target = std::make_shared<Bytes>(kSlots * bytes, std::byte(1));  // pages touched
+    const auto target = std::make_shared<Bytes>(kSlots * bytes, std::byte(1));  // touches all pages
     const auto time = options.run_time();
     return std::vector<Trial>{
         {"batches of " + std::to_string(bytes >> 10) + " KiB, producer process",

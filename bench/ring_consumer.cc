@@ -1,6 +1,6 @@
-// What the trainer pays for a batch that is ready: the time of pop() and release() together, by
-// itself and beside readers that wait for the slot which it gives back. Waiting for data is not in it:
-// the clock runs only when a batch is there.
+// Cost of a ready batch for the trainer: the time of pop() and release(), alone and with producers
+// that wait for the released slot. The time spent waiting for data is excluded: a batch is always
+// ready when the clock starts.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -27,7 +27,7 @@ void produce(ring::ShmRing& ring, ring::ProducerId me) {
   }
 }
 
-// Microseconds for each batch.
+// Microseconds per batch.
 Result<std::vector<double>> costs(int producers, std::chrono::nanoseconds time) {
   const ring::BatchLayout layout({{.name = "x", .dtype = DType::kU8, .shape = {64 << 10}}}, 1);
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::create(layout, {.slots = kSlots}));
@@ -40,7 +40,7 @@ Result<std::vector<double>> costs(int producers, std::chrono::nanoseconds time) 
   const Stopwatch whole;
   Status error;
   while (whole.elapsed() < time && error.ok()) {
-    // A full ring is what a trainer that computes finds: its readers wait.
+    // A trainer that is compute-bound finds a full ring with waiting producers.
     while (ring->counters().ready < kSlots) std::this_thread::yield();
     const Stopwatch watch;
     const auto batch = ring->pop(kPatience);

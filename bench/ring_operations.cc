@@ -1,6 +1,6 @@
-// How many tiny batches a second pass through the ring: claim, publish, pop and release of each.
-// The peers pass messages of the same size by the usual means: a queue under a mutex within a
-// process, a pipe between two.
+// Tiny batches per second that pass through the ring: claim, publish, pop and release of each.
+// Baselines pass messages of the same size by common means: a queue with a mutex within a process,
+// and a pipe between two.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ namespace stoker::bench {
 namespace {
 
 constexpr size_t kBytes = 64;
-constexpr size_t kSlots = 64;  // as many messages of this size as the smallest pipe holds
+constexpr size_t kSlots = 64;  // capacity of the smallest pipe in messages of this size
 using Message = std::array<std::byte, kBytes>;
 
 RingRun tiny_batches(Side producer) {
@@ -87,7 +87,8 @@ Result<double> through_pipe(std::chrono::nanoseconds time) {
   UniqueFd in(ends[1]);
   if (::fcntl(in.get(), F_SETPIPE_SZ, kSlots * kBytes) != static_cast<int>(kSlots * kBytes))
     return Status(StatusCode::kInternal, "the pipe has another size than asked for");
-  // Ended by its destructor: the pipe has no other end of data that costs no test in the loop.
+  // Killed by its destructor; detecting the end of data in the pipe would add a check to the
+  // measured loop.
   STOKER_ASSIGN_OR_RETURN(const auto producer, ChildProcess::fork([&in]() -> Status {
                             Message message{};
                             while (::write(in.get(), message.data(), kBytes) > 0)

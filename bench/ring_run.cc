@@ -14,10 +14,10 @@
 namespace stoker::bench {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(30);  // with a machine that does not come to it
+constexpr auto kPatience = std::chrono::seconds(30);  // generous, for a busy machine
 constexpr uint64_t kClockCheckInterval = 64;
 
-// Until the ring closes.
+// Produces until the ring is closed.
 Status produce(ring::ShmRing& ring, ring::ProducerId me,
                const std::function<void(std::span<std::byte>)>& fill) {
   while (true) {
@@ -49,7 +49,7 @@ Result<double> consume(ring::ShmRing& ring, std::chrono::nanoseconds time,
   return static_cast<double>(batches) / watch.seconds();
 }
 
-// What joins the producer after the ring has been closed.
+// Joins the producer after the ring has been closed.
 using Join = std::function<Status()>;
 
 Result<Join> start_producer(ring::ShmRing& ring, const RingRun& run) {
@@ -62,7 +62,7 @@ Result<Join> start_producer(ring::ShmRing& ring, const RingRun& run) {
       return Status();
     });
   }
-  // As a reader process does it: with a mapping of its own, through the descriptor.
+  // Attaches through the file descriptor with its own mapping, as a worker process does.
   STOKER_ASSIGN_OR_RETURN(auto process, ChildProcess::fork([&ring, &run, me]() -> Status {
                             STOKER_ASSIGN_OR_RETURN(
                                 const auto mine, ring::ShmRing::attach(UniqueFd(::dup(ring.fd()))));

@@ -1,7 +1,7 @@
-// RingRun: one producer and one consumer that pass batches through a ring for a while.
+// RingRun: passes batches from one producer to one consumer through a ring.
 //
-// Threads:  the caller consumes; the producer is a thread or a process of its own.
-// Blocking: about `time`, after twice the ring's slots have passed unmeasured.
+// Threads:  the caller consumes; the producer is another thread or process.
+// Blocking: about `time`, after an unmeasured warm-up of twice the number of ring slots.
 // Errors:   those of the ring.
 #pragma once
 
@@ -15,13 +15,13 @@
 
 namespace stoker::bench {
 
-enum class Side { kThread, kProcess };  // where the producer runs
+enum class Side { kThread, kProcess };  // location of the producer
 
 struct RingRun {
   ring::BatchLayout layout;
   uint64_t slots = 8;
   Side producer = Side::kThread;
-  std::function<void(std::span<std::byte>)> fill;  // a slot, before it is published
+  std::function<void(std::span<std::byte>)> fill;  // fills a slot before it is published
 };
 
 Result<double> batches_per_second(const RingRun& run, std::chrono::nanoseconds time);

@@ -1,4 +1,4 @@
-// ScratchFolder: a fresh folder for one benchmark's files, removed with everything in it.
+// ScratchFolder: a new folder for the files of one benchmark, removed with its contents.
 //
 // Errors: create(): kNotFound, kPermission, kNoSpace, kIoError.
 #pragma once
@@ -12,7 +12,7 @@ namespace stoker::bench {
 
 class ScratchFolder {
  public:
-  // Below `dir`; where that is empty, below $TMPDIR or /tmp.
+  // Creates the folder in `dir`, or in $TMPDIR or /tmp if `dir` is empty.
   static Result<std::shared_ptr<ScratchFolder>> create(const std::string& dir);
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;

@@ -1,5 +1,5 @@
-// How long training stands still for a checkpoint on the CPU: the copy of its state into a
-// snapshot. The first one of a run also gets its memory from the system. Less is better.
+// Stall of training for a checkpoint on the CPU: the copy of the state into a snapshot. The first
+// snapshot of a run also allocates its memory. Lower is better.
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -29,12 +29,13 @@ Result<double> milliseconds_of_capture(const CheckpointFixture& state,
   return watch.seconds() * 1e3;
 }
 
-// Into memory that has been written to, and into fresh memory.
+// Copies to memory that has already been written to; milliseconds_of_new_copy() includes the
+// allocation.
 Result<double> milliseconds_of_copy(const CheckpointFixture& state,
                                     std::vector<std::byte>& target) {
   const Stopwatch watch;
   std::memcpy(target.data(), state.bytes().data(), state.bytes().size());
-  asm volatile("" ::"r"(target.data()) : "memory");  // the copy counts as used
+  asm volatile("" ::"r"(target.data()) : "memory");  // keeps the copy from being optimized away
   return watch.seconds() * 1e3;
 }
 

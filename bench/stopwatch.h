@@ -1,4 +1,4 @@
-// Stopwatch: time since it was made.
+// Stopwatch: measures the time since its construction.
 #pragma once
 
 #include <chrono>

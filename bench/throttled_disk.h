@@ -1,9 +1,10 @@
-// ThrottledDisk: a data set on a disk that is made up: each sample's bytes come after a delay, and any
-// number of them may be asked for at the same time, as of a network or an object store.
+// ThrottledDisk: simulates a high-latency disk under a dataset. The bytes of each sample arrive
+// after a delay, and requests run in parallel without limit, as with a network file system or an
+// object store.
 //
-// Threads:  as Dataset.
-// Blocking: whoever asks sleeps for the delay.
-// Owner:    the inner data set must outlive this object.
+// Threads:   as Dataset.
+// Blocking:  the calling thread sleeps for the delay.
+// Ownership: the inner dataset must outlive this object.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,7 @@
-// torch_baselines: the peers of a benchmark of training steps: the same training in eager PyTorch and
-// under torch.compile.
+// torch_baselines: baselines of the training step benchmarks: the same training in eager PyTorch
+// and with torch.compile.
 //
-// Errors: kMismatch: the peer's model is another.
+// Errors: kMismatch: the baseline has another model.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 namespace stoker::bench {
 
 struct TorchTraining {
-  std::string bench;   // its name, for messages
-  std::string script;  // of bench/
-  std::string setup;   // JSON that the script is told
+  std::string bench;   // name of the benchmark, for messages
+  std::string script;  // file in bench/
+  std::string setup;   // JSON argument of the script
   int64_t parameters = 0;
-  double units = 1;  // of a step, in the trial's unit
+  double units = 1;  // units per step, as in Trial::unit
 };
 
-// Empty where STOKER_PYTHON names no Python; those that cannot be had are left out, which is said.
-// options.quick: without torch.compile, which takes half a minute to compile.
+// Empty without STOKER_PYTHON; unavailable baselines are omitted and reported. With options.quick,
+// without torch.compile, which takes half a minute to compile.
 Result<std::vector<Baseline>> torch_baselines(const TorchTraining& training,
                                               const Options& options);
 

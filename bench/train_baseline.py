@@ -1,7 +1,7 @@
-"""The peer of stoker-bench-train: the same model, batch and optimizer in PyTorch, as its users write them.
+"""The baseline of stoker-bench-train: the same model, batch and optimizer in idiomatic PyTorch.
 
-Prints how many numbers the model's parameters and buffers have; then, for each line with a number of seconds on standard
-input, trains for that long and prints the steps a second. Ends with standard input.
+Prints the number of elements in the model's parameters and buffers. Then, for each line on standard input, which is a
+number of seconds, trains for that long and prints steps per second. Exits at the end of standard input.
 """
 import argparse
 import json
@@ -30,7 +30,7 @@ def model_of(setup):
 
 
 def loss_of(setup, model):
-    """The whole forward pass, from the batch as it comes out of a queue."""
+    """The complete forward pass, starting from a batch in host memory."""
     batch, shape, classes = setup["batch"], setup["input"], setup["classes"]
     if setup["model"] == "gpt":
         tokens = torch.randint(classes, (batch, *shape), dtype=torch.uint8)
@@ -62,11 +62,11 @@ def main():
     parser.add_argument("setup", type=json.loads)
     args = parser.parse_args()
     torch.set_num_threads(args.setup["threads"])
-    torch.set_flush_denormal(True)  # a batch that never changes is soon learned
+    torch.set_flush_denormal(True)  # constant batches soon give denormals
     model = model_of(args.setup)
     size = sum(t.numel() for t in [*model.parameters(), *model.buffers()])
     loss = loss_of(args.setup, torch.compile(model) if args.how == "compiled" else model)
-    # Fused: the fastest that PyTorch has, and the arithmetic that stoker uses.
+    # Fused: the fastest implementation in PyTorch, with the same arithmetic as stoker.
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
 
     def step():
@@ -75,7 +75,7 @@ def main():
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
-    step()  # where compiling takes place
+    step()  # compiles the model
     print(size, flush=True)
     for line in sys.stdin:
         print(steps_per_second(step, float(line)), flush=True)

@@ -1,6 +1,6 @@
-// stoker-bench-train: how many training steps a second this machine's CPU takes, with one thread and
-// with two; with STOKER_PYTHON set to a Python that has PyTorch, beside eager PyTorch and
-// torch.compile with as many threads.
+// stoker-bench-train: training steps per second on the CPU with one and two threads. If
+// STOKER_PYTHON is a Python with PyTorch, eager PyTorch and torch.compile are measured as well,
+// with as many threads.
 #include "bench/benchmark.h"
 #include "bench/options.h"
 #include "bench/torch_baselines.h"
@@ -51,7 +51,7 @@ Benchmark steps_of(const TrainingSetup& setup) {
 
 int main(int argc, char** argv) {
   using namespace stoker::bench;
-  stoker::model::install_host_allocator();  // as stokerd
+  stoker::model::install_host_allocator();  // as in stokerd
   int exit_code = 0;
   const auto options = parse_options(argc, argv, exit_code);
   if (!options) return exit_code;

@@ -8,7 +8,7 @@
 namespace stoker::bench {
 namespace {
 
-// Whole numbers below `limit` and at most 255.
+// Fills with integers below `limit` that are at most 255.
 void fill(const TensorSpec& spec, uint64_t limit, std::span<std::byte> bytes) {
   const size_t width = dtype_bytes(spec.dtype);
   uint64_t state = 1;

@@ -1,7 +1,7 @@
-// TrainedModel: what the benchmarks of training steps train: a model in training mode, its task and
-// its optimizer; and a batch of made-up data for it.
+// TrainedModel: a model in training mode with its task and optimizer for the training step
+// benchmarks, and a batch of synthetic data for it.
 //
-// Errors: create(): as model, task and optimizer; LibTorch's exceptions pass through.
+// Errors: create(): those of model, task and optimizer; LibTorch exceptions propagate.
 #pragma once
 
 #include <cstddef>
@@ -26,15 +26,15 @@ struct TrainedModel {
   static Result<TrainedModel> create(const TrainingSetup& setup, c10::Device device,
                                      bool channels_last = false);
 
-  int64_t parameters() const;  // numbers of the model's parameters and buffers
+  int64_t parameters() const;  // number of elements in parameters and buffers
 
   model::ModelPtr model;
   std::unique_ptr<task::Task> task;
   std::unique_ptr<train::Optimizer> optimizer;
 };
 
-// Whole numbers that are good as tokens, as pixels and as labels; floats from -1 to 1. `batch` is as
-// long as a slot of `layout`.
+// Fills `batch`, a slot of `layout`, with integers that are valid as tokens, pixels and labels, and
+// floats from -1 to 1.
 void fill_batch(const TrainingSetup& setup, const ring::BatchLayout& layout,
                 std::span<std::byte> batch);
 

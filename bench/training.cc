@@ -36,7 +36,7 @@ class RunningTraining final : public Training {
 
   Result<double> part_outside(std::chrono::nanoseconds time) override {
     const OperationTime operations;
-    STOKER_RETURN_IF_ERROR(take_steps(std::chrono::nanoseconds(0)).status());  // warm
+    STOKER_RETURN_IF_ERROR(take_steps(std::chrono::nanoseconds(0)).status());  // warm-up only
     const auto before = operations.total();
     STOKER_ASSIGN_OR_RETURN(const Count count, take_steps(time, /*warm_up=*/0));
     const std::chrono::duration<double> spent = operations.total() - before;
@@ -53,7 +53,7 @@ class RunningTraining final : public Training {
 
   Result<Count> take_steps(std::chrono::nanoseconds time, int warm_up = kWarmUpSteps) {
     at::set_num_threads(threads_);
-    at::globalContext().setFlushDenormal(true);  // a batch that never changes is soon learned
+    at::globalContext().setFlushDenormal(true);  // constant batches soon give denormals
     try {
       for (int i = 0; i < warm_up; ++i) take_step();
       const Stopwatch watch;

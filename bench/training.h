@@ -1,8 +1,8 @@
-// Training: a model with a batch of made-up data, ready to take steps on the CPU as stokerd takes
-// them.
+// Training: trains a model on a batch of synthetic data on the CPU, with the step code of stokerd.
 //
-// Threads: one at a time; LibTorch's own do the work.
-// Errors:  create(): as model, task and optimizer. The others: kInternal: LibTorch threw.
+// Threads: one at a time; the work runs on LibTorch's threads.
+// Errors:  create(): those of model, task and optimizer. Other methods: kInternal: a LibTorch
+//          exception.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,13 @@ namespace stoker::bench {
 
 class Training {
  public:
-  // With `threads` threads of LibTorch.
+  // `threads`: number of LibTorch threads.
   static Result<std::shared_ptr<Training>> create(const TrainingSetup& setup, int threads);
   virtual ~Training() = default;
 
-  // Steps a second, after three that are not counted.
+  // Steps per second, after three warm-up steps.
   virtual Result<double> run(std::chrono::nanoseconds time) = 0;
-  // Which part of a step the trainer's thread spends outside LibTorch's operations: 0 to 1.
+  // Fraction of a step that the trainer thread spends outside LibTorch operations, 0 to 1.
   virtual Result<double> part_outside(std::chrono::nanoseconds time) = 0;
   virtual int64_t parameters() const = 0;
 };

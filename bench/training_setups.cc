@@ -44,7 +44,7 @@ TrainingSetup gpt(bool tiny) {
 
 std::vector<TrainingSetup> training_setups(bool tiny) {
   return {tiny ? regression("mlp", 16, 16, 4) : regression("mlp", 1024, 1024, 128),
-          regression("mlp-small", 64, 64, 32),  // so small that overhead is all there is
+          regression("mlp-small", 64, 64, 32),  // small enough that overhead dominates
           gpt(tiny),
           {.name = "lenet",
            .model = {.arch = config::Lenet5Config{}},

@@ -1,4 +1,4 @@
-// TrainingSetup: the models whose steps are measured, each with the batch that it is fed.
+// TrainingSetup: a model whose training steps are measured, with its batch.
 //
 // Threads: values.
 #pragma once
@@ -21,18 +21,18 @@ struct TrainingSetup {
   std::string name;
   config::ModelConfig model;
   config::TaskConfig task;
-  std::optional<config::Normalize> normalize = {};  // of pictures, as the peers do it
+  std::optional<config::Normalize> normalize = {};  // for images, as in the baselines
   std::vector<TensorSpec> sample;
   uint64_t classes = 0;  // 0: regression
   uint64_t batch = 1;
 };
 
-// `tiny`: the same models, so small that a step takes milliseconds.
+// `tiny`: the same models, small enough that a step takes milliseconds.
 std::vector<TrainingSetup> training_setups(bool tiny);
 
-// What every peer is told: the batch, and the sizes of the model.
+// The setup of every baseline: batch and model sizes.
 boost::json::object to_object(const TrainingSetup& setup);
-// What train_baseline.py is told, as JSON.
+// The setup argument of train_baseline.py, as JSON.
 std::string to_json(const TrainingSetup& setup, int threads);
 
 }  // namespace stoker::bench

@@ -1,14 +1,17 @@
-# FindLibTorch: LibTorch as own imported targets, without a CUDA toolkit.
+# FindLibTorch: LibTorch as imported targets, without a CUDA toolkit.
 #
-# PyTorch's own TorchConfig.cmake of a CUDA build calls enable_language(CUDA) and so needs a working nvcc, even for a
-# program that only uses the CPU. Headers and three libraries are all that stoker needs:
+# The TorchConfig.cmake of a PyTorch build with CUDA calls enable_language(CUDA) and therefore
+# requires a working nvcc, even for a program that only uses the CPU. stoker needs only the headers
+# and these libraries:
 #
-#   LibTorch::cpu    libc10, libtorch_cpu        every program that computes
-#   LibTorch::cuda   libc10_cuda, libtorch_cuda  the CUDA module only; made when the library and CUDA's headers are found
+#   LibTorch::cpu    libc10, libtorch_cpu        every program that uses LibTorch
+#   LibTorch::cuda   libc10_cuda, libtorch_cuda  the CUDA module only; defined if the library and the
+#                                                CUDA headers are found
 #
-# Where to look: LIBTORCH_DIR (CMake or environment): a folder with include/ and lib/, such as site-packages/torch or an
-# unpacked libtorch zip. Default: .deps/libtorch/torch of the source tree, which scripts/deps.sh fills.
-# With STOKER_USE_TORCH_CONFIG=ON, or where no such folder is, find_package(Torch) is used (Debian's libtorch-dev).
+# Search path: LIBTORCH_DIR (CMake or environment) is a folder with include/ and lib/, such as
+# site-packages/torch or an unpacked libtorch zip. Default: .deps/libtorch/torch in the source tree,
+# which scripts/deps.sh creates. With STOKER_USE_TORCH_CONFIG=ON, or if there is no such folder,
+# find_package(Torch) is used (Debian's libtorch-dev).
 set(LIBTORCH_DIR "$ENV{LIBTORCH_DIR}" CACHE PATH "Folder of LibTorch, with include/ and lib/")
 option(STOKER_USE_TORCH_CONFIG "Find LibTorch through its own TorchConfig.cmake" OFF)
 set(libtorch_root "${LIBTORCH_DIR}")
@@ -30,9 +33,10 @@ if(NOT STOKER_USE_TORCH_CONFIG AND EXISTS "${libtorch_root}/lib/libtorch_cpu.so"
     add_library(LibTorch::cpu SHARED IMPORTED)
     set_target_properties(LibTorch::cpu PROPERTIES IMPORTED_LOCATION "${libtorch_root}/lib/libtorch_cpu.so"
       INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}" INTERFACE_LINK_LIBRARIES LibTorch::c10)
-    # Only what we call ourselves is linked; libtorch_cpu's own needs (cudart, cupti) are found through its RPATH.
+    # Link only the directly used libraries; the dependencies of libtorch_cpu (cudart, cupti) are
+    # found through its RPATH.
     set_property(TARGET LibTorch::cpu PROPERTY INTERFACE_LINK_OPTIONS "-Wl,--allow-shlib-undefined")
-    # cuda_runtime_api.h includes this one, which comes in a package of its own.
+    # Included by cuda_runtime_api.h, but part of a separate package.
     find_path(LibTorch_CUDA_INCLUDE crt/host_defines.h
       HINTS "${libtorch_root}/../nvidia/cu13/include" ENV CUDA_PATH PATHS /usr/local/cuda/include)
     if(LibTorch_CUDA_INCLUDE AND EXISTS "${libtorch_root}/lib/libtorch_cuda.so")
@@ -55,7 +59,8 @@ else()
     find_library(LibTorch_C10 c10 HINTS "${TORCH_INSTALL_PREFIX}/lib" REQUIRED)
     get_filename_component(LibTorch_LIBRARY_DIR "${LibTorch_C10}" DIRECTORY)
     if(NOT TARGET LibTorch::cpu)
-      # Of a CUDA build only the CPU's part, so that programs without the CUDA module start without CUDA.
+      # Only the CPU libraries of a CUDA build, so that programs without the CUDA module start
+      # without CUDA.
       set(cpu_libraries "${TORCH_LIBRARIES}")
       if(TARGET torch_cpu_library)
         set(cpu_libraries torch_cpu_library c10)

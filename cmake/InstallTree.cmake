@@ -1,23 +1,24 @@
-# What `cmake --install` makes: a tree that runs from any folder, with the few libraries of its own (those that are not of
-# the C++ or C runtime, nor LibTorch's), without debug information.
+# The tree created by `cmake --install`: relocatable, without debug information, with its own copies
+# of the few libraries that belong neither to the C/C++ runtime nor to LibTorch.
 #
 #   bin/            stokerd, stoker-eval, stokerctl, stoker-libtorch
 #   libexec/stoker/ stoker-feed; gpu-check/
-#   lib/stoker/     libraries, the CUDA module, and `torch`: a link to the LibTorch to use, made by stoker-libtorch
+#   lib/stoker/     libraries, the CUDA module, and `torch`: a link to LibTorch, set by stoker-libtorch
 #
-# Without that link, LibTorch is looked for where it was found when stoker was built; LD_LIBRARY_PATH goes before both.
+# Without that link, LibTorch is searched where it was found at build time. LD_LIBRARY_PATH takes
+# precedence over both.
 option(STOKER_BUNDLE_LIBRARIES "Install the libraries that stoker needs beside it (off for a distribution's package)" ON)
 set(STOKER_LIBRARY_FOLDER "${CMAKE_INSTALL_LIBDIR}/stoker")
 
-# Where a program in a folder finds its libraries; `up` leads from it to the prefix.
+# RPATH of a program; `up` is the relative path from its folder to the prefix.
 function(stoker_rpath out up)
   set(libraries "$ORIGIN/${up}${STOKER_LIBRARY_FOLDER}")
   set(${out} "$ORIGIN" "${libraries}" "${libraries}/torch/lib" ${LibTorch_LIBRARY_DIR} PARENT_SCOPE)
 endfunction()
 stoker_rpath(CMAKE_INSTALL_RPATH "../")
 
-# stoker_install(TARGET FOLDER [IF_BUILT]): a program, and what it needs. IF_BUILT: one that `programs` does not build; it
-# needs no more libraries than the others.
+# stoker_install(TARGET FOLDER [IF_BUILT]): installs a program and its libraries. IF_BUILT: for a
+# program that `programs` does not build and that needs no further libraries.
 function(stoker_install target folder)
   string(REGEX REPLACE "[^/]+" ".." up "${folder}")
   stoker_rpath(rpath "${up}/")
@@ -29,7 +30,7 @@ function(stoker_install target folder)
   endif()
 endfunction()
 
-# After all programs.
+# Call after all stoker_install().
 function(stoker_install_libraries)
   if(NOT STOKER_BUNDLE_LIBRARIES)
     return()

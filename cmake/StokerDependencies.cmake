@@ -1,4 +1,4 @@
-# Every package that stoker builds with; docs/dependencies.md says what each is for.
+# All packages that stoker is built with; their purpose is described in docs/dependencies.md.
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
 find_package(yaml-cpp REQUIRED)
 find_package(spdlog REQUIRED)

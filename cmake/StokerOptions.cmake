@@ -1,5 +1,5 @@
-# stoker::options: language standard, warnings and sanitizers of our own targets.
-# It is an INTERFACE target so that nothing is forced on a dependency or on a user of our libraries.
+# stoker::options: language standard, warnings and sanitizers of all stoker targets. It is an
+# INTERFACE target so that dependencies and users of the libraries are not affected.
 add_library(stoker_options INTERFACE)
 add_library(stoker::options ALIAS stoker_options)
 
@@ -7,15 +7,16 @@ target_compile_features(stoker_options INTERFACE cxx_std_20)
 target_include_directories(stoker_options INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/generated")
 target_compile_options(stoker_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wundef
-  -Wno-missing-field-initializers  # designated initialisers leave the rest at its default on purpose
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  # GCC 12 sees overlaps in std::string's operator+ that cannot be (GCC bug 105651)
+  -Wno-missing-field-initializers  # designated initializers rely on default values
+  # False positives in GCC 12 for std::string operator+ (GCC bug 105651).
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
   -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
   $<$<BOOL:${STOKER_WERROR}>:-Werror>)
 
 if(STOKER_SANITIZE)
   target_compile_options(stoker_options INTERFACE
     -fsanitize=${STOKER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
-    # GCC loses track of what is set in instrumented code; the release preset keeps this warning.
+    # False positives of GCC in instrumented code; the release preset keeps this warning.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(stoker_options INTERFACE -fsanitize=${STOKER_SANITIZE})
 endif()
@@ -30,7 +31,8 @@ endif()
 find_package(Threads REQUIRED)
 target_link_libraries(stoker_options INTERFACE Threads::Threads)
 
-# stoker_library(NAME folder-name SOURCES … [PUBLIC libs…] [PRIVATE libs…]) makes stoker_NAME and stoker::NAME.
+# stoker_library(NAME SOURCES … [PUBLIC libs…] [PRIVATE libs…]): defines stoker_NAME and its alias
+# stoker::NAME.
 function(stoker_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(stoker_${name} STATIC ${arg_SOURCES})

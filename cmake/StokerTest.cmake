@@ -1,6 +1,6 @@
-# stoker_test(NAME SOURCES … LIBS … [LABELS …] [TIMEOUT seconds] [ENVIRONMENT …])
-# One test program; each of its cases becomes a ctest test. DISCOVERY_MODE PRE_TEST: the program is asked for its
-# cases when ctest runs, so that a cross build or a sanitizer that cannot start at build time does not break the build.
+# stoker_test(NAME SOURCES … LIBS … [LABELS …] [TIMEOUT seconds] [ENVIRONMENT …]): a test program
+# whose cases become ctest tests. With DISCOVERY_MODE PRE_TEST the cases are listed when ctest runs,
+# so that a cross build or a sanitizer that cannot run at build time does not break the build.
 find_package(GTest REQUIRED)
 include(GoogleTest)
 function(stoker_test name)

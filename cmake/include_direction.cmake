@@ -1,7 +1,8 @@
-# cmake -DROOT=<tree> [-DUNUSED=ON] -P include_direction.cmake: fails if a folder includes what it must not.
+# cmake -DROOT=<tree> [-DUNUSED=ON] -P include_direction.cmake: fails if a folder includes
+# headers that it is not allowed to include.
 #
-# One row per folder: what it includes besides itself. A folder with sources and no row fails too; with UNUSED, so does
-# a row that allows more than is included.
+# One row per folder lists the folders that it may include in addition to itself. A source folder
+# without a row is an error; with UNUSED, so is a row that allows more than is included.
 cmake_minimum_required(VERSION 3.25)
 
 set(ALLOW_shared/base "")
@@ -35,13 +36,13 @@ shared/dataset shared/run shared/model shared/task")
 set(ALLOW_ctl "shared/base shared/config shared/control shared/metrics shared/checkpoint shared/dataset shared/run \
 shared/feed shared/retention")
 
-# Which folders may include a library. Not named here: free for all.
+# Folders that may include a library; other libraries are not restricted.
 set(ONLY_yaml-cpp "shared/config")
 set(ONLY_spdlog "shared/base")
 set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/app evaluator")
 set(ONLY_ATen "${ONLY_torch}")
 set(ONLY_c10 "${ONLY_torch}")
-set(ONLY_stoker "shared/model")  # include/stoker: what plugins are compiled with
+set(ONLY_stoker "shared/model")  # include/stoker: the plugin headers
 set(ONLY_cuda_runtime_api.h "daemon/cuda")
 
 set(bad 0)
@@ -90,7 +91,8 @@ foreach(file ${files})
   endforeach()
 endforeach()
 
-# An edge that nothing needs any longer leaves its row, so that the rows are the architecture.
+# With UNUSED, each row must list exactly the included folders, so that the rows describe the
+# architecture.
 if(UNUSED)
   get_cmake_property(variables VARIABLES)
   foreach(variable ${variables})

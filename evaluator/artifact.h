@@ -1,8 +1,10 @@
-// Artifact: something of a checkpoint for people to look at: a text that its model wrote, a picture of
-// its mistakes. Kept in run/eval/artifacts/ and shown in TensorBoard; nothing depends on it.
+// Artifact: human-readable output of an evaluation, such as generated text or an image of
+// misclassified samples.
 //
-// Threads: values; the functions from one thread.
-// Errors:  those of the disk; a view that is not there is nothing.
+// Artifacts are stored in RUN/eval/artifacts/ and shown in TensorBoard. Nothing depends on them.
+//
+// Threads: values; call the functions from one thread.
+// Errors:  those of the file system; read_artifacts() ignores missing files.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +27,21 @@ enum class ArtifactKind {
 struct Artifact {
   std::string dataset;
   ArtifactKind kind = ArtifactKind::kGeneratedText;
-  std::string bytes;  // of a picture, a PNG file
+  std::string bytes;  // a PNG file if is_image()
 
   bool is_image() const {
     return kind == ArtifactKind::kMisclassifiedImage || kind == ArtifactKind::kConfusionMatrixImage;
   }
-  std::string tag()
-      const;  // in TensorBoard: "generated_text", "misclassified", "misclassified_image", …
+  // The TensorBoard tag: "generated_text", "misclassified", "misclassified_image", …
+  std::string tag() const;
 };
 
-// RUN/eval/artifacts/step-000001200.valid.misclassified.png
+// Example: RUN/eval/artifacts/step-000001200.val.misclassified.png
 std::string artifact_path(const run::RunLayout& layout, uint64_t step, const std::string& dataset,
                           ArtifactKind kind);
 
-// Makes the views of `step` and `dataset` those in `artifacts`: what an earlier checkpoint of the same step
-// left is removed.
+// Writes the artifacts of `dataset` and removes those that an earlier checkpoint of the same step
+// left.
 Status write_artifacts(FileSystem& files, const run::RunLayout& layout, uint64_t step,
                        const std::string& dataset, const std::vector<Artifact>& artifacts);
 std::vector<Artifact> read_artifacts(const run::RunLayout& layout, uint64_t step,

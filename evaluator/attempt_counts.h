@@ -1,11 +1,11 @@
-// AttemptCounts: how often each checkpoint was tried, in run/eval/attempts.json.
+// AttemptCounts: counts the evaluation attempts of each checkpoint in RUN/eval/attempts.json.
 //
-// A try is written down before it begins: an evaluator that dies of a checkpoint (out of memory, a
-// fault in a library) and is started again knows it, and gives that checkpoint up after as many
-// tries as any other.
+// An attempt is recorded before it starts. If a checkpoint crashes the evaluator (out of memory, a
+// fault in a library), the restarted evaluator knows about that attempt and gives up after the
+// configured maximum.
 //
 // Threads: one.
-// Errors:  none: what cannot be read or written is logged, and counted in memory only.
+// Errors:  none; read and write errors are logged, and the counts are then kept in memory only.
 // Crash:   the file is replaced atomically.
 #pragma once
 
@@ -23,13 +23,13 @@ class AttemptCounts {
  public:
   static AttemptCounts open(FileSystem& files, const std::string& path);
 
-  // Tries that have begun.
+  // Attempts that have started.
   int count(uint64_t step, const std::string& manifest_sha256) const;
-  int begin(uint64_t step, const std::string& manifest_sha256);  // returns the count
-  // A try that was stopped on request does not count.
+  int begin(uint64_t step, const std::string& manifest_sha256);  // returns the new count
+  // For an attempt that was stopped on request and does not count.
   void undo(uint64_t step, const std::string& manifest_sha256);
   void remove(uint64_t step, const std::string& manifest_sha256);
-  // Those of other steps are forgotten: their checkpoints are gone.
+  // Removes the counts of all other steps, whose checkpoints have been deleted.
   void retain_only(const std::vector<uint64_t>& steps);
 
  private:
@@ -38,7 +38,7 @@ class AttemptCounts {
   void read();
   void write() const;
 
-  FileSystem* files_;  // not owned; outlives this object
+  FileSystem* files_;  // must outlive this object
   std::string path_;
   std::map<Key, int> counts_;
 };

@@ -28,8 +28,8 @@ class SpawnAttributes {
     posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
     posix_spawnattr_init(&attributes_);
-    // Ours are blocked, and one is ignored, which would be inherited. A group of its own: what it
-    // starts ends with it.
+    // The child must not inherit blocked signals or the ignored SIGPIPE. Its own process group lets
+    // end_group() kill its children too.
     sigset_t none, ignored;
     sigemptyset(&none);
     sigemptyset(&ignored);
@@ -51,7 +51,7 @@ class SpawnAttributes {
   posix_spawnattr_t attributes_{};
 };
 
-// True when the process has ended within `time`; it can then be reaped.
+// True if the process has exited within `time` and can be reaped.
 bool ends_within(int pidfd, std::chrono::milliseconds time) {
   pollfd poll_interval{.fd = pidfd, .events = POLLIN, .revents = 0};
   return ::poll(&poll_interval, 1, static_cast<int>(time.count())) > 0;
@@ -85,7 +85,7 @@ Status run_best_command(const std::vector<std::string>& command, const std::stri
                                    arguments.data(), environ);
   if (error != 0) return Status::from_errno(error, "start " + command.front());
   const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!pidfd.valid()) {  // its end could not be seen
+  if (!pidfd.valid()) {  // its exit could not be detected
     const int cause = errno;
     ::kill(-pid, SIGKILL);
     (void)::waitpid(pid, nullptr, 0);

@@ -1,9 +1,10 @@
-// BestCommand: runs the command of eval.on_best_command for a new best checkpoint.
+// run_best_command: runs the command of eval.on_best_command for a new best checkpoint.
 //
 // Threads:  any.
-// Blocking: until the command has ended, at most `timeout`; a stop ends it, too (SIGTERM to its
-//           process group, SIGKILL a moment later).
-// Errors:   kNotFound (no such program), kInternal (its exit code or signal), kTimedOut, kCancelled.
+// Blocking: until the command exits, at most `timeout`. On timeout and on `stop`, its process group
+//           receives SIGTERM, then SIGKILL 2 s later.
+// Errors:   kNotFound (no such program), kInternal (nonzero exit code or a signal), kTimedOut,
+//           kCancelled.
 #pragma once
 
 #include <chrono>
@@ -15,8 +16,8 @@
 
 namespace stoker::evaluator {
 
-// `command`: a program, looked for in PATH, and its arguments; `checkpoint_path` is added. It reads
-// nothing (/dev/null) and writes to this program's standard error.
+// `command` is a program, searched in PATH, and its arguments; `checkpoint_path` is appended to
+// them. Its standard input is /dev/null, its output goes to the standard error of this process.
 Status run_best_command(const std::vector<std::string>& command, const std::string& checkpoint_path,
                         std::chrono::milliseconds timeout, std::stop_token stop);
 

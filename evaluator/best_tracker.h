@@ -1,9 +1,11 @@
-// BestTracker: which checkpoint is the best, by the goal and by every other metric, and how that came
-// to be: a fold over all results in the order in which they were found.
+// BestTracker: tracks the best checkpoint by the monitored metric and by every other metric, with
+// the history of improvements. It is a fold over all results in the order in which they were
+// recorded.
 //
-// Nothing in it depends on when the evaluator was started: the same results give the same best and
-// the same history. Of equals the earlier one stays. Where a step was evaluated anew (the run went
-// back and did it again) the later result takes the place of the former, whose checkpoint is gone.
+// The outcome does not depend on when the evaluator was started: the same results give the same
+// best checkpoint and history. Of equal values the earlier one wins. If a step was evaluated again
+// because the run resumed from an earlier checkpoint, the later result replaces the earlier one,
+// whose checkpoint no longer exists.
 //
 // Threads: one.
 #pragma once
@@ -24,28 +26,28 @@ class BestTracker {
  public:
   explicit BestTracker(run::Monitor monitor) : monitor_(std::move(monitor)) {}
 
-  // What best.json knows, for results whose rows are lost. Before any add().
+  // Adds the contents of best.json, in case its records in eval.jsonl are lost. Call before add().
   void restore(const run::BestCheckpoint& best);
   void add(uint64_t step, const std::string& manifest_sha256, const std::string& dataset,
            const run::MetricValues& metrics);
 
-  // Nothing while no result has a finite value of the goal.
+  // Empty as long as no result has a finite value of the monitored metric.
   std::optional<run::BestCheckpoint> find_best() const;
-  // The goal's values up to that of `step`, in the order of their steps.
+  // Values of the monitored metric up to `step`, in step order.
   std::vector<run::MonitorValue> history(uint64_t step) const;
 
  private:
-  // The values of one metric of one set.
+  // The values of one metric of one dataset.
   struct MetricHistory {
-    std::vector<run::BestValue> points;  // as they were found; NaN where another took the place
-    std::map<uint64_t, size_t> by_step;  // the one that counts
+    std::vector<run::BestValue> points;  // in recording order; NaN if replaced
+    std::map<uint64_t, size_t> by_step;  // index of the current value in `points`
   };
   static void add_point(MetricHistory& track, const run::BestValue& point);
   static std::vector<run::BestValue> improvements(const MetricHistory& track,
                                                   const run::Monitor& monitor);
 
   const run::Monitor monitor_;
-  std::map<std::string, MetricHistory> histories_;  // by "SET/METRIC"
+  std::map<std::string, MetricHistory> histories_;  // by "DATASET/METRIC"
 };
 
 }  // namespace stoker::evaluator

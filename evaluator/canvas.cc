@@ -7,7 +7,8 @@
 namespace stoker::evaluator {
 namespace {
 
-// Five rows from the top; in each digit 4 is the left dot, 2 the middle one, 1 the right one.
+// Five octal digits, one per row from the top; in each digit, bit 4 is the left dot, 2 the middle,
+// 1 the right.
 struct Glyph {
   char sign;
   std::string_view rows;

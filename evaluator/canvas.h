@@ -1,4 +1,4 @@
-// Canvas: a small picture that is drawn by hand: pixels, boxes and capitals.
+// Canvas: a small RGB image with functions to draw pixels, filled boxes and text.
 //
 // Threads: one.
 #pragma once
@@ -16,16 +16,16 @@ struct Color {
 
 class Canvas {
  public:
-  static constexpr int kGlyphWidth = 4;   // with the gap after it
-  static constexpr int kGlyphHeight = 6;  // with the gap below it
+  static constexpr int kGlyphWidth = 4;   // including the gap after the glyph
+  static constexpr int kGlyphHeight = 6;  // including the gap below the glyph
 
   Canvas(int width, int height, Color background);
 
-  // What lies outside is not drawn.
+  // Pixels outside the canvas are ignored.
   void pixel(int x, int y, Color color);
   void box(int x, int y, int width, int height, Color color);
-  // Letters (as capitals), digits and common signs, each of 3 by 5 dots of `scale` pixels; all
-  // others are shown as '?'.
+  // Draws letters (as capitals), digits and common symbols, each 3 by 5 dots of `scale` pixels.
+  // Other characters are drawn as '?'.
   void text(int x, int y, std::string_view text, Color color, int scale = 1);
 
   int width() const { return width_; }

@@ -40,7 +40,7 @@ struct Weights {
   std::string manifest_sha256;
 };
 
-// The numbers of task.class_weights: balanced, as the checkpoint keeps them.
+// Resolves task.class_weights: balanced to the values stored in the checkpoint.
 Result<config::TaskConfig> weighed_task(const config::TaskConfig& task,
                                         const checkpoint::VerifiedCheckpoint& saved) {
   config::TaskConfig weighed = task;
@@ -61,7 +61,8 @@ struct CheckpointEvaluator::State {
   Result<eval_metrics::EvalReport> evaluate_set(EvaluatedDataset& dataset,
                                                 const EvaluationLimit& limit) {
     const SampleBatches& batches = dataset.batches;
-    SampleBatches::Memory memory;  // for this set: what does not fit fails this checkpoint only
+    // Allocated per evaluation, so that running out of memory fails only this checkpoint.
+    SampleBatches::Memory memory;
     const auto evaluation = dataset.task->start_evaluation(
         {.top_k = config.eval.top_k.value_or(0),
          .misclassified = static_cast<size_t>(config.eval.num_misclassified)});
@@ -71,7 +72,7 @@ struct CheckpointEvaluator::State {
                                          std::to_string(batches.samples()) + " of " +
                                          dataset.name));
       const auto tensors = batches.read(number, memory);
-      // Damaged data is not a damaged checkpoint.
+      // kIoError: corrupt data must not mark the checkpoint as corrupt.
       if (!tensors.ok())
         return Status(StatusCode::kIoError,
                       "data set " + dataset.name + ": " + tensors.status().message());
@@ -83,7 +84,7 @@ struct CheckpointEvaluator::State {
     return report;
   }
 
-  // Text for people to look at, where the model writes bytes.
+  // Generates text if the model is a language model over bytes and eval.generate is set.
   Result<std::optional<Artifact>> sample_view(const EvaluationLimit& limit) {
     const bool writes = config.task.name() == config::TaskName::kLanguageModeling &&
                         model->vocab() == 256 && config.eval.generate;
@@ -132,7 +133,7 @@ struct CheckpointEvaluator::State {
     return first;
   }
 
-  // LibTorch's exceptions end here.
+  // Converts LibTorch exceptions to Status.
   Result<Evaluation> try_to_evaluate(const Weights& weights, bool with_views,
                                      std::stop_token stop) {
     const EvaluationLimit limit(clock, config.eval.timeout_seconds, std::move(stop));
@@ -153,7 +154,7 @@ struct CheckpointEvaluator::State {
                            with_views, std::move(stop));
   }
 
-  // As they were in the training that saved it.
+  // Uses the class weights of the training run that saved the checkpoint.
   Status compute_class_weights(const checkpoint::VerifiedCheckpoint& checkpoint) {
     if (!config.task.has_balanced_weights()) return {};
     STOKER_ASSIGN_OR_RETURN(const auto weighed, weighed_task(config.task, checkpoint));
@@ -169,7 +170,7 @@ struct CheckpointEvaluator::State {
     return {};
   }
 
-  // Raw or averaged: eval.use_ema.
+  // eval.use_ema selects the averaged or the raw weights.
   std::string weights_file() const {
     return config.eval.use_ema ? "ema.safetensors" : "model.safetensors";
   }
@@ -194,7 +195,7 @@ struct CheckpointEvaluator::State {
   Clock& clock;
   std::vector<EvaluatedDataset> datasets;
   model::ModelPtr model;
-  std::string model_file;  // its sum, as in Manifest
+  std::string model_file;  // checksum, as in Manifest
 };
 
 CheckpointEvaluator::CheckpointEvaluator(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -202,7 +203,8 @@ CheckpointEvaluator::~CheckpointEvaluator() = default;
 
 Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
     const config::Config& config, const Indexes& indexes, Clock& clock) {
-  if (config.eval.num_threads) at::set_num_threads(*config.eval.num_threads);  // else one a core
+  // LibTorch's default is one thread per core.
+  if (config.eval.num_threads) at::set_num_threads(*config.eval.num_threads);
   if (config.eval.datasets.empty())
     return Status(StatusCode::kInvalidArgument,
                   "eval.datasets: is empty; set it to the datasets to evaluate on");

@@ -1,15 +1,15 @@
 // CheckpointEvaluator: loads a verified checkpoint into a model and computes the metrics of every
-// configured data set.
+// evaluated dataset.
 //
-// Deterministic: the same checkpoint, data, batch and number of threads give the same bytes of
-// metrics; another batch changes what the model rounds, and nothing else.
+// Deterministic: the same checkpoint, data, batch size and number of threads give bit-for-bit the
+// same metrics. Another batch size changes only rounding in the model.
 //
 // Threads:  one.
-// Blocking: evaluate() as long as the data takes; it looks at the stop token and the deadline
+// Blocking: evaluate() runs as long as the data takes; it checks the stop token and the deadline
 //           between batches.
-// Errors:   create(): the data set's (kNotFound, kCorrupt, …), kMismatch. evaluate(): kCorrupt (the
-//           checkpoint), kMismatch (another model), kTimedOut, kCancelled (stop), kInternal,
-//           kOutOfMemory. After an error it can be used again.
+// Errors:   create(): those of opening a dataset (kNotFound, kCorrupt, …), kMismatch. evaluate():
+//           kCorrupt (the checkpoint), kMismatch (another model), kTimedOut, kCancelled (stop),
+//           kInternal, kOutOfMemory. The object remains usable after an error.
 #pragma once
 
 #include <chrono>
@@ -28,25 +28,25 @@ namespace stoker::evaluator {
 
 class CheckpointEvaluator {
  public:
-  // Where the indexes of data sets are.
+  // Directories of the dataset indexes.
   struct Indexes {
-    std::string own;               // of config.eval.datasets; made where they are not there
-    std::string of_training = {};  // stokerd's, of data.train; empty: there is no run
+    std::string own;               // of eval.datasets; missing indexes are built here
+    std::string of_training = {};  // of data.train, written by stokerd; empty: no run
   };
-  // Opens the sets in config.eval.datasets and builds the model.
+  // Opens the datasets of eval.datasets and builds the model.
   static Result<std::unique_ptr<CheckpointEvaluator>> create(const config::Config& config,
                                                              const Indexes& indexes, Clock& clock);
   ~CheckpointEvaluator();
 
-  // With what people can look at (eval.num_misclassified, eval.generate).
+  // Also creates the artifacts (eval.num_misclassified, eval.generate).
   Result<Evaluation> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
                               std::stop_token stop);
   Result<run::EvalResult> measure(const checkpoint::VerifiedCheckpoint& checkpoint,
                                   std::stop_token stop);
-  // The weights alone, of no checkpoint: step 0 and no manifest.
+  // For a weights file without a checkpoint: step 0, empty manifest digest.
   Result<run::EvalResult> measure_file(const std::string& safetensors_path, std::stop_token stop);
 
-  // Text that the checkpoint's model writes after `prompt`; for language models over bytes.
+  // Continues `prompt` by `bytes` tokens; only for language models with a byte vocabulary.
   Result<std::string> generate_text(const checkpoint::VerifiedCheckpoint& checkpoint,
                                     const std::string& prompt, int bytes, double temperature,
                                     uint64_t seed);

@@ -14,7 +14,7 @@ namespace {
 
 using dataset::Dataset;
 
-// Where a sample's class is told by a single number.
+// Index of the "label" tensor, if the dataset has one scalar class index per sample.
 std::optional<size_t> find_label(const Dataset& data) {
   const auto& spec = data.spec();
   const auto found = std::ranges::find_if(spec, [](const TensorSpec& tensor) {
@@ -26,7 +26,7 @@ std::optional<size_t> find_label(const Dataset& data) {
 
 class Renumbered final : public dataset::DatasetDecorator {
  public:
-  // `numbers[i]`: what the set's class i is called in training; empty: the same.
+  // `numbers[i]`: the training index of class i of this dataset; empty: unchanged.
   Renumbered(std::unique_ptr<Dataset> data, ClassMapping train, std::vector<int64_t> numbers)
       : DatasetDecorator(*data),
         data_(std::move(data)),
@@ -70,7 +70,7 @@ Status unknown_class(const std::string& dataset, const std::string& what,
                     "it; leave its samples out, or train on some");
 }
 
-// Of each class of the set, its number in training.
+// The training index of each class of the dataset.
 Result<std::vector<int64_t>> numbers_by_name(const ClassMapping& train, const std::string& dataset,
                                              const std::vector<std::string>& names) {
   std::vector<int64_t> numbers;
@@ -88,7 +88,7 @@ Result<std::vector<int64_t>> numbers_by_name(const ClassMapping& train, const st
 ClassMapping load_class_mapping(const config::Config& config, const std::string& index_dir) {
   const bool asks_for_classes =
       config.task.name() == config::TaskName::kClassification || config.task.has_per_step_labels();
-  if (!asks_for_classes) return {};  // an index may be large
+  if (!asks_for_classes) return {};  // avoid opening a large index
   const auto train = dataset::open_indexed("train", config.data, index_dir, "");
   if (train.ok())
     return {.count = (*train)->classes(),
@@ -106,7 +106,7 @@ Result<std::unique_ptr<Dataset>> with_class_mapping(const ClassMapping& train,
                                                     std::unique_ptr<Dataset> data) {
   const std::vector<std::string> names = data->class_names();
   if (train.count == 0 || data->classes() == 0) return data;
-  // Where only one calls them by name, too, numbers are all that both know.
+  // Without class names on both sides, compare class indices.
   if (names.empty() || train.names.empty()) {
     if (data->classes() > std::max(train.count, train.outputs))
       return unknown_class(name, "there is a label " + std::to_string(data->classes() - 1), train);

@@ -1,10 +1,11 @@
-// ClassMapping: what the outputs of a run's models stand for: the classes of data.train, in its order.
+// ClassMapping: the classes of the model outputs, which are those of data.train in its order.
 //
-// A data set numbers its classes by itself: a folder of validation pictures that lacks one class would
-// give all after it other numbers than training did. So the sets that are evaluated take their numbers
-// from data.train, by the classes' names; where these have none, numbers are numbers.
+// Each dataset numbers its own classes, so a validation image folder that lacks one class would
+// number all later classes differently than training did. Evaluated datasets are therefore
+// renumbered to match data.train by class name. If either dataset has no class names, class indices
+// are compared.
 //
-// Threads: values and functions of their arguments.
+// Threads: values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +20,18 @@
 namespace stoker::evaluator {
 
 struct ClassMapping {
-  uint64_t count = 0;  // 0: not known, or data.train has none
+  uint64_t count = 0;  // 0: unknown, or data.train has no classes
   std::vector<std::string> names;
-  uint64_t outputs = 0;  // model.num_classes, which may be more
+  uint64_t outputs = 0;  // model.num_classes, can be larger than count
 };
 
-// By the index that stokerd has made of data.train in `index_dir`, RUN/index. Nothing is known where
-// there is none that fits, which is logged unless it is simply not there, nor where the task asks for
-// no classes.
+// Reads the index of data.train that stokerd built in `index_dir` (RUN/index). The mapping is empty
+// if the task has no classes or if there is no matching index; only an index that exists and does
+// not match is logged.
 ClassMapping load_class_mapping(const config::Config& config, const std::string& index_dir);
 
-// `data`, the set `name`, with the classes of data.train. kMismatch: it has one that data.train does
-// not have; the message names it.
+// Wraps `data`, the dataset `name`, so that it has the classes of data.train. kMismatch: it has a
+// class that data.train does not have; the message contains its name.
 Result<std::unique_ptr<dataset::Dataset>> with_class_mapping(
     const ClassMapping& train, const std::string& name, std::unique_ptr<dataset::Dataset> data);
 

@@ -13,10 +13,9 @@ namespace {
 
 constexpr Color kWhite{255, 255, 255}, kBlack{0, 0, 0}, kGray{128, 128, 128}, kRed{176, 0, 0};
 constexpr int kMatrixSide = 512;
-constexpr int kNamedClasses = 32;  // above it, names would be smaller than can be read
+constexpr int kNamedClasses = 32;  // names of more classes would be illegible
 constexpr size_t kNameLength = 10;
-// With this, 25 pictures that nothing can be squeezed out of are still less than
-// metrics::kMaxImageBytes.
+// Small enough that 25 incompressible images stay below metrics::kMaxImageBytes.
 constexpr int kCell = 96;
 constexpr int kCaption = 2 * Canvas::kGlyphHeight + 2;
 
@@ -25,7 +24,7 @@ Result<std::string> encode_image(const Canvas& canvas) {
                            static_cast<uint32_t>(canvas.height()));
 }
 
-// White for nothing to a dark blue for all.
+// Maps a fraction from 0 (white) to 1 (dark blue).
 Color shade(double part) {
   const auto mixed = [&](double to) {
     return static_cast<uint8_t>(std::lround(255 + (to - 255) * std::sqrt(part)));
@@ -41,14 +40,14 @@ std::string number(const char* format, double value) {
   return text;
 }
 
-// What Markdown would take for more than text is left out.
+// Replaces characters that are special in Markdown tables.
 std::string plain(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '|' || c == '\n' || c == '\r' || c == '`' ? ' ' : c;
   return out;
 }
 
-// The nearest pixels of the picture, as large as its cell allows.
+// Draws the image with nearest-neighbor interpolation, scaled to fit its cell.
 void draw_planes(Canvas& canvas, int left, int top, const MisclassifiedExample& shown, int channels,
                  int height, int width) {
   const double scale = static_cast<double>(kCell) / std::max(height, width);
@@ -88,7 +87,7 @@ Result<std::string> confusion_matrix_image(
       canvas.text(2, top + (cell - Canvas::kGlyphHeight) / 2, name, kBlack);
       for (size_t i = 0;
            i < name.size() && static_cast<int>(i) * Canvas::kGlyphHeight < margin - 16;
-           ++i)  // from top to bottom
+           ++i)  // vertical text
         canvas.text(top + (cell - Canvas::kGlyphWidth) / 2,
                     16 + static_cast<int>(i) * Canvas::kGlyphHeight, name.substr(i, 1), kBlack);
     }

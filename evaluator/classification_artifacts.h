@@ -1,7 +1,7 @@
-// What a classification's figures look like: the matrix of confusions, the worst mistakes.
+// Confusion matrix image and misclassified examples of a classification result.
 //
-// Threads: functions of their arguments.
-// Errors:  those of encoding a picture.
+// Threads: pure functions.
+// Errors:  those of the PNG encoder.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace stoker::evaluator {
 
-// A row for each label, a column for each prediction; the darker, the larger the part of the row.
+// One row per label, one column per prediction. Darker cells hold a larger fraction of the row.
 Result<std::string> confusion_matrix_image(
     const eval_metrics::ConfusionMatrix& confusion_matrix,
     const std::vector<eval_metrics::PerClassMetrics>& classes);
 
 struct MisclassifiedExample {
   eval_metrics::MisclassifiedSample misclassified_sample;
-  std::string label;  // as people call it
+  std::string label;  // class name
   std::string prediction;
-  std::string source;           // file, or nothing
-  std::vector<uint8_t> planes;  // of a picture: plane after plane; empty: it is none
+  std::string source;           // file name; can be empty
+  std::vector<uint8_t> planes;  // uint8 image [C, H, W]; empty if not an image
 };
 
-// Markdown: a line each.
+// Markdown, one row per example.
 std::string misclassified_table(const std::vector<MisclassifiedExample>& misclassified);
-// A grid of pictures of `channels` (1 or 3) planes of `height` rows of `width`, each with its
-// label, prediction and confidence.
+// A grid of images of shape [channels, height, width] (1 or 3 channels), each with its label,
+// prediction and confidence.
 Result<std::string> misclassified_image(const std::vector<MisclassifiedExample>& misclassified,
                                         int channels, int height, int width);
 

@@ -25,14 +25,14 @@ With --follow it ends with 0 when the run has ended and all is evaluated. While 
 Exit codes: 0 done or stopped, 64 usage, 65 the checkpoint or the data are damaged, 70 internal, or an evaluation
 that hangs, 71 out of memory, 74 the disk, 75 another evaluator has this run, 78 configuration.)";
 
-// CLI11 would show the largest double that there is.
+// Not a CLI11 range check, whose help text would show the largest double.
 std::string check_step(const std::string& text) {
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   if (digits && text.size() <= 18 && text.find_first_not_of('0') != std::string::npos) return "";
   return "is no step; give a whole number from 1";
 }
 
-// Which checkpoints, of which run; gives back what sampling text excludes.
+// Adds the options that select checkpoints; returns those that --generate excludes.
 struct Chosen {
   CLI::Option* follow;
   CLI::Option* checkpoint;

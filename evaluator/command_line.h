@@ -1,4 +1,4 @@
-// CommandLine: what stoker-eval is asked to do, as plain words.
+// CommandLine: the parsed command line of stoker-eval.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 namespace stoker::evaluator {
 
 struct CommandLine {
-  std::string run_dir;                   // --run-dir; may be empty with --checkpoint
-  bool follow = false;                   // --follow; false: once
+  std::string run_dir;                   // --run-dir; can be empty with --checkpoint
+  bool follow = false;                   // --follow; false: --once
   uint64_t until = 0;                    // --until; 0: none
   std::vector<std::string> checkpoints;  // --checkpoint
   std::string config;                    // --config; empty: RUN/config.yaml
   std::vector<std::string> overrides;    // --set
-  int sample_bytes = 0;                  // --sample
+  int sample_bytes = 0;                  // --generate; number of tokens, 0: off
   std::string prompt;                    // --prompt
   double temperature = 0.8;              // --temperature
 };

@@ -20,7 +20,7 @@ const TensorSpec* find_image(const dataset::Dataset& data) {
   return nullptr;
 }
 
-// The sample's "input" once more.
+// Reads the sample again and returns its "input" tensor.
 Result<std::vector<uint8_t>> read_planes(const dataset::Dataset& data, uint64_t sample,
                                          const TensorSpec& image) {
   std::vector<std::vector<std::byte>> memory;

@@ -1,7 +1,7 @@
-// What people can look at of one evaluated set of a classification: confusions and mistakes.
+// Artifacts of one evaluated classification dataset: confusion matrix and misclassified examples.
 //
-// Threads: functions of their arguments.
-// Errors:  those of reading the samples again, and of encoding a picture.
+// Threads: pure functions.
+// Errors:  those of reading samples again and of the PNG encoder.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@
 
 namespace stoker::evaluator {
 
-// Gives the figures by class the names that the data set has for them.
+// Sets the names of `classes` to the class names of the dataset.
 void name_classes(const dataset::Dataset& data,
                   std::vector<eval_metrics::PerClassMetrics>& classes);
 
-// `result` is of this set, with named classes. Nothing where there are neither classes nor
-// mistakes.
+// `result` is that of this dataset, after name_classes(). Empty if the result has neither classes
+// nor misclassified samples.
 Result<std::vector<Artifact>> dataset_artifacts(
     const dataset::Dataset& data, const run::DatasetResult& result,
     const std::vector<eval_metrics::MisclassifiedSample>& misclassified);

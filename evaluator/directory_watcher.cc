@@ -49,7 +49,7 @@ bool DirectoryWatcher::drain_events() {
       const auto* const event = reinterpret_cast<const inotify_event*>(events + at);
       any = true;
       if ((event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED)) != 0) {
-        // Another directory may stand there by now.
+        // The path can be another directory by now, so watch it again.
         for (Watched& one : watched_) {
           if (one.watch != event->wd) continue;
           if ((event->mask & IN_IGNORED) == 0) ::inotify_rm_watch(inotify_.get(), one.watch);

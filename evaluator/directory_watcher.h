@@ -1,12 +1,12 @@
-// DirectoryWatcher: wakes when something may have changed in some directories.
+// DirectoryWatcher: wakes its caller when the contents of some directories might have changed.
 //
-// inotify is only a hint: it is lost on network file systems, on overflow, and when a directory is
-// replaced, and it may not be there at all. The truth is that the caller looks again after every
-// wait; the time limit makes that happen. A directory that does not exist yet is looked for ten
-// times a second, so that a run that begins is noticed at once.
+// inotify is only a hint: events are lost on network file systems, on overflow and when a directory
+// is replaced, and inotify can be unavailable. The caller must therefore scan the directories after
+// every wait, and `timeout` bounds the delay. Directories that do not exist yet are polled every
+// 100 ms, so that a new run is noticed promptly.
 //
 // Threads:  one.
-// Blocking: wait() at most `timeout`, and no longer than 100 ms without a look at the stop token.
+// Blocking: wait() at most `timeout`; it checks the stop token every 100 ms.
 #pragma once
 
 #include <chrono>
@@ -32,11 +32,11 @@ class DirectoryWatcher {
     bool exists = false;
     int watch = -1;
   };
-  bool add_new_watches();  // true when there is one
-  bool drain_events();     // true when there was one
+  bool add_new_watches();  // true if a directory has appeared
+  bool drain_events();     // true if there was an event
 
   std::vector<Watched> watched_;
-  UniqueFd inotify_;  // not valid: there are no hints
+  UniqueFd inotify_;  // invalid: polling only
 };
 
 }  // namespace stoker::evaluator

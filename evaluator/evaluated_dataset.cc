@@ -14,7 +14,7 @@ std::vector<TensorSpec> shape_of_any_length(const dataset::Dataset& data) {
   return data.max_length() > 0 ? data.spec_of_length(1) : data.spec();
 }
 
-// Sets that one model can take. Texts may differ in length, and so may sequences.
+// Checks that one model accepts both datasets. Lengths of token blocks and sequences can differ.
 Status validate_same_schema(const std::string& name, const dataset::Dataset& data,
                             const std::string& first_name, const dataset::Dataset& first) {
   const auto own = shape_of_any_length(data), others = shape_of_any_length(first);
@@ -29,7 +29,7 @@ Status validate_same_schema(const std::string& name, const dataset::Dataset& dat
                                            std::to_string(data.classes()));
 }
 
-// As the model was taught to see it.
+// Opens the dataset with the classes of training.
 Result<std::unique_ptr<dataset::Dataset>> open_evaluated_dataset(const config::Config& config,
                                                                  const std::string& name,
                                                                  const std::string& index_dir,

@@ -1,8 +1,9 @@
-// EvaluatedDataset: a set of eval.datasets, with what scores a model on it.
+// EvaluatedDataset: a dataset of eval.datasets and the task that computes its metrics.
 //
 // Threads: one.
-// Errors:  open_evaluated_datasets(): the data set's (kNotFound, kCorrupt, …); kMismatch: no one model takes all sets.
-//          What LibTorch throws is for the caller.
+// Errors:  open_evaluated_datasets(): those of opening a dataset (kNotFound, kCorrupt, …);
+//          kMismatch if no single model accepts all datasets. LibTorch exceptions propagate to the
+//          caller.
 #pragma once
 
 #include <memory>
@@ -22,10 +23,10 @@ struct EvaluatedDataset {
   std::string name;
   std::unique_ptr<dataset::Dataset> data;
   std::unique_ptr<task::Task> task;
-  SampleBatches batches;  // for all checkpoints: sorting a large set by length takes its time
+  SampleBatches batches;  // reused for all checkpoints; bucketing a large dataset is slow
 };
 
-// `index_dir`: where their indexes are, or are made.
+// `index_dir`: the directory of the dataset indexes; missing ones are built there.
 Result<std::vector<EvaluatedDataset>> open_evaluated_datasets(const config::Config& config,
                                                               const std::string& index_dir,
                                                               const ClassMapping& train);

@@ -1,8 +1,8 @@
-// EvaluationLimit: when the evaluation of one checkpoint has to end: its time is over, or it is asked to
-// stop.
+// EvaluationLimit: ends an evaluation when eval.timeout_seconds have passed or a stop was
+// requested.
 //
-// Threads: one; the stop token from any.
-// Errors:  kCancelled, kTimedOut; each says where the evaluation was.
+// Threads: one; the stop can be requested from any thread.
+// Errors:  check(): kCancelled, kTimedOut; the message contains `where`.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace stoker::evaluator {
 
 class EvaluationLimit {
  public:
-  // Begins now. `clock` must outlive this object.
+  // The time starts at construction. `clock` must outlive this object.
   EvaluationLimit(Clock& clock, double seconds, std::stop_token stop)
       : clock_(clock),
         deadline_(clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -31,7 +31,7 @@ nanoseconds to_nanoseconds(double seconds) {
   return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(seconds));
 }
 
-// 1 s, 4 s, 16 s … up to 256 s.
+// 1 s, 4 s, 16 s, … up to 256 s.
 nanoseconds back_off(int attempts) {
   return std::chrono::seconds(1 << std::min(2 * (attempts - 1), 8));
 }
@@ -57,7 +57,8 @@ Status EvaluationLoop::open() {
   STOKER_ASSIGN_OR_RETURN(results_,
                           ResultRecorder::open(files_, layout_, run::make_monitor(config_.eval),
                                                config_.metrics.tensorboard));
-  // A crash between the result and the ledger: the checkpoint itself may be gone by now.
+  // A crash came between the result and its outcome. The checkpoint itself might have been deleted
+  // since.
   for (const auto& [step, manifest] : results_->found()) {
     if (outcome_log_->find(step, manifest) != nullptr) continue;
     request_early_stop(step);
@@ -66,7 +67,7 @@ Status EvaluationLoop::open() {
   return {};
 }
 
-// ---- What is due
+// ---- Selection
 
 run::EvaluationState EvaluationLoop::state_of(const checkpoint::CheckpointEntry& entry) const {
   const EvaluationOutcome* const known =
@@ -111,7 +112,7 @@ EvaluationLoop::LoopResult EvaluationLoop::wait_time(const checkpoint::Checkpoin
   return wait;
 }
 
-// More may come for as long as training goes on.
+// More checkpoints up to `until` can still be pending.
 bool EvaluationLoop::is_far_enough(const std::vector<checkpoint::CheckpointEntry>& due,
                                    uint64_t until) const {
   return until > 0 && newest_resolved_ >= until &&
@@ -148,7 +149,7 @@ Result<EvaluationLoop::LoopResult> EvaluationLoop::evaluate_due(const LoopState&
   return LoopResult{.maybe_due_at = {}, .waiting_for = "", .num_considered = num_considered};
 }
 
-// ---- One checkpoint
+// ---- Evaluation of one checkpoint
 
 Status EvaluationLoop::evaluate_one(const checkpoint::CheckpointEntry& entry,
                                     std::stop_token stop) {
@@ -228,16 +229,16 @@ void EvaluationLoop::request_early_stop(uint64_t step) {
 Status EvaluationLoop::handle_failure(const checkpoint::CheckpointEntry& entry,
                                       const std::string& manifest_sha256, const Status& error) {
   if (error.ok()) return record_outcome(Outcome::kEvaluated, entry, manifest_sha256, "");
-  if (error.code() == StatusCode::kCancelled) {  // a stop; it stays due
+  if (error.code() == StatusCode::kCancelled) {  // stop requested; the checkpoint stays pending
     attempt_counts_->undo(entry.step, manifest_sha256);
     return {};
   }
-  // Retired while we looked at it. On a network file system what was open may be gone as well, and
-  // reading it fails in many ways.
+  // Retention deleted the checkpoint during the evaluation. On a network file system, open files
+  // can disappear as well, and reading them fails with various errors.
   if (error.code() == StatusCode::kNotFound || is_gone(entry.path)) {
     log_info("checkpoint superseded", {{"step", entry.step}, {"reason", error.message()}});
     attempt_counts_->remove(entry.step, manifest_sha256);
-    if (manifest_sha256.empty()) return {};  // it is gone from the list as well
+    if (manifest_sha256.empty()) return {};  // no longer listed, so no outcome is needed
     return record_outcome(Outcome::kSuperseded, entry, manifest_sha256, error.message());
   }
   if (error.code() == StatusCode::kCorrupt || error.code() == StatusCode::kMismatch) {

@@ -1,16 +1,18 @@
-// EvaluationLoop: what is due is evaluated and recorded, each checkpoint once: the backlog, the
-// tries, the outcomes, and what a result leads to.
+// EvaluationLoop: evaluates and records every pending checkpoint exactly once. It owns the attempt
+// counts, the outcome log and the results, and acts on new results.
 //
-// How a checkpoint is evaluated is somebody else's (checkpoint_evaluator.h): nothing here knows
+// The evaluation itself is a callback (checkpoint_evaluator.h), so this code does not depend on
 // LibTorch.
 //
 // Threads:  one.
-// Blocking: evaluate_due() as long as the evaluations take; a stop ends it after the batch.
-// Errors:   open(): kIoError, kNoSpace, kCorrupt (metrics/eval.jsonl). evaluate_due(): the disk
-//           does not take what must be recorded, or the goal is a metric that the results do not
-//           have (kInvalidArgument). Trouble with a checkpoint is no error: it is in the ledger.
-// Crash:    killed anywhere and started again, each checkpoint has exactly one result, one row a
-//           set and one line in the ledger.
+// Blocking: evaluate_due() runs as long as the evaluations take; a stop ends it after the current
+//           batch.
+// Errors:   open(): kIoError, kNoSpace, kCorrupt (metrics/eval.jsonl). evaluate_due(): a required
+//           file cannot be written, or the results do not have the metric of eval.monitor
+//           (kInvalidArgument). A checkpoint that cannot be evaluated is not an error; its outcome
+//           is logged.
+// Crash:    after a crash at any point and a restart, each checkpoint has exactly one result, one
+//           record per dataset and one outcome.
 #pragma once
 
 #include <chrono>
@@ -48,39 +50,38 @@ class EvaluationLoop {
   EvaluationLoop(FileSystem& files, Clock& clock, const config::Config& config,
                  const run::RunLayout& layout, Evaluate evaluate);
 
-  // Where the caller holds RUN/eval/LOCK.
+  // The caller must hold RUN/eval/LOCK unless the file system has no locks.
   Status open();
 
   struct LoopState {
     bool run_ended = false;
-    bool paced = false;  // eval.start_delay_seconds and throttle_seconds count
-    uint64_t until = 0;  // nothing past this step, once it is reached; 0 = all that is due
+    bool paced = false;  // apply eval.start_delay_seconds and throttle_seconds
+    uint64_t until = 0;  // stop once this step has been reached; 0: evaluate everything
   };
   struct LoopResult {
-    // Something is due then, and not before (monotonic time); nothing: nothing is due.
+    // Monotonic time when the next checkpoint becomes due; empty: none is pending.
     std::optional<std::chrono::nanoseconds> maybe_due_at;
-    std::string waiting_for;  // why not before
-    int num_considered = 0;   // checkpoints that were due now
+    std::string waiting_for;  // why it is not due yet
+    int num_considered = 0;   // evaluations attempted by this call
   };
   Result<LoopResult> evaluate_due(const LoopState& loop_state, std::stop_token stop);
 
-  // The newest step that needs no more attention, of those that were there in the life of this
-  // object; 0: none.
+  // Highest step with a final outcome, of the checkpoints seen by this object; 0: none.
   uint64_t newest_resolved() const { return newest_resolved_; }
 
  private:
-  // Of `entries`, in the order in which they are to be evaluated.
+  // The pending ones of `entries`, in evaluation order.
   std::vector<checkpoint::CheckpointEntry> pending(
       const std::vector<checkpoint::CheckpointEntry>& entries, const LoopState& loop_state) const;
   bool is_far_enough(const std::vector<checkpoint::CheckpointEntry>& due, uint64_t until) const;
   run::EvaluationState state_of(const checkpoint::CheckpointEntry& entry) const;
   LoopResult wait_time(const checkpoint::CheckpointEntry& entry, const LoopState& loop_state) const;
   Status evaluate_one(const checkpoint::CheckpointEntry& entry, std::stop_token stop);
-  // The recorded result of a checkpoint that was evaluated before a crash, else a new one.
+  // Returns the recorded result if the checkpoint was evaluated before a crash, else evaluates it.
   Result<Evaluation> evaluate_or_reuse(const checkpoint::CheckpointEntry& entry,
                                        const checkpoint::VerifiedCheckpoint& checkpoint,
                                        std::stop_token stop);
-  // What a new result leads to: the command for a new best, and a request to stop.
+  // Runs eval.on_best_command for a new best result and requests an early stop if one is due.
   void handle_result(const run::EvalResult& result, const std::string& checkpoint_path,
                      std::stop_token stop);
   void request_early_stop(uint64_t step);
@@ -103,8 +104,8 @@ class EvaluationLoop {
   std::optional<OutcomeLog> outcome_log_;
   std::optional<AttemptCounts> attempt_counts_;
   std::unique_ptr<ResultRecorder> results_;
-  std::map<std::string, std::chrono::nanoseconds> not_before_;  // by path, of what failed
-  std::optional<std::chrono::nanoseconds> last_began_;          // an evaluation
+  std::map<std::string, std::chrono::nanoseconds> not_before_;  // retry time by checkpoint path
+  std::optional<std::chrono::nanoseconds> last_began_;          // start of the last evaluation
   uint64_t newest_resolved_ = 0;
 };
 

@@ -1,6 +1,6 @@
-// EvaluationWatchdog: notices an evaluation that has not even come to its time limit: a read that waits for
-// a dead mount, arithmetic that does not end. Only the end of the process helps then; the try is
-// already written down (attempt_counts.h), so that the next start knows it.
+// EvaluationWatchdog: detects an evaluation that hangs and no longer checks its time limit, for
+// example in a read from a dead mount. Only exiting the process helps then. The attempt is already
+// recorded (attempt_counts.h), so the next start counts it.
 //
 // Threads: begin() and end() from the evaluating thread, is_overdue() from any.
 #pragma once
@@ -14,7 +14,7 @@ namespace stoker::evaluator {
 
 class EvaluationWatchdog {
  public:
-  // Between two looks of an evaluation at its limit lies at most a batch.
+  // Longest time between two checks of the limit: one batch.
   static constexpr std::chrono::minutes kBatch{5};
 
   explicit EvaluationWatchdog(Clock& clock) : clock_(clock) {}
@@ -30,8 +30,8 @@ class EvaluationWatchdog {
 
  private:
   Clock& clock_;  // outlives this object
-  // Written by the evaluating thread. A single number that nothing else is ordered by. 0: none
-  // runs.
+  // Monotonic nanoseconds; 0: no evaluation is running. Written by the evaluating thread; no other
+  // data is ordered by it.
   std::atomic<int64_t> overdue_at_{0};
 };
 

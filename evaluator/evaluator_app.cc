@@ -21,8 +21,8 @@ namespace stoker::evaluator {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kRunPollInterval = 1s;  // before its settings are known
-constexpr auto kGrace = 5s;            // for a batch to end after a stop
+constexpr auto kRunPollInterval = 1s;  // until the configuration is loaded
+constexpr auto kGrace = 5s;            // time for the current batch to finish after a stop
 
 std::string reason_to_wait(const run::RunState& state) {
   if (!state.no_locks.empty())
@@ -43,7 +43,7 @@ std::string reason_to_wait(const run::RunState& state) {
   return "the rest of the checkpoints";
 }
 
-// Not past the time at which something is due, and not at once again.
+// Waits until the next checkpoint is due, at least 1 ms and at most `poll`.
 std::chrono::milliseconds time_to_wait(std::chrono::milliseconds poll,
                                        const EvaluationLoop::LoopResult& loop_result,
                                        std::chrono::nanoseconds now) {
@@ -99,7 +99,7 @@ Status EvaluatorApp::work(std::stop_token stop) {
   return command_.follow ? follow(stop) : evaluate_once(stop);
 }
 
-// ---- Opening
+// ---- Open
 
 Status EvaluatorApp::open_run(std::stop_token stop) {
   const std::string path = command_.config.empty() ? layout_.config_file() : command_.config;
@@ -112,7 +112,7 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   STOKER_RETURN_IF_ERROR(load_config(path));
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.eval_dir()));
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.logs_dir()));
-  // Who asks for text gets the text, and what went wrong.
+  // With --generate, print only the text and problems.
   const bool is_text = command_.sample_bytes > 0;
   const LogLevel level = is_text ? LogLevel::kWarn : config_.log.level;
   STOKER_RETURN_IF_ERROR(init_log({.level = level, .file = layout_.evaluator_log()}));
@@ -144,7 +144,7 @@ Status EvaluatorApp::load_config(const std::string& path) {
 Status EvaluatorApp::open_results() {
   auto lock = lock_file(layout_.eval_lock_file(), "pid=" + std::to_string(::getpid()) +
                                                       " since=" + to_iso8601(clock_.wall()));
-  // A file system without locks: nothing else here needs them.
+  // The file system has no locks. The lock only guards against a second evaluator, so continue.
   if (lock.status().code() == StatusCode::kIoError) {
     log_warn("evaluation lock unavailable",
              {{"reason", lock.status().message()}, {"hint", "run only one evaluator on this run"}});
@@ -197,7 +197,7 @@ Status EvaluatorApp::print_sample() {
   return {};
 }
 
-// ---- Evaluating
+// ---- Evaluate
 
 Status EvaluatorApp::evaluate_once(std::stop_token stop) {
   while (!stop.stop_requested()) {
@@ -216,8 +216,7 @@ Status EvaluatorApp::follow(std::stop_token stop) {
   const auto poll = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(config_.eval.poll_interval_seconds));
   while (!stop.stop_requested()) {
-    // The state is read before the list: a run that has ended by then adds nothing that this look
-    // could miss.
+    // Read the run state before listing the checkpoints: a run that has already ended adds no more.
     const auto state = run::read_run_state(layout_);
     const bool ended = state.phase == run::RunState::Phase::kEnded;
     STOKER_ASSIGN_OR_RETURN(

@@ -1,14 +1,13 @@
-// EvaluatorApp: the evaluator's life: open the run, evaluate what is due, follow until the run has
-// ended.
+// EvaluatorApp: the stoker-eval process. Opens the run, evaluates pending checkpoints and, with
+// --follow, waits for new ones until the run has ended.
 //
-// It reads the run directory and writes RUN/eval, RUN/metrics/eval.jsonl, RUN/tensorboard and its log;
-// nothing of it reaches the trainer but these files.
+// It reads the run directory and writes RUN/eval, RUN/metrics/eval.jsonl, RUN/tensorboard and its
+// log. It affects the trainer only through these files.
 //
-// Threads: run() on the main thread, which takes the signals; the work is done on one worker
-//          thread.
+// Threads: run() on the main thread, which handles signals; the work runs on one worker thread.
 // Errors:  run() logs them and returns the exit code.
-// Crash:   killed anywhere and started again, each checkpoint has exactly one result, one row and
-//          one ledger line.
+// Crash:   after a crash at any point and a restart, each checkpoint has exactly one result, one
+//          record per dataset and one outcome.
 #pragma once
 
 #include <memory>
@@ -41,9 +40,9 @@ class EvaluatorApp {
   Result<Evaluation> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
                               std::stop_token stop);
   Status print_sample();
-  // What is there, then done.
+  // Evaluates the pending checkpoints and returns.
   Status evaluate_once(std::stop_token stop);
-  // What comes, until the run has ended.
+  // Evaluates new checkpoints until the run has ended.
   Status follow(std::stop_token stop);
 
   // Constant after construction.
@@ -51,10 +50,10 @@ class EvaluatorApp {
   const run::RunLayout layout_;
   Clock& clock_;
 
-  // Own synchronisation.
+  // Internally synchronized.
   EvaluationWatchdog watchdog_;
 
-  // The worker thread's.
+  // Used by the worker thread only.
   config::Config config_;
   std::optional<FileLock> lock_;
   std::unique_ptr<CheckpointEvaluator> evaluator_;

@@ -6,7 +6,7 @@
 int main(int argc, char** argv) {
   stoker::model::install_host_allocator();
   const auto parsed =
-      stoker::evaluator::parse_command_line(argc, argv);  // answers --help and mistakes itself
+      stoker::evaluator::parse_command_line(argc, argv);  // prints --help and usage errors
   if (!parsed.command) return static_cast<int>(parsed.exit_code);
   return static_cast<int>(
       stoker::evaluator::EvaluatorApp(*parsed.command, stoker::system_clock()).run());

@@ -1,8 +1,8 @@
-// limit_memory: a bound on the memory that this process takes, so that a model or a batch that is
-// too large is an error of ours and not the end of something else on the machine.
+// limit_memory: limits the memory of this process (RLIMIT_DATA), so that a model or batch that is
+// too large fails here instead of triggering the OOM killer for another process.
 //
-// Threads: before others are started.
-// Errors:  kInvalidArgument: more than the system grants this process.
+// Threads: call before other threads are started.
+// Errors:  kInvalidArgument: `mib` exceeds the hard limit of this process.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace stoker::evaluator {
 
-// What is written to counts: heap, tensors, stacks; not programs and libraries. Null: no limit.
+// Counts writable private memory (heap, tensors, stacks), not program code or libraries. Null: no
+// limit.
 Status limit_memory(std::optional<int64_t> mib);
 
 }  // namespace stoker::evaluator

@@ -20,7 +20,7 @@ Result<OutcomeLog> OutcomeLog::open(FileSystem& files, const std::string& path) 
   OutcomeLog ledger(files, path, std::move(fd));
   ledger.read_lines(text);
   if (!text.empty() && text.back() != '\n') {
-    // A crash tore the last line. Cut it off, so that the next one does not join it.
+    // Remove a partial last line left by a crash, so that the next line is not appended to it.
     const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
     if (::ftruncate(ledger.fd_.get(), static_cast<off_t>(whole)) != 0)
       return Status::from_errno(errno, "truncate " + path);
@@ -35,7 +35,7 @@ void OutcomeLog::read_lines(std::string_view text) {
   while (!text.empty()) {
     ++number;
     const size_t end = text.find('\n');
-    if (end == std::string_view::npos) return;  // torn; open() cuts it
+    if (end == std::string_view::npos) return;  // partial; truncated by open()
     const auto entry = run::parse_outcome_record(text.substr(0, end));
     if (entry) {
       entries_[{entry->step, entry->manifest_sha256}] = *entry;

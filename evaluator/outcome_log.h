@@ -1,14 +1,14 @@
-// OutcomeLog: the evaluator's memory of what became of each checkpoint, one JSON object a line in
-// run/eval/outcomes.jsonl.
+// OutcomeLog: the final outcome of each checkpoint, one JSON object per line in
+// RUN/eval/outcomes.jsonl.
 //
-// A checkpoint is named by step and manifest SHA-256. An outcome is final.
+// Checkpoints are identified by step and manifest SHA-256. Outcomes do not change.
 //
 // Threads: one.
-// Errors:  open(): kIoError, kPermission. Lines that a crash tore are dropped with a log line; the
-//          evaluation is redone.
-// Crash:   a line is appended and synced after the result file is in place: what the ledger knows
-//          is there; what is there and not in the ledger is taken up again without being computed
-//          twice (EvaluatorApp).
+// Errors:  open(): kIoError, kPermission. Truncated and invalid lines are dropped and logged; those
+//          checkpoints are evaluated again.
+// Crash:   an outcome is appended and synced after the result file is in place, so every logged
+//          evaluation has a result. A result without an outcome is completed on the next start
+//          without being computed again (EvaluationLoop::open()).
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class OutcomeLog {
   static Result<OutcomeLog> open(FileSystem& files, const std::string& path);
 
   Status append(const EvaluationOutcome& entry, std::string_view wall_time);
-  // The last entry about this checkpoint, or nullptr.
+  // The last outcome of this checkpoint, or nullptr.
   const EvaluationOutcome* find(uint64_t step, const std::string& manifest_sha256) const;
   std::set<uint64_t> evaluated_steps() const;
 
@@ -41,7 +41,7 @@ class OutcomeLog {
       : files_(&files), path_(std::move(path)), fd_(std::move(fd)) {}
   void read_lines(std::string_view text);
 
-  FileSystem* files_;  // not owned; outlives this object
+  FileSystem* files_;  // must outlive this object
   std::string path_;
   UniqueFd fd_;
   std::map<std::pair<uint64_t, std::string>, EvaluationOutcome> entries_;

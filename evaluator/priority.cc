@@ -12,9 +12,9 @@ namespace {
 
 constexpr int kLow = 10;
 
-// The kernel shares the processors among sessions before it looks at the threads in each
-// (sched_autogroup): as nice as its threads may be, one that shares its session with nobody has half
-// of the machine. Another program's session is left as it is.
+// With sched_autogroup, the kernel divides CPU time among sessions before it considers the nice
+// values of their threads, so a process in a separate session would get half of the machine. A
+// session led by another program is left unchanged.
 void lower_session_priority() {
   if (::getsid(0) == ::getpid()) std::ofstream("/proc/self/autogroup") << kLow;
 }
@@ -24,7 +24,7 @@ void lower_session_priority() {
 void lower_priority(config::EvaluationPriority priority) {
   if (priority == config::EvaluationPriority::kNormal) return;
   lower_session_priority();
-  // Also where it is idle: nice counts among those who are.
+  // SCHED_IDLE threads compete by nice value too.
   ::setpriority(PRIO_PROCESS, 0, kLow);
   const sched_param none{};
   ::sched_setscheduler(0, priority == config::EvaluationPriority::kIdle ? SCHED_IDLE : SCHED_BATCH,

@@ -1,18 +1,19 @@
-// Priority: how the evaluator shares the processors with a trainer on the same machine.
+// lower_priority: lowers the CPU priority of the evaluator in favor of a trainer on the same
+// machine.
 //
-// Threads: of the thread that calls it and of those that it starts from then on, so of the one that
-//          evaluates, before LibTorch makes its own.
-// Errors:  none; where the kernel refuses, the priority stays what it was.
+// Threads: applies to the calling thread and to threads that it starts later. Call it from the
+//          evaluating thread before LibTorch starts its own.
+// Errors:  none; if the kernel rejects the change, the priority stays as it was.
 #pragma once
 
 #include "shared/config/run_config.h"
 
 namespace stoker::evaluator {
 
-// eval.priority. low: nice 10 and SCHED_BATCH, a tenth of what a thread of the trainer gets where the
-// two compete, so that an evaluation gets on whatever else goes on. idle: SCHED_IDLE, what nobody
-// else wants. normal: as it was started. Where the process leads a session, as under setsid, the
-// whole session gives way.
+// Values of eval.priority. low: nice 10 and SCHED_BATCH, about a tenth of the CPU time of a
+// competing trainer thread, so that evaluations still make progress. idle: SCHED_IDLE, only unused
+// CPU time. normal: no change. If the process is a session leader (setsid), the priority of the
+// whole session is lowered as well.
 void lower_priority(config::EvaluationPriority priority);
 
 }  // namespace stoker::evaluator

@@ -35,9 +35,9 @@ metrics::EvalMetrics row_of(const run::EvalResult& result, const run::DatasetRes
 
 struct ResultRecorder::Sinks {
   std::unique_ptr<metrics::JsonLinesFile> rows;
-  std::string tensorboard;  // where the event files go; empty: none are written
-  std::map<std::string, std::unique_ptr<metrics::EventFile>>
-      events;  // by set, from its first row on
+  std::string tensorboard;  // directory of the event files; empty: none
+  // By dataset; created with its first record.
+  std::map<std::string, std::unique_ptr<metrics::EventFile>> events;
 };
 
 ResultRecorder::ResultRecorder(FileSystem& files, const run::RunLayout& layout,
@@ -49,7 +49,7 @@ ResultRecorder::ResultRecorder(FileSystem& files, const run::RunLayout& layout,
       sinks_(std::make_unique<Sinks>()) {}
 ResultRecorder::~ResultRecorder() = default;
 
-// ---- Opening
+// ---- Open
 
 Result<std::unique_ptr<ResultRecorder>> ResultRecorder::open(FileSystem& files,
                                                              const run::RunLayout& layout,
@@ -122,12 +122,13 @@ std::optional<run::EvalResult> ResultRecorder::find_recorded(
   return run::find_eval_result(layout_.eval_dir(), step, manifest_sha256);
 }
 
-// ---- Recording
+// ---- Record
 
 Status ResultRecorder::record(const run::EvalResult& result,
                               const std::vector<Artifact>& artifacts) {
   STOKER_RETURN_IF_ERROR(run::monitored_value(result, monitor_).status());
-  // Before the result, so that what a crash leaves is of a checkpoint that comes again.
+  // Artifacts come before the result file: after a crash in between, the checkpoint is evaluated
+  // again.
   for (const run::DatasetResult& dataset : result.datasets) {
     const Status written =
         write_artifacts(files_, layout_, result.step, dataset.dataset, artifacts);
@@ -144,7 +145,7 @@ Status ResultRecorder::complete(const run::EvalResult& result) {
   for (const run::DatasetResult& dataset : result.datasets) {
     const std::string key = record_key(result.step, dataset.dataset, result.manifest_sha256);
     if (records_.contains(key)) continue;
-    // TensorBoard is a view: trouble with it must not hold up what counts.
+    // A TensorBoard error must not block the recording of results.
     if (const Status status = write_tensorboard(result.step, dataset); !status.ok())
       log_warn("tensorboard write failed", {{"error", status.to_string()}});
     STOKER_RETURN_IF_ERROR(add_record(result, dataset));
@@ -169,7 +170,7 @@ Status ResultRecorder::add_record(const run::EvalResult& result,
   return {};
 }
 
-// A run of TensorBoard's per set, with the trainer's names, so that both losses share a chart.
+// One TensorBoard run per dataset, with the tags of the trainer, so that both losses share a chart.
 Status ResultRecorder::write_tensorboard(uint64_t step, const run::DatasetResult& dataset) {
   if (sinks_->tensorboard.empty()) return {};
   auto& events = sinks_->events[dataset.dataset];

@@ -1,15 +1,15 @@
-// ResultRecorder: where a finished evaluation is recorded: views, result file, best.json, metrics rows,
-// TensorBoard; in that order, each exactly once per checkpoint however often the evaluator is
-// killed in between.
+// ResultRecorder: records a finished evaluation: artifacts, result file, best.json, metrics records
+// and TensorBoard, in that order. Each is written exactly once per checkpoint, even if the
+// evaluator is killed in between.
 //
-// The result file is what makes an evaluation done. All after it follows from it, and is completed
-// by the next start where a crash came in between. best.json follows from the rows: lost or
-// damaged, it is made anew.
+// The result file commits an evaluation. Everything after it is derived from it and is completed by
+// the next start after a crash. best.json is derived from the metrics records and rebuilt if it is
+// missing or corrupt.
 //
 // Threads: one.
-// Errors:  kIoError, kNoSpace: recording may be tried again, nothing is doubled by that.
-//          kInvalidArgument: the result has not the metric that is the goal. open(): also kCorrupt,
-//          eval.jsonl has a line that is no row.
+// Errors:  kIoError, kNoSpace: record() can be retried and does not duplicate anything.
+//          kInvalidArgument: the result does not have the metric of eval.monitor. open(): also
+//          kCorrupt, if a line of eval.jsonl is not a record.
 #pragma once
 
 #include <memory>
@@ -30,19 +30,18 @@ namespace stoker::evaluator {
 
 class ResultRecorder {
  public:
-  // `tensorboard` false: no event file. Reads back what is there, and completes what a crash left
-  // half recorded.
+  // Without `tensorboard`, no event files are written. Reads the existing results and completes
+  // those that a crash left partially recorded.
   static Result<std::unique_ptr<ResultRecorder>> open(FileSystem& files,
                                                       const run::RunLayout& layout,
                                                       run::Monitor monitor, bool tensorboard);
   ~ResultRecorder();
 
   Status record(const run::EvalResult& result, const std::vector<Artifact>& artifacts = {});
-  // The result that is on disk for this very checkpoint, if an evaluation was finished before a
-  // crash.
+  // The stored result of this checkpoint, if its evaluation finished before a crash.
   std::optional<run::EvalResult> find_recorded(uint64_t step,
                                                const std::string& manifest_sha256) const;
-  // Step and manifest of every result that open() found on the disk.
+  // Step and manifest of every result that open() found.
   struct Found {
     uint64_t step = 0;
     std::string manifest_sha256;
@@ -50,8 +49,8 @@ class ResultRecorder {
   const std::vector<Found>& found() const { return found_; }
 
   const std::optional<run::BestCheckpoint>& best() const { return best_; }
-  // The goal's values of all evaluations up to that of `step`, in the order of their steps. Of a
-  // step that was evaluated twice (the run went back and did it anew) the later one counts.
+  // Values of the monitored metric up to `step`, in step order. If a step was evaluated twice
+  // because the run resumed from an earlier checkpoint, the later value counts.
   std::vector<run::MonitorValue> history(uint64_t step) const { return values_.history(step); }
 
  private:
@@ -61,7 +60,7 @@ class ResultRecorder {
   void restore_best();
   Status complete_results();
   bool has_all_records(const run::EvalResult& result) const;
-  // All of record() that follows from the result file.
+  // The part of record() after the result file.
   Status complete(const run::EvalResult& result);
   Status add_record(const run::EvalResult& result, const run::DatasetResult& dataset);
   Status write_tensorboard(uint64_t step, const run::DatasetResult& dataset);
@@ -71,8 +70,8 @@ class ResultRecorder {
   const run::RunLayout layout_;
   const run::Monitor monitor_;
   BestTracker values_;
-  std::optional<run::BestCheckpoint> best_;  // as best.json has it
-  std::set<std::string> records_;            // "step set manifest": in eval.jsonl already
+  std::optional<run::BestCheckpoint> best_;  // contents of best.json
+  std::set<std::string> records_;            // "step dataset manifest" of the records in eval.jsonl
   std::vector<Found> found_;
   std::unique_ptr<Sinks> sinks_;
 };

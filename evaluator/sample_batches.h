@@ -1,12 +1,12 @@
-// SampleBatches: the samples of a set in batches, as tensors in host memory that is reused.
+// SampleBatches: reads the samples of a dataset in batches, as tensors in reusable host memory.
 //
-// In the order of their numbers; sequences of various lengths bucket by bucket, as feed.bucket_boundaries has
-// them, in that order within each. So each sample is there once and padded as in training, whatever
-// eval.batch_size is.
+// Samples come in index order. Variable-length sequences are grouped by feed.bucket_boundaries, in
+// index order within each bucket. Each sample is read exactly once and padded as in training,
+// regardless of eval.batch_size.
 //
-// Threads: one.
-// Owner:   the data set must outlive this object.
-// Errors:  read(): those of Dataset::read(); std::bad_alloc.
+// Threads:   one.
+// Ownership: the dataset must outlive this object.
+// Errors:    read(): those of Dataset::read(); std::bad_alloc.
 #pragma once
 
 #include <cstddef>
@@ -23,35 +23,35 @@ namespace stoker::evaluator {
 
 class SampleBatches {
  public:
-  // A batch's bytes, of each tensor. As large as the largest batch that was read into it.
+  // One buffer per tensor, as large as the largest batch that was read into it.
   using Memory = std::vector<std::vector<std::byte>>;
 
-  // Those that are chosen, at least one, in batches of at most `batch`.
+  // Batches of at most `batch` of the chosen samples; `chosen` must not be empty.
   SampleBatches(const dataset::Dataset& data, const Subset& chosen, uint64_t batch,
                 std::span<const int64_t> buckets);
 
-  size_t size() const { return batches_.size(); }  // batches
+  size_t size() const { return batches_.size(); }  // number of batches
   uint64_t samples() const { return chosen_.size(); }
   uint64_t first_position(size_t number) const { return batches_[number].first; }
-  // The sample that is read as the place-th, counted over all batches.
+  // Dataset index of the sample at `position`, counted over all batches.
   uint64_t sample_at(uint64_t position) const {
     return order_.empty() ? chosen_.sample(position) : order_[position];
   }
-  // Tensors in `memory`, which hold until it changes.
+  // The tensors refer to `memory` and are valid until it changes.
   Result<task::Batch> read(size_t number, Memory& memory) const;
 
  private:
   struct Batch {
-    uint64_t first = 0;  // place
+    uint64_t first = 0;  // position
     uint64_t count = 0;
-    uint64_t length = 0;  // that its samples are padded to
+    uint64_t length = 0;  // padded length of its samples
   };
   void cut(uint64_t samples, uint64_t batch, uint64_t length);
 
   const dataset::Dataset& data_;
   const Subset chosen_;
   std::vector<Batch> batches_;
-  std::vector<uint64_t> order_;  // empty: by their numbers
+  std::vector<uint64_t> order_;  // dataset index by position; empty: index order
 };
 
 }  // namespace stoker::evaluator

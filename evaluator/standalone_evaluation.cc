@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// For the indexes of the data sets, where there is no run directory to keep them.
+// Holds the dataset indexes if there is no run directory for them.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -58,8 +58,8 @@ Result<std::string> config_path(const CommandLine& command) {
                     "--run-dir DIR");
 }
 
-// The indexes that stokerd made in the run whose settings these are; a file of settings from elsewhere
-// belongs to none, unless a run is named beside it.
+// The indexes that stokerd built in the run of this configuration. A file given by --config belongs
+// to no run unless --run-dir is also given.
 std::string training_indexes(const CommandLine& command, const std::string& config) {
   if (!command.run_dir.empty()) return run::RunLayout(command.run_dir).index_dir();
   if (!command.config.empty()) return "";

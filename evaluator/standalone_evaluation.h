@@ -1,10 +1,10 @@
-// Evaluation of checkpoints that are named on the command line: the results go to standard output,
-// and nothing else is written.
+// evaluate_standalone: evaluates the checkpoints given on the command line, prints the results to
+// standard output and writes nothing else.
 //
 // Threads:  one.
-// Blocking: as long as the evaluations take; a stop ends them after the batch.
-// Errors:   kNotFound, kCorrupt (exit 65), kMismatch (another model), those of the configuration;
-//           each names the path.
+// Blocking: as long as the evaluations take; a stop ends them after the current batch.
+// Errors:   kNotFound, kCorrupt (exit code 65), kMismatch (another model), configuration errors;
+//           the message contains the path.
 #pragma once
 
 #include <stop_token>
@@ -15,8 +15,8 @@
 
 namespace stoker::evaluator {
 
-// Where the settings come from: --config, else the run directory's, else that of the run in which
-// the (first) checkpoint lies.
+// The configuration is that of --config, else of --run-dir, else of the run that contains the first
+// checkpoint.
 Status evaluate_standalone(const CommandLine& command, Clock& clock, std::stop_token stop);
 
 }  // namespace stoker::evaluator

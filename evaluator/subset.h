@@ -1,5 +1,5 @@
-// Subset: which samples of a set are evaluated: all of them, or eval.max_samples, and then the same
-// ones each time, so that results of different checkpoints can be compared.
+// Subset: selects the evaluated samples of a dataset: all, or eval.max_samples of them. The
+// selection is the same for every checkpoint, so that results are comparable.
 //
 // Threads: values.
 #pragma once
@@ -13,19 +13,19 @@ namespace stoker::evaluator {
 
 class Subset {
  public:
-  // `size` of a set of `whole`; size <= whole < 2^32 x 2^32 / size.
+  // Selects `size` of `whole` samples; size <= whole, and size * whole < 2^64.
   Subset(uint64_t size, uint64_t whole, bool is_spread)
       : size_(size), total_(whole), is_evenly_spaced_(is_spread) {}
 
   uint64_t size() const { return size_; }
-  // The number in the set of the i-th, i < size(): ascending, and none twice. Spread, the first is
-  // the set's first, and neighbours are whole / size apart, rounded down or up: where a set is
-  // sorted by class, each class has its share.
+  // Dataset index of the i-th selected sample, i < size(); strictly ascending. If evenly spaced,
+  // the first is sample 0 and neighbors are whole / size apart, rounded down or up, so that in a
+  // dataset sorted by class each class is represented.
   uint64_t sample(uint64_t i) const { return is_evenly_spaced_ ? i * total_ / size_ : i; }
-  // Of a sample of the whole set.
+  // Whether the sample with this dataset index is selected.
   bool contains(uint64_t sample) const {
     if (!is_evenly_spaced_) return sample < size_;
-    const uint64_t i = (sample * size_ + total_ - 1) / total_;  // the first at or past it
+    const uint64_t i = (sample * size_ + total_ - 1) / total_;  // first selected one >= sample
     return i < size_ && this->sample(i) == sample;
   }
 

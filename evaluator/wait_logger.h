@@ -1,5 +1,4 @@
-// WaitLogger: says what the evaluator waits for: when that changes, and again after a long time, so
-// that nobody has to guess why nothing happens.
+// WaitLogger: logs what the evaluator is waiting for, on each change and then every ten minutes.
 //
 // Threads: one.
 #pragma once
@@ -18,11 +17,12 @@ class WaitLogger {
 
   explicit WaitLogger(Clock& clock) : clock_(clock) {}
 
-  // Logs a line if one is due.
+  // Logs `reason` if it has changed or a reminder is due.
   void waiting(const std::string& reason);
-  // As waiting(), without the line: how long it has been waited for `reason`, if a line is due.
+  // As waiting(), but without logging: the time spent waiting for `reason` (0 if it is new), if a
+  // line is due.
   std::optional<std::chrono::nanoseconds> find_reminder(const std::string& reason);
-  // Something was done: the wait begins anew, which is worth no line of its own.
+  // Restarts the wait time after work was done; logs nothing.
   void over() { since_ = logged_at_ = clock_.monotonic(); }
 
  private:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the libraries that stoker-bench --peers compares with, each in a Python environment of its own.
+# Installs the libraries for stoker-bench --peers, each in a separate Python environment.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Configures and builds one preset, with ccache; quiet unless it fails. Run scripts/deps.sh first.
+# Configures and builds one preset with ccache; prints only errors. Run scripts/deps.sh first.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -18,14 +18,14 @@ shift || true
 cd "$root"
 
 export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache}
-export CCACHE_BASEDIR=$root                                     # a clone elsewhere hits the same entries
-export CCACHE_NOHASHDIR=1                                       # debug information names no folder: -ffile-prefix-map
+export CCACHE_BASEDIR=$root  # share cache entries between checkouts
+export CCACHE_NOHASHDIR=1  # debug info has no build folder: -ffile-prefix-map
 export CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-3G}
 if [[ -z ${STOKER_COMPILER_LAUNCHER+set} ]] && command -v ccache >/dev/null; then
   export STOKER_COMPILER_LAUNCHER=ccache
 fi
 
-# One compiler for each core, but a file that includes LibTorch takes about 1.5 GB.
+# One compiler per core, limited by memory: a file that includes LibTorch takes about 1.5 GB.
 jobs_that_fit() {
   local cores available limit used
   cores=$(nproc)

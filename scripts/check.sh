@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The checks that need no build: formatting, direction of includes, their picture, the scripts themselves, links in the documents.
+# Checks that need no build: formatting, include direction, module diagram, scripts, links in
+# documents.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"

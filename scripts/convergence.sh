@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What stoker's trainings learn, beside the same trainings in PyTorch.
+# Compares the metrics of reference runs with the same training in PyTorch.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -51,7 +51,7 @@ needs() {
   esac
 }
 
-# The settings that name files, as --set options.
+# The paths of the data files, as --set options.
 paths() {
   case $1 in
     gpt) printf -- '--set\ndata.%s.path=%s/tinyshakespeare.txt\n' train "$data" val "$data" ;;
@@ -78,7 +78,7 @@ ours() {
   "$bin/stokerctl" --run-dir "$run" plot --svg "$out/$kind-$seed.svg"
 }
 
-# The number NAME of the last evaluation (ours), or of PyTorch's line.
+# Prints the metric NAME of our last evaluation, or from PyTorch's output line.
 number() { grep -oE "\"$1\": ?[0-9.e+-]+" "$2" | tail -n 1 | sed 's/.*: \{0,1\}//'; }
 
 row() {

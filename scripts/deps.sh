@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what stoker is built from, and only what is missing. Safe to run again at any time.
+# Installs the missing dependencies of stoker. Can be run again at any time.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -57,7 +57,7 @@ install_packages() {
   local missing=() package as_root=()
   command -v dpkg-query >/dev/null || die "this is not Debian; install what matches: ${packages[*]}"
   [[ $torch == no ]] || packages+=(unzip ca-certificates)
-  # A Python that is not Debian's is as good, if it has what is used here.
+  # A Python from another source is sufficient if it has these modules.
   if [[ $torch != no ]] && ! python3 -m pip --version >/dev/null 2>&1; then packages+=(python3-pip); fi
   if [[ $python == yes ]] && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
   for package in "${packages[@]}"; do
@@ -85,10 +85,11 @@ install_packages() {
 wheels=$cache/wheels
 libtorch=$root/.deps/libtorch
 
-# "name==version sha256" of every wheel that the requirement files pin.
+# "name==version sha256" of every wheel pinned in the requirement files.
 pins() { sed -e '/^#/d' -e 's/ *\\$//' "$@" | paste -d ' ' - - | sed -E 's/ +--hash=sha256:/ /'; }
 
-# Prints the cached wheel with this SHA-256; fails when there is none. The index is made once, by hashing.
+# Prints the cached wheel with this SHA-256; fails if there is none. The index is built once, by
+# hashing.
 wheel_of() { awk -v sha="$1" '$1 == sha { print $2; found = 1; exit } END { exit !found }' "$work/wheels.sha256"; }
 index_wheels() { find "$wheels" -maxdepth 1 -name '*.whl' -exec sha256sum {} + >"$work/wheels.sha256"; }
 
@@ -104,7 +105,7 @@ fetch_wheels() {
   for platform in manylinux_2_{28,27,26,25,24,23,22,21,20,19,18,17,12,5} manylinux2014 manylinux2010 manylinux1; do
     platforms+=(--platform "${platform}_x86_64")
   done
-  # Into a folder of its own first, so that an interrupted download is never taken for a wheel.
+  # Download to a temporary folder first, so that an interrupted download is never used as a wheel.
   python3 -m pip download --require-hashes --no-deps --only-binary=:all: --no-cache-dir --progress-bar off \
     --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none "${platforms[@]}" \
     -d "$work/download" -r "$work/missing.txt"
@@ -112,7 +113,7 @@ fetch_wheels() {
   index_wheels
 }
 
-# Python's own parts are left out: the tree is for compilers and linkers.
+# Omits the Python parts: the tree is only for compilers and linkers.
 unpack_cpu() {
   unzip -q -o "$1" 'torch/include/*' 'torch/lib/*.so*' 'torch/share/cmake/*' 'torch/version.py' '*.dist-info/METADATA' \
     '*.dist-info/licenses/*' -x 'torch/lib/*cuda*' 'torch/lib/libcaffe2_nvrtc.so' 'torch/lib/libtorch.so' \
@@ -124,7 +125,8 @@ unpack_cuda_link() {
 }
 unpack_nvidia() { unzip -q -o "$1" 'nvidia/*' '*.dist-info/*' -d "$2"; }
 
-# Builds the whole tree beside the old one and swaps them by renaming; parts that stay are hard links to the old.
+# Builds the complete new tree next to the old one and swaps them by renaming; unchanged parts are
+# hard links.
 unpack_libtorch() {
   local new=$libtorch.new part name sha
   rm -rf "$new"
@@ -149,7 +151,7 @@ unpack_libtorch() {
   rm -rf "$libtorch.old"
 }
 
-# What a part is unpacked from; another pin makes another stamp.
+# The source of a part; its stamp changes with the pins.
 pin_file() { if [[ $1 == cuda ]]; then echo "$root/scripts/libtorch-cuda.txt"; else echo "$root/scripts/libtorch-cpu.txt"; fi; }
 stamp_of() { sha256sum <"$(pin_file "$1")"; }
 has_part() { [[ $(stamp_of "$1") == "$(cat "$libtorch/.$1" 2>/dev/null)" ]]; }
@@ -166,7 +168,7 @@ install_libtorch() {
     files+=("$root/scripts/libtorch-cuda.txt")
   fi
   mkdir -p "$root/.deps"
-  # One at a time: another run of this script waits here, and then finds everything done.
+  # Serialize concurrent runs of this script; a waiting one then finds everything installed.
   exec 9>"$root/.deps/.lock"
   flock 9
   if has_all_parts; then

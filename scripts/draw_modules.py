@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Draws docs/images/modules.svg: the modules, their sizes, and which include which.
+"""Draws docs/images/modules.svg: the modules, their sizes and their dependencies.
 
 Usage: scripts/draw_modules.py [--check]
 
-A module is a folder with sources below shared, feeder, daemon, evaluator or ctl. Each arrow is at least one #include;
-arrows that follow from others (A to C where A includes B and B includes C) are left out of the picture.
---check writes nothing and exits with 1 if the committed picture is not current.
+A module is a folder with sources below shared, feeder, daemon, evaluator or ctl. An arrow stands for at least one
+#include. Transitive arrows are omitted: A to C if A includes B and B includes C.
+--check writes nothing and exits with 1 if the committed diagram is not current.
 """
 import collections
 import pathlib
@@ -20,7 +20,7 @@ WIDTH, ROW, BOX_HEIGHT, GAP, MARGIN = 1180, 104, 46, 18, 16
 
 
 def read_modules():
-    """Lines and number of files of each module, and the modules it includes."""
+    """Number of lines and files of each module, and the modules that it includes."""
     lines, files = collections.Counter(), collections.Counter()
     uses = collections.defaultdict(set)
     for top in COLORS:
@@ -36,7 +36,7 @@ def read_modules():
 
 
 def reduce_edges(uses):
-    """Only the edges that no longer path implies."""
+    """The transitive reduction: removes edges that a longer path implies."""
 
     def reachable(start, seen):
         for module in uses[start]:
@@ -51,7 +51,7 @@ def reduce_edges(uses):
 
 
 def layers_of(uses):
-    """Modules by level: each above all that it includes."""
+    """Modules by level: each is above all modules that it includes."""
     level = {}
 
     def level_of(module):
@@ -61,7 +61,7 @@ def layers_of(uses):
 
     for module in uses:
         level_of(module)
-    # As near to its users as it can be, so that arrows are short.
+    # Move each module as close to its users as possible, so that arrows are short.
     for module in sorted(uses, key=lambda m: -level[m]):
         level[module] = min((level[user] - 1 for user in uses if module in uses[user]), default=level[module])
     rows = collections.defaultdict(list)
@@ -71,7 +71,7 @@ def layers_of(uses):
 
 
 def order_rows(rows, edges):
-    """Each row by the mean position of its neighbors, a few times, so that few arrows cross."""
+    """Sorts each row by the mean position of its neighbors, repeatedly, to reduce crossing arrows."""
     users = collections.defaultdict(list)
     for module, lows in edges.items():
         for low in lows:

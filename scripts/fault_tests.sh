@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The proofs of docs/reliability.md in full: what every test run has a part of.
+# Runs the fault tests of docs/reliability.md in full; normal test runs execute only a part of them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 all=(crash_enum powercut_enum program_enum exact_resume)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Applies .clang-format to every C++ file of the repository. With arguments: to those files only.
+# Applies .clang-format to all C++ files of the repository, or to those given as arguments.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"

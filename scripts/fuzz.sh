@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets of tests/fuzz with Clang and runs them, each for a while; what they find is kept.
+# Builds the fuzz targets of tests/fuzz with Clang, runs each for a while and stores the findings.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -26,7 +26,7 @@ build() {
   build/fuzz/bin/write_seeds build/fuzz/seeds
 }
 
-# The scratch files of the targets belong into memory.
+# Scratch files of the targets are stored in memory.
 scratch=$(mktemp -d /dev/shm/stoker-fuzz-XXXXXX 2>/dev/null || mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the documents that are generated from the descriptors of the settings (shared/config).
+# Writes the documents that are generated from the config key descriptors (shared/config).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -25,7 +25,7 @@ program=${STOKER_CONFIG_REFERENCE:-$root/build/release/bin/stoker-config-referen
 generated=$(mktemp -d)
 trap 'rm -rf "$generated"' EXIT
 
-# The page with its tables replaced, which are between two comments.
+# The page with the tables between the two marker comments replaced.
 write_page() {
   "$program" markdown >"$generated/tables.md"
   awk -v tables="$generated/tables.md" '

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Everything that wants a GPU, in one command and at most eight minutes: tests, then benchmarks beside PyTorch, then a table.
+# Runs all GPU tests, then benchmarks against PyTorch, and prints a table. Takes at most eight
+# minutes.
 set -euo pipefail
 
 readonly no_gpu=77
@@ -47,7 +48,7 @@ mkdir -p "$out"
 deadline=$((SECONDS + all_seconds))
 status=0
 
-# within SECONDS COMMAND…: no longer than that, nor than all of it may take.
+# within SECONDS COMMAND…: limits the command to SECONDS and to the remaining total time.
 within() {
   local left=$((deadline - SECONDS)) most=$1
   shift

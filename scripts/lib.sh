@@ -1,9 +1,10 @@
-# Sourced by the other scripts: one line per step with its time, long output in a log file.
+# Sourced by the other scripts: prints one line per step with its duration and writes the output to
+# a log file.
 #
-#   step "Build the release preset" build cmake --build …     the output goes to build/logs/build.log
+#   step "Build the release preset" build cmake --build …     writes its output to build/logs/build.log
 #
-# A step that fails ends the script: the end of its log is shown, with the path of the whole.
-# shellcheck shell=bash disable=SC2034  # the scripts use what stands here
+# If a step fails, the script prints the end of the log and its path, and exits.
+# shellcheck shell=bash disable=SC2034  # used by other scripts
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/stoker
@@ -15,11 +16,12 @@ die() {
   exit 1
 }
 
-# Seconds since the Unix epoch with milliseconds, and the difference of two of them for people.
+# now: seconds since the Unix epoch with a fraction. seconds_since START: elapsed time as text.
 now() { date +%s.%N; }
 seconds_since() { awk -v from="$1" -v to="$(now)" 'BEGIN { printf "%.1f s", to - from }'; }
 
-# On a terminal: rewrites the line once a second with ninja's or ctest's count. Ends with its parent.
+# On a terminal, updates the line once a second with the progress of ninja or ctest. Exits with its
+# parent.
 show_progress() {
   local title=$1 log=$2 parent=$3 count
   while kill -0 "$parent" 2>/dev/null; do
@@ -29,7 +31,7 @@ show_progress() {
   done
 }
 
-# step TITLE LOG-NAME COMMAND…: runs it, prints the title and how long it took.
+# step TITLE LOG-NAME COMMAND…: runs the command, prints the title and the duration.
 step() {
   local title=$1 log=$logs/$2.log began progress='' status=0
   shift 2
@@ -41,7 +43,7 @@ step() {
     show_progress "$title" "$log" $$ &
     progress=$!
   fi
-  set +e  # a function after `||` would run on past its own errors; in a subshell of its own it does not
+  set +e  # `step || …` would disable set -e in a function; the subshell enables it again
   (
     set -e
     "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tells an installed stoker which LibTorch to use. Installed as bin/stoker-libtorch.
+# Sets the LibTorch that an installed stoker uses. Installed as bin/stoker-libtorch.
 set -euo pipefail
 
 usage() {
@@ -36,7 +36,7 @@ folder_of_python() {
   "$1" - <<'PYTHON'
 import importlib.util
 
-found = importlib.util.find_spec("torch")  # found, not imported
+found = importlib.util.find_spec("torch")  # without importing it
 if found is None or not found.submodule_search_locations:
     raise SystemExit("this Python has no package torch")
 print(list(found.submodule_search_locations)[0])
@@ -55,7 +55,7 @@ case ${1:-} in
 esac
 folder=$(cd "$folder" 2>/dev/null && pwd) || die "${folder}: is no folder"
 [[ -e $folder/lib/libtorch_cpu.so ]] || die "$folder: has no lib/libtorch_cpu.so"
-# The link is put in place in one step: a stokerd that starts meanwhile finds the one before or this one.
+# Replace the link atomically, so that a stokerd that starts meanwhile finds the old or the new one.
 ln -sfn "$folder" "$libraries/.torch.$$"
 mv -T "$libraries/.torch.$$" "$libraries/torch"
 "$here/stokerd" --version

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a bare machine to a trained model: installs what is missing, builds, trains, shows what came out.
+# Installs dependencies, builds, trains a model and shows the results.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -63,9 +63,9 @@ for program in stokerd stoker-feed stoker-eval stokerctl; do
   [[ -x $bin/$program ]] || die "$bin/$program is missing; run scripts/build.sh release programs"
 done
 
-# ---- Which run
+# ---- Run directory
 
-# A run that has finished, or any run with --new, is left as it is.
+# Finished runs, and with --new all existing runs, are not modified.
 is_taken() {
   [[ -d $1 ]] || return 1
   [[ $new == yes ]] || grep -qE '"state" *: *"finished"' "$1/exit_status.json" 2>/dev/null
@@ -76,15 +76,16 @@ for ((number = 2; ; number++)); do
   run_dir=$first-$number
 done
 mkdir -p "$run_dir/logs"
-# Shown and typed by people: as short as it can be.
+# A short path for display and for commands that users type.
 shown=$(realpath -m --relative-to="$root" "$run_dir")
 [[ $shown != ../* ]] || shown=$run_dir
 
-# ---- Train, with the evaluator beside it
+# ---- Train and evaluate
 
-# The evaluator leaves when it sees exit_status.json: one that an earlier call left must be gone first (stokerd removes it at its
-# start; should it end again at once, `ended` says so). It gets a session of its own, so that Ctrl-C ends the trainer only
-# and the last checkpoint is still evaluated.
+# The evaluator exits when it finds exit_status.json, so a file left by an earlier call must be
+# removed first. stokerd removes it at its start; if stokerd exits before that, the file `ended`
+# ends the wait. The evaluator runs in its own session, so that Ctrl-C stops only the trainer and
+# the last checkpoint is still evaluated.
 evaluator_log=$run_dir/logs/stoker-eval.out
 ended=$run_dir/logs/.trainer-ended
 rm -f "$ended"
@@ -97,7 +98,7 @@ end_evaluator() {
   wait "$evaluator" 2>/dev/null || true
 }
 trap end_evaluator EXIT
-trap : INT  # stokerd handles Ctrl-C; this shell goes on after it
+trap : INT  # stokerd handles Ctrl-C; this shell continues
 
 say "Training into $shown (Ctrl-C stops cleanly; the evaluator writes to $shown/logs)"
 status=0
@@ -116,9 +117,9 @@ end_evaluator
 rm -f "$ended"
 trap - EXIT INT
 
-# ---- What came out
+# ---- Results
 
-# A part that fails is named, and the rest is shown all the same; the script then fails.
+# If a part fails, report it, show the remaining ones, and fail at the end.
 shown_all=yes
 show() {
   say ""

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whether the programs take no more memory after an hour than after some minutes.
+# Checks that the memory use of the programs does not grow over a long run.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -54,10 +54,11 @@ for number in "$seconds" "$every" "$bound_kib"; do
   [[ $number =~ ^[1-9][0-9]*$ ]] || die "$number is no number above 0"
 done
 
-# ---- The verdict
+# ---- Evaluation
 
-# A look is a line for each process: seconds, step, evaluated checkpoints, process, pid, KiB of its own, KiB in all, threads,
-# descriptors, with tabs between them.
+# A measurement is one line per process with tab-separated fields: seconds, step, number of
+# evaluated checkpoints, process, pid, anonymous KiB, total resident KiB, threads, open file
+# descriptors.
 judge() {
   awk -F '\t' -v bound="$bound_kib" '
     function median(process, column, from, to,    i, j, n, value, values) {
@@ -108,7 +109,7 @@ if [[ -n $looks ]]; then
   exit 0
 fi
 
-# ---- What is trained
+# ---- Data and configuration
 
 bin=$(realpath "${STOKER_BIN:-$root/build/release/bin}")
 for program in stokerd stoker-feed stoker-eval stokerctl; do
@@ -127,7 +128,7 @@ looks=$dir/memory.tsv
 : >"$looks"
 if [[ -z $config ]]; then
   config=$dir/config.yaml
-  # One row cannot be read: bad samples and their stand-ins are part of it.
+  # One value cannot be parsed, so that sample errors and replacement samples are covered.
   awk 'BEGIN {
     srand(7)
     print "a,b,c,d,e,f,g,h,kind"
@@ -152,7 +153,7 @@ eval: {datasets: [val]}
 YAML
 fi
 
-# ---- The programs
+# ---- Programs
 
 trainer=''
 evaluator=''
@@ -174,7 +175,7 @@ ended_badly() {
   tail -n 20 "$dir/$1.out" >&2
   die "$1 $2; the last lines of what it said are above"
 }
-# wait_for SECONDS COMMAND…: until the command succeeds.
+# wait_for SECONDS COMMAND…: polls until the command succeeds.
 wait_for() {
   local tries=$(($1 * 10))
   shift
@@ -190,14 +191,14 @@ wait_for 300 trains || ended_badly stokerd "does not begin to train"
 "$bin/stoker-eval" --run-dir "$run" --follow >"$dir/stoker-eval.out" 2>&1 &
 evaluator=$!
 
-# ---- Looking, and what else happens meanwhile
+# ---- Measurements and disturbances
 
 field() { awk -v name="$2:" '$1 == name { print $2 }' "/proc/$1/status" 2>/dev/null; }
 children() { cat "/proc/$1/task/"*/children 2>/dev/null || true; }
-# Which of the readers, or nothing.
+# The worker index, or nothing for another process.
 reader_number() { tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | sed -n '/^--worker-index$/ { n; p }' || true; }
 descriptors() { find "/proc/$1/fd" -mindepth 1 2>/dev/null | wc -l; }
-# look SECONDS: a line for each process.
+# look SECONDS: writes one line per process.
 look() {
   local step evaluated pid number name own
   step=$(step_now)
@@ -231,7 +232,7 @@ kill_last_reader() {
   done
   [[ -z $last ]] || kill -KILL "$last" 2>/dev/null || true
 }
-# disturb LOOK-NUMBER: what users and accidents do.
+# disturb LOOK-NUMBER: simulates user requests and a crash.
 disturb() {
   ask status
   case $(($1 % 5)) in
@@ -257,7 +258,7 @@ for ((number = 0; ; number++)); do
   if ((next > SECONDS)); then sleep $((next - SECONDS)); fi
 done
 
-# ---- The end
+# ---- Shutdown
 
 kill -TERM "$trainer"
 wait_for 120 has_ended "$trainer" || ended_badly stokerd "does not end"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds the release preset and runs all of its tests.
+# Installs missing dependencies, builds the release preset and runs all of its tests.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

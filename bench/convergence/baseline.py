@@ -1,7 +1,7 @@
-"""The same trainings in PyTorch, as its users write them: baseline.py gpt|cifar|digits DATA STEPS SEED THREADS.
+"""The reference runs in idiomatic PyTorch: baseline.py gpt|cifar|digits DATA STEPS SEED THREADS.
 
-Prints the validation loss, and the accuracy where there is one, as JSON. `digits` makes no draws that stoker makes, nor
-do the others: only what is learned is compared.
+Prints the validation loss and, for classification, the accuracy as JSON. Random numbers differ from those of stoker;
+only the resulting metrics are compared.
 """
 import json
 import math
@@ -22,7 +22,7 @@ def normalised(pictures):
 
 
 def shifted(pictures, pad, flip):
-    """Each picture cut out of its padded self at random, and mirrored at random."""
+    """A random crop of each padded image, flipped horizontally with probability `flip`."""
     n, _, height, width = pictures.shape
     padded = F.pad(pictures, (pad, pad, pad, pad))
     tops, lefts = torch.randint(2 * pad + 1, (2, n))

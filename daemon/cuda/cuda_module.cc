@@ -14,7 +14,7 @@ int device_count() { return c10::cuda::device_count(); }
 bool pin_host_memory(void* bytes, size_t size) {
   if (size == 0) return true;
   if (cudaHostRegister(bytes, size, cudaHostRegisterPortable) == cudaSuccess) return true;
-  (void)cudaGetLastError();  // otherwise the next CUDA call of LibTorch would report it
+  (void)cudaGetLastError();  // otherwise LibTorch's next CUDA call reports this error
   return false;
 }
 

@@ -1,8 +1,8 @@
-// CudaModule: what libstoker_cuda.so gives to stokerd: a table of functions, so that neither side
-// links the other.
+// CudaModule: the function table that libstoker_cuda.so exports to stokerd, so that neither links
+// the other.
 //
-// Loading it with RTLD_GLOBAL brings LibTorch's CUDA part into the process; after that, LibTorch's
-// tensors know `cuda`.
+// Loading the module with RTLD_GLOBAL loads LibTorch's CUDA libraries into the process; LibTorch
+// then supports `cuda` tensors.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ inline constexpr const char* kModuleEntry = "stoker_cuda_module";
 struct CudaModule {
   int version = kModuleVersion;
   int (*device_count)() = nullptr;  // 0 without a driver; never throws
-  // Makes host memory page-locked, so that copies from it are asynchronous. False when the driver
-  // refuses.
+  // Page-locks host memory, so that copies from it are asynchronous. False if the driver rejects
+  // it.
   bool (*pin_host_memory)(void* bytes, size_t size) = nullptr;
   void (*unpin_host_memory)(void* bytes) = nullptr;
-  // As CudaQueue; throws c10::Error.
+  // See CudaQueue; throws c10::Error.
   std::unique_ptr<DeviceQueue> (*open_queue)(int device, size_t slot_bytes, size_t slots) = nullptr;
 };
 

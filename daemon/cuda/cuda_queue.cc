@@ -24,21 +24,21 @@ namespace {
 using at::cuda::CUDAEvent;
 using c10::cuda::CUDAStream;
 
-// A host that waits sleeps: its core belongs to the readers.
+// Blocking sync: the waiting host thread sleeps, which leaves its core to the workers.
 constexpr unsigned kEventFlags = cudaEventDisableTiming | cudaEventBlockingSync;
 
-// After a capture that broke off LibTorch goes on as if it were under way: its allocator keeps what it
-// has cached even where memory runs out, and its generator refuses to draw. LibTorch's own end of a
-// capture (2.11: CUDAGraph::capture_end) gives up at its first error, which is the one that tells that
-// the capture broke off. So what would have come after it is done here.
+// Cleans up after a failed capture. LibTorch otherwise behaves as if the capture were still
+// running: its allocator keeps cached memory even when memory runs out, and its generator refuses
+// to generate numbers. CUDAGraph::capture_end() (LibTorch 2.11) stops at its first error, which is
+// the one that reports the failed capture. The steps it did not reach are done here.
 class BrokenCapture {
  public:
   BrokenCapture(c10::DeviceIndex device, at::cuda::MempoolId_t pool)
       : device_(device), pool_(pool) {}
 
   void clear() const {
-    (void)cudaGetLastError();  // what broke it is reported; this is its echo
-    // Each throws where capture_end() came as far as this.
+    (void)cudaGetLastError();  // clears the error that was already reported
+    // Each of these throws if capture_end() already did it.
     attempt([this] {
       c10::cuda::CUDACachingAllocator::endAllocateToPool(device_, pool_);
       c10::cuda::CUDACachingAllocator::releasePool(device_, pool_);
@@ -60,8 +60,9 @@ class BrokenCapture {
     }
   }
 
-  // Only a generator that was captured knows that it was; so another one takes its place in the same
-  // state. Nothing that was captured has been drawn.
+  // A generator that took part in a capture stays in capture mode. It therefore takes over the
+  // state of a new generator that was set to the same values. The capture itself generated no
+  // numbers.
   void renew_generator() const {
     at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(device_);
     at::Generator fresh = at::cuda::detail::createCUDAGenerator(device_);
@@ -76,12 +77,12 @@ class BrokenCapture {
 
 class CudaGraph final : public Graph {
  public:
-  // All graphs of a queue take their memory from one pool: none of them is replayed beside another,
-  // and nothing of one's inner memory is read after it.
+  // All graphs of a queue share one memory pool: graphs never run concurrently, and the internal
+  // memory of a graph is not read after its replay.
   CudaGraph(const std::function<void()>& work, c10::DeviceIndex device,
             at::cuda::MempoolId_t pool) {
     try {
-      // ThreadLocal: threads that have nothing to do with it (the checkpoint writer) may go on.
+      // ThreadLocal: unrelated threads (the checkpoint writer) can use CUDA during the capture.
       graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
       captured(work);
     } catch (...) {
@@ -98,7 +99,7 @@ class CudaGraph final : public Graph {
     } catch (...) {
       try {
         graph_.capture_end();
-      } catch (const c10::Error&) {  // what broke it is thrown; this is its echo
+      } catch (const c10::Error&) {  // the original error is rethrown
       }
       throw;
     }
@@ -108,7 +109,7 @@ class CudaGraph final : public Graph {
   at::cuda::CUDAGraph graph_;
 };
 
-// Page-locked memory for numbers on their way to the host.
+// Page-locked memory for values that are read back to the host.
 class PinnedValues {
  public:
   PinnedValues() {
@@ -135,7 +136,7 @@ class CudaQueue final : public DeviceQueue {
         work_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_)),
         copies_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_)),
         pool_(at::cuda::graph_pool_handle()) {
-    // The model was made on another stream.
+    // The model was created on another stream.
     C10_CUDA_CHECK(cudaDeviceSynchronize());
     c10::cuda::setCurrentCUDAStream(work_);
     const auto options =
@@ -160,7 +161,7 @@ class CudaQueue final : public DeviceQueue {
   void* input(size_t buffer) override { return inputs_[buffer].data_ptr(); }
 
   void start_copy(size_t buffer, size_t slot, std::span<const std::byte> bytes) override {
-    worked_[buffer].block(copies_);  // an event that was never recorded blocks nothing
+    worked_[buffer].block(copies_);  // an unrecorded event does not block
     C10_CUDA_CHECK(cudaMemcpyAsync(input(buffer), bytes.data(), bytes.size(),
                                    cudaMemcpyHostToDevice, copies_.stream()));
     copied_[slot].record(copies_);
@@ -180,7 +181,8 @@ class CudaQueue final : public DeviceQueue {
 
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
     C10_CUDA_CHECK(cudaDeviceSynchronize());
-    c10::cuda::CUDACachingAllocator::emptyCache();  // what the plain steps held, the graph may need
+    // Memory that was cached by eager steps can be needed by the graph.
+    c10::cuda::CUDACachingAllocator::emptyCache();
     return std::make_unique<CudaGraph>(work, device_, pool_);
   }
 
@@ -207,9 +209,9 @@ class CudaQueue final : public DeviceQueue {
   }
 
  private:
-  static constexpr size_t kTimed = 4;  // pieces of work that may be under way
+  static constexpr size_t kTimed = 4;  // maximum number of timed work items in flight
 
-  // Of the work whose events are recorded next. One that is not done yet is not counted.
+  // Adds the time of the work item whose events are reused next. An unfinished item is not counted.
   void take_time() {
     const size_t next = works_ % kTimed;
     if (works_ < kTimed || !ended_[next].query()) return;
@@ -221,12 +223,12 @@ class CudaQueue final : public DeviceQueue {
   const CUDAStream before_, work_, copies_;
   const at::cuda::MempoolId_t pool_;
   std::array<at::Tensor, kBuffers> inputs_;
-  std::vector<CUDAEvent> copied_;         // by slot of the ring
+  std::vector<CUDAEvent> copied_;         // by ring slot
   std::vector<CUDAEvent> worked_;         // by buffer
   std::vector<CUDAEvent> read_;           // by read
-  std::vector<CUDAEvent> began_, ended_;  // by work, the last kTimed
-  uint64_t works_ = 0;                    // that were begun and ended
-  DeviceUsage timed_;                     // its times only
+  std::vector<CUDAEvent> began_, ended_;  // by work item, the last kTimed
+  uint64_t works_ = 0;                    // completed begin_work()/end_work() pairs
+  DeviceUsage timed_;                     // work times only
   std::array<size_t, kReads> counts_{};
   PinnedValues values_;
 };

@@ -1,9 +1,10 @@
 // CudaQueue: the DeviceQueue of a CUDA device.
 //
-// While it lives, the stream of the work is the calling thread's current stream, so that warm-up and
-// capture are on the same one.
+// While the queue exists, its work stream is the current stream of the calling thread, so that
+// warm-up and capture use the same stream. docs/gpu.md states which parts have been run on a
+// device.
 //
-// Threads: one. Written against CUDA's documentation; docs/gpu.md says what of it was run.
+// Threads: one.
 #pragma once
 
 #include <memory>
@@ -15,7 +16,7 @@ namespace stoker::cuda {
 struct QueueOptions {
   int device = 0;
   size_t slot_bytes = 0;
-  size_t slots = 0;  // of the ring
+  size_t slots = 0;  // slots of the ring
 };
 
 // Throws c10::Error.

@@ -7,7 +7,8 @@
 namespace stoker::train {
 namespace {
 
-// Callbacks are plain functions; there is one watch on a thread.
+// RecordFunction callbacks are plain functions, so the recorder of a thread is found through this
+// pointer. A thread has at most one active recorder.
 thread_local ActivationRecorder* recorder_of_thread = nullptr;
 
 const at::Tensor* find_first_tensor(const std::vector<c10::IValue>& outputs) {
@@ -15,7 +16,7 @@ const at::Tensor* find_first_tensor(const std::vector<c10::IValue>& outputs) {
   return &outputs.front().toTensor();
 }
 
-// Those of a list too: an LSTM takes its parameters so.
+// Includes the tensors of a list, because an LSTM passes its parameters as a list.
 std::vector<at::Tensor> list_tensors(const c10::IValue& input) {
   if (input.isTensor()) return {input.toTensor()};
   if (input.isTensorList()) return input.toTensorVector();
@@ -32,11 +33,11 @@ std::vector<std::string> module_names(const model::Model& model) {
   return names;
 }
 
-// What on_start() tells on_end().
+// State that on_start() passes to on_end().
 struct ActivationRecorder::Call : at::ObserverContext {
   Owner owner;
-  at::Tensor parameter;                      // as the operator took it
-  std::vector<const c10::TensorImpl*> news;  // that no operator of this pass took before
+  at::Tensor parameter;                      // as passed to the operator
+  std::vector<const c10::TensorImpl*> news;  // parameters first used by this operator
 };
 
 ActivationRecorder::ActivationRecorder(const model::Model& model) {
@@ -98,7 +99,7 @@ std::unique_ptr<at::ObserverContext> ActivationRecorder::on_start(const at::Reco
   ActivationRecorder* const watch = recorder_of_thread;
   if (watch == nullptr || watch->inside_) return nullptr;
   auto known = watch->find_module_call(call);
-  watch->inside_ = known != nullptr;  // until its end: what it is made of is no output
+  watch->inside_ = known != nullptr;  // until on_end(): nested operators are not outputs
   return known;
 }
 

@@ -1,14 +1,15 @@
-// ActivationRecorder: what the modules of a model give back during one forward pass.
+// ActivationRecorder: records the outputs of a model's modules during one forward pass.
 //
-// The models know nothing of it. While it watches, LibTorch tells it of each operator that runs on
-// this thread; one that takes a parameter of a module, or a view of it, and makes something new of
-// it gives that module's output: a convolution of its weight, a batch norm of its scale, an LSTM of
-// its first. Where another operator takes another of its parameters, as the sum with a bias after a
-// product does, that is the output instead. So modules without parameters of their own have none
-// here, and what a module does more than once in a pass counts the first time.
+// The models need no hooks. While recording is active, LibTorch reports each operator that runs on
+// this thread. If an operator takes a parameter of a module (or a view of one) and produces a new
+// tensor, that tensor is recorded as the output of the module: a convolution by its weight, a batch
+// norm by its scale, an LSTM by its first parameter. If a later operator takes another parameter of
+// the module, as the bias addition after a matrix product does, its result replaces the output.
+// Modules without own parameters are therefore not recorded, and if a module runs several times in
+// a pass, only its first run is.
 //
-// Threads: one, which is the one that calls the model.
-// Owner:   the model must outlive it.
+// Threads:   one, the thread that calls the model.
+// Ownership: the model must outlive this object.
 #pragma once
 
 #include <functional>
@@ -26,14 +27,13 @@
 
 namespace stoker::train {
 
-// The modules with parameters of their own, in the order of the model.
+// The modules that have parameters of their own, in the model's order.
 std::vector<std::string> module_names(const model::Model& model);
 
 class ActivationRecorder {
  public:
-  // `see` must copy what it wants to keep: what follows may change the output in place. Where it is
-  // called for a module again, that replaces what it was given before. What it throws, LibTorch
-  // logs.
+  // Must copy what it keeps, because a later operator can change the output in place. A second call
+  // for the same module replaces the first output. LibTorch logs exceptions that it throws.
   using OnOutput = std::function<void(const std::string& module, const at::Tensor& output)>;
 
   explicit ActivationRecorder(const model::Model& model);
@@ -55,14 +55,14 @@ class ActivationRecorder {
   const Owner* find_owner(const at::Tensor& tensor) const;
   std::unique_ptr<Call> find_module_call(const at::RecordFunction& call) const;
 
-  std::unordered_map<const c10::TensorImpl*, Owner> owners_;  // of the parameters
+  std::unordered_map<const c10::TensorImpl*, Owner> owners_;  // keys: the parameters
   OnOutput on_output_;
-  // In this pass: views of parameters, and which parameters were taken.
+  // For this pass: the views of parameters, and the parameters already used by an operator.
   std::unordered_map<const c10::TensorImpl*, std::pair<at::Tensor, Owner>> views_;
   std::set<const c10::TensorImpl*> taken_;
   at::CallbackHandle handle_ = 0;
   bool watching_ = false;
-  bool inside_ = false;  // an operator of a module, or see_
+  bool inside_ = false;  // inside an operator of a module, or in on_output_
 };
 
 }  // namespace stoker::train

@@ -17,7 +17,7 @@ task::Batch batch_view(const ring::BatchLayout& layout, const std::byte* bytes,
     const TensorSpec& spec = layout.sample()[i];
     std::vector<int64_t> shape{static_cast<int64_t>(layout.batch())};
     shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
-    // from_blob wants a mutable pointer; nothing writes to a batch.
+    // from_blob() takes a mutable pointer; nothing writes to a batch.
     void* const tensor = const_cast<std::byte*>(bytes + layout.offset(i));
     batch.push_back(
         at::from_blob(tensor, shape,

@@ -1,6 +1,6 @@
-// batch_view(): the tensors of a batch over the memory that holds it.
+// batch_view(): creates the tensors of a batch as views of the memory that holds it.
 //
-// Threads: a function of its arguments.
+// Threads: a pure function.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,7 @@
 
 namespace stoker::train {
 
-// Views of `bytes`, which lie on `device` as `layout` says, and must stay there as long as the
-// tensors.
+// Views of `bytes`, which are on `device` in the given layout and must outlive the tensors.
 task::Batch batch_view(const ring::BatchLayout& layout, const std::byte* bytes, c10::Device device);
 
 }  // namespace stoker::train

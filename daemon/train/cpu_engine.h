@@ -1,8 +1,8 @@
-// CpuEngine: the StepEngine of the CPU: a batch's tensors are views of its ring slot, everything is
-// done before a call returns.
+// CpuEngine: the StepEngine for the CPU. The tensors of a batch are views of its ring slot, and all
+// work is complete when a call returns.
 //
-// Threads:  the trainer's thread only.
-// Blocking: run() while it computes.
+// Threads:  the trainer thread only.
+// Blocking: run(), for the computation.
 #pragma once
 
 #include <utility>

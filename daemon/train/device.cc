@@ -6,7 +6,7 @@
 
 namespace stoker::train {
 Result<const cuda::CudaModule*> load_cuda_module() {
-  // RTLD_GLOBAL: LibTorch's CUDA hooks register themselves in the one registry of the process.
+  // RTLD_GLOBAL, because LibTorch's CUDA hooks register in a process-wide registry.
   void* const library = ::dlopen(cuda::kModuleFile, RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     const char* const why = ::dlerror();

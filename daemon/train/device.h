@@ -1,8 +1,9 @@
-// Device: where training runs, from the word in train.device.
+// Device: opens the device that train.device selects.
 //
-// `cpu` never loads CUDA. `cuda` and `auto` load libstoker_cuda.so, a module of its own because a
-// process that loads LibTorch's CUDA part starts seconds later and hundreds of megabytes larger;
-// `auto` takes the CPU where the module, a driver or a device is missing, and says so in the log.
+// `cpu` never loads CUDA. `cuda` and `auto` load libstoker_cuda.so. It is a separate module because
+// loading LibTorch's CUDA libraries adds seconds to the start and hundreds of megabytes to the
+// process. `auto` falls back to the CPU if the module, a driver or a device is missing, and logs
+// the reason.
 //
 // Threads: open_device() once, from one thread, before any other use of LibTorch.
 #pragma once
@@ -17,14 +18,15 @@
 
 namespace stoker::train {
 
-// kInvalidArgument: the word names a device that this machine, driver or build does not have; says
-// which of them.
+// kInvalidArgument: the device does not exist or is not supported by this machine, driver or build;
+// the message states the cause.
 Result<c10::Device> open_device(const std::string& word);
 
-// How memory is locked that an open device copies to; nothing for the CPU.
+// Page-locks host memory that an open device copies to. Empty for the CPU.
 Result<checkpoint::PinnedAllocator> make_pinned_allocator(c10::Device device);
 
-// The module of an open CUDA device.
+// The CUDA module; loads it if necessary. kNotFound: it cannot be loaded. kMismatch: it is not a
+// stoker module or belongs to another version.
 Result<const cuda::CudaModule*> load_cuda_module();
 
 }  // namespace stoker::train

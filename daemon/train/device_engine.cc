@@ -17,7 +17,7 @@ namespace {
 
 using cuda::DeviceQueue;
 
-// Shapes that differ need graphs of their own.
+// Identifies the shapes and dtypes of a batch. Each distinct value needs its own graphs.
 std::string shape_of(const task::Batch& batch) {
   std::string text;
   for (const at::Tensor& tensor : batch) {
@@ -34,7 +34,7 @@ DeviceEngine::DeviceEngine(std::unique_ptr<DeviceQueue> queue,
                            DeviceEngineOptions options, Calls calls)
     : shapes_(std::move(shapes)),
       options_(options),
-      // One slot must be left to the readers.
+      // Leaves at least one slot to the workers.
       max_copying_(std::clamp<size_t>(options.slots - 1, 1, DeviceQueue::kBuffers)),
       calls_(std::move(calls)),
       pinned_(std::move(maybe_pinned)),
@@ -98,7 +98,7 @@ void DeviceEngine::capture(const GraphSchedule::Part& part, const std::function<
     log_info("cuda graph captured",
              {{"shape", part.shape}, {"buffer", part.buffer}, {"graphs", schedule_.graphs()}});
   } catch (const c10::OutOfMemoryError&) {
-    throw;  // plainly it would not fit either
+    throw;  // an eager step would not fit either
   } catch (const c10::Error& error) {
     schedule_.give_up();
     const std::string reason = error.what_without_backtrace();
@@ -114,7 +114,7 @@ void DeviceEngine::read(const std::vector<at::Tensor>& scalars, OnRead on_read) 
   assert(scalars.size() <= DeviceQueue::kMaxValues);
   std::vector<at::Tensor> numbers;
   for (const at::Tensor& scalar : scalars) numbers.push_back(scalar.detach().to(at::kDouble));
-  // A copy: the scalars themselves may change at once.
+  // stack() copies the values, because the scalars can change before the read completes.
   Reading reading{reads_++ % DeviceQueue::kReads, at::stack(numbers), std::move(on_read)};
   while (reading_.size() == DeviceQueue::kReads) deliver_oldest();
   queue_->start_read(reading.read, reading.values.data_ptr<double>(), numbers.size());

@@ -1,11 +1,12 @@
-// DeviceEngine: the StepEngine of a device that works beside the host: while it computes a step, the
-// next batch is copied to it, and the steps are replayed from graphs.
+// DeviceEngine: the StepEngine for a device that runs asynchronously to the host. While the device
+// computes a step, the next batch is copied to it. Steps are replayed from captured graphs.
 //
-// A slot of the ring is released when its copy is done; numbers are given away when they have come.
-// The host is never more than two batches ahead, so the readers always have slots to fill.
+// A ring slot is released when its copy is complete, and values are delivered when their read is
+// complete. The host is at most two batches ahead, so the workers always have slots to fill.
 //
-// Threads:  the trainer's thread only.
-// Owner:    must not outlive the ring whose slots it copies from: the destructor waits for copies.
+// Threads:   the trainer thread only.
+// Ownership: must not outlive the ring whose slots it copies from. The destructor waits for pending
+//            copies.
 #pragma once
 
 #include <array>
@@ -23,14 +24,14 @@
 namespace stoker::train {
 
 struct DeviceEngineOptions {
-  c10::Device device = c10::Device(c10::kCPU);  // where the queue's buffers are
-  uint64_t slots = 8;                           // of the ring
+  c10::Device device = c10::Device(c10::kCPU);  // the device of the queue's buffers
+  uint64_t slots = 8;                           // slots of the ring
   bool captures = true;                         // train.cuda_graphs: auto
 };
 
 class DeviceEngine final : public StepEngine {
  public:
-  // `maybe_pinned` is the ring's memory, kept locked for its life.
+  // `maybe_pinned` page-locks the ring's memory for the lifetime of this object.
   DeviceEngine(std::unique_ptr<cuda::DeviceQueue> queue, std::unique_ptr<PinnedMemory> maybe_pinned,
                feed::BatchShapes shapes, DeviceEngineOptions options, Calls calls);
   ~DeviceEngine() override;
@@ -66,9 +67,9 @@ class DeviceEngine final : public StepEngine {
   const Calls calls_;
   std::unique_ptr<PinnedMemory> pinned_;
   std::unique_ptr<cuda::DeviceQueue> queue_;
-  GraphSchedule schedule_;  // its graphs end before the queue
-  // What prepare() made of a buffer, where that is not the buffer itself: graphs need it in one place
-  // for each shape.
+  GraphSchedule schedule_;  // its graphs must be destroyed before the queue
+  // Copies of the tensors that prepare() replaced, per buffer and shape. Graphs need them at fixed
+  // addresses.
   std::array<std::map<std::string, task::Batch>, cuda::DeviceQueue::kBuffers> prepared_;
   uint64_t batches_ = 0;
   uint64_t reads_ = 0;

@@ -1,14 +1,16 @@
-// EmaWeights: an exponential moving average of the trained parameters, which often evaluates
-// better than the parameters themselves; as torch.optim.swa_utils.AveragedModel with an EMA.
+// EmaWeights: an exponential moving average (EMA) of the trained parameters, which often evaluates
+// better than the parameters themselves. Equivalent to torch.optim.swa_utils.AveragedModel with an
+// EMA.
 //
 //   after each step:  average <- decay * average + (1 - decay) * parameter
 //
-// It begins as the parameters are when training begins. What is not trained (frozen parameters, the
-// statistics of batch norm) has no average: there stands what the model has.
+// The average is initialized from the parameters at the start of training. Tensors that are not
+// trained (frozen parameters, batch norm statistics) have no average; tensors() contains the
+// model's own.
 //
-// Threads: the trainer's thread only.
-// Owner:   the averages, on the parameters' device; their addresses never change.
-// Errors:  LibTorch's exceptions pass through.
+// Threads:   the trainer thread only.
+// Ownership: owns the averages, on the parameters' device. Their addresses never change.
+// Errors:    LibTorch's exceptions pass through.
 #pragma once
 
 #include <vector>
@@ -21,21 +23,21 @@ namespace stoker::train {
 
 class EmaWeights {
  public:
-  // `model` must outlive this object, and stay on the device that it is on.
+  // `model` must outlive this object and stay on its device.
   EmaWeights(const model::Model& model, double decay);
 
-  // Takes the parameters as they are for the average.
+  // Resets the average to the current parameters.
   void begin();
-  // After a step; nothing waits for the device.
+  // Call after each step. Does not wait for the device.
   void update();
 
-  // A whole model, in the order of model::named_tensors(): what ema.safetensors holds. The tensors
-  // themselves, not copies.
+  // The tensors of ema.safetensors: a complete model, in the order of model::named_tensors(). They
+  // are not copies.
   const model::NamedTensors& tensors() const { return tensors_; }
 
  private:
   const double decay_;
-  std::vector<at::Tensor> parameters_, averages_;  // of those that are trained
+  std::vector<at::Tensor> parameters_, averages_;  // of the trained parameters
   model::NamedTensors tensors_;
 };
 

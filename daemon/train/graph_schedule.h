@@ -1,11 +1,13 @@
-// GraphSchedule: which part of which step is done plainly, captured, or replayed.
+// GraphSchedule: decides for each part of a step whether it runs eagerly, is captured or is
+// replayed.
 //
-// The first steps of a shape are done plainly: kernels are chosen and memory is found in them. Then
-// each part (by shape, input buffer and place in its step) is captured once and replayed from then
-// on. Shapes beyond kMaxShapes are always done plainly, because each graph holds memory. After one
-// failure nothing is captured any more: what a model does on the host, it does in every step.
+// The first steps of a shape run eagerly, because they select kernels and allocate memory. After
+// that each part (a shape, an input buffer and the position in the step) is captured once and then
+// replayed. Shapes beyond kMaxShapes always run eagerly, because each graph holds memory. One
+// failed capture disables capturing: host work of a model that prevents a capture recurs in every
+// step.
 //
-// Threads: a value of the trainer's thread.
+// Threads: owned by the trainer thread.
 #pragma once
 
 #include <compare>
@@ -28,27 +30,28 @@ class GraphSchedule {
   struct Part {
     std::string shape;
     size_t buffer = 0;
-    bool is_first = true, is_last = true;  // of its step
+    bool is_first = true, is_last = true;  // position in its step
     auto operator<=>(const Part&) const = default;
   };
 
-  // With false, everything is done plainly.
+  // With `captures` false, everything runs eagerly.
   explicit GraphSchedule(bool captures) : captures_(captures) {}
 
-  // How to do the next part. A part that is plain counts as done; after kCapture comes captured() or
-  // give_up().
+  // The mode of the next part. A part with kPlain counts as run; kCapture must be followed by
+  // captured() or give_up().
   Mode next(const Part& part);
   void captured(const Part& part, std::unique_ptr<cuda::Graph> graph);
-  // From now on everything is done plainly; the graphs there are are dropped.
+  // Drops all graphs and runs everything eagerly from now on.
   void give_up();
 
-  cuda::Graph& graph(const Part& part) { return *graphs_.at(part); }  // where next() says kReplay
+  // Only if next() returned kReplay for `part`.
+  cuda::Graph& graph(const Part& part) { return *graphs_.at(part); }
   size_t graphs() const { return graphs_.size(); }
 
  private:
   bool captures_;
-  std::map<std::string, int>
-      warmed_up_;  // steps done plainly, by shape; at most kMaxShapes of them
+  // Eager steps by shape; at most kMaxShapes entries.
+  std::map<std::string, int> warmed_up_;
   std::map<Part, std::unique_ptr<cuda::Graph>> graphs_;
 };
 

@@ -27,7 +27,7 @@ void Histograms::end_step(uint64_t step) {
     seen_.push_back({"parameters/" + item.key(), enqueue_statistics(item.value(), true)});
   std::vector<at::Tensor> parts;
   for (const Seen& one : seen_) parts.push_back(one.statistics);
-  const at::Tensor host = at::cat(parts).cpu();  // one copy for all
+  const at::Tensor host = at::cat(parts).cpu();  // one copy for all tensors
   std::vector<metrics::NamedSummary> summaries;
   int64_t at = 0;
   for (const Seen& one : std::exchange(seen_, {})) {

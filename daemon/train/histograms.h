@@ -1,11 +1,11 @@
-// Histograms: how each parameter's numbers, and its gradient's, are spread, every so many steps.
+// Histograms: records the distribution of each parameter and its gradient at a step interval.
 //
-// Gradients are those of the whole step before clipping, parameters those after its update.
+// Gradients are those of the complete step before clipping; parameters are those after the update.
 //
-// Threads:  the trainer's thread only.
-// Blocking: at the end of a step that it looks at, for the device.
-// Owner:    the model must outlive it.
-// Errors:   LibTorch's exceptions pass through on_gradients() and end_step().
+// Threads:   the trainer thread only.
+// Blocking:  waits for the device at the end of a recorded step.
+// Ownership: the model must outlive this object.
+// Errors:    LibTorch's exceptions pass through on_gradients() and end_step().
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ class Histograms {
  public:
   using Report = std::function<void(uint64_t step, std::vector<metrics::NamedSummary> summaries)>;
 
-  // `every_steps` 0: never.
+  // With `every_steps` 0, or without `report`, nothing is recorded.
   Histograms(const model::Model& model, uint64_t every_steps, Report report);
 
-  // In this order in each step, `step` being its number.
+  // Call in this order in each step; `step` is its number, starting at 1.
   void begin_step(uint64_t step) { is_active_ = every_steps_ > 0 && step % every_steps_ == 0; }
   bool is_active() const { return is_active_; }
   void on_gradients();
@@ -42,7 +42,7 @@ class Histograms {
   const model::Model& model_;
   const uint64_t every_steps_;
   const Report report_;
-  bool is_active_ = false;  // at this step
+  bool is_active_ = false;  // records the current step
   std::vector<Seen> seen_;
 };
 

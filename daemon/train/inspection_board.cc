@@ -71,7 +71,7 @@ Result<std::string> InspectionBoard::read(uint64_t inspection, uint64_t after) {
   const std::lock_guard lock(mutex_);
   STOKER_ASSIGN_OR_RETURN(Inspection* const found, find(inspection));
   found->read_at = clock_.monotonic();
-  while (!found->rows.empty() && found->first <= after) {  // fetched: the reader has moved on
+  while (!found->rows.empty() && found->first <= after) {  // already received by the client
     found->bytes -= found->rows.front().size();
     found->rows.pop_front();
     ++found->first;

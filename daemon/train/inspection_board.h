@@ -1,11 +1,14 @@
-// InspectionBoard: where the trainer puts what its taps saw, and clients fetch it.
+// InspectionBoard: buffers the records of inspections from the trainer until clients fetch them.
 //
-// A tap has numbered rows. It keeps the newest; a reader that comes too late for some is told how
-// many, and never holds the trainer up. A tap that nobody reads ends by itself.
+// The records of an inspection are numbered from 1. Only the newest are buffered; a client that
+// reads too late is told the number of dropped records and never delays the trainer. An inspection
+// that is not read for kLease ends.
 //
-// Threads:  open(), push(), is_wanted() and end…() from the trainer's; read() and close() from any.
-// Blocking: the lock is held for the copy of what is asked for.
-// Errors:   kBusy: as many taps are open as there may be. kNotFound: no such tap, or no more.
+// Threads:  open(), push(), is_wanted(), end() and end_all() from the trainer thread; read() and
+//           close() from any thread.
+// Blocking: the lock is held while the reply is assembled.
+// Errors:   kBusy: kMaxInspections inspections are open. kNotFound: the inspection does not exist,
+//           or has ended.
 #pragma once
 
 #include <chrono>
@@ -24,25 +27,26 @@ namespace stoker::train {
 class InspectionBoard {
  public:
   static constexpr size_t kMaxInspections = 8;
-  static constexpr size_t kRows = 64;                       // of one tap, not fetched yet
-  static constexpr size_t kBytes = size_t{4} << 20;         // the same; one row always has room
-  static constexpr size_t kReplyBytes = size_t{256} << 10;  // of one read; one row always goes
-  static constexpr std::chrono::seconds kLease{30};         // without a read
+  static constexpr size_t kRows = 64;  // buffered, per inspection
+  // In bytes, per inspection; one record is always buffered.
+  static constexpr size_t kBytes = size_t{4} << 20;
+  static constexpr size_t kReplyBytes = size_t{256} << 10;  // per reply; one record is always sent
+  static constexpr std::chrono::seconds kLease{30};         // maximum time without a read
 
   // `clock` must outlive this object.
   explicit InspectionBoard(Clock& clock) : clock_(clock) {}
 
   Result<uint64_t> open();
-  // False when nobody wants more of it: closed, or not read for kLease.
+  // False if the inspection was closed or has not been read for kLease.
   bool is_wanted(uint64_t inspection);
   void push(uint64_t inspection, std::string row);  // a JSON object
   void end(uint64_t inspection, const std::string& why);
   void end_all(const std::string& why);
 
   // {"inspection":3,"records":[…],"next":17,"dropped":0,"end_reason":""}: the records after number
-  // `after`, as many as a reply may have; `next` is what to give the next time, `dropped` counts
-  // those after `after` that are gone. `end_reason` says why there will be no more, which is then
-  // forgotten.
+  // `after`, up to the size limit of a reply. `next` is the value of `after` for the next call,
+  // `dropped` the number of records after `after` that were discarded. A nonempty `end_reason`
+  // means that no more records follow; the inspection is then removed.
   Result<std::string> read(uint64_t inspection, uint64_t after);
   Status close(uint64_t inspection);
 

@@ -1,6 +1,6 @@
-// Interval: what the clock saw since the last reported step, and the row that is made of it.
+// Interval: the times measured since the last reported step, and the metrics computed from them.
 //
-// Threads: a value of the trainer's thread.
+// Threads: a value; owned by the trainer thread.
 #pragma once
 
 #include <chrono>
@@ -12,12 +12,12 @@ namespace stoker::train {
 
 struct Interval {
   std::chrono::nanoseconds started{0};
-  std::chrono::nanoseconds waited{0};   // for batches
-  std::chrono::nanoseconds stalled{0};  // for snapshots
+  std::chrono::nanoseconds waited{0};   // waiting for batches
+  std::chrono::nanoseconds stalled{0};  // taking snapshots
   std::chrono::nanoseconds paused{0};
   uint64_t steps = 0;
 
-  // Fills the part of `metrics` that a clock decides. `batch`: samples a step.
+  // Sets the time-based fields of `metrics`. `batch`: samples per step.
   void add_to(metrics::TrainMetrics& metrics, std::chrono::nanoseconds now, uint64_t batch) const;
 };
 

@@ -60,7 +60,7 @@ Result<KernelProfile::Save> KernelProfile::stop() {
 }
 
 KernelProfile::~KernelProfile() {
-  if (running_) (void)stop();  // nobody wants it any more
+  if (running_) (void)stop();  // the profile is discarded
 }
 
 }  // namespace stoker::train

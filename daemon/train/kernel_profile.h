@@ -1,8 +1,8 @@
-// KernelProfile: LibTorch's own profile (Kineto) of what runs between its start and its end: each
-// operator, and on a GPU each kernel.
+// KernelProfile: records LibTorch's own profile (Kineto) between start() and stop(): each operator,
+// and on a GPU each kernel.
 //
-// Threads: start(), stop() and mark() on the trainer's thread; what stop() returns on any.
-// Errors:  kInternal, with LibTorch's text: it has no profiler, or one is running.
+// Threads: start(), stop() and mark() on the trainer thread; the result of stop() on any thread.
+// Errors:  kInternal with LibTorch's message: there is no profiler, or one is already running.
 #pragma once
 
 #include <functional>
@@ -25,10 +25,10 @@ class KernelProfile {
   KernelProfile& operator=(const KernelProfile&) = delete;
 
   Status start();
-  // A span of the profile, named so, until unmark(). `name` is kept by pointer.
+  // Starts a span of this name in the profile, until unmark(). Does not copy `name`.
   void mark(const char* name);
   void unmark() noexcept { mark_.reset(); }
-  // Writes the profile as a Chrome trace to a path that is not there yet.
+  // Writes the profile as a Chrome trace to `path`, which must not exist.
   using Save = std::function<Status(const std::string& path)>;
   Result<Save> stop();
 

@@ -1,7 +1,9 @@
-// LiveState: what changes while a run goes on and is no tensor: `live` of a checkpoint's manifest.
+// LiveState: the state of a run that changes during training and is not a tensor. It is the field
+// `live` of a checkpoint's manifest.
 //
 // Threads: values.
-// Errors:  parse_live_state(): kCorrupt, naming what is wrong.
+// Errors:  parse_live_state(): kCorrupt; the message states the invalid field or the parser's
+//          error.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +16,20 @@
 namespace stoker::train {
 
 struct LiveState {
-  double lr_scale = 1.0;  // of `set lr`: the schedule's learning rate times this
-  uint64_t skipped_steps =
-      0;  // of the steps so far: those that changed nothing, see NonfiniteGuard
-  uint64_t consecutive_nonfinite = 0;  // of them, up to the last step that NonfiniteGuard looked at
-  uint64_t rollbacks = 0;              // of the run so far
+  double lr_scale = 1.0;       // set by `set lr`; multiplies the scheduled learning rate
+  uint64_t skipped_steps = 0;  // steps without an update, see NonfiniteGuard
+  // Consecutive skipped steps up to the last one that NonfiniteGuard evaluated.
+  uint64_t consecutive_nonfinite = 0;
+  uint64_t rollbacks = 0;  // over the whole run
   LossTrend loss_trend;
-  // Samples that the readers must not touch again: their stand-ins are part of what was trained on.
+  // Samples that the workers must not read again. Training already used their replacement samples.
   std::vector<uint64_t> quarantined;
 
   bool operator==(const LiveState&) const = default;
 };
 
 std::string to_json(const LiveState& live);
-// What an earlier release did not write is as in a run that begins.
+// Missing fields take their defaults.
 Result<LiveState> parse_live_state(const std::string& text);
 
 }  // namespace stoker::train

@@ -1,8 +1,8 @@
-// load_partial: what a file has of some tensors, where it has not all of them.
+// load_partial(): loads the tensors that a file and a model have in common.
 //
-// Threads: the trainer's thread only.
-// Errors:  kCorrupt, kIoError: some tensors may then be new and some old. LibTorch's exceptions pass
-//          through.
+// Threads: the trainer thread only.
+// Errors:  kCorrupt, kIoError: some tensors can then be loaded and others not. LibTorch's
+//          exceptions pass through.
 #pragma once
 
 #include <string>
@@ -13,8 +13,9 @@
 
 namespace stoker::train {
 
-// Loads each tensor that the file has under its name, in its shape and dtype, and leaves the others
-// as they are. Whether that was all, on both sides; if not, the log says what was not.
+// Loads each tensor that the file contains with the same name, shape and dtype; the others are
+// unchanged. Returns whether the file and `tensors` match completely; otherwise logs the
+// differences.
 Result<bool> load_partial(const model::NamedTensors& tensors,
                           const checkpoint::SafetensorsFile& file, const std::string& owner);
 

@@ -9,7 +9,7 @@
 namespace stoker::train {
 namespace {
 
-// GradScaler's defaults.
+// The defaults of torch.amp.GradScaler.
 constexpr double kFirst = 65536;
 constexpr double kGrowth = 2.0;
 constexpr double kBackoff = 0.5;
@@ -25,7 +25,8 @@ LossScale::LossScale(c10::Device device)
 const at::Tensor& LossScale::unscale(const std::vector<at::Tensor>& gradients) {
   const at::NoGradGuard no_grad;
   found_inf_.zero_();
-  // By way of F64, as GradScaler: the reciprocal of a large factor is not rounded twice.
+  // Computed in F64, as in GradScaler, so that the reciprocal of a large factor is not rounded
+  // twice.
   const at::Tensor inverse = factor_.to(at::kDouble).reciprocal().to(at::kFloat);
   at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf_, inverse);
   return found_inf_;

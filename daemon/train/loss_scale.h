@@ -1,10 +1,11 @@
-// LossScale: for train.precision fp16, what the loss is multiplied by so that small gradients are
-// not 0 in fp16, and how that factor follows what the gradients bear; as torch.amp.GradScaler.
+// LossScale: dynamic loss scaling for train.precision fp16, equivalent to torch.amp.GradScaler. The
+// loss is multiplied by a factor so that small gradients do not underflow in fp16.
 //
-// It begins at 65536. A step whose gradients overflow changes no parameter and halves the factor;
-// 2000 steps in a row without one double it. All of it is on the device, so nothing waits for it.
+// The factor starts at 65536. A step whose gradients overflow changes no parameter and halves the
+// factor; 2000 consecutive steps without an overflow double it. All state is on the device, so
+// nothing waits for it.
 //
-// Threads: the trainer's thread only.
+// Threads: the trainer thread only.
 // Errors:  LibTorch's exceptions pass through.
 #pragma once
 
@@ -22,20 +23,20 @@ class LossScale {
   explicit LossScale(c10::Device device);
 
   at::Tensor scaled(const at::Tensor& loss) const { return loss * factor_; }
-  // Divides the gradients by the factor; returns whether one of them is not finite, as an F32 scalar
-  // on the device, 1 or 0.
+  // Divides the gradients by the factor. Returns 1 if any of them is not finite, else 0, as an F32
+  // scalar on the device.
   const at::Tensor& unscale(const std::vector<at::Tensor>& gradients);
-  // After the step: by what unscale() found.
+  // Adjusts the factor by the result of unscale(). Call after the step.
   void update();
 
   // F32 scalar on the device.
   const at::Tensor& factor() const { return factor_; }
-  // What a checkpoint must hold: the tensors themselves, not copies.
+  // The state for a checkpoint. The tensors are not copies.
   model::NamedTensors state() const;
 
  private:
   at::Tensor factor_;
-  at::Tensor good_steps_;  // I32 scalar: in a row, since the factor was last changed
+  at::Tensor good_steps_;  // I32 scalar: consecutive steps since the factor last changed
   at::Tensor found_inf_;   // F32 scalar
 };
 

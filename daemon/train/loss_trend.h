@@ -1,11 +1,12 @@
-// LossTrend: the training loss, smoothed, and how low it was when a checkpoint was last taken: what
-// checkpoint.save_on_loss_improvement goes by.
+// LossTrend: the smoothed training loss, and its lowest value at a checkpoint. The trigger
+// checkpoint.save_on_loss_improvement uses both.
 //
-// An exponential mean over reported rows, each the mean over its steps, so that one lucky row does
-// not count as an improvement; corrected for its beginning, when few rows have been seen. Whoever
-// asks for improvements by a part p gets at most log(first/lowest)/log(1/(1-p)) of them in a run.
+// An exponential moving average over reported records, each the mean over its steps, so that a
+// single low record does not count as an improvement. The average is bias-corrected. With a
+// required relative improvement of p, a run has at most log(first/lowest)/log(1/(1-p))
+// improvements.
 //
-// Threads: a value of the trainer's thread; part of the checkpoint.
+// Threads: a value; owned by the trainer thread. Part of the checkpoint.
 #pragma once
 
 #include <cmath>
@@ -14,16 +15,17 @@
 namespace stoker::train {
 
 struct LossTrend {
-  static constexpr double kMemory = 0.9;  // of the rows before, at each row
+  static constexpr double kMemory = 0.9;  // weight of the previous average at each record
 
   double sum = 0;
-  double weight = 0;                 // what `sum` would be if all losses were 1
-  std::optional<double> maybe_base;  // lowest mean at a checkpoint; before one, the first row's
+  double weight = 0;  // the value of `sum` if every loss were 1
+  // Lowest mean at a checkpoint; before the first checkpoint, the mean after the first record.
+  std::optional<double> maybe_base;
 
   double mean() const { return sum / weight; }
   bool operator==(const LossTrend&) const = default;
 
-  // What is not a finite number says nothing.
+  // Ignores nonfinite values.
   void add(double loss) {
     if (!std::isfinite(loss)) return;
     sum = kMemory * sum + (1 - kMemory) * loss;

@@ -23,7 +23,7 @@ void Mailbox::post(Request request) {
       return;
     }
   }
-  answer(request, std::move(reason));  // outside the lock: `done` may post again
+  answer(request, std::move(reason));  // outside the lock, because `done` can call post()
 }
 
 std::vector<Request> Mailbox::take() {

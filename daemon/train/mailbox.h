@@ -1,10 +1,10 @@
-// Mailbox: bounded queue of requests that the trainer takes between steps.
+// Mailbox: bounded queue of requests that the trainer handles between steps.
 //
-// Threads:  post() from any thread; take() and wait() from the trainer's.
+// Threads:  post() from any thread; take() and wait() from the trainer thread.
 // Blocking: post() never; wait() at most `timeout`.
-// Errors:   post() answers kBusy through `done` when the mailbox is full, kClosed when training has
-//           ended; then nothing was done. Every posted request is answered exactly once: close()
-//           answers what is left.
+// Errors:   post() replies through `done` with kBusy if the mailbox is full, and with kClosed after
+//           training has ended; the request is then not queued. close() replies to all pending
+//           requests with kClosed, so every request gets exactly one reply.
 #pragma once
 
 #include <chrono>
@@ -44,8 +44,8 @@ class Mailbox {
   ~Mailbox() { close(); }
   void post(Request request);
   std::vector<Request> take();
-  void wait(
-      std::chrono::milliseconds timeout);  // returns when a request is there, or the time is over
+  // Returns when a request is pending, after close(), or after `timeout`.
+  void wait(std::chrono::milliseconds timeout);
   void close();
 
  private:

@@ -16,7 +16,8 @@ Result<std::unique_ptr<StepEngine>> make_engine(const config::TrainConfig& confi
   if (device.is_cpu())
     return Engine(std::make_unique<CpuEngine>(std::move(shapes), std::move(calls)));
   STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
-  // First: it makes the device this thread's, and memory is locked by way of that one.
+  // Must come first: it sets the current device of this thread, and the memory is pinned through
+  // that device.
   auto queue = module->open_queue(device.index(), ring.layout().slot_bytes(), ring.slots());
   const std::span<std::byte> payload = ring.payload();
   auto pinned = std::make_unique<PinnedMemory>(

@@ -1,4 +1,4 @@
-// make_engine(): the StepEngine of a device.
+// make_engine(): creates the StepEngine for a device.
 //
 // Threads: as StepEngine.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace stoker::train {
 
-// `device` was opened by open_device(); `ring`, and the plan of `shapes`, must outlive the engine.
+// `device` must come from open_device(). `ring` and the plan of `shapes` must outlive the engine.
 // LibTorch's exceptions pass through.
 Result<std::unique_ptr<StepEngine>> make_engine(const config::TrainConfig& config,
                                                 c10::Device device, ring::ShmRing& ring,

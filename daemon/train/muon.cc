@@ -10,12 +10,14 @@
 namespace stoker::train {
 namespace {
 
-// PyTorch's, which are Jordan's: the steepest polynomial at 0 that still leads near to 1.
+// The coefficients of Jordan et al., which PyTorch uses too: the steepest polynomial at 0 whose
+// iteration still converges to values near 1.
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
 constexpr int kIterations = 5;
 constexpr double kMinNorm = 1e-7;
 
-// In bf16, which is enough for a direction. The shorter side first: products of its square.
+// Runs in bf16, which is precise enough for a direction. Tall matrices are transposed, so that the
+// Gram matrix has the size of the shorter side.
 at::Tensor nearly_orthogonal(const at::Tensor& matrix) {
   const bool is_tall = matrix.size(0) > matrix.size(1);
   at::Tensor x = matrix.to(at::kBFloat16);
@@ -29,13 +31,14 @@ at::Tensor nearly_orthogonal(const at::Tensor& matrix) {
   return is_tall ? x.t() : x;
 }
 
-// So that the elements of a step are as large as adamw's are.
+// Gives the elements of an update the same magnitude as with adamw.
 double scale_of(const at::Tensor& parameter) {
   const auto longer = static_cast<double>(std::max(parameter.size(0), parameter.size(1)));
   return 0.2 * std::sqrt(longer);
 }
 
-// On a device only the device knows the rate.
+// On a device the learning rate is read from device memory, so that captured graphs use its current
+// value.
 void move(const Optimizer::Group& group, at::Tensor parameter, const at::Tensor& direction) {
   const double scale = scale_of(parameter);
   if (group.device_lr.defined()) {

@@ -1,10 +1,10 @@
-// Muon: steps for the weights of hidden layers, which are matrices, in whose directions no singular
-// value is larger than the others (Jordan et al., 2024): the momentum of the gradient, made nearly
-// orthogonal by Newton and Schulz's iteration. What torch.optim.Muon computes with
-// adjust_lr_fn="match_rms_adamw" (Liu et al., 2025), by which a step is as large as one of adamw, so
-// that rate and decay of both are the same.
+// Muon: updates the weight matrices of hidden layers by their orthogonalized momentum (Jordan et
+// al., 2024). A Newton-Schulz iteration makes the momentum of the gradient nearly orthogonal, so
+// that no direction of an update has a much larger singular value than the others. Computes the
+// same as torch.optim.Muon with adjust_lr_fn="match_rms_adamw" (Liu et al., 2025), which gives
+// updates the magnitude of adamw's, so that both use the same learning rate and weight decay.
 //
-// Threads:  the trainer's thread only.
+// Threads:  the trainer thread only.
 // Blocking: never waits for the device.
 // Errors:   LibTorch's exceptions pass through.
 #pragma once
@@ -20,19 +20,19 @@
 
 namespace stoker::train {
 
-// Which parameters are Muon's; adamw updates the others.
+// Selects the parameters that Muon updates; adamw updates the others.
 class MuonParamFilter {
  public:
   explicit MuonParamFilter(const config::MuonConfig& config);
 
-  // Matrices that config.adamw_params does not name.
+  // True for matrices that do not match config.adamw_params.
   bool matches(const std::string& name, const at::Tensor& parameter) const;
 
  private:
   std::vector<model::NameGlob> for_adamw_;
 };
 
-// One update of the group's matrices and their momentum, at the group's rate.
+// Updates the matrices of the group and their momentum once, at the group's learning rate.
 void muon_step(const config::MuonConfig& config, Optimizer::Group& group);
 
 }  // namespace stoker::train

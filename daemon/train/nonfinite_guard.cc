@@ -15,7 +15,7 @@ namespace stoker::train {
 namespace {
 
 constexpr const char* kHints = "try a smaller optimizer.lr or train.max_grad_norm";
-// Gradients that overflow even so are not finite in any format.
+// If gradients overflow even at this scale, they would not be finite in any format.
 constexpr double kMinScale = 1e-4;
 
 }  // namespace
@@ -41,11 +41,11 @@ void NonfiniteGuard::finish(TrainStep& step) {
   const at::Tensor& skipped = state_.optimizer().skipped();
   const at::Tensor is_skipped = skipped.to(at::kBool);
   grad_norm_.copy_(at::where(is_skipped, grad_norm_, norm));
-  // In fp16 a loss that is not finite is no overflow of the gradient: it must be seen.
+  // In fp16 a nonfinite loss is not a gradient overflow, so it stays in the sum for evaluate().
   const at::Tensor is_left_out = skips_ ? is_skipped : is_skipped.logical_and(loss.isfinite());
   state_.loss_sum.add_(at::where(is_left_out, at::zeros_like(loss), loss));
   skipped_.add_(skipped);
-  // Overflows say nothing of the run: only a loss that is not finite is one of a row in fp16.
+  // In fp16 an overflow is normal, so only a nonfinite loss counts toward the consecutive steps.
   const at::Tensor is_nonfinite =
       state_.loss_scale() == nullptr ? skipped : loss.isfinite().logical_not();
   consecutive_.add_(is_nonfinite).mul_(is_nonfinite);

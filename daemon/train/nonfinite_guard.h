@@ -1,18 +1,20 @@
-// NonfiniteGuard: what becomes of a step whose loss or gradient is not a finite number
-// (train.on_nonfinite).
+// NonfiniteGuard: handles steps with a nonfinite loss or gradient (train.on_nonfinite).
 //
-// fail:      the run ends; the checkpoint before stays.
-// skip_step: such a step changes no parameter, and its loss is left out; too many in a row end the
-//            run. (What the forward pass itself changes, as batch norm's statistics, is changed.)
-// rollback:  the run goes back to its last checkpoint, with a lower learning rate; too often ends
-//            it.
+//   fail:      the run ends; the last checkpoint stays valid.
+//   skip_step: the step changes no parameter and its loss is not counted; too many consecutive
+//              skipped steps end the run. The forward pass still updates buffers, such as the
+//              statistics of batch norm.
+//   rollback:  the run resumes from its last checkpoint with a lower learning rate; too many
+//              rollbacks end the run.
 //
-// In fp16 a gradient that overflows is no trouble: the step changes nothing and is counted, the loss
-// scale falls, and training goes on. It ends where that does not help any more (see kMinScale).
+// In fp16 an overflowing gradient is not an error: the step changes nothing and is counted, the
+// loss scale is reduced and training continues. The run ends if that no longer helps (see
+// kMinScale).
 //
-// Threads:  the trainer's thread only.
-// Blocking: never: what the device knows is asked for by values(), and judged when it has come.
-// Errors:   evaluate(): kCorrupt when the run must end, saying why and what may help.
+// Threads:  the trainer thread only.
+// Blocking: never. The caller reads values() from the device and passes the result to evaluate().
+// Errors:   evaluate(): kCorrupt if the run must end; the message states the cause and possible
+//           fixes.
 #pragma once
 
 #include <cstdint>
@@ -37,25 +39,25 @@ class NonfiniteGuard {
   // Both must outlive this object.
   NonfiniteGuard(const config::TrainConfig& config, TrainingState& state);
 
-  // Ends a step by its update, at the optimizer's learning rate, and adds its loss to the state's.
-  // Nothing but work of the device, on tensors that stay where they are: it may be captured.
+  // Updates the parameters at the optimizer's learning rate and adds the step's loss to the state.
+  // Issues only device work on tensors with fixed addresses, so it can be captured.
   void finish(TrainStep& step);
-  // What the device knows of the steps since the last time, to be read before anything is reported
-  // or saved. The count of skipped steps begins anew with reset_counts(), once the reading has begun.
+  // The device values of the steps since reset_counts(). They must be read before anything is
+  // reported or saved. Call reset_counts() after the read has been started.
   std::vector<at::Tensor> values() const;
   void reset_counts();
 
   struct NonfiniteReport {
     NonfiniteAction action = NonfiniteAction::kContinue;
     double loss_sum = 0;
-    double grad_norm = 0;  // of the last step taken, before clipping
-    int64_t skipped = 0;   // steps since the last time
+    double grad_norm = 0;  // of the last step that was not skipped, before clipping
+    int64_t skipped = 0;   // skipped steps since reset_counts()
     std::optional<double> maybe_loss_scale;
   };
-  // Whether what was learned up to `step` may be reported and saved, by what was read of values().
-  // Adds the skipped steps to the state's.
+  // Decides from the result of reading values() whether the state up to `step` can be reported and
+  // saved. Adds the skipped steps to the state's count.
   Result<NonfiniteReport> evaluate(std::span<const double> values, uint64_t step);
-  bool counts() const { return skipped_.defined(); }  // steps that change nothing
+  bool counts() const { return skipped_.defined(); }  // skipped steps
 
  private:
   Status check_skipped(const NonfiniteReport& found, int64_t consecutive, uint64_t step);
@@ -63,10 +65,10 @@ class NonfiniteGuard {
 
   const config::TrainConfig& config_;
   TrainingState& state_;
-  const bool skips_;      // whatever is not finite
+  const bool skips_;      // on_nonfinite: skip_step
   at::Tensor grad_norm_;  // F32 scalar on the device
-  // With skip_step, and in fp16; F64 scalars on the device.
-  at::Tensor skipped_;  // since the last look
+  // Only with skip_step or fp16; F64 scalars on the device.
+  at::Tensor skipped_;  // since reset_counts()
   at::Tensor consecutive_;
 };
 

@@ -17,13 +17,13 @@ void set_tf32(bool on) {
   using at::Float32Backend;
   using at::Float32Op;
   const auto precision = on ? at::Float32Precision::TF32 : at::Float32Precision::IEEE;
-  // LibTorch's own default is TF32 in cuDNN: fp32 means fp32 here.
+  // LibTorch enables TF32 in cuDNN by default; here fp32 means IEEE fp32.
   for (const Float32Op op : {Float32Op::MATMUL, Float32Op::CONV, Float32Op::RNN})
     at::globalContext().setFloat32Precision(Float32Backend::CUDA, op, precision);
 }
 
-// The switch is one of each thread, and a thread begins with that of the one that starts it: OpenMP
-// starts the threads that compute for this one at its first large operation, which is yet to come.
+// The mode is per thread, and a new thread inherits it from its creator. OpenMP creates its worker
+// threads at the first large operation, which comes later.
 void set_flush_denormals(bool on) {
   if (!at::globalContext().setFlushDenormal(on) && on)
     log_warn("denormal flushing unsupported", {{"reason", "not supported by this processor"}});
@@ -32,8 +32,8 @@ void set_flush_denormals(bool on) {
 }  // namespace
 
 void prepare_environment(const config::RunConfig& run) {
-  // cuBLAS gives the same sums in each run only with a workspace of its own for each stream; what
-  // the user has set stays.
+  // cuBLAS results are reproducible only with a separate workspace for each stream. A value set by
+  // the user is not overwritten.
   if (run.deterministic) (void)::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
 }
 
@@ -42,8 +42,8 @@ void configure_numerics(const config::RunConfig& run, const config::TrainConfig&
   at::set_num_threads(train.num_threads.value_or(cores));
   at::globalContext().setDeterministicAlgorithms(run.deterministic, /*warn_only=*/false);
   at::globalContext().setDeterministicCuDNN(run.deterministic);
-  // The shapes of a run do not change: it pays to try which kernel is fastest, but who wins may
-  // differ from start to start.
+  // The shapes of a run are fixed, so cuDNN benchmarking pays off. The kernel it selects can differ
+  // between starts.
   at::globalContext().setBenchmarkCuDNN(!run.deterministic);
   set_tf32(train.precision == config::Precision::kTf32);
   set_flush_denormals(train.flush_denormal);

@@ -1,18 +1,18 @@
-// numerics: the switches of LibTorch that hold for a whole process and have a part in what it
-// computes: threads, TF32, denormals, determinism.
+// numerics: configures the process-wide LibTorch settings that affect results: threads, TF32,
+// denormals, determinism.
 //
-// Threads: the thread that will train; flushing denormals holds for it and for those that compute
-//          for it.
+// Threads: call from the trainer thread. Denormal flushing applies to that thread and its compute
+//          threads.
 #pragma once
 
 #include "shared/config/config.h"
 
 namespace stoker::train {
 
-// Before CUDA is loaded: what its libraries read from the environment when they start.
+// Sets environment variables that the CUDA libraries read. Call before CUDA is loaded.
 void prepare_environment(const config::RunConfig& run);
 
-// On the thread that will do the steps, before it computes anything.
+// Call on the trainer thread before it computes anything.
 void configure_numerics(const config::RunConfig& run, const config::TrainConfig& train);
 
 }  // namespace stoker::train

@@ -91,7 +91,7 @@ Status Optimizer::make_groups(const NamedTensors& parameters) {
   return {};
 }
 
-// Each of the first `rows` groups, with what muon left of it to adamw.
+// Each of the first `rows` groups must have parameters, counting those that Muon leaves to adamw.
 Status Optimizer::check_matches(size_t rows, const NamedTensors& parameters) const {
   for (size_t i = 1; i < rows; ++i) {
     const bool is_left = groups_.size() > rows && !groups_[i + rows].parameters.empty();
@@ -195,14 +195,14 @@ at::Tensor Optimizer::clip() {
   const at::Tensor norm = gradient_norm();
   at::Tensor left = norm;
   if (max_value_) {
-    // As torch.nn.utils.clip_grad_value_.
+    // Same as torch.nn.utils.clip_grad_value_.
     at::_foreach_clamp_min_(gradients_, -*max_value_);
     at::_foreach_clamp_max_(gradients_, *max_value_);
     if (max_norm_) left = gradient_norm();
   }
   if (max_norm_) {
-    // As torch.nn.utils.clip_grad_norm_; a factor of 1 is multiplied too, so that the device is
-    // never asked which it was.
+    // Same as torch.nn.utils.clip_grad_norm_. Also multiplies by a factor of 1, which avoids
+    // reading the factor back from the device.
     const at::Tensor factor = (*max_norm_ / (left + 1e-6)).clamp_max_(1.0);
     at::_foreach_mul_(gradients_, factor);
   }
@@ -215,7 +215,7 @@ struct AdamSettings {
   double beta1 = 0, beta2 = 0, eps = 0;
 };
 
-// Of adam and adamw, and of what muon leaves to adamw.
+// The parameters of adam and adamw, and of the adamw part of muon.
 AdamSettings adam_of(const config::OptimizerConfig& config) {
   return std::visit(
       [](const auto& method) {
@@ -230,7 +230,8 @@ AdamSettings adam_of(const config::OptimizerConfig& config) {
       config.method);
 }
 
-// Calls `kernel` with the group's rate, from where its kernels take it.
+// Calls `kernel` with the group's learning rate: the device tensor if there is one, else the
+// double.
 template <typename Kernel>
 void with_lr(const Optimizer::Group& group, Kernel&& kernel) {
   if (group.device_lr.defined())
@@ -264,8 +265,9 @@ void Optimizer::apply() {
 }
 
 void Optimizer::apply_sgd(Group& group, const std::optional<at::Tensor>& found_inf) {
-  // A zero buffer gives the first step what PyTorch's copy of the gradient gives it. There is none
-  // without momentum, where Nesterov's step is the plain one.
+  // With a zero-initialized buffer the first step is the same as in PyTorch, which initializes the
+  // buffer from the gradient. Without momentum there is no buffer, and a Nesterov step is a plain
+  // step.
   const auto& sgd = std::get<config::SgdConfig>(config_.method);
   const bool has_momentum = !group.momentum_buffers.empty();
   with_lr(group, [&](const auto& lr) {

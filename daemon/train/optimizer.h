@@ -1,17 +1,17 @@
-// Optimizer: sgd, adam and adamw through LibTorch's fused kernels, others by optimizer_steps.h and
-// muon.h, with clipping of the gradient's elements and of its global norm; the same arithmetic as
-// PyTorch's optimizers.
+// Optimizer: updates the parameters with the arithmetic of PyTorch's optimizers. sgd, adam and
+// adamw use LibTorch's fused kernels; the others are in optimizer_steps.h and muon.h. Clips the
+// gradient by value and by global norm.
 //
-// Weight decay applies to every parameter, as PyTorch does by default: decoupled from the gradient
-// in adamw, lion and muon, added to the gradient in the others. config.param_groups gives parameters
-// a learning rate and a decay of their own, as PyTorch's parameter groups do; the norm is clipped
-// over all together.
+// Weight decay applies to every parameter, as in PyTorch by default. It is decoupled from the
+// gradient in adamw, lion and muon, and added to the gradient in the others. config.param_groups
+// sets a learning rate scale and a weight decay for some parameters, like PyTorch's parameter
+// groups. The norm is computed over all groups together.
 //
-// Threads:  the trainer's thread only.
-// Blocking: step() never waits for the device.
-// Owner:    keeps the parameters' tensors; their gradients are made here and kept for good, so that
-//           their addresses never change. Nobody may drop or replace them.
-// Errors:   LibTorch's exceptions pass through step() and zero_grad().
+// Threads:   the trainer thread only.
+// Blocking:  step() never waits for the device.
+// Ownership: shares the parameter tensors. Allocates their gradients once, so that the addresses
+//            never change; no other code may drop or replace a gradient.
+// Errors:    LibTorch's exceptions pass through step() and zero_grad().
 #pragma once
 
 #include <memory>
@@ -32,24 +32,24 @@ using model::NamedTensors;
 
 class Optimizer {
  public:
-  // `parameters` are those to train, by name, on the device that they stay on. Of `train` are read
-  // max_grad_norm and max_grad_value. kInvalidArgument: there are no parameters, or a group would
-  // have none. kOutOfMemory.
+  // `parameters`: the parameters to train by name, on their final device. Uses max_grad_norm and
+  // max_grad_value of `train`. kInvalidArgument: there are no parameters, or a group matches none.
+  // kOutOfMemory.
   static Result<std::unique_ptr<Optimizer>> create(const config::OptimizerConfig& config,
                                                    const config::TrainConfig& train,
                                                    const NamedTensors& parameters);
 
-  // Clips, then updates the parameters by what is in their gradients, which stay as they are but
-  // for the clipping. Returns the norm before clipping, an F32 scalar on the device.
+  // Clips the gradients, then updates the parameters. Clipping is the only change to the gradients.
+  // Returns the norm before clipping, an F32 scalar on the device.
   at::Tensor step(double lr);
-  // As step(), but changes nothing where the norm or `loss` (a scalar on the device) is not finite;
-  // skipped() says so afterwards, without anybody waiting for the device.
+  // Same as step(), but changes nothing if the norm or `loss` (a scalar on the device) is not
+  // finite. skipped() then returns 1. Does not wait for the device.
   at::Tensor step_if_finite(double lr, const at::Tensor& loss);
   const at::Tensor& skipped() const { return found_inf_; }  // F32 scalar on the device: 1 or 0
 
-  // step() in two parts, so that the second can be captured in a CUDA graph: everything that the
-  // updates read is on the device. update_unless() changes nothing where `found_inf`, an F32 scalar
-  // on the device, is 1.
+  // step() in two parts, so that the second can be captured in a CUDA graph: all inputs of an
+  // update are on the device. update_unless() changes nothing if `found_inf`, an F32 scalar on the
+  // device, is 1.
   void set_lr(double lr);
   at::Tensor update();
   at::Tensor update_if_finite(const at::Tensor& loss);
@@ -58,34 +58,36 @@ class Optimizer {
   void zero_grad();
   const std::vector<at::Tensor>& gradients() const { return gradients_; }  // of all groups
 
-  // What a checkpoint must hold: "exp_avg.<parameter>", "exp_avg_sq.<parameter>" and
-  // "step.<parameter>" (adam, adamw), "momentum_buffer.<parameter>" (sgd with momentum, else
-  // nothing); of the others as PyTorch names it.
-  // The tensors themselves, not copies; names and shapes never change.
+  // The state for a checkpoint: "exp_avg.<parameter>", "exp_avg_sq.<parameter>" and
+  // "step.<parameter>" (adam, adamw); "momentum_buffer.<parameter>" (sgd with momentum; otherwise
+  // nothing); PyTorch's names for the other optimizers. The tensors are not copies; names and
+  // shapes never change.
   const NamedTensors& state() const { return state_; }
-  // Which parameters are updated together: those of no group, then config.param_groups in their
-  // order; with muon those that it updates, then in the same order those that adamw does.
+  // Parameters that are updated together. Order: the parameters in no configured group, then the
+  // groups of config.param_groups. With muon: first all groups that muon updates, then in the same
+  // order those that adamw updates.
   struct Group {
-    config::OptimizerName kind = {};  // what updates them
-    std::string match;                // empty: of no group
+    config::OptimizerName kind = {};  // the optimizer of this group
+    std::string match;                // ParamGroup::params; empty: no configured group
     double lr_scale = 1;
     double weight_decay = 0;
     std::vector<at::Tensor> parameters, gradients;
-    // As many as parameters where the kind of optimizer has them, else empty.
+    // One tensor per parameter if the optimizer has this state, else empty.
     std::vector<at::Tensor> exp_avgs, exp_avg_sqs, square_avgs, sums, steps, momentum_buffers;
     double lr = 0;
-    at::Tensor device_lr;  // F32 scalar; undefined on the CPU, where kernels take the double
+    at::Tensor device_lr;  // F32 scalar; undefined on the CPU, whose kernels take the double
   };
   const std::vector<Group>& groups() const { return groups_; }
 
-  // Strict: exactly the tensors of state(); as model::load_tensors().
+  // The file must contain exactly the tensors of state(); see model::load_tensors().
   Status load(const checkpoint::SafetensorsFile& file);
 
  private:
   Optimizer(const config::OptimizerConfig& config, const config::TrainConfig& train)
       : config_(config), max_norm_(train.max_grad_norm), max_value_(train.max_grad_value) {}
-  // A row for what is of no group and one for each group; with muon as many again, for what it leaves
-  // to adamw. Returns how many without those.
+  // Creates a group for the parameters in no configured group and one for each configured group;
+  // with muon a second set for the parameters it leaves to adamw. Returns the size of the first
+  // set.
   size_t add_rows();
   Status make_groups(const NamedTensors& parameters);
   Status check_matches(size_t rows, const NamedTensors& parameters) const;
@@ -101,7 +103,8 @@ class Optimizer {
   std::vector<Group> groups_;          // none is empty
   std::vector<at::Tensor> gradients_;  // of all groups
   NamedTensors state_;
-  at::Tensor found_inf_;  // F32 scalar: 1 keeps the kernels from changing anything; else undefined
+  // F32 scalar: 1 makes the kernels change nothing. Undefined after update().
+  at::Tensor found_inf_;
 };
 
 }  // namespace stoker::train

@@ -21,13 +21,13 @@ namespace {
 using Group = Optimizer::Group;
 using Tensors = std::vector<at::Tensor>;
 
-// `tensors` times the group's rate, which on a device only the device knows.
+// `tensors` multiplied by the group's learning rate, which on a device is in device memory.
 Tensors times_lr(const Group& group, const Tensors& tensors) {
   return group.device_lr.defined() ? at::_foreach_mul(tensors, group.device_lr)
                                    : at::_foreach_mul(tensors, group.lr);
 }
 
-// Decay that is added to the gradient; the gradients themselves stay.
+// Returns the gradients plus weight decay; does not change the gradients.
 Tensors decayed_gradients(const Group& group) {
   if (group.weight_decay == 0) return group.gradients;
   return at::_foreach_add(group.gradients, group.parameters, group.weight_decay);
@@ -82,7 +82,7 @@ void update(const config::OptimizerConfig& config, Group& group) {
   if (const auto* const of = std::get_if<config::MuonConfig>(&method)) muon_step(*of, group);
 }
 
-// All that an update changes.
+// All tensors that an update changes.
 Tensors parameters_and_state(const Group& group) {
   Tensors all = group.parameters;
   for (const Tensors* list :
@@ -99,8 +99,8 @@ void apply_update(const config::OptimizerConfig& config, Group& group,
     update(config, group);
     return;
   }
-  // Nobody but the device knows whether the step is to be taken, so it is taken, and where it was
-  // not to be, what was before comes back.
+  // Only the device knows whether the step is skipped. The update therefore always runs, and a
+  // skipped step is undone by restoring the previous values.
   const Tensors tensors = parameters_and_state(group);
   Tensors before;
   for (const at::Tensor& tensor : tensors) before.push_back(tensor.clone());

@@ -1,8 +1,8 @@
-// UpdateRules: the optimizers for which LibTorch has no fused kernel on every device: rmsprop and
-// adagrad with the arithmetic of PyTorch's, lion as published (Chen et al. 2023, algorithm 2), and
-// muon (muon.h).
+// apply_update(): the optimizers for which LibTorch has no fused kernel on every device. rmsprop
+// and adagrad follow PyTorch's arithmetic, lion follows the paper (Chen et al., 2023, algorithm 2),
+// and muon is in muon.h.
 //
-// Threads:  the trainer's thread only.
+// Threads:  the trainer thread only.
 // Blocking: never waits for the device.
 // Errors:   LibTorch's exceptions pass through.
 #pragma once
@@ -16,8 +16,8 @@
 
 namespace stoker::train {
 
-// One update of the group's parameters and state by its gradients, at the group's rate. Where
-// `found_inf`, an F32 scalar on the device, is 1, all of them stay bit for bit what they were.
+// Updates the group's parameters and state once from its gradients, at the group's learning rate.
+// If `found_inf`, an F32 scalar on the device, is 1, they stay bit-for-bit unchanged.
 void apply_update(const config::OptimizerConfig& config, Optimizer::Group& group,
                   const std::optional<at::Tensor>& found_inf);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 
-// Whole slots and whole pages: two chunks share neither.
+// A multiple of the slot size and the page size, so that chunks share neither slots nor pages.
 size_t chunk_of(size_t slot_bytes, size_t wanted, size_t all) {
   const size_t unit = std::lcm(std::max<size_t>(slot_bytes, 1), kPageBytes);
   if (unit >= all || unit == 0) return all;

@@ -1,12 +1,12 @@
-// PinnedMemory: host memory that is page-locked for as long as this lives, so that copies from it run
-// beside everything else.
+// PinnedMemory: page-locks host memory for the lifetime of this object, so that copies from it are
+// asynchronous.
 //
-// It is locked in chunks that end where slots end: a copy never goes over two of them. Where the
-// driver refuses (a limit, or no memory), what is locked already is used, and the rest is copied
-// more slowly; the log says how much.
+// The memory is locked in chunks that end at slot boundaries, so a copy never spans two chunks. If
+// the driver rejects a chunk (limit reached, or out of memory), the chunks locked so far are used,
+// the rest is copied more slowly, and the log reports both sizes.
 //
-// Threads: one.
-// Owner:   not the memory, which must outlive this object.
+// Threads:   one.
+// Ownership: does not own the memory, which must outlive this object.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class PinnedMemory {
     std::function<void(void* bytes)> unpin;
   };
 
-  // `memory` consists of slots of `slot_bytes`; chunks of about `chunk_bytes`.
+  // `memory` consists of slots of `slot_bytes`; a chunk has about `chunk_bytes`.
   PinnedMemory(Driver driver, std::span<std::byte> memory, size_t slot_bytes,
                size_t chunk_bytes = size_t{1} << 30);
   ~PinnedMemory();

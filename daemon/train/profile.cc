@@ -8,7 +8,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr int kStepsRow = 0, kHostRow = 1, kDeviceRow = 2;  // of the trace; threads to its viewers
+constexpr int kStepsRow = 0, kHostRow = 1, kDeviceRow = 2;  // rows of the trace, shown as threads
 
 double ms(nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
@@ -18,7 +18,7 @@ std::string fixed(double value, int digits) {
   return text;
 }
 
-// Microseconds, to the nanosecond.
+// Microseconds with nanosecond resolution.
 std::string us(nanoseconds time) {
   return fixed(std::chrono::duration<double, std::micro>(time).count(), 3);
 }
@@ -37,7 +37,7 @@ std::string complete_event(const std::string& name, int row, nanoseconds begin, 
          R"(,"args":{"step":)" + std::to_string(step) + "}}";
 }
 
-// What each phase took in each step; the last entry is what none of them took.
+// The time of one phase in each step. The last entry of Times is the time outside of all phases.
 struct PhaseTimes {
   std::vector<double> ms_of_step;
   double sum() const {

@@ -1,8 +1,8 @@
-// Profile: where the time of some steps went; as a Chrome trace, and as sums.
+// Profile: the time spent in each phase of some steps, written as a Chrome trace and as a summary.
 //
-// Threads: values and functions of their arguments.
-// Format:  the Trace Event Format of Chromium: complete events ("ph":"X") with times in microseconds, which Perfetto and
-//          chrome://tracing open.
+// Threads: values and pure functions.
+// Format:  Chromium's Trace Event Format: complete events ("ph":"X") with times in microseconds,
+//          for Perfetto and chrome://tracing.
 #pragma once
 
 #include <chrono>
@@ -16,15 +16,15 @@ namespace stoker::train {
 
 struct PhaseSpan {
   Phase phase = Phase::kFeedWait;
-  std::chrono::nanoseconds begin{0}, end{0};  // since the profile's beginning
+  std::chrono::nanoseconds begin{0}, end{0};  // since the start of the profile
 };
 
 struct ProfiledStep {
   uint64_t step = 0;
   std::chrono::nanoseconds begin{0}, end{0};
-  std::vector<PhaseSpan> spans;  // by the trainer's thread; on the CPU it is the one that computes
-  // When the device did it, which on a GPU is later than when the thread asked for it. Empty where
-  // the device is the CPU.
+  std::vector<PhaseSpan> spans;  // on the trainer thread, which on the CPU also computes
+  // The times on the device. On a GPU they are later than those of the thread, which only enqueues
+  // the work. Empty on the CPU.
   std::vector<PhaseSpan> device_spans;
 };
 
@@ -33,13 +33,13 @@ struct Profile {
   std::vector<ProfiledStep> steps;  // without the pauses between them
 };
 
-// The whole file.
+// The complete contents of a trace file.
 std::string to_chrome_trace(const Profile& profile);
 
-// `first_step`, `last_step`, `steps`, `total_ms`, `median_ms` of a step, and `phases`: `phase`,
-// `median_ms` of what it took in a step, `sum_ms`, `share` of the total, and on a GPU
-// `device_median_ms`, `device_sum_ms`. The last is `other`. Fields of a JSON object, without its
-// braces: others can stand beside them.
+// `first_step`, `last_step`, `steps`, `device`, `total_ms`, `median_ms` per step, and `phases`.
+// Each phase has `phase`, `median_ms` per step, `sum_ms` and `share` of the total; on a GPU also
+// `device_median_ms` and `device_sum_ms`. The last phase is `other`. Returns the fields of a JSON
+// object without braces, so that the caller can add fields.
 std::string summary_fields(const Profile& profile);
 
 }  // namespace stoker::train

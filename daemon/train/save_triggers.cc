@@ -13,7 +13,7 @@ SaveReason SaveTriggers::due(uint64_t step, std::chrono::nanoseconds now, const 
     return SaveReason::kSteps;
   if (is_after_resume_) return SaveReason::kAfterResume;
   if (is_retry) return SaveReason::kRetry;
-  // What cannot be written need not be tried more often than that.
+  // After a failed save the reasons below trigger nothing; the retry delay limits the attempts.
   if (is_degraded) return SaveReason::kNone;
   if (options_.save_every_seconds &&
       seconds_between(saved_at_, now) >= *options_.save_every_seconds)

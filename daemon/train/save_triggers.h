@@ -1,9 +1,9 @@
-// SaveTriggers: when a checkpoint is due without anybody asking for it.
+// SaveTriggers: decides when a checkpoint is due without a request.
 //
-// By steps one is due at its step and then no more; for any other reason it stays due until a
-// snapshot is taken. A snapshot for one reason serves the others.
+// A checkpoint by steps is due only at its step. For any other reason it stays due until a snapshot
+// is taken. One snapshot satisfies all reasons.
 //
-// Threads: a value of the trainer's thread.
+// Threads: owned by the trainer thread.
 #pragma once
 
 #include <chrono>
@@ -21,22 +21,22 @@ enum class SaveReason {
   kSteps,        // checkpoint.save_every_steps
   kSeconds,      // checkpoint.save_every_seconds
   kImprovement,  // checkpoint.save_on_loss_improvement
-  kRetry,        // the last one could not be written, and some time has passed since
-  kAfterResume,  // the run goes on with what its checkpoint would refuse
+  kRetry,        // the last save failed, and the retry delay has passed
+  kAfterResume,  // resumed with an --allow-…-change flag; the next start then needs none
 };
 
 class SaveTriggers {
  public:
-  static constexpr std::chrono::seconds kFirstRetry{30};  // then twice as long each time, up to
+  static constexpr std::chrono::seconds kFirstRetry{30};  // doubles up to kLastRetry
   static constexpr std::chrono::seconds kLastRetry{600};
 
-  // `is_after_resume`: one is due at once. The settings must outlive this object.
+  // `is_after_resume`: a checkpoint is due immediately. `options` must outlive this object.
   SaveTriggers(const config::CheckpointConfig& options, bool is_after_resume)
       : options_(options), is_after_resume_(is_after_resume) {}
 
-  // Training begins: nothing is due by the clock yet.
+  // Call when training starts; save_every_seconds counts from here.
   void start(std::chrono::nanoseconds now) { saved_at_ = now; }
-  // After `step` was done. `is_degraded`: the last one submitted could not be written.
+  // Call after `step` is done. `is_degraded`: the last submitted checkpoint could not be written.
   SaveReason due(uint64_t step, std::chrono::nanoseconds now, const LossTrend& trend,
                  bool is_degraded);
   void record_save(std::chrono::nanoseconds now);

@@ -25,7 +25,7 @@ double learning_rate(const config::SchedulerConfig& config, double base_lr, uint
     const uint64_t times = since / std::max<uint64_t>(1, stair->step_size);
     return base_lr * std::pow(stair->gamma, static_cast<double>(times));
   }
-  return base_lr;  // constant
+  return base_lr;  // ConstantScheduler
 }
 
 }  // namespace stoker::train

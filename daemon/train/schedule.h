@@ -1,16 +1,17 @@
-// The learning rate as a pure function of the step: nothing to save, nothing to restore.
+// learning_rate(): the learning rate as a pure function of the step, with no state to save or
+// restore.
 //
-// With s = step (0 is the first), w = warmup_steps, T = total_steps, lr = the optimizer's:
+// With s = step (starts at 0), w = warmup_steps, T = total_steps, lr = base_lr:
 //   warm-up, s < w:  lr * (s + 1) / w
-// and after it, with p = min(1, (s - w) / (T - w)) (1 where T <= w):
+// After the warm-up, with p = min(1, (s - w) / (T - w)), or 1 if T <= w:
 //   constant:  lr
 //   cosine:    min_lr + (lr - min_lr) * (1 + cos(pi * p)) / 2
 //   linear:    lr + (min_lr - lr) * p
 //   step:      lr * gamma ^ floor((s - w) / step_size)
-// Cosine and linear arrive at min_lr where training ends (s = T), as PyTorch's CosineAnnealingLR
+// Cosine and linear reach min_lr at the end of training (s = T), as PyTorch's CosineAnnealingLR
 // with T_max = T - w and LinearLR with total_iters = T - w do.
 //
-// Threads: pure function.
+// Threads: a pure function.
 #pragma once
 
 #include <cstdint>

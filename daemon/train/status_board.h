@@ -1,7 +1,6 @@
-// StatusBoard: where the trainer puts up what it is doing, and everybody else reads it without ever
-// holding it up.
+// StatusBoard: publishes the trainer's status to other threads, which can never delay the trainer.
 //
-// Threads:  the trainer's thread writes; any thread reads.
+// Threads:  the trainer thread writes; any thread reads.
 // Blocking: the lock is held for the copy of one pointer.
 #pragma once
 
@@ -20,21 +19,21 @@ class StatusBoard {
   void publish(control::TrainerStatus status) {
     auto next = std::make_shared<const control::TrainerStatus>(std::move(status));
     const std::lock_guard lock(mutex_);
-    current_.swap(next);  // the old one is freed by `next`, after the lock
+    current_.swap(next);  // `next` frees the old status after the lock is released
   }
   std::shared_ptr<const control::TrainerStatus> read() const {
     const std::lock_guard lock(mutex_);
     return current_;
   }
 
-  // Moves whenever training does: batches waited for, steps done. Written by the trainer's thread;
-  // relaxed, because readers only ask whether it moved.
+  // Incremented for each micro-batch, for each published status and while the last checkpoint is
+  // being written. Written by the trainer thread; relaxed order is enough, because readers only
+  // check whether it changed.
   void record_progress() { progress_.fetch_add(1, std::memory_order_relaxed); }
   uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
   void set_step(uint64_t step) { step_.store(step, std::memory_order_relaxed); }
-  uint64_t step() const {
-    return step_.load(std::memory_order_relaxed);
-  }  // fresher than the published status
+  // More recent than the step of the published status.
+  uint64_t step() const { return step_.load(std::memory_order_relaxed); }
 
  private:
   std::atomic<uint64_t> progress_{0};

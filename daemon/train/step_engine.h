@@ -1,10 +1,11 @@
-// StepEngine: brings batches to where training computes, has the work of the steps done there, and
-// reads numbers back.
+// StepEngine: moves batches to the device that trains, runs the work of the steps there and reads
+// values back.
 //
-// Threads:  the trainer's thread only.
-// Blocking: synchronize() until everything that was begun is done; run() at most for a step that is two
-//           behind. The others never.
-// Errors:   LibTorch's exceptions pass through, also for what an earlier call had begun.
+// Threads:  the trainer thread only.
+// Blocking: synchronize() until all started work is complete; run() waits at most for the step
+//           before the previous one. The other methods never.
+// Errors:   LibTorch's exceptions pass through, including those caused by work that an earlier call
+//           started.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +21,20 @@
 
 namespace stoker::train {
 
-// A micro-batch's place in its step.
+// The position of a micro-batch in its step.
 struct MicroBatchInfo {
   bool is_first = true, is_last = true;
-  bool is_instrumented = false;  // somebody looks at its phases: it is done plainly
+  bool is_instrumented = false;  // runs eagerly, because its phases are observed
 };
 
 class StepEngine {
  public:
-  // What is done with a micro-batch. Nothing but work for the device on memory that stays where it
-  // is: it may be captured once and replayed instead of being called.
+  // Processes a micro-batch. May only issue device work on memory with fixed addresses, because it
+  // can be captured once and then replayed instead of being called.
   using Work = std::function<void(const task::Batch&, MicroBatchInfo)>;
-  // Is told when the memory of a batch is not read any more, in the order of the batches.
+  // Called in batch order, when the memory of a batch is no longer read.
   using Release = std::function<void(uint64_t ticket)>;
-  // What is made of a batch before that, in each step anew; it may depend on the ticket.
+  // Transforms a batch before `work`. Called in every step, so the result can depend on the ticket.
   using Prepare = std::function<task::Batch(task::Batch, uint64_t ticket)>;
   struct Calls {
     Prepare prepare;
@@ -45,14 +46,15 @@ class StepEngine {
   virtual ~StepEngine() = default;
 
   virtual void run(const ring::ReadyBatch& batch, MicroBatchInfo micro_batch) = 0;
-  // Reads scalars as they are after the work so far, and gives them to `on_read` when they are there:
-  // at once, or from a later run(), poll() or synchronize(). In the order of the calls.
+  // Reads the scalars as of all work issued so far and passes their values to `on_read` when they
+  // are available: immediately, or from a later run(), poll() or synchronize(). In the order of the
+  // calls.
   virtual void read(const std::vector<at::Tensor>& scalars, OnRead on_read) = 0;
-  // Releases batches, and gives numbers away, that have come meanwhile. False when nothing is under
-  // way.
+  // Releases batches and delivers values that have completed. Returns false when nothing is
+  // pending.
   virtual bool poll() = 0;
   virtual void synchronize() = 0;
-  // Of the steps so far, without waiting for those that are under way.
+  // Usage of the completed steps; does not wait for pending ones.
   virtual cuda::DeviceUsage device_usage() = 0;
 };
 

@@ -17,7 +17,8 @@ StepInstrumentation::StepInstrumentation(InspectionDependencies dependencies, Cl
 }
 
 void StepInstrumentation::on_begin(Phase phase) {
-  // What a look inside costs is in no phase, so that a profile beside it stays true.
+  // Inspections and histograms run outside of the phases, so that they do not distort a concurrent
+  // profile.
   if (phase == Phase::kOptimizer) histograms_.on_gradients();
   if (inspector_ && phase == Phase::kOptimizer) inspector_->on_gradients();
   if (inspector_ && phase == Phase::kForward) inspector_->begin_forward();

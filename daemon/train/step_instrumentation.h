@@ -1,9 +1,11 @@
-// StepInstrumentation: everything that looks inside training: who asked for it, and what they get.
+// StepInstrumentation: runs the profiles, inspections and histograms that are active during
+// training.
 //
-// Threads:  the trainer's thread only.
-// Blocking: never for the disk or a client; while somebody looks, for the device.
-// Owner:    the links and the clock must outlive it.
-// Errors:   on_begin() and end_step() pass on what LibTorch throws.
+// Threads:   the trainer thread only.
+// Blocking:  never for the disk or a client; for the device only while instrumentation is active.
+// Ownership: the clock, the model and the objects that InspectionDependencies refers to must
+//            outlive this object.
+// Errors:    on_begin() and end_step() pass on LibTorch's exceptions.
 #pragma once
 
 #include <functional>
@@ -20,36 +22,35 @@
 
 namespace stoker::train {
 
-// Where what was seen goes.
+// Where the recorded data goes.
 struct InspectionDependencies {
-  // Writes the profile and answers the request, on another thread.
+  // Writes the profile and answers the request on another thread.
   std::function<void(TakenProfile, Request)> save_profile;
-  InspectionBoard* maybe_inspections = nullptr;  // null: there are none
-  uint64_t histogram_steps = 0;                  // 0: never
+  InspectionBoard* maybe_inspections = nullptr;  // null: inspections are rejected
+  uint64_t histogram_steps = 0;                  // 0: no histograms
   Histograms::Report save_histograms = {};
 };
 
 class StepInstrumentation final : private StepObserver {
  public:
-  // All must outlive this object.
   StepInstrumentation(InspectionDependencies dependencies, Clock& clock, const model::Model& model,
                       c10::Device device);
 
-  // Null while nobody looks.
+  // Null while no instrumentation is active.
   StepObserver* maybe_observer() { return is_active() ? this : nullptr; }
 
-  // kBusy to whoever asks for a second one.
+  // Replies kBusy while another profile is being recorded.
   void profile(Request request);
-  // `step`: the last that is done.
+  // `step`: the last completed step.
   void inspection(Request request, uint64_t step);
 
-  // Around a step, from the end of the one before; begin_step() again where training stood still
-  // meanwhile.
+  // Starts the time of a step, right after the previous step. Call it again after a pause, so that
+  // the pause is not counted.
   void begin_step() {
     if (profiler_) [[unlikely]]
       profiler_->begin_step();
   }
-  // When its requests are answered, and it is going to be done.
+  // Call when pending requests are handled and `step` is about to run.
   void enter_step(uint64_t step) {
     histograms_.begin_step(step);
     if (inspector_ && inspector_->any()) [[unlikely]]
@@ -59,7 +60,7 @@ class StepInstrumentation final : private StepObserver {
     if (is_active()) [[unlikely]]
       end_instrumented_step(step);
   }
-  // There will be no more steps.
+  // Ends all profiles and inspections; no more steps follow.
   void finish(const std::string& why);
 
  private:

@@ -1,9 +1,9 @@
-// StepObserver: who is told where a step is, while somebody looks inside training; and PhaseScope,
-// which tells it.
+// StepObserver: is notified when a phase of a step starts and ends. PhaseScope sends the
+// notifications.
 //
-// When nobody looks there is no observer, and a phase costs the test of one pointer.
+// Without instrumentation there is no observer, and a phase costs one null check.
 //
-// Threads: the trainer's thread only.
+// Threads: the trainer thread only.
 #pragma once
 
 #include <array>
@@ -13,16 +13,16 @@
 
 namespace stoker::train {
 
-// In the order in which a step goes through them; with train.gradient_accumulation_steps the first
-// four come again for each micro-batch. They do not overlap. What is in none of them is the rest of a step:
-// requests, reports, bookkeeping.
+// In the order of a step. With train.gradient_accumulation_steps the first four repeat for each
+// micro-batch. Phases do not overlap. The rest of a step (requests, reports, bookkeeping) is in no
+// phase.
 enum class Phase : uint8_t {
-  kFeedWait,   // for a batch of the ring
-  kCopy,       // from the slot to tensors on the device
-  kForward,    // until the loss
-  kBackward,   // until the gradients
-  kOptimizer,  // clipping, the update, and zeroing the gradients
-  kSnapshot,   // the copy of the state for a checkpoint
+  kFeedWait,   // waiting for a batch from the ring
+  kCopy,       // from the ring slot to tensors on the device
+  kForward,    // up to the loss
+  kBackward,   // up to the gradients
+  kOptimizer,  // clipping, update and zeroing of the gradients
+  kSnapshot,   // copying the state for a checkpoint
 };
 inline constexpr size_t kPhases = 6;
 inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {
@@ -32,8 +32,8 @@ inline std::string_view to_string(Phase phase) { return kPhaseNames[static_cast<
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
-  // When kOptimizer begins, the gradients are whole, and not clipped yet. May throw what LibTorch
-  // throws.
+  // At the start of kOptimizer the gradients are complete and not yet clipped. May throw LibTorch's
+  // exceptions.
   virtual void on_begin(Phase phase) = 0;
   virtual void on_end(Phase phase) noexcept = 0;
 };

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// What the device does: the thread's own waiting is none of it.
+// Waiting for a batch happens on the thread only.
 bool is_on_device(Phase phase) { return phase != Phase::kFeedWait; }
 
 nanoseconds between(const c10::Event& begin, const c10::Event& end) {
@@ -37,7 +37,7 @@ Status StepProfiler::start() {
 
 c10::Event StepProfiler::mark_on_device() const {
   const c10::impl::VirtualGuardImpl guard(device_.type());
-  c10::Event event(device_.type(), c10::EventFlag::BACKEND_DEFAULT);  // with its time
+  c10::Event event(device_.type(), c10::EventFlag::BACKEND_DEFAULT);  // with timing enabled
   event.record(guard.getStream(device_));
   return event;
 }
@@ -72,7 +72,7 @@ void StepProfiler::end(Phase phase) noexcept {
   try {
     device_spans_.back().end = mark_on_device();
   } catch (...) {
-    device_spans_.pop_back();  // the next call to the device says what is wrong with it
+    device_spans_.pop_back();  // the next device call reports the error
   }
 }
 

@@ -1,10 +1,10 @@
-// StepProfiler: takes down when the phases of some steps began and ended.
+// StepProfiler: records when the phases of some steps start and end.
 //
-// On a GPU the trainer's thread only asks for work, so there each phase is timed by two events on
-// the device's stream as well; they are read when the last step is done, so that no step waits.
+// On a GPU the trainer thread only enqueues work, so each phase is also timed by two events on the
+// device's stream. The events are read after the last step, so no step waits for the device.
 //
-// Threads: the trainer's thread only.
-// Errors:  begin() and take() pass on what LibTorch throws.
+// Threads: the trainer thread only.
+// Errors:  begin() and take() pass on LibTorch's exceptions.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ namespace stoker::train {
 
 struct TakenProfile {
   Profile profile;
-  KernelProfile::Save save_kernels;  // empty where they were not asked for
+  KernelProfile::Save save_kernels;  // empty if not requested
 };
 
 class StepProfiler {
@@ -32,7 +32,7 @@ class StepProfiler {
   StepProfiler(const control::ProfileRequest& request, Clock& clock, c10::Device device);
 
   Status start();
-  // A step begins; what was begun before and has not ended is not one.
+  // Starts a step; discards an unfinished step.
   void begin_step();
   void end_step(uint64_t step);
   void begin(Phase phase);
@@ -45,7 +45,7 @@ class StepProfiler {
 
  private:
   struct DeviceSpan {
-    size_t step = 0;  // place in profile_.steps
+    size_t step = 0;  // index into profile_.steps
     Phase phase = Phase::kCopy;
     c10::Event begin, end;
   };

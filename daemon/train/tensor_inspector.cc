@@ -145,7 +145,7 @@ void TensorInspector::on_gradients() {
 std::string TensorInspector::format_record(uint64_t step, const Inspection& inspection) {
   std::vector<at::Tensor> parts;
   for (const Seen& one : inspection.seen) parts.push_back(one.statistics);
-  const at::Tensor host = at::cat(parts).cpu();  // one copy for all
+  const at::Tensor host = at::cat(parts).cpu();  // one copy for all tensors
   std::string row = "{\"step\":" + std::to_string(step) + ",\"tensors\":[";
   int64_t at = 0;
   for (const Seen& one : inspection.seen) {
@@ -163,7 +163,8 @@ void TensorInspector::end_step() {
     for (const auto& [name, parameter] : inspection.parameters)
       inspection.seen.push_back(
           {"parameter", name, enqueue_statistics(parameter, inspection.request.histogram)});
-    if (inspection.seen.empty()) continue;  // outputs only, and none of those modules ran
+    // Only outputs were requested, and none of the modules ran.
+    if (inspection.seen.empty()) continue;
     board_.push(inspection.number, format_record(step_, inspection));
     ++inspection.rows;
     if (inspection.request.steps == 0 || inspection.rows < inspection.request.steps) continue;

@@ -1,12 +1,12 @@
-// TensorInspector: statistics of parameters, gradients and outputs of modules, while training runs.
+// TensorInspector: computes statistics of parameters, gradients and module outputs during training.
 //
-// Gradients are those of the whole step before clipping, parameters those after its update, outputs
-// those of its first micro-batch.
+// Gradients are those of the complete step before clipping, parameters those after the update,
+// outputs those of the step's first micro-batch.
 //
-// Threads:  the trainer's thread only.
-// Blocking: never for a client; at the end of a step that a tap looks at, for the device.
-// Owner:    all that the constructor takes must outlive it.
-// Errors:   LibTorch's exceptions pass through begin_forward() and the two after it.
+// Threads:   the trainer thread only.
+// Blocking:  never for a client; waits for the device at the end of a sampled step.
+// Ownership: the model and the board must outlive this object.
+// Errors:    LibTorch's exceptions pass through begin_forward(), on_gradients() and end_step().
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,14 @@ class TensorInspector {
   TensorInspector(const model::Model& model, InspectionBoard& board)
       : model_(model), board_(board) {}
 
-  // Answered with the tap's number and what it looks at; kNotFound where the glob matches nothing,
-  // with the nearest name; kInvalidArgument where it matches too much; kBusy.
+  // Replies with the inspection's number and its tensor counts. kNotFound: the glob matches
+  // nothing; the message suggests the closest name. kInvalidArgument: it matches too many tensors.
+  // kBusy: too many inspections are open.
   void open(const Request& request, uint64_t step);
   bool any() const { return !inspections_.empty(); }
 
-  // In this order in each step, `step` being its number. What the taps look at is decided when the
-  // step begins.
+  // Call in this order in each step; `step` is its number. The inspections that sample the step are
+  // selected in begin_step().
   void begin_step(uint64_t step);
   void begin_forward();
   void end_forward() noexcept;
@@ -49,11 +50,11 @@ class TensorInspector {
   struct Inspection {
     uint64_t number = 0;
     control::InspectionRequest request;
-    // Of gradients the parameters, which know theirs.
+    // For gradients, the parameters that own them.
     std::vector<std::pair<std::string, at::Tensor>> parameters, gradients;
     std::vector<std::string> outputs;
     uint64_t rows = 0;
-    bool is_sampled = false;  // at this step
+    bool is_sampled = false;  // samples the current step
     std::vector<Seen> seen;
   };
   Result<Inspection> match(const control::InspectionRequest& request) const;
@@ -64,8 +65,8 @@ class TensorInspector {
   InspectionBoard& board_;
   std::vector<Inspection> inspections_;
   uint64_t step_ = 0;
-  std::optional<ActivationRecorder> outputs_;  // made when the first tap wants it
-  bool has_forward_ = false;                   // of this step
+  std::optional<ActivationRecorder> outputs_;  // created for the first inspection of outputs
+  bool has_forward_ = false;                   // the current step already had a forward pass
 };
 
 }  // namespace stoker::train

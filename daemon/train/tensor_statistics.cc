@@ -19,28 +19,29 @@ namespace {
 constexpr int64_t kPiece = int64_t{1} << 20;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// ---- Places of the result
+// ---- Layout of the result
 constexpr int64_t kCount = 0, kFinite = 1, kSum = 2, kSquares = 3, kZeros = 4, kNan = 5, kSums = 6;
 constexpr int64_t kMin = 6, kMax = 7, kHead = 8;  // then the histogram
 
 // ---- The histogram
 constexpr int kPerOctave = 4;
-constexpr int kLowest = -40, kHighest = 16;  // powers of two
+constexpr int kLowest = -40, kHighest = 16;  // exponents of 2
 constexpr int64_t kSide = int64_t{kHighest - kLowest} * kPerOctave;
 constexpr int64_t kZeroBucket = kSide;
 constexpr int64_t kBuckets = 2 * kSide + 1;
 
 double limit_of_side(int64_t i) { return std::exp2(kLowest + static_cast<double>(i) / kPerOctave); }
-// The largest number of a bucket, and with `bucket` - 1 the one below it.
+// The upper limit of a bucket; upper_limit(bucket - 1) is its lower limit.
 double upper_limit(int64_t bucket) {
   if (bucket < kZeroBucket) return -limit_of_side(kZeroBucket - 1 - bucket);
-  if (bucket == kZeroBucket) return limit_of_side(0) / 2;  // between zero and the first above it
+  if (bucket == kZeroBucket) return limit_of_side(0) / 2;  // above 0 and below the next bucket
   return limit_of_side(bucket - kZeroBucket);
 }
 
 at::Tensor histogram_of(const at::Tensor& safe, const at::Tensor& finite) {
   const at::Tensor side = safe.abs().log2_().mul_(kPerOctave).floor_();
-  const at::Tensor step = side.sub_(kLowest * kPerOctave).clamp_(0, kSide - 1);  // log2(0): -inf
+  // log2(0) is -inf, which clamp_() maps to the lowest bucket.
+  const at::Tensor step = side.sub_(kLowest * kPerOctave).clamp_(0, kSide - 1);
   at::Tensor bucket = at::where(safe.gt(0), step.add(static_cast<double>(kZeroBucket + 1)),
                                 step.neg().add_(static_cast<double>(kZeroBucket - 1)));
   bucket = bucket.masked_fill_(safe.eq(0), static_cast<double>(kZeroBucket));
@@ -75,7 +76,7 @@ void read_buckets(const double* counts, metrics::TensorSummary* summary) {
   while (first < kBuckets && counts[first] == 0) ++first;
   while (last > first && counts[last - 1] == 0) --last;
   if (first == last) return;
-  // The outermost buckets hold all that is beyond, and the numbers know how far that is.
+  // The outermost buckets are unbounded, so the tensor's min and max extend their limits.
   summary->below =
       std::min(summary->min, first > 0 ? upper_limit(first - 1) : -limit_of_side(kSide));
   for (int64_t i = first; i < last; ++i)

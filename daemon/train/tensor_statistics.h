@@ -1,11 +1,12 @@
-// Tensor statistics: the summary of a tensor, computed where the tensor is.
+// Tensor statistics: computes the summary of a tensor on the tensor's device.
 //
-// The buckets of the histogram are quarters of an octave, from 2^-40 to 2^16 on both sides of zero;
-// what is smaller or larger is in the outermost, and zero has its own. So histograms of different
-// steps, and of parts of a tensor, have the same limits.
+// The histogram has four buckets per octave from 2^-40 to 2^16 on both sides of zero, and one
+// bucket for zero. Values outside of this range are counted in the outermost buckets. The bucket
+// limits are fixed, so histograms of different steps, and of parts of a tensor, can be compared and
+// added.
 //
-// Threads:  functions of their arguments.
-// Blocking: enqueue_statistics() never waits for the device; the copy of its result to the host does.
+// Threads:  pure functions.
+// Blocking: enqueue_statistics() never waits for the device; copying its result to the host does.
 // Errors:   LibTorch's exceptions pass through.
 #pragma once
 
@@ -15,10 +16,10 @@
 
 namespace stoker::train {
 
-// F64 on the tensor's device, to be read by read_statistics(). Takes the tensor in pieces, so that
-// little memory is needed beside it.
+// Returns F64 values on the tensor's device for read_statistics(). Processes the tensor in pieces,
+// to limit the additional memory.
 at::Tensor enqueue_statistics(const at::Tensor& tensor, bool with_histogram);
-// `values`: of enqueue_statistics(), on the CPU.
+// `values`: the result of enqueue_statistics(), copied to the CPU.
 metrics::TensorSummary read_statistics(const at::Tensor& values);
 
 }  // namespace stoker::train

@@ -22,7 +22,7 @@ std::optional<at::ScalarType> format_of(config::Precision precision) {
     case config::Precision::kFp16:
       return at::kHalf;
     case config::Precision::kFp32:
-    case config::Precision::kTf32:  // a switch of the process: numerics.h
+    case config::Precision::kTf32:  // process-wide setting, see numerics.h
       return std::nullopt;
   }
   return std::nullopt;

@@ -1,6 +1,6 @@
-// TrainStep: from the micro-batches of one step to an update of the parameters.
+// TrainStep: computes the gradients of a step from its micro-batches and updates the parameters.
 //
-// Threads: the trainer's thread only.
+// Threads: the trainer thread only.
 // Errors:  LibTorch's exceptions pass through.
 #pragma once
 
@@ -19,28 +19,27 @@ namespace stoker::train {
 
 class TrainStep {
  public:
-  // All must outlive this object. Of `config` are read gradient_accumulation_steps and precision
-  // (the format of the forward pass, under autocast). `maybe_scale`: with fp16.
+  // All arguments must outlive this object. Uses gradient_accumulation_steps and precision (the
+  // autocast dtype of the forward pass) of `config`. `maybe_scale`: required for fp16, else null.
   TrainStep(model::Model& model, const task::Task& task, Optimizer& optimizer,
             const config::TrainConfig& config, LossScale* maybe_scale = nullptr);
 
-  // Adds one micro-batch's share to the gradients and to loss(); the first of a step begins the loss
-  // anew. When it returns on the CPU, the batch's memory is no longer used. Nothing here waits for
-  // the device, and all of it may be captured in a CUDA graph once it was done plainly.
+  // Adds the gradients and the loss of a micro-batch; `is_first` resets loss(). On the CPU the
+  // memory of the batch is no longer used after the return. Does not wait for the device and can be
+  // captured in a CUDA graph once it has run eagerly.
   void add(const task::Batch& batch, bool is_first = true);
-  // Clips, updates at the optimizer's learning rate, and zeroes the gradients; returns the norm of
-  // the gradient before clipping (on the device).
+  // Clips the gradients, updates at the optimizer's learning rate and zeroes the gradients. Returns
+  // the gradient norm before clipping, on the device.
   at::Tensor finish();
-  // As finish(), but a step whose gradient is not finite changes no parameter, and with `and_loss`
-  // one whose loss is not either; the optimizer's skipped() says so.
+  // Same as finish(), but changes no parameter if the gradient is not finite or, with `and_loss`,
+  // if the loss is not finite. The optimizer's skipped() then is 1.
   at::Tensor finish_if_finite(bool and_loss);
-  // Who is told of the phases from now on; null: nobody. Must outlive its being set.
+  // Sets the observer of the phases; null: none. The observer must outlive its use here.
   void set_observer(StepObserver* maybe_observer) { maybe_observer_ = maybe_observer; }
-  // Drops what add() has gathered since the last finish.
+  // Discards the gradients since the last finish().
   void drop();
 
-  // The mean loss of the step, F64 scalar on the device: of what was added since its first
-  // micro-batch.
+  // The mean loss of the step's micro-batches so far; F64 scalar on the device.
   const at::Tensor& loss() const { return loss_; }
 
  private:

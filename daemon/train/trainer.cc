@@ -16,8 +16,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
-constexpr milliseconds kAfterResume{1};     // between looks at the device
-constexpr milliseconds kPollInterval{100};  // no wait is longer without a look at the stop token
+constexpr milliseconds kBusyPollInterval{1};  // poll interval while device work is pending
+constexpr milliseconds kPollInterval{100};    // maximum wait without a check of the stop token
 
 }  // namespace
 
@@ -71,7 +71,7 @@ Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
   }
 }
 
-// A state that cannot be saved now goes on with the data it has.
+// A nonfinite state must not be saved, so the run does not switch to new data from it.
 Result<bool> Trainer::switch_dataset_version() {
   if (!dependencies_.is_new_data(state_.ticket)) return false;
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
@@ -103,8 +103,7 @@ Status Trainer::open_engine() {
   return {};
 }
 
-// Nothing is saved after this: the device may be in no state to copy from, and the last checkpoint
-// is whole.
+// Saves nothing: copying from the device may fail too, and the last checkpoint is complete.
 Status Trainer::failed(const std::exception& error) const {
   const Status status = to_status(error);
   const std::string at = "step " + std::to_string(state_.step + 1);
@@ -212,8 +211,8 @@ Result<std::optional<ring::ReadyBatch>> Trainer::next_batch(std::stop_token stop
   const PhaseScope waiting(instrumentation_.maybe_observer(), Phase::kFeedWait);
   const nanoseconds began = dependencies_.clock.monotonic();
   while (true) {
-    // While the device still reads slots that the readers wait for, often.
-    auto batch = dependencies_.ring.pop(engine_->poll() ? kAfterResume : kPollInterval);
+    // Polls more often while the device still reads slots that the workers wait for.
+    auto batch = dependencies_.ring.pop(engine_->poll() ? kBusyPollInterval : kPollInterval);
     interval_.waited += batch.ok() ? dependencies_.clock.monotonic() - began : nanoseconds(0);
     if (batch.ok() && dependencies_.is_valid_batch && !dependencies_.is_valid_batch(*batch))
       return std::optional<ring::ReadyBatch>();
@@ -221,7 +220,8 @@ Result<std::optional<ring::ReadyBatch>> Trainer::next_batch(std::stop_token stop
     if (batch.status().code() == StatusCode::kClosed) return std::optional<ring::ReadyBatch>();
     if (batch.status().code() != StatusCode::kTimedOut) return batch.status();
     if (stop.stop_requested()) return std::optional<ring::ReadyBatch>();
-    // A starved trainer still obeys: a stop is taken here, the rest between steps.
+    // Requests are also handled while waiting for data. Only stop takes effect here; pause and
+    // checkpoint wait until the step is done.
     for (Request& request : dependencies_.mailbox.take()) handle(request);
     if (stop_requested_) return std::optional<ring::ReadyBatch>();
   }
@@ -235,7 +235,7 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   for (int64_t part = 0; part < config_.train.gradient_accumulation_steps; ++part) {
     STOKER_ASSIGN_OR_RETURN(const auto batch, next_batch(stop));
     if (!batch) {
-      // A step half done is not a step: it is taken back, and the ticket stays where it began.
+      // An incomplete step is undone, and the ticket stays at the start of the step.
       if (part > 0) {
         state_.rewind(*began);
         step_.drop();

@@ -1,15 +1,16 @@
-// Trainer: the loop: requests, batch, step, report, checkpoint; until the last step or a stop.
+// Trainer: the training loop. Each iteration handles requests, then runs a step, reports and saves;
+// the loop ends after the last step or on a stop.
 //
-// Threads:  run() on one thread; everything else reaches it through the mailbox and leaves it
-//           through the status board.
-// Blocking: waits for batches, for requests while paused, and at the end for the last checkpoint;
-//           at most 100 ms without looking at the stop token. For the device only to save, at the
-//           end, or where it is two batches behind. Never for the evaluator, a client, the log or
-//           (but at the end) the disk.
-// Owner:    everything in TrainerDependencies must outlive it.
-// Errors:   kOutOfMemory, kDeviceLost, kInternal (LibTorch's text), kCorrupt (the loss is not a
-//           number, see NonfiniteGuard: nothing is saved, the last checkpoint stays), and the ring's
-//           and writer's.
+// Threads:   run() on one thread. Other threads send requests through the mailbox and read the
+//            status board.
+// Blocking:  waits for batches, for requests while paused, and at the end for the last checkpoint;
+//            at most 100 ms without checking the stop token. Waits for the device only before
+//            saving, at the end, or when the device is two batches behind. Never for the evaluator,
+//            a client or the log, and for the disk only at the end.
+// Ownership: everything in TrainerDependencies must outlive this object.
+// Errors:    kOutOfMemory, kDeviceLost, kInternal (LibTorch's message), kCorrupt (the loss is not
+//            finite, see NonfiniteGuard: nothing is saved, the last checkpoint stays valid), and
+//            those of the ring and the checkpoint writer.
 #pragma once
 
 #include <chrono>
@@ -46,29 +47,29 @@ struct TrainerDependencies {
   Mailbox& mailbox;
   StatusBoard& board;
   Clock& clock;
-  // Takes a reported row without waiting; returns the length of train.jsonl with it, for the
-  // manifest.
+  // Reports metrics without blocking. Returns the length of train.jsonl in bytes including this
+  // record, for the manifest.
   std::function<uint64_t(const metrics::TrainMetrics&)> report;
-  // The samples that the readers have put into quarantine so far.
+  // The samples that the workers have quarantined so far.
   std::function<std::vector<uint64_t>()> quarantined;
-  // The manifest's fields that this run shares: digests, parent.
+  // Template for the manifests of this run: digests, and the parent of the next checkpoint.
   checkpoint::Manifest manifest;
-  uint64_t metrics_bytes = 0;         // of train.jsonl now
-  bool save_after_resume = false;     // the first step is saved, whatever the settings say
-  InspectionDependencies watch = {};  // empty: nobody may look inside
-  // Whether other data is to be trained on from this ticket on.
+  uint64_t metrics_bytes = 0;         // current length of train.jsonl
+  bool save_after_resume = false;     // saves after the first step, regardless of the configuration
+  InspectionDependencies watch = {};  // empty: no instrumentation
+  // Whether a new dataset version starts at this ticket.
   std::function<bool(uint64_t ticket)> is_new_data = [](uint64_t) { return false; };
-  // Where the steps are done; make_engine() decides where it is empty.
+  // Creates the engine; empty: train::make_engine().
   std::function<Result<std::unique_ptr<StepEngine>>(StepEngine::Calls)> make_engine = {};
-  // Of batches that differ; nothing: all are as the ring's layout.
+  // The shapes of batches that differ in shape; empty: all batches have the ring's layout.
   std::optional<feed::BatchShapes> maybe_shapes = std::nullopt;
-  // Is shown the first batch of a run that begins, before it is trained on; empty: nobody is.
+  // Called with the first batch of a new run before it is trained on; may be empty.
   std::function<void(const ring::ReadyBatch&)> on_first_batch = {};
-  // Whether a batch may be trained on; empty: all may. One that may not ends training as the end of
-  // the data does: what was learned is saved. Whoever says so keeps the reason.
+  // Whether a batch is valid; empty: all are. An invalid batch ends training like the end of the
+  // data: the state is saved. The callee records the reason.
   std::function<bool(const ring::ReadyBatch&)> is_valid_batch = {};
-  // Samples of the tickets before this one that could not be read, for a checkpoint; empty: it does not
-  // say.
+  // The number of sample errors in the tickets before `ticket`, for a checkpoint; empty: the
+  // checkpoint does not contain it.
   std::function<uint64_t(uint64_t ticket)> sample_errors_before = {};
 };
 
@@ -77,13 +78,14 @@ class Trainer {
   enum class Outcome {
     kFinished,
     kStopped,
-    kRolledBack,  // the state is spoiled: go on from the last checkpoint; nothing was saved
-    kNewData,     // the state is saved: go on from it with other data
+    kRolledBack,  // nothing was saved; resume from the last checkpoint
+    kNewData,     // the state was saved; resume from it with the new dataset version
   };
 
   Trainer(const config::Config& config, TrainingState& state, TrainerDependencies dependencies);
 
-  // Ends with the last state saved and acknowledged (on_write_error: retry: or its loss logged).
+  // Returns after the last state is saved and durable, except after a rollback or a nonfinite loss.
+  // kIoError if the state could not be saved.
   Result<Outcome> run(std::stop_token stop);
 
  private:
@@ -91,8 +93,8 @@ class Trainer {
   void handle(Request& request);
   void wait_while_paused(std::stop_token stop);
   void save_for_requests();
-  void reject_saving(const Status& why);  // to those that wait for a checkpoint
-  // False when the run must end (stop, end of data); the step is then not done.
+  void reject_saving(const Status& why);  // replies to pending checkpoint requests
+  // False if the run must end (stop or end of data); the step was then not done.
   Result<bool> do_step(std::stop_token stop);
   Result<std::optional<ring::ReadyBatch>> next_batch(std::stop_token stop);
   double learning_rate() const;
@@ -101,24 +103,24 @@ class Trainer {
   void work(const task::Batch& batch, MicroBatchInfo micro_batch);
   Status failed(const std::exception& error) const;
 
-  // False when the run must roll back.
+  // False if the run must roll back.
   Result<bool> report_and_save();
   Status save_if_due();
-  // Reads what the device knows of the steps so far; a row is completed by it and reported, now or
-  // later. What it says of the run is in verdict_.
+  // Reads the device values of the steps so far. They complete and report `maybe_metrics`, now or
+  // later, and set nonfinite_action_.
   void read_device_metrics(std::optional<metrics::TrainMetrics> maybe_metrics);
   Result<NonfiniteGuard::NonfiniteAction> read_device_metrics_blocking();
   metrics::TrainMetrics begin_metrics();
-  void record_device_usage();  // of the device, in status_
+  void record_device_usage();
   void finish_metrics(metrics::TrainMetrics& metrics, const NonfiniteGuard::NonfiniteReport& found,
                       int64_t loss_steps);
   SaveReason save_due();
   void save_if_triggered(SaveReason reason);
-  Status check_saving() const;  // on_write_error: fail
-  // Snapshots and submits; false when one is still in flight.
+  Status check_saving() const;  // fails with on_write_error: fail
+  // Takes a snapshot and submits it. False if another one is still in flight.
   bool try_save();
   void fill(checkpoint::Snapshot& snapshot);
-  // Whether the run leaves here for other data, its state saved.
+  // True if the state was saved and the run must continue with a new dataset version.
   Result<bool> switch_dataset_version();
   Result<Outcome> end_run(std::stop_token stop);
   Status save_last(bool hurried);
@@ -133,19 +135,20 @@ class Trainer {
   NonfiniteGuard guard_;
   SaveTriggers triggers_;
   StepInstrumentation instrumentation_;
+  // The first action or error other than kContinue.
   Result<NonfiniteGuard::NonfiniteAction> nonfinite_action_ =
-      NonfiniteGuard::NonfiniteAction::kContinue;  // the first that is not fine
-  std::unique_ptr<StepEngine> engine_;             // its work is done by the members above
+      NonfiniteGuard::NonfiniteAction::kContinue;
+  std::unique_ptr<StepEngine> engine_;  // its callbacks use the members above
 
   bool stop_requested_ = false;
   bool paused_ = false;
-  std::vector<Request>
-      save_requests_;  // `checkpoint` commands that wait for the next free snapshot
-  std::optional<uint64_t>
-      maybe_submitted_step_;  // of the last snapshot handed over, or resumed from
+  // `checkpoint` requests that wait for the next snapshot.
+  std::vector<Request> save_requests_;
+  // Step of the last submitted snapshot, or of the checkpoint resumed from.
+  std::optional<uint64_t> maybe_submitted_step_;
   bool is_skip_logged_ = false;
   Interval interval_;
-  cuda::DeviceUsage device_usage_;  // until the last row
+  cuda::DeviceUsage device_usage_;  // up to the last report
   control::TrainerStatus status_;
 };
 

@@ -1,4 +1,4 @@
-// What the trainer learns from the device, and tells of it: rows, verdicts, the status.
+// The reporting part of Trainer: device values, metrics and status.
 #include <utility>
 
 #include "daemon/train/schedule.h"
@@ -14,7 +14,7 @@ Result<bool> Trainer::report_and_save() {
   const bool report_due = is_last || state_.step % config_.metrics.log_every_steps == 0;
   if (report_due || save_due() != SaveReason::kNone) {
     read_device_metrics(report_due ? std::optional(begin_metrics()) : std::nullopt);
-    // What is saved must be known to be fine.
+    // The state must be known to be finite before it is saved.
     if (is_last || save_due() != SaveReason::kNone) engine_->synchronize();
   }
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action, nonfinite_action_);
@@ -24,7 +24,7 @@ Result<bool> Trainer::report_and_save() {
   return nonfinite_action_.ok() && *nonfinite_action_ == NonfiniteGuard::NonfiniteAction::kContinue;
 }
 
-// Asked again, because of the loss that was just reported.
+// Evaluates the triggers again, because the loss that was just reported can trigger a save.
 Status Trainer::save_if_due() {
   const SaveReason reason = save_due();
   if (reason == SaveReason::kNone) return {};
@@ -58,13 +58,13 @@ void Trainer::read_device_metrics(std::optional<metrics::TrainMetrics> maybe_met
 }
 
 Result<NonfiniteGuard::NonfiniteAction> Trainer::read_device_metrics_blocking() {
-  if (!engine_) return NonfiniteGuard::NonfiniteAction::kContinue;  // nothing was done yet
+  if (!engine_) return NonfiniteGuard::NonfiniteAction::kContinue;  // no step was run
   read_device_metrics(std::nullopt);
   engine_->synchronize();
   return nonfinite_action_;
 }
 
-// What is known without the device.
+// Fills the fields that do not need the device.
 metrics::TrainMetrics Trainer::begin_metrics() {
   const nanoseconds now = dependencies_.clock.monotonic();
   const auto batch = static_cast<uint64_t>(config_.train.micro_batch_size *
@@ -96,7 +96,7 @@ void Trainer::record_device_usage() {
 
 void Trainer::finish_metrics(metrics::TrainMetrics& metrics,
                              const NonfiniteGuard::NonfiniteReport& found, int64_t loss_steps) {
-  // Not a number where all steps were skipped.
+  // NaN if all steps were skipped.
   metrics.loss = found.loss_sum / static_cast<double>(loss_steps);
   metrics.grad_norm = found.grad_norm;
   if (guard_.counts()) metrics.maybe_skipped_steps = state_.skipped_steps;

@@ -1,4 +1,4 @@
-// When the trainer saves, and how.
+// The checkpoint part of Trainer: when a checkpoint is taken, and how.
 #include <utility>
 
 #include "daemon/train/trainer.h"
@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
-constexpr milliseconds kSavePollInterval{100};  // as the trainer's
+constexpr milliseconds kSavePollInterval{100};  // same as kPollInterval of trainer.cc
 
 double ms(nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
@@ -23,7 +23,7 @@ SaveReason Trainer::save_due() {
 void Trainer::save_if_triggered(SaveReason reason) {
   if (reason == SaveReason::kNone || try_save() || reason != SaveReason::kSteps) return;
   dependencies_.writer.increment_skipped();
-  // Once for each that is in flight: where saving is slow, every interval may skip.
+  // Once per checkpoint in flight: on slow storage every interval can be skipped.
   if (!std::exchange(is_skip_logged_, true)) {
     log_warn("checkpoint skipped",
              {{"step", state_.step}, {"reason", "the previous checkpoint is still being written"}});
@@ -40,7 +40,7 @@ Status Trainer::check_saving() const {
 
 bool Trainer::try_save() {
   if (maybe_submitted_step_ == state_.step && !dependencies_.writer.stats().degraded) {
-    // This very state is saved, or being saved. Whoever asked gets the answer that it is.
+    // This step is already saved or being saved. Once it is saved, pending requests are answered.
     if (dependencies_.writer.stats().in_flight) return false;
     for (const Request& request : std::exchange(save_requests_, {})) {
       answer(request, "{\"step\":" + std::to_string(state_.step) + ",\"saved\":\"before\"}");
@@ -77,7 +77,8 @@ void Trainer::fill(checkpoint::Snapshot& snapshot) {
   checkpoint::Manifest& manifest = snapshot.manifest();
   manifest = dependencies_.manifest;
   state_.quarantined = dependencies_.quarantined();
-  // Which saves are taken depends on the disk, too: where nothing goes by it, it is no part of a run.
+  // Whether a save is taken depends on disk speed too. The trend changes only if a trigger uses it,
+  // so that other runs do not depend on the disk.
   if (config_.checkpoint.save_on_loss_improvement) state_.loss_trend.record_save();
   state_.capture(snapshot);
   manifest.epoch = dependencies_.plan.epoch_of(state_.ticket);
@@ -87,7 +88,7 @@ void Trainer::fill(checkpoint::Snapshot& snapshot) {
 }
 
 Status Trainer::save_last(bool hurried) {
-  if (state_.step == 0) return {};  // nothing was learned
+  if (state_.step == 0) return {};  // nothing to save
   while (!dependencies_.writer.wait_idle(kSavePollInterval)) dependencies_.board.record_progress();
   if (maybe_submitted_step_ != state_.step || dependencies_.writer.stats().degraded) {
     if (!try_save())

@@ -12,13 +12,13 @@
 namespace stoker::train {
 namespace {
 
-constexpr size_t kMaxText = 800;  // of the allocator's summary
+constexpr size_t kMaxText = 800;  // bytes of the allocator's summary
 
-// How LibTorch's allocators and CUDA's libraries say it, beside OutOfMemoryError.
+// Messages of LibTorch's allocators and of the CUDA libraries that are not an OutOfMemoryError.
 constexpr std::array<std::string_view, 5> kOutOfMemory{"can't allocate memory", "not enough memory",
                                                        "out of memory", "CUDNN_STATUS_ALLOC_FAILED",
                                                        "CUBLAS_STATUS_ALLOC_FAILED"};
-// After these the device is as it was: restarting would do the same again.
+// These errors do not damage the device. They are bugs, so a restart would fail again.
 constexpr std::array<std::string_view, 3> kOfTheProgram{"device-side assert", "invalid argument",
                                                         "invalid configuration argument"};
 

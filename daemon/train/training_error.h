@@ -1,6 +1,6 @@
-// failure: what an exception that ended a step means, and what its user can do about it.
+// Training errors: maps the exception that ended a step to a status, with hints for the user.
 //
-// Threads: functions of their arguments; none of them touches a device.
+// Threads: pure functions; none of them accesses a device.
 #pragma once
 
 #include <exception>
@@ -12,13 +12,15 @@
 
 namespace stoker::train {
 
-// kOutOfMemory (of host or device, with the allocator's summary), kDeviceLost (the device's context
-// is of no use any more), kMismatch (a model in a file does not know a token), kInternal. On one line.
+// kOutOfMemory (host or device, with the allocator's summary), kDeviceLost (the device context is
+// unusable), kMismatch (token id out of the vocabulary of a model file), kInternal. The message is
+// a single line.
 Status to_status(const std::exception& error);
 
-// "the model takes 475 MiB, its gradients 475 MiB, the optimizer 950 MiB"; on whatever device.
+// "the model takes 475 MiB, its gradients 475 MiB, the optimizer 950 MiB"; for any device.
 std::string memory_usage(TrainingState& state);
-// Settings by which a step of the same meaning takes less.
+// Settings that reduce the memory of a step: smaller micro-batches with more accumulation,
+// activation checkpointing, bf16.
 std::string memory_saving_hints(const config::Config& config);
 
 }  // namespace stoker::train

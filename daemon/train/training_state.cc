@@ -28,7 +28,7 @@ constexpr const char* kLossSteps = "interval.steps";
 
 const c10::Device kCpu(c10::DeviceType::CPU);
 
-// A tensor over host memory of ours, to copy to or from.
+// A tensor view of host memory owned by this process, used for copies.
 at::Tensor host_view(std::span<std::byte> bytes, const at::Tensor& like) {
   return at::from_blob(bytes.data(), like.sizes(),
                        like.options().device(at::kCPU).requires_grad(false));
@@ -37,7 +37,7 @@ at::Tensor host_view(std::span<std::byte> bytes, const at::Tensor& like) {
 void copy_out(checkpoint::Snapshot& snapshot, checkpoint::Part part, const std::string& name,
               const at::Tensor& tensor) {
   const at::Tensor source = tensor.detach();
-  // From a device all copies are under way at once; capture() waits for them.
+  // Copies from a device run asynchronously; capture() waits for them.
   host_view(snapshot.add(part, model::to_tensor_spec(name, source)), source)
       .copy_(source, /*non_blocking=*/!source.is_cpu());
 }
@@ -67,7 +67,7 @@ Status read_into(const checkpoint::SafetensorsFile& file, const std::string& nam
   return file.read(name, {static_cast<std::byte*>(tensor.data_ptr()), expected.bytes()});
 }
 
-// A checkpoint of a run that was not in fp16 has none: then the factor begins anew.
+// The checkpoint of a run without fp16 has no loss scale. The scale then keeps its initial value.
 Status restore_scale(const checkpoint::SafetensorsFile& file, const LossScale& scale) {
   for (const auto& [name, tensor] : scale.state()) {
     if (file.find(name) == nullptr) {
@@ -223,7 +223,7 @@ Status TrainingState::restore_rest(const checkpoint::SafetensorsFile& rest) {
   at::Tensor rng = generator_state(kCpu);
   STOKER_RETURN_IF_ERROR(read_into(rest, kRngCpu, rng));
   set_generator_state(kCpu, rng);
-  // A run that was on the CPU has no state of the device's.
+  // The checkpoint of a CPU run has no device generator.
   if (!device_.is_cpu() && rest.find(kRngDevice) != nullptr) {
     rng = generator_state(device_);
     STOKER_RETURN_IF_ERROR(read_into(rest, kRngDevice, rng));

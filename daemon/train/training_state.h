@@ -1,11 +1,11 @@
-// TrainingState: everything that decides how training goes on: model, optimizer, generator,
-// counters. What is in here is what a checkpoint holds; a run restored from it continues bit for
+// TrainingState: everything that determines how training continues: model, optimizer, generators,
+// counters. A checkpoint contains exactly this state, and a run restored from it continues bit for
 // bit.
 //
-// Threads: the trainer's thread only.
+// Threads: the trainer thread only.
 // Errors:  kMismatch: the model does not fit the data, or the checkpoint does not fit the model or
-//          optimizer, with the first differences named; after a failed restore() the state is
-//          unusable.
+//          optimizer; the message lists the first differences. After a failed restore() the state
+//          is unusable.
 #pragma once
 
 #include <cstdint>
@@ -32,27 +32,27 @@ namespace stoker::train {
 
 class TrainingState : public LiveState {
  public:
-  // Builds and initialises from config.run.seed. Where classes have balanced weights, the numbers are in
-  // its task.
+  // Builds the model and initializes it from config.run.seed. With balanced class weights, the
+  // computed values must be in config.task.
   static Result<std::unique_ptr<TrainingState>> create(const config::Config& config,
                                                        const dataset::Dataset& data,
                                                        c10::Device device);
 
-  // What a run begins with, instead of random weights: as model::load_pretrained().
+  // Replaces the random initial weights, see model::load_pretrained().
   Status load_pretrained(const config::PretrainedConfig& config, model::StateDictMapping& mapping);
   enum class Restored { kFully, kPartially };
-  // `may_differ`: what has no counterpart of its name, shape and dtype in the checkpoint stays as it
-  // was made, and is logged; otherwise it is kMismatch.
+  // With `may_differ`, tensors without a counterpart of the same name, shape and dtype in the
+  // checkpoint keep their initial values and are logged. Otherwise they are kMismatch.
   Result<Restored> restore(const checkpoint::VerifiedCheckpoint& saved, bool may_differ = false);
-  // Copies everything to the snapshot's host memory, with the manifest's fields that this class
-  // knows. When it returns, training may go on.
+  // Copies the state to the snapshot's host memory and sets the manifest fields of this class.
+  // Training can continue when it returns.
   void capture(checkpoint::Snapshot& snapshot) const;
 
-  // What a step changes before it is done, the gradients apart: the generators. A step that cannot
-  // be finished (the feed ended inside it) is taken back.
+  // The state that an incomplete step changes, except for the gradients: the generators. rewind()
+  // undoes a step that cannot be finished because the data ended.
   struct Mark {
     at::Tensor generator;
-    at::Tensor of_device;  // where that is another one
+    at::Tensor of_device;  // undefined on the CPU
   };
   Mark mark() const;
   void rewind(const Mark& mark) const;
@@ -65,10 +65,10 @@ class TrainingState : public LiveState {
   c10::Device device() const { return device_; }
   const std::string& model_digest() const { return model_digest_; }
 
-  uint64_t step = 0;    // optimizer steps done
-  uint64_t ticket = 0;  // the next micro-batch
-  // Since the last reported step, without skipped ones; in the checkpoint so that a resumed run
-  // reports the same numbers.
+  uint64_t step = 0;    // completed optimizer steps
+  uint64_t ticket = 0;  // the next micro-batch to train on
+  // Since the last reported step, without skipped steps. Part of the checkpoint, so that a resumed
+  // run reports the same values.
   at::Tensor loss_sum;  // F64 scalar on the device: sum of the steps' mean losses
   int64_t loss_steps = 0;
 

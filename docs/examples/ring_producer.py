@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Fills the batches of a running stokerd from Python: no numpy, nothing to install.
+"""Fills the batches of a running stokerd from Python, without third-party packages.
 
-    ring_producer.py RUN_DIR            feed.producers: external; each ticket holds samples made here
-    ring_producer.py RUN_DIR --plan     feed.producers: both; data.train of format text and one file: each
-                                        ticket holds the bytes that `stokerctl show-batch` names
+    ring_producer.py RUN_DIR            feed.producers: external; fills each ticket with generated samples
+    ring_producer.py RUN_DIR --plan     feed.producers: both; data.train of format text with one file: fills
+                                        each ticket with the bytes that `stokerctl show-batch` reports
 
-It asks for the ring over the control socket, and then follows docs/ring-layout.md. Atomic operations
-come from libatomic, which is there wherever GCC's programs run. To fill batches from a source of your
-own, replace samples_of(): everything else is the ring's protocol.
+It requests the ring over the control socket and then follows docs/ring-layout.md. Atomic operations
+come from libatomic, which is installed with the GCC runtime. To fill batches from your own source,
+replace samples_of(); everything else is the protocol of the ring.
 """
 import argparse
 import ctypes
@@ -26,7 +26,7 @@ FREE, CLAIMED, READY, REISSUE = 1, 2, 3, 5
 SEQ_CST = 5  # memory order
 FUTEX_WAIT, FUTEX_WAKE = 0, 1
 SYS_FUTEX = {"x86_64": 202, "aarch64": 98}[platform.machine()]
-CODES = {1: "B", 2: "H", 3: "i", 4: "q", 7: "f", 8: "d", 9: "?", 10: "b", 11: "h"}  # of struct
+CODES = {1: "B", 2: "H", 3: "i", 4: "q", 7: "f", 8: "d", 9: "?", 10: "b", 11: "h"}  # format characters of struct
 
 libc = ctypes.CDLL(None, use_errno=True)
 atomic = ctypes.CDLL(ctypes.util.find_library("atomic") or "libatomic.so.1")
@@ -52,7 +52,7 @@ class Tensor:
 
 
 class Ring:
-    """The segment, and this process's row in it. Positions are those of docs/ring-layout.md."""
+    """The shared-memory segment and this process's row in it. Offsets: docs/ring-layout.md."""
 
     def __init__(self, fd, producer, generation):
         self.memory = mmap.mmap(fd, os.fstat(fd).st_size)
@@ -87,7 +87,7 @@ class Ring:
         return self.load(320, 4) == 1 or self.load(self.row) != self.generation << 32 | 1
 
     def look(self):
-        """The lowest ticket that nobody has, claimed; None; or an EOFError when all are filled."""
+        """Claims and returns the lowest available ticket, or None. EOFError: all are filled."""
         self.add(self.row + 40, 1)
         following = self.load(128)
         limit = min(following + self.slots, self.end)
@@ -128,7 +128,7 @@ class Ring:
 
     def publish(self, ticket):
         if not self.replace(ticket, self.word(ticket, CLAIMED), self.word(ticket, READY)):
-            return  # it was taken away: another fills it
+            return  # the claim was revoked; another producer fills the ticket
         self.add(self.row + 48, 1)
         if ticket == self.load(128):
             self.add(256, 1, 4)
@@ -137,7 +137,7 @@ class Ring:
 
 
 def attach(socket_path):
-    """The ring, from the daemon that listens there."""
+    """Requests the ring from the daemon that listens on the socket."""
     with socket.socket(socket.AF_UNIX) as control:
         control.connect(socket_path)
         control.sendall(b'{"id":1,"method":"attach"}\n')
@@ -151,7 +151,7 @@ def attach(socket_path):
 
 
 def samples_of(ring, ticket):
-    """Samples made here: a function of the ticket alone, so that it may be asked for twice."""
+    """Generated samples, a function of the ticket only, because a ticket can be requeued."""
     numbers = random.Random(ticket)
     for _ in range(ring.batch):
         label = numbers.randrange(2)
@@ -168,7 +168,10 @@ def samples_of(ring, ticket):
 
 
 def planned_samples_of(ring, ticket, run_dir, stokerctl):
-    """What the run's plan puts into the ticket (train.gradient_accumulation_steps 1), read from the files."""
+    """The samples that the run plans for the ticket, read from the files.
+
+    Requires train.gradient_accumulation_steps 1.
+    """
     command = [stokerctl, "--run-dir", run_dir, "--json", "show-batch", str(ticket + 1)]
     explained = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     (tokens,) = ring.tensors

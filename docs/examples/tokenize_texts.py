@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a dataset of format `tokens` of texts, with the tokenizer of your choice.
+"""Tokenizes text files into a dataset of format `tokens`, with the tokenizer of your choice.
 
     tokenize_texts.py --tokenizer TOKENIZER --out train.bin [--field NAME] [--end ID] FILE…
 
@@ -9,10 +9,11 @@ TOKENIZER is one of
     tiktoken:NAME                    an encoding of tiktoken, such as gpt2 (package tiktoken)
     tokenizers:TOKENIZER.json        a Hugging Face tokenizer (package tokenizers)
 
-A FILE is one text; of a .jsonl file each line's value under --field is one. After each text comes its end: the
-tokenizer's own token for it, or the one that --end names. Numbers are written as uint16 where the vocabulary has at most
-65,536 tokens, otherwise as uint32, little-endian. The file appears under its name only when it is whole. At the end the
-settings for the file are printed.
+Each FILE is one text; in a .jsonl file, the value under --field of each line is one. Each text is
+followed by the end-of-text token of the tokenizer, or by the one set with --end. Token ids are
+written as uint16 if the vocabulary has at most 65,536 tokens, otherwise as uint32, little-endian.
+The output is written to a temporary file and renamed when it is complete. Finally the dataset and
+model settings for the configuration are printed.
 """
 import argparse
 import array
@@ -20,7 +21,7 @@ import json
 import os
 import sys
 
-TEXT_BATCH = 256  # texts that are handed to a tokenizer at once
+TEXT_BATCH = 256  # texts per tokenizer call
 
 
 class Bytes:

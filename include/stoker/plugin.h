@@ -1,22 +1,22 @@
-// A model in a shared object of your own, for `model: {name: plugin, path: my_model.so}`.
+// Public API for models in user-provided shared objects, used with
+// `model: {name: plugin, path: my_model.so}`.
 //
 //   #include <stoker/plugin.h>
 //
 //   class MyModel : public stoker::plugin::Model { … };
 //
-//   static std::shared_ptr<stoker::plugin::Model> make(const stoker::plugin::ModelSpec& request) {
-//     return std::make_shared<MyModel>(request.input[0], request.parameters.integer("width", 64),
-//                                      request.outputs);
+//   static std::shared_ptr<stoker::plugin::Model> make(const stoker::plugin::ModelSpec& spec) {
+//     return std::make_shared<MyModel>(spec.input_shape[0], spec.args.get_int("width", 64),
+//                                      spec.num_classes);
 //   }
 //   STOKER_PLUGIN(make)
 //
-// How it is compiled, and an example: docs/models.md, docs/examples/plugin.
+// How to compile it, and an example: docs/models.md, docs/examples/plugin.
 //
-// Threads: make() and all of the model: one thread at a time, not always the same one.
-// Owner:   stoker holds the model as long as the process trains or evaluates; the shared object is
-//          never unloaded.
-// Errors:  exceptions. Those of make() end the program's start, with their text; those of forward()
-//          end training.
+// Threads:   the factory and the model are called by one thread at a time, not always the same one.
+// Ownership: stoker holds the model until the process exits; the shared object is never unloaded.
+// Errors:    exceptions. If the factory throws, startup fails with the text of the exception; if
+//            forward() throws, training fails.
 #pragma once
 
 #include <charconv>
@@ -37,32 +37,32 @@
 
 namespace stoker::plugin {
 
-// What a model says of a batch in training: `auxiliary` is what a second head further down says of
-// the same, undefined where there is none. Its loss counts by task.aux_loss_weight.
+// Outputs of a model in training. `aux_logits` is the output of an auxiliary head, undefined if
+// there is none; its loss is weighted by task.aux_loss_weight.
 struct Outputs {
   at::Tensor logits;
   at::Tensor aux_logits;
 };
 
-// Parameters and buffers are those of torch::nn::Module, under the names under which they are
-// registered: what is registered is trained, moved to the device, saved and loaded; nothing else
-// is. Parameters are F32 on the CPU, drawn from LibTorch's default generator, which stoker has
-// seeded. forward() asks is_training(), which stoker sets, for what only training does.
+// Base class of plugin models. Only registered parameters and buffers of torch::nn::Module are
+// trained, moved to the device, saved and loaded, under the names under which they are registered.
+// Parameters must be F32 on the CPU, initialized from LibTorch's default generator, which stoker
+// has seeded. stoker sets train or eval mode; forward() can check is_training().
 class Model : public torch::nn::Module {
  public:
-  // `input`: [batch, …ModelSpec::input], F32, or I64 of tokens, which may be fewer a sample than
-  // that. Returns [batch, outputs]; of tokens, or where each step of a sequence is labelled,
-  // [batch, steps, outputs]. F32, or shorter under autocast.
+  // `input`: [batch, …ModelSpec::input_shape], F32, or I64 for tokens, which can be fewer per
+  // sample than the shape says. Returns [batch, outputs], or [batch, steps, outputs] for language
+  // modeling and for labels per time step. F32, or a lower precision under autocast.
   virtual at::Tensor forward(const at::Tensor& input) = 0;
   virtual Outputs forward_with_aux(const at::Tensor& input) { return {forward(input), {}}; }
 };
 
-// The settings under model.args. What the factory does not ask for is refused, as any other
-// misspelt key is; json() counts as asking for all.
+// The arguments under model.args. Keys that the factory does not read are rejected, like any
+// unknown key; to_json() counts as reading all of them.
 class Args {
  public:
-  // `values`: by the way to it: "width", "block.width", "hidden[0]"; "hidden[]": how many there
-  // are.
+  // `values` are keyed by path: "width", "block.width", "hidden[0]"; "hidden[]" is the length of a
+  // list.
   Args(std::string json, std::map<std::string, std::string> values)
       : json_(std::move(json)), values_(std::move(values)) {}
 
@@ -95,7 +95,7 @@ class Args {
       items.push_back(get_int(key + '[' + std::to_string(i) + ']', 0));
     return items;
   }
-  // All of it as the text of a JSON object, keys in their alphabetical order.
+  // All arguments as the text of a JSON object, with keys in alphabetical order.
   const std::string& to_json() const {
     are_all_used_ = true;
     return json_;
@@ -135,19 +135,19 @@ class Args {
   mutable bool are_all_used_ = false;
 };
 
-// What a model is to be made for.
+// Describes the model to build.
 struct ModelSpec {
   Args args;
-  std::vector<int64_t>
-      input_shape;          // the shape of one sample, such as [3, 32, 32]; [tokens] of tokens
-  bool has_tokens = false;  // the input is numbers of tokens, I64
-  // Classes, width of the target, or tokens to choose from; or model.num_classes.
+  std::vector<int64_t> input_shape;  // of one sample, such as [3, 32, 32]; [tokens] for tokens
+  bool has_tokens = false;           // the input is token ids, I64
+  // Number of outputs: classes, width of the target, or vocabulary size; model.num_classes if set.
   int64_t num_classes = 0;
 };
 
 }  // namespace stoker::plugin
 
-// Once in a shared object, outside of any namespace. `factory`: a function as StokerPlugin::make.
+// Use it once per shared object, outside of any namespace. `factory`: a function with the signature
+// of StokerPlugin::make.
 #define STOKER_PLUGIN(factory)                                                                   \
   const StokerPlugin* stoker_plugin() {                                                          \
     static const StokerPlugin description = {::stoker::plugin::kVersion, _GLIBCXX_USE_CXX11_ABI, \

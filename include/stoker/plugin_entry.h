@@ -1,7 +1,8 @@
-// The entry of a plugin: what stoker looks for in a shared object before it calls into it. It says
-// with what the plugin was compiled, in a form that no later version of this header changes.
+// The entry point of a plugin, which stoker reads before it calls any other function of the shared
+// object. It describes how the plugin was compiled, in a layout that later versions of this header
+// keep.
 //
-// Not for writing a model: include stoker/plugin.h, which has this and the rest.
+// To write a model, include stoker/plugin.h instead, which includes this header.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +13,25 @@ namespace stoker::plugin {
 class Model;
 struct ModelSpec;
 
-// Raised by whatever changes the types of plugin.h: a plugin must be compiled anew then.
+// Incremented by every change to the types of plugin.h; plugins must then be recompiled.
 inline constexpr uint32_t kVersion = 1;
 
-// The function below, by the name under which it is looked up.
+// Symbol name of the function below.
 inline constexpr const char* kEntry = "stoker_plugin";
 
 }  // namespace stoker::plugin
 
-// Fields are never moved; later ones come after these.
+// The order of the fields never changes; new fields are added at the end.
 struct StokerPlugin {
   uint32_t version;      // stoker::plugin::kVersion
-  uint32_t cxx11_abi;    // _GLIBCXX_USE_CXX11_ABI, which decides what a std::string is
-  uint32_t torch_major;  // of the LibTorch whose headers it was compiled with
+  uint32_t cxx11_abi;    // _GLIBCXX_USE_CXX11_ABI, which determines the layout of std::string
+  uint32_t torch_major;  // version of the LibTorch headers it was compiled with
   uint32_t torch_minor;
-  // May throw; the text of what it throws is told to the user.
+  // Can throw; the text of the exception is reported to the user.
   std::shared_ptr<stoker::plugin::Model> (*make)(const stoker::plugin::ModelSpec& spec);
 };
 
 extern "C" {
-// STOKER_PLUGIN() defines it in a plugin; stoker looks it up there.
+// Defined in the plugin by STOKER_PLUGIN(); stoker looks it up by name.
 __attribute__((visibility("default"))) const StokerPlugin* stoker_plugin();
 }

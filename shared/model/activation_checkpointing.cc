@@ -18,7 +18,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The state of a device's generator, and its return to it.
+// Saves the state of the default generator of a device and restores it.
 class Randomness {
  public:
   explicit Randomness(c10::Device device)
@@ -35,11 +35,11 @@ class Randomness {
   const at::Tensor& state() const { return state_; }
 
  private:
-  mutable at::Generator generator_;  // its lock is no const thing
+  mutable at::Generator generator_;  // locking it is a non-const operation
   at::Tensor state_;
 };
 
-// For its lifetime the generator draws from `state` on; then as if nothing had been drawn.
+// Sets the generator to `state` during its lifetime, then restores the previous state.
 class DrawnAgain {
  public:
   DrawnAgain(c10::Device device, const at::Tensor& state) : now_(device) { now_.set(state); }
@@ -51,14 +51,15 @@ class DrawnAgain {
   Randomness now_;
 };
 
-// What the second time needs to be like the first.
+// What the recomputation needs to repeat the forward pass.
 struct First : torch::CustomClassHolder {
   Function function;
   std::optional<at::Tensor> randomness;
   std::optional<at::ScalarType> autocast;
 };
 
-// A weight's short copy that is made without a graph must not be taken for one with a graph.
+// Disables the autocast cache: a cached low-precision weight created without a graph must not be
+// reused where a graph is needed.
 class NoAutocastCache {
  public:
   NoAutocastCache() : was_(at::autocast::is_autocast_cache_enabled()) {
@@ -74,8 +75,7 @@ class NoAutocastCache {
 
 class Recomputed : public torch::autograd::Function<Recomputed> {
  public:
-  // `inputs`: the part's input, then its parameters. Of a vector apply() would not see that there are
-  // tensors in it.
+  // `inputs`: the input, then the parameters. apply() does not find tensors inside a std::vector.
   static at::Tensor forward(AutogradContext* context, c10::intrusive_ptr<First> first,
                             at::TensorList inputs) {
     context->save_for_backward(inputs.vec());
@@ -108,7 +108,7 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
     for (const at::Tensor& leaf : leaves)
       if (leaf.requires_grad()) wanted.push_back(leaf);
     const variable_list found = torch::autograd::grad({output}, wanted, {gradient});
-    variable_list of_arguments(1);  // forward()'s `first` has none
+    variable_list of_arguments(1);  // no gradient for `first`
     for (size_t i = 0, next = 0; i < leaves.size(); ++i)
       of_arguments.push_back(leaves[i].requires_grad() ? found[next++] : at::Tensor());
     return of_arguments;

@@ -1,11 +1,12 @@
-// recompute(): a part of a model whose inner results are not kept for the backward pass, but computed
-// a second time in it; as torch.utils.checkpoint. Memory for time: only the part's input is kept.
+// checkpoint_activations(): runs a part of a model without storing its intermediate activations and
+// recomputes them during the backward pass, as torch.utils.checkpoint does. Trades time for memory:
+// only the input of the part is stored.
 //
-// The second time is the first over again: the same random numbers, the same format under autocast.
-// So the gradients are those of the plain part, bit for bit.
+// The recomputation uses the same random numbers and the same autocast dtype, so the gradients are
+// bit-for-bit those of an ordinary forward pass.
 //
-// Threads: as torch::nn::Module; the backward pass may be another thread's.
-// Errors:  LibTorch's exceptions pass through.
+// Threads: as torch::nn::Module; the backward pass can run on another thread.
+// Errors:  exceptions of LibTorch are propagated.
 #pragma once
 
 #include <functional>
@@ -17,9 +18,10 @@ namespace stoker::model {
 
 using Function = std::function<at::Tensor(const at::Tensor&)>;
 
-// part(input). `parameters` are all that the part reads; whatever else it reads gets no gradient. The
-// part must live until the backward pass is over. `draws`: it takes random numbers. Where no gradient
-// is asked for it is simply called.
+// Returns function(input). `parameters` must list every parameter that the function reads; all
+// others get no gradient. Objects that the function refers to must outlive the backward pass.
+// `uses_random`: the function consumes random numbers. If gradients are disabled, the function is
+// called directly.
 at::Tensor checkpoint_activations(Function function, const at::Tensor& input,
                                   std::vector<at::Tensor> parameters, bool uses_random);
 

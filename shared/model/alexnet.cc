@@ -1,5 +1,5 @@
-// alexnet: torchvision's (the network of "One weird trick for parallelizing convolutional neural
-// networks"): five convolutions, three fully connected layers.
+// alexnet: as in torchvision (the network of "One weird trick for parallelizing convolutional
+// neural networks"): five convolutions, three fully connected layers.
 #include <ATen/ops/max_pool2d.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
@@ -11,7 +11,7 @@
 namespace stoker::model {
 namespace {
 
-constexpr int64_t kAlexnetMinSide = 63;  // the last pooling still sees 3 x 3
+constexpr int64_t kAlexnetMinSide = 63;  // smallest side for which the last pooling gets 3 x 3
 constexpr int64_t kPooledSide = 6;
 
 std::shared_ptr<Sequential> make_features(int64_t channels) {
@@ -56,7 +56,7 @@ Result<ModelPtr> make_alexnet(const config::AlexnetConfig& config,
   STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
                           find_input_tensor(sample, "alexnet", kAlexnetMinSide));
   STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
-  // One after the other: the order decides which random numbers each weight gets.
+  // In this order, because it decides which random numbers initialize each weight.
   const auto features = make_features(input.shape[0]);
   const auto classifier = make_classifier(config.hidden_dim, outputs, config.dropout);
   return ModelPtr(std::make_shared<ConvClassifier>(features, kPooledSide, classifier));

@@ -16,7 +16,7 @@ Autocast::Autocast(std::optional<c10::ScalarType> maybe_dtype, c10::DeviceType d
 
 Autocast::~Autocast() {
   if (!on_) return;
-  // The weights' short copies are of this step: the next one makes its own.
+  // The cached low-precision weights are valid for one step only.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, was_enabled_);
   at::autocast::set_autocast_dtype(device_, was_dtype_);

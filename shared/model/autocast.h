@@ -1,7 +1,7 @@
-// Autocast: while it lives, forward passes of this thread compute in a shorter format where
-// LibTorch's autocast rules say it pays; as Python's torch.autocast.
+// Autocast: RAII guard that enables autocast on the current thread, as torch.autocast in Python.
+// Forward passes then run in a lower-precision dtype for the operators in LibTorch's autocast list.
 //
-// Threads: the thread that makes it, which also ends it.
+// Threads: constructed and destroyed on the same thread.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace stoker::model {
 
 class Autocast {
  public:
-  // Nothing where `maybe_dtype` is empty.
+  // No effect if `maybe_dtype` is empty.
   Autocast(std::optional<c10::ScalarType> maybe_dtype, c10::DeviceType device);
   ~Autocast();
   Autocast(const Autocast&) = delete;

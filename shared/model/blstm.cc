@@ -1,9 +1,8 @@
-// blstm: a bidirectional LSTM over a sequence of vectors or of tokens, and a linear layer over its last
-// states, over the mean of all, or over each.
+// blstm: a bidirectional LSTM over sequences of vectors or tokens, and a linear layer over the last
+// states, over the mean of all states, or over the state of each time step.
 //
-// Of sequences that are padded, the padding has no part in anything: the backward direction begins at
-// each sequence's own end, where the forward one has its last state. That is PyTorch's nn.LSTM over
-// what pack_padded_sequence() made of them.
+// Padding has no effect: the backward direction starts at the last valid step of each sequence,
+// where the forward direction ends. This matches PyTorch's nn.LSTM with pack_padded_sequence().
 #include <string>
 
 #include <ATen/ops/_assert_async.h>
@@ -19,9 +18,9 @@
 namespace stoker::model {
 namespace {
 
-// What the data's sequences are made of.
+// The sequences of the data.
 struct Steps {
-  int64_t features = 0;  // of the vector of a step
+  int64_t features = 0;  // size of the vector of a time step
   bool are_tokens = false;
 };
 
@@ -47,7 +46,7 @@ class Blstm : public Model {
   int64_t vocab() const override { return tok_ ? config_.vocab_size : 0; }
 
  private:
-  // LibTorch warns of a dropout that has no place.
+  // LibTorch warns about dropout in an LSTM with one layer.
   static double between_layers(const config::BlstmConfig& config) {
     return config.num_layers > 1 ? config.dropout : 0.0;
   }
@@ -59,7 +58,8 @@ class Blstm : public Model {
                                                               : states.last));
   }
 
-  // LibTorch would say that an index is out of range, but not of what. A device is not waited for.
+  // LibTorch's own error would not say which index is out of range. The assertion does not
+  // synchronize with the device.
   at::Tensor embedded(const at::Tensor& tokens) {
     at::_assert_async(tokens.ge(0).logical_and(tokens.lt(config_.vocab_size)).all(),
                       "a token is not from 0 to below model.vocab_size (" +
@@ -67,7 +67,7 @@ class Blstm : public Model {
     return tok_(tokens);
   }
 
-  // Over the real steps: the states of all others are 0.
+  // Mean over the valid steps; the states of padding are 0.
   static at::Tensor mean_of(const at::Tensor& steps, const at::Tensor& length) {
     if (!length.defined()) return steps.mean(1);
     return steps.sum(1) / length.clamp_min(1).unsqueeze(1);

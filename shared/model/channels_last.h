@@ -1,5 +1,5 @@
-// use_channels_last(): lays the weights of convolutions pixel by pixel in memory (PyTorch's
-// channels_last); their inputs and outputs then take the same order by themselves.
+// use_channels_last(): converts convolution weights to PyTorch's channels_last memory format.
+// Convolution inputs and outputs then use that format automatically.
 //
 // Threads: as Model.
 #pragma once
@@ -8,7 +8,8 @@
 
 namespace stoker::model {
 
-// Before an optimizer is made of the parameters: what it keeps for each lies as the parameter does.
+// Call it before the optimizer is created, because optimizer state uses the memory format of its
+// parameter.
 void use_channels_last(Model& model);
 
 }  // namespace stoker::model

@@ -12,8 +12,8 @@ ConvClassifier::ConvClassifier(const std::shared_ptr<Sequential>& features, int6
 
 at::Tensor ConvClassifier::forward(const at::Tensor& input) {
   at::Tensor x = features_->forward(input);
-  // Pictures of torchvision's size leave that side already; and on a GPU the pooling's backward pass
-  // does not give the same bits each time.
+  // Images of torchvision's size already have this size here, and the backward pass of adaptive
+  // average pooling is nondeterministic on a GPU.
   if (x.size(2) != pooled_side_ || x.size(3) != pooled_side_)
     x = at::adaptive_avg_pool2d(x, {pooled_side_, pooled_side_});
   return classifier_->forward(x.flatten(1));

@@ -1,5 +1,5 @@
-// ConvClassifier: the form of alexnet and vgg: convolutions ("features"), an average pooling to a fixed
-// side, fully connected layers ("classifier").
+// ConvClassifier: the common structure of alexnet and vgg: convolutions ("features"), average
+// pooling to a fixed size, fully connected layers ("classifier").
 //
 // Threads: as torch::nn::Module: one thread at a time.
 #pragma once

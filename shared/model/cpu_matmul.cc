@@ -14,13 +14,13 @@
 namespace stoker::model {
 namespace {
 
-// What is done to the product on the way; here nothing.
+// Arguments of a fused elementwise operation, unused here.
 using Scalars = c10::List<std::optional<at::Scalar>>;
 using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&,
                                    const std::optional<at::Tensor>&, std::string_view, Scalars,
                                    std::optional<std::string_view>);
 
-// The operator has no header: it is registered for compiled graphs, and may be missing.
+// The operator has no header: it is registered for compiled graphs and can be missing.
 std::optional<c10::TypedOperatorHandle<LinearPointwise>> find_linear() {
   if (!at::globalContext().userEnabledMkldnn()) return std::nullopt;
   const auto found = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
@@ -37,7 +37,7 @@ std::optional<c10::TypedOperatorHandle<Reorder>> find_reorder() {
   return found->typed<Reorder>();
 }
 
-// oneDNN is slow by a factor of hundreds where rows lie apart.
+// oneDNN is hundreds of times slower on matrices with gaps between rows.
 at::Tensor dense(const at::Tensor& matrix) {
   if (matrix.is_mkldnn()) return matrix;
   return matrix.is_contiguous() || matrix.t().is_contiguous() ? matrix : matrix.contiguous();
@@ -57,8 +57,8 @@ at::Tensor pack_for_matmul(const at::Tensor& b, int64_t rows) {
 }
 
 at::Tensor cpu_matmul(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
-  // It has no gradient; autograd's way of telling so puts all arguments on a stack first. And F32 it
-  // stays where autocast would shorten LibTorch's own product.
+  // The operator has no gradient. Dispatching below autograd avoids its fallback kernel, which
+  // boxes all arguments. Autocast is excluded because the fallback product must stay in F32.
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const auto& linear = linear_of_onednn();

@@ -47,7 +47,8 @@ Result<int64_t> num_outputs(std::optional<int64_t> num_classes,
                   "data has neither classes nor targets: " +
                       describe(sample));
   }
-  // More outputs than classes are allowed (a head trained elsewhere); a target must fit exactly.
+  // The model may have more outputs than classes (a head trained elsewhere); the width of a target
+  // must match exactly.
   const bool fits = classes > 0 ? *num_classes >= wanted : (wanted == 0 || *num_classes == wanted);
   if (fits) return *num_classes;
   return Status(StatusCode::kMismatch, "model.num_classes is " + std::to_string(*num_classes) +

@@ -1,4 +1,5 @@
-// DataFit: what a model must know of the data it is made for, and whether the two go together.
+// Checks whether a model and a dataset are compatible, and derives from the data what the model
+// needs to be built.
 //
 // Threads: pure functions.
 // Errors:  kMismatch, naming both sides.
@@ -19,24 +20,24 @@ const TensorSpec* find_tensor(const std::vector<TensorSpec>& sample, const std::
 // "tokens U8 [129]" or "input F32 [3, 32, 32], label I64 []".
 std::string describe(const std::vector<TensorSpec>& sample);
 
-// The sample's "input"; `min_side` > 0 also asks for a picture [channels, height, width] whose
-// sides are at least that.
+// Returns the "input" tensor of the sample. If `min_side` > 0, it must be an image [channels,
+// height, width] whose height and width are at least `min_side`.
 Result<TensorSpec> find_input_tensor(const std::vector<TensorSpec>& sample,
                                      const std::string& model, int64_t min_side);
 
-// How many outputs the model has: model.num_classes, or what the data has (classes, or width of the
-// target).
+// Number of model outputs: model.num_classes if it is set, otherwise the number of classes or the
+// width of the target in the data.
 Result<int64_t> num_outputs(std::optional<int64_t> num_classes,
                             const std::vector<TensorSpec>& sample, uint64_t classes);
 
-// Of a language model: model.context_length and model.vocab_size.
+// model.context_length and model.vocab_size of a language model.
 struct TokenLimits {
   int64_t context_length;
   int64_t vocab_size;
 };
 
-// For language models: the sample's `tokens` fit the context, and the data's (`classes`, where that
-// is known) the vocabulary.
+// For language models: checks that `tokens` of the sample fit the context length, and that
+// `classes`, if known, fits the vocabulary.
 Status validate_vocab(const TokenLimits& limits, const std::vector<TensorSpec>& sample,
                       uint64_t classes, const std::string& model);
 

@@ -1,5 +1,5 @@
-// gpt: a decoder-only transformer over tokens: learned positions, pre-norm blocks, exact GELU,
-// untied head without bias.
+// gpt: a decoder-only transformer over tokens: learned position embeddings, pre-norm blocks, exact
+// GELU, untied head without bias.
 #include <cmath>
 
 #include <ATen/ops/dropout.h>
@@ -102,8 +102,8 @@ class Gpt : public Model {
         config_.dropout > 0 && is_training());
   }
 
-  // GPT-2's: N(0, 0.02), and the two projections that add to the residual stream are made smaller
-  // by the square root of how many of them there are.
+  // As in GPT-2: N(0, 0.02). The standard deviation of the projections that add to the residual
+  // stream is divided by the square root of their number.
   void initialize() {
     const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.num_layers));
     for (auto& item : named_parameters()) {

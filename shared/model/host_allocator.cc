@@ -14,9 +14,9 @@
 namespace stoker::model {
 namespace {
 
-constexpr size_t kAlignment = 64;  // as LibTorch has it
+constexpr size_t kAlignment = 64;  // the same as LibTorch's
 
-// The block begins at what is written before the tensor's first byte.
+// The address of the malloc() block is stored in front of the tensor's first byte.
 void free_block(void* data) {
   if (data == nullptr) return;
   void* block = nullptr;
@@ -28,7 +28,7 @@ void* try_allocate(size_t bytes) {
   if (bytes > std::numeric_limits<size_t>::max() - kAlignment) return nullptr;
   void* const block = std::malloc(bytes + kAlignment);
   if (block == nullptr) return nullptr;
-  // malloc() aligns to 16, so that there is always room for a pointer.
+  // malloc() aligns to 16 bytes, so there is always room for a pointer.
   static_assert(alignof(std::max_align_t) >= sizeof block);
   const auto address = reinterpret_cast<uintptr_t>(block);
   std::byte* const data = static_cast<std::byte*>(block) + (kAlignment - address % kAlignment);
@@ -43,7 +43,8 @@ class WholeBlocks final : public c10::Allocator {
     if (bytes == 0) return {nullptr, nullptr, &free_block, cpu};
     void* data = try_allocate(bytes);
     while (data == nullptr) {
-      (void)c10::GetDefaultCPUAllocator()->allocate(bytes);  // throws, or memory has come free
+      (void)c10::GetDefaultCPUAllocator()->allocate(
+          bytes);  // throws, unless memory was freed in the meantime
       data = try_allocate(bytes);
     }
     return {data, data, &free_block, cpu};
@@ -56,7 +57,7 @@ class WholeBlocks final : public c10::Allocator {
 
 }  // namespace
 
-// Only together: what is kept and in pieces is never made whole again.
+// Both are needed: with retained memory, fragmented blocks would never be merged again.
 void install_host_allocator() {
   retain_freed_memory();
   static WholeBlocks blocks;

@@ -1,15 +1,17 @@
-// host blocks: how LibTorch gets memory for tensors of the CPU, and that the process keeps it.
+// install_host_allocator(): installs a CPU tensor allocator that avoids heap fragmentation, and
+// makes the process retain freed memory.
 //
-// LibTorch asks for aligned memory (posix_memalign), for which glibc before 2.38 takes a little more
-// and gives back what stands over on both sides. What is small and stays is then put into these
-// rests, and when the tensor has gone its place is too small for the next one of the same size: a
-// program that keeps a few bytes now and then, a line of a ledger say, loses the place of a tensor
-// each time. A block from malloc() that is a little larger is given back as a whole.
+// LibTorch allocates aligned memory with posix_memalign(). glibc before 2.38 allocates slightly
+// more for that and frees the remainders on both sides. Small long-lived allocations then land in
+// these remainders, and after the tensor is freed its block is too small for the next tensor of the
+// same size. A program that occasionally stores a few bytes, such as a journal record, loses a
+// tensor-sized block each time. A slightly larger block from malloc() is freed as a single block
+// instead.
 //
-// Threads:  before the first tensor is made.
+// Threads:  call it before the first tensor is created.
 // Blocking: never.
-// Errors:   none; where there is no memory LibTorch's own allocator is asked, and says so in its
-//           words.
+// Errors:   none; if an allocation fails, LibTorch's own allocator is tried, which throws
+//           LibTorch's out-of-memory error.
 #pragma once
 
 namespace stoker::model {

@@ -1,4 +1,4 @@
-// inception_v3: torchvision's, with its auxiliary head.
+// inception_v3: as in torchvision, with its auxiliary head.
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/cat.h>
@@ -15,7 +15,7 @@
 namespace stoker::model {
 namespace {
 
-// Of a picture of which a pixel is left at the end, and at the auxiliary head's.
+// Smallest image sides that leave one pixel at the output, and at the output of the auxiliary head.
 constexpr int64_t kInceptionMinSide = 75, kMinSideOfAuxiliary = 299;
 
 using Pair = torch::ExpandingArray<2>;
@@ -27,7 +27,7 @@ struct ConvShape {
   Pair padding = 0;
 };
 
-// A convolution without bias, its norm, ReLU.
+// A convolution without bias, batch norm, ReLU.
 class BasicConv : public torch::nn::Module {
  public:
   explicit BasicConv(const ConvShape& shape)
@@ -57,8 +57,8 @@ struct Named {
   ConvShape shape;
 };
 
-// What all blocks are: branches side by side, whose outputs are joined along the channels. Each kind
-// of block says what its branches are; the order in which convolutions are made is torchvision's.
+// Base class of the blocks: parallel branches whose outputs are concatenated along the channels.
+// Subclasses define the branches; convolutions are created in torchvision's order.
 class Block : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& x) = 0;
@@ -169,7 +169,7 @@ class BlockE : public Block {
   }
 
  private:
-  // Two that see the same: 1 x 3 and 3 x 1.
+  // Two convolutions of the same input: 1 x 3 and 3 x 1.
   Convs split(const std::string& name) {
     return branch({{name + "a", {384, 384, Pair{{1, 3}}, 1, Pair{{0, 1}}}},
                    {name + "b", {384, 384, Pair{{3, 1}}, 1, Pair{{1, 0}}}}});
@@ -254,8 +254,9 @@ class InceptionV3 : public Model {
     return fc_(x.flatten(1));
   }
 
-  // In the order of the modules. torchvision names 0.01 for the auxiliary head's second convolution
-  // too, on the block around it, where its own code does not look.
+  // In the order of the modules, as in torchvision. torchvision also sets a deviation of 0.01 for
+  // the second convolution of the auxiliary head, but on the enclosing module, which its own
+  // initialization ignores.
   void initialize() {
     for (const auto& item : named_modules("", /*include_self=*/false)) {
       const double deviation = item.key() == "AuxLogits.fc" ? 0.001 : 0.1;

@@ -22,9 +22,9 @@ namespace {
 using config::Layer;
 using Shape = std::vector<int64_t>;  // of one sample
 
-constexpr int64_t kMaxElements = int64_t{1} << 32;  // of a sample, and of a layer's weight
+constexpr int64_t kMaxElements = int64_t{1} << 32;  // of a sample, and of the weight of a layer
 
-// What a body makes of its input is added to the input, or to what a shortcut makes of it.
+// Adds the output of the body to the input, or to the output of the shortcut.
 class Residual : public torch::nn::Module {
  public:
   Residual(std::shared_ptr<Sequential> body, std::shared_ptr<Sequential> maybe_shortcut)
@@ -47,7 +47,7 @@ constexpr std::array kNames = {
     "flatten", "residual"};
 static_assert(kNames.size() == std::variant_size_v<config::LayerVariant>);
 
-// At one layer: where it stands, what it is given, and the chain that it goes into.
+// Builds one layer: knows its position, its input shape and the chain that it is added to.
 class LayerBuilder {
  public:
   LayerBuilder(const Layer& layer, const std::string& where, Shape input,
@@ -84,7 +84,7 @@ class LayerBuilder {
         return false;
     return true;
   }
-  // Whether `shape` may come out of a layer with such a weight.
+  // Returns `shape` if the output and the weight of the layer are small enough.
   Result<Shape> checked(Shape shape, const Shape& weight = {}) const {
     if (!can_be_held(shape))
       return invalid_layer("makes " + format_shape(shape) + ", more than can be held");
@@ -92,7 +92,7 @@ class LayerBuilder {
     return shape;
   }
 
-  // The side of what a window that moves by its stride makes.
+  // Output shape of a sliding window (convolution or pooling).
   Result<Shape> after_window(int64_t channels, const Window& window) const {
     Shape shape{channels};
     for (const size_t i : {1u, 2u}) {
@@ -125,7 +125,7 @@ class LayerBuilder {
     return shape;
   }
 
-  // Over the last dimension.
+  // Applies to the last dimension.
   Result<Shape> add(const config::LinearLayer& layer) {
     if (input_.empty()) return invalid_layer("needs one dimension or more");
     const int64_t outputs = layer.out_features.value_or(layer_context_.outputs);
@@ -171,7 +171,7 @@ class LayerBuilder {
     return input_;
   }
 
-  // Over the last dimension.
+  // Applies to the last dimension.
   Result<Shape> add(const config::LayerNormLayer&) {
     if (input_.empty()) return invalid_layer("needs one dimension or more");
     sequential_.add(torch::nn::LayerNorm(torch::nn::LayerNormOptions({input_.back()})));

@@ -1,9 +1,9 @@
-// add_layers: from a list of layers in the configuration to modules in a chain.
+// add_layers: builds a chain of modules from the list of layers in the configuration.
 //
-// Threads: draws from the default CPU generator.
-// Errors:  kMismatch: a layer does not fit what it is given: its position, what it needs, and the
-//          shape that it is given. kInvalidArgument: its settings make no layer. LibTorch's
-//          exceptions pass through.
+// Threads: uses the default CPU generator.
+// Errors:  kMismatch: a layer does not fit its input; reports the position, the requirement and the
+//          input shape. kInvalidArgument: the arguments of a layer are invalid. Exceptions of
+//          LibTorch are propagated.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,12 @@
 namespace stoker::model {
 
 struct LayerContext {
-  bool has_tokens = false;  // the input is tokens: an embedding comes first
-  int64_t outputs = 0;      // of a linear layer that does not say how many
+  bool has_tokens = false;  // the input is token ids, so the first layer must be an embedding
+  int64_t outputs = 0;      // default for the out_features of linear layers
 };
 
-// The shape of one sample after the last of `layers`, given the one before the first.
+// `input` is the shape of one sample before the first layer. Returns its shape after the last
+// layer.
 Result<std::vector<int64_t>> add_layers(const std::vector<config::Layer>& layers,
                                         const std::vector<int64_t>& input,
                                         const LayerContext& layer_context, Sequential& sequential);

@@ -1,6 +1,6 @@
-// sequential: a model declared layer by layer in the configuration, numbered as PyTorch's nn.Sequential
-// numbers them. The shape after each layer follows from the data's, so that what does not fit is
-// told by its position before anything is trained.
+// sequential: a model whose layers are listed in the configuration, numbered as in PyTorch's
+// nn.Sequential. The shape after each layer is derived from the data, so that a mismatch is
+// reported with its position before training starts.
 #include "shared/model/data_compatibility.h"
 #include "shared/model/layer_builder.h"
 #include "shared/model/model_factories.h"
@@ -12,7 +12,8 @@ class Layers : public Model {
  public:
   Layers(int64_t context, int64_t vocab) : context_(context), vocab_(vocab) {}
 
-  // The chain's children become the model's own, so that "0.weight" is what it is called.
+  // The children of the chain become children of the model, so that parameter names are "0.weight",
+  // without a prefix.
   void adopt(const std::shared_ptr<Sequential>& sequential) {
     sequential_ = sequential;
     for (const auto& item : sequential->named_children()) register_module(item.key(), item.value());
@@ -20,7 +21,7 @@ class Layers : public Model {
   at::Tensor forward(const at::Tensor& input) override { return sequential_->forward(input); }
   void train(bool on = true) override {
     Model::train(on);
-    sequential_->train(on);  // what has no parameters, such as dropout, asks the chain
+    sequential_->train(on);  // for layers without parameters, such as dropout
   }
   int64_t context() const override { return context_; }
   int64_t vocab() const override { return vocab_; }
@@ -30,7 +31,7 @@ class Layers : public Model {
   std::shared_ptr<Sequential> sequential_;
 };
 
-// The shape of one input, without the token that is to be predicted.
+// The input shape of one sample, without the target token.
 Result<std::vector<int64_t>> shape_of(const Samples& sample, bool has_tokens) {
   if (!has_tokens) {
     STOKER_ASSIGN_OR_RETURN(const TensorSpec input, find_input_tensor(sample, "sequential", 0));
@@ -58,8 +59,8 @@ Result<ModelPtr> make_sequential(const config::SequentialConfig& config,
   STOKER_ASSIGN_OR_RETURN(const std::vector<int64_t> end,
                           add_layers(config.layers, input,
                                      {.has_tokens = has_tokens, .outputs = outputs}, *sequential));
-  // What is asked about each step needs an answer for each. No layer looks ahead in time, so none
-  // sees the padding behind a sequence.
+  // Labels per time step need an output per time step. No layer looks ahead in time, so padding
+  // after a sequence has no effect.
   const bool of_steps = has_tokens || (find_tensor(sample, "labels") != nullptr && !input.empty());
   const std::vector<int64_t> wanted =
       of_steps ? std::vector<int64_t>{input[0], outputs} : std::vector<int64_t>{outputs};

@@ -1,5 +1,5 @@
-// lenet5: LeNet-5 in its modern form: ReLU and max pooling; the first convolution is padded, so that
-// 28 x 28 pictures pass through the sizes of the original (28, 14, 10, 5).
+// lenet5: LeNet-5 in its modern form, with ReLU and max pooling. The first convolution is padded,
+// so that 28 x 28 images have the sizes of the original (28, 14, 10, 5).
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 #include <torch/nn/modules/conv.h>
@@ -11,7 +11,7 @@
 namespace stoker::model {
 namespace {
 
-constexpr int64_t kLenetMinSide = 12;  // the second pooling still sees 2 x 2
+constexpr int64_t kLenetMinSide = 12;  // smallest side for which the second pooling gets 2 x 2
 
 class Lenet : public Model {
  public:

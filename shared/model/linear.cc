@@ -20,10 +20,10 @@ namespace {
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-// Multiplications from which on the faster product outweighs what calling it costs.
+// Minimum number of multiplications for which oneDNN outweighs its call overhead.
 constexpr int64_t kMinWork = 4 << 20;
 
-// […, columns] as [rows, columns], and back, with the dimensions that `like` has in front.
+// Flattens […, columns] to [rows, columns], and restores the leading dimensions of `like`.
 at::Tensor as_rows(const at::Tensor& tensor, int64_t columns) {
   return tensor.dim() == 2 ? tensor : tensor.reshape({-1, columns});
 }
@@ -34,7 +34,8 @@ at::Tensor with_dimensions_of(const at::Tensor& like, const at::Tensor& rows) {
   return at::_unsafe_view(rows, shape);
 }
 
-// A node as LibTorch's own are made: torch::autograd::Function costs several times as much.
+// Derives from Node like LibTorch's own functions, because torch::autograd::Function has several
+// times the overhead.
 class LinearBackward final : public torch::autograd::Node {
  public:
   LinearBackward(const at::Tensor& rows, const at::Tensor& weight)
@@ -47,7 +48,7 @@ class LinearBackward final : public torch::autograd::Node {
   }
 
   variable_list apply(variable_list&& gradients) override {
-    variable_list of(3);  // the input, the weight, the bias
+    variable_list of(3);  // gradients of input, weight, bias
     if (!gradients[0].defined()) return of;
     const at::Tensor rows = rows_.unpack();
     const at::Tensor weight = weight_.unpack();

@@ -1,11 +1,12 @@
-// linear(): what a Linear layer gives, by the fastest product of matrices that this processor has.
+// linear(): applies a Linear layer with the fastest matrix product that the processor has.
 //
-// LibTorch's own goes through MKL; on AMD's processors with AVX-512 oneDNN takes half of the time for
-// large matrices (cpu_matmul.h). There F32 on the CPU goes that way, forward and backward, as one node
-// of autograd's graph; all else, small matrices and autocast among it, is the layer's own.
+// LibTorch uses MKL; on AMD processors with AVX-512, oneDNN takes half of the time for large
+// matrices (cpu_matmul.h). There, F32 on the CPU uses oneDNN for the forward and the backward pass,
+// as a single autograd node. Everything else, including small matrices and autocast, uses
+// at::linear().
 //
-// Threads:  as many as LibTorch has.
-// Errors:   LibTorch's exceptions pass through. On that way there are no gradients of gradients.
+// Threads: uses all LibTorch threads.
+// Errors:  exceptions of LibTorch are propagated. The oneDNN path does not support double backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,10 +14,11 @@
 
 namespace stoker::model {
 
-// `input` […, in_features] gives […, out_features].
+// `input` […, in_features]; returns […, out_features].
 at::Tensor linear(const torch::nn::Linear& layer, const at::Tensor& input);
 
-// The same whatever the processor and the sizes: for tests. F32 on the CPU; `bias` may be undefined.
+// The oneDNN path regardless of processor and size, for tests. F32 on the CPU; `bias` may be
+// undefined.
 at::Tensor onednn_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
 }  // namespace stoker::model

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMaxReported = 5;
 
-// Collects differences, keeps the text of the first few.
+// Counts differences and stores the text of the first few.
 class Differences {
  public:
   void add(const std::string& what) {
@@ -55,7 +55,7 @@ Status compare(const NamedTensors& tensors, const checkpoint::SafetensorsFile& f
   return differences.status(owner);
 }
 
-// Into a tensor of the same shape, and of the same dtype or a wider one.
+// Reads into a tensor of the same shape and of the same or a wider dtype.
 Status read_tensor(const std::string& name, const at::Tensor& tensor,
                    const checkpoint::TensorSource& file) {
   const at::ScalarType type = to_scalar_type(file.find(name)->dtype);

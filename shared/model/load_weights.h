@@ -1,9 +1,10 @@
-// Loading tensors by name from files: all of them, or a list of what differs.
+// Loads tensors by name from files, or reports how the file and the model differ.
 //
-// Threads: one thread; nobody else may use the tensors meanwhile.
-// Errors:  kMismatch: names, shapes or dtypes differ; the first five differences and their number,
-//          nothing is changed. kCorrupt, kIoError, kNotFound from reading: some tensors may then be
-//          new and some old, so the model must not be used. kOutOfMemory.
+// Threads: one thread; the tensors must not be used concurrently.
+// Errors:  kMismatch: names, shapes or dtypes differ; reports the first five differences and the
+//          number of the others, and leaves the tensors unchanged. kCorrupt, kIoError, kNotFound
+//          from reading: some tensors can already be overwritten, so the model must not be used.
+//          kOutOfMemory.
 #pragma once
 
 #include <string>
@@ -16,17 +17,17 @@
 
 namespace stoker::model {
 
-// `file` must hold exactly `tensors`. `owner` ("the model") is for messages. Tensors on the CPU are
-// read in place.
+// `file` must contain exactly `tensors`. `owner` ("the model") is used in messages. Tensors on the
+// CPU are read in place.
 Status load_tensors(const NamedTensors& tensors, const checkpoint::SafetensorsFile& file,
                     const std::string& owner);
 
-// All parameters and buffers.
+// Loads all parameters and buffers.
 Status load_weights(Model& model, const checkpoint::SafetensorsFile& file);
 
-// model.pretrained: a checkpoint directory (verified first), a .safetensors file, or one of
-// torch.save. `plan` says what was made of it, also where the status is kMismatch. Nothing is
-// changed then.
+// Loads model.pretrained: a checkpoint directory (verified first), a .safetensors file, or a file
+// written by torch.save. Fills `mapping` also if the result is kMismatch, which leaves the model
+// unchanged.
 Status load_pretrained(Model& model, const config::PretrainedConfig& config,
                        StateDictMapping& mapping);
 

@@ -1,5 +1,5 @@
-// lstm_lm: a recurrent language model: embedding, LSTM layers, and a linear head without bias, which
-// may be the embedding itself. Each sample begins with a state of zeros.
+// lstm_lm: a recurrent language model: embedding, LSTM layers, and a linear head without bias,
+// which can share the weight of the embedding. Each sample starts with a zero state.
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/linear.h>
 #include <torch/nn/init.h>
@@ -14,7 +14,7 @@
 namespace stoker::model {
 namespace {
 
-// Of embedding and head, as in PyTorch's example of a word language model.
+// For embedding and head, as in PyTorch's word language model example.
 constexpr double kInitialRange = 0.1;
 
 class Lstm : public Model {

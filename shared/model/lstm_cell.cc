@@ -8,17 +8,17 @@
 namespace stoker::model {
 namespace {
 
-// Forced to be inlined, so that each clone of the functions below has loops of its own. Each loop
-// writes to one place, or names all its places as apart: the compiler makes vector code of those.
+// Always inlined, so that each clone of the functions below has its own loops. Each loop writes to
+// a single array, or declares all its arrays __restrict__, so that the compiler vectorizes it.
 #define STOKER_INLINE [[gnu::always_inline]] inline
 
 constexpr int64_t kGates = 4;
 
-// e^x for x <= 0, within 2 units in the last place; not below e^-87, which is next to nothing. No
-// branch. e^x = 2^n e^r with |r| <= ln 2 / 2; e^r by the polynomial of Cephes' expf.
+// e^x for x <= 0, within 2 ulp. Inputs below -87 are clamped, where the result is negligible.
+// Branch-free. e^x = 2^n e^r with |r| <= ln 2 / 2; e^r is the polynomial of Cephes' expf.
 STOKER_INLINE float exp_of_negative(float x) {
   const float kept = x < -87.0f ? -87.0f : x;
-  constexpr float kToInteger = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded
+  constexpr float kToInteger = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   const float shifted = kept * 1.44269504f + kToInteger;
   const float n = shifted - kToInteger;
   const float r = (kept - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -40,7 +40,8 @@ STOKER_INLINE float sigmoid(float x) {
   return x < 0.0f ? e * s : s;
 }
 
-// Near 0 the difference 1 - e^(-2x) would lose digits: there the odd polynomial of Cephes' tanhf.
+// Near 0 the difference 1 - e^(-2x) would lose precision; there it uses the odd polynomial of
+// Cephes' tanhf.
 STOKER_INLINE float hyperbolic_tangent(float x) {
   const float e = exp_of_negative(-2.0f * __builtin_fabsf(x));
   const float far = __builtin_copysignf((1.0f - e) / (1.0f + e), x);
@@ -64,7 +65,7 @@ STOKER_INLINE void squash(int64_t count, const float* __restrict__ from_input,
   }
 }
 
-// `gates` is the row's: i, f, g, o.
+// `gates` is one row: i, f, g, o.
 STOKER_INLINE void next_cell(int64_t hidden, const float* __restrict__ gates,
                              const float* __restrict__ before, float* __restrict__ c) {
   for (int64_t k = 0; k < hidden; ++k)

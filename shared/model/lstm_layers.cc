@@ -15,9 +15,8 @@ namespace stoker::model {
 namespace {
 
 using Direction = LstmWeights;
-constexpr size_t kWeights = 4;  // of a direction of a layer: w_ih, w_hh, b_ih, b_hh
+constexpr size_t kWeights = 4;  // per direction of a layer: w_ih, w_hh, b_ih, b_hh
 
-// The directions of each layer.
 std::vector<std::vector<Direction>> layers_of(const torch::nn::LSTM& lstm) {
   const std::vector<at::Tensor> weights = lstm->all_weights();
   const size_t directions = lstm->options_base.bidirectional() ? 2 : 1;
@@ -35,7 +34,7 @@ at::Tensor drop_between(const torch::nn::LSTM& lstm, const at::Tensor& steps) {
   return part > 0 && lstm->is_training() ? at::dropout(steps, part, true) : steps;
 }
 
-// From the states of each step, [batch, time, directions * hidden].
+// `steps`: the states of all time steps, [batch, time, directions * hidden].
 at::Tensor last_of(const torch::nn::LSTM& lstm, const at::Tensor& steps, const at::Tensor& length) {
   const int64_t hidden = lstm->options_base.hidden_size();
   at::Tensor last = steps.select(1, -1);
@@ -57,7 +56,7 @@ LstmStates run_on_cpu(const torch::nn::LSTM& lstm, const at::Tensor& input,
   return {steps, last_of(lstm, steps, length)};
 }
 
-// Sequences turned around within their own lengths, and turned back.
+// Reverses sequences within their own lengths; reversing twice restores them.
 class Turn {
  public:
   Turn(const at::Tensor& length, int64_t time) {
@@ -66,7 +65,7 @@ class Turn {
     is_real_ = step.lt(ends);
     from_ = at::where(is_real_, ends - 1 - step, step);
   }
-  at::Tensor model_context(const at::Tensor& steps) const {
+  at::Tensor reverse(const at::Tensor& steps) const {
     return steps.gather(1, from_.unsqueeze(2).expand({-1, -1, steps.size(2)}));
   }
   at::Tensor without_padding(const at::Tensor& steps) const {
@@ -75,7 +74,7 @@ class Turn {
 
  private:
   at::Tensor is_real_;  // [batch, time]
-  at::Tensor from_;     // [batch, time]: where a step comes from
+  at::Tensor from_;     // [batch, time]: source index of each step
 };
 
 at::Tensor one_direction(const at::Tensor& steps, const Direction& weights) {
@@ -99,8 +98,7 @@ LstmStates run_lstm_over_padded(torch::nn::LSTM& lstm, const at::Tensor& input,
     if (i > 0) steps = drop_between(lstm, steps);
     at::Tensor states = one_direction(steps, layers[i][0]);
     if (layers[i].size() == 2)
-      states = at::cat(
-          {states, turn.model_context(one_direction(turn.model_context(steps), layers[i][1]))}, 2);
+      states = at::cat({states, turn.reverse(one_direction(turn.reverse(steps), layers[i][1]))}, 2);
     steps = turn.without_padding(states);
   }
   return {steps, last_of(lstm, steps, length)};

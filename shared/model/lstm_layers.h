@@ -1,13 +1,14 @@
-// LstmLayers: what an nn.LSTM's weights compute, by the fastest way that the device has:
-// lstm_pass() on the CPU, LibTorch's own (cuDNN) elsewhere.
+// run_lstm(): runs the layers of an nn.LSTM with the fastest implementation for the device:
+// lstm_pass() on the CPU, LibTorch's (cuDNN) elsewhere.
 //
-// Sequences may be padded: `length` I64 [batch], on the input's device, says how many steps of each
-// are real; undefined: all are. Padding is not looked at and its states are 0; the backward
-// direction begins at each sequence's own last step. As PyTorch's pack_padded_sequence(), but a
-// sequence may also have no step, and the device is never asked how long one is.
+// Sequences can be padded: `length` I64 [batch], on the device of the input, is the number of valid
+// time steps of each sequence; undefined means that all are valid. Padding is ignored and its
+// states are 0; the backward direction starts at the last valid step of each sequence. This matches
+// PyTorch's pack_padded_sequence(), except that a length of 0 is allowed and the lengths are never
+// copied to the host.
 //
 // Threads: as torch::nn::Module: one thread at a time.
-// Errors:  LibTorch's exceptions pass through.
+// Errors:  exceptions of LibTorch are propagated.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,17 +18,17 @@ namespace stoker::model {
 
 struct LstmStates {
   at::Tensor steps;  // [batch, time, directions * hidden], of the last layer
-  // [batch, directions * hidden]: the last state of each direction, which for the one backward in
-  // time is that of the first step
+  // [batch, directions * hidden]: the final state of each direction; for the backward direction
+  // that is the state at the first time step
   at::Tensor last;
 };
 
-// `input` [batch, time, features]; `lstm` has batch_first. Dropout between layers as the module has
-// it, while it is training. In fp32, also under autocast on the CPU.
+// `input` [batch, time, features]; `lstm` must have batch_first. Applies the dropout of the module
+// between layers in training mode. Computes in fp32, also under autocast on the CPU.
 LstmStates run_lstm(torch::nn::LSTM& lstm, const at::Tensor& input, const at::Tensor& length = {});
 
-// The way of other devices with sequences that are padded, wherever the input is: a direction of a
-// layer after the other, what goes backward in time over sequences that were turned around.
+// The implementation for padded sequences on devices other than the CPU; works on any device. Runs
+// each direction of each layer separately, the backward direction on reversed sequences.
 LstmStates run_lstm_over_padded(torch::nn::LSTM& lstm, const at::Tensor& input,
                                 const at::Tensor& length);
 

@@ -19,12 +19,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kMinRows = 64;      // fewer rows of a batch make poor matrix products
-constexpr int64_t kRowsAtOnce = 512;  // of the product of inputs and weights: steps together
-constexpr size_t kWeights = 4;        // of a direction
+constexpr int64_t kMinRows = 64;      // fewer rows make matrix products inefficient
+constexpr int64_t kRowsAtOnce = 512;  // target for the input product, which covers several steps
+constexpr size_t kWeights = 4;        // per direction
 
-// How the work is cut: direction by part of the batch, and the steps whose inputs are multiplied at
-// once.
+// How the work is divided: by direction and part of the batch, and how many steps share one input
+// product.
 struct Cut {
   int64_t time, batch, directions, parts, rows, steps;
 
@@ -38,12 +38,12 @@ struct Cut {
   }
 };
 
-// What all lanes read and write.
+// Data shared by all workers.
 struct Pass {
   at::Tensor input;
   at::Tensor output;              // [time, batch, directions * hidden]
-  std::vector<at::Tensor> gates;  // of each direction [time, batch, 4 hidden]
-  std::vector<at::Tensor> cells;  // [time, batch, hidden]
+  std::vector<at::Tensor> gates;  // per direction: [time, batch, 4 hidden]
+  std::vector<at::Tensor> cells;  // per direction: [time, batch, hidden]
   at::Tensor length;              // I64 [batch], or undefined
 };
 
@@ -51,11 +51,11 @@ at::Tensor direction_of(const at::Tensor& wide, size_t direction, int64_t hidden
   return wide.narrow(2, static_cast<int64_t>(direction) * hidden, hidden);
 }
 
-// Calls each(direction, part, first row, rows) for all lanes, on as many threads as there are.
+// Calls each(direction, part, first row, rows) for all workers, on the available threads.
 void for_each_worker(const Cut& cut,
                      const std::function<void(size_t, size_t, int64_t, int64_t)>& each) {
   const auto run = [&](int64_t begin, int64_t end) {
-    const at::NoGradGuard no_grad;  // of this thread
+    const at::NoGradGuard no_grad;  // thread-local, so it is set on each thread
     for (int64_t worker = begin; worker < end; ++worker) {
       const int64_t part = worker / cut.directions, row = part * cut.rows;
       each(static_cast<size_t>(worker % cut.directions), static_cast<size_t>(part), row,
@@ -63,7 +63,7 @@ void for_each_worker(const Cut& cut,
     }
   };
   const int64_t workers = cut.directions * cut.parts;
-  // Alone, a lane is not inside of a parallel region, and its products may use all threads.
+  // A single worker runs outside a parallel region, so that its products can use all threads.
   if (workers == 1 || at::get_num_threads() == 1)
     run(0, workers);
   else
@@ -102,14 +102,14 @@ Pass forward_pass(const at::Tensor& input, const std::vector<LstmWeights>& direc
   return pass;
 }
 
-// The sum over the parts of the batch, in their order.
+// Sums over the parts of the batch, in order.
 at::Tensor sum_of(const std::vector<LstmPartition>& partitions, at::Tensor LstmPartition::*which) {
   at::Tensor sum = partitions.front().*which;
   for (size_t part = 1; part < partitions.size(); ++part) sum.add_(partitions[part].*which);
   return sum;
 }
 
-// Gradients of the weights, four of each direction. The gates become their gradients.
+// Gradients of the weights, four per direction. Overwrites the gates with their gradients.
 variable_list backward_pass(const Pass& pass, const std::vector<LstmWeights>& directions,
                             const at::Tensor& d_output) {
   const Cut cut(pass.input, static_cast<int64_t>(directions.size()));
@@ -144,7 +144,8 @@ at::Tensor input_gradient(const Pass& pass, const std::vector<LstmWeights>& dire
   return sum.view({pass.input.size(0), pass.input.size(1), -1});
 }
 
-// Saved: input, output, length, then of each direction gates, cells and the four weights.
+// Saved variables: input, output, length, then for each direction gates, cells and the four
+// weights.
 class LstmFunction : public torch::autograd::Function<LstmFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
@@ -174,7 +175,8 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
       directions.push_back({saved[i + 2], saved[i + 3], saved[i + 4], saved[i + 5]});
     }
     variable_list result = backward_pass(pass, directions, gradients[0].contiguous());
-    // A second backward would read gradients for gates; LibTorch refuses it by this.
+    // A second backward pass would read gradients instead of gates. With the bumped version,
+    // LibTorch rejects it.
     for (const at::Tensor& gates : pass.gates) gates.unsafeGetTensorImpl()->bump_version();
     const bool is_wanted = context->needs_input_grad(0);
     result.insert(result.begin(),

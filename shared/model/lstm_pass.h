@@ -1,17 +1,17 @@
-// LstmPass: one layer of an LSTM over a whole sequence, in one or both directions, from zero states;
-// what nn.LSTM computes, on the CPU, faster than LibTorch does.
+// lstm_pass(): runs one LSTM layer over complete sequences on the CPU, in one or both directions,
+// from zero states. Computes the same as nn.LSTM, faster than LibTorch.
 //
-// A thread takes a direction and a part of the batch through all steps by itself (lstm_worker.h), so
-// threads meet once a pass. What a step does between its matrix products is one loop (lstm_cell.h),
-// and the gates of a step stay in the cache from one product to the next. The input's gradient is
-// only computed where it is wanted.
+// Each thread runs one direction of a part of the batch through all time steps (lstm_worker.h), so
+// threads synchronize once per pass. The elementwise part of a step is one loop (lstm_cell.h), and
+// the gates of a step stay in the cache between its matrix products. The gradient of the input is
+// computed only if it is required.
 //
-// Threads:  as many as LibTorch has. The result depends on their number in the last bits (what parts
-//           of the batch give to a weight's gradient is added up), not on their timing.
-// Shapes:   input [time, batch, features] F32, any strides; weights as nn.LSTM's; output
-//           [time, batch, directions * hidden].
-// Errors:   LibTorch's exceptions pass through. Backward can run once: it needs the memory of what
-//           forward kept; a second one throws.
+// Threads: uses all LibTorch threads. The last bits of the result depend on their number, because
+//          the weight gradients of the batch parts are summed; they do not depend on timing.
+// Shapes:  input [time, batch, features] F32, any strides; weights as in nn.LSTM; output [time,
+//          batch, directions * hidden].
+// Errors:  exceptions of LibTorch are propagated. The backward pass reuses the memory of the
+//          forward pass, so a second backward pass throws.
 #pragma once
 
 #include <vector>
@@ -22,10 +22,11 @@
 
 namespace stoker::model {
 
-// `directions`: forward, or forward and backward in time. With gradient where that is recorded.
+// `directions`: forward, or forward and backward in time. Records a gradient if gradients are
+// enabled.
 //
-// `length` I64 [batch], on the CPU: how many steps of each sequence are real; undefined: all. What
-// comes after them is padding: its output is 0, and the backward direction begins at the last real
+// `length` I64 [batch], on the CPU: number of valid time steps of each sequence; undefined means
+// all. The rest is padding: its output is 0, and the backward direction starts at the last valid
 // step, as with PyTorch's pack_padded_sequence().
 at::Tensor lstm_pass(const at::Tensor& input, const std::vector<LstmWeights>& directions,
                      const at::Tensor& length = {});

@@ -1,4 +1,4 @@
-// LstmWeights: of one direction of one layer, named and shaped as nn.LSTM's.
+// LstmWeights: the weights of one direction of one layer, with the names and shapes of nn.LSTM.
 #pragma once
 
 #include <ATen/core/Tensor.h>

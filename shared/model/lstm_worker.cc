@@ -8,7 +8,8 @@
 namespace stoker::model {
 namespace {
 
-// Steps [from, from + count), a row of the batch after the other; a copy where they lie apart.
+// Steps [from, from + count) as one matrix, all rows of a step after another; copies if they are
+// not contiguous.
 at::Tensor matrix(const at::Tensor& sequence, int64_t from, int64_t count) {
   return sequence.narrow(0, from, count).flatten(0, 1);
 }
@@ -21,19 +22,19 @@ float* numbers_to_write(const at::Tensor& sequence, int64_t step) {
   return sequence.mutable_data_ptr<float>() + step * sequence.stride(0);
 }
 
-// Adds what the steps [number, number + count) give; their gates hold gradients.
+// Adds the contribution of steps [number, number + count), whose gates already contain gradients.
 void add_weight_gradients(const LstmWorker& worker, int64_t number,
                           const LstmPartition& partition) {
   const int64_t count = worker.count_from(number), from = worker.earliest(number, count);
   at::Tensor weight_ih = partition.weight_ih, weight_hh = partition.weight_hh;
   weight_ih.add_(
       cpu_matmul(matrix(worker.gates, from, count).t(), matrix(worker.input, from, count).t()));
-  // The first step of all had no state before it.
-  const int64_t unexpected = number == 0 ? 1 : 0;
-  if (count == unexpected) return;
-  const int64_t rest = worker.is_reverse ? from : from + unexpected;
-  weight_hh.add_(cpu_matmul(matrix(worker.gates, rest, count - unexpected).t(),
-                            matrix(worker.output, worker.before(rest), count - unexpected).t()));
+  // The first step has no previous state.
+  const int64_t skipped = number == 0 ? 1 : 0;
+  if (count == skipped) return;
+  const int64_t rest = worker.is_reverse ? from : from + skipped;
+  weight_hh.add_(cpu_matmul(matrix(worker.gates, rest, count - skipped).t(),
+                            matrix(worker.output, worker.before(rest), count - skipped).t()));
 }
 
 }  // namespace
@@ -44,7 +45,7 @@ void run_forward(const LstmWorker& worker, const LstmWeights& weights) {
   at::Tensor from_input,
       from_before = at::zeros({worker.rows(), 4 * worker.hidden()}, bias.options());
   const at::Tensor of_before = pack_for_matmul(weights.weight_hh.detach(), worker.rows());
-  int64_t earliest = 0;  // of the steps whose inputs from_input holds
+  int64_t earliest = 0;  // first time index of the steps in from_input
   for (int64_t number = 0; number < worker.time; ++number) {
     const int64_t step = worker.step(number), before = worker.before(step);
     if (number % worker.steps_at_once == 0) {

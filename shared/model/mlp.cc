@@ -1,4 +1,4 @@
-// mlp: Linear and ReLU (and Dropout) in turn, numbered as PyTorch's nn.Sequential numbers them.
+// mlp: alternating Linear and ReLU (and Dropout), numbered as in PyTorch's nn.Sequential.
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/relu.h>
 #include <torch/nn/modules/linear.h>
@@ -14,7 +14,7 @@ class Mlp : public Model {
  public:
   Mlp(int64_t inputs, const std::vector<int64_t>& hidden, int64_t outputs, double dropout)
       : dropout_(dropout) {
-    // A hidden layer takes the numbers of its Linear, its ReLU and, where there is one, its
+    // A hidden layer occupies the indices of its Linear, its ReLU and, if there is one, its
     // Dropout.
     const int64_t numbers = dropout > 0 ? 3 : 2;
     int64_t width = inputs, number = 0;

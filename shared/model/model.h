@@ -1,5 +1,5 @@
-// Model: a network that stoker trains; parameters and buffers are named as PyTorch and torchvision
-// name theirs.
+// Model: base class of the networks that stoker trains. Parameters and buffers have the same names
+// as in PyTorch and torchvision.
 //
 // Threads: as torch::nn::Module: one thread at a time.
 #pragma once
@@ -18,8 +18,8 @@
 
 namespace stoker::model {
 
-// What a model says of a batch in training: `auxiliary` is what a second head further down says of
-// the same, undefined where there is none. Its loss counts by task.aux_loss_weight.
+// Outputs of a model in training. `aux_logits` is the output of an auxiliary head, undefined if
+// there is none; its loss is weighted by task.aux_loss_weight.
 struct Outputs {
   at::Tensor logits;
   at::Tensor aux_logits;
@@ -27,42 +27,44 @@ struct Outputs {
 
 class Model : public torch::nn::Module {
  public:
-  // gpt lstm_lm: [batch, time] I64 -> logits [batch, time, vocab]. Others: floats [batch, …], or tokens
-  // [batch, time] I64 -> [batch, outputs], or of each step [batch, time, outputs]. The task makes that.
+  // gpt and lstm_lm: [batch, time] I64 -> logits [batch, time, vocab]. Others: floats [batch, …] or
+  // tokens [batch, time] I64 -> [batch, outputs], or [batch, time, outputs] for an output per time
+  // step. The task converts batches to these inputs.
   virtual at::Tensor forward(const at::Tensor& input) = 0;
-  // The same with what only training is for.
+  // As forward(), with the outputs that only training needs.
   virtual Outputs forward_with_aux(const at::Tensor& input) { return {forward(input), {}}; }
-  // The same of sequences that were padded to one length: of each, `length` I64 [batch] steps are
-  // real, from 0 to as many as there are, and what comes after them must not be seen in the answer to
-  // those. A model that only looks back, or at one step, sees it in none of them.
+  // As forward(), for sequences padded to a common length. `length` I64 [batch] is the number of
+  // valid time steps of each sequence, from 0 to the length of the input. Padding must not affect
+  // the outputs at valid steps. The default is correct for models that are causal or process each
+  // time step separately.
   virtual at::Tensor forward_padded(const at::Tensor& input, const at::Tensor& /*length*/) {
     return forward(input);
   }
 
-  // Models over tokens: how many tokens forward() takes at most, and how many there are to choose
-  // from. 0 for all others.
+  // For models over tokens: the maximum number of tokens that forward() accepts, and the size of
+  // the vocabulary. 0 for all others.
   virtual int64_t context() const { return 0; }
   virtual int64_t vocab() const { return 0; }
 };
 using ModelPtr = std::shared_ptr<Model>;
 
-// Builds and initialises as PyTorch does, drawing from the default CPU generator (seed it first:
-// torch::manual_seed). `sample` and `classes` are the data set's (dataset.h).
-// kMismatch: model and data do not fit; says both sides. kInvalidArgument: the settings contradict
-// each other. kOutOfMemory.
+// Builds and initializes a model as PyTorch does, using the default CPU generator (call
+// torch::manual_seed first). `sample` and `classes` describe the dataset (dataset.h).
+// kMismatch: model and data are incompatible; names both sides. kInvalidArgument: the arguments
+// contradict each other. kOutOfMemory.
 Result<ModelPtr> make_model(const config::ModelConfig& config,
                             const std::vector<TensorSpec>& sample, uint64_t classes);
 
-// Parameters, then buffers, in registration order: what model.safetensors holds.
+// Parameters, then buffers, in registration order: the contents of model.safetensors.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 NamedTensors named_tensors(const Model& model);
 
 // SHA-256 over names, dtypes and shapes of named_tensors().
 std::string digest(const Model& model);
 
-// Takes the parameters whose names match one of `globs` ("blocks.0.*"; * also matches dots) out of
-// training: they get no gradient. kInvalidArgument: a glob matches nothing, or nothing is left to
-// train; the model is then unchanged.
+// Disables the gradient of all parameters whose names match one of `globs` ("blocks.0.*"; * also
+// matches dots). kInvalidArgument: a glob matches nothing, or no trainable parameter is left; the
+// model is then unchanged.
 Status freeze(Model& model, const std::vector<std::string>& globs);
 
 }  // namespace stoker::model

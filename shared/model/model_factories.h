@@ -1,4 +1,5 @@
-// The zoo: one function per model, each as make_model() in model.h. `num_classes`: model.num_classes.
+// Model factories: one function per model; arguments and errors as make_model() in model.h.
+// `num_classes`: model.num_classes.
 #pragma once
 
 #include <optional>

@@ -23,12 +23,12 @@ Result<struct stat> inspect(const std::string& path) {
 }
 
 bool may_be_written_by_all(const struct stat& file) { return (file.st_mode & S_IWOTH) != 0; }
-// Where the sticky bit is set, as in /tmp, only its owner may.
+// In a directory with the sticky bit, such as /tmp, only the owner can replace a file.
 bool may_be_replaced_by_all(const struct stat& folder) {
   return may_be_written_by_all(folder) && (folder.st_mode & S_ISVTX) == 0;
 }
 
-// model.path; null: the model is stoker's own.
+// model.path; null for built-in models.
 const std::string* path_of(const config::ModelConfig& config) {
   if (const auto* const plugin = std::get_if<config::PluginConfig>(&config.arch))
     return &plugin->path;
@@ -52,8 +52,8 @@ Result<std::string> trusted_file(const std::string& path) {
   };
   if (may_be_written_by_all(file)) return unsafe("write to", real);
   const std::string folder = real.substr(0, real.rfind('/') + 1);
-  STOKER_ASSIGN_OR_RETURN(const struct stat model_context, inspect(folder));
-  if (may_be_replaced_by_all(model_context)) return unsafe("replace", folder);
+  STOKER_ASSIGN_OR_RETURN(const struct stat folder_stat, inspect(folder));
+  if (may_be_replaced_by_all(folder_stat)) return unsafe("replace", folder);
   return real;
 }
 

@@ -3,13 +3,13 @@
 namespace stoker::model {
 namespace {
 
-// The set that begins at `pattern[at]`, a '['; moves `at` behind it. nullopt: it is never closed, and
-// the bracket is a character as any other.
+// Parses the set that starts at `pattern[at]`, a '[', and advances `at` past it. nullopt: the set
+// is not closed, and '[' is an ordinary character.
 std::optional<std::bitset<256>> parse_set(std::string_view pattern, size_t& at) {
   size_t from = at + 1;
   const bool negated = from < pattern.size() && (pattern[from] == '!' || pattern[from] == '^');
   if (negated) ++from;
-  const size_t end = pattern.find(']', from + 1);  // as the first of a set, ']' is one of it
+  const size_t end = pattern.find(']', from + 1);  // a leading ']' is a member of the set
   if (end == std::string_view::npos) return std::nullopt;
   std::bitset<256> bytes;
   for (size_t i = from; i < end; ++i) {
@@ -48,7 +48,7 @@ NameGlob::NameGlob(std::string_view pattern) {
 }
 
 std::optional<std::vector<std::string>> NameGlob::match_parts(std::string_view name) const {
-  // fits[i][j]: the units from i on match the name from j on.
+  // fits[i][j]: units i and later match the name from offset j.
   const size_t ends = name.size();
   std::vector<std::vector<char>> fits(units_.size() + 1, std::vector<char>(ends + 1, 0));
   fits[units_.size()][ends] = 1;

@@ -10,7 +10,7 @@
 namespace stoker::model {
 namespace {
 
-// How LibTorch says that a place is not there: of embeddings, and of other lookups.
+// Texts of LibTorch errors for an index out of range, from embeddings and other lookups.
 constexpr std::array<std::string_view, 2> kMissing{"out of range", "out of bounds"};
 
 bool is_of_lookup(std::string_view reported) {

@@ -1,8 +1,8 @@
-// OutOfVocabError: a model whose code is not stoker's (plugin, torchscript) looked a token up that its tables
-// do not have.
+// OutOfVocabError: thrown when a user-defined model (plugin, torchscript) looks up a token that is
+// not in its embedding tables.
 //
-// Which tokens it knows, such a model tells nobody; one beyond them is found out by its failing, on the
-// CPU. A device says only that something failed.
+// Such a model does not declare its vocabulary, so an unknown token is detected from the error of
+// the lookup, which only the CPU reports in detail. A GPU only reports that a kernel failed.
 //
 // Threads: a function of its arguments.
 #pragma once
@@ -14,13 +14,14 @@
 
 namespace stoker::model {
 
-// Data and model do not fit each other: no fault of the program.
+// Reports that data and model are incompatible, as opposed to an internal error.
 class OutOfVocabError : public c10::Error {
   using c10::Error::Error;
 };
 
-// For where forward() of `input` has failed and `reported` why. Throws OutOfVocabError, which says which tokens
-// the batch has and what to do, if that is what it was; returns otherwise.
+// Call it after forward() of `input` has failed with message `reported`. Throws OutOfVocabError,
+// with the range of tokens in the batch and a suggested fix, if the cause was an unknown token;
+// otherwise returns.
 void throw_if_out_of_vocab(const at::Tensor& input, std::string_view reported);
 
 }  // namespace stoker::model

@@ -1,4 +1,4 @@
-// plugin: a model in a shared object of the user's, made by its factory.
+// plugin: a model from a shared object of the user, created by its factory.
 #include <stoker/plugin.h>
 
 #include "shared/model/model_factories.h"
@@ -11,7 +11,7 @@
 namespace stoker::model {
 namespace {
 
-// What the plugin's model has becomes this one's, under the same names.
+// Registers all tensors of the plugin's model as its own, under the same names.
 class PluginModel : public Model {
  public:
   PluginModel(std::shared_ptr<plugin::Model> inner, const ModelContext& model_context)
@@ -56,7 +56,7 @@ class PluginModel : public Model {
   const std::shared_ptr<plugin::Model> inner_;
 };
 
-// What the factory throws ends here.
+// Converts all exceptions of the factory to Status.
 Result<std::shared_ptr<plugin::Model>> call(const StokerPlugin& entry,
                                             const plugin::ModelSpec& spec) {
   try {

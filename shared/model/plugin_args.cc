@@ -18,7 +18,7 @@ std::string to_string(Number number) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
 }
 
-// Everything below `value` by the way to it.
+// Stores every scalar below `value` under its path.
 void flatten(const std::string& way, const boost::json::value& value, Values& values) {
   switch (value.kind()) {
     case boost::json::kind::null:

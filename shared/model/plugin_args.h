@@ -1,4 +1,4 @@
-// plugin_args: model.args, in the form in which a plugin's factory asks for them.
+// plugin_args: converts model.args to the form that the factory of a plugin reads.
 //
 // Threads: pure function.
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace stoker::model {
 
-// `json`: the text of a JSON object. What is null is as if it were not there. kInvalidArgument: it
-// is no such text.
+// `json`: the text of a JSON object; null values are treated as missing. kInvalidArgument: not a
+// JSON object.
 Result<plugin::Args> plugin_args(const std::string& json);
 
 }  // namespace stoker::model

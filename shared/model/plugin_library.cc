@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kRecompile =
     "; compile it anew with the headers of this stoker (docs/models.md#plugin)";
 
-// The loader's own words for a text, a picture or half a file would be of no help.
+// The error of dlopen() for a text, an image or a truncated file would not be helpful.
 Status check_magic(const std::string& path) {
   constexpr std::string_view kElf = "\177ELF";
   STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, default_file_system().open(path, O_RDONLY));
@@ -29,7 +29,7 @@ Status check_magic(const std::string& path) {
                 path + ": is not a shared object; compile the plugin with -shared -fPIC");
 }
 
-// dlerror() begins with the path, often.
+// dlerror() often starts with the path.
 std::string error_text(const std::string& path) {
   const char* const reported = ::dlerror();
   std::string why = reported != nullptr ? reported : "no reason given";
@@ -60,7 +60,7 @@ Status check_entry(const StokerPlugin* entry, const std::string& path) {
   return {};
 }
 
-// The entry that a loaded library has, looked at.
+// Returns the entry of a loaded library after checking it.
 Result<const StokerPlugin*> entry_of(void* library, const std::string& path) {
   const auto get = reinterpret_cast<decltype(&stoker_plugin)>(::dlsym(library, plugin::kEntry));
   if (get == nullptr)
@@ -72,8 +72,8 @@ Result<const StokerPlugin*> entry_of(void* library, const std::string& path) {
   return entry;
 }
 
-// One that was compiled with another LibTorch may lack functions; then it is the version that its
-// user should be told. Nothing but the entry is called of a library that was loaded in part.
+// A plugin that was compiled for another LibTorch can lack symbols; report the version mismatch in
+// that case. Only the entry of a partially resolved library is called.
 Status load_error_text(const std::string& path) {
   const Status missing(StatusCode::kInvalidArgument, error_text(path));
   void* const in_part = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
@@ -87,7 +87,7 @@ Status load_error_text(const std::string& path) {
 Result<const StokerPlugin*> load_plugin(const std::string& path) {
   STOKER_ASSIGN_OR_RETURN(const std::string real, trusted_file(path));
   STOKER_RETURN_IF_ERROR(check_magic(real));
-  // Whole, so that what is missing is told now, and not in the middle of a step.
+  // RTLD_NOW, so that missing symbols are reported here and not during a step.
   void* const library = ::dlopen(real.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return load_error_text(real);
   return entry_of(library, real);

@@ -1,15 +1,14 @@
-// load_plugin: a shared object with a model in it, loaded into this process and asked for its
-// entry.
+// load_plugin: loads the shared object of a plugin model into this process and returns its entry.
 //
-// A plugin is a program: what it does, this process does. So nothing is loaded that anyone could
-// have put there.
+// Plugin code runs inside this process, so files that any user can modify are rejected.
 //
-// Threads:  any; each call counts once.
-// Owner:    nobody unloads it: models made by it may live as long as the process.
-// Errors:   kNotFound, kIoError: of the path. kPermission: the file, or the folder it is in, may be
-//           written by everyone. kInvalidArgument: not a shared object, cannot be loaded (says what
-//           is missing), or without an entry. kMismatch: made for other plugins, another LibTorch
-//           or another C++ library; says both sides. All name the path and what to do.
+// Threads:   any; each call loads the library again (dlopen reference count).
+// Ownership: the library is never unloaded, because its models can live until the process exits.
+// Errors:    kNotFound, kIoError: of the path. kPermission: any user can write to the file or its
+//            directory. kInvalidArgument: not a shared object, cannot be loaded (the message
+//            contains what is missing), or has no entry. kMismatch: compiled for another plugin
+//            version, LibTorch or C++ ABI; names both sides. All messages contain the path and a
+//            suggested fix.
 #pragma once
 
 #include <string>

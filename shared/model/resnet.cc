@@ -1,5 +1,6 @@
-// resnet: torchvision's 18, 34, 50, 101 and 152 for ImageNet, and the family for CIFAR of the same
-// paper (8, 14, 20, 32, 44, 56: a 3 x 3 stem, three stages of 16, 32, 64 channels, projection shortcuts).
+// resnet: torchvision's 18, 34, 50, 101 and 152 for ImageNet, and the CIFAR family of the same
+// paper (8, 14, 20, 32, 44, 56: a 3 x 3 stem, three stages of 16, 32, 64 channels, projection
+// shortcuts).
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
@@ -42,8 +43,8 @@ struct BlockShape {
 class Block : public torch::nn::Module {
  public:
   explicit Block(const BlockShape& shape) {
-    // torchvision makes the projection before the block but registers it last; the order of making
-    // decides which random numbers each weight gets.
+    // torchvision creates the projection before the block but registers it last; the order of
+    // creation decides which random numbers initialize each weight.
     std::shared_ptr<Projection> projection;
     if (shape.stride != 1 || shape.from != shape.to())
       projection = std::make_shared<Projection>(shape.from, shape.to(), shape.stride);
@@ -82,7 +83,7 @@ struct NetShape {
   bool imagenet = false;  // 7 x 7 stem of stride 2 and max pooling; otherwise a 3 x 3 stem
   int64_t first_width = 0;
   int64_t expansion = 1;
-  std::vector<int64_t> blocks;  // of each stage
+  std::vector<int64_t> blocks;  // per stage
 };
 
 Result<NetShape> shape_of_depth(int depth) {

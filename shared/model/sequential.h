@@ -1,4 +1,4 @@
-// Sequential: modules one after another, numbered as PyTorch's nn.Sequential numbers them.
+// Sequential: a chain of modules, numbered as in PyTorch's nn.Sequential.
 //
 // Threads: as torch::nn::Module: one thread at a time.
 #pragma once
@@ -19,7 +19,7 @@ class Sequential : public torch::nn::Module {
  public:
   using Step = std::function<at::Tensor(const at::Tensor&)>;
 
-  // A module of LibTorch's whose forward() goes from a tensor to a tensor.
+  // Adds a LibTorch module whose forward() maps a tensor to a tensor.
   template <typename Module>
   void add(const torch::nn::ModuleHolder<Module>& module) {
     add(module.ptr());
@@ -29,13 +29,13 @@ class Sequential : public torch::nn::Module {
     register_module(std::to_string(steps_.size()), module);
     steps_.push_back([module](const at::Tensor& x) { return module->forward(x); });
   }
-  // One whose forward() is another.
+  // Adds a module that is called through `step`, for other signatures of forward().
   template <typename Module>
   void add(const torch::nn::ModuleHolder<Module>& module, Step step) {
     register_module(std::to_string(steps_.size()), module.ptr());
     steps_.push_back(std::move(step));
   }
-  // What has no parameters takes a number all the same.
+  // Steps without parameters also occupy an index.
   void add_step(Step step) { steps_.push_back(std::move(step)); }
   void add_dropout(double part);
 

@@ -43,7 +43,7 @@ class Planner {
 
   void problem(const std::string& what) { mapping_.problems.push_back(what); }
 
-  // What the file's tensors are called in the model.
+  // Maps the names of the file to names in the model.
   void rename() {
     for (const TensorSpec& spec : file_.tensors()) {
       std::string name = spec.name;
@@ -106,7 +106,7 @@ class Planner {
     if (strict_) problem("unexpected " + to_string(spec) + renamed);
   }
 
-  // A pattern that means nothing is a mistake in it.
+  // A pattern that matches nothing is an error in the configuration.
   void check_used() {
     for (const Rule& rule : rules_)
       if (rule.matched == 0)
@@ -122,7 +122,7 @@ class Planner {
   const checkpoint::TensorSource& file_;
   const bool strict_;
   std::vector<Rule> rules_, ignored_;
-  std::map<std::string, const TensorSpec*> offered_;  // by the name that it has here
+  std::map<std::string, const TensorSpec*> offered_;  // by mapped name
   StateDictMapping mapping_;
 };
 

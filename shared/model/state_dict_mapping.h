@@ -1,9 +1,10 @@
-// StateDictMapping: which tensor of a file goes where in a model that begins with it, and what is left over
-// on either side: key_mapping, exclude and strict of model.pretrained.
+// StateDictMapping: assigns the tensors of a file to the tensors of a model that is initialized
+// from it, and lists what remains on either side. Implements key_mapping, exclude and strict of
+// model.pretrained.
 //
-// Names are mapped first: the first of key_mapping whose `from` matches a file's name renames it.
-// Then what matches a glob of exclude, on either side, is left out. What remains must agree;
-// with strict: false, what only one side has need not.
+// Names are mapped first: the first rule of key_mapping whose `from` matches a name in the file
+// renames it. Then names on either side that match a glob of exclude are ignored. The remaining
+// names must agree; with strict: false, tensors that only one side has are ignored too.
 //
 // Threads: values.
 #pragma once
@@ -21,28 +22,28 @@ namespace stoker::model {
 
 struct StateDictMapping {
   struct Load {
-    size_t tensor = 0;  // of the model
+    size_t tensor = 0;  // index in the model
     std::string from;   // in the file
   };
   std::vector<Load> loads;
-  // For people, a line a tensor: "blocks.0.qkv.bias F32 [576], from h.0.attn.bias".
+  // For display, one tensor per line: "blocks.0.qkv.bias F32 [576], from h.0.attn.bias".
   std::vector<std::string> loaded;
-  std::vector<std::string> unexpected;  // of the file
-  std::vector<std::string> missing;     // of the model
-  std::vector<std::string> problems;    // all there are: then nothing may be loaded
+  std::vector<std::string> unexpected;  // in the file
+  std::vector<std::string> missing;     // in the model
+  std::vector<std::string> problems;    // all of them; if there are any, nothing may be loaded
 
-  // kMismatch: the first problems and the number of all.
+  // kMismatch: reports the first problems and the number of the others.
   Status status() const;
-  // All of it, a line each.
+  // All lists as text, one entry per line.
   std::string report() const;
 };
 
-// `needed`: the model's tensors.
+// `needed`: the tensors of the model.
 StateDictMapping map_state_dict(const std::vector<TensorSpec>& needed,
                                 const checkpoint::TensorSource& file,
                                 const config::PretrainedConfig& config);
 
-// Whether a tensor of the one dtype is turned into the other without loss: halves into floats.
+// Whether `from` converts to `to` without loss: F16 and BF16 to F32.
 bool is_widening(DType from, DType to);
 
 }  // namespace stoker::model

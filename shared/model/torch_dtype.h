@@ -1,4 +1,4 @@
-// Element types and shapes in LibTorch's words and in ours.
+// Conversions of dtypes and shapes between LibTorch and stoker.
 //
 // Threads: pure functions.
 #pragma once
@@ -15,10 +15,11 @@ namespace stoker::model {
 
 at::ScalarType to_scalar_type(DType dtype);
 
-// nullopt: stoker has no name for it, and no checkpoint holds it.
+// nullopt: stoker has no equivalent, so a checkpoint cannot hold it.
 std::optional<DType> find_dtype(at::ScalarType type);
 
-// Asserts that there is one: no model, optimizer or task of ours makes tensors of another type.
+// Asserts that there is an equivalent: built-in models, optimizers and tasks create no tensors of
+// other dtypes.
 DType to_dtype(at::ScalarType type);
 
 TensorSpec to_tensor_spec(const std::string& name, const at::Tensor& tensor);

@@ -11,7 +11,7 @@ Status to_status(const c10::Error& error, std::string_view what) {
   const std::string text = error.what_without_backtrace();
   if (dynamic_cast<const OutOfVocabError*>(&error) != nullptr)
     return Status(StatusCode::kMismatch, std::string(what) + ": " + first_line(text));
-  // The CPU allocator reports with an ordinary Error; only its text tells.
+  // The CPU allocator throws a plain c10::Error, recognizable only by its text.
   const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
                       text.find("not enough memory") != std::string::npos ||
                       text.find("can't allocate memory") != std::string::npos;

@@ -1,4 +1,4 @@
-// LibTorch's exceptions as Status.
+// Converts exceptions of LibTorch to Status.
 //
 // Threads: pure function.
 #pragma once
@@ -12,11 +12,10 @@
 
 namespace stoker::model {
 
-// kOutOfMemory where an allocation failed, kMismatch of an OutOfVocabError, kInternal otherwise; "what: the
-// first line of the exception's text".
+// kOutOfMemory if an allocation failed, kMismatch for an OutOfVocabError, kInternal otherwise. The
+// message is `what`, a colon and the first line of the exception text.
 Status to_status(const c10::Error& error, std::string_view what);
 
-// Of an exception's text.
 std::string first_line(std::string_view text);
 
 }  // namespace stoker::model

@@ -1,9 +1,9 @@
-// torchscript: a module that Python saved with torch.jit.save, as a model. For what is there
-// already: PyTorch develops TorchScript no further.
+// torchscript: runs a module saved with torch.jit.save as a model. For existing modules: PyTorch no
+// longer develops TorchScript.
 //
-// Its graph runs as it was saved, through LibTorch's interpreter, without the passes that LibTorch
-// would apply after it has watched the first runs: a run that goes on would have them at another
-// step than one that was never interrupted.
+// LibTorch's interpreter runs the graph as it was saved, without the optimizations that LibTorch
+// would apply after profiling the first runs. A resumed run would apply them at another step than
+// an uninterrupted one.
 #include <map>
 #include <stdexcept>
 
@@ -21,7 +21,7 @@
 namespace stoker::model {
 namespace {
 
-// For the thread, as long as it lives.
+// Disables graph optimization on this thread during its lifetime.
 class AsSaved {
  public:
   AsSaved() : before_(torch::jit::getGraphExecutorOptimize()) {
@@ -35,7 +35,7 @@ class AsSaved {
   const bool before_;
 };
 
-// The module that holds what `name` ends with, and that end.
+// The module that owns the attribute `name`, and the last component of the name.
 std::pair<torch::jit::Module, std::string> owner_of(torch::jit::Module module,
                                                     const std::string& name) {
   size_t from = 0;
@@ -44,7 +44,7 @@ std::pair<torch::jit::Module, std::string> owner_of(torch::jit::Module module,
   return {module, name.substr(from)};
 }
 
-// Of what the interpreter says: those before it tell where in the script it was.
+// The error itself; the lines before it locate it in the script.
 std::string last_line(std::string text) {
   while (text.ends_with('\n')) text.pop_back();
   return text.substr(text.rfind('\n') + 1);
@@ -82,9 +82,9 @@ class TorchScript : public Model {
   }
 
  private:
-  // The same tensors under the same names in modules of ours, so that what moves, saves and trains
-  // ours does it to the script's. Saving makes two of a tensor that had two names: they become one
-  // again, of the first name.
+  // Registers the tensors of the script under the same names in LibTorch modules, so that moving,
+  // saving and training this model affects the script's tensors. Saving splits a tensor that had
+  // two names into two; they are merged again under the first name.
   void adopt(const std::string& name, const at::Tensor& tensor, bool is_parameter) {
     const auto [same, is_new] = by_memory_.emplace(tensor.data_ptr(), tensor);
     const bool is_tied = !is_new && tensor.numel() > 0 && same->second.sizes() == tensor.sizes() &&
@@ -115,7 +115,7 @@ class TorchScript : public Model {
 
   const ModelContext model_context_;
   torch::jit::Module module_;
-  std::map<const void*, at::Tensor> by_memory_;  // as it was loaded
+  std::map<const void*, at::Tensor> by_memory_;  // data pointers after loading
 };
 
 Result<torch::jit::Module> load(const std::string& path) {

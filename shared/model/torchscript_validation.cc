@@ -10,8 +10,8 @@
 namespace stoker::model {
 namespace {
 
-// The constant that `node` is given as the argument of that name; nullopt: it has none, or what is
-// given is found out when it runs.
+// The constant passed to `node` for that argument; nullopt: it has no such argument, or the value
+// is computed at run time.
 std::optional<c10::IValue> constant_of(const torch::jit::Node& node, const char* argument) {
   const c10::FunctionSchema* const schema = node.maybeSchema();
   if (schema == nullptr) return std::nullopt;
@@ -20,7 +20,7 @@ std::optional<c10::IValue> constant_of(const torch::jit::Node& node, const char*
   return torch::jit::toIValue(node.inputs()[static_cast<size_t>(*index)]);
 }
 
-// A part of nothing to drop is the same in both modes.
+// Dropout with p = 0 is the same in both modes.
 bool drops_nothing(const torch::jit::Node& node) {
   for (const char* const name : {"p", "dropout"}) {
     const auto part = constant_of(node, name);
@@ -29,7 +29,7 @@ bool drops_nothing(const torch::jit::Node& node) {
   return false;
 }
 
-// Whether the node was told for good that it trains, or that it does not.
+// The mode of the node if it is a constant.
 std::optional<bool> find_fixed_mode(const torch::jit::Node& node) {
   for (const char* const name : {"train", "training"}) {
     const auto mode = constant_of(node, name);

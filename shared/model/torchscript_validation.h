@@ -1,10 +1,10 @@
-// validate_training_mode: whether a TorchScript module does in training what training is for, and in evaluation
-// what evaluation is for. One that was frozen, or traced, may do the same in both.
+// validate_training_mode: checks that a TorchScript module distinguishes training from evaluation
+// mode. A frozen or traced module can behave the same in both.
 //
 // Threads: pure function.
-// Errors:  kMismatch: it is frozen, has no forward() of one tensor, or an operation that differs
-//          between training and evaluation (dropout, batch_norm, an LSTM's dropout, …) was told
-//          once and for all which of the two it is; names the operation, and says what to do.
+// Errors:  kMismatch: the module is frozen, has no forward() of one tensor, or contains a
+//          mode-dependent operator (dropout, batch_norm, dropout of an LSTM, …) whose mode is a
+//          constant; names the operator and a suggested fix.
 #pragma once
 
 #include <torch/csrc/jit/api/module.h>
@@ -13,8 +13,8 @@
 
 namespace stoker::model {
 
-// What cannot be seen: a branch that tracing did not take, and scaled_dot_product_attention, whose
-// dropout tracing in eval mode writes down as 0.
+// Not detected: a branch that tracing did not take, and scaled_dot_product_attention, which tracing
+// in eval mode records with dropout 0.
 Status validate_training_mode(const torch::jit::Module& module);
 
 }  // namespace stoker::model

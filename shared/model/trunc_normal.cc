@@ -1,8 +1,9 @@
-// Inverse transform sampling in the steps of torch.nn.init.trunc_normal_, except for erfinv. LibTorch
-// takes that from MKL, whose last bit in float32 depends on the processor and on how threads split the
-// tensor. Here it is computed in double precision and rounded. No result for a draw from -1 to 1 is
-// within 1.4e-14 (relative) of the middle between two floats (truncated_normal_test.cc tries all
-// draws), and the error of erfinv is far smaller, so that it rounds to the same float everywhere.
+// Inverse transform sampling with the same steps as torch.nn.init.trunc_normal_, except for erfinv.
+// LibTorch uses MKL for it, whose last bit in float32 depends on the processor and on how threads
+// split the tensor. Here it is computed in double precision and rounded. No result for a random
+// number from -1 to 1 is within 1.4e-14 (relative) of the midpoint of two floats
+// (truncated_normal_test.cc tries all of them), and the error of erfinv is far smaller, so it
+// rounds to the same float everywhere.
 #include "shared/model/trunc_normal.h"
 
 #include <cmath>

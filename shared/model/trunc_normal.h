@@ -1,16 +1,16 @@
-// trunc_normal_: torch.nn.init.trunc_normal_, which LibTorch does not have in C++.
+// trunc_normal_: torch.nn.init.trunc_normal_, which LibTorch's C++ API does not have.
 //
-// Threads: draws from the default CPU generator.
+// Threads: uses the default CPU generator.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace stoker::model {
 
-// Fills `tensor` from N(0, deviation²) truncated at -2 and 2, from the draws that
-// torch.nn.init.trunc_normal_(tensor, std=deviation) makes with the same seed. A float32 value
-// differs from PyTorch's by at most 2.5e-7 of itself. For a deviation of at most 0.35 the bytes depend
-// on neither the processor nor the number of threads; those of PyTorch do.
+// Fills `tensor` from N(0, deviation²) truncated at -2 and 2, with the same random numbers as
+// torch.nn.init.trunc_normal_(tensor, std=deviation) for the same seed. The relative difference of
+// a float32 value from PyTorch's is at most 2.5e-7. For a deviation of at most 0.35 the result is
+// bit-for-bit independent of processor and number of threads, which PyTorch's is not.
 void trunc_normal_(const at::Tensor& tensor, double deviation);
 
 }  // namespace stoker::model

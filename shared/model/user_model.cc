@@ -52,7 +52,7 @@ Status check_output(const at::Tensor& output, const ModelContext& model_context)
   const auto given = output.sizes().vec();
   std::vector<int64_t> wanted{kProbed};
   if (model_context.is_predicting) wanted.push_back(model_context.input[0]);
-  // How many steps of an answer there are may be the model's affair.
+  // The model may output another number of time steps than its input has.
   if (model_context.has_per_step_labels)
     wanted.push_back(given.size() == 3 ? given[1] : model_context.input[0]);
   wanted.push_back(model_context.outputs);

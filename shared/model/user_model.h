@@ -1,5 +1,4 @@
-// Outside models: what is asked of a model whose code is not stoker's (plugin, torchscript), before
-// anything is trained with it.
+// Validation of user-defined models (plugin, torchscript) before training starts.
 //
 // Threads: as the model.
 #pragma once
@@ -18,31 +17,31 @@
 
 namespace stoker::model {
 
-// What it is given, and how much it has to say.
+// The inputs and outputs that the data requires of a model.
 struct ModelContext {
-  std::vector<int64_t> input;  // of one sample; [tokens] of tokens, without the one to predict
+  std::vector<int64_t> input;  // shape of one sample; [tokens] for tokens, without the target
   bool has_tokens = false;
-  bool is_predicting = false;  // the next token, of each
-  bool has_per_step_labels =
-      false;  // something is said of each step of the input, not of the sample
+  bool is_predicting = false;        // predicts the next token at each position
+  bool has_per_step_labels = false;  // one label per time step, not per sample
   int64_t outputs = 0;
 };
 
-// kMismatch: the data is nothing that a model can be given.
+// kMismatch: the data has neither input nor tokens in a supported shape, or num_classes does not
+// fit it.
 Result<ModelContext> make_model_context(std::optional<int64_t> num_classes, const Samples& sample,
                                         uint64_t classes);
 
-// Runs it once, on zeros, in eval mode; leaves it in train mode. kMismatch, without the model's
-// name: it has nothing to train, a tensor that training or checkpoints cannot take, one tensor
-// under two names, or its output has another shape (both are named). kInvalidArgument: forward()
-// throws; says what.
+// Runs the model once on zeros in eval mode, and leaves it in train mode. kMismatch, without the
+// name of the model: there is no trainable parameter, a tensor has a dtype or device that training
+// or checkpoints do not support, a tensor is registered under two names, or the output shape
+// differs (reports both shapes). kInvalidArgument: forward() throws; contains the exception text.
 Status validate_user_model(Model& model, const ModelContext& model_context);
 
-// What code that is not stoker's has thrown, for its user to mend: kInvalidArgument, or
-// kOutOfMemory; "what: the first line of the exception's text".
+// An exception of user code as Status: kInvalidArgument, because the user can fix it, or
+// kOutOfMemory. The message is `what`, a colon and the first line of the exception text.
 Status user_model_error(const c10::Error& error, std::string_view what);
 
-// With model.path before it, and the path where the message does not name it.
+// Prefixes the message with model.path, and with the path unless the message contains it.
 Status with_model_path(const Status& status, const std::string& path);
 
 }  // namespace stoker::model

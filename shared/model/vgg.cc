@@ -1,4 +1,4 @@
-// vgg: torchvision's networks of 11, 13, 16 and 19 layers, with batch normalisation or without.
+// vgg: torchvision's networks with 11, 13, 16 and 19 layers, with or without batch normalization.
 #include <array>
 
 #include <ATen/ops/max_pool2d.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kVggMinSide = 32;  // five poolings, each by 2
 constexpr int64_t kPooledSide = 7;
 
-using Convolutions = std::array<int64_t, 5>;  // of each stage
+using Convolutions = std::array<int64_t, 5>;  // per stage
 
 Result<Convolutions> convolutions_of_depth(int depth) {
   switch (depth) {
@@ -90,7 +90,7 @@ Result<ModelPtr> make_vgg(const config::VggConfig& config, std::optional<int64_t
   STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
                           find_input_tensor(sample, name_of(config), kVggMinSide));
   STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
-  // One after the other: the order decides which random numbers each weight gets.
+  // In this order, because it decides which random numbers initialize each weight.
   const auto features = make_features(convolutions, input.shape[0], config.batch_norm);
   const auto classifier = make_classifier(config.hidden_dim, outputs, config.dropout);
   const auto net = std::make_shared<ConvClassifier>(features, kPooledSide, classifier);

@@ -1,5 +1,5 @@
-// vit: torchvision's VisionTransformer: a picture cut into patches, a class token in front of them,
-// learned positions, pre-norm blocks, exact GELU.
+// vit: torchvision's VisionTransformer: an image divided into patches, preceded by a class token,
+// with learned position embeddings, pre-norm blocks and exact GELU.
 #include <cmath>
 
 #include <ATen/ops/cat.h>
@@ -31,7 +31,8 @@ torch::nn::LayerNorm norm(int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}).eps(1e-6));
 }
 
-// As nn.MultiheadAttention(batch_first=True) of a sequence with itself: its names, its draws.
+// As nn.MultiheadAttention(batch_first=True) for self-attention: same parameter names, same random
+// numbers.
 class SelfAttention : public torch::nn::Module {
  public:
   SelfAttention(int64_t width, int64_t heads)
@@ -129,8 +130,8 @@ class Encoder : public torch::nn::Module {
 class Vit : public Model {
  public:
   Vit(const Shape& shape, int64_t channels, int64_t side, int64_t patch, int64_t outputs) {
-    // torchvision makes the patches' projection first and the token second; a module's own
-    // parameters come before its children's all the same.
+    // torchvision creates the patch projection first and the class token second, but the parameters
+    // of a module precede those of its children in registration order.
     conv_proj_ =
         torch::nn::Conv2d(torch::nn::Conv2dOptions(channels, shape.width, patch).stride(patch));
     token_ = register_parameter("class_token", at::zeros({1, 1, shape.width}));

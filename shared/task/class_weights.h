@@ -1,7 +1,7 @@
-// ClassWeights: task.class_weights or task.pos_weight as a tensor where the loss needs it.
+// ClassWeights: task.class_weights or task.pos_weight as a tensor on the device of the loss.
 //
-// Threads: one at a time: the tensor is made at the first call, and kept, so that no later step waits
-//          for a copy to the device.
+// Threads: one at a time. The tensor is created by the first call and cached, so that later steps
+//          do not wait for a copy to the device.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,18 @@ namespace stoker::task {
 class ClassWeights {
  public:
   ClassWeights() = default;
-  // `numbers` of the setting `key`; none: 1. kMismatch: there is not one for each of the data's
-  // `count` classes (`what` they are: "classes").
+  // `numbers` are the values of the configuration key `key`; empty means no weights. kMismatch:
+  // there is not one number per class; `count` is the number of classes in the data and `what`
+  // their name in the message ("classes").
   static Result<ClassWeights> of(const std::vector<double>& numbers, const std::string& key,
                                  uint64_t count, const std::string& what);
 
   bool any() const { return !numbers_.empty(); }
-  const std::vector<double>& numbers() const { return numbers_; }  // of the data's classes; or none
-  // F32 [logits.size(-1)], on the device of `logits`. A model may know more classes than the data
-  // has: these count 1. Undefined where there are no weights.
+  const std::vector<double>& numbers() const {
+    return numbers_;
+  }  // one per class of the data, or empty
+  // F32 [logits.size(-1)], on the device of `logits`. Outputs beyond the classes of the data have
+  // weight 1. Undefined if there are no weights.
   const at::Tensor& matching(const at::Tensor& logits) const;
 
  private:

@@ -1,4 +1,4 @@
-// classification: one label a sample.
+// classification: one label per sample.
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -16,10 +16,10 @@ namespace {
 
 struct InputAndLabel {
   ModelInput input;
-  size_t label = 0;  // where in a batch
+  size_t label = 0;  // index in a batch
 };
 
-// The shares of a mixed batch's labels, for a model that knows more classes than the data.
+// Pads the class probabilities of a mixed batch for a model with more outputs than classes.
 at::Tensor widen(const at::Tensor& label, int64_t outputs) {
   if (!label.is_floating_point() || label.size(1) >= outputs) return label;
   return at::constant_pad_nd(label, {0, outputs - label.size(1)});
@@ -85,7 +85,7 @@ class Classification : public Task {
   const double aux_weight_;
 };
 
-// A sum of two samples is one where they are numbers of the same places.
+// Mixing two samples is meaningful only for numeric inputs of the same shape.
 Result<dataset::MixOptions> find_mix_options(const std::vector<config::BatchTransform>& transforms,
                                              const Samples& sample, const ModelInput& input) {
   STOKER_ASSIGN_OR_RETURN(const auto mix,

@@ -1,11 +1,11 @@
-// ctc: fewer labels than steps, in their order, and nobody says which step a label belongs to:
-// connectionist temporal classification (Graves et al., 2006). Class 0 is the blank, which stands
-// between labels and is none.
+// ctc: fewer labels than time steps, in order but without alignment: connectionist temporal
+// classification (Graves et al., 2006). Class 0 is the blank, which separates labels and is never
+// one.
 //
-// LibTorch takes cuDNN's loss where labels are numbers of 32 bits in one row, and at most 256 a sample.
-// Of 64 bits, as here, they go to LibTorch's own on every device. That one asks a device for the
-// lengths, so that no CUDA graph can hold the step, and its backward pass on a GPU adds up in no fixed
-// order.
+// LibTorch uses cuDNN's loss if labels are one-dimensional I32 and at most 256 per sample. For I64
+// labels, as here, it uses its own implementation on every device. That one copies the lengths to
+// the host, so the step cannot be captured in a CUDA graph, and its backward pass on a GPU sums in
+// nondeterministic order.
 #include <utility>
 #include <vector>
 
@@ -29,13 +29,13 @@ constexpr int64_t kBlank = 0;
 
 struct Alignment {
   at::Tensor log_probabilities;  // F32 [steps, batch, outputs]
-  at::Tensor steps;              // I64 [batch]: that are real
+  at::Tensor steps;              // I64 [batch]: number of valid steps
   at::Tensor labels;             // I64 [batch, labels]
-  at::Tensor counts;             // I64 [batch]: of labels
+  at::Tensor counts;             // I64 [batch]: number of labels
 };
 
-// LibTorch does not look at the labels' values before it reads by them, so they are looked at here:
-// classes but the blank, then nothing but padding. On a device without waiting for it.
+// LibTorch uses the labels as indices without checking them, so they are checked here: classes
+// except the blank, followed by padding only. The check does not synchronize with the device.
 void check_labels(const at::Tensor& labels, const at::Tensor& counts, int64_t outputs) {
   const at::Tensor position = at::arange(labels.size(1), labels.options()).unsqueeze(0);
   const at::Tensor is_class = labels.gt(kBlank).logical_and(labels.lt(outputs));

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kTopK = 40;
 
-// Puts the model into eval mode, and back.
+// Puts the model into eval mode during its lifetime.
 class EvalMode {
  public:
   explicit EvalMode(model::Model& model) : model_(model), was_training_(model.is_training()) {
@@ -30,7 +30,7 @@ class EvalMode {
   const bool was_training_;
 };
 
-// The last bytes of `text` that the model can see, [1, time].
+// The last bytes of `text` that fit the context of the model, [1, time].
 at::Tensor visible(const std::string& text, int64_t context) {
   const auto time = std::min<int64_t>(context, static_cast<int64_t>(text.size()));
   at::Tensor tokens = at::empty({1, time}, at::kLong);
@@ -59,7 +59,7 @@ std::string generate_text(model::Model& model, std::string prompt, int bytes, do
   const EvalMode mode(model);
   const at::Generator generator = at::detail::createCPUGenerator(seed);
   const c10::Device device = model.parameters().front().device();
-  if (prompt.empty()) prompt = "\n";  // something to go on from
+  if (prompt.empty()) prompt = "\n";  // the model needs at least one token
   const size_t before = prompt.size();
   for (int i = 0; i < bytes && !stop.stop_requested(); ++i) {
     const at::Tensor logits = model.forward(visible(prompt, model.context()).to(device));

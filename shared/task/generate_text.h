@@ -1,8 +1,8 @@
-// generate_text: text written by a language model over bytes.
+// generate_text: samples text from a language model over bytes.
 //
-// Threads: one thread; the model must not be used meanwhile.
-// Errors:  LibTorch's exceptions pass through (c10::Error also when the model's vocabulary is not
-//          the 256 bytes).
+// Threads: one thread; the model must not be used concurrently.
+// Errors:  exceptions of LibTorch are propagated (c10::Error also if the vocabulary of the model is
+//          not the 256 bytes).
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,10 @@
 
 namespace stoker::task {
 
-// `bytes` bytes that go on from `prompt`, drawn from the 40 most likely ones at each place;
-// `temperature` 0 takes the most likely. Uses a generator of its own: the default one, and so
-// training, does not notice. The model is left in the mode it was in. A stop ends it early.
+// Returns up to `bytes` bytes that continue `prompt`, each sampled from the 40 most likely;
+// `temperature` 0 selects the most likely. Uses its own generator, so the default one, and with it
+// training, is not affected. Restores the train or eval mode of the model. A stop request ends
+// generation early.
 std::string generate_text(model::Model& model, std::string prompt, int bytes, double temperature,
                           uint64_t seed, std::stop_token stop = {});
 

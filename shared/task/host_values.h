@@ -1,7 +1,7 @@
-// HostValues: the elements of a tensor as plain numbers, for arithmetic that needs no LibTorch.
+// HostValues: the elements of a tensor as plain numbers, for computations without LibTorch.
 //
-// Threads: values.
-// Owner:   holds the tensor; a span is good as long as this object.
+// Threads:   values.
+// Ownership: holds the tensor; a span is valid as long as this object.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@ namespace stoker::task {
 template <typename T>
 class HostValues {
  public:
-  // `tensor` must be of the dtype that T is.
+  // `tensor` must have the dtype that corresponds to T.
   explicit HostValues(const at::Tensor& tensor) : tensor_(tensor.to(at::kCPU).contiguous()) {}
 
   std::span<const T> span() const {

@@ -9,7 +9,7 @@
 namespace stoker::task {
 namespace {
 
-constexpr double kMinWeight = 1e-30;  // so that nothing is divided by 0
+constexpr double kMinWeight = 1e-30;  // avoids a division by 0
 
 std::optional<at::Tensor> maybe(const at::Tensor& weights) {
   return weights.defined() ? std::optional(weights) : std::nullopt;
@@ -29,7 +29,8 @@ at::Tensor LabelLoss::mean(const at::Tensor& logits, const at::Tensor& labels) c
                                 at::Reduction::Mean, kIgnoredLabel, smoothing_);
 }
 
-// LibTorch's own mean is not a number where no label counts, and asks the device how many do.
+// LibTorch's own mean is NaN if all labels are ignored, and synchronizes with the device to count
+// them.
 at::Tensor LabelLoss::mean_over_valid(const at::Tensor& logits, const at::Tensor& labels) const {
   const at::Tensor& weights = weights_.matching(logits);
   const at::Tensor sum = at::cross_entropy_loss(logits, labels, maybe(weights), at::Reduction::Sum,

@@ -1,8 +1,8 @@
-// LabelLoss: cross entropy of labelled answers, in nats, with weights of classes and smoothed labels:
-// torch.nn.functional.cross_entropy(weight=…, label_smoothing=…), its mean weighted as there.
+// LabelLoss: cross entropy in nats with class weights and label smoothing:
+// torch.nn.functional.cross_entropy(weight=…, label_smoothing=…), including its weighted mean.
 //
 // Threads: as ClassWeights.
-// Errors:  LibTorch's exceptions pass through, such as for a label that is no class.
+// Errors:  exceptions of LibTorch are propagated, for example for a label that is not a class.
 #pragma once
 
 #include <tuple>
@@ -14,10 +14,11 @@
 
 namespace stoker::task {
 
-// PyTorch's ignore_index: a label that counts nowhere.
+// PyTorch's ignore_index: labels with this value are excluded from loss and metrics.
 inline constexpr int64_t kIgnoredLabel = -100;
 
-// Rows of `logits` and their `labels` [samples] that count. Asks the device how many there are.
+// Selects the rows of `logits` and `labels` [samples] whose label is not ignored. Synchronizes with
+// the device to get their number.
 std::tuple<at::Tensor, at::Tensor> drop_ignored_labels(const at::Tensor& logits,
                                                        const at::Tensor& labels);
 
@@ -26,10 +27,11 @@ class LabelLoss {
   LabelLoss(ClassWeights weights, double smoothing)
       : weights_(std::move(weights)), smoothing_(smoothing) {}
 
-  // `logits` F32 [samples, outputs]. `labels` I64 [samples], or shares of each class F32 [samples,
-  // outputs]. The mean over the samples; with weights and I64 labels the weighted one.
+  // `logits` F32 [samples, outputs]. `labels` are class indices I64 [samples] or class
+  // probabilities F32 [samples, outputs]. Mean over the samples; weighted if there are class
+  // weights and `labels` are I64.
   at::Tensor mean(const at::Tensor& logits, const at::Tensor& labels) const;
-  // The same where some labels are kIgnoredLabel: the mean over the others, 0 where there are none.
+  // As mean(), for labels that can be kIgnoredLabel: the mean over the others, 0 if there are none.
   at::Tensor mean_over_valid(const at::Tensor& logits, const at::Tensor& labels) const;
   const ClassWeights& weights() const { return weights_; }
 

@@ -1,7 +1,7 @@
-// LabelMetrics: figures of classification from what a model says of labelled samples.
+// LabelMetrics: classification metrics from logits and labels.
 //
 // Threads: one.
-// Errors:  LibTorch's exceptions pass through, such as for a label that is no class.
+// Errors:  exceptions of LibTorch are propagated, for example for a label that is not a class.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,13 @@ namespace stoker::task {
 
 class LabelMetrics {
  public:
-  // `classes` of the data; a model may know more. `weights` of the data's classes, or none.
+  // `classes`: number of classes in the data; the model may have more outputs. `weights`: one per
+  // class of the data, or empty.
   LabelMetrics(uint64_t classes, const EvaluationOptions& options, std::vector<double> weights)
       : classes_(classes), options_(options), weights_(std::move(weights)) {}
 
-  // `logits` F32 [samples, outputs], always as many outputs; `labels` I64 [samples].
+  // `logits` F32 [samples, outputs], with the same number of outputs in every call; `labels` I64
+  // [samples].
   void add(const at::Tensor& logits, const at::Tensor& labels);
   eval_metrics::EvalReport report() const;
 
@@ -34,7 +36,7 @@ class LabelMetrics {
   const EvaluationOptions options_;
   const std::vector<double> weights_;
   int top_k_ = 0;
-  std::optional<eval_metrics::ClassificationMetrics> metrics_;  // from the first batch on
+  std::optional<eval_metrics::ClassificationMetrics> metrics_;  // set by the first batch
 };
 
 }  // namespace stoker::task

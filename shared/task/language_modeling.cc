@@ -1,4 +1,4 @@
-// language_modeling: predict each token from those before it.
+// language_modeling: predict each token from the previous ones.
 #include <tuple>
 #include <utility>
 
@@ -17,10 +17,10 @@ namespace {
 
 struct Prediction {
   at::Tensor logits;  // [batch * time, vocab], F32
-  at::Tensor target;  // [batch * time], I64; kIgnoredLabel behind the end of a sequence
+  at::Tensor target;  // [batch * time], I64; kIgnoredLabel for padding
 };
 
-// A model that only looks back sees no padding before it has said all that counts.
+// A causal model needs no lengths: padding comes after all outputs that are evaluated.
 Prediction predict(model::Model& model, const Batch& batch, const ModelInput& input) {
   const at::Tensor tokens = input_values(batch, input);
   const int64_t time = tokens.size(1) - 1;

@@ -1,8 +1,7 @@
-// Mixup and cutmix: a batch of pictures (or numbers) and labels, with each sample joined to the one
-// before it.
+// Mixup and CutMix: combine each sample of a batch, and its label, with the previous one.
 //
-// Threads: pure functions; the batch they are given is not written to.
-// Errors:  LibTorch's exceptions pass through.
+// Threads: pure functions; the given batch is not modified.
+// Errors:  exceptions of LibTorch are propagated.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,11 +10,10 @@
 
 namespace stoker::task {
 
-// `input` F32 [batch, …]; for cutmix [batch, channels, height, width].
+// `input` F32 [batch, …]; for CutMix [batch, channels, height, width].
 at::Tensor mix_inputs(const at::Tensor& input, const dataset::MixParameters& mix);
 
-// I64 [batch] -> F32 [batch, classes]: shares of each class, which add up to 1. What cross entropy
-// takes as targets.
+// I64 [batch] -> F32 [batch, classes]: class probabilities that sum to 1, as cross entropy accepts.
 at::Tensor mix_labels(const at::Tensor& label, int64_t classes, const dataset::MixParameters& mix);
 
 }  // namespace stoker::task

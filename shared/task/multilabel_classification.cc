@@ -1,5 +1,5 @@
-// multilabel_classification: each label of a sample is true or not by itself: binary cross entropy
-// of the logits.
+// multilabel_classification: several independent binary labels per sample; binary cross entropy
+// with logits.
 #include <optional>
 
 #include <ATen/core/grad_mode.h>
@@ -14,7 +14,7 @@
 namespace stoker::task {
 namespace {
 
-// A weight is what a label that is true counts, as BCEWithLogitsLoss's pos_weight.
+// The weights are the pos_weight of BCEWithLogitsLoss.
 at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target, const ClassWeights& weights,
                    int64_t reduction) {
   const auto maybe_weights = weights.any() ? std::optional(weights.matching(logits)) : std::nullopt;

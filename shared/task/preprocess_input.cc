@@ -5,7 +5,7 @@
 namespace stoker::task {
 namespace {
 
-// In place, in one multiplication and one subtraction.
+// In place, with one multiplication and one subtraction.
 void normalize(at::Tensor values, double mean, double std) {
   values.mul_(1.0 / (255.0 * std));
   if (mean != 0) values.sub_(mean / std);

@@ -1,4 +1,4 @@
-// regression: one or more numbers a sample, mean squared error.
+// regression: one or more target values per sample, mean squared error.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/mse_loss.h>
 

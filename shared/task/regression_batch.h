@@ -1,5 +1,4 @@
-// RegressionBatch: the samples of tasks whose answers are numbers, `target` F32 [width]: where they
-// stand, and what a model says of them.
+// RegressionBatch: batch layout of tasks whose targets are numbers, `target` F32 [width].
 //
 // Threads: values and functions of their arguments.
 #pragma once
@@ -12,11 +11,11 @@ namespace stoker::task {
 
 struct RegressionBatch {
   ModelInput input;
-  size_t target = 0;  // where in a batch
+  size_t target = 0;  // index in a batch
   int64_t width = 0;  // of the target
 };
 
-// `task` and what it `needs` are for the message. kMismatch: the data has no such target.
+// `task` and `needs` are used in the message. kMismatch: the data has no such target.
 Result<RegressionBatch> find_regression_batch(const config::Normalize* maybe_normalize,
                                               const std::vector<TensorSpec>& sample,
                                               uint64_t classes, const std::string& task,

@@ -1,4 +1,4 @@
-// sequence_labeling: a label for each step of a sequence.
+// sequence_labeling: one label per time step.
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -12,10 +12,10 @@
 namespace stoker::task {
 namespace {
 
-// Of all steps of all samples, one after the other.
+// All steps of all samples, concatenated.
 struct Tags {
   at::Tensor logits;  // F32 [batch * steps, outputs]
-  at::Tensor labels;  // I64 [batch * steps]; kIgnoredLabel where a step does not count
+  at::Tensor labels;  // I64 [batch * steps]; kIgnoredLabel if the step is ignored
 };
 
 Tags predicted_tags(model::Model& model, const Batch& batch, const SequenceLabels& indices) {
@@ -60,7 +60,7 @@ class Tagging : public Task {
     const auto [logits, labels] = predicted_tags(model, batch, indices_);
     return loss_.mean_over_valid(logits, labels);
   }
-  // What is counted there is labels, not samples, so none could be shown as a mistake.
+  // Metrics count labels, not samples, so misclassified samples are not supported.
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
     return std::make_unique<TaggingEvaluation>(
         indices_, classes_, EvaluationOptions{.top_k = options.top_k, .misclassified = 0},

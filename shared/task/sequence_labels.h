@@ -1,5 +1,4 @@
-// SequenceLabels: the samples of tasks over sequences whose answers are several labels, `labels` I64:
-// where they stand, and what of them counts.
+// SequenceLabels: batch layout of sequence tasks with several labels per sample, `labels` I64.
 //
 // Threads: values and functions of their arguments.
 #pragma once
@@ -13,19 +12,19 @@ namespace stoker::task {
 
 struct SequenceLabels {
   ModelInput input;
-  size_t labels = 0;  // where in a batch
+  size_t labels = 0;  // index in a batch
 };
 
-// `task` is for the message. kMismatch: the data's samples are no sequences, or have no such labels.
+// `task` is used in the message. kMismatch: the samples are not sequences, or have no such labels.
 Result<SequenceLabels> find_sequence_labels(const config::Normalize* maybe_normalize,
                                             const std::vector<TensorSpec>& sample, uint64_t classes,
                                             const std::string& task);
 
-// What the model says of each step: F32 [batch, steps, outputs]. c10::Error: it says something else.
+// The model outputs per time step: F32 [batch, steps, outputs]. c10::Error: the outputs have
+// another shape.
 at::Tensor step_outputs(model::Model& model, const Batch& batch, const ModelInput& input);
 
-// `labels` I64 [batch, steps], with kIgnoredLabel in place of those that are not in the first `length`
-// I64 [batch] of their steps.
+// Returns `labels` I64 [batch, steps] with kIgnoredLabel at all steps from `length` I64 [batch] on.
 at::Tensor without_padding(const at::Tensor& labels, const at::Tensor& length);
 
 }  // namespace stoker::task

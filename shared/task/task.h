@@ -1,8 +1,8 @@
-// Task: what a model is trained for: from a batch to a loss, and from many batches to validation
-// metrics.
+// Task: what a model is trained for: computes the loss of a batch and the evaluation metrics of a
+// dataset.
 //
 // Threads: one thread at a time.
-// Errors:  LibTorch's exceptions pass through; the trainer and the evaluator catch them.
+// Errors:  exceptions of LibTorch are propagated; the trainer and the evaluator catch them.
 #pragma once
 
 #include <memory>
@@ -19,45 +19,47 @@
 
 namespace stoker::task {
 
-// The tensors of a data set's spec() with a batch dimension in front, in the same order and with
-// the same dtypes, on the model's device. Sequences of one batch are padded to one length, which may
-// be less than spec() says.
+// The tensors of the dataset's spec() with a leading batch dimension, in the same order and with
+// the same dtypes, on the device of the model. The sequences of a batch are padded to a common
+// length, which can be less than that in spec().
 using Batch = std::vector<at::Tensor>;
-// What an evaluation finds beside its metrics.
+// What an evaluation reports in addition to its metrics.
 struct EvaluationOptions {
-  int top_k = 5;  // classification: 0 or 1, or not fewer than the classes: no such metric
-  size_t misclassified = 0;  // classification: how many of the worst to remember
+  int top_k = 5;             // classification only; omitted if 0, 1 or >= the number of classes
+  size_t misclassified = 0;  // classification only: number of misclassified samples to report
 };
 
-// Sums over batches; the result does not depend on how samples were cut into batches, but for what
-// the model itself rounds (shared/eval_metrics). NaN where nothing was added.
+// Accumulates over batches. The result does not depend on the batch size, except for rounding
+// inside the model (shared/eval_metrics). NaN if nothing was added.
 class Evaluation {
  public:
   virtual ~Evaluation() = default;
-  // Records no gradient. The caller puts the model into eval mode first.
+  // Records no gradient. The caller must put the model into eval mode.
   virtual void add(model::Model& model, const Batch& batch) = 0;
-  // language_modeling: loss (nats a token), bits_per_byte (bits_per_token where tokens are not bytes),
-  // perplexity, accuracy. classification: loss, accuracy, top5 (the k of the settings), and
-  // macro_precision, macro_recall, macro_f1, with figures by class. sequence_labeling: the same of
-  // labels instead of samples. ctc: loss, label_error_rate, exact_match. regression: loss (mean squared
-  // error), mae, r2.
+  // language_modeling: loss (nats per token), bits_per_byte (bits_per_token if tokens are not
+  // bytes), perplexity, accuracy. classification: loss, accuracy, topK_accuracy (K from the
+  // options), macro_precision, macro_recall, macro_f1, and metrics per class. sequence_labeling:
+  // the same, over labels instead of samples. multilabel_classification: loss, exact_match,
+  // micro_f1, macro_f1, mean_average_precision, and metrics per label. ctc: loss, label_error_rate,
+  // exact_match. regression: loss (mean squared error), mae, r2.
   virtual eval_metrics::EvalReport report() const = 0;
 };
 
 class Task {
  public:
   virtual ~Task() = default;
-  // What training makes of a batch before loss(): mixup, cutmix. The same for the same seed and
-  // ticket; the batch itself where there is nothing to do. Its tensors may have other dtypes.
+  // Applies mixup or CutMix to a training batch before loss(). Deterministic for a seed and ticket;
+  // returns the batch unchanged if neither is configured. Tensors of the result can have other
+  // dtypes.
   virtual Batch mixed(Batch batch, uint64_t /*seed*/, uint64_t /*ticket*/) const { return batch; }
   // Mean loss over the batch, an F32 scalar with gradient.
   virtual at::Tensor loss(model::Model& model, const Batch& batch) const = 0;
   virtual std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const = 0;
 };
 
-// `maybe_normalize`: the normalization of data.train (config::training_normalization()), which an
+// `maybe_normalize`: the normalization of data.train (config::training_normalization()), which
 // evaluation shares; null: images are only scaled to [0, 1]. `batch_transforms`: of data.train, for
-// training. kMismatch when the data set's samples are not what the task needs; says both sides.
+// training. kMismatch: the samples of the dataset do not fit the task; names both sides.
 Result<std::unique_ptr<Task>> make_task(
     const config::TaskConfig& config, const config::Normalize* maybe_normalize,
     const std::vector<TensorSpec>& sample, uint64_t classes,

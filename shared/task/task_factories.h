@@ -1,4 +1,4 @@
-// The kinds of task: one function each, as make_task() in task.h.
+// Task factories: one function per task; arguments and errors as make_task() in task.h.
 #pragma once
 
 #include "shared/task/task.h"
@@ -24,7 +24,7 @@ Result<std::unique_ptr<Task>> make_ctc(const config::CtcTask& config,
                                        const config::Normalize* maybe_normalize,
                                        const Samples& sample, uint64_t classes);
 
-// Where in a sample (and so in a batch) the component `name` stands. kMismatch: it is not there.
+// Index of the component `name` in a sample, and so in a batch. kMismatch: there is none.
 Result<size_t> component_index(const Samples& sample, const std::string& name,
                                const std::string& task);
 

@@ -36,7 +36,7 @@ Pixels decoded(const std::string& png) {
 
 TEST(CanvasTest, RendersLetterPixelsAndClipsOutside) {
   Canvas canvas(6, 6, {255, 255, 255});
-  canvas.text(0, 0, "t", {0, 0, 0});  // 7 2 2 2 2: a bar and a stem
+  canvas.text(0, 0, "t", {0, 0, 0});  // glyph rows 7 2 2 2 2: a bar and a stem
   const auto is_black = [&](int x, int y) {
     return canvas.rgb()[static_cast<size_t>(3 * (y * 6 + x))] == 0;
   };
@@ -80,7 +80,7 @@ MisclassifiedExample misclassified_sample(uint64_t sample, std::vector<uint8_t> 
 }
 
 TEST(ClassificationArtifactsTest, ShowsImagesUnchangedInGrid) {
-  // 2 x 2: red, green, blue, white; planes of red, green, blue.
+  // A 2 x 2 image of red, green, blue and white pixels, as [C, H, W].
   const auto colors = misclassified_sample(7, {255, 0, 0, 255, 0, 255, 0, 255, 0, 0, 255, 255});
   const auto png = misclassified_image({colors, colors}, 3, 2, 2);
   ASSERT_TRUE(png.ok());

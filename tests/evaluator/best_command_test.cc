@@ -52,7 +52,7 @@ TEST_F(BestCommandTest, KillsHungCommandWithItsChildren) {
 }
 
 TEST_F(BestCommandTest, RestoresDefaultSigpipeForCommand) {
-  ::signal(SIGPIPE, SIG_IGN);  // as the evaluator does
+  ::signal(SIGPIPE, SIG_IGN);  // as EvaluatorApp does
   EXPECT_EQ(run_best_command({"sh", "-c", "kill -PIPE $$"}, "x", 10s, {}).message(),
             "sh: ended by signal 13");
   ::signal(SIGPIPE, SIG_DFL);

@@ -25,7 +25,7 @@ task: {name: classification}
 eval: {datasets: [val, train], batch_size: 7}
 )";
 
-// Time goes on by a second with each look at it.
+// Advances by one second on each call of monotonic().
 class TickingClock : public ManualClock {
  public:
   std::chrono::nanoseconds monotonic() const override {
@@ -76,7 +76,7 @@ TEST_F(CheckpointEvaluatorTest, ReportsMetricsOfDatasetsInConfiguredOrder) {
   EXPECT_EQ(result->datasets[0].confusion_matrix.size(), 2u);
 }
 
-// A checkpoint whose average is one model and whose weights are another.
+// The EMA weights and the raw weights of this checkpoint differ.
 TEST_F(CheckpointEvaluatorTest, EvaluatesConfiguredWeights) {
   const auto tensors = [](float first_bias) {
     std::vector<checkpoint::OwnedTensor> made;
@@ -87,7 +87,7 @@ TEST_F(CheckpointEvaluatorTest, EvaluatesConfiguredWeights) {
     if (first_bias != 0) std::memcpy(made.back().bytes.data(), &first_bias, sizeof first_bias);
     return made;
   };
-  const auto weights = tensors(2.0f), average = tensors(0.0f);  // the latter is w.safetensors
+  const auto weights = tensors(2.0f), average = tensors(0.0f);  // the latter equals w.safetensors
   checkpoint::CheckpointContent content;
   content.manifest.live_settings = "{}";
   content.model = content.optim = content.state = checkpoint::views_of(weights);
@@ -115,7 +115,7 @@ TEST_F(CheckpointEvaluatorTest, EvaluatesConfiguredWeights) {
             std::string::npos);
 }
 
-// Of three classes, which the weights know; the second is missing in what is evaluated.
+// The model has three classes; the evaluated dataset lacks the second one.
 TEST_F(CheckpointEvaluatorTest, UsesClassesOfTrainingData) {
   const auto write = [&](const std::string& name, const std::string& rows) {
     ASSERT_TRUE(
@@ -152,7 +152,7 @@ TEST_F(CheckpointEvaluatorTest, UsesClassesOfTrainingData) {
   EXPECT_EQ(classes[2].samples, 2u);
 }
 
-// The rule has come to numbers when the run began, which only its checkpoints know.
+// Balanced weights are computed when the run starts and are stored only in its checkpoints.
 TEST_F(CheckpointEvaluatorTest, UsesBalancedClassWeightsOfCheckpoint) {
   const auto loss_of = [&](const std::vector<double>& weights,
                            const std::string& setting) -> Result<double> {

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Tables of one number and a label, beside each other in a folder.
+// CSV files with one number and a label per row, next to each other in a folder.
 class ClassMappingTest : public ::testing::Test {
  protected:
   void write(const std::string& dataset, const std::vector<std::string>& labels) {
@@ -34,7 +34,7 @@ class ClassMappingTest : public ::testing::Test {
     EXPECT_TRUE(parsed.ok()) << parsed.status().message();
     return *parsed;
   }
-  // As stokerd leaves it behind.
+  // Builds the index that stokerd leaves in the run directory.
   void index_train() const {
     const auto train = dataset::open_dataset("train", config().data, folder_ / "index", {});
     EXPECT_TRUE(train.ok()) << train.status().to_string();

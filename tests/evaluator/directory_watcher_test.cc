@@ -18,7 +18,7 @@ class DirectoryWatcherTest : public ::testing::Test {
   test::TemporaryDirectory scratch_;
 };
 
-// Where a wait of an hour should end at once, the test's own time limit fails it.
+// If a wait of one hour does not end early, the time limit of the test fails it.
 
 TEST_F(DirectoryWatcherTest, WakesWaiterWhenCheckpointIsRenamedIntoPlace) {
   DirectoryWatcher watch({scratch_.path()});
@@ -47,7 +47,7 @@ TEST_F(DirectoryWatcherTest, FindsDirectoryCreatedLaterWithoutInotify) {
   DirectoryWatcher watch({scratch_ / "run"}, Backend::kNone);
   std::filesystem::create_directory(scratch_ / "run");
   watch.wait(1h, {});
-  watch.wait(1ms, {});  // and then it is the caller who looks: nothing but time ends this
+  watch.wait(1ms, {});  // no event is pending any more; only the timeout ends this wait
 }
 
 TEST_F(DirectoryWatcherTest, WatchesReplacedDirectory) {

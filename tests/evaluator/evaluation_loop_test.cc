@@ -28,7 +28,7 @@ class EvaluationLoopTest : public EvaluationLoopBaseTest {
   }
 };
 
-// ---- Each once
+// ---- Exactly once
 
 TEST_F(EvaluationLoopTest, EvaluatesEachCheckpointOnceAcrossRestart) {
   for (const uint64_t step : {10, 20, 30}) commit(step);
@@ -71,7 +71,7 @@ TEST_F(EvaluationLoopTest, ReportsNewestEvaluatedStepAcrossRestart) {
   EXPECT_EQ(again->newest_resolved(), 10u) << "by an earlier life";
 }
 
-// A trainer that saves faster than this evaluates must not keep it for ever.
+// A trainer that saves faster than the evaluator evaluates must not keep it running forever.
 TEST_F(EvaluationLoopTest, StopsAfterRequestedStep) {
   for (const uint64_t step : {10, 20, 30, 40}) commit(step);
   const auto loop = open();
@@ -110,7 +110,7 @@ TEST_F(EvaluationLoopTest, RecordsCheckpointWithoutManifestAsCorrupt) {
 
 TEST_F(EvaluationLoopTest, RecordsDeletedCheckpointAsSuperseded) {
   commit(10);
-  // What a network file system says of a file that was deleted while it was read.
+  // The error that a network file system returns for a file deleted while it is being read.
   error_ = [this](const auto& checkpoint) {
     fs::remove_all(checkpoint.path());
     return Status(StatusCode::kIoError, "read model.safetensors: Stale file handle");
@@ -145,7 +145,7 @@ TEST_F(EvaluationLoopTest, HoldsLockOnCheckpointAgainstRetention) {
   EXPECT_EQ(left, (Steps{10, 30})) << "a shared lock is held on what is read";
 }
 
-// ---- Tries
+// ---- Attempts
 
 TEST_F(EvaluationLoopTest, RetriesFailureWithBackoffThenRecordsFailed) {
   commit(10);
@@ -185,7 +185,8 @@ TEST_F(EvaluationLoopTest, EvaluatesOthersWhileOneFails) {
 
 TEST_F(EvaluationLoopTest, RecordsFailedAfterCrashingOnAllAttempts) {
   commit(10);
-  // A death is a life whose try has begun and not ended: nothing after that reaches the disk.
+  // Each crash happens after the attempt was recorded and before it ended: later writes do not
+  // reach the disk.
   for (int life = 0; life < 3; ++life) {
     test::FaultyFiles dying(scratch_.path());
     const auto loop = open(dying);
@@ -219,7 +220,7 @@ TEST_F(EvaluationLoopTest, DoesNotCountStoppedAttempt) {
   EXPECT_EQ(outcomes(), Lines{"10 evaluated"});
 }
 
-// ---- Pace
+// ---- Throttling
 
 TEST_F(EvaluationLoopTest, WaitsThrottleTimeBetweenEvaluations) {
   config_.eval.throttle_seconds = 60;
@@ -256,7 +257,7 @@ TEST_F(EvaluationLoopTest, IgnoresDelaysAfterRunEnded) {
   EXPECT_EQ(evaluated_, (Steps{10, 20}));
 }
 
-// ---- What follows from a result
+// ---- Actions on a result
 
 TEST_F(EvaluationLoopTest, RequestsEarlyStopWhenPatienceIsExhausted) {
   config_.eval.early_stopping.patience = 2;
@@ -270,7 +271,7 @@ TEST_F(EvaluationLoopTest, RequestsEarlyStopWhenPatienceIsExhausted) {
 TEST_F(EvaluationLoopTest, CompletesResultOfDeletedCheckpointOnNextStart) {
   const std::string path = commit(10);
   {
-    // Killed right after the result file was in its place.
+    // As if the evaluator was killed right after the result file was in place.
     test::FaultyFiles dying(scratch_.path());
     const auto loop = open(dying);
     const auto verified = checkpoint::CheckpointStore::open_verified(path);

@@ -1,5 +1,5 @@
-// A run directory with checkpoints, and an evaluator of them that needs no model: what it finds
-// follows from the step.
+// EvaluationLoopBaseTest: a run directory with checkpoints and an EvaluationLoop whose evaluation
+// needs no model; the metrics are a function of the step.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ class EvaluationLoopBaseTest : public checkpoint::StoreFixture {
     config_.eval.checkpoints = config::CheckpointSelection::kAll;
   }
 
-  // Loss goes down with the step, but for step 30, whose is the best of all.
+  // The loss decreases with the step, except for step 30, which has the lowest loss of all.
   static double loss_of(uint64_t step) { return step == 30 ? 0.5 : 100.0 / double(step); }
 
   static run::EvalResult result_of(const checkpoint::VerifiedCheckpoint& checkpoint) {
@@ -60,7 +60,7 @@ class EvaluationLoopBaseTest : public checkpoint::StoreFixture {
     return loop;
   }
 
-  // "20 evaluated", in the order of the ledger.
+  // Lines such as "20 evaluated", in the order of the outcome log.
   std::vector<std::string> outcomes() const {
     std::vector<std::string> lines;
     const auto read = metrics::read_records(layout_.evaluation_outcomes_file());
@@ -78,7 +78,7 @@ class EvaluationLoopBaseTest : public checkpoint::StoreFixture {
   config::Config config_;
   ManualClock clock_;
   const run::RunLayout layout_{scratch_ / "run"};
-  std::vector<uint64_t> evaluated_;  // steps, each time
+  std::vector<uint64_t> evaluated_;  // the step of every evaluation
   std::function<Status(const checkpoint::VerifiedCheckpoint&)> error_;
 };
 

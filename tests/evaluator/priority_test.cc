@@ -20,7 +20,7 @@ struct Seen {
   int niceness = 0;
 };
 
-// By a thread that was started after it gave way.
+// The priority of a thread that was started after lower_priority().
 Seen seen_with(config::EvaluationPriority priority) {
   Seen seen;
   std::thread([&] {
@@ -39,7 +39,7 @@ TEST(LowerPriorityTest, AppliesToThreadsStartedLater) {
   EXPECT_EQ(seen_with(config::EvaluationPriority::kNormal).niceness, before.niceness);
 }
 
-// "/autogroup-25 nice 10"; empty: this kernel has none.
+// Text such as "/autogroup-25 nice 10"; empty if the kernel has no autogroups.
 std::string session_of_self() {
   std::ifstream file("/proc/self/autogroup");
   std::string line;
@@ -59,7 +59,7 @@ TEST(LowerPriorityTest, LowersOnlyOwnSession) {
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  if (::getsid(0) == ::getpid()) return;  // the test leads one
+  if (::getsid(0) == ::getpid()) return;  // the test process is a session leader
   std::thread([] { lower_priority(config::EvaluationPriority::kLow); }).join();
   EXPECT_EQ(session_of_self(), before);
 }

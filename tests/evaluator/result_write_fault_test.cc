@@ -1,5 +1,4 @@
-// The evaluator killed, or failed by the disk, at every operation on a file: what the next start
-// makes of it.
+// Kills the evaluator, or fails its disk, at every file operation and checks the next start.
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -17,14 +16,14 @@ namespace fs = std::filesystem;
 class ResultRecordingFaultTest : public EvaluationLoopBaseTest {
  protected:
   void SetUp() override {
-    set_log_level(LogLevel::kError);  // thousands of lives
+    set_log_level(LogLevel::kError);  // the tests start thousands of evaluators
     for (const uint64_t step : {10, 30}) commit(step);
     kept_ = std::make_unique<test::FaultyFiles>(scratch_.path());
   }
 
   void TearDown() override { set_log_level(LogLevel::kInfo); }
 
-  // The run as it was before any evaluation.
+  // Restores the run directory to its state before any evaluation.
   void start_afresh() {
     for (const std::string& folder :
          {layout_.eval_dir(), layout_.metrics_dir(), layout_.tensorboard_dir()})
@@ -32,7 +31,7 @@ class ResultRecordingFaultTest : public EvaluationLoopBaseTest {
     clock_.advance(std::chrono::hours(1));
   }
 
-  // A life of the evaluator, in which `fault` happens at `operation` of its files.
+  // One run of the evaluator, in which `fault` happens at file operation `operation`.
   void live(uint64_t operation, const test::Fault& fault) {
     test::FaultyFiles files(scratch_.path());
     files.fail_at(operation, fault);
@@ -41,7 +40,7 @@ class ResultRecordingFaultTest : public EvaluationLoopBaseTest {
     operations_ = files.operations().size();
   }
 
-  // As a start that nothing disturbs; as often as tries are due.
+  // An undisturbed start, which evaluates until no retry is pending.
   void recover() {
     const auto loop = open(*kept_);
     ASSERT_NE(loop, nullptr);
@@ -53,7 +52,7 @@ class ResultRecordingFaultTest : public EvaluationLoopBaseTest {
     }
   }
 
-  // Nothing is lost, doubled, or of another checkpoint.
+  // Checks that no result is lost, duplicated or attributed to another checkpoint.
   void expect_each_once(const std::string& when) {
     std::set<std::string> manifests;
     for (const uint64_t step : {10, 30}) {
@@ -93,8 +92,9 @@ class ResultRecordingFaultTest : public EvaluationLoopBaseTest {
     return read.ok() ? std::move(read->records) : std::vector<metrics::MetricsRecord>{};
   }
 
-  uint64_t operations_ = 0;  // of the last life
-  // False: the disk fails once, which may cost a view and has a step wait for its second try.
+  uint64_t operations_ = 0;  // in the last run of the evaluator
+  // False: the disk fails once, which can lose an artifact and delay a step until its second
+  // attempt.
   bool killed_ = true;
   std::unique_ptr<test::FaultyFiles> kept_;
 };
@@ -166,7 +166,7 @@ TEST_F(ResultRecordingFaultTest, RebuildsMissingOrCorruptBestFileWithHistory) {
   EXPECT_EQ(*run::read_best(layout_.best_file()), *whole);
 }
 
-// What was done but not synced is lost, as a whole or in part.
+// Everything that was written but not synced is lost, completely or in part.
 TEST_F(ResultRecordingFaultTest, DuplicatesNoResultAfterPowerCut) {
   start_afresh();
   test::FaultyFiles files(scratch_.path());

@@ -1,4 +1,4 @@
-"""Case: a model and how it is trained, and what cases of several kinds of models share."""
+"""Case: a model and its training settings, and helpers shared by all kinds of cases."""
 from dataclasses import dataclass
 
 import torch
@@ -14,17 +14,20 @@ CLASS_WEIGHTS = (0.5, 2.0, 1.0, 0.25)
 class Case:
     name: str
     model: callable
-    batches: callable  # -> two batches, each a dict of tensors as the data set stores them
+    batches: callable  # -> two batches, each a dict of tensors as the dataset stores them
     loss: callable
     optimizer: callable  # parameters -> optimizer
     schedule: callable  # optimizer -> scheduler
     clip_norm: float
-    kept: int = 256  # elements of each tensor that the golden file holds
+    kept: int = 256  # stored elements per tensor in the golden file
 
 
 def round_erfinv_correctly():
-    """Makes trunc_normal_ the same on every machine: erfinv_ of float32 goes through MKL, whose last bit depends on the
-    processor and the number of threads; rounded from double precision it does not. stoker does the same."""
+    """Makes trunc_normal_ identical on every machine.
+
+    erfinv_ of float32 uses MKL, whose last bit depends on the processor and the number of threads.
+    Computed in double precision and rounded it does not. stoker does the same.
+    """
     torch.Tensor.erfinv_ = lambda self: self.copy_(self.double().erfinv())
 
 

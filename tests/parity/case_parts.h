@@ -1,4 +1,4 @@
-// What cases are made of: models' settings, samples, optimizers.
+// Building blocks of the cases: model configurations, samples, optimizers.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ std::vector<TensorSpec> tokens(int64_t length);
 std::vector<TensorSpec> sequences(int64_t steps, int64_t features);
 std::vector<TensorSpec> labelled(DType dtype, std::vector<int64_t> shape);
 
-// With momentum where it is above 0.
+// With momentum if it is above 0.
 config::OptimizerConfig plain_sgd(double momentum);
 inline constexpr config::SchedulerConfig kConstant{.schedule = config::ConstantScheduler{},
                                                    .warmup_steps = 0};
-// Half the rate after every fourth step.
+// Halves the learning rate every four steps.
 inline constexpr config::SchedulerConfig kHalved{
     .schedule = config::StepScheduler{.step_size = 4, .gamma = 0.5}, .warmup_steps = 0};
 

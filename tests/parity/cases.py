@@ -1,4 +1,4 @@
-"""What is compared with PyTorch in single precision. parity_case.cc has the same cases in C++."""
+"""The single-precision cases compared with PyTorch. parity_case.cc has the same cases in C++."""
 import image_cases
 import sequence_cases
 import update_cases

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""check_parity.py COMMITTED_GOLDEN FRESH_GOLDEN CHECKPOINTS: compares the committed golden files with ones just made, and
-loads the checkpoints that parity_export wrote into their counterparts: every name and shape must fit, and weights, optimizer
-state and the loss in evaluation must be those of the counterpart."""
+"""check_parity.py COMMITTED_GOLDEN FRESH_GOLDEN CHECKPOINTS: compares the committed golden files
+with newly generated ones, and loads the checkpoints that parity_export wrote into the PyTorch
+counterparts. All names and shapes must match; weights, optimizer state and evaluation loss must
+agree with the counterpart."""
 import pathlib
 import sys
 
@@ -21,7 +22,8 @@ def compare(what, actual, expected, tolerance):
         return
     actual, expected = actual.detach().double(), expected.detach().double()
     apart, scale = (actual - expected).abs().max().item(), expected.abs().max().item()
-    # What is zero but for rounding, such as the gradient of a bias before a batch norm, is any small number.
+    # A value that is zero except for rounding, such as the gradient of a bias before a batch norm,
+    # can be any small number.
     if not apart <= tolerance * scale + 1e-8:
         differences.append(f"{what}: apart by {apart:.3g}, largest element {scale:.3g}")
 
@@ -58,7 +60,7 @@ def compare_checkpoint(case, folder):
     for name in saved.keys() & expected.keys():
         compare(f"{case.name} {name}", saved[name], expected[name], 1e-3)
     loaded = case.model()
-    loaded.load_state_dict(weights, strict=True)  # raises where names or shapes differ
+    loaded.load_state_dict(weights, strict=True)  # raises if names or shapes differ
     loaded.eval()
     torch.manual_seed(8)
     batch = case.batches()[0]

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""check_torchvision.py GOLDEN NAMES: compares stoker's models with torchvision itself, so that published weights load.
+"""check_torchvision.py GOLDEN NAMES: compares stoker's models with torchvision's, so that published
+weights can be loaded.
 
-NAMES is what parity_export wrote: of each model, a line "model NAME" and then its tensors, "name [shape]", as stoker makes
-them with torchvision's settings. Names and shapes must be those of torchvision's state_dict; initial weights those of
-the golden file, byte for byte where erfinv_ is rounded correctly (see case.py), and else but for the last bits.
+NAMES is the output of parity_export --names: for each model a line "model NAME" and its tensors as
+"name [shape]", built with torchvision's settings. Names and shapes must match torchvision's
+state_dict. Initial weights must match the golden file byte for byte if erfinv_ is rounded correctly
+(see case.py), otherwise up to the last bits.
 """
 import pathlib
 import sys
@@ -15,7 +17,7 @@ from safetensors.torch import load_file
 from case import SEED, round_erfinv_correctly
 from make_golden import digest
 
-# In the golden file with torchvision's own settings, but for these.
+# Settings that differ from torchvision's in the golden file.
 SAME_INITIAL_WEIGHTS = {
     "resnet18": {"num_classes": 10},
     "resnet101": {"num_classes": 5},
@@ -25,7 +27,8 @@ SAME_INITIAL_WEIGHTS = {
     "vit_b_32": {"num_classes": 5, "image_size": 64},
     "inception_v3": {"num_classes": 5},
 }
-# erfinv_ of float32 is off by one unit in the last place, 2^-23, at most; each product is rounded once more.
+# erfinv_ of float32 is off by at most one unit in the last place, 2^-23; the multiplication rounds
+# once more.
 LAST_BITS = 2.5e-7
 differences = []
 
@@ -42,7 +45,7 @@ def read_names(path):
 
 def make(model, **settings):
     if model == "inception_v3":
-        settings["init_weights"] = True  # what it does anyway, with a warning
+        settings["init_weights"] = True  # the default, but leaving it out causes a warning
     return getattr(torchvision.models, model)(**settings)
 
 
@@ -65,7 +68,7 @@ def make_seeded(model, settings):
 
 
 def check_unrounded(models):
-    """What torchvision makes by itself; only then erfinv_ is rounded correctly."""
+    """Compares with unmodified torchvision, before erfinv_ is replaced."""
     unrounded = [make_seeded(model, settings) for model, settings in models.items()]
     round_erfinv_correctly()
     for (model, settings), other in zip(models.items(), unrounded):

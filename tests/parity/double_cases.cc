@@ -7,12 +7,14 @@
 namespace stoker::parity {
 namespace {
 
-// The smallest pictures that leave 2 x 2 pixels to the last norms: eight values of two samples, where
-// four (1 x 1 pixels, four samples) would be hardly more than their own mean and deviation.
+// The smallest images that leave 2 x 2 pixels before the last norms: with two samples these
+// normalize over eight values. Four values (1 x 1 pixels, four samples) would barely exceed their
+// own mean and deviation.
 constexpr int64_t kSideOfResnet = 33, kSideOfVgg = 32, kSideOfInception = 107;
 constexpr int64_t kSideOfAuxiliary =
-    299;                        // the least that its head takes, to which one pixel is left
-constexpr int64_t kWidth = 32;  // of fully connected layers
+    // the minimum of the auxiliary head, which leaves one pixel to it
+    299;
+constexpr int64_t kWidth = 32;  // of the fully connected layers
 const std::set<std::string> kGolden{"resnet20", "resnet18", "resnet50",     "vgg16",
                                     "vgg13_bn", "vit",      "inception_v3", "inception_v3_aux"};
 
@@ -26,7 +28,8 @@ std::vector<DoubleCase> double_cases() {
     cases.push_back({"resnet" + std::to_string(depth), resnet(depth), kSideOfResnet});
   for (const int depth : {11, 13, 16, 19}) {
     const std::string name = "vgg" + std::to_string(depth);
-    cases.push_back({name, vgg(depth, false, kWidth, 0.0), kSideOfVgg, 1});  // without norms
+    cases.push_back({name, vgg(depth, false, kWidth, 0.0), kSideOfVgg,
+                     1});  // no norms, so one sample is enough
     cases.push_back({name + "_bn", vgg(depth, true, kWidth, 0.0), kSideOfVgg});
   }
   cases.push_back({"alexnet", alexnet(kWidth, 0.0), 63});

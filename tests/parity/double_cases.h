@@ -1,5 +1,5 @@
-// DoubleCase: a model over pictures that is compared with PyTorch's in double precision;
-// make_double.py has the same.
+// DoubleCase: an image model that is compared with PyTorch in double precision; make_double.py has
+// the same cases.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 namespace stoker::parity {
 
 struct DoubleCase {
-  std::string name;  // torchvision's, where it has the model
+  std::string name;  // torchvision's name if it has the model
   config::ModelConfig model;
-  int64_t side = 0;  // of its pictures
+  int64_t side = 0;  // height and width of the images
   int64_t samples = 2;
-  bool is_golden = false;  // compared each time; those together have every kind of block
+  bool is_golden = false;  // is in the golden file; together these have every kind of block
 };
-// For GoogleTest's messages.
+// Used by GoogleTest messages.
 inline void PrintTo(const DoubleCase& each, std::ostream* out) { *out << each.name; }
 
 std::vector<DoubleCase> double_cases();

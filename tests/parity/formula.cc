@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kMask = (uint64_t{1} << 31) - 1;
 constexpr double kHalf = 1 << 30;
 
-// A bijection of 31 bits: twice a shift and a multiplication, and a shift.
+// A bijection of 31 bits: shift and multiply twice, then shift.
 double noise_at(uint64_t position) {
   uint64_t bits = position & kMask;
   bits = ((bits ^ (bits >> 16)) * 0x45d9f3b) & kMask;

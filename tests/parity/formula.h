@@ -1,10 +1,10 @@
-// Formula: numbers that stoker and its PyTorch counterpart both compute, so that no file need hold them: a model's
-// weights, pictures, and what is kept of a tensor. formula.py has the same.
+// Formula: numbers that stoker and its PyTorch counterpart both compute, so that they need not be
+// stored in a file: weights, images, and the stored values of a tensor. formula.py has the same.
 //
-// All come from noise(): a hash of a place, as a number from -1 to below 1. Integers, and one division
-// that is exact: every processor has the same bits.
+// All are derived from noise(): a hash of an index, as a number in [-1, 1). It uses integers and
+// one exact division, so every processor computes the same bits.
 //
-// Errors: LibTorch's exceptions pass through.
+// Errors: exceptions of LibTorch are propagated.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,16 @@
 
 namespace stoker::parity {
 
-// F64 [count], of the places from `first` on.
+// F64 [count], for the indices from `first` on.
 at::Tensor noise(uint64_t first, int64_t count);
 
-// Every parameter, by its name: what has two dimensions and more of a variance that lets numbers pass a
-// layer and a ReLU as large as they were, a bias near 0, a norm's weight near 1. None is 0 or 1, as many
-// are when a model begins, so that each has its part in what the model says.
+// Sets every parameter from its name. Tensors with two or more dimensions get a variance that
+// preserves the magnitude of activations through a layer and a ReLU; biases are near 0 and norm
+// weights near 1. None is exactly 0 or 1, unlike many initial values, so each parameter affects the
+// outputs.
 void set_weights(model::Model& model);
 
-// F64 [2]: the norm, and the sum of the elements times noise, in which each one's place counts.
+// F64 [2]: the norm, and the dot product with noise, which depends on the position of each element.
 at::Tensor stored_values(const at::Tensor& tensor);
 
 }  // namespace stoker::parity

@@ -1,4 +1,5 @@
-"""Numbers that stoker and its PyTorch counterpart both compute, so that no file need hold them. formula.cc has the same, and says why."""
+"""Numbers that stoker and its PyTorch counterpart both compute, so that they need not be stored in
+a file. formula.cc has the same; formula.h explains them."""
 import math
 
 import torch

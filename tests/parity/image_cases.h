@@ -1,4 +1,4 @@
-// The parity cases of models over pictures; image_cases.py has the same.
+// Parity cases of image models; image_cases.py has the same.
 #pragma once
 
 #include <vector>

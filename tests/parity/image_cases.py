@@ -1,4 +1,4 @@
-"""Trainings of models over pictures. image_cases.cc has the same in C++."""
+"""Training cases of image models. image_cases.cc has the same in C++."""
 import torch
 import torch.nn as nn
 
@@ -8,7 +8,7 @@ from vision_models import Alexnet, Vgg, Vit
 
 
 def layers():
-    """Every kind of layer for pictures, as model.layers declares them."""
+    """Every kind of image layer, as in model.layers."""
     return nn.Sequential(
         nn.Conv2d(2, 8, 3, padding=1, bias=False),
         nn.BatchNorm2d(8),
@@ -47,7 +47,8 @@ CASES = [
     Case(
         name="resnet8_sgd_constant",
         model=lambda: Resnet(8, 3, 4),
-        # Eight: with four, one input of a ReLU is so near 0 that PyTorch differs from itself between one thread and two.
+        # Eight samples: with four, one input of a ReLU is so close to 0 that PyTorch's results
+        # differ between one and two threads.
         batches=pictures(8, (3, 16, 16), 4),
         loss=classification_loss,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.05, fused=True),

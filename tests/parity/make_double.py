@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Writes what parity_double_test compares stoker with: make_double.py FILE [--all].
+"""Writes the golden file of parity_double_test: make_double.py FILE [--all].
 
-Every model over pictures, in double precision: what it says, the gradient of each parameter, ten steps of training, and
-what it says in evaluation afterwards. torchvision's own models where it can be imported, else the counterparts of them. Of a
-tensor two numbers are kept (formula.py), so that the file stays small. Without --all only of the models that together
-have every kind of block, with which the golden file is made.
+For every image model, in double precision: the logits, the gradient of each parameter, ten training
+steps, and the logits in evaluation afterwards. Uses torchvision's models if it can be imported,
+otherwise the counterparts. Two numbers per tensor are stored (formula.py) to keep the file small.
+Without --all, only the models that together have every kind of block; the golden file is generated
+this way.
 
-Why double: of the millions of numbers that go into a deep network's ReLUs, some are so near 0 that float32's rounding
-decides whether they pass, and norms over few values make more of it with each layer. PyTorch then differs from itself by
-a percent between one thread and two. In double precision nothing is that near, and what differs is another network.
+Why double precision: among the millions of inputs of ReLUs in a deep network, some are so close to
+0 that float32 rounding decides whether they pass, and norms over few values amplify the difference
+in each layer. PyTorch's results then differ by a percent between one and two threads. In double
+precision no input is that close to 0, so any difference is a difference between the networks.
 """
 import sys
 
@@ -27,13 +29,13 @@ except ImportError:
 
 STEPS = 10
 CLASSES = 5
-WIDTH = 32  # of fully connected layers
+WIDTH = 32  # of the fully connected layers
 AUX_WEIGHT = 0.4
 LR, MOMENTUM, CLIP_NORM = 0.02, 0.9, 1.0
 
 
 def narrowed(model, places):
-    """alexnet and vgg of torchvision with smaller fully connected layers."""
+    """torchvision's alexnet and vgg with smaller fully connected layers."""
     inputs = model.classifier[places[0]].in_features
     for place, outputs in zip(places, (WIDTH, WIDTH, CLASSES)):
         model.classifier[place] = torch.nn.Linear(inputs, outputs)
@@ -65,7 +67,7 @@ def of_torchvision(name):
     return getattr(models, name)(num_classes=CLASSES)
 
 
-def of_twins(name):
+def from_counterparts(name):
     if name == "alexnet":
         return Alexnet(3, CLASSES, WIDTH, 0.0)
     if name.startswith("vgg"):
@@ -77,26 +79,26 @@ def of_twins(name):
     return Resnet(int(name[6:]), 3, CLASSES)
 
 
-CIFAR = [f"resnet{depth}" for depth in (8, 14, 20, 32, 44, 56)]  # which torchvision does not have
+CIFAR = [f"resnet{depth}" for depth in (8, 14, 20, 32, 44, 56)]  # not in torchvision
 IMAGENET = [f"resnet{depth}" for depth in (18, 34, 50, 101, 152)]
 VGG = [f"vgg{depth}{norms}" for depth in (11, 13, 16, 19) for norms in ("", "_bn")]
-# double_cases.cc has the same, and says why: the side of the pictures, how many.
+# Image size and number of samples; the same as in double_cases.cc, which explains them.
 CASES = (
     {name: (16, 2) for name in CIFAR}
     | {name: (33, 2) for name in IMAGENET}
     | {name: (32, 2 if name.endswith("bn") else 1) for name in VGG}
     | {"alexnet": (63, 2), "vit": (32, 2), "inception_v3": (107, 2), "inception_v3_aux": (299, 3)}
 )
-# The auxiliary head takes large pictures: fewer steps.
+# The auxiliary head requires large images, so this case has fewer steps.
 ALL_STEPS = dict.fromkeys(CASES, STEPS) | {"inception_v3_aux": 3}
-# Those that are compared each time.
+# The models in the golden file.
 GOLDEN_STEPS = {name: STEPS for name in ("resnet20", "resnet18", "resnet50", "vgg16", "vgg13_bn", "vit", "inception_v3")}
 GOLDEN_STEPS["inception_v3_aux"] = 1
 
 
 def make(name):
-    """Without drawing weights, which set_weights() replaces."""
-    of = of_twins if torchvision is None or name in CIFAR else of_torchvision
+    """Skips weight initialization, because set_weights() overwrites all weights."""
+    of = from_counterparts if torchvision is None or name in CIFAR else of_torchvision
     with torch.device("meta"):
         model = of(name)
     model = model.double().to_empty(device="cpu")

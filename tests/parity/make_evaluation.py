@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes what parity_evaluation_test compares the evaluator with: make_evaluation.py [FOLDER].
+"""Writes the golden files of parity_evaluation_test: make_evaluation.py [FOLDER].
 
-For a language model and a classifier each: weights as safetensors, the data that they are evaluated on, the settings of
-stoker, and what PyTorch computes of them, in double precision after the model's own float32.
+For a language model and a classifier: weights as safetensors, the evaluation data, the stoker
+configuration, and the metrics that PyTorch computes, in double precision from the model's float32
+outputs.
 """
 import json
 import pathlib
@@ -40,7 +41,7 @@ eval: {{top_k: {TOP}}}
 
 
 def trained(model, loss_of, steps):
-    """A little, so that some answers are right and some are not."""
+    """Trains briefly, so that some predictions are correct and some are not."""
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for _ in range(steps):
         optimizer.zero_grad()

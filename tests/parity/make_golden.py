@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the golden files that parity_golden_test compares stoker with: make_golden.py [FOLDER].
+"""Writes the golden files of parity_golden_test: make_golden.py [FOLDER].
 
-Made with PyTorch on one thread. A file holds the batches whole, and of every other tensor some elements at equal
-distances (256 at most, unless the case says fewer) together with its sum and its norm, so that all files together stay small.
+Generated with PyTorch on one thread. A file contains the complete batches. Of every other tensor it
+contains elements at equal distances (at most 256, unless the case sets fewer), its sum and its
+norm, so that the files stay small.
 """
 import hashlib
 import pathlib
@@ -36,7 +37,7 @@ def keep(tensors, name, tensor, kept):
 
 
 def run(case):
-    """Trains a counterpart; returns what a golden file holds, the model and its optimizer."""
+    """Trains a counterpart; returns the golden tensors, the model and its optimizer."""
     torch.manual_seed(SEED)
     model = case.model()
     tensors = {"initial_sha256": digest(model)}

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes golden/inputs/inputs.safetensors, which parity_inputs_test compares stoker with: make_inputs.py [FOLDER].
+"""Writes golden/inputs/inputs.safetensors for parity_inputs_test: make_inputs.py [FOLDER].
 
-Made with torchvision's own transforms (v2.Normalize, v2.MixUp, v2.CutMix), and with cross entropy of the shares of
-labels that these make. The share and the middle of the part are written down: stoker draws them another way.
+Generated with torchvision's transforms (v2.Normalize, v2.MixUp, v2.CutMix) and with the cross
+entropy of the mixed labels. The mixing ratio and the center of the box are stored, because stoker
+samples them differently.
 """
 import pathlib
 import sys
@@ -15,11 +16,11 @@ from torchvision.transforms import v2
 
 CLASSES = 5
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-CUTS = [(0.3, 4, 2), (0.75, 0, 9), (0.999, 3, 3), (0.0, 5, 5)]  # share, row and column of the middle
+CUTS = [(0.3, 4, 2), (0.75, 0, 9), (0.999, 3, 3), (0.0, 5, 5)]  # ratio, row, column of the center
 
 
 def cutmix_of(share, row, column):
-    """A CutMix that draws these: its own code then makes the box of them."""
+    """A CutMix with these random values; its own code computes the box from them."""
     cutmix = v2.CutMix(num_classes=CLASSES)
     cutmix._dist = type("Given", (), {"sample": staticmethod(lambda _: torch.tensor([share], dtype=torch.float64))})
     drawn = iter([column, row])  # in this order

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes what PyTorch makes of given gradients, for parity_steps_test: make_steps.py FILE.
+"""Writes the golden file of parity_steps_test: make_steps.py FILE.
 
-The parts of a step that have nothing to do with a model: the loss scale of fp16 (torch.amp.GradScaler), the moving
-average of the weights (torch.optim.swa_utils.AveragedModel), and clipping by value and then by norm.
+Applies given gradients with PyTorch. Covers the parts of a step that do not depend on a model: the
+loss scale of fp16 (torch.amp.GradScaler), the moving average of the weights
+(torch.optim.swa_utils.AveragedModel), and clipping by value and then by norm.
 """
 import sys
 
@@ -12,7 +13,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 SEED = 11
 GRADIENTS = 10
-SCALED_STEPS = 2010  # more than the 2000 good ones after which the scale grows
+SCALED_STEPS = 2010  # more than the 2000 finite ones after which the scale grows
 OVERFLOWS = {0, 3, 4, 9}
 DECAY = 0.9
 
@@ -43,7 +44,7 @@ def scaled(tensors):
 def clipped_and_averaged(tensors):
     model = Weights(tensors["a"], tensors["b"])
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(DECAY))
-    average.update_parameters(model)  # begins as the weights
+    average.update_parameters(model)  # initialized from the weights
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for a, b in zip(tensors["gradients_a"], tensors["gradients_b"]):
         model.a.grad, model.b.grad = a.clone(), b.clone()

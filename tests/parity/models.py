@@ -1,6 +1,6 @@
-"""PyTorch counterparts of stoker's models: the same names, the same arithmetic, the same order of random numbers.
+"""PyTorch counterparts of stoker's models: same names, arithmetic and order of random numbers.
 
-They are written the way a PyTorch user would write them; stoker must agree with them, not they with stoker.
+They are written as a PyTorch user would write them, and are the reference that stoker must match.
 """
 import math
 
@@ -172,7 +172,7 @@ class Residual(nn.Module):
 
 
 class LstmLayer(nn.LSTM):
-    """Of an nn.Sequential: only what it says of each token."""
+    """For nn.Sequential: returns only the output sequence."""
 
     def forward(self, x):
         return super().forward(x)[0]
@@ -219,7 +219,7 @@ class Bottleneck(nn.Module):
 
 
 class Resnet(nn.Module):
-    """Names, shapes and initialisation as torchvision.models.resnet has them."""
+    """Names, shapes and initialization as in torchvision.models.resnet."""
 
     imagenet = {
         18: (BasicBlock, [2, 2, 2, 2]),

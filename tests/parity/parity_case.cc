@@ -40,7 +40,7 @@ std::vector<ParityCase> published_cases() {
 }
 
 std::vector<ParityCase> initial_cases() {
-  const auto image = [](int64_t channels) { return labelled(DType::kU8, {channels, 64, 64}); };
+  const auto image_spec = [](int64_t channels) { return labelled(DType::kU8, {channels, 64, 64}); };
   return {
       {.name = "resnet18",
        .model = resnet(18),

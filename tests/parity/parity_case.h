@@ -1,4 +1,4 @@
-// ParityCase: what is compared with PyTorch; the same cases as in cases.py.
+// ParityCase: a training configuration that is compared with PyTorch; cases.py has the same cases.
 #pragma once
 
 #include <cstdint>
@@ -21,28 +21,28 @@ struct ParityCase {
   std::string name;
   config::ModelConfig model;
   config::TaskConfig task;
-  std::optional<config::Normalize> normalize = {};  // of pictures
+  std::optional<config::Normalize> normalize = {};  // of images
   config::OptimizerConfig optimizer;
-  config::TrainConfig train = {};  // max_grad_norm
+  config::TrainConfig train = {};  // only max_grad_norm is used
   config::SchedulerConfig schedule;
   std::vector<TensorSpec> sample;
   uint64_t classes = 0;
-  int64_t kept = 256;  // elements of each tensor that the golden file holds
-  // What is 0 but for rounding: the gradient of a bias that a batch normalisation takes out again.
+  int64_t kept = 256;  // stored elements per tensor in the golden file
+  // Absolute tolerance for values that are 0 except for rounding, such as the gradient of a bias
+  // that a batch normalization cancels.
   double nothing = 1e-9;
-  // What one ReLU changes in the weights after ten steps, if its input is so near 0 that rounding,
-  // which differs between processors, decides whether it passes.
+  // Additional tolerance for the weights after ten steps: the effect of one ReLU whose input is so
+  // close to 0 that rounding, which differs between processors, decides whether it passes.
   double one_relu = 0;
 };
-// For GoogleTest's messages.
+// Used by GoogleTest messages.
 inline void PrintTo(const ParityCase& parity_case, std::ostream* out) { *out << parity_case.name; }
 
 // Trained for ten steps.
 std::vector<ParityCase> trained_cases();
-// torchvision's models with its own settings, by its own names: what published weights are loaded
-// into.
+// torchvision's models with its own settings and names, for which weights are published.
 std::vector<ParityCase> published_cases();
-// Only made: the bytes of their initial weights are compared.
+// Built but not trained: the bytes of the initial weights are compared.
 std::vector<ParityCase> initial_cases();
 
 }  // namespace stoker::parity

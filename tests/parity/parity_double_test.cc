@@ -1,6 +1,6 @@
-// Every model over pictures, in double precision, against what PyTorch computed (make_double.py).
-// STOKER_PARITY_DOUBLE names a file that was just made, with all models; without it, those that together
-// have every kind of block are compared with the file that is kept here.
+// Compares every image model in double precision with PyTorch (make_double.py).
+// STOKER_PARITY_DOUBLE is a newly generated file with all models. Without it, the models that
+// together have every kind of block are compared with the golden file.
 #include <cstdlib>
 
 #include <ATen/Parallel.h>
@@ -27,10 +27,11 @@ constexpr int64_t kClasses = 5;
 constexpr double kAuxWeight = 0.4;
 
 // Double precision rounds at 1e-16. Sums of up to a million terms in another order, and norms over
-// eight values, make 1e-12 of it; float32 anywhere would show as 1e-8 and more. Ten steps of a deep
-// network make much of any difference: of inception_v3's, 6e-9 was seen between one thread and two.
+// eight values, amplify that to 1e-12; float32 anywhere would appear as 1e-8 or more. Ten steps of
+// a deep network amplify any difference: for inception_v3, 6e-9 was observed between one and two
+// threads.
 constexpr double kTolerance = 1e-10, kToleranceOfTraining = 1e-7;
-// What is 0 but for rounding: the gradient of a bias that a norm takes out again.
+// For values that are 0 except for rounding, such as the gradient of a bias that a norm cancels.
 constexpr double kNothing = 1e-12;
 
 const char* fresh_file() { return std::getenv("STOKER_PARITY_DOUBLE"); }
@@ -46,7 +47,7 @@ struct Samples {
   at::Tensor input, label;
 };
 
-// What PyTorch is given in the step.
+// The samples that make_double.py uses in this step.
 Samples samples_of(const DoubleCase& each, int64_t step) {
   const int64_t number = step % 2, count = each.samples * 3 * each.side * each.side;
   return {noise(static_cast<uint64_t>(number * count), count)
@@ -97,7 +98,7 @@ class DoublePrecisionParityTest : public testing::TestWithParam<DoubleCase> {
         << what << ", largest element " << scale;
   }
 
-  // What is kept of each tensor, relative to its norm.
+  // Compares the stored values of each tensor, relative to its norm.
   void expect_kept(const std::string& what, const model::NamedTensors& actual,
                    double tolerance) const {
     const at::Tensor expected = golden(what);

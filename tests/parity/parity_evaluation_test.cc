@@ -1,5 +1,6 @@
-// The evaluator against what PyTorch computed of the same weights and data (make_evaluation.py).
-// STOKER_PARITY_EVALUATION names a folder that was just made; without it, the one that is kept here.
+// Compares the evaluator with metrics that PyTorch computed from the same weights and data
+// (make_evaluation.py). STOKER_PARITY_EVALUATION is a newly generated folder; without it, the
+// golden files are used.
 #include <cmath>
 #include <cstdlib>
 
@@ -88,7 +89,7 @@ TEST_P(EvaluationParityTest, ReturnsBitIdenticalMetricsOnRepeat) {
   EXPECT_EQ(evaluate(16).metrics, evaluate(16).metrics);
 }
 
-// The model's own float32 arithmetic may go another way for another size; nothing else may.
+// Only the float32 arithmetic of the model may differ between batch sizes.
 TEST_P(EvaluationParityTest, ChangesOnlyRoundingWithBatchSize) {
   const run::DatasetResult one_way = evaluate(16);
   for (const int batch : {1, 7, 1000}) {

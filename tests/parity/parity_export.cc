@@ -1,6 +1,6 @@
-// parity_export DIR: trains every case and commits a checkpoint of each to DIR/<case>, for PyTorch to
-// load (check_parity.py).
-// parity_export --names: prints the tensors of every model that torchvision publishes weights of
+// parity_export DIR: trains every case and commits a checkpoint of each to DIR/<case>, for PyTorch
+// to load (check_parity.py).
+// parity_export --names: prints the tensors of every model for which torchvision publishes weights
 // (check_torchvision.py).
 #include <cstdio>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Compares stoker with what PyTorch computed (make_golden.py).
+// Compares stoker with results of PyTorch (make_golden.py).
 #include <cmath>
 
 #include <ATen/Version.h>
@@ -38,9 +38,9 @@ std::string digest_of_bytes(const model::Model& model) {
   return sum.finish_hex();
 }
 
-// Where the processor has no AVX2, LibTorch draws normal numbers with other functions and uniform
-// ones without fused multiplication and addition: other last bits. With AVX2 the initial weights are
-// the same bytes on every processor and with any number of threads.
+// Without AVX2, LibTorch generates normal numbers with other functions, and uniform ones without
+// fused multiply-add, so the last bits differ. With AVX2 the initial weights are byte-identical on
+// every processor and with any number of threads.
 bool bytes_are_comparable() {
   const std::string capability = at::get_cpu_capability();
   return capability == "AVX2" || capability == "AVX512";
@@ -59,8 +59,8 @@ class Golden {
     return tensor.ok() ? *tensor : at::empty({0});
   }
 
-  // `actual` whole, as the file keeps it: some elements, and the sum and norm of all. What each
-  // element may be off for being 0 but for rounding adds up in the sum.
+  // Compares the complete tensor `actual` with its stored form: some elements, and the sum and norm
+  // of all. The absolute tolerance of each element accumulates in the sum.
   void expect_kept(const std::string& name, const at::Tensor& actual, double tolerance,
                    double one_relu = 0) const {
     const double nothing = nothing_ + one_relu;

@@ -1,5 +1,5 @@
-// Compares what training is given with what torchvision makes of the same pictures, shares and
-// middles (make_inputs.py).
+// Compares the training inputs with those of torchvision for the same images, mixing ratios and box
+// centers (make_inputs.py).
 #include <ATen/ops/abs.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ constexpr int64_t kClasses = 5;
 const config::Normalize kNormalize{.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}};
 const task::Normalization kNormalization{.mean = kNormalize.mean, .std = kNormalize.std};
 
-// The model that gives back what it is given, to see what the task gives it.
+// Returns its input, so that the test sees what the task passes to a model.
 class Mirror : public model::Model {
  public:
   at::Tensor forward(const at::Tensor& input) override { return input; }

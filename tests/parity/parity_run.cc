@@ -29,8 +29,8 @@ const config::Normalize* normalize_of(const ParityCase& parity_case) {
   return parity_case.normalize ? &*parity_case.normalize : nullptr;
 }
 
-// The forward pass of the first step, seen from outside the task; by a model of its own, because
-// batch statistics must be counted once a step.
+// The logits of the first step, which the task does not return. Uses a separate model, because
+// batch statistics must be updated only once per step.
 Result<at::Tensor> first_logits(const ParityCase& parity_case, const task::Batch& batch) {
   const at::NoGradGuard no_grad;
   STOKER_ASSIGN_OR_RETURN(const auto model, make_seeded(parity_case));

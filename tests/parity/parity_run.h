@@ -1,5 +1,5 @@
-// ParityRun: one case trained by stoker's model, task, optimizer and schedule on the batches of its
-// golden file.
+// ParityRun: a case trained with stoker's model, task, optimizer and scheduler on the batches of
+// its golden file.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@
 
 namespace stoker::parity {
 
-// Seeds the default generator and makes the case's model.
+// Seeds the default generator and builds the model of the case.
 Result<model::ModelPtr> make_seeded(const ParityCase& parity_case);
 
-// A tensor of the file, in memory of its own.
+// Reads a tensor of the file into newly allocated memory.
 Result<at::Tensor> read_tensor(const checkpoint::SafetensorsFile& file, const std::string& name);
 
 struct ParityRun {
@@ -27,10 +27,10 @@ struct ParityRun {
   std::vector<task::Batch> batches;
   model::NamedTensors first_gradients;  // before clipping
   at::Tensor first_logits;
-  std::vector<double> losses, norms, rates;  // of each step
+  std::vector<double> losses, norms, rates;  // per step
 };
 
-// Ten steps on one thread.
+// Runs ten steps on one thread.
 Result<ParityRun> run_case(const ParityCase& parity_case,
                            const checkpoint::SafetensorsFile& golden);
 

@@ -1,6 +1,6 @@
-// The parts of a step that have nothing to do with a model, against what PyTorch made of the same
-// gradients (make_steps.py). STOKER_PARITY_STEPS names a file that was just made; without it, the one
-// that is kept here.
+// Compares the parts of a step that do not depend on a model with results of PyTorch for the same
+// gradients (make_steps.py). STOKER_PARITY_STEPS is a newly generated file; without it, the golden
+// file is used.
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -21,7 +21,7 @@ namespace {
 // As in make_steps.py.
 constexpr int kGradients = 10;
 constexpr int kScaledSteps = 2010;
-constexpr int kKept = 12;  // of the scales, at each end
+constexpr int kKept = 12;  // number of stored scales, at the start and at the end
 constexpr double kDecay = 0.9;
 bool overflows(int step) { return step == 0 || step == 3 || step == 4 || step == 9; }
 

@@ -1,11 +1,12 @@
 #!/bin/sh
-# run_as_processor.sh CAPABILITY BRANCH PROGRAM…: runs test programs with the kernels that LibTorch and MKL take on other processors.
-# CAPABILITY: default (SSE2) or avx2, see ATEN_CPU_CAPABILITY. BRANCH: COMPATIBLE, or another value of MKL_CBWR; AUTO: as MKL picks.
-# Two threads, whatever the machine has. Exit code 77: this processor has no AVX2.
+# run_as_processor.sh CAPABILITY BRANCH PROGRAM…: runs test programs with the kernels that LibTorch
+# and MKL select on other processors. CAPABILITY: default (SSE2) or avx2, see ATEN_CPU_CAPABILITY.
+# BRANCH: a value of MKL_CBWR such as COMPATIBLE; AUTO: MKL selects. Always uses two threads. Exit
+# code 77: this processor has no AVX2.
 set -eu
 capability=$1 branch=$2
 shift 2
-# LibTorch takes what it is told, also where the processor cannot run it.
+# LibTorch does not check whether the processor supports the requested capability.
 if [ "$capability" = avx2 ] && ! grep -qw avx2 /proc/cpuinfo; then
   echo "skipped: this processor has no AVX2"
   exit 77

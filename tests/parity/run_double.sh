@@ -1,7 +1,7 @@
 #!/bin/sh
-# run_double.sh PARITY_DOUBLE_TEST: checks every model over pictures against PyTorch itself, in double precision; torchvision's own
-# models where it can be imported, else the counterparts of them. Exit code 77: there is no PyTorch here.
-# STOKER_PYTHON names the Python to use; default python3.
+# run_double.sh PARITY_DOUBLE_TEST: compares every image model with PyTorch in double precision,
+# using torchvision's models if it can be imported, otherwise the counterparts. Exit code 77:
+# PyTorch is not available. Set STOKER_PYTHON to the Python to use; default python3.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/parity/python_or_skip.sh

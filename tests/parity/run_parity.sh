@@ -1,13 +1,14 @@
 #!/bin/sh
-# run_parity.sh PARITY_EXPORT PARITY_EVALUATION_TEST PARITY_STEPS_TEST: checks stoker against PyTorch itself. Exit code 77: there is no PyTorch here.
-# STOKER_PYTHON names the Python to use; default python3.
+# run_parity.sh PARITY_EXPORT PARITY_EVALUATION_TEST PARITY_STEPS_TEST: compares stoker with
+# PyTorch. Exit code 77: PyTorch is not available. Set STOKER_PYTHON to the Python to use; default
+# python3.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/parity/python_or_skip.sh
 . "$here/python_or_skip.sh"
 "$python" "$here/make_golden.py" "$folder/golden"
 "$1" "$folder/checkpoints"
-"$python" "$here/check_twin.py" "$here/golden" "$folder/golden" "$folder/checkpoints"
+"$python" "$here/check_parity.py" "$here/golden" "$folder/golden" "$folder/checkpoints"
 if "$python" -c 'import torchvision' 2>/dev/null; then
   "$1" --names >"$folder/names"
   "$python" "$here/check_torchvision.py" "$here/golden" "$folder/names"
@@ -16,7 +17,7 @@ else
 fi
 "$python" "$here/make_evaluation.py" "$folder/evaluation"
 STOKER_PARITY_EVALUATION="$folder/evaluation" "$2"
-# Where torchvision is: what it makes of the pictures now is what parity_inputs_test compares with.
+# If torchvision is available, check that it still produces the inputs that parity_inputs_test uses.
 if "$python" -c "import torchvision" 2>/dev/null; then
   "$python" "$here/make_inputs.py" "$folder/inputs"
   "$python" - "$here/golden/inputs/inputs.safetensors" "$folder/inputs/inputs.safetensors" <<'PYTHON'

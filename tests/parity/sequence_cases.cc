@@ -49,7 +49,7 @@ ParityCase blstm_momentum_mean() {
           .classes = 4};
 }
 
-// What padded() of cases.py makes.
+// The samples of padded() in sequence_cases.py.
 std::vector<TensorSpec> padded(const TensorSpec& values, const TensorSpec& answer) {
   return {values, {"length", DType::kI64, {}}, answer};
 }

@@ -1,4 +1,4 @@
-// The parity cases of models over sequences; sequence_cases.py has the same.
+// Parity cases of sequence models; sequence_cases.py has the same.
 #pragma once
 
 #include <vector>

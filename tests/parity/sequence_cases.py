@@ -1,4 +1,4 @@
-"""Trainings of models over sequences. sequence_cases.cc has the same in C++."""
+"""Training cases of sequence models. sequence_cases.cc has the same in C++."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ def sequence_loss(model, batch):
 
 
 def padded(values, classes, labels_each_step):
-    """Two batches of sequences of 7 steps and of fewer, which are padded; `values(batch, steps)` makes them."""
+    """Two batches of sequences padded to 7 steps; `values(batch, steps)` generates the inputs."""
 
     def make():
         batches = []
@@ -32,7 +32,7 @@ def padded(values, classes, labels_each_step):
             batch = {name: sequences, "length": length}
             if labels_each_step:
                 labels = torch.randint(classes, (6, 7)).masked_fill(is_padding, -100)
-                labels[0, 2] = -100  # one within a sequence does not count either
+                labels[0, 2] = -100  # an ignored label inside a sequence
                 batch["labels"] = labels
             else:
                 batch["label"] = torch.randint(classes, (6,))
@@ -61,7 +61,7 @@ def tagging_loss(model, batch):
 
 
 def unplaced_labels():
-    """As many labels as the steps can hold whatever they are, in one sample none; class 0 is the blank."""
+    """As many labels as always fit the steps, and none in one sample; class 0 is the blank."""
     batches = []
     for lengths in LENGTHS:
         length = torch.tensor(lengths)

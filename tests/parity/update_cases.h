@@ -1,4 +1,4 @@
-// The parity cases of an mlp: optimizers, schedules, groups of parameters, and tasks over vectors;
+// Parity cases of an mlp: optimizers, schedulers, parameter groups, and tasks over vectors;
 // update_cases.py has the same.
 #pragma once
 

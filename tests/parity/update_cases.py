@@ -1,5 +1,5 @@
-"""Trainings of an mlp that together use the tasks over vectors, the optimizers, the schedules, and groups of parameters.
-update_cases.cc has the same in C++."""
+"""Training cases of an mlp that together cover the tasks over vectors, the optimizers, the
+schedulers, and parameter groups. update_cases.cc has the same in C++."""
 import torch
 import torch.nn.functional as F
 from torch.optim import lr_scheduler
@@ -26,13 +26,13 @@ def regression_loss(model, batch):
 
 
 def smoothed_loss(model, batch):
-    """The loss of training; in evaluation nothing is smoothed."""
+    """Label smoothing applies only in training."""
     logits = model(batch["input"])
     return logits, F.cross_entropy(logits, batch["label"], label_smoothing=0.1 if model.training else 0.0)
 
 
 def weighted_loss(model, batch):
-    """The loss of training; in evaluation nothing is smoothed."""
+    """Label smoothing applies only in training."""
     logits = model(batch["input"])
     weights = torch.tensor(CLASS_WEIGHTS)
     return logits, F.cross_entropy(logits, batch["label"], weights, label_smoothing=0.1 if model.training else 0.0)
@@ -50,7 +50,7 @@ def weighted_multi_label_loss(model, batch):
 
 
 def grouped_adamw(parameters):
-    """Biases without decay, then the first layer at a tenth of the rate and with another decay, then the rest."""
+    """Biases without weight decay, the first layer with 0.1 times the rate and another decay."""
     parameters = list(parameters)  # weight and bias of three layers
     groups = [
         {"params": [parameters[2], parameters[4]]},
@@ -61,7 +61,8 @@ def grouped_adamw(parameters):
 
 
 def muon(parameters):
-    """Two of the three matrices, the first at half the rate; the last, and the biases, by AdamW, biases without decay."""
+    """Muon for two of the three matrices, the first at half the rate. AdamW for the last matrix
+    and, without weight decay, for the biases."""
     parameters = list(parameters)  # weight and bias of three layers
     of_muon = [{"params": [parameters[2]]}, {"params": [parameters[0]], "lr": 4e-3 * 0.5}]
     of_adamw = [{"params": [parameters[4]]}, {"params": parameters[1::2], "weight_decay": 0.0}]

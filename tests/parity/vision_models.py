@@ -1,5 +1,5 @@
-"""PyTorch counterparts of stoker's models that are torchvision's: written anew, so that the golden files need no torchvision.
-check_torchvision.py compares them, and stoker, with torchvision itself."""
+"""PyTorch counterparts of stoker's torchvision models, reimplemented so that the golden files do
+not require torchvision. check_torchvision.py compares them, and stoker, with torchvision itself."""
 import math
 from collections import OrderedDict
 
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 
 def classifier(inputs, width, outputs, dropout, dropout_first):
-    """Three fully connected layers; where dropout stands is all that differs between AlexNet and VGG."""
+    """Three fully connected layers; AlexNet and VGG differ only in the position of the dropout."""
     drop, first, second = nn.Dropout(dropout), nn.Linear(inputs, width), nn.Linear(width, width)
     last = nn.Linear(width, outputs)
     if dropout_first:
@@ -113,7 +113,7 @@ class Vit(nn.Module):
 
 
 class Conv(nn.Module):
-    """Convolution, norm, ReLU."""
+    """Convolution, batch norm, ReLU."""
 
     def __init__(self, inputs, outputs, kernel, stride=1, padding=0):
         super().__init__()
@@ -133,7 +133,8 @@ def tall(inputs, outputs):
 
 
 class InceptionBlock(nn.Module):
-    """Branches, each a row of named convolutions; a name's None is a pooling before them or instead of them."""
+    """Branches, each a list of named convolutions. A branch named "branch_pool" is preceded by
+    `pool`. Without such a branch, the pooled input itself is one."""
 
     def __init__(self, pool, *branches):
         super().__init__()
@@ -146,7 +147,7 @@ class InceptionBlock(nn.Module):
         for branch in self.branches:
             y = self.pool(x) if branch == ["branch_pool"] else x
             for name in branch:
-                if name.endswith(("2a", "3a")):  # this and the next see the same
+                if name.endswith(("2a", "3a")):  # has the same input as the next one
                     outputs.append(getattr(self, name)(y))
                 else:
                     y = getattr(self, name)(y)
@@ -249,7 +250,7 @@ class AuxiliaryHead(nn.Module):
 
 
 class InceptionV3(nn.Module):
-    """In training it returns main and auxiliary logits where it has the auxiliary head."""
+    """In training mode returns main and auxiliary logits if it has the auxiliary head."""
 
     def __init__(self, channels, outputs, aux_logits=True, dropout=0.5):
         super().__init__()

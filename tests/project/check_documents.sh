@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2016  # the backticks are Markdown
-# check_documents.sh ROOT: what the documents link to and name exists; none of them names a path of somebody's machine.
+# check_documents.sh ROOT: checks that everything the documents link to or mention exists, and that
+# none of them contains a machine-specific path.
 set -euo pipefail
 cd "${1:?give the root of the repository}"
 bad=0
@@ -12,7 +13,7 @@ complain() {
 mapfile -t documents < <(find . -maxdepth 1 -name '*.md'; find docs -name '*.md' 2>/dev/null)
 ((${#documents[@]} > 0)) || complain "no documents found under $1"
 
-# [text](target): relative to the document; what stands after # is a heading there.
+# [text](target): relative to the document; the part after # is a heading in the target.
 check_links() {
   local document=$1 target file anchor
   while read -r target; do
@@ -29,11 +30,11 @@ check_links() {
   done < <(grep -oE '\]\([^) ]+\)' "$document" | sed -E 's/^\]\((.*)\)$/\1/')
 }
 
-# A file's headings in the way that Git hosts turn them into anchors.
+# The headings of a file as the anchors that Git hosts generate.
 headings() { grep -E '^#+ ' "$1" | sed -E 's/^#+ +//' | tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'; }
 
-# Words such as `shared/ring/shm_ring.h` or scripts/test.sh: a path below a folder of ours must be there. A pattern
-# (* < { …) is not a path.
+# Words such as `shared/ring/shm_ring.h` or scripts/test.sh: a path below one of our folders must
+# exist. Patterns (* < { …) are not paths.
 check_paths() {
   local document=$1 path
   while read -r path; do
@@ -43,12 +44,12 @@ check_paths() {
     "$document" | sed -E 's/^[^a-z.]//' | grep -vE '[*{<]|/$' | sort -u)
 }
 
-# `tests/…/x_test.cc`: `Name`, `Name` says that the file has tests of these names.
+# `tests/…/x_test.cc`: `Name`, `Name` means that the file contains tests with these names.
 check_tests() {
   local document=$1 claim file name
   while read -r claim; do
     file=$(cut -d '`' -f 2 <<<"$claim")
-    [[ -e $file ]] || continue  # check_paths complains
+    [[ -e $file ]] || continue  # reported by check_paths
     while read -r name; do
       tr '\n' ' ' <"$file" | grep -qE "TEST(_F|_P)?\([A-Za-z0-9_]+, +$name\)" ||
         complain "$document: names the test $name, which $file does not have"
@@ -56,7 +57,7 @@ check_tests() {
   done < <(grep -oE '`tests/[^`]+_test\.cc`: `[A-Z][A-Za-z0-9_]+`(, `[A-Z][A-Za-z0-9_]+`)*' "$document" | sort -u)
 }
 
-# What is true of one machine only has no place in a document. System paths that every Debian has are fine.
+# Machine-specific paths are not allowed. System paths that exist on every Debian are.
 check_machine_paths() {
   local document=$1 found
   if found=$(grep -nE '(^|[^A-Za-z0-9_.~}-])/(work|home|root|Users|mnt|data|scratch)/' "$document"); then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Plants one dead name at a time in a small tree, and expects check_documents.sh to refuse it.
+# Adds one broken reference at a time to a small tree and expects check_documents.sh to reject it.
 # shellcheck disable=SC2016  # the backticks are Markdown
 set -euo pipefail
 check=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/check_documents.sh

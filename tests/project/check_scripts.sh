@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# check_scripts.sh ROOT: every shell script parses, says what it is, and is clean under shellcheck where that is installed.
+# check_scripts.sh ROOT: checks that every shell script parses, starts with the standard lines, and
+# passes shellcheck if that is installed.
 set -euo pipefail
 cd "${1:?give the root of the repository}"
 bad=0
@@ -12,7 +13,7 @@ mapfile -t scripts < <(find scripts tests/project tests/systemd docs .ci -type f
 ((${#scripts[@]} > 0)) || complain "no scripts found under $1"
 for script in "${scripts[@]}"; do
   bash -n "$script" || complain "$script: bash -n fails"
-  # What is sourced by others is not executable and sets nothing.
+  # Sourced scripts are not executable and do not set shell options.
   if [[ -x $script ]]; then
     [[ $(head -n 1 "$script") == '#!/usr/bin/env bash' ]] || complain "$script: the first line must be #!/usr/bin/env bash"
     grep -q '^set -euo pipefail$' "$script" || complain "$script: 'set -euo pipefail' is missing"

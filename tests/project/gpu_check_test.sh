@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gpu_check_test.sh ROOT: scripts/gpu_check.sh without a GPU, and with one that is made up.
+# gpu_check_test.sh ROOT: tests scripts/gpu_check.sh without a GPU and with a fake one.
 set -euo pipefail
 root=${1:?give the root of the repository}
 scratch=$(mktemp -d)
@@ -9,7 +9,7 @@ fail() {
   exit 1
 }
 
-# A tree of its own, with programs that only say what they are asked.
+# A separate tree with fake programs.
 tree=$scratch/gpu-check
 mkdir -p "$tree/bench" "$scratch/bin" "$scratch/no-gpu"
 cp "$root/scripts/gpu_check.sh" "$tree"

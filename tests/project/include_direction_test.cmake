@@ -1,5 +1,5 @@
-# Plants one violation at a time in a small tree, and expects cmake/include_direction.cmake to refuse it by name.
-# cmake -DROOT=<repository> -DWORK=<empty folder> -P include_direction_test.cmake
+# cmake -DROOT=<repository> -DWORK=<empty folder> -P include_direction_test.cmake: adds one
+# violation at a time to a small tree and expects cmake/include_direction.cmake to report it.
 cmake_minimum_required(VERSION 3.25)
 
 set(tree "${WORK}/tree")
@@ -20,7 +20,8 @@ function(check result output)
   set(${output} "${out}${err}" PARENT_SCOPE)
 endfunction()
 
-# expect_refused(what file text expected…): with `text` in `file` the check fails, and its output holds `expected`.
+# expect_refused(what file text expected…): the check must fail with `text` in `file`, and its
+# output must contain `expected`.
 function(expect_refused what file text expected)
   write_clean_tree()
   file(WRITE "${tree}/${file}" "${text}\n")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# install_test.sh BUILD LIBTORCH: what `cmake --install` puts under another prefix runs from any folder it is carried to, takes
-# LibTorch from where it is told, brings its own libraries, and is small; the units name it.
+# install_test.sh BUILD LIBTORCH: checks that the installed tree is relocatable, uses the configured
+# LibTorch, includes its own libraries and is small, and that the units contain its path.
 set -euo pipefail
 build=${1:?give the build folder}
 libtorch=${2:?give the folder of LibTorch}
@@ -24,7 +24,7 @@ grep -q "^ExecStart=$prefix/bin/stoker-eval " "$prefix/lib/systemd/system/stoker
 mib=$(du -sm "$prefix" | cut -f1)
 ((mib < most_mib)) || fail "the tree takes $mib MiB, more than $most_mib"
 
-# Carried elsewhere, with a LibTorch that is somewhere else, too.
+# Move the tree and use a LibTorch in another location.
 mkdir "$scratch/far away"
 mv "$prefix" "$scratch/far away/stoker"
 tree="$scratch/far away/stoker"
@@ -34,14 +34,14 @@ ln -s "$libtorch" "$scratch/another-torch"
 for program in bin/stokerd bin/stoker-eval bin/stokerctl libexec/stoker/stoker-feed; do
   needed=$(ldd "$tree/$program")
   ! grep 'not found' <<<"$needed" || fail "$program lacks libraries"
-  # Of the system only the C and C++ runtime; LibTorch by the link.
+  # Only the C and C++ runtime of the system is allowed; LibTorch is used through the link.
   strange=$(sed -n 's/^.* => \(\/.*\) (0x[0-9a-f]*)$/\1/p' <<<"$needed" |
     xargs -r -d '\n' realpath -ms | grep -v "^$tree/lib/stoker/" |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv|stdc\+\+|gcc_s)\.so[^/]*)$' || true)
   [[ -z $strange ]] || fail "$program takes from elsewhere: $strange"
 done
 
-# Training with it, by processes of the tree alone.
+# Train with the programs of the tree only.
 cat >"$scratch/run.yaml" <<YAML
 run: {dir: "$scratch/run"}
 data: {train: {format: synthetic, num_samples: 64, input_shape: [8], num_targets: 2}}
@@ -56,7 +56,7 @@ YAML
 ! "$tree/bin/stoker-libtorch" "$scratch" 2>"$scratch/refused" || fail "a folder without LibTorch is taken"
 grep -q 'has no lib/libtorch_cpu.so' "$scratch/refused"
 
-# Where there is no GPU the check of one says so and nothing else.
+# Without a GPU, gpu_check prints one line and exits.
 if ! nvidia-smi -L >/dev/null 2>&1; then
   said=$("$tree/libexec/stoker/gpu-check/gpu_check.sh" "$scratch/gpu" 2>&1) && code=0 || code=$?
   [[ $code == 77 && $(wc -l <<<"$said") == 1 && $said == *"no NVIDIA GPU"* ]] || fail "gpu_check ended with $code: $said"

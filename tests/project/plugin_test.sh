@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# plugin_test.sh BUILD LIBTORCH COMPILER: from an installed stoker alone, far from its sources, the example of a plugin that it
-# brings is compiled, trained with and evaluated. Skipped where LIBTORCH has no headers.
+# plugin_test.sh BUILD LIBTORCH COMPILER: compiles the installed plugin example against an installed
+# tree outside the source tree, trains with it and evaluates it. Skipped if LIBTORCH has no headers.
 set -euo pipefail
 build=${1:?give the build folder} libtorch=${2:?give the folder of LibTorch} compiler=${3:?give the C++ compiler}
 [[ -e $libtorch/include/torch/csrc/api/include/torch/version.h ]] || {

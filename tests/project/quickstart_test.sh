@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/quickstart.sh with small stand-ins for the programs: what it starts, in which order, and on which run.
+# Tests scripts/quickstart.sh with fake programs: what it starts, in which order, and on which run.
 set -euo pipefail
 root=${1:?give the root of the repository}
 tree=$(mktemp -d)
@@ -7,7 +7,8 @@ trap 'rm -rf "$tree"' EXIT
 mkdir "$tree/bin"
 export CALLS=$tree/calls STOKER_BIN=$tree/bin
 
-# Each stand-in notes its call. The trainer ends as FAKE_END says; the evaluator waits for the run's end, as the real one.
+# Each fake program logs its call. The fake trainer ends as FAKE_END specifies; the fake evaluator
+# waits for the end of the run, like the real one.
 cat >"$tree/bin/stokerd" <<'FAKE'
 #!/usr/bin/env bash
 echo "stokerd $*" >>"$CALLS"

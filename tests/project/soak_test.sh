@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# soak_test.sh ROOT [BIN]: scripts/soak.sh tells what has grown from what has not; with BIN, the folder of the programs, a soak of
-# seconds looks at each of them and ends as one of an hour does.
+# soak_test.sh ROOT [BIN]: tests whether scripts/soak.sh detects growing memory use. With BIN, the
+# folder of the programs, it also runs a soak test of a few seconds with the real programs.
 set -euo pipefail
 root=${1:?give the root of the repository}
 bin=${2:-}
@@ -13,8 +13,8 @@ fail() {
 }
 judge() { "$root/scripts/soak.sh" --judge "$scratch/looks" >"$scratch/out" 2>&1; }
 
-# looks TRAINER-KIB-A-MINUTE READER-FILES-A-MINUTE: an hour of them; the reader is another process from the 30th minute on, and the
-# trainer takes 50 MiB more in its first five minutes.
+# looks TRAINER-KIB-A-MINUTE READER-FILES-A-MINUTE: an hour of measurements. The worker process is
+# replaced after 30 minutes, and the trainer takes 50 MiB more in its first five minutes.
 looks() {
   awk -v leak="$1" -v files="$2" 'BEGIN {
     OFS = "\t"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tokenize_example_test.sh ROOT: docs/examples/tokenize_texts.py writes what format `tokens` reads, and says what is wrong.
-# Exit code 77: there is no Python here.
+# tokenize_example_test.sh ROOT: checks that docs/examples/tokenize_texts.py writes files for format
+# `tokens` and reports errors. Exit code 77: Python is not available.
 set -euo pipefail
 script=$1/docs/examples/tokenize_texts.py
 command -v python3 >/dev/null || exit 77

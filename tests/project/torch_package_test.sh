@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# torch_package_test.sh SOURCE LIBTORCH: a program is built with a LibTorch that only its TorchConfig.cmake knows, as one
-# from a distribution or an unpacked zip is. The config here has what such a one sets, and the libraries of LIBTORCH.
+# torch_package_test.sh SOURCE LIBTORCH: builds a program with a LibTorch that is found only through
+# its TorchConfig.cmake, like one from a distribution or an unpacked zip. The config here sets the
+# same variables and uses the libraries of LIBTORCH.
 set -euo pipefail
 source_dir=${1:?give the source folder}
 libtorch=${2:?give a folder of LibTorch}
@@ -19,7 +20,7 @@ cmake -S "$source_dir/tests/project/torch_package" -B "$work/build" "-DSTOKER_SO
   "-DCMAKE_PREFIX_PATH=$work/prefix"
 cmake --build "$work/build"
 [[ $("$work/build/names_a_device") == cpu ]]
-# An ABI that stoker's own code cannot be linked with is refused by name.
+# A LibTorch with an incompatible ABI is rejected with an error that mentions it.
 echo 'set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")' >>"$config/TorchConfig.cmake"
 if cmake -S "$source_dir/tests/project/torch_package" -B "$work/old" "-DSTOKER_SOURCE_DIR=$source_dir" \
   "-DCMAKE_PREFIX_PATH=$work/prefix" 2>"$work/errors"; then

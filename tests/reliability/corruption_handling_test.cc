@@ -1,7 +1,8 @@
-// A damaged checkpoint as users meet it: stokerctl verify names the file, stoker-eval and stokerd
-// refuse it. STOKER_PROOF=full flips a bit in every byte of the small files; without it, and in the
-// large ones, in bytes that are spread over the file. (tests/shared/checkpoint/corruption_test.cc takes
-// every byte of every file, in one process.)
+// Corrupt checkpoints with the real programs: stokerctl verify reports the file, stoker-eval and
+// stokerd reject the checkpoint. With STOKER_PROOF=full, a bit is flipped in every byte of the
+// small files; otherwise, and in the large files, in bytes spread over the file.
+// (tests/shared/checkpoint/corruption_test.cc flips a bit in every byte of every file within one
+// process.)
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -29,7 +30,7 @@ class CorruptCheckpointTest : public RunTest {
     checkpoint_ = run_dir() + "/checkpoints/step-000000080";
   }
 
-  // What stokerctl verify answers, and says.
+  // Runs stokerctl verify; returns its exit code and stores its output in `said`.
   int verify(std::string& said) const {
     fs::remove(path("verify.out"));
     const auto exit = ctl(run_dir(), {"verify", "80"}, "verify").wait(30s);
@@ -88,7 +89,7 @@ TEST_F(CorruptCheckpointTest, VerifyReportsTruncatedOrMissingFile) {
   }
 }
 
-// Of tensors that nothing but the sums protects: a loader alone would take them.
+// Flips tensor bytes, which only the checksums protect; a plain loader would accept them.
 TEST_F(CorruptCheckpointTest, EvaluatorRejectsCorruptCheckpointWithFile) {
   ASSERT_EQ(evaluate(), 0) << log_of("stoker-eval");
   for (const char* const file : kFiles) {
@@ -119,7 +120,8 @@ TEST_F(CorruptCheckpointTest, DaemonFallsBackOnTruncatedFileAndArchivesCheckpoin
             bytes / 2);
 }
 
-// A directory without sums may be another program's, or half of a copy: not used, and not deleted.
+// A directory without checksums can belong to another program or be an incomplete copy. It is
+// neither loaded nor deleted.
 TEST_F(CorruptCheckpointTest, DaemonArchivesDirectoryWithoutChecksums) {
   fs::remove(checkpoint_ + "/SHA256SUMS");
   ASSERT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=90"}).code, 0);

@@ -1,5 +1,5 @@
-// SIGKILL before each system call that a run makes on its directory, in the middle of each write too:
-// while it starts, saves, retires and ends. Then the next start.
+// SIGKILL before each system call on the run directory, and in the middle of each write, during
+// start, save, retention and end of a run. Each kill is followed by a restart.
 #include <filesystem>
 #include <iostream>
 #include <set>
@@ -23,17 +23,18 @@ class CrashEnumerationTest : public ::testing::Test {
     if (const auto why = untraceable_reason()) GTEST_SKIP() << *why;
   }
 
-  // From here on each life goes on with a run at step 15, and clears away what its death left.
+  // From here on, each run resumes at step 15 and removes the leftovers of a crash.
   void begin_with_leftovers() {
     ASSERT_NO_FATAL_FAILURE(make_run_with_leftovers(base_, folder_ / "base.out"));
     begin_ = 15;
   }
-  // A run directory to live in, which is not there where the run is to begin.
+  // Prepares the run directory; it does not exist if the run starts from scratch.
   void prepare(const std::string& run) const {
     if (begin_ > 0) copy_tree(base_, run);
   }
 
-  // Every call of a life, of one that begins up to the acknowledgement of its second checkpoint.
+  // All file calls in these phases of a run; of a new run, only those before its second checkpoint
+  // is acknowledged.
   std::vector<Point> points_in(const std::set<SavePhase>& wanted) {
     const std::string run = folder_ / "census";
     const std::string output = folder_ / "census.out";
@@ -51,7 +52,7 @@ class CrashEnumerationTest : public ::testing::Test {
     return points;
   }
 
-  // Dies at `point`; what is found then, and what the next start makes of it.
+  // Kills a run at `point`, checks the run directory and then the next start.
   void die_at(const Point& point) {
     TemporaryDirectory scene(quick_folder());
     const std::string run = scene / "run";
@@ -64,7 +65,7 @@ class CrashEnumerationTest : public ::testing::Test {
       return point.in_middle ? Verdict::kKillInMiddle : Verdict::kKill;
     });
     SCOPED_TRACE(where);
-    // Two threads: the last calls of one kind may be fewer than in the life that was counted.
+    // The number of calls can vary, because the run has two threads.
     if (end.signal == 0) {
       ++unreached_;
     } else {

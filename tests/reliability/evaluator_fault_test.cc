@@ -1,5 +1,5 @@
-// An evaluator that is missing, stopped, or given what is damaged: training does not notice, and what
-// became of each checkpoint is written down.
+// An evaluator that is missing, stopped or reads corrupt checkpoints: training is not affected, and
+// the outcome of each checkpoint is recorded.
 #include <signal.h>
 
 #include <filesystem>
@@ -54,7 +54,7 @@ TEST_F(EvaluatorFaultTest, DoesNotBlockTrainingOrCheckpointsWhenEvaluatorIsStopp
   EXPECT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) >= before + 2000; }))
       << "training waits for an evaluator that is stalled";
   EXPECT_EQ(log_of("stokerd").find("checkpoint write failed"), std::string::npos);
-  // One that it holds stays, one more than retention keeps.
+  // The evaluator holds one checkpoint in addition to those that retention keeps.
   EXPECT_TRUE(wait_until(60s, [&] { return checkpoints(run_dir()).size() <= 4; }));
   evaluator.signal(SIGCONT);
   const std::string row_file = run_dir() + "/metrics/eval.jsonl";
@@ -85,7 +85,7 @@ TEST_F(EvaluatorFaultTest, RecordsCorruptCheckpointAndEvaluatesOthers) {
     EXPECT_TRUE(fs::exists(run_dir() + "/eval/" + saved[i] + ".json")) << saved[i];
 }
 
-// The kernel says that it watches, and no event ever comes: as on a network file system.
+// inotify_add_watch succeeds but delivers no events, as on a network file system.
 TEST_F(EvaluatorFaultTest, FindsNewCheckpointsByPollingWithoutInotifyEvents) {
   if (const auto why = untraceable_reason()) GTEST_SKIP() << *why;
   const std::string config = write_config(small_config("eval: {checkpoints: all}\n"));

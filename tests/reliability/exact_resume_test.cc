@@ -1,7 +1,7 @@
-// Runs of each kind, killed at random instants again and again, end with the bytes of runs that were
-// left alone: tensors of model, optimizer and state, and the rows of the metrics. STOKER_PROOF=full
-// takes enough kinds to pair each choice with each other one, and twenty kills each; without it a
-// few kinds and kills.
+// Runs of each configuration that are killed repeatedly at random times end with the same bytes as
+// uninterrupted ones: model, optimizer and state tensors, and metrics records. STOKER_PROOF=full
+// covers all pairs of choices with twenty kills each; otherwise a few configurations and kills are
+// tested.
 #include <signal.h>
 
 #include <algorithm>
@@ -47,7 +47,8 @@ std::vector<ResumeCase> cases() {
 class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<ResumeCase> {
  protected:
   void SetUp() override {
-    ::setenv("TEST_TMPDIR", quick_folder().c_str(), 1);  // the disk plays no part in this
+    // For speed only: this test does not depend on the disk.
+    ::setenv("TEST_TMPDIR", quick_folder().c_str(), 1);
     RunTest::SetUp();
     for (const char* const set : {"one", "two"}) write_set(set);
     config_ = write_config(config_text());
@@ -59,12 +60,12 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
   bool is_text() const { return is_one_of({"gpt", "lstm_lm"}); }
   bool is_numbers() const { return is_one_of({"mlp", "blstm", "sequential"}); }
   bool is_image() const { return !is_text() && !is_numbers(); }
-  // The smallest that the model takes.
+  // The smallest image side that the model accepts.
   size_t image_side() const {
     return GetParam().model == "inception_v3" ? 75 : GetParam().model == "alexnet" ? 64 : 32;
   }
 
-  // Three files each, which are shards.
+  // Three files each, which serve as shards.
   void write_set(const std::string& set) const {
     std::mt19937 random(set.size() + static_cast<unsigned>(set.front()));
     for (int file = 0; file < 3; ++file) {
@@ -109,7 +110,7 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
            ", padding: 2}, random_horizontal_flip: {p: 0.5}, normalize: {mean: 0.5, std: 0.5}]";
   }
 
-  // Mixed batches draw by their tickets.
+  // Mixup parameters are sampled per ticket.
   std::string batch_transforms_text(bool is_train) const {
     return is_train && is_image() ? ", batch_transforms: [mixup: {alpha: 0.2}]" : "";
   }
@@ -178,7 +179,7 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
            "}\nmetrics: {log_every_steps: " + std::to_string(every_steps() / 6 + 1) + "}\n";
   }
 
-  // A checkpoint every few hundredths of a second.
+  // Checkpoint interval in steps, for a checkpoint every few hundredths of a second.
   uint64_t every_steps() const {
     if (is_one_of({"vgg11_bn", "alexnet", "inception_v3"})) return 3;
     return GetParam().model == "mlp" ? 300 : is_image() ? 12 : 60;
@@ -188,8 +189,8 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
     return {"--set", "train.max_steps=" + std::to_string(step)};
   }
 
-  // One life: killed at a random instant after its start, or after it has saved something new. False:
-  // it was refused, as it is once after four starts in vain.
+  // Runs stokerd and kills it at a random time after its start or after a new checkpoint. Returns
+  // false if the start was rejected, which happens once after four failed starts.
   bool live_and_be_killed(std::mt19937& random) {
     const uint64_t before = newest_step(run_dir());
     Process trainer = this->trainer(config_, run_dir(), until(1'000'000'000));
@@ -210,7 +211,8 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
     return true;
   }
 
-  // However slow the kind is: a whole run takes as many steps as all lives together.
+  // The timeout is long because the uninterrupted run takes as many steps as all killed runs
+  // together.
   Exit trained_until(uint64_t last, const std::string& run) const {
     const auto ended = trainer(config_, run, until(last)).wait(15min);
     EXPECT_TRUE(ended) << "stokerd did not end";

@@ -10,7 +10,7 @@ constexpr bool kChanges = true;
 constexpr bool kPolls = false;
 
 constexpr FileCallShape kFileCalls[] = {
-    // Calls with a descriptor to begin at.
+    // Calls with a directory descriptor and a path.
     {SYS_openat, "openat", 1, !kFd, kChanges, 0, -1, -1, -1, true},
     {SYS_mkdirat, "mkdirat", 1, !kFd, kChanges, 0},
     {SYS_unlinkat, "unlinkat", 1, !kFd, kChanges, 0},

@@ -1,4 +1,4 @@
-// SIGTERM at chosen calls of stokerd: while it starts, while it saves, and twice.
+// SIGTERM at chosen system calls of stokerd: during start, during a save, and twice.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST_F(GracefulStopTest, ExitsWithZeroWithoutCheckpointOnStopDuringStartup) {
   const auto state = run::read_run_state(run::RunLayout(run_dir()));
   ASSERT_TRUE(state.end.has_value());
   EXPECT_EQ(state.end->state, "stopped");
-  // And the next start finds nothing in its way.
+  // The next start must not be affected.
   EXPECT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=20"}).code, 0);
 }
 

@@ -21,7 +21,7 @@ namespace stoker::test {
 namespace {
 
 constexpr off_t kBytes = 16 << 20;
-// <linux/fs.h> does not have it: FS_IOC_SHUTDOWN of the file systems that know it.
+// FS_IOC_SHUTDOWN, which <linux/fs.h> does not define.
 constexpr unsigned long kShutdown = _IOR('X', 125, uint32_t);
 
 [[noreturn]] void fail(const std::string& what) {
@@ -34,8 +34,8 @@ UniqueFd open_or_fail(const std::string& path, int flags) {
   return fd;
 }
 
-// A loop device over `image` that goes with its last user. Another process may take the free one
-// first.
+// Attaches a loop device to `image`; it is detached with its last user. Retries, because another
+// process can take the free device first.
 std::string attach(const std::string& image, UniqueFd& device) {
   const UniqueFd control = open_or_fail("/dev/loop-control", O_RDWR);
   const UniqueFd file = open_or_fail(image, O_RDWR);
@@ -107,7 +107,7 @@ void LoopDisk::mount() {
 }
 
 void LoopDisk::unmount() {
-  // The children of a program that was killed go a moment after it.
+  // Child processes of a killed program can hold the mount for a moment longer.
   for (int tries = 0; tries < 2000; ++tries) {
     if (::umount(directory_.c_str()) == 0) return;
     if (errno != EBUSY) break;

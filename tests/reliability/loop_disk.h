@@ -1,12 +1,13 @@
-// LoopDisk: an ext4 file system in a file, whose power a test can cut.
+// LoopDisk: an ext4 file system in a file, for which a test can simulate a power cut.
 //
-// The kernel's own shutdown ioctl is used: from that instant on nothing more reaches the disk, and
-// what was not written is lost; the next mount replays the journal, as after a real cut.
+// It uses the kernel's shutdown ioctl: from then on nothing reaches the disk and unwritten data is
+// lost. The next mount replays the journal, as after a real power cut.
 //
-// Threads:  one.
-// Blocking: for the disk.
-// Owner:    the mount; it is seen by this process and its children only, and goes with them.
-// Errors:   every method throws std::system_error.
+// Threads:   one.
+// Blocking:  on disk I/O.
+// Ownership: owns the mount, which is visible only to this process and its children and ends with
+//            them.
+// Errors:    every method throws std::system_error.
 #pragma once
 
 #include <optional>
@@ -17,15 +18,15 @@ namespace stoker::test {
 class LoopDisk {
  public:
   enum class Cut {
-    kNothingFlushed,  // what no sync has asked for is lost
-    kJournalFlushed,  // names and sizes reach the disk, file contents need not
+    kNothingFlushed,  // data that was not synced is lost
+    kJournalFlushed,  // names and sizes are durable, file contents need not be
   };
 
-  // Why none can be made here (root, loop devices, ext4), in one line; nothing where they can.
-  // Moves this process into a mount namespace of its own.
+  // Why loop disks are unavailable here (root, loop devices, ext4), in one line; empty if they are
+  // available. Moves this process into its own mount namespace.
   static std::optional<std::string> unavailable_reason();
 
-  // A new file system in `image`, mounted at `directory`, which is made.
+  // Creates a file system in `image` and mounts it at `directory`, which is created.
   static void format(const std::string& image);
   LoopDisk(std::string image, std::string directory);
   ~LoopDisk();
@@ -33,7 +34,7 @@ class LoopDisk {
   LoopDisk& operator=(const LoopDisk&) = delete;
 
   void cut_power(Cut cut);
-  // After a cut, when no process uses it any more.
+  // Remounts after a cut, when no process uses the disk any more.
   void power_on();
 
  private:

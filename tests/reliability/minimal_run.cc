@@ -1,6 +1,6 @@
-// minimal-run RUN_DIR STEPS SAVE_EVERY: a run without a model. What stokerd does with its run directory,
-// in the same order and by the same code: lock, clean-up, resume, rows, checkpoints, retention, end.
-// So that thousands of its lives fit into a minute. Says "saved STEP" when a checkpoint is
+// minimal-run RUN_DIR STEPS SAVE_EVERY: a run without a model, fast enough for thousands of runs
+// per minute. It uses the run directory like stokerd, with the same code in the same order: lock,
+// cleanup, resume, records, checkpoints, retention, end. Prints "saved STEP" when a checkpoint is
 // acknowledged.
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// At once, and in one piece: a kill must not come between the acknowledgement and the word of it.
+// A single unbuffered write, so that a kill cannot separate the acknowledgement from its output.
 void say(const std::string& line) {
   if (::write(STDOUT_FILENO, (line + "\n").c_str(), line.size() + 1) < 0) std::abort();
 }
@@ -95,7 +95,7 @@ class BareRun {
     return {};
   }
 
-  // Waits, so that the calls of each life come in much the same order.
+  // Waits for the writer, so that the order of the system calls is about the same in each run.
   Status save() {
     checkpoint::Snapshot* const snapshot = writer_->try_begin();
     state_.put_into(*snapshot);
@@ -123,7 +123,7 @@ class BareRun {
   std::unique_ptr<metrics::MetricsWriter> rows_;
   std::optional<checkpoint::RetentionManager> retention_manager_;
   std::unique_ptr<checkpoint::CheckpointWriter> writer_;
-  Coordinator writers_;  // last: its threads use the rest
+  Coordinator writers_;  // last member: its threads use the others
 };
 
 }  // namespace

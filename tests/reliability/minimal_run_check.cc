@@ -38,15 +38,18 @@ std::vector<checkpoint::CheckpointEntry> visible(const std::string& run_dir) {
   return entries.ok() ? *entries : std::vector<checkpoint::CheckpointEntry>{};
 }
 
-// What a run leaves that no clock decides: the hashes of the newest two, the decided part of each row,
-// and how it ended. Of a run that died between its last checkpoint and retention a third one stays.
+// The results of a run that do not depend on time: checksums of the newest two checkpoints, the
+// deterministic part of each record, and the end state. A third checkpoint can remain if the run
+// crashed between its last save and retention.
 std::string essence_of(const std::string& run_dir) {
   std::string essence;
   const auto entries = visible(run_dir);
   for (const auto& entry : entries | std::views::drop(std::max<size_t>(entries.size(), 2) - 2))
-    for (const char* const file : {"model", "optim", "state"})
-      essence += std::to_string(entry.step) + " " + file + " " +
-                 sha256_hex(text_of(entry.path + "/" + file + ".safetensors")) + "\n";
+    for (const char* const file : {"model", "optimizer", "trainer_state"}) {
+      const std::string bytes = text_of(entry.path + "/" + file + ".safetensors");
+      EXPECT_FALSE(bytes.empty()) << entry.path << " has no " << file;
+      essence += std::to_string(entry.step) + " " + file + " " + sha256_hex(bytes) + "\n";
+    }
   std::istringstream rows(text_of(run_dir + "/metrics/train.jsonl"));
   for (std::string row; std::getline(rows, row);)
     essence += row.substr(0, row.find(",\"samples_per_second\"")) + "\n";

@@ -1,4 +1,4 @@
-// bare runs as a test starts them, and what must be true of their directories whenever they died.
+// Starts minimal runs and checks their run directories after a crash at any point.
 //
 // Threads: one.
 #pragma once
@@ -25,16 +25,17 @@ uint64_t newest_acknowledged(const std::string& output);
 bool said(const std::string& output, const std::string& words);
 uint64_t newest_visible(const std::string& run_dir);  // 0: none
 
-// Whatever is visible is whole and right, and what was acknowledged last is among it.
+// Every visible checkpoint is complete and correct, and the last acknowledged one is among them.
 ::testing::AssertionResult is_sound(const std::string& run_dir, uint64_t acknowledged);
 
-// The next start removes what the death left, and the run ends with the checkpoints and the rows of
-// one that was never interrupted.
+// The next start removes the leftovers of the crash, and the run ends with the checkpoints and
+// records of an uninterrupted one.
 ::testing::AssertionResult goes_on_to_the_same_end(const std::string& run_dir,
                                                    const std::string& output);
 
-// A run that died in the middle of retention, in its fourth checkpoint's tensors, in a row and in a
-// small file: all that a start may have to clear away. At step 15 of 25.
+// Creates a run at step 15 of 25 with everything that a start might have to clean up: it crashed
+// during retention, during the tensors of its fourth checkpoint, during a record and during a small
+// file.
 void make_run_with_leftovers(const std::string& run_dir, const std::string& output);
 
 }  // namespace stoker::test

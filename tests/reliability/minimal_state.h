@@ -1,5 +1,5 @@
-// BareState: what a run without a model trains: numbers of which each step is a function of the step
-// before, so that a wrong resume shows in every later checkpoint.
+// BareState: the state of a run without a model. Each step is a function of the previous state, so
+// that an incorrect resume changes every later checkpoint.
 //
 // Threads: values.
 #pragma once
@@ -19,7 +19,7 @@ struct BareState {
   std::array<int64_t, 96> weights{};
   std::array<int64_t, 96> momentum{};
 
-  static BareState at(uint64_t step);  // of a run that was never interrupted
+  static BareState at(uint64_t step);  // of an uninterrupted run
   void advance();
   double loss() const;
   bool operator==(const BareState&) const = default;

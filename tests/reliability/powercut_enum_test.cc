@@ -1,5 +1,5 @@
-// The power goes at each system call that changes what is on the disk, on a real ext4: while a run
-// starts, saves, retires and ends. Then the machine comes back, and the next start.
+// Power cuts before each system call that changes the disk, on a real ext4, during start, save,
+// retention and end of a run. Each cut is followed by a remount and a restart.
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -21,7 +21,7 @@ class PowerCutEnumerationTest : public ::testing::Test {
     LoopDisk::format(base_image_);
   }
 
-  // From here on each life goes on with a run at step 15, and clears away what its death left.
+  // From here on, each run resumes at step 15 and removes the leftovers of a crash.
   void begin_with_leftovers() {
     const LoopDisk disk(base_image_, mount_);
     ASSERT_NO_FATAL_FAILURE(make_run_with_leftovers(run_, folder_ / "base.out"));
@@ -36,7 +36,8 @@ class PowerCutEnumerationTest : public ::testing::Test {
     return std::make_unique<LoopDisk>(image, mount_);
   }
 
-  // Of a run that begins: up to the acknowledgement of its second checkpoint.
+  // Number of changes of a run; of a new run, only those before its second checkpoint is
+  // acknowledged.
   size_t changes_of_a_life() {
     const auto disk = fresh_disk();
     size_t changes = 0;
@@ -109,7 +110,7 @@ TEST_F(PowerCutEnumerationTest, RecoversResumedRunFromPowerCutWithFlushedJournal
   cut_everywhere(Cut::kJournalFlushed);
 }
 
-// A disk that says "synced" and is not: what it loses is found by the sums.
+// A disk that reports a sync without performing it; the checksums detect the lost data.
 TEST_F(PowerCutEnumerationTest, FallsBackToPreviousCheckpointOnFalseFsync) {
   ASSERT_NO_FATAL_FAILURE(begin_with_leftovers());
   const auto disk = fresh_disk();

@@ -1,6 +1,6 @@
-// The programs themselves die at each change that they make to the run directory, by SIGKILL and by
-// a cut of the disk's power; then the next start. STOKER_PROOF=full takes every change; without it a
-// handful of each, spread over the whole life.
+// The real programs are killed before each change that they make to the run directory, by SIGKILL
+// or by a power cut, and restarted. STOKER_PROOF=full covers every change; otherwise a few of each
+// kind, spread over the run.
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -47,7 +47,7 @@ class ProgramCrashEnumerationTest : public RunTest {
     RunTest::TearDown();
   }
 
-  // Where the programs work: a folder, or a disk of its own that holds what `base` holds.
+  // Sets up the working folder, on its own loop disk for power cuts, with the contents of `base_`.
   void set_scene(Death death) {
     if (death == Death::kKill) {
       if (fs::exists(base_)) copy_tree(base_, scene_ + "/run");
@@ -56,7 +56,7 @@ class ProgramCrashEnumerationTest : public RunTest {
     LoopDisk::format(path("image"));
     disk_ = std::make_unique<LoopDisk>(path("image"), scene_);
     if (fs::exists(base_)) copy_tree(base_, scene_ + "/run");
-    disk_->power_on();  // and what was copied is on the disk
+    disk_->power_on();  // so that the copied files are on the disk
   }
   void clear_scene() {
     disk_.reset();
@@ -66,7 +66,7 @@ class ProgramCrashEnumerationTest : public RunTest {
       fs::remove(path(log));
   }
 
-  // What changes the run but for the log, before which nothing else is decided.
+  // Changes of the run directory except the log, which no decision depends on.
   bool counts(const FileCall& call) const {
     return call.changes && !call.path.starts_with(scene_ + "/run/logs/");
   }
@@ -83,7 +83,7 @@ class ProgramCrashEnumerationTest : public RunTest {
     return changes;
   }
 
-  // `command` dies before its `change`th change. What was reported until then is in dying.out.
+  // Kills `command` before change number `change`. Its output until then is in dying.out.
   std::string die(const std::vector<std::string>& command, Death death, size_t change) {
     clear_scene();
     set_scene(death);
@@ -123,8 +123,8 @@ class ProgramCrashEnumerationTest : public RunTest {
   }
 
   std::string scene_;
-  std::string base_;  // what each life begins with; need not exist
-  std::string said_;  // by the program that died
+  std::string base_;  // initial contents of the run; need not exist
+  std::string said_;  // output of the killed program
   std::unique_ptr<LoopDisk> disk_;
 };
 
@@ -145,11 +145,16 @@ class DaemonCrashEnumerationTest : public ProgramCrashEnumerationTest,
     return joined({program("stokerd"), "--config", config_, "--run-dir", scene_ + "/run"}, more_);
   }
 
-  // What no clock decides of what matters: the last checkpoint's tensors, and the rows.
+  // The results of a run that do not depend on time: the tensors of the last checkpoint, and the
+  // records.
   static std::string essence_of(const std::string& run) {
     std::string essence;
-    for (const char* const part : {"model", "optim", "state"})
-      essence += sha256_hex(text_of(run + "/checkpoints/step-000000040/" + part + ".safetensors"));
+    for (const char* const part : {"model", "optimizer", "trainer_state"}) {
+      const std::string bytes =
+          text_of(run + "/checkpoints/step-000000040/" + part + ".safetensors");
+      EXPECT_FALSE(bytes.empty()) << run << " has no " << part << " at the last step";
+      essence += sha256_hex(bytes);
+    }
     for (const std::string& row : decided_rows(run)) essence += "\n" + row;
     return essence;
   }
@@ -186,8 +191,8 @@ TEST_P(DaemonCrashEnumerationTest, RecoversNewRunFromCrashAtAnyCall) {
   die_everywhere(command(), GetParam(), [this] { check(); });
 }
 
-// The base died while it deleted its first checkpoint of three; each of those was a last one, which is
-// saved however busy the writer is.
+// The base run crashed while it deleted the first of three checkpoints. Each of them was the last
+// of its run, so it was saved regardless of how busy the writer was.
 TEST_P(DaemonCrashEnumerationTest, RecoversResumedRunFromCrashAtAnyCall) {
   clear_scene();
   for (const char* const steps : {"train.max_steps=10", "train.max_steps=20"})
@@ -225,8 +230,8 @@ class EvaluatorCrashEnumerationTest : public ProgramCrashEnumerationTest,
     return exit ? exit->code : -1;
   }
 
-  // Each line without what a clock decided, and without the tries, of which a death is one: results,
-  // rows, ledger, and the best.
+  // Results, best checkpoint, outcomes and records, without fields that depend on time and without
+  // attempts, which include crashes.
   static std::string essence_of(const std::string& run) {
     std::string essence;
     const auto without = [](std::string line, const std::string& field) {

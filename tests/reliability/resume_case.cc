@@ -9,8 +9,8 @@ namespace {
 
 constexpr size_t kChoices = 7;
 constexpr size_t kModel = 0, kOptimizer = 1;
-constexpr size_t kMaxValues = 9;              // of a choice
-using Values = std::array<size_t, kChoices>;  // by number
+constexpr size_t kMaxValues = 9;              // values per choice
+using Values = std::array<size_t, kChoices>;  // value index by choice
 using Pairs = std::vector<bool>;              // by number_of()
 
 const std::array<std::vector<std::string>, kChoices>& words() {
@@ -29,7 +29,7 @@ size_t number_of(const Values& values, size_t a, size_t b) {
   return ((a * kMaxValues + values[a]) * kChoices + b) * kMaxValues + values[b];
 }
 
-// With the number of each pair that counts.
+// Calls `visit` with the number of each pair of values that must be covered.
 template <typename Visit>
 void for_each_pair(const Values& values, Visit visit) {
   for (size_t a = 0; a < kChoices; ++a)

@@ -1,5 +1,5 @@
-// ResumeCase: one combination of what a run can be made of; and few of them that pair each choice
-// with each other one.
+// ResumeCase: a combination of configuration choices, and small sets of cases that cover all pairs
+// of values.
 //
 // Threads: values.
 #pragma once
@@ -19,15 +19,16 @@ struct ResumeCase {
   std::string data;       // single mixture
   std::string extra;      // plain ema accumulate
 };
-std::string name_of(const ResumeCase& one);  // "gpt_adamw_bf16_block_process_mixture_plain"
+// Example: "gpt_adamw_bf16_block_process_mixture_plain".
+std::string name_of(const ResumeCase& one);
 void PrintTo(const ResumeCase& one, std::ostream* out);
 
-// Each two values of different choices are together in one of them, but not each optimizer with each
-// model: what it keeps of a tensor does not depend on where that stands. Those with the most new
-// pairs come first.
+// Any two values of different choices occur together in one of the cases, except pairs of model and
+// optimizer, because the optimizer state of a tensor does not depend on the model. Cases with the
+// most new pairs come first.
 std::vector<ResumeCase> pairwise_cases();
 
-// Of the models of which a step takes a second: one each.
+// One case for each model whose step takes about a second.
 std::vector<ResumeCase> large_cases();
 
 }  // namespace stoker::test

@@ -1,4 +1,4 @@
-// SavePhase: where in the life of a run a call on its directory falls.
+// SavePhase: the phase of a run in which a file call occurs.
 //
 // Threads: one.
 #pragma once
@@ -8,17 +8,17 @@
 namespace stoker::test {
 
 enum class SavePhase {
-  kStart,      // before the first save: lock, clean-up, resume
-  kTensors,    // the hidden directory and the files of tensors
-  kManifest,   // the tensors are synced: the manifest
-  kSums,       // the manifest is synced: sums, the hidden directory's sync, up to the rename
-  kRenamed,    // renamed, and the directory above not synced yet
-  kRetention,  // from there to the next save, or to the end of the run
+  kStart,      // before the first save: lock, cleanup, resume
+  kTensors,    // the temporary directory and the tensor files
+  kManifest,   // after the sync of the tensors: the manifest
+  kSums,       // after the sync of the manifest: checksums and the directory sync, up to the rename
+  kRenamed,    // after the rename, before the parent directory is synced
+  kRetention,  // from then until the next save or the end of the run
 };
 
 class SavePhaseWatch {
  public:
-  // `call` is not done yet: a kill at a rename is one before it.
+  // `call` has not been executed yet: a kill at a rename comes before the rename.
   SavePhase at(const FileCall& call);
 
  private:

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kSyscallStop = SIGTRAP | 0x80;  // PTRACE_O_TRACESYSGOOD
 
-// In the child, between fork and exec: only calls that are safe there.
+// Runs in the child between fork and exec, so only async-signal-safe calls are allowed.
 [[noreturn]] void become(char* const* argv, const char* output, bool traced) {
   const int in = ::open("/dev/null", O_RDONLY);
   const int out = ::open(output, O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -64,13 +64,13 @@ class Tracer {
         return end_of(status);
       }
       const int signal = at_stop(thread, status);
-      // Fails when the thread was killed meanwhile, which the next wait tells.
+      // Fails if the thread has been killed; the next wait reports that.
       ::ptrace(PTRACE_SYSCALL, thread, nullptr, signal);
     }
   }
 
  private:
-  // The signal to deliver.
+  // Returns the signal to deliver.
   int at_stop(pid_t thread, int status) {
     const int signal = WSTOPSIG(status);
     if (signal == kSyscallStop) {
@@ -78,7 +78,7 @@ class Tracer {
       return 0;
     }
     const bool is_new = threads_.insert(thread).second;
-    if (is_new && thread == pid_) {  // it has become the program
+    if (is_new && thread == pid_) {  // the child has called exec
       const long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL;
       ::ptrace(PTRACE_SETOPTIONS, thread, nullptr, options);
       return 0;
@@ -127,7 +127,8 @@ class Tracer {
     if (verdict == Verdict::kKillInMiddle) {
       ::ptrace(PTRACE_POKEUSER, thread, offsetof(user, regs.rdx), call.bytes / 2);
     } else {
-      ::ptrace(PTRACE_POKEUSER, thread, offsetof(user, regs.orig_rax), -1L);  // no such call
+      // An invalid call number: the kernel skips the call.
+      ::ptrace(PTRACE_POKEUSER, thread, offsetof(user, regs.orig_rax), -1L);
     }
   }
 
@@ -166,12 +167,12 @@ class Tracer {
     return error ? "" : target.string();
   }
 
-  // A string of the program's, up to PATH_MAX.
+  // Reads a string of the traced program, up to PATH_MAX bytes.
   std::string text_at(uint64_t address) const {
     std::string text;
     while (text.size() < 4096) {
       char block[256];
-      // To the end of a page at most: the next one may not be there.
+      // Read at most to the end of the page, because the next page can be unmapped.
       const size_t bytes = std::min<size_t>(sizeof block, 4096 - (address + text.size()) % 4096);
       const iovec local{block, bytes};
       const iovec remote{reinterpret_cast<void*>(address + text.size()), bytes};
@@ -188,7 +189,7 @@ class Tracer {
   const std::string root_;
   const std::function<Verdict(const FileCall&)>& judge_;
   std::set<pid_t> threads_;
-  std::map<pid_t, Verdict> altered_;  // threads within a call that is not what they asked for
+  std::map<pid_t, Verdict> altered_;  // threads inside a modified call
   std::map<std::string, uint64_t> occurrences_;
   bool killed_ = false;
 };

@@ -1,9 +1,9 @@
-// Readers killed and stopped at random instants, for STOKER_STRESS_SECONDS (5): every batch that
-// the trainer's side takes is taken apart, and each sample of the data set must have been used
-// exactly once in every epoch, in the order of the plan; of samples that are computed, and of
-// samples from files that are read ahead, or kept in memory. STOKER_STRESS_SEED repeats the choices of a run.
+// Kills and stops workers at random times for STOKER_STRESS_SECONDS (default 5). Every batch that
+// the consumer receives is checked: each sample must be used exactly once per epoch, in the planned
+// order. Covers synthetic samples and samples from files, with read-ahead or with the sample cache.
+// STOKER_STRESS_SEED repeats the random choices of a run.
 //
-//   STOKER_STRESS_SECONDS=600 build/release/tests/feed_stress
+// Example: STOKER_STRESS_SECONDS=600 build/release/tests/feed_stress
 #include <signal.h>
 
 #include <cstdio>
@@ -69,7 +69,7 @@ class FeedStressTest : public FeedTest {
     return input + label;
   }
 
-  // Every row of the batch: known, as planned, and not used before in its epoch.
+  // Checks that every row of the batch is complete and the planned sample, and counts its use.
   void take_apart(const ring::ReadyBatch& batch) {
     const auto& layout = ring_->layout();
     for (uint64_t row = 0; row < kBatch; ++row) {
@@ -106,7 +106,7 @@ class FeedStressTest : public FeedTest {
         ++kills_;
         break;
       case 1:
-        ::kill(pid, SIGSTOP);  // for good: it must be found
+        ::kill(pid, SIGSTOP);  // not continued; must be detected as hung
         ++stops_;
         break;
       default:
@@ -133,7 +133,7 @@ class FeedStressTest : public FeedTest {
       do_mischief(random);
       next_mischief = std::chrono::steady_clock::now() + std::chrono::milliseconds(random() % 200);
     }
-    // To the end of the epoch that has begun, so that all of them are whole.
+    // Finish the current epoch, so that all epochs are complete.
     const uint64_t begun = uses_.size();
     while (ticket * kBatch < begun * data_->size()) ASSERT_NO_FATAL_FAILURE(take(ticket++));
     for (uint64_t epoch = 0; epoch < begun; ++epoch)
@@ -149,7 +149,7 @@ class FeedStressTest : public FeedTest {
   }
 
   std::map<std::string, uint64_t> samples_;
-  std::vector<std::vector<int>> uses_;  // of each sample, by epoch
+  std::vector<std::vector<int>> uses_;  // use count of each sample, by epoch
   uint64_t kills_ = 0, stops_ = 0, pauses_ = 0;
 };
 
@@ -159,8 +159,8 @@ TEST_F(FeedStressTest, UsesEachSampleOnceWhenWorkersAreKilledAndStopped) {
 }
 
 TEST_F(FeedStressTest, UsesEachSampleOnceWithReadAhead) {
-  use_files(
-      "{read_ahead: 20, read_ahead_mib: 1, worker_memory_limit_mib: 8}");  // too little to keep them
+  // Too little memory to cache the samples.
+  use_files("{read_ahead: 20, read_ahead_mib: 1, worker_memory_limit_mib: 8}");
   kill_and_stop_at_random();
 }
 

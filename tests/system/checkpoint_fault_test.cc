@@ -1,5 +1,5 @@
-// Real processes whose checkpoints meet trouble: disks that fill up, turn read-only or go away, limits,
-// and checkpoints of another run. The rows are those of the fault table in docs/fault-tolerance.md.
+// Checkpoint writes that fail: full, read-only and missing disks, file size limits, and checkpoints
+// of another run. The faults are listed in docs/fault-tolerance.md.
 #include <signal.h>
 #include <sys/mount.h>
 
@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
-// Undone when the test ends, also where it fails.
+// Unmounts on destruction, also when the test fails.
 class Mount {
  public:
   explicit Mount(std::string path) : path_(std::move(path)) { fs::create_directories(path_); }
@@ -42,8 +42,8 @@ class Mount {
 
 class CheckpointFaultTest : public RunTest {
  protected:
-  // In memory where that may be mounted: what goes wrong is the disk of these tests, and not how busy
-  // the machine's is.
+  // Uses a tmpfs if it can be mounted, so that other load on the disk of the machine cannot cause
+  // failures.
   void SetUp() override {
     RunTest::SetUp();
     disk_.emplace(path("disk"));
@@ -55,7 +55,7 @@ class CheckpointFaultTest : public RunTest {
   }
   std::string run_dir(const std::string& name = "run") const { return path("disk/" + name); }
 
-  // A checkpoint is about 0.3 MB, and due all the time; training ends when it is told to.
+  // Saves a checkpoint of about 0.3 MB as often as possible; training runs until it is stopped.
   std::vector<std::string> endless(const std::vector<std::string>& more = {}) const {
     return joined(
         {"--set", "train.max_steps=100000000", "--set", "model.hidden_sizes=[128, 128]", "--set",
@@ -76,7 +76,7 @@ class CheckpointFaultTest : public RunTest {
   bool is_degraded(const std::string& run) const {
     return status(run).find(R"("state":"degraded")") != std::string::npos;
   }
-  // The state of a checkpoint's disk goes wrong, and well again; training does neither notice.
+  // The checkpoint disk fails and recovers; training must not be affected by either.
   void expect_recovery(Process& trainer, const std::function<void()>& spoil,
                        const std::function<void()>& heal, const std::string& while_spoiled) {
     ASSERT_TRUE(waits_for([&] { return newest_step(run_dir()) > 0; }));
@@ -121,7 +121,7 @@ TEST_F(CheckpointFaultTest, ExitsWith74OnFullDiskWhenConfigured) {
   EXPECT_TRUE(said("checkpoint.on_write_error is fail"));
 }
 
-// Were the signal that comes with it not ignored, it would end the run at once.
+// SIGXFSZ must be ignored; otherwise it would end the run immediately.
 TEST_F(CheckpointFaultTest, ReportsFileSizeLimitAsError) {
   const std::string config = write_config(small_config());
   Process trainer({"sh", "-c", "ulimit -f 200; exec \"$@\"", "sh", program("stokerd"), "--config",
@@ -152,7 +152,7 @@ TEST_F(CheckpointFaultTest, DegradesWhileDiskIsReadOnly) {
   Process trainer = this->trainer(write_config(small_config()), run_dir(), endless());
   expect_recovery(
       trainer,
-      // Refused while a checkpoint is being written.
+      // The remount fails as long as a checkpoint is being written.
       [&] { EXPECT_TRUE(waits_for([&] { return disk.remount(MS_RDONLY, "size=30m"); })); },
       [&] { EXPECT_TRUE(disk.remount(0, "size=30m")); }, run_dir());
 }
@@ -190,7 +190,7 @@ TEST_F(CheckpointFaultTest, ResumesBitForBitOnOverlayFileSystem) {
                                         "--set", "checkpoint.save_every_steps=100",
                                         "--set", "metrics.log_every_steps=47"};
   ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
-  // Its upper layer may not be on another overlay.
+  // The upper layer of an overlay cannot be on another overlay.
   Mount below(path("below"));
   Mount overlay(path("overlay"));
   bool is_there = below.mount("tmpfs", "tmpfs", "size=200m");

@@ -1,5 +1,5 @@
-// task.class_weights: balanced through the programs: a run trains and is evaluated as with the list that
-// the rule comes to, and keeps it whatever comes to its data.
+// task.class_weights: balanced with the real programs: a run trains and is evaluated as with the
+// equivalent list of weights, and keeps these weights when its data changes.
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// 40 cats, 20 cows, 4 dogs.
+// Balanced weights of 40 cats, 20 cows and 4 dogs.
 constexpr const char* kTheirWeights = "[0.5333333333333333, 1.0666666666666667, 5.333333333333333]";
 
 class ClassWeightsTest : public DatasetRefreshFixture {
@@ -51,7 +51,7 @@ class ClassWeightsTest : public DatasetRefreshFixture {
     EXPECT_EQ(evaluator(run, {"--once"}).wait(60s)->code, 0) << log_of("stoker-eval");
     return newest_result(run).metrics.front().second;
   }
-  // What the log says of each time that the classes were weighed.
+  // The log lines of all computations of class weights.
   std::vector<std::string> weighings() const {
     std::vector<std::string> found;
     const std::string log = log_of("stokerd");

@@ -1,5 +1,5 @@
-// The reference runs of bench/convergence, shortened, on data made here: what they learn is what the
-// same trainings in PyTorch learn. scripts/convergence.sh does them in full on real data.
+// The reference runs of bench/convergence, shortened and on generated data: they reach the metrics
+// of the same training in PyTorch. scripts/convergence.sh runs them in full on real data.
 #include <array>
 #include <cmath>
 #include <fstream>
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 class ConvergenceTest : public RunTest {
  protected:
-  // Metrics of the run's first set after `steps` of bench/convergence/KIND.yaml.
+  // Metrics of the first evaluated dataset after `steps` of bench/convergence/KIND.yaml.
   std::map<std::string, double> learned(const std::string& kind, int steps,
                                         const std::vector<std::string>& settings) {
     std::vector<std::string> options{"--set", "train.max_steps=" + std::to_string(steps),
@@ -33,7 +33,7 @@ class ConvergenceTest : public RunTest {
     return {metrics.begin(), metrics.end()};
   }
 
-  // Words of a made-up language, a few of them much more common than the others.
+  // Text of random words, a few of them much more frequent than the others.
   void write_text(const std::string& name) const {
     std::mt19937 random(1);
     std::array<std::string, 64> words;
@@ -48,7 +48,7 @@ class ConvergenceTest : public RunTest {
     }
   }
 
-  // Digits anywhere on a noisy ground, each in a grey of its own, as IDX.
+  // IDX images of digits at random positions on a noisy background, each in a random gray level.
   void write_digits(const std::string& images, const std::string& labels, unsigned digits,
                     unsigned seed) const;
 };
@@ -90,7 +90,7 @@ TEST_F(ConvergenceTest, MatchesPyTorchLossWithByteGpt) {
   const auto metrics = learned(
       "gpt", 50, {"data.train.path=" + path("text.txt"), "data.val.path=" + path("text.txt")});
   ASSERT_TRUE(metrics.contains("loss"));
-  // bench/convergence/baseline.py on the same text: 50 steps with the seeds 1, 2 and 3.
+  // bench/convergence/baseline.py on the same text: 50 steps with seeds 1, 2 and 3.
   constexpr double kPyTorch = 2.3245;
   EXPECT_NEAR(metrics.at("loss"), kPyTorch, 0.01 * kPyTorch);
 }

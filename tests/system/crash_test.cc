@@ -1,5 +1,5 @@
-// Real processes that die: kill -9 of daemon, readers and evaluator, full disks, damaged
-// checkpoints.
+// Crashes of real processes: kill -9 of the daemon, the workers and the evaluator, full disks,
+// corrupt checkpoints.
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -32,25 +32,24 @@ class CrashRecoveryTest : public RunTest {
 
 TEST_F(CrashRecoveryTest, MatchesUninterruptedRunAfterTwentyKills) {
   const std::string config = write_config(small_config());
-  // 851 rows: fewer than the queue of the metrics holds, so that a disk that stands still for a
-  // moment has none dropped, as it rightly may.
+  // 851 records, fewer than the metrics queue holds, so that none is dropped if the disk stalls.
   const std::vector<std::string> longer{"--set", "train.max_steps=40000",
                                         "--set", "checkpoint.save_every_steps=100",
                                         "--set", "metrics.log_every_steps=47"};
   ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
 
-  std::mt19937 random(20);  // the seed of the kill times
+  std::mt19937 random(20);  // seed of the kill times
   int kills = 0;
   std::optional<Exit> ended;
   for (int life = 0; life < 60 && !ended; ++life) {
     Process trainer = this->trainer(config, run_dir(), longer);
     const bool is_last = kills == 20;
-    // From the very start on: the instants before the first step are instants too.
+    // Kills also hit the time before the first step.
     ended = trainer.wait(is_last ? std::chrono::milliseconds(90s)
                                  : std::chrono::milliseconds(150 + random() % 500));
     if (ended && ended->code == 93) {
-      ended
-          .reset();  // killed four times in a row before it could save: it refuses once, as it should
+      // After four consecutive kills before a checkpoint, stokerd rejects one start.
+      ended.reset();
       continue;
     }
     if (ended || is_last) break;
@@ -188,8 +187,8 @@ TEST_F(CrashRecoveryTest, EvaluatesEachCheckpointOnceWhenEvaluatorIsKilled) {
                    "--set", "checkpoint.keep_last=12"})
                 .code,
             0);
-  // tries: a kill counts as one. A busy disk has all checkpoints skipped but the first and the
-  // last.
+  // max_attempts is high because every kill counts as an attempt. On a busy disk, all checkpoints
+  // except the first and the last can be skipped.
   const size_t saved = checkpoints(run_dir()).size();
   ASSERT_GE(saved, 2u);
   std::mt19937 random(3);

@@ -1,5 +1,5 @@
-// DatasetRefreshFixture: a run over data that grows, which stands still while a test lets more come, so
-// that nothing depends on who is quicker.
+// DatasetRefreshFixture: a run over a dataset that is appended to. The run is paused while a test
+// appends data, so that results do not depend on timing.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,8 @@ namespace stoker::test {
 
 using namespace std::chrono_literals;
 
-// Some seconds: the first checkpoint, after which a run is paused, may take its time on a busy
-// disk.
+// Enough steps for several seconds, because on a busy disk the first checkpoint, after which the
+// run is paused, can take a while.
 inline constexpr uint64_t kSteps = 16000;
 inline constexpr uint64_t kBatch = 4;
 
@@ -47,7 +47,7 @@ metrics: {log_every_steps: 23}  # fewer rows than wait for a slow disk: none is 
   bool says(const std::string& text) const {
     return log_of("stokerd").find(text) != std::string::npos;
   }
-  // Starts, and stands still after the first checkpoint, so that nothing depends on who is quicker.
+  // Starts a run and pauses it after the first checkpoint.
   Process paused_trainer(const std::string& config) const {
     Process trainer = this->trainer(config, run_dir());
     EXPECT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; }));
@@ -61,7 +61,7 @@ metrics: {log_every_steps: 23}  # fewer rows than wait for a slow disk: none is 
   }
 
   boost::json::object explained(uint64_t step) const {
-    std::filesystem::remove(path("show-batch.out"));  // output is appended
+    std::filesystem::remove(path("show-batch.out"));  // Process appends to the file
     const auto exit =
         ctl(run_dir(), {"--json", "show-batch", std::to_string(step)}, "show-batch").wait(30s);
     EXPECT_TRUE(exit && exit->code == 0) << log_of("show-batch");
@@ -73,7 +73,7 @@ metrics: {log_every_steps: 23}  # fewer rows than wait for a slow disk: none is 
   uint64_t epoch_at(uint64_t step) const {
     return explained(step).at("samples").as_array()[0].at("epoch").to_number<uint64_t>();
   }
-  // Steps first + 1 and on that take one epoch of the set of `samples` use each once.
+  // Checks that the steps after `first` that cover one epoch of `samples` use each sample once.
   void expect_whole_epoch(uint64_t first, uint64_t samples) const {
     std::set<uint64_t> seen;
     for (uint64_t step = first + 1; step <= first + samples / kBatch; ++step) {

@@ -1,5 +1,5 @@
-// Data that grows while a run goes on: what came joins, a run that is killed around that comes to the
-// bytes of one that was not, and stokerctl tells what was.
+// Datasets that are appended to during a run: new data is picked up, a run that is killed meanwhile
+// ends with the same bytes as an uninterrupted one, and stokerctl shows the dataset versions.
 #include <signal.h>
 
 #include <filesystem>
@@ -31,7 +31,7 @@ class CsvRefreshTest : public DatasetRefreshFixture {
               std::to_string(row % 3) + "\n";
     return text;
   }
-  // Each is there at once, or not at all: whoever looks meanwhile sees one change.
+  // Each change is atomic, so that a concurrent scan sees one change or none.
   void append(const std::string& file, const std::string& text) const {
     std::ofstream(path("rows/" + file), std::ios::app) << text;
   }
@@ -71,7 +71,7 @@ TEST_F(CsvRefreshTest, RefreshesAtNextEpochAndSurvivesKill) {
       text_of(run_dir() + "/checkpoints/" + checkpoints(run_dir()).back() + "/manifest.json"),
       HasSubstr("\"start_ticket\":" + std::to_string(ticket) + ",\"epoch\":"));
 
-  // Another life from before what came to the end comes to the same, although it is all there now.
+  // A run that is resumed from before the refresh ends the same, although all data exists by now.
   std::filesystem::copy(run_dir(), run_dir("again"), std::filesystem::copy_options::recursive);
   const std::string first = run_dir("again") + "/checkpoints/" + checkpoints(run_dir()).front();
   ASSERT_EQ(train(config, run_dir("again"), {"--resume", first}).code, 0);
@@ -98,7 +98,7 @@ TEST_F(CsvRefreshTest, RefreshesImmediatelyWhenConfigured) {
 
 TEST_F(CsvRefreshTest, RejectsInvalidChangeAndContinuesTraining) {
   Process trainer = paused_trainer(config_of("epoch"));
-  append("a.csv", "1,2");  // half a row
+  append("a.csv", "1,2");  // a partial row
   ASSERT_TRUE(wait_until(60s, [&] { return says("dataset refresh rejected"); }));
   append("a.csv", ",1\n");
   ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=41"); }));

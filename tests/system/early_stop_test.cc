@@ -1,4 +1,4 @@
-// The evaluator finds that a run has learned what it can; the trainer ends it.
+// The evaluator detects that the monitored metric no longer improves, and the trainer ends the run.
 #include <filesystem>
 #include <fstream>
 

@@ -1,5 +1,4 @@
-// stoker-eval as a process: what it is asked for on the command line, how it waits, and where it
-// runs.
+// stoker-eval as a process: command line, waiting, and restricted environments.
 #include <signal.h>
 
 #include <filesystem>
@@ -28,7 +27,7 @@ class EvaluatorTest : public RunTest {
   Process eval(const std::vector<std::string>& arguments) const {
     return Process(joined({program("stoker-eval")}, arguments), path("stoker-eval.out"));
   }
-  // The last line that is JSON.
+  // The last line that is a JSON result.
   run::EvalResult printed() const {
     const std::string said = log_of("stoker-eval");
     const size_t at = said.find("{\"step\":");
@@ -51,14 +50,14 @@ class EvaluatorTest : public RunTest {
   }
 };
 
-// ---- Named checkpoints
+// ---- Checkpoints given on the command line
 
 TEST_F(EvaluatorTest, EvaluatesGivenCheckpointWithoutRunDirectory) {
   const std::string checkpoint = trained();
   ASSERT_EQ(code_of(eval({"--checkpoint", checkpoint})), 0) << log_of("stoker-eval");
   const run::EvalResult in_its_run = printed();
   EXPECT_EQ(in_its_run.step, 400u);
-  // Somewhere else, under another name, its run gone.
+  // Copied to another path, with the original run removed.
   fs::copy(checkpoint, path("elsewhere"), fs::copy_options::recursive);
   fs::remove_all(run_dir());
   EXPECT_EQ(code_of(eval({"--checkpoint", path("elsewhere")})), 78);
@@ -102,7 +101,7 @@ TEST_F(EvaluatorTest, ReportsPathOfInvalidCheckpoint) {
   EXPECT_EQ(rejected(checkpoint, {}), 65);
 }
 
-// ---- Following
+// ---- Following a run
 
 TEST_F(EvaluatorTest, FollowsRunDirectoryCreatedLater) {
   Process follower = evaluator(run_dir(), {"--follow"});
@@ -148,7 +147,7 @@ TEST_F(EvaluatorTest, ClearsPauseStateWhenTrainingResumes) {
   ASSERT_TRUE(wait_until(60s, [&] { return !paused(); }));
 }
 
-// ---- Where it runs
+// ---- Restricted environments
 
 TEST_F(EvaluatorTest, EvaluatesAllCheckpointsWithoutInotifyAndLocks) {
   const std::string config =
@@ -157,7 +156,8 @@ TEST_F(EvaluatorTest, EvaluatesAllCheckpointsWithoutInotifyAndLocks) {
                     "--run-dir", run_dir(), "--follow"},
                    path("stoker-eval.out"));
   ASSERT_TRUE(says("waiting reason=\"the run to begin"));
-  // Never more checkpoints than are kept: retention cannot see what is read without a lock.
+  // Save no more checkpoints than are retained, because without locks retention does not know which
+  // one is being read.
   ASSERT_EQ(train(config, run_dir(), {"--set", "checkpoint.keep_last=50"}).code, 0);
   ASSERT_EQ(code_of(std::move(follower)), 0) << log_of("stoker-eval");
   EXPECT_NE(log_of("stoker-eval").find("evaluation lock unavailable"), std::string::npos);
@@ -185,7 +185,7 @@ eval: {memory_limit_mib: 1024, batch_size: 1000000, max_attempts: 1}
   EXPECT_EQ(results(), 1u) << "what fits is evaluated under the same bound";
 }
 
-// ---- What people look at
+// ---- Artifacts
 
 TEST_F(EvaluatorTest, WritesTextAndImageArtifacts) {
   ASSERT_EQ(

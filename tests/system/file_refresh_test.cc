@@ -1,5 +1,5 @@
-// Data that grows by whole files: shards of tar, and pictures in folders, at the next epoch and at
-// once.
+// Datasets to which complete files are added, tar shards and images in folders, with refresh at the
+// next epoch and immediately.
 #include <filesystem>
 #include <fstream>
 #include <ostream>
@@ -27,8 +27,8 @@ void write(const std::string& file, const std::string& bytes) {
   std::ofstream(file, std::ios::binary) << bytes;
 }
 
-// `count` samples of two classes, laid out in `folder`, which is not looked at; then renamed to
-// `name` in the set's folder, so that whoever looks sees all of them or none.
+// Writes a shard with `count` samples of two classes in `folder`, which is not scanned, and renames
+// it to `name` in the dataset folder, so that a scan sees all of it or nothing.
 void tar_shard(const std::string& folder, const std::string& set, const std::string& name,
                int count) {
   std::string shard;
@@ -40,7 +40,8 @@ void tar_shard(const std::string& folder, const std::string& set, const std::str
   std::filesystem::rename(folder + "/shard", set + "/" + name + ".tar");
 }
 
-// All of one class but in the first: a folder within the class's.
+// Renames a folder of `count` images into place: the first call adds two class folders, later calls
+// add a subfolder to one of them.
 void encoded_images(const std::string& folder, const std::string& set, const std::string& name,
                     int count) {
   const bool is_first = !std::filesystem::exists(set);

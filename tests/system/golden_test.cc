@@ -1,5 +1,5 @@
-// Checkpoints of released formats (tests/golden) stay what they were: they verify, load, and a run goes
-// on from them.
+// Checkpoints of released formats (tests/golden) remain usable: they verify, load, and runs resume
+// from them.
 #include <filesystem>
 
 #include <boost/json.hpp>
@@ -36,7 +36,7 @@ class GoldenCheckpointTest : public RunTest, public ::testing::WithParamInterfac
   std::string checkpoint_path() const {
     return run_dir() + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(kStep);
   }
-  // The loss of each step, by what metrics/train.jsonl says.
+  // The loss of each step, from metrics/train.jsonl.
   static std::vector<double> losses(const std::string& run) {
     std::vector<double> losses;
     std::istringstream rows(text_of(run + "/metrics/train.jsonl"));
@@ -75,8 +75,9 @@ TEST_P(GoldenCheckpointTest, VerifiesWithUnchangedContents) {
   }
 }
 
-// As near to a run that this build makes from its beginning as another processor and LibTorch let it:
-// with the optimizer's state or the order of the samples lost, it would be elsewhere.
+// The losses are close to those of an uninterrupted run of this build, within the differences
+// between processors and LibTorch versions. Without the optimizer state or the sample order they
+// would differ more.
 TEST_P(GoldenCheckpointTest, ResumesRun) {
   const std::string config = STOKER_GOLDEN "/tiny.yaml";
   const std::vector<std::string> more = {"--set", "train.max_steps=12", "--set",
@@ -103,7 +104,7 @@ TEST_P(GoldenCheckpointTest, LoadsAsPretrainedWeights) {
               HasSubstr("missing    3.bias F32 [3], ignored\n"));
 }
 
-// Where the newest checkpoint is of a format to come, nothing is done to it, in one line.
+// A run whose newest checkpoint has a newer format fails with one line and leaves it unchanged.
 TEST_P(GoldenCheckpointTest, IsRejectedWithNewerFormat) {
   std::string manifest = *read_file(checkpoint_path() + "/manifest.json", 1 << 20);
   const std::string old_sum = sha256_hex(manifest);

@@ -1,5 +1,5 @@
-// Labels and tokens that a model does not have, and classes that only some sets have, through the
-// programs.
+// Labels and tokens outside the range of the model, and classes that only some datasets have, with
+// the real programs.
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ class OutOfVocabTokenTest : public LabelsAndTokensTest,
 TEST_P(OutOfVocabTokenTest, FailsRunWithFileAndToken) {
   std::string tokens;
   for (int i = 0; i < 4000; ++i) tokens += {static_cast<char>(i % 90), i % 400 == 7 ? '\1' : '\0'};
-  write("tokens.bin", tokens);  // one in 400 is 256 more than it should be
+  write("tokens.bin", tokens);  // one in 400 tokens is 256 too large
   const std::string config = write_config("data: {train: {format: tokens, path: " +
                                           path("tokens.bin") + R"(, sequence: {block_size: 8}}}
 model: {name: lstm_lm, hidden_size: 8, vocab_size: 90, context_length: 8}

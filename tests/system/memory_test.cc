@@ -1,4 +1,4 @@
-// What a run holds after many steps is what it held after some.
+// A run does not use more memory after many steps than after a few.
 #include <signal.h>
 
 #include <chrono>
@@ -34,7 +34,7 @@ uint64_t last_step(const std::string& run) {
   return step;
 }
 
-// scripts/fault_tests.sh takes 100,000 steps, a test run fewer.
+// scripts/fault_tests.sh runs 100,000 steps, a normal test run fewer.
 uint64_t steps_to_take() {
   const char* const proof = std::getenv("STOKER_PROOF");
   return proof != nullptr && std::string(proof) == "full" ? 100'000 : 20'000;
@@ -56,7 +56,8 @@ TEST_F(MemoryUsageTest, DoesNotIncreaseWithNumberOfSteps) {
   ASSERT_GT(early, 1024u);
   RecordProperty("early_kib", static_cast<int>(early));
   RecordProperty("late_kib", static_cast<int>(late));
-  // A byte a step would be 0.1 MiB; what is left is what the allocator keeps for threads.
+  // A leak of one byte per step would be 0.1 MiB; the margin covers memory that the allocator holds
+  // per thread.
   EXPECT_LE(late, early + 2048) << "after " << steps << " steps";
 }
 

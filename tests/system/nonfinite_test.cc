@@ -1,4 +1,4 @@
-// A run whose learning rate grows until its loss is no number any more.
+// A run whose learning rate grows until its loss is not finite.
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ class NonfiniteLossTest : public RunTest {
     return text_of(run + "/logs/stokerd.log");
   }
 
-  // The learning rate grows with every step: what goes well at the beginning goes wrong later.
+  // The learning rate grows with every step, so that the loss becomes nonfinite only later.
   std::string diverging(const std::string& policy) {
     return write_config(R"(
 data: {train: {format: synthetic, num_samples: 400, input_shape: [8], num_targets: 2}}

@@ -1,5 +1,5 @@
-// Runs under each order of samples: killed and resumed they come to the bytes of a run that was
-// left alone, and stokerctl tells the same of both.
+// Runs with each sample order: a run that is killed and resumed ends with the same bytes as an
+// uninterrupted one, and stokerctl shows the same for both.
 #include <signal.h>
 
 #include <filesystem>
@@ -27,7 +27,7 @@ class SampleOrderTest : public RunTest {
  protected:
   static constexpr uint64_t kSteps = 3000;
 
-  // `train` takes the place of data.train; `more` is more of data, or sections after it.
+  // `train` is the value of data.train; `more` holds further keys of data, or sections after it.
   std::string config_of(const std::string& train, const std::string& more) const {
     std::ofstream weights(path("weights.txt"));
     for (int i = 0; i < 500; ++i) weights << i % 7 << '\n';
@@ -42,7 +42,7 @@ checkpoint: {save_every_steps: 50, keep_last: 3}
 metrics: {log_every_steps: 7}
 )");
   }
-  // Two texts of several files each, and a tiny GPT over them.
+  // Two text datasets of several files each, and a tiny GPT on them.
   std::string text_config_of(const std::string& train, const std::string& feed) const {
     for (const char* const name : {"code", "prose"}) {
       std::filesystem::create_directories(path(name));
@@ -60,7 +60,7 @@ model: {name: gpt, num_layers: 1, embed_dim: 16, num_heads: 2, context_length: 1
 )" + kTraining);
   }
 
-  // Texts of 1 to 60 letters as JSON lines, and a tiny GPT over them.
+  // JSON lines with texts of 1 to 60 letters, and a tiny GPT on them.
   std::string lines_config_of(const std::string& feed) const {
     for (const char* const name : {"train.jsonl", "val.jsonl"}) {
       std::ofstream out(path(name));
@@ -82,13 +82,13 @@ model: {name: gpt, num_layers: 1, embed_dim: 16, num_heads: 2, context_length: 6
 
   std::string explained(const std::string& run, uint64_t step) const {
     const std::string log = "show-batch";
-    std::filesystem::remove(path(log + ".out"));  // output is appended
+    std::filesystem::remove(path(log + ".out"));  // Process appends to the file
     const auto exit = ctl(run, {"--json", "show-batch", std::to_string(step)}, log).wait(30s);
     EXPECT_TRUE(exit && exit->code == 0) << log_of(log);
     return log_of(log);
   }
 
-  // Killed `kills` times, each time when there is a newer checkpoint.
+  // Kills the run `kills` times, each time after a new checkpoint.
   void train_with_kills(const std::string& config, int kills) {
     for (uint64_t life = 0; life < static_cast<uint64_t>(kills); ++life) {
       const uint64_t before = newest_step(run_dir());
@@ -150,7 +150,7 @@ TEST_F(SampleOrderTest, SurvivesKillsWithTextMixtureInEveryShuffleMode) {
     SCOPED_TRACE(feed);
     const std::string config = text_config_of("{concat: [code, prose]}", feed);
     expect_same_after_kills(config, 600);
-    // Each order takes the two run directories anew.
+    // Each order starts with empty run directories.
     for (const std::string& run : {run_dir(), run_dir("whole")})
       std::filesystem::rename(run, run + "-" + std::to_string(number));
     ++number;
@@ -178,7 +178,7 @@ TEST_F(SampleOrderTest, SurvivesKillsWithTextBuckets) {
   }
 }
 
-// A class for each place of sequences of vectors, and a bidirectional LSTM that learns it.
+// Labels per time step of vector sequences, for a bidirectional LSTM.
 TEST_F(SampleOrderTest, SurvivesKillsWithLabeledSequenceBuckets) {
   std::ofstream out(path("places.jsonl"));
   for (int line = 0; line < 200; ++line) {
@@ -216,7 +216,7 @@ TEST_F(SampleOrderTest, ReportsPaddingRatioAndEvaluatesWithBuckets) {
   EXPECT_NE(log_of("stokerd").find("padding_without_buckets="), std::string::npos)
       << log_of("stokerd");
   EXPECT_NE(explained(run_dir(), 7).find("\"padded_to\":"), std::string::npos);
-  // However the evaluator cuts its batches, each sample is padded alike and counts once.
+  // Padding and metrics do not depend on the evaluation batch size.
   const auto evaluated = [&](const std::string& batch) {
     std::filesystem::remove(path("stoker-eval.out"));
     const auto exit =
@@ -255,7 +255,7 @@ TEST_F(SampleOrderTest, RejectsChangedOrderSettings) {
   const std::string config =
       config_of(synthetic(500), "feed: {shuffle: block, shuffle_block_size: 50}");
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=100"}).code, 0);
-  // Three: after four starts in vain stokerd would refuse the next.
+  // Only three, because stokerd rejects the start after four failed ones.
   for (const char* const flag :
        {"feed.shuffle_block_size=51", "feed.last_batch=drop", "data.train.repeat=2"}) {
     EXPECT_EQ(train(config, run_dir(), {"--set", flag}).code, 78) << flag;

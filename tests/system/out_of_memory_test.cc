@@ -1,4 +1,4 @@
-// A step that does not fit into the memory that there is: the real allocator, under a real limit.
+// A step that does not fit into memory, with the real allocator under a real limit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ metrics: {tensorboard: false}
 train: {max_steps: 20, device: cpu, num_threads: 1, micro_batch_size: )" +
                         batch + "}\n");
   }
-  // stokerd with so little memory that 1.6 GB for what a layer of 100000 samples gives are too much.
+  // Runs stokerd with a memory limit below the 1.6 GB that the activations of 100000 samples take.
   Exit train_with_a_limit(const std::string& config, const std::vector<std::string>& more) const {
     Process limited(
         joined({"/bin/sh", "-c", std::string("ulimit -d ") + kLimitKib + "; exec \"$@\"", "sh",

@@ -1,4 +1,4 @@
-// Process: a real child process of a test: started, watched, stopped, and never left behind.
+// Process: a child process of a test, which is killed when the object is destroyed.
 #pragma once
 
 #include <sys/types.h>
@@ -12,20 +12,20 @@ namespace stoker::test {
 
 struct Exit {
   int code = 0;    // valid when signal is 0
-  int signal = 0;  // that ended it
+  int signal = 0;  // the signal that ended the process
 };
 
 class Process {
  public:
-  // Starts `argv`; standard output and error go to `log`, standard input is /dev/null.
+  // Starts `argv`. Standard output and error are appended to `log`, standard input is /dev/null.
   Process(const std::vector<std::string>& argv, const std::string& log);
-  ~Process();  // SIGKILL and reap
+  ~Process();  // sends SIGKILL and reaps
   Process(Process&&) noexcept;
   Process(const Process&) = delete;
 
   pid_t pid() const { return pid_; }
   void signal(int number) const;
-  // The exit, or nothing when it still runs at the end of `timeout`.
+  // Empty if the process is still running after `timeout`.
   std::optional<Exit> wait(std::chrono::milliseconds timeout);
   const std::string& log() const { return log_; }
 
@@ -36,7 +36,7 @@ class Process {
   std::string log_;
 };
 
-// Waits until `condition` holds; false when `timeout` passes first.
+// Returns false if `timeout` passes before `condition` holds.
 template <typename Condition>
 bool wait_until(std::chrono::milliseconds timeout, Condition&& condition);
 

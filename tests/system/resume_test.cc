@@ -1,4 +1,4 @@
-// A run that goes on: with what it was, or with a change that its command line allows.
+// Resumed runs: unchanged, or with a change that the command line allows.
 #include <signal.h>
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ namespace json = boost::json;
 
 class ResumeTest : public RunTest {
  protected:
-  // A run of 80 steps that goes on to 160 as `change` says, refused without `flag`.
+  // Resumes a run of 80 steps up to 160 with `change`, which is rejected without `flag`.
   void expect_that_it_takes(const std::string& flag, const std::vector<std::string>& change,
                             const std::string& named) {
     const std::string config = write_config(small_config());
@@ -60,7 +60,7 @@ TEST_F(ResumeTest, DoesNotCountStartsRejectedForChange) {
 TEST_F(ResumeTest, AcceptsBatchSizeChangeWithFlag) {
   expect_that_it_takes("--allow-batch-change", {"--set", "train.micro_batch_size=32"},
                        "train.micro_batch_size: 16 -> 32");
-  // 80 batches of 16 are 40 of 32; then one a step.
+  // 80 batches of 16 samples are 40 batches of 32; then one per step.
   EXPECT_EQ(manifest(160).at("next_ticket").to_number<uint64_t>(), 40u + 80u);
 }
 
@@ -79,7 +79,7 @@ TEST_F(ResumeTest, AcceptsDataChangeWithFlag) {
                        "data.train.num_samples: 5000 -> 3000");
 }
 
-// What files hold is judged by their fingerprint, whatever they are called.
+// File contents are identified by their fingerprint, not by path.
 TEST_F(ResumeTest, DetectsDataChangedUnderSamePath) {
   const std::string config = write_config(text_config());
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=20"}).code, 0);
@@ -106,7 +106,7 @@ TEST_F(ResumeTest, AcceptsOptimizerChangeWithFlag) {
 TEST_F(ResumeTest, AcceptsWorldSizeChangeWithFlag) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=40"}).code, 0);
-  // As a release that trains with several would have saved it.
+  // As if saved by a release that trains with several trainers.
   const std::string folder = run_dir() + "/checkpoints/step-000000040/";
   std::string manifest = text_of(folder + "manifest.json");
   manifest.replace(manifest.find(R"("world_size":1)"), 14, R"("world_size":4)");
@@ -121,11 +121,10 @@ TEST_F(ResumeTest, AcceptsWorldSizeChangeWithFlag) {
   EXPECT_EQ(train(config, run_dir(), {"--allow-world-size-change"}).code, 0) << log_of("stokerd");
 }
 
-// `systemctl restart` is this: SIGTERM, and the same command again.
+// `systemctl restart` is SIGTERM followed by the same command.
 TEST_F(ResumeTest, LosesAndRepeatsNoStepOnPlannedRestart) {
   const std::string config = write_config(small_config());
-  // Fewer rows than the queue of the metrics holds, so that a disk that stands still has none
-  // dropped, as it rightly may.
+  // Fewer records than the metrics queue holds, so that none is dropped if the disk stalls.
   const std::vector<std::string> longer{"--set", "train.max_steps=40000",
                                         "--set", "checkpoint.save_every_steps=null",
                                         "--set", "metrics.log_every_steps=47"};
@@ -150,7 +149,7 @@ TEST_F(ResumeTest, LosesAndRepeatsNoStepOnPlannedRestart) {
   EXPECT_EQ(model_sha256(run_dir(), 40000), model_sha256(run_dir("whole"), 40000));
 }
 
-// What TensorBoard's own loader makes of the event files of a run that was killed again and again.
+// Event files of a run that was killed repeatedly, read by TensorBoard's own loader.
 TEST_F(ResumeTest, WritesNoDuplicateTensorBoardPointsAfterKills) {
   const char* const python = ::getenv("STOKER_PYTHON");
   if (python == nullptr) GTEST_SKIP() << "STOKER_PYTHON names no Python with tensorboard";
@@ -161,7 +160,7 @@ TEST_F(ResumeTest, WritesNoDuplicateTensorBoardPointsAfterKills) {
   for (int life = 0; life < 4; ++life) {
     const uint64_t from = newest_step(run_dir());
     Process trainer = this->trainer(config, run_dir(), longer);
-    // Beyond a checkpoint, so that there are points to take back.
+    // Past a checkpoint, so that there are points to discard.
     ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > from; }));
     const size_t rows = decided_rows(run_dir()).size();
     ASSERT_TRUE(wait_until(60s, [&] { return decided_rows(run_dir()).size() > rows + 3; }));

@@ -1,4 +1,4 @@
-// RunTest: a run directory in a temporary folder, and the programs of stoker to work on it.
+// RunTest: a run directory in a temporary folder and helpers to start the stoker programs on it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace stoker::test {
 
-// Its path in the build.
+// Path of a program in the build tree.
 std::string program(const std::string& name);
 std::vector<std::string> joined(std::vector<std::string> first,
                                 const std::vector<std::string>& more);
@@ -22,9 +22,9 @@ class RunTest : public ::testing::Test {
   void SetUp() override;
   void TearDown() override;
 
-  // A small MLP on made-up numbers: a step takes well under a millisecond, a run a second or two.
+  // A small MLP on synthetic data: a step takes well under a millisecond, a run a second or two.
   std::string small_config(const std::string& more = "") const;
-  // A small GPT on a text that is written into the folder.
+  // A small GPT on a text that is written to the folder.
   std::string text_config(const std::string& more = "") const;
   std::string write_config(const std::string& yaml, const std::string& name = "config.yaml") const;
 
@@ -36,7 +36,7 @@ class RunTest : public ::testing::Test {
   Process evaluator(const std::string& run, const std::vector<std::string>& more) const;
   Process ctl(const std::string& run, const std::vector<std::string>& more,
               const std::string& log) const;
-  // Starts stokerd and waits for its end; fails the test when it does not end in time.
+  // Runs stokerd until it exits; fails the test on timeout.
   Exit train(const std::string& config, const std::string& run,
              const std::vector<std::string>& more = {}) const;
 
@@ -44,10 +44,10 @@ class RunTest : public ::testing::Test {
   std::string log_of(const std::string& program) const { return text_of(path(program + ".out")); }
   static std::vector<std::string> checkpoints(const std::string& run);  // names, oldest first
   static uint64_t newest_step(const std::string& run);                  // 0: none
-  // Of the newest checkpoint and the first set; fails the test where there is no such result.
+  // Result of the newest checkpoint and the first dataset; fails the test if there is none.
   static run::DatasetResult newest_result(const std::string& run);
   static std::string model_sha256(const std::string& run, uint64_t step);
-  // The rows of train.jsonl without the fields that a clock decided.
+  // The records of train.jsonl without the fields that depend on time.
   static std::vector<std::string> decided_rows(const std::string& run);
   static std::vector<pid_t> children_of(pid_t parent, const std::string& program);
 

@@ -1,4 +1,4 @@
-// Real processes from beginning to end: train, evaluate, stop, go on, refuse.
+// Real processes from start to end: train, evaluate, stop, resume, reject.
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,7 +46,7 @@ TEST_F(RunLifecycleTest, TrainsAndEvaluatesEveryCheckpointWithExitCodeZero) {
   EXPECT_EQ(state.end->state, "finished");
   EXPECT_EQ(state.end->step, 60u);
   EXPECT_EQ(decided_rows(run_dir()).size(), 12u);
-  // Step 40 has none where the disk was still busy with step 20: skipped, as documented.
+  // Step 40 has no checkpoint if the disk was still busy with step 20; it is skipped as documented.
   const auto saved = checkpoints(run_dir());
   ASSERT_GE(saved.size(), 2u);
   for (const std::string& name : saved) {
@@ -229,7 +229,7 @@ TEST_F(RunLifecycleTest, RejectsChangedSettingsByName) {
 struct BadStart {
   const char* name;
   const char* data;
-  const char* expected;  // in what is said
+  const char* expected;  // part of the output
 };
 
 void PrintTo(const BadStart& start, std::ostream* out) { *out << start.name; }
@@ -262,7 +262,7 @@ TEST_F(RunLifecycleTest, ExitsWith78AndPathOnUnreadableFolder) {
                                           "}}\neval: {datasets: []}\n");
   std::vector<std::string> command{program("stokerd"), "--config", config, "--run-dir", run_dir()};
   if (::geteuid() == 0) {
-    // Root reads everything: become nobody.
+    // Root can read every file, so run as nobody.
     ::chmod(folder_.c_str(), 0777);
     const std::vector<std::string> as_nobody{"setpriv", "--reuid=65534", "--regid=65534",
                                              "--clear-groups"};

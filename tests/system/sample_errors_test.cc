@@ -1,4 +1,4 @@
-// The list of samples that cannot be read, and their number, over the lives of a run.
+// The sample error file and the error count across restarts of a run.
 #include <signal.h>
 #include <stdlib.h>
 
@@ -25,8 +25,8 @@ using ::testing::Not;
 
 class SampleErrorsTest : public RunTest {
  protected:
-  // A table of 600 rows in which two hold what is no number. Nothing is saved but on request and at the
-  // end.
+  // A table of 600 rows, two of which hold text instead of a number. Checkpoints are saved only on
+  // request and at the end.
   std::string config_of(const std::string& feed) const {
     std::ofstream table(path("table.csv"));
     table << "a,b,kind\n";
@@ -48,7 +48,7 @@ metrics: {log_every_steps: 50}
   static std::vector<std::string> list_of(const std::string& run) {
     std::istringstream in(text_of(run + "/sample_errors.jsonl"));
     std::vector<std::string> lines;
-    // The last one may be just being written.
+    // The last line can be incomplete.
     for (std::string line; std::getline(in, line) && !in.eof();) lines.push_back(line);
     std::ranges::sort(lines);
     return lines;
@@ -71,7 +71,7 @@ metrics: {log_every_steps: 50}
     return manifest.ok() ? manifest->sample_errors.value_or(0) : 0;
   }
   uint64_t said_by_status() {
-    std::ofstream(path("status.out"));  // output is appended
+    std::ofstream(path("status.out"));  // Process appends to the file
     const auto exit = ctl(run_dir(), {"--json", "status"}, "status").wait(30s);
     std::smatch number;
     const std::string said = log_of("status");
@@ -81,8 +81,8 @@ metrics: {log_every_steps: 50}
     return std::stoull(number[1]);
   }
 
-  // Lives until it has saved once more; and, unless it dies that very moment, until it has found bad
-  // samples beyond that.
+  // Runs until another checkpoint is saved and, unless `at_once`, until sample errors after that
+  // checkpoint are recorded; then kills the run.
   void live_and_die(const std::string& config, bool at_once) {
     const uint64_t before = newest_step(run_dir());
     Process trainer = this->trainer(config, run_dir());
@@ -111,7 +111,7 @@ metrics: {log_every_steps: 50}
     const std::string config = config_of(feed);
     for (const bool at_once : {false, true, false, true})
       ASSERT_NO_FATAL_FAILURE(live_and_die(config, at_once));
-    // However far it has come by then.
+    // Beyond the step that the run has reached.
     const uint64_t steps = newest_step(run_dir()) + 3000;
     const std::vector<std::string> to_there{"--set", "train.max_steps=" + std::to_string(steps)};
     ASSERT_EQ(train(config, run_dir(), to_there).code, 0);
@@ -139,7 +139,7 @@ TEST_F(SampleErrorsTest, MatchesUninterruptedRunAfterKillsWithInProcessWorkers) 
   expect_same_list_after_kills("num_processes: 0, num_workers: 2");
 }
 
-// A list and a checkpoint as an earlier release left them.
+// A sample error file and a checkpoint as written by an earlier release.
 TEST_F(SampleErrorsTest, CountsFileRecordsWhenCheckpointHasNoCount) {
   const std::string config = config_of("num_workers: 2");
   const std::vector<std::string> half{"--set", "train.max_steps=1000"};

@@ -1,5 +1,5 @@
-// stokerd where its readers are not permitted to install their seccomp filter, as under a service
-// manager or in a container whose own filter answers EPERM.
+// stokerd with workers that are not permitted to install their seccomp filter, as under a service
+// manager or in a container whose own filter returns EPERM.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Sequences of various lengths from files to figures: a tagger and a reader of unplaced labels learn a
-// rule that their data follow, and what they learned is validated, shown and exported.
+// Variable-length sequences from files to metrics: a tagger and a CTC model learn the rule behind
+// their data, and are evaluated, inspected and exported.
 #include <fstream>
 #include <map>
 #include <random>
@@ -20,7 +20,7 @@ constexpr int kTokens = 8;
 
 class SequenceTasksTest : public RunTest {
  protected:
-  // `line(random)` is a record as JSON.
+  // `line(random)` returns a record as JSON.
   template <typename Line>
   void write_records(const std::string& name, int records, unsigned seed, Line line) const {
     std::mt19937 random(seed);
@@ -33,8 +33,8 @@ class SequenceTasksTest : public RunTest {
     return '[' + text + ']';
   }
 
-  // Each word's tag is whether the word after it is larger than the one before: only who looks both
-  // ways can tell. The words at the ends have none.
+  // The tag of each word indicates whether the next word is larger than the previous one, so a model
+  // needs both directions. The first and the last word have no tag.
   static std::string tagged_words(std::mt19937& random) {
     const size_t length = 4 + random() % 9;
     std::vector<unsigned> words(length);
@@ -48,8 +48,8 @@ class SequenceTasksTest : public RunTest {
     return "{\"words\": " + list(texts) + ", \"tags\": " + list(tags) + "}";
   }
 
-  // Each letter is held for some frames on a number of its own, with a pause after it; the record
-  // does not say for how many.
+  // Each letter is one-hot for one to three frames, followed by a zero frame. The record does not
+  // contain the number of frames.
   static std::string written_letters(std::mt19937& random) {
     std::vector<std::string> frames, letters;
     const size_t count = 1 + random() % 4;
@@ -100,7 +100,7 @@ TEST_F(SequenceTasksTest, LearnsTagsThatNeedContextOnBothSides) {
   EXPECT_GT(metrics["accuracy"], 0.95);
   EXPECT_GT(metrics["macro_f1"], 0.95);
   ASSERT_EQ(found.classes.size(), 2u);
-  // Words whose tags count: all but two of each record.
+  // Number of words with a tag: all but two of each record.
   uint64_t tags = 0;
   std::istringstream records(text_of(path("val.jsonl")));
   for (std::string record; std::getline(records, record);) {

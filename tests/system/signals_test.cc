@@ -1,4 +1,4 @@
-// What the programs do when nobody asks anything of them, and when somebody asks twice.
+// The programs while idle, and on repeated stop signals.
 #include <signal.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 class SignalHandlingTest : public RunTest {};
 class IdleCpuTimeTest : public RunTest {};
 
-// Processor time of a process, all of its threads: fields 14 and 15 of /proc/PID/stat.
+// CPU time of all threads of a process: fields 14 and 15 of /proc/PID/stat.
 std::chrono::milliseconds processor_time(pid_t pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -33,7 +33,7 @@ std::chrono::milliseconds processor_time(pid_t pid) {
 }
 
 TEST_F(SignalHandlingTest, ExitsImmediatelyWith143OnSecondSigterm) {
-  // One step of this takes seconds, so that the second signal comes in the middle of it.
+  // One step takes seconds, so that the second signal arrives during a step.
   const std::string config = write_config(text_config());
   Process trainer =
       this->trainer(config, run_dir(),
@@ -96,14 +96,14 @@ TEST_F(IdleCpuTimeTest, UsesUnderOnePercentCpuWhenPausedAndWaiting) {
   std::vector<pid_t> all = readers;
   all.push_back(trainer.pid());
   all.push_back(evaluator.pid());
-  // Processor time, not time: another process's load does not count. The best of some looks, for the
-  // readers may still be filling the ring in the first.
+  // CPU time, not wall time, so that load of other processes does not count. Takes the minimum of
+  // up to four windows, because workers can still be filling the ring in the first.
   constexpr auto kPollInterval = 3000ms;
   for (const pid_t pid : all) {
     auto used = kPollInterval;
     for (int look = 0; look < 4 && used >= kPollInterval / 100; ++look) {
       const auto before = processor_time(pid);
-      std::this_thread::sleep_for(kPollInterval);  // the window that is measured
+      std::this_thread::sleep_for(kPollInterval);  // the measured window
       used = std::min(used, processor_time(pid) - before);
     }
     EXPECT_LE(used, kPollInterval / 100) << text_of("/proc/" + std::to_string(pid) + "/comm");

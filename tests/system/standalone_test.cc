@@ -1,4 +1,4 @@
-// The programs by themselves: an evaluator without a trainer, a trainer under a service manager.
+// Single programs: an evaluator without a trainer, a trainer under a service manager.
 #include <signal.h>
 
 #include <cstdlib>
@@ -58,7 +58,7 @@ TEST_F(StandaloneEvaluatorTest, ReportsInvalidArgumentsAndPaths) {
   ASSERT_EQ(train(config, run_dir()).code, 0);
   EXPECT_EQ(evaluate({"--checkpoint", path("nowhere")}), 78);
   EXPECT_NE(log_of("stoker-eval").find(path("nowhere")), std::string::npos);
-  EXPECT_EQ(evaluate({"--generate", "10"}), 78);  // of a model that does not write
+  EXPECT_EQ(evaluate({"--generate", "10"}), 78);  // not a language model
   EXPECT_EQ(evaluate({"--once", "--follow"}), 64);
 }
 
@@ -69,7 +69,7 @@ TEST_F(SystemdServiceTest, SendsReadyStatusWatchdogAndStoppingToSystemd) {
   ::setenv("NOTIFY_SOCKET", manager.name().c_str(), 1);
   ::setenv("WATCHDOG_USEC", "2000000", 1);
   const std::string config = write_config(small_config());
-  // Where a slow disk never leaves the writer idle, the state is "saving" all the time.
+  // With checkpoints by steps, a slow disk would keep the state at "saving".
   Process trainer = this->trainer(
       config, run_dir(),
       {"--set", "train.max_steps=1000000", "--set", "checkpoint.save_every_steps=null"});

@@ -1,5 +1,4 @@
-// What TensorBoard's own loader makes of a run beside its curves: settings, graph, samples,
-// histograms.
+// Configuration, graph, samples and histograms of a run, read by TensorBoard's own loader.
 #include <stdlib.h>
 
 #include <filesystem>
@@ -17,7 +16,7 @@ namespace json = boost::json;
 
 class TensorBoardSummaryTest : public RunTest {
  protected:
-  // Empty where there is no TensorBoard.
+  // Empty if TensorBoard is not installed.
   json::object read(const std::string& folder, const std::string& log) const {
     const char* const python = ::getenv("STOKER_PYTHON");
     if (python == nullptr) return {};

@@ -1,4 +1,4 @@
-// Runs whose model is in a file of the user's: a plugin or a TorchScript module.
+// Runs with a user-defined model: a plugin or a TorchScript module.
 #include <filesystem>
 #include <fstream>
 
@@ -18,7 +18,8 @@ class UserModelTest : public RunTest {
     std::string text = small_config();
     const std::string mlp = "model: {name: mlp, hidden_sizes: [32], dropout: 0.1}\n";
     text.replace(text.find(mlp), mlp.size(), "model: " + model + "\n");
-    // One that does not look at how many steps there are: what goes on computes what a whole run does.
+    // A schedule that does not depend on max_steps, so that a resumed run computes the same as an
+    // uninterrupted one.
     const std::string cosine = "scheduler: {name: cosine, warmup_steps: 10, min_lr: 0.0001}\n";
     text.replace(text.find(cosine), cosine.size(), "scheduler: {name: constant}\n");
     return write_config(text);
@@ -38,7 +39,8 @@ class UserModelTest : public RunTest {
     return exit ? exit->code : -1;
   }
 
-  // A run of 80 steps, and one that was interrupted, come to the same bytes and are evaluated.
+  // An interrupted run of 80 steps ends with the same bytes as an uninterrupted one and is
+  // evaluated.
   void expect_that_it_goes_on_exactly(const std::string& config) {
     const std::vector<std::string> half{"--set", "train.max_steps=40"};
     const std::vector<std::string> all{"--set", "train.max_steps=80"};
@@ -54,7 +56,7 @@ class UserModelTest : public RunTest {
     EXPECT_EQ(exporter.wait(30s)->code, 0) << log_of("ctl");
   }
 
-  // The file changes after 40 steps.
+  // The model file changes after 40 steps.
   void expect_that_another_file_is_told(const std::string& config, const std::string& file) {
     ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=40"}).code, 0)
         << log_of("stokerd");
@@ -126,7 +128,7 @@ TEST_F(UserModelTest, RejectsUnusablePluginWithOneLineAtStart) {
   EXPECT_TRUE(checkpoints(run_dir()).empty());
 }
 
-// What is to be predicted must be among the outputs: readers look at it, and name file and place.
+// Predicted tokens must be valid output indices. Workers check this and report file and position.
 TEST_F(UserModelTest, FailsRunWithFileOnTokenWithoutPluginOutput) {
   fs::copy_file(STOKER_PLUGINS "/odd_plugin.so", path("m.so"));
   std::string tokens;
@@ -143,7 +145,8 @@ TEST_F(UserModelTest, FailsRunWithFileOnTokenWithoutPluginOutput) {
       << log_of("stokerd");
 }
 
-// What it only reads, it may know more of, or less, than it has outputs.
+// Tokens that are only read are checked by the plugin, because its vocabulary can differ from the
+// number of its outputs.
 TEST_F(UserModelTest, FailsRunAsMismatchOnTokenOutsidePluginEmbedding) {
   fs::copy_file(STOKER_PLUGINS "/odd_plugin.so", path("m.so"));
   std::ofstream rows(path("rows.jsonl"));

@@ -1,7 +1,7 @@
-// without_calls ERROR:CALL[,CALL…] PROGRAM [ARGUMENT…]: runs the program where these system calls
-// fail with that error, as on a file system, in a container or under a service manager that refuses
-// them: `without_calls ENOSYS:inotify_init1,flock stoker-eval …`. `seccomp` is the call and
-// prctl(PR_SET_SECCOMP).
+// without_calls ERROR:CALL[,CALL…] PROGRAM [ARGUMENT…]: runs the program with a seccomp filter that
+// makes these system calls fail with ERROR, as some file systems, containers or service managers
+// do. Example: `without_calls ENOSYS:inotify_init1,flock stoker-eval …`. The call `seccomp`
+// includes prctl(PR_SET_SECCOMP).
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -43,7 +43,7 @@ std::optional<uint32_t> parse_error(const std::string& name) {
   return std::nullopt;
 }
 
-// The filter of ERROR:CALL[,CALL…]; empty when it cannot be parsed.
+// The filter for ERROR:CALL[,CALL…]; empty on a parse error.
 std::vector<sock_filter> filter_of(const std::string& text) {
   const size_t colon = text.find(':');
   const auto error = parse_error(text.substr(0, colon));

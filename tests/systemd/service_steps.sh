@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# service_steps.sh RESULTS: inside the container of service_test.sh: starts, reloads, kills, hangs and stops stokerd@demo as an
-# operator and bad luck do, with stoker-eval@demo beside it. RESULTS/passed is there when every step did what it should.
+# service_steps.sh RESULTS: runs in the container of service_test.sh. Starts, reloads, kills, hangs
+# and stops stokerd@demo while stoker-eval@demo is running. Creates RESULTS/passed if every step
+# succeeded.
 set -euo pipefail
 results=${1:?give the folder of the results}
 readonly unit=stokerd@demo.service eval_unit=stoker-eval@demo.service refused=stokerd@refused.service
@@ -35,13 +36,14 @@ has_step_after() { (($(newest_step) + 0 > $1)); }
 logs() { grep -q "$@" "$log" 2>/dev/null; }
 shows_progress() { [[ $(property "$unit" StatusText) =~ step\ [1-9] ]]; }
 has_restarts() { [[ $(property "$unit" NRestarts) == "$1" ]] && has_state "$unit" active; }
-# has_resumed TIMES STEP: so many processes have resumed, the last one from a checkpoint at STEP or later, and it trains.
+# has_resumed TIMES STEP: stokerd has resumed TIMES times, the last time from a checkpoint at STEP
+# or later, and is training.
 has_resumed() {
   local steps
   mapfile -t steps < <(sed -n 's/.* run resumed step=\([0-9]*\) .*/\1/p' "$log")
   ((${#steps[@]} == $1 && steps[-1] >= $2)) && has_step_after "${steps[-1]}"
 }
-# The first reader process of process PARENT.
+# PID of the first worker process of PARENT.
 find_reader() {
   local status
   for status in /proc/[0-9]*/status; do
@@ -80,14 +82,14 @@ within 30 "a status text with a step" shows_progress
 within 30 "the first checkpoint" has_step_after 0
 say "started: $(property "$unit" StatusText)"
 
-# The readers have a filter of their own in addition to the unit's.
+# Workers have their own seccomp filter in addition to that of the unit.
 main=$(property "$unit" MainPID)
 reader=$(find_reader "$main") || fail "there is no reader process"
 (($(num_filters "$reader") > $(num_filters "$main"))) || fail "a reader has no seccomp filter of its own"
 [[ $(stat -c %U "/proc/$main") == stoker ]] || fail "stokerd runs as $(stat -c %U "/proc/$main")"
 say "seccomp filters: stokerd $(num_filters "$main"), its reader $(num_filters "$reader")"
 
-# Enabled, the evaluator has started with it.
+# The enabled evaluator has started together with stokerd.
 within 30 "an evaluation" test -s "$run/eval/best.json"
 has_state "$eval_unit" active || fail "stoker-eval: $(property "$eval_unit" ActiveState)"
 say "evaluated: $(find "$run/eval" -name 'step-*.json' -printf '%f\n' | sort | tail -n 1)"
@@ -125,7 +127,8 @@ within 30 "the end of stoker-eval" has_state "$eval_unit" inactive
 [[ -s $(printf '%s/eval/step-%09d.json' "$run" "$end") ]] || fail "the last checkpoint is not evaluated"
 say "stoker-eval has evaluated step $end and ended"
 
-# Where the unit's filter does not permit seccomp: one clear error, and no other start.
+# If the unit's filter does not permit seccomp, stokerd fails with one clear error and is not
+# restarted.
 systemctl start "$refused" 2>/dev/null || true
 within 30 "the end without a sandbox" has_state "$refused" failed
 [[ $(property "$refused" ExecMainStatus) == 78 && $(property "$refused" NRestarts) == 0 ]] ||

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# service_test.sh BUILD LIBTORCH: the installed units under a real systemd as PID 1. A container boots this machine's own
-# /usr, read-only, with /etc and /var in memory (systemd-nspawn --volatile=yes), finds stoker installed in /usr/local, and
-# runs service_steps.sh. Skipped where systemd-nspawn is missing or is not permitted to start.
+# service_test.sh BUILD LIBTORCH: tests the installed units under a real systemd as PID 1. A
+# container boots the /usr of this machine read-only, with /etc and /var in memory (systemd-nspawn
+# --volatile=yes) and stoker installed in /usr/local, and runs service_steps.sh. Skipped if
+# systemd-nspawn is missing or not permitted.
 set -euo pipefail
 build=${1:?give the build folder}
 libtorch=$(readlink -f "${2:?give the folder of LibTorch}")
@@ -21,7 +22,7 @@ clean_up() {
   rm -rf "$scratch"
   local group
   for group in "${groups[@]}"; do find "$group" -depth -type d -exec rmdir {} + 2>/dev/null || true; done
-  # systemd-nspawn leaves this empty folder where /run is not a file system in memory.
+  # systemd-nspawn leaves this empty folder if /run is not a tmpfs.
   rmdir "/run/systemd/nspawn/propagate/$machine" 2>/dev/null || true
 }
 trap clean_up EXIT
@@ -34,19 +35,21 @@ fail() {
   exit 1
 }
 
-# As docs/operations.md installs it. LibTorch is seen below /opt, which ProtectHome=yes does not hide, with what is beside it:
-# there are the libraries that it needs in turn.
+# Installed as described in docs/operations.md. LibTorch is mounted below /opt, which
+# ProtectHome=yes does not hide, together with its parent folder, which contains its own
+# dependencies.
 local=$scratch/usr/local
 DESTDIR=$scratch cmake --install "$build" --prefix /usr/local >"$scratch/install.log"
 libraries=$(dirname "$(find "$local"/lib* -name libyaml-cpp.so\* -print -quit)")
 [[ -d $libraries ]] || fail "the installed tree has no libraries of its own"
 ln -sfn "/opt/libtorch/${libtorch##*/}" "$libraries/torch"
 
-# The steps are a unit that the container boots into instead of its default target.
+# The steps run as a unit, which the container boots into instead of its default target.
 units=$local/lib/systemd/system
 mkdir -p "$scratch/results" "$local/libexec/stoker-test" "$units/stokerd@demo.service.d" "$units/stokerd@refused.service.d"
 cp "$here/service_steps.sh" "$local/libexec/stoker-test/"
-# With an empty /etc systemd enables what its presets name, which without a file is everything.
+# With an empty /etc, systemd enables the units of its presets; without a preset file that is every
+# unit.
 mkdir -p "$local/lib/systemd/system-preset"
 echo 'disable *' >"$local/lib/systemd/system-preset/00-stoker-test.preset"
 cat >"$units/stoker-test.target" <<'UNIT'
@@ -64,19 +67,20 @@ StandardOutput=append:/results/steps
 StandardError=inherit
 TimeoutStartSec=120
 UNIT
-# Shorter waits; everything else is as installed.
+# Shorter timeouts; everything else is as installed.
 cat >"$units/stokerd@demo.service.d/test.conf" <<'UNIT'
 [Service]
 WatchdogSec=10
 RestartSec=1
 UNIT
-# A service manager whose filter does not contain seccomp.
+# A unit whose filter does not permit seccomp.
 cat >"$units/stokerd@refused.service.d/test.conf" <<'UNIT'
 [Service]
 SystemCallFilter=~seccomp
 UNIT
 
-# A cgroup of its own in each hierarchy that systemd uses: what the container's systemd finds itself in is its root.
+# A separate cgroup in each hierarchy that systemd uses; it becomes the root cgroup of the
+# container's systemd.
 make_groups() {
   local id controllers path root
   while IFS=: read -r id controllers path; do
@@ -97,7 +101,7 @@ in_groups() {
 }
 make_groups
 
-# cgroup 2 in the container also where the machine has the older hierarchies: those report to the machine alone, and not to
+# Use cgroup v2 in the container even on hosts with cgroup v1, which would notify only the host, not
 # the container, that the last process of a unit has exited.
 export SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1
 code=0

@@ -1,12 +1,12 @@
-// gated_mlp: an example of a model in a shared object of its own: residual blocks of gated linear
-// units over the flattened input.
+// gated_mlp: example of a model plugin: residual blocks of gated linear units over the flattened
+// input.
 //
 //   model:
 //     name: plugin
 //     path: gated_mlp.so
 //     args: {width: 64, blocks: 2, dropout: 0.1}
 //
-// compile.sh beside it compiles it for an installed stoker.
+// Compile it for an installed stoker with compile.sh in this directory.
 #include <stdexcept>
 
 #include <ATen/ops/dropout.h>

@@ -1,4 +1,4 @@
-// task.class_weights: balanced: counted when a run begins, and then what its checkpoints say.
+// task.class_weights: balanced: computed when a run starts, then read from its checkpoints.
 #include "daemon/app/compute_class_weights.h"
 
 #include <filesystem>
@@ -23,7 +23,7 @@ const config::ClassWeights& weights_of(const config::TaskConfig& task) {
   return std::get<config::ClassificationTask>(task.task).class_weights;
 }
 
-// Labels that only reading a sample tells.
+// Labels that are known only by reading the samples.
 class Unlabelled final : public dataset::DatasetDecorator {
  public:
   using DatasetDecorator::DatasetDecorator;
@@ -38,7 +38,7 @@ class Unlabelled final : public dataset::DatasetDecorator {
 
 class ComputeClassWeightsTest : public ::testing::Test {
  protected:
-  // A label a line.
+  // One label per record.
   std::unique_ptr<dataset::Dataset> data(const std::string& labels) const {
     std::string rows = "x,y\n";
     for (const char label : labels) rows += std::string("1,") + label + '\n';

@@ -87,7 +87,7 @@ TEST_F(ResumeCheckpointTest, ArchivesExistingRunOnFresh) {
   EXPECT_FALSE(fs::exists(run_ + "/checkpoints"));
 }
 
-// The ones before it may be hours older: that is for a person to decide.
+// Older checkpoints can be hours behind, so the user must decide.
 TEST_F(ResumeCheckpointTest, RejectsNewestCheckpointOfNewerFormat) {
   make_checkpoint(10);
   make_checkpoint(20);

@@ -110,7 +110,7 @@ TEST(ResumeCompatibilityTest, RejectsMixtureDatasetChangeAndAllowsOtherDatasets)
               HasSubstr("data.train.mixture: (unset) -> {code: 1, prose: 2}"));
 }
 
-// Rows 19 and 20: each kind of change is refused, names its own flag, and goes by that one alone.
+// Each kind of change is rejected with the name of its flag, and only that flag allows it.
 TEST(ResumeCompatibilityTest, AllowsEachChangeKindByItsFlagOnly) {
   for (const ChangeKind change : kAll) {
     ResumeCompatibility changes;
@@ -233,7 +233,7 @@ TEST(ResumeCompatibilityTest, IgnoresFieldsMissingFromManifest) {
 TEST(ResumeCompatibilityTest, ReportsFirstFiveDifferencesAndCountsRest) {
   ResumeCompatibility changes;
   for (int i = 1; i <= 7; ++i) changes.add(ChangeKind::kModel, "key" + std::to_string(i));
-  changes.add(ChangeKind::kModel, "key1");  // said before
+  changes.add(ChangeKind::kModel, "key1");  // duplicate
   const std::string rejected = changes.check({}).message();
   EXPECT_THAT(rejected, HasSubstr("key5"));
   EXPECT_THAT(rejected, Not(HasSubstr("key6")));

@@ -100,8 +100,8 @@ TEST_F(RollbackTest, ReducesLearningRateOncePerUnrecordedRollback) {
   state.rollbacks = 1;
   ASSERT_TRUE(reduce_learning_rate(file_, config, 20, state).ok());
   EXPECT_EQ(state.lr_scale, 2) << "it is beyond that by now";
-  for (int start = 0; start < 2;
-       ++start) {  // the second, because the first was killed, is the same
+  // A second start, after the first was killed, must give the same result.
+  for (int start = 0; start < 2; ++start) {
     train::LiveState saved = state;
     ASSERT_TRUE(reduce_learning_rate(file_, config, 10, saved).ok());
     EXPECT_EQ(saved.lr_scale, 0.5) << "two of three times";

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 class ValidateBatchTest : public ::testing::Test {
  protected:
-  // Samples of a label below 4, two in a batch.
+  // Opens a dataset with labels from 0 to 3, and a ring with two samples per batch.
   void open(const std::string& source) {
     const auto config = config::parse_config(
         "data: {train: {format: synthetic, num_samples: 8, input_shape: [1], num_classes: 4}}\n"
@@ -34,7 +34,8 @@ class ValidateBatchTest : public ::testing::Test {
     ring_ = *std::move(ring);
     check_ = validate_batch(*config, *data_, *ring_);
   }
-  // As a producer of somebody's own would: what the check says of a batch with these labels.
+  // Publishes a batch with these labels as an external producer does; returns the result of the
+  // check.
   Status action(std::vector<int64_t> labels) {
     const auto producer = ring_->add_producer("test");
     EXPECT_TRUE(producer.ok());

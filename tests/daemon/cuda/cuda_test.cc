@@ -1,4 +1,4 @@
-// Training on a CUDA device, compared with the CPU and with itself. Skipped where there is none.
+// Compares training on a CUDA device with the CPU and with itself. Skipped if there is no device.
 #include <cmath>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -36,7 +36,7 @@ class CudaTest : public TrainerTest {
     if (!device_.ok()) GTEST_SKIP() << device_.status().message();
   }
   ModelContext on_device() const { return {.device = *device_}; }
-  // Trained to its end, in a folder of its own.
+  // Trains to the end in a separate directory.
   std::unique_ptr<Session> trained(const config::Config& config, bool on_the_device = true) {
     configure_numerics(config.run, config.train);
     auto run = std::make_unique<Session>(config, fresh(), kNoPoison,
@@ -123,7 +123,7 @@ TEST_F(CudaTest, LearnsWithReducedPrecisionAndChannelsLast) {
   }
 }
 
-// A blstm over tokens of various lengths: the loss, and every gradient in one row.
+// The loss of a blstm on tokens of different lengths, and all gradients in one tensor.
 struct Answer {
   double loss = 0;
   at::Tensor gradients;
@@ -186,7 +186,7 @@ TEST_F(CudaTest, RestoresRngAndCaptureAfterAbortedCapture) {
   const at::Tensor state = generator.get_state();
   const auto broken = [&] {
     (void)draw();
-    (void)numbers.sum().item<float>();  // the host would have to wait
+    (void)numbers.sum().item<float>();  // synchronizes, which a capture does not allow
   };
   EXPECT_THROW((void)queue->capture(broken), c10::Error);
   EXPECT_TRUE(at::equal(generator.get_state(), state)) << "nothing was drawn";

@@ -1,4 +1,4 @@
-// Models over sequences, and tasks, learn what they can be shown: a rule of made-up data, in seconds.
+// Sequence models and tasks must learn a simple rule from synthetic data within seconds.
 #include <functional>
 #include <utility>
 
@@ -40,14 +40,15 @@ config::ModelConfig blstm(Pooling pooling, int64_t layers = 1) {
               .num_layers = layers, .hidden_size = 24, .vocab_size = kTokens, .pooling = pooling}};
 }
 
-// Whether the first feature of the first step is above that of the last: both ends count.
+// The label is whether the first feature of the first time step exceeds that of the last, so both
+// ends matter.
 task::Batch ends() {
   const at::Tensor input = at::randn({kSamples, kSteps, kFeatures});
   const at::Tensor first = input.select(2, 0);
   return {input, first.select(1, 0).gt(first.select(1, kSteps - 1)).to(at::kLong)};
 }
 
-// A token decides the next one.
+// Each token determines the next one.
 task::Batch chains() {
   std::vector<at::Tensor> tokens{at::randint(kTokens, {kSamples}, at::kLong)};
   for (int64_t i = 0; i < kSteps; ++i)
@@ -55,20 +56,20 @@ task::Batch chains() {
   return {at::stack(tokens, 1).to(at::kByte)};
 }
 
-// Each label is the sign of a feature.
+// Each label is the sign of one feature.
 task::Batch marks() {
   const at::Tensor input = at::randn({kSamples, kFeatures});
   return {input, input.narrow(1, 0, kFeatures - 1).gt(0).to(at::kFloat)};
 }
 
-// The tokens of sequences that end after `length` of the steps; 0 after that.
+// Sets the tokens at positions from `length` on to 0.
 at::Tensor without_padding(const at::Tensor& values, const at::Tensor& length) {
   const at::Tensor step = at::arange(values.size(1)).unsqueeze(0);
   return values.masked_fill(step.ge(length.unsqueeze(1)), 0);
 }
 
-// Each step's label is whether the step after it has a larger number than the one before, which only
-// who looks both ways can know; at the ends, where one of them is missing, none counts.
+// The label of a time step is whether the next token is larger than the previous one, which
+// requires a bidirectional model. Time steps without both neighbors are ignored (-100).
 task::Batch neighbours() {
   const at::Tensor length = at::randint(4, kSteps + 1, {kSamples}, at::kLong);
   const at::Tensor tokens =
@@ -80,7 +81,7 @@ task::Batch neighbours() {
           length};
 }
 
-// Whether the last token of a sequence is above the first.
+// The label is whether the last token of a sequence is larger than the first.
 task::Batch ends_of_tokens() {
   const at::Tensor length = at::randint(2, kSteps + 1, {kSamples}, at::kLong);
   const at::Tensor tokens =
@@ -100,7 +101,8 @@ Lesson tagging_lesson() {
           .batch = neighbours};
 }
 
-// Three labels, each shown for some steps on a feature of its own, with nothing between.
+// Three labels per sample. Each is active for three of four time steps on its own feature; the
+// blank is active in the fourth.
 task::Batch strokes() {
   const at::Tensor labels = at::randint(1, kFeatures, {kSamples, 3}, at::kLong);
   const at::Tensor place = at::arange(kSteps).floor_divide(4);

@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// Batches of one number, in a ring of `slots` slots.
+// Batches with a single value, the ticket, in a ring of `slots` slots.
 class DeviceEngineTest : public ::testing::Test {
  protected:
   void open(uint64_t slots, bool captures = true) {
@@ -83,7 +83,7 @@ TEST_F(DeviceEngineTest, PassesPreparedBatchToReplayedStep) {
   EXPECT_GT(log_->replays, 0);
 }
 
-// Sequences in buckets: batches of three lengths, each with graphs of its own.
+// Bucketed sequences: batches of three lengths, each with its own graphs.
 TEST(DeviceEngineShapesTest, ProcessesBatchesOfEachBucketLengthUnchanged) {
   const auto data = dataset::testing::SequenceTestData::of_sizes({4, 9, 0, 6});
   const std::vector<int64_t> lengths{1, 2};
@@ -99,7 +99,7 @@ TEST(DeviceEngineShapesTest, ProcessesBatchesOfEachBucketLengthUnchanged) {
       std::make_unique<FakeQueue>(log, slot_bytes), nullptr, shapes, {.slots = 4},
       {.prepare =
            [](const task::Batch& batch, uint64_t) {
-             return task::Batch{batch[0] + 1, batch[1]};  // what is made has its own memory
+             return task::Batch{batch[0] + 1, batch[1]};  // the result of + has its own memory
            },
        .work = [&](const task::Batch& batch, MicroBatchInfo) { seen.push_back(batch[0].clone()); },
        .release = [](uint64_t) {}});

@@ -1,4 +1,4 @@
-// What the status says of the device's time and memory, of the CPU and of a made-up device.
+// Device time and memory in the status, for the CPU and for a fake device.
 #include <gmock/gmock.h>
 
 #include "daemon/train/device_engine.h"

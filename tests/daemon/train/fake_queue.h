@@ -1,5 +1,5 @@
-// FakeQueue: a DeviceQueue in host memory, whose copies are done when a test says so, and whose
-// graphs do the work that was captured again.
+// FakeQueue: a DeviceQueue in host memory. A test controls when copies complete, and replaying a
+// graph calls the captured work again.
 #pragma once
 
 #include <algorithm>
@@ -19,16 +19,16 @@ namespace stoker::train {
 
 class FakeQueue final : public cuda::DeviceQueue {
  public:
-  static constexpr double kWorkMs = 2.5;  // of each piece of work
+  static constexpr double kWorkMs = 2.5;  // per work item
 
-  // What a test looks at and changes, also after the queue is gone.
+  // Shared with the test, which can also use it after the queue is destroyed.
   struct Log {
-    bool copies_are_slow = false;  // done only when they are waited for
+    bool copies_are_slow = false;  // complete only when waited for
     bool reads_are_slow = false;
     int copies = 0, waits = 0, captures = 0, replays = 0;
-    std::vector<size_t> buffers;  // that were copied to, in order
-    std::set<size_t> finished;    // slots whose copies a test lets be done
-    cuda::DeviceUsage use;        // what the device says of itself
+    std::vector<size_t> buffers;  // targets of the copies, in order
+    std::set<size_t> finished;    // slots whose copies the test marked as complete
+    cuda::DeviceUsage use;        // usage that the device reports
   };
 
   FakeQueue(std::shared_ptr<Log> log, size_t slot_bytes) : log_(std::move(log)) {
@@ -82,7 +82,7 @@ class FakeQueue final : public cuda::DeviceQueue {
 
   cuda::DeviceUsage usage() override { return log_->use; }
 
-  std::function<void()> before_capture;  // may throw, as a device that refuses
+  std::function<void()> before_capture;  // may throw to simulate a device that rejects the capture
 
  private:
   class Replay final : public cuda::Graph {
@@ -100,7 +100,7 @@ class FakeQueue final : public cuda::DeviceQueue {
 
   const std::shared_ptr<Log> log_;
   std::array<std::vector<std::byte>, kBuffers> inputs_;
-  std::map<size_t, std::pair<size_t, std::span<const std::byte>>> copies_;  // by slot
+  std::map<size_t, std::pair<size_t, std::span<const std::byte>>> copies_;  // by ring slot
   std::array<std::vector<double>, kReads> reads_;
   std::set<size_t> unread_;
   int maybe_working_on_ = -1;

@@ -11,7 +11,7 @@ struct NoGraph final : cuda::Graph {
   void replay() override {}
 };
 
-// Does as an engine does; the way that was taken.
+// Asks for the mode and acts on it as an engine does; returns the mode.
 Mode take(GraphSchedule& schedule, const GraphSchedule::Part& part) {
   const Mode way = schedule.next(part);
   if (way == Mode::kCapture) schedule.captured(part, std::make_unique<NoGraph>());

@@ -1,4 +1,4 @@
-// Histograms of parameters and gradients while training runs, and the batch that is shown first.
+// Histograms of parameters and gradients during training, and the callback for the first batch.
 #include <gmock/gmock.h>
 
 #include "tests/daemon/train/trainer_session.h"

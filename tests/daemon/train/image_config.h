@@ -1,4 +1,4 @@
-// with_images(): a run of a small ResNet on small made-up pictures.
+// with_images(): changes a configuration to a small ResNet on small synthetic images.
 #pragma once
 
 #include <variant>

@@ -70,7 +70,7 @@ TEST_F(InspectionBoardTest, LimitsBufferedBytes) {
   for (int i = 0; i < 8; ++i) board_.push(inspection, large);
   auto answer = read(inspection, 0);
   EXPECT_GE(answer.at("dropped").to_number<int>(), 4);
-  EXPECT_EQ(steps(answer).size(), 1u);  // above kReplyBytes: one row goes all the same
+  EXPECT_EQ(steps(answer).size(), 1u);  // larger than kReplyBytes, but one record is always sent
   size_t in_all = 1;
   for (; !steps(answer).empty(); ++in_all)
     answer = read(inspection, answer.at("next").to_number<uint64_t>());
@@ -87,7 +87,7 @@ TEST_F(InspectionBoardTest, ExpiresInspectionThatIsNotRead) {
   clock_.advance(std::chrono::seconds(1));
   EXPECT_FALSE(board_.is_wanted(inspection));
   EXPECT_EQ(board_.read(inspection, 0).status().code(), StatusCode::kNotFound);
-  board_.push(inspection, row(1));  // no harm
+  board_.push(inspection, row(1));  // ignored
 }
 
 TEST_F(InspectionBoardTest, LimitsOpenInspectionsUntilOneIsClosed) {
@@ -100,7 +100,7 @@ TEST_F(InspectionBoardTest, LimitsOpenInspectionsUntilOneIsClosed) {
   EXPECT_EQ(board_.close(inspections[2]).code(), StatusCode::kNotFound);
   EXPECT_TRUE(board_.open().ok());
   clock_.advance(InspectionBoard::kLease + std::chrono::seconds(1));
-  EXPECT_TRUE(board_.open().ok());  // nobody read the others
+  EXPECT_TRUE(board_.open().ok());  // the others expired
 }
 
 TEST_F(InspectionBoardTest, ReportsEndReasonAfterLastRecord) {

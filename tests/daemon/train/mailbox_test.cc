@@ -45,7 +45,7 @@ TEST(MailboxTest, RejectsPendingAndLaterRequestsOnClose) {
 TEST(MailboxTest, WakesWaitingTrainerOnPost) {
   Mailbox mailbox;
   std::jthread poster([&] { mailbox.post({Request::Kind::kResume, 0, {}}); });
-  mailbox.wait(1h);  // the test's own time limit fails it when nothing wakes
+  mailbox.wait(1h);  // if nothing wakes it, the test's time limit fails it
   EXPECT_EQ(mailbox.take().size(), 1u);
 }
 

@@ -1,6 +1,6 @@
-// Models learn: a few steps of the trainer on made data lower the loss by more than chance does, and
-// what is saved then is what a second session goes on from. Every kind of model that reads vectors or
-// pictures, those in files of the user's among them; convergence_test.cc has those of sequences.
+// A few trainer steps on synthetic data must reduce the loss clearly, and a second session must
+// resume from the checkpoint. Covers all models for vectors and images, including models loaded
+// from files; convergence_test.cc covers sequence models.
 #include <cmath>
 
 #include "shared/config/load_config.h"
@@ -13,7 +13,7 @@ namespace {
 struct Learner {
   std::string name;
   std::string features;
-  std::string model;  // with FOLDER for where its file is
+  std::string model;  // FOLDER is replaced by the test directory
   double lr = 0.002;
   uint64_t steps = 8;
   int batch = 8;
@@ -33,7 +33,7 @@ class TrainerModelsTest : public TrainerTest, public testing::WithParamInterface
         "}\nscheduler: {name: constant, warmup_steps: 0}\ncheckpoint: {save_every_steps: null, "
         "save_every_seconds: null}\nmetrics: {log_every_steps: 1}\ntrain: {micro_batch_size: " +
         std::to_string(learner.batch) + ", max_steps: " + std::to_string(steps) + "}\n";
-    const std::string folder = "FOLDER";  // in the model's settings
+    const std::string folder = "FOLDER";  // placeholder in `model`
     if (const size_t at = text.find(folder); at != std::string::npos)
       text.replace(at, folder.size(), root_);
     const auto parsed = config::parse_config(text, GetParam().name, {});
@@ -50,7 +50,7 @@ TEST_P(TrainerModelsTest, LearnsAndResumesFromCheckpoint) {
     ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
     ASSERT_EQ(run.rows_.size(), GetParam().steps);
     for (const auto& row : run.rows_) EXPECT_TRUE(std::isfinite(row.loss)) << row.step;
-    // At chance the loss is ln 2.
+    // The loss of random guessing is ln 2.
     EXPECT_LT(run.rows_.back().loss, 0.6 * run.rows_.front().loss);
   }
   Session run(config(GetParam().steps + 1), root_);
@@ -78,7 +78,8 @@ INSTANTIATE_TEST_SUITE_P(
                 0.01, 16},
         Learner{"vgg", "[1, 32, 32]", "{name: vgg11, hidden_dim: 512, dropout: 0}", 0.0002, 22},
         Learner{"vgg_with_norms", "[1, 32, 32]", "{name: vgg11_bn, hidden_dim: 16, dropout: 0.1}"},
-        // Its last norms see a pixel of each picture: more of these, for steps that go one way.
+        // Its last batch norms see one pixel per image, so a larger batch is needed for stable
+        // steps.
         Learner{"inception_v3", "[1, 75, 75]",
                 "{name: inception_v3, aux_logits: false, dropout: 0}", 0.0005, 12, 16},
         Learner{"plugin", "[8]",

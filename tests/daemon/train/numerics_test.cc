@@ -11,13 +11,13 @@
 namespace stoker::train {
 namespace {
 
-// Which part of a large product is flushed, where all of it is too small for full precision.
+// The fraction of a large product that is flushed to zero; all of it is denormal.
 double flushed_part() {
   const at::Tensor smallest = at::full({1 << 20}, 1e-38, at::kFloat);
   return smallest.mul(0.01).eq(0).to(at::kDouble).mean().item<double>();
 }
 
-// On a thread of its own, as a trainer has it: the mode is each thread's.
+// Runs on a separate thread, as a trainer does, because the mode is per thread.
 template <typename Work>
 void on_a_thread(Work&& work) {
   std::thread(std::forward<Work>(work)).join();

@@ -1,4 +1,4 @@
-// Groups of parameters. What the optimizers compute is compared with PyTorch in tests/parity.
+// Parameter groups. The optimizers' arithmetic is compared with PyTorch in tests/parity.
 #include "daemon/train/optimizer.h"
 
 #include <cmath>
@@ -31,11 +31,11 @@ struct Parameters {
     for (const std::string& name : names) {
       const auto seed = static_cast<double>(name.front());
       at::Tensor tensor = at::linspace(seed, seed + 1, 6).to(at::kFloat);
-      if (!name.ends_with('b')) tensor = tensor.view({2, 3});  // a matrix, for those who ask
+      if (!name.ends_with('b')) tensor = tensor.view({2, 3});  // a matrix, for muon
       all.emplace_back(name, tensor.requires_grad_());
     }
   }
-  // A gradient that depends on name and step alone.
+  // The gradient depends only on name and step.
   void set_gradients(int step) const {
     const at::NoGradGuard no_grad;
     for (const auto& [name, tensor] : all)
@@ -78,7 +78,7 @@ class ParamGroupsTest : public ::testing::TestWithParam<Method> {
   }
 };
 
-// Each group moves as if an optimizer with its settings had its parameters alone.
+// Each group must be updated as by a separate optimizer with the group's settings.
 TEST_P(ParamGroupsTest, MatchesSeparateOptimizerPerGroup) {
   const Parameters together({"a.w", "a.b", "c.w", "d.w"});
   OptimizerConfig grouped = config();
@@ -173,8 +173,8 @@ TEST(MuonTest, UsesAdamwForParametersOtherThanHiddenMatrices) {
                                             "step.a.b", "momentum_buffer.c.w"));
 }
 
-// The step's singular values are near 1 whatever the gradient's are, times 0.2 of the longer side's
-// root.
+// The singular values of an update are near 1 for any gradient, multiplied by 0.2 times the square
+// root of the longer side.
 TEST(MuonTest, OrthogonalizesUpdateOfMatrix) {
   const at::Tensor matrix = at::zeros({4, 6}).requires_grad_();
   const auto optimizer = Optimizer::create({.method = config::MuonConfig{.weight_decay = 0}},

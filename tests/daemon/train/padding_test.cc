@@ -1,4 +1,4 @@
-// Language models over padded texts: what counts is what is there.
+// Language models on padded texts: padding must not affect losses, gradients and metrics.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -50,7 +50,7 @@ class PaddedTextTest : public ::testing::TestWithParam<std::string> {
     return *task::make_task({config::LanguageModelingTask{}}, nullptr, spec(length, says_length),
                             0);
   }
-  // All texts, with `filler` where they have ended.
+  // All texts, padded with `filler`.
   task::Batch padded(int filler = 0) const {
     std::vector<at::Tensor> rows;
     std::vector<int64_t> lengths;
@@ -114,7 +114,7 @@ TEST_P(PaddedTextTest, CountsOnlyValidTokensInEvaluation) {
   ASSERT_EQ(metrics.size(), expected.size());
   for (size_t i = 0; i < metrics.size(); ++i)
     EXPECT_NEAR(metrics[i].second, expected[i].second, 1e-5) << metrics[i].first;
-  // With the padding it would be another figure.
+  // Counting the padding must give a different result.
   const auto careless = task(kMaxLength, false)->start_evaluation({});
   careless->add(*model_, padded());
   EXPECT_GT(std::abs(careless->report().metrics[0].second - metrics[0].second), 1e-4);

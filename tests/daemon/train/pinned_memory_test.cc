@@ -25,7 +25,7 @@ class PinnedMemoryTest : public ::testing::Test {
   }
 
   std::vector<std::byte> memory_ = std::vector<std::byte>(24 * kPage);
-  std::map<ptrdiff_t, size_t> pinned_;  // by offset
+  std::map<ptrdiff_t, size_t> pinned_;  // size by offset
   size_t most_chunks_ = 100;
 };
 

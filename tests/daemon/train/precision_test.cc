@@ -1,4 +1,4 @@
-// What a step computes in, how the model lies in memory, and the average of its weights.
+// Precisions, the channels_last memory format, and EMA weights.
 #include <cmath>
 
 #include <ATen/ops/allclose.h>
@@ -25,7 +25,8 @@ std::vector<std::string> files_of_newest(const Session& run) {
   return hashes;
 }
 
-// A run in one go, and one that is stopped on its way: every file of their last checkpoints.
+// An uninterrupted run and one that is stopped and resumed must have identical files in their last
+// checkpoints.
 void expect_resumes_bit_for_bit(const config::Config& config, const std::string& whole_root,
                                 const std::string& root) {
   Session whole(config, whole_root);
@@ -126,7 +127,7 @@ TEST_F(TrainerTest, MatchesLossAndSavesContiguousWeightsWithChannelsLast) {
   for (const at::Tensor& parameter : run.state_->model().parameters())
     EXPECT_TRUE(parameter.dim() != 4 || parameter.is_contiguous(at::MemoryFormat::ChannelsLast));
   ASSERT_TRUE(run.train().ok());
-  // Loaded into a model that lies in the usual order.
+  // Reload into a model with the default memory format.
   const auto reread = *TrainingState::create(image_config(4), *plain.data_, c10::Device(c10::kCPU));
   ASSERT_TRUE(reread->restore(*run.store_.open_newest({})).ok());
   const auto expected = plain.state_->model().parameters();

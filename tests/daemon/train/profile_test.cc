@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 namespace json = boost::json;
 
-// Steps of 10, 12, 20 ms that wait 1 ms each and compute for 7; the rest is other.
+// Steps of 10, 12 and 20 ms. Each waits 1 ms for data and computes for 7 ms; the rest is `other`.
 Profile three_steps() {
   Profile profile{.device = "cpu", .steps = {}};
   std::chrono::nanoseconds at = 5ms;
@@ -62,7 +62,8 @@ TEST(ProfileTest, SumsRepeatedPhaseWithinStep) {
   const auto phases = phases_of(summary_of(three_steps()));
   EXPECT_NEAR(phases.at("forward").at("median_ms").to_number<double>(), 4, 1e-9);
   EXPECT_NEAR(phases.at("forward").at("sum_ms").to_number<double>(), 12, 1e-9);
-  EXPECT_NEAR(phases.at("other").at("median_ms").to_number<double>(), 4, 1e-9);  // of 2, 4, 12
+  // The median of 2, 4 and 12.
+  EXPECT_NEAR(phases.at("other").at("median_ms").to_number<double>(), 4, 1e-9);
   EXPECT_NEAR(phases.at("snapshot").at("sum_ms").to_number<double>(), 0, 1e-9);
   EXPECT_FALSE(phases.at("forward").contains("device_median_ms"));
 }
@@ -78,8 +79,7 @@ TEST(ProfileTest, ReportsDeviceTimesInAdditionToThreadTimes) {
   EXPECT_NE(to_chrome_trace(profile).find("\"name\":\"cuda:0\""), std::string::npos);
 }
 
-// What chrome://tracing and Perfetto need of a complete event; spans of a row lie in one another or
-// apart.
+// The fields that chrome://tracing and Perfetto require in a complete event.
 void check_event(const json::object& event) {
   EXPECT_TRUE(event.at("name").is_string());
   EXPECT_TRUE(event.at("pid").is_int64());

@@ -74,9 +74,9 @@ TEST(SaveTriggersTest, TriggersOnceImmediatelyAfterResume) {
   EXPECT_EQ(triggers.due(2, 0s, {}, false), SaveReason::kNone);
 }
 
-// The longest time between two tries bounds what a disk that works again still costs.
+// The maximum retry delay bounds how long a recovered disk stays unused.
 TEST(SaveTriggersTest, RetriesWithBackoffUntilSaveSucceeds) {
-  const auto options = only({}, 1, 0.5);  // which would be due all the time
+  const auto options = only({}, 1, 0.5);  // would always be due
   SaveTriggers triggers(options, false);
   LossTrend trend;
   std::vector<long> tried;
@@ -127,7 +127,7 @@ TEST(LossTrendTest, IgnoresNonfiniteLoss) {
   EXPECT_EQ(trend, before);
 }
 
-// A loss that rises and falls again is not saved anew on its way down.
+// A loss that rises and falls again does not trigger another save on the way down.
 TEST(LossTrendTest, NeverRaisesBaseline) {
   LossTrend trend;
   for (int row = 0; row < 50; ++row) trend.add(1);

@@ -1,5 +1,5 @@
-// What the trainer does while it cannot save, and what it must not save. The rows are those of the
-// table of checkpoints in docs/fault-tolerance.md.
+// The trainer while checkpoints cannot be written, and states that must not be saved. The faults
+// are listed in docs/fault-tolerance.md.
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
@@ -25,8 +25,8 @@ class TrainerSaveFaultTest : public TrainerTest {};
 
 class TrainerDiskErrorTest : public TrainerSaveFaultTest {
  protected:
-  // Training to step 12 on a disk that fails every operation from the save of step 4 on, and works
-  // again after step `heal_at`.
+  // Trains to step 12 on a disk that fails every operation from the save of step 4 until step
+  // `heal_at`.
   Result<Trainer::Outcome> train_on(int error, uint64_t heal_at,
                                     config::OnWriteError on_write_error, uint64_t every_steps = 2) {
     auto config = slow_config(12);
@@ -51,7 +51,7 @@ class TrainerDiskErrorTest : public TrainerSaveFaultTest {
     EXPECT_THAT(run_->saved(), ElementsAre(2, 10, 12));
     EXPECT_EQ(run_->writer_->stats().failures, 9U) << "steps 4, 6 and 8, each tried three times";
     EXPECT_THAT(states_, Contains(control::TrainerState::kDegraded));
-    // Of the steps after a save its end may be seen or not: 5 and 11.
+    // Rows 5 and 11 directly follow a save, whose result may or may not be known yet.
     EXPECT_THAT(degraded_, ElementsAre(0, 0, 0, 0, _, 1, 1, 1, 1, 1, _, 0)) << "in the rows";
     EXPECT_FALSE(run_->writer_->is_degraded());
   }
@@ -59,7 +59,7 @@ class TrainerDiskErrorTest : public TrainerSaveFaultTest {
   test::FaultyFiles files_{root_};
   std::optional<Session> run_;
   std::vector<control::TrainerState> states_;
-  std::vector<uint64_t> degraded_;  // of each row
+  std::vector<uint64_t> degraded_;  // of each record
 };
 
 TEST_F(TrainerDiskErrorTest, ContinuesDegradedOnIoError) { expect_that_training_goes_on(EIO); }
@@ -88,7 +88,7 @@ TEST_F(TrainerDiskErrorTest, FailsRunOnWriteErrorWhenConfigured) {
   }
 }
 
-// Where checkpoints are rare, the next one that is due may be hours away.
+// With rare checkpoints the next regular save can be hours away.
 TEST_F(TrainerDiskErrorTest, RetriesFailedSaveBeforeNextIsDue) {
   ManualClock clock;
   auto config = slow_config(20);
@@ -146,7 +146,7 @@ TEST_F(TrainerSaveFaultTest, NeverSavesNonfiniteState) {
     const auto outcome = run.train();
     EXPECT_TRUE(!outcome.ok() || *outcome == Trainer::Outcome::kRolledBack)
         << static_cast<int>(policy);
-    // The update that spoils it is that of a step whose own numbers were finite.
+    // The nonfinite parameters result from the update of a step with finite loss and gradient.
     EXPECT_THAT(run.saved(), Each(Le(3U))) << static_cast<int>(policy);
   }
 }
@@ -171,7 +171,7 @@ TEST_F(TrainerSaveFaultTest, CountsConsecutiveSkippedStepsAcrossResume) {
   EXPECT_THAT(outcome.status().message(), HasSubstr("at step 7, nor at the 6 steps before"));
 }
 
-// It is for people, or an alert, to judge: a loss may well be that large and come down again.
+// Not an error: a loss can be this large and decrease again. It is left to users or alerts.
 TEST_F(TrainerSaveFaultTest, ContinuesOnLargeFiniteLoss) {
   auto config = slow_config(4);
   make_explode(config, 3);

@@ -1,4 +1,4 @@
-// When the trainer saves, and what it does not do twice.
+// When the trainer saves, and that it saves no step twice.
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -16,7 +16,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Holds the writing thread before a commit until it is opened.
+// Blocks the writer thread before a commit until open() is called.
 class Gate {
  public:
   void pass() {

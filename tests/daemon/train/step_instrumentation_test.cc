@@ -1,4 +1,4 @@
-// Looking inside training: what a profile says, and that nobody's looking changes what is learned.
+// The contents of profiles, and that instrumentation does not change the training result.
 #include <boost/json.hpp>
 #include <gmock/gmock.h>
 

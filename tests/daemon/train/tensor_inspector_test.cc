@@ -1,4 +1,5 @@
-// What taps see: numbers, gradients, outputs of modules; and what they say to a wrong name.
+// The statistics of inspections (parameters, gradients, module outputs), and the errors for unknown
+// names.
 #include "daemon/train/tensor_inspector.h"
 
 #include <cmath>
@@ -106,13 +107,13 @@ TEST(ActivationRecorderTest, RecordsOutputOfEachModuleWithParameters) {
     });
     logits = model->forward(input);
   }
-  (void)model->forward(input);  // nobody looks any more
+  (void)model->forward(input);  // recording has ended
   ASSERT_TRUE(seen.contains("head"));
   EXPECT_TRUE(seen.at("head").equal(logits));
   EXPECT_THAT(seen.at("blocks.1.qkv").sizes().vec(), ElementsAre(3, 4, 24));
   EXPECT_THAT(seen.at("tok").sizes().vec(), ElementsAre(3, 4, 8));
   for (const std::string& name : module_names(*model)) {
-    if (name == "pos") continue;  // a part of its table is taken, nothing computed
+    if (name == "pos") continue;  // its table is only sliced, which gives a view
     EXPECT_TRUE(seen.contains(name)) << name;
   }
 }
@@ -129,12 +130,12 @@ TEST(ActivationRecorderTest, RecordsOutputBeforeInplaceUpdate) {
     seen[module] = summary_of(output, false);
   });
   (void)model->forward(torch::randn({4, 3, 8, 8}));
-  EXPECT_LT(seen.at("bn1").min, 0);  // a ReLU in place follows
+  EXPECT_LT(seen.at("bn1").min, 0);  // followed by an in-place ReLU
   EXPECT_NEAR(seen.at("bn1").mean, 0, 1e-5);
   EXPECT_TRUE(seen.contains("layer2.0.downsample.0"));
 }
 
-// A model, its taps, and steps by hand.
+// A model with inspections, and manual steps.
 class TensorInspectorTest : public testing::Test {
  protected:
   TensorInspectorTest() { at::set_num_threads(1); }
@@ -186,7 +187,7 @@ TEST_F(TensorInspectorTest, RecordsParametersGradientsAndActivations) {
     seen.push_back(std::string(tensor.at("kind").as_string()) + " " +
                    std::string(tensor.at("name").as_string()));
     if (seen.back() == "gradient blocks.0.qkv.weight") {
-      EXPECT_GT(tensor.at("norm").to_number<double>(), 0);  // seen before it was zeroed
+      EXPECT_GT(tensor.at("norm").to_number<double>(), 0);  // recorded before it was zeroed
     }
     EXPECT_TRUE(tensor.as_object().contains("histogram"));
   }

@@ -1,5 +1,5 @@
-// A run of the trainer for a test: everything between a checkpoint directory and the trainer, in this
-// process, on a small model.
+// Session: runs the trainer on a small model in the process of the test, with all components
+// between a checkpoint directory and the trainer.
 #pragma once
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 
 namespace stoker::train {
 
-// Of small_config().
+// For configurations based on small_config().
 inline config::SyntheticDataset& synthetic_of(config::Config& config) {
   return std::get<config::SyntheticDataset>(config.data.at("train").source);
 }
@@ -37,7 +37,7 @@ inline config::Config small_config(uint64_t steps) {
   config::Config config;
   config.data["train"].source =
       config::SyntheticDataset{.num_samples = 64, .input_shape = {8}, .num_targets = 2};
-  // With dropout the generator's state matters.
+  // With dropout, the state of the generator matters.
   config.model.arch = config::MlpConfig{.hidden_sizes = {16}, .dropout = 0.1};
   config.task.task = config::RegressionTask{};
   config.optimizer.set_lr(0.01);
@@ -50,14 +50,14 @@ inline config::Config small_config(uint64_t steps) {
   return config;
 }
 
-// Plain steps of such a length that the parameters soon leave every bound.
+// Plain SGD steps so large that the parameters soon overflow.
 inline void make_explode(config::Config& config, double lr) {
   config.optimizer.method = config::SgdConfig{.lr = lr, .weight_decay = 0.1};
   config.train.max_grad_norm.reset();
   config.scheduler.warmup_steps = 0;
 }
 
-// A data set in which some samples hold what is not a number.
+// A dataset in which some samples contain NaN.
 class PoisonedDataset final : public dataset::DatasetDecorator {
  public:
   PoisonedDataset(std::unique_ptr<dataset::Dataset> inner,
@@ -77,18 +77,18 @@ class PoisonedDataset final : public dataset::DatasetDecorator {
   std::function<bool(uint64_t)> is_poisoned_;
 };
 
-// What a session is made with, beside its settings.
+// The environment of a session, in addition to its configuration.
 struct ModelContext {
-  FileSystem& files = default_file_system();  // of the checkpoints
+  FileSystem& files = default_file_system();  // for the checkpoints
   Clock& clock = system_clock();
-  std::function<void()> before_commit = [] {};  // on the writing thread
+  std::function<void()> before_commit = [] {};  // on the writer thread
   std::vector<std::chrono::milliseconds> delays = {};
   bool save_after_resume = false;
   decltype(TrainerDependencies::make_engine) make_engine = {};
   c10::Device device = c10::Device(c10::kCPU);
 };
 
-// One process's part of a run.
+// The part of a run that one process executes.
 class Session {
  public:
   Session(
@@ -184,7 +184,7 @@ class Session {
     return newest->manifest().files.at(0).sha256;
   }
 
-  std::function<void(const metrics::TrainMetrics&)> on_row;  // on the trainer's thread
+  std::function<void(const metrics::TrainMetrics&)> on_row;  // on the trainer thread
   const config::Config config_;
   checkpoint::CheckpointStore store_;
   std::unique_ptr<checkpoint::CheckpointWriter> writer_;
@@ -199,8 +199,8 @@ class Session {
   std::vector<std::string> replies_;
   std::vector<TakenProfile> profiles_;
   std::vector<std::pair<uint64_t, std::vector<metrics::NamedSummary>>> histograms_;  // by step
-  std::vector<uint64_t> first_batches_;     // tickets of those that were shown
-  std::optional<uint64_t> maybe_rejected_;  // ticket of one that may not be used
+  std::vector<uint64_t> first_batches_;     // tickets passed to on_first_batch
+  std::optional<uint64_t> maybe_rejected_;  // ticket of an invalid batch
   std::optional<Trainer> trainer_;
   std::stop_source stop_;
   Coordinator threads_;
@@ -222,8 +222,8 @@ class TrainerTest : public testing::Test {
   std::string root_;
 };
 
-// Each step is reported. With wait_for_each(), what was submitted before is written before the next
-// step: what is saved then depends on the rules alone.
+// Reports each step. With wait_for_each() a submitted checkpoint is written before the next step,
+// so the set of saved steps depends only on the save triggers.
 inline config::Config slow_config(uint64_t steps) {
   auto config = small_config(steps);
   config.metrics.log_every_steps = 1;

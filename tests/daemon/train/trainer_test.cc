@@ -41,8 +41,7 @@ TEST_F(TrainerTest, ResumesBitForBitMidIntervalAndMidEpoch) {
   std::vector<metrics::TrainMetrics> rows;
   for (const uint64_t leave_at : {7u, 23u, 40u}) {
     Session part(small_config(40), other);
-    // The first report of this part asks for a save at the step that follows it; the stop is then
-    // between two reports.
+    // Requests a stop at the last report before step `leave_at`.
     part.on_row = [&](const metrics::TrainMetrics& row) {
       if (row.step + 3 > leave_at && leave_at < 40) part.ask(Request::Kind::kStop);
     };
@@ -237,7 +236,7 @@ TEST_F(TrainerTest, DoesNotChangeFiniteRunWithSkipPolicy) {
 }
 
 TEST_F(TrainerTest, SkipsNonfiniteStepsAndContinues) {
-  auto config = small_config(32);  // two epochs, with one bad step each
+  auto config = small_config(32);  // two epochs with one nonfinite step each
   config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
   Session run(config, root_, [](uint64_t sample) { return sample == 5; });
   const auto outcome = run.train();

@@ -19,7 +19,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-// The CPU's, but for one batch at which it fails.
+// A CpuEngine that fails at one batch.
 class FailingEngine final : public StepEngine {
  public:
   FailingEngine(const ring::BatchLayout& layout, Calls calls, int64_t batches,
@@ -48,7 +48,7 @@ constexpr const char* kOfAllocator =
 
 class TrainingErrorTest : public TrainerTest {
  protected:
-  // A run whose steps after `good` fail.
+  // A session whose steps fail after the first `good` batches.
   std::unique_ptr<Session> session(const config::Config& config, int64_t good,
                                    std::function<void()> fail) {
     ModelContext around;
@@ -146,8 +146,8 @@ TEST(MemorySavingHintsTest, SuggestsOnlySettingsNotYetUsed) {
   EXPECT_THAT(memory_saving_hints(config), HasSubstr("only a smaller model"));
 }
 
-// The whole of the device's way on the CPU: a device that copies late, replays and answers late
-// trains what the CPU trains, to the last bit, and reports the same rows.
+// Runs the complete device path on the CPU. With delayed copies, replays and delayed reads,
+// training must be bit-for-bit identical to the CPU engine and report the same records.
 TEST_F(TrainerTest, TrainsIdenticallyOnSlowDevice) {
   for (const auto precision : {config::Precision::kFp32, config::Precision::kFp16}) {
     auto config = small_config(20);

@@ -15,7 +15,7 @@
 namespace stoker::model {
 namespace {
 
-// The most memory that tensors of this thread held at once.
+// Records the peak memory of the tensors of this thread.
 class Peak : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
@@ -32,7 +32,7 @@ class Peak : public c10::MemoryReportingInfoBase {
 struct Pass {
   at::Tensor logits;
   std::vector<at::Tensor> gradients;
-  at::Tensor drawn_after;  // from the generator, once all is done
+  at::Tensor drawn_after;  // random numbers of the default generator after the pass
   int64_t peak = 0;
 };
 

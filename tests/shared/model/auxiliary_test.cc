@@ -1,4 +1,4 @@
-// A model with an auxiliary head: it has a part in training's loss and none in evaluation's.
+// The auxiliary head of a model contributes to the training loss, but not to the evaluation loss.
 #include <cmath>
 
 #include <ATen/ops/cross_entropy_loss.h>
@@ -11,7 +11,7 @@
 namespace stoker::task {
 namespace {
 
-// Says one thing with its own head and another with the auxiliary one.
+// The auxiliary logits differ from the main ones.
 class TwoHeads : public model::Model {
  public:
   explicit TwoHeads(bool has_auxiliary) : has_auxiliary_(has_auxiliary) {}

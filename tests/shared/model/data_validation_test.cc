@@ -1,4 +1,5 @@
-// A model that does not fit its data is refused before training, with both sides in the message.
+// A model that is incompatible with its data is rejected before training; the message names both
+// sides.
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

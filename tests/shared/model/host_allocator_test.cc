@@ -33,7 +33,7 @@ TEST(HostAllocatorTest, ThrowsLibTorchErrorWhenOutOfMemory) {
 }
 
 #ifdef __GLIBC__
-// With posix_memalign() each of these takes the place of a tensor for good: 150 MB in all.
+// With posix_memalign() each round would permanently lose the block of a tensor: 150 MB in total.
 TEST(HostAllocatorTest, DoesNotFragmentTensorMemoryWithSmallAllocations) {
   install_host_allocator();
   constexpr int64_t kBytes = 768 << 10;
@@ -47,7 +47,7 @@ TEST(HostAllocatorTest, DoesNotFragmentTensorMemoryWithSmallAllocations) {
   const struct mallinfo2 before = ::mallinfo2();
   for (int i = 0; i < 200; ++i) round(small, 24);
   const struct mallinfo2 after = ::mallinfo2();
-  // What the heap has in all, but for what it has not used yet.
+  // Heap size without the unused block at its end.
   const auto used = [](const struct mallinfo2& info) { return info.arena - info.keepcost; };
   EXPECT_LT(used(after), used(before) + (8 << 20));
 }

@@ -1,4 +1,4 @@
-// Models that are declared layer by layer: their names, and what is said of layers that do not fit.
+// Models configured layer by layer: their parameter names, and the errors for incompatible layers.
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The Linear layer that goes another way than LibTorch's must come to the same.
+// linear() and its oneDNN path return the same as LibTorch's Linear layer.
 #include "shared/model/linear.h"
 
 #include <ATen/core/grad_mode.h>
@@ -13,7 +13,7 @@ namespace {
 
 at::Tensor leaf(at::IntArrayRef shape) { return at::randn(shape).requires_grad_(); }
 
-// The largest difference, as part of the largest element.
+// The largest difference, relative to the largest element.
 double apart(const at::Tensor& actual, const at::Tensor& expected) {
   EXPECT_EQ(actual.sizes(), expected.sizes());
   return ((actual - expected).abs().max() / expected.abs().max()).item<double>();

@@ -1,4 +1,4 @@
-// lstm_pass() computes what LibTorch's LSTM does: states and every gradient.
+// lstm_pass() returns the same states and gradients as LibTorch's LSTM.
 #include "shared/model/lstm_pass.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -37,7 +37,7 @@ class LstmPassTest : public testing::TestWithParam<Size> {
     at::set_num_threads(size.threads);
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     generator.set_current_seed(11);
-    // As the ring's: the batch comes first.
+    // Batch first, as in the ring.
     input_ = at::randn({size.batch, size.time, size.features}).requires_grad_();
     d_output_ = at::randn({size.time, size.batch, size.directions * size.hidden});
     for (int64_t i = 0; i < size.directions; ++i)
@@ -107,15 +107,15 @@ TEST_P(LstmPassTest, ComputesSameOutputWithoutGradients) {
   EXPECT_TRUE(at::equal(run_ours(), recorded.detach()));
 }
 
-// One step, one sample, sizes that fill no vector, many steps in one product, parts of a batch of
-// different size, one direction.
+// One step and one sample; sizes that are no multiple of a vector register; many steps per product;
+// batch parts of different sizes; one direction.
 INSTANTIATE_TEST_SUITE_P(Sizes, LstmPassTest,
                          testing::Values(Size{1, 1, 1, 1, 1, 1}, Size{1, 3, 5, 7, 2, 1},
                                          Size{9, 2, 5, 13, 2, 2}, Size{300, 3, 4, 8, 2, 1},
                                          Size{5, 150, 11, 16, 2, 4}, Size{6, 131, 3, 9, 1, 2},
                                          Size{40, 64, 16, 24, 2, 2}));
 
-// Products are LibTorch's own then, which autocast would shorten.
+// Without oneDNN, LibTorch computes the products, and autocast would lower their precision.
 TEST(LstmPassWithoutOnednnTest, MatchesLibTorchInFloat32AlsoUnderAutocast) {
   at::globalContext().setUserEnabledMkldnn(false);
   at::set_num_threads(1);

@@ -1,5 +1,5 @@
-// Sequences that are padded to one length: both ways to compute an LSTM over them do what LibTorch does
-// over packed ones, states and every gradient.
+// Both implementations of an LSTM over padded sequences return the same states and gradients as
+// LibTorch does for packed sequences.
 #include <functional>
 #include <vector>
 
@@ -48,7 +48,7 @@ LstmStates run_ours(torch::nn::LSTM& lstm, const at::Tensor& input, const at::Te
   return run_lstm(lstm, input, length);
 }
 
-struct Outcome {
+struct PaddedOutcome {
   at::Tensor steps, last;
   std::vector<at::Tensor> gradients;  // of the input, then of the weights
 };
@@ -73,11 +73,11 @@ class PaddedLstmTest : public testing::TestWithParam<LstmSize> {
     d_last_ = at::randn({size.batch, wide});
   }
 
-  Outcome run(const Way& way, const at::Tensor& input) {
+  PaddedOutcome run(const Way& way, const at::Tensor& input) {
     const at::Tensor given = input.clone().requires_grad_();
     const LstmStates states = way(lstm_, given, length_);
     ((states.steps * d_steps_).sum() + (states.last * d_last_).sum()).backward();
-    Outcome outcome{states.steps.detach(), states.last.detach(), {given.grad().clone()}};
+    PaddedOutcome outcome{states.steps.detach(), states.last.detach(), {given.grad().clone()}};
     for (const at::Tensor& weight : lstm_->all_weights()) {
       outcome.gradients.push_back(weight.grad().clone());
       weight.mutable_grad() = at::Tensor();
@@ -93,7 +93,7 @@ class PaddedLstmTest : public testing::TestWithParam<LstmSize> {
     const double scale = expected.abs().max().item<double>();
     EXPECT_LE(actual.sub(expected).abs().max().item<double>(), 1e-5 * scale + 1e-9);
   }
-  static void expect_close(const Outcome& actual, const Outcome& expected) {
+  static void expect_close(const PaddedOutcome& actual, const PaddedOutcome& expected) {
     expect_close(actual.steps, expected.steps);
     expect_close(actual.last, expected.last);
     ASSERT_EQ(actual.gradients.size(), expected.gradients.size());
@@ -115,7 +115,7 @@ TEST_P(PaddedLstmTest, MatchesPackedSequencesWithPortableImplementation) {
 
 TEST_P(PaddedLstmTest, ProducesZerosAndZeroGradientsAtPadding) {
   for (const Way& way : {Way(run_ours), Way(run_lstm_over_padded)}) {
-    const Outcome outcome = run(way, input_);
+    const PaddedOutcome outcome = run(way, input_);
     const at::Tensor padding = is_padding().to(at::kFloat);
     EXPECT_EQ((outcome.steps * padding).abs().max().item<double>(), 0);
     EXPECT_EQ((outcome.gradients[0] * padding).abs().max().item<double>(), 0);
@@ -125,7 +125,7 @@ TEST_P(PaddedLstmTest, ProducesZerosAndZeroGradientsAtPadding) {
 TEST_P(PaddedLstmTest, IgnoresValuesInPadding) {
   const at::Tensor other = at::where(is_padding(), at::randn_like(input_).mul(1e3), input_);
   for (const Way& way : {Way(run_ours), Way(run_lstm_over_padded)}) {
-    const Outcome plain = run(way, input_), changed = run(way, other);
+    const PaddedOutcome plain = run(way, input_), changed = run(way, other);
     EXPECT_TRUE(at::equal(changed.steps, plain.steps));
     EXPECT_TRUE(at::equal(changed.last, plain.last));
     for (size_t i = 0; i < plain.gradients.size(); ++i)

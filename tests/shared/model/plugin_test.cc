@@ -1,5 +1,4 @@
-// Models in shared objects: the example of docs/examples/plugin, and one for each thing that can be
-// wrong with a plugin.
+// Plugin models: the example in docs/examples/plugin, and one plugin per kind of error.
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -57,7 +56,7 @@ std::vector<std::string> names_of(const Model& model) {
   return names;
 }
 
-// What a user is told: one line, with the path.
+// Returns the error message, and checks that it is a single line with the path.
 std::string error_text(const config::ModelConfig& config) {
   const auto model = make_model(config, kNumbers, kClasses);
   if (model.ok()) return "nothing: it was made";
@@ -67,7 +66,7 @@ std::string error_text(const config::ModelConfig& config) {
   return message;
 }
 
-// ---- A model of a plugin is one as any other
+// ---- Plugin models behave like built-in ones
 
 TEST(PluginTest, UsesModuleNamesForTensors) {
   const ModelPtr model = made(of("gated_mlp.so", R"({"blocks": 1, "width": 5})"));
@@ -114,7 +113,7 @@ TEST(PluginTest, SupportsPerTokenOutput) {
   EXPECT_EQ(model->vocab(), 3);
 }
 
-// Which tokens it knows it tells nobody.
+// The plugin does not declare its vocabulary.
 TEST(PluginTest, ReportsOutOfVocabTokensOfBatch) {
   const ModelPtr model =
       made(odd("knows ten tokens"), {{"tokens", DType::kI32, {4}}, {"label", DType::kI64, {}}});
@@ -133,7 +132,7 @@ TEST(PluginTest, ReportsOutOfVocabTokensOfBatch) {
   }
 }
 
-// ---- Its settings
+// ---- Arguments
 
 TEST(PluginArgsTest, ReadsArgsByDottedPath) {
   const auto read = plugin_args(
@@ -168,7 +167,7 @@ TEST(PluginTest, ReportsArgsOfWrongType) {
               HasSubstr("model.args.width is 'wide'; it must be a whole number"));
 }
 
-// ---- What is wrong with it
+// ---- Invalid plugins
 
 TEST(PluginValidationTest, RejectsNonSharedObjectFile) {
   const test::TemporaryDirectory folder;
@@ -240,7 +239,7 @@ TEST(PluginValidationTest, RejectsForwardThatFailsOrReturnsWrongShape) {
                     HasSubstr("the task needs Float [2, 3]")));
 }
 
-// ---- Which file it is
+// ---- Identity of the file
 
 TEST(ModelFileTest, ComputesDigestOfFile) {
   const config::ModelConfig config = of("gated_mlp.so");

@@ -1,4 +1,4 @@
-// model.pretrained: the numbers of each kind of file arrive in the model.
+// model.pretrained loads the values of every supported kind of file.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
@@ -75,7 +75,8 @@ TEST_F(LoadPretrainedTest, LoadsVerifiedCheckpointAndRejectsCorruptOne) {
   EXPECT_EQ(load("step-000000007").code(), StatusCode::kCorrupt);
 }
 
-// Transposed in the file, as weights of a Conv1D are; halves; under other names, one level down.
+// The file has a transposed weight, as that of a Conv1D, a half-precision bias, and other names in
+// a nested dict.
 TEST_F(LoadPretrainedTest, LoadsTorchFileWithKeyMappingViewsAndHalves) {
   const std::string weight = parameter(tensor("FloatStorage", "0", 6, 0, {2, 3}, {1, 2}));
   const std::string halves = tensor("HalfStorage", "1", 2, 0, {2}, {1});

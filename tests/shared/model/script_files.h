@@ -1,4 +1,4 @@
-// script files: TorchScript modules as torch.jit.save writes them, made without Python.
+// write_script(): writes TorchScript modules as torch.jit.save does, without Python.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 namespace stoker::model::test {
 
 struct ScriptParts {
-  // Of forward(self, x), which has a module `linear` with weight and bias.
+  // Body of forward(self, x); it can use the module `linear`, which has weight and bias.
   std::string body = "return self.linear.forward(torch.flatten(x, 1))";
   int64_t inputs = 8, outputs = 3;
-  bool is_tied = false;        // a parameter `again` is linear.weight
-  bool knows_training = true;  // whether there is the attribute that train() and eval() set
-  bool has_weights = true;     // otherwise they are constants
+  bool is_tied = false;        // adds a parameter `again` that is linear.weight
+  bool knows_training = true;  // has the attribute that train() and eval() set
+  bool has_weights = true;     // otherwise the weights are constants
 };
 
 void write_script(const std::string& path, const ScriptParts& parts = {});

@@ -1,5 +1,5 @@
-"""script_files.py FOLDER: modules as users of PyTorch save them, and what one of them says: JSON of its
-tensors' names and of its outputs for ones, in eval mode."""
+"""script_files.py FOLDER: writes modules as PyTorch users save them. Prints, as JSON, the tensor
+names of one of them and its outputs for ones in eval mode."""
 import json
 import sys
 
@@ -24,7 +24,7 @@ class Net(torch.nn.Module):
 
 
 class Plain(torch.nn.Module):
-    """Nothing in it knows training from evaluation."""
+    """Behaves the same in training and evaluation."""
 
     def __init__(self):
         super().__init__()

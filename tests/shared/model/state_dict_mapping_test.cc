@@ -60,7 +60,7 @@ TEST(StateDictMappingTest, RenamesByFirstMatchingRule) {
   EXPECT_THAT(froms(mapping), ElementsAre("module.body.w", "module.body.bias", "fc.0.w"));
 }
 
-// All at once: the shape, the dtype, what is missing, what is too much.
+// Combines a wrong shape, a wrong dtype, a missing and an unexpected tensor.
 TEST(StateDictMappingTest, ReportsEveryMismatchAndLoadsNothing) {
   const FakeFile file({f32("body.w", {3}), {"body.b", DType::kF64, {2}}, f32("extra")});
   const StateDictMapping mapping = map_state_dict(kNeeded, file, {});

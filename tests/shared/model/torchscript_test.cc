@@ -1,4 +1,5 @@
-// TorchScript modules: made here without Python, and, where there is one, by PyTorch.
+// TorchScript modules, created without Python and, if a Python with PyTorch is available, by
+// PyTorch.
 #include <sys/stat.h>
 
 #include <cmath>
@@ -45,7 +46,7 @@ class TorchScriptModelTest : public ::testing::Test {
     EXPECT_TRUE(model.ok()) << model.status().message();
     return model.ok() ? *model : nullptr;
   }
-  // What a user is told: one line, with the path.
+  // Returns the error message, and checks that it is a single line with the path.
   std::string error_text(const test::ScriptParts& parts) { return error_text_of(load(parts)); }
   std::string error_text_of_file(const std::string& name) {
     return error_text_of(make_model(of(folder_ / name), kNumbers, 3));
@@ -74,7 +75,7 @@ TEST_F(TorchScriptModelTest, UsesScriptNamesForTensors) {
   EXPECT_FALSE(model->named_parameters()["linear.bias"].requires_grad());
 }
 
-// What is loaded into the tensors, what trains and what moves them does it to the script's.
+// Loading, training and moving the tensors of the model affects those of the script.
 TEST_F(TorchScriptModelTest, SharesTensorsWithScript) {
   const ModelPtr model = loaded();
   const at::Tensor input = at::ones({5, 2, 4});
@@ -98,7 +99,7 @@ TEST_F(TorchScriptModelTest, AppliesDropoutOnlyInTraining) {
   EXPECT_FALSE(at::equal(model->forward(input), model->forward(input)));
 }
 
-// A run that goes on must not depend on how often the graph ran before.
+// A resumed run must not depend on how often the graph ran before.
 TEST_F(TorchScriptModelTest, ComputesSameOutputAfterRepeatedRuns) {
   const ModelPtr model =
       loaded({.body = "return self.linear.forward(torch.tanh(torch.flatten(x, 1) * 1.7) "
@@ -113,7 +114,7 @@ TEST_F(TorchScriptModelTest, PreservesTiedTensors) {
       loaded({.body = "return self.linear.forward(torch.flatten(x, 1)) + torch.sum(self.again)",
               .is_tied = true});
   ASSERT_EQ(model->named_parameters().size(), 2u);
-  model->to(at::kDouble);  // each into new memory
+  model->to(at::kDouble);  // copies each tensor to new memory
   for (auto& parameter : model->named_parameters()) parameter.value().detach().zero_();
   EXPECT_EQ(model->forward(at::ones({2, 2, 4}, at::kDouble)).abs().sum().item<double>(), 0);
 }
@@ -133,7 +134,7 @@ TEST_F(TorchScriptModelTest, ReportsOutOfVocabTokensOfBatch) {
   ASSERT_TRUE(model.ok()) << model.status().message();
   at::Tensor tokens = at::ones({2, 4}, at::kLong);
   EXPECT_EQ((*model)->forward(tokens).sizes(), (at::IntArrayRef{2, 3}));
-  tokens[1][2] = 8;  // it has eight
+  tokens[1][2] = 8;  // the table has eight
   try {
     (void)(*model)->forward(tokens);
     ADD_FAILURE() << "it has eight";
@@ -142,7 +143,7 @@ TEST_F(TorchScriptModelTest, ReportsOutOfVocabTokensOfBatch) {
   }
 }
 
-// ---- What is wrong with it
+// ---- Invalid modules
 
 TEST_F(TorchScriptModelTest, RejectsDropoutFixedByTracing) {
   EXPECT_THAT(
@@ -193,7 +194,7 @@ TEST_F(TorchScriptModelTest, RejectsOtherFilesAndUnsafePermissions) {
   EXPECT_THAT(error_text_of_file("m.pt"), HasSubstr("everyone may write to it"));
 }
 
-// ---- As PyTorch makes them
+// ---- Modules written by PyTorch
 
 TEST_F(TorchScriptModelTest, LoadsAndValidatesModulesWrittenByPyTorch) {
   const auto answer = stoker::test::try_run_python(STOKER_SCRIPT_FILES_PY, {folder_.path()});
@@ -205,7 +206,7 @@ TEST_F(TorchScriptModelTest, LoadsAndValidatesModulesWrittenByPyTorch) {
     ASSERT_TRUE(model.ok()) << model.status().message();
     EXPECT_EQ(names_of(**model),
               boost::json::value_to<std::vector<std::string>>(reported.at("names")));
-    // Many samples, and no two alike: else the masks of dropout may agree, or meet zeros only.
+    // Many distinct samples; otherwise two dropout masks could be equal, or cover only zeros.
     const at::Tensor input = at::arange(512, at::kFloat).reshape({64, 2, 4}).sin();
     EXPECT_FALSE(at::equal((*model)->forward(input), (*model)->forward(input))) << name;
   }

@@ -13,7 +13,7 @@
 namespace stoker::model {
 namespace {
 
-constexpr int64_t kMany = 1 << 20;  // enough for LibTorch to split the tensor between threads
+constexpr int64_t kMany = 1 << 20;  // large enough that LibTorch splits the tensor between threads
 
 at::Tensor filled(int threads, double deviation, int64_t count = kMany) {
   at::set_num_threads(threads);
@@ -27,7 +27,8 @@ std::string digest(const at::Tensor& tensor) {
   return sha256_hex({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
 }
 
-// For deviations of at most 0.35 draws are from -1 to 1, in steps of 2^-23: this tries all of them.
+// For deviations of at most 0.35 the uniform random numbers are from -1 to 1 in steps of 2^-23;
+// this covers all of them.
 TEST(TruncatedNormalTest, DrawsNoValueNearRoundingBoundary) {
   const at::Tensor draws = at::arange(1, 1 << 23, at::kDouble).div(1 << 23);
   const at::Tensor exact = draws.erfinv();
@@ -51,7 +52,7 @@ TEST(TruncatedNormalTest, MatchesPyTorchWithinLastBits) {
   at::manual_seed(7);
   const at::Tensor theirs =
       at::empty({kMany}).uniform_(-1, 1).erfinv_().mul_(0.1 * std::numbers::sqrt2);
-  const at::Tensor bound = theirs.abs().mul(2.5e-7);  // of each value; one draw is 0
+  const at::Tensor bound = theirs.abs().mul(2.5e-7);  // per value; one random number is 0
   EXPECT_LE(ours.sub(theirs).abs().sub(bound).max().item<double>(), 0);
 }
 

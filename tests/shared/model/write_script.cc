@@ -1,4 +1,4 @@
-// write_script FILE INPUTS OUTPUTS: a TorchScript module for tests that start stoker's programs.
+// write_script FILE INPUTS OUTPUTS: writes a TorchScript module for tests that start the programs.
 #include <cstdlib>
 
 #include "tests/shared/model/script_files.h"

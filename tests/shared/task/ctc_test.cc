@@ -1,4 +1,4 @@
-// Labels without places: what the loss is, which labels it refuses, and what is decoded.
+// The CTC task: its loss, the labels that it rejects, and decoding.
 #include <cmath>
 #include <limits>
 #include <map>
@@ -70,17 +70,17 @@ class CtcTest : public ::testing::Test {
   }
 };
 
-// The probability of the labels is that of all paths that collapse to them.
+// The probability of the labels is the sum over all paths that collapse to them.
 TEST_F(CtcTest, ComputesLossOverAllAlignments) {
   const at::Tensor input = at::randn({1, kTimeSteps, kOutputs});
   const at::Tensor p = at::log_softmax(input[0], 1).exp();
   const auto at = [&p](int64_t step, int64_t label) { return p[step][label].item<double>(); };
-  // Of two steps, the label 2: 22, 2_, _2. Of three steps, 1 and 1: only 1_1.
+  // Two steps, label 2: 22, 2_, _2. Three steps, labels 1 and 1: only 1_1.
   const double two = at(0, 2) * at(1, 2) + at(0, 2) * at(1, 0) + at(0, 0) * at(1, 2);
   EXPECT_NEAR(loss(batch_of(input, {2, -100, -100}, {2})), -std::log(two), 1e-5);
   const double one_one = at(0, 1) * at(1, 0) * at(2, 1);
   EXPECT_NEAR(loss(batch_of(input, {1, 1, -100}, {3})), -std::log(one_one) / 2, 1e-5);
-  // No label: blanks only, and what is divided by is 1.
+  // No labels: blanks only; the divisor is then 1.
   EXPECT_NEAR(loss(batch_of(input, {-100, -100, -100}, {2})), -std::log(at(0, 0) * at(1, 0)), 1e-5);
 }
 
@@ -105,7 +105,7 @@ TEST_F(CtcTest, ReturnsInfiniteOrZeroLossOnTooManyLabels) {
   EXPECT_NEAR(evaluated({batch}, true).at("loss"), other / 2, 1e-5);
 }
 
-// LibTorch would read memory that is not its own.
+// LibTorch would read out of bounds.
 TEST_F(CtcTest, RejectsInvalidLabels) {
   const at::Tensor input = at::randn({1, kTimeSteps, kOutputs});
   for (const std::vector<int64_t>& labels : {std::vector<int64_t>{0, -100, -100},

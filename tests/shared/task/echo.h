@@ -1,4 +1,4 @@
-// Echo: a model that answers what it is given, so that a test says what the model says.
+// Echo: a model that returns its input, so that a test sets the logits directly.
 #pragma once
 
 #include "shared/model/model.h"

@@ -1,5 +1,4 @@
-// Weights of classes in the losses of training and of evaluation: what a label counts, and what counts
-// nothing.
+// Class weights and ignored labels in the training and evaluation losses.
 #include "shared/task/label_loss.h"
 
 #include <cmath>
@@ -88,7 +87,7 @@ TEST_F(LabelLossTest, RejectsInvalidLabel) {
   EXPECT_THROW(loss({}).mean_over_valid(logits_, of_labels({0, -1, 1, 0})), c10::Error);
 }
 
-// ---- the tasks that have them
+// ---- Tasks with class weights
 
 Result<std::unique_ptr<Task>> classification(std::vector<double> weights) {
   return make_task({config::ClassificationTask{.class_weights = {std::move(weights)}}}, nullptr,

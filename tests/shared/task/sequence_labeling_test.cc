@@ -1,4 +1,4 @@
-// A label for each step: which of them count, and that figures do not depend on batches.
+// One label per time step: ignored labels, and metrics that do not depend on the batch size.
 #include <map>
 #include <vector>
 
@@ -45,7 +45,7 @@ class SequenceLabelingTest : public ::testing::Test {
     EXPECT_TRUE(task.ok()) << task.status().to_string();
     return std::move(*task);
   }
-  // Of a batch of any number of steps; a label in three does not count.
+  // A batch with any number of steps; a third of the labels is ignored on average.
   static Batch batch_of(int64_t samples, int64_t steps) {
     const at::Tensor labels = at::randint(kClasses, {samples, steps}, at::kLong);
     const at::Tensor is_ignored = at::randint(3, {samples, steps}, at::kLong).eq(0);
@@ -93,7 +93,7 @@ TEST_F(SequenceLabelingTest, ReturnsZeroLossWithoutCountedLabels) {
 }
 
 TEST_F(SequenceLabelingTest, ComputesMetricsOverCountedLabels) {
-  // The likeliest class of each step is 0, 1, 2, 0, …
+  // The most likely classes of the steps are 0, 1, 2, 0, …
   const at::Tensor input = at::zeros({1, kSteps, kClasses});
   for (int64_t step = 0; step < kSteps; ++step) input[0][step][step % kClasses].fill_(5);
   const at::Tensor labels =

@@ -1,2 +1,2 @@
-// A shared object that is no plugin.
+// A shared object without a plugin entry.
 int answer() { return 42; }

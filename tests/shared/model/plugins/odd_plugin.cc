@@ -1,4 +1,4 @@
-// A plugin whose model does what `does` says, for tests of what is refused.
+// A plugin whose model has the defect selected by the argument `does`.
 #include <stdexcept>
 
 #include <ATen/ops/zeros.h>

@@ -1,4 +1,4 @@
-// A plugin as another version would have made it: without LibTorch, and with what STALE_… say.
+// A plugin of another version: built without LibTorch, with the version numbers in STALE_….
 #include <stoker/plugin_entry.h>
 #include <torch/version.h>
 

@@ -1,4 +1,4 @@
-// A plugin that calls what no library has.
+// A plugin with an undefined symbol.
 #include <stoker/plugin_entry.h>
 #include <torch/version.h>
 
