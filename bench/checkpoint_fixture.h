@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "shared/checkpoint/tensor_view.h"
+#include "shared/checkpoint/tensor_source.h"
 
 namespace stoker::bench {
 

@@ -25,8 +25,7 @@
 #include "bench/jpeg_image.h"
 #include "bench/python_baseline.h"
 #include "shared/base/file.h"
-#include "shared/base/unique_fd.h"
-#include "shared/feed/sample_cache_budget.h"
+#include "shared/feed/worker_pool.h"
 
 namespace stoker::bench {
 namespace {

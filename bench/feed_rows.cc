@@ -18,7 +18,7 @@
 #include "bench/feed_run.h"
 #include "bench/scratch_folder.h"
 #include "shared/base/file.h"
-#include "shared/feed/sample_cache_budget.h"
+#include "shared/feed/worker_pool.h"
 
 namespace stoker::bench {
 namespace {

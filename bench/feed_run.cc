@@ -9,7 +9,6 @@
 #include "bench/stopwatch.h"
 #include "shared/base/coordinator.h"
 #include "shared/dataset/sample_plan.h"
-#include "shared/feed/crash_tracking_dataset.h"
 #include "shared/feed/quarantine_table.h"
 #include "shared/feed/worker_pool.h"
 #include "shared/ring/shm_ring.h"

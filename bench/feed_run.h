@@ -14,7 +14,7 @@
 #include "shared/base/status.h"
 #include "shared/config/dataset_config.h"
 #include "shared/dataset/dataset.h"
-#include "shared/feed/read_ahead_options.h"
+#include "shared/feed/read_ahead.h"
 
 namespace stoker::bench {
 

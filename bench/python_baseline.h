@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 
 namespace stoker::bench {
 

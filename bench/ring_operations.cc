@@ -16,7 +16,7 @@
 #include "bench/child_process.h"
 #include "bench/ring_run.h"
 #include "bench/stopwatch.h"
-#include "shared/base/unique_fd.h"
+#include "shared/base/file.h"
 
 namespace stoker::bench {
 namespace {

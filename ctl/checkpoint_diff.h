@@ -6,7 +6,9 @@
 // Errors:   kNotFound: there is no such checkpoint; kCorrupt: one is damaged; kIoError.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,10 @@
 #include "shared/run/run_layout.h"
 
 namespace stoker::ctl {
+
+// The elements of a tensor. `bytes`: little-endian, as safetensors has them, a whole number of elements. 64-bit integers past
+// 2^53 are rounded.
+std::vector<double> to_doubles(DType dtype, std::span<const std::byte> bytes);
 
 struct TensorDiff {
   TensorSpec spec;

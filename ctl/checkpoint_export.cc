@@ -7,11 +7,10 @@
 
 #include <boost/json.hpp>
 
-#include "ctl/checkpoint_selector.h"
-#include "ctl/number_format.h"
-#include "ctl/progress.h"
+#include "ctl/run_locator.h"
+#include "ctl/terminal.h"
+#include "ctl/text_format.h"
 #include "shared/checkpoint/export_tensors.h"
-#include "shared/checkpoint/new_file.h"
 #include "shared/checkpoint/store.h"
 
 namespace stoker::ctl {

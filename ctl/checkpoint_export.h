@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "ctl/console.h"
+#include "ctl/terminal.h"
 #include "shared/base/clock.h"
 #include "shared/base/status.h"
 #include "shared/run/run_layout.h"

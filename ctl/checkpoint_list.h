@@ -5,18 +5,35 @@
 //          is an entry that says so, not an error.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "ctl/run_history.h"
+#include "ctl/run_report.h"
 #include "ctl/terminal.h"
 #include "shared/base/status.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::ctl {
+
+// Who holds which file by flock, as the kernel lists it: nothing is locked to find out, so neither
+// retention nor a reader is kept from anything. Where the list cannot be read (/proc/locks), nobody
+// holds anything.
+class FileLocks {
+ public:
+  static FileLocks read();
+
+  // Whether somebody on this machine holds the file, shared or alone.
+  bool holds(const std::string& path) const;
+
+ private:
+  std::vector<std::pair<dev_t, ino_t>> held_;
+};
 
 struct ListedCheckpoint {
   uint64_t step = 0;

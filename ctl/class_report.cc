@@ -7,8 +7,7 @@
 
 #include <boost/json.hpp>
 
-#include "ctl/number_format.h"
-#include "ctl/text_table.h"
+#include "ctl/text_format.h"
 
 namespace stoker::ctl {
 namespace {
@@ -85,12 +84,6 @@ std::vector<ConfusedPair> find_confused_pairs(const run::DatasetResult& result) 
   return all;
 }
 
-std::string percent(double share) {
-  char text[16];
-  std::snprintf(text, sizeof text, "%.1f", 100 * share);
-  return text;
-}
-
 }  // namespace
 
 Result<ClassReport> report_classes(const run::RunLayout& layout, const std::string& which,
@@ -140,8 +133,8 @@ std::string render_classes(const ClassReport& report, size_t max_confused_pairs,
                            const TextStyle& style) {
   TextTable classes({{"class", true}, {"support"}, {"precision %"}, {"recall %"}, {"F1 %"}});
   for (const eval_metrics::PerClassMetrics& one : report.classes) {
-    classes.add({printable(one.name), format_count(one.samples), percent(one.precision),
-                 percent(one.recall), percent(one.f1)});
+    classes.add({printable(one.name), format_count(one.samples), format_percent(one.precision),
+                 format_percent(one.recall), format_percent(one.f1)});
   }
   std::string out = "step " + format_count(report.step) + ", " + printable(report.dataset) + "\n" +
                     classes.render(style);
@@ -150,7 +143,7 @@ std::string render_classes(const ClassReport& report, size_t max_confused_pairs,
   for (size_t i = 0; i < std::min(max_confused_pairs, report.confused_pairs.size()); ++i) {
     const ConfusedPair& one = report.confused_pairs[i];
     confused_pairs.add({printable(one.label), printable(one.prediction), format_count(one.samples),
-                        percent(one.share)});
+                        format_percent(one.share)});
   }
   return out + "\n" + confused_pairs.render(style);
 }

@@ -5,8 +5,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "ctl/checkpoint_selector.h"
-#include "ctl/number_format.h"
+#include "ctl/run_locator.h"
+#include "ctl/text_format.h"
 #include "shared/config/config_errors.h"
 #include "shared/control/inspection_requests.h"
 

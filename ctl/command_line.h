@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "shared/base/exit_code.h"
+#include "shared/base/status.h"
 
 namespace stoker::ctl {
 

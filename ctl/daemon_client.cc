@@ -9,6 +9,7 @@ namespace stoker::ctl {
 namespace {
 
 constexpr std::chrono::milliseconds kConnectTime{2000};
+constexpr std::chrono::milliseconds kPausedTime{10'000};
 
 // Why nobody answers is best said by the run directory.
 Status description(const Status& status, const std::optional<run::RunLayout>& maybe_layout) {
@@ -53,6 +54,11 @@ Result<std::string> DaemonClient::ask(std::string_view method, std::string_view 
   auto answer = client_.call(method, params, timeout);
   if (!answer.ok()) return description(answer.status(), maybe_layout_);
   return answer;
+}
+
+bool DaemonClient::is_paused() {
+  const auto answer = ask("status", "", kPausedTime);
+  return answer.ok() && answer->find("\"state\":\"paused\"") != std::string::npos;
 }
 
 ExitCode exit_code_for_reply(const Status& status) {

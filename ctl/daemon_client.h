@@ -25,6 +25,8 @@ class DaemonClient {
   // The result, a JSON object on one line. `params`: a JSON object, or empty.
   Result<std::string> ask(std::string_view method, std::string_view params,
                           std::chrono::milliseconds timeout);
+  // Whether it says that training is paused; waits 10 seconds at most.
+  bool is_paused();
   // Nothing where only --socket was given.
   const std::optional<run::RunLayout>& maybe_layout() const { return maybe_layout_; }
 

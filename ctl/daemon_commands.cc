@@ -1,16 +1,17 @@
 #include "ctl/daemon_commands.h"
 
-#include <charconv>
+#include <filesystem>
 #include <optional>
-#include <string>
 #include <thread>
 
 #include <boost/json.hpp>
 
 #include "ctl/daemon_client.h"
-#include "ctl/number_format.h"
 #include "ctl/run_locator.h"
 #include "ctl/status_format.h"
+#include "ctl/text_format.h"
+#include "shared/base/json_parser.h"
+#include "shared/control/inspection_requests.h"
 #include "shared/control/trainer_status.h"
 #include "shared/run/run_state.h"
 
@@ -45,15 +46,10 @@ Change change_of(Action action) {
   }
 }
 
-std::string shortest(double value) {
-  char text[40];
-  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
-}
-
 // "paused at step 1 200". What stokerd adds to its answer in a later release does no harm.
 std::string format_result(const CommandLine& command, const std::string& answer) {
   std::string text = change_of(command.action).done;
-  if (command.action == Action::kSet) text += " lr " + shortest(command.lr);
+  if (command.action == Action::kSet) text += " lr " + format_shortest(command.lr);
   boost::system::error_code error;
   const auto value = boost::json::parse(answer, error);
   if (error || !value.is_object()) return text;
@@ -140,7 +136,7 @@ ExitCode control_training(const CommandLine& command, const Console& console) {
   if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
   const Change change = change_of(command.action);
   const std::string params =
-      command.action == Action::kSet ? "{\"lr\":" + shortest(command.lr) + "}" : "";
+      command.action == Action::kSet ? "{\"lr\":" + format_shortest(command.lr) + "}" : "";
   const auto answer = link->ask(change.method, params, change.timeout);
   if (!answer.ok()) {
     // Stopping may be quicker than the answer.
@@ -156,6 +152,103 @@ ExitCode control_training(const CommandLine& command, const Console& console) {
   }
   console.out << (command.json ? *answer : format_result(command, *answer)) << "\n";
   return ExitCode::kSuccess;
+}
+
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::chrono::milliseconds kProfileTime{3'600'000};
+constexpr int kProfileDigits = 4;
+
+std::string ms_cell(const json::object& row, const char* name) {
+  const auto* const value = row.if_contains(name);
+  return value == nullptr ? "" : format_significant(value->to_number<double>(), kProfileDigits);
+}
+
+std::string text_of(const json::object& fields, const char* name) {
+  const auto* const value = fields.if_contains(name);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : "";
+}
+
+// Throws what Boost.JSON throws where a field is not as it should be.
+std::string render_table(const json::object& answer, const TextStyle& style) {
+  const json::array& phases = answer.at("phases").as_array();
+  const bool has_device =
+      !phases.empty() && phases.front().as_object().contains("device_median_ms");
+  std::vector<Column> columns = {{"phase", true}, {"median ms"}, {"sum ms"}, {"share"}};
+  if (has_device) {
+    columns.push_back({"on device\nmedian ms"});
+    columns.push_back({"on device\nsum ms"});
+  }
+  TextTable table(columns);
+  const auto add = [&](const std::string& name, const json::object& row, double share) {
+    std::vector<std::string> cells = {name, ms_cell(row, "median_ms"), ms_cell(row, "sum_ms"),
+                                      format_percent(share) + " %"};
+    if (has_device) {
+      cells.push_back(ms_cell(row, "device_median_ms"));
+      cells.push_back(ms_cell(row, "device_sum_ms"));
+    }
+    table.add(std::move(cells));
+  };
+  for (const json::value& phase : phases) {
+    const json::object& row = phase.as_object();
+    add(printable(std::string_view(row.at("phase").as_string())), row,
+        row.at("share").to_number<double>());
+  }
+  json::object whole = answer;
+  whole["sum_ms"] = answer.at("total_ms");
+  add("step", whole, 1);
+  return table.render(style);
+}
+
+// stokerd's answer as a table. kCorrupt: it is none.
+Result<std::string> render_profile(const std::string& answer, const TextStyle& style) {
+  boost::system::error_code error;
+  const json::value value = parse_json(answer, error);
+  try {
+    const json::object& fields = value.as_object();
+    std::string out = "steps " + format_count(fields.at("first_step").to_number<uint64_t>()) +
+                      " to " + format_count(fields.at("last_step").to_number<uint64_t>()) + " on " +
+                      printable(text_of(fields, "device")) + "\n" + render_table(fields, style) +
+                      "\n  " + printable(text_of(fields, "path")) + "\n";
+    if (fields.contains("kernels_path"))
+      out += "  " + printable(text_of(fields, "kernels_path")) + "\n";
+    return out + "  open in https://ui.perfetto.dev or chrome://tracing\n";
+  } catch (const std::exception& wrong) {
+    return Status(StatusCode::kCorrupt,
+                  std::string("stokerd's profile is not understood: ") + wrong.what());
+  }
+}
+
+Status copy_trace(const std::string& from, const std::string& to) {
+  std::error_code error;
+  std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing, error);
+  if (!error) return {};
+  return Status(StatusCode::kIoError, to + ": " + error.message() + "; the trace is " + from);
+}
+
+}  // namespace
+
+ExitCode record_profile(const CommandLine& command, const Console& console) {
+  const control::ProfileRequest request{.steps = command.steps, .kernels = command.kernels};
+  if (const Status wrong = request.validate(); !wrong.ok())
+    return console.fail(wrong, ExitCode::kUsage);
+  auto link = DaemonClient::open(command);
+  if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
+  if (!command.json && link->is_paused())
+    console.err << "stokerctl: training is paused; the profile starts when it resumes\n";
+  const std::string params = "{\"steps\":" + std::to_string(request.steps) +
+                             ",\"kernels\":" + (request.kernels ? "true" : "false") + "}";
+  const auto answer = link->ask("profile", params, kProfileTime);
+  if (!answer.ok()) return console.fail(answer.status(), exit_code_for_reply(answer.status()));
+  const auto text = render_profile(*answer, console.style);
+  if (!text.ok()) return console.fail(text.status(), exit_code_for_reply(text.status()));
+  console.out << (command.json ? *answer + "\n" : *text);
+  if (command.output.empty()) return ExitCode::kSuccess;
+  const Status copied =
+      copy_trace(text_of(json::parse(*answer).as_object(), "path"), command.output);
+  return copied.ok() ? ExitCode::kSuccess : console.fail(copied, exit_code_for(copied));
 }
 
 }  // namespace stoker::ctl

@@ -8,7 +8,7 @@
 #include <chrono>
 
 #include "ctl/command_line.h"
-#include "ctl/console.h"
+#include "ctl/terminal.h"
 
 namespace stoker::ctl {
 
@@ -19,5 +19,9 @@ ExitCode watch_status(const CommandLine& command, const Console& console,
                       std::chrono::milliseconds interval);
 // pause, resume, checkpoint, stop, set
 ExitCode control_training(const CommandLine& command, const Console& console);
+
+// profile: where the time of the next steps goes. Waits until stokerd has done the steps and written
+// the trace; an hour at most.
+ExitCode record_profile(const CommandLine& command, const Console& console);
 
 }  // namespace stoker::ctl

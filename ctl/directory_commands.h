@@ -8,7 +8,7 @@
 #include <chrono>
 
 #include "ctl/command_line.h"
-#include "ctl/console.h"
+#include "ctl/terminal.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::ctl {

@@ -1,19 +1,69 @@
 #include "ctl/inspect_command.h"
 
-#include <charconv>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
 #include <thread>
 #include <vector>
 
 #include <boost/json.hpp>
 
 #include "ctl/daemon_client.h"
-#include "ctl/number_format.h"
-#include "ctl/sparkline.h"
-#include "ctl/text_table.h"
+#include "ctl/text_format.h"
 #include "shared/base/json_parser.h"
 
 namespace stoker::ctl {
 namespace {
+
+// Counts up to a limit, above the one before; the first entry is the limit below all of them.
+struct HistogramPoint {
+  double limit = 0;
+  double count = 0;
+};
+
+constexpr std::array<const char*, 9> kBlocks = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+constexpr std::array<const char*, 9> kAscii = {" ", ".", ".", ":", "-", "=", "+", "*", "#"};
+
+std::vector<double> equal_parts(const std::vector<HistogramPoint>& points, double min, double max,
+                                size_t width) {
+  std::vector<double> parts(width, 0.0);
+  const double part = (max - min) / static_cast<double>(width);
+  for (size_t i = 1; i < points.size(); ++i) {
+    const double low = std::max(points[i - 1].limit, min), high = std::min(points[i].limit, max);
+    if (points[i].count <= 0) continue;
+    if (high <= low) {  // a bucket that is a point here, such as that of zero at an end
+      const double at = std::clamp((low - min) / part, 0.0, static_cast<double>(width - 1));
+      parts[static_cast<size_t>(at)] += points[i].count;
+      continue;
+    }
+    for (size_t at = 0; at < width; ++at) {
+      const double begin = min + static_cast<double>(at) * part;
+      const double shared = std::min(high, begin + part) - std::max(low, begin);
+      if (shared > 0) parts[at] += points[i].count * shared / (high - low);
+    }
+  }
+  return parts;
+}
+
+// A histogram on one line: `width` characters for as many equal parts of [min, max], the higher, the more numbers; counts are
+// spread evenly over their bucket. Eighths of a block with `unicode`, else one of " .:-=+*#".
+// Empty where there is nothing to draw.
+std::string sparkline(const std::vector<HistogramPoint>& points, double min, double max,
+                      size_t width, bool unicode) {
+  if (points.size() < 2 || width == 0 || !std::isfinite(min) || !std::isfinite(max)) return "";
+  const auto& marks = unicode ? kBlocks : kAscii;
+  if (max <= min) return marks.back();
+  const std::vector<double> parts = equal_parts(points, min, max, width);
+  const double highest = *std::max_element(parts.begin(), parts.end());
+  std::string out;
+  for (const double part : parts) {
+    // Whatever is there is seen.
+    const double height = highest > 0 ? std::ceil(part / highest * 8 - 1e-9) : 0;
+    out += marks[static_cast<size_t>(std::clamp(height, 0.0, 8.0))];
+  }
+  return out;
+}
 
 namespace json = boost::json;
 using std::chrono::milliseconds;
@@ -35,11 +85,6 @@ std::string params_of(const CommandLine& command) {
                                       {"histograms", command.histogram}});
 }
 
-std::string shortest(double value) {
-  char text[40];
-  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
-}
-
 double number_of(const json::object& tensor, const char* name) {
   return tensor.at(name).to_number<double>();
 }
@@ -57,12 +102,6 @@ std::vector<HistogramPoint> histogram_of(const json::object& tensor) {
                       .count = point.as_array().at(1).to_number<double>()});
   }
   return points;
-}
-
-std::string percent(double share) {
-  char text[16];
-  std::snprintf(text, sizeof text, "%.1f", 100 * share);
-  return text;
 }
 
 // Calls `render` with the row's fields; what Boost.JSON throws is that it is none.
@@ -90,7 +129,7 @@ std::vector<std::string> cells_of(const json::object& tensor, const TextStyle& s
                                     number("min"),
                                     number("max"),
                                     number("norm"),
-                                    percent(number_of(tensor, "zero_fraction")),
+                                    format_percent(number_of(tensor, "zero_fraction")),
                                     std::to_string(tensor.at("nan_count").to_number<uint64_t>()),
                                     std::to_string(tensor.at("inf_count").to_number<uint64_t>())};
   if (histogram) {
@@ -120,13 +159,22 @@ std::string lines_of(const json::object& row) {
     out += step + " " + word_of(tensor, "kind") + "=" + word_of(tensor, "name");
     for (const char* name :
          {"mean", "std", "min", "max", "norm", "zero_fraction", "nan_count", "inf_count"}) {
-      out += " " + (std::string(name) + "=") + shortest(number_of(tensor, name));
+      out += " " + (std::string(name) + "=") + format_shortest(number_of(tensor, name));
     }
     const std::string bars = sparkline(histogram_of(tensor), number_of(tensor, "min"),
                                        number_of(tensor, "max"), kSparkWidth, false);
     out += bars.empty() ? "\n" : " [" + bars + "]\n";
   }
   return out;
+}
+
+// A row of a tap as a table, or as a line for each tensor. kCorrupt: it is none.
+Result<std::string> render_inspection_table(const std::string& row, const TextStyle& style) {
+  return with_fields(row, [&](const json::object& fields) { return table_of(fields, style); });
+}
+
+Result<std::string> render_inspection_lines(const std::string& row) {
+  return with_fields(row, [](const json::object& fields) { return lines_of(fields); });
 }
 
 // What one read of the tap gave.
@@ -201,27 +249,14 @@ Result<uint64_t> open_inspection(DaemonClient& link, const CommandLine& command)
   return inspection->to_number<uint64_t>();
 }
 
-void report_paused(DaemonClient& link, const Console& console) {
-  const auto answer = link.ask("status", "", kReadTime);
-  if (answer.ok() && answer->find("\"state\":\"paused\"") != std::string::npos)
-    console.err << "stokerctl: training is paused; records follow when it resumes\n";
-}
-
 }  // namespace
-
-Result<std::string> render_inspection_table(const std::string& row, const TextStyle& style) {
-  return with_fields(row, [&](const json::object& fields) { return table_of(fields, style); });
-}
-
-Result<std::string> render_inspection_lines(const std::string& row) {
-  return with_fields(row, [](const json::object& fields) { return lines_of(fields); });
-}
 
 ExitCode follow_inspection(const CommandLine& command, const Console& console,
                            milliseconds interval) {
   auto link = DaemonClient::open(command);
   if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
-  if (!command.json) report_paused(*link, console);
+  if (!command.json && link->is_paused())
+    console.err << "stokerctl: training is paused; records follow when it resumes\n";
   const auto inspection = open_inspection(*link, command);
   if (!inspection.ok()) {
     const bool wrong = inspection.status().code() == StatusCode::kInvalidArgument ||

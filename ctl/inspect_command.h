@@ -6,20 +6,14 @@
 #pragma once
 
 #include <chrono>
-#include <string>
 
 #include "ctl/command_line.h"
-#include "ctl/console.h"
-#include "shared/base/status.h"
+#include "ctl/terminal.h"
 
 namespace stoker::ctl {
 
 // Fetches every `interval`.
 ExitCode follow_inspection(const CommandLine& command, const Console& console,
                            std::chrono::milliseconds interval);
-
-// A row of a tap as a table, or as a line for each tensor. kCorrupt: it is none.
-Result<std::string> render_inspection_table(const std::string& row, const TextStyle& style);
-Result<std::string> render_inspection_lines(const std::string& row);
 
 }  // namespace stoker::ctl

@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <string>
 
+#include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 
 namespace stoker::ctl {
 

@@ -1,8 +1,13 @@
 #include "ctl/run_locator.h"
 
+#include <algorithm>
+#include <charconv>
 #include <filesystem>
 
-#include "ctl/number_format.h"
+#include "ctl/text_format.h"
+#include "shared/base/hash.h"
+#include "shared/checkpoint/verify.h"
+#include "shared/run/eval_result.h"
 
 namespace stoker::ctl {
 namespace {
@@ -57,6 +62,80 @@ std::string format_run_state(const run::RunState& state) {
       break;
   }
   return "no stokerd has run here yet";
+}
+
+namespace {
+
+using checkpoint::CheckpointEntry;
+
+constexpr size_t kMaxDigits = 18;
+
+std::string known_steps(const std::vector<CheckpointEntry>& entries) {
+  constexpr size_t kShown = 8;
+  std::string text;
+  const size_t first = entries.size() - std::min(entries.size(), kShown);
+  for (size_t i = first; i < entries.size(); ++i)
+    text += (i == first ? (first > 0 ? "… " : "") : " ") + std::to_string(entries[i].step);
+  return text;
+}
+
+// The checkpoint that was evaluated, not another that was once saved at the same step.
+Result<CheckpointEntry> best_of(const run::RunLayout& layout,
+                                const std::vector<CheckpointEntry>& entries) {
+  const auto best = run::read_best(layout.best_file());
+  if (!best.ok() && best.status().code() == StatusCode::kNotFound)
+    return Status(
+        StatusCode::kNotFound,
+        layout.best_file() + ": nothing was evaluated yet, so there is no best checkpoint");
+  if (!best.ok()) return best.status();
+  for (const CheckpointEntry& entry : entries) {
+    if (entry.step != best->step) continue;
+    const auto manifest =
+        read_file(join_path(entry.path, "manifest.json"), checkpoint::kMaxManifestBytes);
+    if (manifest.ok() && sha256_hex(*manifest) == best->manifest_sha256) return entry;
+  }
+  return Status(StatusCode::kNotFound,
+                layout.checkpoints_dir() + ": the best checkpoint, of step " +
+                    std::to_string(best->step) +
+                    ", is no longer kept; there are: " + known_steps(entries));
+}
+
+}  // namespace
+
+bool is_selector(const std::string& which) {
+  if (which == "best" || which == "latest") return true;
+  return !which.empty() && which.size() <= kMaxDigits &&
+         which.find_first_not_of("0123456789") == std::string::npos;
+}
+
+Result<std::vector<CheckpointEntry>> all_checkpoints(const run::RunLayout& layout) {
+  const checkpoint::CheckpointStore store(layout.checkpoints_dir(), default_file_system());
+  STOKER_ASSIGN_OR_RETURN(auto entries, store.list());
+  if (entries.empty())
+    return Status(StatusCode::kNotFound, store.directory() + ": no checkpoint yet");
+  return entries;
+}
+
+Result<CheckpointEntry> select_checkpoint(const run::RunLayout& layout, const std::string& which) {
+  STOKER_ASSIGN_OR_RETURN(const auto entries, all_checkpoints(layout));
+  if (which == "latest") return entries.back();
+  if (which == "best") return best_of(layout, entries);
+  uint64_t step = 0;
+  std::from_chars(which.data(), which.data() + which.size(), step);
+  const auto found = std::ranges::find(entries, step, &CheckpointEntry::step);
+  if (found != entries.end()) return *found;
+  return Status(StatusCode::kNotFound, layout.checkpoints_dir() + ": no checkpoint of step " +
+                                           which + "; there are: " + known_steps(entries));
+}
+
+uint64_t bytes_on_disk(const std::string& checkpoint_path) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint_path, error)) {
+    const uint64_t size = entry.file_size(error);
+    if (!error) bytes += size;
+  }
+  return bytes;
 }
 
 }  // namespace stoker::ctl

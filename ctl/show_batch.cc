@@ -7,8 +7,7 @@
 
 #include <boost/json.hpp>
 
-#include "ctl/number_format.h"
-#include "ctl/text_table.h"
+#include "ctl/text_format.h"
 #include "shared/config/load_config.h"
 #include "shared/dataset/batch_transforms.h"
 #include "shared/dataset/dataset.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "ctl/number_format.h"
+#include "ctl/text_format.h"
 
 namespace stoker::ctl {
 namespace {

@@ -4,12 +4,11 @@
 #include <ostream>
 
 #include "ctl/command_line.h"
-#include "ctl/console.h"
 #include "ctl/daemon_commands.h"
 #include "ctl/directory_commands.h"
 #include "ctl/inspect_command.h"
-#include "ctl/profile_command.h"
 #include "ctl/run_locator.h"
+#include "ctl/terminal.h"
 
 namespace stoker::ctl {
 namespace {

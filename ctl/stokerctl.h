@@ -7,7 +7,7 @@
 #include <iosfwd>
 
 #include "ctl/terminal.h"
-#include "shared/base/exit_code.h"
+#include "shared/base/status.h"
 
 namespace stoker::ctl {
 

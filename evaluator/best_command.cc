@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "shared/base/unique_fd.h"
+#include "shared/base/file.h"
 
 namespace stoker::evaluator {
 namespace {

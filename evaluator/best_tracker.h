@@ -18,7 +18,6 @@
 
 #include "shared/run/early_stopping.h"
 #include "shared/run/eval_result.h"
-#include "shared/run/monitor.h"
 
 namespace stoker::evaluator {
 

@@ -14,7 +14,7 @@
 #include "evaluator/evaluated_dataset.h"
 #include "evaluator/evaluation_limit.h"
 #include "shared/base/log.h"
-#include "shared/checkpoint/class_weights.h"
+#include "shared/checkpoint/store.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/model.h"
 #include "shared/model/model_file.h"

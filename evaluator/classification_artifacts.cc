@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "evaluator/canvas.h"
-#include "shared/image/png_writer.h"
+#include "shared/image/png.h"
 
 namespace stoker::evaluator {
 namespace {

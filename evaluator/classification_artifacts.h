@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
-#include "shared/eval_metrics/eval_report.h"
+#include "shared/eval_metrics/eval_metrics.h"
 
 namespace stoker::evaluator {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "shared/base/exit_code.h"
+#include "shared/base/status.h"
 
 namespace stoker::evaluator {
 

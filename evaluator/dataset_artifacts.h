@@ -9,7 +9,7 @@
 
 #include "evaluator/artifact.h"
 #include "shared/dataset/dataset.h"
-#include "shared/eval_metrics/eval_report.h"
+#include "shared/eval_metrics/eval_metrics.h"
 #include "shared/run/eval_result.h"
 
 namespace stoker::evaluator {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "shared/base/unique_fd.h"
+#include "shared/base/file.h"
 
 namespace stoker::evaluator {
 

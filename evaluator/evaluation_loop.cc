@@ -5,9 +5,8 @@
 #include <utility>
 
 #include "evaluator/best_command.h"
+#include "shared/base/hash.h"
 #include "shared/base/log.h"
-#include "shared/base/sha256.h"
-#include "shared/run/early_stop_request.h"
 #include "shared/run/early_stopping.h"
 
 namespace stoker::evaluator {

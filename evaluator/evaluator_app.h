@@ -21,7 +21,7 @@
 #include "evaluator/evaluation_watchdog.h"
 #include "evaluator/wait_logger.h"
 #include "shared/base/clock.h"
-#include "shared/base/exit_code.h"
+#include "shared/base/status.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::evaluator {

@@ -20,7 +20,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/run/evaluation_outcome.h"
+#include "shared/run/evaluation_outcomes.h"
 
 namespace stoker::evaluator {
 

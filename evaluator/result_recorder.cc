@@ -7,9 +7,9 @@
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
-#include "shared/metrics/eval_metrics.h"
 #include "shared/metrics/event_file.h"
 #include "shared/metrics/json_lines.h"
+#include "shared/metrics/metrics_record.h"
 
 namespace stoker::evaluator {
 namespace {

@@ -23,7 +23,6 @@
 #include "shared/base/file.h"
 #include "shared/run/early_stopping.h"
 #include "shared/run/eval_result.h"
-#include "shared/run/monitor.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::evaluator {

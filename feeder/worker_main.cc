@@ -16,10 +16,8 @@
 #include "shared/config/load_config.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/label_range_check.h"
-#include "shared/feed/crash_tracking_dataset.h"
 #include "shared/feed/make_sample_plan.h"
 #include "shared/feed/quarantine_table.h"
-#include "shared/feed/sample_cache_budget.h"
 #include "shared/feed/worker_pool.h"
 #include "shared/ring/shm_ring.h"
 

@@ -1,7 +1,7 @@
 // FeederProgram: stoker-feed: opens the data set and the ring that stokerd hands it, and reads
 // until the ring closes.
 //
-// Errors: the process's exit code (shared/base/exit_code.h); the reason is on standard error. When
+// Errors: the process's exit code (shared/base/status.h); the reason is on standard error. When
 //         its seccomp filter is not permitted that is a warning and ExitCode::kSandbox: stokerd
 //         reports the error, once for all of its readers.
 // Crash:  ends with its parent (PR_SET_PDEATHSIG). What it gives up before it reads the first
@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <string>
 
-#include "shared/base/exit_code.h"
 #include "shared/base/status.h"
 
 namespace stoker::feeder {

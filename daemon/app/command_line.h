@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "daemon/app/resume_compatibility.h"
-#include "shared/base/exit_code.h"
+#include "shared/base/status.h"
 
 namespace stoker::app {
 

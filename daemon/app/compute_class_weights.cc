@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "shared/base/log.h"
-#include "shared/checkpoint/class_weights.h"
+#include "shared/checkpoint/store.h"
 #include "shared/dataset/class_counts.h"
 
 namespace stoker::app {

@@ -24,11 +24,10 @@
 #include "daemon/service/run_directory.h"
 #include "daemon/service/signal_policy.h"
 #include "daemon/service/systemd_notifier.h"
-#include "daemon/service/watchdog.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
 #include "shared/config/config.h"
-#include "shared/run/early_stop_request.h"
+#include "shared/run/early_stopping.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::app {

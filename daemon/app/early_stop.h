@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "shared/config/config.h"
-#include "shared/run/early_stop_request.h"
+#include "shared/run/early_stopping.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::app {

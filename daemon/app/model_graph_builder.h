@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "shared/metrics/model_graph.h"
+#include "shared/metrics/tensorboard_messages.h"
 #include "shared/model/model.h"
 
 namespace stoker::app {

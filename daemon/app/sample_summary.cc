@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "shared/dataset/image_spec.h"
-#include "shared/image/png_writer.h"
+#include "shared/image/png.h"
 
 namespace stoker::app {
 namespace {

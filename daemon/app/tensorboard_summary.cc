@@ -13,7 +13,7 @@
 #include "shared/config/load_config.h"
 #include "shared/feed/batch_shapes.h"
 #include "shared/metrics/event_file.h"
-#include "shared/metrics/hparams.h"
+#include "shared/metrics/tensorboard_messages.h"
 #include "shared/ring/batch_layout.h"
 
 namespace stoker::app {

@@ -19,7 +19,6 @@
 #include "shared/config/load_config.h"
 #include "shared/dataset/label_range_check.h"
 #include "shared/feed/make_sample_plan.h"
-#include "shared/feed/padding_stats.h"
 #include "shared/model/model_file.h"
 
 namespace stoker::app {

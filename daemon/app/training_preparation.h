@@ -21,7 +21,7 @@
 #include "daemon/app/resume_compatibility.h"
 #include "daemon/app/training_parts.h"
 #include "daemon/train/status_board.h"
-#include "shared/feed/sample_weights.h"
+#include "shared/feed/make_sample_plan.h"
 
 namespace stoker::app {
 

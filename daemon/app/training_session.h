@@ -21,7 +21,6 @@
 #include "daemon/train/mailbox.h"
 #include "daemon/train/status_board.h"
 #include "shared/base/clock.h"
-#include "shared/base/exit_code.h"
 #include "shared/base/status.h"
 #include "shared/config/config.h"
 #include "shared/control/trainer_status.h"

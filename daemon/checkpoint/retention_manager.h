@@ -15,7 +15,6 @@
 #include "shared/base/clock.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
-#include "shared/retention/checkpoint_info.h"
 #include "shared/retention/retention.h"
 #include "shared/run/run_layout.h"
 

@@ -16,8 +16,8 @@
 #include <optional>
 #include <string>
 
+#include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 #include "shared/control/socket_path.h"
 
 namespace stoker::control {

@@ -11,8 +11,8 @@
 #include <memory>
 #include <string>
 
+#include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 #include "shared/control/inspection_requests.h"
 #include "shared/control/trainer_status.h"
 

@@ -8,6 +8,7 @@
 //           (exit 74). Only LOCK and missing folders have been made then.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,5 +51,18 @@ class RunDirectory {
   bool has_pause_file_ = false;
   std::vector<std::string> warnings_;
 };
+
+// What a run directory's file system may not keep of what stoker takes for granted, as far as a look at
+// the start can tell.
+struct FileSystemInfo {
+  bool lock_is_seen = true;  // a flock that is held here refuses another one
+  int64_t kind = 0;          // f_type of statfs()
+};
+
+// Of the file system that `held_lock` is on: the path of a file whose flock this process holds.
+FileSystemInfo inspect_file_system(const std::string& held_lock);
+
+// A line each, with what to do.
+std::vector<std::string> durability_warnings(const FileSystemInfo& file_system);
 
 }  // namespace stoker::service

@@ -16,10 +16,9 @@ enum class SignalAction {
 
 class SignalPolicy {
  public:
-  SignalAction on_signal(int number);
-  // A stop that came another way (stokerctl stop): the next SIGTERM or SIGINT is still the first
+  // After a stop that came another way (stokerctl stop) the next SIGTERM or SIGINT is still the first
   // one, because whoever sends it may not know of the other.
-  bool stop_was_signalled() const { return stop_was_signalled_; }
+  SignalAction on_signal(int number);
 
  private:
   bool stop_was_signalled_ = false;

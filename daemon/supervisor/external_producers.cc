@@ -12,7 +12,7 @@
 
 #include <boost/json.hpp>
 
-#include "daemon/supervisor/process_state.h"
+#include "daemon/supervisor/worker_process.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/ring/ring_layout.h"

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "daemon/supervisor/progress_monitor.h"
+#include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 #include "shared/config/feed_config.h"
 #include "shared/ring/shm_ring.h"
 

@@ -31,13 +31,10 @@
 #include <string>
 #include <vector>
 
+#include "daemon/supervisor/crash_policy.h"
 #include "daemon/supervisor/external_producers.h"
 #include "daemon/supervisor/progress_monitor.h"
-#include "daemon/supervisor/quarantine.h"
-#include "daemon/supervisor/restart_limiter.h"
-#include "daemon/supervisor/sample_error_file.h"
 #include "daemon/supervisor/sample_error_log.h"
-#include "daemon/supervisor/worker_activity.h"
 #include "daemon/supervisor/worker_autotuner.h"
 #include "daemon/supervisor/worker_process.h"
 #include "shared/base/clock.h"
@@ -46,7 +43,6 @@
 #include "shared/config/feed_config.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/sample_plan.h"
-#include "shared/feed/crash_tracking_dataset.h"
 #include "shared/feed/quarantine_table.h"
 #include "shared/feed/worker_pool.h"
 #include "shared/ring/shm_ring.h"
@@ -115,7 +111,7 @@ class FeedSupervisor {
   Status make_table(uint32_t workers, uint32_t threads);
   void wait_for_exits(std::chrono::milliseconds timeout) const;
 
-  // In worker_monitor.cc.
+  // Who died, who hangs, who is to be started again.
   Status check_workers();
   // With mutex_ held.
   void check_worker(Worker& worker);

@@ -1,3 +1,37 @@
+// WorkerActivity: what the reading threads were at, on average over the last second or so.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::supervisor {
+
+class WorkerActivity {
+ public:
+  static constexpr std::chrono::seconds kPeriod{1};
+
+  // Threads. What is left of all of them wait for each other, or rest.
+  struct Busy {
+    double reading = 0;
+    double decoding = 0;
+    double transforming = 0;
+    double waiting = 0;  // for a free slot
+  };
+
+  void update(std::chrono::nanoseconds now, const ring::RingCounters& counters);
+  const Busy& busy() const { return busy_; }
+
+ private:
+  bool is_started_ = false;
+  std::chrono::nanoseconds since_{0};
+  ring::RingCounters before_;
+  Busy busy_;
+};
+
 // WorkerAutotuner: how many reading threads keep the ring between two marks: `feed.num_workers: auto`.
 //
 // Where the ring was less than a quarter full on average for a second, the trainer will soon wait:
@@ -6,13 +40,6 @@
 // is sent away later, and later still. While nothing is taken out of the ring, nothing is learnt.
 //
 // Threads: one at a time.
-#pragma once
-
-#include <chrono>
-#include <cstdint>
-
-namespace stoker::supervisor {
-
 class WorkerAutotuner {
  public:
   static constexpr double kLowMark = 0.25;

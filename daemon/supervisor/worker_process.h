@@ -16,11 +16,19 @@
 #include <string>
 #include <vector>
 
-#include "shared/base/exit_code.h"
+#include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 
 namespace stoker::supervisor {
+
+// What /proc says of a process, for people who want to know why it hangs: empty, or no time, where the
+// process is gone. "stopped", "running", "in uninterruptible sleep (D) in nfs_wait_bit_killable", ….
+std::string process_state(pid_t pid);
+// The same of one thread, from the text of its stat and wchan in /proc.
+std::string describe_process_state(const std::string& stat, const std::string& wait_channel);
+
+// Of all its threads, ever.
+std::chrono::nanoseconds cpu_time(pid_t pid);
 
 // The descriptors under which a child finds the ring and the quarantine table.
 inline constexpr int kRingFd = 3;

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "shared/metrics/train_metrics.h"
+#include "shared/metrics/metrics_record.h"
 
 namespace stoker::train {
 

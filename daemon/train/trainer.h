@@ -35,7 +35,7 @@
 #include "shared/config/config.h"
 #include "shared/dataset/sample_plan.h"
 #include "shared/feed/batch_shapes.h"
-#include "shared/metrics/train_metrics.h"
+#include "shared/metrics/metrics_record.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::train {

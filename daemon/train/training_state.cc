@@ -13,7 +13,7 @@
 #include "daemon/train/load_partial.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/log.h"
-#include "shared/checkpoint/class_weights.h"
+#include "shared/checkpoint/store.h"
 #include "shared/model/channels_last.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/torch_dtype.h"

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -151,6 +150,13 @@ Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
       default_file_system().read_at(fd.get(), 0, std::as_writable_bytes(std::span(content)), path));
   content.resize(got);
   return content;
+}
+
+Status read_exactly(int fd, uint64_t offset, std::span<std::byte> out, const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(const size_t got, default_file_system().read_at(fd, offset, out, path));
+  if (got == out.size()) return {};
+  return Status(StatusCode::kCorrupt, path + ": ends at byte " + std::to_string(offset + got) +
+                                          "; " + std::to_string(offset + out.size()) + " are due");
 }
 
 Status write_file_atomically(FileSystem& files, const std::string& path, std::string_view content) {

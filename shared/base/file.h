@@ -8,18 +8,47 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 
 namespace stoker {
+
+// Owns one file descriptor and closes it.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  UniqueFd(const UniqueFd&) = delete;
+  UniqueFd& operator=(const UniqueFd&) = delete;
+  ~UniqueFd() { reset(); }
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+
+ private:
+  int fd_ = -1;
+};
 
 class FileSystem {
  public:
@@ -55,6 +84,9 @@ FileSystem& default_file_system();
 // Reads a whole regular file. kInvalidArgument when it is larger than `max_bytes`, or is not a
 // regular file.
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes);
+
+// Fills `out` with the file's bytes from `offset` on. kCorrupt: the file ends before.
+Status read_exactly(int fd, uint64_t offset, std::span<std::byte> out, const std::string& path);
 
 // Replaces `path` so that a reader, or a power cut, sees the old content or the new, never a part:
 // write to ".<name>.tmp-<pid>" beside it, sync, rename, sync the directory. On failure `path` is

@@ -160,13 +160,6 @@ Field::Field(std::string_view k, double v) : key(k) {
   value = text;
 }
 
-LogLevel parse_log_level(std::string_view word) {
-  if (word == "debug") return LogLevel::kDebug;
-  if (word == "warn") return LogLevel::kWarn;
-  if (word == "error") return LogLevel::kError;
-  return LogLevel::kInfo;
-}
-
 std::string format_event(std::string_view event, Fields fields) {
   std::string line(event);
   for (const Field& field : fields) {

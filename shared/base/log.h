@@ -26,7 +26,6 @@
 namespace stoker {
 
 enum class LogLevel { kDebug, kInfo, kWarn, kError };
-LogLevel parse_log_level(std::string_view word);  // debug info warn error; anything else is info
 
 struct LogOptions {
   LogLevel level = LogLevel::kInfo;

@@ -1,15 +1,182 @@
 #include "shared/checkpoint/export_tensors.h"
 
-#include <algorithm>
-#include <functional>
-#include <vector>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "shared/archive/zip_writer.h"
-#include "shared/base/sha256.h"
-#include "shared/checkpoint/tensor_header.h"
-#include "shared/checkpoint/tensor_pickle.h"
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <string_view>
+#include <utility>
+
+#include "shared/archive/zip.h"
+#include "shared/base/hash.h"
+#include "shared/base/tensor_spec.h"
+#include "shared/checkpoint/pickle.h"
+#include "shared/checkpoint/safetensors.h"
 
 namespace stoker::checkpoint {
+namespace {
+
+// The pickle (protocol 2) of a torch.save file that holds a dict of tensors. Each
+// tensor has a storage of its own, in C order: "0", "1" and so on, in the order given.
+
+struct PickledPart {
+  std::string name;
+  std::vector<TensorSpec> tensors;
+};
+
+constexpr std::string_view kTorchPrefix = "torch.";
+
+// Appends instructions, each of which leaves a value on the stack unless it says otherwise.
+class PickleWriter {
+ public:
+  PickleWriter() { op(op::kProto).bytes(2, 1); }
+
+  PickleWriter& op(uint8_t code) {
+    text_ += static_cast<char>(code);
+    return *this;
+  }
+  PickleWriter& bytes(uint64_t value, size_t count) {
+    for (size_t i = 0; i < count; ++i) text_ += static_cast<char>(value >> (8 * i));
+    return *this;
+  }
+  PickleWriter& text(std::string_view value) {
+    op(op::kBinUnicode).bytes(value.size(), 4).text_ += value;
+    return *this;
+  }
+  // As Python writes it: the shortest that takes it.
+  PickleWriter& number(uint64_t value) {
+    if (value < 0x100) return op(op::kBinInt1).bytes(value, 1);
+    if (value < 0x10000) return op(op::kBinInt2).bytes(value, 2);
+    if (value < 0x80000000) return op(op::kBinInt).bytes(value, 4);
+    return op(op::kLong1).bytes(sizeof value + 1, 1).bytes(value, sizeof value).bytes(0, 1);
+  }
+  PickleWriter& name(std::string_view module, std::string_view word) {
+    op(op::kGlobal).text_ += std::string(module) + '\n' + std::string(word) + '\n';
+    return *this;
+  }
+  PickleWriter& numbers(const std::vector<int64_t>& values) {
+    op(op::kMark);
+    for (const int64_t value : values) number(static_cast<uint64_t>(value));
+    return op(op::kTuple);
+  }
+  PickleWriter& tensor(const TensorSpec& spec, size_t storage);
+  std::string finish() { return std::move(op(op::kStop).text_); }
+
+ private:
+  std::string text_;
+};
+
+std::vector<int64_t> strides_of(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t i = shape.size(); i-- > 1;) {
+    // As PyTorch: an extent of 0 counts as 1. Beyond 63 bits nothing is stored, and nothing counts.
+    const int64_t extent = shape[i] > 0 ? shape[i] : 1;
+    if (__builtin_mul_overflow(strides[i], extent, &strides[i - 1])) strides[i - 1] = 1;
+  }
+  return strides;
+}
+
+// torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()); where PyTorch has
+// no type of storage for the dtype, _v3 of a storage of bytes, with the dtype behind it.
+PickleWriter& PickleWriter::tensor(const TensorSpec& spec, size_t storage) {
+  const std::string_view type = storage_type_name(spec.dtype);
+  const bool is_typed = !type.empty();
+  name("torch._utils", is_typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+  op(op::kMark).op(op::kMark).text("storage");
+  name(is_typed ? "torch" : "torch.storage", is_typed ? type : "UntypedStorage");
+  text(std::to_string(storage)).text("cpu");
+  number(is_typed ? static_cast<uint64_t>(spec.elements()) : spec.bytes());
+  op(op::kTuple).op(op::kBinPersId).number(0);
+  numbers(spec.shape).numbers(strides_of(spec.shape)).op(op::kNewFalse);
+  name("collections", "OrderedDict").op(op::kEmptyTuple).op(op::kReduce);
+  if (!is_typed) name("torch", torch_dtype_name(spec.dtype).substr(kTorchPrefix.size()));
+  return op(op::kTuple).op(op::kReduce);
+}
+
+void put_dict(PickleWriter& pickle, const std::vector<TensorSpec>& tensors, size_t first_storage) {
+  pickle.op(op::kEmptyDict).op(op::kMark);
+  for (const TensorSpec& spec : tensors) pickle.text(spec.name).tensor(spec, first_storage++);
+  pickle.op(op::kSetItems);
+}
+
+// {name: tensor, …}
+std::string pickle_tensors(const std::vector<TensorSpec>& tensors) {
+  PickleWriter pickle;
+  put_dict(pickle, tensors, 0);
+  return pickle.finish();
+}
+
+// {"model": {name: tensor, …}, …, "step": 1200}; the storages are numbered through.
+std::string pickle_parts(const std::vector<PickledPart>& parts, uint64_t step) {
+  PickleWriter pickle;
+  size_t storage = 0;
+  pickle.op(op::kEmptyDict).op(op::kMark);
+  for (const PickledPart& part : parts) {
+    pickle.text(part.name);
+    put_dict(pickle, part.tensors, storage);
+    storage += part.tensors.size();
+  }
+  pickle.text("step").number(step).op(op::kSetItems);
+  return pickle.finish();
+}
+
+constexpr size_t kBufferBytes = 1 << 20;
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+Result<NewFile> NewFile::create(FileSystem& files, const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) == 0)
+    return Status(StatusCode::kAlreadyExists,
+                  path + ": is there already; remove it, or give another name");
+  const std::string name = path.substr(path.rfind('/') + 1);
+  if (name.empty()) return Status(StatusCode::kInvalidArgument, path + ": is no name of a file");
+  std::string temporary =
+      join_path(folder_of(path), "." + name + ".tmp-" + std::to_string(::getpid()));
+  // Left there by a process of our number, long ago.
+  static_cast<void>(files.remove_file(temporary));
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
+                          files.open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
+  return NewFile(files, path, std::move(temporary), std::move(fd));
+}
+
+NewFile::~NewFile() {
+  if (fd_.get() < 0) return;
+  static_cast<void>(files_->remove_file(temporary_));
+}
+
+Status NewFile::append(std::span<const std::byte> bytes) {
+  bytes_ += bytes.size();
+  if (gathered_.size() + bytes.size() > kBufferBytes) STOKER_RETURN_IF_ERROR(flush());
+  if (bytes.size() >= kBufferBytes) return files_->write(fd_.get(), bytes, temporary_);
+  gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
+  return {};
+}
+
+Status NewFile::flush() {
+  const Status status =
+      gathered_.empty() ? Status() : files_->write(fd_.get(), gathered_, temporary_);
+  gathered_.clear();
+  return status;
+}
+
+Status NewFile::commit() {
+  STOKER_RETURN_IF_ERROR(flush());
+  STOKER_RETURN_IF_ERROR(files_->sync(fd_.get(), temporary_));
+  STOKER_RETURN_IF_ERROR(files_->rename_noreplace(temporary_, path_));
+  if (::close(fd_.release()) != 0) return Status::from_errno(errno, "close " + path_);
+  return files_->sync_directory(folder_of(path_));
+}
+
 namespace {
 
 constexpr uint64_t kCopyBytes = 4 << 20;

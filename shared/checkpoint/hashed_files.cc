@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 
 namespace stoker::checkpoint {
 namespace {

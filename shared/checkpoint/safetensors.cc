@@ -4,15 +4,269 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
-#include "shared/checkpoint/tensor_header.h"
+#include <boost/json/basic_parser_impl.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/string.hpp>
 
 namespace stoker::checkpoint {
+namespace {
+
+namespace json = boost::json;
+using json::error_code;
+using json::string_view;
+
+static_assert(std::endian::native == std::endian::little, "the format is little endian");
+
+// Takes the parser's events. Only the shape that the format defines is let through, so whatever is
+// nested deeper, unknown or said twice ends the parsing where it stands. (boost::json::parse would
+// keep the last of two equal keys without a word.)
+class HeaderHandler {
+ public:
+  // NOLINTBEGIN(readability-identifier-naming): the parser asks for them by these names
+  static constexpr size_t max_object_size = std::numeric_limits<size_t>::max();
+  static constexpr size_t max_array_size = std::numeric_limits<size_t>::max();
+  static constexpr size_t max_key_size = std::numeric_limits<size_t>::max();
+  static constexpr size_t max_string_size = std::numeric_limits<size_t>::max();
+  // NOLINTEND(readability-identifier-naming)
+
+  TensorHeader header;
+  std::string problem;  // of reject(); empty: the parser's own error
+
+  bool on_document_begin(error_code&) { return true; }
+  bool on_document_end(error_code&) { return true; }
+
+  bool on_object_begin(error_code& ec) {
+    if (in_ == In::kStart) return enter(In::kTop);
+    if (in_ != In::kTop) return reject(ec, "an object where none belongs");
+    if (key_ == kMetadataKey) {
+      if (std::exchange(metadata_seen_, true)) return reject(ec, "__metadata__ is there twice");
+      return enter(In::kMetadata);
+    }
+    if (!names_.insert(key_).second) return reject(ec, "tensor " + key_ + " is there twice");
+    if (const Status status = check_tensor_name(key_); !status.ok())
+      return reject(ec, status.message());
+    header.tensors.emplace_back().spec.name = key_;
+    has_dtype_ = has_shape_ = has_offsets_ = false;
+    return enter(In::kTensor);
+  }
+  bool on_object_end(size_t, error_code& ec) {
+    if (in_ == In::kTop) return enter(In::kEnd);
+    if (in_ == In::kTensor && !(has_dtype_ && has_shape_ && has_offsets_))
+      return reject(ec, "tensor " + name() + " needs dtype, shape and data_offsets");
+    return enter(In::kTop);
+  }
+  bool on_array_begin(error_code& ec) {
+    if (in_ == In::kTensor && key_ == "shape") return enter(In::kShape);
+    if (in_ == In::kTensor && key_ == "data_offsets") return enter(In::kOffsets);
+    return reject(ec, "an array where none belongs");
+  }
+  bool on_array_end(size_t count, error_code& ec) {
+    if (in_ == In::kOffsets && count != 2)
+      return reject(ec, "tensor " + name() + ": data_offsets needs two numbers");
+    return enter(In::kTensor);
+  }
+
+  bool on_key_part(string_view part, size_t, error_code&) { return append(part); }
+  bool on_key(string_view part, size_t, error_code& ec) {
+    append(part);
+    key_ = std::exchange(text_, {});
+    if (in_ != In::kTensor) return true;
+    bool* const seen = key_ == "dtype"          ? &has_dtype_
+                       : key_ == "shape"        ? &has_shape_
+                       : key_ == "data_offsets" ? &has_offsets_
+                                                : nullptr;
+    if (seen == nullptr) return reject(ec, "tensor " + name() + ": unknown key");
+    if (std::exchange(*seen, true)) return reject(ec, "tensor " + name() + ": " + key_ + " twice");
+    return true;
+  }
+
+  bool on_string_part(string_view part, size_t, error_code&) { return append(part); }
+  bool on_string(string_view part, size_t, error_code& ec) {
+    append(part);
+    const std::string text = std::exchange(text_, {});
+    if (in_ == In::kMetadata) {
+      if (header.metadata.emplace(key_, text).second) return true;
+      return reject(ec, "a key of __metadata__ is there twice");
+    }
+    if (in_ != In::kTensor || key_ != "dtype") return reject(ec, "a string where none belongs");
+    const auto dtype = parse_dtype(text);
+    if (!dtype) return reject(ec, "tensor " + name() + ": its dtype is not one that stoker reads");
+    header.tensors.back().spec.dtype = *dtype;
+    return true;
+  }
+
+  bool on_number_part(string_view, error_code&) { return true; }
+  bool on_int64(int64_t value, string_view text, error_code& ec) {
+    // "-0" is a zero to this parser, and an error to others.
+    if (value < 0 || text.starts_with('-')) return reject(ec, "a negative number");
+    return take_number(static_cast<uint64_t>(value), ec);
+  }
+  bool on_uint64(uint64_t value, string_view, error_code& ec) { return take_number(value, ec); }
+  bool on_double(double, string_view, error_code& ec) {
+    return reject(ec, "a number that is not a whole number of 64 bits");
+  }
+  bool on_bool(bool, error_code& ec) { return reject(ec, "true or false where none belongs"); }
+  bool on_null(error_code& ec) { return reject(ec, "null where none belongs"); }
+  bool on_comment_part(string_view, error_code& ec) { return reject(ec, "a comment"); }
+  bool on_comment(string_view, error_code& ec) { return reject(ec, "a comment"); }
+
+ private:
+  enum class In { kStart, kTop, kMetadata, kTensor, kShape, kOffsets, kEnd };
+
+  bool enter(In next) {
+    in_ = next;
+    offsets_read_ = 0;
+    return true;
+  }
+  bool append(string_view part) {
+    text_.append(part.data(), part.size());
+    return true;
+  }
+  bool reject(error_code& ec, std::string why) {
+    problem = std::move(why);
+    ec = json::error::syntax;
+    return false;
+  }
+  const std::string& name() const { return header.tensors.back().spec.name; }
+  bool take_number(uint64_t value, error_code& ec) {
+    if (in_ == In::kShape) {
+      if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+        return reject(ec, "tensor " + name() + ": an extent beyond 63 bits");
+      header.tensors.back().spec.shape.push_back(static_cast<int64_t>(value));
+      return true;
+    }
+    if (in_ != In::kOffsets) return reject(ec, "a number where none belongs");
+    TensorExtent& tensor = header.tensors.back();
+    (offsets_read_++ == 0 ? tensor.begin : tensor.end) = value;
+    return true;
+  }
+
+  In in_ = In::kStart;
+  std::string text_;  // parts of a key or string that is not complete yet
+  std::string key_;
+  std::unordered_set<std::string> names_;
+  size_t offsets_read_ = 0;
+  bool metadata_seen_ = false;
+  bool has_dtype_ = false;
+  bool has_shape_ = false;
+  bool has_offsets_ = false;
+};
+
+Status corrupt(std::string what) {
+  return Status(StatusCode::kCorrupt, "header: " + std::move(what));
+}
+
+Status check_extents(std::vector<TensorExtent>& tensors, uint64_t data_bytes) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  uint64_t expected = 0;
+  for (const auto& [spec, begin, end] : tensors) {
+    const std::string span = "[" + std::to_string(begin) + ", " + std::to_string(end) + "]";
+    if (begin != expected || end < begin) {
+      return corrupt("tensor " + spec.name + ": data_offsets " + span +
+                     " leave a hole or overlap; " + std::to_string(expected) + " is due");
+    }
+    const auto bytes = checked_bytes(spec);
+    if (!bytes) return corrupt("tensor " + spec.name + ": its shape overflows 63 bits");
+    if (*bytes != end - begin) {
+      return corrupt("tensor " + spec.name + ": dtype and shape need " + std::to_string(*bytes) +
+                     " bytes, data_offsets " + span + " hold " + std::to_string(end - begin));
+    }
+    expected = end;
+  }
+  if (expected == data_bytes) return {};
+  return corrupt("its tensors end at " + std::to_string(expected) + ", the data at " +
+                 std::to_string(data_bytes));
+}
+
+std::string quoted(std::string_view text) {
+  return json::serialize(json::string_view(text.data(), text.size()));
+}
+
+}  // namespace
+
+// The factors are multiplied in the order of the shape, as the crate does it: [0, huge, huge] is 0,
+// [huge, huge, 0] is refused. With a sign, because TensorSpec::elements() counts with one.
+std::optional<uint64_t> checked_bytes(const TensorSpec& spec) {
+  int64_t bytes = 1;
+  for (const int64_t extent : spec.shape)
+    if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) return std::nullopt;
+  if (__builtin_mul_overflow(bytes, dtype_bytes(spec.dtype), &bytes)) return std::nullopt;
+  return static_cast<uint64_t>(bytes);
+}
+
+Result<TensorHeader> parse_tensor_header(std::string_view text, uint64_t data_bytes) {
+  if (!text.starts_with('{')) return corrupt("does not start with '{'");
+  json::basic_parser<HeaderHandler> parser{json::parse_options{}};
+  error_code error;
+  const size_t used = parser.write_some(false, text.data(), text.size(), error);
+  const std::string location = " at byte " + std::to_string(used);
+  if (error) {
+    const std::string& problem = parser.handler().problem;
+    return corrupt((problem.empty() ? error.message() : problem) + location);
+  }
+  if (used != text.size()) return corrupt("something follows the JSON object" + location);
+  TensorHeader header = std::move(parser.handler().header);
+  STOKER_RETURN_IF_ERROR(check_extents(header.tensors, data_bytes));
+  return header;
+}
+
+std::string format_tensor_header(const TensorHeader& header) {
+  std::string text(sizeof(uint64_t), '\0');
+  text += '{';
+  const auto separate = [&] {
+    if (text.back() != '{') text += ',';
+  };
+  if (!header.metadata.empty()) {
+    text += quoted(kMetadataKey) + ":{";
+    for (const auto& [key, value] : header.metadata) {
+      separate();
+      text += quoted(key) + ":" + quoted(value);
+    }
+    text += '}';
+  }
+  for (const auto& [spec, begin, end] : header.tensors) {
+    separate();
+    text += quoted(spec.name) + ":{\"dtype\":\"" + std::string(to_string(spec.dtype)) +
+            "\",\"shape\":[";
+    for (size_t i = 0; i < spec.shape.size(); ++i)
+      text += (i > 0 ? "," : "") + std::to_string(spec.shape[i]);
+    text += "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) + "]}";
+  }
+  text += '}';
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t length = text.size() - sizeof(uint64_t);
+  std::memcpy(text.data(), &length, sizeof length);
+  return text;
+}
+
+Status check_tensor_name(std::string_view name) {
+  if (name == kMetadataKey)
+    return Status(StatusCode::kInvalidArgument, "a tensor cannot be called __metadata__");
+  if (name.size() > kMaxNameBytes) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a tensor's name has " + std::to_string(name.size()) + " bytes; the limit is " +
+                      std::to_string(kMaxNameBytes));
+  }
+  for (size_t i = 0; i < name.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(name[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < name.size() ? name[i + 1] : 0xff);
+    const bool c1 = byte == 0xc2 && next < 0xa0;  // U+0080 … U+009F in UTF-8
+    if (byte < 0x20 || byte == 0x7f || c1)
+      return Status(StatusCode::kInvalidArgument, "a tensor's name holds a control character");
+  }
+  return {};
+}
+
 namespace {
 
 Status check_views(const TensorViews& tensors, const std::string& path) {
@@ -105,13 +359,6 @@ Result<uint64_t> size_of(int fd, const std::string& path) {
   if (::fstat(fd, &info) != 0) return Status::from_errno(errno, "stat " + path);
   if (!S_ISREG(info.st_mode)) return Status(StatusCode::kCorrupt, path + ": is not a regular file");
   return static_cast<uint64_t>(info.st_size);
-}
-
-Status read_exactly(int fd, uint64_t offset, std::span<std::byte> out, const std::string& path) {
-  STOKER_ASSIGN_OR_RETURN(const size_t got, default_file_system().read_at(fd, offset, out, path));
-  if (got == out.size()) return {};
-  return Status(StatusCode::kCorrupt, path + ": ends at byte " + std::to_string(offset + got) +
-                                          "; " + std::to_string(offset + out.size()) + " are due");
 }
 
 Result<std::string> read_header(int fd, uint64_t file_bytes, const std::string& path) {

@@ -6,19 +6,54 @@
 //          format does not allow, found before any memory is allocated for it; kIoError, kNotFound.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/base/tensor_spec.h"
 #include "shared/checkpoint/hashed_files.h"
 #include "shared/checkpoint/tensor_source.h"
-#include "shared/checkpoint/tensor_view.h"
 
 namespace stoker::checkpoint {
+
+inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the safetensors crate
+inline constexpr size_t kMaxNameBytes = 512;
+inline constexpr std::string_view kMetadataKey = "__metadata__";
+
+// ---- The JSON header: which tensors, where. kCorrupt says what is wrong and, for JSON that does not
+// parse, at which byte of the header.
+
+struct TensorExtent {
+  TensorSpec spec;
+  uint64_t begin = 0;  // of its bytes, counted from the end of the header
+  uint64_t end = 0;
+};
+
+struct TensorHeader {
+  std::vector<TensorExtent> tensors;  // by offset: contiguous, the first at 0
+  std::map<std::string, std::string> metadata;
+};
+
+// Accepts only what fills `data_bytes` without hole or overlap. Allocates in proportion to `json`.
+Result<TensorHeader> parse_tensor_header(std::string_view json, uint64_t data_bytes);
+
+// The header with its length in front, padded with spaces so that the data begin at a multiple
+// of 8.
+std::string format_tensor_header(const TensorHeader& header);
+
+// The tensor's bytes by dtype and shape. nullopt: a negative extent, or more elements or bytes than 63
+// bits count.
+std::optional<uint64_t> checked_bytes(const TensorSpec& spec);
+
+// kInvalidArgument: longer than kMaxNameBytes, holds a control character, or is kMetadataKey.
+Status check_tensor_name(std::string_view name);
 
 // A file ready to be written: its header, and where the tensors' bytes lie.
 struct SafetensorsContent {

@@ -1,17 +1,46 @@
 #include "shared/checkpoint/store.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <string_view>
+#include <utility>
 
-#include "shared/checkpoint/checkpoint_names.h"
-#include "shared/checkpoint/delete_directory.h"
+#include "shared/base/clock.h"
+#include "shared/base/log.h"
+#include "shared/checkpoint/hashed_files.h"
+#include "shared/checkpoint/manifest.h"
+#include "shared/checkpoint/safetensors.h"
 
 namespace stoker::checkpoint {
+namespace {
+
+// Removes directories that are out of sight: .tmp-… and .trash-…. A directory keeps all of its files
+// until the name that hides it is on the disk. Otherwise a power cut could bring it back under its old
+// name, with half of its files.
+Status delete_directory(FileSystem& files, const std::string& directory,
+                        const std::vector<std::string>& hidden_names) {
+  if (hidden_names.empty()) return {};
+  STOKER_RETURN_IF_ERROR(files.sync_directory(directory));
+  for (const std::string& name : hidden_names)
+    STOKER_RETURN_IF_ERROR(files.remove_tree(join_path(directory, name)));
+  return {};
+}
+
+// What a checkpoint directory is called before it is visible, and after it is retired.
+constexpr std::string_view kTemporaryPrefix = ".tmp-";
+constexpr std::string_view kTrashPrefix = ".trash-";
+constexpr char kLatestName[] = "latest";
+
+}  // namespace
 
 CheckpointStore::CheckpointStore(std::string directory, FileSystem& files)
     : directory_(std::move(directory)), files_(files) {}
@@ -107,6 +136,205 @@ Status CheckpointStore::clean_up() {
     if (name.starts_with(kTemporaryPrefix) || name.starts_with(kTrashPrefix))
       hidden.push_back(name);
   return delete_directory(files_, directory_, hidden);
+}
+
+namespace {
+
+// Headers, manifest, sums, and the directory itself.
+constexpr uint64_t kSmallFilesBytes = 1 << 20;
+
+uint64_t bytes_of(const TensorViews& views) {
+  uint64_t bytes = 0;
+  for (const TensorView& view : views) bytes += view.bytes.size();
+  return bytes;
+}
+
+// Everything but the move to its name. SHA256SUMS last: where it is whole, so is the rest.
+Result<Manifest> write_files(FileSystem& files, const std::string& directory,
+                             const CheckpointContent& content) {
+  Manifest manifest = content.manifest;
+  manifest.format = kFormat;
+  if (manifest.created.empty()) manifest.created = to_iso8601(system_clock().wall());
+  if (manifest.stoker_version.empty()) manifest.stoker_version = "stoker " STOKER_VERSION;
+  std::vector<std::pair<const char*, const TensorViews*>> parts = {
+      {"model.safetensors", &content.model},
+      {"optimizer.safetensors", &content.optim},
+      {"trainer_state.safetensors", &content.state}};
+  if (!content.ema.empty()) parts.emplace_back("ema.safetensors", &content.ema);
+  std::vector<SafetensorsContent> laid_out;
+  std::vector<FileContent> contents;
+  for (const auto& [name, views] : parts) {
+    // PyTorch's loaders expect this entry.
+    auto file = make_safetensors_layout(name, *views, {{"format", "pt"}});
+    if (!file.ok()) return file.status().with_context(directory);
+    laid_out.push_back(*std::move(file));
+    contents.push_back(laid_out.back().content);
+  }
+  STOKER_ASSIGN_OR_RETURN(manifest.files, write_hashed_files(files, directory, contents));
+  std::vector<Checksum> sums;
+  for (const WrittenFile& file : manifest.files) sums.push_back({file.sha256, file.name});
+  STOKER_ASSIGN_OR_RETURN(const WrittenFile written,
+                          write_hashed_file(files, directory, kManifestName, to_json(manifest)));
+  sums.push_back({written.sha256, written.name});
+  STOKER_RETURN_IF_ERROR(
+      write_hashed_file(files, directory, kChecksumsName, format_checksums(sums)).status());
+  STOKER_RETURN_IF_ERROR(files.sync_directory(directory));
+  return manifest;
+}
+
+bool exists(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0;
+}
+
+// A synced checkpoint is lost all the same when a directory above it was made just now and not
+// synced itself. What was made just now is on the same file system as `directory`, and may be opened
+// by us; what is beyond was there before.
+Status sync_parent_directories(FileSystem& files, const std::string& directory) {
+  std::error_code error;
+  const auto real = std::filesystem::canonical(directory, error);
+  if (error) return Status::from_errno(error.value(), "resolve " + directory);
+  struct stat info {};
+  if (::stat(real.c_str(), &info) != 0) return Status::from_errno(errno, "stat " + real.string());
+  const dev_t device = info.st_dev;
+  for (auto path = real; path != path.parent_path();) {
+    path = path.parent_path();
+    if (::stat(path.c_str(), &info) != 0 || info.st_dev != device) break;
+    const Status status = files.sync_directory(path.string());
+    if (!status.ok() && status.code() != StatusCode::kPermission) return status;
+  }
+  return {};
+}
+
+// A convenience for people and scripts, which nothing of ours reads: trouble with it is not the checkpoint's.
+void update_latest_symlink(const std::string& directory, const std::string& name) {
+  const std::string temporary = join_path(directory, std::string(kTemporaryPrefix) + kLatestName);
+  ::unlink(temporary.c_str());
+  if (::symlink(name.c_str(), temporary.c_str()) != 0 ||
+      ::rename(temporary.c_str(), join_path(directory, kLatestName).c_str()) != 0)
+    log_debug("latest symlink update failed", {{"directory", directory}});
+}
+
+}  // namespace
+
+// Refuses at once what would fail after gigabytes. Of two programs that look at the same time both
+// may see room: the reservation of the files decides.
+Status CheckpointStore::check_free_space(const CheckpointContent& content) const {
+  const uint64_t needed = bytes_of(content.model) + bytes_of(content.optim) +
+                          bytes_of(content.state) + bytes_of(content.ema) + kSmallFilesBytes;
+  STOKER_ASSIGN_OR_RETURN(const uint64_t free, files_.free_bytes(directory_));
+  if (free >= needed) return {};
+  return Status(StatusCode::kNoSpace,
+                directory_ + ": a checkpoint needs " + std::to_string(needed >> 20) + " MiB, " +
+                    std::to_string(free >> 20) +
+                    " MiB are free; make room, or lower checkpoint.keep_last");
+}
+
+Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
+  const std::string name = checkpoint_name(content.manifest.step);
+  const std::string path = join_path(directory_, name);
+  const std::string hidden = std::string(kTemporaryPrefix) + name;
+  const std::string temporary = join_path(directory_, hidden);
+  // Made anew only before anything was ever saved in it: somebody who moved the run away must hear of
+  // it, and not find another one in its place.
+  if (!directory_fd_.valid()) STOKER_RETURN_IF_ERROR(make_directories(files_, directory_));
+  STOKER_RETURN_IF_ERROR(check_directory());
+  if (exists(path))
+    return Status(StatusCode::kAlreadyExists,
+                  path + ": a checkpoint of this step is there already");
+  if (!is_rooted_) STOKER_RETURN_IF_ERROR(sync_parent_directories(files_, directory_));
+  is_rooted_ = true;
+  STOKER_RETURN_IF_ERROR(check_free_space(content));
+  if (exists(temporary)) STOKER_RETURN_IF_ERROR(delete_directory(files_, directory_, {hidden}));
+  STOKER_RETURN_IF_ERROR(files_.make_directory(temporary));
+
+  auto written = write_files(files_, temporary, content);
+  if (!written.ok()) {
+    static_cast<void>(files_.remove_tree(temporary));  // else clean_up() does it at the next start
+    return written;
+  }
+  Status status = files_.rename_noreplace(temporary, path);
+  if (status.ok()) status = files_.sync_directory(directory_);
+  if (!status.ok()) {
+    // It may be visible, but a power cut could take it away: what is not acknowledged must not be
+    // seen. (Over a network, a rename may report an error and be done all the same.)
+    if (!exists(temporary)) static_cast<void>(files_.rename(path, temporary));
+    static_cast<void>(delete_directory(files_, directory_, {hidden}));
+    return status;
+  }
+  update_latest_symlink(directory_, name);
+  return written;
+}
+
+namespace {
+
+// Holds SHA256SUMS for itself while the directory is moved, so that no reader begins in between. Empty: a
+// reader has it. A damaged checkpoint without that file has no reader.
+struct Claim {
+  bool taken = false;
+  UniqueFd fd;
+};
+Claim claim(const std::string& checkpoint) {
+  UniqueFd fd(
+      ::open(join_path(checkpoint, kChecksumsName).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (fd.get() < 0) return {.taken = true};
+  const bool is_read = ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return {.taken = !is_read, .fd = std::move(fd)};
+}
+
+}  // namespace
+
+Result<DeletedCheckpoints> CheckpointStore::delete_checkpoints(std::span<const uint64_t> steps) {
+  STOKER_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, list());
+  DeletedCheckpoints deleted;
+  if (entries.empty() || steps.empty()) return deleted;
+  STOKER_RETURN_IF_ERROR(check_directory());
+  std::vector<std::string> hidden;
+  std::vector<Claim> claims;  // until all are out of sight
+  Status status;
+  for (const CheckpointEntry& entry : std::span(entries).first(entries.size() - 1)) {
+    if (std::ranges::count(steps, entry.step) == 0) continue;
+    Claim claimed = claim(entry.path);
+    if (!claimed.taken) {
+      deleted.blocked.push_back(entry.step);
+      continue;
+    }
+    const std::string trash = std::string(kTrashPrefix) + checkpoint_name(entry.step);
+    status = files_.remove_tree(join_path(directory_, trash));
+    if (status.ok()) status = files_.rename(entry.path, join_path(directory_, trash));
+    if (!status.ok()) break;
+    deleted.deleted_steps.push_back(entry.step);
+    hidden.push_back(trash);
+    claims.push_back(std::move(claimed));
+  }
+  const Status discarded = delete_directory(files_, directory_, hidden);
+  if (!status.ok()) return status;
+  if (!discarded.ok()) return discarded;
+  return deleted;
+}
+
+namespace {
+
+constexpr int64_t kMaxClasses = 1'000'000;  // as many as a data set may have
+
+bool is_weight(double number) { return std::isfinite(number) && number >= 0; }
+
+}  // namespace
+
+Result<std::vector<double>> read_class_weights(const VerifiedCheckpoint& saved) {
+  STOKER_ASSIGN_OR_RETURN(const auto state, saved.open_tensors("trainer_state.safetensors"));
+  const TensorSpec* const found = state->find(kClassWeights);
+  if (found == nullptr) return std::vector<double>();
+  const auto corrupt = [&saved](const std::string& what) {
+    return Status(StatusCode::kCorrupt, saved.path() + "/trainer_state.safetensors: " + what);
+  };
+  if (found->dtype != DType::kF64 || found->shape.size() != 1 || found->shape[0] > kMaxClasses)
+    return corrupt(to_string(*found) + " is not F64 [classes]");
+  std::vector<double> weights(static_cast<size_t>(found->shape[0]));
+  STOKER_RETURN_IF_ERROR(state->read(kClassWeights, std::as_writable_bytes(std::span(weights))));
+  if (!std::ranges::all_of(weights, is_weight))
+    return corrupt(std::string(kClassWeights) + " holds what is no weight");
+  return weights;
 }
 
 }  // namespace stoker::checkpoint

@@ -19,7 +19,7 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/manifest.h"
-#include "shared/checkpoint/tensor_view.h"
+#include "shared/checkpoint/tensor_source.h"
 
 namespace stoker::checkpoint {
 
@@ -117,5 +117,12 @@ class CheckpointStore {
   UniqueFd directory_fd_;   // keeps the directory's identity; empty before the first work in it
   bool is_rooted_ = false;  // the directories above are synced
 };
+
+// The numbers that task.class_weights: balanced came to when the run began: a tensor of
+// trainer_state.safetensors, F64 [classes].
+inline constexpr const char* kClassWeights = "class_weights";
+
+// None where the checkpoint has none. kCorrupt: the tensor is not what such numbers are.
+Result<std::vector<double>> read_class_weights(const VerifiedCheckpoint& saved);
 
 }  // namespace stoker::checkpoint

@@ -1,8 +1,6 @@
-// TensorSource: named tensors that can be read one by one, in whatever file they are.
+// TensorView and TensorSource: named tensors in memory, and in whatever file they are.
 //
 // Threads: one object per thread.
-// Errors:  read(): kNotFound, kInvalidArgument (`out` is not exactly the tensor's bytes), kIoError,
-//          kCorrupt.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +13,18 @@
 
 namespace stoker::checkpoint {
 
+// In host memory that somebody else owns.
+struct TensorView {
+  TensorSpec spec;
+  std::span<const std::byte> bytes;  // C order, little endian, spec.bytes() long
+};
+
+using TensorViews = std::vector<TensorView>;
+
+// Tensors that can be read one by one.
+//
+// Errors:  read(): kNotFound, kInvalidArgument (`out` is not exactly the tensor's bytes), kIoError,
+//          kCorrupt.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;

@@ -1,21 +1,177 @@
 #include "shared/checkpoint/torch_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <map>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
-#include "shared/base/file.h"
-#include "shared/checkpoint/pickle_globals.h"
-#include "shared/checkpoint/pickle_reader.h"
-#include "shared/checkpoint/tensor_header.h"
-#include "shared/checkpoint/torch_archive.h"
+#include "shared/archive/zip.h"
+#include "shared/checkpoint/pickle.h"
+#include "shared/checkpoint/safetensors.h"
 
 namespace stoker::checkpoint {
+namespace {
+
+constexpr uint64_t kMaxPickleBytes = uint64_t{64} << 20;
+constexpr uint64_t kReadBytes = 1 << 20;
+constexpr char kPickleName[] = "data.pkl";
+constexpr char kByteOrderName[] = "byteorder";
+
+uint32_t crc32_of(uint32_t so_far, std::span<const std::byte> bytes) {
+  return static_cast<uint32_t>(
+      ::crc32_z(so_far, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+}  // namespace
+
+// The zip archive of a torch.save file: its pickle, and its storages.
+class TorchArchive {
+ public:
+  static Result<TorchArchive> open(UniqueFd fd, const std::string& path_in_messages);
+
+  const std::string& path() const { return file_.path; }
+  // The bytes of data.pkl, checked against its checksum.
+  Result<std::vector<std::byte>> read_pickle() const;
+  // kCorrupt: there is no such storage, or it has fewer bytes.
+  Status check_storage(const std::string& key, uint64_t bytes) const;
+  // Part of a storage that check_storage() has found to be large enough. The first time the whole
+  // storage is read, to check it.
+  Status read(const std::string& key, uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  TorchArchive() = default;
+  Status find_members();
+  Status check_byte_order() const;
+  const archive::ZipMember* find(const std::string& name) const;  // without the prefix
+  Status corrupt(const std::string& what) const;
+  Status verify_checksum(const archive::ZipMember& member, uint64_t begin) const;
+
+  UniqueFd fd_;
+  archive::ArchiveFile file_;
+  std::map<std::string, archive::ZipMember> members_;  // by name without the archive's own prefix
+  bool has_checksums_ = true;
+  mutable std::map<std::string, uint64_t> checked_;  // storages by key: where their bytes begin
+};
+
+Result<TorchArchive> TorchArchive::open(UniqueFd fd, const std::string& path) {
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kCorrupt, path + ": is not a regular file");
+  TorchArchive archive;
+  archive.fd_ = std::move(fd);
+  archive.file_ = {
+      .path = path,
+      .size = static_cast<uint64_t>(info.st_size),
+      .read = [raw = archive.fd_.get(), path](uint64_t offset, std::span<std::byte> bytes) {
+        return read_exactly(raw, offset, bytes, path);
+      }};
+  STOKER_RETURN_IF_ERROR(archive.find_members());
+  STOKER_RETURN_IF_ERROR(archive.check_byte_order());
+  return archive;
+}
+
+Status TorchArchive::corrupt(const std::string& what) const {
+  return Status(StatusCode::kCorrupt, file_.path + ": " + what);
+}
+
+// Everything lies in one folder, named as the file once was.
+Status TorchArchive::find_members() {
+  STOKER_ASSIGN_OR_RETURN(const auto members, archive::read_zip_directory(file_));
+  std::string folder;
+  for (const archive::ZipMember& member : members) {
+    const size_t slash = member.name.find('/');
+    if (slash == std::string::npos || member.name.substr(slash + 1) != kPickleName) continue;
+    if (!folder.empty()) return corrupt("holds two files " + std::string(kPickleName));
+    folder = member.name.substr(0, slash + 1);
+  }
+  if (folder.empty())
+    return corrupt("is a zip archive, but not of torch.save: it has no " +
+                   std::string(kPickleName));
+  for (const archive::ZipMember& member : members) {
+    if (!member.name.starts_with(folder)) continue;
+    const std::string name = member.name.substr(folder.size());
+    if (!members_.emplace(name, member).second)
+      return corrupt("holds two members " + printable(member.name));
+  }
+  // torch.save may be told to compute no checksums: then all are 0.
+  has_checksums_ = find(kPickleName)->crc32 != 0;
+  return {};
+}
+
+const archive::ZipMember* TorchArchive::find(const std::string& name) const {
+  const auto found = members_.find(name);
+  return found == members_.end() ? nullptr : &found->second;
+}
+
+Status TorchArchive::check_byte_order() const {
+  const archive::ZipMember* const member = find(kByteOrderName);
+  if (member == nullptr) return {};  // of a PyTorch before 2.1: that of the machine
+  std::string order(std::min<uint64_t>(member->bytes, 16), '\0');
+  STOKER_ASSIGN_OR_RETURN(const uint64_t begin, archive::zip_data_offset(file_, *member));
+  if (!member->is_deflated)
+    STOKER_RETURN_IF_ERROR(file_.read(begin, std::as_writable_bytes(std::span(order))));
+  if (order == "little") return {};
+  return corrupt("its bytes are in the order '" + printable(order) + "'; only little is read");
+}
+
+Result<std::vector<std::byte>> TorchArchive::read_pickle() const {
+  const archive::ZipMember& member = *find(kPickleName);
+  if (member.is_deflated)
+    return corrupt("its members are packed; torch.save stores them as they are");
+  if (member.bytes > kMaxPickleBytes)
+    return corrupt("its " + std::string(kPickleName) + " has " + std::to_string(member.bytes) +
+                   " bytes; at most " + std::to_string(kMaxPickleBytes) + " are read");
+  STOKER_ASSIGN_OR_RETURN(const uint64_t begin, archive::zip_data_offset(file_, member));
+  std::vector<std::byte> bytes(member.bytes);
+  STOKER_RETURN_IF_ERROR(file_.read(begin, bytes));
+  if (has_checksums_ && crc32_of(0, bytes) != member.crc32)
+    return corrupt("the checksum of " + printable(member.name) + " is wrong");
+  return bytes;
+}
+
+Status TorchArchive::check_storage(const std::string& key, uint64_t bytes) const {
+  const archive::ZipMember* const member = find("data/" + key);
+  if (member == nullptr) return corrupt("has no storage '" + printable(key) + "'");
+  if (member->is_deflated)
+    return corrupt("its members are packed; torch.save stores them as they are");
+  if (member->bytes >= bytes) return {};
+  return corrupt("storage '" + printable(key) + "' has " + std::to_string(member->bytes) +
+                 " bytes; " + std::to_string(bytes) + " are due");
+}
+
+Status TorchArchive::verify_checksum(const archive::ZipMember& member, uint64_t begin) const {
+  if (!has_checksums_) return {};
+  std::vector<std::byte> chunk(std::min(kReadBytes, member.bytes));
+  uint32_t sum = 0;
+  for (uint64_t at = 0; at < member.bytes; at += chunk.size()) {
+    const auto part = std::span(chunk).first(std::min<uint64_t>(chunk.size(), member.bytes - at));
+    STOKER_RETURN_IF_ERROR(file_.read(begin + at, part));
+    sum = crc32_of(sum, part);
+  }
+  if (sum == member.crc32) return {};
+  return corrupt("the checksum of " + printable(member.name) + " is wrong");
+}
+
+Status TorchArchive::read(const std::string& key, uint64_t offset, std::span<std::byte> out) const {
+  auto checked = checked_.find(key);
+  if (checked == checked_.end()) {
+    const archive::ZipMember& member = *find("data/" + key);
+    STOKER_ASSIGN_OR_RETURN(const uint64_t begin, archive::zip_data_offset(file_, member));
+    STOKER_RETURN_IF_ERROR(verify_checksum(member, begin));
+    checked = checked_.emplace(key, begin).first;
+  }
+  return file_.read(checked->second + offset, out);
+}
 
 struct TorchFile::State {
   explicit State(TorchArchive opened) : archive(std::move(opened)) {}
@@ -213,6 +369,36 @@ bool is_torch_file(std::span<const std::byte> start) {
   const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
   return begins_with(start, kZipStart) && start.size() >= 8 &&
          !std::ranges::all_of(start.subspan(4, 4), is_zero);
+}
+
+namespace {
+
+constexpr size_t kBraceAt = 8;  // of a .safetensors file: behind the header's length
+
+template <typename File>
+Result<std::unique_ptr<TensorSource>> as_source(Result<std::unique_ptr<File>> file) {
+  if (!file.ok()) return file.status();
+  return std::unique_ptr<TensorSource>(*std::move(file));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TensorSource>> open_tensor_file_fd(UniqueFd fd, const std::string& path) {
+  std::array<std::byte, kBraceAt + 1> start{};
+  STOKER_ASSIGN_OR_RETURN(const size_t got,
+                          default_file_system().read_at(fd.get(), 0, start, path));
+  if (is_torch_file(std::span(start).first(got)))
+    return as_source(TorchFile::open_fd(std::move(fd), path));
+  if (got == start.size() && start[kBraceAt] == std::byte{'{'})
+    return as_source(SafetensorsFile::open_fd(std::move(fd), path));
+  return Status(StatusCode::kCorrupt,
+                path + ": is neither a .safetensors file nor one that torch.save has written");
+}
+
+Result<std::unique_ptr<TensorSource>> open_tensor_file(const std::string& path) {
+  // O_NONBLOCK: a FIFO in its place must not hang us.
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, default_file_system().open(path, O_RDONLY | O_NONBLOCK));
+  return open_tensor_file_fd(std::move(fd), path);
 }
 
 }  // namespace stoker::checkpoint

@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 #include "shared/checkpoint/tensor_source.h"
 
 namespace stoker::checkpoint {
@@ -49,5 +49,13 @@ class TorchFile final : public TensorSource {
 // Whether a file begins as torch.save's do: as a zip archive, or as the pickles of before
 // PyTorch 1.6 (which TorchFile refuses with a line of its own).
 bool is_torch_file(std::span<const std::byte> start);
+
+// open_tensor_file: the tensors of a file that somebody hands us, whatever it is: .safetensors, or
+// written by torch.save. How it begins decides, not its name.
+//
+// Errors:  kCorrupt: it is neither, and those of SafetensorsFile and TorchFile. kNotFound, kIoError.
+Result<std::unique_ptr<TensorSource>> open_tensor_file(const std::string& path);
+Result<std::unique_ptr<TensorSource>> open_tensor_file_fd(UniqueFd fd,
+                                                          const std::string& path_in_messages);
 
 }  // namespace stoker::checkpoint

@@ -5,7 +5,7 @@
 #include <map>
 #include <variant>
 
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "shared/config/load_config.h"
 #include "shared/config/schema.h"
 

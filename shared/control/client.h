@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 
 namespace stoker::control {
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/hash.h"
 #include "shared/base/log.h"
-#include "shared/base/sha256.h"
 #include "shared/dataset/cache_location.h"
 #include "shared/dataset/dataset_decorator.h"
 #include "shared/dataset/decoded_cache_file.h"

@@ -15,8 +15,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "shared/base/crc32c.h"
 #include "shared/base/file.h"
+#include "shared/base/hash.h"
 #include "shared/dataset/derived_file.h"
 
 namespace stoker::dataset {

@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
+#include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 #include "shared/dataset/prefetched_bytes.h"
 
 namespace stoker::dataset {

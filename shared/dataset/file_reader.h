@@ -18,8 +18,8 @@
 #include <span>
 #include <vector>
 
+#include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 #include "shared/dataset/file_table.h"
 #include "shared/dataset/prefetched_bytes.h"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "shared/base/status.h"
 
 namespace stoker::dataset {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "shared/base/file.h"
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 
 namespace stoker::dataset {
 namespace {

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <utility>
 
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 
 namespace stoker::dataset {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "shared/archive/zip_directory.h"
+#include "shared/archive/zip.h"
 #include "shared/base/log.h"
 #include "shared/dataset/class_labels.h"
 #include "shared/dataset/decompressed_file.h"

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "shared/base/half_float.h"
+#include "shared/base/tensor_spec.h"
 #include "shared/dataset/npy_header.h"
 
 namespace stoker::dataset {

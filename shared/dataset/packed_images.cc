@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "shared/dataset/cache_location.h"
 #include "shared/dataset/packed_files.h"
 #include "shared/image/add_restart_markers.h"

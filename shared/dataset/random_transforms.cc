@@ -6,9 +6,7 @@
 
 #include "shared/dataset/counter_rng.h"
 #include "shared/dataset/split_fraction.h"
-#include "shared/image/color_jitter.h"
-#include "shared/image/horizontal_flip.h"
-#include "shared/image/shift_with_fill.h"
+#include "shared/image/pixel_transforms.h"
 
 namespace stoker::dataset {
 namespace {

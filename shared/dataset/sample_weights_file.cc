@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "shared/base/file.h"
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "shared/dataset/alias_table.h"
 
 namespace stoker::dataset {

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "shared/base/crc32c.h"
+#include "shared/base/hash.h"
 
 namespace stoker::dataset {
 namespace {

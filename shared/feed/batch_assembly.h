@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
+#include "shared/dataset/prefetched_bytes.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::feed {
@@ -65,6 +67,15 @@ class BatchAssembly {
   std::atomic<uint64_t> rows_{0};  // the same at every open()
   std::atomic<uint64_t> order_{0};
   ring::Claim claim_;  // written while idle, read by holders of a row
+};
+
+// Neighbouring places of a batch that a pool works on, which one thread fills together; and the bytes of
+// the sample where there is one and they were read ahead.
+struct RowTask {
+  BatchAssembly* batch = nullptr;
+  uint64_t first = 0;
+  uint64_t count = 1;
+  std::unique_ptr<dataset::PrefetchedBytes> maybe_bytes = nullptr;
 };
 
 }  // namespace stoker::feed

@@ -1,12 +1,107 @@
 #include "shared/feed/make_sample_plan.h"
 
+#include <charconv>
+#include <cstdio>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <variant>
 
+#include "shared/base/file.h"
+#include "shared/base/log.h"
 #include "shared/dataset/length_buckets.h"
+#include "shared/dataset/sample_weights_file.h"
 
 namespace stoker::feed {
+namespace {
+
+// Kept files of a set by their first ticket.
+using KeptFiles = std::map<uint64_t, std::string>;
+
+std::string snapshot_prefix(const std::string& set) { return set + ".sample_weights."; }
+
+Result<KeptFiles> snapshot_files(const std::string& index_dir, const std::string& set) {
+  const std::string prefix = snapshot_prefix(set);
+  STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(index_dir));
+  KeptFiles files;
+  for (const std::string& name : names) {
+    if (!name.starts_with(prefix)) continue;
+    uint64_t ticket = 0;
+    const char* const end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + prefix.size(), end, ticket);
+    if (parsed.ec == std::errc() && parsed.ptr == end)
+      files.emplace(ticket, join_path(index_dir, name));
+  }
+  return files;
+}
+
+// Whether the newest of them says the same.
+bool is_latest(const KeptFiles& files, const std::vector<double>& weights) {
+  if (files.empty()) return false;
+  const auto snapshots = dataset::load_weights_snapshot(files.rbegin()->second);
+  if (!snapshots.ok())
+    log_warn("saved sample weights unreadable", {{"error", snapshots.status().message()}});
+  return snapshots.ok() && *snapshots == weights;
+}
+
+Status write_snapshot(const std::string& set, const std::vector<double>& weights,
+                      const std::string& index_dir, uint64_t ticket) {
+  STOKER_ASSIGN_OR_RETURN(KeptFiles files, snapshot_files(index_dir, set));
+  // The run goes on from an earlier ticket: what was drawn after it never happened.
+  while (!files.empty() && files.rbegin()->first >= ticket) {
+    STOKER_RETURN_IF_ERROR(default_file_system().remove_file(files.rbegin()->second));
+    files.erase(std::prev(files.end()));
+  }
+  if (is_latest(files, weights)) return {};
+  if (!files.empty())
+    log_info("sample weights updated", {{"dataset", set}, {"start_ticket", ticket}});
+  return dataset::save_weights_snapshot(
+      weights, join_path(index_dir, snapshot_prefix(set) + std::to_string(ticket)));
+}
+
+}  // namespace
+
+Result<SampleWeights> read_sample_weights(const config::Config& config,
+                                          const dataset::Dataset& data) {
+  SampleWeights weights;
+  const std::vector<uint64_t> sizes = data.component_sizes();
+  const std::vector<std::string> names = config::sampled_datasets(config);
+  if (names.size() != sizes.size())
+    return Status(StatusCode::kMismatch, "data.train: the data is not what the configuration says");
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string& path = config.data.at(names[i]).sample_weights_path;
+    if (path.empty()) continue;
+    auto read = dataset::read_weights_file(path, sizes[i]);
+    if (!read.ok()) return read.status().with_context("data." + names[i] + ".sample_weights_path");
+    weights.emplace(names[i], *std::move(read));
+  }
+  return weights;
+}
+
+Status snapshot_sample_weights(const SampleWeights& weights, const std::string& index_dir,
+                               uint64_t ticket) {
+  for (const auto& [set, numbers] : weights)
+    STOKER_RETURN_IF_ERROR(write_snapshot(set, numbers, index_dir, ticket));
+  return {};
+}
+
+Result<SampleWeights> load_sample_weights(const config::Config& config,
+                                          const std::string& index_dir, uint64_t ticket) {
+  SampleWeights weights;
+  for (const std::string& set : config::sampled_datasets(config)) {
+    if (config.data.at(set).sample_weights_path.empty()) continue;
+    STOKER_ASSIGN_OR_RETURN(const KeptFiles files, snapshot_files(index_dir, set));
+    const auto after = files.upper_bound(ticket);
+    if (after == files.begin())
+      return Status(StatusCode::kNotFound, index_dir + ": no weights of data." + set +
+                                               " are kept for ticket " + std::to_string(ticket));
+    STOKER_ASSIGN_OR_RETURN(auto snapshots,
+                            dataset::load_weights_snapshot(std::prev(after)->second));
+    weights.emplace(set, std::move(snapshots));
+  }
+  return weights;
+}
+
 namespace {
 
 Result<dataset::PlannedDataset> planned_dataset(const std::string& name,
@@ -119,6 +214,51 @@ Result<dataset::SamplePlan> load_sample_plan(const config::Config& config,
                           load_sample_weights(config, index_dir, ticket));
   STOKER_ASSIGN_OR_RETURN(const auto options, make_plan_options(config, data, weights, start));
   return dataset::SamplePlan(options);
+}
+
+namespace {
+
+std::string percent(double part) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.1f%%", 100 * part);
+  return text;
+}
+
+double padding_ratio(const dataset::Dataset& data) {
+  double places = 0;
+  for (uint64_t sample = 0; sample < data.size(); ++sample)
+    places += static_cast<double>(data.length(sample));
+  return 1 - places / (static_cast<double>(data.max_length()) * static_cast<double>(data.size()));
+}
+
+// "32: 120, 64: 41": how many samples there are of each length.
+std::string format_buckets(const dataset::LengthBuckets& buckets) {
+  std::string text;
+  for (const auto& bucket : buckets.buckets())
+    text += (text.empty() ? "" : ", ") + std::to_string(bucket.length) + ": " +
+            std::to_string(bucket.size);
+  return text;
+}
+
+}  // namespace
+
+void log_padding_ratio(const dataset::Dataset& data, const dataset::PlanOptions& options) {
+  if (data.max_length() == 0) return;
+  if (options.maybe_buckets == nullptr) {
+    log_info("padding ratio measured",
+             {{"dataset", "train"},
+              {"padding", percent(padding_ratio(data))},
+              {"max_length", data.max_length()},
+              {"hint", "feed.bucket_boundaries batches samples of about one length"}});
+    return;
+  }
+  const dataset::LengthBuckets& buckets = *options.maybe_buckets;
+  log_info("padding ratio measured",
+           {{"dataset", "train"},
+            {"padding", percent(buckets.padding())},
+            {"padding_without_buckets", percent(buckets.padding_without())},
+            {"max_length", data.max_length()},
+            {"bucket_sizes", format_buckets(buckets)}});
 }
 
 }  // namespace stoker::feed

@@ -1,23 +1,186 @@
 #include "shared/feed/worker_pool.h"
 
-#include <algorithm>
 #include <array>
 #include <cassert>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "shared/base/status.h"
+#include "shared/dataset/stage_timer.h"
 #include "shared/feed/batch_assembly.h"
 #include "shared/feed/batch_shapes.h"
-#include "shared/feed/read_ahead.h"
-#include "shared/feed/row_task.h"
 
 namespace stoker::feed {
 namespace {
+
+// SampleReader: one thread's work: it fills rows of batches with their samples, and counts the time.
+//
+// Threads:  one; each reading thread has its own.
+// Blocking: as Dataset::read_batch().
+// Owner:    all that it refers to must outlive it.
+// Errors:   a sample that cannot be read is reported through the ring and replaced by the plan's
+//           stand-in; fill() fails with the last error when kMaxReplacements in a row cannot be read.
+
+constexpr uint64_t kMaxReplacements = 16;
+
+class SampleReader {
+ public:
+  // What is counted for each row costs as much as copying a small one. So rows are taken together,
+  // as many as are read in so short a time that no thread waits long for another's.
+  static constexpr std::chrono::microseconds kWorthTaking{20};
+  static constexpr uint64_t kMaxRows = 32;
+
+  // `maybe_ahead`: is told how long samples take, and asked what they wait for the disk.
+  SampleReader(ring::ShmRing& ring, const dataset::Dataset& dataset,
+               const dataset::SamplePlan& plan, const BatchShapes& shapes, ReadAhead* maybe_ahead)
+      : ring_(ring),
+        dataset_(dataset),
+        plan_(plan),
+        shapes_(shapes),
+        maybe_ahead_(maybe_ahead),
+        outputs_(ring.layout().sample().size()) {}
+  ~SampleReader() { count(); }
+  SampleReader(const SampleReader&) = delete;
+  SampleReader& operator=(const SampleReader&) = delete;
+
+  // How many rows to take next, at most kMaxRows.
+  uint64_t rows_at_once() const { return is_to_probe() ? 1 : rows_at_once_; }
+  // Fills the rows with their samples or the first stand-ins that can be read.
+  Status fill(RowTask& rows);
+
+ private:
+  bool is_to_probe() const {
+    return probe_is_due_ && maybe_ahead_ != nullptr && maybe_ahead_->options().adapts;
+  }
+  Status read(const RowTask& rows);
+  // The rows from the `first`-th of these on.
+  std::span<const std::span<std::byte>> row_outputs(const RowTask& rows, uint64_t first,
+                                                    uint64_t count);
+  Status read_replacement(const RowTask& rows, uint64_t which, Status error);
+  std::string reason_text(const Status& error, uint64_t sample) const;
+  void count();
+
+  ring::ShmRing& ring_;
+  const dataset::Dataset& dataset_;
+  const dataset::SamplePlan& plan_;
+  const BatchShapes& shapes_;
+  ReadAhead* const maybe_ahead_;
+  std::vector<std::span<std::byte>> outputs_;
+  std::array<dataset::PlannedSample, kMaxRows> planned_;
+  std::array<dataset::SampleReadRequest, kMaxRows> samples_;
+  uint64_t rows_at_once_ = 1;  // as the time says that the last ones took
+  uint64_t fills_ = 0;
+  bool probe_is_due_ = true;  // whether reads wait for the disk
+  // Since they were last added to the ring's.
+  ring::ReadTime spent_;
+  std::chrono::nanoseconds measured_{0};           // of spent_: of the samples that were measured
+  dataset::StageTimes stages_;                     // of those
+  std::array<double, dataset::kStages> shares_{};  // of the time of those measured last
+};
+
+using Clock = std::chrono::steady_clock;
+// Read time is added to the ring in such portions, and then it is looked whether reads are slow.
+constexpr auto kCountEvery = std::chrono::milliseconds(5);
+constexpr uint64_t kMeasureEvery = 16;  // of one fill() in so many the stages are measured
+
+Status SampleReader::fill(RowTask& rows) {
+  const bool measures = fills_++ % kMeasureEvery == 0;
+  std::optional<dataset::StageTimer> measurement;
+  if (measures) measurement.emplace(stages_);
+  const auto start = Clock::now();
+  std::chrono::nanoseconds fetching{0};
+  if (is_to_probe() && rows.count == 1 && !rows.maybe_bytes) {
+    probe_is_due_ = false;
+    fetching = maybe_ahead_->fetch(rows, std::nullopt);
+  }
+  const Status status = read(rows);
+  const std::chrono::nanoseconds took = Clock::now() - start;
+  if (rows.maybe_bytes) maybe_ahead_->record_work(took - fetching);
+  const auto worth = static_cast<int64_t>(rows.count) * std::chrono::nanoseconds(kWorthTaking);
+  rows_at_once_ = static_cast<uint64_t>(
+      std::clamp<int64_t>(worth / std::max(took, std::chrono::nanoseconds(1)), 1, kMaxRows));
+  spent_.total += took;
+  if (measures) measured_ += took;
+  if (spent_.total >= kCountEvery) count();
+  return status.with_context("neither a sample nor any of its " + std::to_string(kMaxReplacements) +
+                             " stand-ins can be read; the last one");
+}
+
+Status SampleReader::read(const RowTask& rows) {
+  plan_.at(rows.batch->claim().ticket, rows.first, std::span(planned_).first(rows.count));
+  for (uint64_t i = 0; i < rows.count; ++i)
+    samples_[i] = {.sample = planned_[i].sample, .random_key = plan_.random_key(planned_[i])};
+  for (uint64_t done = 0; done < rows.count;) {
+    const uint64_t left = rows.count - done;
+    dataset::BatchReadResult read;
+    {
+      const dataset::PrefetchedBytes::Held held(rows.maybe_bytes.get());
+      read = dataset_.read_batch(std::span(samples_).subspan(done, left),
+                                 row_outputs(rows, done, left));
+    }
+    done += read.good;
+    if (read.status.ok()) break;
+    STOKER_RETURN_IF_ERROR(read_replacement(rows, done++, std::move(read.status)));
+  }
+  return {};
+}
+
+std::span<const std::span<std::byte>> SampleReader::row_outputs(const RowTask& rows, uint64_t first,
+                                                                uint64_t count) {
+  const ring::Claim& claim = rows.batch->claim();
+  const ring::BatchLayout& layout = shapes_.of(claim.ticket);
+  for (size_t tensor = 0; tensor < outputs_.size(); ++tensor)
+    outputs_[tensor] = layout.rows(claim.slot, tensor, rows.first + first, count);
+  return outputs_;
+}
+
+Status SampleReader::read_replacement(const RowTask& rows, uint64_t which, Status error) {
+  const uint64_t ticket = rows.batch->claim().ticket;
+  dataset::PlannedSample planned = planned_[which];
+  const auto outputs = row_outputs(rows, which, 1);
+  for (uint64_t attempt = 1; !error.ok(); ++attempt) {
+    ring_.report_sample_error({.ticket = ticket,
+                               .sample = planned.sample,
+                               .code = error.code(),
+                               .reason = reason_text(error, planned.sample)});
+    if (attempt > kMaxReplacements) break;
+    planned = plan_.replacement(ticket, rows.first + which, attempt);
+    error = dataset_.read(planned.sample, plan_.random_key(planned), outputs);
+  }
+  return error;
+}
+
+// Without the file, which whoever takes the report knows: a long path would fill what a report holds.
+std::string SampleReader::reason_text(const Status& error, uint64_t sample) const {
+  const std::string& message = error.message();
+  const std::string file = dataset_.source(sample).file + ": ";
+  return message.starts_with(file) ? message.substr(file.size()) : message;
+}
+
+// The samples that were measured stand for all; where there was none, those before it do.
+void SampleReader::count() {
+  if (measured_.count() > 0) {
+    for (size_t stage = 0; stage < dataset::kStages; ++stage)
+      shares_[stage] =
+          static_cast<double>(stages_.of[stage].count()) / static_cast<double>(measured_.count());
+    measured_ = {};
+    stages_ = {};
+  }
+  const auto part = [this](dataset::Stage stage) {
+    return std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(spent_.total.count()) *
+                                                         shares_[static_cast<size_t>(stage)]));
+  };
+  spent_.decode = part(dataset::Stage::kDecode);
+  spent_.transform = part(dataset::Stage::kTransform);
+  ring_.add_read_time(std::exchange(spent_, {}));
+  probe_is_due_ = true;
+}
 
 constexpr auto kMaxWait = std::chrono::milliseconds(100);
 // Threads that are only there for reads ahead, and not wanted, look so seldom at the end.

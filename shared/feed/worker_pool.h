@@ -3,7 +3,7 @@
 //
 // The unit of work is a sample: the threads of one pool share the claimed batches, and whoever
 // finishes the last sample of a batch publishes it, so one slow sample holds up one thread, not one
-// batch per thread; small ones are taken several at a time (sample_reader.h). A pool works on two
+// batch per thread; small ones are taken several at a time (SampleReader). A pool works on two
 // batches at a time, so that its threads have work while the last samples of a batch are being read,
 // and on more while it reads ahead (read_ahead.h).
 //
@@ -21,17 +21,29 @@
 //           be read either, the thread fails with the last error.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
 #include "shared/base/coordinator.h"
+#include "shared/config/feed_config.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/sample_plan.h"
-#include "shared/feed/read_ahead_options.h"
-#include "shared/feed/sample_reader.h"
+#include "shared/feed/read_ahead.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::feed {
+
+// How much a process that reads may keep of the samples that it has read.
+inline constexpr uint64_t kMaxCachedBytes = 256ull << 20;
+
+// For Dataset::enable_memory_cache(). An eighth of what a reading thread may take: whoever wants processes
+// to be small sets feed.worker_memory_limit_mib, and then little is kept.
+inline uint64_t sample_cache_budget(const config::FeedConfig& feed) {
+  if (!feed.worker_memory_limit_mib) return kMaxCachedBytes;
+  const auto allowed = static_cast<uint64_t>(*feed.worker_memory_limit_mib) << 20;
+  return std::min(kMaxCachedBytes, allowed / 8);
+}
 
 // Which of all the pools of a run this is: its thread i is number i * of + number of all threads,
 // and rests while the ring wants no more than that.

@@ -3,8 +3,7 @@
 #include <csetjmp>
 #include <cstdint>
 
-#include "shared/image/jpeg_error_handler.h"
-#include "shared/image/jpeg_layout.h"
+#include "shared/image/libjpeg.h"
 // Codes of the library's messages; after jpeglib.h.
 #include <jerror.h>
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "shared/image/png_reader.h"
+#include "shared/image/png.h"
 #include "shared/image/webp_reader.h"
 
 namespace stoker::image {

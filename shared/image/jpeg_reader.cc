@@ -10,9 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "shared/image/jpeg_error_handler.h"
-#include "shared/image/jpeg_layout.h"
 #include "shared/image/jpeg_region.h"
+#include "shared/image/libjpeg.h"
 // Codes of the library's messages; after jpeglib.h.
 #include <jerror.h>
 
@@ -21,12 +20,12 @@ namespace {
 
 constexpr std::array<unsigned char, 2> kNoImage{0xff, 0xd8};
 // Upsampling looks at a neighbour, which must be there when only some rows and columns are decoded.
-constexpr uint32_t kMargin = 2;
+constexpr uint32_t kJpegMargin = 2;
 
 // The range with its neighbours, in pixels of `scale` times the size.
 Resizer::Range with_neighbors(const Resizer::Range& range, uint32_t scale, uint32_t end) {
-  return {.begin = (range.begin - std::min(range.begin, kMargin)) * scale,
-          .end = std::min((range.end + kMargin) * scale, end)};
+  return {.begin = (range.begin - std::min(range.begin, kJpegMargin)) * scale,
+          .end = std::min((range.end + kJpegMargin) * scale, end)};
 }
 
 }  // namespace

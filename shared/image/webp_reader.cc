@@ -14,7 +14,7 @@ constexpr uint64_t kBytesPerPixel = 4 + 3;
 constexpr size_t kMaxKept = size_t{16} << 20;  // bytes of scratch that stay for the next picture
 // Upsampling looks at neighbours, which must be there for the part to be what the whole picture has
 // there.
-constexpr uint32_t kMargin = 2;
+constexpr uint32_t kWebpMargin = 2;
 
 Status webp_error(VP8StatusCode code) {
   switch (code) {
@@ -47,8 +47,8 @@ Status check_features(const WebPBitstreamFeatures& image, const DecodeLimits& li
 
 // The pixels of `needed` and those beside it; begins at an even place, as samples of colour do.
 Resizer::Range with_neighbors(const Resizer::Range& needed, uint32_t size) {
-  return {.begin = (needed.begin - std::min(needed.begin, kMargin)) & ~1u,
-          .end = std::min(needed.end + kMargin, size)};
+  return {.begin = (needed.begin - std::min(needed.begin, kWebpMargin)) & ~1u,
+          .end = std::min(needed.end + kWebpMargin, size)};
 }
 
 }  // namespace

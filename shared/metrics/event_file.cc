@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "shared/metrics/event_message.h"
+#include "shared/metrics/tensorboard_messages.h"
 
 namespace stoker::metrics {
 namespace {

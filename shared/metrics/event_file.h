@@ -1,6 +1,6 @@
 // EventFile: a TensorBoard event file: scalars, texts, pictures and histograms per step.
 //
-// The few protobuf messages are encoded by hand (event_message.h): no dependency on TensorFlow or
+// The few protobuf messages are encoded by hand (tensorboard_messages.h): no dependency on TensorFlow or
 // protobuf.
 //
 // Threads:  one.
@@ -47,9 +47,9 @@ class EventFile {
   // counted).
   void add_image(std::string_view tag, uint64_t step, std::string_view png);
   void add_histogram(std::string_view tag, uint64_t step, const TensorSummary& summary);
-  // `graph`: of encode_graph() in model_graph.h; one a run.
+  // `graph`: of encode_graph(); one a run.
   void add_graph(std::string_view graph);
-  // `content`: of encode_hparams_start() or encode_hparams_end() in hparams.h, under its tag.
+  // `content`: of encode_hparams_start() or encode_hparams_end(), under its tag.
   void add_hparams(std::string_view tag, std::string_view content);
   Status flush();
 

@@ -125,25 +125,6 @@ Status JsonLinesFile::append_line(std::string_view json) {
   return status;
 }
 
-Status JsonLinesFile::truncate_to(uint64_t bytes) {
-  if (bytes > size_) {
-    return Status(StatusCode::kInvalidArgument, path_ + ": cannot be cut to " +
-                                                    std::to_string(bytes) + " bytes, it has " +
-                                                    std::to_string(size_));
-  }
-  if (bytes > 0) {
-    char before = 0;
-    STOKER_ASSIGN_OR_RETURN(
-        const size_t got,
-        files_.read_at(fd_.get(), bytes - 1, std::as_writable_bytes(std::span(&before, 1)), path_));
-    if (got != 1 || before != '\n') {
-      return Status(StatusCode::kInvalidArgument,
-                    path_ + ": offset " + std::to_string(bytes) + " is in the middle of a line");
-    }
-  }
-  return truncate_file(bytes);
-}
-
 Result<uint64_t> JsonLinesFile::truncate_after_step(uint64_t step) {
   LinesFromEnd lines(files_, fd_.get(), path_, size_);
   uint64_t keep = size_;

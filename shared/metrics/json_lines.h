@@ -32,8 +32,6 @@ class JsonLinesFile {
   uint64_t size() const { return size_; }     // bytes, after the last line
   const std::string& path() const { return path_; }
 
-  // kInvalidArgument, and nothing is changed: beyond the end, or in the middle of a line.
-  Status truncate_to(uint64_t bytes);
   // For a run that goes on from `step`: cuts off the rows of later steps, which will be reported
   // again. Returns how many. Rows must stand in the order of their steps, as a run writes them.
   Result<uint64_t> truncate_after_step(uint64_t step);

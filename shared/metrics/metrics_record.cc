@@ -1,16 +1,60 @@
 #include "shared/metrics/metrics_record.h"
 
+#include <algorithm>
+#include <array>
+#include <cassert>
 #include <charconv>
 #include <cmath>
-#include <limits>
-#include <utility>
 
 #include <boost/json.hpp>
 
 #include "shared/base/json_parser.h"
-#include "shared/metrics/utf8.h"
 
 namespace stoker::metrics {
+namespace {
+
+// Bytes of the valid character at the start of `text`; 0 when there is none. After the table of
+// well-formed sequences in the Unicode standard (no overlong forms, no surrogates, nothing past
+// U+10FFFF).
+size_t character_bytes(std::string_view text) {
+  const auto byte = [&](size_t at) { return static_cast<uint8_t>(text[at]); };
+  const auto continues = [&](size_t at, uint8_t low = 0x80, uint8_t high = 0xBF) {
+    return at < text.size() && byte(at) >= low && byte(at) <= high;
+  };
+  const uint8_t first = byte(0);
+  if (first < 0x80) return 1;
+  if (first >= 0xC2 && first <= 0xDF) return continues(1) ? 2 : 0;
+  if (first >= 0xE0 && first <= 0xEF) {
+    const uint8_t low = first == 0xE0 ? 0xA0 : 0x80;
+    const uint8_t high = first == 0xED ? 0x9F : 0xBF;
+    return continues(1, low, high) && continues(2) ? 3 : 0;
+  }
+  if (first >= 0xF0 && first <= 0xF4) {
+    const uint8_t low = first == 0xF0 ? 0x90 : 0x80;
+    const uint8_t high = first == 0xF4 ? 0x8F : 0xBF;
+    return continues(1, low, high) && continues(2) && continues(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string valid_utf8(std::string_view text) {
+  std::string valid;
+  valid.reserve(text.size());
+  while (!text.empty()) {
+    const size_t bytes = character_bytes(text);
+    if (bytes == 0) {
+      valid += "\xEF\xBF\xBD";
+      text.remove_prefix(1);
+    } else {
+      valid += text.substr(0, bytes);
+      text.remove_prefix(bytes);
+    }
+  }
+  return valid;
+}
+
 namespace {
 
 namespace json = boost::json;
@@ -145,6 +189,123 @@ Result<MetricsRecord> parse_record(std::string_view line) {
     record.add_value(name, *std::move(one));
   }
   return record;
+}
+
+namespace {
+
+Status missing(std::string_view name) {
+  return Status(StatusCode::kCorrupt,
+                "field \"" + std::string(name) + "\" is missing or has the wrong type");
+}
+
+Status read(const MetricsRecord& record, std::string_view name, uint64_t& out) {
+  const auto count = record.find_count(name);
+  if (!count.has_value()) return missing(name);
+  out = *count;
+  return {};
+}
+
+Status read(const MetricsRecord& record, std::string_view name, double& out) {
+  const auto number = record.find_number(name);
+  if (!number.has_value()) return missing(name);
+  out = *number;
+  return {};
+}
+
+}  // namespace
+
+MetricsRecord to_record(const TrainMetrics& record) {
+  MetricsRecord out;
+  out.add("step", record.step)
+      .add("epoch", record.epoch)
+      .add("loss", record.loss)
+      .add("lr", record.lr)
+      .add("grad_norm", record.grad_norm)
+      .add("samples_seen", record.samples);
+  if (record.maybe_skipped_steps) out.add("skipped_steps", *record.maybe_skipped_steps);
+  if (record.maybe_loss_scale) out.add("loss_scale", *record.maybe_loss_scale);
+  out.add("samples_per_second", record.samples_per_s)
+      .add("step_time_ms", record.step_ms)
+      .add("data_wait_ms", record.feed_wait_ms)
+      .add("checkpoint_stall_ms", record.checkpoint_stall_ms)
+      .add("degraded", record.degraded)
+      .add("wall_time", std::string_view(record.wall));
+  return out;
+}
+
+Result<TrainMetrics> train_metrics_from(const MetricsRecord& record) {
+  TrainMetrics out;
+  STOKER_RETURN_IF_ERROR(read(record, "step", out.step));
+  STOKER_RETURN_IF_ERROR(read(record, "epoch", out.epoch));
+  STOKER_RETURN_IF_ERROR(read(record, "loss", out.loss));
+  STOKER_RETURN_IF_ERROR(read(record, "lr", out.lr));
+  STOKER_RETURN_IF_ERROR(read(record, "grad_norm", out.grad_norm));
+  STOKER_RETURN_IF_ERROR(read(record, "samples_seen", out.samples));
+  STOKER_RETURN_IF_ERROR(read(record, "samples_per_second", out.samples_per_s));
+  STOKER_RETURN_IF_ERROR(read(record, "step_time_ms", out.step_ms));
+  STOKER_RETURN_IF_ERROR(read(record, "data_wait_ms", out.feed_wait_ms));
+  STOKER_RETURN_IF_ERROR(read(record, "checkpoint_stall_ms", out.checkpoint_stall_ms));
+  out.maybe_skipped_steps = record.find_count("skipped_steps");
+  out.maybe_loss_scale = record.find_number("loss_scale");
+  out.degraded = record.find_count("degraded").value_or(0);  // rows of earlier releases lack it
+  auto wall = record.find_text("wall_time");
+  if (!wall.has_value()) return missing("wall_time");
+  out.wall = *std::move(wall);
+  return out;
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 6> kOwnFields{
+    "step", "dataset", "num_samples", "manifest_sha256", "duration_seconds", "wall_time"};
+
+bool is_own(std::string_view name) {
+  return std::find(kOwnFields.begin(), kOwnFields.end(), name) != kOwnFields.end();
+}
+
+}  // namespace
+
+MetricsRecord to_record(const EvalMetrics& record) {
+  MetricsRecord out;
+  out.add("step", record.step).add("dataset", std::string_view(record.dataset));
+  for (const auto& [name, value] : record.metrics) {
+    assert(!is_own(name) && "a metric that is named like a field of every row");
+    out.add(name, value);
+  }
+  out.add("num_samples", record.samples)
+      .add("manifest_sha256", std::string_view(record.manifest_sha256))
+      .add("duration_seconds", record.seconds)
+      .add("wall_time", std::string_view(record.wall));
+  return out;
+}
+
+Result<EvalMetrics> eval_metrics_from(const MetricsRecord& record) {
+  EvalMetrics out;
+  const auto step = record.find_count("step");
+  const auto dataset = record.find_text("dataset");
+  const auto samples = record.find_count("num_samples");
+  const auto manifest = record.find_text("manifest_sha256");
+  const auto seconds = record.find_number("duration_seconds");
+  const auto wall = record.find_text("wall_time");
+  if (!step) return missing("step");
+  if (!dataset) return missing("dataset");
+  if (!samples) return missing("num_samples");
+  if (!manifest) return missing("manifest_sha256");
+  if (!seconds) return missing("duration_seconds");
+  if (!wall) return missing("wall_time");
+  out.step = *step;
+  out.dataset = *dataset;
+  out.samples = *samples;
+  out.manifest_sha256 = *manifest;
+  out.seconds = *seconds;
+  out.wall = *wall;
+  for (const auto& [name, value] : record.fields()) {
+    if (is_own(name)) continue;
+    const auto number = record.find_number(name);
+    if (!number.has_value()) return missing(name);
+    out.metrics.emplace_back(name, *number);
+  }
+  return out;
 }
 
 }  // namespace stoker::metrics

@@ -33,7 +33,7 @@
 #include "shared/base/status.h"
 #include "shared/metrics/event_file.h"
 #include "shared/metrics/json_lines.h"
-#include "shared/metrics/train_metrics.h"
+#include "shared/metrics/metrics_record.h"
 
 namespace stoker::metrics {
 

@@ -9,7 +9,7 @@
 #include <ATen/ops/empty.h>
 
 #include "shared/checkpoint/store.h"
-#include "shared/checkpoint/tensor_file.h"
+#include "shared/checkpoint/torch_file.h"
 #include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <variant>
 
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "shared/model/model_factories.h"
 #include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"

@@ -1,7 +1,7 @@
 // Retention: which checkpoints are kept, why, and which may go: a pure function of what is known of
 // each, so that every rule and every mixture of them can be tested without a disk.
 //
-// Threads: values.
+// Threads: any; values.
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,13 @@
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "shared/base/status.h"
+#include "shared/checkpoint/store.h"
+#include "shared/config/config.h"
+#include "shared/run/eval_result.h"
+#include "shared/run/evaluation_queue.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker::retention {
 
@@ -73,5 +80,23 @@ std::vector<RetentionDecision> apply_retention(const RetentionPolicy& policy,
                                                WallTime now, bool is_disk_full);
 
 std::vector<uint64_t> steps_to_delete(std::span<const RetentionDecision> decisions);
+
+// ---- What it goes by, of a run: its settings, and what its directory says of each checkpoint (manifest,
+// the evaluator's results, outcomes and best)
+
+struct RequiredInfo {
+  std::vector<run::Monitor> monitors;  // each makes one score
+  run::SelectionPolicy selection;      // says which of them wait for an evaluation
+};
+
+RetentionPolicy make_retention_policy(const config::Config& config);
+RequiredInfo required_info(const config::Config& config);
+
+// In the order of their steps. kIoError, kPermission: the checkpoints cannot be listed, or the outcomes
+// not be read. What cannot be read of one checkpoint is not known of it, which never makes it go
+// sooner.
+Result<std::vector<CheckpointInfo>> collect_checkpoint_info(
+    const checkpoint::CheckpointStore& store, const run::RunLayout& layout,
+    const RequiredInfo& required);
 
 }  // namespace stoker::retention

@@ -1,20 +1,19 @@
-// MappedRing: the ring as one process has it mapped. ShmRing says what it does; this header is for
-// the three files that do it: supervised_ring.cc, produced_ring.cc and consumed_ring.cc, one for
-// each party.
+// MappedRing, and what it is made of in shared memory: EventCount, ProducerTable, ErrorReportQueue.
 //
-// Threads:  as ShmRing.
-// Blocking: as ShmRing; wait_for() is the one place that waits.
-// Format:   ring_layout.h.
+// Format: ring_layout.h.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "shared/ring/error_report_queue.h"
-#include "shared/ring/event_count.h"
-#include "shared/ring/producer_table.h"
+#include "shared/base/status.h"
 #include "shared/ring/ring_layout.h"
 #include "shared/ring/segment.h"
 #include "shared/ring/segment_header.h"
@@ -22,6 +21,90 @@
 
 namespace stoker::ring {
 
+// Waiting for a change of shared memory, across processes, with no system call where
+// nobody waits.
+//
+//   waiter:   enter(); look again; sleep() if nothing has changed; leave()
+//   notifier: change something; notify()
+//
+// Threads:  any number of waiters and notifiers, in any process that maps the words.
+// Blocking: sleep() at most `timeout`; it may return early.
+// Crash:    a waiter that is killed leaves `waiters` too high: each notify() then costs a system
+//           call, nothing more.
+class EventCount {
+ public:
+  explicit EventCount(EventWords& words) : words_(words) {}
+
+  // The order of all four is sequentially consistent: either the waiter, looking after enter(),
+  // sees the change, or the notifier sees the waiter.
+  uint32_t enter();  // returns the epoch to sleep on
+  void sleep(uint32_t epoch, std::chrono::nanoseconds timeout);
+  void leave(uint32_t waiters = 1);
+  void notify();      // wakes all
+  void notify_one();  // where what changed is of use to one only
+
+ private:
+  void wake(int most);
+
+  EventWords& words_;
+};
+
+// ProducerTable: which producers there are. A row is used again under a higher generation, never
+// the same one.
+//
+// Threads: every method may be called from any thread and process.
+// Crash:   a row stays in use until remove(), which only the supervisor of a dead producer calls.
+class ProducerTable {
+ public:
+  explicit ProducerTable(std::span<ProducerRecord> rows) : rows_(rows) {}
+
+  Result<ProducerId> add(std::string_view name);  // kBusy
+  bool alive(ProducerId producer) const;
+  // From now on the producer gets no claim. Returns how many of its threads were waiting; false: it
+  // was not alive.
+  bool remove(ProducerId producer, uint32_t& waiting);
+  void free_row(ProducerId producer);  // after remove(), when nothing is left of it
+  ProducerRecord* find_row(ProducerId producer);
+
+ private:
+  std::span<ProducerRecord> rows_;
+};
+
+// ErrorReportQueue: bounded, lock-free passage for reports of bad samples, from any producer to the
+// trainer's side.
+//
+// A report belongs to the ticket that its writer holds, so that what a killed writer left half
+// written is found and cleared when its tickets are handed on.
+//
+// Threads:  report() any; drain() one at a time.
+// Blocking: report(), while all entries are taken, at most a second, and not once the ring is closed.
+//           Then the report is counted as lost, and none waits until there is room again: nobody
+//           takes them.
+// Crash:    a report is seen whole or not at all: its word turns complete last.
+class ErrorReportQueue {
+ public:
+  ErrorReportQueue(RingHeader& header, std::span<ReportRecord> entries)
+      : header_(header), entries_(entries) {}
+
+  void report(const SampleError& error);
+  std::vector<SampleError> drain();  // in the order of their reports
+  // Clears what the dead owner of `ticket` was writing. Before the ticket is handed on.
+  void clear_unfinished(uint64_t ticket);
+
+ private:
+  bool try_report(const SampleError& error);  // false: there is no room
+
+  RingHeader& header_;
+  std::span<ReportRecord> entries_;
+  // Of this process: written by whoever reports. A hint, which nothing is ordered by.
+  std::atomic<bool> is_drained_{true};
+};
+
+// The ring as one process has it mapped. ShmRing says what it does.
+//
+// Threads:  as ShmRing.
+// Blocking: as ShmRing; wait_for() is the one place that waits.
+// Format:   ring_layout.h.
 class MappedRing final : public ShmRing {
  public:
   MappedRing(Segment segment, SegmentView known);

@@ -67,7 +67,7 @@ constexpr SlotState decode(uint64_t word) {
 
 // ---- Records
 
-struct EventWords {  // see event_count.h
+struct EventWords {  // see EventCount in mapped_ring.h
   uint32_t epoch;    // atomic
   uint32_t waiters;  // atomic
 };

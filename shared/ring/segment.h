@@ -14,8 +14,8 @@
 
 #include <boost/interprocess/mapped_region.hpp>
 
+#include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 
 namespace stoker::ring {
 

@@ -8,7 +8,7 @@
 // Threads:  any number of producer processes (up to kMaxProducers) and threads; one consumer
 //           thread.
 // Blocking: claim() and pop() wait at most `timeout`, by futex in steps of at most 100 ms; close()
-//           wakes both. report_sample_error() waits for room, at most a second: see error_report_queue.h.
+//           wakes both. report_sample_error() waits for room, at most a second: see ErrorReportQueue.
 // Owner:    the segment is a memfd: it has no name, and the kernel frees it with its last user.
 // Errors:   kTimedOut, kClosed (end of data or close()), kNoSpace (create: not enough memory; says
 //           how much is needed), kInvalidArgument (create: the settings), kMismatch (attach: not a
@@ -32,8 +32,8 @@
 #include <string_view>
 #include <vector>
 
+#include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 #include "shared/ring/batch_layout.h"
 
 namespace stoker::ring {

@@ -1,4 +1,4 @@
-// EarlyStop: when a run has learned what it can, by its results so far: a pure function, so that an
+// EarlyStopping: when a run has learned what it can, by its results so far: a pure function, so that an
 // evaluator that was killed and started again comes to the same end.
 //
 // Threads: values.
@@ -8,9 +8,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
+#include "shared/base/file.h"
+#include "shared/base/status.h"
 #include "shared/config/run_config.h"
-#include "shared/run/monitor.h"
+#include "shared/run/eval_result.h"
 
 namespace stoker::run {
 
@@ -35,5 +38,21 @@ struct EarlyStopping {
 };
 
 EarlyStopping make_early_stopping(const config::EvalConfig& config);
+
+// EarlyStopRequest: RUN/eval/early_stop.json, by which the evaluator tells that the run may end. The trainer
+// looks for it now and then; nothing else goes from the evaluator to the trainer.
+//
+// Errors:  kNotFound: none was made; kCorrupt: not the JSON that is written here; kIoError.
+// Crash:   written to a temporary file, synced and renamed.
+struct EarlyStopRequest {
+  uint64_t step = 0;   // whose evaluation decided it
+  std::string rule;    // EarlyStopping::to_text(): a run with another rule does not obey
+  std::string reason;  // for people
+};
+
+std::string to_json(const EarlyStopRequest& request);
+Result<EarlyStopRequest> parse_early_stop_request(std::string_view json,
+                                                  const std::string& path_in_messages);
+Result<EarlyStopRequest> read_early_stop_request(const std::string& path);
 
 }  // namespace stoker::run

@@ -1,10 +1,12 @@
 #include "shared/run/eval_result.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <boost/json.hpp>
 
-#include "shared/run/json_object.h"
+#include "shared/base/json_parser.h"
 
 namespace stoker::run {
 namespace {
@@ -16,7 +18,7 @@ json::value number_or_null(double value) {
   return nullptr;  // JSON knows neither NaN nor infinity
 }
 
-// Boost.JSON's accessors throw; every call of them is inside parse_object(), which turns that into
+// Boost.JSON's accessors throw; every call of them is inside parse_json_object(), which turns that into
 // Status.
 double number_or_nan(const json::value& value) {
   return value.is_null() ? std::nan("") : value.to_number<double>();
@@ -107,7 +109,7 @@ std::string to_json(const EvalResult& result) {
 }
 
 Result<EvalResult> parse_eval_result(std::string_view text, const std::string& path) {
-  return parse_object<EvalResult>(text, path, [](const json::object& root) {
+  return parse_json_object<EvalResult>(text, path, [](const json::object& root) {
     EvalResult result;
     result.step = root.at("step").to_number<uint64_t>();
     result.manifest_sha256 = root.at("manifest_sha256").as_string().c_str();
@@ -155,7 +157,7 @@ std::string to_json(const BestCheckpoint& best) {
 }
 
 Result<BestCheckpoint> parse_best(std::string_view text, const std::string& path) {
-  return parse_object<BestCheckpoint>(text, path, [](const json::object& root) {
+  return parse_json_object<BestCheckpoint>(text, path, [](const json::object& root) {
     BestCheckpoint best;
     best.dataset = root.at("dataset").as_string().c_str();
     best.metric = root.at("metric").as_string().c_str();
@@ -177,6 +179,43 @@ Result<BestCheckpoint> read_best(const std::string& path) {
   constexpr uint64_t kMaxBytes = 1 << 20;
   STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
   return parse_best(text, path);
+}
+
+bool Monitor::higher_is_better() const {
+  constexpr auto kHigherIsBetter = std::to_array<std::string_view>(
+      {"accuracy", "r2", "macro_precision", "macro_recall", "macro_f1", "micro_f1", "exact_match",
+       "mean_average_precision"});
+  return metric.starts_with("top") ||  // "top5_accuracy": eval.top_k decides the number
+         std::ranges::find(kHigherIsBetter, metric) != kHigherIsBetter.end();
+}
+
+bool Monitor::is_better(double value, double than, double min_delta) const {
+  if (std::isnan(value)) return false;
+  if (std::isnan(than)) return true;
+  return higher_is_better() ? value > than + min_delta : value < than - min_delta;
+}
+
+Monitor make_monitor(const config::EvalConfig& config) {
+  return make_monitor(config, config.monitor);
+}
+
+Monitor make_monitor(const config::EvalConfig& config, const std::string& metric) {
+  const std::string first = config.datasets.empty() ? "" : config.datasets.front();
+  const size_t slash = metric.find('/');
+  if (slash == std::string::npos) return {first, metric};
+  return {metric.substr(0, slash), metric.substr(slash + 1)};
+}
+
+Result<double> monitored_value(const EvalResult& result, const Monitor& monitor) {
+  std::string there;
+  for (const DatasetResult& dataset : result.datasets) {
+    for (const auto& [name, value] : dataset.metrics) {
+      if (dataset.dataset == monitor.dataset && name == monitor.metric) return value;
+      there += (there.empty() ? "" : ", ") + Monitor{dataset.dataset, name}.to_text();
+    }
+  }
+  return Status(StatusCode::kInvalidArgument, "eval.monitor: " + monitor.to_text() +
+                                                  " does not exist; set it to one of " + there);
 }
 
 }  // namespace stoker::run

@@ -1,4 +1,4 @@
-// EvalResult and Best: what one evaluation of one checkpoint found, as run/eval/step-N.json holds
+// EvalResult and BestCheckpoint: what one evaluation of one checkpoint found, as run/eval/step-N.json holds
 // it.
 //
 // The manifest's SHA-256 is in it, so that a result can never be taken for another checkpoint's,
@@ -19,7 +19,8 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/eval_metrics/eval_report.h"
+#include "shared/config/run_config.h"
+#include "shared/eval_metrics/eval_metrics.h"
 
 namespace stoker::run {
 
@@ -80,5 +81,25 @@ std::string to_json(const BestCheckpoint& best);
 Result<BestCheckpoint> parse_best(std::string_view json, const std::string& path_in_messages);
 // From the file; kNotFound before the first evaluation.
 Result<BestCheckpoint> read_best(const std::string& path);
+
+// The one number of an evaluation that says which checkpoint is better (eval.monitor).
+struct Monitor {
+  std::string dataset;
+  std::string metric;
+
+  // Accuracies and the like; of losses and errors lower is better.
+  bool higher_is_better() const;
+  // By more than `min_delta`. What is not a number is never better, and anything is better than it.
+  bool is_better(double value, double than, double min_delta = 0) const;
+  std::string to_text() const { return dataset + "/" + metric; }
+};
+
+// eval.monitor, "METRIC" (of the first dataset) or "DATASET/METRIC".
+Monitor make_monitor(const config::EvalConfig& config);
+// The same of another `metric` than eval.monitor.
+Monitor make_monitor(const config::EvalConfig& config, const std::string& metric);
+
+// kInvalidArgument: the result has no such metric; names those that it has.
+Result<double> monitored_value(const EvalResult& result, const Monitor& monitor);
 
 }  // namespace stoker::run

@@ -4,7 +4,7 @@
 
 #include <boost/json.hpp>
 
-#include "shared/run/json_object.h"
+#include "shared/base/json_parser.h"
 
 namespace stoker::run {
 namespace {
@@ -23,7 +23,7 @@ std::string to_json(const ExitStatus& end) {
 }
 
 Result<ExitStatus> parse_exit_status(std::string_view text, const std::string& path) {
-  return parse_object<ExitStatus>(text, path, [](const json::object& root) {
+  return parse_json_object<ExitStatus>(text, path, [](const json::object& root) {
     ExitStatus end;
     end.state = root.at("state").as_string().c_str();
     end.step = root.at("step").to_number<uint64_t>();
@@ -38,7 +38,7 @@ std::string to_json(const PauseStatus& pause) {
 }
 
 Result<PauseStatus> parse_pause_status(std::string_view text, const std::string& path) {
-  return parse_object<PauseStatus>(text, path, [](const json::object& root) {
+  return parse_json_object<PauseStatus>(text, path, [](const json::object& root) {
     return PauseStatus{.step = root.at("step").to_number<uint64_t>(),
                        .since = root.at("since").as_string().c_str()};
   });

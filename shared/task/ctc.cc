@@ -16,7 +16,7 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/log_softmax.h>
 
-#include "shared/eval_metrics/label_error_rate.h"
+#include "shared/eval_metrics/eval_metrics.h"
 #include "shared/task/host_values.h"
 #include "shared/task/label_loss.h"
 #include "shared/task/sequence_labels.h"

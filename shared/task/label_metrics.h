@@ -11,7 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "shared/eval_metrics/classification_metrics.h"
+#include "shared/eval_metrics/eval_metrics.h"
 #include "shared/task/task.h"
 
 namespace stoker::task {

@@ -5,7 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
 
-#include "shared/eval_metrics/language_modeling_metrics.h"
+#include "shared/eval_metrics/eval_metrics.h"
 #include "shared/model/data_compatibility.h"
 #include "shared/task/host_values.h"
 #include "shared/task/label_loss.h"

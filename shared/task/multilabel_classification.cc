@@ -5,7 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 
-#include "shared/eval_metrics/multilabel_metrics.h"
+#include "shared/eval_metrics/eval_metrics.h"
 #include "shared/task/class_weights.h"
 #include "shared/task/host_values.h"
 #include "shared/task/regression_batch.h"

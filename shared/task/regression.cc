@@ -2,7 +2,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/mse_loss.h>
 
-#include "shared/eval_metrics/regression_metrics.h"
+#include "shared/eval_metrics/eval_metrics.h"
 #include "shared/task/host_values.h"
 #include "shared/task/regression_batch.h"
 #include "shared/task/task_factories.h"

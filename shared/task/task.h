@@ -14,7 +14,7 @@
 #include "shared/base/status.h"
 #include "shared/config/dataset_config.h"
 #include "shared/config/training_config.h"
-#include "shared/eval_metrics/eval_report.h"
+#include "shared/eval_metrics/eval_metrics.h"
 #include "shared/model/model.h"
 
 namespace stoker::task {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "shared/base/unique_fd.h"
+#include "shared/base/file.h"
 #include "shared/control/socket_path.h"
 #include "shared/control/trainer_status.h"
 #include "tests/ctl/run_fixture.h"

@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ctl/number_format.h"
-#include "ctl/text_table.h"
+#include "ctl/text_format.h"
 #include "tests/ctl/run_fixture.h"
 
 namespace stoker::ctl {

@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ctl/plot_svg.h"
 #include "tests/ctl/run_fixture.h"
 
 namespace stoker::ctl {

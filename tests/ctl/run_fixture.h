@@ -14,7 +14,7 @@
 
 #include "ctl/stokerctl.h"
 #include "shared/base/file.h"
-#include "shared/metrics/train_metrics.h"
+#include "shared/metrics/metrics_record.h"
 #include "shared/run/eval_result.h"
 #include "shared/run/run_layout.h"
 #include "shared/run/run_state.h"

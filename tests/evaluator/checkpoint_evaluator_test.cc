@@ -8,7 +8,7 @@
 #include "shared/checkpoint/safetensors.h"
 #include "shared/config/load_config.h"
 #include "shared/dataset/dataset.h"
-#include "tests/shared/checkpoint/raw_tensors.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::evaluator {

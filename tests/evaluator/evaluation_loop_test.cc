@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "shared/base/sha256.h"
-#include "shared/run/early_stop_request.h"
+#include "shared/base/hash.h"
+#include "shared/run/early_stopping.h"
 #include "tests/evaluator/loop_fixture.h"
 
 namespace stoker::evaluator {

@@ -13,7 +13,7 @@
 
 #include "evaluator/evaluation_loop.h"
 #include "shared/metrics/json_lines.h"
-#include "tests/shared/checkpoint/store_fixture.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
 
 namespace stoker::evaluator {
 

@@ -3,8 +3,8 @@
 #include <fstream>
 #include <set>
 
+#include "shared/base/hash.h"
 #include "shared/base/log.h"
-#include "shared/base/sha256.h"
 #include "tests/evaluator/loop_fixture.h"
 
 namespace stoker::evaluator {

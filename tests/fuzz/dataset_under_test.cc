@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/file.h"
 #include "shared/base/log.h"
-#include "shared/base/unique_fd.h"
 #include "shared/dataset/dataset.h"
 #include "shared/dataset/format.h"
 #include "shared/dataset/index.h"

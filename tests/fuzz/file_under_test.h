@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/base/unique_fd.h"
 #include "shared/checkpoint/tensor_source.h"
 
 namespace stoker::fuzz {

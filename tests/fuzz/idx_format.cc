@@ -1,6 +1,5 @@
 #include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
-#include "tests/support/big_endian.h"
 #include "tests/support/packed_bytes.h"
 
 namespace stoker::fuzz {

@@ -1,4 +1,3 @@
-#include "shared/checkpoint/checksums.h"
 #include "shared/checkpoint/manifest.h"
 #include "tests/fuzz/file_under_test.h"
 #include "tests/fuzz/format.h"

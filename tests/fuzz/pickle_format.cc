@@ -1,4 +1,4 @@
-#include "shared/checkpoint/pickle_reader.h"
+#include "shared/checkpoint/pickle.h"
 #include "tests/fuzz/file_under_test.h"
 #include "tests/fuzz/format.h"
 #include "tests/support/torch_files.h"

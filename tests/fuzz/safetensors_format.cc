@@ -1,5 +1,4 @@
 #include "shared/checkpoint/safetensors.h"
-#include "shared/checkpoint/tensor_header.h"
 #include "tests/fuzz/file_under_test.h"
 #include "tests/fuzz/format.h"
 

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "tests/parity/parity_run.h"
 
 namespace stoker::parity {

@@ -16,7 +16,7 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "shared/checkpoint/store.h"
 #include "tests/reliability/resume_case.h"
 #include "tests/support/numpy_files.h"

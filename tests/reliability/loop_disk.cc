@@ -14,7 +14,7 @@
 #include <system_error>
 #include <utility>
 
-#include "shared/base/unique_fd.h"
+#include "shared/base/file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::test {

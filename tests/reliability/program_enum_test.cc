@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "shared/checkpoint/store.h"
 #include "tests/reliability/loop_disk.h"
 #include "tests/reliability/tracer.h"

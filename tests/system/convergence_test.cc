@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/support/big_endian.h"
+#include "tests/support/packed_bytes.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "shared/checkpoint/store.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/system/run_fixture.h"

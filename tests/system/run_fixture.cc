@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "shared/base/file.h"
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "shared/checkpoint/store.h"
 
 namespace stoker::test {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
-#include "shared/checkpoint/class_weights.h"
+#include "shared/checkpoint/store.h"
 #include "shared/dataset/dataset_decorator.h"
 #include "tests/support/temporary_directory.h"
 

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 
 namespace stoker::app {
 namespace {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/control/peer.h"
-#include "shared/base/unique_fd.h"
+#include "shared/base/file.h"
 
 namespace stoker::control {
 namespace {

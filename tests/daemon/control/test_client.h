@@ -14,7 +14,7 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/base/unique_fd.h"
+#include "shared/base/file.h"
 #include "shared/control/socket_path.h"
 
 namespace stoker::control {

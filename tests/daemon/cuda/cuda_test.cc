@@ -18,7 +18,7 @@
 
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
-#include "shared/base/exit_code.h"
+#include "shared/base/status.h"
 #include "shared/task/task.h"
 #include "tests/daemon/train/image_config.h"
 #include "tests/daemon/train/trainer_session.h"

@@ -18,7 +18,7 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/base/unique_fd.h"
+#include "shared/base/file.h"
 
 namespace stoker::service {
 

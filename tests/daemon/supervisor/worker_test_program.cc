@@ -22,7 +22,7 @@
 #include <set>
 
 #include "feeder/sandbox.h"
-#include "shared/feed/crash_tracking_dataset.h"
+#include "shared/feed/quarantine_table.h"
 #include "shared/feed/worker_pool.h"
 #include "tests/daemon/supervisor/feed_fixture.h"
 

@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "daemon/supervisor/process_state.h"
+#include "daemon/supervisor/worker_process.h"
 #include "tests/daemon/supervisor/feed_fixture.h"
 
 namespace stoker::supervisor {

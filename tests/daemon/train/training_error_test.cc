@@ -7,7 +7,7 @@
 
 #include "daemon/train/cpu_engine.h"
 #include "daemon/train/device_engine.h"
-#include "shared/base/exit_code.h"
+#include "shared/base/status.h"
 #include "tests/daemon/train/fake_queue.h"
 #include "tests/daemon/train/trainer_session.h"
 

@@ -6,8 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/clock.h"
-#include "shared/base/exit_code.h"
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "shared/base/tensor_spec.h"
 
 namespace stoker {

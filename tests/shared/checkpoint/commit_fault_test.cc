@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <set>
 
-#include "tests/shared/checkpoint/store_fixture.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
 
 namespace stoker::checkpoint {
 namespace {

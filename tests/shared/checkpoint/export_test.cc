@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/archive/zip_directory.h"
+#include "shared/archive/zip.h"
 #include "shared/checkpoint/export_tensors.h"
 #include "shared/checkpoint/torch_file.h"
-#include "tests/shared/checkpoint/store_fixture.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
 
 namespace stoker::checkpoint {
 namespace {

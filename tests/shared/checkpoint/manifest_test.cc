@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/checkpoint/checksums.h"
-
 namespace stoker::checkpoint {
 namespace {
 

@@ -2,7 +2,7 @@
 // with a coin for each change, and with everything kept.
 #include <filesystem>
 
-#include "tests/shared/checkpoint/store_fixture.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
 
 namespace stoker::checkpoint {
 namespace {

@@ -8,8 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/checkpoint/safetensors.h"
-#include "shared/checkpoint/tensor_header.h"
-#include "tests/shared/checkpoint/raw_tensors.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::checkpoint {

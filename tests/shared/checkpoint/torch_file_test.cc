@@ -7,8 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
-#include "shared/checkpoint/tensor_file.h"
-#include "tests/shared/checkpoint/raw_tensors.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
 #include "tests/support/numpy_files.h"
 #include "tests/support/torch_files.h"
 

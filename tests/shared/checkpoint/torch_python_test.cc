@@ -5,10 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "shared/checkpoint/export_tensors.h"
 #include "shared/checkpoint/torch_file.h"
-#include "tests/shared/checkpoint/raw_tensors.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
 #include "tests/support/python_script.h"
 #include "tests/support/temporary_directory.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "shared/base/crc32c.h"
+#include "shared/base/hash.h"
 
 namespace stoker::dataset::testing {
 

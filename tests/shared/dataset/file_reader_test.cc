@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/base/unique_fd.h"
+#include "shared/base/file.h"
 #include "tests/shared/dataset/folder_fixture.h"
 
 namespace stoker::dataset {

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "tests/shared/dataset/folder_fixture.h"
-#include "tests/support/big_endian.h"
 #include "tests/support/packed_bytes.h"
 
 namespace stoker::dataset {

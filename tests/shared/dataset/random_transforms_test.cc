@@ -10,9 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/dataset/counter_rng.h"
-#include "shared/image/color_jitter.h"
-#include "shared/image/horizontal_flip.h"
-#include "shared/image/shift_with_fill.h"
+#include "shared/image/pixel_transforms.h"
 #include "tests/shared/dataset/folder_fixture.h"
 #include "tests/shared/image/image_files.h"
 #include "tests/support/numpy_files.h"

@@ -14,8 +14,8 @@
 #include "tests/shared/dataset/example_writer.h"
 #include "tests/shared/dataset/tar_writer.h"
 #include "tests/shared/image/image_files.h"
-#include "tests/support/big_endian.h"
 #include "tests/support/numpy_files.h"
+#include "tests/support/packed_bytes.h"
 
 namespace stoker::dataset::testing {
 

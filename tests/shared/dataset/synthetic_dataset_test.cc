@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "tests/shared/dataset/folder_fixture.h"
 
 namespace stoker::dataset {

@@ -1,12 +1,13 @@
+// Distances of label sequences, and what decoded paths stand for.
+// The figures by hand, and as scikit-learn defines them.
+#include "shared/eval_metrics/eval_metrics.h"
+
 #include <cmath>
 #include <map>
 #include <random>
+#include <vector>
 
 #include <gtest/gtest.h>
-
-#include "shared/eval_metrics/classification_metrics.h"
-#include "shared/eval_metrics/language_modeling_metrics.h"
-#include "shared/eval_metrics/regression_metrics.h"
 
 namespace stoker::eval_metrics {
 namespace {
@@ -200,6 +201,124 @@ TEST(EmptyMetricsTest, ReturnsNanWithoutSamples) {
   EXPECT_TRUE(std::isnan(metrics_of(ClassificationMetrics({.classes = 2}).report())["loss"]));
   EXPECT_TRUE(std::isnan(metrics_of(LanguageModelingMetrics(true).report())["loss"]));
   EXPECT_TRUE(std::isnan(metrics_of(RegressionMetrics(2).report())["r2"]));
+}
+
+using Labels = std::vector<int64_t>;
+
+uint64_t distance(const Labels& one, const Labels& other) { return edit_distance(one, other); }
+
+// By the definition: the fewest of what one of the three edits at the end leads to.
+uint64_t slow_distance(std::span<const int64_t> one, std::span<const int64_t> other) {
+  if (one.empty() || other.empty()) return one.size() + other.size();
+  const auto less_one = one.first(one.size() - 1), less_other = other.first(other.size() - 1);
+  const uint64_t replaced =
+      slow_distance(less_one, less_other) + (one.back() == other.back() ? 0 : 1);
+  return std::min(
+      {replaced, slow_distance(less_one, other) + 1, slow_distance(one, less_other) + 1});
+}
+
+TEST(EditDistanceTest, CountsMinimumInsertionsDeletionsAndSubstitutions) {
+  EXPECT_EQ(distance({}, {}), 0u);
+  EXPECT_EQ(distance({1, 2, 3}, {}), 3u);
+  EXPECT_EQ(distance({}, {4}), 1u);
+  EXPECT_EQ(distance({1, 2, 3}, {1, 2, 3}), 0u);
+  EXPECT_EQ(distance({1, 2, 3}, {1, 3}), 1u);
+  EXPECT_EQ(distance({1, 3}, {1, 2, 3}), 1u);
+  EXPECT_EQ(distance({1, 9, 3}, {1, 2, 3}), 1u);
+  EXPECT_EQ(distance({2, 1, 3}, {1, 2, 3}), 2u);
+}
+
+TEST(EditDistanceTest, MatchesReferenceOnRandomSequences) {
+  std::mt19937 random(3);
+  const auto any = [&random] {
+    Labels labels(random() % 7);
+    for (int64_t& label : labels) label = static_cast<int64_t>(random() % 3);
+    return labels;
+  };
+  for (int i = 0; i < 300; ++i) {
+    const Labels one = any(), other = any();
+    ASSERT_EQ(distance(one, other), slow_distance(one, other));
+    ASSERT_EQ(distance(one, other), distance(other, one));
+  }
+}
+
+TEST(CollapseTest, MergesRepeatsThenDropsBlanks) {
+  const auto collapsed = [](Labels path) {
+    const auto labels = collapse(path, 0);
+    return Labels(labels.begin(), labels.end());
+  };
+  EXPECT_EQ(collapsed({0, 1, 1, 0, 1, 2, 2, 0}), (Labels{1, 1, 2}));
+  EXPECT_EQ(collapsed({3, 3, 3}), (Labels{3}));
+  EXPECT_EQ(collapsed({0, 0}), Labels{});
+  EXPECT_EQ(collapsed({}), Labels{});
+}
+
+TEST(LabelErrorRateTest, DividesErrorsByTotalLabelsOfAllSamples) {
+  LabelErrorRate score;
+  score.add(2, Labels{1, 2}, Labels{1, 2});
+  score.add(4, Labels{5}, Labels{1, 2, 3, 4});
+  score.add(0, Labels{}, Labels{});
+  const auto metrics = score.report().metrics;
+  EXPECT_EQ(metrics[0], (std::pair<std::string, double>("loss", 2)));
+  EXPECT_EQ(metrics[1], (std::pair<std::string, double>("label_error_rate", 4.0 / 6)));
+  EXPECT_EQ(metrics[2], (std::pair<std::string, double>("exact_match", 2.0 / 3)));
+}
+
+TEST(LabelErrorRateTest, ReturnsNanWithoutSamples) {
+  for (const auto& [name, value] : LabelErrorRate().report().metrics)
+    EXPECT_TRUE(std::isnan(value)) << name;
+}
+
+std::map<std::string, double> by_name(const EvalReport& report) {
+  return {report.metrics.begin(), report.metrics.end()};
+}
+
+// Three labels of four samples. The third is never true and once predicted.
+const std::vector<float> kLogits{2, -1, -3, 1, 1, -1, -1, 1, 1, -2, -2, -2};
+const std::vector<float> kTargets{1, 0, 0, 1, 0, 0, 1, 1, 0, 0, 0, 0};
+const std::vector<float> kLosses(12, 0.5F);
+
+TEST(MultilabelMetricsTest, MatchesManuallyComputedValues) {
+  MultilabelMetrics score(3);
+  score.add(kLosses, kLogits, kTargets);
+  const EvalReport report = score.report();
+  auto values = by_name(report);
+  EXPECT_EQ(report.metrics.front().first, "loss");
+  EXPECT_DOUBLE_EQ(values["loss"], 0.5);
+  EXPECT_DOUBLE_EQ(values["exact_match"], 0.5);  // the first and the last
+  // Label 0: 3 true, 2 predicted, both rightly. Label 1: 1 true, 2 predicted, 1 rightly.
+  EXPECT_DOUBLE_EQ(values["micro_f1"], 2 * 3.0 / (4 + 5));
+  EXPECT_DOUBLE_EQ(values["macro_f1"], (4.0 / 5 + 2.0 / 3 + 0) / 3);
+  // Label 0 is in order: 1. Label 1: its true sample shares the highest logit with a false one.
+  EXPECT_DOUBLE_EQ(values["mean_average_precision"], (1 + 0.5) / 2);
+  ASSERT_EQ(report.classes.size(), 3u);
+  EXPECT_EQ(report.classes[0], (PerClassMetrics{"0", 3, 1, 2.0 / 3, 0.8}));
+  EXPECT_EQ(report.classes[2], (PerClassMetrics{"2", 0, 0, 0, 0}));
+}
+
+TEST(MultilabelMetricsTest, IsIndependentOfBatchBoundaries) {
+  MultilabelMetrics whole(3), parts(3);
+  whole.add(kLosses, kLogits, kTargets);
+  for (size_t first = 0; first < 12; first += 3)
+    parts.add(std::span(kLosses).subspan(first, 3), std::span(kLogits).subspan(first, 3),
+              std::span(kTargets).subspan(first, 3));
+  EXPECT_EQ(whole.report().metrics, parts.report().metrics);
+}
+
+// sklearn.metrics.average_precision_score([1, 0, 1, 1, 0], [0.9, 0.8, 0.7, 0.7, 0.1])
+TEST(MultilabelMetricsTest, MatchesScikitLearnAveragePrecision) {
+  MultilabelMetrics score(1);
+  const std::vector<float> logits{0.9F, 0.8F, 0.7F, 0.7F, 0.1F}, targets{1, 0, 1, 1, 0},
+      losses(5, 0);
+  score.add(losses, logits, targets);
+  EXPECT_DOUBLE_EQ(by_name(score.report())["mean_average_precision"],
+                   1.0 / 3 * 1 + 2.0 / 3 * 3 / 4);
+}
+
+TEST(MultilabelMetricsTest, ReturnsNanWithoutSamples) {
+  const MultilabelMetrics score(2);
+  EXPECT_TRUE(std::isnan(by_name(score.report())["loss"]));
+  EXPECT_TRUE(std::isnan(by_name(score.report())["mean_average_precision"]));
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/feed/sample_cache_budget.h"
 #include "tests/shared/feed/fake_dataset.h"
 
 namespace stoker::feed {

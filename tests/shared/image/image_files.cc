@@ -9,7 +9,7 @@
 
 #include <webp/encode.h>
 
-#include "tests/support/big_endian.h"
+#include "tests/support/packed_bytes.h"
 
 namespace stoker::image::testing {
 namespace {

@@ -9,10 +9,9 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/image/block_resizer.h"
 #include "shared/image/decoder.h"
 #include "shared/image/resample_kernel.h"
-#include "shared/image/row_resizer.h"
+#include "shared/image/resizer.h"
 #include "tests/shared/image/image_files.h"
 
 namespace stoker::image {

@@ -9,8 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/metrics/hparams.h"
-#include "shared/metrics/model_graph.h"
+#include "shared/metrics/tensorboard_messages.h"
 #include "tests/shared/metrics/failing_files.h"
 
 namespace stoker::metrics {

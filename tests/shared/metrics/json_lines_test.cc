@@ -146,20 +146,6 @@ TEST_F(JsonLinesFileTest, PreservesFileOnFullDisk) {
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 3}));
 }
 
-TEST_F(JsonLinesFileTest, TruncatesOnlyAtLineEnd) {
-  put("{\"step\":1}\n{\"step\":2}\n");
-  auto file = open();
-  EXPECT_EQ(file->truncate_to(23).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(file->truncate_to(21).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(file->truncate_to(1).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(content().size(), 22u);
-  EXPECT_TRUE(file->truncate_to(22).ok());
-  EXPECT_TRUE(file->truncate_to(11).ok());
-  EXPECT_EQ(content(), "{\"step\":1}\n");
-  EXPECT_TRUE(file->truncate_to(0).ok());
-  EXPECT_EQ(content(), "");
-}
-
 TEST_F(JsonLinesFileTest, RemovesRecordsOfLaterSteps) {
   put_steps(1, 9);
   auto file = open();

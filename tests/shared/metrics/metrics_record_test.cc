@@ -5,10 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/metrics/eval_metrics.h"
-#include "shared/metrics/train_metrics.h"
-#include "shared/metrics/utf8.h"
-
 namespace stoker::metrics {
 namespace {
 

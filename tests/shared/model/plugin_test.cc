@@ -12,7 +12,7 @@
 #include <stoker/plugin.h>
 
 #include "shared/base/file.h"
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "shared/model/model.h"
 #include "shared/model/model_file.h"
 #include "shared/model/out_of_vocab.h"

@@ -6,7 +6,7 @@
 
 #include "shared/checkpoint/store.h"
 #include "shared/model/load_weights.h"
-#include "tests/shared/checkpoint/raw_tensors.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
 #include "tests/support/numpy_files.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/torch_files.h"

@@ -7,7 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
-#include "shared/base/sha256.h"
+#include "shared/base/hash.h"
 #include "shared/model/trunc_normal.h"
 
 namespace stoker::model {

@@ -1,0 +1,193 @@
+#include "ctl/text_format.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+namespace stoker::ctl {
+
+int num_decimals(double value, int digits) {
+  const double size = std::abs(value);
+  const int whole = size < 1 ? 1 : static_cast<int>(std::log10(size)) + 1;
+  return std::max(0, digits - whole);
+}
+
+std::string format_number(double value, int digits) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char text[40];
+  const double size = std::abs(value);
+  if (size != 0 && (size >= 1e6 || size < 1e-4)) {
+    std::snprintf(text, sizeof text, "%.*e", std::min(digits, 3) - 1, value);
+  } else {
+    std::snprintf(text, sizeof text, "%.*f", num_decimals(value, digits), value);
+  }
+  return text;
+}
+
+std::string format_significant(double value, int digits) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.*g", digits, value);
+  return text;
+}
+
+std::string format_shortest(double value) {
+  char text[40];
+  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+
+std::string format_percent(double share) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.1f", 100 * share);
+  return text;
+}
+
+std::string format_setting(double value) { return format_significant(value, 4); }
+
+std::string format_count(uint64_t value) {
+  std::string text = std::to_string(value);
+  for (size_t at = text.size(); at > 3;) {
+    at -= 3;
+    text.insert(at, " ");
+  }
+  return text;
+}
+
+std::string format_bytes(uint64_t bytes) {
+  constexpr std::array<const char*, 6> kUnits{"kB", "MB", "GB", "TB", "PB", "EB"};
+  if (bytes < 1000) return std::to_string(bytes) + " B";
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (value /= 1000; value >= 999.5 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
+  return format_number(value, 3) + " " + kUnits[unit];
+}
+
+std::string format_duration(double seconds) {
+  if (!(seconds >= 0)) return "?";
+  if (seconds < 99.5) return format_number(seconds, seconds < 10 ? 2 : 1) + " s";
+  const auto whole = static_cast<uint64_t>(std::llround(std::min(seconds, 1e12)));
+  const auto pair = [whole](uint64_t large, const char* large_unit, uint64_t small,
+                            const char* small_unit) {
+    return std::to_string(whole / large) + large_unit + std::to_string(whole % large / small) +
+           small_unit;
+  };
+  if (whole < 3600) return pair(60, " min ", 1, " s");
+  if (whole < 86400) return pair(3600, " h ", 60, " min");
+  return pair(86400, " d ", 3600, " h");
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // C1 controls, which some terminals obey as well, are C2 80 to C2 9F in UTF-8.
+    const bool c1 = byte == 0xC2 && i + 1 < text.size() &&
+                    static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
+                    static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (c1) ++i;
+    out += byte < 0x20 || byte == 0x7F || c1 ? '?' : static_cast<char>(byte);
+  }
+  return out;
+}
+
+namespace {
+
+constexpr size_t kGap = 2;
+
+// Columns of the terminal, taking each character for one wide.
+size_t width_of(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+}  // namespace
+
+void TextTable::add(std::vector<std::string> cells) {
+  assert(cells.size() == columns_.size());
+  rows_.push_back(std::move(cells));
+}
+
+std::vector<std::string> TextTable::title_line(size_t line) const {
+  std::vector<std::string> cells;
+  for (const Column& column : columns_) {
+    const size_t at = column.title.find('\n');
+    if (at == std::string::npos) {  // of one line: the lower one, just above the numbers
+      cells.push_back(line == 1 ? column.title : "");
+    } else {
+      cells.push_back(line == 0 ? column.title.substr(0, at) : column.title.substr(at + 1));
+    }
+  }
+  return cells;
+}
+
+std::vector<TextTable::Shown> TextTable::choose_columns(int columns) const {
+  std::vector<Shown> shown(columns_.size());
+  const auto widen = [&shown](const std::vector<std::string>& cells) {
+    for (size_t i = 0; i < cells.size(); ++i)
+      shown[i].width = std::max(shown[i].width, width_of(cells[i]));
+  };
+  for (size_t i = 0; i < shown.size(); ++i) shown[i].column = i;
+  widen(title_line(0));
+  widen(title_line(1));
+  for (const auto& row : rows_) widen(row);
+  const auto too_wide = [&shown, columns] {
+    size_t sum = 0;
+    for (const Shown& one : shown) sum += one.width + kGap;
+    return sum > static_cast<size_t>(std::max(columns, 0));
+  };
+  for (size_t i = shown.size(); i-- > 0 && too_wide();)
+    if (columns_[i].can_drop) shown.erase(shown.begin() + static_cast<std::ptrdiff_t>(i));
+  return shown;
+}
+
+std::string TextTable::line_of(const std::vector<std::string>& cells,
+                               const std::vector<Shown>& shown) const {
+  std::string line;
+  for (const Shown& one : shown) {
+    const std::string& cell = cells[one.column];
+    const std::string blanks(one.width - width_of(cell), ' ');
+    line += std::string(kGap, ' ');
+    line += columns_[one.column].left ? cell + blanks : blanks + cell;
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+std::string TextTable::render(const TextStyle& style) const {
+  const auto shown = choose_columns(style.columns);
+  std::string out;
+  for (const size_t title : {0u, 1u}) {
+    const std::string line = line_of(title_line(title), shown);
+    if (line.empty()) continue;
+    out += style.color ? "\x1b[1m" + line + "\x1b[0m\n" : line + "\n";
+  }
+  for (const Shown& one : shown) {
+    out += std::string(kGap, ' ');
+    for (size_t i = 0; i < one.width; ++i) out += style.unicode ? "─" : "-";
+  }
+  out += "\n";
+  for (const auto& row : rows_) out += line_of(row, shown) + "\n";
+  return out;
+}
+
+std::string wrapped_title(std::string title) {
+  constexpr size_t kShort = 10;
+  if (title.size() <= kShort) return title;
+  size_t best = std::string::npos;
+  size_t min = title.size();
+  for (size_t at = title.find(' '); at != std::string::npos; at = title.find(' ', at + 1)) {
+    const size_t longer = std::max(at, title.size() - at - 1);
+    if (longer < min) {
+      min = longer;
+      best = at;
+    }
+  }
+  if (best != std::string::npos) title[best] = '\n';
+  return title;
+}
+
+}  // namespace stoker::ctl

@@ -1,0 +1,293 @@
+#include "shared/eval_metrics/eval_metrics.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace stoker::eval_metrics {
+namespace {
+
+// A loss that is not a number is the worst there is.
+double severity(const MisclassifiedSample& misclassified_sample) {
+  return std::isnan(misclassified_sample.loss) ? std::numeric_limits<double>::infinity()
+                                               : misclassified_sample.loss;
+}
+
+}  // namespace
+
+ClassificationMetrics::ClassificationMetrics(Options options)
+    : options_(options),
+      labeled_(options.classes),
+      predicted_(options.classes),
+      correct_(options.classes) {
+  if (options.classes <= kMaxConfusionClasses)
+    confusion_.assign(options.classes, std::vector<uint64_t>(options.classes));
+}
+
+void ClassificationMetrics::add(const ClassifiedSamples& batch) {
+  for (size_t i = 0; i < batch.labels.size(); ++i) {
+    const auto label = static_cast<size_t>(batch.labels[i]);
+    const auto prediction = static_cast<size_t>(batch.predictions[i]);
+    assert(label < options_.classes && prediction < options_.classes);
+    const double weight = label < options_.weights.size() ? options_.weights[label] : 1.0;
+    loss_ += weight * static_cast<double>(batch.losses[i]);
+    weight_ += weight;
+    ++labeled_[label];
+    ++predicted_[prediction];
+    if (!confusion_.empty()) ++confusion_[label][prediction];
+    if (!batch.is_in_top_k.empty()) in_top_k_ += batch.is_in_top_k[i];
+    if (label == prediction) {
+      ++correct_[label];
+      ++total_correct_;
+    } else {
+      add_misclassified({samples_, batch.labels[i], batch.predictions[i],
+                         static_cast<double>(batch.confidences[i]),
+                         static_cast<double>(batch.losses[i])});
+    }
+    ++samples_;
+  }
+}
+
+void ClassificationMetrics::add_misclassified(const MisclassifiedSample& misclassified_sample) {
+  const auto position = std::ranges::upper_bound(misclassified_, severity(misclassified_sample),
+                                                 std::ranges::greater(),
+                                                 severity);  // of equals the earlier sample first
+  if (position == misclassified_.end() && misclassified_.size() >= options_.misclassified) return;
+  misclassified_.insert(position, misclassified_sample);
+  if (misclassified_.size() > options_.misclassified) misclassified_.pop_back();
+}
+
+PerClassMetrics ClassificationMetrics::compute_per_class(size_t label) const {
+  const auto correct = static_cast<double>(correct_[label]);
+  const auto labelled = static_cast<double>(labeled_[label]);
+  const auto predicted = static_cast<double>(predicted_[label]);
+  return {.name = std::to_string(label),
+          .samples = labeled_[label],
+          .precision = ratio(correct, predicted),
+          .recall = ratio(correct, labelled),
+          .f1 = ratio(2 * correct, labelled + predicted)};
+}
+
+MetricValues ClassificationMetrics::metrics(const std::vector<PerClassMetrics>& per_class) const {
+  const auto samples = static_cast<double>(samples_);
+  double precision = 0, recall = 0, f1 = 0, occurring = 0;
+  for (size_t label = 0; label < per_class.size(); ++label) {
+    if (labeled_[label] + predicted_[label] == 0) continue;
+    precision += per_class[label].precision;
+    recall += per_class[label].recall;
+    f1 += per_class[label].f1;
+    occurring += 1;
+  }
+  MetricValues values{{"loss", loss_ / weight_},
+                      {"accuracy", static_cast<double>(total_correct_) / samples}};
+  if (options_.top_k > 0)
+    values.emplace_back("top" + std::to_string(options_.top_k) + "_accuracy",
+                        static_cast<double>(in_top_k_) / samples);
+  values.emplace_back("macro_precision", precision / occurring);
+  values.emplace_back("macro_recall", recall / occurring);
+  values.emplace_back("macro_f1", f1 / occurring);
+  return values;
+}
+
+EvalReport ClassificationMetrics::report() const {
+  std::vector<PerClassMetrics> per_class;
+  per_class.reserve(options_.classes);
+  for (size_t label = 0; label < options_.classes; ++label)
+    per_class.push_back(compute_per_class(label));
+  EvalReport report;
+  report.metrics = metrics(per_class);
+  if (options_.classes <= kMaxPerClassMetrics) report.classes = std::move(per_class);
+  report.confusion_matrix = confusion_;
+  report.misclassified = misclassified_;
+  return report;
+}
+
+namespace {
+
+constexpr float kTrueAbove = 0.5F;  // targets are 0 or 1
+
+}  // namespace
+
+void MultilabelMetrics::add(std::span<const float> losses, std::span<const float> logits,
+                            std::span<const float> targets) {
+  const size_t width = labels_.size();
+  for (size_t first = 0; first + width <= targets.size(); first += width) {
+    bool is_exact = true;
+    for (size_t i = 0; i < width; ++i) {
+      const bool is_true = targets[first + i] > kTrueAbove;
+      const bool predicted = logits[first + i] > 0;
+      Label& label = labels_[i];
+      label.is_true += is_true ? 1 : 0;
+      label.predicted += predicted ? 1 : 0;
+      label.correct += is_true && predicted ? 1 : 0;
+      label.predictions.push_back({logits[first + i], is_true});
+      is_exact = is_exact && is_true == predicted;
+      loss_ += static_cast<double>(losses[first + i]);
+    }
+    samples_ += 1;
+    exact_ += is_exact ? 1 : 0;
+  }
+}
+
+PerClassMetrics MultilabelMetrics::compute_per_class(const Label& label) {
+  const auto correct = static_cast<double>(label.correct);
+  const auto is_true = static_cast<double>(label.is_true);
+  const auto predicted = static_cast<double>(label.predicted);
+  return {.name = {},
+          .samples = label.is_true,
+          .precision = ratio(correct, predicted),
+          .recall = ratio(correct, is_true),
+          .f1 = ratio(2 * correct, is_true + predicted)};
+}
+
+// The sum over thresholds, from the highest, of what each adds to the recall times the precision
+// there. Answers with the same logit are one threshold.
+double MultilabelMetrics::average_precision(std::vector<Prediction> predictions) {
+  std::ranges::stable_sort(predictions, std::ranges::greater(), &Prediction::logit);
+  double sum = 0, correct = 0, right_before = 0;
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    correct += predictions[i].is_true ? 1 : 0;
+    if (i + 1 < predictions.size() && predictions[i + 1].logit == predictions[i].logit) continue;
+    sum += (correct - right_before) * correct / static_cast<double>(i + 1);
+    right_before = correct;
+  }
+  return ratio(sum, correct);
+}
+
+double MultilabelMetrics::mean_average_precision() const {
+  double sum = 0, occurring = 0;
+  for (const Label& label : labels_) {
+    if (label.is_true == 0) continue;
+    sum += average_precision(label.predictions);
+    occurring += 1;
+  }
+  return sum / occurring;
+}
+
+EvalReport MultilabelMetrics::report() const {
+  EvalReport report;
+  double f1 = 0, occurring = 0, correct = 0, marked = 0;  // marked: true, and predicted
+  for (const Label& label : labels_) {
+    PerClassMetrics per_class = compute_per_class(label);
+    per_class.name = std::to_string(report.classes.size());
+    correct += static_cast<double>(label.correct);
+    marked += static_cast<double>(label.is_true + label.predicted);
+    occurring += label.is_true + label.predicted > 0 ? 1 : 0;
+    f1 += per_class.f1;
+    report.classes.push_back(std::move(per_class));
+  }
+  const double numbers = samples_ * static_cast<double>(labels_.size());
+  report.metrics = {{"loss", loss_ / numbers},
+                    {"exact_match", exact_ / samples_},
+                    {"micro_f1", ratio(2 * correct, marked)},
+                    {"macro_f1", f1 / occurring},
+                    {"mean_average_precision", mean_average_precision()}};
+  if (report.classes.size() > kMaxPerClassMetrics) report.classes.clear();
+  return report;
+}
+
+void RegressionMetrics::add(std::span<const float> outputs, std::span<const float> targets) {
+  const size_t width = columns_.size();
+  for (size_t first = 0; first + width <= targets.size(); first += width) {
+    samples_ += 1;
+    for (size_t i = 0; i < width; ++i) {
+      const auto target = static_cast<double>(targets[first + i]);
+      const double error = static_cast<double>(outputs[first + i]) - target;
+      Column& column = columns_[i];
+      column.squares += error * error;
+      absolute_ += std::abs(error);
+      // Welford: nothing is lost where the mean is far from zero.
+      const double apart = target - column.mean;
+      column.mean += apart / samples_;
+      column.spread += apart * (target - column.mean);
+    }
+  }
+}
+
+EvalReport RegressionMetrics::report() const {
+  const double count = samples_ * static_cast<double>(columns_.size());
+  double squares = 0;
+  for (const Column& column : columns_) squares += column.squares;
+  EvalReport report;
+  report.metrics = {{"loss", squares / count}, {"mae", absolute_ / count}, {"r2", r2()}};
+  return report;
+}
+
+// The mean over the columns of 1 - residual / spread; a constant column counts 1 where it is met
+// exactly and 0 otherwise.
+double RegressionMetrics::r2() const {
+  if (samples_ == 0) return std::numeric_limits<double>::quiet_NaN();
+  double sum = 0;
+  for (const Column& column : columns_) {
+    if (column.spread > 0)
+      sum += 1 - column.squares / column.spread;
+    else
+      sum += column.squares == 0 ? 1 : 0;
+  }
+  return sum / static_cast<double>(columns_.size());
+}
+
+void LanguageModelingMetrics::add(std::span<const float> losses, std::span<const int64_t> targets,
+                                  std::span<const int64_t> predictions) {
+  for (size_t i = 0; i < losses.size(); ++i) {
+    loss_ += static_cast<double>(losses[i]);
+    correct_ += targets[i] == predictions[i] ? 1 : 0;
+  }
+  tokens_ += losses.size();
+}
+
+EvalReport LanguageModelingMetrics::report() const {
+  const auto tokens = static_cast<double>(tokens_);
+  const double loss = loss_ / tokens;
+  EvalReport report;
+  report.metrics = {{"loss", loss},
+                    {bytes_ ? "bits_per_byte" : "bits_per_token", loss / std::log(2.0)},
+                    {"perplexity", std::exp(loss)},
+                    {"accuracy", static_cast<double>(correct_) / tokens}};
+  return report;
+}
+
+uint64_t edit_distance(std::span<const int64_t> one, std::span<const int64_t> other) {
+  // row[j]: the distance of what was seen of `one` to the first j of `other`.
+  std::vector<uint64_t> row(other.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 0; i < one.size(); ++i) {
+    uint64_t diagonal = row[0];  // the row before, one column to the left
+    row[0] = i + 1;
+    for (size_t j = 0; j < other.size(); ++j) {
+      const uint64_t replaced = diagonal + (one[i] == other[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::span<const int64_t> collapse(std::span<int64_t> path, int64_t blank) {
+  const auto end = std::unique(path.begin(), path.end());
+  return {path.begin(), std::remove(path.begin(), end, blank)};
+}
+
+void LabelErrorRate::add(float loss, std::span<const int64_t> decoded,
+                         std::span<const int64_t> labels) {
+  const uint64_t errors = edit_distance(decoded, labels);
+  loss_ += static_cast<double>(loss);
+  ++samples_;
+  labels_ += labels.size();
+  errors_ += errors;
+  if (errors == 0) ++exact_;
+}
+
+EvalReport LabelErrorRate::report() const {
+  const auto samples = static_cast<double>(samples_);
+  EvalReport report;
+  report.metrics = {
+      {"loss", loss_ / samples},
+      {"label_error_rate", static_cast<double>(errors_) / static_cast<double>(labels_)},
+      {"exact_match", static_cast<double>(exact_) / samples}};
+  return report;
+}
+
+}  // namespace stoker::eval_metrics

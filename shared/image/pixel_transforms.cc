@@ -1,0 +1,202 @@
+#include "shared/image/pixel_transforms.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstdlib>
+#include <cstring>
+
+#include "shared/base/target_clones.h"
+
+namespace stoker::image {
+namespace {
+
+struct Planes {
+  uint8_t* red;
+  uint8_t* green;
+  uint8_t* blue;
+  size_t pixels;  // of one plane
+};
+
+Planes planes_of(const ImageShape& shape, std::span<std::byte> planes) {
+  assert(shape.channels == 3 && planes.size() == shape.bytes());
+  const size_t pixels = size_t{shape.height} * shape.width;
+  auto* first = reinterpret_cast<uint8_t*>(planes.data());
+  return {.red = first, .green = first + pixels, .blue = first + 2 * pixels, .pixels = pixels};
+}
+
+[[gnu::always_inline]] inline uint8_t clamp_to_byte(float level) {
+  return static_cast<uint8_t>(static_cast<int32_t>(std::min(std::max(level, 0.0f), 255.0f)));
+}
+
+[[gnu::always_inline]] inline uint8_t to_gray(uint8_t red, uint8_t green, uint8_t blue) {
+  return clamp_to_byte(0.2989f * red + 0.587f * green + 0.114f * blue);
+}
+
+// The same for every pixel of a level.
+void blend_levels(float factor, float other, std::span<std::byte> planes) {
+  std::array<uint8_t, 256> table;
+  for (size_t level = 0; level < table.size(); ++level)
+    table[level] = clamp_to_byte(factor * static_cast<float>(level) + other);
+  for (std::byte& value : planes) value = std::byte{table[std::to_integer<size_t>(value)]};
+}
+
+STOKER_TARGET_CLONES
+uint64_t sum_of_gray(const Planes& image) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < image.pixels; ++i)
+    sum += to_gray(image.red[i], image.green[i], image.blue[i]);
+  return sum;
+}
+
+uint64_t sum_of(std::span<const std::byte> plane) {
+  uint64_t sum = 0;
+  for (const std::byte value : plane) sum += std::to_integer<uint64_t>(value);
+  return sum;
+}
+
+STOKER_TARGET_CLONES
+void blend_with_gray(const Planes& image, float factor, float rest) {
+  uint8_t* __restrict red = image.red;
+  uint8_t* __restrict green = image.green;
+  uint8_t* __restrict blue = image.blue;
+  for (size_t i = 0; i < image.pixels; ++i) {
+    const float gray = rest * to_gray(red[i], green[i], blue[i]);
+    red[i] = clamp_to_byte(factor * red[i] + gray);
+    green[i] = clamp_to_byte(factor * green[i] + gray);
+    blue[i] = clamp_to_byte(factor * blue[i] + gray);
+  }
+}
+
+// The level of a colour `hue_offset` sixths of the circle away from red, at hue `sixths` of it.
+[[gnu::always_inline]] inline uint8_t color_level(float hue_offset, float sixths, float max_channel,
+                                                  float spread) {
+  float turn = hue_offset + sixths;
+  turn = turn >= 6.0f ? turn - 6.0f : turn;
+  const float away = std::max(0.0f, std::min(1.0f, std::min(turn, 4.0f - turn)));
+  // torchvision's way from [0, 1] back to levels: times 255.999, cut off.
+  return clamp_to_byte((max_channel - spread * away) * (255.999f / 255.0f));
+}
+
+STOKER_TARGET_CLONES
+void rotate_hue(const Planes& image, float sixths) {
+  uint8_t* __restrict reds = image.red;
+  uint8_t* __restrict greens = image.green;
+  uint8_t* __restrict blues = image.blue;
+  for (size_t i = 0; i < image.pixels; ++i) {
+    const float red = reds[i], green = greens[i], blue = blues[i];
+    const float max_channel = std::max(red, std::max(green, blue));
+    const float spread = max_channel - std::min(red, std::min(green, blue));
+    const float divisor = spread > 0.0f ? spread : 1.0f;
+    const float from_blue = 4.0f + (red - green) / divisor;
+    const float from_green = 2.0f + (blue - red) / divisor;
+    const float from_red = (green - blue) / divisor;
+    const float not_red = max_channel == green ? from_green : from_blue;
+    float hue = (max_channel == red ? from_red : not_red) + sixths;
+    hue = hue < 0.0f ? hue + 6.0f : hue;
+    hue = hue >= 6.0f ? hue - 6.0f : hue;
+    reds[i] = color_level(5.0f, hue, max_channel, spread);
+    greens[i] = color_level(3.0f, hue, max_channel, spread);
+    blues[i] = color_level(1.0f, hue, max_channel, spread);
+  }
+}
+
+}  // namespace
+
+void adjust_brightness(const ImageShape&, double factor, std::span<std::byte> planes) {
+  blend_levels(static_cast<float>(factor), 0.0f, planes);
+}
+
+void adjust_contrast(const ImageShape& shape, double factor, std::span<std::byte> planes) {
+  const uint64_t sum = shape.channels == 3 ? sum_of_gray(planes_of(shape, planes)) : sum_of(planes);
+  const double mean = static_cast<double>(sum) / (double(shape.height) * shape.width);
+  blend_levels(static_cast<float>(factor),
+               static_cast<float>(1 - factor) * static_cast<float>(mean), planes);
+}
+
+void adjust_saturation(const ImageShape& shape, double factor, std::span<std::byte> planes) {
+  if (shape.channels == 1) return;
+  blend_with_gray(planes_of(shape, planes), static_cast<float>(factor),
+                  static_cast<float>(1 - factor));
+}
+
+void adjust_hue(const ImageShape& shape, double turn, std::span<std::byte> planes) {
+  if (shape.channels == 3) rotate_hue(planes_of(shape, planes), static_cast<float>(turn * 6));
+}
+
+namespace {
+
+using Bytes16 = uint8_t __attribute__((vector_size(16)));
+
+[[gnu::always_inline]] inline Bytes16 reversed(const uint8_t* from) {
+  Bytes16 bytes;
+  std::memcpy(&bytes, from, sizeof bytes);
+  return __builtin_shufflevector(bytes, bytes, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1,
+                                 0);
+}
+
+STOKER_TARGET_CLONES
+void flip_rows(uint8_t* row, size_t rows, size_t width) {
+  for (; rows > 0; --rows, row += width) {
+    uint8_t* left = row;
+    uint8_t* right = row + width;
+    while (right - left >= 32) {
+      const Bytes16 from_left = reversed(left);
+      const Bytes16 from_right = reversed(right - 16);
+      std::memcpy(left, &from_right, 16);
+      std::memcpy(right - 16, &from_left, 16);
+      left += 16;
+      right -= 16;
+    }
+    while (left < right) std::swap(*left++, *--right);
+  }
+}
+
+}  // namespace
+
+void horizontal_flip(const ImageShape& shape, std::span<std::byte> planes) {
+  assert(planes.size() == shape.bytes());
+  flip_rows(reinterpret_cast<uint8_t*>(planes.data()), size_t{shape.channels} * shape.height,
+            shape.width);
+}
+
+namespace {
+
+// One row from another of the same plane, or from outside where `from` is null.
+void shift_row(std::byte* to, const std::byte* from, uint32_t width, int32_t across) {
+  if (!from) {
+    std::memset(to, 0, width);
+    return;
+  }
+  const auto gap = static_cast<size_t>(std::abs(across));
+  if (across >= 0) {
+    std::memmove(to, from + gap, width - gap);
+    std::memset(to + width - gap, 0, gap);
+  } else {
+    std::memmove(to + gap, from, width - gap);
+    std::memset(to, 0, gap);
+  }
+}
+
+}  // namespace
+
+void shift_with_fill(const ImageShape& shape, int32_t down, int32_t across,
+                     std::span<std::byte> planes) {
+  const auto height = static_cast<int32_t>(shape.height);
+  assert(planes.size() == shape.bytes() && std::abs(down) < height);
+  assert(std::abs(across) < static_cast<int32_t>(shape.width));
+  if (down == 0 && across == 0) return;
+  const size_t plane_bytes = size_t{shape.height} * shape.width;
+  for (uint32_t c = 0; c < shape.channels; ++c) {
+    std::byte* plane = planes.data() + c * plane_bytes;
+    const auto row = [&](int32_t y) { return plane + size_t(y) * shape.width; };
+    // In the order in which no row is overwritten before it is moved.
+    for (int32_t i = 0; i < height; ++i) {
+      const int32_t y = down >= 0 ? i : height - 1 - i;
+      const int32_t from = y + down;
+      shift_row(row(y), from >= 0 && from < height ? row(from) : nullptr, shape.width, across);
+    }
+  }
+}
+
+}  // namespace stoker::image

@@ -1,0 +1,25 @@
+// PNG files, read and written with libspng.
+//
+// Errors: read_png(): kCorrupt with the library's reason (checksums are checked); kOutOfMemory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "shared/base/status.h"
+#include "shared/image/image_types.h"
+#include "shared/image/row_sink.h"
+
+namespace stoker::image {
+
+std::string png_version();  // of the library
+
+Status read_png(std::span<const std::byte> file, const DecodeLimits& limits, const RowSink& target);
+
+// `rgb`: rows from the top, three bytes a pixel. kInvalidArgument: the pixels are not so many;
+// kOutOfMemory; kInternal.
+Result<std::string> encode_png(std::span<const uint8_t> rgb, uint32_t width, uint32_t height);
+
+}  // namespace stoker::image

@@ -1,0 +1,315 @@
+#include "shared/metrics/tensorboard_messages.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <span>
+
+#include "shared/base/hash.h"
+#include "shared/metrics/metrics_record.h"
+
+namespace stoker::metrics {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "protobuf is little endian");
+
+// A protobuf message under construction. Each field is a key (its number and wire type) and a value.
+class Message {
+ public:
+  Message& varint(uint32_t field, uint64_t value) {
+    put_varint(field << 3 | 0);
+    put_varint(value);
+    return *this;
+  }
+  Message& fixed64(uint32_t field, double value) {
+    put_varint(field << 3 | 1);
+    put_raw(value);
+    return *this;
+  }
+  Message& fixed32(uint32_t field, float value) {
+    put_varint(field << 3 | 5);
+    put_raw(value);
+    return *this;
+  }
+  Message& bytes(uint32_t field, std::string_view value) {
+    put_varint(field << 3 | 2);
+    put_varint(value.size());
+    out_ += value;
+    return *this;
+  }
+  Message& message(uint32_t field, const Message& value) { return bytes(field, value.out_); }
+  // A packed list.
+  Message& doubles(uint32_t field, std::span<const double> values) {
+    return bytes(field, {reinterpret_cast<const char*>(values.data()), values.size_bytes()});
+  }
+  const std::string& encoded() const { return out_; }
+
+ private:
+  void put_varint(uint64_t value) {
+    for (; value >= 0x80; value >>= 7) out_ += static_cast<char>(value | 0x80);
+    out_ += static_cast<char>(value);
+  }
+  template <typename T>
+  void put_raw(T value) {
+    char raw[sizeof value];
+    std::memcpy(raw, &value, sizeof value);
+    out_.append(raw, sizeof raw);
+  }
+  std::string out_;
+};
+
+// Event
+constexpr uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kGraphDef = 4, kSummary = 5,
+                   kSessionLog = 7;
+// SessionLog
+constexpr uint32_t kStatus = 1;
+constexpr uint64_t kStart = 1;
+// Each entry of a map
+constexpr uint32_t kMapKey = 1, kMapValue = 2;
+// Summary, Summary.Value
+constexpr uint32_t kValue = 1;
+constexpr uint32_t kTag = 1, kSimpleValue = 2, kImage = 4, kHistogram = 5, kTensor = 8,
+                   kMetadata = 9;
+// Summary.Image
+constexpr uint32_t kHeight = 1, kWidth = 2, kColorSpace = 3, kEncodedImage = 4;
+constexpr uint64_t kRgb = 3;
+// HistogramProto
+constexpr uint32_t kMin = 1, kMax = 2, kNumber = 3, kSum = 4, kSumOfSquares = 5, kLimits = 6,
+                   kCounts = 7;
+// SummaryMetadata, SummaryMetadata.PluginData
+constexpr uint32_t kPluginData = 1, kPluginName = 1, kContent = 2;
+// TensorProto, TensorShapeProto, TensorShapeProto.Dim
+constexpr uint32_t kDtype = 1, kShape = 2, kStringVal = 8, kDim = 2, kDimSize = 1;
+constexpr uint64_t kDtString = 7;
+
+Message event_of(double wall, uint64_t step) {
+  Message event;
+  event.fixed64(kWallTime, wall).varint(kStep, step);
+  return event;
+}
+
+}  // namespace
+
+std::string encode_file_version(double wall) {
+  return Message().fixed64(kWallTime, wall).bytes(kFileVersion, "brain.Event:2").encoded();
+}
+
+std::string encode_session_start(double wall, uint64_t step) {
+  return event_of(wall, step).message(kSessionLog, Message().varint(kStatus, kStart)).encoded();
+}
+
+std::string encode_scalar(double wall, uint64_t step, std::string_view tag, float value) {
+  Message one;
+  one.bytes(kTag, valid_utf8(tag)).fixed32(kSimpleValue, value);
+  return event_of(wall, step).message(kSummary, Message().message(kValue, one)).encoded();
+}
+
+std::string encode_text(double wall, uint64_t step, std::string_view tag, std::string_view text) {
+  Message shape;
+  shape.message(kDim, Message().varint(kDimSize, 1));
+  Message tensor;
+  tensor.varint(kDtype, kDtString).message(kShape, shape).bytes(kStringVal, valid_utf8(text));
+  Message metadata;
+  metadata.message(kPluginData, Message().bytes(kPluginName, "text"));
+  Message one;
+  one.bytes(kTag, valid_utf8(tag)).message(kTensor, tensor).message(kMetadata, metadata);
+  return event_of(wall, step).message(kSummary, Message().message(kValue, one)).encoded();
+}
+
+std::string encode_image(double wall, uint64_t step, std::string_view tag, std::string_view png,
+                         uint32_t width, uint32_t height) {
+  Message image;
+  image.varint(kHeight, height).varint(kWidth, width).varint(kColorSpace, kRgb);
+  image.bytes(kEncodedImage, png);
+  Message one;
+  one.bytes(kTag, valid_utf8(tag)).message(kImage, image);
+  return event_of(wall, step).message(kSummary, Message().message(kValue, one)).encoded();
+}
+
+std::string encode_histogram(double wall, uint64_t step, std::string_view tag,
+                             const TensorSummary& summary) {
+  const auto finite = static_cast<double>(summary.count - summary.nan - summary.inf);
+  std::vector<double> limits, counts;
+  // TensorBoard takes a bucket to begin where the one before ends, and the first at the smallest
+  // number. Empty ones in a row are written as one: around zero there are hundreds.
+  for (const TensorSummary::Bucket& bucket : summary.buckets) {
+    if (bucket.count == 0 && !counts.empty() && counts.back() == 0) {
+      limits.back() = bucket.limit;
+      continue;
+    }
+    limits.push_back(bucket.limit);
+    counts.push_back(bucket.count);
+  }
+  Message histogram;
+  histogram.fixed64(kMin, summary.min).fixed64(kMax, summary.max).fixed64(kNumber, finite);
+  histogram.fixed64(kSum, summary.mean * finite);
+  histogram.fixed64(kSumOfSquares, summary.norm * summary.norm);
+  histogram.doubles(kLimits, limits).doubles(kCounts, counts);
+  Message one;
+  one.bytes(kTag, valid_utf8(tag)).message(kHistogram, histogram);
+  return event_of(wall, step).message(kSummary, Message().message(kValue, one)).encoded();
+}
+
+std::string encode_graph_def(double wall, std::string_view graph) {
+  return event_of(wall, 0).bytes(kGraphDef, graph).encoded();
+}
+
+std::string encode_plugin_content(double wall, std::string_view tag, std::string_view plugin,
+                                  std::string_view content) {
+  Message metadata;
+  metadata.message(kPluginData, Message().bytes(kPluginName, plugin).bytes(kContent, content));
+  Message one;
+  one.bytes(kTag, tag).message(kMetadata, metadata);
+  return event_of(wall, 0).message(kSummary, Message().message(kValue, one)).encoded();
+}
+
+std::string frame_record(std::string_view data) {
+  const auto put = [](std::string& out, auto number) {
+    char raw[sizeof number];
+    std::memcpy(raw, &number, sizeof number);
+    out.append(raw, sizeof raw);
+  };
+  std::string frame;
+  frame.reserve(data.size() + 16);
+  put(frame, static_cast<uint64_t>(data.size()));
+  put(frame, masked_crc32c(frame));
+  frame += data;
+  put(frame, masked_crc32c(data));
+  return frame;
+}
+
+namespace {
+
+// HParamsPluginData
+constexpr uint32_t kVersion = 1, kStartInfo = 3, kEndInfo = 4;
+constexpr uint64_t kKnownVersion = 0;
+// SessionStartInfo
+constexpr uint32_t kHparams = 1, kStartTime = 5;
+// SessionEndInfo, Status
+constexpr uint32_t kEndStatus = 1, kEndTime = 2;
+constexpr uint64_t kSuccess = 1, kFailure = 2;
+// google.protobuf.Value
+constexpr uint32_t kNumberValue = 2, kStringValue = 3, kBoolValue = 4;
+
+Message setting_value(const Setting& setting) {
+  Message value;
+  if (const auto* const number = std::get_if<double>(&setting.second))
+    value.fixed64(kNumberValue, *number);
+  else if (const auto* const flag = std::get_if<bool>(&setting.second))
+    value.varint(kBoolValue, *flag ? 1 : 0);
+  else
+    value.bytes(kStringValue, valid_utf8(std::get<std::string>(setting.second)));
+  return value;
+}
+
+std::string hparams_content(uint32_t field, const Message& info) {
+  return Message().varint(kVersion, kKnownVersion).message(field, info).encoded();
+}
+
+}  // namespace
+
+std::string encode_hparams_start(const std::vector<Setting>& options, double wall) {
+  Message info;
+  for (const Setting& setting : options)
+    info.message(kHparams, Message()
+                               .bytes(kMapKey, valid_utf8(setting.first))
+                               .message(kMapValue, setting_value(setting)));
+  info.fixed64(kStartTime, wall);
+  return hparams_content(kStartInfo, info);
+}
+
+std::string encode_hparams_end(bool is_success, double wall) {
+  return hparams_content(
+      kEndInfo,
+      Message().varint(kEndStatus, is_success ? kSuccess : kFailure).fixed64(kEndTime, wall));
+}
+
+namespace {
+
+// GraphDef, VersionDef
+constexpr uint32_t kNode = 1, kVersions = 4, kProducer = 1;
+constexpr uint64_t kKnownProducer = 22;  // of the graphs that PyTorch writes
+// NodeDef
+constexpr uint32_t kName = 1, kOp = 2, kInput = 3, kAttr = 5;
+// AttrValue, AttrValue.ListValue
+constexpr uint32_t kList = 1, kAttrString = 2, kInt = 3, kListShape = 7;
+
+std::string slashed(std::string path) {
+  std::ranges::replace(path, '.', '/');
+  return path;
+}
+
+class GraphEncoder {
+ public:
+  explicit GraphEncoder(const ModelGraph& graph) : graph_(graph) {
+    for (const auto& module : graph.modules)
+      if (!module.path.empty()) parts_[parent_of(module.path)].push_back(node_of(module));
+  }
+
+  std::string encode() {
+    for (const auto& module : graph_.modules) add_module(module);
+    whole_.message(kVersions, Message().varint(kProducer, kKnownProducer));
+    return whole_.encoded();
+  }
+
+ private:
+  static std::string parent_of(const std::string& path) {
+    const size_t dot = path.rfind('.');
+    return dot == std::string::npos ? "" : path.substr(0, dot);
+  }
+  std::string scope_of(const std::string& path) const {
+    return graph_.name + (path.empty() ? "" : '/' + slashed(path));
+  }
+  std::string node_of(const ModelGraph::Module& module) const {
+    return scope_of(module.path) + '/' + module.type;
+  }
+
+  void add_module(const ModelGraph::Module& module) {
+    std::vector<std::string> inputs;
+    int64_t numbers = 0;
+    for (const ModelGraph::Tensor& tensor : module.tensors) {
+      inputs.push_back(scope_of(module.path) + '/' + tensor.name);
+      add_tensor(tensor, inputs.back());
+      int64_t elements = 1;
+      for (const int64_t size : tensor.shape) elements *= size;
+      if (tensor.is_parameter) numbers += elements;
+    }
+    const auto& parts = parts_[module.path];
+    inputs.insert(inputs.end(), parts.begin(), parts.end());
+    Message node = node_called(node_of(module), module.type);
+    for (const std::string& input : inputs) node.bytes(kInput, input);
+    if (numbers > 0)
+      add_attribute(node, "parameters", Message().varint(kInt, static_cast<uint64_t>(numbers)));
+    whole_.message(kNode, node);
+  }
+
+  void add_tensor(const ModelGraph::Tensor& tensor, const std::string& name) {
+    Message node = node_called(name, tensor.is_parameter ? "Parameter" : "Buffer");
+    Message shape;
+    for (const int64_t size : tensor.shape)
+      shape.message(kDim, Message().varint(kDimSize, static_cast<uint64_t>(size)));
+    add_attribute(node, "_output_shapes",
+                  Message().message(kList, Message().message(kListShape, shape)));
+    if (tensor.is_parameter && !tensor.is_trained)
+      add_attribute(node, "attr", Message().bytes(kAttrString, "frozen"));
+    whole_.message(kNode, node);
+  }
+
+  static Message node_called(const std::string& name, const std::string& op) {
+    return Message().bytes(kName, name).bytes(kOp, op);
+  }
+  static void add_attribute(Message& node, std::string_view key, const Message& value) {
+    node.message(kAttr, Message().bytes(kMapKey, key).message(kMapValue, value));
+  }
+
+  const ModelGraph& graph_;
+  std::map<std::string, std::vector<std::string>> parts_;  // nodes of the modules right below
+  Message whole_;
+};
+
+}  // namespace
+
+std::string encode_graph(const ModelGraph& graph) { return GraphEncoder(graph).encode(); }
+
+}  // namespace stoker::metrics

@@ -1,0 +1,323 @@
+#include "daemon/supervisor/crash_policy.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <list>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/feed/quarantine_table.h"
+#include "tests/daemon/supervisor/feed_fixture.h"
+
+namespace stoker::supervisor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class QuarantineTest : public FeedTest {
+ protected:
+  void SetUp() override {
+    FeedTest::SetUp();
+    auto table = feed::QuarantineTable::create(2, 4);
+    ASSERT_TRUE(table.ok()) << table.status().to_string();
+    table_.emplace(*std::move(table));
+    quarantine_.emplace(*table_, *data_);
+  }
+  // Process `worker` dies with these in hand.
+  Result<bool> die(uint32_t worker, const std::vector<uint64_t>& in_hand) {
+    std::list<feed::QuarantineTable::Mark> marks;
+    for (const uint64_t sample : in_hand) marks.emplace_back(*table_, worker, sample);
+    return quarantine_->assess_crash(worker, "signal 9 (Killed)");
+  }
+  bool die_and_put(uint32_t worker, const std::vector<uint64_t>& in_hand) {
+    const auto put = die(worker, in_hand);
+    return put.ok() && *put;
+  }
+  std::optional<feed::QuarantineTable> table_;
+  std::optional<Quarantine> quarantine_;
+};
+
+TEST_F(QuarantineTest, QuarantinesSampleOnThirdCrashWithItAlone) {
+  EXPECT_FALSE(die_and_put(0, {7}));
+  EXPECT_FALSE(die_and_put(1, {7}));
+  EXPECT_FALSE(table_->quarantined(7));
+  EXPECT_TRUE(die_and_put(0, {7}));
+  EXPECT_TRUE(table_->quarantined(7));
+  EXPECT_FALSE(table_->suspected(7));
+  EXPECT_THAT(quarantine_->samples(), ElementsAre(7));
+}
+
+TEST_F(QuarantineTest, MarksAllReadSamplesSuspectWithoutCountingCrash) {
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(die_and_put(0, {7, 8}));
+  EXPECT_TRUE(table_->suspected(7));
+  EXPECT_TRUE(table_->suspected(8));
+  EXPECT_THAT(quarantine_->samples(), IsEmpty());
+}
+
+TEST_F(QuarantineTest, ClearsSuspectAfterSuccessfulRead) {
+  EXPECT_FALSE(die_and_put(0, {7}));
+  EXPECT_FALSE(die_and_put(0, {7}));
+  const feed::CrashTrackingDataset guarded(*data_, *table_, 1);
+  std::vector<std::byte> input(sizeof(float) * 30);
+  std::vector<std::byte> label(sizeof(int64_t));
+  const std::vector<std::span<std::byte>> outputs{input, label};
+  ASSERT_TRUE(guarded.read(7, {}, outputs).ok());
+  EXPECT_FALSE(table_->suspected(7));
+  EXPECT_FALSE(die_and_put(0, {7}));
+  EXPECT_FALSE(die_and_put(0, {7}));
+  EXPECT_TRUE(die_and_put(0, {7}));
+}
+
+TEST_F(QuarantineTest, TracksAllSamplesReadTogether) {
+  {
+    feed::QuarantineTable::Mark mark(*table_, 0, 7);
+    for (uint64_t sample = 8; sample < 7 + feed::QuarantineTable::kSamplesAMark; ++sample)
+      mark.add(sample);
+    const feed::QuarantineTable::Mark other(*table_, 0, 100);
+    const auto in_hand = table_->drain_marks(0);
+    EXPECT_EQ(in_hand.size(), feed::QuarantineTable::kSamplesAMark + 1);
+    EXPECT_THAT(in_hand, ::testing::IsSupersetOf({7u, 8u, 38u, 100u}));
+  }
+  {
+    feed::QuarantineTable::Mark mark(*table_, 0, 7);
+    mark.add(9);
+  }
+  EXPECT_THAT(table_->drain_marks(0), IsEmpty()) << "they came back";
+}
+
+TEST_F(QuarantineTest, SuspectsNothingAfterCrashWithoutSamples) {
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(die_and_put(0, {}));
+  EXPECT_THAT(quarantine_->samples(), IsEmpty());
+}
+
+TEST_F(QuarantineTest, PreservesMarksOfLiveProcesses) {
+  const feed::QuarantineTable::Mark alive(*table_, 1, 9);
+  for (int i = 0; i < 3; ++i) (void)die(0, {7});
+  EXPECT_THAT(quarantine_->samples(), ElementsAre(7));
+  EXPECT_THAT(table_->drain_marks(1), ElementsAre(9));
+}
+
+TEST_F(QuarantineTest, IgnoresOutOfRangeSampleNumbers) {
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(die_and_put(0, {data_->size(), ~0ull - 1}));
+  EXPECT_FALSE(table_->suspected(data_->size()));
+}
+
+TEST_F(QuarantineTest, ReadsUnmarkedWhenMarksAreExhausted) {
+  std::list<feed::QuarantineTable::Mark> marks;
+  for (uint64_t sample = 0; sample < 9; ++sample) marks.emplace_back(*table_, 0, sample);
+  EXPECT_EQ(table_->drain_marks(0).size(), 4u);
+  EXPECT_THAT(table_->drain_marks(1), IsEmpty());
+}
+
+TEST_F(QuarantineTest, FailsWhenQuarantineIsFull) {
+  std::vector<uint64_t> all;
+  for (uint64_t sample = 0; sample < feed::kMaxQuarantined; ++sample) all.push_back(sample);
+  ASSERT_TRUE(quarantine_->restore(all).ok());
+  EXPECT_TRUE(quarantine_->restore(all).ok()) << "nothing new";
+  EXPECT_EQ(quarantine_->restore({499}).code(), StatusCode::kCorrupt);
+  (void)die(0, {499});
+  (void)die(0, {499});
+  const auto last = die(0, {499});
+  ASSERT_FALSE(last.ok());
+  EXPECT_EQ(last.status().code(), StatusCode::kCorrupt);
+}
+
+TEST_F(QuarantineTest, DropsSuspectsBeyondCapacity) {
+  for (uint64_t sample = 0; sample < feed::kMaxSuspects; ++sample)
+    EXPECT_TRUE(table_->suspect(sample));
+  EXPECT_FALSE(table_->suspect(feed::kMaxSuspects));
+  table_->clear_suspect(0);
+  EXPECT_TRUE(table_->suspect(feed::kMaxSuspects));
+}
+
+TEST_F(QuarantineTest, SharesStateBetweenAttachedTableAndOwner) {
+  const auto other = feed::QuarantineTable::attach(UniqueFd(::dup(table_->fd())));
+  ASSERT_TRUE(other.ok()) << other.status().to_string();
+  EXPECT_EQ(other->workers(), 2u);
+  EXPECT_TRUE(table_->quarantine(3));
+  EXPECT_TRUE(other->quarantined(3));
+  const feed::QuarantineTable::Mark mark(*other, 1, 5);
+  EXPECT_THAT(table_->drain_marks(1), ElementsAre(5));
+}
+
+TEST_F(QuarantineTest, RejectsForeignSegmentOnAttach) {
+  open_ring({.slots = 2});
+  EXPECT_EQ(feed::QuarantineTable::attach(UniqueFd(::dup(ring_->fd()))).status().code(),
+            StatusCode::kMismatch);
+  EXPECT_EQ(feed::QuarantineTable::attach(UniqueFd(-1)).status().code(), StatusCode::kMismatch);
+  auto small = ring::Segment::create(8);
+  ASSERT_TRUE(small.ok());
+  EXPECT_EQ(feed::QuarantineTable::attach(UniqueFd(::dup(small->fd()))).status().code(),
+            StatusCode::kMismatch);
+}
+
+TEST_F(QuarantineTest, RejectsInconsistentSizesOnAttach) {
+  const auto copy = [this](size_t word, uint64_t value) {
+    auto original = ring::Segment::attach(UniqueFd(::dup(table_->fd())));
+    auto changed = ring::Segment::create(original->bytes().size());
+    std::copy(original->bytes().begin(), original->bytes().end(), changed->bytes().begin());
+    std::memcpy(changed->bytes().data() + word * sizeof(value), &value, sizeof(value));
+    return feed::QuarantineTable::attach(UniqueFd(::dup(changed->fd()))).status().code();
+  };
+  EXPECT_EQ(copy(1, 2), StatusCode::kOk) << "unchanged";
+  for (const size_t word : {1, 2})
+    for (const uint64_t value : {uint64_t{0}, uint64_t{1000}, uint64_t{1} << 32, ~uint64_t{0}})
+      EXPECT_EQ(copy(word, value), StatusCode::kMismatch) << word << " " << value;
+}
+
+// Knows how many read at the same time as a suspect.
+class WatchedDataset final : public dataset::Dataset {
+ public:
+  WatchedDataset(const dataset::Dataset& data, uint64_t suspect) : data_(data), suspect_(suspect) {}
+  uint64_t size() const override { return data_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return data_.spec(); }
+  uint64_t classes() const override { return data_.classes(); }
+  const std::string& fingerprint() const override { return data_.fingerprint(); }
+  dataset::SampleSource source(uint64_t sample) const override { return data_.source(sample); }
+  Status read(uint64_t sample, const dataset::RandomKey&,
+              std::span<const std::span<std::byte>>) const override {
+    ++reading_;
+    ++reads_;
+    for (int i = 0; sample == suspect_ && i < 1000; ++i) {
+      max_ = std::max(max_.load(), reading_.load());
+      std::this_thread::yield();
+    }
+    --reading_;
+    return {};
+  }
+  mutable std::atomic<int> reading_{0};
+  mutable std::atomic<int> reads_{0};  // ever
+  mutable std::atomic<int> max_{0};    // written by the one that reads the suspect
+
+ private:
+  const dataset::Dataset& data_;
+  const uint64_t suspect_;
+};
+
+// Knows what was in hand while several were read, and how they were asked for.
+class BatchDataset final : public dataset::DatasetDecorator {
+ public:
+  BatchDataset(const dataset::Dataset& data, const feed::QuarantineTable& table)
+      : DatasetDecorator(data), table_(table) {}
+  Status read(uint64_t sample, const dataset::RandomKey& random_key,
+              std::span<const std::span<std::byte>> outputs) const override {
+    ++one_by_one_;
+    return inner().read(sample, random_key, outputs);
+  }
+  dataset::BatchReadResult read_batch(std::span<const dataset::SampleReadRequest> samples,
+                                      std::span<const std::span<std::byte>> rows) const override {
+    in_hand_ = table_.drain_marks(0);
+    return inner().read_batch(samples, rows);
+  }
+  mutable std::vector<uint64_t> in_hand_;
+  mutable int one_by_one_ = 0;
+
+ private:
+  const feed::QuarantineTable& table_;
+};
+
+TEST_F(QuarantineTest, ReadsSamplesSeparatelyWhenAnyIsSuspectOrQuarantined) {
+  const BatchDataset watched(*data_, *table_);
+  const feed::CrashTrackingDataset guarded(watched, *table_, 0);
+  std::vector<std::byte> input(3 * sizeof(float) * 30), label(3 * sizeof(int64_t));
+  const std::vector<std::span<std::byte>> rows{input, label};
+  const std::vector<dataset::SampleReadRequest> reads{{.sample = 5}, {.sample = 6}, {.sample = 7}};
+  EXPECT_EQ(guarded.read_batch(reads, rows).good, 3u);
+  EXPECT_THAT(watched.in_hand_, ElementsAre(5, 6, 7));
+  EXPECT_EQ(watched.one_by_one_, 0);
+  ASSERT_TRUE(table_->suspect(6));
+  EXPECT_EQ(guarded.read_batch(reads, rows).good, 3u);
+  EXPECT_EQ(watched.one_by_one_, 3);
+  EXPECT_FALSE(table_->suspected(6)) << "it came back";
+  ASSERT_TRUE(table_->quarantine(6));
+  const dataset::BatchReadResult read = guarded.read_batch(reads, rows);
+  EXPECT_EQ(read.good, 1u);
+  EXPECT_EQ(read.status.code(), StatusCode::kCorrupt);
+}
+
+TEST_F(QuarantineTest, ReadsSuspectAlone) {
+  const WatchedDataset watched(*data_, 7);
+  const feed::CrashTrackingDataset guarded(watched, *table_, 0);
+  ASSERT_TRUE(table_->suspect(7));
+  std::atomic<bool> done{false};
+  {
+    std::vector<std::jthread> others;
+    for (int i = 0; i < 3; ++i)
+      others.emplace_back([&] {
+        while (!done) {
+          EXPECT_TRUE(guarded.read(8, {}, {}).ok());
+          std::this_thread::yield();
+        }
+      });
+    EXPECT_TRUE(eventually([&] { return watched.reads_ > 0; }));
+    EXPECT_TRUE(guarded.read(7, {}, {}).ok());
+    done = true;
+  }
+  EXPECT_EQ(watched.max_, 1);
+}
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+// Deaths one after another; the status of the last, or of the first that is one too many.
+Status die(RestartLimiter& budget, int times, RestartLimiter::Crash crash,
+           std::chrono::nanoseconds between = 0ns, uint64_t batches_between = 0) {
+  crash.cause = "signal 11";
+  for (int i = 0; i < times; ++i) {
+    if (const Status status = budget.record_crash(crash); !status.ok()) return status;
+    crash.now += between;
+    crash.published += batches_between;
+  }
+  return {};
+}
+
+TEST(RestartLimiterTest, FailsAfterTwentyCrashesWithoutProgress) {
+  RestartLimiter budget(1000);
+  EXPECT_TRUE(die(budget, 19, {}).ok());
+  const Status last = die(budget, 1, {});
+  EXPECT_EQ(last.code(), StatusCode::kInternal);
+  EXPECT_THAT(last.message(), HasSubstr("20 without one new batch; the last by signal 11"));
+  EXPECT_EQ(budget.crashes(), 20u);
+}
+
+TEST(RestartLimiterTest, ResetsCrashCountOnNewBatch) {
+  RestartLimiter budget(1000);
+  EXPECT_TRUE(die(budget, 19, {}).ok());
+  EXPECT_TRUE(die(budget, 19, {.published = 1}).ok());
+  EXPECT_FALSE(die(budget, 1, {.published = 1}).ok());
+}
+
+TEST(RestartLimiterTest, ResetsCrashCountOnQuarantinedSample) {
+  RestartLimiter budget(1000);
+  EXPECT_TRUE(die(budget, 19, {}).ok());
+  EXPECT_TRUE(die(budget, 1, {.made_progress = true}).ok());
+  EXPECT_TRUE(die(budget, 18, {}).ok());
+}
+
+TEST(RestartLimiterTest, FailsAfterThreeVoluntaryExits) {
+  RestartLimiter budget(1000);
+  EXPECT_TRUE(die(budget, 2, {.is_unprovoked = true}).ok());
+  EXPECT_FALSE(die(budget, 1, {.is_unprovoked = true}).ok());
+}
+
+TEST(RestartLimiterTest, FailsAbovePerMinuteLimitDespiteProgress) {
+  RestartLimiter budget(30);
+  const Status status = die(budget, 100, {}, 1s, 1);
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_THAT(status.message(),
+              HasSubstr("31 within a minute, more than feed.max_restarts_per_minute = 30"));
+}
+
+TEST(RestartLimiterTest, AllowsSameCrashCountOverLongerTime) {
+  RestartLimiter budget(30);
+  EXPECT_TRUE(die(budget, 1000, {}, 3s, 1).ok());
+}
+
+}  // namespace
+}  // namespace stoker::supervisor
