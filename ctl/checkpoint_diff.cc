@@ -19,7 +19,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors is little-endian");
 
-// The upper half of a binary32.
+// bfloat16 is the upper half of a binary32.
 double of_bfloat16(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
@@ -109,7 +109,7 @@ TensorDiff compare(const TensorSpec& spec, const std::vector<double>& before,
   return diff;
 }
 
-// What `file` has and `other` has not, or not alike.
+// Tensors of `file` that `other` lacks or has with another shape or type.
 std::vector<std::string> only_in(const SafetensorsFile& file, const SafetensorsFile& other) {
   std::vector<std::string> only;
   for (const TensorSpec& spec : file.tensors()) {

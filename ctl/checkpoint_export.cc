@@ -18,7 +18,7 @@ namespace {
 
 using checkpoint::VerifiedCheckpoint;
 
-// The files of a checkpoint, and what they are called in one file with others.
+// A checkpoint file and the prefix of its tensors when several files are exported into one.
 struct Part {
   const char* name;
   const char* file;
@@ -75,7 +75,7 @@ Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOpt
   STOKER_ASSIGN_OR_RETURN(const auto entry, select_checkpoint(layout, request.which));
   const std::string path =
       request.output.empty() ? default_name(entry.step, request) : request.output;
-  // Before the long part: what is there already is not found at the end.
+  // Create the output first, so that an existing file is reported before the slow verification.
   STOKER_ASSIGN_OR_RETURN(checkpoint::NewFile out,
                           checkpoint::NewFile::create(default_file_system(), path));
   STOKER_ASSIGN_OR_RETURN(const VerifiedCheckpoint verified, verify(entry, console, clock));

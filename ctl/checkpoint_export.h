@@ -1,9 +1,11 @@
-// export_checkpoint: `stokerctl export`: a checkpoint's tensors as one file for other programs.
+// export_checkpoint: implements `stokerctl export`, which writes the tensors of a checkpoint to one
+// file for use by other programs.
 //
-// Threads:  functions of their arguments and the file system.
-// Blocking: reads the checkpoint twice (to verify it, to copy it), and writes the file.
-// Errors:   kNotFound, kCorrupt: there is no such checkpoint, or it is damaged; kAlreadyExists: the
-//           file is there; kNoSpace, kIoError, kPermission. Nothing is then left behind.
+// Threads:  stateless functions; they access only their arguments and the file system.
+// Blocking: reads the checkpoint twice (to verify and to copy it) and writes the file.
+// Errors:   kNotFound: no such checkpoint; kCorrupt: the checkpoint is corrupt; kAlreadyExists: the
+//           output file exists; kNoSpace, kIoError, kPermission. No output file is left behind on
+//           error.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +22,10 @@ enum class ExportFormat { kSafetensors, kTorch };
 enum class ExportWhat { kModel, kEma, kOptimizer, kAll };
 
 struct ExportOptions {
-  std::string which = "latest";  // as select_checkpoint() takes it
+  std::string which = "latest";  // in the form that select_checkpoint() accepts
   ExportFormat format = ExportFormat::kSafetensors;
   ExportWhat what = ExportWhat::kModel;
-  std::string output;  // empty: in the current directory, named after step and content
+  std::string output;  // empty: current directory, named after the step and content
 };
 
 struct Exported {
@@ -35,7 +37,7 @@ struct Exported {
 
 Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOptions& request,
                                    const Console& console, Clock& clock);
-std::string render_export(const Exported& exported);  // a line
-std::string to_json(const Exported& exported);        // an object on one line, without newline
+std::string render_export(const Exported& exported);  // one line
+std::string to_json(const Exported& exported);        // one object on one line, without a newline
 
 }  // namespace stoker::ctl

@@ -22,7 +22,8 @@
 
 namespace stoker::ctl {
 
-// "1: FLOCK  ADVISORY  READ 4711 fe:00:1234567 0 EOF", the numbers of the device in base 16.
+// Format of a line: "1: FLOCK  ADVISORY  READ 4711 fe:00:1234567 0 EOF"; device numbers are
+// hexadecimal.
 FileLocks FileLocks::read() {
   FileLocks locks;
   std::ifstream stream("/proc/locks");
@@ -44,7 +45,7 @@ bool FileLocks::holds(const std::string& path) const {
 
 namespace {
 
-// What was evaluated is this very checkpoint, not another that was once saved at the same step.
+// The checksum distinguishes this checkpoint from an earlier one saved at the same step.
 const run::EvalResult* find_eval(const std::vector<run::EvalResult>& evals, uint64_t step,
                                  const std::string& manifest_sha256) {
   for (const run::EvalResult& eval : evals)
@@ -78,7 +79,8 @@ ListedCheckpoint describe(const checkpoint::CheckpointEntry& entry,
   return listed;
 }
 
-// What retention goes by; a copy of a run may lack its settings.
+// Sets `held` and `kept_by`. `kept_by` stays empty if the run directory has no usable
+// configuration, as in a partial copy of a run.
 void find_reasons(const run::RunLayout& layout, std::vector<ListedCheckpoint>& checkpoints) {
   const FileLocks locks = FileLocks::read();
   for (ListedCheckpoint& one : checkpoints)
@@ -97,14 +99,14 @@ void find_reasons(const run::RunLayout& layout, std::vector<ListedCheckpoint>& c
   }
 }
 
-// Until now; "?" where the time is none, or one to come.
+// "?" if the time is invalid or in the future.
 std::string age_of(const std::string& iso8601, std::chrono::system_clock::time_point now) {
   const auto then = parse_iso8601(iso8601);
   if (!then || *then > now) return "?";
   return format_duration(std::floor(std::chrono::duration<double>(now - *then).count()));
 }
 
-// "best, newest, open"
+// For example "* best, newest, open".
 std::string notes_of(const ListedCheckpoint& one, bool is_newest) {
   std::string notes = one.best ? "* best" : "";
   const auto add = [&notes](const std::string& note) {

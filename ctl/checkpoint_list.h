@@ -1,8 +1,8 @@
-// CheckpointList: the checkpoints of a run with what was found out about each.
+// CheckpointList: the checkpoints of a run with their sizes, metrics and retention status.
 //
-// Threads: values; functions of their arguments and the file system.
+// Threads: values and stateless functions; they access only their arguments and the file system.
 // Errors:  kIoError, kPermission, kCorrupt (an evaluation result). A checkpoint that cannot be read
-//          is an entry that says so, not an error.
+//          is listed with its error; the call still succeeds.
 #pragma once
 
 #include <sys/types.h>
@@ -21,14 +21,14 @@
 
 namespace stoker::ctl {
 
-// Who holds which file by flock, as the kernel lists it: nothing is locked to find out, so neither
-// retention nor a reader is kept from anything. Where the list cannot be read (/proc/locks), nobody
-// holds anything.
+// FileLocks: the files that are locked with flock(), as listed in /proc/locks. Taking no lock
+// itself, it cannot block retention or a process that reads a checkpoint. If /proc/locks cannot be
+// read, no file counts as locked.
 class FileLocks {
  public:
   static FileLocks read();
 
-  // Whether somebody on this machine holds the file, shared or alone.
+  // Whether a process on this machine holds a shared or exclusive lock on the file.
   bool holds(const std::string& path) const;
 
  private:
@@ -38,30 +38,32 @@ class FileLocks {
 struct ListedCheckpoint {
   uint64_t step = 0;
   std::string path;
-  std::string created;                        // ISO 8601
-  uint64_t bytes = 0;                         // of its files, as the manifest says
-  std::vector<std::optional<double>> values;  // of CheckpointList::metrics, of this very checkpoint
-  std::optional<uint64_t> sample_errors;      // until then; nothing: it does not say
+  std::string created;  // ISO 8601
+  uint64_t bytes = 0;   // total size of the files listed in the manifest
+  // of CheckpointList::metrics, for exactly this checkpoint
+  std::vector<std::optional<double>> values;
+  std::optional<uint64_t> sample_errors;  // up to this step; nullopt: not in the manifest
   bool best = false;
-  bool held = false;  // a reader has it: retention leaves it alone for now
-  std::string
-      kept_by;  // why retention keeps it: newest, last, …, of retention::RetentionReason; empty: it may go
-  std::string error;  // why its manifest cannot be used; empty: it can
+  bool held = false;  // a process has it open, so retention does not delete it now
+  // Why retention keeps it (retention::RetentionReason: newest, last, …); empty: it can be
+  // deleted.
+  std::string kept_by;
+  std::string error;  // why the manifest is unusable; empty: it is valid
 };
 
 struct CheckpointList {
   std::string run_dir;
-  std::vector<MetricName> metrics;  // of the first set; empty before the first evaluation
+  std::vector<MetricName> metrics;  // of the first dataset; empty before the first evaluation
   std::vector<ListedCheckpoint> checkpoints;
-  // The best so far; its checkpoint may be gone.
+  // Best result so far; its checkpoint can be deleted already.
   std::optional<run::BestCheckpoint> maybe_best;
 };
 
 Result<CheckpointList> list_checkpoints(const run::RunLayout& layout);
-// `now`: to say how old they are.
+// `now`: reference time for the ages.
 std::string render_list(const CheckpointList& list, const TextStyle& style,
                         std::chrono::system_clock::time_point now);
-// One JSON object on one line, without newline.
+// One JSON object on one line, without a newline.
 std::string to_json(const CheckpointList& list);
 
 }  // namespace stoker::ctl

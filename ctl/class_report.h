@@ -1,8 +1,8 @@
-// ClassReport: how each class of a data set fares, from the evaluator's result of a checkpoint.
+// ClassReport: per-class metrics of one dataset, from the evaluation result of a checkpoint.
 //
-// Threads:  values; functions of their arguments and the file system.
-// Errors:   kNotFound: no such result, set, or nothing by class in it, and what there is; kCorrupt,
-//           kIoError: the result's file.
+// Threads: values and stateless functions; they access only their arguments and the file system.
+// Errors:  kNotFound: no such result or dataset, or no per-class metrics in it (the message lists
+//          what is available); kCorrupt, kIoError: the result file.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 
 namespace stoker::ctl {
 
-// Samples of one class that were taken for another.
+// Samples of one class that were predicted as another.
 struct ConfusedPair {
   std::string label;
   std::string prediction;
   uint64_t samples = 0;
-  double share = 0;  // of the label's samples
+  double share = 0;  // fraction of the samples with this label
 
   bool operator==(const ConfusedPair&) const = default;
 };
@@ -30,16 +30,17 @@ struct ClassReport {
   uint64_t step = 0;
   std::string dataset;
   std::vector<eval_metrics::PerClassMetrics>
-      classes;  // the lowest F1 first; of equals the larger class
+      classes;  // Lowest F1 first; of equal F1, the larger class first.
   std::vector<ConfusedPair>
-      confused_pairs;  // the most samples first; none where there is no matrix
+      confused_pairs;  // Most samples first; empty without a confusion matrix.
 };
 
-// `which`: a step, `latest` (of the results) or `best`. `dataset`: empty for the first that has classes.
+// `which`: a step, `latest` (the latest result) or `best`. `dataset`: empty selects the first
+// dataset with per-class metrics.
 Result<ClassReport> report_classes(const run::RunLayout& layout, const std::string& which,
                                    const std::string& dataset);
 std::string to_json(const ClassReport& report);
-// So many of the confusions; all classes.
+// Lists all classes and at most `max_confused_pairs` confused pairs.
 std::string render_classes(const ClassReport& report, size_t max_confused_pairs,
                            const TextStyle& style);
 

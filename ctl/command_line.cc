@@ -1,5 +1,6 @@
 #include "ctl/command_line.h"
 
+#include <cctype>
 #include <cmath>
 #include <ostream>
 
@@ -8,7 +9,7 @@
 #include "ctl/run_locator.h"
 #include "ctl/text_format.h"
 #include "shared/config/config_errors.h"
-#include "shared/control/inspection_requests.h"
+#include "shared/control/grammar.h"
 
 namespace stoker::ctl {
 namespace {
@@ -45,20 +46,20 @@ std::string check_choice(const std::string& text) {
   return "'" + printable(text) + "' is no step: give a whole number, latest or best";
 }
 
-// CLI11 would take "-3" for a very large number.
+// CLI11 would parse "-3" as a very large unsigned number.
 std::string check_step(const std::string& text) {
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   if (digits && text.size() <= 18) return "";
   return "'" + printable(text) + "' is no step: give a whole number";
 }
 
-// CLI11 wants what a subcommand fills in to live as long as the parser.
+// CLI11 stores references to the option variables, so they live as long as the parser.
 class Parser {
  public:
   Parser() : app_("stokerctl controls and inspects the runs of stokerd.", "stokerctl") {
     app_.set_version_flag("--version", "stokerctl " STOKER_VERSION);
-    app_.require_subcommand(0, 1);  // none: said in our own words
-    app_.fallthrough();             // --run-dir may stand behind the command too
+    app_.require_subcommand(0, 1);  // none: our own error message
+    app_.fallthrough();             // --run-dir is accepted after the command, too
     auto* const run_dir = app_.add_option("--run-dir", command_.run_dir,
                                           "Run directory (default: the current directory)");
     run_dir->type_name("DIR");
@@ -91,61 +92,86 @@ class Parser {
   std::string version() const { return app_.version(); }
 
  private:
-  CLI::App* add(const char* name, Action action, const char* text) {
+  CLI::App* add(const std::string& name, Action action, const std::string& text) {
     CLI::App* const command = app_.add_subcommand(name, text);
     command->footer("\nFor --run-dir, --json, examples and exit codes: stokerctl --help");
     command->callback([this, action] { command_.action = action; });
     return command;
   }
 
+  // Adds a subcommand for a method of the control protocol, with the description from there.
+  CLI::App* add_method(const control::Call& call, Action action, const std::string& more = "") {
+    const control::MethodInfo& info = control::method_info(call);
+    std::string text(info.text);
+    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+    if (!info.waits_for.empty()) text += "; return when " + std::string(info.waits_for);
+    return add(std::string(info.name), action, text + more);
+  }
+  void add_command(const control::Command& command) {
+    add_method(command, Action::kCommand)->callback([this, command] { ask(command); });
+  }
+  void ask(control::Command command) {
+    command_.action = Action::kCommand;
+    command_.request = std::move(command);
+  }
+
   void add_commands_for_daemon() {
-    add("status", Action::kStatus, "Show the training status");
+    add_method(control::GetStatus{}, Action::kStatus);
     add("watch", Action::kWatch, "Show the training status continuously until the run ends");
-    add("pause", Action::kPause, "Pause after the current step");
-    add("resume", Action::kResume, "Resume training");
-    add("checkpoint", Action::kCheckpoint, "Save a checkpoint now; return when it is durable");
-    add("stop", Action::kStop, "Finish the step, save a checkpoint, exit");
-    CLI::App* const set = add("set", Action::kSet, "Change the learning rate: set lr 1e-4");
+    add_command(control::Pause{});
+    add_command(control::Resume{});
+    add_command(control::SaveCheckpoint{});
+    add_command(control::Stop{});
+    CLI::App* const set = add_method(control::SetLearningRate{}, Action::kCommand, ": set lr 1e-4");
     set->add_option("KEY", key_, "lr: the learning rate")->required();
-    set->add_option("VALUE", command_.lr, "As a number: 0.0003 or 3e-4")->required();
+    set->add_option("VALUE", set_.lr, "As a number: 0.0003 or 3e-4")->required();
+    set->callback([this] { ask(set_); });
     add_profile();
     add_inspect_options();
   }
 
   void add_profile() {
-    CLI::App* const command = add("profile", Action::kProfile, "Profile the next N steps");
-    command->add_option("N", command_.steps, "Number of steps, at most 1000 (100 with --kernels)")
+    CLI::App* const command = add("profile", Action::kCommand, "Profile the next N steps");
+    command->add_option("N", profile_.steps, "Number of steps, at most 1000 (100 with --kernels)")
         ->required()
-        ->check(CLI::Range(uint64_t{1}, uint64_t{control::ProfileRequest::kMaxSteps}));
+        ->check(CLI::Range(uint64_t{1}, uint64_t{control::Profile::kMaxSteps}));
     command
         ->add_option("--output", command_.output,
                      "Copy the trace to this file (it also stays in the run directory's profiles/)")
         ->type_name("FILE");
-    command->add_flag("--kernels", command_.kernels,
+    command->add_flag("--kernels", profile_.kernels,
                       "Record LibTorch's profile as well: operators, on a GPU kernels");
+    command->callback([this] { ask(profile_); });
   }
 
   void add_inspect_options() {
-    CLI::App* const command = add("inspect", Action::kInspect,
+    CLI::App* const command = add("inspect", Action::kCommand,
                                   "Show live statistics of parameters, gradients and activations");
     command
-        ->add_option("GLOB", command_.glob,
+        ->add_option("GLOB", inspection_.glob,
                      "Names of parameters and modules, as in checkpoints: 'blocks.0.*'")
         ->required();
-    command->add_option("--every", command_.every, "Inspect steps that are multiples of N")
+    command->add_option("--every", inspection_.every, "Inspect steps that are multiples of N")
         ->type_name("N")
-        ->check(CLI::Range(uint64_t{1}, uint64_t{control::InspectionRequest::kMaxEvery}))
+        ->check(CLI::Range(uint64_t{1}, uint64_t{control::OpenInspection::kMaxEvery}))
         ->capture_default_str();
     command
-        ->add_option("--steps", command_.steps, "Stop after K inspected steps (default: no limit)")
+        ->add_option("--steps", inspection_.steps,
+                     "Stop after K inspected steps (default: no limit)")
         ->type_name("K")
-        ->check(CLI::Range(uint64_t{1}, uint64_t{control::InspectionRequest::kMaxEvery}));
-    command->add_flag("--parameters", command_.parameters,
+        ->check(CLI::Range(uint64_t{1}, uint64_t{control::OpenInspection::kMaxEvery}));
+    inspection_.parameters = inspection_.gradients = inspection_.activations = false;
+    command->add_flag("--parameters", inspection_.parameters,
                       "Show parameters, after the update of the step");
-    command->add_flag("--gradients", command_.gradients, "Show gradients, before clipping");
-    command->add_flag("--activations", command_.outputs,
+    command->add_flag("--gradients", inspection_.gradients, "Show gradients, before clipping");
+    command->add_flag("--activations", inspection_.activations,
                       "Show outputs of modules (default without the three options: all)");
-    command->add_flag("--histograms", command_.histogram, "Show histograms from min to max");
+    command->add_flag("--histograms", inspection_.histograms, "Show histograms from min to max");
+    command->callback([this] {
+      if (!inspection_.validate().ok())
+        inspection_.parameters = inspection_.gradients = inspection_.activations = true;
+      ask(inspection_);
+    });
   }
 
   void add_commands_for_directory() {
@@ -165,7 +191,7 @@ class Parser {
     add_commands_for_history();
   }
 
-  // What a run has written down.
+  // Commands that read what a run has recorded.
   void add_commands_for_history() {
     CLI::App* const classes =
         add("class-report", Action::kClasses, "Show per-class precision, recall and F1");
@@ -249,15 +275,20 @@ class Parser {
     }
     if (command_.action == Action::kExplain && command_.step == 0)
       throw CLI::ValidationError("show-batch: the first step is 1");
-    if (command_.action == Action::kSet && key_ != "lr")
+    const auto* const set = std::get_if<control::SetLearningRate>(&command_.request);
+    if (set == nullptr) return;
+    if (key_ != "lr")
       throw CLI::ValidationError("set: unknown key '" + printable(key_) + "'; there is: lr");
-    if (command_.action == Action::kSet && !(std::isfinite(command_.lr) && command_.lr > 0))
+    if (!(std::isfinite(set->lr) && set->lr > 0))
       throw CLI::ValidationError("set lr: the learning rate must be a number above 0");
   }
 
   CLI::App app_;
   CommandLine command_;
   std::string key_;  // set KEY
+  control::SetLearningRate set_;
+  control::Profile profile_;
+  control::OpenInspection inspection_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// CommandLine: what stokerctl is asked to do, as plain words; nothing is looked up or checked
-// beyond its form.
+// CommandLine: the parsed command line of stokerctl. Only the syntax is checked; nothing is looked
+// up.
 //
 // Threads: values.
 #pragma once
@@ -10,19 +10,14 @@
 #include <string>
 
 #include "shared/base/status.h"
+#include "shared/control/command.h"
 
 namespace stoker::ctl {
 
 enum class Action {
   kStatus,
   kWatch,
-  kPause,
-  kResume,
-  kCheckpoint,
-  kStop,
-  kSet,
-  kProfile,
-  kInspect,
+  kCommand,  // sent to stokerd: CommandLine::request
   kList,
   kVerify,
   kDiff,
@@ -37,14 +32,14 @@ enum class Action {
 struct CommandLine {
   Action action = Action::kStatus;
   std::string run_dir;           // --run-dir; empty: the current directory
-  std::string socket;            // --socket; empty: the run directory's
+  std::string socket;            // --socket; empty: the socket of the run directory
   bool json = false;             // --json
-  double lr = 0;                 // set lr
+  control::Command request;      // command to send to stokerd
   std::optional<uint64_t> step;  // show-batch N
-  std::string set;               // class-report --dataset; empty: the first that has classes
+  std::string set;               // class-report --dataset; empty: first with per-class metrics
   std::string which =
-      "latest";  // verify [STEP], class-report [STEP], export STEP, the first of diff STEP STEP
-  std::string other;                   // the second
+      "latest";       // verify [STEP], class-report [STEP], export STEP, the first STEP of diff
+  std::string other;  // the second STEP of diff
   std::string format = "safetensors";  // export --format
   std::string what = "model";          // export --include
   std::string output;                  // export --output, plot --svg, profile --output
@@ -53,24 +48,16 @@ struct CommandLine {
   uint64_t lines = 20;                 // logs -n
   bool follow = false;                 // logs -f
   bool evaluator = false;              // logs --evaluator
-  uint64_t steps = 0;                  // profile N, inspect --steps
-  std::string glob;                    // inspect GLOB
-  uint64_t every = 1;                  // inspect --every
-  bool parameters = false;             // inspect --parameters
-  bool gradients = false;              // inspect --gradients
-  bool outputs = false;                // inspect --activations
-  bool histogram = false;              // inspect --histograms
-  bool kernels = false;                // profile --kernels
 };
 
-// Either the command line, or the exit code of what was already answered (--help, --version, a
-// mistake).
+// Either the command line, or the exit code if parsing already handled it (--help, --version, a
+// usage error).
 struct ParsedCommandLine {
   std::optional<CommandLine> command;
   ExitCode exit_code = ExitCode::kSuccess;
 };
 
-// Help goes to `out`, a mistake to `err` in one line.
+// Writes help to `out` and a usage error as one line to `err`.
 ParsedCommandLine parse_command_line(int argc, const char* const* argv, std::ostream& out,
                                      std::ostream& err);
 

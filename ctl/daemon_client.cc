@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ctl/run_locator.h"
+#include "shared/control/grammar.h"
 #include "shared/run/run_state.h"
 
 namespace stoker::ctl {
@@ -11,7 +12,7 @@ namespace {
 constexpr std::chrono::milliseconds kConnectTime{2000};
 constexpr std::chrono::milliseconds kPausedTime{10'000};
 
-// Why nobody answers is best said by the run directory.
+// The run directory explains best why stokerd does not answer.
 Status description(const Status& status, const std::optional<run::RunLayout>& maybe_layout) {
   if (status.code() != StatusCode::kUnreachable || !maybe_layout.has_value()) return status;
   const run::RunState state = run::read_run_state(*maybe_layout);
@@ -40,7 +41,8 @@ Result<DaemonClient> DaemonClient::open(const CommandLine& command) {
   if (path.empty()) {
     auto layout = locate_run(command.run_dir);
     if (!layout.ok()) return layout.status();
-    // Where the socket is elsewhere (systemd's RuntimeDirectory), stokerd leaves a link to it here.
+    // If the socket is elsewhere (systemd's RuntimeDirectory), stokerd creates a symlink to it
+    // here.
     path = layout->control_socket();
     maybe_layout = *std::move(layout);
   }
@@ -49,28 +51,24 @@ Result<DaemonClient> DaemonClient::open(const CommandLine& command) {
   return DaemonClient(*std::move(client), std::move(maybe_layout));
 }
 
-Result<std::string> DaemonClient::ask(std::string_view method, std::string_view params,
+Result<std::string> DaemonClient::ask(const control::Call& call,
                                       std::chrono::milliseconds timeout) {
-  auto answer = client_.call(method, params, timeout);
+  auto answer = client_.call(control::method_info(call).name, control::to_params(call), timeout);
   if (!answer.ok()) return description(answer.status(), maybe_layout_);
   return answer;
 }
 
 bool DaemonClient::is_paused() {
-  const auto answer = ask("status", "", kPausedTime);
+  const auto answer = ask(control::GetStatus{}, kPausedTime);
   return answer.ok() && answer->find("\"state\":\"paused\"") != std::string::npos;
 }
 
 ExitCode exit_code_for_reply(const Status& status) {
-  switch (status.code()) {
-    case StatusCode::kUnreachable:
-    case StatusCode::kTimedOut:
-    case StatusCode::kClosed:
-    case StatusCode::kCorrupt:  // what answers is no stokerd
-      return ExitCode::kUnavailable;
-    default:
-      return exit_code_for(status);
-  }
+  const StatusCode code = status.code();
+  const bool is_unheard = code == StatusCode::kUnreachable || code == StatusCode::kTimedOut ||
+                          code == StatusCode::kClosed ||
+                          code == StatusCode::kCorrupt;  // the peer is not stokerd
+  return is_unheard ? ExitCode::kUnavailable : exit_code_for(status);
 }
 
 }  // namespace stoker::ctl

@@ -1,19 +1,20 @@
-// DaemonClient: questions to the stokerd of a run, and what to say when it does not answer.
+// DaemonClient: sends requests to the stokerd of a run and explains why it does not answer.
 //
 // Threads:  one object per thread.
-// Blocking: open() two seconds at most, ask() at most `timeout`.
-// Errors:   kUnreachable: nobody answers; says whether the run has ended. kNotFound,
-//           kInvalidArgument: no run directory. Else what stokerd answered.
+// Blocking: open() at most two seconds; ask() at most `timeout`.
+// Errors:   kUnreachable: stokerd does not answer (the message says whether the run has ended);
+//           kNotFound, kInvalidArgument: no run directory; otherwise the error that stokerd
+//           returned.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "ctl/command_line.h"
 #include "shared/base/status.h"
 #include "shared/control/client.h"
+#include "shared/control/command.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::ctl {
@@ -22,12 +23,11 @@ class DaemonClient {
  public:
   static Result<DaemonClient> open(const CommandLine& command);
 
-  // The result, a JSON object on one line. `params`: a JSON object, or empty.
-  Result<std::string> ask(std::string_view method, std::string_view params,
-                          std::chrono::milliseconds timeout);
-  // Whether it says that training is paused; waits 10 seconds at most.
+  // Returns the result, a JSON object on one line.
+  Result<std::string> ask(const control::Call& call, std::chrono::milliseconds timeout);
+  // True if training is paused. Waits at most 10 seconds.
   bool is_paused();
-  // Nothing where only --socket was given.
+  // nullopt if only --socket was given.
   const std::optional<run::RunLayout>& maybe_layout() const { return maybe_layout_; }
 
  private:
@@ -38,7 +38,8 @@ class DaemonClient {
   std::optional<run::RunLayout> maybe_layout_;
 };
 
-// 69 whenever the daemon could not be heard, 64 where it says that the request is wrong.
+// kUnavailable (69) if there was no valid answer from stokerd, kUsage (64) if it rejected the
+// request as invalid.
 ExitCode exit_code_for_reply(const Status& status);
 
 }  // namespace stoker::ctl

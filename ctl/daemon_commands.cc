@@ -7,11 +7,11 @@
 #include <boost/json.hpp>
 
 #include "ctl/daemon_client.h"
+#include "ctl/inspect_command.h"
 #include "ctl/run_locator.h"
 #include "ctl/status_format.h"
 #include "ctl/text_format.h"
 #include "shared/base/json_parser.h"
-#include "shared/control/inspection_requests.h"
 #include "shared/control/trainer_status.h"
 #include "shared/run/run_state.h"
 
@@ -21,51 +21,60 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kStatusTime{10'000};
-// A change is made between two steps, and a step may take minutes; a checkpoint waits for the disk.
+// Changes are applied between two steps, and a step can take minutes. A checkpoint waits for the
+// disk.
 constexpr milliseconds kChangeTime{600'000};
 constexpr milliseconds kSaveTime{3'600'000};
 
-// What a change sends, how long it may take, and what to say when it is done.
-struct Change {
-  const char* method;
-  const char* done;
-  milliseconds timeout;
-};
-Change change_of(Action action) {
-  switch (action) {
-    case Action::kPause:
-      return {"pause", "paused", kChangeTime};
-    case Action::kResume:
-      return {"resume", "training continues", kChangeTime};
-    case Action::kCheckpoint:
-      return {"checkpoint", "saved", kSaveTime};
-    case Action::kStop:
-      return {"stop", "stopping", kSaveTime};
-    default:
-      return {"set", "set", kChangeTime};
-  }
-}
-
-// "paused at step 1 200". What stokerd adds to its answer in a later release does no harm.
-std::string format_result(const CommandLine& command, const std::string& answer) {
-  std::string text = change_of(command.action).done;
-  if (command.action == Action::kSet) text += " lr " + format_shortest(command.lr);
+// For example "paused at step 1 200". Ignores unknown fields, so that later versions of stokerd can
+// add some.
+std::string format_result(const std::string& done, const std::string& answer) {
   boost::system::error_code error;
   const auto value = boost::json::parse(answer, error);
-  if (error || !value.is_object()) return text;
+  if (error || !value.is_object()) return done;
   const auto* step = value.as_object().if_contains("step");
-  if (step == nullptr) return text;
+  if (step == nullptr) return done;
   const auto number = step->to_number<uint64_t>(error);
-  return error ? text : text + " at step " + format_count(number);
+  return error ? done : done + " at step " + format_count(number);
 }
 
-// Whether the run of `link` has ended, said by its directory.
+// Returns the state of the run if its directory says that it has ended.
 std::optional<run::RunState> find_ended_run(const std::optional<run::RunLayout>& maybe_layout) {
   if (!maybe_layout.has_value()) return std::nullopt;
   auto state = run::read_run_state(*maybe_layout);
   if (state.phase == run::RunState::Phase::kEnded) return state;
   return std::nullopt;
 }
+
+// Executes the command of the command line, one overload per command type.
+class CommandRunner {
+ public:
+  CommandRunner(const CommandLine& command, const Console& console)
+      : command_(command), console_(console) {}
+
+  ExitCode operator()(const control::Pause&) const { return change("paused", kChangeTime); }
+  ExitCode operator()(const control::Resume&) const {
+    return change("training goes on", kChangeTime);
+  }
+  ExitCode operator()(const control::SaveCheckpoint&) const { return change("saved", kSaveTime); }
+  ExitCode operator()(const control::Stop&) const { return change("stopping", kSaveTime); }
+  ExitCode operator()(const control::SetLearningRate& set) const {
+    return change("set lr " + format_shortest(set.lr), kChangeTime);
+  }
+  ExitCode operator()(const control::Profile& profile) const {
+    return record_profile(profile, command_, console_);
+  }
+  ExitCode operator()(const control::OpenInspection& inspection) const {
+    return follow_inspection(inspection, command_, console_, milliseconds(100));
+  }
+
+ private:
+  // Sends the command and prints `done` after stokerd has applied it.
+  ExitCode change(const std::string& done, milliseconds timeout) const;
+
+  const CommandLine& command_;
+  const Console& console_;
+};
 
 void draw(const Console& console, const CommandLine& command, const std::string& answer,
           const control::TrainerStatus& status) {
@@ -74,8 +83,8 @@ void draw(const Console& console, const CommandLine& command, const std::string&
   } else if (!console.style.live) {
     console.out << render_status_line(status) << "\n";
   } else {
-    // From the upper left corner over what is there, then the rest of the screen is cleared: no
-    // flicker, and lines that wrap do no harm.
+    // Overwrite from the top left corner and clear the rest of the screen afterwards. This avoids
+    // flicker and also handles wrapped lines.
     std::string screen = "\x1b[H";
     for (const char c : render_status(status, console.style))
       screen += c == '\n' ? std::string("\x1b[K\n") : std::string(1, c);
@@ -84,12 +93,33 @@ void draw(const Console& console, const CommandLine& command, const std::string&
   console.out.flush();
 }
 
+ExitCode CommandRunner::change(const std::string& done, milliseconds timeout) const {
+  auto link = DaemonClient::open(command_);
+  if (!link.ok()) return console_.fail(link.status(), exit_code_for_reply(link.status()));
+  const auto answer = link->ask(command_.request, timeout);
+  if (!answer.ok()) {
+    // After `stop`, stokerd can exit before the answer arrives.
+    const auto ended = std::holds_alternative<control::Stop>(command_.request)
+                           ? find_ended_run(link->maybe_layout())
+                           : std::optional<run::RunState>();
+    if (ended.has_value() && ended->end->outcome != run::RunOutcome::kFailed) {
+      if (!command_.json) console_.out << format_run_state(*ended) << "\n";
+      return ExitCode::kSuccess;
+    }
+    return console_.fail(answer.status(), answer.status().code() == StatusCode::kInvalidArgument
+                                              ? ExitCode::kUsage
+                                              : exit_code_for_reply(answer.status()));
+  }
+  console_.out << (command_.json ? *answer : format_result(done, *answer)) << "\n";
+  return ExitCode::kSuccess;
+}
+
 }  // namespace
 
 ExitCode show_status(const CommandLine& command, const Console& console) {
   auto link = DaemonClient::open(command);
   if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
-  const auto answer = link->ask("status", "", kStatusTime);
+  const auto answer = link->ask(control::GetStatus{}, kStatusTime);
   if (!answer.ok()) return console.fail(answer.status(), exit_code_for_reply(answer.status()));
   if (command.json) {
     console.out << *answer << "\n";
@@ -106,8 +136,8 @@ ExitCode watch_status(const CommandLine& command, const Console& console, millis
   if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
   std::optional<run::RunLayout> maybe_layout = link->maybe_layout();
   if (console.style.live && !command.json) console.out << "\x1b[2J";
-  auto answer = link->ask("status", "", kStatusTime);
-  for (; answer.ok() && console.out.good(); answer = link->ask("status", "", kStatusTime)) {
+  auto answer = link->ask(control::GetStatus{}, kStatusTime);
+  for (; answer.ok() && console.out.good(); answer = link->ask(control::GetStatus{}, kStatusTime)) {
     const auto status = control::parse_trainer_status(*answer);
     if (!status.ok()) return console.fail(status.status(), exit_code_for_reply(status.status()));
     if (!maybe_layout.has_value() && !status->run_dir.empty())
@@ -115,8 +145,8 @@ ExitCode watch_status(const CommandLine& command, const Console& console, millis
     draw(console, command, *answer, *status);
     std::this_thread::sleep_for(interval);
   }
-  if (answer.ok()) return ExitCode::kIoError;  // nobody reads what we write
-  // The socket goes first, exit_status.json and the lock follow.
+  if (answer.ok()) return ExitCode::kIoError;  // our output has no reader any more
+  // The socket disappears first; exit_status.json and the lock follow.
   const auto give_up = std::chrono::steady_clock::now() + kStatusTime;
   auto state = run::RunState{.phase = run::RunState::Phase::kRunning, .end = std::nullopt};
   while (maybe_layout.has_value() && state.phase == run::RunState::Phase::kRunning &&
@@ -131,27 +161,8 @@ ExitCode watch_status(const CommandLine& command, const Console& console, millis
   return static_cast<ExitCode>(state.end->exit_code);
 }
 
-ExitCode control_training(const CommandLine& command, const Console& console) {
-  auto link = DaemonClient::open(command);
-  if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
-  const Change change = change_of(command.action);
-  const std::string params =
-      command.action == Action::kSet ? "{\"lr\":" + format_shortest(command.lr) + "}" : "";
-  const auto answer = link->ask(change.method, params, change.timeout);
-  if (!answer.ok()) {
-    // Stopping may be quicker than the answer.
-    const auto ended = command.action == Action::kStop ? find_ended_run(link->maybe_layout())
-                                                       : std::optional<run::RunState>();
-    if (ended.has_value() && ended->end->state != "failed") {
-      if (!command.json) console.out << format_run_state(*ended) << "\n";
-      return ExitCode::kSuccess;
-    }
-    return console.fail(answer.status(), answer.status().code() == StatusCode::kInvalidArgument
-                                             ? ExitCode::kUsage
-                                             : exit_code_for_reply(answer.status()));
-  }
-  console.out << (command.json ? *answer : format_result(command, *answer)) << "\n";
-  return ExitCode::kSuccess;
+ExitCode run_command(const CommandLine& command, const Console& console) {
+  return std::visit(CommandRunner(command, console), command.request);
 }
 
 namespace {
@@ -171,7 +182,7 @@ std::string text_of(const json::object& fields, const char* name) {
   return value != nullptr && value->is_string() ? std::string(value->get_string()) : "";
 }
 
-// Throws what Boost.JSON throws where a field is not as it should be.
+// Throws the exceptions of Boost.JSON if a field is missing or has the wrong type.
 std::string render_table(const json::object& answer, const TextStyle& style) {
   const json::array& phases = answer.at("phases").as_array();
   const bool has_device =
@@ -202,7 +213,7 @@ std::string render_table(const json::object& answer, const TextStyle& style) {
   return table.render(style);
 }
 
-// stokerd's answer as a table. kCorrupt: it is none.
+// Formats the answer of stokerd as a table. kCorrupt: the answer is malformed.
 Result<std::string> render_profile(const std::string& answer, const TextStyle& style) {
   boost::system::error_code error;
   const json::value value = parse_json(answer, error);
@@ -230,17 +241,15 @@ Status copy_trace(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-ExitCode record_profile(const CommandLine& command, const Console& console) {
-  const control::ProfileRequest request{.steps = command.steps, .kernels = command.kernels};
+ExitCode record_profile(const control::Profile& request, const CommandLine& command,
+                        const Console& console) {
   if (const Status wrong = request.validate(); !wrong.ok())
     return console.fail(wrong, ExitCode::kUsage);
   auto link = DaemonClient::open(command);
   if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
   if (!command.json && link->is_paused())
     console.err << "stokerctl: training is paused; the profile starts when it resumes\n";
-  const std::string params = "{\"steps\":" + std::to_string(request.steps) +
-                             ",\"kernels\":" + (request.kernels ? "true" : "false") + "}";
-  const auto answer = link->ask("profile", params, kProfileTime);
+  const auto answer = link->ask(request, kProfileTime);
   if (!answer.ok()) return console.fail(answer.status(), exit_code_for_reply(answer.status()));
   const auto text = render_profile(*answer, console.style);
   if (!text.ok()) return console.fail(text.status(), exit_code_for_reply(text.status()));

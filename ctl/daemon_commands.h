@@ -1,8 +1,8 @@
-// The commands that ask a running stokerd.
+// Commands that send requests to a running stokerd.
 //
 // Threads:  one.
 // Blocking: until stokerd has answered; `watch` until the run ends.
-// Errors:   the exit code; the reason is on console.err.
+// Errors:   returns the exit code; the reason is written to console.err.
 #pragma once
 
 #include <chrono>
@@ -14,14 +14,15 @@ namespace stoker::ctl {
 
 // status
 ExitCode show_status(const CommandLine& command, const Console& console);
-// watch: every `interval`. The exit code of the run where it ended meanwhile.
+// watch: updates every `interval`. Returns the exit code of the run if the run ends meanwhile.
 ExitCode watch_status(const CommandLine& command, const Console& console,
                       std::chrono::milliseconds interval);
-// pause, resume, checkpoint, stop, set
-ExitCode control_training(const CommandLine& command, const Console& console);
+// pause, resume, checkpoint, stop, set, profile, inspect: CommandLine::request
+ExitCode run_command(const CommandLine& command, const Console& console);
 
-// profile: where the time of the next steps goes. Waits until stokerd has done the steps and written
-// the trace; an hour at most.
-ExitCode record_profile(const CommandLine& command, const Console& console);
+// profile: records where the next steps spend their time. Waits until stokerd has executed the
+// steps and written the trace, at most one hour.
+ExitCode record_profile(const control::Profile& request, const CommandLine& command,
+                        const Console& console);
 
 }  // namespace stoker::ctl

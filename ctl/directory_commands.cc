@@ -37,13 +37,12 @@ struct VerificationResult {
   std::string path;
   uint64_t bytes = 0;
   size_t files = 0;
-  std::string error;  // names the file; empty: as it was committed
+  std::string error;  // contains the path of the file; empty: valid
 };
 
-// Which, and who is told how it goes.
 struct VerifyOptions {
-  std::string which = "latest";  // as select_checkpoint() takes it
-  bool all = false;              // all there are, instead
+  std::string which = "latest";  // in the form that select_checkpoint() accepts
+  bool all = false;              // verify all checkpoints instead
   std::function<void(const checkpoint::CheckpointEntry&)> on_begin = {};
   checkpoint::OnBytes on_bytes = {};
   std::function<void(const VerificationResult&)> on_checked = {};
@@ -56,8 +55,8 @@ Result<std::vector<CheckpointEntry>> choose(const run::RunLayout& layout,
   return std::vector{std::move(one)};
 }
 
-// Every byte against the checksums of its commit. kNotFound: there is no such checkpoint, or none at
-// all; kIoError, kPermission. Damage is not an error but a finding.
+// Verifies every byte against the checksums of the commit. kNotFound: no such checkpoint, or none
+// at all; kIoError, kPermission. Corruption is part of the result and not an error.
 Result<std::vector<VerificationResult>> verify_checkpoints(const run::RunLayout& layout,
                                                            const VerifyOptions& request) {
   STOKER_ASSIGN_OR_RETURN(const auto chosen, choose(layout, request));
@@ -72,7 +71,7 @@ Result<std::vector<VerificationResult>> verify_checkpoints(const run::RunLayout&
     } else if (verified.status().code() == StatusCode::kCorrupt) {
       one.error = verified.status().message();
     } else if (verified.status().code() == StatusCode::kNotFound && request.all) {
-      continue;  // retired meanwhile
+      continue;  // deleted meanwhile
     } else {
       return verified.status();
     }
@@ -87,7 +86,7 @@ bool any_corrupt(const std::vector<VerificationResult>& results) {
                      [](const VerificationResult& one) { return !one.error.empty(); });
 }
 
-// A line.
+// One line.
 std::string render_verification(const VerificationResult& results) {
   const std::string step = "step " + format_count(results.step) + ": ";
   if (!results.error.empty()) return step + "CORRUPT: " + printable(results.error) + "\n";
@@ -95,7 +94,7 @@ std::string render_verification(const VerificationResult& results) {
          format_bytes(results.bytes) + ")\n";
 }
 
-// One JSON object on one line, without newline.
+// One JSON object on one line, without a newline.
 std::string to_json(const std::vector<VerificationResult>& results) {
   namespace json = boost::json;
   json::array list;
@@ -113,7 +112,7 @@ std::string to_json(const std::vector<VerificationResult>& results) {
 
 constexpr int kPlotRows = 20;
 
-// 65 says that a checkpoint is damaged; other damaged files are I/O.
+// Exit code 65 is reserved for corrupt checkpoints; other corrupt files are I/O errors.
 ExitCode exit_code_for_reading(const Status& status) {
   return status.code() == StatusCode::kCorrupt ? ExitCode::kIoError : exit_code_for(status);
 }
@@ -124,7 +123,7 @@ ExitCode show(const Result<std::string>& text, const Console& console) {
   return ExitCode::kSuccess;
 }
 
-// Whether more may be appended to the log.
+// Whether a process can still append to the log.
 bool is_written_to(const run::RunLayout& layout, bool evaluator) {
   if (!evaluator) return run::read_run_state(layout).phase == run::RunState::Phase::kRunning;
   const auto locked = is_locked(layout.eval_lock_file());
@@ -216,7 +215,7 @@ ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, con
   auto tail = LogTail::open(command.evaluator ? layout.evaluator_log() : layout.trainer_log(),
                             command.lines);
   if (!tail.ok()) return console.fail(tail.status(), exit_code_for_reading(tail.status()));
-  // Asked before the last reading, so that nothing written before the end is missed.
+  // Checked before the last read, so that everything written before the end is printed.
   bool more_to_come = true;
   bool more_here = true;
   while ((more_to_come || more_here) && console.out.good()) {

@@ -1,8 +1,8 @@
-// The commands that read a run directory and need no stokerd.
+// Commands that read a run directory and work without stokerd.
 //
 // Threads:  one.
-// Blocking: as reading files does; `logs -f` until the run ends.
-// Errors:   the exit code; the reason is on console.err.
+// Blocking: file reads; `logs -f` until the run ends.
+// Errors:   returns the exit code; the reason is written to console.err.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ ExitCode show_classes(const run::RunLayout& layout, const CommandLine& command,
                       const Console& console);
 ExitCode show_batch(const run::RunLayout& layout, const CommandLine& command,
                     const Console& console);
-// With --follow: looks every `interval`.
+// With --follow: polls every `interval`.
 ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, const Console& console,
                    std::chrono::milliseconds interval);
 ExitCode show_report(const run::RunLayout& layout, const Console& console);

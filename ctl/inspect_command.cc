@@ -16,7 +16,8 @@
 namespace stoker::ctl {
 namespace {
 
-// Counts up to a limit, above the one before; the first entry is the limit below all of them.
+// One histogram bucket: `count` values between the previous `limit` and this one. The first entry
+// only holds the lower limit of the first bucket.
 struct HistogramPoint {
   double limit = 0;
   double count = 0;
@@ -32,7 +33,8 @@ std::vector<double> equal_parts(const std::vector<HistogramPoint>& points, doubl
   for (size_t i = 1; i < points.size(); ++i) {
     const double low = std::max(points[i - 1].limit, min), high = std::min(points[i].limit, max);
     if (points[i].count <= 0) continue;
-    if (high <= low) {  // a bucket that is a point here, such as that of zero at an end
+    // a bucket of zero width within [min, max], such as that of zero at either end
+    if (high <= low) {
       const double at = std::clamp((low - min) / part, 0.0, static_cast<double>(width - 1));
       parts[static_cast<size_t>(at)] += points[i].count;
       continue;
@@ -46,9 +48,10 @@ std::vector<double> equal_parts(const std::vector<HistogramPoint>& points, doubl
   return parts;
 }
 
-// A histogram on one line: `width` characters for as many equal parts of [min, max], the higher, the more numbers; counts are
-// spread evenly over their bucket. Eighths of a block with `unicode`, else one of " .:-=+*#".
-// Empty where there is nothing to draw.
+// Formats a histogram on one line, with `width` characters for equal parts of [min, max]. A higher
+// character stands for a larger count; the count of a bucket is spread evenly over the bucket. Uses
+// eighths of a block if `unicode` is set, else one of " .:-=+*#". Returns an empty string if there
+// is nothing to draw.
 std::string sparkline(const std::vector<HistogramPoint>& points, double min, double max,
                       size_t width, bool unicode) {
   if (points.size() < 2 || width == 0 || !std::isfinite(min) || !std::isfinite(max)) return "";
@@ -58,7 +61,7 @@ std::string sparkline(const std::vector<HistogramPoint>& points, double min, dou
   const double highest = *std::max_element(parts.begin(), parts.end());
   std::string out;
   for (const double part : parts) {
-    // Whatever is there is seen.
+    // Round up, so that every nonzero count is visible.
     const double height = highest > 0 ? std::ceil(part / highest * 8 - 1e-9) : 0;
     out += marks[static_cast<size_t>(std::clamp(height, 0.0, 8.0))];
   }
@@ -69,21 +72,10 @@ namespace json = boost::json;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kOpenTime{
-    600'000};  // it opens between two steps, and a step may take minutes
+    600'000};  // it is opened between two steps, and a step can take minutes
 constexpr milliseconds kReadTime{10'000};
 constexpr size_t kSparkWidth = 16;
-constexpr int kDigits = 3;
-
-std::string params_of(const CommandLine& command) {
-  const bool all = !command.parameters && !command.gradients && !command.outputs;
-  return json::serialize(json::object{{"glob", command.glob},
-                                      {"every", command.every},
-                                      {"steps", command.steps},
-                                      {"parameters", all || command.parameters},
-                                      {"gradients", all || command.gradients},
-                                      {"activations", all || command.outputs},
-                                      {"histograms", command.histogram}});
-}
+constexpr int kInspectionDigits = 3;
 
 double number_of(const json::object& tensor, const char* name) {
   return tensor.at(name).to_number<double>();
@@ -104,7 +96,8 @@ std::vector<HistogramPoint> histogram_of(const json::object& tensor) {
   return points;
 }
 
-// Calls `render` with the row's fields; what Boost.JSON throws is that it is none.
+// Calls `render` with the fields of the record. An exception of Boost.JSON means that the record is
+// malformed.
 template <typename Render>
 Result<std::string> with_fields(const std::string& row, Render render) {
   boost::system::error_code error;
@@ -120,7 +113,7 @@ Result<std::string> with_fields(const std::string& row, Render render) {
 std::vector<std::string> cells_of(const json::object& tensor, const TextStyle& style,
                                   bool histogram) {
   const auto number = [&tensor](const char* name) {
-    return format_number(number_of(tensor, name), kDigits);
+    return format_number(number_of(tensor, name), kInspectionDigits);
   };
   std::vector<std::string> cells = {word_of(tensor, "name"),
                                     word_of(tensor, "kind"),
@@ -168,7 +161,7 @@ std::string lines_of(const json::object& row) {
   return out;
 }
 
-// A row of a tap as a table, or as a line for each tensor. kCorrupt: it is none.
+// Formats a record of an inspection as a table. kCorrupt: the record is malformed.
 Result<std::string> render_inspection_table(const std::string& row, const TextStyle& style) {
   return with_fields(row, [&](const json::object& fields) { return table_of(fields, style); });
 }
@@ -177,7 +170,7 @@ Result<std::string> render_inspection_lines(const std::string& row) {
   return with_fields(row, [](const json::object& fields) { return lines_of(fields); });
 }
 
-// What one read of the tap gave.
+// Result of one read of the inspection.
 struct Fetched {
   std::vector<std::string> rows;
   uint64_t next = 0;
@@ -186,11 +179,8 @@ struct Fetched {
 };
 
 Result<Fetched> fetch(DaemonClient& link, uint64_t inspection, uint64_t after) {
-  STOKER_ASSIGN_OR_RETURN(const std::string answer,
-                          link.ask("inspect_read",
-                                   "{\"inspection\":" + std::to_string(inspection) +
-                                       ",\"after\":" + std::to_string(after) + "}",
-                                   kReadTime));
+  const control::ReadInspection read{.inspection = inspection, .after = after};
+  STOKER_ASSIGN_OR_RETURN(const std::string answer, link.ask(read, kReadTime));
   boost::system::error_code error;
   const json::value value = parse_json(answer, error);
   try {
@@ -207,7 +197,7 @@ Result<Fetched> fetch(DaemonClient& link, uint64_t inspection, uint64_t after) {
   }
 }
 
-// On a terminal the newest row, drawn over the one before; else each.
+// On a terminal, draws the newest record over the previous one; otherwise prints every record.
 Status show(const Fetched& fetched, const CommandLine& command, const Console& console,
             uint64_t lost) {
   const bool live = console.style.live && !command.json;
@@ -237,9 +227,8 @@ Status show(const Fetched& fetched, const CommandLine& command, const Console& c
   return {};
 }
 
-Result<uint64_t> open_inspection(DaemonClient& link, const CommandLine& command) {
-  STOKER_ASSIGN_OR_RETURN(const std::string answer,
-                          link.ask("inspect_open", params_of(command), kOpenTime));
+Result<uint64_t> open_inspection(DaemonClient& link, const control::OpenInspection& request) {
+  STOKER_ASSIGN_OR_RETURN(const std::string answer, link.ask(request, kOpenTime));
   boost::system::error_code error;
   const json::value value = parse_json(answer, error);
   const auto* const inspection =
@@ -251,13 +240,13 @@ Result<uint64_t> open_inspection(DaemonClient& link, const CommandLine& command)
 
 }  // namespace
 
-ExitCode follow_inspection(const CommandLine& command, const Console& console,
-                           milliseconds interval) {
+ExitCode follow_inspection(const control::OpenInspection& request, const CommandLine& command,
+                           const Console& console, milliseconds interval) {
   auto link = DaemonClient::open(command);
   if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
   if (!command.json && link->is_paused())
     console.err << "stokerctl: training is paused; records follow when it resumes\n";
-  const auto inspection = open_inspection(*link, command);
+  const auto inspection = open_inspection(*link, request);
   if (!inspection.ok()) {
     const bool wrong = inspection.status().code() == StatusCode::kInvalidArgument ||
                        inspection.status().code() == StatusCode::kNotFound;
@@ -274,16 +263,15 @@ ExitCode follow_inspection(const CommandLine& command, const Console& console,
     if (const Status shown = show(*fetched, command, console, lost); !shown.ok())
       return console.fail(shown, exit_code_for_reply(shown));
     if (!fetched->ended.empty()) {
-      if (command.steps == 0 && !command.json)
+      if (request.steps == 0 && !command.json)
         console.err << "stokerctl: " << fetched->ended << "\n";
       return ExitCode::kSuccess;
     }
     if (!console.out.good()) break;
     if (fetched->rows.empty()) std::this_thread::sleep_for(interval);
   }
-  (void)link->ask("inspect_close", "{\"inspection\":" + std::to_string(*inspection) + "}",
-                  kReadTime);
-  return ExitCode::kIoError;  // nobody reads what we write
+  (void)link->ask(control::CloseInspection{*inspection}, kReadTime);
+  return ExitCode::kIoError;  // our output has no reader any more
 }
 
 }  // namespace stoker::ctl

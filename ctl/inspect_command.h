@@ -1,8 +1,8 @@
-// stokerctl inspect: statistics of parameters, gradients and activations, while training runs.
+// `stokerctl inspect`: statistics of parameters, gradients and activations of a running training.
 //
 // Threads:  one.
-// Blocking: until the tap has ended, the run has, or nobody reads what is written.
-// Errors:   the exit code; the reason is on console.err.
+// Blocking: until the inspection or the run ends, or the output is closed.
+// Errors:   returns the exit code; the reason is written to console.err.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 namespace stoker::ctl {
 
-// Fetches every `interval`.
-ExitCode follow_inspection(const CommandLine& command, const Console& console,
-                           std::chrono::milliseconds interval);
+// Polls every `interval`.
+ExitCode follow_inspection(const control::OpenInspection& request, const CommandLine& command,
+                           const Console& console, std::chrono::milliseconds interval);
 
 }  // namespace stoker::ctl

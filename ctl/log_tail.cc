@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kPart = 256 << 10;
 
 Result<UniqueFd> open_for_reading(const std::string& path) {
-  // Not for writing, and not waiting where somebody put a pipe under the name.
+  // O_NONBLOCK: if the path is a FIFO, open() must not wait for a writer.
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid()) return Status::from_errno(errno, "open " + path);
   struct stat info {};
@@ -29,8 +29,8 @@ Result<size_t> read_at(int fd, uint64_t offset, char* bytes, size_t size, const 
   return static_cast<size_t>(got);
 }
 
-// Where the last `lines` lines of a file of `size` bytes begin. A last line without its newline
-// counts.
+// Offset of the first of the last `lines` lines of a file of `size` bytes. An unterminated last
+// line counts.
 Result<uint64_t> find_begin(int fd, uint64_t size, uint64_t lines, const std::string& path) {
   if (lines == 0) return size;
   std::vector<char> part(kPart);
@@ -39,7 +39,7 @@ Result<uint64_t> find_begin(int fd, uint64_t size, uint64_t lines, const std::st
     const uint64_t begin = end - std::min(end, kPart);
     STOKER_ASSIGN_OR_RETURN(const size_t got, read_at(fd, begin, part.data(), end - begin, path));
     for (size_t i = got; i-- > 0;) {
-      if (part[i] != '\n' || begin + i + 1 == size) continue;  // the end of the last line
+      if (part[i] != '\n' || begin + i + 1 == size) continue;  // terminates the last line
       if (++found == lines) return begin + i + 1;
     }
     end = begin;
@@ -72,19 +72,19 @@ Result<bool> LogTail::was_rotated() {
   struct stat named {};
   struct stat held {};
   if (::stat(path_.c_str(), &named) != 0) {
-    // Between the renaming of the old file and the making of the new one.
+    // Between the rename of the old file and the creation of the new one.
     if (errno == ENOENT) return false;
     return Status::from_errno(errno, "stat " + path_);
   }
   if (::fstat(fd_.get(), &held) != 0) return Status::from_errno(errno, "stat " + path_);
   if (named.st_ino != held.st_ino || named.st_dev != held.st_dev) return true;
-  if (static_cast<uint64_t>(held.st_size) < at_) at_ = 0;  // cut, and written anew
+  if (static_cast<uint64_t>(held.st_size) < at_) at_ = 0;  // truncated and rewritten
   return false;
 }
 
 Result<std::string> LogTail::read_more() {
   STOKER_ASSIGN_OR_RETURN(const bool rotated, was_rotated());
-  // The rest of a rotated file first: nothing is added to it any more.
+  // Read the rest of a rotated file first; nothing is appended to it any more.
   STOKER_ASSIGN_OR_RETURN(std::string text, read_here());
   if (!text.empty() || !rotated) return text;
   STOKER_ASSIGN_OR_RETURN(fd_, open_for_reading(path_));

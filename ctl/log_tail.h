@@ -1,11 +1,11 @@
-// LogTail: the last lines of a log file, and then what is appended to it.
+// LogTail: reads the last lines of a log file and then follows what is appended to it.
 //
-// A log that is rotated (another file under the name, or a shorter one) is read on from its
-// beginning.
+// After rotation (another file with this path, or a shorter one), it reads the new file from its
+// start.
 //
 // Threads:  one object per thread.
-// Blocking: as reading a file does.
-// Errors:   kNotFound: there is no such file. kIoError, kPermission.
+// Blocking: file reads.
+// Errors:   kNotFound: no such file; kIoError, kPermission.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace stoker::ctl {
 
 class LogTail {
  public:
-  // Stands before the last `lines` lines.
+  // Positions the tail before the last `lines` lines.
   static Result<LogTail> open(const std::string& path, uint64_t lines);
 
-  // What has come since the last call, a part of a few hundred KiB at a time; empty when there is
+  // Returns what was appended since the last call, at most 256 KiB per call; empty if there is
   // nothing new.
   Result<std::string> read_more();
 
@@ -32,7 +32,7 @@ class LogTail {
 
   std::string path_;
   UniqueFd fd_;
-  uint64_t at_ = 0;  // bytes read of fd_
+  uint64_t at_ = 0;  // number of bytes read from fd_
 };
 
 }  // namespace stoker::ctl

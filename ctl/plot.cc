@@ -20,10 +20,10 @@ constexpr std::array<std::string_view, 4> kCurveColors{"\x1b[36m", "\x1b[33m", "
 
 constexpr std::string_view kResetColor = "\x1b[0m";
 
-// Cells of characters, each a small grid of dots, to draw lines and marks on.
+// Canvas: a grid of character cells to draw lines and marks on. Each cell is a small grid of dots.
 //
-// Dots are counted from the upper left corner. With Unicode a cell is a braille letter of 2 by 4
-// dots, without it a character of 1 by 2.
+// Dots are counted from the upper left corner. With Unicode, a cell is a braille character of 2 by
+// 4 dots, otherwise an ASCII character of 1 by 2 dots.
 class Canvas {
  public:
   Canvas(int columns, int rows, bool unicode);
@@ -31,19 +31,19 @@ class Canvas {
   int dots_wide() const { return columns_ * cell_wide_; }
   int dots_high() const { return rows_ * cell_high_; }
 
-  // What lies outside is put on the nearest border. `owner` decides the colour.
+  // Points outside are clamped to the border. `owner` selects the color.
   void dot(int x, int y, int owner);
-  // A whole cell, above what dots it has.
+  // Marks a whole cell; the mark hides the dots of the cell.
   void mark(int x, int y, int owner);
-  // Straight, one dot at each step of the longer side.
+  // A straight line with one dot per step along the longer side.
   void line(int x0, int y0, int x1, int y1, int owner);
 
-  // Without blanks at its end.
+  // Without trailing blanks.
   std::string format_row(int row, bool color) const;
 
  private:
   struct Cell {
-    uint8_t dots = 0;  // bit = y * dots a row + x
+    uint8_t dots = 0;  // bit index = y * dots per row + x
     bool marked = false;
     int owner = 0;
   };
@@ -119,7 +119,8 @@ std::string Canvas::format_row(int row, bool color) const {
 std::string Canvas::glyph(const Cell& cell) const {
   if (cell.marked) return unicode_ ? "●" : "o";
   if (!unicode_) return std::array<const char*, 4>{" ", "'", ".", ":"}[cell.dots & 3u];
-  // Braille numbers its dots down the left column, then the right one, the lowest row last.
+  // Braille dots are numbered down the left column, then down the right one; the last row comes
+  // last.
   constexpr std::array<int, 8> kBrailleBit{0, 3, 1, 4, 2, 5, 6, 7};
   int code = 0x2800;
   for (size_t dot = 0; dot < 8; ++dot)
@@ -132,11 +133,11 @@ bool is_finite(const std::pair<double, double>& point) {
   return std::isfinite(point.first) && std::isfinite(point.second);
 }
 
-// From this ratio of largest to smallest on, the y axis is logarithmic.
+// Minimum ratio of the largest to the smallest value for a logarithmic y axis.
 constexpr double kLogFactor = 100;
 
-// From the smallest finite value to the largest; a constant stands in the middle, a single step
-// between the one before it and the one after. Nothing where there is no value.
+// From the smallest to the largest finite value. A constant value is centered; a single step is
+// centered between the steps before and after. nullopt if there is no finite value.
 std::optional<PlotAxis> try_make_axis(const std::vector<Curve>& curves, bool of_y) {
   double low = std::numeric_limits<double>::infinity();
   double high = -low;
@@ -151,7 +152,7 @@ std::optional<PlotAxis> try_make_axis(const std::vector<Curve>& curves, bool of_
   if (low < high && high / 2 - low / 2 > 0)
     return PlotAxis{low, high, of_y && low > 0 && high / low > kLogFactor};
   constexpr double kLargest = std::numeric_limits<double>::max();
-  // Along x steps are counted: one on each side, or what a double of that size can tell apart.
+  // The x axis counts steps: one step on each side, or the resolution of a double of that size.
   const double apart = of_y ? std::abs(low) / 2 : std::max(1.0, std::abs(low) * 1e-9);
   const double room = std::clamp(apart, low == 0 ? 1 : 1e-300, kLargest / 4);
   return PlotAxis{std::max(low - room, -kLargest), std::min(high + room, kLargest), false};
@@ -171,8 +172,8 @@ std::vector<double> log_ticks(const PlotAxis& axis, int count) {
   return ticks;
 }
 
-// A number on the y axis, which has `count` of them: as format_number(), with as many more decimals
-// as it takes to tell one from the next.
+// Formats a label of the y axis, which has `count` labels: like format_number(), but with as many
+// more decimals as are needed to distinguish adjacent labels.
 std::string format_y(const PlotAxis& axis, double value, int digits, int count) {
   constexpr int kMaxDecimals = 9;
   const double size = std::abs(value);
@@ -195,7 +196,7 @@ bool has_finite_point(const std::vector<Curve>& curves) {
 
 double PlotAxis::at(double value) const {
   if (logarithmic) return (std::log(value) - std::log(low)) / (std::log(high) - std::log(low));
-  // Halves, so that the width of the widest range is still a number.
+  // Halve first, so that the difference cannot overflow.
   return (value / 2 - low / 2) / (high / 2 - low / 2);
 }
 
@@ -248,11 +249,11 @@ void draw_marks(TextDrawing& drawing, const Curve& curve, int owner) {
   }
 }
 
-// Points that fall into one column of dots become their mean: a long run has far more points than
-// the screen.
+// Averages the points in each column of dots, because a long run has far more points than the
+// screen has columns.
 void draw_line(TextDrawing& drawing, const Curve& curve, int owner) {
   const auto& points = curve.points;
-  std::optional<std::pair<int, int>> before;  // nothing: begin anew
+  std::optional<std::pair<int, int>> before;  // nullopt: start a new line
   for (size_t i = 0; i < points.size();) {
     if (!is_finite(points[i])) {
       before.reset();
@@ -277,7 +278,7 @@ void draw_line(TextDrawing& drawing, const Curve& curve, int owner) {
 
 void draw(TextDrawing& drawing, const Curve& curve, int owner) {
   const auto points = std::count_if(curve.points.begin(), curve.points.end(), is_finite);
-  // A line of one point would be a dot that nobody sees.
+  // A line of one point would be a single dot, which is hard to see.
   if (curve.kind == Curve::Kind::kMarks || points == 1) return draw_marks(drawing, curve, owner);
   draw_line(drawing, curve, owner);
 }
@@ -290,7 +291,7 @@ std::string text_x_number(double value) {
 std::string x_labels(const PlotAxis& axis, size_t columns, const std::string& name) {
   const std::string left = text_x_number(axis.low);
   const std::string right = text_x_number(axis.high) + " " + name;
-  // There is no half a step.
+  // Steps are integers, so a fractional middle gets no label.
   const double half = axis.value_at(0.5);
   const bool is_integer = std::abs(half - std::round(half)) <= (axis.high / 2 - axis.low / 2) / 500;
   const std::string middle = is_integer ? text_x_number(half) : "";
@@ -319,7 +320,7 @@ std::string legend(const std::vector<Curve>& curves, const PlotAxis& y, const Te
 }
 
 std::string label_of(const TextDrawing& drawing, int row, int rows) {
-  // A number at every fourth row, and at the last.
+  // Label every fourth row and the last one.
   if (row != rows - 1 && (row % 4 != 0 || rows - row <= 3)) return "";
   const double value = drawing.y.value_at(1 - static_cast<double>(row) / (rows - 1));
   return format_y(drawing.y, value, 4, rows / 4 + 1);
@@ -419,8 +420,8 @@ void draw_axes(SvgDrawing& drawing, const std::string& x_name) {
                x_name + (drawing.y.logarithmic ? " (logarithmic upwards)" : ""));
 }
 
-// Points that fall onto one pixel become their mean: a long run has far more points than the
-// picture. What is not finite leaves a gap.
+// Averages the points on each pixel, because a long run has far more points than the image has
+// pixels. A value that is not finite leaves a gap.
 std::string line_of(const SvgDrawing& drawing, const Curve& curve) {
   std::string path;
   bool begins = true;
@@ -449,7 +450,7 @@ void draw(SvgDrawing& drawing, const Curve& curve, std::string_view color) {
   drawing.svg += "<path fill=\"none\" stroke=\"" + std::string(color) + "\" stroke-width=\"" +
                  (marks ? "1" : "1.6") + "\" d=\"" + line_of(drawing, curve) + "\"/>\n";
   const auto finite = std::count_if(curve.points.begin(), curve.points.end(), is_finite);
-  if (!marks && finite > 1) return;  // a line of one point would be nothing
+  if (!marks && finite > 1) return;  // a line of one point would be invisible
   for (const auto& point : curve.points) {
     if (!is_finite(point)) continue;
     drawing.svg += "<circle cx=\"" + number(drawing.left(point.first)) + "\" cy=\"" +

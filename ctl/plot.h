@@ -1,6 +1,6 @@
-// Plots of curves over steps: as text on a terminal and as SVG.
+// Plots of curves over steps, as text for a terminal and as SVG.
 //
-// Threads: values; functions of their arguments.
+// Threads: values and pure functions.
 #pragma once
 
 #include <string>
@@ -13,15 +13,15 @@ namespace stoker::ctl {
 
 struct Curve {
   enum class Kind { kLine, kMarks };
-  std::string name;  // for the legend
+  std::string name;  // shown in the legend
   Kind kind = Kind::kLine;
-  // x in rising order; a value that is not finite leaves a gap.
+  // x in ascending order; a value that is not finite leaves a gap.
   std::vector<std::pair<double, double>> points;
 };
 
 bool has_finite_point(const std::vector<Curve>& curves);
 
-// Values to 0..1 and back.
+// Maps values to [0, 1] and back.
 struct PlotAxis {
   double low = 0;
   double high = 1;
@@ -31,20 +31,18 @@ struct PlotAxis {
   double value_at(double part) const;
 };
 
-// Round numbers on the axis, about `count` of them, rising; on a logarithmic one 1, 2 and 5 times
-// the powers of ten; on another one they are at least so far apart.
+// About `count` round numbers on the axis in ascending order. On a logarithmic axis they are powers
+// of ten times 1, 2 and 5. On a linear axis they are at least `min_distance` apart.
 std::vector<double> make_ticks(const PlotAxis& axis, int count, double min_distance = 0);
 
-// Drawn with characters.
-// With axes, numbers and a legend; ends with a newline. As wide as style.columns (at least 40, at
-// most 160), the drawing `rows` (at least 4) high. The y axis is logarithmic where the values span
-// more than a factor of 100. Empty where no curve has a finite point.
+// Renders the curves as text with axes, labels and a legend; ends with a newline. The width is
+// style.columns, limited to 40 to 160; the plot area has `rows` (at least 4) rows. The y axis is
+// logarithmic if the values span more than a factor of 100. Empty if no curve has a finite point.
 std::string render_plot(const std::vector<Curve>& curves, const std::string& x_name, int rows,
                         const TextStyle& style);
 
-// A picture (SVG) for pages and reports.
-// 720 by 400, readable on light and on dark pages. The axes are those of render_plot(). Empty where
-// no curve has a finite point.
+// Renders the curves as an SVG image of 720 by 400 pixels, readable on light and dark backgrounds.
+// The axes are those of render_plot(). Empty if no curve has a finite point.
 std::string render_svg(const std::vector<Curve>& curves, const std::string& x_name);
 
 }  // namespace stoker::ctl

@@ -12,7 +12,8 @@
 namespace stoker::ctl {
 namespace {
 
-// A copy of a run may lack its configuration and still have checkpoints to verify, or metrics.
+// A copy of a run can lack its configuration and still have checkpoints to verify or metrics to
+// read.
 bool is_run_directory(const run::RunLayout& layout) {
   std::error_code ignored;
   for (const std::string& path :
@@ -53,8 +54,8 @@ std::string format_run_state(const run::RunState& state) {
     case run::RunState::Phase::kRunning:
       return "stokerd is running";
     case run::RunState::Phase::kEnded:
-      return printable(state.end->state) + " at step " + format_count(state.end->step) + ": " +
-             printable(state.end->reason);
+      return std::string(run::to_string(state.end->outcome)) + " at step " +
+             format_count(state.end->step) + ": " + printable(state.end->reason);
     case run::RunState::Phase::kCrashed:
       return "stokerd was killed or the machine went down; started again, it resumes from the "
              "newest checkpoint";
@@ -79,7 +80,7 @@ std::string known_steps(const std::vector<CheckpointEntry>& entries) {
   return text;
 }
 
-// The checkpoint that was evaluated, not another that was once saved at the same step.
+// The checksum distinguishes the evaluated checkpoint from another one saved at the same step.
 Result<CheckpointEntry> best_of(const run::RunLayout& layout,
                                 const std::vector<CheckpointEntry>& entries) {
   const auto best = run::read_best(layout.best_file());

@@ -1,6 +1,6 @@
-// The run and the checkpoint that a command names.
+// Finds the run directory and the checkpoint that a command refers to.
 //
-// Threads: functions of their arguments and the file system.
+// Threads: stateless functions; they access only their arguments and the file system.
 #pragma once
 
 #include <string>
@@ -13,24 +13,25 @@
 
 namespace stoker::ctl {
 
-// `run_dir` as given on the command line; empty: the current directory where that is a run
-// directory. kInvalidArgument: nothing was given and this is none. kNotFound: there is no such
-// directory, or nothing of a run is in it.
+// `run_dir` is the command line argument; if empty, the current directory is used if it is a run
+// directory. kInvalidArgument: no argument, and the current directory is not a run directory.
+// kNotFound: no such directory, or it contains no run.
 Result<run::RunLayout> locate_run(const std::string& run_dir);
 
-// One line (without newline): "finished at step 2 000: all steps are done".
+// One line without a newline: "finished at step 2 000: all steps are done".
 std::string format_run_state(const run::RunState& state);
 
-// Not verified. At least one; else kNotFound.
+// Not verified. Returns at least one checkpoint, otherwise kNotFound.
 Result<std::vector<checkpoint::CheckpointEntry>> all_checkpoints(const run::RunLayout& layout);
-// `which`: "1200", "latest" (the newest), "best" (the evaluator's best so far). kNotFound: there is
-// none such, and which there are; kIoError, kPermission; kCorrupt: the evaluator's best.json.
+// `which`: "1200", "latest" (the newest) or "best" (the best according to the evaluator).
+// kNotFound: no such checkpoint (the message lists the existing ones); kIoError, kPermission;
+// kCorrupt: the evaluator's best.json.
 Result<checkpoint::CheckpointEntry> select_checkpoint(const run::RunLayout& layout,
                                                       const std::string& which);
-// Whether `which` is of the form that select_checkpoint() takes.
+// Whether select_checkpoint() accepts the form of `which`.
 bool is_selector(const std::string& which);
 
-// Of all its files together; 0 where they cannot be seen.
+// Total size of all files; 0 if they are not accessible.
 uint64_t bytes_on_disk(const std::string& checkpoint_path);
 
 }  // namespace stoker::ctl

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kMaxResultBytes = 1 << 20;
 
-// None where the file is missing: nothing was reported yet.
+// Empty if the file does not exist, because no step was reported yet.
 Result<std::vector<metrics::TrainMetrics>> read_train_rows(const std::string& path) {
   std::vector<metrics::TrainMetrics> rows;
   const auto read = metrics::read_records(path);
@@ -31,7 +31,7 @@ Result<std::vector<metrics::TrainMetrics>> read_train_rows(const std::string& pa
   return rows;
 }
 
-// The files that eval_result_path() names; the ledger and best.json are others.
+// File names of eval_result_path(), as opposed to outcomes.jsonl and best.json.
 bool is_result_name(const std::string& name) {
   return name.starts_with("step-") && name.ends_with(".json");
 }
@@ -39,7 +39,7 @@ bool is_result_name(const std::string& name) {
 }  // namespace
 
 std::string MetricName::text() const {
-  std::string words = metric;  // "bits_per_byte" is "bits/byte"
+  std::string words = metric;  // "bits_per_byte" becomes "bits/byte"
   if (const size_t per = words.find("_per_"); per != std::string::npos) words.replace(per, 5, "/");
   std::replace(words.begin(), words.end(), '_', ' ');
   return dataset + " " + words;
@@ -112,7 +112,7 @@ bool is_evaluated(const RunHistory& history, uint64_t step) {
                      [step](const run::EvalResult& eval) { return eval.step == step; });
 }
 
-// The index within `reach` of `target` whose step was evaluated, the nearest; else `target`.
+// The nearest index within `reach` of `target` whose step was evaluated; otherwise `target`.
 size_t near_evaluated(const RunHistory& history, size_t target, size_t reach) {
   const size_t last = history.train.size() - 1;
   for (size_t away = 0; away <= reach; ++away) {
@@ -124,7 +124,8 @@ size_t near_evaluated(const RunHistory& history, size_t target, size_t reach) {
   return target;
 }
 
-// Indices of rows, evenly spread; where an evaluated step is near, that one. The last one always.
+// Evenly spread indices of records, moved to a nearby evaluated step if there is one. Always
+// includes the last record.
 std::vector<size_t> choose_rows(const RunHistory& history) {
   const size_t count = history.train.size();
   const size_t wanted = std::min(kTableRows, count);
@@ -141,7 +142,7 @@ TextTable empty_table(const std::vector<MetricName>& metrics) {
   std::vector<Column> columns{{.title = "step"}, {.title = "train\nloss"}};
   for (size_t i = 0; i < metrics.size(); ++i) {
     std::string title = metrics[i].text();
-    // The set is named once; the columns beside it are of the same.
+    // Only the first column contains the dataset name; all columns are of the same dataset.
     if (i > 0) title.erase(0, metrics[i].dataset.size() + 1);
     columns.push_back({.title = wrapped_title(printable(title)), .can_drop = i > 0});
   }
@@ -151,7 +152,7 @@ TextTable empty_table(const std::vector<MetricName>& metrics) {
   return TextTable(std::move(columns));
 }
 
-// The newest evaluation of the steps (after, last].
+// The newest evaluation of a step in (after, last].
 const run::EvalResult* newest_eval(const RunHistory& history, uint64_t after, uint64_t last) {
   const run::EvalResult* newest = nullptr;
   for (const run::EvalResult& eval : history.evals)
@@ -159,7 +160,7 @@ const run::EvalResult* newest_eval(const RunHistory& history, uint64_t after, ui
   return newest;
 }
 
-// Row `last` with what happened since row `first`, that one included.
+// Table row for record `last`; covers everything since record `first`, inclusive.
 std::vector<std::string> row_cells(const RunHistory& history,
                                    const std::vector<MetricName>& metrics, size_t first,
                                    size_t last) {
@@ -172,7 +173,7 @@ std::vector<std::string> row_cells(const RunHistory& history,
   }
   const auto count = static_cast<double>(last - first + 1);
   std::vector<std::string> cells{format_count(row.step), format_number(row.loss, 5)};
-  // The last checkpoint may be of a step after the last reported one.
+  // The last checkpoint can be of a step after the last reported one.
   const uint64_t until =
       last + 1 == history.train.size() ? std::numeric_limits<uint64_t>::max() : row.step;
   const auto* eval = newest_eval(history, first == 0 ? 0 : history.train[first - 1].step, until);
@@ -185,7 +186,7 @@ std::vector<std::string> row_cells(const RunHistory& history,
   return cells;
 }
 
-// Time in training, without pauses and without what happened between a crash and its restart.
+// Training time, without pauses and without the time between a crash and the restart.
 double trained_seconds(const RunHistory& history) {
   double ms = 0;
   uint64_t before = 0;
@@ -233,7 +234,7 @@ Result<std::string> render_report(const RunHistory& history, const TextStyle& st
                        format_count(last.samples) + " samples in " +
                        format_duration(trained_seconds(history)) + ", epoch " +
                        format_count(last.epoch) + "\n" + format_run_state(history.state) + "\n";
-  // A report of losses that are all NaN is still worth reading.
+  // The report is still useful if all losses are NaN.
   const auto curves = loss_curves(history);
   return report + "\n" +
          (curves.ok() ? render_plot(*curves, "steps", kSmallPlotRows, style)
@@ -259,7 +260,7 @@ Result<std::vector<Curve>> loss_curves(const RunHistory& history) {
 }
 
 Result<std::vector<Curve>> metric_curves(const RunHistory& history, const std::string& metric) {
-  std::map<std::string, Curve> curves;  // by set
+  std::map<std::string, Curve> curves;  // by dataset name
   std::set<std::string> there_are;
   for (const run::EvalResult& eval : history.evals) {
     for (const run::DatasetResult& result : eval.datasets) {

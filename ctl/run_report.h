@@ -1,9 +1,10 @@
-// RunHistory: what a run has measured so far, read from its directory, and the report of it for
-// people: a table, a few lines of sums, and a plot of the losses.
+// RunHistory: the metrics that a run has recorded so far, read from its directory. The report shows
+// them as a table, a summary and a plot of the losses.
 //
-// Threads: values; functions of their arguments.
-// Errors:  kNotFound: no step was reported yet. kCorrupt: names file and line; or no loss is a
-//          number, so that there is nothing to plot. kIoError, kPermission.
+// Threads: values and stateless functions; they access only their arguments and the file system.
+// Errors:  kNotFound: no step was reported yet; kCorrupt: a file is malformed (the message contains
+//          file and line), or no loss is finite, so that there is nothing to plot; kIoError,
+//          kPermission.
 #pragma once
 
 #include <optional>
@@ -20,42 +21,43 @@
 
 namespace stoker::ctl {
 
-// A metric of a set, such as valid loss.
+// A metric of a dataset, such as the loss on val.
 struct MetricName {
   std::string dataset;
   std::string metric;
 
-  std::string text() const;  // "valid loss"
+  std::string text() const;  // "val loss"
 };
 
 struct RunHistory {
   run::RunLayout layout;
   run::RunState state;
-  std::vector<metrics::TrainMetrics> train;  // in the order of their steps; may be empty
-  std::vector<run::EvalResult> evals;        // in the order of their steps; may be empty
+  std::vector<metrics::TrainMetrics> train;  // in order of their steps; can be empty
+  std::vector<run::EvalResult> evals;        // in order of their steps; can be empty
 };
 
 Result<RunHistory> read_history(const run::RunLayout& layout);
-// In the order of their steps; empty where nothing was evaluated.
+// In order of their steps; empty if no checkpoint was evaluated.
 Result<std::vector<run::EvalResult>> read_evals(const run::RunLayout& layout);
 
-// The metrics of the first set that the evaluator reports, in its order: the first is what "best"
-// goes by. Empty before the first evaluation.
+// The metrics of the first dataset that the evaluator reports, in its order. The first metric
+// decides which checkpoint is "best". Empty before the first evaluation.
 std::vector<MetricName> reported_metrics(const std::vector<run::EvalResult>& evals);
 std::optional<double> find_value(const run::EvalResult& eval, const MetricName& metric);
-// The least number among them, of the earliest step that reached it; nullptr: there is none.
+// The evaluation with the smallest finite value, at the earliest step that reached it; nullptr:
+// none.
 const run::EvalResult* find_best(const std::vector<run::EvalResult>& evals,
                                  const MetricName& metric);
 
-// About ten reported steps, evenly chosen, and the last; then the best validation, samples and
-// time, and a small plot. Speeds and waits are over all steps since the row above, and so is the
-// validation: the newest of them.
+// A table of about ten evenly chosen reported steps and the last one, followed by the best
+// evaluation, samples, time and a small plot. Speeds and waits cover all steps since the previous
+// table row; the evaluation shown is the newest of those steps.
 Result<std::string> render_report(const RunHistory& history, const TextStyle& style);
 
-// Training loss, and the validation metric that "best" goes by, over the steps. At least one point is
-// finite.
+// Training loss and the metric that decides "best", over the steps. At least one point is finite.
 Result<std::vector<Curve>> loss_curves(const RunHistory& history);
-// One metric of every set that has it. kNotFound: none has; names those that there are.
+// One curve of the metric per dataset that has it. kNotFound: no dataset has it; the message lists
+// the available metrics.
 Result<std::vector<Curve>> metric_curves(const RunHistory& history, const std::string& metric);
 
 }  // namespace stoker::ctl

@@ -20,10 +20,11 @@
 namespace stoker::ctl {
 namespace {
 
-// (ticket, sample) of what could not be read.
+// (ticket, sample) of the samples that could not be read.
 using BadSamples = std::set<std::pair<uint64_t, uint64_t>>;
 
-// Tickets are counted anew when the batch size changes, steps are not.
+// Filters by step as well as by ticket: ticket numbers change meaning when the batch size changes,
+// step numbers do not.
 Result<BadSamples> read_sample_errors(const std::string& path, uint64_t step, uint64_t first,
                                       uint64_t last) {
   BadSamples error;
@@ -73,7 +74,7 @@ SampleDescription describe_sample(const dataset::SamplePlan& plan, const dataset
   return description;
 }
 
-// What is drawn for whole batches, which comes after what is drawn for their samples.
+// Appends the batch transforms, which are applied after the transforms of the samples.
 Status add_mixes(BatchDescription& description, const config::Config& config,
                  const std::vector<TensorSpec>& spec, uint64_t batch) {
   const auto input = std::ranges::find(spec, "input", &TensorSpec::name);
@@ -89,7 +90,7 @@ Status add_mixes(BatchDescription& description, const config::Config& config,
   return {};
 }
 
-// "18 % of their places are padding".
+// For example "18 % of their places are padding".
 std::string format_padding(const std::vector<SampleDescription>& samples) {
   uint64_t own = 0, all = 0;
   for (const SampleDescription& one : samples) {
@@ -115,7 +116,7 @@ Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t s
                           feed::read_dataset_versions(layout.dataset_versions_file()));
   const auto state = history.empty() ? feed::DatasetVersion() : feed::version_at(history, first);
   const std::string index_dir = feed::index_dir_for(layout.index_dir(), state);
-  // The index as the run used it; the data may have changed since, and are not looked at.
+  // Use the index that the run used. The data can have changed since then and is not read.
   STOKER_ASSIGN_OR_RETURN(
       const auto data, dataset::open_indexed("train", config.data, index_dir, state.fingerprint));
   STOKER_ASSIGN_OR_RETURN(const dataset::SamplePlan plan,

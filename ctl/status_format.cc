@@ -22,7 +22,7 @@ std::string progress(const TrainerStatus& status) {
   const double percent =
       100 * static_cast<double>(status.step) / static_cast<double>(status.max_steps);
   return text + "/" + format_count(status.max_steps) + " (" +
-         // 99.99 % is not the end.
+         // Round down: 99.99 % is not complete.
          std::to_string(static_cast<int>(std::floor(std::min(percent, 100.0)))) + " %)";
 }
 
@@ -124,9 +124,12 @@ const char* color_of(control::TrainerState state) {
       return "\x1b[1;33m";
     case control::TrainerState::kDegraded:
       return "\x1b[1;31m";
-    default:
+    case control::TrainerState::kStarting:
+    case control::TrainerState::kTraining:
+    case control::TrainerState::kSaving:
       return "\x1b[1;32m";
   }
+  return "";  // unreachable; all states are handled above
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// TrainerStatus as people read it.
+// Formats TrainerStatus for a terminal.
 //
-// Threads: functions of their arguments.
+// Threads: pure functions.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace stoker::ctl {
 
-// Several lines, a topic each; ends with a newline.
+// Several lines, one per topic; ends with a newline.
 std::string render_status(const control::TrainerStatus& status, const TextStyle& style);
-// The most important of it on one line, without newline.
+// The most important fields on one line, without a newline.
 std::string render_status_line(const control::TrainerStatus& status);
 
 }  // namespace stoker::ctl

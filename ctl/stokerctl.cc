@@ -6,7 +6,6 @@
 #include "ctl/command_line.h"
 #include "ctl/daemon_commands.h"
 #include "ctl/directory_commands.h"
-#include "ctl/inspect_command.h"
 #include "ctl/run_locator.h"
 #include "ctl/terminal.h"
 
@@ -15,29 +14,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-ExitCode run_on_directory(const CommandLine& command, const Console& console) {
+// Runs a command that reads a run directory: calls `show` with the layout of the run.
+template <typename Show>
+ExitCode run_on_directory(const CommandLine& command, const Console& console, const Show& show) {
   const auto layout = locate_run(command.run_dir);
   if (!layout.ok()) return console.fail(layout.status(), exit_code_for(layout.status()));
-  switch (command.action) {
-    case Action::kList:
-      return show_list(*layout, command, console);
-    case Action::kVerify:
-      return show_verification(*layout, command, console);
-    case Action::kDiff:
-      return show_diff(*layout, command, console);
-    case Action::kExport:
-      return write_export(*layout, command, console);
-    case Action::kClasses:
-      return show_classes(*layout, command, console);
-    case Action::kExplain:
-      return show_batch(*layout, command, console);
-    case Action::kLogs:
-      return show_logs(*layout, command, console, 200ms);
-    case Action::kReport:
-      return show_report(*layout, console);
-    default:
-      return show_plot(*layout, command, console);
-  }
+  return show(*layout, command, console);
 }
 
 ExitCode run(const CommandLine& command, const Console& console) {
@@ -46,19 +28,34 @@ ExitCode run(const CommandLine& command, const Console& console) {
       return show_status(command, console);
     case Action::kWatch:
       return watch_status(command, console, 1s);
-    case Action::kPause:
-    case Action::kResume:
-    case Action::kCheckpoint:
-    case Action::kStop:
-    case Action::kSet:
-      return control_training(command, console);
-    case Action::kProfile:
-      return record_profile(command, console);
-    case Action::kInspect:
-      return follow_inspection(command, console, 100ms);
-    default:
-      return run_on_directory(command, console);
+    case Action::kCommand:
+      return run_command(command, console);
+    case Action::kList:
+      return run_on_directory(command, console, show_list);
+    case Action::kVerify:
+      return run_on_directory(command, console, show_verification);
+    case Action::kDiff:
+      return run_on_directory(command, console, show_diff);
+    case Action::kExport:
+      return run_on_directory(command, console, write_export);
+    case Action::kClasses:
+      return run_on_directory(command, console, show_classes);
+    case Action::kExplain:
+      return run_on_directory(command, console, show_batch);
+    case Action::kLogs:
+      return run_on_directory(command, console,
+                              [](const auto& layout, const auto& asked, const auto& out) {
+                                return show_logs(layout, asked, out, 200ms);
+                              });
+    case Action::kReport:
+      return run_on_directory(command, console,
+                              [](const auto& layout, const auto&, const auto& out) {
+                                return show_report(layout, out);
+                              });
+    case Action::kPlot:
+      return run_on_directory(command, console, show_plot);
   }
+  return ExitCode::kInternal;  // unreachable; all actions are handled above
 }
 
 }  // namespace

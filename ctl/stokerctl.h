@@ -1,7 +1,7 @@
-// stokerctl: the hand on the controls of stokerd.
+// stokerctl: the command line client that controls and inspects runs of stokerd.
 //
 // Threads: one.
-// Errors:  the exit code; the reason is on `err` in one line.
+// Errors:  returns the exit code; the reason is written to `err` in one line.
 #pragma once
 
 #include <iosfwd>
@@ -11,7 +11,7 @@
 
 namespace stoker::ctl {
 
-// The whole program.
+// Parses the command line and runs the command.
 ExitCode run_stokerctl(int argc, const char* const* argv, const TextStyle& style, std::ostream& out,
                        std::ostream& err);
 

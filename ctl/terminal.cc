@@ -33,7 +33,7 @@ TextStyle detect_style(bool is_terminal, int columns,
   style.columns = is_terminal && columns > 0 ? columns : kDefaultColumns;
   style.live = is_terminal && text("TERM") != "dumb";
   style.color = style.live && text("NO_COLOR").empty();
-  // The first of these that is set decides, as in setlocale().
+  // The first nonempty variable decides, as in setlocale().
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const std::string locale = text(name);
     if (locale.empty()) continue;
@@ -55,7 +55,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 500ms;  // shorter work needs no line
+constexpr auto kPatience = 500ms;  // shorter operations show no progress
 constexpr auto kInterval = 100ms;
 constexpr const char kClearLine[] = "\r\x1b[K";
 

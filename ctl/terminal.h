@@ -1,4 +1,4 @@
-// Where a command writes: TextStyle, Console and Progress.
+// TextStyle, Console and Progress: output of the commands.
 //
 // Threads: one object per thread.
 #pragma once
@@ -14,37 +14,38 @@
 
 namespace stoker::ctl {
 
-// What the terminal, or whatever else reads our output, can show.
+// Capabilities of the terminal, or of whatever else reads the output.
 struct TextStyle {
   int columns = 80;
-  bool live = false;     // a terminal: lines may be drawn again
-  bool color = false;    // ANSI colours
-  bool unicode = false;  // braille dots and rules; else plain ASCII
+  bool live = false;     // a terminal: lines can be redrawn
+  bool color = false;    // ANSI colors
+  bool unicode = false;  // braille dots and box-drawing characters; otherwise ASCII
 };
 
-// `environment` as getenv(); `columns` as the terminal says, 0: it does not. Colour needs a terminal
-// that is not "dumb", and no NO_COLOR; Unicode needs a locale that says UTF-8.
+// `environment` behaves like getenv(). `columns` is the terminal width; 0: unknown. Color requires
+// a terminal that is not "dumb" and that NO_COLOR is not set. Unicode requires a UTF-8 locale.
 TextStyle detect_style(bool is_terminal, int columns,
                        const std::function<const char*(const char*)>& environment);
 TextStyle standard_output_style();
 
 struct Console {
-  std::ostream& out;  // what was asked for
-  std::ostream& err;  // why it cannot be had
+  std::ostream& out;  // requested output
+  std::ostream& err;  // error messages
   TextStyle style;
 
-  // Says what went wrong and returns `code`.
+  // Prints the error and returns `code`.
   ExitCode fail(const Status& status, ExitCode code) const {
     err << "stokerctl: " << status.message() << "\n";
     return code;
   }
 };
 
-// A line on a terminal that says how far long work has come; nothing elsewhere, nor for work that is
-// done at once. The destructor erases the line; console and clock must outlive the object.
+// Progress: shows the progress of a long operation in one line of a terminal. Prints nothing if the
+// output is not a terminal or the operation is short. The destructor erases the line; console and
+// clock must outlive the object.
 class Progress {
  public:
-  // `what`: "verifying step 1 200". `bytes`: of all the work; 0: not known.
+  // `what`: "verifying step 1 200". `bytes`: total amount of work; 0: unknown.
   Progress(const Console& console, Clock& clock, std::string what, uint64_t bytes);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

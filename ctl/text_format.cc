@@ -84,7 +84,7 @@ std::string printable(std::string_view text) {
   out.reserve(text.size());
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    // C1 controls, which some terminals obey as well, are C2 80 to C2 9F in UTF-8.
+    // Some terminals also interpret C1 controls, which are C2 80 to C2 9F in UTF-8.
     const bool c1 = byte == 0xC2 && i + 1 < text.size() &&
                     static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
                     static_cast<unsigned char>(text[i + 1]) < 0xA0;
@@ -98,7 +98,7 @@ namespace {
 
 constexpr size_t kGap = 2;
 
-// Columns of the terminal, taking each character for one wide.
+// Width in terminal columns, assuming that every character is one column wide.
 size_t width_of(std::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
@@ -115,7 +115,8 @@ std::vector<std::string> TextTable::title_line(size_t line) const {
   std::vector<std::string> cells;
   for (const Column& column : columns_) {
     const size_t at = column.title.find('\n');
-    if (at == std::string::npos) {  // of one line: the lower one, just above the numbers
+    // a one-line title goes into the lower line, directly above the numbers
+    if (at == std::string::npos) {
       cells.push_back(line == 1 ? column.title : "");
     } else {
       cells.push_back(line == 0 ? column.title.substr(0, at) : column.title.substr(at + 1));

@@ -1,6 +1,6 @@
-// Numbers, foreign text and tables as people read them on a terminal.
+// Formats numbers, untrusted text and tables for a terminal.
 //
-// Threads: functions of their arguments; one object per thread.
+// Threads: pure functions; one TextTable object per thread.
 #pragma once
 
 #include <cstdint>
@@ -12,46 +12,46 @@
 
 namespace stoker::ctl {
 
-// "1.2346", "12.35", "3.2e+08", "NaN": about `digits` (at most 7) significant digits, never more
-// than 10 characters.
+// "1.2346", "12.35", "3.2e+08", "NaN": about `digits` (at most 7) significant digits, at most 10
+// characters.
 std::string format_number(double value, int digits);
-// How many of these stand behind the point.
+// Number of decimals that format_number() prints.
 int num_decimals(double value, int digits);
-// All of `digits` significant ones, however small the value: "0.152", "0.0031", "4e-09".
+// Always `digits` significant digits, however small the value: "0.152", "0.0031", "4e-09".
 std::string format_significant(double value, int digits);
-// The fewest digits that read back as the same number.
+// The fewest digits that parse back to the same value.
 std::string format_shortest(double value);
 // 0.123 as "12.3".
 std::string format_percent(double share);
-// A setting as a person would write it: "0.0003", "1.5e-05".
+// A setting in its usual notation: "0.0003", "1.5e-05".
 std::string format_setting(double value);
 // 1234567 as "1 234 567".
 std::string format_count(uint64_t value);
-// "512 B", "4.81 MB": decimal units, as file managers and disks count.
+// "512 B", "4.81 MB": decimal units.
 std::string format_bytes(uint64_t bytes);
 // "0.52 s", "4 min 2 s", "3 h 7 min", "2 d 4 h".
 std::string format_duration(double seconds);
 
-// Text that somebody else wrote (a file's name, a reason), with what would move a terminal's cursor
-// or change its colours replaced by '?'.
+// Untrusted text (a file name, an error message), with control characters replaced by '?', so that
+// it cannot move the cursor or change colors of the terminal.
 std::string printable(std::string_view text);
 
-// TextTable: columns of text, as wide as they need.
+// A column of a TextTable.
 struct Column {
-  std::string title;      // of one line, or of two with a newline between them
-  bool left = false;      // words stand left, numbers right
-  bool can_drop = false;  // left out where the table is too wide, the last such column first
+  std::string title;      // one line, or two separated by a newline
+  bool left = false;      // for text; numbers are right-aligned
+  bool can_drop = false;  // dropped if the table is too wide, the last such column first
 };
 
 class TextTable {
  public:
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // As many cells as there are columns.
+  // One cell per column.
   void add(std::vector<std::string> cells);
   size_t rows() const { return rows_.size(); }
-  // Titles, a rule, the rows; ends with a newline. Nothing is cut: a cell that does not fit is for
-  // the terminal to wrap.
+  // Titles, a rule and the rows; ends with a newline. Cells are never truncated; the terminal wraps
+  // those that do not fit.
   std::string render(const TextStyle& style) const;
 
  private:
@@ -67,8 +67,8 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// A title on two lines of about the same length where it is longer than ten characters and has a
-// space.
+// Splits a title that is longer than ten characters and has a space into two lines of about equal
+// length.
 std::string wrapped_title(std::string title);
 
 }  // namespace stoker::ctl

@@ -229,7 +229,7 @@ Status EvaluatorApp::follow(std::stop_token stop) {
     }
     if (ended && !loop_result.maybe_due_at) {
       log_info("run finished, evaluation complete",
-               {{"state", state.end->state}, {"step", state.end->step}});
+               {{"state", run::to_string(state.end->outcome)}, {"step", state.end->step}});
       return {};
     }
     if (loop_result.num_considered > 0) wait_logger_.over();

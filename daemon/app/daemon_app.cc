@@ -160,7 +160,7 @@ void DaemonApp::on_signal(int number) {
       return;
     case service::SignalAction::kSave:
       log_info("checkpoint requested", {{"source", "SIGUSR1"}});
-      return mailbox_.post({train::Request::Kind::kCheckpoint, 0, {}});
+      return mailbox_.post({control::SaveCheckpoint{}, {}});
     case service::SignalAction::kForceExit:
       return force_exit(number);
     case service::SignalAction::kStopGracefully:
@@ -178,7 +178,7 @@ void DaemonApp::stop_gracefully(const std::string& why) {
            {{"signal", why},
             {"hint", "the current step is finished and saved; a second signal exits immediately"}});
   notifier_.stopping();
-  mailbox_.post({train::Request::Kind::kStop, 0, {}});
+  mailbox_.post({control::Stop{}, {}});
   session_->request_stop();
 }
 
@@ -200,7 +200,7 @@ void DaemonApp::handle_early_stop_request() {
   ended_early_ = true;
   reason_ = "stopped early: " + request->reason;
   log_info("early stopping triggered", {{"reason", request->reason}});
-  mailbox_.post({train::Request::Kind::kStop, 0, {}});
+  mailbox_.post({control::Stop{}, {}});
 }
 
 // A run that was stopped early stays so when it is started again, as a finished one does.
@@ -229,7 +229,7 @@ void DaemonApp::tick() {
   if (starting && clock_.monotonic() - stop_requested_at_ > kStartingGrace &&
       !session_->prepared()) {
     log_info("startup cancelled");
-    (void)directory_->save_exit_status({"stopped", board_.step(), reason_, 0});
+    (void)directory_->save_exit_status({run::RunOutcome::kStopped, board_.step(), reason_, 0});
     (void)starts_.reset();
     flush_log();
     ::_exit(static_cast<int>(ExitCode::kSuccess));
@@ -261,13 +261,13 @@ void DaemonApp::finalize_restart_count(bool ended_well, ExitCode code) {
 
 ExitCode DaemonApp::finish(const Status& status) {
   const ExitCode code = no_progress_ ? ExitCode::kNoProgress : exit_code_for(status);
-  run::ExitStatus end{"finished", board_.step(), reason_, 0};
+  run::ExitStatus end{run::RunOutcome::kFinished, board_.step(), reason_, 0};
   if (!status.ok()) {
     log_error("daemon failed", {{"error", status.to_string()}});
-    end.state = "failed";
+    end.outcome = run::RunOutcome::kFailed;
     end.reason = status.to_string();
-  } else if (outcome_ && *outcome_ && **outcome_ == Outcome::kStopped && !ended_early_) {
-    end.state = "stopped";
+  } else if (outcome_ && *outcome_ && **outcome_ == run::RunOutcome::kStopped && !ended_early_) {
+    end.outcome = run::RunOutcome::kStopped;
     if (!stop_requested_) end.reason = "asked to stop through the control socket";
   }
   end.exit_code = static_cast<int>(code);
@@ -280,7 +280,7 @@ ExitCode DaemonApp::finish(const Status& status) {
                 {{"path", layout_.exit_status_file()}, {"error", written.to_string()}});
     }
   }
-  log_info("daemon exited", {{"state", end.state},
+  log_info("daemon exited", {{"state", run::to_string(end.outcome)},
                              {"step", end.step},
                              {"reason", end.reason},
                              {"exit_code", end.exit_code}});

@@ -89,8 +89,8 @@ class DaemonApp {
   std::unique_ptr<TrainingSession> session_;
   std::unique_ptr<TrainingLink> link_;
   std::unique_ptr<service::Watchdog> watchdog_;
-  std::optional<Result<Outcome>>
-      outcome_;  // set by the trainer's thread before it posts training_ended()
+  // Set by the trainer's thread before it posts training_ended().
+  std::optional<Result<run::RunOutcome>> outcome_;
 };
 
 }  // namespace stoker::app

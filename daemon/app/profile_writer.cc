@@ -51,15 +51,15 @@ Result<std::string> write(const run::RunLayout& layout, const train::TakenProfil
 }  // namespace
 
 void save_profile(metrics::MetricsWriter& writer, const run::RunLayout& layout,
-                  train::TakenProfile taken, train::Request request) {
+                  train::TakenProfile taken, train::Done done) {
   // Shared, because what is posted must be copyable.
   const auto profile = std::make_shared<const train::TakenProfile>(std::move(taken));
   const bool posted =
-      writer.post([&layout, profile, request] { train::answer(request, write(layout, *profile)); });
+      writer.post([&layout, profile, done] { train::answer(done, write(layout, *profile)); });
   if (!posted) {
-    train::answer(request, Status(StatusCode::kBusy,
-                                  "the disk does not keep up with the metrics; the "
-                                  "profile is lost"));
+    train::answer(done, Status(StatusCode::kBusy,
+                               "the disk does not keep up with the metrics; the "
+                               "profile is lost"));
   }
 }
 

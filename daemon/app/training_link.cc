@@ -7,29 +7,6 @@
 #include "daemon/app/host_memory.h"
 
 namespace stoker::app {
-namespace {
-
-train::Request::Kind to_change_kind(control::Command::Kind kind) {
-  switch (kind) {
-    case control::Command::Kind::kPause:
-      return train::Request::Kind::kPause;
-    case control::Command::Kind::kResume:
-      return train::Request::Kind::kResume;
-    case control::Command::Kind::kCheckpoint:
-      return train::Request::Kind::kCheckpoint;
-    case control::Command::Kind::kStop:
-      return train::Request::Kind::kStop;
-    case control::Command::Kind::kSet:
-      return train::Request::Kind::kSetLr;
-    case control::Command::Kind::kProfile:
-      return train::Request::Kind::kProfile;
-    case control::Command::Kind::kInspect:
-      return train::Request::Kind::kInspect;
-  }
-  return train::Request::Kind::kPause;
-}
-
-}  // namespace
 
 TrainingLink::TrainingLink(train::Mailbox& mailbox, const train::StatusBoard& board,
                            TrainingSession& session, const run::RunLayout& layout,
@@ -58,12 +35,7 @@ std::shared_ptr<const control::TrainerStatus> TrainingLink::status() const {
 }
 
 void TrainingLink::post(control::Command command, Done done) {
-  if (command.kind == control::Command::Kind::kSet && command.key != "lr") {
-    return done(
-        Status(StatusCode::kInvalidArgument, "set: unknown key " + command.key + "; known: lr"));
-  }
-  mailbox_.post({to_change_kind(command.kind), command.value, std::move(done), command.profile,
-                 std::move(command.inspection)});
+  mailbox_.post({std::move(command), std::move(done)});
 }
 
 Result<std::string> TrainingLink::read_inspection(uint64_t inspection, uint64_t after) {

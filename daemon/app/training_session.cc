@@ -33,8 +33,8 @@ TrainingSession::~TrainingSession() = default;
 
 // ---- One trainer after another
 
-Result<Outcome> TrainingSession::run(std::stop_token stop,
-                                     const std::function<void()>& on_training) {
+Result<run::RunOutcome> TrainingSession::run(std::stop_token stop,
+                                             const std::function<void()>& on_training) {
   std::string resume = command_.resume;
   std::unique_ptr<dataset::Dataset> data;  // kept while nothing can have come to it
   if (!refresher_) {
@@ -43,7 +43,7 @@ Result<Outcome> TrainingSession::run(std::stop_token stop,
   for (bool first = true;; first = false) {
     auto prepared = preparation_->prepare(std::move(data), resume);
     if (!prepared.ok()) {
-      if (prepared.status().code() == StatusCode::kCancelled) return Outcome::kStopped;
+      if (prepared.status().code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
       return prepared.status();
     }
     TrainingParts& parts = *publish_components(*std::move(prepared));
@@ -51,22 +51,29 @@ Result<Outcome> TrainingSession::run(std::stop_token stop,
       board_.set_step(parts.state->step);
       on_training();
     }
-    const auto ended = train(parts, stop);
-    const Status wound_up = parts.shut_down();
-    if (!ended.ok()) return ended.status();
-    if (!wound_up.ok()) return wound_up;
-    if (*ended == Ended::kFinished) return Outcome::kFinished;
-    if (*ended == Ended::kStopped) return Outcome::kStopped;
-    STOKER_RETURN_IF_ERROR(continue_training(parts, *ended));
+    const auto outcome = train(parts, stop);
+    const Status shut_down = parts.shut_down();
+    if (!outcome.ok()) return outcome.status();
+    if (!shut_down.ok()) return shut_down;
+    switch (*outcome) {
+      case train::TrainerOutcome::kFinished:
+        return run::RunOutcome::kFinished;
+      case train::TrainerOutcome::kStopped:
+        return run::RunOutcome::kStopped;
+      case train::TrainerOutcome::kRolledBack:
+        STOKER_RETURN_IF_ERROR(roll_back_to_checkpoint(parts));
+        break;
+      case train::TrainerOutcome::kNewData:
+        STOKER_RETURN_IF_ERROR(refresher_->apply_refresh(parts.state->ticket, parts.plan));
+        break;
+    }
     resume.clear();  // to where the run began before: what it saved since counts now
     if (!refresher_) data = std::move(parts.data);
     publish_components(nullptr);
   }
 }
 
-// What has to be done before the next parts are prepared.
-Status TrainingSession::continue_training(TrainingParts& parts, Ended ended) {
-  if (ended == Ended::kNewData) return refresher_->apply_refresh(parts.state->ticket, parts.plan);
+Status TrainingSession::roll_back_to_checkpoint(TrainingParts& parts) {
   std::optional<uint64_t> begun_at;
   if (parts.resume) begun_at = parts.resume->step;
   return roll_back(default_file_system(), *parts.store, layout_.rollback_file(), begun_at,
@@ -81,26 +88,16 @@ TrainingParts* TrainingSession::publish_components(std::unique_ptr<TrainingParts
 
 // ---- One trainer
 
-Result<TrainingSession::Ended> TrainingSession::train(TrainingParts& parts, std::stop_token stop) {
+Result<train::TrainerOutcome> TrainingSession::train(TrainingParts& parts, std::stop_token stop) {
   // Readers that fail for good end the data: the trainer saves what it has and leaves.
   const std::stop_callback feed_failed(parts.feeders.token(), [&parts] { parts.ring->close(); });
   const uint64_t began_at = parts.state->step;
   train::Trainer trainer(config_, *parts.state, dependencies(parts));
   const auto outcome = trainer.run(stop);
   if (const Status feed = parts.feeders.reason(); !feed.ok()) return feed.with_context("feed");
-  if (!outcome.ok()) return outcome.status();
-  switch (*outcome) {
-    case train::Trainer::Outcome::kFinished:
-      if (began_at < parts.state->step) write_end_summary(config_, layout_, clock_);
-      return Ended::kFinished;
-    case train::Trainer::Outcome::kStopped:
-      return Ended::kStopped;
-    case train::Trainer::Outcome::kRolledBack:
-      return Ended::kRolledBack;
-    case train::Trainer::Outcome::kNewData:
-      return Ended::kNewData;
-  }
-  return Status(StatusCode::kInternal, "training ended without an outcome");
+  const bool has_finished = outcome.ok() && *outcome == train::TrainerOutcome::kFinished;
+  if (has_finished && began_at < parts.state->step) write_end_summary(config_, layout_, clock_);
+  return outcome;
 }
 
 train::TrainerDependencies TrainingSession::dependencies(TrainingParts& parts) {
@@ -136,8 +133,8 @@ train::TrainerDependencies TrainingSession::dependencies(TrainingParts& parts) {
 
 train::InspectionDependencies TrainingSession::inspection_dependencies(TrainingParts& parts) {
   return {.save_profile =
-              [&parts, this](train::TakenProfile taken, train::Request request) {
-                save_profile(*parts.metrics, layout_, std::move(taken), std::move(request));
+              [&parts, this](train::TakenProfile taken, train::Done done) {
+                save_profile(*parts.metrics, layout_, std::move(taken), std::move(done));
               },
           .maybe_inspections = &inspections_,
           .histogram_steps =

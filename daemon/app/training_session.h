@@ -25,15 +25,15 @@
 #include "shared/config/config.h"
 #include "shared/control/trainer_status.h"
 #include "shared/run/run_layout.h"
+#include "shared/run/run_state.h"
 
 namespace stoker::train {
 struct TrainerDependencies;
+enum class TrainerOutcome;
 struct InspectionDependencies;
 }  // namespace stoker::train
 
 namespace stoker::app {
-
-enum class Outcome { kFinished, kStopped };
 
 class DatasetRefresher;
 class TrainingPreparation;
@@ -48,8 +48,8 @@ class TrainingSession {
   ~TrainingSession();
 
   // `on_training` is called once, when all is prepared: readers fill the ring, and the trainer waits
-  // for the first batch.
-  Result<Outcome> run(std::stop_token stop, const std::function<void()>& on_training);
+  // for the first batch. Finished or stopped: what fails is a Status.
+  Result<run::RunOutcome> run(std::stop_token stop, const std::function<void()>& on_training);
 
   // Ends the preparing too, where nobody reads the mailbox yet. From any thread.
   void request_stop();
@@ -65,9 +65,8 @@ class TrainingSession {
   bool prepared() const;  // false while only looking at data; then a stop may simply leave
 
  private:
-  enum class Ended { kFinished, kStopped, kRolledBack, kNewData };
-  Result<Ended> train(TrainingParts& parts, std::stop_token stop);
-  Status continue_training(TrainingParts& parts, Ended ended);
+  Result<train::TrainerOutcome> train(TrainingParts& parts, std::stop_token stop);
+  Status roll_back_to_checkpoint(TrainingParts& parts);
   train::TrainerDependencies dependencies(TrainingParts& parts);
   train::InspectionDependencies inspection_dependencies(TrainingParts& parts);
   TrainingParts* publish_components(

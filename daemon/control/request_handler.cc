@@ -1,51 +1,12 @@
 #include "daemon/control/request_handler.h"
 
-#include <charconv>
 #include <utility>
 
 #include "shared/base/log.h"
+#include "shared/control/grammar.h"
 
 namespace stoker::control {
 namespace {
-
-using control::ErrorCode;
-using control::Method;
-using control::ProtocolError;
-using control::Request;
-
-// As a person types it, for the log.
-std::string words_of(const Request& request) {
-  std::string words(control::method_info(request.method).name);
-  if (request.method == Method::kProfile)
-    return words + " " + std::to_string(request.profile.steps) +
-           (request.profile.kernels ? " kernels" : "");
-  if (request.method == Method::kInspect) return words + " " + request.inspection.glob;
-  if (request.method == Method::kInspectClose)
-    return words + " " + std::to_string(request.inspection_id.inspection);
-  if (request.method != Method::kSet) return words;
-  char value[32];
-  const auto end = std::to_chars(value, value + sizeof value, request.value).ptr;
-  return words + " " + request.key + " " + std::string(value, end);
-}
-
-Command command_of(const Request& request) {
-  switch (request.method) {
-    case Method::kPause:
-      return {.kind = Command::Kind::kPause};
-    case Method::kResume:
-      return {.kind = Command::Kind::kResume};
-    case Method::kCheckpoint:
-      return {.kind = Command::Kind::kCheckpoint};
-    case Method::kStop:
-      return {.kind = Command::Kind::kStop};
-    case Method::kProfile:
-      return {.kind = Command::Kind::kProfile, .profile = request.profile};
-    case Method::kInspect:
-      return {.kind = Command::Kind::kInspect, .inspection = request.inspection};
-    default:
-      return {.kind = Command::Kind::kSet, .key = request.key, .value = request.value};
-  }
-}
 
 ProtocolError busy(const std::string& id, std::string message) {
   return {
@@ -55,23 +16,25 @@ ProtocolError busy(const std::string& id, std::string message) {
 // Names and texts are ours and need no escaping.
 std::string help_json() {
   std::string list;
-  for (const auto& info : control::methods()) {
+  for (const auto& info : methods()) {
     list += list.empty() ? "" : ",";
-    list += "{\"method\":\"" + std::string(info.name) + "\",\"text_form\":\"" +
-            std::string(info.text_form) + "\",\"role\":\"" +
+    std::string text(info.text);
+    if (!info.waits_for.empty()) text += "; answers when " + std::string(info.waits_for);
+    list += "{\"method\":\"" + std::string(info.name) + "\",\"text_form\":\"" + info.text_form +
+            "\",\"role\":\"" +
             std::string(to_string(info.changes_state ? Role::kOperate : Role::kRead)) +
-            "\",\"text\":\"" + std::string(info.text) + "\"}";
+            "\",\"text\":\"" + text + "\"}";
   }
   return "{\"methods\":[" + list + "]}";
 }
 
 std::string hello_json(const std::string& build, Role role) {
   std::string names;
-  for (const auto& info : control::methods())
+  for (const auto& info : methods())
     names += (names.empty() ? "\"" : ",\"") + std::string(info.name) + "\"";
-  return "{\"protocol_version\":" + std::to_string(control::kProtocolVersion) +
-         ",\"stoker_version\":\"" + build + "\",\"role\":\"" + std::string(to_string(role)) +
-         "\",\"methods\":[" + names + "]}";
+  return "{\"protocol_version\":" + std::to_string(kProtocolVersion) + ",\"stoker_version\":\"" +
+         build + "\",\"role\":\"" + std::string(to_string(role)) + "\",\"methods\":[" + names +
+         "]}";
 }
 
 void log_change(const Peer& peer, const std::string& words, const Status& result) {
@@ -95,101 +58,104 @@ void RequestHandler::handle(Session& session, std::string_view line) {
                          " requests a second of one user; wait, then connect again"),
         true);
   }
-  const auto parsed = control::parse_request(line);
+  const auto parsed = parse_request(line);
   if (const auto* error = std::get_if<ProtocolError>(&parsed))
     return reject(session, *error, error->code == ErrorCode::kParseError);
   const auto& request = std::get<Request>(parsed);
   ++counters_.requests_total;
-  if (control::method_info(request.method).changes_state) return change(session, request);
-  answer(session, request);
+  if (method_info(request.call).changes_state) {
+    const auto error = find_change_error(session, request.id, to_words(request.call));
+    if (error) return reject(session, *error, false);
+  }
+  std::visit([&](const auto& call) { execute(session, request.id, call); }, request.call);
 }
 
 void RequestHandler::reject(Session& session, const ProtocolError& error, bool then_end) {
   ++counters_.requests_failed;
-  if (then_end) return session.end_past_limit(control::render_error(error));
-  session.send(control::render_error(error));
+  if (then_end) return session.end_past_limit(render_error(error));
+  session.send(render_error(error));
 }
 
-void RequestHandler::answer(Session& session, const Request& request) {
-  switch (request.method) {
-    case Method::kHello:
-      return session.send(control::render_result(request.id, hello_json(build_, session.role())));
-    case Method::kHelp:
-      return session.send(control::render_result(request.id, help_json()));
-    case Method::kInspectRead: {
-      const auto rows =
-          training_.read_inspection(request.inspection_id.inspection, request.inspection_id.after);
-      if (rows.ok()) return session.send(control::render_result(request.id, *rows));
-      return reject(session, {request.id, ErrorCode::kFailed, rows.status()}, false);
-    }
-    default:
-      return session.send(control::render_result(request.id, status_json()));
-  }
+void RequestHandler::reply(Session& session, const std::string& id,
+                           const Result<std::string>& result) {
+  if (!result.ok()) return reject(session, {id, ErrorCode::kFailed, result.status()}, false);
+  session.send(render_result(id, *result));
 }
 
 std::string RequestHandler::status_json() const {
   const auto published = training_.status();
-  control::TrainerStatus status = published != nullptr ? *published : control::TrainerStatus();
+  TrainerStatus status = published != nullptr ? *published : TrainerStatus();
   status.control = counters_;
-  return control::to_json(status);
+  return to_json(status);
 }
 
 std::optional<ProtocolError> RequestHandler::find_change_error(const Session& session,
-                                                               const Request& request,
+                                                               const std::string& id,
                                                                const std::string& words) {
   const Peer& peer = session.peer();
   if (!changes_.try_acquire(peer.uid))
-    return busy(request.id, "more than " + std::to_string(static_cast<int>(limits_.changes_per_s)) +
-                                " changes a second of one user; nothing was done");
+    return busy(id, "more than " + std::to_string(static_cast<int>(limits_.changes_per_s)) +
+                        " changes a second of one user; nothing was done");
   if (session.role() != Role::kOperate) {
     const Status why(StatusCode::kPermission,
                      "uid " + std::to_string(peer.uid) + " may only read; '" + words +
                          "' is for the daemon's owner, root and the users in control.operators");
     log_change(peer, words, why);
-    return ProtocolError{.id = request.id, .code = ErrorCode::kFailed, .why = why};
+    return ProtocolError{.id = id, .code = ErrorCode::kFailed, .why = why};
   }
   if (session.in_flight() >= limits_.requests_in_flight)
-    return busy(request.id, std::to_string(limits_.requests_in_flight) +
-                                " requests of this connection are in flight; nothing was done");
+    return busy(id, std::to_string(limits_.requests_in_flight) +
+                        " requests of this connection are in flight; nothing was done");
   return std::nullopt;
 }
 
-void RequestHandler::end_inspection(Session& session, const Request& request) {
-  const Status closed = training_.close_inspection(request.inspection_id.inspection);
-  log_change(session.peer(), words_of(request), closed);
-  if (!closed.ok()) return reject(session, {request.id, ErrorCode::kFailed, closed}, false);
-  session.send(control::render_result(request.id, "{}"));
+// ---- Answered here
+
+void RequestHandler::execute(Session& session, const std::string& id, const Hello&) {
+  reply(session, id, hello_json(build_, session.role()));
 }
 
-void RequestHandler::attach(Session& session, const Request& request) {
+void RequestHandler::execute(Session& session, const std::string& id, const Help&) {
+  reply(session, id, help_json());
+}
+
+void RequestHandler::execute(Session& session, const std::string& id, const GetStatus&) {
+  reply(session, id, status_json());
+}
+
+void RequestHandler::execute(Session& session, const std::string& id, const ReadInspection& call) {
+  reply(session, id, training_.read_inspection(call.inspection, call.after));
+}
+
+void RequestHandler::execute(Session& session, const std::string& id, const CloseInspection& call) {
+  const Status closed = training_.close_inspection(call.inspection);
+  log_change(session.peer(), to_words(call), closed);
+  reply(session, id, closed.ok() ? Result<std::string>("{}") : closed);
+}
+
+void RequestHandler::execute(Session& session, const std::string& id, const Attach& call) {
   auto process = session.open_peer_pidfd();
   auto attached = process.ok() ? training_.attach(session.peer().pid, *std::move(process))
                                : Result<AttachedRing>(process.status());
-  log_change(session.peer(), words_of(request), attached.status());
-  if (!attached.ok())
-    return reject(session, {request.id, ErrorCode::kFailed, attached.status()}, false);
+  log_change(session.peer(), to_words(call), attached.status());
+  if (!attached.ok()) return reject(session, {id, ErrorCode::kFailed, attached.status()}, false);
   // Its row is the process's for as long as that lives, so a reply that is lost costs a row.
-  if (!session.send_with(control::render_result(request.id, attached->answer),
-                         std::move(attached->ring)))
-    reject(session, busy(request.id, "read the reply to the attach before this one"), false);
+  if (!session.send_with(render_result(id, attached->answer), std::move(attached->ring)))
+    reject(session, busy(id, "read the reply to the attach before this one"), false);
 }
 
-void RequestHandler::change(Session& session, const Request& request) {
-  const Peer peer = session.peer();
-  const std::string words = words_of(request);
-  if (const auto error = find_change_error(session, request, words))
-    return reject(session, *error, false);
-  if (request.method == Method::kAttach) return attach(session, request);
-  if (request.method == Method::kInspectClose) return end_inspection(session, request);
+// ---- Handed to training
+
+void RequestHandler::execute(Session& session, const std::string& id, const Command& command) {
   session.begin_request();
-  training_.post(command_of(request), [replies = replies_, to = session.weak_from_this(),
-                                       id = request.id, peer, words](Result<std::string> result) {
-    // Logged here, on whatever thread: it was done, whether or not anybody is left to hear it.
-    log_change(peer, words, result.status());
-    replies->put(to, result.ok()
-                         ? control::render_result(id, *result)
-                         : control::render_error({id, ErrorCode::kFailed, result.status()}));
-  });
+  training_.post(
+      command, [replies = replies_, to = session.weak_from_this(), id, peer = session.peer(),
+                words = to_words(command)](Result<std::string> result) {
+        // Logged here, on whatever thread: it was done, whether or not anybody is left to hear it.
+        log_change(peer, words, result.status());
+        replies->put(to, result.ok() ? render_result(id, *result)
+                                     : render_error({id, ErrorCode::kFailed, result.status()}));
+      });
 }
 
 }  // namespace stoker::control

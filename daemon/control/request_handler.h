@@ -34,17 +34,25 @@ class RequestHandler {
   // A connection costs a request.
   bool admit_connection(uid_t uid) { return requests_.try_acquire(uid); }
 
-  control::TrainerStatus::Control& counters() { return counters_; }
+  TrainerStatus::Control& counters() { return counters_; }
 
  private:
-  void reject(Session& session, const control::ProtocolError& error, bool then_end);
-  void answer(Session& session, const control::Request& request);
-  void change(Session& session, const control::Request& request);
-  std::optional<control::ProtocolError> find_change_error(const Session& session,
-                                                          const control::Request& request,
-                                                          const std::string& words);
-  void end_inspection(Session& session, const control::Request& request);
-  void attach(Session& session, const control::Request& request);
+  void reject(Session& session, const ProtocolError& error, bool then_end);
+  // Sends the result, or why there is none.
+  void reply(Session& session, const std::string& id, const Result<std::string>& result);
+  // Whether the peer may change something now; what it wants is `words`.
+  std::optional<ProtocolError> find_change_error(const Session& session, const std::string& id,
+                                                 const std::string& words);
+
+  // One for each kind of Call.
+  void execute(Session& session, const std::string& id, const Hello&);
+  void execute(Session& session, const std::string& id, const Help&);
+  void execute(Session& session, const std::string& id, const GetStatus&);
+  void execute(Session& session, const std::string& id, const Attach& call);
+  void execute(Session& session, const std::string& id, const ReadInspection& call);
+  void execute(Session& session, const std::string& id, const CloseInspection& call);
+  void execute(Session& session, const std::string& id, const Command& command);
+
   std::string status_json() const;
 
   TrainingControl& training_;
@@ -53,7 +61,7 @@ class RequestHandler {
   const std::shared_ptr<ReplyQueue> replies_;
   RateLimiter requests_;
   RateLimiter changes_;
-  control::TrainerStatus::Control counters_;
+  TrainerStatus::Control counters_;
 };
 
 }  // namespace stoker::control

@@ -13,26 +13,10 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/control/inspection_requests.h"
+#include "shared/control/command.h"
 #include "shared/control/trainer_status.h"
 
 namespace stoker::control {
-
-struct Command {
-  enum class Kind {
-    kPause,
-    kResume,
-    kCheckpoint,
-    kStop,
-    kSet,
-    kProfile,
-    kInspect
-  } kind = Kind::kPause;
-  std::string key;   // kSet: "lr"
-  double value = 0;  // kSet
-  control::ProfileRequest profile;
-  control::InspectionRequest inspection;
-};
 
 // The ring for a process that is to fill it.
 struct AttachedRing {
@@ -46,12 +30,13 @@ class TrainingControl {
   using Done = std::function<void(Result<std::string>)>;
 
   virtual ~TrainingControl() = default;
-  virtual std::shared_ptr<const control::TrainerStatus> status() const = 0;
-  // `done` is called exactly once, on a thread of the trainer or at once. kCheckpoint: when the
-  // checkpoint is committed or has failed. kProfile: when the trace is written. kBusy through `done`: the mailbox is full, nothing was
-  // done.
+  virtual std::shared_ptr<const TrainerStatus> status() const = 0;
+  // `done` is called exactly once, on a thread of the trainer or at once. SaveCheckpoint: when the
+  // checkpoint is committed or has failed. Profile: when the trace is written. kBusy through
+  // `done`: the mailbox is full, nothing was done.
   virtual void post(Command command, Done done) = 0;
-  // What a tap saw after row `after`, and an end to it. Both answer at once. kNotFound: no such tap.
+  // The records of an inspection after number `after`, and an end to it. Both answer at once.
+  // kNotFound: no such inspection.
   virtual Result<std::string> read_inspection(uint64_t inspection, uint64_t after) = 0;
   virtual Status close_inspection(uint64_t inspection) = 0;
   // `pidfd` holds the process `pid`, which is the producer as long as it lives. kPermission: not with

@@ -4,8 +4,8 @@
 
 namespace stoker::train {
 
-void answer(const Request& request, Result<std::string> reply) {
-  if (request.done) request.done(std::move(reply));
+void answer(const Done& done, Result<std::string> reply) {
+  if (done) done(std::move(reply));
 }
 
 void Mailbox::post(Request request) {
@@ -23,7 +23,7 @@ void Mailbox::post(Request request) {
       return;
     }
   }
-  answer(request, std::move(reason));  // outside the lock, because `done` can call post()
+  answer(request.done, std::move(reason));  // outside the lock, because `done` can call post()
 }
 
 std::vector<Request> Mailbox::take() {
@@ -45,7 +45,7 @@ void Mailbox::close() {
     posted_.notify_all();
   }
   for (const Request& request : left)
-    answer(request, Status(StatusCode::kClosed, "training has ended"));
+    answer(request.done, Status(StatusCode::kClosed, "training has ended"));
 }
 
 }  // namespace stoker::train

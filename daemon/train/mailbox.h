@@ -1,4 +1,4 @@
-// Mailbox: bounded queue of requests that the trainer handles between steps.
+// Mailbox: bounded queue of commands that the trainer handles between steps.
 //
 // Threads:  post() from any thread; take() and wait() from the trainer thread.
 // Blocking: post() never; wait() at most `timeout`.
@@ -15,27 +15,19 @@
 #include <vector>
 
 #include "shared/base/status.h"
-#include "shared/control/inspection_requests.h"
+#include "shared/control/command.h"
 
 namespace stoker::train {
 
-struct Request {
-  enum class Kind {
-    kPause,
-    kResume,
-    kCheckpoint,
-    kStop,
-    kSetLr,
-    kProfile,
-    kInspect
-  } kind = Kind::kPause;
-  double value = 0;                               // kSetLr
-  std::function<void(Result<std::string>)> done;  // a JSON object on one line; may be empty
-  control::ProfileRequest profile = {};           // kProfile
-  control::InspectionRequest inspection = {};     // kInspect
-};
+// Takes the answer, a JSON object on one line, or why nothing was done. May be empty.
+using Done = std::function<void(Result<std::string>)>;
 
-void answer(const Request& request, Result<std::string> reply);
+void answer(const Done& done, Result<std::string> reply);
+
+struct Request {
+  control::Command command;
+  Done done;
+};
 
 class Mailbox {
  public:

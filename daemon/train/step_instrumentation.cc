@@ -30,22 +30,23 @@ void StepInstrumentation::on_end(Phase phase) noexcept {
   if (inspector_ && phase == Phase::kForward) inspector_->end_forward();
 }
 
-void StepInstrumentation::inspection(Request request, uint64_t step) {
-  if (inspector_) return inspector_->open(request, step);
-  answer(request, Status(StatusCode::kInvalidArgument, "nothing can be tapped here"));
+void StepInstrumentation::open_inspection(const control::OpenInspection& command, uint64_t step,
+                                          const Done& done) {
+  if (inspector_) return inspector_->open(command, step, done);
+  answer(done, Status(StatusCode::kInvalidArgument, "nothing can be tapped here"));
 }
 
-void StepInstrumentation::profile(Request request) {
+void StepInstrumentation::profile(const control::Profile& command, Done done) {
   if (profiler_) {
-    return answer(request,
+    return answer(done,
                   Status(StatusCode::kBusy, "a profile is being taken; ask again when it is done"));
   }
-  profiler_.emplace(request.profile, clock_, device_);
+  profiler_.emplace(command, clock_, device_);
   if (const Status started = profiler_->start(); !started.ok()) {
     profiler_.reset();
-    return answer(request, started);
+    return answer(done, started);
   }
-  profile_request_ = std::move(request);
+  profile_done_ = std::move(done);
 }
 
 void StepInstrumentation::end_instrumented_step(uint64_t step) {
@@ -60,11 +61,11 @@ void StepInstrumentation::end_instrumented_step(uint64_t step) {
 void StepInstrumentation::deliver() {
   auto taken = profiler_->take();
   profiler_.reset();
-  Request request = std::exchange(profile_request_, {});
-  if (!taken.ok()) return answer(request, taken.status());
+  Done done = std::exchange(profile_done_, {});
+  if (!taken.ok()) return answer(done, taken.status());
   log_info("profile recorded", {{"steps", taken->profile.steps.size()},
                                 {"last_step", taken->profile.steps.back().step}});
-  dependencies_.save_profile(*std::move(taken), std::move(request));
+  dependencies_.save_profile(*std::move(taken), std::move(done));
 }
 
 void StepInstrumentation::finish(const std::string& why) {
@@ -72,7 +73,7 @@ void StepInstrumentation::finish(const std::string& why) {
   if (!profiler_) return;
   if (profiler_->steps() > 0) return deliver();
   profiler_.reset();
-  answer(std::exchange(profile_request_, {}),
+  answer(std::exchange(profile_done_, {}),
          Status(StatusCode::kClosed, why + " before a step was profiled"));
 }
 

@@ -24,8 +24,8 @@ namespace stoker::train {
 
 // Where the recorded data goes.
 struct InspectionDependencies {
-  // Writes the profile and answers the request on another thread.
-  std::function<void(TakenProfile, Request)> save_profile;
+  // Writes the profile and replies to the command on another thread.
+  std::function<void(TakenProfile, Done)> save_profile;
   InspectionBoard* maybe_inspections = nullptr;  // null: inspections are rejected
   uint64_t histogram_steps = 0;                  // 0: no histograms
   Histograms::Report save_histograms = {};
@@ -40,9 +40,9 @@ class StepInstrumentation final : private StepObserver {
   StepObserver* maybe_observer() { return is_active() ? this : nullptr; }
 
   // Replies kBusy while another profile is being recorded.
-  void profile(Request request);
+  void profile(const control::Profile& command, Done done);
   // `step`: the last completed step.
-  void inspection(Request request, uint64_t step);
+  void open_inspection(const control::OpenInspection& command, uint64_t step, const Done& done);
 
   // Starts the time of a step, right after the previous step. Call it again after a pause, so that
   // the pause is not counted.
@@ -78,7 +78,7 @@ class StepInstrumentation final : private StepObserver {
   std::optional<StepProfiler> profiler_;
   std::optional<TensorInspector> inspector_;
   Histograms histograms_;
-  Request profile_request_;
+  Done profile_done_;  // of the one that is being recorded
 };
 
 }  // namespace stoker::train

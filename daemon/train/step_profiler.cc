@@ -19,7 +19,7 @@ nanoseconds between(const c10::Event& begin, const c10::Event& end) {
 
 }  // namespace
 
-StepProfiler::StepProfiler(const control::ProfileRequest& request, Clock& clock, c10::Device device)
+StepProfiler::StepProfiler(const control::Profile& request, Clock& clock, c10::Device device)
     : request_(request), clock_(clock), device_(device) {
   profile_.device = device.str();
 }

@@ -17,7 +17,7 @@
 #include "daemon/train/kernel_profile.h"
 #include "daemon/train/profile.h"
 #include "shared/base/clock.h"
-#include "shared/control/inspection_requests.h"
+#include "shared/control/command.h"
 
 namespace stoker::train {
 
@@ -29,7 +29,7 @@ struct TakenProfile {
 class StepProfiler {
  public:
   // `clock` must outlive this object.
-  StepProfiler(const control::ProfileRequest& request, Clock& clock, c10::Device device);
+  StepProfiler(const control::Profile& request, Clock& clock, c10::Device device);
 
   Status start();
   // Starts a step; discards an unfinished step.
@@ -53,7 +53,7 @@ class StepProfiler {
   c10::Event mark_on_device() const;
   void read_device_spans();
 
-  const control::ProfileRequest request_;
+  const control::Profile request_;
   Clock& clock_;
   const c10::Device device_;
   std::chrono::nanoseconds began_{0};

@@ -14,9 +14,9 @@
 namespace stoker::train {
 namespace {
 
-size_t max_tensors(const control::InspectionRequest& request) {
-  return request.histogram ? control::InspectionRequest::kMaxHistograms
-                           : control::InspectionRequest::kMaxTensors;
+size_t max_tensors(const control::OpenInspection& request) {
+  return request.histograms ? control::OpenInspection::kMaxHistograms
+                            : control::OpenInspection::kMaxTensors;
 }
 
 std::string quoted(const std::string& text) {
@@ -37,7 +37,7 @@ Status no_match(const std::string& glob, const std::vector<std::string>& names) 
 }  // namespace
 
 Result<TensorInspector::Inspection> TensorInspector::match(
-    const control::InspectionRequest& request) const {
+    const control::OpenInspection& request) const {
   Inspection inspection{.request = request};
   const model::NameGlob glob(request.glob);
   std::vector<std::string> names;
@@ -53,7 +53,7 @@ Result<TensorInspector::Inspection> TensorInspector::match(
         inspection.gradients.emplace_back(item.key(), item.value());
     }
   }
-  if (request.outputs) {
+  if (request.activations) {
     for (const std::string& name : module_names(model_))
       if (matches(name)) inspection.outputs.push_back(name);
   }
@@ -65,25 +65,24 @@ Result<TensorInspector::Inspection> TensorInspector::match(
                   "inspect_open: '" + request.glob + "' matches " + std::to_string(found) +
                       " tensors; an inspection has at most " +
                       std::to_string(max_tensors(request)) +
-                      (request.histogram ? " with histograms" : "") + "; match fewer");
+                      (request.histograms ? " with histograms" : "") + "; match fewer");
   }
   return inspection;
 }
 
-void TensorInspector::open(const Request& request, uint64_t step) {
-  auto inspection = match(request.inspection);
-  if (!inspection.ok()) return answer(request, inspection.status());
+void TensorInspector::open(const control::OpenInspection& command, uint64_t step,
+                           const Done& done) {
+  auto inspection = match(command);
+  if (!inspection.ok()) return answer(done, inspection.status());
   const auto number = board_.open();
-  if (!number.ok()) return answer(request, number.status());
+  if (!number.ok()) return answer(done, number.status());
   inspection->number = *number;
   if (!inspection->outputs.empty() && !outputs_) outputs_.emplace(model_);
-  log_info("inspection started",
-           {{"id", *number}, {"glob", request.inspection.glob}, {"step", step}});
-  answer(request, "{\"inspection\":" + std::to_string(*number) +
-                      ",\"step\":" + std::to_string(step) +
-                      ",\"parameters\":" + std::to_string(inspection->parameters.size()) +
-                      ",\"gradients\":" + std::to_string(inspection->gradients.size()) +
-                      ",\"activations\":" + std::to_string(inspection->outputs.size()) + "}");
+  log_info("inspection started", {{"id", *number}, {"glob", command.glob}, {"step", step}});
+  answer(done, "{\"inspection\":" + std::to_string(*number) + ",\"step\":" + std::to_string(step) +
+                   ",\"parameters\":" + std::to_string(inspection->parameters.size()) +
+                   ",\"gradients\":" + std::to_string(inspection->gradients.size()) +
+                   ",\"activations\":" + std::to_string(inspection->outputs.size()) + "}");
   inspections_.push_back(*std::move(inspection));
 }
 
@@ -127,7 +126,7 @@ void TensorInspector::on_output(const std::string& module, const at::Tensor& out
       continue;
     std::erase_if(inspection.seen, [&module](const Seen& one) { return one.name == module; });
     inspection.seen.push_back(
-        {"activation", module, enqueue_statistics(output, inspection.request.histogram)});
+        {"activation", module, enqueue_statistics(output, inspection.request.histograms)});
   }
 }
 
@@ -137,7 +136,7 @@ void TensorInspector::on_gradients() {
     for (const auto& [name, parameter] : inspection.gradients) {
       if (!parameter.grad().defined()) continue;
       inspection.seen.push_back(
-          {"gradient", name, enqueue_statistics(parameter.grad(), inspection.request.histogram)});
+          {"gradient", name, enqueue_statistics(parameter.grad(), inspection.request.histograms)});
     }
   }
 }
@@ -162,7 +161,7 @@ void TensorInspector::end_step() {
     if (!inspection.is_sampled) continue;
     for (const auto& [name, parameter] : inspection.parameters)
       inspection.seen.push_back(
-          {"parameter", name, enqueue_statistics(parameter, inspection.request.histogram)});
+          {"parameter", name, enqueue_statistics(parameter, inspection.request.histograms)});
     // Only outputs were requested, and none of the modules ran.
     if (inspection.seen.empty()) continue;
     board_.push(inspection.number, format_record(step_, inspection));

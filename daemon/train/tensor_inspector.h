@@ -29,7 +29,7 @@ class TensorInspector {
   // Replies with the inspection's number and its tensor counts. kNotFound: the glob matches
   // nothing; the message suggests the closest name. kInvalidArgument: it matches too many tensors.
   // kBusy: too many inspections are open.
-  void open(const Request& request, uint64_t step);
+  void open(const control::OpenInspection& command, uint64_t step, const Done& done);
   bool any() const { return !inspections_.empty(); }
 
   // Call in this order in each step; `step` is its number. The inspections that sample the step are
@@ -49,7 +49,7 @@ class TensorInspector {
   };
   struct Inspection {
     uint64_t number = 0;
-    control::InspectionRequest request;
+    control::OpenInspection request;
     // For gradients, the parameters that own them.
     std::vector<std::pair<std::string, at::Tensor>> parameters, gradients;
     std::vector<std::string> outputs;
@@ -57,7 +57,7 @@ class TensorInspector {
     bool is_sampled = false;  // samples the current step
     std::vector<Seen> seen;
   };
-  Result<Inspection> match(const control::InspectionRequest& request) const;
+  Result<Inspection> match(const control::OpenInspection& request) const;
   void on_output(const std::string& module, const at::Tensor& output);
   static std::string format_record(uint64_t step, const Inspection& inspection);
 

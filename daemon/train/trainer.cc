@@ -39,7 +39,7 @@ Trainer::Trainer(const config::Config& config, TrainingState& state,
   if (state.step > 0) maybe_submitted_step_ = state.step;  // resumed from it
 }
 
-Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
+Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   interval_.started = dependencies_.clock.monotonic();
   triggers_.start(interval_.started);
   dependencies_.board.set_step(state_.step);
@@ -52,14 +52,14 @@ Result<Trainer::Outcome> Trainer::run(std::stop_token stop) {
       wait_while_paused(stop);
       if (stop_requested_ || stop.stop_requested()) break;
       STOKER_ASSIGN_OR_RETURN(const bool leaves, switch_dataset_version());
-      if (leaves) return Outcome::kNewData;
+      if (leaves) return TrainerOutcome::kNewData;
       STOKER_ASSIGN_OR_RETURN(const bool stepped, do_step(stop));
       if (!stepped) break;
       STOKER_ASSIGN_OR_RETURN(const bool fine, report_and_save());
       if (!fine) {
         reject_saving(Status(StatusCode::kCancelled, "the run goes back to its last checkpoint"));
         instrumentation_.finish("the run went back to its last checkpoint");
-        return Outcome::kRolledBack;
+        return TrainerOutcome::kRolledBack;
       }
       instrumentation_.end_step(state_.step);
     }
@@ -113,7 +113,7 @@ Status Trainer::failed(const std::exception& error) const {
                                               memory_saving_hints(config_));
 }
 
-Result<Trainer::Outcome> Trainer::end_run(std::stop_token stop) {
+Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
   const bool finished = state_.step >= config_.train.max_steps;
   publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
@@ -126,13 +126,13 @@ Result<Trainer::Outcome> Trainer::end_run(std::stop_token stop) {
   }
   instrumentation_.finish("training ended");
   dependencies_.mailbox.close();
-  return finished ? Outcome::kFinished : Outcome::kStopped;
+  return finished ? TrainerOutcome::kFinished : TrainerOutcome::kStopped;
 }
 
 // ---- Requests
 
 void Trainer::answer_requests(std::stop_token stop) {
-  for (Request& request : dependencies_.mailbox.take()) handle(request);
+  execute_commands();
   if (!save_requests_.empty() && !stop.stop_requested()) save_for_requests();
 }
 
@@ -147,42 +147,57 @@ void Trainer::save_for_requests() {
 }
 
 void Trainer::reject_saving(const Status& why) {
-  for (const Request& request : std::exchange(save_requests_, {})) answer(request, why);
+  for (const Done& done : std::exchange(save_requests_, {})) answer(done, why);
 }
 
-void Trainer::handle(Request& request) {
-  const std::string at_step = "\"step\":" + std::to_string(state_.step);
-  switch (request.kind) {
-    case Request::Kind::kPause:
-      paused_ = true;
-      return answer(request, "{" + at_step + ",\"state\":\"paused\"}");
-    case Request::Kind::kResume:
-      paused_ = false;
-      return answer(request, "{" + at_step + ",\"state\":\"training\"}");
-    case Request::Kind::kStop:
-      stop_requested_ = true;
-      return answer(request, "{" + at_step + ",\"state\":\"stopping\"}");
-    case Request::Kind::kCheckpoint:
-      save_requests_.push_back(std::move(request));
-      return;
-    case Request::Kind::kProfile:
-      return instrumentation_.profile(std::move(request));
-    case Request::Kind::kInspect:
-      return instrumentation_.inspection(std::move(request), state_.step);
-    case Request::Kind::kSetLr: {
-      if (learning_rate() == 0)
-        return answer(request, Status(StatusCode::kInvalidArgument,
-                                      "the schedule's learning rate is 0 at step " +
-                                          std::to_string(state_.step) + "; nothing scales it"));
-      state_.lr_scale *= request.value / learning_rate();
-      status_.lr = learning_rate();
-      char text[96];
-      std::snprintf(text, sizeof text, "{%s,\"lr\":%.17g}", at_step.c_str(), status_.lr);
-      log_info("learning rate changed",
-               {{"step", state_.step}, {"lr", status_.lr}, {"lr_scale", state_.lr_scale}});
-      return answer(request, std::string(text));
-    }
-  }
+void Trainer::execute_commands() {
+  for (const Request& request : dependencies_.mailbox.take())
+    std::visit([&](const auto& command) { execute(command, request.done); }, request.command);
+}
+
+void Trainer::answer_at_step(const Done& done, const std::string& field) const {
+  answer(done, "{\"step\":" + std::to_string(state_.step) + "," + field + "}");
+}
+
+void Trainer::execute(const control::Pause&, const Done& done) {
+  paused_ = true;
+  answer_at_step(done, R"("state":"paused")");
+}
+
+void Trainer::execute(const control::Resume&, const Done& done) {
+  paused_ = false;
+  answer_at_step(done, R"("state":"training")");
+}
+
+void Trainer::execute(const control::SaveCheckpoint&, const Done& done) {
+  save_requests_.push_back(done);
+}
+
+void Trainer::execute(const control::Stop&, const Done& done) {
+  stop_requested_ = true;
+  answer_at_step(done, R"("state":"stopping")");
+}
+
+void Trainer::execute(const control::SetLearningRate& command, const Done& done) {
+  if (learning_rate() == 0)
+    return answer(done, Status(StatusCode::kInvalidArgument,
+                               "the schedule's learning rate is 0 at step " +
+                                   std::to_string(state_.step) + "; nothing scales it"));
+  state_.lr_scale *= command.lr / learning_rate();
+  status_.lr = learning_rate();
+  char field[64];
+  std::snprintf(field, sizeof field, "\"lr\":%.17g", status_.lr);
+  log_info("learning rate changed",
+           {{"step", state_.step}, {"lr", status_.lr}, {"lr_scale", state_.lr_scale}});
+  answer_at_step(done, field);
+}
+
+void Trainer::execute(const control::Profile& command, const Done& done) {
+  instrumentation_.profile(command, done);
+}
+
+void Trainer::execute(const control::OpenInspection& command, const Done& done) {
+  instrumentation_.open_inspection(command, state_.step, done);
 }
 
 void Trainer::wait_while_paused(std::stop_token stop) {
@@ -220,9 +235,9 @@ Result<std::optional<ring::ReadyBatch>> Trainer::next_batch(std::stop_token stop
     if (batch.status().code() == StatusCode::kClosed) return std::optional<ring::ReadyBatch>();
     if (batch.status().code() != StatusCode::kTimedOut) return batch.status();
     if (stop.stop_requested()) return std::optional<ring::ReadyBatch>();
-    // Requests are also handled while waiting for data. Only stop takes effect here; pause and
+    // Commands are also handled while waiting for data. Only stop takes effect here; pause and
     // checkpoint wait until the step is done.
-    for (Request& request : dependencies_.mailbox.take()) handle(request);
+    execute_commands();
     if (stop_requested_) return std::optional<ring::ReadyBatch>();
   }
 }

@@ -73,24 +73,35 @@ struct TrainerDependencies {
   std::function<uint64_t(uint64_t ticket)> sample_errors_before = {};
 };
 
+// Why Trainer::run() returned. The first two end the run.
+enum class TrainerOutcome {
+  kFinished,
+  kStopped,
+  kRolledBack,  // nothing was saved; resume from the last checkpoint
+  kNewData,     // the state was saved; resume from it with the new dataset version
+};
+
 class Trainer {
  public:
-  enum class Outcome {
-    kFinished,
-    kStopped,
-    kRolledBack,  // nothing was saved; resume from the last checkpoint
-    kNewData,     // the state was saved; resume from it with the new dataset version
-  };
-
   Trainer(const config::Config& config, TrainingState& state, TrainerDependencies dependencies);
 
   // Returns after the last state is saved and durable, except after a rollback or a nonfinite loss.
   // kIoError if the state could not be saved.
-  Result<Outcome> run(std::stop_token stop);
+  Result<TrainerOutcome> run(std::stop_token stop);
 
  private:
   void answer_requests(std::stop_token stop);
-  void handle(Request& request);
+  void execute_commands();  // those in the mailbox
+  // One for each kind of control::Command.
+  void execute(const control::Pause&, const Done& done);
+  void execute(const control::Resume&, const Done& done);
+  void execute(const control::SaveCheckpoint&, const Done& done);
+  void execute(const control::Stop&, const Done& done);
+  void execute(const control::SetLearningRate& command, const Done& done);
+  void execute(const control::Profile& command, const Done& done);
+  void execute(const control::OpenInspection& command, const Done& done);
+  // Answers with the step and `field`, as JSON.
+  void answer_at_step(const Done& done, const std::string& field) const;
   void wait_while_paused(std::stop_token stop);
   void save_for_requests();
   void reject_saving(const Status& why);  // replies to pending checkpoint requests
@@ -122,7 +133,7 @@ class Trainer {
   void fill(checkpoint::Snapshot& snapshot);
   // True if the state was saved and the run must continue with a new dataset version.
   Result<bool> switch_dataset_version();
-  Result<Outcome> end_run(std::stop_token stop);
+  Result<TrainerOutcome> end_run(std::stop_token stop);
   Status save_last(bool hurried);
 
   control::TrainerState activity() const;
@@ -142,8 +153,7 @@ class Trainer {
 
   bool stop_requested_ = false;
   bool paused_ = false;
-  // `checkpoint` requests that wait for the next snapshot.
-  std::vector<Request> save_requests_;
+  std::vector<Done> save_requests_;  // `checkpoint` commands that wait for the next snapshot
   // Step of the last submitted snapshot, or of the checkpoint resumed from.
   std::optional<uint64_t> maybe_submitted_step_;
   bool is_skip_logged_ = false;

@@ -42,9 +42,8 @@ bool Trainer::try_save() {
   if (maybe_submitted_step_ == state_.step && !dependencies_.writer.stats().degraded) {
     // This step is already saved or being saved. Once it is saved, pending requests are answered.
     if (dependencies_.writer.stats().in_flight) return false;
-    for (const Request& request : std::exchange(save_requests_, {})) {
-      answer(request, "{\"step\":" + std::to_string(state_.step) + ",\"saved\":\"before\"}");
-    }
+    for (const Done& done : std::exchange(save_requests_, {}))
+      answer_at_step(done, R"("saved":"before")");
     return true;
   }
   checkpoint::Snapshot* const snapshot = dependencies_.writer.try_begin();
@@ -60,11 +59,11 @@ bool Trainer::try_save() {
   dependencies_.manifest.parent = checkpoint::CheckpointStore::checkpoint_name(state_.step);
   dependencies_.writer.submit(
       [waiting = std::exchange(save_requests_, {})](Result<checkpoint::Manifest> result) {
-        for (const Request& request : waiting) {
+        for (const Done& done : waiting) {
           if (result.ok()) {
-            answer(request, "{\"step\":" + std::to_string(result->step) + "}");
+            answer(done, "{\"step\":" + std::to_string(result->step) + "}");
           } else {
-            answer(request, result.status());
+            answer(done, result.status());
           }
         }
       });

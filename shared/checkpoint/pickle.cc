@@ -335,7 +335,7 @@ constexpr size_t kMaxTensors = 200'000;
 constexpr size_t kMaxKey = 64;
 constexpr size_t kShown = 100;
 
-Status corrupt(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
+Status pickle_error(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
 
 const DTypeNames* find_storage_type(std::string_view name) {
   if (!name.starts_with(kTorch)) return nullptr;
@@ -350,13 +350,13 @@ const DTypeNames* find_dtype(std::string_view name) {
 
 Result<std::vector<int64_t>> counts_of(const Pickle& pickle, const PickleValue& tuple,
                                        const char* what) {
-  if (tuple.type != Type::kTuple) return corrupt(std::string("a tensor without ") + what);
-  if (tuple.items.size() > kMaxDimensions) return corrupt("a tensor of too many dimensions");
+  if (tuple.type != Type::kTuple) return pickle_error(std::string("a tensor without ") + what);
+  if (tuple.items.size() > kMaxDimensions) return pickle_error("a tensor of too many dimensions");
   std::vector<int64_t> counts;
   for (const uint32_t item : tuple.items) {
     const PickleValue& value = pickle.values[item];
     if (value.type != Type::kInt || value.number < 0)
-      return corrupt(std::string("a tensor whose ") + what + " is no count");
+      return pickle_error(std::string("a tensor whose ") + what + " is no count");
     counts.push_back(value.number);
   }
   return counts;
@@ -387,34 +387,34 @@ bool fits(const PickledTensor& tensor, uint64_t elements) {
 Result<ReduceResult> make_tensor(Pickle& pickle, const std::vector<uint32_t>& arguments,
                                  bool says_dtype) {
   if (arguments.size() < 4 || (says_dtype && arguments.size() < 7))
-    return corrupt("a tensor with too few arguments");
+    return pickle_error("a tensor with too few arguments");
   const PickleValue& of = pickle.values[arguments[0]];
   const PickleValue& offset = pickle.values[arguments[1]];
-  if (of.type != Type::kStorage) return corrupt("a tensor without a storage");
+  if (of.type != Type::kStorage) return pickle_error("a tensor without a storage");
   if (offset.type != Type::kInt || offset.number < 0)
-    return corrupt("a tensor whose offset is no count");
+    return pickle_error("a tensor whose offset is no count");
   PickledTensor tensor{.offset = offset.number, .storage = static_cast<size_t>(of.number)};
   STOKER_ASSIGN_OR_RETURN(tensor.shape, counts_of(pickle, pickle.values[arguments[2]], "shape"));
   STOKER_ASSIGN_OR_RETURN(tensor.strides,
                           counts_of(pickle, pickle.values[arguments[3]], "strides"));
   if (tensor.shape.size() != tensor.strides.size())
-    return corrupt("a tensor with " + std::to_string(tensor.shape.size()) + " extents and " +
-                   std::to_string(tensor.strides.size()) + " strides");
+    return pickle_error("a tensor with " + std::to_string(tensor.shape.size()) + " extents and " +
+                        std::to_string(tensor.strides.size()) + " strides");
   const PickledStorage& storage = pickle.storages[tensor.storage];
   const DTypeNames* const said =
       says_dtype ? find_dtype(pickle.values[arguments[6]].text) : nullptr;
   if (storage.dtype.has_value() == says_dtype || (says_dtype && said == nullptr))
-    return corrupt("a tensor without a dtype");
+    return pickle_error("a tensor without a dtype");
   tensor.dtype = says_dtype ? said->dtype : *storage.dtype;
   const uint64_t stored =
       says_dtype ? storage.elements / dtype_bytes(tensor.dtype) : storage.elements;
   const auto elements = checked_elements(tensor);
-  if (!elements) return corrupt("a tensor whose shape overflows 63 bits");
+  if (!elements) return pickle_error("a tensor whose shape overflows 63 bits");
   if (*elements > 0 && !fits(tensor, stored))
-    return corrupt("a tensor that lies beyond the " + std::to_string(stored) +
-                   " elements of its storage");
+    return pickle_error("a tensor that lies beyond the " + std::to_string(stored) +
+                        " elements of its storage");
   if (pickle.tensors.size() == kMaxTensors)
-    return corrupt("more than " + std::to_string(kMaxTensors) + " tensors");
+    return pickle_error("more than " + std::to_string(kMaxTensors) + " tensors");
   pickle.tensors.push_back(std::move(tensor));
   const auto index = static_cast<int64_t>(pickle.tensors.size()) - 1;
   return ReduceResult{.value = {.type = Type::kTensor, .number = index}};
@@ -424,7 +424,7 @@ Result<ReduceResult> make_tensor(Pickle& pickle, const std::vector<uint32_t>& ar
 Result<ReduceResult> same(const Pickle& pickle, const std::vector<uint32_t>& arguments, Type type,
                           std::string_view function) {
   if (arguments.empty() || pickle.values[arguments[0]].type != type)
-    return corrupt(std::string(function) + " with arguments that do not fit");
+    return pickle_error(std::string(function) + " with arguments that do not fit");
   return ReduceResult{.maybe_same = arguments[0], .value = {}};
 }
 
@@ -450,25 +450,26 @@ Result<PickledStorage> parse_storage(const Pickle& pickle, const PickleValue& id
     const PickleValue& value = pickle.values[id.items[i]];
     return value.type == type ? &value : nullptr;
   };
-  if (id.type != Type::kTuple || id.items.size() != 5) return corrupt("a reference to no storage");
+  if (id.type != Type::kTuple || id.items.size() != 5)
+    return pickle_error("a reference to no storage");
   const PickleValue* const word = part(0, Type::kText);
   const PickleValue* const type = part(1, Type::kName);
   const PickleValue* const key = part(2, Type::kText);
   const PickleValue* const elements = part(4, Type::kInt);
   if (word == nullptr || word->text != "storage" || type == nullptr || key == nullptr ||
       elements == nullptr || elements->number < 0 || key->text.size() > kMaxKey)
-    return corrupt("a reference to no storage");
+    return pickle_error("a reference to no storage");
   PickledStorage storage{.key = key->text, .elements = static_cast<uint64_t>(elements->number)};
   if (const DTypeNames* const found = find_storage_type(type->text)) {
     storage.dtype = found->dtype;
   } else if (type->text != kRawStorage) {
-    return corrupt("a storage of type " + printable(type->text));
+    return pickle_error("a storage of type " + printable(type->text));
   }
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(storage.elements, storage.dtype ? dtype_bytes(*storage.dtype) : 1,
                              &bytes) ||
       bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-    return corrupt("a storage of more than 63 bits of bytes");
+    return pickle_error("a storage of more than 63 bits of bytes");
   return storage;
 }
 
@@ -482,7 +483,7 @@ Result<ReduceResult> apply_reduce(Pickle& pickle, std::string_view function,
   const bool is_dict = function == kOrderedDict || function == kCounter;
   if (is_dict && arguments.empty()) return ReduceResult{.value = {.type = Type::kDict}};
   if (is_dict) return same(pickle, arguments, Type::kDict, function);
-  return corrupt(printable(function) + " is no function");
+  return pickle_error(printable(function) + " is no function");
 }
 
 std::string printable(std::string_view name) {

@@ -160,7 +160,7 @@ class HeaderHandler {
   bool has_offsets_ = false;
 };
 
-Status corrupt(std::string what) {
+Status corrupt_header(std::string what) {
   return Status(StatusCode::kCorrupt, "header: " + std::move(what));
 }
 
@@ -172,20 +172,21 @@ Status check_extents(std::vector<TensorExtent>& tensors, uint64_t data_bytes) {
   for (const auto& [spec, begin, end] : tensors) {
     const std::string span = "[" + std::to_string(begin) + ", " + std::to_string(end) + "]";
     if (begin != expected || end < begin) {
-      return corrupt("tensor " + spec.name + ": data_offsets " + span +
-                     " leave a hole or overlap; " + std::to_string(expected) + " is due");
+      return corrupt_header("tensor " + spec.name + ": data_offsets " + span +
+                            " leave a hole or overlap; " + std::to_string(expected) + " is due");
     }
     const auto bytes = checked_bytes(spec);
-    if (!bytes) return corrupt("tensor " + spec.name + ": its shape overflows 63 bits");
+    if (!bytes) return corrupt_header("tensor " + spec.name + ": its shape overflows 63 bits");
     if (*bytes != end - begin) {
-      return corrupt("tensor " + spec.name + ": dtype and shape need " + std::to_string(*bytes) +
-                     " bytes, data_offsets " + span + " hold " + std::to_string(end - begin));
+      return corrupt_header("tensor " + spec.name + ": dtype and shape need " +
+                            std::to_string(*bytes) + " bytes, data_offsets " + span + " hold " +
+                            std::to_string(end - begin));
     }
     expected = end;
   }
   if (expected == data_bytes) return {};
-  return corrupt("its tensors end at " + std::to_string(expected) + ", the data at " +
-                 std::to_string(data_bytes));
+  return corrupt_header("its tensors end at " + std::to_string(expected) + ", the data at " +
+                        std::to_string(data_bytes));
 }
 
 std::string quoted(std::string_view text) {
@@ -205,16 +206,16 @@ std::optional<uint64_t> checked_bytes(const TensorSpec& spec) {
 }
 
 Result<TensorHeader> parse_tensor_header(std::string_view text, uint64_t data_bytes) {
-  if (!text.starts_with('{')) return corrupt("does not start with '{'");
+  if (!text.starts_with('{')) return corrupt_header("does not start with '{'");
   json::basic_parser<HeaderHandler> parser{json::parse_options{}};
   error_code error;
   const size_t used = parser.write_some(false, text.data(), text.size(), error);
   const std::string location = " at byte " + std::to_string(used);
   if (error) {
     const std::string& problem = parser.handler().problem;
-    return corrupt((problem.empty() ? error.message() : problem) + location);
+    return corrupt_header((problem.empty() ? error.message() : problem) + location);
   }
-  if (used != text.size()) return corrupt("something follows the JSON object" + location);
+  if (used != text.size()) return corrupt_header("something follows the JSON object" + location);
   TensorHeader header = std::move(parser.handler().header);
   STOKER_RETURN_IF_ERROR(check_extents(header.tensors, data_bytes));
   return header;

@@ -212,12 +212,6 @@ struct Case {
   bool is_selected = false;  // by default
 };
 
-Section find_section(Config& config, const std::string& key) {
-  for (Section& section : all_sections(config))
-    if (section.key == key) return std::move(section);
-  return {};
-}
-
 std::vector<Case> cases_of(const std::string& key) {
   Config config;
   config.data["train"] = {};

@@ -16,7 +16,7 @@ constexpr size_t kMaxItems = 1024;  // of a list
 constexpr size_t kMaxDatasets = 64;
 constexpr size_t kMaxDatasetName = 64;
 
-std::string join(const auto& words, std::string_view last_separator) {
+std::string join_words(const auto& words, std::string_view last_separator) {
   std::string text;
   size_t i = 0;
   for (const auto& word : words) {
@@ -178,7 +178,7 @@ class Reader {
     std::vector<std::string> words;
     for (size_t i = 0; i < std::min(variants.names.size(), variants.first_key); ++i)
       words.emplace_back(variants.names[i]);
-    return join(words, " or ");
+    return join_words(words, " or ");
   }
 
   bool read_name(const Entry& entry, const Variants& variants, const std::string& key,
@@ -236,7 +236,7 @@ class Reader {
         errors_.add(entry.location, full,
                     "not supported by " + std::string(variants->noun) + ' ' +
                         std::string(variants->names[variants->selected]) + " (only by " +
-                        join(owners, " and ") + "); remove it");
+                        join_words(owners, " and ") + "); remove it");
         return;
       }
       names.emplace_back(variants->discriminator);
@@ -422,7 +422,7 @@ class Reader {
       return;
     }
     const bool is_text = value.type == Value::Type::kScalar;
-    must_be(value, join(target.words, " or "),
+    must_be(value, join_words(target.words, " or "),
             is_text ? did_you_mean(value.text, {target.words.begin(), target.words.end()}) : "");
   }
 
@@ -521,7 +521,8 @@ class Reader {
   void read_into(const Value& value, const ListField& target) {
     const std::string key = key_;
     target.resize(target.target, 1);
-    const std::string form = "{" + join(names_of(target.fields(target.target, 0)), ", ") + "}";
+    const std::string form =
+        "{" + join_words(names_of(target.fields(target.target, 0)), ", ") + "}";
     target.resize(target.target, 0);
     if (value.type != Value::Type::kList) {
       must_be(value, "a list such as [" + form + "]");
@@ -568,7 +569,7 @@ class Reader {
     const auto found = std::ranges::find(target.names, std::string_view(name));
     if (found == target.names.end()) {
       errors_.add(item.location, key,
-                  "must be " + join(target.names, " or ") + ", got " + quoted(name) +
+                  "must be " + join_words(target.names, " or ") + ", got " + quoted(name) +
                       did_you_mean(name, {target.names.begin(), target.names.end()}));
       return;
     }

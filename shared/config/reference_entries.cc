@@ -168,12 +168,6 @@ bool have_same_text(const ReferenceEntry& a, const ReferenceEntry& b) {
          std::ranges::equal(a.nested, b.nested, have_same_text);
 }
 
-Section find_section(Config& config, const std::string& key) {
-  for (Section& section : all_sections(config))
-    if (section.key == key) return std::move(section);
-  return {};
-}
-
 // Behind the last entry with this name; nullopt: there is none.
 std::optional<size_t> position_after(const std::vector<ReferenceEntry>& entries,
                                      const std::string& name) {

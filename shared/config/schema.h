@@ -235,6 +235,8 @@ Section log_section(LogConfig& log);
 
 // All of them, in the order of config/stoker.yaml; datasets by name, train first.
 std::vector<Section> all_sections(Config& config);
+// The one with this key; an empty one if there is none.
+Section find_section(Config& config, const std::string& key);
 
 // The field's value as YAML on one line.
 std::string to_yaml(const Target& target);

@@ -633,4 +633,10 @@ std::vector<Section> all_sections(Config& config) {
   return sections;
 }
 
+Section find_section(Config& config, const std::string& key) {
+  for (Section& section : all_sections(config))
+    if (section.key == key) return std::move(section);
+  return {};
+}
+
 }  // namespace stoker::config

@@ -8,17 +8,13 @@
 // Threads: values and functions of their arguments.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 
 #include "shared/base/status.h"
-#include "shared/control/inspection_requests.h"
+#include "shared/control/command.h"
 
 namespace stoker::control {
 
@@ -28,33 +24,6 @@ inline constexpr int kProtocolVersion = 2;
 inline constexpr size_t kMaxLineBytes = 64 << 10;  // without the newline
 inline constexpr int kMaxDepth = 32;               // of nested JSON
 inline constexpr size_t kMaxIdBytes = 256;         // of an id that is a string
-inline constexpr double kMaxLearningRate = 1e3;
-
-enum class Method {
-  kHello,
-  kHelp,
-  kStatus,
-  kPause,
-  kResume,
-  kCheckpoint,
-  kStop,
-  kSet,
-  kAttach,
-  kProfile,
-  kInspect,
-  kInspectRead,
-  kInspectClose,
-};
-
-struct MethodInfo {
-  Method method;
-  std::string_view name;
-  bool changes_state;          // needs the operate role
-  std::string_view text_form;  // as a person types it
-  std::string_view text;       // what it does, for `help`
-};
-std::span<const MethodInfo> methods();
-const MethodInfo& method_info(Method method);
 
 // What JSON-RPC 2.0 calls these; kFailed is ours: the request was understood, and `kind` says why
 // nothing was done.
@@ -69,12 +38,7 @@ enum class ErrorCode : int {
 // A request that was understood and whose values are allowed.
 struct Request {
   std::string id = "null";  // as JSON text: a number, a string or null; goes back as it came
-  Method method = Method::kStatus;
-  std::string key;   // kSet
-  double value = 0;  // kSet
-  ProfileRequest profile;
-  InspectionRequest inspection;
-  InspectionId inspection_id;  // kInspectRead, kInspectClose
+  Call call;
 };
 
 // Why nothing was done.

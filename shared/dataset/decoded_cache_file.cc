@@ -22,12 +22,12 @@
 namespace stoker::dataset {
 namespace {
 
-constexpr std::array<char, 8> kMagic{'s', 't', 'k', 'S', 'M', 'P', 'L', '\n'};
+constexpr std::array<char, 8> kCacheMagic{'s', 't', 'k', 'S', 'M', 'P', 'L', '\n'};
 constexpr uint32_t kVersion = 1;
 constexpr size_t kIdentityBytes = 64;  // hexadecimal digits
 
 struct Header {
-  std::array<char, 8> magic = kMagic;
+  std::array<char, 8> magic = kCacheMagic;
   uint32_t version = kVersion;
   uint32_t zero = 0;
   uint64_t samples = 0;

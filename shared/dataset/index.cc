@@ -12,7 +12,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "the index is written as it lies in memory");
 
-constexpr std::string_view kMagic = "STKINDEX";
+constexpr std::string_view kIndexMagic = "STKINDEX";
 constexpr uint32_t kVersion = 4;
 constexpr size_t kDigestBytes = 64;
 constexpr uint64_t kMaxIndexBytes = uint64_t{16} << 30;
@@ -114,7 +114,7 @@ std::string Index::fingerprint() const {
 std::string encode_index(const Index& index) {
   std::string out;
   out.reserve(1024 + index.files.size() * 32 + index.files.name_bytes());
-  out += kMagic;
+  out += kIndexMagic;
   put(out, kVersion);
   put_text(out, index.fingerprint_text);
   put_text(out, index.source);
@@ -132,12 +132,12 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name) {
   const auto corrupt = [&name](const std::string& what) {
     return Status(StatusCode::kCorrupt, name + ": " + what);
   };
-  if (bytes.size() < kMagic.size() + sizeof(kVersion) + kDigestBytes)
+  if (bytes.size() < kIndexMagic.size() + sizeof(kVersion) + kDigestBytes)
     return corrupt("too short for a data set index");
   const std::string_view digest = bytes.substr(bytes.size() - kDigestBytes);
   bytes.remove_suffix(kDigestBytes);
   Cursor cursor(bytes);
-  if (cursor.take_bytes(kMagic.size()) != kMagic)
+  if (cursor.take_bytes(kIndexMagic.size()) != kIndexMagic)
     return corrupt("not a data set index (its first bytes differ)");
   const auto version = cursor.take<uint32_t>();
   if (sha256_hex(bytes) != digest)

@@ -9,7 +9,7 @@
 namespace stoker::dataset {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr size_t kMaxDimensions = 32;
 
 struct NamedType {
@@ -186,7 +186,7 @@ uint64_t NpyHeader::row_elements() const {
 
 Result<uint64_t> npy_header_bytes(std::span<const std::byte> start) {
   const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
-  if (!text.starts_with(kMagic)) return corrupt("not an npy file (its first bytes differ)");
+  if (!text.starts_with(kNpyMagic)) return corrupt("not an npy file (its first bytes differ)");
   if (start.size() < kNpyPrefix) return corrupt("cut off within its header");
   const bool is_known = start[6] >= std::byte{1} && start[6] <= std::byte{3};
   if (!is_known || start[7] != std::byte{0}) {
@@ -194,11 +194,11 @@ Result<uint64_t> npy_header_bytes(std::span<const std::byte> start) {
                    std::to_string(std::to_integer<int>(start[7])) + "; 1.0 to 3.0 are read");
   }
   const size_t digits = length_bytes(start);
-  const uint64_t length = little_endian(start.subspan(kMagic.size() + 2, digits));
+  const uint64_t length = little_endian(start.subspan(kNpyMagic.size() + 2, digits));
   if (length > kMaxNpyHeader)
     return corrupt("a header of " + std::to_string(length) + " bytes, more than " +
                    std::to_string(kMaxNpyHeader));
-  return kMagic.size() + 2 + digits + length;
+  return kNpyMagic.size() + 2 + digits + length;
 }
 
 namespace {
@@ -207,7 +207,7 @@ Result<NpyHeader> parse(std::span<const std::byte> head, uint64_t array_bytes, b
   STOKER_ASSIGN_OR_RETURN(const uint64_t bytes,
                           npy_header_bytes(head.first(std::min(head.size(), kNpyPrefix))));
   if (bytes > head.size() || bytes > array_bytes) return corrupt("cut off within its header");
-  const auto literal = head.subspan(kMagic.size() + 2 + length_bytes(head));
+  const auto literal = head.subspan(kNpyMagic.size() + 2 + length_bytes(head));
   const std::string_view text(reinterpret_cast<const char*>(literal.data()), literal.size());
   STOKER_ASSIGN_OR_RETURN(const Fields fields,
                           read_fields(text.substr(0, bytes - (head.size() - text.size()))));

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kMaxElements = int64_t{1} << 30;  // of an input, 4 GiB as F32
 
 // The product of a shape; 0 where it is not one, or too large.
-int64_t elements_of(const std::vector<int64_t>& shape) {
+int64_t checked_elements(const std::vector<int64_t>& shape) {
   int64_t elements = shape.empty() ? 0 : 1;
   for (const int64_t side : shape) {
     if (side < 1 || side > kMaxElements / std::max<int64_t>(elements, 1)) return 0;
@@ -78,7 +78,7 @@ Status RecordFields::take_input(const DatasetRequest& request) {
   inputs_ = names_.size();
   shape_ = record.input_shape;
   if (shape_.empty()) return request.config_error("input_shape", "is required for fields.input");
-  if (elements_of(shape_) > 0) return {};
+  if (checked_elements(shape_) > 0) return {};
   return request.config_error("input_shape", "must be positive numbers whose product is at most " +
                                                  std::to_string(kMaxElements));
 }

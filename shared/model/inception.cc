@@ -59,7 +59,7 @@ struct Named {
 
 // Base class of the blocks: parallel branches whose outputs are concatenated along the channels.
 // Subclasses define the branches; convolutions are created in torchvision's order.
-class Block : public torch::nn::Module {
+class InceptionBlock : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& x) = 0;
 
@@ -74,7 +74,7 @@ class Block : public torch::nn::Module {
   static at::Tensor largest(const at::Tensor& x) { return at::max_pool2d(x, 3, 2); }
 };
 
-class BlockA : public Block {
+class BlockA : public InceptionBlock {
  public:
   BlockA(int64_t from, int64_t pooled)
       : one_(branch({{"branch1x1", {from, 64, 1}}})),
@@ -92,7 +92,7 @@ class BlockA : public Block {
   Convs one_, five_, three_, pool_;
 };
 
-class BlockB : public Block {
+class BlockB : public InceptionBlock {
  public:
   explicit BlockB(int64_t from)
       : three_(branch({{"branch3x3", {from, 384, 3, 2}}})),
@@ -110,7 +110,7 @@ class BlockB : public Block {
 
 const Pair kWide{{1, 7}}, kTall{{7, 1}}, kWidePadding{{0, 3}}, kTallPadding{{3, 0}};
 
-class BlockC : public Block {
+class BlockC : public InceptionBlock {
  public:
   BlockC(int64_t from, int64_t inner)
       : one_(branch({{"branch1x1", {from, 192, 1}}})),
@@ -132,7 +132,7 @@ class BlockC : public Block {
   Convs one_, seven_, twice_, pool_;
 };
 
-class BlockD : public Block {
+class BlockD : public InceptionBlock {
  public:
   explicit BlockD(int64_t from)
       : three_(branch({{"branch3x3_1", {from, 192, 1}}, {"branch3x3_2", {192, 320, 3, 2}}})),
@@ -149,7 +149,7 @@ class BlockD : public Block {
   Convs three_, seven_;
 };
 
-class BlockE : public Block {
+class BlockE : public InceptionBlock {
  public:
   explicit BlockE(int64_t from)
       : one_(branch({{"branch1x1", {from, 320, 1}}})),
@@ -235,7 +235,7 @@ class InceptionV3 : public Model {
              conv("Conv2d_2b_3x3", {32, 64, 3, 1, 1})};
     middle_ = {conv("Conv2d_3b_1x1", {64, 80, 1}), conv("Conv2d_4a_3x3", {80, 192, 3})};
   }
-  void add(const std::string& name, const std::shared_ptr<Block>& block) {
+  void add(const std::string& name, const std::shared_ptr<InceptionBlock>& block) {
     blocks_.push_back(register_module(name, block));
   }
 
@@ -269,7 +269,7 @@ class InceptionV3 : public Model {
 
   const double dropout_;
   Convs stem_, middle_;
-  std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<std::shared_ptr<InceptionBlock>> blocks_;
   size_t before_auxiliary_ = 0;
   std::shared_ptr<AuxiliaryHead> auxiliary_;
   torch::nn::Linear fc_{nullptr};

@@ -1,6 +1,9 @@
 #include "shared/run/run_state.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
+#include <stdexcept>
 
 #include <boost/json.hpp>
 
@@ -11,11 +14,22 @@ namespace {
 
 namespace json = boost::json;
 constexpr uint64_t kMaxBytes = 1 << 20;
+constexpr std::array<std::string_view, 3> kRunOutcomes{"finished", "stopped", "failed"};
+
+RunOutcome run_outcome_of(std::string_view word) {
+  const auto found = std::ranges::find(kRunOutcomes, word);
+  if (found == kRunOutcomes.end()) throw std::invalid_argument("unknown state");
+  return static_cast<RunOutcome>(found - kRunOutcomes.begin());
+}
 
 }  // namespace
 
+std::string_view to_string(RunOutcome outcome) {
+  return kRunOutcomes[static_cast<size_t>(outcome)];
+}
+
 std::string to_json(const ExitStatus& end) {
-  return json::serialize(json::object{{"state", end.state},
+  return json::serialize(json::object{{"state", to_string(end.outcome)},
                                       {"step", end.step},
                                       {"reason", end.reason},
                                       {"exit_code", end.exit_code}}) +
@@ -25,7 +39,7 @@ std::string to_json(const ExitStatus& end) {
 Result<ExitStatus> parse_exit_status(std::string_view text, const std::string& path) {
   return parse_json_object<ExitStatus>(text, path, [](const json::object& root) {
     ExitStatus end;
-    end.state = root.at("state").as_string().c_str();
+    end.outcome = run_outcome_of(root.at("state").as_string());
     end.step = root.at("step").to_number<uint64_t>();
     end.reason = root.at("reason").as_string().c_str();
     end.exit_code = root.at("exit_code").to_number<int>();

@@ -1,8 +1,8 @@
 // RunState: whether a run is going on, has ended, or is dead; from its directory alone.
 //
 // A held LOCK is a live trainer: the kernel frees it however the process dies, so no heartbeat is
-// needed. exit_status.json is written by a trainer that ended by its own decision, and removed by the next
-// one at its start. A paused trainer holds the lock like any other, and leaves paused.json as well.
+// needed. exit_status.json is written by a trainer that ended by its own decision, and removed by
+// the next one at its start. A paused trainer holds the lock like any other, and leaves paused.json as well.
 //
 // Threads: any.
 // Errors:  read_run_state() has none: what cannot be read is not there.
@@ -19,11 +19,19 @@
 
 namespace stoker::run {
 
+// How a run ended.
+enum class RunOutcome {
+  kFinished,  // all steps are done, or it was stopped early
+  kStopped,   // on request; started again, it continues
+  kFailed,
+};
+std::string_view to_string(RunOutcome outcome);  // "finished", "stopped", "failed"
+
 struct ExitStatus {
-  std::string state;  // finished | stopped | failed
+  RunOutcome outcome = RunOutcome::kFinished;  // `state` in the file
   uint64_t step = 0;
   std::string reason;  // one line
-  int exit_code = 0;
+  int exit_code = 0;   // of stokerd
 };
 
 std::string to_json(const ExitStatus& end);

@@ -25,7 +25,7 @@ class CheckpointCommandsTest : public CtlTest {
     CtlTest::SetUp();
     std::filesystem::create_directories(layout().checkpoints_dir());
   }
-  // Returns the SHA-256 of its manifest.
+  // Returns the SHA-256 of the manifest.
   std::string put_checkpoint(uint64_t step, bool with_average = false,
                              std::optional<uint64_t> sample_errors = {}) {
     const std::array<float, 4> values{1, 2, 3, static_cast<float>(step)};
@@ -104,7 +104,8 @@ TEST_F(CheckpointCommandsTest, ListShowsAgeOfEachCheckpoint) {
   EXPECT_THAT(text, ContainsRegex(" 3  +\\? "));
 }
 
-// By the settings of the run: each that is kept says why, the others go with the next one.
+// With keep_last and keep_every_steps, each retained checkpoint shows its reason; retention can
+// delete the others.
 TEST_F(CheckpointCommandsTest, ListShowsRetentionReasons) {
   put(layout().config_file(),
       "data: {train: {format: text, path: x}}\ncheckpoint: {keep_last: 2, keep_every_steps: "
@@ -123,7 +124,7 @@ TEST_F(CheckpointCommandsTest, ListShowsRetentionReasons) {
   EXPECT_EQ(root.at("checkpoints").at(1).at("kept_by").as_string(), "");
 }
 
-// As retention itself decides: by the evaluator's results too, and by what of it is there.
+// The list uses the same inputs as retention: evaluation results and the completeness of the files.
 TEST_F(CheckpointCommandsTest, ListAppliesRetentionPolicyToEvaluations) {
   put(layout().config_file(),
       "data: {train: {format: text, path: x}, valid: {format: text, path: y}}\n"
@@ -267,7 +268,7 @@ TEST_F(CheckpointCommandsTest, VerifyAcceptsBestAndLatest) {
   put_best(200, 1, best);
   EXPECT_THAT(ctl({"verify", "best"}).out, HasSubstr("step 200: as it was saved"));
   EXPECT_THAT(ctl({"verify", "latest"}).out, HasSubstr("step 400: as it was saved"));
-  put_best(200, 1, std::string(64, 'a'));  // another one of that step
+  put_best(200, 1, std::string(64, 'a'));  // another checkpoint of that step
   const Answer gone = ctl({"verify", "best"});
   EXPECT_EQ(gone.code, 78);
   EXPECT_THAT(gone.err, HasSubstr("of step 200, is no longer kept; there are: 200 400"));
@@ -349,7 +350,7 @@ TEST(CtlProgressLineTest, AppearsOnTerminalAfterDelayAndIsErased) {
     progress.add(999'900);
     EXPECT_THAT(out.str(), HasSubstr("verifying: 50 % of 2.00 MB, 1.00 MB/s"));
     const size_t drawn = out.str().size();
-    progress.add(1);  // not again so soon
+    progress.add(1);  // too soon to redraw
     EXPECT_EQ(out.str().size(), drawn);
   }
   EXPECT_TRUE(out.str().ends_with("\r\x1b[K"));
@@ -479,7 +480,7 @@ TEST(TensorValuesTest, ConvertsEveryDataType) {
   EXPECT_THAT(numbers(DType::kU16, std::array<uint16_t, 1>{65535}), ElementsAre(65535));
   EXPECT_THAT(numbers(DType::kI64, std::array<int64_t, 1>{-5}), ElementsAre(-5));
   EXPECT_THAT(numbers(DType::kF64, std::array<double, 1>{0.1}), ElementsAre(0.1));
-  // 1, -2, the largest, the smallest above 0, 1/3 as the nearest half.
+  // 1, -2, the largest value, the smallest above 0, and 1/3 rounded to half precision.
   EXPECT_THAT(numbers(DType::kF16, std::array<uint16_t, 5>{0x3c00, 0xc000, 0x7bff, 0x0001, 0x3555}),
               ElementsAre(1, -2, 65504, 0x1p-24, 0.333251953125));
   EXPECT_THAT(numbers(DType::kBF16, std::array<uint16_t, 2>{0x3f80, 0xc2f7}),

@@ -36,8 +36,19 @@ TEST(CtlCommandLineTest, AcceptsRunDirBeforeOrAfterCommand) {
 TEST(CtlCommandLineTest, ParsesOptionsOfEachCommand) {
   const auto set = parse({"set", "lr", "1e-4"});
   ASSERT_TRUE(set.result.command.has_value()) << set.err;
-  EXPECT_EQ(set.result.command->action, Action::kSet);
-  EXPECT_EQ(set.result.command->lr, 1e-4);
+  EXPECT_EQ(set.result.command->action, Action::kCommand);
+  EXPECT_EQ(set.result.command->request, control::Command(control::SetLearningRate{1e-4}));
+  EXPECT_EQ(parse({"checkpoint"}).result.command->request,
+            control::Command(control::SaveCheckpoint{}));
+  EXPECT_EQ(parse({"profile", "20", "--kernels"}).result.command->request,
+            control::Command(control::Profile{.steps = 20, .kernels = true}));
+  const auto inspect = parse({"inspect", "*", "--every", "5"});
+  EXPECT_EQ(inspect.result.command->request,
+            control::Command(control::OpenInspection{.glob = "*", .every = 5}));
+  const auto gradients = parse({"inspect", "*", "--gradients", "--histograms"});
+  EXPECT_EQ(gradients.result.command->request,
+            control::Command(control::OpenInspection{
+                .glob = "*", .parameters = false, .activations = false, .histograms = true}));
   EXPECT_EQ(parse({"verify"}).result.command->which, "latest");
   EXPECT_EQ(parse({"verify", "1200"}).result.command->which, "1200");
   EXPECT_EQ(parse({"diff", "best", "1200"}).result.command->other, "1200");

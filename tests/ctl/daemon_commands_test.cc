@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Listens on a control socket and answers line by line; no answer closes the connection.
+// Listens on a control socket and answers each line; no answer closes the connection.
 class FakeDaemon {
  public:
   using Reply = std::function<std::optional<std::string>(const std::string& line)>;
@@ -170,7 +170,7 @@ constexpr const char* kInspectionRow =
     R"("std":0.25,"min":-1,"max":1,"norm":4.5,"zero_fraction":0.125,"nan_count":2,"inf_count":0,)"
     R"("histogram":[[-1,0],[0,16],[1,32]]}]})";
 
-// Opens a tap, gives a row, and then its end.
+// Opens an inspection, returns one record, then reports the end.
 FakeDaemon::Reply inspect_one_row(const std::string& status) {
   return [status, asked = 0](const std::string& line) mutable {
     const auto result = [](const std::string& json) { return R"({"id":1,"result":)" + json + "}"; };
@@ -255,7 +255,7 @@ TEST_F(DaemonCommandsTest, ReportsRunStateWithoutDaemon) {
   EXPECT_THAT(never.err, HasSubstr("no stokerd has run here yet"));
   put(layout().lock_file(), "");
   EXPECT_THAT(ctl({"pause"}).err, HasSubstr("was killed"));
-  put_end("finished", 2000);
+  put_end(run::RunOutcome::kFinished, 2000);
   for (const char* command : {"status", "watch", "pause", "checkpoint", "stop"}) {
     const Answer ended = ctl({command});
     EXPECT_EQ(ended.code, 69);
@@ -280,7 +280,7 @@ TEST_F(DaemonCommandsTest, ExitsWith69OnForeignServer) {
 
 TEST_F(DaemonCommandsTest, StopSucceedsWhenRunEndsBeforeReply) {
   auto fake = daemon([&](const std::string&) -> std::optional<std::string> {
-    put_end("stopped", 1200);
+    put_end(run::RunOutcome::kStopped, 1200);
     return std::nullopt;
   });
   const Answer answer = ctl({"stop"});
@@ -288,14 +288,15 @@ TEST_F(DaemonCommandsTest, StopSucceedsWhenRunEndsBeforeReply) {
   EXPECT_THAT(answer.out, HasSubstr("stopped at step 1 200"));
 }
 
-// Answers a few times, then the run ends as told.
+// Answers three times, then ends the run with the given outcome.
 class WatchCommandTest : public DaemonCommandsTest {
  protected:
-  Answer watch(const std::string& state, int exit_code, bool json, const TextStyle& style) {
+  Answer watch(std::optional<run::RunOutcome> maybe_outcome, int exit_code, bool json,
+               const TextStyle& style) {
     int asked = 0;
     auto fake = daemon([&](const std::string&) -> std::optional<std::string> {
       if (++asked <= 3) return result(control::to_json(some_status()));
-      if (!state.empty()) put_end(state, 2000, exit_code);
+      if (maybe_outcome) put_end(*maybe_outcome, 2000, exit_code);
       return std::nullopt;
     });
     put(layout().lock_file(), "");
@@ -308,7 +309,7 @@ class WatchCommandTest : public DaemonCommandsTest {
 };
 
 TEST_F(WatchCommandTest, PrintsLinePerStatusInPipeUntilRunEnds) {
-  const Answer answer = watch("finished", 0, false, kPiped);
+  const Answer answer = watch(run::RunOutcome::kFinished, 0, false, kPiped);
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_EQ(std::count(answer.out.begin(), answer.out.end(), '\n'), 4) << answer.out;
   EXPECT_THAT(answer.out, HasSubstr("training step 1 200/2 000 (60 %) loss 1.5000"));
@@ -318,23 +319,23 @@ TEST_F(WatchCommandTest, PrintsLinePerStatusInPipeUntilRunEnds) {
 }
 
 TEST_F(WatchCommandTest, RedrawsOnTerminal) {
-  const Answer answer = watch("finished", 0, false, kTerminal);
+  const Answer answer = watch(run::RunOutcome::kFinished, 0, false, kTerminal);
   EXPECT_THAT(answer.out, HasSubstr("\x1b[H"));
   EXPECT_THAT(answer.out, HasSubstr("finished at step 2 000"));
 }
 
 TEST_F(WatchCommandTest, PrintsRawRepliesAsJson) {
-  const Answer answer = watch("finished", 0, true, kPiped);
+  const Answer answer = watch(run::RunOutcome::kFinished, 0, true, kPiped);
   const std::string json = control::to_json(some_status()) + "\n";
   EXPECT_EQ(answer.out, json + json + json);
 }
 
 TEST_F(WatchCommandTest, ReturnsExitCodeOfFailedRun) {
-  EXPECT_EQ(watch("failed", 74, false, kPiped).code, 74);
+  EXPECT_EQ(watch(run::RunOutcome::kFailed, 74, false, kPiped).code, 74);
 }
 
 TEST_F(WatchCommandTest, ExitsWith69OnKilledRun) {
-  const Answer answer = watch("", 0, false, kPiped);
+  const Answer answer = watch(std::nullopt, 0, false, kPiped);
   EXPECT_EQ(answer.code, 69);
   EXPECT_THAT(answer.err, HasSubstr("was killed"));
 }

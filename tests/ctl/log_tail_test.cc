@@ -64,13 +64,13 @@ TEST_F(LogTailTest, LosesNothingWhenLogIsRotated) {
   EXPECT_EQ(more(tail), "") << "the new file is not there yet";
   put(log(), "three\n");
   EXPECT_EQ(more(tail), "three\n");
-  put(log(), "4\n");  // cut, and written anew
+  put(log(), "4\n");  // truncated and rewritten
   EXPECT_EQ(more(tail), "4\n");
 }
 
 TEST_F(LogTailTest, StopsFollowingWhenRunIsFinished) {
   put(log(), "one\n");
-  put_end("finished", 10);
+  put_end(run::RunOutcome::kFinished, 10);
   EXPECT_EQ(ctl({"logs", "-f"}).out, "one\n");
 }
 
@@ -78,7 +78,7 @@ TEST_F(LogTailTest, FollowsLiveRunUntilItEnds) {
   put(log(), "one\n");
   auto lock = lock_file(layout().lock_file(), "test");
   ASSERT_TRUE(lock.ok());
-  // A stream that ends the run when it has seen the first line: no clock decides.
+  // Ends the run when the first line has been written, so that the test does not depend on timing.
   struct Ender : std::stringbuf {
     std::function<void()> then;
     int sync() override {
@@ -88,7 +88,7 @@ TEST_F(LogTailTest, FollowsLiveRunUntilItEnds) {
   } buffer;
   buffer.then = [&] {
     append("two\n");
-    put_end("stopped", 10);
+    put_end(run::RunOutcome::kStopped, 10);
     lock->fd.reset();
   };
   std::ostream out(&buffer);

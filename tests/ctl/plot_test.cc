@@ -27,7 +27,7 @@ size_t lines_of(const std::string& text) {
   return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-// The drawing, without legend, labels and axes.
+// The plot area, without legend, labels and axes.
 std::string drawing_of(const std::string& plot) {
   std::istringstream lines(plot);
   std::string line, drawing;
@@ -83,7 +83,8 @@ TEST(TextPlotTest, ReturnsEmptyTextWithoutFinitePoints) {
 
 TEST(TextPlotTest, RendersSinglePoint) {
   const std::string plot = render_plot({line_of({{10, 2.5}})}, "steps", 8, kPiped);
-  EXPECT_EQ(std::count(plot.begin(), plot.end(), 'o') - 1, 1) << plot;  // "train loss" has one
+  // the legend "train loss" contains one
+  EXPECT_EQ(std::count(plot.begin(), plot.end(), 'o') - 1, 1) << plot;
 }
 
 TEST(TextPlotTest, CentersSinglePointBetweenAdjacentSteps) {
@@ -175,7 +176,7 @@ TEST(PlotTicksTest, LimitsTickCountForExtremeRanges) {
     EXPECT_LE(make_ticks({low, high, false}, 6).size(), 14u) << low << " to " << high;
 }
 
-// Whether each tag that is opened is closed, in the right order.
+// Whether the opening and closing tags match.
 bool is_balanced(const std::string& xml) {
   std::vector<std::string> open;
   for (size_t at = xml.find('<'); at != std::string::npos; at = xml.find('<', at + 1)) {

@@ -1,4 +1,5 @@
-// RunTest: a run directory to look at, made of what the programs write.
+// CtlTest: fixture with a run directory, whose files are written with the functions that the
+// programs use.
 #pragma once
 
 #include <stdlib.h>
@@ -24,7 +25,7 @@ namespace stoker::ctl {
 inline constexpr TextStyle kPiped{.columns = 80};
 inline constexpr TextStyle kTerminal{.columns = 80, .live = true, .color = true, .unicode = true};
 
-// The widest line, each character (not byte) one wide; ANSI colours take no room.
+// Width of the widest line in characters (not bytes); ANSI color sequences have no width.
 inline size_t widest_line(const std::string& text) {
   size_t widest = 0, width = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -62,7 +63,7 @@ class CtlTest : public ::testing::Test {
     for (const auto& row : rows) lines += metrics::to_json(metrics::to_record(row)) + "\n";
     put(layout().train_metrics_file(), lines);
   }
-  // `count` rows, every ten steps, with a falling loss.
+  // `count` records, one every ten steps, with a decreasing loss.
   void put_rows(uint64_t count) {
     std::vector<metrics::TrainMetrics> rows;
     for (uint64_t i = 1; i <= count; ++i)
@@ -93,12 +94,13 @@ class CtlTest : public ::testing::Test {
         .created = "2026-01-31T12:00:00.000Z"};
     ASSERT_TRUE(run::write_eval_result(default_file_system(), layout().eval_dir(), result).ok());
   }
-  void put_end(const std::string& state, uint64_t step, int exit_code = 0) {
-    ASSERT_TRUE(
-        run::write_exit_status(
-            default_file_system(), layout(),
-            {.state = state, .step = step, .reason = "all steps are done", .exit_code = exit_code})
-            .ok());
+  void put_end(run::RunOutcome outcome, uint64_t step, int exit_code = 0) {
+    ASSERT_TRUE(run::write_exit_status(default_file_system(), layout(),
+                                       {.outcome = outcome,
+                                        .step = step,
+                                        .reason = "all steps are done",
+                                        .exit_code = exit_code})
+                    .ok());
   }
 
   struct Answer {

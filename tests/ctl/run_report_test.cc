@@ -17,7 +17,7 @@ using RunReportTest = CtlTest;
 TEST_F(RunReportTest, ShowsLossesBestAndEndState) {
   put_rows(100);
   for (uint64_t step = 100; step <= 1000; step += 100) put_eval(step, step == 700 ? 1.0625 : 2.0);
-  put_end("finished", 1000);
+  put_end(run::RunOutcome::kFinished, 1000);
   const Answer answer = ctl({"report"});
   ASSERT_EQ(answer.code, 0) << answer.err;
   for (const char* text :
@@ -47,7 +47,7 @@ TEST_F(RunReportTest, SumsStallsAndAveragesWaits) {
   }
   put_rows(rows);
   const Answer answer = ctl({"report"});
-  // A hundred steps a row: 100 stalls of 1.5 ms, and a mean wait of 2 ms.
+  // A table row covers a hundred steps: 100 stalls of 1.5 ms and a mean wait of 2 ms.
   EXPECT_THAT(answer.out, HasSubstr("1234       2.00         150\n")) << answer.out;
 }
 

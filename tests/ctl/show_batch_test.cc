@@ -17,7 +17,7 @@ class ShowBatchCommandTest : public CtlTest {
  protected:
   static constexpr uint64_t kBatch = 4, kAccumulate = 2;
 
-  // What stokerd leaves at its start: the configuration and the index.
+  // Writes what stokerd writes at its start: the configuration and the index.
   void start_run() {
     for (int i = 0; i < 9; ++i)
       put(path("corpus/file" + std::to_string(i) + ".txt"), std::string(100, 'a'));
@@ -134,7 +134,7 @@ TEST_F(ShowBatchCommandTest, ChoosesSameReplacementsAsWorkers) {
   std::string lines;
   for (const uint64_t sample : {first, second})
     lines += "{\"ticket\":0,\"sample\":" + std::to_string(sample) + ",\"path\":\"f\"}\n";
-  // The same ticket of a run that once had another batch size.
+  // The same ticket, recorded while the run had another batch size.
   lines += "{\"step\":7,\"ticket\":0,\"sample\":" + std::to_string(plan.at(0, 0).sample) + "}\n";
   put(layout().sample_errors_file(), lines);
   const auto samples = explain(1);

@@ -6,8 +6,9 @@ namespace {
 
 constexpr size_t kPixels = 3 * 32 * 32;
 
-// The first byte says how many classes there are; each other one stands for a record with that label,
-// 0x7f for one that is a byte short: a fuzzer that had to come by 3073 bytes for each would not.
+// The first byte selects the number of classes. Each other byte stands for a record with that
+// label, and 0x7f for a record that is one byte short, because a fuzzer is unlikely to find records
+// of 3073 bytes.
 bool run(std::string_view input) {
   static DatasetUnderTest set;
   if (input.empty()) return false;

@@ -6,7 +6,7 @@ namespace {
 
 constexpr unsigned kHasTarget = 1, kHasColumns = 2, kSkips = 4, kIsTabbed = 8;
 
-// The first byte says with which settings, the rest is the file.
+// The first byte selects the settings; the rest is the file.
 bool run(std::string_view input) {
   static DatasetUnderTest set;
   if (input.empty()) return false;

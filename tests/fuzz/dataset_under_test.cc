@@ -28,8 +28,8 @@ using dataset::Dataset;
 using dataset::DatasetRequest;
 using dataset::Index;
 
-constexpr uint64_t kSamplesRead = 24;          // from the front, and as many from the end
-constexpr uint64_t kMaxSampleBytes = 1 << 20;  // what a sample of a small file may take
+constexpr uint64_t kSamplesRead = 24;          // from the start, and the same number from the end
+constexpr uint64_t kMaxSampleBytes = 1 << 20;  // limit for a sample of a small file
 constexpr size_t kGuardBytes = 32;             // around each tensor
 constexpr std::byte kGuard{0xa5};
 
@@ -64,7 +64,7 @@ Result<std::unique_ptr<Dataset>> open_again(const DatasetRequest& set,
   return kind.open(set, *std::move(again));
 }
 
-// One sample with a guard around each of its tensors.
+// One sample with guard bytes around each of its tensors.
 struct SampleReadRequest {
   bool ok = false;
   std::vector<std::vector<std::byte>> tensors;
@@ -86,7 +86,7 @@ SampleReadRequest read(const Dataset& dataset, uint64_t sample,
                 std::all_of(tensor.end() - kGuardBytes, tensor.end(), intact),
             "nothing is written beside a tensor");
   }
-  if (!read.ok) read.tensors.clear();  // then unspecified
+  if (!read.ok) read.tensors.clear();  // unspecified on error
   return read;
 }
 
@@ -99,7 +99,7 @@ void check_label(const Dataset& dataset, const SampleReadRequest& sample) {
   }
 }
 
-// In a batch that is as long as the sample needs, it is what it is in one of the longest.
+// A sample has the same bytes in a batch of its own length as in a batch of maximum length.
 void check_length(const Dataset& dataset, uint64_t sample, const SampleReadRequest& padded) {
   if (dataset.max_length() == 0) return;
   const uint64_t length = dataset.length(sample);
@@ -147,16 +147,16 @@ bool check_samples(const Dataset& first, const Dataset& second) {
 
 }  // namespace
 
-// What is left out is logged: of thousands of damaged files that is thousands of lines.
+// Disables logging, because dropped records are logged and thousands of corrupt files would produce
+// thousands of lines.
 DatasetUnderTest::DatasetUnderTest() {
-  // What is logged of a strange file is for a user.
   const Status logs = init_log({.file = "", .console = false});
   promise(logs.ok(), "the log begins: " + logs.to_string());
 }
 
 void DatasetUnderTest::write(const std::string& name, std::string_view content) {
-  // No stream: a fuzzer does this some ten thousand times a second. A new file, because to close one
-  // that was cut to nothing waits for the disk (ext4).
+  // Avoids streams, because a fuzzer runs this about ten thousand times per second. Creates a new
+  // file, because closing a truncated file waits for the disk on ext4.
   ::unlink(path(name).c_str());
   const UniqueFd fd(::open(path(name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   promise(fd.valid() && ::write(fd.get(), content.data(), content.size()) ==

@@ -1,16 +1,16 @@
-// DatasetUnderTest: a data set laid out in files whose bytes may be anything, and what must hold of it
-// all the same.
+// DatasetUnderTest: a dataset in files with arbitrary bytes. Checks the invariants that hold for
+// any content.
 //
-// The promises, each of which ends the process when it is broken:
-//   - scan, inspect, open and read end with a Status: a message on one line, and a code that blames
-//     the file (not kInternal, not kOutOfMemory);
-//   - a sample is not larger than the files can justify, and nothing is written beside it;
-//   - the same sample has the same bytes each time, also through an index that was written and read,
-//     and when they were read ahead;
-//   - a label is smaller than the number of classes.
+// A violated invariant aborts the process:
+// - scan, inspect, open and read return a Status. An error has a one-line message and a code that
+//   attributes it to the file (not kInternal, not kOutOfMemory);
+// - the size of a sample is limited by the size of the files, and nothing is written out of bounds;
+// - a sample has the same bytes on every read, also through an index that was written and read
+//   back, and after prefetching;
+// - a label is smaller than the number of classes.
 //
-// Threads: one.
-// Owner:   the folder goes away with the object.
+// Threads:   one.
+// Ownership: the folder is removed with the object.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ class DatasetUnderTest {
   std::string path(const std::string& name) const { return folder_ / name; }
   // Replaces the file.
   void write(const std::string& name, std::string_view content);
-  // True where the set opens and at least one of its samples can be read.
+  // True if the dataset opens and at least one of its samples can be read.
   bool check(const config::DatasetConfig& config) const;
 
  private:

@@ -1,8 +1,9 @@
-// A file of any bytes, and what must hold of whatever reads it:
-//   - it ends with a Status: a message on one line, and a code that blames the file (kCorrupt, or
-//     kMismatch for a newer format), not kInternal or kOutOfMemory;
-//   - each tensor of it can be read or is refused in the same way, and the same bytes come each time.
-// Each ends the process when it is broken.
+// Checks the invariants that hold for any reader of a file with arbitrary bytes:
+// - it returns a Status. An error has a one-line message and a code that attributes it to the file
+//   (kCorrupt, or kMismatch for a newer format), not kInternal or kOutOfMemory;
+// - each tensor either can be read, with the same bytes every time, or is rejected with such an
+//   error.
+// A violated invariant aborts the process.
 //
 // Threads: one.
 #pragma once
@@ -16,16 +17,16 @@
 
 namespace stoker::fuzz {
 
-// In memory, read from its beginning.
+// An in-memory file, positioned at its start.
 UniqueFd file_of(std::string_view input);
 
-// Aborts, and says what, where `holds` is false.
+// Aborts with the message `promise` if `holds` is false.
 void must(bool holds, std::string_view promise);
 
-// Whether it is ok; a refusal must be a decent one.
+// Whether the status is ok. Aborts if an error violates the invariants above.
 bool check_status(const Status& status);
 
-// Reads every tensor of at most `max_bytes` bytes, twice; true where one could be read.
+// Reads every tensor of at most `max_bytes` bytes twice; true if at least one could be read.
 bool check_tensors(const checkpoint::TensorSource& file, uint64_t max_bytes);
 
 }  // namespace stoker::fuzz

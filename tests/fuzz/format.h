@@ -1,8 +1,9 @@
-// Format: one format of files that strangers hand us, as fuzzing and the ordinary tests see it.
+// Format: a format of untrusted files, for fuzzing and for the ordinary tests.
 //
-// To add one: a file NAME_format.cc beside idx_format.cc, a line in format.cc and in CMakeLists.txt.
-// It then has a libFuzzer target fuzz_NAME, a corpus of seeds, and a test that runs the seeds, every
-// damage to them, and whatever lies in regressions/NAME/ (inputs that once broke something).
+// To add one, write NAME_format.cc like idx_format.cc and add a line to format.cc and
+// CMakeLists.txt. This creates a libFuzzer target fuzz_NAME, a seed corpus, and a test that runs
+// the seeds, systematic mutations of them, and the inputs in regressions/NAME/ (inputs that once
+// caused a failure).
 #pragma once
 
 #include <span>
@@ -14,16 +15,16 @@ namespace stoker::fuzz {
 
 struct Format {
   std::string_view name;
-  // Reads the input as a user's file would be read; true where it was accepted and at least one
-  // sample could be read. Aborts where a promise is broken: dataset_under_test.h (data sets) and
-  // file_under_test.h (weights, checkpoints) say which there are.
+  // Reads the input in the same way as a user's file; true if it was accepted and at least one
+  // sample could be read. Aborts if an invariant of dataset_under_test.h (datasets) or
+  // file_under_test.h (weights, checkpoints) is violated.
   bool (*run)(std::string_view input);
-  // Small good inputs, each of which is accepted. Between them they show all that the format has.
+  // Small valid inputs, each of which is accepted. Together they cover all features of the format.
   std::vector<std::string> (*seeds)();
 };
 
 std::span<const Format> formats();
-const Format* find_format(std::string_view name);  // null: there is none
+const Format* find_format(std::string_view name);  // nullptr: no such format
 
 const Format& cifar_format();
 const Format& csv_format();
@@ -41,8 +42,9 @@ const Format& tfrecord_format();
 const Format& tokens_format();
 const Format& torch_format();
 
-// An input that stands for several files: the first `files - 1` are preceded by their length, two
-// bytes, little-endian; the last takes the rest. A length that is too large takes what there is.
+// Splits an input that represents several files. Each of the first `files - 1` is preceded by its
+// length in two little-endian bytes; the last one is the rest. A length beyond the end is limited
+// to the remaining bytes.
 std::vector<std::string_view> split_input(std::string_view input, size_t files);
 std::string join_input(const std::vector<std::string>& files);  // each but the last below 64 KiB
 

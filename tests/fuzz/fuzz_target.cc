@@ -1,4 +1,4 @@
-// What libFuzzer calls: one program a format, told apart by STOKER_FUZZ_FORMAT.
+// Entry points of libFuzzer: one program per format, selected by STOKER_FUZZ_FORMAT.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Every format's seeds, what damage makes of them, and what fuzzing has found, without a fuzzer.
+// Runs the seeds of every format, mutations of them, and the regression inputs without a fuzzer.
 #include <algorithm>
 #include <filesystem>
 
@@ -10,12 +10,12 @@
 namespace stoker::fuzz {
 namespace {
 
-constexpr size_t kDamages = 800;  // of each kind and seed, spread over its bytes
+constexpr size_t kDamages = 800;  // per kind of mutation and seed, spread over its bytes
 
-// Ends here, and not in an assertion: a broken promise aborts, and gtest names the test.
+// There are few assertions, because a violated invariant aborts and GoogleTest reports the test.
 class FuzzFormatTest : public testing::TestWithParam<Format> {
  protected:
-  // `damage(input, at)` for positions from the first byte to the last.
+  // Runs `damage(input, at)` for positions from the first to the last byte.
   template <typename Damage>
   void run_damaged(const Damage& damage) const {
     for (const std::string& seed : GetParam().seeds()) {
@@ -51,7 +51,7 @@ TEST_P(FuzzFormatTest, PreservesInvariantsOnInsertedOrRemovedByte) {
 
 TEST_P(FuzzFormatTest, PassesRegressionInputs) {
   const auto folder = std::filesystem::path(STOKER_FUZZ_REGRESSIONS) / GetParam().name;
-  if (!std::filesystem::is_directory(folder)) return;  // nothing yet
+  if (!std::filesystem::is_directory(folder)) return;  // no regression inputs yet
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     SCOPED_TRACE(entry.path().string());
     const auto input = read_file(entry.path().string(), 1 << 24);

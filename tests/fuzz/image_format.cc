@@ -24,7 +24,7 @@ constexpr size_t kDraws = 4;
 
 struct Decoded {
   bool ok = false;
-  std::vector<std::byte> planes;  // where it is
+  std::vector<std::byte> planes;  // empty on error
   bool operator==(const Decoded&) const = default;
 };
 
@@ -36,7 +36,8 @@ Decoded decode_by(image::Decoder& decoder, std::span<const std::byte> file,
   return decoded;
 }
 
-// By one that has seen other pictures, damaged ones too, and by one that has not.
+// Decodes with a decoder that has already processed other images, including corrupt ones, and with
+// a new one.
 Decoded decode(std::span<const std::byte> file, const image::CropFunction& part) {
   static image::Decoder used(kLimits);
   image::Decoder fresh(kLimits);
@@ -45,8 +46,9 @@ Decoded decode(std::span<const std::byte> file, const image::CropFunction& part)
   return decoded;
 }
 
-// The first four bytes say which part, in 256ths of what there is; the rest is the file. Beside what
-// file_under_test.h promises: a JPEG that can be rewritten is, whole and in part, the same picture.
+// The first four bytes select the crop box, in 256ths of the available size; the rest is the file.
+// In addition to the invariants of file_under_test.h, a JPEG that can be rewritten with restart
+// markers must decode to the same image, completely and cropped.
 bool run(std::string_view input) {
   if (input.size() < kDraws) return false;
   const auto draw = [&](size_t i) { return static_cast<unsigned char>(input[i]) / 256.0; };

@@ -7,7 +7,7 @@ namespace stoker::fuzz {
 namespace {
 
 constexpr unsigned kHasTarget = 1, kIsText = 2, kSkips = 4;
-// Sequences of various lengths.
+// Variable-length sequences.
 constexpr unsigned kIsPadded = 8, kTruncates = 16, kIsTokens = 32, kHasLabels = 64,
                    kFewLabels = 128;
 
@@ -36,7 +36,7 @@ config::JsonlDataset padded(config::JsonlDataset config, unsigned settings) {
   return config;
 }
 
-// The first byte says with which settings, the rest is the file.
+// The first byte selects the settings; the rest is the file.
 bool run(std::string_view input) {
   static DatasetUnderTest set;
   if (input.empty()) return false;

@@ -1,11 +1,11 @@
-// A list of pictures. The pictures have targets of their own where their decoders are.
+// Image lists. The image decoder has a separate target (image_format.cc).
 #include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
 
 namespace stoker::fuzz {
 namespace {
 
-// A PNG of one grey pixel.
+// A PNG of one gray pixel.
 constexpr std::string_view kSmallestImage(
     "\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x01"
     "\x00\x00\x00\x01\x08\x00\x00\x00\x00\x3a\x7e\x9b\x55\x00\x00\x00\x0a\x49\x44\x41"
@@ -15,7 +15,7 @@ constexpr std::string_view kSmallestImage(
 
 constexpr unsigned kIsJson = 1, kIsTabbed = 2;
 
-// The first byte says which kind of list the rest is; the files a and b are there.
+// The first byte selects the format of the list, which is the rest; the files a and b exist.
 bool run(std::string_view input) {
   static DatasetUnderTest set;
   if (input.empty()) return false;

@@ -5,8 +5,9 @@
 namespace stoker::fuzz {
 namespace {
 
-// A manifest and, behind it, the sums. Beside what file_under_test.h promises: the files that they name
-// are names in their directory, and what was read is read again as the same once it is written.
+// A manifest followed by the checksums. In addition to the invariants of file_under_test.h, the
+// files in the manifest must have plain names, and both parts must survive a round trip of writing
+// and reading.
 bool run(std::string_view input) {
   const auto parts = split_input(input, 2);
   const auto manifest = checkpoint::parse_manifest(parts[0], "manifest.json");

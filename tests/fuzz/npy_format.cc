@@ -8,8 +8,8 @@ namespace {
 using test::bytes_of;
 using test::npy;
 
-// Labels and inputs in two files; without labels the inputs must be an archive with both. Read as plain
-// rows, and as sequences whose labels say how long they are, too.
+// Labels and inputs in two files; without labels, the inputs must be an archive with both. Reads
+// them as plain rows, and also as sequences whose lengths are the labels.
 bool run(std::string_view input) {
   static DatasetUnderTest set;
   const auto files = split_input(input, 2);

@@ -9,8 +9,9 @@ namespace {
 using namespace test::torch_files;
 using Type = checkpoint::PickleValue::Type;
 
-// The pickle alone, so that the fuzzer need not get through a zip archive first. Beside what
-// file_under_test.h promises: what is referred to is there, and memory is in proportion.
+// The pickle only, so that the fuzzer need not produce a zip archive. In addition to the invariants
+// of file_under_test.h, all references must resolve and memory use must be proportional to the
+// input.
 bool run(std::string_view input) {
   const auto pickle = checkpoint::read_pickle(std::as_bytes(std::span(input)));
   if (!check_status(pickle.status())) return false;

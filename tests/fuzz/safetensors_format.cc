@@ -7,8 +7,8 @@ namespace {
 
 using checkpoint::SafetensorsFile;
 
-// Beside what file_under_test.h promises: the tensors fill the file, and what was read can be written
-// again and reads as the same.
+// In addition to the invariants of file_under_test.h, the tensors must fit into the file, and the
+// metadata must survive a round trip of writing and reading.
 bool run(std::string_view input) {
   const auto file = SafetensorsFile::open_fd(file_of(input), "input.safetensors");
   if (!check_status(file.status())) return false;

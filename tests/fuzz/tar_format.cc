@@ -1,5 +1,5 @@
-// The first byte of an input chooses the settings, and whether the checksums of all headers are put
-// right, which no fuzzer would come by.
+// The first byte of an input selects the settings, and whether the checksums of all headers are
+// corrected, because a fuzzer is unlikely to find correct ones.
 #include <algorithm>
 #include <cstdio>
 
@@ -14,10 +14,10 @@ namespace {
 using namespace dataset::testing;
 
 constexpr size_t kBlock = 512;
-constexpr char kBytes = 0, kImage = 1, kJson = 2, kText = 3;  // two bits: what is read
+constexpr char kBytes = 0, kImage = 1, kJson = 2, kText = 3;  // two bits: the fields to read
 constexpr char kAsItIs = 4, kSkip = 8;
-constexpr char kArrays = 16;  // with kBytes numbers, with kImage pictures of bytes
-constexpr char kPadded = 32;  // sequences of various lengths
+constexpr char kArrays = 16;  // with kBytes numeric arrays, with kImage uint8 images
+constexpr char kPadded = 32;  // variable-length sequences
 
 config::WebdatasetDataset sequences_of(char mode, config::WebdatasetDataset config) {
   config.record.sequence.max_length = 3;
@@ -64,7 +64,7 @@ config::WebdatasetDataset config_of(char mode) {
   return config;
 }
 
-// Of every block that says it is a header.
+// Corrects the checksum of every block that looks like a header.
 void mend_checksums(std::string& file) {
   for (size_t at = 0; at + kBlock <= file.size(); at += kBlock) {
     const std::string_view block = std::string_view(file).substr(at, kBlock);

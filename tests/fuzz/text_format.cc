@@ -4,7 +4,7 @@
 namespace stoker::fuzz {
 namespace {
 
-// The first byte is the context, the rest two files.
+// The first byte is the block size; the rest is two files.
 bool run(std::string_view input) {
   static DatasetUnderTest set;
   if (input.empty()) return false;

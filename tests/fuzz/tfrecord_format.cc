@@ -1,5 +1,6 @@
-// The first byte of an input chooses the settings, and whether the rest is a file as it is or Examples
-// (split_input) that get frames with right checksums, which no fuzzer would come by.
+// The first byte of an input selects the settings, and whether the rest is used as a file or
+// consists of Examples (split_input) that are framed with correct checksums, because a fuzzer is
+// unlikely to find correct ones.
 #include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
 #include "tests/shared/dataset/example_writer.h"
@@ -10,8 +11,8 @@ namespace {
 using namespace dataset::testing;
 
 constexpr size_t kRecords = 3;
-constexpr char kBytes = 0, kImage = 1, kNumbers = 2, kText = 3;  // two bits: what is read
-constexpr char kAsItIs = 4, kSkip = 8, kPadded = 16;  // the last: sequences of various lengths
+constexpr char kBytes = 0, kImage = 1, kNumbers = 2, kText = 3;  // two bits: the fields to read
+constexpr char kAsItIs = 4, kSkip = 8, kPadded = 16;  // kPadded: variable-length sequences
 
 config::TfrecordDataset sequences_of(char mode, config::TfrecordDataset config) {
   config.record.sequence.max_length = 3;

@@ -4,7 +4,7 @@
 namespace stoker::fuzz {
 namespace {
 
-// The first byte is the context, with the width of a token as its highest bit; the rest is the file.
+// The first byte is the block size, with the token width in its highest bit; the rest is the file.
 bool run(std::string_view input) {
   static DatasetUnderTest set;
   if (input.empty()) return false;

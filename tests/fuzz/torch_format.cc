@@ -8,7 +8,7 @@ namespace {
 
 using namespace test::torch_files;
 
-constexpr uint64_t kMaxBytes = 1 << 20;  // a view may repeat few bytes many times
+constexpr uint64_t kMaxBytes = 1 << 20;  // a view can repeat few bytes many times
 
 bool run(std::string_view input) {
   const auto file = checkpoint::TorchFile::open_fd(file_of(input), "input.pt");
@@ -21,7 +21,7 @@ std::string floats(int64_t offset, const std::vector<int64_t>& shape,
   return tensor("FloatStorage", "0", 4, offset, shape, strides);
 }
 
-// Without checksums, which would hide what lies behind them from the fuzzer.
+// Sets the CRCs to zero, which disables their check. Otherwise the fuzzer would rarely get past it.
 std::string unchecked(std::string file) {
   for (const std::string magic : {"PK\1\2", "PK\3\4"})
     for (size_t at = file.find(magic); at != std::string::npos; at = file.find(magic, at + 4))

@@ -1,4 +1,5 @@
-// write_seeds FOLDER: writes each format's seeds to FOLDER/NAME/, for libFuzzer to begin with.
+// write_seeds FOLDER: writes the seeds of each format to FOLDER/NAME/ as the initial corpus of
+// libFuzzer.
 #include <cstdio>
 #include <filesystem>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make_golden.sh BIN_DIR: writes tests/golden/format-N, N being the format of the checkpoints of the stokerd in BIN_DIR.
-# Once for each format, before its first release; what is there already is never replaced.
+# make_golden.sh BIN_DIR: writes tests/golden/format-N, where N is the checkpoint format of the stokerd
+# in BIN_DIR. Run once per format before its first release; existing files are never replaced.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

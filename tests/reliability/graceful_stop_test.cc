@@ -52,7 +52,7 @@ TEST_F(GracefulStopTest, ExitsWithZeroWithoutCheckpointOnStopDuringStartup) {
   EXPECT_TRUE(decided_rows(run_dir()).empty());
   const auto state = run::read_run_state(run::RunLayout(run_dir()));
   ASSERT_TRUE(state.end.has_value());
-  EXPECT_EQ(state.end->state, "stopped");
+  EXPECT_EQ(state.end->outcome, run::RunOutcome::kStopped);
   // The next start must not be affected.
   EXPECT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=20"}).code, 0);
 }
@@ -68,7 +68,7 @@ TEST_F(GracefulStopTest, CompletesSaveAndSavesLastStepOnceOnStopDuringSave) {
   EXPECT_EQ(end.code, 0) << log_of("stokerd");
   const auto state = run::read_run_state(run::RunLayout(run_dir()));
   ASSERT_TRUE(state.end.has_value());
-  EXPECT_EQ(state.end->state, "stopped");
+  EXPECT_EQ(state.end->outcome, run::RunOutcome::kStopped);
   EXPECT_EQ(newest_step(run_dir()), state.end->step);
   const std::string said = log_of("stokerd");
   const std::string first = "checkpoint saved step=1000 ";

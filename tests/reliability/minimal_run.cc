@@ -50,7 +50,8 @@ class BareRun {
     writers_.request_stop();
     STOKER_RETURN_IF_ERROR(writers_.join(60s));
     STOKER_RETURN_IF_ERROR(trained);
-    return directory.save_exit_status({"finished", state_.step, "all steps done", 0});
+    return directory.save_exit_status(
+        {run::RunOutcome::kFinished, state_.step, "all steps done", 0});
   }
 
  private:

@@ -54,7 +54,8 @@ std::string essence_of(const std::string& run_dir) {
   for (std::string row; std::getline(rows, row);)
     essence += row.substr(0, row.find(",\"samples_per_second\"")) + "\n";
   const auto state = run::read_run_state(run::RunLayout(run_dir));
-  return essence + (state.end ? state.end->state : "did not end") + "\n";
+  return essence + std::string(state.end ? run::to_string(state.end->outcome) : "did not end") +
+         "\n";
 }
 
 const std::string& essence_of_an_uninterrupted_run() {

@@ -22,7 +22,7 @@ std::string content_of(const fs::path& path) {
   return out.str();
 }
 
-// What may stand in a file whose bytes are not all synced.
+// Possible content of a file whose bytes are not all synced.
 std::string some_of(const std::string& synced, const std::string& bytes, std::mt19937_64& coins) {
   if (synced == bytes) return bytes;
   switch (coins() % 4) {
@@ -31,7 +31,7 @@ std::string some_of(const std::string& synced, const std::string& bytes, std::mt
     case 1:
       return bytes.substr(0, coins() % (bytes.size() + 1));
     case 2:
-      return std::string(bytes.size(), '\0');  // the length, but not the blocks
+      return std::string(bytes.size(), '\0');  // the size was written, the blocks were not
     default:
       return bytes;
   }
@@ -166,7 +166,7 @@ void DiskModel::change(uint64_t directory, Change change) {
   nodes_[directory].unsynced.push_back(std::move(change));
 }
 
-// A change whose ground is missing, because another one did not survive, has no effect.
+// A change has no effect if it depends on another change that did not survive.
 void DiskModel::carry_out(const Change& change, Names& names) {
   if (!change.from.empty()) {
     const auto found = names.find(change.from);
@@ -209,13 +209,13 @@ Status error_of(const Fault& fault, const Operation& operation) {
   return Status::from_errno(fault.error, to_string(operation));
 }
 
-// The model keeps the books of what is synced, so the real disk need not be waited for.
+// DiskModel tracks what is synced, so the real sync is skipped.
 Status is_open(int fd, const std::string& path) {
   if (::fcntl(fd, F_GETFD) >= 0) return {};
   return Status::from_errno(errno, "fsync " + path);
 }
 
-// The entries of a tree, contents before their directory, the tree itself last.
+// The entries of a tree in order of removal: contents before their directory, the root last.
 std::vector<std::string> entries_of(const std::filesystem::path& path) {
   std::vector<std::string> entries;
   const auto facts = std::filesystem::symlink_status(path);

@@ -1,9 +1,9 @@
-// FaultyFiles: the real file system, which writes down every operation and fails where the test
-// says; and from what it wrote down, the disk after a power cut.
+// FaultyFiles: the real file system with a log of all operations and with fault injection. From the
+// log it can derive the state of the disk after a power loss.
 //
-// Operations are numbered from 1. A kill is an operation after which all others fail too: what the
-// program still tries is without effect, and the disk stays as a kill leaves it. A sync is written
-// down, but not carried out: the disk of the machine that runs the test need not be waited for.
+// Operations are numbered from 1. After a simulated kill, all later operations fail without effect,
+// so that the disk stays as a real kill leaves it. A sync is logged but not executed, so that tests
+// do not wait for the disk.
 //
 // Threads: every method may be called from any thread.
 #pragma once
@@ -22,12 +22,6 @@
 
 namespace stoker::test {
 
-// DiskModel: what a tree of files holds, and how much of it a power cut may take away.
-//
-// POSIX promises little: a file's bytes survive once the file was synced, a name in a directory once
-// the directory was. Whatever was not synced may survive or not, each change for itself, in any
-// order; a rename within one directory is one change.
-// Lacks:   symbolic and hard links, modes, times.
 struct Operation {
   enum class Kind {
     kOpen,
@@ -46,32 +40,39 @@ struct Operation {
   std::string path;
   std::string to;                    // kRename
   int flags = 0;                     // kOpen
-  uint64_t handle = 0;               // kOpen, kWrite, kSync: which opening of the file
+  uint64_t handle = 0;               // kOpen, kWrite, kSync: identifies the open file description
   std::string content;               // kWrite: the bytes that reached the file
-  std::vector<std::string> removed;  // kRemoveTree: what went, in this order
-  bool done = false;                 // the disk is changed as asked
+  std::vector<std::string> removed;  // kRemoveTree: the removed entries, in order
+  bool done = false;                 // the operation took full effect
 };
 
 std::string to_string(const Operation& operation);  // "rename /a to /b"
 
 enum class Survival {
-  kNothing,     // only what was synced: names by their directory, bytes by their file
-  kNamesOnly,   // all names, but only synced bytes: a journal written before the data
-  kSome,        // of each change that was not synced, a coin decides
-  kEverything,  // what a kill leaves: the kernel lives on
+  kNothing,     // synced data only: names through their directory, bytes through their file
+  kNamesOnly,   // all names but only synced bytes, as if the journal was written before the data
+  kSome,        // each change that was not synced survives at random
+  kEverything,  // state after a kill, which the kernel survives
 };
 
+// DiskModel: the contents of a directory tree, and which of them can be lost in a power loss.
+//
+// POSIX guarantees little: the bytes of a file survive after fsync() of the file, a directory entry
+// after fsync() of the directory. Each change that was not synced survives or is lost
+// independently of the others, in any order; a rename within one directory is a single change. Not
+// modeled: symbolic and hard links, modes, times.
 class DiskModel {
  public:
-  // All that stands below `root` counts as synced.
+  // Everything below `root` counts as synced.
   explicit DiskModel(std::string root);
 
-  void apply(const Operation& operation);  // outside of the root: no effect
-  // Writes what survives into `directory`, which must not exist; it takes the place of the root.
+  void apply(const Operation& operation);  // ignored outside of the root
+  // Writes the surviving files to `directory`, which must not exist; it corresponds to the root.
   void materialise(Survival survival, uint64_t seed, const std::string& directory) const;
 
  private:
-  struct Change {  // of a directory; from and to: a rename; one of them: a name gone, or come
+  // Directory change. `from` and `to`: rename; only `from`: removed name; only `to`: added name.
+  struct Change {
     std::string from;
     std::string to;
     uint64_t node = 0;
@@ -81,7 +82,7 @@ class DiskModel {
     bool is_directory = false;
     std::string bytes;
     std::string synced_bytes;
-    bool lost = false;  // a sync failed: the kernel forgot which bytes were due
+    bool lost = false;  // a sync failed, so the kernel can have dropped the dirty pages
     Names names;
     Names synced_names;
     std::vector<Change> unsynced;
@@ -98,7 +99,8 @@ class DiskModel {
 
   uint64_t add(bool is_directory);
   void take_in(const std::string& path, uint64_t node);
-  std::optional<Place> find_location(const std::string& path) const;  // its directory exists
+  // nullopt if its directory does not exist
+  std::optional<Place> find_location(const std::string& path) const;
   std::optional<uint64_t> find_node(const std::string& path) const;
   void open(const Operation& operation);
   void write(const Operation& operation);
@@ -114,30 +116,31 @@ class DiskModel {
 };
 
 struct Fault {
-  // What is done before the error: of a write, the first half; of a tree, half of its entries;
-  // kAll: everything, and yet an error comes back.
+  // How much is done before the error: kHalf is the first half of a write or half of the entries of
+  // a tree; kAll completes the operation but still returns the error.
   enum class Extent { kNothing, kHalf, kAll };
 
   int error = EIO;
   Extent extent = Extent::kNothing;
-  bool from_here_on = false;  // all later ones fail as well, with nothing done
+  bool from_here_on = false;  // all later operations fail as well, without effect
 };
 
 class FaultyFiles final : public FileSystem {
  public:
-  // What stands below `root` now counts as synced. Faults reach all paths, power cuts only these.
+  // Everything below `root` counts as synced at construction. Faults affect all paths, power loss
+  // only this tree.
   explicit FaultyFiles(const std::string& root);
 
   void fail_at(uint64_t operation, Fault fault);
   void kill_at(uint64_t operation, Fault::Extent extent = Fault::Extent::kNothing) {
     fail_at(operation, {EIO, extent, true});
   }
-  void heal();  // no faults from here on
+  void heal();  // removes all faults
   void set_free_bytes(uint64_t bytes);
 
   std::vector<Operation> operations() const;
-  // The disk as a power cut after the first `operations` of them leaves it, at `directory`, which
-  // must not exist.
+  // Writes the disk state after a power loss following the first `operations` operations to
+  // `directory`, which must not exist.
   void cut_power(uint64_t operations, Survival survival, uint64_t seed,
                  const std::string& directory) const;
 
@@ -156,9 +159,9 @@ class FaultyFiles final : public FileSystem {
   Result<uint64_t> free_bytes(const std::string& path) override;
 
  private:
-  // The fault of the operation that is about to be written down, if any. Under mutex_.
+  // The fault of the next operation, if any. Requires mutex_.
   std::optional<Fault> next_fault();
-  // Writes `operation` down and does it, unless a fault is due. `act` returns a Status.
+  // Logs `operation` and executes it unless a fault is due. `act` returns a Status.
   template <typename Act>
   Status perform(Operation operation, const Act& act);
 
@@ -168,7 +171,7 @@ class FaultyFiles final : public FileSystem {
   std::vector<Operation> operations_;
   std::map<uint64_t, Fault> faults_;
   std::optional<Fault> lasting_;
-  std::map<int, uint64_t> handles_;  // by descriptor: its latest opening
+  std::map<int, uint64_t> handles_;  // by descriptor: the handle of its latest open
   std::optional<uint64_t> free_bytes_;
 };
 

@@ -26,7 +26,7 @@ class FaultyFilesTest : public ::testing::Test {
     write_whole(root_ + "/old", "old");
     files_.emplace(root_);
   }
-  // What a power cut after all operations leaves of a file; "-": it is not there.
+  // Content of a file after a power loss following all operations; "-": it does not exist.
   std::string after(Survival survival, const std::string& name, uint64_t seed = 0) {
     const std::string disk = scratch_ / ("disk" + std::to_string(++disks_));
     files_->cut_power(files_->operations().size(), survival, seed, disk);
@@ -81,7 +81,7 @@ TEST_F(FaultyFilesTest, LosesBytesAfterFailedSyncEvenIfRetried) {
   ASSERT_TRUE(files_->write(fd->get(), std::as_bytes(std::span("text", 4)), "new").ok());
   files_->fail_at(3, {});
   EXPECT_EQ(files_->sync(fd->get(), "new").code(), StatusCode::kIoError);
-  EXPECT_TRUE(files_->sync(fd->get(), "new").ok());  // the kernel says so
+  EXPECT_TRUE(files_->sync(fd->get(), "new").ok());  // the kernel reports success
   ASSERT_TRUE(files_->sync_directory(root_).ok());
   EXPECT_EQ(after(Survival::kNothing, "new"), "");
 }

@@ -17,7 +17,7 @@ struct Archive {
   uint64_t members = 0;
 };
 
-// `in_64`: lengths and offsets of members stand in the ZIP64 extra field.
+// `in_64`: store lengths and offsets of members in the ZIP64 extra field.
 Archive archive_of(const std::vector<std::pair<std::string, std::string>>& members, bool deflated,
                    bool in_64) {
   Archive archive{.members = members.size()};

@@ -1,4 +1,4 @@
-// packed bytes: what gzip and deflate make of a text, for tests of what unpacks them.
+// Compresses test data with gzip or deflate and encodes big-endian numbers.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,14 @@
 
 namespace stoker::test {
 
-// A number as IDX and PNG files hold it.
+// As stored in IDX and PNG files.
 inline std::string big_endian(uint32_t value) {
   return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
           static_cast<char>(value >> 8), static_cast<char>(value)};
 }
 
-std::string gzip(const std::string& content);     // a whole file
-std::string deflate(const std::string& content);  // the bare stream, as zip archives hold it
+std::string gzip(const std::string& content);     // a complete gzip file
+std::string deflate(const std::string& content);  // a raw deflate stream, as in zip archives
 uint32_t crc32_of(const std::string& content);
 
 }  // namespace stoker::test

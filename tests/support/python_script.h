@@ -1,4 +1,4 @@
-// python_script: runs a script of the tests with the Python that STOKER_PYTHON names (else python3).
+// Runs a test script with the Python in STOKER_PYTHON, default python3.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ struct ScriptAnswer {
   std::string err;
 };
 
-// nullopt: there is no Python, or the script ended with 77: it lacks a package.
+// nullopt: there is no Python, or the script exited with 77 because a package is missing.
 std::optional<ScriptAnswer> try_run_python(const std::string& script,
                                            const std::vector<std::string>& arguments);
 

@@ -1,4 +1,4 @@
-// TemporaryDirectory: a fresh directory that goes away with the object.
+// TemporaryDirectory: a new directory that is removed with the object.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@ namespace stoker::test {
 
 class TemporaryDirectory {
  public:
-  TemporaryDirectory();                                    // aborts where none can be made
+  TemporaryDirectory();  // aborts if the directory cannot be created
   explicit TemporaryDirectory(const std::string& parent);  // the same, below `parent`
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory&) = delete;
@@ -20,12 +20,12 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-// For tests that the disk of the machine has no part in: a folder in memory where there is one with
-// room, else the usual one.
+// For tests that do not depend on the disk: /dev/shm if it is writable and has 512 MiB free, else
+// the default temporary directory.
 std::string quick_folder();
-// Copies a tree, symbolic links as such; the directory `to` is made.
+// Copies a tree, symbolic links as links; creates the directory `to`.
 void copy_tree(const std::string& from, const std::string& to);
-// Aborts when the file cannot be written whole.
+// Writes the complete file; aborts on failure.
 void write_whole(const std::string& path, const std::string& content);
 
 }  // namespace stoker::test

@@ -37,7 +37,7 @@ TEST_F(EarlyStopRunTest, FinishesRunWithCheckpointAndDoesNotRestartIt) {
   ASSERT_TRUE(evaluated.has_value()) << "the evaluator waits for a run that has ended";
   EXPECT_EQ(evaluated->code, 0);
   const run::ExitStatus end = end_of(run_dir());
-  EXPECT_EQ(end.state, "finished");
+  EXPECT_EQ(end.outcome, run::RunOutcome::kFinished);
   EXPECT_NE(end.reason.find("stopped early: val/loss is "), std::string::npos) << end.reason;
   const uint64_t step = newest_step(run_dir());
   EXPECT_EQ(step, end.step) << "the last step was not saved";

@@ -43,7 +43,7 @@ TEST_F(RunLifecycleTest, TrainsAndEvaluatesEveryCheckpointWithExitCodeZero) {
   EXPECT_EQ(newest_step(run_dir()), 60u);
   const auto state = run::read_run_state(run::RunLayout(run_dir()));
   ASSERT_EQ(state.phase, run::RunState::Phase::kEnded);
-  EXPECT_EQ(state.end->state, "finished");
+  EXPECT_EQ(state.end->outcome, run::RunOutcome::kFinished);
   EXPECT_EQ(state.end->step, 60u);
   EXPECT_EQ(decided_rows(run_dir()).size(), 12u);
   // Step 40 has no checkpoint if the disk was still busy with step 20; it is skipped as documented.
@@ -114,7 +114,7 @@ TEST_F(RunLifecycleTest, SavesOnSigtermAndResumesBitForBit) {
   }
   const auto state = run::read_run_state(run::RunLayout(run_dir()));
   ASSERT_EQ(state.phase, run::RunState::Phase::kEnded);
-  EXPECT_EQ(state.end->state, "stopped");
+  EXPECT_EQ(state.end->outcome, run::RunOutcome::kStopped);
   EXPECT_EQ(newest_step(run_dir()), state.end->step) << "the last step was not saved";
   ASSERT_LT(state.end->step, 400u) << "it ended before it was asked to";
   ASSERT_EQ(train(config, run_dir()).code, 0);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "shared/control/client.h"
+#include "shared/control/grammar.h"
 #include "shared/control/protocol.h"
 #include "tests/daemon/control/control_fixture.h"
 
@@ -71,40 +72,38 @@ TEST_F(ControlCommandsTest, HelpListsEveryMethodWithTextForm) {
   const auto help = control::parse_reply(client().ask("help"));
   ASSERT_TRUE(help.ok()) << help.status().to_string();
   for (const auto& info : control::methods())
-    EXPECT_THAT(*help, HasSubstr("\"text_form\":\"" + std::string(info.text_form) + "\""));
+    EXPECT_THAT(*help, HasSubstr("\"text_form\":\"" + info.text_form + "\""));
+  EXPECT_THAT(*help,
+              HasSubstr(R"({"method":"checkpoint","text_form":"checkpoint","role":"operate",)"
+                        R"("text":"save a checkpoint now; answers when it is durable"})"));
 }
 
 struct Sent {
   std::string line;
-  Command::Kind kind;
-  std::string key = "";
-  double value = 0;
+  Command command;
 };
 
 TEST_F(ControlCommandsTest, DeliversEachCommandToTrainingOnce) {
-  using Kind = Command::Kind;
   const std::vector<Sent> lines = {
-      {"pause", Kind::kPause},
-      {"resume", Kind::kResume},
-      {"checkpoint", Kind::kCheckpoint},
-      {"stop", Kind::kStop},
-      {"set lr 1e-4", Kind::kSet, "lr", 1e-4},
-      {R"({"method":"pause"})", Kind::kPause},
-      {R"({"jsonrpc":"2.0","method":"resume","params":{}})", Kind::kResume},
-      {R"({"method":"checkpoint"})", Kind::kCheckpoint},
-      {R"({"method":"stop"})", Kind::kStop},
-      {R"({"method":"set","params":{"lr":0.25}})", Kind::kSet, "lr", 0.25},
-      {"profile 20", Kind::kProfile},
-      {R"({"method":"profile","params":{"steps":20,"kernels":true}})", Kind::kProfile},
+      {"pause", Pause{}},
+      {"resume", Resume{}},
+      {"checkpoint", SaveCheckpoint{}},
+      {"stop", Stop{}},
+      {"set lr 1e-4", SetLearningRate{1e-4}},
+      {R"({"method":"pause"})", Pause{}},
+      {R"({"jsonrpc":"2.0","method":"resume","params":{}})", Resume{}},
+      {R"({"method":"checkpoint"})", SaveCheckpoint{}},
+      {R"({"method":"stop"})", Stop{}},
+      {R"({"method":"set","params":{"lr":0.25}})", SetLearningRate{0.25}},
+      {"profile 20", Profile{.steps = 20}},
+      {R"({"method":"profile","params":{"steps":20,"kernels":true}})",
+       Profile{.steps = 20, .kernels = true}},
   };
   serve();
   auto peer = client();
   for (const Sent& sent : lines) {
     EXPECT_EQ(peer.ask(sent.line), R"({"id":null,"result":{"step":1200}})") << sent.line;
-    const Command taken = training_.commands().back();
-    EXPECT_EQ(taken.kind, sent.kind) << sent.line;
-    EXPECT_EQ(taken.key, sent.key) << sent.line;
-    EXPECT_EQ(taken.value, sent.value) << sent.line;
+    EXPECT_EQ(training_.commands().back(), sent.command) << sent.line;
   }
   EXPECT_THAT(training_.commands(), SizeIs(lines.size()));
 }
@@ -115,10 +114,8 @@ TEST_F(ControlCommandsTest, OpensInspectionInTrainingAndReadsItImmediately) {
   auto peer = client();
   EXPECT_EQ(peer.ask("inspect_open blocks.0.* 10"),
             R"({"id":null,"result":{"inspection":3,"step":1200}})");
-  const Command taken = training_.commands().back();
-  EXPECT_EQ(taken.kind, Command::Kind::kInspect);
-  EXPECT_EQ(taken.inspection.glob, "blocks.0.*");
-  EXPECT_EQ(taken.inspection.every, 10u);
+  EXPECT_EQ(training_.commands().back(),
+            Command(OpenInspection{.glob = "blocks.0.*", .every = 10}));
   EXPECT_EQ(peer.ask("inspect_read 3 17"),
             R"({"id":null,"result":{"inspection":3,"records":[],"next":17}})");
   EXPECT_THAT(peer.ask("inspect_read 4"), HasSubstr(R"("kind":"not found")"));

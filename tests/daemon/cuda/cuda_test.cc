@@ -101,7 +101,7 @@ TEST_F(CudaTest, ResumesBitForBit) {
   {
     Session part(config, root, kNoPoison, on_device());
     part.on_row = [&](const metrics::TrainMetrics& row) {
-      if (row.step == 15) part.ask(Request::Kind::kStop);
+      if (row.step == 15) part.ask(control::Stop{});
     };
     ASSERT_TRUE(part.train().ok());
   }

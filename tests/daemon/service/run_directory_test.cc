@@ -136,7 +136,9 @@ TEST_F(RunDirectoryTest, WritesExitStatusAndRemovesItOnNextStart) {
   {
     auto directory = RunDirectory::open(layout_, clock_);
     ASSERT_TRUE(directory.ok());
-    ASSERT_TRUE(directory->save_exit_status({"stopped", 12, "asked to stop by SIGTERM", 0}).ok());
+    ASSERT_TRUE(
+        directory->save_exit_status({run::RunOutcome::kStopped, 12, "asked to stop by SIGTERM", 0})
+            .ok());
   }
   const RunState ended = run::read_run_state(layout_);
   ASSERT_EQ(ended.phase, RunState::Phase::kEnded);
@@ -200,11 +202,13 @@ TEST_F(RunDirectoryTest, DoesNotWriteExitStatusIntoReplacedDirectory) {
   auto mine = RunDirectory::open(layout_, clock_);
   ASSERT_TRUE(mine.ok());
   std::filesystem::rename(layout_.root(), layout_.root() + "-moved");
-  EXPECT_EQ(mine->save_exit_status({"finished", 9, "", 0}).code(), StatusCode::kNotFound);
+  EXPECT_EQ(mine->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}).code(),
+            StatusCode::kNotFound);
   EXPECT_FALSE(std::filesystem::exists(layout_.root()));
   const auto another = RunDirectory::open(layout_, clock_);
   ASSERT_TRUE(another.ok()) << another.status().message();
-  EXPECT_EQ(mine->save_exit_status({"finished", 9, "", 0}).code(), StatusCode::kNotFound);
+  EXPECT_EQ(mine->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}).code(),
+            StatusCode::kNotFound);
   EXPECT_EQ(run::read_run_state(layout_).phase, RunState::Phase::kRunning);
   EXPECT_FALSE(std::filesystem::exists(layout_.exit_status_file()));
 }
@@ -243,7 +247,9 @@ TEST_F(RunDirectoryTest, OpensAfterStartKilledDuringSelfTest) {
 
 TEST_F(RunDirectoryTest, PreservesPreviousExitStatusOnFailedStart) {
   {
-    ASSERT_TRUE(RunDirectory::open(layout_, clock_)->save_exit_status({"finished", 9, "", 0}).ok());
+    ASSERT_TRUE(RunDirectory::open(layout_, clock_)
+                    ->save_exit_status({run::RunOutcome::kFinished, 9, "", 0})
+                    .ok());
   }
   files_.sync_error = EIO;
   ASSERT_FALSE(RunDirectory::open(layout_, clock_, files_).ok());

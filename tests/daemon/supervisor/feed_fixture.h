@@ -1,5 +1,5 @@
-// What the feeder's tests share: a data set, its ring, the configuration that says the same to
-// stoker-feed, and what the plan says each batch holds.
+// FeedTest: fixture for tests of the feed supervisor. Provides a dataset, its ring, the matching
+// configuration of stoker-feed, and the batches that the sample plan implies.
 #pragma once
 
 #include <stdlib.h>
@@ -48,12 +48,12 @@ bool eventually(Condition condition) {
   return false;
 }
 
-// Samples that the test reader dies of where it is told to: one, and the one in its stead.
+// Samples on which the test worker crashes if requested: a planned sample and its replacement.
 inline std::set<uint64_t> deadly_samples(const dataset::SamplePlan& plan) {
   return {plan.at(3, 5).sample, plan.replacement(3, 5, 1).sample};
 }
 
-// Time that runs a hundred times as fast, so that no test waits for the back-off.
+// Runs a hundred times faster than the system clock, so that no test waits for the back-off.
 class HastyClock : public Clock {
  public:
   std::chrono::nanoseconds monotonic() const override { return system_clock().monotonic() * 100; }
@@ -67,7 +67,7 @@ class FeedTest : public ::testing::Test {
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
     options_.feed.num_workers = 2;
-    // Time runs too fast here: a test of hangs brings its own.
+    // The fast clock would trigger the timeout; tests of hanging workers set their own.
     options_.feed.worker_timeout_seconds.reset();
     options_.feed.max_restarts_per_minute = 1'000'000;
     options_.index_dir = path("index");
@@ -92,7 +92,7 @@ class FeedTest : public ::testing::Test {
     data_ = *std::move(data);
     plan_.emplace(plan_for(*data_));
   }
-  // `train_set`: data.train in YAML.
+  // `train_set`: data.train as YAML.
   void write_config(const std::string& train_set, const std::string& feed = "") const {
     std::ofstream(options_.config_path)
         << "run: {seed: 9}\ndata:\n  train: " << train_set
@@ -110,8 +110,8 @@ class FeedTest : public ::testing::Test {
         std::make_unique<FeedSupervisor>(options_, *ring_, *data_, *plan_, coordinator_, *clock_);
     return supervisor_->start();
   }
-  // What an undisturbed run gives, from the plan and the data set alone, with stand-ins for the
-  // unreadable.
+  // The batch of an undisturbed run, computed from the plan and the dataset only, with replacements
+  // for the samples in unreadable_.
   std::vector<std::byte> expected_batch(uint64_t ticket) const {
     const auto& layout = ring_->layout();
     std::vector<std::byte> slot(layout.slot_bytes());

@@ -11,12 +11,12 @@ using namespace std::chrono_literals;
 
 TEST(MailboxTest, PreservesRequestOrder) {
   Mailbox mailbox;
-  mailbox.post({Request::Kind::kPause, 0, {}});
-  mailbox.post({Request::Kind::kSetLr, 0.5, {}});
+  mailbox.post({control::Pause{}, {}});
+  mailbox.post({control::SetLearningRate{0.5}, {}});
   const auto taken = mailbox.take();
   ASSERT_EQ(taken.size(), 2u);
-  EXPECT_EQ(taken[0].kind, Request::Kind::kPause);
-  EXPECT_EQ(taken[1].value, 0.5);
+  EXPECT_EQ(taken[0].command, control::Command(control::Pause{}));
+  EXPECT_EQ(taken[1].command, control::Command(control::SetLearningRate{0.5}));
   EXPECT_TRUE(mailbox.take().empty());
 }
 
@@ -24,8 +24,8 @@ TEST(MailboxTest, RejectsRequestAsBusyWhenFull) {
   Mailbox mailbox;
   for (size_t i = 0; i < Mailbox::kCapacity; ++i) mailbox.post({});
   StatusCode code = StatusCode::kOk;
-  mailbox.post({Request::Kind::kStop, 0,
-                [&](const Result<std::string>& reply) { code = reply.status().code(); }});
+  mailbox.post(
+      {control::Stop{}, [&](const Result<std::string>& reply) { code = reply.status().code(); }});
   EXPECT_EQ(code, StatusCode::kBusy);
   EXPECT_EQ(mailbox.take().size(), Mailbox::kCapacity);
 }
@@ -36,15 +36,15 @@ TEST(MailboxTest, RejectsPendingAndLaterRequestsOnClose) {
   const auto count = [&](const Result<std::string>& reply) {
     closed += reply.status().code() == StatusCode::kClosed;
   };
-  mailbox.post({Request::Kind::kCheckpoint, 0, count});
+  mailbox.post({control::SaveCheckpoint{}, count});
   mailbox.close();
-  mailbox.post({Request::Kind::kPause, 0, count});
+  mailbox.post({control::Pause{}, count});
   EXPECT_EQ(closed, 2);
 }
 
 TEST(MailboxTest, WakesWaitingTrainerOnPost) {
   Mailbox mailbox;
-  std::jthread poster([&] { mailbox.post({Request::Kind::kResume, 0, {}}); });
+  std::jthread poster([&] { mailbox.post({control::Resume{}, {}}); });
   mailbox.wait(1h);  // if nothing wakes it, the test's time limit fails it
   EXPECT_EQ(mailbox.take().size(), 1u);
 }

@@ -34,7 +34,7 @@ void expect_resumes_bit_for_bit(const config::Config& config, const std::string&
   {
     Session part(config, root);
     part.on_row = [&](const metrics::TrainMetrics& row) {
-      if (row.step == 6) part.ask(Request::Kind::kStop);
+      if (row.step == 6) part.ask(control::Stop{});
     };
     ASSERT_TRUE(part.train().ok());
   }

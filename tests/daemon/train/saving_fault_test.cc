@@ -27,8 +27,8 @@ class TrainerDiskErrorTest : public TrainerSaveFaultTest {
  protected:
   // Trains to step 12 on a disk that fails every operation from the save of step 4 until step
   // `heal_at`.
-  Result<Trainer::Outcome> train_on(int error, uint64_t heal_at,
-                                    config::OnWriteError on_write_error, uint64_t every_steps = 2) {
+  Result<TrainerOutcome> train_on(int error, uint64_t heal_at, config::OnWriteError on_write_error,
+                                  uint64_t every_steps = 2) {
     auto config = slow_config(12);
     config.checkpoint.save_every_steps = every_steps;
     config.checkpoint.on_write_error = on_write_error;
@@ -47,7 +47,7 @@ class TrainerDiskErrorTest : public TrainerSaveFaultTest {
   void expect_that_training_goes_on(int error) {
     const auto outcome = train_on(error, 9, config::OnWriteError::kRetry);
     ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
-    EXPECT_EQ(*outcome, Trainer::Outcome::kFinished);
+    EXPECT_EQ(*outcome, TrainerOutcome::kFinished);
     EXPECT_THAT(run_->saved(), ElementsAre(2, 10, 12));
     EXPECT_EQ(run_->writer_->stats().failures, 9U) << "steps 4, 6 and 8, each tried three times";
     EXPECT_THAT(states_, Contains(control::TrainerState::kDegraded));
@@ -144,7 +144,7 @@ TEST_F(TrainerSaveFaultTest, NeverSavesNonfiniteState) {
     Session run(config, fresh());
     wait_for_each(run);
     const auto outcome = run.train();
-    EXPECT_TRUE(!outcome.ok() || *outcome == Trainer::Outcome::kRolledBack)
+    EXPECT_TRUE(!outcome.ok() || *outcome == TrainerOutcome::kRolledBack)
         << static_cast<int>(policy);
     // The nonfinite parameters result from the update of a step with finite loss and gradient.
     EXPECT_THAT(run.saved(), Each(Le(3U))) << static_cast<int>(policy);
@@ -159,7 +159,7 @@ TEST_F(TrainerSaveFaultTest, CountsConsecutiveSkippedStepsAcrossResume) {
   {
     Session run(config, root_, poisoned);
     run.on_row = [&](const metrics::TrainMetrics& row) {
-      if (row.step == 4) run.ask(Request::Kind::kStop);
+      if (row.step == 4) run.ask(control::Stop{});
     };
     ASSERT_TRUE(run.train().ok());
     EXPECT_THAT(run.store_.open_newest({})->manifest().live_settings,
@@ -178,7 +178,7 @@ TEST_F(TrainerSaveFaultTest, ContinuesOnLargeFiniteLoss) {
   Session run(config, root_);
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
-  EXPECT_EQ(*outcome, Trainer::Outcome::kFinished);
+  EXPECT_EQ(*outcome, TrainerOutcome::kFinished);
   EXPECT_GT(run.rows_.back().loss, 100 * run.rows_.front().loss) << "it did not explode";
   EXPECT_THAT(run.saved(), ElementsAre(4));
 }

@@ -53,7 +53,7 @@ TEST_F(TrainerSaveTest, SavesStateBeforeInvalidBatch) {
   run.maybe_rejected_ = 6;
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok());
-  EXPECT_EQ(*outcome, Trainer::Outcome::kStopped);
+  EXPECT_EQ(*outcome, TrainerOutcome::kStopped);
   EXPECT_THAT(run.saved(), ElementsAre(6));
 }
 
@@ -88,7 +88,7 @@ TEST_F(TrainerSaveTest, SavesOnLossImprovementAcrossResume) {
   first.on_row = [&](const metrics::TrainMetrics& row) {
     while (!first.writer_->wait_idle(100ms)) {
     }
-    if (row.step == due[0] + 1) first.ask(Request::Kind::kStop);
+    if (row.step == due[0] + 1) first.ask(control::Stop{});
   };
   ASSERT_TRUE(first.train().ok());
   Session rest(config, other);
@@ -111,7 +111,7 @@ TEST_F(TrainerSaveTest, SavesStepOnceForSeveralTriggers) {
     while (!run.writer_->wait_idle(100ms)) {
     }
     clock.advance(5s);
-    if (row.step % 2 == 0) run.ask(Request::Kind::kCheckpoint);
+    if (row.step % 2 == 0) run.ask(control::SaveCheckpoint{});
   };
   ASSERT_TRUE(run.train().ok());
   EXPECT_THAT(run.saved(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
@@ -127,7 +127,7 @@ TEST_F(TrainerSaveTest, DoesNotSaveResumedStepAgain) {
     ASSERT_TRUE(run.train().ok());
   }
   Session again(config, root_);
-  again.ask(Request::Kind::kCheckpoint);
+  again.ask(control::SaveCheckpoint{});
   ASSERT_TRUE(again.train().ok());
   EXPECT_EQ(again.writer_->stats().saved, 0U);
   EXPECT_EQ(again.writer_->stats().failures, 0U);
@@ -156,15 +156,15 @@ TEST_F(TrainerSaveTest, CompletesRequestWithInFlightSaveOfSameStep) {
   Session run(config, root_, kNoPoison, {.before_commit = [&] { gate.pass(); }});
   run.on_row = [&](const metrics::TrainMetrics& row) {
     if (row.step != 2) return;
-    run.ask(Request::Kind::kPause);
-    run.ask(Request::Kind::kCheckpoint);
-    run.mailbox_.post({Request::Kind::kPause, 0, [&](const auto&) { gate.open(); }});
+    run.ask(control::Pause{});
+    run.ask(control::SaveCheckpoint{});
+    run.mailbox_.post({control::Pause{}, [&](const auto&) { gate.open(); }});
   };
   std::jthread resuming([&](const std::stop_token& stop) {
     while (!stop.stop_requested() && run.writer_->stats().saved == 0) std::this_thread::yield();
     while (!stop.stop_requested() && run.board_.read()->state != control::TrainerState::kPaused)
       std::this_thread::yield();
-    run.mailbox_.post({Request::Kind::kResume, 0, {}});
+    run.mailbox_.post({control::Resume{}, {}});
   });
   ASSERT_TRUE(run.train().ok());
   resuming.request_stop();

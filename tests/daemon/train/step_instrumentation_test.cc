@@ -17,7 +17,7 @@ TEST_F(StepInstrumentationTest, ProfilesEachPhaseOfRequestedSteps) {
   auto config = small_config(6);
   config.checkpoint.save_every_steps = 2;
   Session run(config, root_);
-  run.ask_for_profile({.steps = 4});
+  run.ask(control::Profile{.steps = 4});
   ASSERT_TRUE(run.train().ok());
   ASSERT_EQ(run.profiles_.size(), 1u);
   const Profile& profile = run.profiles_[0].profile;
@@ -49,7 +49,7 @@ TEST_F(StepInstrumentationTest, ProfilesMicroBatchesInSequence) {
   auto config = small_config(3);
   config.train.gradient_accumulation_steps = 2;
   Session run(config, root_);
-  run.ask_for_profile({.steps = 1});
+  run.ask(control::Profile{.steps = 1});
   ASSERT_TRUE(run.train().ok());
   ASSERT_EQ(run.profiles_.size(), 1u);
   std::vector<Phase> seen;
@@ -62,7 +62,7 @@ TEST_F(StepInstrumentationTest, ProfilesMicroBatchesInSequence) {
 
 TEST_F(StepInstrumentationTest, ReturnsPartialProfileWhenRunEndsEarly) {
   Session run(small_config(3), root_);
-  run.ask_for_profile({.steps = 100});
+  run.ask(control::Profile{.steps = 100});
   ASSERT_TRUE(run.train().ok());
   ASSERT_EQ(run.profiles_.size(), 1u);
   EXPECT_EQ(run.profiles_[0].profile.steps.size(), 3u);
@@ -70,8 +70,8 @@ TEST_F(StepInstrumentationTest, ReturnsPartialProfileWhenRunEndsEarly) {
 
 TEST_F(StepInstrumentationTest, RepliesWithErrorOnStopBeforeFirstStep) {
   Session run(small_config(3), root_);
-  run.ask_for_profile({.steps = 2});
-  run.ask(Request::Kind::kStop);
+  run.ask(control::Profile{.steps = 2});
+  run.ask(control::Stop{});
   ASSERT_TRUE(run.train().ok());
   EXPECT_TRUE(run.profiles_.empty());
   ASSERT_EQ(run.replies_.size(), 2u);
@@ -80,8 +80,8 @@ TEST_F(StepInstrumentationTest, RepliesWithErrorOnStopBeforeFirstStep) {
 
 TEST_F(StepInstrumentationTest, RejectsConcurrentProfile) {
   Session run(small_config(3), root_);
-  run.ask_for_profile({.steps = 2});
-  run.ask_for_profile({.steps = 1});
+  run.ask(control::Profile{.steps = 2});
+  run.ask(control::Profile{.steps = 1});
   ASSERT_TRUE(run.train().ok());
   ASSERT_EQ(run.profiles_.size(), 1u);
   EXPECT_EQ(run.profiles_[0].profile.steps.size(), 2u);
@@ -92,12 +92,12 @@ TEST_F(StepInstrumentationTest, RejectsConcurrentProfile) {
 TEST_F(StepInstrumentationTest, ExcludesPauseFromStepTimes) {
   ManualClock clock;
   Session run(slow_config(4), root_, kNoPoison, {.clock = clock});
-  run.ask_for_profile({.steps = 4});
+  run.ask(control::Profile{.steps = 4});
   run.on_row = [&](const metrics::TrainMetrics& row) {
     if (row.step != 2) return;
-    run.mailbox_.post({Request::Kind::kPause, 0, [&](const Result<std::string>&) {
+    run.mailbox_.post({control::Pause{}, [&](const Result<std::string>&) {
                          clock.advance(std::chrono::hours(1));
-                         run.ask(Request::Kind::kResume);
+                         run.ask(control::Resume{});
                        }});
   };
   ASSERT_TRUE(run.train().ok());
@@ -110,7 +110,7 @@ TEST_F(StepInstrumentationTest, ExcludesPauseFromStepTimes) {
 
 TEST_F(StepInstrumentationTest, IncludesPhasesAndOperatorsInKernelTrace) {
   Session run(small_config(3), root_);
-  run.ask_for_profile({.steps = 2, .kernels = true});
+  run.ask(control::Profile{.steps = 2, .kernels = true});
   ASSERT_TRUE(run.train().ok());
   ASSERT_EQ(run.profiles_.size(), 1u);
   ASSERT_TRUE(run.profiles_[0].save_kernels);
@@ -137,7 +137,7 @@ TEST_F(StepInstrumentationTest, DoesNotChangeParameters) {
   }
   {
     Session run(small_config(8), fresh());
-    run.ask_for_profile({.steps = 5});
+    run.ask(control::Profile{.steps = 5});
     ASSERT_TRUE(run.train().ok());
     with = run.model_sha256();
   }

@@ -139,14 +139,10 @@ TEST(ActivationRecorderTest, RecordsOutputBeforeInplaceUpdate) {
 class TensorInspectorTest : public testing::Test {
  protected:
   TensorInspectorTest() { at::set_num_threads(1); }
-  json::object open(const control::InspectionRequest& inspection) {
+  json::object open(const control::OpenInspection& inspection) {
     answer_ = Status(StatusCode::kInternal, "not answered");
-    inspections_.open({.kind = Request::Kind::kInspect,
-                       .value = 0,
-                       .done = [this](Result<std::string> answer) { answer_ = std::move(answer); },
-                       .profile = {},
-                       .inspection = inspection},
-                      step_);
+    inspections_.open(inspection, step_,
+                      [this](Result<std::string> answer) { answer_ = std::move(answer); });
     return answer_.ok() ? json::parse(*answer_).as_object() : json::object();
   }
   void step() {
@@ -174,7 +170,7 @@ class TensorInspectorTest : public testing::Test {
 };
 
 TEST_F(TensorInspectorTest, RecordsParametersGradientsAndActivations) {
-  const auto opened = open({.glob = "blocks.0.qkv*", .histogram = true});
+  const auto opened = open({.glob = "blocks.0.qkv*", .histograms = true});
   ASSERT_TRUE(answer_.ok()) << answer_.status().to_string();
   EXPECT_EQ(opened.at("parameters").to_number<int>(), 2);
   EXPECT_EQ(opened.at("gradients").to_number<int>(), 2);
@@ -208,7 +204,7 @@ TEST_F(TensorInspectorTest, RecordsAtIntervalUntilStepCount) {
 
 TEST_F(TensorInspectorTest, SupportsConcurrentInspectionsAndSkipsClosedOnes) {
   const auto one =
-      open({.glob = "head.weight", .gradients = false, .outputs = false}).at("inspection");
+      open({.glob = "head.weight", .gradients = false, .activations = false}).at("inspection");
   const auto other = open({.glob = "*", .parameters = false, .gradients = false}).at("inspection");
   step();
   ASSERT_TRUE(board_.close(one.to_number<uint64_t>()).ok());

@@ -142,7 +142,7 @@ class Session {
             0,
             around.save_after_resume,
             {.save_profile = [this](TakenProfile taken,
-                                    const Request&) { profiles_.push_back(std::move(taken)); },
+                                    const Done&) { profiles_.push_back(std::move(taken)); },
              .histogram_steps = config.metrics.histogram_every_steps.value_or(0),
              .save_histograms =
                  [this](uint64_t step, auto summaries) {
@@ -160,18 +160,11 @@ class Session {
     EXPECT_TRUE(threads_.join(std::chrono::seconds(60)).ok());
   }
 
-  Result<Trainer::Outcome> train() { return trainer_->run(stop_.get_token()); }
-  void ask(Request::Kind kind, double value = 0) {
-    mailbox_.post({kind, value, [this](Result<std::string> reply) {
+  Result<TrainerOutcome> train() { return trainer_->run(stop_.get_token()); }
+  void ask(control::Command command) {
+    mailbox_.post({std::move(command), [this](Result<std::string> reply) {
                      replies_.push_back(reply.ok() ? *reply : reply.status().to_string());
                    }});
-  }
-  void ask_for_profile(const control::ProfileRequest& profile) {
-    mailbox_.post({Request::Kind::kProfile, 0,
-                   [this](Result<std::string> reply) {
-                     replies_.push_back(reply.ok() ? *reply : reply.status().to_string());
-                   },
-                   profile});
   }
   std::vector<uint64_t> saved() const {
     std::vector<uint64_t> steps;

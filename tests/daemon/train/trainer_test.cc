@@ -23,7 +23,7 @@ TEST_F(TrainerTest, TrainsToLastStepWithMetricsAndCheckpoints) {
   Session run(config, root_);
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
-  EXPECT_EQ(*outcome, Trainer::Outcome::kFinished);
+  EXPECT_EQ(*outcome, TrainerOutcome::kFinished);
   std::vector<uint64_t> reported;
   for (const auto& row : run.rows_) reported.push_back(row.step);
   EXPECT_THAT(reported, ElementsAre(3, 6, 9, 10));
@@ -43,7 +43,7 @@ TEST_F(TrainerTest, ResumesBitForBitMidIntervalAndMidEpoch) {
     Session part(small_config(40), other);
     // Requests a stop at the last report before step `leave_at`.
     part.on_row = [&](const metrics::TrainMetrics& row) {
-      if (row.step + 3 > leave_at && leave_at < 40) part.ask(Request::Kind::kStop);
+      if (row.step + 3 > leave_at && leave_at < 40) part.ask(control::Stop{});
     };
     ASSERT_TRUE(part.train().ok());
     rows.insert(rows.end(), part.rows_.begin(), part.rows_.end());
@@ -71,7 +71,7 @@ TEST_F(TrainerTest, ResumesBitForBitWithMixup) {
     if (leave_at) {
       Session part(config, root);
       part.on_row = [&](const metrics::TrainMetrics& row) {
-        if (row.step == *leave_at) part.ask(Request::Kind::kStop);
+        if (row.step == *leave_at) part.ask(control::Stop{});
       };
       EXPECT_TRUE(part.train().ok());
     }
@@ -96,7 +96,7 @@ TEST_F(TrainerTest, ResumesBitForBitWithParamGroupsAndFrozenParameters) {
   {
     Session part(config, other);
     part.on_row = [&](const metrics::TrainMetrics& row) {
-      if (row.step == 6) part.ask(Request::Kind::kStop);
+      if (row.step == 6) part.ask(control::Stop{});
     };
     ASSERT_TRUE(part.train().ok());
   }
@@ -121,11 +121,11 @@ TEST_F(TrainerTest, AccumulatesMicroBatchesIntoOneStep) {
 TEST_F(TrainerTest, StopsBetweenStepsAndSavesCurrentStep) {
   Session run(small_config(1000), root_);
   run.on_row = [&](const metrics::TrainMetrics& row) {
-    if (row.step == 6) run.ask(Request::Kind::kStop);
+    if (row.step == 6) run.ask(control::Stop{});
   };
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok());
-  EXPECT_EQ(*outcome, Trainer::Outcome::kStopped);
+  EXPECT_EQ(*outcome, TrainerOutcome::kStopped);
   EXPECT_THAT(run.saved(), ElementsAre(6));
   EXPECT_THAT(run.replies_, ElementsAre(HasSubstr("\"state\":\"stopping\"")));
 }
@@ -133,16 +133,16 @@ TEST_F(TrainerTest, StopsBetweenStepsAndSavesCurrentStep) {
 TEST_F(TrainerTest, PausesUntilResumed) {
   Session run(small_config(9), root_);
   run.on_row = [&](const metrics::TrainMetrics& row) {
-    if (row.step == 3) run.ask(Request::Kind::kPause);
+    if (row.step == 3) run.ask(control::Pause{});
   };
   auto training = std::async(std::launch::async, [&] { return run.train(); });
   while (run.board_.read()->state != control::TrainerState::kPaused) std::this_thread::yield();
   EXPECT_EQ(run.board_.step(), 3u);
   EXPECT_EQ(training.wait_for(0s), std::future_status::timeout);
-  run.mailbox_.post({Request::Kind::kResume, 0, {}});
+  run.mailbox_.post({control::Resume{}, {}});
   const auto outcome = training.get();
   ASSERT_TRUE(outcome.ok());
-  EXPECT_EQ(*outcome, Trainer::Outcome::kFinished);
+  EXPECT_EQ(*outcome, TrainerOutcome::kFinished);
 }
 
 TEST_F(TrainerTest, ScalesScheduleAfterSetLrAcrossResume) {
@@ -150,8 +150,8 @@ TEST_F(TrainerTest, ScalesScheduleAfterSetLrAcrossResume) {
   {
     Session run(config, root_);
     run.on_row = [&](const metrics::TrainMetrics& row) {
-      if (row.step == 3) run.ask(Request::Kind::kSetLr, 0.001);
-      if (row.step == 6) run.ask(Request::Kind::kStop);
+      if (row.step == 3) run.ask(control::SetLearningRate{0.001});
+      if (row.step == 6) run.ask(control::Stop{});
     };
     ASSERT_TRUE(run.train().ok());
   }
@@ -169,7 +169,7 @@ TEST_F(TrainerTest, ScalesScheduleAfterSetLrAcrossResume) {
 TEST_F(TrainerTest, RepliesToCheckpointCommandAfterSave) {
   Session run(small_config(9), root_);
   run.on_row = [&](const metrics::TrainMetrics& row) {
-    if (row.step == 3) run.ask(Request::Kind::kCheckpoint);
+    if (row.step == 3) run.ask(control::SaveCheckpoint{});
   };
   ASSERT_TRUE(run.train().ok());
   EXPECT_EQ(run.saved().front(), 3u);
@@ -198,7 +198,7 @@ TEST_F(TrainerTest, StoresRunIdentityAndQuarantineInCheckpoint) {
 
 TEST_F(TrainerTest, SavesInitialStateOnCheckpointCommandBeforeFirstStep) {
   Session run(small_config(9), root_);
-  run.ask(Request::Kind::kCheckpoint);
+  run.ask(control::SaveCheckpoint{});
   ASSERT_TRUE(run.train().ok());
   EXPECT_EQ(run.saved().front(), 0u);
   EXPECT_THAT(run.replies_, ElementsAre("{\"step\":0}"));
@@ -241,7 +241,7 @@ TEST_F(TrainerTest, SkipsNonfiniteStepsAndContinues) {
   Session run(config, root_, [](uint64_t sample) { return sample == 5; });
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
-  EXPECT_EQ(*outcome, Trainer::Outcome::kFinished);
+  EXPECT_EQ(*outcome, TrainerOutcome::kFinished);
   EXPECT_EQ(run.state_->skipped_steps, 2u);
   EXPECT_EQ(run.board_.read()->skipped_steps, 2u);
   for (const metrics::TrainMetrics& row : run.rows_) {
@@ -262,7 +262,7 @@ TEST_F(TrainerTest, DoesNotChangeModelOnSkippedSteps) {
     config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
     config.metrics.log_every_steps = 1;
     Session run(config, fresh(), [](uint64_t) { return true; });
-    run.ask(Request::Kind::kCheckpoint);  // before the first step
+    run.ask(control::SaveCheckpoint{});  // before the first step
     ASSERT_TRUE(run.train().ok());
     const auto entries = *run.store_.list();
     ASSERT_EQ(entries.size(), 2u);
@@ -294,7 +294,7 @@ TEST_F(TrainerTest, RequestsRollbackWithoutSavingNonfiniteState) {
   run.on_row = [](const metrics::TrainMetrics&) { FAIL() << "a spoiled step was reported"; };
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
-  EXPECT_EQ(*outcome, Trainer::Outcome::kRolledBack);
+  EXPECT_EQ(*outcome, TrainerOutcome::kRolledBack);
   EXPECT_TRUE(run.saved().empty());
 }
 
@@ -316,7 +316,7 @@ TEST_F(TrainerTest, StopsAndSavesStepWhenRingCloses) {
   };
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok());
-  EXPECT_EQ(*outcome, Trainer::Outcome::kStopped);
+  EXPECT_EQ(*outcome, TrainerOutcome::kStopped);
   EXPECT_GE(run.saved().back(), 6u);
 }
 

@@ -1,9 +1,10 @@
+#include "shared/archive/zip.h"
+
 #include <cstring>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/archive/zip.h"
 #include "tests/support/packed_bytes.h"
 
 namespace stoker::archive {

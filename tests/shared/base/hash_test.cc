@@ -1,9 +1,9 @@
+#include "shared/base/hash.h"
+
 #include <random>
 #include <string>
 
 #include <gtest/gtest.h>
-
-#include "shared/base/hash.h"
 
 namespace stoker {
 namespace {

@@ -1,9 +1,9 @@
-"""What Python's safetensors makes of our files, and files of its own for us. Exit code 77: it is not there.
+"""Reads our files and writes test files with Python's safetensors. Exit code 77: it is not installed.
 
-check_safetensors.py read FILE      one line per tensor: name dtype shape sha256-of-its-bytes
-check_safetensors.py accepts DIR    loads every file there; prints the names of those that do not load
-check_safetensors.py write FILE     writes a file; prints the same lines as read
-check_safetensors.py torch FILE     loads it with safetensors.torch, and compares with `read`
+check_safetensors.py read FILE      prints one line per tensor: name dtype shape sha256-of-its-bytes
+check_safetensors.py accepts DIR    loads every file in DIR; prints the names of those that fail to load
+check_safetensors.py write FILE     writes a file; prints the same lines as `read`
+check_safetensors.py torch FILE     loads the file with safetensors.torch and compares it with `read`
 """
 
 import hashlib
@@ -71,7 +71,7 @@ def main(verb, path):
         for name in sorted(os.listdir(path)):
             try:
                 lines_of(os.path.join(path, name))
-            except Exception as refused:  # of several types, over the versions
+            except Exception as refused:  # the type depends on the version
                 print(name, type(refused).__name__, refused)
 
 

@@ -1,7 +1,8 @@
-"""What PyTorch makes of the files that we write for it, and files of its own for us. Exit code 77: it is not there.
+"""Reads our files and writes test files with PyTorch. Exit code 77: it is not installed.
 
-check_torch.py read FILE    loads it with weights_only=True; a line per tensor: name dtype shape sha256-of-its-bytes
-check_torch.py write DIR    writes files of many kinds there, and beside each its lines
+check_torch.py read FILE    loads the file with weights_only=True; prints one line per tensor: name dtype shape
+                            sha256-of-its-bytes
+check_torch.py write DIR    writes files of many kinds to DIR, each with a file of the same lines next to it
 """
 
 import hashlib
@@ -78,7 +79,7 @@ def write(folder):
     torch.serialization.set_crc32_options(False)
     save(folder, "no_checksums.pt", weights, weights)
     torch.serialization.set_crc32_options(True)
-    # Refused, each with a line of its own.
+    # Rejected by stoker, each with a specific error.
     torch.save(weights, os.path.join(folder, "refused_legacy.pt"), _use_new_zipfile_serialization=False)
     torch.save(model, os.path.join(folder, "refused_module.pt"))
     torch.save({"w": torch.ones(2, dtype=torch.complex64)}, os.path.join(folder, "refused_complex.pt"))

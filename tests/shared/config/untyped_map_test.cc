@@ -12,26 +12,26 @@ std::string args_of(const Config& config) { return std::get<PluginConfig>(config
 std::string with(const std::string& args) {
   return kImageData + "model:\n  name: plugin\n  path: m.so\n  args: " + args + "\n";
 }
-std::string json(const std::string& args, const std::vector<std::string>& flags = {}) {
+std::string json_text(const std::string& args, const std::vector<std::string>& flags = {}) {
   return args_of(valid_config(with(args), flags));
 }
 
 TEST(UntypedMapTest, StoresJsonWithSortedKeys) {
-  EXPECT_EQ(json("{width: 64, act: relu, blocks: [{wide: true}, {wide: false}]}"),
+  EXPECT_EQ(json_text("{width: 64, act: relu, blocks: [{wide: true}, {wide: false}]}"),
             R"({"act": "relu", "blocks": [{"wide": true}, {"wide": false}], "width": 64})");
-  EXPECT_EQ(json("{}"), "{}");
+  EXPECT_EQ(json_text("{}"), "{}");
   EXPECT_EQ(args_of(valid_config(kImageData + "model: {name: plugin, path: m.so}\n")), "{}");
 }
 
 TEST(UntypedMapTest, DistinguishesNumbersAndTexts) {
-  EXPECT_EQ(json("{a: 1e-3, b: +7, c: .5, d: 007, e: 18446744073709551616, f: -0}"),
+  EXPECT_EQ(json_text("{a: 1e-3, b: +7, c: .5, d: 007, e: 18446744073709551616, f: -0}"),
             R"({"a": 0.001, "b": 7, "c": 0.5, "d": 7, "e": 18446744073709551616, "f": -0})");
-  EXPECT_EQ(json("{a: \"7\", b: 'true', c: 1.2.3, d: inf, e: .nan, f: 0x10, g: yes}"),
+  EXPECT_EQ(json_text("{a: \"7\", b: 'true', c: 1.2.3, d: inf, e: .nan, f: 0x10, g: yes}"),
             R"({"a": "7", "b": "true", "c": "1.2.3", "d": "inf", "e": ".nan", "f": "0x10", )"
             R"("g": "yes"})");
-  EXPECT_EQ(json("{a: , b: null, c: ~, d: \"null\"}"),
+  EXPECT_EQ(json_text("{a: , b: null, c: ~, d: \"null\"}"),
             R"({"a": null, "b": null, "c": null, "d": "null"})");
-  EXPECT_EQ(json(R"({a: 'x"y', b: "back\\slash", "c d": "é"})"),
+  EXPECT_EQ(json_text(R"({a: 'x"y', b: "back\\slash", "c d": "é"})"),
             R"({"a": "x\"y", "b": "back\\slash", "c d": "é"})");
 }
 
@@ -45,10 +45,10 @@ TEST(UntypedMapTest, SurvivesRoundTrip) {
 }
 
 TEST(UntypedMapTest, AcceptsOverridesOfSingleKeys) {
-  EXPECT_EQ(json("{width: 64, act: relu}", {"model.args.width=8"}),
+  EXPECT_EQ(json_text("{width: 64, act: relu}", {"model.args.width=8"}),
             R"({"act": "relu", "width": 8})");
-  EXPECT_EQ(json("{width: 64, act: relu}", {"model.args.act="}), R"({"width": 64})");
-  EXPECT_EQ(json("{width: 64}", {"model.args={deep: {er: 1}}"}), R"({"deep": {"er": 1}})");
+  EXPECT_EQ(json_text("{width: 64, act: relu}", {"model.args.act="}), R"({"width": 64})");
+  EXPECT_EQ(json_text("{width: 64}", {"model.args={deep: {er: 1}}"}), R"({"deep": {"er": 1}})");
 }
 
 TEST(UntypedMapTest, ChangesDigestRegardlessOfKeyOrder) {

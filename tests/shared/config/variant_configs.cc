@@ -8,7 +8,7 @@ namespace {
 
 const char* const kImages = "data: {train: {format: cifar10, path: a}}\n";
 const char* const kText = "data: {train: {format: text, path: a}}\n";
-const char* const kClassifier = "task: {name: classification}\nmodel: {name: mlp}\n";
+const char* const kClassifierConfig = "task: {name: classification}\nmodel: {name: mlp}\n";
 
 std::string text_with_format(const std::string& format) {
   const std::string images = ", transforms: [resize: {size: [8, 8]}]";
@@ -31,7 +31,7 @@ std::string text_with_format(const std::string& format) {
   if (format == "concat") return "data: {train: {concat: [code, prose]}" + others;
   const bool has_tokens = format == "text" || format == "tokens";
   return "data: {train: {format: " + format + ", " + keys.at(format) + "}}\n" +
-         (has_tokens ? "" : kClassifier);
+         (has_tokens ? "" : kClassifierConfig);
 }
 
 std::string text_with_model(const std::string& model) {

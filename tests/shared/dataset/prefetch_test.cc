@@ -20,7 +20,7 @@ using testing::read_sample;
 using testing::Sample;
 using testing::SmallDataset;
 
-constexpr uint64_t kMuch = 1 << 30;
+constexpr uint64_t kUnlimited = 1 << 30;
 
 // ---- Each kind
 
@@ -49,7 +49,7 @@ TEST_P(PrefetchFormatTest, ReturnsPrefetchedSampleWithoutReadingFiles) {
   const Dataset& data = **opened;
   std::vector<Sample> before;
   std::vector<std::unique_ptr<PrefetchedBytes>> bytes;
-  MemoryBudget budget(kMuch);
+  MemoryBudget budget(kUnlimited);
   for (uint64_t sample = 0; sample < data.size(); ++sample) {
     before.push_back(read_sample(data, sample));
     ASSERT_TRUE(before.back().status.ok()) << before.back().status.to_string();
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, PrefetchFormatTest, ::testing::ValuesIn(testing:
 class PrefetchTest : public testing::FolderFixture {
  protected:
   void expect_all_prefetched(const Dataset& data) const {
-    MemoryBudget budget(kMuch);
+    MemoryBudget budget(kUnlimited);
     for (uint64_t sample = 0; sample < data.size(); ++sample) {
       PrefetchedBytes bytes(budget);
       data.prefetch(sample, bytes);

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "shared/feed/read_ahead.h"
+
+#include <gtest/gtest.h>
 
 namespace stoker::feed {
 namespace {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes resize_golden.txt: what Pillow's resize(BILINEAR, box=...) makes of pictures that the test can make too.
+"""Prints resize_golden.txt: results of Pillow's resize(BILINEAR, box=...) on images that the test generates, too.
 
-Usage: make_resize_golden.py > resize_golden.txt        (needs Pillow and numpy)
+Usage: make_resize_golden.py > resize_golden.txt        (requires Pillow and numpy)
 
-A line: picture, its height and width, channels, the box (left top width height), the output's height and width, and the
-output's planes as hexadecimal digits.
+Each line contains: image, its height and width, channels, the box (left top width height), the output height and width,
+and the output planes in hexadecimal.
 """
 import numpy
 import PIL
@@ -12,7 +12,7 @@ from PIL import Image
 
 WHOLE = None
 CASES = [
-    # picture, height, width, channels, box, output height, output width
+    # image, height, width, channels, box, output height, output width
     ("pattern", 23, 37, 3, WHOLE, 9, 16),
     ("pattern", 23, 37, 3, WHOLE, 30, 20),
     ("pattern", 23, 37, 3, WHOLE, 20, 5),

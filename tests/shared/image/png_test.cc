@@ -1,9 +1,10 @@
+#include "shared/image/png.h"
+
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "shared/image/decoder.h"
-#include "shared/image/png.h"
 
 namespace stoker::image {
 namespace {

@@ -1,5 +1,5 @@
-"""Prints what TensorBoard reads of a directory of event files, as JSON: scalars and texts per tag; and, where there are any, images,
-histograms, the graph and the settings of HParams."""
+"""Prints what TensorBoard reads from a directory of event files, as JSON: scalars and texts per tag and, if
+present, images, histograms, the graph and the HParams settings."""
 import json
 import math
 import sys
@@ -15,7 +15,7 @@ except ImportError as error:
 
 
 def nodes_of(graph) -> list:
-    """Of each node its name, what it is, where its lines come from, its shape and other attributes."""
+    """Name, operation, inputs, shapes and other attributes of each node."""
     found = []
     for node in graph.node:
         shapes = [[dim.size for dim in shape.dim] for shape in node.attr["_output_shapes"].list.shape]
@@ -27,7 +27,7 @@ def nodes_of(graph) -> list:
 def main(directory: str) -> None:
     read = event_accumulator.EventAccumulator(directory, size_guidance={"scalars": 0, "tensors": 0})
     read.Reload()
-    # The loader behind the web page: there every summary is a tensor.
+    # The loader of the web page, which converts every summary to a tensor.
     page = plugin_event_accumulator.EventAccumulator(directory, size_guidance={"tensors": 0}, tensor_size_guidance={"scalars": 0, "text": 0, "images": 0})
     page.Reload()
     number = lambda x: x if math.isfinite(x) else str(x)
@@ -46,9 +46,9 @@ def main(directory: str) -> None:
         values = [[e.step, tensor_util.make_ndarray(e.tensor_proto)] for e in page.Tensors(tag)]
         if plugin == "scalars":
             result["page_scalars"][tag] = [[step, number(float(value))] for step, value in values]
-        elif plugin == "images":  # width, height, the picture
+        elif plugin == "images":  # width, height, encoded image
             images[tag] = [[step, int(value[0]), int(value[1]), len(value[2])] for step, value in values]
-        elif plugin == "histograms":  # from, to, how many
+        elif plugin == "histograms":  # rows of (left edge, right edge, count)
             histograms[tag] = [[step, value.tolist()] for step, value in values]
         else:
             result["texts"][tag] = [[plugin, step, value.tolist()[0].decode()] for step, value in values]

@@ -1,10 +1,11 @@
+#include "shared/metrics/tensorboard_messages.h"
+
 #include <cstring>
 #include <limits>
 
 #include <gtest/gtest.h>
 
 #include "shared/base/hash.h"
-#include "shared/metrics/tensorboard_messages.h"
 
 namespace stoker::metrics {
 namespace {

@@ -28,7 +28,8 @@ TEST_F(RunStateTest, ReportsAbsentOnEmptyDirectory) {
 
 TEST_F(RunStateTest, ReportsRunningOnHeldLockDespiteOldExitStatus) {
   ASSERT_TRUE(
-      write_exit_status(default_file_system(), layout_, {"stopped", 7, "asked to", 0}).ok());
+      write_exit_status(default_file_system(), layout_, {RunOutcome::kStopped, 7, "asked to", 0})
+          .ok());
   const auto lock = lock_file(layout_.lock_file(), "pid=1");
   ASSERT_TRUE(lock.ok());
   EXPECT_EQ(read_run_state(layout_).phase, RunState::Phase::kRunning);
@@ -45,12 +46,12 @@ TEST_F(RunStateTest, ReportsCrashAfterTrainerIsKilled) {
 }
 
 TEST_F(RunStateTest, RoundTripsExitStatus) {
-  ASSERT_TRUE(
-      write_exit_status(default_file_system(), layout_, {"failed", 12, "a \"quoted\" reason", 70})
-          .ok());
+  ASSERT_TRUE(write_exit_status(default_file_system(), layout_,
+                                {RunOutcome::kFailed, 12, "a \"quoted\" reason", 70})
+                  .ok());
   const RunState state = read_run_state(layout_);
   ASSERT_EQ(state.phase, RunState::Phase::kEnded);
-  EXPECT_EQ(state.end->state, "failed");
+  EXPECT_EQ(state.end->outcome, RunOutcome::kFailed);
   EXPECT_EQ(state.end->step, 12u);
   EXPECT_EQ(state.end->reason, "a \"quoted\" reason");
   EXPECT_EQ(state.end->exit_code, 70);
@@ -63,6 +64,10 @@ TEST_F(RunStateTest, IgnoresCorruptExitStatus) {
   ASSERT_TRUE(write_file_atomically(default_file_system(), layout_.lock_file(), "").ok());
   EXPECT_EQ(read_run_state(layout_).phase, RunState::Phase::kCrashed);
   EXPECT_EQ(parse_exit_status("{\"state\":1}", "exit_status.json").status().code(),
+            StatusCode::kCorrupt);
+  EXPECT_EQ(parse_exit_status(R"({"state":"asleep","step":1,"reason":"","exit_code":0})", "")
+                .status()
+                .code(),
             StatusCode::kCorrupt);
 }
 

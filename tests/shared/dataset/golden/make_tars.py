@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the tar files beside this script with WebDataset, Python's tarfile and GNU tar, so that our
-reader is tested on what real writers write. Needs webdataset, numpy, pillow and GNU tar; made with
-webdataset 1.0.2, Python 3.11 and tar 1.34.
+"""Writes the tar files in this folder with WebDataset, Python's tarfile and GNU tar, to test our reader
+with the output of real writers. Requires webdataset, numpy, pillow and GNU tar. The committed files
+were generated with webdataset 1.0.2, Python 3.11 and tar 1.34.
 
-Sample i of five: key "KEYS[i]", png: 4 x 3 pixels whose pixel p is (i, 10 * i, p); cls: i mod 3; json:
-{"name": cat, dog or eel, "score": [i, i / 4], "deep": {"class": i mod 2}}; txt: i times "word "."""
+Sample i of five has the key KEYS[i] and these members. png: 4 x 3 pixels, of which pixel p is
+(i, 10 * i, p); cls: i mod 3; json: {"name": cat, dog or eel, "score": [i, i / 4],
+"deep": {"class": i mod 2}}; txt: "word " repeated i times."""
 import io
 import json
 import pathlib
@@ -18,7 +19,8 @@ import webdataset
 
 HERE = pathlib.Path(__file__).parent
 NAMES = ["cat", "dog", "eel"]
-# A dot in a folder, a name over 100 bytes, one that no prefix of ustar can hold, one that is not ASCII.
+# Special cases: a dot in a folder name, a name over 100 bytes, one that does not fit into the prefix
+# field of ustar, and one that is not ASCII.
 KEYS = ["plain", "a.b/with-folder", "folder-" * 12 + "/long-" + "name" * 5, "x" * 140, "größe"]
 
 

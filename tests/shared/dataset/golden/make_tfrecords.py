@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes the TFRecord files beside this script with TensorFlow, so that our reader is tested on what
-the real writer writes. Needs tensorflow, numpy and pillow; made with tensorflow 2.21.
+"""Writes the TFRecord files in this folder with TensorFlow, to test our reader with the output of the
+real writer. Requires tensorflow, numpy and pillow. The committed files were generated with
+tensorflow 2.21.
 
-Record i of eight: a picture of 4 x 3 pixels whose pixel p is (i, 10 * i, p); label i mod 3 and its
-name; three floats i, i + 0.5, -i; two whole numbers i and -2^40; a target; a text of i words.
+Record i of eight contains an image of 4 x 3 pixels, of which pixel p is (i, 10 * i, p); the label
+i mod 3 and its name; the floats i, i + 0.5 and -i; the integers i and -2^40; a target; a text of i
+words.
 
-sequences.tfrecord: record i of four is a SequenceExample of i + 1 steps; step t has the floats (i, t)
-and the tag t mod 2, its context the word's name."""
+sequences.tfrecord: record i of four is a SequenceExample of i + 1 time steps. Step t has the floats
+(i, t) and the tag t mod 2; the context contains the class name as "word"."""
 import io
 import pathlib
 

@@ -1,0 +1,456 @@
+#include "shared/control/grammar.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <boost/json.hpp>
+
+#include "shared/control/quote_for_message.h"
+
+namespace stoker::control {
+namespace {
+
+namespace json = boost::json;
+using Words = std::span<const std::string_view>;
+
+constexpr uint64_t kMaxNumber = uint64_t{1} << 53;  // what any JSON reader gives back exactly
+
+// ---- The table
+
+enum class Form {
+  kRequired,  // a word, and a field of params
+  kOptional,  // the same, may be left out; a flag is typed by its name
+  kField,     // a field of params only, may be left out
+};
+
+template <typename C>
+struct Argument {
+  std::string_view name;
+  std::variant<uint64_t C::*, bool C::*, std::string C::*> member;
+  Form form = Form::kRequired;
+  uint64_t min = 0;  // of a number
+  uint64_t max = 0;  // of a number; of a text its bytes
+};
+
+template <typename C>
+struct Row {
+  std::string_view name;
+  bool changes_state = false;
+  std::string_view text;
+  std::string_view waits_for = {};
+  std::span<const Argument<C>> arguments = {};
+  std::string_view usage = {};    // what whoever typed it wrong is told
+  std::string_view example = {};  // of params
+};
+
+constexpr std::array<Argument<Profile>, 2> kProfileArguments = {{
+    {"steps", &Profile::steps, Form::kRequired, 1, Profile::kMaxSteps},
+    {"kernels", &Profile::kernels, Form::kOptional},
+}};
+
+constexpr std::array<Argument<OpenInspection>, 7> kOpenArguments = {{
+    {"glob", &OpenInspection::glob, Form::kRequired, 1, OpenInspection::kMaxGlobBytes},
+    {"every", &OpenInspection::every, Form::kOptional, 1, OpenInspection::kMaxEvery},
+    {"steps", &OpenInspection::steps, Form::kField, 0, kMaxNumber},
+    {"parameters", &OpenInspection::parameters, Form::kField},
+    {"gradients", &OpenInspection::gradients, Form::kField},
+    {"activations", &OpenInspection::activations, Form::kField},
+    {"histograms", &OpenInspection::histograms, Form::kField},
+}};
+
+constexpr std::array<Argument<ReadInspection>, 2> kReadArguments = {{
+    {"inspection", &ReadInspection::inspection, Form::kRequired, 1, kMaxNumber},
+    {"after", &ReadInspection::after, Form::kOptional, 0, kMaxNumber},
+}};
+
+constexpr std::array<Argument<CloseInspection>, 1> kCloseArguments = {{
+    {"inspection", &CloseInspection::inspection, Form::kRequired, 1, kMaxNumber},
+}};
+
+// The one thing that can be set; the bounds are exclusive.
+struct Setting {
+  std::string_view name;
+  double SetLearningRate::*member;
+  double above;
+  double below;
+};
+constexpr Setting kSetting{"lr", &SetLearningRate::lr, 0.0, kMaxLearningRate};
+
+constexpr bool kReads = false, kChanges = true;
+
+constexpr std::tuple kRows{
+    Row<Hello>{"hello", kReads, "protocol version, build and methods"},
+    Row<Help>{"help", kReads, "this list"},
+    Row<GetStatus>{"status", kReads, "show the training status"},
+    Row<Pause>{"pause", kChanges, "pause after the current step"},
+    Row<Resume>{"resume", kChanges, "resume training"},
+    Row<SaveCheckpoint>{"checkpoint", kChanges, "save a checkpoint now", "it is durable"},
+    Row<Stop>{"stop", kChanges, "finish the step, save a checkpoint, exit"},
+    Row<SetLearningRate>{"set", kChanges, "change the learning rate"},
+    Row<Attach>{"attach", kChanges, "the ring, as a file descriptor, to fill batches"},
+    Row<Profile>{"profile", kChanges, "profile the next steps", "the trace is written",
+                 kProfileArguments,
+                 "profile takes a number of steps, such as: profile 20, or profile 20 kernels",
+                 R"({"steps":20,"kernels":false})"},
+    Row<OpenInspection>{"inspect_open", kChanges, "inspect parameters, gradients and activations",
+                        "", kOpenArguments,
+                        "inspect_open takes a glob of names and an interval in steps, such as: "
+                        "inspect_open blocks.0.* 10",
+                        R"({"glob":"blocks.0.*","every":10,"histograms":true})"},
+    Row<ReadInspection>{
+        "inspect_read", kReads, "read the records of an inspection", "", kReadArguments,
+        "inspect_read takes the number of an inspection and the number of the last record that "
+        "was read, such as: inspect_read 3 17",
+        R"({"inspection":3,"after":0})"},
+    Row<CloseInspection>{
+        "inspect_close", kChanges, "end an inspection", "", kCloseArguments,
+        "inspect_close takes the number of an inspection, such as: inspect_close 3",
+        R"({"inspection":3})"},
+};
+
+// Calls `visit` with the row of `call` and with the call itself.
+template <typename Visit>
+auto with_row(const Call& call, const Visit& visit) {
+  return std::visit(
+      [&](const auto& value) {
+        using C = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<C, Command>) {
+          return std::visit(
+              [&](const auto& command) {
+                return visit(std::get<Row<std::decay_t<decltype(command)>>>(kRows), command);
+              },
+              value);
+        } else {
+          return visit(std::get<Row<C>>(kRows), value);
+        }
+      },
+      call);
+}
+
+// ---- Errors
+
+Status invalid(std::string message) {
+  return Status(StatusCode::kInvalidArgument, std::move(message));
+}
+
+std::string bounds(std::string_view name, uint64_t min, uint64_t max) {
+  return std::string(name) + " must be a whole number from " + std::to_string(min) + " to " +
+         std::to_string(max);
+}
+
+template <typename C>
+Status validate(const C& call) {
+  if constexpr (requires { call.validate(); }) return call.validate();
+  return {};
+}
+
+// ---- Words
+
+template <typename C>
+std::vector<Argument<C>> typed_arguments(const Row<C>& row) {
+  std::vector<Argument<C>> typed;
+  for (const Argument<C>& argument : row.arguments)
+    if (argument.form != Form::kField) typed.push_back(argument);
+  return typed;
+}
+
+// What a word alone shows to be wrong. A number is looked at by read_word().
+template <typename C>
+bool fits(const Argument<C>& argument, std::string_view word) {
+  if (std::holds_alternative<bool C::*>(argument.member)) return word == argument.name;
+  if (std::holds_alternative<std::string C::*>(argument.member))
+    return word.size() >= argument.min && word.size() <= argument.max;
+  return true;
+}
+
+// Not inlined, here and below: GCC 12 would warn of the members that this C does not have.
+template <typename C>
+[[gnu::noinline]] Status read_word(const Argument<C>& argument, std::string_view word, C* call) {
+  if (const auto* flag = std::get_if<bool C::*>(&argument.member)) {
+    call->** flag = true;
+  } else if (const auto* text = std::get_if<std::string C::*>(&argument.member)) {
+    call->** text = word;
+  } else {
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || value < argument.min ||
+        value > argument.max)
+      return invalid(bounds(argument.name, argument.min, argument.max));
+    call->*std::get<uint64_t C::*>(argument.member) = value;
+  }
+  return {};
+}
+
+template <typename C>
+Result<C> parse(const Row<C>& row, Words words) {
+  C call;
+  if (row.arguments.empty()) {
+    if (words.empty()) return call;
+    return invalid(std::string(row.name) + " takes nothing after it");
+  }
+  const auto typed = typed_arguments(row);
+  if (words.size() > typed.size()) return invalid(std::string(row.usage));
+  for (size_t i = 0; i < typed.size(); ++i) {
+    const bool right =
+        i < words.size() ? fits(typed[i], words[i]) : typed[i].form != Form::kRequired;
+    if (!right) return invalid(std::string(row.usage));
+  }
+  for (size_t i = 0; i < words.size(); ++i)
+    STOKER_RETURN_IF_ERROR(read_word(typed[i], words[i], &call));
+  STOKER_RETURN_IF_ERROR(validate(call));
+  return call;
+}
+
+// ---- Params
+
+// What is wrong with the field; empty: nothing, and *value is set.
+template <typename C>
+std::string read_field(const Argument<C>& argument, const json::value& field, uint64_t* value) {
+  const bool is_integer = field.is_int64() || field.is_uint64();
+  boost::system::error_code error;
+  const auto number = is_integer ? field.to_number<uint64_t>(error) : uint64_t{0};
+  if (!is_integer || error || number < argument.min || number > argument.max)
+    return bounds(argument.name, argument.min, argument.max);
+  *value = number;
+  return "";
+}
+
+template <typename C>
+std::string read_field(const Argument<C>& argument, const json::value& field, bool* value) {
+  if (!field.is_bool()) return std::string(argument.name) + " must be true or false";
+  *value = field.get_bool();
+  return "";
+}
+
+template <typename C>
+std::string read_field(const Argument<C>& argument, const json::value& field, std::string* value) {
+  if (!field.is_string() || field.get_string().size() < argument.min ||
+      field.get_string().size() > argument.max) {
+    return std::string(argument.name) + " must be a text of at most " +
+           std::to_string(argument.max) + " bytes";
+  }
+  *value = field.get_string();
+  return "";
+}
+
+// What is wrong with the fields; empty: nothing.
+template <typename C>
+[[gnu::noinline]] std::string read_fields(const Row<C>& row, const json::object& fields, C* call) {
+  for (const Argument<C>& argument : row.arguments) {
+    if (argument.form == Form::kRequired && !fields.contains(argument.name))
+      return std::string(argument.name) + " is missing";
+  }
+  for (const Argument<C>& argument : row.arguments) {
+    const json::value* const field = fields.if_contains(argument.name);
+    if (field == nullptr) continue;
+    std::string wrong =
+        std::visit([&](auto member) { return read_field(argument, *field, &(call->*member)); },
+                   argument.member);
+    if (!wrong.empty()) return wrong;
+  }
+  for (const auto& field : fields) {
+    const auto is_it = [&](const auto& argument) { return field.key() == argument.name; };
+    if (std::ranges::none_of(row.arguments, is_it)) return "a field is not known";
+  }
+  return "";
+}
+
+template <typename C>
+Result<C> parse(const Row<C>& row, const json::value* maybe_params) {
+  C call;
+  const json::object none;
+  const json::object* const fields = maybe_params != nullptr ? maybe_params->if_object() : &none;
+  if (row.arguments.empty()) {
+    if (fields != nullptr && fields->empty()) return call;
+    return invalid(std::string(row.name) + " takes no params");
+  }
+  const std::string wrong =
+      fields != nullptr ? read_fields(row, *fields, &call) : "params must be an object";
+  if (!wrong.empty()) return invalid(wrong + "; such as " + std::string(row.example));
+  STOKER_RETURN_IF_ERROR(validate(call));
+  return call;
+}
+
+// ---- set, whose argument is a name and a value
+
+std::string format_bound(double value) {
+  char text[32];
+  const auto end =
+      std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6).ptr;
+  return std::string(text, end);
+}
+
+std::string shortest_text(double value) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+
+// `value`: not a number where it was none.
+Result<SetLearningRate> setting_of(std::string_view name, double value) {
+  if (name != kSetting.name) {
+    return invalid("nothing called " + quote_for_message(name) +
+                   " can be set while training; there is: " + std::string(kSetting.name));
+  }
+  if (!std::isfinite(value) || value <= kSetting.above || value >= kSetting.below) {
+    return invalid(std::string(name) + " must be a number above " + format_bound(kSetting.above) +
+                   " and below " + format_bound(kSetting.below));
+  }
+  SetLearningRate set;
+  set.*kSetting.member = value;
+  return set;
+}
+
+Result<SetLearningRate> parse(const Row<SetLearningRate>& row, Words words) {
+  if (words.size() != 2)
+    return invalid(std::string(row.name) + " takes a name and a value, such as: set lr 1e-4");
+  const char* const word_end = words[1].data() + words[1].size();
+  double value = 0;
+  const auto [end, error] = std::from_chars(words[1].data(), word_end, value);
+  return setting_of(words[0], error == std::errc() && end == word_end ? value : std::nan(""));
+}
+
+Result<SetLearningRate> parse(const Row<SetLearningRate>& row, const json::value* maybe_params) {
+  const json::object* const fields = maybe_params != nullptr ? maybe_params->if_object() : nullptr;
+  if (fields == nullptr || fields->size() != 1)
+    return invalid(std::string(row.name) +
+                   " takes one setting, such as {\"params\":{\"lr\":1e-4}}");
+  const auto& field = *fields->begin();
+  boost::system::error_code error;
+  const double value =
+      field.value().is_number() ? field.value().to_number<double>(error) : std::nan("");
+  return setting_of(field.key(), error ? std::nan("") : value);
+}
+
+// ---- Text forms
+
+template <typename C>
+std::string text_form(const Row<C>& row) {
+  std::string form(row.name);
+  for (const Argument<C>& argument : typed_arguments(row)) {
+    std::string word(argument.name);
+    const bool is_flag = std::holds_alternative<bool C::*>(argument.member);
+    if (!is_flag) std::ranges::transform(word, word.begin(), [](char c) { return c - 'a' + 'A'; });
+    form += argument.form == Form::kRequired ? " " + word : " [" + word + "]";
+  }
+  return form;
+}
+
+std::string text_form(const Row<SetLearningRate>& row) {
+  return std::string(row.name) + " " + std::string(kSetting.name) + " VALUE";
+}
+
+std::string word_of(uint64_t value) { return std::to_string(value); }
+std::string word_of(const std::string& value) { return value; }
+
+template <typename C>
+std::string words_of(const Row<C>& row, const C& call) {
+  std::string words(row.name);
+  for (const Argument<C>& argument : row.arguments) {
+    if (const auto* flag = std::get_if<bool C::*>(&argument.member)) {
+      const bool is_typed = argument.form != Form::kField && call.**flag;
+      if (is_typed) words += " " + std::string(argument.name);
+    } else if (argument.form == Form::kRequired) {
+      words +=
+          " " + std::visit([&](auto member) { return word_of(call.*member); }, argument.member);
+    }
+  }
+  return words;
+}
+
+std::string words_of(const Row<SetLearningRate>& row, const SetLearningRate& call) {
+  return std::string(row.name) + " " + std::string(kSetting.name) + " " +
+         shortest_text(call.*kSetting.member);
+}
+
+template <typename C>
+std::string params_of(const Row<C>& row, const C& call) {
+  if (row.arguments.empty()) return "";
+  json::object params;
+  for (const Argument<C>& argument : row.arguments)
+    std::visit([&](auto member) { params[argument.name] = call.*member; }, argument.member);
+  return json::serialize(params);
+}
+
+std::string params_of(const Row<SetLearningRate>&, const SetLearningRate& call) {
+  return "{\"" + std::string(kSetting.name) + "\":" + shortest_text(call.*kSetting.member) + "}";
+}
+
+// ---- All rows
+
+template <typename... C>
+std::vector<MethodInfo> infos_of(const Row<C>&... row) {
+  return {MethodInfo{row.name, row.changes_state, text_form(row), row.text, row.waits_for}...};
+}
+
+Status unknown_method(std::string_view name) {
+  std::string names;
+  for (const MethodInfo& info : methods()) names += " " + std::string(info.name);
+  return Status(StatusCode::kNotFound,
+                "unknown method " + quote_for_message(name) + "; there are:" + names);
+}
+
+template <typename Params>
+Result<Call> parse_by_name(std::string_view method, Params params) {
+  Result<Call> call = unknown_method(method);
+  const auto try_row = [&](const auto& row) {
+    if (row.name != method) return false;
+    auto parsed = parse(row, params);
+    if (parsed.ok()) {
+      call = Call(*std::move(parsed));
+    } else {
+      call = parsed.status();
+    }
+    return true;
+  };
+  std::apply([&](const auto&... row) { (try_row(row) || ...); }, kRows);
+  return call;
+}
+
+}  // namespace
+
+Status Profile::validate() const {
+  if (!kernels || steps <= kMaxKernelSteps) return {};
+  return invalid("profile takes at most " + std::to_string(kMaxKernelSteps) +
+                 " steps with their kernels, such as: profile 20 kernels");
+}
+
+Status OpenInspection::validate() const {
+  if (parameters || gradients || activations) return {};
+  return invalid("inspect_open: requires at least one of parameters, gradients and activations");
+}
+
+std::span<const MethodInfo> methods() {
+  static const std::vector<MethodInfo> infos =
+      std::apply([](const auto&... row) { return infos_of(row...); }, kRows);
+  return infos;
+}
+
+const MethodInfo& method_info(const Call& call) {
+  const std::string_view name =
+      with_row(call, [](const auto& row, const auto&) { return row.name; });
+  return *std::ranges::find(methods(), name, &MethodInfo::name);
+}
+
+Result<Call> parse_call(std::string_view method, Words words) {
+  return parse_by_name(method, words);
+}
+
+Result<Call> parse_call(std::string_view method, const json::value* maybe_params) {
+  return parse_by_name(method, maybe_params);
+}
+
+std::string to_words(const Call& call) {
+  return with_row(call, [](const auto& row, const auto& value) { return words_of(row, value); });
+}
+
+std::string to_params(const Call& call) {
+  return with_row(call, [](const auto& row, const auto& value) { return params_of(row, value); });
+}
+
+}  // namespace stoker::control

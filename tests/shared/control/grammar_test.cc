@@ -1,0 +1,157 @@
+#include "shared/control/grammar.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/control/protocol.h"
+
+namespace stoker::control {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Not;
+
+// The call of a line that is a request; another one where it is none.
+template <typename C>
+C understood(const std::string& line) {
+  const auto parsed = parse_request(line);
+  const auto* const request = std::get_if<Request>(&parsed);
+  EXPECT_NE(request, nullptr) << line << ": " << std::get<ProtocolError>(parsed).why.message();
+  if (request == nullptr) return C();
+  const C* call = nullptr;
+  if constexpr (std::is_constructible_v<Command, C>) {
+    const auto* const command = std::get_if<Command>(&request->call);
+    if (command != nullptr) call = std::get_if<C>(command);
+  } else {
+    call = std::get_if<C>(&request->call);
+  }
+  EXPECT_NE(call, nullptr) << line << " is another method";
+  return call != nullptr ? *call : C();
+}
+
+std::string rejected(const std::string& line) {
+  const auto parsed = parse_request(line);
+  const auto* const error = std::get_if<ProtocolError>(&parsed);
+  EXPECT_NE(error, nullptr) << line;
+  if (error == nullptr) return "";
+  EXPECT_EQ(error->code, ErrorCode::kInvalidParams) << line;
+  return error->why.message();
+}
+
+TEST(GrammarTest, ParsesProfileRequest) {
+  EXPECT_EQ(understood<Profile>("profile 20"), (Profile{.steps = 20}));
+  EXPECT_EQ(understood<Profile>("profile 20 kernels"), (Profile{.steps = 20, .kernels = true}));
+  EXPECT_EQ(
+      understood<Profile>(R"({"id":7,"method":"profile","params":{"steps":100,"kernels":true}})"),
+      (Profile{.steps = 100, .kernels = true}));
+}
+
+TEST(GrammarTest, RejectsProfileRequestOutOfBounds) {
+  for (const char* line :
+       {"profile", "profile 0", "profile 1001", "profile -1", "profile 1e2", "profile 5 gpu",
+        "profile 5 kernels 1", "profile 101 kernels", "profile 99999999999999999999999",
+        R"({"method":"profile"})", R"({"method":"profile","params":{}})",
+        R"({"method":"profile","params":[20]})", R"({"method":"profile","params":{"steps":"20"}})",
+        R"({"method":"profile","params":{"steps":2.5}})",
+        R"({"method":"profile","params":{"steps":-2}})",
+        R"({"method":"profile","params":{"steps":2,"kernels":1}})",
+        R"({"method":"profile","params":{"steps":101,"kernels":true}})",
+        R"({"method":"profile","params":{"steps":2,"kernel":true}})"}) {
+    EXPECT_THAT(rejected(line), Not(IsEmpty())) << line;
+  }
+}
+
+TEST(GrammarTest, ParsesInspectionRequest) {
+  EXPECT_EQ(understood<OpenInspection>("inspect_open blocks.*.weight 10"),
+            (OpenInspection{.glob = "blocks.*.weight", .every = 10}));
+  EXPECT_EQ(
+      understood<OpenInspection>(
+          R"({"method":"inspect_open","params":{"glob":"*","parameters":false,"activations":false,"every":5,)"
+          R"("steps":3,"histograms":true}})"),
+      (OpenInspection{.glob = "*",
+                      .every = 5,
+                      .steps = 3,
+                      .parameters = false,
+                      .activations = false,
+                      .histograms = true}));
+  EXPECT_EQ(understood<ReadInspection>("inspect_read 3 17"), (ReadInspection{3, 17}));
+  EXPECT_EQ(understood<ReadInspection>(R"({"method":"inspect_read","params":{"inspection":3}})"),
+            (ReadInspection{3, 0}));
+  EXPECT_EQ(understood<CloseInspection>("inspect_close 3"), (CloseInspection{3}));
+}
+
+TEST(GrammarTest, RejectsInspectionRequestOutOfBounds) {
+  const std::string long_glob(257, '*');
+  for (const std::string& line :
+       {std::string("inspect_open"), std::string("inspect_open a 0"),
+        std::string("inspect_open a 1 2"), "inspect_open " + long_glob,
+        std::string(R"({"method":"inspect_open","params":{}})"),
+        std::string(R"({"method":"inspect_open","params":{"glob":""}})"),
+        std::string(R"({"method":"inspect_open","params":{"glob":7}})"),
+        R"({"method":"inspect_open","params":{"glob":")" + long_glob + "\"}}",
+        std::string(R"({"method":"inspect_open","params":{"glob":"*","every":0}})"),
+        std::string(R"({"method":"inspect_open","params":{"glob":"*","histogram":true}})"),
+        std::string(R"({"method":"inspect_open","params":{"glob":"*","parameters":false,)"
+                    R"("gradients":false,"activations":false}})"),
+        std::string("inspect_read"), std::string("inspect_read x"),
+        std::string("inspect_read 1 -1"), std::string("inspect_close"),
+        std::string("inspect_close 0"), std::string("inspect_close 1 2"),
+        std::string(R"({"method":"inspect_close","params":{"inspection":1,"after":2}})")}) {
+    EXPECT_THAT(rejected(line), Not(IsEmpty())) << line;
+  }
+}
+
+// One call of each method, with what is typed for it and what is sent for it.
+struct MethodCase {
+  Call call;
+  std::string words;
+  std::string params;
+};
+
+const std::vector<MethodCase>& all_methods() {
+  static const std::vector<MethodCase> cases = {
+      {Hello{}, "hello", ""},
+      {Help{}, "help", ""},
+      {GetStatus{}, "status", ""},
+      {Pause{}, "pause", ""},
+      {Resume{}, "resume", ""},
+      {SaveCheckpoint{}, "checkpoint", ""},
+      {Stop{}, "stop", ""},
+      {SetLearningRate{2.5e-5}, "set lr 2.5e-05", R"({"lr":2.5e-05})"},
+      {Attach{}, "attach", ""},
+      {Profile{.steps = 20, .kernels = true}, "profile 20 kernels",
+       R"({"steps":20,"kernels":true})"},
+      {OpenInspection{.glob = "a.*", .gradients = false}, "inspect_open a.*",
+       R"({"glob":"a.*","every":1,"steps":0,"parameters":true,"gradients":false,)"
+       R"("activations":true,"histograms":false})"},
+      {ReadInspection{3, 17}, "inspect_read 3", R"({"inspection":3,"after":17})"},
+      {CloseInspection{3}, "inspect_close 3", R"({"inspection":3})"},
+  };
+  return cases;
+}
+
+TEST(GrammarTest, ParsesWhatItRenders) {
+  ASSERT_EQ(all_methods().size(), methods().size());
+  for (const MethodCase& method : all_methods()) {
+    EXPECT_EQ(to_words(method.call), method.words);
+    EXPECT_EQ(to_params(method.call), method.params);
+    const auto parsed =
+        parse_request(render_request("1", method_info(method.call).name, method.params));
+    ASSERT_TRUE(std::holds_alternative<Request>(parsed)) << method.words;
+    EXPECT_EQ(std::get<Request>(parsed).call, method.call) << method.words;
+    EXPECT_TRUE(std::holds_alternative<Request>(parse_request(method.words))) << method.words;
+  }
+}
+
+TEST(GrammarTest, DescribesArgumentsInTextForm) {
+  std::vector<std::string> forms;
+  for (const MethodInfo& info : methods()) forms.push_back(info.text_form);
+  EXPECT_THAT(forms, ElementsAre("hello", "help", "status", "pause", "resume", "checkpoint", "stop",
+                                 "set lr VALUE", "attach", "profile STEPS [kernels]",
+                                 "inspect_open GLOB [EVERY]", "inspect_read INSPECTION [AFTER]",
+                                 "inspect_close INSPECTION"));
+}
+
+}  // namespace
+}  // namespace stoker::control
